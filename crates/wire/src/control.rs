@@ -1,0 +1,299 @@
+//! The manager's HTTP interface: what its JSON bodies hold. Paths and meaning: `docs/control.md`.
+//!
+//! Two requests stay open as streams of one JSON value a line, so that a process that dies gives
+//! back what it held when the kernel closes its socket: [`NodeRegistration`] (answered by
+//! [`NodeOrder`]s) and [`JobRequest`] (answered by one [`JobAdmission`], then silence).
+
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use serde::{Deserialize, Serialize};
+
+use crate::{Capability, ChildIndex, EndpointId, Epoch, GroupId, JobId, NodeId};
+
+/// Where an aggregation node takes links.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NodeAddress {
+    /// `ip:port` of its TCP listener.
+    pub tcp: String,
+    /// The machine it runs on; a peer on the same machine may use `shm`.
+    pub machine: String,
+    /// Path of the Unix socket on which it hands out shared-memory rings.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shm: Option<String>,
+}
+
+/// `POST /v1/nodes`: an aggregation node offers itself.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NodeRegistration {
+    /// Its name in the fabric description; unique among living nodes.
+    pub name: String,
+    /// Where it takes links.
+    pub address: NodeAddress,
+    /// Children it can serve in one group.
+    pub radix: u16,
+    /// Outstanding operations it can hold at once, over all groups.
+    pub osos: u32,
+    /// Longest segment it can hold, in bytes.
+    pub payload_max_bytes: u32,
+}
+
+/// A line of the answer to [`NodeRegistration`]: what the manager wants of the node.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum NodeOrder {
+    /// First line: the node is registered under this number.
+    Registered {
+        /// The number, for the path of its events.
+        node: NodeId,
+    },
+    /// Take part in a group; answered by [`NodeEvent::Installed`] or [`NodeEvent::Refused`].
+    Install(GroupInstall),
+    /// Drop a group, telling its children.
+    Remove {
+        /// The group.
+        group: GroupId,
+        /// Its incarnation.
+        epoch: Epoch,
+    },
+    /// Nothing: proof of life, once a second.
+    Tick,
+}
+
+/// One node's part of a group.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GroupInstall {
+    /// The group.
+    pub group: GroupId,
+    /// Its incarnation.
+    pub epoch: Epoch,
+    /// Segments in flight at most.
+    pub osos: u16,
+    /// Longest segment, in bytes.
+    pub payload_max_bytes: u32,
+    /// Children in reduction order.
+    pub children: Vec<ChildGrant>,
+    /// The node above; none at the root.
+    pub parent: Option<ParentGrant>,
+}
+
+/// A child of one node in one group.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ChildGrant {
+    /// What the child has to show.
+    pub capability: Capability,
+    /// The first member at or below it.
+    pub members_first: EndpointId,
+    /// One past the last member at or below it.
+    pub members_end: EndpointId,
+}
+
+/// The way up from one node in one group.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ParentGrant {
+    /// Where the parent takes links.
+    pub address: NodeAddress,
+    /// This node's place among the parent's children.
+    pub child: ChildIndex,
+    /// What this node has to show there.
+    pub capability: Capability,
+}
+
+/// `POST /v1/nodes/{node}/events`: what a node has to say; the body is a list of these.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum NodeEvent {
+    /// The group's slots are reserved and its link upward stands.
+    Installed {
+        /// The group.
+        group: GroupId,
+        /// Its incarnation.
+        epoch: Epoch,
+    },
+    /// The group could not be installed; nothing of it is kept.
+    Refused {
+        /// The group.
+        group: GroupId,
+        /// Its incarnation.
+        epoch: Epoch,
+        /// What the node lacks.
+        reason: String,
+    },
+    /// The group failed here; its members were told.
+    Failed {
+        /// The group.
+        group: GroupId,
+        /// Its incarnation.
+        epoch: Epoch,
+        /// Why, for people.
+        reason: String,
+    },
+    /// Every child has left; nothing of the group is kept.
+    Ended {
+        /// The group.
+        group: GroupId,
+        /// Its incarnation.
+        epoch: Epoch,
+    },
+    /// Nothing: proof of life, once a second.
+    Tick,
+}
+
+/// `POST /v1/jobs`: a job asks to be admitted. The answer stays open as long as the job lives.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct JobRequest {
+    /// What to call it in `tributary status`.
+    pub name: String,
+    /// Processes in it.
+    pub processes: u32,
+}
+
+/// The one line of the answer to [`JobRequest`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct JobAdmission {
+    /// The job.
+    pub job: JobId,
+    /// What its processes have to show when they ask for groups.
+    pub secret: Capability,
+}
+
+/// `POST /v1/jobs/{job}/groups`: a job asks for a group.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GroupRequest {
+    /// The job's secret.
+    pub secret: Capability,
+    /// What to call it in `tributary tree`, such as the communicator's name.
+    pub label: String,
+    /// The host of each endpoint, one entry per endpoint. A host is a machine name, with `#i`
+    /// behind it where one machine acts as several hosts.
+    pub hosts: Vec<String>,
+    /// Segments the job would like to have in flight.
+    pub osos: u16,
+    /// Longest segment the job would like, in bytes.
+    pub payload_max_bytes: u32,
+}
+
+/// The answer to [`GroupRequest`]: every endpoint's way in.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GroupGrant {
+    /// The group.
+    pub group: GroupId,
+    /// Its incarnation.
+    pub epoch: Epoch,
+    /// Segments in flight at most.
+    pub osos: u16,
+    /// Longest segment, in bytes.
+    pub payload_max_bytes: u32,
+    /// One per host of the request, in its order.
+    pub endpoints: Vec<EndpointGrant>,
+}
+
+/// One endpoint's way into a group.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EndpointGrant {
+    /// Its number in the group.
+    pub endpoint: EndpointId,
+    /// Where its aggregation node takes links.
+    pub address: NodeAddress,
+    /// Its place among that node's children.
+    pub child: ChildIndex,
+    /// What it has to show there.
+    pub capability: Capability,
+}
+
+/// The body of every answer that is not a success.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Refusal {
+    /// What kind of refusal.
+    pub code: RefusalCode,
+    /// Who lacks what, and what to do: one line for people.
+    pub message: String,
+}
+
+/// What kind of refusal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum RefusalCode {
+    /// 401: no bearer token, or a wrong one.
+    Unauthorized,
+    /// 403: a job's secret is wrong.
+    Forbidden,
+    /// 400: the body is not what the path takes.
+    BadRequest,
+    /// 404: no such job, node or group.
+    NotFound,
+    /// 409: a living node already has the name.
+    NameTaken,
+    /// 409: no tree can carry the group.
+    NoTree,
+    /// 409: an aggregation node on the tree lacks outstanding operations or radix.
+    NodeExhausted,
+    /// 503: a node did not answer an install in time.
+    NodeSilent,
+}
+
+/// `GET /v1/status`: the fabric now.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Status {
+    /// Living nodes.
+    pub nodes: Vec<NodeStatus>,
+    /// Admitted jobs.
+    pub jobs: Vec<JobStatus>,
+    /// Granted groups.
+    pub groups: Vec<GroupStatus>,
+}
+
+/// One living node.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NodeStatus {
+    /// Its number.
+    pub node: NodeId,
+    /// What it registered.
+    pub registration: NodeRegistration,
+    /// Outstanding operations that groups hold on it.
+    pub osos_used: u32,
+    /// The node above it in the fabric's tree; none at the root.
+    pub parent: Option<String>,
+}
+
+/// One admitted job.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct JobStatus {
+    /// The job.
+    pub job: JobId,
+    /// Its name.
+    pub name: String,
+    /// Processes in it.
+    pub processes: u32,
+    /// Groups it holds.
+    pub groups: u32,
+}
+
+/// One granted group.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GroupStatus {
+    /// The group.
+    pub group: GroupId,
+    /// Its incarnation.
+    pub epoch: Epoch,
+    /// The job that holds it.
+    pub job: JobId,
+    /// What the job calls it.
+    pub label: String,
+    /// Segments in flight at most.
+    pub osos: u16,
+    /// Its aggregation nodes, root first.
+    pub nodes: Vec<GroupNodeStatus>,
+}
+
+/// One aggregation node of one group.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GroupNodeStatus {
+    /// The node's name.
+    pub name: String,
+    /// The name of the node above it in the group; none at the root.
+    pub parent: Option<String>,
+    /// Its children, in reduction order: names of nodes and hosts.
+    pub children: Vec<String>,
+}

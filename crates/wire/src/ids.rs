@@ -1,0 +1,95 @@
+//! Newtypes for everything that is counted or named on the wire.
+
+macro_rules! id {
+    ($(#[$doc:meta])* $name:ident($inner:ty)) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        #[cfg_attr(feature = "control", derive(serde::Serialize, serde::Deserialize))]
+        #[cfg_attr(feature = "control", serde(transparent))]
+        pub struct $name(pub $inner);
+
+        impl core::fmt::Display for $name {
+            fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+                self.0.fmt(f)
+            }
+        }
+    };
+}
+
+id! {
+    /// A group: small and dense, because aggregation nodes index tables with it.
+    GroupId(u32)
+}
+id! {
+    /// Which incarnation of a group: grows when the manager moves the group to another tree,
+    /// and never repeats within one manager's life.
+    Epoch(u32)
+}
+id! {
+    /// Position of a child in its parent's fixed reduction order.
+    ChildIndex(u16)
+}
+id! {
+    /// A member of a group, numbered depth first along the tree, so that the members below any
+    /// child are one contiguous range.
+    EndpointId(u32)
+}
+id! {
+    /// Which collective operation of its group: counts up and wraps.
+    OperationNumber(u32)
+}
+id! {
+    /// Which piece of its operation's vector, from 0.
+    SegmentIndex(u32)
+}
+id! {
+    /// An admitted job.
+    JobId(u32)
+}
+id! {
+    /// An aggregation node, as the manager numbers it.
+    NodeId(u32)
+}
+
+/// The running number of a segment in its group: counts every outstanding-operation slot ever
+/// used, across operations, and wraps.
+///
+/// All members start the same operations in the same order, so they agree on it without talking.
+/// Not `Ord`: a wrapping counter has no total order; use [`Sequence::distance_from`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Sequence(pub u32);
+
+impl Sequence {
+    /// The number after this one.
+    #[must_use]
+    pub fn next(self) -> Self {
+        Self(self.0.wrapping_add(1))
+    }
+
+    /// How far this number lies after `earlier`, in `0..2^32`, across the wrap.
+    #[must_use]
+    pub fn distance_from(self, earlier: Self) -> u32 {
+        self.0.wrapping_sub(earlier.0)
+    }
+}
+
+impl OperationNumber {
+    /// The number after this one.
+    #[must_use]
+    pub fn next(self) -> Self {
+        Self(self.0.wrapping_add(1))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sequence_distance_crosses_the_wrap() {
+        let before = Sequence(u32::MAX);
+        assert_eq!(before.next(), Sequence(0));
+        assert_eq!(before.next().next().distance_from(before), 2);
+        assert_eq!(before.distance_from(before.next()), u32::MAX);
+    }
+}

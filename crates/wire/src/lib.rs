@@ -1,0 +1,29 @@
+//! What travels between endpoints, aggregation nodes and the manager.
+//!
+//! Owns frame layouts, ids, the datatype and operator tables and checked decoding. Knows nothing
+//! of groups, links or time. Start at [`frame`]; byte layouts are tabulated in `docs/wire.md`.
+//!
+//! A [`frame::Header`] that exists is valid on its own: every code in it is known, and its payload
+//! length agrees with its datatype and element count. Whether it fits a *group* is the protocol
+//! crate's business.
+#![no_std]
+#![forbid(unsafe_code)]
+
+#[cfg(any(test, feature = "control"))]
+extern crate alloc;
+
+#[cfg(feature = "control")]
+pub mod control;
+pub mod frame;
+
+mod capability;
+mod datatype;
+mod ids;
+mod operator;
+
+pub use capability::Capability;
+pub use datatype::{Datatype, UnknownDatatype};
+pub use ids::{
+    ChildIndex, EndpointId, Epoch, GroupId, JobId, NodeId, OperationNumber, SegmentIndex, Sequence,
+};
+pub use operator::{Operator, UnknownOperator};
