@@ -95,10 +95,10 @@ impl Group {
             return Err(FrameError::WrongPort);
         }
         let index = self.slot_index(part.sequence);
-        if !self.slots[index].holds(part.sequence) {
-            if let Some(abort) = self.open(index, part)? {
-                return Ok(Outcome::Failed(abort));
-            }
+        if !self.slots[index].holds(part.sequence)
+            && let Some(abort) = self.open(index, part)?
+        {
+            return Ok(Outcome::Failed(abort));
         }
         let slot = &self.slots[index];
         if slot.has_arrived(child) {
