@@ -1,4 +1,5 @@
 //! What operators mean, by hand-written examples that the oracle is held to as well.
+#![expect(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
 use tributary_reduce::{
     Accumulation, Kernel, accumulator_bytes, accumulator_bytes_max, combine_into, fold, oracle,

@@ -1,4 +1,5 @@
 //! Every kernel of every instruction set this machine has, against the oracle, bit by bit.
+#![expect(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
 mod support;
 
