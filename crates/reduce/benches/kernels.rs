@@ -28,43 +28,53 @@ const LENGTHS_BYTES: [usize; 4] = [64 << 10, 256 << 10, 1 << 20, 16 << 20];
 /// Vector length of the table of datatypes.
 const DATATYPES_LENGTH_BYTES: usize = 256 << 10;
 
-/// A cache line, on which all vectors start.
+/// A cache line, on which vectors start.
 const LINE_BYTES: usize = 64;
+
+/// How far behind a line the vectors of the misaligned contender start.
+const MISALIGNED_BYTES: usize = 4;
 
 fn main() -> io::Result<()> {
     let json = std::env::args().any(|argument| argument == "--json");
     let mut report = Report { json, output: io::stdout().lock() };
     report.heading("float sum beside a memory copy")?;
     for length_bytes in LENGTHS_BYTES {
-        let mut contenders = float_sum_contenders(length_bytes);
-        report.rows("f32", length_bytes, &measure(&mut contenders))?;
+        let mut vectors = Vectors::new(Datatype::F32, length_bytes);
+        let contenders = float_sum_contenders(&vectors);
+        let figures = measure(contenders, &mut vectors);
+        report.rows(&vectors, &figures)?;
     }
     report.heading("every datatype: sum, or minloc of pairs")?;
     for datatype in Datatype::ALL {
-        let mut contenders = datatype_contenders(datatype, DATATYPES_LENGTH_BYTES);
-        report.rows(datatype.name(), DATATYPES_LENGTH_BYTES, &measure(&mut contenders))?;
+        let mut vectors = Vectors::new(datatype, DATATYPES_LENGTH_BYTES);
+        let contenders = datatype_contenders(&mut vectors);
+        let figures = measure(contenders, &mut vectors);
+        report.rows(&vectors, &figures)?;
     }
     Ok(())
 }
 
-/// One thing to measure.
-struct Contender {
-    name: String,
-    /// Bytes read and written by one call.
-    traffic_bytes: usize,
-    call: Box<dyn FnMut()>,
-    /// Calls in a turn.
-    calls: u32,
+/// The vectors that all contenders of a table row work on: the same memory for each, because where
+/// pages lie in a cache is worth several percent.
+struct Vectors {
+    datatype: Datatype,
+    length_bytes: usize,
+    target: Vector,
+    left: Vector,
+    right: Vector,
+    accumulator: Vector,
 }
 
-/// What was measured of a contender.
-struct Figure {
-    name: String,
-    /// Traffic of the median turn, in 10^9 bytes a second.
-    gigabytes_per_second: f64,
+impl Vectors {
+    fn new(datatype: Datatype, length_bytes: usize) -> Self {
+        let ones = || Vector::of_ones(datatype, length_bytes);
+        let elements = length_bytes / datatype.size_bytes();
+        let accumulator = Vector::zeroed(accumulator_bytes(datatype, elements));
+        Self { datatype, length_bytes, target: ones(), left: ones(), right: ones(), accumulator }
+    }
 }
 
-/// A vector on a cache line of its own.
+/// A vector that starts on a cache line, with room to start a little behind it.
 struct Vector {
     memory: Vec<u8>,
     start: usize,
@@ -90,119 +100,172 @@ impl Vector {
 
     fn zeroed(len_bytes: usize) -> Self {
         // Ones, then zeros: pages that were never written would all be the same one.
-        let mut memory = vec![1; len_bytes + LINE_BYTES];
+        let mut memory = vec![1; len_bytes + LINE_BYTES + MISALIGNED_BYTES];
         memory.fill(0);
         let start = memory.as_ptr().align_offset(LINE_BYTES);
         Self { memory, start, len_bytes }
     }
 
     fn bytes(&self) -> &[u8] {
-        &self.memory[self.start..][..self.len_bytes]
+        black_box(&self.memory[self.start..][..self.len_bytes])
     }
 
     fn bytes_mut(&mut self) -> &mut [u8] {
-        &mut self.memory[self.start..][..self.len_bytes]
+        black_box(&mut self.memory[self.start..][..self.len_bytes])
+    }
+
+    fn misaligned(&self) -> &[u8] {
+        black_box(&self.memory[self.start + MISALIGNED_BYTES..][..self.len_bytes])
+    }
+
+    fn misaligned_mut(&mut self) -> &mut [u8] {
+        black_box(&mut self.memory[self.start + MISALIGNED_BYTES..][..self.len_bytes])
     }
 }
 
-fn contender(name: &str, traffic_bytes: usize, call: impl FnMut() + 'static) -> Contender {
-    Contender { name: name.into(), traffic_bytes, call: Box::new(call), calls: 1 }
+/// One thing to measure.
+struct Contender {
+    name: &'static str,
+    /// Bytes read and written by one call.
+    traffic_bytes: usize,
+    call: Box<dyn Fn(&mut Vectors)>,
+    /// Calls in a turn.
+    calls: u32,
 }
 
-fn copy_contender(datatype: Datatype, length_bytes: usize) -> Contender {
-    let source = Vector::of_ones(datatype, length_bytes);
-    let mut target = Vector::of_ones(datatype, length_bytes);
-    contender("copy", 2 * length_bytes, move || {
-        black_box(target.bytes_mut()).copy_from_slice(black_box(source.bytes()));
+/// What was measured of a contender.
+struct Figure {
+    name: &'static str,
+    /// Traffic of the median turn, in 10^9 bytes a second.
+    gigabytes_per_second: f64,
+}
+
+fn contender(
+    name: &'static str,
+    traffic_bytes: usize,
+    call: impl Fn(&mut Vectors) + 'static,
+) -> Contender {
+    Contender { name, traffic_bytes, call: Box::new(call), calls: 1 }
+}
+
+fn copy_contender(vectors: &Vectors) -> Contender {
+    contender("copy", 2 * vectors.length_bytes, |Vectors { target, left, .. }| {
+        target.bytes_mut().copy_from_slice(left.bytes());
     })
 }
 
-fn oracle_contender(operator: Operator, datatype: Datatype, length_bytes: usize) -> Contender {
-    let source = Vector::of_ones(datatype, length_bytes);
-    let mut target = Vector::of_ones(datatype, length_bytes);
-    contender("oracle", 3 * length_bytes, move || {
-        let (target, source) = (black_box(target.bytes_mut()), black_box(source.bytes()));
-        oracle::fold(black_box(operator), black_box(datatype), target, source);
+fn oracle_contender(operator: Operator, vectors: &Vectors) -> Contender {
+    contender(
+        "oracle",
+        3 * vectors.length_bytes,
+        move |Vectors { datatype, target, left, .. }| {
+            oracle::fold(
+                black_box(operator),
+                black_box(*datatype),
+                target.bytes_mut(),
+                left.bytes(),
+            );
+        },
+    )
+}
+
+fn fold_contender(kernel: Kernel, vectors: &Vectors) -> Contender {
+    let traffic_bytes = 3 * vectors.length_bytes;
+    contender(kernel.isa().name(), traffic_bytes, move |Vectors { target, left, .. }| {
+        kernel.fold(target.bytes_mut(), left.bytes());
     })
 }
 
-fn fold_contender(kernel: Kernel, length_bytes: usize) -> Contender {
-    let source = Vector::of_ones(kernel.datatype(), length_bytes);
-    let mut target = Vector::of_ones(kernel.datatype(), length_bytes);
-    contender(kernel.isa().name(), 3 * length_bytes, move || {
-        kernel.fold(black_box(target.bytes_mut()), black_box(source.bytes()));
+/// As [`fold_contender`], with vectors whose every full-width load and store straddles two lines.
+fn misaligned_contender(kernel: Kernel, vectors: &Vectors) -> Contender {
+    contender("misaligned", 3 * vectors.length_bytes, move |Vectors { target, left, .. }| {
+        kernel.fold(target.misaligned_mut(), left.misaligned());
     })
 }
 
-fn combine_contender(kernel: Kernel, length_bytes: usize) -> Contender {
-    let left = Vector::of_ones(kernel.datatype(), length_bytes);
-    let right = Vector::of_ones(kernel.datatype(), length_bytes);
-    let mut target = Vector::zeroed(length_bytes);
-    contender("combine_into", 3 * length_bytes, move || {
-        let (left, right) = (black_box(left.bytes()), black_box(right.bytes()));
-        kernel.combine_into(black_box(target.bytes_mut()), left, right);
+fn combine_contender(kernel: Kernel, vectors: &Vectors) -> Contender {
+    let traffic_bytes = 3 * vectors.length_bytes;
+    contender("combine_into", traffic_bytes, move |Vectors { target, left, right, .. }| {
+        kernel.combine_into(target.bytes_mut(), left.bytes(), right.bytes());
     })
 }
 
 /// One later contribution: reads it and the accumulator, writes the accumulator.
-fn accumulate_contender(accumulation: Accumulation, length_bytes: usize) -> Contender {
-    let datatype = accumulation.kernel().datatype();
-    let source = Vector::of_ones(datatype, length_bytes);
-    let elements = length_bytes / datatype.size_bytes();
-    let mut accumulator = Vector::zeroed(accumulator_bytes(datatype, elements));
-    accumulation.begin(accumulator.bytes_mut(), source.bytes());
-    let traffic_bytes = length_bytes + 2 * accumulator.bytes().len();
-    contender("accumulate", traffic_bytes, move || {
-        accumulation.fold(black_box(accumulator.bytes_mut()), black_box(source.bytes()));
+fn accumulate_contender(accumulation: Accumulation, vectors: &mut Vectors) -> Contender {
+    accumulation.begin(vectors.accumulator.bytes_mut(), vectors.left.bytes());
+    let traffic_bytes = vectors.length_bytes + 2 * vectors.accumulator.len_bytes;
+    contender("accumulate", traffic_bytes, move |Vectors { accumulator, left, .. }| {
+        accumulation.fold(accumulator.bytes_mut(), left.bytes());
     })
 }
 
-fn float_sum_contenders(length_bytes: usize) -> Vec<Contender> {
-    let (operator, datatype) = (Operator::Sum, Datatype::F32);
-    let mut contenders = vec![copy_contender(datatype, length_bytes)];
+/// The obvious loop with no operator to look up, one float after another. Volatile reads keep it
+/// scalar; without them the compiler would vectorise it, into what `portable` is.
+fn scalar_contender(vectors: &Vectors) -> Contender {
+    contender("scalar loop", 3 * vectors.length_bytes, |Vectors { target, left, .. }| {
+        let elements = target.len_bytes / size_of::<f32>();
+        let target: *mut f32 = target.bytes_mut().as_mut_ptr().cast();
+        let source: *const f32 = left.bytes().as_ptr().cast();
+        for element in 0..elements {
+            // SAFETY: both vectors hold `elements` floats and start on a cache line.
+            unsafe {
+                let (target, source) = (target.add(element), source.add(element));
+                target.write(target.read_volatile() + source.read_volatile());
+            }
+        }
+    })
+}
+
+fn float_sum_contenders(vectors: &Vectors) -> Vec<Contender> {
+    let mut contenders = vec![copy_contender(vectors)];
     contenders.extend(
         Isa::ALL
             .into_iter()
-            .filter_map(|isa| Kernel::with_isa(isa, operator, datatype))
-            .map(|kernel| fold_contender(kernel, length_bytes)),
+            .filter_map(|isa| Kernel::with_isa(isa, Operator::Sum, Datatype::F32))
+            .map(|kernel| fold_contender(kernel, vectors)),
     );
-    let best = Kernel::new(operator, datatype).expect("floats have a sum");
-    contenders.push(combine_contender(best, length_bytes));
-    contenders.push(oracle_contender(operator, datatype, length_bytes));
+    let best = Kernel::new(Operator::Sum, Datatype::F32).expect("floats have a sum");
+    contenders.push(misaligned_contender(best, vectors));
+    contenders.push(combine_contender(best, vectors));
+    contenders.push(scalar_contender(vectors));
+    contenders.push(oracle_contender(Operator::Sum, vectors));
     contenders
 }
 
-fn datatype_contenders(datatype: Datatype, length_bytes: usize) -> Vec<Contender> {
-    let operator = if datatype.is_pair() { Operator::MinLoc } else { Operator::Sum };
-    let accumulation = Accumulation::new(operator, datatype).expect("the operator suits the type");
+fn datatype_contenders(vectors: &mut Vectors) -> Vec<Contender> {
+    let operator = if vectors.datatype.is_pair() { Operator::MinLoc } else { Operator::Sum };
+    let accumulation =
+        Accumulation::new(operator, vectors.datatype).expect("the operator suits the type");
     vec![
-        copy_contender(datatype, length_bytes),
-        fold_contender(*accumulation.kernel(), length_bytes),
-        accumulate_contender(accumulation, length_bytes),
-        oracle_contender(operator, datatype, length_bytes),
+        copy_contender(vectors),
+        fold_contender(*accumulation.kernel(), vectors),
+        accumulate_contender(accumulation, vectors),
+        oracle_contender(operator, vectors),
     ]
 }
 
 /// Runs all contenders in turns and takes each one's median.
-fn measure(contenders: &mut [Contender]) -> Vec<Figure> {
-    for contender in contenders.iter_mut() {
-        while turn(contender) < TURN {
+fn measure(mut contenders: Vec<Contender>, vectors: &mut Vectors) -> Vec<Figure> {
+    for contender in &mut contenders {
+        while turn(contender, vectors) < TURN {
             contender.calls *= 2;
         }
     }
     let mut turns = vec![Vec::with_capacity(TURNS); contenders.len()];
     for _ in 0..TURNS {
-        for (contender, turns) in contenders.iter_mut().zip(&mut turns) {
-            turns.push(turn(contender));
+        for (contender, turns) in contenders.iter().zip(&mut turns) {
+            turns.push(turn(contender, vectors));
         }
     }
     contenders.iter().zip(turns).map(|(contender, turns)| figure(contender, turns)).collect()
 }
 
-fn turn(contender: &mut Contender) -> Duration {
+fn turn(contender: &Contender, vectors: &mut Vectors) -> Duration {
+    // One call outside the clock, so that the vectors are where this contender leaves them.
+    (contender.call)(vectors);
     let start = Instant::now();
     for _ in 0..contender.calls {
-        (contender.call)();
+        (contender.call)(vectors);
     }
     start.elapsed()
 }
@@ -211,7 +274,7 @@ fn figure(contender: &Contender, mut turns: Vec<Duration>) -> Figure {
     turns.sort_unstable();
     let bytes = contender.traffic_bytes as f64 * f64::from(contender.calls);
     let gigabytes_per_second = bytes / turns[turns.len() / 2].as_secs_f64() / 1e9;
-    Figure { name: contender.name.clone(), gigabytes_per_second }
+    Figure { name: contender.name, gigabytes_per_second }
 }
 
 /// Where the figures go: a table for people, or one JSON object a line.
@@ -234,7 +297,8 @@ impl<W: Write> Report<W> {
     }
 
     /// One row a figure, with its ratio to the first (the copy) and to the last (the oracle).
-    fn rows(&mut self, datatype: &str, length_bytes: usize, figures: &[Figure]) -> io::Result<()> {
+    fn rows(&mut self, vectors: &Vectors, figures: &[Figure]) -> io::Result<()> {
+        let (datatype, length_bytes) = (vectors.datatype.name(), vectors.length_bytes);
         let copy = figures[0].gigabytes_per_second;
         let oracle = figures[figures.len() - 1].gigabytes_per_second;
         for Figure { name, gigabytes_per_second: rate } in figures {

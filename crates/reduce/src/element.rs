@@ -25,21 +25,6 @@ pub(crate) struct Pair<V> {
     pub(crate) index: i32,
 }
 
-/// Cutting is the same for every element; only the number of bytes differs.
-macro_rules! cut_by_size {
-    () => {
-        #[inline(always)]
-        fn elements(bytes: &[u8]) -> &[Self::Bytes] {
-            bytes.as_chunks().0
-        }
-
-        #[inline(always)]
-        fn elements_mut(bytes: &mut [u8]) -> &mut [Self::Bytes] {
-            bytes.as_chunks_mut().0
-        }
-    };
-}
-
 macro_rules! numbers {
     ($($number:ty)*) => {$(
         impl Element for $number {
@@ -55,59 +40,53 @@ macro_rules! numbers {
                 self.to_le_bytes()
             }
 
-            cut_by_size!();
+            #[inline(always)]
+            fn elements(bytes: &[u8]) -> &[Self::Bytes] {
+                bytes.as_chunks().0
+            }
+
+            #[inline(always)]
+            fn elements_mut(bytes: &mut [u8]) -> &mut [Self::Bytes] {
+                bytes.as_chunks_mut().0
+            }
         }
     )*};
 }
 
 numbers!(i8 i16 i32 i64 u8 u16 u32 u64 f32 f64);
 
-/// A pair is loaded and stored as one or two 64-bit words, which keeps its loop vectorisable.
-macro_rules! narrow_pairs {
-    ($($value:ty, $bits:ty;)*) => {$(
+/// Pairs are loaded and stored as a slot with the value and a slot with the index, not as one word:
+/// the compiler sees two interleaved vectors then, and vectorises.
+macro_rules! pairs {
+    ($($value:ty: $value_bits:ty, $slot:ty;)*) => {$(
         impl Element for Pair<$value> {
-            type Bytes = [u8; 8];
+            type Bytes = [[u8; size_of::<$slot>()]; 2];
 
             #[inline(always)]
-            fn load(bytes: Self::Bytes) -> Self {
-                let word = u64::from_le_bytes(bytes);
-                let value = <$value>::from_le_bytes((word as $bits).to_le_bytes());
-                Self { value, index: (word >> 32) as i32 }
+            fn load([value, index]: Self::Bytes) -> Self {
+                let value = <$slot>::from_le_bytes(value) as $value_bits;
+                let index = <$slot>::from_le_bytes(index);
+                Self { value: <$value>::from_ne_bytes(value.to_ne_bytes()), index: index as i32 }
             }
 
             #[inline(always)]
             fn store(self) -> Self::Bytes {
-                let value = <$bits>::from_le_bytes(self.value.to_le_bytes());
-                (u64::from(value) | u64::from(self.index as u32) << 32).to_le_bytes()
+                let value = <$value_bits>::from_ne_bytes(self.value.to_ne_bytes());
+                let index = self.index as u32;
+                [<$slot>::from(value).to_le_bytes(), <$slot>::from(index).to_le_bytes()]
             }
 
-            cut_by_size!();
+            #[inline(always)]
+            fn elements(bytes: &[u8]) -> &[Self::Bytes] {
+                bytes.as_chunks().0.as_chunks().0
+            }
+
+            #[inline(always)]
+            fn elements_mut(bytes: &mut [u8]) -> &mut [Self::Bytes] {
+                bytes.as_chunks_mut().0.as_chunks_mut().0
+            }
         }
     )*};
 }
 
-macro_rules! wide_pairs {
-    ($($value:ty)*) => {$(
-        impl Element for Pair<$value> {
-            type Bytes = [u8; 16];
-
-            #[inline(always)]
-            fn load(bytes: Self::Bytes) -> Self {
-                let word = u128::from_le_bytes(bytes);
-                let value = <$value>::from_le_bytes((word as u64).to_le_bytes());
-                Self { value, index: (word >> 64) as i32 }
-            }
-
-            #[inline(always)]
-            fn store(self) -> Self::Bytes {
-                let value = u64::from_le_bytes(self.value.to_le_bytes());
-                (u128::from(value) | u128::from(self.index as u32) << 64).to_le_bytes()
-            }
-
-            cut_by_size!();
-        }
-    )*};
-}
-
-narrow_pairs! { i16, u16; i32, u32; f32, u32; }
-wide_pairs! { i64 f64 }
+pairs! { i16: u16, u32; i32: u32, u32; i64: u64, u64; f32: u32, u32; f64: u64, u64; }

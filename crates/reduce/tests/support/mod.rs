@@ -127,7 +127,7 @@ pub(crate) fn random_vector(datatype: Datatype, elements: usize, random: &mut Pc
     let mut vector = Vec::with_capacity(elements * datatype.size_bytes());
     for _ in 0..elements {
         let choice = random.next_u32() as usize;
-        if choice % 2 == 0 {
+        if choice.is_multiple_of(2) {
             vector.extend(&specials[choice / 2 % specials.len()]);
         } else {
             let mut element = vec![0; datatype.size_bytes()];
