@@ -218,12 +218,7 @@ fn scalar_contender(vectors: &Vectors) -> Contender {
 
 fn float_sum_contenders(vectors: &Vectors) -> Vec<Contender> {
     let mut contenders = vec![copy_contender(vectors)];
-    contenders.extend(
-        Isa::ALL
-            .into_iter()
-            .filter_map(|isa| Kernel::with_isa(isa, Operator::Sum, Datatype::F32))
-            .map(|kernel| fold_contender(kernel, vectors)),
-    );
+    contenders.extend(kernels(Operator::Sum, vectors));
     let best = Kernel::new(Operator::Sum, Datatype::F32).expect("floats have a sum");
     contenders.push(misaligned_contender(best, vectors));
     contenders.push(combine_contender(best, vectors));
@@ -236,12 +231,19 @@ fn datatype_contenders(vectors: &mut Vectors) -> Vec<Contender> {
     let operator = if vectors.datatype.is_pair() { Operator::MinLoc } else { Operator::Sum };
     let accumulation =
         Accumulation::new(operator, vectors.datatype).expect("the operator suits the type");
-    vec![
-        copy_contender(vectors),
-        fold_contender(*accumulation.kernel(), vectors),
-        accumulate_contender(accumulation, vectors),
-        oracle_contender(operator, vectors),
-    ]
+    let mut contenders = vec![copy_contender(vectors)];
+    contenders.extend(kernels(operator, vectors));
+    contenders.push(accumulate_contender(accumulation, vectors));
+    contenders.push(oracle_contender(operator, vectors));
+    contenders
+}
+
+/// The kernels of all instruction sets this machine has.
+fn kernels(operator: Operator, vectors: &Vectors) -> impl Iterator<Item = Contender> {
+    Isa::ALL
+        .into_iter()
+        .filter_map(move |isa| Kernel::with_isa(isa, operator, vectors.datatype))
+        .map(|kernel| fold_contender(kernel, vectors))
 }
 
 /// Runs all contenders in turns and takes each one's median.
