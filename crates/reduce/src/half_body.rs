@@ -13,7 +13,7 @@ const HALF_BYTES: usize = 2;
 const SINGLE_BYTES: usize = 4;
 
 /// Values in the largest [`Lanes`].
-const LANES_MAX: usize = 16;
+const LANES_MAX: usize = 64;
 
 /// Runs the block with `(first, count)` for runs of `V::COUNT` elements and then for the rest.
 ///
@@ -144,6 +144,7 @@ impl<H: Half, V: Lanes> One for Narrow<H, V> {
 /// `count <= V::COUNT` values at `at` can be read; the processor has the instructions of `V`.
 #[inline(always)]
 unsafe fn load_half<H: Half, V: Lanes>(at: *const u8, count: usize) -> V {
+    const { assert!(V::COUNT <= LANES_MAX) };
     if count == V::COUNT {
         // SAFETY: the caller's promise, with `count` being all lanes.
         return unsafe { H::load(at) };
@@ -162,6 +163,7 @@ unsafe fn load_half<H: Half, V: Lanes>(at: *const u8, count: usize) -> V {
 /// `count <= V::COUNT` values at `at` can be written; the processor has the instructions of `V`.
 #[inline(always)]
 unsafe fn store_half<H: Half, V: Lanes>(values: V, at: *mut u8, count: usize) {
+    const { assert!(V::COUNT <= LANES_MAX) };
     if count == V::COUNT {
         // SAFETY: the caller's promise, with `count` being all lanes.
         return unsafe { H::store(values, at) };
@@ -180,6 +182,7 @@ unsafe fn store_half<H: Half, V: Lanes>(values: V, at: *mut u8, count: usize) {
 /// `count <= V::COUNT` values at `at` can be read; the processor has the instructions of `V`.
 #[inline(always)]
 unsafe fn load_single<V: Lanes>(at: *const u8, count: usize) -> V {
+    const { assert!(V::COUNT <= LANES_MAX) };
     if count == V::COUNT {
         // SAFETY: the caller's promise, with `count` being all lanes.
         return unsafe { V::load(at) };
@@ -198,6 +201,7 @@ unsafe fn load_single<V: Lanes>(at: *const u8, count: usize) -> V {
 /// `count <= V::COUNT` values at `at` can be written; the processor has the instructions of `V`.
 #[inline(always)]
 unsafe fn store_single<V: Lanes>(values: V, at: *mut u8, count: usize) {
+    const { assert!(V::COUNT <= LANES_MAX) };
     if count == V::COUNT {
         // SAFETY: the caller's promise, with `count` being all lanes.
         return unsafe { values.store(at) };

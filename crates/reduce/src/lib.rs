@@ -31,7 +31,10 @@
 //!
 //! # Alignment
 //! All entry points take byte slices of any alignment. Elements are in little-endian order, as they
-//! are on the wire.
+//! are on the wire; a big-endian machine is not supported, here or there.
+
+#[cfg(target_endian = "big")]
+compile_error!("elements travel in little-endian order and are not swapped");
 
 mod accumulator;
 mod arch;

@@ -11,7 +11,7 @@ use crate::lanes::Lanes;
 pub(crate) struct Portable;
 
 impl Arch for Portable {
-    type Wide = [f32; 8];
+    type Wide = [f32; LANES];
 
     fn one<B: One>() -> OneFunction {
         one::<B>
@@ -28,8 +28,12 @@ impl Arch for Portable {
 
 compile!();
 
-impl Lanes for [f32; 8] {
-    const COUNT: usize = 8;
+/// Values handled together: so many that the compiler keeps their loops as loops, and vectorises
+/// them. With fewer it unrolls them first, and leaves them scalar.
+const LANES: usize = 64;
+
+impl Lanes for [f32; LANES] {
+    const COUNT: usize = LANES;
 
     #[inline(always)]
     unsafe fn load(at: *const u8) -> Self {
@@ -46,46 +50,60 @@ impl Lanes for [f32; 8] {
     #[inline(always)]
     unsafe fn load_f16(at: *const u8) -> Self {
         // SAFETY: the caller vouches for `2 * COUNT` bytes.
-        unsafe { at.cast::<[u16; 8]>().read_unaligned() }.map(single_from_f16)
+        let halves = unsafe { at.cast::<[u16; LANES]>().read_unaligned() };
+        each_lane(|lane| single_from_f16(halves[lane]))
     }
 
     #[inline(always)]
     unsafe fn store_f16(self, at: *mut u8) {
+        let halves = each_lane(|lane| f16_from_single(self[lane]));
         // SAFETY: the caller vouches for `2 * COUNT` bytes.
-        unsafe { at.cast::<[u16; 8]>().write_unaligned(self.map(f16_from_single)) }
+        unsafe { at.cast::<[u16; LANES]>().write_unaligned(halves) }
     }
 
     #[inline(always)]
     unsafe fn load_bf16(at: *const u8) -> Self {
         // SAFETY: the caller vouches for `2 * COUNT` bytes.
-        unsafe { at.cast::<[u16; 8]>().read_unaligned() }.map(single_from_bf16)
+        let halves = unsafe { at.cast::<[u16; LANES]>().read_unaligned() };
+        each_lane(|lane| single_from_bf16(halves[lane]))
     }
 
     #[inline(always)]
     unsafe fn store_bf16(self, at: *mut u8) {
+        let halves = each_lane(|lane| bf16_from_single(self[lane]));
         // SAFETY: the caller vouches for `2 * COUNT` bytes.
-        unsafe { at.cast::<[u16; 8]>().write_unaligned(self.map(bf16_from_single)) }
+        unsafe { at.cast::<[u16; LANES]>().write_unaligned(halves) }
     }
 
     #[inline(always)]
     unsafe fn add(self, right: Self) -> Self {
-        core::array::from_fn(|lane| self[lane] + right[lane])
+        each_lane(|lane| self[lane] + right[lane])
     }
 
     #[inline(always)]
     unsafe fn multiply(self, right: Self) -> Self {
-        core::array::from_fn(|lane| self[lane] * right[lane])
+        each_lane(|lane| self[lane] * right[lane])
     }
 
     #[inline(always)]
     unsafe fn min(self, right: Self) -> Self {
-        core::array::from_fn(|lane| if right[lane] < self[lane] { right[lane] } else { self[lane] })
+        each_lane(|lane| if right[lane] < self[lane] { right[lane] } else { self[lane] })
     }
 
     #[inline(always)]
     unsafe fn max(self, right: Self) -> Self {
-        core::array::from_fn(|lane| if right[lane] > self[lane] { right[lane] } else { self[lane] })
+        each_lane(|lane| if right[lane] > self[lane] { right[lane] } else { self[lane] })
     }
+}
+
+/// One value a lane. A plain loop, because the compiler does not vectorise `array::from_fn`.
+#[inline(always)]
+fn each_lane<T: Copy + Default>(value: impl Fn(usize) -> T) -> [T; LANES] {
+    let mut values = [T::default(); LANES];
+    for (lane, slot) in values.iter_mut().enumerate() {
+        *slot = value(lane);
+    }
+    values
 }
 
 /// Distance between the exponent biases of binary32 and binary16, in binary32's exponent field.
