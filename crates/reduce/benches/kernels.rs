@@ -5,6 +5,8 @@
 //! source` and `target = left OP right` move 3n. What is compared runs in turns, a few milliseconds
 //! each, so that a slow spell of the machine hits all alike; the median turn counts.
 //!
+//! `results.txt` beside this file holds what was measured, and on what.
+//!
 //! The oracle is compiled like everything here (release profile, the target's base instruction
 //! set) and looks its operator up for every element. `portable` is the plain loop of the kernels,
 //! which the compiler vectorises with that base instruction set.
@@ -36,7 +38,7 @@ const MISALIGNED_BYTES: usize = 4;
 
 fn main() -> io::Result<()> {
     let json = std::env::args().any(|argument| argument == "--json");
-    let mut report = Report { json, output: io::stdout().lock() };
+    let mut report = Report { json, table: "", output: io::stdout().lock() };
     report.heading("float sum beside a memory copy")?;
     for length_bytes in LENGTHS_BYTES {
         let mut vectors = Vectors::new(Datatype::F32, length_bytes);
@@ -282,15 +284,18 @@ fn figure(contender: &Contender, mut turns: Vec<Duration>) -> Figure {
 /// Where the figures go: a table for people, or one JSON object a line.
 struct Report<W> {
     json: bool,
+    /// What the rows that follow are part of.
+    table: &'static str,
     output: W,
 }
 
 impl<W: Write> Report<W> {
-    fn heading(&mut self, title: &str) -> io::Result<()> {
+    fn heading(&mut self, table: &'static str) -> io::Result<()> {
+        self.table = table;
         if self.json {
             return Ok(());
         }
-        writeln!(self.output, "\n{title} (GB/s read and written)")?;
+        writeln!(self.output, "\n{table} (GB/s read and written)")?;
         writeln!(
             self.output,
             "{:<10} {:>8}  {:<12} {:>8} {:>8} {:>9}",
@@ -308,9 +313,10 @@ impl<W: Write> Report<W> {
             if self.json {
                 writeln!(
                     self.output,
-                    "{{\"datatype\":\"{datatype}\",\"length_bytes\":{length_bytes},\
+                    "{{\"table\":\"{}\",\"datatype\":\"{datatype}\",\"length_bytes\":{length_bytes},\
                      \"what\":\"{name}\",\"gigabytes_per_second\":{rate:.3},\
-                     \"to_copy\":{to_copy:.3},\"to_oracle\":{to_oracle:.3}}}"
+                     \"to_copy\":{to_copy:.3},\"to_oracle\":{to_oracle:.3}}}",
+                    self.table
                 )?;
             } else {
                 writeln!(
