@@ -18,6 +18,10 @@ use super::ring::{Awaited, AwaitedEvent, Rings};
 use super::segment::{LONG_RING, RINGS, SHORT_RING, Segment};
 use crate::waiting::{CHECKUP_INTERVAL, Checkup, Policy, Waiter};
 
+/// Longest time a waiting thread leaves whatever else it has to drive alone: about what a message
+/// of the MPI beneath may be late when its receiver sits in one of our operations.
+const IDLE_INTERVAL_MAX: Duration = Duration::from_millis(2);
+
 /// The processes of one host that share one communicator, as one of them sees it.
 ///
 /// All ranks perform the same operations in the same order, one at a time; the caller queues. An
@@ -29,6 +33,8 @@ pub struct HostGroup {
     running: Option<Running>,
     lost: Option<Lost>,
     looked_at: Option<Timespec>,
+    /// What else the process has to drive while it waits; nothing by default.
+    idle: fn(),
 }
 
 // SAFETY: the pointers of a running operation are used only inside calls, and `start` obliges the
@@ -83,7 +89,7 @@ impl HostGroup {
         watches: Vec<Watch>,
     ) -> Self {
         let rings = Rings::new(segment, local_rank, policy);
-        Self { rings, watches, running: None, lost: None, looked_at: None }
+        Self { rings, watches, running: None, lost: None, looked_at: None, idle: || {} }
     }
 
     /// This process's place in the group.
@@ -102,6 +108,34 @@ impl HostGroup {
     #[must_use]
     pub fn policy(&self) -> Policy {
         self.rings.policy
+    }
+
+    /// Has `idle` called now and then while [`run`](Self::run) or [`complete`](Self::complete)
+    /// waits long, from the waiting thread. Not while the caller polls: it can call it itself.
+    pub fn set_idle(&mut self, idle: fn()) {
+        self.idle = idle;
+    }
+
+    /// Looks whether every process of the group is alive, now and then, for a caller that waits
+    /// for something else than an operation of the group.
+    ///
+    /// # Errors
+    /// A rank was lost.
+    pub fn check_peers(&mut self) -> Result<(), Lost> {
+        self.check_failure_word()?;
+        if !self.is_checkup_due() {
+            return Ok(());
+        }
+        for local_rank in (0..self.rings.ranks).filter(|rank| *rank != self.rings.local_rank) {
+            // Acquire: pairs with the Release in `drop` of the peer.
+            let departed =
+                self.rings.segment.control(local_rank).departed.load(Ordering::Acquire) != 0;
+            if !departed && self.watches[local_rank as usize].has_ended() {
+                self.report(Lost { local_rank, cause: LostCause::Died });
+                return self.check_failure_word();
+            }
+        }
+        Ok(())
     }
 
     /// Performs one operation and returns when this rank's part of it is done.
@@ -268,11 +302,14 @@ impl HostGroup {
     fn wait_for(&mut self, awaited: Awaited) -> Result<(), Lost> {
         let mut waiter = Waiter::new(self.rings.policy);
         while !self.rings.is_met(awaited) {
-            match waiter.pause(|time| self.rings.sleep(awaited, time)) {
-                Checkup::None => {}
+            let checkup =
+                waiter.pause(|time| self.rings.sleep(awaited, time.min(IDLE_INTERVAL_MAX)));
+            match checkup {
+                Checkup::None => continue,
                 Checkup::Cheap => self.check_failure_word()?,
                 Checkup::Full => self.look_after(awaited)?,
             }
+            (self.idle)();
         }
         Ok(())
     }
