@@ -7,6 +7,7 @@ use rustix::fs::{SealFlags, fcntl_get_seals, fstat, fstatfs};
 
 use super::ShmOptions;
 use super::memory::{Mapping, file_bytes};
+use super::options::ring_bytes_min;
 use crate::HandshakeError;
 
 /// Length of the greeting.
@@ -60,27 +61,38 @@ impl Hello {
         })
     }
 
-    /// Holds the greeting against what the listener takes; returns the ring size.
-    fn check(self, options: &ShmOptions) -> Result<usize, HandshakeError> {
-        let (theirs_bytes, ours_bytes) = (self.payload_max_bytes, options.payload_max_bytes());
-        if theirs_bytes < ours_bytes {
-            return Err(HandshakeError::PayloadMax { theirs_bytes, ours_bytes });
-        }
-        let (min_bytes, max_bytes) = (options.ring_bytes_min(), options.ring_bytes());
-        usize::try_from(self.ring_bytes)
+    /// Holds the greeting against what the listener takes. The link carries the shorter of the
+    /// payloads that the two sides hold, so that a connector needs room for its own group's only.
+    fn check(self, options: &ShmOptions) -> Result<Terms, HandshakeError> {
+        let payload_max_bytes = self.payload_max_bytes.min(options.payload_max_bytes());
+        let (min_bytes, max_bytes) = (ring_bytes_min(payload_max_bytes), options.ring_bytes());
+        let ring_bytes = usize::try_from(self.ring_bytes)
             .ok()
             .filter(|bytes| (min_bytes..=max_bytes).contains(bytes) && bytes.is_power_of_two())
-            .ok_or(HandshakeError::RingBytes { ring_bytes: self.ring_bytes, min_bytes, max_bytes })
+            .ok_or(HandshakeError::RingBytes {
+                ring_bytes: self.ring_bytes,
+                min_bytes,
+                max_bytes,
+            })?;
+        Ok(Terms { payload_max_bytes, ring_bytes })
     }
 }
 
-/// Examines what a connector said and passed, and maps it.
+/// What a connector and a listener can both hold.
+#[derive(Debug)]
+struct Terms {
+    payload_max_bytes: u32,
+    ring_bytes: usize,
+}
+
+/// Examines what a connector said and passed, and maps it. Also returns the longest payload the
+/// link carries.
 pub(super) fn admit(
     hello: &[u8; HELLO_BYTES],
     memory: &OwnedFd,
     options: &ShmOptions,
-) -> Result<Arc<Mapping>, HandshakeError> {
-    let ring_bytes = Hello::decode(hello)?.check(options)?;
+) -> Result<(Arc<Mapping>, u32), HandshakeError> {
+    let Terms { payload_max_bytes, ring_bytes } = Hello::decode(hello)?.check(options)?;
     // A descriptor that isn't shared memory has no seals, and asking fails.
     let seals = fcntl_get_seals(memory).map_err(|_| HandshakeError::NotSealedMemory)?;
     let system = fstatfs(memory).map_err(|_| HandshakeError::NotSealedMemory)?;
@@ -94,7 +106,7 @@ pub(super) fn admit(
         return Err(HandshakeError::MemoryBytes { got_bytes, need_bytes });
     }
     Mapping::new(memory.as_fd(), ring_bytes)
-        .map(Arc::new)
+        .map(|mapping| (Arc::new(mapping), payload_max_bytes))
         .map_err(|error| HandshakeError::Map(error.into()))
 }
 
@@ -109,6 +121,18 @@ mod tests {
     }
 
     #[test]
+    fn the_shorter_payload_is_what_the_link_carries() {
+        let ours = ShmOptions::new(65_536).unwrap();
+        for theirs_bytes in [16, 4096, 65_536, 1 << 20] {
+            let theirs = ShmOptions::new(theirs_bytes).unwrap();
+            let ring_bytes = theirs.ring_bytes().min(ours.ring_bytes()) as u64;
+            let hello = Hello { payload_max_bytes: theirs_bytes, ring_bytes };
+            let terms = hello.check(&ours).unwrap();
+            assert_eq!(terms.payload_max_bytes, theirs_bytes.min(65_536));
+        }
+    }
+
+    #[test]
     fn every_byte_of_the_greeting_is_checked() {
         let options = ShmOptions::new(4096).unwrap();
         let hello = Hello { payload_max_bytes: 4096, ring_bytes: options.ring_bytes() as u64 };
@@ -118,9 +142,9 @@ mod tests {
             let mut bad = good;
             bad[at] ^= 0x80;
             let verdict = Hello::decode(&bad).and_then(|hello| hello.check(&options));
-            // A connector may hold longer payloads than this side ever sends.
-            let longer = (12..16).contains(&at);
-            assert_eq!(verdict.is_ok(), longer, "byte {at}: {verdict:?}");
+            // A connector may hold longer payloads than this side ever sends, or shorter ones.
+            let other_payload = (12..16).contains(&at);
+            assert_eq!(verdict.is_ok(), other_payload, "byte {at}: {verdict:?}");
         }
     }
 }
