@@ -220,7 +220,7 @@ impl HostGroup {
         // SAFETY: the slot was just claimed; `source` is valid for `len_bytes` by the caller's
         // promise, and not in the segment, which only this module hands out slices of.
         unsafe { copy_short(source, rings.own_slot(RING, len_bytes)) };
-        rings.publish(RING);
+        rings.publish(RING, len_bytes);
         if !rings.is_filled(RING, peer) {
             self.wait_for(Awaited { peer, ring: RING, step, event: AwaitedEvent::Filled })?;
         }
@@ -247,7 +247,7 @@ impl HostGroup {
                 rings.claim(running.ring)?;
                 // SAFETY: claimed just now, not published.
                 unsafe { running.produce(rings) };
-                rings.publish(running.ring);
+                rings.publish(running.ring, running.len_bytes());
             }
             running.published = true;
             if step.has_reader(rings.local_rank) {
