@@ -74,6 +74,7 @@ mod liveness;
 mod offer;
 mod operation;
 mod ring;
+mod running;
 mod segment;
 #[cfg(test)]
 mod tests;
