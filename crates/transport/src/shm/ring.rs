@@ -243,3 +243,5 @@ impl<M: Memory> Consumer<M> {
         self.memory.set_waiting(Side::Consumer, 0, Relaxed);
     }
 }
+#[cfg(test)]
+mod model;
