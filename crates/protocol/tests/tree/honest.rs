@@ -200,6 +200,15 @@ fn whoever_is_done_may_leave_while_others_have_not_come() {
     let scenario = Scenario::one_group(vec![None], &[2], 1);
     let mut world = World::new(&scenario, Timing::orderly(1));
     world.connect_at(1, JOIN_TIMEOUT_NS / 2);
+    world.members[1].leaves = false;
+    world.run();
+    assert!(world.members[1].is_joined);
+    assert_eq!(
+        world.nodes[0].events.iter().filter(|it| matches!(it, Event::Formed { .. })).count(),
+        1
+    );
+    assert_eq!(world.members[1].failed, None, "nobody is missing, though somebody has gone");
+    world.leave(1);
     world.run();
     assert_eq!(world.nodes[0].failures(), 0);
     assert_eq!(world.nodes[0].node.stats().groups_ended, 1);
