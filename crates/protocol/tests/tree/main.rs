@@ -6,6 +6,7 @@
 //! different timings must give the same bits.
 
 mod arithmetic;
+mod failures;
 mod honest;
 mod link;
 mod member;

@@ -129,6 +129,15 @@ impl World {
         Epoch(100 + group as u32)
     }
 
+    /// Sets the same groups up again on the same nodes, with new members.
+    pub(crate) fn renew(&mut self, scenario: &Scenario) {
+        self.members.clear();
+        for group in 0..self.groups.len() {
+            self.install(group);
+            self.add_members(group, scenario.seed);
+        }
+    }
+
     fn install(&mut self, group: usize) {
         let plan = self.groups[group].clone();
         for tree_node in &plan.tree {
@@ -179,7 +188,7 @@ impl World {
             };
             let script = plan.script.clone();
             self.members.push(Member::new(config, group, script, seed));
-            let at = self.random.random_range(1..=self.timing.delay_ns_max);
+            let at = self.now + self.random.random_range(1..=self.timing.delay_ns_max);
             self.put(at, Item::Connect(self.members.len() - 1));
         }
     }
@@ -240,9 +249,11 @@ impl World {
             Item::LearnClosed { link, to } => self.close(link, to),
             Item::Connect(member) => self.connect_member(member),
             Item::Start(member) => {
-                self.members[member].start_next();
-                self.put_start(member);
-                self.pump_member(member);
+                // When it is too busy to start another, the next completion puts this off no more.
+                if self.members[member].start_next() {
+                    self.put_start(member);
+                    self.pump_member(member);
+                }
             }
             Item::Leave(member) => self.leave(member),
         }
