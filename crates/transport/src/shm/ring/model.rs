@@ -13,6 +13,7 @@ use loom::thread;
 
 use super::*;
 
+/// Room for one record and the ready word after it.
 const LINES: usize = 2;
 const RECORDS: u8 = 3;
 
@@ -26,28 +27,28 @@ enum Broken {
 }
 
 struct Shared {
-    ready: [AtomicU32; LINES],
+    ready: Vec<AtomicU32>,
     /// The rest of each header line.
-    rest: [UnsafeCell<u8>; LINES],
+    rest: Vec<UnsafeCell<u8>>,
     released: AtomicU64,
-    producer_waiting: AtomicU32,
-    consumer_waiting: AtomicU32,
+    producer_waiting: AtomicU64,
+    consumer_waiting: AtomicU64,
     broken: Broken,
 }
 
 impl Shared {
-    fn new(broken: Broken) -> Arc<Self> {
+    fn new(lines: usize, broken: Broken) -> Arc<Self> {
         Arc::new(Self {
-            ready: [AtomicU32::new(0), AtomicU32::new(0)],
-            rest: [UnsafeCell::new(0), UnsafeCell::new(0)],
+            ready: (0..lines).map(|_| AtomicU32::new(0)).collect(),
+            rest: (0..lines).map(|_| UnsafeCell::new(0)).collect(),
             released: AtomicU64::new(0),
-            producer_waiting: AtomicU32::new(0),
-            consumer_waiting: AtomicU32::new(0),
+            producer_waiting: AtomicU64::new(0),
+            consumer_waiting: AtomicU64::new(0),
             broken,
         })
     }
 
-    fn word(&self, side: Side) -> &AtomicU32 {
+    fn word(&self, side: Side) -> &AtomicU64 {
         match side {
             Side::Producer => &self.producer_waiting,
             Side::Consumer => &self.consumer_waiting,
@@ -61,7 +62,7 @@ impl Shared {
 
 impl Memory for Arc<Shared> {
     fn ring_bytes(&self) -> usize {
-        LINES * LINE_BYTES
+        self.ready.len() * LINE_BYTES
     }
 
     fn ready(&self, at: usize, order: Ordering) -> u32 {
@@ -99,16 +100,12 @@ impl Memory for Arc<Shared> {
         self.released.store(released, self.order_unless(Broken::ReleasedOrder, order));
     }
 
-    fn waiting(&self, side: Side, order: Ordering) -> u32 {
+    fn waiting(&self, side: Side, order: Ordering) -> u64 {
         self.word(side).load(order)
     }
 
-    fn set_waiting(&self, side: Side, waiting: u32, order: Ordering) {
+    fn set_waiting(&self, side: Side, waiting: u64, order: Ordering) {
         self.word(side).store(waiting, order);
-    }
-
-    fn take_waiting(&self, side: Side, order: Ordering) -> u32 {
-        self.word(side).swap(0, order)
     }
 
     fn fence(&self) {
@@ -162,15 +159,15 @@ fn receive(consumer: &mut Consumer<Arc<Shared>>, bells: &Bells) -> u8 {
     }
 }
 
-fn explore(body: impl Fn() + Send + Sync + 'static) {
+fn explore(preemptions_max: usize, body: impl Fn() + Send + Sync + 'static) {
     let mut model = loom::model::Builder::new();
-    model.preemption_bound = Some(3);
+    model.preemption_bound = Some(preemptions_max);
     model.check(body);
 }
 
 fn check(broken: Broken) {
-    explore(move || {
-        let shared = Shared::new(broken);
+    explore(2, move || {
+        let shared = Shared::new(LINES, broken);
         let bells = Arc::new(Bells { producer: Notify::new(), consumer: Notify::new() });
         let mut producer = Producer::new(Arc::clone(&shared));
         let mut consumer = Consumer::new(shared);
@@ -190,8 +187,8 @@ const HEADER: [u8; HEADER_BYTES] = [1; HEADER_BYTES];
 /// One side makes ready what the other is about to sleep for: one of them has to notice. The same
 /// as above without sleeping, because what deadlocks under loom can't be expected to.
 fn check_data_is_noticed(broken: Broken) {
-    explore(move || {
-        let shared = Shared::new(broken);
+    explore(2, move || {
+        let shared = Shared::new(LINES, broken);
         let mut producer = Producer::new(Arc::clone(&shared));
         let mut consumer = Consumer::new(shared);
         let sleeper = thread::spawn(move || {
@@ -205,8 +202,8 @@ fn check_data_is_noticed(broken: Broken) {
 }
 
 fn check_room_is_noticed(broken: Broken) {
-    explore(move || {
-        let shared = Shared::new(broken);
+    explore(2, move || {
+        let shared = Shared::new(LINES, broken);
         let mut producer = Producer::new(Arc::clone(&shared));
         let mut consumer = Consumer::new(shared);
         assert_eq!(producer.push(&HEADER, &[]), Ok(Push::Quiet));
@@ -252,8 +249,35 @@ fn canary_without_publishing_order_reads_too_early() {
     check(Broken::ReadyOrder);
 }
 
+/// A ring large enough that a record is released without a fence, full, and written over while it
+/// is being emptied.
+fn check_reuse(broken: Broken) {
+    const LINES: usize = 8;
+    explore(3, move || {
+        let shared = Shared::new(LINES, broken);
+        let mut producer = Producer::new(Arc::clone(&shared));
+        let mut consumer = Consumer::new(shared);
+        while producer.push(&HEADER, &[]) != Ok(Push::Full) {}
+        let reader = thread::spawn(move || {
+            for _ in 0..2 {
+                assert!(consumer.peek().is_some());
+                consumer.take(0);
+                consumer.release();
+            }
+        });
+        // The second lands where the reader has just been.
+        while producer.push(&HEADER, &[]) != Ok(Push::Full) {}
+        reader.join().expect("the reader's own assertions hold");
+    });
+}
+
+#[test]
+fn no_record_is_written_over_while_it_is_read() {
+    check_reuse(Broken::Nothing);
+}
+
 #[test]
 #[should_panic(expected = "Causality violation")]
 fn canary_without_releasing_order_writes_too_early() {
-    check(Broken::ReleasedOrder);
+    check_reuse(Broken::ReleasedOrder);
 }
