@@ -105,7 +105,10 @@ impl Manager {
     ///
     /// # Errors
     /// [`RegisterError`]; nothing changes.
-    pub fn register_node(&mut self, registration: NodeRegistration) -> Result<NodeId, RegisterError> {
+    pub fn register_node(
+        &mut self,
+        registration: NodeRegistration,
+    ) -> Result<NodeId, RegisterError> {
         let node = self.nodes.add(&self.config, registration)?;
         self.place();
         self.orders.push_back((node, NodeOrder::Registered { node }));
@@ -144,7 +147,9 @@ impl Manager {
             NodeEvent::Refused { group, epoch, reason } => {
                 self.on_refused(node, group, epoch, reason)
             }
-            NodeEvent::Failed { group, epoch, reason } => self.on_failed(node, group, epoch, reason),
+            NodeEvent::Failed { group, epoch, reason } => {
+                self.on_failed(node, group, epoch, reason)
+            }
             NodeEvent::Ended { group, epoch } => self.on_ended(node, group, epoch),
         }
     }
@@ -187,7 +192,7 @@ impl Manager {
         self.tickets += 1;
         let ticket = RequestTicket(self.tickets);
         let id = plan.grant.group;
-        let stage = Stage::Installing(Installing { ticket, level: 0, deadline: now, plan });
+        let stage = Stage::Installing(Installing { ticket, deadline: now, plan });
         self.groups.insert(id, Group { job, label: request.label.clone(), members, stage });
         self.order_level(now, id, 0);
         Ok(ticket)
@@ -265,7 +270,6 @@ impl Manager {
         let Stage::Installing(installing) = &mut group.stage else {
             panic!("only a group that is being installed has levels to order")
         };
-        installing.level = level;
         installing.deadline = now.after_ns(self.config.install_timeout_ns);
         for (member, install) in group.members.iter_mut().zip(&installing.plan.installs) {
             if member.level == level {
@@ -326,8 +330,7 @@ impl Manager {
     ) -> Result<(), EventError> {
         let Some(at) = self.locate(node, id, epoch)? else { return Ok(()) };
         let member = &self.groups.live(id).members[at];
-        let told = [MemberState::Ordered, MemberState::Installed, MemberState::Over];
-        member.expect_state(node, id, "failed", &told)?;
+        member.expect_state(node, id, "failed", &[MemberState::Ordered, MemberState::Installed])?;
         let name = member.name.clone();
         self.close(id, Some(GroupError::NodeFailed { node: name, reason }));
         Ok(())
@@ -350,7 +353,12 @@ impl Manager {
     }
 
     /// The node's position in the group; `None` if that incarnation is over.
-    fn locate(&mut self, node: NodeId, id: GroupId, epoch: Epoch) -> Result<Option<usize>, EventError> {
+    fn locate(
+        &mut self,
+        node: NodeId,
+        id: GroupId,
+        epoch: Epoch,
+    ) -> Result<Option<usize>, EventError> {
         if !self.groups.was_issued(epoch) {
             return Err(EventError::UnknownEpoch { node, group: id, epoch });
         }

@@ -86,16 +86,6 @@ pub enum PlacementNote {
         /// What that one can serve.
         radix: u16,
     },
-    /// No node of the tree had a child to spare: the node is the root of a tree of its own.
-    #[error(
-        "aggregation node `{node}` stands alone: no node of the tree of `{root}` has a place left"
-    )]
-    NoPlaceLeft {
-        /// The node.
-        node: String,
-        /// Root of the full tree.
-        root: String,
-    },
     /// No path leads from the node to the first tree's root: it belongs to another tree.
     #[error("aggregation node `{node}` has no path to `{root}` and begins another tree")]
     Apart {
@@ -108,8 +98,8 @@ pub enum PlacementNote {
 
 /// Every living aggregation node, linked into trees; and where each known host is served.
 ///
-/// One tree as a rule. Another one begins where the fabric has no path, or where no node has room
-/// for one more child; [`AggregationTree::notes`] says so.
+/// One tree as a rule; another one begins where the fabric has no path. No node is ever left out:
+/// every node brings at least one place with it. [`AggregationTree::notes`] says what is unusual.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AggregationTree {
     nodes: Vec<PlacedNode>,
@@ -126,7 +116,8 @@ impl AggregationTree {
     /// farthest host is nearest (the centre), of several the one farthest from its nearest host
     /// (the highest), of several the first by name. The parent of an AN is the nearest AN on the
     /// shortest paths to the root that has a child to spare, counting one child for each host it
-    /// serves; else the nearest AN anywhere in the tree that has. ANs that the fabric does not know
+    /// serves; else the nearest AN anywhere in the tree that has; else the same without sparing
+    /// places for hosts. ANs that the fabric does not know
     /// fill the tree level by level, by name: so they do without a topology file.
     ///
     /// # Errors

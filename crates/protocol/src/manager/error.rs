@@ -115,7 +115,9 @@ pub enum GroupError {
     #[error(transparent)]
     Tree(#[from] GroupTreeError),
     /// A node of the tree has too few free OSOs.
-    #[error("aggregation node `{node}` needs {needs} outstanding operations for this group, has {has} free")]
+    #[error(
+        "aggregation node `{node}` needs {needs} outstanding operations for this group, has {has} free"
+    )]
     NodeExhausted {
         /// The node.
         node: String,

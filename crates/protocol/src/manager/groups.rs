@@ -40,9 +40,7 @@ pub(super) struct Member {
 
 pub(super) struct Installing {
     pub(super) ticket: RequestTicket,
-    /// The lowest level that was ordered.
-    pub(super) level: u32,
-    /// When that level has to have answered.
+    /// When the lowest level that was ordered has to have answered.
     pub(super) deadline: Time,
     pub(super) plan: Plan,
 }
@@ -149,7 +147,10 @@ impl GroupTable {
     /// Groups that still need `node`.
     pub(super) fn ids_on(&self, node: NodeId) -> Vec<GroupId> {
         let needs = |group: &Group| {
-            group.members.iter().any(|member| member.node == node && member.state != MemberState::Over)
+            group
+                .members
+                .iter()
+                .any(|member| member.node == node && member.state != MemberState::Over)
         };
         self.iter().filter(|(_, group)| needs(group)).map(|(id, _)| id).collect()
     }
@@ -161,7 +162,7 @@ impl GroupTable {
     /// What the groups of a job add up to.
     pub(super) fn osos_of(&self, job: JobId) -> u32 {
         let own = self.groups.values().filter(|group| group.job == job);
-        own.map(|group| u32::from(group.osos())).sum()
+        own.fold(0, |sum: u32, group| sum.saturating_add(u32::from(group.osos())))
     }
 
     pub(super) fn earliest_deadline(&self) -> Option<Time> {
@@ -173,7 +174,8 @@ impl GroupTable {
         self.iter()
             .filter(|(_, group)| group.deadline().is_some_and(|deadline| deadline <= now))
             .map(|(id, group)| {
-                let silent = group.members.iter().find(|member| member.state == MemberState::Ordered);
+                let silent =
+                    group.members.iter().find(|member| member.state == MemberState::Ordered);
                 (id, silent.expect("a level that all answered is not waited for").name.clone())
             })
             .collect()

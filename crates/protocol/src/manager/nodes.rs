@@ -95,7 +95,11 @@ impl NodeTable {
             let living = &self.nodes[&self.by_name[&part.name]];
             let has = living.registration.osos - living.osos_used;
             if u32::from(osos) > has {
-                return Err(GroupError::NodeExhausted { node: part.name.clone(), needs: osos, has });
+                return Err(GroupError::NodeExhausted {
+                    node: part.name.clone(),
+                    needs: osos,
+                    has,
+                });
             }
             payload_max_bytes = payload_max_bytes.min(living.registration.payload_max_bytes);
         }

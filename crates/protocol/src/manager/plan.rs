@@ -97,7 +97,10 @@ fn children(tree: &GroupTree, node: usize, capabilities: &[Capability]) -> Vec<C
 }
 
 /// Bounds that hold for every request, whatever the fabric.
-pub(super) fn check_request(config: &ManagerConfig, request: &GroupRequest) -> Result<(), GroupError> {
+pub(super) fn check_request(
+    config: &ManagerConfig,
+    request: &GroupRequest,
+) -> Result<(), GroupError> {
     let text_max = TEXT_MAX_BYTES as u64;
     let longest_host = request.hosts.iter().map(String::len).max().unwrap_or(0) as u64;
     let shortest_host = request.hosts.iter().map(String::len).min().unwrap_or(1) as u64;

@@ -30,6 +30,9 @@ pub(super) fn link(
     builder.finish()
 }
 
+/// Why a parent is always found.
+const ALWAYS_ROOM: &str = "the node placed last has a radix of 1 at least, and no child yet";
+
 struct Builder {
     tree: AggregationTree,
     survey: Survey,
@@ -116,7 +119,7 @@ impl Builder {
             .or_else(|| find(Room::BesidesHosts, true))
             .or_else(|| find(Room::Any, false))
             .or_else(|| find(Room::Any, true));
-        self.hang(node, parent, root, Some(wanted));
+        self.hang(node, parent.expect(ALWAYS_ROOM), Some(wanted));
     }
 
     /// Nodes the fabric does not know fill the main tree, level by level.
@@ -138,7 +141,7 @@ impl Builder {
             let find =
                 |room| order.iter().map(|index| index.0).find(|&other| self.has_room(other, room));
             let parent = find(Room::BesidesHosts).or_else(|| find(Room::Any));
-            self.hang(node, parent, main.0, None);
+            self.hang(node, parent.expect(ALWAYS_ROOM), None);
         }
     }
 
@@ -151,16 +154,8 @@ impl Builder {
         }
     }
 
-    /// Hangs `node` below `parent` in the tree of `root`, noting it if that is not the one it
-    /// `wanted`; without a parent it becomes a root itself.
-    fn hang(&mut self, node: usize, parent: Option<usize>, root: usize, wanted: Option<usize>) {
-        let Some(parent) = parent else {
-            self.tree
-                .notes
-                .push(PlacementNote::NoPlaceLeft { node: self.name(node), root: self.name(root) });
-            self.tree.roots.push(NodeIndex(node));
-            return;
-        };
+    /// Hangs `node` below `parent`, noting it if that is not the one it `wanted`.
+    fn hang(&mut self, node: usize, parent: usize, wanted: Option<usize>) {
         if let Some(full) = wanted.filter(|&wanted| wanted != parent) {
             self.tree.notes.push(PlacementNote::MovedAside {
                 node: self.name(node),
