@@ -16,7 +16,7 @@ const PAGE: &str = include_str!("../../../docs/wire.md");
 fn table(heading: &str) -> Vec<Vec<&'static str>> {
     let (_, section) =
         PAGE.split_once(&format!("\n## {heading}\n")).unwrap_or_else(|| panic!("no {heading}"));
-    let section = section.split("\n## ").next().unwrap();
+    let section = section.split("\n## ").next().expect("a heading has a section");
     let rows = section.lines().filter(|line| line.starts_with('|')).skip(2);
     rows.map(|row| row.trim_matches('|').split('|').map(str::trim).collect()).collect()
 }
@@ -30,7 +30,7 @@ fn part(target: Target) -> Part {
         operation: OperationNumber(0x1111_1111),
         segment: SegmentIndex(0x2222_2222),
         sequence: Sequence(0x3333_3333),
-        shape: Shape::new(Operator::Sum, Datatype::F32, 0x101).unwrap(),
+        shape: Shape::new(Operator::Sum, Datatype::F32, 0x101).expect("a sum of floats"),
         target,
         has_data: true,
     }
@@ -49,7 +49,8 @@ fn encode(message: Message) -> [u8; HEADER_BYTES] {
 /// The bytes of a field named in the table, by its place there.
 fn field<'a>(frame: &'a [u8; HEADER_BYTES], name: &str) -> &'a [u8] {
     let row = table("Header").into_iter().find(|row| row[2] == name).expect("a field of the table");
-    let (offset, bytes): (usize, usize) = (row[0].parse().unwrap(), row[1].parse().unwrap());
+    let number = |cell: &str| cell.parse::<usize>().expect("a number of bytes");
+    let (offset, bytes) = (number(row[0]), number(row[1]));
     &frame[offset..offset + bytes]
 }
 

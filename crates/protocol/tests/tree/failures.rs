@@ -89,7 +89,7 @@ fn a_lost_node_fails_its_group_and_no_other() {
 
 fn members_below(scenario: &Scenario, node: usize) -> Range<EndpointId> {
     let tree = &scenario.groups[0].tree;
-    let at = tree.iter().find(|it| it.node == node).unwrap();
+    let at = tree.iter().find(|it| it.node == node).expect("a node of the group");
     let (first, last) = (&at.children[0], &at.children[at.children.len() - 1]);
     first.members.start..last.members.end
 }
