@@ -4,4 +4,6 @@
 #[path = "../bodies/frame.rs"]
 mod body;
 
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| body::run(bytes));
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
+    body::run(bytes);
+});
