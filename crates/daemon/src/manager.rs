@@ -19,6 +19,7 @@ use std::time::Duration;
 use tokio::net::TcpListener;
 use tributary_protocol::manager::ManagerConfig;
 use tributary_topology::Fabric;
+use tributary_wire::control::Status;
 
 use crate::shutdown::Shutdown;
 use crate::token::Token;
@@ -53,42 +54,72 @@ pub enum ServeError {
     Listener(io::Error),
 }
 
-/// Serves until `shutdown`. Then nodes and jobs see their connections end.
-///
-/// # Errors
-/// If it can't begin, or the listener fails.
-pub async fn serve(
-    options: ManagerOptions,
-    listener: TcpListener,
-    shutdown: Shutdown,
-) -> Result<(), ServeError> {
-    let service = Arc::new(Service::new(options).map_err(ServeError::NoEntropy)?);
-    if let Ok(address) = listener.local_addr() {
-        tracing::info!(%address, "manager listens");
-        if !address.ip().is_loopback() {
-            tracing::warn!(%address, "control traffic leaves this host unencrypted");
-        }
+/// A manager that is about to serve.
+pub struct Manager {
+    service: Arc<Service>,
+}
+
+/// A look at a manager from within its process.
+#[derive(Clone)]
+pub struct Watch(Arc<Service>);
+
+impl Watch {
+    /// The fabric now.
+    #[must_use]
+    pub fn status(&self) -> Status {
+        self.0.status()
     }
-    let ticking = tokio::spawn(tick(Arc::clone(&service)));
-    let stopping = {
-        let (service, shutdown) = (Arc::clone(&service), shutdown.clone());
-        async move {
-            shutdown.requested().await;
-            service.close_streams();
+}
+
+impl Manager {
+    /// A manager with nothing to manage yet.
+    ///
+    /// # Errors
+    /// If no random bytes can be had.
+    pub fn new(options: ManagerOptions) -> Result<Self, ServeError> {
+        let service = Service::new(options).map_err(ServeError::NoEntropy)?;
+        Ok(Self { service: Arc::new(service) })
+    }
+
+    /// A look at it, for whoever runs it in the same process.
+    #[must_use]
+    pub fn watch(&self) -> Watch {
+        Watch(Arc::clone(&self.service))
+    }
+
+    /// Serves until `shutdown`. Then nodes and jobs see their connections end.
+    ///
+    /// # Errors
+    /// If the listener fails.
+    pub async fn serve(self, listener: TcpListener, shutdown: Shutdown) -> Result<(), ServeError> {
+        if let Ok(address) = listener.local_addr() {
+            tracing::info!(%address, "manager listens");
+            if !address.ip().is_loopback() {
+                tracing::warn!(%address, "control traffic leaves this host unencrypted");
+            }
         }
-    };
-    let serving = axum::serve(listener, routes::router(service)).with_graceful_shutdown(stopping);
-    let too_late = async {
-        shutdown.requested().await;
-        tokio::time::sleep(FAREWELL_TIMEOUT).await;
-    };
-    let served = tokio::select! {
-        served = serving => served.map_err(ServeError::Listener),
-        () = too_late => Ok(()),
-    };
-    ticking.abort();
-    tracing::info!("manager stopped");
-    served
+        let ticking = tokio::spawn(tick(Arc::clone(&self.service)));
+        let stopping = {
+            let (service, shutdown) = (Arc::clone(&self.service), shutdown.clone());
+            async move {
+                shutdown.requested().await;
+                service.close_streams();
+            }
+        };
+        let router = routes::router(self.service);
+        let serving = axum::serve(listener, router).with_graceful_shutdown(stopping);
+        let too_late = async {
+            shutdown.requested().await;
+            tokio::time::sleep(FAREWELL_TIMEOUT).await;
+        };
+        let served = tokio::select! {
+            served = serving => served.map_err(ServeError::Listener),
+            () = too_late => Ok(()),
+        };
+        ticking.abort();
+        tracing::info!("manager stopped");
+        served
+    }
 }
 
 async fn tick(service: Arc<Service>) {
