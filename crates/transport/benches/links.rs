@@ -11,6 +11,8 @@
 use std::env;
 use std::hint::{black_box, spin_loop};
 use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -45,10 +47,12 @@ fn main() {
     let arguments: Vec<String> = env::args().skip(1).collect();
     let has = |flag: &str| arguments.iter().any(|argument| argument == flag);
     let batches = if has("--quick") { 50 } else { 2000 };
-    let mut rows = Vec::new();
+    let quartiles = line_ns(batches);
+    let (link, what) = ("line", "one way");
+    let mut rows = vec![Row { link, what, payload_bytes: 8, quartiles, unit: "ns" }];
     for (link, pair) in [("shm", shm_pair as fn() -> Pair), ("tcp", tcp_pair)] {
         let batches = if link == "tcp" { batches / 4 } else { batches };
-        for payload_bytes in [8, 4096] {
+        for payload_bytes in [0, 8, 64, 1024, 4096] {
             let quartiles = one_way_ns(pair(), payload_bytes, batches);
             rows.push(Row { link, what: "one way", payload_bytes, quartiles, unit: "ns" });
         }
@@ -116,13 +120,18 @@ fn pin(index: usize) {
 }
 
 fn frame(payload_bytes: usize) -> ([u8; HEADER_BYTES], Vec<u8>) {
+    let shape = if payload_bytes == 0 {
+        Shape::BARRIER
+    } else {
+        Shape::new(Operator::Sum, Datatype::U8, payload_bytes as u32).unwrap()
+    };
     let part = Part {
         operation: OperationNumber(1),
         segment: SegmentIndex(0),
         sequence: Sequence(1),
-        shape: Shape::new(Operator::Sum, Datatype::U8, payload_bytes as u32).unwrap(),
+        shape,
         target: Target::All,
-        has_data: true,
+        has_data: payload_bytes != 0,
     };
     let edge = Edge {
         group: GroupId(1),
@@ -152,6 +161,47 @@ fn receive(link: &mut dyn Link) {
     }
 }
 
+/// A word alone in its pair of cache lines.
+#[repr(align(128))]
+struct Word(AtomicU64);
+
+/// The machine's own price: a word stored by one thread and seen by the other, there and back.
+fn line_ns(batches: usize) -> [f64; 3] {
+    let words = Arc::new([Word(AtomicU64::new(0)), Word(AtomicU64::new(0))]);
+    let rounds = batches as u64 * u64::from(ROUNDS_PER_BATCH);
+    let wait_for = |word: &Word, round: u64| {
+        // Acquire and Release: each other's partners, as a link's would be.
+        while word.0.load(Ordering::Acquire) != round {
+            spin_loop();
+        }
+    };
+    let far = Arc::clone(&words);
+    let echo = thread::spawn(move || {
+        pin(1);
+        for round in 1..=rounds {
+            wait_for(&far[0], round);
+            far[1].0.store(round, Ordering::Release);
+        }
+    });
+    let near = thread::spawn(move || {
+        pin(0);
+        let mut samples = Vec::with_capacity(batches);
+        let mut begun = Instant::now();
+        for round in 1..=rounds {
+            words[0].0.store(round, Ordering::Release);
+            wait_for(&words[1], round);
+            if round.is_multiple_of(u64::from(ROUNDS_PER_BATCH)) {
+                samples.push(begun.elapsed().as_nanos() as f64 / f64::from(2 * ROUNDS_PER_BATCH));
+                begun = Instant::now();
+            }
+        }
+        samples
+    });
+    let samples = near.join().unwrap();
+    echo.join().unwrap();
+    quartiles(samples)
+}
+
 fn quartiles(mut samples: Vec<f64>) -> [f64; 3] {
     samples.sort_by(f64::total_cmp);
     [1, 2, 3].map(|quarter| samples[quarter * (samples.len() - 1) / 4])
@@ -168,7 +218,7 @@ fn one_way_ns((mut near, mut far): Pair, payload_bytes: usize, batches: usize) -
         for _ in 0..rounds {
             receive(&mut *far);
             send(&mut *far, &header, &payload);
-            far.flush().unwrap();
+            while far.flush().unwrap() == Sent::Full {}
         }
         far
     });

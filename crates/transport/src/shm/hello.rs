@@ -61,38 +61,28 @@ impl Hello {
         })
     }
 
-    /// Holds the greeting against what the listener takes. The link carries the shorter of the
-    /// payloads that the two sides hold, so that a connector needs room for its own group's only.
-    fn check(self, options: &ShmOptions) -> Result<Terms, HandshakeError> {
+    /// Holds the greeting against what the listener takes; returns what the link will carry and its
+    /// ring size. Each side's limit binds both: a group may be granted less than its node could.
+    fn check(self, options: &ShmOptions) -> Result<(u32, usize), HandshakeError> {
         let payload_max_bytes = self.payload_max_bytes.min(options.payload_max_bytes());
-        let (min_bytes, max_bytes) = (ring_bytes_min(payload_max_bytes), options.ring_bytes());
-        let ring_bytes = usize::try_from(self.ring_bytes)
+        let least = ShmOptions::new(payload_max_bytes).unwrap_or(*options);
+        let (min_bytes, max_bytes) = (least.ring_bytes_min(), options.ring_bytes());
+        usize::try_from(self.ring_bytes)
             .ok()
             .filter(|bytes| (min_bytes..=max_bytes).contains(bytes) && bytes.is_power_of_two())
-            .ok_or(HandshakeError::RingBytes {
-                ring_bytes: self.ring_bytes,
-                min_bytes,
-                max_bytes,
-            })?;
-        Ok(Terms { payload_max_bytes, ring_bytes })
+            .map(|ring_bytes| (payload_max_bytes, ring_bytes))
+            .ok_or(HandshakeError::RingBytes { ring_bytes: self.ring_bytes, min_bytes, max_bytes })
     }
 }
 
-/// What a connector and a listener can both hold.
-#[derive(Debug)]
-struct Terms {
-    payload_max_bytes: u32,
-    ring_bytes: usize,
-}
-
-/// Examines what a connector said and passed, and maps it. Also returns the longest payload the
-/// link carries.
+/// Examines what a connector said and passed, and maps it. Also says the longest payload that both
+/// sides carry.
 pub(super) fn admit(
     hello: &[u8; HELLO_BYTES],
     memory: &OwnedFd,
     options: &ShmOptions,
 ) -> Result<(Arc<Mapping>, u32), HandshakeError> {
-    let Terms { payload_max_bytes, ring_bytes } = Hello::decode(hello)?.check(options)?;
+    let (payload_max_bytes, ring_bytes) = Hello::decode(hello)?.check(options)?;
     // A descriptor that isn't shared memory has no seals, and asking fails.
     let seals = fcntl_get_seals(memory).map_err(|_| HandshakeError::NotSealedMemory)?;
     let system = fstatfs(memory).map_err(|_| HandshakeError::NotSealedMemory)?;
@@ -142,9 +132,9 @@ mod tests {
             let mut bad = good;
             bad[at] ^= 0x80;
             let verdict = Hello::decode(&bad).and_then(|hello| hello.check(&options));
-            // A connector may hold longer payloads than this side ever sends, or shorter ones.
-            let other_payload = (12..16).contains(&at);
-            assert_eq!(verdict.is_ok(), other_payload, "byte {at}: {verdict:?}");
+            // Any limit of the connector's will do: the lower of the two holds.
+            let is_limit = (12..16).contains(&at);
+            assert_eq!(verdict.is_ok(), is_limit, "byte {at}: {verdict:?}");
         }
     }
 }

@@ -3,8 +3,10 @@
 //! Goal: whatever carries the frames, its user can't tell. Method: each function of `suite` takes a
 //! way to make a connected pair and is stamped onto every kind of link. Everything that could hang
 //! runs under a watchdog.
+#![allow(clippy::unwrap_used, reason = "a test that can't go on fails here")]
 
 mod common;
+mod fault;
 mod killed;
 mod shm;
 mod suite;

@@ -102,18 +102,18 @@ fn a_refused_connection_says_so() {
 fn silence_times_out() {
     guarded("silence_times_out", || {
         // A listener whose queue is full doesn't answer; 192.0.2.0/24 would need a network.
-        let socket = socket2_full_queue();
+        let queue = full_queue();
         let options = TcpOptions::new(1000).unwrap();
         let timeout = Duration::from_millis(50);
         let begun = Instant::now();
-        let error = connect_tcp(socket.1, options, timeout).err();
+        let error = connect_tcp(queue.1, options, timeout).err();
         assert_eq!(error, Some(ConnectError::TimedOut { timeout }));
         assert!(begun.elapsed() >= timeout);
     });
 }
 
 /// A listener that accepts nobody, with connections that fill its queue.
-fn socket2_full_queue() -> (rustix::fd::OwnedFd, SocketAddr, Vec<TcpStream>) {
+fn full_queue() -> (rustix::fd::OwnedFd, SocketAddr, Vec<TcpStream>) {
     use rustix::net::{AddressFamily, SocketType, bind, getsockname, listen, socket};
     let listener = socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
     bind(&listener, &SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).unwrap();
