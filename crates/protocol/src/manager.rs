@@ -8,7 +8,7 @@
 //! asked for. Its nodes are told to install it level by level from the root, because a node links
 //! to its parent when it installs; once the lowest level has answered, the grant is decided. A
 //! node that refuses, fails, dies or stays silent undoes the whole group and nothing else. Every
-//! group ends in one place, [`Manager::close`], which tells its nodes and gives its OSOs back.
+//! group ends in one place, `Manager::close`, which tells its nodes and gives its OSOs back.
 //!
 //! After any input, drain [`Manager::poll_order`] and [`Manager::poll_decision`], then ask
 //! [`Manager::poll_timeout`]. One input adds at most one order per node of the groups it touches.
