@@ -1,51 +1,98 @@
-//! A whole fabric in this process: a manager and a two-level tree of nodes, on loopback.
+//! A manager and its aggregation nodes as threads of this process, for one machine.
 //!
-//! For `tributary run` and `tributary bench` on one machine, and for tests. The parts are the real
-//! ones, on threads instead of machines; they talk over sockets and shared memory as they would
-//! elsewhere.
+//! Owns their threads and a private folder for their token and sockets; both go with the value.
 
+use std::fs::Permissions;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
+use tokio::net::TcpListener;
 use tributary_protocol::manager::ManagerConfig;
-use tributary_topology::two_level;
+use tributary_topology::{FabricError, two_level};
 use tributary_transport::machine;
 use tributary_wire::control::Status;
 
 use crate::manager::{Manager, ManagerOptions, ServeError, Watch};
 use crate::node::{Node, NodeError, NodeLimits, NodeOptions};
 use crate::shutdown::Shutdown;
-use crate::token::{CreateTokenError, Token};
+use crate::token::CreateTokenError;
+use crate::token::Token;
 
-/// Leaf nodes under the root.
-const LEAVES: u16 = 2;
+/// How long all nodes may take to register.
+const READY_WITHIN: Duration = Duration::from_secs(10);
 
-/// How long the nodes may take to register.
-const START_TIMEOUT: Duration = Duration::from_secs(10);
+const POLL: Duration = Duration::from_millis(2);
 
-/// How long nodes poll for a frame before they sleep, where the machine has cores for that.
-const SPIN_WITH_CORES: Duration = Duration::from_micros(50);
-
-/// A fabric that lives as long as this value.
-pub struct Fabric {
-    manager: SocketAddr,
-    token_file: PathBuf,
-    watch: Watch,
-    shutdown: Shutdown,
-    threads: Vec<JoinHandle<()>>,
-    // Last, so that sockets in it are closed before it is removed.
-    directory: TempDir,
+/// What an embedded fabric is made of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FabricOptions {
+    /// How many hosts this machine acts as.
+    pub hosts: u32,
+    /// Aggregation nodes below the root; with none, hosts hang from the root.
+    pub leaves: u16,
+    /// Whether nodes take links over shared memory besides TCP.
+    pub shared_memory: bool,
+    /// How long a node polls after its last frame before it sleeps.
+    pub spin: Duration,
+    /// What each node takes on.
+    pub node_limits: NodeLimits,
+    /// The manager's limits.
+    pub manager_limits: ManagerConfig,
 }
 
-/// Why there is no fabric.
+impl Default for FabricOptions {
+    /// Two hosts under a tree of two levels. Nodes sleep at once: they share the cores with the
+    /// ranks, which need them more.
+    fn default() -> Self {
+        Self {
+            hosts: 2,
+            leaves: 2,
+            shared_memory: true,
+            spin: Duration::ZERO,
+            node_limits: NodeLimits::default(),
+            manager_limits: ManagerConfig::default(),
+        }
+    }
+}
+
+/// Why there is no embedded fabric.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StartError {
-    /// A directory, listener or thread can't be had.
+    /// No host, or more than can be named.
+    #[error("a fabric has from 1 to {max} hosts, not {hosts}")]
+    Hosts {
+        /// Asked for.
+        hosts: u32,
+        /// The limit.
+        max: u32,
+    },
+    /// Host and node names collide.
+    #[error(transparent)]
+    Fabric(#[from] FabricError),
+    /// The private folder can't be made.
+    #[error("private folder: {0}")]
+    Folder(io::Error),
+    /// The token can't be made.
+    #[error(transparent)]
+    Token(#[from] CreateTokenError),
+    /// The manager did not start.
+    #[error("manager: {0}")]
+    Manager(#[from] ServeError),
+    /// A node did not start.
+    #[error("node {name}: {source}")]
+    Node {
+        /// Which.
+        name: String,
+        /// Why not.
+        source: NodeError,
+    },
+    /// A listener, a thread or a runtime can't be had.
     #[error("{what}: {source}")]
     System {
         /// What was attempted.
@@ -53,173 +100,233 @@ pub enum StartError {
         /// What the system said.
         source: io::Error,
     },
-    /// The token file can't be made.
-    #[error(transparent)]
-    Token(#[from] CreateTokenError),
-    /// The manager can't begin.
-    #[error(transparent)]
-    Manager(#[from] ServeError),
-    /// A node can't begin.
-    #[error(transparent)]
-    Node(#[from] NodeError),
-    /// The nodes don't find their manager.
-    #[error("{registered} of {nodes} nodes registered within {} s", START_TIMEOUT.as_secs())]
-    Slow {
+    /// Not every node registered in time.
+    #[error("{registered} of {expected} nodes registered within {READY_WITHIN:?}")]
+    NotReady {
         /// How many did.
         registered: usize,
-        /// How many there are.
-        nodes: usize,
+        /// How many should have.
+        expected: usize,
     },
+}
+
+/// Most hosts one machine acts as.
+const HOSTS_MAX: u32 = 65_536;
+
+/// A running manager with its nodes. Dropping it stops them and removes its folder.
+pub struct Fabric {
+    manager: SocketAddr,
+    nodes: Vec<RunningNode>,
+    watch: Watch,
+    shutdown: Shutdown,
+    manager_thread: Option<JoinHandle<()>>,
+    token_file: PathBuf,
+    // Last: the sockets in it are closed by then.
+    folder: TempDir,
+}
+
+struct RunningNode {
+    name: String,
+    metrics: Option<SocketAddr>,
+    shutdown: Shutdown,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Fabric {
+    /// Starts the manager and its nodes on loopback, and returns once all have registered.
+    ///
+    /// # Errors
+    /// If any of them can't be started; nothing is left behind.
+    pub fn start(options: &FabricOptions) -> Result<Self, StartError> {
+        if options.hosts == 0 || options.hosts > HOSTS_MAX {
+            return Err(StartError::Hosts { hosts: options.hosts, max: HOSTS_MAX });
+        }
+        let folder = tempfile::Builder::new()
+            .prefix("tributary-")
+            .permissions(Permissions::from_mode(0o700))
+            .tempdir()
+            .map_err(StartError::Folder)?;
+        let token_file = folder.path().join("token");
+        let token = Token::create(&token_file)?;
+        let manager = Manager::new(ManagerOptions {
+            token: token.clone(),
+            fabric: two_level(options.leaves, &host_names(options.hosts))?,
+            config: options.manager_limits.clone(),
+        })?;
+        let watch = manager.watch();
+        let shutdown = Shutdown::new();
+        let (address, manager_thread) = start_manager(manager, &shutdown)?;
+        let mut fabric = Self {
+            manager: address,
+            nodes: Vec::new(),
+            watch,
+            shutdown,
+            manager_thread: Some(manager_thread),
+            token_file,
+            folder,
+        };
+        fabric.start_node("root", options, &token)?;
+        for leaf in 0..options.leaves {
+            fabric.start_node(&format!("leaf{leaf}"), options, &token)?;
+        }
+        fabric.wait_until_ready()?;
+        Ok(fabric)
+    }
+
+    /// `ip:port` of the manager, for `TRIBUTARY_MANAGER`.
+    #[must_use]
+    pub fn manager(&self) -> SocketAddr {
+        self.manager
+    }
+
+    /// The file with the token, for `TRIBUTARY_TOKEN_FILE`. Goes with this value.
+    #[must_use]
+    pub fn token_file(&self) -> &Path {
+        &self.token_file
+    }
+
+    /// Where a node serves its metrics.
+    #[must_use]
+    pub fn metrics_address(&self, node: &str) -> Option<SocketAddr> {
+        self.nodes.iter().find(|running| running.name == node)?.metrics
+    }
+
+    /// The fabric now, as the manager sees it.
+    #[must_use]
+    pub fn status(&self) -> Status {
+        self.watch.status()
+    }
+
+    /// Stops one node, as if it had been taken down; false if there is none of that name.
+    pub fn stop_node(&mut self, name: &str) -> bool {
+        let Some(at) = self.nodes.iter().position(|node| node.name == name) else { return false };
+        self.nodes.remove(at).stop();
+        true
+    }
+
+    fn start_node(
+        &mut self,
+        name: &str,
+        options: &FabricOptions,
+        token: &Token,
+    ) -> Result<(), StartError> {
+        let socket = self.folder.path().join(format!("{name}.sock"));
+        let failed = |source| StartError::Node { name: name.to_owned(), source };
+        let node = Node::bind(NodeOptions {
+            name: name.to_owned(),
+            manager: self.manager.to_string(),
+            token: token.clone(),
+            listen: loopback(),
+            advertise: None,
+            shm_socket: options.shared_memory.then_some(socket),
+            metrics: Some(loopback()),
+            limits: options.node_limits,
+            spin: options.spin,
+        })
+        .map_err(failed)?;
+        let metrics = node.metrics_address();
+        let shutdown = Shutdown::new();
+        let thread = spawn(&format!("node-{name}"), {
+            let (shutdown, name) = (shutdown.clone(), name.to_owned());
+            move || {
+                if let Err(error) = node.run(&shutdown) {
+                    tracing::error!("node {name}: {error}");
+                }
+            }
+        })?;
+        let name = name.to_owned();
+        self.nodes.push(RunningNode { name, metrics, shutdown, thread: Some(thread) });
+        Ok(())
+    }
+
+    fn wait_until_ready(&self) -> Result<(), StartError> {
+        let until = Instant::now() + READY_WITHIN;
+        let expected = self.nodes.len();
+        loop {
+            let registered = self.status().nodes.len();
+            if registered == expected {
+                return Ok(());
+            }
+            if Instant::now() > until {
+                return Err(StartError::NotReady { registered, expected });
+            }
+            thread::sleep(POLL);
+        }
+    }
+}
+
+impl RunningNode {
+    fn stop(&mut self) {
+        self.shutdown.request();
+        join(&mut self.thread);
+    }
+}
+
+impl Drop for RunningNode {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+impl Drop for Fabric {
+    fn drop(&mut self) {
+        // All are asked before any is waited for. Nodes first: a node without a manager would say
+        // so in the log.
+        self.nodes.iter().for_each(|node| node.shutdown.request());
+        self.nodes.clear();
+        self.shutdown.request();
+        join(&mut self.manager_thread);
+    }
+}
+
+/// The hosts that this machine acts as, named as the host library names them.
+fn host_names(hosts: u32) -> Vec<String> {
+    let machine = machine::name();
+    if hosts == 1 {
+        return vec![machine];
+    }
+    (0..hosts).map(|index| format!("{machine}#{index}")).collect()
+}
+
+fn loopback() -> SocketAddr {
+    (Ipv4Addr::LOCALHOST, 0).into()
+}
+
+fn start_manager(
+    manager: Manager,
+    shutdown: &Shutdown,
+) -> Result<(SocketAddr, JoinHandle<()>), StartError> {
+    let listener = std::net::TcpListener::bind(loopback()).map_err(system("listener"))?;
+    listener.set_nonblocking(true).map_err(system("listener"))?;
+    let address = listener.local_addr().map_err(system("listener"))?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(system("runtime"))?;
+    let shutdown = shutdown.clone();
+    let thread = spawn("manager", move || {
+        let served = runtime.block_on(async {
+            let listener = TcpListener::from_std(listener).map_err(ServeError::Listener)?;
+            manager.serve(listener, shutdown).await
+        });
+        if let Err(error) = served {
+            tracing::error!("manager: {error}");
+        }
+    })?;
+    Ok((address, thread))
+}
+
+fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>, StartError> {
+    thread::Builder::new().name(name.to_owned()).spawn(work).map_err(system("thread"))
 }
 
 fn system(what: &'static str) -> impl Fn(io::Error) -> StartError {
     move |source| StartError::System { what, source }
 }
 
-impl Fabric {
-    /// Starts a manager, a root node and two leaf nodes, for this machine acting as `hosts` hosts
-    /// (named `MACHINE#0` and so on), and waits until all are there.
-    ///
-    /// # Errors
-    /// If any of them can't start; then none is left.
-    pub fn start(hosts: u32) -> Result<Self, StartError> {
-        let directory = tempfile::Builder::new()
-            .prefix("tributary-")
-            .tempdir()
-            .map_err(system("temporary directory"))?;
-        let token_file = directory.path().join("token");
-        let token = Token::create(&token_file)?;
-        let listener =
-            std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(system("listener"))?;
-        let address = listener.local_addr().map_err(system("listener"))?;
-        let manager = Manager::new(ManagerOptions {
-            token: token.clone(),
-            fabric: fabric(hosts),
-            config: ManagerConfig::default(),
-        })?;
-        let mut fabric = Self {
-            manager: address,
-            token_file,
-            watch: manager.watch(),
-            shutdown: Shutdown::new(),
-            threads: Vec::new(),
-            directory,
-        };
-        fabric.start_manager(manager, listener)?;
-        let names = std::iter::once("root".to_owned())
-            .chain((0..LEAVES).map(|leaf| format!("leaf{leaf}")));
-        for name in names {
-            fabric.start_node(name, &token, hosts)?;
-        }
-        fabric.wait_for_nodes()?;
-        Ok(fabric)
+fn join(thread: &mut Option<JoinHandle<()>>) {
+    // A thread that panicked has said so on its own.
+    if let Some(thread) = thread.take() {
+        let _ = thread.join();
     }
-
-    /// Where its manager listens.
-    #[must_use]
-    pub fn manager_address(&self) -> SocketAddr {
-        self.manager
-    }
-
-    /// Where its token lies, as long as the fabric does.
-    #[must_use]
-    pub fn token_file(&self) -> &Path {
-        &self.token_file
-    }
-
-    /// The fabric now.
-    #[must_use]
-    pub fn status(&self) -> Status {
-        self.watch.status()
-    }
-
-    fn start_manager(
-        &mut self,
-        manager: Manager,
-        listener: std::net::TcpListener,
-    ) -> Result<(), StartError> {
-        listener.set_nonblocking(true).map_err(system("listener"))?;
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()
-            .map_err(system("runtime"))?;
-        let shutdown = self.shutdown.clone();
-        self.spawn("manager".to_owned(), move || {
-            let served = runtime.block_on(async {
-                let listener = tokio::net::TcpListener::from_std(listener)?;
-                manager.serve(listener, shutdown).await.map_err(io::Error::other)
-            });
-            if let Err(error) = served {
-                tracing::error!(%error, "embedded manager stopped");
-            }
-        })
-    }
-
-    fn start_node(&mut self, name: String, token: &Token, hosts: u32) -> Result<(), StartError> {
-        let node = Node::bind(NodeOptions {
-            name: name.clone(),
-            manager: self.manager.to_string(),
-            token: token.clone(),
-            listen: (Ipv4Addr::LOCALHOST, 0).into(),
-            advertise: None,
-            shm_socket: Some(self.directory.path().join(format!("{name}.sock"))),
-            metrics: None,
-            limits: NodeLimits::default(),
-            spin: spin(hosts),
-        })?;
-        let shutdown = self.shutdown.clone();
-        self.spawn(name, move || {
-            if let Err(error) = node.run(&shutdown) {
-                tracing::error!(%error, "embedded node stopped");
-            }
-        })
-    }
-
-    fn spawn(
-        &mut self,
-        name: String,
-        body: impl FnOnce() + Send + 'static,
-    ) -> Result<(), StartError> {
-        let thread = thread::Builder::new().name(name).spawn(body).map_err(system("thread"))?;
-        self.threads.push(thread);
-        Ok(())
-    }
-
-    fn wait_for_nodes(&self) -> Result<(), StartError> {
-        let nodes = usize::from(LEAVES) + 1;
-        let deadline = Instant::now() + START_TIMEOUT;
-        loop {
-            let registered = self.watch.status().nodes.len();
-            if registered == nodes {
-                return Ok(());
-            }
-            if Instant::now() >= deadline {
-                return Err(StartError::Slow { registered, nodes });
-            }
-            thread::sleep(Duration::from_millis(2));
-        }
-    }
-}
-
-impl Drop for Fabric {
-    fn drop(&mut self) {
-        self.shutdown.request();
-        for thread in self.threads.drain(..) {
-            // A thread that panicked has said so; there is nothing left to stop.
-            let _ = thread.join();
-        }
-    }
-}
-
-fn fabric(hosts: u32) -> tributary_topology::Fabric {
-    let machine = machine::name();
-    let names: Vec<String> = (0..hosts).map(|host| format!("{machine}#{host}")).collect();
-    two_level(LEAVES, &names).expect("a machine's name and number make no two hosts alike")
-}
-
-/// Nodes may poll only where that takes no core from the ranks.
-fn spin(hosts: u32) -> Duration {
-    let cores = thread::available_parallelism().map_or(1, |cores| cores.get());
-    let wanted = hosts as usize + usize::from(LEAVES) + 1;
-    if cores >= wanted { SPIN_WITH_CORES } else { Duration::ZERO }
 }

@@ -18,7 +18,8 @@ use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tributary_wire::control::{Refusal, RefusalCode};
 
-use crate::{Shutdown, Token};
+use crate::shutdown::Shutdown;
+use crate::token::Token;
 
 /// Connections at once; more wait in the listener's queue.
 const CONNECTIONS_MAX: usize = 16_384;

@@ -29,8 +29,10 @@ use tributary_transport::{
 };
 use tributary_wire::control::{NodeAddress, NodeRegistration};
 
+use crate::http;
 use crate::metrics::Registry;
-use crate::{Shutdown, Token, http};
+use crate::shutdown::Shutdown;
+use crate::token::Token;
 use commands::Channels;
 use control::Control;
 use data::{DataLoop, DataOptions, Surroundings};
@@ -268,7 +270,7 @@ fn converse(
             tokio::spawn(async move { http::serve(listener, router, &shutdown).await });
         }
         control.run().await;
-        Ok(())
+        Ok::<(), NodeError>(())
     })?;
     // A connection attempt upward may be under way; nobody waits for it any more.
     runtime.shutdown_background();

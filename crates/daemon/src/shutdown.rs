@@ -74,7 +74,6 @@ impl Shutdown {
 
     /// Calls `wake` once when somebody asks, at once if somebody has; for loops that sleep in a
     /// poll of their own.
-    #[expect(dead_code, reason = "the node uses it")]
     pub(crate) fn on_request(&self, wake: impl Fn() + Send + 'static) {
         let mut state = self.state();
         if state.requested {

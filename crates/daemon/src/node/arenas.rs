@@ -102,7 +102,8 @@ impl Arenas {
 }
 
 const INSTALLED: &str = "the machine names only places of arenas that it has not released";
-const IS_REDUCTION: &str = "a shape that exists is a reduction with a kernel, or moves data as it is";
+const IS_REDUCTION: &str =
+    "a shape that exists is a reduction with a kernel, or moves data as it is";
 
 impl Memory {
     fn new(arena: &Arena, free_bytes: u64, max_bytes: u64) -> Result<Self, AllocateError> {

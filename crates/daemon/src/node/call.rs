@@ -15,7 +15,7 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tributary_wire::control::Refusal;
 
-use crate::Token;
+use crate::token::Token;
 
 /// How long the manager may take to answer a call.
 const ANSWER_WITHIN: Duration = Duration::from_secs(4);
@@ -67,7 +67,11 @@ impl Caller {
             self.connection = None;
         }
         let response = answer?;
-        if response.status().is_success() { Ok(response) } else { Err(self.refusal(response).await) }
+        if response.status().is_success() {
+            Ok(response)
+        } else {
+            Err(self.refusal(response).await)
+        }
     }
 
     async fn exchange(
@@ -84,16 +88,22 @@ impl Caller {
             .header(header::CONTENT_TYPE, "application/json")
             .body(Full::new(Bytes::from(text)))
             .expect("path, address and token are valid in a request");
-        let mut sender = match self.connection.take() {
-            // A kept connection may have been closed in the meantime.
-            Some(mut kept) if kept.ready().await.is_ok() => kept,
-            _ => self.connect().await?,
+        let mut sender = match self.kept().await {
+            Some(kept) => kept,
+            None => self.connect().await?,
         };
         let sent = sender.send_request(request).await;
-        let response = sent
-            .map_err(|source| CallError::BrokenOff { address: self.address(), source })?;
+        let response =
+            sent.map_err(|source| CallError::BrokenOff { address: self.address(), source })?;
         self.connection = Some(sender);
         Ok(response)
+    }
+
+    /// The kept connection, unless it has been closed in the meantime.
+    async fn kept(&mut self) -> Option<SendRequest<Full<Bytes>>> {
+        let mut kept = self.connection.take()?;
+        kept.ready().await.ok()?;
+        Some(kept)
     }
 
     async fn connect(&self) -> Result<SendRequest<Full<Bytes>>, CallError> {
@@ -110,10 +120,8 @@ impl Caller {
 
     async fn refusal(&self, response: Response<Incoming>) -> CallError {
         let status = response.status();
-        let body = timeout(
-            ANSWER_WITHIN,
-            Limited::new(response.into_body(), REFUSAL_BYTES_MAX).collect(),
-        );
+        let body =
+            timeout(ANSWER_WITHIN, Limited::new(response.into_body(), REFUSAL_BYTES_MAX).collect());
         let refusal = match body.await {
             Ok(Ok(body)) => serde_json::from_slice(&body.to_bytes()).ok(),
             _ => None,

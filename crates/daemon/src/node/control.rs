@@ -15,7 +15,8 @@ use super::call::{CallError, Caller};
 use super::commands::{Command, LoopGone, Orders};
 use super::lines::{LineError, Lines};
 use super::upward::{self, UpwardError};
-use crate::{Shutdown, Token};
+use crate::shutdown::Shutdown;
+use crate::token::Token;
 
 /// Both sides speak at least this often.
 const TICK: Duration = Duration::from_secs(1);
@@ -107,7 +108,11 @@ impl Control {
             _ => return Err(SessionError::NotRegistered),
         };
         *registered = true;
-        tracing::info!("registered at {} as node {node} `{}`", self.manager, self.registration.name);
+        tracing::info!(
+            "registered at {} as node {node} `{}`",
+            self.manager,
+            self.registration.name
+        );
         let (refusals, refused) = mpsc::channel(1);
         let carrier = Carrier {
             orders: &self.orders,

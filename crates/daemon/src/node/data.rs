@@ -25,7 +25,7 @@ use super::commands::{Answers, Command};
 use super::links::{AnyLink, Links, Stage};
 use super::meters::{DataMeters, Tally};
 use super::refusals::{Log, Reason};
-use crate::Shutdown;
+use crate::shutdown::Shutdown;
 use groups::Installed;
 
 /// Events taken from the kernel at once.
@@ -109,11 +109,7 @@ impl DataLoop {
     pub(super) fn new(options: &DataOptions, around: Surroundings) -> io::Result<Self> {
         let Surroundings { poll, tcp, shm, commands, answers, meters, shutdown } = around;
         let registry = poll.registry();
-        registry.register(
-            &mut SourceFd(&tcp.as_fd().as_raw_fd()),
-            TCP_DOOR,
-            Interest::READABLE,
-        )?;
+        registry.register(&mut SourceFd(&tcp.as_fd().as_raw_fd()), TCP_DOOR, Interest::READABLE)?;
         if let Some(shm) = &shm {
             let descriptor = shm.as_fd().as_raw_fd();
             registry.register(&mut SourceFd(&descriptor), SHM_DOOR, Interest::READABLE)?;
@@ -347,8 +343,7 @@ impl DataLoop {
         let token = Token(FIRST_PORT + port.0 as usize);
         // Edges only: room that is there already is not reported again and again.
         let interest = Interest::READABLE | Interest::WRITABLE;
-        let registered =
-            self.poll.registry().register(&mut SourceFd(&descriptor), token, interest);
+        let registered = self.poll.registry().register(&mut SourceFd(&descriptor), token, interest);
         if let Err(error) = registered {
             self.links.remove(port);
             return Err(error);

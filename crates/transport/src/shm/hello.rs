@@ -7,7 +7,6 @@ use rustix::fs::{SealFlags, fcntl_get_seals, fstat, fstatfs};
 
 use super::ShmOptions;
 use super::memory::{Mapping, file_bytes};
-use super::options::ring_bytes_min;
 use crate::HandshakeError;
 
 /// Length of the greeting.
@@ -108,18 +107,6 @@ mod tests {
     fn greeting_survives_its_encoding() {
         let hello = Hello { payload_max_bytes: 4096, ring_bytes: 1 << 20 };
         assert_eq!(Hello::decode(&hello.encode()), Ok(hello));
-    }
-
-    #[test]
-    fn the_shorter_payload_is_what_the_link_carries() {
-        let ours = ShmOptions::new(65_536).unwrap();
-        for theirs_bytes in [16, 4096, 65_536, 1 << 20] {
-            let theirs = ShmOptions::new(theirs_bytes).unwrap();
-            let ring_bytes = theirs.ring_bytes().min(ours.ring_bytes()) as u64;
-            let hello = Hello { payload_max_bytes: theirs_bytes, ring_bytes };
-            let terms = hello.check(&ours).unwrap();
-            assert_eq!(terms.payload_max_bytes, theirs_bytes.min(65_536));
-        }
     }
 
     #[test]

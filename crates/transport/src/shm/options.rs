@@ -39,7 +39,7 @@ impl ShmOptions {
     /// If `ring_bytes` is no power of two, can't hold two of the longest frames, is less than a page
     /// of memory, or is more than [`RING_BYTES_MAX`].
     pub fn with_ring_bytes(self, ring_bytes: usize) -> Result<Self, OptionsError> {
-        let min_bytes = ring_bytes_min(self.payload_max_bytes);
+        let min_bytes = self.ring_bytes_min();
         let fits = (min_bytes..=RING_BYTES_MAX).contains(&ring_bytes);
         if !fits || !ring_bytes.is_power_of_two() {
             return Err(OptionsError::RingBytes {
@@ -62,12 +62,12 @@ impl ShmOptions {
     pub const fn ring_bytes(&self) -> usize {
         self.ring_bytes
     }
-}
 
-/// The least a ring must have: two of the longest frames and the ready word after them.
-pub(super) fn ring_bytes_min(payload_max_bytes: u32) -> usize {
-    let two = LINE_BYTES + 2 * record_bytes(payload_max_bytes as usize);
-    two.max(rustix::param::page_size()).next_power_of_two()
+    /// The least a ring must have: two of the longest frames and the ready word after them.
+    pub(super) fn ring_bytes_min(&self) -> usize {
+        let two = LINE_BYTES + 2 * record_bytes(self.payload_max_bytes as usize);
+        two.max(rustix::param::page_size()).next_power_of_two()
+    }
 }
 
 #[cfg(test)]
