@@ -1,1 +1,22 @@
-//! protocol
+//! The aggregation protocol, written once: the daemons, the host library and the simulator all
+//! drive these machines.
+//!
+//! Owns what happens to a frame. Must never do I/O, read a clock, draw randomness, log, or touch
+//! payload: time and seeds are passed in, and payload stays where the driver keeps it (see
+//! [`payloads`]). `handle_*` takes input, `poll_*` gives output. `no_std`, so that none of this can
+//! change by accident.
+//!
+//! - [`node`]: an aggregation node. Start here.
+//! - [`endpoint`]: a member of a group.
+#![no_std]
+#![forbid(unsafe_code)]
+
+extern crate alloc;
+
+pub mod endpoint;
+pub mod node;
+pub mod payloads;
+
+mod time;
+
+pub use time::Time;

@@ -1,1 +1,53 @@
-//! reduce
+//! Reduction kernels: every operator on every datatype, over plain bytes.
+//!
+//! Owns what one element combined with another gives, and how fast. Knows nothing of frames,
+//! groups, children or threads. Start at [`Kernel`]; an aggregation node, which merges many
+//! contributions into one, uses [`Accumulation`] instead.
+//!
+//! # Order
+//! An operation is `left OP right`, and `left` is always the contribution of the lower rank:
+//! [`Kernel::fold`] computes `target = target OP source`. Nothing is reassociated or reordered
+//! across elements, so equal call orders give equal bits.
+//!
+//! # Meaning
+//! * Integers wrap, as two's complement does (`Sum`, `Product`).
+//! * `Min` is `if right < left { right } else { left }` and `Max` is
+//!   `if right > left { right } else { left }`, on floats too. So `left` is kept where neither is
+//!   smaller: between -0.0 and +0.0, and where either is a NaN. A NaN on the left stays and a NaN
+//!   on the right is ignored; which of the two happens depends on the ranks' order, never on
+//!   timing.
+//! * `MinLoc` and `MaxLoc` take the smaller (larger) value with its index, and between equal values
+//!   the smaller index (MPI 4.1 §6.9.4). NaN values are treated as `Min` and `Max` treat them.
+//!   Padding bytes of a pair come out as zero.
+//! * Logical operators give 1 or 0 (MPI 4.1 §6.9.2).
+//! * 16-bit floats are computed as binary32 and rounded to nearest, ties to even: once for each
+//!   call of [`Kernel`], once for all contributions with [`Accumulation`]. NaNs come out quiet.
+//!
+//! # Equal bits
+//! All instruction sets give the same bits, with one exception: which payload and sign a NaN has
+//! that `Sum` or `Product` *made* is left to the processor. (NaN payloads are carried by `Min`,
+//! `Max`, `MinLoc` and `MaxLoc`.) The default floating-point environment is assumed: a process that
+//! flushes subnormals to zero gets flushed sums.
+//!
+//! # Alignment
+//! All entry points take byte slices of any alignment. Elements are in little-endian order, as they
+//! are on the wire; a big-endian machine is not supported, here or there.
+
+#[cfg(target_endian = "big")]
+compile_error!("elements travel in little-endian order and are not swapped");
+
+mod accumulator;
+mod arch;
+mod body;
+mod dispatch;
+mod element;
+mod half_body;
+mod isa;
+mod kernel;
+mod lanes;
+mod operation;
+pub mod oracle;
+
+pub use accumulator::{Accumulation, accumulator_bytes, accumulator_bytes_max};
+pub use isa::Isa;
+pub use kernel::{Kernel, combine_into, fold};

@@ -59,7 +59,14 @@ id! {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Sequence(pub u32);
 
+/// Counters start this far before they wrap, so that every group crosses the wrap early in its
+/// life, in every test and on every machine, and not after months at one unlucky site.
+const FIRST: u32 = 64_u32.wrapping_neg();
+
 impl Sequence {
+    /// The first segment of every group.
+    pub const FIRST: Self = Self(FIRST);
+
     /// The number after this one.
     #[must_use]
     pub fn next(self) -> Self {
@@ -74,6 +81,9 @@ impl Sequence {
 }
 
 impl OperationNumber {
+    /// The first operation of every group.
+    pub const FIRST: Self = Self(FIRST);
+
     /// The number after this one.
     #[must_use]
     pub fn next(self) -> Self {

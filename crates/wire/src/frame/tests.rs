@@ -40,10 +40,7 @@ fn any_message() -> impl Strategy<Value = Message> {
         any_part().prop_map(Message::Result),
         any_part().prop_map(|part| Message::Result(Part { has_data: false, ..part })),
         (0..AbortReason::ALL.len(), any::<u32>()).prop_map(|(reason, member)| {
-            Message::Abort(Abort {
-                reason: AbortReason::ALL[reason],
-                at_fault: EndpointId(member),
-            })
+            Message::Abort(Abort { reason: AbortReason::ALL[reason], at_fault: EndpointId(member) })
         }),
     ]
 }
@@ -139,18 +136,12 @@ fn each_kind_of_damage_has_its_own_error() {
         bytes[at] = byte;
         Header::decode(&bytes).unwrap_err()
     };
-    assert_eq!(
-        Header::decode(&good[..63]).unwrap_err(),
-        DecodeError::Truncated { got_bytes: 63 }
-    );
+    assert_eq!(Header::decode(&good[..63]).unwrap_err(), DecodeError::Truncated { got_bytes: 63 });
     assert_eq!(damaged(0, b'X'), DecodeError::BadMagic(*b"XRIB"));
     assert_eq!(damaged(4, 9), DecodeError::BadVersion(9));
     assert_eq!(damaged(5, 77), DecodeError::UnknownKind(77));
     assert_eq!(damaged(6, 0), DecodeError::DataMismatch);
-    assert_eq!(
-        damaged(8, 9),
-        DecodeError::WrongLength { announced_bytes: 9, needed_bytes: 8 }
-    );
+    assert_eq!(damaged(8, 9), DecodeError::WrongLength { announced_bytes: 9, needed_bytes: 8 });
     assert_eq!(damaged(40, 9), DecodeError::UnknownTarget(9));
     assert_eq!(damaged(41, 99), DecodeError::Datatype(UnknownDatatype(99)));
     assert_eq!(damaged(42, 99), DecodeError::Operator(UnknownOperator(99)));

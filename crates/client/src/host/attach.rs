@@ -1,0 +1,126 @@
+//! A rank's way into a group: register, see that all others did, settle.
+
+use std::sync::atomic::Ordering;
+
+use super::group::HostGroup;
+use super::liveness::{Identity, Watch};
+use super::offer::{AttachError, Offer};
+use super::segment::{CPU_MASK_WORDS, Registration, Segment};
+use crate::waiting::Policy;
+
+/// States of a [`Registration`].
+const FREE: u32 = 0;
+const FILLING: u32 = 1;
+const COMPLETE: u32 = 2;
+
+/// A rank that has mapped the segment and registered, but does not know yet that all others have.
+pub struct Attachment {
+    segment: Segment,
+    local_rank: u32,
+    own: Identity,
+}
+
+/// Why a group cannot begin to work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum SettleError {
+    /// A rank has not attached (yet): the caller settles after all ranks have.
+    #[error("local rank {local_rank} has not attached")]
+    NotAttached {
+        /// The first such rank.
+        local_rank: u32,
+    },
+}
+
+impl Attachment {
+    pub(super) fn new(offer: &Offer, local_rank: u32, ranks: u32) -> Result<Self, AttachError> {
+        if ranks != offer.ranks() || local_rank >= ranks {
+            return Err(AttachError::Ranks { local_rank, ranks, offered: offer.ranks() });
+        }
+        let segment = offer.open()?;
+        let own = Identity::own();
+        let registration = segment.registration(local_rank);
+        // Acquire/Release on success only claims the place; nothing is read from it.
+        let claimed =
+            registration.state.compare_exchange(FREE, FILLING, Ordering::AcqRel, Ordering::Relaxed);
+        if claimed.is_err() {
+            return Err(AttachError::RankTaken { local_rank });
+        }
+        fill_in(registration, own)?;
+        Ok(Self { segment, local_rank, own })
+    }
+
+    /// Whether every rank has attached, so that [`settle`](Self::settle) will succeed.
+    ///
+    /// # Errors
+    /// Some rank has not attached yet.
+    pub fn all_attached(&self) -> Result<(), SettleError> {
+        let missing = (0..self.segment.ranks()).find(|&rank| {
+            // Acquire: pairs with the Release at the end of `fill_in` of that rank.
+            self.segment.registration(rank).state.load(Ordering::Acquire) != COMPLETE
+        });
+        match missing {
+            Some(local_rank) => Err(SettleError::NotAttached { local_rank }),
+            None => Ok(()),
+        }
+    }
+
+    /// Makes the group ready for operations. To be called after all ranks have attached, which the
+    /// caller knows from its own exchange; from here on the leader may drop its keeper.
+    ///
+    /// `processes` is how many processes of the job share this host's cores, at least the ranks of
+    /// this group, and the same number at every rank: how to wait is chosen by it.
+    ///
+    /// # Errors
+    /// Some rank has not attached.
+    pub fn settle(self, processes: u32) -> Result<HostGroup, SettleError> {
+        self.all_attached()?;
+        let ranks = self.segment.ranks();
+        let cores = granted_cores(&self.segment);
+        let policy = Policy::for_crowd(processes.max(ranks), cores);
+        let watches = (0..ranks)
+            .map(|rank| Watch::new(identity(self.segment.registration(rank)), self.own))
+            .collect();
+        Ok(HostGroup::new(self.segment, self.local_rank, policy, watches))
+    }
+}
+
+/// Publishes who and where the calling rank is.
+fn fill_in(registration: &Registration, own: Identity) -> Result<(), AttachError> {
+    let cpus = rustix::thread::sched_getaffinity(None)
+        .map_err(|errno| AttachError::System { call: "sched_getaffinity", errno })?;
+    let limit = rustix::thread::CpuSet::MAX_CPU.min(CPU_MASK_WORDS * 64);
+    // All Relaxed: the Release at the end publishes them.
+    for (index, word) in registration.cpus.iter().enumerate() {
+        let bits = (index * 64..limit.min(index * 64 + 64))
+            .filter(|&cpu| cpus.is_set(cpu))
+            .fold(0, |bits, cpu| bits | 1_u64 << (cpu % 64));
+        word.store(bits, Ordering::Relaxed);
+    }
+    registration.pid.store(own.pid, Ordering::Relaxed);
+    registration.start_time_ticks.store(own.start_time_ticks, Ordering::Relaxed);
+    registration.pid_namespace.store(own.pid_namespace, Ordering::Relaxed);
+    // Release: pairs with the Acquire in `all_attached` of every rank.
+    registration.state.store(COMPLETE, Ordering::Release);
+    Ok(())
+}
+
+/// How many cores the ranks of the group may run on, all together.
+fn granted_cores(segment: &Segment) -> u32 {
+    // Relaxed: `all_attached` has acquired every registration.
+    let word = |index: usize| {
+        (0..segment.ranks())
+            .map(|rank| segment.registration(rank).cpus[index].load(Ordering::Relaxed))
+            .fold(0, |union, bits| union | bits)
+    };
+    (0..CPU_MASK_WORDS).map(|index| word(index).count_ones()).sum()
+}
+
+fn identity(registration: &Registration) -> Identity {
+    // Relaxed: `all_attached` has acquired every registration.
+    Identity {
+        pid: registration.pid.load(Ordering::Relaxed),
+        start_time_ticks: registration.start_time_ticks.load(Ordering::Relaxed),
+        pid_namespace: registration.pid_namespace.load(Ordering::Relaxed),
+    }
+}

@@ -1,0 +1,66 @@
+//! How a group ends early, and how the word in the segment that tells of it is read.
+
+/// The group is of no more use: a rank is gone or gave up. Final; every later call says the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("local rank {local_rank} of the host group {cause}")]
+pub struct Lost {
+    /// The rank at fault.
+    pub local_rank: u32,
+    /// What became of it.
+    pub cause: LostCause,
+}
+
+/// What became of a rank.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum LostCause {
+    /// Its process ended while others waited for it.
+    #[error("died")]
+    Died,
+    /// It left the group while others waited for it.
+    #[error("left")]
+    Left,
+    /// It called [`HostGroup::fail`](super::HostGroup::fail).
+    #[error("reported failure {0}")]
+    Reported(u32),
+}
+
+impl Lost {
+    /// As a word that is not zero: cause, rank, code, from the top.
+    pub(super) fn to_word(self) -> u64 {
+        let (cause, code) = match self.cause {
+            LostCause::Died => (1, 0),
+            LostCause::Left => (2, 0),
+            LostCause::Reported(code) => (3, code),
+        };
+        cause << 56 | u64::from(self.local_rank) << 32 | u64::from(code)
+    }
+
+    /// What the word says; `None` if no rank has failed.
+    pub(super) fn from_word(word: u64) -> Option<Self> {
+        let cause = match word >> 56 {
+            0 => return None,
+            1 => LostCause::Died,
+            2 => LostCause::Left,
+            // The word is this library's own; a code is the best reading of anything else.
+            _ => LostCause::Reported(word as u32),
+        };
+        Some(Self { local_rank: (word >> 32 & 0xff_ffff) as u32, cause })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_say_what_was_meant() {
+        for cause in [LostCause::Died, LostCause::Left, LostCause::Reported(u32::MAX)] {
+            for local_rank in [0, 1023] {
+                let lost = Lost { local_rank, cause };
+                assert_eq!(Lost::from_word(lost.to_word()), Some(lost));
+            }
+        }
+        assert_eq!(Lost::from_word(0), None);
+    }
+}

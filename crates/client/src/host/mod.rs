@@ -1,0 +1,89 @@
+//! Collectives among the processes of one host, through shared memory.
+//!
+//! Owns the segment that a communicator's processes on one host share, and the operations on it:
+//! allreduce, reduce, broadcast, transfer and barrier. It must not know datatypes or operators
+//! (they come as a [`Combine`]), other hosts, MPI, or how the caller's processes found each other.
+//! Start reading at [`HostGroup`]; the slots are in `ring`, the operations' steps in `operation`.
+//!
+//! # Setting up
+//!
+//! The leader calls [`HostGroup::offer`] and carries the [`Offer`] to the others; all call
+//! [`HostGroup::attach`], then tell each other that they did, then [`Attachment::settle`]; the
+//! leader drops its [`Keeper`]. If any got [`AttachError::NotPermitted`], all start again from
+//! [`HostGroup::offer_named`]. The segment has no name (or one for a moment only), so nothing is
+//! left behind when processes are killed.
+//!
+//! # Slots and steps
+//!
+//! Every rank owns a ring of slots that it alone writes. All ranks execute the same operations in
+//! the same order and cut them into the same *steps*, so they agree on step numbers without
+//! exchanging them. In step `t` a rank that contributes fills its slot `t mod slots` and then
+//! stores `t` into the slot's flag; the others wait until the flag is `t`. Flags are never reset.
+//! Step numbers have 64 bits and count up from one: at a step every nanosecond they wrap after
+//! 584 years, so wrapping is not considered.
+//!
+//! There are two rings: the short ring, where up to 56 bytes share the flag's cache line and up to
+//! 4,152 bytes follow it, and the long ring, whose 64 KiB pieces stay in the second-level cache. A
+//! longer vector takes as many steps as it has pieces. Lengths are computed by each rank for
+//! itself and never read from the segment. Address space used is 281 KiB a rank and group; memory,
+//! only what was touched, and never more than that.
+//!
+//! # Why a slot is never overwritten too early
+//!
+//! Each rank keeps, per ring, a counter `done` in shared memory: it reads no slot of step `done` or
+//! earlier any more. Before it fills its slot in step `t`, a rank makes sure that every other rank
+//! has `done >= t - slots`, the step in which the slot was last filled. Ranks that a step does not
+//! concern advance `done` past it as well, so the least counter tells all.
+//!
+//! Reading the counters would cost a line transfer each, so the least value known is remembered,
+//! and raised for nothing by what is seen anyway: a rank fills a slot in step `t` only after it has
+//! finished reading step `t - 1`, so whoever has seen all ranks' flags of step `t` knows that all
+//! counters are at least `t - 1`. Operations that synchronise everybody therefore never look at a
+//! counter (two slots would do); one-way operations look once in `slots` steps.
+//!
+//! # Line transfers
+//!
+//! A short allreduce among `p <= 8` ranks is one exchange: each rank writes one line and reads
+//! `p - 1`, one transfer deep. The writer's line was given back to it ahead of time: while it waits
+//! in step `t` it prefetches its slot of step `t + 1` for writing. So the latency is that of one
+//! line going one way, plus the skew. Among more ranks it is a gather and a release, two transfers
+//! deep, `2 (p - 1)` lines instead of `p (p - 1)`. A barrier is the same without data.
+//!
+//! A long vector among two ranks is exchanged piece by piece: each reads the other's whole piece,
+//! `n` bytes each way, as in a reduce-scatter, with half the synchronisation. Among more, each rank
+//! reduces its share of all pieces (reads `n (p - 1) / p`) and then copies the others' shares (the
+//! same again).
+//!
+//! # Order
+//!
+//! Every element is reduced in rank order, by whichever rank: equal inputs give equal bits, on every
+//! rank and every run.
+//!
+//! # Failure
+//!
+//! A rank that waits long looks at the failure word of the segment and at the process it waits for.
+//! It waits for a rank directly or for one that does, so some rank looks at the dead one; it
+//! reports [`Lost`] to all through the failure word. A process that ends after having done its part
+//! harms nobody.
+
+mod attach;
+mod combine;
+mod failure;
+mod group;
+mod liveness;
+mod offer;
+mod operation;
+mod ring;
+mod segment;
+#[cfg(test)]
+mod tests;
+
+pub use attach::{Attachment, SettleError};
+pub use combine::{Combine, Wide};
+pub use failure::{Lost, LostCause};
+pub use group::HostGroup;
+pub use offer::{AttachError, Keeper, Offer, OfferError, OfferFormatError};
+pub use operation::{Action, Operation};
+pub use segment::RANKS_MAX;
+
+pub use crate::waiting::{CHECKUP_INTERVAL, Checkup, Policy, Waiter};

@@ -1,0 +1,159 @@
+//! Operations of a host group, and the steps each is cut into.
+//!
+//! A step is the use of one slot of the ring by every rank. Which steps an operation takes depends
+//! on its kind, its length and the number of ranks only, so that all ranks count steps alike
+//! without telling each other.
+
+use std::ops::Range;
+
+use super::combine::Combine;
+
+/// What an operation does. Ranks are local ranks: `0..ranks` of the group.
+#[derive(Clone, Copy)]
+#[non_exhaustive]
+pub enum Action {
+    /// Every rank's `target` becomes the reduction of all ranks' `source`, in rank order.
+    Allreduce(&'static dyn Combine),
+    /// The `target` of rank `to` becomes the reduction of all ranks' `source`, in rank order.
+    Reduce {
+        /// The rank that receives the result.
+        to: u32,
+        /// The operator and datatype.
+        kernel: &'static dyn Combine,
+    },
+    /// Every other rank's `target` becomes the `source` of rank `from`.
+    Broadcast {
+        /// The rank that sends.
+        from: u32,
+    },
+    /// The `target` of rank `to` becomes the `source` of rank `from`; the others do not wait.
+    Transfer {
+        /// The rank that sends.
+        from: u32,
+        /// The rank that receives; not `from`.
+        to: u32,
+    },
+    /// No rank goes on before every rank has come.
+    Barrier,
+}
+
+/// One operation of a host group, as one rank sees it.
+#[derive(Clone, Copy)]
+pub struct Operation {
+    /// What to do; equal at all ranks.
+    pub action: Action,
+    /// This rank's contribution; not read where the action takes none from this rank.
+    pub source: *const u8,
+    /// Where this rank's result goes; may equal `source`; not written where the action gives this
+    /// rank none.
+    pub target: *mut u8,
+    /// Length of `source` and of `target`, equal at all ranks; a multiple of the element size.
+    pub len_bytes: usize,
+}
+
+/// The use of one slot of a ring by every rank.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Step {
+    /// Everyone writes its piece, everyone reduces all pieces.
+    Exchange,
+    /// Everyone writes its piece, `to` reduces them.
+    Gather { to: u32 },
+    /// `from` writes the piece, everyone copies it.
+    Spread { from: u32 },
+    /// `from` writes the piece, `to` copies it.
+    Transfer { from: u32, to: u32 },
+    /// Everyone writes its piece; what follows is always a `Collect` of the same piece.
+    Scatter,
+    /// Everyone reduces its share of the scattered pieces into its slot; the shares are copied
+    /// by everyone, or by one rank.
+    Collect { to: Option<u32> },
+}
+
+impl Step {
+    /// Whether `rank` fills a slot in this step.
+    pub(super) fn has_writer(self, rank: u32) -> bool {
+        match self {
+            Self::Exchange | Self::Scatter | Self::Collect { .. } => true,
+            Self::Gather { to } => rank != to,
+            Self::Spread { from } | Self::Transfer { from, .. } => rank == from,
+        }
+    }
+
+    /// Whether this is the second half of a scattered piece.
+    pub(super) fn is_collect(self) -> bool {
+        matches!(self, Self::Collect { .. })
+    }
+
+    /// Whether `rank` waits for the writers of this step.
+    pub(super) fn has_reader(self, rank: u32) -> bool {
+        match self {
+            Self::Exchange | Self::Scatter => true,
+            Self::Gather { to } | Self::Transfer { to, .. } => rank == to,
+            Self::Spread { from } => rank != from,
+            Self::Collect { to } => to.is_none_or(|to| rank == to),
+        }
+    }
+}
+
+/// The ways to do an operation on one piece of its vector.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Recipe {
+    /// The first step on every piece.
+    pub(super) first: Step,
+    /// The second step on every piece, if it takes two.
+    pub(super) second: Option<Step>,
+}
+
+/// Up to this many ranks a short allreduce is one exchange; beyond, a gather and a release: the
+/// exchange moves `ranks * (ranks - 1)` lines, the other `2 * (ranks - 1)`, in two hops.
+const EXCHANGE_RANKS_MAX: u32 = 8;
+
+impl Recipe {
+    /// How `ranks` ranks perform `action` on a piece; `short` when the vector is one small slot.
+    pub(super) fn new(action: &Action, ranks: u32, short: bool) -> Self {
+        let one = |first| Self { first, second: None };
+        let two = |first, second| Self { first, second: Some(second) };
+        match *action {
+            Action::Barrier | Action::Allreduce(_) if short && ranks <= EXCHANGE_RANKS_MAX => {
+                one(Step::Exchange)
+            }
+            Action::Barrier => two(Step::Gather { to: 0 }, Step::Spread { from: 0 }),
+            Action::Allreduce(_) if short => two(Step::Gather { to: 0 }, Step::Spread { from: 0 }),
+            Action::Allreduce(_) if ranks == 2 => one(Step::Exchange),
+            Action::Allreduce(_) => two(Step::Scatter, Step::Collect { to: None }),
+            Action::Reduce { to, .. } if short || ranks == 2 => one(Step::Gather { to }),
+            Action::Reduce { to, .. } => two(Step::Scatter, Step::Collect { to: Some(to) }),
+            Action::Broadcast { from } => one(Step::Spread { from }),
+            Action::Transfer { from, to } => one(Step::Transfer { from, to }),
+        }
+    }
+}
+
+/// The part of a piece of `len_bytes` that `rank` reduces in a `Collect`: whole elements, all
+/// shares together the whole piece, in rank order.
+pub(super) fn share(len_bytes: usize, element_bytes: usize, rank: u32, ranks: u32) -> Range<usize> {
+    let elements = len_bytes / element_bytes;
+    let cut = |rank: u32| elements * rank as usize / ranks as usize * element_bytes;
+    cut(rank)..cut(rank + 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shares_cover_the_piece_in_rank_order_at_element_boundaries() {
+        for ranks in 1..10 {
+            for elements in [0, 1, 2, 7, 8, 1000] {
+                let mut end = 0;
+                for rank in 0..ranks {
+                    let share = share(elements * 12, 12, rank, ranks);
+                    assert_eq!(share.start, end);
+                    assert_eq!(share.start % 12, 0);
+                    end = share.end;
+                }
+                assert_eq!(end, elements * 12);
+            }
+        }
+    }
+}

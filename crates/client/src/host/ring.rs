@@ -1,0 +1,242 @@
+//! One rank's view of the rings: claiming, publishing and awaiting slots, sleeping and waking.
+//!
+//! The argument why slots are safe to reuse is in the documentation of [`super`].
+
+use std::slice;
+use std::sync::atomic::{Ordering, fence};
+use std::time::Duration;
+
+use rustix::thread::futex;
+use rustix::time::Timespec;
+
+use super::segment::{RINGS, SHORT_RING, Segment};
+use crate::waiting::Policy;
+
+/// What a rank cannot go on without.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Awaited {
+    pub(super) peer: u32,
+    pub(super) ring: usize,
+    pub(super) step: u64,
+    pub(super) event: AwaitedEvent,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum AwaitedEvent {
+    /// The peer has filled its slot of the step.
+    Filled,
+    /// The peer reads no slot of the step, or of an earlier one.
+    Done,
+}
+
+/// One rank's place in one ring.
+#[derive(Clone, Copy, Debug)]
+struct Place {
+    /// The step to come; the first is 1.
+    next: u64,
+    /// Every other rank is known to have `done` at least this.
+    cleared: u64,
+}
+
+/// The rings as one rank uses them.
+pub(super) struct Rings {
+    pub(super) segment: Segment,
+    pub(super) local_rank: u32,
+    pub(super) ranks: u32,
+    pub(super) policy: Policy,
+    places: [Place; 2],
+}
+
+impl Rings {
+    pub(super) fn new(segment: Segment, local_rank: u32, policy: Policy) -> Self {
+        let ranks = segment.ranks();
+        let places = [Place { next: 1, cleared: 0 }; 2];
+        Self { segment, local_rank, ranks, policy, places }
+    }
+
+    /// The number of the step to come.
+    #[inline]
+    pub(super) fn step(&self, ring: usize) -> u64 {
+        self.places[ring].next
+    }
+
+    /// Makes sure that this rank's slot of the step to come may be overwritten.
+    #[inline]
+    pub(super) fn claim(&mut self, ring: usize) -> Result<(), Awaited> {
+        let place = &self.places[ring];
+        if place.cleared + RINGS[ring].slots >= place.next {
+            return Ok(());
+        }
+        self.claim_by_counters(ring)
+    }
+
+    #[cold]
+    fn claim_by_counters(&mut self, ring: usize) -> Result<(), Awaited> {
+        let step = self.places[ring].next - RINGS[ring].slots;
+        let mut least = u64::MAX;
+        for peer in self.peers() {
+            // Acquire: pairs with the Release in `finish` of the peer: its reads of the slot come
+            // before this rank's writes.
+            let done = self.segment.done(ring, peer).load(Ordering::Acquire);
+            if done < step {
+                return Err(Awaited { peer, ring, step, event: AwaitedEvent::Done });
+            }
+            least = least.min(done);
+        }
+        self.places[ring].cleared = least;
+        Ok(())
+    }
+
+    /// All local ranks but this one.
+    #[inline]
+    pub(super) fn peers(&self) -> impl Iterator<Item = u32> + use<> {
+        let own = self.local_rank;
+        (0..self.ranks).filter(move |&rank| rank != own)
+    }
+
+    /// This rank's slot of the step to come.
+    ///
+    /// # Safety
+    /// The slot is claimed and not yet published, and this is the only slice of it.
+    #[inline]
+    pub(super) unsafe fn own_slot(&mut self, ring: usize, len_bytes: usize) -> &mut [u8] {
+        assert!(len_bytes <= RINGS[ring].capacity_bytes);
+        let payload = self.segment.payload(ring, self.local_rank, self.step(ring));
+        // SAFETY: `len_bytes` of the slot lie in the mapping, asserted above; no other rank reads
+        // it between claim and publication, and the caller has no other slice of it.
+        unsafe { slice::from_raw_parts_mut(payload, len_bytes) }
+    }
+
+    /// What `rank` put into its slot in `step`.
+    ///
+    /// # Safety
+    /// The slot's flag has been seen to be `step` (or it is this rank's own and filled), and this
+    /// rank's counter has not passed `step`.
+    #[inline]
+    pub(super) unsafe fn slot(&self, ring: usize, rank: u32, step: u64, len_bytes: usize) -> &[u8] {
+        assert!(len_bytes <= RINGS[ring].capacity_bytes && rank < self.ranks);
+        let payload = self.segment.payload(ring, rank, step);
+        // SAFETY: in the mapping, asserted above; the owner does not write it before this rank's
+        // counter passes `step`.
+        unsafe { slice::from_raw_parts(payload, len_bytes) }
+    }
+
+    /// Tells the others that this rank's slot of the step to come is filled.
+    #[inline]
+    pub(super) fn publish(&self, ring: usize) {
+        let step = self.step(ring);
+        // Release: pairs with the Acquire in `is_filled`: what is in the slot comes first.
+        self.segment.flag(ring, self.local_rank, step).store(step, Ordering::Release);
+        self.wake_sleepers();
+        if ring == SHORT_RING {
+            prefetch_for_writing(self.segment.payload(ring, self.local_rank, step + 1));
+        }
+    }
+
+    /// Whether `peer` has filled its slot of the step to come.
+    #[inline]
+    pub(super) fn is_filled(&self, ring: usize, peer: u32) -> bool {
+        let step = self.step(ring);
+        // Acquire: pairs with the Release in `publish` of the peer.
+        self.segment.flag(ring, peer, step).load(Ordering::Acquire) == step
+    }
+
+    /// Notes that all others' flags of the step to come were seen: they have done the one before.
+    #[inline]
+    pub(super) fn note_all_filled(&mut self, ring: usize) {
+        let place = &mut self.places[ring];
+        place.cleared = place.cleared.max(place.next - 1);
+    }
+
+    /// Ends the step to come. `done`: whether this rank reads nothing of it any more.
+    #[inline]
+    pub(super) fn finish(&mut self, ring: usize, done: bool) {
+        let step = self.step(ring);
+        self.places[ring].next = step + 1;
+        if done {
+            // Release: pairs with the Acquire in `claim_by_counters` of the peers.
+            self.segment.done(ring, self.local_rank).store(step, Ordering::Release);
+            self.wake_sleepers();
+        }
+    }
+
+    /// Whether `awaited` has come about. Safe to ask at any later time too.
+    #[inline]
+    pub(super) fn is_met(&self, awaited: Awaited) -> bool {
+        let Awaited { peer, ring, step, event } = awaited;
+        // Acquire: as in `is_filled` and `claim_by_counters`.
+        match event {
+            AwaitedEvent::Filled => {
+                self.segment.flag(ring, peer, step).load(Ordering::Acquire) == step
+            }
+            AwaitedEvent::Done => self.segment.done(ring, peer).load(Ordering::Acquire) >= step,
+        }
+    }
+
+    /// Wakes whoever sleeps until this rank publishes something. Costs nothing while every rank
+    /// has a core, for then nobody sleeps.
+    #[inline]
+    fn wake_sleepers(&self) {
+        if self.policy == Policy::Sleep {
+            // SeqCst: pairs with the fence in `sleep`. Either this rank sees the sleeper counted,
+            // or the sleeper sees what this rank has just published.
+            fence(Ordering::SeqCst);
+            if self.segment.control(self.local_rank).sleepers.load(Ordering::Relaxed) != 0 {
+                self.ring_bell(self.local_rank);
+            }
+        }
+    }
+
+    #[cold]
+    fn ring_bell(&self, rank: u32) {
+        let bell = &self.segment.control(rank).bell;
+        // Release: pairs with the Acquire in `sleep`; a sleeper that sees the new value sees what
+        // was published before.
+        bell.fetch_add(1, Ordering::Release);
+        // Fails only for a bad address or an unmapped page; neither can be here.
+        let woken = futex::wake(bell, futex::Flags::empty(), i32::MAX as u32);
+        debug_assert!(woken.is_ok());
+    }
+
+    /// Wakes everyone who sleeps in this group, after the failure word was set.
+    pub(super) fn wake_everyone(&self) {
+        for rank in 0..self.ranks {
+            self.ring_bell(rank);
+        }
+    }
+
+    /// Sleeps until the awaited peer publishes something, or someone fails, or `time` has passed.
+    /// May wake early.
+    #[cold]
+    pub(super) fn sleep(&self, awaited: Awaited, time: Duration) {
+        let control = self.segment.control(awaited.peer);
+        // Acquire: pairs with the Release in `ring_bell`.
+        let bell = control.bell.load(Ordering::Acquire);
+        control.sleepers.fetch_add(1, Ordering::SeqCst);
+        // SeqCst: pairs with the fence in `wake_sleepers` of the peer.
+        fence(Ordering::SeqCst);
+        let failed = self.segment.head().failure.0.load(Ordering::Acquire) != 0;
+        if !failed && !self.is_met(awaited) {
+            let timeout =
+                Timespec { tv_sec: time.as_secs() as i64, tv_nsec: i64::from(time.subsec_nanos()) };
+            // Woken, out of time, interrupted, or the bell had rung already: the caller looks anew
+            // in every case.
+            let _ = futex::wait(&control.bell, futex::Flags::empty(), bell, Some(&timeout));
+        }
+        // Relaxed: a peer that still sees the old count only wakes nobody.
+        control.sleepers.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// Asks for a line in a state in which it can be written at once.
+#[inline]
+fn prefetch_for_writing(address: *const u8) {
+    #[cfg(target_arch = "x86_64")]
+    {
+        use std::arch::x86_64::{_MM_HINT_ET0, _mm_prefetch};
+        // SAFETY: a prefetch reads and writes nothing, and faults at no address.
+        unsafe { _mm_prefetch::<_MM_HINT_ET0>(address.cast()) };
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = address;
+}

@@ -1,0 +1,6 @@
+//! Whole groups, as threads and as processes, compared with an oracle.
+
+mod kernels;
+mod processes;
+mod script;
+mod threads;

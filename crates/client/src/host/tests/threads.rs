@@ -1,0 +1,262 @@
+//! Groups whose ranks are threads of the test.
+
+use std::sync::Barrier;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::Poll;
+use std::time::Duration;
+
+use super::kernels::KERNELS;
+use super::script::{Manner, play};
+use crate::host::{
+    Action, AttachError, HostGroup, Lost, LostCause, Operation, Policy, SettleError,
+};
+
+/// Ends the test program if the test hangs.
+struct Watchdog(std::sync::Arc<AtomicBool>);
+
+impl Watchdog {
+    fn new(test: &'static str) -> Self {
+        let over = std::sync::Arc::new(AtomicBool::new(false));
+        let seen = over.clone();
+        std::thread::spawn(move || {
+            for _ in 0..3000 {
+                std::thread::sleep(Duration::from_millis(100));
+                if seen.load(Ordering::Relaxed) {
+                    return;
+                }
+            }
+            eprintln!("watchdog: {test} hangs");
+            std::process::abort();
+        });
+        Self(over)
+    }
+}
+
+impl Drop for Watchdog {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Runs `body` on every rank of a group of threads that believe in `processes` processes.
+fn with_group<T: Send>(
+    ranks: u32,
+    processes: u32,
+    body: impl Fn(&mut HostGroup) -> T + Sync,
+) -> Vec<T> {
+    let (offer, keeper) = HostGroup::offer(ranks).unwrap();
+    let keeper = std::sync::Mutex::new(Some(keeper));
+    let everyone = Barrier::new(ranks as usize);
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..ranks)
+            .map(|rank| {
+                let (everyone, keeper, body) = (&everyone, &keeper, &body);
+                scope.spawn(move || {
+                    let attachment = HostGroup::attach(&offer, rank, ranks).unwrap();
+                    everyone.wait();
+                    drop(keeper.lock().unwrap().take());
+                    body(&mut attachment.settle(processes).unwrap())
+                })
+            })
+            .collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+    })
+}
+
+#[test]
+fn random_sequences_of_short_operations() {
+    let _watchdog = Watchdog::new("random_sequences_of_short_operations");
+    for ranks in 1..=9 {
+        for seed in 0..2 {
+            let manner =
+                Manner { seed, operations: 1500, len_bytes_max: 4153, delays: seed % 2 == 1 };
+            for outcome in with_group(ranks, ranks, |group| play(group, manner)) {
+                assert_eq!(outcome, Ok(()));
+            }
+        }
+    }
+}
+
+#[test]
+fn random_sequences_of_all_lengths() {
+    let _watchdog = Watchdog::new("random_sequences_of_all_lengths");
+    for ranks in 1..=9 {
+        let manner = Manner {
+            seed: 100 + u64::from(ranks),
+            operations: 60,
+            len_bytes_max: usize::MAX,
+            delays: ranks % 2 == 0,
+        };
+        for outcome in with_group(ranks, ranks, |group| play(group, manner)) {
+            assert_eq!(outcome, Ok(()));
+        }
+    }
+}
+
+#[test]
+fn either_policy_serves_two_ranks() {
+    let _watchdog = Watchdog::new("either_policy_serves_two_ranks");
+    for processes in [2, 1000] {
+        let manner = Manner { seed: 7, operations: 2000, len_bytes_max: 4153, delays: true };
+        let outcomes = with_group(2, processes, |group| {
+            if processes == 1000 {
+                assert_eq!(group.policy(), Policy::Sleep);
+            }
+            play(group, manner)
+        });
+        assert!(outcomes.iter().all(Result::is_ok));
+    }
+}
+
+#[test]
+fn a_reported_failure_reaches_every_rank_that_waits() {
+    let _watchdog = Watchdog::new("a_reported_failure_reaches_every_rank_that_waits");
+    for ranks in [2, 3, 5] {
+        let outcomes = with_group(ranks, ranks, |group| {
+            if group.local_rank() == 1 {
+                std::thread::sleep(Duration::from_millis(30));
+                group.fail(42);
+            }
+            barrier(group)
+        });
+        let lost = Lost { local_rank: 1, cause: LostCause::Reported(42) };
+        assert!(outcomes.iter().all(|outcome| *outcome == Err(lost)), "{outcomes:?}");
+    }
+}
+
+#[test]
+fn a_rank_that_left_is_noticed_and_the_loss_is_final() {
+    let _watchdog = Watchdog::new("a_rank_that_left_is_noticed_and_the_loss_is_final");
+    let outcomes = with_group(3, 3, |group| {
+        if group.local_rank() == 2 {
+            return Err(Lost { local_rank: 2, cause: LostCause::Left });
+        }
+        let first = barrier(group);
+        assert_eq!(barrier(group), first);
+        assert_eq!(group.poll().map(|_| ()), first);
+        first
+    });
+    let lost = Lost { local_rank: 2, cause: LostCause::Left };
+    assert!(outcomes.iter().all(|outcome| *outcome == Err(lost)), "{outcomes:?}");
+}
+
+#[test]
+fn a_rank_that_did_its_part_may_leave() {
+    let _watchdog = Watchdog::new("a_rank_that_did_its_part_may_leave");
+    with_group(3, 3, |group| {
+        let rank = group.local_rank();
+        let mut word = if rank == 0 { 77_u64 } else { 0 };
+        let place = (&raw mut word).cast::<u8>();
+        let action = Action::Broadcast { from: 0 };
+        if rank != 0 {
+            std::thread::sleep(Duration::from_millis(60));
+        }
+        let operation = Operation { action, source: place, target: place, len_bytes: 8 };
+        // SAFETY: `word` outlives the call.
+        assert_eq!(unsafe { group.run(&operation) }, Ok(()));
+        assert_eq!(word, 77);
+    });
+}
+
+#[test]
+fn a_transfer_holds_up_nobody_else() {
+    let _watchdog = Watchdog::new("a_transfer_holds_up_nobody_else");
+    let gone_through = AtomicBool::new(false);
+    with_group(3, 3, |group| {
+        let rank = group.local_rank();
+        let mut word = u64::from(rank);
+        let place = (&raw mut word).cast::<u8>();
+        if rank == 0 {
+            // Sends only after rank 2, which has no part in it, has come through.
+            while !gone_through.load(Ordering::Relaxed) {
+                std::thread::yield_now();
+            }
+        }
+        let action = Action::Transfer { from: 0, to: 1 };
+        let operation = Operation { action, source: place, target: place, len_bytes: 8 };
+        // SAFETY: `word` outlives the call.
+        assert_eq!(unsafe { group.run(&operation) }, Ok(()));
+        if rank == 2 {
+            gone_through.store(true, Ordering::Relaxed);
+        }
+        assert_eq!(word, [0, 0, 2][rank as usize]);
+    });
+}
+
+#[test]
+fn an_operation_in_progress_is_pending_until_all_came() {
+    let _watchdog = Watchdog::new("an_operation_in_progress_is_pending_until_all_came");
+    let looked = AtomicBool::new(false);
+    with_group(2, 2, |group| {
+        let mut word = 1_i32;
+        let place = (&raw mut word).cast::<u8>();
+        let action = Action::Allreduce(KERNELS[0]);
+        let operation = Operation { action, source: place, target: place, len_bytes: 4 };
+        if group.local_rank() == 1 {
+            while !looked.load(Ordering::Relaxed) {
+                std::thread::yield_now();
+            }
+        }
+        // SAFETY: `word` outlives the operation, which is polled to its end below.
+        unsafe { group.start(operation) }.unwrap();
+        if group.local_rank() == 0 {
+            assert_eq!(group.poll(), Ok(Poll::Pending));
+            looked.store(true, Ordering::Relaxed);
+        }
+        group.complete().unwrap();
+        // SAFETY: reads what the operation wrote through `place`.
+        assert_eq!(unsafe { (&raw const word).read_volatile() }, 2);
+    });
+}
+
+#[test]
+fn attaching_checks_place_and_offer() {
+    let (offer, keeper) = HostGroup::offer(2).unwrap();
+    let first = HostGroup::attach(&offer, 0, 2).unwrap();
+    assert_eq!(
+        HostGroup::attach(&offer, 0, 2).err(),
+        Some(AttachError::RankTaken { local_rank: 0 })
+    );
+    assert!(matches!(HostGroup::attach(&offer, 2, 2), Err(AttachError::Ranks { .. })));
+    assert!(matches!(HostGroup::attach(&offer, 0, 3), Err(AttachError::Ranks { .. })));
+    assert_eq!(first.all_attached(), Err(SettleError::NotAttached { local_rank: 1 }));
+    drop(keeper);
+    assert!(HostGroup::attach(&offer, 1, 2).is_err(), "the leader's descriptor is closed");
+    assert!(HostGroup::offer(0).is_err());
+    assert!(HostGroup::offer(crate::host::RANKS_MAX + 1).is_err());
+}
+
+#[test]
+fn offers_survive_the_journey_and_foreign_bytes_do_not_pass() {
+    use crate::host::Offer;
+    let (offer, _keeper) = HostGroup::offer(5).unwrap();
+    let bytes = offer.to_bytes();
+    assert_eq!(Offer::from_bytes(&bytes), Ok(offer));
+    for (at, value) in [(0, 9), (4, 7), (16, 0), (24, 1)] {
+        let mut bytes = bytes;
+        bytes[at] = value;
+        assert!(Offer::from_bytes(&bytes).is_err(), "byte {at}");
+    }
+}
+
+#[test]
+fn a_named_segment_works_and_its_name_goes_with_the_keeper() {
+    let _watchdog = Watchdog::new("a_named_segment_works_and_its_name_goes_with_the_keeper");
+    let (offer, keeper) = HostGroup::offer_named(1).unwrap();
+    let attachment = HostGroup::attach(&offer, 0, 1).unwrap();
+    drop(keeper);
+    assert!(HostGroup::attach(&offer, 0, 1).is_err());
+    let mut group = attachment.settle(1).unwrap();
+    assert_eq!(barrier(&mut group), Ok(()));
+}
+
+fn barrier(group: &mut HostGroup) -> Result<(), Lost> {
+    let operation = Operation {
+        action: Action::Barrier,
+        source: std::ptr::null(),
+        target: std::ptr::null_mut(),
+        len_bytes: 0,
+    };
+    // SAFETY: a barrier has no buffers.
+    unsafe { group.run(&operation) }
+}

@@ -1,0 +1,159 @@
+//! How a thread waits for another process: the policy, and the pacing of one wait.
+//!
+//! Owns the choice between spinning, yielding and sleeping, and when a wait has lasted long enough
+//! to look whether the other side still lives. It must not know what is waited for: the caller
+//! tests its own condition between two calls of [`Waiter::pause`] and supplies the sleep.
+
+use std::time::{Duration, Instant};
+
+/// How long one sleep, or one stretch of spinning, may last before the peers are looked after.
+pub const CHECKUP_INTERVAL: Duration = Duration::from_millis(20);
+
+/// Looks at the condition without a `pause` between, at the start of a wait.
+///
+/// `pause` takes some 140 cycles on current Intel cores, which is as long as the cache line takes
+/// to travel: an exchange between two waiting processes must not pay it.
+const EAGER_ROUNDS: u32 = 256;
+/// Rounds of `pause` between two readings of the clock while spinning.
+const ROUNDS_PER_CLOCK: u32 = 512;
+/// Rounds (about a millisecond of `pause`) after which a spinning thread also yields, so that a
+/// stranger's program on the same core is not held up by a wait that is long anyhow.
+const ROUNDS_BEFORE_COURTESY: u32 = 16 * 1024;
+/// Looks at the condition before the first yield when cores are short.
+const CROWDED_SPINS: u32 = 32;
+/// Yields before the first sleep when cores are short. Each lets every runnable process of the
+/// core go first, so this many suffice unless a partner computes or sleeps.
+const CROWDED_YIELDS: u32 = 64;
+
+/// How to wait, given the cores that the waiting processes were granted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Policy {
+    /// A core for every process: spin. Nobody ever sleeps, so nobody has to be woken.
+    Spin,
+    /// More processes than cores: spin very briefly, yield, then sleep until woken.
+    Sleep,
+}
+
+impl Policy {
+    /// The policy for `processes` that share `cores`.
+    #[must_use]
+    pub fn for_crowd(processes: u32, cores: u32) -> Self {
+        if processes <= cores { Self::Spin } else { Self::Sleep }
+    }
+}
+
+/// What the caller of [`Waiter::pause`] should look at besides its condition.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Checkup {
+    /// Nothing: the wait is still short.
+    None,
+    /// Cheap signs of failure, such as a word in shared memory.
+    Cheap,
+    /// Everything, system calls included: [`CHECKUP_INTERVAL`] has passed since the last time.
+    Full,
+}
+
+/// The pacing of one wait. Make a new one, or [`reset`](Self::reset) it, whenever the awaited
+/// condition came true.
+#[derive(Clone, Debug)]
+pub struct Waiter {
+    policy: Policy,
+    rounds: u32,
+    checked_at: Option<Instant>,
+}
+
+impl Waiter {
+    /// A wait that has not begun yet.
+    #[must_use]
+    pub fn new(policy: Policy) -> Self {
+        Self { policy, rounds: 0, checked_at: None }
+    }
+
+    /// Begins anew, after progress was made.
+    pub fn reset(&mut self) {
+        self.rounds = 0;
+        self.checked_at = None;
+    }
+
+    /// Lets a little time pass, in the way that suits the policy and the length of the wait so far.
+    ///
+    /// `sleep` is called only under [`Policy::Sleep`]. It must return when the condition may have
+    /// come true, and at the latest after the given time.
+    #[inline]
+    pub fn pause(&mut self, sleep: impl FnOnce(Duration)) -> Checkup {
+        self.rounds = self.rounds.saturating_add(1);
+        match self.policy {
+            Policy::Spin if self.rounds <= EAGER_ROUNDS => Checkup::None,
+            Policy::Spin => self.pause_spinning(),
+            Policy::Sleep => self.pause_crowded(sleep),
+        }
+    }
+
+    #[cold]
+    fn pause_spinning(&mut self) -> Checkup {
+        if self.rounds > ROUNDS_BEFORE_COURTESY {
+            std::thread::yield_now();
+        } else {
+            std::hint::spin_loop();
+        }
+        if self.rounds % ROUNDS_PER_CLOCK == 0 { self.checkup() } else { Checkup::None }
+    }
+
+    #[cold]
+    fn pause_crowded(&mut self, sleep: impl FnOnce(Duration)) -> Checkup {
+        if self.rounds <= CROWDED_SPINS {
+            std::hint::spin_loop();
+            Checkup::None
+        } else if self.rounds <= CROWDED_SPINS + CROWDED_YIELDS {
+            std::thread::yield_now();
+            Checkup::Cheap
+        } else {
+            sleep(CHECKUP_INTERVAL);
+            self.checkup()
+        }
+    }
+
+    fn checkup(&mut self) -> Checkup {
+        let now = Instant::now();
+        match self.checked_at {
+            None => {
+                self.checked_at = Some(now);
+                Checkup::Cheap
+            }
+            Some(then) if now.duration_since(then) < CHECKUP_INTERVAL => Checkup::Cheap,
+            Some(_) => {
+                self.checked_at = Some(now);
+                Checkup::Full
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn policy_compares_processes_with_cores() {
+        assert_eq!(Policy::for_crowd(2, 2), Policy::Spin);
+        assert_eq!(Policy::for_crowd(3, 2), Policy::Sleep);
+    }
+
+    #[test]
+    fn a_spinning_wait_never_sleeps_and_comes_to_a_full_checkup() {
+        let mut waiter = Waiter::new(Policy::Spin);
+        while waiter.pause(|_| panic!("a spinning wait slept")) != Checkup::Full {}
+    }
+
+    #[test]
+    fn a_crowded_wait_sleeps_and_comes_to_a_full_checkup() {
+        let mut waiter = Waiter::new(Policy::Sleep);
+        let mut sleeps = 0;
+        while waiter.pause(|time| {
+            sleeps += 1;
+            std::thread::sleep(time);
+        }) != Checkup::Full
+        {}
+        assert!(sleeps >= 1);
+    }
+}

@@ -1,0 +1,75 @@
+//! The segments in flight.
+
+use alloc::boxed::Box;
+use alloc::vec;
+
+use tributary_wire::Sequence;
+use tributary_wire::frame::Part;
+
+/// A window over sequence numbers: those from the oldest incomplete one to the next to send.
+#[derive(Debug)]
+pub(super) struct Flight {
+    osos: u32,
+    oldest: Sequence,
+    next: Sequence,
+    /// What was asked under each sequence number; none once it is complete. Indexed by the number
+    /// modulo the length, a power of two, so that wrapping changes nothing.
+    asked: Box<[Option<Part>]>,
+}
+
+impl Flight {
+    pub(super) fn new(osos: u16) -> Self {
+        let places = usize::from(osos).next_power_of_two();
+        Self {
+            osos: u32::from(osos),
+            oldest: Sequence::FIRST,
+            next: Sequence::FIRST,
+            asked: vec![None; places].into_boxed_slice(),
+        }
+    }
+
+    pub(super) fn next_sequence(&self) -> Sequence {
+        self.next
+    }
+
+    pub(super) fn has_room(&self) -> bool {
+        self.next.distance_from(self.oldest) < self.osos
+    }
+
+    pub(super) fn push(&mut self, part: &Part) {
+        debug_assert!(self.has_room());
+        debug_assert_eq!(part.sequence, self.next);
+        self.asked[self.place(part.sequence)] = Some(*part);
+        self.next = self.next.next();
+    }
+
+    /// Whether a result for this number has already been taken. Half of all numbers lie behind.
+    pub(super) fn is_past(&self, sequence: Sequence) -> bool {
+        let behind = self.oldest.distance_from(sequence);
+        let is_behind = (1..1 << 31).contains(&behind);
+        let is_within = sequence.distance_from(self.oldest) < self.next.distance_from(self.oldest);
+        is_behind || (is_within && self.asked[self.place(sequence)].is_none())
+    }
+
+    /// Whether a result describes the segment as it was asked. Only whether data follows may
+    /// differ: a completion has none, and a broadcast's request may have had none.
+    pub(super) fn expects(&self, part: &Part) -> bool {
+        let is_within =
+            part.sequence.distance_from(self.oldest) < self.next.distance_from(self.oldest);
+        is_within
+            && self.asked[self.place(part.sequence)]
+                .is_some_and(|asked| Part { has_data: part.has_data, ..asked } == *part)
+    }
+
+    pub(super) fn complete(&mut self, sequence: Sequence) {
+        let place = self.place(sequence);
+        self.asked[place] = None;
+        while self.oldest != self.next && self.asked[self.place(self.oldest)].is_none() {
+            self.oldest = self.oldest.next();
+        }
+    }
+
+    fn place(&self, sequence: Sequence) -> usize {
+        sequence.0 as usize & (self.asked.len() - 1)
+    }
+}

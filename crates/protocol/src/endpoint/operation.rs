@@ -1,0 +1,149 @@
+//! One operation at one member.
+
+use core::ops::Range;
+
+use tributary_wire::frame::{Part, Shape, ShapeError};
+use tributary_wire::{Datatype, OperationNumber, Operator, SegmentIndex, Sequence};
+
+use super::Target;
+
+/// An operation, as its member starts it. All members name the same one, except for who brings
+/// and who takes data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OperationSpec {
+    /// How elements combine; [`Operator::Barrier`] takes none.
+    pub operator: Operator,
+    /// What an element is.
+    pub datatype: Datatype,
+    /// How many elements.
+    pub elements: u64,
+    /// Where the result goes.
+    pub target: Target,
+    /// Whether this member brings data: always in a reduction, at one member in a broadcast.
+    pub contributes: bool,
+    /// Whether this member takes the result.
+    pub receives: bool,
+}
+
+impl OperationSpec {
+    /// The operation that carries no data and completes once every member has started it.
+    pub const BARRIER: Self = Self {
+        operator: Operator::Barrier,
+        datatype: Datatype::U8,
+        elements: 0,
+        target: Target::All,
+        contributes: false,
+        receives: false,
+    };
+}
+
+/// Why a specification is no operation. The caller is at fault.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum SpecError {
+    /// Operator, datatype and count don't go together.
+    #[error(transparent)]
+    Shape(#[from] ShapeError),
+    /// A member of a reduction that brings nothing.
+    #[error("every member of a reduction contributes")]
+    NotContributing,
+    /// More segments than a segment number can count.
+    #[error("a vector of {elements} elements needs more than 2^32 segments")]
+    TooManySegments {
+        /// Asked for.
+        elements: u64,
+    },
+    /// One element is longer than the group's segments.
+    #[error("an element of {element_bytes} bytes exceeds the group's segments of {max_bytes}")]
+    ElementTooLong {
+        /// Its size.
+        element_bytes: usize,
+        /// The grant.
+        max_bytes: u32,
+    },
+}
+
+/// An operation under way. Its vector is cut into segments of equal length but the last.
+#[derive(Debug)]
+pub(super) struct Operation {
+    number: OperationNumber,
+    spec: OperationSpec,
+    elements_per_segment: u32,
+    segments: u32,
+    sent: u32,
+    completed: u32,
+}
+
+impl Operation {
+    pub(super) fn new(
+        number: OperationNumber,
+        spec: OperationSpec,
+        payload_max_bytes: u32,
+    ) -> Result<Self, SpecError> {
+        let element_bytes = spec.datatype.size_bytes();
+        let elements_per_segment = payload_max_bytes / element_bytes as u32;
+        if elements_per_segment == 0 {
+            return Err(SpecError::ElementTooLong { element_bytes, max_bytes: payload_max_bytes });
+        }
+        if spec.operator.is_reduction() && !spec.contributes {
+            return Err(SpecError::NotContributing);
+        }
+        // Checks that the three go together; the segments' own shapes follow from that.
+        let first = spec.elements.min(u64::from(elements_per_segment)) as u32;
+        Shape::new(spec.operator, spec.datatype, first)?;
+        let segments = spec.elements.div_ceil(u64::from(elements_per_segment)).max(1);
+        let segments = u32::try_from(segments)
+            .map_err(|_| SpecError::TooManySegments { elements: spec.elements })?;
+        Ok(Self { number, spec, elements_per_segment, segments, sent: 0, completed: 0 })
+    }
+
+    pub(super) fn number(&self) -> OperationNumber {
+        self.number
+    }
+
+    pub(super) fn receives(&self) -> bool {
+        self.spec.receives
+    }
+
+    pub(super) fn has_unsent(&self) -> bool {
+        self.sent < self.segments
+    }
+
+    pub(super) fn is_complete(&self) -> bool {
+        self.completed == self.segments
+    }
+
+    /// The next segment to send, and its bytes in the vector.
+    pub(super) fn next_part(&self, sequence: Sequence) -> (Part, Range<usize>) {
+        let segment = SegmentIndex(self.sent);
+        let bytes = self.bytes_of(segment);
+        let elements = (bytes.len() / self.spec.datatype.size_bytes()) as u32;
+        let shape = Shape::new(self.spec.operator, self.spec.datatype, elements)
+            .expect("checked when the operation was started");
+        let part = Part {
+            operation: self.number,
+            segment,
+            sequence,
+            shape,
+            target: self.spec.target,
+            has_data: self.spec.contributes && self.spec.operator != Operator::Barrier,
+        };
+        (part, bytes)
+    }
+
+    /// A segment's bytes in the vector.
+    pub(super) fn bytes_of(&self, segment: SegmentIndex) -> Range<usize> {
+        let first = u64::from(segment.0) * u64::from(self.elements_per_segment);
+        let end = (first + u64::from(self.elements_per_segment)).min(self.spec.elements);
+        let element_bytes = self.spec.datatype.size_bytes();
+        first as usize * element_bytes..end as usize * element_bytes
+    }
+
+    pub(super) fn on_sent(&mut self) {
+        self.sent += 1;
+    }
+
+    pub(super) fn on_result(&mut self) {
+        self.completed += 1;
+    }
+}

@@ -1,0 +1,290 @@
+//! An aggregation node: merges its children's requests, sends one upward, hands results down.
+//!
+//! A [`Node`] serves any number of groups at once. Its methods are of four families:
+//!
+//! - *control*: [`Node::install`], [`Node::withdraw`], at the manager's word;
+//! - *input*: `handle_frame`, `handle_port_closed`, `handle_timeout`;
+//! - *output*: `poll_ready`, then `peek_transmit` and `pop_transmit` per port, and `poll_event`;
+//! - *time*: `poll_timeout` says when `handle_timeout` is due.
+//!
+//! After any input, drain transmits and events. A port is the driver's number for one link, and
+//! one link carries one edge of one group; so a peer that misbehaves takes only its own group with
+//! it, and a slow one holds up nobody else's frames.
+//!
+//! Sequence numbers choose slots (`sequence % slots`, with `slots >= 2 * osos`). A member sends
+//! sequence `s` only when everything up to `s - osos` is complete at it, hence was contributed to by
+//! every member, each of whom had everything up to `s - 2 * osos`. So a slot's result may be needed
+//! again only while its sequence lies within `2 * osos` of the newest: the slots are the result
+//! history that answers repeats, and never more is needed.
+
+mod config;
+mod distribution;
+mod group;
+mod lifecycle;
+mod port;
+mod request;
+mod slot;
+
+use alloc::boxed::Box;
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+
+use tributary_wire::frame::{Abort, Header, Message};
+use tributary_wire::{Epoch, GroupId};
+
+use crate::payloads::{ArenaId, Payloads, Place};
+
+pub use config::{ChildConfig, GroupConfig, InstallError, NodeConfig, ParentConfig};
+pub use port::PortId;
+
+use group::Group;
+use port::{Port, Role};
+
+/// An aggregation node. See the module's page.
+#[derive(Debug)]
+pub struct Node {
+    config: NodeConfig,
+    /// Indexed by group id: the manager keeps those small and dense.
+    groups: Vec<Option<Box<Group>>>,
+    ports: Vec<Port>,
+    ready: VecDeque<PortId>,
+    events: VecDeque<Event>,
+    osos_used: u32,
+    /// Groups still waiting for children to join; while there are none, no timer runs.
+    forming: u32,
+    stats: NodeStats,
+}
+
+/// A frame to send.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Transmit {
+    /// Its header.
+    pub header: Header,
+    /// Where its payload lies, if it has one; `header.payload_bytes()` bytes from there.
+    pub body: Option<Place>,
+}
+
+/// Something the driver has to know or do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// Every child has joined.
+    Formed {
+        /// The group.
+        group: GroupId,
+        /// Its incarnation.
+        epoch: Epoch,
+    },
+    /// The group failed; children and parent are being told.
+    Failed {
+        /// The group.
+        group: GroupId,
+        /// Its incarnation.
+        epoch: Epoch,
+        /// Why, and whose fault it was.
+        abort: Abort,
+    },
+    /// Every child left; the parent is being told.
+    Ended {
+        /// The group.
+        group: GroupId,
+        /// Its incarnation.
+        epoch: Epoch,
+    },
+    /// Nothing refers to this arena any more.
+    Released(ArenaId),
+    /// The port has said all it had to say: close the link.
+    Close(PortId),
+}
+
+/// Why a frame was refused. The peer is at fault; its link is to be closed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum FrameError {
+    /// No such group here, or not with this epoch.
+    #[error("group {group} epoch {epoch} is not served here")]
+    UnknownGroup {
+        /// The group named.
+        group: GroupId,
+        /// The epoch named.
+        epoch: Epoch,
+    },
+    /// The capability is not the one granted to that child.
+    #[error("forged capability for group {group}")]
+    Forged {
+        /// The group attacked.
+        group: GroupId,
+    },
+    /// The child's place is taken by another link.
+    #[error("child {child} of group {group} has already joined")]
+    AlreadyJoined {
+        /// The group.
+        group: GroupId,
+        /// The place.
+        child: u16,
+    },
+    /// A frame before the join, or for another edge than the port's.
+    #[error("frame for an edge that this link does not hold")]
+    WrongPort,
+    /// A message that only travels the other way.
+    #[error("this message only travels the other way")]
+    WrongDirection,
+    /// A segment longer than the group was granted.
+    #[error("segment of {bytes} bytes, the group was granted {max_bytes}")]
+    TooLong {
+        /// Its length.
+        bytes: u32,
+        /// The grant.
+        max_bytes: u32,
+    },
+    /// More segments in flight than the group was granted.
+    #[error("sequence {sequence} is outside the {osos} segments granted to the group")]
+    OutsideWindow {
+        /// The sequence number sent.
+        sequence: u32,
+        /// The grant.
+        osos: u16,
+    },
+    /// A result for something that was not asked.
+    #[error("result for sequence {sequence}, which is not waiting for one")]
+    Unexpected {
+        /// The sequence number sent.
+        sequence: u32,
+    },
+    /// The peer sends requests but takes no results.
+    #[error("peer does not read its results")]
+    NotReading,
+}
+
+/// Counters since the node was made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct NodeStats {
+    /// Contributions counted.
+    pub requests: u64,
+    /// Contributions that had been counted before, and were not counted again.
+    pub repeats: u64,
+    /// Segments completed here: results handed down.
+    pub results: u64,
+    /// Frames for groups that were gone by the time they came; dropped.
+    pub late: u64,
+    /// Groups that failed.
+    pub groups_failed: u64,
+    /// Groups that ended in good order.
+    pub groups_ended: u64,
+}
+
+impl Node {
+    /// A node that serves no group yet.
+    #[must_use]
+    pub fn new(config: NodeConfig) -> Self {
+        Self {
+            config,
+            groups: Vec::new(),
+            ports: Vec::new(),
+            ready: VecDeque::new(),
+            events: VecDeque::new(),
+            osos_used: 0,
+            forming: 0,
+            stats: NodeStats::default(),
+        }
+    }
+
+    /// Takes one frame that arrived on `port`. `payload` is exactly what its header announces.
+    ///
+    /// # Errors
+    /// If the frame breaks the protocol. The driver then closes that port and reports it with
+    /// [`Node::handle_port_closed`]; nothing but the port's own group is affected.
+    pub fn handle_frame(
+        &mut self,
+        port: PortId,
+        header: &Header,
+        payload: &[u8],
+        payloads: &mut impl Payloads,
+    ) -> Result<(), FrameError> {
+        debug_assert_eq!(payload.len(), header.payload_bytes(), "drivers deliver whole frames");
+        match self.role(port) {
+            Role::Unbound => match header.message {
+                Message::Join => self.handle_join(port, header),
+                _ => Err(FrameError::WrongPort),
+            },
+            Role::Closing => {
+                self.stats.late += 1;
+                Ok(())
+            }
+            Role::Child { group, child } => {
+                self.groups[group.0 as usize]
+                    .as_ref()
+                    .expect("a bound port's group is installed")
+                    .check_edge(header, child)?;
+                match header.message {
+                    Message::Request(part) => {
+                        self.handle_request(group, child, &part, payload, payloads)
+                    }
+                    Message::Leave => self.handle_leave(group, child),
+                    Message::Abort(abort) => {
+                        self.fail(group, abort);
+                        Ok(())
+                    }
+                    Message::Join => Err(FrameError::AlreadyJoined { group, child: child.0 }),
+                    Message::Joined | Message::Result(_) => Err(FrameError::WrongDirection),
+                }
+            }
+            Role::Parent { group } => {
+                self.groups[group.0 as usize]
+                    .as_ref()
+                    .expect("a bound port's group is installed")
+                    .check_parent_edge(header)?;
+                match header.message {
+                    Message::Result(part) => self.handle_result(group, &part, payload, payloads),
+                    Message::Joined => Ok(()),
+                    Message::Abort(abort) => {
+                        self.fail(group, abort);
+                        Ok(())
+                    }
+                    Message::Join | Message::Request(_) | Message::Leave => {
+                        Err(FrameError::WrongDirection)
+                    }
+                }
+            }
+        }
+    }
+
+    /// The next port that has something to send; the driver then sends until the port is empty or
+    /// its link is full, and in the latter case goes on when the link takes more.
+    pub fn poll_ready(&mut self) -> Option<PortId> {
+        let port = self.ready.pop_front()?;
+        self.ports[port.0 as usize].is_ready = false;
+        Some(port)
+    }
+
+    /// The next frame for `port`. It stays until [`Node::pop_transmit`].
+    #[must_use]
+    pub fn peek_transmit(&self, port: PortId) -> Option<Transmit> {
+        self.ports.get(port.0 as usize)?.outbox.front().copied()
+    }
+
+    /// The port's link has taken the frame.
+    pub fn pop_transmit(&mut self, port: PortId) {
+        let entry = &mut self.ports[port.0 as usize];
+        entry.outbox.pop_front();
+        if entry.outbox.is_empty() && entry.role == Role::Closing {
+            self.events.push_back(Event::Close(port));
+        }
+    }
+
+    /// The next thing the driver has to know or do.
+    pub fn poll_event(&mut self) -> Option<Event> {
+        self.events.pop_front()
+    }
+
+    /// Counters since the node was made.
+    #[must_use]
+    pub fn stats(&self) -> &NodeStats {
+        &self.stats
+    }
+
+    /// Outstanding operations that groups hold now.
+    #[must_use]
+    pub fn osos_used(&self) -> u32 {
+        self.osos_used
+    }
+}

@@ -1,0 +1,127 @@
+//! What a node is given: its own limits, and its part of a group.
+
+use alloc::vec::Vec;
+use core::ops::Range;
+
+use tributary_wire::{Capability, ChildIndex, EndpointId, Epoch, GroupId};
+
+use super::PortId;
+
+/// A node's limits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NodeConfig {
+    /// Children at most in one group.
+    pub radix_max: u16,
+    /// Outstanding operations at most, over all groups.
+    pub osos_max: u32,
+    /// Groups at most; also the bound on group ids.
+    pub groups_max: u32,
+    /// Longest segment.
+    pub payload_max_bytes: u32,
+    /// How long the children of a new group may take to join.
+    pub join_timeout_ns: u64,
+}
+
+/// A node's part of a group.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GroupConfig {
+    /// The group.
+    pub group: GroupId,
+    /// Its incarnation.
+    pub epoch: Epoch,
+    /// Segments in flight at most.
+    pub osos: u16,
+    /// Longest segment.
+    pub payload_max_bytes: u32,
+    /// Children in reduction order.
+    pub children: Vec<ChildConfig>,
+    /// The way up; none at the root.
+    pub parent: Option<ParentConfig>,
+}
+
+/// One child of a node in one group.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ChildConfig {
+    /// What the child has to show.
+    pub capability: Capability,
+    /// The members at or below it.
+    pub members: Range<EndpointId>,
+}
+
+/// The way up from a node in one group.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ParentConfig {
+    /// An open link to the parent, used for nothing else.
+    pub port: PortId,
+    /// This node's place among the parent's children.
+    pub child: ChildIndex,
+    /// What to show there.
+    pub capability: Capability,
+}
+
+/// Why a node can't take part in a group. The manager is told; nothing of the group is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum InstallError {
+    /// Too few outstanding operations are free.
+    #[error("needs {needed} outstanding operations, {free} of {max} are free")]
+    OsosExhausted {
+        /// Asked for.
+        needed: u16,
+        /// Free now.
+        free: u32,
+        /// The node's limit.
+        max: u32,
+    },
+    /// More children than the node's radix.
+    #[error("needs {needed} children, the radix is {radix_max}")]
+    RadixExceeded {
+        /// Asked for.
+        needed: usize,
+        /// The node's limit.
+        radix_max: u16,
+    },
+    /// Longer segments than the node holds.
+    #[error("needs segments of {needed_bytes} bytes, the limit is {max_bytes}")]
+    PayloadTooLong {
+        /// Asked for.
+        needed_bytes: u32,
+        /// The node's limit.
+        max_bytes: u32,
+    },
+    /// A group id beyond the table.
+    #[error("group id {group} is not below the limit of {groups_max}")]
+    GroupIdTooLarge {
+        /// Asked for.
+        group: GroupId,
+        /// The node's limit.
+        groups_max: u32,
+    },
+    /// The id is in use.
+    #[error("group {group} is already installed, with epoch {epoch}")]
+    GroupInUse {
+        /// Asked for.
+        group: GroupId,
+        /// The incarnation that has it.
+        epoch: Epoch,
+    },
+    /// No child, no outstanding operation, an empty segment or an empty member range.
+    #[error(
+        "a group needs a child, an outstanding operation, a payload, and members below each child"
+    )]
+    Empty,
+    /// More outstanding operations than slots can be numbered.
+    #[error("{needed} outstanding operations exceed the {max} a group may have")]
+    TooManyOsos {
+        /// Asked for.
+        needed: u16,
+        /// The limit.
+        max: u16,
+    },
+    /// The link named as the way up is already in use.
+    #[error("port {port:?} already serves another group")]
+    PortInUse {
+        /// The port.
+        port: PortId,
+    },
+}

@@ -1,0 +1,244 @@
+//! How a group comes to a node and goes from it.
+
+use alloc::boxed::Box;
+
+use tributary_wire::frame::{Abort, AbortReason, Header, Message};
+use tributary_wire::{ChildIndex, Epoch, GroupId};
+
+use super::group::{Group, slots_for};
+use super::port::{PortId, Role};
+use super::slot::Phase;
+use super::{Event, FrameError, GroupConfig, InstallError, Node};
+use crate::Time;
+use crate::payloads::Arena;
+
+/// Outstanding operations a group may have: its slots must be numbered in 16 bits.
+const OSOS_MAX: u16 = 1 << 14;
+
+impl Node {
+    /// Takes part in a group: reserves its slots and asks the parent, if any, for this node's
+    /// place. The driver allocates the arena before it delivers another frame.
+    ///
+    /// # Errors
+    /// If the node lacks what the group needs; then nothing of it is kept.
+    pub fn install(&mut self, now: Time, config: GroupConfig) -> Result<Arena, InstallError> {
+        self.check_install(&config)?;
+        let index = config.group.0 as usize;
+        if self.groups.len() <= index {
+            self.groups.resize_with(index + 1, || None);
+        }
+        let group = Group::new(config, now.after_ns(self.config.join_timeout_ns));
+        let arena = group.arena();
+        self.osos_used += u32::from(group.osos);
+        self.forming += 1;
+        if let Some((port, header)) = group.header_to_parent(Message::Join) {
+            self.bind(port, Role::Parent { group: group.id }, arena.slots);
+            let is_queued = self.transmit(port, header, None);
+            debug_assert!(is_queued, "a port just bound has room");
+        }
+        self.groups[index] = Some(Box::new(group));
+        Ok(arena)
+    }
+
+    fn check_install(&self, config: &GroupConfig) -> Result<(), InstallError> {
+        let limits = &self.config;
+        if config.group.0 >= limits.groups_max {
+            let groups_max = limits.groups_max;
+            return Err(InstallError::GroupIdTooLarge { group: config.group, groups_max });
+        }
+        if let Some(Some(group)) = self.groups.get(config.group.0 as usize) {
+            return Err(InstallError::GroupInUse { group: group.id, epoch: group.epoch });
+        }
+        let is_empty = config.children.is_empty()
+            || config.osos == 0
+            || config.payload_max_bytes == 0
+            || config.children.iter().any(|child| child.members.is_empty());
+        if is_empty {
+            return Err(InstallError::Empty);
+        }
+        if config.osos > OSOS_MAX {
+            return Err(InstallError::TooManyOsos { needed: config.osos, max: OSOS_MAX });
+        }
+        if config.children.len() > usize::from(limits.radix_max) {
+            let radix_max = limits.radix_max;
+            return Err(InstallError::RadixExceeded { needed: config.children.len(), radix_max });
+        }
+        if config.payload_max_bytes > limits.payload_max_bytes {
+            return Err(InstallError::PayloadTooLong {
+                needed_bytes: config.payload_max_bytes,
+                max_bytes: limits.payload_max_bytes,
+            });
+        }
+        let free = limits.osos_max - self.osos_used;
+        if u32::from(config.osos) > free {
+            let max = limits.osos_max;
+            return Err(InstallError::OsosExhausted { needed: config.osos, free, max });
+        }
+        match &config.parent {
+            Some(parent) if self.role(parent.port) != Role::Unbound => {
+                Err(InstallError::PortInUse { port: parent.port })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Drops a group at the manager's word, telling its children and parent. `false` if there is
+    /// no such group, which is no fault: it may have failed or ended meanwhile.
+    pub fn withdraw(&mut self, group: GroupId, epoch: Epoch) -> bool {
+        let Some(Some(found)) = self.groups.get(group.0 as usize) else { return false };
+        if found.epoch != epoch {
+            return false;
+        }
+        let at_fault = found.first_member();
+        self.fail(group, Abort { reason: AbortReason::Withdrawn, at_fault });
+        true
+    }
+
+    pub(super) fn handle_join(&mut self, port: PortId, header: &Header) -> Result<(), FrameError> {
+        let edge = header.edge;
+        let unknown = FrameError::UnknownGroup { group: edge.group, epoch: edge.epoch };
+        let group =
+            self.groups.get_mut(edge.group.0 as usize).and_then(Option::as_mut).ok_or(unknown)?;
+        if usize::from(edge.child.0) >= group.children.len() {
+            // Said like a wrong capability, so that a stranger learns nothing of the group.
+            return Err(FrameError::Forged { group: edge.group });
+        }
+        group.check_edge(header, edge.child)?;
+        let child = &mut group.children[usize::from(edge.child.0)];
+        if child.port.is_some() {
+            return Err(FrameError::AlreadyJoined { group: edge.group, child: edge.child.0 });
+        }
+        child.port = Some(port);
+        let reply = group.header_to_child(edge.child, Message::Joined);
+        let slots = slots_for(group.osos);
+        let is_formed = group.children.iter().all(|child| child.port.is_some());
+        if is_formed {
+            group.join_by = None;
+            self.forming -= 1;
+            self.events.push_back(Event::Formed { group: edge.group, epoch: edge.epoch });
+        }
+        self.bind(port, Role::Child { group: edge.group, child: edge.child }, slots);
+        let is_queued = self.transmit(port, reply, None);
+        debug_assert!(is_queued, "a port just bound has room");
+        Ok(())
+    }
+
+    pub(super) fn handle_leave(
+        &mut self,
+        id: GroupId,
+        child: ChildIndex,
+    ) -> Result<(), FrameError> {
+        let group = self.group_mut(id);
+        let entry = &mut group.children[usize::from(child.0)];
+        if entry.has_left {
+            return Ok(());
+        }
+        entry.has_left = true;
+        let at_fault = entry.members.start;
+        group.left_count += 1;
+        // Whoever leaves in the middle of an operation leaves the others waiting for it.
+        let is_awaited = group
+            .slots
+            .iter()
+            .any(|slot| slot.phase == Phase::Gathering && !slot.has_arrived(child));
+        if is_awaited {
+            self.fail(id, Abort { reason: AbortReason::MemberLost, at_fault });
+        } else if usize::from(group.left_count) == group.children.len() {
+            self.end(id);
+        }
+        Ok(())
+    }
+
+    /// A link is gone. Its number may be used again.
+    pub fn handle_port_closed(&mut self, port: PortId) {
+        let role = self.role(port);
+        if let Some(entry) = self.ports.get_mut(port.0 as usize) {
+            entry.role = Role::Unbound;
+            entry.outbox.clear();
+        }
+        match role {
+            Role::Unbound | Role::Closing => {}
+            Role::Parent { group } => {
+                let at_fault = self.group_mut(group).first_member();
+                self.group_mut(group).parent = None;
+                self.fail(group, Abort { reason: AbortReason::NodeLost, at_fault });
+            }
+            Role::Child { group, child } => {
+                let entry = &mut self.group_mut(group).children[usize::from(child.0)];
+                entry.port = None;
+                // A child that has left may close its link while its siblings stay a while.
+                if !entry.has_left {
+                    let at_fault = entry.members.start;
+                    self.fail(group, Abort { reason: AbortReason::MemberLost, at_fault });
+                }
+            }
+        }
+    }
+
+    /// When [`Node::handle_timeout`] is due; none while nothing is waited for.
+    #[must_use]
+    pub fn poll_timeout(&self) -> Option<Time> {
+        if self.forming == 0 {
+            return None;
+        }
+        self.groups.iter().flatten().filter_map(|group| group.join_by).min()
+    }
+
+    /// Fails every group whose children did not all join in time.
+    pub fn handle_timeout(&mut self, now: Time) {
+        for index in 0..self.groups.len() {
+            let Some(group) = &self.groups[index] else { continue };
+            if group.join_by.is_none_or(|join_by| now < join_by) {
+                continue;
+            }
+            let missing = group.children.iter().find(|child| child.port.is_none());
+            let at_fault = missing.expect("a formed group has no join timer").members.start;
+            self.fail(group.id, Abort { reason: AbortReason::JoinTimeout, at_fault });
+        }
+    }
+
+    /// Fails a group: everyone around is told, everything it held is free.
+    pub(super) fn fail(&mut self, id: GroupId, abort: Abort) {
+        let group = self.remove(id);
+        let word = Message::Abort(abort);
+        for (index, child) in group.children.iter().enumerate() {
+            if let Some(port) = child.port {
+                let last_word = group.header_to_child(ChildIndex(index as u16), word);
+                self.retire(port, Some(last_word));
+            }
+        }
+        if let Some((port, last_word)) = group.header_to_parent(word) {
+            self.retire(port, Some(last_word));
+        }
+        self.stats.groups_failed += 1;
+        self.events.push_back(Event::Failed { group: id, epoch: group.epoch, abort });
+        self.events.push_back(Event::Released(group.arena_id()));
+    }
+
+    /// Ends a group in good order.
+    fn end(&mut self, id: GroupId) {
+        let group = self.remove(id);
+        for port in group.children.iter().filter_map(|child| child.port) {
+            self.retire(port, None);
+        }
+        if let Some((port, last_word)) = group.header_to_parent(Message::Leave) {
+            self.retire(port, Some(last_word));
+        }
+        self.stats.groups_ended += 1;
+        self.events.push_back(Event::Ended { group: id, epoch: group.epoch });
+        self.events.push_back(Event::Released(group.arena_id()));
+    }
+
+    fn remove(&mut self, id: GroupId) -> Box<Group> {
+        let group = self.groups[id.0 as usize].take().expect("only an installed group is removed");
+        self.osos_used -= u32::from(group.osos);
+        if group.join_by.is_some() {
+            self.forming -= 1;
+        }
+        group
+    }
+
+    pub(super) fn group_mut(&mut self, id: GroupId) -> &mut Group {
+        self.groups[id.0 as usize].as_mut().expect("a bound port's group is installed")
+    }
+}

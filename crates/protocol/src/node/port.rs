@@ -1,0 +1,93 @@
+//! A link's end, as the machine sees it.
+
+use alloc::collections::VecDeque;
+
+use tributary_wire::frame::Header;
+use tributary_wire::{ChildIndex, GroupId};
+
+use super::{Node, Transmit};
+use crate::payloads::Place;
+
+/// The driver's number for a link: small and dense. It may be used again after
+/// [`Node::handle_port_closed`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PortId(pub u32);
+
+/// What a link is for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Role {
+    /// Nobody has joined over it yet.
+    #[default]
+    Unbound,
+    /// A child of a group.
+    Child { group: GroupId, child: ChildIndex },
+    /// The parent in a group.
+    Parent { group: GroupId },
+    /// Its group is gone; what is queued still goes out.
+    Closing,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Port {
+    pub(super) role: Role,
+    pub(super) outbox: VecDeque<Transmit>,
+    /// Whether the port stands in the node's list of ports to drain.
+    pub(super) is_ready: bool,
+}
+
+/// Frames a port may hold beyond one per slot: a join or leave, and an abort.
+const OUTBOX_SPARE: usize = 4;
+
+impl Node {
+    pub(super) fn role(&self, port: PortId) -> Role {
+        self.ports.get(port.0 as usize).map_or(Role::Unbound, |entry| entry.role)
+    }
+
+    /// Gives an unbound port its role, with room for every frame the role can have outstanding.
+    pub(super) fn bind(&mut self, port: PortId, role: Role, slots: u16) {
+        let index = port.0 as usize;
+        if self.ports.len() <= index {
+            self.ports.resize_with(index + 1, Port::default);
+        }
+        let entry = &mut self.ports[index];
+        debug_assert_eq!(entry.role, Role::Unbound);
+        entry.role = role;
+        entry.outbox.reserve(usize::from(slots) + OUTBOX_SPARE);
+    }
+
+    /// Queues a frame. `false` if the port holds as many as its role can honestly need.
+    #[must_use]
+    pub(super) fn transmit(&mut self, port: PortId, header: Header, body: Option<Place>) -> bool {
+        let entry = &mut self.ports[port.0 as usize];
+        if entry.outbox.len() == entry.outbox.capacity() {
+            return false;
+        }
+        entry.outbox.push_back(Transmit { header, body });
+        self.mark_ready(port);
+        true
+    }
+
+    /// Takes the port from its group. A last word, if any, goes out before the link is closed;
+    /// frames that refer to the group's memory don't.
+    pub(super) fn retire(&mut self, port: PortId, last_word: Option<Header>) {
+        let entry = &mut self.ports[port.0 as usize];
+        entry.role = Role::Closing;
+        entry.outbox.retain(|queued| queued.body.is_none());
+        if let Some(header) = last_word {
+            entry.outbox.push_back(Transmit { header, body: None });
+        }
+        if entry.outbox.is_empty() {
+            self.events.push_back(super::Event::Close(port));
+        } else {
+            self.mark_ready(port);
+        }
+    }
+
+    fn mark_ready(&mut self, port: PortId) {
+        let entry = &mut self.ports[port.0 as usize];
+        if !entry.is_ready {
+            entry.is_ready = true;
+            self.ready.push_back(port);
+        }
+    }
+}

@@ -1,0 +1,15 @@
+//! Time as the machines see it.
+
+/// A point on the driver's monotonic clock, in nanoseconds since an arbitrary start.
+///
+/// Drivers pass it in and never let it run backwards.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Time(pub u64);
+
+impl Time {
+    /// The point `ns` later; the end of time rather than a wrap.
+    #[must_use]
+    pub const fn after_ns(self, ns: u64) -> Self {
+        Self(self.0.saturating_add(ns))
+    }
+}

@@ -1,0 +1,92 @@
+//! How elements lie in bytes: loads and stores that need no alignment.
+
+/// A value that vectors are made of, and its little-endian layout.
+pub(crate) trait Element: Copy {
+    /// The bytes of one element.
+    type Bytes: Copy;
+
+    /// Reads one element.
+    fn load(bytes: Self::Bytes) -> Self;
+
+    /// Writes one element; padding becomes zero.
+    fn store(self) -> Self::Bytes;
+
+    /// Cuts `bytes` into elements; what does not fill an element is left out.
+    fn elements(bytes: &[u8]) -> &[Self::Bytes];
+
+    /// Cuts `bytes` into elements that can be replaced.
+    fn elements_mut(bytes: &mut [u8]) -> &mut [Self::Bytes];
+}
+
+/// A value and its index, as MPI's minloc and maxloc take them (MPI 4.1 §6.9.4).
+#[derive(Clone, Copy)]
+pub(crate) struct Pair<V> {
+    pub(crate) value: V,
+    pub(crate) index: i32,
+}
+
+macro_rules! numbers {
+    ($($number:ty)*) => {$(
+        impl Element for $number {
+            type Bytes = [u8; size_of::<$number>()];
+
+            #[inline(always)]
+            fn load(bytes: Self::Bytes) -> Self {
+                <$number>::from_le_bytes(bytes)
+            }
+
+            #[inline(always)]
+            fn store(self) -> Self::Bytes {
+                self.to_le_bytes()
+            }
+
+            #[inline(always)]
+            fn elements(bytes: &[u8]) -> &[Self::Bytes] {
+                bytes.as_chunks().0
+            }
+
+            #[inline(always)]
+            fn elements_mut(bytes: &mut [u8]) -> &mut [Self::Bytes] {
+                bytes.as_chunks_mut().0
+            }
+        }
+    )*};
+}
+
+numbers!(i8 i16 i32 i64 u8 u16 u32 u64 f32 f64);
+
+/// Pairs are loaded and stored as a slot with the value and a slot with the index, not as one word:
+/// the compiler sees two interleaved vectors then, and vectorises.
+macro_rules! pairs {
+    ($($value:ty: $value_bits:ty, $slot:ty;)*) => {$(
+        impl Element for Pair<$value> {
+            type Bytes = [[u8; size_of::<$slot>()]; 2];
+
+            #[inline(always)]
+            fn load([value, index]: Self::Bytes) -> Self {
+                let value = <$slot>::from_le_bytes(value) as $value_bits;
+                let index = <$slot>::from_le_bytes(index);
+                Self { value: <$value>::from_ne_bytes(value.to_ne_bytes()), index: index as i32 }
+            }
+
+            #[inline(always)]
+            fn store(self) -> Self::Bytes {
+                let value = <$value_bits>::from_ne_bytes(self.value.to_ne_bytes());
+                let index = self.index as u32;
+                [<$slot>::from(value).to_le_bytes(), <$slot>::from(index).to_le_bytes()]
+            }
+
+            #[inline(always)]
+            fn elements(bytes: &[u8]) -> &[Self::Bytes] {
+                bytes.as_chunks().0.as_chunks().0
+            }
+
+            #[inline(always)]
+            fn elements_mut(bytes: &mut [u8]) -> &mut [Self::Bytes] {
+                bytes.as_chunks_mut().0.as_chunks_mut().0
+            }
+        }
+    )*};
+}
+
+pairs! { i16: u16, u32; i32: u32, u32; i64: u64, u64; f32: u32, u32; f64: u64, u64; }

@@ -1,0 +1,121 @@
+//! One operator on one datatype, resolved to the functions for this processor.
+
+use tributary_wire::{Datatype, Operator};
+
+use crate::Isa;
+use crate::dispatch::{Functions, functions};
+
+/// One operator on one datatype, ready to run.
+///
+/// Made once per operation and used for all its segments: making it looks the functions up, using
+/// it is one indirect call.
+#[derive(Clone, Copy, Debug)]
+pub struct Kernel {
+    operator: Operator,
+    datatype: Datatype,
+    isa: Isa,
+    functions: Functions,
+}
+
+impl Kernel {
+    /// The fastest kernel this processor can run.
+    ///
+    /// `None` if `operator` does not combine elements of `datatype`: where
+    /// [`Operator::applies_to`] says no, and for barrier and broadcast.
+    #[must_use]
+    pub fn new(operator: Operator, datatype: Datatype) -> Option<Self> {
+        Self::with_isa(Isa::best(), operator, datatype)
+    }
+
+    /// The kernel compiled for `isa`, for tests and measurements.
+    ///
+    /// `None` where [`Kernel::new`] gives none, and if this processor does not have `isa`.
+    #[must_use]
+    pub fn with_isa(isa: Isa, operator: Operator, datatype: Datatype) -> Option<Self> {
+        let functions = functions(isa, operator, datatype)?;
+        Some(Self { operator, datatype, isa, functions })
+    }
+
+    /// The operator it carries out.
+    #[must_use]
+    pub const fn operator(&self) -> Operator {
+        self.operator
+    }
+
+    /// The datatype it works on.
+    #[must_use]
+    pub const fn datatype(&self) -> Datatype {
+        self.datatype
+    }
+
+    /// The instruction set it was compiled for.
+    #[must_use]
+    pub const fn isa(&self) -> Isa {
+        self.isa
+    }
+
+    /// `target = target OP source`, element by element.
+    ///
+    /// `target` is the operand of the lower rank. Any alignment will do. 16-bit floats are rounded
+    /// by each call; see [`crate::Accumulation`] for one rounding over many.
+    ///
+    /// # Panics
+    /// If the lengths differ or don't hold whole elements: both come from one checked header.
+    pub fn fold(&self, target: &mut [u8], source: &[u8]) {
+        assert_eq!(target.len(), source.len(), "operands hold equally many elements");
+        self.assert_whole(target.len());
+        // SAFETY: `with_isa` gives functions only for an instruction set the processor has.
+        unsafe { (self.functions.fold)(target, source) }
+    }
+
+    /// `target = left OP right`, element by element; what `target` held does not matter.
+    ///
+    /// `left` is the operand of the lower rank. Any alignment will do.
+    ///
+    /// # Panics
+    /// If the lengths differ or don't hold whole elements.
+    pub fn combine_into(&self, target: &mut [u8], left: &[u8], right: &[u8]) {
+        assert_eq!(left.len(), right.len(), "operands hold equally many elements");
+        assert_eq!(target.len(), left.len(), "the result has the length of its operands");
+        self.assert_whole(target.len());
+        // SAFETY: `with_isa` gives functions only for an instruction set the processor has.
+        unsafe { (self.functions.combine)(target, left, right) }
+    }
+
+    fn assert_whole(&self, len_bytes: usize) {
+        let size_bytes = self.datatype.size_bytes();
+        assert!(
+            len_bytes.is_multiple_of(size_bytes),
+            "{len_bytes} bytes are no whole number of {size_bytes}-byte elements"
+        );
+    }
+}
+
+/// [`Kernel::fold`], for a caller that has only one vector.
+///
+/// # Panics
+/// If `operator` does not combine elements of `datatype`; and as [`Kernel::fold`] does.
+pub fn fold(operator: Operator, datatype: Datatype, target: &mut [u8], source: &[u8]) {
+    resolved(operator, datatype).fold(target, source);
+}
+
+/// [`Kernel::combine_into`], for a caller that has only one vector.
+///
+/// # Panics
+/// If `operator` does not combine elements of `datatype`; and as [`Kernel::combine_into`] does.
+pub fn combine_into(
+    operator: Operator,
+    datatype: Datatype,
+    target: &mut [u8],
+    left: &[u8],
+    right: &[u8],
+) {
+    resolved(operator, datatype).combine_into(target, left, right);
+}
+
+fn resolved(operator: Operator, datatype: Datatype) -> Kernel {
+    let Some(kernel) = Kernel::new(operator, datatype) else {
+        panic!("{} does not combine elements of {}", operator.name(), datatype.name());
+    };
+    kernel
+}

@@ -1,0 +1,183 @@
+//! What every kernel must give, written as plainly as possible.
+//!
+//! Scalar code without tricks that shares nothing with the kernels: it takes one element after
+//! another, looks the operator up for each, and computes. Tests compare every kernel with it, bit
+//! by bit, and the benchmark names its speed as the starting point.
+
+use half::{bf16, f16};
+use tributary_wire::{Datatype, Operator};
+
+/// `target = target OP source`, element by element, as [`crate::Kernel::fold`] defines it.
+///
+/// # Panics
+/// If the lengths differ or don't hold whole elements, or if `operator` does not combine elements
+/// of `datatype`.
+pub fn fold(operator: Operator, datatype: Datatype, target: &mut [u8], source: &[u8]) {
+    assert_eq!(target.len(), source.len());
+    let size_bytes = datatype.size_bytes();
+    assert!(target.len().is_multiple_of(size_bytes));
+    for first in (0..target.len()).step_by(size_bytes) {
+        let element = first..first + size_bytes;
+        fold_element(operator, datatype, &mut target[element.clone()], &source[element]);
+    }
+}
+
+/// All contributions merged in order, as [`crate::Accumulation`] defines it: 16-bit floats are
+/// merged as binary32 and rounded once.
+///
+/// # Panics
+/// If there are no contributions, and as [`fold`] does.
+#[must_use]
+pub fn accumulate(operator: Operator, datatype: Datatype, contributions: &[&[u8]]) -> Vec<u8> {
+    let (first, others) = contributions.split_first().expect("there is a contribution");
+    match datatype {
+        Datatype::F16 => accumulate_halves(
+            operator,
+            contributions,
+            |bytes| f16::from_le_bytes(bytes).to_f32_const(),
+            |single| f16::from_f32_const(single).to_le_bytes(),
+        ),
+        Datatype::Bf16 => accumulate_halves(
+            operator,
+            contributions,
+            |bytes| bf16::from_le_bytes(bytes).to_f32_const(),
+            |single| bf16::from_f32_const(single).to_le_bytes(),
+        ),
+        _ => {
+            let mut result = first.to_vec();
+            for contribution in others {
+                fold(operator, datatype, &mut result, contribution);
+            }
+            result
+        }
+    }
+}
+
+fn accumulate_halves(
+    operator: Operator,
+    contributions: &[&[u8]],
+    widen: impl Fn([u8; 2]) -> f32,
+    round: impl Fn(f32) -> [u8; 2],
+) -> Vec<u8> {
+    let mut result = Vec::new();
+    for first in (0..contributions[0].len()).step_by(2) {
+        let element = |bytes: &[u8]| widen([bytes[first], bytes[first + 1]]);
+        let mut single = element(contributions[0]);
+        for contribution in &contributions[1..] {
+            single = single_element(operator, single, element(contribution));
+        }
+        result.extend(round(single));
+    }
+    result
+}
+
+macro_rules! number {
+    ($number:ty, $combine:expr, $operator:ident, $target:ident, $source:ident) => {{
+        let left = <$number>::from_le_bytes(array($target));
+        let right = <$number>::from_le_bytes(array($source));
+        $target.copy_from_slice(&$combine($operator, left, right).to_le_bytes());
+    }};
+}
+
+macro_rules! pair {
+    ($value:ty, $operator:ident, $target:ident, $source:ident) => {{
+        let index_at = if size_of::<$value>() == 8 { 8 } else { 4 };
+        let value_of = |pair: &[u8]| <$value>::from_le_bytes(array(&pair[..size_of::<$value>()]));
+        let index_of = |pair: &[u8]| i32::from_le_bytes(array(&pair[index_at..index_at + 4]));
+        let wins = match $operator {
+            Operator::MinLoc => value_of($source) < value_of($target),
+            Operator::MaxLoc => value_of($source) > value_of($target),
+            _ => undefined($operator),
+        };
+        let ties = value_of($source) == value_of($target);
+        let (value, index) = if wins || (ties && index_of($source) < index_of($target)) {
+            (value_of($source), index_of($source))
+        } else {
+            (value_of($target), index_of($target))
+        };
+        $target.fill(0);
+        $target[..size_of::<$value>()].copy_from_slice(&value.to_le_bytes());
+        $target[index_at..index_at + 4].copy_from_slice(&index.to_le_bytes());
+    }};
+}
+
+fn fold_element(operator: Operator, datatype: Datatype, target: &mut [u8], source: &[u8]) {
+    match datatype {
+        Datatype::I8 => number!(i8, i8_element, operator, target, source),
+        Datatype::I16 => number!(i16, i16_element, operator, target, source),
+        Datatype::I32 => number!(i32, i32_element, operator, target, source),
+        Datatype::I64 => number!(i64, i64_element, operator, target, source),
+        Datatype::U8 => number!(u8, u8_element, operator, target, source),
+        Datatype::U16 => number!(u16, u16_element, operator, target, source),
+        Datatype::U32 => number!(u32, u32_element, operator, target, source),
+        Datatype::U64 => number!(u64, u64_element, operator, target, source),
+        Datatype::F16 => number!(f16, f16_element, operator, target, source),
+        Datatype::Bf16 => number!(bf16, bf16_element, operator, target, source),
+        Datatype::F32 => number!(f32, single_element, operator, target, source),
+        Datatype::F64 => number!(f64, double_element, operator, target, source),
+        Datatype::I16Index => pair!(i16, operator, target, source),
+        Datatype::I32Index => pair!(i32, operator, target, source),
+        Datatype::I64Index => pair!(i64, operator, target, source),
+        Datatype::F32Index => pair!(f32, operator, target, source),
+        Datatype::F64Index => pair!(f64, operator, target, source),
+    }
+}
+
+macro_rules! integer_elements {
+    ($($name:ident: $integer:ty;)*) => {$(
+        fn $name(operator: Operator, left: $integer, right: $integer) -> $integer {
+            match operator {
+                Operator::Sum => left.wrapping_add(right),
+                Operator::Product => left.wrapping_mul(right),
+                Operator::Min => left.min(right),
+                Operator::Max => left.max(right),
+                Operator::BitAnd => left & right,
+                Operator::BitOr => left | right,
+                Operator::BitXor => left ^ right,
+                Operator::LogicalAnd => <$integer>::from(left != 0 && right != 0),
+                Operator::LogicalOr => <$integer>::from(left != 0 || right != 0),
+                Operator::LogicalXor => <$integer>::from((left != 0) != (right != 0)),
+                _ => undefined(operator),
+            }
+        }
+    )*};
+}
+
+integer_elements! {
+    i8_element: i8; i16_element: i16; i32_element: i32; i64_element: i64;
+    u8_element: u8; u16_element: u16; u32_element: u32; u64_element: u64;
+}
+
+macro_rules! float_elements {
+    ($($name:ident: $float:ty;)*) => {$(
+        fn $name(operator: Operator, left: $float, right: $float) -> $float {
+            match operator {
+                Operator::Sum => left + right,
+                Operator::Product => left * right,
+                Operator::Min => if right < left { right } else { left },
+                Operator::Max => if right > left { right } else { left },
+                _ => undefined(operator),
+            }
+        }
+    )*};
+}
+
+float_elements! { single_element: f32; double_element: f64; }
+
+fn f16_element(operator: Operator, left: f16, right: f16) -> f16 {
+    let single = single_element(operator, left.to_f32_const(), right.to_f32_const());
+    f16::from_f32_const(single)
+}
+
+fn bf16_element(operator: Operator, left: bf16, right: bf16) -> bf16 {
+    let single = single_element(operator, left.to_f32_const(), right.to_f32_const());
+    bf16::from_f32_const(single)
+}
+
+fn array<const N: usize>(bytes: &[u8]) -> [u8; N] {
+    bytes.try_into().expect("an element's bytes were cut to its size")
+}
+
+fn undefined(operator: Operator) -> ! {
+    panic!("{} is not defined on this datatype", operator.name());
+}

@@ -1,0 +1,182 @@
+//! What operators mean, by hand-written examples that the oracle is held to as well.
+#![expect(clippy::unwrap_used, reason = "helpers of tests are tests")]
+
+use tributary_reduce::{
+    Accumulation, Kernel, accumulator_bytes, accumulator_bytes_max, combine_into, fold, oracle,
+};
+use tributary_wire::{Datatype, Operator};
+
+/// `left OP right` by the kernel, which must be the oracle's result too.
+fn apply(operator: Operator, datatype: Datatype, left: &[u8], right: &[u8]) -> Vec<u8> {
+    let mut by_kernel = left.to_vec();
+    fold(operator, datatype, &mut by_kernel, right);
+    let mut by_oracle = left.to_vec();
+    oracle::fold(operator, datatype, &mut by_oracle, right);
+    assert_eq!(by_kernel, by_oracle);
+    by_kernel
+}
+
+fn apply_f32(operator: Operator, left: f32, right: f32) -> f32 {
+    let result = apply(operator, Datatype::F32, &left.to_le_bytes(), &right.to_le_bytes());
+    f32::from_le_bytes(result.try_into().unwrap())
+}
+
+fn apply_i32(operator: Operator, left: i32, right: i32) -> i32 {
+    let result = apply(operator, Datatype::I32, &left.to_le_bytes(), &right.to_le_bytes());
+    i32::from_le_bytes(result.try_into().unwrap())
+}
+
+fn pair_i16(value: i16, index: i32, padding: u8) -> Vec<u8> {
+    let mut pair = value.to_le_bytes().to_vec();
+    pair.extend([padding; 2]);
+    pair.extend(index.to_le_bytes());
+    pair
+}
+
+fn pair_f64(value: f64, index: i32, padding: u8) -> Vec<u8> {
+    let mut pair = value.to_le_bytes().to_vec();
+    pair.extend(index.to_le_bytes());
+    pair.extend([padding; 4]);
+    pair
+}
+
+#[test]
+fn integers_wrap() {
+    assert_eq!(apply_i32(Operator::Sum, i32::MAX, 1), i32::MIN);
+    assert_eq!(apply_i32(Operator::Product, i32::MIN, -1), i32::MIN);
+    assert_eq!(apply(Operator::Sum, Datatype::U8, &[200], &[100]), [44]);
+    assert_eq!(apply(Operator::Product, Datatype::I8, &[0x80], &[0xff]), [0x80]);
+}
+
+#[test]
+fn min_and_max_know_signs() {
+    assert_eq!(apply_i32(Operator::Min, -1, 1), -1);
+    assert_eq!(apply_i32(Operator::Max, -1, 1), 1);
+    assert_eq!(apply(Operator::Min, Datatype::U8, &[0xff], &[1]), [1]);
+    assert_eq!(apply(Operator::Min, Datatype::I8, &[0xff], &[1]), [0xff]);
+}
+
+#[test]
+fn logical_operators_give_one_or_zero() {
+    for (left, right) in [(0, 0), (0, 5), (-3, 0), (2, 4)] {
+        let (a, b) = (left != 0, right != 0);
+        assert_eq!(apply_i32(Operator::LogicalAnd, left, right), i32::from(a && b));
+        assert_eq!(apply_i32(Operator::LogicalOr, left, right), i32::from(a || b));
+        assert_eq!(apply_i32(Operator::LogicalXor, left, right), i32::from(a != b));
+    }
+}
+
+#[test]
+fn bitwise_operators_take_every_bit() {
+    assert_eq!(apply_i32(Operator::BitAnd, 0b1100, 0b1010), 0b1000);
+    assert_eq!(apply_i32(Operator::BitOr, 0b1100, 0b1010), 0b1110);
+    assert_eq!(apply_i32(Operator::BitXor, 0b1100, 0b1010), 0b0110);
+}
+
+#[test]
+fn min_and_max_keep_the_left_operand_where_neither_is_smaller() {
+    for operator in [Operator::Min, Operator::Max] {
+        assert!(apply_f32(operator, f32::NAN, 1.0).is_nan());
+        assert_eq!(apply_f32(operator, 1.0, f32::NAN), 1.0);
+        assert!(apply_f32(operator, -0.0, 0.0).is_sign_negative());
+        assert!(apply_f32(operator, 0.0, -0.0).is_sign_positive());
+    }
+}
+
+#[test]
+fn ties_take_the_smaller_index_whichever_side_it_is_on() {
+    for operator in [Operator::MinLoc, Operator::MaxLoc] {
+        let (near, far) = (pair_i16(-4, 2, 0), pair_i16(-4, 9, 0));
+        assert_eq!(apply(operator, Datatype::I16Index, &near, &far), near);
+        assert_eq!(apply(operator, Datatype::I16Index, &far, &near), near);
+    }
+}
+
+#[test]
+fn located_values_bring_their_index_and_zero_the_padding() {
+    let (low, high) = (pair_i16(-7, 30, 0xee), pair_i16(5, 1, 0xee));
+    assert_eq!(apply(Operator::MinLoc, Datatype::I16Index, &high, &low), pair_i16(-7, 30, 0));
+    assert_eq!(apply(Operator::MaxLoc, Datatype::I16Index, &low, &high), pair_i16(5, 1, 0));
+    let (low, high) = (pair_f64(-7.5, 30, 0xee), pair_f64(5.0, 1, 0xee));
+    assert_eq!(apply(Operator::MinLoc, Datatype::F64Index, &low, &high), pair_f64(-7.5, 30, 0));
+    assert_eq!(apply(Operator::MaxLoc, Datatype::F64Index, &high, &low), pair_f64(5.0, 1, 0));
+}
+
+/// 2048 + 1 is not a binary16 value: rounding after every addition stays at 2048 for ever.
+#[test]
+fn an_accumulation_rounds_once_where_folding_rounds_each_time() {
+    let (large, one) = (0x6800u16.to_le_bytes(), 0x3c00u16.to_le_bytes());
+    let mut folded = large;
+    let mut accumulator = [0; 4];
+    let accumulation = Accumulation::new(Operator::Sum, Datatype::F16).unwrap();
+    accumulation.begin(&mut accumulator, &large);
+    for _ in 0..4 {
+        accumulation.kernel().fold(&mut folded, &one);
+        accumulation.fold(&mut accumulator, &one);
+    }
+    assert_eq!(u16::from_le_bytes(folded), 0x6800);
+    assert_eq!(accumulation.finish(&mut accumulator), 0x6802u16.to_le_bytes());
+}
+
+#[test]
+fn order_decides_the_bits_of_a_float_sum() {
+    let values = [1.0e8f32, 1.0, -1.0e8];
+    let forwards =
+        apply_f32(Operator::Sum, apply_f32(Operator::Sum, values[0], values[1]), values[2]);
+    let backwards =
+        apply_f32(Operator::Sum, apply_f32(Operator::Sum, values[0], values[2]), values[1]);
+    assert_eq!(forwards, 0.0);
+    assert_eq!(backwards, 1.0);
+}
+
+#[test]
+fn accumulators_fit_what_was_set_aside() {
+    for datatype in Datatype::ALL {
+        for elements in [0, 1, 100] {
+            let contribution_bytes = elements * datatype.size_bytes();
+            let need_bytes = accumulator_bytes(datatype, elements);
+            assert!(need_bytes >= contribution_bytes);
+            assert!(need_bytes <= accumulator_bytes_max(contribution_bytes));
+        }
+    }
+}
+
+#[test]
+fn the_free_functions_are_the_kernels() {
+    let (left, right) = ([1u8, 2, 3], [10u8, 20, 30]);
+    let mut result = [0; 3];
+    combine_into(Operator::Sum, Datatype::U8, &mut result, &left, &right);
+    assert_eq!(result, [11, 22, 33]);
+}
+
+#[test]
+#[should_panic(expected = "equally many elements")]
+fn lengths_that_differ_panic() {
+    fold(Operator::Sum, Datatype::U8, &mut [0; 3], &[0; 4]);
+}
+
+#[test]
+#[should_panic(expected = "length of its operands")]
+fn a_result_of_another_length_panics() {
+    combine_into(Operator::Sum, Datatype::U8, &mut [0; 3], &[0; 4], &[0; 4]);
+}
+
+#[test]
+#[should_panic(expected = "no whole number")]
+fn a_broken_element_panics() {
+    let kernel = Kernel::new(Operator::Sum, Datatype::F32).unwrap();
+    kernel.fold(&mut [0; 6], &[0; 6]);
+}
+
+#[test]
+#[should_panic(expected = "does not combine")]
+fn an_undefined_combination_panics() {
+    fold(Operator::BitAnd, Datatype::F32, &mut [0; 4], &[0; 4]);
+}
+
+#[test]
+#[should_panic(expected = "the length its datatype asks for")]
+fn an_accumulator_too_short_panics() {
+    let accumulation = Accumulation::new(Operator::Sum, Datatype::Bf16).unwrap();
+    accumulation.begin(&mut [0; 6], &[0; 6]);
+}

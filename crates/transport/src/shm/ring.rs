@@ -1,0 +1,245 @@
+//! The protocol of one ring: publish, consume, wait for data, wait for room.
+//!
+//! Generic over [`Memory`], so that the model checker runs this very code on its own atomics.
+//!
+//! Positions count bytes from the ring's beginning and never wrap (64 bits); a record starts at a
+//! multiple of [`LINE_BYTES`] and is a header line followed by payload lines. The first word of a
+//! header line is the *ready word*. A record is published by storing its ready word last, after
+//! the ready word of the record to come has been zeroed, so a consumer that has consumed a record
+//! always finds zero or a published record after it, never old payload.
+
+use std::sync::atomic::Ordering::{self, Acquire, Relaxed, Release};
+
+use tributary_wire::frame::HEADER_BYTES;
+
+/// A cache line, and the granularity of records.
+pub(super) const LINE_BYTES: usize = 64;
+
+const _: () = assert!(HEADER_BYTES == LINE_BYTES);
+
+/// The shared memory of one ring, as the protocol sees it. `at` is a position modulo the ring size.
+pub(super) trait Memory {
+    /// Size of the ring; a power of two.
+    fn ring_bytes(&self) -> usize;
+    /// Loads a ready word.
+    fn ready(&self, at: usize, order: Ordering) -> u32;
+    /// Stores a ready word.
+    fn set_ready(&self, at: usize, ready: u32, order: Ordering);
+    /// Writes a record except for its ready word, that is, except for the first 4 bytes of `header`.
+    fn write(&self, at: usize, header: &[u8; HEADER_BYTES], payload: &[u8]);
+    /// Copies a header, ready word included.
+    fn read_header(&self, at: usize) -> [u8; HEADER_BYTES];
+    /// The payload of the record at `at`; `payload_bytes` is at most the ring size less a line.
+    fn payload(&self, at: usize, payload_bytes: usize) -> &[u8];
+    /// Loads how far the consumer has released the ring.
+    fn released(&self, order: Ordering) -> u64;
+    /// Stores how far the consumer has released the ring.
+    fn set_released(&self, released: u64, order: Ordering);
+    /// The word in which the named side says that it sleeps.
+    fn waiting(&self, side: Side, order: Ordering) -> u32;
+    /// Stores that word.
+    fn set_waiting(&self, side: Side, waiting: u32, order: Ordering);
+    /// Swaps that word for zero.
+    fn take_waiting(&self, side: Side, order: Ordering) -> u32;
+    /// A sequentially consistent fence.
+    fn fence(&self);
+}
+
+/// An end of a ring.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Side {
+    Producer,
+    Consumer,
+}
+
+/// What a consumer claims to have consumed, and can't have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct BadReleased {
+    pub(super) claimed: u64,
+    pub(super) written: u64,
+}
+
+/// Bytes of ring that a frame occupies.
+pub(super) const fn record_bytes(payload_bytes: usize) -> usize {
+    LINE_BYTES + payload_bytes.next_multiple_of(LINE_BYTES)
+}
+
+/// True if `side`, the other end, sleeps and is to be woken; asked after what it waits for was
+/// stored. The fence orders that store before this load; its partner is the fence in `arm` of
+/// the other end, between its store of the word and its last look. One of the two sees the other.
+fn must_wake<M: Memory>(memory: &M, side: Side) -> bool {
+    memory.fence();
+    // Relaxed: the fence above orders it. The swap lets each sleep cost one doorbell only.
+    memory.waiting(side, Relaxed) != 0 && memory.take_waiting(side, Relaxed) != 0
+}
+
+/// The end that writes.
+pub(super) struct Producer<M> {
+    memory: M,
+    written: u64,
+    /// The last `released` seen: at most what the consumer has really released.
+    released: u64,
+}
+
+/// What became of a record offered to a ring.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Push {
+    /// Published; the consumer sleeps and is to be woken.
+    Wake,
+    /// Published.
+    Quiet,
+    /// No room.
+    Full,
+}
+
+impl<M: Memory> Producer<M> {
+    /// The producer of a ring whose memory is all zero.
+    pub(super) fn new(memory: M) -> Self {
+        Self { memory, written: 0, released: 0 }
+    }
+
+    fn at(&self, position: u64) -> usize {
+        (position & (self.memory.ring_bytes() as u64 - 1)) as usize
+    }
+
+    /// Whether a record of `record_bytes` and the ready word after it fit.
+    pub(super) fn has_room(&mut self, record_bytes: usize) -> Result<bool, BadReleased> {
+        let need = self.written + (record_bytes + LINE_BYTES) as u64;
+        let ring_bytes = self.memory.ring_bytes() as u64;
+        if need <= self.released + ring_bytes {
+            return Ok(true);
+        }
+        // Acquire: partner is the Release store in `Consumer::release`; the consumer has read what
+        // it released before this side writes over it.
+        let claimed = self.memory.released(Acquire);
+        let line = LINE_BYTES as u64;
+        if claimed < self.released || claimed > self.written || !claimed.is_multiple_of(line) {
+            return Err(BadReleased { claimed, written: self.written });
+        }
+        self.released = claimed;
+        Ok(need <= claimed + ring_bytes)
+    }
+
+    /// Publishes a record, if there is room. The first 4 bytes of `header` must not all be zero.
+    pub(super) fn push(
+        &mut self,
+        header: &[u8; HEADER_BYTES],
+        payload: &[u8],
+    ) -> Result<Push, BadReleased> {
+        let record_bytes = record_bytes(payload.len());
+        if !self.has_room(record_bytes)? {
+            return Ok(Push::Full);
+        }
+        let at = self.write(header, payload);
+        let ready = u32::from_ne_bytes([header[0], header[1], header[2], header[3]]);
+        // Release: partner is the Acquire load in `Consumer::peek`; whoever sees the ready word sees
+        // the record and the zero after it.
+        self.memory.set_ready(at, ready, Release);
+        self.written += record_bytes as u64;
+        Ok(if must_wake(&self.memory, Side::Consumer) { Push::Wake } else { Push::Quiet })
+    }
+
+    /// Writes a record and doesn't publish it: what a process leaves that dies here. There is room.
+    pub(super) fn write(&mut self, header: &[u8; HEADER_BYTES], payload: &[u8]) -> usize {
+        let at = self.at(self.written);
+        let next = self.at(self.written + record_bytes(payload.len()) as u64);
+        // Relaxed: ordered by the Release store that publishes this record.
+        self.memory.set_ready(next, 0, Relaxed);
+        self.memory.write(at, header, payload);
+        at
+    }
+
+    /// Says that this side sleeps until there is room. Look again with `has_room` before sleeping.
+    pub(super) fn arm(&mut self) {
+        self.memory.set_waiting(Side::Producer, 1, Relaxed);
+        // Partner: the fence in `must_wake`, called from the consumer.
+        self.memory.fence();
+    }
+
+    /// Takes back what `arm` said.
+    pub(super) fn disarm(&mut self) {
+        self.memory.set_waiting(Side::Producer, 0, Relaxed);
+    }
+}
+
+/// The end that reads.
+pub(super) struct Consumer<M> {
+    memory: M,
+    read: u64,
+    /// Bytes of the record being looked at, which the producer may not overwrite yet.
+    held: usize,
+    /// Released since the producer was last checked for being asleep.
+    unannounced: usize,
+}
+
+impl<M: Memory> Consumer<M> {
+    /// The consumer of a ring whose memory is all zero.
+    pub(super) fn new(memory: M) -> Self {
+        Self { memory, read: 0, held: 0, unannounced: 0 }
+    }
+
+    fn at(&self) -> usize {
+        (self.read & (self.memory.ring_bytes() as u64 - 1)) as usize
+    }
+
+    /// Whether a record has been published after the ones held or released.
+    pub(super) fn has_record(&self) -> bool {
+        debug_assert_eq!(self.held, 0);
+        self.memory.ready(self.at(), Relaxed) != 0
+    }
+
+    /// A copy of the next record's header, if one has been published. Nothing is held.
+    pub(super) fn peek(&self) -> Option<[u8; HEADER_BYTES]> {
+        debug_assert_eq!(self.held, 0);
+        // Acquire: partner is the Release store in `Producer::push`.
+        if self.memory.ready(self.at(), Acquire) == 0 {
+            return None;
+        }
+        Some(self.memory.read_header(self.at()))
+    }
+
+    /// Holds the record just peeked at and returns its payload. The caller has checked the length
+    /// against this link's limit, which is less than the ring.
+    pub(super) fn take(&mut self, payload_bytes: usize) -> &[u8] {
+        self.held = record_bytes(payload_bytes);
+        assert!(self.held < self.memory.ring_bytes(), "records are shorter than their ring");
+        self.memory.payload(self.at(), payload_bytes)
+    }
+
+    /// Gives back the record held, if any. True if the producer is to be woken; that is looked at
+    /// only once a quarter of the ring has been given back, because the look costs a fence: a
+    /// consumer that stops before has to call `announce`.
+    pub(super) fn release(&mut self) -> bool {
+        if self.held == 0 {
+            return false;
+        }
+        self.read += self.held as u64;
+        self.unannounced += self.held;
+        self.held = 0;
+        // Release: partner is the Acquire load in `Producer::has_room`.
+        self.memory.set_released(self.read, Release);
+        self.unannounced >= self.memory.ring_bytes() / 4 && self.announce()
+    }
+
+    /// True if the producer is to be woken for what was released since the last look.
+    pub(super) fn announce(&mut self) -> bool {
+        if self.unannounced == 0 {
+            return false;
+        }
+        self.unannounced = 0;
+        must_wake(&self.memory, Side::Producer)
+    }
+
+    /// Says that this side sleeps until there is a record. Look again with `has_record` before
+    /// sleeping.
+    pub(super) fn arm(&mut self) {
+        self.memory.set_waiting(Side::Consumer, 1, Relaxed);
+        // Partner: the fence in `must_wake`, called from the producer.
+        self.memory.fence();
+    }
+
+    /// Takes back what `arm` said.
+    pub(super) fn disarm(&mut self) {
+        self.memory.set_waiting(Side::Consumer, 0, Relaxed);
+    }
+}

@@ -1,0 +1,294 @@
+//! The link itself: a socket, a receive buffer, and the rest of a frame the kernel took half of.
+
+use std::io::IoSlice;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::net::{
+    RecvFlags, SendAncillaryBuffer, SendFlags, Shutdown, recv, send, sendmsg, shutdown, sockopt,
+};
+use tributary_wire::frame::{HEADER_BYTES, Header, PAYLOAD_BYTES_MAX};
+
+use super::input::Input;
+use crate::link::check_announced;
+use crate::socket::is_closed;
+use crate::{Armed, Frame, Inject, Link, OptionsError, OsError, ReceiveError, SendError, Sent};
+
+/// Room for short frames behind the longest, so that one read takes many.
+const BATCH_BYTES: usize = 64 << 10;
+
+/// An idle link is probed after this long, and as often again, in whole seconds.
+const PROBE_INTERVAL: Duration = Duration::from_secs(1);
+/// Unanswered probes after which the peer's host counts as gone.
+const PROBES_MAX: u32 = 4;
+
+/// Limits of a link over TCP.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TcpOptions {
+    payload_max_bytes: u32,
+}
+
+impl TcpOptions {
+    /// For payloads up to `payload_max_bytes`. A link holds two of them and 64 KiB, at most.
+    ///
+    /// # Errors
+    /// If no frame is that long.
+    pub const fn new(payload_max_bytes: u32) -> Result<Self, OptionsError> {
+        if payload_max_bytes as usize > PAYLOAD_BYTES_MAX {
+            return Err(OptionsError::PayloadMax { payload_max_bytes });
+        }
+        Ok(Self { payload_max_bytes })
+    }
+
+    /// Longest payload.
+    #[must_use]
+    pub const fn payload_max_bytes(&self) -> u32 {
+        self.payload_max_bytes
+    }
+}
+
+/// One end of a link over TCP.
+pub struct TcpLink {
+    socket: OwnedFd,
+    input: Input,
+    output: Output,
+    payload_max_bytes: u32,
+    /// The last read found the socket empty.
+    drained: bool,
+    /// `send` last said `Full`.
+    lacked_room: bool,
+    receive_failed: Option<ReceiveError>,
+    send_failed: Option<SendError>,
+}
+
+/// The rest of a frame that the kernel took half of.
+struct Output {
+    buffer: Vec<u8>,
+    sent_bytes: usize,
+}
+
+impl Output {
+    fn rest(&self) -> &[u8] {
+        &self.buffer[self.sent_bytes..]
+    }
+
+    fn is_empty(&self) -> bool {
+        self.sent_bytes == self.buffer.len()
+    }
+
+    /// Keeps what of `header` and `payload` the kernel didn't take. Within the capacity reserved
+    /// for the longest frame, so nothing is allocated (except after `inject` of more than a frame).
+    fn keep(&mut self, header: &[u8], payload: &[u8], taken_bytes: usize) {
+        self.buffer.clear();
+        self.sent_bytes = 0;
+        self.buffer.extend_from_slice(&header[taken_bytes.min(header.len())..]);
+        self.buffer.extend_from_slice(&payload[taken_bytes.saturating_sub(header.len())..]);
+    }
+}
+
+impl TcpLink {
+    /// Takes over a socket that is connected, or on the way to be, and doesn't block.
+    pub(super) fn new(socket: OwnedFd, options: TcpOptions) -> Result<Self, Errno> {
+        sockopt::set_tcp_nodelay(&socket, true)?;
+        sockopt::set_socket_keepalive(&socket, true)?;
+        sockopt::set_tcp_keepidle(&socket, PROBE_INTERVAL)?;
+        sockopt::set_tcp_keepintvl(&socket, PROBE_INTERVAL)?;
+        sockopt::set_tcp_keepcnt(&socket, PROBES_MAX)?;
+        let payload_max_bytes = options.payload_max_bytes;
+        let frame_bytes_max = HEADER_BYTES + payload_max_bytes as usize;
+        Ok(Self {
+            socket,
+            input: Input::new(payload_max_bytes, BATCH_BYTES),
+            output: Output { buffer: Vec::with_capacity(frame_bytes_max), sent_bytes: 0 },
+            payload_max_bytes,
+            drained: false,
+            lacked_room: false,
+            receive_failed: None,
+            send_failed: None,
+        })
+    }
+
+    pub(super) fn socket(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+
+    fn fail_send(&mut self, errno: Errno) -> SendError {
+        let error = if is_closed(errno) { SendError::Closed } else { SendError::Os(errno.into()) };
+        *self.send_failed.insert(error)
+    }
+
+    fn fail_receive(&mut self, error: ReceiveError) -> ReceiveError {
+        *self.receive_failed.insert(error)
+    }
+
+    /// Sends the rest of the frame that the kernel took half of.
+    fn send_rest(&mut self) -> Result<Sent, SendError> {
+        if let Some(error) = self.send_failed {
+            return Err(error);
+        }
+        while !self.output.is_empty() {
+            match send(&self.socket, self.output.rest(), SendFlags::DONTWAIT | SendFlags::NOSIGNAL)
+            {
+                Ok(sent) => self.output.sent_bytes += sent,
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => return Ok(Sent::Full),
+                Err(error) => return Err(self.fail_send(error)),
+            }
+        }
+        Ok(Sent::Taken)
+    }
+
+    /// Gives header and payload to the kernel; what it leaves of a frame it began is kept.
+    fn send_gathered(&mut self, header: &[u8], payload: &[u8]) -> Result<Sent, SendError> {
+        if self.send_rest()? == Sent::Full {
+            self.lacked_room = true;
+            return Ok(Sent::Full);
+        }
+        let slices = [IoSlice::new(header), IoSlice::new(payload)];
+        let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+        let sent = loop {
+            let mut control = SendAncillaryBuffer::default();
+            match sendmsg(&self.socket, &slices, &mut control, flags) {
+                Ok(sent) => break sent,
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => {
+                    self.lacked_room = true;
+                    return Ok(Sent::Full);
+                }
+                Err(error) => return Err(self.fail_send(error)),
+            }
+        };
+        if sent < header.len() + payload.len() {
+            self.output.keep(header, payload, sent);
+        }
+        self.lacked_room = false;
+        Ok(Sent::Taken)
+    }
+
+    /// Reads until the next frame is complete or the socket is empty. Nothing is held.
+    fn next_header(&mut self) -> Result<Option<Header>, ReceiveError> {
+        if let Some(error) = self.receive_failed {
+            return Err(error);
+        }
+        loop {
+            match self.input.complete() {
+                Ok(None) => {}
+                Ok(found) => return Ok(found),
+                Err(error) => return Err(self.fail_receive(error)),
+            }
+            if !self.read()? {
+                return Ok(None);
+            }
+        }
+    }
+
+    /// One read; false if the socket was empty.
+    fn read(&mut self) -> Result<bool, ReceiveError> {
+        let room = match self.input.room() {
+            Ok(room) => room,
+            Err(error) => return Err(self.fail_receive(error)),
+        };
+        match recv(&self.socket, room, RecvFlags::DONTWAIT) {
+            Ok((0, _)) => {
+                let error = self.input.closed();
+                return Err(self.fail_receive(error));
+            }
+            Ok((got, _)) => {
+                self.input.filled(got);
+                self.drained = false;
+            }
+            Err(Errno::AGAIN) => {
+                self.drained = true;
+                return Ok(false);
+            }
+            Err(Errno::INTR) => {}
+            Err(errno) if is_closed(errno) => {
+                let error = self.input.closed();
+                return Err(self.fail_receive(error));
+            }
+            Err(errno) => return Err(self.fail_receive(ReceiveError::Os(OsError::from(errno)))),
+        }
+        Ok(true)
+    }
+
+    /// Whether room has appeared since `send` said `Full`. Reported once.
+    fn has_regained_room(&mut self) -> bool {
+        if !self.lacked_room || !self.output.is_empty() {
+            return false;
+        }
+        let mut fds = [PollFd::new(&self.socket, PollFlags::OUT)];
+        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+        // An error of `poll` itself counts as room: `send` says what is wrong.
+        let regained = poll(&mut fds, Some(&now)) != Ok(0);
+        self.lacked_room = !regained;
+        regained
+    }
+}
+
+impl AsFd for TcpLink {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+impl Link for TcpLink {
+    fn send(&mut self, header: &[u8; HEADER_BYTES], payload: &[u8]) -> Result<Sent, SendError> {
+        check_announced(header, payload, self.payload_max_bytes)?;
+        self.send_gathered(header, payload)
+    }
+
+    fn flush(&mut self) -> Result<Sent, SendError> {
+        self.send_rest()
+    }
+
+    fn receive(&mut self) -> Result<Option<Frame<'_>>, ReceiveError> {
+        self.input.release();
+        let Some(header) = self.next_header()? else { return Ok(None) };
+        let payload = self.input.take(&header);
+        Ok(Some(Frame { header, payload }))
+    }
+
+    fn release(&mut self) {
+        self.input.release();
+    }
+
+    fn is_ready(&mut self) -> bool {
+        self.input.release();
+        // What fails here is remembered, and returned by the next call that can.
+        let _ = self.send_rest();
+        !matches!(self.next_header(), Ok(None)) || self.has_regained_room()
+    }
+
+    fn arm(&mut self) -> Armed {
+        // `is_ready` says no only after a read has found the socket empty, so what comes later makes
+        // it readable anew; nothing has to be said to the peer.
+        if self.is_ready() {
+            return Armed::Ready;
+        }
+        debug_assert!(self.drained);
+        Armed::Asleep
+    }
+
+    fn disarm(&mut self) {}
+
+    fn wants_write(&self) -> bool {
+        self.send_failed.is_none() && (self.lacked_room || !self.output.is_empty())
+    }
+
+    fn payload_max_bytes(&self) -> u32 {
+        self.payload_max_bytes
+    }
+
+    fn shutdown(&mut self) {
+        let _ = shutdown(&self.socket, Shutdown::Both);
+        self.send_failed.get_or_insert(SendError::Closed);
+    }
+}
+
+impl Inject for TcpLink {
+    fn inject(&mut self, bytes: &[u8]) -> Result<Sent, SendError> {
+        self.send_gathered(bytes, &[])
+    }
+}

@@ -1,0 +1,98 @@
+//! One thread waits for several links.
+
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::Errno;
+
+use crate::socket::timespec;
+use crate::{Armed, Link, OsError};
+
+/// Between two looks at the clock while polling.
+const POLLS_PER_CLOCK: u32 = 64;
+
+/// Links whose descriptors fit on the stack; more of them cost an allocation per sleep.
+const STACK_LINKS: usize = 16;
+
+/// Why [`wait`] returned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum Wake {
+    /// The link at this index has something: a frame, an error, or room after `Full`.
+    Ready(usize),
+    /// The timeout has passed, or a signal arrived, or it was for nothing. Look at everything.
+    Other,
+}
+
+/// Waits until one of `links` has something to do: polls for `spin`, then sleeps, `timeout` in all
+/// (`None`: as long as it takes). Polling costs the whole core, so `spin` is zero where there are
+/// more threads than cores. All links are disarmed on return.
+///
+/// # Errors
+/// If the system can't watch the links' descriptors.
+pub fn wait<L: Link>(
+    links: &mut [L],
+    spin: Duration,
+    timeout: Option<Duration>,
+) -> Result<Wake, OsError> {
+    if let Some(index) = find_ready(links) {
+        return Ok(Wake::Ready(index));
+    }
+    let begun = Instant::now();
+    let spin = timeout.map_or(spin, |timeout| spin.min(timeout));
+    if let Some(index) = poll_for(links, begun, spin) {
+        return Ok(Wake::Ready(index));
+    }
+    let left = timeout.map(|timeout| timeout.saturating_sub(begun.elapsed()));
+    if left.is_some_and(|left| left.is_zero()) {
+        return Ok(Wake::Other);
+    }
+    let armed = links.iter_mut().position(|link| link.arm() == Armed::Ready);
+    if let Some(index) = armed {
+        links[..index].iter_mut().for_each(Link::disarm);
+        return Ok(Wake::Ready(index));
+    }
+    let slept = sleep(links, left);
+    links.iter_mut().for_each(Link::disarm);
+    match slept {
+        Ok(()) => Ok(find_ready(links).map_or(Wake::Other, Wake::Ready)),
+        Err(Errno::INTR) => Ok(Wake::Other),
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn find_ready<L: Link>(links: &mut [L]) -> Option<usize> {
+    links.iter_mut().position(Link::is_ready)
+}
+
+fn poll_for<L: Link>(links: &mut [L], begun: Instant, spin: Duration) -> Option<usize> {
+    while begun.elapsed() < spin {
+        for _ in 0..POLLS_PER_CLOCK {
+            if let Some(index) = find_ready(links) {
+                return Some(index);
+            }
+            std::hint::spin_loop();
+        }
+    }
+    None
+}
+
+fn sleep<L: Link>(links: &[L], left: Option<Duration>) -> Result<(), Errno> {
+    let watched = |link: &L| {
+        if link.wants_write() { PollFlags::IN | PollFlags::OUT } else { PollFlags::IN }
+    };
+    let left = left.map(timespec);
+    let Some(first) = links.first() else { return poll(&mut [], left.as_ref()).map(drop) };
+    if links.len() > STACK_LINKS {
+        let mut fds: Vec<_> = links
+            .iter()
+            .map(|link| PollFd::from_borrowed_fd(link.as_fd(), watched(link)))
+            .collect();
+        return poll(&mut fds, left.as_ref()).map(drop);
+    }
+    let mut fds: [PollFd<'_>; STACK_LINKS] = std::array::from_fn(|index| {
+        let link = links.get(index).unwrap_or(first);
+        PollFd::from_borrowed_fd(link.as_fd(), watched(link))
+    });
+    poll(&mut fds[..links.len()], left.as_ref()).map(drop)
+}
