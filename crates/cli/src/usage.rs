@@ -2,14 +2,15 @@
 //! allowed, and exit code 2. Knows clap's errors; knows nothing of what the options mean.
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
+use tributary_client::SettingError;
 
 /// An option or a file that cannot be used. The person who typed it is at fault.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{option} '{value}': {allowed}")]
+#[error("{option}{}: {allowed}", quoted(.value))]
 pub(crate) struct UsageError {
     /// As it is typed: `--sizes`.
     pub(crate) option: String,
-    /// What stood there.
+    /// What stood there; empty if nothing did.
     pub(crate) value: String,
     /// What would have been right.
     pub(crate) allowed: String,
@@ -24,6 +25,16 @@ impl UsageError {
     ) -> Self {
         Self { option: option.into(), value: value.into(), allowed: allowed.into() }
     }
+}
+
+fn quoted(value: &str) -> String {
+    if value.is_empty() { String::new() } else { format!(" '{value}'") }
+}
+
+/// An error about a knob in the environment.
+pub(crate) fn from_setting(error: SettingError) -> UsageError {
+    let allowed = format!("allowed is {}", error.knob.allowed);
+    UsageError::new(error.knob.name, error.value, allowed)
 }
 
 /// One line for a refusal of clap's; `None` for what is no refusal (`--help`, `--version`).
