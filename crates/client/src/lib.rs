@@ -1,4 +1,32 @@
-//! Host library: collectives of one process, inside its host and through the tree.
+//! The host library: collectives of the processes of one job, inside each host through shared
+//! memory and between hosts through an aggregation tree.
+//!
+//! Owns what happens on a host: finding the other ranks ([`Bootstrap`]), the job's place at the
+//! manager ([`Context`]), communicators and their operations ([`Communicator`]), the knobs
+//! ([`Settings`]) and the counts behind the report ([`report`]). Never prints, never ends the
+//! process, and starts no runtime inside an application: at most one thread, and only while
+//! nonblocking operations are outstanding. Start at [`Communicator`].
 
+mod bootstrap;
+mod communicator;
+mod context;
+mod engine;
 pub mod host;
+mod kernels;
+pub mod knobs;
+pub mod manager;
+mod operation;
+mod plan;
+pub mod report;
+mod request;
+mod settings;
+mod tree;
 mod waiting;
+
+pub use bootstrap::{Bootstrap, BootstrapError};
+pub use communicator::{Communicator, Unavailable};
+pub use context::{Context, OpenError};
+pub use operation::{Collective, CollectiveError, Operation};
+pub use report::Way;
+pub use request::{Request, progress};
+pub use settings::{SettingError, Settings, TransportChoice, WaitChoice};

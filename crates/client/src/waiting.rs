@@ -96,7 +96,7 @@ impl Waiter {
         } else {
             std::hint::spin_loop();
         }
-        if self.rounds % ROUNDS_PER_CLOCK == 0 { self.checkup() } else { Checkup::None }
+        if self.rounds.is_multiple_of(ROUNDS_PER_CLOCK) { self.checkup() } else { Checkup::None }
     }
 
     #[cold]

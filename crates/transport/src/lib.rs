@@ -17,6 +17,7 @@ mod error;
 #[cfg(feature = "fault")]
 pub mod fault;
 mod link;
+pub mod machine;
 pub mod shm;
 mod socket;
 pub mod tcp;

@@ -43,8 +43,8 @@ pub trait Wide {
     /// `accumulator = accumulator OP source`.
     fn fold(&self, accumulator: &mut [u8], source: &[u8]);
 
-    /// `target = accumulator`, rounded.
-    fn finish(&self, target: &mut [u8], accumulator: &[u8]);
+    /// `target = accumulator`, rounded. The accumulator is of no use afterwards.
+    fn finish(&self, target: &mut [u8], accumulator: &mut [u8]);
 }
 
 /// Reduces `source(rank, range)` of all `ranks` (two at least) into `target`, in rank order.

@@ -128,7 +128,7 @@ impl Wide for SumBf16 {
         }
     }
 
-    fn finish(&self, target: &mut [u8], accumulator: &[u8]) {
+    fn finish(&self, target: &mut [u8], accumulator: &mut [u8]) {
         for (target, wide) in
             target.as_chunks_mut::<2>().0.iter_mut().zip(accumulator.as_chunks().0)
         {
@@ -160,7 +160,7 @@ pub(super) fn oracle(kernel: &dyn Combine, contributions: &[Vec<u8>]) -> Vec<u8>
         let mut accumulator = vec![0; elements * wide.accumulator_bytes()];
         wide.begin(&mut accumulator, &contributions[0]);
         contributions[1..].iter().for_each(|next| wide.fold(&mut accumulator, next));
-        wide.finish(&mut result, &accumulator);
+        wide.finish(&mut result, &mut accumulator);
         return result;
     }
     for next in &contributions[1..] {

@@ -1,0 +1,192 @@
+//! How a communicator's ranks agree on carrying it, step by step and all together.
+//!
+//! Every step ends with an exchange in which each rank says whether it succeeded, so that all go
+//! on or none does.
+
+use tributary_wire::control::{GroupGrant, GroupRequest};
+
+use crate::bootstrap::{Bootstrap, BootstrapError, allgather_texts, broadcast_text};
+use crate::context::{Context, Placement};
+use crate::engine::Engine;
+use crate::host::{Attachment, HostGroup, Keeper, Offer};
+use crate::plan::Seat;
+use crate::tree::TreeMember;
+
+/// Why a communicator is left to others, in one line that is the same on all ranks.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Unavailable {
+    /// The launcher's world failed.
+    #[error(transparent)]
+    Bootstrap(#[from] BootstrapError),
+    /// Its ranks are on several hosts and no manager is named.
+    #[error("spans {hosts} hosts, and no manager is named (TRIBUTARY_MANAGER)")]
+    NoManager {
+        /// How many.
+        hosts: u32,
+    },
+    /// The manager refused a group, or did not answer.
+    #[error("{0}")]
+    NotGranted(String),
+    /// A rank could not do its part of the set-up.
+    #[error("rank {rank}: {problem}")]
+    Rank {
+        /// The first such rank.
+        rank: u32,
+        /// Its words.
+        problem: String,
+    },
+}
+
+pub(super) fn set_up(
+    context: &Context,
+    bootstrap: &mut dyn Bootstrap,
+    label: &str,
+) -> Result<Engine, Unavailable> {
+    let reserved = context.reserve();
+    let outcome = set_up_reserved(context, bootstrap, label, reserved);
+    if outcome.is_err() && reserved {
+        context.release();
+    }
+    outcome
+}
+
+fn set_up_reserved(
+    context: &Context,
+    bootstrap: &mut dyn Bootstrap,
+    label: &str,
+    reserved: bool,
+) -> Result<Engine, Unavailable> {
+    let max = context.settings.communicators_max;
+    let room = if reserved {
+        Ok(())
+    } else {
+        Err(format!("{max} communicators are served already (TRIBUTARY_COMMUNICATORS_MAX)"))
+    };
+    agree(bootstrap, room)?;
+    let placement = Placement::new(&allgather_texts(bootstrap, &context.host)?);
+    let rank = bootstrap.rank();
+    let mut seat = Seat { rank, placement, endpoints: Vec::new() };
+    let host = share_memory(context, bootstrap, &seat)?;
+    let mut tree = None;
+    if seat.spans_hosts() {
+        let grant = request_group(context, bootstrap, &seat, label)?;
+        seat.endpoints = grant.endpoints.iter().map(|endpoint| endpoint.endpoint).collect();
+        tree = enter_tree(context, bootstrap, &seat, &grant)?;
+    }
+    Ok(Engine::new(label.to_owned(), seat, host, tree, context.policy, context.idle))
+}
+
+/// Goes on only if every rank has succeeded.
+fn agree<T>(bootstrap: &mut dyn Bootstrap, outcome: Result<T, String>) -> Result<T, Unavailable> {
+    let problem = outcome.as_ref().err().map_or("", String::as_str);
+    let problems = allgather_texts(bootstrap, problem)?;
+    let first = problems.iter().position(|problem| !problem.is_empty());
+    match (first, outcome) {
+        (None, Ok(value)) => Ok(value),
+        (Some(rank), _) => {
+            Err(Unavailable::Rank { rank: rank as u32, problem: problems[rank].clone() })
+        }
+        (None, Err(problem)) => Err(Unavailable::Rank { rank: bootstrap.rank(), problem }),
+    }
+}
+
+/// Maps one segment on every host with more than one rank.
+fn share_memory(
+    context: &Context,
+    bootstrap: &mut dyn Bootstrap,
+    seat: &Seat,
+) -> Result<Option<HostGroup>, Unavailable> {
+    match try_share_memory(context, bootstrap, seat, HostGroup::offer) {
+        // Some sandboxes forbid reaching into another process's descriptors; a name still works.
+        Err(Unavailable::Rank { .. }) => {
+            try_share_memory(context, bootstrap, seat, HostGroup::offer_named)
+        }
+        outcome => outcome,
+    }
+}
+
+fn try_share_memory(
+    context: &Context,
+    bootstrap: &mut dyn Bootstrap,
+    seat: &Seat,
+    offer: impl FnOnce(u32) -> Result<(Offer, Keeper), crate::host::OfferError>,
+) -> Result<Option<HostGroup>, Unavailable> {
+    let ranks = seat.local_ranks();
+    let makes_offer = seat.is_leader() && ranks > 1;
+    let made = makes_offer.then(|| offer(ranks)).transpose().map_err(|error| error.to_string());
+    let made = agree(bootstrap, made)?;
+    let mine = made.as_ref().map_or([0; Offer::BYTES], |(offer, _)| offer.to_bytes());
+    let mut all = vec![0; Offer::BYTES * bootstrap.size() as usize];
+    bootstrap.allgather(&mine, &mut all)?;
+    let leader = seat.placement.leaders[seat.host() as usize] as usize;
+    let attached = attach(&all[leader * Offer::BYTES..][..Offer::BYTES], seat);
+    let attached = agree(bootstrap, attached)?;
+    let group = attached
+        .map(|attachment| attachment.settle(context.crowd(ranks)))
+        .transpose()
+        .map_err(|error| error.to_string());
+    agree(bootstrap, group)
+}
+
+fn attach(offer: &[u8], seat: &Seat) -> Result<Option<Attachment>, String> {
+    if seat.local_ranks() == 1 {
+        return Ok(None);
+    }
+    let offer = offer.try_into().map_err(|_| "a leader's offer was cut".to_owned())?;
+    let offer = Offer::from_bytes(offer).map_err(|error| error.to_string())?;
+    HostGroup::attach(&offer, seat.local_rank(), seat.local_ranks())
+        .map(Some)
+        .map_err(|error| error.to_string())
+}
+
+/// Rank 0 asks for a group on behalf of all leaders.
+fn request_group(
+    context: &Context,
+    bootstrap: &mut dyn Bootstrap,
+    seat: &Seat,
+    label: &str,
+) -> Result<GroupGrant, Unavailable> {
+    let hosts = seat.placement.hosts.len() as u32;
+    let Some(job) = &context.job else { return Err(Unavailable::NoManager { hosts }) };
+    let answer = (bootstrap.rank() == 0).then(|| {
+        let request = GroupRequest {
+            secret: job.admission.secret,
+            label: label.to_owned(),
+            hosts: seat.placement.hosts.clone(),
+            osos: context.settings.osos,
+            payload_max_bytes: context.settings.payload_max_bytes,
+        };
+        job.manager.request_group(&job.admission, &request).map_err(|error| error.to_string())
+    });
+    let text = serde_json::to_string(&answer).expect("a grant is plain data");
+    let text = broadcast_text(bootstrap, 0, &text)?;
+    let answer: Option<Result<GroupGrant, String>> = serde_json::from_str(&text)
+        .map_err(|_| BootstrapError("the group's grant arrived damaged".to_owned()))?;
+    match answer {
+        Some(Ok(grant)) if grant.endpoints.len() == seat.placement.hosts.len() => Ok(grant),
+        Some(Ok(_)) => {
+            Err(Unavailable::NotGranted("the manager granted another number of places".to_owned()))
+        }
+        Some(Err(problem)) => Err(Unavailable::NotGranted(problem)),
+        None => Err(BootstrapError("the group's grant did not arrive".to_owned()).into()),
+    }
+}
+
+/// Leaders take their places.
+fn enter_tree(
+    context: &Context,
+    bootstrap: &mut dyn Bootstrap,
+    seat: &Seat,
+    grant: &GroupGrant,
+) -> Result<Option<TreeMember>, Unavailable> {
+    let entered = seat
+        .is_leader()
+        .then(|| {
+            let endpoint = &grant.endpoints[seat.host() as usize];
+            TreeMember::enter(grant, endpoint, context.settings.transport, &context.machine)
+        })
+        .transpose()
+        .map_err(|error| error.to_string());
+    agree(bootstrap, entered)
+}

@@ -1,0 +1,262 @@
+//! What the processes of one job share: who is where, and the job's place at the manager.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use serde::{Deserialize, Serialize};
+use tributary_wire::control::{JobAdmission, JobRequest};
+
+use crate::bootstrap::{Bootstrap, BootstrapError, allgather_texts, broadcast_text};
+use crate::manager::{Lease, ManagerClient, ManagerError};
+use crate::settings::{Settings, WaitChoice};
+use crate::waiting::Policy;
+
+/// Aggregation nodes that an embedded fabric runs on the machine beside the ranks.
+const EMBEDDED_NODES: u32 = 3;
+
+/// One process's part of a job.
+pub struct Context {
+    pub(crate) settings: Settings,
+    /// This process's host: the machine's name, with `#i` where it acts as several hosts.
+    pub(crate) host: String,
+    /// The machine's name.
+    pub(crate) machine: String,
+    pub(crate) policy: Policy,
+    /// Called now and then while an operation waits long.
+    pub(crate) idle: fn(),
+    /// Processes and threads of the job that want a core of this machine.
+    busy: u32,
+    pub(crate) job: Option<Job>,
+    pub(crate) communicators: AtomicUsize,
+    _lease: Option<Lease>,
+}
+
+/// A job's way to the manager; every process has one.
+pub(crate) struct Job {
+    pub(crate) manager: ManagerClient,
+    pub(crate) admission: JobAdmission,
+}
+
+/// Why a job goes without us. Every rank gets the same one.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum OpenError {
+    /// The launcher's world failed.
+    #[error(transparent)]
+    Bootstrap(#[from] BootstrapError),
+    /// The manager gave no place, in the words of the rank that asked.
+    #[error("{0}")]
+    Manager(String),
+}
+
+/// What rank 0 tells the others about the manager.
+#[derive(Serialize, Deserialize)]
+enum Admission {
+    NoManager,
+    Admitted(JobAdmission),
+    Failed(String),
+}
+
+impl Context {
+    /// Opens the job's context. Collective over all its processes. `idle` is called now and then
+    /// while a blocking operation waits long, from the waiting thread: an MPI beneath needs that to
+    /// move its own messages on.
+    ///
+    /// # Errors
+    /// If a manager is named and doesn't admit the job, or the exchange fails; the same on all
+    /// ranks.
+    pub fn open(
+        world: &mut dyn Bootstrap,
+        settings: Settings,
+        idle: fn(),
+    ) -> Result<Self, OpenError> {
+        let machine = tributary_transport::machine::name();
+        let machines = allgather_texts(world, &machine)?;
+        let neighbours = machines.iter().filter(|name| **name == machine).count() as u32;
+        let host = host_name(&machine, &machines, world.rank(), settings.hosts);
+        let (lease, job) = open_job(world, &settings)?;
+        let busy = if settings.hosts > 1 { neighbours + EMBEDDED_NODES } else { neighbours };
+        let policy = match settings.wait {
+            WaitChoice::Auto => Policy::for_crowd(busy, cores_granted()),
+            WaitChoice::Spin => Policy::Spin,
+            WaitChoice::Sleep => Policy::Sleep,
+        };
+        Ok(Self {
+            settings,
+            host,
+            machine,
+            policy,
+            idle,
+            busy,
+            job,
+            communicators: AtomicUsize::new(0),
+            _lease: lease,
+        })
+    }
+
+    /// How many processes a host group of `ranks` shares its cores with, for choosing how to wait.
+    pub(crate) fn crowd(&self, ranks: u32) -> u32 {
+        match self.settings.wait {
+            WaitChoice::Auto => self.busy,
+            WaitChoice::Spin => ranks,
+            WaitChoice::Sleep => u32::MAX,
+        }
+    }
+
+    /// Takes a place for one more communicator, or says that there is none.
+    pub(crate) fn reserve(&self) -> bool {
+        // Relaxed: a bound, not a lock; nothing is published with it.
+        let max = self.settings.communicators_max;
+        self.communicators
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |used| {
+                (used < max).then_some(used + 1)
+            })
+            .is_ok()
+    }
+
+    /// Gives a communicator's place back.
+    pub(crate) fn release(&self) {
+        self.communicators.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// The name of the host that `rank` belongs to. Where a machine acts as several hosts, its ranks
+/// are dealt to them in blocks.
+fn host_name(machine: &str, machines: &[String], rank: u32, hosts: u32) -> String {
+    if hosts == 1 {
+        return machine.to_owned();
+    }
+    let is_here = |name: &&String| *name == machine;
+    let here = machines.iter().filter(is_here).count() as u64;
+    let before = machines[..rank as usize].iter().filter(is_here).count() as u64;
+    format!("{machine}#{}", before * u64::from(hosts) / here)
+}
+
+fn open_job(
+    world: &mut dyn Bootstrap,
+    settings: &Settings,
+) -> Result<(Option<Lease>, Option<Job>), OpenError> {
+    let client = settings
+        .manager
+        .as_deref()
+        .map(|address| ManagerClient::new(address, settings.token_file.as_deref()))
+        .transpose();
+    let mut lease = None;
+    let mut admission = Admission::NoManager;
+    if world.rank() == 0 {
+        admission = match admit(&client, world.size()) {
+            Ok(None) => Admission::NoManager,
+            Ok(Some(granted)) => Admission::Admitted(lease.insert(granted).admission.clone()),
+            Err(error) => Admission::Failed(error.to_string()),
+        };
+    }
+    let text = serde_json::to_string(&admission).expect("an admission is plain data");
+    let text = broadcast_text(world, 0, &text)?;
+    let admission = serde_json::from_str(&text)
+        .map_err(|_| BootstrapError("the job's admission arrived damaged".to_owned()))?;
+    // A rank that can't read its token says so here, or the others would wait for it later.
+    let problem = match (&admission, &client) {
+        (Admission::Failed(problem), _) => problem.clone(),
+        (Admission::Admitted(_), Err(error)) => error.to_string(),
+        (Admission::Admitted(_), Ok(None)) => {
+            "TRIBUTARY_MANAGER is set on rank 0 but not on every rank".to_owned()
+        }
+        _ => String::new(),
+    };
+    let problems = allgather_texts(world, &problem)?;
+    if let Some(problem) = problems.into_iter().find(|problem| !problem.is_empty()) {
+        return Err(OpenError::Manager(problem));
+    }
+    let job = match (admission, client) {
+        (Admission::Admitted(admission), Ok(Some(manager))) => Some(Job { manager, admission }),
+        _ => None,
+    };
+    Ok((lease, job))
+}
+
+fn admit(
+    client: &Result<Option<ManagerClient>, ManagerError>,
+    processes: u32,
+) -> Result<Option<Lease>, ManagerError> {
+    let Some(manager) = client.as_ref().map_err(Clone::clone)? else { return Ok(None) };
+    let program = std::env::current_exe().ok();
+    let name = program
+        .as_deref()
+        .and_then(|path| path.file_name())
+        .map_or_else(|| "unnamed".to_owned(), |name| name.to_string_lossy().into_owned());
+    manager.admit(&JobRequest { name, processes }).map(Some)
+}
+
+/// Cores this process may use.
+fn cores_granted() -> u32 {
+    std::thread::available_parallelism().map_or(1, |cores| cores.get() as u32)
+}
+
+/// Where every rank of a communicator is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Placement {
+    /// Host of each rank, as an index in order of first appearance.
+    pub(crate) host_of: Vec<u32>,
+    /// Position of each rank among those of its host.
+    pub(crate) local_of: Vec<u32>,
+    /// Name of each host.
+    pub(crate) hosts: Vec<String>,
+    /// Lowest rank on each host: its leader.
+    pub(crate) leaders: Vec<u32>,
+    /// Ranks on each host.
+    pub(crate) ranks_on: Vec<u32>,
+}
+
+impl Placement {
+    pub(crate) fn new(host_of_rank: &[String]) -> Self {
+        let mut index_of: HashMap<&str, u32> = HashMap::new();
+        let mut placement = Self {
+            host_of: Vec::new(),
+            local_of: Vec::new(),
+            hosts: Vec::new(),
+            leaders: Vec::new(),
+            ranks_on: Vec::new(),
+        };
+        for (rank, name) in host_of_rank.iter().enumerate() {
+            let index = *index_of.entry(name).or_insert_with(|| {
+                placement.hosts.push(name.clone());
+                placement.leaders.push(rank as u32);
+                placement.ranks_on.push(0);
+                placement.hosts.len() as u32 - 1
+            });
+            let ranks = &mut placement.ranks_on[index as usize];
+            placement.host_of.push(index);
+            placement.local_of.push(*ranks);
+            *ranks += 1;
+        }
+        placement
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(text: &str) -> Vec<String> {
+        text.split(' ').map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn emulated_hosts_are_blocks_of_each_machines_ranks() {
+        let machines = names("a a a b a b");
+        let hosts: Vec<String> =
+            (0..6).map(|rank| host_name(&machines[rank], &machines, rank as u32, 2)).collect();
+        assert_eq!(hosts, names("a#0 a#0 a#1 b#0 a#1 b#1"));
+        assert_eq!(host_name("a", &machines, 0, 1), "a");
+    }
+
+    #[test]
+    fn placement_numbers_hosts_by_first_appearance() {
+        let placement = Placement::new(&names("y x y x x"));
+        assert_eq!(placement.hosts, names("y x"));
+        assert_eq!(placement.host_of, [0, 1, 0, 1, 1]);
+        assert_eq!(placement.local_of, [0, 0, 1, 1, 2]);
+        assert_eq!(placement.leaders, [0, 1]);
+        assert_eq!(placement.ranks_on, [2, 3]);
+    }
+}

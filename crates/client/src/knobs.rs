@@ -1,0 +1,179 @@
+//! Every knob of the host library: one row each, and the only place that reads them.
+//!
+//! `tributary config` prints this table; [`crate::Settings`] is its typed form.
+
+use std::fmt;
+
+/// One knob.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Knob {
+    /// The environment variable.
+    pub name: &'static str,
+    /// What holds when it is not set; empty if nothing does.
+    pub default: &'static str,
+    /// What its value counts, or an empty string.
+    pub unit: &'static str,
+    /// What it may be.
+    pub allowed: &'static str,
+    /// What it does.
+    pub help: &'static str,
+}
+
+/// Where a knob's value came from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// The table.
+    Default,
+    /// The environment.
+    Environment,
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Default => "default",
+            Self::Environment => "environment",
+        })
+    }
+}
+
+/// A knob and its value now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KnobValue {
+    /// The knob.
+    pub knob: &'static Knob,
+    /// Its value; an empty string means not set.
+    pub value: String,
+    /// Where that came from.
+    pub origin: Origin,
+}
+
+/// Address of the manager.
+pub const MANAGER: Knob = Knob {
+    name: "TRIBUTARY_MANAGER",
+    default: "",
+    unit: "",
+    allowed: "HOST:PORT",
+    help: "the aggregation manager; without one, only communicators within one host are served",
+};
+/// Where the bearer token lies.
+pub const TOKEN_FILE: Knob = Knob {
+    name: "TRIBUTARY_TOKEN_FILE",
+    default: "",
+    unit: "",
+    allowed: "a file only its owner may read (mode 0600)",
+    help: "the token that the manager asks for",
+};
+/// Emulated hosts.
+pub const HOSTS: Knob = Knob {
+    name: "TRIBUTARY_HOSTS",
+    default: "1",
+    unit: "hosts",
+    allowed: "1 to 1024",
+    help: "let the ranks of one machine act as this many hosts, in blocks of ranks",
+};
+/// Segments in flight.
+pub const OSOS: Knob = Knob {
+    name: "TRIBUTARY_OSOS",
+    default: "8",
+    unit: "operations",
+    allowed: "1 to 1024",
+    help: "outstanding operations to ask for per group: segments in flight at once",
+};
+/// Segment length.
+pub const PAYLOAD_MAX: Knob = Knob {
+    name: "TRIBUTARY_PAYLOAD_MAX",
+    default: "16384",
+    unit: "bytes",
+    allowed: "16 to 1048576",
+    help: "longest segment to ask for per group",
+};
+/// Carrier between a leader and its aggregation node.
+pub const TRANSPORT: Knob = Knob {
+    name: "TRIBUTARY_TRANSPORT",
+    default: "auto",
+    unit: "",
+    allowed: "auto, shm, tcp",
+    help: "how a leader reaches its aggregation node; auto takes shared memory on the same machine",
+};
+/// Waiting policy.
+pub const WAIT: Knob = Knob {
+    name: "TRIBUTARY_WAIT",
+    default: "auto",
+    unit: "",
+    allowed: "auto, spin, sleep",
+    help: "how ranks wait; auto spins where every rank of the machine has a core",
+};
+/// Bound on communicators.
+pub const COMMUNICATORS_MAX: Knob = Knob {
+    name: "TRIBUTARY_COMMUNICATORS_MAX",
+    default: "512",
+    unit: "communicators",
+    allowed: "1 to 65536",
+    help: "communicators of one process that are served at once; later ones are passed through",
+};
+/// Where the report goes.
+pub const REPORT: Knob = Knob {
+    name: "TRIBUTARY_REPORT",
+    default: "",
+    unit: "",
+    allowed: "a path, or - for standard error",
+    help: "where to write the report at MPI_Finalize: JSON to a path, text to standard error",
+};
+/// Marks the reports of one `tributary run`.
+pub const RUN_ID: Knob = Knob {
+    name: "TRIBUTARY_RUN_ID",
+    default: "",
+    unit: "",
+    allowed: "any text",
+    help: "jobs with the same id add up in one report; set by tributary run",
+};
+/// Log filter.
+pub const LOG: Knob = Knob {
+    name: "TRIBUTARY_LOG",
+    default: "warn",
+    unit: "",
+    allowed: "error, warn, info, debug, trace, or a tracing filter",
+    help: "what the daemons and the tributary program log, to standard error",
+};
+/// Where preload libraries lie.
+pub const LIBRARY_PATH: Knob = Knob {
+    name: "TRIBUTARY_LIBRARY_PATH",
+    default: "",
+    unit: "",
+    allowed: "a directory",
+    help: "where tributary run looks for the preload libraries before its own directory",
+};
+
+/// All of them, in the order in which they are printed.
+pub const KNOBS: [&Knob; 12] = [
+    &MANAGER,
+    &TOKEN_FILE,
+    &HOSTS,
+    &OSOS,
+    &PAYLOAD_MAX,
+    &TRANSPORT,
+    &WAIT,
+    &COMMUNICATORS_MAX,
+    &REPORT,
+    &RUN_ID,
+    &LOG,
+    &LIBRARY_PATH,
+];
+
+impl Knob {
+    /// The knob's value, as `environment` has it. An empty variable counts as not set.
+    pub fn value(&'static self, environment: impl Fn(&str) -> Option<String>) -> KnobValue {
+        match environment(self.name).filter(|value| !value.is_empty()) {
+            Some(value) => KnobValue { knob: self, value, origin: Origin::Environment },
+            None => {
+                KnobValue { knob: self, value: self.default.to_owned(), origin: Origin::Default }
+            }
+        }
+    }
+}
+
+/// The value of every knob.
+pub fn values(environment: impl Fn(&str) -> Option<String>) -> Vec<KnobValue> {
+    KNOBS.iter().map(|knob| knob.value(&environment)).collect()
+}

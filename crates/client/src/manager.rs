@@ -1,0 +1,188 @@
+//! The host library's conversation with the manager: a few blocking HTTP calls.
+
+use std::io::{BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use tributary_wire::control::{
+    GroupGrant, GroupRequest, JobAdmission, JobRequest, Refusal, Status,
+};
+
+/// How long a connection to the manager may take to stand.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
+/// How long the manager may take for an answer: it waits for aggregation nodes itself.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(15);
+/// Longest line the manager sends when it admits a job.
+const ADMISSION_BYTES_MAX: u64 = 4096;
+
+/// Why the manager gave nothing.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ManagerError {
+    /// It can't be asked without a token.
+    #[error("a manager is named but no token: set TRIBUTARY_TOKEN_FILE")]
+    NoToken,
+    /// The token can't be read.
+    #[error("token file {}: {problem}", path.display())]
+    BadToken {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// It does not answer.
+    #[error("manager {address} does not answer: {problem}")]
+    Silent {
+        /// Where it was looked for.
+        address: String,
+        /// What the system says.
+        problem: String,
+    },
+    /// It answers something else than it should.
+    #[error("manager {address} answers {status} with what is no answer of this version")]
+    Garbled {
+        /// Where it was asked.
+        address: String,
+        /// The HTTP status.
+        status: u16,
+    },
+    /// It said no.
+    #[error("the manager refuses: {}", .0.message)]
+    Refused(Refusal),
+}
+
+/// A way to the manager.
+#[derive(Clone)]
+pub struct ManagerClient {
+    address: String,
+    authorization: String,
+    agent: ureq::Agent,
+}
+
+/// A job's place at the manager: it lasts as long as this value, or the process, does.
+pub struct Lease {
+    /// What was admitted.
+    pub admission: JobAdmission,
+    // The open connection is the lease; the kernel closes it however the process ends.
+    _connection: BufReader<Box<dyn Read + Send + Sync>>,
+}
+
+impl ManagerClient {
+    /// Reads the token; connects to nothing yet.
+    ///
+    /// # Errors
+    /// If there is no token file, or it can't be used.
+    pub fn new(address: &str, token_file: Option<&Path>) -> Result<Self, ManagerError> {
+        let token = read_token(token_file.ok_or(ManagerError::NoToken)?)?;
+        let config = ureq::Agent::config_builder()
+            .timeout_connect(Some(CONNECT_TIMEOUT))
+            .timeout_recv_response(Some(ANSWER_TIMEOUT))
+            .http_status_as_error(false)
+            .build();
+        Ok(Self {
+            address: address.to_owned(),
+            authorization: format!("Bearer {token}"),
+            agent: config.into(),
+        })
+    }
+
+    /// Asks for a job's admission.
+    ///
+    /// # Errors
+    /// If the manager doesn't answer or refuses.
+    pub fn admit(&self, request: &JobRequest) -> Result<Lease, ManagerError> {
+        let response = self.post("/v1/jobs", request)?;
+        let status = response.status().as_u16();
+        let reader: Box<dyn Read + Send + Sync> = Box::new(response.into_body().into_reader());
+        let mut connection = BufReader::new(reader);
+        let mut line = String::new();
+        (&mut connection)
+            .take(ADMISSION_BYTES_MAX)
+            .read_line(&mut line)
+            .map_err(|error| self.silent(&error))?;
+        let admission = serde_json::from_str(&line).map_err(|_| self.garbled(status))?;
+        Ok(Lease { admission, _connection: connection })
+    }
+
+    /// Asks for a group.
+    ///
+    /// # Errors
+    /// If the manager doesn't answer or refuses.
+    pub fn request_group(
+        &self,
+        admission: &JobAdmission,
+        request: &GroupRequest,
+    ) -> Result<GroupGrant, ManagerError> {
+        let mut response = self.post(&format!("/v1/jobs/{}/groups", admission.job), request)?;
+        let status = response.status().as_u16();
+        response.body_mut().read_json().map_err(|_| self.garbled(status))
+    }
+
+    /// Asks for the fabric's state.
+    ///
+    /// # Errors
+    /// If the manager doesn't answer or refuses.
+    pub fn status(&self) -> Result<Status, ManagerError> {
+        let response = self
+            .agent
+            .get(format!("http://{}/v1/status", self.address))
+            .header("authorization", &self.authorization)
+            .call()
+            .map_err(|error| self.silent(&error))?;
+        let mut response = self.accept(response)?;
+        let status = response.status().as_u16();
+        response.body_mut().read_json().map_err(|_| self.garbled(status))
+    }
+
+    fn post(
+        &self,
+        path: &str,
+        body: &impl serde::Serialize,
+    ) -> Result<ureq::http::Response<ureq::Body>, ManagerError> {
+        let response = self
+            .agent
+            .post(format!("http://{}{path}", self.address))
+            .header("authorization", &self.authorization)
+            .send_json(body)
+            .map_err(|error| self.silent(&error))?;
+        self.accept(response)
+    }
+
+    fn accept(
+        &self,
+        mut response: ureq::http::Response<ureq::Body>,
+    ) -> Result<ureq::http::Response<ureq::Body>, ManagerError> {
+        if response.status().is_success() {
+            return Ok(response);
+        }
+        let status = response.status().as_u16();
+        let refusal = response.body_mut().read_json().map_err(|_| self.garbled(status))?;
+        Err(ManagerError::Refused(refusal))
+    }
+
+    fn silent(&self, error: &dyn std::fmt::Display) -> ManagerError {
+        ManagerError::Silent { address: self.address.clone(), problem: error.to_string() }
+    }
+
+    fn garbled(&self, status: u16) -> ManagerError {
+        ManagerError::Garbled { address: self.address.clone(), status }
+    }
+}
+
+/// Reads a token file, which nobody but its owner may read: a token that others can read protects
+/// nothing.
+fn read_token(path: &Path) -> Result<String, ManagerError> {
+    use std::os::unix::fs::PermissionsExt;
+    let bad = |problem: String| ManagerError::BadToken { path: path.to_owned(), problem };
+    let metadata = std::fs::metadata(path).map_err(|error| bad(error.to_string()))?;
+    let mode = metadata.permissions().mode() & 0o777;
+    if mode & 0o077 != 0 {
+        return Err(bad(format!("mode is {mode:04o}, must be 0600")));
+    }
+    let text = std::fs::read_to_string(path).map_err(|error| bad(error.to_string()))?;
+    let token = text.trim();
+    if token.is_empty() || !token.bytes().all(|byte| byte.is_ascii_graphic()) {
+        return Err(bad("must hold one line of printable characters".to_owned()));
+    }
+    Ok(token.to_owned())
+}

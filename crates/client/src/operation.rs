@@ -1,0 +1,119 @@
+//! A collective operation, as one rank asks for it.
+
+use tributary_wire::{Datatype, Operator};
+
+use crate::report::Kind;
+
+/// What kind of collective, and who stands out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Collective {
+    /// Every rank's `target` becomes the reduction of all ranks' `source`.
+    Allreduce,
+    /// The root's `target` becomes the reduction of all ranks' `source`.
+    Reduce {
+        /// The rank that gets the result.
+        root: u32,
+    },
+    /// Every rank's `target` becomes the root's; `source` is not used.
+    Broadcast {
+        /// The rank whose data it is.
+        root: u32,
+    },
+    /// No rank goes on before every rank has come.
+    Barrier,
+}
+
+/// One operation at one rank. Collective, datatype, operator and elements are the same at all
+/// ranks; the reduction order is a function of the communicator alone.
+#[derive(Clone, Copy, Debug)]
+pub struct Operation {
+    /// The collective.
+    pub collective: Collective,
+    /// What an element is; not looked at in a barrier.
+    pub datatype: Datatype,
+    /// How elements combine; looked at in reductions only.
+    pub operator: Operator,
+    /// How many elements.
+    pub elements: u64,
+    /// `elements` elements of this rank's contribution; equal to `target` when in place.
+    pub source: *const u8,
+    /// Room for `elements` elements of result, where this rank gets one.
+    pub target: *mut u8,
+}
+
+// SAFETY: the pointers are only followed under the contract of `Communicator::run` and `start`,
+// whose caller promises that the buffers may be used from any thread until the operation is done.
+unsafe impl Send for Operation {}
+
+impl Operation {
+    /// A barrier.
+    pub const BARRIER: Self = Self {
+        collective: Collective::Barrier,
+        datatype: Datatype::U8,
+        operator: Operator::Barrier,
+        elements: 0,
+        source: std::ptr::null(),
+        target: std::ptr::null_mut(),
+    };
+
+    /// Length of the vector.
+    #[must_use]
+    pub fn len_bytes(&self) -> usize {
+        self.elements as usize * self.datatype.size_bytes()
+    }
+
+    pub(crate) fn kind(&self) -> Kind {
+        match self.collective {
+            Collective::Allreduce => Kind::Allreduce,
+            Collective::Reduce { .. } => Kind::Reduce,
+            Collective::Broadcast { .. } => Kind::Bcast,
+            Collective::Barrier => Kind::Barrier,
+        }
+    }
+}
+
+/// Why an operation failed, or could not be started.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum CollectiveError {
+    /// A process of this host is gone; nothing more can run on its communicators.
+    #[error("rank {rank} of {label} was lost: its process ended in the middle of a collective")]
+    RankLost {
+        /// The communicator.
+        label: String,
+        /// The rank, in the communicator.
+        rank: u32,
+    },
+    /// The group failed somewhere in the tree.
+    #[error("{label} failed in the aggregation tree: {reason}{}", near(.host))]
+    TreeFailed {
+        /// The communicator.
+        label: String,
+        /// What happened.
+        reason: String,
+        /// The host at fault, if it is known.
+        host: Option<String>,
+    },
+    /// The caller asked for what MPI doesn't define.
+    #[error("{} is not defined on {}", operator.name(), datatype.name())]
+    NotDefined {
+        /// The operator asked for.
+        operator: Operator,
+        /// The datatype it was asked for on.
+        datatype: Datatype,
+    },
+    /// The caller named a root that isn't there.
+    #[error("root {root} is not a rank of {label}, which has {ranks}")]
+    NoSuchRoot {
+        /// The communicator.
+        label: String,
+        /// The root.
+        root: u32,
+        /// Ranks in the communicator.
+        ranks: u32,
+    },
+}
+
+fn near(host: &Option<String>) -> String {
+    host.as_ref().map_or_else(String::new, |host| format!(", on or near host {host}"))
+}

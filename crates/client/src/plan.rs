@@ -1,0 +1,251 @@
+//! Which stages an operation takes at one rank.
+//!
+//! Ranks of one host reduce in shared memory to their leader (the lowest rank there); leaders meet
+//! in the tree; the result goes out in shared memory again. Every rank of a host takes part in the
+//! same shared-memory stages in the same order, which keeps their step counts equal.
+
+use arrayvec::ArrayVec;
+use tributary_protocol::endpoint::OperationSpec;
+use tributary_wire::EndpointId;
+use tributary_wire::Operator;
+use tributary_wire::frame::Target;
+
+use crate::context::Placement;
+use crate::host::{self, Action, Combine};
+use crate::operation::{Collective, Operation};
+
+/// Most stages any operation takes.
+const STAGES_MAX: usize = 3;
+
+pub(crate) type Plan = ArrayVec<Stage, STAGES_MAX>;
+
+/// One stage at one rank.
+pub(crate) enum Stage {
+    /// Between the ranks of this host.
+    Host(host::Operation),
+    /// Between the leaders; at leaders only.
+    Tree { spec: OperationSpec, source: *const u8, target: *mut u8, len_bytes: usize },
+    /// Within this rank: a communicator of one.
+    Copy { source: *const u8, target: *mut u8, len_bytes: usize },
+}
+
+// SAFETY: the pointers are the operation's own; see `Operation`.
+unsafe impl Send for Stage {}
+
+/// Where this rank stands.
+pub(crate) struct Seat {
+    pub(crate) rank: u32,
+    pub(crate) placement: Placement,
+    /// Endpoint number of each host's leader, by host index.
+    pub(crate) endpoints: Vec<EndpointId>,
+}
+
+impl Seat {
+    pub(crate) fn ranks(&self) -> u32 {
+        self.placement.host_of.len() as u32
+    }
+
+    pub(crate) fn host(&self) -> u32 {
+        self.placement.host_of[self.rank as usize]
+    }
+
+    pub(crate) fn local_rank(&self) -> u32 {
+        self.placement.local_of[self.rank as usize]
+    }
+
+    pub(crate) fn local_ranks(&self) -> u32 {
+        self.placement.ranks_on[self.host() as usize]
+    }
+
+    pub(crate) fn is_leader(&self) -> bool {
+        self.local_rank() == 0
+    }
+
+    pub(crate) fn spans_hosts(&self) -> bool {
+        self.placement.hosts.len() > 1
+    }
+
+    /// The rank in the communicator of a rank of this host.
+    pub(crate) fn rank_of_local(&self, local_rank: u32) -> u32 {
+        let is_it = |rank: &usize| {
+            self.placement.host_of[*rank] == self.host()
+                && self.placement.local_of[*rank] == local_rank
+        };
+        (0..self.ranks() as usize).find(is_it).map_or(self.rank, |rank| rank as u32)
+    }
+
+    fn is_on_this_host(&self, rank: u32) -> bool {
+        self.placement.host_of[rank as usize] == self.host()
+    }
+}
+
+/// What the stages work with beside the operation's own buffers.
+pub(crate) struct Means<'a> {
+    pub(crate) seat: &'a Seat,
+    pub(crate) kernel: Option<&'static dyn Combine>,
+    /// Room for the vector at a leader whose rank has no buffer for a result.
+    pub(crate) scratch: &'a mut Vec<u8>,
+}
+
+/// The stages of `operation` at this rank.
+pub(crate) fn plan(operation: &Operation, means: Means<'_>) -> Plan {
+    let planner = Planner { operation, len_bytes: operation.len_bytes(), means };
+    match operation.collective {
+        _ if planner.means.seat.ranks() == 1 => planner.alone(),
+        Collective::Allreduce => planner.allreduce(),
+        Collective::Reduce { root } => planner.reduce(root),
+        Collective::Broadcast { root } => planner.broadcast(root),
+        Collective::Barrier => planner.barrier(),
+    }
+}
+
+struct Planner<'a> {
+    operation: &'a Operation,
+    len_bytes: usize,
+    means: Means<'a>,
+}
+
+impl Planner<'_> {
+    fn alone(self) -> Plan {
+        let &Operation { source, target, .. } = self.operation;
+        let moves =
+            matches!(self.operation.collective, Collective::Allreduce | Collective::Reduce { .. })
+                && source != target.cast_const();
+        let copy = Stage::Copy { source, target, len_bytes: self.len_bytes };
+        moves.then_some(copy).into_iter().collect()
+    }
+
+    fn allreduce(self) -> Plan {
+        let &Operation { source, target, .. } = self.operation;
+        let seat = self.means.seat;
+        let mut plan = Plan::new();
+        if !seat.spans_hosts() {
+            plan.push(self.on_host(Action::Allreduce(self.kernel()), source, target));
+            return plan;
+        }
+        let mut reduced = source;
+        if seat.local_ranks() > 1 {
+            let action = Action::Reduce { to: 0, kernel: self.kernel() };
+            plan.push(self.on_host(action, source, target));
+            reduced = target;
+        }
+        if seat.is_leader() {
+            plan.push(self.in_tree(Target::All, true, true, reduced, target));
+        }
+        if seat.local_ranks() > 1 {
+            plan.push(self.on_host(Action::Broadcast { from: 0 }, target, target));
+        }
+        plan
+    }
+
+    fn reduce(mut self, root: u32) -> Plan {
+        let &Operation { source, target, .. } = self.operation;
+        let seat = self.means.seat;
+        let root_local = seat.placement.local_of[root as usize];
+        let mut plan = Plan::new();
+        if !seat.spans_hosts() {
+            let action = Action::Reduce { to: root_local, kernel: self.kernel() };
+            plan.push(self.on_host(action, source, target));
+            return plan;
+        }
+        // The leader's vector lies in its result buffer only if it is the root; MPI promises no
+        // such buffer anywhere else.
+        let needs_scratch = seat.is_leader()
+            && seat.rank != root
+            && (seat.local_ranks() > 1 || seat.is_on_this_host(root));
+        let at_leader = if needs_scratch { self.scratch() } else { target };
+        let mut reduced = source;
+        if seat.local_ranks() > 1 {
+            let action = Action::Reduce { to: 0, kernel: self.kernel() };
+            plan.push(self.on_host(action, source, at_leader));
+            reduced = at_leader;
+        }
+        if seat.is_leader() {
+            let root_host = seat.placement.host_of[root as usize] as usize;
+            let to = Target::Member(seat.endpoints[root_host]);
+            let receives = seat.is_on_this_host(root);
+            plan.push(self.in_tree(to, true, receives, reduced, at_leader));
+        }
+        if seat.is_on_this_host(root) && root_local != 0 {
+            let action = Action::Transfer { from: 0, to: root_local };
+            plan.push(self.on_host(action, at_leader, target));
+        }
+        plan
+    }
+
+    fn broadcast(self, root: u32) -> Plan {
+        let target = self.operation.target;
+        let seat = self.means.seat;
+        let root_local = seat.placement.local_of[root as usize];
+        let is_here = seat.is_on_this_host(root);
+        let is_crowded = seat.local_ranks() > 1;
+        let mut plan = Plan::new();
+        // The root's own host needs only it; everyone there is served before the tree is.
+        if is_here && is_crowded {
+            plan.push(self.on_host(Action::Broadcast { from: root_local }, target, target));
+        }
+        if seat.spans_hosts() && seat.is_leader() {
+            plan.push(self.in_tree(Target::All, is_here, !is_here, target, target));
+        }
+        if !is_here && is_crowded {
+            plan.push(self.on_host(Action::Broadcast { from: 0 }, target, target));
+        }
+        plan
+    }
+
+    fn barrier(self) -> Plan {
+        let seat = self.means.seat;
+        let nowhere = std::ptr::null_mut();
+        let on_host = || self.on_host(Action::Barrier, nowhere, nowhere);
+        let mut plan = Plan::new();
+        if seat.local_ranks() > 1 {
+            plan.push(on_host());
+        }
+        if seat.spans_hosts() && seat.is_leader() {
+            let spec = OperationSpec::BARRIER;
+            plan.push(Stage::Tree { spec, source: nowhere, target: nowhere, len_bytes: 0 });
+        }
+        if seat.spans_hosts() && seat.local_ranks() > 1 {
+            plan.push(on_host());
+        }
+        plan
+    }
+
+    fn kernel(&self) -> &'static dyn Combine {
+        self.means.kernel.expect("a reduction was checked to be defined")
+    }
+
+    fn on_host(&self, action: Action, source: *const u8, target: *mut u8) -> Stage {
+        Stage::Host(host::Operation { action, source, target, len_bytes: self.len_bytes })
+    }
+
+    fn in_tree(
+        &self,
+        to: Target,
+        contributes: bool,
+        receives: bool,
+        source: *const u8,
+        target: *mut u8,
+    ) -> Stage {
+        let operator = match self.operation.collective {
+            Collective::Broadcast { .. } => Operator::Broadcast,
+            _ => self.operation.operator,
+        };
+        let spec = OperationSpec {
+            operator,
+            datatype: self.operation.datatype,
+            elements: self.operation.elements,
+            target: to,
+            contributes,
+            receives,
+        };
+        Stage::Tree { spec, source, target, len_bytes: self.len_bytes }
+    }
+
+    fn scratch(&mut self) -> *mut u8 {
+        if self.means.scratch.len() < self.len_bytes {
+            self.means.scratch.resize(self.len_bytes, 0);
+        }
+        self.means.scratch.as_mut_ptr()
+    }
+}

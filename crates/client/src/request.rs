@@ -1,0 +1,143 @@
+//! Nonblocking operations from the caller's side, and the thread that drives them meanwhile.
+//!
+//! MPI promises that a started operation completes whatever its process does next, so while any is
+//! outstanding one thread of the process looks at them now and then. It never calls MPI.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
+use std::time::Duration;
+
+use crate::communicator::Shared;
+use crate::operation::CollectiveError;
+
+/// An operation that was started.
+///
+/// Dropping it does not cancel the operation: its buffers stay in use until it is done.
+pub struct Request {
+    state: Arc<RequestState>,
+    communicator: Arc<Shared>,
+}
+
+/// What the starter and the engine share.
+#[derive(Default)]
+pub(crate) struct RequestState {
+    is_done: AtomicBool,
+    result: OnceLock<Result<(), CollectiveError>>,
+}
+
+impl RequestState {
+    pub(crate) fn finish(&self, result: Result<(), CollectiveError>) {
+        // Only the engine finishes, and only once.
+        let _ = self.result.set(result);
+        // Release: pairs with the Acquire in `outcome`; results in buffers come before it.
+        self.is_done.store(true, Ordering::Release);
+    }
+
+    fn outcome(&self) -> Option<Result<(), CollectiveError>> {
+        // Acquire: pairs with the Release in `finish`.
+        self.is_done
+            .load(Ordering::Acquire)
+            .then(|| self.result.get().cloned().expect("a finished request has a result"))
+    }
+}
+
+impl Request {
+    pub(crate) fn new(state: Arc<RequestState>, communicator: Arc<Shared>) -> Self {
+        Self { state, communicator }
+    }
+
+    /// Drives the communicator a little and says whether the operation is done.
+    ///
+    /// # Errors
+    /// If the operation failed.
+    pub fn test(&self) -> Result<bool, CollectiveError> {
+        if self.state.outcome().is_none() {
+            self.communicator.try_progress();
+        }
+        self.state.outcome().map_or(Ok(false), |outcome| outcome.map(|()| true))
+    }
+
+    /// Waits until the operation is done.
+    ///
+    /// # Errors
+    /// If the operation failed.
+    pub fn wait(&self) -> Result<(), CollectiveError> {
+        let mut waiter = self.communicator.waiter();
+        loop {
+            if let Some(outcome) = self.state.outcome() {
+                return outcome;
+            }
+            self.communicator.progress_or_pause(&mut waiter);
+        }
+    }
+}
+
+/// Between two looks of the thread at what is outstanding. A program that waits drives its own
+/// operations; this is for the one that does something else.
+const INTERVAL: Duration = Duration::from_micros(100);
+
+#[derive(Default)]
+struct Outstanding {
+    communicators: Mutex<Vec<Arc<Shared>>>,
+    has_work: Condvar,
+}
+
+fn outstanding() -> &'static Outstanding {
+    static OUTSTANDING: OnceLock<Outstanding> = OnceLock::new();
+    OUTSTANDING.get_or_init(Outstanding::default)
+}
+
+/// Takes a communicator on until its operations are done.
+pub(crate) fn enlist(communicator: &Arc<Shared>) {
+    static THREAD: OnceLock<bool> = OnceLock::new();
+    let all = outstanding();
+    let mut list = all.communicators.lock().unwrap_or_else(PoisonError::into_inner);
+    if !list.iter().any(|known| Arc::ptr_eq(known, communicator)) {
+        list.push(Arc::clone(communicator));
+        all.has_work.notify_one();
+    }
+    drop(list);
+    // Where no thread can be had, operations still progress whenever the program calls in.
+    THREAD.get_or_init(|| {
+        let builder = std::thread::Builder::new().name("tributary".to_owned());
+        without_signals(|| builder.spawn(drive)).is_ok()
+    });
+}
+
+/// Advances every outstanding operation of this process.
+pub fn progress() {
+    let list = {
+        let all = outstanding().communicators.lock();
+        all.unwrap_or_else(PoisonError::into_inner).clone()
+    };
+    list.iter().for_each(|communicator| communicator.try_progress());
+}
+
+fn drive() {
+    let all = outstanding();
+    loop {
+        let mut list = all.communicators.lock().unwrap_or_else(PoisonError::into_inner);
+        list.retain(|communicator| !communicator.is_idle());
+        while list.is_empty() {
+            list = all.has_work.wait(list).unwrap_or_else(PoisonError::into_inner);
+        }
+        drop(list);
+        // First the pause: a program that waits at once needs no help.
+        std::thread::sleep(INTERVAL);
+        progress();
+    }
+}
+
+/// Spawns with all signals blocked: the application's handlers expect its own threads.
+fn without_signals<T>(spawn: impl FnOnce() -> T) -> T {
+    // SAFETY: both sets are plain data owned by this frame; the calls only fill and read them.
+    unsafe {
+        let mut all = std::mem::zeroed();
+        let mut before = std::mem::zeroed();
+        libc::sigfillset(&raw mut all);
+        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const all, &raw mut before);
+        let spawned = spawn();
+        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const before, std::ptr::null_mut());
+        spawned
+    }
+}

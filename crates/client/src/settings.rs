@@ -1,0 +1,170 @@
+//! The knobs, typed and checked.
+
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use crate::knobs::{self, Knob};
+
+/// What the host library does for one process.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// `HOST:PORT` of the manager.
+    pub manager: Option<String>,
+    /// Where its token lies.
+    pub token_file: Option<PathBuf>,
+    /// How many hosts the ranks of one machine act as.
+    pub hosts: u32,
+    /// Outstanding operations to ask for per group.
+    pub osos: u16,
+    /// Longest segment to ask for.
+    pub payload_max_bytes: u32,
+    /// How a leader reaches its aggregation node.
+    pub transport: TransportChoice,
+    /// How ranks wait.
+    pub wait: WaitChoice,
+    /// Communicators served at once.
+    pub communicators_max: usize,
+}
+
+/// How a leader reaches its aggregation node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TransportChoice {
+    /// Shared memory on the same machine, TCP else.
+    Auto,
+    /// Shared memory or nothing.
+    Shm,
+    /// TCP, even on the same machine.
+    Tcp,
+}
+
+/// How ranks wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WaitChoice {
+    /// By the cores granted.
+    Auto,
+    /// Always spin.
+    Spin,
+    /// Yield, then sleep.
+    Sleep,
+}
+
+/// A knob's value that can't be. One line that says which, what it was and what is allowed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{} is {value:?}; allowed: {}", knob.name, knob.allowed)]
+pub struct SettingError {
+    /// The knob.
+    pub knob: &'static Knob,
+    /// What it was set to.
+    pub value: String,
+}
+
+impl Settings {
+    /// Reads every knob from the process's environment.
+    ///
+    /// # Errors
+    /// If one is set to what it can't be.
+    pub fn from_env() -> Result<Self, SettingError> {
+        Self::from_environment(|name| std::env::var(name).ok())
+    }
+
+    /// Reads every knob from `environment`.
+    ///
+    /// # Errors
+    /// If one is set to what it can't be.
+    pub fn from_environment(
+        environment: impl Fn(&str) -> Option<String>,
+    ) -> Result<Self, SettingError> {
+        let text = |knob: &'static Knob| {
+            Some(knob.value(&environment).value).filter(|value| !value.is_empty())
+        };
+        Ok(Self {
+            manager: text(&knobs::MANAGER).map(|value| address(&value)).transpose()?,
+            token_file: text(&knobs::TOKEN_FILE).map(PathBuf::from),
+            hosts: number(&knobs::HOSTS, &environment, 1..=1024)?,
+            osos: number(&knobs::OSOS, &environment, 1..=1024)?,
+            payload_max_bytes: number(&knobs::PAYLOAD_MAX, &environment, 16..=1 << 20)?,
+            transport: choice(
+                &knobs::TRANSPORT,
+                &environment,
+                &[
+                    ("auto", TransportChoice::Auto),
+                    ("shm", TransportChoice::Shm),
+                    ("tcp", TransportChoice::Tcp),
+                ],
+            )?,
+            wait: choice(
+                &knobs::WAIT,
+                &environment,
+                &[
+                    ("auto", WaitChoice::Auto),
+                    ("spin", WaitChoice::Spin),
+                    ("sleep", WaitChoice::Sleep),
+                ],
+            )?,
+            communicators_max: number(&knobs::COMMUNICATORS_MAX, &environment, 1..=1 << 16)?,
+        })
+    }
+}
+
+fn address(value: &str) -> Result<String, SettingError> {
+    let is_address = value
+        .rsplit_once(':')
+        .is_some_and(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok());
+    if is_address {
+        Ok(value.to_owned())
+    } else {
+        Err(SettingError { knob: &knobs::MANAGER, value: value.to_owned() })
+    }
+}
+
+fn number<T: FromStr + PartialOrd>(
+    knob: &'static Knob,
+    environment: impl Fn(&str) -> Option<String>,
+    allowed: std::ops::RangeInclusive<T>,
+) -> Result<T, SettingError> {
+    let value = knob.value(environment).value;
+    match value.parse() {
+        Ok(number) if allowed.contains(&number) => Ok(number),
+        _ => Err(SettingError { knob, value }),
+    }
+}
+
+fn choice<T: Copy>(
+    knob: &'static Knob,
+    environment: impl Fn(&str) -> Option<String>,
+    choices: &[(&str, T)],
+) -> Result<T, SettingError> {
+    let value = knob.value(environment).value;
+    match choices.iter().find(|(name, _)| *name == value) {
+        Some((_, choice)) => Ok(*choice),
+        None => Err(SettingError { knob, value }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn defaults_are_allowed_values() {
+        let settings = Settings::from_environment(|_| None).unwrap();
+        assert_eq!(settings.manager, None);
+        assert_eq!(settings.hosts, 1);
+        assert_eq!(settings.transport, TransportChoice::Auto);
+    }
+
+    #[test]
+    fn a_bad_value_is_named_with_what_is_allowed() {
+        for (name, value) in [
+            ("TRIBUTARY_HOSTS", "0"),
+            ("TRIBUTARY_OSOS", "many"),
+            ("TRIBUTARY_TRANSPORT", "pigeon"),
+            ("TRIBUTARY_MANAGER", "nowhere"),
+        ] {
+            let set = |asked: &str| (asked == name).then(|| value.to_owned());
+            let error = Settings::from_environment(set).unwrap_err().to_string();
+            assert!(error.contains(name) && error.contains(value), "{error}");
+            assert!(error.contains("allowed"), "{error}");
+        }
+    }
+}

@@ -1,0 +1,111 @@
+/*
+ * Wait, Test and Request_get_status.
+ *
+ * While none of our operations is on its way each is the MPI's own function. Otherwise a Test first
+ * completes what is done, and a Wait repeats the matching Test: blocking in the MPI beneath would
+ * keep this thread from completing our requests. The MPI's Test progresses its own messages, so
+ * both kinds move on.
+ */
+#include "pending.h"
+#include "shim.h"
+
+#include <sched.h>
+
+/* Tests before the first yield; short, because ranks may outnumber cores. */
+#define SPINS_MAX 64
+
+/* Repeats `test` until it fails or `done` holds. */
+#define UNTIL(test, done)                                                                          \
+    for (int spins = 0;; spins++) {                                                                \
+        pending_progress();                                                                        \
+        int error = (test);                                                                        \
+        if (error != MPI_SUCCESS || (done)) {                                                      \
+            return error;                                                                          \
+        }                                                                                          \
+        if (spins >= SPINS_MAX) {                                                                  \
+            sched_yield();                                                                         \
+        }                                                                                          \
+    }
+
+INTERPOSED int MPI_Wait(MPI_Request *request, MPI_Status *status) {
+    if (!shim_enter() || !pending_any()) {
+        return beneath.Wait(request, status);
+    }
+    int done = 0;
+    UNTIL(beneath.Test(request, &done, status), done)
+}
+
+INTERPOSED int MPI_Waitall(int count, MPI_Request requests[], MPI_Status statuses[]) {
+    if (!shim_enter() || !pending_any()) {
+        return beneath.Waitall(count, requests, statuses);
+    }
+    int done = 0;
+    UNTIL(beneath.Testall(count, requests, &done, statuses), done)
+}
+
+INTERPOSED int MPI_Waitany(int count, MPI_Request requests[], int *index, MPI_Status *status) {
+    if (!shim_enter() || !pending_any()) {
+        return beneath.Waitany(count, requests, index, status);
+    }
+    int done = 0;
+    UNTIL(beneath.Testany(count, requests, index, &done, status), done)
+}
+
+INTERPOSED int MPI_Waitsome(int count, MPI_Request requests[], int *completed, int indices[],
+                            MPI_Status statuses[]) {
+    if (!shim_enter() || !pending_any()) {
+        return beneath.Waitsome(count, requests, completed, indices, statuses);
+    }
+    /* MPI_UNDEFINED, when no request is active, is not 0 and ends the wait as well. */
+    UNTIL(beneath.Testsome(count, requests, completed, indices, statuses), *completed != 0)
+}
+
+#define PROGRESS_AND_CALL(name, parameters, arguments)                                             \
+    INTERPOSED int MPI_##name parameters {                                                         \
+        if (shim_enter() && pending_any()) {                                                       \
+            pending_progress();                                                                    \
+        }                                                                                          \
+        return beneath.name arguments;                                                             \
+    }
+
+PROGRESS_AND_CALL(Test, (MPI_Request *request, int *flag, MPI_Status *status),
+                  (request, flag, status))
+
+PROGRESS_AND_CALL(Testall, (int count, MPI_Request requests[], int *flag, MPI_Status statuses[]),
+                  (count, requests, flag, statuses))
+
+PROGRESS_AND_CALL(Testany,
+                  (int count, MPI_Request requests[], int *index, int *flag, MPI_Status *status),
+                  (count, requests, index, flag, status))
+
+PROGRESS_AND_CALL(Testsome,
+                  (int count, MPI_Request requests[], int *completed, int indices[],
+                   MPI_Status statuses[]),
+                  (count, requests, completed, indices, statuses))
+
+PROGRESS_AND_CALL(Request_get_status, (MPI_Request request, int *flag, MPI_Status *status),
+                  (request, flag, status))
+
+#if BENEATH_HAS_STATUS_FAMILY
+PROGRESS_AND_CALL(Request_get_status_all,
+                  (int count, const MPI_Request requests[], int *flag, MPI_Status statuses[]),
+                  (count, requests, flag, statuses))
+
+PROGRESS_AND_CALL(Request_get_status_any,
+                  (int count, const MPI_Request requests[], int *index, int *flag,
+                   MPI_Status *status),
+                  (count, requests, index, flag, status))
+
+PROGRESS_AND_CALL(Request_get_status_some,
+                  (int count, const MPI_Request requests[], int *completed, int indices[],
+                   MPI_Status statuses[]),
+                  (count, requests, completed, indices, statuses))
+#endif
+
+/* The communicator must be at rest when MPI takes it apart. */
+INTERPOSED int MPI_Comm_disconnect(MPI_Comm *comm) {
+    if (shim_enter() && pending_any()) {
+        pending_drain();
+    }
+    return beneath.Comm_disconnect(comm);
+}

@@ -1,0 +1,150 @@
+/* The list of nonblocking operations, and the generalized requests that stand for them. */
+#include "pending.h"
+#include "failure.h"
+#include "shim.h"
+
+#include <pthread.h>
+#include <sched.h>
+#include <stdlib.h>
+
+typedef struct pending {
+    struct pending *previous;
+    struct pending *next;
+    tributary_request *operation;
+    MPI_Request request;
+    int error; /* what MPI_Wait returns */
+    staging through;
+} pending;
+
+atomic_long pending_count;
+static pthread_mutex_t listing = PTHREAD_MUTEX_INITIALIZER;
+static pending *first;
+
+/* The status of a collective's request is empty, as MPI 4.1 section 3.7.3 says it. */
+static int query(void *extra, MPI_Status *status) {
+    pending *of = extra;
+    beneath.Status_set_elements(status, MPI_BYTE, 0);
+    beneath.Status_set_cancelled(status, 0);
+    status->MPI_SOURCE = MPI_ANY_SOURCE;
+    status->MPI_TAG = MPI_ANY_TAG;
+    return of->error;
+}
+
+/* MPI calls this once the request is complete and the program has let go of it. */
+static int release(void *extra) {
+    free(extra);
+    return MPI_SUCCESS;
+}
+
+/* A collective can't be cancelled; MPI forbids the attempt (MPI 4.1 section 6.12). */
+static int cancel(void *extra, int complete) {
+    (void)extra, (void)complete;
+    return MPI_ERR_REQUEST;
+}
+
+static void link_in(pending *entry) {
+    pthread_mutex_lock(&listing);
+    entry->previous = NULL;
+    entry->next = first;
+    if (first != NULL) {
+        first->previous = entry;
+    }
+    first = entry;
+    atomic_fetch_add_explicit(&pending_count, 1, memory_order_relaxed);
+    pthread_mutex_unlock(&listing);
+}
+
+static void link_out(pending *entry) {
+    if (entry->previous != NULL) {
+        entry->previous->next = entry->next;
+    } else {
+        first = entry->next;
+    }
+    if (entry->next != NULL) {
+        entry->next->previous = entry->previous;
+    }
+}
+
+/* Starts the core's operation for an entry whose request exists. False with a message. */
+static bool start_core(pending *entry, comm_record *record, tributary_operation *operation,
+                       char *message) {
+    entry->operation = tributary_start(record->core, operation, message, FAILURE_MESSAGE_BYTES);
+    return entry->operation != NULL;
+}
+
+int pending_start(comm_record *record, tributary_operation *operation, const staging *through,
+                  MPI_Request *request) {
+    pending *entry = calloc(1, sizeof *entry);
+    if (entry == NULL) {
+        beneath.Comm_call_errhandler(record->comm, MPI_ERR_NO_MEM);
+        return MPI_ERR_NO_MEM;
+    }
+    if (through != NULL && through->needed) {
+        entry->through = *through;
+        int error = staging_load(&entry->through, true, operation);
+        if (error != MPI_SUCCESS) {
+            free(entry);
+            beneath.Comm_call_errhandler(record->comm, error);
+            return error;
+        }
+    }
+    int error = beneath.Grequest_start(query, release, cancel, entry, &entry->request);
+    if (error != MPI_SUCCESS) {
+        staging_free(&entry->through);
+        free(entry);
+        return error;
+    }
+    char message[FAILURE_MESSAGE_BYTES];
+    if (!start_core(entry, record, operation, message)) {
+        staging_free(&entry->through);
+        MPI_Request unused = entry->request;
+        beneath.Grequest_complete(unused);
+        beneath.Request_free(&unused); /* frees the entry */
+        return failure_raise(record->comm, message);
+    }
+    *request = entry->request;
+    link_in(entry);
+    return MPI_SUCCESS;
+}
+
+/* Takes one entry through its end if the core says so. Called with `listing` held. */
+static void finish_if_done(pending *entry) {
+    char message[FAILURE_MESSAGE_BYTES];
+    int outcome = tributary_test(entry->operation, message, sizeof message);
+    if (outcome == TRIBUTARY_PENDING) {
+        return;
+    }
+    if (outcome == TRIBUTARY_FAILED) {
+        entry->error = failure_code(message);
+    } else if (entry->through.needed) {
+        entry->error = staging_unload(&entry->through);
+    }
+    staging_free(&entry->through);
+    tributary_request_free(entry->operation);
+    link_out(entry);
+    /* Completing may free the entry: the program may have freed the request already. */
+    beneath.Grequest_complete(entry->request);
+    atomic_fetch_sub_explicit(&pending_count, 1, memory_order_relaxed);
+}
+
+void pending_progress(void) {
+    tributary_progress();
+    /* Another thread in here does this one's work as well. */
+    if (pthread_mutex_trylock(&listing) != 0) {
+        return;
+    }
+    pending *next = NULL;
+    for (pending *entry = first; entry != NULL; entry = next) {
+        next = entry->next;
+        finish_if_done(entry);
+    }
+    pthread_mutex_unlock(&listing);
+}
+
+void pending_drain(void) {
+    while (pending_any()) {
+        pending_progress();
+        shim_drive_mpi();
+        sched_yield();
+    }
+}
