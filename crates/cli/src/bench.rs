@@ -18,7 +18,7 @@ use std::process::ExitCode;
 
 use tributary_client::knobs;
 
-use crate::fabric::{self, Environment};
+use crate::fabric::{self, Environment, Fabric};
 use crate::flags::BenchFlags;
 use crate::signals::Signals;
 use plan::Plan;
@@ -30,7 +30,8 @@ pub(crate) fn run(flags: BenchFlags) -> anyhow::Result<ExitCode> {
     let plan = Plan::try_from(flags)?;
     let signals = Signals::catch()?;
     let hosts_max = plan.ways.iter().map(|&way| plan.hosts_of(way)).max().unwrap_or(1);
-    let fabric = fabric::join_or_start(hosts_max)?;
+    // One host needs no tree.
+    let fabric = if hosts_max > 1 { fabric::join_or_start(hosts_max)? } else { Fabric::Named };
     let mut output = output::Output::new(&plan);
     for &way in &plan.ways {
         let mut environment: Environment = fabric.environment();

@@ -31,7 +31,7 @@ impl Environment {
 
 /// A fabric to work on; one of our own stops when this is dropped.
 pub(crate) enum Fabric {
-    /// The one that the environment names.
+    /// The one that the environment names, if it does; one host alone needs none.
     Named,
     /// One of our own.
     Own(embedded::Fabric),
@@ -46,8 +46,8 @@ pub(crate) fn join_or_start(hosts: u32) -> anyhow::Result<Fabric> {
     if settings.manager.is_some() {
         return Ok(Fabric::Named);
     }
-    let fabric = embedded::Fabric::start(hosts)
-        .context("the fabric on this machine did not start")?;
+    let fabric =
+        embedded::Fabric::start(hosts).context("the fabric on this machine did not start")?;
     Ok(Fabric::Own(fabric))
 }
 

@@ -46,7 +46,8 @@ fn ask(flags: &FabricFlags) -> anyhow::Result<Status> {
 
 fn tables_of(status: &Status) -> String {
     let mut text = String::new();
-    let mut nodes = tables::plain(["node", "name", "address", "parent", "radix", "osos_used", "osos"]);
+    let mut nodes =
+        tables::plain(["node", "name", "address", "parent", "radix", "osos_used", "osos"]);
     for node in &status.nodes {
         nodes.add_row([
             node.node.to_string(),
@@ -100,9 +101,10 @@ fn trees_of(status: &Status) -> String {
     let mut text = "fabric\n".to_owned();
     let mut below: BTreeMap<Option<&str>, Vec<&NodeStatus>> = BTreeMap::new();
     for node in &status.nodes {
-        let parent = node.parent.as_deref().filter(|parent| {
-            status.nodes.iter().any(|other| other.registration.name == *parent)
-        });
+        let parent = node
+            .parent
+            .as_deref()
+            .filter(|parent| status.nodes.iter().any(|other| other.registration.name == *parent));
         below.entry(parent).or_default().push(node);
     }
     indent_nodes(&mut text, &below, None, 1);
@@ -167,7 +169,11 @@ mod tests {
             node: NodeId(number),
             registration: NodeRegistration {
                 name: name.into(),
-                address: NodeAddress { tcp: format!("10.0.0.{number}:7"), machine: "m".into(), shm: None },
+                address: NodeAddress {
+                    tcp: format!("10.0.0.{number}:7"),
+                    machine: "m".into(),
+                    shm: None,
+                },
                 radix: 4,
                 osos: 64,
                 payload_max_bytes: 256,
@@ -187,7 +193,11 @@ mod tests {
 
     fn sample() -> Status {
         Status {
-            nodes: vec![node(1, "leaf0", Some("root")), node(2, "root", None), node(3, "leaf1", Some("root"))],
+            nodes: vec![
+                node(1, "leaf0", Some("root")),
+                node(2, "root", None),
+                node(3, "leaf1", Some("root")),
+            ],
             jobs: Vec::new(),
             groups: vec![GroupStatus {
                 group: GroupId(7),

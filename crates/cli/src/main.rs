@@ -90,7 +90,5 @@ fn complain(line: &str) {
 
 /// Whether output stopped because its reader left, as in `tributary config | head -1`.
 fn is_closed_pipe(error: &anyhow::Error) -> bool {
-    error
-        .downcast_ref::<io::Error>()
-        .is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
+    error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
 }

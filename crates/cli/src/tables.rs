@@ -25,7 +25,6 @@ pub(crate) fn right(table: &mut Table, columns: std::ops::Range<usize>) {
 
 /// The table as text without blanks at the ends of lines.
 pub(crate) fn text(table: &Table) -> String {
-    let lines: Vec<String> =
-        table.lines().map(|line| line.trim_end().to_owned()).collect();
+    let lines: Vec<String> = table.lines().map(|line| line.trim_end().to_owned()).collect();
     lines.join("\n")
 }

@@ -124,7 +124,12 @@ impl Hub<'_> {
         Ok(())
     }
 
-    fn take(&mut self, rank: u32, message: FromRank, output: &mut Output) -> Result<(), BenchError> {
+    fn take(
+        &mut self,
+        rank: u32,
+        message: FromRank,
+        output: &mut Output,
+    ) -> Result<(), BenchError> {
         let out_of_turn = |what| BenchError::OutOfTurn { rank, what };
         match message {
             FromRank::Gather(part) => {
@@ -234,7 +239,9 @@ impl Hub<'_> {
     fn end_unaware(&mut self, rank: u32) -> String {
         let place = self.place(rank);
         match self.children.kill(rank) {
-            Ok(_) => format!("had not noticed after {} s and was ended{place}", NOTICE_WAIT.as_secs()),
+            Ok(_) => {
+                format!("had not noticed after {} s and was ended{place}", NOTICE_WAIT.as_secs())
+            }
             Err(error) => format!("had not noticed{place} and could not be ended: {error}"),
         }
     }

@@ -177,10 +177,9 @@ mod tests {
             steps: vec![step],
             verify: true,
         };
-        for message in [
-            ToRank::Start(Assignment { rank: 1, ranks: 2, work }),
-            ToRank::Gathered(vec![0; 300]),
-        ] {
+        for message in
+            [ToRank::Start(Assignment { rank: 1, ranks: 2, work }), ToRank::Gathered(vec![0; 300])]
+        {
             let mut bytes = Vec::new();
             message.write(&mut bytes).unwrap();
             assert_eq!(ToRank::read(&mut bytes.as_slice()).unwrap(), message);
@@ -189,7 +188,8 @@ mod tests {
 
     #[test]
     fn what_is_no_message_is_refused() {
-        for bytes in [&[9, 0, 0, 0, 0][..], &[3, 1, 0, 0, 0, 7], &[1, 255, 255, 255, 255], &[1, 4]] {
+        for bytes in [&[9, 0, 0, 0, 0][..], &[3, 1, 0, 0, 0, 7], &[1, 255, 255, 255, 255], &[1, 4]]
+        {
             assert!(FromRank::read(&mut &bytes[..]).is_err());
         }
     }

@@ -33,14 +33,27 @@ pub(super) struct Output {
 }
 
 const COLUMNS: [&str; 14] = [
-    "algo", "way", "size_bytes", "avg_us", "min", "q1", "median", "q3", "max", "min", "q1",
-    "median", "q3", "max",
+    "algo",
+    "way",
+    "size_bytes",
+    "avg_us",
+    "min",
+    "q1",
+    "median",
+    "q3",
+    "max",
+    "min",
+    "q1",
+    "median",
+    "q3",
+    "max",
 ];
 
 impl Output {
     pub(super) fn new(plan: &Plan) -> Self {
         let looked_at = io::stderr().is_terminal() && !plan.json;
-        let bar = if looked_at { ProgressBar::new(plan.operations()) } else { ProgressBar::hidden() };
+        let bar =
+            if looked_at { ProgressBar::new(plan.operations()) } else { ProgressBar::hidden() };
         let style = ProgressStyle::with_template("{bar:40} {pos}/{len} operations  {msg}");
         bar.set_style(style.expect("the template is constant and valid"));
         Self {
@@ -85,7 +98,10 @@ impl Output {
         }
         let mut out = io::stdout().lock();
         writeln!(out, "# {}", self.title())?;
-        writeln!(out, "# times in us; columns 5-9: quartiles over operations of the mean over ranks;")?;
+        writeln!(
+            out,
+            "# times in us; columns 5-9: quartiles over operations of the mean over ranks;"
+        )?;
         writeln!(out, "# columns 10-14: quartiles over ranks of the mean over operations")?;
         writeln!(out, "{}", self.table())
     }

@@ -93,7 +93,10 @@ fn operator(flags: &BenchFlags, datatype: Datatype) -> Result<Operator, UsageErr
         (Some(_), Some(name)) => Err(UsageError::new(
             "--op",
             name,
-            format!("only allreduce and reduce take an operator; {} has none", flags.collective.name()),
+            format!(
+                "only allreduce and reduce take an operator; {} has none",
+                flags.collective.name()
+            ),
         )),
         (None, name) => reduction(name.as_deref(), datatype),
     }
@@ -121,7 +124,11 @@ fn steps(flags: &BenchFlags, datatype: Datatype) -> Result<Vec<Step>, UsageError
     let sizes = if flags.collective == CollectiveFlag::Barrier {
         vec![0]
     } else {
-        sizes::parse(&flags.sizes, datatype.size_bytes() as u64)?
+        let element_bytes = datatype.size_bytes() as u64;
+        match &flags.sizes {
+            Some(sizes) => sizes::parse(sizes, element_bytes)?,
+            None => vec![8.max(element_bytes), 1 << 10, 64 << 10, 1 << 20],
+        }
     };
     let step = |size_bytes| {
         let iterations = flags.iters.unwrap_or_else(|| usual_iterations(size_bytes));

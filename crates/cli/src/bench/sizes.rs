@@ -34,13 +34,16 @@ fn powers_of_two(
     element_bytes: u64,
 ) -> Result<Vec<u64>, UsageError> {
     let start = first.max(element_bytes).next_power_of_two();
-    let sizes: Vec<u64> =
-        std::iter::successors(Some(start), |size| Some(size * 2)).take_while(|&size| size <= last).collect();
+    let sizes: Vec<u64> = std::iter::successors(Some(start), |size| Some(size * 2))
+        .take_while(|&size| size <= last)
+        .collect();
     if sizes.is_empty() {
         return Err(UsageError::new(
             "--sizes",
             text,
-            format!("FIRST:LAST with a power of two of at least {element_bytes} bytes between is allowed"),
+            format!(
+                "FIRST:LAST with a power of two of at least {element_bytes} bytes between is allowed"
+            ),
         ));
     }
     Ok(sizes)

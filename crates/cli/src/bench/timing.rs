@@ -43,9 +43,8 @@ pub(super) fn summarize(times_ns: &[Vec<u64>]) -> Summary {
 }
 
 fn mean_us(times_ns: impl Iterator<Item = u64>) -> f64 {
-    let (count, total_ns) = times_ns.fold((0_u64, 0_u128), |(count, total), time| {
-        (count + 1, total + u128::from(time))
-    });
+    let (count, total_ns) = times_ns
+        .fold((0_u64, 0_u128), |(count, total), time| (count + 1, total + u128::from(time)));
     total_ns as f64 / count as f64 / 1e3
 }
 

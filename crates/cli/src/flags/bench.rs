@@ -32,9 +32,10 @@ pub(crate) struct BenchFlags {
     #[arg(long, value_name = "N", default_value = "1", value_parser = whole_number(1..=64))]
     pub(crate) hosts: u64,
 
-    /// Sizes in bytes: a list (8,1K,1M) or every power of two of a range (4:1M)
-    #[arg(long, value_name = "SIZES", default_value = "8,1K,64K,1M")]
-    pub(crate) sizes: String,
+    /// Sizes in bytes: a list (8,1K,1M) or every power of two of a range (4:1M); by default
+    /// 8,1K,64K,1M
+    #[arg(long, value_name = "SIZES")]
+    pub(crate) sizes: Option<String>,
 
     /// Type of an element
     #[arg(long, value_name = "TYPE", default_value = "f32")]

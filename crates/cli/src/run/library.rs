@@ -21,7 +21,8 @@ pub(super) fn find(mpi: Mpi) -> Result<PathBuf, UsageError> {
     let candidates = folders.iter().map(|folder| folder.join(mpi.library()));
     let found = candidates.clone().find(|candidate| candidate.is_file());
     found.and_then(|path| path.canonicalize().ok()).ok_or_else(|| {
-        let looked: Vec<String> = folders.iter().map(|folder| folder.display().to_string()).collect();
+        let looked: Vec<String> =
+            folders.iter().map(|folder| folder.display().to_string()).collect();
         UsageError::new(
             knobs::LIBRARY_PATH.name,
             looked.join(":"),

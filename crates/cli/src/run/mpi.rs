@@ -63,7 +63,9 @@ pub(super) fn of_command(program: &Path) -> Result<Mpi, UsageError> {
     } else {
         ["mpirun", "mpiexec"].iter().find_map(|name| find_program(OsStr::new(name)))
     };
-    let unclear = |why: String| UsageError::new("--mpi", "", format!("one of openmpi, mpich is needed: {why}"));
+    let unclear = |why: String| {
+        UsageError::new("--mpi", "", format!("one of openmpi, mpich is needed: {why}"))
+    };
     let launcher = launcher.ok_or_else(|| {
         unclear(format!("{} is no launcher and PATH has no mpirun or mpiexec", program.display()))
     })?;
@@ -111,7 +113,10 @@ mod tests {
     #[test]
     fn launchers_are_known_by_what_they_say() {
         for (answer, mpi) in [
-            ("mpirun (Open MPI) 5.0.11\n\nReport bugs to https://www.open-mpi.org/\n", Some(Mpi::OpenMpi)),
+            (
+                "mpirun (Open MPI) 5.0.11\n\nReport bugs to https://www.open-mpi.org/\n",
+                Some(Mpi::OpenMpi),
+            ),
             ("prterun (PRRTE) 3.0.13\n", Some(Mpi::OpenMpi)),
             ("HYDRA build details:\n    Version:    5.0.2\n", Some(Mpi::Mpich)),
             ("Intel(R) MPI Library for Linux* OS, Version 2021.19\n", Some(Mpi::Mpich)),

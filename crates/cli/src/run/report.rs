@@ -87,7 +87,14 @@ fn absence(arguments: &Arguments, status: ExitStatus) -> String {
 
 fn text(report: &Report) -> String {
     let mut table = tables::plain([
-        "communicator", "ranks", "hosts", "collective", "in_node", "in_tree", "passed_through", "why",
+        "communicator",
+        "ranks",
+        "hosts",
+        "collective",
+        "in_node",
+        "in_tree",
+        "passed_through",
+        "why",
     ]);
     for communicator in &report.communicators {
         for (kind, counts) in &communicator.collectives {
@@ -162,7 +169,21 @@ mod tests {
         let words: Vec<&str> = lines[2].split_whitespace().collect();
         assert_eq!(
             words,
-            ["split", "(5", "of", "them)", "4", "2", "reduce", "1", "20", "3", "3", "user-defined", "operator"]
+            [
+                "split",
+                "(5",
+                "of",
+                "them)",
+                "4",
+                "2",
+                "reduce",
+                "1",
+                "20",
+                "3",
+                "3",
+                "user-defined",
+                "operator"
+            ]
         );
     }
 
