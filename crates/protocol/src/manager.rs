@@ -8,7 +8,7 @@
 //! asked for. Its nodes are told to install it level by level from the root, because a node links
 //! to its parent when it installs; once the lowest level has answered, the grant is decided. A
 //! node that refuses, fails, dies or stays silent undoes the whole group and nothing else. Every
-//! group ends in one place, [`Manager::close`], which tells its nodes and gives its OSOs back.
+//! group ends in one place, `Manager::close`, which tells its nodes and gives its OSOs back.
 //!
 //! After any input, drain [`Manager::poll_order`] and [`Manager::poll_decision`], then ask
 //! [`Manager::poll_timeout`]. One input adds at most one order per node of the groups it touches.
@@ -17,6 +17,7 @@
 
 mod config;
 mod error;
+mod events;
 mod groups;
 mod jobs;
 mod nodes;
@@ -27,14 +28,13 @@ mod status;
 mod tests;
 
 use alloc::collections::VecDeque;
-use alloc::string::String;
 use alloc::vec::Vec;
 
 use tributary_topology::{AggregationTree, Fabric, GroupTree};
 use tributary_wire::control::{
     GroupGrant, GroupRequest, JobAdmission, JobRequest, NodeEvent, NodeOrder, NodeRegistration,
 };
-use tributary_wire::{Epoch, GroupId, JobId, NodeId};
+use tributary_wire::{GroupId, JobId, NodeId};
 
 use crate::Time;
 use groups::{Group, GroupTable, Installing, MemberState, Stage};
@@ -277,97 +277,6 @@ impl Manager {
                 self.orders.push_back((member.node, NodeOrder::Install(install.clone())));
             }
         }
-    }
-
-    fn on_installed(
-        &mut self,
-        now: Time,
-        node: NodeId,
-        id: GroupId,
-        epoch: Epoch,
-    ) -> Result<(), EventError> {
-        let Some(at) = self.locate(node, id, epoch)? else { return Ok(()) };
-        let group = self.groups.live(id);
-        group.members[at].expect_state(node, id, "installed", &[MemberState::Ordered])?;
-        group.members[at].state = MemberState::Installed;
-        let level = group.members[at].level;
-        if group.members.iter().any(|member| member.state == MemberState::Ordered) {
-            return Ok(());
-        }
-        if group.members.iter().any(|member| member.state == MemberState::Planned) {
-            self.order_level(now, id, level + 1);
-            return Ok(());
-        }
-        if let Stage::Installing(installing) = group.go_live() {
-            self.stats.groups_granted += 1;
-            self.decisions.push_back((installing.ticket, Ok(installing.plan.grant)));
-        }
-        Ok(())
-    }
-
-    fn on_refused(
-        &mut self,
-        node: NodeId,
-        id: GroupId,
-        epoch: Epoch,
-        reason: String,
-    ) -> Result<(), EventError> {
-        let Some(at) = self.locate(node, id, epoch)? else { return Ok(()) };
-        let member = &self.groups.live(id).members[at];
-        member.expect_state(node, id, "refused", &[MemberState::Ordered])?;
-        let name = member.name.clone();
-        self.retire(id, at);
-        self.close(id, Some(GroupError::NodeRefused { node: name, reason }));
-        Ok(())
-    }
-
-    fn on_failed(
-        &mut self,
-        node: NodeId,
-        id: GroupId,
-        epoch: Epoch,
-        reason: String,
-    ) -> Result<(), EventError> {
-        let Some(at) = self.locate(node, id, epoch)? else { return Ok(()) };
-        let member = &self.groups.live(id).members[at];
-        member.expect_state(node, id, "failed", &[MemberState::Ordered, MemberState::Installed])?;
-        let name = member.name.clone();
-        self.close(id, Some(GroupError::NodeFailed { node: name, reason }));
-        Ok(())
-    }
-
-    /// A node's part is over. When the root's is, everyone below has left too, and what their
-    /// nodes have not reported yet is swept up.
-    fn on_ended(&mut self, node: NodeId, id: GroupId, epoch: Epoch) -> Result<(), EventError> {
-        let Some(at) = self.locate(node, id, epoch)? else { return Ok(()) };
-        let group = self.groups.live(id);
-        group.members[at].expect_state(node, id, "ended", &[MemberState::Installed])?;
-        if matches!(group.stage, Stage::Installing(_)) {
-            return Err(EventError::OutOfTurn { node, group: id, event: "ended" });
-        }
-        self.retire(id, at);
-        if at == 0 {
-            self.close(id, None);
-        }
-        Ok(())
-    }
-
-    /// The node's position in the group; `None` if that incarnation is over.
-    fn locate(
-        &mut self,
-        node: NodeId,
-        id: GroupId,
-        epoch: Epoch,
-    ) -> Result<Option<usize>, EventError> {
-        if !self.groups.was_issued(epoch) {
-            return Err(EventError::UnknownEpoch { node, group: id, epoch });
-        }
-        let Some(group) = self.groups.find(id, epoch) else {
-            self.stats.events_stale += 1;
-            return Ok(None);
-        };
-        let at = group.members.iter().position(|member| member.node == node);
-        at.map(Some).ok_or(EventError::NotAMember { node, group: id })
     }
 
     /// One node holds nothing of the group any more.

@@ -380,3 +380,14 @@ fn equal_seeds_give_equal_secrets_and_others_do_not() {
     assert_eq!(first_secret([1; 32]), first_secret([1; 32]));
     assert_ne!(first_secret([1; 32]), first_secret([2; 32]));
 }
+
+#[test]
+fn a_dead_node_gets_no_orders() {
+    let mut site = site();
+    let [alive, dying] = ["late-a", "late-b"]
+        .map(|name| site.manager.register_node(registration(name, 1, 1)).unwrap());
+    site.manager.handle_node_gone(dying);
+    let registered = NodeOrder::Registered { node: alive };
+    assert_eq!(site.manager.poll_order(), Some((alive, registered)));
+    assert_eq!(site.manager.poll_order(), None);
+}
