@@ -318,19 +318,24 @@ impl DataLoop {
     }
 
     fn admit(&mut self, now: Instant, link: AnyLink) {
-        if self.links.is_full() {
-            // Whoever connects and stays silent must not keep others out.
-            let Some(oldest) = self.links.oldest_unjoined() else {
-                self.tally.refuse(Reason::TooManyLinks);
-                self.log.refused(now, Reason::TooManyLinks, &"every link is in use");
-                return;
-            };
-            self.tally.refuse(Reason::NeverJoined);
-            self.close(oldest);
-        }
-        if let Err(error) = self.watch(now, link, Stage::Unjoined) {
+        if !self.make_room(now) {
+            self.tally.refuse(Reason::TooManyLinks);
+            self.log.refused(now, Reason::TooManyLinks, &"every link is in use");
+        } else if let Err(error) = self.watch(now, link, Stage::Unjoined) {
             tracing::error!("cannot watch a new link: {error}");
         }
+    }
+
+    /// Makes room for one more link: whoever connects and stays silent must not keep others out.
+    fn make_room(&mut self, now: Instant) -> bool {
+        if !self.links.is_full() {
+            return true;
+        }
+        let Some(oldest) = self.links.oldest_unjoined() else { return false };
+        self.tally.refuse(Reason::NeverJoined);
+        self.log.refused(now, Reason::NeverJoined, &"pushed out by a newer link");
+        self.close(oldest);
+        true
     }
 
     /// Takes a link in and watches its descriptor.
