@@ -53,7 +53,7 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 /// Once asked to stop: how long the last words may take to go out.
 const STOP_WITHIN: Duration = Duration::from_millis(300);
 
-/// How long links whose last word is said may stay.
+/// How long links may stay whose last word is said, for it to go out.
 const LINGER: Duration = Duration::from_secs(2);
 
 /// What the loop is made with.
@@ -75,6 +75,8 @@ pub(super) struct DataLoop {
     /// Accepting goes on then; a connector may be waiting now.
     accept_at: Option<Instant>,
     poll: Poll,
+    /// Held here too: a waker that is dropped takes its last call back.
+    _waker: Arc<Waker>,
     commands: Receiver<Command>,
     answers: Answers,
     installed: Installed,
@@ -89,6 +91,7 @@ pub(super) struct DataLoop {
 /// What the loop is connected to.
 pub(super) struct Surroundings {
     pub(super) poll: Poll,
+    pub(super) waker: Arc<Waker>,
     pub(super) tcp: TcpAcceptor,
     pub(super) shm: Option<ShmListener>,
     pub(super) commands: Receiver<Command>,
@@ -107,7 +110,7 @@ pub(super) fn poll_and_waker() -> io::Result<(Poll, Arc<Waker>)> {
 impl DataLoop {
     /// A loop that serves no group yet.
     pub(super) fn new(options: &DataOptions, around: Surroundings) -> io::Result<Self> {
-        let Surroundings { poll, tcp, shm, commands, answers, meters, shutdown } = around;
+        let Surroundings { poll, waker, tcp, shm, commands, answers, meters, shutdown } = around;
         let registry = poll.registry();
         registry.register(&mut SourceFd(&tcp.as_fd().as_raw_fd()), TCP_DOOR, Interest::READABLE)?;
         if let Some(shm) = &shm {
@@ -123,6 +126,7 @@ impl DataLoop {
             shm,
             accept_at: Some(clock),
             poll,
+            _waker: waker,
             commands,
             answers,
             installed: Installed::default(),
@@ -138,12 +142,16 @@ impl DataLoop {
     /// Runs until asked to stop; then tells every group, and returns.
     pub(super) fn run(mut self) -> io::Result<()> {
         let mut events = Events::with_capacity(EVENTS_MAX);
-        while !self.shutdown.is_requested() {
+        loop {
             self.work_until_idle(&mut events)?;
             self.publish();
+            // Asked for right before sleeping: the wake-up that came with the wish to stop may have
+            // been taken while there was work.
+            if self.shutdown.is_requested() {
+                return self.stop(&mut events);
+            }
             self.sleep(&mut events, None)?;
         }
-        self.stop(&mut events)
     }
 
     /// Serves links, connectors and orders until nothing has happened for the spin time.

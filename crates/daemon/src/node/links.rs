@@ -71,8 +71,7 @@ pub(super) enum Stage {
     Unjoined,
     /// It carries an edge of a group.
     Joined,
-    /// Its last word is said; it stays until the peer closes it, so that closing it with unread
-    /// input doesn't take the last word from the peer.
+    /// Its last word is said; it stays until that is out and nothing is unread, or for a while.
     Lingering,
 }
 
@@ -159,6 +158,7 @@ impl Links {
     pub(super) fn linger(&mut self, now: Instant, port: PortId) {
         let Some(entry) = self.entry(port) else { return };
         entry.stage = Stage::Lingering;
+        entry.is_hot = true;
         let generation = entry.generation;
         self.lingering.push_back(Deadline { at: now + self.linger, port, generation });
     }

@@ -32,7 +32,7 @@ pub(crate) fn guarded(test: impl FnOnce() + Send + 'static) {
         test();
         let _ = done.send(());
     });
-    match finished.recv_timeout(WATCHDOG) {
+    match finished.recv_timeout(2 * WATCHDOG) {
         Err(mpsc::RecvTimeoutError::Timeout) => panic!("stuck for {WATCHDOG:?}"),
         _ => thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
     }
