@@ -37,7 +37,7 @@ fn many_groups_later_everything_is_where_it_was() {
         let fabric = fabric(4, 2);
         let cycle = |round: u32| {
             let job = Job::admit(&fabric);
-            let way = if round % 2 == 0 { Way::Tcp } else { Way::Shm };
+            let way = if round.is_multiple_of(2) { Way::Tcp } else { Way::Shm };
             let mut members = members(&job.group(&hosts(4), 4, 4096), way);
             sum_once(&mut members, 1.0);
             match round % 3 {
