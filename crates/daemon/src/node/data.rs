@@ -215,7 +215,9 @@ impl DataLoop {
 
     fn disarm_links(&mut self) {
         for port in 0..self.links.ports_end() {
-            if let Some(entry) = self.links.entry(PortId(port)) {
+            let Some(entry) = self.links.entry(PortId(port)) else { continue };
+            // The others were disarmed when their descriptors woke the loop.
+            if !entry.is_hot {
                 entry.link.disarm();
             }
         }
@@ -239,6 +241,9 @@ impl DataLoop {
                 Token(token) => {
                     if let Some(entry) = self.links.entry(PortId((token - FIRST_PORT) as u32)) {
                         entry.is_hot = true;
+                        // The edge is spent, whether or not this loop was asleep: the link has to
+                        // take note of what is on its descriptor, above all that the peer is gone.
+                        entry.link.disarm();
                     }
                 }
             }

@@ -79,7 +79,7 @@ pub(super) enum Stage {
 pub(super) struct Entry {
     pub(super) link: AnyLink,
     pub(super) stage: Stage,
-    /// TCP: the kernel said that there may be something to read, or room.
+    /// The kernel said that there may be something to read, or room.
     pub(super) is_hot: bool,
     /// The machine has frames for it that it had no room for.
     pub(super) is_blocked: bool,
