@@ -6,7 +6,7 @@ use std::ffi::OsString;
 use anyhow::Context as _;
 use tributary_client::Settings;
 use tributary_client::knobs::{self, Knob};
-use tributary_daemon::embedded;
+use tributary_daemon::embedded::{self, FabricOptions};
 
 /// Knobs for child processes.
 #[derive(Clone, Debug, Default)]
@@ -47,7 +47,7 @@ pub(crate) fn join_or_start(hosts: u32) -> anyhow::Result<Fabric> {
         return Ok(Fabric::Named);
     }
     let fabric =
-        embedded::Fabric::start(hosts).context("the fabric on this machine did not start")?;
+        embedded::Fabric::start(&FabricOptions { hosts, ..FabricOptions::default() }).context("the fabric on this machine did not start")?;
     Ok(Fabric::Own(fabric))
 }
 
@@ -56,7 +56,7 @@ impl Fabric {
     pub(crate) fn environment(&self) -> Environment {
         let mut environment = Environment::default();
         if let Self::Own(fabric) = self {
-            environment.set(&knobs::MANAGER, fabric.manager_address().to_string());
+            environment.set(&knobs::MANAGER, fabric.manager().to_string());
             environment.set(&knobs::TOKEN_FILE, fabric.token_file());
         }
         environment
