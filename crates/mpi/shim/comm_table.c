@@ -150,6 +150,7 @@ void comm_table_visit(void (*visit)(comm_record *record)) {
     table *in = atomic_load_explicit(&current, memory_order_acquire);
     size_t slots = in != NULL ? (size_t)1 << in->slots_log2 : 0;
     for (size_t at = 0; at < slots; at++) {
+        /* `visit` may remove the record; that empties slots, but moves none. */
         uintptr_t key = atomic_load_explicit(&in->slots[at].key, memory_order_relaxed);
         if (key != KEY_EMPTY && key != KEY_REMOVED) {
             visit(atomic_load_explicit(&in->slots[at].record, memory_order_relaxed));

@@ -15,7 +15,7 @@ bool comm_table_insert(comm_record *record);
 /* Takes a record out; nothing happens when it is not in. */
 void comm_table_remove(comm_record *record);
 
-/* Calls `visit` on every record. No other thread may change the table meanwhile. */
+/* Calls `visit`, which may remove it, on every record. No other thread may use the table. */
 void comm_table_visit(void (*visit)(comm_record *record));
 
 #endif

@@ -17,12 +17,24 @@ static int never_copied(MPI_Comm from, int key, void *extra, void *value, void *
     return MPI_SUCCESS;
 }
 
+void communicators_hold(comm_record *record) {
+    /* Relaxed: whoever takes a hold has one already, by using the communicator. */
+    atomic_fetch_add_explicit(&record->holds, 1, memory_order_relaxed);
+}
+
+void communicators_let_go(comm_record *record) {
+    /* Acquire-release: the last one to let go sees what the others did with the record. */
+    if (atomic_fetch_sub_explicit(&record->holds, 1, memory_order_acq_rel) == 1) {
+        tributary_communicator_free(record->core);
+        free(record);
+    }
+}
+
+/* MPI is freeing the communicator; its nonblocking operations may still be on their way. */
 static int give_up(MPI_Comm comm, int key, void *value, void *extra) {
     (void)comm, (void)key, (void)extra;
-    comm_record *record = value;
-    comm_table_remove(record);
-    tributary_communicator_free(record->core);
-    free(record);
+    comm_table_remove(value);
+    communicators_let_go(value);
     return MPI_SUCCESS;
 }
 
@@ -80,6 +92,7 @@ static comm_record *new_record(MPI_Comm comm, const char *label) {
         return NULL;
     }
     record->comm = comm;
+    atomic_init(&record->holds, 1);
     beneath.Comm_rank(comm, &record->rank);
     beneath.Comm_size(comm, &record->size);
     record->pass_reason = is_inter ? TRIBUTARY_PASS_INTERCOMMUNICATOR : TRIBUTARY_PASS_NOT_SET_UP;
@@ -88,8 +101,7 @@ static comm_record *new_record(MPI_Comm comm, const char *label) {
     record->core = tributary_communicator_new(is_inter ? "intercommunicator" : label,
                                               (uint32_t)record->size, counted);
     if (!comm_table_insert(record)) {
-        tributary_communicator_free(record->core);
-        free(record);
+        communicators_let_go(record);
         return NULL;
     }
     if (beneath.Comm_set_attr(comm, keyval, record) != MPI_SUCCESS) {
@@ -135,13 +147,12 @@ comm_record *communicators_find(MPI_Comm comm) {
     return record;
 }
 
-static void give_up_channels(comm_record *record) {
-    /* MPI calls give_up() for what is still alive when it finalises, or never. */
-    tributary_communicator *core = record->core;
-    record->core = NULL;
-    tributary_communicator_free(core);
+/* Calls give_up(). */
+static void delete_attribute(comm_record *record) {
+    beneath.Comm_delete_attr(record->comm, keyval);
 }
 
 void communicators_close(void) {
-    comm_table_visit(give_up_channels);
+    comm_table_visit(delete_attribute);
+    beneath.Comm_free_keyval(&keyval);
 }

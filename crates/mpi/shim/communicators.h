@@ -24,6 +24,7 @@ typedef struct comm_record {
     int rank;
     int size;
     _Atomic comm_state state;
+    atomic_int holds; /* one for the communicator, one for each nonblocking operation */
     uint32_t pass_reason; /* TRIBUTARY_PASS_*; written before `state` becomes COMM_PASSES */
 } comm_record;
 
@@ -39,7 +40,11 @@ comm_record *communicators_find(MPI_Comm comm);
 /* Sets a late communicator up. Collective over its members. */
 void communicators_join(comm_record *record);
 
-/* Gives up every communicator; their records pass from now on. */
+/* Keep a record, and the core's communicator, alive while an operation is on its way. */
+void communicators_hold(comm_record *record);
+void communicators_let_go(comm_record *record);
+
+/* Gives up every communicator. No other thread may be in MPI. */
 void communicators_close(void);
 
 /* The bootstrap that speaks through `*comm`. */

@@ -10,6 +10,7 @@
 typedef struct pending {
     struct pending *previous;
     struct pending *next;
+    comm_record *record; /* held until the operation is over */
     tributary_request *operation;
     MPI_Request request;
     int error; /* what MPI_Wait returns */
@@ -102,6 +103,8 @@ int pending_start(comm_record *record, tributary_operation *operation, const sta
         beneath.Request_free(&unused); /* frees the entry */
         return failure_raise(record->comm, message);
     }
+    entry->record = record;
+    communicators_hold(record);
     *request = entry->request;
     link_in(entry);
     return MPI_SUCCESS;
@@ -121,6 +124,7 @@ static void finish_if_done(pending *entry) {
     }
     staging_free(&entry->through);
     tributary_request_free(entry->operation);
+    communicators_let_go(entry->record);
     link_out(entry);
     /* Completing may free the entry: the program may have freed the request already. */
     beneath.Grequest_complete(entry->request);

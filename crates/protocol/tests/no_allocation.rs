@@ -80,7 +80,7 @@ fn node() -> Node {
         children,
         parent: None,
     };
-    node.install(Time(0), config).unwrap();
+    node.install(Time(0), config).expect("it has room");
     node
 }
 
@@ -108,13 +108,13 @@ fn settle(node: &mut Node, members: &mut [Endpoint]) -> u64 {
                 member.pop_transmit();
                 let payload = &payload[..transmit.header.payload_bytes()];
                 let port = PortId(port as u32);
-                node.handle_frame(port, &transmit.header, payload, &mut Nowhere).unwrap();
+                node.handle_frame(port, &transmit.header, payload, &mut Nowhere).expect("honest");
                 has_moved = true;
             }
         }
         while let Some(port) = node.poll_ready() {
             while let Some(transmit) = node.peek_transmit(port) {
-                members[port.0 as usize].handle_frame(&transmit.header).unwrap();
+                members[port.0 as usize].handle_frame(&transmit.header).expect("honest");
                 node.pop_transmit(port);
                 has_moved = true;
             }
@@ -142,12 +142,12 @@ fn round(node: &mut Node, members: &mut [Endpoint]) -> u64 {
         receives: true,
     };
     for member in members.iter_mut() {
-        member.start(sum).unwrap();
-        member.start(sum).unwrap();
+        member.start(sum).expect("room for it");
+        member.start(sum).expect("room for it");
     }
     let completed = settle(node, members);
     for member in members.iter_mut() {
-        member.start(OperationSpec::BARRIER).unwrap();
+        member.start(OperationSpec::BARRIER).expect("room for it");
     }
     completed + settle(node, members)
 }

@@ -89,7 +89,7 @@ fn a_lost_node_fails_its_group_and_no_other() {
 
 fn members_below(scenario: &Scenario, node: usize) -> Range<EndpointId> {
     let tree = &scenario.groups[0].tree;
-    let at = tree.iter().find(|it| it.node == node).unwrap();
+    let at = tree.iter().find(|it| it.node == node).expect("a node of the group");
     let (first, last) = (&at.children[0], &at.children[at.children.len() - 1]);
     first.members.start..last.members.end
 }
@@ -195,11 +195,8 @@ fn leaving_in_the_middle_of_an_operation_fails_the_others() {
             world.run();
             let at_fault = EndpointId(gone as u32);
             let abort = Abort { reason: AbortReason::MemberLost, at_fault };
-            let below: Vec<_> = (0..9).filter(|it| world.members[*it].failed.is_none()).collect();
-            assert_eq!(below, [gone]);
-            assert!(world.members.iter().enumerate().all(|(index, member)| {
-                index == gone || member.failed.map(|it| it.reason) == Some(abort.reason)
-            }));
+            assert_all_failed_with(&world, abort, &[gone]);
+            assert_eq!(world.members[gone].failed, None, "it left of its own will");
             world.assert_all_is_free(&BTreeSet::new());
         }
     }

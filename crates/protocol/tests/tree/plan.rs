@@ -131,7 +131,8 @@ impl GroupPlan {
     /// The reduction at and below one node: its children in order, rounded once.
     fn reduced(&self, seed: u64, operation: usize, at: usize) -> Vec<u8> {
         let plan = &self.script[operation];
-        let shape = Shape::new(plan.operator, plan.datatype, plan.elements as u32).unwrap();
+        let shape =
+            Shape::new(plan.operator, plan.datatype, plan.elements as u32).expect("a reduction");
         let mut values = self.tree[at].children.iter().map(|child| match child.below {
             Below::Member(member) => plan.contribution(seed, operation, member),
             Below::Node(node) => self.reduced(seed, operation, node),

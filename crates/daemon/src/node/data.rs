@@ -1,0 +1,380 @@
+//! The event loop of the data path: one thread, no runtime, nothing allocated per frame.
+//!
+//! Owns the protocol machine, the arenas and every link, and moves frames between them. Decides
+//! nothing about groups. What it waits for: frames and room on its links, connectors, orders of the
+//! control conversation, deadlines.
+
+mod groups;
+mod traffic;
+
+use std::io;
+use std::sync::Arc;
+use std::sync::mpsc::Receiver;
+use std::time::{Duration, Instant};
+
+use mio::unix::SourceFd;
+use mio::{Events, Interest, Poll, Token, Waker};
+use std::os::fd::{AsFd, AsRawFd};
+
+use tributary_protocol::Time;
+use tributary_protocol::node::{Node, NodeConfig, PortId};
+use tributary_transport::{Armed, Listener, ShmListener, TcpAcceptor};
+
+use super::arenas::Arenas;
+use super::commands::{Answers, Command};
+use super::links::{AnyLink, Links, Stage};
+use super::meters::{DataMeters, Tally};
+use super::refusals::{Log, Reason};
+use crate::shutdown::Shutdown;
+use groups::Installed;
+
+/// Events taken from the kernel at once.
+const EVENTS_MAX: usize = 256;
+
+const WAKER: Token = Token(0);
+const TCP_DOOR: Token = Token(1);
+const SHM_DOOR: Token = Token(2);
+/// Ports follow.
+const FIRST_PORT: usize = 3;
+
+/// With as many TCP links as this, or fewer, asking each socket costs less than asking the kernel
+/// which of them has something.
+const DIRECT_TCP_MAX: usize = 2;
+
+/// Rounds over the links between two looks at the kernel's events while there is traffic.
+const ROUNDS_PER_KERNEL_POLL: u32 = 32;
+
+/// Rounds over the links between two updates of the counters that others read.
+const ROUNDS_PER_PUBLISH: u32 = 4096;
+
+/// After the system was short of something, connectors wait this long.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+/// Once asked to stop: how long the last words may take to go out.
+const STOP_WITHIN: Duration = Duration::from_millis(300);
+
+/// How long links whose last word is said may stay.
+const LINGER: Duration = Duration::from_secs(2);
+
+/// What the loop is made with.
+pub(super) struct DataOptions {
+    pub(super) machine: NodeConfig,
+    pub(super) links_max: usize,
+    pub(super) arena_bytes_max: u64,
+    pub(super) join_within: Duration,
+    pub(super) spin: Duration,
+}
+
+/// The event loop.
+pub(super) struct DataLoop {
+    machine: Node,
+    arenas: Arenas,
+    links: Links,
+    tcp: TcpAcceptor,
+    shm: Option<ShmListener>,
+    /// Accepting goes on then; a connector may be waiting now.
+    accept_at: Option<Instant>,
+    poll: Poll,
+    commands: Receiver<Command>,
+    answers: Answers,
+    installed: Installed,
+    clock: Instant,
+    spin: Duration,
+    tally: Tally,
+    meters: DataMeters,
+    log: Log,
+    shutdown: Shutdown,
+}
+
+/// What the loop is connected to.
+pub(super) struct Surroundings {
+    pub(super) poll: Poll,
+    pub(super) tcp: TcpAcceptor,
+    pub(super) shm: Option<ShmListener>,
+    pub(super) commands: Receiver<Command>,
+    pub(super) answers: Answers,
+    pub(super) meters: DataMeters,
+    pub(super) shutdown: Shutdown,
+}
+
+/// The poll that a loop will sleep in, and what wakes it from outside.
+pub(super) fn poll_and_waker() -> io::Result<(Poll, Arc<Waker>)> {
+    let poll = Poll::new()?;
+    let waker = Arc::new(Waker::new(poll.registry(), WAKER)?);
+    Ok((poll, waker))
+}
+
+impl DataLoop {
+    /// A loop that serves no group yet.
+    pub(super) fn new(options: &DataOptions, around: Surroundings) -> io::Result<Self> {
+        let Surroundings { poll, tcp, shm, commands, answers, meters, shutdown } = around;
+        let registry = poll.registry();
+        registry.register(&mut SourceFd(&tcp.as_fd().as_raw_fd()), TCP_DOOR, Interest::READABLE)?;
+        if let Some(shm) = &shm {
+            let descriptor = shm.as_fd().as_raw_fd();
+            registry.register(&mut SourceFd(&descriptor), SHM_DOOR, Interest::READABLE)?;
+        }
+        let clock = Instant::now();
+        Ok(Self {
+            machine: Node::new(options.machine),
+            arenas: Arenas::new(options.arena_bytes_max),
+            links: Links::new(options.links_max, options.join_within, LINGER),
+            tcp,
+            shm,
+            accept_at: Some(clock),
+            poll,
+            commands,
+            answers,
+            installed: Installed::default(),
+            clock,
+            spin: options.spin,
+            tally: Tally::default(),
+            meters,
+            log: Log::new(clock),
+            shutdown,
+        })
+    }
+
+    /// Runs until asked to stop; then tells every group, and returns.
+    pub(super) fn run(mut self) -> io::Result<()> {
+        let mut events = Events::with_capacity(EVENTS_MAX);
+        while !self.shutdown.is_requested() {
+            self.work_until_idle(&mut events)?;
+            self.publish();
+            self.sleep(&mut events, None)?;
+        }
+        self.stop(&mut events)
+    }
+
+    /// Serves links, connectors and orders until nothing has happened for the spin time.
+    fn work_until_idle(&mut self, events: &mut Events) -> io::Result<()> {
+        let mut idle_since: Option<Instant> = None;
+        let mut rounds = 0_u32;
+        loop {
+            rounds = rounds.wrapping_add(1);
+            let mut worked = self.serve_links();
+            if rounds.is_multiple_of(ROUNDS_PER_KERNEL_POLL) || !worked {
+                worked |= self.kernel_events(events, Some(Duration::ZERO))?;
+                worked |= self.serve_deadlines();
+            }
+            if rounds.is_multiple_of(ROUNDS_PER_PUBLISH) {
+                self.publish();
+                if self.shutdown.is_requested() {
+                    return Ok(());
+                }
+            }
+            if worked {
+                idle_since = None;
+                continue;
+            }
+            let now = Instant::now();
+            if now - *idle_since.get_or_insert(now) >= self.spin {
+                return Ok(());
+            }
+            std::hint::spin_loop();
+        }
+    }
+
+    /// Sleeps until something happens, or `limit`, or the next deadline.
+    fn sleep(&mut self, events: &mut Events, limit: Option<Instant>) -> io::Result<()> {
+        let now = Instant::now();
+        let deadline = [self.next_deadline(), limit].into_iter().flatten().min();
+        let left = deadline.map(|at| at.saturating_duration_since(now));
+        if left == Some(Duration::ZERO) || !self.arm_links() {
+            return Ok(());
+        }
+        let outcome = self.kernel_events(events, left);
+        self.disarm_links();
+        outcome.map(drop)
+    }
+
+    /// Prepares every link for sleep; false, with all of them awake, if one has something already.
+    fn arm_links(&mut self) -> bool {
+        for port in 0..self.links.ports_end() {
+            let Some(entry) = self.links.entry(PortId(port)) else { continue };
+            let is_ready = match &mut entry.link {
+                // Watched for edges, and drained since the last one: nothing to prepare.
+                AnyLink::Tcp(_) => entry.is_hot,
+                AnyLink::Shm(_) => entry.link.arm() == Armed::Ready,
+            };
+            if is_ready {
+                self.disarm_links();
+                return false;
+            }
+        }
+        true
+    }
+
+    fn disarm_links(&mut self) {
+        for port in 0..self.links.ports_end() {
+            if let Some(entry) = self.links.entry(PortId(port)) {
+                entry.link.disarm();
+            }
+        }
+    }
+
+    /// Takes what the kernel has to say, waiting for it at most `timeout`. True if it was anything.
+    fn kernel_events(
+        &mut self,
+        events: &mut Events,
+        timeout: Option<Duration>,
+    ) -> io::Result<bool> {
+        match self.poll.poll(events, timeout) {
+            Ok(()) => {}
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => return Ok(false),
+            Err(error) => return Err(error),
+        }
+        for event in events.iter() {
+            match event.token() {
+                WAKER => self.take_commands(),
+                TCP_DOOR | SHM_DOOR => self.accept_at = Some(self.clock),
+                Token(token) => {
+                    if let Some(entry) = self.links.entry(PortId((token - FIRST_PORT) as u32)) {
+                        entry.is_hot = true;
+                    }
+                }
+            }
+        }
+        Ok(!events.is_empty())
+    }
+
+    /// Does what is due. True if it was anything.
+    fn serve_deadlines(&mut self) -> bool {
+        let now = Instant::now();
+        let mut worked = false;
+        let doors_due = self.shm.as_ref().and_then(Listener::deadline).is_some_and(|at| at <= now);
+        if doors_due || self.accept_at.is_some_and(|at| at <= now) {
+            worked |= self.accept(now);
+        }
+        while let Some((port, stage)) = self.links.pop_overdue(now) {
+            if stage == Stage::Unjoined {
+                self.tally.refuse(Reason::NeverJoined);
+                self.log.refused(now, Reason::NeverJoined, &"nobody joined a group over the link");
+            }
+            self.close(port);
+            worked = true;
+        }
+        let time = self.time(now);
+        if self.machine.poll_timeout().is_some_and(|due| due <= time) {
+            self.machine.handle_timeout(time);
+            worked = true;
+        }
+        self.drain();
+        worked
+    }
+
+    fn next_deadline(&mut self) -> Option<Instant> {
+        let machine =
+            self.machine.poll_timeout().map(|due| self.clock + Duration::from_nanos(due.0));
+        let doors = self.shm.as_ref().and_then(Listener::deadline);
+        let links = self.links.next_deadline();
+        [machine, doors, links, self.accept_at].into_iter().flatten().min()
+    }
+
+    fn take_commands(&mut self) {
+        while let Ok(command) = self.commands.try_recv() {
+            match command {
+                Command::Install(install, link) => self.install(*install, link),
+                Command::Remove(group, epoch) => {
+                    self.machine.withdraw(group, epoch);
+                    self.drain();
+                }
+                Command::RemoveAll(done) => {
+                    self.remove_all();
+                    // Nobody waits any more if the whole node is about to stop.
+                    let _ = done.send(());
+                }
+            }
+        }
+    }
+
+    /// Lets connectors in. True if there was one.
+    fn accept(&mut self, now: Instant) -> bool {
+        self.accept_at = None;
+        let mut any = false;
+        loop {
+            let tcp = self.tcp.accept(now).map(|link| link.map(AnyLink::Tcp));
+            let accepted = match (tcp, &mut self.shm) {
+                (Ok(None), Some(shm)) => shm.accept(now).map(|link| link.map(AnyLink::Shm)),
+                (tcp, _) => tcp,
+            };
+            match accepted {
+                Ok(None) => return any,
+                Ok(Some(link)) => self.admit(now, link),
+                Err(error) => match Reason::of_accept(&error) {
+                    Some(reason) => {
+                        self.tally.refuse(reason);
+                        self.log.refused(now, reason, &error);
+                    }
+                    None => {
+                        tracing::error!("cannot accept links for now: {error}");
+                        self.accept_at = Some(now + ACCEPT_PAUSE);
+                        return any;
+                    }
+                },
+            }
+            any = true;
+        }
+    }
+
+    fn admit(&mut self, now: Instant, link: AnyLink) {
+        if self.links.is_full() {
+            // Whoever connects and stays silent must not keep others out.
+            let Some(oldest) = self.links.oldest_unjoined() else {
+                self.tally.refuse(Reason::TooManyLinks);
+                self.log.refused(now, Reason::TooManyLinks, &"every link is in use");
+                return;
+            };
+            self.tally.refuse(Reason::NeverJoined);
+            self.close(oldest);
+        }
+        if let Err(error) = self.watch(now, link, Stage::Unjoined) {
+            tracing::error!("cannot watch a new link: {error}");
+        }
+    }
+
+    /// Takes a link in and watches its descriptor.
+    fn watch(&mut self, now: Instant, link: AnyLink, stage: Stage) -> io::Result<PortId> {
+        let descriptor = link.as_fd().as_raw_fd();
+        let port = self
+            .links
+            .add(now, link, stage)
+            .ok_or_else(|| io::Error::other("every link this node may have is in use"))?;
+        let token = Token(FIRST_PORT + port.0 as usize);
+        // Edges only: room that is there already is not reported again and again.
+        let interest = Interest::READABLE | Interest::WRITABLE;
+        let registered = self.poll.registry().register(&mut SourceFd(&descriptor), token, interest);
+        if let Err(error) = registered {
+            self.links.remove(port);
+            return Err(error);
+        }
+        Ok(port)
+    }
+
+    /// Says a last word to every group and gives it a moment to go out.
+    fn stop(&mut self, events: &mut Events) -> io::Result<()> {
+        self.remove_all();
+        let until = Instant::now() + STOP_WITHIN;
+        while self.links.count() > 0 && Instant::now() < until {
+            if !self.serve_links() {
+                self.sleep(events, Some(until))?;
+                self.serve_deadlines();
+            }
+        }
+        self.publish();
+        Ok(())
+    }
+
+    fn time(&self, now: Instant) -> Time {
+        let passed = now.saturating_duration_since(self.clock);
+        Time(u64::try_from(passed.as_nanos()).unwrap_or(u64::MAX))
+    }
+
+    fn publish(&mut self) {
+        self.tally.links = self.links.count() as u64;
+        self.tally.arena_bytes = self.arenas.bytes_used();
+        self.tally.groups = self.installed.count() as u64;
+        self.tally.osos = u64::from(self.machine.osos_used());
+        self.meters.publish(&self.tally, self.machine.stats());
+    }
+}
