@@ -7,10 +7,11 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use tributary_daemon::manager::{self, ManagerOptions};
+use tributary_daemon::manager::{Manager, ManagerOptions};
 use tributary_daemon::node::{Node, NodeLimits, NodeOptions};
-use tributary_daemon::token::CreateTokenError;
-use tributary_daemon::{Shutdown, Token};
+use tributary_daemon::shutdown::Shutdown;
+use tributary_daemon::token::{CreateTokenError, Token};
+use tributary_protocol::manager::ManagerConfig;
 use tributary_topology::Fabric;
 use tributary_topology::readers::{self, Format};
 
@@ -23,7 +24,7 @@ pub(crate) fn manager(flags: ManagerFlags) -> anyhow::Result<ExitCode> {
     let options = ManagerOptions {
         token: load_token(&flags.token_file)?,
         fabric: flags.topology.as_deref().map_or_else(|| Ok(Fabric::new()), read_fabric)?,
-        config: tributary_daemon::manager::ManagerConfig::default(),
+        config: ManagerConfig::default(),
     };
     let shutdown = Shutdown::new();
     let _watch = stop_on_signal(&shutdown)?;
@@ -39,7 +40,7 @@ pub(crate) fn manager(flags: ManagerFlags) -> anyhow::Result<ExitCode> {
     runtime.block_on(async {
         let listener = tokio::net::TcpListener::from_std(listener)?;
         announce(&format!("manager listens on {address}"))?;
-        manager::serve(options, listener, shutdown).await?;
+        Manager::new(options)?.serve(listener, shutdown).await?;
         Ok(ExitCode::SUCCESS)
     })
 }
@@ -93,8 +94,8 @@ fn load_token(file: &Path) -> Result<Token, UsageError> {
 }
 
 fn read_fabric(file: &Path) -> Result<Fabric, UsageError> {
-    let text = std::fs::read_to_string(file)
-        .map_err(|error| file_error("--topology", file, &error))?;
+    let text =
+        std::fs::read_to_string(file).map_err(|error| file_error("--topology", file, &error))?;
     readers::read(Format::detect(&text), &text)
         .map_err(|error| file_error("--topology", file, &error))
 }

@@ -48,11 +48,7 @@ pub(crate) fn join_or_start(hosts: u32) -> anyhow::Result<Fabric> {
     }
     let options = FabricOptions { hosts, ..FabricOptions::default() };
     let fabric =
-<<<<<<< HEAD
-        embedded::Fabric::start(&FabricOptions { hosts, ..FabricOptions::default() }).context("the fabric on this machine did not start")?;
-=======
         embedded::Fabric::start(&options).context("the fabric on this machine did not start")?;
->>>>>>> main
     Ok(Fabric::Own(fabric))
 }
 
