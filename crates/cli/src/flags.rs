@@ -7,7 +7,7 @@ mod inspect;
 mod run;
 
 pub(crate) use bench::{AlgorithmFlag, BenchFlags, BenchRankFlags, CollectiveFlag};
-pub(crate) use daemons::{ManagerFlags, NodeFlags, TokenFlags};
+pub(crate) use daemons::{ManagerFlags, NodeFlags, TokenAction, TokenFlags};
 pub(crate) use inspect::{CompletionsFlags, ConfigFlags, FabricFlags};
 pub(crate) use run::{MpiFlag, RunFlags, TransportFlag};
 

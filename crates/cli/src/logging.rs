@@ -1,6 +1,6 @@
 //! Logs to standard error, filtered by the knob `TRIBUTARY_LOG`.
 
-use std::io;
+use std::io::{self, IsTerminal};
 
 use tracing_subscriber::EnvFilter;
 use tributary_client::knobs;
@@ -16,6 +16,10 @@ pub(crate) fn start() -> Result<(), UsageError> {
     let filter = EnvFilter::try_new(&filter).map_err(|_| {
         UsageError::new(knobs::LOG.name, &filter, format!("allowed is {}", knobs::LOG.allowed))
     })?;
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr).init();
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(io::stderr)
+        .with_ansi(io::stderr().is_terminal())
+        .init();
     Ok(())
 }

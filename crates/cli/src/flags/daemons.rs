@@ -34,8 +34,7 @@ pub(crate) struct ManagerFlags {
     #[arg(long, value_name = "FILE", env = "TRIBUTARY_TOKEN_FILE", value_hint = ValueHint::FilePath)]
     pub(crate) token_file: PathBuf,
 
-    /// Description of the fabric (TOML, ibnetdiscover output or Slurm's topology.conf); without
-    /// it, the first node to register is the root and the others its children
+    /// Description of the fabric: TOML, ibnetdiscover output or Slurm's topology.conf
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) topology: Option<PathBuf>,
 }
@@ -69,8 +68,24 @@ pub(crate) struct NodeFlags {
     pub(crate) osos: u64,
 
     /// Longest segment it holds, in bytes
-    #[arg(long, value_name = "BYTES", default_value = "65536", value_parser = whole_number(256..=16_777_216))]
+    #[arg(long, value_name = "BYTES", default_value = "65536", value_parser = whole_number(256..=1_048_576))]
     pub(crate) payload_max: u64,
+
+    /// Address under which others reach --listen, where that is another
+    #[arg(long, value_name = "HOST:PORT", value_parser = host_and_port)]
+    pub(crate) advertise: Option<String>,
+
+    /// Unix socket on which processes of this machine get shared memory; without it, TCP only
+    #[arg(long, value_name = "PATH", value_hint = ValueHint::FilePath)]
+    pub(crate) shm: Option<PathBuf>,
+
+    /// Address on which to serve Prometheus metrics at /metrics
+    #[arg(long, value_name = "IP:PORT", value_parser = socket_address)]
+    pub(crate) metrics: Option<SocketAddr>,
+
+    /// Microseconds to poll after the last frame before sleeping; polling takes a whole core
+    #[arg(long, value_name = "MICROSECONDS", default_value = "0", value_parser = whole_number(0..=1_000_000))]
+    pub(crate) spin: u64,
 }
 
 /// Make the token that manager, nodes and jobs share
