@@ -1,20 +1,19 @@
-//! Paths, and who may call them.
+//! Paths, and what they take and give.
 
 use std::sync::Arc;
 
 use axum::body::Bytes;
 use axum::extract::rejection::BytesRejection;
-use axum::extract::{DefaultBodyLimit, Path, Request, State};
-use axum::http::{StatusCode, header};
-use axum::middleware::{Next, from_fn_with_state};
-use axum::response::{IntoResponse, Response};
+use axum::extract::{DefaultBodyLimit, Path, State};
+use axum::http::StatusCode;
+use axum::response::Response;
 use axum::routing::{get, post};
 use axum::{Json, Router};
 use tributary_wire::control::{GroupGrant, RefusalCode, Status};
 use tributary_wire::{JobId, NodeId};
 
-use super::answer::{Refused, parse};
 use super::service::Service;
+use crate::http::answer::{Refused, parse};
 
 /// Longest body: a group of as many endpoints as a manager allows, with host names of 60 bytes.
 const BODY_BYTES_MAX: usize = 4 << 20;
@@ -30,25 +29,8 @@ pub(super) fn router(service: Arc<Service>) -> Router {
         .route("/v1/jobs/{job}/groups", post(request_group))
         .route("/v1/status", get(status))
         .route("/metrics", get(render_metrics))
-        .fallback(not_found)
-        .method_not_allowed_fallback(not_found)
         .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
-        .layer(from_fn_with_state(Arc::clone(&service), authorize))
         .with_state(service)
-}
-
-/// Lets nobody in without the token, whatever the path.
-async fn authorize(State(service): Shared, request: Request, next: Next) -> Response {
-    let shown = request.headers().get(header::AUTHORIZATION).map(|value| value.as_bytes());
-    let token = shown.and_then(|value| value.strip_prefix(b"Bearer "));
-    if token.is_some_and(|token| service.token.matches(token)) {
-        return next.run(request).await;
-    }
-    let refused = Refused::new(
-        RefusalCode::Unauthorized,
-        "this manager asks for its token: authorization: Bearer TOKEN (see TRIBUTARY_TOKEN_FILE)",
-    );
-    refused.into_response()
 }
 
 async fn register(State(service): Shared, body: Body) -> Result<Response, Refused> {
@@ -86,9 +68,4 @@ async fn status(State(service): Shared) -> Json<Status> {
 
 async fn render_metrics(State(service): Shared) -> String {
     service.render_metrics()
-}
-
-async fn not_found(request: Request) -> Refused {
-    let (method, path) = (request.method(), request.uri().path());
-    Refused::new(RefusalCode::NotFound, format!("no such call: {method} {path}"))
 }
