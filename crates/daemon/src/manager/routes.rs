@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use axum::body::Bytes;
-use axum::extract::rejection::BytesRejection;
+use axum::extract::rejection::{BytesRejection, PathRejection};
 use axum::extract::{DefaultBodyLimit, Path, State};
 use axum::http::StatusCode;
 use axum::response::Response;
@@ -19,6 +19,7 @@ use crate::http::answer::{Refused, parse};
 const BODY_BYTES_MAX: usize = 4 << 20;
 
 type Body = Result<Bytes, BytesRejection>;
+type Number = Result<Path<u32>, PathRejection>;
 type Shared = State<Arc<Service>>;
 
 pub(super) fn router(service: Arc<Service>) -> Router {
@@ -37,12 +38,8 @@ async fn register(State(service): Shared, body: Body) -> Result<Response, Refuse
     Ok(service.register(parse(body)?)?)
 }
 
-async fn hear(
-    State(service): Shared,
-    Path(node): Path<u32>,
-    body: Body,
-) -> Result<StatusCode, Refused> {
-    service.hear(NodeId(node), parse(body)?)?;
+async fn hear(State(service): Shared, node: Number, body: Body) -> Result<StatusCode, Refused> {
+    service.hear(NodeId(number(node)?), parse(body)?)?;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -52,10 +49,10 @@ async fn admit(State(service): Shared, body: Body) -> Result<Response, Refused> 
 
 async fn request_group(
     State(service): Shared,
-    Path(job): Path<u32>,
+    job: Number,
     body: Body,
 ) -> Result<Json<GroupGrant>, Refused> {
-    let decision = service.request_group(JobId(job), &parse(body)?)?;
+    let decision = service.request_group(JobId(number(job)?), &parse(body)?)?;
     match decision.await {
         Ok(decision) => Ok(Json(decision?)),
         Err(_) => Err(Refused::new(RefusalCode::NodeSilent, "the manager is stopping")),
@@ -68,4 +65,9 @@ async fn status(State(service): Shared) -> Json<Status> {
 
 async fn render_metrics(State(service): Shared) -> String {
     service.render_metrics()
+}
+
+fn number(path: Number) -> Result<u32, Refused> {
+    path.map(|Path(number)| number)
+        .map_err(|error| Refused::new(RefusalCode::BadRequest, error.body_text()))
 }
