@@ -166,7 +166,9 @@ impl DataLoop {
             if !worked && self.spin.is_zero() {
                 return Ok(());
             }
-            let is_look_due = rounds.is_multiple_of(ROUNDS_PER_KERNEL_POLL);
+            // A round over sockets costs system calls anyway; one over rings costs next to nothing.
+            let asks_kernel = !worked && self.links.tcp_count() > 0;
+            let is_look_due = asks_kernel || rounds.is_multiple_of(ROUNDS_PER_KERNEL_POLL);
             if is_look_due {
                 worked |= self.kernel_events(events, Some(Duration::ZERO))?;
                 worked |= self.serve_deadlines();
