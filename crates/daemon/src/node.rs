@@ -19,6 +19,7 @@ mod upward;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
@@ -215,13 +216,17 @@ impl Node {
         let registry = Registry::new();
         let (poll, waker) = data::poll_and_waker().map_err(system("epoll"))?;
         let Channels { orders, commands, answers, events } =
-            Channels::new(waker.clone(), options.limits.groups);
-        shutdown.on_request(move || {
-            // If the loop is gone, nobody has to be woken.
-            let _ = waker.wake();
+            Channels::new(Arc::clone(&waker), options.limits.groups);
+        shutdown.on_request({
+            let waker = Arc::clone(&waker);
+            move || {
+                // If the loop is gone, nobody has to be woken.
+                let _ = waker.wake();
+            }
         });
         let around = Surroundings {
             poll,
+            waker,
             tcp,
             shm,
             commands,

@@ -115,7 +115,9 @@ mod tests {
         let count = || {
             let calls = Arc::clone(&calls);
             // Relaxed: the count is read after the thread that counts was joined.
-            move || drop(calls.fetch_add(1, Ordering::Relaxed))
+            move || {
+                calls.fetch_add(1, Ordering::Relaxed);
+            }
         };
         shutdown.on_request(count());
         assert!(!shutdown.is_requested());

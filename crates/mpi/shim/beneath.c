@@ -60,6 +60,18 @@ static void *find_function(void *library, const char *name) {
     return address != NULL ? address : (void *)missing;
 }
 
+#ifdef OPEN_MPI
+/*
+ * A program that isn't position-independent has the objects copied into itself, and everyone uses
+ * that copy; so the program comes first. An object that this version lacks stays null, and is then
+ * equal to no handle.
+ */
+static void *find_object(void *library, const char *name) {
+    void *address = dlsym(RTLD_DEFAULT, name);
+    return address != NULL ? address : dlsym(library, name);
+}
+#endif
+
 static pthread_mutex_t resolving = PTHREAD_MUTEX_INITIALIZER;
 
 void beneath_resolve(void) {
@@ -71,8 +83,7 @@ void beneath_resolve(void) {
         BENEATH_FUNCTIONS(BENEATH_FIND)
 #undef BENEATH_FIND
 #ifdef OPEN_MPI
-        /* An object that this version lacks stays null and is then equal to no handle. */
-#define BENEATH_FIND(object) beneath_handles.object = dlsym(library, #object);
+#define BENEATH_FIND(object) beneath_handles.object = find_object(library, #object);
         BENEATH_HANDLES(BENEATH_FIND)
 #undef BENEATH_FIND
 #endif

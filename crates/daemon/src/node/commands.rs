@@ -67,8 +67,9 @@ impl Answers {
     /// overflows all the same, the control conversation is behind by more than its deadline and
     /// starts afresh, and with it every group, so the answer is of no use any more.
     pub(super) fn push(&self, event: NodeEvent) {
-        if let Err(error) = self.events.try_send(event) {
-            tracing::error!("answer to the manager is lost: {error}");
+        // A closed queue means that the node is stopping, and with it every group.
+        if let Err(mpsc::error::TrySendError::Full(event)) = self.events.try_send(event) {
+            tracing::error!("answer to the manager is lost: {event:?}");
         }
     }
 }

@@ -53,7 +53,7 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 /// Once asked to stop: how long the last words may take to go out.
 const STOP_WITHIN: Duration = Duration::from_millis(300);
 
-/// How long links whose last word is said may stay.
+/// How long links may stay whose last word is said, for it to go out.
 const LINGER: Duration = Duration::from_secs(2);
 
 /// What the loop is made with.
@@ -75,6 +75,8 @@ pub(super) struct DataLoop {
     /// Accepting goes on then; a connector may be waiting now.
     accept_at: Option<Instant>,
     poll: Poll,
+    /// Held here too: a waker that is dropped takes its last call back.
+    _waker: Arc<Waker>,
     commands: Receiver<Command>,
     answers: Answers,
     installed: Installed,
@@ -89,6 +91,7 @@ pub(super) struct DataLoop {
 /// What the loop is connected to.
 pub(super) struct Surroundings {
     pub(super) poll: Poll,
+    pub(super) waker: Arc<Waker>,
     pub(super) tcp: TcpAcceptor,
     pub(super) shm: Option<ShmListener>,
     pub(super) commands: Receiver<Command>,
@@ -107,7 +110,7 @@ pub(super) fn poll_and_waker() -> io::Result<(Poll, Arc<Waker>)> {
 impl DataLoop {
     /// A loop that serves no group yet.
     pub(super) fn new(options: &DataOptions, around: Surroundings) -> io::Result<Self> {
-        let Surroundings { poll, tcp, shm, commands, answers, meters, shutdown } = around;
+        let Surroundings { poll, waker, tcp, shm, commands, answers, meters, shutdown } = around;
         let registry = poll.registry();
         registry.register(&mut SourceFd(&tcp.as_fd().as_raw_fd()), TCP_DOOR, Interest::READABLE)?;
         if let Some(shm) = &shm {
@@ -123,6 +126,7 @@ impl DataLoop {
             shm,
             accept_at: Some(clock),
             poll,
+            _waker: waker,
             commands,
             answers,
             installed: Installed::default(),
@@ -138,12 +142,16 @@ impl DataLoop {
     /// Runs until asked to stop; then tells every group, and returns.
     pub(super) fn run(mut self) -> io::Result<()> {
         let mut events = Events::with_capacity(EVENTS_MAX);
-        while !self.shutdown.is_requested() {
+        loop {
             self.work_until_idle(&mut events)?;
             self.publish();
+            // Asked for right before sleeping: the wake-up that came with the wish to stop may have
+            // been taken while there was work.
+            if self.shutdown.is_requested() {
+                return self.stop(&mut events);
+            }
             self.sleep(&mut events, None)?;
         }
-        self.stop(&mut events)
     }
 
     /// Serves links, connectors and orders until nothing has happened for the spin time.
@@ -207,7 +215,9 @@ impl DataLoop {
 
     fn disarm_links(&mut self) {
         for port in 0..self.links.ports_end() {
-            if let Some(entry) = self.links.entry(PortId(port)) {
+            let Some(entry) = self.links.entry(PortId(port)) else { continue };
+            // The others were disarmed when their descriptors woke the loop.
+            if !entry.is_hot {
                 entry.link.disarm();
             }
         }
@@ -231,6 +241,9 @@ impl DataLoop {
                 Token(token) => {
                     if let Some(entry) = self.links.entry(PortId((token - FIRST_PORT) as u32)) {
                         entry.is_hot = true;
+                        // The edge is spent, whether or not this loop was asleep: the link has to
+                        // take note of what is on its descriptor, above all that the peer is gone.
+                        entry.link.disarm();
                     }
                 }
             }
@@ -318,19 +331,24 @@ impl DataLoop {
     }
 
     fn admit(&mut self, now: Instant, link: AnyLink) {
-        if self.links.is_full() {
-            // Whoever connects and stays silent must not keep others out.
-            let Some(oldest) = self.links.oldest_unjoined() else {
-                self.tally.refuse(Reason::TooManyLinks);
-                self.log.refused(now, Reason::TooManyLinks, &"every link is in use");
-                return;
-            };
-            self.tally.refuse(Reason::NeverJoined);
-            self.close(oldest);
-        }
-        if let Err(error) = self.watch(now, link, Stage::Unjoined) {
+        if !self.make_room(now) {
+            self.tally.refuse(Reason::TooManyLinks);
+            self.log.refused(now, Reason::TooManyLinks, &"every link is in use");
+        } else if let Err(error) = self.watch(now, link, Stage::Unjoined) {
             tracing::error!("cannot watch a new link: {error}");
         }
+    }
+
+    /// Makes room for one more link: whoever connects and stays silent must not keep others out.
+    fn make_room(&mut self, now: Instant) -> bool {
+        if !self.links.is_full() {
+            return true;
+        }
+        let Some(oldest) = self.links.oldest_unjoined() else { return false };
+        self.tally.refuse(Reason::NeverJoined);
+        self.log.refused(now, Reason::NeverJoined, &"pushed out by a newer link");
+        self.close(oldest);
+        true
     }
 
     /// Takes a link in and watches its descriptor.

@@ -71,8 +71,7 @@ pub(super) enum Stage {
     Unjoined,
     /// It carries an edge of a group.
     Joined,
-    /// Its last word is said; it stays until the peer closes it, so that closing it with unread
-    /// input doesn't take the last word from the peer.
+    /// Its last word is said; it stays until that is out and nothing is unread, or for a while.
     Lingering,
 }
 
@@ -80,7 +79,7 @@ pub(super) enum Stage {
 pub(super) struct Entry {
     pub(super) link: AnyLink,
     pub(super) stage: Stage,
-    /// TCP: the kernel said that there may be something to read, or room.
+    /// The kernel said that there may be something to read, or room.
     pub(super) is_hot: bool,
     /// The machine has frames for it that it had no room for.
     pub(super) is_blocked: bool,
@@ -159,6 +158,7 @@ impl Links {
     pub(super) fn linger(&mut self, now: Instant, port: PortId) {
         let Some(entry) = self.entry(port) else { return };
         entry.stage = Stage::Lingering;
+        entry.is_hot = true;
         let generation = entry.generation;
         self.lingering.push_back(Deadline { at: now + self.linger, port, generation });
     }

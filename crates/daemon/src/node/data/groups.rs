@@ -81,7 +81,10 @@ impl DataLoop {
     ) -> Result<(), InstallFailure> {
         let now = Instant::now();
         let port = match upward {
-            Some(link) => Some(self.watch(now, link, Stage::Joined)?),
+            Some(link) => {
+                self.make_room(now);
+                Some(self.watch(now, link, Stage::Joined)?)
+            }
             None => None,
         };
         let (group, epoch) = (install.group, install.epoch);

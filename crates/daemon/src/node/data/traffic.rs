@@ -40,7 +40,7 @@ impl DataLoop {
         let mut worked = self.push_on(port);
         for _ in 0..BURST_FRAMES {
             match self.take_frame(port) {
-                Taken::Nothing => return worked,
+                Taken::Nothing => return self.finish(port) || worked,
                 Taken::Frame => self.drain(),
                 Taken::Lost(error) => {
                     self.on_lost(port, error);
@@ -82,6 +82,18 @@ impl DataLoop {
             }
             Err(error) => Taken::Refused(error),
         }
+    }
+
+    /// Closes a link whose last word is out and from which nothing is unread. True if it did.
+    ///
+    /// The kernel answers unread input with a reset, and drops what it has not sent yet.
+    fn finish(&mut self, port: PortId) -> bool {
+        let Some(entry) = self.links.entry(port) else { return false };
+        if entry.stage != Stage::Lingering || entry.link.flush() == Ok(Sent::Full) {
+            return false;
+        }
+        self.close(port);
+        true
     }
 
     /// Gives a link what it had no room for. True if it took any of it.
@@ -197,13 +209,7 @@ impl DataLoop {
             Event::Failed { group, epoch, abort } => self.on_failed(group, epoch, abort),
             Event::Ended { group, epoch } => self.on_ended(group, epoch),
             Event::Released(arena) => self.arenas.release(arena),
-            Event::Close(port) => {
-                let now = Instant::now();
-                if let Some(entry) = self.links.entry(port) {
-                    let _ = entry.link.flush();
-                }
-                self.links.linger(now, port);
-            }
+            Event::Close(port) => self.links.linger(Instant::now(), port),
         }
     }
 }
