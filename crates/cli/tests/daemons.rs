@@ -29,7 +29,7 @@ fn endless_bench(daemons: &Daemons) -> (Running, Vec<u32>) {
     let mut ranks = await_children(bench.id(), 4);
     ranks.sort_unstable();
     support::await_that("the group stands", || {
-        (!daemons.status()["groups"].as_array().unwrap().is_empty()).then_some(())
+        (!support::list(&daemons.status(), "groups").is_empty()).then_some(())
     });
     std::thread::sleep(std::time::Duration::from_millis(300));
     (bench, ranks)

@@ -17,7 +17,7 @@ const WATCHDOG: Duration = Duration::from_secs(120);
 const POLL: Duration = Duration::from_millis(10);
 
 /// The program, without any knob of the environment.
-pub fn tributary() -> Command {
+pub(crate) fn tributary() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_tributary"));
     for (name, _) in std::env::vars_os() {
         if name.to_string_lossy().starts_with("TRIBUTARY_") {
@@ -29,21 +29,21 @@ pub fn tributary() -> Command {
 
 /// How a process ended, and what it wrote.
 #[derive(Debug)]
-pub struct Ended {
-    pub status: ExitStatus,
-    pub stdout: String,
-    pub stderr: String,
+pub(crate) struct Ended {
+    pub(crate) status: ExitStatus,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
 }
 
 /// A process that runs beside the test.
-pub struct Running {
+pub(crate) struct Running {
     child: Child,
     stdout: Option<thread::JoinHandle<String>>,
     stderr: Option<thread::JoinHandle<String>>,
 }
 
 impl Running {
-    pub fn start(command: &mut Command) -> Self {
+    pub(crate) fn start(command: &mut Command) -> Self {
         let mut child = command
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
@@ -55,12 +55,12 @@ impl Running {
         Self { child, stdout, stderr }
     }
 
-    pub fn id(&self) -> u32 {
+    pub(crate) fn id(&self) -> u32 {
         self.child.id()
     }
 
     /// Waits for the end.
-    pub fn wait(mut self) -> Ended {
+    pub(crate) fn wait(mut self) -> Ended {
         let hangs_at = Instant::now() + WATCHDOG;
         let status = loop {
             if let Some(status) = self.child.try_wait().expect("the child is ours") {
@@ -93,12 +93,12 @@ fn collect(mut from: impl Read + Send + 'static) -> thread::JoinHandle<String> {
 }
 
 /// Runs a command to its end.
-pub fn run(command: &mut Command) -> Ended {
+pub(crate) fn run(command: &mut Command) -> Ended {
     Running::start(command).wait()
 }
 
 /// Processes whose parent is `parent`.
-pub fn children_of(parent: u32) -> Vec<u32> {
+pub(crate) fn children_of(parent: u32) -> Vec<u32> {
     let Ok(tasks) = std::fs::read_dir(format!("/proc/{parent}/task")) else { return Vec::new() };
     tasks
         .filter_map(|task| std::fs::read_to_string(task.ok()?.path().join("children")).ok())
@@ -109,7 +109,7 @@ pub fn children_of(parent: u32) -> Vec<u32> {
 }
 
 /// Waits until `parent` has `count` children.
-pub fn await_children(parent: u32, count: usize) -> Vec<u32> {
+pub(crate) fn await_children(parent: u32, count: usize) -> Vec<u32> {
     await_that("the ranks start", || {
         let children = children_of(parent);
         (children.len() == count).then_some(children)
@@ -117,7 +117,7 @@ pub fn await_children(parent: u32, count: usize) -> Vec<u32> {
 }
 
 /// Polls until `look` sees something.
-pub fn await_that<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+pub(crate) fn await_that<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     let hangs_at = Instant::now() + WATCHDOG;
     loop {
         if let Some(seen) = look() {
@@ -129,25 +129,25 @@ pub fn await_that<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
 }
 
 /// `kill -9`.
-pub fn kill(pid: u32) {
+pub(crate) fn kill(pid: u32) {
     signal(pid, rustix::process::Signal::KILL);
 }
 
-pub fn signal(pid: u32, signal: rustix::process::Signal) {
+pub(crate) fn signal(pid: u32, signal: rustix::process::Signal) {
     let pid = rustix::process::Pid::from_raw(pid as i32).expect("a pid is not 0");
     rustix::process::kill_process(pid, signal).expect("the process is there");
 }
 
 /// Whether a process is there and no zombie.
-pub fn is_alive(pid: u32) -> bool {
+pub(crate) fn is_alive(pid: u32) -> bool {
     std::fs::read_to_string(format!("/proc/{pid}/stat"))
         .is_ok_and(|stat| !stat.rsplit(')').next().unwrap_or_default().starts_with(" Z"))
 }
 
 /// A daemon and the address it announced.
-pub struct Daemon {
+pub(crate) struct Daemon {
     child: Child,
-    pub address: String,
+    pub(crate) address: String,
 }
 
 impl Daemon {
@@ -174,31 +174,33 @@ impl Daemon {
         Self { child, address }
     }
 
-    pub fn id(&self) -> u32 {
+    pub(crate) fn id(&self) -> u32 {
         self.child.id()
     }
 
-    pub fn kill(&mut self) {
+    pub(crate) fn kill(&mut self) {
         self.child.kill().expect("the daemon is ours");
         self.child.wait().expect("the daemon is ours");
     }
 
     /// Asks it to stop and waits for that.
-    pub fn stop(mut self) -> ExitStatus {
+    pub(crate) fn stop(mut self) -> ExitStatus {
         signal(self.id(), rustix::process::Signal::TERM);
         await_that("the daemon stops", || self.child.try_wait().expect("the daemon is ours"))
     }
 
     /// Open descriptors.
-    pub fn descriptors(&self) -> usize {
+    pub(crate) fn descriptors(&self) -> usize {
         std::fs::read_dir(format!("/proc/{}/fd", self.id())).expect("the daemon lives").count()
     }
 
     /// Memory in use, in KiB.
-    pub fn resident_kib(&self) -> u64 {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", self.id())).unwrap();
-        let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap();
-        line.split_whitespace().nth(1).unwrap().parse().unwrap()
+    pub(crate) fn resident_kib(&self) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.id()))
+            .expect("the daemon lives");
+        let line = status.lines().find(|line| line.starts_with("VmRSS:"));
+        line.and_then(|line| line.split_whitespace().nth(1)?.parse().ok())
+            .expect("the kernel tells the memory in use")
     }
 }
 
@@ -210,14 +212,14 @@ impl Drop for Daemon {
 }
 
 /// A manager and aggregation nodes as processes: `a` is the root, the others its children.
-pub struct Daemons {
+pub(crate) struct Daemons {
     folder: TempDir,
-    pub manager: Daemon,
-    pub nodes: Vec<Daemon>,
+    pub(crate) manager: Daemon,
+    pub(crate) nodes: Vec<Daemon>,
 }
 
 impl Daemons {
-    pub fn start(names: &[&str]) -> Self {
+    pub(crate) fn start(names: &[&str]) -> Self {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let token = folder.path().join("token");
         let made = run(tributary().args(["token", "create"]).arg(&token));
@@ -232,7 +234,7 @@ impl Daemons {
     }
 
     /// Starts one more node.
-    pub fn add(&mut self, name: &str) {
+    pub(crate) fn add(&mut self, name: &str) {
         let manager = self.manager.address.clone();
         let shm = self.folder.path().join(format!("{name}.sock"));
         let shm = shm.to_str().expect("temporary paths are text");
@@ -250,12 +252,12 @@ impl Daemons {
         self.nodes.push(Daemon::start(&arguments, &self.token()));
     }
 
-    pub fn token(&self) -> PathBuf {
+    pub(crate) fn token(&self) -> PathBuf {
         self.folder.path().join("token")
     }
 
     /// The program with this fabric in its environment.
-    pub fn tributary(&self) -> Command {
+    pub(crate) fn tributary(&self) -> Command {
         let mut command = tributary();
         command.env("TRIBUTARY_MANAGER", &self.manager.address);
         command.env("TRIBUTARY_TOKEN_FILE", self.token());
@@ -263,26 +265,30 @@ impl Daemons {
     }
 
     /// The manager's state.
-    pub fn status(&self) -> serde_json::Value {
+    pub(crate) fn status(&self) -> serde_json::Value {
         let ended = run(self.tributary().args(["status", "--json"]));
         assert!(ended.status.success(), "{}", ended.stderr);
         serde_json::from_str(&ended.stdout).expect("status is JSON")
     }
 
-    pub fn await_nodes(&self, count: usize) {
+    pub(crate) fn await_nodes(&self, count: usize) {
         await_that("the nodes register", || {
-            (self.status()["nodes"].as_array().unwrap().len() == count).then_some(())
+            (list(&self.status(), "nodes").len() == count).then_some(())
         });
     }
 
     /// Waits until no job, no group and no outstanding operation is held.
-    pub fn await_idle(&self) {
+    pub(crate) fn await_idle(&self) {
         await_that("the fabric is idle", || {
             let status = self.status();
-            let none = |what: &str| status[what].as_array().unwrap().is_empty();
-            let nodes = status["nodes"].as_array().unwrap();
-            let unused = nodes.iter().all(|node| node["osos_used"] == 0);
+            let none = |what: &str| list(&status, what).is_empty();
+            let unused = list(&status, "nodes").iter().all(|node| node["osos_used"] == 0);
             (none("jobs") && none("groups") && unused).then_some(())
         });
     }
+}
+
+/// One list of a status.
+pub(crate) fn list<'a>(status: &'a serde_json::Value, name: &str) -> &'a [serde_json::Value] {
+    status[name].as_array().expect("a status has its lists")
 }
