@@ -7,7 +7,7 @@ use support::{Running, await_children, is_alive, kill, run, tributary};
 fn rows(line: &str) -> Vec<serde_json::Value> {
     let ended = run(tributary().arg("bench").args(line.split(' ')).arg("--json"));
     assert!(ended.status.success(), "{line}: {}", ended.stderr);
-    ended.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    ended.stdout.lines().map(|line| serde_json::from_str(line).expect("a row is JSON")).collect()
 }
 
 #[test]
