@@ -33,8 +33,10 @@ void communicators_let_go(comm_record *record) {
 /* MPI is freeing the communicator; its nonblocking operations may still be on their way. */
 static int give_up(MPI_Comm comm, int key, void *value, void *extra) {
     (void)comm, (void)key, (void)extra;
-    comm_table_remove(value);
-    communicators_let_go(value);
+    comm_record *record = value;
+    comm_table_remove(record);
+    atomic_store_explicit(&record->is_freed, true, memory_order_relaxed);
+    communicators_let_go(record);
     return MPI_SUCCESS;
 }
 

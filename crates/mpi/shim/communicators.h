@@ -24,7 +24,8 @@ typedef struct comm_record {
     int rank;
     int size;
     _Atomic comm_state state;
-    atomic_int holds; /* one for the communicator, one for each nonblocking operation */
+    atomic_bool is_freed; /* `comm` is no handle any more */
+    atomic_int holds;     /* one for the communicator, one for each nonblocking operation */
     uint32_t pass_reason; /* TRIBUTARY_PASS_*; written before `state` becomes COMM_PASSES */
 } comm_record;
 

@@ -13,27 +13,57 @@ typedef struct pending {
     comm_record *record; /* held until the operation is over */
     tributary_request *operation;
     MPI_Request request;
-    int error; /* what MPI_Wait returns */
+    int error; /* what MPI_Wait returns; not MPI_SUCCESS: `record` is held until release() */
     staging through;
 } pending;
 
 atomic_long pending_count;
 static pthread_mutex_t listing = PTHREAD_MUTEX_INITIALIZER;
 static pending *first;
+static atomic_long pending_failed; /* of `pending_count`: over, with an error nobody has seen */
 
-/* The status of a collective's request is empty, as MPI 4.1 section 3.7.3 says it. */
+/* What query() found in this thread since the last pending_conclude(). */
+static __thread struct {
+    int error;
+    MPI_Comm comm;
+} failure;
+
+/*
+ * The status of a collective's request is empty, as MPI 4.1 section 3.7.3 says it. An error isn't
+ * returned here, because MPI would take it to the handler of a communicator of its own choice.
+ */
 static int query(void *extra, MPI_Status *status) {
     pending *of = extra;
     beneath.Status_set_elements(status, MPI_BYTE, 0);
     beneath.Status_set_cancelled(status, 0);
     status->MPI_SOURCE = MPI_ANY_SOURCE;
-    status->MPI_TAG = MPI_ANY_TAG;
-    return of->error;
+    status->MPI_TAG = of->error == MPI_SUCCESS ? MPI_ANY_TAG : PENDING_FAILED_TAG;
+    if (of->error != MPI_SUCCESS) {
+        failure.error = of->error;
+        bool is_freed = atomic_load_explicit(&of->record->is_freed, memory_order_relaxed);
+        failure.comm = is_freed ? MPI_COMM_WORLD : of->record->comm;
+    }
+    return MPI_SUCCESS;
+}
+
+int pending_conclude(void) {
+    int error = failure.error;
+    if (error != MPI_SUCCESS) {
+        failure.error = MPI_SUCCESS;
+        beneath.Comm_call_errhandler(failure.comm, error);
+    }
+    return error;
 }
 
 /* MPI calls this once the request is complete and the program has let go of it. */
 static int release(void *extra) {
-    free(extra);
+    pending *of = extra;
+    if (of->error != MPI_SUCCESS) {
+        communicators_let_go(of->record);
+        atomic_fetch_sub_explicit(&pending_failed, 1, memory_order_relaxed);
+        atomic_fetch_sub_explicit(&pending_count, 1, memory_order_relaxed);
+    }
+    free(of);
     return MPI_SUCCESS;
 }
 
@@ -124,11 +154,19 @@ static void finish_if_done(pending *entry) {
     }
     staging_free(&entry->through);
     tributary_request_free(entry->operation);
-    communicators_let_go(entry->record);
     link_out(entry);
+    bool has_failed = entry->error != MPI_SUCCESS;
+    if (has_failed) {
+        /* Stays counted until release(), so that whoever waits for it concludes with the error. */
+        atomic_fetch_add_explicit(&pending_failed, 1, memory_order_relaxed);
+    } else {
+        communicators_let_go(entry->record);
+    }
     /* Completing may free the entry: the program may have freed the request already. */
     beneath.Grequest_complete(entry->request);
-    atomic_fetch_sub_explicit(&pending_count, 1, memory_order_relaxed);
+    if (!has_failed) {
+        atomic_fetch_sub_explicit(&pending_count, 1, memory_order_relaxed);
+    }
 }
 
 void pending_progress(void) {
@@ -145,8 +183,13 @@ void pending_progress(void) {
     pthread_mutex_unlock(&listing);
 }
 
+static bool any_under_way(void) {
+    return atomic_load_explicit(&pending_count, memory_order_relaxed) >
+           atomic_load_explicit(&pending_failed, memory_order_relaxed);
+}
+
 void pending_drain(void) {
-    while (pending_any()) {
+    while (any_under_way()) {
         pending_progress();
         shim_drive_mpi();
         sched_yield();

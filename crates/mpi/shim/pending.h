@@ -28,6 +28,16 @@ int pending_start(comm_record *record, tributary_operation *operation, const sta
 /* Completes the requests whose operations are done. Any thread may call it. */
 void pending_progress(void);
 
+/* The tag in the status of a request that has failed; a valid one is never negative. */
+#define PENDING_FAILED_TAG MPI_UNDEFINED
+
+/*
+ * To be called after every function of the MPI that looks at requests. If it has met a failed
+ * operation of ours, calls that communicator's error handler and returns the error; else
+ * MPI_SUCCESS.
+ */
+int pending_conclude(void);
+
 /* Waits until nothing is on its way. */
 void pending_drain(void);
 

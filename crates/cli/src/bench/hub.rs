@@ -41,7 +41,8 @@ pub(crate) enum BenchError {
     },
 }
 
-/// What became of every rank of a benchmark that failed; the first one is where it began.
+/// What became of every rank of a benchmark that failed; the first one is where it began: a rank
+/// that ended without a word rather than one that says what it noticed.
 #[derive(Debug)]
 pub(crate) struct Outcomes {
     first: u32,
@@ -110,13 +111,13 @@ impl Hub<'_> {
             let Ok(event) = self.events.recv() else { return Ok(()) };
             match event {
                 Event::Said(rank, FromRank::Failed(what)) => {
-                    return Err(self.hear_out(rank, format!("failed: {what}")));
+                    return Err(self.hear_out(rank, format!("failed: {what}"), false));
                 }
                 Event::Said(rank, message) => self.take(rank, message, output)?,
                 Event::Closed(rank) if self.finished[rank as usize] => {}
                 Event::Closed(rank) => {
                     let how = self.ending(rank);
-                    return Err(self.hear_out(rank, how));
+                    return Err(self.hear_out(rank, how, true));
                 }
                 Event::Signal(signal) => return Err(BenchError::Stopped(signal)),
             }
@@ -207,7 +208,8 @@ impl Hub<'_> {
     }
 
     /// Waits until every other rank has ended too, ends those that don't, and tells it all.
-    fn hear_out(&mut self, first: u32, outcome: String) -> BenchError {
+    fn hear_out(&mut self, mut first: u32, outcome: String, first_is_silent: bool) -> BenchError {
+        let mut silent = first_is_silent;
         let mut ranks = BTreeMap::from([(first, outcome)]);
         for rank in 0..self.plan.ranks {
             self.children.hang_up(rank);
@@ -220,6 +222,9 @@ impl Hub<'_> {
                     ranks.entry(rank).or_insert_with(|| format!("failed: {what}"));
                 }
                 Ok(Event::Closed(rank)) if !ranks.contains_key(&rank) => {
+                    if !silent {
+                        (first, silent) = (rank, true);
+                    }
                     let how = self.ending(rank);
                     ranks.insert(rank, how);
                 }
@@ -229,9 +234,7 @@ impl Hub<'_> {
             }
         }
         for rank in 0..self.plan.ranks {
-            if !ranks.contains_key(&rank) {
-                ranks.insert(rank, self.end_unaware(rank));
-            }
+            ranks.entry(rank).or_insert_with(|| self.end_unaware(rank));
         }
         BenchError::Rank(Outcomes { first, ranks })
     }

@@ -152,12 +152,12 @@ fn encode(datatype: Datatype, number: Number, rank: u32) -> Vec<u8> {
     }
 }
 
-/// The bytes of an element that carry a value; the rest is padding.
-fn meaningful(datatype: Datatype) -> Vec<std::ops::Range<usize>> {
+/// The two runs of bytes of an element that carry a value; between and behind them is padding.
+fn meaningful(datatype: Datatype) -> [std::ops::Range<usize>; 2] {
     match datatype {
-        Datatype::I16Index => vec![0..2, 4..8],
-        Datatype::I64Index | Datatype::F64Index => vec![0..8, 8..12],
-        _ => vec![0..datatype.size_bytes()],
+        Datatype::I16Index => [0..2, 4..8],
+        Datatype::I64Index | Datatype::F64Index => [0..8, 8..12],
+        _ => [0..datatype.size_bytes(), 0..0],
     }
 }
 

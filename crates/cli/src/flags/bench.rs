@@ -13,8 +13,9 @@ Examples:
   tributary bench barrier --procs 8 --hosts 4 --json
 
 Latency in the manner of the OSU benchmarks: a barrier before each operation, every rank times its
-own part. The columns `of operations` are quartiles over operations of the mean over ranks; the
-columns `of ranks` are quartiles over ranks of the mean over operations. All in microseconds.";
+own part. After avg_us, min to max are given twice: over operations, of the mean over ranks, and over
+ranks, of the mean over operations (in JSON op_min_us ... and rank_min_us ...). A rank or node that
+dies ends the benchmark with exit code 1 and tells what every rank saw.";
 
 /// Time collectives with processes of its own, without any MPI
 #[derive(Debug, Args)]
