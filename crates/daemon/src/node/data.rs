@@ -28,7 +28,7 @@ use super::links::{AnyLink, Links, Stage};
 use super::meters::{DataMeters, Tally};
 use super::refusals::{Log, Reason};
 use crate::shutdown::Shutdown;
-use groups::Installed;
+use groups::{Installed, Removals};
 
 /// Events taken from the kernel at once.
 const EVENTS_MAX: usize = 256;
@@ -79,6 +79,7 @@ pub(super) struct DataLoop {
     commands: Receiver<Command>,
     answers: Answers,
     installed: Installed,
+    removals: Removals,
     clock: Instant,
     spin: Duration,
     tally: Tally,
@@ -129,6 +130,7 @@ impl DataLoop {
             commands,
             answers,
             installed: Installed::default(),
+            removals: Removals::default(),
             clock,
             spin: options.spin,
             tally: Tally::default(),
@@ -276,6 +278,7 @@ impl DataLoop {
             self.close(port);
             worked = true;
         }
+        worked |= self.remove_due(now);
         let time = self.time(now);
         if self.machine.poll_timeout().is_some_and(|due| due <= time) {
             self.machine.handle_timeout(time);
@@ -290,17 +293,17 @@ impl DataLoop {
             self.machine.poll_timeout().map(|due| self.clock + Duration::from_nanos(due.0));
         let doors = self.shm.as_ref().and_then(Listener::deadline);
         let links = self.links.next_deadline();
-        [machine, doors, links, self.accept_at].into_iter().flatten().min()
+        [machine, doors, links, self.removals.next_due(), self.accept_at]
+            .into_iter()
+            .flatten()
+            .min()
     }
 
     fn take_commands(&mut self) {
         while let Ok(command) = self.commands.try_recv() {
             match command {
                 Command::Install(install, link) => self.install(*install, link),
-                Command::Remove(group, epoch) => {
-                    self.machine.withdraw(group, epoch);
-                    self.drain();
-                }
+                Command::Remove(group, epoch) => self.removals.add(group, epoch),
                 Command::RemoveAll(done) => {
                     self.remove_all();
                     // Nobody waits any more if the whole node is about to stop.

@@ -1,6 +1,7 @@
 //! Groups come and go at the manager's word, and the manager hears of it.
 
-use std::time::Instant;
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
 
 use tributary_protocol::node::{ChildConfig, GroupConfig, InstallError, ParentConfig, PortId};
 use tributary_wire::control::{GroupInstall, NodeEvent};
@@ -43,6 +44,29 @@ impl Installed {
     }
 }
 
+/// How long a group that the manager wants dropped may still learn from its own tree why it failed.
+///
+/// Where a member is lost, the first node to notice tells both its tree and the manager. Members are
+/// to hear the tree's reason, which says who was lost, even where the manager's word comes first.
+const REMOVAL_GRACE: Duration = Duration::from_millis(50);
+
+/// Groups that the manager wants dropped.
+#[derive(Default)]
+pub(super) struct Removals {
+    /// Ascending, because all wait equally long.
+    queue: VecDeque<(Instant, GroupId, Epoch)>,
+}
+
+impl Removals {
+    pub(super) fn add(&mut self, group: GroupId, epoch: Epoch) {
+        self.queue.push_back((Instant::now() + REMOVAL_GRACE, group, epoch));
+    }
+
+    pub(super) fn next_due(&self) -> Option<Instant> {
+        self.queue.front().map(|(due, ..)| *due)
+    }
+}
+
 /// Why a group could not be installed.
 #[derive(Debug, thiserror::Error)]
 enum InstallFailure {
@@ -57,6 +81,10 @@ enum InstallFailure {
 impl DataLoop {
     /// Takes part in a group, and answers.
     pub(super) fn install(&mut self, install: GroupInstall, upward: Option<AnyLink>) {
+        // The manager counts as free what it has ordered to be dropped.
+        while let Some((_, group, epoch)) = self.removals.queue.pop_front() {
+            self.remove(group, epoch);
+        }
         let (group, epoch) = (install.group, install.epoch);
         match self.try_install(install, upward) {
             Ok(()) => {
@@ -102,8 +130,26 @@ impl DataLoop {
         Ok(())
     }
 
+    /// Drops the groups whose time is over. True if there were any.
+    pub(super) fn remove_due(&mut self, now: Instant) -> bool {
+        let mut any = false;
+        while let Some((_, group, epoch)) =
+            self.removals.queue.pop_front_if(|(due, ..)| *due <= now)
+        {
+            self.remove(group, epoch);
+            any = true;
+        }
+        any
+    }
+
+    fn remove(&mut self, group: GroupId, epoch: Epoch) {
+        self.machine.withdraw(group, epoch);
+        self.drain();
+    }
+
     /// Drops every group, telling its children and parent.
     pub(super) fn remove_all(&mut self) {
+        self.removals.queue.clear();
         while let Some((group, epoch)) = self.installed.first() {
             self.machine.withdraw(group, epoch);
             self.installed.remove(group);
