@@ -10,6 +10,7 @@ mod traffic;
 use std::io;
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use mio::unix::SourceFd;
@@ -41,7 +42,7 @@ const FIRST_PORT: usize = 3;
 /// which of them has something.
 const DIRECT_TCP_MAX: usize = 2;
 
-/// Rounds over the links between two looks at the kernel's events while there is traffic.
+/// Rounds over the links between two looks at the kernel's events and the clock.
 const ROUNDS_PER_KERNEL_POLL: u32 = 32;
 
 /// Rounds over the links between two updates of the counters that others read.
@@ -151,6 +152,7 @@ impl DataLoop {
                 return self.stop(&mut events);
             }
             self.sleep(&mut events, None)?;
+            self.serve_deadlines();
         }
     }
 
@@ -161,7 +163,13 @@ impl DataLoop {
         loop {
             rounds = rounds.wrapping_add(1);
             let mut worked = self.serve_links();
-            if rounds.is_multiple_of(ROUNDS_PER_KERNEL_POLL) || !worked {
+            if !worked && self.spin.is_zero() {
+                return Ok(());
+            }
+            // A round over sockets costs system calls anyway; one over rings costs next to nothing.
+            let asks_kernel = !worked && self.links.tcp_count() > 0;
+            let is_look_due = asks_kernel || rounds.is_multiple_of(ROUNDS_PER_KERNEL_POLL);
+            if is_look_due {
                 worked |= self.kernel_events(events, Some(Duration::ZERO))?;
                 worked |= self.serve_deadlines();
             }
@@ -173,13 +181,16 @@ impl DataLoop {
             }
             if worked {
                 idle_since = None;
-                continue;
+            } else if is_look_due {
+                let now = Instant::now();
+                if now - *idle_since.get_or_insert(now) >= self.spin {
+                    return Ok(());
+                }
+                // Whoever this loop waits for may be waiting for this very core.
+                thread::yield_now();
+            } else {
+                std::hint::spin_loop();
             }
-            let now = Instant::now();
-            if now - *idle_since.get_or_insert(now) >= self.spin {
-                return Ok(());
-            }
-            std::hint::spin_loop();
         }
     }
 

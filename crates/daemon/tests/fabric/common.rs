@@ -298,6 +298,10 @@ impl Member {
     }
 
     pub(crate) fn hear(&mut self) -> Result<(Header, Vec<u8>), End> {
+        self.hear_waiting(|| thread::sleep(Duration::from_micros(100)))
+    }
+
+    fn hear_waiting(&mut self, wait: impl Fn()) -> Result<(Header, Vec<u8>), End> {
         let until = Instant::now() + WATCHDOG;
         loop {
             match self.link.receive() {
@@ -312,7 +316,7 @@ impl Member {
                 Err(error) => panic!("{error}"),
             }
             assert!(Instant::now() < until, "nothing to hear");
-            thread::sleep(Duration::from_micros(100));
+            wait();
         }
     }
 
@@ -333,12 +337,17 @@ impl Member {
 
     /// The sum.
     pub(crate) fn result(&mut self) -> Result<Vec<f64>, End> {
-        let (header, payload) = self.hear()?;
+        self.hear().map(Self::sum)
+    }
+
+    /// The sum, waited for without sleeping.
+    pub(crate) fn result_polling(&mut self) -> Result<Vec<f64>, End> {
+        self.hear_waiting(thread::yield_now).map(Self::sum)
+    }
+
+    fn sum((header, payload): (Header, Vec<u8>)) -> Vec<f64> {
         assert!(matches!(header.message, Message::Result(part) if part.has_data));
-        Ok(payload
-            .chunks_exact(8)
-            .map(|bytes| f64::from_le_bytes(bytes.try_into().unwrap()))
-            .collect())
+        payload.chunks_exact(8).map(|bytes| f64::from_le_bytes(bytes.try_into().unwrap())).collect()
     }
 }
 
