@@ -21,7 +21,6 @@ MPI_OBJECT_DIR := $(CARGO_TARGET_DIR)/mpi
 MPI_PRELOADS := $(CARGO_TARGET_DIR)/release/libtributary_openmpi.so \
 	$(CARGO_TARGET_DIR)/release/libtributary_mpich.so
 
-# `extern` declarations of mpi.h that the shim replaces are fine; everything else is an error.
 MPI_CFLAGS := -std=gnu11 -O2 -g -fPIC -fvisibility=hidden -ftls-model=initial-exec \
 	-Wall -Wextra -Werror -Wno-cast-function-type
 # What the Rust standard library needs of the system.
@@ -65,3 +64,7 @@ $(CARGO_TARGET_DIR)/release/libtributary_$(1).so: $(MPI_CORE) \
 endef
 $(eval $(call MPI_PRELOAD,openmpi))
 $(eval $(call MPI_PRELOAD,mpich))
+
+.PHONY: mpi-check-preload
+mpi-check-preload: mpi-preload
+	$(PYTHON) tests/mpi/preload.py --libraries $(CARGO_TARGET_DIR)/release --build $(MPI_OBJECT_DIR)

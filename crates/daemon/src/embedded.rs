@@ -17,7 +17,7 @@ use tributary_topology::{FabricError, two_level};
 use tributary_transport::machine;
 use tributary_wire::control::Status;
 
-use crate::manager::{Manager, ManagerOptions, ServeError, Watch};
+use crate::manager::{Manager, ManagerError, ManagerOptions, Watch};
 use crate::node::{Node, NodeError, NodeLimits, NodeOptions};
 use crate::shutdown::Shutdown;
 use crate::token::CreateTokenError;
@@ -83,7 +83,7 @@ pub enum StartError {
     Token(#[from] CreateTokenError),
     /// The manager did not start.
     #[error("manager: {0}")]
-    Manager(#[from] ServeError),
+    Manager(#[from] ManagerError),
     /// A node did not start.
     #[error("node {name}: {source}")]
     Node {
@@ -304,15 +304,11 @@ fn start_manager(
         .build()
         .map_err(system("runtime"))?;
     let shutdown = shutdown.clone();
-    let thread = spawn("manager", move || {
-        let served = runtime.block_on(async {
-            let listener = TcpListener::from_std(listener).map_err(ServeError::Listener)?;
-            manager.serve(listener, shutdown).await
-        });
-        if let Err(error) = served {
-            tracing::error!("manager: {error}");
-        }
-    })?;
+    let listener = {
+        let _entered = runtime.enter();
+        TcpListener::from_std(listener).map_err(system("listener"))?
+    };
+    let thread = spawn("manager", move || runtime.block_on(manager.serve(listener, shutdown)))?;
     Ok((address, thread))
 }
 

@@ -6,7 +6,6 @@
 //!
 //! One mutex guards the machine. Its inputs take microseconds, and there are a few per job.
 
-mod answer;
 mod metrics;
 mod routes;
 mod service;
@@ -21,15 +20,13 @@ use tributary_protocol::manager::ManagerConfig;
 use tributary_topology::Fabric;
 use tributary_wire::control::Status;
 
+use crate::http;
 use crate::shutdown::Shutdown;
 use crate::token::Token;
 use service::Service;
 
 /// Between two ticks: to nodes, and of the manager's own deadlines.
 const TICK_INTERVAL: Duration = Duration::from_millis(250);
-
-/// How long connections may take to end when the manager stops.
-const FAREWELL_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// What a manager is told at its start.
 #[derive(Debug)]
@@ -42,20 +39,18 @@ pub struct ManagerOptions {
     pub config: ManagerConfig,
 }
 
-/// Why a manager could not go on.
+/// Why there is no manager.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum ServeError {
+pub enum ManagerError {
     /// No random seed for capabilities could be had.
     #[error("no random bytes for capabilities: {0}")]
     NoEntropy(io::Error),
-    /// The listener failed.
-    #[error("the manager's listener failed: {0}")]
-    Listener(io::Error),
 }
 
 /// A manager that is about to serve.
 pub struct Manager {
+    token: Token,
     service: Arc<Service>,
 }
 
@@ -76,9 +71,10 @@ impl Manager {
     ///
     /// # Errors
     /// If no random bytes can be had.
-    pub fn new(options: ManagerOptions) -> Result<Self, ServeError> {
-        let service = Service::new(options).map_err(ServeError::NoEntropy)?;
-        Ok(Self { service: Arc::new(service) })
+    pub fn new(options: ManagerOptions) -> Result<Self, ManagerError> {
+        let ManagerOptions { token, fabric, config } = options;
+        let service = Service::new(config, fabric).map_err(ManagerError::NoEntropy)?;
+        Ok(Self { token, service: Arc::new(service) })
     }
 
     /// A look at it, for whoever runs it in the same process.
@@ -88,10 +84,7 @@ impl Manager {
     }
 
     /// Serves until `shutdown`. Then nodes and jobs see their connections end.
-    ///
-    /// # Errors
-    /// If the listener fails.
-    pub async fn serve(self, listener: TcpListener, shutdown: Shutdown) -> Result<(), ServeError> {
+    pub async fn serve(self, listener: TcpListener, shutdown: Shutdown) {
         if let Ok(address) = listener.local_addr() {
             tracing::info!(%address, "manager listens");
             if !address.ip().is_loopback() {
@@ -99,26 +92,18 @@ impl Manager {
             }
         }
         let ticking = tokio::spawn(tick(Arc::clone(&self.service)));
-        let stopping = {
+        let ending = {
             let (service, shutdown) = (Arc::clone(&self.service), shutdown.clone());
-            async move {
+            tokio::spawn(async move {
                 shutdown.requested().await;
                 service.close_streams();
-            }
+            })
         };
-        let router = routes::router(self.service);
-        let serving = axum::serve(listener, router).with_graceful_shutdown(stopping);
-        let too_late = async {
-            shutdown.requested().await;
-            tokio::time::sleep(FAREWELL_TIMEOUT).await;
-        };
-        let served = tokio::select! {
-            served = serving => served.map_err(ServeError::Listener),
-            () = too_late => Ok(()),
-        };
+        let router = http::guarded(routes::router(self.service), self.token);
+        http::serve(listener, router, &shutdown).await;
+        ending.abort();
         ticking.abort();
         tracing::info!("manager stopped");
-        served
     }
 }
 

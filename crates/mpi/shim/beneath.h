@@ -70,7 +70,7 @@ extern beneath_functions beneath __attribute__((visibility("hidden")));
  */
 #define BENEATH_HANDLES(X)                                                                         \
     X(ompi_mpi_comm_world) X(ompi_mpi_comm_self) X(ompi_mpi_comm_null)                             \
-    X(ompi_mpi_errors_return) X(ompi_mpi_errhandler_null) X(ompi_request_null)                                                 \
+    X(ompi_mpi_errors_return) X(ompi_mpi_errhandler_null) X(ompi_request_null)                     \
     X(ompi_mpi_datatype_null) X(ompi_mpi_op_null)                                                  \
     X(ompi_mpi_op_max) X(ompi_mpi_op_min) X(ompi_mpi_op_sum) X(ompi_mpi_op_prod)                   \
     X(ompi_mpi_op_land) X(ompi_mpi_op_band) X(ompi_mpi_op_lor) X(ompi_mpi_op_bor)                  \

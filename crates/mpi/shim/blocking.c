@@ -31,11 +31,10 @@ static int run_broadcast(comm_record *record, tributary_operation *operation, st
 
 /* The forms with int and with MPI_Count differ in nothing else. */
 #define ALLREDUCE(name, count_type)                                                                \
-    INTERPOSED int MPI_##name(const void *sendbuf, void *recvbuf, count_type count,                \
-                              MPI_Datatype datatype, MPI_Op op, MPI_Comm comm) {                   \
-        if (!shim_enter()) {                                                                       \
-            return beneath.name(sendbuf, recvbuf, count, datatype, op, comm);                      \
-        }                                                                                          \
+    INTERPOSE(name,                                                                                \
+              (const void *sendbuf, void *recvbuf, count_type count, MPI_Datatype datatype,        \
+               MPI_Op op, MPI_Comm comm),                                                          \
+              (sendbuf, recvbuf, count, datatype, op, comm)) {                                     \
         tributary_operation operation;                                                             \
         comm_record *record = offload_allreduce(sendbuf, recvbuf, count, datatype, op, comm,       \
                                                 OFFLOAD_BLOCKING, &operation);                     \
@@ -44,11 +43,10 @@ static int run_broadcast(comm_record *record, tributary_operation *operation, st
     }
 
 #define REDUCE(name, count_type)                                                                   \
-    INTERPOSED int MPI_##name(const void *sendbuf, void *recvbuf, count_type count,                \
-                              MPI_Datatype datatype, MPI_Op op, int root, MPI_Comm comm) {         \
-        if (!shim_enter()) {                                                                       \
-            return beneath.name(sendbuf, recvbuf, count, datatype, op, root, comm);                \
-        }                                                                                          \
+    INTERPOSE(name,                                                                                \
+              (const void *sendbuf, void *recvbuf, count_type count, MPI_Datatype datatype,        \
+               MPI_Op op, int root, MPI_Comm comm),                                                \
+              (sendbuf, recvbuf, count, datatype, op, root, comm)) {                               \
         tributary_operation operation;                                                             \
         comm_record *record = offload_reduce(sendbuf, recvbuf, count, datatype, op, root, comm,    \
                                              OFFLOAD_BLOCKING, &operation);                        \
@@ -57,11 +55,9 @@ static int run_broadcast(comm_record *record, tributary_operation *operation, st
     }
 
 #define BCAST(name, count_type)                                                                    \
-    INTERPOSED int MPI_##name(void *buffer, count_type count, MPI_Datatype datatype, int root,     \
-                              MPI_Comm comm) {                                                     \
-        if (!shim_enter()) {                                                                       \
-            return beneath.name(buffer, count, datatype, root, comm);                              \
-        }                                                                                          \
+    INTERPOSE(name,                                                                                \
+              (void *buffer, count_type count, MPI_Datatype datatype, int root, MPI_Comm comm),    \
+              (buffer, count, datatype, root, comm)) {                                             \
         tributary_operation operation;                                                             \
         staging through;                                                                           \
         comm_record *record = offload_broadcast(buffer, count, datatype, root, comm,               \
@@ -80,10 +76,7 @@ REDUCE(Reduce_c, MPI_Count)
 BCAST(Bcast_c, MPI_Count)
 #endif
 
-INTERPOSED int MPI_Barrier(MPI_Comm comm) {
-    if (!shim_enter()) {
-        return beneath.Barrier(comm);
-    }
+INTERPOSE(Barrier, (MPI_Comm comm), (comm)) {
     tributary_operation operation;
     comm_record *record = offload_barrier(comm, OFFLOAD_BLOCKING, &operation);
     return record != NULL ? run(record, &operation) : beneath.Barrier(comm);

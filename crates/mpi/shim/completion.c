@@ -27,33 +27,37 @@
         }                                                                                          \
     }
 
-INTERPOSED int MPI_Wait(MPI_Request *request, MPI_Status *status) {
-    if (!shim_enter() || !pending_any()) {
+INTERPOSE(Wait, (MPI_Request *request, MPI_Status *status), (request, status)) {
+    if (!pending_any()) {
         return beneath.Wait(request, status);
     }
     int done = 0;
     UNTIL(beneath.Test(request, &done, status), done)
 }
 
-INTERPOSED int MPI_Waitall(int count, MPI_Request requests[], MPI_Status statuses[]) {
-    if (!shim_enter() || !pending_any()) {
+INTERPOSE(Waitall, (int count, MPI_Request requests[], MPI_Status statuses[]),
+          (count, requests, statuses)) {
+    if (!pending_any()) {
         return beneath.Waitall(count, requests, statuses);
     }
     int done = 0;
     UNTIL(beneath.Testall(count, requests, &done, statuses), done)
 }
 
-INTERPOSED int MPI_Waitany(int count, MPI_Request requests[], int *index, MPI_Status *status) {
-    if (!shim_enter() || !pending_any()) {
+INTERPOSE(Waitany, (int count, MPI_Request requests[], int *index, MPI_Status *status),
+          (count, requests, index, status)) {
+    if (!pending_any()) {
         return beneath.Waitany(count, requests, index, status);
     }
     int done = 0;
     UNTIL(beneath.Testany(count, requests, index, &done, status), done)
 }
 
-INTERPOSED int MPI_Waitsome(int count, MPI_Request requests[], int *completed, int indices[],
-                            MPI_Status statuses[]) {
-    if (!shim_enter() || !pending_any()) {
+INTERPOSE(Waitsome,
+          (int count, MPI_Request requests[], int *completed, int indices[],
+           MPI_Status statuses[]),
+          (count, requests, completed, indices, statuses)) {
+    if (!pending_any()) {
         return beneath.Waitsome(count, requests, completed, indices, statuses);
     }
     /* MPI_UNDEFINED, when no request is active, is not 0 and ends the wait as well. */
@@ -61,8 +65,8 @@ INTERPOSED int MPI_Waitsome(int count, MPI_Request requests[], int *completed, i
 }
 
 #define PROGRESS_AND_CALL(name, parameters, arguments)                                             \
-    INTERPOSED int MPI_##name parameters {                                                         \
-        if (shim_enter() && pending_any()) {                                                       \
+    INTERPOSE(name, parameters, arguments) {                                                       \
+        if (pending_any()) {                                                                       \
             pending_progress();                                                                    \
         }                                                                                          \
         return beneath.name arguments;                                                             \
@@ -103,8 +107,8 @@ PROGRESS_AND_CALL(Request_get_status_some,
 #endif
 
 /* The communicator must be at rest when MPI takes it apart. */
-INTERPOSED int MPI_Comm_disconnect(MPI_Comm *comm) {
-    if (shim_enter() && pending_any()) {
+INTERPOSE(Comm_disconnect, (MPI_Comm *comm), (comm)) {
+    if (pending_any()) {
         pending_drain();
     }
     return beneath.Comm_disconnect(comm);

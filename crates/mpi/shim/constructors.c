@@ -8,10 +8,7 @@
 
 /* Defines MPI_<name>: the MPI's own call, then setting up what it made. */
 #define CONSTRUCTOR(name, label, parameters, arguments, made)                                      \
-    INTERPOSED int MPI_##name parameters {                                                         \
-        if (!shim_enter()) {                                                                       \
-            return beneath.name arguments;                                                         \
-        }                                                                                          \
+    INTERPOSE(name, parameters, arguments) {                                                       \
         int error = beneath.name arguments;                                                        \
         if (error == MPI_SUCCESS) {                                                                \
             communicators_add(*(made), label);                                                     \

@@ -4,12 +4,11 @@
 #include "shim.h"
 
 #define IALLREDUCE(name, count_type)                                                               \
-    INTERPOSED int MPI_##name(const void *sendbuf, void *recvbuf, count_type count,                \
-                              MPI_Datatype datatype, MPI_Op op, MPI_Comm comm,                     \
-                              MPI_Request *request) {                                              \
-        if (!shim_enter()) {                                                                       \
-            return beneath.name(sendbuf, recvbuf, count, datatype, op, comm, request);             \
-        }                                                                                          \
+    INTERPOSE(name,                                                                                \
+              (const void *sendbuf, void *recvbuf, count_type count,                               \
+               MPI_Datatype datatype, MPI_Op op, MPI_Comm comm,                                    \
+               MPI_Request *request),                                                              \
+              (sendbuf, recvbuf, count, datatype, op, comm, request)) {                            \
         tributary_operation operation;                                                             \
         comm_record *record = offload_allreduce(sendbuf, recvbuf, count, datatype, op, comm,       \
                                                 OFFLOAD_NONBLOCKING, &operation);                  \
@@ -19,12 +18,11 @@
     }
 
 #define IREDUCE(name, count_type)                                                                  \
-    INTERPOSED int MPI_##name(const void *sendbuf, void *recvbuf, count_type count,                \
-                              MPI_Datatype datatype, MPI_Op op, int root, MPI_Comm comm,           \
-                              MPI_Request *request) {                                              \
-        if (!shim_enter()) {                                                                       \
-            return beneath.name(sendbuf, recvbuf, count, datatype, op, root, comm, request);       \
-        }                                                                                          \
+    INTERPOSE(name,                                                                                \
+              (const void *sendbuf, void *recvbuf, count_type count,                               \
+               MPI_Datatype datatype, MPI_Op op, int root, MPI_Comm comm,                          \
+               MPI_Request *request),                                                              \
+              (sendbuf, recvbuf, count, datatype, op, root, comm, request)) {                      \
         tributary_operation operation;                                                             \
         comm_record *record = offload_reduce(sendbuf, recvbuf, count, datatype, op, root, comm,    \
                                              OFFLOAD_NONBLOCKING, &operation);                     \
@@ -34,11 +32,10 @@
     }
 
 #define IBCAST(name, count_type)                                                                   \
-    INTERPOSED int MPI_##name(void *buffer, count_type count, MPI_Datatype datatype, int root,     \
-                              MPI_Comm comm, MPI_Request *request) {                               \
-        if (!shim_enter()) {                                                                       \
-            return beneath.name(buffer, count, datatype, root, comm, request);                     \
-        }                                                                                          \
+    INTERPOSE(name,                                                                                \
+              (void *buffer, count_type count, MPI_Datatype datatype, int root,                    \
+               MPI_Comm comm, MPI_Request *request),                                               \
+              (buffer, count, datatype, root, comm, request)) {                                    \
         tributary_operation operation;                                                             \
         staging through;                                                                           \
         comm_record *record = offload_broadcast(buffer, count, datatype, root, comm,               \
@@ -57,10 +54,7 @@ IREDUCE(Ireduce_c, MPI_Count)
 IBCAST(Ibcast_c, MPI_Count)
 #endif
 
-INTERPOSED int MPI_Ibarrier(MPI_Comm comm, MPI_Request *request) {
-    if (!shim_enter()) {
-        return beneath.Ibarrier(comm, request);
-    }
+INTERPOSE(Ibarrier, (MPI_Comm comm, MPI_Request *request), (comm, request)) {
     tributary_operation operation;
     comm_record *record = offload_barrier(comm, OFFLOAD_NONBLOCKING, &operation);
     return record != NULL ? pending_start(record, &operation, NULL, request)

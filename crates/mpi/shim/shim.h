@@ -10,7 +10,7 @@
  */
 extern atomic_bool shim_is_on __attribute__((visibility("hidden")));
 
-/* First line of every interposed function. When false, only tail-call the MPI beneath. */
+/* When false, the call must go to the MPI beneath with nothing in between. */
 static inline bool shim_enter(void) {
     beneath_ensure();
     /* Acquire pairs with the release in init.c: the tables are filled when this is set. */
@@ -25,5 +25,19 @@ void shim_drive_mpi(void);
 
 /* Marks a function that programs call in place of the MPI's. */
 #define INTERPOSED __attribute__((visibility("default")))
+
+/*
+ * Defines MPI_<name>; the body that follows runs only while the shim is on.
+ *
+ * The two are separate functions so that the outer one is nothing but two jumps. It then leaves the
+ * arguments in their registers as they came, which matters when this library was preloaded under
+ * another MPI: an argument that is an int here may be a pointer there.
+ */
+#define INTERPOSE(name, parameters, arguments)                                                     \
+    static int shim_##name parameters;                                                             \
+    INTERPOSED int MPI_##name parameters {                                                         \
+        return shim_enter() ? shim_##name arguments : beneath.name arguments;                      \
+    }                                                                                              \
+    static __attribute__((noinline)) int shim_##name parameters
 
 #endif

@@ -1,25 +1,25 @@
-//! Paths, and who may call them.
+//! Paths, and what they take and give.
 
 use std::sync::Arc;
 
 use axum::body::Bytes;
-use axum::extract::rejection::BytesRejection;
-use axum::extract::{DefaultBodyLimit, Path, Request, State};
-use axum::http::{StatusCode, header};
-use axum::middleware::{Next, from_fn_with_state};
-use axum::response::{IntoResponse, Response};
+use axum::extract::rejection::{BytesRejection, PathRejection};
+use axum::extract::{DefaultBodyLimit, Path, State};
+use axum::http::StatusCode;
+use axum::response::Response;
 use axum::routing::{get, post};
 use axum::{Json, Router};
 use tributary_wire::control::{GroupGrant, RefusalCode, Status};
 use tributary_wire::{JobId, NodeId};
 
-use super::answer::{Refused, parse};
 use super::service::Service;
+use crate::http::answer::{Refused, parse};
 
 /// Longest body: a group of as many endpoints as a manager allows, with host names of 60 bytes.
 const BODY_BYTES_MAX: usize = 4 << 20;
 
 type Body = Result<Bytes, BytesRejection>;
+type Number = Result<Path<u32>, PathRejection>;
 type Shared = State<Arc<Service>>;
 
 pub(super) fn router(service: Arc<Service>) -> Router {
@@ -30,37 +30,16 @@ pub(super) fn router(service: Arc<Service>) -> Router {
         .route("/v1/jobs/{job}/groups", post(request_group))
         .route("/v1/status", get(status))
         .route("/metrics", get(render_metrics))
-        .fallback(not_found)
-        .method_not_allowed_fallback(not_found)
         .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
-        .layer(from_fn_with_state(Arc::clone(&service), authorize))
         .with_state(service)
-}
-
-/// Lets nobody in without the token, whatever the path.
-async fn authorize(State(service): Shared, request: Request, next: Next) -> Response {
-    let shown = request.headers().get(header::AUTHORIZATION).map(|value| value.as_bytes());
-    let token = shown.and_then(|value| value.strip_prefix(b"Bearer "));
-    if token.is_some_and(|token| service.token.matches(token)) {
-        return next.run(request).await;
-    }
-    let refused = Refused::new(
-        RefusalCode::Unauthorized,
-        "this manager asks for its token: authorization: Bearer TOKEN (see TRIBUTARY_TOKEN_FILE)",
-    );
-    refused.into_response()
 }
 
 async fn register(State(service): Shared, body: Body) -> Result<Response, Refused> {
     Ok(service.register(parse(body)?)?)
 }
 
-async fn hear(
-    State(service): Shared,
-    Path(node): Path<u32>,
-    body: Body,
-) -> Result<StatusCode, Refused> {
-    service.hear(NodeId(node), parse(body)?)?;
+async fn hear(State(service): Shared, node: Number, body: Body) -> Result<StatusCode, Refused> {
+    service.hear(NodeId(number(node)?), parse(body)?)?;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -70,10 +49,10 @@ async fn admit(State(service): Shared, body: Body) -> Result<Response, Refused> 
 
 async fn request_group(
     State(service): Shared,
-    Path(job): Path<u32>,
+    job: Number,
     body: Body,
 ) -> Result<Json<GroupGrant>, Refused> {
-    let decision = service.request_group(JobId(job), &parse(body)?)?;
+    let decision = service.request_group(JobId(number(job)?), &parse(body)?)?;
     match decision.await {
         Ok(decision) => Ok(Json(decision?)),
         Err(_) => Err(Refused::new(RefusalCode::NodeSilent, "the manager is stopping")),
@@ -88,7 +67,7 @@ async fn render_metrics(State(service): Shared) -> String {
     service.render_metrics()
 }
 
-async fn not_found(request: Request) -> Refused {
-    let (method, path) = (request.method(), request.uri().path());
-    Refused::new(RefusalCode::NotFound, format!("no such call: {method} {path}"))
+fn number(path: Number) -> Result<u32, Refused> {
+    path.map(|Path(number)| number)
+        .map_err(|error| Refused::new(RefusalCode::BadRequest, error.body_text()))
 }

@@ -6,21 +6,20 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use axum::response::Response;
-use rustix::rand::{GetRandomFlags, getrandom};
 use tokio::sync::oneshot;
 use tributary_protocol::Time;
 use tributary_protocol::manager::{
-    AdmitError, EventError, GroupError, Manager, RegisterError, RequestTicket,
+    AdmitError, EventError, GroupError, Manager, ManagerConfig, RegisterError, RequestTicket,
 };
+use tributary_topology::Fabric;
 use tributary_wire::control::{
     GroupGrant, GroupRequest, JobRequest, NodeEvent, NodeOrder, NodeRegistration, Status,
 };
 use tributary_wire::{JobId, NodeId};
 
-use super::ManagerOptions;
 use super::metrics::Metrics;
 use super::stream::{Lines, line, open_answer};
-use crate::token::Token;
+use crate::token::random_bytes;
 
 /// Orders a node may be behind; one that reads nothing for so long is as good as dead.
 const ORDERS_MAX: usize = 4096;
@@ -34,8 +33,7 @@ const NODE_SILENCE_MAX: Duration = Duration::from_secs(5);
 type Decision = Result<GroupGrant, GroupError>;
 
 pub(super) struct Service {
-    pub(super) token: Token,
-    pub(super) metrics: Metrics,
+    metrics: Metrics,
     started: Instant,
     core: Mutex<Core>,
 }
@@ -54,22 +52,16 @@ struct NodeConnection {
 }
 
 impl Service {
-    pub(super) fn new(options: ManagerOptions) -> io::Result<Self> {
-        let mut seed = [0; 32];
-        getrandom(&mut seed, GetRandomFlags::empty())?;
+    pub(super) fn new(config: ManagerConfig, fabric: Fabric) -> io::Result<Self> {
+        let seed = random_bytes()?;
         let core = Core {
-            machine: Manager::new(options.config, options.fabric, seed),
+            machine: Manager::new(config, fabric, seed),
             nodes: HashMap::new(),
             leases: HashMap::new(),
             waiting: HashMap::new(),
             ticked: Instant::now(),
         };
-        Ok(Self {
-            token: options.token,
-            metrics: Metrics::new(),
-            started: Instant::now(),
-            core: Mutex::new(core),
-        })
+        Ok(Self { metrics: Metrics::new(), started: Instant::now(), core: Mutex::new(core) })
     }
 
     /// Takes a node in; the answer carries its orders for as long as it stays open.

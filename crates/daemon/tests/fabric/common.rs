@@ -93,6 +93,24 @@ pub(crate) fn call(
     Answer { status, body }
 }
 
+/// The status that a body meets which is too long to be read to its end; `None` if the connection
+/// was closed before it could be read.
+pub(crate) fn call_with_long_body(address: SocketAddr, token: &str, body: &str) -> Option<u16> {
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(WATCHDOG)).unwrap();
+    let length = body.len();
+    let head = format!(
+        "POST /v1/jobs HTTP/1.1\r\nHost: manager\r\nConnection: close\r\n\
+         Authorization: Bearer {token}\r\nContent-Length: {length}\r\n\r\n"
+    );
+    stream.write_all(head.as_bytes()).unwrap();
+    // The server may stop reading, and close, at any point.
+    let _ = stream.write_all(body.as_bytes());
+    let mut answer = String::new();
+    let _ = stream.read_to_string(&mut answer);
+    answer.split(' ').nth(1)?.parse().ok()
+}
+
 fn unchunk(mut text: &str) -> String {
     let mut whole = String::new();
     while let Some((length, rest)) = text.split_once("\r\n") {
@@ -134,10 +152,13 @@ pub(crate) struct Job {
 
 impl Job {
     pub(crate) fn admit(fabric: &Fabric) -> Self {
-        let token = token(fabric.token_file());
+        Self::admit_at(fabric.manager(), &token(fabric.token_file()))
+    }
+
+    pub(crate) fn admit_at(manager: SocketAddr, token: &str) -> Self {
         let request = JobRequest { name: "test".into(), processes: 4 };
         let body = serde_json::to_string(&request).unwrap();
-        let stream = send(fabric.manager(), Some(&token), "POST", "/v1/jobs", &body, "keep-alive");
+        let stream = send(manager, Some(token), "POST", "/v1/jobs", &body, "keep-alive");
         let mut lease = BufReader::new(stream);
         let mut line = String::new();
         while !line.starts_with('{') {
@@ -145,7 +166,7 @@ impl Job {
             assert_ne!(lease.read_line(&mut line).unwrap(), 0, "the manager closed the lease");
         }
         let admission = serde_json::from_str(&line).unwrap();
-        Self { admission, manager: fabric.manager(), token, _lease: lease }
+        Self { admission, manager, token: token.to_owned(), _lease: lease }
     }
 
     pub(crate) fn request(&self, hosts: &[String], osos: u16, payload_max_bytes: u32) -> Answer {

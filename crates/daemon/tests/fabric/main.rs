@@ -5,4 +5,5 @@
 mod common;
 mod groups;
 mod misbehaviour;
+mod recovery;
 mod resources;

@@ -10,10 +10,10 @@ use tributary_wire::control::{Refusal, RefusalCode};
 
 /// A refusal on its way to the caller.
 #[derive(Debug)]
-pub(super) struct Refused(pub(super) Refusal);
+pub(crate) struct Refused(pub(crate) Refusal);
 
 impl Refused {
-    pub(super) fn new(code: RefusalCode, message: impl Into<String>) -> Self {
+    pub(crate) fn new(code: RefusalCode, message: impl Into<String>) -> Self {
         Self(Refusal { code, message: message.into() })
     }
 
@@ -48,7 +48,7 @@ impl IntoResponse for Refused {
 }
 
 /// Reads a body.
-pub(super) fn parse<T: DeserializeOwned>(
+pub(crate) fn parse<T: DeserializeOwned>(
     body: Result<Bytes, BytesRejection>,
 ) -> Result<T, Refused> {
     let bad = |problem: String| Refused::new(RefusalCode::BadRequest, problem);
