@@ -1,0 +1,142 @@
+/*
+ * Collectives and messages that need each other: a blocking collective must keep the MPI beneath
+ * going, and a blocking receive must not keep a nonblocking collective from finishing. Where one
+ * does not progress the other, these hang, and the watchdog says in which case.
+ */
+#include <stdlib.h>
+
+#include "check.h"
+
+enum { LONG_MESSAGE = 1 << 20, ROUNDS = 20, TAG = 9 };
+
+static int left_neighbour(void) { return (world.rank + world.ranks - 1) % world.ranks; }
+static int right_neighbour(void) { return (world.rank + 1) % world.ranks; }
+
+/*
+ * Rank r > 0 starts its operation, waits for it, and tells the next rank. Rank 0 starts its own,
+ * then sits in MPI_Recv for the last rank's word before it ever waits.
+ */
+static void receive_depends_on_collective(int round) {
+    MPI_Request request;
+    int one = 1;
+    int sum = 0;
+    int word = -1;
+    check_case("receive that depends on an Iallreduce, round %d", round);
+    MPI_Iallreduce(&one, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD, &request);
+    if (world.rank == 0 && world.ranks > 1) {
+        MPI_Recv(&word, 1, MPI_INT, world.ranks - 1, TAG, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        check_equal(world.ranks, word, "the last rank's sum");
+    }
+    MPI_Wait(&request, MPI_STATUS_IGNORE);
+    check_equal(world.ranks, sum, "sum");
+    if (world.rank == world.ranks - 1 && world.ranks > 1) {
+        MPI_Send(&sum, 1, MPI_INT, 0, TAG, MPI_COMM_WORLD);
+    }
+}
+
+static void collective(int which) {
+    int one = 1;
+    int sum = 0;
+    if (which == 0) {
+        MPI_Allreduce(&one, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+        check_equal(world.ranks, sum, "sum");
+    } else if (which == 1) {
+        MPI_Barrier(MPI_COMM_WORLD);
+    } else if (which == 2) {
+        sum = world.rank == 0 ? 17 : 0;
+        MPI_Bcast(&sum, 1, MPI_INT, 0, MPI_COMM_WORLD);
+        check_equal(17, sum, "broadcast value");
+    } else {
+        MPI_Reduce(&one, &sum, 1, MPI_INT, MPI_SUM, 0, MPI_COMM_WORLD);
+        check_equal(world.rank == 0 ? world.ranks : 0, sum, "sum at the root");
+    }
+}
+
+/*
+ * A long message to rank 0 that needs its receiver's help (rendezvous). The sender enters the
+ * collective only after its send is done; the receiver is inside the collective all that time.
+ */
+static void rendezvous_under_collective(int which, int *buffer) {
+    MPI_Request request = MPI_REQUEST_NULL;
+    check_case("long message to a rank inside a blocking collective, kind %d", which);
+    if (world.ranks == 1) {
+        return;
+    }
+    if (world.rank == 0) {
+        buffer[LONG_MESSAGE - 1] = -1;
+        MPI_Irecv(buffer, LONG_MESSAGE, MPI_INT, 1, TAG, MPI_COMM_WORLD, &request);
+    } else if (world.rank == 1) {
+        check_sleep_us(20000); /* rank 0 is in the collective by now */
+        buffer[LONG_MESSAGE - 1] = 5 + which;
+        MPI_Send(buffer, LONG_MESSAGE, MPI_INT, 0, TAG, MPI_COMM_WORLD);
+    }
+    collective(which);
+    if (world.rank == 0) {
+        MPI_Wait(&request, MPI_STATUS_IGNORE);
+        check_equal(5 + which, buffer[LONG_MESSAGE - 1], "last element");
+    }
+}
+
+/* Every rank exchanges long messages around a ring while collectives are outstanding. */
+static void ring_with_collective(int round, int *outgoing, int *incoming) {
+    MPI_Request requests[3];
+    double mine = world.rank + 0.5;
+    double sum = 0;
+    check_case("ring of long messages with an Iallreduce, round %d", round);
+    outgoing[0] = world.rank;
+    incoming[0] = -1;
+    MPI_Irecv(incoming, LONG_MESSAGE, MPI_INT, left_neighbour(), TAG, MPI_COMM_WORLD, &requests[0]);
+    MPI_Iallreduce(&mine, &sum, 1, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD, &requests[1]);
+    MPI_Isend(outgoing, LONG_MESSAGE, MPI_INT, right_neighbour(), TAG, MPI_COMM_WORLD,
+              &requests[2]);
+    if (round % 2 == 0) {
+        MPI_Barrier(MPI_COMM_WORLD);
+    }
+    MPI_Waitall(3, requests, MPI_STATUSES_IGNORE);
+    check_equal(left_neighbour(), incoming[0], "from the left");
+    check_that(sum == 0.5 * world.ranks * world.ranks, "sum: expected %g, got %g",
+               0.5 * world.ranks * world.ranks, sum);
+}
+
+/* MPI_Probe and MPI_Iprobe loops are blocking receives in disguise. */
+static void probe_loop(void) {
+    MPI_Request request;
+    int flag = 0;
+    int mine = world.rank;
+    int max = -1;
+    int word = 0;
+    check_case("MPI_Iprobe loop with an Iallreduce outstanding");
+    MPI_Iallreduce(&mine, &max, 1, MPI_INT, MPI_MAX, MPI_COMM_WORLD, &request);
+    if (world.rank != 0) {
+        MPI_Wait(&request, MPI_STATUS_IGNORE);
+        MPI_Send(&max, 1, MPI_INT, 0, TAG, MPI_COMM_WORLD);
+        return;
+    }
+    for (int sender = 1; sender < world.ranks; sender++, flag = 0) {
+        while (!flag) {
+            MPI_Iprobe(sender, TAG, MPI_COMM_WORLD, &flag, MPI_STATUS_IGNORE);
+        }
+        MPI_Recv(&word, 1, MPI_INT, sender, TAG, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        check_equal(world.ranks - 1, word, "a rank's maximum");
+    }
+    MPI_Wait(&request, MPI_STATUS_IGNORE);
+}
+
+int main(int argc, char **argv) {
+    check_start(argc, argv, "progress", MPI_THREAD_SINGLE);
+    int *outgoing = check_memory(LONG_MESSAGE * sizeof(int));
+    int *incoming = check_memory(LONG_MESSAGE * sizeof(int));
+    for (int round = 0; round < ROUNDS; round++) {
+        receive_depends_on_collective(round);
+    }
+    for (int which = 0; which < 4; which++) {
+        rendezvous_under_collective(which, outgoing);
+    }
+    for (int round = 0; round < 6; round++) {
+        ring_with_collective(round, outgoing, incoming);
+    }
+    probe_loop();
+    free(outgoing);
+    free(incoming);
+    return check_finish();
+}

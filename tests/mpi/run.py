@@ -1,0 +1,317 @@
+#!/usr/bin/env python3
+"""Runs the MPI test programs through `tributary run`, or with plain MPI, and checks the reports.
+
+Every program checks itself and says which rank failed in which case; this runner adds what only
+the outside can see: exit codes, hangs, the end-of-run report, and equal bits in two runs.
+"""
+
+import argparse
+import dataclasses
+import json
+import os
+import pathlib
+import shlex
+import signal
+import subprocess
+import sys
+import time
+
+HERE = pathlib.Path(__file__).resolve().parent
+ROOT = HERE.parent.parent
+MPIS = ("openmpi", "mpich")
+SUPPORT = ("check.c", "values.c", "shapes.c")
+FLAGS = ("-std=c11", "-O2", "-g", "-Wall", "-Wextra", "-Werror", "-pthread")
+COUNTS = ("in_node", "in_tree", "passed_through")
+
+
+@dataclasses.dataclass(frozen=True)
+class Program:
+    """One test program and how it is run."""
+
+    name: str
+    # How many ranks, on how many hosts, with which arguments.
+    matrix: tuple = ((4, 1, ()), (4, 2, ()))
+    # Whether collectives of it must show in the report as offloaded.
+    offloads: bool = True
+    # Whether there is a report: not without MPI_Finalize.
+    reports: bool = True
+    # Whether it runs twice and its `bits` lines must be equal.
+    twice: bool = False
+
+
+def sample(ranks, hosts, number):
+    return (ranks, hosts, ("--sample", str(number)))
+
+
+PROGRAMS = (
+    Program("collectives", (sample(1, 1, 64), sample(2, 1, 64), sample(3, 1, 128),
+                            sample(4, 1, 64), sample(9, 1, 1024), sample(2, 2, 128),
+                            sample(3, 2, 128), sample(4, 2, 64), sample(9, 2, 1024),
+                            sample(9, 3, 1024))),
+    Program("waits"),
+    Program("bcast_types"),
+    Program("passing", offloads=False),
+    Program("errors"),
+    Program("lifecycle"),
+    Program("threads"),
+    Program("progress"),
+    Program("bits", ((4, 1, ()), (4, 2, ()), (9, 3, ())), twice=True),
+    Program("no_finalize", reports=False),
+    Program("overhead", ((1, 1, ()),), offloads=False),
+    Program("latency", ((2, 1, ()), (2, 2, ()))),
+)
+
+
+class Failure(Exception):
+    """Why one run did not pass, in one line; `output` is what it printed."""
+
+    def __init__(self, reason, output=""):
+        super().__init__(reason)
+        self.output = output
+
+
+def numbers(text):
+    return tuple(int(part) for part in text.split(","))
+
+
+def parse_arguments():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--mpi", choices=(*MPIS, "all"), default="all")
+    parser.add_argument("--venvs", type=pathlib.Path, default=ROOT / ".venv",
+                        help="folder with openmpi/ and mpich/ (default %(default)s)")
+    parser.add_argument("--tributary", type=pathlib.Path, default=ROOT / "target/release/tributary")
+    parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build/mpi-tests")
+    parser.add_argument("--procs", type=numbers, help="only these numbers of ranks: 1,4")
+    parser.add_argument("--hosts", type=numbers, help="only these numbers of hosts: 1,2")
+    parser.add_argument("--without", action="store_true", help="plain MPI, without tributary")
+    parser.add_argument("--filter", default="", help="only programs whose name holds this")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--sample", type=int, help="instead of each run's own; 1 runs everything")
+    parser.add_argument("--timeout", type=float, default=120.0, help="seconds for one run")
+    parser.add_argument("--json", action="store_true", help="one object per run and line")
+    parser.add_argument("--verbose", action="store_true", help="show what passing runs print, too")
+    return parser.parse_args()
+
+
+def mpi_environment():
+    """Containers run as root and have fewer cores than ranks; waiting must not burn those cores."""
+    environment = dict(os.environ)
+    environment.pop("TRIBUTARY_REPORT", None)
+    for name, value in (("OMPI_ALLOW_RUN_AS_ROOT", "1"),
+                        ("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"),
+                        ("PRTE_MCA_rmaps_default_mapping_policy", ":oversubscribe"),
+                        ("MPIR_CVAR_CH4_PROGRESS_THROTTLE", "1"),
+                        ("MPIR_CVAR_CH4_PROGRESS_THROTTLE_NO_PROGRESS_COUNT", "10")):
+        environment.setdefault(name, value)
+    return environment
+
+
+def children_of(parents):
+    """All descendants of the processes `parents`, from /proc."""
+    parent_of = {}
+    for folder in pathlib.Path("/proc").iterdir():
+        if folder.name.isdigit():
+            try:
+                stat = (folder / "stat").read_text()
+                parent_of[int(folder.name)] = int(stat.rsplit(")", 1)[1].split()[1])
+            except (OSError, ValueError, IndexError):
+                continue  # it ended meanwhile
+    found = set(parents)
+    while True:
+        more = {child for child, parent in parent_of.items() if parent in found} - found
+        if not more:
+            return found - set(parents)
+        found |= more
+
+
+def signal_all(number, group, processes):
+    """Sends a signal to a process group and to processes that left it for one of their own."""
+    for send, target in ((os.killpg, group), *((os.kill, process) for process in processes)):
+        try:
+            send(target, number)
+        except ProcessLookupError:
+            pass
+
+
+def stop(process):
+    """Ends what we started: first in a way that lets the launcher end its ranks."""
+    descendants = children_of({process.pid})
+    signal_all(signal.SIGTERM, process.pid, ())
+    try:
+        return process.communicate(timeout=5)[0]
+    except subprocess.TimeoutExpired:
+        signal_all(signal.SIGKILL, process.pid, descendants)
+        return process.communicate()[0]
+
+
+def run_command(command, environment, timeout):
+    """Runs one command to its end; its output, both streams together."""
+    process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE,
+                               stderr=subprocess.STDOUT, text=True, errors="replace",
+                               start_new_session=True)
+    try:
+        output, _ = process.communicate(timeout=timeout)
+    except subprocess.TimeoutExpired:
+        raise Failure(f"did not end within {timeout:g} s", stop(process)) from None
+    except BaseException:
+        stop(process)
+        raise
+    if process.returncode != 0:
+        raise Failure(f"exit code {process.returncode}", output)
+    return output
+
+
+def compile_programs(programs, mpicc, folder):
+    """The programs whose compilation failed, with what the compiler said."""
+    folder.mkdir(parents=True, exist_ok=True)
+    failed = {}
+    objects = [folder / source.replace(".c", ".o") for source in SUPPORT]
+    for source, target in zip(SUPPORT, objects):
+        subprocess.run([mpicc, *FLAGS, "-c", HERE / source, "-o", target], check=True)
+    for program in programs:
+        command = [mpicc, *FLAGS, HERE / f"{program.name}.c", *objects, "-o",
+                   folder / program.name, "-lm"]
+        done = subprocess.run(command, check=False, capture_output=True, text=True)
+        if done.returncode != 0:
+            failed[program.name] = done.stderr
+    return failed
+
+
+def read_counts(path, output):
+    try:
+        report = json.loads(path.read_text())
+        return {key: int(report[key]) for key in COUNTS}
+    except FileNotFoundError:
+        raise Failure("no report was written", output) from None
+    except (ValueError, KeyError, TypeError) as error:
+        raise Failure(f"the report can't be read: {error!r}", output) from None
+
+
+def check_counts(program, ranks, hosts, counts, output):
+    """A program that offloads must have been offloaded, in the way its hosts ask for."""
+    if not program.offloads or ranks == 1:
+        return
+    way = "in_tree" if hosts > 1 else "in_node"
+    if counts[way] == 0:
+        raise Failure(f"the report says {way} 0", output)
+
+
+def arguments_of(options, extra):
+    if options.sample is not None and "--sample" in extra:
+        extra = ("--sample", str(options.sample))
+    return ["--seed", str(options.seed), *extra]
+
+
+def run_once(options, program, place, run, environment):
+    """One launch. Returns its output and its counts (none with plain MPI)."""
+    ranks, hosts, extra = run
+    command = [place["mpirun"], "-n", str(ranks), place["folder"] / program.name,
+               *arguments_of(options, extra)]
+    if options.without:
+        return run_command(command, environment, options.timeout), None
+    report = place["folder"] / f"{program.name}-{ranks}-{hosts}.json"
+    report.unlink(missing_ok=True)
+    command = [options.tributary, "run", "--hosts", str(hosts), "--report", report, "--", *command]
+    try:
+        output = run_command(command, environment, options.timeout)
+    except Failure as failure:
+        line = shlex.join(str(word) for word in command)
+        raise Failure(str(failure), f"{line}\n{failure.output}") from None
+    if not program.reports:
+        return output, None
+    counts = read_counts(report, output)
+    check_counts(program, ranks, hosts, counts, output)
+    return output, counts
+
+
+def bits_of(output):
+    return sorted(line for line in output.splitlines() if line.startswith("bits "))
+
+
+def run_program(options, program, place, run, environment):
+    output, counts = run_once(options, program, place, run, environment)
+    if program.twice:
+        first = bits_of(output)
+        again, counts = run_once(options, program, place, run, environment)
+        if not first:
+            raise Failure("printed no bits", output)
+        # The MPI beneath need not give equal bits twice; only our runs promise it.
+        if first != bits_of(again) and not options.without:
+            raise Failure("two runs gave different bits", f"{output}\n---- again ----\n{again}")
+    return output, counts
+
+
+def selected(options, program):
+    """The runs of a program that the options leave."""
+    runs = [run for run in program.matrix
+            if (options.procs is None or run[0] in options.procs)
+            and (options.hosts is None or run[1] in options.hosts)]
+    if options.without:  # hosts mean nothing to plain MPI
+        runs = list({run[0]: (run[0], 1, run[2]) for run in reversed(runs)}.values())[::-1]
+    return runs
+
+
+def show(options, result):
+    if options.json:
+        print(json.dumps(result), flush=True)
+        return
+    counts = result["counts"]
+    ways = " ".join(f"{key} {counts[key]}" for key in COUNTS) if counts else ""
+    verdict = "ok" if result["passed"] else "FAILED"
+    print(f"{result['mpi']:8} {result['program']:12} ranks {result['ranks']} hosts "
+          f"{result['hosts']} {result['seconds']:7.1f} s  {verdict:7}{ways}", flush=True)
+    if not result["passed"]:
+        print(f"    {result['reason']}")
+    if not result["passed"] or options.verbose or result["program"] in ("overhead", "latency"):
+        for line in result["output"].splitlines()[-40:]:
+            print(f"    | {line}")
+
+
+def run_and_show(options, mpi, program, place, run, environment):
+    started = time.monotonic()
+    result = {"mpi": mpi, "program": program.name, "ranks": run[0], "hosts": run[1],
+              "passed": True, "reason": "", "counts": None, "output": ""}
+    try:
+        if program.name in place["failed"]:
+            raise Failure("does not compile", place["failed"][program.name])
+        result["output"], result["counts"] = run_program(options, program, place, run, environment)
+    except Failure as failure:
+        result.update(passed=False, reason=str(failure), output=failure.output)
+    result["seconds"] = round(time.monotonic() - started, 2)
+    show(options, result)
+    return result["passed"]
+
+
+def prepare(options, mpi, programs):
+    """Compiles for one MPI; where its launcher and our programs lie."""
+    venv = (options.venvs / mpi).absolute()
+    folder = options.build.absolute() / mpi
+    for name in ("mpicc", "mpirun"):
+        if not (venv / "bin" / name).exists():
+            raise SystemExit(f"run.py: --venvs {options.venvs}: {venv}/bin/{name} is not there")
+    failed = compile_programs(programs, venv / "bin/mpicc", folder)
+    return {"mpirun": venv / "bin/mpirun", "folder": folder, "failed": failed}
+
+
+def main():
+    options = parse_arguments()
+    options.tributary = options.tributary.absolute()
+    if not options.without and not os.access(options.tributary, os.X_OK):
+        raise SystemExit(f"run.py: --tributary {options.tributary} can't be run; `make build` first")
+    programs = [program for program in PROGRAMS if options.filter in program.name]
+    environment = mpi_environment()
+    verdicts = []
+    for mpi in MPIS if options.mpi == "all" else (options.mpi,):
+        place = prepare(options, mpi, programs)
+        for program in programs:
+            for run in selected(options, program):
+                verdicts.append(run_and_show(options, mpi, program, place, run, environment))
+    print(f"{sum(verdicts)} passed, {len(verdicts) - sum(verdicts)} failed",
+          file=sys.stderr if options.json else sys.stdout)
+    if not verdicts:
+        raise SystemExit("run.py: no run is left by --filter, --procs and --hosts")
+    return 0 if all(verdicts) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
