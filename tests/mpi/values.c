@@ -180,6 +180,9 @@ static int64_t arithmetic_contribution(const value_type *type, MPI_Op op, uint64
     if (type->value.kind == FLOATING) {
         return signed_bits(bits, 12);
     }
+    if (type->handle == MPI_OFFSET) { /* Open MPI 5.0 compares it as if it were unsigned */
+        return (int64_t)(bits >> 8);
+    }
     return signed_bits(bits, op == MPI_SUM ? width - 4 : width);
 }
 
