@@ -341,6 +341,7 @@ impl Member {
     }
 
     /// The sum, waited for without sleeping.
+    #[allow(dead_code, reason = "the benchmark's")]
     pub(crate) fn result_polling(&mut self) -> Result<Vec<f64>, End> {
         self.hear_waiting(thread::yield_now).map(Self::sum)
     }
