@@ -12,9 +12,10 @@ use tempfile::TempDir;
 
 /// A folder with preload libraries. They are empty, so the loader says that it leaves them out.
 fn libraries() -> TempDir {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = tempfile::tempdir().expect("a temporary folder can be written");
     for mpi in ["openmpi", "mpich"] {
-        std::fs::write(folder.path().join(format!("libtributary_{mpi}.so")), "").unwrap();
+        std::fs::write(folder.path().join(format!("libtributary_{mpi}.so")), "")
+            .expect("a temporary folder can be written");
     }
     folder
 }
@@ -29,8 +30,10 @@ fn shell(libraries: &TempDir, options: &str, script: &str) -> Command {
 /// A launcher that says it is `version`.
 fn launcher(folder: &Path, version: &str) {
     let path = folder.join("mpirun");
-    std::fs::write(&path, format!("#!/bin/sh\necho '{version}'\n")).unwrap();
-    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+    std::fs::write(&path, format!("#!/bin/sh\necho '{version}'\n"))
+        .expect("a temporary folder can be written");
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755))
+        .expect("a temporary folder can be written");
 }
 
 #[test]

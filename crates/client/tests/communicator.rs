@@ -2,6 +2,8 @@
 //! Method: ranks are threads of this process, which find each other through a barrier and a shared
 //! table; sequences of operations come from a seed.
 
+#![allow(clippy::unwrap_used, reason = "a test that can't go on fails")]
+
 mod ranks;
 
 use std::sync::Arc;

@@ -40,7 +40,10 @@ impl Bootstrap for ThreadRanks {
     }
 }
 
-/// Runs `body` as every rank of a world of `size`, and ends the process if they hang.
+/// Runs `body` as every rank of a world of `size`.
+///
+/// # Panics
+/// If a rank fails, or they hang.
 pub(crate) fn on_all_ranks(size: u32, body: impl Fn(ThreadRanks) + Send + Sync + 'static) {
     let world = Arc::new(World {
         size,
@@ -54,19 +57,11 @@ pub(crate) fn on_all_ranks(size: u32, body: impl Fn(ThreadRanks) + Send + Sync +
     };
     let threads: Vec<_> = (0..size).map(start).collect();
     let deadline = Instant::now() + WATCHDOG;
-    let mut failure = None;
     while threads.iter().any(|thread| !thread.is_finished()) {
-        // A rank that failed leaves the others waiting for it.
-        let has_failed = threads.iter().filter(|thread| thread.is_finished()).count() > 0;
-        if Instant::now() >= deadline {
-            failure = Some(if has_failed { "a rank failed" } else { "ranks hang" });
-            break;
-        }
+        // A rank that failed leaves the others waiting for it; they go when the tests end.
+        let finished = threads.iter().filter(|thread| thread.is_finished()).count();
+        assert!(Instant::now() < deadline, "{finished} of {size} ranks finished in {WATCHDOG:?}");
         std::thread::sleep(Duration::from_millis(2));
-    }
-    if let Some(failure) = failure {
-        eprintln!("{failure} after {} s", WATCHDOG.as_secs());
-        std::process::abort();
     }
     for thread in threads {
         thread.join().unwrap();
