@@ -1,0 +1,60 @@
+/*
+ * Latency of a small MPI_Allreduce, beside the PMPI_ form of the same call in the same run: with
+ * the preload library the first goes through Tributary and the second does not.
+ *
+ * The two are timed in blocks, in turns; the medians over blocks are given. Figures need as many
+ * free cores as there are ranks. It fails only when a sum is wrong.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "check.h"
+
+enum { BLOCKS = 101, CALLS = 200 };
+typedef int (*allreduce)(const void *, void *, int, MPI_Datatype, MPI_Op, MPI_Comm);
+
+/* Microseconds per call, as the slowest rank saw it. */
+static double block_us(allreduce call, int count) {
+    double mine[8] = {world.rank + 1.0};
+    double sum[8] = {0};
+    double slowest = 0;
+    PMPI_Barrier(MPI_COMM_WORLD);
+    int64_t started = check_now_ns();
+    for (int at = 0; at < CALLS; at++) {
+        call(mine, sum, count, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
+    }
+    double elapsed = (double)(check_now_ns() - started) / 1000.0 / CALLS;
+    double expected = world.ranks * (world.ranks + 1) / 2.0;
+    check_that(sum[0] == expected, "sum: expected %g, got %g", expected, sum[0]);
+    PMPI_Allreduce(&elapsed, &slowest, 1, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
+    return slowest;
+}
+
+static int compare_doubles(const void *left, const void *right) {
+    double a = *(const double *)left;
+    double b = *(const double *)right;
+    return (a > b) - (a < b);
+}
+
+int main(int argc, char **argv) {
+    static double with[BLOCKS];
+    static double without[BLOCKS];
+    check_start(argc, argv, "latency", MPI_THREAD_SINGLE);
+    check_case("8-byte allreduce");
+    block_us(MPI_Allreduce, 1); /* warm up */
+    block_us(PMPI_Allreduce, 1);
+    for (int block = 0; block < BLOCKS; block++) {
+        with[block] = block_us(MPI_Allreduce, 1);
+        without[block] = block_us(PMPI_Allreduce, 1);
+    }
+    qsort(with, BLOCKS, sizeof *with, compare_doubles);
+    qsort(without, BLOCKS, sizeof *without, compare_doubles);
+    if (world.rank == 0) {
+        printf("latency of 8 bytes on %d ranks, median (quartiles) in us: MPI_Allreduce %.3f "
+               "(%.3f to %.3f), PMPI_Allreduce %.3f (%.3f to %.3f), ratio %.2f\n",
+               world.ranks, with[BLOCKS / 2], with[BLOCKS / 4], with[BLOCKS * 3 / 4],
+               without[BLOCKS / 2], without[BLOCKS / 4], without[BLOCKS * 3 / 4],
+               with[BLOCKS / 2] / without[BLOCKS / 2]);
+    }
+    return check_finish();
+}
