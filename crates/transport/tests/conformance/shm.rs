@@ -17,8 +17,8 @@ use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
 use tributary_transport::shm::HALF_OPEN_MAX;
 use tributary_transport::{
-    AcceptError, ConnectError, HandshakeError, Link, ListenError, Listener, SendError, Sent,
-    ShmLink, ShmListener, ShmOptions, connect_shm, wait,
+    AcceptError, Armed, ConnectError, HandshakeError, Link, ListenError, Listener, ReceiveError,
+    SendError, Sent, ShmLink, ShmListener, ShmOptions, connect_shm, wait,
 };
 
 use crate::common::{TIMEOUT, accept_one, expect, frame, guarded, send};
@@ -378,6 +378,26 @@ fn a_flood_of_doorbells_is_only_noise() {
         for _ in 0..1000 {
             link.disarm();
             assert!(link.receive().unwrap().is_none());
+        }
+    });
+}
+
+/// A peer may ring and die before this side looks: one event then stands for both.
+#[test]
+fn the_end_right_behind_a_doorbell_is_seen() {
+    guarded("the_end_right_behind_a_doorbell_is_seen", || {
+        use std::io::Write;
+        for doorbells in [1, 255, 256, 257, 4096, 10_000] {
+            let (mut link, mut stream, _memory) = victim_and_memory();
+            stream.write_all(&vec![1; doorbells]).unwrap();
+            drop(stream);
+            link.disarm();
+            // As a driver that is told of edges only: it goes to sleep if nothing is ready.
+            while matches!(link.receive(), Ok(None)) {
+                assert_eq!(link.arm(), Armed::Ready, "asleep for ever after {doorbells} doorbells");
+                link.disarm();
+            }
+            assert!(matches!(link.receive(), Err(ReceiveError::Closed)));
         }
     });
 }
