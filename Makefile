@@ -33,7 +33,7 @@ test-rust: ## Unit, property, tree, conformance and end-to-end tests, and the fu
 test-fuzz: ## The fuzz smoke alone: decoder and input sequences, over seeded bytes
 	$(CARGO) test --locked -p tributary-protocol --test fuzz_smoke
 
-test-mpi: build mpi-venvs ## The MPI programs of tests/mpi under Open MPI and MPICH
+test-mpi: build mpi-venvs mpi-check-preload ## The MPI programs of tests/mpi under Open MPI and MPICH
 	$(PYTHON) tests/mpi/run.py --tributary $(PROGRAM)
 
 bench: build ## Kernels beside a memory copy, links, host groups, the tree

@@ -37,8 +37,11 @@ PROGRAMS = [
     ("threads", [], [(3, 1), (4, 2)]),
     ("no_finalize", [], [(3, 1), (4, 2)]),
 ]
-# These end without MPI_Finalize, so nobody writes their report.
-WITHOUT_REPORT = {"no_finalize"}
+# These end without MPI_Finalize: nobody writes their report, and launchers differ in whether they
+# call that a failure. What counts is that they end, and what they say before.
+WITHOUT_FINALIZE = {"no_finalize"}
+# Plain MPICH, as its wheel is built, crashes on arguments that Open MPI refuses.
+NOT_UNDER = {("errors", "mpich")}
 # These print lines that have to be the same in two runs.
 REPEATED = {"bits"}
 
@@ -132,7 +135,7 @@ def launch(mpi, program, extra, procs, hosts, arguments, report):
 
 
 def check_report(name, procs, hosts, report):
-    if name in WITHOUT_REPORT:
+    if name in WITHOUT_FINALIZE:
         return "no report, as expected"
     try:
         counts = json.loads(report.read_text())
@@ -153,7 +156,10 @@ def run_one(mpi, name, extra, procs, hosts, arguments):
     with tempfile.TemporaryDirectory(prefix="tributary-test-") as folder:
         report = pathlib.Path(folder) / "report.json"
         status, text = launch(mpi, program, extra, procs, hosts, arguments, report)
-        if status != 0:
+        is_good = status == 0
+        if name in WITHOUT_FINALIZE:
+            is_good = f"{name}: " in text and " 0 failed" in text
+        if not is_good:
             raise Failure(f"exit status {status}\n{tail(text)}")
         detail = "" if arguments.without else check_report(name, procs, hosts, report)
         if name in REPEATED and not arguments.without:
@@ -171,7 +177,8 @@ def main():
     for mpi in mpis:
         for name, extra, shapes in PROGRAMS:
             for procs, hosts in shapes:
-                unwanted = (arguments.filter not in name
+                unwanted = ((name, mpi) in NOT_UNDER
+                            or arguments.filter not in name
                             or arguments.procs not in (None, procs)
                             or arguments.hosts not in (None, hosts))
                 if unwanted:

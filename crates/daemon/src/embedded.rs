@@ -270,11 +270,11 @@ impl Drop for RunningNode {
 
 impl Drop for Fabric {
     fn drop(&mut self) {
-        // All are asked before any is waited for. Nodes first: a node without a manager would say
-        // so in the log.
+        // All are asked before any is waited for; the manager first, to whom it is then no news
+        // that its nodes go.
+        self.shutdown.request();
         self.nodes.iter().for_each(|node| node.shutdown.request());
         self.nodes.clear();
-        self.shutdown.request();
         join(&mut self.manager_thread);
     }
 }

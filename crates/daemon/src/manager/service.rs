@@ -44,6 +44,8 @@ struct Core {
     leases: HashMap<JobId, Lines>,
     waiting: HashMap<RequestTicket, oneshot::Sender<Decision>>,
     ticked: Instant,
+    /// From when on it is no news that nodes go.
+    is_stopping: bool,
 }
 
 struct NodeConnection {
@@ -60,6 +62,7 @@ impl Service {
             leases: HashMap::new(),
             waiting: HashMap::new(),
             ticked: Instant::now(),
+            is_stopping: false,
         };
         Ok(Self { metrics: Metrics::new(), started: Instant::now(), core: Mutex::new(core) })
     }
@@ -174,13 +177,14 @@ impl Service {
     /// Ends every open answer, so that the server can stop.
     pub(super) fn close_streams(&self) {
         let mut core = self.lock();
+        core.is_stopping = true;
         core.nodes.clear();
         core.leases.clear();
     }
 
     fn node_gone(&self, node: NodeId, why: &str) {
         let mut core = self.lock();
-        if core.nodes.remove(&node).is_some() {
+        if core.nodes.remove(&node).is_some() && !core.is_stopping {
             tracing::warn!(%node, why, "aggregation node gone");
         }
         core.machine.handle_node_gone(node);

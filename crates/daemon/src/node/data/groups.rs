@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use tributary_protocol::node::{ChildConfig, GroupConfig, InstallError, ParentConfig, PortId};
 use tributary_wire::control::{GroupInstall, NodeEvent};
-use tributary_wire::frame::Abort;
+use tributary_wire::frame::{Abort, AbortReason};
 use tributary_wire::{Epoch, GroupId};
 
 use super::DataLoop;
@@ -158,7 +158,12 @@ impl DataLoop {
     }
 
     pub(super) fn on_failed(&mut self, group: GroupId, epoch: Epoch, abort: Abort) {
-        tracing::warn!("group {group} epoch {epoch} failed: {}", describe(abort));
+        if abort.reason == AbortReason::Withdrawn {
+            // The ordinary end of a job whose last members were still saying good-bye.
+            tracing::info!("group {group} epoch {epoch} withdrawn by the manager");
+        } else {
+            tracing::warn!("group {group} epoch {epoch} failed: {}", describe(abort));
+        }
         self.installed.remove(group);
         self.answers.push(NodeEvent::Failed { group, epoch, reason: describe(abort) });
     }
