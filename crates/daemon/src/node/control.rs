@@ -83,7 +83,8 @@ impl Control {
                 pause = RETRY_MIN;
                 is_outage_logged = false;
             }
-            if !is_outage_logged {
+            // A node that is stopping may outlive its manager by a moment.
+            if !is_outage_logged && !self.shutdown.is_requested() {
                 tracing::warn!("no manager: {error}; trying again until there is one");
                 is_outage_logged = true;
             }
