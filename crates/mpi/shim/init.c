@@ -13,11 +13,16 @@
 atomic_bool shim_is_on;
 MPI_Comm shim_self;
 static bool report_wanted;
+/* A copy of MPI_COMM_WORLD on which nobody ever sends. */
+static MPI_Comm silent_world;
 
 void shim_drive_mpi(void) {
     int found = 0;
-    /* A probe takes nothing. Not on a communicator of one: there MPICH looks, and moves nothing on. */
-    beneath.Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, MPI_COMM_WORLD, &found, MPI_STATUS_IGNORE);
+    /*
+     * A probe takes nothing. Not on a communicator of one: there MPICH looks, and moves nothing on.
+     * Nor on one that carries messages: a probe that finds one at once moves nothing on either.
+     */
+    beneath.Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, silent_world, &found, MPI_STATUS_IGNORE);
 }
 
 static void open_core(void) {
@@ -54,7 +59,9 @@ static void start(void) {
     maps_fill();
     failure_open();
     if (communicators_open() != MPI_SUCCESS ||
-        beneath.Comm_dup(MPI_COMM_SELF, &shim_self) != MPI_SUCCESS) {
+        beneath.Comm_dup(MPI_COMM_SELF, &shim_self) != MPI_SUCCESS ||
+        beneath.Comm_set_errhandler(shim_self, MPI_ERRORS_RETURN) != MPI_SUCCESS ||
+        beneath.Comm_dup(MPI_COMM_WORLD, &silent_world) != MPI_SUCCESS) {
         return; /* MPI has raised the error */
     }
     staging_open();
@@ -93,6 +100,7 @@ static void stop(void) {
     }
     communicators_close();
     tributary_close();
+    beneath.Comm_free(&silent_world);
     beneath.Comm_free(&shim_self);
 }
 

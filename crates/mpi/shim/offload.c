@@ -122,7 +122,8 @@ static bool element_of(MPI_Datatype datatype, int64_t *size_bytes, bool *dense) 
     }
     int size = MPI_UNDEFINED;
     *dense = false;
-    if (datatype == MPI_DATATYPE_NULL || beneath.Type_size(datatype, &size) != MPI_SUCCESS) {
+    if (datatype == MPI_DATATYPE_NULL || !staging_accepts(datatype) ||
+        beneath.Type_size(datatype, &size) != MPI_SUCCESS) {
         return false;
     }
     *size_bytes = size != MPI_UNDEFINED ? size : INT64_MAX;

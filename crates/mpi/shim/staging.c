@@ -21,6 +21,13 @@ bool staging_is_possible(void) {
     return pack_is_dense;
 }
 
+bool staging_accepts(MPI_Datatype datatype) {
+    char nothing[1] = {0};
+    int position = 0;
+    return beneath.Pack(nothing, 0, datatype, nothing, (int)sizeof nothing, &position, shim_self) ==
+           MPI_SUCCESS;
+}
+
 int staging_load(staging *through, bool keep, tributary_operation *operation) {
     through->bytes = malloc((size_t)through->len_bytes);
     if (through->bytes == NULL) {

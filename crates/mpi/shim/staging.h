@@ -27,6 +27,9 @@ void staging_open(void);
 /* False when MPI_Pack here writes more than the elements; types with gaps then pass. */
 bool staging_is_possible(void);
 
+/* False for a datatype that is not committed: MPI has no other way to ask. */
+bool staging_accepts(MPI_Datatype datatype);
+
 /*
  * Allocates the dense copy, fills it at the root, and points `operation` at it. With `keep`, the
  * datatype may be freed by the program before staging_unload(). Returns an MPI error code.
