@@ -1,0 +1,7 @@
+//! Fabric simulator: the unchanged `protocol` machines over a modelled network.
+//!
+//! Everything happens in virtual time and from a seed: nothing here reads a clock, opens a socket
+//! or starts a process.
+#![forbid(unsafe_code)]
+
+pub mod swarm;

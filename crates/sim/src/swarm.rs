@@ -1,0 +1,1 @@
+//! Random systems under random faults, checked for safety first and for liveness after.
