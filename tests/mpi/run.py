@@ -10,10 +10,12 @@ import dataclasses
 import json
 import os
 import pathlib
+import re
 import shlex
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -33,8 +35,8 @@ class Program:
     matrix: tuple = ((4, 1, ()), (4, 2, ()))
     # Whether collectives of it must show in the report as offloaded.
     offloads: bool = True
-    # Whether there is a report: not without MPI_Finalize.
-    reports: bool = True
+    # Ends without MPI_Finalize: launchers call that an error, and there is no report.
+    abrupt: bool = False
     # Whether it runs twice and its `bits` lines must be equal.
     twice: bool = False
 
@@ -56,7 +58,7 @@ PROGRAMS = (
     Program("threads"),
     Program("progress"),
     Program("bits", ((4, 1, ()), (4, 2, ()), (9, 3, ())), twice=True),
-    Program("no_finalize", reports=False),
+    Program("no_finalize", offloads=False, abrupt=True),
     Program("overhead", ((1, 1, ()),), offloads=False),
     Program("latency", ((2, 1, ()), (2, 2, ()))),
 )
@@ -145,7 +147,7 @@ def stop(process):
 
 
 def run_command(command, environment, timeout):
-    """Runs one command to its end; its output, both streams together."""
+    """Runs one command to its end; its exit code and output, both streams together."""
     process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE,
                                stderr=subprocess.STDOUT, text=True, errors="replace",
                                start_new_session=True)
@@ -156,8 +158,30 @@ def run_command(command, environment, timeout):
     except BaseException:
         stop(process)
         raise
-    if process.returncode != 0:
-        raise Failure(f"exit code {process.returncode}", output)
+    return process.returncode, output
+
+
+def leftovers():
+    """Shared memory and socket files that a run of ours left behind."""
+    places = (pathlib.Path("/dev/shm"), pathlib.Path(tempfile.gettempdir()))
+    return {path for place in places for path in place.glob("tributary*")}
+
+
+def run_checked(program, command, environment, timeout):
+    """Runs a program to its end and returns its output; raises what is wrong with it."""
+    before = leftovers()
+    try:
+        code, output = run_command(command, environment, timeout)
+        if code != 0 and not program.abrupt:
+            raise Failure(f"exit code {code}", output)
+        if program.abrupt and re.search(r" 0 failed", output) is None:
+            raise Failure("did not say that its checks passed", output)
+    except Failure as failure:
+        line = shlex.join(str(word) for word in command)
+        raise Failure(str(failure), f"{line}\n{failure.output}") from None
+    left = leftovers() - before
+    if left:
+        raise Failure(f"left behind: {', '.join(str(path) for path in sorted(left))}", output)
     return output
 
 
@@ -208,16 +232,12 @@ def run_once(options, program, place, run, environment):
     command = [place["mpirun"], "-n", str(ranks), place["folder"] / program.name,
                *arguments_of(options, extra)]
     if options.without:
-        return run_command(command, environment, options.timeout), None
+        return run_checked(program, command, environment, options.timeout), None
     report = place["folder"] / f"{program.name}-{ranks}-{hosts}.json"
     report.unlink(missing_ok=True)
     command = [options.tributary, "run", "--hosts", str(hosts), "--report", report, "--", *command]
-    try:
-        output = run_command(command, environment, options.timeout)
-    except Failure as failure:
-        line = shlex.join(str(word) for word in command)
-        raise Failure(str(failure), f"{line}\n{failure.output}") from None
-    if not program.reports:
+    output = run_checked(program, command, environment, options.timeout)
+    if program.abrupt:
         return output, None
     counts = read_counts(report, output)
     check_counts(program, ranks, hosts, counts, output)
