@@ -1,6 +1,7 @@
 /*
  * Floating-point sums whose value depends on the order of the terms, with ranks that arrive in
- * another order every time. All ranks must hold the same bits; the runner compares two runs.
+ * another order every time. All ranks must hold the same bits; the runner compares repeats
+ * and two runs.
  *
  * Delays are not drawn from the seed: the two runs must differ in timing and in nothing else.
  */
@@ -67,7 +68,6 @@ static void sum(int count, bool wide, bool blocking) {
 static void run_case(int count, bool wide, bool blocking) {
     uint64_t salt = (uint64_t)count * 2 + wide;
     size_t length = (size_t)count * (wide ? sizeof(double) : sizeof(float));
-    uint64_t first = 0;
     check_case("%s of %d %s", blocking ? "MPI_Allreduce" : "MPI_Iallreduce", count,
                wide ? "MPI_DOUBLE" : "MPI_FLOAT");
     for (int index = 0; index < count; index++) {
@@ -80,14 +80,10 @@ static void run_case(int count, bool wide, bool blocking) {
         sum(count, wide, blocking);
         uint64_t mine = fingerprint(result, length);
         compare_ranks(mine);
-        first = repeat == 0 ? mine : first;
-        /* Most MPIs do this too, but MPI only recommends it. */
-        check_that(first == mine, "repeat %d gave %016llx, the first %016llx", repeat,
-                   (unsigned long long)mine, (unsigned long long)first);
-    }
-    if (world.rank == 0) {
-        printf("bits %d %s %s %016llx\n", count, wide ? "double" : "float",
-               blocking ? "blocking" : "nonblocking", (unsigned long long)first);
+        if (world.rank == 0) {
+            printf("bits %d %s %s %016llx repeat %d\n", count, wide ? "double" : "float",
+                   blocking ? "blocking" : "nonblocking", (unsigned long long)mine, repeat);
+        }
     }
 }
 

@@ -5,8 +5,6 @@
  *
  * All ranks make the same mistake: nobody is left waiting in a call that the others refused.
  */
-#include <stdio.h>
-
 #include "check.h"
 
 typedef struct {
@@ -104,8 +102,20 @@ static void check_still_works(MPI_Comm comm) {
     check_equal(ranks, sum, "its sum");
 }
 
+/* MPICH 5.0 looks at neither of these in a reduction, and crashes without the preload library. */
+static bool crashes_beneath(const mistake *wrong) {
+#ifdef MPICH_VERSION
+    return wrong->count < 0 || wrong->type == MPI_DATATYPE_NULL;
+#else
+    return wrong == NULL;
+#endif
+}
+
 static bool applies(const mistake *wrong, int collective) {
     bool is_bcast = collective == BCAST || collective == IBCAST;
+    if (!is_bcast && crashes_beneath(wrong)) {
+        return false;
+    }
     bool is_rooted = collective != ALLREDUCE && collective != IALLREDUCE;
     if (wrong->root != 0 && !is_rooted) {
         return false;
@@ -129,7 +139,7 @@ static int run_mistake(const mistake *wrong, MPI_Comm comm, const char *where) {
         check_equal(expected.class, got.class, "error class");
         check_equal(expected.handler_calls, got.handler_calls, "calls of the error handler");
         check_still_works(comm);
-        refused += expected.class != MPI_SUCCESS;
+        refused += expected.class != MPI_SUCCESS || expected.handler_calls > 0;
     }
     return refused;
 }
@@ -187,32 +197,6 @@ static void run_null_communicator(void) {
     check_equal(expected, got, "error class");
 }
 
-/*
- * An MPI may be built without checking arguments, as MPICH's wheel is: wrong calls then end the
- * process, with or without the preload library. A send to MPI_PROC_NULL is safe to ask with.
- */
-static bool arguments_are_checked(void) {
-    int value = 0;
-    return PMPI_Send(&value, 0, MPI_INT, MPI_PROC_NULL, -5, MPI_COMM_SELF) != MPI_SUCCESS;
-}
-
-static void run_all(MPI_Comm second, MPI_Comm third) {
-    if (!arguments_are_checked()) {
-        if (world.rank == 0) {
-            printf("errors: the MPI beneath does not check arguments; only right calls were run\n");
-        }
-        check_still_works(MPI_COMM_WORLD);
-        check_still_works(second);
-        check_still_works(third);
-        return;
-    }
-    run_mistakes(MPI_COMM_WORLD, "world");
-    run_mistakes(second, "dup");
-    run_mistakes(third, "dup with a handler of its own");
-    run_mistakes(MPI_COMM_SELF, "self");
-    run_null_communicator();
-}
-
 static void return_errors(MPI_Comm comm) { MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN); }
 
 int main(int argc, char **argv) {
@@ -226,7 +210,11 @@ int main(int argc, char **argv) {
     MPI_Comm_dup(MPI_COMM_WORLD, &third);
     MPI_Comm_create_errhandler(count_error, &counting);
     MPI_Comm_set_errhandler(third, counting);
-    run_all(second, third);
+    run_mistakes(MPI_COMM_WORLD, "world");
+    run_mistakes(second, "dup");
+    run_mistakes(third, "dup with a handler of its own");
+    run_mistakes(MPI_COMM_SELF, "self");
+    run_null_communicator();
     MPI_Errhandler_free(&counting);
     MPI_Comm_free(&third);
     MPI_Comm_free(&second);

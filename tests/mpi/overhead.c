@@ -42,6 +42,18 @@ static void plain_wait(void) {
     PMPI_Wait(&request, MPI_STATUS_IGNORE);
 }
 
+static void interposed_test(void) {
+    MPI_Request request = MPI_REQUEST_NULL;
+    int flag;
+    MPI_Test(&request, &flag, MPI_STATUS_IGNORE);
+}
+
+static void plain_test(void) {
+    MPI_Request request = MPI_REQUEST_NULL;
+    int flag;
+    PMPI_Test(&request, &flag, MPI_STATUS_IGNORE);
+}
+
 static double ns_per_call(void (*call)(void)) {
     int64_t started = check_now_ns();
     for (int at = 0; at < CALLS; at++) {
@@ -87,6 +99,7 @@ int main(int argc, char **argv) {
     measure("MPI_Allreduce with a user operator", interposed_allreduce, plain_allreduce);
     check_that(target == source, "expected %g, got %g", source, target);
     measure("MPI_Wait on MPI_REQUEST_NULL", interposed_wait, plain_wait);
+    measure("MPI_Test on MPI_REQUEST_NULL", interposed_test, plain_test);
     MPI_Op_free(&user_operator);
     return check_finish();
 }

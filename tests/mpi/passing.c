@@ -238,6 +238,34 @@ static void run_intercommunicator(void) {
     MPI_Comm_free(&side);
 }
 
+/* Taken over between others that are not: the order of both must hold. */
+static void run_in_turns(void) {
+    affine mine = affine_of(9, world.rank, 0);
+    affine all;
+    MPI_Datatype type;
+    MPI_Op op;
+    MPI_Type_contiguous(2, MPI_INT, &type);
+    MPI_Type_commit(&type);
+    MPI_Op_create(compose_all, 0, &op);
+    for (int round = 0; round < 20; round++) {
+        long own = world.rank + round;
+        long max = -1;
+        float complex number = 1.0f * I;
+        float complex sum = 0;
+        MPI_Request request;
+        check_case("offloaded and passed operations in turns, round %d", round);
+        MPI_Allreduce(&mine, &all, 1, type, op, MPI_COMM_WORLD);
+        MPI_Iallreduce(&number, &sum, 1, MPI_C_FLOAT_COMPLEX, MPI_SUM, MPI_COMM_WORLD, &request);
+        MPI_Allreduce(&own, &max, 1, MPI_LONG, MPI_MAX, MPI_COMM_WORLD);
+        check_equal(world.ranks - 1 + round, max, "offloaded maximum");
+        MPI_Barrier(MPI_COMM_WORLD);
+        MPI_Wait(&request, MPI_STATUS_IGNORE);
+        check_that(cimagf(sum) == (float)world.ranks, "complex sum is %g", (double)cimagf(sum));
+    }
+    MPI_Op_free(&op);
+    MPI_Type_free(&type);
+}
+
 /* Collectives that nobody takes over must find their communicator as it was. */
 static void run_other_collectives(void) {
     int mine = world.rank + 1;
@@ -267,5 +295,6 @@ int main(int argc, char **argv) {
     run_complex();
     run_intercommunicator();
     run_other_collectives();
+    run_in_turns();
     return check_finish();
 }

@@ -7,7 +7,7 @@
 
 #include "check.h"
 
-enum { LONG_MESSAGE = 1 << 20, ROUNDS = 20, TAG = 9 };
+enum { LONG_MESSAGE = 1 << 20, VECTOR = 50000, ROUNDS = 20, TAG = 9 };
 
 static int left_neighbour(void) { return (world.rank + world.ranks - 1) % world.ranks; }
 static int right_neighbour(void) { return (world.rank + 1) % world.ranks; }
@@ -31,6 +31,33 @@ static void receive_depends_on_collective(int round) {
     check_equal(world.ranks, sum, "sum");
     if (world.rank == world.ranks - 1 && world.ranks > 1) {
         MPI_Send(&sum, 1, MPI_INT, 0, TAG, MPI_COMM_WORLD);
+    }
+}
+
+/* The same with a long vector, which no single message of any transport can carry. */
+static void receive_depends_on_long_collective(int round) {
+    static long mine[VECTOR];
+    static long sum[VECTOR];
+    MPI_Request request;
+    int word = round;
+    check_case("receive that depends on a long Iallreduce, round %d", round);
+    for (int at = 0; at < VECTOR; at++) {
+        mine[at] = world.rank + at;
+    }
+    MPI_Iallreduce(mine, sum, VECTOR, MPI_LONG, MPI_SUM, MPI_COMM_WORLD, &request);
+    if (world.rank == 0) {
+        for (int sender = 1; sender < world.ranks; sender++) {
+            MPI_Recv(&word, 1, MPI_INT, sender, TAG, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+            check_equal(round, word, "a rank's word");
+        }
+        MPI_Wait(&request, MPI_STATUS_IGNORE);
+    } else {
+        MPI_Wait(&request, MPI_STATUS_IGNORE);
+        MPI_Send(&word, 1, MPI_INT, 0, TAG, MPI_COMM_WORLD);
+    }
+    long base = (long)world.ranks * (world.ranks - 1) / 2;
+    for (int at = 0; at < VECTOR; at += 997) {
+        check_equal(base + (long)at * world.ranks, sum[at], "sum");
     }
 }
 
@@ -75,6 +102,19 @@ static void rendezvous_under_collective(int which, int *buffer) {
         MPI_Wait(&request, MPI_STATUS_IGNORE);
         check_equal(5 + which, buffer[LONG_MESSAGE - 1], "last element");
     }
+}
+
+/* Everybody's blocking send of a long message ends before it enters the collective. */
+static void blocking_ring(int which, int *outgoing, int *incoming) {
+    MPI_Request request;
+    check_case("blocking ring of long messages before a collective of kind %d", which);
+    outgoing[0] = 100 * which + world.rank;
+    incoming[0] = -1;
+    MPI_Irecv(incoming, LONG_MESSAGE, MPI_INT, left_neighbour(), TAG, MPI_COMM_WORLD, &request);
+    MPI_Send(outgoing, LONG_MESSAGE, MPI_INT, right_neighbour(), TAG, MPI_COMM_WORLD);
+    collective(which);
+    MPI_Wait(&request, MPI_STATUS_IGNORE);
+    check_equal(100 * which + left_neighbour(), incoming[0], "from the left");
 }
 
 /* Every rank exchanges long messages around a ring while collectives are outstanding. */
@@ -128,9 +168,11 @@ int main(int argc, char **argv) {
     int *incoming = check_memory(LONG_MESSAGE * sizeof(int));
     for (int round = 0; round < ROUNDS; round++) {
         receive_depends_on_collective(round);
+        receive_depends_on_long_collective(round);
     }
     for (int which = 0; which < 4; which++) {
         rendezvous_under_collective(which, outgoing);
+        blocking_ring(which, outgoing, incoming);
     }
     for (int round = 0; round < 6; round++) {
         ring_with_collective(round, outgoing, incoming);
