@@ -46,10 +46,10 @@ def sample(ranks, hosts, number):
 
 
 PROGRAMS = (
-    Program("collectives", (sample(1, 1, 64), sample(2, 1, 64), sample(3, 1, 128),
-                            sample(4, 1, 64), sample(9, 1, 1024), sample(2, 2, 128),
-                            sample(3, 2, 128), sample(4, 2, 64), sample(9, 2, 1024),
-                            sample(9, 3, 1024))),
+    Program("collectives", (sample(1, 1, 16), sample(2, 1, 16), sample(3, 1, 32),
+                            sample(4, 1, 32), sample(9, 1, 256), sample(2, 2, 32),
+                            sample(3, 2, 32), sample(4, 2, 32), sample(9, 2, 256),
+                            sample(9, 3, 256))),
     Program("waits"),
     Program("bcast_types"),
     Program("passing"),

@@ -32,20 +32,20 @@ pub(crate) struct Shared {
 }
 
 impl Communicator {
-    /// Sets a communicator up. Collective over its ranks, and the outcome is the same on all.
+    /// Sets a communicator up; its operations are counted in `tally`. Collective over its ranks, and
+    /// the outcome is the same on all.
     ///
     /// # Errors
     /// If it can't be carried by us: why, in one line.
     pub fn create(
         context: &Arc<Context>,
         bootstrap: &mut dyn Bootstrap,
-        label: &str,
+        tally: &Arc<Tally>,
     ) -> Result<Self, Unavailable> {
-        let engine = setup::set_up(context, bootstrap, label)?;
+        let engine = setup::set_up(context, bootstrap, tally.label())?;
         let way = if engine.seat.spans_hosts() { Way::InTree } else { Way::InNode };
-        let hosts = engine.seat.placement.hosts.len() as u32;
-        let ledger = context.ledger();
-        let tally = ledger.open(label, engine.seat.rank, engine.seat.ranks(), hosts);
+        tally.set_hosts(engine.seat.placement.hosts.len() as u32);
+        let tally = Arc::clone(tally);
         let policy = engine.policy;
         let shared = Shared { engine: Mutex::new(engine), policy, way, tally };
         Ok(Self { shared: Arc::new(shared), context: Arc::clone(context) })
@@ -92,12 +92,6 @@ impl Communicator {
     #[must_use]
     pub fn way(&self) -> Way {
         self.shared.way
-    }
-
-    /// Its counts.
-    #[must_use]
-    pub fn tally(&self) -> &Arc<Tally> {
-        &self.shared.tally
     }
 }
 

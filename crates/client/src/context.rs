@@ -8,7 +8,6 @@ use tributary_wire::control::{JobAdmission, JobRequest};
 
 use crate::bootstrap::{Bootstrap, BootstrapError, allgather_texts, broadcast_text};
 use crate::manager::{Lease, ManagerClient, ManagerError};
-use crate::report::Ledger;
 use crate::settings::{Settings, WaitChoice};
 use crate::waiting::Policy;
 
@@ -29,7 +28,6 @@ pub struct Context {
     busy: u32,
     pub(crate) job: Option<Job>,
     pub(crate) communicators: AtomicUsize,
-    ledger: Ledger,
     _lease: Option<Lease>,
 }
 
@@ -92,15 +90,8 @@ impl Context {
             busy,
             job,
             communicators: AtomicUsize::new(0),
-            ledger: Ledger::default(),
             _lease: lease,
         })
-    }
-
-    /// The counts of this process's communicators.
-    #[must_use]
-    pub fn ledger(&self) -> &Ledger {
-        &self.ledger
     }
 
     /// How many processes a host group of `ranks` shares its cores with, for choosing how to wait.

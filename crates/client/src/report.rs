@@ -4,7 +4,8 @@
 //! Counting is one relaxed addition; everything else happens when the job ends.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::fmt;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use serde::{Deserialize, Serialize};
@@ -42,14 +43,24 @@ pub enum Way {
 pub struct Tally {
     label: String,
     ranks: u32,
-    hosts: u32,
-    /// Whether this process is the communicator's rank 0, the one that counts.
+    /// Zero until the communicator was set up.
+    hosts: AtomicU32,
+    /// Whether this process is the one of the communicator that counts.
     counts: bool,
     done: [[AtomicU64; 2]; 4],
     passed: Mutex<BTreeMap<(Kind, String), u64>>,
 }
 
 impl Tally {
+    pub(crate) fn label(&self) -> &str {
+        &self.label
+    }
+
+    pub(crate) fn set_hosts(&self, hosts: u32) {
+        // Relaxed: a statistic, read after the last operation.
+        self.hosts.store(hosts, Ordering::Relaxed);
+    }
+
     /// Counts an operation that we carried.
     pub fn count(&self, kind: Kind, way: Way) {
         if self.counts {
@@ -82,16 +93,17 @@ pub struct Ledger {
 
 impl Ledger {
     /// A new communicator's tally. It stays in the ledger when the communicator is freed.
-    pub fn open(&self, label: &str, rank: u32, ranks: u32, hosts: u32) -> Arc<Tally> {
+    /// `counts` is true at one of the communicator's ranks.
+    pub fn open(&self, label: &str, ranks: u32, counts: bool) -> Arc<Tally> {
         let tally = Arc::new(Tally {
             label: label.to_owned(),
             ranks,
-            hosts,
-            counts: rank == 0,
+            hosts: AtomicU32::new(0),
+            counts,
             done: Default::default(),
             passed: Mutex::default(),
         });
-        if rank == 0 {
+        if counts {
             let mut tallies = self.tallies.lock().unwrap_or_else(PoisonError::into_inner);
             tallies.push(Arc::clone(&tally));
         }
@@ -137,7 +149,7 @@ pub struct CommunicatorReport {
     pub label: String,
     /// Its ranks.
     pub ranks: u32,
-    /// The hosts they are on.
+    /// The hosts they are on; 0 where that was never found out.
     pub hosts: u32,
     /// Communicators counted together here.
     pub communicators: u64,
@@ -179,7 +191,7 @@ impl CommunicatorReport {
         Self {
             label: tally.label.clone(),
             ranks: tally.ranks,
-            hosts: tally.hosts,
+            hosts: tally.hosts.load(Ordering::Relaxed),
             communicators: 1,
             collectives,
         }
@@ -194,6 +206,47 @@ impl Counts {
         for (reason, count) in &other.reasons {
             *self.reasons.entry(reason.clone()).or_default() += count;
         }
+    }
+}
+
+impl Kind {
+    /// The name in tables.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Allreduce => "allreduce",
+            Self::Reduce => "reduce",
+            Self::Barrier => "barrier",
+            Self::Bcast => "bcast",
+        }
+    }
+}
+
+/// The report as lines for people: totals, then each communicator's collectives, then the reasons.
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { in_node, in_tree, passed_through, .. } = self;
+        writeln!(
+            f,
+            "tributary: {in_node} in_node, {in_tree} in_tree, {passed_through} passed_through"
+        )?;
+        for communicator in &self.communicators {
+            let CommunicatorReport { label, ranks, hosts, communicators, .. } = communicator;
+            writeln!(f, "  {label}: {ranks} ranks, {hosts} hosts, {communicators} communicators")?;
+            for (kind, counts) in &communicator.collectives {
+                let Counts { in_node, in_tree, passed_through, .. } = counts;
+                writeln!(
+                    f,
+                    "    {:<10}{in_node:>10} in_node{in_tree:>10} in_tree{passed_through:>10} \
+                     passed_through",
+                    kind.name()
+                )?;
+            }
+        }
+        for (reason, count) in &self.reasons {
+            writeln!(f, "  passed through {count}: {reason}")?;
+        }
+        Ok(())
     }
 }
 
@@ -242,12 +295,12 @@ mod tests {
 
     fn counted() -> Report {
         let ledger = Ledger::default();
-        let tally = ledger.open("world", 0, 4, 2);
+        let tally = ledger.open("world", 4, true);
         tally.count(Kind::Allreduce, Way::InTree);
         tally.count(Kind::Allreduce, Way::InTree);
         tally.count(Kind::Barrier, Way::InNode);
         tally.count_passed(Kind::Reduce, "user-defined operator");
-        ledger.open("not ours to count", 1, 4, 2).count(Kind::Bcast, Way::InNode);
+        ledger.open("not ours to count", 4, false).count(Kind::Bcast, Way::InNode);
         ledger.report()
     }
 

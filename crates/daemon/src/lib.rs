@@ -1,1 +1,14 @@
-//! daemon
+//! The daemons: the aggregation node, the manager, and both together in one process.
+//!
+//! Owns event loops, sockets, timers, HTTP and metrics. Decides no protocol matter: that is
+//! `tributary-protocol`'s, which these drive. The program only parses arguments and calls here.
+//! Logs through `tracing`; the program says where to.
+
+pub mod embedded;
+pub mod manager;
+pub mod node;
+pub mod shutdown;
+pub mod token;
+
+mod http;
+mod metrics;

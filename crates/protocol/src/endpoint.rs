@@ -223,7 +223,11 @@ impl Endpoint {
         Some(Transmit { header, body: part.has_data.then_some(Body { operation: number, bytes }) })
     }
 
-    /// The link has taken the frame.
+    /// The link has taken the frame that [`Endpoint::peek_transmit`] just gave. Nothing else may be
+    /// called in between.
+    ///
+    /// # Panics
+    /// If there was no such frame.
     pub fn pop_transmit(&mut self) {
         if !self.has_said_join {
             self.has_said_join = true;

@@ -8,12 +8,14 @@
 //!
 //! - [`node`]: an aggregation node. Start here.
 //! - [`endpoint`]: a member of a group.
+//! - [`manager`]: who may form which group on which nodes.
 #![no_std]
 #![forbid(unsafe_code)]
 
 extern crate alloc;
 
 pub mod endpoint;
+pub mod manager;
 pub mod node;
 pub mod payloads;
 

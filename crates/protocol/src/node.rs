@@ -288,3 +288,6 @@ impl Node {
         self.osos_used
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -203,14 +203,6 @@ pub enum HandshakeError {
     /// It speaks another version.
     #[error("the greeting has version {0}")]
     BadVersion(u32),
-    /// It can't hold the payloads this listener sends.
-    #[error("it holds payloads of {theirs_bytes} bytes, {ours_bytes} are needed")]
-    PayloadMax {
-        /// What it says it holds.
-        theirs_bytes: u32,
-        /// What it has to hold.
-        ours_bytes: u32,
-    },
     /// Its rings have a size this listener doesn't take.
     #[error("rings of {ring_bytes} bytes are not from {min_bytes} to {max_bytes}")]
     RingBytes {

@@ -50,6 +50,8 @@ pub struct FaultyLink<L> {
     delay_calls_left: Option<u32>,
     lacked_room: bool,
     cut: bool,
+    /// Cut, or shut down by its owner.
+    closed: bool,
 }
 
 impl<L: Inject> FaultyLink<L> {
@@ -66,6 +68,7 @@ impl<L: Inject> FaultyLink<L> {
             delay_calls_left: None,
             lacked_room: false,
             cut: false,
+            closed: false,
         }
     }
 
@@ -126,8 +129,8 @@ impl<L: Inject> FaultyLink<L> {
                 if self.inner.inject(&self.frame[..after_bytes])? == Sent::Full {
                     return Ok(Sent::Full);
                 }
-                self.inner.shutdown();
                 self.cut = true;
+                self.shutdown();
                 return Err(SendError::Closed);
             }
         }
@@ -151,7 +154,7 @@ impl<L: AsFd> AsFd for FaultyLink<L> {
 impl<L: Inject> Link for FaultyLink<L> {
     fn send(&mut self, header: &[u8; HEADER_BYTES], payload: &[u8]) -> Result<Sent, SendError> {
         check_announced(header, payload, self.inner.payload_max_bytes())?;
-        if self.cut {
+        if self.closed {
             return Err(SendError::Closed);
         }
         if self.pass_delay()? == Sent::Full {
@@ -168,7 +171,7 @@ impl<L: Inject> Link for FaultyLink<L> {
     }
 
     fn flush(&mut self) -> Result<Sent, SendError> {
-        if self.cut {
+        if self.closed {
             return Err(SendError::Closed);
         }
         if self.pass_delay()? == Sent::Full {
@@ -213,13 +216,15 @@ impl<L: Inject> Link for FaultyLink<L> {
     }
 
     fn shutdown(&mut self) {
+        self.closed = true;
+        self.delay_calls_left = None;
         self.inner.shutdown();
     }
 }
 
 impl<L: Inject> Inject for FaultyLink<L> {
     fn inject(&mut self, bytes: &[u8]) -> Result<Sent, SendError> {
-        if self.cut {
+        if self.closed {
             return Err(SendError::Closed);
         }
         if self.pass_delay()? == Sent::Full {

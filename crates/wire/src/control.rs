@@ -229,7 +229,9 @@ pub enum RefusalCode {
     NoTree,
     /// 409: an aggregation node on the tree lacks outstanding operations or radix.
     NodeExhausted,
-    /// 503: a node did not answer an install in time.
+    /// 429: a limit of the job or of the manager is reached.
+    LimitReached,
+    /// 503: a node did not answer an install in time, or died or failed meanwhile.
     NodeSilent,
 }
 

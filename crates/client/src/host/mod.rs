@@ -23,9 +23,9 @@
 //! 584 years, so wrapping is not considered.
 //!
 //! There are two rings: the short ring, where up to 56 bytes share the flag's cache line and up to
-//! 4,152 bytes follow it, and the long ring, whose 64 KiB pieces stay in the second-level cache. A
+//! 4,152 bytes follow it, and the long ring, whose 128 KiB pieces stay in the second-level cache. A
 //! longer vector takes as many steps as it has pieces. Lengths are computed by each rank for
-//! itself and never read from the segment. Address space used is 281 KiB a rank and group; memory,
+//! itself and never read from the segment. Address space used is 537 KiB a rank and group; memory,
 //! only what was touched, and never more than that.
 //!
 //! # Why a slot is never overwritten too early
@@ -45,7 +45,7 @@
 //!
 //! A short allreduce among `p <= 8` ranks is one exchange: each rank writes one line and reads
 //! `p - 1`, one transfer deep. The writer's line was given back to it ahead of time: while it waits
-//! in step `t` it prefetches its slot of step `t + 1` for writing. So the latency is that of one
+//! in step `t` it prefetches (the first 16 lines of) its slot of step `t + 1` for writing. So the latency is that of one
 //! line going one way, plus the skew. Among more ranks it is a gather and a release, two transfers
 //! deep, `2 (p - 1)` lines instead of `p (p - 1)`. A barrier is the same without data.
 //!
@@ -74,6 +74,7 @@ mod liveness;
 mod offer;
 mod operation;
 mod ring;
+mod running;
 mod segment;
 #[cfg(test)]
 mod tests;

@@ -12,6 +12,9 @@ use rustix::time::Timespec;
 use super::segment::{RINGS, SHORT_RING, Segment};
 use crate::waiting::Policy;
 
+/// Lines that are fetched for writing ahead of time: as many as a core fetches at once.
+const PREFETCHED_LINES_MAX: usize = 16;
+
 /// What a rank cannot go on without.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Awaited {
@@ -121,15 +124,24 @@ impl Rings {
         unsafe { slice::from_raw_parts(payload, len_bytes) }
     }
 
-    /// Tells the others that this rank's slot of the step to come is filled.
+    /// Fetches the short slot of the step after the one to come, for writing as much as now.
     #[inline]
-    pub(super) fn publish(&self, ring: usize) {
+    fn prefetch_next_slot(&self, len_bytes: usize) {
+        let slot = self.segment.flag(SHORT_RING, self.local_rank, self.step(SHORT_RING) + 1);
+        for line in 0..(len_bytes + 8).div_ceil(64).min(PREFETCHED_LINES_MAX) {
+            prefetch_for_writing((&raw const *slot).cast::<u8>().wrapping_add(line * 64));
+        }
+    }
+
+    /// Tells the others that this rank's slot of the step to come is filled, with `len_bytes`.
+    #[inline]
+    pub(super) fn publish(&self, ring: usize, len_bytes: usize) {
         let step = self.step(ring);
         // Release: pairs with the Acquire in `is_filled`: what is in the slot comes first.
         self.segment.flag(ring, self.local_rank, step).store(step, Ordering::Release);
         self.wake_sleepers();
         if ring == SHORT_RING {
-            prefetch_for_writing(self.segment.payload(ring, self.local_rank, step + 1));
+            self.prefetch_next_slot(len_bytes);
         }
     }
 

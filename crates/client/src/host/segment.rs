@@ -81,9 +81,9 @@ const SHORT: RingShape = RingShape {
 /// The long ring: pieces that stay in the second-level cache, on lines of their own.
 const LONG: RingShape = RingShape {
     slots: 4,
-    capacity_bytes: 64 * 1024,
+    capacity_bytes: 128 * 1024,
     payload_offset_bytes: LINE_BYTES,
-    slot_stride_bytes: 65 * 1024,
+    slot_stride_bytes: 129 * 1024,
     ring_offset_bytes: 5 * PAGE_BYTES,
 };
 /// The rings by index.

@@ -21,6 +21,10 @@ impl Node {
         let place = group.accumulator(index);
         let slot = &mut group.slots[index];
         let unexpected = FrameError::Unexpected { sequence: part.sequence.0 };
+        if slot.is_past(part.sequence) {
+            self.stats.repeats += 1;
+            return Ok(());
+        }
         if !slot.holds(part.sequence) || slot.phase == Phase::Gathering {
             return Err(unexpected);
         }

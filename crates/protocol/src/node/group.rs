@@ -31,7 +31,9 @@ pub(super) struct Group {
 pub(super) struct Child {
     pub(super) capability: Capability,
     pub(super) members: Range<EndpointId>,
+    /// Its link; none before it has joined, and none again once it has left and hung up.
     pub(super) port: Option<PortId>,
+    pub(super) has_joined: bool,
     pub(super) has_left: bool,
 }
 
@@ -44,6 +46,7 @@ impl Group {
                 capability: child.capability,
                 members: child.members,
                 port: None,
+                has_joined: false,
                 has_left: false,
             })
             .collect();

@@ -105,13 +105,14 @@ impl Node {
         }
         group.check_edge(header, edge.child)?;
         let child = &mut group.children[usize::from(edge.child.0)];
-        if child.port.is_some() {
+        if child.has_joined {
             return Err(FrameError::AlreadyJoined { group: edge.group, child: edge.child.0 });
         }
         child.port = Some(port);
+        child.has_joined = true;
         let reply = group.header_to_child(edge.child, Message::Joined);
         let slots = slots_for(group.osos);
-        let is_formed = group.children.iter().all(|child| child.port.is_some());
+        let is_formed = group.children.iter().all(|child| child.has_joined);
         if is_formed {
             group.join_by = None;
             self.forming -= 1;
@@ -191,7 +192,7 @@ impl Node {
             if group.join_by.is_none_or(|join_by| now < join_by) {
                 continue;
             }
-            let missing = group.children.iter().find(|child| child.port.is_none());
+            let missing = group.children.iter().find(|child| !child.has_joined);
             let at_fault = missing.expect("a formed group has no join timer").members.start;
             self.fail(group.id, Abort { reason: AbortReason::JoinTimeout, at_fault });
         }

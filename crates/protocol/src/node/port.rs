@@ -31,6 +31,8 @@ pub(super) enum Role {
 pub(super) struct Port {
     pub(super) role: Role,
     pub(super) outbox: VecDeque<Transmit>,
+    /// Frames its role can honestly have queued.
+    outbox_max: usize,
     /// Whether the port stands in the node's list of ports to drain.
     pub(super) is_ready: bool,
 }
@@ -39,6 +41,12 @@ pub(super) struct Port {
 const OUTBOX_SPARE: usize = 4;
 
 impl Node {
+    /// Frames that wait for the port's link: never more than its group has slots, and a few.
+    #[must_use]
+    pub fn queued_frames(&self, port: PortId) -> usize {
+        self.ports.get(port.0 as usize).map_or(0, |entry| entry.outbox.len())
+    }
+
     pub(super) fn role(&self, port: PortId) -> Role {
         self.ports.get(port.0 as usize).map_or(Role::Unbound, |entry| entry.role)
     }
@@ -52,14 +60,15 @@ impl Node {
         let entry = &mut self.ports[index];
         debug_assert_eq!(entry.role, Role::Unbound);
         entry.role = role;
-        entry.outbox.reserve(usize::from(slots) + OUTBOX_SPARE);
+        entry.outbox_max = usize::from(slots) + OUTBOX_SPARE;
+        entry.outbox.reserve(entry.outbox_max);
     }
 
     /// Queues a frame. `false` if the port holds as many as its role can honestly need.
     #[must_use]
     pub(super) fn transmit(&mut self, port: PortId, header: Header, body: Option<Place>) -> bool {
         let entry = &mut self.ports[port.0 as usize];
-        if entry.outbox.len() == entry.outbox.capacity() {
+        if entry.outbox.len() >= entry.outbox_max {
             return false;
         }
         entry.outbox.push_back(Transmit { header, body });

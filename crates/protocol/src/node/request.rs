@@ -95,6 +95,9 @@ impl Group {
             return Err(FrameError::WrongPort);
         }
         let index = self.slot_index(part.sequence);
+        if self.slots[index].is_past(part.sequence) {
+            return Ok(Outcome::Repeat { is_done: false });
+        }
         if !self.slots[index].holds(part.sequence)
             && let Some(abort) = self.open(index, part)?
         {

@@ -61,6 +61,13 @@ impl Slot {
         self.part.is_some_and(|part| part.sequence == sequence)
     }
 
+    /// Whether the slot has moved on past a number. It moves on only when every member has had
+    /// that number's result, so whatever still comes for it is a late copy.
+    pub(super) fn is_past(&self, sequence: Sequence) -> bool {
+        let ahead = self.part.map_or(0, |part| part.sequence.distance_from(sequence));
+        (1..1 << 31).contains(&ahead)
+    }
+
     pub(super) fn shape(&self) -> Shape {
         self.part.expect("an open slot has a part").shape
     }

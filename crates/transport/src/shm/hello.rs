@@ -60,27 +60,28 @@ impl Hello {
         })
     }
 
-    /// Holds the greeting against what the listener takes; returns the ring size.
-    fn check(self, options: &ShmOptions) -> Result<usize, HandshakeError> {
-        let (theirs_bytes, ours_bytes) = (self.payload_max_bytes, options.payload_max_bytes());
-        if theirs_bytes < ours_bytes {
-            return Err(HandshakeError::PayloadMax { theirs_bytes, ours_bytes });
-        }
-        let (min_bytes, max_bytes) = (options.ring_bytes_min(), options.ring_bytes());
+    /// Holds the greeting against what the listener takes; returns what the link will carry and its
+    /// ring size. Each side's limit binds both: a group may be granted less than its node could.
+    fn check(self, options: &ShmOptions) -> Result<(u32, usize), HandshakeError> {
+        let payload_max_bytes = self.payload_max_bytes.min(options.payload_max_bytes());
+        let least = ShmOptions::new(payload_max_bytes).unwrap_or(*options);
+        let (min_bytes, max_bytes) = (least.ring_bytes_min(), options.ring_bytes());
         usize::try_from(self.ring_bytes)
             .ok()
             .filter(|bytes| (min_bytes..=max_bytes).contains(bytes) && bytes.is_power_of_two())
+            .map(|ring_bytes| (payload_max_bytes, ring_bytes))
             .ok_or(HandshakeError::RingBytes { ring_bytes: self.ring_bytes, min_bytes, max_bytes })
     }
 }
 
-/// Examines what a connector said and passed, and maps it.
+/// Examines what a connector said and passed, and maps it. Also says the longest payload that both
+/// sides carry.
 pub(super) fn admit(
     hello: &[u8; HELLO_BYTES],
     memory: &OwnedFd,
     options: &ShmOptions,
-) -> Result<Arc<Mapping>, HandshakeError> {
-    let ring_bytes = Hello::decode(hello)?.check(options)?;
+) -> Result<(Arc<Mapping>, u32), HandshakeError> {
+    let (payload_max_bytes, ring_bytes) = Hello::decode(hello)?.check(options)?;
     // A descriptor that isn't shared memory has no seals, and asking fails.
     let seals = fcntl_get_seals(memory).map_err(|_| HandshakeError::NotSealedMemory)?;
     let system = fstatfs(memory).map_err(|_| HandshakeError::NotSealedMemory)?;
@@ -94,7 +95,7 @@ pub(super) fn admit(
         return Err(HandshakeError::MemoryBytes { got_bytes, need_bytes });
     }
     Mapping::new(memory.as_fd(), ring_bytes)
-        .map(Arc::new)
+        .map(|mapping| (Arc::new(mapping), payload_max_bytes))
         .map_err(|error| HandshakeError::Map(error.into()))
 }
 
@@ -118,9 +119,9 @@ mod tests {
             let mut bad = good;
             bad[at] ^= 0x80;
             let verdict = Hello::decode(&bad).and_then(|hello| hello.check(&options));
-            // A connector may hold longer payloads than this side ever sends.
-            let longer = (12..16).contains(&at);
-            assert_eq!(verdict.is_ok(), longer, "byte {at}: {verdict:?}");
+            // Any limit of the connector's will do: the lower of the two holds.
+            let is_limit = (12..16).contains(&at);
+            assert_eq!(verdict.is_ok(), is_limit, "byte {at}: {verdict:?}");
         }
     }
 }

@@ -36,6 +36,8 @@ pub struct ShmLink {
     lacked_bytes: usize,
     empty_polls: u32,
     peer_gone: bool,
+    /// Whether the socket held more than one look takes; the rest will not make it readable anew.
+    is_undrained: bool,
     failed: Option<ReceiveError>,
 }
 
@@ -58,6 +60,7 @@ impl ShmLink {
             lacked_bytes: 0,
             empty_polls: 0,
             peer_gone: false,
+            is_undrained: false,
             failed: None,
         }
     }
@@ -68,18 +71,22 @@ impl ShmLink {
     }
 
     /// Takes doorbells off the socket and learns whether the peer is gone.
+    ///
+    /// Reads until the kernel has nothing more, also after a short read: the end may stand right
+    /// behind a doorbell, and who watches for edges is told of both at once, and only once.
     fn look_at_socket(&mut self) {
         let mut bytes = [0; 256];
         for _ in 0..DRAIN_READS_MAX {
             match recv(&self.socket, &mut bytes[..], RecvFlags::DONTWAIT) {
                 Ok((0, _)) => self.peer_gone = true,
-                Ok((got, _)) if got == bytes.len() => continue,
-                Ok(_) | Err(Errno::AGAIN) => {}
-                Err(Errno::INTR) => continue,
+                Ok(_) | Err(Errno::INTR) => continue,
+                Err(Errno::AGAIN) => {}
                 Err(_) => self.peer_gone = true,
             }
+            self.is_undrained = false;
             return;
         }
+        self.is_undrained = true;
     }
 
     fn release_held(&mut self) {
@@ -211,7 +218,10 @@ impl Link for ShmLink {
         }
         self.announce_released();
         self.count_empty_poll();
-        self.peer_gone
+        if self.is_undrained {
+            self.look_at_socket();
+        }
+        self.peer_gone || self.is_undrained
     }
 
     fn arm(&mut self) -> Armed {

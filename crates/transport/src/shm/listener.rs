@@ -132,8 +132,7 @@ impl ShmListener {
 
     fn finish(&self, half: HalfOpen) -> Result<ShmLink, HandshakeError> {
         let memory = half.memory.ok_or(HandshakeError::DescriptorCount(0))?;
-        let mapping = admit(&half.hello, &memory, &self.options)?;
-        let payload_max_bytes = self.options.payload_max_bytes();
+        let (mapping, payload_max_bytes) = admit(&half.hello, &memory, &self.options)?;
         Ok(ShmLink::new(&mapping, half.socket, End::Acceptor, payload_max_bytes))
     }
 }

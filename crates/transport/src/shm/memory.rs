@@ -127,22 +127,19 @@ impl Ring {
         Self { control, data, ring_bytes, _mapping: Arc::clone(mapping) }
     }
 
-    fn waiting_word(&self, side: Side) -> &AtomicU32 {
-        let word = match side {
-            Side::Producer => PRODUCER_WAITING,
-            Side::Consumer => CONSUMER_WAITING,
-        };
-        // SAFETY: inside the control page, aligned to a line, only ever accessed as an atomic, and
-        // mapped as long as `self` lives.
-        unsafe {
-            AtomicU32::from_ptr(self.control.add(word * CONTROL_STRIDE_BYTES).as_ptr().cast())
+    fn waiting_word(&self, side: Side) -> &AtomicU64 {
+        match side {
+            Side::Producer => self.control_word(PRODUCER_WAITING),
+            Side::Consumer => self.control_word(CONSUMER_WAITING),
         }
     }
 
-    fn released_word(&self) -> &AtomicU64 {
-        // SAFETY: as for `waiting_word`.
+    fn control_word(&self, word: usize) -> &AtomicU64 {
+        debug_assert!(word < CONTROL_WORDS);
+        // SAFETY: inside the control page, aligned to a line, only ever accessed as an atomic, and
+        // mapped as long as `self` lives.
         unsafe {
-            AtomicU64::from_ptr(self.control.add(RELEASED * CONTROL_STRIDE_BYTES).as_ptr().cast())
+            AtomicU64::from_ptr(self.control.add(word * CONTROL_STRIDE_BYTES).as_ptr().cast())
         }
     }
 
@@ -206,23 +203,19 @@ impl Memory for Ring {
     }
 
     fn released(&self, order: Ordering) -> u64 {
-        self.released_word().load(order)
+        self.control_word(RELEASED).load(order)
     }
 
     fn set_released(&self, released: u64, order: Ordering) {
-        self.released_word().store(released, order);
+        self.control_word(RELEASED).store(released, order);
     }
 
-    fn waiting(&self, side: Side, order: Ordering) -> u32 {
+    fn waiting(&self, side: Side, order: Ordering) -> u64 {
         self.waiting_word(side).load(order)
     }
 
-    fn set_waiting(&self, side: Side, waiting: u32, order: Ordering) {
+    fn set_waiting(&self, side: Side, waiting: u64, order: Ordering) {
         self.waiting_word(side).store(waiting, order);
-    }
-
-    fn take_waiting(&self, side: Side, order: Ordering) -> u32 {
-        self.waiting_word(side).swap(0, order)
     }
 
     fn fence(&self) {

@@ -35,12 +35,10 @@ pub(super) trait Memory {
     fn released(&self, order: Ordering) -> u64;
     /// Stores how far the consumer has released the ring.
     fn set_released(&self, released: u64, order: Ordering);
-    /// The word in which the named side says that it sleeps.
-    fn waiting(&self, side: Side, order: Ordering) -> u32;
-    /// Stores that word.
-    fn set_waiting(&self, side: Side, waiting: u32, order: Ordering);
-    /// Swaps that word for zero.
-    fn take_waiting(&self, side: Side, order: Ordering) -> u32;
+    /// The word in which the named side says that it sleeps: zero, or which sleep of its this is.
+    fn waiting(&self, side: Side, order: Ordering) -> u64;
+    /// Stores that word. Only the side it is named for does.
+    fn set_waiting(&self, side: Side, waiting: u64, order: Ordering);
     /// A sequentially consistent fence.
     fn fence(&self);
 }
@@ -64,13 +62,43 @@ pub(super) const fn record_bytes(payload_bytes: usize) -> usize {
     LINE_BYTES + payload_bytes.next_multiple_of(LINE_BYTES)
 }
 
-/// True if `side`, the other end, sleeps and is to be woken; asked after what it waits for was
-/// stored. The fence orders that store before this load; its partner is the fence in `arm` of
-/// the other end, between its store of the word and its last look. One of the two sees the other.
-fn must_wake<M: Memory>(memory: &M, side: Side) -> bool {
-    memory.fence();
-    // Relaxed: the fence above orders it. The swap lets each sleep cost one doorbell only.
-    memory.waiting(side, Relaxed) != 0 && memory.take_waiting(side, Relaxed) != 0
+/// What one end knows of sleeping: its own, and the other's.
+///
+/// Each end numbers its sleeps, so that the other needs to remember only which it has woken to ring
+/// once per sleep, and each word has one writer.
+#[derive(Default)]
+struct Sleeps {
+    own: u64,
+    woken: u64,
+}
+
+impl Sleeps {
+    /// Says that `side`, this end, sleeps. Whoever calls looks again before sleeping.
+    fn begin<M: Memory>(&mut self, memory: &M, side: Side) {
+        self.own += 1;
+        memory.set_waiting(side, self.own, Relaxed);
+        // Orders the store above before the second look; partner is the fence in `must_wake`.
+        memory.fence();
+    }
+
+    /// Takes back what `begin` said.
+    fn end<M: Memory>(&mut self, memory: &M, side: Side) {
+        // Relaxed: if the other end sees it late, it rings for nothing.
+        memory.set_waiting(side, 0, Relaxed);
+    }
+
+    /// True if `side`, the other end, sleeps and hasn't been woken yet; asked after what it waits
+    /// for was stored. The fence orders that store before the load; partner is the fence in
+    /// `begin`. One of the two ends sees what the other did.
+    fn must_wake<M: Memory>(&mut self, memory: &M, side: Side) -> bool {
+        memory.fence();
+        let sleep = memory.waiting(side, Relaxed);
+        let must = sleep != 0 && sleep != self.woken;
+        if must {
+            self.woken = sleep;
+        }
+        must
+    }
 }
 
 /// The end that writes.
@@ -79,6 +107,7 @@ pub(super) struct Producer<M> {
     written: u64,
     /// The last `released` seen: at most what the consumer has really released.
     released: u64,
+    sleeps: Sleeps,
 }
 
 /// What became of a record offered to a ring.
@@ -95,7 +124,7 @@ pub(super) enum Push {
 impl<M: Memory> Producer<M> {
     /// The producer of a ring whose memory is all zero.
     pub(super) fn new(memory: M) -> Self {
-        Self { memory, written: 0, released: 0 }
+        Self { memory, written: 0, released: 0, sleeps: Sleeps::default() }
     }
 
     fn at(&self, position: u64) -> usize {
@@ -136,7 +165,11 @@ impl<M: Memory> Producer<M> {
         // the record and the zero after it.
         self.memory.set_ready(at, ready, Release);
         self.written += record_bytes as u64;
-        Ok(if must_wake(&self.memory, Side::Consumer) { Push::Wake } else { Push::Quiet })
+        Ok(if self.sleeps.must_wake(&self.memory, Side::Consumer) {
+            Push::Wake
+        } else {
+            Push::Quiet
+        })
     }
 
     /// Writes a record and doesn't publish it: what a process leaves that dies here. There is room.
@@ -151,14 +184,12 @@ impl<M: Memory> Producer<M> {
 
     /// Says that this side sleeps until there is room. Look again with `has_room` before sleeping.
     pub(super) fn arm(&mut self) {
-        self.memory.set_waiting(Side::Producer, 1, Relaxed);
-        // Partner: the fence in `must_wake`, called from the consumer.
-        self.memory.fence();
+        self.sleeps.begin(&self.memory, Side::Producer);
     }
 
     /// Takes back what `arm` said.
     pub(super) fn disarm(&mut self) {
-        self.memory.set_waiting(Side::Producer, 0, Relaxed);
+        self.sleeps.end(&self.memory, Side::Producer);
     }
 }
 
@@ -170,12 +201,13 @@ pub(super) struct Consumer<M> {
     held: usize,
     /// Released since the producer was last checked for being asleep.
     unannounced: usize,
+    sleeps: Sleeps,
 }
 
 impl<M: Memory> Consumer<M> {
     /// The consumer of a ring whose memory is all zero.
     pub(super) fn new(memory: M) -> Self {
-        Self { memory, read: 0, held: 0, unannounced: 0 }
+        Self { memory, read: 0, held: 0, unannounced: 0, sleeps: Sleeps::default() }
     }
 
     fn at(&self) -> usize {
@@ -227,19 +259,19 @@ impl<M: Memory> Consumer<M> {
             return false;
         }
         self.unannounced = 0;
-        must_wake(&self.memory, Side::Producer)
+        self.sleeps.must_wake(&self.memory, Side::Producer)
     }
 
     /// Says that this side sleeps until there is a record. Look again with `has_record` before
     /// sleeping.
     pub(super) fn arm(&mut self) {
-        self.memory.set_waiting(Side::Consumer, 1, Relaxed);
-        // Partner: the fence in `must_wake`, called from the producer.
-        self.memory.fence();
+        self.sleeps.begin(&self.memory, Side::Consumer);
     }
 
     /// Takes back what `arm` said.
     pub(super) fn disarm(&mut self) {
-        self.memory.set_waiting(Side::Consumer, 0, Relaxed);
+        self.sleeps.end(&self.memory, Side::Consumer);
     }
 }
+#[cfg(test)]
+mod model;

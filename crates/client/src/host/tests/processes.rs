@@ -1,6 +1,7 @@
 //! Groups whose ranks are processes: this test program, started again as `worker`.
 
 use std::fmt::Write as _;
+use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
@@ -11,6 +12,9 @@ const TASK: &str = "TRIBUTARY_HOST_TEST_TASK";
 const DEADLINE: Duration = Duration::from_secs(240);
 /// Marks the line in which a worker says how it ended; the test harness prints lines of its own.
 const SAID: &str = "worker says: ";
+
+/// The line in which a worker says that its group has settled.
+const SETTLED: &str = "worker settled";
 
 /// What a worker is to do: `offer local_rank ranks processes scenario seed`.
 fn start(offer: &Offer, rank: u32, ranks: u32, scenario: &str, seed: u64) -> Child {
@@ -38,6 +42,13 @@ fn wait(mut child: Child) -> Output {
     child.wait_with_output().unwrap()
 }
 
+/// Reads what a worker prints until it has settled. A worker that never settles ends by its own
+/// watchdog, and with it its output.
+fn await_settling(worker: &mut Child) {
+    let output = BufReader::new(worker.stdout.as_mut().unwrap());
+    assert!(output.lines().any(|line| line.unwrap() == SETTLED), "a worker broke down");
+}
+
 /// The last word of a worker.
 fn said(output: &Output) -> String {
     let text = String::from_utf8_lossy(&output.stdout);
@@ -59,6 +70,7 @@ fn worker() {
     let before = open_things();
     let attachment = HostGroup::attach(&offer, rank, ranks).unwrap();
     let mut group = settle(attachment, ranks);
+    println!("\n{SETTLED}");
     let outcome = match fields[3] {
         "mixed" => {
             play(&mut group, Manner { seed, operations: 300, len_bytes_max: 200_000, delays: true })
@@ -112,7 +124,10 @@ fn a_killed_process_is_noticed_by_all_others() {
         let (offer, keeper) = HostGroup::offer(ranks).unwrap();
         let mut workers: Vec<_> =
             (0..ranks).map(|rank| start(&offer, rank, ranks, "endless", 3)).collect();
-        std::thread::sleep(Duration::from_millis(700));
+        // From the first rank that settled it is known that all had attached. Which operation the
+        // kill interrupts is left to chance; that the victim ran some is likely, not needed.
+        await_settling(&mut workers[victim as usize]);
+        std::thread::sleep(Duration::from_millis(100));
         drop(keeper);
         let mut killed = workers.remove(victim as usize);
         killed.kill().unwrap();

@@ -183,6 +183,66 @@ fn a_transfer_holds_up_nobody_else() {
     });
 }
 
+thread_local! {
+    static IS_SLOW: std::cell::Cell<bool> = const { std::cell::Cell::new(false) };
+}
+
+/// The first test kernel, held up on threads that are slow, before it reads anything.
+struct HeldUp;
+
+impl crate::host::Combine for HeldUp {
+    fn element_bytes(&self) -> usize {
+        KERNELS[0].element_bytes()
+    }
+
+    fn combine_into(&self, target: &mut [u8], left: &[u8], right: &[u8]) {
+        if IS_SLOW.get() {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        KERNELS[0].combine_into(target, left, right);
+    }
+
+    fn fold(&self, target: &mut [u8], source: &[u8]) {
+        KERNELS[0].fold(target, source);
+    }
+}
+
+/// Ranks that have nothing to wait for run ahead of one that still reads their slots: the counters
+/// must hold them back. The reduction is long, so that its shares are read by all.
+#[test]
+fn slots_are_kept_for_a_slow_reader_while_others_run_ahead() {
+    let _watchdog = Watchdog::new("slots_are_kept_for_a_slow_reader_while_others_run_ahead");
+    with_group(3, 3, |group| {
+        let rank = group.local_rank();
+        IS_SLOW.set(rank == 2);
+        let contribution = vec![1_u8 + rank as u8; 90_000];
+        let mut result = vec![0_u8; 90_000];
+        let mut news = vec![if rank == 1 { 0xee_u8 } else { 0 }; 1 << 20];
+        let place = news.as_mut_ptr();
+        let operations = [
+            Operation {
+                action: Action::Reduce { to: 0, kernel: &HeldUp },
+                source: contribution.as_ptr(),
+                target: result.as_mut_ptr(),
+                len_bytes: contribution.len(),
+            },
+            Operation {
+                action: Action::Broadcast { from: 1 },
+                source: place,
+                target: place,
+                len_bytes: news.len(),
+            },
+        ];
+        for operation in operations {
+            // SAFETY: the buffers outlive the call, and are apart.
+            assert_eq!(unsafe { group.run(&operation) }, Ok(()));
+        }
+        assert!(news.iter().all(|&byte| byte == 0xee));
+        let sum = if rank == 0 { 6 } else { 0 };
+        assert!(result.iter().all(|&byte| byte == sum), "a slot was overwritten too early");
+    });
+}
+
 #[test]
 fn an_operation_in_progress_is_pending_until_all_came() {
     let _watchdog = Watchdog::new("an_operation_in_progress_is_pending_until_all_came");

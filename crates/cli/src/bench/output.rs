@@ -1,0 +1,164 @@
+//! Rows for people (a table at the end, a progress bar meanwhile) or for machines (one JSON object
+//! a line, as soon as it is known).
+
+use std::io::{self, IsTerminal, Write};
+
+use indicatif::{ProgressBar, ProgressStyle};
+use serde_json::json;
+
+use super::message::{Step, Work};
+use super::plan::Plan;
+use super::timing::Summary;
+use crate::flags::{AlgorithmFlag, CollectiveFlag};
+use crate::tables;
+
+/// What one size took, one way.
+#[derive(Clone, Debug)]
+pub(super) struct Row {
+    pub(super) way: AlgorithmFlag,
+    /// `in_node` or `in_tree`.
+    pub(super) carried: String,
+    pub(super) step: Step,
+    pub(super) summary: Summary,
+}
+
+/// Where rows go.
+pub(super) struct Output {
+    json: bool,
+    work: Work,
+    ranks: u32,
+    hosts: Vec<(AlgorithmFlag, u32)>,
+    rows: Vec<Row>,
+    bar: ProgressBar,
+}
+
+const COLUMNS: [&str; 14] = [
+    "algo",
+    "way",
+    "size_bytes",
+    "avg_us",
+    "min",
+    "q1",
+    "median",
+    "q3",
+    "max",
+    "min",
+    "q1",
+    "median",
+    "q3",
+    "max",
+];
+
+impl Output {
+    pub(super) fn new(plan: &Plan) -> Self {
+        let looked_at = io::stderr().is_terminal() && !plan.json;
+        let bar =
+            if looked_at { ProgressBar::new(plan.operations()) } else { ProgressBar::hidden() };
+        let style = ProgressStyle::with_template("{bar:40} {pos}/{len} operations  {msg}");
+        bar.set_style(style.expect("the template is constant and valid"));
+        Self {
+            json: plan.json,
+            work: plan.work.clone(),
+            ranks: plan.ranks,
+            hosts: plan.ways.iter().map(|&way| (way, plan.hosts_of(way))).collect(),
+            rows: Vec::new(),
+            bar,
+        }
+    }
+
+    /// Shows which way and size is under way.
+    pub(super) fn progress_to(&self, way: AlgorithmFlag, step: usize) {
+        if let Some(step) = self.work.steps.get(step) {
+            self.bar.set_message(format!("{}: {} bytes", way.name(), step.size_bytes));
+        }
+    }
+
+    /// Takes a row.
+    pub(super) fn row(&mut self, row: Row) -> io::Result<()> {
+        self.bar.inc(row.step.iterations);
+        let done = self.rows.iter().filter(|known| known.way == row.way).count() + 1;
+        self.progress_to(row.way, done);
+        if self.json {
+            writeln!(io::stdout().lock(), "{}", self.line(&row))?;
+        }
+        self.rows.push(row);
+        Ok(())
+    }
+
+    /// Clears the progress bar: an error message follows.
+    pub(super) fn abandon(&self) {
+        self.bar.finish_and_clear();
+    }
+
+    /// Writes the table, where it is wanted.
+    pub(super) fn finish(self) -> io::Result<()> {
+        self.bar.finish_and_clear();
+        if self.json {
+            return Ok(());
+        }
+        let mut out = io::stdout().lock();
+        writeln!(out, "# {}", self.title())?;
+        writeln!(
+            out,
+            "# times in us; columns 5-9: quartiles over operations of the mean over ranks;"
+        )?;
+        writeln!(out, "# columns 10-14: quartiles over ranks of the mean over operations")?;
+        writeln!(out, "{}", self.table())
+    }
+
+    fn title(&self) -> String {
+        let Work { collective, datatype, operator, .. } = &self.work;
+        let what = match collective {
+            CollectiveFlag::Barrier => collective.name().to_owned(),
+            CollectiveFlag::Bcast => format!("{} of {}", collective.name(), datatype.name()),
+            _ => format!("{} {} of {}", collective.name(), operator.name(), datatype.name()),
+        };
+        let checked = if self.work.verify { "results verified" } else { "results not verified" };
+        let hosts: Vec<String> =
+            self.hosts.iter().map(|(way, hosts)| format!("{} {hosts}", way.name())).collect();
+        format!("{what}, {} processes, hosts: {}; {checked}", self.ranks, hosts.join(", "))
+    }
+
+    fn table(&self) -> String {
+        let mut table = tables::plain(COLUMNS);
+        for row in &self.rows {
+            let Summary { average_us, operations: o, ranks: r } = row.summary;
+            let times = [
+                average_us, o.min, o.q1, o.median, o.q3, o.max, r.min, r.q1, r.median, r.q3, r.max,
+            ];
+            let size_bytes = row.step.size_bytes.to_string();
+            let words = [row.way.name().to_owned(), row.carried.clone(), size_bytes];
+            table.add_row(words.into_iter().chain(times.map(|time| format!("{time:.2}"))));
+        }
+        tables::right(&mut table, 2..COLUMNS.len());
+        tables::text(&table)
+    }
+
+    fn line(&self, row: &Row) -> serde_json::Value {
+        let Summary { average_us, operations, ranks } = row.summary;
+        let hosts = self.hosts.iter().find(|(way, _)| *way == row.way).map(|(_, hosts)| *hosts);
+        json!({
+            "collective": self.work.collective.name(),
+            "algo": row.way.name(),
+            "way": row.carried,
+            "procs": self.ranks,
+            "hosts": hosts,
+            "dtype": self.work.datatype.name(),
+            "op": self.work.operator.name(),
+            "size_bytes": row.step.size_bytes,
+            "iterations": row.step.iterations,
+            "verified": self.work.verify,
+            "avg_us": average_us,
+            "op_min_us": operations.min,
+            "op_q1_us": operations.q1,
+            "op_median_us": operations.median,
+            "op_q3_us": operations.q3,
+            "op_max_us": operations.max,
+            "rank_min_us": ranks.min,
+            "rank_q1_us": ranks.q1,
+            "rank_median_us": ranks.median,
+            "rank_q3_us": ranks.q3,
+            "rank_max_us": ranks.max,
+        })
+    }
+}

@@ -1,0 +1,199 @@
+//! From what was typed to what is run: the checks that take more than one option.
+
+use tributary_wire::{Datatype, Operator};
+
+use super::message::{Step, Work};
+use super::sizes;
+use crate::flags::{AlgorithmFlag, BenchFlags, CollectiveFlag, TransportFlag};
+use crate::usage::UsageError;
+
+/// A benchmark that makes sense.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Plan {
+    pub(super) ranks: u32,
+    pub(super) hosts: u32,
+    pub(super) ways: Vec<AlgorithmFlag>,
+    pub(super) transport: TransportFlag,
+    pub(super) json: bool,
+    pub(super) work: Work,
+}
+
+impl Plan {
+    /// Hosts that the ranks of `way` act as.
+    pub(super) fn hosts_of(&self, way: AlgorithmFlag) -> u32 {
+        match way {
+            AlgorithmFlag::Auto => self.hosts,
+            AlgorithmFlag::Node => 1,
+            AlgorithmFlag::Tree => self.ranks,
+        }
+    }
+
+    /// Operations timed, over all sizes and ways.
+    pub(super) fn operations(&self) -> u64 {
+        let per_way: u64 = self.work.steps.iter().map(|step| step.iterations).sum();
+        per_way * self.ways.len() as u64
+    }
+}
+
+impl TryFrom<BenchFlags> for Plan {
+    type Error = UsageError;
+
+    fn try_from(flags: BenchFlags) -> Result<Self, UsageError> {
+        let datatype = datatype(&flags)?;
+        let operator = operator(&flags, datatype)?;
+        if flags.hosts > flags.procs {
+            let allowed = format!("at most --procs, which is {}, is allowed", flags.procs);
+            return Err(UsageError::new("--hosts", flags.hosts.to_string(), allowed));
+        }
+        let mut ways = Vec::new();
+        for way in &flags.algo {
+            if ways.contains(way) {
+                return Err(UsageError::new("--algo", way.name(), "each way is allowed once"));
+            }
+            ways.push(*way);
+        }
+        let steps = steps(&flags, datatype)?;
+        Ok(Self {
+            ranks: narrow(flags.procs),
+            hosts: narrow(flags.hosts),
+            ways,
+            transport: flags.transport,
+            json: flags.json,
+            work: Work {
+                collective: flags.collective,
+                datatype,
+                operator,
+                steps,
+                verify: !flags.no_verify,
+            },
+        })
+    }
+}
+
+fn narrow(number: u64) -> u32 {
+    u32::try_from(number).expect("the option's range ends below 2^32")
+}
+
+fn datatype(flags: &BenchFlags) -> Result<Datatype, UsageError> {
+    Datatype::ALL.into_iter().find(|datatype| datatype.name() == flags.dtype).ok_or_else(|| {
+        let names: Vec<&str> = Datatype::ALL.iter().map(|datatype| datatype.name()).collect();
+        UsageError::new("--dtype", &*flags.dtype, format!("one of {} is allowed", names.join(", ")))
+    })
+}
+
+/// The operator: what `--op` names for reductions, else the collective's own.
+fn operator(flags: &BenchFlags, datatype: Datatype) -> Result<Operator, UsageError> {
+    let own = match flags.collective {
+        CollectiveFlag::Barrier => Some(Operator::Barrier),
+        CollectiveFlag::Bcast => Some(Operator::Broadcast),
+        CollectiveFlag::Allreduce | CollectiveFlag::Reduce => None,
+    };
+    match (own, &flags.op) {
+        (Some(own), None) => Ok(own),
+        (Some(_), Some(name)) => Err(UsageError::new(
+            "--op",
+            name,
+            format!(
+                "only allreduce and reduce take an operator; {} has none",
+                flags.collective.name()
+            ),
+        )),
+        (None, name) => reduction(name.as_deref(), datatype),
+    }
+}
+
+fn reduction(name: Option<&str>, datatype: Datatype) -> Result<Operator, UsageError> {
+    let allowed: Vec<Operator> = Operator::ALL
+        .into_iter()
+        .filter(|operator| operator.is_reduction() && operator.applies_to(datatype))
+        .collect();
+    let Some(name) = name else {
+        return Ok(allowed[0]);
+    };
+    allowed.iter().copied().find(|operator| operator.name() == name).ok_or_else(|| {
+        let names: Vec<&str> = allowed.iter().map(|operator| operator.name()).collect();
+        UsageError::new(
+            "--op",
+            name,
+            format!("on {}, one of {} is allowed", datatype.name(), names.join(", ")),
+        )
+    })
+}
+
+fn steps(flags: &BenchFlags, datatype: Datatype) -> Result<Vec<Step>, UsageError> {
+    let sizes = if flags.collective == CollectiveFlag::Barrier {
+        vec![0]
+    } else {
+        let element_bytes = datatype.size_bytes() as u64;
+        match &flags.sizes {
+            Some(sizes) => sizes::parse(sizes, element_bytes)?,
+            None => vec![8.max(element_bytes), 1 << 10, 64 << 10, 1 << 20],
+        }
+    };
+    let step = |size_bytes| {
+        let iterations = flags.iters.unwrap_or_else(|| usual_iterations(size_bytes));
+        let warmup = flags.warmup.unwrap_or(iterations / 10);
+        Step { size_bytes, warmup, iterations }
+    };
+    Ok(sizes.into_iter().map(step).collect())
+}
+
+/// 1000 up to 8 KiB as in the OSU benchmarks; above, fewer, so that a row takes about as long.
+fn usual_iterations(size_bytes: u64) -> u64 {
+    match size_bytes {
+        0..=8_192 => 1_000,
+        8_193..=1_048_576 => 100,
+        _ => 20,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+    use crate::flags::{Command, Flags};
+
+    fn plan(line: &str) -> Result<Plan, UsageError> {
+        let flags = Flags::try_parse_from(format!("tributary bench {line}").split(' ')).unwrap();
+        let Command::Bench(flags) = flags.command else { panic!("not a benchmark") };
+        Plan::try_from(flags)
+    }
+
+    #[test]
+    fn defaults_are_a_float_sum() {
+        let plan = plan("allreduce").unwrap();
+        assert_eq!((plan.ranks, plan.hosts), (4, 1));
+        assert_eq!((plan.work.datatype, plan.work.operator), (Datatype::F32, Operator::Sum));
+        let iterations: Vec<u64> = plan.work.steps.iter().map(|step| step.iterations).collect();
+        assert_eq!(iterations, [1_000, 1_000, 100, 100]);
+        assert!(plan.work.verify);
+    }
+
+    #[test]
+    fn every_way_decides_the_hosts() {
+        let plan = plan("reduce --procs 6 --hosts 2 --algo auto,node,tree").unwrap();
+        let hosts: Vec<u32> = plan.ways.iter().map(|&way| plan.hosts_of(way)).collect();
+        assert_eq!(hosts, [2, 1, 6]);
+    }
+
+    #[test]
+    fn options_that_do_not_go_together_are_refused() {
+        for (line, option, value) in [
+            ("allreduce --hosts 5", "--hosts", "5"),
+            ("allreduce --dtype f31", "--dtype", "f31"),
+            ("allreduce --op minloc", "--op", "minloc"),
+            ("allreduce --dtype f32-index --op sum", "--op", "sum"),
+            ("reduce --op barrier --dtype i8", "--op", "barrier"),
+            ("barrier --op sum", "--op", "sum"),
+            ("bcast --op sum", "--op", "sum"),
+            ("allreduce --sizes 6", "--sizes", "6"),
+            ("allreduce --algo node,node", "--algo", "node"),
+        ] {
+            let error = plan(line).unwrap_err();
+            assert_eq!((error.option.as_str(), error.value.as_str()), (option, value), "{line}");
+        }
+        assert_eq!(plan("allreduce --dtype f32-index").unwrap().work.operator, Operator::MinLoc);
+        assert_eq!(plan("barrier").unwrap().work.steps.len(), 1);
+    }
+}

@@ -1,0 +1,120 @@
+//! `tributary manager`, `tributary node` and `tributary token`: options, files and signals for the
+//! daemons' libraries.
+
+use std::io::{self, Write};
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use tributary_daemon::manager::{Manager, ManagerOptions};
+use tributary_daemon::node::{Node, NodeLimits, NodeOptions};
+use tributary_daemon::shutdown::Shutdown;
+use tributary_daemon::token::{CreateTokenError, Token};
+use tributary_protocol::manager::ManagerConfig;
+use tributary_topology::Fabric;
+use tributary_topology::readers::{self, Format};
+
+use crate::flags::{ManagerFlags, NodeFlags, TokenAction, TokenFlags};
+use crate::signals::Signals;
+use crate::usage::UsageError;
+
+/// Serves as the manager until a signal asks to stop.
+pub(crate) fn manager(flags: ManagerFlags) -> anyhow::Result<ExitCode> {
+    let options = ManagerOptions {
+        token: load_token(&flags.token_file)?,
+        fabric: flags.topology.as_deref().map_or_else(|| Ok(Fabric::new()), read_fabric)?,
+        config: ManagerConfig::default(),
+    };
+    let shutdown = Shutdown::new();
+    let _watch = stop_on_signal(&shutdown)?;
+    let listener = std::net::TcpListener::bind(flags.listen)
+        .with_context(|| format!("--listen '{}'", flags.listen))?;
+    listener.set_nonblocking(true)?;
+    let address = listener.local_addr()?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .context("the manager's threads")?;
+    runtime.block_on(async {
+        let listener = tokio::net::TcpListener::from_std(listener)?;
+        announce(&format!("manager listens on {address}"))?;
+        Manager::new(options)?.serve(listener, shutdown).await;
+        Ok(ExitCode::SUCCESS)
+    })
+}
+
+/// Serves as an aggregation node until a signal asks to stop.
+pub(crate) fn node(flags: NodeFlags) -> anyhow::Result<ExitCode> {
+    let limits = NodeLimits {
+        radix: u16::try_from(flags.radix).expect("the option's range ends at 1024"),
+        osos: u32::try_from(flags.osos).expect("the option's range ends below 2^32"),
+        payload_max_bytes: u32::try_from(flags.payload_max)
+            .expect("the option's range ends below 2^32"),
+        ..NodeLimits::default()
+    };
+    let options = NodeOptions {
+        name: flags.name,
+        manager: flags.manager,
+        token: load_token(&flags.token_file)?,
+        listen: flags.listen,
+        advertise: flags.advertise,
+        shm_socket: flags.shm,
+        metrics: flags.metrics,
+        limits,
+        spin: Duration::from_micros(flags.spin),
+    };
+    let shutdown = Shutdown::new();
+    let _watch = stop_on_signal(&shutdown)?;
+    let name = options.name.clone();
+    let node = Node::bind(options)?;
+    announce(&format!("node {name} listens on {}", node.address().tcp))?;
+    if let Some(address) = node.metrics_address() {
+        announce(&format!("node {name} serves metrics on {address}"))?;
+    }
+    node.run(&shutdown)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Makes a token.
+pub(crate) fn token(flags: TokenFlags) -> anyhow::Result<ExitCode> {
+    let TokenAction::Create { file } = flags.action;
+    match Token::create(&file) {
+        Ok(_) => Ok(ExitCode::SUCCESS),
+        Err(error @ (CreateTokenError::Exists { .. } | CreateTokenError::Unwritable { .. })) => {
+            Err(file_error("FILE", &file, &error).into())
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn load_token(file: &Path) -> Result<Token, UsageError> {
+    Token::load(file).map_err(|error| file_error("--token-file", file, &error))
+}
+
+fn read_fabric(file: &Path) -> Result<Fabric, UsageError> {
+    let text =
+        std::fs::read_to_string(file).map_err(|error| file_error("--topology", file, &error))?;
+    readers::read(Format::detect(&text), &text)
+        .map_err(|error| file_error("--topology", file, &error))
+}
+
+fn file_error(option: &str, file: &Path, error: &dyn std::fmt::Display) -> UsageError {
+    UsageError::new(option, file.to_string_lossy(), error.to_string())
+}
+
+fn stop_on_signal(shutdown: &Shutdown) -> io::Result<crate::signals::Watch> {
+    let shutdown = shutdown.clone();
+    Ok(Signals::catch()?.watch(move |signal| {
+        tracing::info!("stopping after {}", crate::signals::name(signal));
+        shutdown.request();
+    }))
+}
+
+/// Says on standard output what whoever started this daemon waits for.
+fn announce(line: &str) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    writeln!(out, "{line}")?;
+    out.flush()
+}

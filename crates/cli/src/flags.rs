@@ -1,0 +1,50 @@
+//! The command line as it is typed: clap's view, one struct a subcommand. Values are read one by
+//! one here; whether they go together is decided when `commands` turns them into arguments.
+
+mod bench;
+mod daemons;
+mod inspect;
+mod run;
+
+pub(crate) use bench::{AlgorithmFlag, BenchFlags, BenchRankFlags, CollectiveFlag};
+pub(crate) use daemons::{ManagerFlags, NodeFlags, TokenAction, TokenFlags};
+pub(crate) use inspect::{CompletionsFlags, ConfigFlags, FabricFlags};
+pub(crate) use run::{MpiFlag, RunFlags, TransportFlag};
+
+use clap::{Parser, Subcommand};
+
+const EXAMPLES: &str = "\
+Examples:
+  tributary run -- mpirun -n 4 ./app            run an MPI program through a tree on this machine
+  tributary run --hosts 2 -- mpirun -n 4 ./app  the same, with this machine acting as two hosts
+  tributary bench allreduce --hosts 2           time the tree without any MPI
+  tributary config                              every knob, and where its value comes from
+
+The environment variable TRIBUTARY_LOG (error, warn, info, debug, trace, or a filter such as
+tributary_daemon=debug) says what is logged to standard error.";
+
+/// Aggregation trees for MPI collectives, in software.
+#[derive(Debug, Parser)]
+#[command(name = "tributary", version, after_help = EXAMPLES, max_term_width = 100)]
+#[command(disable_help_subcommand = true)]
+pub(crate) struct Flags {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    Run(RunFlags),
+    Bench(BenchFlags),
+    Manager(ManagerFlags),
+    Node(NodeFlags),
+    Status(FabricFlags),
+    /// Show the fabric's tree, and the groups that jobs hold on it
+    #[command(after_help = inspect::TREE_EXAMPLES)]
+    Tree(FabricFlags),
+    Config(ConfigFlags),
+    Token(TokenFlags),
+    Completions(CompletionsFlags),
+    #[command(hide = true)]
+    BenchRank(BenchRankFlags),
+}

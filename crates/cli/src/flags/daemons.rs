@@ -1,0 +1,138 @@
+//! `tributary manager`, `tributary node` and `tributary token`.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand, ValueHint};
+
+use crate::usage::whole_number;
+
+const MANAGER_EXAMPLES: &str = "\
+Examples:
+  tributary token create token
+  tributary manager --listen 127.0.0.1:7470 --token-file token
+  tributary manager --listen 10.0.0.1:7470 --token-file token --topology fabric.toml
+
+SIGTERM or SIGINT stops it cleanly. http://ADDR/metrics serves Prometheus metrics.";
+
+const NODE_EXAMPLES: &str = "\
+Examples:
+  tributary node --manager 10.0.0.1:7470 --token-file token --listen 10.0.0.7:7471 --name spine-1
+  tributary node --manager 127.0.0.1:7470 --token-file token --listen 127.0.0.1:0 --name leaf-1
+
+SIGTERM or SIGINT stops it cleanly.";
+
+/// Serve as the aggregation manager: nodes register, jobs are admitted, groups are granted
+#[derive(Debug, Args)]
+#[command(after_help = MANAGER_EXAMPLES)]
+pub(crate) struct ManagerFlags {
+    /// Address to serve on; port 0 takes any free port
+    #[arg(long, value_name = "IP:PORT", value_parser = socket_address)]
+    pub(crate) listen: SocketAddr,
+
+    /// File that holds the bearer token; its mode must be 0600
+    #[arg(long, value_name = "FILE", env = "TRIBUTARY_TOKEN_FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) token_file: PathBuf,
+
+    /// Description of the fabric: TOML, ibnetdiscover output or Slurm's topology.conf
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) topology: Option<PathBuf>,
+}
+
+/// Serve as one aggregation node
+#[derive(Debug, Args)]
+#[command(after_help = NODE_EXAMPLES)]
+pub(crate) struct NodeFlags {
+    /// The manager to register with
+    #[arg(long, value_name = "HOST:PORT", env = "TRIBUTARY_MANAGER", value_parser = host_and_port)]
+    pub(crate) manager: String,
+
+    /// File that holds the bearer token; its mode must be 0600
+    #[arg(long, value_name = "FILE", env = "TRIBUTARY_TOKEN_FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) token_file: PathBuf,
+
+    /// Address to take links on; port 0 takes any free port
+    #[arg(long, value_name = "IP:PORT", value_parser = socket_address)]
+    pub(crate) listen: SocketAddr,
+
+    /// Name of this node in the fabric; unique among living nodes
+    #[arg(long, value_name = "NAME")]
+    pub(crate) name: String,
+
+    /// Children it serves in one group, at most
+    #[arg(long, value_name = "CHILDREN", default_value = "64", value_parser = whole_number(1..=1024))]
+    pub(crate) radix: u64,
+
+    /// Outstanding operations it holds at once, over all groups
+    #[arg(long, value_name = "COUNT", default_value = "1024", value_parser = whole_number(1..=1_048_576))]
+    pub(crate) osos: u64,
+
+    /// Longest segment it holds, in bytes
+    #[arg(long, value_name = "BYTES", default_value = "65536", value_parser = whole_number(256..=1_048_576))]
+    pub(crate) payload_max: u64,
+
+    /// Address under which others reach --listen, where that is another
+    #[arg(long, value_name = "HOST:PORT", value_parser = host_and_port)]
+    pub(crate) advertise: Option<String>,
+
+    /// Unix socket on which processes of this machine get shared memory; without it, TCP only
+    #[arg(long, value_name = "PATH", value_hint = ValueHint::FilePath)]
+    pub(crate) shm: Option<PathBuf>,
+
+    /// Address on which to serve Prometheus metrics at /metrics
+    #[arg(long, value_name = "IP:PORT", value_parser = socket_address)]
+    pub(crate) metrics: Option<SocketAddr>,
+
+    /// Microseconds to poll after the last frame before sleeping; polling takes a whole core
+    #[arg(long, value_name = "MICROSECONDS", default_value = "0", value_parser = whole_number(0..=1_000_000))]
+    pub(crate) spin: u64,
+}
+
+/// Make the token that manager, nodes and jobs share
+#[derive(Debug, Args)]
+pub(crate) struct TokenFlags {
+    #[command(subcommand)]
+    pub(crate) action: TokenAction,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum TokenAction {
+    /// Write a new random token to FILE with mode 0600; an existing file is left alone
+    Create {
+        /// The file to make
+        #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
+        file: PathBuf,
+    },
+}
+
+/// Reads `ip:port`.
+pub(super) fn socket_address(text: &str) -> Result<SocketAddr, String> {
+    text.parse().map_err(|_| "an address such as 127.0.0.1:7470 is allowed".to_owned())
+}
+
+/// Reads `host:port`, where the host may be a name.
+pub(super) fn host_and_port(text: &str) -> Result<String, String> {
+    let allowed = || "a host and port such as 10.0.0.1:7470 is allowed".to_owned();
+    let (host, port) = text.rsplit_once(':').ok_or_else(allowed)?;
+    let port_is_good = port.parse::<u16>().is_ok_and(|port| port > 0);
+    if host.is_empty() || host.contains('/') || host.contains(char::is_whitespace) || !port_is_good
+    {
+        return Err(allowed());
+    }
+    Ok(text.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn host_and_port_needs_both() {
+        for good in ["10.0.0.1:7470", "head:1", "[::1]:65535"] {
+            assert_eq!(host_and_port(good), Ok(good.to_owned()));
+        }
+        for bad in ["", "head", ":1", "head:", "head:0", "head:65536", "http://head:1", "a b:1"] {
+            assert!(host_and_port(bad).is_err(), "{bad}");
+        }
+    }
+}

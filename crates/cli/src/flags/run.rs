@@ -1,0 +1,77 @@
+//! `tributary run`.
+
+use std::ffi::OsString;
+
+use clap::{Args, ValueEnum, ValueHint};
+
+use crate::usage::whole_number;
+
+const EXAMPLES: &str = "\
+Examples:
+  tributary run -- mpirun -n 4 ./app
+  tributary run --hosts 2 -- mpirun -n 4 ./app
+  tributary run --report report.json -- mpiexec -n 8 python3 train.py
+  tributary run --mpi mpich -- ./run-all-tests.sh
+  TRIBUTARY_MANAGER=10.0.0.1:7470 TRIBUTARY_TOKEN_FILE=token tributary run -- mpirun ./app
+
+The exit code is the command's own; 128 and the signal's number if a signal ended it.";
+
+/// Run a command with its MPI collectives carried by aggregation trees
+///
+/// Starts a manager and a two-level tree on this machine for as long as the command runs, unless
+/// TRIBUTARY_MANAGER names a manager. The program is not changed: a library is preloaded. At the
+/// end, standard error says how many operations ran where, and why.
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct RunFlags {
+    /// Let this machine act as N hosts, so that the tree is used between them
+    #[arg(long, value_name = "N", value_parser = whole_number(1..=64))]
+    pub(crate) hosts: Option<u64>,
+
+    /// The MPI that the command uses; found by asking mpirun unless given
+    #[arg(long, value_enum, value_name = "MPI")]
+    pub(crate) mpi: Option<MpiFlag>,
+
+    /// Also write the report as JSON to PATH; - writes it as text to standard error only
+    #[arg(long, value_name = "PATH", value_hint = ValueHint::FilePath)]
+    pub(crate) report: Option<OsString>,
+
+    /// How processes reach their aggregation node
+    #[arg(long, value_enum, value_name = "TRANSPORT", default_value = "auto")]
+    pub(crate) transport: TransportFlag,
+
+    /// The command and its arguments
+    #[arg(last = true, required = true, value_name = "COMMAND", value_hint = ValueHint::CommandWithArguments)]
+    pub(crate) command: Vec<OsString>,
+}
+
+/// The kinds of MPI that a preload library exists for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum MpiFlag {
+    /// Open MPI 5
+    Openmpi,
+    /// MPICH, and everything with its binary interface: Intel MPI, MVAPICH
+    Mpich,
+}
+
+/// How endpoints reach aggregation nodes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum TransportFlag {
+    /// Shared memory where both sides are on one machine, else TCP
+    Auto,
+    /// Shared memory
+    Shm,
+    /// TCP
+    Tcp,
+}
+
+impl TransportFlag {
+    /// As the client's knob spells it.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Auto => "auto",
+            Self::Shm => "shm",
+            Self::Tcp => "tcp",
+        }
+    }
+}

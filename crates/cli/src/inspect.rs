@@ -1,0 +1,241 @@
+//! `tributary status` and `tributary tree`: the manager's state, as text or JSON.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+use tributary_client::manager::{ManagerClient, ManagerError};
+use tributary_wire::control::{GroupStatus, NodeStatus, Status};
+
+use crate::flags::FabricFlags;
+use crate::tables;
+use crate::usage::UsageError;
+
+/// Prints nodes, jobs and groups.
+pub(crate) fn status(flags: FabricFlags) -> anyhow::Result<ExitCode> {
+    print(&flags, tables_of)
+}
+
+/// Prints the fabric's tree and every group's.
+pub(crate) fn tree(flags: FabricFlags) -> anyhow::Result<ExitCode> {
+    print(&flags, trees_of)
+}
+
+fn print(flags: &FabricFlags, text: fn(&Status) -> String) -> anyhow::Result<ExitCode> {
+    let status = ask(flags)?;
+    let mut out = io::stdout().lock();
+    if flags.json {
+        writeln!(out, "{}", serde_json::to_string(&status)?)?;
+    } else {
+        write!(out, "{}", text(&status))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn ask(flags: &FabricFlags) -> anyhow::Result<Status> {
+    let asked = ManagerClient::new(&flags.manager, Some(&flags.token_file))
+        .and_then(|manager| manager.status());
+    asked.map_err(|error| match error {
+        ManagerError::BadToken { path, problem } => {
+            UsageError::new("--token-file", path.to_string_lossy(), problem).into()
+        }
+        other => other.into(),
+    })
+}
+
+fn tables_of(status: &Status) -> String {
+    let mut text = String::new();
+    let mut nodes =
+        tables::plain(["node", "name", "address", "parent", "radix", "osos_used", "osos"]);
+    for node in &status.nodes {
+        nodes.add_row([
+            node.node.to_string(),
+            node.registration.name.clone(),
+            node.registration.address.tcp.clone(),
+            node.parent.clone().unwrap_or_else(|| "-".to_owned()),
+            node.registration.radix.to_string(),
+            node.osos_used.to_string(),
+            node.registration.osos.to_string(),
+        ]);
+    }
+    tables::right(&mut nodes, 4..7);
+    section(&mut text, "nodes", status.nodes.len(), &nodes);
+    let mut jobs = tables::plain(["job", "name", "processes", "groups"]);
+    for job in &status.jobs {
+        jobs.add_row([
+            job.job.to_string(),
+            job.name.clone(),
+            job.processes.to_string(),
+            job.groups.to_string(),
+        ]);
+    }
+    tables::right(&mut jobs, 2..4);
+    section(&mut text, "jobs", status.jobs.len(), &jobs);
+    let mut groups = tables::plain(["group", "epoch", "job", "label", "osos", "nodes"]);
+    for group in &status.groups {
+        groups.add_row([
+            group.group.to_string(),
+            group.epoch.to_string(),
+            group.job.to_string(),
+            group.label.clone(),
+            group.osos.to_string(),
+            group.nodes.len().to_string(),
+        ]);
+    }
+    tables::right(&mut groups, 4..6);
+    section(&mut text, "groups", status.groups.len(), &groups);
+    text
+}
+
+fn section(text: &mut String, name: &str, rows: usize, table: &comfy_table::Table) {
+    let separator = if text.is_empty() { "" } else { "\n" };
+    // Writing into a string can't fail.
+    let _ = writeln!(text, "{separator}{name}: {rows}");
+    if rows > 0 {
+        let _ = writeln!(text, "{}", tables::text(table));
+    }
+}
+
+fn trees_of(status: &Status) -> String {
+    let mut text = "fabric\n".to_owned();
+    let mut below: BTreeMap<Option<&str>, Vec<&NodeStatus>> = BTreeMap::new();
+    for node in &status.nodes {
+        let parent = node
+            .parent
+            .as_deref()
+            .filter(|parent| status.nodes.iter().any(|other| other.registration.name == *parent));
+        below.entry(parent).or_default().push(node);
+    }
+    indent_nodes(&mut text, &below, None, 1);
+    for group in &status.groups {
+        let _ = writeln!(
+            text,
+            "group {} '{}' of job {}: epoch {}, {} osos",
+            group.group, group.label, group.job, group.epoch, group.osos
+        );
+        for root in group.nodes.iter().filter(|node| node.parent.is_none()) {
+            indent_group(&mut text, group, &root.name, 1);
+        }
+    }
+    text
+}
+
+/// Writes the nodes below `parent`, deeper ones further right. A manager's tree has no cycles, and
+/// one that had would be unreachable from `None`.
+fn indent_nodes(
+    text: &mut String,
+    below: &BTreeMap<Option<&str>, Vec<&NodeStatus>>,
+    parent: Option<&str>,
+    depth: usize,
+) {
+    for node in below.get(&parent).into_iter().flatten() {
+        let registration = &node.registration;
+        let _ = writeln!(
+            text,
+            "{:indent$}{} at {}: {} of {} osos used",
+            "",
+            registration.name,
+            registration.address.tcp,
+            node.osos_used,
+            registration.osos,
+            indent = 2 * depth
+        );
+        indent_nodes(text, below, Some(&registration.name), depth + 1);
+    }
+}
+
+/// Writes one node of a group and what is below it: nodes of the group, else hosts.
+fn indent_group(text: &mut String, group: &GroupStatus, name: &str, depth: usize) {
+    let _ = writeln!(text, "{:indent$}{name}", "", indent = 2 * depth);
+    if depth > group.nodes.len() {
+        return;
+    }
+    let Some(node) = group.nodes.iter().find(|node| node.name == name) else { return };
+    for child in &node.children {
+        indent_group(text, group, child, depth + 1);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tributary_wire::control::{GroupNodeStatus, NodeAddress, NodeRegistration};
+    use tributary_wire::{Epoch, GroupId, JobId, NodeId};
+
+    use super::*;
+
+    fn node(number: u32, name: &str, parent: Option<&str>) -> NodeStatus {
+        NodeStatus {
+            node: NodeId(number),
+            registration: NodeRegistration {
+                name: name.into(),
+                address: NodeAddress {
+                    tcp: format!("10.0.0.{number}:7"),
+                    machine: "m".into(),
+                    shm: None,
+                },
+                radix: 4,
+                osos: 64,
+                payload_max_bytes: 256,
+            },
+            osos_used: 8,
+            parent: parent.map(Into::into),
+        }
+    }
+
+    fn group_node(name: &str, parent: Option<&str>, children: &[&str]) -> GroupNodeStatus {
+        GroupNodeStatus {
+            name: name.into(),
+            parent: parent.map(Into::into),
+            children: children.iter().map(|child| (*child).into()).collect(),
+        }
+    }
+
+    fn sample() -> Status {
+        Status {
+            nodes: vec![
+                node(1, "leaf0", Some("root")),
+                node(2, "root", None),
+                node(3, "leaf1", Some("root")),
+            ],
+            jobs: Vec::new(),
+            groups: vec![GroupStatus {
+                group: GroupId(7),
+                epoch: Epoch(3),
+                job: JobId(5),
+                label: "world".into(),
+                osos: 8,
+                nodes: vec![
+                    group_node("root", None, &["leaf0", "leaf1"]),
+                    group_node("leaf0", Some("root"), &["m#0"]),
+                    group_node("leaf1", Some("root"), &["m#1", "m#2"]),
+                ],
+            }],
+        }
+    }
+
+    #[test]
+    fn trees_are_indented() {
+        let expected = "\
+fabric
+  root at 10.0.0.2:7: 8 of 64 osos used
+    leaf0 at 10.0.0.1:7: 8 of 64 osos used
+    leaf1 at 10.0.0.3:7: 8 of 64 osos used
+group 7 'world' of job 5: epoch 3, 8 osos
+  root
+    leaf0
+      m#0
+    leaf1
+      m#1
+      m#2
+";
+        assert_eq!(trees_of(&sample()), expected);
+    }
+
+    #[test]
+    fn status_counts_what_it_lists() {
+        let text = tables_of(&sample());
+        assert!(text.starts_with("nodes: 3\n"), "{text}");
+        assert!(text.contains("\njobs: 0\n") && text.contains("\ngroups: 1\n"), "{text}");
+    }
+}

@@ -1,0 +1,94 @@
+//! The `tributary` program: reads the command line, hands over to the libraries, and writes what
+//! people and programs read. What any of it means is decided in the libraries.
+//!
+//! Start at [`dispatch`]. A subcommand has its flags, as typed, in `flags`, and turns them into
+//! checked arguments before it does anything.
+
+mod bench;
+mod config;
+mod daemons;
+mod fabric;
+mod flags;
+mod inspect;
+mod logging;
+mod run;
+mod signals;
+mod tables;
+mod usage;
+
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+use clap::{CommandFactory, Parser};
+
+use flags::{Command, Flags};
+use usage::UsageError;
+
+/// Exit code for options and files that can't be used; any other failure is 1.
+const EXIT_USAGE: u8 = 2;
+
+fn main() -> ExitCode {
+    let flags = match Flags::try_parse() {
+        Ok(flags) => flags,
+        Err(error) => return refuse(&error),
+    };
+    let outcome = logging::start().map_err(anyhow::Error::from).and_then(|()| dispatch(flags));
+    match outcome {
+        Ok(code) => code,
+        Err(error) if is_closed_pipe(&error) => ExitCode::SUCCESS,
+        Err(error) => {
+            complain(&format!("{error:#}"));
+            if error.downcast_ref::<UsageError>().is_some() {
+                ExitCode::from(EXIT_USAGE)
+            } else {
+                ExitCode::FAILURE
+            }
+        }
+    }
+}
+
+fn dispatch(flags: Flags) -> anyhow::Result<ExitCode> {
+    match flags.command {
+        Command::Run(flags) => run::run(flags),
+        Command::Bench(flags) => bench::run(flags),
+        Command::BenchRank(_) => bench::run_rank(),
+        Command::Manager(flags) => daemons::manager(flags),
+        Command::Node(flags) => daemons::node(flags),
+        Command::Token(flags) => daemons::token(flags),
+        Command::Status(flags) => inspect::status(flags),
+        Command::Tree(flags) => inspect::tree(flags),
+        Command::Config(flags) => config::config(flags),
+        Command::Completions(flags) => {
+            let mut script = Vec::new();
+            clap_complete::generate(flags.shell, &mut Flags::command(), "tributary", &mut script);
+            io::stdout().lock().write_all(&script)?;
+            Ok(ExitCode::SUCCESS)
+        }
+    }
+}
+
+/// Answers what clap did not take: help where that was asked for, else one line.
+fn refuse(error: &clap::Error) -> ExitCode {
+    match usage::line_of(error) {
+        Some(line) => {
+            complain(&line);
+            ExitCode::from(EXIT_USAGE)
+        }
+        None => {
+            // A reader that left early (`tributary --help | head`) is no failure.
+            let _ = error.print();
+            ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(EXIT_USAGE))
+        }
+    }
+}
+
+/// Says what is wrong on standard error.
+fn complain(line: &str) {
+    // Where standard error is closed, the exit code has to do.
+    let _ = writeln!(io::stderr().lock(), "tributary: {line}");
+}
+
+/// Whether output stopped because its reader left, as in `tributary config | head -1`.
+fn is_closed_pipe(error: &anyhow::Error) -> bool {
+    error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
+}

@@ -1,0 +1,72 @@
+//! What `tributary run` was asked for, checked: which program, which MPI, which library.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use tributary_client::Settings;
+
+use super::library;
+use super::mpi::{self, Mpi};
+use crate::flags::{MpiFlag, RunFlags, TransportFlag};
+use crate::usage::{self, UsageError};
+
+/// A run that can start.
+#[derive(Clone, Debug)]
+pub(super) struct Arguments {
+    /// The command's first word as a path to a program.
+    pub(super) program: PathBuf,
+    /// The command as it was typed.
+    pub(super) command: Vec<OsString>,
+    pub(super) mpi: Mpi,
+    /// The preload library.
+    pub(super) library: PathBuf,
+    pub(super) hosts: u32,
+    pub(super) transport: TransportFlag,
+    /// Where to put the report as JSON.
+    pub(super) report: Option<PathBuf>,
+}
+
+impl TryFrom<RunFlags> for Arguments {
+    type Error = UsageError;
+
+    fn try_from(flags: RunFlags) -> Result<Self, UsageError> {
+        let settings = Settings::from_env().map_err(usage::from_setting)?;
+        let program = mpi::find_program(&flags.command[0]).ok_or_else(|| {
+            let word = flags.command[0].to_string_lossy();
+            UsageError::new("COMMAND", word, "a program, by its path or on PATH, is allowed")
+        })?;
+        let mpi = match flags.mpi {
+            Some(MpiFlag::Openmpi) => Mpi::OpenMpi,
+            Some(MpiFlag::Mpich) => Mpi::Mpich,
+            None => mpi::of_command(&program)?,
+        };
+        let hosts = match flags.hosts {
+            Some(hosts) => u32::try_from(hosts).expect("the option's range ends at 64"),
+            None => settings.hosts,
+        };
+        Ok(Self {
+            program,
+            mpi,
+            library: library::find(mpi)?,
+            hosts,
+            transport: flags.transport,
+            report: report_path(flags.report)?,
+            command: flags.command,
+        })
+    }
+}
+
+/// The report's path: the option's, else the environment's; `-` and nothing are none.
+fn report_path(flag: Option<OsString>) -> Result<Option<PathBuf>, UsageError> {
+    let given = flag.or_else(|| std::env::var_os(tributary_client::knobs::REPORT.name));
+    let Some(path) = given.filter(|path| !path.is_empty() && path != "-") else {
+        return Ok(None);
+    };
+    let refused = |allowed: &str| UsageError::new("--report", path.to_string_lossy(), allowed);
+    let absolute = std::path::absolute(&path).map_err(|error| refused(&error.to_string()))?;
+    let is_in_folder = absolute.parent().is_some_and(Path::is_dir);
+    if !is_in_folder || absolute.is_dir() {
+        return Err(refused("a file in an existing folder, or -, is allowed"));
+    }
+    Ok(Some(absolute))
+}

@@ -1,0 +1,32 @@
+//! Where the preload libraries lie.
+
+use std::env;
+use std::path::{Path, PathBuf};
+
+use tributary_client::knobs;
+
+use super::mpi::Mpi;
+use crate::usage::UsageError;
+
+/// The preload library for `mpi`: in the folder that `TRIBUTARY_LIBRARY_PATH` names, beside this
+/// program, or in `../lib` from there.
+pub(super) fn find(mpi: Mpi) -> Result<PathBuf, UsageError> {
+    let named = env::var_os(knobs::LIBRARY_PATH.name).filter(|folder| !folder.is_empty());
+    let own = env::current_exe().ok().and_then(|program| program.parent().map(Path::to_owned));
+    let folders: Vec<PathBuf> = match (named, own) {
+        (Some(folder), _) => vec![folder.into()],
+        (None, Some(own)) => vec![own.clone(), own.join("../lib")],
+        (None, None) => Vec::new(),
+    };
+    let candidates = folders.iter().map(|folder| folder.join(mpi.library()));
+    let found = candidates.clone().find(|candidate| candidate.is_file());
+    found.and_then(|path| path.canonicalize().ok()).ok_or_else(|| {
+        let looked: Vec<String> =
+            folders.iter().map(|folder| folder.display().to_string()).collect();
+        UsageError::new(
+            knobs::LIBRARY_PATH.name,
+            looked.join(":"),
+            format!("a folder that holds {} is needed; `make build` makes it", mpi.library()),
+        )
+    })
+}

@@ -1,0 +1,203 @@
+//! The end-of-run report: where the preload library leaves it, and how it is shown.
+
+use std::fs;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitStatus;
+
+use anyhow::Context as _;
+use tempfile::TempDir;
+use tributary_client::report::{CommunicatorReport, Counts, Kind, Report};
+
+use super::arguments::Arguments;
+use crate::tables;
+
+/// Where the report of this run goes.
+pub(super) struct Destination {
+    path: PathBuf,
+    /// Holds the file if nobody asked for it; removed with this value.
+    _folder: Option<TempDir>,
+}
+
+impl Destination {
+    /// `path`, or a file of our own.
+    pub(super) fn new(path: Option<&Path>) -> anyhow::Result<Self> {
+        if let Some(path) = path {
+            return Ok(Self { path: path.to_owned(), _folder: None });
+        }
+        let folder = tempfile::Builder::new()
+            .prefix("tributary-run-")
+            .tempdir()
+            .context("no temporary folder for the report")?;
+        Ok(Self { path: folder.path().join("report.json"), _folder: Some(folder) })
+    }
+
+    /// The file that the preload library writes.
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Writes the report to standard error, or why there is none.
+    pub(super) fn show(
+        &self,
+        run_id: &std::ffi::OsStr,
+        arguments: &Arguments,
+        status: ExitStatus,
+    ) -> anyhow::Result<()> {
+        let mut out = io::stderr().lock();
+        match self.read(run_id)? {
+            Some(report) => writeln!(out, "\n{}", text(&report))?,
+            None => writeln!(out, "\n{}", absence(arguments, status))?,
+        }
+        Ok(())
+    }
+
+    /// The report, if this run wrote one; the file may be an earlier run's.
+    fn read(&self, run_id: &std::ffi::OsStr) -> anyhow::Result<Option<Report>> {
+        let bytes = match fs::read(&self.path) {
+            Ok(bytes) => bytes,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => {
+                return Err(error).with_context(|| format!("report {}", self.path.display()));
+            }
+        };
+        match serde_json::from_slice::<Report>(&bytes) {
+            Ok(report) => Ok(Some(report).filter(|report| run_id == report.run_id.as_str())),
+            // Somebody else's file, which this run did not touch.
+            Err(_) => Ok(None),
+        }
+    }
+}
+
+/// Why no report came, as far as this side can tell.
+fn absence(arguments: &Arguments, status: ExitStatus) -> String {
+    let command = arguments.command[0].to_string_lossy();
+    if !status.success() {
+        return format!(
+            "tributary: no report: {command} ended ({status}) before MPI_Finalize wrote one"
+        );
+    }
+    format!(
+        "tributary: no report: no process of {command} reached MPI_Finalize with the preload \
+         library for {} in it. Likely: the program uses another MPI (see --mpi), is linked \
+         statically, does not use MPI, or its processes do not inherit LD_PRELOAD",
+        arguments.mpi
+    )
+}
+
+fn text(report: &Report) -> String {
+    let mut table = tables::plain([
+        "communicator",
+        "ranks",
+        "hosts",
+        "collective",
+        "in_node",
+        "in_tree",
+        "passed_through",
+        "why",
+    ]);
+    for communicator in &report.communicators {
+        for (kind, counts) in &communicator.collectives {
+            table.add_row(row(communicator, *kind, counts));
+        }
+    }
+    tables::right(&mut table, 1..3);
+    tables::right(&mut table, 4..7);
+    let mut text = format!(
+        "tributary: {} in_node, {} in_tree, {} passed_through",
+        report.in_node, report.in_tree, report.passed_through
+    );
+    if !report.communicators.is_empty() {
+        text.push('\n');
+        text.push_str(&tables::text(&table));
+    }
+    text
+}
+
+fn row(communicator: &CommunicatorReport, kind: Kind, counts: &Counts) -> [String; 8] {
+    let label = match communicator.communicators {
+        1 => communicator.label.clone(),
+        several => format!("{} ({several} of them)", communicator.label),
+    };
+    let reasons: Vec<String> =
+        counts.reasons.iter().map(|(reason, count)| format!("{count} {reason}")).collect();
+    [
+        label,
+        communicator.ranks.to_string(),
+        communicator.hosts.to_string(),
+        name(kind).to_owned(),
+        counts.in_node.to_string(),
+        counts.in_tree.to_string(),
+        counts.passed_through.to_string(),
+        reasons.join("; "),
+    ]
+}
+
+fn name(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Allreduce => "allreduce",
+        Kind::Reduce => "reduce",
+        Kind::Barrier => "barrier",
+        Kind::Bcast => "bcast",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_communicator_and_reason_is_shown() {
+        let counts = Counts {
+            in_node: 1,
+            in_tree: 20,
+            passed_through: 3,
+            reasons: [("user-defined operator".to_owned(), 3)].into(),
+        };
+        let communicator = CommunicatorReport {
+            label: "split".into(),
+            ranks: 4,
+            hosts: 2,
+            communicators: 5,
+            collectives: [(Kind::Reduce, counts)].into(),
+        };
+        let mut report = Report::default();
+        report.add(&communicator);
+        let text = text(&report);
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(lines[0], "tributary: 1 in_node, 20 in_tree, 3 passed_through");
+        let words: Vec<&str> = lines[2].split_whitespace().collect();
+        assert_eq!(
+            words,
+            [
+                "split",
+                "(5",
+                "of",
+                "them)",
+                "4",
+                "2",
+                "reduce",
+                "1",
+                "20",
+                "3",
+                "3",
+                "user-defined",
+                "operator"
+            ]
+        );
+    }
+
+    #[test]
+    fn another_runs_report_is_not_taken_for_ours() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("report.json");
+        let destination = Destination::new(Some(&path)).unwrap();
+        assert_eq!(destination.read("1".as_ref()).unwrap(), None);
+        let report = Report { run_id: "1".into(), in_tree: 4, ..Report::default() };
+        fs::write(&path, serde_json::to_vec(&report).unwrap()).unwrap();
+        assert_eq!(destination.read("1".as_ref()).unwrap(), Some(report));
+        assert_eq!(destination.read("2".as_ref()).unwrap(), None);
+        fs::write(&path, "not a report").unwrap();
+        assert_eq!(destination.read("1".as_ref()).unwrap(), None);
+    }
+}

@@ -1,0 +1,81 @@
+//! Signals that ask this process to stop: who hears of them, and what they are called.
+
+use std::io;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
+use signal_hook::iterator::SignalsInfo;
+use signal_hook::iterator::exfiltrator::origin::WithOrigin;
+
+type Listener = Box<dyn Fn(i32) + Send>;
+
+/// A signal that reached this process.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Caught {
+    /// Its number.
+    pub(crate) signal: i32,
+    /// Whether the terminal sent it, to every process of the foreground at once.
+    pub(crate) from_terminal: bool,
+}
+
+/// Signals this process takes care of from now on.
+pub(crate) struct Signals {
+    listener: Arc<Mutex<Option<Listener>>>,
+}
+
+/// Takes the listener away again when dropped.
+pub(crate) struct Watch(Arc<Mutex<Option<Listener>>>);
+
+impl Signals {
+    /// Catches what asks a process to stop: SIGINT, SIGTERM and SIGHUP. Until somebody watches,
+    /// and after that, such a signal ends the process as if it were not caught.
+    pub(crate) fn catch() -> io::Result<Self> {
+        let listener: Arc<Mutex<Option<Listener>>> = Arc::default();
+        let shared = Arc::clone(&listener);
+        forward(&[SIGINT, SIGTERM, SIGHUP], move |caught| {
+            match &*shared.lock().unwrap_or_else(PoisonError::into_inner) {
+                Some(listener) => listener(caught.signal),
+                None => std::process::exit(128 + caught.signal),
+            }
+        })?;
+        Ok(Self { listener })
+    }
+
+    /// Calls `listener` for every signal until the returned value is dropped.
+    pub(crate) fn watch(&self, listener: impl Fn(i32) + Send + 'static) -> Watch {
+        *self.listener.lock().unwrap_or_else(PoisonError::into_inner) = Some(Box::new(listener));
+        Watch(Arc::clone(&self.listener))
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+}
+
+/// Calls `listener`, on a thread of its own, for each of `signals` from now on.
+pub(crate) fn forward(
+    signals: &[i32],
+    listener: impl Fn(Caught) + Send + 'static,
+) -> io::Result<()> {
+    let mut caught = SignalsInfo::<WithOrigin>::new(signals)?;
+    std::thread::Builder::new().name("signals".to_owned()).spawn(move || {
+        for origin in &mut caught {
+            // The kernel itself sends on behalf of the terminal; a process is named otherwise.
+            listener(Caught { signal: origin.signal, from_terminal: origin.process.is_none() });
+        }
+    })?;
+    Ok(())
+}
+
+/// Signals that `tributary run` passes on to its command.
+pub(crate) const PASSED_ON: [i32; 6] = [SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2];
+
+/// What a signal is called: `signal 9 (SIGKILL)`.
+pub(crate) fn name(signal: i32) -> String {
+    match signal_hook::low_level::signal_name(signal) {
+        Some(name) => format!("signal {signal} ({name})"),
+        None => format!("signal {signal}"),
+    }
+}

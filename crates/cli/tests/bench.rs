@@ -1,0 +1,132 @@
+//! `tributary bench` from end to end, with the fabric it starts itself.
+
+mod support;
+
+use support::{Running, await_children, is_alive, kill, run, tributary};
+
+fn rows(line: &str) -> Vec<serde_json::Value> {
+    let ended = run(tributary().arg("bench").args(line.split(' ')).arg("--json"));
+    assert!(ended.status.success(), "{line}: {}", ended.stderr);
+    ended.stdout.lines().map(|line| serde_json::from_str(line).expect("a row is JSON")).collect()
+}
+
+#[test]
+fn json_rows_have_every_column_in_order_of_size() {
+    let rows = rows("allreduce --procs 2 --sizes 8,1K --iters 20");
+    let sizes: Vec<u64> = rows.iter().map(|row| row["size_bytes"].as_u64().unwrap()).collect();
+    assert_eq!(sizes, [8, 1024]);
+    for row in &rows {
+        assert_eq!(row["collective"], "allreduce");
+        assert_eq!((&row["dtype"], &row["op"]), (&"f32".into(), &"sum".into()));
+        assert_eq!((&row["algo"], &row["way"]), (&"auto".into(), &"in_node".into()));
+        assert_eq!((row["procs"].as_u64(), row["hosts"].as_u64()), (Some(2), Some(1)));
+        assert_eq!((row["iterations"].as_u64(), row["verified"].as_bool()), (Some(20), Some(true)));
+        for over in ["op", "rank"] {
+            let at = |name: &str| row[format!("{over}_{name}_us")].as_f64().unwrap();
+            let quartiles = ["min", "q1", "median", "q3", "max"].map(at);
+            assert!(quartiles.is_sorted() && quartiles[0] > 0.0, "{quartiles:?}");
+            let average = row["avg_us"].as_f64().unwrap();
+            assert!(quartiles[0] <= average && average <= quartiles[4]);
+        }
+    }
+}
+
+#[test]
+fn every_collective_is_verified_in_the_node_and_in_the_tree() {
+    for collective in ["allreduce", "reduce", "bcast"] {
+        let line = format!(
+            "{collective} --procs 4 --hosts 2 --algo node,auto,tree --sizes 4:64K --iters 4"
+        );
+        let rows = rows(&line);
+        assert_eq!(rows.len(), 3 * 15, "{collective}");
+        for row in rows {
+            let way = if row["algo"] == "node" { "in_node" } else { "in_tree" };
+            assert_eq!(row["way"], way, "{collective}");
+        }
+    }
+    let rows = rows("barrier --procs 3 --hosts 3 --algo node,auto --iters 10");
+    assert_eq!(rows.len(), 2);
+    assert_eq!(rows[0]["size_bytes"], 0);
+}
+
+#[test]
+fn pairs_and_half_floats_are_verified_too() {
+    for options in [
+        "--dtype f64-index --op maxloc",
+        "--dtype i16-index --op minloc",
+        "--dtype bf16 --op max",
+        "--dtype f16 --op product",
+        "--dtype u8 --op logical-xor",
+    ] {
+        let rows =
+            rows(&format!("allreduce {options} --procs 3 --hosts 3 --sizes 16,4K --iters 3"));
+        assert_eq!(rows.len(), 2, "{options}");
+    }
+}
+
+#[test]
+fn people_get_a_table() {
+    let ended = run(tributary().args("bench bcast --procs 2 --sizes 8 --iters 5".split(' ')));
+    assert!(ended.status.success(), "{}", ended.stderr);
+    let lines: Vec<&str> = ended.stdout.lines().collect();
+    assert!(lines[0].contains("bcast of f32, 2 processes") && lines[0].contains("verified"));
+    assert!(lines[3].starts_with("algo  way") && lines[3].contains("size_bytes"));
+    assert_eq!(lines[4].split_whitespace().count(), lines[3].split_whitespace().count());
+    assert_eq!(ended.stderr, "", "no progress bar unless a person looks");
+}
+
+/// Kills rank 2 of 4 and expects everybody to be told.
+fn a_killed_rank_is_reported(hosts: &str) {
+    let mut command = tributary();
+    command.args(["bench", "allreduce", "--procs", "4", "--sizes", "8", "--iters", "10000000"]);
+    command.args(["--hosts", hosts]).env("TRIBUTARY_LOG", "off");
+    let bench = Running::start(&mut command);
+    let mut ranks = await_children(bench.id(), 4);
+    ranks.sort_unstable();
+    std::thread::sleep(std::time::Duration::from_millis(1500));
+    kill(ranks[2]);
+    let ended = bench.wait();
+    assert_eq!(ended.status.code(), Some(1), "{}", ended.stderr);
+    let lines: Vec<&str> = ended.stderr.lines().collect();
+    assert!(lines[0].contains("rank 2 was ended by signal 9 (SIGKILL)"), "{}", ended.stderr);
+    for rank in [0, 1, 3] {
+        let named = format!("rank {rank} failed:");
+        assert!(lines[1..].iter().any(|line| line.contains(&named)), "{}", ended.stderr);
+    }
+    assert!(ranks.iter().all(|&rank| !is_alive(rank)), "a rank is left over");
+}
+
+#[test]
+fn a_killed_rank_of_one_host_is_reported() {
+    a_killed_rank_is_reported("1");
+}
+
+#[test]
+fn a_killed_rank_of_two_hosts_is_reported() {
+    a_killed_rank_is_reported("2");
+}
+
+#[test]
+fn ranks_end_with_their_parent() {
+    let mut command = tributary();
+    command.args("bench allreduce --procs 3 --sizes 8 --iters 10000000".split(' '));
+    let bench = Running::start(&mut command);
+    let ranks = await_children(bench.id(), 3);
+    kill(bench.id());
+    support::await_that("the ranks end", || {
+        ranks.iter().all(|&rank| !is_alive(rank)).then_some(())
+    });
+}
+
+#[test]
+fn sigterm_stops_a_benchmark_and_its_ranks() {
+    let mut command = tributary();
+    command.args("bench allreduce --procs 3 --sizes 8 --iters 10000000".split(' '));
+    let bench = Running::start(&mut command);
+    let ranks = await_children(bench.id(), 3);
+    support::signal(bench.id(), rustix::process::Signal::TERM);
+    let ended = bench.wait();
+    assert!(ended.stderr.contains("SIGTERM"), "{}", ended.stderr);
+    assert!(!ended.status.success());
+    assert!(ranks.iter().all(|&rank| !is_alive(rank)));
+}

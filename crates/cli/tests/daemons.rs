@@ -1,0 +1,145 @@
+//! Real daemons as processes, and what `kill -9` of a rank and of a node leaves behind.
+
+mod support;
+
+use support::{Daemons, Ended, Running, await_children, is_alive, kill, run};
+
+/// Descriptors that may differ: connections of ours that the other side has not seen end yet.
+const DESCRIPTORS_SLACK: usize = 2;
+/// Memory that may differ: the allocator keeps pages.
+const RESIDENT_SLACK_KIB: u64 = 8 << 10;
+
+fn small_bench(daemons: &Daemons) -> Ended {
+    let line = "bench allreduce --procs 4 --hosts 4 --sizes 8,64K --iters 20 --json";
+    run(daemons.tributary().args(line.split(' ')))
+}
+
+fn assert_serves(daemons: &Daemons) {
+    let ended = small_bench(daemons);
+    assert!(ended.status.success(), "{}", ended.stderr);
+    assert_eq!(ended.stdout.lines().filter(|line| line.contains("in_tree")).count(), 2);
+    daemons.await_idle();
+}
+
+/// Starts a benchmark that never ends by itself, and waits until its group stands.
+fn endless_bench(daemons: &Daemons) -> (Running, Vec<u32>) {
+    let mut command = daemons.tributary();
+    command.args("bench allreduce --procs 4 --hosts 4 --sizes 8 --iters 10000000".split(' '));
+    let bench = Running::start(command.env("TRIBUTARY_LOG", "off"));
+    let mut ranks = await_children(bench.id(), 4);
+    ranks.sort_unstable();
+    support::await_that("the group stands", || {
+        (!support::list(&daemons.status(), "groups").is_empty()).then_some(())
+    });
+    std::thread::sleep(std::time::Duration::from_millis(300));
+    (bench, ranks)
+}
+
+/// What each daemon holds.
+fn holdings(daemons: &Daemons) -> Vec<(usize, u64)> {
+    std::iter::once(&daemons.manager)
+        .chain(&daemons.nodes)
+        .map(|daemon| (daemon.descriptors(), daemon.resident_kib()))
+        .collect()
+}
+
+/// Waits until every daemon holds about what it held `before`.
+fn await_holdings(daemons: &Daemons, before: &[(usize, u64)]) {
+    support::await_that("daemons give back what they held", || {
+        let now = holdings(daemons);
+        before
+            .iter()
+            .zip(&now)
+            .all(|(before, now)| {
+                now.0 <= before.0 + DESCRIPTORS_SLACK && now.1 <= before.1 + RESIDENT_SLACK_KIB
+            })
+            .then_some(())
+    });
+}
+
+#[test]
+fn a_killed_rank_leaves_nothing_behind() {
+    let daemons = Daemons::start(&["a", "b", "c"]);
+    assert_serves(&daemons);
+    let before = holdings(&daemons);
+    for _ in 0..3 {
+        let (bench, ranks) = endless_bench(&daemons);
+        kill(ranks[2]);
+        let ended = bench.wait();
+        assert_eq!(ended.status.code(), Some(1), "{}", ended.stderr);
+        assert!(
+            ended.stderr.contains("rank 2 was ended by signal 9 (SIGKILL)"),
+            "{}",
+            ended.stderr
+        );
+        for rank in [0, 1, 3] {
+            assert!(ended.stderr.contains(&format!("rank {rank} failed")), "{}", ended.stderr);
+        }
+        assert!(ranks.iter().all(|&rank| !is_alive(rank)));
+        daemons.await_idle();
+        assert_serves(&daemons);
+    }
+    await_holdings(&daemons, &before);
+}
+
+#[test]
+fn a_killed_node_is_reported_and_the_others_serve_on() {
+    let mut daemons = Daemons::start(&["a", "b", "c"]);
+    assert_serves(&daemons);
+    let (bench, ranks) = endless_bench(&daemons);
+    let mut victim = daemons.nodes.pop().expect("three were started");
+    victim.kill();
+    let before = holdings(&daemons);
+    let ended = bench.wait();
+    assert_eq!(ended.status.code(), Some(1), "{}", ended.stderr);
+    for rank in 0..4 {
+        assert!(ended.stderr.contains(&format!("rank {rank} failed")), "{}", ended.stderr);
+    }
+    assert!(ended.stderr.contains("aggregation tree"), "{}", ended.stderr);
+    assert!(ranks.iter().all(|&rank| !is_alive(rank)));
+    daemons.await_nodes(2);
+    daemons.await_idle();
+    assert_serves(&daemons);
+    await_holdings(&daemons, &before);
+
+    daemons.add("c");
+    daemons.await_nodes(3);
+    assert_serves(&daemons);
+}
+
+#[test]
+fn status_and_tree_show_a_running_job() {
+    let daemons = Daemons::start(&["a", "b", "c"]);
+    let (bench, _) = endless_bench(&daemons);
+    let status = daemons.status();
+    assert_eq!(status["jobs"][0]["processes"], 4);
+    assert_eq!(status["groups"][0]["label"], "bench");
+    let tree = run(daemons.tributary().arg("tree"));
+    assert!(tree.stdout.starts_with("fabric\n  a at "), "{}", tree.stdout);
+    assert!(
+        tree.stdout.contains("\n    b at ") && tree.stdout.contains("'bench'"),
+        "{}",
+        tree.stdout
+    );
+    assert!(tree.stdout.contains("#3"), "hosts are listed: {}", tree.stdout);
+    let text = run(daemons.tributary().arg("status"));
+    assert!(text.stdout.contains("nodes: 3") && text.stdout.contains("jobs: 1"), "{}", text.stdout);
+    drop(bench);
+    daemons.await_idle();
+}
+
+#[test]
+fn daemons_stop_cleanly_and_a_wrong_token_is_refused() {
+    let daemons = Daemons::start(&["a"]);
+    let other = tempfile::tempdir().unwrap();
+    let token = other.path().join("token");
+    assert!(run(support::tributary().args(["token", "create"]).arg(&token)).status.success());
+    let ended = run(daemons.tributary().arg("status").env("TRIBUTARY_TOKEN_FILE", &token));
+    assert_eq!(ended.status.code(), Some(1), "{}", ended.stderr);
+    assert!(ended.stderr.contains("refuses"), "{}", ended.stderr);
+    let Daemons { manager, nodes, .. } = daemons;
+    for daemon in nodes.into_iter().chain([manager]) {
+        let status = daemon.stop();
+        assert!(status.success(), "{status}");
+    }
+}

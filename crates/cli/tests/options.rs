@@ -1,0 +1,175 @@
+//! What a person types: help, refusals, knobs, completions.
+
+mod support;
+
+use std::path::PathBuf;
+
+use support::{run, tributary};
+
+/// Compares help texts with the ones in `snapshots`; `TRIBUTARY_BLESS=1` rewrites those.
+#[test]
+fn help_is_as_reviewed() {
+    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/snapshots");
+    let bless = std::env::var_os("TRIBUTARY_BLESS").is_some();
+    let pages: [&[&str]; 12] = [
+        &[],
+        &["run"],
+        &["bench"],
+        &["manager"],
+        &["node"],
+        &["status"],
+        &["tree"],
+        &["config"],
+        &["token"],
+        &["token", "create"],
+        &["completions"],
+        &["bench-rank"],
+    ];
+    for page in pages {
+        let ended = run(tributary().args(page).arg("--help").env("COLUMNS", "100"));
+        assert!(ended.status.success());
+        let name = if page.is_empty() { "tributary".to_owned() } else { page.join("-") };
+        let path = folder.join(format!("{name}.txt"));
+        if bless {
+            std::fs::write(&path, &ended.stdout).unwrap();
+        }
+        let reviewed = std::fs::read_to_string(&path).unwrap_or_default();
+        assert_eq!(ended.stdout, reviewed, "{}", path.display());
+    }
+}
+
+/// Each line, and what the one line on standard error must name.
+const REFUSED: [(&str, &[&str]); 31] = [
+    ("nonsense", &["nonsense"]),
+    ("run --nonsense -- true", &["--nonsense"]),
+    ("run", &["COMMAND"]),
+    ("run --hosts 0 -- true", &["--hosts", "'0'", "1 to 64"]),
+    ("run --hosts 65 -- true", &["--hosts", "'65'", "1 to 64"]),
+    ("run --hosts two -- true", &["--hosts", "'two'", "1 to 64"]),
+    ("run --hosts -- true", &["--hosts"]),
+    ("run --mpi lam -- true", &["--mpi", "'lam'", "openmpi", "mpich"]),
+    ("run --transport ib -- true", &["--transport", "'ib'", "auto", "shm", "tcp"]),
+    ("run --mpi mpich -- /no/such/program", &["COMMAND", "/no/such/program"]),
+    ("run --mpi mpich -- no-such-program-anywhere", &["COMMAND", "no-such-program-anywhere"]),
+    ("bench", &["COLLECTIVE"]),
+    ("bench alltoall", &["'alltoall'", "allreduce", "bcast"]),
+    ("bench allreduce --procs 0", &["--procs", "'0'", "1 to 256"]),
+    ("bench allreduce --hosts 5", &["--hosts", "'5'", "4"]),
+    ("bench allreduce --sizes 8,x", &["--sizes", "'x'", "1K"]),
+    ("bench allreduce --sizes 6", &["--sizes", "'6'", "4 bytes"]),
+    ("bench allreduce --sizes 2G", &["--sizes", "'2G'", "1G"]),
+    ("bench allreduce --dtype f31", &["--dtype", "'f31'", "f32", "bf16"]),
+    ("bench allreduce --op xor", &["--op", "'xor'", "sum"]),
+    ("bench allreduce --dtype f32 --op bit-and", &["--op", "'bit-and'", "f32"]),
+    ("bench barrier --op sum", &["--op", "'sum'"]),
+    ("bench allreduce --algo ring", &["--algo", "'ring'", "node", "tree"]),
+    ("bench allreduce --iters 0", &["--iters", "'0'"]),
+    ("manager --listen here --token-file t", &["--listen", "'here'", "127.0.0.1"]),
+    ("manager --listen 127.0.0.1:0 --token-file /no/such", &["--token-file", "'/no/such'"]),
+    ("node --manager x --token-file t --listen 127.0.0.1:0 --name n", &["--manager", "'x'"]),
+    ("status --manager 127.0.0.1:9", &["--token-file"]),
+    ("status --manager 127.0.0.1:9 --token-file /no/such", &["--token-file", "'/no/such'"]),
+    ("completions cmd", &["'cmd'", "bash", "zsh", "fish"]),
+    ("token create /no/such/folder/token", &["FILE", "'/no/such/folder/token'"]),
+];
+
+#[test]
+fn bad_options_get_one_line_and_exit_code_2() {
+    for (line, names) in REFUSED {
+        let ended = run(tributary().args(line.split(' ')));
+        assert_eq!(ended.status.code(), Some(2), "{line}: {}", ended.stderr);
+        assert_eq!(ended.stderr.lines().count(), 1, "{line}: {}", ended.stderr);
+        assert_eq!(ended.stdout, "", "{line}");
+        for name in names {
+            assert!(ended.stderr.contains(name), "{line}: no {name} in {}", ended.stderr);
+        }
+    }
+}
+
+#[test]
+fn bad_files_get_one_line_and_exit_code_2() {
+    let folder = tempfile::tempdir().unwrap();
+    let token = folder.path().join("token");
+    let create = || run(tributary().args(["token", "create"]).arg(&token));
+    assert!(create().status.success());
+    let again = create();
+    assert_eq!(again.status.code(), Some(2), "{}", again.stderr);
+
+    let bad = folder.path().join("fabric.toml");
+    std::fs::write(&bad, "root = \"a\"\n[[swich]]\n").unwrap();
+    let manager = |topology: &std::path::Path| {
+        run(tributary()
+            .args(["manager", "--listen", "127.0.0.1:0", "--token-file"])
+            .arg(&token)
+            .arg("--topology")
+            .arg(topology))
+    };
+    for topology in [&bad, &folder.path().join("none.toml")] {
+        let ended = manager(topology);
+        assert_eq!(ended.status.code(), Some(2), "{}", ended.stderr);
+        assert!(ended.stderr.contains("--topology"), "{}", ended.stderr);
+        assert_eq!(ended.stderr.lines().count(), 1, "{}", ended.stderr);
+    }
+
+    std::fs::set_permissions(&token, std::os::unix::fs::PermissionsExt::from_mode(0o644)).unwrap();
+    let ended =
+        run(tributary().args(["manager", "--listen", "127.0.0.1:0", "--token-file"]).arg(&token));
+    assert_eq!(ended.status.code(), Some(2));
+    assert!(ended.stderr.contains("0644"), "{}", ended.stderr);
+}
+
+#[test]
+fn a_bad_knob_is_named() {
+    let ended =
+        run(tributary().args(["bench", "allreduce", "--hosts", "2"]).env("TRIBUTARY_OSOS", "no"));
+    assert_eq!(ended.status.code(), Some(2));
+    assert!(ended.stderr.contains("TRIBUTARY_OSOS 'no'"), "{}", ended.stderr);
+    let ended = run(tributary().arg("config").env("TRIBUTARY_LOG", "a=b=c"));
+    assert_eq!(ended.status.code(), Some(2));
+    assert!(ended.stderr.contains("TRIBUTARY_LOG 'a=b=c'"), "{}", ended.stderr);
+}
+
+#[test]
+fn config_tells_defaults_from_the_environment() {
+    let ended = run(tributary().arg("config").env("TRIBUTARY_HOSTS", "3"));
+    assert!(ended.status.success());
+    let words = |name: &str| -> Vec<String> {
+        let line = ended.stdout.lines().find(|line| line.starts_with(name)).unwrap();
+        line.split_whitespace().take(4).map(str::to_owned).collect()
+    };
+    assert_eq!(words("TRIBUTARY_HOSTS"), ["TRIBUTARY_HOSTS", "3", "hosts", "environment"]);
+    assert_eq!(words("TRIBUTARY_OSOS")[3], "default");
+
+    let ended = run(tributary().args(["config", "--json"]).env("TRIBUTARY_HOSTS", "3"));
+    let rows: Vec<serde_json::Value> =
+        ended.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let hosts = rows.iter().find(|row| row["name"] == "TRIBUTARY_HOSTS").unwrap();
+    assert_eq!((hosts["value"].as_str(), hosts["default"].as_str()), (Some("3"), Some("1")));
+    assert!(rows.iter().all(|row| !row["help"].as_str().unwrap().is_empty()));
+}
+
+#[test]
+fn completions_exist_for_every_shell() {
+    for (shell, mark) in
+        [("bash", "_tributary()"), ("zsh", "#compdef tributary"), ("fish", "complete -c tributary")]
+    {
+        let ended = run(tributary().args(["completions", shell]));
+        assert!(ended.status.success());
+        assert!(ended.stdout.contains(mark), "{shell}");
+        assert!(ended.stdout.contains("allreduce"), "{shell}");
+    }
+}
+
+#[test]
+fn version_and_an_absent_manager() {
+    let ended = run(tributary().arg("--version"));
+    assert_eq!(ended.stdout, format!("tributary {}\n", env!("CARGO_PKG_VERSION")));
+
+    let folder = tempfile::tempdir().unwrap();
+    let token = folder.path().join("token");
+    assert!(run(tributary().args(["token", "create"]).arg(&token)).status.success());
+    let ended =
+        run(tributary().args(["status", "--manager", "127.0.0.1:1", "--token-file"]).arg(&token));
+    assert_eq!(ended.status.code(), Some(1), "{}", ended.stderr);
+    assert!(ended.stderr.contains("127.0.0.1:1"), "{}", ended.stderr);
+}

@@ -1,0 +1,263 @@
+//! Goal: whatever the mix of collectives, blocking or not, every rank gets what the oracle gets.
+//! Method: ranks are threads of this process, which find each other through a barrier and a shared
+//! table; sequences of operations come from a seed.
+
+#![allow(clippy::unwrap_used, reason = "a test that can't go on fails")]
+
+mod ranks;
+
+use std::sync::Arc;
+
+use rand::{RngExt, SeedableRng};
+use rand_pcg::Pcg64Mcg;
+use ranks::{ThreadRanks, on_all_ranks};
+use tributary_client::report::{Kind, Ledger};
+use tributary_client::{
+    Bootstrap, Collective, Communicator, Context, Operation, Request, Settings, Way,
+};
+use tributary_wire::{Datatype, Operator};
+
+fn settings() -> Settings {
+    Settings::from_environment(|_| None).unwrap()
+}
+
+fn communicator(ranks: &mut ThreadRanks, ledger: &Ledger, label: &str) -> Communicator {
+    let context = Arc::new(Context::open(ranks, settings(), || {}).unwrap());
+    let tally = ledger.open(label, ranks.size(), ranks.rank() == 0);
+    Communicator::create(&context, ranks, &tally).unwrap()
+}
+
+/// One step of a script: the same at all ranks.
+#[derive(Clone, Copy, Debug)]
+struct Step {
+    collective: Collective,
+    elements: usize,
+    in_place: bool,
+    blocking: bool,
+}
+
+fn script(seed: u64, ranks: u32, steps: usize) -> Vec<Step> {
+    let mut random = Pcg64Mcg::seed_from_u64(seed);
+    let lengths = [0, 1, 2, 7, 8, 63, 1000, 1039, 20_000, 70_001];
+    (0..steps)
+        .map(|_| {
+            let root = random.random_range(0..ranks);
+            let collective = match random.random_range(0..4) {
+                0 => Collective::Allreduce,
+                1 => Collective::Reduce { root },
+                2 => Collective::Broadcast { root },
+                _ => Collective::Barrier,
+            };
+            Step {
+                collective,
+                elements: lengths[random.random_range(0..lengths.len())],
+                in_place: random.random(),
+                blocking: random.random_range(0..3) > 0,
+            }
+        })
+        .collect()
+}
+
+fn contribution(step: usize, rank: u32, element: usize) -> i64 {
+    let mixed = (step as u64) << 40 | u64::from(rank) << 32 | element as u64;
+    mixed.wrapping_mul(0x9E37_79B9_7F4A_7C15) as i64
+}
+
+fn expected(step: usize, what: &Step, rank: u32, ranks: u32) -> Option<Vec<i64>> {
+    let sum = || {
+        let total = |element| {
+            (0..ranks).fold(0, |sum: i64, rank| sum.wrapping_add(contribution(step, rank, element)))
+        };
+        (0..what.elements).map(total).collect()
+    };
+    match what.collective {
+        Collective::Allreduce => Some(sum()),
+        Collective::Reduce { root } => (rank == root).then(sum),
+        Collective::Broadcast { root } => {
+            Some((0..what.elements).map(|element| contribution(step, root, element)).collect())
+        }
+        Collective::Barrier => None,
+    }
+}
+
+/// An operation under way, its buffers, and what must be in them.
+struct Pending {
+    request: Option<Request>,
+    source: Vec<i64>,
+    target: Vec<i64>,
+    expected: Option<Vec<i64>>,
+    step: usize,
+}
+
+impl Pending {
+    fn check(self, what: &Step, rank: u32) {
+        if let Some(request) = &self.request {
+            request.wait().unwrap();
+        }
+        let original: Vec<i64> =
+            (0..self.source.len()).map(|at| contribution(self.step, rank, at)).collect();
+        assert!(self.source == original, "{what:?} changed its source");
+        if let Some(expected) = self.expected {
+            assert!(self.target == expected, "step {} {what:?} at rank {rank}", self.step);
+        }
+    }
+}
+
+fn perform(
+    communicator: &Communicator,
+    step: usize,
+    what: &Step,
+    rank: u32,
+    ranks: u32,
+) -> Pending {
+    let mine: Vec<i64> = (0..what.elements).map(|at| contribution(step, rank, at)).collect();
+    let mut target = mine.clone();
+    let is_broadcast = matches!(what.collective, Collective::Broadcast { .. });
+    if !what.in_place && !is_broadcast {
+        target.fill(-1);
+    }
+    let source: *const i64 =
+        if what.in_place || is_broadcast { target.as_ptr() } else { mine.as_ptr() };
+    let operation = Operation {
+        collective: what.collective,
+        datatype: Datatype::I64,
+        operator: Operator::Sum,
+        elements: what.elements as u64,
+        source: source.cast(),
+        target: target.as_mut_ptr().cast(),
+    };
+    let operation =
+        if what.collective == Collective::Barrier { Operation::BARRIER } else { operation };
+    let mut request = None;
+    // SAFETY: both vectors have `elements` elements, are moved without moving their contents into
+    // what this returns, and stay there until the request is done.
+    unsafe {
+        if what.blocking {
+            communicator.run(&operation).unwrap();
+        } else {
+            request = Some(communicator.start(operation).unwrap());
+        }
+    }
+    let expected = expected(step, what, rank, ranks);
+    Pending { request, source: mine, target, expected, step }
+}
+
+#[test]
+fn random_mixes_of_collectives_agree_with_the_oracle() {
+    for (seed, size) in [(1, 1), (2, 2), (3, 3), (4, 5)] {
+        on_all_ranks(size, move |mut ranks| {
+            let communicator = communicator(&mut ranks, &Ledger::default(), "world");
+            assert_eq!(communicator.way(), Way::InNode);
+            let rank = ranks.rank();
+            let script = script(seed, size, 60);
+            let mut pending = Vec::new();
+            for (step, what) in script.iter().enumerate() {
+                pending.push(perform(&communicator, step, what, rank, size));
+                // Not in the order of their start, and not all at once.
+                if pending.len() > 3 {
+                    let oldest = pending.remove((step + rank as usize) % 3);
+                    let what = &script[oldest.step];
+                    oldest.check(what, rank);
+                }
+            }
+            for last in pending.into_iter().rev() {
+                let what = &script[last.step];
+                last.check(what, rank);
+            }
+        });
+    }
+}
+
+#[test]
+fn a_started_operation_completes_while_its_rank_does_something_else() {
+    on_all_ranks(3, |mut ranks| {
+        let communicator = communicator(&mut ranks, &Ledger::default(), "world");
+        let what = Step {
+            collective: Collective::Allreduce,
+            elements: 70_001,
+            in_place: false,
+            blocking: false,
+        };
+        let pending = perform(&communicator, 0, &what, ranks.rank(), 3);
+        // Rank 0 goes away until the others are done; only its process's thread can help them.
+        if ranks.rank() != 0 {
+            pending.request.as_ref().unwrap().wait().unwrap();
+        }
+        ranks.allgather(&[0], &mut [0; 3]).unwrap();
+        pending.check(&what, ranks.rank());
+    });
+}
+
+#[test]
+fn operations_are_counted_once_by_the_rank_that_counts() {
+    let ledger = Arc::new(Ledger::default());
+    let seen = Arc::clone(&ledger);
+    on_all_ranks(2, move |mut ranks| {
+        let communicator = communicator(&mut ranks, &ledger, "world");
+        for _ in 0..5 {
+            // SAFETY: a barrier has no buffers.
+            unsafe { communicator.run(&Operation::BARRIER) }.unwrap();
+        }
+    });
+    let report = seen.report();
+    assert_eq!((report.in_node, report.in_tree, report.passed_through), (5, 0, 0));
+    assert_eq!(report.communicators[0].collectives[&Kind::Barrier].in_node, 5);
+    assert_eq!(report.communicators[0].hosts, 1);
+}
+
+#[test]
+fn hosts_without_a_manager_are_refused_alike_on_all_ranks() {
+    on_all_ranks(4, |mut ranks| {
+        let settings = Settings { hosts: 2, ..settings() };
+        let context = Arc::new(Context::open(&mut ranks, settings, || {}).unwrap());
+        let tally = Ledger::default().open("world", 4, false);
+        let refused = Communicator::create(&context, &mut ranks, &tally).err().unwrap();
+        assert!(refused.to_string().contains("spans 2 hosts"), "{refused}");
+    });
+}
+
+#[test]
+fn a_manager_that_does_not_answer_is_named() {
+    on_all_ranks(2, |mut ranks| {
+        let directory = std::env::temp_dir().join(format!("tributary-{}", std::process::id()));
+        std::fs::create_dir_all(&directory).unwrap();
+        let token_file = directory.join(format!("token-{}", ranks.rank()));
+        std::fs::write(&token_file, "secret\n").unwrap();
+        let private = std::os::unix::fs::PermissionsExt::from_mode(0o600);
+        std::fs::set_permissions(&token_file, private).unwrap();
+        let settings = Settings {
+            manager: Some("127.0.0.1:1".to_owned()),
+            token_file: Some(token_file),
+            ..settings()
+        };
+        let refused = Context::open(&mut ranks, settings, || {}).err().unwrap();
+        assert!(refused.to_string().contains("127.0.0.1:1 does not answer"), "{refused}");
+    });
+}
+
+#[test]
+fn what_mpi_does_not_define_is_refused() {
+    on_all_ranks(2, |mut ranks| {
+        let communicator = communicator(&mut ranks, &Ledger::default(), "world");
+        let mut target = [0_u8; 8];
+        let operation = Operation {
+            collective: Collective::Allreduce,
+            datatype: Datatype::F64,
+            operator: Operator::BitAnd,
+            elements: 1,
+            source: target.as_ptr(),
+            target: target.as_mut_ptr(),
+        };
+        // SAFETY: one element of eight bytes.
+        let refused = unsafe { communicator.run(&operation) }.unwrap_err();
+        assert_eq!(refused.to_string(), "bit-and is not defined on f64");
+        let reduce = Operation {
+            collective: Collective::Reduce { root: 2 },
+            operator: Operator::Sum,
+            ..operation
+        };
+        // SAFETY: one element of eight bytes.
+        let refused = unsafe { communicator.run(&reduce) }.unwrap_err();
+        assert!(refused.to_string().contains("root 2 is not a rank"), "{refused}");
+    });
+}

@@ -1,0 +1,328 @@
+//! A manager and its aggregation nodes as threads of this process, for one machine.
+//!
+//! Owns their threads and a private folder for their token and sockets; both go with the value.
+
+use std::fs::Permissions;
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use tempfile::TempDir;
+use tokio::net::TcpListener;
+use tributary_protocol::manager::ManagerConfig;
+use tributary_topology::{FabricError, two_level};
+use tributary_transport::machine;
+use tributary_wire::control::Status;
+
+use crate::manager::{Manager, ManagerError, ManagerOptions, Watch};
+use crate::node::{Node, NodeError, NodeLimits, NodeOptions};
+use crate::shutdown::Shutdown;
+use crate::token::CreateTokenError;
+use crate::token::Token;
+
+/// How long all nodes may take to register.
+const READY_WITHIN: Duration = Duration::from_secs(10);
+
+const POLL: Duration = Duration::from_millis(2);
+
+/// What an embedded fabric is made of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FabricOptions {
+    /// How many hosts this machine acts as.
+    pub hosts: u32,
+    /// Aggregation nodes below the root; with none, hosts hang from the root.
+    pub leaves: u16,
+    /// Whether nodes take links over shared memory besides TCP.
+    pub shared_memory: bool,
+    /// How long a node polls after its last frame before it sleeps.
+    pub spin: Duration,
+    /// What each node takes on.
+    pub node_limits: NodeLimits,
+    /// The manager's limits.
+    pub manager_limits: ManagerConfig,
+}
+
+impl Default for FabricOptions {
+    /// Two hosts under a tree of two levels. Nodes sleep at once: they share the cores with the
+    /// ranks, which need them more.
+    fn default() -> Self {
+        Self {
+            hosts: 2,
+            leaves: 2,
+            shared_memory: true,
+            spin: Duration::ZERO,
+            node_limits: NodeLimits::default(),
+            manager_limits: ManagerConfig::default(),
+        }
+    }
+}
+
+/// Why there is no embedded fabric.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StartError {
+    /// No host, or more than can be named.
+    #[error("a fabric has from 1 to {max} hosts, not {hosts}")]
+    Hosts {
+        /// Asked for.
+        hosts: u32,
+        /// The limit.
+        max: u32,
+    },
+    /// Host and node names collide.
+    #[error(transparent)]
+    Fabric(#[from] FabricError),
+    /// The private folder can't be made.
+    #[error("private folder: {0}")]
+    Folder(io::Error),
+    /// The token can't be made.
+    #[error(transparent)]
+    Token(#[from] CreateTokenError),
+    /// The manager did not start.
+    #[error("manager: {0}")]
+    Manager(#[from] ManagerError),
+    /// A node did not start.
+    #[error("node {name}: {source}")]
+    Node {
+        /// Which.
+        name: String,
+        /// Why not.
+        source: NodeError,
+    },
+    /// A listener, a thread or a runtime can't be had.
+    #[error("{what}: {source}")]
+    System {
+        /// What was attempted.
+        what: &'static str,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// Not every node registered in time.
+    #[error("{registered} of {expected} nodes registered within {READY_WITHIN:?}")]
+    NotReady {
+        /// How many did.
+        registered: usize,
+        /// How many should have.
+        expected: usize,
+    },
+}
+
+/// Most hosts one machine acts as.
+const HOSTS_MAX: u32 = 65_536;
+
+/// A running manager with its nodes. Dropping it stops them and removes its folder.
+pub struct Fabric {
+    manager: SocketAddr,
+    nodes: Vec<RunningNode>,
+    watch: Watch,
+    shutdown: Shutdown,
+    manager_thread: Option<JoinHandle<()>>,
+    token_file: PathBuf,
+    // Last: the sockets in it are closed by then.
+    folder: TempDir,
+}
+
+struct RunningNode {
+    name: String,
+    metrics: Option<SocketAddr>,
+    shutdown: Shutdown,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Fabric {
+    /// Starts the manager and its nodes on loopback, and returns once all have registered.
+    ///
+    /// # Errors
+    /// If any of them can't be started; nothing is left behind.
+    pub fn start(options: &FabricOptions) -> Result<Self, StartError> {
+        if options.hosts == 0 || options.hosts > HOSTS_MAX {
+            return Err(StartError::Hosts { hosts: options.hosts, max: HOSTS_MAX });
+        }
+        let folder = tempfile::Builder::new()
+            .prefix("tributary-")
+            .permissions(Permissions::from_mode(0o700))
+            .tempdir()
+            .map_err(StartError::Folder)?;
+        let token_file = folder.path().join("token");
+        let token = Token::create(&token_file)?;
+        let manager = Manager::new(ManagerOptions {
+            token: token.clone(),
+            fabric: two_level(options.leaves, &host_names(options.hosts))?,
+            config: options.manager_limits.clone(),
+        })?;
+        let watch = manager.watch();
+        let shutdown = Shutdown::new();
+        let (address, manager_thread) = start_manager(manager, &shutdown)?;
+        let mut fabric = Self {
+            manager: address,
+            nodes: Vec::new(),
+            watch,
+            shutdown,
+            manager_thread: Some(manager_thread),
+            token_file,
+            folder,
+        };
+        fabric.start_node("root", options, &token)?;
+        for leaf in 0..options.leaves {
+            fabric.start_node(&format!("leaf{leaf}"), options, &token)?;
+        }
+        fabric.wait_until_ready()?;
+        Ok(fabric)
+    }
+
+    /// `ip:port` of the manager, for `TRIBUTARY_MANAGER`.
+    #[must_use]
+    pub fn manager(&self) -> SocketAddr {
+        self.manager
+    }
+
+    /// The file with the token, for `TRIBUTARY_TOKEN_FILE`. Goes with this value.
+    #[must_use]
+    pub fn token_file(&self) -> &Path {
+        &self.token_file
+    }
+
+    /// Where a node serves its metrics.
+    #[must_use]
+    pub fn metrics_address(&self, node: &str) -> Option<SocketAddr> {
+        self.nodes.iter().find(|running| running.name == node)?.metrics
+    }
+
+    /// The fabric now, as the manager sees it.
+    #[must_use]
+    pub fn status(&self) -> Status {
+        self.watch.status()
+    }
+
+    /// Stops one node, as if it had been taken down; false if there is none of that name.
+    pub fn stop_node(&mut self, name: &str) -> bool {
+        let Some(at) = self.nodes.iter().position(|node| node.name == name) else { return false };
+        self.nodes.remove(at).stop();
+        true
+    }
+
+    fn start_node(
+        &mut self,
+        name: &str,
+        options: &FabricOptions,
+        token: &Token,
+    ) -> Result<(), StartError> {
+        let socket = self.folder.path().join(format!("{name}.sock"));
+        let failed = |source| StartError::Node { name: name.to_owned(), source };
+        let node = Node::bind(NodeOptions {
+            name: name.to_owned(),
+            manager: self.manager.to_string(),
+            token: token.clone(),
+            listen: loopback(),
+            advertise: None,
+            shm_socket: options.shared_memory.then_some(socket),
+            metrics: Some(loopback()),
+            limits: options.node_limits,
+            spin: options.spin,
+        })
+        .map_err(failed)?;
+        let metrics = node.metrics_address();
+        let shutdown = Shutdown::new();
+        let thread = spawn(&format!("node-{name}"), {
+            let (shutdown, name) = (shutdown.clone(), name.to_owned());
+            move || {
+                if let Err(error) = node.run(&shutdown) {
+                    tracing::error!("node {name}: {error}");
+                }
+            }
+        })?;
+        let name = name.to_owned();
+        self.nodes.push(RunningNode { name, metrics, shutdown, thread: Some(thread) });
+        Ok(())
+    }
+
+    fn wait_until_ready(&self) -> Result<(), StartError> {
+        let until = Instant::now() + READY_WITHIN;
+        let expected = self.nodes.len();
+        loop {
+            let registered = self.status().nodes.len();
+            if registered == expected {
+                return Ok(());
+            }
+            if Instant::now() > until {
+                return Err(StartError::NotReady { registered, expected });
+            }
+            thread::sleep(POLL);
+        }
+    }
+}
+
+impl RunningNode {
+    fn stop(&mut self) {
+        self.shutdown.request();
+        join(&mut self.thread);
+    }
+}
+
+impl Drop for RunningNode {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+impl Drop for Fabric {
+    fn drop(&mut self) {
+        // All are asked before any is waited for; the manager first, to whom it is then no news
+        // that its nodes go.
+        self.shutdown.request();
+        self.nodes.iter().for_each(|node| node.shutdown.request());
+        self.nodes.clear();
+        join(&mut self.manager_thread);
+    }
+}
+
+/// The hosts that this machine acts as, named as the host library names them.
+fn host_names(hosts: u32) -> Vec<String> {
+    let machine = machine::name();
+    if hosts == 1 {
+        return vec![machine];
+    }
+    (0..hosts).map(|index| format!("{machine}#{index}")).collect()
+}
+
+fn loopback() -> SocketAddr {
+    (Ipv4Addr::LOCALHOST, 0).into()
+}
+
+fn start_manager(
+    manager: Manager,
+    shutdown: &Shutdown,
+) -> Result<(SocketAddr, JoinHandle<()>), StartError> {
+    let listener = std::net::TcpListener::bind(loopback()).map_err(system("listener"))?;
+    listener.set_nonblocking(true).map_err(system("listener"))?;
+    let address = listener.local_addr().map_err(system("listener"))?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(system("runtime"))?;
+    let shutdown = shutdown.clone();
+    let listener = {
+        let _entered = runtime.enter();
+        TcpListener::from_std(listener).map_err(system("listener"))?
+    };
+    let thread = spawn("manager", move || runtime.block_on(manager.serve(listener, shutdown)))?;
+    Ok((address, thread))
+}
+
+fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>, StartError> {
+    thread::Builder::new().name(name.to_owned()).spawn(work).map_err(system("thread"))
+}
+
+fn system(what: &'static str) -> impl Fn(io::Error) -> StartError {
+    move |source| StartError::System { what, source }
+}
+
+fn join(thread: &mut Option<JoinHandle<()>>) {
+    // A thread that panicked has said so on its own.
+    if let Some(thread) = thread.take() {
+        let _ = thread.join();
+    }
+}

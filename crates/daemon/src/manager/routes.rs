@@ -1,0 +1,73 @@
+//! Paths, and what they take and give.
+
+use std::sync::Arc;
+
+use axum::body::Bytes;
+use axum::extract::rejection::{BytesRejection, PathRejection};
+use axum::extract::{DefaultBodyLimit, Path, State};
+use axum::http::StatusCode;
+use axum::response::Response;
+use axum::routing::{get, post};
+use axum::{Json, Router};
+use tributary_wire::control::{GroupGrant, RefusalCode, Status};
+use tributary_wire::{JobId, NodeId};
+
+use super::service::Service;
+use crate::http::answer::{Refused, parse};
+
+/// Longest body: a group of as many endpoints as a manager allows, with host names of 60 bytes.
+const BODY_BYTES_MAX: usize = 4 << 20;
+
+type Body = Result<Bytes, BytesRejection>;
+type Number = Result<Path<u32>, PathRejection>;
+type Shared = State<Arc<Service>>;
+
+pub(super) fn router(service: Arc<Service>) -> Router {
+    Router::new()
+        .route("/v1/nodes", post(register))
+        .route("/v1/nodes/{node}/events", post(hear))
+        .route("/v1/jobs", post(admit))
+        .route("/v1/jobs/{job}/groups", post(request_group))
+        .route("/v1/status", get(status))
+        .route("/metrics", get(render_metrics))
+        .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
+        .with_state(service)
+}
+
+async fn register(State(service): Shared, body: Body) -> Result<Response, Refused> {
+    Ok(service.register(parse(body)?)?)
+}
+
+async fn hear(State(service): Shared, node: Number, body: Body) -> Result<StatusCode, Refused> {
+    service.hear(NodeId(number(node)?), parse(body)?)?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+async fn admit(State(service): Shared, body: Body) -> Result<Response, Refused> {
+    Ok(service.admit(parse(body)?)?)
+}
+
+async fn request_group(
+    State(service): Shared,
+    job: Number,
+    body: Body,
+) -> Result<Json<GroupGrant>, Refused> {
+    let decision = service.request_group(JobId(number(job)?), &parse(body)?)?;
+    match decision.await {
+        Ok(decision) => Ok(Json(decision?)),
+        Err(_) => Err(Refused::new(RefusalCode::NodeSilent, "the manager is stopping")),
+    }
+}
+
+async fn status(State(service): Shared) -> Json<Status> {
+    Json(service.status())
+}
+
+async fn render_metrics(State(service): Shared) -> String {
+    service.render_metrics()
+}
+
+fn number(path: Number) -> Result<u32, Refused> {
+    path.map(|Path(number)| number)
+        .map_err(|error| Refused::new(RefusalCode::BadRequest, error.body_text()))
+}

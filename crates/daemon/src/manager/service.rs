@@ -1,0 +1,234 @@
+//! The machine, and the connections its outputs go to.
+
+use std::collections::HashMap;
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use axum::response::Response;
+use tokio::sync::oneshot;
+use tributary_protocol::Time;
+use tributary_protocol::manager::{
+    AdmitError, EventError, GroupError, Manager, ManagerConfig, RegisterError, RequestTicket,
+};
+use tributary_topology::Fabric;
+use tributary_wire::control::{
+    GroupGrant, GroupRequest, JobRequest, NodeEvent, NodeOrder, NodeRegistration, Status,
+};
+use tributary_wire::{JobId, NodeId};
+
+use super::metrics::Metrics;
+use super::stream::{Lines, line, open_answer};
+use crate::token::random_bytes;
+
+/// Orders a node may be behind; one that reads nothing for so long is as good as dead.
+const ORDERS_MAX: usize = 4096;
+
+/// Between two ticks to a node.
+const NODE_TICK_INTERVAL: Duration = Duration::from_secs(1);
+
+/// How long a node may say nothing, whose connection still stands.
+const NODE_SILENCE_MAX: Duration = Duration::from_secs(5);
+
+type Decision = Result<GroupGrant, GroupError>;
+
+pub(super) struct Service {
+    metrics: Metrics,
+    started: Instant,
+    core: Mutex<Core>,
+}
+
+struct Core {
+    machine: Manager,
+    nodes: HashMap<NodeId, NodeConnection>,
+    leases: HashMap<JobId, Lines>,
+    waiting: HashMap<RequestTicket, oneshot::Sender<Decision>>,
+    ticked: Instant,
+    /// From when on it is no news that nodes go.
+    is_stopping: bool,
+}
+
+struct NodeConnection {
+    lines: Lines,
+    heard: Instant,
+}
+
+impl Service {
+    pub(super) fn new(config: ManagerConfig, fabric: Fabric) -> io::Result<Self> {
+        let seed = random_bytes()?;
+        let core = Core {
+            machine: Manager::new(config, fabric, seed),
+            nodes: HashMap::new(),
+            leases: HashMap::new(),
+            waiting: HashMap::new(),
+            ticked: Instant::now(),
+            is_stopping: false,
+        };
+        Ok(Self { metrics: Metrics::new(), started: Instant::now(), core: Mutex::new(core) })
+    }
+
+    /// Takes a node in; the answer carries its orders for as long as it stays open.
+    pub(super) fn register(
+        self: &Arc<Self>,
+        registration: NodeRegistration,
+    ) -> Result<Response, RegisterError> {
+        let name = registration.name.clone();
+        let mut core = self.lock();
+        let node = core.machine.register_node(registration)?;
+        let service = Arc::downgrade(self);
+        let (lines, response) = open_answer(ORDERS_MAX, move || {
+            if let Some(service) = service.upgrade() {
+                service.node_gone(node, "its connection closed");
+            }
+        });
+        core.nodes.insert(node, NodeConnection { lines, heard: Instant::now() });
+        tracing::info!(%node, name, "aggregation node registered");
+        core.deliver();
+        Ok(response)
+    }
+
+    /// Takes in what a node says: all of it, or up to the first thing that is out of turn.
+    pub(super) fn hear(&self, node: NodeId, events: Vec<NodeEvent>) -> Result<(), EventError> {
+        let now = self.now();
+        let mut core = self.lock();
+        if let Some(connection) = core.nodes.get_mut(&node) {
+            connection.heard = Instant::now();
+        }
+        let outcome = events.into_iter().try_for_each(|event| {
+            if !matches!(event, NodeEvent::Tick) {
+                tracing::debug!(%node, ?event, "node says");
+            }
+            core.machine.handle_node_event(now, node, event)
+        });
+        core.deliver();
+        outcome
+    }
+
+    /// Admits a job; the answer is its lease.
+    pub(super) fn admit(self: &Arc<Self>, request: JobRequest) -> Result<Response, AdmitError> {
+        let name = request.name.clone();
+        let mut core = self.lock();
+        let admission = core.machine.admit_job(request)?;
+        let job = admission.job;
+        let service = Arc::downgrade(self);
+        let (lines, response) = open_answer(1, move || {
+            if let Some(service) = service.upgrade() {
+                service.job_ended(job);
+            }
+        });
+        // The channel is empty and holds one line.
+        let _ = lines.try_send(line(&admission));
+        core.leases.insert(job, lines);
+        tracing::info!(%job, name, "job admitted");
+        Ok(response)
+    }
+
+    /// Sets a group up; the decision comes through the receiver.
+    pub(super) fn request_group(
+        &self,
+        job: JobId,
+        request: &GroupRequest,
+    ) -> Result<oneshot::Receiver<Decision>, GroupError> {
+        let now = self.now();
+        let mut core = self.lock();
+        let ticket = core.machine.request_group(now, job, request)?;
+        let (sender, receiver) = oneshot::channel();
+        core.waiting.insert(ticket, sender);
+        core.deliver();
+        Ok(receiver)
+    }
+
+    pub(super) fn status(&self) -> Status {
+        self.lock().machine.status()
+    }
+
+    /// The metrics as Prometheus text.
+    pub(super) fn render_metrics(&self) -> String {
+        let core = self.lock();
+        self.metrics.render(core.machine.stats(), &core.machine.status())
+    }
+
+    /// Looks at deadlines, tells nodes that the manager lives, and gives up on silent ones.
+    pub(super) fn tick(&self) {
+        let now = self.now();
+        let mut core = self.lock();
+        core.machine.handle_timeout(now);
+        if core.ticked.elapsed() >= NODE_TICK_INTERVAL {
+            core.ticked = Instant::now();
+            let tick = line(&NodeOrder::Tick);
+            for connection in core.nodes.values() {
+                // A full channel is dealt with by silence: the node does not read.
+                let _ = connection.lines.try_send(tick.clone());
+            }
+        }
+        core.deliver();
+        let is_silent = |connection: &NodeConnection| connection.heard.elapsed() > NODE_SILENCE_MAX;
+        let silent: Vec<NodeId> = core
+            .nodes
+            .iter()
+            .filter_map(|(node, connection)| is_silent(connection).then_some(*node))
+            .collect();
+        drop(core);
+        for node in silent {
+            self.node_gone(node, "it has been silent for too long");
+        }
+    }
+
+    /// Ends every open answer, so that the server can stop.
+    pub(super) fn close_streams(&self) {
+        let mut core = self.lock();
+        core.is_stopping = true;
+        core.nodes.clear();
+        core.leases.clear();
+    }
+
+    fn node_gone(&self, node: NodeId, why: &str) {
+        let mut core = self.lock();
+        if core.nodes.remove(&node).is_some() && !core.is_stopping {
+            tracing::warn!(%node, why, "aggregation node gone");
+        }
+        core.machine.handle_node_gone(node);
+        core.deliver();
+    }
+
+    fn job_ended(&self, job: JobId) {
+        let mut core = self.lock();
+        core.leases.remove(&job);
+        core.machine.end_job(job);
+        tracing::info!(%job, "job ended");
+        core.deliver();
+    }
+
+    fn now(&self) -> Time {
+        Time(self.started.elapsed().as_nanos() as u64)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Core> {
+        self.core.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Core {
+    /// Hands the machine's outputs to whoever waits for them.
+    fn deliver(&mut self) {
+        while let Some((node, order)) = self.machine.poll_order() {
+            let Some(connection) = self.nodes.get(&node) else { continue };
+            if connection.lines.try_send(line(&order)).is_err() {
+                // Its groups would be wrong from here on. Ending its answer makes it register
+                // anew, and the machine learns of it as of any node that goes.
+                tracing::warn!(%node, "aggregation node takes no orders");
+                self.nodes.remove(&node);
+            }
+        }
+        while let Some((ticket, decision)) = self.machine.poll_decision() {
+            match &decision {
+                Ok(grant) => tracing::info!(group = %grant.group, "group granted"),
+                Err(error) => tracing::warn!(%error, "group refused"),
+            }
+            if let Some(waiting) = self.waiting.remove(&ticket) {
+                // Whoever asked may be gone; its job's lease then frees the group.
+                let _ = waiting.send(decision);
+            }
+        }
+    }
+}

@@ -1,0 +1,337 @@
+//! The aggregation node's daemon.
+//!
+//! Two threads. The *data* thread runs the protocol machine over its links (`data`), sleeping only
+//! when nothing has happened for a while. The *control* thread converses with the manager
+//! (`control`) and serves metrics. Between them go orders and answers (`commands`), and nothing
+//! else. What a group's frames mean is the protocol crate's business.
+
+mod arenas;
+mod call;
+mod commands;
+mod control;
+mod data;
+mod lines;
+mod links;
+mod meters;
+mod refusals;
+mod upward;
+
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use tokio::net::TcpListener;
+use tributary_protocol::node::NodeConfig;
+use tributary_transport::{
+    ListenError, OptionsError, ShmListener, ShmOptions, TcpAcceptor, TcpOptions, machine,
+};
+use tributary_wire::control::{NodeAddress, NodeRegistration};
+
+use crate::http;
+use crate::metrics::Registry;
+use crate::shutdown::Shutdown;
+use crate::token::Token;
+use commands::Channels;
+use control::Control;
+use data::{DataLoop, DataOptions, Surroundings};
+use meters::DataMeters;
+
+/// How long a connector over shared memory may take to say what it is.
+const GREETING_WITHIN: Duration = Duration::from_secs(2);
+
+/// Only this user's processes may connect over shared memory.
+const SOCKET_MODE: u32 = 0o600;
+
+/// What a node is started with.
+#[derive(Clone, Debug)]
+pub struct NodeOptions {
+    /// Its name in the fabric description; unique among living nodes.
+    pub name: String,
+    /// `host:port` of the manager.
+    pub manager: String,
+    /// What the manager has to be shown, and what this node's metrics ask for.
+    pub token: Token,
+    /// Where it takes links over TCP; port 0 lets the system choose.
+    pub listen: SocketAddr,
+    /// `host:port` under which others reach `listen`; needed if that is every address of the host.
+    pub advertise: Option<String>,
+    /// Where it takes links over shared memory; `None` for TCP only, upward too.
+    pub shm_socket: Option<PathBuf>,
+    /// Where it serves `GET /metrics`; `None` for nowhere.
+    pub metrics: Option<SocketAddr>,
+    /// How much it takes on.
+    pub limits: NodeLimits,
+    /// How long to poll after the last frame before sleeping. Polling costs a whole core.
+    pub spin: Duration,
+}
+
+/// How much a node takes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NodeLimits {
+    /// Children at most in one group.
+    pub radix: u16,
+    /// Outstanding operations at most, over all groups.
+    pub osos: u32,
+    /// Groups at most; also the bound on group ids.
+    pub groups: u32,
+    /// Longest segment, in bytes.
+    pub payload_max_bytes: u32,
+    /// Open links at most.
+    pub links: u32,
+    /// Payload memory of all groups at most, in bytes.
+    pub arena_bytes: u64,
+    /// How long the members of a new group, and any connector, may take to join.
+    pub join_within: Duration,
+}
+
+impl Default for NodeLimits {
+    fn default() -> Self {
+        Self {
+            radix: 64,
+            osos: 4096,
+            groups: 65_536,
+            payload_max_bytes: 64 << 10,
+            links: 4096,
+            arena_bytes: 4 << 30,
+            join_within: Duration::from_secs(10),
+        }
+    }
+}
+
+/// Why a node did not start, or stopped by itself.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum NodeError {
+    /// Its listener for links could not be made.
+    #[error("cannot take links at {place}: {source}")]
+    Listen {
+        /// Address or path.
+        place: String,
+        /// Why not.
+        source: ListenError,
+    },
+    /// Its listener for metrics could not be made.
+    #[error("cannot serve metrics at {address}: {source}")]
+    Metrics {
+        /// Where.
+        address: SocketAddr,
+        /// Why not.
+        source: io::Error,
+    },
+    /// Others can't be told where it listens.
+    #[error("listening at {listen} needs an address under which others reach it (advertise)")]
+    NeedsAdvertise {
+        /// Where it listens.
+        listen: SocketAddr,
+    },
+    /// The longest segment is longer than any link carries.
+    #[error("payload limit: {0}")]
+    Options(#[from] OptionsError),
+    /// The system refuses what every daemon needs.
+    #[error("{what}: {source}")]
+    System {
+        /// What was attempted.
+        what: &'static str,
+        /// What it said.
+        source: io::Error,
+    },
+    /// The event loop broke; a bug, which its thread has reported.
+    #[error("the event loop panicked")]
+    Panicked,
+}
+
+fn system(what: &'static str) -> impl Fn(io::Error) -> NodeError {
+    move |source| NodeError::System { what, source }
+}
+
+/// A node whose listeners stand, and which nobody knows of yet.
+pub struct Node {
+    options: NodeOptions,
+    address: NodeAddress,
+    tcp: TcpAcceptor,
+    shm: Option<ShmListener>,
+    metrics: Option<std::net::TcpListener>,
+}
+
+/// Runs a node until asked to stop.
+///
+/// # Errors
+/// If it can't be started, or its event loop fails.
+pub fn run(options: NodeOptions, shutdown: &Shutdown) -> Result<(), NodeError> {
+    Node::bind(options)?.run(shutdown)
+}
+
+impl Node {
+    /// Makes a node's listeners.
+    ///
+    /// # Errors
+    /// If one of them can't be made, or others could not be told where they are.
+    pub fn bind(options: NodeOptions) -> Result<Self, NodeError> {
+        let payload_max_bytes = options.limits.payload_max_bytes;
+        let at = |place: String| move |source| NodeError::Listen { place: place.clone(), source };
+        let tcp = TcpAcceptor::bind(options.listen, TcpOptions::new(payload_max_bytes)?)
+            .map_err(at(options.listen.to_string()))?;
+        let bound = tcp.address().map_err(at(options.listen.to_string()))?;
+        let shm_options = ShmOptions::new(payload_max_bytes)?;
+        let shm = match &options.shm_socket {
+            Some(path) => Some(
+                ShmListener::bind(path, SOCKET_MODE, shm_options, GREETING_WITHIN)
+                    .map_err(at(path.display().to_string()))?,
+            ),
+            None => None,
+        };
+        let metrics = match options.metrics {
+            Some(address) => Some(bind_metrics(address)?),
+            None => None,
+        };
+        let address = NodeAddress {
+            tcp: advertised(&options, bound)?,
+            machine: machine::name(),
+            shm: options.shm_socket.as_ref().map(|path| path.display().to_string()),
+        };
+        Ok(Self { options, address, tcp, shm, metrics })
+    }
+
+    /// Where it takes links.
+    #[must_use]
+    pub fn address(&self) -> &NodeAddress {
+        &self.address
+    }
+
+    /// Where it serves metrics, if it does.
+    #[must_use]
+    pub fn metrics_address(&self) -> Option<SocketAddr> {
+        self.metrics.as_ref().and_then(|listener| listener.local_addr().ok())
+    }
+
+    /// Registers at the manager, as often as it takes, and serves until asked to stop.
+    ///
+    /// # Errors
+    /// If the event loop fails.
+    pub fn run(self, shutdown: &Shutdown) -> Result<(), NodeError> {
+        let Self { options, address, tcp, shm, metrics } = self;
+        let registry = Registry::new();
+        let (poll, waker) = data::poll_and_waker().map_err(system("epoll"))?;
+        let Channels { orders, commands, answers, events } =
+            Channels::new(Arc::clone(&waker), options.limits.groups);
+        shutdown.on_request({
+            let waker = Arc::clone(&waker);
+            move || {
+                // If the loop is gone, nobody has to be woken.
+                let _ = waker.wake();
+            }
+        });
+        let around = Surroundings {
+            poll,
+            waker,
+            tcp,
+            shm,
+            commands,
+            answers,
+            meters: DataMeters::new(&registry),
+            shutdown: shutdown.clone(),
+        };
+        let data = DataLoop::new(&data_options(&options), around).map_err(system("epoll"))?;
+        let control = Control {
+            registration: registration(&options, address),
+            manager: options.manager,
+            token: options.token.clone(),
+            allow_shm: options.shm_socket.is_some(),
+            orders,
+            events,
+            shutdown: shutdown.clone(),
+        };
+        let data = thread::Builder::new()
+            .name(format!("data-{}", options.name))
+            .spawn(move || data.run())
+            .map_err(system("thread"))?;
+        let metrics = metrics.map(|listener| (listener, metrics_router(&registry, options.token)));
+        let conversed = converse(control, metrics, shutdown);
+        // Without the conversation no group can be had, so the loop has nothing to live for.
+        shutdown.request();
+        let served = data.join().map_err(|_| NodeError::Panicked)?;
+        conversed?;
+        served.map_err(system("epoll"))
+    }
+}
+
+/// Runs the control thread's part until it ends.
+fn converse(
+    control: Control,
+    metrics: Option<(std::net::TcpListener, axum::Router)>,
+    shutdown: &Shutdown,
+) -> Result<(), NodeError> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(system("runtime"))?;
+    runtime.block_on(async {
+        if let Some((listener, router)) = metrics {
+            let listener = TcpListener::from_std(listener).map_err(system("listener"))?;
+            let shutdown = shutdown.clone();
+            tokio::spawn(async move { http::serve(listener, router, &shutdown).await });
+        }
+        control.run().await;
+        Ok::<(), NodeError>(())
+    })?;
+    // A connection attempt upward may be under way; nobody waits for it any more.
+    runtime.shutdown_background();
+    Ok(())
+}
+
+fn metrics_router(registry: &Registry, token: Token) -> axum::Router {
+    let handle = registry.handle();
+    let render = axum::routing::get(async move || handle.render());
+    http::guarded(axum::Router::new().route("/metrics", render), token)
+}
+
+fn bind_metrics(address: SocketAddr) -> Result<std::net::TcpListener, NodeError> {
+    let failed = |source| NodeError::Metrics { address, source };
+    let listener = std::net::TcpListener::bind(address).map_err(failed)?;
+    listener.set_nonblocking(true).map_err(failed)?;
+    Ok(listener)
+}
+
+fn advertised(options: &NodeOptions, bound: SocketAddr) -> Result<String, NodeError> {
+    match (&options.advertise, bound.ip()) {
+        (Some(address), _) => Ok(address.clone()),
+        (None, IpAddr::V4(ip)) if ip.is_unspecified() => {
+            Err(NodeError::NeedsAdvertise { listen: bound })
+        }
+        (None, IpAddr::V6(ip)) if ip.is_unspecified() => {
+            Err(NodeError::NeedsAdvertise { listen: bound })
+        }
+        (None, _) => Ok(bound.to_string()),
+    }
+}
+
+fn registration(options: &NodeOptions, address: NodeAddress) -> NodeRegistration {
+    NodeRegistration {
+        name: options.name.clone(),
+        address,
+        radix: options.limits.radix,
+        osos: options.limits.osos,
+        payload_max_bytes: options.limits.payload_max_bytes,
+    }
+}
+
+fn data_options(options: &NodeOptions) -> DataOptions {
+    let limits = &options.limits;
+    let join_timeout_ns = u64::try_from(limits.join_within.as_nanos()).unwrap_or(u64::MAX);
+    DataOptions {
+        machine: NodeConfig {
+            radix_max: limits.radix,
+            osos_max: limits.osos,
+            groups_max: limits.groups,
+            payload_max_bytes: limits.payload_max_bytes,
+            join_timeout_ns,
+        },
+        links_max: limits.links as usize,
+        arena_bytes_max: limits.arena_bytes,
+        join_within: limits.join_within,
+        spin: options.spin,
+    }
+}

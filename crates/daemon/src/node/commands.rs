@@ -1,0 +1,96 @@
+//! What the control conversation tells the event loop, and what it hears from it.
+
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::time::Duration;
+
+use mio::Waker;
+use tokio::sync::{mpsc, oneshot};
+use tributary_wire::control::{GroupInstall, NodeEvent};
+use tributary_wire::{Epoch, GroupId};
+
+use super::links::AnyLink;
+
+/// Orders the event loop may have before it.
+const COMMANDS_MAX: usize = 256;
+
+/// Answers the control conversation may have before it, per group the node can have.
+const ANSWERS_PER_GROUP: usize = 4;
+
+/// How long to wait before offering a command to a loop that is behind.
+const RETRY: Duration = Duration::from_millis(1);
+
+/// An order.
+pub(super) enum Command {
+    /// Take part in a group, over this link upward.
+    Install(Box<GroupInstall>, Option<AnyLink>),
+    /// Drop a group.
+    Remove(GroupId, Epoch),
+    /// Drop every group, then say so. Nothing of what went before is answered after that.
+    RemoveAll(oneshot::Sender<()>),
+}
+
+/// The control conversation's end.
+pub(super) struct Orders {
+    commands: SyncSender<Command>,
+    waker: Arc<Waker>,
+}
+
+/// The event loop is gone.
+#[derive(Debug, thiserror::Error)]
+#[error("the event loop has stopped")]
+pub(super) struct LoopGone;
+
+impl Orders {
+    /// Hands one order over, waiting while the loop is behind.
+    pub(super) async fn give(&self, mut command: Command) -> Result<(), LoopGone> {
+        loop {
+            match self.commands.try_send(command) {
+                Ok(()) => break,
+                Err(TrySendError::Full(back)) => command = back,
+                Err(TrySendError::Disconnected(_)) => return Err(LoopGone),
+            }
+            tokio::time::sleep(RETRY).await;
+        }
+        self.waker.wake().map_err(|_| LoopGone)
+    }
+}
+
+/// The event loop's end for answers.
+pub(super) struct Answers {
+    events: mpsc::Sender<NodeEvent>,
+}
+
+impl Answers {
+    /// Queues an answer. A group makes three at most (installed, failed, ended), and the manager
+    /// reuses its number only after it has seen the last, so the queue is long enough; if it
+    /// overflows all the same, the control conversation is behind by more than its deadline and
+    /// starts afresh, and with it every group, so the answer is of no use any more.
+    pub(super) fn push(&self, event: NodeEvent) {
+        // A closed queue means that the node is stopping, and with it every group.
+        if let Err(mpsc::error::TrySendError::Full(event)) = self.events.try_send(event) {
+            tracing::error!("answer to the manager is lost: {event:?}");
+        }
+    }
+}
+
+/// Both directions between the control conversation and the event loop.
+pub(super) struct Channels {
+    pub(super) orders: Orders,
+    pub(super) commands: Receiver<Command>,
+    pub(super) answers: Answers,
+    pub(super) events: mpsc::Receiver<NodeEvent>,
+}
+
+impl Channels {
+    pub(super) fn new(waker: Arc<Waker>, groups_max: u32) -> Self {
+        let (sender, commands) = sync_channel(COMMANDS_MAX);
+        let (answer, events) = mpsc::channel(ANSWERS_PER_GROUP * groups_max.max(1) as usize);
+        Self {
+            orders: Orders { commands: sender, waker },
+            commands,
+            answers: Answers { events: answer },
+            events,
+        }
+    }
+}

@@ -1,0 +1,249 @@
+//! The node's conversation with the manager: registers, carries orders in and answers out.
+//!
+//! Decides nothing about groups but this: without a manager there are none. When the conversation
+//! ends, for whatever reason, every group is dropped with `Withdrawn` before the node registers
+//! anew, because the manager gave up on all of them when it lost the node.
+
+use std::time::Duration;
+
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
+use tributary_wire::NodeId;
+use tributary_wire::control::{GroupInstall, NodeEvent, NodeOrder, NodeRegistration};
+
+use super::call::{CallError, Caller};
+use super::commands::{Command, LoopGone, Orders};
+use super::lines::{LineError, Lines};
+use super::upward::{self, UpwardError};
+use crate::shutdown::Shutdown;
+use crate::token::Token;
+
+/// Both sides speak at least this often.
+const TICK: Duration = Duration::from_secs(1);
+
+/// A manager that says nothing for so long is gone.
+const SILENCE_MAX: Duration = Duration::from_secs(5);
+
+/// Pauses before the node registers anew: the first, and what doubling it leads to at most.
+const RETRY_MIN: Duration = Duration::from_millis(100);
+const RETRY_MAX: Duration = Duration::from_secs(2);
+
+/// Answers in one call at most.
+const BATCH_MAX: usize = 256;
+
+/// What the conversation needs.
+pub(super) struct Control {
+    pub(super) manager: String,
+    pub(super) token: Token,
+    pub(super) registration: NodeRegistration,
+    pub(super) allow_shm: bool,
+    pub(super) orders: Orders,
+    pub(super) events: mpsc::Receiver<NodeEvent>,
+    pub(super) shutdown: Shutdown,
+}
+
+/// Why one conversation ended.
+#[derive(Debug, thiserror::Error)]
+enum SessionError {
+    #[error(transparent)]
+    Call(#[from] CallError),
+    #[error("orders: {0}")]
+    Line(#[from] LineError),
+    #[error("the manager has been silent for {SILENCE_MAX:?}")]
+    Silent,
+    #[error("the manager's first order is not a registration")]
+    NotRegistered,
+    #[error("group {group} install: {source}")]
+    Connector { group: u32, source: tokio::task::JoinError },
+    #[error(transparent)]
+    LoopGone(#[from] LoopGone),
+}
+
+impl Control {
+    /// Converses until asked to stop, or until the event loop is gone.
+    pub(super) async fn run(mut self) {
+        let shutdown = self.shutdown.clone();
+        tokio::select! {
+            () = shutdown.requested() => {}
+            LoopGone = self.converse_again_and_again() => {}
+        }
+    }
+
+    async fn converse_again_and_again(&mut self) -> LoopGone {
+        let mut pause = RETRY_MIN;
+        // One line per outage, not one per attempt.
+        let mut is_outage_logged = false;
+        loop {
+            let mut registered = false;
+            let Err(error) = self.session(&mut registered).await;
+            if matches!(error, SessionError::LoopGone(_)) {
+                return LoopGone;
+            }
+            if registered {
+                pause = RETRY_MIN;
+                is_outage_logged = false;
+            }
+            // A node that is stopping may outlive its manager by a moment.
+            if !is_outage_logged && !self.shutdown.is_requested() {
+                tracing::warn!("no manager: {error}; trying again until there is one");
+                is_outage_logged = true;
+            }
+            if let Err(gone) = self.drop_groups().await {
+                return gone;
+            }
+            sleep(pause).await;
+            pause = (pause * 2).min(RETRY_MAX);
+        }
+    }
+
+    /// Registers, and converses until something goes wrong.
+    async fn session(
+        &mut self,
+        registered: &mut bool,
+    ) -> Result<std::convert::Infallible, SessionError> {
+        let mut caller = Caller::new(&self.manager, &self.token);
+        let stream = caller.post("/v1/nodes", &self.registration).await?;
+        let mut lines = Lines::new(stream.into_body());
+        let node = match next_order(&mut lines).await? {
+            NodeOrder::Registered { node } => node,
+            _ => return Err(SessionError::NotRegistered),
+        };
+        *registered = true;
+        tracing::info!(
+            "registered at {} as node {node} `{}`",
+            self.manager,
+            self.registration.name
+        );
+        let (refusals, refused) = mpsc::channel(1);
+        let carrier = Carrier {
+            orders: &self.orders,
+            allow_shm: self.allow_shm,
+            payload_max_bytes: self.registration.payload_max_bytes,
+            refusals,
+        };
+        let path = events_path(node);
+        let mut reporter = Caller::new(&self.manager, &self.token);
+        tokio::select! {
+            ended = carrier.carry_orders(&mut lines) => ended,
+            ended = report(&mut reporter, &path, &mut self.events, refused) => ended,
+        }
+    }
+
+    /// Drops every group, and what the event loop still has to say of them.
+    async fn drop_groups(&mut self) -> Result<(), LoopGone> {
+        let (done, dropped) = oneshot::channel();
+        self.orders.give(Command::RemoveAll(done)).await?;
+        dropped.await.map_err(|_| LoopGone)?;
+        while self.events.try_recv().is_ok() {}
+        Ok(())
+    }
+}
+
+/// Carries orders to the event loop.
+struct Carrier<'a> {
+    orders: &'a Orders,
+    allow_shm: bool,
+    payload_max_bytes: u32,
+    /// Installs that fail before they reach the event loop.
+    refusals: mpsc::Sender<NodeEvent>,
+}
+
+impl Carrier<'_> {
+    async fn carry_orders<B>(
+        &self,
+        lines: &mut Lines<B>,
+    ) -> Result<std::convert::Infallible, SessionError>
+    where
+        B: hyper::body::Body<Data = hyper::body::Bytes> + Unpin,
+        B::Error: std::fmt::Display,
+    {
+        loop {
+            match next_order(lines).await? {
+                NodeOrder::Tick => {}
+                NodeOrder::Remove { group, epoch } => {
+                    self.orders.give(Command::Remove(group, epoch)).await?;
+                }
+                NodeOrder::Install(install) => self.carry_install(install).await?,
+                NodeOrder::Registered { .. } => return Err(SessionError::NotRegistered),
+            }
+        }
+    }
+
+    /// Connects to the group's parent, then hands the install over. One at a time: a removal must
+    /// not overtake the install it follows.
+    async fn carry_install(&self, install: GroupInstall) -> Result<(), SessionError> {
+        let (group, epoch) = (install.group, install.epoch);
+        let link = match self.connect_upward(&install).await? {
+            Ok(link) => link,
+            Err(error) => {
+                tracing::warn!("group {group} epoch {epoch} refused: {error}");
+                let refused = NodeEvent::Refused { group, epoch, reason: error.to_string() };
+                // The receiver lives as long as this conversation.
+                let _ = self.refusals.send(refused).await;
+                return Ok(());
+            }
+        };
+        Ok(self.orders.give(Command::Install(Box::new(install), link)).await?)
+    }
+
+    async fn connect_upward(
+        &self,
+        install: &GroupInstall,
+    ) -> Result<Result<Option<super::links::AnyLink>, UpwardError>, SessionError> {
+        let Some(parent) = &install.parent else { return Ok(Ok(None)) };
+        let address = parent.address.clone();
+        let allow_shm = self.allow_shm;
+        // Never longer than this node's own limit, whatever the order says.
+        let payload_max_bytes = install.payload_max_bytes.min(self.payload_max_bytes);
+        let connecting = tokio::task::spawn_blocking(move || {
+            upward::connect(&address, payload_max_bytes, allow_shm)
+        });
+        let group = install.group.0;
+        match connecting.await {
+            Ok(connected) => Ok(connected.map(Some)),
+            Err(source) => Err(SessionError::Connector { group, source }),
+        }
+    }
+}
+
+async fn next_order<B>(lines: &mut Lines<B>) -> Result<NodeOrder, SessionError>
+where
+    B: hyper::body::Body<Data = hyper::body::Bytes> + Unpin,
+    B::Error: std::fmt::Display,
+{
+    Ok(timeout(SILENCE_MAX, lines.next()).await.map_err(|_| SessionError::Silent)??)
+}
+
+/// Carries answers to the manager, and a sign of life where there are none.
+async fn report(
+    caller: &mut Caller,
+    path: &str,
+    events: &mut mpsc::Receiver<NodeEvent>,
+    mut refused: mpsc::Receiver<NodeEvent>,
+) -> Result<std::convert::Infallible, SessionError> {
+    let mut ticks = interval(TICK);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut batch = Vec::new();
+    loop {
+        tokio::select! {
+            taken = events.recv_many(&mut batch, BATCH_MAX) => if taken == 0 {
+                return Err(LoopGone.into());
+            },
+            Some(event) = refused.recv() => batch.push(event),
+            _ = ticks.tick() => batch.push(NodeEvent::Tick),
+        }
+        let answer = caller.post(path, &batch).await?;
+        drop_body(answer).await;
+        batch.clear();
+    }
+}
+
+/// Reads an answer's empty body to its end, so that its connection can be used again.
+async fn drop_body(answer: hyper::Response<hyper::body::Incoming>) {
+    use http_body_util::BodyExt;
+    let _ = timeout(TICK, http_body_util::Limited::new(answer.into_body(), 4096).collect()).await;
+}
+
+fn events_path(node: NodeId) -> String {
+    format!("/v1/nodes/{node}/events")
+}

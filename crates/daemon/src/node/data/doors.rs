@@ -1,0 +1,92 @@
+//! New links: from connectors, and upward to parents.
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd};
+use std::time::{Duration, Instant};
+
+use mio::unix::SourceFd;
+use mio::{Interest, Token};
+use tributary_protocol::node::PortId;
+use tributary_transport::Listener;
+
+use super::{DataLoop, FIRST_PORT};
+use crate::node::links::{AnyLink, Stage};
+use crate::node::refusals::Reason;
+
+/// After the system was short of something, connectors wait this long.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+impl DataLoop {
+    /// Lets connectors in. True if there was one.
+    pub(super) fn accept(&mut self, now: Instant) -> bool {
+        self.accept_at = None;
+        let mut any = false;
+        loop {
+            let tcp = self.tcp.accept(now).map(|link| link.map(AnyLink::Tcp));
+            let accepted = match (tcp, &mut self.shm) {
+                (Ok(None), Some(shm)) => shm.accept(now).map(|link| link.map(AnyLink::Shm)),
+                (tcp, _) => tcp,
+            };
+            match accepted {
+                Ok(None) => return any,
+                Ok(Some(link)) => self.admit(now, link),
+                Err(error) => match Reason::of_accept(&error) {
+                    Some(reason) => {
+                        self.tally.refuse(reason);
+                        self.log.refused(now, reason, &error);
+                    }
+                    None => {
+                        tracing::error!("cannot accept links for now: {error}");
+                        self.accept_at = Some(now + ACCEPT_PAUSE);
+                        return any;
+                    }
+                },
+            }
+            any = true;
+        }
+    }
+
+    fn admit(&mut self, now: Instant, link: AnyLink) {
+        if !self.make_room(now) {
+            self.tally.refuse(Reason::TooManyLinks);
+            self.log.refused(now, Reason::TooManyLinks, &"every link is in use");
+        } else if let Err(error) = self.watch(now, link, Stage::Unjoined) {
+            tracing::error!("cannot watch a new link: {error}");
+        }
+    }
+
+    /// Makes room for one more link: whoever connects and stays silent must not keep others out.
+    pub(super) fn make_room(&mut self, now: Instant) -> bool {
+        if !self.links.is_full() {
+            return true;
+        }
+        let Some(oldest) = self.links.oldest_unjoined() else { return false };
+        self.tally.refuse(Reason::NeverJoined);
+        self.log.refused(now, Reason::NeverJoined, &"pushed out by a newer link");
+        self.close(oldest);
+        true
+    }
+
+    /// Takes a link in and watches its descriptor.
+    pub(super) fn watch(
+        &mut self,
+        now: Instant,
+        link: AnyLink,
+        stage: Stage,
+    ) -> io::Result<PortId> {
+        let descriptor = link.as_fd().as_raw_fd();
+        let port = self
+            .links
+            .add(now, link, stage)
+            .ok_or_else(|| io::Error::other("every link this node may have is in use"))?;
+        let token = Token(FIRST_PORT + port.0 as usize);
+        // Edges only: room that is there already is not reported again and again.
+        let interest = Interest::READABLE | Interest::WRITABLE;
+        let registered = self.poll.registry().register(&mut SourceFd(&descriptor), token, interest);
+        if let Err(error) = registered {
+            self.links.remove(port);
+            return Err(error);
+        }
+        Ok(port)
+    }
+}

@@ -1,0 +1,200 @@
+//! Groups come and go at the manager's word, and the manager hears of it.
+
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+use tributary_protocol::node::{ChildConfig, GroupConfig, InstallError, ParentConfig, PortId};
+use tributary_wire::control::{GroupInstall, NodeEvent};
+use tributary_wire::frame::{Abort, AbortReason};
+use tributary_wire::{Epoch, GroupId};
+
+use super::DataLoop;
+use crate::node::arenas::AllocateError;
+use crate::node::links::{AnyLink, Stage};
+
+/// Which groups are installed, so that all of them can be dropped.
+#[derive(Default)]
+pub(super) struct Installed {
+    /// Indexed by group id, which the manager keeps small and dense.
+    epochs: Vec<Option<Epoch>>,
+    count: usize,
+}
+
+impl Installed {
+    pub(super) fn count(&self) -> usize {
+        self.count
+    }
+
+    fn insert(&mut self, group: GroupId, epoch: Epoch) {
+        let index = group.0 as usize;
+        if self.epochs.len() <= index {
+            self.epochs.resize(index + 1, None);
+        }
+        self.count += usize::from(self.epochs[index].replace(epoch).is_none());
+    }
+
+    fn remove(&mut self, group: GroupId) {
+        let found = self.epochs.get_mut(group.0 as usize).and_then(Option::take);
+        self.count -= usize::from(found.is_some());
+    }
+
+    fn first(&self) -> Option<(GroupId, Epoch)> {
+        let mut all = self.epochs.iter().enumerate();
+        all.find_map(|(index, epoch)| epoch.map(|epoch| (GroupId(index as u32), epoch)))
+    }
+}
+
+/// How long a group that the manager wants dropped may still learn from its own tree why it failed.
+///
+/// Where a member is lost, the first node to notice tells both its tree and the manager. Members are
+/// to hear the tree's reason, which says who was lost, even where the manager's word comes first.
+const REMOVAL_GRACE: Duration = Duration::from_millis(50);
+
+/// Groups that the manager wants dropped.
+#[derive(Default)]
+pub(super) struct Removals {
+    /// Ascending, because all wait equally long.
+    queue: VecDeque<(Instant, GroupId, Epoch)>,
+}
+
+impl Removals {
+    pub(super) fn add(&mut self, group: GroupId, epoch: Epoch) {
+        self.queue.push_back((Instant::now() + REMOVAL_GRACE, group, epoch));
+    }
+
+    pub(super) fn next_due(&self) -> Option<Instant> {
+        self.queue.front().map(|(due, ..)| *due)
+    }
+}
+
+/// Why a group could not be installed.
+#[derive(Debug, thiserror::Error)]
+enum InstallFailure {
+    #[error("{0}")]
+    Machine(#[from] InstallError),
+    #[error("{0}")]
+    Memory(#[from] AllocateError),
+    #[error("its link upward can't be watched: {0}")]
+    Link(#[from] std::io::Error),
+}
+
+impl DataLoop {
+    /// Takes part in a group, and answers.
+    pub(super) fn install(&mut self, install: GroupInstall, upward: Option<AnyLink>) {
+        // The manager counts as free what it has ordered to be dropped.
+        while let Some((_, group, epoch)) = self.removals.queue.pop_front() {
+            self.remove(group, epoch);
+        }
+        let (group, epoch) = (install.group, install.epoch);
+        match self.try_install(install, upward) {
+            Ok(()) => {
+                tracing::debug!("group {group} epoch {epoch} installed");
+                self.answers.push(NodeEvent::Installed { group, epoch });
+            }
+            Err(failure) => {
+                tracing::warn!("group {group} epoch {epoch} refused: {failure}");
+                let reason = failure.to_string();
+                self.answers.push(NodeEvent::Refused { group, epoch, reason });
+                // Only now, so that what this says of the group finds the manager done with it.
+                self.machine.withdraw(group, epoch);
+            }
+        }
+        self.drain();
+    }
+
+    fn try_install(
+        &mut self,
+        install: GroupInstall,
+        upward: Option<AnyLink>,
+    ) -> Result<(), InstallFailure> {
+        let now = Instant::now();
+        let port = match upward {
+            Some(link) => {
+                self.make_room(now);
+                Some(self.watch(now, link, Stage::Joined)?)
+            }
+            None => None,
+        };
+        let (group, epoch) = (install.group, install.epoch);
+        let arena = match self.machine.install(self.time(now), config(install, port)) {
+            Ok(arena) => arena,
+            Err(error) => {
+                if let Some(port) = port {
+                    self.close(port);
+                }
+                return Err(error.into());
+            }
+        };
+        self.installed.insert(group, epoch);
+        self.arenas.allocate(&arena)?;
+        Ok(())
+    }
+
+    /// Drops the groups whose time is over. True if there were any.
+    pub(super) fn remove_due(&mut self, now: Instant) -> bool {
+        let mut any = false;
+        while let Some((_, group, epoch)) =
+            self.removals.queue.pop_front_if(|(due, ..)| *due <= now)
+        {
+            self.remove(group, epoch);
+            any = true;
+        }
+        any
+    }
+
+    fn remove(&mut self, group: GroupId, epoch: Epoch) {
+        self.machine.withdraw(group, epoch);
+        self.drain();
+    }
+
+    /// Drops every group, telling its children and parent.
+    pub(super) fn remove_all(&mut self) {
+        self.removals.queue.clear();
+        while let Some((group, epoch)) = self.installed.first() {
+            self.machine.withdraw(group, epoch);
+            self.installed.remove(group);
+            self.drain();
+        }
+    }
+
+    pub(super) fn on_failed(&mut self, group: GroupId, epoch: Epoch, abort: Abort) {
+        if abort.reason == AbortReason::Withdrawn {
+            // The ordinary end of a job whose last members were still saying good-bye.
+            tracing::info!("group {group} epoch {epoch} withdrawn by the manager");
+        } else {
+            tracing::warn!("group {group} epoch {epoch} failed: {}", describe(abort));
+        }
+        self.installed.remove(group);
+        self.answers.push(NodeEvent::Failed { group, epoch, reason: describe(abort) });
+    }
+
+    pub(super) fn on_ended(&mut self, group: GroupId, epoch: Epoch) {
+        tracing::debug!("group {group} epoch {epoch} ended");
+        self.installed.remove(group);
+        self.answers.push(NodeEvent::Ended { group, epoch });
+    }
+}
+
+fn describe(abort: Abort) -> String {
+    format!("{} (member {})", abort.reason, abort.at_fault)
+}
+
+fn config(install: GroupInstall, port: Option<PortId>) -> GroupConfig {
+    let children = install.children.into_iter().map(|child| ChildConfig {
+        capability: child.capability,
+        members: child.members_first..child.members_end,
+    });
+    let parent = install.parent.zip(port).map(|(parent, port)| ParentConfig {
+        port,
+        child: parent.child,
+        capability: parent.capability,
+    });
+    GroupConfig {
+        group: install.group,
+        epoch: install.epoch,
+        osos: install.osos,
+        payload_max_bytes: install.payload_max_bytes,
+        children: children.collect(),
+        parent,
+    }
+}

@@ -1,0 +1,215 @@
+//! Frames in, frames out.
+
+use std::time::Instant;
+
+use tributary_protocol::node::{Event, FrameError, PortId};
+use tributary_transport::{ReceiveError, SendError, Sent};
+
+use super::{DIRECT_TCP_MAX, DataLoop};
+use crate::node::links::{Entry, Stage};
+use crate::node::refusals::Reason;
+
+/// Frames taken from one link before the others have their turn.
+const BURST_FRAMES: u32 = 64;
+
+/// What came of asking a link for a frame.
+enum Taken {
+    Nothing,
+    Frame,
+    Lost(ReceiveError),
+    Refused(FrameError),
+}
+
+impl DataLoop {
+    /// Goes once over all links. True if any of them had something.
+    pub(super) fn serve_links(&mut self) -> bool {
+        let ask_every_socket = self.links.tcp_count() <= DIRECT_TCP_MAX;
+        let mut worked = false;
+        for port in 0..self.links.ports_end() {
+            let port = PortId(port);
+            let Some(entry) = self.links.entry(port) else { continue };
+            if entry.link.is_tcp() && !entry.is_hot && !ask_every_socket {
+                continue;
+            }
+            worked |= self.serve_link(port);
+        }
+        worked
+    }
+
+    fn serve_link(&mut self, port: PortId) -> bool {
+        let mut worked = self.push_on(port);
+        for _ in 0..BURST_FRAMES {
+            match self.take_frame(port) {
+                Taken::Nothing => return self.finish(port) || worked,
+                Taken::Frame => self.drain(),
+                Taken::Lost(error) => {
+                    self.on_lost(port, error);
+                    self.drain();
+                    return true;
+                }
+                Taken::Refused(error) => {
+                    self.refuse(port, Reason::of_frame(&error), &error);
+                    self.drain();
+                    return true;
+                }
+            }
+            worked = true;
+        }
+        worked
+    }
+
+    /// Hands the machine one frame, its payload still where the link received it.
+    fn take_frame(&mut self, port: PortId) -> Taken {
+        let Some(entry) = self.links.entry(port) else { return Taken::Nothing };
+        let frame = match entry.link.receive() {
+            Ok(Some(frame)) => frame,
+            Ok(None) => {
+                entry.is_hot = false;
+                return Taken::Nothing;
+            }
+            Err(error) => return Taken::Lost(error),
+        };
+        self.tally.frames_received += 1;
+        self.tally.payload_bytes_received += frame.payload.len() as u64;
+        let outcome =
+            self.machine.handle_frame(port, &frame.header, frame.payload, &mut self.arenas);
+        match outcome {
+            Ok(()) => {
+                if entry.stage == Stage::Unjoined {
+                    entry.stage = Stage::Joined;
+                }
+                Taken::Frame
+            }
+            Err(error) => Taken::Refused(error),
+        }
+    }
+
+    /// Closes a link whose last word is out and from which nothing is unread. True if it did.
+    ///
+    /// The kernel answers unread input with a reset, and drops what it has not sent yet.
+    fn finish(&mut self, port: PortId) -> bool {
+        let Some(entry) = self.links.entry(port) else { return false };
+        if entry.stage != Stage::Lingering || entry.link.flush() == Ok(Sent::Full) {
+            return false;
+        }
+        self.close(port);
+        true
+    }
+
+    /// Gives a link what it had no room for. True if it took any of it.
+    fn push_on(&mut self, port: PortId) -> bool {
+        let Some(entry) = self.links.entry(port) else { return false };
+        if !entry.is_hot && entry.link.is_tcp() {
+            return false;
+        }
+        // A link that can't be flushed says why when it is read.
+        let _ = entry.link.flush();
+        entry.is_blocked && self.transmit(port)
+    }
+
+    /// Sends what the machine has, and does what it says, until it has no more.
+    pub(super) fn drain(&mut self) {
+        loop {
+            let mut any = false;
+            while let Some(port) = self.machine.poll_ready() {
+                self.transmit(port);
+                any = true;
+            }
+            while let Some(event) = self.machine.poll_event() {
+                self.on_event(event);
+                any = true;
+            }
+            if !any {
+                return;
+            }
+        }
+    }
+
+    /// Sends what there is for one port. True if the link took any of it.
+    fn transmit(&mut self, port: PortId) -> bool {
+        let mut any = false;
+        while let Some(transmit) = self.machine.peek_transmit(port) {
+            let Some(entry) = self.links.entry(port) else {
+                // Can't be: a port's frames go with it when it is closed.
+                debug_assert!(false, "frames are waiting for a port without a link");
+                return any;
+            };
+            let payload = match transmit.body {
+                Some(place) => self.arenas.payload(place, transmit.header.payload_bytes()),
+                None => &[],
+            };
+            match entry.link.send(&transmit.header.encode(), payload) {
+                Ok(Sent::Taken) => {
+                    entry.is_blocked = false;
+                    self.tally.frames_sent += 1;
+                    self.tally.payload_bytes_sent += payload.len() as u64;
+                    self.machine.pop_transmit(port);
+                    any = true;
+                }
+                Ok(Sent::Full) => {
+                    entry.is_blocked = true;
+                    return any;
+                }
+                Err(error) => {
+                    self.on_send_failed(port, error);
+                    return true;
+                }
+            }
+        }
+        any
+    }
+
+    fn on_send_failed(&mut self, port: PortId, error: SendError) {
+        match error {
+            // The peer's last words, above all why the group failed, may still be unread; reading
+            // meets the same end right after them.
+            SendError::Closed => {
+                if let Some(entry) = self.links.entry(port) {
+                    entry.is_hot = true;
+                }
+            }
+            SendError::BadPeerIndex { .. } => self.refuse(port, Reason::BadField, &error),
+            error => {
+                tracing::warn!(port = port.0, "link lost: {error}");
+                self.close(port);
+            }
+        }
+    }
+
+    fn on_lost(&mut self, port: PortId, error: ReceiveError) {
+        match Reason::of_receive(&error) {
+            Some(reason) => self.refuse(port, reason, &error),
+            None => {
+                tracing::debug!(port = port.0, "link closed: {error}");
+                self.close(port);
+            }
+        }
+    }
+
+    fn refuse(&mut self, port: PortId, reason: Reason, what: &dyn std::fmt::Display) {
+        self.tally.refuse(reason);
+        self.log.refused(Instant::now(), reason, what);
+        self.close(port);
+    }
+
+    /// Closes a link and tells the machine. What it then has to say is for the next drain: that may
+    /// be the one this is called from.
+    pub(super) fn close(&mut self, port: PortId) {
+        let Some(Entry { link, .. }) = self.links.remove(port) else { return };
+        // Dropping the link closes its descriptor, which takes it out of the poll as well.
+        drop(link);
+        self.machine.handle_port_closed(port);
+    }
+
+    fn on_event(&mut self, event: Event) {
+        match event {
+            Event::Formed { group, epoch } => {
+                tracing::debug!("group {group} epoch {epoch} is complete");
+            }
+            Event::Failed { group, epoch, abort } => self.on_failed(group, epoch, abort),
+            Event::Ended { group, epoch } => self.on_ended(group, epoch),
+            Event::Released(arena) => self.arenas.release(arena),
+            Event::Close(port) => self.links.linger(Instant::now(), port),
+        }
+    }
+}

@@ -1,0 +1,239 @@
+//! The links of one node, by port.
+//!
+//! Owns the numbering of ports, the bound on their number, and the deadlines of links that have not
+//! joined a group or are about to be closed. Knows nothing of frames.
+
+use std::collections::VecDeque;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::time::{Duration, Instant};
+
+use tributary_protocol::node::PortId;
+use tributary_transport::{Armed, Frame, Link, ReceiveError, SendError, Sent, ShmLink, TcpLink};
+use tributary_wire::frame::HEADER_BYTES;
+
+/// A link of either kind, told apart without a call through a table.
+pub(super) enum AnyLink {
+    /// Between hosts.
+    Tcp(TcpLink),
+    /// Between processes of one host.
+    Shm(ShmLink),
+}
+
+macro_rules! on_link {
+    ($any:expr, $link:ident => $call:expr) => {
+        match $any {
+            AnyLink::Tcp($link) => $call,
+            AnyLink::Shm($link) => $call,
+        }
+    };
+}
+
+impl AnyLink {
+    pub(super) fn send(
+        &mut self,
+        header: &[u8; HEADER_BYTES],
+        payload: &[u8],
+    ) -> Result<Sent, SendError> {
+        on_link!(self, link => link.send(header, payload))
+    }
+
+    pub(super) fn flush(&mut self) -> Result<Sent, SendError> {
+        on_link!(self, link => link.flush())
+    }
+
+    pub(super) fn receive(&mut self) -> Result<Option<Frame<'_>>, ReceiveError> {
+        on_link!(self, link => link.receive())
+    }
+
+    pub(super) fn arm(&mut self) -> Armed {
+        on_link!(self, link => link.arm())
+    }
+
+    pub(super) fn disarm(&mut self) {
+        on_link!(self, link => link.disarm());
+    }
+
+    pub(super) fn is_tcp(&self) -> bool {
+        matches!(self, Self::Tcp(_))
+    }
+}
+
+impl AsFd for AnyLink {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        on_link!(self, link => link.as_fd())
+    }
+}
+
+/// Where a link is in its life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stage {
+    /// Accepted; nobody has joined over it yet.
+    Unjoined,
+    /// It carries an edge of a group.
+    Joined,
+    /// Its last word is said; it stays until that is out and nothing is unread, or for a while.
+    Lingering,
+}
+
+/// A link and what the event loop remembers of it.
+pub(super) struct Entry {
+    pub(super) link: AnyLink,
+    pub(super) stage: Stage,
+    /// The kernel said that there may be something to read, or room.
+    pub(super) is_hot: bool,
+    /// The machine has frames for it that it had no room for.
+    pub(super) is_blocked: bool,
+    generation: u64,
+}
+
+/// A point in time at which a link is looked at, unless it is another link's port by then.
+#[derive(Clone, Copy)]
+struct Deadline {
+    at: Instant,
+    port: PortId,
+    generation: u64,
+}
+
+/// Every link of one node.
+pub(super) struct Links {
+    entries: Vec<Option<Entry>>,
+    free: Vec<PortId>,
+    links_max: usize,
+    generation: u64,
+    tcp_count: usize,
+    /// Each ascends, because its links all wait equally long.
+    unjoined: VecDeque<Deadline>,
+    lingering: VecDeque<Deadline>,
+    join_within: Duration,
+    linger: Duration,
+}
+
+impl Links {
+    /// No links, and never more than `links_max`.
+    pub(super) fn new(links_max: usize, join_within: Duration, linger: Duration) -> Self {
+        Self {
+            entries: Vec::new(),
+            free: Vec::new(),
+            links_max,
+            generation: 0,
+            tcp_count: 0,
+            unjoined: VecDeque::new(),
+            lingering: VecDeque::new(),
+            join_within,
+            linger,
+        }
+    }
+
+    /// Gives a link a port. `None` if there is no room for one more.
+    pub(super) fn add(&mut self, now: Instant, link: AnyLink, stage: Stage) -> Option<PortId> {
+        let port = match self.free.pop() {
+            Some(port) => port,
+            None if self.entries.len() < self.links_max => {
+                self.entries.push(None);
+                PortId((self.entries.len() - 1) as u32)
+            }
+            None => return None,
+        };
+        self.generation += 1;
+        self.tcp_count += usize::from(link.is_tcp());
+        let generation = self.generation;
+        // What came before the link was watched makes no edge, so it is looked at once.
+        let entry = Entry { link, stage, is_hot: true, is_blocked: false, generation };
+        self.entries[port.0 as usize] = Some(entry);
+        if stage == Stage::Unjoined {
+            self.unjoined.push_back(Deadline { at: now + self.join_within, port, generation });
+        }
+        Some(port)
+    }
+
+    /// Takes a link and frees its port.
+    pub(super) fn remove(&mut self, port: PortId) -> Option<Entry> {
+        let entry = self.entries.get_mut(port.0 as usize)?.take()?;
+        self.tcp_count -= usize::from(entry.link.is_tcp());
+        self.free.push(port);
+        Some(entry)
+    }
+
+    /// Starts a link's last stage.
+    pub(super) fn linger(&mut self, now: Instant, port: PortId) {
+        let Some(entry) = self.entry(port) else { return };
+        entry.stage = Stage::Lingering;
+        entry.is_hot = true;
+        let generation = entry.generation;
+        self.lingering.push_back(Deadline { at: now + self.linger, port, generation });
+    }
+
+    /// The link at `port`, if there is one.
+    pub(super) fn entry(&mut self, port: PortId) -> Option<&mut Entry> {
+        self.entries.get_mut(port.0 as usize)?.as_mut()
+    }
+
+    /// One past the highest port ever used.
+    pub(super) fn ports_end(&self) -> u32 {
+        self.entries.len() as u32
+    }
+
+    /// Links there are.
+    pub(super) fn count(&self) -> usize {
+        self.entries.len() - self.free.len()
+    }
+
+    /// Whether one more link would be one too many.
+    pub(super) fn is_full(&self) -> bool {
+        self.count() == self.links_max
+    }
+
+    /// TCP links there are.
+    pub(super) fn tcp_count(&self) -> usize {
+        self.tcp_count
+    }
+
+    /// The oldest link that nobody has joined over, to make room for a newer one.
+    pub(super) fn oldest_unjoined(&mut self) -> Option<PortId> {
+        while let Some(deadline) = self.unjoined.pop_front() {
+            if self.is_at(deadline, Stage::Unjoined) {
+                return Some(deadline.port);
+            }
+        }
+        None
+    }
+
+    /// The next link whose time in its stage is over, and the stage.
+    pub(super) fn pop_overdue(&mut self, now: Instant) -> Option<(PortId, Stage)> {
+        for stage in [Stage::Unjoined, Stage::Lingering] {
+            while let Some(deadline) = self.queue(stage).pop_front_if(|first| first.at <= now) {
+                if self.is_at(deadline, stage) {
+                    return Some((deadline.port, stage));
+                }
+            }
+        }
+        None
+    }
+
+    /// When [`Links::pop_overdue`] may have something.
+    pub(super) fn next_deadline(&mut self) -> Option<Instant> {
+        for stage in [Stage::Unjoined, Stage::Lingering] {
+            // Links that have moved on would wake the loop for nothing.
+            while let Some(first) = self.queue(stage).front().copied() {
+                if self.is_at(first, stage) {
+                    break;
+                }
+                self.queue(stage).pop_front();
+            }
+        }
+        let fronts = [self.unjoined.front(), self.lingering.front()];
+        fronts.into_iter().flatten().map(|deadline| deadline.at).min()
+    }
+
+    fn queue(&mut self, stage: Stage) -> &mut VecDeque<Deadline> {
+        match stage {
+            Stage::Unjoined => &mut self.unjoined,
+            Stage::Joined | Stage::Lingering => &mut self.lingering,
+        }
+    }
+
+    fn is_at(&mut self, deadline: Deadline, stage: Stage) -> bool {
+        self.entry(deadline.port)
+            .is_some_and(|entry| entry.generation == deadline.generation && entry.stage == stage)
+    }
+}

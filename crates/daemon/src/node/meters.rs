@@ -1,0 +1,95 @@
+//! What the event loop counts, and where others read it.
+
+use metrics::{Counter, Gauge};
+use tributary_protocol::node::NodeStats;
+
+use super::refusals::Reason;
+use crate::metrics::Registry;
+
+/// The event loop's own counts: plain numbers, so that counting costs nothing.
+#[derive(Debug, Default)]
+pub(super) struct Tally {
+    pub(super) frames_received: u64,
+    pub(super) frames_sent: u64,
+    pub(super) payload_bytes_received: u64,
+    pub(super) payload_bytes_sent: u64,
+    pub(super) links: u64,
+    pub(super) groups: u64,
+    pub(super) osos: u64,
+    pub(super) arena_bytes: u64,
+    refused: [u64; Reason::ALL.len()],
+}
+
+impl Tally {
+    /// Counts one peer turned away.
+    pub(super) fn refuse(&mut self, reason: Reason) {
+        self.refused[reason as usize] += 1;
+    }
+}
+
+/// The same counts where the metrics' reader finds them.
+pub(super) struct DataMeters {
+    frames_received: Counter,
+    frames_sent: Counter,
+    payload_bytes_received: Counter,
+    payload_bytes_sent: Counter,
+    requests: Counter,
+    repeats: Counter,
+    results: Counter,
+    late: Counter,
+    groups_failed: Counter,
+    groups_ended: Counter,
+    refused: [Counter; Reason::ALL.len()],
+    links: Gauge,
+    groups: Gauge,
+    osos: Gauge,
+    arena_bytes: Gauge,
+}
+
+impl DataMeters {
+    /// Announces every metric, so that each is there, at zero, from the start.
+    #[rustfmt::skip] // One metric a line.
+    pub(super) fn new(registry: &Registry) -> Self {
+        let counter = |name, help| registry.counter(name, help, None);
+        Self {
+            frames_received: counter("tributary_node_frames_received_total", "frames taken from links"),
+            frames_sent: counter("tributary_node_frames_sent_total", "frames that links took"),
+            payload_bytes_received: counter("tributary_node_payload_received_bytes_total", "payload in received frames"),
+            payload_bytes_sent: counter("tributary_node_payload_sent_bytes_total", "payload in sent frames"),
+            requests: counter("tributary_node_requests_total", "contributions counted"),
+            repeats: counter("tributary_node_repeats_total", "contributions seen before, not counted again"),
+            results: counter("tributary_node_results_total", "segments whose result was handed down"),
+            late: counter("tributary_node_late_frames_total", "frames for groups that were gone, dropped"),
+            groups_failed: counter("tributary_node_groups_failed_total", "groups that failed"),
+            groups_ended: counter("tributary_node_groups_ended_total", "groups that ended in good order"),
+            refused: Reason::ALL.map(|reason| registry.counter(
+                "tributary_node_refused_total", "links closed for what their peers did", Some(("reason", reason.label())),
+            )),
+            links: registry.gauge("tributary_node_links", "open links"),
+            groups: registry.gauge("tributary_node_groups", "installed groups"),
+            osos: registry.gauge("tributary_node_osos_used", "outstanding operations that groups hold"),
+            arena_bytes: registry.gauge("tributary_node_arena_bytes", "payload memory that groups hold"),
+        }
+    }
+
+    /// Makes the counts readable.
+    pub(super) fn publish(&self, tally: &Tally, stats: &NodeStats) {
+        self.frames_received.absolute(tally.frames_received);
+        self.frames_sent.absolute(tally.frames_sent);
+        self.payload_bytes_received.absolute(tally.payload_bytes_received);
+        self.payload_bytes_sent.absolute(tally.payload_bytes_sent);
+        self.requests.absolute(stats.requests);
+        self.repeats.absolute(stats.repeats);
+        self.results.absolute(stats.results);
+        self.late.absolute(stats.late);
+        self.groups_failed.absolute(stats.groups_failed);
+        self.groups_ended.absolute(stats.groups_ended);
+        for (counter, count) in self.refused.iter().zip(tally.refused) {
+            counter.absolute(count);
+        }
+        self.links.set(tally.links as f64);
+        self.groups.set(tally.groups as f64);
+        self.osos.set(tally.osos as f64);
+        self.arena_bytes.set(tally.arena_bytes as f64);
+    }
+}

@@ -1,0 +1,9 @@
+//! A real manager and real nodes, on loopback, in this process; peers that speak raw frames.
+
+#![allow(clippy::unwrap_used, reason = "a test that finds no value has failed")]
+
+mod common;
+mod groups;
+mod misbehaviour;
+mod recovery;
+mod resources;

@@ -1,0 +1,169 @@
+//! Managers that go and come back, and what they are told by nodes that aren't what they say.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::Path;
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use tributary_daemon::manager::{Manager, ManagerOptions};
+use tributary_daemon::node::{Node, NodeLimits, NodeOptions};
+use tributary_daemon::shutdown::Shutdown;
+use tributary_daemon::token::Token;
+use tributary_protocol::manager::ManagerConfig;
+use tributary_topology::Fabric;
+use tributary_wire::control::{Refusal, RefusalCode, Status};
+use tributary_wire::frame::AbortReason;
+
+use crate::common::*;
+
+/// A manager in a thread of its own, which can be stopped and started again at its address.
+struct RunningManager {
+    address: SocketAddr,
+    shutdown: Shutdown,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl RunningManager {
+    fn start(address: SocketAddr, token: &Token) -> Self {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let mut listener = None;
+        // The address was just left by the manager before.
+        eventually("the address is free", || {
+            listener = runtime.block_on(tokio::net::TcpListener::bind(address)).ok();
+            listener.is_some()
+        });
+        let listener = listener.unwrap();
+        let address = listener.local_addr().unwrap();
+        let options = ManagerOptions {
+            token: token.clone(),
+            fabric: Fabric::new(),
+            config: ManagerConfig::default(),
+        };
+        let manager = Manager::new(options).unwrap();
+        let shutdown = Shutdown::new();
+        let asked = shutdown.clone();
+        let thread = thread::spawn(move || runtime.block_on(manager.serve(listener, asked)));
+        Self { address, shutdown, thread: Some(thread) }
+    }
+
+    fn stop(mut self) -> SocketAddr {
+        self.shutdown.request();
+        self.thread.take().unwrap().join().unwrap();
+        self.address
+    }
+}
+
+fn start_node(
+    name: &str,
+    manager: SocketAddr,
+    token: &Token,
+    folder: &Path,
+) -> (Shutdown, JoinHandle<()>) {
+    let node = Node::bind(NodeOptions {
+        name: name.into(),
+        manager: manager.to_string(),
+        token: token.clone(),
+        listen: (Ipv4Addr::LOCALHOST, 0).into(),
+        advertise: None,
+        shm_socket: Some(folder.join(format!("{name}.sock"))),
+        metrics: None,
+        limits: NodeLimits::default(),
+        spin: Duration::ZERO,
+    })
+    .unwrap();
+    let shutdown = Shutdown::new();
+    let asked = shutdown.clone();
+    (shutdown, thread::spawn(move || node.run(&asked).unwrap()))
+}
+
+fn nodes(manager: SocketAddr, token: &Token) -> usize {
+    let answer = call(manager, Some(token.reveal()), "GET", "/v1/status", "");
+    answer.json::<Status>().nodes.len()
+}
+
+#[test]
+fn nodes_find_their_way_back_to_a_manager_that_restarts() {
+    guarded(|| {
+        let folder = tempfile::tempdir().unwrap();
+        let token = Token::create(&folder.path().join("token")).unwrap();
+        let manager = RunningManager::start((Ipv4Addr::LOCALHOST, 0).into(), &token);
+        let address = manager.address;
+        let running = ["one", "two"].map(|name| start_node(name, address, &token, folder.path()));
+        eventually("both nodes are there", || nodes(address, &token) == 2);
+        let job = Job::admit_at(address, token.reveal());
+        let hosts = ["a".to_owned(), "b".to_owned()];
+        let mut orphans = members(&job.group(&hosts, 2, 1024), Way::Tcp);
+        sum_once(&mut orphans, 1.0);
+
+        manager.stop();
+        for member in &mut orphans {
+            match member.result() {
+                Err(End::Aborted(abort)) => assert_eq!(abort.reason, AbortReason::Withdrawn),
+                other => panic!("{other:?}"),
+            }
+        }
+        drop(job);
+
+        let manager = RunningManager::start(address, &token);
+        eventually("both nodes are back", || nodes(address, &token) == 2);
+        let job = Job::admit_at(address, token.reveal());
+        sum_once(&mut members(&job.group(&hosts, 2, 1024), Way::Shm), 2.0);
+
+        for (shutdown, thread) in running {
+            shutdown.request();
+            thread.join().unwrap();
+        }
+        eventually("both nodes have left", || nodes(address, &token) == 0);
+        manager.stop();
+    });
+}
+
+#[test]
+fn a_node_waits_for_a_manager_and_stops_while_it_waits() {
+    guarded(|| {
+        let folder = tempfile::tempdir().unwrap();
+        let token = Token::create(&folder.path().join("token")).unwrap();
+        let nobody = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let address = nobody.local_addr().unwrap();
+        drop(nobody);
+        let (shutdown, thread) = start_node("early", address, &token, folder.path());
+        thread::sleep(Duration::from_millis(300));
+        let manager = RunningManager::start(address, &token);
+        eventually("the node is there", || nodes(address, &token) == 1);
+        manager.stop();
+        shutdown.request();
+        thread.join().unwrap();
+    });
+}
+
+#[test]
+fn impostors_and_liars_are_refused() {
+    guarded(|| {
+        let fabric = fabric(2, 0);
+        let token = token(fabric.token_file());
+        let post = |path: &str, body: &str| {
+            let answer = call(fabric.manager(), Some(&token), "POST", path, body);
+            (answer.status, answer.json::<Refusal>().code)
+        };
+        let twin = r#"{"name":"root","address":{"tcp":"127.0.0.1:1","machine":"m"},
+            "radix":4,"osos":4,"payload_max_bytes":4096}"#;
+        assert_eq!(post("/v1/nodes", twin), (409, RefusalCode::NameTaken));
+        let liar = r#"[{"installed":{"group":0,"epoch":77}}]"#;
+        assert_eq!(post("/v1/nodes/0/events", liar).0, 400);
+        assert_eq!(post("/v1/nodes/99/events", "[\"tick\"]"), (404, RefusalCode::NotFound));
+        assert_eq!(post("/v1/nodes/x/events", "[\"tick\"]").1, RefusalCode::BadRequest);
+        assert_eq!(post("/v1/nowhere", ""), (404, RefusalCode::NotFound));
+        let job = Job::admit(&fabric);
+        let stolen = format!(
+            r#"{{"secret":"{}","label":"x","hosts":["a"],"osos":1,"payload_max_bytes":64}}"#,
+            "0".repeat(32)
+        );
+        let path = format!("/v1/jobs/{}/groups", job.admission.job);
+        assert_eq!(post(&path, &stolen), (403, RefusalCode::Forbidden));
+        assert_eq!(post("/v1/jobs/99/groups", &stolen).1, RefusalCode::NotFound);
+        let long = format!("\"{}\"", "x".repeat(16 << 20));
+        let answer = call_with_long_body(fabric.manager(), &token, &long);
+        assert!(answer.is_none_or(|status| status == 400), "{answer:?}");
+        sum_once(&mut members(&job.group(&hosts(2), 2, 1024), Way::Tcp), 1.0);
+    });
+}

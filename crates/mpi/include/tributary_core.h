@@ -1,0 +1,176 @@
+/*
+ * What the MPI shim asks of the Rust core: open a context, join communicators, run operations,
+ * count what was passed on, report.
+ *
+ * The core knows nothing of MPI. It reaches the other ranks, before it has channels of its own,
+ * through the bootstrap the caller hands it; its own progress thread never calls MPI.
+ *
+ * Messages: functions that can fail write one line, without a newline and always terminated, into
+ * `message`, and cut it at `message_bytes`. A `message_bytes` of 0 asks for none.
+ *
+ * The numbers of datatypes and operators are those of the frame header (docs/wire.md); a test of
+ * the Rust side compares every one of them with this file.
+ */
+#ifndef TRIBUTARY_CORE_H
+#define TRIBUTARY_CORE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define TRIBUTARY_I8 1
+#define TRIBUTARY_I16 2
+#define TRIBUTARY_I32 3
+#define TRIBUTARY_I64 4
+#define TRIBUTARY_U8 5
+#define TRIBUTARY_U16 6
+#define TRIBUTARY_U32 7
+#define TRIBUTARY_U64 8
+#define TRIBUTARY_F16 9
+#define TRIBUTARY_BF16 10
+#define TRIBUTARY_F32 11
+#define TRIBUTARY_F64 12
+#define TRIBUTARY_I16_INDEX 13
+#define TRIBUTARY_I32_INDEX 14
+#define TRIBUTARY_I64_INDEX 15
+#define TRIBUTARY_F32_INDEX 16
+#define TRIBUTARY_F64_INDEX 17
+
+#define TRIBUTARY_SUM 1
+#define TRIBUTARY_PRODUCT 2
+#define TRIBUTARY_MIN 3
+#define TRIBUTARY_MAX 4
+#define TRIBUTARY_MINLOC 5
+#define TRIBUTARY_MAXLOC 6
+#define TRIBUTARY_BIT_AND 7
+#define TRIBUTARY_BIT_OR 8
+#define TRIBUTARY_BIT_XOR 9
+#define TRIBUTARY_LOGICAL_AND 10
+#define TRIBUTARY_LOGICAL_OR 11
+#define TRIBUTARY_LOGICAL_XOR 12
+#define TRIBUTARY_BARRIER_OPERATOR 13
+#define TRIBUTARY_BROADCAST_OPERATOR 14
+
+/* Collectives that can be offloaded. */
+#define TRIBUTARY_ALLREDUCE 0
+#define TRIBUTARY_REDUCE 1
+#define TRIBUTARY_BROADCAST 2
+#define TRIBUTARY_BARRIER 3
+#define TRIBUTARY_COLLECTIVES 4
+
+/* Why an operation went to the MPI beneath. */
+#define TRIBUTARY_PASS_USER_OPERATOR 0     /* an operator made by MPI_Op_create, or an RMA one */
+#define TRIBUTARY_PASS_DATATYPE 1          /* derived, or one no aggregation node knows */
+#define TRIBUTARY_PASS_COMBINATION 2       /* MPI doesn't define this operator on this datatype */
+#define TRIBUTARY_PASS_INTERCOMMUNICATOR 3 /* two groups */
+#define TRIBUTARY_PASS_NOT_SET_UP 4        /* made by a call that couldn't set it up */
+#define TRIBUTARY_PASS_UNAVAILABLE 5       /* the core refused it; the report gives its words */
+#define TRIBUTARY_PASS_EMPTY 6             /* no elements: nothing to do */
+#define TRIBUTARY_PASS_TOO_LONG 7          /* a broadcast of more bytes than MPI_Pack can count */
+#define TRIBUTARY_PASS_ARGUMENTS 8         /* looks wrong: MPI judges it and raises its own error */
+#define TRIBUTARY_PASS_REASONS 9
+
+/* What tributary_test() answers. */
+#define TRIBUTARY_PENDING 0
+#define TRIBUTARY_DONE 1
+#define TRIBUTARY_FAILED (-1)
+
+/* How the core reaches all ranks of one communicator while it sets things up. */
+typedef struct tributary_bootstrap {
+    uint32_t rank;
+    uint32_t size;
+    /*
+     * Gathers every rank's `mine` (`len_bytes` on each) in rank order into `all`, which has room
+     * for `size * len_bytes`. Collective. Returns 0, or nonzero when the channel failed.
+     */
+    int (*allgather)(void *context, const void *mine, void *all, size_t len_bytes);
+    void *context;
+} tributary_bootstrap;
+
+/* One collective operation. */
+typedef struct tributary_operation {
+    uint32_t collective; /* TRIBUTARY_ALLREDUCE ... */
+    uint32_t root;       /* of a reduce or broadcast; else 0 */
+    uint32_t datatype;   /* TRIBUTARY_I8 ...; a broadcast moves TRIBUTARY_U8 */
+    uint32_t operator_;  /* TRIBUTARY_SUM ...; barrier and broadcast have their own */
+    uint64_t elements;
+    const void *source; /* equal to `target` when in place; null for a barrier */
+    void *target;       /* null at a reduce's ranks other than the root */
+} tributary_operation;
+
+typedef struct tributary_communicator tributary_communicator;
+typedef struct tributary_request tributary_request;
+
+/*
+ * Opens the process's context. Collective over the ranks of `world`, and the outcome is the same
+ * on all. Returns 0, or 1 with a message; every later join is then refused with that message.
+ */
+int tributary_open(const tributary_bootstrap *world, char *message, size_t message_bytes);
+
+/* Frees everything the context holds. Counts stay readable. Not collective. */
+void tributary_close(void);
+
+/*
+ * Registers a communicator for counting. Local; never fails. `counted` is nonzero on the one rank
+ * that counts for the communicator. `label` says how it was made and is copied.
+ */
+tributary_communicator *tributary_communicator_new(const char *label, uint32_t size, int counted);
+
+/*
+ * Sets the communicator up for offloading. Collective, and the outcome is the same on all ranks.
+ * Returns 0, or 1 when it can't be offloaded; the report then gives the reason. At most once per
+ * communicator.
+ */
+int tributary_communicator_join(tributary_communicator *communicator,
+                                const tributary_bootstrap *members);
+
+/* Gives the communicator up, once its outstanding requests are done. Not collective. */
+void tributary_communicator_free(tributary_communicator *communicator);
+
+/*
+ * Runs one operation to its end and counts it. `drive` is called now and then when the wait gets
+ * long, from this thread: the MPI beneath needs it to progress its own messages.
+ * Returns 0, or 1 with a message.
+ */
+int tributary_run(tributary_communicator *communicator, const tributary_operation *operation,
+                  void (*drive)(void), char *message, size_t message_bytes);
+
+/*
+ * Starts one operation and counts it; the buffers stay in use until it is done. Returns null with
+ * a message when it could not start.
+ */
+tributary_request *tributary_start(tributary_communicator *communicator,
+                                   const tributary_operation *operation, char *message,
+                                   size_t message_bytes);
+
+/* TRIBUTARY_PENDING, TRIBUTARY_DONE, or TRIBUTARY_FAILED with a message. */
+int tributary_test(tributary_request *request, char *message, size_t message_bytes);
+
+/* Frees a request that is done or has failed. */
+void tributary_request_free(tributary_request *request);
+
+/* Advances every outstanding request of this process. */
+void tributary_progress(void);
+
+/* Counts one operation that goes to the MPI beneath, for one of TRIBUTARY_PASS_*. */
+void tributary_count_passed(tributary_communicator *communicator, uint32_t collective,
+                            uint32_t reason);
+
+/*
+ * This process's counts as JSON text, not terminated; `*len_bytes` is its length.
+ * Free it with tributary_report_free().
+ */
+char *tributary_report(size_t *len_bytes);
+void tributary_report_free(char *text, size_t len_bytes);
+
+/* 1 when the environment asks for a report, else 0. */
+int tributary_report_wanted(void);
+
+/*
+ * Adds up the counts of `ranks` processes and writes them where the environment says. `texts`
+ * holds the texts of tributary_report() one behind the other, `len_bytes` the length of each.
+ * Returns 0, or 1 with a message.
+ */
+int tributary_report_publish(const char *texts, const size_t *len_bytes, size_t ranks,
+                             char *message, size_t message_bytes);
+
+#endif

@@ -1,0 +1,124 @@
+/*
+ * The MPI beneath: the functions and handles of the library the program runs on.
+ *
+ * Everything is looked up at run time. So this library has no undefined MPI symbol, can be
+ * preloaded into processes that use no MPI (mpirun, a shell), and finds an MPI that was loaded
+ * later and privately, as Python extensions do. Nothing else in the shim may name a PMPI_ function
+ * except through `beneath`.
+ */
+#ifndef TRIBUTARY_BENEATH_H
+#define TRIBUTARY_BENEATH_H
+
+#include <mpi.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+#define BENEATH_FUNCTIONS_BASE(X)                                                                  \
+    X(Init) X(Init_thread) X(Finalize) X(Get_library_version)                                      \
+    X(Allreduce) X(Reduce) X(Barrier) X(Bcast)                                                     \
+    X(Iallreduce) X(Ireduce) X(Ibarrier) X(Ibcast)                                                 \
+    X(Wait) X(Waitall) X(Waitany) X(Waitsome)                                                      \
+    X(Test) X(Testall) X(Testany) X(Testsome) X(Request_get_status) X(Request_free)                \
+    X(Comm_dup) X(Comm_dup_with_info) X(Comm_split) X(Comm_split_type)                             \
+    X(Comm_create) X(Comm_create_group) X(Comm_create_from_group)                                  \
+    X(Cart_create) X(Cart_sub) X(Graph_create)                                                     \
+    X(Dist_graph_create) X(Dist_graph_create_adjacent) X(Intercomm_merge)                          \
+    X(Comm_rank) X(Comm_size) X(Comm_test_inter) X(Comm_free) X(Comm_disconnect)                   \
+    X(Comm_group) X(Comm_remote_group) X(Group_translate_ranks) X(Group_free)                      \
+    X(Comm_create_keyval) X(Comm_free_keyval) X(Comm_set_attr) X(Comm_delete_attr)                 \
+    X(Comm_call_errhandler) X(Comm_get_errhandler) X(Comm_set_errhandler) X(Errhandler_free)       \
+    X(Add_error_class) X(Add_error_code) X(Add_error_string)                                       \
+    X(Allgather) X(Gather) X(Gatherv) X(Iprobe)                                                    \
+    X(Type_size) X(Type_get_extent) X(Type_dup) X(Type_free) X(Pack) X(Unpack)                     \
+    X(Grequest_start) X(Grequest_complete)                                                         \
+    X(Status_set_elements) X(Status_set_cancelled)
+
+#if MPI_VERSION >= 4
+#define BENEATH_FUNCTIONS_LARGE(X)                                                                 \
+    X(Allreduce_c) X(Reduce_c) X(Bcast_c) X(Iallreduce_c) X(Ireduce_c) X(Ibcast_c)
+#else
+#define BENEATH_FUNCTIONS_LARGE(X)
+#endif
+
+#if MPI_VERSION > 4 || (MPI_VERSION == 4 && MPI_SUBVERSION >= 1)
+#define BENEATH_HAS_STATUS_FAMILY 1
+#define BENEATH_FUNCTIONS_STATUS(X)                                                                \
+    X(Request_get_status_all) X(Request_get_status_any) X(Request_get_status_some)
+#else
+#define BENEATH_HAS_STATUS_FAMILY 0
+#define BENEATH_FUNCTIONS_STATUS(X)
+#endif
+
+#define BENEATH_FUNCTIONS(X)                                                                       \
+    BENEATH_FUNCTIONS_BASE(X) BENEATH_FUNCTIONS_LARGE(X) BENEATH_FUNCTIONS_STATUS(X)
+
+/* One pointer a function, named as MPI names it without the prefix. */
+typedef struct beneath_functions {
+#define BENEATH_MEMBER(name) __typeof__(&PMPI_##name) name;
+    BENEATH_FUNCTIONS(BENEATH_MEMBER)
+#undef BENEATH_MEMBER
+} beneath_functions;
+
+extern beneath_functions beneath __attribute__((visibility("hidden")));
+
+#ifdef OPEN_MPI
+/*
+ * Open MPI's handles are addresses of its global objects. Its header says
+ * OMPI_PREDEFINED_GLOBAL(type, object) for each; redefining that macro makes every MPI_* handle of
+ * the header a lookup in this table. A handle that is missing here does not compile.
+ */
+#define BENEATH_HANDLES(X)                                                                         \
+    X(ompi_mpi_comm_world) X(ompi_mpi_comm_self) X(ompi_mpi_comm_null)                             \
+    X(ompi_mpi_errors_return) X(ompi_mpi_errhandler_null) X(ompi_request_null)                     \
+    X(ompi_mpi_datatype_null) X(ompi_mpi_op_null)                                                  \
+    X(ompi_mpi_op_max) X(ompi_mpi_op_min) X(ompi_mpi_op_sum) X(ompi_mpi_op_prod)                   \
+    X(ompi_mpi_op_land) X(ompi_mpi_op_band) X(ompi_mpi_op_lor) X(ompi_mpi_op_bor)                  \
+    X(ompi_mpi_op_lxor) X(ompi_mpi_op_bxor) X(ompi_mpi_op_maxloc) X(ompi_mpi_op_minloc)            \
+    X(ompi_mpi_byte) X(ompi_mpi_packed) X(ompi_mpi_char) X(ompi_mpi_wchar)                         \
+    X(ompi_mpi_short) X(ompi_mpi_int) X(ompi_mpi_long) X(ompi_mpi_long_long_int)                   \
+    X(ompi_mpi_signed_char) X(ompi_mpi_unsigned_char) X(ompi_mpi_unsigned_short)                   \
+    X(ompi_mpi_unsigned) X(ompi_mpi_unsigned_long) X(ompi_mpi_unsigned_long_long)                  \
+    X(ompi_mpi_float) X(ompi_mpi_double) X(ompi_mpi_long_double)                                   \
+    X(ompi_mpi_float_int) X(ompi_mpi_double_int) X(ompi_mpi_long_int) X(ompi_mpi_short_int)        \
+    X(ompi_mpi_2int)                                                                               \
+    X(ompi_mpi_int8_t) X(ompi_mpi_int16_t) X(ompi_mpi_int32_t) X(ompi_mpi_int64_t)                 \
+    X(ompi_mpi_uint8_t) X(ompi_mpi_uint16_t) X(ompi_mpi_uint32_t) X(ompi_mpi_uint64_t)             \
+    X(ompi_mpi_aint) X(ompi_mpi_offset) X(ompi_mpi_count)                                          \
+    X(ompi_mpi_c_bool) X(ompi_mpi_cxx_bool)                                                        \
+    X(ompi_mpi_c_float_complex) X(ompi_mpi_c_double_complex) X(ompi_mpi_c_long_double_complex)     \
+    X(ompi_mpi_character) X(ompi_mpi_integer) X(ompi_mpi_real) X(ompi_mpi_dblprec)                 \
+    X(ompi_mpi_logical) X(ompi_mpi_cplex) X(ompi_mpi_dblcplex) X(ompi_mpi_2integer)                \
+    X(ompi_mpi_logical1) X(ompi_mpi_logical2) X(ompi_mpi_logical4) X(ompi_mpi_logical8)            \
+    X(ompi_mpi_integer1) X(ompi_mpi_integer2) X(ompi_mpi_integer4) X(ompi_mpi_integer8)            \
+    X(ompi_mpi_real2) X(ompi_mpi_real4) X(ompi_mpi_real8)
+
+typedef struct beneath_handle_table {
+#define BENEATH_MEMBER(object) void *object;
+    BENEATH_HANDLES(BENEATH_MEMBER)
+#undef BENEATH_MEMBER
+} beneath_handle_table;
+
+extern beneath_handle_table beneath_handles __attribute__((visibility("hidden")));
+
+#undef OMPI_PREDEFINED_GLOBAL
+#define OMPI_PREDEFINED_GLOBAL(type, object) ((type)beneath_handles.object)
+#endif
+
+extern atomic_bool beneath_is_resolved __attribute__((visibility("hidden")));
+
+/* Looks everything up. Ends the process, as the dynamic linker would, when there is no MPI. */
+void beneath_resolve(void);
+
+/* Must come first in every interposed function. */
+static inline void beneath_ensure(void) {
+    /* Acquire pairs with the release in beneath_resolve(): the table is filled when this is set. */
+    if (__builtin_expect(!atomic_load_explicit(&beneath_is_resolved, memory_order_acquire), 0)) {
+        beneath_resolve();
+    }
+}
+
+/* True when the library beneath has the ABI this file was compiled for; else says why not. */
+bool beneath_is_expected_library(char *why_not, size_t why_not_bytes);
+
+#endif

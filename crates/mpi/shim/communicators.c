@@ -1,0 +1,160 @@
+/* Making, setting up and giving up the records of communicators. */
+#include "communicators.h"
+#include "comm_table.h"
+#include "shim.h"
+
+#include <limits.h>
+#include <pthread.h>
+#include <stdlib.h>
+
+static int keyval = MPI_KEYVAL_INVALID;
+static pthread_mutex_t adopting = PTHREAD_MUTEX_INITIALIZER;
+
+/* A copy of a communicator is another communicator: it gets a record of its own. */
+static int never_copied(MPI_Comm from, int key, void *extra, void *value, void *copy, int *flag) {
+    (void)from, (void)key, (void)extra, (void)value, (void)copy;
+    *flag = 0;
+    return MPI_SUCCESS;
+}
+
+void communicators_hold(comm_record *record) {
+    /* Relaxed: whoever takes a hold has one already, by using the communicator. */
+    atomic_fetch_add_explicit(&record->holds, 1, memory_order_relaxed);
+}
+
+void communicators_let_go(comm_record *record) {
+    /* Acquire-release: the last one to let go sees what the others did with the record. */
+    if (atomic_fetch_sub_explicit(&record->holds, 1, memory_order_acq_rel) == 1) {
+        tributary_communicator_free(record->core);
+        free(record);
+    }
+}
+
+/* MPI is freeing the communicator; its nonblocking operations may still be on their way. */
+static int give_up(MPI_Comm comm, int key, void *value, void *extra) {
+    (void)comm, (void)key, (void)extra;
+    comm_record *record = value;
+    comm_table_remove(record);
+    atomic_store_explicit(&record->is_freed, true, memory_order_relaxed);
+    communicators_let_go(record);
+    return MPI_SUCCESS;
+}
+
+int communicators_open(void) {
+    return beneath.Comm_create_keyval(never_copied, give_up, &keyval, NULL);
+}
+
+static int allgather_bytes(void *context, const void *mine, void *all, size_t len_bytes) {
+    if (len_bytes > INT_MAX) {
+        return 1;
+    }
+    int count = (int)len_bytes;
+    MPI_Comm comm = *(MPI_Comm *)context;
+    return beneath.Allgather(mine, count, MPI_BYTE, all, count, MPI_BYTE, comm) != MPI_SUCCESS;
+}
+
+tributary_bootstrap communicators_bootstrap(MPI_Comm *comm, int rank, int size) {
+    return (tributary_bootstrap){
+        .rank = (uint32_t)rank,
+        .size = (uint32_t)size,
+        .allgather = allgather_bytes,
+        .context = comm,
+    };
+}
+
+/*
+ * Both groups of an intercommunicator call the same operation, and it counts once: by rank 0 of the
+ * group whose rank 0 comes first in the world. Ranks of two worlds each count in their own report.
+ */
+static bool remote_group_counts(MPI_Comm comm) {
+    MPI_Group world;
+    MPI_Group local;
+    MPI_Group remote;
+    int zero = 0;
+    int local_leader = 0;
+    int remote_leader = 0;
+    beneath.Comm_group(MPI_COMM_WORLD, &world);
+    beneath.Comm_group(comm, &local);
+    beneath.Comm_remote_group(comm, &remote);
+    beneath.Group_translate_ranks(local, 1, &zero, world, &local_leader);
+    beneath.Group_translate_ranks(remote, 1, &zero, world, &remote_leader);
+    beneath.Group_free(&world);
+    beneath.Group_free(&local);
+    beneath.Group_free(&remote);
+    return remote_leader != MPI_UNDEFINED && remote_leader < local_leader;
+}
+
+static comm_record *new_record(MPI_Comm comm, const char *label) {
+    int is_inter = 0;
+    if (beneath.Comm_test_inter(comm, &is_inter) != MPI_SUCCESS) {
+        return NULL; /* not a communicator; MPI has said so */
+    }
+    comm_record *record = calloc(1, sizeof *record);
+    if (record == NULL) {
+        return NULL;
+    }
+    record->comm = comm;
+    atomic_init(&record->holds, 1);
+    beneath.Comm_rank(comm, &record->rank);
+    beneath.Comm_size(comm, &record->size);
+    record->pass_reason = is_inter ? TRIBUTARY_PASS_INTERCOMMUNICATOR : TRIBUTARY_PASS_NOT_SET_UP;
+    atomic_init(&record->state, is_inter ? COMM_PASSES : COMM_LATE);
+    bool counted = record->rank == 0 && !(is_inter && remote_group_counts(comm));
+    record->core = tributary_communicator_new(is_inter ? "intercommunicator" : label,
+                                              (uint32_t)record->size, counted);
+    if (!comm_table_insert(record)) {
+        communicators_let_go(record);
+        return NULL;
+    }
+    if (beneath.Comm_set_attr(comm, keyval, record) != MPI_SUCCESS) {
+        give_up(comm, keyval, record, NULL);
+        return NULL;
+    }
+    return record;
+}
+
+void communicators_join(comm_record *record) {
+    tributary_bootstrap members =
+        communicators_bootstrap(&record->comm, record->rank, record->size);
+    comm_state state = COMM_READY;
+    if (tributary_communicator_join(record->core, &members) != 0) {
+        record->pass_reason = TRIBUTARY_PASS_UNAVAILABLE;
+        state = COMM_PASSES;
+    }
+    /* Pairs with the acquire in offload.c: reason and channels are visible with the state. */
+    atomic_store_explicit(&record->state, state, memory_order_release);
+}
+
+void communicators_add(MPI_Comm comm, const char *label) {
+    if (comm == MPI_COMM_NULL) {
+        return;
+    }
+    comm_record *record = new_record(comm, label);
+    if (record != NULL && atomic_load_explicit(&record->state, memory_order_relaxed) == COMM_LATE) {
+        communicators_join(record);
+    }
+}
+
+comm_record *communicators_find(MPI_Comm comm) {
+    comm_record *record = comm_table_find(comm);
+    if (__builtin_expect(record != NULL, 1) || comm == MPI_COMM_NULL) {
+        return record;
+    }
+    pthread_mutex_lock(&adopting);
+    record = comm_table_find(comm);
+    if (record == NULL) {
+        record = new_record(comm, "late");
+    }
+    pthread_mutex_unlock(&adopting);
+    return record;
+}
+
+/* Calls give_up(). */
+static void delete_attribute(comm_record *record) {
+    beneath.Comm_delete_attr(record->comm, keyval);
+}
+
+void communicators_close(void) {
+    comm_table_visit(delete_attribute);
+    beneath.Comm_free_keyval(&keyval);
+}

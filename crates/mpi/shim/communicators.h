@@ -1,0 +1,54 @@
+/*
+ * What this library knows of each communicator.
+ *
+ * A record is found by its communicator's handle in a table that is read without locks. It is made
+ * when the communicator is created (setting it up then, which is collective as creation is), or at
+ * the first call on a communicator that came about otherwise. An attribute on the communicator
+ * tells when MPI frees it.
+ */
+#ifndef TRIBUTARY_COMMUNICATORS_H
+#define TRIBUTARY_COMMUNICATORS_H
+
+#include "beneath.h"
+#include "tributary_core.h"
+
+typedef enum comm_state {
+    COMM_LATE,   /* not set up yet; its first blocking collective does it */
+    COMM_READY,  /* offloads */
+    COMM_PASSES, /* never offloads, for the record's `pass_reason` */
+} comm_state;
+
+typedef struct comm_record {
+    MPI_Comm comm;
+    tributary_communicator *core;
+    int rank;
+    int size;
+    _Atomic comm_state state;
+    atomic_bool is_freed; /* `comm` is no handle any more */
+    atomic_int holds;     /* one for the communicator, one for each nonblocking operation */
+    uint32_t pass_reason; /* TRIBUTARY_PASS_*; written before `state` becomes COMM_PASSES */
+} comm_record;
+
+/* Once per process, after MPI is initialised. Nonzero when MPI refused. */
+int communicators_open(void);
+
+/* Sets up a communicator that all its members have just created. MPI_COMM_NULL is ignored. */
+void communicators_add(MPI_Comm comm, const char *label);
+
+/* The record of `comm`, made if need be. Null: let MPI judge this handle. */
+comm_record *communicators_find(MPI_Comm comm);
+
+/* Sets a late communicator up. Collective over its members. */
+void communicators_join(comm_record *record);
+
+/* Keep a record, and the core's communicator, alive while an operation is on its way. */
+void communicators_hold(comm_record *record);
+void communicators_let_go(comm_record *record);
+
+/* Gives up every communicator. No other thread may be in MPI. */
+void communicators_close(void);
+
+/* The bootstrap that speaks through `*comm`. */
+tributary_bootstrap communicators_bootstrap(MPI_Comm *comm, int rank, int size);
+
+#endif

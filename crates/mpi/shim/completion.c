@@ -1,0 +1,152 @@
+/*
+ * Wait, Test and Request_get_status.
+ *
+ * While none of our operations is on its way each is the MPI's own function. Otherwise a Test first
+ * completes what is done, and a Wait repeats the matching Test: blocking in the MPI beneath would
+ * keep this thread from completing our requests. The MPI's Test progresses its own messages, so
+ * both kinds move on.
+ */
+#include "pending.h"
+#include "shim.h"
+
+#include <sched.h>
+
+/* Tests before the first yield; short, because ranks may outnumber cores. */
+#define SPINS_MAX 64
+
+/* One request: the MPI's error, else ours. */
+static int conclude_one(int error) {
+    int ours = pending_conclude();
+    return error != MPI_SUCCESS ? error : ours;
+}
+
+/* Several requests: errors are in the statuses, where the MPI hasn't put ours. */
+static int conclude_many(int error, int count, MPI_Status statuses[]) {
+    int ours = pending_conclude();
+    if (ours == MPI_SUCCESS) {
+        return error;
+    }
+    for (int at = 0; statuses != MPI_STATUSES_IGNORE && at < count; at++) {
+        if (statuses[at].MPI_TAG == PENDING_FAILED_TAG) {
+            statuses[at].MPI_ERROR = ours;
+        } else if (error == MPI_SUCCESS) {
+            statuses[at].MPI_ERROR = MPI_SUCCESS;
+        }
+    }
+    return MPI_ERR_IN_STATUS;
+}
+
+/* Repeats `test`, which sets `error`, until it fails or `done` holds. */
+#define UNTIL(test, done)                                                                          \
+    for (int spins = 0;; spins++) {                                                                \
+        pending_progress();                                                                        \
+        error = (test);                                                                            \
+        if (error != MPI_SUCCESS || (done)) {                                                      \
+            break;                                                                                 \
+        }                                                                                          \
+        if (spins >= SPINS_MAX) {                                                                  \
+            sched_yield();                                                                         \
+        }                                                                                          \
+    }
+
+INTERPOSE(Wait, (MPI_Request *request, MPI_Status *status), (request, status)) {
+    if (!pending_any()) {
+        return beneath.Wait(request, status);
+    }
+    int error = MPI_SUCCESS;
+    int done = 0;
+    UNTIL(beneath.Test(request, &done, status), done)
+    return conclude_one(error);
+}
+
+INTERPOSE(Waitall, (int count, MPI_Request requests[], MPI_Status statuses[]),
+          (count, requests, statuses)) {
+    if (!pending_any()) {
+        return beneath.Waitall(count, requests, statuses);
+    }
+    int error = MPI_SUCCESS;
+    int done = 0;
+    UNTIL(beneath.Testall(count, requests, &done, statuses), done)
+    return conclude_many(error, count, statuses);
+}
+
+INTERPOSE(Waitany, (int count, MPI_Request requests[], int *index, MPI_Status *status),
+          (count, requests, index, status)) {
+    if (!pending_any()) {
+        return beneath.Waitany(count, requests, index, status);
+    }
+    int error = MPI_SUCCESS;
+    int done = 0;
+    UNTIL(beneath.Testany(count, requests, index, &done, status), done)
+    return conclude_one(error);
+}
+
+INTERPOSE(Waitsome,
+          (int count, MPI_Request requests[], int *completed, int indices[],
+           MPI_Status statuses[]),
+          (count, requests, completed, indices, statuses)) {
+    if (!pending_any()) {
+        return beneath.Waitsome(count, requests, completed, indices, statuses);
+    }
+    int error = MPI_SUCCESS;
+    /* MPI_UNDEFINED, when no request is active, is not 0 and ends the wait as well. */
+    UNTIL(beneath.Testsome(count, requests, completed, indices, statuses), *completed != 0)
+    return conclude_many(error, *completed, statuses);
+}
+
+/* `conclude` turns `error`, the MPI's own, into what the program gets. */
+#define PROGRESS_AND_CALL(name, parameters, arguments, conclude)                                   \
+    INTERPOSE(name, parameters, arguments) {                                                       \
+        if (!pending_any()) {                                                                      \
+            return beneath.name arguments;                                                         \
+        }                                                                                          \
+        pending_progress();                                                                        \
+        int error = beneath.name arguments;                                                        \
+        return conclude;                                                                           \
+    }
+
+PROGRESS_AND_CALL(Test, (MPI_Request *request, int *flag, MPI_Status *status),
+                  (request, flag, status), conclude_one(error))
+
+PROGRESS_AND_CALL(Testall, (int count, MPI_Request requests[], int *flag, MPI_Status statuses[]),
+                  (count, requests, flag, statuses),
+                  conclude_many(error, *flag ? count : 0, statuses))
+
+PROGRESS_AND_CALL(Testany,
+                  (int count, MPI_Request requests[], int *index, int *flag, MPI_Status *status),
+                  (count, requests, index, flag, status), conclude_one(error))
+
+PROGRESS_AND_CALL(Testsome,
+                  (int count, MPI_Request requests[], int *completed, int indices[],
+                   MPI_Status statuses[]),
+                  (count, requests, completed, indices, statuses),
+                  conclude_many(error, *completed, statuses))
+
+PROGRESS_AND_CALL(Request_get_status, (MPI_Request request, int *flag, MPI_Status *status),
+                  (request, flag, status), conclude_one(error))
+
+#if BENEATH_HAS_STATUS_FAMILY
+PROGRESS_AND_CALL(Request_get_status_all,
+                  (int count, const MPI_Request requests[], int *flag, MPI_Status statuses[]),
+                  (count, requests, flag, statuses),
+                  conclude_many(error, *flag ? count : 0, statuses))
+
+PROGRESS_AND_CALL(Request_get_status_any,
+                  (int count, const MPI_Request requests[], int *index, int *flag,
+                   MPI_Status *status),
+                  (count, requests, index, flag, status), conclude_one(error))
+
+PROGRESS_AND_CALL(Request_get_status_some,
+                  (int count, const MPI_Request requests[], int *completed, int indices[],
+                   MPI_Status statuses[]),
+                  (count, requests, completed, indices, statuses),
+                  conclude_many(error, *completed, statuses))
+#endif
+
+/* The communicator must be at rest when MPI takes it apart. */
+INTERPOSE(Comm_disconnect, (MPI_Comm *comm), (comm)) {
+    if (pending_any()) {
+        pending_drain();
+    }
+    return beneath.Comm_disconnect(comm);
+}

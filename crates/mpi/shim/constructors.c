@@ -1,0 +1,70 @@
+/*
+ * Calls that make communicators. Each is collective over the members of the new one, so setting it
+ * up here, collectively, can't block a correct program. MPI_Comm_idup is not among them: its
+ * communicator isn't there yet when the call returns.
+ */
+#include "communicators.h"
+#include "shim.h"
+
+/* Defines MPI_<name>: the MPI's own call, then setting up what it made. */
+#define CONSTRUCTOR(name, label, parameters, arguments, made)                                      \
+    INTERPOSE(name, parameters, arguments) {                                                       \
+        int error = beneath.name arguments;                                                        \
+        if (error == MPI_SUCCESS) {                                                                \
+            communicators_add(*(made), label);                                                     \
+        }                                                                                          \
+        return error;                                                                              \
+    }
+
+CONSTRUCTOR(Comm_dup, "dup", (MPI_Comm comm, MPI_Comm *made), (comm, made), made)
+
+CONSTRUCTOR(Comm_dup_with_info, "dup", (MPI_Comm comm, MPI_Info info, MPI_Comm *made),
+            (comm, info, made), made)
+
+CONSTRUCTOR(Comm_split, "split", (MPI_Comm comm, int color, int key, MPI_Comm *made),
+            (comm, color, key, made), made)
+
+CONSTRUCTOR(Comm_split_type, "split_type",
+            (MPI_Comm comm, int type, int key, MPI_Info info, MPI_Comm *made),
+            (comm, type, key, info, made), made)
+
+CONSTRUCTOR(Comm_create, "create", (MPI_Comm comm, MPI_Group group, MPI_Comm *made),
+            (comm, group, made), made)
+
+CONSTRUCTOR(Comm_create_group, "create_group",
+            (MPI_Comm comm, MPI_Group group, int tag, MPI_Comm *made), (comm, group, tag, made),
+            made)
+
+CONSTRUCTOR(Comm_create_from_group, "create_from_group",
+            (MPI_Group group, const char *tag, MPI_Info info, MPI_Errhandler handler,
+             MPI_Comm *made),
+            (group, tag, info, handler, made), made)
+
+CONSTRUCTOR(Cart_create, "cart",
+            (MPI_Comm comm, int ndims, const int dims[], const int periods[], int reorder,
+             MPI_Comm *made),
+            (comm, ndims, dims, periods, reorder, made), made)
+
+CONSTRUCTOR(Cart_sub, "cart_sub", (MPI_Comm comm, const int remain[], MPI_Comm *made),
+            (comm, remain, made), made)
+
+CONSTRUCTOR(Graph_create, "graph",
+            (MPI_Comm comm, int nodes, const int index[], const int edges[], int reorder,
+             MPI_Comm *made),
+            (comm, nodes, index, edges, reorder, made), made)
+
+CONSTRUCTOR(Dist_graph_create, "dist_graph",
+            (MPI_Comm comm, int n, const int nodes[], const int degrees[], const int targets[],
+             const int weights[], MPI_Info info, int reorder, MPI_Comm *made),
+            (comm, n, nodes, degrees, targets, weights, info, reorder, made), made)
+
+CONSTRUCTOR(Dist_graph_create_adjacent, "dist_graph",
+            (MPI_Comm comm, int indegree, const int sources[], const int sourceweights[],
+             int outdegree, const int destinations[], const int destweights[], MPI_Info info,
+             int reorder, MPI_Comm *made),
+            (comm, indegree, sources, sourceweights, outdegree, destinations, destweights, info,
+             reorder, made),
+            made)
+
+CONSTRUCTOR(Intercomm_merge, "merge", (MPI_Comm comm, int high, MPI_Comm *made),
+            (comm, high, made), made)

@@ -1,0 +1,64 @@
+/*
+ * One error class, one code per message. MPI never takes a code back, so the number of codes is
+ * bounded; after that, new messages share the last code.
+ */
+#include "failure.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+
+#define CODES_MAX 32
+
+static pthread_mutex_t adding = PTHREAD_MUTEX_INITIALIZER;
+static int error_class = MPI_ERR_OTHER;
+static int codes_known;
+static struct {
+    int code;
+    char message[FAILURE_MESSAGE_BYTES];
+} known[CODES_MAX];
+
+void failure_open(void) {
+    if (beneath.Add_error_class(&error_class) != MPI_SUCCESS) {
+        error_class = MPI_ERR_OTHER;
+        return;
+    }
+    beneath.Add_error_string(error_class, "tributary: an offloaded collective failed");
+}
+
+static int add_code(const char *message) {
+    int code = error_class;
+    if (error_class == MPI_ERR_OTHER || beneath.Add_error_code(error_class, &code) != MPI_SUCCESS) {
+        return error_class;
+    }
+    snprintf(known[codes_known].message, sizeof known[codes_known].message, "%s", message);
+    char text[FAILURE_MESSAGE_BYTES + 16];
+    snprintf(text, sizeof text, "tributary: %s", message);
+    text[MPI_MAX_ERROR_STRING - 1 < (int)sizeof text ? MPI_MAX_ERROR_STRING - 1
+                                                     : (int)sizeof text - 1] = '\0';
+    beneath.Add_error_string(code, text);
+    known[codes_known].code = code;
+    codes_known++;
+    return code;
+}
+
+int failure_code(const char *message) {
+    pthread_mutex_lock(&adding);
+    int code = 0;
+    for (int at = 0; at < codes_known && code == 0; at++) {
+        if (strncmp(known[at].message, message, sizeof known[at].message - 1) == 0) {
+            code = known[at].code;
+        }
+    }
+    if (code == 0) {
+        code = codes_known < CODES_MAX ? add_code(message) : known[CODES_MAX - 1].code;
+    }
+    pthread_mutex_unlock(&adding);
+    return code;
+}
+
+int failure_raise(MPI_Comm comm, const char *message) {
+    int code = failure_code(message);
+    beneath.Comm_call_errhandler(comm, code);
+    return code;
+}

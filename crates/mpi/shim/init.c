@@ -1,0 +1,104 @@
+/* The start and the end: MPI_Init, MPI_Init_thread, MPI_Finalize. */
+#include "communicators.h"
+#include "failure.h"
+#include "maps.h"
+#include "pending.h"
+#include "report.h"
+#include "shim.h"
+#include "staging.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+atomic_bool shim_is_on;
+MPI_Comm shim_self;
+static bool report_wanted;
+
+void shim_drive_mpi(void) {
+    int found = 0;
+    /* A probe takes nothing. Not on a communicator of one: there MPICH looks, and moves nothing on. */
+    beneath.Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, MPI_COMM_WORLD, &found, MPI_STATUS_IGNORE);
+}
+
+static void open_core(void) {
+    int rank = 0;
+    int size = 0;
+    MPI_Comm world = MPI_COMM_WORLD;
+    beneath.Comm_rank(world, &rank);
+    beneath.Comm_size(world, &size);
+    tributary_bootstrap members = communicators_bootstrap(&world, rank, size);
+    char message[FAILURE_MESSAGE_BYTES];
+    if (tributary_open(&members, message, sizeof message) != 0 && rank == 0) {
+        fprintf(stderr, "tributary: %s; collectives are left to the MPI beneath\n", message);
+    }
+}
+
+/* Said by one rank. With the wrong ABI its number can't be asked for, so launchers are. */
+static void warn_once(const char *message) {
+    static const char *const rank_names[] = {"OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK"};
+    for (size_t at = 0; at < sizeof rank_names / sizeof *rank_names; at++) {
+        const char *rank = getenv(rank_names[at]);
+        if (rank != NULL && rank[0] != '0') {
+            return;
+        }
+    }
+    fprintf(stderr, "tributary: %s; collectives are left to the MPI beneath\n", message);
+}
+
+static void start(void) {
+    char why_not[FAILURE_MESSAGE_BYTES];
+    if (!beneath_is_expected_library(why_not, sizeof why_not)) {
+        warn_once(why_not);
+        return;
+    }
+    maps_fill();
+    failure_open();
+    if (communicators_open() != MPI_SUCCESS ||
+        beneath.Comm_dup(MPI_COMM_SELF, &shim_self) != MPI_SUCCESS) {
+        return; /* MPI has raised the error */
+    }
+    staging_open();
+    report_wanted = report_is_wanted();
+    open_core();
+    communicators_add(MPI_COMM_WORLD, "world");
+    communicators_add(MPI_COMM_SELF, "self");
+    /* Pairs with the acquire in shim_enter(). */
+    atomic_store_explicit(&shim_is_on, true, memory_order_release);
+}
+
+INTERPOSED int MPI_Init(int *argc, char ***argv) {
+    beneath_ensure();
+    int error = beneath.Init(argc, argv);
+    if (error == MPI_SUCCESS) {
+        start();
+    }
+    return error;
+}
+
+INTERPOSED int MPI_Init_thread(int *argc, char ***argv, int required, int *provided) {
+    beneath_ensure();
+    int error = beneath.Init_thread(argc, argv, required, provided);
+    if (error == MPI_SUCCESS) {
+        start();
+    }
+    return error;
+}
+
+/* Operations whose requests the program has freed still have to reach their end. */
+static void stop(void) {
+    pending_drain();
+    atomic_store_explicit(&shim_is_on, false, memory_order_release);
+    if (report_wanted) {
+        report_collect();
+    }
+    communicators_close();
+    tributary_close();
+    beneath.Comm_free(&shim_self);
+}
+
+INTERPOSED int MPI_Finalize(void) {
+    if (shim_enter()) {
+        stop();
+    }
+    return beneath.Finalize();
+}

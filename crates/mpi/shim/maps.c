@@ -1,0 +1,266 @@
+/*
+ * The tables of datatypes and operators.
+ *
+ * What MPI defines on what: MPI 4.1 section 6.9.2 (table of operators and kinds) and 6.9.4 (pairs).
+ * Combinations outside it are left out even where an implementation allows them, so that it gives
+ * its own result or raises its own error, as without this library.
+ */
+#include "maps.h"
+#include "tributary_core.h"
+
+#include <stddef.h>
+
+#define BIT(op) (1u << (op))
+#define ARITHMETIC                                                                                 \
+    (BIT(TRIBUTARY_SUM) | BIT(TRIBUTARY_PRODUCT) | BIT(TRIBUTARY_MIN) | BIT(TRIBUTARY_MAX))
+#define BITWISE (BIT(TRIBUTARY_BIT_AND) | BIT(TRIBUTARY_BIT_OR) | BIT(TRIBUTARY_BIT_XOR))
+#define LOGICAL                                                                                    \
+    (BIT(TRIBUTARY_LOGICAL_AND) | BIT(TRIBUTARY_LOGICAL_OR) | BIT(TRIBUTARY_LOGICAL_XOR))
+#define LOCATION (BIT(TRIBUTARY_MINLOC) | BIT(TRIBUTARY_MAXLOC))
+
+#define C_INTEGER (ARITHMETIC | BITWISE | LOGICAL)
+#define FORTRAN_INTEGER (ARITHMETIC | BITWISE)
+
+/* Load stays at or below a half: about 70 datatypes, 12 operators. */
+#define DATATYPE_SLOTS_LOG2 8
+#define OPERATOR_SLOTS_LOG2 5
+
+typedef struct operator_entry {
+    uintptr_t handle;
+    uint32_t operator_;
+} operator_entry;
+
+static datatype_entry datatypes[1u << DATATYPE_SLOTS_LOG2];
+static operator_entry operators[1u << OPERATOR_SLOTS_LOG2];
+
+/* Handles are addresses or small numbers in a word; the multiplication spreads either kind. */
+static inline uint32_t slot_of(uintptr_t handle, unsigned slots_log2) {
+    return (uint32_t)(((uint64_t)handle * UINT64_C(0x9E3779B97F4A7C15)) >> (64 - slots_log2));
+}
+
+static datatype_entry *datatype_slot(uintptr_t handle) {
+    uint32_t slot = slot_of(handle, DATATYPE_SLOTS_LOG2);
+    while (datatypes[slot].handle != 0 && datatypes[slot].handle != handle) {
+        slot = (slot + 1) & ((1u << DATATYPE_SLOTS_LOG2) - 1);
+    }
+    return &datatypes[slot];
+}
+
+static operator_entry *operator_slot(uintptr_t handle) {
+    uint32_t slot = slot_of(handle, OPERATOR_SLOTS_LOG2);
+    while (operators[slot].handle != 0 && operators[slot].handle != handle) {
+        slot = (slot + 1) & ((1u << OPERATOR_SLOTS_LOG2) - 1);
+    }
+    return &operators[slot];
+}
+
+const datatype_entry *maps_datatype(MPI_Datatype datatype) {
+    const datatype_entry *entry = datatype_slot((uintptr_t)datatype);
+    return entry->handle != 0 ? entry : NULL;
+}
+
+uint32_t maps_operator(MPI_Op op) {
+    return operator_slot((uintptr_t)op)->operator_;
+}
+
+/* Size of an element without gaps, or 0: the type has gaps, or this MPI doesn't have it. */
+static uint32_t dense_size_bytes(MPI_Datatype datatype) {
+    int size_bytes = 0;
+    MPI_Aint lower = 0;
+    MPI_Aint extent = 0;
+    if (datatype == MPI_DATATYPE_NULL ||
+        beneath.Type_size(datatype, &size_bytes) != MPI_SUCCESS ||
+        beneath.Type_get_extent(datatype, &lower, &extent) != MPI_SUCCESS) {
+        return 0;
+    }
+    return lower == 0 && extent == size_bytes && size_bytes > 0 ? (uint32_t)size_bytes : 0;
+}
+
+static void add(MPI_Datatype handle, uint32_t datatype, uint32_t mask) {
+    uintptr_t key = (uintptr_t)handle;
+    if (key == 0 || handle == MPI_DATATYPE_NULL) {
+        return;
+    }
+    datatype_entry *entry = datatype_slot(key);
+    if (entry->handle == key) {
+        return; /* two names of one handle */
+    }
+    entry->handle = key;
+    entry->datatype = (uint8_t)datatype;
+    entry->operators = (uint16_t)(datatype != 0 ? mask : 0);
+    entry->size_bytes = dense_size_bytes(handle);
+}
+
+/* A number whose width is only known here, like `long` or Fortran's INTEGER. */
+static void add_by_width(MPI_Datatype handle, uint32_t width8, uint32_t width16, uint32_t width32,
+                         uint32_t width64, uint32_t mask) {
+    uint32_t datatype = 0;
+    switch (dense_size_bytes(handle)) {
+    case 1: datatype = width8; break;
+    case 2: datatype = width16; break;
+    case 4: datatype = width32; break;
+    case 8: datatype = width64; break;
+    default: break;
+    }
+    add(handle, datatype, mask);
+}
+
+static void add_signed(MPI_Datatype handle, uint32_t mask) {
+    add_by_width(handle, TRIBUTARY_I8, TRIBUTARY_I16, TRIBUTARY_I32, TRIBUTARY_I64, mask);
+}
+
+static void add_unsigned(MPI_Datatype handle, uint32_t mask) {
+    add_by_width(handle, TRIBUTARY_U8, TRIBUTARY_U16, TRIBUTARY_U32, TRIBUTARY_U64, mask);
+}
+
+static void add_float(MPI_Datatype handle) {
+    add_by_width(handle, 0, TRIBUTARY_F16, TRIBUTARY_F32, TRIBUTARY_F64, ARITHMETIC);
+}
+
+static void fill_c_numbers(void) {
+    add_signed(MPI_SIGNED_CHAR, C_INTEGER);
+    add_signed(MPI_SHORT, C_INTEGER);
+    add_signed(MPI_INT, C_INTEGER);
+    add_signed(MPI_LONG, C_INTEGER);
+    add_signed(MPI_LONG_LONG_INT, C_INTEGER);
+    add_signed(MPI_INT8_T, C_INTEGER);
+    add_signed(MPI_INT16_T, C_INTEGER);
+    add_signed(MPI_INT32_T, C_INTEGER);
+    add_signed(MPI_INT64_T, C_INTEGER);
+    add_unsigned(MPI_UNSIGNED_CHAR, C_INTEGER);
+    add_unsigned(MPI_UNSIGNED_SHORT, C_INTEGER);
+    add_unsigned(MPI_UNSIGNED, C_INTEGER);
+    add_unsigned(MPI_UNSIGNED_LONG, C_INTEGER);
+    add_unsigned(MPI_UNSIGNED_LONG_LONG, C_INTEGER);
+    add_unsigned(MPI_UINT8_T, C_INTEGER);
+    add_unsigned(MPI_UINT16_T, C_INTEGER);
+    add_unsigned(MPI_UINT32_T, C_INTEGER);
+    add_unsigned(MPI_UINT64_T, C_INTEGER);
+    add_float(MPI_FLOAT);
+    add_float(MPI_DOUBLE);
+#ifdef MPIX_C_FLOAT16
+    add_float(MPIX_C_FLOAT16);
+#endif
+#ifdef MPIX_BFLOAT16
+    if (dense_size_bytes(MPIX_BFLOAT16) == 2) {
+        add(MPIX_BFLOAT16, TRIBUTARY_BF16, ARITHMETIC);
+    }
+#endif
+}
+
+/* Logical results are 0 and 1 on any nonzero input, here as in both MPIs. */
+static void fill_other_kinds(void) {
+    add_unsigned(MPI_C_BOOL, LOGICAL);
+    add_unsigned(MPI_CXX_BOOL, LOGICAL);
+    add_unsigned(MPI_BYTE, BITWISE);
+    add_signed(MPI_AINT, FORTRAN_INTEGER);
+    add_signed(MPI_OFFSET, FORTRAN_INTEGER);
+    add_signed(MPI_COUNT, FORTRAN_INTEGER);
+}
+
+static void fill_fortran(void) {
+    add_signed(MPI_INTEGER, FORTRAN_INTEGER);
+    add_float(MPI_REAL);
+    add_float(MPI_DOUBLE_PRECISION);
+    add_signed(MPI_LOGICAL, LOGICAL);
+#ifdef MPI_INTEGER1
+    add_signed(MPI_INTEGER1, FORTRAN_INTEGER);
+    add_signed(MPI_INTEGER2, FORTRAN_INTEGER);
+    add_signed(MPI_INTEGER4, FORTRAN_INTEGER);
+    add_signed(MPI_INTEGER8, FORTRAN_INTEGER);
+#endif
+#ifdef MPI_LOGICAL1
+    add_signed(MPI_LOGICAL1, LOGICAL);
+    add_signed(MPI_LOGICAL2, LOGICAL);
+    add_signed(MPI_LOGICAL4, LOGICAL);
+    add_signed(MPI_LOGICAL8, LOGICAL);
+#endif
+#ifdef MPI_REAL2
+    add_float(MPI_REAL2);
+#endif
+#ifdef MPI_REAL4
+    add_float(MPI_REAL4);
+    add_float(MPI_REAL8);
+#endif
+}
+
+/*
+ * A pair is known by the C struct behind it. MPI_2REAL and MPI_2DOUBLE_PRECISION hold the index as
+ * a float, which no node does, so they are not here.
+ */
+static void add_pair(MPI_Datatype handle, uint32_t datatype, size_t expected_extent) {
+    MPI_Aint lower = 0;
+    MPI_Aint extent = 0;
+    if (handle != MPI_DATATYPE_NULL &&
+        beneath.Type_get_extent(handle, &lower, &extent) == MPI_SUCCESS && lower == 0 &&
+        (size_t)extent == expected_extent) {
+        add(handle, datatype, LOCATION);
+    }
+}
+
+static void fill_pairs(void) {
+    add_pair(MPI_SHORT_INT, TRIBUTARY_I16_INDEX, sizeof(struct { short value; int index; }));
+    add_pair(MPI_2INT, TRIBUTARY_I32_INDEX, sizeof(struct { int value; int index; }));
+    add_pair(MPI_LONG_INT, sizeof(long) == 8 ? TRIBUTARY_I64_INDEX : TRIBUTARY_I32_INDEX,
+             sizeof(struct { long value; int index; }));
+    add_pair(MPI_FLOAT_INT, TRIBUTARY_F32_INDEX, sizeof(struct { float value; int index; }));
+    add_pair(MPI_DOUBLE_INT, TRIBUTARY_F64_INDEX, sizeof(struct { double value; int index; }));
+    if (dense_size_bytes(MPI_INTEGER) == 4) {
+        add_pair(MPI_2INTEGER, TRIBUTARY_I32_INDEX, 8);
+    }
+}
+
+/* Types that are only broadcast. Being listed saves the question to MPI at every call. */
+static void fill_unreduced(void) {
+    add(MPI_CHAR, 0, 0);
+    add(MPI_CHARACTER, 0, 0);
+    add(MPI_WCHAR, 0, 0);
+    add(MPI_PACKED, 0, 0);
+    add(MPI_LONG_DOUBLE, 0, 0);
+    add(MPI_C_FLOAT_COMPLEX, 0, 0);
+    add(MPI_C_DOUBLE_COMPLEX, 0, 0);
+    add(MPI_C_LONG_DOUBLE_COMPLEX, 0, 0);
+    add(MPI_COMPLEX, 0, 0);
+    add(MPI_DOUBLE_COMPLEX, 0, 0);
+}
+
+static void add_operator(MPI_Op handle, uint32_t operator_) {
+    operator_entry *entry = operator_slot((uintptr_t)handle);
+    entry->handle = (uintptr_t)handle;
+    entry->operator_ = operator_;
+}
+
+static void fill_operators(void) {
+    add_operator(MPI_SUM, TRIBUTARY_SUM);
+    add_operator(MPI_PROD, TRIBUTARY_PRODUCT);
+    add_operator(MPI_MIN, TRIBUTARY_MIN);
+    add_operator(MPI_MAX, TRIBUTARY_MAX);
+    add_operator(MPI_MINLOC, TRIBUTARY_MINLOC);
+    add_operator(MPI_MAXLOC, TRIBUTARY_MAXLOC);
+    add_operator(MPI_BAND, TRIBUTARY_BIT_AND);
+    add_operator(MPI_BOR, TRIBUTARY_BIT_OR);
+    add_operator(MPI_BXOR, TRIBUTARY_BIT_XOR);
+    add_operator(MPI_LAND, TRIBUTARY_LOGICAL_AND);
+    add_operator(MPI_LOR, TRIBUTARY_LOGICAL_OR);
+    add_operator(MPI_LXOR, TRIBUTARY_LOGICAL_XOR);
+}
+
+void maps_fill(void) {
+    /* Some types exist only in some builds, and asking for their size is then an error. */
+    MPI_Errhandler world = MPI_ERRHANDLER_NULL;
+    MPI_Errhandler self = MPI_ERRHANDLER_NULL;
+    beneath.Comm_get_errhandler(MPI_COMM_WORLD, &world);
+    beneath.Comm_get_errhandler(MPI_COMM_SELF, &self);
+    beneath.Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+    beneath.Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
+    fill_c_numbers();
+    fill_other_kinds();
+    fill_fortran();
+    fill_pairs();
+    fill_unreduced();
+    fill_operators();
+    beneath.Comm_set_errhandler(MPI_COMM_WORLD, world);
+    beneath.Comm_set_errhandler(MPI_COMM_SELF, self);
+    beneath.Errhandler_free(&world);
+    beneath.Errhandler_free(&self);
+}

@@ -1,0 +1,62 @@
+/* The nonblocking collectives. */
+#include "offload.h"
+#include "pending.h"
+#include "shim.h"
+
+#define IALLREDUCE(name, count_type)                                                               \
+    INTERPOSE(name,                                                                                \
+              (const void *sendbuf, void *recvbuf, count_type count,                               \
+               MPI_Datatype datatype, MPI_Op op, MPI_Comm comm,                                    \
+               MPI_Request *request),                                                              \
+              (sendbuf, recvbuf, count, datatype, op, comm, request)) {                            \
+        tributary_operation operation;                                                             \
+        comm_record *record = offload_allreduce(sendbuf, recvbuf, count, datatype, op, comm,       \
+                                                OFFLOAD_NONBLOCKING, &operation);                  \
+        return record != NULL                                                                      \
+                   ? pending_start(record, &operation, NULL, request)                              \
+                   : beneath.name(sendbuf, recvbuf, count, datatype, op, comm, request);           \
+    }
+
+#define IREDUCE(name, count_type)                                                                  \
+    INTERPOSE(name,                                                                                \
+              (const void *sendbuf, void *recvbuf, count_type count,                               \
+               MPI_Datatype datatype, MPI_Op op, int root, MPI_Comm comm,                          \
+               MPI_Request *request),                                                              \
+              (sendbuf, recvbuf, count, datatype, op, root, comm, request)) {                      \
+        tributary_operation operation;                                                             \
+        comm_record *record = offload_reduce(sendbuf, recvbuf, count, datatype, op, root, comm,    \
+                                             OFFLOAD_NONBLOCKING, &operation);                     \
+        return record != NULL                                                                      \
+                   ? pending_start(record, &operation, NULL, request)                              \
+                   : beneath.name(sendbuf, recvbuf, count, datatype, op, root, comm, request);     \
+    }
+
+#define IBCAST(name, count_type)                                                                   \
+    INTERPOSE(name,                                                                                \
+              (void *buffer, count_type count, MPI_Datatype datatype, int root,                    \
+               MPI_Comm comm, MPI_Request *request),                                               \
+              (buffer, count, datatype, root, comm, request)) {                                    \
+        tributary_operation operation;                                                             \
+        staging through;                                                                           \
+        comm_record *record = offload_broadcast(buffer, count, datatype, root, comm,               \
+                                                OFFLOAD_NONBLOCKING, &operation, &through);        \
+        return record != NULL ? pending_start(record, &operation, &through, request)               \
+                              : beneath.name(buffer, count, datatype, root, comm, request);        \
+    }
+
+IALLREDUCE(Iallreduce, int)
+IREDUCE(Ireduce, int)
+IBCAST(Ibcast, int)
+
+#if MPI_VERSION >= 4
+IALLREDUCE(Iallreduce_c, MPI_Count)
+IREDUCE(Ireduce_c, MPI_Count)
+IBCAST(Ibcast_c, MPI_Count)
+#endif
+
+INTERPOSE(Ibarrier, (MPI_Comm comm, MPI_Request *request), (comm, request)) {
+    tributary_operation operation;
+    comm_record *record = offload_barrier(comm, OFFLOAD_NONBLOCKING, &operation);
+    return record != NULL ? pending_start(record, &operation, NULL, request)
+                          : beneath.Ibarrier(comm, request);
+}

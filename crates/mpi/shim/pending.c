@@ -1,0 +1,197 @@
+/* The list of nonblocking operations, and the generalized requests that stand for them. */
+#include "pending.h"
+#include "failure.h"
+#include "shim.h"
+
+#include <pthread.h>
+#include <sched.h>
+#include <stdlib.h>
+
+typedef struct pending {
+    struct pending *previous;
+    struct pending *next;
+    comm_record *record; /* held until the operation is over */
+    tributary_request *operation;
+    MPI_Request request;
+    int error; /* what MPI_Wait returns; not MPI_SUCCESS: `record` is held until release() */
+    staging through;
+} pending;
+
+atomic_long pending_count;
+static pthread_mutex_t listing = PTHREAD_MUTEX_INITIALIZER;
+static pending *first;
+static atomic_long pending_failed; /* of `pending_count`: over, with an error nobody has seen */
+
+/* What query() found in this thread since the last pending_conclude(). */
+static __thread struct {
+    int error;
+    MPI_Comm comm;
+} failure;
+
+/*
+ * The status of a collective's request is empty, as MPI 4.1 section 3.7.3 says it. An error isn't
+ * returned here, because MPI would take it to the handler of a communicator of its own choice.
+ */
+static int query(void *extra, MPI_Status *status) {
+    pending *of = extra;
+    beneath.Status_set_elements(status, MPI_BYTE, 0);
+    beneath.Status_set_cancelled(status, 0);
+    status->MPI_SOURCE = MPI_ANY_SOURCE;
+    status->MPI_TAG = of->error == MPI_SUCCESS ? MPI_ANY_TAG : PENDING_FAILED_TAG;
+    if (of->error != MPI_SUCCESS) {
+        failure.error = of->error;
+        bool is_freed = atomic_load_explicit(&of->record->is_freed, memory_order_relaxed);
+        failure.comm = is_freed ? MPI_COMM_WORLD : of->record->comm;
+    }
+    return MPI_SUCCESS;
+}
+
+int pending_conclude(void) {
+    int error = failure.error;
+    if (error != MPI_SUCCESS) {
+        failure.error = MPI_SUCCESS;
+        beneath.Comm_call_errhandler(failure.comm, error);
+    }
+    return error;
+}
+
+/* MPI calls this once the request is complete and the program has let go of it. */
+static int release(void *extra) {
+    pending *of = extra;
+    if (of->error != MPI_SUCCESS) {
+        communicators_let_go(of->record);
+        atomic_fetch_sub_explicit(&pending_failed, 1, memory_order_relaxed);
+        atomic_fetch_sub_explicit(&pending_count, 1, memory_order_relaxed);
+    }
+    free(of);
+    return MPI_SUCCESS;
+}
+
+/* A collective can't be cancelled; MPI forbids the attempt (MPI 4.1 section 6.12). */
+static int cancel(void *extra, int complete) {
+    (void)extra, (void)complete;
+    return MPI_ERR_REQUEST;
+}
+
+static void link_in(pending *entry) {
+    pthread_mutex_lock(&listing);
+    entry->previous = NULL;
+    entry->next = first;
+    if (first != NULL) {
+        first->previous = entry;
+    }
+    first = entry;
+    atomic_fetch_add_explicit(&pending_count, 1, memory_order_relaxed);
+    pthread_mutex_unlock(&listing);
+}
+
+static void link_out(pending *entry) {
+    if (entry->previous != NULL) {
+        entry->previous->next = entry->next;
+    } else {
+        first = entry->next;
+    }
+    if (entry->next != NULL) {
+        entry->next->previous = entry->previous;
+    }
+}
+
+/* Starts the core's operation for an entry whose request exists. False with a message. */
+static bool start_core(pending *entry, comm_record *record, tributary_operation *operation,
+                       char *message) {
+    entry->operation = tributary_start(record->core, operation, message, FAILURE_MESSAGE_BYTES);
+    return entry->operation != NULL;
+}
+
+int pending_start(comm_record *record, tributary_operation *operation, const staging *through,
+                  MPI_Request *request) {
+    pending *entry = calloc(1, sizeof *entry);
+    if (entry == NULL) {
+        beneath.Comm_call_errhandler(record->comm, MPI_ERR_NO_MEM);
+        return MPI_ERR_NO_MEM;
+    }
+    if (through != NULL && through->needed) {
+        entry->through = *through;
+        int error = staging_load(&entry->through, true, operation);
+        if (error != MPI_SUCCESS) {
+            free(entry);
+            beneath.Comm_call_errhandler(record->comm, error);
+            return error;
+        }
+    }
+    int error = beneath.Grequest_start(query, release, cancel, entry, &entry->request);
+    if (error != MPI_SUCCESS) {
+        staging_free(&entry->through);
+        free(entry);
+        return error;
+    }
+    char message[FAILURE_MESSAGE_BYTES];
+    if (!start_core(entry, record, operation, message)) {
+        staging_free(&entry->through);
+        MPI_Request unused = entry->request;
+        beneath.Grequest_complete(unused);
+        beneath.Request_free(&unused); /* frees the entry */
+        return failure_raise(record->comm, message);
+    }
+    entry->record = record;
+    communicators_hold(record);
+    *request = entry->request;
+    link_in(entry);
+    return MPI_SUCCESS;
+}
+
+/* Takes one entry through its end if the core says so. Called with `listing` held. */
+static void finish_if_done(pending *entry) {
+    char message[FAILURE_MESSAGE_BYTES];
+    int outcome = tributary_test(entry->operation, message, sizeof message);
+    if (outcome == TRIBUTARY_PENDING) {
+        return;
+    }
+    if (outcome == TRIBUTARY_FAILED) {
+        entry->error = failure_code(message);
+    } else if (entry->through.needed) {
+        entry->error = staging_unload(&entry->through);
+    }
+    staging_free(&entry->through);
+    tributary_request_free(entry->operation);
+    link_out(entry);
+    bool has_failed = entry->error != MPI_SUCCESS;
+    if (has_failed) {
+        /* Stays counted until release(), so that whoever waits for it concludes with the error. */
+        atomic_fetch_add_explicit(&pending_failed, 1, memory_order_relaxed);
+    } else {
+        communicators_let_go(entry->record);
+    }
+    /* Completing may free the entry: the program may have freed the request already. */
+    beneath.Grequest_complete(entry->request);
+    if (!has_failed) {
+        atomic_fetch_sub_explicit(&pending_count, 1, memory_order_relaxed);
+    }
+}
+
+void pending_progress(void) {
+    tributary_progress();
+    /* Another thread in here does this one's work as well. */
+    if (pthread_mutex_trylock(&listing) != 0) {
+        return;
+    }
+    pending *next = NULL;
+    for (pending *entry = first; entry != NULL; entry = next) {
+        next = entry->next;
+        finish_if_done(entry);
+    }
+    pthread_mutex_unlock(&listing);
+}
+
+static bool any_under_way(void) {
+    return atomic_load_explicit(&pending_count, memory_order_relaxed) >
+           atomic_load_explicit(&pending_failed, memory_order_relaxed);
+}
+
+void pending_drain(void) {
+    while (any_under_way()) {
+        pending_progress();
+        shim_drive_mpi();
+        sched_yield();
+    }
+}

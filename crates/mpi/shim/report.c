@@ -1,0 +1,73 @@
+/* Gathering the counts to world rank 0, which writes them. */
+#include "report.h"
+#include "beneath.h"
+#include "failure.h"
+#include "tributary_core.h"
+
+#include <limits.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+bool report_is_wanted(void) {
+    /* Rank 0's environment decides: launchers don't hand the same one to every host. */
+    int wanted = tributary_report_wanted();
+    beneath.Bcast(&wanted, 1, MPI_INT, 0, MPI_COMM_WORLD);
+    return wanted != 0;
+}
+
+static void publish(const char *texts, const int *lengths, int ranks) {
+    size_t *len_bytes = malloc(sizeof *len_bytes * (size_t)ranks);
+    if (len_bytes == NULL) {
+        return;
+    }
+    for (int rank = 0; rank < ranks; rank++) {
+        len_bytes[rank] = (size_t)lengths[rank];
+    }
+    char message[FAILURE_MESSAGE_BYTES];
+    if (tributary_report_publish(texts, len_bytes, (size_t)ranks, message, sizeof message) != 0) {
+        fprintf(stderr, "tributary: %s\n", message);
+    }
+    free(len_bytes);
+}
+
+/* Where each rank's text begins; -1 when the sum is too large for MPI_Gatherv to count. */
+static int displace(const int *lengths, int *starts, int ranks) {
+    int64_t total = 0;
+    for (int rank = 0; rank < ranks; rank++) {
+        starts[rank] = (int)total;
+        total += lengths[rank];
+        if (total > INT_MAX) {
+            return -1;
+        }
+    }
+    return (int)total;
+}
+
+void report_collect(void) {
+    int rank = 0;
+    int ranks = 0;
+    beneath.Comm_rank(MPI_COMM_WORLD, &rank);
+    beneath.Comm_size(MPI_COMM_WORLD, &ranks);
+    size_t text_bytes = 0;
+    char *text = tributary_report(&text_bytes);
+    int length = text_bytes <= INT_MAX / 4 ? (int)text_bytes : 0;
+    int *lengths = rank == 0 ? malloc(2 * sizeof *lengths * (size_t)ranks) : NULL;
+    beneath.Gather(&length, 1, MPI_INT, lengths, 1, MPI_INT, 0, MPI_COMM_WORLD);
+    int *starts = rank == 0 ? lengths + ranks : NULL;
+    int total = rank == 0 ? displace(lengths, starts, ranks) : 0;
+    beneath.Bcast(&total, 1, MPI_INT, 0, MPI_COMM_WORLD);
+    if (total >= 0) {
+        char *texts = rank == 0 ? malloc((size_t)total + 1) : NULL;
+        beneath.Gatherv(text, length, MPI_CHAR, texts, lengths, starts, MPI_CHAR, 0,
+                        MPI_COMM_WORLD);
+        if (rank == 0) {
+            publish(texts, lengths, ranks);
+        }
+        free(texts);
+    } else if (rank == 0) {
+        fprintf(stderr, "tributary: no report: the counts of all ranks exceed 2 GiB\n");
+    }
+    free(lengths);
+    tributary_report_free(text, text_bytes);
+}

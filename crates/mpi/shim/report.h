@@ -1,0 +1,13 @@
+/* The end-of-run report: one process of the world collects every process's counts. */
+#ifndef TRIBUTARY_SHIM_REPORT_H
+#define TRIBUTARY_SHIM_REPORT_H
+
+#include <stdbool.h>
+
+/* Collective over the world: whether rank 0 was asked for a report. */
+bool report_is_wanted(void);
+
+/* Collective over the world. */
+void report_collect(void);
+
+#endif

@@ -1,0 +1,157 @@
+//! `tributary_communicator`: a communicator's counts, and the communicator itself once it is set up.
+
+use std::ffi::{CStr, c_char, c_int};
+use std::sync::{Arc, OnceLock};
+
+use tributary_client::Communicator;
+use tributary_client::report::Tally;
+
+use crate::message::Room;
+use crate::names::{COperation, PASS_REASONS, PASS_UNAVAILABLE, kind};
+use crate::process::{CBootstrap, Drive, Ranks, context, ledger, set_drive};
+use crate::request::CRequest;
+
+/// What C holds a pointer to.
+pub struct CCommunicator {
+    tally: Arc<Tally>,
+    /// Set by the join: the communicator, or why there is none.
+    joined: OnceLock<Result<Communicator, String>>,
+}
+
+impl CCommunicator {
+    pub(crate) fn joined(&self) -> Result<&Communicator, &str> {
+        match self.joined.get() {
+            Some(Ok(communicator)) => Ok(communicator),
+            Some(Err(problem)) => Err(problem),
+            None => Err("the communicator was not joined"),
+        }
+    }
+}
+
+/// Registers a communicator for counting.
+///
+/// # Safety
+/// `label` is a terminated string.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tributary_communicator_new(
+    label: *const c_char,
+    size: u32,
+    counted: c_int,
+) -> *mut CCommunicator {
+    // SAFETY: the caller's promise.
+    let label = unsafe { CStr::from_ptr(label) }.to_string_lossy();
+    let tally = ledger().open(&label, size, counted != 0);
+    Box::into_raw(Box::new(CCommunicator { tally, joined: OnceLock::new() }))
+}
+
+/// Sets a communicator up.
+///
+/// # Safety
+/// `communicator` came from `tributary_communicator_new`; `members` is a bootstrap of its ranks.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tributary_communicator_join(
+    communicator: *mut CCommunicator,
+    members: *const CBootstrap,
+) -> c_int {
+    // SAFETY: the caller's promise.
+    let (communicator, members) = unsafe { (&*communicator, &*members) };
+    let joined = context().map_err(|error| error.to_string()).and_then(|context| {
+        Communicator::create(&context, &mut Ranks(members), &communicator.tally)
+            .map_err(|error| error.to_string())
+    });
+    let status = c_int::from(joined.is_err());
+    // The header allows one join; a second would change nothing.
+    let _ = communicator.joined.set(joined);
+    status
+}
+
+/// Gives a communicator up.
+///
+/// # Safety
+/// `communicator` came from `tributary_communicator_new`, is not used any more, and has no
+/// outstanding request.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tributary_communicator_free(communicator: *mut CCommunicator) {
+    // SAFETY: the caller's promise.
+    drop(unsafe { Box::from_raw(communicator) });
+}
+
+/// Runs one operation to its end.
+///
+/// # Safety
+/// As the header says; `operation`'s buffers are as `Communicator::run` asks for them.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tributary_run(
+    communicator: *mut CCommunicator,
+    operation: *const COperation,
+    drive: Option<Drive>,
+    message: *mut c_char,
+    message_bytes: usize,
+) -> c_int {
+    set_drive(drive);
+    // SAFETY: the caller's promise.
+    let (communicator, operation) = unsafe { (&*communicator, &*operation) };
+    let outcome = match (communicator.joined(), operation.operation()) {
+        (Ok(communicator), Ok(operation)) => {
+            // SAFETY: the caller's promise.
+            match unsafe { communicator.run(&operation) } {
+                Ok(()) => return 0,
+                Err(error) => error.to_string(),
+            }
+        }
+        (Err(problem), _) => problem.to_owned(),
+        (_, Err(error)) => error.to_string(),
+    };
+    // SAFETY: the caller's promise.
+    unsafe { Room::new(message, message_bytes) }.write(&outcome);
+    1
+}
+
+/// Starts one operation.
+///
+/// # Safety
+/// As the header says; `operation`'s buffers are as `Communicator::start` asks for them.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tributary_start(
+    communicator: *mut CCommunicator,
+    operation: *const COperation,
+    message: *mut c_char,
+    message_bytes: usize,
+) -> *mut CRequest {
+    // SAFETY: the caller's promise.
+    let (communicator, operation) = unsafe { (&*communicator, &*operation) };
+    let outcome = match (communicator.joined(), operation.operation()) {
+        (Ok(communicator), Ok(operation)) => {
+            // SAFETY: the caller's promise.
+            match unsafe { communicator.start(operation) } {
+                Ok(request) => return CRequest::into_raw(request),
+                Err(error) => error.to_string(),
+            }
+        }
+        (Err(problem), _) => problem.to_owned(),
+        (_, Err(error)) => error.to_string(),
+    };
+    // SAFETY: the caller's promise.
+    unsafe { Room::new(message, message_bytes) }.write(&outcome);
+    std::ptr::null_mut()
+}
+
+/// Counts one operation that goes to the MPI beneath.
+///
+/// # Safety
+/// `communicator` came from `tributary_communicator_new`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tributary_count_passed(
+    communicator: *mut CCommunicator,
+    collective: u32,
+    reason: u32,
+) {
+    // SAFETY: the caller's promise.
+    let communicator = unsafe { &*communicator };
+    let Some(kind) = kind(collective) else { return };
+    let reason = match (reason, communicator.joined.get()) {
+        (PASS_UNAVAILABLE, Some(Err(problem))) => problem,
+        _ => PASS_REASONS.get(reason as usize).copied().unwrap_or("a reason without a name"),
+    };
+    communicator.tally.count_passed(kind, reason);
+}

@@ -1,0 +1,147 @@
+//! What the process has: its context, its counts, and the way to the other ranks.
+
+use std::ffi::{c_char, c_int, c_void};
+use std::sync::atomic::{AtomicPtr, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use tributary_client::report::Ledger;
+use tributary_client::{Bootstrap, BootstrapError, Context, OpenError, SettingError, Settings};
+
+use crate::message::Room;
+
+/// `tributary_bootstrap`.
+#[repr(C)]
+pub(crate) struct CBootstrap {
+    rank: u32,
+    size: u32,
+    allgather: unsafe extern "C" fn(
+        context: *mut c_void,
+        mine: *const c_void,
+        all: *mut c_void,
+        len_bytes: usize,
+    ) -> c_int,
+    context: *mut c_void,
+}
+
+/// The ranks behind a [`CBootstrap`].
+pub(crate) struct Ranks<'a>(pub(crate) &'a CBootstrap);
+
+impl Bootstrap for Ranks<'_> {
+    fn rank(&self) -> u32 {
+        self.0.rank
+    }
+
+    fn size(&self) -> u32 {
+        self.0.size
+    }
+
+    fn allgather(&mut self, mine: &[u8], all: &mut [u8]) -> Result<(), BootstrapError> {
+        assert_eq!(all.len(), mine.len() * self.0.size as usize, "room for every rank's bytes");
+        // SAFETY: the header asks for a function that reads `len_bytes` and writes `size` times as
+        // many; that both are there was just checked.
+        let status = unsafe {
+            (self.0.allgather)(
+                self.0.context,
+                mine.as_ptr().cast(),
+                all.as_mut_ptr().cast(),
+                mine.len(),
+            )
+        };
+        if status == 0 {
+            Ok(())
+        } else {
+            Err(BootstrapError(format!("the MPI beneath failed to gather {} bytes", mine.len())))
+        }
+    }
+}
+
+/// Why the process has no context.
+#[derive(Clone, Debug, thiserror::Error)]
+pub(crate) enum NoContext {
+    #[error("tributary was not opened")]
+    NotOpened,
+    #[error(transparent)]
+    Setting(#[from] SettingError),
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    /// Another rank's setting is bad; this one's are not.
+    #[error("{0}")]
+    OtherRank(String),
+}
+
+static CONTEXT: Mutex<Result<Arc<Context>, NoContext>> = Mutex::new(Err(NoContext::NotOpened));
+
+/// The process's context.
+pub(crate) fn context() -> Result<Arc<Context>, NoContext> {
+    CONTEXT.lock().unwrap_or_else(PoisonError::into_inner).clone()
+}
+
+/// The process's counts.
+pub(crate) fn ledger() -> &'static Ledger {
+    static LEDGER: OnceLock<Ledger> = OnceLock::new();
+    LEDGER.get_or_init(Ledger::default)
+}
+
+/// What drives the MPI beneath while an operation waits: the pointer last given to
+/// `tributary_run`, which is the same in every call.
+static DRIVE: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
+
+/// A callback of C's.
+pub(crate) type Drive = unsafe extern "C" fn();
+
+pub(crate) fn set_drive(drive: Option<Drive>) {
+    let drive = drive.map_or(std::ptr::null_mut(), |drive| drive as *mut c_void);
+    // Relaxed: the function's code was there before any thread ran.
+    if DRIVE.load(Ordering::Relaxed) != drive {
+        DRIVE.store(drive, Ordering::Relaxed);
+    }
+}
+
+fn drive_beneath() {
+    let drive = DRIVE.load(Ordering::Relaxed);
+    if !drive.is_null() {
+        // SAFETY: only `set_drive` stores here, and only what was a `Drive`.
+        let drive = unsafe { std::mem::transmute::<*mut c_void, Drive>(drive) };
+        // SAFETY: the header promises a function that may be called while `tributary_run` waits.
+        unsafe { drive() };
+    }
+}
+
+/// Opens the process's context.
+///
+/// # Safety
+/// As the header says: `world` points to a bootstrap of all ranks, `message` to `message_bytes`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tributary_open(
+    world: *const CBootstrap,
+    message: *mut c_char,
+    message_bytes: usize,
+) -> c_int {
+    // SAFETY: the caller's promise.
+    let room = unsafe { Room::new(message, message_bytes) };
+    // SAFETY: the caller's promise.
+    let mut world = Ranks(unsafe { &*world });
+    let opened = open(&mut world);
+    let outcome = opened.as_ref().map(|_| ()).map_err(Clone::clone);
+    *CONTEXT.lock().unwrap_or_else(PoisonError::into_inner) = opened;
+    room.status(outcome)
+}
+
+fn open(world: &mut Ranks<'_>) -> Result<Arc<Context>, NoContext> {
+    let settings = Settings::from_env();
+    // The environment may differ from rank to rank; the decision may not.
+    let mine = [u8::from(settings.is_err())];
+    let mut all = vec![0; world.size() as usize];
+    world.allgather(&mine, &mut all).map_err(OpenError::from)?;
+    let settings = settings?;
+    if let Some(rank) = all.iter().position(|is_bad| *is_bad != 0) {
+        return Err(NoContext::OtherRank(format!("rank {rank} has a setting that can't be")));
+    }
+    Ok(Arc::new(Context::open(world, settings, drive_beneath)?))
+}
+
+/// Frees what the context holds.
+#[unsafe(no_mangle)]
+pub extern "C" fn tributary_close() {
+    *CONTEXT.lock().unwrap_or_else(PoisonError::into_inner) = Err(NoContext::NotOpened);
+}

@@ -1,0 +1,271 @@
+//! Why the manager refuses.
+
+use alloc::string::{String, ToString};
+
+use tributary_topology::GroupTreeError;
+use tributary_wire::control::{Refusal, RefusalCode};
+use tributary_wire::{Epoch, GroupId, JobId, NodeId};
+
+/// Why a node was not taken in.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum RegisterError {
+    /// The manager is full.
+    #[error("the manager serves {max} aggregation nodes already, which is its limit")]
+    TooManyNodes {
+        /// The limit.
+        max: u32,
+    },
+    /// A living node has the name.
+    #[error("an aggregation node called `{name}` lives already; names must differ")]
+    NameTaken {
+        /// The name.
+        name: String,
+    },
+    /// A text is empty or too long.
+    #[error("the node's {field} has {got_bytes} bytes, allowed are 1 to {max_bytes}")]
+    Text {
+        /// Which text.
+        field: &'static str,
+        /// Its length.
+        got_bytes: usize,
+        /// Longest allowed.
+        max_bytes: usize,
+    },
+    /// A capacity with which the node could not serve any group.
+    #[error("the node offers {field} {got}, it needs {min} at least")]
+    Capacity {
+        /// Which capacity.
+        field: &'static str,
+        /// What it offers.
+        got: u32,
+        /// Least that serves.
+        min: u32,
+    },
+}
+
+/// Why a job was not admitted.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum AdmitError {
+    /// The manager is full.
+    #[error("the manager serves {max} jobs already, which is its limit")]
+    TooManyJobs {
+        /// The limit.
+        max: u32,
+    },
+    /// The name is too long.
+    #[error("the job's name has {got_bytes} bytes, allowed are {max_bytes}")]
+    Name {
+        /// Its length.
+        got_bytes: usize,
+        /// Longest allowed.
+        max_bytes: usize,
+    },
+}
+
+/// Why a group was not granted.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum GroupError {
+    /// The job was never admitted, or is over.
+    #[error("job {job} is not admitted")]
+    UnknownJob {
+        /// The job.
+        job: JobId,
+    },
+    /// The secret is not the job's.
+    #[error("that is not the secret of job {job}")]
+    WrongSecret {
+        /// The job.
+        job: JobId,
+    },
+    /// A number of the request is out of bounds.
+    #[error("the request's {field} is {got}, allowed are {min} to {max}")]
+    OutOfBounds {
+        /// Which number.
+        field: &'static str,
+        /// What was asked for.
+        got: u64,
+        /// Least allowed.
+        min: u64,
+        /// Most allowed.
+        max: u64,
+    },
+    /// The manager is full.
+    #[error("the manager holds {max} groups already, which is its limit")]
+    TooManyGroups {
+        /// The limit.
+        max: u32,
+    },
+    /// The job would hold more than one job may.
+    #[error("job {job} needs {needs} outstanding operations, its quota has {has} left")]
+    JobQuota {
+        /// The job.
+        job: JobId,
+        /// What the group would cost.
+        needs: u16,
+        /// What is left.
+        has: u32,
+    },
+    /// Every epoch was given out; the manager has to be started anew.
+    #[error("the manager gave out every epoch; start it anew")]
+    EpochsUsedUp,
+    /// No tree can carry the group.
+    #[error(transparent)]
+    Tree(#[from] GroupTreeError),
+    /// A node of the tree has too few free OSOs.
+    #[error(
+        "aggregation node `{node}` needs {needs} outstanding operations for this group, has {has} free"
+    )]
+    NodeExhausted {
+        /// The node.
+        node: String,
+        /// What the group would cost it.
+        needs: u16,
+        /// What it has free.
+        has: u32,
+    },
+    /// A node of the tree would not install the group.
+    #[error("aggregation node `{node}` refused the group: {reason}")]
+    NodeRefused {
+        /// The node.
+        node: String,
+        /// What it said.
+        reason: String,
+    },
+    /// A node of the tree failed the group.
+    #[error("the group failed at aggregation node `{node}`: {reason}")]
+    NodeFailed {
+        /// The node.
+        node: String,
+        /// What it said.
+        reason: String,
+    },
+    /// A node of the tree did not answer in time.
+    #[error("aggregation node `{node}` did not answer in time")]
+    NodeSilent {
+        /// The node.
+        node: String,
+    },
+    /// A node of the tree died.
+    #[error("aggregation node `{node}` died")]
+    NodeGone {
+        /// The node.
+        node: String,
+    },
+    /// The job ended before its group stood.
+    #[error("job {job} ended")]
+    JobEnded {
+        /// The job.
+        job: JobId,
+    },
+}
+
+/// Why a node's event was refused. The node is at fault.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum EventError {
+    /// No living node has that number.
+    #[error("node {node} is not registered")]
+    UnknownNode {
+        /// The number.
+        node: NodeId,
+    },
+    /// The manager never gave out that epoch.
+    #[error("node {node} speaks of group {group} in epoch {epoch}, which was never given out")]
+    UnknownEpoch {
+        /// The node.
+        node: NodeId,
+        /// The group it speaks of.
+        group: GroupId,
+        /// The epoch it speaks of.
+        epoch: Epoch,
+    },
+    /// The node has no part in the group.
+    #[error("node {node} speaks of group {group}, of which it is no part")]
+    NotAMember {
+        /// The node.
+        node: NodeId,
+        /// The group.
+        group: GroupId,
+    },
+    /// The event does not follow from what the node was ordered and said before.
+    #[error("node {node} says that group {group} is {event}, out of turn")]
+    OutOfTurn {
+        /// The node.
+        node: NodeId,
+        /// The group.
+        group: GroupId,
+        /// What it says.
+        event: &'static str,
+    },
+}
+
+impl RegisterError {
+    /// What kind of refusal it is over HTTP.
+    #[must_use]
+    pub fn code(&self) -> RefusalCode {
+        match self {
+            Self::TooManyNodes { .. } => RefusalCode::LimitReached,
+            Self::NameTaken { .. } => RefusalCode::NameTaken,
+            Self::Text { .. } | Self::Capacity { .. } => RefusalCode::BadRequest,
+        }
+    }
+}
+
+impl AdmitError {
+    /// What kind of refusal it is over HTTP.
+    #[must_use]
+    pub fn code(&self) -> RefusalCode {
+        match self {
+            Self::TooManyJobs { .. } => RefusalCode::LimitReached,
+            Self::Name { .. } => RefusalCode::BadRequest,
+        }
+    }
+}
+
+impl GroupError {
+    /// What kind of refusal it is over HTTP.
+    #[must_use]
+    pub fn code(&self) -> RefusalCode {
+        match self {
+            Self::UnknownJob { .. } | Self::JobEnded { .. } => RefusalCode::NotFound,
+            Self::WrongSecret { .. } => RefusalCode::Forbidden,
+            Self::OutOfBounds { .. } => RefusalCode::BadRequest,
+            Self::TooManyGroups { .. } | Self::JobQuota { .. } | Self::EpochsUsedUp => {
+                RefusalCode::LimitReached
+            }
+            Self::NodeExhausted { .. }
+            | Self::NodeRefused { .. }
+            | Self::Tree(GroupTreeError::RadixExceeded { .. }) => RefusalCode::NodeExhausted,
+            Self::Tree(_) => RefusalCode::NoTree,
+            Self::NodeFailed { .. } | Self::NodeSilent { .. } | Self::NodeGone { .. } => {
+                RefusalCode::NodeSilent
+            }
+        }
+    }
+}
+
+impl EventError {
+    /// What kind of refusal it is over HTTP.
+    #[must_use]
+    pub fn code(&self) -> RefusalCode {
+        match self {
+            Self::UnknownNode { .. } => RefusalCode::NotFound,
+            _ => RefusalCode::BadRequest,
+        }
+    }
+}
+
+macro_rules! into_refusal {
+    ($($error:ty),+) => {$(
+        impl From<$error> for Refusal {
+            fn from(error: $error) -> Self {
+                Self { code: error.code(), message: error.to_string() }
+            }
+        }
+    )+};
+}
+
+into_refusal!(RegisterError, AdmitError, GroupError, EventError);

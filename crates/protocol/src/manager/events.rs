@@ -1,0 +1,107 @@
+//! What nodes say about groups.
+
+use alloc::string::String;
+
+use tributary_wire::{Epoch, GroupId, NodeId};
+
+use super::groups::{MemberState, Stage};
+use super::{EventError, GroupError, Manager};
+use crate::Time;
+
+impl Manager {
+    pub(super) fn on_installed(
+        &mut self,
+        now: Time,
+        node: NodeId,
+        id: GroupId,
+        epoch: Epoch,
+    ) -> Result<(), EventError> {
+        let Some(at) = self.locate(node, id, epoch)? else { return Ok(()) };
+        let group = self.groups.live(id);
+        group.members[at].expect_state(node, id, "installed", &[MemberState::Ordered])?;
+        group.members[at].state = MemberState::Installed;
+        let level = group.members[at].level;
+        if group.members.iter().any(|member| member.state == MemberState::Ordered) {
+            return Ok(());
+        }
+        if group.members.iter().any(|member| member.state == MemberState::Planned) {
+            self.order_level(now, id, level + 1);
+            return Ok(());
+        }
+        if let Stage::Installing(installing) = group.go_live() {
+            self.stats.groups_granted += 1;
+            self.decisions.push_back((installing.ticket, Ok(installing.plan.grant)));
+        }
+        Ok(())
+    }
+
+    pub(super) fn on_refused(
+        &mut self,
+        node: NodeId,
+        id: GroupId,
+        epoch: Epoch,
+        reason: String,
+    ) -> Result<(), EventError> {
+        let Some(at) = self.locate(node, id, epoch)? else { return Ok(()) };
+        let member = &self.groups.live(id).members[at];
+        member.expect_state(node, id, "refused", &[MemberState::Ordered])?;
+        let name = member.name.clone();
+        self.retire(id, at);
+        self.close(id, Some(GroupError::NodeRefused { node: name, reason }));
+        Ok(())
+    }
+
+    pub(super) fn on_failed(
+        &mut self,
+        node: NodeId,
+        id: GroupId,
+        epoch: Epoch,
+        reason: String,
+    ) -> Result<(), EventError> {
+        let Some(at) = self.locate(node, id, epoch)? else { return Ok(()) };
+        let member = &self.groups.live(id).members[at];
+        member.expect_state(node, id, "failed", &[MemberState::Ordered, MemberState::Installed])?;
+        let name = member.name.clone();
+        self.close(id, Some(GroupError::NodeFailed { node: name, reason }));
+        Ok(())
+    }
+
+    /// A node's part is over. When the root's is, everyone below has left too, and what their
+    /// nodes have not reported yet is swept up.
+    pub(super) fn on_ended(
+        &mut self,
+        node: NodeId,
+        id: GroupId,
+        epoch: Epoch,
+    ) -> Result<(), EventError> {
+        let Some(at) = self.locate(node, id, epoch)? else { return Ok(()) };
+        let group = self.groups.live(id);
+        group.members[at].expect_state(node, id, "ended", &[MemberState::Installed])?;
+        if matches!(group.stage, Stage::Installing(_)) {
+            return Err(EventError::OutOfTurn { node, group: id, event: "ended" });
+        }
+        self.retire(id, at);
+        if at == 0 {
+            self.close(id, None);
+        }
+        Ok(())
+    }
+
+    /// The node's position in the group; `None` if that incarnation is over.
+    fn locate(
+        &mut self,
+        node: NodeId,
+        id: GroupId,
+        epoch: Epoch,
+    ) -> Result<Option<usize>, EventError> {
+        if !self.groups.was_issued(epoch) {
+            return Err(EventError::UnknownEpoch { node, group: id, epoch });
+        }
+        let Some(group) = self.groups.find(id, epoch) else {
+            self.stats.events_stale += 1;
+            return Ok(None);
+        };
+        let at = group.members.iter().position(|member| member.node == node);
+        at.map(Some).ok_or(EventError::NotAMember { node, group: id })
+    }
+}

@@ -1,0 +1,211 @@
+//! Groups: which nodes they stand on and how far their installation is.
+
+use alloc::collections::BTreeMap;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use tributary_topology::{GroupChild, GroupTree};
+use tributary_wire::{Epoch, GroupId, JobId, NodeId};
+
+use super::RequestTicket;
+use super::error::EventError;
+use super::nodes::NodeTable;
+use super::plan::{Plan, Terms};
+use crate::Time;
+
+/// How much of a group one node has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum MemberState {
+    /// It will be told to install it; its OSOs are reserved.
+    Planned,
+    /// It was told to install it.
+    Ordered,
+    /// It said that it did.
+    Installed,
+    /// It has nothing of it any more, and holds no OSO for it.
+    Over,
+}
+
+/// One node of one group.
+pub(super) struct Member {
+    pub(super) node: NodeId,
+    pub(super) name: String,
+    /// Position of the node above among the group's members.
+    pub(super) parent: Option<usize>,
+    /// Names of nodes and hosts, in reduction order.
+    pub(super) children: Vec<String>,
+    pub(super) level: u32,
+    pub(super) state: MemberState,
+}
+
+pub(super) struct Installing {
+    pub(super) ticket: RequestTicket,
+    /// When the lowest level that was ordered has to have answered.
+    pub(super) deadline: Time,
+    pub(super) plan: Plan,
+}
+
+pub(super) enum Stage {
+    Installing(Installing),
+    Live(Terms),
+}
+
+pub(super) struct Group {
+    pub(super) job: JobId,
+    pub(super) label: String,
+    /// Root first, level by level.
+    pub(super) members: Vec<Member>,
+    pub(super) stage: Stage,
+}
+
+#[derive(Default)]
+pub(super) struct GroupTable {
+    groups: BTreeMap<GroupId, Group>,
+    /// The last epoch that was given out; 0 before the first.
+    epoch: Epoch,
+}
+
+impl Member {
+    pub(super) fn expect_state(
+        &self,
+        node: NodeId,
+        group: GroupId,
+        event: &'static str,
+        allowed: &[MemberState],
+    ) -> Result<(), EventError> {
+        if allowed.contains(&self.state) {
+            return Ok(());
+        }
+        Err(EventError::OutOfTurn { node, group, event })
+    }
+}
+
+impl Group {
+    pub(super) fn terms(&self) -> Terms {
+        match &self.stage {
+            Stage::Installing(installing) => installing.plan.terms(),
+            Stage::Live(terms) => *terms,
+        }
+    }
+
+    pub(super) fn osos(&self) -> u16 {
+        self.terms().osos
+    }
+
+    pub(super) fn epoch(&self) -> Epoch {
+        self.terms().epoch
+    }
+
+    /// Ends the installation, and gives back the stage that it was in.
+    pub(super) fn go_live(&mut self) -> Stage {
+        let terms = self.terms();
+        core::mem::replace(&mut self.stage, Stage::Live(terms))
+    }
+}
+
+impl GroupTable {
+    pub(super) fn len(&self) -> usize {
+        self.groups.len()
+    }
+
+    /// The lowest number that no group has, and an epoch that none ever had; none are left after
+    /// 2^32 - 1 groups.
+    pub(super) fn next_incarnation(&mut self) -> Option<(GroupId, Epoch)> {
+        let epoch = Epoch(self.epoch.0.checked_add(1)?);
+        self.epoch = epoch;
+        let taken = self.groups.keys().zip(0..).take_while(|(id, index)| id.0 == *index).count();
+        let id = GroupId(u32::try_from(taken).expect("groups are bounded by a 32-bit limit"));
+        Some((id, epoch))
+    }
+
+    pub(super) fn was_issued(&self, epoch: Epoch) -> bool {
+        (1..=self.epoch.0).contains(&epoch.0)
+    }
+
+    pub(super) fn insert(&mut self, id: GroupId, group: Group) {
+        let before = self.groups.insert(id, group);
+        assert!(before.is_none(), "group {id} was free");
+    }
+
+    pub(super) fn remove(&mut self, id: GroupId) -> Group {
+        self.groups.remove(&id).expect("the caller found the group")
+    }
+
+    /// A group that the caller has found.
+    pub(super) fn live(&mut self, id: GroupId) -> &mut Group {
+        self.groups.get_mut(&id).expect("the caller found the group")
+    }
+
+    pub(super) fn find(&self, id: GroupId, epoch: Epoch) -> Option<&Group> {
+        self.groups.get(&id).filter(|group| group.epoch() == epoch)
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = (GroupId, &Group)> {
+        self.groups.iter().map(|(id, group)| (*id, group))
+    }
+
+    /// Groups that still need `node`.
+    pub(super) fn ids_on(&self, node: NodeId) -> Vec<GroupId> {
+        let needs = |group: &Group| {
+            group
+                .members
+                .iter()
+                .any(|member| member.node == node && member.state != MemberState::Over)
+        };
+        self.iter().filter(|(_, group)| needs(group)).map(|(id, _)| id).collect()
+    }
+
+    pub(super) fn ids_of(&self, job: JobId) -> Vec<GroupId> {
+        self.iter().filter(|(_, group)| group.job == job).map(|(id, _)| id).collect()
+    }
+
+    /// What the groups of a job add up to.
+    pub(super) fn osos_of(&self, job: JobId) -> u32 {
+        let own = self.groups.values().filter(|group| group.job == job);
+        own.fold(0, |sum: u32, group| sum.saturating_add(u32::from(group.osos())))
+    }
+
+    pub(super) fn earliest_deadline(&self) -> Option<Time> {
+        self.groups.values().filter_map(Group::deadline).min()
+    }
+
+    /// Groups whose installation is due, each with the first node that has not answered.
+    pub(super) fn overdue(&self, now: Time) -> Vec<(GroupId, String)> {
+        self.iter()
+            .filter(|(_, group)| group.deadline().is_some_and(|deadline| deadline <= now))
+            .map(|(id, group)| {
+                let silent =
+                    group.members.iter().find(|member| member.state == MemberState::Ordered);
+                (id, silent.expect("a level that all answered is not waited for").name.clone())
+            })
+            .collect()
+    }
+}
+
+impl Group {
+    fn deadline(&self) -> Option<Time> {
+        match &self.stage {
+            Stage::Installing(installing) => Some(installing.deadline),
+            Stage::Live(_) => None,
+        }
+    }
+}
+
+/// The members of a group on `tree`, nothing ordered yet.
+pub(super) fn members(tree: &GroupTree, nodes: &NodeTable, hosts: &[String]) -> Vec<Member> {
+    let child_name = |child: &GroupChild| match *child {
+        GroupChild::Node(below) => tree.nodes()[below].name.clone(),
+        GroupChild::Endpoint { request, .. } => hosts[request].clone(),
+    };
+    tree.nodes()
+        .iter()
+        .map(|part| Member {
+            node: nodes.named(&part.name).0,
+            name: part.name.clone(),
+            parent: part.parent.map(|place| place.node),
+            children: part.children.iter().map(child_name).collect(),
+            level: part.level,
+            state: MemberState::Planned,
+        })
+        .collect()
+}

@@ -1,0 +1,150 @@
+//! Living aggregation nodes, and how much of each is in use.
+
+use alloc::collections::BTreeMap;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use tributary_topology::{AggregationNode, GroupTree};
+use tributary_wire::control::NodeRegistration;
+use tributary_wire::{Datatype, NodeId};
+
+use super::config::{ManagerConfig, TEXT_MAX_BYTES};
+use super::error::{GroupError, RegisterError};
+
+/// Shortest segment that holds an element of every datatype.
+pub(super) const PAYLOAD_MIN_BYTES: u32 = Datatype::SIZE_BYTES_MAX as u32;
+
+pub(super) struct LivingNode {
+    pub(super) registration: NodeRegistration,
+    pub(super) osos_used: u32,
+}
+
+#[derive(Default)]
+pub(super) struct NodeTable {
+    nodes: BTreeMap<NodeId, LivingNode>,
+    by_name: BTreeMap<String, NodeId>,
+    next: u32,
+}
+
+impl NodeTable {
+    pub(super) fn add(
+        &mut self,
+        config: &ManagerConfig,
+        registration: NodeRegistration,
+    ) -> Result<NodeId, RegisterError> {
+        check_registration(&registration)?;
+        if self.by_name.contains_key(&registration.name) {
+            return Err(RegisterError::NameTaken { name: registration.name });
+        }
+        if self.nodes.len() >= config.nodes_max as usize {
+            return Err(RegisterError::TooManyNodes { max: config.nodes_max });
+        }
+        // Numbers wrap after 2^32 registrations; those of living nodes are skipped.
+        while self.nodes.contains_key(&NodeId(self.next)) {
+            self.next = self.next.wrapping_add(1);
+        }
+        let node = NodeId(self.next);
+        self.next = self.next.wrapping_add(1);
+        self.by_name.insert(registration.name.clone(), node);
+        self.nodes.insert(node, LivingNode { registration, osos_used: 0 });
+        Ok(node)
+    }
+
+    /// The name of the node that was there.
+    pub(super) fn remove(&mut self, node: NodeId) -> Option<String> {
+        let name = self.nodes.remove(&node)?.registration.name;
+        self.by_name.remove(&name);
+        Some(name)
+    }
+
+    pub(super) fn contains(&self, node: NodeId) -> bool {
+        self.nodes.contains_key(&node)
+    }
+
+    /// A node of a tree that was placed over this table.
+    pub(super) fn named(&self, name: &str) -> (NodeId, &NodeRegistration) {
+        let node = self.by_name[name];
+        (node, &self.nodes[&node].registration)
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = (NodeId, &LivingNode)> {
+        self.nodes.iter().map(|(id, node)| (*id, node))
+    }
+
+    pub(super) fn for_placement(&self) -> Vec<AggregationNode> {
+        self.nodes
+            .values()
+            .map(|LivingNode { registration, .. }| AggregationNode {
+                name: registration.name.clone(),
+                machine: registration.address.machine.clone(),
+                radix: registration.radix,
+            })
+            .collect()
+    }
+
+    /// Whether every node of `tree` has `osos` to spare; and the longest segment, up to
+    /// `payload_wanted_bytes`, that all of them hold.
+    pub(super) fn check(
+        &self,
+        tree: &GroupTree,
+        osos: u16,
+        payload_wanted_bytes: u32,
+    ) -> Result<u32, GroupError> {
+        let mut payload_max_bytes = payload_wanted_bytes;
+        for part in tree.nodes() {
+            let living = &self.nodes[&self.by_name[&part.name]];
+            let has = living.registration.osos - living.osos_used;
+            if u32::from(osos) > has {
+                return Err(GroupError::NodeExhausted {
+                    node: part.name.clone(),
+                    needs: osos,
+                    has,
+                });
+            }
+            payload_max_bytes = payload_max_bytes.min(living.registration.payload_max_bytes);
+        }
+        Ok(payload_max_bytes)
+    }
+
+    /// Takes `osos` of a living node that has them.
+    pub(super) fn reserve(&mut self, node: NodeId, osos: u16) {
+        let living = self.nodes.get_mut(&node).expect("groups are planned on living nodes");
+        living.osos_used += u32::from(osos);
+        assert!(living.osos_used <= living.registration.osos, "admission checked the capacity");
+    }
+
+    /// Gives `osos` back; a dead node has nothing to give back to.
+    pub(super) fn release(&mut self, node: NodeId, osos: u16) {
+        if let Some(living) = self.nodes.get_mut(&node) {
+            living.osos_used = living
+                .osos_used
+                .checked_sub(u32::from(osos))
+                .expect("only what was reserved is released");
+        }
+    }
+}
+
+fn check_registration(registration: &NodeRegistration) -> Result<(), RegisterError> {
+    let address = &registration.address;
+    let mut texts = Vec::from([
+        ("name", &registration.name),
+        ("machine", &address.machine),
+        ("tcp address", &address.tcp),
+    ]);
+    texts.extend(address.shm.as_ref().map(|path| ("shm path", path)));
+    for (field, text) in texts {
+        if !(1..=TEXT_MAX_BYTES).contains(&text.len()) {
+            let (got_bytes, max_bytes) = (text.len(), TEXT_MAX_BYTES);
+            return Err(RegisterError::Text { field, got_bytes, max_bytes });
+        }
+    }
+    let capacities = [
+        ("radix", u32::from(registration.radix), 1),
+        ("outstanding operations", registration.osos, 1),
+        ("payload bytes", registration.payload_max_bytes, PAYLOAD_MIN_BYTES),
+    ];
+    match capacities.into_iter().find(|(_, got, min)| got < min) {
+        Some((field, got, min)) => Err(RegisterError::Capacity { field, got, min }),
+        None => Ok(()),
+    }
+}

@@ -1,0 +1,124 @@
+//! What a group's nodes and endpoints are told: numbers, addresses, capabilities.
+
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use tributary_topology::{GroupChild, GroupTree};
+use tributary_wire::control::{
+    ChildGrant, EndpointGrant, GroupGrant, GroupInstall, GroupRequest, ParentGrant,
+};
+use tributary_wire::{Capability, EndpointId, Epoch, GroupId};
+
+use super::config::{ManagerConfig, TEXT_MAX_BYTES};
+use super::error::GroupError;
+use super::nodes::{NodeTable, PAYLOAD_MIN_BYTES};
+use super::secrets::Secrets;
+
+/// What all parts of a group agree on.
+#[derive(Clone, Copy)]
+pub(super) struct Terms {
+    pub(super) group: GroupId,
+    pub(super) epoch: Epoch,
+    pub(super) osos: u16,
+    pub(super) payload_max_bytes: u32,
+}
+
+/// Everything that will be said about a group that is admitted.
+pub(super) struct Plan {
+    /// One per node, root first and level by level.
+    pub(super) installs: Vec<GroupInstall>,
+    /// For the job, once the nodes have installed it.
+    pub(super) grant: GroupGrant,
+}
+
+impl Plan {
+    /// Draws a capability for every child of every node, and writes out both sides' parts.
+    pub(super) fn draw(
+        terms: Terms,
+        tree: &GroupTree,
+        nodes: &NodeTable,
+        secrets: &mut Secrets,
+    ) -> Self {
+        let capabilities: Vec<Vec<Capability>> = tree
+            .nodes()
+            .iter()
+            .map(|part| part.children.iter().map(|_| secrets.draw()).collect())
+            .collect();
+        let address = |node: usize| nodes.named(&tree.nodes()[node].name).1.address.clone();
+        let install = |node: usize| GroupInstall {
+            group: terms.group,
+            epoch: terms.epoch,
+            osos: terms.osos,
+            payload_max_bytes: terms.payload_max_bytes,
+            children: children(tree, node, &capabilities[node]),
+            parent: tree.nodes()[node].parent.map(|place| ParentGrant {
+                address: address(place.node),
+                child: place.child,
+                capability: capabilities[place.node][usize::from(place.child.0)],
+            }),
+        };
+        let endpoints = tree.endpoints().iter().map(|place| EndpointGrant {
+            endpoint: place.endpoint,
+            address: address(place.node),
+            child: place.child,
+            capability: capabilities[place.node][usize::from(place.child.0)],
+        });
+        let grant = GroupGrant {
+            group: terms.group,
+            epoch: terms.epoch,
+            osos: terms.osos,
+            payload_max_bytes: terms.payload_max_bytes,
+            endpoints: endpoints.collect(),
+        };
+        Self { installs: (0..tree.nodes().len()).map(install).collect(), grant }
+    }
+
+    pub(super) fn terms(&self) -> Terms {
+        let GroupGrant { group, epoch, osos, payload_max_bytes, .. } = self.grant;
+        Terms { group, epoch, osos, payload_max_bytes }
+    }
+}
+
+fn children(tree: &GroupTree, node: usize, capabilities: &[Capability]) -> Vec<ChildGrant> {
+    let members = |child: &GroupChild| match *child {
+        GroupChild::Node(below) => tree.nodes()[below].members.clone(),
+        GroupChild::Endpoint { endpoint, .. } => endpoint.0..endpoint.0 + 1,
+    };
+    tree.nodes()[node]
+        .children
+        .iter()
+        .zip(capabilities)
+        .map(|(child, &capability)| ChildGrant {
+            capability,
+            members_first: EndpointId(members(child).start),
+            members_end: EndpointId(members(child).end),
+        })
+        .collect()
+}
+
+/// Bounds that hold for every request, whatever the fabric.
+pub(super) fn check_request(
+    config: &ManagerConfig,
+    request: &GroupRequest,
+) -> Result<(), GroupError> {
+    let text_max = TEXT_MAX_BYTES as u64;
+    let longest_host = request.hosts.iter().map(String::len).max().unwrap_or(0) as u64;
+    let shortest_host = request.hosts.iter().map(String::len).min().unwrap_or(1) as u64;
+    let bounds = [
+        ("number of hosts", request.hosts.len() as u64, 1, u64::from(config.endpoints_max)),
+        ("longest host name in bytes", longest_host, 1, text_max),
+        ("shortest host name in bytes", shortest_host, 1, text_max),
+        ("label length in bytes", request.label.len() as u64, 0, text_max),
+        ("osos", u64::from(request.osos), 1, u64::from(u16::MAX)),
+        (
+            "payload_max_bytes",
+            u64::from(request.payload_max_bytes),
+            u64::from(PAYLOAD_MIN_BYTES),
+            u64::from(u32::MAX),
+        ),
+    ];
+    match bounds.into_iter().find(|(_, got, min, max)| !(min..=max).contains(&got)) {
+        Some((field, got, min, max)) => Err(GroupError::OutOfBounds { field, got, min, max }),
+        None => Ok(()),
+    }
+}

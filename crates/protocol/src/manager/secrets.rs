@@ -1,0 +1,21 @@
+//! Unguessable bits, all from one seed.
+
+use rand_chacha::ChaCha20Rng;
+use rand_chacha::rand_core::{Rng, SeedableRng};
+use tributary_wire::Capability;
+
+/// Draws capabilities and job secrets.
+pub(super) struct Secrets(ChaCha20Rng);
+
+impl Secrets {
+    pub(super) fn new(seed: [u8; 32]) -> Self {
+        Self(ChaCha20Rng::from_seed(seed))
+    }
+
+    /// 128 bits that were not given out before.
+    pub(super) fn draw(&mut self) -> Capability {
+        let mut bytes = [0; 16];
+        self.0.fill_bytes(&mut bytes);
+        Capability::from_bytes(bytes)
+    }
+}

@@ -1,0 +1,66 @@
+//! What the manager shows of itself.
+
+use tributary_wire::control::{GroupNodeStatus, GroupStatus, JobStatus, NodeStatus, Status};
+use tributary_wire::{GroupId, NodeId};
+
+use super::Manager;
+use super::groups::{Group, Stage};
+use super::nodes::LivingNode;
+
+impl Manager {
+    /// The fabric now: living nodes, admitted jobs, granted groups. Groups that are still being
+    /// installed show in the OSOs they hold, and in their job's count.
+    #[must_use]
+    pub fn status(&self) -> Status {
+        Status {
+            nodes: self.nodes.iter().map(|(id, node)| self.node_status(id, node)).collect(),
+            jobs: self
+                .jobs
+                .iter()
+                .map(|(job, admitted)| JobStatus {
+                    job,
+                    name: admitted.request.name.clone(),
+                    processes: admitted.request.processes,
+                    groups: u32::try_from(self.groups.ids_of(job).len())
+                        .expect("groups are bounded by a 32-bit limit"),
+                })
+                .collect(),
+            groups: self
+                .groups
+                .iter()
+                .filter(|(_, group)| matches!(group.stage, Stage::Live(_)))
+                .map(|(id, group)| group_status(id, group))
+                .collect(),
+        }
+    }
+
+    fn node_status(&self, node: NodeId, living: &LivingNode) -> NodeStatus {
+        let placed = self.tree.find(&living.registration.name).map(|index| self.tree.node(index));
+        let parent = placed.and_then(|placed| placed.parent);
+        NodeStatus {
+            node,
+            registration: living.registration.clone(),
+            osos_used: living.osos_used,
+            parent: parent.map(|index| self.tree.node(index).node.name.clone()),
+        }
+    }
+}
+
+fn group_status(id: GroupId, group: &Group) -> GroupStatus {
+    GroupStatus {
+        group: id,
+        epoch: group.epoch(),
+        job: group.job,
+        label: group.label.clone(),
+        osos: group.osos(),
+        nodes: group
+            .members
+            .iter()
+            .map(|member| GroupNodeStatus {
+                name: member.name.clone(),
+                parent: member.parent.map(|above| group.members[above].name.clone()),
+                children: member.children.clone(),
+            })
+            .collect(),
+    }
+}

@@ -1,0 +1,165 @@
+//! The manager, with nodes and jobs that the tests play.
+
+mod random;
+mod stories;
+
+use alloc::collections::{BTreeMap, VecDeque};
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+
+use tributary_topology::{Fabric, two_level};
+use tributary_wire::control::{
+    GroupGrant, GroupInstall, GroupRequest, JobAdmission, JobRequest, NodeAddress, NodeEvent,
+    NodeOrder, NodeRegistration,
+};
+use tributary_wire::{GroupId, NodeId};
+
+use super::{GroupError, Manager, ManagerConfig, RequestTicket};
+use crate::Time;
+
+pub(super) const SEED: [u8; 32] = [7; 32];
+
+pub(super) fn registration(name: &str, radix: u16, osos: u32) -> NodeRegistration {
+    NodeRegistration {
+        name: name.into(),
+        address: NodeAddress {
+            tcp: format!("{name}:1"),
+            machine: format!("{name}.machine"),
+            shm: None,
+        },
+        radix,
+        osos,
+        payload_max_bytes: 4096,
+    }
+}
+
+/// Hosts `h0`, `h1`, … in blocks below `leaves` leaves.
+pub(super) fn fabric(leaves: u16, hosts: usize) -> Fabric {
+    let hosts: Vec<String> = (0..hosts).map(|index| format!("h{index}")).collect();
+    two_level(leaves, &hosts).unwrap()
+}
+
+/// A manager with its nodes' open orders, and the decisions it came to.
+pub(super) struct Site {
+    pub(super) manager: Manager,
+    pub(super) now: Time,
+    pub(super) node: BTreeMap<String, NodeId>,
+    pub(super) orders: VecDeque<(NodeId, NodeOrder)>,
+    pub(super) decisions: BTreeMap<RequestTicket, Result<GroupGrant, GroupError>>,
+}
+
+impl Site {
+    /// `root` and `leaf0`, `leaf1`, … each of that radix and number of OSOs; four hosts a leaf.
+    pub(super) fn new(config: ManagerConfig, leaves: u16, radix: u16, osos: u32) -> Self {
+        let manager = Manager::new(config, fabric(leaves, usize::from(leaves) * 4), SEED);
+        let mut site = Self {
+            manager,
+            now: Time(0),
+            node: BTreeMap::new(),
+            orders: VecDeque::new(),
+            decisions: BTreeMap::new(),
+        };
+        site.register("root", radix, osos);
+        for leaf in 0..leaves {
+            site.register(&format!("leaf{leaf}"), radix, osos);
+        }
+        site
+    }
+
+    pub(super) fn register(&mut self, name: &str, radix: u16, osos: u32) {
+        let node = self.manager.register_node(registration(name, radix, osos)).unwrap();
+        self.node.insert(name.to_string(), node);
+        assert_eq!(self.manager.poll_order(), Some((node, NodeOrder::Registered { node })));
+        self.drain();
+    }
+
+    pub(super) fn job(&mut self) -> JobAdmission {
+        self.manager.admit_job(JobRequest { name: "job".into(), processes: 8 }).unwrap()
+    }
+
+    pub(super) fn ask(
+        &mut self,
+        job: &JobAdmission,
+        hosts: &[&str],
+        osos: u16,
+    ) -> Result<RequestTicket, GroupError> {
+        let request = GroupRequest {
+            secret: job.secret,
+            label: "world".into(),
+            hosts: hosts.iter().map(|host| host.to_string()).collect(),
+            osos,
+            payload_max_bytes: 1024,
+        };
+        let ticket = self.manager.request_group(self.now, job.job, &request);
+        self.drain();
+        ticket
+    }
+
+    /// Asks, and lets every node install.
+    pub(super) fn grant(&mut self, job: &JobAdmission, hosts: &[&str], osos: u16) -> GroupGrant {
+        let ticket = self.ask(job, hosts, osos).unwrap();
+        self.install_all();
+        self.decisions.remove(&ticket).expect("every node answered").unwrap()
+    }
+
+    pub(super) fn install_all(&mut self) {
+        while let Some((node, install)) = self.take_install() {
+            self.say(node, installed(&install));
+        }
+    }
+
+    /// The next install that a node is told, dropping other orders before it.
+    pub(super) fn take_install(&mut self) -> Option<(NodeId, GroupInstall)> {
+        loop {
+            match self.orders.pop_front()? {
+                (node, NodeOrder::Install(install)) => return Some((node, install)),
+                _ => continue,
+            }
+        }
+    }
+
+    /// Who is told to remove which group; drops other orders.
+    pub(super) fn take_removals(&mut self) -> Vec<(NodeId, GroupId)> {
+        self.orders
+            .drain(..)
+            .filter_map(|(node, order)| match order {
+                NodeOrder::Remove { group, .. } => Some((node, group)),
+                _ => None,
+            })
+            .collect()
+    }
+
+    pub(super) fn say(&mut self, node: NodeId, event: NodeEvent) {
+        self.manager.handle_node_event(self.now, node, event).unwrap();
+        self.drain();
+    }
+
+    pub(super) fn drain(&mut self) {
+        while let Some(order) = self.manager.poll_order() {
+            self.orders.push_back(order);
+        }
+        while let Some((ticket, decision)) = self.manager.poll_decision() {
+            assert!(self.decisions.insert(ticket, decision).is_none(), "decided twice");
+        }
+    }
+
+    /// OSOs in use, by node name.
+    pub(super) fn used(&self) -> BTreeMap<String, u32> {
+        let nodes = self.manager.status().nodes;
+        nodes.into_iter().map(|node| (node.registration.name, node.osos_used)).collect()
+    }
+
+    pub(super) fn used_in_all(&self) -> u32 {
+        self.used().values().sum()
+    }
+}
+
+pub(super) fn installed(install: &GroupInstall) -> NodeEvent {
+    NodeEvent::Installed { group: install.group, epoch: install.epoch }
+}
+
+pub(super) fn refused(install: &GroupInstall) -> NodeEvent {
+    let reason = "its own reasons".to_string();
+    NodeEvent::Refused { group: install.group, epoch: install.epoch, reason }
+}

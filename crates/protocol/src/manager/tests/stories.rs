@@ -1,0 +1,393 @@
+//! Whole stories of admission.
+
+use super::*;
+use crate::manager::{AdmitError, EventError, RegisterError};
+use tributary_topology::GroupTreeError;
+use tributary_wire::control::{Refusal, RefusalCode};
+use tributary_wire::{Capability, Epoch, JobId};
+
+const ACROSS: [&str; 4] = ["h0", "h1", "h4", "h5"];
+
+fn site() -> Site {
+    Site::new(ManagerConfig::default(), 2, 8, 16)
+}
+
+#[test]
+fn installs_go_down_level_by_level_and_fit_together() {
+    let mut site = site();
+    let job = site.job();
+    let ticket = site.ask(&job, &ACROSS, 4).unwrap();
+    let (root, top) = site.take_install().unwrap();
+    assert_eq!(root, site.node["root"]);
+    assert!(site.orders.is_empty(), "leaves have to wait for the root");
+    assert_eq!(top.parent, None);
+    site.say(root, installed(&top));
+    let leaves = [site.take_install().unwrap(), site.take_install().unwrap()];
+    assert!(site.decisions.is_empty());
+    for (index, (node, install)) in leaves.iter().enumerate() {
+        let parent = install.parent.as_ref().unwrap();
+        let place = &top.children[usize::from(parent.child.0)];
+        assert_eq!(parent.capability, place.capability);
+        assert_eq!(parent.address.tcp, "root:1");
+        assert_eq!(install.children[0].members_first, place.members_first);
+        assert_eq!(install.children[1].members_end, place.members_end);
+        assert_eq!((install.osos, install.payload_max_bytes), (4, 1024));
+        assert_eq!(*node, site.node[&format!("leaf{index}")]);
+        site.say(*node, installed(install));
+    }
+    let grant = site.decisions.remove(&ticket).unwrap().unwrap();
+    for (index, endpoint) in grant.endpoints.iter().enumerate() {
+        let (_, install) = &leaves[index / 2];
+        let place = &install.children[usize::from(endpoint.child.0)];
+        assert_eq!(endpoint.capability, place.capability);
+        assert_eq!(endpoint.endpoint, place.members_first);
+        assert_eq!(endpoint.address.tcp, format!("leaf{}:1", index / 2));
+    }
+    assert_eq!(site.used().values().copied().collect::<Vec<_>>(), [4, 4, 4]);
+}
+
+#[test]
+fn a_refusal_names_the_node_and_what_it_lacks() {
+    let mut site = site();
+    let job = site.job();
+    site.grant(&job, &["h0", "h1"], 12);
+    let error = site.ask(&job, &ACROSS, 5).unwrap_err();
+    assert_eq!(error, GroupError::NodeExhausted { node: "leaf0".into(), needs: 5, has: 4 });
+    let refusal = Refusal::from(error);
+    assert_eq!(refusal.code, RefusalCode::NodeExhausted);
+    assert!(refusal.message.contains("`leaf0` needs 5") && refusal.message.contains("has 4"));
+    assert_eq!(site.used()["leaf1"], 0, "nothing else is disturbed");
+    site.grant(&job, &ACROSS, 4);
+}
+
+#[test]
+fn too_few_children_are_named_too() {
+    let mut site = Site::new(ManagerConfig::default(), 2, 3, 16);
+    let job = site.job();
+    assert_eq!(
+        site.ask(&job, &["h0", "h1", "h2", "h3"], 1),
+        Err(GroupError::Tree(GroupTreeError::RadixExceeded {
+            node: "leaf0".into(),
+            needs: 4,
+            has: 3
+        }))
+    );
+    assert_eq!(site.used_in_all(), 0);
+}
+
+#[test]
+fn one_nodes_refusal_rolls_everything_back() {
+    let mut site = site();
+    let job = site.job();
+    let ticket = site.ask(&job, &ACROSS, 4).unwrap();
+    let (root, top) = site.take_install().unwrap();
+    site.say(root, installed(&top));
+    let (first, first_install) = site.take_install().unwrap();
+    let (second, _) = site.take_install().unwrap();
+    site.say(first, refused(&first_install));
+    assert_eq!(
+        site.decisions[&ticket],
+        Err(GroupError::NodeRefused { node: "leaf0".into(), reason: "its own reasons".into() })
+    );
+    assert_eq!(site.take_removals(), [(root, top.group), (second, top.group)]);
+    assert_eq!(site.used_in_all(), 0);
+    // The other leaf's answer crossed the removal.
+    site.say(second, installed(&first_install));
+    assert_eq!(site.manager.stats().events_stale, 1);
+}
+
+#[test]
+fn a_silent_node_is_given_up_on() {
+    let config = ManagerConfig { install_timeout_ns: 100, ..ManagerConfig::default() };
+    let mut site = Site::new(config, 2, 8, 16);
+    let job = site.job();
+    assert_eq!(site.manager.poll_timeout(), None);
+    let ticket = site.ask(&job, &ACROSS, 4).unwrap();
+    let (root, top) = site.take_install().unwrap();
+    site.now = Time(60);
+    site.say(root, installed(&top));
+    assert_eq!(site.manager.poll_timeout(), Some(Time(160)), "each level has its own time");
+    let (first, install) = site.take_install().unwrap();
+    site.say(first, installed(&install));
+    site.manager.handle_timeout(Time(159));
+    site.drain();
+    assert!(site.decisions.is_empty());
+    site.manager.handle_timeout(Time(160));
+    site.drain();
+    assert_eq!(site.decisions[&ticket], Err(GroupError::NodeSilent { node: "leaf1".into() }));
+    assert_eq!(site.take_removals().len(), 3, "the silent one is told as well");
+    assert_eq!(site.used_in_all(), 0);
+    assert_eq!(site.manager.poll_timeout(), None);
+}
+
+#[test]
+fn a_nodes_death_frees_the_others_and_spares_other_groups() {
+    let mut site = site();
+    let job = site.job();
+    let across = site.grant(&job, &ACROSS, 4);
+    let within = site.grant(&job, &["h0", "h1"], 4);
+    let pending = site.ask(&job, &ACROSS, 4).unwrap();
+    site.take_removals();
+    site.manager.handle_node_gone(site.node["leaf1"]);
+    site.drain();
+    assert_eq!(site.decisions[&pending], Err(GroupError::NodeGone { node: "leaf1".into() }));
+    let removals = site.take_removals();
+    let (root, leaf) = (site.node["root"], site.node["leaf0"]);
+    assert!(removals.contains(&(root, across.group)) && removals.contains(&(leaf, across.group)));
+    assert!(
+        removals
+            .iter()
+            .all(|(node, group)| { *node != site.node["leaf1"] && *group != within.group })
+    );
+    assert_eq!(site.used(), BTreeMap::from([("leaf0".into(), 4), ("root".into(), 0)]));
+    // The fabric's other hosts are served by the root now, until the node is back.
+    let moved = site.grant(&job, &["h4", "h5"], 1);
+    assert_eq!(moved.endpoints[0].address.tcp, "root:1");
+    site.register("leaf1", 8, 16);
+    assert_eq!(site.grant(&job, &["h4", "h5"], 1).endpoints[0].address.tcp, "leaf1:1");
+}
+
+#[test]
+fn a_jobs_end_undoes_what_it_holds_and_what_it_waits_for() {
+    let mut site = site();
+    let (job, other) = (site.job(), site.job());
+    site.grant(&job, &ACROSS, 4);
+    site.grant(&other, &ACROSS, 2);
+    let pending = site.ask(&job, &ACROSS, 4).unwrap();
+    site.manager.end_job(job.job);
+    site.drain();
+    assert_eq!(site.decisions[&pending], Err(GroupError::JobEnded { job: job.job }));
+    assert!(site.used().values().all(|used| *used == 2));
+    assert_eq!(site.ask(&job, &ACROSS, 1), Err(GroupError::UnknownJob { job: job.job }));
+    let status = site.manager.status();
+    assert_eq!((status.jobs.len(), status.groups.len()), (1, 1));
+    site.manager.end_job(job.job);
+}
+
+#[test]
+fn a_group_ends_by_itself_node_by_node() {
+    let mut site = site();
+    let job = site.job();
+    let GroupGrant { group, epoch, .. } = site.grant(&job, &ACROSS, 4);
+    let [root, leaf0] = ["root", "leaf0"].map(|name| site.node[name]);
+    site.say(leaf0, NodeEvent::Ended { group, epoch });
+    assert_eq!(site.used()["leaf0"], 0);
+    assert_eq!(site.used()["root"], 4);
+    site.say(root, NodeEvent::Ended { group, epoch });
+    assert_eq!(site.used_in_all(), 0);
+    assert_eq!(site.take_removals(), [(site.node["leaf1"], group)], "swept up");
+    assert_eq!(site.manager.stats().groups_ended, 1);
+    site.say(site.node["leaf1"], NodeEvent::Ended { group, epoch });
+}
+
+#[test]
+fn a_failure_removes_the_group_everywhere() {
+    let mut site = site();
+    let job = site.job();
+    let GroupGrant { group, epoch, .. } = site.grant(&job, &ACROSS, 4);
+    site.say(site.node["leaf1"], NodeEvent::Failed { group, epoch, reason: "member lost".into() });
+    assert_eq!(site.take_removals().len(), 3);
+    assert_eq!(site.used_in_all(), 0);
+    assert!(site.manager.status().groups.is_empty());
+    assert_eq!(site.manager.stats().groups_cut, 1);
+}
+
+#[test]
+fn secrets_and_bounds_are_checked() {
+    let mut site = site();
+    let (mut job, other) = (site.job(), site.job());
+    assert_ne!(job.secret, other.secret);
+    job.secret = other.secret;
+    let wrong = site.ask(&job, &ACROSS, 1).unwrap_err();
+    assert_eq!(wrong, GroupError::WrongSecret { job: job.job });
+    assert_eq!(wrong.code(), RefusalCode::Forbidden);
+    job.secret = Capability::default();
+    assert!(site.ask(&job, &ACROSS, 1).is_err());
+    job.job = JobId(99);
+    assert_eq!(site.ask(&job, &ACROSS, 1), Err(GroupError::UnknownJob { job: JobId(99) }));
+    let out_of_bounds = |error| matches!(error, Err(GroupError::OutOfBounds { .. }));
+    assert!(out_of_bounds(site.ask(&other, &[], 1)));
+    assert!(out_of_bounds(site.ask(&other, &["h0"], 0)));
+    assert!(out_of_bounds(site.ask(&other, &["h0", ""], 1)));
+    let long = "h".repeat(256);
+    assert!(out_of_bounds(site.ask(&other, &["h0", &long], 1)));
+    assert_eq!(site.used_in_all(), 0);
+}
+
+#[test]
+fn ids_are_reused_and_epochs_are_not() {
+    let mut site = site();
+    let job = site.job();
+    let first = site.grant(&job, &["h0"], 1);
+    let second = site.grant(&job, &["h0"], 1);
+    assert_eq!((first.group, second.group), (GroupId(0), GroupId(1)));
+    let leaf = site.node["leaf0"];
+    site.say(leaf, NodeEvent::Ended { group: first.group, epoch: first.epoch });
+    let third = site.grant(&job, &["h0"], 1);
+    assert_eq!(third.group, GroupId(0));
+    assert!(third.epoch > second.epoch && second.epoch > first.epoch);
+    // Late words about the first incarnation do not touch the third.
+    site.say(leaf, NodeEvent::Ended { group: first.group, epoch: first.epoch });
+    assert_eq!(site.used()["leaf0"], 2);
+}
+
+#[test]
+fn nodes_that_speak_out_of_turn_are_refused() {
+    let mut site = site();
+    let job = site.job();
+    let GroupGrant { group, epoch, .. } = site.grant(&job, &["h0", "h1"], 4);
+    let [root, leaf] = ["root", "leaf0"].map(|name| site.node[name]);
+    let now = site.now;
+    let mut say = |node, event| site.manager.handle_node_event(now, node, event);
+    let never = Epoch(epoch.0 + 1);
+    let unknown = EventError::UnknownEpoch { node: leaf, group, epoch: never };
+    assert_eq!(say(leaf, NodeEvent::Ended { group, epoch: never }), Err(unknown));
+    let stranger = Err(EventError::NotAMember { node: root, group });
+    assert_eq!(say(root, NodeEvent::Failed { group, epoch, reason: String::new() }), stranger);
+    let twice = Err(EventError::OutOfTurn { node: leaf, group, event: "installed" });
+    assert_eq!(say(leaf, NodeEvent::Installed { group, epoch }), twice);
+    let nobody = NodeId(99);
+    assert_eq!(say(nobody, NodeEvent::Tick), Err(EventError::UnknownNode { node: nobody }));
+    assert_eq!(site.used()["leaf0"], 4);
+
+    let ticket = site.ask(&job, &["h0", "h4"], 1).unwrap();
+    let (_, top) = site.take_install().unwrap();
+    let early = site.manager.handle_node_event(now, leaf, installed(&top));
+    assert_eq!(
+        early,
+        Err(EventError::OutOfTurn { node: leaf, group: top.group, event: "installed" })
+    );
+    assert!(!site.decisions.contains_key(&ticket));
+}
+
+#[test]
+fn exhaustion_passes() {
+    let mut site = site();
+    let job = site.job();
+    let grants: Vec<_> = (0..4).map(|_| site.grant(&job, &ACROSS, 4)).collect();
+    assert!(matches!(site.ask(&job, &ACROSS, 1), Err(GroupError::NodeExhausted { has: 0, .. })));
+    let GroupGrant { group, epoch, .. } = grants[2];
+    site.say(site.node["root"], NodeEvent::Ended { group, epoch });
+    assert_eq!(site.grant(&job, &ACROSS, 4).group, group);
+}
+
+#[test]
+fn quotas_and_limits_hold() {
+    let config = ManagerConfig {
+        nodes_max: 3,
+        jobs_max: 2,
+        groups_max: 2,
+        endpoints_max: 4,
+        osos_per_group_max: 6,
+        osos_per_job_max: Some(8),
+        ..ManagerConfig::default()
+    };
+    let mut site = Site::new(config, 2, 8, 64);
+    let (job, other) = (site.job(), site.job());
+    assert_eq!(
+        site.manager.admit_job(JobRequest { name: "third".into(), processes: 1 }),
+        Err(AdmitError::TooManyJobs { max: 2 })
+    );
+    assert_eq!(
+        site.manager.register_node(registration("late", 1, 1)),
+        Err(RegisterError::TooManyNodes { max: 3 })
+    );
+    assert!(matches!(
+        site.ask(&job, &["h0", "h1", "h2", "h3", "h4"], 1),
+        Err(GroupError::OutOfBounds { got: 5, max: 4, .. })
+    ));
+    assert_eq!(site.grant(&job, &["h0"], 500).osos, 6, "cut to what a group may have");
+    let quota = GroupError::JobQuota { job: job.job, needs: 3, has: 2 };
+    assert_eq!(site.ask(&job, &["h0"], 3), Err(quota));
+    site.grant(&other, &["h0"], 3);
+    let full = site.ask(&other, &["h0"], 1).unwrap_err();
+    assert_eq!(full, GroupError::TooManyGroups { max: 2 });
+    assert_eq!(full.code(), RefusalCode::LimitReached);
+}
+
+#[test]
+fn useless_registrations_are_refused() {
+    let mut site = site();
+    let mut refuse = |registration| site.manager.register_node(registration).unwrap_err();
+    let name_taken = RegisterError::NameTaken { name: "root".into() };
+    assert_eq!(refuse(registration("root", 4, 4)), name_taken);
+    assert!(matches!(refuse(registration("", 4, 4)), RegisterError::Text { field: "name", .. }));
+    let radix = RegisterError::Capacity { field: "radix", got: 0, min: 1 };
+    assert_eq!(refuse(registration("n", 0, 4)), radix);
+    let mut short = registration("n", 4, 4);
+    short.payload_max_bytes = 15;
+    assert!(matches!(refuse(short), RegisterError::Capacity { min: 16, .. }));
+    assert_eq!(site.manager.status().nodes.len(), 3);
+}
+
+#[test]
+fn the_shortest_node_bounds_the_segments() {
+    let mut site = site();
+    let mut small = registration("leaf0", 8, 16);
+    small.payload_max_bytes = 256;
+    site.manager.handle_node_gone(site.node["leaf0"]);
+    let node = site.manager.register_node(small).unwrap();
+    site.node.insert("leaf0".into(), node);
+    site.drain();
+    let job = site.job();
+    assert_eq!(site.grant(&job, &ACROSS, 1).payload_max_bytes, 256);
+    assert_eq!(site.grant(&job, &["h4"], 1).payload_max_bytes, 1024);
+}
+
+#[test]
+fn without_nodes_there_is_no_tree() {
+    let mut manager = Manager::new(ManagerConfig::default(), Fabric::new(), SEED);
+    let job = manager.admit_job(JobRequest { name: String::new(), processes: 1 }).unwrap();
+    let request = GroupRequest {
+        secret: job.secret,
+        label: String::new(),
+        hosts: Vec::from(["h".to_string()]),
+        osos: 1,
+        payload_max_bytes: 16,
+    };
+    let error = manager.request_group(Time(0), job.job, &request).unwrap_err();
+    assert_eq!(error.code(), RefusalCode::NoTree);
+    assert_eq!(manager.stats().groups_refused, 1);
+}
+
+#[test]
+fn status_shows_the_tree_and_the_groups() {
+    let mut site = site();
+    let job = site.job();
+    site.grant(&job, &ACROSS, 4);
+    let status = site.manager.status();
+    let parent = |name: &str| {
+        let node = status.nodes.iter().find(|node| node.registration.name == name).unwrap();
+        node.parent.clone()
+    };
+    assert_eq!((parent("root"), parent("leaf1")), (None, Some("root".into())));
+    assert_eq!(status.jobs[0].groups, 1);
+    let [root, _, leaf1] = &status.groups[0].nodes[..] else { panic!("three nodes take part") };
+    assert_eq!((root.name.as_str(), &root.parent), ("root", &None));
+    assert_eq!(root.children, ["leaf0", "leaf1"]);
+    assert_eq!(
+        (leaf1.parent.as_deref(), &leaf1.children[..]),
+        (Some("root"), &["h4".into(), "h5".into()][..])
+    );
+}
+
+#[test]
+fn equal_seeds_give_equal_secrets_and_others_do_not() {
+    let first_secret = |seed| {
+        let mut manager = Manager::new(ManagerConfig::default(), Fabric::new(), seed);
+        manager.admit_job(JobRequest { name: String::new(), processes: 1 }).unwrap().secret
+    };
+    assert_eq!(first_secret([1; 32]), first_secret([1; 32]));
+    assert_ne!(first_secret([1; 32]), first_secret([2; 32]));
+}
+
+#[test]
+fn a_dead_node_gets_no_orders() {
+    let mut site = site();
+    let [alive, dying] = ["late-a", "late-b"]
+        .map(|name| site.manager.register_node(registration(name, 1, 1)).unwrap());
+    site.manager.handle_node_gone(dying);
+    let registered = NodeOrder::Registered { node: alive };
+    assert_eq!(site.manager.poll_order(), Some((alive, registered)));
+    assert_eq!(site.manager.poll_order(), None);
+}

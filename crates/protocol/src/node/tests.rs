@@ -1,0 +1,344 @@
+//! Goal: each refusal of a node, and the limits of one. Method: one node, frames by hand.
+
+use alloc::vec;
+use alloc::vec::Vec;
+
+use tributary_wire::frame::{AbortReason, Edge, Part, Shape, Target};
+use tributary_wire::{
+    Capability, ChildIndex, Datatype, EndpointId, OperationNumber, Operator, SegmentIndex, Sequence,
+};
+
+use super::*;
+use crate::Time;
+use crate::payloads::{Arena, Source};
+
+/// Payload is of no interest here.
+struct Nowhere;
+
+impl Payloads for Nowhere {
+    fn park(&mut self, _: Place, _: &[u8]) {}
+    fn begin(&mut self, _: Place, _: Shape, _: Source<'_>) {}
+    fn fold(&mut self, _: Place, _: Shape, _: Source<'_>) {}
+    fn finish(&mut self, _: Place, _: Shape) {}
+    fn store(&mut self, _: Place, _: &[u8]) {}
+}
+
+const OSOS: u16 = 2;
+const GROUP: GroupId = GroupId(3);
+const EPOCH: Epoch = Epoch(9);
+
+fn limits() -> NodeConfig {
+    NodeConfig {
+        radix_max: 4,
+        osos_max: 8,
+        groups_max: 5,
+        payload_max_bytes: 64,
+        join_timeout_ns: 1000,
+    }
+}
+
+fn capability(child: u16) -> Capability {
+    Capability::from_bytes([child as u8 + 1; 16])
+}
+
+fn group(children: u16) -> GroupConfig {
+    let children = (0..children)
+        .map(|child| ChildConfig {
+            capability: capability(child),
+            members: EndpointId(u32::from(child))..EndpointId(u32::from(child) + 1),
+        })
+        .collect();
+    GroupConfig {
+        group: GROUP,
+        epoch: EPOCH,
+        osos: OSOS,
+        payload_max_bytes: 16,
+        children,
+        parent: None,
+    }
+}
+
+fn edge(child: u16) -> Edge {
+    Edge { group: GROUP, epoch: EPOCH, child: ChildIndex(child), capability: capability(child) }
+}
+
+fn request(number: u32, elements: u32) -> Message {
+    Message::Request(part(number, elements))
+}
+
+/// The `number`th segment of a group in which every operation has one.
+fn part(number: u32, elements: u32) -> Part {
+    Part {
+        operation: OperationNumber(number),
+        segment: SegmentIndex(0),
+        sequence: Sequence(Sequence::FIRST.0.wrapping_add(number)),
+        shape: Shape::new(Operator::Sum, Datatype::U8, elements).unwrap(),
+        target: Target::All,
+        has_data: true,
+    }
+}
+
+fn put(node: &mut Node, port: u32, edge: Edge, message: Message) -> Result<(), FrameError> {
+    let header = Header { edge, message };
+    let payload = vec![0; header.payload_bytes()];
+    node.handle_frame(PortId(port), &header, &payload, &mut Nowhere)
+}
+
+/// A node whose group's child `i` has joined over port `i`, and all of it drained.
+fn joined(children: u16) -> Node {
+    let mut node = Node::new(limits());
+    node.install(Time(0), group(children)).unwrap();
+    for child in 0..children {
+        put(&mut node, u32::from(child), edge(child), Message::Join).unwrap();
+    }
+    drain(&mut node);
+    node
+}
+
+fn drain(node: &mut Node) -> (Vec<(PortId, Header)>, Vec<Event>) {
+    let mut sent = Vec::new();
+    while let Some(port) = node.poll_ready() {
+        while let Some(transmit) = node.peek_transmit(port) {
+            sent.push((port, transmit.header));
+            node.pop_transmit(port);
+        }
+    }
+    let events = core::iter::from_fn(|| node.poll_event()).collect();
+    (sent, events)
+}
+
+#[test]
+fn install_says_what_is_lacking_and_keeps_nothing() {
+    let refusal = |change: &dyn Fn(&mut GroupConfig)| {
+        let mut node = Node::new(limits());
+        let mut config = group(2);
+        change(&mut config);
+        let error = node.install(Time(0), config).unwrap_err();
+        assert_eq!((node.osos_used(), node.poll_timeout(), node.poll_event()), (0, None, None));
+        node.install(Time(0), group(4)).expect("the refusal left everything free");
+        error
+    };
+    assert_eq!(
+        refusal(&|it| it.osos = 9),
+        InstallError::OsosExhausted { needed: 9, free: 8, max: 8 }
+    );
+    assert_eq!(
+        refusal(&|it| it.children = group(5).children),
+        InstallError::RadixExceeded { needed: 5, radix_max: 4 }
+    );
+    assert_eq!(
+        refusal(&|it| it.payload_max_bytes = 65),
+        InstallError::PayloadTooLong { needed_bytes: 65, max_bytes: 64 }
+    );
+    assert_eq!(
+        refusal(&|it| it.group = GroupId(5)),
+        InstallError::GroupIdTooLarge { group: GroupId(5), groups_max: 5 }
+    );
+    assert_eq!(
+        refusal(&|it| it.osos = (1 << 14) + 1),
+        InstallError::TooManyOsos { needed: (1 << 14) + 1, max: 1 << 14 }
+    );
+    let empty: [&dyn Fn(&mut GroupConfig); 4] =
+        [&|it| it.children.clear(), &|it| it.osos = 0, &|it| it.payload_max_bytes = 0, &|it| {
+            it.children[1].members = EndpointId(4)..EndpointId(4)
+        }];
+    for change in empty {
+        assert_eq!(refusal(change), InstallError::Empty);
+    }
+}
+
+#[test]
+fn install_refuses_what_is_in_use() {
+    let mut node = joined(2);
+    let again = node.install(Time(0), group(1));
+    assert_eq!(again, Err(InstallError::GroupInUse { group: GROUP, epoch: EPOCH }));
+    let parent = |port| {
+        Some(ParentConfig {
+            port: PortId(port),
+            child: ChildIndex(0),
+            capability: Capability::default(),
+        })
+    };
+    let taken = GroupConfig { group: GroupId(1), parent: parent(1), ..group(1) };
+    assert_eq!(node.install(Time(0), taken), Err(InstallError::PortInUse { port: PortId(1) }));
+    let free = GroupConfig { group: GroupId(1), parent: parent(2), ..group(1) };
+    let arena = Arena { id: ArenaId(1), slots: 4, children: 1, payload_max_bytes: 16 };
+    assert_eq!(node.install(Time(0), free), Ok(arena));
+    assert_eq!(node.osos_used(), 4);
+    let last = GroupConfig { group: GroupId(0), osos: 5, ..group(1) };
+    let exhausted = InstallError::OsosExhausted { needed: 5, free: 4, max: 8 };
+    assert_eq!(node.install(Time(0), last), Err(exhausted));
+}
+
+#[test]
+fn a_stranger_joins_nothing() {
+    let mut node = Node::new(limits());
+    node.install(Time(0), group(2)).unwrap();
+    let unknown = |group, epoch| Err(FrameError::UnknownGroup { group, epoch });
+    let forged = Err(FrameError::Forged { group: GROUP });
+    let wrong = Edge { group: GroupId(0), ..edge(0) };
+    assert_eq!(put(&mut node, 0, wrong, Message::Join), unknown(GroupId(0), EPOCH));
+    let wrong = Edge { group: GroupId(u32::MAX), ..edge(0) };
+    assert_eq!(put(&mut node, 0, wrong, Message::Join), unknown(GroupId(u32::MAX), EPOCH));
+    let wrong = Edge { epoch: Epoch(8), ..edge(0) };
+    assert_eq!(put(&mut node, 0, wrong, Message::Join), unknown(GROUP, Epoch(8)));
+    let wrong = Edge { capability: capability(1), ..edge(0) };
+    assert_eq!(put(&mut node, 0, wrong, Message::Join), forged);
+    let wrong = Edge { child: ChildIndex(2), ..edge(0) };
+    assert_eq!(put(&mut node, 0, wrong, Message::Join), forged);
+    for message in [request(0, 4), Message::Leave, Message::Joined] {
+        assert_eq!(put(&mut node, 0, edge(0), message), Err(FrameError::WrongPort));
+    }
+    assert_eq!(drain(&mut node), (vec![], vec![]), "strangers are told nothing");
+    put(&mut node, 0, edge(0), Message::Join).expect("the place is still free");
+}
+
+#[test]
+fn a_joined_port_speaks_for_one_child_only() {
+    let mut node = joined(2);
+    let wrong = |node: &mut Node, edge| put(node, 0, edge, request(0, 4));
+    assert_eq!(wrong(&mut node, edge(1)), Err(FrameError::WrongPort));
+    let forged = Edge { capability: capability(1), ..edge(0) };
+    assert_eq!(wrong(&mut node, forged), Err(FrameError::Forged { group: GROUP }));
+    let old = Edge { epoch: Epoch(8), ..edge(0) };
+    let unknown = FrameError::UnknownGroup { group: GROUP, epoch: Epoch(8) };
+    assert_eq!(wrong(&mut node, old), Err(unknown));
+    let again = FrameError::AlreadyJoined { group: GROUP, child: 0 };
+    assert_eq!(put(&mut node, 0, edge(0), Message::Join), Err(again));
+    assert_eq!(put(&mut node, 7, edge(0), Message::Join), Err(again), "over another link");
+    for message in [Message::Joined, Message::Result(part(0, 4))] {
+        assert_eq!(put(&mut node, 0, edge(0), message), Err(FrameError::WrongDirection));
+    }
+    let long = FrameError::TooLong { bytes: 17, max_bytes: 16 };
+    assert_eq!(put(&mut node, 0, edge(0), request(0, 17)), Err(long));
+    assert_eq!(node.stats().requests, 0);
+    assert_eq!(drain(&mut node), (vec![], vec![]));
+}
+
+#[test]
+fn nobody_sends_more_than_its_credits() {
+    let mut node = joined(2);
+    put(&mut node, 0, edge(0), request(0, 4)).unwrap();
+    put(&mut node, 0, edge(0), request(1, 4)).unwrap();
+    for number in [2, 3, 1 << 20, 1 << 31, u32::MAX] {
+        let sequence = part(number, 4).sequence.0;
+        let refused = FrameError::OutsideWindow { sequence, osos: OSOS };
+        assert_eq!(put(&mut node, 0, edge(0), request(number, 4)), Err(refused), "{number}");
+    }
+    put(&mut node, 1, edge(1), request(0, 4)).unwrap();
+    put(&mut node, 0, edge(0), request(2, 4)).expect("the first is complete");
+}
+
+#[test]
+fn repeats_are_answered_until_the_slot_moves_on() {
+    let mut node = joined(2);
+    for number in 0..40 {
+        for child in [1, 0] {
+            put(&mut node, u32::from(child), edge(child), request(number, 4)).unwrap();
+        }
+        let (sent, _) = drain(&mut node);
+        let result = |child: u16| {
+            let message = Message::Result(part(number, 4));
+            (PortId(u32::from(child)), Header { edge: edge(child), message })
+        };
+        assert_eq!(sent, [result(0), result(1)]);
+        put(&mut node, 1, edge(1), request(number, 4)).unwrap();
+        assert_eq!(drain(&mut node).0, [result(1)], "only who asks is answered");
+        if number >= 4 {
+            put(&mut node, 1, edge(1), request(number - 4, 4)).unwrap();
+            assert_eq!(drain(&mut node).0, [], "every member has had that");
+        }
+    }
+    assert_eq!(node.stats().requests, 80);
+    assert_eq!(node.stats().repeats, 40 + 36);
+}
+
+#[test]
+fn whoever_repeats_and_does_not_read_is_cut_off_at_a_bound() {
+    let mut node = joined(1);
+    put(&mut node, 0, edge(0), request(0, 4)).unwrap();
+    let mut queued = 1;
+    while put(&mut node, 0, edge(0), request(0, 4)).is_ok() {
+        queued += 1;
+        assert_eq!(node.queued_frames(PortId(0)), queued);
+    }
+    assert_eq!(put(&mut node, 0, edge(0), request(0, 4)), Err(FrameError::NotReading));
+    assert_eq!(queued, 4 + 4, "one per slot and a few");
+}
+
+#[test]
+fn a_child_that_has_left_stays_gone() {
+    let mut node = joined(2);
+    put(&mut node, 0, edge(0), Message::Leave).unwrap();
+    put(&mut node, 0, edge(0), Message::Leave).expect("twice is once");
+    assert_eq!(put(&mut node, 0, edge(0), request(0, 4)), Err(FrameError::WrongPort));
+    node.handle_port_closed(PortId(0));
+    let again = FrameError::AlreadyJoined { group: GROUP, child: 0 };
+    assert_eq!(put(&mut node, 0, edge(0), Message::Join), Err(again));
+    assert_eq!(drain(&mut node), (vec![], vec![]), "its sibling is not disturbed");
+    // Its sibling waits for it in vain, and is told.
+    put(&mut node, 1, edge(1), request(0, 4)).unwrap();
+    let abort = Abort { reason: AbortReason::MemberLost, at_fault: EndpointId(0) };
+    let (sent, events) = drain(&mut node);
+    let last_word = Header { edge: edge(1), message: Message::Abort(abort) };
+    assert_eq!(sent, [(PortId(1), last_word)]);
+    let failed = Event::Failed { group: GROUP, epoch: EPOCH, abort };
+    assert_eq!(events, [failed, Event::Released(ArenaId(3)), Event::Close(PortId(1))]);
+    assert_eq!(node.osos_used(), 0);
+}
+
+#[test]
+fn a_failed_groups_late_frames_are_dropped() {
+    let mut node = joined(2);
+    assert!(node.withdraw(GROUP, EPOCH));
+    put(&mut node, 0, edge(0), request(0, 4)).unwrap();
+    put(&mut node, 1, edge(1), Message::Leave).unwrap();
+    assert_eq!(node.stats().late, 2);
+    let (sent, events) = drain(&mut node);
+    assert_eq!(sent.len(), 2);
+    assert!(events.contains(&Event::Close(PortId(0))) && events.contains(&Event::Close(PortId(1))));
+}
+
+#[test]
+fn results_nobody_asked_for_are_refused() {
+    let mut node = Node::new(limits());
+    let parent = ParentConfig { port: PortId(9), child: ChildIndex(6), capability: capability(6) };
+    node.install(Time(0), GroupConfig { parent: Some(parent), ..group(1) }).unwrap();
+    put(&mut node, 0, edge(0), Message::Join).unwrap();
+    let result = |node: &mut Node, number, elements| {
+        put(node, 9, edge(6), Message::Result(part(number, elements)))
+    };
+    let unexpected = |number| Err(FrameError::Unexpected { sequence: part(number, 4).sequence.0 });
+    assert_eq!(result(&mut node, 0, 4), unexpected(0), "nothing is open");
+    put(&mut node, 0, edge(0), request(0, 4)).unwrap();
+    assert_eq!(result(&mut node, 0, 5), unexpected(0), "another shape");
+    assert_eq!(result(&mut node, 1, 4), unexpected(1), "not asked yet");
+    for message in [Message::Join, Message::Leave, request(0, 4)] {
+        assert_eq!(put(&mut node, 9, edge(6), message), Err(FrameError::WrongDirection));
+    }
+    assert_eq!(put(&mut node, 9, edge(5), Message::Joined), Err(FrameError::WrongPort));
+    let forged = Edge { capability: capability(0), ..edge(6) };
+    assert_eq!(
+        put(&mut node, 9, forged, Message::Joined),
+        Err(FrameError::Forged { group: GROUP })
+    );
+    result(&mut node, 0, 4).unwrap();
+    result(&mut node, 0, 4).expect("a copy");
+    assert_eq!((node.stats().results, node.stats().repeats), (1, 1));
+}
+
+#[test]
+fn the_join_timer_names_the_first_missing_child() {
+    let mut node = Node::new(limits());
+    node.install(Time(500), group(3)).unwrap();
+    put(&mut node, 0, edge(0), Message::Join).unwrap();
+    put(&mut node, 2, edge(2), Message::Join).unwrap();
+    assert_eq!(node.poll_timeout(), Some(Time(1500)));
+    node.handle_timeout(Time(1499));
+    assert_eq!(drain(&mut node).1, []);
+    node.handle_timeout(Time(1500));
+    let abort = Abort { reason: AbortReason::JoinTimeout, at_fault: EndpointId(1) };
+    let (_, events) = drain(&mut node);
+    assert_eq!(events[0], Event::Failed { group: GROUP, epoch: EPOCH, abort });
+    assert_eq!(node.poll_timeout(), None);
+}

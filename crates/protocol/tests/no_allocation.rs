@@ -1,0 +1,177 @@
+//! Goal: an operation allocates nothing, at a node or at a member. Method: an allocator that
+//! counts per thread, one node between two members, and a warm-up before the count.
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+
+use tributary_protocol::Time;
+use tributary_protocol::endpoint::{Endpoint, EndpointConfig, Event, OperationSpec};
+use tributary_protocol::node::{ChildConfig, GroupConfig, Node, NodeConfig, PortId};
+use tributary_protocol::payloads::{Payloads, Place, Source};
+use tributary_wire::frame::{Shape, Target};
+use tributary_wire::{Capability, ChildIndex, Datatype, EndpointId, Epoch, GroupId, Operator};
+
+struct Counting;
+
+thread_local! {
+    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
+}
+
+// SAFETY: every call is passed on to `System` unchanged; counting touches no allocator state.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        ALLOCATIONS.with(|count| count.set(count.get() + 1));
+        // SAFETY: the caller's duties are `System`'s.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        // SAFETY: the pointer came from `System`, through `alloc` above.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+
+    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
+        ALLOCATIONS.with(|count| count.set(count.get() + 1));
+        // SAFETY: the pointer came from `System`, through `alloc` above.
+        unsafe { System.realloc(pointer, layout, new_size) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+/// Payload is not moved: only the machines are under test.
+struct Nowhere;
+
+impl Payloads for Nowhere {
+    fn park(&mut self, _: Place, _: &[u8]) {}
+    fn begin(&mut self, _: Place, _: Shape, _: Source<'_>) {}
+    fn fold(&mut self, _: Place, _: Shape, _: Source<'_>) {}
+    fn finish(&mut self, _: Place, _: Shape) {}
+    fn store(&mut self, _: Place, _: &[u8]) {}
+}
+
+const MEMBERS: u16 = 3;
+const PAYLOAD_BYTES: u32 = 64;
+
+fn capability(child: u16) -> Capability {
+    Capability::from_bytes([child as u8 + 1; 16])
+}
+
+fn node() -> Node {
+    let mut node = Node::new(NodeConfig {
+        radix_max: MEMBERS,
+        osos_max: 4,
+        groups_max: 1,
+        payload_max_bytes: PAYLOAD_BYTES,
+        join_timeout_ns: 1,
+    });
+    let children = (0..MEMBERS)
+        .map(|child| ChildConfig {
+            capability: capability(child),
+            members: EndpointId(u32::from(child))..EndpointId(u32::from(child) + 1),
+        })
+        .collect();
+    let config = GroupConfig {
+        group: GroupId(0),
+        epoch: Epoch(0),
+        osos: 4,
+        payload_max_bytes: PAYLOAD_BYTES,
+        children,
+        parent: None,
+    };
+    node.install(Time(0), config).expect("it has room");
+    node
+}
+
+fn endpoint(child: u16) -> Endpoint {
+    Endpoint::new(EndpointConfig {
+        group: GroupId(0),
+        epoch: Epoch(0),
+        child: ChildIndex(child),
+        capability: capability(child),
+        endpoint: EndpointId(u32::from(child)),
+        osos: 4,
+        payload_max_bytes: PAYLOAD_BYTES,
+        operations_max: 2,
+    })
+}
+
+/// Moves frames until nothing moves; counts completed operations.
+fn settle(node: &mut Node, members: &mut [Endpoint]) -> u64 {
+    let payload = [0; PAYLOAD_BYTES as usize];
+    let mut completed = 0;
+    loop {
+        let mut has_moved = false;
+        for (port, member) in members.iter_mut().enumerate() {
+            while let Some(transmit) = member.peek_transmit() {
+                member.pop_transmit();
+                let payload = &payload[..transmit.header.payload_bytes()];
+                let port = PortId(port as u32);
+                node.handle_frame(port, &transmit.header, payload, &mut Nowhere).expect("honest");
+                has_moved = true;
+            }
+        }
+        while let Some(port) = node.poll_ready() {
+            while let Some(transmit) = node.peek_transmit(port) {
+                members[port.0 as usize].handle_frame(&transmit.header).expect("honest");
+                node.pop_transmit(port);
+                has_moved = true;
+            }
+        }
+        while node.poll_event().is_some() {}
+        for member in members.iter_mut() {
+            while let Some(event) = member.poll_event() {
+                completed += u64::from(matches!(event, Event::Completed(_)));
+            }
+        }
+        if !has_moved {
+            return completed;
+        }
+    }
+}
+
+/// Two overlapping operations of several segments each, and a barrier.
+fn round(node: &mut Node, members: &mut [Endpoint]) -> u64 {
+    let sum = OperationSpec {
+        operator: Operator::Sum,
+        datatype: Datatype::F64,
+        elements: 50,
+        target: Target::All,
+        contributes: true,
+        receives: true,
+    };
+    for member in members.iter_mut() {
+        member.start(sum).expect("room for it");
+        member.start(sum).expect("room for it");
+    }
+    let completed = settle(node, members);
+    for member in members.iter_mut() {
+        member.start(OperationSpec::BARRIER).expect("room for it");
+    }
+    completed + settle(node, members)
+}
+
+#[test]
+fn steady_operations_allocate_nothing() {
+    let mut node = node();
+    let mut members: Vec<Endpoint> = (0..MEMBERS).map(endpoint).collect();
+    for _ in 0..4 {
+        round(&mut node, &mut members);
+    }
+    let before = ALLOCATIONS.with(Cell::get);
+    let mut completed = 0;
+    for _ in 0..100 {
+        completed += round(&mut node, &mut members);
+    }
+    let after = ALLOCATIONS.with(Cell::get);
+    assert_eq!(completed, 100 * 3 * u64::from(MEMBERS));
+    assert_eq!(after - before, 0, "allocations in {completed} completions");
+}
+
+#[test]
+fn the_allocator_does_count() {
+    let before = ALLOCATIONS.with(Cell::get);
+    drop(std::hint::black_box(Box::new(7_u64)));
+    assert!(ALLOCATIONS.with(Cell::get) > before);
+}

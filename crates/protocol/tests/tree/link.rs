@@ -1,0 +1,131 @@
+//! Virtual links: what is sent on one end comes out of the other, later.
+
+use std::collections::BTreeSet;
+
+use rand::RngExt;
+use rand_pcg::Pcg64;
+use tributary_protocol::node::PortId;
+use tributary_wire::frame::{HEADER_BYTES, Header, Message};
+
+/// How the links of one run behave.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Timing {
+    pub(crate) seed: u64,
+    pub(crate) delay_ns_max: u64,
+    /// Frames a link takes before it is full, in each direction.
+    pub(crate) link_frames: usize,
+    /// Whether requests and results may overtake each other and come twice.
+    pub(crate) is_disorderly: bool,
+}
+
+impl Timing {
+    pub(crate) fn orderly(seed: u64) -> Self {
+        let link_frames = 1 + (seed % 7) as usize;
+        Self { seed, delay_ns_max: 1000, link_frames, is_disorderly: false }
+    }
+
+    pub(crate) fn disorderly(seed: u64) -> Self {
+        Self { link_frames: 64, is_disorderly: true, ..Self::orderly(seed) }
+    }
+}
+
+/// Who holds an end of a link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Holder {
+    Node { node: usize, port: PortId },
+    Member(usize),
+}
+
+/// The end nearer to the members.
+pub(crate) const LOWER: usize = 0;
+/// The end nearer to the root.
+pub(crate) const UPPER: usize = 1;
+
+/// A link; arrays are indexed by the end a thing is at, or on its way to.
+pub(crate) struct Link {
+    pub(crate) holders: [Holder; 2],
+    pub(crate) is_open: [bool; 2],
+    /// Frames that are kept from an end that doesn't read.
+    pub(crate) held: [Option<Vec<Vec<u8>>>; 2],
+    in_flight: [usize; 2],
+    last_at: [u64; 2],
+    floor_at: [u64; 2],
+    /// Sequences requested over this link and not answered.
+    outstanding: BTreeSet<u32>,
+    osos: usize,
+    pub(crate) peak_outstanding: usize,
+    pub(crate) has_wrapped: bool,
+}
+
+impl Link {
+    pub(crate) fn new(lower: Holder, upper: Holder, osos: u16) -> Self {
+        Self {
+            holders: [lower, upper],
+            is_open: [true; 2],
+            held: [None, None],
+            in_flight: [0; 2],
+            last_at: [0; 2],
+            floor_at: [0; 2],
+            outstanding: BTreeSet::new(),
+            osos: usize::from(osos),
+            peak_outstanding: 0,
+            has_wrapped: false,
+        }
+    }
+
+    pub(crate) fn takes_more(&self, to: usize, timing: &Timing) -> bool {
+        self.in_flight[to] < timing.link_frames
+    }
+
+    /// Notes a frame that is sent and says when it arrives: more than once, if it is disorder's.
+    pub(crate) fn on_sent(
+        &mut self,
+        to: usize,
+        now: u64,
+        header: &Header,
+        timing: &Timing,
+        random: &mut Pcg64,
+    ) -> Vec<u64> {
+        self.in_flight[to] += 1;
+        if let Message::Request(part) = header.message {
+            self.outstanding.insert(part.sequence.0);
+            let count = self.outstanding.len();
+            assert!(count <= self.osos, "{count} segments in flight, {} granted", self.osos);
+            self.peak_outstanding = self.peak_outstanding.max(count);
+            self.has_wrapped |= part.sequence.0 < 1 << 31;
+        }
+        let mut at = now + random.random_range(1..=timing.delay_ns_max);
+        let is_data = matches!(header.message, Message::Request(_) | Message::Result(_));
+        let mut times = Vec::new();
+        if is_data && timing.is_disorderly {
+            at = at.max(self.floor_at[to]);
+            if random.random_bool(0.3) {
+                times.push(at + random.random_range(0..=timing.delay_ns_max));
+            }
+            times.push(at);
+            self.last_at[to] = times.iter().copied().fold(self.last_at[to], u64::max);
+        } else {
+            at = at.max(self.last_at[to]);
+            (self.last_at[to], self.floor_at[to]) = (at, at);
+            times.push(at);
+        }
+        times
+    }
+
+    /// When an end learns that the other has closed: after everything that was sent before.
+    pub(crate) fn closes_at(&mut self, to: usize, now: u64) -> u64 {
+        self.last_at[to] = self.last_at[to].max(now) + 1;
+        self.last_at[to]
+    }
+
+    /// A frame has come out.
+    pub(crate) fn on_arrived(&mut self, to: usize, frame: &[u8]) {
+        let header = Header::decode(frame).expect("machines send frames that decode");
+        assert_eq!(frame.len(), HEADER_BYTES + header.payload_bytes());
+        if let Message::Result(part) = header.message {
+            self.outstanding.remove(&part.sequence.0);
+        }
+        // A second copy doesn't take up room.
+        self.in_flight[to] = self.in_flight[to].saturating_sub(1);
+    }
+}

@@ -1,0 +1,297 @@
+//! What a run is about: a fabric, the groups on it, what their members do, and what must come out.
+
+use rand::{RngExt, SeedableRng};
+use rand_pcg::Pcg64;
+use tributary_protocol::endpoint::OperationSpec;
+use tributary_wire::frame::{Shape, Target};
+use tributary_wire::{Capability, Datatype, EndpointId, Operator};
+
+use crate::arithmetic::{combine, narrow, widen};
+
+/// Everything that decides results. Timing is not here: it must not matter.
+#[derive(Clone, Debug)]
+pub(crate) struct Scenario {
+    pub(crate) seed: u64,
+    /// Parent of each node of the fabric; nodes come after their parents.
+    pub(crate) fabric: Vec<Option<usize>>,
+    pub(crate) groups: Vec<GroupPlan>,
+}
+
+/// One group: its tree, its grant and its operations.
+#[derive(Clone, Debug)]
+pub(crate) struct GroupPlan {
+    pub(crate) osos: u16,
+    pub(crate) payload_max_bytes: u32,
+    /// Operations a member has under way at once.
+    pub(crate) overlap: usize,
+    /// The nodes that serve it, parents before children; the first is its root.
+    pub(crate) tree: Vec<TreeNode>,
+    pub(crate) members: u32,
+    pub(crate) script: Vec<OperationPlan>,
+}
+
+/// One node's part of a group's tree.
+#[derive(Clone, Debug)]
+pub(crate) struct TreeNode {
+    /// Which node of the fabric.
+    pub(crate) node: usize,
+    /// Its parent in the tree and its place there.
+    pub(crate) parent: Option<(usize, u16)>,
+    pub(crate) children: Vec<Child>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Below {
+    Member(u32),
+    Node(usize),
+}
+
+/// One child, with what the manager would have granted to it.
+#[derive(Clone, Debug)]
+pub(crate) struct Child {
+    pub(crate) below: Below,
+    pub(crate) capability: Capability,
+    pub(crate) members: core::ops::Range<EndpointId>,
+}
+
+/// One collective operation, as all members mean it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct OperationPlan {
+    pub(crate) operator: Operator,
+    pub(crate) datatype: Datatype,
+    pub(crate) elements: u64,
+    pub(crate) target: Target,
+    /// The member that brings a broadcast's data.
+    pub(crate) source: u32,
+}
+
+impl OperationPlan {
+    pub(crate) fn allreduce(operator: Operator, datatype: Datatype, elements: u64) -> Self {
+        Self { operator, datatype, elements, target: Target::All, source: 0 }
+    }
+
+    /// What `member` tells its endpoint.
+    pub(crate) fn spec(&self, member: u32) -> OperationSpec {
+        let (contributes, receives) = match self.operator {
+            Operator::Barrier => return OperationSpec::BARRIER,
+            Operator::Broadcast => (member == self.source, member != self.source),
+            _ => (true, matches!(self.target, Target::All) || self.is_for(member)),
+        };
+        OperationSpec {
+            operator: self.operator,
+            datatype: self.datatype,
+            elements: self.elements,
+            target: self.target,
+            contributes,
+            receives,
+        }
+    }
+
+    fn is_for(&self, member: u32) -> bool {
+        self.target == Target::Member(EndpointId(member))
+    }
+
+    pub(crate) fn bytes(&self) -> usize {
+        self.elements as usize * self.datatype.size_bytes()
+    }
+
+    /// A member's vector: random bits for integers, and for floats numbers of such different
+    /// magnitude that the order of addition shows in the sum.
+    pub(crate) fn contribution(&self, seed: u64, operation: usize, member: u32) -> Vec<u8> {
+        let stream = (operation as u128) << 32 | u128::from(member);
+        let mut random = Pcg64::new(u128::from(seed), stream);
+        let mut number =
+            || random.random_range(-1.0..1.0_f64) * 10_f64.powi(random.random_range(-3..4));
+        (0..self.elements)
+            .flat_map(|_| match self.datatype {
+                Datatype::F64 => number().to_le_bytes().to_vec(),
+                Datatype::F32 => (number() as f32).to_le_bytes().to_vec(),
+                Datatype::F16 => half::f16::from_f64(number()).to_le_bytes().to_vec(),
+                Datatype::Bf16 => half::bf16::from_f64(number()).to_le_bytes().to_vec(),
+                other => (number().to_bits().wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 3)
+                    .rotate_left(7)
+                    .to_le_bytes()[..other.size_bytes()]
+                    .to_vec(),
+            })
+            .collect()
+    }
+}
+
+impl GroupPlan {
+    /// What every member must hold when an operation is complete: none where it receives nothing.
+    pub(crate) fn expected(&self, seed: u64, operation: usize) -> Option<Vec<u8>> {
+        let plan = &self.script[operation];
+        match plan.operator {
+            Operator::Barrier => None,
+            Operator::Broadcast => Some(plan.contribution(seed, operation, plan.source)),
+            _ => Some(self.reduced(seed, operation, 0)),
+        }
+    }
+
+    /// The reduction at and below one node: its children in order, rounded once.
+    fn reduced(&self, seed: u64, operation: usize, at: usize) -> Vec<u8> {
+        let plan = &self.script[operation];
+        let shape =
+            Shape::new(plan.operator, plan.datatype, plan.elements as u32).expect("a reduction");
+        let mut values = self.tree[at].children.iter().map(|child| match child.below {
+            Below::Member(member) => plan.contribution(seed, operation, member),
+            Below::Node(node) => self.reduced(seed, operation, node),
+        });
+        let mut accumulator = widen(shape, &values.next().expect("a node has a child"));
+        for value in values {
+            combine(shape, &mut accumulator, &value);
+        }
+        narrow(shape, &accumulator)
+    }
+}
+
+impl Scenario {
+    /// A random scenario: fabrics to depth 5 and radix 8, one to three groups that share nodes.
+    pub(crate) fn random(seed: u64) -> Self {
+        let mut random = Pcg64::seed_from_u64(seed);
+        let fabric = random_fabric(&mut random);
+        let groups = (0..random.random_range(1..=3))
+            .map(|_| GroupPlan::random(&mut random, &fabric))
+            .collect();
+        Self { seed, fabric, groups }
+    }
+
+    /// One group on one tree: `shape[i]` is what hangs below node `i`, depth first.
+    pub(crate) fn one_group(fabric: Vec<Option<usize>>, members: &[u32], osos: u16) -> Self {
+        let mut random = Pcg64::seed_from_u64(7);
+        let mut plan = GroupPlan {
+            osos,
+            payload_max_bytes: 16,
+            overlap: 2,
+            tree: Vec::new(),
+            members: 0,
+            script: Vec::new(),
+        };
+        plan.grow(&mut random, &fabric, members);
+        Self { seed: 7, fabric, groups: vec![plan] }
+    }
+}
+
+fn random_fabric(random: &mut Pcg64) -> Vec<Option<usize>> {
+    let (depth_max, nodes_max) = (random.random_range(1..=5), random.random_range(1..=20));
+    let mut fabric = vec![None];
+    let mut depth = vec![1];
+    let mut at = 0;
+    while at < fabric.len() {
+        // Chains half the time, or few fabrics would be deep before they are full.
+        let radix_max = if random.random_bool(0.5) { 2 } else { 8 };
+        let radix = if depth[at] < depth_max { random.random_range(1..=radix_max) } else { 0 };
+        for _ in 0..radix.min(nodes_max - fabric.len().min(nodes_max)) {
+            fabric.push(Some(at));
+            depth.push(depth[at] + 1);
+        }
+        at += 1;
+    }
+    fabric
+}
+
+impl GroupPlan {
+    fn random(random: &mut Pcg64, fabric: &[Option<usize>]) -> Self {
+        let mut members: Vec<u32> = (0..fabric.len())
+            .map(|_| if random.random_bool(0.4) { random.random_range(1..=4) } else { 0 })
+            .collect();
+        if random.random_bool(0.1) {
+            members.fill(0);
+        }
+        if members.iter().all(|count| *count == 0) {
+            members[random.random_range(0..fabric.len())] = 1;
+        }
+        let payload_max_bytes = [8, 16, 40, 64, 256][random.random_range(0..5)];
+        let mut plan = Self {
+            osos: [1, 2, 3, 4, 8][random.random_range(0..5)],
+            payload_max_bytes,
+            overlap: random.random_range(1..=4),
+            tree: Vec::new(),
+            members: 0,
+            script: Vec::new(),
+        };
+        plan.grow(random, fabric, &members);
+        let operations = random.random_range(1..=10);
+        plan.script = (0..operations).map(|_| plan.random_operation(random)).collect();
+        plan
+    }
+
+    fn random_operation(&self, random: &mut Pcg64) -> OperationPlan {
+        let kernels = [
+            (Operator::Sum, Datatype::I64),
+            (Operator::Sum, Datatype::F64),
+            (Operator::Sum, Datatype::F32),
+            (Operator::Sum, Datatype::F16),
+            (Operator::Sum, Datatype::Bf16),
+            (Operator::Max, Datatype::I32),
+            (Operator::BitXor, Datatype::U64),
+        ];
+        let (operator, datatype) = kernels[random.random_range(0..kernels.len())];
+        let per_segment = u64::from(self.payload_max_bytes) / datatype.size_bytes() as u64;
+        let elements = match random.random_range(0..4) {
+            0 => 1,
+            1 => per_segment,
+            2 => random.random_range(1..=3 * per_segment),
+            _ => random.random_range(1..=20 * per_segment),
+        };
+        let member = random.random_range(0..self.members);
+        let plan = OperationPlan::allreduce(operator, datatype, elements);
+        match random.random_range(0..10) {
+            0..5 => plan,
+            5..7 => OperationPlan { target: Target::Member(EndpointId(member)), ..plan },
+            7..9 => OperationPlan { operator: Operator::Broadcast, source: member, ..plan },
+            _ => OperationPlan::allreduce(Operator::Barrier, Datatype::U8, 0),
+        }
+    }
+
+    /// The subtree of the fabric that spans the members, numbered depth first.
+    fn grow(&mut self, random: &mut Pcg64, fabric: &[Option<usize>], members: &[u32]) {
+        let mut below = members.to_vec();
+        for node in (1..fabric.len()).rev() {
+            below[fabric[node].expect("only the first has no parent")] += below[node];
+        }
+        // The root is the highest node below which the members do not all lie under one child.
+        let mut root = 0;
+        while members[root] == 0 && random.random_bool(0.7) {
+            let mut children = (0..fabric.len()).filter(|node| fabric[*node] == Some(root));
+            let Some(only) = children.find(|node| below[*node] == below[root]) else { break };
+            root = only;
+        }
+        self.visit(random, fabric, members, &below, root, None);
+    }
+
+    fn visit(
+        &mut self,
+        random: &mut Pcg64,
+        fabric: &[Option<usize>],
+        members: &[u32],
+        below: &[u32],
+        node: usize,
+        parent: Option<(usize, u16)>,
+    ) -> usize {
+        let at = self.tree.len();
+        self.tree.push(TreeNode { node, parent, children: Vec::new() });
+        let nodes = (0..fabric.len()).filter(|it| fabric[*it] == Some(node) && below[*it] > 0);
+        let mut slots: Vec<Option<usize>> = nodes.map(Some).collect();
+        for _ in 0..members[node] {
+            slots.insert(random.random_range(0..=slots.len()), None);
+        }
+        for (index, slot) in slots.into_iter().enumerate() {
+            let first = EndpointId(self.members);
+            let below = match slot {
+                None => {
+                    self.members += 1;
+                    Below::Member(first.0)
+                }
+                Some(child) => {
+                    let parent = Some((at, index as u16));
+                    Below::Node(self.visit(random, fabric, members, below, child, parent))
+                }
+            };
+            let capability = Capability::from_bytes(random.random());
+            let members = first..EndpointId(self.members);
+            self.tree[at].children.push(Child { below, capability, members });
+        }
+        at
+    }
+}

@@ -1,0 +1,473 @@
+//! All machines of a scenario, their drivers, and virtual time.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use rand::{RngExt, SeedableRng};
+use rand_pcg::Pcg64;
+use tributary_protocol::Time;
+use tributary_protocol::endpoint::EndpointConfig;
+use tributary_protocol::node::{
+    ChildConfig, Event, FrameError, GroupConfig, Node, NodeConfig, ParentConfig, PortId,
+};
+use tributary_wire::frame::{HEADER_BYTES, Header};
+use tributary_wire::{Capability, ChildIndex, Epoch, GroupId};
+
+use crate::link::{Holder, LOWER, Link, Timing, UPPER};
+use crate::member::Member;
+use crate::memory::Memory;
+use crate::plan::{Below, GroupPlan, Scenario};
+
+pub(crate) const JOIN_TIMEOUT_NS: u64 = 1_000_000;
+
+/// More events than any scenario here needs: a run that reaches it is stuck in a loop.
+const STEPS_MAX: u64 = 2_000_000;
+
+/// An aggregation node and its driver's state.
+pub(crate) struct NodeHost {
+    pub(crate) node: Node,
+    pub(crate) memory: Memory,
+    /// The link, and the end of it, that each port number stands for.
+    ports: Vec<Option<(usize, usize)>>,
+    pub(crate) events: Vec<Event>,
+    pub(crate) refused: Vec<FrameError>,
+}
+
+pub(crate) struct World {
+    pub(crate) now: u64,
+    pub(crate) nodes: Vec<NodeHost>,
+    pub(crate) members: Vec<Member>,
+    pub(crate) links: Vec<Link>,
+    pub(crate) timing: Timing,
+    /// Everything that was ever sent, when and where, in one number.
+    pub(crate) frames_hash: u64,
+    groups: Vec<GroupPlan>,
+    agenda: BTreeMap<(u64, u64), Item>,
+    entries: u64,
+    random: Pcg64,
+}
+
+enum Item {
+    Arrive { link: usize, to: usize, frame: Vec<u8> },
+    LearnClosed { link: usize, to: usize },
+    Connect(usize),
+    Start(usize),
+    Leave(usize),
+}
+
+impl NodeHost {
+    fn new(config: NodeConfig) -> Self {
+        Self {
+            node: Node::new(config),
+            memory: Memory::default(),
+            ports: Vec::new(),
+            events: Vec::new(),
+            refused: Vec::new(),
+        }
+    }
+
+    fn free_port(&self) -> PortId {
+        let free = self.ports.iter().position(Option::is_none).unwrap_or(self.ports.len());
+        PortId(free as u32)
+    }
+
+    fn plug(&mut self, port: PortId, link: usize, end: usize) {
+        let index = port.0 as usize;
+        if self.ports.len() <= index {
+            self.ports.resize(index + 1, None);
+        }
+        assert_eq!(self.ports[index].replace((link, end)), None);
+    }
+
+    pub(crate) fn open_ports(&self) -> usize {
+        self.ports.iter().flatten().count()
+    }
+
+    pub(crate) fn failures(&self) -> usize {
+        self.events.iter().filter(|event| matches!(event, Event::Failed { .. })).count()
+    }
+}
+
+impl World {
+    /// Installs every group, root first, and puts the members' connecting on the agenda.
+    pub(crate) fn new(scenario: &Scenario, timing: Timing) -> Self {
+        let osos_max = scenario.groups.iter().map(|group| u32::from(group.osos)).sum();
+        let config = NodeConfig {
+            radix_max: 64,
+            osos_max,
+            groups_max: scenario.groups.len() as u32,
+            payload_max_bytes: 256,
+            join_timeout_ns: JOIN_TIMEOUT_NS,
+        };
+        let nodes = scenario.fabric.iter().map(|_| NodeHost::new(config)).collect();
+        let mut world = Self {
+            now: 0,
+            nodes,
+            members: Vec::new(),
+            links: Vec::new(),
+            timing,
+            frames_hash: 0xCBF2_9CE4_8422_2325,
+            groups: scenario.groups.clone(),
+            agenda: BTreeMap::new(),
+            entries: 0,
+            random: Pcg64::seed_from_u64(timing.seed),
+        };
+        for host in &mut world.nodes {
+            host.memory.allows_stale_reads = timing.is_disorderly;
+        }
+        for group in 0..world.groups.len() {
+            world.install(group);
+            world.add_members(group, scenario.seed);
+        }
+        world
+    }
+
+    pub(crate) fn group_id(group: usize) -> GroupId {
+        GroupId(group as u32)
+    }
+
+    pub(crate) fn epoch(group: usize) -> Epoch {
+        Epoch(100 + group as u32)
+    }
+
+    /// Sets the same groups up again on the same nodes, with new members.
+    pub(crate) fn renew(&mut self, scenario: &Scenario) {
+        self.members.clear();
+        for group in 0..self.groups.len() {
+            self.install(group);
+            self.add_members(group, scenario.seed);
+        }
+    }
+
+    fn install(&mut self, group: usize) {
+        let plan = self.groups[group].clone();
+        for tree_node in &plan.tree {
+            let parent = tree_node.parent.map(|(parent, child)| {
+                let capability = plan.tree[parent].children[usize::from(child)].capability;
+                let upper = plan.tree[parent].node;
+                let port = self.nodes[tree_node.node].free_port();
+                let lower = Holder::Node { node: tree_node.node, port };
+                self.connect(lower, upper, plan.osos);
+                ParentConfig { port, child: ChildIndex(child), capability }
+            });
+            let children = tree_node
+                .children
+                .iter()
+                .map(|child| ChildConfig {
+                    capability: child.capability,
+                    members: child.members.clone(),
+                })
+                .collect();
+            let config = GroupConfig {
+                group: Self::group_id(group),
+                epoch: Self::epoch(group),
+                osos: plan.osos,
+                payload_max_bytes: plan.payload_max_bytes,
+                children,
+                parent,
+            };
+            let host = &mut self.nodes[tree_node.node];
+            let arena = host.node.install(Time(self.now), config).expect("nodes have room");
+            host.memory.add(arena);
+            self.pump_node(tree_node.node);
+        }
+    }
+
+    fn add_members(&mut self, group: usize, seed: u64) {
+        for member in 0..self.groups[group].members {
+            let (_, child, capability) = self.place(group, member);
+            let plan = &self.groups[group];
+            let config = EndpointConfig {
+                group: Self::group_id(group),
+                epoch: Self::epoch(group),
+                child,
+                capability,
+                endpoint: tributary_wire::EndpointId(member),
+                osos: plan.osos,
+                payload_max_bytes: plan.payload_max_bytes,
+                operations_max: plan.overlap,
+            };
+            let script = plan.script.clone();
+            self.members.push(Member::new(config, group, script, seed));
+            let at = self.now + self.random.random_range(1..=self.timing.delay_ns_max);
+            self.put(at, Item::Connect(self.members.len() - 1));
+        }
+    }
+
+    /// The node that serves a member, and the member's place and capability there.
+    pub(crate) fn place(&self, group: usize, member: u32) -> (usize, ChildIndex, Capability) {
+        for tree_node in &self.groups[group].tree {
+            for (index, child) in tree_node.children.iter().enumerate() {
+                if child.below == Below::Member(member) {
+                    return (tree_node.node, ChildIndex(index as u16), child.capability);
+                }
+            }
+        }
+        panic!("member {member} is nowhere in group {group}");
+    }
+
+    /// Lets a member connect at another time than chance had chosen.
+    pub(crate) fn connect_at(&mut self, member: usize, at: u64) {
+        self.agenda.retain(|_, item| !matches!(item, Item::Connect(it) if *it == member));
+        self.put(at, Item::Connect(member));
+    }
+
+    fn put(&mut self, at: u64, item: Item) {
+        self.entries += 1;
+        self.agenda.insert((at, self.entries), item);
+    }
+
+    /// A new link from `lower` up to a node, which gives it a free port.
+    pub(crate) fn connect(&mut self, lower: Holder, upper: usize, osos: u16) -> usize {
+        let link = self.links.len();
+        let port = self.nodes[upper].free_port();
+        self.nodes[upper].plug(port, link, UPPER);
+        if let Holder::Node { node, port } = lower {
+            self.nodes[node].plug(port, link, LOWER);
+        }
+        self.links.push(Link::new(lower, Holder::Node { node: upper, port }, osos));
+        link
+    }
+
+    /// Does the next thing; false if nothing is left to do.
+    pub(crate) fn step(&mut self) -> bool {
+        let due = self.nodes.iter().filter_map(|host| host.node.poll_timeout()).min();
+        let next = self.agenda.first_key_value().map(|((at, _), _)| *at);
+        if let Some(due) = due
+            && next.is_none_or(|next| due.0 <= next)
+        {
+            self.now = self.now.max(due.0);
+            for node in 0..self.nodes.len() {
+                self.nodes[node].node.handle_timeout(Time(self.now));
+                self.pump_node(node);
+            }
+            return true;
+        }
+        let Some(((at, _), item)) = self.agenda.pop_first() else { return false };
+        self.now = at;
+        match item {
+            Item::Arrive { link, to, frame } => self.arrive(link, to, frame),
+            Item::LearnClosed { link, to } => self.close(link, to),
+            Item::Connect(member) => self.connect_member(member),
+            Item::Start(member) => {
+                // When it is too busy to start another, the next completion puts this off no more.
+                if self.members[member].start_next() {
+                    self.put_start(member);
+                    self.pump_member(member);
+                }
+            }
+            Item::Leave(member) => self.leave(member),
+        }
+        true
+    }
+
+    pub(crate) fn run(&mut self) {
+        for _ in 0..STEPS_MAX {
+            if !self.step() {
+                return;
+            }
+        }
+        panic!("not quiet after {STEPS_MAX} steps");
+    }
+
+    /// Runs until something holds that must come to hold.
+    pub(crate) fn run_until(&mut self, mut holds: impl FnMut(&Self) -> bool) {
+        while !holds(self) {
+            assert!(self.step(), "all is quiet and it doesn't hold");
+        }
+    }
+
+    fn connect_member(&mut self, member: usize) {
+        let group = self.members[member].group;
+        let (node, _, _) = self.place(group, self.members[member].index);
+        let link = self.connect(Holder::Member(member), node, self.groups[group].osos);
+        self.members[member].link = Some(link);
+        self.put_start(member);
+        self.pump_member(member);
+    }
+
+    fn put_start(&mut self, member: usize) {
+        let state = &self.members[member];
+        if state.started < state.script.len() && state.failed.is_none() && !state.has_left {
+            let at = self.now + self.random.random_range(1..=self.timing.delay_ns_max);
+            self.put(at, Item::Start(member));
+        } else if state.is_done() && state.leaves && !state.has_left {
+            let at = self.now + self.random.random_range(1..=8 * self.timing.delay_ns_max);
+            self.put(at, Item::Leave(member));
+        }
+    }
+
+    pub(crate) fn leave(&mut self, member: usize) {
+        self.members[member].has_left = true;
+        self.members[member].endpoint.leave();
+        self.pump_member(member);
+    }
+
+    fn arrive(&mut self, link: usize, to: usize, frame: Vec<u8>) {
+        if let Some(held) = &mut self.links[link].held[to] {
+            held.push(frame);
+            return;
+        }
+        self.links[link].on_arrived(to, &frame);
+        if self.links[link].is_open[to] {
+            self.deliver(link, to, &frame);
+        }
+        if self.links[link].is_open[1 - to] {
+            match self.links[link].holders[1 - to] {
+                Holder::Node { node, port } => {
+                    self.flush(node, port);
+                    self.pump_node(node);
+                }
+                Holder::Member(member) => self.pump_member(member),
+            }
+        }
+    }
+
+    fn deliver(&mut self, link: usize, to: usize, frame: &[u8]) {
+        let header = Header::decode(frame).expect("machines send frames that decode");
+        let payload = &frame[HEADER_BYTES..];
+        match self.links[link].holders[to] {
+            Holder::Node { node, port } => {
+                let host = &mut self.nodes[node];
+                host.memory.sender = Some(header.edge.child);
+                let taken = host.node.handle_frame(port, &header, payload, &mut host.memory);
+                if let Err(error) = taken {
+                    self.nodes[node].refused.push(error);
+                    self.close(link, to);
+                }
+                self.pump_node(node);
+            }
+            Holder::Member(member) => {
+                if let Err(error) = self.members[member].take(&header, payload) {
+                    panic!("member {member} refuses a frame of an honest node: {error}");
+                }
+                self.pump_member(member);
+            }
+        }
+    }
+
+    /// An end closes, or learns that the other end did.
+    pub(crate) fn close(&mut self, link: usize, end: usize) {
+        if !std::mem::take(&mut self.links[link].is_open[end]) {
+            return;
+        }
+        if self.links[link].is_open[1 - end] {
+            let at = self.links[link].closes_at(1 - end, self.now);
+            self.put(at, Item::LearnClosed { link, to: 1 - end });
+        }
+        match self.links[link].holders[end] {
+            Holder::Node { node, port } => {
+                self.nodes[node].ports[port.0 as usize] = None;
+                self.nodes[node].node.handle_port_closed(port);
+                self.pump_node(node);
+            }
+            Holder::Member(member) => {
+                self.members[member].endpoint.handle_link_closed();
+                self.pump_member(member);
+            }
+        }
+    }
+
+    /// The end stops reading.
+    pub(crate) fn hold(&mut self, link: usize, end: usize) {
+        self.links[link].held[end] = Some(Vec::new());
+    }
+
+    /// The process of a node is gone: all its links close.
+    pub(crate) fn kill_node(&mut self, node: usize) {
+        let links: Vec<(usize, usize)> = self.nodes[node].ports.iter().flatten().copied().collect();
+        for (link, end) in links {
+            self.links[link].is_open[end] = false;
+            let at = self.links[link].closes_at(1 - end, self.now);
+            self.put(at, Item::LearnClosed { link, to: 1 - end });
+        }
+        self.nodes[node].ports.clear();
+    }
+
+    pub(crate) fn pump_node(&mut self, node: usize) {
+        loop {
+            while let Some(port) = self.nodes[node].node.poll_ready() {
+                self.flush(node, port);
+            }
+            let Some(event) = self.nodes[node].node.poll_event() else { return };
+            match event {
+                Event::Released(arena) => self.nodes[node].memory.release(arena),
+                Event::Close(port) => {
+                    if let Some((link, end)) = self.nodes[node].ports[port.0 as usize] {
+                        self.close(link, end);
+                    }
+                }
+                Event::Formed { .. } | Event::Failed { .. } | Event::Ended { .. } => {}
+            }
+            self.nodes[node].events.push(event);
+        }
+    }
+
+    fn flush(&mut self, node: usize, port: PortId) {
+        let Some((link, end)) = self.nodes[node].ports[port.0 as usize] else { return };
+        while self.links[link].takes_more(1 - end, &self.timing) {
+            let host = &mut self.nodes[node];
+            let Some(transmit) = host.node.peek_transmit(port) else { return };
+            let length = transmit.header.payload_bytes();
+            assert_eq!(transmit.body.is_some(), length > 0);
+            let payload = transmit.body.map(|place| host.memory.read(place, length));
+            host.node.pop_transmit(port);
+            self.send(link, 1 - end, &transmit.header, &payload.unwrap_or_default());
+        }
+    }
+
+    pub(crate) fn pump_member(&mut self, member: usize) {
+        let Some(link) = self.members[member].link else { return };
+        loop {
+            while self.links[link].is_open[LOWER]
+                && self.links[link].takes_more(UPPER, &self.timing)
+            {
+                let Some(transmit) = self.members[member].endpoint.peek_transmit() else { break };
+                let payload = self.members[member].payload(&transmit);
+                self.members[member].endpoint.pop_transmit();
+                self.send(link, UPPER, &transmit.header, &payload);
+            }
+            if !self.members[member].drain_events() {
+                break;
+            }
+            self.put_start(member);
+        }
+        let state = &self.members[member];
+        let is_over = state.has_left || state.failed.is_some();
+        if is_over && state.endpoint.is_drained() {
+            self.close(link, LOWER);
+        }
+    }
+
+    /// Puts a frame on a link, whoever made it.
+    pub(crate) fn send(&mut self, link: usize, to: usize, header: &Header, payload: &[u8]) {
+        let mut frame = header.encode().to_vec();
+        frame.extend_from_slice(payload);
+        self.hash(&[link as u8, to as u8]);
+        self.hash(&self.now.to_le_bytes());
+        self.hash(&frame);
+        let times = self.links[link].on_sent(to, self.now, header, &self.timing, &mut self.random);
+        for at in times {
+            self.put(at, Item::Arrive { link, to, frame: frame.clone() });
+        }
+    }
+
+    /// FNV-1a.
+    fn hash(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.frames_hash = (self.frames_hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01B3);
+        }
+    }
+
+    /// Checks that nothing of any group is left anywhere.
+    pub(crate) fn assert_all_is_free(&self, except: &BTreeSet<usize>) {
+        for (index, host) in self.nodes.iter().enumerate() {
+            if except.contains(&index) {
+                continue;
+            }
+            assert_eq!(host.node.osos_used(), 0, "node {index} holds outstanding operations");
+            assert_eq!(host.memory.arenas(), 0, "node {index} holds arenas");
+            assert_eq!(host.open_ports(), 0, "node {index} holds links");
+            assert_eq!(host.node.poll_timeout(), None, "node {index} waits for something");
+        }
+    }
+}

@@ -1,0 +1,42 @@
+//! One suite that every link passes, then what only one kind of link can be asked.
+//!
+//! Goal: whatever carries the frames, its user can't tell. Method: each function of `suite` takes a
+//! way to make a connected pair and is stamped onto every kind of link. Everything that could hang
+//! runs under a watchdog.
+#![allow(clippy::unwrap_used, reason = "a test that can't go on fails here")]
+
+mod common;
+mod fault;
+mod killed;
+mod shm;
+mod suite;
+mod tcp;
+
+use common::{Pair, faultless_pair, shm_pair, slow_pair, tcp_pair};
+
+macro_rules! conformance {
+    ($($link:ident: $pair:expr;)*) => { $(mod $link {
+        use super::*;
+        conformance!(@tests $pair;
+            carries_every_length_in_order carries_frames_across_the_wrap
+            is_full_and_loses_nothing reports_room_once_it_is_there
+            carries_both_directions_at_once delivers_all_then_closed
+            reports_a_cut_frame refuses_garbage survives_every_flipped_header_bit
+            refuses_an_oversized_announcement refuses_what_the_caller_gets_wrong
+            loses_no_wake_up_for_data loses_no_wake_up_for_room wakes_when_the_peer_goes
+            gives_room_back_on_release shuts_down);
+    })* };
+    (@tests $pair:expr; $($test:ident)*) => { $(
+        #[test]
+        fn $test() {
+            common::guarded(stringify!($test), || suite::$test($pair));
+        }
+    )* };
+}
+
+conformance! {
+    over_shm: shm_pair as fn(u32) -> Pair;
+    over_tcp: tcp_pair as fn(u32) -> Pair;
+    wrapped_without_faults: faultless_pair as fn(u32) -> Pair;
+    wrapped_with_delays: slow_pair as fn(u32) -> Pair;
+}

@@ -1,0 +1,157 @@
+//! What only TCP can be asked.
+
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::slice;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use tributary_transport::{
+    ConnectError, Link, ListenError, Listener, ReceiveError, SendError, TcpAcceptor, TcpOptions,
+    connect_tcp, connect_tcp_start, wait,
+};
+
+use crate::common::{TIMEOUT, accept_one, expect, expect_failure, frame_bytes, guarded, send};
+
+fn acceptor() -> (TcpAcceptor, SocketAddr) {
+    let options = TcpOptions::new(1000).unwrap();
+    let any_port = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+    let acceptor = TcpAcceptor::bind(any_port, options).unwrap();
+    let address = acceptor.address().unwrap();
+    (acceptor, address)
+}
+
+#[test]
+fn frames_in_pieces_are_put_together() {
+    guarded("frames_in_pieces_are_put_together", || {
+        let (mut acceptor, address) = acceptor();
+        let mut raw = TcpStream::connect(address).unwrap();
+        raw.set_nodelay(true).unwrap();
+        let mut link = accept_one(&mut acceptor);
+        for piece_bytes in [1, 7, 63, 64, 65, 500] {
+            let bytes = [frame_bytes(0, 300), frame_bytes(1, 0), frame_bytes(2, 1000)].concat();
+            for piece in bytes.chunks(piece_bytes) {
+                // What is there so far never counts as a frame too early.
+                raw.write_all(piece).unwrap();
+            }
+            for (sequence, length) in [(0, 300), (1, 0), (2, 1000)] {
+                expect(&mut link, sequence, length);
+            }
+        }
+    });
+}
+
+#[test]
+fn half_taken_frames_are_finished_by_later_calls() {
+    guarded("half_taken_frames_are_finished_by_later_calls", || {
+        let (mut acceptor, address) = acceptor();
+        let mut raw = TcpStream::connect(address).unwrap();
+        let mut link = accept_one(&mut acceptor);
+        let reader = thread::spawn(move || {
+            // Small odd reads, so that the sender is often stopped in the middle of a frame.
+            let (mut all, mut piece) = (Vec::new(), [0; 1237]);
+            loop {
+                match raw.read(&mut piece).unwrap() {
+                    0 => return all,
+                    got => all.extend_from_slice(&piece[..got]),
+                }
+            }
+        });
+        const FRAMES: u32 = 20_000;
+        (0..FRAMES).for_each(|sequence| send(&mut link, sequence, 997));
+        drop(link);
+        let all = reader.join().unwrap();
+        let frames = all.chunks(64 + 997).zip(0..);
+        assert_eq!(all.len(), FRAMES as usize * (64 + 997));
+        for (bytes, sequence) in frames {
+            assert!(bytes == frame_bytes(sequence, 997), "frame {sequence}");
+        }
+    });
+}
+
+#[test]
+fn a_started_connection_is_usable_at_once() {
+    guarded("a_started_connection_is_usable_at_once", || {
+        let (mut acceptor, address) = acceptor();
+        let mut link = connect_tcp_start(address, TcpOptions::new(1000).unwrap()).unwrap();
+        send(&mut link, 0, 100);
+        let mut accepted = accept_one(&mut acceptor);
+        expect(&mut accepted, 0, 100);
+        send(&mut accepted, 1, 10);
+        expect(&mut link, 1, 10);
+    });
+}
+
+#[test]
+fn a_refused_connection_says_so() {
+    guarded("a_refused_connection_says_so", || {
+        // A port that was free a moment ago, with nobody listening.
+        let address = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap();
+        let options = TcpOptions::new(1000).unwrap();
+        let error = connect_tcp(address, options, TIMEOUT).err();
+        assert!(matches!(error, Some(ConnectError::Os { call: "connect", .. })), "{error:?}");
+        if let Ok(mut link) = connect_tcp_start(address, options) {
+            while link.receive().is_ok() {
+                let _ = wait(slice::from_mut(&mut link), Duration::ZERO, Some(TIMEOUT)).unwrap();
+            }
+        }
+    });
+}
+
+#[test]
+fn silence_times_out() {
+    guarded("silence_times_out", || {
+        // A listener whose queue is full doesn't answer; 192.0.2.0/24 would need a network.
+        let queue = full_queue();
+        let options = TcpOptions::new(1000).unwrap();
+        let timeout = Duration::from_millis(50);
+        let begun = Instant::now();
+        let error = connect_tcp(queue.1, options, timeout).err();
+        assert_eq!(error, Some(ConnectError::TimedOut { timeout }));
+        assert!(begun.elapsed() >= timeout);
+    });
+}
+
+/// A listener that accepts nobody, with connections that fill its queue.
+fn full_queue() -> (rustix::fd::OwnedFd, SocketAddr, Vec<TcpStream>) {
+    use rustix::net::{AddressFamily, SocketType, bind, getsockname, listen, socket};
+    let listener = socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
+    bind(&listener, &SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).unwrap();
+    listen(&listener, 1).unwrap();
+    let address = SocketAddr::try_from(getsockname(&listener).unwrap()).unwrap();
+    let mut waiting = Vec::new();
+    while let Ok(stream) = TcpStream::connect_timeout(&address, Duration::from_millis(100)) {
+        waiting.push(stream);
+    }
+    (listener, address, waiting)
+}
+
+#[test]
+fn a_reset_is_a_close_after_what_came_before() {
+    guarded("a_reset_is_a_close_after_what_came_before", || {
+        let (mut acceptor, address) = acceptor();
+        let raw = TcpStream::connect(address).unwrap();
+        let mut link = accept_one(&mut acceptor);
+        send(&mut link, 0, 10);
+        // Unread bytes turn the close into a reset.
+        drop(raw);
+        assert_eq!(expect_failure(&mut link), ReceiveError::Closed);
+        let (header, payload) = crate::common::frame(1, 10);
+        let refused = (0..1000).find_map(|_| link.send(&header, &payload).err());
+        assert_eq!(refused, Some(SendError::Closed));
+    });
+}
+
+#[test]
+fn two_cannot_listen_in_one_place() {
+    let (_acceptor, address) = acceptor();
+    let error = TcpAcceptor::bind(address, TcpOptions::new(1000).unwrap()).err();
+    assert_eq!(error, Some(ListenError::InUse));
+}
+
+#[test]
+fn nobody_to_accept_is_no_error() {
+    let (mut acceptor, _) = acceptor();
+    assert!(acceptor.accept(Instant::now()).unwrap().is_none());
+    assert_eq!(acceptor.deadline(), None);
+}

@@ -1,0 +1,263 @@
+//! Any sequence of calls and frames at one endpoint: it never panics, never has more in flight
+//! than it was granted, and every byte range it names lies in its operation's vector.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use arbitrary::{Arbitrary, Unstructured};
+use tributary_protocol::endpoint::{Body, Endpoint, EndpointConfig, Event, OperationSpec};
+use tributary_wire::frame::{Abort, AbortReason, Edge, Header, Message, Part, Target};
+use tributary_wire::{
+    Capability, ChildIndex, Datatype, EndpointId, Epoch, GroupId, OperationNumber, Operator,
+    Sequence,
+};
+
+const STEPS_MAX: usize = 300;
+
+#[derive(Debug, Arbitrary)]
+enum Step {
+    Start {
+        operator: u8,
+        datatype: u8,
+        elements: u8,
+        contributes: bool,
+        receives: bool,
+        one: bool,
+    },
+    Send {
+        frames: u8,
+    },
+    /// The right answers to the oldest requests in flight.
+    Serve {
+        results: u8,
+    },
+    /// The answer to the `index`th request in flight, changed or not.
+    Answer {
+        index: u8,
+        has_data: bool,
+        damage: u8,
+    },
+    Joined {
+        is_forged: bool,
+    },
+    Upward(u8),
+    /// The end, of a sort, if the number is small: an endpoint that has ended does nothing more.
+    End(u8),
+    Poll,
+}
+
+/// What a run came to.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Reached {
+    pub(crate) completed: u64,
+    pub(crate) refused: u64,
+    pub(crate) failed: u64,
+}
+
+struct Run {
+    endpoint: Endpoint,
+    osos: u16,
+    edge: Edge,
+    /// Requests sent, and whether they were answered.
+    asked: Vec<Part>,
+    in_flight: BTreeSet<u32>,
+    lengths: BTreeMap<OperationNumber, usize>,
+    is_over: bool,
+    reached: Reached,
+}
+
+/// Takes `bytes` for a sequence of steps and runs it.
+pub(crate) fn run(bytes: &[u8]) -> Reached {
+    let mut unstructured = Unstructured::new(bytes);
+    let osos = 1 + u16::arbitrary(&mut unstructured).unwrap_or(0) % 8;
+    let mut run = Run::new(osos);
+    if u8::arbitrary(&mut unstructured).unwrap_or(0) < 192 {
+        run.take(&Header { edge: run.edge, message: Message::Joined });
+    }
+    for _ in 0..STEPS_MAX {
+        if unstructured.is_empty() {
+            break;
+        }
+        let Ok(step) = Step::arbitrary(&mut unstructured) else { break };
+        run.step(&step);
+    }
+    run.poll();
+    run.reached
+}
+
+impl Run {
+    fn new(osos: u16) -> Self {
+        let edge = Edge {
+            group: GroupId(1),
+            epoch: Epoch(2),
+            child: ChildIndex(3),
+            capability: Capability::from_bytes([4; 16]),
+        };
+        let endpoint = Endpoint::new(EndpointConfig {
+            group: edge.group,
+            epoch: edge.epoch,
+            child: edge.child,
+            capability: edge.capability,
+            endpoint: EndpointId(5),
+            osos,
+            payload_max_bytes: 12,
+            operations_max: 4,
+        });
+        Self {
+            endpoint,
+            osos,
+            edge,
+            asked: Vec::new(),
+            in_flight: BTreeSet::new(),
+            lengths: BTreeMap::new(),
+            is_over: false,
+            reached: Reached::default(),
+        }
+    }
+
+    fn step(&mut self, step: &Step) {
+        match *step {
+            Step::Start { operator, datatype, elements, contributes, receives, one } => {
+                let spec = OperationSpec {
+                    operator: Operator::ALL[usize::from(operator) % Operator::ALL.len()],
+                    datatype: Datatype::ALL[usize::from(datatype) % Datatype::ALL.len()],
+                    elements: u64::from(elements % 32),
+                    target: if one { Target::Member(EndpointId(5)) } else { Target::All },
+                    contributes,
+                    receives,
+                };
+                self.start(spec);
+            }
+            Step::Send { frames } => self.send(frames),
+            Step::Serve { results } => {
+                for _ in 0..results {
+                    let Some(oldest) = self.in_flight.first() else { break };
+                    let back = self.asked.len() - 1 - *oldest as usize;
+                    self.answer(back as u8, true, u8::MAX);
+                    self.poll();
+                    if self.is_over {
+                        break;
+                    }
+                }
+            }
+            Step::Answer { index, has_data, damage } => self.answer(index, has_data, damage),
+            Step::Joined { is_forged } => {
+                let capability = Capability::from_bytes([4 + u8::from(is_forged); 16]);
+                let edge = Edge { capability, ..self.edge };
+                self.take(&Header { edge, message: Message::Joined });
+            }
+            Step::Upward(which) => {
+                let message = if which % 2 == 0 { Message::Join } else { Message::Leave };
+                let refused = self.reached.refused;
+                self.take(&Header { edge: self.edge, message });
+                assert_eq!(self.reached.refused, refused + 1, "it only travels upward");
+            }
+            Step::End(how) => self.end(how),
+            Step::Poll => self.poll(),
+        }
+    }
+
+    fn end(&mut self, how: u8) {
+        match how {
+            0..3 => self.endpoint.leave(),
+            3..6 => self.endpoint.abort(AbortReason::MemberAborted),
+            6..9 => self.endpoint.handle_link_closed(),
+            9..12 => {
+                let abort = Abort { reason: AbortReason::Withdrawn, at_fault: EndpointId(0) };
+                self.take(&Header { edge: self.edge, message: Message::Abort(abort) });
+            }
+            _ => return,
+        }
+        self.is_over = true;
+    }
+
+    fn start(&mut self, spec: OperationSpec) {
+        // A driver drains events after each call; those of what it started last included.
+        self.poll();
+        if let Ok(number) = self.endpoint.start(spec) {
+            assert!(!self.is_over);
+            let length = spec.elements as usize * spec.datatype.size_bytes();
+            assert_eq!(self.lengths.insert(number, length), None);
+            assert!(self.lengths.len() <= 4);
+        }
+    }
+
+    fn send(&mut self, frames: u8) {
+        for _ in 0..frames {
+            let Some(transmit) = self.endpoint.peek_transmit() else { break };
+            assert_eq!(self.endpoint.peek_transmit().as_ref(), Some(&transmit));
+            assert_eq!(Header::decode(&transmit.header.encode()), Ok(transmit.header));
+            self.endpoint.pop_transmit();
+            let Message::Request(part) = transmit.header.message else { continue };
+            assert!(!self.is_over, "no request after the end");
+            if let Some(body) = &transmit.body {
+                self.check_body(body, &part);
+            }
+            assert_eq!(transmit.body.is_some(), part.has_data);
+            let sent = self.asked.len() as u32;
+            assert_eq!(part.sequence.distance_from(Sequence::FIRST), sent, "no gap");
+            self.asked.push(part);
+            self.in_flight.insert(sent);
+            let oldest = self.in_flight.first().expect("one was just put in");
+            assert!(sent - oldest < u32::from(self.osos), "within the window");
+        }
+    }
+
+    fn check_body(&self, body: &Body, part: &Part) {
+        assert_eq!(body.operation, part.operation);
+        assert_eq!(body.bytes.len(), part.shape.bytes());
+        assert!(body.bytes.end <= self.lengths[&body.operation]);
+    }
+
+    fn answer(&mut self, index: u8, has_data: bool, damage: u8) {
+        let Some(asked) = self.asked.iter().rev().nth(usize::from(index % 16)).copied() else {
+            return;
+        };
+        let mut part = Part { has_data: has_data && asked.shape.bytes() > 0, ..asked };
+        match damage {
+            0 => part.operation = part.operation.next(),
+            1 => part.segment.0 ^= 1,
+            2 => part.sequence.0 = part.sequence.0.wrapping_add(100),
+            3 => part.target = Target::Member(EndpointId(9)),
+            _ => {}
+        }
+        let number = asked.sequence.distance_from(Sequence::FIRST);
+        let was_open = self.in_flight.contains(&number);
+        let header = Header { edge: self.edge, message: Message::Result(part) };
+        match self.endpoint.handle_frame(&header) {
+            Ok(body) => {
+                if let Some(body) = body {
+                    assert!(was_open && damage >= 4, "each result is taken once");
+                    self.check_body(&body, &asked);
+                }
+                if damage >= 4 && !self.is_over {
+                    self.in_flight.remove(&number);
+                }
+            }
+            Err(_) => self.reached.refused += 1,
+        }
+    }
+
+    fn take(&mut self, header: &Header) {
+        match self.endpoint.handle_frame(header) {
+            Ok(body) => assert_eq!(body, None),
+            Err(_) => self.reached.refused += 1,
+        }
+    }
+
+    fn poll(&mut self) {
+        while let Some(event) = self.endpoint.poll_event() {
+            match event {
+                Event::Joined => {}
+                Event::Completed(number) => {
+                    assert!(self.lengths.remove(&number).is_some(), "completes once");
+                    self.reached.completed += 1;
+                }
+                Event::Failed(_) => {
+                    assert!(self.is_over);
+                    self.reached.failed += 1;
+                    assert_eq!(self.reached.failed, 1, "fails once");
+                }
+            }
+        }
+    }
+}

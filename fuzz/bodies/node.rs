@@ -1,0 +1,515 @@
+//! Any sequence of orders, frames, closings and timeouts at one node: it never panics, its
+//! accounts stay right, and an honest group beside the attacked ones is not disturbed.
+
+use std::collections::BTreeMap;
+
+use arbitrary::{Arbitrary, Unstructured};
+use tributary_protocol::Time;
+use tributary_protocol::node::{
+    ChildConfig, Event, GroupConfig, Node, NodeConfig, ParentConfig, PortId,
+};
+use tributary_protocol::payloads::{ArenaId, Lane, Payloads, Place, Source};
+use tributary_wire::frame::{Abort, AbortReason, Edge, Header, Message, Part, Shape, Target};
+use tributary_wire::{
+    Capability, ChildIndex, Datatype, EndpointId, Epoch, GroupId, OperationNumber, Operator,
+    SegmentIndex, Sequence,
+};
+
+const STEPS_MAX: usize = 200;
+const GROUPS: u32 = 4;
+const OSOS_MAX: u32 = 16;
+const PAYLOAD_MAX_BYTES: u32 = 32;
+const TIMEOUT_NS: u64 = 1000;
+/// More than a child's or a parent's queue may ever hold: slots for 8 segments, and a few.
+const QUEUE_MAX: usize = 16 + 5;
+/// The honest group's: its ports are beyond any that a step names.
+const HONEST: GroupId = GroupId(GROUPS);
+const HONEST_PORTS: [PortId; 2] = [PortId(30), PortId(31)];
+const PORTS: u32 = 20;
+
+#[derive(Debug, Arbitrary)]
+enum Step {
+    Install {
+        group: u8,
+        epoch: u8,
+        osos: u8,
+        payload: u8,
+        children: u8,
+        parent: Option<u8>,
+    },
+    /// Installs a group at the root and joins all its children, each over a port of its own.
+    Form {
+        group: u8,
+        osos: u8,
+        children: u8,
+    },
+    /// The next request of a child that [`Step::Form`] joined, or one near it.
+    Ask {
+        group: u8,
+        child: u8,
+        skip: u8,
+        elements: u8,
+    },
+    Withdraw {
+        group: u8,
+        epoch: u8,
+    },
+    Frame {
+        port: u8,
+        edge: AnyEdge,
+        message: AnyMessage,
+    },
+    PortClosed {
+        port: u8,
+    },
+    Advance {
+        ns: u16,
+    },
+    Drain {
+        port: u8,
+        frames: u8,
+    },
+    HonestSum {
+        left: u32,
+        right: u32,
+        is_reversed: bool,
+    },
+}
+
+#[derive(Debug, Arbitrary)]
+struct AnyEdge {
+    group: u8,
+    epoch: u8,
+    child: u8,
+    is_forged: bool,
+}
+
+#[derive(Debug, Arbitrary)]
+enum AnyMessage {
+    Join,
+    Joined,
+    Request(AnyPart),
+    Result(AnyPart),
+    Abort(u8),
+    Leave,
+}
+
+#[derive(Debug, Arbitrary)]
+struct AnyPart {
+    number: u8,
+    is_far: bool,
+    operator: u8,
+    elements: u8,
+    member: Option<u8>,
+    has_data: bool,
+}
+
+impl AnyPart {
+    fn part(&self, is_request: bool) -> Part {
+        let operators = [Operator::Sum, Operator::Broadcast, Operator::Barrier, Operator::Max];
+        let operator = operators[usize::from(self.operator) % operators.len()];
+        let elements = u32::from(self.elements % 40);
+        let shape = Shape::new(operator, Datatype::U8, elements).unwrap_or(Shape::BARRIER);
+        let far = if self.is_far { 1 << 30 } else { 0 };
+        let number = u32::from(self.number % 24) + far;
+        let is_reduction = shape.operator().is_reduction();
+        Part {
+            operation: OperationNumber(number),
+            segment: SegmentIndex(0),
+            sequence: Sequence(Sequence::FIRST.0.wrapping_add(number)),
+            shape,
+            target: self.member.map_or(Target::All, |it| Target::Member(EndpointId(it.into()))),
+            has_data: shape != Shape::BARRIER && (self.has_data || (is_reduction && is_request)),
+        }
+    }
+}
+
+impl AnyMessage {
+    fn message(&self) -> Message {
+        match self {
+            Self::Join => Message::Join,
+            Self::Joined => Message::Joined,
+            Self::Leave => Message::Leave,
+            Self::Request(part) => Message::Request(part.part(true)),
+            Self::Result(part) => Message::Result(part.part(false)),
+            Self::Abort(reason) => Message::Abort(Abort {
+                reason: AbortReason::ALL[usize::from(*reason) % AbortReason::ALL.len()],
+                at_fault: EndpointId(0),
+            }),
+        }
+    }
+}
+
+/// Only the honest group's sums are kept; every place must lie in a living arena.
+#[derive(Default)]
+struct Memory {
+    /// Slots and children of each.
+    arenas: BTreeMap<ArenaId, (u16, u16)>,
+    honest: BTreeMap<(u16, Option<u16>), Vec<u8>>,
+}
+
+impl Memory {
+    fn key(&self, at: Place) -> (u16, Option<u16>) {
+        let (slots, children) = self.arenas[&at.arena];
+        assert!(at.slot < slots);
+        match at.lane {
+            Lane::Accumulator => (at.slot, None),
+            Lane::Parked(child) => {
+                assert!(child.0 < children);
+                (at.slot, Some(child.0))
+            }
+        }
+    }
+
+    fn put(&mut self, at: Place, bytes: &[u8]) {
+        assert!(bytes.len() <= PAYLOAD_MAX_BYTES as usize);
+        let key = self.key(at);
+        if at.arena.0 == HONEST.0 {
+            self.honest.insert(key, bytes.to_vec());
+        }
+    }
+
+    fn bytes(&self, source: Source<'_>) -> Vec<u8> {
+        match source {
+            Source::Frame(bytes) => bytes.to_vec(),
+            Source::Parked(at) if at.arena.0 == HONEST.0 => self.honest[&self.key(at)].clone(),
+            Source::Parked(at) => {
+                self.key(at);
+                Vec::new()
+            }
+        }
+    }
+}
+
+impl Payloads for Memory {
+    fn park(&mut self, at: Place, incoming: &[u8]) {
+        self.put(at, incoming);
+    }
+
+    fn begin(&mut self, at: Place, _: Shape, incoming: Source<'_>) {
+        let bytes = self.bytes(incoming);
+        self.put(at, &bytes);
+    }
+
+    fn fold(&mut self, at: Place, _: Shape, incoming: Source<'_>) {
+        let bytes = self.bytes(incoming);
+        let key = self.key(at);
+        if at.arena.0 == HONEST.0 {
+            let ours = self.honest.get_mut(&key).expect("fold follows begin");
+            let number = |bytes: &[u8]| u32::from_le_bytes(bytes.try_into().expect("one element"));
+            let sum = number(ours).wrapping_add(number(&bytes));
+            ours.copy_from_slice(&sum.to_le_bytes());
+        }
+    }
+
+    fn finish(&mut self, at: Place, _: Shape) {
+        self.key(at);
+    }
+
+    fn store(&mut self, at: Place, incoming: &[u8]) {
+        self.put(at, incoming);
+    }
+}
+
+/// What a run came to, so that a caller can see that inputs do reach the machine's depths.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Reached {
+    pub(crate) honest_sums: u64,
+    pub(crate) requests: u64,
+    pub(crate) results: u64,
+    pub(crate) refused: u64,
+    pub(crate) groups_failed: u64,
+}
+
+struct Run {
+    node: Node,
+    memory: Memory,
+    now: Time,
+    /// Outstanding operations of each group that stands, by its arena's number.
+    osos: BTreeMap<u32, u32>,
+    honest_number: u32,
+    /// How many requests each child that was formed has sent.
+    asked: BTreeMap<(GroupId, u16), u32>,
+    reached: Reached,
+}
+
+/// Takes `bytes` for a sequence of steps and runs it.
+pub(crate) fn run(bytes: &[u8]) -> Reached {
+    let mut unstructured = Unstructured::new(bytes);
+    let mut run = Run::new();
+    for _ in 0..STEPS_MAX {
+        if unstructured.is_empty() {
+            break;
+        }
+        let Ok(step) = Step::arbitrary(&mut unstructured) else { break };
+        run.step(&step);
+        run.check();
+    }
+    // Whatever was done to the node, the honest group still works.
+    run.honest_sum(1, 2, false);
+    run.check();
+    let stats = run.node.stats();
+    Reached {
+        requests: stats.requests,
+        results: stats.results,
+        groups_failed: stats.groups_failed,
+        ..run.reached
+    }
+}
+
+fn capability(group: GroupId, child: u16) -> Capability {
+    let mut bits = [0x5A; 16];
+    bits[..4].copy_from_slice(&group.0.to_le_bytes());
+    bits[4..6].copy_from_slice(&child.to_le_bytes());
+    Capability::from_bytes(bits)
+}
+
+fn children(group: GroupId, count: u16) -> Vec<ChildConfig> {
+    let member = |child: u16| EndpointId(u32::from(child) * 2);
+    (0..count)
+        .map(|child| ChildConfig {
+            capability: capability(group, child),
+            members: member(child)..member(child + 1),
+        })
+        .collect()
+}
+
+fn honest_edge(child: u16) -> Edge {
+    let capability = capability(HONEST, child);
+    Edge { group: HONEST, epoch: Epoch(0), child: ChildIndex(child), capability }
+}
+
+impl Run {
+    fn new() -> Self {
+        let node = Node::new(NodeConfig {
+            radix_max: 4,
+            osos_max: OSOS_MAX,
+            groups_max: GROUPS + 1,
+            payload_max_bytes: PAYLOAD_MAX_BYTES,
+            join_timeout_ns: TIMEOUT_NS,
+        });
+        let mut run = Self {
+            node,
+            memory: Memory::default(),
+            now: Time(0),
+            osos: BTreeMap::new(),
+            honest_number: 0,
+            asked: BTreeMap::new(),
+            reached: Reached::default(),
+        };
+        run.install(GroupConfig {
+            group: HONEST,
+            epoch: Epoch(0),
+            osos: 1,
+            payload_max_bytes: 4,
+            children: children(HONEST, 2),
+            parent: None,
+        });
+        for (child, port) in (0..).zip(HONEST_PORTS) {
+            let header = Header { edge: honest_edge(child), message: Message::Join };
+            run.node.handle_frame(port, &header, &[], &mut run.memory).expect("honest");
+            run.drain(port, usize::MAX);
+        }
+        run.drain_events();
+        run
+    }
+
+    fn install(&mut self, config: GroupConfig) {
+        let osos = u32::from(config.osos);
+        if let Ok(arena) = self.node.install(self.now, config) {
+            self.memory.arenas.insert(arena.id, (arena.slots, arena.children));
+            self.osos.insert(arena.id.0, osos);
+        }
+    }
+
+    fn step(&mut self, step: &Step) {
+        match *step {
+            Step::Install { group, epoch, osos, payload, children: count, parent } => {
+                let group = GroupId(u32::from(group) % (GROUPS + 3));
+                self.install(GroupConfig {
+                    group,
+                    epoch: Epoch(u32::from(epoch % 2)),
+                    osos: u16::from(osos % 10),
+                    payload_max_bytes: u32::from(payload % 36),
+                    children: children(group, u16::from(count % 6)),
+                    parent: parent.map(|port| ParentConfig {
+                        port: PortId(u32::from(port) % PORTS),
+                        child: ChildIndex(0),
+                        capability: capability(group, 0),
+                    }),
+                });
+            }
+            Step::Form { group, osos, children } => self.form(group, osos, children),
+            Step::Ask { group, child, skip, elements } => self.ask(group, child, skip, elements),
+            Step::Withdraw { group, epoch } => {
+                let group = GroupId(u32::from(group) % GROUPS);
+                self.node.withdraw(group, Epoch(u32::from(epoch % 2)));
+            }
+            Step::Frame { port, ref edge, ref message } => self.frame(port, edge, message),
+            Step::PortClosed { port } => self.close(PortId(u32::from(port) % PORTS)),
+            Step::Advance { ns } => {
+                self.now = self.now.after_ns(u64::from(ns));
+                if self.node.poll_timeout().is_some_and(|due| due <= self.now) {
+                    self.node.handle_timeout(self.now);
+                }
+                assert!(self.node.poll_timeout().is_none_or(|due| due > self.now));
+            }
+            Step::Drain { port, frames } => {
+                self.drain(PortId(u32::from(port) % PORTS), usize::from(frames));
+            }
+            Step::HonestSum { left, right, is_reversed } => {
+                self.honest_sum(left, right, is_reversed);
+            }
+        }
+        self.drain_events();
+    }
+
+    fn form(&mut self, group: u8, osos: u8, count: u8) {
+        let group = GroupId(u32::from(group) % GROUPS);
+        let count = 1 + u16::from(count % 4);
+        self.install(GroupConfig {
+            group,
+            epoch: Epoch(0),
+            osos: 1 + u16::from(osos % 4),
+            payload_max_bytes: PAYLOAD_MAX_BYTES,
+            children: children(group, count),
+            parent: None,
+        });
+        for child in 0..count {
+            self.say(group, child, Message::Join);
+            self.asked.insert((group, child), 0);
+        }
+    }
+
+    fn ask(&mut self, group: u8, child: u8, skip: u8, elements: u8) {
+        let group = GroupId(u32::from(group) % GROUPS);
+        let child = u16::from(child % 4);
+        let Some(asked) = self.asked.get_mut(&(group, child)) else { return };
+        let number = match skip {
+            0..4 => asked.wrapping_sub(1),
+            4..6 => *asked + 1,
+            _ => *asked,
+        };
+        *asked += u32::from(number == *asked);
+        let part = AnyPart {
+            number: 0,
+            is_far: false,
+            operator: 0,
+            elements: if elements < 8 { elements } else { 4 },
+            member: None,
+            has_data: true,
+        };
+        let part = Part {
+            operation: OperationNumber(number),
+            sequence: Sequence(Sequence::FIRST.0.wrapping_add(number)),
+            ..part.part(true)
+        };
+        self.say(group, child, Message::Request(part));
+    }
+
+    /// Sends over the port that [`Step::Form`] gives to a child, rightly or not.
+    fn say(&mut self, group: GroupId, child: u16, message: Message) {
+        let capability = capability(group, child);
+        let edge = Edge { group, epoch: Epoch(0), child: ChildIndex(child), capability };
+        let port = PortId(group.0 * 4 + u32::from(child));
+        let header = Header { edge, message };
+        let payload = vec![0xCC; header.payload_bytes()];
+        if self.node.handle_frame(port, &header, &payload, &mut self.memory).is_err() {
+            self.reached.refused += 1;
+            self.close(port);
+        }
+        self.drain_events();
+    }
+
+    fn frame(&mut self, port: u8, edge: &AnyEdge, message: &AnyMessage) {
+        // The honest group may be named, but none of its capabilities be known.
+        let group = GroupId(u32::from(edge.group) % (GROUPS + 2));
+        let child = ChildIndex(u16::from(edge.child % 5));
+        let capability = if edge.is_forged || group == HONEST {
+            Capability::from_bytes([edge.child; 16])
+        } else {
+            capability(group, child.0)
+        };
+        let edge = Edge { group, epoch: Epoch(u32::from(edge.epoch % 2)), child, capability };
+        let header = Header { edge, message: message.message() };
+        let port = PortId(u32::from(port) % PORTS);
+        let payload = vec![0xCC; header.payload_bytes()];
+        if self.node.handle_frame(port, &header, &payload, &mut self.memory).is_err() {
+            self.reached.refused += 1;
+            self.close(port);
+        }
+    }
+
+    fn close(&mut self, port: PortId) {
+        self.node.handle_port_closed(port);
+        assert_eq!(self.node.peek_transmit(port), None);
+    }
+
+    fn drain(&mut self, port: PortId, frames: usize) -> Vec<Vec<u8>> {
+        let mut bodies = Vec::new();
+        for _ in 0..frames {
+            let Some(transmit) = self.node.peek_transmit(port) else { break };
+            assert_eq!(transmit.body.is_some(), transmit.header.payload_bytes() > 0);
+            if let Some(at) = transmit.body {
+                let key = self.memory.key(at);
+                bodies.push(self.memory.honest.get(&key).cloned().unwrap_or_default());
+            }
+            self.node.pop_transmit(port);
+        }
+        bodies
+    }
+
+    fn drain_events(&mut self) {
+        while let Some(event) = self.node.poll_event() {
+            match event {
+                Event::Released(arena) => {
+                    assert!(self.memory.arenas.remove(&arena).is_some(), "released once");
+                    self.osos.remove(&arena.0);
+                }
+                Event::Close(port) => self.close(port),
+                Event::Failed { group, .. } | Event::Ended { group, .. } => {
+                    assert_ne!(group, HONEST, "the honest group stands");
+                }
+                Event::Formed { .. } => {}
+            }
+        }
+    }
+
+    /// Both members of the honest group send one number each, and get the sum.
+    fn honest_sum(&mut self, left: u32, right: u32, is_reversed: bool) {
+        let number = self.honest_number;
+        self.honest_number += 1;
+        let part = Part {
+            operation: OperationNumber(number),
+            segment: SegmentIndex(0),
+            sequence: Sequence(Sequence::FIRST.0.wrapping_add(number)),
+            shape: Shape::new(Operator::Sum, Datatype::U32, 1).expect("a sum of one number"),
+            target: Target::All,
+            has_data: true,
+        };
+        let order = if is_reversed { [1, 0] } else { [0, 1] };
+        for child in order {
+            let header =
+                Header { edge: honest_edge(child as u16), message: Message::Request(part) };
+            let payload = [left, right][child].to_le_bytes();
+            let port = HONEST_PORTS[child];
+            self.node.handle_frame(port, &header, &payload, &mut self.memory).expect("honest");
+        }
+        for port in HONEST_PORTS {
+            let bodies = self.drain(port, usize::MAX);
+            assert_eq!(bodies, [left.wrapping_add(right).to_le_bytes()]);
+        }
+        self.reached.honest_sums += 1;
+    }
+
+    fn check(&mut self) {
+        while self.node.poll_ready().is_some() {}
+        self.drain_events();
+        let osos: u32 = self.osos.values().sum();
+        assert_eq!(self.node.osos_used(), osos, "the sum over what is installed");
+        assert!(osos <= OSOS_MAX);
+        for port in (0..PORTS).map(PortId).chain(HONEST_PORTS) {
+            assert!(self.node.queued_frames(port) <= QUEUE_MAX);
+        }
+    }
+}

