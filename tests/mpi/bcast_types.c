@@ -109,8 +109,8 @@ static void run_case(int ints, int root_layout, int shift, bool blocking, int *b
     int root = (int)(check_hash(salt, 1, 1) % (uint64_t)world.ranks);
     int which = world.rank == root ? root_layout : (root_layout + shift + world.rank) % LAYOUTS;
     layout mine = make_layout(which, ints);
-    check_case("%s of %d ints, root %d with layout %d, here %s", blocking ? "MPI_Bcast" : "MPI_Ibcast",
-               ints, root, root_layout, mine.name);
+    check_case("%s of %d ints, root %d with layout %d, here %s",
+               blocking ? "MPI_Bcast" : "MPI_Ibcast", ints, root, root_layout, mine.name);
     for (size_t at = 0; at < (size_t)INTS_MAX * SPREAD; at++) {
         buffer[at] = GAP;
     }

@@ -11,7 +11,8 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { CASE_BYTES = 256, FAILURES_PRINTED_MAX = 10, WATCHDOG_SECONDS = 120, EXIT_WATCHDOG = 3, LINE_BYTES = 512 };
+enum { CASE_BYTES = 256, LINE_BYTES = 512, FAILURES_PRINTED_MAX = 10 };
+enum { WATCHDOG_SECONDS = 120, EXIT_WATCHDOG = 3 };
 
 check_world world = {.seed = 1, .sample = 16};
 
