@@ -7,7 +7,7 @@
 
 #include "check.h"
 
-enum { LONG_MESSAGE = 1 << 20, VECTOR = 50000, ROUNDS = 20, TAG = 9 };
+enum { LONG_MESSAGE = 1 << 20, VECTOR = 50000, ROUNDS = 20, TAG = 9, LATER_TAG = 10 };
 
 static int left_neighbour(void) { return (world.rank + world.ranks - 1) % world.ranks; }
 static int right_neighbour(void) { return (world.rank + 1) % world.ranks; }
@@ -83,9 +83,9 @@ static void collective(int which) {
  * A long message to rank 0 that needs its receiver's help (rendezvous). The sender enters the
  * collective only after its send is done; the receiver is inside the collective all that time.
  */
-static void rendezvous_under_collective(int which, int *buffer) {
+static void rendezvous_under_collective(int which, int *buffer, const char *also) {
     MPI_Request request = MPI_REQUEST_NULL;
-    check_case("long message to a rank inside a blocking collective, kind %d", which);
+    check_case("long message to a rank inside a blocking collective, kind %d%s", which, also);
     if (world.ranks == 1) {
         return;
     }
@@ -102,6 +102,23 @@ static void rendezvous_under_collective(int which, int *buffer) {
         MPI_Wait(&request, MPI_STATUS_IGNORE);
         check_equal(5 + which, buffer[LONG_MESSAGE - 1], "last element");
     }
+}
+
+/*
+ * The same while each rank has a message that it asks for only later: a probe that finds that one
+ * ends before it has moved the long one on.
+ */
+static void rendezvous_beside_unexpected(int which, int *buffer) {
+    MPI_Request request;
+    int early = which;
+    int word = -1;
+    check_case("unexpected messages before a collective of kind %d", which);
+    MPI_Isend(&early, 1, MPI_INT, right_neighbour(), LATER_TAG, MPI_COMM_WORLD, &request);
+    MPI_Probe(left_neighbour(), LATER_TAG, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    rendezvous_under_collective(which, buffer, ", a message unexpected");
+    MPI_Recv(&word, 1, MPI_INT, left_neighbour(), LATER_TAG, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    MPI_Wait(&request, MPI_STATUS_IGNORE);
+    check_equal(which, word, "the message asked for later");
 }
 
 /* Everybody's blocking send of a long message ends before it enters the collective. */
@@ -171,7 +188,8 @@ int main(int argc, char **argv) {
         receive_depends_on_long_collective(round);
     }
     for (int which = 0; which < 4; which++) {
-        rendezvous_under_collective(which, outgoing);
+        rendezvous_under_collective(which, outgoing, "");
+        rendezvous_beside_unexpected(which, outgoing);
         blocking_ring(which, outgoing, incoming);
     }
     for (int round = 0; round < 6; round++) {
