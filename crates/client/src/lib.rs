@@ -24,7 +24,7 @@ mod tree;
 mod waiting;
 
 pub use bootstrap::{Bootstrap, BootstrapError};
-pub use communicator::{Communicator, Unavailable};
+pub use communicator::{Communicator, Unavailable, Verdict, WhileWaiting};
 pub use context::{Context, OpenError};
 pub use operation::{Collective, CollectiveError, Operation};
 pub use report::Way;

@@ -13,7 +13,7 @@ use rand_pcg::Pcg64Mcg;
 use ranks::{ThreadRanks, on_all_ranks};
 use tributary_client::report::{Kind, Ledger};
 use tributary_client::{
-    Bootstrap, Collective, Communicator, Context, Operation, Request, Settings, Way,
+    Bootstrap, Collective, Communicator, Context, Operation, Request, Settings, Verdict, Way,
 };
 use tributary_wire::{Datatype, Operator};
 
@@ -22,9 +22,9 @@ fn settings() -> Settings {
 }
 
 fn communicator(ranks: &mut ThreadRanks, ledger: &Ledger, label: &str) -> Communicator {
-    let context = Arc::new(Context::open(ranks, settings(), || {}).unwrap());
+    let context = Arc::new(Context::open(ranks, settings()).unwrap());
     let tally = ledger.open(label, ranks.size(), ranks.rank() == 0);
-    Communicator::create(&context, ranks, &tally).unwrap()
+    Communicator::create(&context, ranks, &tally, Arc::new(|| Verdict::GoOn)).unwrap()
 }
 
 /// One step of a script: the same at all ranks.
@@ -209,9 +209,10 @@ fn operations_are_counted_once_by_the_rank_that_counts() {
 fn hosts_without_a_manager_are_refused_alike_on_all_ranks() {
     on_all_ranks(4, |mut ranks| {
         let settings = Settings { hosts: 2, ..settings() };
-        let context = Arc::new(Context::open(&mut ranks, settings, || {}).unwrap());
+        let context = Arc::new(Context::open(&mut ranks, settings).unwrap());
         let tally = Ledger::default().open("world", 4, false);
-        let refused = Communicator::create(&context, &mut ranks, &tally).err().unwrap();
+        let go_on = Arc::new(|| Verdict::GoOn);
+        let refused = Communicator::create(&context, &mut ranks, &tally, go_on).err().unwrap();
         assert!(refused.to_string().contains("spans 2 hosts"), "{refused}");
     });
 }
@@ -230,7 +231,7 @@ fn a_manager_that_does_not_answer_is_named() {
             token_file: Some(token_file),
             ..settings()
         };
-        let refused = Context::open(&mut ranks, settings, || {}).err().unwrap();
+        let refused = Context::open(&mut ranks, settings).err().unwrap();
         assert!(refused.to_string().contains("127.0.0.1:1 does not answer"), "{refused}");
     });
 }

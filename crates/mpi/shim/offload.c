@@ -1,5 +1,6 @@
 /* Deciding, for each of the four collectives. */
 #include "offload.h"
+#include "fault_tolerance.h"
 #include "maps.h"
 
 #include <limits.h>
@@ -7,21 +8,34 @@
 /* No reason to pass the call on. */
 #define OFFLOAD_IT TRIBUTARY_PASS_REASONS
 
+/* Brings a communicator that isn't simply ready into the state it has for this operation. */
+static __attribute__((noinline)) comm_state settle(comm_record *record, offload_mode mode) {
+    comm_state state = atomic_load_explicit(&record->state, memory_order_relaxed);
+    if (state != COMM_PASSES && fault_tolerance_is_on() &&
+        fault_tolerance_is_revoked(record->comm)) {
+        communicators_revoked(record);
+    } else if (state == COMM_LATE && mode == OFFLOAD_BLOCKING) {
+        communicators_join(record);
+    }
+    return atomic_load_explicit(&record->state, memory_order_relaxed);
+}
+
 /* The record, if the operation is to be run on it; `reason` is what its arguments say. */
 static comm_record *decide(comm_record *record, uint32_t collective, uint32_t reason,
                            offload_mode mode) {
     /* Acquire pairs with the release in communicators_join(). */
     comm_state state = atomic_load_explicit(&record->state, memory_order_acquire);
-    if (state == COMM_LATE && reason == OFFLOAD_IT && mode == OFFLOAD_BLOCKING) {
-        communicators_join(record);
-        state = atomic_load_explicit(&record->state, memory_order_relaxed);
-    }
-    if (state == COMM_READY && reason == OFFLOAD_IT) {
-        return record;
+    if (reason == OFFLOAD_IT) {
+        if (__builtin_expect(state != COMM_READY, 0)) {
+            state = settle(record, mode);
+        }
+        if (state == COMM_READY || state == COMM_WATCHED) {
+            return record;
+        }
+        reason = atomic_load_explicit(&record->pass_reason, memory_order_relaxed);
     }
     /* What the program asked for comes before what the communicator can't do. */
-    tributary_count_passed(record->core, collective,
-                           reason != OFFLOAD_IT ? reason : record->pass_reason);
+    tributary_count_passed(record->core, collective, reason);
     return NULL;
 }
 

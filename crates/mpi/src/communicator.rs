@@ -3,12 +3,12 @@
 use std::ffi::{CStr, c_char, c_int};
 use std::sync::{Arc, OnceLock};
 
-use tributary_client::Communicator;
 use tributary_client::report::Tally;
+use tributary_client::{CollectiveError, Communicator};
 
 use crate::message::Room;
-use crate::names::{COperation, PASS_REASONS, PASS_UNAVAILABLE, kind};
-use crate::process::{CBootstrap, Drive, Ranks, context, ledger, set_drive};
+use crate::names::{COperation, FAILED, GIVEN_UP, PASS_REASONS, PASS_UNAVAILABLE, kind};
+use crate::process::{CBootstrap, CWhileWaiting, Ranks, context, ledger};
 use crate::request::CRequest;
 
 /// What C holds a pointer to.
@@ -47,16 +47,20 @@ pub unsafe extern "C" fn tributary_communicator_new(
 /// Sets a communicator up.
 ///
 /// # Safety
-/// `communicator` came from `tributary_communicator_new`; `members` is a bootstrap of its ranks.
+/// `communicator` came from `tributary_communicator_new`; `members` is a bootstrap of its ranks;
+/// `while_waiting` is as the header asks.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tributary_communicator_join(
     communicator: *mut CCommunicator,
     members: *const CBootstrap,
+    while_waiting: *const CWhileWaiting,
 ) -> c_int {
     // SAFETY: the caller's promise.
     let (communicator, members) = unsafe { (&*communicator, &*members) };
+    // SAFETY: the caller's promise.
+    let while_waiting = unsafe { *while_waiting }.into_verdicts();
     let joined = context().map_err(|error| error.to_string()).and_then(|context| {
-        Communicator::create(&context, &mut Ranks(members), &communicator.tally)
+        Communicator::create(&context, &mut Ranks(members), &communicator.tally, while_waiting)
             .map_err(|error| error.to_string())
     });
     let status = c_int::from(joined.is_err());
@@ -65,7 +69,19 @@ pub unsafe extern "C" fn tributary_communicator_join(
     status
 }
 
-/// Gives a communicator up.
+/// Gives a communicator up at all its ranks.
+///
+/// # Safety
+/// `communicator` came from `tributary_communicator_new`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tributary_communicator_give_up(communicator: *mut CCommunicator) {
+    // SAFETY: the caller's promise.
+    if let Ok(communicator) = unsafe { &*communicator }.joined() {
+        communicator.give_up();
+    }
+}
+
+/// Frees a communicator.
 ///
 /// # Safety
 /// `communicator` came from `tributary_communicator_new`, is not used any more, and has no
@@ -84,11 +100,9 @@ pub unsafe extern "C" fn tributary_communicator_free(communicator: *mut CCommuni
 pub unsafe extern "C" fn tributary_run(
     communicator: *mut CCommunicator,
     operation: *const COperation,
-    drive: Option<Drive>,
     message: *mut c_char,
     message_bytes: usize,
 ) -> c_int {
-    set_drive(drive);
     // SAFETY: the caller's promise.
     let (communicator, operation) = unsafe { (&*communicator, &*operation) };
     let outcome = match (communicator.joined(), operation.operation()) {
@@ -96,6 +110,7 @@ pub unsafe extern "C" fn tributary_run(
             // SAFETY: the caller's promise.
             match unsafe { communicator.run(&operation) } {
                 Ok(()) => return 0,
+                Err(CollectiveError::GivenUp { .. }) => return GIVEN_UP,
                 Err(error) => error.to_string(),
             }
         }
@@ -104,7 +119,7 @@ pub unsafe extern "C" fn tributary_run(
     };
     // SAFETY: the caller's promise.
     unsafe { Room::new(message, message_bytes) }.write(&outcome);
-    1
+    FAILED
 }
 
 /// Starts one operation.

@@ -74,7 +74,7 @@ fn set_up_reserved(
         seat.endpoints = grant.endpoints.iter().map(|endpoint| endpoint.endpoint).collect();
         tree = enter_tree(context, bootstrap, &seat, &grant)?;
     }
-    Ok(Engine::new(label.to_owned(), seat, host, tree, context.policy, context.idle))
+    Ok(Engine::new(label.to_owned(), seat, host, tree, context.policy))
 }
 
 /// Goes on only if every rank has succeeded.
