@@ -39,6 +39,10 @@ class Program:
     abrupt: bool = False
     # Whether it runs twice and its `bits` lines must be equal.
     twice: bool = False
+    # The MPIs that have what it tests.
+    mpis: tuple = MPIS
+    # Options of mpirun.
+    launcher: tuple = ()
 
 
 def sample(ranks, hosts, number):
@@ -58,6 +62,11 @@ PROGRAMS = (
     Program("threads"),
     Program("progress"),
     Program("bits", ((4, 1, ()), (4, 2, ()), (9, 3, ())), twice=True),
+    # MPICH's ch4 device ends the process in MPIX_Comm_revoke, and so has no revoked communicators.
+    Program("revoke", ((4, 1, ()), (4, 2, ()), (3, 3, ())), mpis=("openmpi",),
+            launcher=("--with-ft", "ulfm")),
+    Program("survive", offloads=False, abrupt=True, mpis=("openmpi",),
+            launcher=("--with-ft", "ulfm")),
     Program("no_finalize", offloads=False, abrupt=True),
     Program("overhead", ((1, 1, ()),), offloads=False),
     Program("latency", ((2, 1, ()), (2, 2, ()))),
@@ -233,7 +242,7 @@ def arguments_of(options, extra):
 def run_once(options, program, place, run, environment):
     """One launch. Returns its output and its counts (none with plain MPI)."""
     ranks, hosts, extra = run
-    command = [place["mpirun"], "-n", str(ranks), place["folder"] / program.name,
+    command = [place["mpirun"], *program.launcher, "-n", str(ranks), place["folder"] / program.name,
                *arguments_of(options, extra)]
     if options.without:
         return run_checked(program, command, environment, options.timeout), None
@@ -334,10 +343,11 @@ def main():
     options.tributary = options.tributary.absolute()
     if not options.without and not os.access(options.tributary, os.X_OK):
         raise SystemExit(f"run.py: --tributary {options.tributary} can't be run; `make build` first")
-    programs = [program for program in PROGRAMS if options.filter in program.name]
+    named = [program for program in PROGRAMS if options.filter in program.name]
     environment = mpi_environment()
     verdicts = []
     for mpi in MPIS if options.mpi == "all" else (options.mpi,):
+        programs = [program for program in named if mpi in program.mpis]
         place = prepare(options, mpi, programs)
         for program in programs:
             for run in selected(options, program):
