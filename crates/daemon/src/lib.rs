@@ -8,7 +8,8 @@ pub mod embedded;
 pub mod manager;
 pub mod node;
 pub mod shutdown;
-pub mod token;
+
+pub use tributary_transport::token;
 
 mod http;
 mod metrics;
