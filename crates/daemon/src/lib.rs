@@ -5,6 +5,7 @@
 //! Logs through `tracing`; the program says where to.
 
 pub mod embedded;
+pub mod limits;
 pub mod manager;
 pub mod node;
 pub mod shutdown;
