@@ -7,7 +7,9 @@ use tributary_client::report::Tally;
 use tributary_client::{CollectiveError, Communicator};
 
 use crate::message::Room;
-use crate::names::{COperation, FAILED, GIVEN_UP, PASS_REASONS, PASS_UNAVAILABLE, kind};
+use crate::names::{
+    COperation, FAILED, GIVEN_UP, PASS_REASONS, PASS_UNAVAILABLE, UnknownNumber, kind,
+};
 use crate::process::{CBootstrap, CWhileWaiting, Ranks, context, ledger};
 use crate::request::CRequest;
 
@@ -105,21 +107,42 @@ pub unsafe extern "C" fn tributary_run(
 ) -> c_int {
     // SAFETY: the caller's promise.
     let (communicator, operation) = unsafe { (&*communicator, &*operation) };
-    let outcome = match (communicator.joined(), operation.operation()) {
+    let problem = match (communicator.joined(), operation.operation()) {
         (Ok(communicator), Ok(operation)) => {
             // SAFETY: the caller's promise.
             match unsafe { communicator.run(&operation) } {
                 Ok(()) => return 0,
-                Err(CollectiveError::GivenUp { .. }) => return GIVEN_UP,
-                Err(error) => error.to_string(),
+                Err(error) => Problem::Failed(error),
             }
         }
-        (Err(problem), _) => problem.to_owned(),
-        (_, Err(error)) => error.to_string(),
+        (Err(problem), _) => Problem::NotJoined(problem),
+        (_, Err(error)) => Problem::Unknown(error),
     };
     // SAFETY: the caller's promise.
-    unsafe { Room::new(message, message_bytes) }.write(&outcome);
-    FAILED
+    problem.tell(unsafe { Room::new(message, message_bytes) })
+}
+
+/// Why an operation ended without a result.
+#[derive(Debug, thiserror::Error)]
+enum Problem<'a> {
+    #[error("{0}")]
+    NotJoined(&'a str),
+    #[error(transparent)]
+    Unknown(UnknownNumber),
+    #[error(transparent)]
+    Failed(CollectiveError),
+}
+
+impl Problem<'_> {
+    /// What C returns for it.
+    #[cold]
+    fn tell(self, room: Room) -> c_int {
+        if matches!(self, Self::Failed(CollectiveError::GivenUp { .. })) {
+            return GIVEN_UP;
+        }
+        room.write(&self);
+        FAILED
+    }
 }
 
 /// Starts one operation.
@@ -135,19 +158,19 @@ pub unsafe extern "C" fn tributary_start(
 ) -> *mut CRequest {
     // SAFETY: the caller's promise.
     let (communicator, operation) = unsafe { (&*communicator, &*operation) };
-    let outcome = match (communicator.joined(), operation.operation()) {
+    let problem = match (communicator.joined(), operation.operation()) {
         (Ok(communicator), Ok(operation)) => {
             // SAFETY: the caller's promise.
             match unsafe { communicator.start(operation) } {
                 Ok(request) => return CRequest::into_raw(request),
-                Err(error) => error.to_string(),
+                Err(error) => Problem::Failed(error),
             }
         }
-        (Err(problem), _) => problem.to_owned(),
-        (_, Err(error)) => error.to_string(),
+        (Err(problem), _) => Problem::NotJoined(problem),
+        (_, Err(error)) => Problem::Unknown(error),
     };
     // SAFETY: the caller's promise.
-    unsafe { Room::new(message, message_bytes) }.write(&outcome);
+    problem.tell(unsafe { Room::new(message, message_bytes) });
     std::ptr::null_mut()
 }
 
