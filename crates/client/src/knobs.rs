@@ -112,6 +112,15 @@ pub const COMMUNICATORS_MAX: Knob = Knob {
     allowed: "1 to 65536",
     help: "communicators of one process that are served at once; later ones are passed through",
 };
+/// Set up at creation.
+pub const COMMUNICATORS_EAGER: Knob = Knob {
+    name: "TRIBUTARY_COMMUNICATORS_EAGER",
+    default: "32",
+    unit: "communicators",
+    allowed: "0 to 65536",
+    help: "communicators of one process set up when created; later ones at their first blocking \
+           collective",
+};
 /// Where the report goes.
 pub const REPORT: Knob = Knob {
     name: "TRIBUTARY_REPORT",
@@ -146,7 +155,7 @@ pub const LIBRARY_PATH: Knob = Knob {
 };
 
 /// All of them, in the order in which they are printed.
-pub const KNOBS: [&Knob; 12] = [
+pub const KNOBS: [&Knob; 13] = [
     &MANAGER,
     &TOKEN_FILE,
     &HOSTS,
@@ -155,6 +164,7 @@ pub const KNOBS: [&Knob; 12] = [
     &TRANSPORT,
     &WAIT,
     &COMMUNICATORS_MAX,
+    &COMMUNICATORS_EAGER,
     &REPORT,
     &RUN_ID,
     &LOG,

@@ -24,6 +24,8 @@ pub struct Settings {
     pub wait: WaitChoice,
     /// Communicators served at once.
     pub communicators_max: usize,
+    /// Communicators set up when they are created.
+    pub communicators_eager: usize,
 }
 
 /// How a leader reaches its aggregation node.
@@ -102,6 +104,7 @@ impl Settings {
                 ],
             )?,
             communicators_max: number(&knobs::COMMUNICATORS_MAX, &environment, 1..=1 << 16)?,
+            communicators_eager: number(&knobs::COMMUNICATORS_EAGER, &environment, 0..=1 << 16)?,
         })
     }
 }
