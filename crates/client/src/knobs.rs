@@ -122,6 +122,23 @@ pub const MESH_ALGORITHM: Knob = Knob {
     allowed: "auto, recursive-doubling, rabenseifner, ring, binomial, sequential",
     help: "host algorithm between hosts, where it has a form for the collective",
 };
+/// Leaders per host.
+pub const LEADERS: Knob = Knob {
+    name: "TRIBUTARY_LEADERS",
+    default: "auto",
+    unit: "ranks",
+    allowed: "auto, or 1 to 16",
+    help: "ranks of a host that share an allreduce between hosts in the mesh, each with its part of the \
+           vector; auto takes what was measured (TRIBUTARY_TUNING), else 1",
+};
+/// Measurements to choose by.
+pub const TUNING: Knob = Knob {
+    name: "TRIBUTARY_TUNING",
+    default: "",
+    unit: "",
+    allowed: "a file that tributary tune wrote",
+    help: "what was measured on this system: ways, algorithms and leaders are chosen by it",
+};
 /// This host's address.
 pub const HOST_ADDRESS: Knob = Knob {
     name: "TRIBUTARY_HOST_ADDRESS",
@@ -145,6 +162,15 @@ pub const COMMUNICATORS_MAX: Knob = Knob {
     unit: "communicators",
     allowed: "1 to 65536",
     help: "communicators of one process that are served at once; later ones are passed through",
+};
+/// Set up at creation.
+pub const COMMUNICATORS_EAGER: Knob = Knob {
+    name: "TRIBUTARY_COMMUNICATORS_EAGER",
+    default: "32",
+    unit: "communicators",
+    allowed: "0 to 65536",
+    help: "communicators of one process set up when created; later ones at their first blocking \
+           collective",
 };
 /// Where the report goes.
 pub const REPORT: Knob = Knob {
@@ -180,7 +206,7 @@ pub const LIBRARY_PATH: Knob = Knob {
 };
 
 /// All of them, in the order in which they are printed.
-pub const KNOBS: [&Knob; 16] = [
+pub const KNOBS: [&Knob; 19] = [
     &MANAGER,
     &TOKEN_FILE,
     &HOSTS,
@@ -190,9 +216,12 @@ pub const KNOBS: [&Knob; 16] = [
     &BETWEEN_HOSTS,
     &FALLBACK,
     &MESH_ALGORITHM,
+    &LEADERS,
+    &TUNING,
     &HOST_ADDRESS,
     &WAIT,
     &COMMUNICATORS_MAX,
+    &COMMUNICATORS_EAGER,
     &REPORT,
     &RUN_ID,
     &LOG,

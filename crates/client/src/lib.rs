@@ -22,7 +22,9 @@ pub mod report;
 mod request;
 mod settings;
 mod tree;
+pub mod tuning;
 mod waiting;
+mod ways;
 
 pub use bootstrap::{Bootstrap, BootstrapError};
 pub use communicator::{Communicator, Unavailable};

@@ -112,11 +112,47 @@ const REASONS_MAX: usize = 256;
 /// All tallies of one process.
 #[derive(Debug, Default)]
 pub struct Ledger {
-    tallies: Mutex<Vec<Arc<Tally>>>,
+    books: Mutex<Books>,
+}
+
+/// Tallies, and the sums of those whose communicators are gone: a program may make and free
+/// communicators for ever.
+#[derive(Debug, Default)]
+struct Books {
+    open: Vec<Arc<Tally>>,
+    closed: Report,
+    /// How long `open` was, at least, when it was last looked through.
+    looked_through: usize,
+}
+
+/// How many tallies may be open before the ledger looks for closed ones.
+const OPEN_MIN: usize = 64;
+
+impl Books {
+    fn enter(&mut self, tally: &Arc<Tally>) {
+        // Looked through at each doubling, so that the work per tally stays the same.
+        if self.open.len() >= 2 * self.looked_through.max(OPEN_MIN) {
+            self.close();
+            self.looked_through = self.open.len();
+        }
+        self.open.push(Arc::clone(tally));
+    }
+
+    /// Sums up the tallies that nobody else holds: their counts are final.
+    fn close(&mut self) {
+        let closed = &mut self.closed;
+        self.open.retain(|tally| {
+            let is_held = Arc::strong_count(tally) > 1;
+            if !is_held {
+                closed.add(&CommunicatorReport::from_tally(tally));
+            }
+            is_held
+        });
+    }
 }
 
 impl Ledger {
-    /// A new communicator's tally. It stays in the ledger when the communicator is freed.
+    /// A new communicator's tally. Its counts stay in the ledger when the communicator is freed.
     /// `counts` is true at one of the communicator's ranks.
     pub fn open(&self, label: &str, ranks: u32, counts: bool) -> Arc<Tally> {
         let tally = Arc::new(Tally {
@@ -129,8 +165,7 @@ impl Ledger {
             note: OnceLock::new(),
         });
         if counts {
-            let mut tallies = self.tallies.lock().unwrap_or_else(PoisonError::into_inner);
-            tallies.push(Arc::clone(&tally));
+            self.books.lock().unwrap_or_else(PoisonError::into_inner).enter(&tally);
         }
         tally
     }
@@ -138,9 +173,9 @@ impl Ledger {
     /// The counts so far.
     #[must_use]
     pub fn report(&self) -> Report {
-        let mut report = Report::default();
-        let tallies = self.tallies.lock().unwrap_or_else(PoisonError::into_inner);
-        for tally in tallies.iter() {
+        let books = self.books.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut report = books.closed.clone();
+        for tally in &books.open {
             report.add(&CommunicatorReport::from_tally(tally));
         }
         report
@@ -309,6 +344,7 @@ impl Report {
             known.label == communicator.label
                 && known.ranks == communicator.ranks
                 && known.hosts == communicator.hosts
+                && known.note == communicator.note
         });
         match twin {
             None => self.communicators.push(communicator.clone()),
@@ -340,6 +376,7 @@ mod tests {
         tally.count(Kind::Allreduce, Way::InTree);
         tally.count(Kind::Allreduce, Way::InTree);
         tally.count(Kind::Barrier, Way::InNode);
+        tally.count(Kind::Bcast, Way::InMesh);
         tally.count_passed(Kind::Reduce, "user-defined operator");
         ledger.open("not ours to count", 4, false).count(Kind::Bcast, Way::InNode);
         ledger.report()
@@ -349,8 +386,23 @@ mod tests {
     fn totals_are_sums_of_communicators() {
         let report = counted();
         assert_eq!((report.in_node, report.in_tree, report.passed_through), (1, 2, 1));
+        assert_eq!(report.in_mesh, 1);
         assert_eq!(report.reasons["user-defined operator"], 1);
         assert_eq!(report.communicators.len(), 1);
+    }
+
+    #[test]
+    fn counts_of_communicators_that_are_gone_stay_and_their_tallies_go() {
+        let ledger = Ledger::default();
+        for _ in 0..10 * OPEN_MIN {
+            ledger.open("dup", 4, true).count(Kind::Barrier, Way::InNode);
+        }
+        let kept = ledger.open("kept", 4, true);
+        kept.count(Kind::Barrier, Way::InNode);
+        let report = ledger.report();
+        assert_eq!(report.in_node, 10 * OPEN_MIN as u64 + 1);
+        assert_eq!(report.communicators[0].communicators, 10 * OPEN_MIN as u64);
+        assert!(ledger.books.lock().unwrap().open.len() <= 2 * OPEN_MIN + 1);
     }
 
     #[test]
@@ -359,6 +411,7 @@ mod tests {
         let text = serde_json::to_string(&counted()).unwrap();
         report.merge(&serde_json::from_str(&text).unwrap());
         assert_eq!((report.in_node, report.in_tree, report.passed_through), (2, 4, 2));
+        assert_eq!(report.in_mesh, 2);
         assert_eq!(report.communicators.len(), 1);
         assert_eq!(report.communicators[0].communicators, 2);
         assert_eq!(report.communicators[0].collectives[&Kind::Allreduce].in_tree, 4);

@@ -30,12 +30,18 @@ pub struct Settings {
     pub fallback: Fallback,
     /// Host algorithm between hosts.
     pub mesh_algorithm: AlgorithmChoice,
+    /// Leaders per host; none if they are to be chosen.
+    pub leaders: Option<u32>,
+    /// What was measured on this system.
+    pub tuning: Option<PathBuf>,
     /// Where other hosts reach this one.
     pub host_address: Option<IpAddr>,
     /// How ranks wait.
     pub wait: WaitChoice,
     /// Communicators served at once.
     pub communicators_max: usize,
+    /// Communicators set up when they are created.
+    pub communicators_eager: usize,
 }
 
 /// How a leader reaches its aggregation node.
@@ -71,6 +77,7 @@ pub enum Fallback {
 
 /// Host algorithm between hosts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum AlgorithmChoice {
     /// By collective, hosts and length.
     Auto,
@@ -192,6 +199,11 @@ impl Settings {
                     ("sequential", AlgorithmChoice::Sequential),
                 ],
             )?,
+            leaders: Some(knobs::LEADERS.value(&environment).value)
+                .filter(|value| value != "auto")
+                .map(|_| number(&knobs::LEADERS, &environment, 1..=crate::ways::LEADERS_MAX))
+                .transpose()?,
+            tuning: text(&knobs::TUNING).map(PathBuf::from),
             host_address: text(&knobs::HOST_ADDRESS)
                 .map(|value| {
                     let knob = &knobs::HOST_ADDRESS;
@@ -208,6 +220,7 @@ impl Settings {
                 ],
             )?,
             communicators_max: number(&knobs::COMMUNICATORS_MAX, &environment, 1..=1 << 16)?,
+            communicators_eager: number(&knobs::COMMUNICATORS_EAGER, &environment, 0..=1 << 16)?,
         })
     }
 }
@@ -268,6 +281,7 @@ mod tests {
             ("TRIBUTARY_MANAGER", "nowhere"),
             ("TRIBUTARY_BETWEEN_HOSTS", "pigeon"),
             ("TRIBUTARY_HOST_ADDRESS", "here"),
+            ("TRIBUTARY_LEADERS", "17"),
         ] {
             let set = |asked: &str| (asked == name).then(|| value.to_owned());
             let error = Settings::from_environment(set).unwrap_err().to_string();

@@ -46,7 +46,8 @@ fn measure_all(parent: &mut Parent, work: &Work) -> anyhow::Result<()> {
     let context = Arc::new(Context::open(parent, settings, || {})?);
     let tally = Ledger::default().open("bench", parent.size(), parent.rank() == 0);
     let communicator = Communicator::create(&context, parent, &tally)?;
-    parent.tell(&FromRank::Ready(communicator.way().name().to_owned()))?;
+    let way = communicator.way(&Operation::BARRIER);
+    parent.tell(&FromRank::Ready(way.name().to_owned()))?;
     for step in &work.steps {
         let mut rank = Rank::new(parent, &communicator, work, *step);
         let times_ns = rank
