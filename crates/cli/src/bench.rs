@@ -11,7 +11,7 @@ mod output;
 mod pattern;
 mod plan;
 mod rank;
-mod sizes;
+pub(crate) mod sizes;
 mod timing;
 
 use std::process::ExitCode;

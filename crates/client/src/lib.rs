@@ -32,6 +32,8 @@ pub use context::{Context, OpenError};
 pub use operation::{Collective, CollectiveError, Operation};
 pub use report::Way;
 pub use request::{Request, progress};
+pub use tributary_transport::machine::name as machine_name;
+
 pub use settings::{
     AlgorithmChoice, BetweenHosts, Fallback, SettingError, Settings, TransportChoice, WaitChoice,
 };

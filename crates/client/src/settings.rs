@@ -104,6 +104,19 @@ impl AlgorithmChoice {
         Self::Sequential,
     ];
 
+    /// As the knob and tuning files write it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Auto => "auto",
+            Self::RecursiveDoubling => "recursive-doubling",
+            Self::Rabenseifner => "rabenseifner",
+            Self::Ring => "ring",
+            Self::Binomial => "binomial",
+            Self::Sequential => "sequential",
+        }
+    }
+
     /// The algorithm, unless it is to be chosen.
     #[must_use]
     pub fn algorithm(self) -> Option<Algorithm> {
@@ -190,14 +203,7 @@ impl Settings {
             mesh_algorithm: choice(
                 &knobs::MESH_ALGORITHM,
                 &environment,
-                &[
-                    ("auto", AlgorithmChoice::Auto),
-                    ("recursive-doubling", AlgorithmChoice::RecursiveDoubling),
-                    ("rabenseifner", AlgorithmChoice::Rabenseifner),
-                    ("ring", AlgorithmChoice::Ring),
-                    ("binomial", AlgorithmChoice::Binomial),
-                    ("sequential", AlgorithmChoice::Sequential),
-                ],
+                &AlgorithmChoice::ALL.map(|choice| (choice.name(), choice)),
             )?,
             leaders: Some(knobs::LEADERS.value(&environment).value)
                 .filter(|value| value != "auto")
