@@ -206,7 +206,7 @@ pub const LIBRARY_PATH: Knob = Knob {
 };
 
 /// All of them, in the order in which they are printed.
-pub const KNOBS: [&Knob; 19] = [
+pub const KNOBS: &[&Knob] = &[
     &MANAGER,
     &TOKEN_FILE,
     &HOSTS,
