@@ -4,11 +4,16 @@
 mod bench;
 mod daemons;
 mod inspect;
+mod lab;
 mod run;
 
 pub(crate) use bench::{AlgorithmFlag, BenchFlags, BenchRankFlags, CollectiveFlag};
 pub(crate) use daemons::{ManagerFlags, NodeFlags, TokenAction, TokenFlags};
 pub(crate) use inspect::{CompletionsFlags, ConfigFlags, FabricFlags};
+pub(crate) use lab::{
+    LabAction, LabAgentFlags, LabExecFlags, LabFlags, LabKeeperFlags, LabNodesFlag, LabRunFlags,
+    LabStatusFlags, LabUpFlags,
+};
 pub(crate) use run::{MpiFlag, RunFlags, TransportFlag};
 
 use clap::{Parser, Subcommand};
@@ -43,8 +48,13 @@ pub(crate) enum Command {
     #[command(after_help = inspect::TREE_EXAMPLES)]
     Tree(FabricFlags),
     Config(ConfigFlags),
+    Lab(LabFlags),
     Token(TokenFlags),
     Completions(CompletionsFlags),
     #[command(hide = true)]
     BenchRank(BenchRankFlags),
+    #[command(hide = true)]
+    LabKeeper(LabKeeperFlags),
+    #[command(hide = true)]
+    LabAgent(LabAgentFlags),
 }
