@@ -11,7 +11,7 @@ use support::{run, tributary};
 fn help_is_as_reviewed() {
     let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/snapshots");
     let bless = std::env::var_os("TRIBUTARY_BLESS").is_some();
-    let pages: [&[&str]; 12] = [
+    let pages: [&[&str]; 18] = [
         &[],
         &["run"],
         &["bench"],
@@ -24,6 +24,12 @@ fn help_is_as_reviewed() {
         &["token", "create"],
         &["completions"],
         &["bench-rank"],
+        &["lab"],
+        &["lab", "up"],
+        &["lab", "down"],
+        &["lab", "exec"],
+        &["lab", "run"],
+        &["lab", "status"],
     ];
     for page in pages {
         let ended = run(tributary().args(page).arg("--help").env("COLUMNS", "100"));
@@ -39,7 +45,12 @@ fn help_is_as_reviewed() {
 }
 
 /// Each line, and what the one line on standard error must name.
-const REFUSED: [(&str, &[&str]); 31] = [
+const REFUSED: [(&str, &[&str]); 36] = [
+    ("lab up --hosts 65", &["--hosts", "65", "1 to 64"]),
+    ("lab up --rate fast", &["--rate", "fast", "10gbit"]),
+    ("lab up --loss 51", &["--loss", "51", "0 to 50"]),
+    ("lab down --name A/B", &["--name", "A/B", "lower-case"]),
+    ("lab run --plain --mpi mpich -- true", &["--plain", "--mpi"]),
     ("nonsense", &["nonsense"]),
     ("run --nonsense -- true", &["--nonsense"]),
     ("run", &["COMMAND"]),

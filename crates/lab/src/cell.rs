@@ -191,6 +191,6 @@ fn drain(mut children: &UnixStream) {
 fn reap(sessions: &mut Sessions) {
     // Nobody left is an error here; there is nothing to do about any other.
     while let Ok(Some((process, status))) = wait(WaitOptions::NOHANG) {
-        sessions.handle_exit(process, status.as_raw() as i32);
+        sessions.handle_exit(process, status.as_raw());
     }
 }

@@ -108,12 +108,21 @@ fn keep_as_first_process(
         && is_built
         && matches!(Receiver::new(&control).receive(), Ok(Some(Go)));
     if !is_wanted {
+        end_members();
         return directory.remove(lock).map_err(|error| step("remove the folder")(error).into());
     }
     drop(control);
     // Members end only when they are killed; the lab goes on without them.
     while wait(WaitOptions::empty()).is_ok() {}
     Ok(())
+}
+
+/// Ends every other process of the lab, so that the folder does not go before they do.
+fn end_members() {
+    // SAFETY: no memory is involved. From the first process of a process namespace, -1 means all
+    // others of that namespace and none outside it.
+    unsafe { libc::kill(-1, libc::SIGKILL) };
+    while wait(WaitOptions::empty()).is_ok() {}
 }
 
 /// Makes members and links. What the keeper says to whoever brings the lab up is not the members'
