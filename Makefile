@@ -23,6 +23,7 @@ test: ## Everything: style, Rust tests, fuzz smoke, MPI tests under both MPIs
 	$(MAKE) --no-print-directory test-style
 	$(MAKE) --no-print-directory test-rust
 	$(MAKE) --no-print-directory test-mpi
+	$(MAKE) --no-print-directory test-lab
 
 test-style: ## Format and lints, warnings denied
 	$(CARGO) fmt --all --check

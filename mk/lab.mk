@@ -18,3 +18,10 @@ lab-tools: ## What the lab needs: ip, tc, nft (installs them if root on Debian)
 	else \
 		echo "the lab needs$$missing: install the packages $(LAB_PACKAGES) as root" >&2; exit 1; \
 	fi
+
+.PHONY: test-lab bench-lab
+test-lab: build mpi-venvs lab-tools ## MPI programs on hosts of a lab, under Open MPI and MPICH
+	$(PYTHON) tests/lab/test.py --tributary $(PROGRAM)
+
+bench-lab: build mpi-venvs lab-tools ## Collectives over a lab beside plain Open MPI and MPICH
+	$(PYTHON) tests/lab/bench.py --tributary $(PROGRAM)

@@ -270,6 +270,23 @@ fn lab_quietly(name: &str, words: &[&str]) -> std::process::Child {
         .expect("the program starts")
 }
 
+#[test]
+fn where_namespaces_are_refused_up_says_so_with_exit_code_2() {
+    let Some(lab) = up("allowed", &["--hosts", "1"]) else { return };
+    drop(lab);
+    // In a user namespace of its own, root may forbid itself any further networks.
+    let name = format!("refused-{}", std::process::id());
+    let script = format!(
+        "echo 0 > /proc/sys/user/max_net_namespaces && exec '{}' lab up --name {name}",
+        env!("CARGO_BIN_EXE_tributary")
+    );
+    let ended =
+        run(Command::new("unshare").args(["--user", "--map-root-user", "sh", "-c", &script]));
+    assert_eq!(ended.status.code(), Some(2), "{}", ended.stderr);
+    assert!(ended.stderr.contains("does not let this user have"), "{}", ended.stderr);
+    assert_nothing_left(&name);
+}
+
 /// Counts datagrams until an empty one says that no more come.
 const RECEIVER: &str = "
 import socket
