@@ -80,7 +80,7 @@ def check(mpi, name, ranks, per_host, hosts, program, arguments):
             [arguments.tributary, "lab", "run", "--name", name, "--ranks-per-host", per_host,
              "--mpi", mpi, "--report", report, "--",
              arguments.venvs.resolve() / mpi / "bin/mpirun", "-n", ranks, program,
-             "--sample", "4"], arguments.timeout)
+             "--sample", "18"], arguments.timeout)
         if code != 0:
             raise Failure(f"exit code {code}\n{text}")
         counts = json.loads(report.read_text())
