@@ -25,6 +25,21 @@ pub struct Communicator {
     context: Arc<Context>,
 }
 
+/// What a waiting rank does besides: an MPI beneath needs it to move its own messages on.
+///
+/// Called now and then while a blocking operation waits long, from the waiting thread.
+pub type WhileWaiting = Arc<dyn Fn() -> Verdict + Send + Sync>;
+
+/// What [`WhileWaiting`] says of the communicator that waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// The wait goes on.
+    GoOn,
+    /// The program has given the communicator up, here or at another rank; see
+    /// [`Communicator::give_up`].
+    GiveUp,
+}
+
 /// What requests keep alive.
 pub(crate) struct Shared {
     engine: Mutex<Engine>,
@@ -35,7 +50,7 @@ pub(crate) struct Shared {
 
 impl Communicator {
     /// Sets a communicator up; its operations are counted in `tally`. Collective over its ranks, and
-    /// the outcome is the same on all.
+    /// the outcome is the same on all. `while_waiting` is called while this rank waits.
     ///
     /// # Errors
     /// If it can't be carried by us: why, in one line.
@@ -43,8 +58,10 @@ impl Communicator {
         context: &Arc<Context>,
         bootstrap: &mut dyn Bootstrap,
         tally: &Arc<Tally>,
+        while_waiting: WhileWaiting,
     ) -> Result<Self, Unavailable> {
-        let engine = setup::set_up(context, bootstrap, tally.label())?;
+        let mut engine = setup::set_up(context, bootstrap, tally.label())?;
+        engine.set_while_waiting(while_waiting);
         let ways = engine.seat.ways.clone();
         tally.set_hosts(engine.seat.placement.hosts.len() as u32);
         if let Some(note) = &engine.seat.note {
@@ -91,6 +108,13 @@ impl Communicator {
             enlist(&self.shared);
         }
         Ok(Request::new(state, Arc::clone(&self.shared)))
+    }
+
+    /// Gives the communicator up at all its ranks, as the program wants it: whatever waits on it
+    /// ends with [`CollectiveError::GivenUp`], and so does every later operation. Not collective. A
+    /// thread of this process that waits on it has to be told by [`WhileWaiting`] first.
+    pub fn give_up(&self) {
+        self.shared.lock().give_up();
     }
 
     /// The way that such an operation goes.

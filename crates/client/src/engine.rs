@@ -6,6 +6,7 @@ use std::sync::Arc;
 use tributary_wire::frame::{Abort, AbortReason};
 
 use crate::communicator::join::Joint;
+use crate::communicator::{Verdict, WhileWaiting};
 use crate::host::{HostGroup, Lost, LostCause};
 use crate::kernels::kernel;
 use crate::leaders;
@@ -30,8 +31,7 @@ pub(crate) struct Engine {
     /// The other hosts, directly; at leaders of communicators that are joined so.
     mesh: Option<Mesh>,
     pub(crate) policy: Policy,
-    /// Called now and then while a blocking operation waits.
-    idle: fn(),
+    while_waiting: WhileWaiting,
     /// Nonblocking operations, oldest first; the first is the one that runs.
     queue: VecDeque<Queued>,
     current: Option<Current>,
@@ -73,14 +73,9 @@ impl Engine {
         host: Option<HostGroup>,
         joint: Joint,
         policy: Policy,
-        idle: fn(),
     ) -> Self {
-        let mut host = host;
-        if let Some(group) = &mut host {
-            group.set_idle(idle);
-        }
         Self {
-            idle,
+            while_waiting: Arc::new(|| Verdict::GoOn),
             label,
             seat,
             host,
@@ -94,12 +89,26 @@ impl Engine {
         }
     }
 
+    pub(crate) fn set_while_waiting(&mut self, while_waiting: WhileWaiting) {
+        if let Some(group) = &mut self.host {
+            let while_waiting = Arc::clone(&while_waiting);
+            group.set_idle(move || match while_waiting() {
+                Verdict::GoOn => Ok(()),
+                Verdict::GiveUp => Err(AbortReason::MemberAborted as u32),
+            });
+        }
+        self.while_waiting = while_waiting;
+    }
+
     /// Runs an operation to its end; operations started earlier come first.
     ///
     /// # Safety
     /// As `Communicator::run`.
     pub(crate) unsafe fn run(&mut self, operation: &Operation) -> Result<(), CollectiveError> {
         self.drain_queue();
+        if let Some(error) = &self.failed {
+            return Err(error.clone());
+        }
         self.check(operation)?;
         if self.is_empty(operation) {
             return Ok(());
@@ -121,7 +130,9 @@ impl Engine {
         request: Arc<RequestState>,
     ) -> Result<(), CollectiveError> {
         self.check(&operation)?;
-        if self.is_empty(&operation) {
+        if let Some(error) = &self.failed {
+            request.finish(Err(error.clone()));
+        } else if self.is_empty(&operation) {
             request.finish(Ok(()));
         } else {
             self.queue.push_back(Queued { operation, request });
@@ -159,7 +170,25 @@ impl Engine {
         self.queue.is_empty()
     }
 
-    /// Gives the communicator up. Not collective: others may have operations to finish.
+    /// Ends the communicator everywhere, because the program wants it so.
+    pub(crate) fn give_up(&mut self) {
+        if self.failed.is_some() {
+            return;
+        }
+        if let Some(group) = &mut self.host {
+            group.fail(AbortReason::MemberAborted as u32);
+        }
+        if let Some(tree) = &mut self.tree {
+            tree.abort(AbortReason::MemberAborted);
+        }
+        if let Some(mesh) = &mut self.mesh {
+            mesh.abort(AbortReason::MemberAborted);
+        }
+        self.failed = Some(CollectiveError::GivenUp { label: self.label.clone() });
+        self.progress();
+    }
+
+    /// Leaves the communicator. Not collective: others may have operations to finish.
     pub(crate) fn leave(&mut self) {
         if let Some(mut tree) = self.tree.take() {
             tree.leave();
@@ -184,8 +213,15 @@ impl Engine {
                 waiter.reset();
             } else {
                 self.pause(&mut waiter);
-                (self.idle)();
+                self.heed_verdict();
             }
+        }
+    }
+
+    /// Looks whether the operation that waits is still wanted.
+    fn heed_verdict(&mut self) {
+        if (self.while_waiting)() == Verdict::GiveUp {
+            self.give_up();
         }
     }
 
@@ -199,7 +235,11 @@ impl Engine {
                 }
                 Ok(Progress::Waiting) => {
                     self.pause(&mut waiter);
-                    (self.idle)();
+                    self.heed_verdict();
+                    if let Some(error) = &self.failed {
+                        self.current = None;
+                        return Err(error.clone());
+                    }
                 }
                 Err(error) => {
                     self.current = None;
@@ -223,9 +263,6 @@ impl Engine {
     }
 
     fn check(&self, operation: &Operation) -> Result<(), CollectiveError> {
-        if let Some(error) = &self.failed {
-            return Err(error.clone());
-        }
         let &Operation { operator, datatype, .. } = operation;
         let (is_reduction, root) = match operation.collective {
             Collective::Allreduce => (true, 0),
@@ -245,20 +282,22 @@ impl Engine {
 
     /// A rank of this host is lost, or said that the communicator is.
     fn on_lost(&mut self, lost: Lost) -> CollectiveError {
-        let error = match lost.cause {
+        let (error, reason) = match lost.cause {
             LostCause::Reported(code) => {
-                self.between_hosts(self.seat.ways.usual, code_reason(code), None)
+                let reason = reported_reason(code);
+                (self.between_hosts(self.seat.ways.usual, reason, None), reason)
             }
-            LostCause::Died | LostCause::Left => CollectiveError::RankLost {
-                label: self.label.clone(),
-                rank: self.seat.rank_of_local(lost.local_rank),
-            },
+            LostCause::Died | LostCause::Left => {
+                let rank = self.seat.rank_of_local(lost.local_rank);
+                let label = self.label.clone();
+                (CollectiveError::RankLost { label, rank }, AbortReason::MemberLost)
+            }
         };
         if let Some(tree) = &mut self.tree {
-            tree.abort(AbortReason::MemberLost);
+            tree.abort(reason);
         }
         if let Some(mesh) = &mut self.mesh {
-            mesh.abort(AbortReason::MemberLost);
+            mesh.abort(reason);
         }
         self.failed.get_or_insert(error).clone()
     }
@@ -286,17 +325,21 @@ impl Engine {
         if let Some(group) = &mut self.host {
             group.fail(abort.reason as u32);
         }
-        let error = self.between_hosts(Some(between), abort.reason.to_string(), host);
+        let error = self.between_hosts(Some(between), abort.reason, host);
         self.failed.get_or_insert(error).clone()
     }
 
     fn between_hosts(
         &self,
         between: Option<Between>,
-        reason: String,
+        reason: AbortReason,
         host: Option<String>,
     ) -> CollectiveError {
         let label = self.label.clone();
+        if reason == AbortReason::MemberAborted {
+            return CollectiveError::GivenUp { label };
+        }
+        let reason = reason.to_string();
         match between {
             Some(Between::Mesh) => CollectiveError::HostLost { label, reason, host },
             _ => CollectiveError::TreeFailed { label, reason, host },
@@ -304,10 +347,8 @@ impl Engine {
     }
 }
 
-/// What a leader said through shared memory.
-fn code_reason(code: u32) -> String {
-    AbortReason::ALL.into_iter().find(|reason| *reason as u32 == code).map_or_else(
-        || "a leader reported an unknown failure".to_owned(),
-        |reason| reason.to_string(),
-    )
+/// What a rank said through shared memory. Only this library writes there, and only reasons.
+fn reported_reason(code: u32) -> AbortReason {
+    let is_it = |reason: &AbortReason| *reason as u32 == code;
+    AbortReason::ALL.into_iter().find(is_it).unwrap_or(AbortReason::Misbehaved)
 }

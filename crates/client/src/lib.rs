@@ -28,7 +28,7 @@ mod waiting;
 mod ways;
 
 pub use bootstrap::{Bootstrap, BootstrapError};
-pub use communicator::{Communicator, Unavailable};
+pub use communicator::{Communicator, Unavailable, Verdict, WhileWaiting};
 pub use context::{Context, OpenError};
 pub use operation::{Collective, CollectiveError, Operation};
 pub use report::Way;

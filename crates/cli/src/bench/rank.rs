@@ -7,7 +7,9 @@ use std::time::Instant;
 use anyhow::{Context as _, anyhow, bail};
 use rustix::process::{Signal, getppid, set_parent_process_death_signal};
 use tributary_client::report::Ledger;
-use tributary_client::{Bootstrap as _, Collective, Communicator, Context, Operation, Settings};
+use tributary_client::{
+    Bootstrap as _, Collective, Communicator, Context, Operation, Settings, Verdict,
+};
 use tributary_wire::{Datatype, Operator};
 
 use super::bootstrap::Parent;
@@ -43,9 +45,9 @@ fn die_with_the_parent() -> anyhow::Result<()> {
 
 fn measure_all(parent: &mut Parent, work: &Work) -> anyhow::Result<()> {
     let settings = Settings::from_env()?;
-    let context = Arc::new(Context::open(parent, settings, || {})?);
+    let context = Arc::new(Context::open(parent, settings)?);
     let tally = Ledger::default().open("bench", parent.size(), parent.rank() == 0);
-    let communicator = Communicator::create(&context, parent, &tally)?;
+    let communicator = Communicator::create(&context, parent, &tally, Arc::new(|| Verdict::GoOn))?;
     parent.tell(&FromRank::Ready(ways(&communicator, work)))?;
     for step in &work.steps {
         let mut rank = Rank::new(parent, &communicator, work, *step);

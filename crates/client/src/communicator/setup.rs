@@ -76,7 +76,7 @@ fn set_up_reserved(
     } else {
         Joint::default()
     };
-    Ok(Engine::new(label.to_owned(), seat, host, joint, context.policy, context.idle))
+    Ok(Engine::new(label.to_owned(), seat, host, joint, context.policy))
 }
 
 /// Goes on only if every rank has succeeded.
