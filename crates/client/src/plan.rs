@@ -313,3 +313,73 @@ impl Planner<'_> {
         self.means.scratch.as_mut_ptr()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use tributary_wire::Datatype;
+
+    use super::*;
+    use crate::kernels::kernel;
+
+    fn seat(rank: u32, ways: Ways) -> Seat {
+        let hosts: Vec<String> = ["a", "a", "a", "b", "b", "b"].map(str::to_owned).into();
+        let placement = Placement::new(&hosts);
+        Seat { rank, placement, endpoints: vec![EndpointId(0), EndpointId(1)], ways, note: None }
+    }
+
+    fn stages(seat: &Seat, collective: Collective) -> Plan {
+        let operation = Operation {
+            collective,
+            datatype: Datatype::I32,
+            operator: Operator::Sum,
+            elements: 100,
+            source: std::ptr::null(),
+            target: std::ptr::null_mut(),
+        };
+        let kernel = kernel(Operator::Sum, Datatype::I32);
+        plan(&operation, Means { seat, kernel, scratch: &mut Vec::new() })
+    }
+
+    #[test]
+    fn leaders_are_the_first_ranks_of_every_host() {
+        let ways = Ways {
+            usual: Some(Between::Mesh),
+            leaders: Some(2),
+            sub_partitions: Some(3),
+            leaders_max: 2,
+            hosts: 2,
+            ranks: 6,
+            ..Ways::default()
+        };
+        for (rank, lead) in [(0, Some(0)), (1, Some(1)), (2, None), (3, Some(0)), (5, None)] {
+            let plan = stages(&seat(rank, ways.clone()), Collective::Allreduce);
+            let [Stage::Leaders(partition)] = plan.as_slice() else { panic!("rank {rank}") };
+            assert_eq!((partition.leaders, partition.parts, partition.lead), (2, 3, lead));
+        }
+    }
+
+    #[test]
+    fn one_leader_a_host_takes_the_way_between() {
+        for between in [Between::Tree, Between::Mesh] {
+            let ways = Ways { usual: Some(between), leaders_max: 1, ..Ways::default() };
+            for collective in [
+                Collective::Allreduce,
+                Collective::Reduce { root: 4 },
+                Collective::Broadcast { root: 4 },
+                Collective::Barrier,
+            ] {
+                let count = |rank, between| {
+                    let plan = stages(&seat(rank, ways.clone()), collective);
+                    let is_it = |stage: &&Stage| match stage {
+                        Stage::Tree { .. } => between == Between::Tree,
+                        Stage::Mesh(_) => between == Between::Mesh,
+                        _ => false,
+                    };
+                    plan.iter().filter(is_it).count()
+                };
+                assert_eq!((count(0, between), count(3, between)), (1, 1), "{collective:?}");
+                assert_eq!((count(1, between), count(4, between)), (0, 0), "{collective:?}");
+            }
+        }
+    }
+}
