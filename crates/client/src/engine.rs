@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::task::Poll;
+use std::time::{Duration, Instant};
 
 use tributary_wire::frame::{Abort, AbortReason};
 
@@ -15,6 +16,14 @@ use crate::plan::{Between, Means, Plan, Seat, Stage, plan};
 use crate::request::RequestState;
 use crate::tree::TreeMember;
 use crate::waiting::{Checkup, Policy, Waiter};
+
+/// How long a wait for other hosts lasts before the MPI beneath is driven, and again from then on.
+/// A call to it costs as much as several looks at a link, so a wait as short as most makes none: 8
+/// hosts of a lab on 2 cores, 8 bytes, MPICH beneath: 155 us with a call at every look, 112 with.
+const DRIVE_INTERVAL: Duration = Duration::from_micros(50);
+
+/// Longest sleep, so that the MPI beneath is driven that often while everybody sleeps.
+const SLEEP_MAX: Duration = Duration::from_millis(2);
 
 /// A communicator at one rank.
 pub(crate) struct Engine {
@@ -155,10 +164,11 @@ impl Engine {
         match (stage, &mut self.host, &mut self.tree, &mut self.mesh) {
             (Some(Stage::Host(_)), Some(host), _, _) => host.pause(waiter),
             (Some(Stage::Tree { .. }), _, Some(tree), _) => {
-                waiter.pause(|time| tree.sleep(time));
+                waiter.pause_between_calls(|time| tree.sleep(time.min(SLEEP_MAX)));
             }
             (Some(Stage::Mesh(_)), _, _, Some(mesh)) => {
-                if waiter.pause(|time| mesh.sleep(time)) == Checkup::Full {
+                let nap = |time: Duration| mesh.sleep(time.min(SLEEP_MAX));
+                if waiter.pause_between_calls(nap) == Checkup::Full {
                     mesh.check_peers();
                 }
             }
@@ -200,6 +210,7 @@ impl Engine {
 
     fn complete(&mut self) -> Result<(), CollectiveError> {
         let mut waiter = Waiter::new(self.policy);
+        let mut drive_at = None;
         loop {
             match self.advance() {
                 Ok(Progress::Over) => {
@@ -208,13 +219,23 @@ impl Engine {
                 }
                 Ok(Progress::Waiting) => {
                     self.pause(&mut waiter);
-                    (self.idle)();
+                    self.drive_now_and_then(&mut drive_at);
                 }
                 Err(error) => {
                     self.current = None;
                     return Err(error);
                 }
             }
+        }
+    }
+
+    /// Calls the MPI beneath if this wait has lasted for another [`DRIVE_INTERVAL`].
+    fn drive_now_and_then(&self, drive_at: &mut Option<Instant>) {
+        let now = Instant::now();
+        let due = *drive_at.get_or_insert(now + DRIVE_INTERVAL);
+        if now >= due {
+            *drive_at = Some(now + DRIVE_INTERVAL);
+            (self.idle)();
         }
     }
 
