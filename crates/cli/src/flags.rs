@@ -5,6 +5,7 @@ mod bench;
 mod daemons;
 mod inspect;
 mod lab;
+mod model;
 mod run;
 
 pub(crate) use bench::{AlgorithmFlag, BenchFlags, BenchRankFlags, CollectiveFlag};
@@ -14,6 +15,7 @@ pub(crate) use lab::{
     LabAction, LabAgentFlags, LabExecFlags, LabFlags, LabKeeperFlags, LabNodesFlag, LabRunFlags,
     LabStatusFlags, LabUpFlags,
 };
+pub(crate) use model::{ModelFlags, TuneFlags};
 pub(crate) use run::{MpiFlag, RunFlags, TransportFlag};
 
 use clap::{Parser, Subcommand};
@@ -49,6 +51,8 @@ pub(crate) enum Command {
     Tree(FabricFlags),
     Config(ConfigFlags),
     Lab(LabFlags),
+    Model(ModelFlags),
+    Tune(TuneFlags),
     Token(TokenFlags),
     Completions(CompletionsFlags),
     #[command(hide = true)]

@@ -12,9 +12,11 @@ mod flags;
 mod inspect;
 mod lab;
 mod logging;
+mod model;
 mod run;
 mod signals;
 mod tables;
+mod tune;
 mod usage;
 
 use std::io::{self, Write};
@@ -58,6 +60,8 @@ fn dispatch(flags: Flags) -> anyhow::Result<ExitCode> {
         Command::Token(flags) => daemons::token(flags),
         Command::Status(flags) => inspect::status(flags),
         Command::Tree(flags) => inspect::tree(flags),
+        Command::Model(flags) => model::model(flags),
+        Command::Tune(flags) => tune::tune(flags),
         Command::Config(flags) => config::config(flags),
         Command::Lab(flags) => lab::lab(flags.action),
         Command::LabKeeper(flags) => lab::keeper(&flags),
