@@ -50,9 +50,9 @@ pub(crate) enum Command {
     #[command(after_help = inspect::TREE_EXAMPLES)]
     Tree(FabricFlags),
     Config(ConfigFlags),
+    Lab(LabFlags),
     Model(ModelFlags),
     Tune(TuneFlags),
-    Lab(LabFlags),
     Token(TokenFlags),
     Completions(CompletionsFlags),
     #[command(hide = true)]

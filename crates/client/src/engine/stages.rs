@@ -12,6 +12,10 @@ use crate::operation::CollectiveError;
 use crate::plan::Stage;
 use crate::waiting::{Checkup, Waiter};
 
+/// Longest sleep while waiting for other hosts, so that a blocking wait is asked that often whether
+/// it is still wanted, which drives the MPI beneath.
+const SLEEP_MAX: Duration = Duration::from_millis(2);
+
 impl Engine {
     /// Lets a little time pass, or sleeps until the operation that runs can go on.
     pub(crate) fn pause(&mut self, waiter: &mut Waiter) {
@@ -26,18 +30,19 @@ impl Engine {
         match (waits_for, &mut self.host, &mut self.mesh, &mut self.tree) {
             (Some(WaitsFor::Host), Some(host), _, _) => host.pause(waiter),
             (Some(WaitsFor::Mesh), _, Some(mesh), _) => {
-                if waiter.pause(|time| mesh.sleep(time)) == Checkup::Full {
+                let nap = |time: Duration| mesh.sleep(time.min(SLEEP_MAX));
+                if waiter.pause_between_calls(nap) == Checkup::Full {
                     mesh.check_peers();
                 }
             }
             (Some(WaitsFor::Both), _, Some(mesh), _) => {
                 // No one thing tells of both, so the sleep is short.
-                if waiter.pause(|_| mesh.sleep(GLANCE)) == Checkup::Full {
+                if waiter.pause_between_calls(|_| mesh.sleep(GLANCE)) == Checkup::Full {
                     mesh.check_peers();
                 }
             }
             (None, _, _, Some(tree)) if matches!(stage, Some(Stage::Tree { .. })) => {
-                waiter.pause(|time| tree.sleep(time));
+                waiter.pause_between_calls(|time| tree.sleep(time.min(SLEEP_MAX)));
             }
             _ => {
                 waiter.pause(std::thread::sleep);
