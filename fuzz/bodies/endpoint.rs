@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use arbitrary::{Arbitrary, Unstructured};
 use tributary_protocol::endpoint::{Body, Endpoint, EndpointConfig, Event, OperationSpec};
+use tributary_protocol::{Carrier, Time};
 use tributary_wire::frame::{Abort, AbortReason, Edge, Header, Message, Part, Target};
 use tributary_wire::{
     Capability, ChildIndex, Datatype, EndpointId, Epoch, GroupId, OperationNumber, Operator,
@@ -186,7 +187,7 @@ impl Run {
             let Some(transmit) = self.endpoint.peek_transmit() else { break };
             assert_eq!(self.endpoint.peek_transmit().as_ref(), Some(&transmit));
             assert_eq!(Header::decode(&transmit.header.encode()), Ok(transmit.header));
-            self.endpoint.pop_transmit();
+            self.endpoint.pop_transmit(Time(0));
             let Message::Request(part) = transmit.header.message else { continue };
             assert!(!self.is_over, "no request after the end");
             if let Some(body) = &transmit.body {
@@ -223,7 +224,7 @@ impl Run {
         let number = asked.sequence.distance_from(Sequence::FIRST);
         let was_open = self.in_flight.contains(&number);
         let header = Header { edge: self.edge, message: Message::Result(part) };
-        match self.endpoint.handle_frame(&header) {
+        match self.endpoint.handle_frame(Time(0), Carrier::Link, &header) {
             Ok(body) => {
                 if let Some(body) = body {
                     assert!(was_open && damage >= 4, "each result is taken once");
@@ -238,7 +239,7 @@ impl Run {
     }
 
     fn take(&mut self, header: &Header) {
-        match self.endpoint.handle_frame(header) {
+        match self.endpoint.handle_frame(Time(0), Carrier::Link, header) {
             Ok(body) => assert_eq!(body, None),
             Err(_) => self.reached.refused += 1,
         }

@@ -4,12 +4,14 @@
 use std::collections::BTreeMap;
 
 use arbitrary::{Arbitrary, Unstructured};
-use tributary_protocol::Time;
 use tributary_protocol::node::{
     ChildConfig, Event, GroupConfig, Node, NodeConfig, ParentConfig, PortId,
 };
 use tributary_protocol::payloads::{ArenaId, Lane, Payloads, Place, Source};
-use tributary_wire::frame::{Abort, AbortReason, Edge, Header, Message, Part, Shape, Target};
+use tributary_protocol::{Carrier, Time};
+use tributary_wire::frame::{
+    Abort, AbortReason, Edge, Header, Message, Part, Shape, Target, Trail,
+};
 use tributary_wire::{
     Capability, ChildIndex, Datatype, EndpointId, Epoch, GroupId, OperationNumber, Operator,
     SegmentIndex, Sequence,
@@ -120,6 +122,7 @@ impl AnyPart {
             shape,
             target: self.member.map_or(Target::All, |it| Target::Member(EndpointId(it.into()))),
             has_data: shape != Shape::BARRIER && (self.has_data || (is_reduction && is_request)),
+            trail: Trail::default(),
         }
     }
 }
@@ -307,7 +310,9 @@ impl Run {
         });
         for (child, port) in (0..).zip(HONEST_PORTS) {
             let header = Header { edge: honest_edge(child), message: Message::Join };
-            run.node.handle_frame(port, &header, &[], &mut run.memory).expect("honest");
+            run.node
+                .handle_frame(Time(0), port, Carrier::Link, &header, &[], &mut run.memory)
+                .expect("honest");
             run.drain(port, usize::MAX);
         }
         run.drain_events();
@@ -414,7 +419,11 @@ impl Run {
         let port = PortId(group.0 * 4 + u32::from(child));
         let header = Header { edge, message };
         let payload = vec![0xCC; header.payload_bytes()];
-        if self.node.handle_frame(port, &header, &payload, &mut self.memory).is_err() {
+        if self
+            .node
+            .handle_frame(self.now, port, Carrier::Link, &header, &payload, &mut self.memory)
+            .is_err()
+        {
             self.reached.refused += 1;
             self.close(port);
         }
@@ -434,7 +443,11 @@ impl Run {
         let header = Header { edge, message: message.message() };
         let port = PortId(u32::from(port) % PORTS);
         let payload = vec![0xCC; header.payload_bytes()];
-        if self.node.handle_frame(port, &header, &payload, &mut self.memory).is_err() {
+        if self
+            .node
+            .handle_frame(self.now, port, Carrier::Link, &header, &payload, &mut self.memory)
+            .is_err()
+        {
             self.reached.refused += 1;
             self.close(port);
         }
@@ -486,6 +499,7 @@ impl Run {
             shape: Shape::new(Operator::Sum, Datatype::U32, 1).expect("a sum of one number"),
             target: Target::All,
             has_data: true,
+            trail: Trail::default(),
         };
         let order = if is_reversed { [1, 0] } else { [0, 1] };
         for child in order {
@@ -493,7 +507,9 @@ impl Run {
                 Header { edge: honest_edge(child as u16), message: Message::Request(part) };
             let payload = [left, right][child].to_le_bytes();
             let port = HONEST_PORTS[child];
-            self.node.handle_frame(port, &header, &payload, &mut self.memory).expect("honest");
+            self.node
+                .handle_frame(self.now, port, Carrier::Link, &header, &payload, &mut self.memory)
+                .expect("honest");
         }
         for port in HONEST_PORTS {
             let bodies = self.drain(port, usize::MAX);

@@ -16,6 +16,8 @@ use core::ops::Range;
 use tributary_wire::frame::{Abort, AbortReason, Edge, Header, Message, Part, Target};
 use tributary_wire::{Capability, ChildIndex, EndpointId, Epoch, GroupId, OperationNumber};
 
+use crate::{Carrier, Time};
+
 use flight::Flight;
 use operation::Operation;
 
@@ -74,6 +76,8 @@ pub struct Transmit {
     pub header: Header,
     /// The bytes of its payload, if it has one.
     pub body: Option<Body>,
+    /// What is to carry it.
+    pub carrier: Carrier,
 }
 
 /// A part of an operation's vector.
@@ -208,10 +212,10 @@ impl Endpoint {
     #[must_use]
     pub fn peek_transmit(&self) -> Option<Transmit> {
         if !self.has_said_join {
-            return Some(Transmit { header: self.header(Message::Join), body: None });
+            return Some(self.word(Message::Join));
         }
         if let Some(word) = self.last_word {
-            return Some(Transmit { header: self.header(word), body: None });
+            return Some(self.word(word));
         }
         if self.state != State::Active || !self.flight.has_room() {
             return None;
@@ -220,15 +224,17 @@ impl Endpoint {
         let (part, bytes) = operation.next_part(self.flight.next_sequence());
         let header = self.header(Message::Request(part));
         let number = operation.number();
-        Some(Transmit { header, body: part.has_data.then_some(Body { operation: number, bytes }) })
+        let body = part.has_data.then_some(Body { operation: number, bytes });
+        Some(Transmit { header, body, carrier: Carrier::Link })
     }
 
-    /// The link has taken the frame that [`Endpoint::peek_transmit`] just gave. Nothing else may be
-    /// called in between.
+    /// The carrier has taken the frame that [`Endpoint::peek_transmit`] just gave. Nothing else may
+    /// be called in between.
     ///
     /// # Panics
     /// If there was no such frame.
-    pub fn pop_transmit(&mut self) {
+    pub fn pop_transmit(&mut self, now: Time) {
+        let _ = now;
         if !self.has_said_join {
             self.has_said_join = true;
         } else if self.last_word.take().is_none() {
@@ -247,9 +253,15 @@ impl Endpoint {
     /// the driver copies it there before it polls for events.
     ///
     /// # Errors
-    /// If the frame breaks the protocol. The driver closes the link and reports that with
-    /// [`Endpoint::handle_link_closed`].
-    pub fn handle_frame(&mut self, header: &Header) -> Result<Option<Body>, FrameError> {
+    /// If the frame breaks the protocol. If the link carried it, the driver closes the link and
+    /// reports that with [`Endpoint::handle_link_closed`]; if it was a datagram, it is dropped.
+    pub fn handle_frame(
+        &mut self,
+        now: Time,
+        carrier: Carrier,
+        header: &Header,
+    ) -> Result<Option<Body>, FrameError> {
+        let _ = (now, carrier);
         if header.edge != self.edge() {
             return Err(FrameError::WrongEdge);
         }
@@ -266,7 +278,7 @@ impl Endpoint {
                 self.fail(abort);
                 Ok(None)
             }
-            Message::Join | Message::Request(_) | Message::Leave => Err(FrameError::WrongDirection),
+            _ => Err(FrameError::WrongDirection),
         }
     }
 
@@ -307,6 +319,17 @@ impl Endpoint {
         }
     }
 
+    /// When [`Endpoint::handle_timeout`] is due; none while nothing is waited for.
+    #[must_use]
+    pub fn poll_timeout(&self) -> Option<Time> {
+        None
+    }
+
+    /// Does what is due: repeats what may be lost.
+    pub fn handle_timeout(&mut self, now: Time) {
+        let _ = now;
+    }
+
     /// The next thing the driver has to know.
     pub fn poll_event(&mut self) -> Option<Event> {
         self.events.pop_front()
@@ -340,6 +363,10 @@ impl Endpoint {
             child: config.child,
             capability: config.capability,
         }
+    }
+
+    fn word(&self, message: Message) -> Transmit {
+        Transmit { header: self.header(message), body: None, carrier: Carrier::Link }
     }
 
     fn header(&self, message: Message) -> Header {

@@ -14,6 +14,7 @@
 
 extern crate alloc;
 
+mod carrier;
 pub mod endpoint;
 pub mod manager;
 pub mod node;
@@ -21,4 +22,5 @@ pub mod payloads;
 
 mod time;
 
+pub use carrier::Carrier;
 pub use time::Time;
