@@ -125,7 +125,7 @@ impl TreeMember {
                 self.running = None;
                 Err(abort)
             }
-            Some(Event::Joined) | None => Ok(false),
+            Some(Event::Joined | Event::DatagramPeer(_) | Event::Datagrams(_)) | None => Ok(false),
         }
     }
 

@@ -20,7 +20,9 @@ pub mod manager;
 pub mod node;
 pub mod payloads;
 
+mod recovery;
 mod time;
 
 pub use carrier::Carrier;
+pub use recovery::{Reach, RecoveryStats};
 pub use time::Time;

@@ -83,10 +83,13 @@ fn node_inputs() {
         total.results += reached.results;
         total.refused += reached.refused;
         total.groups_failed += reached.groups_failed;
+        total.repeated += reached.repeated;
+        total.held += reached.held;
     }
     assert!(total.groups_failed > NODE_RUNS, "{total:?}");
     assert!(total.refused > NODE_RUNS, "{total:?}");
     assert!(total.honest_sums > NODE_RUNS, "{total:?}");
+    assert!(total.repeated > 300 && total.held > 20, "{total:?}");
     let strangers = total.requests - 2 * total.honest_sums;
     assert!(strangers > 100, "attacked groups must get to reduce, too: {total:?}");
 }
@@ -103,6 +106,8 @@ fn endpoint_inputs() {
         total.completed += reached.completed;
         total.refused += reached.refused;
         total.failed += reached.failed;
+        total.repeated += reached.repeated;
     }
     assert!(total.completed > 1000 && total.refused > 1000 && total.failed > 1000, "{total:?}");
+    assert!(total.repeated > 1000, "{total:?}");
 }

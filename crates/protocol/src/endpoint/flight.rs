@@ -61,6 +61,11 @@ impl Flight {
                 .is_some_and(|asked| asked.is_same_segment(part))
     }
 
+    /// What was asked under a number that is in flight.
+    pub(super) fn asked(&self, sequence: Sequence) -> Option<&Part> {
+        self.asked[self.place(sequence)].as_ref().filter(|part| part.sequence == sequence)
+    }
+
     pub(super) fn complete(&mut self, sequence: Sequence) {
         let place = self.place(sequence);
         self.asked[place] = None;

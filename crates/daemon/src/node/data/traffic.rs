@@ -218,6 +218,8 @@ impl DataLoop {
             Event::Ended { group, epoch } => self.on_ended(group, epoch),
             Event::Released(arena) => self.arenas.release(arena),
             Event::Close(port) => self.links.linger(Instant::now(), port),
+            // Not offered: this loop has no socket for datagrams.
+            Event::DatagramPeer { .. } | Event::Datagrams { .. } => {}
         }
     }
 }
