@@ -2,7 +2,7 @@
 //!
 //! Owns how frames move between two processes: shared-memory rings on one host ([`shm`]), TCP
 //! between hosts ([`tcp`]), a wrapper that misbehaves on purpose (`fault`, behind the feature of
-//! that name), and how one thread sleeps until a link has something to do ([`wait`]). Knows
+//! that name), frames as datagrams beside a link ([`udp`]), and how one thread sleeps until a link has something to do ([`wait`]). Knows
 //! nothing of groups, trees or what a frame means beyond its length. Start at [`Link`].
 //!
 //! Invariants:
@@ -21,6 +21,7 @@ pub mod machine;
 pub mod shm;
 mod socket;
 pub mod tcp;
+pub mod udp;
 mod wait;
 
 pub use error::{
@@ -30,4 +31,5 @@ pub use error::{
 pub use link::{Armed, Frame, Inject, Link, Listener, Sent};
 pub use shm::{ShmLink, ShmListener, ShmOptions, connect_shm};
 pub use tcp::{TcpAcceptor, TcpLink, TcpOptions, connect_tcp, connect_tcp_start};
+pub use udp::{Datagram, DatagramSocket};
 pub use wait::{Wake, wait};
