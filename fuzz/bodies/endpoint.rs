@@ -127,7 +127,7 @@ impl Run {
             payload_max_bytes: 12,
             operations_max: 4,
         });
-        endpoint.offer_datagrams(PORT);
+        endpoint.offer_datagrams(PORT, 8);
         Self {
             endpoint,
             osos,

@@ -342,7 +342,7 @@ impl Run {
             payload_max_bytes: PAYLOAD_MAX_BYTES,
             join_timeout_ns: TIMEOUT_NS,
         });
-        node.take_datagrams(DATAGRAM_PORT);
+        node.take_datagrams(DATAGRAM_PORT, 24);
         let mut run = Self {
             node,
             memory: Memory::default(),

@@ -47,6 +47,8 @@ pub(crate) struct Seat {
     pub(crate) between: Option<Between>,
     /// Why they are not joined in the way they should be.
     pub(crate) note: Option<String>,
+    /// What carries data between leaders and the tree, for the report; none without a tree.
+    pub(crate) carriers: Option<String>,
 }
 
 /// What joins hosts.

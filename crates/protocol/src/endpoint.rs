@@ -195,11 +195,12 @@ impl Endpoint {
     }
 
     /// Offers the aggregation node to exchange datagrams, which this side takes at the UDP port
-    /// `port` of the address that the link starts from. Once, before the first frame is sent.
-    pub fn offer_datagrams(&mut self, port: NonZeroU16) {
+    /// `port` of the address that the link starts from, for segments up to `segment_max_bytes`;
+    /// longer ones go over the link. Once, before the first frame is sent.
+    pub fn offer_datagrams(&mut self, port: NonZeroU16, segment_max_bytes: u32) {
         debug_assert!(!self.has_said_join, "offered after the join was sent");
         self.offer = Some(port);
-        self.recovery.on_offering();
+        self.recovery.on_offering(segment_max_bytes);
     }
 
     /// Starts an operation. Every member starts the same ones in the same order.
@@ -264,7 +265,7 @@ impl Endpoint {
         let header = self.header(Message::Request(part));
         let number = operation.number();
         let body = part.has_data.then_some(Body { operation: number, bytes });
-        Some(Transmit { header, body, carrier: self.recovery.carrier() })
+        Some(Transmit { header, body, carrier: self.recovery.carrier(part.shape.bytes()) })
     }
 
     /// What the link is to carry before anything else.
@@ -313,7 +314,7 @@ impl Endpoint {
             let (part, _) = operation.next_part(self.flight.next_sequence());
             operation.on_sent();
             self.flight.push(&part);
-            if self.recovery.carrier() == Carrier::Datagram {
+            if self.recovery.carrier(part.shape.bytes()) == Carrier::Datagram {
                 self.recovery.on_sent(now, part.sequence);
             }
         }

@@ -60,6 +60,7 @@ pub struct Node {
     forming: u32,
     /// Where this node takes datagrams, if it does.
     datagram_port: Option<NonZeroU16>,
+    datagram_segment_max_bytes: u32,
     /// Groups that wait for an answer to a datagram upward; while there are none, no timer of
     /// theirs runs.
     asking: u32,
@@ -228,6 +229,7 @@ impl Node {
             osos_used: 0,
             forming: 0,
             datagram_port: None,
+            datagram_segment_max_bytes: 0,
             asking: 0,
             ask_again_at: None,
             stats: NodeStats::default(),
@@ -235,9 +237,11 @@ impl Node {
     }
 
     /// Lets edges use datagrams, which this node takes at the UDP port `port` of every address at
-    /// which it takes links.
-    pub fn take_datagrams(&mut self, port: NonZeroU16) {
+    /// which it takes links. Segments longer than `segment_max_bytes` go up over the link all the
+    /// same; down, results follow their requests.
+    pub fn take_datagrams(&mut self, port: NonZeroU16, segment_max_bytes: u32) {
         self.datagram_port = Some(port);
+        self.datagram_segment_max_bytes = segment_max_bytes;
     }
 
     /// Takes one frame that arrived on `port`, carried by `carrier`. `payload` is exactly what its

@@ -118,6 +118,8 @@ pub(crate) struct Repeat {
 #[derive(Debug)]
 pub(crate) struct LowerEnd {
     state: State,
+    /// Longer segments go over the link.
+    segment_max_bytes: usize,
     round_trip: RoundTrip,
     /// By sequence number modulo the length, a power of two.
     pending: Box<[Option<Pending>]>,
@@ -138,6 +140,7 @@ impl LowerEnd {
     pub(crate) fn new(places: usize) -> Self {
         Self {
             state: State::Unoffered,
+            segment_max_bytes: 0,
             round_trip: RoundTrip::default(),
             pending: vec![None; places.next_power_of_two()].into_boxed_slice(),
             pending_count: 0,
@@ -150,9 +153,11 @@ impl LowerEnd {
         }
     }
 
-    /// The parent is being told that this end takes datagrams.
-    pub(crate) fn on_offering(&mut self) {
+    /// The parent is being told that this end takes datagrams. Segments longer than
+    /// `segment_max_bytes` go over the link all the same.
+    pub(crate) fn on_offering(&mut self, segment_max_bytes: u32) {
         self.state = State::Offered;
+        self.segment_max_bytes = segment_max_bytes as usize;
     }
 
     /// Whether an offer may be made: once, if at all.
@@ -188,9 +193,11 @@ impl LowerEnd {
         }
     }
 
-    /// What carries new requests.
-    pub(crate) fn carrier(&self) -> Carrier {
-        if self.state == State::Open { Carrier::Datagram } else { Carrier::Link }
+    /// What carries a new request for a segment of this length. The result comes the same way, so
+    /// it is the segment that counts, even if the request has no data.
+    pub(crate) fn carrier(&self, segment_bytes: usize) -> Carrier {
+        let is_datagram = self.state == State::Open && segment_bytes <= self.segment_max_bytes;
+        if is_datagram { Carrier::Datagram } else { Carrier::Link }
     }
 
     /// Whether anything is waited for.

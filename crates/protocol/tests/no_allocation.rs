@@ -164,8 +164,8 @@ fn run_without_allocating(takes_datagrams: bool) -> [u64; 2] {
     let mut node = node();
     let mut members: Vec<Endpoint> = (0..MEMBERS).map(endpoint).collect();
     if takes_datagrams {
-        node.take_datagrams(DATAGRAM_PORT);
-        members.iter_mut().for_each(|member| member.offer_datagrams(DATAGRAM_PORT));
+        node.take_datagrams(DATAGRAM_PORT, PAYLOAD_BYTES);
+        members.iter_mut().for_each(|member| member.offer_datagrams(DATAGRAM_PORT, PAYLOAD_BYTES));
     }
     for _ in 0..4 {
         round(&mut node, &mut members, &mut [0; 2]);

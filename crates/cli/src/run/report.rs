@@ -163,6 +163,7 @@ mod tests {
             hosts: 2,
             communicators: 5,
             note: String::new(),
+            carriers: String::new(),
             collectives: [(Kind::Reduce, counts)].into(),
         };
         let mut report = Report::default();

@@ -24,7 +24,7 @@ impl Node {
         if !found.upward.may_offer() {
             return;
         }
-        found.upward.on_offering();
+        found.upward.on_offering(self.datagram_segment_max_bytes);
         if !self.transmit(port, header, None) {
             // Can't be right after the install; then there are no datagrams on this edge.
             self.stats.dropped += 1;

@@ -130,7 +130,7 @@ impl Node {
         part.trail = Trail::default();
         let (port, header) =
             group.header_to_parent(Message::Request(part)).expect("the parent was just seen");
-        if group.upward.carrier() == Carrier::Datagram {
+        if group.upward.carrier(part.shape.bytes()) == Carrier::Datagram {
             let was_asking = group.upward.is_waiting();
             group.upward.on_sent(now, part.sequence);
             self.note_asking(id, was_asking);

@@ -5,6 +5,7 @@ use alloc::vec::Vec;
 use super::*;
 
 const RTT_NS: u64 = 1_000_000;
+const SEGMENT_MAX_BYTES: u32 = 1000;
 
 fn number(index: u32) -> Sequence {
     Sequence(Sequence::FIRST.0.wrapping_add(index))
@@ -13,14 +14,15 @@ fn number(index: u32) -> Sequence {
 /// An end whose one probe took [`RTT_NS`] to be answered, at time 0.
 fn open() -> LowerEnd {
     let mut end = LowerEnd::new(4);
-    end.on_offering();
+    end.on_offering(SEGMENT_MAX_BYTES);
     assert_eq!(end.on_answer(Time(0), NonZeroU16::new(9)), None);
     assert_eq!(end.probe(), Some(Message::Probe(0)));
     end.on_probe_sent(Time(0));
-    assert_eq!(end.carrier(), Carrier::Link, "until the probe is answered");
+    assert_eq!(end.carrier(8), Carrier::Link, "until the probe is answered");
     end.on_heard(Time(RTT_NS));
     assert_eq!(end.on_probed(Time(RTT_NS), 0), Some(Reach::Open));
-    assert_eq!(end.carrier(), Carrier::Datagram);
+    assert_eq!(end.carrier(SEGMENT_MAX_BYTES as usize), Carrier::Datagram);
+    assert_eq!(end.carrier(SEGMENT_MAX_BYTES as usize + 1), Carrier::Link, "too long");
     end
 }
 
@@ -40,7 +42,7 @@ fn fire(end: &mut LowerEnd) -> (Time, Option<Repeat>) {
 #[test]
 fn probes_that_nobody_answers_close_the_way() {
     let mut end = LowerEnd::new(4);
-    end.on_offering();
+    end.on_offering(SEGMENT_MAX_BYTES);
     end.on_answer(Time(0), NonZeroU16::new(9));
     let mut now = Time(0);
     for attempt in 0..PROBES_MAX {
@@ -52,7 +54,7 @@ fn probes_that_nobody_answers_close_the_way() {
         assert_eq!(reach, (attempt + 1 == PROBES_MAX).then_some(Reach::Silent));
     }
     assert_eq!(now, Time(155_000_000));
-    assert_eq!((end.carrier(), end.poll_timeout()), (Carrier::Link, None));
+    assert_eq!((end.carrier(8), end.poll_timeout()), (Carrier::Link, None));
     assert_eq!(end.on_probed(now, 4), None, "too late");
 }
 
@@ -60,9 +62,9 @@ fn probes_that_nobody_answers_close_the_way() {
 fn a_parent_without_datagrams_says_so() {
     let mut end = LowerEnd::new(4);
     assert_eq!(end.on_answer(Time(0), NonZeroU16::new(9)), None, "nothing was offered");
-    end.on_offering();
+    end.on_offering(SEGMENT_MAX_BYTES);
     assert_eq!(end.on_answer(Time(0), None), Some(Reach::Silent));
-    assert_eq!((end.carrier(), end.probe()), (Carrier::Link, None));
+    assert_eq!((end.carrier(8), end.probe()), (Carrier::Link, None));
 }
 
 #[test]
@@ -134,7 +136,7 @@ fn what_no_datagram_answers_goes_over_the_link_and_such_answers_close_the_way() 
     end.on_sent(now, number(2));
     let reach = end.on_result(Time(1 << 41), Carrier::Link, number(1), trail);
     assert_eq!(reach, Some(Reach::Silent));
-    assert_eq!(end.carrier(), Carrier::Link);
+    assert_eq!(end.carrier(8), Carrier::Link);
     let other = end.next_repeat().expect("what was under way as a datagram");
     assert_eq!((other.sequence, other.carrier), (number(2), Carrier::Link));
     end.on_repeated(now, other);
@@ -167,7 +169,7 @@ fn a_standstill_closes_nothing() {
         // The parent goes on, and looks at the link first.
         let (now, trail) = (Time(1 << 41), Trail::default());
         assert_eq!(end.on_result(now, Carrier::Link, number(index), trail), None);
-        assert_eq!(end.carrier(), Carrier::Datagram);
+        assert_eq!(end.carrier(8), Carrier::Datagram);
     }
     end.on_heard(Time(1 << 41));
     end.on_sent(Time(1 << 42), number(2));

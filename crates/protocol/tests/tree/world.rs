@@ -17,6 +17,9 @@ use crate::member::{DATAGRAM_PORT, Member};
 use crate::memory::Memory;
 use crate::plan::{Below, GroupPlan, Scenario};
 
+/// Less than the longest segments here, which therefore go over links.
+const SEGMENT_MAX_BYTES: u32 = 100;
+
 pub(crate) const JOIN_TIMEOUT_NS: u64 = 1_000_000;
 
 /// More events than any scenario here needs: a run that reaches it is stuck in a loop.
@@ -117,7 +120,7 @@ impl World {
         for host in &mut world.nodes {
             host.memory.allows_stale_reads = timing.is_disorderly || timing.datagrams.is_some();
             if timing.datagrams.is_some() {
-                host.node.take_datagrams(DATAGRAM_PORT);
+                host.node.take_datagrams(DATAGRAM_PORT, SEGMENT_MAX_BYTES);
             }
         }
         for group in 0..world.groups.len() {
@@ -196,7 +199,7 @@ impl World {
             let script = plan.script.clone();
             let mut member = Member::new(config, group, script, seed);
             if self.timing.datagrams.is_some() {
-                member.endpoint.offer_datagrams(DATAGRAM_PORT);
+                member.endpoint.offer_datagrams(DATAGRAM_PORT, SEGMENT_MAX_BYTES);
             }
             self.members.push(member);
             let at = self.now + self.random.random_range(1..=self.timing.delay_ns_max);
