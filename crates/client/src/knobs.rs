@@ -156,6 +156,15 @@ pub const HOST_ADDRESS: Knob = Knob {
     allowed: "an IP address",
     help: "where other hosts reach this one; by default the address that the way to the manager has",
 };
+/// Datagrams beside TCP.
+pub const CHANNEL: Knob = Knob {
+    name: "TRIBUTARY_CHANNEL",
+    default: "auto",
+    unit: "",
+    allowed: "auto, tcp, udp",
+    help: "what carries data where a leader's link is TCP; auto: UDP for segments that cross the \
+           network in one piece, udp: for all that fit a datagram; TCP where UDP does not arrive",
+};
 /// Waiting policy.
 pub const WAIT: Knob = Knob {
     name: "TRIBUTARY_WAIT",
@@ -222,6 +231,7 @@ pub const KNOBS: &[&Knob] = &[
     &OSOS,
     &PAYLOAD_MAX,
     &TRANSPORT,
+    &CHANNEL,
     &BETWEEN_HOSTS,
     &FALLBACK,
     &MESH_ALGORITHM,

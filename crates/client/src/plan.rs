@@ -50,6 +50,8 @@ pub(crate) struct Seat {
     pub(crate) ways: Ways,
     /// Why they are not joined in the way they should be.
     pub(crate) note: Option<String>,
+    /// What carries data between leaders and the tree, for the report; none without a tree.
+    pub(crate) carriers: Option<String>,
 }
 
 impl Seat {
@@ -324,7 +326,14 @@ mod tests {
     fn seat(rank: u32, ways: Ways) -> Seat {
         let hosts: Vec<String> = ["a", "a", "a", "b", "b", "b"].map(str::to_owned).into();
         let placement = Placement::new(&hosts);
-        Seat { rank, placement, endpoints: vec![EndpointId(0), EndpointId(1)], ways, note: None }
+        Seat {
+            rank,
+            placement,
+            endpoints: vec![EndpointId(0), EndpointId(1)],
+            ways,
+            note: None,
+            carriers: None,
+        }
     }
 
     fn stages(seat: &Seat, collective: Collective) -> Plan {

@@ -25,6 +25,8 @@ pub struct Settings {
     pub payload_max_bytes: u32,
     /// How a leader reaches its aggregation node.
     pub transport: TransportChoice,
+    /// What carries data beside a link over TCP.
+    pub channel: ChannelChoice,
     /// What joins hosts.
     pub between_hosts: BetweenHosts,
     /// Who joins hosts where the manager refuses a group.
@@ -56,6 +58,17 @@ pub enum TransportChoice {
     Shm,
     /// TCP, even on the same machine.
     Tcp,
+}
+
+/// What carries data where the link is TCP.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ChannelChoice {
+    /// Datagrams for segments that cross the network in one piece, TCP for longer ones.
+    Auto,
+    /// TCP.
+    Tcp,
+    /// Datagrams for all segments that fit one.
+    Udp,
 }
 
 /// What joins hosts.
@@ -180,6 +193,15 @@ impl Settings {
             hosts: number(&knobs::HOSTS, &environment, 1..=1024)?,
             osos: number(&knobs::OSOS, &environment, 1..=1024)?,
             payload_max_bytes: number(&knobs::PAYLOAD_MAX, &environment, 16..=1 << 20)?,
+            channel: choice(
+                &knobs::CHANNEL,
+                &environment,
+                &[
+                    ("auto", ChannelChoice::Auto),
+                    ("tcp", ChannelChoice::Tcp),
+                    ("udp", ChannelChoice::Udp),
+                ],
+            )?,
             transport: choice(
                 &knobs::TRANSPORT,
                 &environment,
