@@ -53,7 +53,8 @@ def parse_arguments():
     parser.add_argument("--hosts-per-leaf", type=int, default=8,
                         help="shape of the lab (default %(default)s: one switch)")
     parser.add_argument("--nodes", default="all", help="which switches have a node: all, spine")
-    parser.add_argument("--node-spin", type=int, default=0, help="microseconds nodes poll")
+    parser.add_argument("--node-spin", type=int, default=50,
+                        help="microseconds nodes poll before they sleep (default %(default)s)")
     parser.add_argument("--loss", default="0", help="percentage every link loses")
     parser.add_argument("--rate", help="rate of every link")
     parser.add_argument("--rounds", type=int, default=5, help="runs of every method")
