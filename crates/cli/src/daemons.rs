@@ -66,6 +66,8 @@ pub(crate) fn node(flags: NodeFlags) -> anyhow::Result<ExitCode> {
         shm_socket: flags.shm,
         metrics: flags.metrics,
         limits,
+        datagram_payload_max_bytes: u32::try_from(flags.datagram_max)
+            .expect("the option's range ends below 2^32"),
         spin: Duration::from_micros(flags.spin),
     };
     let shutdown = Shutdown::new();

@@ -67,6 +67,9 @@ impl Communicator {
         if let Some(note) = &engine.seat.note {
             tally.set_note(note);
         }
+        if let Some(carriers) = &engine.seat.carriers {
+            tally.set_carriers(carriers);
+        }
         let tally = Arc::clone(tally);
         let policy = engine.policy;
         let shared = Shared { engine: Mutex::new(engine), policy, ways, tally };

@@ -10,6 +10,7 @@ use crate::communicator::join::Joint;
 use crate::communicator::{Verdict, WhileWaiting};
 use crate::host::{HostGroup, Lost, LostCause};
 use crate::kernels::kernel;
+use crate::leaders;
 use crate::mesh::Mesh;
 use crate::operation::{Collective, CollectiveError, Operation};
 use crate::plan::{Means, Plan, Seat, Stage, plan};
@@ -54,14 +55,14 @@ struct Queued {
 struct Current {
     plan: Plan,
     next: usize,
-    /// Which part of the stage, where it has several.
-    part: u32,
+    /// How far the leaders' stage has come, if it is one.
+    leading: leaders::Progress,
     is_started: bool,
 }
 
 impl Current {
     fn new(plan: Plan) -> Self {
-        Self { plan, next: 0, part: 0, is_started: false }
+        Self { plan, next: 0, leading: leaders::Progress::default(), is_started: false }
     }
 }
 

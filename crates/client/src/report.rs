@@ -68,6 +68,8 @@ pub struct Tally {
     passed: Mutex<BTreeMap<(Kind, String), u64>>,
     /// Why its hosts are not joined in the way they should be.
     note: OnceLock<String>,
+    /// What carries data between its leaders and the tree.
+    carriers: OnceLock<String>,
 }
 
 impl Tally {
@@ -83,6 +85,11 @@ impl Tally {
     pub(crate) fn set_note(&self, note: &str) {
         // A communicator is set up once.
         let _ = self.note.set(note.to_owned());
+    }
+
+    pub(crate) fn set_carriers(&self, carriers: &str) {
+        // A communicator is set up once.
+        let _ = self.carriers.set(carriers.to_owned());
     }
 
     /// Counts an operation that we carried.
@@ -163,6 +170,7 @@ impl Ledger {
             done: Default::default(),
             passed: Mutex::default(),
             note: OnceLock::new(),
+            carriers: OnceLock::new(),
         });
         if counts {
             self.books.lock().unwrap_or_else(PoisonError::into_inner).enter(&tally);
@@ -219,6 +227,10 @@ pub struct CommunicatorReport {
     /// Why its hosts were joined without aggregation nodes, where they should have been with.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub note: String,
+    /// What carried data between its hosts and the aggregation tree when it was set up: `shm`,
+    /// `tcp` or `udp`, and at which hosts where that differs. Empty without a tree.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub carriers: String,
     /// Its counts.
     pub collectives: BTreeMap<Kind, Counts>,
 }
@@ -263,6 +275,7 @@ impl CommunicatorReport {
             hosts: tally.hosts.load(Ordering::Relaxed),
             communicators: 1,
             note: tally.note.get().cloned().unwrap_or_default(),
+            carriers: tally.carriers.get().cloned().unwrap_or_default(),
             collectives,
         }
     }
@@ -303,8 +316,12 @@ impl fmt::Display for Report {
              {passed_through} passed_through"
         )?;
         for communicator in &self.communicators {
-            let CommunicatorReport { label, ranks, hosts, communicators, note, .. } = communicator;
+            let CommunicatorReport { label, ranks, hosts, communicators, note, carriers, .. } =
+                communicator;
             writeln!(f, "  {label}: {ranks} ranks, {hosts} hosts, {communicators} communicators")?;
+            if !carriers.is_empty() {
+                writeln!(f, "    carried by {carriers}")?;
+            }
             if !note.is_empty() {
                 writeln!(f, "    without aggregation nodes: {note}")?;
             }
@@ -345,6 +362,7 @@ impl Report {
                 && known.ranks == communicator.ranks
                 && known.hosts == communicator.hosts
                 && known.note == communicator.note
+                && known.carriers == communicator.carriers
         });
         match twin {
             None => self.communicators.push(communicator.clone()),

@@ -25,8 +25,10 @@ use std::time::Duration;
 
 use tokio::net::TcpListener;
 use tributary_protocol::node::NodeConfig;
+use tributary_transport::udp::DATAGRAM_PAYLOAD_BYTES_MAX;
 use tributary_transport::{
-    ListenError, OptionsError, ShmListener, ShmOptions, TcpAcceptor, TcpOptions, machine,
+    DatagramSocket, ListenError, OptionsError, ShmListener, ShmOptions, TcpAcceptor, TcpOptions,
+    machine,
 };
 use tributary_wire::control::{NodeAddress, NodeRegistration};
 
@@ -64,6 +66,8 @@ pub struct NodeOptions {
     pub metrics: Option<SocketAddr>,
     /// How much it takes on.
     pub limits: NodeLimits,
+    /// Longest segment that travels by datagram where it can; 0 for no datagrams at all.
+    pub datagram_payload_max_bytes: u32,
     /// How long to poll after the last frame before sleeping. Polling costs a whole core.
     pub spin: Duration,
 }
@@ -153,6 +157,7 @@ pub struct Node {
     address: NodeAddress,
     tcp: TcpAcceptor,
     shm: Option<ShmListener>,
+    datagrams: Option<DatagramSocket>,
     metrics: Option<std::net::TcpListener>,
 }
 
@@ -175,6 +180,10 @@ impl Node {
         let tcp = TcpAcceptor::bind(options.listen, TcpOptions::new(payload_max_bytes)?)
             .map_err(at(options.listen.to_string()))?;
         let bound = tcp.address().map_err(at(options.listen.to_string()))?;
+        let datagrams = match options.datagram_payload_max_bytes {
+            0 => None,
+            _ => Some(bind_datagrams(bound).map_err(at(format!("{bound} (UDP)")))?),
+        };
         let shm_options = ShmOptions::new(payload_max_bytes)?;
         let shm = match &options.shm_socket {
             Some(path) => Some(
@@ -192,7 +201,7 @@ impl Node {
             machine: machine::name(),
             shm: options.shm_socket.as_ref().map(|path| path.display().to_string()),
         };
-        Ok(Self { options, address, tcp, shm, metrics })
+        Ok(Self { options, address, tcp, shm, datagrams, metrics })
     }
 
     /// Where it takes links.
@@ -212,7 +221,7 @@ impl Node {
     /// # Errors
     /// If the event loop fails.
     pub fn run(self, shutdown: &Shutdown) -> Result<(), NodeError> {
-        let Self { options, address, tcp, shm, metrics } = self;
+        let Self { options, address, tcp, shm, datagrams, metrics } = self;
         let registry = Registry::new();
         let (poll, waker) = data::poll_and_waker().map_err(system("epoll"))?;
         let Channels { orders, commands, answers, events } =
@@ -229,6 +238,7 @@ impl Node {
             waker,
             tcp,
             shm,
+            datagrams,
             commands,
             answers,
             meters: DataMeters::new(&registry),
@@ -288,6 +298,15 @@ fn metrics_router(registry: &Registry, token: Token) -> axum::Router {
     http::guarded(axum::Router::new().route("/metrics", render), token)
 }
 
+/// At the same address as links and, where it is free, at the same port: a firewall that is open
+/// for one number is then open for both.
+fn bind_datagrams(links: SocketAddr) -> Result<DatagramSocket, ListenError> {
+    match DatagramSocket::bind(links) {
+        Err(ListenError::InUse) => DatagramSocket::bind(SocketAddr::new(links.ip(), 0)),
+        outcome => outcome,
+    }
+}
+
 fn bind_metrics(address: SocketAddr) -> Result<std::net::TcpListener, NodeError> {
     let failed = |source| NodeError::Metrics { address, source };
     let listener = std::net::TcpListener::bind(address).map_err(failed)?;
@@ -333,5 +352,8 @@ fn data_options(options: &NodeOptions) -> DataOptions {
         arena_bytes_max: limits.arena_bytes,
         join_within: limits.join_within,
         spin: options.spin,
+        datagram_payload_max_bytes: options
+            .datagram_payload_max_bytes
+            .min(DATAGRAM_PAYLOAD_BYTES_MAX),
     }
 }

@@ -83,6 +83,11 @@ pub(crate) struct NodeFlags {
     #[arg(long, value_name = "IP:PORT", value_parser = socket_address)]
     pub(crate) metrics: Option<SocketAddr>,
 
+    /// Longest segment that goes by UDP beside TCP, in bytes; 0 for TCP only. The socket has the
+    /// address and, where it is free, the port number of --listen
+    #[arg(long, value_name = "BYTES", default_value = "1388", value_parser = whole_number(0..=65_443))]
+    pub(crate) datagram_max: u64,
+
     /// Microseconds to poll after the last frame before sleeping; polling takes a whole core
     #[arg(long, value_name = "MICROSECONDS", default_value = "0", value_parser = whole_number(0..=1_000_000))]
     pub(crate) spin: u64,

@@ -179,14 +179,20 @@ impl Node {
     /// When [`Node::handle_timeout`] is due; none while nothing is waited for.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Time> {
+        let ask = self.next_ask();
         if self.forming == 0 {
-            return None;
+            return ask;
         }
-        self.groups.iter().flatten().filter_map(|group| group.join_by).min()
+        let joins = self.groups.iter().flatten().filter_map(|group| group.join_by);
+        joins.chain(ask).min()
     }
 
-    /// Fails every group whose children did not all join in time.
+    /// Repeats what is due upward, and fails every group whose children did not all join in time.
     pub fn handle_timeout(&mut self, now: Time) {
+        self.ask_again(now);
+        if self.forming == 0 {
+            return;
+        }
         for index in 0..self.groups.len() {
             let Some(group) = &self.groups[index] else { continue };
             if group.join_by.is_none_or(|join_by| now < join_by) {
@@ -236,6 +242,7 @@ impl Node {
         if group.join_by.is_some() {
             self.forming -= 1;
         }
+        self.asking -= u32::from(group.upward.is_waiting());
         group
     }
 

@@ -108,6 +108,7 @@ impl DataLoop {
         upward: Option<AnyLink>,
     ) -> Result<(), InstallFailure> {
         let now = Instant::now();
+        let is_tcp = upward.as_ref().is_some_and(AnyLink::is_tcp);
         let port = match upward {
             Some(link) => {
                 self.make_room(now);
@@ -127,6 +128,10 @@ impl DataLoop {
         };
         self.installed.insert(group, epoch);
         self.arenas.allocate(&arena)?;
+        // Rings in shared memory lose nothing and are faster.
+        if is_tcp {
+            self.machine.offer_datagrams(group);
+        }
         Ok(())
     }
 
