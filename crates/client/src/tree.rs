@@ -42,6 +42,8 @@ struct Datagrams {
     /// The aggregation node's end of the link.
     peer: SocketAddr,
     is_open: bool,
+    /// Where the group's multicast is heard, if it has any.
+    ear: Option<DatagramSocket>,
 }
 
 /// The operation under way, and its buffers.
@@ -76,7 +78,7 @@ impl TreeMember {
         ways: Ways,
         machine: &str,
     ) -> Result<Self, EnterError> {
-        let Connected { link, datagrams, carrier } = connect(group, grant, ways, machine)?;
+        let Connected { link, mut datagrams, carrier } = connect(group, grant, ways, machine)?;
         let mut endpoint = Endpoint::new(EndpointConfig {
             group: group.group,
             epoch: group.epoch,
@@ -90,6 +92,12 @@ impl TreeMember {
         if let Some(port) = datagrams.as_ref().and_then(Datagrams::port) {
             endpoint
                 .offer_datagrams(port, segment_max_bytes(group.payload_max_bytes, ways.channel));
+        }
+        if let (Some(datagrams), Some(multicast)) = (&mut datagrams, &group.multicast) {
+            datagrams.ear = open_ear(datagrams, &multicast.address);
+            if datagrams.ear.is_some() {
+                endpoint.hear_multicast(multicast.capability);
+            }
         }
         let mut is_undecided = datagrams.is_some();
         let mut is_joined = false;
@@ -167,7 +175,7 @@ impl TreeMember {
                     return Err(abort);
                 }
                 Event::Datagrams(reach) => self.on_reach(reach),
-                Event::Joined | Event::DatagramPeer(_) => {}
+                Event::Joined | Event::DatagramPeer(_) | Event::Multicast(_) => {}
             }
         }
         Ok(false)
@@ -209,7 +217,8 @@ impl TreeMember {
         // A wait that fails is a link that fails, and the next poll says so.
         match &self.datagrams {
             Some(datagrams) => {
-                let woken = wait_beside(&mut self.link, &datagrams.socket, time);
+                let woken =
+                    wait_beside(&mut self.link, &datagrams.socket, datagrams.ear.as_ref(), time);
                 if woken.is_ok_and(|beside| beside.link) {
                     self.link_due_in = 0;
                 }
@@ -267,15 +276,19 @@ impl TreeMember {
 
     fn receive_datagrams(&mut self, now: Time) {
         let Some(datagrams) = &mut self.datagrams else { return };
-        // What the system can't receive is as good as lost.
-        while let Ok(Some(datagram)) = datagrams.socket.receive() {
-            let frame = datagram.frame;
-            // A frame that doesn't belong here is dropped: anybody may have sent it.
-            let Ok(body) = self.endpoint.handle_frame(now, Carrier::Datagram, &frame.header) else {
-                continue;
-            };
-            if let (Some(body), Some(running)) = (body, &self.running) {
-                running.fill(body.bytes, frame.payload);
+        let heard = datagrams.ear.as_mut().map(|ear| (ear, Carrier::Multicast));
+        let sockets = [Some((&mut datagrams.socket, Carrier::Datagram)), heard];
+        for (socket, carrier) in sockets.into_iter().rev().flatten() {
+            // What the system can't receive is as good as lost.
+            while let Ok(Some(datagram)) = socket.receive() {
+                let frame = datagram.frame;
+                // A frame that doesn't belong here is dropped: anybody may have sent it.
+                let Ok(body) = self.endpoint.handle_frame(now, carrier, &frame.header) else {
+                    continue;
+                };
+                if let (Some(body), Some(running)) = (body, &self.running) {
+                    running.fill(body.bytes, frame.payload);
+                }
             }
         }
     }
@@ -314,10 +327,10 @@ impl TreeMember {
             };
             let header = transmit.header.encode();
             let sent = match (transmit.carrier, &mut self.datagrams) {
-                (Carrier::Datagram, Some(datagrams)) => {
+                (Carrier::Datagram | Carrier::Multicast, Some(datagrams)) => {
                     datagrams.socket.send(None, &header, payload)
                 }
-                (Carrier::Datagram, None) => Ok(Sent::Taken),
+                (Carrier::Datagram | Carrier::Multicast, None) => Ok(Sent::Taken),
                 (Carrier::Link, _) => self.link.send(&header, payload),
             };
             match sent {
@@ -354,7 +367,7 @@ impl Datagrams {
     fn beside(link: &tributary_transport::TcpLink) -> Option<Self> {
         let (ours, peer) = (link.local_address().ok()?, link.peer_address().ok()?);
         let socket = DatagramSocket::bind(SocketAddr::new(ours.ip(), 0)).ok()?;
-        Some(Self { socket, peer, is_open: false })
+        Some(Self { socket, peer, is_open: false, ear: None })
     }
 
     fn port(&self) -> Option<std::num::NonZeroU16> {
@@ -383,6 +396,13 @@ fn segment_max_bytes(payload_max_bytes: u32, channel: ChannelChoice) -> u32 {
         ChannelChoice::Udp => payload_max_bytes.min(DATAGRAM_PAYLOAD_BYTES_MAX),
         ChannelChoice::Auto | ChannelChoice::Tcp => payload_max_bytes.min(WHOLE_PAYLOAD_BYTES),
     }
+}
+
+/// A socket that hears a group's multicast where its link starts; none if it can't be had, and then
+/// the group's node never hears that this member hears, and sends it every result.
+fn open_ear(datagrams: &Datagrams, address: &str) -> Option<DatagramSocket> {
+    let SocketAddr::V4(ours) = datagrams.socket.address().ok()? else { return None };
+    DatagramSocket::hear(address.parse().ok()?, *ours.ip()).ok()
 }
 
 /// A link, and what stands beside it.
