@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use tributary_algorithms::Algorithm;
 
 use crate::knobs::{self, Knob};
+use crate::ways::{LEADERS_MAX, SUB_PARTITIONS_MAX};
 
 /// What the host library does for one process.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,6 +33,12 @@ pub struct Settings {
     pub fallback: Fallback,
     /// Host algorithm between hosts.
     pub mesh_algorithm: AlgorithmChoice,
+    /// Leaders per host; none if they are to be chosen.
+    pub leaders: Option<u32>,
+    /// Sub-partitions of each leader's share; none if they are to be chosen.
+    pub sub_partitions: Option<u32>,
+    /// What was measured on this system.
+    pub tuning: Option<PathBuf>,
     /// Where other hosts reach this one.
     pub host_address: Option<IpAddr>,
     /// How ranks wait.
@@ -86,6 +93,7 @@ pub enum Fallback {
 
 /// Host algorithm between hosts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum AlgorithmChoice {
     /// By collective, hosts and length.
     Auto,
@@ -111,6 +119,19 @@ impl AlgorithmChoice {
         Self::Binomial,
         Self::Sequential,
     ];
+
+    /// As the knob and tuning files write it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Auto => "auto",
+            Self::RecursiveDoubling => "recursive-doubling",
+            Self::Rabenseifner => "rabenseifner",
+            Self::Ring => "ring",
+            Self::Binomial => "binomial",
+            Self::Sequential => "sequential",
+        }
+    }
 
     /// The algorithm, unless it is to be chosen.
     #[must_use]
@@ -207,15 +228,15 @@ impl Settings {
             mesh_algorithm: choice(
                 &knobs::MESH_ALGORITHM,
                 &environment,
-                &[
-                    ("auto", AlgorithmChoice::Auto),
-                    ("recursive-doubling", AlgorithmChoice::RecursiveDoubling),
-                    ("rabenseifner", AlgorithmChoice::Rabenseifner),
-                    ("ring", AlgorithmChoice::Ring),
-                    ("binomial", AlgorithmChoice::Binomial),
-                    ("sequential", AlgorithmChoice::Sequential),
-                ],
+                &AlgorithmChoice::ALL.map(|choice| (choice.name(), choice)),
             )?,
+            leaders: number_unless_auto(&knobs::LEADERS, &environment, LEADERS_MAX)?,
+            sub_partitions: number_unless_auto(
+                &knobs::SUB_PARTITIONS,
+                &environment,
+                SUB_PARTITIONS_MAX,
+            )?,
+            tuning: text(&knobs::TUNING).map(PathBuf::from),
             host_address: text(&knobs::HOST_ADDRESS)
                 .map(|value| {
                     let knob = &knobs::HOST_ADDRESS;
@@ -260,6 +281,17 @@ fn number<T: FromStr + PartialOrd>(
     }
 }
 
+fn number_unless_auto(
+    knob: &'static Knob,
+    environment: impl Fn(&str) -> Option<String>,
+    max: u32,
+) -> Result<Option<u32>, SettingError> {
+    if knob.value(&environment).value == "auto" {
+        return Ok(None);
+    }
+    number(knob, environment, 1..=max).map(Some)
+}
+
 fn choice<T: Copy>(
     knob: &'static Knob,
     environment: impl Fn(&str) -> Option<String>,
@@ -293,6 +325,7 @@ mod tests {
             ("TRIBUTARY_MANAGER", "nowhere"),
             ("TRIBUTARY_BETWEEN_HOSTS", "pigeon"),
             ("TRIBUTARY_HOST_ADDRESS", "here"),
+            ("TRIBUTARY_LEADERS", "17"),
         ] {
             let set = |asked: &str| (asked == name).then(|| value.to_owned());
             let error = Settings::from_environment(set).unwrap_err().to_string();

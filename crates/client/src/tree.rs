@@ -34,6 +34,8 @@ pub(crate) struct TreeMember {
     /// Where the endpoint's time starts.
     clock: Instant,
     running: Option<Running>,
+    /// The link has failed: nothing more can be said.
+    is_gone: bool,
 }
 
 /// What a member needs for datagrams.
@@ -75,10 +77,10 @@ impl TreeMember {
     pub(crate) fn enter(
         group: &GroupGrant,
         grant: &EndpointGrant,
-        ways: Ways,
+        approach: Approach,
         machine: &str,
     ) -> Result<Self, EnterError> {
-        let Connected { link, mut datagrams, carrier } = connect(group, grant, ways, machine)?;
+        let Connected { link, mut datagrams, carrier } = connect(group, grant, approach, machine)?;
         let mut endpoint = Endpoint::new(EndpointConfig {
             group: group.group,
             epoch: group.epoch,
@@ -90,8 +92,10 @@ impl TreeMember {
             operations_max: 1,
         });
         if let Some(port) = datagrams.as_ref().and_then(Datagrams::port) {
-            endpoint
-                .offer_datagrams(port, segment_max_bytes(group.payload_max_bytes, ways.channel));
+            endpoint.offer_datagrams(
+                port,
+                segment_max_bytes(group.payload_max_bytes, approach.channel),
+            );
         }
         if let (Some(datagrams), Some(multicast)) = (&mut datagrams, &group.multicast) {
             datagrams.ear = open_ear(datagrams, &multicast.address);
@@ -109,6 +113,7 @@ impl TreeMember {
             link_due_in: 0,
             clock: Instant::now(),
             running: None,
+            is_gone: false,
         };
         let deadline = Instant::now() + JOIN_TIMEOUT;
         let address = || grant.address.tcp.clone();
@@ -247,7 +252,8 @@ impl TreeMember {
         loop {
             self.pump();
             let is_flushed = matches!(self.link.flush(), Ok(Sent::Taken) | Err(_));
-            if (self.endpoint.is_drained() && is_flushed) || Instant::now() >= deadline {
+            let is_said = self.endpoint.is_drained() && is_flushed;
+            if is_said || self.is_gone || Instant::now() >= deadline {
                 return;
             }
             self.sleep(Duration::from_millis(5));
@@ -266,6 +272,7 @@ impl TreeMember {
         let outcome = if is_link_due { self.receive() } else { Ok(()) };
         if outcome.is_err() || self.transmit().is_err() {
             self.link.shutdown();
+            self.is_gone = true;
             self.endpoint.handle_link_closed();
         }
     }
@@ -357,7 +364,7 @@ impl TreeMember {
 
 /// How a member may reach its node.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Ways {
+pub(crate) struct Approach {
     pub(crate) transport: TransportChoice,
     pub(crate) channel: ChannelChoice,
 }
@@ -422,14 +429,14 @@ struct LinkGone;
 fn connect(
     group: &GroupGrant,
     grant: &EndpointGrant,
-    ways: Ways,
+    approach: Approach,
     machine: &str,
 ) -> Result<Connected, EnterError> {
     let address = &grant.address;
     let unreachable =
         |problem: String| EnterError::Unreachable { address: address.tcp.clone(), problem };
     let is_near = address.machine == machine;
-    match (&address.shm, ways.transport) {
+    match (&address.shm, approach.transport) {
         (Some(path), TransportChoice::Auto | TransportChoice::Shm) if is_near => {
             let options = ShmOptions::new(group.payload_max_bytes)
                 .map_err(|error| unreachable(error.to_string()))?;
@@ -451,7 +458,7 @@ fn connect(
                 .map_err(|error| unreachable(error.to_string()))?;
             let link = connect_tcp(socket, options, JOIN_TIMEOUT)
                 .map_err(|error| unreachable(error.to_string()))?;
-            let is_wanted = ways.channel != ChannelChoice::Tcp;
+            let is_wanted = approach.channel != ChannelChoice::Tcp;
             let datagrams = is_wanted.then(|| Datagrams::beside(&link)).flatten();
             Ok(Connected { link: Box::new(link), datagrams, carrier: "tcp" })
         }

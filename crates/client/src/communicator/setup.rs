@@ -11,7 +11,8 @@ use crate::context::{Context, Placement};
 use crate::engine::Engine;
 use crate::host::{Attachment, HostGroup, Keeper, Offer};
 use crate::plan::Seat;
-use crate::tree::{TreeMember, Ways};
+use crate::tree::{Approach, TreeMember};
+use crate::ways::Ways;
 
 /// Why a communicator is left to others, in one line that is the same on all ranks.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -67,15 +68,21 @@ fn set_up_reserved(
     agree(bootstrap, room)?;
     let placement = Placement::new(&allgather_texts(bootstrap, &context.host)?);
     let rank = bootstrap.rank();
-    let mut seat =
-        Seat { rank, placement, endpoints: Vec::new(), between: None, note: None, carriers: None };
+    let mut seat = Seat {
+        rank,
+        placement,
+        endpoints: Vec::new(),
+        ways: Ways::default(),
+        note: None,
+        carriers: None,
+    };
     let host = share_memory(context, bootstrap, &seat)?;
     let joint = if seat.spans_hosts() {
         join_hosts(context, bootstrap, &mut seat, label)?
     } else {
         Joint::default()
     };
-    Ok(Engine::new(label.to_owned(), seat, host, joint, context.policy, context.idle))
+    Ok(Engine::new(label.to_owned(), seat, host, joint, context.policy))
 }
 
 /// Goes on only if every rank has succeeded.
@@ -189,8 +196,8 @@ pub(super) fn enter_tree(
         .then(|| {
             let endpoint = &grant.endpoints[seat.host() as usize];
             let settings = &context.settings;
-            let ways = Ways { transport: settings.transport, channel: settings.channel };
-            TreeMember::enter(grant, endpoint, ways, &context.machine)
+            let approach = Approach { transport: settings.transport, channel: settings.channel };
+            TreeMember::enter(grant, endpoint, approach, &context.machine)
         })
         .transpose()
         .map_err(|error| error.to_string());
