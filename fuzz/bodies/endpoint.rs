@@ -313,7 +313,10 @@ impl Run {
     fn poll(&mut self) {
         while let Some(event) = self.endpoint.poll_event() {
             match event {
-                Event::Joined | Event::DatagramPeer(_) | Event::Datagrams(_) => {}
+                Event::Joined
+                | Event::DatagramPeer(_)
+                | Event::Datagrams(_)
+                | Event::Multicast(_) => {}
                 Event::Completed(number) => {
                     assert!(self.lengths.remove(&number).is_some(), "completes once");
                     self.reached.completed += 1;

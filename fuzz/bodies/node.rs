@@ -578,7 +578,10 @@ impl Run {
                 Event::Failed { group, .. } | Event::Ended { group, .. } => {
                     assert_ne!(group, HONEST, "the honest group stands");
                 }
-                Event::Formed { .. } | Event::DatagramPeer { .. } | Event::Datagrams { .. } => {}
+                Event::Formed { .. }
+                | Event::DatagramPeer { .. }
+                | Event::Datagrams { .. }
+                | Event::Multicast { .. } => {}
             }
         }
     }

@@ -44,6 +44,8 @@ struct Datagrams {
     /// The aggregation node's end of the link.
     peer: SocketAddr,
     is_open: bool,
+    /// Where the group's multicast is heard, if it has any.
+    ear: Option<DatagramSocket>,
 }
 
 /// The operation under way, and its buffers.
@@ -75,10 +77,10 @@ impl TreeMember {
     pub(crate) fn enter(
         group: &GroupGrant,
         grant: &EndpointGrant,
-        access: Access,
+        approach: Approach,
         machine: &str,
     ) -> Result<Self, EnterError> {
-        let Connected { link, datagrams, carrier } = connect(group, grant, access, machine)?;
+        let Connected { link, mut datagrams, carrier } = connect(group, grant, approach, machine)?;
         let mut endpoint = Endpoint::new(EndpointConfig {
             group: group.group,
             epoch: group.epoch,
@@ -90,8 +92,16 @@ impl TreeMember {
             operations_max: 1,
         });
         if let Some(port) = datagrams.as_ref().and_then(Datagrams::port) {
-            endpoint
-                .offer_datagrams(port, segment_max_bytes(group.payload_max_bytes, access.channel));
+            endpoint.offer_datagrams(
+                port,
+                segment_max_bytes(group.payload_max_bytes, approach.channel),
+            );
+        }
+        if let (Some(datagrams), Some(multicast)) = (&mut datagrams, &group.multicast) {
+            datagrams.ear = open_ear(datagrams, &multicast.address);
+            if datagrams.ear.is_some() {
+                endpoint.hear_multicast(multicast.capability);
+            }
         }
         let mut is_undecided = datagrams.is_some();
         let mut is_joined = false;
@@ -170,7 +180,7 @@ impl TreeMember {
                     return Err(abort);
                 }
                 Event::Datagrams(reach) => self.on_reach(reach),
-                Event::Joined | Event::DatagramPeer(_) => {}
+                Event::Joined | Event::DatagramPeer(_) | Event::Multicast(_) => {}
             }
         }
         Ok(false)
@@ -212,7 +222,8 @@ impl TreeMember {
         // A wait that fails is a link that fails, and the next poll says so.
         match &self.datagrams {
             Some(datagrams) => {
-                let woken = wait_beside(&mut self.link, &datagrams.socket, time);
+                let woken =
+                    wait_beside(&mut self.link, &datagrams.socket, datagrams.ear.as_ref(), time);
                 if woken.is_ok_and(|beside| beside.link) {
                     self.link_due_in = 0;
                 }
@@ -272,15 +283,19 @@ impl TreeMember {
 
     fn receive_datagrams(&mut self, now: Time) {
         let Some(datagrams) = &mut self.datagrams else { return };
-        // What the system can't receive is as good as lost.
-        while let Ok(Some(datagram)) = datagrams.socket.receive() {
-            let frame = datagram.frame;
-            // A frame that doesn't belong here is dropped: anybody may have sent it.
-            let Ok(body) = self.endpoint.handle_frame(now, Carrier::Datagram, &frame.header) else {
-                continue;
-            };
-            if let (Some(body), Some(running)) = (body, &self.running) {
-                running.fill(body.bytes, frame.payload);
+        let heard = datagrams.ear.as_mut().map(|ear| (ear, Carrier::Multicast));
+        let sockets = [Some((&mut datagrams.socket, Carrier::Datagram)), heard];
+        for (socket, carrier) in sockets.into_iter().rev().flatten() {
+            // What the system can't receive is as good as lost.
+            while let Ok(Some(datagram)) = socket.receive() {
+                let frame = datagram.frame;
+                // A frame that doesn't belong here is dropped: anybody may have sent it.
+                let Ok(body) = self.endpoint.handle_frame(now, carrier, &frame.header) else {
+                    continue;
+                };
+                if let (Some(body), Some(running)) = (body, &self.running) {
+                    running.fill(body.bytes, frame.payload);
+                }
             }
         }
     }
@@ -319,10 +334,10 @@ impl TreeMember {
             };
             let header = transmit.header.encode();
             let sent = match (transmit.carrier, &mut self.datagrams) {
-                (Carrier::Datagram, Some(datagrams)) => {
+                (Carrier::Datagram | Carrier::Multicast, Some(datagrams)) => {
                     datagrams.socket.send(None, &header, payload)
                 }
-                (Carrier::Datagram, None) => Ok(Sent::Taken),
+                (Carrier::Datagram | Carrier::Multicast, None) => Ok(Sent::Taken),
                 (Carrier::Link, _) => self.link.send(&header, payload),
             };
             match sent {
@@ -349,7 +364,7 @@ impl TreeMember {
 
 /// How a member may reach its node.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Access {
+pub(crate) struct Approach {
     pub(crate) transport: TransportChoice,
     pub(crate) channel: ChannelChoice,
 }
@@ -359,7 +374,7 @@ impl Datagrams {
     fn beside(link: &tributary_transport::TcpLink) -> Option<Self> {
         let (ours, peer) = (link.local_address().ok()?, link.peer_address().ok()?);
         let socket = DatagramSocket::bind(SocketAddr::new(ours.ip(), 0)).ok()?;
-        Some(Self { socket, peer, is_open: false })
+        Some(Self { socket, peer, is_open: false, ear: None })
     }
 
     fn port(&self) -> Option<std::num::NonZeroU16> {
@@ -390,6 +405,13 @@ fn segment_max_bytes(payload_max_bytes: u32, channel: ChannelChoice) -> u32 {
     }
 }
 
+/// A socket that hears a group's multicast where its link starts; none if it can't be had, and then
+/// the group's node never hears that this member hears, and sends it every result.
+fn open_ear(datagrams: &Datagrams, address: &str) -> Option<DatagramSocket> {
+    let SocketAddr::V4(ours) = datagrams.socket.address().ok()? else { return None };
+    DatagramSocket::hear(address.parse().ok()?, *ours.ip()).ok()
+}
+
 /// A link, and what stands beside it.
 struct Connected {
     link: Box<dyn Link>,
@@ -407,14 +429,14 @@ struct LinkGone;
 fn connect(
     group: &GroupGrant,
     grant: &EndpointGrant,
-    access: Access,
+    approach: Approach,
     machine: &str,
 ) -> Result<Connected, EnterError> {
     let address = &grant.address;
     let unreachable =
         |problem: String| EnterError::Unreachable { address: address.tcp.clone(), problem };
     let is_near = address.machine == machine;
-    match (&address.shm, access.transport) {
+    match (&address.shm, approach.transport) {
         (Some(path), TransportChoice::Auto | TransportChoice::Shm) if is_near => {
             let options = ShmOptions::new(group.payload_max_bytes)
                 .map_err(|error| unreachable(error.to_string()))?;
@@ -436,7 +458,7 @@ fn connect(
                 .map_err(|error| unreachable(error.to_string()))?;
             let link = connect_tcp(socket, options, JOIN_TIMEOUT)
                 .map_err(|error| unreachable(error.to_string()))?;
-            let is_wanted = access.channel != ChannelChoice::Tcp;
+            let is_wanted = approach.channel != ChannelChoice::Tcp;
             let datagrams = is_wanted.then(|| Datagrams::beside(&link)).flatten();
             Ok(Connected { link: Box::new(link), datagrams, carrier: "tcp" })
         }

@@ -301,10 +301,17 @@ fn metrics_router(registry: &Registry, token: Token) -> axum::Router {
 /// At the same address as links and, where it is free, at the same port: a firewall that is open
 /// for one number is then open for both.
 fn bind_datagrams(links: SocketAddr) -> Result<DatagramSocket, ListenError> {
-    match DatagramSocket::bind(links) {
-        Err(ListenError::InUse) => DatagramSocket::bind(SocketAddr::new(links.ip(), 0)),
-        outcome => outcome,
+    let socket = match DatagramSocket::bind(links) {
+        Err(ListenError::InUse) => DatagramSocket::bind(SocketAddr::new(links.ip(), 0))?,
+        outcome => outcome?,
+    };
+    if let IpAddr::V4(ip) = links.ip() {
+        // Without multicast, datagrams to one receiver still work.
+        if let Err(error) = socket.multicast_from(ip) {
+            tracing::warn!("no multicast from {ip}: {error}");
+        }
     }
+    Ok(socket)
 }
 
 fn bind_metrics(address: SocketAddr) -> Result<std::net::TcpListener, NodeError> {

@@ -10,4 +10,7 @@ pub enum Carrier {
     Link,
     /// Datagrams between the same two ends: faster, and may be lost, repeated or reordered.
     Datagram,
+    /// Datagrams from a group's root to its multicast address: results only, beside reliable
+    /// copies.
+    Multicast,
 }

@@ -18,9 +18,10 @@ use alloc::collections::VecDeque;
 use core::num::NonZeroU16;
 use core::ops::Range;
 
-use tributary_wire::frame::{Abort, AbortReason, Edge, Header, Message, Part, Target};
+use tributary_wire::frame::{Abort, AbortReason, Edge, Header, Hearing, Message, Part, Target};
 use tributary_wire::{Capability, ChildIndex, EndpointId, Epoch, GroupId, OperationNumber};
 
+use crate::multicast::Ear;
 use crate::recovery::{LowerEnd, Repeat};
 use crate::{Carrier, Reach, RecoveryStats, Time};
 
@@ -69,6 +70,9 @@ pub struct Endpoint {
     /// What the link is to carry next: one word at a time.
     offer: Option<NonZeroU16>,
     last_word: Option<Message>,
+    ear: Option<Ear>,
+    /// Whether multicast is heard, to be told to the node.
+    hears: Option<Hearing>,
     recovery: LowerEnd,
     repeats: u64,
 }
@@ -114,6 +118,9 @@ pub enum Event {
     /// The aggregation node takes datagrams at this UDP port of the address that the link leads
     /// to. The driver delivers what comes from there from now on.
     DatagramPeer(NonZeroU16),
+    /// Whether results sent to the group's multicast address arrive: told when the first does, and
+    /// when they cease to.
+    Multicast(Reach),
     /// Whether datagrams arrive: decided once after they were offered, and again if they cease to.
     Datagrams(Reach),
 }
@@ -189,6 +196,8 @@ impl Endpoint {
             has_said_join: false,
             offer: None,
             last_word: None,
+            ear: None,
+            hears: None,
             recovery,
             repeats: 0,
         }
@@ -201,6 +210,11 @@ impl Endpoint {
         debug_assert!(!self.has_said_join, "offered after the join was sent");
         self.offer = Some(port);
         self.recovery.on_offering(segment_max_bytes);
+    }
+
+    /// Takes results that come to the group's multicast address and show `capability`.
+    pub fn hear_multicast(&mut self, capability: Capability) {
+        self.ear = Some(Ear::new(capability));
     }
 
     /// Starts an operation. Every member starts the same ones in the same order.
@@ -274,7 +288,7 @@ impl Endpoint {
             return Some(Message::Join);
         }
         let offer = self.offer.map(|port| Message::Datagrams(Some(port)));
-        offer.or(self.last_word)
+        offer.or(self.hears.map(Message::Hears)).or(self.last_word)
     }
 
     fn repeat(&self, repeat: Repeat) -> Transmit {
@@ -300,7 +314,10 @@ impl Endpoint {
     pub fn pop_transmit(&mut self, now: Time) {
         if !self.has_said_join {
             self.has_said_join = true;
-        } else if self.offer.take().is_some() || self.last_word.take().is_some() {
+        } else if self.offer.take().is_some()
+            || self.hears.take().is_some()
+            || self.last_word.take().is_some()
+        {
         } else if self.recovery.probe().is_some() {
             self.recovery.on_probe_sent(now);
         } else if let Some(repeat) = self.recovery.next_repeat() {
@@ -332,6 +349,9 @@ impl Endpoint {
         carrier: Carrier,
         header: &Header,
     ) -> Result<Option<Body>, FrameError> {
+        if carrier == Carrier::Multicast {
+            return self.handle_multicast(now, header);
+        }
         if header.edge != self.edge() {
             return Err(FrameError::WrongEdge);
         }
@@ -363,12 +383,42 @@ impl Endpoint {
             (Message::Missing { sequence }, Carrier::Datagram) => {
                 self.recovery.on_missing(sequence);
             }
-            (Message::Join | Message::Request(_) | Message::Leave | Message::Probe(_), _) => {
-                return Err(FrameError::WrongDirection);
-            }
+            (
+                Message::Join
+                | Message::Request(_)
+                | Message::Leave
+                | Message::Probe(_)
+                | Message::Hears(_),
+                _,
+            ) => return Err(FrameError::WrongDirection),
             _ => return Err(FrameError::WrongCarrier),
         }
         Ok(None)
+    }
+
+    fn handle_multicast(&mut self, now: Time, header: &Header) -> Result<Option<Body>, FrameError> {
+        let config = &self.config;
+        let is_ours = self
+            .ear
+            .as_ref()
+            .is_some_and(|ear| ear.accepts(config.group, config.epoch, &header.edge));
+        match header.message {
+            Message::Result(part) if is_ours => self.handle_result(now, Carrier::Multicast, &part),
+            _ if is_ours => Err(FrameError::WrongCarrier),
+            _ => Err(FrameError::WrongEdge),
+        }
+    }
+
+    /// Takes note of how a result came.
+    fn listen(&mut self, carrier: Carrier, attempt: u8) {
+        let Some(ear) = &mut self.ear else { return };
+        if let Some(reach) = ear.on_result(carrier, attempt) {
+            self.hears = Some(match reach {
+                Reach::Open => Hearing::Here,
+                Reach::Silent => Hearing::Nobody,
+            });
+            self.events.push_back(Event::Multicast(reach));
+        }
     }
 
     fn decide(&mut self, decided: Option<Reach>) {
@@ -403,6 +453,7 @@ impl Endpoint {
         self.flight.complete(part.sequence);
         let decided = self.recovery.on_result(now, carrier, part.sequence, part.trail);
         self.decide(decided);
+        self.listen(carrier, part.trail.attempt);
         while let Some(front) = self.operations.pop_front_if(|front| front.is_complete()) {
             self.events.push_back(Event::Completed(front.number()));
         }

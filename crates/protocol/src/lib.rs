@@ -20,6 +20,7 @@ pub mod manager;
 pub mod node;
 pub mod payloads;
 
+mod multicast;
 mod recovery;
 mod time;
 

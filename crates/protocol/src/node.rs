@@ -22,6 +22,7 @@ mod datagrams;
 mod distribution;
 mod group;
 mod lifecycle;
+mod multicast;
 mod port;
 mod request;
 mod slot;
@@ -39,6 +40,7 @@ use crate::payloads::{ArenaId, Payloads, Place};
 use crate::{Carrier, Reach, Time};
 
 pub use config::{ChildConfig, GroupConfig, InstallError, NodeConfig, ParentConfig};
+pub use multicast::Copies;
 pub use port::PortId;
 
 use distribution::Answer;
@@ -55,6 +57,7 @@ pub struct Node {
     ports: Vec<Port>,
     ready: VecDeque<PortId>,
     events: VecDeque<Event>,
+    multicasts: VecDeque<(GroupId, Transmit)>,
     osos_used: u32,
     /// Groups still waiting for children to join.
     forming: u32,
@@ -117,6 +120,14 @@ pub enum Event {
         port: PortId,
         /// The peer's UDP port.
         datagram_port: NonZeroU16,
+    },
+    /// Whether anybody hears what this node, the group's root, sends to its multicast address: told
+    /// when it gives up, and when somebody is heard of after that.
+    Multicast {
+        /// The group.
+        group: GroupId,
+        /// What was found.
+        reach: Reach,
     },
     /// Whether datagrams to the parent arrive: decided once, and again if they cease to.
     Datagrams {
@@ -208,6 +219,10 @@ pub struct NodeStats {
     pub repeated: u64,
     /// Edges upward that went over to their link because datagrams do not arrive.
     pub silent_edges: u64,
+    /// Results sent to multicast addresses.
+    pub multicasts: u64,
+    /// Reliable copies of such results that were not sent because their receivers hear multicast.
+    pub spared: u64,
     /// Datagrams not sent because too many waited already.
     pub dropped: u64,
     /// Groups that failed.
@@ -226,6 +241,7 @@ impl Node {
             ports: Vec::new(),
             ready: VecDeque::new(),
             events: VecDeque::new(),
+            multicasts: VecDeque::new(),
             osos_used: 0,
             forming: 0,
             datagram_port: None,
@@ -276,7 +292,7 @@ impl Node {
                     .expect("a bound port's group is installed")
                     .check_edge(header, child)?;
                 match (header.message, carrier) {
-                    (Message::Request(part), _) => {
+                    (Message::Request(part), Carrier::Link | Carrier::Datagram) => {
                         let from = From { child, carrier };
                         self.handle_request(now, group, from, &part, payload, payloads)
                     }
@@ -287,7 +303,7 @@ impl Node {
                         self.reply(group, child, Message::Probed(attempt));
                         Ok(())
                     }
-                    (_, Carrier::Datagram) => Err(FrameError::WrongCarrier),
+                    (_, Carrier::Datagram | Carrier::Multicast) => Err(FrameError::WrongCarrier),
                 }
             }
             Role::Parent { group } => {
@@ -296,12 +312,13 @@ impl Node {
                     .expect("a bound port's group is installed")
                     .check_parent_edge(header)?;
                 match (header.message, carrier) {
-                    (Message::Result(part), _) => {
+                    (Message::Result(part), Carrier::Link | Carrier::Datagram) => {
                         let answer = Answer { now, carrier, part: &part };
                         self.handle_result(group, answer, payload, payloads)
                     }
                     (message, Carrier::Link) => self.handle_parents_word(now, group, message),
                     (message, Carrier::Datagram) => self.handle_sign(now, group, message),
+                    (_, Carrier::Multicast) => Err(FrameError::WrongCarrier),
                 }
             }
         }
@@ -322,6 +339,10 @@ impl Node {
             }
             Message::Datagrams(theirs) => {
                 self.handle_offer(port, group, child, theirs);
+                Ok(())
+            }
+            Message::Hears(hearing) => {
+                self.handle_hears(group, child, hearing);
                 Ok(())
             }
             Message::Join => Err(FrameError::AlreadyJoined { group, child: child.0 }),

@@ -10,7 +10,7 @@ mod socket;
 #[allow(unsafe_code, reason = "system calls that rustix does not wrap")]
 mod sys;
 
-pub use socket::{Datagram, DatagramSocket, DatagramStats};
+pub use socket::{Datagram, DatagramSocket, DatagramStats, MULTICAST_HOPS};
 
 /// Longest payload that a datagram carries behind a frame's header: what IPv4 leaves of 65,535
 /// bytes. Beyond [`WHOLE_PAYLOAD_BYTES`] the network cuts it into fragments.

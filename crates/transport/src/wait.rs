@@ -67,11 +67,11 @@ pub fn wait<L: Link>(
 pub struct Beside {
     /// The link may have something.
     pub link: bool,
-    /// The socket may.
+    /// One of the sockets may.
     pub datagrams: bool,
 }
 
-/// Sleeps until a link or the socket beside it may have something to do, or `timeout` has passed.
+/// Sleeps until a link or one of the two sockets beside it may have something to do, or `timeout` has passed.
 ///
 /// Unlike [`wait`] it does not look first: whoever calls it has drained both. The link is one whose
 /// descriptor says by itself when it has something (TCP); it is not armed, which saves a system
@@ -82,6 +82,7 @@ pub struct Beside {
 pub fn wait_beside<L: Link>(
     link: &mut L,
     socket: &DatagramSocket,
+    ear: Option<&DatagramSocket>,
     timeout: Duration,
 ) -> Result<Beside, OsError> {
     let watched =
@@ -89,11 +90,13 @@ pub fn wait_beside<L: Link>(
     let mut fds = [
         PollFd::from_borrowed_fd(link.as_fd(), watched(link.wants_write())),
         PollFd::from_borrowed_fd(socket.as_fd(), watched(socket.wants_write())),
+        PollFd::from_borrowed_fd(ear.unwrap_or(socket).as_fd(), PollFlags::IN),
     ];
-    match poll(&mut fds, Some(&timespec(timeout))) {
+    let count = if ear.is_some() { 3 } else { 2 };
+    match poll(&mut fds[..count], Some(&timespec(timeout))) {
         Ok(_) => Ok(Beside {
             link: !fds[0].revents().is_empty(),
-            datagrams: !fds[1].revents().is_empty(),
+            datagrams: fds[1..count].iter().any(|fd| !fd.revents().is_empty()),
         }),
         Err(Errno::INTR) => Ok(Beside { link: false, datagrams: false }),
         Err(error) => Err(error.into()),

@@ -87,7 +87,29 @@ pub enum Message {
         /// The request's.
         sequence: Sequence,
     },
+    /// Up: who hears results that are sent to the group's multicast address.
+    Hears(Hearing),
 }
+
+/// Who at or below one child hears what is sent to the group's multicast address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u16)]
+pub enum Hearing {
+    /// Nobody, any more.
+    Nobody = 0,
+    /// Somebody below the child, so that it is worth sending; the child itself needs its copies.
+    Below = 1,
+    /// The child: it asks for what it misses.
+    Here = 2,
+}
+
+impl Hearing {
+    /// All of them, in code order.
+    pub const ALL: [Self; 3] = [Self::Nobody, Self::Below, Self::Here];
+}
+
+/// In frames sent to a group's multicast address: every child of every node. No edge has it.
+pub const EVERYONE: ChildIndex = ChildIndex(u16::MAX);
 
 /// One segment of one operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -111,6 +111,7 @@ fn message(kind: &str) -> Message {
         "probe" => Message::Probe(3),
         "probed" => Message::Probed(4),
         "held" => Message::Held { sequence: Sequence(0xCCCC_CCCC), attempt: 5 },
+        "hears" => Message::Hears(tributary_wire::frame::Hearing::Here),
         "missing" => Message::Missing { sequence: Sequence(0xDDDD_DDDD) },
         "abort" => Message::Abort(abort),
         "leave" => Message::Leave,
@@ -121,7 +122,7 @@ fn message(kind: &str) -> Message {
 #[test]
 fn kinds_have_their_codes_and_set_their_fields_only() {
     let rows = table("Kinds");
-    assert_eq!(rows.len(), 11);
+    assert_eq!(rows.len(), 12);
     let common = ["magic", "version", "kind", "group", "epoch", "child", "capability"];
     let parts = "operation segment sequence elements target datatype operator has-data payload-bytes attempt";
     for row in &rows {

@@ -1,9 +1,10 @@
 //! `tributary manager`, `tributary node` and `tributary token`.
 
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueHint};
+use tributary_protocol::manager::MulticastRange;
 
 use crate::usage::whole_number;
 
@@ -37,6 +38,29 @@ pub(crate) struct ManagerFlags {
     /// Description of the fabric: TOML, ibnetdiscover output or Slurm's topology.conf
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) topology: Option<PathBuf>,
+
+    /// Multicast addresses for groups' results, one a group: the first, how many, and the UDP
+    /// port; without it, no multicast
+    #[arg(long, value_name = "IP/COUNT:PORT", value_parser = multicast_range)]
+    pub(crate) multicast: Option<MulticastRange>,
+
+    /// Send members that hear multicast their reliable copies only when they ask
+    #[arg(long, requires = "multicast")]
+    pub(crate) lazy_copies: bool,
+}
+
+/// Reads a range of multicast addresses, such as `239.255.70.0/256:7475`.
+fn multicast_range(text: &str) -> Result<MulticastRange, String> {
+    let parsed = text.split_once('/').and_then(|(first, rest)| {
+        let (count, port) = rest.split_once(':')?;
+        Some((first.parse::<Ipv4Addr>().ok()?, count.parse().ok()?, port.parse().ok()?))
+    });
+    match parsed {
+        Some((first, addresses, port)) if first.is_multicast() && addresses > 0 && port > 0 => {
+            Ok(MulticastRange { first, addresses, port, lazy_copies: false })
+        }
+        _ => Err("not like 239.255.70.0/256:7475".to_owned()),
+    }
 }
 
 /// Serve as one aggregation node

@@ -11,7 +11,7 @@ use crate::context::{Context, Placement};
 use crate::engine::Engine;
 use crate::host::{Attachment, HostGroup, Keeper, Offer};
 use crate::plan::Seat;
-use crate::tree::{Access, TreeMember};
+use crate::tree::{Approach, TreeMember};
 use crate::ways::Ways;
 
 /// Why a communicator is left to others, in one line that is the same on all ranks.
@@ -196,8 +196,8 @@ pub(super) fn enter_tree(
         .then(|| {
             let endpoint = &grant.endpoints[seat.host() as usize];
             let settings = &context.settings;
-            let access = Access { transport: settings.transport, channel: settings.channel };
-            TreeMember::enter(grant, endpoint, access, &context.machine)
+            let approach = Approach { transport: settings.transport, channel: settings.channel };
+            TreeMember::enter(grant, endpoint, approach, &context.machine)
         })
         .transpose()
         .map_err(|error| error.to_string());

@@ -10,6 +10,7 @@ mod groups;
 mod traffic;
 
 use std::io;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 use std::thread;
@@ -82,6 +83,9 @@ pub(super) struct DataLoop {
     datagrams_full: bool,
     /// A batch is being made: what is queued goes out when it is whole.
     holds_back: bool,
+    /// Where groups' results are multicast, by group id.
+    multicast: Vec<Option<SocketAddr>>,
+    datagram_payload_max_bytes: u32,
     /// Accepting goes on then; a connector may be waiting now.
     accept_at: Option<Instant>,
     poll: Poll,
@@ -151,6 +155,8 @@ impl DataLoop {
             datagrams_hot: true,
             datagrams_full: false,
             holds_back: false,
+            multicast: Vec::new(),
+            datagram_payload_max_bytes: options.datagram_payload_max_bytes,
             accept_at: Some(clock),
             poll,
             _waker: waker,

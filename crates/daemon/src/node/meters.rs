@@ -58,6 +58,8 @@ pub(super) struct DataMeters {
     missing: Counter,
     repeated: Counter,
     silent_edges: Counter,
+    multicasts: Counter,
+    spared: Counter,
     garbage: Counter,
     dropped: [Counter; Dropped::ALL.len()],
     refused: [Counter; Reason::ALL.len()],
@@ -89,6 +91,8 @@ impl DataMeters {
             missing: counter("tributary_node_missing_total", "requests that children were told of as lost"),
             repeated: counter("tributary_node_repeated_total", "own requests sent upward again"),
             silent_edges: counter("tributary_node_silent_edges_total", "edges upward whose datagrams do not arrive, left to TCP"),
+            multicasts: counter("tributary_node_multicasts_total", "results sent to multicast addresses"),
+            spared: counter("tributary_node_copies_spared_total", "reliable copies not sent, because multicast is heard"),
             garbage: registry.counter(DROPPED, DROPPED_HELP, Some(("reason", "garbage"))),
             dropped: Dropped::ALL.map(|why| registry.counter(DROPPED, DROPPED_HELP, Some(("reason", why.label())))),
             refused: Reason::ALL.map(|reason| registry.counter(
@@ -117,6 +121,8 @@ impl DataMeters {
         self.missing.absolute(stats.missing);
         self.repeated.absolute(stats.repeated);
         self.silent_edges.absolute(stats.silent_edges);
+        self.multicasts.absolute(stats.multicasts);
+        self.spared.absolute(stats.spared);
         self.garbage.absolute(tally.datagrams_garbage);
         for (counter, count) in self.dropped.iter().zip(tally.dropped) {
             counter.absolute(count);

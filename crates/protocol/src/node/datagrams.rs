@@ -141,7 +141,9 @@ impl Node {
             };
             self.stats.repeated += 1;
             match repeat.carrier {
-                Carrier::Datagram => self.transmit_datagram(port, header, body),
+                Carrier::Datagram | Carrier::Multicast => {
+                    self.transmit_datagram(port, header, body);
+                }
                 Carrier::Link => {
                     // A link that takes nothing more fails in the end, and with it the group.
                     let is_queued = self.transmit(port, header, body);

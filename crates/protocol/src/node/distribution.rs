@@ -53,6 +53,7 @@ impl Node {
             payloads.store(place, payload);
         }
         self.on_answered(id, Answer { now, carrier, part });
+        self.listen(id, carrier, part);
         self.distribute(id, index);
         Ok(())
     }
@@ -79,8 +80,16 @@ impl Node {
         let group = self.group_mut(id);
         group.slots[slot].phase = Phase::Done;
         group.advance_floor();
-        for index in 0..group.children.len() {
+        self.multicast_result(id, slot);
+        for index in 0..self.group_mut(id).children.len() {
             let child = ChildIndex(index as u16);
+            let group = self.group_mut(id);
+            let held = &group.slots[slot];
+            let is_spared = held.part.is_some_and(|part| group.spares_copy(held, &part, child));
+            if is_spared {
+                self.stats.spared += 1;
+                continue;
+            }
             if self.send_result(id, slot, child).is_err() {
                 let at_fault = self.group_mut(id).children[index].members.start;
                 self.fail(id, Abort { reason: AbortReason::Misbehaved, at_fault });
@@ -106,7 +115,7 @@ impl Node {
         let body = part.has_data.then(|| group.accumulator(slot_index));
         let Some(port) = group.children[usize::from(child.0)].port else { return Ok(()) };
         match heard.carrier {
-            Carrier::Datagram => self.transmit_datagram(port, header, body),
+            Carrier::Datagram | Carrier::Multicast => self.transmit_datagram(port, header, body),
             Carrier::Link if self.transmit(port, header, body) => {}
             Carrier::Link => return Err(FrameError::NotReading),
         }

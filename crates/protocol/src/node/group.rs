@@ -4,9 +4,10 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::ops::Range;
 
-use tributary_wire::frame::{Edge, Header, Message};
+use tributary_wire::frame::{Edge, Header, Hearing, Message};
 use tributary_wire::{Capability, ChildIndex, EndpointId, Epoch, GroupId, Sequence};
 
+use super::multicast::Multicast;
 use super::slot::{Phase, Slot};
 use super::{FrameError, GroupConfig, ParentConfig, PortId};
 use crate::Time;
@@ -28,6 +29,7 @@ pub(super) struct Group {
     pub(super) left_count: u16,
     /// What is known of requests on their way up by datagram.
     pub(super) upward: LowerEnd,
+    pub(super) multicast: Option<Multicast>,
     /// The earliest segment whose result is not here.
     floor: Sequence,
 }
@@ -40,6 +42,8 @@ pub(super) struct Child {
     pub(super) port: Option<PortId>,
     pub(super) has_joined: bool,
     pub(super) has_left: bool,
+    /// Who at or below it hears what is multicast.
+    pub(super) hearing: Hearing,
     /// The number after the highest it has sent.
     pub(super) next: Sequence,
 }
@@ -55,6 +59,7 @@ impl Group {
                 port: None,
                 has_joined: false,
                 has_left: false,
+                hearing: Hearing::Nobody,
                 next: Sequence::FIRST,
             })
             .collect();
@@ -71,6 +76,7 @@ impl Group {
             slots: slot_list.into_boxed_slice(),
             left_count: 0,
             upward: LowerEnd::new(usize::from(slots)),
+            multicast: None,
             floor: Sequence::FIRST,
         }
     }
@@ -173,13 +179,22 @@ impl Group {
         Ok(())
     }
 
+    /// Whether a slot's segment may be followed by the one that needs it to be complete.
+    ///
+    /// A result that is multicast may reach a member before it reaches this node. The member's
+    /// next request then shows that the root had the segment complete, hence that every child here
+    /// had contributed to it, and that nobody will ask this node for what lies `osos` before it.
+    pub(super) fn is_spent(&self, slot: &Slot) -> bool {
+        slot.phase == Phase::Done || (self.multicast.is_some() && slot.phase == Phase::Forwarded)
+    }
+
     /// Whether a member may have this segment in flight: all it sent `osos` segments ago must be
     /// complete here, because it must be complete at the member.
     pub(super) fn has_credit(&self, sequence: Sequence) -> bool {
         let earlier = Sequence(sequence.0.wrapping_sub(u32::from(self.osos)));
         let slot = &self.slots[self.slot_index(earlier)];
         match slot.part {
-            Some(_) => slot.holds(earlier) && slot.phase == Phase::Done,
+            Some(_) => slot.holds(earlier) && self.is_spent(slot),
             // Never used: the group is still in its first segments.
             None => sequence.distance_from(Sequence::FIRST) < u32::from(self.osos),
         }

@@ -199,7 +199,7 @@ impl Group {
     fn open(&mut self, index: usize, part: &Part) -> Result<Option<Abort>, FrameError> {
         // The second condition follows from the first for every honest group; members in league
         // could still number their segments with gaps.
-        if !self.has_credit(part.sequence) || self.slots[index].phase != Phase::Done {
+        if !self.has_credit(part.sequence) || !self.is_spent(&self.slots[index]) {
             let sequence = part.sequence.0;
             return Err(FrameError::OutsideWindow { sequence, osos: self.osos });
         }

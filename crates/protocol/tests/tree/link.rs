@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use rand::RngExt;
 use rand_pcg::Pcg64;
 use tributary_protocol::Carrier;
-use tributary_protocol::node::PortId;
+use tributary_protocol::node::{Copies, PortId};
 use tributary_wire::frame::{HEADER_BYTES, Header, Message};
 
 /// How the links of one run behave.
@@ -30,6 +30,25 @@ pub(crate) struct Datagrams {
     pub(crate) blocked_at: u64,
     /// Whether they keep their order.
     pub(crate) is_orderly: bool,
+    /// Whether results are multicast, too, and when copies are sent.
+    pub(crate) multicast: Option<Copies>,
+    /// Whether multicast reaches nobody.
+    pub(crate) multicast_is_blocked: bool,
+    /// Members that multicast does not reach: the first so many.
+    pub(crate) deaf: usize,
+}
+
+impl Datagrams {
+    pub(crate) fn with_loss(loss: f64) -> Self {
+        Self {
+            loss,
+            blocked_at: u64::MAX,
+            is_orderly: false,
+            multicast: None,
+            multicast_is_blocked: false,
+            deaf: 0,
+        }
+    }
 }
 
 impl Timing {
@@ -43,8 +62,7 @@ impl Timing {
     }
 
     pub(crate) fn lossy(seed: u64, loss: f64) -> Self {
-        let datagrams = Datagrams { loss, blocked_at: u64::MAX, is_orderly: false };
-        Self { datagrams: Some(datagrams), ..Self::orderly(seed) }
+        Self { datagrams: Some(Datagrams::with_loss(loss)), ..Self::orderly(seed) }
     }
 }
 
@@ -116,7 +134,7 @@ impl Link {
         timing: &Timing,
         random: &mut Pcg64,
     ) -> Vec<u64> {
-        self.note(header);
+        self.note(header, timing);
         self.in_flight[to] += 1;
         let mut at = now + random.random_range(1..=timing.delay_ns_max);
         let is_data = matches!(header.message, Message::Request(_) | Message::Result(_));
@@ -147,7 +165,7 @@ impl Link {
         random: &mut Pcg64,
     ) -> Vec<u64> {
         let travel = timing.datagrams.expect("nobody sends datagrams where nobody takes them");
-        self.note(header);
+        self.note(header, timing);
         self.datagrams[to] += 1;
         let mut times = Vec::new();
         let copies = if random.random_bool(0.1) && !travel.is_orderly { 2 } else { 1 };
@@ -164,11 +182,16 @@ impl Link {
         times
     }
 
-    fn note(&mut self, header: &Header) {
+    fn note(&mut self, header: &Header, timing: &Timing) {
         if let Message::Request(part) = header.message {
             self.outstanding.insert(part.sequence.0);
             let count = self.outstanding.len();
-            assert!(count <= self.osos, "{count} segments in flight, {} granted", self.osos);
+            // What members have heard by multicast, a node below them need not wait for any more:
+            // it reuses the slot, and this side can't tell.
+            let is_heard = timing.datagrams.is_some_and(|travel| travel.multicast.is_some());
+            let is_nodes = matches!(self.holders[LOWER], Holder::Node { .. });
+            let max = if is_heard && is_nodes { usize::MAX } else { self.osos };
+            assert!(count <= max, "{count} segments in flight, {} granted", self.osos);
             self.peak_outstanding = self.peak_outstanding.max(count);
             self.has_wrapped |= part.sequence.0 < 1 << 31;
         }
@@ -178,6 +201,13 @@ impl Link {
     pub(crate) fn closes_at(&mut self, to: usize, now: u64) -> u64 {
         self.last_at[to] = self.last_at[to].max(now) + 1;
         self.last_at[to]
+    }
+
+    /// The lower end has a result that came another way.
+    pub(crate) fn on_heard(&mut self, header: &Header) {
+        if let Message::Result(part) = header.message {
+            self.outstanding.remove(&part.sequence.0);
+        }
     }
 
     /// A frame has come out.

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeSet;
 
-use tributary_protocol::node::FrameError;
+use tributary_protocol::node::{Copies, Event, FrameError};
 use tributary_protocol::{Reach, RecoveryStats};
 use tributary_wire::frame::{Abort, AbortReason};
 use tributary_wire::{Datatype, EndpointId, Operator};
@@ -78,7 +78,7 @@ fn one_seed_is_one_lossy_run() {
 fn without_loss_nothing_is_sent_twice() {
     for seed in 0..SEEDS {
         let scenario = Scenario::random(seed);
-        let datagrams = Datagrams { loss: 0.0, blocked_at: u64::MAX, is_orderly: true };
+        let datagrams = Datagrams { is_orderly: true, ..Datagrams::with_loss(0.0) };
         let timing = Timing { datagrams: Some(datagrams), ..Timing::orderly(seed) };
         let world = run(&scenario, timing);
         for stats in members(&world) {
@@ -103,7 +103,7 @@ fn short_sums() -> Scenario {
 fn a_late_sibling_causes_no_storm() {
     for late_ns in [1_000_000, 10_000_000, 1_000_000_000] {
         let scenario = short_sums();
-        let datagrams = Datagrams { loss: 0.0, blocked_at: u64::MAX, is_orderly: true };
+        let datagrams = Datagrams { is_orderly: true, ..Datagrams::with_loss(0.0) };
         let timing = Timing { datagrams: Some(datagrams), ..Timing::orderly(1) };
         let mut world = World::new(&scenario, timing);
         // The first member does its sixth operation late, and all others wait for it.
@@ -130,7 +130,7 @@ fn losses_within_a_window_are_found_without_a_timer() {
     scenario.groups[0].script = vec![sum];
     let (mut passed_ns, mut lost, mut sent, mut least) = (0, 0, 0, 0);
     for seed in 0..8 {
-        let datagrams_travel = Datagrams { loss: 0.01, blocked_at: u64::MAX, is_orderly: true };
+        let datagrams_travel = Datagrams { is_orderly: true, ..Datagrams::with_loss(0.01) };
         let timing = Timing { datagrams: Some(datagrams_travel), ..Timing::orderly(seed) };
         let world = run(&scenario, timing);
         passed_ns += world.now;
@@ -168,7 +168,7 @@ fn datagrams_that_cease_to_arrive_cost_time_and_nothing_else() {
         let sum = OperationPlan::allreduce(Operator::Sum, Datatype::F64, 40);
         scenario.groups[0].script = vec![sum; 12];
         let blocked_at = 5_000 + 997 * seed;
-        let travel = Datagrams { loss: 0.0, blocked_at, is_orderly: false };
+        let travel = Datagrams { blocked_at, ..Datagrams::with_loss(0.0) };
         let world = run(&scenario, Timing { datagrams: Some(travel), ..Timing::orderly(seed) });
         silent += world.members.iter().filter(|it| it.reach == Some(Reach::Silent)).count();
         silent += world.nodes.iter().map(|it| it.node.stats().silent_edges as usize).sum::<usize>();
@@ -195,4 +195,74 @@ fn a_lost_member_is_named_though_datagrams_are_lost_too() {
         }
         world.assert_all_is_free(&BTreeSet::new());
     }
+}
+
+fn multicast(seed: u64, loss: f64, copies: Copies, deaf: usize) -> Timing {
+    let travel = Datagrams { multicast: Some(copies), deaf, ..Datagrams::with_loss(loss) };
+    Timing { datagrams: Some(travel), ..Timing::orderly(seed) }
+}
+
+#[test]
+fn multicast_changes_no_bit() {
+    for copies in [Copies::Eager, Copies::Lazy] {
+        let (mut multicasts, mut spared, mut doubled) = (0, 0, 0);
+        for loss in [0.0, 0.01, 0.1, 0.3] {
+            for seed in 0..SEEDS / 2 {
+                let world = run(&Scenario::random(seed), multicast(seed, loss, copies, 0));
+                for host in &world.nodes {
+                    multicasts += host.node.stats().multicasts;
+                    spared += host.node.stats().spared;
+                }
+                doubled += world.members.iter().map(|it| it.endpoint.repeats()).sum::<u64>();
+            }
+        }
+        assert!(multicasts > 1000 && doubled > 1000, "{multicasts} {doubled}");
+        assert_eq!(copies == Copies::Lazy, spared > 1000, "{spared} copies spared");
+    }
+}
+
+#[test]
+fn a_lost_multicast_costs_nothing_where_copies_are_eager_and_a_timeout_where_not() {
+    let mut scenario = uneven(2);
+    let sum = OperationPlan::allreduce(Operator::Sum, Datatype::F64, 1);
+    scenario.groups[0].script = vec![sum; 200];
+    let mut passed_ns = [0; 2];
+    let mut sent = [0; 2];
+    for (index, copies) in [Copies::Eager, Copies::Lazy].into_iter().enumerate() {
+        let world = run(&scenario, multicast(3, 0.02, copies, 0));
+        assert!(world.members.iter().all(|member| member.hears));
+        passed_ns[index] = world.now;
+        sent[index] = datagrams(&world);
+    }
+    assert!(sent[1] < sent[0] * 7 / 10, "{sent:?}: half of all datagrams are results");
+    assert!(passed_ns[0] < passed_ns[1], "{passed_ns:?}");
+}
+
+#[test]
+fn members_that_multicast_does_not_reach_get_their_copies() {
+    let mut scenario = uneven(2);
+    let sum = OperationPlan::allreduce(Operator::Sum, Datatype::F64, 1);
+    scenario.groups[0].script = vec![sum; 100];
+    for deaf in [3, 9] {
+        let world = run(&scenario, multicast(1, 0.0, Copies::Lazy, deaf));
+        for (index, member) in world.members.iter().enumerate() {
+            assert_eq!(member.hears, index >= deaf);
+            assert_eq!(member.endpoint.recovery_stats().timeouts, 0, "it never has to ask");
+        }
+    }
+}
+
+#[test]
+fn a_network_without_multicast_is_left_alone_after_a_while() {
+    let mut scenario = uneven(2);
+    let sum = OperationPlan::allreduce(Operator::Sum, Datatype::F64, 1);
+    scenario.groups[0].script = vec![sum; 200];
+    let mut timing = multicast(1, 0.0, Copies::Lazy, 0);
+    timing.datagrams.as_mut().unwrap().multicast_is_blocked = true;
+    let world = run(&scenario, timing);
+    let stats = world.nodes[0].node.stats();
+    assert!(stats.multicasts <= 64, "{} multicasts into the void", stats.multicasts);
+    let gave_up = Event::Multicast { group: World::group_id(0), reach: Reach::Silent };
+    assert!(world.nodes[0].events.contains(&gave_up), "it says so");
+    assert!(members(&world).all(|stats| stats.timeouts == 0), "nobody noticed");
 }

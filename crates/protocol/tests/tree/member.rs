@@ -30,6 +30,8 @@ pub(crate) struct Member {
     pub(crate) is_joined: bool,
     /// What became of datagrams.
     pub(crate) reach: Option<Reach>,
+    /// Whether it hears multicast.
+    pub(crate) hears: bool,
     /// What each completed operation left in its target; empty where it receives nothing.
     pub(crate) results: Vec<Option<Vec<u8>>>,
     pub(crate) failed: Option<Abort>,
@@ -63,6 +65,7 @@ impl Member {
             has_left: false,
             is_joined: false,
             reach: None,
+            hears: false,
             failed: None,
             running: BTreeMap::new(),
             seed,
@@ -128,6 +131,7 @@ impl Member {
                     self.is_joined = true;
                 }
                 Event::DatagramPeer(port) => assert_eq!(port, DATAGRAM_PORT),
+                Event::Multicast(reach) => self.hears = reach == Reach::Open,
                 Event::Datagrams(reach) => self.reach = Some(reach),
                 Event::Completed(number) => {
                     let running = self.running.remove(&number).expect("completes once");

@@ -54,9 +54,22 @@ pub(crate) struct World {
 enum Item {
     Arrive { link: usize, to: usize, carrier: Carrier, frame: Vec<u8> },
     LearnClosed { link: usize, to: usize },
+    Hear { hearer: Hearer, frame: Vec<u8> },
     Connect(usize),
     Start(usize),
     Leave(usize),
+}
+
+/// Whom multicast may reach.
+#[derive(Clone, Copy)]
+enum Hearer {
+    Node(usize),
+    Member(usize),
+}
+
+/// What groups' multicasts show.
+fn multicast_capability(group: GroupId) -> Capability {
+    Capability::from_bytes([0xE0 + group.0 as u8; 16])
 }
 
 impl NodeHost {
@@ -177,7 +190,12 @@ impl World {
             let host = &mut self.nodes[tree_node.node];
             let arena = host.node.install(Time(self.now), config).expect("nodes have room");
             host.memory.add(arena);
-            host.node.offer_datagrams(Self::group_id(group));
+            let id = Self::group_id(group);
+            host.node.offer_datagrams(id);
+            if let Some(copies) = self.timing.datagrams.and_then(|travel| travel.multicast) {
+                let capability = multicast_capability(id);
+                host.node.use_multicast(id, capability, copies, SEGMENT_MAX_BYTES);
+            }
             self.pump_node(tree_node.node);
         }
     }
@@ -200,6 +218,9 @@ impl World {
             let mut member = Member::new(config, group, script, seed);
             if self.timing.datagrams.is_some() {
                 member.endpoint.offer_datagrams(DATAGRAM_PORT, SEGMENT_MAX_BYTES);
+            }
+            if self.timing.datagrams.is_some_and(|travel| travel.multicast.is_some()) {
+                member.endpoint.hear_multicast(multicast_capability(Self::group_id(group)));
             }
             self.members.push(member);
             let at = self.now + self.random.random_range(1..=self.timing.delay_ns_max);
@@ -267,6 +288,7 @@ impl World {
         match item {
             Item::Arrive { link, to, carrier, frame } => self.arrive(link, to, carrier, frame),
             Item::LearnClosed { link, to } => self.close(link, to),
+            Item::Hear { hearer, frame } => self.hear(hearer, &frame),
             Item::Connect(member) => self.connect_member(member),
             Item::Start(member) => {
                 // When it is too busy to start another, the next completion puts this off no more.
@@ -425,6 +447,7 @@ impl World {
             while let Some(port) = self.nodes[node].node.poll_ready() {
                 self.flush(node, port);
             }
+            self.multicast(node);
             let Some(event) = self.nodes[node].node.poll_event() else { return };
             match event {
                 Event::Released(arena) => self.nodes[node].memory.release(arena),
@@ -436,6 +459,57 @@ impl World {
                 _ => {}
             }
             self.nodes[node].events.push(event);
+        }
+    }
+
+    /// Sends what a node has for multicast addresses to everyone in the group but itself.
+    fn multicast(&mut self, node: usize) {
+        while let Some((group, transmit)) = self.nodes[node].node.poll_multicast() {
+            let travel = self.timing.datagrams.expect("nobody multicasts without datagrams");
+            let length = transmit.header.payload_bytes();
+            let payload = transmit.body.map(|place| self.nodes[node].memory.read(place, length));
+            let mut frame = transmit.header.encode().to_vec();
+            frame.extend_from_slice(&payload.unwrap_or_default());
+            self.hash(&frame);
+            let plan = &self.groups[group.0 as usize];
+            let nodes = plan.tree.iter().map(|it| it.node).filter(|it| *it != node);
+            let members = (0..self.members.len())
+                .filter(|it| self.members[*it].group == group.0 as usize && *it >= travel.deaf);
+            let hearers: Vec<Hearer> =
+                nodes.map(Hearer::Node).chain(members.map(Hearer::Member)).collect();
+            for hearer in hearers {
+                let at = self.now + self.random.random_range(1..=self.timing.delay_ns_max);
+                let is_lost = self.random.random_bool(travel.loss) || travel.multicast_is_blocked;
+                if !is_lost && at < travel.blocked_at {
+                    self.put(at, Item::Hear { hearer, frame: frame.clone() });
+                }
+            }
+        }
+    }
+
+    fn hear(&mut self, hearer: Hearer, frame: &[u8]) {
+        let header = Header::decode(frame).expect("machines send frames that decode");
+        let (now, payload) = (Time(self.now), &frame[HEADER_BYTES..]);
+        match hearer {
+            Hearer::Node(node) => {
+                // Sequences of other groups may be struck off, too: the check is weaker then.
+                let is_upward = |link: &&mut Link| matches!(link.holders[LOWER], Holder::Node { node: lower, .. } if lower == node);
+                self.links.iter_mut().filter(is_upward).for_each(|link| link.on_heard(&header));
+                let host = &mut self.nodes[node];
+                let taken = host.node.handle_multicast(now, &header, payload, &mut host.memory);
+                // The group may be over by then.
+                host.dropped.extend(taken.err().map(Some));
+                self.pump_node(node);
+            }
+            Hearer::Member(member) => {
+                if let Some(link) = self.members[member].link {
+                    self.links[link].on_heard(&header);
+                    let taken =
+                        self.members[member].take(now, Carrier::Multicast, &header, payload);
+                    taken.expect("multicast results are as they were asked for");
+                    self.pump_member(member);
+                }
+            }
         }
     }
 
@@ -493,7 +567,7 @@ impl World {
         let (links, timing, random) = (&mut self.links[link], &self.timing, &mut self.random);
         let times = match carrier {
             Carrier::Link => links.on_sent(to, self.now, header, timing, random),
-            Carrier::Datagram => links.on_datagram(to, self.now, header, timing, random),
+            _ => links.on_datagram(to, self.now, header, timing, random),
         };
         for at in times {
             self.put(at, Item::Arrive { link, to, carrier, frame: frame.clone() });

@@ -1,11 +1,11 @@
 //! The socket: frames out in batches, frames in from batches.
 
 use std::io;
-use std::net::{SocketAddr, UdpSocket};
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, UdpSocket};
 use std::os::fd::{AsFd, BorrowedFd};
 
 use rustix::io::Errno;
-use rustix::net::sockopt;
+use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, socket_with, sockopt};
 use tributary_wire::frame::{HEADER_BYTES, Header};
 
 use super::sys::{self, BATCH, Incoming, Outgoing};
@@ -19,6 +19,9 @@ const SOCKET_BUFFER_BYTES: usize = 4 << 20;
 
 /// Frames that wait to be sent together, at most.
 const QUEUED_FRAMES_MAX: usize = 64;
+
+/// Routers that a result may cross on its way to members: those of one site.
+pub const MULTICAST_HOPS: u32 = 8;
 
 /// Bytes of a train, at most: as many as a datagram may have.
 const TRAIN_BYTES_MAX: usize = 65_000;
@@ -97,6 +100,35 @@ impl DatagramSocket {
     pub fn bind(address: SocketAddr) -> Result<Self, ListenError> {
         let socket = UdpSocket::bind(address).map_err(|error| listen_error("bind", &error))?;
         Self::over(socket)
+    }
+
+    /// Hears what is sent to the multicast address `group` and arrives at `interface`. Several
+    /// sockets of one machine may.
+    ///
+    /// # Errors
+    /// If the interface has no multicast, or the system says no.
+    pub fn hear(group: SocketAddrV4, interface: Ipv4Addr) -> Result<Self, ListenError> {
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let socket = socket_with(AddressFamily::INET, SocketType::DGRAM, flags, None)
+            .map_err(os("socket"))?;
+        sockopt::set_socket_reuseaddr(&socket, true).map_err(os("setsockopt"))?;
+        // Bound to the group's address, it gets nothing that was sent to another.
+        bind(&socket, &group).map_err(os("bind"))?;
+        sockopt::set_ip_add_membership(&socket, group.ip(), &interface)
+            .map_err(os("IP_ADD_MEMBERSHIP"))?;
+        Self::over(UdpSocket::from(socket))
+    }
+
+    /// Sends what goes to multicast addresses out of `interface`, for receivers on this machine
+    /// and up to [`MULTICAST_HOPS`] routers away.
+    ///
+    /// # Errors
+    /// If the system says no.
+    pub fn multicast_from(&self, interface: Ipv4Addr) -> Result<(), OsError> {
+        sockopt::set_ip_multicast_if(&self.socket, &interface)?;
+        sockopt::set_ip_multicast_loop(&self.socket, true)?;
+        sockopt::set_ip_multicast_ttl(&self.socket, MULTICAST_HOPS)?;
+        Ok(())
     }
 
     /// Takes over a socket that is bound.
@@ -359,6 +391,10 @@ impl Inbox {
         }
         None
     }
+}
+
+fn os(call: &'static str) -> impl Fn(Errno) -> ListenError {
+    move |error| ListenError::Os { call, error: error.into() }
 }
 
 fn listen_error(call: &'static str, error: &io::Error) -> ListenError {

@@ -4,8 +4,8 @@ use zerocopy::little_endian::{U16, U32};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use super::{
-    Abort, AbortReason, DecodeError, Edge, HEADER_BYTES, Header, MAGIC, Message, Part, Shape,
-    Target, Trail, VERSION,
+    Abort, AbortReason, DecodeError, Edge, HEADER_BYTES, Header, Hearing, MAGIC, Message, Part,
+    Shape, Target, Trail, VERSION,
 };
 use crate::{
     Capability, ChildIndex, Datatype, EndpointId, Epoch, GroupId, OperationNumber, Operator,
@@ -51,6 +51,7 @@ const KIND_PROBE: u8 = 8;
 const KIND_PROBED: u8 = 9;
 const KIND_HELD: u8 = 10;
 const KIND_MISSING: u8 = 11;
+const KIND_HEARS: u8 = 12;
 
 const TARGET_NONE: u8 = 0;
 pub(super) const TARGET_ALL: u8 = 1;
@@ -140,6 +141,10 @@ impl Header {
                 raw.kind = KIND_MISSING;
                 raw.sequence = U32::new(sequence.0);
             }
+            Message::Hears(hears) => {
+                raw.kind = KIND_HEARS;
+                raw.detail = U16::new(hears as u16);
+            }
         }
         zerocopy::transmute!(raw)
     }
@@ -166,6 +171,11 @@ impl RawHeader {
                 Message::Held { sequence: Sequence(self.sequence.get()), attempt: self.attempt }
             }
             KIND_MISSING => Message::Missing { sequence: Sequence(self.sequence.get()) },
+            KIND_HEARS => {
+                let code = self.detail.get();
+                let hearing = Hearing::ALL.into_iter().find(|hearing| *hearing as u16 == code);
+                Message::Hears(hearing.ok_or(DecodeError::ReservedField)?)
+            }
             other => return Err(DecodeError::UnknownKind(other)),
         })
     }

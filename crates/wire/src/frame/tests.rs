@@ -55,6 +55,7 @@ fn any_message() -> impl Strategy<Value = Message> {
             sequence: Sequence(sequence),
             attempt,
         }),
+        (0..3_usize).prop_map(|index| Message::Hears(Hearing::ALL[index])),
         any::<u32>().prop_map(|sequence| Message::Missing { sequence: Sequence(sequence) }),
         (0..AbortReason::ALL.len(), any::<u32>()).prop_map(|(reason, member)| {
             Message::Abort(Abort { reason: AbortReason::ALL[reason], at_fault: EndpointId(member) })
@@ -96,7 +97,7 @@ proptest! {
 
     #[test]
     fn what_decodes_encodes_to_the_same_bytes(
-        mut bytes in any::<[u8; HEADER_BYTES]>(), kind in 0..13_u8, codes in any::<[u8; 3]>(),
+        mut bytes in any::<[u8; HEADER_BYTES]>(), kind in 0..14_u8, codes in any::<[u8; 3]>(),
     ) {
         bytes[..4].copy_from_slice(&MAGIC);
         bytes[4] = VERSION;

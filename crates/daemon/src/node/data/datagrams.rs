@@ -4,9 +4,11 @@ use std::net::SocketAddr;
 use std::num::NonZeroU16;
 use std::time::Instant;
 
-use tributary_protocol::node::PortId;
+use tributary_protocol::node::{Copies, PortId};
 use tributary_protocol::{Carrier, Reach};
 use tributary_transport::Sent;
+use tributary_wire::GroupId;
+use tributary_wire::control::MulticastGrant;
 
 use super::DataLoop;
 use crate::node::links::AnyLink;
@@ -93,6 +95,42 @@ impl DataLoop {
             && socket.wants_write()
         {
             self.datagrams_full = socket.flush() == Sent::Full;
+        }
+    }
+
+    /// Lets a group's results be multicast from here, if they start here.
+    pub(super) fn use_multicast(&mut self, group: GroupId, grant: &MulticastGrant) {
+        let address = match grant.address.parse::<SocketAddr>() {
+            Ok(address) if address.ip().is_multicast() && self.datagrams.is_some() => address,
+            _ => {
+                tracing::warn!("group {group} goes without multicast to {:?}", grant.address);
+                return;
+            }
+        };
+        let index = group.0 as usize;
+        if self.multicast.len() <= index {
+            self.multicast.resize(index + 1, None);
+        }
+        self.multicast[index] = Some(address);
+        let copies = if grant.lazy_copies { Copies::Lazy } else { Copies::Eager };
+        let longest_bytes = self.datagram_payload_max_bytes;
+        self.machine.use_multicast(group, grant.capability, copies, longest_bytes);
+    }
+
+    /// Sends results to their groups' addresses.
+    pub(super) fn multicast_results(&mut self) {
+        while let Some((group, transmit)) = self.machine.poll_multicast() {
+            let address = self.multicast.get(group.0 as usize).copied().flatten();
+            let (Some(address), Some(socket)) = (address, &mut self.datagrams) else { continue };
+            let payload = match transmit.body {
+                Some(place) => self.arenas.payload(place, transmit.header.payload_bytes()),
+                None => &[],
+            };
+            // Where there is no room, the reliable copy has to do.
+            if socket.send(Some(address), &transmit.header.encode(), payload) == Ok(Sent::Taken) {
+                self.tally.datagrams_sent += 1;
+                self.tally.payload_bytes_sent += payload.len() as u64;
+            }
         }
     }
 

@@ -117,6 +117,7 @@ impl DataLoop {
             None => None,
         };
         let (group, epoch) = (install.group, install.epoch);
+        let multicast = install.multicast.clone();
         let arena = match self.machine.install(self.time(now), config(install, port)) {
             Ok(arena) => arena,
             Err(error) => {
@@ -128,6 +129,9 @@ impl DataLoop {
         };
         self.installed.insert(group, epoch);
         self.arenas.allocate(&arena)?;
+        if let Some(grant) = multicast {
+            self.use_multicast(group, &grant);
+        }
         // Rings in shared memory lose nothing and are faster.
         if is_tcp {
             self.machine.offer_datagrams(group);

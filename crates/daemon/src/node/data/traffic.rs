@@ -2,8 +2,8 @@
 
 use std::time::Instant;
 
-use tributary_protocol::Carrier;
 use tributary_protocol::node::{Event, FrameError, PortId};
+use tributary_protocol::{Carrier, Reach};
 use tributary_transport::{ReceiveError, SendError, Sent};
 
 use super::{DIRECT_TCP_MAX, DataLoop};
@@ -120,6 +120,8 @@ impl DataLoop {
     pub(super) fn drain(&mut self) {
         loop {
             let mut any = false;
+            // First, because it is for all.
+            self.multicast_results();
             while let Some(port) = self.machine.poll_ready() {
                 self.transmit(port);
                 any = true;
@@ -150,7 +152,8 @@ impl DataLoop {
             };
             let header = transmit.header.encode();
             let sent = match (transmit.carrier, &mut self.datagrams) {
-                (Carrier::Datagram, Some(socket)) => match entry.datagram_peer {
+                (Carrier::Datagram | Carrier::Multicast, Some(socket)) => match entry.datagram_peer
+                {
                     Some(peer) => socket.send(Some(peer), &header, payload),
                     // Its address was not to be had: as good as lost.
                     None => Ok(Sent::Taken),
@@ -162,7 +165,7 @@ impl DataLoop {
                     entry.is_blocked = false;
                     match transmit.carrier {
                         Carrier::Link => self.tally.frames_sent += 1,
-                        Carrier::Datagram => self.tally.datagrams_sent += 1,
+                        Carrier::Datagram | Carrier::Multicast => self.tally.datagrams_sent += 1,
                     }
                     self.tally.payload_bytes_sent += payload.len() as u64;
                     self.machine.pop_transmit(port);
@@ -235,6 +238,12 @@ impl DataLoop {
             Event::Close(port) => self.links.linger(Instant::now(), port),
             Event::DatagramPeer { port, datagram_port } => {
                 self.on_datagram_peer(port, datagram_port);
+            }
+            Event::Multicast { group, reach: Reach::Silent } => {
+                tracing::warn!("nobody hears group {group}'s multicast: it goes on without");
+            }
+            Event::Multicast { group, reach: Reach::Open } => {
+                tracing::info!("group {group}'s multicast is heard again");
             }
             Event::Datagrams { port, reach } => self.on_reach(port, reach),
         }
