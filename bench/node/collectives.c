@@ -22,7 +22,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { BLOCKS = 31, BLOCK_NS = 4000000, CALLS_MAX = 20000, CASES_MAX = 32, WATCHDOG_S = 120 };
+enum { BLOCKS = 51, BLOCK_NS = 1000000, CALLS_MAX = 20000, CASES_MAX = 32, WATCHDOG_S = 120 };
 
 typedef struct bench_case {
     const char *name;

@@ -1,6 +1,5 @@
 //! The group: one operation at a time, step by step.
 
-use std::slice;
 use std::sync::atomic::Ordering;
 use std::task::Poll;
 use std::time::Duration;
@@ -14,8 +13,8 @@ use super::liveness::Watch;
 use super::offer::{AttachError, Keeper, Offer, OfferError};
 use super::operation::{Action, Operation, Step};
 use super::ring::{Awaited, AwaitedEvent, Rings};
-use super::running::{Running, copy_short};
-use super::segment::{RINGS, SHORT_RING, Segment};
+use super::running::{Running, consume_traded, copy_short};
+use super::segment::{RINGS, Segment, TRADE_RING};
 use crate::waiting::{CHECKUP_INTERVAL, Checkup, Policy, Waiter};
 
 /// Longest time a waiting thread leaves whatever else it has to drive alone: about what a message
@@ -137,7 +136,7 @@ impl HostGroup {
     #[inline]
     pub unsafe fn run(&mut self, operation: &Operation) -> Result<(), Lost> {
         if let Action::Allreduce(kernel) = operation.action {
-            let fits = operation.len_bytes <= RINGS[SHORT_RING].capacity_bytes;
+            let fits = operation.len_bytes <= RINGS[TRADE_RING].capacity_bytes;
             if fits && self.rings.ranks == 2 && self.running.is_none() && self.lost.is_none() {
                 // SAFETY: the caller's promise.
                 return unsafe { self.exchange_with_peer(kernel, operation) };
@@ -224,36 +223,24 @@ impl HostGroup {
         kernel: &dyn Combine,
         operation: &Operation,
     ) -> Result<(), Lost> {
-        const RING: usize = SHORT_RING;
-        let Operation { source, target, len_bytes, .. } = *operation;
+        const RING: usize = TRADE_RING;
+        let Operation { source, len_bytes, .. } = *operation;
         if len_bytes == 0 {
             return Ok(());
         }
         let rings = &mut self.rings;
         let peer = 1 - rings.local_rank;
         let step = rings.step(RING);
-        while let Err(awaited) = self.rings.claim(RING) {
-            self.wait_for(awaited)?;
-        }
-        let rings = &mut self.rings;
-        // SAFETY: the slot was just claimed; `source` is valid for `len_bytes` by the caller's
-        // promise, and not in the segment, which only this module hands out slices of.
+        // SAFETY: a traded box is free in its step; `source` is valid for `len_bytes` by the
+        // caller's promise, and not in the segment, which only this module hands out slices of.
         unsafe { copy_short(source, rings.own_slot(RING, len_bytes)) };
         rings.publish(RING, len_bytes);
         if !rings.is_filled(RING, peer) {
             self.wait_for(Awaited { peer, ring: RING, step, event: AwaitedEvent::Filled })?;
         }
-        let rings = &mut self.rings;
-        // SAFETY: both slots are filled, one by this rank, the other seen just now; `target` is
-        // the caller's, valid and apart from the segment.
-        unsafe {
-            let target = slice::from_raw_parts_mut(target, len_bytes);
-            let left = rings.slot(RING, 0, step, len_bytes);
-            let right = rings.slot(RING, 1, step, len_bytes);
-            kernel.combine_into(target, left, right);
-        }
-        rings.note_all_filled(RING);
-        rings.finish(RING, true);
+        // SAFETY: the peer's flag was seen just now; the buffers are the caller's.
+        unsafe { consume_traded(&self.rings, kernel, operation) };
+        self.rings.finish(RING, true);
         Ok(())
     }
 
