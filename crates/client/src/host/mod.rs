@@ -22,10 +22,11 @@
 //! Step numbers have 64 bits and count up from one: at a step every nanosecond they wrap after
 //! 584 years, so wrapping is not considered.
 //!
-//! There are two rings, and two boxes that groups of two use for short exchanges: the short ring, where up to 56 bytes share the flag's cache line and up to
-//! 4,152 bytes follow it, and the long ring, whose 128 KiB pieces stay in the second-level cache. A
-//! longer vector takes as many steps as it has pieces. Lengths are computed by each rank for
-//! itself and never read from the segment. Address space used is 537 KiB a rank and group; memory,
+//! There are three rings, and two boxes that groups of two use for short exchanges: the line ring,
+//! for one-way operations of up to 56 bytes, which share the flag's cache line; the short ring, where
+//! up to 4,152 bytes follow the flag; and the long ring, whose 128 KiB pieces stay in the
+//! second-level cache. A longer vector takes as many steps as it has pieces. Lengths are computed by each rank for
+//! itself and never read from the segment. Address space used is 549 KiB a rank and group; memory,
 //! only what was touched, and never more than that.
 //!
 //! # Why a slot is never overwritten too early
@@ -39,7 +40,8 @@
 //! and raised for nothing by what is seen anyway: a rank fills a slot in step `t` only after it has
 //! finished reading step `t - 1`, so whoever has seen all ranks' flags of step `t` knows that all
 //! counters are at least `t - 1`. Operations that synchronise everybody therefore never look at a
-//! counter (two slots would do); one-way operations look once in `slots` steps.
+//! counter (two slots would do). One-way operations look when the slots known to be free run out,
+//! and then wait for half of them, so that they look once in `slots / 2` steps at most.
 //!
 //! # Line transfers
 //!
@@ -78,6 +80,7 @@
 mod attach;
 mod combine;
 mod failure;
+mod fast;
 mod group;
 mod liveness;
 mod offer;

@@ -9,7 +9,7 @@ use std::slice;
 use super::combine::{Combine, reduce_in_order};
 use super::operation::{Action, Operation, Recipe, Step, share};
 use super::ring::{Awaited, AwaitedEvent, Rings};
-use super::segment::{LONG_RING, RINGS, SHORT_RING, TRADE_RING};
+use super::segment::{LINE_RING, LONG_RING, RINGS, SHORT_RING, TRADE_RING};
 
 /// The operation in progress and how far it is.
 pub(super) struct Running {
@@ -48,11 +48,7 @@ impl Running {
         }
         let short = operation.len_bytes <= RINGS[SHORT_RING].capacity_bytes || is_barrier;
         let recipe = Recipe::new(&operation.action, ranks, short);
-        let ring = match recipe.first {
-            Step::Exchange if short && ranks == 2 => TRADE_RING,
-            _ if short => SHORT_RING,
-            _ => LONG_RING,
-        };
+        let ring = ring_for(&operation, recipe, ranks, short);
         let capacity_bytes = RINGS[ring].capacity_bytes;
         Some(Self {
             operation,
@@ -232,6 +228,17 @@ impl Running {
             };
             &piece[part]
         });
+    }
+}
+
+/// The ring that an operation's steps use.
+fn ring_for(operation: &Operation, recipe: Recipe, ranks: u32, short: bool) -> usize {
+    let is_one_line = operation.len_bytes <= RINGS[LINE_RING].capacity_bytes;
+    match operation.action {
+        _ if !short => LONG_RING,
+        Action::Reduce { .. } | Action::Broadcast { .. } if is_one_line => LINE_RING,
+        _ if recipe.first == Step::Exchange && ranks == 2 => TRADE_RING,
+        _ => SHORT_RING,
     }
 }
 
