@@ -24,6 +24,8 @@ pub struct Context {
     pub(crate) policy: Policy,
     /// Called now and then while an operation waits long.
     pub(crate) idle: fn(),
+    /// Whether no two threads of this process are in a communicator at a time.
+    pub(crate) callers_take_turns: bool,
     /// Processes and threads of the job that want a core of this machine.
     busy: u32,
     pub(crate) job: Option<Job>,
@@ -87,11 +89,23 @@ impl Context {
             machine,
             policy,
             idle,
+            callers_take_turns: false,
             busy,
             job,
             communicators: AtomicUsize::new(0),
             _lease: lease,
         })
+    }
+
+    /// Takes the caller's word that no two of its threads are in one communicator at a time, which
+    /// an MPI below `MPI_THREAD_MULTIPLE` promises. Blocking operations then take no lock. For
+    /// communicators made from now on.
+    ///
+    /// # Safety
+    /// It is so: calls into a communicator, and into its requests, are ordered one behind the other
+    /// (by happens-before), whichever threads make them.
+    pub unsafe fn callers_take_turns(&mut self) {
+        self.callers_take_turns = true;
     }
 
     /// How many processes a host group of `ranks` shares its cores with, for choosing how to wait.
