@@ -83,6 +83,8 @@ mod failure;
 mod fast;
 mod group;
 mod liveness;
+#[cfg(test)]
+mod model;
 mod offer;
 mod operation;
 mod ring;
