@@ -12,12 +12,14 @@ import json
 import os
 import pathlib
 import statistics
-import subprocess
 import sys
 import tempfile
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
+sys.path.insert(0, str(ROOT / "mk"))
+import mpi_launch  # noqa: E402, its folder is on the path only now
+
 MPIS = ["openmpi", "mpich"]
 CFLAGS = ["-std=gnu11", "-O2", "-g", "-Wall", "-Wextra", "-Werror"]
 KIB, MIB = 1024, 1024 * 1024
@@ -52,24 +54,23 @@ def parse_arguments():
     return parser.parse_args()
 
 
-def environment():
-    """Containers run as root, and may have fewer cores than ranks."""
-    result = dict(os.environ)
-    for name in ("TRIBUTARY_MANAGER", "TRIBUTARY_REPORT", "TRIBUTARY_HOSTS", "LD_PRELOAD"):
-        result.pop(name, None)
-    result.setdefault("OMPI_ALLOW_RUN_AS_ROOT", "1")
-    result.setdefault("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1")
-    result.setdefault("PRTE_MCA_rmaps_default_mapping_policy", ":oversubscribe")
+def environment(ranks):
+    """A core for every rank: each MPI as it comes. Fewer: they are told not to burn them."""
+    result = mpi_launch.environment()
+    if ranks <= len(os.sched_getaffinity(0)):
+        for name in [name for name in mpi_launch.SETTINGS if name.startswith("MPIR_CVAR_CH4")]:
+            result.pop(name, None)
     return result
 
 
-def run(command, timeout):
-    done = subprocess.run([str(part) for part in command], stdin=subprocess.DEVNULL,
-                          capture_output=True, text=True, timeout=timeout, env=environment())
-    if done.returncode != 0:
-        sys.exit(f"{' '.join(map(str, command))}\nexit status {done.returncode}\n"
-                 f"{done.stdout[-2000:]}{done.stderr[-2000:]}")
-    return done.stdout
+def run(command, timeout, ranks=1):
+    try:
+        status, output = mpi_launch.run(command, timeout, environment(ranks))
+    except mpi_launch.TimedOut as late:
+        sys.exit(f"{' '.join(map(str, command))}\n{late}\n{late.output[-2000:]}")
+    if status != 0:
+        sys.exit(f"{' '.join(map(str, command))}\nexit status {status}\n{output[-2000:]}")
+    return output
 
 
 def compile_program(compiler, name, build):
@@ -90,7 +91,7 @@ def run_cases(mpi, program, ranks, cases, preload, arguments):
             if not library.exists():
                 sys.exit(f"{library} is not there: make build")
             command += ["env", f"LD_PRELOAD={library}", f"TRIBUTARY_REPORT={report}"]
-        output = run([*command, program, *cases], arguments.timeout)
+        output = run([*command, program, *cases], arguments.timeout, ranks)
         if preload:
             counts = json.loads(report.read_text())
             if counts["in_node"] == 0:

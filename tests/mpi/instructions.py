@@ -19,20 +19,27 @@ import subprocess
 import sys
 import tempfile
 
-import run
-
 HERE = pathlib.Path(__file__).resolve().parent
+ROOT = HERE.parent.parent
+sys.path.insert(0, str(ROOT / "mk"))
+import mpi_launch  # noqa: E402, its folder is on the path only now
+
+FLAGS = ("-std=c11", "-O2", "-g", "-Wall", "-Wextra", "-Werror")
 # Collective, the function that is entered, instructions allowed per call at the dearer rank.
 LIMITS = [("allreduce", "shim_Allreduce", 640), ("reduce", "shim_Reduce", 750),
           ("bcast", "shim_Bcast", 600), ("barrier", "shim_Barrier", 400)]
 SHORT, LONG = 500, 2500
 
 
+class Failure(Exception):
+    """Why there is no count."""
+
+
 def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--libraries", type=pathlib.Path, required=True,
                         help="folder of the preload libraries")
-    parser.add_argument("--venvs", type=pathlib.Path, default=run.ROOT / ".venv",
+    parser.add_argument("--venvs", type=pathlib.Path, default=ROOT / ".venv",
                         help="folder with mpich/ (default %(default)s)")
     parser.add_argument("--timeout", type=float, default=300.0, help="seconds a run may take")
     return parser.parse_args()
@@ -45,10 +52,10 @@ def collected(program, collective, function, calls, arguments, folder):
                "valgrind", "--tool=callgrind", f"--callgrind-out-file={folder}/callgrind.%p",
                "--collect-atstart=no", f"--toggle-collect={function}",
                "--toggle-collect=*HostGroup*wait_for*", program, collective, calls]
-    status, text = run.run_bounded(command, arguments.timeout)
+    status, text = mpi_launch.run(command, arguments.timeout)
     counts = [int(number) for number in re.findall(r"Collected : (\d+)", text)]
     if status != 0 or len(counts) != 2:
-        raise run.Failure(f"{collective}: exit status {status}\n{run.tail(text)}")
+        raise Failure(f"{collective}: exit status {status}\n{text[-3000:]}")
     return counts
 
 
@@ -68,7 +75,7 @@ def main():
     with tempfile.TemporaryDirectory(prefix="tributary-instructions-") as folder:
         program = pathlib.Path(folder) / "instructions"
         compiler = arguments.venvs / "mpich/bin/mpicc"
-        subprocess.run([str(compiler), *run.CFLAGS, str(HERE / "instructions.c"), "-o",
+        subprocess.run([str(compiler), *FLAGS, str(HERE / "instructions.c"), "-o",
                         str(program)], check=True)
         for collective, function, limit in LIMITS:
             cheaper, dearer = per_call(program, collective, function, arguments, folder)
@@ -82,6 +89,6 @@ def main():
 if __name__ == "__main__":
     try:
         sys.exit(main())
-    except run.Failure as failure:
+    except (Failure, mpi_launch.TimedOut) as failure:
         print(f"instructions: {failure}", file=sys.stderr)
         sys.exit(1)

@@ -10,10 +10,13 @@ mod daemons;
 mod fabric;
 mod flags;
 mod inspect;
+mod lab;
 mod logging;
+mod model;
 mod run;
 mod signals;
 mod tables;
+mod tune;
 mod usage;
 
 use std::io::{self, Write};
@@ -57,7 +60,12 @@ fn dispatch(flags: Flags) -> anyhow::Result<ExitCode> {
         Command::Token(flags) => daemons::token(flags),
         Command::Status(flags) => inspect::status(flags),
         Command::Tree(flags) => inspect::tree(flags),
+        Command::Model(flags) => model::model(flags),
+        Command::Tune(flags) => tune::tune(flags),
         Command::Config(flags) => config::config(flags),
+        Command::Lab(flags) => lab::lab(flags.action),
+        Command::LabKeeper(flags) => lab::keeper(&flags),
+        Command::LabAgent(flags) => lab::agent(flags),
         Command::Completions(flags) => {
             let mut script = Vec::new();
             clap_complete::generate(flags.shell, &mut Flags::command(), "tributary", &mut script);

@@ -12,7 +12,9 @@ use crate::operation::{CollectiveError, Operation};
 use crate::report::{Tally, Way};
 use crate::request::{Request, RequestState, enlist};
 use crate::waiting::{Policy, Waiter};
+use crate::ways::Ways;
 
+pub(crate) mod join;
 mod setup;
 
 pub use setup::Unavailable;
@@ -26,6 +28,21 @@ pub struct Communicator {
     context: Arc<Context>,
 }
 
+/// What a waiting rank does besides: an MPI beneath needs it to move its own messages on.
+///
+/// Called now and then while a blocking operation waits long, from the waiting thread.
+pub type WhileWaiting = Arc<dyn Fn() -> Verdict + Send + Sync>;
+
+/// What [`WhileWaiting`] says of the communicator that waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// The wait goes on.
+    GoOn,
+    /// The program has given the communicator up, here or at another rank; see
+    /// [`Communicator::give_up`].
+    GiveUp,
+}
+
 /// What requests keep alive.
 pub(crate) struct Shared {
     /// Reached through `lock` and `try_lock` alone.
@@ -34,7 +51,7 @@ pub(crate) struct Shared {
     /// Whether more than one thread may want the engine at a time. Never becomes false again.
     is_contended: AtomicBool,
     policy: Policy,
-    way: Way,
+    ways: Ways,
     tally: Arc<Tally>,
 }
 
@@ -64,7 +81,7 @@ impl DerefMut for Access<'_> {
 
 impl Communicator {
     /// Sets a communicator up; its operations are counted in `tally`. Collective over its ranks, and
-    /// the outcome is the same on all.
+    /// the outcome is the same on all. `while_waiting` is called while this rank waits.
     ///
     /// # Errors
     /// If it can't be carried by us: why, in one line.
@@ -72,10 +89,15 @@ impl Communicator {
         context: &Arc<Context>,
         bootstrap: &mut dyn Bootstrap,
         tally: &Arc<Tally>,
+        while_waiting: WhileWaiting,
     ) -> Result<Self, Unavailable> {
-        let engine = setup::set_up(context, bootstrap, tally.label())?;
-        let way = if engine.seat.spans_hosts() { Way::InTree } else { Way::InNode };
+        let mut engine = setup::set_up(context, bootstrap, tally.label())?;
+        engine.set_while_waiting(while_waiting);
+        let ways = engine.seat.ways.clone();
         tally.set_hosts(engine.seat.placement.hosts.len() as u32);
+        if let Some(note) = &engine.seat.note {
+            tally.set_note(note);
+        }
         let tally = Arc::clone(tally);
         let policy = engine.policy;
         let shared = Shared {
@@ -83,7 +105,7 @@ impl Communicator {
             turn: Mutex::new(()),
             is_contended: AtomicBool::new(!context.callers_take_turns),
             policy,
-            way,
+            ways,
             tally,
         };
         Ok(Self { shared: Arc::new(shared), context: Arc::clone(context) })
@@ -101,7 +123,7 @@ impl Communicator {
     #[inline]
     pub unsafe fn run(&self, operation: &Operation) -> Result<(), CollectiveError> {
         let mut engine = self.shared.lock();
-        self.shared.tally.count_in_turn(operation.kind(), self.shared.way);
+        self.shared.tally.count_in_turn(operation.kind(), self.shared.ways.way(operation));
         // SAFETY: the caller's promise.
         unsafe { engine.run(operation) }
     }
@@ -120,7 +142,7 @@ impl Communicator {
         // turns read it before that thread knows of this communicator.
         self.shared.is_contended.store(true, Ordering::Relaxed);
         let mut engine = self.shared.lock();
-        self.shared.tally.count_in_turn(operation.kind(), self.shared.way);
+        self.shared.tally.count_in_turn(operation.kind(), self.shared.ways.way(&operation));
         engine.start(operation, Arc::clone(&state))?;
         let is_idle = engine.is_idle();
         drop(engine);
@@ -130,10 +152,17 @@ impl Communicator {
         Ok(Request::new(state, Arc::clone(&self.shared)))
     }
 
-    /// The way its operations go.
+    /// Gives the communicator up at all its ranks, as the program wants it: whatever waits on it
+    /// ends with [`CollectiveError::GivenUp`], and so does every later operation. Not collective. A
+    /// thread of this process that waits on it has to be told by [`WhileWaiting`] first.
+    pub fn give_up(&self) {
+        self.shared.lock().give_up();
+    }
+
+    /// The way that such an operation goes.
     #[must_use]
-    pub fn way(&self) -> Way {
-        self.shared.way
+    pub fn way(&self, operation: &Operation) -> Way {
+        self.shared.ways.way(operation)
     }
 }
 

@@ -31,6 +31,12 @@ impl Kernels {
     }
 }
 
+/// The kernel for an operator on a datatype; none where MPI defines none.
+#[cfg(test)]
+pub(crate) fn kernel(operator: Operator, datatype: Datatype) -> Option<&'static dyn Combine> {
+    Kernels::all().kernel(operator, datatype)
+}
+
 /// A kernel with what the engine asks of it.
 struct Adapter {
     kernel: Kernel,

@@ -1,10 +1,11 @@
 //! Which stages an operation takes at one rank.
 //!
 //! Ranks of one host reduce in shared memory to their leader (the lowest rank there); leaders meet
-//! in the tree; the result goes out in shared memory again. Every rank of a host takes part in the
+//! in the tree, or directly; the result goes out in shared memory again. Every rank of a host takes part in the
 //! same shared-memory stages in the same order, which keeps their step counts equal.
 
 use arrayvec::ArrayVec;
+use tributary_algorithms::Collective as Joint;
 use tributary_protocol::endpoint::OperationSpec;
 use tributary_wire::EndpointId;
 use tributary_wire::Operator;
@@ -12,7 +13,10 @@ use tributary_wire::frame::Target;
 
 use crate::context::Placement;
 use crate::host::{self, Action, Combine};
+use crate::leaders::Partition;
+use crate::mesh::MeshOperation;
 use crate::operation::{Collective, Operation};
+use crate::ways::{Between, Ways};
 
 /// Most stages any operation takes.
 const STAGES_MAX: usize = 3;
@@ -23,8 +27,12 @@ pub(crate) type Plan = ArrayVec<Stage, STAGES_MAX>;
 pub(crate) enum Stage {
     /// Between the ranks of this host.
     Host(host::Operation),
+    /// Both, by several leaders or in several parts.
+    Leaders(Partition),
     /// Between the leaders; at leaders only.
     Tree { spec: OperationSpec, source: *const u8, target: *mut u8, len_bytes: usize },
+    /// Between the leaders, directly; at leaders only.
+    Mesh(MeshOperation),
     /// Within this rank: a communicator of one.
     Copy { source: *const u8, target: *mut u8, len_bytes: usize },
 }
@@ -38,6 +46,10 @@ pub(crate) struct Seat {
     pub(crate) placement: Placement,
     /// Endpoint number of each host's leader, by host index.
     pub(crate) endpoints: Vec<EndpointId>,
+    /// What joins the hosts, where there are several, and when.
+    pub(crate) ways: Ways,
+    /// Why they are not joined in the way they should be.
+    pub(crate) note: Option<String>,
 }
 
 impl Seat {
@@ -123,6 +135,10 @@ impl Planner<'_> {
             plan.push(self.on_host(Action::Allreduce(self.kernel()), source, target));
             return plan;
         }
+        let (leaders, parts) = seat.ways.partition(self.operation);
+        if (leaders, parts) != (1, 1) {
+            return self.allreduce_partitioned(leaders, parts);
+        }
         let mut reduced = source;
         if seat.local_ranks() > 1 {
             let action = Action::Reduce { to: 0, kernel: self.kernel() };
@@ -130,12 +146,28 @@ impl Planner<'_> {
             reduced = target;
         }
         if seat.is_leader() {
-            plan.push(self.in_tree(Target::All, true, true, reduced, target));
+            plan.push(match self.between() {
+                Some(Between::Mesh) => Stage::Mesh(self.in_mesh(Joint::Allreduce, reduced, target)),
+                _ => self.in_tree(Target::All, true, true, reduced, target),
+            });
         }
         if seat.local_ranks() > 1 {
             plan.push(self.on_host(Action::Broadcast { from: 0 }, target, target));
         }
         plan
+    }
+
+    /// By several leaders, or in several parts.
+    fn allreduce_partitioned(self, leaders: u32, parts: u32) -> Plan {
+        let &Operation { source, target, .. } = self.operation;
+        let kernel = self.kernel();
+        let lead = Some(self.means.seat.local_rank()).filter(|rank| *rank < leaders);
+        let whole = self.in_mesh(Joint::Allreduce, source, target);
+        Plan::from_iter([Stage::Leaders(Partition { whole, kernel, leaders, parts, lead })])
+    }
+
+    fn between(&self) -> Option<Between> {
+        self.means.seat.ways.between(self.operation)
     }
 
     fn reduce(mut self, root: u32) -> Plan {
@@ -149,10 +181,12 @@ impl Planner<'_> {
             return plan;
         }
         // The leader's vector lies in its result buffer only if it is the root; MPI promises no
-        // such buffer anywhere else.
+        // such buffer anywhere else. Host algorithms work in it wherever they pass.
         let needs_scratch = seat.is_leader()
             && seat.rank != root
-            && (seat.local_ranks() > 1 || seat.is_on_this_host(root));
+            && (seat.local_ranks() > 1
+                || seat.is_on_this_host(root)
+                || self.between() == Some(Between::Mesh));
         let at_leader = if needs_scratch { self.scratch() } else { target };
         let mut reduced = source;
         if seat.local_ranks() > 1 {
@@ -161,10 +195,13 @@ impl Planner<'_> {
             reduced = at_leader;
         }
         if seat.is_leader() {
-            let root_host = seat.placement.host_of[root as usize] as usize;
-            let to = Target::Member(seat.endpoints[root_host]);
-            let receives = seat.is_on_this_host(root);
-            plan.push(self.in_tree(to, true, receives, reduced, at_leader));
+            let root_host = seat.placement.host_of[root as usize];
+            plan.push(if self.between() == Some(Between::Mesh) {
+                Stage::Mesh(self.in_mesh(Joint::Reduce { root: root_host }, reduced, at_leader))
+            } else {
+                let to = Target::Member(seat.endpoints[root_host as usize]);
+                self.in_tree(to, true, seat.is_on_this_host(root), reduced, at_leader)
+            });
         }
         if seat.is_on_this_host(root) && root_local != 0 {
             let action = Action::Transfer { from: 0, to: root_local };
@@ -185,7 +222,13 @@ impl Planner<'_> {
             plan.push(self.on_host(Action::Broadcast { from: root_local }, target, target));
         }
         if seat.spans_hosts() && seat.is_leader() {
-            plan.push(self.in_tree(Target::All, is_here, !is_here, target, target));
+            let root_host = seat.placement.host_of[root as usize];
+            plan.push(match self.between() {
+                Some(Between::Mesh) => {
+                    Stage::Mesh(self.in_mesh(Joint::Broadcast { root: root_host }, target, target))
+                }
+                _ => self.in_tree(Target::All, is_here, !is_here, target, target),
+            });
         }
         if !is_here && is_crowded {
             plan.push(self.on_host(Action::Broadcast { from: 0 }, target, target));
@@ -202,8 +245,12 @@ impl Planner<'_> {
             plan.push(on_host());
         }
         if seat.spans_hosts() && seat.is_leader() {
-            let spec = OperationSpec::BARRIER;
-            plan.push(Stage::Tree { spec, source: nowhere, target: nowhere, len_bytes: 0 });
+            plan.push(if self.between() == Some(Between::Mesh) {
+                Stage::Mesh(self.in_mesh(Joint::Barrier, nowhere, nowhere))
+            } else {
+                let spec = OperationSpec::BARRIER;
+                Stage::Tree { spec, source: nowhere, target: nowhere, len_bytes: 0 }
+            });
         }
         if seat.spans_hosts() && seat.local_ranks() > 1 {
             plan.push(on_host());
@@ -242,10 +289,97 @@ impl Planner<'_> {
         Stage::Tree { spec, source, target, len_bytes: self.len_bytes }
     }
 
+    fn in_mesh(&self, collective: Joint, source: *const u8, vector: *mut u8) -> MeshOperation {
+        let operator = match collective {
+            Joint::Broadcast { .. } => Operator::Broadcast,
+            _ => self.operation.operator,
+        };
+        MeshOperation {
+            collective,
+            operator,
+            datatype: self.operation.datatype,
+            elements: self.operation.elements,
+            measured: self.means.seat.ways.algorithm(self.operation),
+            kernel: self.means.kernel,
+            source,
+            vector,
+        }
+    }
+
     fn scratch(&mut self) -> *mut u8 {
         if self.means.scratch.len() < self.len_bytes {
             self.means.scratch.resize(self.len_bytes, 0);
         }
         self.means.scratch.as_mut_ptr()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tributary_wire::Datatype;
+
+    use super::*;
+    use crate::kernels::kernel;
+
+    fn seat(rank: u32, ways: Ways) -> Seat {
+        let hosts: Vec<String> = ["a", "a", "a", "b", "b", "b"].map(str::to_owned).into();
+        let placement = Placement::new(&hosts);
+        Seat { rank, placement, endpoints: vec![EndpointId(0), EndpointId(1)], ways, note: None }
+    }
+
+    fn stages(seat: &Seat, collective: Collective) -> Plan {
+        let operation = Operation {
+            collective,
+            datatype: Datatype::I32,
+            operator: Operator::Sum,
+            elements: 100,
+            source: std::ptr::null(),
+            target: std::ptr::null_mut(),
+        };
+        let kernel = kernel(Operator::Sum, Datatype::I32);
+        plan(&operation, Means { seat, kernel, scratch: &mut Vec::new() })
+    }
+
+    #[test]
+    fn leaders_are_the_first_ranks_of_every_host() {
+        let ways = Ways {
+            usual: Some(Between::Mesh),
+            leaders: Some(2),
+            sub_partitions: Some(3),
+            leaders_max: 2,
+            hosts: 2,
+            ranks: 6,
+            ..Ways::default()
+        };
+        for (rank, lead) in [(0, Some(0)), (1, Some(1)), (2, None), (3, Some(0)), (5, None)] {
+            let plan = stages(&seat(rank, ways.clone()), Collective::Allreduce);
+            let [Stage::Leaders(partition)] = plan.as_slice() else { panic!("rank {rank}") };
+            assert_eq!((partition.leaders, partition.parts, partition.lead), (2, 3, lead));
+        }
+    }
+
+    #[test]
+    fn one_leader_a_host_takes_the_way_between() {
+        for between in [Between::Tree, Between::Mesh] {
+            let ways = Ways { usual: Some(between), leaders_max: 1, ..Ways::default() };
+            for collective in [
+                Collective::Allreduce,
+                Collective::Reduce { root: 4 },
+                Collective::Broadcast { root: 4 },
+                Collective::Barrier,
+            ] {
+                let count = |rank, between| {
+                    let plan = stages(&seat(rank, ways.clone()), collective);
+                    let is_it = |stage: &&Stage| match stage {
+                        Stage::Tree { .. } => between == Between::Tree,
+                        Stage::Mesh(_) => between == Between::Mesh,
+                        _ => false,
+                    };
+                    plan.iter().filter(is_it).count()
+                };
+                assert_eq!((count(0, between), count(3, between)), (1, 1), "{collective:?}");
+                assert_eq!((count(1, between), count(4, between)), (0, 0), "{collective:?}");
+            }
+        }
     }
 }

@@ -1,9 +1,14 @@
 //! The knobs, typed and checked.
 
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::str::FromStr;
 
+use serde::{Deserialize, Serialize};
+use tributary_algorithms::Algorithm;
+
 use crate::knobs::{self, Knob};
+use crate::ways::{LEADERS_MAX, SUB_PARTITIONS_MAX};
 
 /// What the host library does for one process.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,10 +25,26 @@ pub struct Settings {
     pub payload_max_bytes: u32,
     /// How a leader reaches its aggregation node.
     pub transport: TransportChoice,
+    /// What joins hosts.
+    pub between_hosts: BetweenHosts,
+    /// Who joins hosts where the manager refuses a group.
+    pub fallback: Fallback,
+    /// Host algorithm between hosts.
+    pub mesh_algorithm: AlgorithmChoice,
+    /// Leaders per host; none if they are to be chosen.
+    pub leaders: Option<u32>,
+    /// Sub-partitions of each leader's share; none if they are to be chosen.
+    pub sub_partitions: Option<u32>,
+    /// What was measured on this system.
+    pub tuning: Option<PathBuf>,
+    /// Where other hosts reach this one.
+    pub host_address: Option<IpAddr>,
     /// How ranks wait.
     pub wait: WaitChoice,
     /// Communicators served at once.
     pub communicators_max: usize,
+    /// Communicators set up when they are created.
+    pub communicators_eager: usize,
 }
 
 /// How a leader reaches its aggregation node.
@@ -35,6 +56,82 @@ pub enum TransportChoice {
     Shm,
     /// TCP, even on the same machine.
     Tcp,
+}
+
+/// What joins hosts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BetweenHosts {
+    /// Direct links between two real hosts, aggregation nodes else.
+    Auto,
+    /// Aggregation nodes.
+    Tree,
+    /// Host algorithms over direct links.
+    Mesh,
+}
+
+/// Who joins hosts where the manager refuses a group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fallback {
+    /// Host algorithms over direct links.
+    Mesh,
+    /// The MPI beneath.
+    Mpi,
+}
+
+/// Host algorithm between hosts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum AlgorithmChoice {
+    /// By collective, hosts and length.
+    Auto,
+    /// [`Algorithm::RecursiveDoubling`].
+    RecursiveDoubling,
+    /// [`Algorithm::Rabenseifner`].
+    Rabenseifner,
+    /// [`Algorithm::Ring`].
+    Ring,
+    /// [`Algorithm::Binomial`].
+    Binomial,
+    /// [`Algorithm::Sequential`].
+    Sequential,
+}
+
+impl AlgorithmChoice {
+    /// Every choice.
+    pub const ALL: [Self; 6] = [
+        Self::Auto,
+        Self::RecursiveDoubling,
+        Self::Rabenseifner,
+        Self::Ring,
+        Self::Binomial,
+        Self::Sequential,
+    ];
+
+    /// As the knob and tuning files write it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Auto => "auto",
+            Self::RecursiveDoubling => "recursive-doubling",
+            Self::Rabenseifner => "rabenseifner",
+            Self::Ring => "ring",
+            Self::Binomial => "binomial",
+            Self::Sequential => "sequential",
+        }
+    }
+
+    /// The algorithm, unless it is to be chosen.
+    #[must_use]
+    pub fn algorithm(self) -> Option<Algorithm> {
+        Some(match self {
+            Self::Auto => return None,
+            Self::RecursiveDoubling => Algorithm::RecursiveDoubling,
+            Self::Rabenseifner => Algorithm::Rabenseifner,
+            Self::Ring => Algorithm::Ring,
+            Self::Binomial => Algorithm::Binomial,
+            Self::Sequential => Algorithm::Sequential,
+        })
+    }
 }
 
 /// How ranks wait.
@@ -92,6 +189,38 @@ impl Settings {
                     ("tcp", TransportChoice::Tcp),
                 ],
             )?,
+            between_hosts: choice(
+                &knobs::BETWEEN_HOSTS,
+                &environment,
+                &[
+                    ("auto", BetweenHosts::Auto),
+                    ("tree", BetweenHosts::Tree),
+                    ("mesh", BetweenHosts::Mesh),
+                ],
+            )?,
+            fallback: choice(
+                &knobs::FALLBACK,
+                &environment,
+                &[("mesh", Fallback::Mesh), ("mpi", Fallback::Mpi)],
+            )?,
+            mesh_algorithm: choice(
+                &knobs::MESH_ALGORITHM,
+                &environment,
+                &AlgorithmChoice::ALL.map(|choice| (choice.name(), choice)),
+            )?,
+            leaders: number_unless_auto(&knobs::LEADERS, &environment, LEADERS_MAX)?,
+            sub_partitions: number_unless_auto(
+                &knobs::SUB_PARTITIONS,
+                &environment,
+                SUB_PARTITIONS_MAX,
+            )?,
+            tuning: text(&knobs::TUNING).map(PathBuf::from),
+            host_address: text(&knobs::HOST_ADDRESS)
+                .map(|value| {
+                    let knob = &knobs::HOST_ADDRESS;
+                    value.parse().map_err(|_| SettingError { knob, value })
+                })
+                .transpose()?,
             wait: choice(
                 &knobs::WAIT,
                 &environment,
@@ -102,6 +231,7 @@ impl Settings {
                 ],
             )?,
             communicators_max: number(&knobs::COMMUNICATORS_MAX, &environment, 1..=1 << 16)?,
+            communicators_eager: number(&knobs::COMMUNICATORS_EAGER, &environment, 0..=1 << 16)?,
         })
     }
 }
@@ -127,6 +257,17 @@ fn number<T: FromStr + PartialOrd>(
         Ok(number) if allowed.contains(&number) => Ok(number),
         _ => Err(SettingError { knob, value }),
     }
+}
+
+fn number_unless_auto(
+    knob: &'static Knob,
+    environment: impl Fn(&str) -> Option<String>,
+    max: u32,
+) -> Result<Option<u32>, SettingError> {
+    if knob.value(&environment).value == "auto" {
+        return Ok(None);
+    }
+    number(knob, environment, 1..=max).map(Some)
 }
 
 fn choice<T: Copy>(
@@ -160,6 +301,9 @@ mod tests {
             ("TRIBUTARY_OSOS", "many"),
             ("TRIBUTARY_TRANSPORT", "pigeon"),
             ("TRIBUTARY_MANAGER", "nowhere"),
+            ("TRIBUTARY_BETWEEN_HOSTS", "pigeon"),
+            ("TRIBUTARY_HOST_ADDRESS", "here"),
+            ("TRIBUTARY_LEADERS", "17"),
         ] {
             let set = |asked: &str| (asked == name).then(|| value.to_owned());
             let error = Settings::from_environment(set).unwrap_err().to_string();

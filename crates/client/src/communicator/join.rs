@@ -1,0 +1,259 @@
+//! How the hosts of a communicator are joined: by aggregation nodes, or directly.
+//!
+//! Rank 0's settings decide, so that all ranks do the same.
+
+use std::net::SocketAddr;
+
+use rustix::rand::{GetRandomFlags, getrandom};
+use serde::{Deserialize, Serialize};
+use tributary_algorithms::model::Costs;
+
+use super::setup::{Unavailable, agree, enter_tree, request_group};
+use crate::bootstrap::{Bootstrap, BootstrapError, allgather_texts, broadcast_text};
+use crate::context::Context;
+use crate::mesh::{Choice, Door, Identity, Mesh, own_address};
+use crate::plan::Seat;
+use crate::settings::{BetweenHosts, Fallback, Settings};
+use crate::tree::TreeMember;
+use crate::tuning::{CostsRow, Measurement, Tuning};
+use crate::ways::{Between, LEADERS_MAX, Ways};
+
+/// What joins the hosts; at leaders.
+#[derive(Default)]
+pub(crate) struct Joint {
+    pub(crate) tree: Option<TreeMember>,
+    pub(crate) mesh: Option<Mesh>,
+}
+
+/// What rank 0 decides for all.
+#[derive(Clone, Serialize, Deserialize)]
+struct Decision {
+    takes_tree: bool,
+    /// Whether the mesh follows where the tree can't be had.
+    falls_back: bool,
+    takes_mesh: bool,
+    choice: Choice,
+    rules: Vec<Measurement>,
+    costs: Option<CostsRow>,
+    leaders: Option<u32>,
+    sub_partitions: Option<u32>,
+}
+
+impl Decision {
+    fn new(settings: &Settings, tuning: &Tuning, hosts: usize, ranks: u32) -> Self {
+        // Emulated hosts are there to show the tree, and have no network between them.
+        let is_pair = hosts == 2 && settings.hosts == 1 && settings.manager.is_some();
+        let rules = match settings.between_hosts {
+            BetweenHosts::Auto => tuning.rules(hosts as u32, ranks),
+            // One way is named: what was measured of it still tells algorithms and leaders.
+            BetweenHosts::Tree => tuning.of(Between::Tree).rules(hosts as u32, ranks),
+            BetweenHosts::Mesh => tuning.of(Between::Mesh).rules(hosts as u32, ranks),
+        };
+        let has_rule = |joint| rules.iter().any(|rule| rule.joint == joint);
+        let (takes_tree, takes_mesh) = match settings.between_hosts {
+            BetweenHosts::Auto if rules.is_empty() => (!is_pair, is_pair),
+            BetweenHosts::Auto => (has_rule(Between::Tree), has_rule(Between::Mesh)),
+            BetweenHosts::Tree => (true, false),
+            BetweenHosts::Mesh => (false, true),
+        };
+        Self {
+            takes_tree,
+            takes_mesh,
+            falls_back: settings.fallback == Fallback::Mesh
+                && settings.between_hosts != BetweenHosts::Tree,
+            choice: Choice::new(settings.mesh_algorithm, tuning.costs),
+            rules,
+            costs: tuning.costs,
+            leaders: settings.leaders,
+            sub_partitions: settings.sub_partitions,
+        }
+    }
+
+    /// How many ranks of each host, where the least has `ranks`, may lead.
+    fn leaders_max(&self, ranks: u32) -> u32 {
+        let measured = self.rules.iter().map(|rule| rule.leaders).max();
+        let modelled = self.costs.map(|_| LEADERS_MAX);
+        let asked = self.leaders.or(measured).or(modelled).unwrap_or(1);
+        asked.min(LEADERS_MAX).min(ranks)
+    }
+}
+
+/// Joins the hosts, and notes in `seat` how.
+pub(super) fn join_hosts(
+    context: &Context,
+    bootstrap: &mut dyn Bootstrap,
+    seat: &mut Seat,
+    label: &str,
+) -> Result<Joint, Unavailable> {
+    let decision = decide(context, bootstrap, seat)?;
+    let mut joint = Joint::default();
+    let mut takes_mesh = decision.takes_mesh;
+    let mut has_tree = false;
+    if decision.takes_tree {
+        match join_by_tree(context, bootstrap, seat, label) {
+            Ok(tree) => (joint.tree, has_tree) = (tree, true),
+            Err(Unavailable::NotGranted(problem)) if decision.falls_back => {
+                seat.note = Some(problem);
+                takes_mesh = true;
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    let ranks = seat.placement.ranks_on.iter().copied().min().unwrap_or(1);
+    let leaders_max = if takes_mesh { decision.leaders_max(ranks) } else { 0 };
+    if takes_mesh {
+        joint.mesh = open_mesh(context, bootstrap, seat, decision.choice.clone(), leaders_max)?;
+    }
+    let mut rules = decision.rules;
+    let is_open = |rule: &Measurement| match rule.joint {
+        Between::Tree => has_tree,
+        Between::Mesh => takes_mesh,
+    };
+    rules.retain(is_open);
+    seat.ways = Ways {
+        usual: Some(if has_tree { Between::Tree } else { Between::Mesh }),
+        rules,
+        leaders: decision.leaders,
+        sub_partitions: decision.sub_partitions,
+        leaders_max,
+        costs: decision.costs.map(Costs::from),
+        hosts: seat.placement.hosts.len() as u32,
+        ranks: seat.ranks(),
+    };
+    Ok(joint)
+}
+
+/// Rank 0 reads what was measured, and decides.
+fn decide(
+    context: &Context,
+    bootstrap: &mut dyn Bootstrap,
+    seat: &Seat,
+) -> Result<Decision, Unavailable> {
+    let path = context.settings.tuning.as_deref().filter(|_| bootstrap.rank() == 0);
+    let tuning = path.map(Tuning::read).transpose().map_err(|error| error.to_string());
+    let tuning = agree(bootstrap, tuning)?.unwrap_or_default();
+    let hosts = seat.placement.hosts.len();
+    let decision = Decision::new(&context.settings, &tuning, hosts, seat.ranks());
+    let text = serde_json::to_string(&decision).expect("a decision is plain data");
+    let text = broadcast_text(bootstrap, 0, &text)?;
+    let damaged = |_| BootstrapError("the choice of a way arrived damaged".to_owned());
+    Ok(serde_json::from_str(&text).map_err(damaged)?)
+}
+
+fn join_by_tree(
+    context: &Context,
+    bootstrap: &mut dyn Bootstrap,
+    seat: &mut Seat,
+    label: &str,
+) -> Result<Option<TreeMember>, Unavailable> {
+    let grant = request_group(context, bootstrap, seat, label)?;
+    seat.endpoints = grant.endpoints.iter().map(|endpoint| endpoint.endpoint).collect();
+    enter_tree(context, bootstrap, seat, &grant)
+}
+
+/// The first ranks of every host open their doors and tell each other where; each meets those that
+/// have the same number on their hosts. Nobody connects before it needs to.
+fn open_mesh(
+    context: &Context,
+    bootstrap: &mut dyn Bootstrap,
+    seat: &Seat,
+    choice: Choice,
+    leaders: u32,
+) -> Result<Option<Mesh>, Unavailable> {
+    let number = seat.local_rank();
+    let opened = (number < leaders).then(|| open_door(context, seat)).transpose();
+    let opened = agree(bootstrap, opened)?;
+    let mine = opened.as_ref().map_or_else(String::new, |(_, address)| address.to_string());
+    let texts = allgather_texts(bootstrap, &mine)?;
+    let placement = &seat.placement;
+    let mut peers = vec![0; placement.hosts.len()];
+    for (rank, host) in placement.host_of.iter().enumerate() {
+        if placement.local_of[rank] == number {
+            peers[*host as usize] = rank;
+        }
+    }
+    let addresses: Result<Vec<SocketAddr>, String> = if opened.is_some() {
+        let peers = peers.iter().zip(&placement.hosts);
+        peers.map(|(rank, host)| address_of(&texts[*rank], host, &context.machine)).collect()
+    } else {
+        Ok(Vec::new())
+    };
+    let addresses = agree(bootstrap, addresses)?;
+    let identity = share_identity(bootstrap)?.of_leader(number);
+    Ok(opened.map(|(door, _)| Mesh::new(seat.host(), identity, door, addresses, choice)))
+}
+
+fn open_door(context: &Context, seat: &Seat) -> Result<(Door, SocketAddr), String> {
+    if seat.placement.hosts.len() > HOSTS_MAX {
+        let hosts = seat.placement.hosts.len();
+        return Err(format!("{hosts} hosts are more than {HOSTS_MAX} that can be joined directly"));
+    }
+    let settings = &context.settings;
+    let address = own_address(settings.host_address, settings.manager.as_deref())
+        .map_err(|error| error.to_string())?;
+    Door::open(address).map_err(|error| error.to_string())
+}
+
+/// Hosts are numbered in 16 bits on the wire.
+const HOSTS_MAX: usize = 1 << 16;
+
+/// Reads what a leader said. A loopback address is of use on its own machine only.
+fn address_of(text: &str, host: &str, machine: &str) -> Result<SocketAddr, String> {
+    let address: SocketAddr =
+        text.parse().map_err(|_| format!("host {host} told no address but {text:?}"))?;
+    let is_here = host.split('#').next() == Some(machine);
+    if address.ip().is_loopback() && !is_here {
+        return Err(format!(
+            "host {host} can't be reached at {}, its loopback address (TRIBUTARY_HOST_ADDRESS)",
+            address.ip()
+        ));
+    }
+    Ok(address)
+}
+
+/// Rank 0 draws what the members know each other by.
+fn share_identity(bootstrap: &mut dyn Bootstrap) -> Result<Identity, Unavailable> {
+    let mut bytes = [0; Identity::BYTES];
+    let mut drawn = Ok(());
+    if bootstrap.rank() == 0 {
+        drawn = match getrandom(&mut bytes, GetRandomFlags::empty()) {
+            Ok(Identity::BYTES) => Ok(()),
+            outcome => Err(format!("no random bytes from the system ({outcome:?})")),
+        };
+    }
+    agree(bootstrap, drawn)?;
+    bootstrap.broadcast(0, &mut bytes)?;
+    Ok(Identity::from_bytes(bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_real_hosts_are_joined_directly_and_emulated_ones_by_the_tree() {
+        let takes_tree = |hosts: usize, settings: &[(&str, &str)]| {
+            let set = |name: &str| {
+                let found = settings.iter().find(|(set, _)| *set == name);
+                found.map(|(_, value)| (*value).to_owned())
+            };
+            let settings = Settings::from_environment(set).unwrap();
+            Decision::new(&settings, &Tuning::default(), hosts, 8).takes_tree
+        };
+        let manager = ("TRIBUTARY_MANAGER", "10.0.0.1:7470");
+        assert!(!takes_tree(2, &[manager]));
+        assert!(takes_tree(3, &[manager]));
+        assert!(takes_tree(2, &[]));
+        assert!(takes_tree(2, &[manager, ("TRIBUTARY_HOSTS", "2")]));
+        assert!(takes_tree(2, &[manager, ("TRIBUTARY_BETWEEN_HOSTS", "tree")]));
+        assert!(!takes_tree(9, &[("TRIBUTARY_BETWEEN_HOSTS", "mesh")]));
+    }
+
+    #[test]
+    fn a_loopback_address_is_for_its_own_machine() {
+        assert!(address_of("127.0.0.1:9", "here@1#1", "here@1").is_ok());
+        assert!(address_of("127.0.0.1:9", "there@1", "here@1").unwrap_err().contains("there@1"));
+        assert!(address_of("10.0.0.2:9", "there@1", "here@1").is_ok());
+        assert!(address_of("", "there@1", "here@1").is_err());
+    }
+}
