@@ -21,7 +21,8 @@ const ROUNDS_PER_CLOCK: u32 = 512;
 const ROUNDS_BEFORE_COURTESY: u32 = 16 * 1024;
 /// Yields before the first sleep when cores are short. Each lets every runnable process of the
 /// core go first, so this many suffice unless a partner computes or sleeps. There is no spinning
-/// before the first: what is awaited most likely needs this very core.
+/// before the first: what is awaited most likely needs this very core, and a look at a socket is a
+/// system call (8 hosts of a lab on 2 cores, 8 bytes through the tree: 83 us with 32 spins, 48 without).
 const CROWDED_YIELDS: u32 = 64;
 /// Yields between two cheap checkups: what a checkup drives may cost as much as the yield.
 const YIELDS_PER_CHECKUP: u32 = 16;
@@ -90,16 +91,6 @@ impl Waiter {
         }
     }
 
-    /// [`Waiter::pause`] for a condition whose test is a system call, as on a socket: there is no
-    /// brief spinning, because where cores are short, 32 such calls cost more than to let the
-    /// others run (8 hosts of a lab on 2 cores, 8 bytes through the tree: 83 us with, 48 without).
-    pub fn pause_between_calls(&mut self, sleep: impl FnOnce(Duration)) -> Checkup {
-        if self.policy == Policy::Sleep {
-            self.rounds = self.rounds.max(CROWDED_SPINS);
-        }
-        self.pause(sleep)
-    }
-
     #[cold]
     fn pause_spinning(&mut self) -> Checkup {
         if self.rounds > ROUNDS_BEFORE_COURTESY {
@@ -152,15 +143,6 @@ mod tests {
     fn a_spinning_wait_never_sleeps_and_comes_to_a_full_checkup() {
         let mut waiter = Waiter::new(Policy::Spin);
         while waiter.pause(|_| panic!("a spinning wait slept")) != Checkup::Full {}
-    }
-
-    #[test]
-    fn a_crowded_wait_between_system_calls_yields_at_once() {
-        let mut waiter = Waiter::new(Policy::Sleep);
-        // While it spins, there is nothing to look at; from the first yield on there is.
-        assert_eq!(waiter.pause_between_calls(|_| ()), Checkup::Cheap);
-        let mut waiter = Waiter::new(Policy::Sleep);
-        assert_eq!(waiter.pause(|_| ()), Checkup::None);
     }
 
     #[test]
