@@ -9,6 +9,7 @@
 
 mod flight;
 mod operation;
+mod stream;
 
 use alloc::collections::VecDeque;
 use core::ops::Range;
@@ -16,8 +17,11 @@ use core::ops::Range;
 use tributary_wire::frame::{Abort, AbortReason, Edge, Header, Message, Part, Target};
 use tributary_wire::{Capability, ChildIndex, EndpointId, Epoch, GroupId, OperationNumber};
 
+use crate::StreamTerms;
+
 use flight::Flight;
 use operation::Operation;
+use stream::{Streams, Word};
 
 pub use operation::{OperationSpec, SpecError};
 
@@ -40,6 +44,8 @@ pub struct EndpointConfig {
     pub payload_max_bytes: u32,
     /// Operations that may be started and not complete.
     pub operations_max: usize,
+    /// What the group may stream; none if nothing.
+    pub stream: Option<StreamTerms>,
 }
 
 /// A member of a group. See the module's page.
@@ -50,6 +56,8 @@ pub struct Endpoint {
     /// Started and not complete, oldest first.
     operations: VecDeque<Operation>,
     flight: Flight,
+    /// None if the group may not stream.
+    streams: Option<Streams>,
     next_operation: OperationNumber,
     /// Complete or failed, not yet polled.
     events: VecDeque<Event>,
@@ -65,6 +73,20 @@ enum State {
     /// Left in good order.
     Left,
     Failed(Abort),
+}
+
+/// What there is to send; indices are into the operations under way.
+#[derive(Clone, Copy, Debug)]
+enum Item {
+    Join,
+    /// A stream is complete.
+    Done(OperationNumber),
+    /// The last word.
+    Word(Message),
+    /// A stream is wanted.
+    Ask(usize),
+    /// A segment, or a chunk.
+    Part(usize),
 }
 
 /// A frame to send.
@@ -133,6 +155,12 @@ pub enum FrameError {
         /// The sequence number sent.
         sequence: u32,
     },
+    /// A stream's word for an operation that streams nothing now.
+    #[error("it is not operation {operation}'s turn to stream")]
+    OutOfTurn {
+        /// The operation named.
+        operation: OperationNumber,
+    },
     /// A result that should bring data and doesn't.
     #[error("result for sequence {sequence} lacks its data")]
     MissingData {
@@ -151,6 +179,7 @@ impl Endpoint {
         assert!(config.osos > 0, "a grant has an outstanding operation");
         assert!(config.payload_max_bytes > 0, "a grant has a payload");
         let flight = Flight::new(config.osos);
+        let streams = config.stream.map(Streams::new);
         let operations = VecDeque::with_capacity(config.operations_max);
         let events = VecDeque::with_capacity(config.operations_max + 2);
         Self {
@@ -158,6 +187,7 @@ impl Endpoint {
             state: State::Joining,
             operations,
             flight,
+            streams,
             next_operation: OperationNumber::FIRST,
             events,
             has_said_join: false,
@@ -171,6 +201,13 @@ impl Endpoint {
     /// # Errors
     /// If it is no operation, too many are under way, or the group is gone.
     pub fn start(&mut self, spec: OperationSpec) -> Result<OperationNumber, StartError> {
+        self.check_start()?;
+        let number = self.next_operation;
+        self.enqueue(Operation::new(number, spec, self.config.payload_max_bytes)?);
+        Ok(number)
+    }
+
+    fn check_start(&self) -> Result<(), StartError> {
         match self.state {
             State::Failed(abort) => return Err(StartError::Failed(abort)),
             State::Left => return Err(StartError::Left),
@@ -179,11 +216,12 @@ impl Endpoint {
         if self.operations.len() == self.config.operations_max {
             return Err(StartError::Busy { max: self.config.operations_max });
         }
-        let number = self.next_operation;
-        let operation = Operation::new(number, spec, self.config.payload_max_bytes)?;
+        Ok(())
+    }
+
+    fn enqueue(&mut self, operation: Operation) {
+        self.next_operation = operation.number().next();
         self.operations.push_back(operation);
-        self.next_operation = number.next();
-        Ok(number)
     }
 
     /// Leaves the group: the last thing a member does. Operations under way are given up.
@@ -207,20 +245,26 @@ impl Endpoint {
     /// The next frame to send, if any. It stays until [`Endpoint::pop_transmit`].
     #[must_use]
     pub fn peek_transmit(&self) -> Option<Transmit> {
-        if !self.has_said_join {
-            return Some(Transmit { header: self.header(Message::Join), body: None });
-        }
-        if let Some(word) = self.last_word {
-            return Some(Transmit { header: self.header(word), body: None });
-        }
-        if self.state != State::Active || !self.flight.has_room() {
-            return None;
-        }
-        let operation = self.operations.iter().find(|operation| operation.has_unsent())?;
-        let (part, bytes) = operation.next_part(self.flight.next_sequence());
-        let header = self.header(Message::Request(part));
-        let number = operation.number();
-        Some(Transmit { header, body: part.has_data.then_some(Body { operation: number, bytes }) })
+        let (message, body) = match self.next_item()? {
+            Item::Join => (Message::Join, None),
+            Item::Done(operation) => (Message::StreamDone(operation), None),
+            Item::Word(word) => (word, None),
+            Item::Ask(index) => {
+                let ask = self.operations[index].stream_ask();
+                (Message::StreamAsk(ask.expect("only streams are asked for")), None)
+            }
+            Item::Part(index) => {
+                let (part, bytes) = self.next_part(index);
+                let operation = &self.operations[index];
+                let body = Body { operation: operation.number(), bytes };
+                let message = match operation.is_stream() {
+                    true => Message::Chunk(part),
+                    false => Message::Request(part),
+                };
+                (message, part.has_data.then_some(body))
+            }
+        };
+        Some(Transmit { header: self.header(message), body })
     }
 
     /// The link has taken the frame that [`Endpoint::peek_transmit`] just gave. Nothing else may be
@@ -229,18 +273,67 @@ impl Endpoint {
     /// # Panics
     /// If there was no such frame.
     pub fn pop_transmit(&mut self) {
-        if !self.has_said_join {
-            self.has_said_join = true;
-        } else if self.last_word.take().is_none() {
-            let operation = self
-                .operations
-                .iter_mut()
-                .find(|operation| operation.has_unsent())
-                .expect("pop follows a peek that found a segment");
-            let (part, _) = operation.next_part(self.flight.next_sequence());
-            operation.on_sent();
-            self.flight.push(&part);
+        match self.next_item().expect("pop follows a peek that found a frame") {
+            Item::Join => self.has_said_join = true,
+            Item::Done(_) => self.streams_mut().done = None,
+            Item::Word(_) => self.last_word = None,
+            Item::Ask(index) => {
+                let number = self.operations[index].number();
+                self.streams_mut().on_asked(number);
+            }
+            Item::Part(index) => {
+                let (part, _) = self.next_part(index);
+                self.operations[index].on_sent();
+                self.flight_mut(self.operations[index].is_stream()).push(&part);
+            }
         }
+    }
+
+    /// What is to be sent next. Older operations come first, but a stream that waits for its turn,
+    /// or whose window is full, holds up no segments, nor they it.
+    fn next_item(&self) -> Option<Item> {
+        if !self.has_said_join {
+            return Some(Item::Join);
+        }
+        // Before the last word: a member that left unfinished would fail the group.
+        if let Some(operation) = self.streams.as_ref().and_then(|streams| streams.done) {
+            return Some(Item::Done(operation));
+        }
+        if let Some(word) = self.last_word {
+            return Some(Item::Word(word));
+        }
+        if self.state != State::Active {
+            return None;
+        }
+        let operations = || self.operations.iter().enumerate();
+        let segment = operations()
+            .find(|(_, operation)| !operation.is_stream() && operation.has_unsent())
+            .filter(|_| self.flight.has_room())
+            .map(|(index, _)| (index, Item::Part(index)));
+        let stream = operations()
+            .find(|(_, operation)| operation.is_stream() && !operation.is_complete())
+            .and_then(|(index, operation)| {
+                let word = self.streams.as_ref()?.next_word(operation)?;
+                Some((index, if word == Word::Ask { Item::Ask(index) } else { Item::Part(index) }))
+            });
+        [segment, stream].into_iter().flatten().min_by_key(|(index, _)| *index).map(|it| it.1)
+    }
+
+    fn next_part(&self, index: usize) -> (Part, Range<usize>) {
+        let operation = &self.operations[index];
+        let flight = match &self.streams {
+            Some(streams) if operation.is_stream() => &streams.flight,
+            _ => &self.flight,
+        };
+        operation.next_part(flight.next_sequence())
+    }
+
+    fn streams_mut(&mut self) -> &mut Streams {
+        self.streams.as_mut().expect("only a group with streams has a stream's words to say")
+    }
+
+    fn flight_mut(&mut self, is_stream: bool) -> &mut Flight {
+        if is_stream { &mut self.streams_mut().flight } else { &mut self.flight }
     }
 
     /// Takes one frame from the aggregation node. Where its payload, if any, belongs is returned;
@@ -261,25 +354,49 @@ impl Endpoint {
                 }
                 Ok(None)
             }
-            Message::Result(part) => self.handle_result(&part),
+            Message::Result(part) => self.handle_result(&part, false),
+            Message::ChunkResult(part) => self.handle_chunk_result(&part),
+            Message::StreamTurn(operation) => self.handle_stream_turn(operation),
             Message::Abort(abort) => {
                 self.fail(abort);
                 Ok(None)
             }
-            Message::Join | Message::Request(_) | Message::Leave => Err(FrameError::WrongDirection),
+            Message::Join
+            | Message::Request(_)
+            | Message::Leave
+            | Message::StreamAsk(_)
+            | Message::Chunk(_)
+            | Message::StreamDone(_) => Err(FrameError::WrongDirection),
         }
     }
 
-    fn handle_result(&mut self, part: &Part) -> Result<Option<Body>, FrameError> {
+    fn handle_chunk_result(&mut self, part: &Part) -> Result<Option<Body>, FrameError> {
+        if self.state != State::Active {
+            return Ok(None);
+        }
+        let operation = part.operation;
+        if self.streams.as_ref().is_some_and(|streams| streams.is_running(operation)) {
+            return self.handle_result(part, true);
+        }
+        let is_under_way = |it: &Operation| it.number() == operation && !it.is_complete();
+        if !operation.is_before(self.next_operation) || self.operations.iter().any(is_under_way) {
+            return Err(FrameError::OutOfTurn { operation });
+        }
+        self.repeats += 1;
+        Ok(None)
+    }
+
+    fn handle_result(&mut self, part: &Part, is_chunk: bool) -> Result<Option<Body>, FrameError> {
         if self.state != State::Active {
             return Ok(None);
         }
         let unexpected = FrameError::Unexpected { sequence: part.sequence.0 };
-        if self.flight.is_past(part.sequence) {
+        let flight = self.flight_mut(is_chunk);
+        if flight.is_past(part.sequence) {
             self.repeats += 1;
             return Ok(None);
         }
-        if !self.flight.expects(part) {
+        if !flight.expects(part) {
             return Err(unexpected);
         }
         let oldest = self.operations.front().ok_or(unexpected)?.number();
@@ -291,10 +408,16 @@ impl Endpoint {
         }
         let bytes = operation.bytes_of(part.segment);
         operation.on_result();
-        self.flight.complete(part.sequence);
-        while let Some(front) = self.operations.pop_front_if(|front| front.is_complete()) {
-            self.events.push_back(Event::Completed(front.number()));
+        let is_complete = operation.is_complete();
+        self.flight_mut(is_chunk).complete(part.sequence);
+        if is_chunk && is_complete {
+            self.streams_mut().on_complete(part.operation);
         }
+        if is_complete {
+            self.events.push_back(Event::Completed(part.operation));
+        }
+        // Later ones may be complete before this: their places are kept until it is.
+        while self.operations.pop_front_if(|front| front.is_complete()).is_some() {}
         let body = Body { operation: part.operation, bytes };
         Ok((receives && part.has_data).then_some(body))
     }
@@ -328,6 +451,9 @@ impl Endpoint {
         if matches!(self.state, State::Joining | State::Active) {
             self.state = State::Failed(abort);
             self.operations.clear();
+            if let Some(streams) = &mut self.streams {
+                streams.done = None;
+            }
             self.events.push_back(Event::Failed(abort));
         }
     }

@@ -19,6 +19,8 @@ pub mod manager;
 pub mod node;
 pub mod payloads;
 
+mod stream;
 mod time;
 
+pub use stream::StreamTerms;
 pub use time::Time;

@@ -17,6 +17,7 @@
 //! again only while its sequence lies within `2 * osos` of the newest: the slots are the result
 //! history that answers repeats, and never more is needed.
 
+mod arrivals;
 mod config;
 mod distribution;
 mod group;
@@ -24,21 +25,26 @@ mod lifecycle;
 mod port;
 mod request;
 mod slot;
+mod slots;
+mod stream;
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
 use tributary_wire::frame::{Abort, Header, Message};
-use tributary_wire::{Epoch, GroupId};
+use tributary_wire::{ChildIndex, Epoch, GroupId, OperationNumber, TreeId};
 
 use crate::payloads::{ArenaId, Payloads, Place};
 
-pub use config::{ChildConfig, GroupConfig, InstallError, NodeConfig, ParentConfig};
+pub use config::{
+    ChildConfig, GroupConfig, InstallError, NodeConfig, ParentConfig, StreamGrant, StreamLimits,
+};
 pub use port::PortId;
 
-use group::Group;
+use group::{Course, Group};
 use port::{Port, Role};
+use stream::StreamLock;
 
 /// An aggregation node. See the module's page.
 #[derive(Debug)]
@@ -50,6 +56,8 @@ pub struct Node {
     ready: VecDeque<PortId>,
     events: VecDeque<Event>,
     osos_used: u32,
+    /// Indexed by tree id.
+    locks: Vec<StreamLock>,
     /// Groups still waiting for children to join; while there are none, no timer runs.
     forming: u32,
     stats: NodeStats,
@@ -144,6 +152,20 @@ pub enum FrameError {
         /// The grant.
         osos: u16,
     },
+    /// A stream's word where the group streams nothing of that number now.
+    #[error("it is not operation {operation}'s turn to stream")]
+    OutOfTurn {
+        /// The operation named.
+        operation: OperationNumber,
+    },
+    /// A chunk that isn't one of the vector that was asked for.
+    #[error("operation {operation} streams no such chunk {chunk}")]
+    NotOfStream {
+        /// The operation.
+        operation: OperationNumber,
+        /// The chunk's number.
+        chunk: u32,
+    },
     /// A result for something that was not asked.
     #[error("result for sequence {sequence}, which is not waiting for one")]
     Unexpected {
@@ -164,6 +186,12 @@ pub struct NodeStats {
     pub repeats: u64,
     /// Segments completed here: results handed down.
     pub results: u64,
+    /// Chunks' contributions counted.
+    pub chunks: u64,
+    /// Chunks completed here: results handed down.
+    pub chunk_results: u64,
+    /// Streams that ran to their end here.
+    pub streams: u64,
     /// Frames for groups that were gone by the time they came; dropped.
     pub late: u64,
     /// Groups that failed.
@@ -176,7 +204,10 @@ impl Node {
     /// A node that serves no group yet.
     #[must_use]
     pub fn new(config: NodeConfig) -> Self {
+        let trees = (0..config.streams.trees).map(TreeId);
+        let lock = |tree| StreamLock::new(tree, &config.streams, config.radix_max);
         Self {
+            locks: trees.map(lock).collect(),
             config,
             groups: Vec::new(),
             ports: Vec::new(),
@@ -211,40 +242,69 @@ impl Node {
                 Ok(())
             }
             Role::Child { group, child } => {
-                self.groups[group.0 as usize]
-                    .as_ref()
-                    .expect("a bound port's group is installed")
-                    .check_edge(header, child)?;
-                match header.message {
-                    Message::Request(part) => {
-                        self.handle_request(group, child, &part, payload, payloads)
-                    }
-                    Message::Leave => self.handle_leave(group, child),
-                    Message::Abort(abort) => {
-                        self.fail(group, abort);
-                        Ok(())
-                    }
-                    Message::Join => Err(FrameError::AlreadyJoined { group, child: child.0 }),
-                    Message::Joined | Message::Result(_) => Err(FrameError::WrongDirection),
-                }
+                self.group_mut(group).check_edge(header, child)?;
+                self.handle_from_child(group, child, &header.message, payload, payloads)
             }
             Role::Parent { group } => {
-                self.groups[group.0 as usize]
-                    .as_ref()
-                    .expect("a bound port's group is installed")
-                    .check_parent_edge(header)?;
-                match header.message {
-                    Message::Result(part) => self.handle_result(group, &part, payload, payloads),
-                    Message::Joined => Ok(()),
-                    Message::Abort(abort) => {
-                        self.fail(group, abort);
-                        Ok(())
-                    }
-                    Message::Join | Message::Request(_) | Message::Leave => {
-                        Err(FrameError::WrongDirection)
-                    }
-                }
+                self.group_mut(group).check_parent_edge(header)?;
+                self.handle_from_parent(group, &header.message, payload, payloads)
             }
+        }
+    }
+
+    fn handle_from_child(
+        &mut self,
+        group: GroupId,
+        child: ChildIndex,
+        message: &Message,
+        payload: &[u8],
+        payloads: &mut impl Payloads,
+    ) -> Result<(), FrameError> {
+        match message {
+            Message::Request(part) => {
+                let course = Course::Segment;
+                self.handle_contribution(group, course, child, part, payload, payloads)
+            }
+            Message::Chunk(part) => self.handle_chunk(group, child, part, payload, payloads),
+            Message::StreamAsk(ask) => self.handle_stream_ask(group, child, ask),
+            Message::StreamDone(operation) => self.handle_stream_done(group, child, *operation),
+            Message::Leave => self.handle_leave(group, child),
+            Message::Abort(abort) => {
+                self.fail(group, *abort);
+                Ok(())
+            }
+            Message::Join => Err(FrameError::AlreadyJoined { group, child: child.0 }),
+            Message::Joined
+            | Message::Result(_)
+            | Message::StreamTurn(_)
+            | Message::ChunkResult(_) => Err(FrameError::WrongDirection),
+        }
+    }
+
+    fn handle_from_parent(
+        &mut self,
+        group: GroupId,
+        message: &Message,
+        payload: &[u8],
+        payloads: &mut impl Payloads,
+    ) -> Result<(), FrameError> {
+        match message {
+            Message::Result(part) => {
+                self.handle_result(group, Course::Segment, part, payload, payloads)
+            }
+            Message::ChunkResult(part) => self.handle_chunk_result(group, part, payload, payloads),
+            Message::StreamTurn(operation) => self.handle_stream_turn(group, *operation),
+            Message::Joined => Ok(()),
+            Message::Abort(abort) => {
+                self.fail(group, *abort);
+                Ok(())
+            }
+            Message::Join
+            | Message::Request(_)
+            | Message::Leave
+            | Message::StreamAsk(_)
+            | Message::Chunk(_)
+            | Message::StreamDone(_) => Err(FrameError::WrongDirection),
         }
     }
 

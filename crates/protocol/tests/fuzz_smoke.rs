@@ -36,20 +36,24 @@ fn frames() {
 
 /// Makes bytes a header that is likely valid: small codes, and zeros where its kind has them.
 fn dress(bytes: &mut [u8; 80], random: &mut Pcg64) {
-    bytes[5] %= 7;
-    let is_part = matches!(bytes[5], 3 | 4);
+    let kinds = [0, 1, 2, 3, 3, 4, 4, 5, 6, 16, 17, 18, 19, 20];
+    bytes[5] = kinds[usize::from(bytes[5]) % kinds.len()];
+    let is_part = matches!(bytes[5], 3 | 4 | 18 | 19);
+    let is_ask = bytes[5] == 16;
     let has_data = is_part && random.random_bool(0.8);
     (bytes[6], bytes[43], bytes[46], bytes[47]) = (u8::from(has_data), 0, 0, 0);
     bytes[7] = if bytes[5] == 5 { bytes[7] % 9 } else { 0 };
     bytes[40..43].fill(0);
     if !is_part {
-        bytes[20..36].fill(0);
-    } else {
+        let first = if bytes[5] < 16 { 20 } else { 24 };
+        bytes[first..36].fill(0);
+    }
+    if is_part || is_ask {
         bytes[40..43].copy_from_slice(&[1, 2, 1].map(|least| least + random.random_range(0..3)));
         bytes[41] += random.random_range(0..15);
         bytes[42] += random.random_range(0..13);
     }
-    let elements = if is_part { random.random_range(0..4_u32) } else { 0 };
+    let elements = if is_part || is_ask { random.random_range(0..4_u32) } else { 0 };
     bytes[32..36].copy_from_slice(&elements.to_le_bytes());
     if bytes[5] != 5 && random.random_bool(0.7) {
         bytes[36..40].fill(0);
@@ -73,12 +77,16 @@ fn node_inputs() {
         total.results += reached.results;
         total.refused += reached.refused;
         total.groups_failed += reached.groups_failed;
+        total.chunks += reached.chunks;
+        total.streams += reached.streams;
     }
     assert!(total.groups_failed > NODE_RUNS, "{total:?}");
     assert!(total.refused > NODE_RUNS, "{total:?}");
     assert!(total.honest_sums > NODE_RUNS, "{total:?}");
     let strangers = total.requests - 2 * total.honest_sums;
     assert!(strangers > 100, "attacked groups must get to reduce, too: {total:?}");
+    // The honest group streams once a run, six chunks' contributions.
+    assert!(total.streams > NODE_RUNS && total.chunks > 6 * NODE_RUNS + 1000, "{total:?}");
 }
 
 #[test]
@@ -93,6 +101,8 @@ fn endpoint_inputs() {
         total.completed += reached.completed;
         total.refused += reached.refused;
         total.failed += reached.failed;
+        total.chunks += reached.chunks;
     }
+    assert!(total.chunks > 1000, "{total:?}");
     assert!(total.completed > 1000 && total.refused > 1000 && total.failed > 1000, "{total:?}");
 }

@@ -4,12 +4,16 @@
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
-use tributary_protocol::Time;
 use tributary_protocol::endpoint::{Endpoint, EndpointConfig, Event, OperationSpec};
-use tributary_protocol::node::{ChildConfig, GroupConfig, Node, NodeConfig, PortId};
+use tributary_protocol::node::{
+    ChildConfig, GroupConfig, Node, NodeConfig, PortId, StreamGrant, StreamLimits,
+};
 use tributary_protocol::payloads::{Payloads, Place, Source};
+use tributary_protocol::{StreamTerms, Time};
 use tributary_wire::frame::{Shape, Target};
-use tributary_wire::{Capability, ChildIndex, Datatype, EndpointId, Epoch, GroupId, Operator};
+use tributary_wire::{
+    Capability, ChildIndex, Datatype, EndpointId, Epoch, GroupId, Operator, TreeId,
+};
 
 struct Counting;
 
@@ -53,6 +57,7 @@ impl Payloads for Nowhere {
 
 const MEMBERS: u16 = 3;
 const PAYLOAD_BYTES: u32 = 64;
+const TERMS: StreamTerms = StreamTerms { chunk_bytes: 32, window: 3 };
 
 fn capability(child: u16) -> Capability {
     Capability::from_bytes([child as u8 + 1; 16])
@@ -65,6 +70,7 @@ fn node() -> Node {
         groups_max: 1,
         payload_max_bytes: PAYLOAD_BYTES,
         join_timeout_ns: 1,
+        streams: StreamLimits { trees: 1, window_max: 4, chunk_bytes_max: PAYLOAD_BYTES },
     });
     let children = (0..MEMBERS)
         .map(|child| ChildConfig {
@@ -79,6 +85,7 @@ fn node() -> Node {
         payload_max_bytes: PAYLOAD_BYTES,
         children,
         parent: None,
+        stream: Some(StreamGrant { tree: TreeId(0), terms: TERMS }),
     };
     node.install(Time(0), config).expect("it has room");
     node
@@ -94,6 +101,7 @@ fn endpoint(child: u16) -> Endpoint {
         osos: 4,
         payload_max_bytes: PAYLOAD_BYTES,
         operations_max: 2,
+        stream: Some(TERMS),
     })
 }
 
@@ -131,7 +139,7 @@ fn settle(node: &mut Node, members: &mut [Endpoint]) -> u64 {
     }
 }
 
-/// Two overlapping operations of several segments each, and a barrier.
+/// Two overlapping operations of several segments each, then a barrier and a stream.
 fn round(node: &mut Node, members: &mut [Endpoint]) -> u64 {
     let sum = OperationSpec {
         operator: Operator::Sum,
@@ -148,6 +156,7 @@ fn round(node: &mut Node, members: &mut [Endpoint]) -> u64 {
     let completed = settle(node, members);
     for member in members.iter_mut() {
         member.start(OperationSpec::BARRIER).expect("room for it");
+        member.start_stream(sum, usize::MAX).expect("room for it");
     }
     completed + settle(node, members)
 }
@@ -165,7 +174,7 @@ fn steady_operations_allocate_nothing() {
         completed += round(&mut node, &mut members);
     }
     let after = ALLOCATIONS.with(Cell::get);
-    assert_eq!(completed, 100 * 3 * u64::from(MEMBERS));
+    assert_eq!(completed, 100 * 4 * u64::from(MEMBERS));
     assert_eq!(after - before, 0, "allocations in {completed} completions");
 }
 

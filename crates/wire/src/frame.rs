@@ -12,6 +12,10 @@ use crate::{
     SegmentIndex, Sequence, UnknownDatatype, UnknownOperator,
 };
 
+mod stream;
+
+pub use stream::{STREAM_BYTES_MAX, StreamAsk, StreamShape, StreamShapeError};
+
 /// First four bytes of every frame: `TRIB`.
 pub const MAGIC: [u8; 4] = *b"TRIB";
 
@@ -58,6 +62,11 @@ const KIND_REQUEST: u8 = 3;
 const KIND_RESULT: u8 = 4;
 const KIND_ABORT: u8 = 5;
 const KIND_LEAVE: u8 = 6;
+const KIND_STREAM_ASK: u8 = 16;
+const KIND_STREAM_TURN: u8 = 17;
+const KIND_CHUNK: u8 = 18;
+const KIND_CHUNK_RESULT: u8 = 19;
+const KIND_STREAM_DONE: u8 = 20;
 
 const TARGET_NONE: u8 = 0;
 const TARGET_ALL: u8 = 1;
@@ -102,6 +111,16 @@ pub enum Message {
     Abort(Abort),
     /// Up: the child has no more operations and gives its place back.
     Leave,
+    /// Up: everyone below wants to stream a vector.
+    StreamAsk(StreamAsk),
+    /// Down: the stream may begin; the node's stream slots are the group's.
+    StreamTurn(OperationNumber),
+    /// Up: one chunk's contribution to the stream whose turn it is.
+    Chunk(Part),
+    /// Down: one chunk's result, or, without data, that it was delivered elsewhere.
+    ChunkResult(Part),
+    /// Up: everyone below has every result of the stream.
+    StreamDone(OperationNumber),
 }
 
 /// One segment of one operation.
@@ -306,6 +325,9 @@ pub enum DecodeError {
     /// Operator, datatype and count that don't go together.
     #[error(transparent)]
     Shape(#[from] ShapeError),
+    /// Operator, datatype and count that make no stream.
+    #[error(transparent)]
+    StreamShape(#[from] StreamShapeError),
     /// A target nobody defined.
     #[error("result target {0} is not defined")]
     UnknownTarget(u8),
@@ -333,8 +355,17 @@ impl Header {
     #[must_use]
     pub const fn payload_bytes(&self) -> usize {
         match &self.message {
-            Message::Request(part) | Message::Result(part) => part.payload_bytes(),
-            Message::Join | Message::Joined | Message::Abort(_) | Message::Leave => 0,
+            Message::Request(part)
+            | Message::Result(part)
+            | Message::Chunk(part)
+            | Message::ChunkResult(part) => part.payload_bytes(),
+            Message::Join
+            | Message::Joined
+            | Message::Abort(_)
+            | Message::Leave
+            | Message::StreamAsk(_)
+            | Message::StreamTurn(_)
+            | Message::StreamDone(_) => 0,
         }
     }
 
@@ -388,6 +419,17 @@ impl Header {
             Message::Leave => raw.kind = KIND_LEAVE,
             Message::Request(part) => raw.put_part(KIND_REQUEST, &part),
             Message::Result(part) => raw.put_part(KIND_RESULT, &part),
+            Message::Chunk(part) => raw.put_part(KIND_CHUNK, &part),
+            Message::ChunkResult(part) => raw.put_part(KIND_CHUNK_RESULT, &part),
+            Message::StreamAsk(ask) => raw.put_ask(&ask),
+            Message::StreamTurn(operation) => {
+                raw.kind = KIND_STREAM_TURN;
+                raw.operation = U32::new(operation.0);
+            }
+            Message::StreamDone(operation) => {
+                raw.kind = KIND_STREAM_DONE;
+                raw.operation = U32::new(operation.0);
+            }
             Message::Abort(abort) => {
                 raw.kind = KIND_ABORT;
                 raw.reason = abort.reason as u8;
@@ -401,16 +443,17 @@ impl Header {
 impl RawHeader {
     fn message(&self) -> Result<Message, DecodeError> {
         match self.kind {
-            KIND_REQUEST | KIND_RESULT => {
-                let part = self.part()?;
-                if self.kind == KIND_RESULT {
-                    return Ok(Message::Result(part));
-                }
-                // A contributor without data would silently drop out of a reduction.
-                if part.shape.operator.is_reduction() && !part.has_data {
-                    return Err(DecodeError::DataMismatch);
-                }
-                Ok(Message::Request(part))
+            KIND_REQUEST => Ok(Message::Request(self.contribution()?)),
+            KIND_RESULT => Ok(Message::Result(self.part()?)),
+            KIND_CHUNK => Ok(Message::Chunk(self.contribution()?)),
+            KIND_CHUNK_RESULT => Ok(Message::ChunkResult(self.part()?)),
+            KIND_STREAM_ASK => Ok(Message::StreamAsk(self.stream_ask()?)),
+            KIND_STREAM_TURN | KIND_STREAM_DONE => {
+                let operation = self.operation_alone()?;
+                Ok(match self.kind {
+                    KIND_STREAM_TURN => Message::StreamTurn(operation),
+                    _ => Message::StreamDone(operation),
+                })
             }
             KIND_ABORT => {
                 self.expect_no_part()?;
@@ -434,6 +477,16 @@ impl RawHeader {
         }
     }
 
+    /// A part that travels upward.
+    fn contribution(&self) -> Result<Part, DecodeError> {
+        let part = self.part()?;
+        // A contributor without data would silently drop out of a reduction.
+        if part.shape.operator.is_reduction() && !part.has_data {
+            return Err(DecodeError::DataMismatch);
+        }
+        Ok(part)
+    }
+
     fn part(&self) -> Result<Part, DecodeError> {
         if self.reason != 0 {
             return Err(DecodeError::ReservedField);
@@ -441,12 +494,7 @@ impl RawHeader {
         let operator = Operator::from_code(self.operator)?;
         let datatype = Datatype::from_code(self.datatype)?;
         let shape = Shape::new(operator, datatype, self.elements.get())?;
-        let target = match (self.target_kind, self.target_member.get()) {
-            (TARGET_ALL, 0) => Target::All,
-            (TARGET_ALL, _) => return Err(DecodeError::ReservedField),
-            (TARGET_MEMBER, member) => Target::Member(EndpointId(member)),
-            (other, _) => return Err(DecodeError::UnknownTarget(other)),
-        };
+        let target = self.target()?;
         let has_data = match self.has_data {
             0 => false,
             1 if operator != Operator::Barrier => true,
@@ -460,6 +508,15 @@ impl RawHeader {
             target,
             has_data,
         })
+    }
+
+    fn target(&self) -> Result<Target, DecodeError> {
+        match (self.target_kind, self.target_member.get()) {
+            (TARGET_ALL, 0) => Ok(Target::All),
+            (TARGET_ALL, _) => Err(DecodeError::ReservedField),
+            (TARGET_MEMBER, member) => Ok(Target::Member(EndpointId(member))),
+            (other, _) => Err(DecodeError::UnknownTarget(other)),
+        }
     }
 
     fn expect_no_part(&self) -> Result<(), DecodeError> {
@@ -480,7 +537,11 @@ impl RawHeader {
         self.elements = U32::new(part.shape.elements);
         self.datatype = part.shape.datatype.code();
         self.operator = part.shape.operator.code();
-        let (target_kind, target_member) = match part.target {
+        self.put_target(part.target);
+    }
+
+    fn put_target(&mut self, target: Target) {
+        let (target_kind, target_member) = match target {
             Target::All => (TARGET_ALL, 0),
             Target::Member(EndpointId(member)) => (TARGET_MEMBER, member),
         };

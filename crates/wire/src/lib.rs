@@ -25,5 +25,6 @@ pub use capability::Capability;
 pub use datatype::{Datatype, UnknownDatatype};
 pub use ids::{
     ChildIndex, EndpointId, Epoch, GroupId, JobId, NodeId, OperationNumber, SegmentIndex, Sequence,
+    TreeId,
 };
 pub use operator::{Operator, UnknownOperator};

@@ -1,30 +1,56 @@
 //! One group, as one node serves it.
 
 use alloc::boxed::Box;
-use alloc::vec::Vec;
 use core::ops::Range;
 
-use tributary_wire::frame::{Edge, Header, Message};
-use tributary_wire::{Capability, ChildIndex, EndpointId, Epoch, GroupId, Sequence};
+use tributary_wire::frame::{Edge, Header, Message, Part};
+use tributary_wire::{Capability, ChildIndex, EndpointId, Epoch, GroupId};
 
-use super::slot::{Phase, Slot};
+use super::slots::Slots;
+use super::stream::GroupStream;
 use super::{FrameError, GroupConfig, ParentConfig, PortId};
 use crate::Time;
-use crate::payloads::{Arena, ArenaId, Lane, Place};
+use crate::payloads::{Arena, ArenaId};
 
 #[derive(Debug)]
 pub(super) struct Group {
     pub(super) id: GroupId,
     pub(super) epoch: Epoch,
-    pub(super) osos: u16,
-    pub(super) payload_max_bytes: u32,
     pub(super) children: Box<[Child]>,
     pub(super) parent: Option<ParentConfig>,
     /// When the children that are still missing are missed; none once all have joined.
     pub(super) join_by: Option<Time>,
-    pub(super) slots: Box<[Slot]>,
+    /// For segments.
+    pub(super) slots: Slots,
+    /// What it may stream, and how far that is; none if it may not.
+    pub(super) stream: Option<GroupStream>,
     /// How many children have left.
     pub(super) left_count: u16,
+}
+
+/// Which way a part goes through a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Course {
+    /// As a segment, through the group's own slots.
+    Segment,
+    /// As a chunk, through the tree's stream slots.
+    Chunk,
+}
+
+impl Course {
+    pub(super) fn upward(self, part: Part) -> Message {
+        match self {
+            Self::Segment => Message::Request(part),
+            Self::Chunk => Message::Chunk(part),
+        }
+    }
+
+    pub(super) fn downward(self, part: Part) -> Message {
+        match self {
+            Self::Segment => Message::Result(part),
+            Self::Chunk => Message::ChunkResult(part),
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -50,46 +76,47 @@ impl Group {
                 has_left: false,
             })
             .collect();
-        let slots = slots_for(config.osos);
-        let slots: Vec<Slot> = (0..slots).map(|_| Slot::new(children.len())).collect();
+        let arena = ArenaId::Group(config.group);
+        let slots = Slots::new(arena, config.osos, config.payload_max_bytes, children.len());
         Self {
             id: config.group,
             epoch: config.epoch,
-            osos: config.osos,
-            payload_max_bytes: config.payload_max_bytes,
+            stream: config.stream.map(|stream| GroupStream::new(stream, children.len())),
             children,
             parent: config.parent,
             join_by: Some(join_by),
-            slots: slots.into_boxed_slice(),
+            slots,
             left_count: 0,
         }
     }
 
-    /// Group ids are unique on a node, so the arena can share the number.
-    pub(super) fn arena_id(&self) -> ArenaId {
-        ArenaId(self.id.0)
+    pub(super) fn osos(&self) -> u16 {
+        self.slots.window()
+    }
+
+    /// Frames that one of its ports can honestly have queued.
+    pub(super) fn outbox_frames(&self) -> u16 {
+        let streamed = self.stream.as_ref().map_or(0, GroupStream::outbox_frames);
+        self.arena().slots + streamed
     }
 
     pub(super) fn arena(&self) -> Arena {
-        Arena {
-            id: self.arena_id(),
-            slots: self.slots.len() as u16,
-            children: self.children.len() as u16,
-            payload_max_bytes: self.payload_max_bytes,
-        }
+        self.slots.arena(self.children.len() as u16)
     }
 
-    pub(super) fn slot_index(&self, sequence: Sequence) -> usize {
-        // The number of slots is a power of two, so this stays right when sequences wrap.
-        sequence.0 as usize & (self.slots.len() - 1)
-    }
-
-    pub(super) fn accumulator(&self, slot: usize) -> Place {
-        Place { arena: self.arena_id(), slot: slot as u16, lane: Lane::Accumulator }
-    }
-
-    pub(super) fn parked(&self, slot: usize, child: ChildIndex) -> Place {
-        Place { arena: self.arena_id(), slot: slot as u16, lane: Lane::Parked(child) }
+    /// The slots that segments, or chunks, lie in, and the children that fill them.
+    ///
+    /// # Panics
+    /// For chunks, if it isn't the group's turn to stream.
+    pub(super) fn window(&mut self, course: Course) -> (&mut Slots, &[Child]) {
+        let slots = match course {
+            Course::Segment => &mut self.slots,
+            Course::Chunk => {
+                let stream = self.stream.as_mut().expect("chunks come to groups that may stream");
+                &mut stream.held.as_mut().expect("chunks are let in while the lock is held").slots
+            }
+        };
+        (slots, &self.children)
     }
 
     /// The members at or below this node.
@@ -143,22 +170,4 @@ impl Group {
         }
         Ok(())
     }
-
-    /// Whether a member may have this segment in flight: all it sent `osos` segments ago must be
-    /// complete here, because it must be complete at the member.
-    pub(super) fn has_credit(&self, sequence: Sequence) -> bool {
-        let earlier = Sequence(sequence.0.wrapping_sub(u32::from(self.osos)));
-        let slot = &self.slots[self.slot_index(earlier)];
-        match slot.part {
-            Some(_) => slot.holds(earlier) && slot.phase == Phase::Done,
-            // Never used: the group is still in its first segments.
-            None => sequence.distance_from(Sequence::FIRST) < u32::from(self.osos),
-        }
-    }
-}
-
-/// Slots that `osos` segments in flight need: as many again for results still wanted by members
-/// that lag, rounded up so that a wrapping sequence number keeps choosing the same slot.
-pub(super) fn slots_for(osos: u16) -> u16 {
-    (2 * osos).next_power_of_two()
 }

@@ -1,179 +1,84 @@
 //! The way up: contributions, reduced in child order.
 
-use tributary_wire::frame::{Abort, AbortReason, Message, Part};
+use tributary_wire::frame::{Abort, AbortReason, Part};
 use tributary_wire::{ChildIndex, GroupId, Operator};
 
-use super::group::Group;
+use super::group::Course;
 use super::slot::Phase;
+use super::slots::Outcome;
 use super::{FrameError, Node};
-use crate::payloads::{Payloads, Source};
-
-/// What a contribution leads to.
-enum Outcome {
-    /// Others are still missing.
-    Gathering,
-    /// It was counted before.
-    Repeat { is_done: bool },
-    /// It was the last.
-    Complete,
-    /// It cannot belong to what the others started, or one of them has left.
-    Failed(Abort),
-}
+use crate::payloads::Payloads;
 
 impl Node {
-    pub(super) fn handle_request(
+    /// Takes one contribution. For a chunk, it is the group's turn to stream and the part is one
+    /// of its vector's.
+    pub(super) fn handle_contribution(
         &mut self,
         id: GroupId,
+        course: Course,
         child: ChildIndex,
         part: &Part,
         payload: &[u8],
         payloads: &mut impl Payloads,
     ) -> Result<(), FrameError> {
-        let group = self.group_mut(id);
-        let outcome = group.contribute(child, part, payload, payloads)?;
-        let slot = group.slot_index(part.sequence);
+        let (slots, children) = self.group_mut(id).window(course);
+        let outcome = slots.contribute(children, child, part, payload, payloads)?;
+        let slot = slots.index_of(part.sequence);
         match outcome {
-            Outcome::Gathering => self.stats.requests += 1,
+            Outcome::Gathering => self.count_contribution(course),
             Outcome::Repeat { is_done } => {
                 self.stats.repeats += 1;
                 if is_done {
-                    self.send_result(id, slot, child)?;
+                    self.send_result(id, course, slot, child)?;
                 }
             }
             Outcome::Complete => {
-                self.stats.requests += 1;
-                self.complete(id, slot, payloads);
+                self.count_contribution(course);
+                self.complete(id, course, slot, payloads);
             }
             Outcome::Failed(abort) => self.fail(id, abort),
         }
         Ok(())
     }
 
+    fn count_contribution(&mut self, course: Course) {
+        match course {
+            Course::Segment => self.stats.requests += 1,
+            Course::Chunk => self.stats.chunks += 1,
+        }
+    }
+
     /// Every child has contributed: sends one request upward, or, at the root, the result down.
-    fn complete(&mut self, id: GroupId, slot_index: usize, payloads: &mut impl Payloads) {
+    fn complete(
+        &mut self,
+        id: GroupId,
+        course: Course,
+        index: usize,
+        payloads: &mut impl Payloads,
+    ) {
         let group = self.group_mut(id);
-        let place = group.accumulator(slot_index);
-        let slot = &mut group.slots[slot_index];
+        let (slots, _) = group.window(course);
+        let place = slots.accumulator(index);
+        let slot = slots.slot_mut(index);
         let mut part = slot.part.expect("a slot that completes is open");
         part.has_data = slot.has_data;
+        slot.phase = Phase::Forwarded;
         if part.shape.operator().is_reduction() {
             payloads.finish(place, part.shape);
         }
-        if group.parent.is_none() {
+        let Some((port, header)) = group.header_to_parent(course.upward(part)) else {
             if part.shape.operator() == Operator::Broadcast && !part.has_data {
                 let at_fault = group.first_member();
                 self.fail(id, Abort { reason: AbortReason::Disagreement, at_fault });
                 return;
             }
-            self.distribute(id, slot_index);
+            self.distribute(id, course, index);
             return;
-        }
-        slot.phase = Phase::Forwarded;
-        let (port, header) =
-            group.header_to_parent(Message::Request(part)).expect("the parent was just seen");
+        };
         if !self.transmit(port, header, part.has_data.then_some(place)) {
             // The parent's link is stuck although every slot's request fits: count it as lost.
             let at_fault = self.group_mut(id).first_member();
             self.fail(id, Abort { reason: AbortReason::NodeLost, at_fault });
         }
-    }
-}
-
-impl Group {
-    fn contribute(
-        &mut self,
-        child: ChildIndex,
-        part: &Part,
-        payload: &[u8],
-        payloads: &mut impl Payloads,
-    ) -> Result<Outcome, FrameError> {
-        if part.shape.bytes() > self.payload_max_bytes as usize {
-            let bytes = part.shape.bytes() as u32;
-            return Err(FrameError::TooLong { bytes, max_bytes: self.payload_max_bytes });
-        }
-        if self.children[usize::from(child.0)].has_left {
-            return Err(FrameError::WrongPort);
-        }
-        let index = self.slot_index(part.sequence);
-        if self.slots[index].is_past(part.sequence) {
-            return Ok(Outcome::Repeat { is_done: false });
-        }
-        if !self.slots[index].holds(part.sequence)
-            && let Some(abort) = self.open(index, part)?
-        {
-            return Ok(Outcome::Failed(abort));
-        }
-        let slot = &self.slots[index];
-        if slot.has_arrived(child) {
-            return Ok(Outcome::Repeat { is_done: slot.phase == Phase::Done });
-        }
-        let brings_second_copy = part.has_data
-            && part.shape.operator() == Operator::Broadcast
-            && slot.data_from.is_some();
-        if !slot.agrees_with(part) || brings_second_copy {
-            let at_fault = self.children[usize::from(child.0)].members.start;
-            return Ok(Outcome::Failed(Abort { reason: AbortReason::Disagreement, at_fault }));
-        }
-        self.slots[index].mark_arrived(child);
-        if part.shape.operator().is_reduction() {
-            self.reduce(index, child, payload, payloads);
-        } else if part.has_data {
-            payloads.store(self.accumulator(index), payload);
-            let slot = &mut self.slots[index];
-            slot.has_data = true;
-            slot.data_from = Some(child);
-        }
-        let is_complete = usize::from(self.slots[index].arrived_count()) == self.children.len();
-        Ok(if is_complete { Outcome::Complete } else { Outcome::Gathering })
-    }
-
-    /// Opens a slot for a segment it doesn't hold yet, if the sender has the credit.
-    fn open(&mut self, index: usize, part: &Part) -> Result<Option<Abort>, FrameError> {
-        // The second condition follows from the first for every honest group; members in league
-        // could still number their segments with gaps.
-        if !self.has_credit(part.sequence) || self.slots[index].phase != Phase::Done {
-            let sequence = part.sequence.0;
-            return Err(FrameError::OutsideWindow { sequence, osos: self.osos });
-        }
-        if let Some(gone) = self.children.iter().find(|child| child.has_left) {
-            let at_fault = gone.members.start;
-            return Ok(Some(Abort { reason: AbortReason::MemberLost, at_fault }));
-        }
-        self.slots[index].open(part);
-        Ok(None)
-    }
-
-    /// Reduces a contribution if it is its child's turn, and then every parked one whose turn it
-    /// has become; parks it otherwise. So the order of reduction is the order of children, whatever
-    /// the order of arrival.
-    fn reduce(
-        &mut self,
-        index: usize,
-        child: ChildIndex,
-        payload: &[u8],
-        payloads: &mut impl Payloads,
-    ) {
-        let accumulator = self.accumulator(index);
-        let shape = self.slots[index].shape();
-        if child.0 != self.slots[index].next_child {
-            payloads.park(self.parked(index, child), payload);
-            return;
-        }
-        if child.0 == 0 {
-            payloads.begin(accumulator, shape, Source::Frame(payload));
-        } else {
-            payloads.fold(accumulator, shape, Source::Frame(payload));
-        }
-        let mut next = child.0 + 1;
-        while usize::from(next) < self.children.len()
-            && self.slots[index].has_arrived(ChildIndex(next))
-        {
-            let parked = self.parked(index, ChildIndex(next));
-            payloads.fold(accumulator, shape, Source::Parked(parked));
-            next += 1;
-        }
-        let slot = &mut self.slots[index];
-        slot.next_child = next;
-        slot.has_data = true;
     }
 }

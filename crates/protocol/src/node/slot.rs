@@ -1,10 +1,9 @@
 //! One outstanding-operation slot.
 
-use alloc::boxed::Box;
-use alloc::vec;
-
 use tributary_wire::frame::{Part, Shape};
 use tributary_wire::{ChildIndex, Sequence};
+
+use super::arrivals::Arrivals;
 
 /// How far a slot's segment has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,8 +28,8 @@ pub(super) struct Slot {
     pub(super) data_from: Option<ChildIndex>,
     /// Whether the accumulator holds anything.
     pub(super) has_data: bool,
-    arrived: Box<[u64]>,
-    arrived_count: u16,
+    /// The children whose contribution has come.
+    pub(super) arrived: Arrivals,
 }
 
 impl Slot {
@@ -41,8 +40,7 @@ impl Slot {
             next_child: 0,
             data_from: None,
             has_data: false,
-            arrived: vec![0; children.div_ceil(64)].into_boxed_slice(),
-            arrived_count: 0,
+            arrived: Arrivals::new(children),
         }
     }
 
@@ -53,8 +51,13 @@ impl Slot {
         self.next_child = 0;
         self.data_from = None;
         self.has_data = false;
-        self.arrived.fill(0);
-        self.arrived_count = 0;
+        self.arrived.clear();
+    }
+
+    /// Forgets what it held: the slot serves another group from now on.
+    pub(super) fn forget(&mut self) {
+        self.part = None;
+        self.phase = Phase::Done;
     }
 
     pub(super) fn holds(&self, sequence: Sequence) -> bool {
@@ -72,40 +75,9 @@ impl Slot {
         self.part.expect("an open slot has a part").shape
     }
 
-    pub(super) fn has_arrived(&self, child: ChildIndex) -> bool {
-        self.arrived[usize::from(child.0) / 64] >> (child.0 % 64) & 1 == 1
-    }
-
-    pub(super) fn mark_arrived(&mut self, child: ChildIndex) {
-        debug_assert!(!self.has_arrived(child));
-        self.arrived[usize::from(child.0) / 64] |= 1 << (child.0 % 64);
-        self.arrived_count += 1;
-    }
-
-    pub(super) fn arrived_count(&self) -> u16 {
-        self.arrived_count
-    }
-
     /// Whether a further contributor means the same segment. A broadcast's members differ in
     /// whether they bring data, and in nothing else.
     pub(super) fn agrees_with(&self, part: &Part) -> bool {
         self.part.is_some_and(|ours| Part { has_data: part.has_data, ..ours } == *part)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn arrivals_are_counted_beyond_one_word() {
-        let mut slot = Slot::new(130);
-        for child in [0, 63, 64, 127, 128, 129].map(ChildIndex) {
-            assert!(!slot.has_arrived(child));
-            slot.mark_arrived(child);
-            assert!(slot.has_arrived(child));
-        }
-        assert_eq!(slot.arrived_count(), 6);
-        assert!(!slot.has_arrived(ChildIndex(65)));
     }
 }

@@ -24,6 +24,7 @@ impl Payloads for Nowhere {
 }
 
 const OSOS: u16 = 2;
+const STREAMS: StreamLimits = StreamLimits { trees: 2, window_max: 4, chunk_bytes_max: 32 };
 const GROUP: GroupId = GroupId(3);
 const EPOCH: Epoch = Epoch(9);
 
@@ -34,6 +35,7 @@ fn limits() -> NodeConfig {
         groups_max: 5,
         payload_max_bytes: 64,
         join_timeout_ns: 1000,
+        streams: STREAMS,
     }
 }
 
@@ -55,6 +57,7 @@ fn group(children: u16) -> GroupConfig {
         payload_max_bytes: 16,
         children,
         parent: None,
+        stream: None,
     }
 }
 
@@ -162,7 +165,8 @@ fn install_refuses_what_is_in_use() {
     let taken = GroupConfig { group: GroupId(1), parent: parent(1), ..group(1) };
     assert_eq!(node.install(Time(0), taken), Err(InstallError::PortInUse { port: PortId(1) }));
     let free = GroupConfig { group: GroupId(1), parent: parent(2), ..group(1) };
-    let arena = Arena { id: ArenaId(1), slots: 4, children: 1, payload_max_bytes: 16 };
+    let arena =
+        Arena { id: ArenaId::Group(GroupId(1)), slots: 4, children: 1, payload_max_bytes: 16 };
     assert_eq!(node.install(Time(0), free), Ok(arena));
     assert_eq!(node.osos_used(), 4);
     let last = GroupConfig { group: GroupId(0), osos: 5, ..group(1) };
@@ -283,7 +287,7 @@ fn a_child_that_has_left_stays_gone() {
     let last_word = Header { edge: edge(1), message: Message::Abort(abort) };
     assert_eq!(sent, [(PortId(1), last_word)]);
     let failed = Event::Failed { group: GROUP, epoch: EPOCH, abort };
-    assert_eq!(events, [failed, Event::Released(ArenaId(3)), Event::Close(PortId(1))]);
+    assert_eq!(events, [failed, Event::Released(ArenaId::Group(GROUP)), Event::Close(PortId(1))]);
     assert_eq!(node.osos_used(), 0);
 }
 

@@ -12,7 +12,7 @@ use crate::world::{JOIN_TIMEOUT_NS, World};
 
 const SEEDS: u64 = 60;
 
-fn run(scenario: &Scenario, timing: Timing) -> World {
+pub(crate) fn run(scenario: &Scenario, timing: Timing) -> World {
     let mut world = World::new(scenario, timing);
     world.run();
     for (index, host) in world.nodes.iter().enumerate() {
@@ -26,7 +26,7 @@ fn run(scenario: &Scenario, timing: Timing) -> World {
     world
 }
 
-fn check_results(scenario: &Scenario, world: &World) {
+pub(crate) fn check_results(scenario: &Scenario, world: &World) {
     for (group, plan) in scenario.groups.iter().enumerate() {
         for operation in 0..plan.script.len() {
             let expected = plan.expected(scenario.seed, operation);

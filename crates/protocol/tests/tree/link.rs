@@ -7,6 +7,8 @@ use rand_pcg::Pcg64;
 use tributary_protocol::node::PortId;
 use tributary_wire::frame::{HEADER_BYTES, Header, Message};
 
+use crate::plan::GroupPlan;
+
 /// How the links of one run behave.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Timing {
@@ -52,13 +54,17 @@ pub(crate) struct Link {
     floor_at: [u64; 2],
     /// Sequences requested over this link and not answered.
     outstanding: BTreeSet<u32>,
+    /// Chunks sent over this link and not answered.
+    chunks: BTreeSet<u32>,
+    pub(crate) peak_chunks: usize,
+    pub(crate) window: usize,
     osos: usize,
     pub(crate) peak_outstanding: usize,
     pub(crate) has_wrapped: bool,
 }
 
 impl Link {
-    pub(crate) fn new(lower: Holder, upper: Holder, osos: u16) -> Self {
+    pub(crate) fn new(lower: Holder, upper: Holder, plan: &GroupPlan) -> Self {
         Self {
             holders: [lower, upper],
             is_open: [true; 2],
@@ -67,7 +73,10 @@ impl Link {
             last_at: [0; 2],
             floor_at: [0; 2],
             outstanding: BTreeSet::new(),
-            osos: usize::from(osos),
+            chunks: BTreeSet::new(),
+            peak_chunks: 0,
+            window: plan.stream.map_or(0, |terms| usize::from(terms.window)),
+            osos: usize::from(plan.osos),
             peak_outstanding: 0,
             has_wrapped: false,
         }
@@ -94,8 +103,18 @@ impl Link {
             self.peak_outstanding = self.peak_outstanding.max(count);
             self.has_wrapped |= part.sequence.0 < 1 << 31;
         }
+        if let Message::Chunk(part) = header.message {
+            self.chunks.insert(part.sequence.0);
+            let count = self.chunks.len();
+            assert!(count <= self.window, "{count} chunks in flight, {} granted", self.window);
+            self.peak_chunks = self.peak_chunks.max(count);
+            self.has_wrapped |= part.sequence.0 < 1 << 31;
+        }
         let mut at = now + random.random_range(1..=timing.delay_ns_max);
-        let is_data = matches!(header.message, Message::Request(_) | Message::Result(_));
+        let is_data = matches!(
+            header.message,
+            Message::Request(_) | Message::Result(_) | Message::Chunk(_) | Message::ChunkResult(_)
+        );
         let mut times = Vec::new();
         if is_data && timing.is_disorderly {
             at = at.max(self.floor_at[to]);
@@ -124,6 +143,9 @@ impl Link {
         assert_eq!(frame.len(), HEADER_BYTES + header.payload_bytes());
         if let Message::Result(part) = header.message {
             self.outstanding.remove(&part.sequence.0);
+        }
+        if let Message::ChunkResult(part) = header.message {
+            self.chunks.remove(&part.sequence.0);
         }
         // A second copy doesn't take up room.
         self.in_flight[to] = self.in_flight[to].saturating_sub(1);

@@ -12,4 +12,5 @@ mod link;
 mod member;
 mod memory;
 mod plan;
+mod streams;
 mod world;

@@ -3,6 +3,7 @@
 
 use super::*;
 use alloc::string::ToString;
+use alloc::vec;
 use proptest::prelude::*;
 
 fn any_shape() -> impl Strategy<Value = Shape> {
@@ -31,6 +32,16 @@ fn any_part() -> impl Strategy<Value = Part> {
     })
 }
 
+fn any_stream_ask() -> impl Strategy<Value = StreamAsk> {
+    let pair = (0..Operator::ALL.len(), 0..Datatype::ALL.len(), 1..=1_u64 << 31);
+    (any::<u32>(), pair, any_target()).prop_map(|(operation, pair, target)| StreamAsk {
+        operation: OperationNumber(operation),
+        shape: StreamShape::new(Operator::ALL[pair.0], Datatype::ALL[pair.1], pair.2)
+            .unwrap_or_else(|_| StreamShape::new(Operator::Sum, Datatype::U8, pair.2).unwrap()),
+        target,
+    })
+}
+
 fn any_message() -> impl Strategy<Value = Message> {
     prop_oneof![
         Just(Message::Join),
@@ -39,6 +50,11 @@ fn any_message() -> impl Strategy<Value = Message> {
         any_part().prop_map(Message::Request),
         any_part().prop_map(Message::Result),
         any_part().prop_map(|part| Message::Result(Part { has_data: false, ..part })),
+        any_stream_ask().prop_map(Message::StreamAsk),
+        any::<u32>().prop_map(|number| Message::StreamTurn(OperationNumber(number))),
+        any::<u32>().prop_map(|number| Message::StreamDone(OperationNumber(number))),
+        any_part().prop_map(Message::Chunk),
+        any_part().prop_map(|part| Message::ChunkResult(Part { has_data: false, ..part })),
         (0..AbortReason::ALL.len(), any::<u32>()).prop_map(|(reason, member)| {
             Message::Abort(Abort { reason: AbortReason::ALL[reason], at_fault: EndpointId(member) })
         }),
