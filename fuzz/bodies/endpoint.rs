@@ -4,8 +4,8 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use arbitrary::{Arbitrary, Unstructured};
-use tributary_protocol::StreamTerms;
 use tributary_protocol::endpoint::{Body, Endpoint, EndpointConfig, Event, OperationSpec};
+use tributary_protocol::{Carrier, StreamTerms, Time};
 use tributary_wire::frame::{Abort, AbortReason, Edge, Header, Message, Part, Target};
 use tributary_wire::{
     Capability, ChildIndex, Datatype, EndpointId, Epoch, GroupId, OperationNumber, Operator,
@@ -212,7 +212,7 @@ impl Run {
             let Some(transmit) = self.endpoint.peek_transmit() else { break };
             assert_eq!(self.endpoint.peek_transmit().as_ref(), Some(&transmit));
             assert_eq!(Header::decode(&transmit.header.encode()), Ok(transmit.header));
-            self.endpoint.pop_transmit();
+            self.endpoint.pop_transmit(Time(0));
             let part = match transmit.header.message {
                 Message::Request(part) => part,
                 Message::Chunk(part) => {
@@ -254,12 +254,17 @@ impl Run {
         let Some(asked) = self.chunks.pop_front() else { return };
         let part = Part { has_data: true, ..asked };
         let header = Header { edge: self.edge, message: Message::ChunkResult(part) };
-        let body = self.endpoint.handle_frame(&header).expect("it was asked for");
+        let body =
+            self.endpoint.handle_frame(Time(0), Carrier::Link, &header).expect("it was asked for");
         if let Some(body) = body {
             self.check_body(&body, &asked);
         }
         self.reached.chunks += u64::from(!self.is_over);
-        assert_eq!(self.endpoint.handle_frame(&header), Ok(None), "a copy is dropped");
+        assert_eq!(
+            self.endpoint.handle_frame(Time(0), Carrier::Link, &header),
+            Ok(None),
+            "a copy is dropped"
+        );
     }
 
     fn check_body(&self, body: &Body, part: &Part) {
@@ -283,7 +288,7 @@ impl Run {
         let number = asked.sequence.distance_from(Sequence::FIRST);
         let was_open = self.in_flight.contains(&number);
         let header = Header { edge: self.edge, message: Message::Result(part) };
-        match self.endpoint.handle_frame(&header) {
+        match self.endpoint.handle_frame(Time(0), Carrier::Link, &header) {
             Ok(body) => {
                 if let Some(body) = body {
                     assert!(was_open && damage >= 4, "each result is taken once");
@@ -298,7 +303,7 @@ impl Run {
     }
 
     fn take(&mut self, header: &Header) {
-        match self.endpoint.handle_frame(header) {
+        match self.endpoint.handle_frame(Time(0), Carrier::Link, header) {
             Ok(body) => assert_eq!(body, None),
             Err(_) => self.reached.refused += 1,
         }

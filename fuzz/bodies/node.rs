@@ -9,9 +9,9 @@ use tributary_protocol::node::{
     StreamLimits,
 };
 use tributary_protocol::payloads::{Arena, ArenaId, Lane, Payloads, Place, Source};
-use tributary_protocol::{StreamTerms, Time};
+use tributary_protocol::{Carrier, StreamTerms, Time};
 use tributary_wire::frame::{
-    Abort, AbortReason, Edge, Header, Message, Part, Shape, StreamAsk, StreamShape, Target,
+    Abort, AbortReason, Edge, Header, Message, Part, Shape, StreamAsk, StreamShape, Target, Trail,
 };
 use tributary_wire::{
     Capability, ChildIndex, Datatype, EndpointId, Epoch, GroupId, OperationNumber, Operator,
@@ -144,6 +144,7 @@ impl AnyPart {
             shape,
             target: self.member.map_or(Target::All, |it| Target::Member(EndpointId(it.into()))),
             has_data: shape != Shape::BARRIER && (self.has_data || (is_reduction && is_request)),
+            trail: Trail::default(),
         }
     }
 }
@@ -189,6 +190,7 @@ fn chunk_of(operation: OperationNumber, chunk: u32) -> Part {
         shape: Shape::new(Operator::Sum, Datatype::U8, elements).expect("a chunk"),
         target: Target::All,
         has_data: true,
+        trail: Trail::default(),
     }
 }
 
@@ -390,7 +392,9 @@ impl Run {
         });
         for (child, port) in (0..).zip(HONEST_PORTS) {
             let header = Header { edge: honest_edge(child), message: Message::Join };
-            run.node.handle_frame(port, &header, &[], &mut run.memory).expect("honest");
+            run.node
+                .handle_frame(Time(0), port, Carrier::Link, &header, &[], &mut run.memory)
+                .expect("honest");
             run.drain(port, usize::MAX);
         }
         run.drain_events();
@@ -543,7 +547,11 @@ impl Run {
         let port = PortId(group.0 * 4 + u32::from(child));
         let header = Header { edge, message };
         let payload = vec![0xCC; header.payload_bytes()];
-        if self.node.handle_frame(port, &header, &payload, &mut self.memory).is_err() {
+        if self
+            .node
+            .handle_frame(self.now, port, Carrier::Link, &header, &payload, &mut self.memory)
+            .is_err()
+        {
             self.reached.refused += 1;
             self.close(port);
         }
@@ -563,7 +571,11 @@ impl Run {
         let header = Header { edge, message: message.message() };
         let port = PortId(u32::from(port) % PORTS);
         let payload = vec![0xCC; header.payload_bytes()];
-        if self.node.handle_frame(port, &header, &payload, &mut self.memory).is_err() {
+        if self
+            .node
+            .handle_frame(self.now, port, Carrier::Link, &header, &payload, &mut self.memory)
+            .is_err()
+        {
             self.reached.refused += 1;
             self.close(port);
         }
@@ -615,6 +627,7 @@ impl Run {
             shape: Shape::new(Operator::Sum, Datatype::U32, 1).expect("a sum of one number"),
             target: Target::All,
             has_data: true,
+            trail: Trail::default(),
         };
         let order = if is_reversed { [1, 0] } else { [0, 1] };
         for child in order {
@@ -622,7 +635,9 @@ impl Run {
                 Header { edge: honest_edge(child as u16), message: Message::Request(part) };
             let payload = [left, right][child].to_le_bytes();
             let port = HONEST_PORTS[child];
-            self.node.handle_frame(port, &header, &payload, &mut self.memory).expect("honest");
+            self.node
+                .handle_frame(self.now, port, Carrier::Link, &header, &payload, &mut self.memory)
+                .expect("honest");
         }
         for port in HONEST_PORTS {
             let bodies = self.drain(port, usize::MAX);
@@ -638,7 +653,14 @@ impl Run {
         let ask = StreamAsk { operation, shape, target: Target::All };
         let say = |run: &mut Self, child: usize, message, payload: &[u8]| {
             let header = Header { edge: honest_edge(child as u16), message };
-            run.node.handle_frame(HONEST_PORTS[child], &header, payload, &mut run.memory)
+            run.node.handle_frame(
+                run.now,
+                HONEST_PORTS[child],
+                Carrier::Link,
+                &header,
+                payload,
+                &mut run.memory,
+            )
         };
         for child in 0..2 {
             say(self, child, Message::StreamAsk(ask), &[]).expect("honest");
@@ -654,6 +676,7 @@ impl Run {
                 shape: Shape::new(Operator::Sum, Datatype::U32, 2).expect("two numbers"),
                 target: Target::All,
                 has_data: true,
+                trail: Trail::default(),
             };
             for child in 0..2 {
                 say(self, child, Message::Chunk(part), &[child as u8; 8]).expect("its turn");

@@ -17,7 +17,7 @@ use core::ops::Range;
 use tributary_wire::frame::{Abort, AbortReason, Edge, Header, Message, Part, Target};
 use tributary_wire::{Capability, ChildIndex, EndpointId, Epoch, GroupId, OperationNumber};
 
-use crate::StreamTerms;
+use crate::{Carrier, StreamTerms, Time};
 
 use flight::Flight;
 use operation::Operation;
@@ -96,6 +96,8 @@ pub struct Transmit {
     pub header: Header,
     /// The bytes of its payload, if it has one.
     pub body: Option<Body>,
+    /// What is to carry it.
+    pub carrier: Carrier,
 }
 
 /// A part of an operation's vector.
@@ -264,15 +266,16 @@ impl Endpoint {
                 (message, part.has_data.then_some(body))
             }
         };
-        Some(Transmit { header: self.header(message), body })
+        Some(Transmit { header: self.header(message), body, carrier: Carrier::Link })
     }
 
-    /// The link has taken the frame that [`Endpoint::peek_transmit`] just gave. Nothing else may be
-    /// called in between.
+    /// The carrier has taken the frame that [`Endpoint::peek_transmit`] just gave. Nothing else may
+    /// be called in between.
     ///
     /// # Panics
     /// If there was no such frame.
-    pub fn pop_transmit(&mut self) {
+    pub fn pop_transmit(&mut self, now: Time) {
+        let _ = now;
         match self.next_item().expect("pop follows a peek that found a frame") {
             Item::Join => self.has_said_join = true,
             Item::Done(_) => self.streams_mut().done = None,
@@ -340,9 +343,15 @@ impl Endpoint {
     /// the driver copies it there before it polls for events.
     ///
     /// # Errors
-    /// If the frame breaks the protocol. The driver closes the link and reports that with
-    /// [`Endpoint::handle_link_closed`].
-    pub fn handle_frame(&mut self, header: &Header) -> Result<Option<Body>, FrameError> {
+    /// If the frame breaks the protocol. If the link carried it, the driver closes the link and
+    /// reports that with [`Endpoint::handle_link_closed`]; if it was a datagram, it is dropped.
+    pub fn handle_frame(
+        &mut self,
+        now: Time,
+        carrier: Carrier,
+        header: &Header,
+    ) -> Result<Option<Body>, FrameError> {
+        let _ = (now, carrier);
         if header.edge != self.edge() {
             return Err(FrameError::WrongEdge);
         }
@@ -361,12 +370,7 @@ impl Endpoint {
                 self.fail(abort);
                 Ok(None)
             }
-            Message::Join
-            | Message::Request(_)
-            | Message::Leave
-            | Message::StreamAsk(_)
-            | Message::Chunk(_)
-            | Message::StreamDone(_) => Err(FrameError::WrongDirection),
+            _ => Err(FrameError::WrongDirection),
         }
     }
 
@@ -428,6 +432,17 @@ impl Endpoint {
             let at_fault = self.config.endpoint;
             self.fail(Abort { reason: AbortReason::NodeLost, at_fault });
         }
+    }
+
+    /// When [`Endpoint::handle_timeout`] is due; none while nothing is waited for.
+    #[must_use]
+    pub fn poll_timeout(&self) -> Option<Time> {
+        None
+    }
+
+    /// Does what is due: repeats what may be lost.
+    pub fn handle_timeout(&mut self, now: Time) {
+        let _ = now;
     }
 
     /// The next thing the driver has to know.

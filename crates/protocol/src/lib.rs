@@ -14,6 +14,7 @@
 
 extern crate alloc;
 
+mod carrier;
 pub mod endpoint;
 pub mod manager;
 pub mod node;
@@ -22,5 +23,6 @@ pub mod payloads;
 mod stream;
 mod time;
 
+pub use carrier::Carrier;
 pub use stream::StreamTerms;
 pub use time::Time;

@@ -36,6 +36,7 @@ use tributary_wire::frame::{Abort, Header, Message};
 use tributary_wire::{ChildIndex, Epoch, GroupId, OperationNumber, TreeId};
 
 use crate::payloads::{ArenaId, Payloads, Place};
+use crate::{Carrier, Time};
 
 pub use config::{
     ChildConfig, GroupConfig, InstallError, NodeConfig, ParentConfig, StreamGrant, StreamLimits,
@@ -70,6 +71,8 @@ pub struct Transmit {
     pub header: Header,
     /// Where its payload lies, if it has one; `header.payload_bytes()` bytes from there.
     pub body: Option<Place>,
+    /// What is to carry it.
+    pub carrier: Carrier,
 }
 
 /// Something the driver has to know or do.
@@ -219,19 +222,24 @@ impl Node {
         }
     }
 
-    /// Takes one frame that arrived on `port`. `payload` is exactly what its header announces.
+    /// Takes one frame that arrived on `port`, carried by `carrier`. `payload` is exactly what its
+    /// header announces.
     ///
     /// # Errors
-    /// If the frame breaks the protocol. The driver then closes that port and reports it with
-    /// [`Node::handle_port_closed`]; nothing but the port's own group is affected.
+    /// If the frame breaks the protocol. If the link carried it, the driver then closes that port
+    /// and reports it with [`Node::handle_port_closed`]; nothing but the port's own group is
+    /// affected. If it was a datagram, it is dropped, and nothing else happens.
     pub fn handle_frame(
         &mut self,
+        now: Time,
         port: PortId,
+        carrier: Carrier,
         header: &Header,
         payload: &[u8],
         payloads: &mut impl Payloads,
     ) -> Result<(), FrameError> {
         debug_assert_eq!(payload.len(), header.payload_bytes(), "drivers deliver whole frames");
+        let _ = (now, carrier);
         match self.role(port) {
             Role::Unbound => match header.message {
                 Message::Join => self.handle_join(port, header),
@@ -274,10 +282,7 @@ impl Node {
                 Ok(())
             }
             Message::Join => Err(FrameError::AlreadyJoined { group, child: child.0 }),
-            Message::Joined
-            | Message::Result(_)
-            | Message::StreamTurn(_)
-            | Message::ChunkResult(_) => Err(FrameError::WrongDirection),
+            _ => Err(FrameError::WrongDirection),
         }
     }
 
@@ -299,12 +304,7 @@ impl Node {
                 self.fail(group, *abort);
                 Ok(())
             }
-            Message::Join
-            | Message::Request(_)
-            | Message::Leave
-            | Message::StreamAsk(_)
-            | Message::Chunk(_)
-            | Message::StreamDone(_) => Err(FrameError::WrongDirection),
+            _ => Err(FrameError::WrongDirection),
         }
     }
 

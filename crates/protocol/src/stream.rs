@@ -1,6 +1,6 @@
 //! What both ends of a stream agree on: how long its chunks are, and how many travel at once.
 
-use tributary_wire::frame::{Part, Shape, StreamAsk};
+use tributary_wire::frame::{Part, Shape, StreamAsk, Trail};
 use tributary_wire::{SegmentIndex, Sequence};
 
 /// A group's terms for streams, the same at all of its nodes and members.
@@ -57,12 +57,14 @@ impl Cut {
             shape,
             target: self.ask.target,
             has_data,
+            trail: Trail::default(),
         })
     }
 
     /// Whether a part is one of this vector's chunks.
     pub(crate) fn has(&self, part: &Part) -> bool {
-        part.segment.0 < self.chunks && self.part(part.segment.0, part.has_data) == Some(*part)
+        let ours = self.part(part.segment.0, part.has_data);
+        part.segment.0 < self.chunks && ours.is_some_and(|ours| ours.is_same_segment(part))
     }
 }
 

@@ -36,26 +36,36 @@ fn frames() {
 
 /// Makes bytes a header that is likely valid: small codes, and zeros where its kind has them.
 fn dress(bytes: &mut [u8; 80], random: &mut Pcg64) {
-    let kinds = [0, 1, 2, 3, 3, 4, 4, 5, 6, 16, 17, 18, 19, 20];
+    let kinds = [0, 1, 2, 3, 3, 4, 4, 5, 6, 7, 8, 9, 10, 11, 12, 16, 17, 18, 19, 20];
     bytes[5] = kinds[usize::from(bytes[5]) % kinds.len()];
-    let is_part = matches!(bytes[5], 3 | 4 | 18 | 19);
-    let is_ask = bytes[5] == 16;
+    let kind = bytes[5];
+    let is_part = matches!(kind, 3 | 4 | 18 | 19);
+    let is_ask = kind == 16;
     let has_data = is_part && random.random_bool(0.8);
-    (bytes[6], bytes[43], bytes[46], bytes[47]) = (u8::from(has_data), 0, 0, 0);
-    bytes[7] = if bytes[5] == 5 { bytes[7] % 9 } else { 0 };
-    bytes[40..43].fill(0);
-    if !is_part {
-        let first = if bytes[5] < 16 { 20 } else { 24 };
-        bytes[first..36].fill(0);
+    bytes[6] = u8::from(has_data);
+    bytes[7] = if kind == 5 { bytes[7] % 9 } else { 0 };
+    if !matches!(kind, 3 | 4 | 8 | 9 | 10 | 18 | 19) {
+        bytes[43] = 0;
     }
+    if !matches!(kind, 4 | 7) {
+        bytes[46..48].fill(0);
+    }
+    bytes[40..43].fill(0);
     if is_part || is_ask {
         bytes[40..43].copy_from_slice(&[1, 2, 1].map(|least| least + random.random_range(0..3)));
         bytes[41] += random.random_range(0..15);
         bytes[42] += random.random_range(0..13);
     }
+    if !is_part {
+        let first = if kind < 16 { 20 } else { 24 };
+        bytes[first..28].fill(0);
+        if !matches!(kind, 10 | 11) {
+            bytes[28..32].fill(0);
+        }
+    }
     let elements = if is_part || is_ask { random.random_range(0..4_u32) } else { 0 };
     bytes[32..36].copy_from_slice(&elements.to_le_bytes());
-    if bytes[5] != 5 && random.random_bool(0.7) {
+    if kind != 5 && random.random_bool(0.7) {
         bytes[36..40].fill(0);
     }
     let size = Datatype::from_code(bytes[41]).map_or(0, Datatype::size_bytes) as u32;

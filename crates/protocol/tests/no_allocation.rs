@@ -9,7 +9,7 @@ use tributary_protocol::node::{
     ChildConfig, GroupConfig, Node, NodeConfig, PortId, StreamGrant, StreamLimits,
 };
 use tributary_protocol::payloads::{Payloads, Place, Source};
-use tributary_protocol::{StreamTerms, Time};
+use tributary_protocol::{Carrier, StreamTerms, Time};
 use tributary_wire::frame::{Shape, Target};
 use tributary_wire::{
     Capability, ChildIndex, Datatype, EndpointId, Epoch, GroupId, Operator, TreeId,
@@ -113,16 +113,26 @@ fn settle(node: &mut Node, members: &mut [Endpoint]) -> u64 {
         let mut has_moved = false;
         for (port, member) in members.iter_mut().enumerate() {
             while let Some(transmit) = member.peek_transmit() {
-                member.pop_transmit();
+                member.pop_transmit(Time(0));
                 let payload = &payload[..transmit.header.payload_bytes()];
                 let port = PortId(port as u32);
-                node.handle_frame(port, &transmit.header, payload, &mut Nowhere).expect("honest");
+                node.handle_frame(
+                    Time(0),
+                    port,
+                    Carrier::Link,
+                    &transmit.header,
+                    payload,
+                    &mut Nowhere,
+                )
+                .expect("honest");
                 has_moved = true;
             }
         }
         while let Some(port) = node.poll_ready() {
             while let Some(transmit) = node.peek_transmit(port) {
-                members[port.0 as usize].handle_frame(&transmit.header).expect("honest");
+                members[port.0 as usize]
+                    .handle_frame(Time(0), Carrier::Link, &transmit.header)
+                    .expect("honest");
                 node.pop_transmit(port);
                 has_moved = true;
             }

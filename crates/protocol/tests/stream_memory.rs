@@ -9,7 +9,7 @@ use tributary_protocol::node::{
     ChildConfig, GroupConfig, Node, NodeConfig, ParentConfig, PortId, StreamGrant, StreamLimits,
 };
 use tributary_protocol::payloads::{ArenaId, Lane, Payloads, Place, Source};
-use tributary_protocol::{StreamTerms, Time};
+use tributary_protocol::{Carrier, StreamTerms, Time};
 use tributary_wire::frame::{Header, Shape, Target};
 use tributary_wire::{
     Capability, ChildIndex, Datatype, EndpointId, Epoch, GroupId, Operator, TreeId,
@@ -204,7 +204,7 @@ impl Tree {
         const PAYLOAD: &[u8] = &[0; TERMS.chunk_bytes as usize];
         match end {
             End::Member(member) => {
-                self.members[member].handle_frame(header).expect("honest");
+                self.members[member].handle_frame(Time(0), Carrier::Link, header).expect("honest");
                 while let Some(event) = self.members[member].poll_event() {
                     self.completed += usize::from(matches!(event, Event::Completed(_)));
                 }
@@ -212,7 +212,10 @@ impl Tree {
             End::Node(node, port) => {
                 let payload = &PAYLOAD[..header.payload_bytes()];
                 let (machine, places) = (&mut self.nodes[node], &mut self.places[node]);
-                machine.handle_frame(port, header, payload, places).expect("honest");
+                let carrier = Carrier::Link;
+                machine
+                    .handle_frame(Time(0), port, carrier, header, payload, places)
+                    .expect("honest");
             }
         }
         (0..3).for_each(|node| self.pump_node(node));
@@ -232,7 +235,7 @@ impl Tree {
         let (group, index) = (member as u32 / 4, member as u32 % 4);
         let end = End::Node(1 + index as usize / 2, PortId(3 * group + index % 2));
         while let Some(transmit) = self.members[member].peek_transmit() {
-            self.members[member].pop_transmit();
+            self.members[member].pop_transmit(Time(0));
             self.wires.push_back((end, transmit.header));
         }
     }

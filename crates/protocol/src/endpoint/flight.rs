@@ -69,7 +69,7 @@ impl Flight {
             part.sequence.distance_from(self.oldest) < self.next.distance_from(self.oldest);
         is_within
             && self.asked[self.place(part.sequence)]
-                .is_some_and(|asked| Part { has_data: part.has_data, ..asked } == *part)
+                .is_some_and(|asked| asked.is_same_segment(part))
     }
 
     pub(super) fn complete(&mut self, sequence: Sequence) {

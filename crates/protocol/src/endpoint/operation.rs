@@ -2,7 +2,9 @@
 
 use core::ops::Range;
 
-use tributary_wire::frame::{Part, Shape, ShapeError, StreamAsk, StreamShape, StreamShapeError};
+use tributary_wire::frame::{
+    Part, Shape, ShapeError, StreamAsk, StreamShape, StreamShapeError, Trail,
+};
 use tributary_wire::{Datatype, OperationNumber, Operator, SegmentIndex, Sequence};
 
 use super::Target;
@@ -178,6 +180,7 @@ impl Operation {
             shape,
             target: self.spec.target,
             has_data: self.spec.contributes && self.spec.operator != Operator::Barrier,
+            trail: Trail::default(),
         };
         (part, bytes)
     }

@@ -6,6 +6,7 @@ use tributary_wire::frame::Header;
 use tributary_wire::{ChildIndex, GroupId};
 
 use super::{Node, Transmit};
+use crate::Carrier;
 use crate::payloads::{ArenaId, Place};
 
 /// The driver's number for a link: small and dense. It may be used again after
@@ -79,7 +80,7 @@ impl Node {
         if entry.outbox.len() >= entry.outbox_max {
             return false;
         }
-        entry.outbox.push_back(Transmit { header, body });
+        entry.outbox.push_back(Transmit { header, body, carrier: Carrier::Link });
         self.mark_ready(port);
         true
     }
@@ -91,7 +92,7 @@ impl Node {
         entry.role = Role::Closing;
         entry.outbox.retain(|queued| queued.body.is_none());
         if let Some(header) = last_word {
-            entry.outbox.push_back(Transmit { header, body: None });
+            entry.outbox.push_back(Transmit { header, body: None, carrier: Carrier::Link });
         }
         if entry.outbox.is_empty() {
             self.events.push_back(super::Event::Close(port));

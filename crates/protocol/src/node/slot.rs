@@ -78,6 +78,6 @@ impl Slot {
     /// Whether a further contributor means the same segment. A broadcast's members differ in
     /// whether they bring data, and in nothing else.
     pub(super) fn agrees_with(&self, part: &Part) -> bool {
-        self.part.is_some_and(|ours| Part { has_data: part.has_data, ..ours } == *part)
+        self.part.is_some_and(|ours| ours.is_same_segment(part))
     }
 }

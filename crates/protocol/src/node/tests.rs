@@ -3,13 +3,12 @@
 use alloc::vec;
 use alloc::vec::Vec;
 
-use tributary_wire::frame::{AbortReason, Edge, Part, Shape, Target};
+use tributary_wire::frame::{AbortReason, Edge, Part, Shape, Target, Trail};
 use tributary_wire::{
     Capability, ChildIndex, Datatype, EndpointId, OperationNumber, Operator, SegmentIndex, Sequence,
 };
 
 use super::*;
-use crate::Time;
 use crate::payloads::{Arena, Source};
 
 /// Payload is of no interest here.
@@ -78,13 +77,14 @@ fn part(number: u32, elements: u32) -> Part {
         shape: Shape::new(Operator::Sum, Datatype::U8, elements).unwrap(),
         target: Target::All,
         has_data: true,
+        trail: Trail::default(),
     }
 }
 
 fn put(node: &mut Node, port: u32, edge: Edge, message: Message) -> Result<(), FrameError> {
     let header = Header { edge, message };
     let payload = vec![0; header.payload_bytes()];
-    node.handle_frame(PortId(port), &header, &payload, &mut Nowhere)
+    node.handle_frame(Time(0), PortId(port), Carrier::Link, &header, &payload, &mut Nowhere)
 }
 
 /// A node whose group's child `i` has joined over port `i`, and all of it drained.

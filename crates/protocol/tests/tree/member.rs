@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use tributary_protocol::endpoint::{Endpoint, EndpointConfig, Event, StartError};
+use tributary_protocol::{Carrier, Time};
 use tributary_wire::OperationNumber;
 use tributary_wire::frame::Abort;
 
@@ -98,10 +99,11 @@ impl Member {
     /// Takes one frame. `Err` stands for the link's end.
     pub(crate) fn take(
         &mut self,
+        now: Time,
         header: &tributary_wire::frame::Header,
         payload: &[u8],
     ) -> Result<(), tributary_protocol::endpoint::FrameError> {
-        if let Some(body) = self.endpoint.handle_frame(header)? {
+        if let Some(body) = self.endpoint.handle_frame(now, Carrier::Link, header)? {
             let running =
                 self.running.get_mut(&body.operation).expect("results are for the living");
             running.target[body.bytes].copy_from_slice(payload);

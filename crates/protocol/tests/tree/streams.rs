@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use tributary_protocol::StreamTerms;
 use tributary_protocol::node::{Event, FrameError};
 use tributary_wire::frame::{
-    Abort, AbortReason, Edge, Header, Message, Part, Shape, StreamAsk, StreamShape, Target,
+    Abort, AbortReason, Edge, Header, Message, Part, Shape, StreamAsk, StreamShape, Target, Trail,
 };
 use tributary_wire::{Datatype, EndpointId, OperationNumber, Operator, SegmentIndex, Sequence};
 
@@ -312,6 +312,7 @@ fn chunk(number: u32, chunk: u32, elements: u32) -> Part {
         shape: Shape::new(Operator::Sum, Datatype::F64, elements).expect("a sum"),
         target: Target::All,
         has_data: true,
+        trail: Trail::default(),
     }
 }
 

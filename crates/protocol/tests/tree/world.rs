@@ -4,12 +4,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
-use tributary_protocol::Time;
 use tributary_protocol::endpoint::EndpointConfig;
 use tributary_protocol::node::{
     ChildConfig, Event, FrameError, GroupConfig, Node, NodeConfig, ParentConfig, PortId,
     StreamGrant,
 };
+use tributary_protocol::{Carrier, Time};
 use tributary_wire::frame::{HEADER_BYTES, Header};
 use tributary_wire::{Capability, ChildIndex, Epoch, GroupId, TreeId};
 
@@ -331,11 +331,19 @@ impl World {
     fn deliver(&mut self, link: usize, to: usize, frame: &[u8]) {
         let header = Header::decode(frame).expect("machines send frames that decode");
         let payload = &frame[HEADER_BYTES..];
+        let now = Time(self.now);
         match self.links[link].holders[to] {
             Holder::Node { node, port } => {
                 let host = &mut self.nodes[node];
                 host.memory.sender = Some(header.edge.child);
-                let taken = host.node.handle_frame(port, &header, payload, &mut host.memory);
+                let taken = host.node.handle_frame(
+                    now,
+                    port,
+                    Carrier::Link,
+                    &header,
+                    payload,
+                    &mut host.memory,
+                );
                 if let Err(error) = taken {
                     self.nodes[node].refused.push(error);
                     self.close(link, to);
@@ -343,7 +351,7 @@ impl World {
                 self.pump_node(node);
             }
             Holder::Member(member) => {
-                if let Err(error) = self.members[member].take(&header, payload) {
+                if let Err(error) = self.members[member].take(now, &header, payload) {
                     panic!("member {member} refuses a frame of an honest node: {error}");
                 }
                 self.pump_member(member);
@@ -429,7 +437,7 @@ impl World {
             {
                 let Some(transmit) = self.members[member].endpoint.peek_transmit() else { break };
                 let payload = self.members[member].payload(&transmit);
-                self.members[member].endpoint.pop_transmit();
+                self.members[member].endpoint.pop_transmit(Time(self.now));
                 self.send(link, UPPER, &transmit.header, &payload);
             }
             if !self.members[member].drain_events() {

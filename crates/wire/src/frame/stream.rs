@@ -1,8 +1,6 @@
 //! The words of a stream: who wants one, whose turn it is, who is done with it.
 
-use zerocopy::little_endian::U32;
-
-use super::{DecodeError, KIND_STREAM_ASK, RawHeader, Target};
+use super::Target;
 use crate::{Datatype, OperationNumber, Operator};
 
 /// Longest vector of one stream: 2 GiB. A longer one is several streams.
@@ -86,39 +84,6 @@ impl StreamShape {
     #[must_use]
     pub const fn elements(&self) -> u32 {
         self.elements
-    }
-}
-
-impl RawHeader {
-    pub(super) fn put_ask(&mut self, ask: &StreamAsk) {
-        self.kind = KIND_STREAM_ASK;
-        self.operation = U32::new(ask.operation.0);
-        self.elements = U32::new(ask.shape.elements);
-        self.datatype = ask.shape.datatype.code();
-        self.operator = ask.shape.operator.code();
-        self.put_target(ask.target);
-    }
-
-    pub(super) fn stream_ask(&self) -> Result<StreamAsk, DecodeError> {
-        let words = [self.segment, self.sequence];
-        if words.iter().any(|word| word.get() != 0) || self.has_data != 0 || self.reason != 0 {
-            return Err(DecodeError::ReservedField);
-        }
-        let operator = Operator::from_code(self.operator)?;
-        let datatype = Datatype::from_code(self.datatype)?;
-        let shape = StreamShape::new(operator, datatype, u64::from(self.elements.get()))?;
-        let operation = OperationNumber(self.operation.get());
-        Ok(StreamAsk { operation, shape, target: self.target()? })
-    }
-
-    /// The operation of a frame that names nothing else.
-    pub(super) fn operation_alone(&self) -> Result<OperationNumber, DecodeError> {
-        let words = [self.segment, self.sequence, self.elements, self.target_member];
-        let bytes = [self.has_data, self.datatype, self.operator, self.target_kind, self.reason];
-        if words.iter().any(|word| word.get() != 0) || bytes.iter().any(|byte| *byte != 0) {
-            return Err(DecodeError::ReservedField);
-        }
-        Ok(OperationNumber(self.operation.get()))
     }
 }
 
