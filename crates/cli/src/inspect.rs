@@ -177,6 +177,7 @@ mod tests {
                 radix: 4,
                 osos: 64,
                 payload_max_bytes: 256,
+                stream: None,
             },
             osos_used: 8,
             parent: parent.map(Into::into),

@@ -3,6 +3,8 @@
 use std::path::PathBuf;
 use std::str::FromStr;
 
+use tributary_wire::StreamTerms;
+
 use crate::knobs::{self, Knob};
 
 /// What the host library does for one process.
@@ -18,6 +20,10 @@ pub struct Settings {
     pub osos: u16,
     /// Longest segment to ask for.
     pub payload_max_bytes: u32,
+    /// Streams to ask for.
+    pub stream: StreamTerms,
+    /// Shortest vector that is streamed; none if none is.
+    pub stream_min_bytes: Option<u64>,
     /// How a leader reaches its aggregation node.
     pub transport: TransportChoice,
     /// How ranks wait.
@@ -83,6 +89,14 @@ impl Settings {
             hosts: number(&knobs::HOSTS, &environment, 1..=1024)?,
             osos: number(&knobs::OSOS, &environment, 1..=1024)?,
             payload_max_bytes: number(&knobs::PAYLOAD_MAX, &environment, 16..=1 << 20)?,
+            stream: StreamTerms {
+                chunk_bytes: number(&knobs::STREAM_CHUNK, &environment, 256..=1 << 20)?,
+                window: number(&knobs::STREAM_WINDOW, &environment, 1..=256)?,
+            },
+            stream_min_bytes: match knobs::STREAM_MIN.value(&environment).value.as_str() {
+                "never" => None,
+                _ => Some(number(&knobs::STREAM_MIN, &environment, 1..=u64::MAX)?),
+            },
             transport: choice(
                 &knobs::TRANSPORT,
                 &environment,

@@ -1,15 +1,16 @@
 //! A leader's place in an aggregation tree: the endpoint machine over its link.
 
 use std::net::ToSocketAddrs;
+use std::ops::Range;
 use std::time::{Duration, Instant};
 
-use tributary_protocol::endpoint::{Endpoint, EndpointConfig, Event, OperationSpec};
+use tributary_protocol::endpoint::{Endpoint, EndpointConfig, Event, OperationSpec, StartError};
 use tributary_protocol::{Carrier, Time};
 use tributary_transport::{Link, Sent, ShmOptions, TcpOptions, connect_shm, connect_tcp, wait};
 use tributary_wire::control::{EndpointGrant, GroupGrant};
-use tributary_wire::frame::{Abort, AbortReason};
+use tributary_wire::frame::{Abort, AbortReason, STREAM_BYTES_MAX};
 
-use crate::settings::TransportChoice;
+use crate::settings::{Settings, TransportChoice};
 
 /// How long a node may take to let a member in.
 const JOIN_TIMEOUT: Duration = Duration::from_secs(10);
@@ -23,13 +24,30 @@ pub(crate) struct TreeMember {
     /// Where the endpoint's time starts.
     clock: Instant,
     running: Option<Running>,
+    /// Shortest vector that goes as a stream; none if the group may not stream.
+    stream_min_bytes: Option<u64>,
 }
 
 /// The operation under way, and its buffers.
+///
+/// A vector longer than a stream may be goes as several, one after the other.
 struct Running {
+    spec: OperationSpec,
+    is_stream: bool,
     source: *const u8,
     target: *mut u8,
     len_bytes: usize,
+    /// The part of the vector that travels now.
+    piece: Range<usize>,
+}
+
+impl Running {
+    /// Elements that travel next, from `first_byte` on.
+    fn elements_from(&self, first_byte: usize) -> u64 {
+        let element_bytes = self.spec.datatype.size_bytes() as u64;
+        let left = self.spec.elements - first_byte as u64 / element_bytes;
+        if self.is_stream { left.min(STREAM_BYTES_MAX / element_bytes) } else { left }
+    }
 }
 
 // SAFETY: the pointers are followed only while an operation runs, whose buffers its caller has
@@ -54,10 +72,10 @@ impl TreeMember {
     pub(crate) fn enter(
         group: &GroupGrant,
         grant: &EndpointGrant,
-        transport: TransportChoice,
+        settings: &Settings,
         machine: &str,
     ) -> Result<Self, EnterError> {
-        let link = connect(group, grant, transport, machine)?;
+        let link = connect(group, grant, settings.transport, machine)?;
         let endpoint = Endpoint::new(EndpointConfig {
             group: group.group,
             epoch: group.epoch,
@@ -67,8 +85,11 @@ impl TreeMember {
             osos: group.osos,
             payload_max_bytes: group.payload_max_bytes,
             operations_max: 1,
+            stream: group.stream,
         });
-        let mut member = Self { endpoint, link, clock: Instant::now(), running: None };
+        let stream_min_bytes = settings.stream_min_bytes.filter(|_| group.stream.is_some());
+        let clock = Instant::now();
+        let mut member = Self { endpoint, link, clock, running: None, stream_min_bytes };
         let deadline = Instant::now() + JOIN_TIMEOUT;
         let address = || grant.address.tcp.clone();
         loop {
@@ -101,11 +122,28 @@ impl TreeMember {
         target: *mut u8,
         len_bytes: usize,
     ) -> Result<(), Abort> {
-        use tributary_protocol::endpoint::StartError;
         debug_assert!(self.running.is_none(), "operations of a communicator run one by one");
-        match self.endpoint.start(spec) {
+        // The same at all members: the operation's length, the group's terms, one job's settings.
+        let is_stream = self.stream_min_bytes.is_some_and(|least| len_bytes as u64 >= least);
+        let piece = 0..0;
+        self.start_piece(Running { spec, is_stream, source, target, len_bytes, piece })
+    }
+
+    /// Starts the part of the vector behind the one that has travelled.
+    fn start_piece(&mut self, mut running: Running) -> Result<(), Abort> {
+        let first = running.piece.end;
+        let elements = running.elements_from(first);
+        let end = first + elements as usize * running.spec.datatype.size_bytes();
+        running.piece = first..end;
+        let spec = OperationSpec { elements, ..running.spec };
+        let started = if running.is_stream {
+            self.endpoint.start_stream(spec, usize::MAX)
+        } else {
+            self.endpoint.start(spec)
+        };
+        match started {
             Ok(_) => {
-                self.running = Some(Running { source, target, len_bytes });
+                self.running = Some(running);
                 Ok(())
             }
             Err(StartError::Failed(abort)) => Err(abort),
@@ -117,10 +155,14 @@ impl TreeMember {
     pub(crate) fn poll(&mut self) -> Result<bool, Abort> {
         self.pump();
         match self.endpoint.poll_event() {
-            Some(Event::Completed(_)) => {
-                self.running = None;
-                Ok(true)
-            }
+            Some(Event::Completed(_)) => match self.running.take() {
+                Some(running) if running.piece.end < running.len_bytes => {
+                    self.start_piece(running)?;
+                    self.pump();
+                    Ok(false)
+                }
+                _ => Ok(true),
+            },
             Some(Event::Failed(abort)) => {
                 self.running = None;
                 Err(abort)
@@ -181,12 +223,12 @@ impl TreeMember {
                 .handle_frame(now, Carrier::Link, &frame.header)
                 .map_err(|_| LinkGone)?;
             let (Some(body), Some(running)) = (body, &self.running) else { continue };
-            assert!(body.bytes.end <= running.len_bytes, "the endpoint cuts its own vector");
+            assert!(body.bytes.end <= running.piece.len(), "the endpoint cuts its own vector");
             assert_eq!(body.bytes.len(), frame.payload.len(), "headers state their payload");
             // SAFETY: the range lies within the target, checked above, which the caller of `start`
             // keeps valid while the operation runs; a frame never overlaps a user's buffer.
             unsafe {
-                let target = running.target.add(body.bytes.start);
+                let target = running.target.add(running.piece.start + body.bytes.start);
                 target.copy_from_nonoverlapping(frame.payload.as_ptr(), frame.payload.len());
             }
         }
@@ -196,11 +238,11 @@ impl TreeMember {
         while let Some(transmit) = self.endpoint.peek_transmit() {
             let payload: &[u8] = match (&transmit.body, &self.running) {
                 (Some(body), Some(running)) => {
-                    assert!(body.bytes.end <= running.len_bytes, "segments lie in the vector");
+                    assert!(body.bytes.end <= running.piece.len(), "segments lie in the vector");
                     // SAFETY: the range lies within the source, checked above, which the caller
                     // of `start` keeps valid and unchanged until its segment was sent.
                     unsafe {
-                        let source = running.source.add(body.bytes.start);
+                        let source = running.source.add(running.piece.start + body.bytes.start);
                         std::slice::from_raw_parts(source, body.bytes.len())
                     }
                 }
@@ -233,12 +275,14 @@ fn connect(
     machine: &str,
 ) -> Result<Box<dyn Link>, EnterError> {
     let address = &grant.address;
+    let chunk_bytes = group.stream.map_or(0, |terms| terms.chunk_bytes);
+    let payload_max_bytes = group.payload_max_bytes.max(chunk_bytes);
     let unreachable =
         |problem: String| EnterError::Unreachable { address: address.tcp.clone(), problem };
     let is_near = address.machine == machine;
     match (&address.shm, transport) {
         (Some(path), TransportChoice::Auto | TransportChoice::Shm) if is_near => {
-            let options = ShmOptions::new(group.payload_max_bytes)
+            let options = ShmOptions::new(payload_max_bytes)
                 .map_err(|error| unreachable(error.to_string()))?;
             let link = connect_shm(path.as_ref(), options, JOIN_TIMEOUT)
                 .map_err(|error| unreachable(error.to_string()))?;
@@ -254,7 +298,7 @@ fn connect(
                 .map_err(|error| unreachable(error.to_string()))?
                 .next()
                 .ok_or_else(|| unreachable("the name has no address".to_owned()))?;
-            let options = TcpOptions::new(group.payload_max_bytes)
+            let options = TcpOptions::new(payload_max_bytes)
                 .map_err(|error| unreachable(error.to_string()))?;
             let link = connect_tcp(socket, options, JOIN_TIMEOUT)
                 .map_err(|error| unreachable(error.to_string()))?;

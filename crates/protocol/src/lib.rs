@@ -24,5 +24,5 @@ mod stream;
 mod time;
 
 pub use carrier::Carrier;
-pub use stream::StreamTerms;
 pub use time::Time;
+pub use tributary_wire::StreamTerms;

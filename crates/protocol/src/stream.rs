@@ -1,16 +1,7 @@
 //! What both ends of a stream agree on: how long its chunks are, and how many travel at once.
 
 use tributary_wire::frame::{Part, Shape, StreamAsk, Trail};
-use tributary_wire::{SegmentIndex, Sequence};
-
-/// A group's terms for streams, the same at all of its nodes and members.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct StreamTerms {
-    /// Longest chunk, in bytes.
-    pub chunk_bytes: u32,
-    /// Chunks in flight at most.
-    pub window: u16,
-}
+use tributary_wire::{SegmentIndex, Sequence, StreamTerms};
 
 /// A vector cut into chunks of equal length but the last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -20,6 +20,7 @@ mod capability;
 mod datatype;
 mod ids;
 mod operator;
+mod terms;
 
 pub use capability::Capability;
 pub use datatype::{Datatype, UnknownDatatype};
@@ -28,3 +29,4 @@ pub use ids::{
     TreeId,
 };
 pub use operator::{Operator, UnknownOperator};
+pub use terms::StreamTerms;

@@ -156,6 +156,7 @@ fn request_group(
             hosts: seat.placement.hosts.clone(),
             osos: context.settings.osos,
             payload_max_bytes: context.settings.payload_max_bytes,
+            stream: context.settings.stream_min_bytes.map(|_| context.settings.stream),
         };
         job.manager.request_group(&job.admission, &request).map_err(|error| error.to_string())
     });
@@ -184,7 +185,7 @@ fn enter_tree(
         .is_leader()
         .then(|| {
             let endpoint = &grant.endpoints[seat.host() as usize];
-            TreeMember::enter(grant, endpoint, context.settings.transport, &context.machine)
+            TreeMember::enter(grant, endpoint, &context.settings, &context.machine)
         })
         .transpose()
         .map_err(|error| error.to_string());

@@ -30,11 +30,12 @@ pub(super) enum Reason {
     NeverJoined,
     Handshake,
     TooManyLinks,
+    OutOfTurn,
 }
 
 impl Reason {
     /// Every reason.
-    pub(super) const ALL: [Self; 16] = [
+    pub(super) const ALL: [Self; 17] = [
         Self::Truncated,
         Self::Garbage,
         Self::WrongVersion,
@@ -51,6 +52,7 @@ impl Reason {
         Self::NeverJoined,
         Self::Handshake,
         Self::TooManyLinks,
+        Self::OutOfTurn,
     ];
 
     /// The label's value.
@@ -72,6 +74,7 @@ impl Reason {
             Self::NeverJoined => "never-joined",
             Self::Handshake => "handshake",
             Self::TooManyLinks => "too-many-links",
+            Self::OutOfTurn => "out-of-turn",
         }
     }
 
@@ -98,6 +101,7 @@ impl Reason {
             FrameError::OutsideWindow { .. } => Self::OutsideWindow,
             FrameError::Unexpected { .. } => Self::UnexpectedResult,
             FrameError::NotReading => Self::NotReading,
+            FrameError::OutOfTurn { .. } | FrameError::NotOfStream { .. } => Self::OutOfTurn,
             // The rest are frames on links that have no right to them.
             _ => Self::WrongPort,
         }

@@ -176,6 +176,7 @@ impl Job {
             hosts: hosts.to_vec(),
             osos,
             payload_max_bytes,
+            stream: None,
         };
         self.post("groups", &request)
     }

@@ -6,7 +6,9 @@ use core::ops::Range;
 use tributary_wire::{Capability, ChildIndex, EndpointId, Epoch, GroupId, TreeId};
 
 use super::PortId;
+use super::slots::slots_for;
 use crate::StreamTerms;
+use crate::payloads::{Arena, ArenaId};
 
 /// A node's limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,6 +42,17 @@ pub struct StreamLimits {
 impl StreamLimits {
     /// No streams.
     pub const NONE: Self = Self { trees: 0, window_max: 1, chunk_bytes_max: 0 };
+
+    /// The memory that one tree's streams need on a node of this radix.
+    #[must_use]
+    pub fn arena(&self, tree: TreeId, radix: u16) -> Arena {
+        Arena {
+            id: ArenaId::Stream(tree),
+            slots: slots_for(self.window_max),
+            children: radix,
+            payload_max_bytes: self.chunk_bytes_max,
+        }
+    }
 }
 
 /// A node's part of a group.

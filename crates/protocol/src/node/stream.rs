@@ -58,7 +58,7 @@ impl StreamLock {
     pub(super) fn new(tree: TreeId, limits: &StreamLimits, radix: u16) -> Self {
         let id = ArenaId::Stream(tree);
         let slots = Slots::new(id, limits.window_max, limits.chunk_bytes_max, usize::from(radix));
-        let arena = slots.arena(radix);
+        let arena = limits.arena(tree, radix);
         Self { slots: Some(Box::new(slots)), queue: VecDeque::new(), arena }
     }
 
