@@ -7,3 +7,4 @@ mod groups;
 mod misbehaviour;
 mod recovery;
 mod resources;
+mod streams;
