@@ -10,6 +10,7 @@ use crate::report::{Tally, Way};
 use crate::request::{Request, RequestState, enlist};
 use crate::waiting::{Policy, Waiter};
 
+pub(crate) mod join;
 mod setup;
 
 pub use setup::Unavailable;
@@ -23,6 +24,21 @@ pub struct Communicator {
     context: Arc<Context>,
 }
 
+/// What a waiting rank does besides: an MPI beneath needs it to move its own messages on.
+///
+/// Called now and then while a blocking operation waits long, from the waiting thread.
+pub type WhileWaiting = Arc<dyn Fn() -> Verdict + Send + Sync>;
+
+/// What [`WhileWaiting`] says of the communicator that waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// The wait goes on.
+    GoOn,
+    /// The program has given the communicator up, here or at another rank; see
+    /// [`Communicator::give_up`].
+    GiveUp,
+}
+
 /// What requests keep alive.
 pub(crate) struct Shared {
     engine: Mutex<Engine>,
@@ -33,7 +49,7 @@ pub(crate) struct Shared {
 
 impl Communicator {
     /// Sets a communicator up; its operations are counted in `tally`. Collective over its ranks, and
-    /// the outcome is the same on all.
+    /// the outcome is the same on all. `while_waiting` is called while this rank waits.
     ///
     /// # Errors
     /// If it can't be carried by us: why, in one line.
@@ -41,10 +57,15 @@ impl Communicator {
         context: &Arc<Context>,
         bootstrap: &mut dyn Bootstrap,
         tally: &Arc<Tally>,
+        while_waiting: WhileWaiting,
     ) -> Result<Self, Unavailable> {
-        let engine = setup::set_up(context, bootstrap, tally.label())?;
-        let way = if engine.seat.spans_hosts() { Way::InTree } else { Way::InNode };
+        let mut engine = setup::set_up(context, bootstrap, tally.label())?;
+        engine.set_while_waiting(while_waiting);
+        let way = engine.seat.way();
         tally.set_hosts(engine.seat.placement.hosts.len() as u32);
+        if let Some(note) = &engine.seat.note {
+            tally.set_note(note);
+        }
         let tally = Arc::clone(tally);
         let policy = engine.policy;
         let shared = Shared { engine: Mutex::new(engine), policy, way, tally };
@@ -86,6 +107,13 @@ impl Communicator {
             enlist(&self.shared);
         }
         Ok(Request::new(state, Arc::clone(&self.shared)))
+    }
+
+    /// Gives the communicator up at all its ranks, as the program wants it: whatever waits on it
+    /// ends with [`CollectiveError::GivenUp`], and so does every later operation. Not collective. A
+    /// thread of this process that waits on it has to be told by [`WhileWaiting`] first.
+    pub fn give_up(&self) {
+        self.shared.lock().give_up();
     }
 
     /// The way its operations go.

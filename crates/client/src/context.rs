@@ -22,12 +22,12 @@ pub struct Context {
     /// The machine's name.
     pub(crate) machine: String,
     pub(crate) policy: Policy,
-    /// Called now and then while an operation waits long.
-    pub(crate) idle: fn(),
     /// Processes and threads of the job that want a core of this machine.
     busy: u32,
     pub(crate) job: Option<Job>,
     pub(crate) communicators: AtomicUsize,
+    /// Communicators created so far.
+    created: AtomicUsize,
     _lease: Option<Lease>,
 }
 
@@ -58,18 +58,12 @@ enum Admission {
 }
 
 impl Context {
-    /// Opens the job's context. Collective over all its processes. `idle` is called now and then
-    /// while a blocking operation waits long, from the waiting thread: an MPI beneath needs that to
-    /// move its own messages on.
+    /// Opens the job's context. Collective over all its processes.
     ///
     /// # Errors
     /// If a manager is named and doesn't admit the job, or the exchange fails; the same on all
     /// ranks.
-    pub fn open(
-        world: &mut dyn Bootstrap,
-        settings: Settings,
-        idle: fn(),
-    ) -> Result<Self, OpenError> {
+    pub fn open(world: &mut dyn Bootstrap, settings: Settings) -> Result<Self, OpenError> {
         let machine = tributary_transport::machine::name();
         let machines = allgather_texts(world, &machine)?;
         let neighbours = machines.iter().filter(|name| **name == machine).count() as u32;
@@ -86,10 +80,10 @@ impl Context {
             host,
             machine,
             policy,
-            idle,
             busy,
             job,
             communicators: AtomicUsize::new(0),
+            created: AtomicUsize::new(0),
             _lease: lease,
         })
     }
@@ -101,6 +95,22 @@ impl Context {
             WaitChoice::Spin => ranks,
             WaitChoice::Sleep => u32::MAX,
         }
+    }
+
+    /// Whether a communicator that was just created is to be set up at once: a set-up takes
+    /// milliseconds, and programs may create communicators by the thousand that never see a
+    /// collective. Collective over its ranks, and the same on all of them: it waits for its first
+    /// use if a single rank has created its share.
+    ///
+    /// # Errors
+    /// If the exchange fails.
+    pub fn sets_up_now(&self, bootstrap: &mut dyn Bootstrap) -> Result<bool, BootstrapError> {
+        // Relaxed: a count of this process, nothing is published with it.
+        let created = self.created.fetch_add(1, Ordering::Relaxed);
+        let mine = [u8::from(created < self.settings.communicators_eager)];
+        let mut all = vec![0; bootstrap.size() as usize];
+        bootstrap.allgather(&mine, &mut all)?;
+        Ok(all.iter().all(|eager| *eager == 1))
     }
 
     /// Takes a place for one more communicator, or says that there is none.

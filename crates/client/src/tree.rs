@@ -26,6 +26,8 @@ pub(crate) struct TreeMember {
     running: Option<Running>,
     /// Shortest vector that goes as a stream; none if the group may not stream.
     stream_min_bytes: Option<u64>,
+    /// The link has failed: nothing more can be said.
+    is_gone: bool,
 }
 
 /// The operation under way, and its buffers.
@@ -88,8 +90,14 @@ impl TreeMember {
             stream: group.stream,
         });
         let stream_min_bytes = settings.stream_min_bytes.filter(|_| group.stream.is_some());
-        let clock = Instant::now();
-        let mut member = Self { endpoint, link, clock, running: None, stream_min_bytes };
+        let mut member = Self {
+            endpoint,
+            link,
+            clock: Instant::now(),
+            running: None,
+            stream_min_bytes,
+            is_gone: false,
+        };
         let deadline = Instant::now() + JOIN_TIMEOUT;
         let address = || grant.address.tcp.clone();
         loop {
@@ -195,7 +203,8 @@ impl TreeMember {
         loop {
             self.pump();
             let is_flushed = matches!(self.link.flush(), Ok(Sent::Taken) | Err(_));
-            if (self.endpoint.is_drained() && is_flushed) || Instant::now() >= deadline {
+            let is_said = self.endpoint.is_drained() && is_flushed;
+            if is_said || self.is_gone || Instant::now() >= deadline {
                 return;
             }
             self.sleep(Duration::from_millis(5));
@@ -206,6 +215,7 @@ impl TreeMember {
     fn pump(&mut self) {
         if self.receive().is_err() || self.transmit().is_err() {
             self.link.shutdown();
+            self.is_gone = true;
             self.endpoint.handle_link_closed();
         }
     }

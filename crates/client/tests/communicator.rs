@@ -13,7 +13,8 @@ use rand_pcg::Pcg64Mcg;
 use ranks::{ThreadRanks, on_all_ranks};
 use tributary_client::report::{Kind, Ledger};
 use tributary_client::{
-    Bootstrap, Collective, Communicator, Context, Operation, Request, Settings, Way,
+    Bootstrap, Collective, CollectiveError, Communicator, Context, Operation, Request, Settings,
+    Verdict, Way,
 };
 use tributary_wire::{Datatype, Operator};
 
@@ -22,9 +23,31 @@ fn settings() -> Settings {
 }
 
 fn communicator(ranks: &mut ThreadRanks, ledger: &Ledger, label: &str) -> Communicator {
-    let context = Arc::new(Context::open(ranks, settings(), || {}).unwrap());
+    communicator_with(ranks, ledger, label, settings())
+}
+
+fn communicator_with(
+    ranks: &mut ThreadRanks,
+    ledger: &Ledger,
+    label: &str,
+    settings: Settings,
+) -> Communicator {
+    let context = Arc::new(Context::open(ranks, settings).unwrap());
     let tally = ledger.open(label, ranks.size(), ranks.rank() == 0);
-    Communicator::create(&context, ranks, &tally).unwrap()
+    Communicator::create(&context, ranks, &tally, Arc::new(|| Verdict::GoOn)).unwrap()
+}
+
+/// Ranks of one machine that act as `hosts` hosts, joined by host algorithms.
+fn mesh_settings(hosts: u32, algorithm: &str) -> Settings {
+    let (hosts, algorithm) = (hosts.to_string(), algorithm.to_owned());
+    Settings::from_environment(|name| match name {
+        "TRIBUTARY_HOSTS" => Some(hosts.clone()),
+        "TRIBUTARY_BETWEEN_HOSTS" => Some("mesh".to_owned()),
+        "TRIBUTARY_MESH_ALGORITHM" => Some(algorithm.clone()),
+        "TRIBUTARY_HOST_ADDRESS" => Some("127.0.0.1".to_owned()),
+        _ => None,
+    })
+    .unwrap()
 }
 
 /// One step of a script: the same at all ranks.
@@ -148,23 +171,47 @@ fn random_mixes_of_collectives_agree_with_the_oracle() {
         on_all_ranks(size, move |mut ranks| {
             let communicator = communicator(&mut ranks, &Ledger::default(), "world");
             assert_eq!(communicator.way(), Way::InNode);
-            let rank = ranks.rank();
-            let script = script(seed, size, 60);
-            let mut pending = Vec::new();
-            for (step, what) in script.iter().enumerate() {
-                pending.push(perform(&communicator, step, what, rank, size));
-                // Not in the order of their start, and not all at once.
-                if pending.len() > 3 {
-                    let oldest = pending.remove((step + rank as usize) % 3);
-                    let what = &script[oldest.step];
-                    oldest.check(what, rank);
-                }
-            }
-            for last in pending.into_iter().rev() {
-                let what = &script[last.step];
-                last.check(what, rank);
-            }
+            play(&communicator, &script(seed, size, 60), ranks.rank(), size);
         });
+    }
+}
+
+#[test]
+fn hosts_joined_directly_agree_with_the_oracle() {
+    let worlds = [
+        (11, 2, 2, "auto"),
+        (12, 3, 3, "recursive-doubling"),
+        (13, 5, 5, "rabenseifner"),
+        (14, 6, 3, "ring"),
+        (15, 7, 4, "binomial"),
+        (16, 4, 4, "sequential"),
+        (17, 6, 6, "auto"),
+    ];
+    for (seed, size, hosts, algorithm) in worlds {
+        on_all_ranks(size, move |mut ranks| {
+            let settings = mesh_settings(hosts, algorithm);
+            let ledger = Ledger::default();
+            let communicator = communicator_with(&mut ranks, &ledger, "world", settings);
+            assert_eq!(communicator.way(), Way::InMesh);
+            play(&communicator, &script(seed, size, 60), ranks.rank(), size);
+        });
+    }
+}
+
+/// Runs a script, checking results late and not in the order of their start.
+fn play(communicator: &Communicator, script: &[Step], rank: u32, ranks: u32) {
+    let mut pending = Vec::new();
+    for (step, what) in script.iter().enumerate() {
+        pending.push(perform(communicator, step, what, rank, ranks));
+        if pending.len() > 3 {
+            let oldest = pending.remove((step + rank as usize) % 3);
+            let what = &script[oldest.step];
+            oldest.check(what, rank);
+        }
+    }
+    for last in pending.into_iter().rev() {
+        let what = &script[last.step];
+        last.check(what, rank);
     }
 }
 
@@ -209,9 +256,10 @@ fn operations_are_counted_once_by_the_rank_that_counts() {
 fn hosts_without_a_manager_are_refused_alike_on_all_ranks() {
     on_all_ranks(4, |mut ranks| {
         let settings = Settings { hosts: 2, ..settings() };
-        let context = Arc::new(Context::open(&mut ranks, settings, || {}).unwrap());
+        let context = Arc::new(Context::open(&mut ranks, settings).unwrap());
         let tally = Ledger::default().open("world", 4, false);
-        let refused = Communicator::create(&context, &mut ranks, &tally).err().unwrap();
+        let go_on = Arc::new(|| Verdict::GoOn);
+        let refused = Communicator::create(&context, &mut ranks, &tally, go_on).err().unwrap();
         assert!(refused.to_string().contains("spans 2 hosts"), "{refused}");
     });
 }
@@ -222,7 +270,7 @@ fn a_manager_that_does_not_answer_is_named() {
         let directory = std::env::temp_dir().join(format!("tributary-{}", std::process::id()));
         std::fs::create_dir_all(&directory).unwrap();
         let token_file = directory.join(format!("token-{}", ranks.rank()));
-        std::fs::write(&token_file, "secret\n").unwrap();
+        std::fs::write(&token_file, "0123456789abcdef".repeat(2)).unwrap();
         let private = std::os::unix::fs::PermissionsExt::from_mode(0o600);
         std::fs::set_permissions(&token_file, private).unwrap();
         let settings = Settings {
@@ -230,7 +278,7 @@ fn a_manager_that_does_not_answer_is_named() {
             token_file: Some(token_file),
             ..settings()
         };
-        let refused = Context::open(&mut ranks, settings, || {}).err().unwrap();
+        let refused = Context::open(&mut ranks, settings).err().unwrap();
         assert!(refused.to_string().contains("127.0.0.1:1 does not answer"), "{refused}");
     });
 }
@@ -259,5 +307,44 @@ fn what_mpi_does_not_define_is_refused() {
         // SAFETY: one element of eight bytes.
         let refused = unsafe { communicator.run(&reduce) }.unwrap_err();
         assert!(refused.to_string().contains("root 2 is not a rank"), "{refused}");
+    });
+}
+
+/// Ranks that wait, in whatever way, for one that gives up; and then any later operation.
+#[test]
+fn a_communicator_given_up_by_one_rank_ends_at_all() {
+    on_all_ranks(4, |mut ranks| {
+        let communicator = communicator(&mut ranks, &Ledger::default(), "given up");
+        if ranks.rank() == 3 {
+            std::thread::sleep(std::time::Duration::from_millis(20));
+            communicator.give_up();
+        } else if ranks.rank() == 0 {
+            // SAFETY: a barrier has no buffers.
+            let request = unsafe { communicator.start(Operation::BARRIER) }.unwrap();
+            assert!(matches!(request.wait(), Err(CollectiveError::GivenUp { .. })));
+        }
+        // SAFETY: a barrier has no buffers.
+        let outcome = unsafe { communicator.run(&Operation::BARRIER) };
+        assert!(matches!(outcome, Err(CollectiveError::GivenUp { .. })), "{outcome:?}");
+        // SAFETY: a barrier has no buffers.
+        let request = unsafe { communicator.start(Operation::BARRIER) }.unwrap();
+        assert!(matches!(request.test(), Err(CollectiveError::GivenUp { .. })));
+    });
+}
+
+/// A rank may learn it while it waits, as an MPI whose communicator another thread revokes.
+#[test]
+fn a_verdict_while_waiting_ends_the_wait() {
+    on_all_ranks(2, |mut ranks| {
+        let context = Arc::new(Context::open(&mut ranks, settings()).unwrap());
+        let tally = Ledger::default().open("world", 2, false);
+        let give_up = Arc::new(|| Verdict::GiveUp);
+        let communicator = Communicator::create(&context, &mut ranks, &tally, give_up).unwrap();
+        if ranks.rank() == 0 {
+            // SAFETY: a barrier has no buffers.
+            let outcome = unsafe { communicator.run(&Operation::BARRIER) };
+            assert!(matches!(outcome, Err(CollectiveError::GivenUp { .. })), "{outcome:?}");
+        }
+        ranks.allgather(&[0], &mut [0; 2]).unwrap(); // rank 1 stays until here
     });
 }
