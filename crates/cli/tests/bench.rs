@@ -50,6 +50,29 @@ fn every_collective_is_verified_in_the_node_and_in_the_tree() {
 }
 
 #[test]
+fn streams_are_verified_whatever_the_number_of_ranks_a_host_has() {
+    // Chunks of 4 KiB, two in flight: parts of one chunk, so that the host's own copies overlap.
+    let knobs = [
+        ("TRIBUTARY_STREAM_MIN", "1"),
+        ("TRIBUTARY_STREAM_CHUNK", "4096"),
+        ("TRIBUTARY_STREAM_WINDOW", "3"),
+    ];
+    for (procs, dtype) in [(2, "f32"), (4, "i64-index"), (6, "bf16")] {
+        for collective in ["allreduce", "reduce", "bcast"] {
+            let line = format!(
+                "bench {collective} --procs {procs} --hosts 2 --algo auto,tree --dtype {dtype} \
+                 --transport tcp --sizes 16,4K,68K,1M --iters 3 --json"
+            );
+            let mut command = tributary();
+            command.args(line.split_whitespace()).envs(knobs);
+            let ended = run(&mut command);
+            assert!(ended.status.success(), "{line}: {}", ended.stderr);
+            assert_eq!(ended.stdout.lines().count(), 8, "{line}");
+        }
+    }
+}
+
+#[test]
 fn pairs_and_half_floats_are_verified_too() {
     for options in [
         "--dtype f64-index --op maxloc",

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::task::Poll;
+use std::time::Duration;
 
 use tributary_wire::frame::{Abort, AbortReason};
 
@@ -12,6 +13,7 @@ use crate::host::{HostGroup, Lost, LostCause};
 use crate::kernels::kernel;
 use crate::mesh::Mesh;
 use crate::operation::{Collective, CollectiveError, Operation};
+use crate::pipeline::{Failure, WaitsFor};
 use crate::plan::{Between, Means, Plan, Seat, Stage, plan};
 use crate::request::RequestState;
 use crate::tree::TreeMember;
@@ -165,6 +167,18 @@ impl Engine {
         let stage = self.current.as_ref().and_then(|current| current.plan.get(current.next));
         match (stage, &mut self.host, &mut self.tree, &mut self.mesh) {
             (Some(Stage::Host(_)), Some(host), _, _) => host.pause(waiter),
+            (Some(Stage::Pipeline(pipeline)), Some(host), tree, _) => {
+                match (pipeline.waits_for(), tree) {
+                    (WaitsFor::Tree, Some(tree)) => {
+                        waiter.pause(|time| tree.sleep(time));
+                    }
+                    // No one thing tells of both, so the sleep is short.
+                    (WaitsFor::Both, Some(tree)) => {
+                        waiter.pause(|_| tree.sleep(GLANCE));
+                    }
+                    _ => host.pause(waiter),
+                }
+            }
             (Some(Stage::Tree { .. }), _, Some(tree), _) => {
                 waiter.pause(|time| tree.sleep(time));
             }
@@ -262,7 +276,7 @@ impl Engine {
     fn advance(&mut self) -> Result<Progress, CollectiveError> {
         loop {
             let Some(current) = &mut self.current else { return Ok(Progress::Over) };
-            let Some(stage) = current.plan.get(current.next) else { return Ok(Progress::Over) };
+            let Some(stage) = current.plan.get_mut(current.next) else { return Ok(Progress::Over) };
             let is_first = !std::mem::replace(&mut current.is_started, true);
             let outcome = match stage {
                 Stage::Host(operation) => {
@@ -289,6 +303,10 @@ impl Engine {
                     };
                     started.and_then(|()| mesh.poll()).map_err(Trouble::Mesh)
                 }
+                Stage::Pipeline(pipeline) => {
+                    let host = self.host.as_mut().expect("a pipeline has a host group");
+                    pipeline.advance(host, self.tree.as_mut()).map_err(Trouble::from)
+                }
                 Stage::Copy { source, target, len_bytes } => {
                     // SAFETY: source and target are the operation's, and differ.
                     unsafe { std::ptr::copy(*source, *target, *len_bytes) };
@@ -314,7 +332,7 @@ impl Engine {
     /// While a leader waits for other hosts, a rank of its own host may die or give up.
     fn look_after_host(&mut self) -> Result<(), CollectiveError> {
         let Some(current) = &self.current else { return Ok(()) };
-        let (Some(Stage::Tree { .. } | Stage::Mesh(_)), Some(host)) =
+        let (Some(Stage::Tree { .. } | Stage::Mesh(_) | Stage::Pipeline(_)), Some(host)) =
             (current.plan.get(current.next), &mut self.host)
         else {
             return Ok(());
@@ -415,6 +433,18 @@ enum Trouble {
     Tree(Abort),
     Mesh(Abort),
 }
+
+impl From<Failure> for Trouble {
+    fn from(failure: Failure) -> Self {
+        match failure {
+            Failure::Host(lost) => Self::Host(lost),
+            Failure::Tree(abort) => Self::Tree(abort),
+        }
+    }
+}
+
+/// How long a leader sleeps that waits for its host and for the tree.
+const GLANCE: Duration = Duration::from_micros(50);
 
 fn poll_host(
     host: &mut HostGroup,

@@ -17,6 +17,7 @@ pub mod knobs;
 pub mod manager;
 mod mesh;
 mod operation;
+mod pipeline;
 mod plan;
 pub mod report;
 mod request;

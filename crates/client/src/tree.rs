@@ -7,10 +7,11 @@ use std::time::{Duration, Instant};
 use tributary_protocol::endpoint::{Endpoint, EndpointConfig, Event, OperationSpec, StartError};
 use tributary_protocol::{Carrier, Time};
 use tributary_transport::{Link, Sent, ShmOptions, TcpOptions, connect_shm, connect_tcp, wait};
+use tributary_wire::OperationNumber;
 use tributary_wire::control::{EndpointGrant, GroupGrant};
 use tributary_wire::frame::{Abort, AbortReason, STREAM_BYTES_MAX};
 
-use crate::settings::{Settings, TransportChoice};
+use crate::settings::TransportChoice;
 
 /// How long a node may take to let a member in.
 const JOIN_TIMEOUT: Duration = Duration::from_secs(10);
@@ -24,6 +25,8 @@ pub(crate) struct TreeMember {
     /// Where the endpoint's time starts.
     clock: Instant,
     running: Option<Running>,
+    /// The operation at the endpoint that carries what runs.
+    number: Option<OperationNumber>,
     /// Shortest vector that goes as a stream; none if the group may not stream.
     stream_min_bytes: Option<u64>,
     /// The link has failed: nothing more can be said.
@@ -39,6 +42,8 @@ struct Running {
     source: *const u8,
     target: *mut u8,
     len_bytes: usize,
+    /// Bytes of the vector that may be sent by now.
+    ready_bytes: usize,
     /// The part of the vector that travels now.
     piece: Range<usize>,
 }
@@ -74,10 +79,11 @@ impl TreeMember {
     pub(crate) fn enter(
         group: &GroupGrant,
         grant: &EndpointGrant,
-        settings: &Settings,
+        transport: TransportChoice,
         machine: &str,
+        stream_min_bytes: Option<u64>,
     ) -> Result<Self, EnterError> {
-        let link = connect(group, grant, settings.transport, machine)?;
+        let link = connect(group, grant, transport, machine)?;
         let endpoint = Endpoint::new(EndpointConfig {
             group: group.group,
             epoch: group.epoch,
@@ -89,12 +95,12 @@ impl TreeMember {
             operations_max: 1,
             stream: group.stream,
         });
-        let stream_min_bytes = settings.stream_min_bytes.filter(|_| group.stream.is_some());
         let mut member = Self {
             endpoint,
             link,
             clock: Instant::now(),
             running: None,
+            number: None,
             stream_min_bytes,
             is_gone: false,
         };
@@ -130,27 +136,62 @@ impl TreeMember {
         target: *mut u8,
         len_bytes: usize,
     ) -> Result<(), Abort> {
-        debug_assert!(self.running.is_none(), "operations of a communicator run one by one");
         // The same at all members: the operation's length, the group's terms, one job's settings.
         let is_stream = self.stream_min_bytes.is_some_and(|least| len_bytes as u64 >= least);
+        let ready_bytes = len_bytes;
         let piece = 0..0;
-        self.start_piece(Running { spec, is_stream, source, target, len_bytes, piece })
+        let running = Running { spec, is_stream, source, target, len_bytes, ready_bytes, piece };
+        self.start_piece(running)
+    }
+
+    /// Starts to stream a vector of which nothing may be sent yet; [`TreeMember::make_ready`] says
+    /// what may.
+    ///
+    /// # Safety
+    /// As [`TreeMember::start`], except that the source may still change where it isn't ready.
+    pub(crate) unsafe fn start_held(
+        &mut self,
+        spec: OperationSpec,
+        source: *const u8,
+        target: *mut u8,
+        len_bytes: usize,
+    ) -> Result<(), Abort> {
+        let piece = 0..0;
+        let is_stream = true;
+        let ready_bytes = 0;
+        let running = Running { spec, is_stream, source, target, len_bytes, ready_bytes, piece };
+        self.start_piece(running)
+    }
+
+    /// The first `ready_bytes` of the vector may be sent.
+    pub(crate) fn make_ready(&mut self, ready_bytes: usize) {
+        let (Some(running), Some(number)) = (&mut self.running, self.number) else { return };
+        running.ready_bytes = ready_bytes;
+        self.endpoint.make_ready(number, running.ready_bytes.saturating_sub(running.piece.start));
+    }
+
+    /// How much of the result is in its place, from the first byte on without a gap.
+    pub(crate) fn received_bytes(&self) -> usize {
+        let (Some(running), Some(number)) = (&self.running, self.number) else { return 0 };
+        running.piece.start + self.endpoint.received_bytes(number).unwrap_or(0)
     }
 
     /// Starts the part of the vector behind the one that has travelled.
     fn start_piece(&mut self, mut running: Running) -> Result<(), Abort> {
+        debug_assert!(self.running.is_none(), "operations of a communicator run one by one");
         let first = running.piece.end;
         let elements = running.elements_from(first);
         let end = first + elements as usize * running.spec.datatype.size_bytes();
         running.piece = first..end;
         let spec = OperationSpec { elements, ..running.spec };
         let started = if running.is_stream {
-            self.endpoint.start_stream(spec, usize::MAX)
+            self.endpoint.start_stream(spec, running.ready_bytes.saturating_sub(first))
         } else {
             self.endpoint.start(spec)
         };
         match started {
-            Ok(_) => {
+            Ok(number) => {
+                self.number = Some(number);
                 self.running = Some(running);
                 Ok(())
             }

@@ -11,7 +11,7 @@ use super::setup::{Unavailable, agree, enter_tree, request_group};
 use crate::bootstrap::{Bootstrap, BootstrapError, allgather_texts, broadcast_text};
 use crate::context::Context;
 use crate::mesh::{Choice, Door, Identity, Mesh, own_address};
-use crate::plan::{Between, Seat};
+use crate::plan::{Between, Seat, StreamUse};
 use crate::settings::{BetweenHosts, Fallback, Settings};
 use crate::tree::TreeMember;
 
@@ -29,6 +29,8 @@ struct Decision {
     /// Whether the mesh follows where the tree can't be had.
     falls_back: bool,
     choice: Choice,
+    /// Shortest vector that is streamed; none if none is.
+    stream_min_bytes: Option<u64>,
 }
 
 impl Decision {
@@ -45,6 +47,7 @@ impl Decision {
             falls_back: settings.fallback == Fallback::Mesh
                 && settings.between_hosts != BetweenHosts::Tree,
             choice: Choice::new(settings.mesh_algorithm),
+            stream_min_bytes: settings.stream_min_bytes,
         }
     }
 }
@@ -62,7 +65,7 @@ pub(super) fn join_hosts(
     let decision: Decision = serde_json::from_str(&text)
         .map_err(|_| BootstrapError("the choice of a way arrived damaged".to_owned()))?;
     if decision.takes_tree {
-        match join_by_tree(context, bootstrap, seat, label) {
+        match join_by_tree(context, bootstrap, seat, label, decision.stream_min_bytes) {
             Err(Unavailable::NotGranted(problem)) if decision.falls_back => {
                 seat.note = Some(problem);
             }
@@ -79,9 +82,12 @@ fn join_by_tree(
     bootstrap: &mut dyn Bootstrap,
     seat: &mut Seat,
     label: &str,
+    stream_min_bytes: Option<u64>,
 ) -> Result<Joint, Unavailable> {
     let grant = request_group(context, bootstrap, seat, label)?;
     seat.endpoints = grant.endpoints.iter().map(|endpoint| endpoint.endpoint).collect();
+    seat.stream =
+        stream_min_bytes.zip(grant.stream).map(|(min_bytes, terms)| StreamUse { min_bytes, terms });
     let tree = enter_tree(context, bootstrap, seat, &grant)?;
     seat.between = Some(Between::Tree);
     Ok(Joint { tree, mesh: None })

@@ -67,7 +67,8 @@ fn set_up_reserved(
     agree(bootstrap, room)?;
     let placement = Placement::new(&allgather_texts(bootstrap, &context.host)?);
     let rank = bootstrap.rank();
-    let mut seat = Seat { rank, placement, endpoints: Vec::new(), between: None, note: None };
+    let mut seat =
+        Seat { rank, placement, endpoints: Vec::new(), between: None, stream: None, note: None };
     let host = share_memory(context, bootstrap, &seat)?;
     let joint = if seat.spans_hosts() {
         join_hosts(context, bootstrap, &mut seat, label)?
@@ -188,7 +189,9 @@ pub(super) fn enter_tree(
         .is_leader()
         .then(|| {
             let endpoint = &grant.endpoints[seat.host() as usize];
-            TreeMember::enter(grant, endpoint, &context.settings, &context.machine)
+            let stream_min_bytes = seat.stream.map(|stream| stream.min_bytes);
+            let transport = context.settings.transport;
+            TreeMember::enter(grant, endpoint, transport, &context.machine, stream_min_bytes)
         })
         .transpose()
         .map_err(|error| error.to_string());
