@@ -88,6 +88,18 @@ fn pairs_and_half_floats_are_verified_too() {
 }
 
 #[test]
+fn overlap_is_told_with_what_it_was_computed_from() {
+    let rows = rows("allreduce --procs 2 --hosts 2 --sizes 8,16K --iters 30 --overlap");
+    assert_eq!(rows.len(), 2);
+    for row in rows {
+        let at = |name: &str| row[name].as_f64().unwrap();
+        let hidden = 100.0 - 100.0 * (at("overall_us") - at("compute_us")) / at("pure_us");
+        assert!((at("overlap_percent") - hidden.clamp(0.0, 100.0)).abs() < 1e-6, "{row}");
+        assert!(at("pure_us") > 0.0 && at("compute_us") > 0.0);
+    }
+}
+
+#[test]
 fn people_get_a_table() {
     let ended = run(tributary().args("bench bcast --procs 2 --sizes 8 --iters 5".split(' ')));
     assert!(ended.status.success(), "{}", ended.stderr);

@@ -91,7 +91,7 @@ pub const PAYLOAD_MAX: Knob = Knob {
 /// Chunk length.
 pub const STREAM_CHUNK: Knob = Knob {
     name: "TRIBUTARY_STREAM_CHUNK",
-    default: "131072",
+    default: "65536",
     unit: "bytes",
     allowed: "256 to 1048576",
     help: "longest chunk to ask for when a long vector is streamed through the tree",

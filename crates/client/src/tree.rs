@@ -220,6 +220,12 @@ impl TreeMember {
         }
     }
 
+    /// Whether all of the operation is with the node, which goes on alone.
+    pub(crate) fn is_all_sent(&mut self) -> bool {
+        let is_last = self.running.as_ref().is_none_or(|it| it.piece.end == it.len_bytes);
+        is_last && self.endpoint.is_all_sent() && matches!(self.link.flush(), Ok(Sent::Taken))
+    }
+
     /// Sleeps until the link may have something, or for `time`.
     pub(crate) fn sleep(&mut self, time: Duration) {
         // A wait that fails is a link that fails, and the next poll says so.

@@ -100,7 +100,7 @@ impl Default for NodeLimits {
             payload_max_bytes: 64 << 10,
             links: 4096,
             arena_bytes: 4 << 30,
-            streams: StreamLimits { trees: 4, window_max: 8, chunk_bytes_max: 256 << 10 },
+            streams: StreamLimits { trees: 4, window_max: 8, chunk_bytes_max: 128 << 10 },
             join_within: Duration::from_secs(10),
         }
     }

@@ -456,6 +456,13 @@ impl Endpoint {
         self.peek_transmit().is_none()
     }
 
+    /// Whether everything that was started has been sent, so that the rest is up to others: nothing
+    /// has to be done here until results are wanted.
+    #[must_use]
+    pub fn is_all_sent(&self) -> bool {
+        self.peek_transmit().is_none() && !self.operations.iter().any(Operation::has_unsent)
+    }
+
     /// Results that came twice, and were dropped.
     #[must_use]
     pub fn repeats(&self) -> u64 {
