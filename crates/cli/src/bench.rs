@@ -12,7 +12,7 @@ mod overlap;
 mod pattern;
 mod plan;
 mod rank;
-mod sizes;
+pub(crate) mod sizes;
 mod timing;
 
 use std::process::ExitCode;
@@ -20,7 +20,7 @@ use std::process::ExitCode;
 use tributary_client::knobs;
 
 use crate::fabric::{self, Environment, Fabric};
-use crate::flags::BenchFlags;
+use crate::flags::{AlgorithmFlag, BenchFlags};
 use crate::signals::Signals;
 use plan::Plan;
 
@@ -38,6 +38,9 @@ pub(crate) fn run(flags: BenchFlags) -> anyhow::Result<ExitCode> {
         let mut environment: Environment = fabric.environment();
         environment.set(&knobs::HOSTS, plan.hosts_of(way).to_string());
         environment.set(&knobs::TRANSPORT, plan.transport.name());
+        if let AlgorithmFlag::Tree | AlgorithmFlag::Mesh = way {
+            environment.set(&knobs::BETWEEN_HOSTS, way.name());
+        }
         if let Err(failure) = hub::run(&plan, way, &environment, &signals, &mut output) {
             output.abandon();
             return Err(failure.into());

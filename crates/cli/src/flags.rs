@@ -4,11 +4,13 @@
 mod bench;
 mod daemons;
 mod inspect;
+mod model;
 mod run;
 
 pub(crate) use bench::{AlgorithmFlag, BenchFlags, BenchRankFlags, CollectiveFlag};
 pub(crate) use daemons::{ManagerFlags, NodeFlags, TokenAction, TokenFlags};
 pub(crate) use inspect::{CompletionsFlags, ConfigFlags, FabricFlags};
+pub(crate) use model::{ModelFlags, TuneFlags};
 pub(crate) use run::{MpiFlag, RunFlags, TransportFlag};
 
 use clap::{Parser, Subcommand};
@@ -43,6 +45,8 @@ pub(crate) enum Command {
     #[command(after_help = inspect::TREE_EXAMPLES)]
     Tree(FabricFlags),
     Config(ConfigFlags),
+    Model(ModelFlags),
+    Tune(TuneFlags),
     Token(TokenFlags),
     Completions(CompletionsFlags),
     #[command(hide = true)]

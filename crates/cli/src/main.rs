@@ -11,9 +11,11 @@ mod fabric;
 mod flags;
 mod inspect;
 mod logging;
+mod model;
 mod run;
 mod signals;
 mod tables;
+mod tune;
 mod usage;
 
 use std::io::{self, Write};
@@ -57,6 +59,8 @@ fn dispatch(flags: Flags) -> anyhow::Result<ExitCode> {
         Command::Token(flags) => daemons::token(flags),
         Command::Status(flags) => inspect::status(flags),
         Command::Tree(flags) => inspect::tree(flags),
+        Command::Model(flags) => model::model(flags),
+        Command::Tune(flags) => tune::tune(flags),
         Command::Config(flags) => config::config(flags),
         Command::Completions(flags) => {
             let mut script = Vec::new();

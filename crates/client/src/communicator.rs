@@ -9,6 +9,7 @@ use crate::operation::{CollectiveError, Operation};
 use crate::report::{Tally, Way};
 use crate::request::{Request, RequestState, enlist};
 use crate::waiting::{Policy, Waiter};
+use crate::ways::Ways;
 
 pub(crate) mod join;
 mod setup;
@@ -43,7 +44,7 @@ pub enum Verdict {
 pub(crate) struct Shared {
     engine: Mutex<Engine>,
     policy: Policy,
-    way: Way,
+    ways: Ways,
     tally: Arc<Tally>,
 }
 
@@ -61,14 +62,14 @@ impl Communicator {
     ) -> Result<Self, Unavailable> {
         let mut engine = setup::set_up(context, bootstrap, tally.label())?;
         engine.set_while_waiting(while_waiting);
-        let way = engine.seat.way();
+        let ways = engine.seat.ways.clone();
         tally.set_hosts(engine.seat.placement.hosts.len() as u32);
         if let Some(note) = &engine.seat.note {
             tally.set_note(note);
         }
         let tally = Arc::clone(tally);
         let policy = engine.policy;
-        let shared = Shared { engine: Mutex::new(engine), policy, way, tally };
+        let shared = Shared { engine: Mutex::new(engine), policy, ways, tally };
         Ok(Self { shared: Arc::new(shared), context: Arc::clone(context) })
     }
 
@@ -83,7 +84,7 @@ impl Communicator {
     /// them, equal or not overlapping, and nobody else uses them until this returns.
     #[inline]
     pub unsafe fn run(&self, operation: &Operation) -> Result<(), CollectiveError> {
-        self.shared.tally.count(operation.kind(), self.shared.way);
+        self.shared.tally.count(operation.kind(), self.shared.ways.way(operation));
         // SAFETY: the caller's promise.
         unsafe { self.shared.lock().run(operation) }
     }
@@ -97,7 +98,7 @@ impl Communicator {
     /// As [`Communicator::run`], until the request says that the operation is over, and from any
     /// thread of the process.
     pub unsafe fn start(&self, operation: Operation) -> Result<Request, CollectiveError> {
-        self.shared.tally.count(operation.kind(), self.shared.way);
+        self.shared.tally.count(operation.kind(), self.shared.ways.way(&operation));
         let state = Arc::new(RequestState::default());
         let mut engine = self.shared.lock();
         engine.start(operation, Arc::clone(&state))?;
@@ -117,10 +118,10 @@ impl Communicator {
         self.shared.lock().give_up();
     }
 
-    /// The way its operations go.
+    /// The way that such an operation goes.
     #[must_use]
-    pub fn way(&self) -> Way {
-        self.shared.way
+    pub fn way(&self, operation: &Operation) -> Way {
+        self.shared.ways.way(operation)
     }
 }
 

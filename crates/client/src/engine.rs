@@ -2,8 +2,6 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::task::Poll;
-use std::time::Duration;
 
 use tributary_wire::frame::{Abort, AbortReason};
 
@@ -13,11 +11,13 @@ use crate::host::{HostGroup, Lost, LostCause};
 use crate::kernels::kernel;
 use crate::mesh::Mesh;
 use crate::operation::{Collective, CollectiveError, Operation};
-use crate::pipeline::{Failure, WaitsFor};
-use crate::plan::{Between, Means, Plan, Seat, Stage, plan};
+use crate::plan::{Means, Plan, Seat, Stage, plan};
 use crate::request::RequestState;
 use crate::tree::TreeMember;
-use crate::waiting::{Checkup, Policy, Waiter};
+use crate::waiting::{Policy, Waiter};
+use crate::ways::Between;
+
+mod stages;
 
 /// A communicator at one rank.
 pub(crate) struct Engine {
@@ -47,7 +47,15 @@ struct Queued {
 struct Current {
     plan: Plan,
     next: usize,
+    /// Which part of the stage, where it has several.
+    part: u32,
     is_started: bool,
+}
+
+impl Current {
+    fn new(plan: Plan) -> Self {
+        Self { plan, next: 0, part: 0, is_started: false }
+    }
 }
 
 /// Whether an operation is over.
@@ -110,8 +118,7 @@ impl Engine {
             // SAFETY: the caller's promise.
             return unsafe { host.run(stage) }.map_err(|lost| self.on_lost(lost));
         }
-        let current = Current { plan, next: 0, is_started: false };
-        self.current = Some(current);
+        self.current = Some(Current::new(plan));
         self.complete()
     }
 
@@ -145,7 +152,7 @@ impl Engine {
             if self.current.is_none() {
                 let operation = queued.operation;
                 let plan = self.plan(&operation);
-                self.current = Some(Current { plan, next: 0, is_started: false });
+                self.current = Some(Current::new(plan));
             }
             match self.advance() {
                 Ok(Progress::Waiting) => break,
@@ -170,37 +177,6 @@ impl Engine {
     /// Whether nothing started is left.
     pub(crate) fn is_idle(&self) -> bool {
         self.queue.is_empty()
-    }
-
-    /// Lets a little time pass, or sleeps until the operation that runs can go on.
-    pub(crate) fn pause(&mut self, waiter: &mut Waiter) {
-        let stage = self.current.as_ref().and_then(|current| current.plan.get(current.next));
-        match (stage, &mut self.host, &mut self.tree, &mut self.mesh) {
-            (Some(Stage::Host(_)), Some(host), _, _) => host.pause(waiter),
-            (Some(Stage::Pipeline(pipeline)), Some(host), tree, _) => {
-                match (pipeline.waits_for(), tree) {
-                    (WaitsFor::Tree, Some(tree)) => {
-                        waiter.pause(|time| tree.sleep(time));
-                    }
-                    // No one thing tells of both, so the sleep is short.
-                    (WaitsFor::Both, Some(tree)) => {
-                        waiter.pause(|_| tree.sleep(GLANCE));
-                    }
-                    _ => host.pause(waiter),
-                }
-            }
-            (Some(Stage::Tree { .. }), _, Some(tree), _) => {
-                waiter.pause(|time| tree.sleep(time));
-            }
-            (Some(Stage::Mesh(_)), _, _, Some(mesh)) => {
-                if waiter.pause(|time| mesh.sleep(time)) == Checkup::Full {
-                    mesh.check_peers();
-                }
-            }
-            _ => {
-                waiter.pause(std::thread::sleep);
-            }
-        }
     }
 
     /// Ends the communicator everywhere, because the program wants it so.
@@ -282,74 +258,6 @@ impl Engine {
         }
     }
 
-    /// Runs the current operation's stages as far as they go.
-    fn advance(&mut self) -> Result<Progress, CollectiveError> {
-        loop {
-            let Some(current) = &mut self.current else { return Ok(Progress::Over) };
-            let Some(stage) = current.plan.get_mut(current.next) else { return Ok(Progress::Over) };
-            let is_first = !std::mem::replace(&mut current.is_started, true);
-            let outcome = match stage {
-                Stage::Host(operation) => {
-                    let host = self.host.as_mut().expect("a host stage has a host group");
-                    poll_host(host, operation, is_first).map_err(Trouble::Host)
-                }
-                Stage::Tree { spec, source, target, len_bytes } => {
-                    let tree = self.tree.as_mut().expect("a tree stage has a tree");
-                    let started = if is_first {
-                        // SAFETY: the buffers belong to the operation that runs.
-                        unsafe { tree.start(*spec, *source, *target, *len_bytes) }
-                    } else {
-                        Ok(())
-                    };
-                    started.and_then(|()| tree.poll()).map_err(Trouble::Tree)
-                }
-                Stage::Mesh(operation) => {
-                    let mesh = self.mesh.as_mut().expect("a mesh stage has a mesh");
-                    let started = if is_first {
-                        // SAFETY: the buffers belong to the operation that runs.
-                        unsafe { mesh.start(operation) }
-                    } else {
-                        Ok(())
-                    };
-                    started.and_then(|()| mesh.poll()).map_err(Trouble::Mesh)
-                }
-                Stage::Pipeline(pipeline) => {
-                    let host = self.host.as_mut().expect("a pipeline has a host group");
-                    pipeline.advance(host, self.tree.as_mut()).map_err(Trouble::from)
-                }
-                Stage::Copy { source, target, len_bytes } => {
-                    // SAFETY: source and target are the operation's, and differ.
-                    unsafe { std::ptr::copy(*source, *target, *len_bytes) };
-                    Ok(true)
-                }
-            };
-            match outcome {
-                Ok(true) => {
-                    current.next += 1;
-                    current.is_started = false;
-                }
-                Ok(false) => {
-                    self.look_after_host()?;
-                    return Ok(Progress::Waiting);
-                }
-                Err(Trouble::Host(lost)) => return Err(self.on_lost(lost)),
-                Err(Trouble::Tree(abort)) => return Err(self.on_abort(abort)),
-                Err(Trouble::Mesh(abort)) => return Err(self.on_mesh_abort(abort)),
-            }
-        }
-    }
-
-    /// While a leader waits for other hosts, a rank of its own host may die or give up.
-    fn look_after_host(&mut self) -> Result<(), CollectiveError> {
-        let Some(current) = &self.current else { return Ok(()) };
-        let (Some(Stage::Tree { .. } | Stage::Mesh(_) | Stage::Pipeline(_)), Some(host)) =
-            (current.plan.get(current.next), &mut self.host)
-        else {
-            return Ok(());
-        };
-        host.check_peers().map_err(|lost| self.on_lost(lost))
-    }
-
     fn plan(&mut self, operation: &Operation) -> Plan {
         let kernel = operation
             .operator
@@ -386,7 +294,7 @@ impl Engine {
         let (error, reason) = match lost.cause {
             LostCause::Reported(code) => {
                 let reason = reported_reason(code);
-                (self.between_hosts(reason, None), reason)
+                (self.between_hosts(self.seat.ways.usual, reason, None), reason)
             }
             LostCause::Died | LostCause::Left => {
                 let rank = self.seat.rank_of_local(lost.local_rank);
@@ -407,65 +315,45 @@ impl Engine {
     fn on_abort(&mut self, abort: Abort) -> CollectiveError {
         let host = self.seat.endpoints.iter().position(|endpoint| *endpoint == abort.at_fault);
         let host = host.map(|index| self.seat.placement.hosts[index].clone());
-        self.on_failed_between(abort, host)
+        self.on_failed_between(Between::Tree, abort, host)
     }
 
     /// Another host failed.
     fn on_mesh_abort(&mut self, abort: Abort) -> CollectiveError {
         let host = self.seat.placement.hosts.get(abort.at_fault.0 as usize).cloned();
-        self.on_failed_between(abort, host)
+        self.on_failed_between(Between::Mesh, abort, host)
     }
 
     /// The other ranks of this host are told.
-    fn on_failed_between(&mut self, abort: Abort, host: Option<String>) -> CollectiveError {
+    fn on_failed_between(
+        &mut self,
+        between: Between,
+        abort: Abort,
+        host: Option<String>,
+    ) -> CollectiveError {
         if let Some(group) = &mut self.host {
             group.fail(abort.reason as u32);
         }
-        let error = self.between_hosts(abort.reason, host);
+        let error = self.between_hosts(Some(between), abort.reason, host);
         self.failed.get_or_insert(error).clone()
     }
 
-    fn between_hosts(&self, reason: AbortReason, host: Option<String>) -> CollectiveError {
+    fn between_hosts(
+        &self,
+        between: Option<Between>,
+        reason: AbortReason,
+        host: Option<String>,
+    ) -> CollectiveError {
         let label = self.label.clone();
         if reason == AbortReason::MemberAborted {
             return CollectiveError::GivenUp { label };
         }
         let reason = reason.to_string();
-        match self.seat.between {
+        match between {
             Some(Between::Mesh) => CollectiveError::HostLost { label, reason, host },
             _ => CollectiveError::TreeFailed { label, reason, host },
         }
     }
-}
-
-enum Trouble {
-    Host(Lost),
-    Tree(Abort),
-    Mesh(Abort),
-}
-
-impl From<Failure> for Trouble {
-    fn from(failure: Failure) -> Self {
-        match failure {
-            Failure::Host(lost) => Self::Host(lost),
-            Failure::Tree(abort) => Self::Tree(abort),
-        }
-    }
-}
-
-/// How long a leader sleeps that waits for its host and for the tree.
-const GLANCE: Duration = Duration::from_micros(50);
-
-fn poll_host(
-    host: &mut HostGroup,
-    operation: &crate::host::Operation,
-    is_first: bool,
-) -> Result<bool, Lost> {
-    if is_first {
-        // SAFETY: the buffers belong to the operation that runs.
-        unsafe { host.start(*operation)? };
-    }
-    Ok(matches!(host.poll()?, Poll::Ready(())))
 }
 
 /// What a rank said through shared memory. Only this library writes there, and only reasons.

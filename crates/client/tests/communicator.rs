@@ -38,12 +38,14 @@ fn communicator_with(
 }
 
 /// Ranks of one machine that act as `hosts` hosts, joined by host algorithms.
-fn mesh_settings(hosts: u32, algorithm: &str) -> Settings {
+fn mesh_settings(hosts: u32, algorithm: &str, leaders: u32) -> Settings {
     let (hosts, algorithm) = (hosts.to_string(), algorithm.to_owned());
+    let leaders = leaders.to_string();
     Settings::from_environment(|name| match name {
         "TRIBUTARY_HOSTS" => Some(hosts.clone()),
         "TRIBUTARY_BETWEEN_HOSTS" => Some("mesh".to_owned()),
         "TRIBUTARY_MESH_ALGORITHM" => Some(algorithm.clone()),
+        "TRIBUTARY_LEADERS" => Some(leaders.clone()),
         "TRIBUTARY_HOST_ADDRESS" => Some("127.0.0.1".to_owned()),
         _ => None,
     })
@@ -170,7 +172,7 @@ fn random_mixes_of_collectives_agree_with_the_oracle() {
     for (seed, size) in [(1, 1), (2, 2), (3, 3), (4, 5)] {
         on_all_ranks(size, move |mut ranks| {
             let communicator = communicator(&mut ranks, &Ledger::default(), "world");
-            assert_eq!(communicator.way(), Way::InNode);
+            assert_eq!(communicator.way(&Operation::BARRIER), Way::InNode);
             play(&communicator, &script(seed, size, 60), ranks.rank(), size);
         });
     }
@@ -179,20 +181,21 @@ fn random_mixes_of_collectives_agree_with_the_oracle() {
 #[test]
 fn hosts_joined_directly_agree_with_the_oracle() {
     let worlds = [
-        (11, 2, 2, "auto"),
-        (12, 3, 3, "recursive-doubling"),
-        (13, 5, 5, "rabenseifner"),
-        (14, 6, 3, "ring"),
-        (15, 7, 4, "binomial"),
-        (16, 4, 4, "sequential"),
-        (17, 6, 6, "auto"),
+        (11, 2, 2, "auto", 1),
+        (12, 3, 3, "recursive-doubling", 1),
+        (13, 5, 5, "rabenseifner", 1),
+        (14, 6, 3, "ring", 2),
+        (15, 7, 4, "binomial", 1),
+        (16, 4, 4, "sequential", 1),
+        (17, 6, 2, "auto", 3),
+        (18, 7, 3, "auto", 16),
     ];
-    for (seed, size, hosts, algorithm) in worlds {
+    for (seed, size, hosts, algorithm, leaders) in worlds {
         on_all_ranks(size, move |mut ranks| {
-            let settings = mesh_settings(hosts, algorithm);
+            let settings = mesh_settings(hosts, algorithm, leaders);
             let ledger = Ledger::default();
             let communicator = communicator_with(&mut ranks, &ledger, "world", settings);
-            assert_eq!(communicator.way(), Way::InMesh);
+            assert_eq!(communicator.way(&Operation::BARRIER), Way::InMesh);
             play(&communicator, &script(seed, size, 60), ranks.rank(), size);
         });
     }

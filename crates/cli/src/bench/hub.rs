@@ -101,7 +101,7 @@ struct Hub<'a> {
     times_ns: Vec<Vec<Vec<u64>>>,
     /// What each rank said of overlap in those sizes.
     overlaps: Vec<VecDeque<OverlapTimes>>,
-    /// `in_node` or `in_tree`, as the ranks say.
+    /// `in_node`, `in_tree` or `in_mesh`, as the ranks say.
     carried: String,
     /// Sizes that all ranks are through with.
     rows: usize,

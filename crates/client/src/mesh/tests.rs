@@ -26,7 +26,7 @@ fn meshes(hosts: u32, named: AlgorithmChoice) -> (Vec<Mesh>, Vec<SocketAddr>) {
         (0..hosts).map(|_| Door::open(Ipv4Addr::LOCALHOST.into()).unwrap()).collect();
     let addresses: Vec<_> = doors.iter().map(|(_, address)| *address).collect();
     let mesh = |(host, (door, _))| {
-        Mesh::new(host, identity(7), door, addresses.clone(), Choice::new(named))
+        Mesh::new(host, identity(7), door, addresses.clone(), Choice::new(named, None))
     };
     let meshes = (0..hosts).zip(doors).map(mesh).collect();
     (meshes, addresses)
@@ -62,6 +62,7 @@ fn allreduce(mesh: &mut Mesh, vector: &mut [f32]) -> Result<(), Abort> {
         operator: Operator::Sum,
         datatype: Datatype::F32,
         elements: vector.len() as u64,
+        measured: AlgorithmChoice::Auto,
         kernel: kernel(Operator::Sum, Datatype::F32),
         source: std::ptr::null(),
         vector: vector.as_mut_ptr().cast(),
