@@ -4,12 +4,17 @@
 mod bench;
 mod daemons;
 mod inspect;
+mod lab;
 mod model;
 mod run;
 
 pub(crate) use bench::{AlgorithmFlag, BenchFlags, BenchRankFlags, CollectiveFlag};
 pub(crate) use daemons::{ManagerFlags, NodeFlags, TokenAction, TokenFlags};
 pub(crate) use inspect::{CompletionsFlags, ConfigFlags, FabricFlags};
+pub(crate) use lab::{
+    LabAction, LabAgentFlags, LabExecFlags, LabFlags, LabKeeperFlags, LabNodesFlag, LabRunFlags,
+    LabStatusFlags, LabUpFlags,
+};
 pub(crate) use model::{ModelFlags, TuneFlags};
 pub(crate) use run::{MpiFlag, RunFlags, TransportFlag};
 
@@ -45,10 +50,15 @@ pub(crate) enum Command {
     #[command(after_help = inspect::TREE_EXAMPLES)]
     Tree(FabricFlags),
     Config(ConfigFlags),
+    Lab(LabFlags),
     Model(ModelFlags),
     Tune(TuneFlags),
     Token(TokenFlags),
     Completions(CompletionsFlags),
     #[command(hide = true)]
     BenchRank(BenchRankFlags),
+    #[command(hide = true)]
+    LabKeeper(LabKeeperFlags),
+    #[command(hide = true)]
+    LabAgent(LabAgentFlags),
 }

@@ -38,6 +38,7 @@ struct Decision {
     leaders: Option<u32>,
     /// Shortest vector that is streamed; none if none is.
     stream_min_bytes: Option<u64>,
+    sub_partitions: Option<u32>,
 }
 
 impl Decision {
@@ -67,6 +68,7 @@ impl Decision {
             costs: tuning.costs,
             leaders: settings.leaders,
             stream_min_bytes: settings.stream_min_bytes,
+            sub_partitions: settings.sub_partitions,
         }
     }
 
@@ -115,6 +117,7 @@ pub(super) fn join_hosts(
         usual: Some(if has_tree { Between::Tree } else { Between::Mesh }),
         rules,
         leaders: decision.leaders,
+        sub_partitions: decision.sub_partitions,
         leaders_max,
         costs: decision.costs.map(Costs::from),
         hosts: seat.placement.hosts.len() as u32,
