@@ -248,7 +248,7 @@ impl Endpoint {
     ///
     /// # Errors
     /// If the frame breaks the protocol. The driver closes the link and reports that with
-    /// [`Endpoint::handle_link_closed`].
+    /// [`Endpoint::handle_link_refused`].
     pub fn handle_frame(&mut self, header: &Header) -> Result<Option<Body>, FrameError> {
         if header.edge != self.edge() {
             return Err(FrameError::WrongEdge);
@@ -301,10 +301,13 @@ impl Endpoint {
 
     /// The link to the aggregation node is gone.
     pub fn handle_link_closed(&mut self) {
-        if matches!(self.state, State::Joining | State::Active) {
-            let at_fault = self.config.endpoint;
-            self.fail(Abort { reason: AbortReason::NodeLost, at_fault });
-        }
+        self.fail(Abort { reason: AbortReason::NodeLost, at_fault: self.config.endpoint });
+    }
+
+    /// The link to the aggregation node was closed on this side, because what came over it was no
+    /// frame or was refused.
+    pub fn handle_link_refused(&mut self) {
+        self.fail(Abort { reason: AbortReason::Misbehaved, at_fault: self.config.endpoint });
     }
 
     /// The next thing the driver has to know.

@@ -3,7 +3,7 @@
 //! A [`Node`] serves any number of groups at once. Its methods are of four families:
 //!
 //! - *control*: [`Node::install`], [`Node::withdraw`], at the manager's word;
-//! - *input*: `handle_frame`, `handle_port_closed`, `handle_timeout`;
+//! - *input*: `handle_frame`, `handle_port_closed`, `handle_port_refused`, `handle_timeout`;
 //! - *output*: `poll_ready`, then `peek_transmit` and `pop_transmit` per port, and `poll_event`;
 //! - *time*: `poll_timeout` says when `handle_timeout` is due.
 //!
@@ -192,7 +192,7 @@ impl Node {
     ///
     /// # Errors
     /// If the frame breaks the protocol. The driver then closes that port and reports it with
-    /// [`Node::handle_port_closed`]; nothing but the port's own group is affected.
+    /// [`Node::handle_port_refused`]; nothing but the port's own group is affected.
     pub fn handle_frame(
         &mut self,
         port: PortId,

@@ -152,6 +152,17 @@ impl Node {
 
     /// A link is gone. Its number may be used again.
     pub fn handle_port_closed(&mut self, port: PortId) {
+        self.unbind(port, AbortReason::MemberLost, AbortReason::NodeLost);
+    }
+
+    /// A link was closed on this side, because what came over it was no frame or was refused. Its
+    /// number may be used again.
+    pub fn handle_port_refused(&mut self, port: PortId) {
+        self.unbind(port, AbortReason::Misbehaved, AbortReason::Misbehaved);
+    }
+
+    /// Takes the port from its group, which fails if it still needs it.
+    fn unbind(&mut self, port: PortId, child_lost: AbortReason, parent_lost: AbortReason) {
         let role = self.role(port);
         if let Some(entry) = self.ports.get_mut(port.0 as usize) {
             entry.role = Role::Unbound;
@@ -162,7 +173,7 @@ impl Node {
             Role::Parent { group } => {
                 let at_fault = self.group_mut(group).first_member();
                 self.group_mut(group).parent = None;
-                self.fail(group, Abort { reason: AbortReason::NodeLost, at_fault });
+                self.fail(group, Abort { reason: parent_lost, at_fault });
             }
             Role::Child { group, child } => {
                 let entry = &mut self.group_mut(group).children[usize::from(child.0)];
@@ -170,7 +181,7 @@ impl Node {
                 // A child that has left may close its link while its siblings stay a while.
                 if !entry.has_left {
                     let at_fault = entry.members.start;
-                    self.fail(group, Abort { reason: AbortReason::MemberLost, at_fault });
+                    self.fail(group, Abort { reason: child_lost, at_fault });
                 }
             }
         }
