@@ -5,11 +5,13 @@ mod bench;
 mod daemons;
 mod inspect;
 mod run;
+mod sim;
 
 pub(crate) use bench::{AlgorithmFlag, BenchFlags, BenchRankFlags, CollectiveFlag};
 pub(crate) use daemons::{ManagerFlags, NodeFlags, TokenAction, TokenFlags};
 pub(crate) use inspect::{CompletionsFlags, ConfigFlags, FabricFlags};
 pub(crate) use run::{MpiFlag, RunFlags, TransportFlag};
+pub(crate) use sim::{SimAction, SimFlags, SwarmFlags};
 
 use clap::{Parser, Subcommand};
 
@@ -42,6 +44,7 @@ pub(crate) enum Command {
     /// Show the fabric's tree, and the groups that jobs hold on it
     #[command(after_help = inspect::TREE_EXAMPLES)]
     Tree(FabricFlags),
+    Sim(SimFlags),
     Config(ConfigFlags),
     Token(TokenFlags),
     Completions(CompletionsFlags),
