@@ -58,6 +58,8 @@ pub struct Outcome {
     pub completions: u64,
     /// Groups that failed at one member at least.
     pub groups_failed: u64,
+    /// Faults that found something to hit.
+    pub faults: u64,
     /// What must never happen, if it did.
     pub violation: Option<Violation>,
 }
@@ -98,6 +100,7 @@ fn run_scenario(scenario: &Scenario, keeps_trace: bool) -> Report {
         groups: world.runs.len() as u64,
         completions: world.members.iter().map(|member| member.completed as u64).sum(),
         groups_failed: world.runs.iter().filter(|run| failed(run)).count() as u64,
+        faults: world.hits,
         violation: world.finding.as_ref().map(|finding| finding.violation.clone()),
     };
     Report { outcome, finding: world.finding.take(), lines: world.trace.into_lines() }

@@ -71,7 +71,9 @@ impl Node {
         part.has_data = group.wants_data(slot, &part, child);
         let header = group.header_to_child(child, Message::Result(part));
         let body = part.has_data.then(|| group.accumulator(slot_index));
-        let Some(port) = group.children[usize::from(child.0)].port else { return Ok(()) };
+        // Whoever gave the operation up and left reads nothing more.
+        let to = &group.children[usize::from(child.0)];
+        let (Some(port), false) = (to.port, to.has_left) else { return Ok(()) };
         if self.transmit(port, header, body) { Ok(()) } else { Err(FrameError::NotReading) }
     }
 }

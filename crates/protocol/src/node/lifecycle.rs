@@ -135,16 +135,21 @@ impl Node {
             return Ok(());
         }
         entry.has_left = true;
-        let at_fault = entry.members.start;
+        let (at_fault, port) = (entry.members.start, entry.port);
         group.left_count += 1;
         // Whoever leaves in the middle of an operation leaves the others waiting for it.
         let is_awaited = group
             .slots
             .iter()
             .any(|slot| slot.phase == Phase::Gathering && !slot.has_arrived(child));
+        let have_all_left = usize::from(group.left_count) == group.children.len();
+        // It reads nothing more: what is queued for it is results that it gave up.
+        if let Some(port) = port {
+            self.ports[port.0 as usize].outbox.clear();
+        }
         if is_awaited {
             self.fail(id, Abort { reason: AbortReason::MemberLost, at_fault });
-        } else if usize::from(group.left_count) == group.children.len() {
+        } else if have_all_left {
             self.end(id);
         }
         Ok(())

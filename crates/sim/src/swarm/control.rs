@@ -151,6 +151,13 @@ impl World<'_> {
         };
         let Some(index) = self.sessions.iter().rposition(is_it) else { return };
         let node = self.sessions[index].node;
+        if let NodeOrder::Remove { epoch, .. } = order {
+            let key = Key { life, epoch };
+            // Given up while it was being installed: no member has ever heard of it.
+            if self.runs.iter().all(|run| run.key != key) {
+                self.ledger.entry(key).blame_manager(self.now);
+            }
+        }
         if let NodeOrder::Install(install) = &order {
             let key = Key { life, epoch: install.epoch };
             self.trace.note(self.now, Some(key), || {
@@ -303,9 +310,9 @@ impl World<'_> {
     }
 
     /// The manager dies: nobody's lease holds any more.
-    pub(super) fn crash_manager(&mut self, down_ns: u64) {
+    pub(super) fn crash_manager(&mut self, down_ns: u64) -> bool {
         if self.manager.machine.take().is_none() {
-            return;
+            return false;
         }
         self.manager.life += 1;
         self.manager.timer_at = None;
@@ -324,6 +331,7 @@ impl World<'_> {
         }
         self.lose_leases();
         self.agenda.put(now + down_ns, Item::ManagerStarts);
+        true
     }
 
     pub(super) fn start_manager(&mut self) {

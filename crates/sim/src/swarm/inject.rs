@@ -31,36 +31,36 @@ impl World<'_> {
     pub(super) fn inject(&mut self, index: u32) {
         let kind = self.scenario.faults[index as usize].kind;
         self.trace.note(self.now, None, || format!("FAULT {kind:?}"));
-        match kind {
+        let has_hit = match kind {
             FaultKind::Cut { pick, resets } => self.cut(pick, resets),
             FaultKind::Corrupt { pick, bit } => self.corrupt(pick, bit),
             FaultKind::Slow { pick, for_ns } => self.slow(pick, for_ns),
             FaultKind::Partition { machines, for_ns } => self.part(index, machines, for_ns),
             FaultKind::NodeCrash { pick, is_silent, down_ns } => {
                 let node = pick % self.nodes.len() as u32;
-                if self.node(node).is_alive {
+                let was_alive = self.node(node).is_alive;
+                if was_alive {
                     self.trace.note(self.now, None, || format!("node {node} dies"));
                     self.crash_node(node, is_silent, down_ns);
                 }
+                was_alive
             }
             FaultKind::HostCrash { pick, is_silent } => self.crash_host(pick, is_silent),
             FaultKind::ProcessCrash { pick, resets } => {
-                if let Some(member) = self.pick_member(pick) {
-                    self.crash_process(member, resets);
-                }
+                let member = self.pick_member(pick);
+                member.map(|member| self.crash_process(member, resets)).is_some()
             }
             FaultKind::ManagerCrash { down_ns } => self.crash_manager(down_ns),
             FaultKind::Abort { pick } => {
-                if let Some(member) = self.pick_member(pick) {
-                    self.abort_member(member);
-                }
+                self.pick_member(pick).map(|member| self.abort_member(member)).is_some()
             }
             FaultKind::LeaveEarly { pick } => self.leave_early(pick),
             FaultKind::NeverJoin { pick } => self.never_join(pick),
             FaultKind::Disagree { pick, how } => self.disagree(pick, how),
             FaultKind::Offence { pick, offence } => self.offend(pick, offence),
             FaultKind::Intrusion { pick, intrusion } => self.intrude(pick, intrusion),
-        }
+        };
+        self.hits += u64::from(has_hit);
     }
 
     /// One of the members that still have something to do and a link to do it over.
@@ -84,8 +84,8 @@ impl World<'_> {
         (!fit.is_empty()).then(|| fit[pick as usize % fit.len()])
     }
 
-    fn cut(&mut self, pick: u32, resets: bool) {
-        let Some(link) = self.pick_link(pick) else { return };
+    fn cut(&mut self, pick: u32, resets: bool) -> bool {
+        let Some(link) = self.pick_link(pick) else { return false };
         let at = self.now + self.scenario.network.delay_ns_max;
         self.blame_link(link, LINK_LOST, at);
         let end = if pick & 1 << 31 == 0 { End::Lower } else { End::Upper };
@@ -94,29 +94,30 @@ impl World<'_> {
         } else {
             self.close(link, end);
         }
+        true
     }
 
-    fn corrupt(&mut self, pick: u32, bit: u16) {
-        if let Some(link) = self.pick_link(pick) {
-            self.link(link).flip[(pick >> 31) as usize] = Some(bit);
-        }
+    fn corrupt(&mut self, pick: u32, bit: u16) -> bool {
+        let Some(link) = self.pick_link(pick) else { return false };
+        self.link(link).flip[(pick >> 31) as usize] = Some(bit);
+        true
     }
 
-    fn slow(&mut self, pick: u32, for_ns: u64) {
-        if let Some(link) = self.pick_link(pick) {
-            let until = self.now + for_ns;
-            self.link(link).held_until[(pick >> 31) as usize] = until;
-        }
+    fn slow(&mut self, pick: u32, for_ns: u64) -> bool {
+        let Some(link) = self.pick_link(pick) else { return false };
+        self.link(link).held_until[(pick >> 31) as usize] = self.now + for_ns;
+        true
     }
 
-    fn part(&mut self, index: u32, machines: u64, for_ns: u64) {
+    fn part(&mut self, index: u32, machines: u64, for_ns: u64) -> bool {
         if self.partition.is_some_and(|(_, until)| self.now < until) {
-            return;
+            return false;
         }
         self.partition = Some((machines, self.now + for_ns));
         if for_ns > SILENCE_NS {
             self.agenda.put(self.now + SILENCE_NS, Item::PartitionSilent { index });
         }
+        true
     }
 
     /// The partition has lasted so long that nobody believes in the other side any more.
@@ -138,7 +139,7 @@ impl World<'_> {
         self.part_leases();
     }
 
-    fn crash_host(&mut self, pick: u32, is_silent: bool) {
+    fn crash_host(&mut self, pick: u32, is_silent: bool) -> bool {
         let host = pick % self.scenario.hosts;
         self.trace.note(self.now, None, || format!("host {host} dies"));
         for job in 0..self.jobs.len() as u32 {
@@ -152,6 +153,7 @@ impl World<'_> {
                 self.kill_member(member, is_silent);
             }
         }
+        true
     }
 
     /// One process of a job dies, which may have been a member of several groups.
@@ -170,23 +172,24 @@ impl World<'_> {
         }
     }
 
-    fn leave_early(&mut self, pick: u32) {
-        let Some(member) = self.pick_member(pick) else { return };
+    fn leave_early(&mut self, pick: u32) -> bool {
+        let Some(member) = self.pick_member(pick) else { return false };
         let number = self.members[member as usize].number;
         let key = self.run_of(member).key;
         // Others notice once they wait for it, and that may be a while.
         self.ledger.entry(key).blame(u64::MAX / 2, GAVE_UP, number..number + 1);
         self.leave(member);
+        true
     }
 
-    fn never_join(&mut self, pick: u32) {
+    fn never_join(&mut self, pick: u32) -> bool {
         let is_fit = |index: &u32| {
             let member = &self.members[*index as usize];
             !member.is_over() && member.link.is_none()
         };
         let fit: Vec<u32> = (0..self.members.len() as u32).filter(is_fit).collect();
         if fit.is_empty() {
-            return;
+            return false;
         }
         let member = fit[pick as usize % fit.len()];
         let number = self.members[member as usize].number;
@@ -195,11 +198,12 @@ impl World<'_> {
         let at = self.now + super::nodes::JOIN_TIMEOUT_NS;
         self.ledger.entry(key).blame(at, LINK_LOST, number..number + 1);
         self.restless_members.push(member);
+        true
     }
 
     /// A member takes the next operation for another one.
-    fn disagree(&mut self, pick: u32, how: Disagreement) {
-        let Some(member) = self.pick_member(pick) else { return };
+    fn disagree(&mut self, pick: u32, how: Disagreement) -> bool {
+        let Some(member) = self.pick_member(pick) else { return false };
         let entry = &self.members[member as usize];
         let operation = entry.next_operation();
         let has_mistake = entry.mistake.is_some();
@@ -208,10 +212,10 @@ impl World<'_> {
         let script = &self.group_plan(run.job, run.group).script;
         let payload_bytes = run.grant.payload_max_bytes;
         if members < 2 || has_mistake || operation >= script.len() {
-            return;
+            return false;
         }
         let Some(plan) = mistake(script[operation], how, payload_bytes, members as u32) else {
-            return;
+            return false;
         };
         self.trace.note(self.now, Some(key), || {
             let number = self.members[member as usize].number;
@@ -222,15 +226,16 @@ impl World<'_> {
         *disputed = Some(disputed.map_or(operation, |earlier| earlier.min(operation)));
         let at = u64::MAX / 2;
         self.ledger.entry(key).blame(at, DISAGREED, 0..u32::MAX);
+        true
     }
 
     /// A member breaks the protocol.
-    fn offend(&mut self, pick: u32, offence: Offence) {
-        let Some(member) = self.pick_member(pick) else { return };
+    fn offend(&mut self, pick: u32, offence: Offence) -> bool {
+        let Some(member) = self.pick_member(pick) else { return false };
         let entry = &self.members[member as usize];
         let link = entry.link.expect("a picked member has a link");
         if !self.links[link as usize].has_joined {
-            return;
+            return false;
         }
         let number = entry.number;
         let edge = Edge {
@@ -242,13 +247,11 @@ impl World<'_> {
         let key = self.run_of(member).key;
         self.trace.note(self.now, Some(key), || format!("member {number} offends: {offence:?}"));
         if let Offence::Replay { copies } = offence {
-            for _ in 0..copies {
-                let last = self.links[link as usize].last_request.clone();
-                if !last.is_empty() {
-                    self.send(link, End::Upper, last, false);
-                }
+            let last = self.links[link as usize].last_request.clone();
+            for _ in 0..if last.is_empty() { 0 } else { copies } {
+                self.send(link, End::Upper, last.clone(), false);
             }
-            return;
+            return !last.is_empty();
         }
         let payload_bytes = self.run_of(member).grant.payload_max_bytes;
         let bytes = offensive_frame(offence, edge, payload_bytes);
@@ -257,13 +260,14 @@ impl World<'_> {
         self.ledger.entry(key).blame(at, LINK_LOST, number..number + 1);
         self.link(link).is_tampered = true;
         self.send(link, End::Upper, bytes, true);
+        true
     }
 
     /// Somebody who belongs to no group connects to a node.
-    fn intrude(&mut self, pick: u32, intrusion: Intrusion) {
+    fn intrude(&mut self, pick: u32, intrusion: Intrusion) -> bool {
         let node = pick % self.nodes.len() as u32;
         if !self.node(node).is_alive {
-            return;
+            return false;
         }
         let joined = self.links.iter().rposition(|link| {
             link.has_joined
@@ -280,13 +284,14 @@ impl World<'_> {
             child: self.members[member as usize].grant.child,
             capability: self.members[member as usize].grant.capability,
         });
-        let Some(bytes) = intruding_frame(intrusion, stolen) else { return };
+        let Some(bytes) = intruding_frame(intrusion, stolen) else { return false };
         let machine = pick % self.scenario.hosts;
         let link = self.connect((Holder::Stranger, machine), node, None);
         self.link(link).is_tampered = true;
         if intrusion != Intrusion::Silent {
             self.send(link, End::Upper, bytes, true);
         }
+        true
     }
 }
 

@@ -11,6 +11,7 @@ use super::agenda::{End, Item};
 use super::control::node_at;
 use super::ledger::{GAVE_UP, LINK_LOST};
 use super::link::{EdgeOf, Holder};
+use super::nodes::JOIN_TIMEOUT_NS;
 use super::scenario::{GroupPlan, OperationPlan};
 use super::values::Stream;
 use super::verdict::{Violation, words};
@@ -134,7 +135,7 @@ impl World<'_> {
         let apart = self.apart_until(host, self.node_machine(node));
         if !self.node(node).is_alive || apart.is_some() {
             let now = self.now;
-            self.ledger.entry(key).blame(now + SILENCE_NS, LINK_LOST, number..number + 1);
+            self.ledger.entry(key).blame(now + JOIN_TIMEOUT_NS, LINK_LOST, number..number + 1);
             self.member(member).endpoint.handle_link_closed();
             self.restless_members.push(member);
             return;
@@ -437,8 +438,13 @@ impl World<'_> {
         let noticed_at =
             self.now + if is_silent { SILENCE_NS } else { self.scenario.network.delay_ns_max };
         let is_open = link.is_some_and(|link| self.links[link as usize].is_open(End::Lower));
-        if !was_over || is_open {
-            self.ledger.entry(key).blame(noticed_at, LINK_LOST, number..number + 1);
+        match link {
+            Some(link) if is_open => self.blame_link(link, LINK_LOST, noticed_at),
+            _ if was_over => {}
+            _ => {
+                let at = self.now + JOIN_TIMEOUT_NS;
+                self.ledger.entry(key).blame(at, LINK_LOST, number..number + 1);
+            }
         }
         match link {
             Some(link) if is_silent => self.vanish(link, End::Lower, noticed_at),

@@ -27,6 +27,8 @@ pub struct Sweep {
     pub frames: u64,
     /// Groups that were granted.
     pub groups: u64,
+    /// Faults that found something to hit.
+    pub faults: u64,
     /// Groups of these that failed.
     pub groups_failed: u64,
     /// Operations that completed, counted at every member.
@@ -44,6 +46,7 @@ impl Sweep {
             steps: outcome.steps,
             frames: outcome.frames,
             groups: outcome.groups,
+            faults: outcome.faults,
             groups_failed: outcome.groups_failed,
             completions: outcome.completions,
             trace_hash: outcome.trace_hash,
@@ -58,6 +61,7 @@ impl Sweep {
             steps: self.steps + other.steps,
             frames: self.frames + other.frames,
             groups: self.groups + other.groups,
+            faults: self.faults + other.faults,
             groups_failed: self.groups_failed + other.groups_failed,
             completions: self.completions + other.completions,
             trace_hash: self.trace_hash.wrapping_add(other.trace_hash),

@@ -11,7 +11,7 @@ use super::jobs::{JobRun, Run};
 use super::ledger::{Key, LINK_LOST, Ledger};
 use super::link::{EdgeOf, Holder, Link, Parcel};
 use super::members::Member;
-use super::nodes::NodeHost;
+use super::nodes::{JOIN_TIMEOUT_NS, NodeHost};
 use super::scenario::Scenario;
 use super::trace::Trace;
 use super::verdict::{Finding, Violation};
@@ -48,6 +48,8 @@ pub(super) struct World<'a> {
     pub(super) restless_members: Vec<u32>,
     pub(super) steps: u64,
     pub(super) frames: u64,
+    /// Faults that found something to hit.
+    pub(super) hits: u64,
     /// Buffers of frames that have arrived.
     spare: Vec<Vec<u8>>,
 }
@@ -74,6 +76,7 @@ impl<'a> World<'a> {
             restless_members: Vec::new(),
             steps: 0,
             frames: 0,
+            hits: 0,
             spare: Vec::new(),
         };
         world.put_beginnings();
@@ -271,9 +274,15 @@ impl<'a> World<'a> {
         reasons: &'static [tributary_wire::frame::AbortReason],
         at: u64,
     ) {
-        if let Some(edge) = &self.links[link as usize].edge {
-            let (key, below) = (edge.group, edge.below.clone());
-            self.ledger.entry(key).blame(at, reasons, below);
+        let entry = &self.links[link as usize];
+        if let Some(edge) = &entry.edge {
+            // A node does not know whose place a link is for that has not joined. If the child is a
+            // node, the manager hears from it first.
+            let at = if entry.has_joined { at } else { at.max(self.now + JOIN_TIMEOUT_NS) };
+            let (key, below, has_joined) = (edge.group, edge.below.clone(), entry.has_joined);
+            let entry = self.ledger.entry(key);
+            entry.blame(at, reasons, below);
+            entry.may_withdraw |= !has_joined;
         }
     }
 

@@ -113,7 +113,7 @@ impl Fault {
         let mut faults: Vec<Self> = (0..count)
             .map(|_| {
                 let kind = only.unwrap_or_else(|| random.random_range(0..KINDS));
-                let at = random.random_range(0..weather.span_ns);
+                let at = random.random_range(1_000_000..weather.span_ns);
                 Self { at, kind: FaultKind::draw(random, kind, weather) }
             })
             .collect();
