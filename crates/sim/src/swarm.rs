@@ -12,6 +12,7 @@
 mod agenda;
 mod checks;
 mod control;
+mod datagrams;
 mod inject;
 mod jobs;
 mod ledger;

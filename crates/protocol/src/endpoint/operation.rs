@@ -2,7 +2,7 @@
 
 use core::ops::Range;
 
-use tributary_wire::frame::{Part, Shape, ShapeError};
+use tributary_wire::frame::{Part, Shape, ShapeError, Trail};
 use tributary_wire::{Datatype, OperationNumber, Operator, SegmentIndex, Sequence};
 
 use super::Target;
@@ -127,6 +127,7 @@ impl Operation {
             shape,
             target: self.spec.target,
             has_data: self.spec.contributes && self.spec.operator != Operator::Barrier,
+            trail: Trail::default(),
         };
         (part, bytes)
     }

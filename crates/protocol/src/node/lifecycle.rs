@@ -36,6 +36,7 @@ impl Node {
             let is_queued = self.transmit(port, header, None);
             debug_assert!(is_queued, "a port just bound has room");
         }
+        self.forget_fallen(group.id);
         self.groups[index] = Some(Box::new(group));
         Ok(arena)
     }
@@ -96,9 +97,9 @@ impl Node {
 
     pub(super) fn handle_join(&mut self, port: PortId, header: &Header) -> Result<(), FrameError> {
         let edge = header.edge;
-        let unknown = FrameError::UnknownGroup { group: edge.group, epoch: edge.epoch };
-        let group =
-            self.groups.get_mut(edge.group.0 as usize).and_then(Option::as_mut).ok_or(unknown)?;
+        let Some(Some(group)) = self.groups.get_mut(edge.group.0 as usize) else {
+            return self.turn_away(port, header);
+        };
         if usize::from(edge.child.0) >= group.children.len() {
             // Said like a wrong capability, so that a stranger learns nothing of the group.
             return Err(FrameError::Forged { group: edge.group });
@@ -195,14 +196,20 @@ impl Node {
     /// When [`Node::handle_timeout`] is due; none while nothing is waited for.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Time> {
+        let ask = self.next_ask();
         if self.forming == 0 {
-            return None;
+            return ask;
         }
-        self.groups.iter().flatten().filter_map(|group| group.join_by).min()
+        let joins = self.groups.iter().flatten().filter_map(|group| group.join_by);
+        joins.chain(ask).min()
     }
 
-    /// Fails every group whose children did not all join in time.
+    /// Repeats what is due upward, and fails every group whose children did not all join in time.
     pub fn handle_timeout(&mut self, now: Time) {
+        self.ask_again(now);
+        if self.forming == 0 {
+            return;
+        }
         for index in 0..self.groups.len() {
             let Some(group) = &self.groups[index] else { continue };
             if group.join_by.is_none_or(|join_by| now < join_by) {
@@ -217,6 +224,7 @@ impl Node {
     /// Fails a group: everyone around is told, everything it held is free.
     pub(super) fn fail(&mut self, id: GroupId, abort: Abort) {
         let group = self.remove(id);
+        self.remember(&group, abort);
         let word = Message::Abort(abort);
         for (index, child) in group.children.iter().enumerate() {
             if let Some(port) = child.port {
@@ -252,6 +260,7 @@ impl Node {
         if group.join_by.is_some() {
             self.forming -= 1;
         }
+        self.asking -= u32::from(group.upward.is_waiting());
         group
     }
 

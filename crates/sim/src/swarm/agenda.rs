@@ -25,6 +25,10 @@ impl End {
 pub(super) enum Item {
     /// The next parcel of a link comes out at an end.
     Arrive { link: u32, to: End },
+    /// A datagram comes out at an end of the path beside a link.
+    Datagram { link: u32, to: End, place: u32 },
+    /// A member's machine asked to be called.
+    MemberTimer { member: u32 },
     /// An end that has heard nothing for too long gives its link up.
     LinkSilent { link: u32, end: End },
     /// Nobody has joined over a link that a node took, or its last word is said for long enough.

@@ -3,7 +3,7 @@
 //! A fault hits what is there when its time has come; where nothing fits, it misses. Whatever it
 //! may lead to is written into the ledger, so that nothing else is taken for its consequence.
 
-use tributary_wire::frame::{Edge, Header, Message, Part, Shape, Target};
+use tributary_wire::frame::{Edge, Header, Message, Part, Shape, Target, Trail};
 use tributary_wire::{
     Capability, ChildIndex, Datatype, EndpointId, Epoch, GroupId, OperationNumber, Operator,
     SegmentIndex, Sequence,
@@ -15,9 +15,9 @@ use super::link::Holder;
 use super::scenario::{Disagreement, FaultKind, Intrusion, Offence, OperationPlan};
 use super::world::{SILENCE_NS, World};
 
-/// Bytes of a header in which no flipped bit may pass: magic, version, kind, length, group, epoch,
-/// reserved, child and capability. What is left describes the operation, and is believed.
-const CHECKED_BYTES: [std::ops::Range<usize>; 4] = [0..6, 8..20, 43..48, 48..64];
+/// Bytes of a header in which no flipped bit may pass: magic, version, length, group, epoch, child
+/// and capability. What is left describes the operation, and is believed.
+const CHECKED_BYTES: [std::ops::Range<usize>; 4] = [0..5, 8..20, 44..46, 48..64];
 
 /// Flips a bit of a frame's header that the receiver checks.
 pub(super) fn flip(bytes: &mut [u8], bit: u16) {
@@ -58,6 +58,8 @@ impl World<'_> {
             FaultKind::NeverJoin { pick } => self.never_join(pick),
             FaultKind::Disagree { pick, how } => self.disagree(pick, how),
             FaultKind::Offence { pick, offence } => self.offend(pick, offence),
+            FaultKind::Spoof { pick, offence } => self.spoof(pick, offence),
+            FaultKind::DatagramsLost { pick, for_ns } => self.lose_datagrams(pick, for_ns),
             FaultKind::Intrusion { pick, intrusion } => self.intrude(pick, intrusion),
         };
         self.hits += u64::from(has_hit);
@@ -238,12 +240,7 @@ impl World<'_> {
             return false;
         }
         let number = entry.number;
-        let edge = Edge {
-            group: self.run_of(member).grant.group,
-            epoch: self.run_of(member).grant.epoch,
-            child: self.members[member as usize].grant.child,
-            capability: self.members[member as usize].grant.capability,
-        };
+        let edge = self.edge_of(member);
         let key = self.run_of(member).key;
         self.trace.note(self.now, Some(key), || format!("member {number} offends: {offence:?}"));
         if let Offence::Replay { copies } = offence {
@@ -263,6 +260,32 @@ impl World<'_> {
         true
     }
 
+    fn edge_of(&mut self, member: u32) -> Edge {
+        let (group, epoch) = (self.run_of(member).grant.group, self.run_of(member).grant.epoch);
+        let grant = &self.members[member as usize].grant;
+        Edge { group, epoch, child: grant.child, capability: grant.capability }
+    }
+
+    /// A datagram in a member's name, from somewhere else. Nobody is to blame for anything.
+    fn spoof(&mut self, pick: u32, offence: Offence) -> bool {
+        let Some(member) = self.pick_member(pick) else { return false };
+        let link = self.members[member as usize].link.expect("a picked member has a link");
+        // A replay by datagram is what the network does anyway.
+        if self.scenario.network.datagrams.is_none() || matches!(offence, Offence::Replay { .. }) {
+            return false;
+        }
+        let (edge, run) = (self.edge_of(member), self.run_of(member));
+        let bytes = offensive_frame(offence, edge, run.grant.payload_max_bytes);
+        self.put_datagram(link, End::Upper, bytes, true);
+        true
+    }
+
+    fn lose_datagrams(&mut self, pick: u32, for_ns: u64) -> bool {
+        let Some(link) = self.pick_link(pick) else { return false };
+        self.link(link).datagrams_lost_until = self.now.saturating_add(for_ns);
+        self.scenario.network.datagrams.is_some()
+    }
+
     /// Somebody who belongs to no group connects to a node.
     fn intrude(&mut self, pick: u32, intrusion: Intrusion) -> bool {
         let node = pick % self.nodes.len() as u32;
@@ -278,12 +301,7 @@ impl World<'_> {
             Holder::Member(member) => Some(member),
             _ => None,
         });
-        let stolen = member.map(|member| Edge {
-            group: self.run_of(member).grant.group,
-            epoch: self.run_of(member).grant.epoch,
-            child: self.members[member as usize].grant.child,
-            capability: self.members[member as usize].grant.capability,
-        });
+        let stolen = member.map(|member| self.edge_of(member));
         let Some(bytes) = intruding_frame(intrusion, stolen) else { return false };
         let machine = pick % self.scenario.hosts;
         let link = self.connect((Holder::Stranger, machine), node, None);
@@ -344,6 +362,7 @@ fn part(elements: u32, sequence: Sequence) -> Part {
         shape,
         target: Target::All,
         has_data: true,
+        trail: Trail::default(),
     }
 }
 

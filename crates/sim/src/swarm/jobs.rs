@@ -16,6 +16,9 @@ use super::world::{SILENCE_NS, World};
 /// broken.
 const ATTEMPTS_MAX: u32 = 24;
 
+/// Attempts to get what others hold, who may take their time where many datagrams are lost.
+const WAITS_MAX: u32 = 1_000;
+
 /// The pause after the first failed attempt; doubled with each further one up to the longest.
 const RETRY_MIN_NS: u64 = 1_000_000;
 const RETRY_MAX_NS: u64 = 2_000_000_000;
@@ -38,6 +41,8 @@ pub(super) struct Want {
     pub(super) state: WantState,
     rounds_left: u32,
     pub(super) attempts: u32,
+    /// Attempts that failed because others held what it needs.
+    waits: u32,
     pub(super) ask: u32,
     answer: Option<Result<u32, GroupError>>,
     pub(super) last_refusal: Option<String>,
@@ -79,6 +84,7 @@ impl JobRun {
             state: WantState::Idle,
             rounds_left: group.rounds,
             attempts: 0,
+            waits: 0,
             ask: 0,
             answer: None,
             last_refusal: None,
@@ -294,18 +300,26 @@ impl World<'_> {
         };
         let want = self.want(job, group);
         want.last_refusal = Some(refusal.to_string());
+        let is_taken =
+            matches!(refusal, GroupError::NodeExhausted { .. } | GroupError::JobQuota { .. });
         if is_impossible {
             want.state = WantState::Impossible;
             self.end_if_done(job);
-        } else {
-            // A tree that is too narrow may have lost a node for a while, or be so for good.
-            let is_final = matches!(refusal, GroupError::Tree(_));
-            self.try_again(
-                job,
-                group,
-                if is_final { WantState::Impossible } else { WantState::Starved },
-            );
+            return;
         }
+        if is_taken && want.waits < WAITS_MAX {
+            want.waits += 1;
+            // Waiting for others is no failure; the pause still grows.
+            let pause_ns = (RETRY_MIN_NS << want.waits.min(20)).min(RETRY_MAX_NS);
+            want.state = WantState::Idle;
+            let at = self.now + pause_ns + self.delay_ns();
+            self.agenda.put(at, Item::Ask { job, group });
+            return;
+        }
+        // A tree that is too narrow may have lost a node for a while, or be so for good.
+        let is_final = matches!(refusal, GroupError::Tree(_));
+        let at_last = if is_final { WantState::Impossible } else { WantState::Starved };
+        self.try_again(job, group, at_last);
     }
 
     fn try_again(&mut self, job: u32, group: u32, at_last: WantState) {

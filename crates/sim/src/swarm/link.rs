@@ -1,4 +1,8 @@
 //! Links between processes. What is sent on one end comes out of the other, later.
+//!
+//! A link keeps one contract: frames arrive whole, once and in order, or the connection ends, as
+//! with TCP and shared memory. Beside it there may be a path for datagrams between the same two
+//! ends, which promises nothing: see [`super::datagrams`].
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -8,12 +12,8 @@ use tributary_protocol::node::PortId;
 use super::agenda::End;
 use super::ledger::Key;
 
-/// What a link promises, which decides what may be done to its frames.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Contract {
-    /// Frames arrive whole, once and in order, or the connection ends: TCP, shared memory.
-    Ordered,
-}
+/// How many answered sequences a link remembers: as many as can be asked for again.
+const ANSWERED_MAX: usize = 32;
 
 /// Who holds an end of a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,7 +50,6 @@ pub(super) struct EdgeOf {
 /// A link; arrays are indexed by the end a thing is at, or on its way to.
 #[derive(Debug)]
 pub(super) struct Link {
-    pub(super) contract: Contract,
     pub(super) holders: [Holder; 2],
     pub(super) machines: [u32; 2],
     pub(super) is_open: [bool; 2],
@@ -73,8 +72,14 @@ pub(super) struct Link {
     pub(super) is_tampered: bool,
     /// A node's end that says nothing more waits for its peer to close.
     pub(super) lingers: bool,
+    /// Whether the end takes datagrams from the other.
+    pub(super) takes_datagrams: [bool; 2],
+    /// Until when no datagram gets through.
+    pub(super) datagrams_lost_until: u64,
     /// Sequences requested over this link and not answered.
     outstanding: Vec<u32>,
+    /// The last sequences that were answered: repeats of them may still be on their way.
+    answered: VecDeque<u32>,
     /// The newest request, where replays are to come.
     pub(super) last_request: Vec<u8>,
 }
@@ -82,7 +87,6 @@ pub(super) struct Link {
 impl Link {
     pub(super) fn new(lower: (Holder, u32), upper: (Holder, u32), edge: Option<EdgeOf>) -> Self {
         Self {
-            contract: Contract::Ordered,
             holders: [lower.0, upper.0],
             machines: [lower.1, upper.1],
             is_open: [true; 2],
@@ -97,7 +101,10 @@ impl Link {
             has_joined: false,
             is_tampered: false,
             lingers: false,
+            takes_datagrams: [false; 2],
+            datagrams_lost_until: 0,
             outstanding: Vec::new(),
+            answered: VecDeque::new(),
             last_request: Vec::new(),
         }
     }
@@ -121,7 +128,7 @@ impl Link {
 
     /// Notes a request on its way up; the number of those that are not answered.
     pub(super) fn on_request(&mut self, sequence: u32) -> usize {
-        if !self.outstanding.contains(&sequence) {
+        if !self.outstanding.contains(&sequence) && !self.answered.contains(&sequence) {
             self.outstanding.push(sequence);
         }
         self.outstanding.len()
@@ -130,12 +137,15 @@ impl Link {
     /// Notes a result that has come down.
     pub(super) fn on_result(&mut self, sequence: u32) {
         self.outstanding.retain(|asked| *asked != sequence);
+        if self.answered.len() == ANSWERED_MAX {
+            self.answered.pop_front();
+        }
+        self.answered.push_back(sequence);
     }
 
     /// When a parcel that is sent now, and takes `delay_ns`, comes out. Never before another that
     /// was sent earlier.
     pub(super) fn arrives_at(&mut self, to: End, now: u64, delay_ns: u64) -> u64 {
-        let Contract::Ordered = self.contract;
         let at = &mut self.last_at[to as usize];
         *at = (*at).max(now + delay_ns);
         *at

@@ -2,9 +2,10 @@
 
 use std::collections::VecDeque;
 
+use tributary_protocol::Carrier;
 use tributary_protocol::endpoint::{Body, Endpoint, EndpointConfig, Event, StartError, Transmit};
 use tributary_wire::control::{EndpointGrant, GroupGrant};
-use tributary_wire::frame::{Abort, AbortReason, HEADER_BYTES, Header, Message};
+use tributary_wire::frame::{Abort, AbortReason, HEADER_BYTES, Message};
 use tributary_wire::{OperationNumber, Operator};
 
 use super::agenda::{End, Item};
@@ -15,7 +16,7 @@ use super::nodes::JOIN_TIMEOUT_NS;
 use super::scenario::{GroupPlan, OperationPlan};
 use super::values::Stream;
 use super::verdict::{Violation, words};
-use super::world::{SILENCE_NS, World};
+use super::world::{Incoming, SILENCE_NS, World};
 
 /// A member must be told within this of the moment at which the cause can be seen.
 const TOLD_WITHIN_NS: u64 = 1_000_000_000;
@@ -36,6 +37,7 @@ pub(super) struct Member {
     running: VecDeque<Running>,
     is_start_put: bool,
     is_leave_put: bool,
+    timer_at: Option<u64>,
     /// Its node has let it in.
     has_joined: bool,
     pub(super) has_left: bool,
@@ -84,6 +86,7 @@ impl Member {
             running: VecDeque::new(),
             is_start_put: false,
             is_leave_put: false,
+            timer_at: None,
             has_joined: false,
             has_left: false,
             failed: None,
@@ -143,6 +146,7 @@ impl World<'_> {
         let edge = EdgeOf { group: key, below: number..number + 1, osos };
         let link = self.connect((Holder::Member(member), host), node, Some(edge));
         self.member(member).link = Some(link);
+        self.offer_datagrams(member);
         self.restless_members.push(member);
     }
 
@@ -162,6 +166,7 @@ impl World<'_> {
                 self.close(link, End::Lower);
             }
         }
+        self.set_timer(member);
         if self.members[member as usize].is_over() {
             let run = self.members[member as usize].run;
             self.check_run_over(run);
@@ -175,16 +180,18 @@ impl World<'_> {
             return;
         }
         let frames_max = self.scenario.network.link_frames;
+        let time = self.time();
         while self.links[link as usize].is_open(End::Lower) {
-            if !self.links[link as usize].has_room(End::Upper, frames_max) {
-                self.link(link).is_blocked[End::Lower as usize] = true;
-                return;
-            }
             let Some(transmit) = self.members[member as usize].endpoint.peek_transmit() else {
                 return;
             };
+            let is_by_link = transmit.carrier == Carrier::Link;
+            if is_by_link && !self.links[link as usize].has_room(End::Upper, frames_max) {
+                self.link(link).is_blocked[End::Lower as usize] = true;
+                return;
+            }
             let bytes = self.frame(member, &transmit);
-            self.member(member).endpoint.pop_transmit();
+            self.member(member).endpoint.pop_transmit(time);
             let key = self.edge_key(link);
             self.trace.note(self.now, key, || {
                 let number = self.members[member as usize].number;
@@ -199,7 +206,7 @@ impl World<'_> {
                     self.link(link).last_request.clone_from(&bytes);
                 }
             }
-            self.send(link, End::Upper, bytes, false);
+            self.send_by(transmit.carrier, link, End::Upper, bytes);
         }
     }
 
@@ -238,6 +245,17 @@ impl World<'_> {
                 self.put_start(member);
             }
             Event::Failed(abort) => self.on_member_failed(member, abort),
+            Event::DatagramPeer(_) => {
+                if let Some(link) = self.member(member).link {
+                    self.link(link).takes_datagrams[End::Lower as usize] = true;
+                }
+            }
+            Event::Datagrams(reach) => {
+                let key = self.run_of(member).key;
+                let number = self.member(member).number;
+                self.trace
+                    .note(self.now, Some(key), || format!("member {number}: datagrams {reach:?}"));
+            }
         }
     }
 
@@ -349,20 +367,16 @@ impl World<'_> {
     }
 
     /// A frame arrives at a member.
-    pub(super) fn member_takes(&mut self, member: u32, link: u32, bytes: &[u8], is_forged: bool) {
+    pub(super) fn member_takes(&mut self, member: u32, frame: Incoming<'_>) {
         self.restless_members.push(member);
         if self.members[member as usize].is_dead {
             return;
         }
-        let header = match Header::decode(bytes) {
-            Ok(header) if bytes.len() == HEADER_BYTES + header.payload_bytes() => header,
-            decoded => {
-                let error = decoded.map_or_else(|error| error.to_string(), |_| "length".to_owned());
-                return self.on_refused(link, End::Lower, is_forged, &error);
-            }
-        };
-        match self.member(member).endpoint.handle_frame(&header) {
-            Err(error) => self.on_refused(link, End::Lower, is_forged, &error.to_string()),
+        let Incoming { link, carrier, bytes, is_forged, .. } = frame;
+        let Some(header) = self.decode(frame) else { return };
+        let time = self.time();
+        match self.member(member).endpoint.handle_frame(time, carrier, &header) {
+            Err(error) => self.on_refused(frame, &error.to_string()),
             Ok(body) => {
                 if is_forged {
                     let what = super::nodes::brief(&header);
@@ -375,6 +389,29 @@ impl World<'_> {
                     self.take_result(member, &body, &bytes[HEADER_BYTES..]);
                 }
             }
+        }
+    }
+
+    pub(super) fn on_member_timer(&mut self, member: u32) {
+        let time = self.time();
+        let entry = self.member(member);
+        entry.timer_at = None;
+        if !entry.is_dead && entry.endpoint.poll_timeout().is_some_and(|due| due <= time) {
+            entry.endpoint.handle_timeout(time);
+        }
+        self.restless_members.push(member);
+    }
+
+    fn set_timer(&mut self, member: u32) {
+        let now = self.now;
+        let entry = self.member(member);
+        let due = entry.endpoint.poll_timeout().map(|due| due.0.max(now));
+        if let Some(at) = due
+            && !entry.is_dead
+            && entry.timer_at.is_none_or(|set| at < set)
+        {
+            entry.timer_at = Some(at);
+            self.agenda.put(at, Item::MemberTimer { member });
         }
     }
 

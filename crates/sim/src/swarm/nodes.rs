@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 
+use tributary_protocol::Carrier;
 use tributary_protocol::node::{
     ChildConfig, Event, GroupConfig, Node, NodeConfig, ParentConfig, PortId,
 };
@@ -15,7 +16,7 @@ use super::link::{EdgeOf, Holder};
 use super::memory::Memory;
 use super::scenario::NodePlan;
 use super::verdict::Violation;
-use super::world::{OVERDUE_NS, SILENCE_NS, World};
+use super::world::{Incoming, OVERDUE_NS, SILENCE_NS, World};
 
 /// How long the children of a new group may take to join.
 pub(super) const JOIN_TIMEOUT_NS: u64 = 10_000_000_000;
@@ -149,6 +150,16 @@ impl World<'_> {
 
     fn on_node_event(&mut self, node: u32, event: Event) {
         match event {
+            Event::DatagramPeer { port, .. } => {
+                if let Some((link, end)) = self.node(node).link_at(port) {
+                    self.link(link).takes_datagrams[end as usize] = true;
+                }
+            }
+            Event::Datagrams { port, reach } => {
+                let link = self.node(node).link_at(port).map(|(link, _)| link);
+                let key = link.and_then(|link| self.edge_key(link));
+                self.trace.note(self.now, key, || format!("node {node}: datagrams {reach:?}"));
+            }
             Event::Released(arena) => self.node(node).memory.release(arena),
             Event::Close(port) => self.linger(node, port),
             Event::Formed { group, epoch } => {
@@ -205,12 +216,13 @@ impl World<'_> {
         self.check_outbox(node, port, link);
         loop {
             let entry = &mut self.links[link as usize];
-            if !entry.has_room(end.other(), frames_max) {
+            let host = &self.nodes[node as usize];
+            let Some(transmit) = host.machine.peek_transmit(port) else { return };
+            let is_by_link = transmit.carrier == Carrier::Link;
+            if is_by_link && !entry.has_room(end.other(), frames_max) {
                 entry.is_blocked[end as usize] = true;
                 return;
             }
-            let host = &self.nodes[node as usize];
-            let Some(transmit) = host.machine.peek_transmit(port) else { return };
             self.note_sent(link, end, &transmit.header);
             let mut bytes = self.buffer();
             bytes.extend_from_slice(&transmit.header.encode());
@@ -219,7 +231,7 @@ impl World<'_> {
                 bytes.extend_from_slice(host.memory.read(place, transmit.header.payload_bytes()));
             }
             host.machine.pop_transmit(port);
-            self.send(link, end.other(), bytes, false);
+            self.send_by(transmit.carrier, link, end.other(), bytes);
         }
     }
 
@@ -261,30 +273,19 @@ impl World<'_> {
     }
 
     /// A frame arrives at a node.
-    pub(super) fn node_takes(
-        &mut self,
-        node: u32,
-        port: PortId,
-        link: u32,
-        end: End,
-        bytes: &[u8],
-        is_forged: bool,
-    ) {
+    pub(super) fn node_takes(&mut self, node: u32, port: PortId, frame: Incoming<'_>) {
+        let Incoming { link, carrier, bytes, is_forged, .. } = frame;
         self.restless_nodes.push(node);
-        let header = match Header::decode(bytes) {
-            Ok(header) if bytes.len() == HEADER_BYTES + header.payload_bytes() => header,
-            decoded => {
-                let error = decoded.map_or_else(|error| error.to_string(), |_| "length".to_owned());
-                return self.on_refused(link, end, is_forged, &error);
-            }
-        };
+        let Some(header) = self.decode(frame) else { return };
+        let time = self.time();
         let host = &mut self.nodes[node as usize];
         let late = host.machine.stats().late;
         let payload = &bytes[HEADER_BYTES..];
-        let taken = host.machine.handle_frame(port, &header, payload, &mut host.memory);
+        let taken =
+            host.machine.handle_frame(time, port, carrier, &header, payload, &mut host.memory);
         let is_late = host.machine.stats().late != late;
         match taken {
-            Err(error) => self.on_refused(link, end, is_forged, &error.to_string()),
+            Err(error) => self.on_refused(frame, &error.to_string()),
             Ok(()) => {
                 let entry = self.link(link);
                 entry.has_joined = true;
@@ -301,10 +302,31 @@ impl World<'_> {
         }
     }
 
-    /// A node, or a member, refused a frame and closes the link.
-    pub(super) fn on_refused(&mut self, link: u32, end: End, is_forged: bool, error: &str) {
+    /// Reads a frame's header. What is no frame is refused.
+    pub(super) fn decode(&mut self, frame: Incoming<'_>) -> Option<Header> {
+        match Header::decode(frame.bytes) {
+            Ok(header) if frame.bytes.len() == HEADER_BYTES + header.payload_bytes() => {
+                Some(header)
+            }
+            Ok(_) => {
+                self.on_refused(frame, "its length is not what it says");
+                None
+            }
+            Err(error) => {
+                self.on_refused(frame, &error.to_string());
+                None
+            }
+        }
+    }
+
+    /// A node, or a member, refused a frame: it closes the link, or drops the datagram.
+    pub(super) fn on_refused(&mut self, frame: Incoming<'_>, error: &str) {
+        let Incoming { link, to: end, carrier, is_forged, .. } = frame;
         let key = self.edge_key(link);
         self.trace.note(self.now, key, || format!("link {link}: {end:?} refuses: {error}"));
+        if carrier == Carrier::Datagram {
+            return;
+        }
         let is_tampered = is_forged || self.links[link as usize].is_tampered;
         let is_blamed =
             key.and_then(|key| self.ledger.find(key)).is_some_and(|it| !it.blames.is_empty());
@@ -447,6 +469,7 @@ impl World<'_> {
     pub(super) fn start_node(&mut self, node: u32) {
         let plan = &self.scenario.nodes[node as usize];
         self.node(node).start_anew(plan);
+        self.equip(node);
         let life = self.node(node).life;
         let at = self.now + self.delay_ns();
         self.trace.note(self.now, None, || format!("node {node} starts again"));
@@ -493,6 +516,8 @@ pub(super) fn brief(header: &Header) -> String {
             )
         }
         Message::Result(part) => format!("result {}", part.sequence.0),
+        Message::Held { sequence, .. } => format!("held {}", sequence.0),
+        Message::Missing { sequence } => format!("missing {}", sequence.0),
         Message::Abort(abort) => format!("abort: {}", super::verdict::words(abort)),
         other => format!("{other:?}").to_lowercase(),
     }

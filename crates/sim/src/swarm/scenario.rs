@@ -45,6 +45,20 @@ pub(super) struct NetworkPlan {
     pub(super) link_frames: usize,
     /// Longest time between two steps of a member.
     pub(super) think_ns_max: u64,
+    /// None where everything travels over links.
+    pub(super) datagrams: Option<DatagramPlan>,
+}
+
+/// What becomes of datagrams, in parts of a thousand.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct DatagramPlan {
+    /// How many of the nodes and members take datagrams.
+    pub(super) takers: u32,
+    pub(super) lost: u32,
+    pub(super) doubled: u32,
+    pub(super) corrupted: u32,
+    /// How much longer than a link's frame a datagram may take.
+    pub(super) straggle_ns_max: u64,
 }
 
 /// A job.

@@ -2,11 +2,12 @@
 
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
-use tributary_protocol::Time;
+use tributary_protocol::{Carrier, Time};
 use tributary_wire::frame::Header;
 
 use super::agenda::{Agenda, End, Item};
 use super::control::{ManagerHost, Session};
+use super::datagrams::Datagrams;
 use super::jobs::{JobRun, Run};
 use super::ledger::{Key, LINK_LOST, Ledger};
 use super::link::{EdgeOf, Holder, Link, Parcel};
@@ -24,7 +25,18 @@ pub(super) const SILENCE_NS: u64 = 5_000_000_000;
 pub(super) const OVERDUE_NS: u64 = 2_000_000_000;
 
 /// More events than any scenario needs: a run that reaches it is stuck in a loop.
-const STEPS_MAX: u64 = 400_000;
+const STEPS_MAX: u64 = 1_000_000;
+
+/// A frame that has come out of a link, or beside it.
+#[derive(Clone, Copy)]
+pub(super) struct Incoming<'a> {
+    pub(super) link: u32,
+    pub(super) to: End,
+    pub(super) carrier: Carrier,
+    pub(super) bytes: &'a [u8],
+    /// Whether it must not be taken for a good one.
+    pub(super) is_forged: bool,
+}
 
 pub(super) struct World<'a> {
     pub(super) scenario: &'a Scenario,
@@ -50,6 +62,7 @@ pub(super) struct World<'a> {
     pub(super) frames: u64,
     /// Faults that found something to hit.
     pub(super) hits: u64,
+    pub(super) datagrams: Datagrams,
     /// Buffers of frames that have arrived.
     spare: Vec<Vec<u8>>,
 }
@@ -77,6 +90,7 @@ impl<'a> World<'a> {
             steps: 0,
             frames: 0,
             hits: 0,
+            datagrams: Datagrams::default(),
             spare: Vec::new(),
         };
         world.put_beginnings();
@@ -85,6 +99,7 @@ impl<'a> World<'a> {
 
     fn put_beginnings(&mut self) {
         for node in 0..self.nodes.len() as u32 {
+            self.equip(node);
             let at = self.delay_ns();
             self.agenda.put(at, Item::Register { node, life: 0 });
         }
@@ -133,6 +148,8 @@ impl<'a> World<'a> {
     fn handle(&mut self, item: Item) {
         match item {
             Item::Arrive { link, to } => self.arrive(link, to),
+            Item::Datagram { link, to, place } => self.datagram_arrives(link, to, place),
+            Item::MemberTimer { member } => self.on_member_timer(member),
             Item::LinkSilent { link, end } => self.give_up(link, end),
             Item::LinkOverdue { link, end } => self.on_overdue(link, end),
             Item::NodeTimer { node, life } => self.on_node_timer(node, life),
@@ -302,7 +319,7 @@ impl<'a> World<'a> {
         match parcel {
             Parcel::Frame { bytes, is_forged } => {
                 if is_open {
-                    self.deliver(link, to, &bytes, is_forged);
+                    self.deliver(link, to, Carrier::Link, &bytes, is_forged);
                 }
                 self.recycle(bytes);
             }
@@ -326,10 +343,18 @@ impl<'a> World<'a> {
         }
     }
 
-    fn deliver(&mut self, link: u32, to: End, bytes: &[u8], is_forged: bool) {
+    pub(super) fn deliver(
+        &mut self,
+        link: u32,
+        to: End,
+        carrier: Carrier,
+        bytes: &[u8],
+        is_forged: bool,
+    ) {
+        let frame = Incoming { link, to, carrier, bytes, is_forged };
         match self.links[link as usize].holder(to) {
-            Holder::Node { node, port } => self.node_takes(node, port, link, to, bytes, is_forged),
-            Holder::Member(member) => self.member_takes(member, link, bytes, is_forged),
+            Holder::Node { node, port } => self.node_takes(node, port, frame),
+            Holder::Member(member) => self.member_takes(member, frame),
             Holder::Stranger => {
                 let what = Header::decode(bytes).map(|header| format!("{:?}", header.message));
                 let what = what.unwrap_or_else(|error| error.to_string());
@@ -444,7 +469,7 @@ impl<'a> World<'a> {
         }
     }
 
-    fn recycle(&mut self, mut bytes: Vec<u8>) {
+    pub(super) fn recycle(&mut self, mut bytes: Vec<u8>) {
         bytes.clear();
         self.spare.push(bytes);
     }

@@ -2,6 +2,7 @@
 
 use std::time::Instant;
 
+use tributary_protocol::Carrier;
 use tributary_protocol::node::{Event, FrameError, PortId};
 use tributary_transport::{ReceiveError, SendError, Sent};
 
@@ -60,6 +61,7 @@ impl DataLoop {
 
     /// Hands the machine one frame, its payload still where the link received it.
     fn take_frame(&mut self, port: PortId) -> Taken {
+        let now = self.time(Instant::now());
         let Some(entry) = self.links.entry(port) else { return Taken::Nothing };
         let frame = match entry.link.receive() {
             Ok(Some(frame)) => frame,
@@ -71,8 +73,14 @@ impl DataLoop {
         };
         self.tally.frames_received += 1;
         self.tally.payload_bytes_received += frame.payload.len() as u64;
-        let outcome =
-            self.machine.handle_frame(port, &frame.header, frame.payload, &mut self.arenas);
+        let outcome = self.machine.handle_frame(
+            now,
+            port,
+            Carrier::Link,
+            &frame.header,
+            frame.payload,
+            &mut self.arenas,
+        );
         match outcome {
             Ok(()) => {
                 if entry.stage == Stage::Unjoined {
@@ -219,6 +227,8 @@ impl DataLoop {
             Event::Ended { group, epoch } => self.on_ended(group, epoch),
             Event::Released(arena) => self.arenas.release(arena),
             Event::Close(port) => self.links.linger(Instant::now(), port),
+            // Not offered: this loop has no socket for datagrams.
+            Event::DatagramPeer { .. } | Event::Datagrams { .. } => {}
         }
     }
 }

@@ -8,7 +8,9 @@ use tributary_wire::frame::Target;
 use tributary_wire::{Datatype, EndpointId, Operator};
 
 use super::faults::Weather;
-use super::{Fault, GroupPlan, JobPlan, NetworkPlan, NodePlan, OperationPlan, Scenario};
+use super::{
+    DatagramPlan, Fault, GroupPlan, JobPlan, NetworkPlan, NodePlan, OperationPlan, Scenario,
+};
 use crate::swarm::values::KERNELS;
 
 /// Bits of a partition's set of machines: hosts, nodes and the manager.
@@ -28,6 +30,7 @@ impl Scenario {
             delay_ns_max: [2_000, 20_000, 200_000][random.random_range(0..3)],
             link_frames: [1, 2, 4, 16][random.random_range(0..4)],
             think_ns_max: [1_000, 50_000, 500_000][random.random_range(0..3)],
+            datagrams: random.random_bool(0.5).then(|| DatagramPlan::draw(random)),
         };
         let manager = ManagerConfig {
             osos_per_job_max: random.random_bool(0.2).then_some(8),
@@ -42,6 +45,18 @@ impl Scenario {
         let faults_max = [1, 4, 12][random.random_range(0..3)];
         let faults = Fault::draw_all(random, Weather { faults_max, span_ns, machines });
         Self { seed, fabric, nodes, hosts, network, manager, jobs, probe, faults }
+    }
+}
+
+impl DatagramPlan {
+    fn draw(random: &mut Pcg64) -> Self {
+        Self {
+            takers: [1000, 1000, 700][random.random_range(0..3)],
+            lost: [0, 10, 50, 250][random.random_range(0..4)],
+            doubled: [0, 50, 300][random.random_range(0..3)],
+            corrupted: [0, 0, 20][random.random_range(0..3)],
+            straggle_ns_max: [1, 30_000, 3_000_000][random.random_range(0..3)],
+        }
     }
 }
 
@@ -130,6 +145,11 @@ impl GroupPlan {
         let is_long = random.random_bool(0.04);
         let operations = if is_long { 72 } else { random.random_range(1..=8) };
         plan.script = (0..operations).map(|_| plan.draw_operation(random)).collect();
+        if is_long {
+            for operation in &mut plan.script {
+                operation.elements = operation.elements.min(2);
+            }
+        }
         plan
     }
 

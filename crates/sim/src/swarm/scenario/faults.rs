@@ -39,6 +39,10 @@ pub(in crate::swarm) enum FaultKind {
     Disagree { pick: u32, how: Disagreement },
     /// A member of a group breaks the protocol.
     Offence { pick: u32, offence: Offence },
+    /// Somebody sends a datagram in a member's name. It must do no harm at all.
+    Spoof { pick: u32, offence: Offence },
+    /// Datagrams beside a link are lost for a while.
+    DatagramsLost { pick: u32, for_ns: u64 },
     /// Somebody who belongs to no group connects to a node.
     Intrusion { pick: u32, intrusion: Intrusion },
 }
@@ -122,7 +126,7 @@ impl Fault {
     }
 }
 
-const KINDS: u32 = 20;
+const KINDS: u32 = 23;
 
 impl FaultKind {
     fn draw(random: &mut Pcg64, kind: u32, weather: Weather) -> Self {
@@ -149,6 +153,11 @@ impl FaultKind {
             13 => Self::NeverJoin { pick },
             14 => Self::Disagree { pick, how: Disagreement::draw(random) },
             15..18 => Self::Offence { pick, offence: Offence::draw(random) },
+            18 => Self::Spoof { pick, offence: Offence::draw(random) },
+            19 | 20 => Self::DatagramsLost {
+                pick,
+                for_ns: if random.random_bool(0.5) { short_ns } else { u64::MAX / 2 },
+            },
             _ => Self::Intrusion { pick, intrusion: Intrusion::draw(random) },
         }
     }
