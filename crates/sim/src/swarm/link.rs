@@ -70,8 +70,8 @@ pub(super) struct Link {
     pub(super) has_joined: bool,
     /// Whether somebody has interfered, so that refusals are no fault of the protocol.
     pub(super) is_tampered: bool,
-    /// A node's end that says nothing more waits for its peer to close.
-    pub(super) lingers: bool,
+    /// Until when a node's end that has said its last word waits for its peer to close.
+    pub(super) lingers_until: [Option<u64>; 2],
     /// Whether the end takes datagrams from the other.
     pub(super) takes_datagrams: [bool; 2],
     /// Until when no datagram gets through.
@@ -100,7 +100,7 @@ impl Link {
             has_left: false,
             has_joined: false,
             is_tampered: false,
-            lingers: false,
+            lingers_until: [None; 2],
             takes_datagrams: [false; 2],
             datagrams_lost_until: 0,
             outstanding: Vec::new(),

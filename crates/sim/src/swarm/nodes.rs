@@ -196,15 +196,17 @@ impl World<'_> {
     fn linger(&mut self, node: u32, port: PortId) {
         let Some((link, end)) = self.node(node).link_at(port) else { return };
         self.say_end(link, end);
-        self.link(link).lingers = true;
         let at = self.now + OVERDUE_NS;
+        self.link(link).lingers_until[end as usize] = Some(at);
         self.agenda.put(at, Item::LinkOverdue { link, end });
     }
 
     /// A link over which nobody joined, or whose peer does not close it.
     pub(super) fn on_overdue(&mut self, link: u32, end: End) {
         let entry = &self.links[link as usize];
-        if entry.is_open(end) && (entry.lingers || !entry.has_joined) {
+        let has_lingered = entry.lingers_until[end as usize].is_some_and(|until| until <= self.now);
+        let is_unjoined = end == End::Upper && !entry.has_joined;
+        if entry.is_open(end) && (has_lingered || is_unjoined) {
             self.close(link, end);
         }
     }
