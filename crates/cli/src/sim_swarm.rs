@@ -1,5 +1,6 @@
 //! `tributary sim swarm`: many seeds on all cores, and the story of those that fail.
 
+use std::collections::BTreeMap;
 use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;
 use std::time::Instant;
@@ -72,6 +73,8 @@ fn tell(out: &mut impl Write, sweep: &Sweep, stories: &[Story], seconds: f64) ->
         sweep.completions,
         sweep.frames
     )?;
+    let hits: Vec<String> = faults(sweep).map(|(name, hits)| format!("{hits} {name}")).collect();
+    writeln!(out, "faults that hit: {}", hits.join(", "))?;
     writeln!(
         out,
         "commit {}, trace {:016x}, {seconds:.1} s, {:.0} seeds/s",
@@ -79,6 +82,10 @@ fn tell(out: &mut impl Write, sweep: &Sweep, stories: &[Story], seconds: f64) ->
         sweep.trace_hash,
         sweep.seeds as f64 / seconds
     )
+}
+
+fn faults(sweep: &Sweep) -> impl Iterator<Item = (&'static str, u64)> {
+    swarm::FAULT_NAMES.into_iter().zip(sweep.faults)
 }
 
 fn as_json(sweep: &Sweep, stories: &[Story], seconds: f64) -> serde_json::Value {
@@ -98,6 +105,7 @@ fn as_json(sweep: &Sweep, stories: &[Story], seconds: f64) -> serde_json::Value 
         "failures": failures,
         "groups": sweep.groups,
         "groups_failed": sweep.groups_failed,
+        "faults": faults(sweep).collect::<BTreeMap<_, _>>(),
         "completions": sweep.completions,
         "frames": sweep.frames,
         "steps": sweep.steps,

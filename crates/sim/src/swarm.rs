@@ -35,6 +35,7 @@ use trace::Line;
 use verdict::Finding;
 use world::World;
 
+pub use scenario::FAULT_NAMES;
 pub use shrink::{Story, explain};
 pub use sweep::{Sweep, SweepOptions, sweep};
 pub use verdict::Violation;
@@ -59,8 +60,8 @@ pub struct Outcome {
     pub completions: u64,
     /// Groups that failed at one member at least.
     pub groups_failed: u64,
-    /// Faults that found something to hit.
-    pub faults: u64,
+    /// Faults that found something to hit, by kind, in the order of [`FAULT_NAMES`].
+    pub faults: [u64; FAULT_NAMES.len()],
     /// What must never happen, if it did.
     pub violation: Option<Violation>,
 }

@@ -62,7 +62,7 @@ impl World<'_> {
             FaultKind::DatagramsLost { pick, for_ns } => self.lose_datagrams(pick, for_ns),
             FaultKind::Intrusion { pick, intrusion } => self.intrude(pick, intrusion),
         };
-        self.hits += u64::from(has_hit);
+        self.hits[kind.index()] += u64::from(has_hit);
     }
 
     /// One of the members that still have something to do and a link to do it over.

@@ -10,6 +10,7 @@ use tributary_topology::Fabric;
 use tributary_wire::frame::Target;
 use tributary_wire::{Datatype, EndpointId, Operator};
 
+pub use faults::FAULT_NAMES;
 pub(super) use faults::{Disagreement, Fault, FaultKind, Intrusion, Offence};
 
 /// Everything a run depends on.

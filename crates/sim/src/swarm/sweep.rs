@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use rayon::iter::{IntoParallelIterator, ParallelIterator};
 
-use super::{Outcome, run};
+use super::{FAULT_NAMES, Outcome, run};
 
 /// How a sweep is run.
 #[derive(Clone, Debug)]
@@ -27,8 +27,8 @@ pub struct Sweep {
     pub frames: u64,
     /// Groups that were granted.
     pub groups: u64,
-    /// Faults that found something to hit.
-    pub faults: u64,
+    /// Faults that found something to hit, by kind, in the order of [`FAULT_NAMES`].
+    pub faults: [u64; FAULT_NAMES.len()],
     /// Groups of these that failed.
     pub groups_failed: u64,
     /// Operations that completed, counted at every member.
@@ -61,7 +61,7 @@ impl Sweep {
             steps: self.steps + other.steps,
             frames: self.frames + other.frames,
             groups: self.groups + other.groups,
-            faults: self.faults + other.faults,
+            faults: std::array::from_fn(|kind| self.faults[kind] + other.faults[kind]),
             groups_failed: self.groups_failed + other.groups_failed,
             completions: self.completions + other.completions,
             trace_hash: self.trace_hash.wrapping_add(other.trace_hash),

@@ -13,7 +13,7 @@ use super::ledger::{Key, LINK_LOST, Ledger};
 use super::link::{EdgeOf, Holder, Link, Parcel};
 use super::members::Member;
 use super::nodes::{JOIN_TIMEOUT_NS, NodeHost};
-use super::scenario::Scenario;
+use super::scenario::{FAULT_NAMES, Scenario};
 use super::trace::Trace;
 use super::verdict::{Finding, Violation};
 
@@ -60,8 +60,8 @@ pub(super) struct World<'a> {
     pub(super) restless_members: Vec<u32>,
     pub(super) steps: u64,
     pub(super) frames: u64,
-    /// Faults that found something to hit.
-    pub(super) hits: u64,
+    /// Faults that found something to hit, by kind.
+    pub(super) hits: [u64; FAULT_NAMES.len()],
     pub(super) datagrams: Datagrams,
     /// Buffers of frames that have arrived.
     spare: Vec<Vec<u8>>,
@@ -89,7 +89,7 @@ impl<'a> World<'a> {
             restless_members: Vec::new(),
             steps: 0,
             frames: 0,
-            hits: 0,
+            hits: [0; FAULT_NAMES.len()],
             datagrams: Datagrams::default(),
             spare: Vec::new(),
         };

@@ -41,7 +41,8 @@ impl Scenario {
         let probe = JobPlan::probe(random, hosts);
         let machines = hosts + switches + 1;
         assert!(machines <= MACHINES_MAX, "a set of machines has a bit for each");
-        let span_ns = [2_500_000, 4_000_000, 8_000_000, 30_000_000][random.random_range(0..4)];
+        let span_ns =
+            [2_000_000, 3_000_000, 4_000_000, 6_000_000, 20_000_000][random.random_range(0..5)];
         let faults_max = [1, 4, 12][random.random_range(0..3)];
         let faults = Fault::draw_all(random, Weather { faults_max, span_ns, machines });
         Self { seed, fabric, nodes, hosts, network, manager, jobs, probe, faults }

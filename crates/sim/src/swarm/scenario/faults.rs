@@ -47,6 +47,26 @@ pub(in crate::swarm) enum FaultKind {
     Intrusion { pick: u32, intrusion: Intrusion },
 }
 
+/// The kinds of faults, as [`FaultKind::index`] counts them.
+pub const FAULT_NAMES: [&str; 16] = [
+    "cut link",
+    "corrupt frame",
+    "slow reader",
+    "partition",
+    "node crash",
+    "host crash",
+    "process crash",
+    "manager crash",
+    "member aborts",
+    "member leaves early",
+    "member never joins",
+    "members disagree",
+    "member misbehaves",
+    "spoofed datagram",
+    "datagrams lost",
+    "intruder",
+];
+
 /// How a member misunderstands an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::swarm) enum Disagreement {
@@ -129,6 +149,28 @@ impl Fault {
 const KINDS: u32 = 23;
 
 impl FaultKind {
+    /// Its place in [`FAULT_NAMES`].
+    pub(in crate::swarm) fn index(&self) -> usize {
+        match self {
+            Self::Cut { .. } => 0,
+            Self::Corrupt { .. } => 1,
+            Self::Slow { .. } => 2,
+            Self::Partition { .. } => 3,
+            Self::NodeCrash { .. } => 4,
+            Self::HostCrash { .. } => 5,
+            Self::ProcessCrash { .. } => 6,
+            Self::ManagerCrash { .. } => 7,
+            Self::Abort { .. } => 8,
+            Self::LeaveEarly { .. } => 9,
+            Self::NeverJoin { .. } => 10,
+            Self::Disagree { .. } => 11,
+            Self::Offence { .. } => 12,
+            Self::Spoof { .. } => 13,
+            Self::DatagramsLost { .. } => 14,
+            Self::Intrusion { .. } => 15,
+        }
+    }
+
     fn draw(random: &mut Pcg64, kind: u32, weather: Weather) -> Self {
         let pick = random.random();
         let short_ns = random.random_range(10_000..3_000_000);
