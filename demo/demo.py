@@ -10,13 +10,14 @@ import json
 import os
 import pathlib
 import shlex
-import signal
 import subprocess
 import sys
 import tempfile
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent
+sys.path.insert(0, str(ROOT / "mk"))
+import mpi_launch  # noqa: E402, its folder is on the path only now
 
 # Sums in another order differ in the last bits, and the method carries that into its residual:
 # measured, about 1e-13 at the default size and tolerance.
@@ -49,16 +50,6 @@ def parse_arguments():
     return parser.parse_args()
 
 
-def mpi_environment():
-    """The environment for mpirun: containers run as root, and have fewer cores than ranks."""
-    environment = dict(os.environ)
-    environment.pop("TRIBUTARY_REPORT", None)
-    environment.setdefault("OMPI_ALLOW_RUN_AS_ROOT", "1")
-    environment.setdefault("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1")
-    environment.setdefault("PRTE_MCA_rmaps_default_mapping_policy", ":oversubscribe")
-    return environment
-
-
 def executable(path):
     """`path` made absolute; an error when it can't be run."""
     path = path.absolute()
@@ -78,35 +69,16 @@ def compile_solver(mpicc, folder):
 
 
 def run(name, command, environment, timeout):
-    """Runs one command in a process group of its own and returns its standard output."""
+    """Runs one command and returns its standard output; standard error goes where ours goes."""
     print(f"\n{name}: {shlex.join(str(word) for word in command)}", flush=True)
-    process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True,
-                               start_new_session=True)
     try:
-        output, _ = process.communicate(timeout=timeout)
-    except subprocess.TimeoutExpired:
-        stop(process)
-        raise DemoError(f"{name} did not end within {timeout:g} s") from None
-    except BaseException:
-        stop(process)
-        raise
-    if process.returncode != 0:
+        code, output = mpi_launch.run(command, timeout, environment, stderr=None)
+    except mpi_launch.TimedOut as late:
+        raise DemoError(f"{name} {late}") from None
+    if code != 0:
         sys.stdout.write(output)
-        raise DemoError(f"{name} ended with exit code {process.returncode}")
+        raise DemoError(f"{name} ended with exit code {code}")
     return output
-
-
-def stop(process):
-    """Ends the group that `process` leads: politely first, so that mpirun ends its ranks."""
-    for number, patience in ((signal.SIGTERM, 10), (signal.SIGKILL, None)):
-        try:
-            os.killpg(process.pid, number)
-            process.communicate(timeout=patience)
-            return
-        except ProcessLookupError:
-            return
-        except subprocess.TimeoutExpired:
-            continue
 
 
 def parse_figures(name, output):
@@ -192,7 +164,7 @@ def demonstrate(arguments, report_path):
     launch = [mpirun, "-n", str(arguments.ranks), solver]
     if arguments.size is not None:
         launch += ["--size", str(arguments.size)]
-    environment = mpi_environment()
+    environment = mpi_launch.environment()
     plain = parse_figures("plain MPI", run("plain MPI", launch, environment, arguments.timeout))
     environment["TRIBUTARY_REPORT"] = str(report_path)
     through = [tributary, "run", "--hosts", str(arguments.hosts), "--", *launch]

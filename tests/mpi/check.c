@@ -129,11 +129,11 @@ bool check_equal(long long expected, long long got, const char *what) {
     return check_that(expected == got, "%s: expected %lld, got %lld", what, expected, got);
 }
 
-int check_sum_up(void) {
+int check_sum_up_on(MPI_Comm comm) {
     check_case("summing up");
     long long mine[2] = {atomic_load(&checks), atomic_load(&failures)};
     long long all[2] = {0, 0};
-    PMPI_Allreduce(mine, all, 2, MPI_LONG_LONG, MPI_SUM, MPI_COMM_WORLD);
+    PMPI_Allreduce(mine, all, 2, MPI_LONG_LONG, MPI_SUM, comm);
     if (world.rank == 0) {
         printf("%s: %lld checks on %d ranks, %lld failed, seed %llu\n", program_name, all[0],
                world.ranks, all[1], (unsigned long long)world.seed);
@@ -141,6 +141,8 @@ int check_sum_up(void) {
     }
     return all[1] == 0 ? 0 : 1;
 }
+
+int check_sum_up(void) { return check_sum_up_on(MPI_COMM_WORLD); }
 
 int check_finish(void) {
     int exit_code = check_sum_up();

@@ -42,6 +42,9 @@ int check_finish(void);
 /* The same sum without MPI_Finalize. Returns the exit code on every rank. */
 int check_sum_up(void);
 
+/* The same over the ranks of `comm`, which has world rank 0 as its own. */
+int check_sum_up_on(MPI_Comm comm);
+
 /* A number that depends on the seed and the three arguments only. */
 uint64_t check_hash(uint64_t first, uint64_t second, uint64_t third);
 

@@ -6,33 +6,27 @@ that it is the wrong one and stay out of the way.
 """
 
 import argparse
-import os
 import pathlib
 import re
 import subprocess
 import sys
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+sys.path.insert(0, str(ROOT / "mk"))
+import mpi_launch  # noqa: E402, its folder is on the path only now
 
 OTHER = {"openmpi": "mpich", "mpich": "openmpi"}
 COST_NS_MAX = 50.0
 TIMEOUT_S = 120
 
 
-def environment(**extra):
-    """The environment of an MPI run by any user, root included."""
-    return os.environ | {
-        "OMPI_ALLOW_RUN_AS_ROOT": "1",
-        "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
-    } | extra
-
-
 def run(command, **extra):
-    return subprocess.run(
-        [str(part) for part in command], env=environment(**extra), capture_output=True,
-        text=True, timeout=TIMEOUT_S, check=False)
+    """A command's exit code and everything it wrote."""
+    return mpi_launch.run(command, TIMEOUT_S, mpi_launch.environment(**extra))
 
 
 def symbols(library, option):
-    lines = run(["nm", "-D", option, library]).stdout.splitlines()
+    lines = run(["nm", "-D", option, library])[1].splitlines()
     return [line.split()[-1].split("@")[0] for line in lines if line.strip()]
 
 
@@ -41,7 +35,7 @@ def check_symbols(library):
     exported = symbols(library, "--defined-only")
     if not exported or "MPI_Allreduce" not in exported:
         return "does not export MPI_Allreduce"
-    strange = [name for name in exported if not name.startswith("MPI_")]
+    strange = [name for name in exported if not name.startswith(("MPI_", "MPIX_"))]
     if strange:
         return f"exports {strange[0]} and {len(strange) - 1} more that are not MPI's"
     needed = [name for name in symbols(library, "--undefined-only")
@@ -52,18 +46,18 @@ def check_symbols(library):
 def check_loads(library, mpirun):
     """Programs without MPI, even with every symbol bound at once; and the launcher itself."""
     for command in (["/bin/sh", "-c", "exit 0"], [mpirun, "--version"]):
-        result = run(command, LD_PRELOAD=str(library), LD_BIND_NOW="1")
-        if result.returncode != 0:
-            return f"{command[0]} fails under it: {result.stderr.strip()[:200]}"
+        code, output = run(command, LD_PRELOAD=str(library), LD_BIND_NOW="1")
+        if code != 0:
+            return f"{command[0]} fails under it: {output.strip()[:200]}"
     return None
 
 
 def check_cost(library, mpirun, program):
-    result = run([mpirun, "-n", "1", program], LD_PRELOAD=str(library))
-    if result.returncode != 0:
-        return f"{program.name} fails under it: {result.stderr.strip()[:200]}"
-    print(result.stdout, end="")
-    costs = re.findall(r"^overhead (.+): .* difference (\S+) ns$", result.stdout, re.MULTILINE)
+    code, output = run([mpirun, "-n", "1", program], LD_PRELOAD=str(library))
+    if code != 0:
+        return f"{program.name} fails under it: {output.strip()[:200]}"
+    print(output, end="")
+    costs = re.findall(r"^overhead (.+): .* difference (\S+) ns$", output, re.MULTILINE)
     if not costs:
         return f"{program.name} printed no cost"
     for name, cost_ns in costs:
@@ -73,10 +67,10 @@ def check_cost(library, mpirun, program):
 
 
 def check_wrong_mpi(library, mpirun, program):
-    result = run([mpirun, "-n", "2", program], LD_PRELOAD=str(library))
-    if result.returncode != 0:
-        return f"breaks a program of the other MPI: {result.stderr.strip()[:200]}"
-    warnings = result.stderr.count("tributary: this preload library is for")
+    code, output = run([mpirun, "-n", "2", program], LD_PRELOAD=str(library))
+    if code != 0:
+        return f"breaks a program of the other MPI: {output.strip()[:200]}"
+    warnings = output.count("tributary: this preload library is for")
     return None if warnings == 1 else f"warned {warnings} times under the other MPI, not once"
 
 

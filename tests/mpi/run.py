@@ -12,7 +12,6 @@ import os
 import pathlib
 import re
 import shlex
-import signal
 import subprocess
 import sys
 import tempfile
@@ -20,6 +19,8 @@ import time
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
+sys.path.insert(0, str(ROOT / "mk"))
+import mpi_launch  # noqa: E402, its folder is on the path only now
 MPIS = ("openmpi", "mpich")
 SUPPORT = ("check.c", "values.c", "shapes.c")
 FLAGS = ("-std=c11", "-O2", "-g", "-Wall", "-Wextra", "-Werror", "-pthread")
@@ -39,6 +40,12 @@ class Program:
     abrupt: bool = False
     # Whether it runs twice and its `bits` lines must be equal.
     twice: bool = False
+    # The MPIs that have what it tests.
+    mpis: tuple = MPIS
+    # Options of mpirun.
+    launcher: tuple = ()
+    # Environment variables and their values, as pairs.
+    settings: tuple = ()
 
 
 def sample(ranks, hosts, number):
@@ -58,9 +65,15 @@ PROGRAMS = (
     Program("threads"),
     Program("progress"),
     Program("bits", ((4, 1, ()), (4, 2, ()), (9, 3, ())), twice=True),
+    # MPICH's ch4 device ends the process in MPIX_Comm_revoke, and so has no revoked communicators.
+    Program("revoke", ((4, 1, ()), (4, 2, ()), (3, 3, ())), mpis=("openmpi",),
+            launcher=("--with-ft", "ulfm")),
+    Program("survive", offloads=False, abrupt=True, mpis=("openmpi",),
+            launcher=("--with-ft", "ulfm")),
     Program("no_finalize", offloads=False, abrupt=True),
     Program("overhead", ((1, 1, ()),), offloads=False),
-    Program("latency", ((2, 1, ()), (2, 2, ()))),
+    # Each rank has a core here, and the plain MPI must be allowed to spin on it.
+    Program("latency", ((2, 1, ()), (2, 2, ())), settings=(("MPIR_CVAR_CH4_PROGRESS_THROTTLE", "0"),)),
 )
 
 
@@ -95,73 +108,6 @@ def parse_arguments():
     return parser.parse_args()
 
 
-def mpi_environment():
-    """Containers run as root and have fewer cores than ranks; waiting must not burn those cores."""
-    environment = dict(os.environ)
-    for name in ("TRIBUTARY_MANAGER", "TRIBUTARY_REPORT", "TRIBUTARY_HOSTS", "LD_PRELOAD"):
-        environment.pop(name, None)
-    for name, value in (("OMPI_ALLOW_RUN_AS_ROOT", "1"),
-                        ("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"),
-                        ("PRTE_MCA_rmaps_default_mapping_policy", ":oversubscribe"),
-                        ("MPIR_CVAR_CH4_PROGRESS_THROTTLE", "1"),
-                        ("MPIR_CVAR_CH4_PROGRESS_THROTTLE_NO_PROGRESS_COUNT", "10")):
-        environment.setdefault(name, value)
-    return environment
-
-
-def children_of(parents):
-    """All descendants of the processes `parents`, from /proc."""
-    parent_of = {}
-    for folder in pathlib.Path("/proc").iterdir():
-        if folder.name.isdigit():
-            try:
-                stat = (folder / "stat").read_text()
-                parent_of[int(folder.name)] = int(stat.rsplit(")", 1)[1].split()[1])
-            except (OSError, ValueError, IndexError):
-                continue  # it ended meanwhile
-    found = set(parents)
-    while True:
-        more = {child for child, parent in parent_of.items() if parent in found} - found
-        if not more:
-            return found - set(parents)
-        found |= more
-
-
-def signal_all(number, group, processes):
-    """Sends a signal to a process group and to processes that left it for one of their own."""
-    for send, target in ((os.killpg, group), *((os.kill, process) for process in processes)):
-        try:
-            send(target, number)
-        except ProcessLookupError:
-            pass
-
-
-def stop(process):
-    """Ends what we started: first in a way that lets the launcher end its ranks."""
-    descendants = children_of({process.pid})
-    signal_all(signal.SIGTERM, process.pid, ())
-    try:
-        return process.communicate(timeout=5)[0]
-    except subprocess.TimeoutExpired:
-        signal_all(signal.SIGKILL, process.pid, descendants)
-        return process.communicate()[0]
-
-
-def run_command(command, environment, timeout):
-    """Runs one command to its end; its exit code and output, both streams together."""
-    process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE,
-                               stderr=subprocess.STDOUT, text=True, errors="replace",
-                               start_new_session=True)
-    try:
-        output, _ = process.communicate(timeout=timeout)
-    except subprocess.TimeoutExpired:
-        raise Failure(f"did not end within {timeout:g} s", stop(process)) from None
-    except BaseException:
-        stop(process)
-        raise
-    return process.returncode, output
-
-
 def run_checked(program, command, environment, timeout):
     """Runs a program, with a folder of its own for what it must not leave behind."""
     with tempfile.TemporaryDirectory(prefix="mpi-test-") as folder:
@@ -176,12 +122,12 @@ def run_checked(program, command, environment, timeout):
 def run_judged(program, command, environment, timeout):
     """Runs a program to its end and returns its output; raises what is wrong with it."""
     try:
-        code, output = run_command(command, environment, timeout)
+        code, output = mpi_launch.run(command, timeout, environment)
         if code != 0 and not program.abrupt:
             raise Failure(f"exit code {code}", output)
         if program.abrupt and re.search(r" 0 failed", output) is None:
             raise Failure("did not say that its checks passed", output)
-    except Failure as failure:
+    except (Failure, mpi_launch.TimedOut) as failure:
         line = shlex.join(str(word) for word in command)
         raise Failure(str(failure), f"{line}\n{failure.output}") from None
     return output
@@ -233,7 +179,7 @@ def arguments_of(options, extra):
 def run_once(options, program, place, run, environment):
     """One launch. Returns its output and its counts (none with plain MPI)."""
     ranks, hosts, extra = run
-    command = [place["mpirun"], "-n", str(ranks), place["folder"] / program.name,
+    command = [place["mpirun"], *program.launcher, "-n", str(ranks), place["folder"] / program.name,
                *arguments_of(options, extra)]
     if options.without:
         return run_checked(program, command, environment, options.timeout), None
@@ -334,14 +280,16 @@ def main():
     options.tributary = options.tributary.absolute()
     if not options.without and not os.access(options.tributary, os.X_OK):
         raise SystemExit(f"run.py: --tributary {options.tributary} can't be run; `make build` first")
-    programs = [program for program in PROGRAMS if options.filter in program.name]
-    environment = mpi_environment()
+    named = [program for program in PROGRAMS if options.filter in program.name]
+    environment = mpi_launch.environment()
     verdicts = []
     for mpi in MPIS if options.mpi == "all" else (options.mpi,):
+        programs = [program for program in named if mpi in program.mpis]
         place = prepare(options, mpi, programs)
         for program in programs:
             for run in selected(options, program):
-                verdicts.append(run_and_show(options, mpi, program, place, run, environment))
+                settings = environment | dict(program.settings)
+                verdicts.append(run_and_show(options, mpi, program, place, run, settings))
     print(f"{sum(verdicts)} passed, {len(verdicts) - sum(verdicts)} failed",
           file=sys.stderr if options.json else sys.stdout)
     if not verdicts:

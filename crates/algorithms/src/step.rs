@@ -14,6 +14,9 @@
 //! 4. No send waits for its receiver: a rank whose send has not got through goes on to its receives.
 //!
 //! The plainest executor walks the steps one by one with sends that copy, and is correct.
+//! One that sends from the vector itself must not let a landing wait for a send that its receiver
+//! doesn't take because it, too, waits: land a long message piece by piece, each as soon as the same
+//! elements are out (enough where two exchange), or copy what is still to be sent.
 //!
 //! # What may overlap
 //!

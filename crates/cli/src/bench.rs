@@ -11,7 +11,7 @@ mod output;
 mod pattern;
 mod plan;
 mod rank;
-mod sizes;
+pub(crate) mod sizes;
 mod timing;
 
 use std::process::ExitCode;
@@ -19,7 +19,7 @@ use std::process::ExitCode;
 use tributary_client::knobs;
 
 use crate::fabric::{self, Environment, Fabric};
-use crate::flags::BenchFlags;
+use crate::flags::{AlgorithmFlag, BenchFlags};
 use crate::signals::Signals;
 use plan::Plan;
 
@@ -37,6 +37,9 @@ pub(crate) fn run(flags: BenchFlags) -> anyhow::Result<ExitCode> {
         let mut environment: Environment = fabric.environment();
         environment.set(&knobs::HOSTS, plan.hosts_of(way).to_string());
         environment.set(&knobs::TRANSPORT, plan.transport.name());
+        if let AlgorithmFlag::Tree | AlgorithmFlag::Mesh = way {
+            environment.set(&knobs::BETWEEN_HOSTS, way.name());
+        }
         if let Err(failure) = hub::run(&plan, way, &environment, &signals, &mut output) {
             output.abandon();
             return Err(failure.into());

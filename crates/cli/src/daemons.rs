@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::Context as _;
+use tributary_daemon::limits;
 use tributary_daemon::manager::{Manager, ManagerOptions};
 use tributary_daemon::node::{Node, NodeLimits, NodeOptions};
 use tributary_daemon::shutdown::Shutdown;
@@ -21,6 +22,7 @@ use crate::usage::UsageError;
 
 /// Serves as the manager until a signal asks to stop.
 pub(crate) fn manager(flags: ManagerFlags) -> anyhow::Result<ExitCode> {
+    raise_open_files()?;
     let options = ManagerOptions {
         token: load_token(&flags.token_file)?,
         fabric: flags.topology.as_deref().map_or_else(|| Ok(Fabric::new()), read_fabric)?,
@@ -47,6 +49,7 @@ pub(crate) fn manager(flags: ManagerFlags) -> anyhow::Result<ExitCode> {
 
 /// Serves as an aggregation node until a signal asks to stop.
 pub(crate) fn node(flags: NodeFlags) -> anyhow::Result<ExitCode> {
+    raise_open_files()?;
     let limits = NodeLimits {
         radix: u16::try_from(flags.radix).expect("the option's range ends at 1024"),
         osos: u32::try_from(flags.osos).expect("the option's range ends below 2^32"),
@@ -87,6 +90,12 @@ pub(crate) fn token(flags: TokenFlags) -> anyhow::Result<ExitCode> {
         }
         Err(error) => Err(error.into()),
     }
+}
+
+fn raise_open_files() -> anyhow::Result<()> {
+    let files = limits::raise_open_files().context("the number of open files")?;
+    tracing::debug!(files, "most open files");
+    Ok(())
 }
 
 fn load_token(file: &Path) -> Result<Token, UsageError> {

@@ -4,12 +4,14 @@
 mod bench;
 mod daemons;
 mod inspect;
+mod model;
 mod run;
 mod sim;
 
 pub(crate) use bench::{AlgorithmFlag, BenchFlags, BenchRankFlags, CollectiveFlag};
 pub(crate) use daemons::{ManagerFlags, NodeFlags, TokenAction, TokenFlags};
 pub(crate) use inspect::{CompletionsFlags, ConfigFlags, FabricFlags};
+pub(crate) use model::{ModelFlags, TuneFlags};
 pub(crate) use run::{MpiFlag, RunFlags, TransportFlag};
 pub(crate) use sim::{SimAction, SimFlags, SwarmFlags};
 
@@ -46,6 +48,8 @@ pub(crate) enum Command {
     Tree(FabricFlags),
     Sim(SimFlags),
     Config(ConfigFlags),
+    Model(ModelFlags),
+    Tune(TuneFlags),
     Token(TokenFlags),
     Completions(CompletionsFlags),
     #[command(hide = true)]

@@ -11,10 +11,12 @@ mod fabric;
 mod flags;
 mod inspect;
 mod logging;
+mod model;
 mod run;
 mod signals;
 mod sim_swarm;
 mod tables;
+mod tune;
 mod usage;
 
 use std::io::{self, Write};
@@ -61,6 +63,8 @@ fn dispatch(flags: Flags) -> anyhow::Result<ExitCode> {
         Command::Sim(flags) => match flags.action {
             SimAction::Swarm(flags) => sim_swarm::run(&flags),
         },
+        Command::Model(flags) => model::model(flags),
+        Command::Tune(flags) => tune::tune(flags),
         Command::Config(flags) => config::config(flags),
         Command::Completions(flags) => {
             let mut script = Vec::new();

@@ -95,6 +95,12 @@ pub(crate) fn whole_number(
     }
 }
 
+/// Reads a number of at least 0, for clap's `value_parser`.
+pub(crate) fn non_negative(text: &str) -> Result<f64, String> {
+    let number = text.parse().ok().filter(|number: &f64| number.is_finite() && *number >= 0.0);
+    number.ok_or_else(|| "a number of at least 0 is allowed".to_owned())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -143,3 +143,39 @@ fn daemons_stop_cleanly_and_a_wrong_token_is_refused() {
         assert!(status.success(), "{status}");
     }
 }
+
+/// Without aggregation nodes there is no group: a host algorithm takes over, and nobody says that the
+/// tree was used; unless the MPI beneath is to have it.
+#[test]
+fn a_refused_group_falls_back_to_a_host_algorithm() {
+    let daemons = Daemons::start(&[]);
+    let ended = small_bench(&daemons);
+    assert!(ended.status.success(), "{}", ended.stderr);
+    assert_eq!(ended.stdout.lines().filter(|line| line.contains("in_mesh")).count(), 2);
+    let bench = "bench allreduce --procs 4 --hosts 4 --sizes 8 --iters 20".split(' ');
+    let ended = run(daemons.tributary().args(bench.clone()).env("TRIBUTARY_FALLBACK", "mpi"));
+    assert!(!ended.status.success());
+    let ended = run(daemons.tributary().args(bench).env("TRIBUTARY_BETWEEN_HOSTS", "tree"));
+    assert!(!ended.status.success());
+}
+
+#[test]
+fn a_killed_rank_of_a_mesh_is_named_by_all_others() {
+    let daemons = Daemons::start(&[]);
+    let mut command = daemons.tributary();
+    command.args("bench allreduce --procs 4 --hosts 4 --sizes 8 --iters 10000000".split(' '));
+    let bench = Running::start(command.env("TRIBUTARY_LOG", "off"));
+    let mut ranks = await_children(bench.id(), 4);
+    ranks.sort_unstable();
+    std::thread::sleep(std::time::Duration::from_millis(500));
+    kill(ranks[2]);
+    let ended = bench.wait();
+    assert_eq!(ended.status.code(), Some(1), "{}", ended.stderr);
+    assert!(ended.stderr.contains("rank 2 was ended by signal 9 (SIGKILL)"), "{}", ended.stderr);
+    for rank in [0, 1, 3] {
+        let line = format!("rank {rank} failed");
+        let line = ended.stderr.lines().find(|said| said.contains(&line));
+        let line = line.unwrap_or_else(|| panic!("{}", ended.stderr));
+        assert!(line.contains("a member was lost") && line.contains("#2"), "{line}");
+    }
+}

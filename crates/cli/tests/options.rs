@@ -11,7 +11,7 @@ use support::{run, tributary};
 fn help_is_as_reviewed() {
     let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/snapshots");
     let bless = std::env::var_os("TRIBUTARY_BLESS").is_some();
-    let pages: [&[&str]; 12] = [
+    let pages: [&[&str]; 14] = [
         &[],
         &["run"],
         &["bench"],
@@ -20,6 +20,8 @@ fn help_is_as_reviewed() {
         &["status"],
         &["tree"],
         &["config"],
+        &["model"],
+        &["tune"],
         &["token"],
         &["token", "create"],
         &["completions"],

@@ -9,6 +9,7 @@ use crate::operation::{CollectiveError, Operation};
 use crate::report::{Tally, Way};
 use crate::request::{Request, RequestState, enlist};
 use crate::waiting::{Policy, Waiter};
+use crate::ways::Ways;
 
 pub(crate) mod join;
 mod setup;
@@ -24,17 +25,32 @@ pub struct Communicator {
     context: Arc<Context>,
 }
 
+/// What a waiting rank does besides: an MPI beneath needs it to move its own messages on.
+///
+/// Called now and then while a blocking operation waits long, from the waiting thread.
+pub type WhileWaiting = Arc<dyn Fn() -> Verdict + Send + Sync>;
+
+/// What [`WhileWaiting`] says of the communicator that waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// The wait goes on.
+    GoOn,
+    /// The program has given the communicator up, here or at another rank; see
+    /// [`Communicator::give_up`].
+    GiveUp,
+}
+
 /// What requests keep alive.
 pub(crate) struct Shared {
     engine: Mutex<Engine>,
     policy: Policy,
-    way: Way,
+    ways: Ways,
     tally: Arc<Tally>,
 }
 
 impl Communicator {
     /// Sets a communicator up; its operations are counted in `tally`. Collective over its ranks, and
-    /// the outcome is the same on all.
+    /// the outcome is the same on all. `while_waiting` is called while this rank waits.
     ///
     /// # Errors
     /// If it can't be carried by us: why, in one line.
@@ -42,16 +58,18 @@ impl Communicator {
         context: &Arc<Context>,
         bootstrap: &mut dyn Bootstrap,
         tally: &Arc<Tally>,
+        while_waiting: WhileWaiting,
     ) -> Result<Self, Unavailable> {
-        let engine = setup::set_up(context, bootstrap, tally.label())?;
-        let way = engine.seat.way();
+        let mut engine = setup::set_up(context, bootstrap, tally.label())?;
+        engine.set_while_waiting(while_waiting);
+        let ways = engine.seat.ways.clone();
         tally.set_hosts(engine.seat.placement.hosts.len() as u32);
         if let Some(note) = &engine.seat.note {
             tally.set_note(note);
         }
         let tally = Arc::clone(tally);
         let policy = engine.policy;
-        let shared = Shared { engine: Mutex::new(engine), policy, way, tally };
+        let shared = Shared { engine: Mutex::new(engine), policy, ways, tally };
         Ok(Self { shared: Arc::new(shared), context: Arc::clone(context) })
     }
 
@@ -66,7 +84,7 @@ impl Communicator {
     /// them, equal or not overlapping, and nobody else uses them until this returns.
     #[inline]
     pub unsafe fn run(&self, operation: &Operation) -> Result<(), CollectiveError> {
-        self.shared.tally.count(operation.kind(), self.shared.way);
+        self.shared.tally.count(operation.kind(), self.shared.ways.way(operation));
         // SAFETY: the caller's promise.
         unsafe { self.shared.lock().run(operation) }
     }
@@ -80,7 +98,7 @@ impl Communicator {
     /// As [`Communicator::run`], until the request says that the operation is over, and from any
     /// thread of the process.
     pub unsafe fn start(&self, operation: Operation) -> Result<Request, CollectiveError> {
-        self.shared.tally.count(operation.kind(), self.shared.way);
+        self.shared.tally.count(operation.kind(), self.shared.ways.way(&operation));
         let state = Arc::new(RequestState::default());
         let mut engine = self.shared.lock();
         engine.start(operation, Arc::clone(&state))?;
@@ -92,10 +110,17 @@ impl Communicator {
         Ok(Request::new(state, Arc::clone(&self.shared)))
     }
 
-    /// The way its operations go.
+    /// Gives the communicator up at all its ranks, as the program wants it: whatever waits on it
+    /// ends with [`CollectiveError::GivenUp`], and so does every later operation. Not collective. A
+    /// thread of this process that waits on it has to be told by [`WhileWaiting`] first.
+    pub fn give_up(&self) {
+        self.shared.lock().give_up();
+    }
+
+    /// The way that such an operation goes.
     #[must_use]
-    pub fn way(&self) -> Way {
-        self.shared.way
+    pub fn way(&self, operation: &Operation) -> Way {
+        self.shared.ways.way(operation)
     }
 }
 

@@ -22,8 +22,6 @@ pub struct Context {
     /// The machine's name.
     pub(crate) machine: String,
     pub(crate) policy: Policy,
-    /// Called now and then while an operation waits long.
-    pub(crate) idle: fn(),
     /// Processes and threads of the job that want a core of this machine.
     busy: u32,
     pub(crate) job: Option<Job>,
@@ -60,18 +58,12 @@ enum Admission {
 }
 
 impl Context {
-    /// Opens the job's context. Collective over all its processes. `idle` is called now and then
-    /// while a blocking operation waits long, from the waiting thread: an MPI beneath needs that to
-    /// move its own messages on.
+    /// Opens the job's context. Collective over all its processes.
     ///
     /// # Errors
     /// If a manager is named and doesn't admit the job, or the exchange fails; the same on all
     /// ranks.
-    pub fn open(
-        world: &mut dyn Bootstrap,
-        settings: Settings,
-        idle: fn(),
-    ) -> Result<Self, OpenError> {
+    pub fn open(world: &mut dyn Bootstrap, settings: Settings) -> Result<Self, OpenError> {
         let machine = tributary_transport::machine::name();
         let machines = allgather_texts(world, &machine)?;
         let neighbours = machines.iter().filter(|name| **name == machine).count() as u32;
@@ -88,7 +80,6 @@ impl Context {
             host,
             machine,
             policy,
-            idle,
             busy,
             job,
             communicators: AtomicUsize::new(0),

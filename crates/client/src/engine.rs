@@ -2,19 +2,22 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::task::Poll;
 
 use tributary_wire::frame::{Abort, AbortReason};
 
 use crate::communicator::join::Joint;
+use crate::communicator::{Verdict, WhileWaiting};
 use crate::host::{HostGroup, Lost, LostCause};
 use crate::kernels::kernel;
 use crate::mesh::Mesh;
 use crate::operation::{Collective, CollectiveError, Operation};
-use crate::plan::{Between, Means, Plan, Seat, Stage, plan};
+use crate::plan::{Means, Plan, Seat, Stage, plan};
 use crate::request::RequestState;
 use crate::tree::TreeMember;
-use crate::waiting::{Checkup, Policy, Waiter};
+use crate::waiting::{Policy, Waiter};
+use crate::ways::Between;
+
+mod stages;
 
 /// A communicator at one rank.
 pub(crate) struct Engine {
@@ -27,8 +30,7 @@ pub(crate) struct Engine {
     /// The other hosts, directly; at leaders of communicators that are joined so.
     mesh: Option<Mesh>,
     pub(crate) policy: Policy,
-    /// Called now and then while a blocking operation waits.
-    idle: fn(),
+    while_waiting: WhileWaiting,
     /// Nonblocking operations, oldest first; the first is the one that runs.
     queue: VecDeque<Queued>,
     current: Option<Current>,
@@ -45,7 +47,15 @@ struct Queued {
 struct Current {
     plan: Plan,
     next: usize,
+    /// Which part of the stage, where it has several.
+    part: u32,
     is_started: bool,
+}
+
+impl Current {
+    fn new(plan: Plan) -> Self {
+        Self { plan, next: 0, part: 0, is_started: false }
+    }
 }
 
 /// Whether an operation is over.
@@ -62,14 +72,9 @@ impl Engine {
         host: Option<HostGroup>,
         joint: Joint,
         policy: Policy,
-        idle: fn(),
     ) -> Self {
-        let mut host = host;
-        if let Some(group) = &mut host {
-            group.set_idle(idle);
-        }
         Self {
-            idle,
+            while_waiting: Arc::new(|| Verdict::GoOn),
             label,
             seat,
             host,
@@ -83,12 +88,26 @@ impl Engine {
         }
     }
 
+    pub(crate) fn set_while_waiting(&mut self, while_waiting: WhileWaiting) {
+        if let Some(group) = &mut self.host {
+            let while_waiting = Arc::clone(&while_waiting);
+            group.set_idle(move || match while_waiting() {
+                Verdict::GoOn => Ok(()),
+                Verdict::GiveUp => Err(AbortReason::MemberAborted as u32),
+            });
+        }
+        self.while_waiting = while_waiting;
+    }
+
     /// Runs an operation to its end; operations started earlier come first.
     ///
     /// # Safety
     /// As `Communicator::run`.
     pub(crate) unsafe fn run(&mut self, operation: &Operation) -> Result<(), CollectiveError> {
         self.drain_queue();
+        if let Some(error) = &self.failed {
+            return Err(error.clone());
+        }
         self.check(operation)?;
         if self.is_empty(operation) {
             return Ok(());
@@ -99,8 +118,7 @@ impl Engine {
             // SAFETY: the caller's promise.
             return unsafe { host.run(stage) }.map_err(|lost| self.on_lost(lost));
         }
-        let current = Current { plan, next: 0, is_started: false };
-        self.current = Some(current);
+        self.current = Some(Current::new(plan));
         self.complete()
     }
 
@@ -111,7 +129,9 @@ impl Engine {
         request: Arc<RequestState>,
     ) -> Result<(), CollectiveError> {
         self.check(&operation)?;
-        if self.is_empty(&operation) {
+        if let Some(error) = &self.failed {
+            request.finish(Err(error.clone()));
+        } else if self.is_empty(&operation) {
             request.finish(Ok(()));
         } else {
             self.queue.push_back(Queued { operation, request });
@@ -132,7 +152,7 @@ impl Engine {
             if self.current.is_none() {
                 let operation = queued.operation;
                 let plan = self.plan(&operation);
-                self.current = Some(Current { plan, next: 0, is_started: false });
+                self.current = Some(Current::new(plan));
             }
             match self.advance() {
                 Ok(Progress::Waiting) => break,
@@ -149,26 +169,25 @@ impl Engine {
         self.queue.is_empty()
     }
 
-    /// Lets a little time pass, or sleeps until the operation that runs can go on.
-    pub(crate) fn pause(&mut self, waiter: &mut Waiter) {
-        let stage = self.current.as_ref().and_then(|current| current.plan.get(current.next));
-        match (stage, &mut self.host, &mut self.tree, &mut self.mesh) {
-            (Some(Stage::Host(_)), Some(host), _, _) => host.pause(waiter),
-            (Some(Stage::Tree { .. }), _, Some(tree), _) => {
-                waiter.pause(|time| tree.sleep(time));
-            }
-            (Some(Stage::Mesh(_)), _, _, Some(mesh)) => {
-                if waiter.pause(|time| mesh.sleep(time)) == Checkup::Full {
-                    mesh.check_peers();
-                }
-            }
-            _ => {
-                waiter.pause(std::thread::sleep);
-            }
+    /// Ends the communicator everywhere, because the program wants it so.
+    pub(crate) fn give_up(&mut self) {
+        if self.failed.is_some() {
+            return;
         }
+        if let Some(group) = &mut self.host {
+            group.fail(AbortReason::MemberAborted as u32);
+        }
+        if let Some(tree) = &mut self.tree {
+            tree.abort(AbortReason::MemberAborted);
+        }
+        if let Some(mesh) = &mut self.mesh {
+            mesh.abort(AbortReason::MemberAborted);
+        }
+        self.failed = Some(CollectiveError::GivenUp { label: self.label.clone() });
+        self.progress();
     }
 
-    /// Gives the communicator up. Not collective: others may have operations to finish.
+    /// Leaves the communicator. Not collective: others may have operations to finish.
     pub(crate) fn leave(&mut self) {
         if let Some(mut tree) = self.tree.take() {
             tree.leave();
@@ -193,8 +212,15 @@ impl Engine {
                 waiter.reset();
             } else {
                 self.pause(&mut waiter);
-                (self.idle)();
+                self.heed_verdict();
             }
+        }
+    }
+
+    /// Looks whether the operation that waits is still wanted.
+    fn heed_verdict(&mut self) {
+        if (self.while_waiting)() == Verdict::GiveUp {
+            self.give_up();
         }
     }
 
@@ -208,7 +234,11 @@ impl Engine {
                 }
                 Ok(Progress::Waiting) => {
                     self.pause(&mut waiter);
-                    (self.idle)();
+                    self.heed_verdict();
+                    if let Some(error) = &self.failed {
+                        self.current = None;
+                        return Err(error.clone());
+                    }
                 }
                 Err(error) => {
                     self.current = None;
@@ -216,70 +246,6 @@ impl Engine {
                 }
             }
         }
-    }
-
-    /// Runs the current operation's stages as far as they go.
-    fn advance(&mut self) -> Result<Progress, CollectiveError> {
-        loop {
-            let Some(current) = &mut self.current else { return Ok(Progress::Over) };
-            let Some(stage) = current.plan.get(current.next) else { return Ok(Progress::Over) };
-            let is_first = !std::mem::replace(&mut current.is_started, true);
-            let outcome = match stage {
-                Stage::Host(operation) => {
-                    let host = self.host.as_mut().expect("a host stage has a host group");
-                    poll_host(host, operation, is_first).map_err(Trouble::Host)
-                }
-                Stage::Tree { spec, source, target, len_bytes } => {
-                    let tree = self.tree.as_mut().expect("a tree stage has a tree");
-                    let started = if is_first {
-                        // SAFETY: the buffers belong to the operation that runs.
-                        unsafe { tree.start(*spec, *source, *target, *len_bytes) }
-                    } else {
-                        Ok(())
-                    };
-                    started.and_then(|()| tree.poll()).map_err(Trouble::Tree)
-                }
-                Stage::Mesh(operation) => {
-                    let mesh = self.mesh.as_mut().expect("a mesh stage has a mesh");
-                    let started = if is_first {
-                        // SAFETY: the buffers belong to the operation that runs.
-                        unsafe { mesh.start(operation) }
-                    } else {
-                        Ok(())
-                    };
-                    started.and_then(|()| mesh.poll()).map_err(Trouble::Mesh)
-                }
-                Stage::Copy { source, target, len_bytes } => {
-                    // SAFETY: source and target are the operation's, and differ.
-                    unsafe { std::ptr::copy(*source, *target, *len_bytes) };
-                    Ok(true)
-                }
-            };
-            match outcome {
-                Ok(true) => {
-                    current.next += 1;
-                    current.is_started = false;
-                }
-                Ok(false) => {
-                    self.look_after_host()?;
-                    return Ok(Progress::Waiting);
-                }
-                Err(Trouble::Host(lost)) => return Err(self.on_lost(lost)),
-                Err(Trouble::Tree(abort)) => return Err(self.on_abort(abort)),
-                Err(Trouble::Mesh(abort)) => return Err(self.on_mesh_abort(abort)),
-            }
-        }
-    }
-
-    /// While a leader waits for other hosts, a rank of its own host may die or give up.
-    fn look_after_host(&mut self) -> Result<(), CollectiveError> {
-        let Some(current) = &self.current else { return Ok(()) };
-        let (Some(Stage::Tree { .. } | Stage::Mesh(_)), Some(host)) =
-            (current.plan.get(current.next), &mut self.host)
-        else {
-            return Ok(());
-        };
-        host.check_peers().map_err(|lost| self.on_lost(lost))
     }
 
     fn plan(&mut self, operation: &Operation) -> Plan {
@@ -296,9 +262,6 @@ impl Engine {
     }
 
     fn check(&self, operation: &Operation) -> Result<(), CollectiveError> {
-        if let Some(error) = &self.failed {
-            return Err(error.clone());
-        }
         let &Operation { operator, datatype, .. } = operation;
         let (is_reduction, root) = match operation.collective {
             Collective::Allreduce => (true, 0),
@@ -318,18 +281,22 @@ impl Engine {
 
     /// A rank of this host is lost, or said that the communicator is.
     fn on_lost(&mut self, lost: Lost) -> CollectiveError {
-        let error = match lost.cause {
-            LostCause::Reported(code) => self.between_hosts(code_reason(code), None),
-            LostCause::Died | LostCause::Left => CollectiveError::RankLost {
-                label: self.label.clone(),
-                rank: self.seat.rank_of_local(lost.local_rank),
-            },
+        let (error, reason) = match lost.cause {
+            LostCause::Reported(code) => {
+                let reason = reported_reason(code);
+                (self.between_hosts(self.seat.ways.usual, reason, None), reason)
+            }
+            LostCause::Died | LostCause::Left => {
+                let rank = self.seat.rank_of_local(lost.local_rank);
+                let label = self.label.clone();
+                (CollectiveError::RankLost { label, rank }, AbortReason::MemberLost)
+            }
         };
         if let Some(tree) = &mut self.tree {
-            tree.abort(AbortReason::MemberLost);
+            tree.abort(reason);
         }
         if let Some(mesh) = &mut self.mesh {
-            mesh.abort(AbortReason::MemberLost);
+            mesh.abort(reason);
         }
         self.failed.get_or_insert(error).clone()
     }
@@ -338,55 +305,49 @@ impl Engine {
     fn on_abort(&mut self, abort: Abort) -> CollectiveError {
         let host = self.seat.endpoints.iter().position(|endpoint| *endpoint == abort.at_fault);
         let host = host.map(|index| self.seat.placement.hosts[index].clone());
-        self.on_failed_between(abort, host)
+        self.on_failed_between(Between::Tree, abort, host)
     }
 
     /// Another host failed.
     fn on_mesh_abort(&mut self, abort: Abort) -> CollectiveError {
         let host = self.seat.placement.hosts.get(abort.at_fault.0 as usize).cloned();
-        self.on_failed_between(abort, host)
+        self.on_failed_between(Between::Mesh, abort, host)
     }
 
     /// The other ranks of this host are told.
-    fn on_failed_between(&mut self, abort: Abort, host: Option<String>) -> CollectiveError {
+    fn on_failed_between(
+        &mut self,
+        between: Between,
+        abort: Abort,
+        host: Option<String>,
+    ) -> CollectiveError {
         if let Some(group) = &mut self.host {
             group.fail(abort.reason as u32);
         }
-        let error = self.between_hosts(abort.reason.to_string(), host);
+        let error = self.between_hosts(Some(between), abort.reason, host);
         self.failed.get_or_insert(error).clone()
     }
 
-    fn between_hosts(&self, reason: String, host: Option<String>) -> CollectiveError {
+    fn between_hosts(
+        &self,
+        between: Option<Between>,
+        reason: AbortReason,
+        host: Option<String>,
+    ) -> CollectiveError {
         let label = self.label.clone();
-        match self.seat.between {
+        if reason == AbortReason::MemberAborted {
+            return CollectiveError::GivenUp { label };
+        }
+        let reason = reason.to_string();
+        match between {
             Some(Between::Mesh) => CollectiveError::HostLost { label, reason, host },
             _ => CollectiveError::TreeFailed { label, reason, host },
         }
     }
 }
 
-enum Trouble {
-    Host(Lost),
-    Tree(Abort),
-    Mesh(Abort),
-}
-
-fn poll_host(
-    host: &mut HostGroup,
-    operation: &crate::host::Operation,
-    is_first: bool,
-) -> Result<bool, Lost> {
-    if is_first {
-        // SAFETY: the buffers belong to the operation that runs.
-        unsafe { host.start(*operation)? };
-    }
-    Ok(matches!(host.poll()?, Poll::Ready(())))
-}
-
-/// What a leader said through shared memory.
-fn code_reason(code: u32) -> String {
-    AbortReason::ALL.into_iter().find(|reason| *reason as u32 == code).map_or_else(
-        || "a leader reported an unknown failure".to_owned(),
-        |reason| reason.to_string(),
-    )
+/// What a rank said through shared memory. Only this library writes there, and only reasons.
+fn reported_reason(code: u32) -> AbortReason {
+    let is_it = |reason: &AbortReason| *reason as u32 == code;
+    AbortReason::ALL.into_iter().find(is_it).unwrap_or(AbortReason::Misbehaved)
 }

@@ -122,6 +122,23 @@ pub const MESH_ALGORITHM: Knob = Knob {
     allowed: "auto, recursive-doubling, rabenseifner, ring, binomial, sequential",
     help: "host algorithm between hosts, where it has a form for the collective",
 };
+/// Leaders per host.
+pub const LEADERS: Knob = Knob {
+    name: "TRIBUTARY_LEADERS",
+    default: "auto",
+    unit: "ranks",
+    allowed: "auto, or 1 to 16",
+    help: "ranks of a host that share an allreduce between hosts in the mesh, each with its part of the \
+           vector; auto takes what was measured (TRIBUTARY_TUNING), else 1",
+};
+/// Measurements to choose by.
+pub const TUNING: Knob = Knob {
+    name: "TRIBUTARY_TUNING",
+    default: "",
+    unit: "",
+    allowed: "a file that tributary tune wrote",
+    help: "what was measured on this system: ways, algorithms and leaders are chosen by it",
+};
 /// This host's address.
 pub const HOST_ADDRESS: Knob = Knob {
     name: "TRIBUTARY_HOST_ADDRESS",
@@ -199,6 +216,8 @@ pub const KNOBS: &[&Knob] = &[
     &BETWEEN_HOSTS,
     &FALLBACK,
     &MESH_ALGORITHM,
+    &LEADERS,
+    &TUNING,
     &HOST_ADDRESS,
     &WAIT,
     &COMMUNICATORS_MAX,

@@ -22,14 +22,18 @@ pub mod report;
 mod request;
 mod settings;
 mod tree;
+pub mod tuning;
 mod waiting;
+mod ways;
 
 pub use bootstrap::{Bootstrap, BootstrapError};
-pub use communicator::{Communicator, Unavailable};
+pub use communicator::{Communicator, Unavailable, Verdict, WhileWaiting};
 pub use context::{Context, OpenError};
 pub use operation::{Collective, CollectiveError, Operation};
 pub use report::Way;
 pub use request::{Request, progress};
+pub use tributary_transport::machine::name as machine_name;
+
 pub use settings::{
     AlgorithmChoice, BetweenHosts, Fallback, SettingError, Settings, TransportChoice, WaitChoice,
 };

@@ -4,6 +4,7 @@ use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use tributary_transport::token::Token;
 use tributary_wire::control::{
     GroupGrant, GroupRequest, JobAdmission, JobRequest, Refusal, Status,
 };
@@ -22,12 +23,12 @@ pub enum ManagerError {
     /// It can't be asked without a token.
     #[error("a manager is named but no token: set TRIBUTARY_TOKEN_FILE")]
     NoToken,
-    /// The token can't be read.
-    #[error("token file {}: {problem}", path.display())]
+    /// The token can't be used.
+    #[error("{problem}")]
     BadToken {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// What is wrong with it, and the file once more.
         problem: String,
     },
     /// It does not answer.
@@ -73,7 +74,11 @@ impl ManagerClient {
     /// # Errors
     /// If there is no token file, or it can't be used.
     pub fn new(address: &str, token_file: Option<&Path>) -> Result<Self, ManagerError> {
-        let token = read_token(token_file.ok_or(ManagerError::NoToken)?)?;
+        let path = token_file.ok_or(ManagerError::NoToken)?;
+        let token = Token::load(path).map_err(|error| ManagerError::BadToken {
+            path: path.to_owned(),
+            problem: error.to_string(),
+        })?;
         let config = ureq::Agent::config_builder()
             .timeout_connect(Some(CONNECT_TIMEOUT))
             .timeout_recv_response(Some(ANSWER_TIMEOUT))
@@ -81,7 +86,7 @@ impl ManagerClient {
             .build();
         Ok(Self {
             address: address.to_owned(),
-            authorization: format!("Bearer {token}"),
+            authorization: format!("Bearer {}", token.reveal()),
             agent: config.into(),
         })
     }
@@ -167,22 +172,4 @@ impl ManagerClient {
     fn garbled(&self, status: u16) -> ManagerError {
         ManagerError::Garbled { address: self.address.clone(), status }
     }
-}
-
-/// Reads a token file, which nobody but its owner may read: a token that others can read protects
-/// nothing.
-fn read_token(path: &Path) -> Result<String, ManagerError> {
-    use std::os::unix::fs::PermissionsExt;
-    let bad = |problem: String| ManagerError::BadToken { path: path.to_owned(), problem };
-    let metadata = std::fs::metadata(path).map_err(|error| bad(error.to_string()))?;
-    let mode = metadata.permissions().mode() & 0o777;
-    if mode & 0o077 != 0 {
-        return Err(bad(format!("mode is {mode:04o}, must be 0600")));
-    }
-    let text = std::fs::read_to_string(path).map_err(|error| bad(error.to_string()))?;
-    let token = text.trim();
-    if token.is_empty() || !token.bytes().all(|byte| byte.is_ascii_graphic()) {
-        return Err(bad("must hold one line of printable characters".to_owned()));
-    }
-    Ok(token.to_owned())
 }

@@ -104,6 +104,12 @@ pub enum CollectiveError {
         /// The host at fault, if it is known.
         host: Option<String>,
     },
+    /// The program gave the communicator up, at this rank or at another.
+    #[error("{label} was given up by one of its ranks")]
+    GivenUp {
+        /// The communicator.
+        label: String,
+    },
     /// The caller asked for what MPI doesn't define.
     #[error("{} is not defined on {}", operator.name(), datatype.name())]
     NotDefined {

@@ -5,7 +5,7 @@
 //! same shared-memory stages in the same order, which keeps their step counts equal.
 
 use arrayvec::ArrayVec;
-use tributary_algorithms::Collective as Joint;
+use tributary_algorithms::{Collective as Joint, Split};
 use tributary_protocol::endpoint::OperationSpec;
 use tributary_wire::EndpointId;
 use tributary_wire::Operator;
@@ -15,7 +15,7 @@ use crate::context::Placement;
 use crate::host::{self, Action, Combine};
 use crate::mesh::MeshOperation;
 use crate::operation::{Collective, Operation};
-use crate::report::Way;
+use crate::ways::{Between, Ways};
 
 /// Most stages any operation takes.
 const STAGES_MAX: usize = 3;
@@ -26,6 +26,8 @@ pub(crate) type Plan = ArrayVec<Stage, STAGES_MAX>;
 pub(crate) enum Stage {
     /// Between the ranks of this host.
     Host(host::Operation),
+    /// The same once for every leader of this host, on its share of the vector.
+    Shares(Shares),
     /// Between the leaders; at leaders only.
     Tree { spec: OperationSpec, source: *const u8, target: *mut u8, len_bytes: usize },
     /// Between the leaders, directly; at leaders only.
@@ -37,25 +39,46 @@ pub(crate) enum Stage {
 // SAFETY: the pointers are the operation's own; see `Operation`.
 unsafe impl Send for Stage {}
 
+/// A host's vector in shares, one for each leader.
+#[derive(Clone, Copy)]
+pub(crate) struct Shares {
+    /// Each share is reduced to its leader; without one, it is handed out by its leader.
+    kernel: Option<&'static dyn Combine>,
+    source: *const u8,
+    target: *mut u8,
+    split: Split,
+    element_bytes: usize,
+    pub(crate) leaders: u32,
+}
+
+impl Shares {
+    /// What the host's ranks do with one leader's share.
+    pub(crate) fn operation(&self, leader: u32) -> host::Operation {
+        let share = self.split.part(u64::from(leader));
+        let first = share.first as usize * self.element_bytes;
+        let action = match self.kernel {
+            Some(kernel) => Action::Reduce { to: leader, kernel },
+            None => Action::Broadcast { from: leader },
+        };
+        host::Operation {
+            action,
+            source: self.source.wrapping_add(first),
+            target: self.target.wrapping_add(first),
+            len_bytes: share.elements as usize * self.element_bytes,
+        }
+    }
+}
+
 /// Where this rank stands.
 pub(crate) struct Seat {
     pub(crate) rank: u32,
     pub(crate) placement: Placement,
     /// Endpoint number of each host's leader, by host index.
     pub(crate) endpoints: Vec<EndpointId>,
-    /// What joins the hosts, where there are several.
-    pub(crate) between: Option<Between>,
+    /// What joins the hosts, where there are several, and when.
+    pub(crate) ways: Ways,
     /// Why they are not joined in the way they should be.
     pub(crate) note: Option<String>,
-}
-
-/// What joins hosts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Between {
-    /// Aggregation nodes.
-    Tree,
-    /// Host algorithms over direct links.
-    Mesh,
 }
 
 impl Seat {
@@ -81,15 +104,6 @@ impl Seat {
 
     pub(crate) fn spans_hosts(&self) -> bool {
         self.placement.hosts.len() > 1
-    }
-
-    /// The way operations go.
-    pub(crate) fn way(&self) -> Way {
-        match self.between {
-            None => Way::InNode,
-            Some(Between::Tree) => Way::InTree,
-            Some(Between::Mesh) => Way::InMesh,
-        }
     }
 
     /// The rank in the communicator of a rank of this host.
@@ -150,6 +164,10 @@ impl Planner<'_> {
             plan.push(self.on_host(Action::Allreduce(self.kernel()), source, target));
             return plan;
         }
+        let leaders = seat.ways.leaders(self.operation);
+        if leaders > 1 {
+            return self.allreduce_by(leaders);
+        }
         let mut reduced = source;
         if seat.local_ranks() > 1 {
             let action = Action::Reduce { to: 0, kernel: self.kernel() };
@@ -157,7 +175,7 @@ impl Planner<'_> {
             reduced = target;
         }
         if seat.is_leader() {
-            plan.push(match seat.between {
+            plan.push(match self.between() {
                 Some(Between::Mesh) => self.in_mesh(Joint::Allreduce, reduced, target),
                 _ => self.in_tree(Target::All, true, true, reduced, target),
             });
@@ -166,6 +184,33 @@ impl Planner<'_> {
             plan.push(self.on_host(Action::Broadcast { from: 0 }, target, target));
         }
         plan
+    }
+
+    /// Data-partitioned leaders (Bayatpour et al., SC 2017): each of a host's first ranks reduces a
+    /// share of the vector, meets the ranks that lead the same share elsewhere, and hands it out.
+    fn allreduce_by(self, leaders: u32) -> Plan {
+        let &Operation { source, target, elements, datatype, .. } = self.operation;
+        let shares = Shares {
+            kernel: Some(self.kernel()),
+            source,
+            target,
+            split: Split::new(elements, u64::from(leaders)),
+            element_bytes: datatype.size_bytes(),
+            leaders,
+        };
+        let mut plan = Plan::new();
+        plan.push(Stage::Shares(shares));
+        if self.means.seat.local_rank() < leaders {
+            let share = shares.split.part(u64::from(self.means.seat.local_rank()));
+            let first = target.wrapping_add(share.first as usize * shares.element_bytes);
+            plan.push(self.in_mesh_part(Joint::Allreduce, first, first, share.elements));
+        }
+        plan.push(Stage::Shares(Shares { kernel: None, source: target, ..shares }));
+        plan
+    }
+
+    fn between(&self) -> Option<Between> {
+        self.means.seat.ways.between(self.operation)
     }
 
     fn reduce(mut self, root: u32) -> Plan {
@@ -184,7 +229,7 @@ impl Planner<'_> {
             && seat.rank != root
             && (seat.local_ranks() > 1
                 || seat.is_on_this_host(root)
-                || seat.between == Some(Between::Mesh));
+                || self.between() == Some(Between::Mesh));
         let at_leader = if needs_scratch { self.scratch() } else { target };
         let mut reduced = source;
         if seat.local_ranks() > 1 {
@@ -194,7 +239,7 @@ impl Planner<'_> {
         }
         if seat.is_leader() {
             let root_host = seat.placement.host_of[root as usize];
-            plan.push(if seat.between == Some(Between::Mesh) {
+            plan.push(if self.between() == Some(Between::Mesh) {
                 self.in_mesh(Joint::Reduce { root: root_host }, reduced, at_leader)
             } else {
                 let to = Target::Member(seat.endpoints[root_host as usize]);
@@ -221,7 +266,7 @@ impl Planner<'_> {
         }
         if seat.spans_hosts() && seat.is_leader() {
             let root_host = seat.placement.host_of[root as usize];
-            plan.push(match seat.between {
+            plan.push(match self.between() {
                 Some(Between::Mesh) => {
                     self.in_mesh(Joint::Broadcast { root: root_host }, target, target)
                 }
@@ -243,7 +288,7 @@ impl Planner<'_> {
             plan.push(on_host());
         }
         if seat.spans_hosts() && seat.is_leader() {
-            plan.push(if seat.between == Some(Between::Mesh) {
+            plan.push(if self.between() == Some(Between::Mesh) {
                 self.in_mesh(Joint::Barrier, nowhere, nowhere)
             } else {
                 let spec = OperationSpec::BARRIER;
@@ -288,6 +333,16 @@ impl Planner<'_> {
     }
 
     fn in_mesh(&self, collective: Joint, source: *const u8, vector: *mut u8) -> Stage {
+        self.in_mesh_part(collective, source, vector, self.operation.elements)
+    }
+
+    fn in_mesh_part(
+        &self,
+        collective: Joint,
+        source: *const u8,
+        vector: *mut u8,
+        elements: u64,
+    ) -> Stage {
         let operator = match collective {
             Joint::Broadcast { .. } => Operator::Broadcast,
             _ => self.operation.operator,
@@ -296,7 +351,8 @@ impl Planner<'_> {
             collective,
             operator,
             datatype: self.operation.datatype,
-            elements: self.operation.elements,
+            elements,
+            measured: self.means.seat.ways.algorithm(self.operation),
             kernel: self.means.kernel,
             source,
             vector,

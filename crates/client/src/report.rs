@@ -344,6 +344,7 @@ impl Report {
             known.label == communicator.label
                 && known.ranks == communicator.ranks
                 && known.hosts == communicator.hosts
+                && known.note == communicator.note
         });
         match twin {
             None => self.communicators.push(communicator.clone()),
@@ -375,6 +376,7 @@ mod tests {
         tally.count(Kind::Allreduce, Way::InTree);
         tally.count(Kind::Allreduce, Way::InTree);
         tally.count(Kind::Barrier, Way::InNode);
+        tally.count(Kind::Bcast, Way::InMesh);
         tally.count_passed(Kind::Reduce, "user-defined operator");
         ledger.open("not ours to count", 4, false).count(Kind::Bcast, Way::InNode);
         ledger.report()
@@ -384,6 +386,7 @@ mod tests {
     fn totals_are_sums_of_communicators() {
         let report = counted();
         assert_eq!((report.in_node, report.in_tree, report.passed_through), (1, 2, 1));
+        assert_eq!(report.in_mesh, 1);
         assert_eq!(report.reasons["user-defined operator"], 1);
         assert_eq!(report.communicators.len(), 1);
     }
@@ -408,6 +411,7 @@ mod tests {
         let text = serde_json::to_string(&counted()).unwrap();
         report.merge(&serde_json::from_str(&text).unwrap());
         assert_eq!((report.in_node, report.in_tree, report.passed_through), (2, 4, 2));
+        assert_eq!(report.in_mesh, 2);
         assert_eq!(report.communicators.len(), 1);
         assert_eq!(report.communicators[0].communicators, 2);
         assert_eq!(report.communicators[0].collectives[&Kind::Allreduce].in_tree, 4);

@@ -30,6 +30,10 @@ pub struct Settings {
     pub fallback: Fallback,
     /// Host algorithm between hosts.
     pub mesh_algorithm: AlgorithmChoice,
+    /// Leaders per host; none if they are to be chosen.
+    pub leaders: Option<u32>,
+    /// What was measured on this system.
+    pub tuning: Option<PathBuf>,
     /// Where other hosts reach this one.
     pub host_address: Option<IpAddr>,
     /// How ranks wait.
@@ -73,6 +77,7 @@ pub enum Fallback {
 
 /// Host algorithm between hosts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum AlgorithmChoice {
     /// By collective, hosts and length.
     Auto,
@@ -98,6 +103,19 @@ impl AlgorithmChoice {
         Self::Binomial,
         Self::Sequential,
     ];
+
+    /// As the knob and tuning files write it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Auto => "auto",
+            Self::RecursiveDoubling => "recursive-doubling",
+            Self::Rabenseifner => "rabenseifner",
+            Self::Ring => "ring",
+            Self::Binomial => "binomial",
+            Self::Sequential => "sequential",
+        }
+    }
 
     /// The algorithm, unless it is to be chosen.
     #[must_use]
@@ -185,15 +203,13 @@ impl Settings {
             mesh_algorithm: choice(
                 &knobs::MESH_ALGORITHM,
                 &environment,
-                &[
-                    ("auto", AlgorithmChoice::Auto),
-                    ("recursive-doubling", AlgorithmChoice::RecursiveDoubling),
-                    ("rabenseifner", AlgorithmChoice::Rabenseifner),
-                    ("ring", AlgorithmChoice::Ring),
-                    ("binomial", AlgorithmChoice::Binomial),
-                    ("sequential", AlgorithmChoice::Sequential),
-                ],
+                &AlgorithmChoice::ALL.map(|choice| (choice.name(), choice)),
             )?,
+            leaders: Some(knobs::LEADERS.value(&environment).value)
+                .filter(|value| value != "auto")
+                .map(|_| number(&knobs::LEADERS, &environment, 1..=crate::ways::LEADERS_MAX))
+                .transpose()?,
+            tuning: text(&knobs::TUNING).map(PathBuf::from),
             host_address: text(&knobs::HOST_ADDRESS)
                 .map(|value| {
                     let knob = &knobs::HOST_ADDRESS;
@@ -271,6 +287,7 @@ mod tests {
             ("TRIBUTARY_MANAGER", "nowhere"),
             ("TRIBUTARY_BETWEEN_HOSTS", "pigeon"),
             ("TRIBUTARY_HOST_ADDRESS", "here"),
+            ("TRIBUTARY_LEADERS", "17"),
         ] {
             let set = |asked: &str| (asked == name).then(|| value.to_owned());
             let error = Settings::from_environment(set).unwrap_err().to_string();

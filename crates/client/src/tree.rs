@@ -23,6 +23,8 @@ pub(crate) struct TreeMember {
     /// Where the endpoint's time starts.
     clock: Instant,
     running: Option<Running>,
+    /// The link has failed: nothing more can be said.
+    is_gone: bool,
 }
 
 /// The operation under way, and its buffers.
@@ -68,7 +70,8 @@ impl TreeMember {
             payload_max_bytes: group.payload_max_bytes,
             operations_max: 1,
         });
-        let mut member = Self { endpoint, link, clock: Instant::now(), running: None };
+        let clock = Instant::now();
+        let mut member = Self { endpoint, link, clock, running: None, is_gone: false };
         let deadline = Instant::now() + JOIN_TIMEOUT;
         let address = || grant.address.tcp.clone();
         loop {
@@ -153,7 +156,8 @@ impl TreeMember {
         loop {
             self.pump();
             let is_flushed = matches!(self.link.flush(), Ok(Sent::Taken) | Err(_));
-            if (self.endpoint.is_drained() && is_flushed) || Instant::now() >= deadline {
+            let is_said = self.endpoint.is_drained() && is_flushed;
+            if is_said || self.is_gone || Instant::now() >= deadline {
                 return;
             }
             self.sleep(Duration::from_millis(5));
@@ -164,6 +168,7 @@ impl TreeMember {
     fn pump(&mut self) {
         if self.receive().is_err() || self.transmit().is_err() {
             self.link.shutdown();
+            self.is_gone = true;
             self.endpoint.handle_link_closed();
         }
     }

@@ -13,7 +13,8 @@ use rand_pcg::Pcg64Mcg;
 use ranks::{ThreadRanks, on_all_ranks};
 use tributary_client::report::{Kind, Ledger};
 use tributary_client::{
-    Bootstrap, Collective, Communicator, Context, Operation, Request, Settings, Way,
+    Bootstrap, Collective, CollectiveError, Communicator, Context, Operation, Request, Settings,
+    Verdict, Way,
 };
 use tributary_wire::{Datatype, Operator};
 
@@ -31,18 +32,20 @@ fn communicator_with(
     label: &str,
     settings: Settings,
 ) -> Communicator {
-    let context = Arc::new(Context::open(ranks, settings, || {}).unwrap());
+    let context = Arc::new(Context::open(ranks, settings).unwrap());
     let tally = ledger.open(label, ranks.size(), ranks.rank() == 0);
-    Communicator::create(&context, ranks, &tally).unwrap()
+    Communicator::create(&context, ranks, &tally, Arc::new(|| Verdict::GoOn)).unwrap()
 }
 
 /// Ranks of one machine that act as `hosts` hosts, joined by host algorithms.
-fn mesh_settings(hosts: u32, algorithm: &str) -> Settings {
+fn mesh_settings(hosts: u32, algorithm: &str, leaders: u32) -> Settings {
     let (hosts, algorithm) = (hosts.to_string(), algorithm.to_owned());
+    let leaders = leaders.to_string();
     Settings::from_environment(|name| match name {
         "TRIBUTARY_HOSTS" => Some(hosts.clone()),
         "TRIBUTARY_BETWEEN_HOSTS" => Some("mesh".to_owned()),
         "TRIBUTARY_MESH_ALGORITHM" => Some(algorithm.clone()),
+        "TRIBUTARY_LEADERS" => Some(leaders.clone()),
         "TRIBUTARY_HOST_ADDRESS" => Some("127.0.0.1".to_owned()),
         _ => None,
     })
@@ -169,7 +172,7 @@ fn random_mixes_of_collectives_agree_with_the_oracle() {
     for (seed, size) in [(1, 1), (2, 2), (3, 3), (4, 5)] {
         on_all_ranks(size, move |mut ranks| {
             let communicator = communicator(&mut ranks, &Ledger::default(), "world");
-            assert_eq!(communicator.way(), Way::InNode);
+            assert_eq!(communicator.way(&Operation::BARRIER), Way::InNode);
             play(&communicator, &script(seed, size, 60), ranks.rank(), size);
         });
     }
@@ -178,20 +181,21 @@ fn random_mixes_of_collectives_agree_with_the_oracle() {
 #[test]
 fn hosts_joined_directly_agree_with_the_oracle() {
     let worlds = [
-        (11, 2, 2, "auto"),
-        (12, 3, 3, "recursive-doubling"),
-        (13, 5, 5, "rabenseifner"),
-        (14, 6, 3, "ring"),
-        (15, 7, 4, "binomial"),
-        (16, 4, 4, "sequential"),
-        (17, 6, 6, "auto"),
+        (11, 2, 2, "auto", 1),
+        (12, 3, 3, "recursive-doubling", 1),
+        (13, 5, 5, "rabenseifner", 1),
+        (14, 6, 3, "ring", 2),
+        (15, 7, 4, "binomial", 1),
+        (16, 4, 4, "sequential", 1),
+        (17, 6, 2, "auto", 3),
+        (18, 7, 3, "auto", 16),
     ];
-    for (seed, size, hosts, algorithm) in worlds {
+    for (seed, size, hosts, algorithm, leaders) in worlds {
         on_all_ranks(size, move |mut ranks| {
-            let settings = mesh_settings(hosts, algorithm);
+            let settings = mesh_settings(hosts, algorithm, leaders);
             let ledger = Ledger::default();
             let communicator = communicator_with(&mut ranks, &ledger, "world", settings);
-            assert_eq!(communicator.way(), Way::InMesh);
+            assert_eq!(communicator.way(&Operation::BARRIER), Way::InMesh);
             play(&communicator, &script(seed, size, 60), ranks.rank(), size);
         });
     }
@@ -255,9 +259,10 @@ fn operations_are_counted_once_by_the_rank_that_counts() {
 fn hosts_without_a_manager_are_refused_alike_on_all_ranks() {
     on_all_ranks(4, |mut ranks| {
         let settings = Settings { hosts: 2, ..settings() };
-        let context = Arc::new(Context::open(&mut ranks, settings, || {}).unwrap());
+        let context = Arc::new(Context::open(&mut ranks, settings).unwrap());
         let tally = Ledger::default().open("world", 4, false);
-        let refused = Communicator::create(&context, &mut ranks, &tally).err().unwrap();
+        let go_on = Arc::new(|| Verdict::GoOn);
+        let refused = Communicator::create(&context, &mut ranks, &tally, go_on).err().unwrap();
         assert!(refused.to_string().contains("spans 2 hosts"), "{refused}");
     });
 }
@@ -268,7 +273,7 @@ fn a_manager_that_does_not_answer_is_named() {
         let directory = std::env::temp_dir().join(format!("tributary-{}", std::process::id()));
         std::fs::create_dir_all(&directory).unwrap();
         let token_file = directory.join(format!("token-{}", ranks.rank()));
-        std::fs::write(&token_file, "secret\n").unwrap();
+        std::fs::write(&token_file, "0123456789abcdef".repeat(2)).unwrap();
         let private = std::os::unix::fs::PermissionsExt::from_mode(0o600);
         std::fs::set_permissions(&token_file, private).unwrap();
         let settings = Settings {
@@ -276,7 +281,7 @@ fn a_manager_that_does_not_answer_is_named() {
             token_file: Some(token_file),
             ..settings()
         };
-        let refused = Context::open(&mut ranks, settings, || {}).err().unwrap();
+        let refused = Context::open(&mut ranks, settings).err().unwrap();
         assert!(refused.to_string().contains("127.0.0.1:1 does not answer"), "{refused}");
     });
 }
@@ -305,5 +310,44 @@ fn what_mpi_does_not_define_is_refused() {
         // SAFETY: one element of eight bytes.
         let refused = unsafe { communicator.run(&reduce) }.unwrap_err();
         assert!(refused.to_string().contains("root 2 is not a rank"), "{refused}");
+    });
+}
+
+/// Ranks that wait, in whatever way, for one that gives up; and then any later operation.
+#[test]
+fn a_communicator_given_up_by_one_rank_ends_at_all() {
+    on_all_ranks(4, |mut ranks| {
+        let communicator = communicator(&mut ranks, &Ledger::default(), "given up");
+        if ranks.rank() == 3 {
+            std::thread::sleep(std::time::Duration::from_millis(20));
+            communicator.give_up();
+        } else if ranks.rank() == 0 {
+            // SAFETY: a barrier has no buffers.
+            let request = unsafe { communicator.start(Operation::BARRIER) }.unwrap();
+            assert!(matches!(request.wait(), Err(CollectiveError::GivenUp { .. })));
+        }
+        // SAFETY: a barrier has no buffers.
+        let outcome = unsafe { communicator.run(&Operation::BARRIER) };
+        assert!(matches!(outcome, Err(CollectiveError::GivenUp { .. })), "{outcome:?}");
+        // SAFETY: a barrier has no buffers.
+        let request = unsafe { communicator.start(Operation::BARRIER) }.unwrap();
+        assert!(matches!(request.test(), Err(CollectiveError::GivenUp { .. })));
+    });
+}
+
+/// A rank may learn it while it waits, as an MPI whose communicator another thread revokes.
+#[test]
+fn a_verdict_while_waiting_ends_the_wait() {
+    on_all_ranks(2, |mut ranks| {
+        let context = Arc::new(Context::open(&mut ranks, settings()).unwrap());
+        let tally = Ledger::default().open("world", 2, false);
+        let give_up = Arc::new(|| Verdict::GiveUp);
+        let communicator = Communicator::create(&context, &mut ranks, &tally, give_up).unwrap();
+        if ranks.rank() == 0 {
+            // SAFETY: a barrier has no buffers.
+            let outcome = unsafe { communicator.run(&Operation::BARRIER) };
+            assert!(matches!(outcome, Err(CollectiveError::GivenUp { .. })), "{outcome:?}");
+        }
+        ranks.allgather(&[0], &mut [0; 2]).unwrap(); // rank 1 stays until here
     });
 }

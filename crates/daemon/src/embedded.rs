@@ -20,8 +20,8 @@ use tributary_wire::control::Status;
 use crate::manager::{Manager, ManagerError, ManagerOptions, Watch};
 use crate::node::{Node, NodeError, NodeLimits, NodeOptions};
 use crate::shutdown::Shutdown;
-use crate::token::CreateTokenError;
-use crate::token::Token;
+use tributary_transport::token::CreateTokenError;
+use tributary_transport::token::Token;
 
 /// How long all nodes may take to register.
 const READY_WITHIN: Duration = Duration::from_secs(10);

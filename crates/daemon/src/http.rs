@@ -21,8 +21,8 @@ use tokio::task::JoinSet;
 use tributary_wire::control::RefusalCode;
 
 use crate::shutdown::Shutdown;
-use crate::token::Token;
 use answer::Refused;
+use tributary_transport::token::Token;
 
 /// Connections at once; more wait in the listener's queue.
 const CONNECTIONS_MAX: usize = 16_384;

@@ -5,10 +5,12 @@
 //! Logs through `tracing`; the program says where to.
 
 pub mod embedded;
+pub mod limits;
 pub mod manager;
 pub mod node;
 pub mod shutdown;
-pub mod token;
+
+pub use tributary_transport::token;
 
 mod http;
 mod metrics;

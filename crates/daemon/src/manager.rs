@@ -22,8 +22,8 @@ use tributary_wire::control::Status;
 
 use crate::http;
 use crate::shutdown::Shutdown;
-use crate::token::Token;
 use service::Service;
+use tributary_transport::token::Token;
 
 /// Between two ticks: to nodes, and of the manager's own deadlines.
 const TICK_INTERVAL: Duration = Duration::from_millis(250);

@@ -33,11 +33,11 @@ use tributary_wire::control::{NodeAddress, NodeRegistration};
 use crate::http;
 use crate::metrics::Registry;
 use crate::shutdown::Shutdown;
-use crate::token::Token;
 use commands::Channels;
 use control::Control;
 use data::{DataLoop, DataOptions, Surroundings};
 use meters::DataMeters;
+use tributary_transport::token::Token;
 
 /// How long a connector over shared memory may take to say what it is.
 const GREETING_WITHIN: Duration = Duration::from_secs(2);

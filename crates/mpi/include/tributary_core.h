@@ -67,12 +67,14 @@
 #define TRIBUTARY_PASS_EMPTY 6             /* no elements: nothing to do */
 #define TRIBUTARY_PASS_TOO_LONG 7          /* a broadcast of more bytes than MPI_Pack can count */
 #define TRIBUTARY_PASS_ARGUMENTS 8         /* looks wrong: MPI judges it and raises its own error */
-#define TRIBUTARY_PASS_REASONS 9
+#define TRIBUTARY_PASS_REVOKED 9           /* the program has revoked the communicator */
+#define TRIBUTARY_PASS_REASONS 10
 
-/* What tributary_test() answers. */
+/* What became of an operation. */
 #define TRIBUTARY_PENDING 0
 #define TRIBUTARY_DONE 1
-#define TRIBUTARY_FAILED (-1)
+#define TRIBUTARY_FAILED (-1)   /* and there is a message */
+#define TRIBUTARY_GIVEN_UP (-2) /* some rank gave the communicator up */
 
 /* How the core reaches all ranks of one communicator while it sets things up. */
 typedef struct tributary_bootstrap {
@@ -85,6 +87,15 @@ typedef struct tributary_bootstrap {
     int (*allgather)(void *context, const void *mine, void *all, size_t len_bytes);
     void *context;
 } tributary_bootstrap;
+
+/*
+ * Called now and then, from the waiting thread, while a blocking operation waits long: the MPI
+ * beneath needs it to progress its own messages. A result other than 0 gives the communicator up.
+ */
+typedef struct tributary_while_waiting {
+    int (*call)(void *context);
+    void *context; /* valid until the communicator is freed */
+} tributary_while_waiting;
 
 /* One collective operation. */
 typedef struct tributary_operation {
@@ -127,18 +138,25 @@ int tributary_communicator_joins_now(const tributary_bootstrap *members);
  * communicator.
  */
 int tributary_communicator_join(tributary_communicator *communicator,
-                                const tributary_bootstrap *members);
+                                const tributary_bootstrap *members,
+                                const tributary_while_waiting *while_waiting);
 
-/* Gives the communicator up, once its outstanding requests are done. Not collective. */
+/*
+ * Gives the communicator up at all its ranks: what waits on it and what comes later ends with
+ * TRIBUTARY_GIVEN_UP. Not collective. Waits for a blocking operation of another thread on it, which
+ * its while_waiting has to end.
+ */
+void tributary_communicator_give_up(tributary_communicator *communicator);
+
+/* Frees the communicator, once its outstanding requests are done. Not collective. */
 void tributary_communicator_free(tributary_communicator *communicator);
 
 /*
- * Runs one operation to its end and counts it. `drive` is called now and then when the wait gets
- * long, from this thread: the MPI beneath needs it to progress its own messages.
- * Returns 0, or 1 with a message.
+ * Runs one operation to its end and counts it. Returns 0, TRIBUTARY_FAILED with a message, or
+ * TRIBUTARY_GIVEN_UP.
  */
 int tributary_run(tributary_communicator *communicator, const tributary_operation *operation,
-                  void (*drive)(void), char *message, size_t message_bytes);
+                  char *message, size_t message_bytes);
 
 /*
  * Starts one operation and counts it; the buffers stay in use until it is done. Returns null with
@@ -148,7 +166,7 @@ tributary_request *tributary_start(tributary_communicator *communicator,
                                    const tributary_operation *operation, char *message,
                                    size_t message_bytes);
 
-/* TRIBUTARY_PENDING, TRIBUTARY_DONE, or TRIBUTARY_FAILED with a message. */
+/* TRIBUTARY_PENDING, TRIBUTARY_DONE, TRIBUTARY_FAILED with a message, or TRIBUTARY_GIVEN_UP. */
 int tributary_test(tributary_request *request, char *message, size_t message_bytes);
 
 /* Frees a request that is done or has failed. */

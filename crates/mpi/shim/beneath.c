@@ -82,6 +82,10 @@ void beneath_resolve(void) {
     beneath.name = (__typeof__(beneath.name))find_function(library, "PMPI_" #name);
         BENEATH_FUNCTIONS(BENEATH_FIND)
 #undef BENEATH_FIND
+#define BENEATH_FIND(name)                                                                         \
+    beneath.X_##name = (__typeof__(beneath.X_##name))find_function(library, "PMPIX_" #name);
+        BENEATH_EXTENSIONS(BENEATH_FIND)
+#undef BENEATH_FIND
 #ifdef OPEN_MPI
 #define BENEATH_FIND(object) beneath_handles.object = find_object(library, #object);
         BENEATH_HANDLES(BENEATH_FIND)

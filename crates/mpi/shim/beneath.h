@@ -10,6 +10,9 @@
 #define TRIBUTARY_BENEATH_H
 
 #include <mpi.h>
+#ifdef OPEN_MPI
+#include <mpi-ext.h>
+#endif
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -25,8 +28,8 @@
     X(Cart_create) X(Cart_sub) X(Graph_create)                                                     \
     X(Dist_graph_create) X(Dist_graph_create_adjacent) X(Intercomm_merge)                          \
     X(Comm_rank) X(Comm_size) X(Comm_test_inter) X(Comm_free) X(Comm_disconnect)                   \
-    X(Comm_group) X(Comm_remote_group) X(Group_translate_ranks) X(Group_free)                      \
-    X(Comm_create_keyval) X(Comm_free_keyval) X(Comm_set_attr) X(Comm_delete_attr)                 \
+    X(Comm_group) X(Comm_remote_group) X(Group_translate_ranks) X(Group_size) X(Group_free)        \
+    X(Comm_create_keyval) X(Comm_free_keyval) X(Comm_set_attr) X(Comm_get_attr) X(Comm_delete_attr) \
     X(Comm_call_errhandler) X(Comm_get_errhandler) X(Comm_set_errhandler) X(Errhandler_free)       \
     X(Add_error_class) X(Add_error_code) X(Add_error_string)                                       \
     X(Allgather) X(Gather) X(Gatherv) X(Iprobe)                                                    \
@@ -53,10 +56,26 @@
 #define BENEATH_FUNCTIONS(X)                                                                       \
     BENEATH_FUNCTIONS_BASE(X) BENEATH_FUNCTIONS_LARGE(X) BENEATH_FUNCTIONS_STATUS(X)
 
-/* One pointer a function, named as MPI names it without the prefix. */
+/*
+ * Extensions, with MPIX_ in their names: User Level Failure Mitigation. MPICH declares MPIX_Comm_revoke
+ * as well, but its ch4 device, the default, ends the process there, so nothing has to be done for it.
+ */
+#if defined(OPEN_MPI) && defined(OMPI_HAVE_MPI_EXT_FTMPI)
+#define BENEATH_HAS_REVOCATION 1
+#define BENEATH_EXTENSIONS(X)                                                                      \
+    X(Comm_shrink) X(Comm_revoke) X(Comm_is_revoked) X(Comm_get_failed)
+#else
+#define BENEATH_HAS_REVOCATION 0
+#define BENEATH_EXTENSIONS(X) X(Comm_shrink)
+#endif
+
+/* One pointer a function, named as MPI names it without MPI_; so extensions begin with X_. */
 typedef struct beneath_functions {
 #define BENEATH_MEMBER(name) __typeof__(&PMPI_##name) name;
     BENEATH_FUNCTIONS(BENEATH_MEMBER)
+#undef BENEATH_MEMBER
+#define BENEATH_MEMBER(name) __typeof__(&PMPIX_##name) X_##name;
+    BENEATH_EXTENSIONS(BENEATH_MEMBER)
 #undef BENEATH_MEMBER
 } beneath_functions;
 

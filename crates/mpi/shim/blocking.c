@@ -5,11 +5,9 @@
 
 static int run(comm_record *record, const tributary_operation *operation) {
     char message[FAILURE_MESSAGE_BYTES];
-    if (__builtin_expect(tributary_run(record->core, operation, shim_drive_mpi, message,
-                                       sizeof message) == 0, 1)) {
-        return MPI_SUCCESS;
-    }
-    return failure_raise(record->comm, message);
+    int outcome = tributary_run(record->core, operation, message, sizeof message);
+    return __builtin_expect(outcome == 0, 1) ? MPI_SUCCESS
+                                             : failure_raise(record, outcome, message);
 }
 
 static int run_broadcast(comm_record *record, tributary_operation *operation, staging *through) {

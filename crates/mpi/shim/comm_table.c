@@ -1,68 +1,30 @@
 /*
- * Open addressing with linear probing. A slot goes from empty to used to removed and may be used
- * again; its key is stored last and read first. A table that gets half full is copied into a new
- * one; the old one stays, because readers may be in it. Removed slots before an empty one become
- * empty again, so a program that makes and frees communicators for ever doesn't cause copies.
+ * A table that gets half full is copied into a new one; the old one stays, because readers may be in
+ * it. Removed slots before an empty one become empty again, so a program that makes and frees
+ * communicators for ever doesn't cause copies.
  */
 #include "comm_table.h"
 
 #include <pthread.h>
 #include <stdlib.h>
 
-#define KEY_EMPTY ((uintptr_t)0)
-#define KEY_REMOVED (~(uintptr_t)0)
 #define FIRST_SLOTS_LOG2 6
 
-typedef struct slot {
-    _Atomic uintptr_t key;
-    _Atomic(comm_record *) record;
-} slot;
-
-typedef struct table {
-    unsigned slots_log2;
-    size_t taken; /* used or removed; only the writer looks */
-    slot slots[];
-} table;
-
-static _Atomic(table *) current;
+_Atomic(comm_table *) comm_table_current;
 static pthread_mutex_t writing = PTHREAD_MUTEX_INITIALIZER;
 
-static inline size_t first_slot(uintptr_t key, unsigned slots_log2) {
-    return (size_t)(((uint64_t)key * UINT64_C(0x9E3779B97F4A7C15)) >> (64 - slots_log2));
-}
-
-comm_record *comm_table_find(MPI_Comm comm) {
-    uintptr_t wanted = (uintptr_t)comm;
-    /* Acquire pairs with the release in grow(): the copied slots are visible. */
-    table *in = atomic_load_explicit(&current, memory_order_acquire);
-    if (in == NULL || wanted == KEY_EMPTY || wanted == KEY_REMOVED) {
-        return NULL;
-    }
-    size_t mask = ((size_t)1 << in->slots_log2) - 1;
-    for (size_t at = first_slot(wanted, in->slots_log2);; at = (at + 1) & mask) {
-        /* Acquire pairs with the release in put(): the record of this key is visible. */
-        uintptr_t key = atomic_load_explicit(&in->slots[at].key, memory_order_acquire);
-        if (key == wanted) {
-            return atomic_load_explicit(&in->slots[at].record, memory_order_relaxed);
-        }
-        if (key == KEY_EMPTY) {
-            return NULL;
-        }
-    }
-}
-
 /* Readers of another key skip this slot at every moment: they see it removed, or with this key. */
-static void put(table *in, comm_record *record) {
+static void put(comm_table *in, comm_record *record) {
     uintptr_t key = (uintptr_t)record->comm;
     size_t mask = ((size_t)1 << in->slots_log2) - 1;
-    size_t at = first_slot(key, in->slots_log2);
+    size_t at = comm_table_first_slot(key, in->slots_log2);
     for (;;) {
         uintptr_t held = atomic_load_explicit(&in->slots[at].key, memory_order_relaxed);
-        if (held == KEY_EMPTY) {
+        if (held == COMM_TABLE_EMPTY) {
             in->taken++;
             break;
         }
-        if (held == KEY_REMOVED) {
+        if (held == COMM_TABLE_REMOVED) {
             break;
         }
         at = (at + 1) & mask;
@@ -71,36 +33,36 @@ static void put(table *in, comm_record *record) {
     atomic_store_explicit(&in->slots[at].key, key, memory_order_release);
 }
 
-static table *grow(table *from) {
+static comm_table *grow(comm_table *from) {
     size_t live = 0;
     size_t from_slots = from != NULL ? (size_t)1 << from->slots_log2 : 0;
     for (size_t at = 0; at < from_slots; at++) {
         uintptr_t key = atomic_load_explicit(&from->slots[at].key, memory_order_relaxed);
-        live += key != KEY_EMPTY && key != KEY_REMOVED;
+        live += key != COMM_TABLE_EMPTY && key != COMM_TABLE_REMOVED;
     }
     unsigned slots_log2 = FIRST_SLOTS_LOG2;
     while (live * 4 >= (size_t)1 << slots_log2) {
         slots_log2++;
     }
-    table *larger = calloc(1, sizeof *larger + (sizeof(slot) << slots_log2));
+    comm_table *larger = calloc(1, sizeof *larger + (sizeof(comm_table_slot) << slots_log2));
     if (larger == NULL) {
         return NULL;
     }
     larger->slots_log2 = slots_log2;
     for (size_t at = 0; at < from_slots; at++) {
         uintptr_t key = atomic_load_explicit(&from->slots[at].key, memory_order_relaxed);
-        if (key != KEY_EMPTY && key != KEY_REMOVED) {
+        if (key != COMM_TABLE_EMPTY && key != COMM_TABLE_REMOVED) {
             put(larger, atomic_load_explicit(&from->slots[at].record, memory_order_relaxed));
         }
     }
     /* Pairs with the acquire in comm_table_find(). */
-    atomic_store_explicit(&current, larger, memory_order_release);
+    atomic_store_explicit(&comm_table_current, larger, memory_order_release);
     return larger;
 }
 
 bool comm_table_insert(comm_record *record) {
     pthread_mutex_lock(&writing);
-    table *in = atomic_load_explicit(&current, memory_order_relaxed);
+    comm_table *in = atomic_load_explicit(&comm_table_current, memory_order_relaxed);
     if (in == NULL || in->taken * 2 >= (size_t)1 << in->slots_log2) {
         in = grow(in);
     }
@@ -112,14 +74,14 @@ bool comm_table_insert(comm_record *record) {
 }
 
 /* Nothing can lie behind an empty slot, so removed ones right before it need not be marked. */
-static void clean_backwards(table *in, size_t at) {
+static void clean_backwards(comm_table *in, size_t at) {
     size_t mask = ((size_t)1 << in->slots_log2) - 1;
     size_t next = (at + 1) & mask;
-    if (atomic_load_explicit(&in->slots[next].key, memory_order_relaxed) != KEY_EMPTY) {
+    if (atomic_load_explicit(&in->slots[next].key, memory_order_relaxed) != COMM_TABLE_EMPTY) {
         return;
     }
-    while (atomic_load_explicit(&in->slots[at].key, memory_order_relaxed) == KEY_REMOVED) {
-        atomic_store_explicit(&in->slots[at].key, KEY_EMPTY, memory_order_relaxed);
+    while (atomic_load_explicit(&in->slots[at].key, memory_order_relaxed) == COMM_TABLE_REMOVED) {
+        atomic_store_explicit(&in->slots[at].key, COMM_TABLE_EMPTY, memory_order_relaxed);
         in->taken--;
         at = (at - 1) & mask;
     }
@@ -127,18 +89,18 @@ static void clean_backwards(table *in, size_t at) {
 
 void comm_table_remove(comm_record *record) {
     pthread_mutex_lock(&writing);
-    table *in = atomic_load_explicit(&current, memory_order_relaxed);
+    comm_table *in = atomic_load_explicit(&comm_table_current, memory_order_relaxed);
     size_t slots = in != NULL ? (size_t)1 << in->slots_log2 : 0;
-    size_t at = slots != 0 ? first_slot((uintptr_t)record->comm, in->slots_log2) : 0;
+    size_t at = slots != 0 ? comm_table_first_slot((uintptr_t)record->comm, in->slots_log2) : 0;
     for (size_t probes = 0; probes < slots; probes++, at = (at + 1) & (slots - 1)) {
         uintptr_t key = atomic_load_explicit(&in->slots[at].key, memory_order_relaxed);
-        if (key == KEY_EMPTY) {
+        if (key == COMM_TABLE_EMPTY) {
             break;
         }
         if (key == (uintptr_t)record->comm &&
             atomic_load_explicit(&in->slots[at].record, memory_order_relaxed) == record) {
             /* Relaxed: only a thread that may no longer use this communicator could miss it. */
-            atomic_store_explicit(&in->slots[at].key, KEY_REMOVED, memory_order_relaxed);
+            atomic_store_explicit(&in->slots[at].key, COMM_TABLE_REMOVED, memory_order_relaxed);
             clean_backwards(in, at);
             break;
         }
@@ -147,12 +109,12 @@ void comm_table_remove(comm_record *record) {
 }
 
 void comm_table_visit(void (*visit)(comm_record *record)) {
-    table *in = atomic_load_explicit(&current, memory_order_acquire);
+    comm_table *in = atomic_load_explicit(&comm_table_current, memory_order_acquire);
     size_t slots = in != NULL ? (size_t)1 << in->slots_log2 : 0;
     for (size_t at = 0; at < slots; at++) {
         /* `visit` may remove the record; that empties slots, but moves none. */
         uintptr_t key = atomic_load_explicit(&in->slots[at].key, memory_order_relaxed);
-        if (key != KEY_EMPTY && key != KEY_REMOVED) {
+        if (key != COMM_TABLE_EMPTY && key != COMM_TABLE_REMOVED) {
             visit(atomic_load_explicit(&in->slots[at].record, memory_order_relaxed));
         }
     }

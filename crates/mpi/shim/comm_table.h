@@ -1,13 +1,54 @@
 /*
  * Hash table from communicator handles to records: readers take no lock, writers take one.
+ *
+ * Open addressing with linear probing. A slot goes from empty to used to removed and may be used
+ * again; its key is stored last and read first.
  */
 #ifndef TRIBUTARY_COMM_TABLE_H
 #define TRIBUTARY_COMM_TABLE_H
 
 #include "communicators.h"
 
-/* The record, or null. */
-comm_record *comm_table_find(MPI_Comm comm);
+#define COMM_TABLE_EMPTY ((uintptr_t)0)
+#define COMM_TABLE_REMOVED (~(uintptr_t)0)
+
+typedef struct comm_table_slot {
+    _Atomic uintptr_t key;
+    _Atomic(comm_record *) record;
+} comm_table_slot;
+
+typedef struct comm_table {
+    unsigned slots_log2;
+    size_t taken; /* used or removed; only the writer looks */
+    comm_table_slot slots[];
+} comm_table;
+
+extern _Atomic(comm_table *) comm_table_current __attribute__((visibility("hidden")));
+
+static inline size_t comm_table_first_slot(uintptr_t key, unsigned slots_log2) {
+    return (size_t)(((uint64_t)key * UINT64_C(0x9E3779B97F4A7C15)) >> (64 - slots_log2));
+}
+
+/* The record, or null. Here, because every collective begins with it. */
+static inline comm_record *comm_table_find(MPI_Comm comm) {
+    uintptr_t wanted = (uintptr_t)comm;
+    /* Acquire pairs with the release in grow(): the copied slots are visible. */
+    comm_table *in = atomic_load_explicit(&comm_table_current, memory_order_acquire);
+    if (in == NULL || wanted == COMM_TABLE_EMPTY || wanted == COMM_TABLE_REMOVED) {
+        return NULL;
+    }
+    size_t mask = ((size_t)1 << in->slots_log2) - 1;
+    for (size_t at = comm_table_first_slot(wanted, in->slots_log2);; at = (at + 1) & mask) {
+        /* Acquire pairs with the release in put(): the record of this key is visible. */
+        uintptr_t key = atomic_load_explicit(&in->slots[at].key, memory_order_acquire);
+        if (key == wanted) {
+            return atomic_load_explicit(&in->slots[at].record, memory_order_relaxed);
+        }
+        if (key == COMM_TABLE_EMPTY) {
+            return NULL;
+        }
+    }
+}
 
 /* Adds a record under its `comm`, which must not be in the table. False: out of memory. */
 bool comm_table_insert(comm_record *record);

@@ -1,6 +1,7 @@
 /* Making, setting up and giving up the records of communicators. */
 #include "communicators.h"
 #include "comm_table.h"
+#include "fault_tolerance.h"
 #include "shim.h"
 
 #include <limits.h>
@@ -97,7 +98,8 @@ static comm_record *new_record(MPI_Comm comm, const char *label) {
     atomic_init(&record->holds, 1);
     beneath.Comm_rank(comm, &record->rank);
     beneath.Comm_size(comm, &record->size);
-    record->pass_reason = is_inter ? TRIBUTARY_PASS_INTERCOMMUNICATOR : TRIBUTARY_PASS_NOT_SET_UP;
+    atomic_init(&record->pass_reason,
+                is_inter ? TRIBUTARY_PASS_INTERCOMMUNICATOR : TRIBUTARY_PASS_NOT_SET_UP);
     atomic_init(&record->state, is_inter ? COMM_PASSES : COMM_LATE);
     bool counted = record->rank == 0 && !(is_inter && remote_group_counts(comm));
     record->core = tributary_communicator_new(is_inter ? "intercommunicator" : label,
@@ -113,16 +115,36 @@ static comm_record *new_record(MPI_Comm comm, const char *label) {
     return record;
 }
 
+/* While a blocking operation waits. Another rank, or another thread, may have revoked it meanwhile. */
+static int wait_on(void *context) {
+    comm_record *record = context;
+    shim_drive_mpi();
+    return fault_tolerance_is_revoked(record->comm);
+}
+
+static void pass_on(comm_record *record, uint32_t reason) {
+    atomic_store_explicit(&record->pass_reason, reason, memory_order_relaxed);
+    /* Pairs with the acquire in offload.c: the reason is visible with the state. */
+    atomic_store_explicit(&record->state, COMM_PASSES, memory_order_release);
+}
+
 void communicators_join(comm_record *record) {
     tributary_bootstrap members =
         communicators_bootstrap(&record->comm, record->rank, record->size);
-    comm_state state = COMM_READY;
-    if (tributary_communicator_join(record->core, &members) != 0) {
-        record->pass_reason = TRIBUTARY_PASS_UNAVAILABLE;
-        state = COMM_PASSES;
+    tributary_while_waiting waiting = {.call = wait_on, .context = record};
+    if (tributary_communicator_join(record->core, &members, &waiting) != 0) {
+        pass_on(record, TRIBUTARY_PASS_UNAVAILABLE);
+        return;
     }
-    /* Pairs with the acquire in offload.c: reason and channels are visible with the state. */
+    comm_state state = fault_tolerance_is_on() ? COMM_WATCHED : COMM_READY;
+    /* Pairs with the acquire in offload.c: the channels are visible with the state. */
     atomic_store_explicit(&record->state, state, memory_order_release);
+}
+
+void communicators_revoked(comm_record *record) {
+    if (atomic_load_explicit(&record->state, memory_order_relaxed) != COMM_PASSES) {
+        pass_on(record, TRIBUTARY_PASS_REVOKED);
+    }
 }
 
 void communicators_add(MPI_Comm comm, const char *label) {

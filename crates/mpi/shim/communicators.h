@@ -13,9 +13,10 @@
 #include "tributary_core.h"
 
 typedef enum comm_state {
-    COMM_LATE,   /* not set up yet; its first blocking collective does it */
-    COMM_READY,  /* offloads */
-    COMM_PASSES, /* never offloads, for the record's `pass_reason` */
+    COMM_LATE,    /* not set up yet; its first blocking collective does it */
+    COMM_READY,   /* offloads */
+    COMM_WATCHED, /* offloads unless MPI has heard that it is revoked */
+    COMM_PASSES,  /* never offloads, for the record's `pass_reason` */
 } comm_state;
 
 typedef struct comm_record {
@@ -26,7 +27,7 @@ typedef struct comm_record {
     _Atomic comm_state state;
     atomic_bool is_freed; /* `comm` is no handle any more */
     atomic_int holds;     /* one for the communicator, one for each nonblocking operation */
-    uint32_t pass_reason; /* TRIBUTARY_PASS_*; written before `state` becomes COMM_PASSES */
+    _Atomic uint32_t pass_reason; /* TRIBUTARY_PASS_*; written before `state` is COMM_PASSES */
 } comm_record;
 
 /* Once per process, after MPI is initialised. Nonzero when MPI refused. */
@@ -43,6 +44,9 @@ comm_record *communicators_find(MPI_Comm comm);
 
 /* Sets a late communicator up. Collective over its members. */
 void communicators_join(comm_record *record);
+
+/* Passes every later operation on `record` to MPI, which refuses it: the program has revoked it. */
+void communicators_revoked(comm_record *record);
 
 /* Keep a record, and the core's communicator, alive while an operation is on its way. */
 void communicators_hold(comm_record *record);

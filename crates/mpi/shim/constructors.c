@@ -66,5 +66,14 @@ CONSTRUCTOR(Dist_graph_create_adjacent, "dist_graph",
              reorder, made),
             made)
 
+/* Of the ranks that are left. All of them know of the same failures when it returns. */
+INTERPOSE_EXTENSION(Comm_shrink, (MPI_Comm comm, MPI_Comm *made), (comm, made)) {
+    int error = beneath.X_Comm_shrink(comm, made);
+    if (error == MPI_SUCCESS) {
+        communicators_add(*made, "shrink");
+    }
+    return error;
+}
+
 CONSTRUCTOR(Intercomm_merge, "merge", (MPI_Comm comm, int high, MPI_Comm *made),
             (comm, high, made), made)

@@ -3,6 +3,7 @@
  * bounded; after that, new messages share the last code.
  */
 #include "failure.h"
+#include "fault_tolerance.h"
 
 #include <pthread.h>
 #include <stdio.h>
@@ -42,7 +43,7 @@ static int add_code(const char *message) {
     return code;
 }
 
-int failure_code(const char *message) {
+static int code_of(const char *message) {
     pthread_mutex_lock(&adding);
     int code = 0;
     for (int at = 0; at < codes_known && code == 0; at++) {
@@ -57,8 +58,16 @@ int failure_code(const char *message) {
     return code;
 }
 
-int failure_raise(MPI_Comm comm, const char *message) {
-    int code = failure_code(message);
-    beneath.Comm_call_errhandler(comm, code);
+int failure_code(comm_record *record, int outcome, const char *message) {
+    if (outcome == TRIBUTARY_GIVEN_UP) {
+        return fault_tolerance_revoke(record);
+    }
+    int code = fault_tolerance_explain(record);
+    return code != MPI_SUCCESS ? code : code_of(message);
+}
+
+int failure_raise(comm_record *record, int outcome, const char *message) {
+    int code = failure_code(record, outcome, message);
+    beneath.Comm_call_errhandler(record->comm, code);
     return code;
 }

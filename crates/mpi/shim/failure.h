@@ -2,7 +2,7 @@
 #ifndef TRIBUTARY_FAILURE_H
 #define TRIBUTARY_FAILURE_H
 
-#include "beneath.h"
+#include "communicators.h"
 
 /* Room for the core's one-line messages; MPI_MAX_ERROR_STRING is at least 256 in both MPIs. */
 #define FAILURE_MESSAGE_BYTES 240
@@ -10,10 +10,14 @@
 /* Adds the error class. Once, after MPI is initialised. */
 void failure_open(void);
 
-/* An MPI error code whose string is `message`. Thread-safe. */
-int failure_code(const char *message);
+/*
+ * The MPI error of an operation that ended with TRIBUTARY_FAILED and `message`, or with
+ * TRIBUTARY_GIVEN_UP: MPI's own where MPI knows what has happened, else one whose string is the
+ * message. Thread-safe.
+ */
+int failure_code(comm_record *record, int outcome, const char *message);
 
-/* Calls the communicator's error handler; returns the code if that returns. */
-int failure_raise(MPI_Comm comm, const char *message);
+/* Calls the communicator's error handler with that error; returns it if the handler returns. */
+int failure_raise(comm_record *record, int outcome, const char *message);
 
 #endif

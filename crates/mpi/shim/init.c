@@ -1,6 +1,7 @@
 /* The start and the end: MPI_Init, MPI_Init_thread, MPI_Finalize. */
 #include "communicators.h"
 #include "failure.h"
+#include "fault_tolerance.h"
 #include "maps.h"
 #include "pending.h"
 #include "report.h"
@@ -15,6 +16,8 @@ MPI_Comm shim_self;
 static bool report_wanted;
 /* A copy of MPI_COMM_WORLD on which nobody ever sends. */
 static MPI_Comm silent_world;
+/* Whom to probe for on it. */
+static int silent_source = MPI_ANY_SOURCE;
 
 void shim_drive_mpi(void) {
     int found = 0;
@@ -22,7 +25,7 @@ void shim_drive_mpi(void) {
      * A probe takes nothing. Not on a communicator of one: there MPICH looks, and moves nothing on.
      * Nor on one that carries messages: a probe that finds one at once moves nothing on either.
      */
-    beneath.Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, silent_world, &found, MPI_STATUS_IGNORE);
+    beneath.Iprobe(silent_source, MPI_ANY_TAG, silent_world, &found, MPI_STATUS_IGNORE);
 }
 
 static void open_core(void) {
@@ -61,8 +64,14 @@ static void start(void) {
     if (communicators_open() != MPI_SUCCESS ||
         beneath.Comm_dup(MPI_COMM_SELF, &shim_self) != MPI_SUCCESS ||
         beneath.Comm_set_errhandler(shim_self, MPI_ERRORS_RETURN) != MPI_SUCCESS ||
-        beneath.Comm_dup(MPI_COMM_WORLD, &silent_world) != MPI_SUCCESS) {
+        beneath.Comm_dup(MPI_COMM_WORLD, &silent_world) != MPI_SUCCESS ||
+        beneath.Comm_set_errhandler(silent_world, MPI_ERRORS_RETURN) != MPI_SUCCESS) {
         return; /* MPI has raised the error */
+    }
+    fault_tolerance_open();
+    if (fault_tolerance_is_on()) {
+        /* Once a rank has failed, MPI refuses to look for a message from anybody. */
+        beneath.Comm_rank(silent_world, &silent_source);
     }
     staging_open();
     report_wanted = report_is_wanted();
@@ -96,7 +105,11 @@ static void stop(void) {
     pending_drain();
     atomic_store_explicit(&shim_is_on, false, memory_order_release);
     if (report_wanted) {
-        report_collect();
+        MPI_Comm survivors = fault_tolerance_survivors(silent_world);
+        report_collect(survivors != MPI_COMM_NULL ? survivors : silent_world);
+        if (survivors != MPI_COMM_NULL) {
+            beneath.Comm_free(&survivors);
+        }
     }
     communicators_close();
     tributary_close();

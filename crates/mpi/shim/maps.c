@@ -21,47 +21,8 @@
 #define C_INTEGER (ARITHMETIC | BITWISE | LOGICAL)
 #define FORTRAN_INTEGER (ARITHMETIC | BITWISE)
 
-/* Load stays at or below a half: about 70 datatypes, 12 operators. */
-#define DATATYPE_SLOTS_LOG2 8
-#define OPERATOR_SLOTS_LOG2 5
-
-typedef struct operator_entry {
-    uintptr_t handle;
-    uint32_t operator_;
-} operator_entry;
-
-static datatype_entry datatypes[1u << DATATYPE_SLOTS_LOG2];
-static operator_entry operators[1u << OPERATOR_SLOTS_LOG2];
-
-/* Handles are addresses or small numbers in a word; the multiplication spreads either kind. */
-static inline uint32_t slot_of(uintptr_t handle, unsigned slots_log2) {
-    return (uint32_t)(((uint64_t)handle * UINT64_C(0x9E3779B97F4A7C15)) >> (64 - slots_log2));
-}
-
-static datatype_entry *datatype_slot(uintptr_t handle) {
-    uint32_t slot = slot_of(handle, DATATYPE_SLOTS_LOG2);
-    while (datatypes[slot].handle != 0 && datatypes[slot].handle != handle) {
-        slot = (slot + 1) & ((1u << DATATYPE_SLOTS_LOG2) - 1);
-    }
-    return &datatypes[slot];
-}
-
-static operator_entry *operator_slot(uintptr_t handle) {
-    uint32_t slot = slot_of(handle, OPERATOR_SLOTS_LOG2);
-    while (operators[slot].handle != 0 && operators[slot].handle != handle) {
-        slot = (slot + 1) & ((1u << OPERATOR_SLOTS_LOG2) - 1);
-    }
-    return &operators[slot];
-}
-
-const datatype_entry *maps_datatype(MPI_Datatype datatype) {
-    const datatype_entry *entry = datatype_slot((uintptr_t)datatype);
-    return entry->handle != 0 ? entry : NULL;
-}
-
-uint32_t maps_operator(MPI_Op op) {
-    return operator_slot((uintptr_t)op)->operator_;
-}
+datatype_entry maps_datatypes[1u << MAPS_DATATYPE_SLOTS_LOG2];
+operator_entry maps_operators[1u << MAPS_OPERATOR_SLOTS_LOG2];
 
 /* Size of an element without gaps, or 0: the type has gaps, or this MPI doesn't have it. */
 static uint32_t dense_size_bytes(MPI_Datatype datatype) {
@@ -81,7 +42,7 @@ static void add(MPI_Datatype handle, uint32_t datatype, uint32_t mask) {
     if (key == 0 || handle == MPI_DATATYPE_NULL) {
         return;
     }
-    datatype_entry *entry = datatype_slot(key);
+    datatype_entry *entry = maps_datatype_slot(key);
     if (entry->handle == key) {
         return; /* two names of one handle */
     }
@@ -138,7 +99,7 @@ static void fill_c_numbers(void) {
     add_unsigned(MPI_UINT64_T, C_INTEGER);
     add_float(MPI_FLOAT);
     add_float(MPI_DOUBLE);
-#ifdef MPIX_C_FLOAT16
+#if defined(MPIX_C_FLOAT16) && !defined(OPEN_MPI) /* Open MPI reduces it only on some machines */
     add_float(MPIX_C_FLOAT16);
 #endif
 #ifdef MPIX_BFLOAT16
@@ -225,7 +186,7 @@ static void fill_unreduced(void) {
 }
 
 static void add_operator(MPI_Op handle, uint32_t operator_) {
-    operator_entry *entry = operator_slot((uintptr_t)handle);
+    operator_entry *entry = maps_operator_slot((uintptr_t)handle);
     entry->handle = (uintptr_t)handle;
     entry->operator_ = operator_;
 }

@@ -21,10 +21,51 @@ typedef struct datatype_entry {
 /* Call after MPI is initialised, on one thread. */
 void maps_fill(void);
 
+typedef struct operator_entry {
+    uintptr_t handle;
+    uint32_t operator_;
+} operator_entry;
+
+/* Load stays at or below a half: about 70 datatypes, 12 operators. */
+#define MAPS_DATATYPE_SLOTS_LOG2 8
+#define MAPS_OPERATOR_SLOTS_LOG2 5
+
+extern datatype_entry maps_datatypes[1u << MAPS_DATATYPE_SLOTS_LOG2]
+    __attribute__((visibility("hidden")));
+extern operator_entry maps_operators[1u << MAPS_OPERATOR_SLOTS_LOG2]
+    __attribute__((visibility("hidden")));
+
+/* Handles are addresses or small numbers in a word; the multiplication spreads either kind. */
+static inline uint32_t maps_slot_of(uintptr_t handle, unsigned slots_log2) {
+    return (uint32_t)(((uint64_t)handle * UINT64_C(0x9E3779B97F4A7C15)) >> (64 - slots_log2));
+}
+
+/* Where the handle is, or would be. */
+static inline datatype_entry *maps_datatype_slot(uintptr_t handle) {
+    uint32_t slot = maps_slot_of(handle, MAPS_DATATYPE_SLOTS_LOG2);
+    while (maps_datatypes[slot].handle != handle && maps_datatypes[slot].handle != 0) {
+        slot = (slot + 1) & ((1u << MAPS_DATATYPE_SLOTS_LOG2) - 1);
+    }
+    return &maps_datatypes[slot];
+}
+
+static inline operator_entry *maps_operator_slot(uintptr_t handle) {
+    uint32_t slot = maps_slot_of(handle, MAPS_OPERATOR_SLOTS_LOG2);
+    while (maps_operators[slot].handle != handle && maps_operators[slot].handle != 0) {
+        slot = (slot + 1) & ((1u << MAPS_OPERATOR_SLOTS_LOG2) - 1);
+    }
+    return &maps_operators[slot];
+}
+
 /* The entry of a predefined datatype, or null. */
-const datatype_entry *maps_datatype(MPI_Datatype datatype);
+static inline const datatype_entry *maps_datatype(MPI_Datatype datatype) {
+    const datatype_entry *entry = maps_datatype_slot((uintptr_t)datatype);
+    return entry->handle != 0 ? entry : NULL;
+}
 
 /* The TRIBUTARY operator of a predefined operator, or 0. */
-uint32_t maps_operator(MPI_Op op);
+static inline uint32_t maps_operator(MPI_Op op) {
+    return maps_operator_slot((uintptr_t)op)->operator_;
+}
 
 #endif

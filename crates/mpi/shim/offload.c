@@ -1,32 +1,60 @@
 /* Deciding, for each of the four collectives. */
 #include "offload.h"
+#include "comm_table.h"
+#include "fault_tolerance.h"
 #include "maps.h"
 
 #include <limits.h>
 
+/* The record of `comm`, which is nearly always in the table. Null: let MPI judge this handle. */
+static inline comm_record *find(MPI_Comm comm) {
+    comm_record *record = comm_table_find(comm);
+    return __builtin_expect(record != NULL, 1) ? record : communicators_find(comm);
+}
+
 /* No reason to pass the call on. */
 #define OFFLOAD_IT TRIBUTARY_PASS_REASONS
 
-/* The record, if the operation is to be run on it; `reason` is what its arguments say. */
-static comm_record *decide(comm_record *record, uint32_t collective, uint32_t reason,
-                           offload_mode mode) {
-    /* Acquire pairs with the release in communicators_join(). */
-    comm_state state = atomic_load_explicit(&record->state, memory_order_acquire);
-    if (state == COMM_LATE && reason == OFFLOAD_IT && mode == OFFLOAD_BLOCKING) {
+/* Brings a communicator that isn't simply ready into the state it has for this operation. */
+static comm_state settle(comm_record *record, offload_mode mode) {
+    comm_state state = atomic_load_explicit(&record->state, memory_order_relaxed);
+    if (state != COMM_PASSES && fault_tolerance_is_on() &&
+        fault_tolerance_is_revoked(record->comm)) {
+        communicators_revoked(record);
+    } else if (state == COMM_LATE && mode == OFFLOAD_BLOCKING) {
         communicators_join(record);
-        state = atomic_load_explicit(&record->state, memory_order_relaxed);
     }
-    if (state == COMM_READY && reason == OFFLOAD_IT) {
-        return record;
+    return atomic_load_explicit(&record->state, memory_order_relaxed);
+}
+
+/* decide() for a communicator that isn't simply ready, or arguments that aren't ours. */
+static __attribute__((noinline)) comm_record *decide_slowly(comm_record *record,
+                                                            uint32_t collective, uint32_t reason,
+                                                            offload_mode mode) {
+    if (reason == OFFLOAD_IT) {
+        comm_state state = settle(record, mode);
+        if (state == COMM_READY || state == COMM_WATCHED) {
+            return record;
+        }
+        reason = atomic_load_explicit(&record->pass_reason, memory_order_relaxed);
     }
     /* What the program asked for comes before what the communicator can't do. */
-    tributary_count_passed(record->core, collective,
-                           reason != OFFLOAD_IT ? reason : record->pass_reason);
+    tributary_count_passed(record->core, collective, reason);
     return NULL;
 }
 
+/* The record, if the operation is to be run on it; `reason` is what its arguments say. */
+static inline comm_record *decide(comm_record *record, uint32_t collective, uint32_t reason,
+                                  offload_mode mode) {
+    /* Acquire pairs with the release in communicators_join(). */
+    comm_state state = atomic_load_explicit(&record->state, memory_order_acquire);
+    bool is_plain = state == COMM_READY && reason == OFFLOAD_IT;
+    return __builtin_expect(is_plain, 1) ? record
+                                         : decide_slowly(record, collective, reason, mode);
+}
+
 /* What datatype, operator and count say; fills those fields of `operation`. */
-static uint32_t judge_reduction(MPI_Count count, MPI_Datatype datatype, MPI_Op op,
+static inline __attribute__((always_inline)) uint32_t judge_reduction(MPI_Count count, MPI_Datatype datatype, MPI_Op op,
                                 tributary_operation *operation) {
     operation->operator_ = maps_operator(op);
     if (operation->operator_ == 0) {
@@ -55,7 +83,7 @@ static bool is_buffer(const void *buffer) {
 comm_record *offload_allreduce(const void *sendbuf, void *recvbuf, MPI_Count count,
                                MPI_Datatype datatype, MPI_Op op, MPI_Comm comm, offload_mode mode,
                                tributary_operation *operation) {
-    comm_record *record = communicators_find(comm);
+    comm_record *record = find(comm);
     if (record == NULL) {
         return NULL;
     }
@@ -82,7 +110,7 @@ static bool reduce_buffers_are_valid(const void *sendbuf, void *recvbuf, bool is
 comm_record *offload_reduce(const void *sendbuf, void *recvbuf, MPI_Count count,
                             MPI_Datatype datatype, MPI_Op op, int root, MPI_Comm comm,
                             offload_mode mode, tributary_operation *operation) {
-    comm_record *record = communicators_find(comm);
+    comm_record *record = find(comm);
     if (record == NULL) {
         return NULL;
     }
@@ -100,7 +128,7 @@ comm_record *offload_reduce(const void *sendbuf, void *recvbuf, MPI_Count count,
 }
 
 comm_record *offload_barrier(MPI_Comm comm, offload_mode mode, tributary_operation *operation) {
-    comm_record *record = communicators_find(comm);
+    comm_record *record = find(comm);
     if (record == NULL) {
         return NULL;
     }
@@ -154,7 +182,7 @@ static uint32_t judge_broadcast(MPI_Count count, MPI_Datatype datatype,
 comm_record *offload_broadcast(void *buffer, MPI_Count count, MPI_Datatype datatype, int root,
                                MPI_Comm comm, offload_mode mode, tributary_operation *operation,
                                staging *through) {
-    comm_record *record = communicators_find(comm);
+    comm_record *record = find(comm);
     if (record == NULL) {
         return NULL;
     }

@@ -1,6 +1,7 @@
 /* The list of nonblocking operations, and the generalized requests that stand for them. */
 #include "pending.h"
 #include "failure.h"
+#include "fault_tolerance.h"
 #include "shim.h"
 
 #include <pthread.h>
@@ -131,7 +132,7 @@ int pending_start(comm_record *record, tributary_operation *operation, const sta
         MPI_Request unused = entry->request;
         beneath.Grequest_complete(unused);
         beneath.Request_free(&unused); /* frees the entry */
-        return failure_raise(record->comm, message);
+        return failure_raise(record, TRIBUTARY_FAILED, message);
     }
     entry->record = record;
     communicators_hold(record);
@@ -140,15 +141,28 @@ int pending_start(comm_record *record, tributary_operation *operation, const sta
     return MPI_SUCCESS;
 }
 
+/* How far an operation is. One on a communicator that MPI knows to be revoked ends here. */
+static int test(pending *entry, char *message) {
+    comm_record *record = entry->record;
+    int outcome = tributary_test(entry->operation, message, FAILURE_MESSAGE_BYTES);
+    if (outcome == TRIBUTARY_PENDING && fault_tolerance_is_on() &&
+        !atomic_load_explicit(&record->is_freed, memory_order_relaxed) &&
+        fault_tolerance_is_revoked(record->comm)) {
+        tributary_communicator_give_up(record->core);
+        outcome = tributary_test(entry->operation, message, FAILURE_MESSAGE_BYTES);
+    }
+    return outcome;
+}
+
 /* Takes one entry through its end if the core says so. Called with `listing` held. */
 static void finish_if_done(pending *entry) {
     char message[FAILURE_MESSAGE_BYTES];
-    int outcome = tributary_test(entry->operation, message, sizeof message);
+    int outcome = test(entry, message);
     if (outcome == TRIBUTARY_PENDING) {
         return;
     }
-    if (outcome == TRIBUTARY_FAILED) {
-        entry->error = failure_code(message);
+    if (outcome != TRIBUTARY_DONE) {
+        entry->error = failure_code(entry->record, outcome, message);
     } else if (entry->through.needed) {
         entry->error = staging_unload(&entry->through);
     }

@@ -1,6 +1,5 @@
 /* Gathering the counts to world rank 0, which writes them. */
 #include "report.h"
-#include "beneath.h"
 #include "failure.h"
 #include "tributary_core.h"
 
@@ -44,23 +43,22 @@ static int displace(const int *lengths, int *starts, int ranks) {
     return (int)total;
 }
 
-void report_collect(void) {
+void report_collect(MPI_Comm comm) {
     int rank = 0;
     int ranks = 0;
-    beneath.Comm_rank(MPI_COMM_WORLD, &rank);
-    beneath.Comm_size(MPI_COMM_WORLD, &ranks);
+    beneath.Comm_rank(comm, &rank);
+    beneath.Comm_size(comm, &ranks);
     size_t text_bytes = 0;
     char *text = tributary_report(&text_bytes);
     int length = text_bytes <= INT_MAX / 4 ? (int)text_bytes : 0;
-    int *lengths = rank == 0 ? malloc(2 * sizeof *lengths * (size_t)ranks) : NULL;
-    beneath.Gather(&length, 1, MPI_INT, lengths, 1, MPI_INT, 0, MPI_COMM_WORLD);
+    int *lengths = rank == 0 ? calloc(2 * (size_t)ranks, sizeof *lengths) : NULL;
+    beneath.Gather(&length, 1, MPI_INT, lengths, 1, MPI_INT, 0, comm);
     int *starts = rank == 0 ? lengths + ranks : NULL;
     int total = rank == 0 ? displace(lengths, starts, ranks) : 0;
-    beneath.Bcast(&total, 1, MPI_INT, 0, MPI_COMM_WORLD);
+    beneath.Bcast(&total, 1, MPI_INT, 0, comm);
     if (total >= 0) {
-        char *texts = rank == 0 ? malloc((size_t)total + 1) : NULL;
-        beneath.Gatherv(text, length, MPI_CHAR, texts, lengths, starts, MPI_CHAR, 0,
-                        MPI_COMM_WORLD);
+        char *texts = rank == 0 ? calloc(1, (size_t)total + 1) : NULL;
+        beneath.Gatherv(text, length, MPI_CHAR, texts, lengths, starts, MPI_CHAR, 0, comm);
         if (rank == 0) {
             publish(texts, lengths, ranks);
         }

@@ -2,12 +2,14 @@
 #ifndef TRIBUTARY_SHIM_REPORT_H
 #define TRIBUTARY_SHIM_REPORT_H
 
+#include "beneath.h"
+
 #include <stdbool.h>
 
 /* Collective over the world: whether rank 0 was asked for a report. */
 bool report_is_wanted(void);
 
-/* Collective over the world. */
-void report_collect(void);
+/* Collective over `comm`: the world, or what is left of it. Its rank 0 writes the report. */
+void report_collect(MPI_Comm comm);
 
 #endif

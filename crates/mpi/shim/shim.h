@@ -34,8 +34,15 @@ void shim_drive_mpi(void);
  * another MPI: an argument that is an int here may be a pointer there.
  */
 #define INTERPOSE(name, parameters, arguments)                                                     \
+    INTERPOSE_AS(MPI_##name, name, parameters, arguments)
+
+/* The same for MPIX_<name>. */
+#define INTERPOSE_EXTENSION(name, parameters, arguments)                                           \
+    INTERPOSE_AS(MPIX_##name, X_##name, parameters, arguments)
+
+#define INTERPOSE_AS(function, name, parameters, arguments)                                        \
     static int shim_##name parameters;                                                             \
-    INTERPOSED int MPI_##name parameters {                                                         \
+    INTERPOSED int function parameters {                                                           \
         return shim_enter() ? shim_##name arguments : beneath.name arguments;                      \
     }                                                                                              \
     static __attribute__((noinline)) int shim_##name parameters

@@ -21,6 +21,7 @@ bool staging_is_possible(void) {
     return pack_is_dense;
 }
 
+/* Asked at every broadcast: that costs 8 to 10 ns, an attribute that remembers it 5 to 6. */
 bool staging_accepts(MPI_Datatype datatype) {
     char nothing[1] = {0};
     int position = 0;

@@ -3,12 +3,14 @@
 use std::ffi::{CStr, c_char, c_int};
 use std::sync::{Arc, OnceLock};
 
-use tributary_client::Communicator;
 use tributary_client::report::Tally;
+use tributary_client::{CollectiveError, Communicator};
 
 use crate::message::Room;
-use crate::names::{COperation, PASS_REASONS, PASS_UNAVAILABLE, kind};
-use crate::process::{CBootstrap, Drive, Ranks, context, ledger, set_drive};
+use crate::names::{
+    COperation, FAILED, GIVEN_UP, PASS_REASONS, PASS_UNAVAILABLE, UnknownNumber, kind,
+};
+use crate::process::{CBootstrap, CWhileWaiting, Ranks, context, ledger};
 use crate::request::CRequest;
 
 /// What C holds a pointer to.
@@ -61,16 +63,20 @@ pub unsafe extern "C" fn tributary_communicator_joins_now(members: *const CBoots
 /// Sets a communicator up.
 ///
 /// # Safety
-/// `communicator` came from `tributary_communicator_new`; `members` is a bootstrap of its ranks.
+/// `communicator` came from `tributary_communicator_new`; `members` is a bootstrap of its ranks;
+/// `while_waiting` is as the header asks.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tributary_communicator_join(
     communicator: *mut CCommunicator,
     members: *const CBootstrap,
+    while_waiting: *const CWhileWaiting,
 ) -> c_int {
     // SAFETY: the caller's promise.
     let (communicator, members) = unsafe { (&*communicator, &*members) };
+    // SAFETY: the caller's promise.
+    let while_waiting = unsafe { *while_waiting }.into_verdicts();
     let joined = context().map_err(|error| error.to_string()).and_then(|context| {
-        Communicator::create(&context, &mut Ranks(members), &communicator.tally)
+        Communicator::create(&context, &mut Ranks(members), &communicator.tally, while_waiting)
             .map_err(|error| error.to_string())
     });
     let status = c_int::from(joined.is_err());
@@ -79,7 +85,19 @@ pub unsafe extern "C" fn tributary_communicator_join(
     status
 }
 
-/// Gives a communicator up.
+/// Gives a communicator up at all its ranks.
+///
+/// # Safety
+/// `communicator` came from `tributary_communicator_new`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tributary_communicator_give_up(communicator: *mut CCommunicator) {
+    // SAFETY: the caller's promise.
+    if let Ok(communicator) = unsafe { &*communicator }.joined() {
+        communicator.give_up();
+    }
+}
+
+/// Frees a communicator.
 ///
 /// # Safety
 /// `communicator` came from `tributary_communicator_new`, is not used any more, and has no
@@ -98,27 +116,47 @@ pub unsafe extern "C" fn tributary_communicator_free(communicator: *mut CCommuni
 pub unsafe extern "C" fn tributary_run(
     communicator: *mut CCommunicator,
     operation: *const COperation,
-    drive: Option<Drive>,
     message: *mut c_char,
     message_bytes: usize,
 ) -> c_int {
-    set_drive(drive);
     // SAFETY: the caller's promise.
     let (communicator, operation) = unsafe { (&*communicator, &*operation) };
-    let outcome = match (communicator.joined(), operation.operation()) {
+    let problem = match (communicator.joined(), operation.operation()) {
         (Ok(communicator), Ok(operation)) => {
             // SAFETY: the caller's promise.
             match unsafe { communicator.run(&operation) } {
                 Ok(()) => return 0,
-                Err(error) => error.to_string(),
+                Err(error) => Problem::Failed(error),
             }
         }
-        (Err(problem), _) => problem.to_owned(),
-        (_, Err(error)) => error.to_string(),
+        (Err(problem), _) => Problem::NotJoined(problem),
+        (_, Err(error)) => Problem::Unknown(error),
     };
     // SAFETY: the caller's promise.
-    unsafe { Room::new(message, message_bytes) }.write(&outcome);
-    1
+    problem.tell(unsafe { Room::new(message, message_bytes) })
+}
+
+/// Why an operation ended without a result.
+#[derive(Debug, thiserror::Error)]
+enum Problem<'a> {
+    #[error("{0}")]
+    NotJoined(&'a str),
+    #[error(transparent)]
+    Unknown(UnknownNumber),
+    #[error(transparent)]
+    Failed(CollectiveError),
+}
+
+impl Problem<'_> {
+    /// What C returns for it.
+    #[cold]
+    fn tell(self, room: Room) -> c_int {
+        if matches!(self, Self::Failed(CollectiveError::GivenUp { .. })) {
+            return GIVEN_UP;
+        }
+        room.write(&self);
+        FAILED
+    }
 }
 
 /// Starts one operation.
@@ -134,19 +172,19 @@ pub unsafe extern "C" fn tributary_start(
 ) -> *mut CRequest {
     // SAFETY: the caller's promise.
     let (communicator, operation) = unsafe { (&*communicator, &*operation) };
-    let outcome = match (communicator.joined(), operation.operation()) {
+    let problem = match (communicator.joined(), operation.operation()) {
         (Ok(communicator), Ok(operation)) => {
             // SAFETY: the caller's promise.
             match unsafe { communicator.start(operation) } {
                 Ok(request) => return CRequest::into_raw(request),
-                Err(error) => error.to_string(),
+                Err(error) => Problem::Failed(error),
             }
         }
-        (Err(problem), _) => problem.to_owned(),
-        (_, Err(error)) => error.to_string(),
+        (Err(problem), _) => Problem::NotJoined(problem),
+        (_, Err(error)) => Problem::Unknown(error),
     };
     // SAFETY: the caller's promise.
-    unsafe { Room::new(message, message_bytes) }.write(&outcome);
+    problem.tell(unsafe { Room::new(message, message_bytes) });
     std::ptr::null_mut()
 }
 

@@ -1,6 +1,6 @@
 //! The numbers of `tributary_core.h`.
 
-use std::ffi::c_void;
+use std::ffi::{c_int, c_void};
 
 use tributary_client::report::Kind;
 use tributary_client::{Collective, Operation};
@@ -69,11 +69,16 @@ pub(crate) fn kind(collective: u32) -> Option<Kind> {
     }
 }
 
+/// `TRIBUTARY_FAILED`.
+pub(crate) const FAILED: c_int = -1;
+/// `TRIBUTARY_GIVEN_UP`.
+pub(crate) const GIVEN_UP: c_int = -2;
+
 /// `TRIBUTARY_PASS_UNAVAILABLE`: the core's own words say why.
 pub(crate) const PASS_UNAVAILABLE: u32 = 5;
 
 /// Why an operation went to the MPI beneath, for the report.
-pub(crate) const PASS_REASONS: [&str; 9] = [
+pub(crate) const PASS_REASONS: [&str; 10] = [
     "user-defined operator",
     "datatype that aggregation nodes don't know",
     "operator not defined on the datatype",
@@ -83,6 +88,7 @@ pub(crate) const PASS_REASONS: [&str; 9] = [
     "no elements",
     "broadcast too long to pack",
     "arguments left to MPI to judge",
+    "communicator revoked",
 ];
 
 #[cfg(test)]

@@ -1,11 +1,12 @@
 //! What the process has: its context, its counts, and the way to the other ranks.
 
 use std::ffi::{c_char, c_int, c_void};
-use std::sync::atomic::{AtomicPtr, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use tributary_client::report::Ledger;
-use tributary_client::{Bootstrap, BootstrapError, Context, OpenError, SettingError, Settings};
+use tributary_client::{
+    Bootstrap, BootstrapError, Context, OpenError, SettingError, Settings, Verdict, WhileWaiting,
+};
 
 use crate::message::Room;
 
@@ -82,28 +83,29 @@ pub(crate) fn ledger() -> &'static Ledger {
     LEDGER.get_or_init(Ledger::default)
 }
 
-/// What drives the MPI beneath while an operation waits: the pointer last given to
-/// `tributary_run`, which is the same in every call.
-static DRIVE: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
-
-/// A callback of C's.
-pub(crate) type Drive = unsafe extern "C" fn();
-
-pub(crate) fn set_drive(drive: Option<Drive>) {
-    let drive = drive.map_or(std::ptr::null_mut(), |drive| drive as *mut c_void);
-    // Relaxed: the function's code was there before any thread ran.
-    if DRIVE.load(Ordering::Relaxed) != drive {
-        DRIVE.store(drive, Ordering::Relaxed);
-    }
+/// `tributary_while_waiting`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(crate) struct CWhileWaiting {
+    call: unsafe extern "C" fn(context: *mut c_void) -> c_int,
+    context: *mut c_void,
 }
 
-fn drive_beneath() {
-    let drive = DRIVE.load(Ordering::Relaxed);
-    if !drive.is_null() {
-        // SAFETY: only `set_drive` stores here, and only what was a `Drive`.
-        let drive = unsafe { std::mem::transmute::<*mut c_void, Drive>(drive) };
-        // SAFETY: the header promises a function that may be called while `tributary_run` waits.
-        unsafe { drive() };
+// SAFETY: the header asks for a function that any thread may call with its context.
+unsafe impl Send for CWhileWaiting {}
+// SAFETY: as above.
+unsafe impl Sync for CWhileWaiting {}
+
+impl CWhileWaiting {
+    pub(crate) fn into_verdicts(self) -> WhileWaiting {
+        Arc::new(move || self.verdict())
+    }
+
+    fn verdict(&self) -> Verdict {
+        // SAFETY: the header promises that it may be called while an operation of the communicator
+        // waits, and that the context outlives the communicator.
+        let answer = unsafe { (self.call)(self.context) };
+        if answer == 0 { Verdict::GoOn } else { Verdict::GiveUp }
     }
 }
 
@@ -137,7 +139,7 @@ fn open(world: &mut Ranks<'_>) -> Result<Arc<Context>, NoContext> {
     if let Some(rank) = all.iter().position(|is_bad| *is_bad != 0) {
         return Err(NoContext::OtherRank(format!("rank {rank} has a setting that can't be")));
     }
-    Ok(Arc::new(Context::open(world, settings, drive_beneath)?))
+    Ok(Arc::new(Context::open(world, settings)?))
 }
 
 /// Frees what the context holds.

@@ -2,13 +2,13 @@
 
 use std::ffi::{c_char, c_int};
 
-use tributary_client::Request;
+use tributary_client::{CollectiveError, Request};
 
 use crate::message::Room;
+use crate::names::{FAILED, GIVEN_UP};
 
 const PENDING: c_int = 0;
 const DONE: c_int = 1;
-const FAILED: c_int = -1;
 
 /// What C holds a pointer to.
 pub struct CRequest(Request);
@@ -34,6 +34,7 @@ pub unsafe extern "C" fn tributary_test(
     match request.0.test() {
         Ok(false) => PENDING,
         Ok(true) => DONE,
+        Err(CollectiveError::GivenUp { .. }) => GIVEN_UP,
         Err(error) => {
             // SAFETY: the caller's promise.
             unsafe { Room::new(message, message_bytes) }.write(&error);

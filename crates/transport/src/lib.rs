@@ -3,7 +3,9 @@
 //! Owns how frames move between two processes: shared-memory rings on one host ([`shm`]), TCP
 //! between hosts ([`tcp`]), a wrapper that misbehaves on purpose (`fault`, behind the feature of
 //! that name), and how one thread sleeps until a link has something to do ([`wait`]). Knows
-//! nothing of groups, trees or what a frame means beyond its length. Start at [`Link`].
+//! nothing of groups, trees or what a frame means beyond its length. Start at [`Link`]. Beside the links
+//! lie two things that both ends of a connection must agree on: the name of a machine ([`machine`])
+//! and the secret of the control connections ([`token`]).
 //!
 //! Invariants:
 //! - Frames of one direction arrive in order, whole and once, or the link fails. A link that has
@@ -21,6 +23,7 @@ pub mod machine;
 pub mod shm;
 mod socket;
 pub mod tcp;
+pub mod token;
 mod wait;
 
 pub use error::{

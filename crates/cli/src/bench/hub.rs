@@ -97,7 +97,7 @@ struct Hub<'a> {
     parts: Vec<Option<Vec<u8>>>,
     /// Each rank's times of the sizes it is through with and others are not.
     times_ns: Vec<Vec<Vec<u64>>>,
-    /// `in_node` or `in_tree`, as the ranks say.
+    /// `in_node`, `in_tree` or `in_mesh`, as the ranks say.
     carried: String,
     /// Sizes that all ranks are through with.
     rows: usize,

@@ -43,7 +43,7 @@ pub(super) struct Step {
 pub(super) enum FromRank {
     /// This rank's part of an allgather.
     Gather(Vec<u8>),
-    /// The communicator stands; its way is `in_node` or `in_tree`.
+    /// The communicator stands; its way is `in_node`, `in_tree` or `in_mesh`.
     Ready(String),
     /// Nanoseconds of each operation of the next step.
     Times(Vec<u64>),

@@ -24,7 +24,7 @@ impl Plan {
         match way {
             AlgorithmFlag::Auto => self.hosts,
             AlgorithmFlag::Node => 1,
-            AlgorithmFlag::Tree => self.ranks,
+            AlgorithmFlag::Tree | AlgorithmFlag::Mesh => self.ranks,
         }
     }
 
@@ -172,9 +172,9 @@ mod tests {
 
     #[test]
     fn every_way_decides_the_hosts() {
-        let plan = plan("reduce --procs 6 --hosts 2 --algo auto,node,tree").unwrap();
+        let plan = plan("reduce --procs 6 --hosts 2 --algo auto,node,tree,mesh").unwrap();
         let hosts: Vec<u32> = plan.ways.iter().map(|&way| plan.hosts_of(way)).collect();
-        assert_eq!(hosts, [2, 1, 6]);
+        assert_eq!(hosts, [2, 1, 6, 6]);
     }
 
     #[test]

@@ -7,7 +7,9 @@ use std::time::Instant;
 use anyhow::{Context as _, anyhow, bail};
 use rustix::process::{Signal, getppid, set_parent_process_death_signal};
 use tributary_client::report::Ledger;
-use tributary_client::{Bootstrap as _, Collective, Communicator, Context, Operation, Settings};
+use tributary_client::{
+    Bootstrap as _, Collective, Communicator, Context, Operation, Settings, Verdict,
+};
 use tributary_wire::{Datatype, Operator};
 
 use super::bootstrap::Parent;
@@ -43,10 +45,10 @@ fn die_with_the_parent() -> anyhow::Result<()> {
 
 fn measure_all(parent: &mut Parent, work: &Work) -> anyhow::Result<()> {
     let settings = Settings::from_env()?;
-    let context = Arc::new(Context::open(parent, settings, || {})?);
+    let context = Arc::new(Context::open(parent, settings)?);
     let tally = Ledger::default().open("bench", parent.size(), parent.rank() == 0);
-    let communicator = Communicator::create(&context, parent, &tally)?;
-    parent.tell(&FromRank::Ready(communicator.way().name().to_owned()))?;
+    let communicator = Communicator::create(&context, parent, &tally, Arc::new(|| Verdict::GoOn))?;
+    parent.tell(&FromRank::Ready(ways(&communicator, work)))?;
     for step in &work.steps {
         let mut rank = Rank::new(parent, &communicator, work, *step);
         let times_ns = rank
@@ -55,6 +57,32 @@ fn measure_all(parent: &mut Parent, work: &Work) -> anyhow::Result<()> {
         parent.tell(&FromRank::Times(times_ns))?;
     }
     Ok(())
+}
+
+/// The way that operations go; several where that depends on the size.
+fn ways(communicator: &Communicator, work: &Work) -> String {
+    let mut names: Vec<&str> =
+        work.steps.iter().map(|step| communicator.way(&operation(work, step)).name()).collect();
+    names.sort_unstable();
+    names.dedup();
+    names.join(",")
+}
+
+/// One step's operation, without buffers.
+fn operation(work: &Work, step: &Step) -> Operation {
+    Operation {
+        collective: match work.collective {
+            CollectiveFlag::Allreduce => Collective::Allreduce,
+            CollectiveFlag::Reduce => Collective::Reduce { root: 0 },
+            CollectiveFlag::Bcast => Collective::Broadcast { root: 0 },
+            CollectiveFlag::Barrier => Collective::Barrier,
+        },
+        datatype: if work.operator == Operator::Barrier { Datatype::U8 } else { work.datatype },
+        operator: work.operator,
+        elements: step.size_bytes / work.datatype.size_bytes() as u64,
+        source: std::ptr::null(),
+        target: std::ptr::null_mut(),
+    }
 }
 
 /// One rank at one size.
@@ -77,19 +105,15 @@ impl<'a> Rank<'a> {
         let input = pattern::input(work.datatype, work.operator, parent.rank(), elements);
         let source = words(&input);
         let mut target = vec![0; source.len()];
-        let (collective, has_result) = match work.collective {
-            CollectiveFlag::Allreduce => (Collective::Allreduce, true),
-            CollectiveFlag::Reduce => (Collective::Reduce { root: 0 }, parent.rank() == 0),
-            CollectiveFlag::Bcast => (Collective::Broadcast { root: 0 }, true),
-            CollectiveFlag::Barrier => (Collective::Barrier, false),
+        let has_result = match work.collective {
+            CollectiveFlag::Allreduce | CollectiveFlag::Bcast => true,
+            CollectiveFlag::Reduce => parent.rank() == 0,
+            CollectiveFlag::Barrier => false,
         };
         let operation = Operation {
-            collective,
-            datatype: if work.operator == Operator::Barrier { Datatype::U8 } else { work.datatype },
-            operator: work.operator,
-            elements: elements as u64,
             source: source.as_ptr().cast(),
             target: target.as_mut_ptr().cast(),
+            ..operation(work, &step)
         };
         let (rank, ranks) = (parent.rank(), parent.size());
         Self { communicator, work, step, rank, ranks, has_result, source, target, operation }

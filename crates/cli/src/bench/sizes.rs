@@ -9,7 +9,7 @@ const SIZE_MAX_BYTES: u64 = 1 << 30;
 ///
 /// # Errors
 /// If a size is no number, is 0, is beyond 1 GiB, or cuts an element.
-pub(super) fn parse(text: &str, element_bytes: u64) -> Result<Vec<u64>, UsageError> {
+pub(crate) fn parse(text: &str, element_bytes: u64) -> Result<Vec<u64>, UsageError> {
     let sizes = match text.split_once(':') {
         Some((first, last)) => powers_of_two(text, size(first)?, size(last)?, element_bytes)?,
         None => text.split(',').map(size).collect::<Result<Vec<_>, _>>()?,

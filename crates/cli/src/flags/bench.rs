@@ -47,7 +47,8 @@ pub(crate) struct BenchFlags {
     pub(crate) op: Option<String>,
 
     /// Ways to compare: auto reduces inside each host and then between hosts, node keeps all in
-    /// one host's shared memory, tree makes every process an endpoint of the tree
+    /// one host's shared memory, tree makes every process an endpoint of the tree, mesh joins
+    /// every process to the others directly
     #[arg(long, value_enum, value_name = "WAYS", default_value = "auto", value_delimiter = ',')]
     pub(crate) algo: Vec<AlgorithmFlag>,
 
@@ -94,6 +95,8 @@ pub(crate) enum AlgorithmFlag {
     Node,
     /// Every process is an endpoint of the tree
     Tree,
+    /// Every process is a host, joined to the others by host algorithms over direct links
+    Mesh,
 }
 
 impl CollectiveFlag {
@@ -115,6 +118,7 @@ impl AlgorithmFlag {
             Self::Auto => "auto",
             Self::Node => "node",
             Self::Tree => "tree",
+            Self::Mesh => "mesh",
         }
     }
 }

@@ -120,8 +120,11 @@ fn row(communicator: &CommunicatorReport, kind: Kind, counts: &Counts) -> [Strin
         1 => communicator.label.clone(),
         several => format!("{} ({several} of them)", communicator.label),
     };
-    let reasons: Vec<String> =
+    let mut reasons: Vec<String> =
         counts.reasons.iter().map(|(reason, count)| format!("{count} {reason}")).collect();
+    if counts.in_mesh > 0 && !communicator.note.is_empty() {
+        reasons.push(format!("no tree: {}", communicator.note));
+    }
     [
         label,
         communicator.ranks.to_string(),
@@ -162,7 +165,7 @@ mod tests {
             ranks: 4,
             hosts: 2,
             communicators: 5,
-            note: String::new(),
+            note: "refused".into(),
             collectives: [(Kind::Reduce, counts)].into(),
         };
         let mut report = Report::default();
@@ -187,7 +190,10 @@ mod tests {
                 "3",
                 "3",
                 "user-defined",
-                "operator"
+                "operator;",
+                "no",
+                "tree:",
+                "refused"
             ]
         );
     }

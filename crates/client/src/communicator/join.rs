@@ -6,14 +6,17 @@ use std::net::SocketAddr;
 
 use rustix::rand::{GetRandomFlags, getrandom};
 use serde::{Deserialize, Serialize};
+use tributary_algorithms::model::Costs;
 
 use super::setup::{Unavailable, agree, enter_tree, request_group};
 use crate::bootstrap::{Bootstrap, BootstrapError, allgather_texts, broadcast_text};
 use crate::context::Context;
 use crate::mesh::{Choice, Door, Identity, Mesh, own_address};
-use crate::plan::{Between, Seat};
+use crate::plan::Seat;
 use crate::settings::{BetweenHosts, Fallback, Settings};
 use crate::tree::TreeMember;
+use crate::tuning::{CostsRow, Measurement, Tuning};
+use crate::ways::{Between, LEADERS_MAX, Ways};
 
 /// What joins the hosts; at leaders.
 #[derive(Default)]
@@ -28,24 +31,48 @@ struct Decision {
     takes_tree: bool,
     /// Whether the mesh follows where the tree can't be had.
     falls_back: bool,
+    takes_mesh: bool,
     choice: Choice,
+    rules: Vec<Measurement>,
+    costs: Option<CostsRow>,
+    leaders: Option<u32>,
 }
 
 impl Decision {
-    fn new(settings: &Settings, hosts: usize) -> Self {
+    fn new(settings: &Settings, tuning: &Tuning, hosts: usize, ranks: u32) -> Self {
         // Emulated hosts are there to show the tree, and have no network between them.
         let is_pair = hosts == 2 && settings.hosts == 1 && settings.manager.is_some();
-        let takes_mesh = match settings.between_hosts {
-            BetweenHosts::Auto => is_pair,
-            BetweenHosts::Tree => false,
-            BetweenHosts::Mesh => true,
+        let rules = match settings.between_hosts {
+            BetweenHosts::Auto => tuning.rules(hosts as u32, ranks),
+            // One way is named: what was measured of it still tells algorithms and leaders.
+            BetweenHosts::Tree => tuning.of(Between::Tree).rules(hosts as u32, ranks),
+            BetweenHosts::Mesh => tuning.of(Between::Mesh).rules(hosts as u32, ranks),
+        };
+        let has_rule = |joint| rules.iter().any(|rule| rule.joint == joint);
+        let (takes_tree, takes_mesh) = match settings.between_hosts {
+            BetweenHosts::Auto if rules.is_empty() => (!is_pair, is_pair),
+            BetweenHosts::Auto => (has_rule(Between::Tree), has_rule(Between::Mesh)),
+            BetweenHosts::Tree => (true, false),
+            BetweenHosts::Mesh => (false, true),
         };
         Self {
-            takes_tree: !takes_mesh,
+            takes_tree,
+            takes_mesh,
             falls_back: settings.fallback == Fallback::Mesh
                 && settings.between_hosts != BetweenHosts::Tree,
-            choice: Choice::new(settings.mesh_algorithm),
+            choice: Choice::new(settings.mesh_algorithm, tuning.costs),
+            rules,
+            costs: tuning.costs,
+            leaders: settings.leaders,
         }
+    }
+
+    /// How many ranks of each host, where the least has `ranks`, may lead.
+    fn leaders_max(&self, ranks: u32) -> u32 {
+        let measured = self.rules.iter().map(|rule| rule.leaders).max();
+        let modelled = self.costs.map(|_| LEADERS_MAX);
+        let asked = self.leaders.or(measured).or(modelled).unwrap_or(1);
+        asked.min(LEADERS_MAX).min(ranks)
     }
 }
 
@@ -56,22 +83,58 @@ pub(super) fn join_hosts(
     seat: &mut Seat,
     label: &str,
 ) -> Result<Joint, Unavailable> {
-    let decision = Decision::new(&context.settings, seat.placement.hosts.len());
-    let text = serde_json::to_string(&decision).expect("a decision is plain data");
-    let text = broadcast_text(bootstrap, 0, &text)?;
-    let decision: Decision = serde_json::from_str(&text)
-        .map_err(|_| BootstrapError("the choice of a way arrived damaged".to_owned()))?;
+    let decision = decide(context, bootstrap, seat)?;
+    let mut joint = Joint::default();
+    let mut takes_mesh = decision.takes_mesh;
+    let mut has_tree = false;
     if decision.takes_tree {
         match join_by_tree(context, bootstrap, seat, label) {
+            Ok(tree) => (joint.tree, has_tree) = (tree, true),
             Err(Unavailable::NotGranted(problem)) if decision.falls_back => {
                 seat.note = Some(problem);
+                takes_mesh = true;
             }
-            outcome => return outcome,
+            Err(error) => return Err(error),
         }
     }
-    let mesh = open_mesh(context, bootstrap, seat, decision.choice)?;
-    seat.between = Some(Between::Mesh);
-    Ok(Joint { tree: None, mesh })
+    let ranks = seat.placement.ranks_on.iter().copied().min().unwrap_or(1);
+    let leaders_max = if takes_mesh { decision.leaders_max(ranks) } else { 0 };
+    if takes_mesh {
+        joint.mesh = open_mesh(context, bootstrap, seat, decision.choice.clone(), leaders_max)?;
+    }
+    let mut rules = decision.rules;
+    let is_open = |rule: &Measurement| match rule.joint {
+        Between::Tree => has_tree,
+        Between::Mesh => takes_mesh,
+    };
+    rules.retain(is_open);
+    seat.ways = Ways {
+        usual: Some(if has_tree { Between::Tree } else { Between::Mesh }),
+        rules,
+        leaders: decision.leaders,
+        leaders_max,
+        costs: decision.costs.map(Costs::from),
+        hosts: seat.placement.hosts.len() as u32,
+        ranks: seat.ranks(),
+    };
+    Ok(joint)
+}
+
+/// Rank 0 reads what was measured, and decides.
+fn decide(
+    context: &Context,
+    bootstrap: &mut dyn Bootstrap,
+    seat: &Seat,
+) -> Result<Decision, Unavailable> {
+    let path = context.settings.tuning.as_deref().filter(|_| bootstrap.rank() == 0);
+    let tuning = path.map(Tuning::read).transpose().map_err(|error| error.to_string());
+    let tuning = agree(bootstrap, tuning)?.unwrap_or_default();
+    let hosts = seat.placement.hosts.len();
+    let decision = Decision::new(&context.settings, &tuning, hosts, seat.ranks());
+    let text = serde_json::to_string(&decision).expect("a decision is plain data");
+    let text = broadcast_text(bootstrap, 0, &text)?;
+    let damaged = |_| BootstrapError("the choice of a way arrived damaged".to_owned());
+    Ok(serde_json::from_str(&text).map_err(damaged)?)
 }
 
 fn join_by_tree(
@@ -79,31 +142,41 @@ fn join_by_tree(
     bootstrap: &mut dyn Bootstrap,
     seat: &mut Seat,
     label: &str,
-) -> Result<Joint, Unavailable> {
+) -> Result<Option<TreeMember>, Unavailable> {
     let grant = request_group(context, bootstrap, seat, label)?;
     seat.endpoints = grant.endpoints.iter().map(|endpoint| endpoint.endpoint).collect();
-    let tree = enter_tree(context, bootstrap, seat, &grant)?;
-    seat.between = Some(Between::Tree);
-    Ok(Joint { tree, mesh: None })
+    enter_tree(context, bootstrap, seat, &grant)
 }
 
-/// Leaders open their doors and tell each other where; nobody connects before it needs to.
+/// The first ranks of every host open their doors and tell each other where; each meets those that
+/// have the same number on their hosts. Nobody connects before it needs to.
 fn open_mesh(
     context: &Context,
     bootstrap: &mut dyn Bootstrap,
     seat: &Seat,
     choice: Choice,
+    leaders: u32,
 ) -> Result<Option<Mesh>, Unavailable> {
-    let opened = seat.is_leader().then(|| open_door(context, seat)).transpose();
+    let number = seat.local_rank();
+    let opened = (number < leaders).then(|| open_door(context, seat)).transpose();
     let opened = agree(bootstrap, opened)?;
     let mine = opened.as_ref().map_or_else(String::new, |(_, address)| address.to_string());
     let texts = allgather_texts(bootstrap, &mine)?;
-    let leaders = seat.placement.leaders.iter().zip(&seat.placement.hosts);
-    let addresses: Result<Vec<SocketAddr>, String> = leaders
-        .map(|(rank, host)| address_of(&texts[*rank as usize], host, &context.machine))
-        .collect();
+    let placement = &seat.placement;
+    let mut peers = vec![0; placement.hosts.len()];
+    for (rank, host) in placement.host_of.iter().enumerate() {
+        if placement.local_of[rank] == number {
+            peers[*host as usize] = rank;
+        }
+    }
+    let addresses: Result<Vec<SocketAddr>, String> = if opened.is_some() {
+        let peers = peers.iter().zip(&placement.hosts);
+        peers.map(|(rank, host)| address_of(&texts[*rank], host, &context.machine)).collect()
+    } else {
+        Ok(Vec::new())
+    };
     let addresses = agree(bootstrap, addresses)?;
-    let identity = share_identity(bootstrap)?;
+    let identity = share_identity(bootstrap)?.of_leader(number);
     Ok(opened.map(|(door, _)| Mesh::new(seat.host(), identity, door, addresses, choice)))
 }
 
@@ -161,7 +234,8 @@ mod tests {
                 let found = settings.iter().find(|(set, _)| *set == name);
                 found.map(|(_, value)| (*value).to_owned())
             };
-            Decision::new(&Settings::from_environment(set).unwrap(), hosts).takes_tree
+            let settings = Settings::from_environment(set).unwrap();
+            Decision::new(&settings, &Tuning::default(), hosts, 8).takes_tree
         };
         let manager = ("TRIBUTARY_MANAGER", "10.0.0.1:7470");
         assert!(!takes_tree(2, &[manager]));

@@ -12,6 +12,7 @@ use crate::engine::Engine;
 use crate::host::{Attachment, HostGroup, Keeper, Offer};
 use crate::plan::Seat;
 use crate::tree::TreeMember;
+use crate::ways::Ways;
 
 /// Why a communicator is left to others, in one line that is the same on all ranks.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -67,14 +68,15 @@ fn set_up_reserved(
     agree(bootstrap, room)?;
     let placement = Placement::new(&allgather_texts(bootstrap, &context.host)?);
     let rank = bootstrap.rank();
-    let mut seat = Seat { rank, placement, endpoints: Vec::new(), between: None, note: None };
+    let mut seat =
+        Seat { rank, placement, endpoints: Vec::new(), ways: Ways::default(), note: None };
     let host = share_memory(context, bootstrap, &seat)?;
     let joint = if seat.spans_hosts() {
         join_hosts(context, bootstrap, &mut seat, label)?
     } else {
         Joint::default()
     };
-    Ok(Engine::new(label.to_owned(), seat, host, joint, context.policy, context.idle))
+    Ok(Engine::new(label.to_owned(), seat, host, joint, context.policy))
 }
 
 /// Goes on only if every rank has succeeded.

@@ -34,7 +34,7 @@ pub struct HostGroup {
     lost: Option<Lost>,
     looked_at: Option<Timespec>,
     /// What else the process has to drive while it waits; nothing by default.
-    idle: fn(),
+    idle: Box<dyn FnMut() -> Result<(), u32> + Send>,
 }
 
 // SAFETY: the pointers of a running operation are used only inside calls, and `start` obliges the
@@ -74,7 +74,14 @@ impl HostGroup {
         watches: Vec<Watch>,
     ) -> Self {
         let rings = Rings::new(segment, local_rank, policy);
-        Self { rings, watches, running: None, lost: None, looked_at: None, idle: || {} }
+        Self {
+            rings,
+            watches,
+            running: None,
+            lost: None,
+            looked_at: None,
+            idle: Box::new(|| Ok(())),
+        }
     }
 
     /// This process's place in the group.
@@ -97,8 +104,9 @@ impl HostGroup {
 
     /// Has `idle` called now and then while [`run`](Self::run) or [`complete`](Self::complete)
     /// waits long, from the waiting thread. Not while the caller polls: it can call it itself.
-    pub fn set_idle(&mut self, idle: fn()) {
-        self.idle = idle;
+    /// Where it answers with a code, the group ends as by [`fail`](Self::fail).
+    pub fn set_idle(&mut self, idle: impl FnMut() -> Result<(), u32> + Send + 'static) {
+        self.idle = Box::new(idle);
     }
 
     /// Looks whether every process of the group is alive, now and then, for a caller that waits
@@ -215,6 +223,7 @@ impl HostGroup {
     pub fn fail(&mut self, code: u32) {
         let lost = Lost { local_rank: self.rings.local_rank, cause: LostCause::Reported(code) };
         self.report(lost);
+        self.running = None;
     }
 
     /// An allreduce of at most one short slot between two ranks, without the state machine.
@@ -294,7 +303,10 @@ impl HostGroup {
                 Checkup::Cheap => self.check_failure_word()?,
                 Checkup::Full => self.look_after(awaited)?,
             }
-            (self.idle)();
+            if let Err(code) = (self.idle)() {
+                self.fail(code);
+                self.check_failure_word()?;
+            }
         }
         Ok(())
     }

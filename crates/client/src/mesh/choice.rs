@@ -5,12 +5,15 @@ use tributary_algorithms::model::Costs;
 use tributary_algorithms::{Algorithm, Collective, Order, Schedule, Shape};
 
 use crate::settings::AlgorithmChoice;
+use crate::tuning::CostsRow;
 
 /// How algorithms are chosen; the same at all hosts, so that they walk matching schedules.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Choice {
     /// Overrules everything else where it has a form for the collective.
     named: AlgorithmChoice,
+    /// Measured constants, for the model.
+    costs: Option<CostsRow>,
 }
 
 /// Costs to choose by: TCP on a 10 Gb/s network, and one core's memory. They order the algorithms
@@ -28,26 +31,30 @@ const TYPICAL: Costs = Costs {
 const SHARED_FROM_BYTES: u64 = 32 << 10;
 
 impl Choice {
-    pub(crate) fn new(named: AlgorithmChoice) -> Self {
-        Self { named }
+    pub(crate) fn new(named: AlgorithmChoice, costs: Option<CostsRow>) -> Self {
+        Self { named, costs }
     }
 
-    /// The algorithm for an operation of `len_bytes` among `hosts` hosts.
+    /// The algorithm for an operation of `len_bytes` among `hosts` hosts: the named one, else the
+    /// one measured best, else the model's.
     pub(super) fn algorithm(
         &self,
         collective: Collective,
         hosts: u32,
         len_bytes: u64,
+        measured: AlgorithmChoice,
     ) -> Algorithm {
         let shape = Shape { ranks: hosts, elements: len_bytes, order: Order::Any };
         let has_form =
             |algorithm: &Algorithm| Schedule::new(*algorithm, collective, shape, 0).is_ok();
-        if let Some(named) = self.named.algorithm().filter(has_form) {
-            return named;
+        let preferred = [self.named, measured].into_iter().filter_map(AlgorithmChoice::algorithm);
+        if let Some(preferred) = preferred.into_iter().find(has_form) {
+            return preferred;
         }
+        let costs = self.costs.map_or(TYPICAL, Costs::from);
         let is_long = hosts > 2 && len_bytes >= SHARED_FROM_BYTES;
         match collective {
-            Collective::Allreduce => TYPICAL.best_allreduce(hosts, len_bytes, false),
+            Collective::Allreduce => costs.best_allreduce(hosts, len_bytes, false),
             Collective::Reduce { .. } if is_long => Algorithm::Rabenseifner,
             Collective::Broadcast { .. } if is_long => Algorithm::Ring,
             Collective::Barrier => Algorithm::Dissemination { radix: 2 },
@@ -72,7 +79,12 @@ mod tests {
         for named in AlgorithmChoice::ALL {
             for collective in COLLECTIVES {
                 for (hosts, elements) in [(2, 1), (7, 3), (8, 1 << 20)] {
-                    let algorithm = Choice::new(named).algorithm(collective, hosts, elements);
+                    let algorithm = Choice::new(named, None).algorithm(
+                        collective,
+                        hosts,
+                        elements,
+                        AlgorithmChoice::Auto,
+                    );
                     let shape = Shape { ranks: hosts, elements, order: Order::Any };
                     assert!(Schedule::new(algorithm, collective, shape, 0).is_ok());
                 }
@@ -82,11 +94,14 @@ mod tests {
 
     #[test]
     fn the_named_algorithm_is_taken_where_it_has_the_form() {
-        let choice = Choice::new(AlgorithmChoice::Ring);
-        assert_eq!(choice.algorithm(Collective::Allreduce, 4, 8), Algorithm::Ring);
-        let barrier = choice.algorithm(Collective::Barrier, 4, 0);
+        let (auto, binomial) = (AlgorithmChoice::Auto, AlgorithmChoice::Binomial);
+        let allreduce = Collective::Allreduce;
+        let choice = Choice::new(AlgorithmChoice::Ring, None);
+        assert_eq!(choice.algorithm(allreduce, 4, 8, binomial), Algorithm::Ring);
+        let barrier = choice.algorithm(Collective::Barrier, 4, 0, auto);
         assert_eq!(barrier, Algorithm::Dissemination { radix: 2 });
-        let choice = Choice::new(AlgorithmChoice::Auto);
-        assert_eq!(choice.algorithm(Collective::Allreduce, 2, 8), Algorithm::RecursiveDoubling);
+        let choice = Choice::new(auto, None);
+        assert_eq!(choice.algorithm(allreduce, 2, 8, auto), Algorithm::RecursiveDoubling);
+        assert_eq!(choice.algorithm(allreduce, 2, 8, binomial), Algorithm::Binomial);
     }
 }

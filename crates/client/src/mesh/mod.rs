@@ -30,7 +30,7 @@ mod walk;
 
 use std::time::{Duration, Instant};
 
-use tributary_algorithms::{Algorithm, Collective};
+use tributary_algorithms::Collective;
 use tributary_transport::Sent;
 use tributary_wire::frame::{Abort, AbortReason};
 use tributary_wire::{Capability, Datatype, EndpointId, GroupId, Operator};
@@ -40,6 +40,7 @@ pub(crate) use choice::Choice;
 pub(crate) use door::Door;
 
 use crate::host::Combine;
+use crate::settings::AlgorithmChoice;
 use peers::Peers;
 use walk::{Walk, Workspace};
 
@@ -66,6 +67,11 @@ impl Identity {
         let secret = secret.try_into().expect("sixteen are left");
         Self { group: GroupId(group), secret: Capability::from_bytes(secret) }
     }
+
+    /// The identity of the mesh of each host's leader number `leader`.
+    pub(crate) fn of_leader(self, leader: u32) -> Self {
+        Self { group: GroupId(self.group.0.wrapping_add(leader)), ..self }
+    }
 }
 
 /// One operation between the hosts.
@@ -76,6 +82,8 @@ pub(crate) struct MeshOperation {
     pub(crate) operator: Operator,
     pub(crate) datatype: Datatype,
     pub(crate) elements: u64,
+    /// The algorithm that was measured best, if any was.
+    pub(crate) measured: AlgorithmChoice,
     /// For reductions.
     pub(crate) kernel: Option<&'static dyn Combine>,
     /// This host's contribution, unless it is in the vector already.
@@ -120,11 +128,6 @@ impl Mesh {
         }
     }
 
-    /// The algorithm that such an operation takes here.
-    pub(crate) fn algorithm(&self, collective: Collective, len_bytes: u64) -> Algorithm {
-        self.choice.algorithm(collective, self.hosts, len_bytes)
-    }
-
     /// Starts an operation.
     ///
     /// # Safety
@@ -136,7 +139,8 @@ impl Mesh {
             return Err(abort);
         }
         let len_bytes = operation.elements * operation.datatype.size_bytes() as u64;
-        let algorithm = self.algorithm(operation.collective, len_bytes);
+        let algorithm =
+            self.choice.algorithm(operation.collective, self.hosts, len_bytes, operation.measured);
         // SAFETY: the caller's promise.
         let walk =
             unsafe { Walk::new(algorithm, operation, self.peers.me(), self.hosts, self.started) };

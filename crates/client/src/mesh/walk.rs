@@ -1,4 +1,9 @@
 //! One operation: the walk of its schedule over the links.
+//!
+//! Messages travel in frames. A frame lands as soon as the same elements of our own messages are out,
+//! so that two hosts that exchange whole vectors far longer than their sockets hold go on in step:
+//! were both stuck, each would have landed all it was sent, and so have room. In recursive k-ing with
+//! more than two to a group that argument fails, and the mesh does not offer it.
 
 use tributary_algorithms::{Action, Algorithm, Buffer, Landing, Order, Schedule, Shape, Span};
 use tributary_transport::Sent;
@@ -140,9 +145,7 @@ impl Walk {
                     true
                 }
                 Some(Action::Receive { from, span, buffer, landing }) => {
-                    self.send_on(peers)?;
-                    let holds_up = buffer == Buffer::Vector && self.is_being_sent(span);
-                    !holds_up && self.receive(peers, workspace, from, span, buffer, landing)?
+                    self.receive(peers, workspace, from, span, buffer, landing)?
                 }
                 Some(Action::Fold { span }) => {
                     self.send_on(peers)?;
@@ -211,8 +214,12 @@ impl Walk {
         landing: Landing,
     ) -> Result<bool, Abort> {
         loop {
-            let Some((part, payload)) = peers.receive(from)? else { return Ok(false) };
+            self.send_on(peers)?;
             let piece = self.what.piece(span, self.landed_elements);
+            if buffer == Buffer::Vector && self.is_being_sent(piece) {
+                return Ok(false);
+            }
+            let Some((part, payload)) = peers.receive(from)? else { return Ok(false) };
             if part != self.what.part(span, self.landed_elements) {
                 let at_fault = EndpointId(from);
                 return Err(Abort { reason: AbortReason::Disagreement, at_fault });
@@ -239,7 +246,7 @@ impl Walk {
     }
 
     fn is_being_sent(&self, span: Span) -> bool {
-        self.unsent.iter().any(|outgoing| outgoing.span.overlaps(span))
+        self.unsent.iter().any(|outgoing| outgoing.rest().overlaps(span))
     }
 
     fn buffer_range<'a>(
@@ -271,6 +278,13 @@ impl Walk {
         // Wrapping: a barrier's vector is nowhere. In any other, the span is within it.
         let first = self.vector.wrapping_add(span.first as usize * size_bytes);
         (first, span.elements as usize * size_bytes)
+    }
+}
+
+impl Outgoing {
+    fn rest(&self) -> Span {
+        let Self { span, sent_elements, .. } = *self;
+        Span::between(span.first + sent_elements, span.end())
     }
 }
 

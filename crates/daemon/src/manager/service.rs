@@ -20,7 +20,7 @@ use tributary_wire::{JobId, NodeId};
 use super::metrics::Metrics;
 use super::stream::{Lines, line, open_answer};
 use crate::shutdown::Shutdown;
-use crate::token::random_bytes;
+use tributary_transport::token::random_bytes;
 
 /// Orders a node may be behind; one that reads nothing for so long is as good as dead.
 const ORDERS_MAX: usize = 4096;

@@ -15,7 +15,7 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tributary_wire::control::Refusal;
 
-use crate::token::Token;
+use tributary_transport::token::Token;
 
 /// How long the manager may take to answer a call.
 const ANSWER_WITHIN: Duration = Duration::from_secs(4);

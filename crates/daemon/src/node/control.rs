@@ -16,7 +16,7 @@ use super::commands::{Command, LoopGone, Orders};
 use super::lines::{LineError, Lines};
 use super::upward::{self, UpwardError};
 use crate::shutdown::Shutdown;
-use crate::token::Token;
+use tributary_transport::token::Token;
 
 /// Both sides speak at least this often.
 const TICK: Duration = Duration::from_secs(1);

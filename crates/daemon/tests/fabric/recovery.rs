@@ -8,9 +8,9 @@ use std::time::Duration;
 use tributary_daemon::manager::{Manager, ManagerOptions};
 use tributary_daemon::node::{Node, NodeLimits, NodeOptions};
 use tributary_daemon::shutdown::Shutdown;
-use tributary_daemon::token::Token;
 use tributary_protocol::manager::ManagerConfig;
 use tributary_topology::Fabric;
+use tributary_transport::token::Token;
 use tributary_wire::control::{Refusal, RefusalCode, Status};
 use tributary_wire::frame::AbortReason;
 

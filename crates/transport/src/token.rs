@@ -1,6 +1,7 @@
 //! The bearer token that every call to a manager or a node's metrics has to show.
 //!
-//! Owns reading and creating the token's file and comparing tokens. Knows nothing of HTTP.
+//! Owns reading and creating the token's file and comparing tokens. Knows nothing of HTTP. It lies
+//! here because daemons and the host library, which don't know each other, must agree on it.
 
 use std::fmt;
 use std::fs::{File, OpenOptions};
@@ -198,7 +199,10 @@ impl fmt::Debug for Token {
 }
 
 /// `N` unguessable bytes from the kernel.
-pub(crate) fn random_bytes<const N: usize>() -> io::Result<[u8; N]> {
+///
+/// # Errors
+/// If the kernel has none to give.
+pub fn random_bytes<const N: usize>() -> io::Result<[u8; N]> {
     let mut bytes = [0; N];
     let mut filled = 0;
     while filled < N {

@@ -1,0 +1,123 @@
+//! `tributary model` and `tributary tune`.
+
+use std::net::IpAddr;
+use std::path::PathBuf;
+
+use clap::{Args, ValueHint};
+
+use super::CollectiveFlag;
+use crate::usage::{non_negative, whole_number};
+
+const MODEL_EXAMPLES: &str = "\
+Examples:
+  tributary tune --measure tuning.toml && tributary model --tuning tuning.toml
+  tributary model --hosts 16 --ppn 28 --sizes 4K:1M --network-startup-ns 1500 \\
+      --network-ns-per-byte 0.08 --memory-startup-ns 60 --memory-ns-per-byte 0.08 \\
+      --reduce-ns-per-byte 0.05
+
+The model is that of Bayatpour et al. (SC 2017), section 5. A measured time stands beside the model's
+where the file has one of the same hosts, ranks, length and leaders, whichever way was fastest.";
+
+const TUNE_EXAMPLES: &str = "\
+Examples:
+  tributary tune --measure tuning.toml        the model's constants only: a second
+  tributary tune tuning.toml                  and a table of operations, on this machine
+  tributary tune --hosts 2,4 --ppn 1,2 --sizes 8,4K,64K,1M tuning.toml
+  TRIBUTARY_TUNING=tuning.toml tributary run -- mpirun ./app
+
+Hosts are emulated by processes of this machine, joined over its own network stack: the table holds
+for jobs on one machine, and orders ways elsewhere only roughly.";
+
+/// Predict allreduces by data-partitioned leaders, beside what was measured
+#[derive(Debug, Args)]
+#[command(after_help = MODEL_EXAMPLES)]
+pub(crate) struct ModelFlags {
+    /// File that `tributary tune` wrote: constants, and measured times
+    #[arg(long, value_name = "FILE", env = "TRIBUTARY_TUNING", value_hint = ValueHint::FilePath)]
+    pub(crate) tuning: Option<PathBuf>,
+
+    /// Hosts
+    #[arg(long, value_name = "N", default_value = "16", value_parser = whole_number(1..=1_000_000))]
+    pub(crate) hosts: u64,
+
+    /// Processes per host
+    #[arg(long, value_name = "N", default_value = "28", value_parser = whole_number(1..=4096))]
+    pub(crate) ppn: u64,
+
+    /// Sizes in bytes: a list (8,1K,1M) or every power of two of a range (4:1M)
+    #[arg(long, value_name = "SIZES", default_value = "8,1K,8K,64K,512K,1M")]
+    pub(crate) sizes: String,
+
+    /// Most sub-partitions to try for each leader's share
+    #[arg(long, value_name = "K", default_value = "16", value_parser = whole_number(1..=1024))]
+    pub(crate) sub_partitions: u64,
+
+    /// Between hosts, nanoseconds before the first byte (a)
+    #[arg(long, value_name = "NS", value_parser = non_negative)]
+    pub(crate) network_startup_ns: Option<f64>,
+
+    /// Between hosts, nanoseconds per byte (b)
+    #[arg(long, value_name = "NS", value_parser = non_negative)]
+    pub(crate) network_ns_per_byte: Option<f64>,
+
+    /// In shared memory, nanoseconds before the first byte (a')
+    #[arg(long, value_name = "NS", value_parser = non_negative)]
+    pub(crate) memory_startup_ns: Option<f64>,
+
+    /// In shared memory, nanoseconds per byte copied (b')
+    #[arg(long, value_name = "NS", value_parser = non_negative)]
+    pub(crate) memory_ns_per_byte: Option<f64>,
+
+    /// Combining, nanoseconds per byte (c)
+    #[arg(long, value_name = "NS", value_parser = non_negative)]
+    pub(crate) reduce_ns_per_byte: Option<f64>,
+
+    /// Write one JSON object a line
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Measure this machine, and write what communicators choose by
+#[derive(Debug, Args)]
+#[command(after_help = TUNE_EXAMPLES)]
+pub(crate) struct TuneFlags {
+    /// File to write; TRIBUTARY_TUNING names it to programs
+    #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) file: PathBuf,
+
+    /// Measure the cost model's constants only
+    #[arg(long)]
+    pub(crate) measure: bool,
+
+    /// This host's address, whose network is measured
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1")]
+    pub(crate) address: IpAddr,
+
+    /// Numbers of hosts
+    #[arg(long, value_name = "N,...", default_value = "2,4", value_delimiter = ',',
+        value_parser = whole_number(2..=64))]
+    pub(crate) hosts: Vec<u64>,
+
+    /// Numbers of processes per host
+    #[arg(long, value_name = "N,...", default_value = "1,2", value_delimiter = ',',
+        value_parser = whole_number(1..=64))]
+    pub(crate) ppn: Vec<u64>,
+
+    /// Sizes in bytes: a list (8,1K,1M) or every power of two of a range (4:1M)
+    #[arg(long, value_name = "SIZES", default_value = "8,4K,64K,1M")]
+    pub(crate) sizes: String,
+
+    /// Collectives
+    #[arg(
+        long,
+        value_enum,
+        value_name = "COLLECTIVE,...",
+        default_value = "allreduce",
+        value_delimiter = ','
+    )]
+    pub(crate) collectives: Vec<CollectiveFlag>,
+
+    /// Operations timed per size and way
+    #[arg(long, value_name = "N", default_value = "200", value_parser = whole_number(1..=1_000_000))]
+    pub(crate) iters: u64,
+}

@@ -1,0 +1,203 @@
+//! `tributary tune`: measures this machine with the benchmark, way by way, and writes the file that
+//! communicators choose by.
+
+use std::io::{self, Write};
+use std::path::Path;
+use std::process::{Command, ExitCode, Stdio};
+
+use anyhow::{Context as _, bail};
+use serde::Deserialize;
+use tributary_client::knobs::{self, Knob};
+use tributary_client::report::Kind;
+use tributary_client::tuning::{CostsRow, Joint, Measurement, Tuning, measure_costs};
+use tributary_client::{AlgorithmChoice, Settings};
+
+use crate::bench::sizes;
+use crate::flags::{CollectiveFlag, TuneFlags};
+use crate::usage;
+
+/// Leaders per host that are tried, as far as there are ranks.
+const LEADERS: [u32; 5] = [1, 2, 4, 8, 16];
+
+/// One way to measure all lengths.
+#[derive(Clone, Copy)]
+struct Trial {
+    collective: CollectiveFlag,
+    hosts: u32,
+    ranks: u32,
+    joint: Joint,
+    algorithm: AlgorithmChoice,
+    leaders: u32,
+}
+
+/// What of a benchmark's line is kept.
+#[derive(Deserialize)]
+struct BenchRow {
+    size_bytes: u64,
+    op_median_us: f64,
+}
+
+/// Measures and writes.
+pub(crate) fn tune(flags: TuneFlags) -> anyhow::Result<ExitCode> {
+    Settings::from_env().map_err(usage::from_setting)?;
+    sizes::parse(&flags.sizes, 4)?;
+    let mut tuning = Tuning {
+        machine: tributary_client::machine_name(),
+        costs: Some(CostsRow::from(measure_costs(flags.address)?)),
+        measurements: Vec::new(),
+    };
+    if !flags.measure {
+        for trial in trials(&flags) {
+            tuning.measurements.extend(trial.measure(&flags)?);
+            // What was measured so far stays if a later trial fails.
+            tuning.write(&flags.file)?;
+        }
+    }
+    tuning.write(&flags.file)?;
+    let mut out = io::stdout().lock();
+    writeln!(out, "{}", summary(&tuning, &flags.file))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Every way that is worth trying, for every number of hosts and processes.
+fn trials(flags: &TuneFlags) -> Vec<Trial> {
+    let mut trials = Vec::new();
+    for &collective in &flags.collectives {
+        for &hosts in &flags.hosts {
+            for &ppn in &flags.ppn {
+                let (hosts, ppn) = (hosts as u32, ppn as u32);
+                let trial = Trial {
+                    collective,
+                    hosts,
+                    ranks: hosts * ppn,
+                    joint: Joint::Tree,
+                    algorithm: AlgorithmChoice::Auto,
+                    leaders: 1,
+                };
+                trials.push(trial);
+                trials.extend(in_mesh(trial, ppn));
+            }
+        }
+    }
+    trials
+}
+
+/// The mesh's ways: every algorithm that suits some length, then more leaders.
+fn in_mesh(trial: Trial, ppn: u32) -> impl Iterator<Item = Trial> {
+    let trial = Trial { joint: Joint::Mesh, ..trial };
+    let is_allreduce = trial.collective == CollectiveFlag::Allreduce;
+    let algorithms: &[AlgorithmChoice] = match (is_allreduce, trial.hosts) {
+        // Among two, halving and the ring are the same exchange of halves.
+        (true, 2) => &[AlgorithmChoice::RecursiveDoubling, AlgorithmChoice::Rabenseifner],
+        (true, _) => &[
+            AlgorithmChoice::RecursiveDoubling,
+            AlgorithmChoice::Rabenseifner,
+            AlgorithmChoice::Ring,
+        ],
+        (false, _) => &[AlgorithmChoice::Auto],
+    };
+    let leaders = LEADERS
+        .into_iter()
+        .filter(move |leaders| *leaders == 1 || (is_allreduce && *leaders <= ppn));
+    leaders.flat_map(move |leaders| {
+        algorithms.iter().map(move |algorithm| Trial { leaders, algorithm: *algorithm, ..trial })
+    })
+}
+
+impl Trial {
+    /// Runs this program's own benchmark with the knobs of the trial.
+    fn measure(&self, flags: &TuneFlags) -> anyhow::Result<Vec<Measurement>> {
+        let mut command = Command::new(std::env::current_exe()?);
+        command.args(["bench", self.collective.name(), "--json", "--no-verify"]);
+        command.args(["--procs", &self.ranks.to_string(), "--hosts", &self.hosts.to_string()]);
+        command.args(["--iters", &flags.iters.to_string()]);
+        if self.collective != CollectiveFlag::Barrier {
+            command.args(["--sizes", &flags.sizes]);
+        }
+        let mut set = |knob: &Knob, value: &str| {
+            command.env(knob.name, value);
+        };
+        set(&knobs::BETWEEN_HOSTS, if self.joint == Joint::Tree { "tree" } else { "mesh" });
+        set(&knobs::LEADERS, &self.leaders.to_string());
+        set(&knobs::MESH_ALGORITHM, self.algorithm.name());
+        set(&knobs::TUNING, "");
+        let ended = command.stderr(Stdio::inherit()).output().context("the benchmark")?;
+        if !ended.status.success() {
+            bail!("the benchmark of {} over {} hosts failed", self.collective.name(), self.hosts);
+        }
+        let text = String::from_utf8(ended.stdout).context("the benchmark's output")?;
+        text.lines().map(|line| self.measurement(line)).collect()
+    }
+
+    fn measurement(&self, line: &str) -> anyhow::Result<Measurement> {
+        let row: BenchRow = serde_json::from_str(line).context("the benchmark's output")?;
+        Ok(Measurement {
+            collective: kind(self.collective),
+            hosts: self.hosts,
+            ranks: self.ranks,
+            len_bytes: row.size_bytes,
+            joint: self.joint,
+            algorithm: self.algorithm,
+            leaders: self.leaders,
+            time_us: row.op_median_us,
+        })
+    }
+}
+
+fn kind(collective: CollectiveFlag) -> Kind {
+    match collective {
+        CollectiveFlag::Allreduce => Kind::Allreduce,
+        CollectiveFlag::Reduce => Kind::Reduce,
+        CollectiveFlag::Barrier => Kind::Barrier,
+        CollectiveFlag::Bcast => Kind::Bcast,
+    }
+}
+
+fn summary(tuning: &Tuning, path: &Path) -> String {
+    let measured = tuning.measurements.len();
+    format!("{}: the model's constants and {measured} measured ways", path.display())
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+    use crate::flags::{Command, Flags};
+
+    #[test]
+    fn trials_cover_ways_algorithms_and_leaders_once_each() {
+        let line = "tributary tune --hosts 2,4 --ppn 1,2 --collectives allreduce,barrier t.toml";
+        let flags = Flags::try_parse_from(line.split(' ')).unwrap();
+        let Command::Tune(flags) = flags.command else { panic!("not tune") };
+        let trials = trials(&flags);
+        let count = |kind, joint, hosts: u32, ranks: u32| {
+            let is_it = |trial: &&Trial| {
+                (trial.collective, trial.joint) == (kind, joint)
+                    && (trial.hosts, trial.ranks) == (hosts, ranks)
+            };
+            trials.iter().filter(is_it).count()
+        };
+        let allreduce = CollectiveFlag::Allreduce;
+        assert_eq!(count(allreduce, Joint::Tree, 2, 4), 1);
+        assert_eq!(count(allreduce, Joint::Mesh, 2, 2), 2);
+        assert_eq!(count(allreduce, Joint::Mesh, 4, 8), 6);
+        assert_eq!(count(CollectiveFlag::Barrier, Joint::Mesh, 4, 8), 1);
+    }
+
+    #[test]
+    fn a_line_of_the_benchmark_becomes_a_measurement() {
+        let trial = Trial {
+            collective: CollectiveFlag::Allreduce,
+            hosts: 2,
+            ranks: 4,
+            joint: Joint::Mesh,
+            algorithm: AlgorithmChoice::Ring,
+            leaders: 2,
+        };
+        let row = trial.measurement(r#"{"size_bytes":8,"op_median_us":2.5,"way":"in_mesh"}"#);
+        let row = row.unwrap();
+        assert_eq!((row.len_bytes, row.time_us, row.leaders), (8, 2.5, 2));
+        assert!(trial.measurement("done").is_err());
+    }
+}

@@ -1,0 +1,124 @@
+/* Asking MPI what is revoked and who has failed; MPIX_Comm_revoke and MPIX_Comm_shrink. */
+#include "fault_tolerance.h"
+#include "shim.h"
+
+#include <sched.h>
+#include <time.h>
+
+#if BENEATH_HAS_REVOCATION
+
+/* How long MPI may take to notice a failure that an offloaded collective has met already. */
+#define NOTICE_NS_MAX INT64_C(1000000000)
+
+static bool is_on;
+
+void fault_tolerance_open(void) {
+    int *enabled = NULL;
+    int found = 0;
+    is_on = beneath.Comm_get_attr(MPI_COMM_WORLD, MPI_FT, &enabled, &found) == MPI_SUCCESS &&
+            found != 0 && *enabled != 0;
+}
+
+bool fault_tolerance_is_on(void) {
+    return is_on;
+}
+
+bool fault_tolerance_is_revoked(MPI_Comm comm) {
+    int revoked = 0;
+    return beneath.X_Comm_is_revoked(comm, &revoked) == MPI_SUCCESS && revoked != 0;
+}
+
+static bool has_failed_members(MPI_Comm comm) {
+    MPI_Group failed;
+    int size = 0;
+    if (beneath.X_Comm_get_failed(comm, &failed) == MPI_SUCCESS) {
+        beneath.Group_size(failed, &size);
+        beneath.Group_free(&failed);
+    }
+    return size > 0;
+}
+
+int fault_tolerance_revoke(comm_record *record) {
+    if (!atomic_load_explicit(&record->is_freed, memory_order_relaxed)) {
+        beneath.X_Comm_revoke(record->comm);
+    }
+    communicators_revoked(record);
+    return MPI_ERR_REVOKED;
+}
+
+static int64_t now_ns(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+int fault_tolerance_explain(comm_record *record) {
+    if (!is_on || atomic_load_explicit(&record->is_freed, memory_order_relaxed)) {
+        return MPI_SUCCESS;
+    }
+    int64_t until_ns = now_ns() + NOTICE_NS_MAX;
+    do {
+        if (fault_tolerance_is_revoked(record->comm)) {
+            communicators_revoked(record);
+            return MPI_ERR_REVOKED;
+        }
+        if (has_failed_members(record->comm)) {
+            return MPI_ERR_PROC_FAILED;
+        }
+        shim_drive_mpi();
+        sched_yield();
+    } while (now_ns() < until_ns);
+    return MPI_SUCCESS;
+}
+
+MPI_Comm fault_tolerance_survivors(MPI_Comm comm) {
+    MPI_Comm survivors = MPI_COMM_NULL;
+    if (is_on && beneath.X_Comm_shrink(comm, &survivors) != MPI_SUCCESS) {
+        return MPI_COMM_NULL;
+    }
+    return survivors;
+}
+
+/*
+ * MPI is told first: then a thread of this process that waits in one of our operations is told by
+ * its own question, and the others find MPI's word behind ours.
+ */
+INTERPOSE_EXTENSION(Comm_revoke, (MPI_Comm comm), (comm)) {
+    int error = beneath.X_Comm_revoke(comm);
+    comm_record *record = error == MPI_SUCCESS ? communicators_find(comm) : NULL;
+    if (record != NULL) {
+        communicators_revoked(record);
+        tributary_communicator_give_up(record->core);
+    }
+    return error;
+}
+
+#else
+
+void fault_tolerance_open(void) {}
+
+bool fault_tolerance_is_on(void) {
+    return false;
+}
+
+bool fault_tolerance_is_revoked(MPI_Comm comm) {
+    (void)comm;
+    return false;
+}
+
+int fault_tolerance_revoke(comm_record *record) {
+    (void)record;
+    return MPI_ERR_OTHER; /* nothing gives a communicator up here */
+}
+
+int fault_tolerance_explain(comm_record *record) {
+    (void)record;
+    return MPI_SUCCESS;
+}
+
+MPI_Comm fault_tolerance_survivors(MPI_Comm comm) {
+    (void)comm;
+    return MPI_COMM_NULL;
+}
+
+#endif

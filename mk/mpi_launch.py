@@ -1,0 +1,92 @@
+"""Running MPI programs on this machine: the environment they need, and an end to every run.
+
+Shared by the demonstration and the MPI tests. Whoever uses it puts this folder on sys.path.
+"""
+
+import os
+import pathlib
+import signal
+import subprocess
+
+# Containers run as root and have fewer cores than ranks; waiting must not burn those cores.
+SETTINGS = {
+    "OMPI_ALLOW_RUN_AS_ROOT": "1",
+    "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+    "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe",
+    "MPIR_CVAR_CH4_PROGRESS_THROTTLE": "1",
+    "MPIR_CVAR_CH4_PROGRESS_THROTTLE_NO_PROGRESS_COUNT": "10",
+}
+
+# What a surrounding run of tributary, or a person, may have set, and a test must not inherit.
+FOREIGN = ("TRIBUTARY_MANAGER", "TRIBUTARY_REPORT", "TRIBUTARY_HOSTS", "LD_PRELOAD")
+
+
+class TimedOut(Exception):
+    """A run did not end in time and was ended; `output` is what it had printed."""
+
+    def __init__(self, timeout, output):
+        super().__init__(f"did not end within {timeout:g} s")
+        self.output = output
+
+
+def environment(**extra):
+    """This process's environment, made fit for mpirun; what it sets itself has precedence."""
+    own = {name: value for name, value in os.environ.items() if name not in FOREIGN}
+    return SETTINGS | own | extra
+
+
+def children_of(parents):
+    """All descendants of the processes `parents`, from /proc."""
+    parent_of = {}
+    for folder in pathlib.Path("/proc").iterdir():
+        if folder.name.isdigit():
+            try:
+                stat = (folder / "stat").read_text()
+                parent_of[int(folder.name)] = int(stat.rsplit(")", 1)[1].split()[1])
+            except (OSError, ValueError, IndexError):
+                continue  # it ended meanwhile
+    found = set(parents)
+    while True:
+        more = {child for child, parent in parent_of.items() if parent in found} - found
+        if not more:
+            return found - set(parents)
+        found |= more
+
+
+def signal_all(number, group, processes):
+    """Sends a signal to a process group and to processes that left it for one of their own."""
+    for send, target in ((os.killpg, group), *((os.kill, process) for process in processes)):
+        try:
+            send(target, number)
+        except ProcessLookupError:
+            pass
+
+
+def stop(process):
+    """Ends what we started: first in a way that lets the launcher end its ranks."""
+    descendants = children_of({process.pid})
+    signal_all(signal.SIGTERM, process.pid, ())
+    try:
+        return process.communicate(timeout=5)[0]
+    except subprocess.TimeoutExpired:
+        signal_all(signal.SIGKILL, process.pid, descendants)
+        return process.communicate()[0]
+
+
+def run(command, timeout, env=None, stderr=subprocess.STDOUT):
+    """Runs a command to its end; its exit code and what it wrote.
+
+    Standard error is part of that unless `stderr` says otherwise, as in subprocess.Popen. When
+    `timeout` (in seconds) is over, or the caller is interrupted, all its processes are ended.
+    """
+    process = subprocess.Popen([str(word) for word in command], env=env or environment(),
+                               stdout=subprocess.PIPE, stderr=stderr, text=True, errors="replace",
+                               start_new_session=True)
+    try:
+        output, _ = process.communicate(timeout=timeout)
+    except subprocess.TimeoutExpired:
+        raise TimedOut(timeout, stop(process)) from None
+    except BaseException:
+        stop(process)
+        raise
+    return process.returncode, output
