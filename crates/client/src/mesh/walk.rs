@@ -7,7 +7,7 @@
 
 use tributary_algorithms::{Action, Algorithm, Buffer, Landing, Order, Schedule, Shape, Span};
 use tributary_transport::Sent;
-use tributary_wire::frame::{self, Abort, AbortReason, Part, Target};
+use tributary_wire::frame::{self, Abort, AbortReason, Part, Target, Trail};
 use tributary_wire::{Datatype, EndpointId, OperationNumber, Operator, SegmentIndex, Sequence};
 
 use super::peers::Peers;
@@ -311,6 +311,7 @@ impl What {
             shape,
             target: Target::All,
             has_data: elements > 0,
+            trail: Trail::default(),
         }
     }
 
