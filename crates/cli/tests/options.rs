@@ -11,7 +11,7 @@ use support::{run, tributary};
 fn help_is_as_reviewed() {
     let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/snapshots");
     let bless = std::env::var_os("TRIBUTARY_BLESS").is_some();
-    let pages: [&[&str]; 14] = [
+    let pages: [&[&str]; 16] = [
         &[],
         &["run"],
         &["bench"],
@@ -22,6 +22,8 @@ fn help_is_as_reviewed() {
         &["config"],
         &["model"],
         &["tune"],
+        &["sim"],
+        &["sim", "swarm"],
         &["token"],
         &["token", "create"],
         &["completions"],

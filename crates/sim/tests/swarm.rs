@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use tributary_sim::swarm::{self, FAULT_NAMES, SweepOptions};
 
 /// Seeds that run with every `cargo test`.
-const SMOKE: std::ops::Range<u64> = 0..400;
+const SMOKE: std::ops::Range<u64> = 0..800;
 
 /// Seeds that once failed: number, then what they found.
 const REGRESSIONS: &str = include_str!("swarm_seeds.txt");
