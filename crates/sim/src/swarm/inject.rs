@@ -203,31 +203,34 @@ impl World<'_> {
         true
     }
 
-    /// A member takes the next operation for another one.
+    /// A member takes the next operation for another one; or all of them take one that can't be.
     fn disagree(&mut self, pick: u32, how: Disagreement) -> bool {
         let Some(member) = self.pick_member(pick) else { return false };
-        let entry = &self.members[member as usize];
-        let operation = entry.next_operation();
-        let has_mistake = entry.mistake.is_some();
-        let run = &self.runs[entry.run as usize];
-        let (key, members) = (run.key, run.members.len());
+        let run = &self.runs[self.members[member as usize].run as usize];
+        let (key, group) = (run.key, run.members.clone());
+        let wrong = if how == Disagreement::Nobody { group.clone() } else { vec![member] };
+        let started = |member: &u32| -> usize { self.members[*member as usize].next_operation() };
+        let operation = wrong.iter().map(started).max().expect("a group has members");
         let script = &self.group_plan(run.job, run.group).script;
-        let payload_bytes = run.grant.payload_max_bytes;
-        if members < 2 || has_mistake || operation >= script.len() {
+        let has_mistake = group.iter().any(|it| self.members[*it as usize].mistake.is_some());
+        let is_alone = group.len() < 2 && how != Disagreement::Nobody;
+        if is_alone || has_mistake || operation >= script.len() {
             return false;
         }
-        let Some(plan) = mistake(script[operation], how, payload_bytes, members as u32) else {
+        let (payload_bytes, members) = (run.grant.payload_max_bytes, group.len() as u32);
+        let Some(plan) = mistake(script[operation], how, payload_bytes, members) else {
             return false;
         };
-        self.trace.note(self.now, Some(key), || {
-            let number = self.members[member as usize].number;
-            format!("member {number} takes operation {operation} for {plan:?}")
-        });
-        self.member(member).mistake = Some((operation, plan));
-        let disputed = &mut self.run_of(member).disputed;
-        *disputed = Some(disputed.map_or(operation, |earlier| earlier.min(operation)));
-        let at = u64::MAX / 2;
-        self.ledger.entry(key).blame(at, DISAGREED, 0..u32::MAX);
+        for member in wrong {
+            self.trace.note(self.now, Some(key), || {
+                let number = self.members[member as usize].number;
+                format!("member {number} takes operation {operation} for {plan:?}")
+            });
+            self.member(member).mistake = Some((operation, plan));
+        }
+        self.run_of(member).disputed = Some(operation);
+        // Noticed when the others come to it, and that may be a while.
+        self.ledger.entry(key).blame(u64::MAX / 2, DISAGREED, 0..u32::MAX);
         true
     }
 
@@ -322,7 +325,10 @@ fn mistake(
 ) -> Option<OperationPlan> {
     let is_barrier = plan.operator == Operator::Barrier;
     let wrong = match how {
-        Disagreement::Length { .. } | Disagreement::Segments | Disagreement::Target
+        Disagreement::Length { .. }
+        | Disagreement::Segments
+        | Disagreement::Target
+        | Disagreement::Nobody
             if is_barrier =>
         {
             return None;
@@ -345,7 +351,7 @@ fn mistake(
             target: Target::All,
             ..plan
         },
-        Disagreement::Target => {
+        Disagreement::Target | Disagreement::Nobody => {
             // The member after the last: nobody.
             OperationPlan { target: Target::Member(EndpointId(members)), ..plan }
         }

@@ -78,6 +78,8 @@ pub(in crate::swarm) enum Disagreement {
     Barrier,
     /// A result for somebody else.
     Target,
+    /// All members want the result to go to somebody who is not there.
+    Nobody,
 }
 
 /// How a member breaks the protocol on its own link.
@@ -207,11 +209,12 @@ impl FaultKind {
 
 impl Disagreement {
     fn draw(random: &mut Pcg64) -> Self {
-        match random.random_range(0..5) {
+        match random.random_range(0..6) {
             0 => Self::Length { longer: true },
             1 => Self::Length { longer: false },
             2 => Self::Segments,
             3 => Self::Barrier,
+            4 => Self::Nobody,
             _ => Self::Target,
         }
     }
