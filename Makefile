@@ -3,13 +3,14 @@
 .DEFAULT_GOAL := help
 
 include mk/mpi.mk
+include mk/lab.mk
 
 PROGRAM := $(CARGO_TARGET_DIR)/release/tributary
 
 .PHONY: help build demo test test-style test-rust test-fuzz test-mpi bench clean
 
 help: ## This list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 build: mpi-preload ## The program and both preload libraries, in release mode
 	$(CARGO) build --release --locked -p tributary-cli
@@ -22,12 +23,13 @@ test: ## Everything: style, Rust tests, fuzz smoke, MPI tests under both MPIs
 	$(MAKE) --no-print-directory test-style
 	$(MAKE) --no-print-directory test-rust
 	$(MAKE) --no-print-directory test-mpi
+	$(MAKE) --no-print-directory test-lab
 
 test-style: ## Format and lints, warnings denied
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
 
-test-rust: ## Unit, property, tree, conformance and end-to-end tests, and the fuzz smoke
+test-rust: lab-tools ## Unit, property, tree, conformance and end-to-end tests, and the fuzz smoke
 	$(CARGO) test --workspace --locked
 
 test-fuzz: ## The fuzz smoke alone: decoder and input sequences, over seeded bytes

@@ -4,6 +4,7 @@
 mod bench;
 mod daemons;
 mod inspect;
+mod lab;
 mod model;
 mod run;
 mod sim;
@@ -11,6 +12,10 @@ mod sim;
 pub(crate) use bench::{AlgorithmFlag, BenchFlags, BenchRankFlags, CollectiveFlag};
 pub(crate) use daemons::{ManagerFlags, NodeFlags, TokenAction, TokenFlags};
 pub(crate) use inspect::{CompletionsFlags, ConfigFlags, FabricFlags};
+pub(crate) use lab::{
+    LabAction, LabAgentFlags, LabExecFlags, LabFlags, LabKeeperFlags, LabNodesFlag, LabRunFlags,
+    LabStatusFlags, LabUpFlags,
+};
 pub(crate) use model::{ModelFlags, TuneFlags};
 pub(crate) use run::{MpiFlag, RunFlags, TransportFlag};
 pub(crate) use sim::{SimAction, SimFlags, SwarmFlags};
@@ -48,10 +53,15 @@ pub(crate) enum Command {
     Tree(FabricFlags),
     Sim(SimFlags),
     Config(ConfigFlags),
+    Lab(LabFlags),
     Model(ModelFlags),
     Tune(TuneFlags),
     Token(TokenFlags),
     Completions(CompletionsFlags),
     #[command(hide = true)]
     BenchRank(BenchRankFlags),
+    #[command(hide = true)]
+    LabKeeper(LabKeeperFlags),
+    #[command(hide = true)]
+    LabAgent(LabAgentFlags),
 }

@@ -10,6 +10,7 @@ mod daemons;
 mod fabric;
 mod flags;
 mod inspect;
+mod lab;
 mod logging;
 mod model;
 mod run;
@@ -66,6 +67,9 @@ fn dispatch(flags: Flags) -> anyhow::Result<ExitCode> {
         Command::Model(flags) => model::model(flags),
         Command::Tune(flags) => tune::tune(flags),
         Command::Config(flags) => config::config(flags),
+        Command::Lab(flags) => lab::lab(flags.action),
+        Command::LabKeeper(flags) => lab::keeper(&flags),
+        Command::LabAgent(flags) => lab::agent(flags),
         Command::Completions(flags) => {
             let mut script = Vec::new();
             clap_complete::generate(flags.shell, &mut Flags::command(), "tributary", &mut script);

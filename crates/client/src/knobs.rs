@@ -131,6 +131,15 @@ pub const LEADERS: Knob = Knob {
     help: "ranks of a host that share an allreduce between hosts in the mesh, each with its part of the \
            vector; auto takes what was measured (TRIBUTARY_TUNING), else 1",
 };
+/// Sub-partitions of each leader's share.
+pub const SUB_PARTITIONS: Knob = Knob {
+    name: "TRIBUTARY_SUB_PARTITIONS",
+    default: "auto",
+    unit: "parts",
+    allowed: "auto, or 1 to 64",
+    help: "pieces of each leader's share of an allreduce in the mesh: while one is between the hosts, \
+           the next is reduced inside them; auto takes what was measured (TRIBUTARY_TUNING), else 1",
+};
 /// Measurements to choose by.
 pub const TUNING: Knob = Knob {
     name: "TRIBUTARY_TUNING",
@@ -217,6 +226,7 @@ pub const KNOBS: &[&Knob] = &[
     &FALLBACK,
     &MESH_ALGORITHM,
     &LEADERS,
+    &SUB_PARTITIONS,
     &TUNING,
     &HOST_ADDRESS,
     &WAIT,

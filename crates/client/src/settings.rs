@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use tributary_algorithms::Algorithm;
 
 use crate::knobs::{self, Knob};
+use crate::ways::{LEADERS_MAX, SUB_PARTITIONS_MAX};
 
 /// What the host library does for one process.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,6 +33,8 @@ pub struct Settings {
     pub mesh_algorithm: AlgorithmChoice,
     /// Leaders per host; none if they are to be chosen.
     pub leaders: Option<u32>,
+    /// Sub-partitions of each leader's share; none if they are to be chosen.
+    pub sub_partitions: Option<u32>,
     /// What was measured on this system.
     pub tuning: Option<PathBuf>,
     /// Where other hosts reach this one.
@@ -205,10 +208,12 @@ impl Settings {
                 &environment,
                 &AlgorithmChoice::ALL.map(|choice| (choice.name(), choice)),
             )?,
-            leaders: Some(knobs::LEADERS.value(&environment).value)
-                .filter(|value| value != "auto")
-                .map(|_| number(&knobs::LEADERS, &environment, 1..=crate::ways::LEADERS_MAX))
-                .transpose()?,
+            leaders: number_unless_auto(&knobs::LEADERS, &environment, LEADERS_MAX)?,
+            sub_partitions: number_unless_auto(
+                &knobs::SUB_PARTITIONS,
+                &environment,
+                SUB_PARTITIONS_MAX,
+            )?,
             tuning: text(&knobs::TUNING).map(PathBuf::from),
             host_address: text(&knobs::HOST_ADDRESS)
                 .map(|value| {
@@ -252,6 +257,17 @@ fn number<T: FromStr + PartialOrd>(
         Ok(number) if allowed.contains(&number) => Ok(number),
         _ => Err(SettingError { knob, value }),
     }
+}
+
+fn number_unless_auto(
+    knob: &'static Knob,
+    environment: impl Fn(&str) -> Option<String>,
+    max: u32,
+) -> Result<Option<u32>, SettingError> {
+    if knob.value(&environment).value == "auto" {
+        return Ok(None);
+    }
+    number(knob, environment, 1..=max).map(Some)
 }
 
 fn choice<T: Copy>(

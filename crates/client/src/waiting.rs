@@ -89,6 +89,16 @@ impl Waiter {
         }
     }
 
+    /// [`Waiter::pause`] for a condition whose test is a system call, as on a socket: there is no
+    /// brief spinning, because where cores are short, 32 such calls cost more than to let the
+    /// others run (8 hosts of a lab on 2 cores, 8 bytes through the tree: 83 us with, 48 without).
+    pub fn pause_between_calls(&mut self, sleep: impl FnOnce(Duration)) -> Checkup {
+        if self.policy == Policy::Sleep {
+            self.rounds = self.rounds.max(CROWDED_SPINS);
+        }
+        self.pause(sleep)
+    }
+
     #[cold]
     fn pause_spinning(&mut self) -> Checkup {
         if self.rounds > ROUNDS_BEFORE_COURTESY {
@@ -143,6 +153,15 @@ mod tests {
     fn a_spinning_wait_never_sleeps_and_comes_to_a_full_checkup() {
         let mut waiter = Waiter::new(Policy::Spin);
         while waiter.pause(|_| panic!("a spinning wait slept")) != Checkup::Full {}
+    }
+
+    #[test]
+    fn a_crowded_wait_between_system_calls_yields_at_once() {
+        let mut waiter = Waiter::new(Policy::Sleep);
+        // While it spins, there is nothing to look at; from the first yield on there is.
+        assert_eq!(waiter.pause_between_calls(|_| ()), Checkup::Cheap);
+        let mut waiter = Waiter::new(Policy::Sleep);
+        assert_eq!(waiter.pause(|_| ()), Checkup::None);
     }
 
     #[test]

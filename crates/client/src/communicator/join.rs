@@ -36,6 +36,7 @@ struct Decision {
     rules: Vec<Measurement>,
     costs: Option<CostsRow>,
     leaders: Option<u32>,
+    sub_partitions: Option<u32>,
 }
 
 impl Decision {
@@ -64,6 +65,7 @@ impl Decision {
             rules,
             costs: tuning.costs,
             leaders: settings.leaders,
+            sub_partitions: settings.sub_partitions,
         }
     }
 
@@ -112,6 +114,7 @@ pub(super) fn join_hosts(
         usual: Some(if has_tree { Between::Tree } else { Between::Mesh }),
         rules,
         leaders: decision.leaders,
+        sub_partitions: decision.sub_partitions,
         leaders_max,
         costs: decision.costs.map(Costs::from),
         hosts: seat.placement.hosts.len() as u32,

@@ -182,17 +182,18 @@ impl Peers {
         all
     }
 
-    /// Says `Leave` on every link, or why there is no going on. Full links are not waited for: they
-    /// end, which says the same with fewer words.
+    /// Says `Leave` on every link, or why there is no going on. A link too full for that is ended,
+    /// which says enough to a host that waits; one that is only left is not waited for.
     pub(super) fn bid_farewell(&mut self, abort: Option<Abort>) {
         let message = abort.map_or(Message::Leave, Message::Abort);
         let edge = self.edge();
         let header = Header { edge, message }.encode();
         for peer in &mut self.peers {
-            if peer.greet(edge) == Ok(Sent::Taken)
-                && let Some(link) = &mut peer.link
-            {
-                let _ = link.send(&header, &[]);
+            let is_greeted = peer.greet(edge) == Ok(Sent::Taken);
+            let Some(link) = &mut peer.link else { continue };
+            let is_told = is_greeted && matches!(link.send(&header, &[]), Ok(Sent::Taken));
+            if !is_told && abort.is_some() {
+                link.shutdown();
             }
         }
     }
