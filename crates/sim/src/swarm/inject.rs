@@ -257,7 +257,6 @@ impl World<'_> {
         let bytes = offensive_frame(offence, edge, payload_bytes);
         let at = self.now + self.scenario.network.delay_ns_max;
         self.ledger.entry(key).blame(at, MISBEHAVED, number..number + 1);
-        self.ledger.entry(key).blame(at, LINK_LOST, number..number + 1);
         self.link(link).is_tampered = true;
         self.send(link, End::Upper, bytes, true);
         true

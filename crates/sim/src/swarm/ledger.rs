@@ -55,8 +55,8 @@ pub(super) const LINK_LOST: &[AbortReason] = &[
 ];
 /// A member gave up, with or without a word.
 pub(super) const GAVE_UP: &[AbortReason] = &[AbortReason::MemberLost, AbortReason::MemberAborted];
-/// A member broke the protocol.
-pub(super) const MISBEHAVED: &[AbortReason] = &[AbortReason::Misbehaved];
+/// A member broke the protocol: the others hear that, and it finds its link closed.
+pub(super) const MISBEHAVED: &[AbortReason] = &[AbortReason::Misbehaved, AbortReason::NodeLost];
 /// A member took an operation for another one.
 pub(super) const DISAGREED: &[AbortReason] = &[AbortReason::Disagreement, AbortReason::MemberLost];
 /// The manager took the group back.
