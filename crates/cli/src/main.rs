@@ -15,6 +15,7 @@ mod logging;
 mod model;
 mod run;
 mod signals;
+mod sim_swarm;
 mod tables;
 mod tune;
 mod usage;
@@ -24,7 +25,7 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser};
 
-use flags::{Command, Flags};
+use flags::{Command, Flags, SimAction};
 use usage::UsageError;
 
 /// Exit code for options and files that can't be used; any other failure is 1.
@@ -60,6 +61,9 @@ fn dispatch(flags: Flags) -> anyhow::Result<ExitCode> {
         Command::Token(flags) => daemons::token(flags),
         Command::Status(flags) => inspect::status(flags),
         Command::Tree(flags) => inspect::tree(flags),
+        Command::Sim(flags) => match flags.action {
+            SimAction::Swarm(flags) => sim_swarm::run(&flags),
+        },
         Command::Model(flags) => model::model(flags),
         Command::Tune(flags) => tune::tune(flags),
         Command::Config(flags) => config::config(flags),
