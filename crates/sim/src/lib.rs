@@ -4,4 +4,6 @@
 //! or starts a process.
 #![forbid(unsafe_code)]
 
+pub mod engine;
+pub mod fabric;
 pub mod swarm;
