@@ -1,0 +1,95 @@
+//! Rounds in which every rank sends a growing distance further: barrier, allgather, scan.
+
+use super::{Place, Slot, power, receive, send};
+use crate::split::{Span, Split};
+use crate::step::Landing;
+
+/// What the rounds do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum CyclicWay {
+    /// Says that it is there, to `radix - 1` ranks a round.
+    Barrier { radix: u32 },
+    /// Sends on all parts it has, until all have all.
+    Allgather,
+    /// Folds what a rank before it has gathered, among the ranks from `first` on, without wrapping.
+    Prefix { first: u32 },
+    /// Every rank hands its vector to the next, without wrapping.
+    Shift,
+}
+
+/// One phase among all ranks.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Cyclic {
+    pub(crate) way: CyclicWay,
+}
+
+impl Cyclic {
+    pub(crate) fn slot(&self, place: &Place, round: u32, index: u32) -> Slot {
+        let radix = if let CyclicWay::Barrier { radix } = self.way { radix } else { 2 };
+        let distance = power(radix, round);
+        if distance >= u64::from(place.ranks) {
+            return Slot::End;
+        }
+        let distance = distance as u32;
+        match self.way {
+            CyclicWay::Barrier { radix } => barrier_slot(place, radix, distance, index),
+            CyclicWay::Allgather => allgather_slot(place, distance, index),
+            CyclicWay::Prefix { first } if place.rank < first => Slot::End,
+            CyclicWay::Prefix { first } => {
+                neighbour_slot(place, first, distance, index, Landing::FoldAsLeft)
+            }
+            CyclicWay::Shift if round > 0 => Slot::End,
+            CyclicWay::Shift => neighbour_slot(place, 0, 1, index, Landing::Store),
+        }
+    }
+}
+
+fn barrier_slot(place: &Place, radix: u32, distance: u32, index: u32) -> Slot {
+    // How many of the multiples 1, 2, ..., radix - 1 of the distance lie within the circle.
+    let peers = ((place.ranks - 1) / distance).min(radix - 1);
+    match index {
+        _ if index < peers => send(place.after((index + 1) * distance), place.whole()),
+        _ if index < 2 * peers => {
+            let from = place.before((index - peers + 1) * distance);
+            receive(from, place.whole(), Landing::Store)
+        }
+        _ => Slot::EndOfRound,
+    }
+}
+
+/// A rank has the parts from its own on, cyclically, as many as `distance`, and gets as many more from
+/// the rank whose parts follow. A range that wraps is two messages.
+fn allgather_slot(place: &Place, distance: u32, index: u32) -> Slot {
+    let parts = distance.min(place.ranks - distance);
+    let pieces = |from: u32| cyclic_pieces(place, from, parts);
+    let (to, from) = (place.before(distance), place.after(distance));
+    match index {
+        0 => send(to, pieces(place.rank).0),
+        1 => send(to, pieces(place.rank).1),
+        2 => receive(from, pieces(from).0, Landing::Store),
+        3 => receive(from, pieces(from).1, Landing::Store),
+        _ => Slot::EndOfRound,
+    }
+}
+
+fn cyclic_pieces(place: &Place, from: u32, parts: u32) -> (Span, Span) {
+    let (from, parts, ranks) = (u64::from(from), u64::from(parts), u64::from(place.ranks));
+    let split = Split::new(place.elements, ranks);
+    let end = from + parts;
+    if end <= ranks {
+        (split.range(from, end), Span::default())
+    } else {
+        (split.range(from, ranks), split.range(0, end - ranks))
+    }
+}
+
+fn neighbour_slot(place: &Place, first: u32, distance: u32, index: u32, landing: Landing) -> Slot {
+    match index {
+        0 if place.ranks - place.rank > distance => send(place.rank + distance, place.whole()),
+        1 if place.rank - first >= distance => {
+            receive(place.rank - distance, place.whole(), landing)
+        }
+        0 | 1 => Slot::Nothing,
+        _ => Slot::EndOfRound,
+    }
+}

@@ -1,0 +1,42 @@
+//! Around a ring, one part of the vector a round.
+
+use super::{Place, Slot, receive, send};
+use crate::split::{Span, Split};
+use crate::step::Landing;
+
+/// What a round does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum RingWay {
+    /// Folds: rank r ends with part r reduced.
+    Reduce,
+    /// Copies: from part r at rank r to all parts at all ranks.
+    Gather,
+}
+
+/// One phase among all ranks.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ring {
+    pub(crate) way: RingWay,
+}
+
+impl Ring {
+    pub(crate) fn slot(&self, place: &Place, round: u32, index: u32) -> Slot {
+        if round + 1 >= place.ranks {
+            return Slot::End;
+        }
+        let (lag, landing) = match self.way {
+            RingWay::Reduce => (1, Landing::FoldAsLeft),
+            RingWay::Gather => (0, Landing::Store),
+        };
+        match index {
+            0 => send(place.after(1), part(place, round + lag)),
+            1 => receive(place.before(1), part(place, round + lag + 1), landing),
+            _ => Slot::EndOfRound,
+        }
+    }
+}
+
+/// The part whose number is `back` below this rank's, cyclically.
+fn part(place: &Place, back: u32) -> Span {
+    Split::new(place.elements, u64::from(place.ranks)).part(u64::from(place.before(back)))
+}
