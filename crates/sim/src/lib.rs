@@ -6,4 +6,5 @@
 
 pub mod engine;
 pub mod fabric;
+pub mod preset;
 pub mod swarm;
