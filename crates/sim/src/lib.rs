@@ -6,5 +6,8 @@
 
 pub mod engine;
 pub mod fabric;
+pub mod measure;
 pub mod preset;
 pub mod swarm;
+pub mod system;
+pub mod world;
