@@ -13,7 +13,9 @@ mod host;
 mod member;
 mod memory;
 mod packet;
+mod rank;
 mod site;
+mod transfer;
 
 pub use aggregator::AggregatorId;
 pub use cost::Costs;
@@ -21,8 +23,10 @@ pub use group::{ChildPlan, GroupPlan, NodePlan, SetupError, Terms};
 pub use host::ProcessId;
 pub use member::MemberId;
 pub use memory::{Data, Nothing, Numbers};
+pub use rank::{HostCollective, RankFinished, RankId, Team};
 pub use site::Site;
 
+use tributary_algorithms::Unsupported;
 use tributary_protocol::{endpoint, node};
 use tributary_wire::frame::Abort;
 
@@ -34,6 +38,8 @@ use group::Group;
 use host::{Adapter, Process};
 use member::Member;
 use packet::{Cargo, Packet, PacketId, Packets};
+use rank::Rank;
+use transfer::{TransferId, Transfers};
 
 /// What happens next.
 #[derive(Clone, Copy, Debug)]
@@ -48,6 +54,10 @@ enum Event {
     Emit(PacketId),
     /// A member starts the operation it was given.
     Begin(MemberId),
+    /// A rank starts the collective it was given.
+    Enter(RankId),
+    /// A message through a host's memory can be seen.
+    Share(TransferId),
 }
 
 /// The simulated system can't go on: a machine refused what another said. It is a defect of this
@@ -87,6 +97,9 @@ pub enum RunError {
         /// What it was told.
         abort: Abort,
     },
+    /// The algorithm has no such form.
+    #[error(transparent)]
+    Unsupported(#[from] Unsupported),
     /// Everything came to rest and somebody still waits.
     #[error("{waiting} of {of} participants never finished")]
     Stuck {
@@ -121,6 +134,9 @@ pub struct World<D: Data> {
     members: Vec<Member<D>>,
     groups: Vec<Group>,
     finished: Vec<Finished>,
+    ranks: Vec<Rank>,
+    transfers: Transfers,
+    ranks_finished: Vec<RankFinished>,
     /// Members whose aggregation node has taken them in.
     joined: usize,
     fault: Option<RunError>,
@@ -143,6 +159,9 @@ impl<D: Data> World<D> {
             members: Vec::new(),
             groups: Vec::new(),
             finished: Vec::new(),
+            ranks: Vec::new(),
+            transfers: Transfers::default(),
+            ranks_finished: Vec::new(),
             joined: 0,
             fault: None,
         }
@@ -178,6 +197,8 @@ impl<D: Data> World<D> {
                 Event::Arrive(packet) => self.arrive(packet),
                 Event::Emit(packet) => self.emit(packet),
                 Event::Begin(member) => self.begin(member),
+                Event::Enter(rank) => self.entered(rank),
+                Event::Share(transfer) => self.shared(transfer),
             }
             if let Some(fault) = self.fault.take() {
                 return Err(fault);
@@ -196,7 +217,10 @@ impl<D: Data> World<D> {
         let now = self.agenda.now();
         let packet = self.packets.at(id);
         let ready = self.adapters[packet.at.0 as usize].transmit(&self.costs, now, packet.bytes);
-        self.forward(id, ready);
+        let wire_free_at = self.forward(id, ready);
+        if let Cargo::Message { transfer, sign } = self.packets.at(id).cargo {
+            self.part_sent(transfer, sign, wire_free_at);
+        }
     }
 
     /// An aggregation node's packet leaves it: through its switch, or its host's adapter.
@@ -217,8 +241,8 @@ impl<D: Data> World<D> {
         }
     }
 
-    /// Sends a packet over its next link.
-    fn forward(&mut self, id: PacketId, ready: Picos) {
+    /// Sends a packet over its next link; when it has left.
+    fn forward(&mut self, id: PacketId, ready: Picos) -> Picos {
         let packet = self.packets.at(id);
         let step = self.network.forward(ready, packet.at, packet.to, packet.bytes, packet.flow);
         let is_copy = matches!(packet.cargo, Cargo::Copy { .. });
@@ -229,6 +253,7 @@ impl<D: Data> World<D> {
         } else {
             self.agenda.schedule(step.head_at, Event::Hop(id));
         }
+        step.left_at
     }
 
     fn arrive(&mut self, id: PacketId) {
@@ -247,6 +272,7 @@ impl<D: Data> World<D> {
             Cargo::ToMember { member, header, piece } => {
                 self.member_receives(seen_at, member, &header, &piece);
             }
+            Cargo::Message { transfer, sign } => self.message_receives(seen_at, transfer, sign),
             Cargo::Copy { .. } => unreachable!("a multicast copy is replicated, not delivered"),
         }
     }

@@ -32,6 +32,8 @@ pub struct NetworkCost {
 pub struct Step {
     /// The far end of the link.
     pub to: Vertex,
+    /// When its last byte is on the wire.
+    pub left_at: Picos,
     /// When its first byte gets there: a switch forwards from then on (cut-through).
     pub head_at: Picos,
     /// When its last byte gets there: a receiver has it whole.
@@ -92,6 +94,6 @@ impl Network {
         *free_at = depart + serial.max(self.cost.port_gap);
         self.packets += 1;
         let head_at = depart + link.propagation;
-        Step { to: hop.to, head_at, tail_at: head_at + serial }
+        Step { to: hop.to, left_at: depart + serial, head_at, tail_at: head_at + serial }
     }
 }

@@ -12,7 +12,7 @@ use crate::system::{System, SystemError};
 use crate::world::{MemberId, Nothing, RunError, SetupError, Terms};
 
 /// Pause between two operations, in which everything comes to rest, as behind a barrier.
-const PAUSE: Picos = Picos(1_000_000);
+pub(super) const PAUSE: Picos = Picos(1_000_000);
 
 /// A benchmark of the tree: communicators that all run the same collective at once, each with a
 /// process of its own on every host.

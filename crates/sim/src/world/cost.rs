@@ -30,6 +30,7 @@ impl Linear {
 pub struct Costs {
     pub(super) adapter: AdapterCosts,
     pub(super) tree: TreeCosts,
+    pub(super) message: MessageCosts,
     pub(super) node: NodeCosts,
     pub(super) noise: NoiseCosts,
 }
@@ -52,6 +53,24 @@ pub(super) struct TreeCosts {
     pub(super) look: Picos,
     pub(super) notice_max_bytes: u32,
     pub(super) repeat: Picos,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(super) struct MessageCosts {
+    pub(super) call: Picos,
+    /// Sending eagerly; of no byte, sending a word about a message.
+    pub(super) send: Linear,
+    /// Hearing a word about a message.
+    pub(super) control: Picos,
+    pub(super) receive: Linear,
+    pub(super) receive_cold: Linear,
+    pub(super) reduce: Linear,
+    pub(super) register: Picos,
+    /// Each end of a message through memory.
+    pub(super) share: Linear,
+    pub(super) line: Picos,
+    pub(super) eager_max_bytes: u32,
+    pub(super) mtu_bytes: u32,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -94,6 +113,7 @@ impl Costs {
                 notice_max_bytes: tree.notice_max.bytes() as u32,
                 repeat: tree.repeat.span(),
             },
+            message: MessageCosts::new(preset),
             node: preset.aggregation.as_ref().map_or_else(NodeCosts::nothing, |nodes| NodeCosts {
                 latency: nodes.latency.span(),
                 take: Linear::new(nodes.packet.value(), nodes.byte.value()),
@@ -114,6 +134,26 @@ impl Costs {
         self.noise =
             NoiseCosts { jitter_ps: 0.0, skew_ps: 0.0, between_detours_ps: None, detour_ps: 0.0 };
         self
+    }
+}
+
+impl MessageCosts {
+    fn new(preset: &Preset) -> Self {
+        let (software, memory) = (&preset.software, &preset.memory);
+        let (receive_ns, byte_ns) = (software.receive.value(), software.eager_byte.value());
+        Self {
+            call: software.call.span(),
+            send: Linear::new(software.send.value(), byte_ns),
+            control: software.receive.span(),
+            receive: Linear::new(receive_ns, byte_ns),
+            receive_cold: Linear::new(receive_ns, software.cold_byte.value()),
+            reduce: Linear::new(0.0, software.reduce_byte.value()),
+            register: software.register.span(),
+            share: Linear::new(memory.line_gap_near.value(), memory.copy.value()),
+            line: memory.line_near.span(),
+            eager_max_bytes: preset.adapter.eager_max.bytes() as u32,
+            mtu_bytes: preset.packet.mtu.bytes() as u32,
+        }
     }
 }
 

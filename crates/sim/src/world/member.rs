@@ -158,11 +158,7 @@ impl<D: Data> World<D> {
             };
             member.endpoint.pop_transmit();
             let Member { host, vertex, process, aggregator, port, .. } = *member;
-            let inline = if bytes <= self.costs.adapter.inline_max_bytes {
-                self.costs.adapter.inline_byte.of(bytes)
-            } else {
-                Picos::ZERO
-            };
+            let inline = self.inline_cost(bytes);
             at_time = self.work(process, at_time, self.costs.tree.request.of(bytes) + inline);
             let cargo = Cargo::ToNode { aggregator, port, header: transmit.header, piece };
             let packet = Packet { at: host, to: vertex, bytes, flow: host.0, cargo };

@@ -5,6 +5,7 @@ use tributary_wire::frame::{Header, Part};
 
 use super::aggregator::AggregatorId;
 use super::member::MemberId;
+use super::transfer::{Sign, TransferId};
 use crate::fabric::Vertex;
 
 /// Names a packet until it is taken.
@@ -34,6 +35,8 @@ pub(super) enum Cargo<P> {
     ToMember { member: MemberId, header: Header, piece: P },
     /// A result on its way through the fabric's multicast tree: `node` numbers the tree's nodes.
     Copy { group: u32, node: u32, part: Part, piece: P },
+    /// A packet of a message between ranks.
+    Message { transfer: TransferId, sign: Sign },
 }
 
 /// All packets under way, in reused places.
