@@ -6,6 +6,7 @@
 
 pub mod engine;
 pub mod fabric;
+pub mod figure;
 pub mod measure;
 pub mod preset;
 pub mod swarm;

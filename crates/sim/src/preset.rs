@@ -7,7 +7,8 @@ mod constant;
 mod file;
 
 pub use constant::{
-    Bytes, Constant, Count, Gigabits, Nanoseconds, NsPerByte, PerMicrosecond, PerSecond, Unit,
+    Bytes, Constant, Count, Gigabits, Nanoseconds, NsPerByte, PerMicrosecond, PerSecond, Share,
+    Unit,
 };
 pub use file::{
     Adapter, AggregationNodes, Cable, FabricShape, Memory, Noise, Packet, Preset, PresetError,

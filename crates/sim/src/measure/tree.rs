@@ -53,6 +53,21 @@ impl TreeBenchmark {
     /// # Errors
     /// [`SystemError`]; see [`is_refusal`] for the one that is a result.
     pub fn set_up(&self, preset: &Preset) -> Result<TreeRun, SystemError> {
+        self.prepare(preset)?.form(self.communicators)
+    }
+
+    /// The same in a job whose world communicator holds a group as well, as a library that sets one
+    /// up for each communicator has it: one grant more.
+    ///
+    /// # Errors
+    /// As [`TreeBenchmark::set_up`].
+    pub fn set_up_beside_world(&self, preset: &Preset) -> Result<TreeRun, SystemError> {
+        let mut run = self.prepare(preset)?.form(self.communicators + 1)?;
+        run.groups.remove(0);
+        Ok(run)
+    }
+
+    fn prepare(&self, preset: &Preset) -> Result<Prepared<'_>, SystemError> {
         let Some(nodes) = &preset.aggregation else {
             return Err(SystemError::NoAggregation(preset.name.clone()));
         };
@@ -61,17 +76,31 @@ impl TreeBenchmark {
         if self.seed.is_none() {
             system.world.silence();
         }
+        Ok(Prepared { benchmark: self, system, payload_max_bytes })
+    }
+}
+
+/// A system in which no group stands yet.
+struct Prepared<'a> {
+    benchmark: &'a TreeBenchmark,
+    system: System<Nothing>,
+    payload_max_bytes: usize,
+}
+
+impl Prepared<'_> {
+    fn form(self, groups: u32) -> Result<TreeRun, SystemError> {
+        let Self { benchmark, mut system, payload_max_bytes } = self;
         let terms = Terms {
-            osos: self.osos,
+            osos: benchmark.osos,
             payload_max_bytes: payload_max_bytes as u32,
-            multicast: self.multicast,
+            multicast: benchmark.multicast,
         };
-        let mut groups = Vec::new();
-        for _ in 0..self.communicators {
-            let processes: Vec<_> =
-                self.hosts.iter().map(|&host| (system.world.add_process(host), host)).collect();
-            groups.push(system.form(&processes, terms)?);
-        }
+        let form_one = |_| {
+            let add = |&host| (system.world.add_process(host), host);
+            let processes: Vec<_> = benchmark.hosts.iter().map(add).collect();
+            system.form(&processes, terms)
+        };
+        let groups = (0..groups).map(form_one).collect::<Result<_, _>>()?;
         Ok(TreeRun { system, groups, payload_max_bytes })
     }
 }

@@ -37,6 +37,8 @@ units! {
     Bytes = "B";
     /// A number of things.
     Count = "1";
+    /// A part of a whole.
+    Share = "share";
     /// Things a microsecond.
     PerMicrosecond = "1/us";
     /// Things a second.

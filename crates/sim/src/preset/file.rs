@@ -3,7 +3,7 @@
 use serde::Deserialize;
 
 use super::constant::{
-    Bytes, Constant, Count, Gigabits, Nanoseconds, NsPerByte, PerMicrosecond, PerSecond,
+    Bytes, Constant, Count, Gigabits, Nanoseconds, NsPerByte, PerMicrosecond, PerSecond, Share,
 };
 use crate::fabric::{LinkCost, NetworkCost};
 
@@ -191,6 +191,8 @@ pub struct Software {
     pub cold_byte: Constant<NsPerByte>,
     /// Ranks that exchange at once, in recursive k-ing.
     pub radix: Constant<Count>,
+    /// From this length on, reduce-scatter and allgather instead.
+    pub long_min: Constant<Bytes>,
 }
 
 /// What the software of tree operations costs a core.
@@ -226,8 +228,10 @@ pub struct AggregationNodes {
     pub packet: Constant<Nanoseconds>,
     /// Each byte of a contribution.
     pub byte: Constant<NsPerByte>,
-    /// Least time between two reliable copies sent out.
+    /// Making one reliable copy.
     pub reply: Constant<Nanoseconds>,
+    /// Each byte of such a copy, on its way out of the node's one port.
+    pub reply_byte: Constant<NsPerByte>,
     /// Outstanding operations of one node.
     pub osos: Constant<Count>,
     /// Children of one node.
@@ -240,9 +244,9 @@ pub struct AggregationNodes {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Noise {
-    /// Deviation of what every action of a core takes.
-    pub jitter: Constant<Nanoseconds>,
-    /// Deviation of the time at which processes start a collective.
+    /// Deviation of what an action of a core takes, as a share of it.
+    pub jitter: Constant<Share>,
+    /// How late processes start a collective, on average; exponential.
     pub skew: Constant<Nanoseconds>,
     /// How often a core is taken away by the operating system.
     pub detour_rate: Constant<PerSecond>,

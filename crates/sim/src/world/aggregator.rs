@@ -1,6 +1,6 @@
 //! Aggregation nodes: the protocol's machine, and the time that a switch or a daemon needs for it.
 
-use tributary_protocol::node::{Node, NodeConfig, PortId, Transmit};
+use tributary_protocol::node::{FrameError, Node, NodeConfig, PortId, Transmit};
 use tributary_wire::ChildIndex;
 use tributary_wire::frame::{Header, Message, Part};
 
@@ -33,6 +33,8 @@ pub(super) struct Aggregator<D: Data> {
     pub(super) node: Node,
     pub(super) arenas: D::Arenas,
     pub(super) ports: Vec<Peer>,
+    /// Requests that came before there was a slot for them; see [`World::hold`].
+    held: Vec<(PortId, Header, D::Piece)>,
     take_free_at: Picos,
     reply_free_at: Picos,
 }
@@ -57,6 +59,7 @@ impl<D: Data> World<D> {
             node: Node::new(config),
             arenas: D::Arenas::default(),
             ports: Vec::new(),
+            held: Vec::new(),
             take_free_at: Picos::ZERO,
             reply_free_at: Picos::ZERO,
         });
@@ -77,12 +80,46 @@ impl<D: Data> World<D> {
         let reduced = if matches!(header.message, Message::Request(_)) { bytes as u32 } else { 0 };
         *take_free_at = seen_at.max(*take_free_at) + self.costs.node.take.of(reduced);
         let ready = *take_free_at + self.costs.node.latency;
-        if let Err(fault) = node.handle_frame(port, header, D::bytes(piece, bytes), arenas) {
-            self.fault = Some(RunError::Node { node: id.0, fault });
-            return;
+        match node.handle_frame(port, header, D::bytes(piece, bytes), arenas) {
+            Ok(()) => self.drain_node(ready, id),
+            Err(fault) => self.hold(id, port, header, piece, fault),
         }
-        self.drain_node(ready, id);
+        if matches!(header.message, Message::Result(_)) {
+            self.resume_held(ready, id);
+        }
         while self.aggregators[id.index()].node.poll_event().is_some() {}
+    }
+
+    /// A request that comes before its slot is free waits at the node's receiver.
+    ///
+    /// It happens where a multicast result overtakes the reliable one: the member knows that the
+    /// operation is complete before its aggregation node does.
+    fn hold(
+        &mut self,
+        id: AggregatorId,
+        port: PortId,
+        header: &Header,
+        piece: &D::Piece,
+        fault: FrameError,
+    ) {
+        let group = &self.groups[header.edge.group.0 as usize];
+        if matches!(fault, FrameError::OutsideWindow { .. }) && group.has_multicast() {
+            self.aggregators[id.index()].held.push((port, *header, piece.clone()));
+        } else {
+            self.fault = Some(RunError::Node { node: id.0, fault });
+        }
+    }
+
+    /// A result has freed a slot: what waited for one is taken in.
+    fn resume_held(&mut self, ready: Picos, id: AggregatorId) {
+        for (port, header, piece) in core::mem::take(&mut self.aggregators[id.index()].held) {
+            let Aggregator { node, arenas, .. } = &mut self.aggregators[id.index()];
+            let payload = D::bytes(&piece, header.payload_bytes());
+            match node.handle_frame(port, &header, payload, arenas) {
+                Ok(()) => self.drain_node(ready, id),
+                Err(fault) => self.hold(id, port, &header, &piece, fault),
+            }
+        }
     }
 
     /// Sends what the machine has to say, one copy after the other.
@@ -115,7 +152,7 @@ impl<D: Data> World<D> {
         }
         let aggregator = &mut self.aggregators[id.index()];
         let at_time = ready.max(aggregator.reply_free_at);
-        aggregator.reply_free_at = at_time + self.costs.node.reply;
+        aggregator.reply_free_at = at_time + self.costs.node.reply.of(bytes as u32);
         let (to, cargo) = match aggregator.ports[port.0 as usize] {
             Peer::Member(member) => {
                 let host = self.members[member.index()].host;

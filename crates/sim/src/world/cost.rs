@@ -77,12 +77,12 @@ pub(super) struct MessageCosts {
 pub(super) struct NodeCosts {
     pub(super) latency: Picos,
     pub(super) take: Linear,
-    pub(super) reply: Picos,
+    pub(super) reply: Linear,
 }
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct NoiseCosts {
-    pub(super) jitter_ps: f64,
+    pub(super) jitter: f64,
     pub(super) skew_ps: f64,
     /// Mean time between two detours of one core; none if they don't happen.
     pub(super) between_detours_ps: Option<f64>,
@@ -117,10 +117,10 @@ impl Costs {
             node: preset.aggregation.as_ref().map_or_else(NodeCosts::nothing, |nodes| NodeCosts {
                 latency: nodes.latency.span(),
                 take: Linear::new(nodes.packet.value(), nodes.byte.value()),
-                reply: nodes.reply.span(),
+                reply: Linear::new(nodes.reply.value(), nodes.reply_byte.value()),
             }),
             noise: NoiseCosts {
-                jitter_ps: noise.jitter.value() * 1e3,
+                jitter: noise.jitter.value(),
                 skew_ps: noise.skew.value() * 1e3,
                 between_detours_ps: (rate > 0.0).then(|| 1e12 / rate),
                 detour_ps: noise.detour.value() * 1e3,
@@ -132,7 +132,7 @@ impl Costs {
     #[must_use]
     pub fn quiet(mut self) -> Self {
         self.noise =
-            NoiseCosts { jitter_ps: 0.0, skew_ps: 0.0, between_detours_ps: None, detour_ps: 0.0 };
+            NoiseCosts { jitter: 0.0, skew_ps: 0.0, between_detours_ps: None, detour_ps: 0.0 };
         self
     }
 }
@@ -160,6 +160,6 @@ impl MessageCosts {
 impl NodeCosts {
     /// Of a system without aggregation nodes: nothing is ever charged.
     fn nothing() -> Self {
-        Self { latency: Picos::ZERO, take: Linear::new(0.0, 0.0), reply: Picos::ZERO }
+        Self { latency: Picos::ZERO, take: Linear::new(0.0, 0.0), reply: Linear::new(0.0, 0.0) }
     }
 }

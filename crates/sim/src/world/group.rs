@@ -13,7 +13,7 @@ use super::{Data, RunError, World};
 use crate::fabric::Vertex;
 
 /// Operations that a member may have under way: more than any scenario starts at once.
-pub(super) const OPERATIONS_MAX: usize = 16;
+pub(super) const OPERATIONS_MAX: usize = 4;
 
 /// Why a group could not be set up.
 #[derive(Debug, thiserror::Error)]
@@ -116,6 +116,10 @@ pub(super) struct Upward {
 impl Group {
     pub(super) fn new(multicast: bool) -> Self {
         Self { multicast, copies: Vec::new(), positions: BTreeMap::new() }
+    }
+
+    pub(super) fn has_multicast(&self) -> bool {
+        self.multicast
     }
 
     pub(super) fn multicasts_from(&self, aggregator: AggregatorId) -> bool {

@@ -76,16 +76,16 @@ impl<D: Data> World<D> {
         if skew_ps == 0.0 {
             return at;
         }
-        at + Picos((skew_ps * (self.chance.bell() + 3.5)) as u64)
+        at + Picos((skew_ps * self.chance.exponential()) as u64)
     }
 
     /// The core of `process` does something that takes `cost`, from `earliest` on; when it is done.
     pub(super) fn work(&mut self, process: ProcessId, earliest: Picos, cost: Picos) -> Picos {
         let index = process.index();
         let start = earliest.max(self.processes[index].free_at);
-        let jitter_ps = self.costs.noise.jitter_ps;
-        let cost = if jitter_ps > 0.0 {
-            Picos((cost.0 as f64 + jitter_ps * self.chance.bell()).max(0.0) as u64)
+        let jitter = self.costs.noise.jitter;
+        let cost = if jitter > 0.0 {
+            Picos((cost.0 as f64 * (1.0 + jitter * self.chance.bell()).max(0.0)) as u64)
         } else {
             cost
         };

@@ -124,12 +124,11 @@ impl<D: Data> World<D> {
         if let Some(body) = body {
             D::fill(&mut member.vector, body.bytes, piece);
         }
-        let cost = match (is_repeat, bytes > tree.notice_max_bytes) {
-            (true, _) => tree.repeat,
-            (false, false) => tree.result.of(bytes),
-            (false, true) => tree.result.of(bytes) + tree.look,
-        };
-        let done_at = self.work(process, seen_at, cost);
+        let cost = if is_repeat { tree.repeat } else { tree.result.of(bytes) };
+        // A longer result lies in memory, where the core finds it only after its notice.
+        let is_apart = !is_repeat && bytes > tree.notice_max_bytes;
+        let found_at = if is_apart { seen_at + tree.look } else { seen_at };
+        let done_at = self.work(process, found_at, cost);
         let member = &mut self.members[id.index()];
         while let Some(said) = member.endpoint.poll_event() {
             match said {

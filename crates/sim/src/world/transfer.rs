@@ -1,4 +1,5 @@
-//! Messages between ranks: eager, after asking (rendezvous), or through a host's memory.
+//! Messages between ranks: eager, after asking (rendezvous by remote read), or through a host's
+//! memory.
 
 use super::packet::{Cargo, Packet};
 use super::rank::RankId;
@@ -96,7 +97,7 @@ impl<D: Data> World<D> {
             }
             Way::Rendezvous => {
                 self.ranks[from.index()].unanswered += 1;
-                let done_at = self.work(process, at, costs.send.of(0));
+                let done_at = self.work(process, at, costs.register + costs.send.of(0));
                 self.send_sign(id, here, there, Sign::Ask, done_at);
                 done_at
             }
@@ -147,7 +148,7 @@ impl<D: Data> World<D> {
                 let noticed_at = self.work(process, seen_at, self.costs.message.control);
                 self.message_begins(to, from, id, None, noticed_at);
             }
-            (Sign::Answer, _) => self.go_on(id, seen_at),
+            (Sign::Answer, _) => self.go_on(id),
             (Sign::Part { is_last: false }, _) => {}
             (Sign::Part { is_last: true }, Way::Rendezvous) => self.message_ends(to, id, seen_at),
             (Sign::Part { is_last: true }, _) => {
@@ -173,16 +174,13 @@ impl<D: Data> World<D> {
         done_at
     }
 
-    /// The sender of an announced message hears that it may go on.
-    fn go_on(&mut self, id: TransferId, seen_at: Picos) {
-        let costs = self.costs.message;
+    /// The receiver of an announced message fetches it: the sender's adapter answers, and no core.
+    fn go_on(&mut self, id: TransferId) {
         let from = self.transfers.at(id).from;
-        let process = self.ranks[from.index()].process;
-        let done_at =
-            self.work(process, seen_at, costs.control + costs.register + costs.send.of(0));
-        self.send_part(id, done_at);
+        let now = self.agenda.now();
+        self.send_part(id, now);
         self.ranks[from.index()].unanswered -= 1;
-        self.advance(from, done_at);
+        self.advance(from, now);
     }
 
     /// What taking a message in costs its receiver's core.
