@@ -4,10 +4,15 @@
 //! figure compares with stands in `published/`, copied from the project's own files; nothing here
 //! holds a published number.
 
+mod amg;
 mod chart;
 mod communicators;
+mod full_hosts;
 mod latency;
 mod published;
+mod scale;
+mod statements;
+mod streaming;
 mod table;
 mod tables;
 
@@ -100,6 +105,15 @@ const FIGURES: &[(&str, Maker)] = &[
     ("table2", tables::table2),
     ("latency", latency::latency),
     ("communicators", communicators::communicators),
+    ("channels", full_hosts::channels),
+    ("leaders", full_hosts::leaders),
+    ("amg", amg::amg),
+    ("dpml-edr", full_hosts::dpml_edr),
+    ("dpml-omni-path", full_hosts::dpml_opa),
+    ("dpml-10240", full_hosts::dpml_scale),
+    ("streaming", streaming::streaming),
+    ("scale", scale::scale),
+    ("statements", statements::statements),
 ];
 
 /// Names of all figures.

@@ -16,7 +16,17 @@ pub use file::{
 };
 
 /// The presets that come with the program: name and text.
-const SHIPPED: &[(&str, &str)] = &[("edr-sharp", include_str!("../presets/edr-sharp.toml"))];
+const SHIPPED: &[(&str, &str)] = &[
+    ("edr-sharp", include_str!("../presets/edr-sharp.toml")),
+    ("edr", include_str!("../presets/edr.toml")),
+    ("hdr-streaming", include_str!("../presets/hdr-streaming.toml")),
+    ("omni-path", include_str!("../presets/omni-path.toml")),
+    ("many-core", include_str!("../presets/many-core.toml")),
+    ("ethernet-25", include_str!("../presets/ethernet-25.toml")),
+    ("ethernet-100", include_str!("../presets/ethernet-100.toml")),
+    ("bluegene-q", include_str!("../presets/bluegene-q.toml")),
+    ("aries", include_str!("../presets/aries.toml")),
+];
 
 /// Names of the presets that come with the program.
 pub fn names() -> impl Iterator<Item = &'static str> {

@@ -110,6 +110,9 @@ impl<D: Data> System<D> {
             (Some(_), Wiring::Graph(graph)) => {
                 Some(Layout::described(&topology(&preset.fabric)?, graph))
             }
+            (Some(nodes), wiring) if nodes.on_hosts => {
+                Some(Layout::regular(wiring).on_hosts(wiring))
+            }
             (Some(_), wiring) => Some(Layout::regular(wiring)),
         };
         let mut world = World::new(preset, wiring, seed);

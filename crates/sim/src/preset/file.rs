@@ -280,10 +280,23 @@ pub(super) fn read<'a>(
     while let Some(toml::Value::String(base)) = table.get("base").cloned() {
         let mut below: toml::Table = toml::from_str(find(&base)?)?;
         table.remove("base");
+        for name in without(&mut table) {
+            below.remove(&name);
+        }
         overlay(&mut below, table);
         table = below;
     }
     Ok(Preset::deserialize(toml::Value::Table(table))?)
+}
+
+/// Takes out which of its base's tables a preset does without.
+fn without(table: &mut toml::Table) -> Vec<String> {
+    match table.remove("without") {
+        Some(toml::Value::Array(names)) => {
+            names.iter().filter_map(|name| name.as_str().map(str::to_owned)).collect()
+        }
+        _ => Vec::new(),
+    }
 }
 
 /// Replaces values of `below` by those of `above`; tables merge, except those that are one thing.

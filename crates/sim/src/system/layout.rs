@@ -82,6 +82,27 @@ impl Layout {
         Self { nodes: with_levels(places), homes: Homes::Blocks(per_node), described: None }
     }
 
+    /// The same tree with every node in software, on a host of its own: the last ones below it that
+    /// no other node has.
+    #[must_use]
+    pub fn on_hosts(mut self, wiring: &Wiring) -> Self {
+        let mut free: Vec<bool> = vec![true; wiring.hosts() as usize];
+        for index in 0..self.nodes.len() {
+            let below = |host: &u32| {
+                let mut at = Some(self.home(Vertex(*host)));
+                while at.is_some_and(|node| node != index) {
+                    at = at.and_then(|node| self.nodes[node].parent);
+                }
+                at.is_some()
+            };
+            let found = (0..wiring.hosts()).rev().find(|host| free[*host as usize] && below(host));
+            let host = found.expect("more hosts than aggregation nodes");
+            free[host as usize] = false;
+            self.nodes[index].vertex = Vertex(host);
+        }
+        self
+    }
+
     /// The tree that the manager would place on a described fabric: nodes where the file puts them,
     /// or one at every switch if it puts none.
     #[must_use]
