@@ -11,7 +11,8 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { CASE_BYTES = 256, FAILURES_PRINTED_MAX = 10, WATCHDOG_SECONDS = 120, EXIT_WATCHDOG = 3 };
+enum { CASE_BYTES = 256, LINE_BYTES = 512, FAILURES_PRINTED_MAX = 10 };
+enum { WATCHDOG_SECONDS = 120, EXIT_WATCHDOG = 3 };
 
 check_world world = {.seed = 1, .sample = 16};
 
@@ -21,29 +22,33 @@ static const char *main_case; /* the first thread's current_case */
 static atomic_llong checks;
 static atomic_llong failures;
 
-static void write_text(const char *text) {
-    if (write(STDERR_FILENO, text, strlen(text)) < 0) {
-        _exit(EXIT_WATCHDOG);
+/* Appends `text`; only what a signal handler may do. */
+static size_t append(char *line, size_t used, const char *text) {
+    while (*text != '\0' && used < LINE_BYTES - 1) {
+        line[used++] = *text++;
     }
+    return used;
 }
 
-/* Only what a signal handler may do. */
+/* One write(), so that the lines of several ranks don't mix. */
 static void on_alarm(int number) {
     (void)number;
-    char rank[16] = "";
-    int at = sizeof rank - 1;
+    char digits[16] = "";
+    char line[LINE_BYTES];
+    size_t used = 0;
+    int at = sizeof digits - 1;
     int value = world.rank;
     do {
-        rank[--at] = (char)('0' + value % 10);
+        digits[--at] = (char)('0' + value % 10);
         value /= 10;
     } while (value > 0 && at > 0);
-    write_text("FAIL ");
-    write_text(program_name);
-    write_text(" rank ");
-    write_text(&rank[at]);
-    write_text(": watchdog: stuck in case [");
-    write_text(main_case);
-    write_text("]\n");
+    const char *parts[] = {"FAIL ",       program_name,   " rank ",
+                           &digits[at],   ": watchdog: stuck in case [", main_case, "]\n"};
+    for (size_t part = 0; part < sizeof parts / sizeof parts[0]; part++) {
+        used = append(line, used, parts[part]);
+    }
+    ssize_t written = write(STDERR_FILENO, line, used);
+    (void)written; /* nothing is left to be done about it */
     _exit(EXIT_WATCHDOG);
 }
 

@@ -1,96 +1,202 @@
 /*
- * Programs that only end if everything makes progress while something else is waited for.
- *
- * MPI 4.1 §2.9: a started collective completes while its process sits in another MPI call; and a
- * process that waits in a collective still moves messages that were started before.
+ * Collectives and messages that need each other: a blocking collective must keep the MPI beneath
+ * going, and a blocking receive must not keep a nonblocking collective from finishing. Where one
+ * does not progress the other, these hang, and the watchdog says in which case.
  */
+#include <stdlib.h>
+
 #include "check.h"
 
-#include <string.h>
+enum { LONG_MESSAGE = 1 << 20, VECTOR = 50000, ROUNDS = 20, TAG = 9, LATER_TAG = 10 };
 
-/* Large enough that every MPI needs the receiver's help to send it. */
-enum { LARGE = 3 * 1000 * 1000, VECTOR = 50 * 1000, ROUNDS = 5, TAG = 3 };
+static int left_neighbour(void) { return (world.rank + world.ranks - 1) % world.ranks; }
+static int right_neighbour(void) { return (world.rank + 1) % world.ranks; }
 
-static char *outgoing;
-static char *incoming;
-
-/* Rank 0 starts an allreduce and then waits for messages that the others send only after theirs. */
-static void receive_during_allreduce(int round) {
-    check_case("receive during an allreduce, round %d", round);
-    static long mine[VECTOR];
-    static long sums[VECTOR];
-    for (int i = 0; i < VECTOR; i++) {
-        mine[i] = world.rank + i;
-    }
+/*
+ * Rank r > 0 starts its operation, waits for it, and tells the next rank. Rank 0 starts its own,
+ * then sits in MPI_Recv for the last rank's word before it ever waits.
+ */
+static void receive_depends_on_collective(int round) {
     MPI_Request request;
-    MPI_Iallreduce(mine, sums, VECTOR, MPI_LONG, MPI_SUM, MPI_COMM_WORLD, &request);
-    if (world.rank != 0) {
-        MPI_Wait(&request, MPI_STATUS_IGNORE);
-        MPI_Send(&round, 1, MPI_INT, 0, TAG, MPI_COMM_WORLD);
-    } else {
-        for (int rank = 1; rank < world.ranks; rank++) {
-            int got = -1;
-            MPI_Recv(&got, 1, MPI_INT, rank, TAG, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
-            check_equal(round, got, "message");
+    int one = 1;
+    int sum = 0;
+    int word = -1;
+    check_case("receive that depends on an Iallreduce, round %d", round);
+    MPI_Iallreduce(&one, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD, &request);
+    if (world.rank == 0 && world.ranks > 1) {
+        MPI_Recv(&word, 1, MPI_INT, world.ranks - 1, TAG, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        check_equal(world.ranks, word, "the last rank's sum");
+    }
+    MPI_Wait(&request, MPI_STATUS_IGNORE);
+    check_equal(world.ranks, sum, "sum");
+    if (world.rank == world.ranks - 1 && world.ranks > 1) {
+        MPI_Send(&sum, 1, MPI_INT, 0, TAG, MPI_COMM_WORLD);
+    }
+}
+
+/* The same with a long vector, which no single message of any transport can carry. */
+static void receive_depends_on_long_collective(int round) {
+    static long mine[VECTOR];
+    static long sum[VECTOR];
+    MPI_Request request;
+    int word = round;
+    check_case("receive that depends on a long Iallreduce, round %d", round);
+    for (int at = 0; at < VECTOR; at++) {
+        mine[at] = world.rank + at;
+    }
+    MPI_Iallreduce(mine, sum, VECTOR, MPI_LONG, MPI_SUM, MPI_COMM_WORLD, &request);
+    if (world.rank == 0) {
+        for (int sender = 1; sender < world.ranks; sender++) {
+            MPI_Recv(&word, 1, MPI_INT, sender, TAG, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+            check_equal(round, word, "a rank's word");
         }
         MPI_Wait(&request, MPI_STATUS_IGNORE);
+    } else {
+        MPI_Wait(&request, MPI_STATUS_IGNORE);
+        MPI_Send(&word, 1, MPI_INT, 0, TAG, MPI_COMM_WORLD);
     }
-    const long ranks = world.ranks;
-    for (int i = 0; i < VECTOR; i += 997) {
-        check_equal(ranks * (ranks - 1) / 2 + ranks * i, sums[i], "sum");
+    long base = (long)world.ranks * (world.ranks - 1) / 2;
+    for (int at = 0; at < VECTOR; at += 997) {
+        check_equal(base + (long)at * world.ranks, sum[at], "sum");
     }
 }
 
-/* Everybody's large receive is open while it waits in the collective; senders come late to it. */
-static void send_before_collective(int round, int use_barrier) {
-    check_case("large send before a %s, round %d", use_barrier ? "barrier" : "reduction", round);
-    const int left = (world.rank + world.ranks - 1) % world.ranks;
-    const int right = (world.rank + 1) % world.ranks;
-    MPI_Request request;
-    memset(outgoing, round + world.rank, LARGE);
-    memset(incoming, -1, LARGE);
-    MPI_Irecv(incoming, LARGE, MPI_CHAR, left, TAG, MPI_COMM_WORLD, &request);
-    MPI_Send(outgoing, LARGE, MPI_CHAR, right, TAG, MPI_COMM_WORLD);
-    if (use_barrier) {
-        MPI_Barrier(MPI_COMM_WORLD);
-    } else {
-        int one = 1;
-        int sum = 0;
+static void collective(int which) {
+    int one = 1;
+    int sum = 0;
+    if (which == 0) {
         MPI_Allreduce(&one, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
         check_equal(world.ranks, sum, "sum");
+    } else if (which == 1) {
+        MPI_Barrier(MPI_COMM_WORLD);
+    } else if (which == 2) {
+        sum = world.rank == 0 ? 17 : 0;
+        MPI_Bcast(&sum, 1, MPI_INT, 0, MPI_COMM_WORLD);
+        check_equal(17, sum, "broadcast value");
+    } else {
+        MPI_Reduce(&one, &sum, 1, MPI_INT, MPI_SUM, 0, MPI_COMM_WORLD);
+        check_equal(world.rank == 0 ? world.ranks : 0, sum, "sum at the root");
     }
-    MPI_Wait(&request, MPI_STATUS_IGNORE);
-    check_equal((char)(round + left), incoming[0], "first byte");
-    check_equal((char)(round + left), incoming[LARGE - 1], "last byte");
 }
 
-/* Only rank 0 receives, and goes into the collective first; rank 1 must get its message off. */
-static void collective_before_send(int round) {
-    check_case("collective before a large send, round %d", round);
+/*
+ * A long message to rank 0 that needs its receiver's help (rendezvous). The sender enters the
+ * collective only after its send is done; the receiver is inside the collective all that time.
+ */
+static void rendezvous_under_collective(int which, int *buffer, const char *also) {
     MPI_Request request = MPI_REQUEST_NULL;
+    check_case("long message to a rank inside a blocking collective, kind %d%s", which, also);
+    if (world.ranks == 1) {
+        return;
+    }
     if (world.rank == 0) {
-        MPI_Irecv(incoming, LARGE, MPI_CHAR, 1, TAG, MPI_COMM_WORLD, &request);
+        buffer[LONG_MESSAGE - 1] = -1;
+        MPI_Irecv(buffer, LONG_MESSAGE, MPI_INT, 1, TAG, MPI_COMM_WORLD, &request);
     } else if (world.rank == 1) {
-        check_sleep_us(20000);
-        memset(outgoing, round, LARGE);
-        MPI_Send(outgoing, LARGE, MPI_CHAR, 0, TAG, MPI_COMM_WORLD);
+        check_sleep_us(20000); /* rank 0 is in the collective by now */
+        buffer[LONG_MESSAGE - 1] = 5 + which;
+        MPI_Send(buffer, LONG_MESSAGE, MPI_INT, 0, TAG, MPI_COMM_WORLD);
     }
-    MPI_Barrier(MPI_COMM_WORLD);
-    MPI_Wait(&request, MPI_STATUS_IGNORE);
+    collective(which);
     if (world.rank == 0) {
-        check_equal((char)round, incoming[LARGE - 1], "last byte");
+        MPI_Wait(&request, MPI_STATUS_IGNORE);
+        check_equal(5 + which, buffer[LONG_MESSAGE - 1], "last element");
     }
+}
+
+/*
+ * The same while each rank has a message that it asks for only later: a probe that finds that one
+ * ends before it has moved the long one on.
+ */
+static void rendezvous_beside_unexpected(int which, int *buffer) {
+    MPI_Request request;
+    int early = which;
+    int word = -1;
+    check_case("unexpected messages before a collective of kind %d", which);
+    MPI_Isend(&early, 1, MPI_INT, right_neighbour(), LATER_TAG, MPI_COMM_WORLD, &request);
+    MPI_Probe(left_neighbour(), LATER_TAG, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    rendezvous_under_collective(which, buffer, ", a message unexpected");
+    MPI_Recv(&word, 1, MPI_INT, left_neighbour(), LATER_TAG, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    MPI_Wait(&request, MPI_STATUS_IGNORE);
+    check_equal(which, word, "the message asked for later");
+}
+
+/* Everybody's blocking send of a long message ends before it enters the collective. */
+static void blocking_ring(int which, int *outgoing, int *incoming) {
+    MPI_Request request;
+    check_case("blocking ring of long messages before a collective of kind %d", which);
+    outgoing[0] = 100 * which + world.rank;
+    incoming[0] = -1;
+    MPI_Irecv(incoming, LONG_MESSAGE, MPI_INT, left_neighbour(), TAG, MPI_COMM_WORLD, &request);
+    MPI_Send(outgoing, LONG_MESSAGE, MPI_INT, right_neighbour(), TAG, MPI_COMM_WORLD);
+    collective(which);
+    MPI_Wait(&request, MPI_STATUS_IGNORE);
+    check_equal(100 * which + left_neighbour(), incoming[0], "from the left");
+}
+
+/* Every rank exchanges long messages around a ring while collectives are outstanding. */
+static void ring_with_collective(int round, int *outgoing, int *incoming) {
+    MPI_Request requests[3];
+    double mine = world.rank + 0.5;
+    double sum = 0;
+    check_case("ring of long messages with an Iallreduce, round %d", round);
+    outgoing[0] = world.rank;
+    incoming[0] = -1;
+    MPI_Irecv(incoming, LONG_MESSAGE, MPI_INT, left_neighbour(), TAG, MPI_COMM_WORLD, &requests[0]);
+    MPI_Iallreduce(&mine, &sum, 1, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD, &requests[1]);
+    MPI_Isend(outgoing, LONG_MESSAGE, MPI_INT, right_neighbour(), TAG, MPI_COMM_WORLD,
+              &requests[2]);
+    if (round % 2 == 0) {
+        MPI_Barrier(MPI_COMM_WORLD);
+    }
+    MPI_Waitall(3, requests, MPI_STATUSES_IGNORE);
+    check_equal(left_neighbour(), incoming[0], "from the left");
+    check_that(sum == 0.5 * world.ranks * world.ranks, "sum: expected %g, got %g",
+               0.5 * world.ranks * world.ranks, sum);
+}
+
+/* MPI_Probe and MPI_Iprobe loops are blocking receives in disguise. */
+static void probe_loop(void) {
+    MPI_Request request;
+    int flag = 0;
+    int mine = world.rank;
+    int max = -1;
+    int word = 0;
+    check_case("MPI_Iprobe loop with an Iallreduce outstanding");
+    MPI_Iallreduce(&mine, &max, 1, MPI_INT, MPI_MAX, MPI_COMM_WORLD, &request);
+    if (world.rank != 0) {
+        MPI_Wait(&request, MPI_STATUS_IGNORE);
+        MPI_Send(&max, 1, MPI_INT, 0, TAG, MPI_COMM_WORLD);
+        return;
+    }
+    for (int sender = 1; sender < world.ranks; sender++, flag = 0) {
+        while (!flag) {
+            MPI_Iprobe(sender, TAG, MPI_COMM_WORLD, &flag, MPI_STATUS_IGNORE);
+        }
+        MPI_Recv(&word, 1, MPI_INT, sender, TAG, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        check_equal(world.ranks - 1, word, "a rank's maximum");
+    }
+    MPI_Wait(&request, MPI_STATUS_IGNORE);
 }
 
 int main(int argc, char **argv) {
     check_start(argc, argv, "progress", MPI_THREAD_SINGLE);
-    outgoing = check_memory(LARGE);
-    incoming = check_memory(LARGE);
-    for (int round = 0; round < ROUNDS && world.ranks > 1; round++) {
-        receive_during_allreduce(round);
-        send_before_collective(round, 0);
-        send_before_collective(round, 1);
-        collective_before_send(round);
+    int *outgoing = check_memory(LONG_MESSAGE * sizeof(int));
+    int *incoming = check_memory(LONG_MESSAGE * sizeof(int));
+    for (int round = 0; round < ROUNDS; round++) {
+        receive_depends_on_collective(round);
+        receive_depends_on_long_collective(round);
     }
+    for (int which = 0; which < 4; which++) {
+        rendezvous_under_collective(which, outgoing, "");
+        rendezvous_beside_unexpected(which, outgoing);
+        blocking_ring(which, outgoing, incoming);
+    }
+    for (int round = 0; round < 6; round++) {
+        ring_with_collective(round, outgoing, incoming);
+    }
+    probe_loop();
+    free(outgoing);
+    free(incoming);
     return check_finish();
 }

@@ -1,16 +1,17 @@
 #!/usr/bin/env python3
-"""Runs the MPI test programs of this folder through the preload libraries, under each MPI.
+"""Runs the MPI test programs through `tributary run`, or with plain MPI, and checks the reports.
 
-Every run is `tributary run --hosts H -- mpirun -n P PROGRAM`. It passes if the program says so, and
-if the report shows that its collectives went where they should: in_node on one host, in_tree on
-several. A report of zeros is a failure. `--without` runs the programs on plain MPI, to test them.
+Every program checks itself and says which rank failed in which case; this runner adds what only
+the outside can see: exit codes, hangs, the end-of-run report, and equal bits in two runs.
 """
 
 import argparse
+import dataclasses
 import json
 import os
 import pathlib
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -19,190 +20,333 @@ import time
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
-SHARED_SOURCES = ["check.c", "shapes.c", "values.c"]
-SHARED_HEADERS = ["check.h", "shapes.h", "values.h"]
-CFLAGS = ["-std=gnu11", "-O1", "-g", "-Wall", "-Wextra", "-Werror"]
+MPIS = ("openmpi", "mpich")
+SUPPORT = ("check.c", "values.c", "shapes.c")
+FLAGS = ("-std=c11", "-O2", "-g", "-Wall", "-Wextra", "-Werror", "-pthread")
+COUNTS = ("in_node", "in_tree", "passed_through")
 
-# Program, its arguments, and the (processes, hosts) it runs with.
-PROGRAMS = [
-    ("collectives", ["--sample", "32"],
-     [(1, 1), (2, 1), (3, 1), (4, 1), (9, 1), (2, 2), (3, 2), (4, 2), (5, 3), (9, 4)]),
-    ("waits", [], [(4, 1), (4, 2)]),
-    ("passing", [], [(4, 1), (4, 2)]),
-    ("progress", [], [(2, 1), (4, 1), (4, 2)]),
-    ("bits", [], [(4, 1), (5, 2)]),
-    ("bcast_types", [], [(4, 1), (4, 2)]),
-    ("errors", [], [(3, 1)]),
-    ("lifecycle", [], [(4, 1), (4, 2)]),
-    ("threads", [], [(3, 1), (4, 2)]),
-    ("no_finalize", [], [(3, 1), (4, 2)]),
-]
-# These end without MPI_Finalize: nobody writes their report, and launchers differ in whether they
-# call that a failure. What counts is that they end, and what they say before.
-WITHOUT_FINALIZE = {"no_finalize"}
-# Plain MPICH, as its wheel is built, crashes on arguments that Open MPI refuses.
-NOT_UNDER = {("errors", "mpich")}
-# These print lines that have to be the same in two runs.
-REPEATED = {"bits"}
+
+@dataclasses.dataclass(frozen=True)
+class Program:
+    """One test program and how it is run."""
+
+    name: str
+    # How many ranks, on how many hosts, with which arguments.
+    matrix: tuple = ((4, 1, ()), (4, 2, ()))
+    # Whether collectives of it must show in the report as offloaded.
+    offloads: bool = True
+    # Ends without MPI_Finalize: launchers call that an error, and there is no report.
+    abrupt: bool = False
+    # Whether it runs twice and its `bits` lines must be equal.
+    twice: bool = False
+
+
+def sample(ranks, hosts, number):
+    return (ranks, hosts, ("--sample", str(number)))
+
+
+PROGRAMS = (
+    Program("collectives", (sample(1, 1, 16), sample(2, 1, 16), sample(3, 1, 32),
+                            sample(4, 1, 32), sample(9, 1, 256), sample(2, 2, 32),
+                            sample(3, 2, 32), sample(4, 2, 32), sample(9, 2, 256),
+                            sample(9, 3, 256))),
+    Program("waits"),
+    Program("bcast_types"),
+    Program("passing"),
+    Program("errors"),
+    Program("lifecycle"),
+    Program("threads"),
+    Program("progress"),
+    Program("bits", ((4, 1, ()), (4, 2, ()), (9, 3, ())), twice=True),
+    Program("no_finalize", offloads=False, abrupt=True),
+    Program("overhead", ((1, 1, ()),), offloads=False),
+    Program("latency", ((2, 1, ()), (2, 2, ()))),
+)
 
 
 class Failure(Exception):
-    """Why a run failed, in a few lines."""
+    """Why one run did not pass, in one line; `output` is what it printed."""
+
+    def __init__(self, reason, output=""):
+        super().__init__(reason)
+        self.output = output
+
+
+def numbers(text):
+    return tuple(int(part) for part in text.split(","))
 
 
 def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--mpi", choices=["openmpi", "mpich", "all"], default="all")
+    parser.add_argument("--mpi", choices=(*MPIS, "all"), default="all")
     parser.add_argument("--venvs", type=pathlib.Path, default=ROOT / ".venv",
                         help="folder with openmpi/ and mpich/ (default %(default)s)")
-    parser.add_argument("--tributary", type=pathlib.Path, default=ROOT / "target/release/tributary",
-                        help="the program (default %(default)s)")
-    parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build/mpi-tests",
-                        help="folder for what is compiled (default %(default)s)")
-    parser.add_argument("--filter", default="", help="only programs whose name contains this")
-    parser.add_argument("--procs", type=int, help="only runs with so many processes")
-    parser.add_argument("--hosts", type=int, help="only runs with so many hosts")
-    parser.add_argument("--without", action="store_true", help="plain MPI, without the library")
-    parser.add_argument("--seed", type=int, default=1, help="seed of the programs")
-    parser.add_argument("--timeout", type=float, default=180.0, help="seconds a run may take")
-    parser.add_argument("--json", action="store_true", help="one object per line")
+    parser.add_argument("--tributary", type=pathlib.Path, default=ROOT / "target/release/tributary")
+    parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build/mpi-tests")
+    parser.add_argument("--procs", type=numbers, help="only these numbers of ranks: 1,4")
+    parser.add_argument("--hosts", type=numbers, help="only these numbers of hosts: 1,2")
+    parser.add_argument("--without", action="store_true", help="plain MPI, without tributary")
+    parser.add_argument("--filter", default="", help="only programs whose name holds this")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--sample", type=int, help="instead of each run's own; 1 runs everything")
+    parser.add_argument("--timeout", type=float, default=120.0, help="seconds for one run")
+    parser.add_argument("--json", action="store_true", help="one object per run and line")
+    parser.add_argument("--verbose", action="store_true", help="show what passing runs print, too")
     return parser.parse_args()
 
 
-def environment():
-    """The environment for mpirun: containers run as root, and have fewer cores than ranks."""
-    result = dict(os.environ)
+def mpi_environment():
+    """Containers run as root and have fewer cores than ranks; waiting must not burn those cores."""
+    environment = dict(os.environ)
     for name in ("TRIBUTARY_MANAGER", "TRIBUTARY_REPORT", "TRIBUTARY_HOSTS", "LD_PRELOAD"):
-        result.pop(name, None)
-    result.setdefault("OMPI_ALLOW_RUN_AS_ROOT", "1")
-    result.setdefault("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1")
-    result.setdefault("PRTE_MCA_rmaps_default_mapping_policy", ":oversubscribe")
-    return result
+        environment.pop(name, None)
+    for name, value in (("OMPI_ALLOW_RUN_AS_ROOT", "1"),
+                        ("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"),
+                        ("PRTE_MCA_rmaps_default_mapping_policy", ":oversubscribe"),
+                        ("MPIR_CVAR_CH4_PROGRESS_THROTTLE", "1"),
+                        ("MPIR_CVAR_CH4_PROGRESS_THROTTLE_NO_PROGRESS_COUNT", "10")):
+        environment.setdefault(name, value)
+    return environment
 
 
-def run_bounded(command, timeout):
-    """Runs a command in a group of its own, and ends the whole group if it takes too long."""
-    with tempfile.TemporaryFile("w+") as output:
-        process = subprocess.Popen([str(part) for part in command], stdin=subprocess.DEVNULL,
-                                   stdout=output, stderr=subprocess.STDOUT, env=environment(),
-                                   start_new_session=True)
+def children_of(parents):
+    """All descendants of the processes `parents`, from /proc."""
+    parent_of = {}
+    for folder in pathlib.Path("/proc").iterdir():
+        if folder.name.isdigit():
+            try:
+                stat = (folder / "stat").read_text()
+                parent_of[int(folder.name)] = int(stat.rsplit(")", 1)[1].split()[1])
+            except (OSError, ValueError, IndexError):
+                continue  # it ended meanwhile
+    found = set(parents)
+    while True:
+        more = {child for child, parent in parent_of.items() if parent in found} - found
+        if not more:
+            return found - set(parents)
+        found |= more
+
+
+def signal_all(number, group, processes):
+    """Sends a signal to a process group and to processes that left it for one of their own."""
+    for send, target in ((os.killpg, group), *((os.kill, process) for process in processes)):
         try:
-            process.wait(timeout)
-            timed_out = False
-        except subprocess.TimeoutExpired:
-            timed_out = True
-            for number in (signal.SIGTERM, signal.SIGKILL):
-                try:
-                    os.killpg(process.pid, number)
-                    process.wait(5)
-                    break
-                except (ProcessLookupError, subprocess.TimeoutExpired):
-                    continue
-        output.seek(0)
-        text = output.read()
-    if timed_out:
-        raise Failure(f"took more than {timeout:g} s\n{tail(text)}")
-    return process.returncode, text
+            send(target, number)
+        except ProcessLookupError:
+            pass
 
 
-def tail(text, lines=25):
-    return "\n".join("    " + line for line in text.splitlines()[-lines:])
-
-
-def compile_program(mpi, name, arguments):
-    folder = arguments.build / mpi
-    folder.mkdir(parents=True, exist_ok=True)
-    target = folder / name
-    sources = [HERE / f"{name}.c"] + [HERE / source for source in SHARED_SOURCES]
-    inputs = sources + [HERE / header for header in SHARED_HEADERS]
-    if target.exists() and all(path.stat().st_mtime < target.stat().st_mtime for path in inputs):
-        return target
-    command = [arguments.venvs / mpi / "bin/mpicc", *CFLAGS, *sources, "-o", target, "-lm",
-               "-lpthread"]
-    status, text = run_bounded(command, 120)
-    if status != 0:
-        raise Failure(f"{name}.c does not compile\n{tail(text)}")
-    return target
-
-
-def launch(mpi, program, extra, procs, hosts, arguments, report):
-    mpirun = [arguments.venvs / mpi / "bin/mpirun", "-n", procs, program, "--seed",
-              arguments.seed, *extra]
-    if arguments.without:
-        return run_bounded(mpirun, arguments.timeout)
-    command = [arguments.tributary, "run", "--mpi", mpi, "--hosts", hosts, "--report", report, "--"]
-    return run_bounded(command + mpirun, arguments.timeout)
-
-
-def check_report(name, procs, hosts, report):
-    if name in WITHOUT_FINALIZE:
-        return "no report, as expected"
+def stop(process):
+    """Ends what we started: first in a way that lets the launcher end its ranks."""
+    descendants = children_of({process.pid})
+    signal_all(signal.SIGTERM, process.pid, ())
     try:
-        counts = json.loads(report.read_text())
-    except (OSError, ValueError) as error:
-        raise Failure(f"no report: {error}") from error
+        return process.communicate(timeout=5)[0]
+    except subprocess.TimeoutExpired:
+        signal_all(signal.SIGKILL, process.pid, descendants)
+        return process.communicate()[0]
+
+
+def run_command(command, environment, timeout):
+    """Runs one command to its end; its exit code and output, both streams together."""
+    process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE,
+                               stderr=subprocess.STDOUT, text=True, errors="replace",
+                               start_new_session=True)
+    try:
+        output, _ = process.communicate(timeout=timeout)
+    except subprocess.TimeoutExpired:
+        raise Failure(f"did not end within {timeout:g} s", stop(process)) from None
+    except BaseException:
+        stop(process)
+        raise
+    return process.returncode, output
+
+
+def run_checked(program, command, environment, timeout):
+    """Runs a program, with a folder of its own for what it must not leave behind."""
+    with tempfile.TemporaryDirectory(prefix="mpi-test-") as folder:
+        output = run_judged(program, command, environment | {"TMPDIR": folder}, timeout)
+        # What Open MPI leaves when a job ends in disorder is not ours.
+        left = sorted(path.name for path in pathlib.Path(folder).glob("tributary*"))
+    if left:
+        raise Failure(f"left behind in the temporary folder: {', '.join(left)}", output)
+    return output
+
+
+def run_judged(program, command, environment, timeout):
+    """Runs a program to its end and returns its output; raises what is wrong with it."""
+    try:
+        code, output = run_command(command, environment, timeout)
+        if code != 0 and not program.abrupt:
+            raise Failure(f"exit code {code}", output)
+        if program.abrupt and re.search(r" 0 failed", output) is None:
+            raise Failure("did not say that its checks passed", output)
+    except Failure as failure:
+        line = shlex.join(str(word) for word in command)
+        raise Failure(str(failure), f"{line}\n{failure.output}") from None
+    return output
+
+
+def compile_programs(programs, mpicc, folder):
+    """The programs whose compilation failed, with what the compiler said."""
+    folder.mkdir(parents=True, exist_ok=True)
+    failed = {}
+    objects = [folder / source.replace(".c", ".o") for source in SUPPORT]
+    for source, target in zip(SUPPORT, objects):
+        subprocess.run([mpicc, *FLAGS, "-c", HERE / source, "-o", target], check=True)
+    for program in programs:
+        command = [mpicc, *FLAGS, HERE / f"{program.name}.c", *objects, "-o",
+                   folder / program.name, "-lm"]
+        done = subprocess.run(command, check=False, capture_output=True, text=True)
+        if done.returncode != 0:
+            failed[program.name] = done.stderr
+    return failed
+
+
+def read_counts(path, output):
+    try:
+        report = json.loads(path.read_text())
+        return {key: int(report[key]) for key in COUNTS}
+    except FileNotFoundError:
+        raise Failure("no report was written", output) from None
+    except (ValueError, KeyError, TypeError) as error:
+        raise Failure(f"the report can't be read: {error!r}", output) from None
+
+
+def check_counts(program, ranks, hosts, counts, output):
+    """A program that offloads must have been offloaded, in the way its hosts ask for."""
+    if not program.offloads or ranks == 1:
+        return
     way = "in_tree" if hosts > 1 else "in_node"
     if counts[way] == 0:
-        raise Failure(f"nothing ran {way}; reasons: {counts.get('reasons')}")
-    return " ".join(f"{key} {counts[key]}" for key in ("in_node", "in_tree", "passed_through"))
+        raise Failure(f"the report says {way} 0", output)
 
 
-def bits(text):
-    return sorted(re.findall(r"^bits .*$", text, re.MULTILINE))
+def arguments_of(options, extra):
+    if options.sample is not None and "--sample" in extra:
+        extra = ("--sample", str(options.sample))
+    # The program's watchdog barks first: it knows the case.
+    watchdog = max(1, int(options.timeout) - 10)
+    return ["--seed", str(options.seed), "--watchdog", str(watchdog), *extra]
 
 
-def run_one(mpi, name, extra, procs, hosts, arguments):
-    program = compile_program(mpi, name, arguments)
-    with tempfile.TemporaryDirectory(prefix="tributary-test-") as folder:
-        report = pathlib.Path(folder) / "report.json"
-        status, text = launch(mpi, program, extra, procs, hosts, arguments, report)
-        is_good = status == 0
-        if name in WITHOUT_FINALIZE:
-            is_good = f"{name}: " in text and " 0 failed" in text
-        if not is_good:
-            raise Failure(f"exit status {status}\n{tail(text)}")
-        detail = "" if arguments.without else check_report(name, procs, hosts, report)
-        if name in REPEATED and not arguments.without:
-            _, again = launch(mpi, program, extra, procs, hosts, arguments, report)
-            if not bits(text) or bits(text) != bits(again):
-                raise Failure(f"two runs differ in their bits\n{tail(text)}\n{tail(again)}")
-            detail += "; same bits twice"
-    return detail
+def run_once(options, program, place, run, environment):
+    """One launch. Returns its output and its counts (none with plain MPI)."""
+    ranks, hosts, extra = run
+    command = [place["mpirun"], "-n", str(ranks), place["folder"] / program.name,
+               *arguments_of(options, extra)]
+    if options.without:
+        return run_checked(program, command, environment, options.timeout), None
+    report = place["folder"] / f"{program.name}-{ranks}-{hosts}.json"
+    report.unlink(missing_ok=True)
+    command = [options.tributary, "run", "--mpi", place["mpi"], "--hosts", str(hosts), "--report", report,
+               "--", *command]
+    output = run_checked(program, command, environment, options.timeout)
+    if program.abrupt:
+        return output, None
+    counts = read_counts(report, output)
+    check_counts(program, ranks, hosts, counts, output)
+    return output, counts
+
+
+def bits_of(output):
+    """The bits each case gave, without the number of the repeat: a set for each case's name."""
+    found = {}
+    for line in output.splitlines():
+        words = line.split()
+        if words[:1] == ["bits"]:
+            found.setdefault(" ".join(words[1:4]), set()).add(words[4])
+    return found
+
+
+def check_bits(first, again):
+    """Every case gave the same bits in all its repeats of both runs, if anything was printed."""
+    both = bits_of(first + "\n" + again)
+    if not both or bits_of(first).keys() != bits_of(again).keys():
+        raise Failure("the two runs did not print the same cases", first + again)
+    for case, bits in both.items():
+        if len(bits) != 1:
+            raise Failure(f"{case}: {len(bits)} different results", f"{first}\n-- again --\n{again}")
+
+
+def run_program(options, program, place, run, environment):
+    output, counts = run_once(options, program, place, run, environment)
+    # Equal bits are our promise; MPICH by itself doesn't keep it.
+    if program.twice and not options.without:
+        check_bits(output, run_once(options, program, place, run, environment)[0])
+    return output, counts
+
+
+def selected(options, program):
+    """The runs of a program that the options leave."""
+    runs = [run for run in program.matrix
+            if (options.procs is None or run[0] in options.procs)
+            and (options.hosts is None or run[1] in options.hosts)]
+    if options.without:  # hosts mean nothing to plain MPI
+        runs = list({run[0]: (run[0], 1, run[2]) for run in reversed(runs)}.values())[::-1]
+    return runs
+
+
+def show(options, result):
+    if options.json:
+        print(json.dumps(result), flush=True)
+        return
+    counts = result["counts"]
+    ways = " ".join(f"{key} {counts[key]}" for key in COUNTS) if counts else ""
+    verdict = "ok" if result["passed"] else "FAILED"
+    print(f"{result['mpi']:8} {result['program']:12} ranks {result['ranks']} hosts "
+          f"{result['hosts']} {result['seconds']:7.1f} s  {verdict:7}{ways}", flush=True)
+    if not result["passed"]:
+        print(f"    {result['reason']}")
+    if not result["passed"] or options.verbose or result["program"] in ("overhead", "latency"):
+        for line in result["output"].splitlines()[-40:]:
+            print(f"    | {line}")
+
+
+def run_and_show(options, mpi, program, place, run, environment):
+    started = time.monotonic()
+    result = {"mpi": mpi, "program": program.name, "ranks": run[0], "hosts": run[1],
+              "passed": True, "reason": "", "counts": None, "output": ""}
+    try:
+        if program.name in place["failed"]:
+            raise Failure("does not compile", place["failed"][program.name])
+        result["output"], result["counts"] = run_program(options, program, place, run, environment)
+    except Failure as failure:
+        result.update(passed=False, reason=str(failure), output=failure.output)
+    result["seconds"] = round(time.monotonic() - started, 2)
+    show(options, result)
+    return result["passed"]
+
+
+def prepare(options, mpi, programs):
+    """Compiles for one MPI; where its launcher and our programs lie."""
+    venv = (options.venvs / mpi).absolute()
+    folder = options.build.absolute() / mpi
+    for name in ("mpicc", "mpirun"):
+        if not (venv / "bin" / name).exists():
+            raise SystemExit(f"run.py: --venvs {options.venvs}: {venv}/bin/{name} is not there")
+    failed = compile_programs(programs, venv / "bin/mpicc", folder)
+    return {"mpi": mpi, "mpirun": venv / "bin/mpirun", "folder": folder, "failed": failed}
 
 
 def main():
-    arguments = parse_arguments()
-    mpis = ["openmpi", "mpich"] if arguments.mpi == "all" else [arguments.mpi]
-    passed = failed = 0
-    for mpi in mpis:
-        for name, extra, shapes in PROGRAMS:
-            for procs, hosts in shapes:
-                unwanted = ((name, mpi) in NOT_UNDER
-                            or arguments.filter not in name
-                            or arguments.procs not in (None, procs)
-                            or arguments.hosts not in (None, hosts))
-                if unwanted:
-                    continue
-                started = time.monotonic()
-                try:
-                    outcome, detail = "ok", run_one(mpi, name, extra, procs, hosts, arguments)
-                    passed += 1
-                except Failure as failure:
-                    outcome, detail = "FAILED", str(failure)
-                    failed += 1
-                seconds = time.monotonic() - started
-                if arguments.json:
-                    print(json.dumps({"mpi": mpi, "program": name, "procs": procs, "hosts": hosts,
-                                      "outcome": outcome, "seconds": round(seconds, 2),
-                                      "detail": detail}), flush=True)
-                else:
-                    print(f"{mpi:8} {name:12} {procs} ranks {hosts} hosts {seconds:6.1f} s  "
-                          f"{outcome:6} {detail}", flush=True)
-    if passed + failed == 0:
-        print("no run matches the options", file=sys.stderr)
-        return 2
-    print(f"{passed} passed, {failed} failed")
-    return 1 if failed else 0
+    options = parse_arguments()
+    options.tributary = options.tributary.absolute()
+    if not options.without and not os.access(options.tributary, os.X_OK):
+        raise SystemExit(f"run.py: --tributary {options.tributary} can't be run; `make build` first")
+    programs = [program for program in PROGRAMS if options.filter in program.name]
+    environment = mpi_environment()
+    verdicts = []
+    for mpi in MPIS if options.mpi == "all" else (options.mpi,):
+        place = prepare(options, mpi, programs)
+        for program in programs:
+            for run in selected(options, program):
+                verdicts.append(run_and_show(options, mpi, program, place, run, environment))
+    print(f"{sum(verdicts)} passed, {len(verdicts) - sum(verdicts)} failed",
+          file=sys.stderr if options.json else sys.stdout)
+    if not verdicts:
+        raise SystemExit("run.py: no run is left by --filter, --procs and --hosts")
+    return 0 if all(verdicts) else 1
 
 
 if __name__ == "__main__":

@@ -1,72 +1,122 @@
 /*
- * MPI_THREAD_MULTIPLE: every thread has a communicator of its own, and all work at once, with
- * blocking and nonblocking collectives.
+ * MPI_THREAD_MULTIPLE: several threads, each with communicators of its own, call everything at
+ * once; one makes and frees communicators meanwhile, one sends messages.
  */
+#include <pthread.h>
+
 #include "check.h"
 
-#include <pthread.h>
-#include <stdio.h>
-
-enum { THREADS = 4, ROUNDS = 60, COUNT = 500 };
+enum { THREADS = 4, ROUNDS = 40, ELEMENTS = 300, TAG = 21 };
 
 typedef struct {
-    int index;
+    int number;
     MPI_Comm comm;
-} job;
+} worker;
 
-static void work_once(const job *j, int round) {
-    check_case("thread %d round %d", j->index, round);
-    long mine[COUNT];
-    long sums[COUNT];
-    long again[COUNT];
-    for (int i = 0; i < COUNT; i++) {
-        mine[i] = world.rank + i + j->index;
+static void reduce_blocking(const worker *own, int round) {
+    long mine[ELEMENTS];
+    long sum[ELEMENTS];
+    int length = round % 3 == 0 ? 1 : ELEMENTS;
+    for (int at = 0; at < length; at++) {
+        mine[at] = own->number * 1000 + world.rank + at;
     }
-    MPI_Request requests[2];
-    int value = world.rank == round % world.ranks ? round + j->index : -1;
-    MPI_Iallreduce(mine, sums, COUNT, MPI_LONG, MPI_SUM, j->comm, &requests[0]);
-    MPI_Ibcast(&value, 1, MPI_INT, round % world.ranks, j->comm, &requests[1]);
-    MPI_Allreduce(mine, again, COUNT, MPI_LONG, MPI_SUM, j->comm);
-    MPI_Waitall(2, requests, MPI_STATUSES_IGNORE);
-    MPI_Barrier(j->comm);
-    const long ranks = world.ranks;
-    for (int i = 0; i < COUNT; i++) {
-        const long expected = ranks * (ranks - 1) / 2 + ranks * (i + j->index);
-        if (!check_equal(expected, sums[i], "nonblocking sum") ||
-            !check_equal(expected, again[i], "blocking sum")) {
-            break;
+    MPI_Allreduce(mine, sum, length, MPI_LONG, MPI_SUM, own->comm);
+    long base = (long)world.ranks * (own->number * 1000) + world.ranks * (world.ranks - 1) / 2;
+    for (int at = 0; at < length; at++) {
+        if (!check_equal(base + (long)at * world.ranks, sum[at], "MPI_Allreduce")) {
+            return;
         }
     }
-    check_equal(round + j->index, value, "broadcast");
+}
+
+static void reduce_nonblocking(const worker *own, int round) {
+    MPI_Request requests[3];
+    int mine = own->number + world.rank;
+    int max = -1;
+    int word = world.rank == round % world.ranks ? 100 * own->number + round : -1;
+    MPI_Iallreduce(&mine, &max, 1, MPI_INT, MPI_MAX, own->comm, &requests[0]);
+    MPI_Ibcast(&word, 1, MPI_INT, round % world.ranks, own->comm, &requests[1]);
+    MPI_Ibarrier(own->comm, &requests[2]);
+    if (round % 2 == 0) {
+        MPI_Waitall(3, requests, MPI_STATUSES_IGNORE);
+    } else {
+        int flag = 0;
+        while (!flag) {
+            MPI_Testall(3, requests, &flag, MPI_STATUSES_IGNORE);
+        }
+    }
+    check_equal(own->number + world.ranks - 1, max, "MPI_Iallreduce");
+    check_equal(100 * own->number + round, word, "MPI_Ibcast");
+}
+
+static void reduce_to_root(const worker *own, int round) {
+    int one = own->number;
+    int sum = 0;
+    int root = (round + own->number) % world.ranks;
+    MPI_Reduce(&one, &sum, 1, MPI_INT, MPI_SUM, root, own->comm);
+    check_equal(world.rank == root ? own->number * world.ranks : 0, sum, "MPI_Reduce");
+    MPI_Barrier(own->comm);
+}
+
+static void make_communicator(const worker *own) {
+    MPI_Comm made;
+    int one = 1;
+    int sum = 0;
+    MPI_Comm_dup(own->comm, &made);
+    MPI_Allreduce(&one, &sum, 1, MPI_INT, MPI_SUM, made);
+    check_equal(world.ranks, sum, "MPI_Allreduce on a new communicator");
+    MPI_Comm_free(&made);
+}
+
+static void exchange(const worker *own, int round) {
+    int right = (world.rank + 1) % world.ranks;
+    int left = (world.rank + world.ranks - 1) % world.ranks;
+    int out = 10000 * own->number + round;
+    int in = -1;
+    MPI_Sendrecv(&out, 1, MPI_INT, right, TAG, &in, 1, MPI_INT, left, TAG, own->comm,
+                 MPI_STATUS_IGNORE);
+    check_equal(out, in, "MPI_Sendrecv");
 }
 
 static void *work(void *argument) {
+    const worker *own = argument;
     for (int round = 0; round < ROUNDS; round++) {
-        work_once(argument, round);
+        check_case("thread %d round %d", own->number, round);
+        reduce_blocking(own, round);
+        reduce_nonblocking(own, round);
+        if (own->number == 1 && round % 4 == 0) {
+            make_communicator(own);
+        } else if (own->number == 2) {
+            exchange(own, round);
+        } else {
+            reduce_to_root(own, round);
+        }
     }
     return NULL;
 }
 
 int main(int argc, char **argv) {
     pthread_t threads[THREADS];
-    job jobs[THREADS];
+    worker workers[THREADS];
     check_start(argc, argv, "threads", MPI_THREAD_MULTIPLE);
-    int provided = MPI_THREAD_SINGLE;
-    MPI_Query_thread(&provided);
-    check_case("thread level");
-    if (!check_that(provided == MPI_THREAD_MULTIPLE, "this MPI gives thread level %d", provided)) {
-        return check_finish();
+    for (int at = 0; at < THREADS; at++) {
+        workers[at].number = at;
+        MPI_Comm_dup(MPI_COMM_WORLD, &workers[at].comm);
     }
-    for (int i = 0; i < THREADS; i++) {
-        jobs[i].index = i;
-        MPI_Comm_dup(MPI_COMM_WORLD, &jobs[i].comm);
+    check_case("threads at work");
+    for (int at = 1; at < THREADS; at++) {
+        int code = pthread_create(&threads[at], NULL, work, &workers[at]);
+        if (!check_equal(0, code, "pthread_create")) {
+            MPI_Abort(MPI_COMM_WORLD, 1);
+        }
     }
-    for (int i = 0; i < THREADS; i++) {
-        check_that(pthread_create(&threads[i], NULL, work, &jobs[i]) == 0, "no thread %d", i);
+    work(&workers[0]);
+    check_case("waiting for the other threads");
+    for (int at = 1; at < THREADS; at++) {
+        pthread_join(threads[at], NULL);
     }
-    for (int i = 0; i < THREADS; i++) {
-        pthread_join(threads[i], NULL);
-        MPI_Comm_free(&jobs[i].comm);
+    for (int at = 0; at < THREADS; at++) {
+        MPI_Comm_free(&workers[at].comm);
     }
     return check_finish();
 }

@@ -1,191 +1,332 @@
 /*
- * Nonblocking collectives, completed by every member of the Wait and Test families, alone and mixed
- * with ordinary requests and null ones.
+ * Nonblocking collectives completed by every member of the MPI_Wait and MPI_Test families: alone,
+ * several at once, mixed with messages, with null requests between them; and their statuses.
  */
-#include "check.h"
-
 #include <string.h>
 
-enum { REQUESTS = 8, ROUNDS = 6, COUNT = 300, TAG = 7 };
+#include "check.h"
+
+enum { BATCH = 8, ELEMENTS = 33, ROUNDS = 6, TAG = 5 };
+
+typedef enum { WAIT, WAITALL, WAITANY, WAITSOME, TEST, TESTALL, TESTANY, TESTSOME, STATUS, FAMILY }
+    completion;
+
+static const char *const family_names[] = {"MPI_Wait",    "MPI_Waitall", "MPI_Waitany",
+                                           "MPI_Waitsome", "MPI_Test",    "MPI_Testall",
+                                           "MPI_Testany", "MPI_Testsome", "MPI_Request_get_status"};
+
+/* What stands where in the array of requests. */
+typedef enum { IALLREDUCE, IREDUCE, IBCAST, IBARRIER, NULL_REQUEST, ISEND, IRECV, KINDS } kind;
 
 typedef struct {
-    MPI_Request requests[REQUESTS];
-    long long sums[COUNT];
-    long long mine[COUNT];
-    int broadcast[COUNT];
-    double reduced;
-    double part;
-    int received;
-    int sent;
-} work;
+    kind kinds[BATCH];
+    MPI_Request requests[BATCH];
+    MPI_Status statuses[BATCH];
+    bool done[BATCH];
+    int source[BATCH][ELEMENTS];
+    int target[BATCH][ELEMENTS];
+    int root[BATCH];
+    int left; /* requests that are not completed yet */
+} batch;
 
-/* Four collectives, a send, a receive and two null requests. */
-static void start(work *w, int round) {
-    const int left = (world.rank + world.ranks - 1) % world.ranks;
-    const int right = (world.rank + 1) % world.ranks;
-    const int root = round % world.ranks;
-    for (int i = 0; i < COUNT; i++) {
-        w->mine[i] = (long long)check_hash(round, world.rank, i) >> 8;
-        w->broadcast[i] = world.rank == root ? round * COUNT + i : -1;
+static int contribution(int at, int rank, int index) { return 1000 * at + 7 * rank + index; }
+
+static int peer(int distance) { return (world.rank + distance + world.ranks) % world.ranks; }
+
+static void start_one(batch *all, int at, MPI_Comm comm) {
+    MPI_Request *request = &all->requests[at];
+    int *source = all->source[at];
+    int *target = all->target[at];
+    int root = all->root[at];
+    switch (all->kinds[at]) {
+    case IALLREDUCE:
+        MPI_Iallreduce(source, target, ELEMENTS, MPI_INT, MPI_SUM, comm, request);
+        break;
+    case IREDUCE:
+        MPI_Ireduce(source, target, ELEMENTS, MPI_INT, MPI_MAX, root, comm, request);
+        break;
+    case IBCAST:
+        memcpy(target, source, sizeof all->target[at]);
+        MPI_Ibcast(target, ELEMENTS, MPI_INT, root, comm, request);
+        break;
+    case IBARRIER:
+        MPI_Ibarrier(comm, request);
+        break;
+    case ISEND:
+        MPI_Isend(source, ELEMENTS, MPI_INT, peer(1), TAG + at, comm, request);
+        break;
+    case IRECV:
+        MPI_Irecv(target, ELEMENTS, MPI_INT, peer(-1), TAG + at - 1, comm, request);
+        break;
+    default:
+        *request = MPI_REQUEST_NULL;
     }
-    w->part = world.rank + 1;
-    w->reduced = -1;
-    w->sent = 100 * round + world.rank;
-    w->received = -1;
-    MPI_Iallreduce(w->mine, w->sums, COUNT, MPI_LONG_LONG, MPI_SUM, MPI_COMM_WORLD,
-                   &w->requests[0]);
-    MPI_Irecv(&w->received, 1, MPI_INT, left, TAG, MPI_COMM_WORLD, &w->requests[1]);
-    MPI_Ibcast(w->broadcast, COUNT, MPI_INT, root, MPI_COMM_WORLD, &w->requests[2]);
-    w->requests[3] = MPI_REQUEST_NULL;
-    MPI_Ireduce(&w->part, &w->reduced, 1, MPI_DOUBLE, MPI_SUM, root, MPI_COMM_WORLD,
-                &w->requests[4]);
-    MPI_Isend(&w->sent, 1, MPI_INT, right, TAG, MPI_COMM_WORLD, &w->requests[5]);
-    MPI_Ibarrier(MPI_COMM_WORLD, &w->requests[6]);
-    w->requests[7] = MPI_REQUEST_NULL;
 }
 
-static void check_results(const work *w, int round) {
-    const int left = (world.rank + world.ranks - 1) % world.ranks;
-    const int root = round % world.ranks;
-    for (int i = 0; i < COUNT; i++) {
-        long long sum = 0;
+/* A send is always followed by the receive that takes what the neighbour sent. */
+static void choose_kinds(batch *all, uint64_t salt, bool mixed) {
+    for (int at = 0; at < BATCH; at++) {
+        uint64_t bits = check_hash(salt, (uint64_t)at, 0);
+        bool follows_send = at > 0 && all->kinds[at - 1] == ISEND;
+        all->kinds[at] = (kind)(bits % (mixed ? ISEND + 1 : NULL_REQUEST));
+        if (follows_send) {
+            all->kinds[at] = IRECV;
+        } else if (all->kinds[at] == ISEND && at == BATCH - 1) {
+            all->kinds[at] = IALLREDUCE;
+        }
+        all->root[at] = (int)((bits >> 16) % (uint64_t)world.ranks);
+    }
+}
+
+static void start_all(batch *all, MPI_Comm comm) {
+    all->left = 0;
+    for (int at = 0; at < BATCH; at++) {
+        for (int index = 0; index < ELEMENTS; index++) {
+            all->source[at][index] = contribution(at, world.rank, index);
+            all->target[at][index] = -1;
+        }
+        all->done[at] = all->kinds[at] == NULL_REQUEST;
+        all->left += all->done[at] ? 0 : 1;
+        start_one(all, at, comm);
+    }
+}
+
+static int expected(const batch *all, int at, int index) {
+    int sum = 0;
+    switch (all->kinds[at]) {
+    case IALLREDUCE:
         for (int rank = 0; rank < world.ranks; rank++) {
-            sum += (long long)check_hash(round, rank, i) >> 8;
+            sum += contribution(at, rank, index);
         }
-        if (!check_equal(sum, w->sums[i], "sum") ||
-            !check_equal(round * COUNT + i, w->broadcast[i], "broadcast")) {
-            break;
-        }
-    }
-    if (world.rank == root) {
-        const int ranks = world.ranks;
-        check_equal(ranks * (ranks + 1) / 2, (long long)w->reduced, "reduced");
-    }
-    check_equal(100 * round + left, w->received, "received");
-    for (int i = 0; i < REQUESTS; i++) {
-        check_that(w->requests[i] == MPI_REQUEST_NULL, "request %d is not null afterwards", i);
+        return sum;
+    case IREDUCE:
+        return world.rank == all->root[at] ? contribution(at, world.ranks - 1, index) : -1;
+    case IBCAST:
+        return contribution(at, all->root[at], index);
+    case IRECV:
+        return contribution(at - 1, peer(-1), index);
+    default:
+        return -1;
     }
 }
 
-static void by_wait(work *w) {
-    for (int i = REQUESTS - 1; i >= 0; i--) {
-        MPI_Wait(&w->requests[i], MPI_STATUS_IGNORE);
+static void check_status(const batch *all, int at, const MPI_Status *status) {
+    int cancelled = 1;
+    int elements = -1;
+    PMPI_Test_cancelled(status, &cancelled);
+    check_equal(0, cancelled, "cancelled");
+    if (all->kinds[at] == IRECV) {
+        PMPI_Get_count(status, MPI_INT, &elements);
+        check_equal(ELEMENTS, elements, "elements received");
+        check_equal(peer(-1), status->MPI_SOURCE, "source");
+        check_equal(TAG + at - 1, status->MPI_TAG, "tag");
     }
 }
 
-static void by_waitall(work *w) {
-    MPI_Status statuses[REQUESTS];
-    MPI_Waitall(REQUESTS, w->requests, statuses);
-    const int left = (world.rank + world.ranks - 1) % world.ranks;
-    check_equal(left, statuses[1].MPI_SOURCE, "source of the receive");
-    check_equal(TAG, statuses[1].MPI_TAG, "tag of the receive");
-}
-
-static void by_waitany(work *w) {
-    int done[REQUESTS] = {0};
-    for (int left = REQUESTS - 2; left > 0; left--) {
-        int index = -1;
-        MPI_Waitany(REQUESTS, w->requests, &index, MPI_STATUS_IGNORE);
-        if (!check_that(index >= 0 && index < REQUESTS && !done[index], "Waitany gave %d", index)) {
+static void on_done(batch *all, int at, const MPI_Status *status) {
+    if (!check_that(at >= 0 && at < BATCH, "index %d is outside the requests", at)) {
+        return;
+    }
+    check_that(!all->done[at], "request %d is reported done twice", at);
+    check_that(all->requests[at] == MPI_REQUEST_NULL, "request %d is done but not null", at);
+    all->done[at] = true;
+    all->left--;
+    check_status(all, at, status);
+    for (int index = 0; index < ELEMENTS; index++) {
+        if (!check_equal(expected(all, at, index), all->target[at][index], "result")) {
             return;
         }
-        done[index] = 1;
     }
-    int index = 0;
-    MPI_Waitany(REQUESTS, w->requests, &index, MPI_STATUS_IGNORE);
-    check_equal(MPI_UNDEFINED, index, "Waitany on null requests");
 }
 
-static void by_waitsome(work *w) {
-    int total = 0;
-    for (;;) {
-        int count = 0;
-        int indices[REQUESTS];
-        MPI_Waitsome(REQUESTS, w->requests, &count, indices, MPI_STATUSES_IGNORE);
-        if (count == MPI_UNDEFINED) {
-            break;
-        }
-        total += count;
-    }
-    check_equal(REQUESTS - 2, total, "completions of Waitsome");
-}
-
-static void by_test(work *w) {
-    int left = REQUESTS;
-    while (left > 0) {
-        left = 0;
-        for (int i = 0; i < REQUESTS; i++) {
-            int flag = 0;
-            MPI_Test(&w->requests[i], &flag, MPI_STATUS_IGNORE);
-            left += !flag;
+static void complete_all(batch *all) {
+    for (int at = 0; at < BATCH; at++) {
+        if (!all->done[at]) {
+            on_done(all, at, &all->statuses[at]);
         }
     }
 }
 
-static void by_testall(work *w) {
+static void complete_some(batch *all, bool wait) {
+    int indices[BATCH];
+    int number = 0;
+    if (wait) {
+        MPI_Waitsome(BATCH, all->requests, &number, indices, all->statuses);
+        check_that(number > 0, "MPI_Waitsome: outcount %d with %d requests left", number,
+                   all->left);
+    } else {
+        MPI_Testsome(BATCH, all->requests, &number, indices, all->statuses);
+    }
+    for (int at = 0; at < number; at++) {
+        on_done(all, indices[at], &all->statuses[at]);
+    }
+}
+
+static void complete_any(batch *all, bool wait) {
+    MPI_Status status;
+    int index = MPI_UNDEFINED;
+    int flag = 1;
+    if (wait) {
+        MPI_Waitany(BATCH, all->requests, &index, &status);
+    } else {
+        MPI_Testany(BATCH, all->requests, &index, &flag, &status);
+    }
+    if (flag) {
+        on_done(all, index, &status);
+    } else {
+        check_equal(MPI_UNDEFINED, index, "MPI_Testany's index without a completion");
+    }
+}
+
+/* Completes the first request that is left, through one-request calls. */
+static void complete_one(batch *all, completion how) {
+    MPI_Status status;
+    int flag = 1;
+    int at = 0;
+    while (all->done[at]) {
+        at++;
+    }
+    if (how == WAIT) {
+        MPI_Wait(&all->requests[at], &status);
+    } else if (how == TEST) {
+        MPI_Test(&all->requests[at], &flag, &status);
+    } else {
+        MPI_Request_get_status(all->requests[at], &flag, &status);
+        if (flag) {
+            check_that(all->requests[at] != MPI_REQUEST_NULL, "get_status freed request %d", at);
+            MPI_Request_get_status(all->requests[at], &flag, &status);
+            check_equal(1, flag, "MPI_Request_get_status a second time");
+            MPI_Wait(&all->requests[at], &status);
+        }
+    }
+    if (flag) {
+        on_done(all, at, &status);
+    } else {
+        check_that(all->requests[at] != MPI_REQUEST_NULL, "request %d is null but not done", at);
+    }
+}
+
+static void complete(batch *all, completion how) {
     int flag = 0;
-    while (!flag) {
-        MPI_Testall(REQUESTS, w->requests, &flag, MPI_STATUSES_IGNORE);
-    }
-}
-
-static void by_testany(work *w) {
-    int total = 0;
-    for (;;) {
-        int flag = 0;
-        int index = -1;
-        MPI_Testany(REQUESTS, w->requests, &index, &flag, MPI_STATUS_IGNORE);
-        if (flag && index == MPI_UNDEFINED) {
-            break;
+    if (how == WAITALL) {
+        MPI_Waitall(BATCH, all->requests, all->statuses);
+        complete_all(all);
+    } else if (how == TESTALL) {
+        MPI_Testall(BATCH, all->requests, &flag, all->statuses);
+        if (flag) {
+            complete_all(all);
         }
-        total += flag;
+    } else if (how == WAITANY || how == TESTANY) {
+        complete_any(all, how == WAITANY);
+    } else if (how == WAITSOME || how == TESTSOME) {
+        complete_some(all, how == WAITSOME);
+    } else {
+        complete_one(all, how);
     }
-    check_equal(REQUESTS - 2, total, "completions of Testany");
 }
 
-static void by_testsome(work *w) {
-    int total = 0;
-    while (total < REQUESTS - 2) {
-        int count = 0;
-        int indices[REQUESTS];
-        MPI_Testsome(REQUESTS, w->requests, &count, indices, MPI_STATUSES_IGNORE);
-        total += count == MPI_UNDEFINED ? REQUESTS : count;
+static void run_batch(completion how, bool mixed, int round, MPI_Comm comm) {
+    static batch all;
+    uint64_t salt = (uint64_t)(how * 2 + mixed) * ROUNDS + (uint64_t)round;
+    check_case("%s %s round %d", family_names[how], mixed ? "mixed with messages" : "alone", round);
+    choose_kinds(&all, salt, mixed);
+    if (world.rank == round % world.ranks) {
+        check_sleep_us(500);
     }
-    check_equal(REQUESTS - 2, total, "completions of Testsome");
+    start_all(&all, comm);
+    while (all.left > 0) {
+        complete(&all, how);
+    }
 }
 
-static void by_get_status(work *w) {
-    for (int i = 0; i < REQUESTS; i++) {
-        int flag = 0;
-        while (!flag) {
-            MPI_Request_get_status(w->requests[i], &flag, MPI_STATUS_IGNORE);
-        }
+/* All-null arrays and empty ones: what MPI 4.1, 3.7.3 to 3.7.5 says about inactive requests. */
+static void check_empty(int count) {
+    MPI_Request requests[2] = {MPI_REQUEST_NULL, MPI_REQUEST_NULL};
+    MPI_Status statuses[2];
+    int index = 0;
+    int flag = 0;
+    int number = 0;
+    check_case("%d null requests", count);
+    check_equal(MPI_SUCCESS, MPI_Waitall(count, requests, statuses), "MPI_Waitall");
+    MPI_Waitany(count, requests, &index, statuses);
+    check_equal(MPI_UNDEFINED, index, "MPI_Waitany's index");
+    MPI_Testany(count, requests, &index, &flag, statuses);
+    check_equal(1, flag, "MPI_Testany's flag");
+    check_equal(MPI_UNDEFINED, index, "MPI_Testany's index");
+    MPI_Waitsome(count, requests, &number, &index, statuses);
+    check_equal(MPI_UNDEFINED, number, "MPI_Waitsome's outcount");
+    MPI_Testsome(count, requests, &number, &index, statuses);
+    check_equal(MPI_UNDEFINED, number, "MPI_Testsome's outcount");
+    MPI_Testall(count, requests, &flag, statuses);
+    check_equal(1, flag, "MPI_Testall's flag");
+}
+
+static void check_null_request(void) {
+    MPI_Request request = MPI_REQUEST_NULL;
+    MPI_Status status;
+    int flag = 0;
+    int count = -1;
+    check_case("one null request");
+    MPI_Wait(&request, &status);
+    MPI_Get_count(&status, MPI_INT, &count);
+    check_equal(0, count, "count of the empty status");
+    check_equal(MPI_ANY_SOURCE, status.MPI_SOURCE, "source of the empty status");
+    check_equal(MPI_ANY_TAG, status.MPI_TAG, "tag of the empty status");
+    MPI_Test(&request, &flag, &status);
+    check_equal(1, flag, "MPI_Test's flag");
+    flag = 0;
+    MPI_Request_get_status(MPI_REQUEST_NULL, &flag, &status);
+    check_equal(1, flag, "MPI_Request_get_status's flag");
+}
+
+/* Operations may be completed in another order than they were started in. */
+static void check_reverse_order(MPI_Comm comm) {
+    enum { MANY = 40 };
+    MPI_Request requests[MANY];
+    long sums[MANY];
+    long mine[MANY];
+    check_case("%d operations waited for in reverse", MANY);
+    for (int at = 0; at < MANY; at++) {
+        mine[at] = at + world.rank;
+        MPI_Iallreduce(&mine[at], &sums[at], 1, MPI_LONG, MPI_SUM, comm, &requests[at]);
     }
-    by_waitall(w);
+    long offset = (long)world.ranks * (world.ranks - 1) / 2;
+    for (int at = MANY - 1; at >= 0; at--) {
+        MPI_Wait(&requests[at], MPI_STATUS_IGNORE);
+        check_equal((long)at * world.ranks + offset, sums[at], "sum");
+    }
+}
+
+/* A blocking operation may overtake nonblocking ones that nobody has waited for. */
+static void check_blocking_between(MPI_Comm comm) {
+    MPI_Request request;
+    int one = 1;
+    int early = 0;
+    int late = 0;
+    check_case("a blocking operation while another is outstanding");
+    MPI_Iallreduce(&one, &early, 1, MPI_INT, MPI_SUM, comm, &request);
+    MPI_Allreduce(&world.rank, &late, 1, MPI_INT, MPI_MAX, comm);
+    check_equal(world.ranks - 1, late, "the blocking maximum");
+    MPI_Barrier(comm);
+    MPI_Wait(&request, MPI_STATUS_IGNORE);
+    check_equal(world.ranks, early, "the nonblocking sum");
 }
 
 int main(int argc, char **argv) {
-    static const struct {
-        const char *name;
-        void (*complete)(work *);
-    } ways[] = {
-        {"Wait", by_wait},         {"Waitall", by_waitall},   {"Waitany", by_waitany},
-        {"Waitsome", by_waitsome}, {"Test", by_test},         {"Testall", by_testall},
-        {"Testany", by_testany},   {"Testsome", by_testsome}, {"Request_get_status", by_get_status},
-    };
+    MPI_Comm second;
     check_start(argc, argv, "waits", MPI_THREAD_SINGLE);
-    static work w;
-    for (int round = 0; round < ROUNDS; round++) {
-        for (size_t way = 0; way < sizeof ways / sizeof *ways; way++) {
-            check_case("%s, round %d", ways[way].name, round);
-            memset(&w, 0, sizeof w);
-            if ((check_hash(round, world.rank, way) & 3) == 0) {
-                check_sleep_us(500); /* not everybody at once */
-            }
-            start(&w, round);
-            ways[way].complete(&w);
-            check_results(&w, round);
+    MPI_Comm_dup(MPI_COMM_WORLD, &second);
+    for (int how = 0; how < FAMILY; how++) {
+        for (int round = 0; round < 2 * ROUNDS; round++) {
+            run_batch((completion)how, round % 2 == 1, round / 2,
+                      round % 3 == 0 ? second : MPI_COMM_WORLD);
         }
     }
+    check_empty(2);
+    check_empty(0);
+    check_null_request();
+    check_reverse_order(second);
+    check_blocking_between(MPI_COMM_WORLD);
+    MPI_Comm_free(&second);
     return check_finish();
 }

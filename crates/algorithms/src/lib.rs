@@ -6,10 +6,13 @@
 //! bytes whatever the number of ranks or elements. [`step`] says what an executor must do and which
 //! steps may overlap. [`Algorithm`] says of each algorithm in which order it combines.
 //!
+//! [`model`] predicts what algorithms and multi-leader designs cost.
+//!
 //! Must not know: datatypes, operators, links, hosts. Start at [`Schedule::new`].
 #![no_std]
 #![forbid(unsafe_code)]
 
+pub mod model;
 mod phases;
 mod request;
 mod schedule;

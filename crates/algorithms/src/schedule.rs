@@ -7,7 +7,7 @@ use crate::phases::{
     Phase, Place, Ring, RingWay, Slot, Tree, TreeWay,
 };
 use crate::request::{Algorithm, Collective, Order, Shape, Unsupported};
-use crate::step::{Action, Buffer, Step};
+use crate::step::{Action, Step};
 
 /// Most phases any schedule has.
 const PHASES_MAX: usize = 4;
@@ -67,13 +67,10 @@ impl Schedule {
         })
     }
 
-    /// Whether the rest of this rank's steps use [`Buffer::Aside`].
-    ///
-    /// Walks a copy: as many steps as the schedule has.
+    /// Whether some step of this rank may use [`Buffer::Aside`](crate::Buffer::Aside).
     #[must_use]
     pub fn needs_aside(&self) -> bool {
-        self.clone()
-            .any(|step| matches!(step.action, Action::Receive { buffer: Buffer::Aside, .. }))
+        self.phases.iter().any(|phase| phase.needs_aside(&self.place))
     }
 
     fn end_round(&mut self) {

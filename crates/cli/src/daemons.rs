@@ -40,7 +40,7 @@ pub(crate) fn manager(flags: ManagerFlags) -> anyhow::Result<ExitCode> {
     runtime.block_on(async {
         let listener = tokio::net::TcpListener::from_std(listener)?;
         announce(&format!("manager listens on {address}"))?;
-        Manager::new(options)?.serve(listener, shutdown).await;
+        Manager::new(options, shutdown)?.serve(listener).await;
         Ok(ExitCode::SUCCESS)
     })
 }

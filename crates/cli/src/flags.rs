@@ -5,11 +5,16 @@ mod bench;
 mod daemons;
 mod inspect;
 mod run;
+mod sim;
 
 pub(crate) use bench::{AlgorithmFlag, BenchFlags, BenchRankFlags, CollectiveFlag};
 pub(crate) use daemons::{ManagerFlags, NodeFlags, TokenAction, TokenFlags};
 pub(crate) use inspect::{CompletionsFlags, ConfigFlags, FabricFlags};
 pub(crate) use run::{MpiFlag, RunFlags, TransportFlag};
+pub(crate) use sim::{
+    CompareFlags, FigureFlags, SimAction, SimBenchFlags, SimFlags, SimRunFlags, SwarmFlags,
+    SystemFlags,
+};
 
 use clap::{Parser, Subcommand};
 
@@ -42,6 +47,7 @@ pub(crate) enum Command {
     /// Show the fabric's tree, and the groups that jobs hold on it
     #[command(after_help = inspect::TREE_EXAMPLES)]
     Tree(FabricFlags),
+    Sim(SimFlags),
     Config(ConfigFlags),
     Token(TokenFlags),
     Completions(CompletionsFlags),

@@ -13,6 +13,9 @@ mod inspect;
 mod logging;
 mod run;
 mod signals;
+mod sim;
+mod sim_bench;
+mod sim_swarm;
 mod tables;
 mod usage;
 
@@ -21,7 +24,7 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser};
 
-use flags::{Command, Flags};
+use flags::{Command, Flags, SimAction};
 use usage::UsageError;
 
 /// Exit code for options and files that can't be used; any other failure is 1.
@@ -57,6 +60,13 @@ fn dispatch(flags: Flags) -> anyhow::Result<ExitCode> {
         Command::Token(flags) => daemons::token(flags),
         Command::Status(flags) => inspect::status(flags),
         Command::Tree(flags) => inspect::tree(flags),
+        Command::Sim(flags) => match flags.action {
+            SimAction::Figure(flags) => sim::figure(&flags),
+            SimAction::Run(flags) => sim::run(&flags),
+            SimAction::Compare(flags) => sim::compare(&flags),
+            SimAction::Bench(flags) => sim_bench::run(&flags),
+            SimAction::Swarm(flags) => sim_swarm::run(&flags),
+        },
         Command::Config(flags) => config::config(flags),
         Command::Completions(flags) => {
             let mut script = Vec::new();

@@ -10,6 +10,7 @@ use crate::report::{Tally, Way};
 use crate::request::{Request, RequestState, enlist};
 use crate::waiting::{Policy, Waiter};
 
+pub(crate) mod join;
 mod setup;
 
 pub use setup::Unavailable;
@@ -43,8 +44,11 @@ impl Communicator {
         tally: &Arc<Tally>,
     ) -> Result<Self, Unavailable> {
         let engine = setup::set_up(context, bootstrap, tally.label())?;
-        let way = if engine.seat.spans_hosts() { Way::InTree } else { Way::InNode };
+        let way = engine.seat.way();
         tally.set_hosts(engine.seat.placement.hosts.len() as u32);
+        if let Some(note) = &engine.seat.note {
+            tally.set_note(note);
+        }
         let tally = Arc::clone(tally);
         let policy = engine.policy;
         let shared = Shared { engine: Mutex::new(engine), policy, way, tally };

@@ -28,6 +28,8 @@ pub struct Context {
     busy: u32,
     pub(crate) job: Option<Job>,
     pub(crate) communicators: AtomicUsize,
+    /// Communicators created so far.
+    created: AtomicUsize,
     _lease: Option<Lease>,
 }
 
@@ -90,6 +92,7 @@ impl Context {
             busy,
             job,
             communicators: AtomicUsize::new(0),
+            created: AtomicUsize::new(0),
             _lease: lease,
         })
     }
@@ -101,6 +104,22 @@ impl Context {
             WaitChoice::Spin => ranks,
             WaitChoice::Sleep => u32::MAX,
         }
+    }
+
+    /// Whether a communicator that was just created is to be set up at once: a set-up takes
+    /// milliseconds, and programs may create communicators by the thousand that never see a
+    /// collective. Collective over its ranks, and the same on all of them: it waits for its first
+    /// use if a single rank has created its share.
+    ///
+    /// # Errors
+    /// If the exchange fails.
+    pub fn sets_up_now(&self, bootstrap: &mut dyn Bootstrap) -> Result<bool, BootstrapError> {
+        // Relaxed: a count of this process, nothing is published with it.
+        let created = self.created.fetch_add(1, Ordering::Relaxed);
+        let mine = [u8::from(created < self.settings.communicators_eager)];
+        let mut all = vec![0; bootstrap.size() as usize];
+        bootstrap.allgather(&mine, &mut all)?;
+        Ok(all.iter().all(|eager| *eager == 1))
     }
 
     /// Takes a place for one more communicator, or says that there is none.

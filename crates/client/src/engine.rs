@@ -6,13 +6,15 @@ use std::task::Poll;
 
 use tributary_wire::frame::{Abort, AbortReason};
 
+use crate::communicator::join::Joint;
 use crate::host::{HostGroup, Lost, LostCause};
 use crate::kernels::kernel;
+use crate::mesh::Mesh;
 use crate::operation::{Collective, CollectiveError, Operation};
-use crate::plan::{Means, Plan, Seat, Stage, plan};
+use crate::plan::{Between, Means, Plan, Seat, Stage, plan};
 use crate::request::RequestState;
 use crate::tree::TreeMember;
-use crate::waiting::{Policy, Waiter};
+use crate::waiting::{Checkup, Policy, Waiter};
 
 /// A communicator at one rank.
 pub(crate) struct Engine {
@@ -21,7 +23,9 @@ pub(crate) struct Engine {
     /// Shared memory with this host's other ranks; none if there are none.
     pub(crate) host: Option<HostGroup>,
     /// The tree; at leaders of communicators that span hosts.
-    pub(crate) tree: Option<TreeMember>,
+    tree: Option<TreeMember>,
+    /// The other hosts, directly; at leaders of communicators that are joined so.
+    mesh: Option<Mesh>,
     pub(crate) policy: Policy,
     /// Called now and then while a blocking operation waits.
     idle: fn(),
@@ -56,7 +60,7 @@ impl Engine {
         label: String,
         seat: Seat,
         host: Option<HostGroup>,
-        tree: Option<TreeMember>,
+        joint: Joint,
         policy: Policy,
         idle: fn(),
     ) -> Self {
@@ -69,7 +73,8 @@ impl Engine {
             label,
             seat,
             host,
-            tree,
+            tree: joint.tree,
+            mesh: joint.mesh,
             policy,
             queue: VecDeque::new(),
             current: None,
@@ -147,10 +152,15 @@ impl Engine {
     /// Lets a little time pass, or sleeps until the operation that runs can go on.
     pub(crate) fn pause(&mut self, waiter: &mut Waiter) {
         let stage = self.current.as_ref().and_then(|current| current.plan.get(current.next));
-        match (stage, &mut self.host, &mut self.tree) {
-            (Some(Stage::Host(_)), Some(host), _) => host.pause(waiter),
-            (Some(Stage::Tree { .. }), _, Some(tree)) => {
+        match (stage, &mut self.host, &mut self.tree, &mut self.mesh) {
+            (Some(Stage::Host(_)), Some(host), _, _) => host.pause(waiter),
+            (Some(Stage::Tree { .. }), _, Some(tree), _) => {
                 waiter.pause(|time| tree.sleep(time));
+            }
+            (Some(Stage::Mesh(_)), _, _, Some(mesh)) => {
+                if waiter.pause(|time| mesh.sleep(time)) == Checkup::Full {
+                    mesh.check_peers();
+                }
             }
             _ => {
                 waiter.pause(std::thread::sleep);
@@ -162,6 +172,9 @@ impl Engine {
     pub(crate) fn leave(&mut self) {
         if let Some(mut tree) = self.tree.take() {
             tree.leave();
+        }
+        if let Some(mut mesh) = self.mesh.take() {
+            mesh.leave();
         }
         self.host = None;
     }
@@ -226,6 +239,16 @@ impl Engine {
                     };
                     started.and_then(|()| tree.poll()).map_err(Trouble::Tree)
                 }
+                Stage::Mesh(operation) => {
+                    let mesh = self.mesh.as_mut().expect("a mesh stage has a mesh");
+                    let started = if is_first {
+                        // SAFETY: the buffers belong to the operation that runs.
+                        unsafe { mesh.start(operation) }
+                    } else {
+                        Ok(())
+                    };
+                    started.and_then(|()| mesh.poll()).map_err(Trouble::Mesh)
+                }
                 Stage::Copy { source, target, len_bytes } => {
                     // SAFETY: source and target are the operation's, and differ.
                     unsafe { std::ptr::copy(*source, *target, *len_bytes) };
@@ -243,14 +266,15 @@ impl Engine {
                 }
                 Err(Trouble::Host(lost)) => return Err(self.on_lost(lost)),
                 Err(Trouble::Tree(abort)) => return Err(self.on_abort(abort)),
+                Err(Trouble::Mesh(abort)) => return Err(self.on_mesh_abort(abort)),
             }
         }
     }
 
-    /// While a leader waits for the tree, a rank of its own host may die or give up.
+    /// While a leader waits for other hosts, a rank of its own host may die or give up.
     fn look_after_host(&mut self) -> Result<(), CollectiveError> {
         let Some(current) = &self.current else { return Ok(()) };
-        let (Some(Stage::Tree { .. }), Some(host)) =
+        let (Some(Stage::Tree { .. } | Stage::Mesh(_)), Some(host)) =
             (current.plan.get(current.next), &mut self.host)
         else {
             return Ok(());
@@ -295,7 +319,7 @@ impl Engine {
     /// A rank of this host is lost, or said that the communicator is.
     fn on_lost(&mut self, lost: Lost) -> CollectiveError {
         let error = match lost.cause {
-            LostCause::Reported(code) => self.tree_error(code_reason(code), None),
+            LostCause::Reported(code) => self.between_hosts(code_reason(code), None),
             LostCause::Died | LostCause::Left => CollectiveError::RankLost {
                 label: self.label.clone(),
                 rank: self.seat.rank_of_local(lost.local_rank),
@@ -304,28 +328,47 @@ impl Engine {
         if let Some(tree) = &mut self.tree {
             tree.abort(AbortReason::MemberLost);
         }
+        if let Some(mesh) = &mut self.mesh {
+            mesh.abort(AbortReason::MemberLost);
+        }
         self.failed.get_or_insert(error).clone()
     }
 
-    /// The tree failed: the other ranks of this host are told.
+    /// The tree failed.
     fn on_abort(&mut self, abort: Abort) -> CollectiveError {
         let host = self.seat.endpoints.iter().position(|endpoint| *endpoint == abort.at_fault);
         let host = host.map(|index| self.seat.placement.hosts[index].clone());
+        self.on_failed_between(abort, host)
+    }
+
+    /// Another host failed.
+    fn on_mesh_abort(&mut self, abort: Abort) -> CollectiveError {
+        let host = self.seat.placement.hosts.get(abort.at_fault.0 as usize).cloned();
+        self.on_failed_between(abort, host)
+    }
+
+    /// The other ranks of this host are told.
+    fn on_failed_between(&mut self, abort: Abort, host: Option<String>) -> CollectiveError {
         if let Some(group) = &mut self.host {
             group.fail(abort.reason as u32);
         }
-        let error = self.tree_error(abort.reason.to_string(), host);
+        let error = self.between_hosts(abort.reason.to_string(), host);
         self.failed.get_or_insert(error).clone()
     }
 
-    fn tree_error(&self, reason: String, host: Option<String>) -> CollectiveError {
-        CollectiveError::TreeFailed { label: self.label.clone(), reason, host }
+    fn between_hosts(&self, reason: String, host: Option<String>) -> CollectiveError {
+        let label = self.label.clone();
+        match self.seat.between {
+            Some(Between::Mesh) => CollectiveError::HostLost { label, reason, host },
+            _ => CollectiveError::TreeFailed { label, reason, host },
+        }
     }
 }
 
 enum Trouble {
     Host(Lost),
     Tree(Abort),
+    Mesh(Abort),
 }
 
 fn poll_host(

@@ -96,6 +96,40 @@ pub const TRANSPORT: Knob = Knob {
     allowed: "auto, shm, tcp",
     help: "how a leader reaches its aggregation node; auto takes shared memory on the same machine",
 };
+/// Carrier between hosts.
+pub const BETWEEN_HOSTS: Knob = Knob {
+    name: "TRIBUTARY_BETWEEN_HOSTS",
+    default: "auto",
+    unit: "",
+    allowed: "auto, tree, mesh",
+    help: "what joins hosts: aggregation nodes (tree) or host algorithms over direct links (mesh); \
+           auto takes the mesh for two real hosts, the tree else",
+};
+/// What to do without a group.
+pub const FALLBACK: Knob = Knob {
+    name: "TRIBUTARY_FALLBACK",
+    default: "mesh",
+    unit: "",
+    allowed: "mesh, mpi",
+    help: "who joins hosts where the manager refuses a group: host algorithms of ours, or the MPI \
+           beneath",
+};
+/// Algorithm of the mesh.
+pub const MESH_ALGORITHM: Knob = Knob {
+    name: "TRIBUTARY_MESH_ALGORITHM",
+    default: "auto",
+    unit: "",
+    allowed: "auto, recursive-doubling, rabenseifner, ring, binomial, sequential",
+    help: "host algorithm between hosts, where it has a form for the collective",
+};
+/// This host's address.
+pub const HOST_ADDRESS: Knob = Knob {
+    name: "TRIBUTARY_HOST_ADDRESS",
+    default: "",
+    unit: "",
+    allowed: "an IP address",
+    help: "where other hosts reach this one; by default the address that the way to the manager has",
+};
 /// Waiting policy.
 pub const WAIT: Knob = Knob {
     name: "TRIBUTARY_WAIT",
@@ -111,6 +145,15 @@ pub const COMMUNICATORS_MAX: Knob = Knob {
     unit: "communicators",
     allowed: "1 to 65536",
     help: "communicators of one process that are served at once; later ones are passed through",
+};
+/// Set up at creation.
+pub const COMMUNICATORS_EAGER: Knob = Knob {
+    name: "TRIBUTARY_COMMUNICATORS_EAGER",
+    default: "32",
+    unit: "communicators",
+    allowed: "0 to 65536",
+    help: "communicators of one process set up when created; later ones at their first blocking \
+           collective",
 };
 /// Where the report goes.
 pub const REPORT: Knob = Knob {
@@ -146,15 +189,20 @@ pub const LIBRARY_PATH: Knob = Knob {
 };
 
 /// All of them, in the order in which they are printed.
-pub const KNOBS: [&Knob; 12] = [
+pub const KNOBS: &[&Knob] = &[
     &MANAGER,
     &TOKEN_FILE,
     &HOSTS,
     &OSOS,
     &PAYLOAD_MAX,
     &TRANSPORT,
+    &BETWEEN_HOSTS,
+    &FALLBACK,
+    &MESH_ALGORITHM,
+    &HOST_ADDRESS,
     &WAIT,
     &COMMUNICATORS_MAX,
+    &COMMUNICATORS_EAGER,
     &REPORT,
     &RUN_ID,
     &LOG,

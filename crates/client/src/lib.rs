@@ -1,5 +1,5 @@
 //! The host library: collectives of the processes of one job, inside each host through shared
-//! memory and between hosts through an aggregation tree.
+//! memory and between hosts through an aggregation tree or host algorithms over direct links.
 //!
 //! Owns what happens on a host: finding the other ranks ([`Bootstrap`]), the job's place at the
 //! manager ([`Context`]), communicators and their operations ([`Communicator`]), the knobs
@@ -15,6 +15,7 @@ pub mod host;
 mod kernels;
 pub mod knobs;
 pub mod manager;
+mod mesh;
 mod operation;
 mod plan;
 pub mod report;
@@ -29,4 +30,6 @@ pub use context::{Context, OpenError};
 pub use operation::{Collective, CollectiveError, Operation};
 pub use report::Way;
 pub use request::{Request, progress};
-pub use settings::{SettingError, Settings, TransportChoice, WaitChoice};
+pub use settings::{
+    AlgorithmChoice, BetweenHosts, Fallback, SettingError, Settings, TransportChoice, WaitChoice,
+};

@@ -94,6 +94,16 @@ pub enum CollectiveError {
         /// The host at fault, if it is known.
         host: Option<String>,
     },
+    /// The hosts, joined directly, lost one of them, or fell out with it.
+    #[error("{label} failed between its hosts: {reason}{}", near(.host))]
+    HostLost {
+        /// The communicator.
+        label: String,
+        /// What happened.
+        reason: String,
+        /// The host at fault, if it is known.
+        host: Option<String>,
+    },
     /// The caller asked for what MPI doesn't define.
     #[error("{} is not defined on {}", operator.name(), datatype.name())]
     NotDefined {

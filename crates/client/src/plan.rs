@@ -1,10 +1,11 @@
 //! Which stages an operation takes at one rank.
 //!
 //! Ranks of one host reduce in shared memory to their leader (the lowest rank there); leaders meet
-//! in the tree; the result goes out in shared memory again. Every rank of a host takes part in the
+//! in the tree, or directly; the result goes out in shared memory again. Every rank of a host takes part in the
 //! same shared-memory stages in the same order, which keeps their step counts equal.
 
 use arrayvec::ArrayVec;
+use tributary_algorithms::Collective as Joint;
 use tributary_protocol::endpoint::OperationSpec;
 use tributary_wire::EndpointId;
 use tributary_wire::Operator;
@@ -12,7 +13,9 @@ use tributary_wire::frame::Target;
 
 use crate::context::Placement;
 use crate::host::{self, Action, Combine};
+use crate::mesh::MeshOperation;
 use crate::operation::{Collective, Operation};
+use crate::report::Way;
 
 /// Most stages any operation takes.
 const STAGES_MAX: usize = 3;
@@ -25,6 +28,8 @@ pub(crate) enum Stage {
     Host(host::Operation),
     /// Between the leaders; at leaders only.
     Tree { spec: OperationSpec, source: *const u8, target: *mut u8, len_bytes: usize },
+    /// Between the leaders, directly; at leaders only.
+    Mesh(MeshOperation),
     /// Within this rank: a communicator of one.
     Copy { source: *const u8, target: *mut u8, len_bytes: usize },
 }
@@ -38,6 +43,19 @@ pub(crate) struct Seat {
     pub(crate) placement: Placement,
     /// Endpoint number of each host's leader, by host index.
     pub(crate) endpoints: Vec<EndpointId>,
+    /// What joins the hosts, where there are several.
+    pub(crate) between: Option<Between>,
+    /// Why they are not joined in the way they should be.
+    pub(crate) note: Option<String>,
+}
+
+/// What joins hosts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Between {
+    /// Aggregation nodes.
+    Tree,
+    /// Host algorithms over direct links.
+    Mesh,
 }
 
 impl Seat {
@@ -63,6 +81,15 @@ impl Seat {
 
     pub(crate) fn spans_hosts(&self) -> bool {
         self.placement.hosts.len() > 1
+    }
+
+    /// The way operations go.
+    pub(crate) fn way(&self) -> Way {
+        match self.between {
+            None => Way::InNode,
+            Some(Between::Tree) => Way::InTree,
+            Some(Between::Mesh) => Way::InMesh,
+        }
     }
 
     /// The rank in the communicator of a rank of this host.
@@ -130,7 +157,10 @@ impl Planner<'_> {
             reduced = target;
         }
         if seat.is_leader() {
-            plan.push(self.in_tree(Target::All, true, true, reduced, target));
+            plan.push(match seat.between {
+                Some(Between::Mesh) => self.in_mesh(Joint::Allreduce, reduced, target),
+                _ => self.in_tree(Target::All, true, true, reduced, target),
+            });
         }
         if seat.local_ranks() > 1 {
             plan.push(self.on_host(Action::Broadcast { from: 0 }, target, target));
@@ -149,10 +179,12 @@ impl Planner<'_> {
             return plan;
         }
         // The leader's vector lies in its result buffer only if it is the root; MPI promises no
-        // such buffer anywhere else.
+        // such buffer anywhere else. Host algorithms work in it wherever they pass.
         let needs_scratch = seat.is_leader()
             && seat.rank != root
-            && (seat.local_ranks() > 1 || seat.is_on_this_host(root));
+            && (seat.local_ranks() > 1
+                || seat.is_on_this_host(root)
+                || seat.between == Some(Between::Mesh));
         let at_leader = if needs_scratch { self.scratch() } else { target };
         let mut reduced = source;
         if seat.local_ranks() > 1 {
@@ -161,10 +193,13 @@ impl Planner<'_> {
             reduced = at_leader;
         }
         if seat.is_leader() {
-            let root_host = seat.placement.host_of[root as usize] as usize;
-            let to = Target::Member(seat.endpoints[root_host]);
-            let receives = seat.is_on_this_host(root);
-            plan.push(self.in_tree(to, true, receives, reduced, at_leader));
+            let root_host = seat.placement.host_of[root as usize];
+            plan.push(if seat.between == Some(Between::Mesh) {
+                self.in_mesh(Joint::Reduce { root: root_host }, reduced, at_leader)
+            } else {
+                let to = Target::Member(seat.endpoints[root_host as usize]);
+                self.in_tree(to, true, seat.is_on_this_host(root), reduced, at_leader)
+            });
         }
         if seat.is_on_this_host(root) && root_local != 0 {
             let action = Action::Transfer { from: 0, to: root_local };
@@ -185,7 +220,13 @@ impl Planner<'_> {
             plan.push(self.on_host(Action::Broadcast { from: root_local }, target, target));
         }
         if seat.spans_hosts() && seat.is_leader() {
-            plan.push(self.in_tree(Target::All, is_here, !is_here, target, target));
+            let root_host = seat.placement.host_of[root as usize];
+            plan.push(match seat.between {
+                Some(Between::Mesh) => {
+                    self.in_mesh(Joint::Broadcast { root: root_host }, target, target)
+                }
+                _ => self.in_tree(Target::All, is_here, !is_here, target, target),
+            });
         }
         if !is_here && is_crowded {
             plan.push(self.on_host(Action::Broadcast { from: 0 }, target, target));
@@ -202,8 +243,12 @@ impl Planner<'_> {
             plan.push(on_host());
         }
         if seat.spans_hosts() && seat.is_leader() {
-            let spec = OperationSpec::BARRIER;
-            plan.push(Stage::Tree { spec, source: nowhere, target: nowhere, len_bytes: 0 });
+            plan.push(if seat.between == Some(Between::Mesh) {
+                self.in_mesh(Joint::Barrier, nowhere, nowhere)
+            } else {
+                let spec = OperationSpec::BARRIER;
+                Stage::Tree { spec, source: nowhere, target: nowhere, len_bytes: 0 }
+            });
         }
         if seat.spans_hosts() && seat.local_ranks() > 1 {
             plan.push(on_host());
@@ -240,6 +285,22 @@ impl Planner<'_> {
             receives,
         };
         Stage::Tree { spec, source, target, len_bytes: self.len_bytes }
+    }
+
+    fn in_mesh(&self, collective: Joint, source: *const u8, vector: *mut u8) -> Stage {
+        let operator = match collective {
+            Joint::Broadcast { .. } => Operator::Broadcast,
+            _ => self.operation.operator,
+        };
+        Stage::Mesh(MeshOperation {
+            collective,
+            operator,
+            datatype: self.operation.datatype,
+            elements: self.operation.elements,
+            kernel: self.means.kernel,
+            source,
+            vector,
+        })
     }
 
     fn scratch(&mut self) -> *mut u8 {

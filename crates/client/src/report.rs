@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use serde::{Deserialize, Serialize};
 
@@ -36,6 +36,23 @@ pub enum Way {
     InNode,
     /// Through the aggregation tree.
     InTree,
+    /// Between hosts by a host algorithm of ours, without aggregation nodes.
+    InMesh,
+}
+
+impl Way {
+    /// Every way.
+    pub const ALL: [Self; 3] = [Self::InNode, Self::InTree, Self::InMesh];
+
+    /// Its name in reports.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::InNode => "in_node",
+            Self::InTree => "in_tree",
+            Self::InMesh => "in_mesh",
+        }
+    }
 }
 
 /// One communicator's counts, shared between whoever counts and the report.
@@ -47,8 +64,10 @@ pub struct Tally {
     hosts: AtomicU32,
     /// Whether this process is the one of the communicator that counts.
     counts: bool,
-    done: [[AtomicU64; 2]; 4],
+    done: [[AtomicU64; Way::ALL.len()]; 4],
     passed: Mutex<BTreeMap<(Kind, String), u64>>,
+    /// Why its hosts are not joined in the way they should be.
+    note: OnceLock<String>,
 }
 
 impl Tally {
@@ -59,6 +78,11 @@ impl Tally {
     pub(crate) fn set_hosts(&self, hosts: u32) {
         // Relaxed: a statistic, read after the last operation.
         self.hosts.store(hosts, Ordering::Relaxed);
+    }
+
+    pub(crate) fn set_note(&self, note: &str) {
+        // A communicator is set up once.
+        let _ = self.note.set(note.to_owned());
     }
 
     /// Counts an operation that we carried.
@@ -88,11 +112,47 @@ const REASONS_MAX: usize = 256;
 /// All tallies of one process.
 #[derive(Debug, Default)]
 pub struct Ledger {
-    tallies: Mutex<Vec<Arc<Tally>>>,
+    books: Mutex<Books>,
+}
+
+/// Tallies, and the sums of those whose communicators are gone: a program may make and free
+/// communicators for ever.
+#[derive(Debug, Default)]
+struct Books {
+    open: Vec<Arc<Tally>>,
+    closed: Report,
+    /// How long `open` was, at least, when it was last looked through.
+    looked_through: usize,
+}
+
+/// How many tallies may be open before the ledger looks for closed ones.
+const OPEN_MIN: usize = 64;
+
+impl Books {
+    fn enter(&mut self, tally: &Arc<Tally>) {
+        // Looked through at each doubling, so that the work per tally stays the same.
+        if self.open.len() >= 2 * self.looked_through.max(OPEN_MIN) {
+            self.close();
+            self.looked_through = self.open.len();
+        }
+        self.open.push(Arc::clone(tally));
+    }
+
+    /// Sums up the tallies that nobody else holds: their counts are final.
+    fn close(&mut self) {
+        let closed = &mut self.closed;
+        self.open.retain(|tally| {
+            let is_held = Arc::strong_count(tally) > 1;
+            if !is_held {
+                closed.add(&CommunicatorReport::from_tally(tally));
+            }
+            is_held
+        });
+    }
 }
 
 impl Ledger {
-    /// A new communicator's tally. It stays in the ledger when the communicator is freed.
+    /// A new communicator's tally. Its counts stay in the ledger when the communicator is freed.
     /// `counts` is true at one of the communicator's ranks.
     pub fn open(&self, label: &str, ranks: u32, counts: bool) -> Arc<Tally> {
         let tally = Arc::new(Tally {
@@ -102,10 +162,10 @@ impl Ledger {
             counts,
             done: Default::default(),
             passed: Mutex::default(),
+            note: OnceLock::new(),
         });
         if counts {
-            let mut tallies = self.tallies.lock().unwrap_or_else(PoisonError::into_inner);
-            tallies.push(Arc::clone(&tally));
+            self.books.lock().unwrap_or_else(PoisonError::into_inner).enter(&tally);
         }
         tally
     }
@@ -113,9 +173,9 @@ impl Ledger {
     /// The counts so far.
     #[must_use]
     pub fn report(&self) -> Report {
-        let mut report = Report::default();
-        let tallies = self.tallies.lock().unwrap_or_else(PoisonError::into_inner);
-        for tally in tallies.iter() {
+        let books = self.books.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut report = books.closed.clone();
+        for tally in &books.open {
             report.add(&CommunicatorReport::from_tally(tally));
         }
         report
@@ -134,6 +194,9 @@ pub struct Report {
     pub in_node: u64,
     /// Operations through the aggregation tree.
     pub in_tree: u64,
+    /// Operations between hosts by host algorithms of ours, without aggregation nodes.
+    #[serde(default)]
+    pub in_mesh: u64,
     /// Operations left to the MPI beneath.
     pub passed_through: u64,
     /// Why, over all communicators.
@@ -153,6 +216,9 @@ pub struct CommunicatorReport {
     pub hosts: u32,
     /// Communicators counted together here.
     pub communicators: u64,
+    /// Why its hosts were joined without aggregation nodes, where they should have been with.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub note: String,
     /// Its counts.
     pub collectives: BTreeMap<Kind, Counts>,
 }
@@ -164,6 +230,9 @@ pub struct Counts {
     pub in_node: u64,
     /// Through the tree.
     pub in_tree: u64,
+    /// Between hosts without aggregation nodes.
+    #[serde(default)]
+    pub in_mesh: u64,
     /// By the MPI beneath.
     pub passed_through: u64,
     /// Why.
@@ -175,10 +244,10 @@ impl CommunicatorReport {
     fn from_tally(tally: &Tally) -> Self {
         let mut collectives: BTreeMap<Kind, Counts> = BTreeMap::new();
         for kind in Kind::ALL {
-            let [in_node, in_tree] = [Way::InNode, Way::InTree]
-                .map(|way| tally.done[kind as usize][way as usize].load(Ordering::Relaxed));
-            if in_node + in_tree > 0 {
-                let counts = Counts { in_node, in_tree, ..Counts::default() };
+            let [in_node, in_tree, in_mesh] =
+                Way::ALL.map(|way| tally.done[kind as usize][way as usize].load(Ordering::Relaxed));
+            if in_node + in_tree + in_mesh > 0 {
+                let counts = Counts { in_node, in_tree, in_mesh, ..Counts::default() };
                 collectives.insert(kind, counts);
             }
         }
@@ -193,6 +262,7 @@ impl CommunicatorReport {
             ranks: tally.ranks,
             hosts: tally.hosts.load(Ordering::Relaxed),
             communicators: 1,
+            note: tally.note.get().cloned().unwrap_or_default(),
             collectives,
         }
     }
@@ -202,6 +272,7 @@ impl Counts {
     fn add(&mut self, other: &Self) {
         self.in_node += other.in_node;
         self.in_tree += other.in_tree;
+        self.in_mesh += other.in_mesh;
         self.passed_through += other.passed_through;
         for (reason, count) in &other.reasons {
             *self.reasons.entry(reason.clone()).or_default() += count;
@@ -225,20 +296,24 @@ impl Kind {
 /// The report as lines for people: totals, then each communicator's collectives, then the reasons.
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { in_node, in_tree, passed_through, .. } = self;
+        let Self { in_node, in_tree, in_mesh, passed_through, .. } = self;
         writeln!(
             f,
-            "tributary: {in_node} in_node, {in_tree} in_tree, {passed_through} passed_through"
+            "tributary: {in_node} in_node, {in_tree} in_tree, {in_mesh} in_mesh, \
+             {passed_through} passed_through"
         )?;
         for communicator in &self.communicators {
-            let CommunicatorReport { label, ranks, hosts, communicators, .. } = communicator;
+            let CommunicatorReport { label, ranks, hosts, communicators, note, .. } = communicator;
             writeln!(f, "  {label}: {ranks} ranks, {hosts} hosts, {communicators} communicators")?;
+            if !note.is_empty() {
+                writeln!(f, "    without aggregation nodes: {note}")?;
+            }
             for (kind, counts) in &communicator.collectives {
-                let Counts { in_node, in_tree, passed_through, .. } = counts;
+                let Counts { in_node, in_tree, in_mesh, passed_through, .. } = counts;
                 writeln!(
                     f,
-                    "    {:<10}{in_node:>10} in_node{in_tree:>10} in_tree{passed_through:>10} \
-                     passed_through",
+                    "    {:<10}{in_node:>10} in_node{in_tree:>10} in_tree{in_mesh:>10} in_mesh\
+                     {passed_through:>10} passed_through",
                     kind.name()
                 )?;
             }
@@ -259,6 +334,7 @@ impl Report {
         for counts in communicator.collectives.values() {
             self.in_node += counts.in_node;
             self.in_tree += counts.in_tree;
+            self.in_mesh += counts.in_mesh;
             self.passed_through += counts.passed_through;
             for (reason, count) in &counts.reasons {
                 *self.reasons.entry(reason.clone()).or_default() += count;
@@ -310,6 +386,20 @@ mod tests {
         assert_eq!((report.in_node, report.in_tree, report.passed_through), (1, 2, 1));
         assert_eq!(report.reasons["user-defined operator"], 1);
         assert_eq!(report.communicators.len(), 1);
+    }
+
+    #[test]
+    fn counts_of_communicators_that_are_gone_stay_and_their_tallies_go() {
+        let ledger = Ledger::default();
+        for _ in 0..10 * OPEN_MIN {
+            ledger.open("dup", 4, true).count(Kind::Barrier, Way::InNode);
+        }
+        let kept = ledger.open("kept", 4, true);
+        kept.count(Kind::Barrier, Way::InNode);
+        let report = ledger.report();
+        assert_eq!(report.in_node, 10 * OPEN_MIN as u64 + 1);
+        assert_eq!(report.communicators[0].communicators, 10 * OPEN_MIN as u64);
+        assert!(ledger.books.lock().unwrap().open.len() <= 2 * OPEN_MIN + 1);
     }
 
     #[test]

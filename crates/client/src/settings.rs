@@ -1,7 +1,11 @@
 //! The knobs, typed and checked.
 
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+use tributary_algorithms::Algorithm;
 
 use crate::knobs::{self, Knob};
 
@@ -20,10 +24,20 @@ pub struct Settings {
     pub payload_max_bytes: u32,
     /// How a leader reaches its aggregation node.
     pub transport: TransportChoice,
+    /// What joins hosts.
+    pub between_hosts: BetweenHosts,
+    /// Who joins hosts where the manager refuses a group.
+    pub fallback: Fallback,
+    /// Host algorithm between hosts.
+    pub mesh_algorithm: AlgorithmChoice,
+    /// Where other hosts reach this one.
+    pub host_address: Option<IpAddr>,
     /// How ranks wait.
     pub wait: WaitChoice,
     /// Communicators served at once.
     pub communicators_max: usize,
+    /// Communicators set up when they are created.
+    pub communicators_eager: usize,
 }
 
 /// How a leader reaches its aggregation node.
@@ -35,6 +49,68 @@ pub enum TransportChoice {
     Shm,
     /// TCP, even on the same machine.
     Tcp,
+}
+
+/// What joins hosts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BetweenHosts {
+    /// Direct links between two real hosts, aggregation nodes else.
+    Auto,
+    /// Aggregation nodes.
+    Tree,
+    /// Host algorithms over direct links.
+    Mesh,
+}
+
+/// Who joins hosts where the manager refuses a group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fallback {
+    /// Host algorithms over direct links.
+    Mesh,
+    /// The MPI beneath.
+    Mpi,
+}
+
+/// Host algorithm between hosts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum AlgorithmChoice {
+    /// By collective, hosts and length.
+    Auto,
+    /// [`Algorithm::RecursiveDoubling`].
+    RecursiveDoubling,
+    /// [`Algorithm::Rabenseifner`].
+    Rabenseifner,
+    /// [`Algorithm::Ring`].
+    Ring,
+    /// [`Algorithm::Binomial`].
+    Binomial,
+    /// [`Algorithm::Sequential`].
+    Sequential,
+}
+
+impl AlgorithmChoice {
+    /// Every choice.
+    pub const ALL: [Self; 6] = [
+        Self::Auto,
+        Self::RecursiveDoubling,
+        Self::Rabenseifner,
+        Self::Ring,
+        Self::Binomial,
+        Self::Sequential,
+    ];
+
+    /// The algorithm, unless it is to be chosen.
+    #[must_use]
+    pub fn algorithm(self) -> Option<Algorithm> {
+        Some(match self {
+            Self::Auto => return None,
+            Self::RecursiveDoubling => Algorithm::RecursiveDoubling,
+            Self::Rabenseifner => Algorithm::Rabenseifner,
+            Self::Ring => Algorithm::Ring,
+            Self::Binomial => Algorithm::Binomial,
+            Self::Sequential => Algorithm::Sequential,
+        })
+    }
 }
 
 /// How ranks wait.
@@ -92,6 +168,38 @@ impl Settings {
                     ("tcp", TransportChoice::Tcp),
                 ],
             )?,
+            between_hosts: choice(
+                &knobs::BETWEEN_HOSTS,
+                &environment,
+                &[
+                    ("auto", BetweenHosts::Auto),
+                    ("tree", BetweenHosts::Tree),
+                    ("mesh", BetweenHosts::Mesh),
+                ],
+            )?,
+            fallback: choice(
+                &knobs::FALLBACK,
+                &environment,
+                &[("mesh", Fallback::Mesh), ("mpi", Fallback::Mpi)],
+            )?,
+            mesh_algorithm: choice(
+                &knobs::MESH_ALGORITHM,
+                &environment,
+                &[
+                    ("auto", AlgorithmChoice::Auto),
+                    ("recursive-doubling", AlgorithmChoice::RecursiveDoubling),
+                    ("rabenseifner", AlgorithmChoice::Rabenseifner),
+                    ("ring", AlgorithmChoice::Ring),
+                    ("binomial", AlgorithmChoice::Binomial),
+                    ("sequential", AlgorithmChoice::Sequential),
+                ],
+            )?,
+            host_address: text(&knobs::HOST_ADDRESS)
+                .map(|value| {
+                    let knob = &knobs::HOST_ADDRESS;
+                    value.parse().map_err(|_| SettingError { knob, value })
+                })
+                .transpose()?,
             wait: choice(
                 &knobs::WAIT,
                 &environment,
@@ -102,6 +210,7 @@ impl Settings {
                 ],
             )?,
             communicators_max: number(&knobs::COMMUNICATORS_MAX, &environment, 1..=1 << 16)?,
+            communicators_eager: number(&knobs::COMMUNICATORS_EAGER, &environment, 0..=1 << 16)?,
         })
     }
 }
@@ -160,6 +269,8 @@ mod tests {
             ("TRIBUTARY_OSOS", "many"),
             ("TRIBUTARY_TRANSPORT", "pigeon"),
             ("TRIBUTARY_MANAGER", "nowhere"),
+            ("TRIBUTARY_BETWEEN_HOSTS", "pigeon"),
+            ("TRIBUTARY_HOST_ADDRESS", "here"),
         ] {
             let set = |asked: &str| (asked == name).then(|| value.to_owned());
             let error = Settings::from_environment(set).unwrap_err().to_string();

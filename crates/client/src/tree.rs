@@ -4,6 +4,7 @@ use std::net::ToSocketAddrs;
 use std::time::{Duration, Instant};
 
 use tributary_protocol::endpoint::{Endpoint, EndpointConfig, Event, OperationSpec};
+use tributary_protocol::{Carrier, Time};
 use tributary_transport::{Link, Sent, ShmOptions, TcpOptions, connect_shm, connect_tcp, wait};
 use tributary_wire::control::{EndpointGrant, GroupGrant};
 use tributary_wire::frame::{Abort, AbortReason};
@@ -19,6 +20,8 @@ const FAREWELL_TIMEOUT: Duration = Duration::from_millis(500);
 pub(crate) struct TreeMember {
     endpoint: Endpoint,
     link: Box<dyn Link>,
+    /// Where the endpoint's time starts.
+    clock: Instant,
     running: Option<Running>,
 }
 
@@ -65,7 +68,7 @@ impl TreeMember {
             payload_max_bytes: group.payload_max_bytes,
             operations_max: 1,
         });
-        let mut member = Self { endpoint, link, running: None };
+        let mut member = Self { endpoint, link, clock: Instant::now(), running: None };
         let deadline = Instant::now() + JOIN_TIMEOUT;
         let address = || grant.address.tcp.clone();
         loop {
@@ -122,7 +125,7 @@ impl TreeMember {
                 self.running = None;
                 Err(abort)
             }
-            Some(Event::Joined) | None => Ok(false),
+            Some(Event::Joined | Event::DatagramPeer(_) | Event::Datagrams(_)) | None => Ok(false),
         }
     }
 
@@ -172,7 +175,11 @@ impl TreeMember {
                 Ok(None) => return Ok(()),
                 Err(_) => return Err(LinkGone),
             };
-            let body = self.endpoint.handle_frame(&frame.header).map_err(|_| LinkGone)?;
+            let now = time_since(self.clock);
+            let body = self
+                .endpoint
+                .handle_frame(now, Carrier::Link, &frame.header)
+                .map_err(|_| LinkGone)?;
             let (Some(body), Some(running)) = (body, &self.running) else { continue };
             assert!(body.bytes.end <= running.len_bytes, "the endpoint cuts its own vector");
             assert_eq!(body.bytes.len(), frame.payload.len(), "headers state their payload");
@@ -200,7 +207,7 @@ impl TreeMember {
                 _ => &[],
             };
             match self.link.send(&transmit.header.encode(), payload) {
-                Ok(Sent::Taken) => self.endpoint.pop_transmit(),
+                Ok(Sent::Taken) => self.endpoint.pop_transmit(time_since(self.clock)),
                 Ok(Sent::Full) => return Ok(()),
                 Err(_) => return Err(LinkGone),
             }
@@ -210,6 +217,10 @@ impl TreeMember {
             Err(_) => Err(LinkGone),
         }
     }
+}
+
+fn time_since(clock: Instant) -> Time {
+    Time(u64::try_from(clock.elapsed().as_nanos()).unwrap_or(u64::MAX))
 }
 
 /// The link failed or the node broke the protocol; either way it is closed.

@@ -22,9 +22,31 @@ fn settings() -> Settings {
 }
 
 fn communicator(ranks: &mut ThreadRanks, ledger: &Ledger, label: &str) -> Communicator {
-    let context = Arc::new(Context::open(ranks, settings(), || {}).unwrap());
+    communicator_with(ranks, ledger, label, settings())
+}
+
+fn communicator_with(
+    ranks: &mut ThreadRanks,
+    ledger: &Ledger,
+    label: &str,
+    settings: Settings,
+) -> Communicator {
+    let context = Arc::new(Context::open(ranks, settings, || {}).unwrap());
     let tally = ledger.open(label, ranks.size(), ranks.rank() == 0);
     Communicator::create(&context, ranks, &tally).unwrap()
+}
+
+/// Ranks of one machine that act as `hosts` hosts, joined by host algorithms.
+fn mesh_settings(hosts: u32, algorithm: &str) -> Settings {
+    let (hosts, algorithm) = (hosts.to_string(), algorithm.to_owned());
+    Settings::from_environment(|name| match name {
+        "TRIBUTARY_HOSTS" => Some(hosts.clone()),
+        "TRIBUTARY_BETWEEN_HOSTS" => Some("mesh".to_owned()),
+        "TRIBUTARY_MESH_ALGORITHM" => Some(algorithm.clone()),
+        "TRIBUTARY_HOST_ADDRESS" => Some("127.0.0.1".to_owned()),
+        _ => None,
+    })
+    .unwrap()
 }
 
 /// One step of a script: the same at all ranks.
@@ -148,23 +170,47 @@ fn random_mixes_of_collectives_agree_with_the_oracle() {
         on_all_ranks(size, move |mut ranks| {
             let communicator = communicator(&mut ranks, &Ledger::default(), "world");
             assert_eq!(communicator.way(), Way::InNode);
-            let rank = ranks.rank();
-            let script = script(seed, size, 60);
-            let mut pending = Vec::new();
-            for (step, what) in script.iter().enumerate() {
-                pending.push(perform(&communicator, step, what, rank, size));
-                // Not in the order of their start, and not all at once.
-                if pending.len() > 3 {
-                    let oldest = pending.remove((step + rank as usize) % 3);
-                    let what = &script[oldest.step];
-                    oldest.check(what, rank);
-                }
-            }
-            for last in pending.into_iter().rev() {
-                let what = &script[last.step];
-                last.check(what, rank);
-            }
+            play(&communicator, &script(seed, size, 60), ranks.rank(), size);
         });
+    }
+}
+
+#[test]
+fn hosts_joined_directly_agree_with_the_oracle() {
+    let worlds = [
+        (11, 2, 2, "auto"),
+        (12, 3, 3, "recursive-doubling"),
+        (13, 5, 5, "rabenseifner"),
+        (14, 6, 3, "ring"),
+        (15, 7, 4, "binomial"),
+        (16, 4, 4, "sequential"),
+        (17, 6, 6, "auto"),
+    ];
+    for (seed, size, hosts, algorithm) in worlds {
+        on_all_ranks(size, move |mut ranks| {
+            let settings = mesh_settings(hosts, algorithm);
+            let ledger = Ledger::default();
+            let communicator = communicator_with(&mut ranks, &ledger, "world", settings);
+            assert_eq!(communicator.way(), Way::InMesh);
+            play(&communicator, &script(seed, size, 60), ranks.rank(), size);
+        });
+    }
+}
+
+/// Runs a script, checking results late and not in the order of their start.
+fn play(communicator: &Communicator, script: &[Step], rank: u32, ranks: u32) {
+    let mut pending = Vec::new();
+    for (step, what) in script.iter().enumerate() {
+        pending.push(perform(communicator, step, what, rank, ranks));
+        if pending.len() > 3 {
+            let oldest = pending.remove((step + rank as usize) % 3);
+            let what = &script[oldest.step];
+            oldest.check(what, rank);
+        }
+    }
+    for last in pending.into_iter().rev() {
+        let what = &script[last.step];
+        last.check(what, rank);
     }
 }
 

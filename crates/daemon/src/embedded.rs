@@ -148,14 +148,15 @@ impl Fabric {
             .map_err(StartError::Folder)?;
         let token_file = folder.path().join("token");
         let token = Token::create(&token_file)?;
-        let manager = Manager::new(ManagerOptions {
+        let manager = ManagerOptions {
             token: token.clone(),
             fabric: two_level(options.leaves, &host_names(options.hosts))?,
             config: options.manager_limits.clone(),
-        })?;
-        let watch = manager.watch();
+        };
         let shutdown = Shutdown::new();
-        let (address, manager_thread) = start_manager(manager, &shutdown)?;
+        let manager = Manager::new(manager, shutdown.clone())?;
+        let watch = manager.watch();
+        let (address, manager_thread) = start_manager(manager)?;
         let mut fabric = Self {
             manager: address,
             nodes: Vec::new(),
@@ -270,10 +271,8 @@ impl Drop for RunningNode {
 
 impl Drop for Fabric {
     fn drop(&mut self) {
-        // All are asked before any is waited for; the manager first, to whom it is then no news
-        // that its nodes go.
-        self.shutdown.request();
-        self.nodes.iter().for_each(|node| node.shutdown.request());
+        let nodes = self.nodes.iter().map(|node| &node.shutdown);
+        Shutdown::request_together(nodes.chain([&self.shutdown]));
         self.nodes.clear();
         join(&mut self.manager_thread);
     }
@@ -292,10 +291,7 @@ fn loopback() -> SocketAddr {
     (Ipv4Addr::LOCALHOST, 0).into()
 }
 
-fn start_manager(
-    manager: Manager,
-    shutdown: &Shutdown,
-) -> Result<(SocketAddr, JoinHandle<()>), StartError> {
+fn start_manager(manager: Manager) -> Result<(SocketAddr, JoinHandle<()>), StartError> {
     let listener = std::net::TcpListener::bind(loopback()).map_err(system("listener"))?;
     listener.set_nonblocking(true).map_err(system("listener"))?;
     let address = listener.local_addr().map_err(system("listener"))?;
@@ -303,12 +299,11 @@ fn start_manager(
         .enable_all()
         .build()
         .map_err(system("runtime"))?;
-    let shutdown = shutdown.clone();
     let listener = {
         let _entered = runtime.enter();
         TcpListener::from_std(listener).map_err(system("listener"))?
     };
-    let thread = spawn("manager", move || runtime.block_on(manager.serve(listener, shutdown)))?;
+    let thread = spawn("manager", move || runtime.block_on(manager.serve(listener)))?;
     Ok((address, thread))
 }
 

@@ -52,6 +52,7 @@ pub enum ManagerError {
 pub struct Manager {
     token: Token,
     service: Arc<Service>,
+    shutdown: Shutdown,
 }
 
 /// A look at a manager from within its process.
@@ -67,14 +68,15 @@ impl Watch {
 }
 
 impl Manager {
-    /// A manager with nothing to manage yet.
+    /// A manager with nothing to manage yet, that serves until `shutdown`.
     ///
     /// # Errors
     /// If no random bytes can be had.
-    pub fn new(options: ManagerOptions) -> Result<Self, ManagerError> {
+    pub fn new(options: ManagerOptions, shutdown: Shutdown) -> Result<Self, ManagerError> {
         let ManagerOptions { token, fabric, config } = options;
-        let service = Service::new(config, fabric).map_err(ManagerError::NoEntropy)?;
-        Ok(Self { token, service: Arc::new(service) })
+        let service =
+            Service::new(config, fabric, shutdown.clone()).map_err(ManagerError::NoEntropy)?;
+        Ok(Self { token, service: Arc::new(service), shutdown })
     }
 
     /// A look at it, for whoever runs it in the same process.
@@ -83,8 +85,8 @@ impl Manager {
         Watch(Arc::clone(&self.service))
     }
 
-    /// Serves until `shutdown`. Then nodes and jobs see their connections end.
-    pub async fn serve(self, listener: TcpListener, shutdown: Shutdown) {
+    /// Serves until asked to stop. Then nodes and jobs see their connections end.
+    pub async fn serve(self, listener: TcpListener) {
         if let Ok(address) = listener.local_addr() {
             tracing::info!(%address, "manager listens");
             if !address.ip().is_loopback() {
@@ -93,14 +95,14 @@ impl Manager {
         }
         let ticking = tokio::spawn(tick(Arc::clone(&self.service)));
         let ending = {
-            let (service, shutdown) = (Arc::clone(&self.service), shutdown.clone());
+            let (service, shutdown) = (Arc::clone(&self.service), self.shutdown.clone());
             tokio::spawn(async move {
                 shutdown.requested().await;
                 service.close_streams();
             })
         };
         let router = http::guarded(routes::router(self.service), self.token);
-        http::serve(listener, router, &shutdown).await;
+        http::serve(listener, router, &self.shutdown).await;
         ending.abort();
         ticking.abort();
         tracing::info!("manager stopped");

@@ -39,11 +39,23 @@ impl Shutdown {
 
     /// Asks everybody who holds a clone to stop. Returns at once; a second call does nothing.
     pub fn request(&self) {
-        let wakers = {
-            let mut state = self.state();
-            state.requested = true;
-            std::mem::take(&mut state.wakers)
-        };
+        self.note();
+        self.wake();
+    }
+
+    /// Asks everybody who holds a clone of any of `wishes`. Whoever wakes up for one of them finds
+    /// the others requested too, so that nobody takes a partner's end for a failure.
+    pub(crate) fn request_together<'a>(wishes: impl Iterator<Item = &'a Self> + Clone) {
+        wishes.clone().for_each(Self::note);
+        wishes.for_each(Self::wake);
+    }
+
+    fn note(&self) {
+        self.state().requested = true;
+    }
+
+    fn wake(&self) {
+        let wakers = std::mem::take(&mut self.state().wakers);
         self.shared.changed.notify_all();
         self.shared.watched.send_replace(true);
         for wake in wakers {
@@ -132,5 +144,21 @@ mod tests {
         assert_eq!(calls.load(Ordering::Relaxed), 2);
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         runtime.block_on(shutdown.requested());
+    }
+
+    #[test]
+    fn wishes_expressed_together_are_seen_together() {
+        let wishes = [Shutdown::new(), Shutdown::new()];
+        let both = Arc::new(AtomicU32::new(0));
+        for wish in &wishes {
+            let (all, both) = (wishes.clone(), Arc::clone(&both));
+            wish.on_request(move || {
+                // Relaxed: one thread writes and reads it.
+                let seen = all.iter().filter(|wish| wish.is_requested()).count() as u32;
+                both.fetch_add(seen, Ordering::Relaxed);
+            });
+        }
+        Shutdown::request_together(wishes.iter());
+        assert_eq!(both.load(Ordering::Relaxed), 4);
     }
 }

@@ -116,6 +116,12 @@ void tributary_close(void);
 tributary_communicator *tributary_communicator_new(const char *label, uint32_t size, int counted);
 
 /*
+ * Whether a communicator that was just created is to be set up at once (nonzero) or at its first
+ * blocking collective. Collective, and the outcome is the same on all ranks.
+ */
+int tributary_communicator_joins_now(const tributary_bootstrap *members);
+
+/*
  * Sets the communicator up for offloading. Collective, and the outcome is the same on all ranks.
  * Returns 0, or 1 when it can't be offloaded; the report then gives the reason. At most once per
  * communicator.

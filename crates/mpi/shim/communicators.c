@@ -130,7 +130,11 @@ void communicators_add(MPI_Comm comm, const char *label) {
         return;
     }
     comm_record *record = new_record(comm, label);
-    if (record != NULL && atomic_load_explicit(&record->state, memory_order_relaxed) == COMM_LATE) {
+    if (record == NULL || atomic_load_explicit(&record->state, memory_order_relaxed) != COMM_LATE) {
+        return;
+    }
+    tributary_bootstrap members = communicators_bootstrap(&comm, record->rank, record->size);
+    if (tributary_communicator_joins_now(&members)) {
         communicators_join(record);
     }
 }

@@ -32,7 +32,10 @@ typedef struct comm_record {
 /* Once per process, after MPI is initialised. Nonzero when MPI refused. */
 int communicators_open(void);
 
-/* Sets up a communicator that all its members have just created. MPI_COMM_NULL is ignored. */
+/*
+ * Takes in a communicator that all its members have just created, and sets it up unless there have
+ * been many already. MPI_COMM_NULL is ignored.
+ */
 void communicators_add(MPI_Comm comm, const char *label);
 
 /* The record of `comm`, made if need be. Null: let MPI judge this handle. */

@@ -44,6 +44,20 @@ pub unsafe extern "C" fn tributary_communicator_new(
     Box::into_raw(Box::new(CCommunicator { tally, joined: OnceLock::new() }))
 }
 
+/// Whether to set a communicator up that was just created.
+///
+/// # Safety
+/// `members` is a bootstrap of the communicator's ranks.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tributary_communicator_joins_now(members: *const CBootstrap) -> c_int {
+    // SAFETY: the caller's promise.
+    let members = unsafe { &*members };
+    // Without a context, or with a failed exchange, the join is what says why.
+    let now =
+        context().map_or(true, |context| context.sets_up_now(&mut Ranks(members)).unwrap_or(true));
+    c_int::from(now)
+}
+
 /// Sets a communicator up.
 ///
 /// # Safety

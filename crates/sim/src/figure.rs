@@ -135,7 +135,7 @@ pub fn make(name: &str, effort: &Effort, progress: &Progress) -> Result<Figure, 
 }
 
 /// Simulates every point on its own core, and gives the results in the order of the points.
-fn sweep<P: Sync, R: Send>(
+pub(crate) fn sweep<P: Sync, R: Send>(
     points: &[P],
     progress: &Progress,
     simulate: impl Fn(&P) -> Result<R, FigureError> + Sync,

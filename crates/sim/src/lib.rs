@@ -8,6 +8,7 @@ pub mod engine;
 pub mod fabric;
 pub mod figure;
 pub mod measure;
+pub mod plan;
 pub mod preset;
 pub mod swarm;
 pub mod system;

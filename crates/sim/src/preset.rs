@@ -49,6 +49,14 @@ pub fn read(text: &str) -> Result<Preset, PresetError> {
     file::read(text, &|base| shipped_text(base))
 }
 
+/// The file of a preset that comes with the program.
+///
+/// # Errors
+/// [`PresetError::Unknown`].
+pub fn text(name: &str) -> Result<&'static str, PresetError> {
+    shipped_text(name)
+}
+
 fn shipped_text(name: &str) -> Result<&'static str, PresetError> {
     let found = SHIPPED.iter().find(|(known, _)| *known == name);
     found.map(|(_, text)| *text).ok_or_else(|| PresetError::Unknown {

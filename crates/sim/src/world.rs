@@ -27,7 +27,7 @@ pub use rank::{HostCollective, RankFinished, RankId, Team};
 pub use site::Site;
 
 use tributary_algorithms::Unsupported;
-use tributary_protocol::{endpoint, node};
+use tributary_protocol::{Time, endpoint, node};
 use tributary_wire::frame::Abort;
 
 use crate::engine::{Agenda, Chance, Picos};
@@ -285,4 +285,9 @@ impl<D: Data> World<D> {
     fn host_of(&self, process: ProcessId) -> Vertex {
         self.processes[process.index()].host
     }
+}
+
+/// The time as the protocol's machines count it.
+fn time_at(now: Picos) -> Time {
+    Time(now.0 / 1000)
 }

@@ -216,6 +216,7 @@ mod tests {
             shape: Shape::new(Operator::Sum, Datatype::U8, 0x01_02_03).unwrap(),
             target: Target::All,
             has_data: true,
+            trail: Trail::default(),
         };
         let edge = Edge {
             group: GroupId(4),

@@ -76,6 +76,18 @@ pub(crate) enum Phase {
 }
 
 impl Phase {
+    /// Whether some step at this rank may use the buffer aside: those that combine more than one
+    /// operand from before its own.
+    pub(crate) fn needs_aside(&self, place: &Place) -> bool {
+        match self {
+            Self::Flat(Flat { way: FlatWay::Fold, first, root, .. }) => {
+                *root == place.rank && root - first >= 2
+            }
+            Self::Exchange(Exchange { radix, .. }) => *radix > 2,
+            _ => false,
+        }
+    }
+
     pub(crate) fn slot(&self, place: &Place, round: u32, index: u32) -> Slot {
         match self {
             Self::Flat(phase) => phase.slot(place, round, index),

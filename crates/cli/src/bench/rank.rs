@@ -7,9 +7,7 @@ use std::time::Instant;
 use anyhow::{Context as _, anyhow, bail};
 use rustix::process::{Signal, getppid, set_parent_process_death_signal};
 use tributary_client::report::Ledger;
-use tributary_client::{
-    Bootstrap as _, Collective, Communicator, Context, Operation, Settings, Way,
-};
+use tributary_client::{Bootstrap as _, Collective, Communicator, Context, Operation, Settings};
 use tributary_wire::{Datatype, Operator};
 
 use super::bootstrap::Parent;
@@ -48,11 +46,7 @@ fn measure_all(parent: &mut Parent, work: &Work) -> anyhow::Result<()> {
     let context = Arc::new(Context::open(parent, settings, || {})?);
     let tally = Ledger::default().open("bench", parent.size(), parent.rank() == 0);
     let communicator = Communicator::create(&context, parent, &tally)?;
-    let way = match communicator.way() {
-        Way::InNode => "in_node",
-        Way::InTree => "in_tree",
-    };
-    parent.tell(&FromRank::Ready(way.to_owned()))?;
+    parent.tell(&FromRank::Ready(communicator.way().name().to_owned()))?;
     for step in &work.steps {
         let mut rank = Rank::new(parent, &communicator, work, *step);
         let times_ns = rank

@@ -93,6 +93,7 @@ fn text(report: &Report) -> String {
         "collective",
         "in_node",
         "in_tree",
+        "in_mesh",
         "passed_through",
         "why",
     ]);
@@ -102,10 +103,10 @@ fn text(report: &Report) -> String {
         }
     }
     tables::right(&mut table, 1..3);
-    tables::right(&mut table, 4..7);
+    tables::right(&mut table, 4..8);
     let mut text = format!(
-        "tributary: {} in_node, {} in_tree, {} passed_through",
-        report.in_node, report.in_tree, report.passed_through
+        "tributary: {} in_node, {} in_tree, {} in_mesh, {} passed_through",
+        report.in_node, report.in_tree, report.in_mesh, report.passed_through
     );
     if !report.communicators.is_empty() {
         text.push('\n');
@@ -114,7 +115,7 @@ fn text(report: &Report) -> String {
     text
 }
 
-fn row(communicator: &CommunicatorReport, kind: Kind, counts: &Counts) -> [String; 8] {
+fn row(communicator: &CommunicatorReport, kind: Kind, counts: &Counts) -> [String; 9] {
     let label = match communicator.communicators {
         1 => communicator.label.clone(),
         several => format!("{} ({several} of them)", communicator.label),
@@ -128,6 +129,7 @@ fn row(communicator: &CommunicatorReport, kind: Kind, counts: &Counts) -> [Strin
         name(kind).to_owned(),
         counts.in_node.to_string(),
         counts.in_tree.to_string(),
+        counts.in_mesh.to_string(),
         counts.passed_through.to_string(),
         reasons.join("; "),
     ]
@@ -151,6 +153,7 @@ mod tests {
         let counts = Counts {
             in_node: 1,
             in_tree: 20,
+            in_mesh: 6,
             passed_through: 3,
             reasons: [("user-defined operator".to_owned(), 3)].into(),
         };
@@ -159,13 +162,14 @@ mod tests {
             ranks: 4,
             hosts: 2,
             communicators: 5,
+            note: String::new(),
             collectives: [(Kind::Reduce, counts)].into(),
         };
         let mut report = Report::default();
         report.add(&communicator);
         let text = text(&report);
         let lines: Vec<&str> = text.lines().collect();
-        assert_eq!(lines[0], "tributary: 1 in_node, 20 in_tree, 3 passed_through");
+        assert_eq!(lines[0], "tributary: 1 in_node, 20 in_tree, 6 in_mesh, 3 passed_through");
         let words: Vec<&str> = lines[2].split_whitespace().collect();
         assert_eq!(
             words,
@@ -179,6 +183,7 @@ mod tests {
                 "reduce",
                 "1",
                 "20",
+                "6",
                 "3",
                 "3",
                 "user-defined",

@@ -5,6 +5,7 @@
 
 use tributary_wire::control::{GroupGrant, GroupRequest};
 
+use super::join::{Joint, join_hosts};
 use crate::bootstrap::{Bootstrap, BootstrapError, allgather_texts, broadcast_text};
 use crate::context::{Context, Placement};
 use crate::engine::Engine;
@@ -66,19 +67,21 @@ fn set_up_reserved(
     agree(bootstrap, room)?;
     let placement = Placement::new(&allgather_texts(bootstrap, &context.host)?);
     let rank = bootstrap.rank();
-    let mut seat = Seat { rank, placement, endpoints: Vec::new() };
+    let mut seat = Seat { rank, placement, endpoints: Vec::new(), between: None, note: None };
     let host = share_memory(context, bootstrap, &seat)?;
-    let mut tree = None;
-    if seat.spans_hosts() {
-        let grant = request_group(context, bootstrap, &seat, label)?;
-        seat.endpoints = grant.endpoints.iter().map(|endpoint| endpoint.endpoint).collect();
-        tree = enter_tree(context, bootstrap, &seat, &grant)?;
-    }
-    Ok(Engine::new(label.to_owned(), seat, host, tree, context.policy, context.idle))
+    let joint = if seat.spans_hosts() {
+        join_hosts(context, bootstrap, &mut seat, label)?
+    } else {
+        Joint::default()
+    };
+    Ok(Engine::new(label.to_owned(), seat, host, joint, context.policy, context.idle))
 }
 
 /// Goes on only if every rank has succeeded.
-fn agree<T>(bootstrap: &mut dyn Bootstrap, outcome: Result<T, String>) -> Result<T, Unavailable> {
+pub(super) fn agree<T>(
+    bootstrap: &mut dyn Bootstrap,
+    outcome: Result<T, String>,
+) -> Result<T, Unavailable> {
     let problem = outcome.as_ref().err().map_or("", String::as_str);
     let problems = allgather_texts(bootstrap, problem)?;
     let first = problems.iter().position(|problem| !problem.is_empty());
@@ -141,7 +144,7 @@ fn attach(offer: &[u8], seat: &Seat) -> Result<Option<Attachment>, String> {
 }
 
 /// Rank 0 asks for a group on behalf of all leaders.
-fn request_group(
+pub(super) fn request_group(
     context: &Context,
     bootstrap: &mut dyn Bootstrap,
     seat: &Seat,
@@ -174,7 +177,7 @@ fn request_group(
 }
 
 /// Leaders take their places.
-fn enter_tree(
+pub(super) fn enter_tree(
     context: &Context,
     bootstrap: &mut dyn Bootstrap,
     seat: &Seat,

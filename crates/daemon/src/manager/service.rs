@@ -19,6 +19,7 @@ use tributary_wire::{JobId, NodeId};
 
 use super::metrics::Metrics;
 use super::stream::{Lines, line, open_answer};
+use crate::shutdown::Shutdown;
 use crate::token::random_bytes;
 
 /// Orders a node may be behind; one that reads nothing for so long is as good as dead.
@@ -35,6 +36,8 @@ type Decision = Result<GroupGrant, GroupError>;
 pub(super) struct Service {
     metrics: Metrics,
     started: Instant,
+    /// Once asked for, it is no news that nodes go.
+    shutdown: Shutdown,
     core: Mutex<Core>,
 }
 
@@ -44,8 +47,6 @@ struct Core {
     leases: HashMap<JobId, Lines>,
     waiting: HashMap<RequestTicket, oneshot::Sender<Decision>>,
     ticked: Instant,
-    /// From when on it is no news that nodes go.
-    is_stopping: bool,
 }
 
 struct NodeConnection {
@@ -54,7 +55,11 @@ struct NodeConnection {
 }
 
 impl Service {
-    pub(super) fn new(config: ManagerConfig, fabric: Fabric) -> io::Result<Self> {
+    pub(super) fn new(
+        config: ManagerConfig,
+        fabric: Fabric,
+        shutdown: Shutdown,
+    ) -> io::Result<Self> {
         let seed = random_bytes()?;
         let core = Core {
             machine: Manager::new(config, fabric, seed),
@@ -62,9 +67,9 @@ impl Service {
             leases: HashMap::new(),
             waiting: HashMap::new(),
             ticked: Instant::now(),
-            is_stopping: false,
         };
-        Ok(Self { metrics: Metrics::new(), started: Instant::now(), core: Mutex::new(core) })
+        let (metrics, started) = (Metrics::new(), Instant::now());
+        Ok(Self { metrics, started, shutdown, core: Mutex::new(core) })
     }
 
     /// Takes a node in; the answer carries its orders for as long as it stays open.
@@ -177,14 +182,13 @@ impl Service {
     /// Ends every open answer, so that the server can stop.
     pub(super) fn close_streams(&self) {
         let mut core = self.lock();
-        core.is_stopping = true;
         core.nodes.clear();
         core.leases.clear();
     }
 
     fn node_gone(&self, node: NodeId, why: &str) {
         let mut core = self.lock();
-        if core.nodes.remove(&node).is_some() && !core.is_stopping {
+        if core.nodes.remove(&node).is_some() && !self.shutdown.is_requested() {
             tracing::warn!(%node, why, "aggregation node gone");
         }
         core.machine.handle_node_gone(node);

@@ -327,7 +327,7 @@ impl DataLoop {
         Ok(())
     }
 
-    fn time(&self, now: Instant) -> Time {
+    pub(super) fn time(&self, now: Instant) -> Time {
         let passed = now.saturating_duration_since(self.clock);
         Time(u64::try_from(passed.as_nanos()).unwrap_or(u64::MAX))
     }

@@ -16,7 +16,7 @@ use tributary_transport::{
 use tributary_wire::control::{
     EndpointGrant, GroupGrant, GroupRequest, JobAdmission, JobRequest, Refusal, Status,
 };
-use tributary_wire::frame::{Abort, Edge, Header, Message, Part, Shape, Target};
+use tributary_wire::frame::{Abort, Edge, Header, Message, Part, Shape, Target, Trail};
 use tributary_wire::{Datatype, OperationNumber, Operator, SegmentIndex, Sequence};
 
 /// Nothing here takes nearly so long; whatever does is stuck.
@@ -330,6 +330,7 @@ impl Member {
             shape,
             target: Target::All,
             has_data: true,
+            trail: Trail::default(),
         };
         self.next += 1;
         self.say(Message::Request(part), &to_bytes(values));

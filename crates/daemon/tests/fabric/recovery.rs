@@ -39,10 +39,9 @@ impl RunningManager {
             fabric: Fabric::new(),
             config: ManagerConfig::default(),
         };
-        let manager = Manager::new(options).unwrap();
         let shutdown = Shutdown::new();
-        let asked = shutdown.clone();
-        let thread = thread::spawn(move || runtime.block_on(manager.serve(listener, asked)));
+        let manager = Manager::new(options, shutdown.clone()).unwrap();
+        let thread = thread::spawn(move || runtime.block_on(manager.serve(listener)));
         Self { address, shutdown, thread: Some(thread) }
     }
 

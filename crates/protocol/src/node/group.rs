@@ -11,6 +11,7 @@ use super::slot::{Phase, Slot};
 use super::{FrameError, GroupConfig, ParentConfig, PortId};
 use crate::Time;
 use crate::payloads::{Arena, ArenaId, Lane, Place};
+use crate::recovery::LowerEnd;
 
 #[derive(Debug)]
 pub(super) struct Group {
@@ -25,6 +26,10 @@ pub(super) struct Group {
     pub(super) slots: Box<[Slot]>,
     /// How many children have left.
     pub(super) left_count: u16,
+    /// What is known of requests on their way up by datagram.
+    pub(super) upward: LowerEnd,
+    /// The earliest segment whose result is not here.
+    floor: Sequence,
 }
 
 #[derive(Debug)]
@@ -35,6 +40,8 @@ pub(super) struct Child {
     pub(super) port: Option<PortId>,
     pub(super) has_joined: bool,
     pub(super) has_left: bool,
+    /// The number after the highest it has sent.
+    pub(super) next: Sequence,
 }
 
 impl Group {
@@ -48,10 +55,11 @@ impl Group {
                 port: None,
                 has_joined: false,
                 has_left: false,
+                next: Sequence::FIRST,
             })
             .collect();
         let slots = slots_for(config.osos);
-        let slots: Vec<Slot> = (0..slots).map(|_| Slot::new(children.len())).collect();
+        let slot_list: Vec<Slot> = (0..slots).map(|_| Slot::new(children.len())).collect();
         Self {
             id: config.group,
             epoch: config.epoch,
@@ -60,9 +68,30 @@ impl Group {
             children,
             parent: config.parent,
             join_by: Some(join_by),
-            slots: slots.into_boxed_slice(),
+            slots: slot_list.into_boxed_slice(),
             left_count: 0,
+            upward: LowerEnd::new(usize::from(slots)),
+            floor: Sequence::FIRST,
         }
+    }
+
+    /// Takes note that a segment's result is here now.
+    pub(super) fn advance_floor(&mut self) {
+        loop {
+            let slot = &self.slots[self.slot_index(self.floor)];
+            let is_done = slot.holds(self.floor) && slot.phase == Phase::Done;
+            if !is_done && !slot.is_past(self.floor) {
+                return;
+            }
+            self.floor = self.floor.next();
+        }
+    }
+
+    /// How far before `sequence` the earliest segment lies whose result is not here; 0 if none does.
+    pub(super) fn behind(&self, sequence: Sequence) -> u16 {
+        let behind = sequence.distance_from(self.floor);
+        // Beyond half of all numbers, the floor lies after the sequence.
+        if behind < 1 << 31 { u16::try_from(behind).unwrap_or(u16::MAX) } else { 0 }
     }
 
     /// Group ids are unique on a node, so the arena can share the number.
@@ -92,9 +121,14 @@ impl Group {
         Place { arena: self.arena_id(), slot: slot as u16, lane: Lane::Parked(child) }
     }
 
-    /// The members at or below this node.
+    /// The first member at or below this node.
     pub(super) fn first_member(&self) -> EndpointId {
         self.children[0].members.start
+    }
+
+    /// Whether a member is at or below this node. At the root that is whether it exists.
+    pub(super) fn has_member(&self, member: EndpointId) -> bool {
+        self.children.iter().any(|child| child.members.contains(&member))
     }
 
     pub(super) fn header_to_child(&self, child: ChildIndex, message: Message) -> Header {

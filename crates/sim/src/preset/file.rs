@@ -209,9 +209,9 @@ pub struct TreeSoftware {
     pub repeat: Constant<Nanoseconds>,
     /// Each byte of a segment, at each end: out of the vector, into the vector.
     pub segment_byte: Constant<NsPerByte>,
-    /// Longest result that comes with its notice, and needs no second look into memory.
+    /// What comes with the notice of a result, and needs no further look into memory: a line.
     pub notice_max: Constant<Bytes>,
-    /// That second look.
+    /// Each further look: one for each further line.
     pub look: Constant<Nanoseconds>,
 }
 

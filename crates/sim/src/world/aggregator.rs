@@ -1,12 +1,13 @@
 //! Aggregation nodes: the protocol's machine, and the time that a switch or a daemon needs for it.
 
+use tributary_protocol::Carrier;
 use tributary_protocol::node::{FrameError, Node, NodeConfig, PortId, Transmit};
 use tributary_wire::ChildIndex;
 use tributary_wire::frame::{Header, Message, Part};
 
 use super::member::MemberId;
 use super::packet::{Cargo, Packet, PacketId};
-use super::{Data, Event, RunError, World};
+use super::{Data, Event, RunError, World, time_at};
 use crate::engine::Picos;
 use crate::fabric::Vertex;
 
@@ -80,7 +81,9 @@ impl<D: Data> World<D> {
         let reduced = if matches!(header.message, Message::Request(_)) { bytes as u32 } else { 0 };
         *take_free_at = seen_at.max(*take_free_at) + self.costs.node.take.of(reduced);
         let ready = *take_free_at + self.costs.node.latency;
-        match node.handle_frame(port, header, D::bytes(piece, bytes), arenas) {
+        let now = time_at(self.agenda.now());
+        let payload = D::bytes(piece, bytes);
+        match node.handle_frame(now, port, Carrier::Link, header, payload, arenas) {
             Ok(()) => self.drain_node(ready, id),
             Err(fault) => self.hold(id, port, header, piece, fault),
         }
@@ -112,10 +115,11 @@ impl<D: Data> World<D> {
 
     /// A result has freed a slot: what waited for one is taken in.
     fn resume_held(&mut self, ready: Picos, id: AggregatorId) {
+        let now = time_at(self.agenda.now());
         for (port, header, piece) in core::mem::take(&mut self.aggregators[id.index()].held) {
             let Aggregator { node, arenas, .. } = &mut self.aggregators[id.index()];
             let payload = D::bytes(&piece, header.payload_bytes());
-            match node.handle_frame(port, &header, payload, arenas) {
+            match node.handle_frame(now, port, Carrier::Link, &header, payload, arenas) {
                 Ok(()) => self.drain_node(ready, id),
                 Err(fault) => self.hold(id, port, &header, &piece, fault),
             }

@@ -216,7 +216,7 @@ impl<D: Data> World<D> {
             let position = self.groups[group].copies.len() as u32;
             self.groups[group].at(parent).below.push(position);
         }
-        let now = tributary_protocol::Time(self.agenda.now().0 / 1000);
+        let now = super::time_at(self.agenda.now());
         let machine = &mut self.aggregators[aggregator.index()];
         let arena = machine
             .node

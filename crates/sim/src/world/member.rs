@@ -1,5 +1,6 @@
 //! Members of groups: the protocol's endpoint machine, and the time its process needs for it.
 
+use tributary_protocol::Carrier;
 use tributary_protocol::endpoint::{Endpoint, EndpointConfig, Event as Said, OperationSpec};
 use tributary_protocol::node::PortId;
 use tributary_wire::frame::{Edge, Header};
@@ -7,7 +8,7 @@ use tributary_wire::frame::{Edge, Header};
 use super::aggregator::AggregatorId;
 use super::host::ProcessId;
 use super::packet::{Cargo, Packet};
-use super::{Data, Event, Finished, RunError, World};
+use super::{Data, Event, Finished, RunError, World, time_at};
 use crate::engine::Picos;
 use crate::fabric::Vertex;
 
@@ -109,10 +110,11 @@ impl<D: Data> World<D> {
         piece: &D::Piece,
     ) {
         let tree = self.costs.tree;
+        let now = time_at(self.agenda.now());
         let member = &mut self.members[id.index()];
         let process = member.process;
         let repeats = member.endpoint.repeats();
-        let body = match member.endpoint.handle_frame(header) {
+        let body = match member.endpoint.handle_frame(now, Carrier::Link, header) {
             Ok(body) => body,
             Err(fault) => {
                 self.fault = Some(RunError::Member { member: id.0, fault });
@@ -125,9 +127,10 @@ impl<D: Data> World<D> {
             D::fill(&mut member.vector, body.bytes, piece);
         }
         let cost = if is_repeat { tree.repeat } else { tree.result.of(bytes) };
-        // A longer result lies in memory, where the core finds it only after its notice.
-        let is_apart = !is_repeat && bytes > tree.notice_max_bytes;
-        let found_at = if is_apart { seen_at + tree.look } else { seen_at };
+        // What doesn't come with the notice lies in memory, and each line of it is fetched.
+        let lines = bytes.saturating_sub(1) / tree.notice_max_bytes.max(1);
+        let fetching = if is_repeat { 0 } else { u64::from(lines) };
+        let found_at = seen_at + Picos(tree.look.0 * fetching);
         let done_at = self.work(process, found_at, cost);
         let member = &mut self.members[id.index()];
         while let Some(said) = member.endpoint.poll_event() {
@@ -140,6 +143,8 @@ impl<D: Data> World<D> {
                 Said::Failed(abort) => {
                     self.fault = Some(RunError::Failed { member: id.0, abort });
                 }
+                // Links carry everything here: no member offers datagrams.
+                Said::DatagramPeer(_) | Said::Datagrams(_) => {}
             }
         }
         self.drain_member(id, done_at);
@@ -147,6 +152,7 @@ impl<D: Data> World<D> {
 
     /// Sends all that the machine has to say now.
     fn drain_member(&mut self, id: MemberId, from: Picos) {
+        let now = time_at(self.agenda.now());
         let mut at_time = from;
         while let Some(transmit) = self.members[id.index()].endpoint.peek_transmit() {
             let bytes = transmit.header.payload_bytes() as u32;
@@ -155,7 +161,7 @@ impl<D: Data> World<D> {
                 Some(body) => D::part(&member.vector, body.bytes),
                 None => D::Piece::default(),
             };
-            member.endpoint.pop_transmit();
+            member.endpoint.pop_transmit(now);
             let Member { host, vertex, process, aggregator, port, .. } = *member;
             let inline = self.inline_cost(bytes);
             at_time = self.work(process, at_time, self.costs.tree.request.of(bytes) + inline);

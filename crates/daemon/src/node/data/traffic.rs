@@ -2,6 +2,7 @@
 
 use std::time::Instant;
 
+use tributary_protocol::Carrier;
 use tributary_protocol::node::{Event, FrameError, PortId};
 use tributary_transport::{ReceiveError, SendError, Sent};
 
@@ -60,6 +61,7 @@ impl DataLoop {
 
     /// Hands the machine one frame, its payload still where the link received it.
     fn take_frame(&mut self, port: PortId) -> Taken {
+        let now = self.time(Instant::now());
         let Some(entry) = self.links.entry(port) else { return Taken::Nothing };
         let frame = match entry.link.receive() {
             Ok(Some(frame)) => frame,
@@ -71,8 +73,14 @@ impl DataLoop {
         };
         self.tally.frames_received += 1;
         self.tally.payload_bytes_received += frame.payload.len() as u64;
-        let outcome =
-            self.machine.handle_frame(port, &frame.header, frame.payload, &mut self.arenas);
+        let outcome = self.machine.handle_frame(
+            now,
+            port,
+            Carrier::Link,
+            &frame.header,
+            frame.payload,
+            &mut self.arenas,
+        );
         match outcome {
             Ok(()) => {
                 if entry.stage == Stage::Unjoined {
@@ -189,16 +197,25 @@ impl DataLoop {
     fn refuse(&mut self, port: PortId, reason: Reason, what: &dyn std::fmt::Display) {
         self.tally.refuse(reason);
         self.log.refused(Instant::now(), reason, what);
-        self.close(port);
+        if self.hang_up(port) {
+            self.machine.handle_port_refused(port);
+        }
     }
 
     /// Closes a link and tells the machine. What it then has to say is for the next drain: that may
     /// be the one this is called from.
     pub(super) fn close(&mut self, port: PortId) {
-        let Some(Entry { link, .. }) = self.links.remove(port) else { return };
+        if self.hang_up(port) {
+            self.machine.handle_port_closed(port);
+        }
+    }
+
+    /// Closes a link. True if there was one.
+    fn hang_up(&mut self, port: PortId) -> bool {
+        let Some(Entry { link, .. }) = self.links.remove(port) else { return false };
         // Dropping the link closes its descriptor, which takes it out of the poll as well.
         drop(link);
-        self.machine.handle_port_closed(port);
+        true
     }
 
     fn on_event(&mut self, event: Event) {
@@ -210,6 +227,8 @@ impl DataLoop {
             Event::Ended { group, epoch } => self.on_ended(group, epoch),
             Event::Released(arena) => self.arenas.release(arena),
             Event::Close(port) => self.links.linger(Instant::now(), port),
+            // Not offered: this loop has no socket for datagrams.
+            Event::DatagramPeer { .. } | Event::Datagrams { .. } => {}
         }
     }
 }

@@ -1,0 +1,64 @@
+//! The address at which other hosts reach this one.
+
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs, UdpSocket};
+
+/// Why this host can't say where it is reached.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum AddressError {
+    #[error("no way from this host to the manager at {manager}: {problem}")]
+    NoRoute { manager: String, problem: String },
+    #[error("without a manager, the address of this host must be given (TRIBUTARY_HOST_ADDRESS)")]
+    Unknown,
+}
+
+/// The address given, or the one from which this host reaches the manager: the network that the job's
+/// control takes is one that all hosts have.
+pub(crate) fn own_address(
+    given: Option<IpAddr>,
+    manager: Option<&str>,
+) -> Result<IpAddr, AddressError> {
+    match (given, manager) {
+        (Some(address), _) => Ok(address),
+        (None, Some(manager)) => towards(manager).map_err(|error| AddressError::NoRoute {
+            manager: manager.to_owned(),
+            problem: error.to_string(),
+        }),
+        (None, None) => Err(AddressError::Unknown),
+    }
+}
+
+/// Connecting a datagram socket sends nothing, but chooses the address to send from.
+fn towards(manager: &str) -> std::io::Result<IpAddr> {
+    let mut last = std::io::Error::from(std::io::ErrorKind::AddrNotAvailable);
+    for address in manager.to_socket_addrs()? {
+        let any: SocketAddr = if address.is_ipv4() {
+            (std::net::Ipv4Addr::UNSPECIFIED, 0).into()
+        } else {
+            (std::net::Ipv6Addr::UNSPECIFIED, 0).into()
+        };
+        let chosen = UdpSocket::bind(any).and_then(|socket| {
+            socket.connect(address)?;
+            socket.local_addr()
+        });
+        match chosen {
+            Ok(chosen) => return Ok(chosen.ip()),
+            Err(error) => last = error,
+        }
+    }
+    Err(last)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_way_to_the_manager_tells_the_address() {
+        let loopback = IpAddr::from([127, 0, 0, 1]);
+        assert_eq!(own_address(None, Some("127.0.0.1:7470")), Ok(loopback));
+        let given = IpAddr::from([10, 0, 0, 7]);
+        assert_eq!(own_address(Some(given), Some("127.0.0.1:7470")), Ok(given));
+        assert_eq!(own_address(None, None), Err(AddressError::Unknown));
+        assert!(matches!(own_address(None, Some("nowhere")), Err(AddressError::NoRoute { .. })));
+    }
+}

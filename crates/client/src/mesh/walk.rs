@@ -1,0 +1,326 @@
+//! One operation: the walk of its schedule over the links.
+
+use tributary_algorithms::{Action, Algorithm, Buffer, Landing, Order, Schedule, Shape, Span};
+use tributary_transport::Sent;
+use tributary_wire::frame::{self, Abort, AbortReason, Part, Target};
+use tributary_wire::{Datatype, EndpointId, OperationNumber, Operator, SegmentIndex, Sequence};
+
+use super::peers::Peers;
+use super::{FRAME_BYTES_MAX, MeshOperation};
+use crate::host::Combine;
+
+/// Memory kept from operation to operation.
+#[derive(Default)]
+pub(super) struct Workspace {
+    /// The schedule's second vector.
+    aside: Vec<u8>,
+    /// A copy of what is about to become a right operand.
+    operand: Vec<u8>,
+    /// Room for the messages that are not sent whole.
+    pub(super) unsent: Vec<Outgoing>,
+}
+
+/// An operation under way.
+pub(super) struct Walk {
+    schedule: Schedule,
+    /// The step that is next to do, or half done.
+    step: Option<Action>,
+    /// Messages that are not sent whole, in order.
+    unsent: Vec<Outgoing>,
+    /// Elements of the step's message that have landed.
+    landed_elements: u64,
+    what: What,
+    vector: *mut u8,
+    aside_bytes: usize,
+}
+
+/// What the operation's frames say.
+#[derive(Clone, Copy)]
+struct What {
+    number: OperationNumber,
+    operator: Operator,
+    datatype: Datatype,
+    elements: u64,
+    kernel: Option<&'static dyn Combine>,
+}
+
+/// A message on its way out.
+#[derive(Clone, Copy)]
+pub(super) struct Outgoing {
+    to: u32,
+    span: Span,
+    sent_elements: u64,
+}
+
+impl Walk {
+    /// Copies the contribution into the vector, and stands before the first step.
+    ///
+    /// # Safety
+    /// As `Mesh::start`.
+    pub(super) unsafe fn new(
+        algorithm: Algorithm,
+        operation: &MeshOperation,
+        me: u32,
+        hosts: u32,
+        number: u32,
+    ) -> Self {
+        let &MeshOperation { operator, datatype, elements, kernel, .. } = operation;
+        // Every operator of ours commutes.
+        let shape = Shape { ranks: hosts, elements, order: Order::Any };
+        let mut schedule = Schedule::new(algorithm, operation.collective, shape, me)
+            .expect("only algorithms that have the form are chosen");
+        let len_bytes = elements as usize * datatype.size_bytes();
+        let aside_bytes = if schedule.needs_aside() { len_bytes } else { 0 };
+        if operation.source != operation.vector.cast_const() && !operation.source.is_null() {
+            // SAFETY: the caller's promise: both are `len_bytes` long, and equal or apart.
+            unsafe { operation.vector.copy_from_nonoverlapping(operation.source, len_bytes) };
+        }
+        let what = What { number: OperationNumber(number), operator, datatype, elements, kernel };
+        let step = schedule.next().map(|step| step.action);
+        Self {
+            schedule,
+            step,
+            unsent: Vec::new(),
+            landed_elements: 0,
+            what,
+            vector: operation.vector,
+            aside_bytes,
+        }
+    }
+
+    /// The same with memory that was allocated before.
+    pub(super) fn with_room(mut self, unsent: Vec<Outgoing>) -> Self {
+        self.unsent = unsent;
+        self.unsent.clear();
+        self
+    }
+
+    /// The memory, for the next.
+    pub(super) fn into_room(self) -> Vec<Outgoing> {
+        self.unsent
+    }
+
+    /// The hosts that the rest of the walk speaks with, some more than once.
+    pub(super) fn peers(&self) -> impl Iterator<Item = u32> + use<> {
+        let rest = self.schedule.clone().map(|step| step.action);
+        self.step.into_iter().chain(rest).filter_map(|action| match action {
+            Action::Send { to, .. } => Some(to),
+            Action::Receive { from, .. } => Some(from),
+            Action::Fold { .. } => None,
+        })
+    }
+
+    /// The host that the next step needs a frame from.
+    pub(super) fn awaited(&self) -> Option<u32> {
+        match self.step {
+            Some(Action::Receive { from, .. }) => Some(from),
+            _ => None,
+        }
+    }
+
+    /// The hosts that something is still to be sent to.
+    pub(super) fn unsent(&self) -> impl Iterator<Item = u32> {
+        self.unsent.iter().map(|outgoing| outgoing.to)
+    }
+
+    /// Goes as far as it can. `true` at the end.
+    pub(super) fn advance(
+        &mut self,
+        peers: &mut Peers,
+        workspace: &mut Workspace,
+    ) -> Result<bool, Abort> {
+        loop {
+            let is_done = match self.step {
+                None => {
+                    self.send_on(peers)?;
+                    return Ok(self.unsent.is_empty() && peers.flush() == Sent::Taken);
+                }
+                Some(Action::Send { to, span }) => {
+                    self.unsent.push(Outgoing { to, span, sent_elements: 0 });
+                    true
+                }
+                Some(Action::Receive { from, span, buffer, landing }) => {
+                    self.send_on(peers)?;
+                    let holds_up = buffer == Buffer::Vector && self.is_being_sent(span);
+                    !holds_up && self.receive(peers, workspace, from, span, buffer, landing)?
+                }
+                Some(Action::Fold { span }) => {
+                    self.send_on(peers)?;
+                    let holds_up = self.is_being_sent(span);
+                    if !holds_up {
+                        self.fold_aside(workspace, span);
+                    }
+                    !holds_up
+                }
+            };
+            if !is_done {
+                return Ok(false);
+            }
+            self.landed_elements = 0;
+            self.step = self.schedule.next().map(|step| step.action);
+        }
+    }
+
+    /// Sends what there is room for. Messages to one host keep their order.
+    fn send_on(&mut self, peers: &mut Peers) -> Result<(), Abort> {
+        let mut index = 0;
+        while index < self.unsent.len() {
+            let to = self.unsent[index].to;
+            let waits = self.unsent[..index].iter().any(|earlier| earlier.to == to);
+            if !waits && self.send_message(peers, index)? {
+                self.unsent.remove(index);
+            } else {
+                index += 1;
+            }
+        }
+        Ok(())
+    }
+
+    /// Sends frames of one message. `true` once all of it is taken.
+    fn send_message(&mut self, peers: &mut Peers, index: usize) -> Result<bool, Abort> {
+        loop {
+            let Outgoing { to, span, sent_elements } = self.unsent[index];
+            let piece = self.what.piece(span, sent_elements);
+            let part = self.what.part(span, sent_elements);
+            let (first, len_bytes) = self.vector_range(piece);
+            let payload: &[u8] = if part.has_data {
+                // SAFETY: the range lies within the vector, which the caller of `Mesh::start` keeps
+                // valid; nothing changes it until this message is out (`is_being_sent`).
+                unsafe { std::slice::from_raw_parts(first, len_bytes) }
+            } else {
+                &[]
+            };
+            if peers.send(to, part, payload)? == Sent::Full {
+                return Ok(false);
+            }
+            self.unsent[index].sent_elements += piece.elements;
+            if self.unsent[index].sent_elements == span.elements {
+                return Ok(true);
+            }
+        }
+    }
+
+    /// Lands frames of one message. `true` once all of it has landed.
+    fn receive(
+        &mut self,
+        peers: &mut Peers,
+        workspace: &mut Workspace,
+        from: u32,
+        span: Span,
+        buffer: Buffer,
+        landing: Landing,
+    ) -> Result<bool, Abort> {
+        loop {
+            let Some((part, payload)) = peers.receive(from)? else { return Ok(false) };
+            let piece = self.what.piece(span, self.landed_elements);
+            if part != self.what.part(span, self.landed_elements) {
+                let at_fault = EndpointId(from);
+                return Err(Abort { reason: AbortReason::Disagreement, at_fault });
+            }
+            if !piece.is_empty() {
+                let target = self.buffer_range(workspace, buffer, piece);
+                land(target, payload, landing, self.what.kernel, &mut workspace.operand);
+            }
+            self.landed_elements += piece.elements;
+            if self.landed_elements == span.elements {
+                return Ok(true);
+            }
+        }
+    }
+
+    fn fold_aside(&mut self, workspace: &mut Workspace, span: Span) {
+        let (target, len_bytes) = self.vector_range(span);
+        let first = span.first as usize * self.what.datatype.size_bytes();
+        // SAFETY: the range lies within the vector, which the caller of `Mesh::start` keeps valid and
+        // to itself; the workspace is our own.
+        let target = unsafe { std::slice::from_raw_parts_mut(target, len_bytes) };
+        let left = &workspace.aside[first..first + len_bytes];
+        land(target, left, Landing::FoldAsLeft, self.what.kernel, &mut workspace.operand);
+    }
+
+    fn is_being_sent(&self, span: Span) -> bool {
+        self.unsent.iter().any(|outgoing| outgoing.span.overlaps(span))
+    }
+
+    fn buffer_range<'a>(
+        &self,
+        workspace: &mut Workspace,
+        buffer: Buffer,
+        span: Span,
+    ) -> &'a mut [u8] {
+        let (target, len_bytes) = match buffer {
+            Buffer::Vector => self.vector_range(span),
+            Buffer::Aside => {
+                if workspace.aside.len() < self.aside_bytes {
+                    workspace.aside.resize(self.aside_bytes, 0);
+                }
+                let first = span.first as usize * self.what.datatype.size_bytes();
+                let len_bytes = span.elements as usize * self.what.datatype.size_bytes();
+                (workspace.aside[first..first + len_bytes].as_mut_ptr(), len_bytes)
+            }
+        };
+        // SAFETY: within the vector, which the caller of `Mesh::start` keeps valid and to itself, or
+        // within the buffer aside, which nothing else touches while one piece lands.
+        unsafe { std::slice::from_raw_parts_mut(target, len_bytes) }
+    }
+
+    /// Where a span of the vector lies.
+    fn vector_range(&self, span: Span) -> (*mut u8, usize) {
+        assert!(span.end() <= self.what.elements, "schedules stay within their vector");
+        let size_bytes = self.what.datatype.size_bytes();
+        // Wrapping: a barrier's vector is nowhere. In any other, the span is within it.
+        let first = self.vector.wrapping_add(span.first as usize * size_bytes);
+        (first, span.elements as usize * size_bytes)
+    }
+}
+
+impl What {
+    /// The elements of a message's next frame, `done` elements into it.
+    fn piece(&self, span: Span, done: u64) -> Span {
+        let elements = (span.elements - done).min(self.frame_elements());
+        Span { first: span.first + done, elements }
+    }
+
+    /// The header's part for that frame.
+    fn part(&self, span: Span, done: u64) -> Part {
+        let elements = self.piece(span, done).elements as u32;
+        let shape = if elements == 0 {
+            frame::Shape::BARRIER
+        } else {
+            frame::Shape::new(self.operator, self.datatype, elements)
+                .expect("operations are checked before they start, frames are short")
+        };
+        Part {
+            operation: self.number,
+            segment: SegmentIndex((done / self.frame_elements()) as u32),
+            sequence: Sequence(span.first as u32),
+            shape,
+            target: Target::All,
+            has_data: elements > 0,
+            trail: frame::Trail::default(),
+        }
+    }
+
+    fn frame_elements(&self) -> u64 {
+        u64::from(FRAME_BYTES_MAX) / self.datatype.size_bytes() as u64
+    }
+}
+
+fn land(
+    target: &mut [u8],
+    arrived: &[u8],
+    landing: Landing,
+    kernel: Option<&'static dyn Combine>,
+    operand: &mut Vec<u8>,
+) {
+    let kernel = || kernel.expect("only reductions fold, and they have a kernel");
+    match landing {
+        Landing::Store => target.copy_from_slice(arrived),
+        Landing::FoldAsRight => kernel().fold(target, arrived),
+        Landing::FoldAsLeft => {
+            operand.clear();
+            operand.extend_from_slice(target);
+            kernel().combine_into(target, arrived, operand);
+        }
+    }
+}
