@@ -86,13 +86,11 @@ fn answer(id: &str, effort: &Effort) -> Result<Vec<Answer>, FigureError> {
             one(f64::from(best.1), "leaders", Some(4.0))
         }
         "S10" => {
-            let (host, tree) =
-                (full(16, 1, 1, Between::Hosts, effort)?, full(16, 1, 1, IN_TREE, effort)?);
+            let (host, tree) = (library(16, 1, effort)?, full(16, 1, 1, IN_TREE, effort)?);
             one(host / tree, "times faster", Some(2.5))
         }
         "S11" => {
-            let (host, tree) =
-                (full(16, 28, 1, Between::Hosts, effort)?, full(16, 28, 2, IN_TREE, effort)?);
+            let (host, tree) = (library(16, 28, effort)?, full(16, 28, 2, IN_TREE, effort)?);
             one((host / tree - 1.0) * 100.0, "percent faster", Some(73.0))
         }
         "S12" => one(scale::short("bluegene-q", Some(96_304))?.1, "us", Some(6.5)),

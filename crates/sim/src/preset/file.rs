@@ -232,6 +232,8 @@ pub struct AggregationNodes {
     pub reply: Constant<Nanoseconds>,
     /// Each byte of such a copy, on its way out of the node's one port.
     pub reply_byte: Constant<NsPerByte>,
+    /// Engines that make copies, each for its share of the groups.
+    pub reply_engines: Constant<Count>,
     /// Outstanding operations of one node.
     pub osos: Constant<Count>,
     /// Children of one node.

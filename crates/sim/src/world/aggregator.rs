@@ -28,7 +28,8 @@ pub(super) enum Peer {
     Node { aggregator: AggregatorId, port: PortId },
 }
 
-/// An aggregation node: one engine that takes packets in, one that sends copies out.
+/// An aggregation node: one engine that takes packets in, and some that send copies out, each for
+/// its share of the groups.
 pub(super) struct Aggregator<D: Data> {
     pub(super) vertex: Vertex,
     pub(super) node: Node,
@@ -37,7 +38,8 @@ pub(super) struct Aggregator<D: Data> {
     /// Requests that came before there was a slot for them; see [`World::hold`].
     held: Vec<(PortId, Header, D::Piece)>,
     take_free_at: Picos,
-    reply_free_at: Picos,
+    /// By engine.
+    reply_free_at: Vec<Picos>,
 }
 
 impl<D: Data> Aggregator<D> {
@@ -62,7 +64,7 @@ impl<D: Data> World<D> {
             ports: Vec::new(),
             held: Vec::new(),
             take_free_at: Picos::ZERO,
-            reply_free_at: Picos::ZERO,
+            reply_free_at: vec![Picos::ZERO; self.costs.node.reply_engines],
         });
         id
     }
@@ -155,8 +157,10 @@ impl<D: Data> World<D> {
             self.send(ready, Event::Hop, copy);
         }
         let aggregator = &mut self.aggregators[id.index()];
-        let at_time = ready.max(aggregator.reply_free_at);
-        aggregator.reply_free_at = at_time + self.costs.node.reply.of(bytes as u32);
+        let engine = header.edge.group.0 as usize % aggregator.reply_free_at.len();
+        let reply_free_at = &mut aggregator.reply_free_at[engine];
+        let at_time = ready.max(*reply_free_at);
+        *reply_free_at = at_time + self.costs.node.reply.of(bytes as u32);
         let (to, cargo) = match aggregator.ports[port.0 as usize] {
             Peer::Member(member) => {
                 let host = self.members[member.index()].host;

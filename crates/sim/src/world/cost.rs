@@ -78,6 +78,7 @@ pub(super) struct NodeCosts {
     pub(super) latency: Picos,
     pub(super) take: Linear,
     pub(super) reply: Linear,
+    pub(super) reply_engines: usize,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -118,6 +119,7 @@ impl Costs {
                 latency: nodes.latency.span(),
                 take: Linear::new(nodes.packet.value(), nodes.byte.value()),
                 reply: Linear::new(nodes.reply.value(), nodes.reply_byte.value()),
+                reply_engines: nodes.reply_engines.count().max(1) as usize,
             }),
             noise: NoiseCosts {
                 jitter: noise.jitter.value(),
@@ -160,6 +162,11 @@ impl MessageCosts {
 impl NodeCosts {
     /// Of a system without aggregation nodes: nothing is ever charged.
     fn nothing() -> Self {
-        Self { latency: Picos::ZERO, take: Linear::new(0.0, 0.0), reply: Linear::new(0.0, 0.0) }
+        Self {
+            latency: Picos::ZERO,
+            take: Linear::new(0.0, 0.0),
+            reply: Linear::new(0.0, 0.0),
+            reply_engines: 1,
+        }
     }
 }
