@@ -34,7 +34,7 @@ pub(super) struct Statement {
 pub(super) fn statements() -> Vec<Statement> {
     let text = include_str!("../../published/statements.csv");
     let lines = text.lines().skip(1).filter(|line| !line.trim().is_empty());
-    lines.filter_map(|line| statement(line)).collect()
+    lines.filter_map(statement).collect()
 }
 
 /// `id,source,"words, with commas",value`.

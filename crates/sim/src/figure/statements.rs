@@ -136,6 +136,12 @@ fn stream(id: &str, effort: &Effort) -> Result<Vec<Answer>, FigureError> {
     Ok(vec![Answer { value: best, unit: "times faster", published: Some(3.95) }])
 }
 
+/// As [`full`] by hosts alone, with the MPI library that the leaders were compared with.
+fn library(hosts: u32, processes: u32, effort: &Effort) -> Result<f64, FigureError> {
+    let setting = setting(hosts, processes, 1, Between::Hosts, effort);
+    full_hosts::measure(&preset::shipped("edr")?, &setting, 8, effort.operations.div_ceil(2))
+}
+
 fn full(
     hosts: u32,
     processes: u32,
