@@ -170,35 +170,3 @@ impl TreeRun {
         Ok(times)
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::preset;
-
-    #[test]
-    fn calibrate() {
-        let preset = preset::shipped("edr-sharp").unwrap();
-        for multicast in [true, false] {
-            let mut run = TreeBenchmark {
-                hosts: (0..127).map(Vertex).collect(),
-                communicators: 1,
-                osos: 16,
-                osos_per_job: None,
-                multicast,
-                seed: Some(1),
-            }
-            .set_up(&preset)
-            .unwrap();
-            for bytes in [4, 8, 64, 128, 256, 512, 1024, 2048, 4096] {
-                let summary = run.allreduce(bytes, 100).unwrap().summary();
-                println!(
-                    "{multicast} {bytes} {:.3} {:?} {:?}",
-                    summary.avg,
-                    summary.operations.to_array(),
-                    summary.processes.to_array()
-                );
-            }
-        }
-    }
-}
