@@ -1,5 +1,6 @@
 //! How far the simulator is from what it was calibrated on: it is deterministic, so the bound is
 //! asserted.
+#![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
 use tributary_sim::figure::{self, Cell, Effort, Progress};
 

@@ -1,4 +1,5 @@
 //! Simulated systems as a whole: right results, repeatable, and within physical bounds.
+#![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
 use tributary_protocol::endpoint::OperationSpec;
 use tributary_sim::engine::Picos;
