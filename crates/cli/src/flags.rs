@@ -18,7 +18,10 @@ pub(crate) use lab::{
 };
 pub(crate) use model::{ModelFlags, TuneFlags};
 pub(crate) use run::{MpiFlag, RunFlags, TransportFlag};
-pub(crate) use sim::{SimAction, SimFlags, SwarmFlags};
+pub(crate) use sim::{
+    CompareFlags, FigureFlags, SimAction, SimBenchFlags, SimFlags, SimRunFlags, SwarmFlags,
+    SystemFlags,
+};
 
 use clap::{Parser, Subcommand};
 

@@ -15,6 +15,8 @@ mod logging;
 mod model;
 mod run;
 mod signals;
+mod sim;
+mod sim_bench;
 mod sim_swarm;
 mod tables;
 mod tune;
@@ -62,6 +64,10 @@ fn dispatch(flags: Flags) -> anyhow::Result<ExitCode> {
         Command::Status(flags) => inspect::status(flags),
         Command::Tree(flags) => inspect::tree(flags),
         Command::Sim(flags) => match flags.action {
+            SimAction::Figure(flags) => sim::figure(&flags),
+            SimAction::Run(flags) => sim::run(&flags),
+            SimAction::Compare(flags) => sim::compare(&flags),
+            SimAction::Bench(flags) => sim_bench::run(&flags),
             SimAction::Swarm(flags) => sim_swarm::run(&flags),
         },
         Command::Model(flags) => model::model(flags),
