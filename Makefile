@@ -35,13 +35,14 @@ test-rust: lab-tools ## Unit, property, tree, conformance and end-to-end tests, 
 test-fuzz: ## The fuzz smoke alone: decoder and input sequences, over seeded bytes
 	$(CARGO) test --locked -p tributary-protocol --test fuzz_smoke
 
-test-mpi: build mpi-venvs mpi-check-preload ## The MPI programs of tests/mpi under Open MPI and MPICH
+test-mpi: build mpi-venvs mpi-check-preload mpi-check-instructions ## The MPI programs of tests/mpi under Open MPI and MPICH
 	$(PYTHON) tests/mpi/run.py --tributary $(PROGRAM)
 
-bench: build ## Kernels beside a memory copy, links, host groups, the tree
+bench: build mpi-venvs ## Kernels beside a memory copy, links, host groups, MPI in one node, the tree
 	$(CARGO) bench --locked -p tributary-reduce --bench kernels
 	$(CARGO) bench --locked -p tributary-transport --bench links
 	$(CARGO) bench --locked -p tributary-client --bench host
+	$(PYTHON) bench/node/node.py --libraries $(CARGO_TARGET_DIR)/release
 	$(PROGRAM) bench allreduce --procs 4 --hosts 2 --algo node,auto,tree --sizes 8,1K,64K,1M
 	$(PROGRAM) bench barrier --procs 4 --hosts 2 --algo node,auto,tree
 

@@ -68,3 +68,7 @@ $(eval $(call MPI_PRELOAD,mpich))
 .PHONY: mpi-check-preload
 mpi-check-preload: mpi-preload
 	$(PYTHON) tests/mpi/preload.py --libraries $(CARGO_TARGET_DIR)/release --build $(MPI_OBJECT_DIR)
+
+.PHONY: mpi-check-instructions
+mpi-check-instructions: mpi-preload .venv/mpich.stamp
+	$(PYTHON) tests/mpi/instructions.py --libraries $(CARGO_TARGET_DIR)/release

@@ -229,9 +229,9 @@ int main(int argc, char **argv) {
     long grown_kib = largest(resident_kib() - settled_kib);
     long grown_descriptors = largest(descriptors() - settled_descriptors);
     if (world.rank == 0) {
-        printf("{\"operations\": %llu, \"bytes\": %llu, \"seconds\": %.1f, "
+        printf("{\"ranks\": %d, \"operations\": %llu, \"bytes\": %llu, \"seconds\": %.1f, "
                "\"grown_kib\": %ld, \"grown_descriptors\": %ld}\n",
-               (unsigned long long)all.operations, (unsigned long long)all.bytes,
+               world.ranks, (unsigned long long)all.operations, (unsigned long long)all.bytes,
                (double)(check_now_ns() - started) / 1e9, grown_kib, grown_descriptors);
     }
     for (int at = 0; at < SHAPES; at++) {

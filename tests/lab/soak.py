@@ -25,7 +25,7 @@ GROWTH_MAX_KIB = 16 << 10
 # is not the member's first.
 LOOK = ("for p in /proc/[0-9]*; do n=${p#/proc/}; test $n != 1 && "
         "grep -aq 'node\\|manager' $p/cmdline 2>/dev/null && grep -q ^tributary $p/comm && "
-        "echo $(sed -n 's/VmRSS: *//p' $p/status) $(ls $p/fd | wc -l); done")
+        "echo $(sed -n 's/VmRSS: *//p' $p/status) $(ls $p/fd | wc -l); done; true")
 
 
 def parse_arguments():
@@ -39,6 +39,8 @@ def parse_arguments():
     parser.add_argument("--hosts", type=int, default=8)
     parser.add_argument("--hosts-per-leaf", type=int, default=4)
     parser.add_argument("--loss", default="0.5", help="percentage every link loses")
+    parser.add_argument("--tcp-rto-min", default="5",
+                        help="milliseconds before TCP sends again, at least (default %(default)s)")
     parser.add_argument("--operations", type=int, default=5_000_000)
     parser.add_argument("--seconds", type=float, default=3600)
     parser.add_argument("--seed", type=int, default=1)
@@ -53,7 +55,8 @@ class Lab:
         self.name = f"soak-{os.getpid()}"
         code = subprocess.run(
             [self.program, "lab", "up", "--name", self.name, "--hosts", str(arguments.hosts),
-             "--hosts-per-leaf", str(arguments.hosts_per_leaf), "--loss", arguments.loss],
+             "--hosts-per-leaf", str(arguments.hosts_per_leaf), "--loss", arguments.loss,
+             "--tcp-rto-min", arguments.tcp_rto_min],
             check=False, stdout=subprocess.DEVNULL).returncode
         if code != 0:
             sys.exit(code)
@@ -114,7 +117,8 @@ def complaints(summary, before, after, status):
     found = []
     if summary["grown_kib"] > GROWTH_MAX_KIB:
         found.append(f"a rank grew by {summary['grown_kib']} KiB")
-    if summary["grown_descriptors"] > 0:
+    # An MPI opens connections when it first needs them, at most two for each other rank.
+    if summary["grown_descriptors"] > 2 * summary["ranks"]:
         found.append(f"a rank has {summary['grown_descriptors']} descriptors more")
     for member, then in before.items():
         now = after[member]

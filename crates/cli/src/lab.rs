@@ -58,7 +58,9 @@ fn up(flags: LabUpFlags) -> anyhow::Result<ExitCode> {
     };
     let number = |value: u64| u32::try_from(value).expect("the options' ranges end at 64");
     let shape = Shape::new(number(flags.hosts), number(flags.hosts_per_leaf), placement)?;
-    let links = LinkOptions { rate: flags.rate, loss: flags.loss };
+    let tcp_rto_min_ms =
+        flags.tcp_rto_min.map(|ms| u32::try_from(ms).expect("the option's range ends at 10,000"));
+    let links = LinkOptions { rate: flags.rate, loss: flags.loss, tcp_rto_min_ms };
     let config = LabConfig {
         plan: Plan::new(shape, links),
         program: std::env::current_exe().context("this program's path")?,

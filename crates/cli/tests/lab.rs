@@ -226,6 +226,10 @@ fn two_labs_of_the_same_addresses_do_not_meet() {
 fn a_killed_keeper_takes_everything_along_and_down_removes_the_rest() {
     let Some(lab) = up("keeper", &["--hosts", "2"]) else { return };
     let running = Running::start(&mut lab.shell("h0", "sleep 1000"));
+    await_that("the command runs", || {
+        let looked = lab.output("h0", "ps axo args | grep -c '^[s]leep 1000' || true");
+        (looked.trim() == "1").then_some(())
+    });
     let keeper = lab.keeper();
     kill(keeper);
     let ended = running.wait();

@@ -326,8 +326,14 @@ mod tests {
     fn seat(rank: u32, ways: Ways) -> Seat {
         let hosts: Vec<String> = ["a", "a", "a", "b", "b", "b"].map(str::to_owned).into();
         let placement = Placement::new(&hosts);
-        let endpoints = vec![EndpointId(0), EndpointId(1)];
-        Seat { rank, placement, endpoints, ways, note: None, carriers: None }
+        Seat {
+            rank,
+            placement,
+            endpoints: vec![EndpointId(0), EndpointId(1)],
+            ways,
+            note: None,
+            carriers: None,
+        }
     }
 
     fn stages(seat: &Seat, collective: Collective) -> Plan {

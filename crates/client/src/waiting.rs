@@ -19,18 +19,20 @@ const ROUNDS_PER_CLOCK: u32 = 512;
 /// Rounds (about a millisecond of `pause`) after which a spinning thread also yields, so that a
 /// stranger's program on the same core is not held up by a wait that is long anyhow.
 const ROUNDS_BEFORE_COURTESY: u32 = 16 * 1024;
-/// Looks at the condition before the first yield when cores are short.
-const CROWDED_SPINS: u32 = 32;
 /// Yields before the first sleep when cores are short. Each lets every runnable process of the
-/// core go first, so this many suffice unless a partner computes or sleeps.
+/// core go first, so this many suffice unless a partner computes or sleeps. There is no spinning
+/// before the first: what is awaited most likely needs this very core, and a look at a socket is a
+/// system call (8 hosts of a lab on 2 cores, 8 bytes through the tree: 83 us with 32 spins, 48 without).
 const CROWDED_YIELDS: u32 = 64;
+/// Yields between two cheap checkups: what a checkup drives may cost as much as the yield.
+const YIELDS_PER_CHECKUP: u32 = 16;
 
 /// How to wait, given the cores that the waiting processes were granted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Policy {
     /// A core for every process: spin. Nobody ever sleeps, so nobody has to be woken.
     Spin,
-    /// More processes than cores: spin very briefly, yield, then sleep until woken.
+    /// More processes than cores: yield at once, then sleep until woken.
     Sleep,
 }
 
@@ -89,16 +91,6 @@ impl Waiter {
         }
     }
 
-    /// [`Waiter::pause`] for a condition whose test is a system call, as on a socket: there is no
-    /// brief spinning, because where cores are short, 32 such calls cost more than to let the
-    /// others run (8 hosts of a lab on 2 cores, 8 bytes through the tree: 83 us with, 48 without).
-    pub fn pause_between_calls(&mut self, sleep: impl FnOnce(Duration)) -> Checkup {
-        if self.policy == Policy::Sleep {
-            self.rounds = self.rounds.max(CROWDED_SPINS);
-        }
-        self.pause(sleep)
-    }
-
     #[cold]
     fn pause_spinning(&mut self) -> Checkup {
         if self.rounds > ROUNDS_BEFORE_COURTESY {
@@ -111,12 +103,10 @@ impl Waiter {
 
     #[cold]
     fn pause_crowded(&mut self, sleep: impl FnOnce(Duration)) -> Checkup {
-        if self.rounds <= CROWDED_SPINS {
-            std::hint::spin_loop();
-            Checkup::None
-        } else if self.rounds <= CROWDED_SPINS + CROWDED_YIELDS {
+        if self.rounds <= CROWDED_YIELDS {
             std::thread::yield_now();
-            Checkup::Cheap
+            let is_due = self.rounds.is_multiple_of(YIELDS_PER_CHECKUP);
+            if is_due { Checkup::Cheap } else { Checkup::None }
         } else {
             sleep(CHECKUP_INTERVAL);
             self.checkup()
@@ -153,15 +143,6 @@ mod tests {
     fn a_spinning_wait_never_sleeps_and_comes_to_a_full_checkup() {
         let mut waiter = Waiter::new(Policy::Spin);
         while waiter.pause(|_| panic!("a spinning wait slept")) != Checkup::Full {}
-    }
-
-    #[test]
-    fn a_crowded_wait_between_system_calls_yields_at_once() {
-        let mut waiter = Waiter::new(Policy::Sleep);
-        // While it spins, there is nothing to look at; from the first yield on there is.
-        assert_eq!(waiter.pause_between_calls(|_| ()), Checkup::Cheap);
-        let mut waiter = Waiter::new(Policy::Sleep);
-        assert_eq!(waiter.pause(|_| ()), Checkup::None);
     }
 
     #[test]

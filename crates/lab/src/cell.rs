@@ -65,7 +65,7 @@ fn connect_and_listen(
     let links = &config.plan.links;
     let addressed = match member.role {
         Role::Switch => scripts::switch(&interfaces),
-        _ => scripts::addresses(member),
+        _ => scripts::addresses(links, member),
     };
     Tool::Ip.run(&addressed)?;
     Tool::Tc.run(&scripts::rates(links, &interfaces))?;

@@ -64,7 +64,7 @@ pub enum UpError {
     #[error("the lab did not come up: {0}")]
     Failed(String),
     /// A file of the lab could not be made.
-    #[error("{what}: {source}")]
+    #[error("{what}")]
     File {
         /// Which.
         what: &'static str,
@@ -90,7 +90,7 @@ pub enum OpenError {
         name: LabName,
     },
     /// Its folder can't be used.
-    #[error("lab {name}: {source}")]
+    #[error("the folder of lab {name}")]
     Folder {
         /// The name.
         name: LabName,
@@ -116,7 +116,7 @@ pub enum DownError {
         name: LabName,
     },
     /// The system refused.
-    #[error("lab {name}: {source}")]
+    #[error("ending lab {name}")]
     System {
         /// The name.
         name: LabName,

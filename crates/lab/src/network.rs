@@ -90,6 +90,9 @@ pub struct LinkOptions {
     pub rate: Option<Rate>,
     /// How many packets it loses.
     pub loss: Loss,
+    /// After how long at least TCP sends again what was not acknowledged, in milliseconds; `None`
+    /// for the kernel's 200.
+    pub tcp_rto_min_ms: Option<u32>,
 }
 
 /// A link's rate.

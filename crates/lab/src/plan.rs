@@ -13,7 +13,10 @@ use crate::network::{LinkOptions, NodePlacement, Shape};
 /// Port of every daemon in a lab; each has an address of its own.
 pub const DAEMON_PORT: u16 = 7470;
 
-/// Bits of the network's prefix: all members are in one.
+/// The network that all members are in.
+pub const NETWORK: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 0);
+
+/// Bits of the network's prefix.
 pub const PREFIX_BITS: u8 = 16;
 
 /// A member's own end of its link.

@@ -11,7 +11,7 @@
 use std::fmt::Write as _;
 
 use crate::network::{LinkOptions, Loss, Rate};
-use crate::plan::{BRIDGE, MEMBER_INTERFACE, Member, PREFIX_BITS, Plan};
+use crate::plan::{BRIDGE, MEMBER_INTERFACE, Member, NETWORK, PREFIX_BITS, Plan};
 
 /// A token bucket holds this much of the rate, in microseconds.
 const BURST_US: u64 = 1_000;
@@ -53,14 +53,22 @@ pub(crate) fn switch(interfaces: &[String]) -> String {
 }
 
 /// Lines for `ip -batch` that give a member its address, in its own namespace.
-pub(crate) fn addresses(member: &Member) -> String {
+pub(crate) fn addresses(links: &LinkOptions, member: &Member) -> String {
     let address = member.address.expect("members other than switches have addresses");
-    format!(
+    let mut text = format!(
         "link set dev lo up\n\
          address add {address}/{PREFIX_BITS} broadcast + dev {MEMBER_INTERFACE}\n\
          link set dev {MEMBER_INTERFACE} up\n\
          route add 224.0.0.0/4 dev {MEMBER_INTERFACE}\n"
-    )
+    );
+    if let Some(rto_min_ms) = links.tcp_rto_min_ms {
+        let _ = writeln!(
+            text,
+            "route replace {NETWORK}/{PREFIX_BITS} dev {MEMBER_INTERFACE} proto kernel scope link \
+             src {address} rto_min {rto_min_ms}ms",
+        );
+    }
+    text
 }
 
 /// Lines for `tc -batch` that limit what leaves the interfaces; empty without a rate.
@@ -132,8 +140,11 @@ mod tests {
 
     #[test]
     fn rates_and_losses_name_every_interface() {
-        let links =
-            LinkOptions { rate: Some("10gbit".parse().unwrap()), loss: "0.5".parse().unwrap() };
+        let links = LinkOptions {
+            rate: Some("10gbit".parse().unwrap()),
+            loss: "0.5".parse().unwrap(),
+            tcp_rto_min_ms: None,
+        };
         let interfaces = ["h0".to_owned(), "h1".to_owned()];
         assert_eq!(
             rates(&links, &interfaces),

@@ -1,6 +1,7 @@
 //! Goal: frames go out and come in whole, in batches and trains, and nothing that is no frame does.
 //! Method: sockets on loopback, seeded lengths and bytes. What the kernel drops for want of room is
 //! asked for again by the layers above; here no more is sent than the buffers hold.
+#![allow(clippy::unwrap_used, reason = "a test that can't go on fails here")]
 
 use std::net::{SocketAddr, UdpSocket};
 use std::time::{Duration, Instant};

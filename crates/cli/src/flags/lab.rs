@@ -88,7 +88,7 @@ pub(crate) struct LabUpFlags {
     pub(crate) nodes: LabNodesFlag,
 
     /// Microseconds that aggregation nodes poll before they sleep
-    #[arg(long, value_name = "MICROSECONDS", default_value = "0", value_parser = whole_number(0..=1_000_000))]
+    #[arg(long, value_name = "MICROSECONDS", default_value = "50", value_parser = whole_number(0..=1_000_000))]
     pub(crate) node_spin: u64,
 
     /// Rate of every link, each way, such as 10gbit; unlimited unless given
@@ -98,6 +98,11 @@ pub(crate) struct LabUpFlags {
     /// Percentage of packets that every link loses, each way, such as 0.5
     #[arg(long, value_name = "PERCENT", default_value = "0")]
     pub(crate) loss: Loss,
+
+    /// Milliseconds before TCP sends again what was not acknowledged, at least; the kernel's 200
+    /// unless given
+    #[arg(long, value_name = "MILLISECONDS", value_parser = whole_number(1..=10_000))]
+    pub(crate) tcp_rto_min: Option<u64>,
 }
 
 /// Which switches have an aggregation node.

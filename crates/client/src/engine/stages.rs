@@ -31,18 +31,18 @@ impl Engine {
             (Some(WaitsFor::Host), Some(host), _, _) => host.pause(waiter),
             (Some(WaitsFor::Mesh), _, Some(mesh), _) => {
                 let nap = |time: Duration| mesh.sleep(time.min(SLEEP_MAX));
-                if waiter.pause_between_calls(nap) == Checkup::Full {
+                if waiter.pause(nap) == Checkup::Full {
                     mesh.check_peers();
                 }
             }
             (Some(WaitsFor::Both), _, Some(mesh), _) => {
                 // No one thing tells of both, so the sleep is short.
-                if waiter.pause_between_calls(|_| mesh.sleep(GLANCE)) == Checkup::Full {
+                if waiter.pause(|_| mesh.sleep(GLANCE)) == Checkup::Full {
                     mesh.check_peers();
                 }
             }
             (None, _, _, Some(tree)) if matches!(stage, Some(Stage::Tree { .. })) => {
-                waiter.pause_between_calls(|time| tree.sleep(time.min(SLEEP_MAX)));
+                waiter.pause(|time| tree.sleep(time.min(SLEEP_MAX)));
             }
             _ => {
                 waiter.pause(std::thread::sleep);

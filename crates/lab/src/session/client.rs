@@ -17,7 +17,7 @@ use crate::channel::{self, Receiver};
 #[non_exhaustive]
 pub enum ExecError {
     /// Nobody answers at the member's socket: the member, or the whole lab, is gone.
-    #[error("nobody answers at {}: {source}", socket.display())]
+    #[error("nobody answers at {}", socket.display())]
     Gone {
         /// Where it should.
         socket: PathBuf,
