@@ -235,7 +235,7 @@ fn chunk_of(operation: OperationNumber, chunk: u32) -> Part {
     let elements = if chunk == 2 { 4 } else { 8 };
     Part {
         operation,
-        segment: SegmentIndex(chunk),
+        segment: SegmentIndex(2_u32.wrapping_sub(chunk)),
         sequence: Sequence(Sequence::FIRST.0.wrapping_add(chunk)),
         shape: Shape::new(Operator::Sum, Datatype::U8, elements).expect("a chunk"),
         target: Target::All,
@@ -772,7 +772,7 @@ impl Run {
         for chunk in 0..3 {
             let part = Part {
                 operation,
-                segment: SegmentIndex(chunk),
+                segment: SegmentIndex(2 - chunk),
                 sequence: Sequence(Sequence::FIRST.0.wrapping_add(chunk)),
                 shape: Shape::new(Operator::Sum, Datatype::U32, 2).expect("two numbers"),
                 target: Target::All,

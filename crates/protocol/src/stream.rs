@@ -37,13 +37,14 @@ impl Cut {
         left.min(u64::from(self.elements_per_chunk)) as u32
     }
 
-    /// A chunk as it travels; none beyond the last.
+    /// The chunk that so many come before, as it travels; none beyond the last.
     pub(crate) fn part(&self, chunk: u32, has_data: bool) -> Option<Part> {
+        let segment = SegmentIndex(self.chunks.checked_sub(chunk)?.checked_sub(1)?);
         let whole = &self.ask.shape;
         let shape = Shape::new(whole.operator(), whole.datatype(), self.elements_of(chunk)).ok()?;
         Some(Part {
             operation: self.ask.operation,
-            segment: SegmentIndex(chunk),
+            segment,
             sequence: Sequence(Sequence::FIRST.0.wrapping_add(chunk)),
             shape,
             target: self.ask.target,
@@ -54,9 +55,14 @@ impl Cut {
 
     /// Whether a part is one of this vector's chunks.
     pub(crate) fn has(&self, part: &Part) -> bool {
-        let ours = self.part(part.segment.0, part.has_data);
-        part.segment.0 < self.chunks && ours.is_some_and(|ours| ours.is_same_segment(part))
+        let ours = self.part(chunk_of(part), part.has_data);
+        ours.is_some_and(|ours| ours.is_same_segment(part))
     }
+}
+
+/// How many chunks come before this one in its stream.
+pub(crate) fn chunk_of(part: &Part) -> u32 {
+    part.sequence.distance_from(Sequence::FIRST)
 }
 
 #[cfg(test)]

@@ -142,7 +142,7 @@ impl Operation {
 
     /// Whether the next segment's bytes may be sent. A member that brings none has none to wait for.
     pub(super) fn is_next_ready(&self) -> bool {
-        !self.spec.contributes || self.bytes_of(SegmentIndex(self.sent)).end <= self.ready_bytes
+        !self.spec.contributes || self.bytes_behind(self.sent).end <= self.ready_bytes
     }
 
     pub(super) fn set_ready(&mut self, ready_bytes: usize) {
@@ -168,7 +168,7 @@ impl Operation {
 
     /// The next segment to send, and its bytes in the vector.
     pub(super) fn next_part(&self, sequence: Sequence) -> (Part, Range<usize>) {
-        let segment = SegmentIndex(self.sent);
+        let segment = SegmentIndex(self.segments - 1 - self.sent);
         let bytes = self.bytes_of(segment);
         let elements = (bytes.len() / self.spec.datatype.size_bytes()) as u32;
         let shape = Shape::new(self.spec.operator, self.spec.datatype, elements)
@@ -185,9 +185,14 @@ impl Operation {
         (part, bytes)
     }
 
-    /// A segment's bytes in the vector.
+    /// A segment's bytes in the vector. Segments are numbered downward to 0.
     pub(super) fn bytes_of(&self, segment: SegmentIndex) -> Range<usize> {
-        let first = u64::from(segment.0) * u64::from(self.elements_per_segment);
+        self.bytes_behind(self.segments - 1 - segment.0)
+    }
+
+    /// The bytes of the segment that so many come before.
+    fn bytes_behind(&self, segments: u32) -> Range<usize> {
+        let first = u64::from(segments) * u64::from(self.elements_per_segment);
         let end = (first + u64::from(self.elements_per_segment)).min(self.spec.elements);
         let element_bytes = self.spec.datatype.size_bytes();
         first as usize * element_bytes..end as usize * element_bytes
@@ -197,9 +202,9 @@ impl Operation {
         self.spec.elements as usize * self.spec.datatype.size_bytes()
     }
 
-    /// Where a segment's bytes begin; the vector's end if there is no such segment.
-    pub(super) fn bytes_before(&self, segment: u32) -> usize {
-        self.bytes_of(SegmentIndex(segment)).start.min(self.len_bytes())
+    /// Bytes of the first so many segments.
+    pub(super) fn bytes_before(&self, segments: u32) -> usize {
+        self.bytes_behind(segments).start.min(self.len_bytes())
     }
 
     pub(super) fn on_sent(&mut self) {

@@ -1,6 +1,6 @@
 //! The way up: contributions, reduced in child order.
 
-use tributary_wire::frame::{Abort, AbortReason, Message, Part, Trail};
+use tributary_wire::frame::{Abort, AbortReason, Message, Part, Target, Trail};
 use tributary_wire::{GroupId, Operator};
 
 use super::group::Course;
@@ -99,7 +99,11 @@ impl Node {
             payloads.finish(place, part.shape);
         }
         let Some((port, header)) = group.header_to_parent(course.upward(part)) else {
-            if part.shape.operator() == Operator::Broadcast && !part.has_data {
+            let lacks_source = part.shape.operator() == Operator::Broadcast && !part.has_data;
+            // All members mean the same, so if there is no such member, all of them are wrong.
+            let lacks_target =
+                matches!(part.target, Target::Member(member) if !group.has_member(member));
+            if lacks_source || lacks_target {
                 let at_fault = group.first_member();
                 self.fail(id, Abort { reason: AbortReason::Disagreement, at_fault });
                 return;

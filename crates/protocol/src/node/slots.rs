@@ -159,7 +159,9 @@ impl Slots {
         }
         let slot = &self.slots[index];
         if slot.arrived.has(child) {
-            let is_done = slot.phase == Phase::Done;
+            #[cfg(feature = "planted-double-count")]
+            self.count_twice(index, child, payload, payloads);
+            let is_done = self.slots[index].phase == Phase::Done;
             return Ok(Outcome::Repeat(if is_done { Repeated::Done } else { Repeated::Waiting }));
         }
         let brings_second_copy = part.has_data
@@ -223,6 +225,23 @@ impl Slots {
             Some(_) => slot.holds(earlier) && self.is_spent(slot),
             // Never used: the window is still in its first segments.
             None => sequence.distance_from(Sequence::FIRST) < u32::from(self.window),
+        }
+    }
+
+    /// The bug that the simulator's swarm has to find.
+    #[cfg(feature = "planted-double-count")]
+    fn count_twice(
+        &mut self,
+        index: usize,
+        child: ChildIndex,
+        payload: &[u8],
+        payloads: &mut impl Payloads,
+    ) {
+        let slot = &self.slots[index];
+        let shape = slot.shape();
+        let is_counted = child.0 < slot.next_child && slot.phase == Phase::Gathering;
+        if is_counted && shape.operator().is_reduction() {
+            payloads.fold(self.accumulator(index), shape, Source::Frame(payload));
         }
     }
 

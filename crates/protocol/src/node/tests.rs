@@ -392,7 +392,7 @@ fn stream_chunk(number: u32, chunk: u32) -> Message {
     let elements = if chunk == 2 { 8 } else { 16 };
     Message::Chunk(Part {
         operation: OperationNumber(number),
-        segment: SegmentIndex(chunk),
+        segment: SegmentIndex(2 - chunk),
         sequence: Sequence(Sequence::FIRST.0.wrapping_add(chunk)),
         ..part(0, elements)
     })
@@ -437,4 +437,39 @@ fn answers_to_repeats_never_show_the_next_groups_chunks() {
     assert_eq!(node.queued_frames(PortId(0)), 1);
     put(&mut node, 0, streamer(0), Message::StreamDone(OperationNumber(1))).unwrap();
     assert_eq!(node.queued_frames(PortId(0)), 0, "the memory behind the answer is another's now");
+}
+
+#[test]
+fn a_child_that_comes_after_the_failure_is_told_of_it_once_it_has_shown_its_grant() {
+    let mut node = Node::new(limits());
+    node.install(Time(0), group(3)).unwrap();
+    put(&mut node, 0, edge(0), Message::Join).unwrap();
+    let abort = Abort { reason: AbortReason::MemberAborted, at_fault: EndpointId(0) };
+    put(&mut node, 0, edge(0), Message::Abort(abort)).unwrap();
+    drain(&mut node);
+    let unknown = Err(FrameError::UnknownGroup { group: GROUP, epoch: EPOCH });
+    let forged = Edge { capability: capability(7), ..edge(1) };
+    assert_eq!(put(&mut node, 1, forged, Message::Join), unknown);
+    // Child 0 had joined, and was told then.
+    assert_eq!(put(&mut node, 1, edge(0), Message::Join), unknown);
+    put(&mut node, 1, edge(1), Message::Join).unwrap();
+    let word = Header { edge: edge(1), message: Message::Abort(abort) };
+    assert_eq!(drain(&mut node), (vec![(PortId(1), word)], vec![Event::Close(PortId(1))]));
+    assert_eq!((node.osos_used(), node.poll_timeout()), (0, None));
+    // The next incarnation takes the memory with it.
+    node.install(Time(0), GroupConfig { epoch: Epoch(10), ..group(3) }).unwrap();
+    assert!(put(&mut node, 2, edge(2), Message::Join).is_err());
+}
+
+#[test]
+fn nothing_more_goes_to_a_child_that_has_left() {
+    let mut node = joined(2);
+    for child in [0, 1] {
+        put(&mut node, child, edge(child as u16), request(0, 1)).unwrap();
+    }
+    // Child 0 leaves before its result has gone out.
+    put(&mut node, 0, edge(0), Message::Leave).unwrap();
+    let (sent, _) = drain(&mut node);
+    assert!(sent.iter().all(|(port, _)| *port == PortId(1)), "{sent:?}");
+    assert_eq!(sent.len(), 1);
 }

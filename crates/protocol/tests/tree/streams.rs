@@ -304,10 +304,13 @@ fn misbehave(world: &mut World, member: usize, message: Message) -> Vec<FrameErr
     world.nodes[node].refused.clone()
 }
 
+/// Chunks of the vectors of [`rivals`].
+const CHUNKS: u32 = 30;
+
 fn chunk(number: u32, chunk: u32, elements: u32) -> Part {
     Part {
         operation: OperationNumber(number),
-        segment: SegmentIndex(chunk),
+        segment: SegmentIndex((CHUNKS - 1).wrapping_sub(chunk)),
         sequence: Sequence(Sequence::FIRST.0.wrapping_add(chunk)),
         shape: Shape::new(Operator::Sum, Datatype::F64, elements).expect("a sum"),
         target: Target::All,

@@ -132,6 +132,20 @@ impl TcpLink {
         Ok(getpeername(&self.socket)?.ok_or(Errno::NOTCONN)?.try_into()?)
     }
 
+    /// Bytes given to the kernel that the peer's has not confirmed. None once the connection is over,
+    /// whatever was lost with it. What is confirmed the peer can still read after this end is closed,
+    /// even if unread input makes the kernel reset the connection.
+    #[must_use]
+    pub fn unconfirmed_bytes(&self) -> usize {
+        let mut fds = [PollFd::new(&self.socket, PollFlags::empty())];
+        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+        // An error or a hang-up is told without being asked for.
+        if poll(&mut fds, Some(&now)) != Ok(0) {
+            return 0;
+        }
+        super::sys::unconfirmed_bytes(self.socket.as_fd())
+    }
+
     fn fail_send(&mut self, errno: Errno) -> SendError {
         let error = if is_closed(errno) { SendError::Closed } else { SendError::Os(errno.into()) };
         *self.send_failed.insert(error)

@@ -12,7 +12,7 @@ use super::super::config::StreamGrant;
 use super::super::group::Group;
 use super::super::slots::{Slots, slots_for};
 use crate::StreamTerms;
-use crate::stream::Cut;
+use crate::stream::{Cut, chunk_of};
 
 /// A group's part in streaming.
 #[derive(Debug)]
@@ -94,7 +94,7 @@ impl GroupStream {
     pub(in crate::node) fn admit(&self, part: &Part) -> Result<bool, FrameError> {
         match &self.held {
             Some(held) if self.is_running(part.operation) => {
-                let (operation, chunk) = (part.operation, part.segment.0);
+                let (operation, chunk) = (part.operation, chunk_of(part));
                 if held.cut.has(part) {
                     Ok(true)
                 } else {
