@@ -416,8 +416,8 @@ impl Endpoint {
         let Some(taken) = self.take_result(part, true)? else { return Ok(None) };
         if taken.is_complete {
             self.streams_mut().on_complete(part.operation);
+            self.retire_complete();
         }
-        self.retire_complete(taken.is_complete.then_some(part.operation));
         Ok(taken.body)
     }
 
@@ -434,7 +434,9 @@ impl Endpoint {
         let decided = self.recovery.on_result(now, carrier, part.sequence, part.trail);
         self.decide(decided);
         self.listen(carrier, part.trail.attempt);
-        self.retire_complete(taken.is_complete.then_some(part.operation));
+        if taken.is_complete {
+            self.retire_complete();
+        }
         Ok(taken.body)
     }
 
@@ -463,10 +465,18 @@ impl Endpoint {
         Ok(Some(Taken { body: (receives && part.has_data).then_some(body), is_complete }))
     }
 
-    /// Tells of an operation that has become complete, and drops those that are and have none
-    /// before them under way.
-    fn retire_complete(&mut self, completed: Option<OperationNumber>) {
-        self.events.extend(completed.map(Event::Completed));
+    /// Tells of operations that have become complete, and drops those before which none is under
+    /// way. Operations complete in the order they were started in, except that streams and others
+    /// pass each other.
+    fn retire_complete(&mut self) {
+        let mut is_next = [true; 2];
+        for operation in &mut self.operations {
+            let is_next = &mut is_next[usize::from(operation.is_stream())];
+            *is_next &= operation.is_complete();
+            if *is_next && operation.is_told_first() {
+                self.events.push_back(Event::Completed(operation.number()));
+            }
+        }
         // Later ones may be complete before the oldest: their places are kept until it is.
         while self.operations.pop_front_if(|front| front.is_complete()).is_some() {}
     }

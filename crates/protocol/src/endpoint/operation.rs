@@ -85,6 +85,8 @@ pub(super) struct Operation {
     stream: Option<StreamShape>,
     /// Bytes of the vector that may be sent by now.
     ready_bytes: usize,
+    /// Whether the driver was told that it is complete.
+    is_told: bool,
 }
 
 impl Operation {
@@ -116,6 +118,7 @@ impl Operation {
             completed: 0,
             stream: None,
             ready_bytes: usize::MAX,
+            is_told: false,
         })
     }
 
@@ -164,6 +167,11 @@ impl Operation {
 
     pub(super) fn is_complete(&self) -> bool {
         self.completed == self.segments
+    }
+
+    /// Notes that the driver is told that it is complete: true the first time.
+    pub(super) fn is_told_first(&mut self) -> bool {
+        !core::mem::replace(&mut self.is_told, true)
     }
 
     /// The next segment to send, and its bytes in the vector.
