@@ -7,6 +7,7 @@ mod inspect;
 mod lab;
 mod model;
 mod run;
+mod sim;
 
 pub(crate) use bench::{AlgorithmFlag, BenchFlags, BenchRankFlags, CollectiveFlag};
 pub(crate) use daemons::{ManagerFlags, NodeFlags, TokenAction, TokenFlags};
@@ -17,6 +18,10 @@ pub(crate) use lab::{
 };
 pub(crate) use model::{ModelFlags, TuneFlags};
 pub(crate) use run::{MpiFlag, RunFlags, TransportFlag};
+pub(crate) use sim::{
+    CompareFlags, FigureFlags, SimAction, SimBenchFlags, SimFlags, SimRunFlags, SwarmFlags,
+    SystemFlags,
+};
 
 use clap::{Parser, Subcommand};
 
@@ -49,6 +54,7 @@ pub(crate) enum Command {
     /// Show the fabric's tree, and the groups that jobs hold on it
     #[command(after_help = inspect::TREE_EXAMPLES)]
     Tree(FabricFlags),
+    Sim(SimFlags),
     Config(ConfigFlags),
     Lab(LabFlags),
     Model(ModelFlags),

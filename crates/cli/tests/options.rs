@@ -22,6 +22,8 @@ fn help_is_as_reviewed() {
         &["config"],
         &["model"],
         &["tune"],
+        &["sim"],
+        &["sim", "swarm"],
         &["token"],
         &["token", "create"],
         &["completions"],

@@ -342,7 +342,7 @@ impl Endpoint {
     ///
     /// # Errors
     /// If the frame breaks the protocol. If the link carried it, the driver closes the link and
-    /// reports that with [`Endpoint::handle_link_closed`]; if it was a datagram, it is dropped.
+    /// reports that with [`Endpoint::handle_link_refused`]; if it was a datagram, it is dropped.
     pub fn handle_frame(
         &mut self,
         now: Time,
@@ -463,10 +463,13 @@ impl Endpoint {
 
     /// The link to the aggregation node is gone.
     pub fn handle_link_closed(&mut self) {
-        if matches!(self.state, State::Joining | State::Active) {
-            let at_fault = self.config.endpoint;
-            self.fail(Abort { reason: AbortReason::NodeLost, at_fault });
-        }
+        self.fail(Abort { reason: AbortReason::NodeLost, at_fault: self.config.endpoint });
+    }
+
+    /// The link to the aggregation node was closed on this side, because what came over it was no
+    /// frame or was refused.
+    pub fn handle_link_refused(&mut self) {
+        self.fail(Abort { reason: AbortReason::Misbehaved, at_fault: self.config.endpoint });
     }
 
     /// When [`Endpoint::handle_timeout`] is due; none while nothing is waited for.

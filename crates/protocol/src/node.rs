@@ -3,7 +3,7 @@
 //! A [`Node`] serves any number of groups at once. Its methods are of four families:
 //!
 //! - *control*: [`Node::install`], [`Node::withdraw`], at the manager's word;
-//! - *input*: `handle_frame`, `handle_port_closed`, `handle_timeout`;
+//! - *input*: `handle_frame`, `handle_port_closed`, `handle_port_refused`, `handle_timeout`;
 //! - *output*: `poll_ready`, then `peek_transmit` and `pop_transmit` per port, and `poll_event`;
 //! - *time*: `poll_timeout` says when `handle_timeout` is due.
 //!
@@ -20,6 +20,7 @@
 mod config;
 mod datagrams;
 mod distribution;
+mod fallen;
 mod group;
 mod lifecycle;
 mod multicast;
@@ -44,6 +45,7 @@ pub use multicast::Copies;
 pub use port::PortId;
 
 use distribution::Answer;
+use fallen::Fallen;
 use group::Group;
 use port::{Port, Role};
 use request::From;
@@ -54,6 +56,8 @@ pub struct Node {
     config: NodeConfig,
     /// Indexed by group id: the manager keeps those small and dense.
     groups: Vec<Option<Box<Group>>>,
+    /// By group id as well.
+    fallen: Vec<Option<Box<Fallen>>>,
     ports: Vec<Port>,
     ready: VecDeque<PortId>,
     events: VecDeque<Event>,
@@ -238,6 +242,7 @@ impl Node {
         Self {
             config,
             groups: Vec::new(),
+            fallen: Vec::new(),
             ports: Vec::new(),
             ready: VecDeque::new(),
             events: VecDeque::new(),
@@ -265,7 +270,7 @@ impl Node {
     ///
     /// # Errors
     /// If the frame breaks the protocol. If the link carried it, the driver then closes that port
-    /// and reports it with [`Node::handle_port_closed`]; nothing but the port's own group is
+    /// and reports it with [`Node::handle_port_refused`]; nothing but the port's own group is
     /// affected. If it was a datagram, it is dropped, and nothing else happens.
     pub fn handle_frame(
         &mut self,

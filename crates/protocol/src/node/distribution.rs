@@ -113,7 +113,9 @@ impl Node {
         part.trail = Trail { attempt: heard.attempt, behind: group.behind(part.sequence) };
         let header = group.header_to_child(child, Message::Result(part));
         let body = part.has_data.then(|| group.accumulator(slot_index));
-        let Some(port) = group.children[usize::from(child.0)].port else { return Ok(()) };
+        // Whoever gave the operation up and left reads nothing more.
+        let to = &group.children[usize::from(child.0)];
+        let (Some(port), false) = (to.port, to.has_left) else { return Ok(()) };
         match heard.carrier {
             Carrier::Datagram | Carrier::Multicast => self.transmit_datagram(port, header, body),
             Carrier::Link if self.transmit(port, header, body) => {}

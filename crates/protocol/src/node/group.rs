@@ -127,9 +127,14 @@ impl Group {
         Place { arena: self.arena_id(), slot: slot as u16, lane: Lane::Parked(child) }
     }
 
-    /// The members at or below this node.
+    /// The first member at or below this node.
     pub(super) fn first_member(&self) -> EndpointId {
         self.children[0].members.start
+    }
+
+    /// Whether a member is at or below this node. At the root that is whether it exists.
+    pub(super) fn has_member(&self, member: EndpointId) -> bool {
+        self.children.iter().any(|child| child.members.contains(&member))
     }
 
     pub(super) fn header_to_child(&self, child: ChildIndex, message: Message) -> Header {

@@ -1,6 +1,6 @@
 //! The way up: contributions, reduced in child order.
 
-use tributary_wire::frame::{Abort, AbortReason, Message, Part, Trail};
+use tributary_wire::frame::{Abort, AbortReason, Message, Part, Target, Trail};
 use tributary_wire::{ChildIndex, GroupId, Operator};
 
 use super::group::Group;
@@ -118,7 +118,11 @@ impl Node {
             payloads.finish(place, part.shape);
         }
         if group.parent.is_none() {
-            if part.shape.operator() == Operator::Broadcast && !part.has_data {
+            let lacks_source = part.shape.operator() == Operator::Broadcast && !part.has_data;
+            // All members mean the same, so if there is no such member, all of them are wrong.
+            let lacks_target =
+                matches!(part.target, Target::Member(member) if !group.has_member(member));
+            if lacks_source || lacks_target {
                 let at_fault = group.first_member();
                 self.fail(id, Abort { reason: AbortReason::Disagreement, at_fault });
                 return;
@@ -172,7 +176,9 @@ impl Group {
         }
         let slot = &self.slots[index];
         if slot.has_arrived(child) {
-            let is_done = slot.phase == Phase::Done;
+            #[cfg(feature = "planted-double-count")]
+            self.count_twice(index, child, payload, payloads);
+            let is_done = self.slots[index].phase == Phase::Done;
             return Ok(Outcome::Repeat(if is_done { Repeated::Done } else { Repeated::Waiting }));
         }
         let brings_second_copy = part.has_data
@@ -209,6 +215,23 @@ impl Group {
         }
         self.slots[index].open(part);
         Ok(None)
+    }
+
+    /// The bug that the simulator's swarm has to find.
+    #[cfg(feature = "planted-double-count")]
+    fn count_twice(
+        &mut self,
+        index: usize,
+        child: ChildIndex,
+        payload: &[u8],
+        payloads: &mut impl Payloads,
+    ) {
+        let slot = &self.slots[index];
+        let shape = slot.shape();
+        let is_counted = child.0 < slot.next_child && slot.phase == Phase::Gathering;
+        if is_counted && shape.operator().is_reduction() {
+            payloads.fold(self.accumulator(index), shape, Source::Frame(payload));
+        }
     }
 
     /// Reduces a contribution if it is its child's turn, and then every parked one whose turn it

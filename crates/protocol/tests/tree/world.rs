@@ -391,7 +391,7 @@ impl World {
                     host.dropped.extend(taken.err().map(Some));
                 } else if let Err(error) = taken {
                     self.nodes[node].refused.push(error);
-                    self.close(link, to);
+                    self.refuse(link, to);
                 }
                 self.pump_node(node);
             }
@@ -406,6 +406,15 @@ impl World {
 
     /// An end closes, or learns that the other end did.
     pub(crate) fn close(&mut self, link: usize, end: usize) {
+        self.hang_up(link, end, false);
+    }
+
+    /// An end closes because its peer broke the protocol.
+    pub(crate) fn refuse(&mut self, link: usize, end: usize) {
+        self.hang_up(link, end, true);
+    }
+
+    fn hang_up(&mut self, link: usize, end: usize, is_refused: bool) {
         if !std::mem::take(&mut self.links[link].is_open[end]) {
             return;
         }
@@ -416,11 +425,21 @@ impl World {
         match self.links[link].holders[end] {
             Holder::Node { node, port } => {
                 self.nodes[node].ports[port.0 as usize] = None;
-                self.nodes[node].node.handle_port_closed(port);
+                let machine = &mut self.nodes[node].node;
+                if is_refused {
+                    machine.handle_port_refused(port);
+                } else {
+                    machine.handle_port_closed(port);
+                }
                 self.pump_node(node);
             }
             Holder::Member(member) => {
-                self.members[member].endpoint.handle_link_closed();
+                let endpoint = &mut self.members[member].endpoint;
+                if is_refused {
+                    endpoint.handle_link_refused();
+                } else {
+                    endpoint.handle_link_closed();
+                }
                 self.pump_member(member);
             }
         }

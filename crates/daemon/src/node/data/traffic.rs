@@ -219,16 +219,25 @@ impl DataLoop {
     fn refuse(&mut self, port: PortId, reason: Reason, what: &dyn std::fmt::Display) {
         self.tally.refuse(reason);
         self.log.refused(Instant::now(), reason, what);
-        self.close(port);
+        if self.hang_up(port) {
+            self.machine.handle_port_refused(port);
+        }
     }
 
     /// Closes a link and tells the machine. What it then has to say is for the next drain: that may
     /// be the one this is called from.
     pub(super) fn close(&mut self, port: PortId) {
-        let Some(Entry { link, .. }) = self.links.remove(port) else { return };
+        if self.hang_up(port) {
+            self.machine.handle_port_closed(port);
+        }
+    }
+
+    /// Closes a link. True if there was one.
+    fn hang_up(&mut self, port: PortId) -> bool {
+        let Some(Entry { link, .. }) = self.links.remove(port) else { return false };
         // Dropping the link closes its descriptor, which takes it out of the poll as well.
         drop(link);
-        self.machine.handle_port_closed(port);
+        true
     }
 
     fn on_event(&mut self, event: Event) {
