@@ -3,13 +3,14 @@
 .DEFAULT_GOAL := help
 
 include mk/mpi.mk
+include mk/lab.mk
 
 PROGRAM := $(CARGO_TARGET_DIR)/release/tributary
 
 .PHONY: help build demo test test-style test-rust test-fuzz test-mpi bench clean
 
 help: ## This list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 build: mpi-preload ## The program and both preload libraries, in release mode
 	$(CARGO) build --release --locked -p tributary-cli
@@ -22,24 +23,27 @@ test: ## Everything: style, Rust tests, fuzz smoke, MPI tests under both MPIs
 	$(MAKE) --no-print-directory test-style
 	$(MAKE) --no-print-directory test-rust
 	$(MAKE) --no-print-directory test-mpi
+	$(MAKE) --no-print-directory test-lab
 
 test-style: ## Format and lints, warnings denied
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
 
-test-rust: ## Unit, property, tree, conformance and end-to-end tests, and the fuzz smoke
+test-rust: lab-tools ## Unit, property, tree, conformance and end-to-end tests, and the fuzz smoke
 	$(CARGO) test --workspace --locked
+	$(CARGO) test --locked -p tributary-sim --features planted-double-count --test planted
 
 test-fuzz: ## The fuzz smoke alone: decoder and input sequences, over seeded bytes
 	$(CARGO) test --locked -p tributary-protocol --test fuzz_smoke
 
-test-mpi: build mpi-venvs mpi-check-preload ## The MPI programs of tests/mpi under Open MPI and MPICH
+test-mpi: build mpi-venvs mpi-check-preload mpi-check-instructions ## The MPI programs of tests/mpi under Open MPI and MPICH
 	$(PYTHON) tests/mpi/run.py --tributary $(PROGRAM)
 
-bench: build ## Kernels beside a memory copy, links, host groups, the tree
+bench: build mpi-venvs ## Kernels beside a memory copy, links, host groups, MPI in one node, the tree
 	$(CARGO) bench --locked -p tributary-reduce --bench kernels
 	$(CARGO) bench --locked -p tributary-transport --bench links
 	$(CARGO) bench --locked -p tributary-client --bench host
+	$(PYTHON) bench/node/node.py --libraries $(CARGO_TARGET_DIR)/release
 	$(PROGRAM) bench allreduce --procs 4 --hosts 2 --algo node,auto,tree --sizes 8,1K,64K,1M
 	$(PROGRAM) bench barrier --procs 4 --hosts 2 --algo node,auto,tree
 

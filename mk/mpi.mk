@@ -3,6 +3,8 @@
 # Included by the Makefile; may also be used alone: `make -f mk/mpi.mk mpi-preload`.
 # Nothing is installed outside .venv/.
 
+include mk/tools.mk
+
 CARGO ?= cargo
 PYTHON ?= python3
 CARGO_TARGET_DIR ?= target
@@ -68,3 +70,10 @@ $(eval $(call MPI_PRELOAD,mpich))
 .PHONY: mpi-check-preload
 mpi-check-preload: mpi-preload
 	$(PYTHON) tests/mpi/preload.py --libraries $(CARGO_TARGET_DIR)/release --build $(MPI_OBJECT_DIR)
+
+.PHONY: mpi-check-instructions mpi-check-tools
+mpi-check-tools:
+	$(call system_tools,counting instructions,valgrind,valgrind)
+
+mpi-check-instructions: mpi-preload mpi-check-tools .venv/mpich.stamp
+	$(PYTHON) tests/mpi/instructions.py --libraries $(CARGO_TARGET_DIR)/release

@@ -2,16 +2,19 @@
 //! than it was granted, and every byte range it names lies in its operation's vector.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::num::NonZeroU16;
 
 use arbitrary::{Arbitrary, Unstructured};
 use tributary_protocol::endpoint::{Body, Endpoint, EndpointConfig, Event, OperationSpec};
-use tributary_wire::frame::{Abort, AbortReason, Edge, Header, Message, Part, Target};
+use tributary_protocol::{Carrier, Time};
+use tributary_wire::frame::{Abort, AbortReason, Edge, Header, Message, Part, Target, Trail};
 use tributary_wire::{
     Capability, ChildIndex, Datatype, EndpointId, Epoch, GroupId, OperationNumber, Operator,
     Sequence,
 };
 
 const STEPS_MAX: usize = 300;
+const PORT: NonZeroU16 = NonZeroU16::new(7).expect("seven is not zero");
 
 #[derive(Debug, Arbitrary)]
 enum Step {
@@ -35,14 +38,30 @@ enum Step {
         index: u8,
         has_data: bool,
         damage: u8,
+        behind: u8,
+        is_datagram: bool,
     },
     Joined {
         is_forged: bool,
+    },
+    /// What travels by datagram beside results, or claims to.
+    Sign {
+        kind: u8,
+        back: u8,
+        attempt: u8,
+        is_datagram: bool,
+    },
+    Advance {
+        us: u16,
     },
     Upward(u8),
     /// The end, of a sort, if the number is small: an endpoint that has ended does nothing more.
     End(u8),
     Poll,
+}
+
+fn carrier(is_datagram: bool) -> Carrier {
+    if is_datagram { Carrier::Datagram } else { Carrier::Link }
 }
 
 /// What a run came to.
@@ -51,6 +70,8 @@ pub(crate) struct Reached {
     pub(crate) completed: u64,
     pub(crate) refused: u64,
     pub(crate) failed: u64,
+    /// Requests sent again.
+    pub(crate) repeated: u64,
 }
 
 struct Run {
@@ -62,6 +83,7 @@ struct Run {
     in_flight: BTreeSet<u32>,
     lengths: BTreeMap<OperationNumber, usize>,
     is_over: bool,
+    now: Time,
     reached: Reached,
 }
 
@@ -71,7 +93,10 @@ pub(crate) fn run(bytes: &[u8]) -> Reached {
     let osos = 1 + u16::arbitrary(&mut unstructured).unwrap_or(0) % 8;
     let mut run = Run::new(osos);
     if u8::arbitrary(&mut unstructured).unwrap_or(0) < 192 {
-        run.take(&Header { edge: run.edge, message: Message::Joined });
+        run.take(Carrier::Link, Message::Joined);
+        run.send(2);
+        run.take(Carrier::Link, Message::Datagrams(Some(PORT)));
+        run.take(Carrier::Datagram, Message::Probed(0));
     }
     for _ in 0..STEPS_MAX {
         if unstructured.is_empty() {
@@ -92,7 +117,7 @@ impl Run {
             child: ChildIndex(3),
             capability: Capability::from_bytes([4; 16]),
         };
-        let endpoint = Endpoint::new(EndpointConfig {
+        let mut endpoint = Endpoint::new(EndpointConfig {
             group: edge.group,
             epoch: edge.epoch,
             child: edge.child,
@@ -102,6 +127,7 @@ impl Run {
             payload_max_bytes: 12,
             operations_max: 4,
         });
+        endpoint.offer_datagrams(PORT, 8);
         Self {
             endpoint,
             osos,
@@ -110,6 +136,7 @@ impl Run {
             in_flight: BTreeSet::new(),
             lengths: BTreeMap::new(),
             is_over: false,
+            now: Time(0),
             reached: Reached::default(),
         }
     }
@@ -132,23 +159,35 @@ impl Run {
                 for _ in 0..results {
                     let Some(oldest) = self.in_flight.first() else { break };
                     let back = self.asked.len() - 1 - *oldest as usize;
-                    self.answer(back as u8, true, u8::MAX);
+                    let trail = Trail::default();
+                    self.answer(back as u8, true, u8::MAX, trail, Carrier::Link);
                     self.poll();
                     if self.is_over {
                         break;
                     }
                 }
             }
-            Step::Answer { index, has_data, damage } => self.answer(index, has_data, damage),
+            Step::Answer { index, has_data, damage, behind, is_datagram } => {
+                let trail = Trail { attempt: 0, behind: behind.into() };
+                self.answer(index, has_data, damage, trail, carrier(is_datagram));
+            }
+            Step::Sign { kind, back, attempt, is_datagram } => {
+                self.sign(kind, back, attempt, carrier(is_datagram));
+            }
+            Step::Advance { us } => {
+                self.now = self.now.after_ns(u64::from(us) * 1000);
+                self.endpoint.handle_timeout(self.now);
+                assert!(self.endpoint.poll_timeout().is_none_or(|due| due > self.now));
+            }
             Step::Joined { is_forged } => {
                 let capability = Capability::from_bytes([4 + u8::from(is_forged); 16]);
                 let edge = Edge { capability, ..self.edge };
-                self.take(&Header { edge, message: Message::Joined });
+                self.take_header(Carrier::Link, &Header { edge, message: Message::Joined });
             }
             Step::Upward(which) => {
                 let message = if which % 2 == 0 { Message::Join } else { Message::Leave };
                 let refused = self.reached.refused;
-                self.take(&Header { edge: self.edge, message });
+                self.take(Carrier::Link, message);
                 assert_eq!(self.reached.refused, refused + 1, "it only travels upward");
             }
             Step::End(how) => self.end(how),
@@ -163,7 +202,7 @@ impl Run {
             6..9 => self.endpoint.handle_link_closed(),
             9..12 => {
                 let abort = Abort { reason: AbortReason::Withdrawn, at_fault: EndpointId(0) };
-                self.take(&Header { edge: self.edge, message: Message::Abort(abort) });
+                self.take(Carrier::Link, Message::Abort(abort));
             }
             _ => return,
         }
@@ -186,13 +225,21 @@ impl Run {
             let Some(transmit) = self.endpoint.peek_transmit() else { break };
             assert_eq!(self.endpoint.peek_transmit().as_ref(), Some(&transmit));
             assert_eq!(Header::decode(&transmit.header.encode()), Ok(transmit.header));
-            self.endpoint.pop_transmit();
+            self.endpoint.pop_transmit(self.now);
             let Message::Request(part) = transmit.header.message else { continue };
             assert!(!self.is_over, "no request after the end");
             if let Some(body) = &transmit.body {
                 self.check_body(body, &part);
             }
             assert_eq!(transmit.body.is_some(), part.has_data);
+            if part.trail.attempt > 0 {
+                let number = part.sequence.distance_from(Sequence::FIRST);
+                assert!(self.in_flight.contains(&number), "only what is in flight is repeated");
+                let asked = self.asked[number as usize];
+                assert_eq!(Part { trail: Trail::default(), ..part }, asked, "as it was");
+                self.reached.repeated += 1;
+                continue;
+            }
             let sent = self.asked.len() as u32;
             assert_eq!(part.sequence.distance_from(Sequence::FIRST), sent, "no gap");
             self.asked.push(part);
@@ -208,11 +255,11 @@ impl Run {
         assert!(body.bytes.end <= self.lengths[&body.operation]);
     }
 
-    fn answer(&mut self, index: u8, has_data: bool, damage: u8) {
+    fn answer(&mut self, index: u8, has_data: bool, damage: u8, trail: Trail, carrier: Carrier) {
         let Some(asked) = self.asked.iter().rev().nth(usize::from(index % 16)).copied() else {
             return;
         };
-        let mut part = Part { has_data: has_data && asked.shape.bytes() > 0, ..asked };
+        let mut part = Part { has_data: has_data && asked.shape.bytes() > 0, trail, ..asked };
         match damage {
             0 => part.operation = part.operation.next(),
             1 => part.segment.0 ^= 1,
@@ -223,7 +270,7 @@ impl Run {
         let number = asked.sequence.distance_from(Sequence::FIRST);
         let was_open = self.in_flight.contains(&number);
         let header = Header { edge: self.edge, message: Message::Result(part) };
-        match self.endpoint.handle_frame(&header) {
+        match self.endpoint.handle_frame(self.now, carrier, &header) {
             Ok(body) => {
                 if let Some(body) = body {
                     assert!(was_open && damage >= 4, "each result is taken once");
@@ -237,8 +284,27 @@ impl Run {
         }
     }
 
-    fn take(&mut self, header: &Header) {
-        match self.endpoint.handle_frame(header) {
+    fn sign(&mut self, kind: u8, back: u8, attempt: u8, carrier: Carrier) {
+        let sent = (self.asked.len() as u32).wrapping_sub(u32::from(back % 16));
+        let sequence = Sequence(Sequence::FIRST.0.wrapping_add(sent));
+        let message = match kind % 4 {
+            0 => Message::Held { sequence, attempt },
+            1 => Message::Missing { sequence },
+            2 => Message::Probed(attempt),
+            _ => Message::Datagrams(NonZeroU16::new(attempt.into())),
+        };
+        let belongs = matches!(message, Message::Datagrams(_)) == (carrier == Carrier::Link);
+        let refused = self.reached.refused;
+        self.take(carrier, message);
+        assert_eq!(self.reached.refused == refused, belongs, "{message:?} by {carrier:?}");
+    }
+
+    fn take(&mut self, carrier: Carrier, message: Message) {
+        self.take_header(carrier, &Header { edge: self.edge, message });
+    }
+
+    fn take_header(&mut self, carrier: Carrier, header: &Header) {
+        match self.endpoint.handle_frame(self.now, carrier, header) {
             Ok(body) => assert_eq!(body, None),
             Err(_) => self.reached.refused += 1,
         }
@@ -247,7 +313,10 @@ impl Run {
     fn poll(&mut self) {
         while let Some(event) = self.endpoint.poll_event() {
             match event {
-                Event::Joined => {}
+                Event::Joined
+                | Event::DatagramPeer(_)
+                | Event::Datagrams(_)
+                | Event::Multicast(_) => {}
                 Event::Completed(number) => {
                     assert!(self.lengths.remove(&number).is_some(), "completes once");
                     self.reached.completed += 1;

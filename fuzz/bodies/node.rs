@@ -2,20 +2,24 @@
 //! accounts stay right, and an honest group beside the attacked ones is not disturbed.
 
 use std::collections::BTreeMap;
+use std::num::NonZeroU16;
 
 use arbitrary::{Arbitrary, Unstructured};
-use tributary_protocol::Time;
 use tributary_protocol::node::{
     ChildConfig, Event, GroupConfig, Node, NodeConfig, ParentConfig, PortId,
 };
 use tributary_protocol::payloads::{ArenaId, Lane, Payloads, Place, Source};
-use tributary_wire::frame::{Abort, AbortReason, Edge, Header, Message, Part, Shape, Target};
+use tributary_protocol::{Carrier, Time};
+use tributary_wire::frame::{
+    Abort, AbortReason, Edge, Header, Message, Part, Shape, Target, Trail,
+};
 use tributary_wire::{
     Capability, ChildIndex, Datatype, EndpointId, Epoch, GroupId, OperationNumber, Operator,
     SegmentIndex, Sequence,
 };
 
 const STEPS_MAX: usize = 200;
+const DATAGRAM_PORT: NonZeroU16 = NonZeroU16::new(7).expect("seven is not zero");
 const GROUPS: u32 = 4;
 const OSOS_MAX: u32 = 16;
 const PAYLOAD_MAX_BYTES: u32 = 32;
@@ -37,11 +41,13 @@ enum Step {
         children: u8,
         parent: Option<u8>,
     },
-    /// Installs a group at the root and joins all its children, each over a port of its own.
+    /// Installs a group and joins all its children, each over a port of its own; below a parent
+    /// that takes datagrams, or at the root.
     Form {
         group: u8,
         osos: u8,
         children: u8,
+        is_below: bool,
     },
     /// The next request of a child that [`Step::Form`] joined, or one near it.
     Ask {
@@ -49,12 +55,27 @@ enum Step {
         child: u8,
         skip: u8,
         elements: u8,
+        attempt: u8,
+        is_datagram: bool,
+    },
+    /// What a parent says to a group below one, rightly or not.
+    FromParent {
+        group: u8,
+        message: AnyMessage,
+        is_datagram: bool,
+    },
+    Offer {
+        group: u8,
+    },
+    AdvanceFar {
+        ms: u8,
     },
     Withdraw {
         group: u8,
         epoch: u8,
     },
     Frame {
+        is_datagram: bool,
         port: u8,
         edge: AnyEdge,
         message: AnyMessage,
@@ -92,6 +113,11 @@ enum AnyMessage {
     Result(AnyPart),
     Abort(u8),
     Leave,
+    Datagrams(u16),
+    Probe(u8),
+    Probed(u8),
+    Held(u8, u8),
+    Missing(u8),
 }
 
 #[derive(Debug, Arbitrary)]
@@ -102,6 +128,8 @@ struct AnyPart {
     elements: u8,
     member: Option<u8>,
     has_data: bool,
+    attempt: u8,
+    behind: u8,
 }
 
 impl AnyPart {
@@ -120,20 +148,42 @@ impl AnyPart {
             shape,
             target: self.member.map_or(Target::All, |it| Target::Member(EndpointId(it.into()))),
             has_data: shape != Shape::BARRIER && (self.has_data || (is_reduction && is_request)),
+            trail: Trail {
+                attempt: self.attempt,
+                behind: if is_request { 0 } else { self.behind.into() },
+            },
         }
     }
 }
 
+/// The port to a formed group's parent: behind those of all children.
+fn upward(group: GroupId) -> PortId {
+    PortId(4 * GROUPS + group.0)
+}
+
+fn number(of: u8) -> Sequence {
+    Sequence(Sequence::FIRST.0.wrapping_add(u32::from(of % 24)))
+}
+
+fn carrier(is_datagram: bool) -> Carrier {
+    if is_datagram { Carrier::Datagram } else { Carrier::Link }
+}
+
 impl AnyMessage {
     fn message(&self) -> Message {
-        match self {
+        match *self {
+            Self::Datagrams(port) => Message::Datagrams(NonZeroU16::new(port)),
+            Self::Probe(attempt) => Message::Probe(attempt),
+            Self::Probed(attempt) => Message::Probed(attempt % 2),
+            Self::Held(sequence, attempt) => Message::Held { sequence: number(sequence), attempt },
+            Self::Missing(sequence) => Message::Missing { sequence: number(sequence) },
             Self::Join => Message::Join,
             Self::Joined => Message::Joined,
             Self::Leave => Message::Leave,
-            Self::Request(part) => Message::Request(part.part(true)),
-            Self::Result(part) => Message::Result(part.part(false)),
+            Self::Request(ref part) => Message::Request(part.part(true)),
+            Self::Result(ref part) => Message::Result(part.part(false)),
             Self::Abort(reason) => Message::Abort(Abort {
-                reason: AbortReason::ALL[usize::from(*reason) % AbortReason::ALL.len()],
+                reason: AbortReason::ALL[usize::from(reason) % AbortReason::ALL.len()],
                 at_fault: EndpointId(0),
             }),
         }
@@ -219,6 +269,8 @@ pub(crate) struct Reached {
     pub(crate) results: u64,
     pub(crate) refused: u64,
     pub(crate) groups_failed: u64,
+    pub(crate) repeated: u64,
+    pub(crate) held: u64,
 }
 
 struct Run {
@@ -253,6 +305,8 @@ pub(crate) fn run(bytes: &[u8]) -> Reached {
         requests: stats.requests,
         results: stats.results,
         groups_failed: stats.groups_failed,
+        repeated: stats.repeated,
+        held: stats.held,
         ..run.reached
     }
 }
@@ -281,13 +335,14 @@ fn honest_edge(child: u16) -> Edge {
 
 impl Run {
     fn new() -> Self {
-        let node = Node::new(NodeConfig {
+        let mut node = Node::new(NodeConfig {
             radix_max: 4,
             osos_max: OSOS_MAX,
             groups_max: GROUPS + 1,
             payload_max_bytes: PAYLOAD_MAX_BYTES,
             join_timeout_ns: TIMEOUT_NS,
         });
+        node.take_datagrams(DATAGRAM_PORT, 24);
         let mut run = Self {
             node,
             memory: Memory::default(),
@@ -307,7 +362,9 @@ impl Run {
         });
         for (child, port) in (0..).zip(HONEST_PORTS) {
             let header = Header { edge: honest_edge(child), message: Message::Join };
-            run.node.handle_frame(port, &header, &[], &mut run.memory).expect("honest");
+            run.node
+                .handle_frame(Time(0), port, Carrier::Link, &header, &[], &mut run.memory)
+                .expect("honest");
             run.drain(port, usize::MAX);
         }
         run.drain_events();
@@ -339,21 +396,30 @@ impl Run {
                     }),
                 });
             }
-            Step::Form { group, osos, children } => self.form(group, osos, children),
-            Step::Ask { group, child, skip, elements } => self.ask(group, child, skip, elements),
+            Step::Form { group, osos, children, is_below } => {
+                self.form(group, osos, children, is_below);
+            }
+            Step::Ask { group, child, skip, elements, attempt, is_datagram } => {
+                let trail = Trail { attempt, behind: 0 };
+                self.ask(group, child, skip, elements, trail, carrier(is_datagram));
+            }
+            Step::FromParent { group, ref message, is_datagram } => {
+                let group = GroupId(u32::from(group) % GROUPS);
+                self.say_down(group, message.message(), carrier(is_datagram));
+            }
+            Step::Offer { group } => {
+                self.node.offer_datagrams(GroupId(u32::from(group) % (GROUPS + 3)));
+            }
+            Step::AdvanceFar { ms } => self.advance(u64::from(ms) * 1_000_000),
             Step::Withdraw { group, epoch } => {
                 let group = GroupId(u32::from(group) % GROUPS);
                 self.node.withdraw(group, Epoch(u32::from(epoch % 2)));
             }
-            Step::Frame { port, ref edge, ref message } => self.frame(port, edge, message),
-            Step::PortClosed { port } => self.close(PortId(u32::from(port) % PORTS)),
-            Step::Advance { ns } => {
-                self.now = self.now.after_ns(u64::from(ns));
-                if self.node.poll_timeout().is_some_and(|due| due <= self.now) {
-                    self.node.handle_timeout(self.now);
-                }
-                assert!(self.node.poll_timeout().is_none_or(|due| due > self.now));
+            Step::Frame { is_datagram, port, ref edge, ref message } => {
+                self.frame(port, edge, message, carrier(is_datagram));
             }
+            Step::PortClosed { port } => self.close(PortId(u32::from(port) % PORTS)),
+            Step::Advance { ns } => self.advance(u64::from(ns)),
             Step::Drain { port, frames } => {
                 self.drain(PortId(u32::from(port) % PORTS), usize::from(frames));
             }
@@ -364,7 +430,15 @@ impl Run {
         self.drain_events();
     }
 
-    fn form(&mut self, group: u8, osos: u8, count: u8) {
+    fn advance(&mut self, ns: u64) {
+        self.now = self.now.after_ns(ns);
+        if self.node.poll_timeout().is_some_and(|due| due <= self.now) {
+            self.node.handle_timeout(self.now);
+        }
+        assert!(self.node.poll_timeout().is_none_or(|due| due > self.now));
+    }
+
+    fn form(&mut self, group: u8, osos: u8, count: u8, is_below: bool) {
         let group = GroupId(u32::from(group) % GROUPS);
         let count = 1 + u16::from(count % 4);
         self.install(GroupConfig {
@@ -373,21 +447,38 @@ impl Run {
             osos: 1 + u16::from(osos % 4),
             payload_max_bytes: PAYLOAD_MAX_BYTES,
             children: children(group, count),
-            parent: None,
+            parent: is_below.then(|| ParentConfig {
+                port: upward(group),
+                child: ChildIndex(0),
+                capability: capability(group, 0),
+            }),
         });
         for child in 0..count {
-            self.say(group, child, Message::Join);
+            self.say(group, child, Message::Join, Carrier::Link);
             self.asked.insert((group, child), 0);
+        }
+        if is_below {
+            self.node.offer_datagrams(group);
+            self.say_down(group, Message::Datagrams(Some(DATAGRAM_PORT)), Carrier::Link);
+            self.say_down(group, Message::Probed(0), Carrier::Datagram);
         }
     }
 
-    fn ask(&mut self, group: u8, child: u8, skip: u8, elements: u8) {
+    fn ask(
+        &mut self,
+        group: u8,
+        child: u8,
+        skip: u8,
+        elements: u8,
+        trail: Trail,
+        carrier: Carrier,
+    ) {
         let group = GroupId(u32::from(group) % GROUPS);
         let child = u16::from(child % 4);
         let Some(asked) = self.asked.get_mut(&(group, child)) else { return };
         let number = match skip {
-            0..4 => asked.wrapping_sub(1),
-            4..6 => *asked + 1,
+            0..48 => asked.wrapping_sub(1),
+            48..50 => *asked + 1,
             _ => *asked,
         };
         *asked += u32::from(number == *asked);
@@ -398,30 +489,36 @@ impl Run {
             elements: if elements < 8 { elements } else { 4 },
             member: None,
             has_data: true,
+            attempt: 0,
+            behind: 0,
         };
         let part = Part {
             operation: OperationNumber(number),
             sequence: Sequence(Sequence::FIRST.0.wrapping_add(number)),
+            trail,
             ..part.part(true)
         };
-        self.say(group, child, Message::Request(part));
+        self.say(group, child, Message::Request(part), carrier);
     }
 
     /// Sends over the port that [`Step::Form`] gives to a child, rightly or not.
-    fn say(&mut self, group: GroupId, child: u16, message: Message) {
+    fn say(&mut self, group: GroupId, child: u16, message: Message, carrier: Carrier) {
         let capability = capability(group, child);
         let edge = Edge { group, epoch: Epoch(0), child: ChildIndex(child), capability };
         let port = PortId(group.0 * 4 + u32::from(child));
-        let header = Header { edge, message };
-        let payload = vec![0xCC; header.payload_bytes()];
-        if self.node.handle_frame(port, &header, &payload, &mut self.memory).is_err() {
-            self.reached.refused += 1;
-            self.close(port);
-        }
+        self.put(port, Header { edge, message }, carrier);
         self.drain_events();
     }
 
-    fn frame(&mut self, port: u8, edge: &AnyEdge, message: &AnyMessage) {
+    /// Sends over the port that [`Step::Form`] gives to a parent, rightly or not.
+    fn say_down(&mut self, group: GroupId, message: Message, carrier: Carrier) {
+        let capability = capability(group, 0);
+        let edge = Edge { group, epoch: Epoch(0), child: ChildIndex(0), capability };
+        self.put(upward(group), Header { edge, message }, carrier);
+        self.drain_events();
+    }
+
+    fn frame(&mut self, port: u8, edge: &AnyEdge, message: &AnyMessage, carrier: Carrier) {
         // The honest group may be named, but none of its capabilities be known.
         let group = GroupId(u32::from(edge.group) % (GROUPS + 2));
         let child = ChildIndex(u16::from(edge.child % 5));
@@ -432,11 +529,22 @@ impl Run {
         };
         let edge = Edge { group, epoch: Epoch(u32::from(edge.epoch % 2)), child, capability };
         let header = Header { edge, message: message.message() };
-        let port = PortId(u32::from(port) % PORTS);
+        if group == HONEST {
+            assert_eq!(self.node.port_of_datagram(&header), None, "its capability is wrong");
+        }
+        self.put(PortId(u32::from(port) % PORTS), header, carrier);
+    }
+
+    fn put(&mut self, port: PortId, header: Header, carrier: Carrier) {
         let payload = vec![0xCC; header.payload_bytes()];
-        if self.node.handle_frame(port, &header, &payload, &mut self.memory).is_err() {
+        let taken =
+            self.node.handle_frame(self.now, port, carrier, &header, &payload, &mut self.memory);
+        if taken.is_err() {
             self.reached.refused += 1;
-            self.close(port);
+            // A datagram that is refused is dropped, and nothing else.
+            if carrier == Carrier::Link {
+                self.close(port);
+            }
         }
     }
 
@@ -470,7 +578,10 @@ impl Run {
                 Event::Failed { group, .. } | Event::Ended { group, .. } => {
                     assert_ne!(group, HONEST, "the honest group stands");
                 }
-                Event::Formed { .. } => {}
+                Event::Formed { .. }
+                | Event::DatagramPeer { .. }
+                | Event::Datagrams { .. }
+                | Event::Multicast { .. } => {}
             }
         }
     }
@@ -486,6 +597,7 @@ impl Run {
             shape: Shape::new(Operator::Sum, Datatype::U32, 1).expect("a sum of one number"),
             target: Target::All,
             has_data: true,
+            trail: Trail::default(),
         };
         let order = if is_reversed { [1, 0] } else { [0, 1] };
         for child in order {
@@ -493,7 +605,9 @@ impl Run {
                 Header { edge: honest_edge(child as u16), message: Message::Request(part) };
             let payload = [left, right][child].to_le_bytes();
             let port = HONEST_PORTS[child];
-            self.node.handle_frame(port, &header, &payload, &mut self.memory).expect("honest");
+            self.node
+                .handle_frame(self.now, port, Carrier::Link, &header, &payload, &mut self.memory)
+                .expect("honest");
         }
         for port in HONEST_PORTS {
             let bodies = self.drain(port, usize::MAX);

@@ -28,7 +28,7 @@ fn algorithms() -> Vec<Algorithm> {
         segments(3),
         segments(1000),
     ];
-    for radix in [2, 3, 4, 5, 8, 100] {
+    for radix in [2, 3, 5, 100] {
         all.push(Algorithm::RecursiveKing { radix });
         all.push(Algorithm::Knomial { radix });
         all.push(Algorithm::Dissemination { radix });

@@ -12,7 +12,7 @@ use tributary_daemon::manager::{Manager, ManagerOptions};
 use tributary_daemon::node::{Node, NodeLimits, NodeOptions};
 use tributary_daemon::shutdown::Shutdown;
 use tributary_daemon::token::{CreateTokenError, Token};
-use tributary_protocol::manager::ManagerConfig;
+use tributary_protocol::manager::{ManagerConfig, MulticastRange};
 use tributary_topology::Fabric;
 use tributary_topology::readers::{self, Format};
 
@@ -26,7 +26,12 @@ pub(crate) fn manager(flags: ManagerFlags) -> anyhow::Result<ExitCode> {
     let options = ManagerOptions {
         token: load_token(&flags.token_file)?,
         fabric: flags.topology.as_deref().map_or_else(|| Ok(Fabric::new()), read_fabric)?,
-        config: ManagerConfig::default(),
+        config: ManagerConfig {
+            multicast: flags
+                .multicast
+                .map(|range| MulticastRange { lazy_copies: flags.lazy_copies, ..range }),
+            ..ManagerConfig::default()
+        },
     };
     let shutdown = Shutdown::new();
     let _watch = stop_on_signal(&shutdown)?;
@@ -66,6 +71,8 @@ pub(crate) fn node(flags: NodeFlags) -> anyhow::Result<ExitCode> {
         shm_socket: flags.shm,
         metrics: flags.metrics,
         limits,
+        datagram_payload_max_bytes: u32::try_from(flags.datagram_max)
+            .expect("the option's range ends below 2^32"),
         spin: Duration::from_micros(flags.spin),
     };
     let shutdown = Shutdown::new();

@@ -4,14 +4,24 @@
 mod bench;
 mod daemons;
 mod inspect;
+mod lab;
 mod model;
 mod run;
+mod sim;
 
 pub(crate) use bench::{AlgorithmFlag, BenchFlags, BenchRankFlags, CollectiveFlag};
 pub(crate) use daemons::{ManagerFlags, NodeFlags, TokenAction, TokenFlags};
 pub(crate) use inspect::{CompletionsFlags, ConfigFlags, FabricFlags};
+pub(crate) use lab::{
+    LabAction, LabAgentFlags, LabExecFlags, LabFlags, LabKeeperFlags, LabNodesFlag, LabRunFlags,
+    LabStatusFlags, LabUpFlags,
+};
 pub(crate) use model::{ModelFlags, TuneFlags};
 pub(crate) use run::{MpiFlag, RunFlags, TransportFlag};
+pub(crate) use sim::{
+    CompareFlags, FigureFlags, SimAction, SimBenchFlags, SimFlags, SimRunFlags, SwarmFlags,
+    SystemFlags,
+};
 
 use clap::{Parser, Subcommand};
 
@@ -44,11 +54,17 @@ pub(crate) enum Command {
     /// Show the fabric's tree, and the groups that jobs hold on it
     #[command(after_help = inspect::TREE_EXAMPLES)]
     Tree(FabricFlags),
+    Sim(SimFlags),
     Config(ConfigFlags),
+    Lab(LabFlags),
     Model(ModelFlags),
     Tune(TuneFlags),
     Token(TokenFlags),
     Completions(CompletionsFlags),
     #[command(hide = true)]
     BenchRank(BenchRankFlags),
+    #[command(hide = true)]
+    LabKeeper(LabKeeperFlags),
+    #[command(hide = true)]
+    LabAgent(LabAgentFlags),
 }

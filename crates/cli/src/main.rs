@@ -10,10 +10,14 @@ mod daemons;
 mod fabric;
 mod flags;
 mod inspect;
+mod lab;
 mod logging;
 mod model;
 mod run;
 mod signals;
+mod sim;
+mod sim_bench;
+mod sim_swarm;
 mod tables;
 mod tune;
 mod usage;
@@ -23,7 +27,7 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser};
 
-use flags::{Command, Flags};
+use flags::{Command, Flags, SimAction};
 use usage::UsageError;
 
 /// Exit code for options and files that can't be used; any other failure is 1.
@@ -59,9 +63,19 @@ fn dispatch(flags: Flags) -> anyhow::Result<ExitCode> {
         Command::Token(flags) => daemons::token(flags),
         Command::Status(flags) => inspect::status(flags),
         Command::Tree(flags) => inspect::tree(flags),
+        Command::Sim(flags) => match flags.action {
+            SimAction::Figure(flags) => sim::figure(&flags),
+            SimAction::Run(flags) => sim::run(&flags),
+            SimAction::Compare(flags) => sim::compare(&flags),
+            SimAction::Bench(flags) => sim_bench::run(&flags),
+            SimAction::Swarm(flags) => sim_swarm::run(&flags),
+        },
         Command::Model(flags) => model::model(flags),
         Command::Tune(flags) => tune::tune(flags),
         Command::Config(flags) => config::config(flags),
+        Command::Lab(flags) => lab::lab(flags.action),
+        Command::LabKeeper(flags) => lab::keeper(&flags),
+        Command::LabAgent(flags) => lab::agent(flags),
         Command::Completions(flags) => {
             let mut script = Vec::new();
             clap_complete::generate(flags.shell, &mut Flags::command(), "tributary", &mut script);

@@ -21,7 +21,7 @@ struct Row {
     len_bytes: u64,
     leaders: u32,
     predicted_us: f64,
-    /// By the fastest measured way.
+    /// By the fastest measured way without sub-partitions.
     measured_us: Option<f64>,
     /// Sub-partitions that the model finds best, and what it predicts with them.
     sub_partitions: u32,
@@ -119,6 +119,7 @@ fn measured_us(tuning: &Tuning, job: Job, leaders: u32) -> Option<f64> {
             row.collective == Kind::Allreduce
                 && (row.hosts, row.ranks) == (job.hosts, job.processes)
                 && (row.len_bytes, row.leaders) == (job.len_bytes, leaders)
+                && row.sub_partitions == 1
         })
         .map(|row| row.time_us)
         .min_by(f64::total_cmp)

@@ -15,6 +15,7 @@ use tributary_client::knobs;
 use crate::fabric::{self, Environment};
 use crate::flags::RunFlags;
 use arguments::Arguments;
+pub(crate) use command::exit_code;
 
 /// Runs the command and reports.
 pub(crate) fn run(flags: RunFlags) -> anyhow::Result<ExitCode> {
@@ -30,7 +31,7 @@ pub(crate) fn run(flags: RunFlags) -> anyhow::Result<ExitCode> {
     let status = command::run(&arguments, &with_preload(environment, &arguments))?;
     drop(fabric);
     report.show(&run_id, &arguments, status)?;
-    Ok(ExitCode::from(command::exit_code(status)))
+    Ok(ExitCode::from(exit_code(status)))
 }
 
 /// Puts our library before what is preloaded already.

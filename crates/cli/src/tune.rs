@@ -18,6 +18,8 @@ use crate::usage;
 
 /// Leaders per host that are tried, as far as there are ranks.
 const LEADERS: [u32; 5] = [1, 2, 4, 8, 16];
+/// Sub-partitions of each leader's share that are tried.
+const SUB_PARTITIONS: [u32; 2] = [1, 4];
 
 /// One way to measure all lengths.
 #[derive(Clone, Copy)]
@@ -28,6 +30,7 @@ struct Trial {
     joint: Joint,
     algorithm: AlgorithmChoice,
     leaders: u32,
+    sub_partitions: u32,
 }
 
 /// What of a benchmark's line is kept.
@@ -73,6 +76,7 @@ fn trials(flags: &TuneFlags) -> Vec<Trial> {
                     joint: Joint::Tree,
                     algorithm: AlgorithmChoice::Auto,
                     leaders: 1,
+                    sub_partitions: 1,
                 };
                 trials.push(trial);
                 trials.extend(in_mesh(trial, ppn));
@@ -99,8 +103,18 @@ fn in_mesh(trial: Trial, ppn: u32) -> impl Iterator<Item = Trial> {
     let leaders = LEADERS
         .into_iter()
         .filter(move |leaders| *leaders == 1 || (is_allreduce && *leaders <= ppn));
+    let parts = SUB_PARTITIONS.into_iter();
+    // A rank alone on its host has nothing to overlap.
+    let parts = parts.filter(move |parts| *parts == 1 || (is_allreduce && ppn > 1));
     leaders.flat_map(move |leaders| {
-        algorithms.iter().map(move |algorithm| Trial { leaders, algorithm: *algorithm, ..trial })
+        parts.clone().flat_map(move |sub_partitions| {
+            algorithms.iter().map(move |algorithm| Trial {
+                leaders,
+                sub_partitions,
+                algorithm: *algorithm,
+                ..trial
+            })
+        })
     })
 }
 
@@ -119,6 +133,7 @@ impl Trial {
         };
         set(&knobs::BETWEEN_HOSTS, if self.joint == Joint::Tree { "tree" } else { "mesh" });
         set(&knobs::LEADERS, &self.leaders.to_string());
+        set(&knobs::SUB_PARTITIONS, &self.sub_partitions.to_string());
         set(&knobs::MESH_ALGORITHM, self.algorithm.name());
         set(&knobs::TUNING, "");
         let ended = command.stderr(Stdio::inherit()).output().context("the benchmark")?;
@@ -139,6 +154,7 @@ impl Trial {
             joint: self.joint,
             algorithm: self.algorithm,
             leaders: self.leaders,
+            sub_partitions: self.sub_partitions,
             time_us: row.op_median_us,
         })
     }
@@ -181,7 +197,7 @@ mod tests {
         let allreduce = CollectiveFlag::Allreduce;
         assert_eq!(count(allreduce, Joint::Tree, 2, 4), 1);
         assert_eq!(count(allreduce, Joint::Mesh, 2, 2), 2);
-        assert_eq!(count(allreduce, Joint::Mesh, 4, 8), 6);
+        assert_eq!(count(allreduce, Joint::Mesh, 4, 8), 12);
         assert_eq!(count(CollectiveFlag::Barrier, Joint::Mesh, 4, 8), 1);
     }
 
@@ -194,6 +210,7 @@ mod tests {
             joint: Joint::Mesh,
             algorithm: AlgorithmChoice::Ring,
             leaders: 2,
+            sub_partitions: 1,
         };
         let row = trial.measurement(r#"{"size_bytes":8,"op_median_us":2.5,"way":"in_mesh"}"#);
         let row = row.unwrap();

@@ -11,7 +11,7 @@ use support::{run, tributary};
 fn help_is_as_reviewed() {
     let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/snapshots");
     let bless = std::env::var_os("TRIBUTARY_BLESS").is_some();
-    let pages: [&[&str]; 14] = [
+    let pages: &[&[&str]] = &[
         &[],
         &["run"],
         &["bench"],
@@ -22,13 +22,21 @@ fn help_is_as_reviewed() {
         &["config"],
         &["model"],
         &["tune"],
+        &["sim"],
+        &["sim", "swarm"],
         &["token"],
         &["token", "create"],
         &["completions"],
         &["bench-rank"],
+        &["lab"],
+        &["lab", "up"],
+        &["lab", "down"],
+        &["lab", "exec"],
+        &["lab", "run"],
+        &["lab", "status"],
     ];
     for page in pages {
-        let ended = run(tributary().args(page).arg("--help").env("COLUMNS", "100"));
+        let ended = run(tributary().args(*page).arg("--help").env("COLUMNS", "100"));
         assert!(ended.status.success());
         let name = if page.is_empty() { "tributary".to_owned() } else { page.join("-") };
         let path = folder.join(format!("{name}.txt"));
@@ -41,7 +49,12 @@ fn help_is_as_reviewed() {
 }
 
 /// Each line, and what the one line on standard error must name.
-const REFUSED: [(&str, &[&str]); 31] = [
+const REFUSED: &[(&str, &[&str])] = &[
+    ("lab up --hosts 65", &["--hosts", "65", "1 to 64"]),
+    ("lab up --rate fast", &["--rate", "fast", "10gbit"]),
+    ("lab up --loss 51", &["--loss", "51", "0 to 50"]),
+    ("lab down --name A/B", &["--name", "A/B", "lower-case"]),
+    ("lab run --plain --mpi mpich -- true", &["--plain", "--mpi"]),
     ("nonsense", &["nonsense"]),
     ("run --nonsense -- true", &["--nonsense"]),
     ("run", &["COMMAND"]),
@@ -82,7 +95,7 @@ fn bad_options_get_one_line_and_exit_code_2() {
         assert_eq!(ended.status.code(), Some(2), "{line}: {}", ended.stderr);
         assert_eq!(ended.stderr.lines().count(), 1, "{line}: {}", ended.stderr);
         assert_eq!(ended.stdout, "", "{line}");
-        for name in names {
+        for name in *names {
             assert!(ended.stderr.contains(name), "{line}: no {name} in {}", ended.stderr);
         }
     }

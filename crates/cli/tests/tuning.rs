@@ -8,7 +8,7 @@ const CONSTANTS: &str = "--network-startup-ns 1000 --network-ns-per-byte 0.1 \
     --memory-startup-ns 100 --memory-ns-per-byte 0.05 --reduce-ns-per-byte 0.02";
 
 fn rows(stdout: &str) -> Vec<serde_json::Value> {
-    stdout.lines().map(|line| serde_json::from_str(line).expect("one object per line")).collect()
+    stdout.lines().map(|line| serde_json::from_str(line).expect("a row is JSON")).collect()
 }
 
 /// 4 hosts of 4 processes, 4000 bytes, by hand: l (a' + b' n / l) twice, (p / (h l) - 1) n c,

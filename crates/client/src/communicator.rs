@@ -1,5 +1,8 @@
 //! A communicator: where its ranks are, and the way its operations go.
 
+use std::cell::UnsafeCell;
+use std::ops::{Deref, DerefMut};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
 use crate::bootstrap::Bootstrap;
@@ -42,10 +45,38 @@ pub enum Verdict {
 
 /// What requests keep alive.
 pub(crate) struct Shared {
-    engine: Mutex<Engine>,
+    /// Reached through `lock` and `try_lock` alone.
+    engine: UnsafeCell<Engine>,
+    turn: Mutex<()>,
+    /// Whether more than one thread may want the engine at a time. Never becomes false again.
+    is_contended: AtomicBool,
     policy: Policy,
     ways: Ways,
     tally: Arc<Tally>,
+}
+
+// SAFETY: the engine is `Send`. Only one thread uses it at a time: `turn` sees to it, or, as long
+// as `is_contended` is false, the promise given to `Context::callers_take_turns`.
+unsafe impl Sync for Shared {}
+
+/// The engine, for one thread for a while.
+struct Access<'a> {
+    engine: &'a mut Engine,
+    _turn: Option<MutexGuard<'a, ()>>,
+}
+
+impl Deref for Access<'_> {
+    type Target = Engine;
+
+    fn deref(&self) -> &Engine {
+        self.engine
+    }
+}
+
+impl DerefMut for Access<'_> {
+    fn deref_mut(&mut self) -> &mut Engine {
+        self.engine
+    }
 }
 
 impl Communicator {
@@ -67,9 +98,19 @@ impl Communicator {
         if let Some(note) = &engine.seat.note {
             tally.set_note(note);
         }
+        if let Some(carriers) = &engine.seat.carriers {
+            tally.set_carriers(carriers);
+        }
         let tally = Arc::clone(tally);
         let policy = engine.policy;
-        let shared = Shared { engine: Mutex::new(engine), policy, ways, tally };
+        let shared = Shared {
+            engine: UnsafeCell::new(engine),
+            turn: Mutex::new(()),
+            is_contended: AtomicBool::new(!context.callers_take_turns),
+            policy,
+            ways,
+            tally,
+        };
         Ok(Self { shared: Arc::new(shared), context: Arc::clone(context) })
     }
 
@@ -84,9 +125,10 @@ impl Communicator {
     /// them, equal or not overlapping, and nobody else uses them until this returns.
     #[inline]
     pub unsafe fn run(&self, operation: &Operation) -> Result<(), CollectiveError> {
-        self.shared.tally.count(operation.kind(), self.shared.ways.way(operation));
+        let mut engine = self.shared.lock();
+        self.shared.tally.count_in_turn(operation.kind(), self.shared.ways.way(operation));
         // SAFETY: the caller's promise.
-        unsafe { self.shared.lock().run(operation) }
+        unsafe { engine.run(operation) }
     }
 
     /// Starts an operation and counts it.
@@ -98,9 +140,12 @@ impl Communicator {
     /// As [`Communicator::run`], until the request says that the operation is over, and from any
     /// thread of the process.
     pub unsafe fn start(&self, operation: Operation) -> Result<Request, CollectiveError> {
-        self.shared.tally.count(operation.kind(), self.shared.ways.way(&operation));
         let state = Arc::new(RequestState::default());
+        // From here on a thread of ours may look in at any time. Relaxed: only callers that take
+        // turns read it before that thread knows of this communicator.
+        self.shared.is_contended.store(true, Ordering::Relaxed);
         let mut engine = self.shared.lock();
+        self.shared.tally.count_in_turn(operation.kind(), self.shared.ways.way(&operation));
         engine.start(operation, Arc::clone(&state))?;
         let is_idle = engine.is_idle();
         drop(engine);
@@ -133,8 +178,28 @@ impl Drop for Communicator {
 }
 
 impl Shared {
-    fn lock(&self) -> MutexGuard<'_, Engine> {
-        self.engine.lock().unwrap_or_else(PoisonError::into_inner)
+    #[inline]
+    fn lock(&self) -> Access<'_> {
+        // Relaxed: whoever shares the communicator with a thread of ours has stored it itself, or
+        // was ordered behind the one that did by taking turns.
+        let turn = self
+            .is_contended
+            .load(Ordering::Relaxed)
+            .then(|| self.turn.lock().unwrap_or_else(PoisonError::into_inner));
+        // SAFETY: this thread has the turn, or no other one can want it.
+        Access { engine: unsafe { &mut *self.engine.get() }, _turn: turn }
+    }
+
+    /// The engine, unless another thread has it. For communicators that are contended.
+    fn try_lock(&self) -> Option<Access<'_>> {
+        let turn = match self.turn.try_lock() {
+            Ok(turn) => turn,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => return None,
+        };
+        // SAFETY: this thread has the turn; that others want it too is known to all of them, for
+        // only communicators with requests get here.
+        Some(Access { engine: unsafe { &mut *self.engine.get() }, _turn: Some(turn) })
     }
 
     pub(crate) fn waiter(&self) -> Waiter {
@@ -143,14 +208,8 @@ impl Shared {
 
     /// Goes on with what was started, unless another thread is at it.
     pub(crate) fn try_progress(&self) {
-        match self.engine.try_lock() {
-            Ok(mut engine) => {
-                engine.progress();
-            }
-            Err(TryLockError::Poisoned(poisoned)) => {
-                poisoned.into_inner().progress();
-            }
-            Err(TryLockError::WouldBlock) => {}
+        if let Some(mut engine) = self.try_lock() {
+            engine.progress();
         }
     }
 
@@ -164,9 +223,6 @@ impl Shared {
     }
 
     pub(crate) fn is_idle(&self) -> bool {
-        match self.engine.try_lock() {
-            Ok(engine) => engine.is_idle(),
-            Err(_) => false,
-        }
+        self.try_lock().is_some_and(|engine| engine.is_idle())
     }
 }

@@ -22,6 +22,8 @@ pub struct Context {
     /// The machine's name.
     pub(crate) machine: String,
     pub(crate) policy: Policy,
+    /// Whether no two threads of this process are in a communicator at a time.
+    pub(crate) callers_take_turns: bool,
     /// Processes and threads of the job that want a core of this machine.
     busy: u32,
     pub(crate) job: Option<Job>,
@@ -80,12 +82,24 @@ impl Context {
             host,
             machine,
             policy,
+            callers_take_turns: false,
             busy,
             job,
             communicators: AtomicUsize::new(0),
             created: AtomicUsize::new(0),
             _lease: lease,
         })
+    }
+
+    /// Takes the caller's word that no two of its threads are in one communicator at a time, which
+    /// an MPI below `MPI_THREAD_MULTIPLE` promises. Blocking operations then take no lock. For
+    /// communicators made from now on.
+    ///
+    /// # Safety
+    /// It is so: calls into a communicator, and into its requests, are ordered one behind the other
+    /// (by happens-before), whichever threads make them.
+    pub unsafe fn callers_take_turns(&mut self) {
+        self.callers_take_turns = true;
     }
 
     /// How many processes a host group of `ranks` shares its cores with, for choosing how to wait.

@@ -7,18 +7,34 @@ use tributary_wire::{Datatype, Operator};
 
 use crate::host::{Combine, Wide};
 
+/// Every kernel there is.
+pub(crate) struct Kernels(Vec<Option<Adapter>>);
+
+impl Kernels {
+    /// The table, made at the first call.
+    pub(crate) fn all() -> &'static Self {
+        static TABLE: OnceLock<Kernels> = OnceLock::new();
+        TABLE.get_or_init(|| {
+            let pairs = Operator::ALL.into_iter().flat_map(|operator| {
+                Datatype::ALL.into_iter().map(move |datatype| (operator, datatype))
+            });
+            Self(pairs.map(|(operator, datatype)| Adapter::new(operator, datatype)).collect())
+        })
+    }
+
+    /// The kernel for an operator on a datatype; none where MPI defines none.
+    #[inline]
+    pub(crate) fn kernel(&self, operator: Operator, datatype: Datatype) -> Option<&dyn Combine> {
+        let row = usize::from(operator.code() - 1) * Datatype::ALL.len();
+        let adapter = self.0[row + usize::from(datatype.code() - 1)].as_ref()?;
+        Some(adapter)
+    }
+}
+
 /// The kernel for an operator on a datatype; none where MPI defines none.
+#[cfg(test)]
 pub(crate) fn kernel(operator: Operator, datatype: Datatype) -> Option<&'static dyn Combine> {
-    static TABLE: OnceLock<Vec<Option<Adapter>>> = OnceLock::new();
-    let table = TABLE.get_or_init(|| {
-        let pairs = Operator::ALL.into_iter().flat_map(|operator| {
-            Datatype::ALL.into_iter().map(move |datatype| (operator, datatype))
-        });
-        pairs.map(|(operator, datatype)| Adapter::new(operator, datatype)).collect()
-    });
-    let row = usize::from(operator.code() - 1) * Datatype::ALL.len();
-    let adapter = table[row + usize::from(datatype.code() - 1)].as_ref()?;
-    Some(adapter)
+    Kernels::all().kernel(operator, datatype)
 }
 
 /// A kernel with what the engine asks of it.

@@ -131,6 +131,15 @@ pub const LEADERS: Knob = Knob {
     help: "ranks of a host that share an allreduce between hosts in the mesh, each with its part of the \
            vector; auto takes what was measured (TRIBUTARY_TUNING), else 1",
 };
+/// Sub-partitions of each leader's share.
+pub const SUB_PARTITIONS: Knob = Knob {
+    name: "TRIBUTARY_SUB_PARTITIONS",
+    default: "auto",
+    unit: "parts",
+    allowed: "auto, or 1 to 64",
+    help: "pieces of each leader's share of an allreduce in the mesh: while one is between the hosts, \
+           the next is reduced inside them; auto takes what was measured (TRIBUTARY_TUNING), else 1",
+};
 /// Measurements to choose by.
 pub const TUNING: Knob = Knob {
     name: "TRIBUTARY_TUNING",
@@ -146,6 +155,15 @@ pub const HOST_ADDRESS: Knob = Knob {
     unit: "",
     allowed: "an IP address",
     help: "where other hosts reach this one; by default the address that the way to the manager has",
+};
+/// Datagrams beside TCP.
+pub const CHANNEL: Knob = Knob {
+    name: "TRIBUTARY_CHANNEL",
+    default: "auto",
+    unit: "",
+    allowed: "auto, tcp, udp",
+    help: "what carries data where a leader's link is TCP; auto: UDP for segments that cross the \
+           network in one piece, udp: for all that fit a datagram; TCP where UDP does not arrive",
 };
 /// Waiting policy.
 pub const WAIT: Knob = Knob {
@@ -213,10 +231,12 @@ pub const KNOBS: &[&Knob] = &[
     &OSOS,
     &PAYLOAD_MAX,
     &TRANSPORT,
+    &CHANNEL,
     &BETWEEN_HOSTS,
     &FALLBACK,
     &MESH_ALGORITHM,
     &LEADERS,
+    &SUB_PARTITIONS,
     &TUNING,
     &HOST_ADDRESS,
     &WAIT,

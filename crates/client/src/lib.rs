@@ -14,6 +14,7 @@ mod engine;
 pub mod host;
 mod kernels;
 pub mod knobs;
+mod leaders;
 pub mod manager;
 mod mesh;
 mod operation;

@@ -5,7 +5,7 @@
 //! same shared-memory stages in the same order, which keeps their step counts equal.
 
 use arrayvec::ArrayVec;
-use tributary_algorithms::{Collective as Joint, Split};
+use tributary_algorithms::Collective as Joint;
 use tributary_protocol::endpoint::OperationSpec;
 use tributary_wire::EndpointId;
 use tributary_wire::Operator;
@@ -13,6 +13,7 @@ use tributary_wire::frame::Target;
 
 use crate::context::Placement;
 use crate::host::{self, Action, Combine};
+use crate::leaders::Partition;
 use crate::mesh::MeshOperation;
 use crate::operation::{Collective, Operation};
 use crate::ways::{Between, Ways};
@@ -26,8 +27,8 @@ pub(crate) type Plan = ArrayVec<Stage, STAGES_MAX>;
 pub(crate) enum Stage {
     /// Between the ranks of this host.
     Host(host::Operation),
-    /// The same once for every leader of this host, on its share of the vector.
-    Shares(Shares),
+    /// Both, by several leaders or in several parts.
+    Leaders(Partition),
     /// Between the leaders; at leaders only.
     Tree { spec: OperationSpec, source: *const u8, target: *mut u8, len_bytes: usize },
     /// Between the leaders, directly; at leaders only.
@@ -39,36 +40,6 @@ pub(crate) enum Stage {
 // SAFETY: the pointers are the operation's own; see `Operation`.
 unsafe impl Send for Stage {}
 
-/// A host's vector in shares, one for each leader.
-#[derive(Clone, Copy)]
-pub(crate) struct Shares {
-    /// Each share is reduced to its leader; without one, it is handed out by its leader.
-    kernel: Option<&'static dyn Combine>,
-    source: *const u8,
-    target: *mut u8,
-    split: Split,
-    element_bytes: usize,
-    pub(crate) leaders: u32,
-}
-
-impl Shares {
-    /// What the host's ranks do with one leader's share.
-    pub(crate) fn operation(&self, leader: u32) -> host::Operation {
-        let share = self.split.part(u64::from(leader));
-        let first = share.first as usize * self.element_bytes;
-        let action = match self.kernel {
-            Some(kernel) => Action::Reduce { to: leader, kernel },
-            None => Action::Broadcast { from: leader },
-        };
-        host::Operation {
-            action,
-            source: self.source.wrapping_add(first),
-            target: self.target.wrapping_add(first),
-            len_bytes: share.elements as usize * self.element_bytes,
-        }
-    }
-}
-
 /// Where this rank stands.
 pub(crate) struct Seat {
     pub(crate) rank: u32,
@@ -79,6 +50,8 @@ pub(crate) struct Seat {
     pub(crate) ways: Ways,
     /// Why they are not joined in the way they should be.
     pub(crate) note: Option<String>,
+    /// What carries data between leaders and the tree, for the report; none without a tree.
+    pub(crate) carriers: Option<String>,
 }
 
 impl Seat {
@@ -164,9 +137,9 @@ impl Planner<'_> {
             plan.push(self.on_host(Action::Allreduce(self.kernel()), source, target));
             return plan;
         }
-        let leaders = seat.ways.leaders(self.operation);
-        if leaders > 1 {
-            return self.allreduce_by(leaders);
+        let (leaders, parts) = seat.ways.partition(self.operation);
+        if (leaders, parts) != (1, 1) {
+            return self.allreduce_partitioned(leaders, parts);
         }
         let mut reduced = source;
         if seat.local_ranks() > 1 {
@@ -176,7 +149,7 @@ impl Planner<'_> {
         }
         if seat.is_leader() {
             plan.push(match self.between() {
-                Some(Between::Mesh) => self.in_mesh(Joint::Allreduce, reduced, target),
+                Some(Between::Mesh) => Stage::Mesh(self.in_mesh(Joint::Allreduce, reduced, target)),
                 _ => self.in_tree(Target::All, true, true, reduced, target),
             });
         }
@@ -186,27 +159,13 @@ impl Planner<'_> {
         plan
     }
 
-    /// Data-partitioned leaders (Bayatpour et al., SC 2017): each of a host's first ranks reduces a
-    /// share of the vector, meets the ranks that lead the same share elsewhere, and hands it out.
-    fn allreduce_by(self, leaders: u32) -> Plan {
-        let &Operation { source, target, elements, datatype, .. } = self.operation;
-        let shares = Shares {
-            kernel: Some(self.kernel()),
-            source,
-            target,
-            split: Split::new(elements, u64::from(leaders)),
-            element_bytes: datatype.size_bytes(),
-            leaders,
-        };
-        let mut plan = Plan::new();
-        plan.push(Stage::Shares(shares));
-        if self.means.seat.local_rank() < leaders {
-            let share = shares.split.part(u64::from(self.means.seat.local_rank()));
-            let first = target.wrapping_add(share.first as usize * shares.element_bytes);
-            plan.push(self.in_mesh_part(Joint::Allreduce, first, first, share.elements));
-        }
-        plan.push(Stage::Shares(Shares { kernel: None, source: target, ..shares }));
-        plan
+    /// By several leaders, or in several parts.
+    fn allreduce_partitioned(self, leaders: u32, parts: u32) -> Plan {
+        let &Operation { source, target, .. } = self.operation;
+        let kernel = self.kernel();
+        let lead = Some(self.means.seat.local_rank()).filter(|rank| *rank < leaders);
+        let whole = self.in_mesh(Joint::Allreduce, source, target);
+        Plan::from_iter([Stage::Leaders(Partition { whole, kernel, leaders, parts, lead })])
     }
 
     fn between(&self) -> Option<Between> {
@@ -240,7 +199,7 @@ impl Planner<'_> {
         if seat.is_leader() {
             let root_host = seat.placement.host_of[root as usize];
             plan.push(if self.between() == Some(Between::Mesh) {
-                self.in_mesh(Joint::Reduce { root: root_host }, reduced, at_leader)
+                Stage::Mesh(self.in_mesh(Joint::Reduce { root: root_host }, reduced, at_leader))
             } else {
                 let to = Target::Member(seat.endpoints[root_host as usize]);
                 self.in_tree(to, true, seat.is_on_this_host(root), reduced, at_leader)
@@ -268,7 +227,7 @@ impl Planner<'_> {
             let root_host = seat.placement.host_of[root as usize];
             plan.push(match self.between() {
                 Some(Between::Mesh) => {
-                    self.in_mesh(Joint::Broadcast { root: root_host }, target, target)
+                    Stage::Mesh(self.in_mesh(Joint::Broadcast { root: root_host }, target, target))
                 }
                 _ => self.in_tree(Target::All, is_here, !is_here, target, target),
             });
@@ -289,7 +248,7 @@ impl Planner<'_> {
         }
         if seat.spans_hosts() && seat.is_leader() {
             plan.push(if self.between() == Some(Between::Mesh) {
-                self.in_mesh(Joint::Barrier, nowhere, nowhere)
+                Stage::Mesh(self.in_mesh(Joint::Barrier, nowhere, nowhere))
             } else {
                 let spec = OperationSpec::BARRIER;
                 Stage::Tree { spec, source: nowhere, target: nowhere, len_bytes: 0 }
@@ -332,31 +291,21 @@ impl Planner<'_> {
         Stage::Tree { spec, source, target, len_bytes: self.len_bytes }
     }
 
-    fn in_mesh(&self, collective: Joint, source: *const u8, vector: *mut u8) -> Stage {
-        self.in_mesh_part(collective, source, vector, self.operation.elements)
-    }
-
-    fn in_mesh_part(
-        &self,
-        collective: Joint,
-        source: *const u8,
-        vector: *mut u8,
-        elements: u64,
-    ) -> Stage {
+    fn in_mesh(&self, collective: Joint, source: *const u8, vector: *mut u8) -> MeshOperation {
         let operator = match collective {
             Joint::Broadcast { .. } => Operator::Broadcast,
             _ => self.operation.operator,
         };
-        Stage::Mesh(MeshOperation {
+        MeshOperation {
             collective,
             operator,
             datatype: self.operation.datatype,
-            elements,
+            elements: self.operation.elements,
             measured: self.means.seat.ways.algorithm(self.operation),
             kernel: self.means.kernel,
             source,
             vector,
-        })
+        }
     }
 
     fn scratch(&mut self) -> *mut u8 {
@@ -364,5 +313,82 @@ impl Planner<'_> {
             self.means.scratch.resize(self.len_bytes, 0);
         }
         self.means.scratch.as_mut_ptr()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tributary_wire::Datatype;
+
+    use super::*;
+    use crate::kernels::kernel;
+
+    fn seat(rank: u32, ways: Ways) -> Seat {
+        let hosts: Vec<String> = ["a", "a", "a", "b", "b", "b"].map(str::to_owned).into();
+        let placement = Placement::new(&hosts);
+        Seat {
+            rank,
+            placement,
+            endpoints: vec![EndpointId(0), EndpointId(1)],
+            ways,
+            note: None,
+            carriers: None,
+        }
+    }
+
+    fn stages(seat: &Seat, collective: Collective) -> Plan {
+        let operation = Operation {
+            collective,
+            datatype: Datatype::I32,
+            operator: Operator::Sum,
+            elements: 100,
+            source: std::ptr::null(),
+            target: std::ptr::null_mut(),
+        };
+        let kernel = kernel(Operator::Sum, Datatype::I32);
+        plan(&operation, Means { seat, kernel, scratch: &mut Vec::new() })
+    }
+
+    #[test]
+    fn leaders_are_the_first_ranks_of_every_host() {
+        let ways = Ways {
+            usual: Some(Between::Mesh),
+            leaders: Some(2),
+            sub_partitions: Some(3),
+            leaders_max: 2,
+            hosts: 2,
+            ranks: 6,
+            ..Ways::default()
+        };
+        for (rank, lead) in [(0, Some(0)), (1, Some(1)), (2, None), (3, Some(0)), (5, None)] {
+            let plan = stages(&seat(rank, ways.clone()), Collective::Allreduce);
+            let [Stage::Leaders(partition)] = plan.as_slice() else { panic!("rank {rank}") };
+            assert_eq!((partition.leaders, partition.parts, partition.lead), (2, 3, lead));
+        }
+    }
+
+    #[test]
+    fn one_leader_a_host_takes_the_way_between() {
+        for between in [Between::Tree, Between::Mesh] {
+            let ways = Ways { usual: Some(between), leaders_max: 1, ..Ways::default() };
+            for collective in [
+                Collective::Allreduce,
+                Collective::Reduce { root: 4 },
+                Collective::Broadcast { root: 4 },
+                Collective::Barrier,
+            ] {
+                let count = |rank, between| {
+                    let plan = stages(&seat(rank, ways.clone()), collective);
+                    let is_it = |stage: &&Stage| match stage {
+                        Stage::Tree { .. } => between == Between::Tree,
+                        Stage::Mesh(_) => between == Between::Mesh,
+                        _ => false,
+                    };
+                    plan.iter().filter(is_it).count()
+                };
+                assert_eq!((count(0, between), count(3, between)), (1, 1), "{collective:?}");
+                assert_eq!((count(1, between), count(4, between)), (0, 0), "{collective:?}");
+            }
+        }
     }
 }

@@ -68,6 +68,8 @@ pub struct Tally {
     passed: Mutex<BTreeMap<(Kind, String), u64>>,
     /// Why its hosts are not joined in the way they should be.
     note: OnceLock<String>,
+    /// What carries data between its leaders and the tree.
+    carriers: OnceLock<String>,
 }
 
 impl Tally {
@@ -85,11 +87,26 @@ impl Tally {
         let _ = self.note.set(note.to_owned());
     }
 
+    pub(crate) fn set_carriers(&self, carriers: &str) {
+        // A communicator is set up once.
+        let _ = self.carriers.set(carriers.to_owned());
+    }
+
     /// Counts an operation that we carried.
     pub fn count(&self, kind: Kind, way: Way) {
         if self.counts {
             // Relaxed: a statistic, read after the last operation.
             self.done[kind as usize][way as usize].fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// The same for a caller that nobody else counts beside: a plain addition, no locked one.
+    #[inline]
+    pub(crate) fn count_in_turn(&self, kind: Kind, way: Way) {
+        if self.counts {
+            // Relaxed: a statistic, read after the last operation.
+            let count = &self.done[kind as usize][way as usize];
+            count.store(count.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
         }
     }
 
@@ -163,6 +180,7 @@ impl Ledger {
             done: Default::default(),
             passed: Mutex::default(),
             note: OnceLock::new(),
+            carriers: OnceLock::new(),
         });
         if counts {
             self.books.lock().unwrap_or_else(PoisonError::into_inner).enter(&tally);
@@ -219,6 +237,10 @@ pub struct CommunicatorReport {
     /// Why its hosts were joined without aggregation nodes, where they should have been with.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub note: String,
+    /// What carried data between its hosts and the aggregation tree when it was set up: `shm`,
+    /// `tcp` or `udp`, and at which hosts where that differs. Empty without a tree.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub carriers: String,
     /// Its counts.
     pub collectives: BTreeMap<Kind, Counts>,
 }
@@ -263,6 +285,7 @@ impl CommunicatorReport {
             hosts: tally.hosts.load(Ordering::Relaxed),
             communicators: 1,
             note: tally.note.get().cloned().unwrap_or_default(),
+            carriers: tally.carriers.get().cloned().unwrap_or_default(),
             collectives,
         }
     }
@@ -303,8 +326,12 @@ impl fmt::Display for Report {
              {passed_through} passed_through"
         )?;
         for communicator in &self.communicators {
-            let CommunicatorReport { label, ranks, hosts, communicators, note, .. } = communicator;
+            let CommunicatorReport { label, ranks, hosts, communicators, note, carriers, .. } =
+                communicator;
             writeln!(f, "  {label}: {ranks} ranks, {hosts} hosts, {communicators} communicators")?;
+            if !carriers.is_empty() {
+                writeln!(f, "    carried by {carriers}")?;
+            }
             if !note.is_empty() {
                 writeln!(f, "    without aggregation nodes: {note}")?;
             }
@@ -345,6 +372,7 @@ impl Report {
                 && known.ranks == communicator.ranks
                 && known.hosts == communicator.hosts
                 && known.note == communicator.note
+                && known.carriers == communicator.carriers
         });
         match twin {
             None => self.communicators.push(communicator.clone()),

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use tributary_algorithms::Algorithm;
 
 use crate::knobs::{self, Knob};
+use crate::ways::{LEADERS_MAX, SUB_PARTITIONS_MAX};
 
 /// What the host library does for one process.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,6 +25,8 @@ pub struct Settings {
     pub payload_max_bytes: u32,
     /// How a leader reaches its aggregation node.
     pub transport: TransportChoice,
+    /// What carries data beside a link over TCP.
+    pub channel: ChannelChoice,
     /// What joins hosts.
     pub between_hosts: BetweenHosts,
     /// Who joins hosts where the manager refuses a group.
@@ -32,6 +35,8 @@ pub struct Settings {
     pub mesh_algorithm: AlgorithmChoice,
     /// Leaders per host; none if they are to be chosen.
     pub leaders: Option<u32>,
+    /// Sub-partitions of each leader's share; none if they are to be chosen.
+    pub sub_partitions: Option<u32>,
     /// What was measured on this system.
     pub tuning: Option<PathBuf>,
     /// Where other hosts reach this one.
@@ -53,6 +58,17 @@ pub enum TransportChoice {
     Shm,
     /// TCP, even on the same machine.
     Tcp,
+}
+
+/// What carries data where the link is TCP.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ChannelChoice {
+    /// Datagrams for segments that cross the network in one piece, TCP for longer ones.
+    Auto,
+    /// TCP.
+    Tcp,
+    /// Datagrams for all segments that fit one.
+    Udp,
 }
 
 /// What joins hosts.
@@ -177,6 +193,15 @@ impl Settings {
             hosts: number(&knobs::HOSTS, &environment, 1..=1024)?,
             osos: number(&knobs::OSOS, &environment, 1..=1024)?,
             payload_max_bytes: number(&knobs::PAYLOAD_MAX, &environment, 16..=1 << 20)?,
+            channel: choice(
+                &knobs::CHANNEL,
+                &environment,
+                &[
+                    ("auto", ChannelChoice::Auto),
+                    ("tcp", ChannelChoice::Tcp),
+                    ("udp", ChannelChoice::Udp),
+                ],
+            )?,
             transport: choice(
                 &knobs::TRANSPORT,
                 &environment,
@@ -205,10 +230,12 @@ impl Settings {
                 &environment,
                 &AlgorithmChoice::ALL.map(|choice| (choice.name(), choice)),
             )?,
-            leaders: Some(knobs::LEADERS.value(&environment).value)
-                .filter(|value| value != "auto")
-                .map(|_| number(&knobs::LEADERS, &environment, 1..=crate::ways::LEADERS_MAX))
-                .transpose()?,
+            leaders: number_unless_auto(&knobs::LEADERS, &environment, LEADERS_MAX)?,
+            sub_partitions: number_unless_auto(
+                &knobs::SUB_PARTITIONS,
+                &environment,
+                SUB_PARTITIONS_MAX,
+            )?,
             tuning: text(&knobs::TUNING).map(PathBuf::from),
             host_address: text(&knobs::HOST_ADDRESS)
                 .map(|value| {
@@ -252,6 +279,17 @@ fn number<T: FromStr + PartialOrd>(
         Ok(number) if allowed.contains(&number) => Ok(number),
         _ => Err(SettingError { knob, value }),
     }
+}
+
+fn number_unless_auto(
+    knob: &'static Knob,
+    environment: impl Fn(&str) -> Option<String>,
+    max: u32,
+) -> Result<Option<u32>, SettingError> {
+    if knob.value(&environment).value == "auto" {
+        return Ok(None);
+    }
+    number(knob, environment, 1..=max).map(Some)
 }
 
 fn choice<T: Copy>(

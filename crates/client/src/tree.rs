@@ -1,27 +1,51 @@
 //! A leader's place in an aggregation tree: the endpoint machine over its link.
 
-use std::net::ToSocketAddrs;
+use std::net::{SocketAddr, ToSocketAddrs};
 use std::time::{Duration, Instant};
 
 use tributary_protocol::endpoint::{Endpoint, EndpointConfig, Event, OperationSpec};
-use tributary_transport::{Link, Sent, ShmOptions, TcpOptions, connect_shm, connect_tcp, wait};
+use tributary_protocol::{Carrier, Reach, Time};
+use tributary_transport::udp::{DATAGRAM_PAYLOAD_BYTES_MAX, WHOLE_PAYLOAD_BYTES};
+use tributary_transport::{
+    DatagramSocket, Link, Sent, ShmOptions, TcpOptions, connect_shm, connect_tcp, wait, wait_beside,
+};
 use tributary_wire::control::{EndpointGrant, GroupGrant};
 use tributary_wire::frame::{Abort, AbortReason};
 
-use crate::settings::TransportChoice;
+use crate::settings::{ChannelChoice, TransportChoice};
 
 /// How long a node may take to let a member in.
 const JOIN_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long a farewell may take to leave this process.
 const FAREWELL_TIMEOUT: Duration = Duration::from_millis(500);
+/// While data travel by datagram, the link is looked at once in so many rounds, and whenever the
+/// kernel says that it has something.
+const ROUNDS_PER_LINK: u32 = 64;
 
 /// A member of a group, connected.
 pub(crate) struct TreeMember {
     endpoint: Endpoint,
     link: Box<dyn Link>,
+    datagrams: Option<Datagrams>,
+    /// What carries this member's data, for the report.
+    carrier: &'static str,
+    /// Rounds until the link is looked at again.
+    link_due_in: u32,
+    /// Where the endpoint's time starts.
+    clock: Instant,
     running: Option<Running>,
     /// The link has failed: nothing more can be said.
     is_gone: bool,
+}
+
+/// What a member needs for datagrams.
+struct Datagrams {
+    socket: DatagramSocket,
+    /// The aggregation node's end of the link.
+    peer: SocketAddr,
+    is_open: bool,
+    /// Where the group's multicast is heard, if it has any.
+    ear: Option<DatagramSocket>,
 }
 
 /// The operation under way, and its buffers.
@@ -53,11 +77,11 @@ impl TreeMember {
     pub(crate) fn enter(
         group: &GroupGrant,
         grant: &EndpointGrant,
-        transport: TransportChoice,
+        approach: Approach,
         machine: &str,
     ) -> Result<Self, EnterError> {
-        let link = connect(group, grant, transport, machine)?;
-        let endpoint = Endpoint::new(EndpointConfig {
+        let Connected { link, mut datagrams, carrier } = connect(group, grant, approach, machine)?;
+        let mut endpoint = Endpoint::new(EndpointConfig {
             group: group.group,
             epoch: group.epoch,
             child: grant.child,
@@ -67,13 +91,43 @@ impl TreeMember {
             payload_max_bytes: group.payload_max_bytes,
             operations_max: 1,
         });
-        let mut member = Self { endpoint, link, running: None, is_gone: false };
+        if let Some(port) = datagrams.as_ref().and_then(Datagrams::port) {
+            endpoint.offer_datagrams(
+                port,
+                segment_max_bytes(group.payload_max_bytes, approach.channel),
+            );
+        }
+        if let (Some(datagrams), Some(multicast)) = (&mut datagrams, &group.multicast) {
+            datagrams.ear = open_ear(datagrams, &multicast.address);
+            if datagrams.ear.is_some() {
+                endpoint.hear_multicast(multicast.capability);
+            }
+        }
+        let mut is_undecided = datagrams.is_some();
+        let mut is_joined = false;
+        let mut member = Self {
+            endpoint,
+            link,
+            datagrams,
+            carrier,
+            link_due_in: 0,
+            clock: Instant::now(),
+            running: None,
+            is_gone: false,
+        };
         let deadline = Instant::now() + JOIN_TIMEOUT;
         let address = || grant.address.tcp.clone();
         loop {
             member.pump();
             match member.endpoint.poll_event() {
-                Some(Event::Joined) => return Ok(member),
+                Some(Event::Joined) => is_joined = true,
+                Some(Event::DatagramPeer(port)) => member.on_datagram_peer(port.get()),
+                Some(Event::Datagrams(reach)) => {
+                    member.on_reach(reach);
+                    is_undecided = false;
+                }
+                // How long to wait for datagrams is the endpoint's to say.
+                None if is_joined && !is_undecided => return Ok(member),
                 Some(Event::Failed(abort)) => {
                     return Err(EnterError::TurnedAway {
                         address: address(),
@@ -115,23 +169,69 @@ impl TreeMember {
     /// Goes as far as it can without waiting. `true` once the operation is complete.
     pub(crate) fn poll(&mut self) -> Result<bool, Abort> {
         self.pump();
-        match self.endpoint.poll_event() {
-            Some(Event::Completed(_)) => {
-                self.running = None;
-                Ok(true)
+        while let Some(event) = self.endpoint.poll_event() {
+            match event {
+                Event::Completed(_) => {
+                    self.running = None;
+                    return Ok(true);
+                }
+                Event::Failed(abort) => {
+                    self.running = None;
+                    return Err(abort);
+                }
+                Event::Datagrams(reach) => self.on_reach(reach),
+                Event::Joined | Event::DatagramPeer(_) | Event::Multicast(_) => {}
             }
-            Some(Event::Failed(abort)) => {
-                self.running = None;
-                Err(abort)
-            }
-            Some(Event::Joined) | None => Ok(false),
+        }
+        Ok(false)
+    }
+
+    /// What carries this member's data now: `shm`, `tcp` or `udp`.
+    pub(crate) fn carrier(&self) -> &'static str {
+        self.carrier
+    }
+
+    fn on_datagram_peer(&mut self, port: u16) {
+        let Some(datagrams) = &mut self.datagrams else { return };
+        datagrams.peer.set_port(port);
+        if datagrams.socket.connect(datagrams.peer).is_err() {
+            // Then no probe is answered, and the link carries all.
+            self.datagrams = None;
+        }
+    }
+
+    fn on_reach(&mut self, reach: Reach) {
+        let is_open = reach == Reach::Open;
+        self.carrier = if is_open { "udp" } else { "tcp" };
+        match &mut self.datagrams {
+            Some(datagrams) if is_open => datagrams.is_open = true,
+            _ => self.datagrams = None,
         }
     }
 
     /// Sleeps until the link may have something, or for `time`.
     pub(crate) fn sleep(&mut self, time: Duration) {
+        let due = self.endpoint.poll_timeout();
+        let time = due.map_or(time, |due| {
+            time.min(Duration::from_nanos(due.since_ns(time_since(self.clock))))
+        });
+        if time.is_zero() {
+            return;
+        }
+        let link = std::slice::from_mut(&mut self.link);
         // A wait that fails is a link that fails, and the next poll says so.
-        let _ = wait(std::slice::from_mut(&mut self.link), Duration::ZERO, Some(time));
+        match &self.datagrams {
+            Some(datagrams) => {
+                let woken =
+                    wait_beside(&mut self.link, &datagrams.socket, datagrams.ear.as_ref(), time);
+                if woken.is_ok_and(|beside| beside.link) {
+                    self.link_due_in = 0;
+                }
+            }
+            None => {
+                let _ = wait(link, Duration::ZERO, Some(time));
+            }
+        }
     }
 
     /// Tells the others that this host can't go on.
@@ -162,10 +262,41 @@ impl TreeMember {
 
     /// Takes what has arrived and sends what may be sent.
     fn pump(&mut self) {
-        if self.receive().is_err() || self.transmit().is_err() {
+        let now = time_since(self.clock);
+        self.receive_datagrams(now);
+        let is_link_due = self.link_due_in == 0 || !self.has_open_datagrams();
+        self.link_due_in = if is_link_due { ROUNDS_PER_LINK } else { self.link_due_in - 1 };
+        if self.endpoint.poll_timeout().is_some_and(|due| due <= now) {
+            self.endpoint.handle_timeout(now);
+        }
+        let outcome = if is_link_due { self.receive() } else { Ok(()) };
+        if outcome.is_err() || self.transmit().is_err() {
             self.link.shutdown();
             self.is_gone = true;
             self.endpoint.handle_link_closed();
+        }
+    }
+
+    fn has_open_datagrams(&self) -> bool {
+        self.datagrams.as_ref().is_some_and(|datagrams| datagrams.is_open)
+    }
+
+    fn receive_datagrams(&mut self, now: Time) {
+        let Some(datagrams) = &mut self.datagrams else { return };
+        let heard = datagrams.ear.as_mut().map(|ear| (ear, Carrier::Multicast));
+        let sockets = [Some((&mut datagrams.socket, Carrier::Datagram)), heard];
+        for (socket, carrier) in sockets.into_iter().rev().flatten() {
+            // What the system can't receive is as good as lost.
+            while let Ok(Some(datagram)) = socket.receive() {
+                let frame = datagram.frame;
+                // A frame that doesn't belong here is dropped: anybody may have sent it.
+                let Ok(body) = self.endpoint.handle_frame(now, carrier, &frame.header) else {
+                    continue;
+                };
+                if let (Some(body), Some(running)) = (body, &self.running) {
+                    running.fill(body.bytes, frame.payload);
+                }
+            }
         }
     }
 
@@ -176,15 +307,13 @@ impl TreeMember {
                 Ok(None) => return Ok(()),
                 Err(_) => return Err(LinkGone),
             };
-            let body = self.endpoint.handle_frame(&frame.header).map_err(|_| LinkGone)?;
-            let (Some(body), Some(running)) = (body, &self.running) else { continue };
-            assert!(body.bytes.end <= running.len_bytes, "the endpoint cuts its own vector");
-            assert_eq!(body.bytes.len(), frame.payload.len(), "headers state their payload");
-            // SAFETY: the range lies within the target, checked above, which the caller of `start`
-            // keeps valid while the operation runs; a frame never overlaps a user's buffer.
-            unsafe {
-                let target = running.target.add(body.bytes.start);
-                target.copy_from_nonoverlapping(frame.payload.as_ptr(), frame.payload.len());
+            let now = time_since(self.clock);
+            let body = self
+                .endpoint
+                .handle_frame(now, Carrier::Link, &frame.header)
+                .map_err(|_| LinkGone)?;
+            if let (Some(body), Some(running)) = (body, &self.running) {
+                running.fill(body.bytes, frame.payload);
             }
         }
     }
@@ -203,11 +332,28 @@ impl TreeMember {
                 }
                 _ => &[],
             };
-            match self.link.send(&transmit.header.encode(), payload) {
-                Ok(Sent::Taken) => self.endpoint.pop_transmit(),
-                Ok(Sent::Full) => return Ok(()),
+            let header = transmit.header.encode();
+            let sent = match (transmit.carrier, &mut self.datagrams) {
+                (Carrier::Datagram | Carrier::Multicast, Some(datagrams)) => {
+                    datagrams.socket.send(None, &header, payload)
+                }
+                (Carrier::Datagram | Carrier::Multicast, None) => Ok(Sent::Taken),
+                (Carrier::Link, _) => self.link.send(&header, payload),
+            };
+            match sent {
+                Ok(Sent::Taken) => self.endpoint.pop_transmit(time_since(self.clock)),
+                Ok(Sent::Full) => break,
                 Err(_) => return Err(LinkGone),
             }
+        }
+        if let Some(datagrams) = &mut self.datagrams
+            && datagrams.socket.wants_write()
+        {
+            // What the kernel has no room for goes out in a later round.
+            let _ = datagrams.socket.flush();
+        }
+        if self.has_open_datagrams() && !self.link.wants_write() {
+            return Ok(());
         }
         match self.link.flush() {
             Ok(_) => Ok(()),
@@ -216,26 +362,87 @@ impl TreeMember {
     }
 }
 
+/// How a member may reach its node.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Approach {
+    pub(crate) transport: TransportChoice,
+    pub(crate) channel: ChannelChoice,
+}
+
+impl Datagrams {
+    /// A socket beside a link, at the same address.
+    fn beside(link: &tributary_transport::TcpLink) -> Option<Self> {
+        let (ours, peer) = (link.local_address().ok()?, link.peer_address().ok()?);
+        let socket = DatagramSocket::bind(SocketAddr::new(ours.ip(), 0)).ok()?;
+        Some(Self { socket, peer, is_open: false, ear: None })
+    }
+
+    fn port(&self) -> Option<std::num::NonZeroU16> {
+        self.socket.address().ok()?.port().try_into().ok()
+    }
+}
+
+impl Running {
+    /// Puts a result where it belongs.
+    fn fill(&self, bytes: std::ops::Range<usize>, payload: &[u8]) {
+        assert!(bytes.end <= self.len_bytes, "the endpoint cuts its own vector");
+        assert_eq!(bytes.len(), payload.len(), "headers state their payload");
+        // SAFETY: the range lies within the target, checked above, which the caller of `start`
+        // keeps valid while the operation runs; a frame never overlaps a user's buffer.
+        unsafe {
+            let target = self.target.add(bytes.start);
+            target.copy_from_nonoverlapping(payload.as_ptr(), payload.len());
+        }
+    }
+}
+
+/// The longest segment that goes by datagram. Where nothing else is asked for, it crosses the
+/// network in one piece: longer ones are TCP's, which cuts them in hardware.
+fn segment_max_bytes(payload_max_bytes: u32, channel: ChannelChoice) -> u32 {
+    match channel {
+        ChannelChoice::Udp => payload_max_bytes.min(DATAGRAM_PAYLOAD_BYTES_MAX),
+        ChannelChoice::Auto | ChannelChoice::Tcp => payload_max_bytes.min(WHOLE_PAYLOAD_BYTES),
+    }
+}
+
+/// A socket that hears a group's multicast where its link starts; none if it can't be had, and then
+/// the group's node never hears that this member hears, and sends it every result.
+fn open_ear(datagrams: &Datagrams, address: &str) -> Option<DatagramSocket> {
+    let SocketAddr::V4(ours) = datagrams.socket.address().ok()? else { return None };
+    DatagramSocket::hear(address.parse().ok()?, *ours.ip()).ok()
+}
+
+/// A link, and what stands beside it.
+struct Connected {
+    link: Box<dyn Link>,
+    datagrams: Option<Datagrams>,
+    carrier: &'static str,
+}
+
+fn time_since(clock: Instant) -> Time {
+    Time(u64::try_from(clock.elapsed().as_nanos()).unwrap_or(u64::MAX))
+}
+
 /// The link failed or the node broke the protocol; either way it is closed.
 struct LinkGone;
 
 fn connect(
     group: &GroupGrant,
     grant: &EndpointGrant,
-    transport: TransportChoice,
+    approach: Approach,
     machine: &str,
-) -> Result<Box<dyn Link>, EnterError> {
+) -> Result<Connected, EnterError> {
     let address = &grant.address;
     let unreachable =
         |problem: String| EnterError::Unreachable { address: address.tcp.clone(), problem };
     let is_near = address.machine == machine;
-    match (&address.shm, transport) {
+    match (&address.shm, approach.transport) {
         (Some(path), TransportChoice::Auto | TransportChoice::Shm) if is_near => {
             let options = ShmOptions::new(group.payload_max_bytes)
                 .map_err(|error| unreachable(error.to_string()))?;
             let link = connect_shm(path.as_ref(), options, JOIN_TIMEOUT)
                 .map_err(|error| unreachable(error.to_string()))?;
-            Ok(Box::new(link))
+            Ok(Connected { link: Box::new(link), datagrams: None, carrier: "shm" })
         }
         (_, TransportChoice::Shm) => {
             Err(EnterError::NoSharedMemory { address: address.tcp.clone() })
@@ -251,7 +458,9 @@ fn connect(
                 .map_err(|error| unreachable(error.to_string()))?;
             let link = connect_tcp(socket, options, JOIN_TIMEOUT)
                 .map_err(|error| unreachable(error.to_string()))?;
-            Ok(Box::new(link))
+            let is_wanted = approach.channel != ChannelChoice::Tcp;
+            let datagrams = is_wanted.then(|| Datagrams::beside(&link)).flatten();
+            Ok(Connected { link: Box::new(link), datagrams, carrier: "tcp" })
         }
     }
 }

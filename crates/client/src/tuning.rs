@@ -70,6 +70,8 @@ pub struct Measurement {
     pub algorithm: AlgorithmChoice,
     /// Leaders per host.
     pub leaders: u32,
+    /// Sub-partitions of each leader's share.
+    pub sub_partitions: u32,
     /// Median time.
     pub time_us: f64,
 }
@@ -229,6 +231,7 @@ mod tests {
             joint,
             algorithm: AlgorithmChoice::Auto,
             leaders: 1,
+            sub_partitions: 1,
             time_us,
         }
     }

@@ -3,7 +3,7 @@
 //! A function of the collective and its length alone, equal at all ranks of a communicator. Knows
 //! what was measured; must not know how operations run.
 
-use tributary_algorithms::model::{Costs, Job};
+use tributary_algorithms::model::{Costs, Design, Job};
 
 use crate::operation::{Collective, Operation};
 use crate::report::{Kind, Way};
@@ -12,6 +12,8 @@ use crate::tuning::{Joint, Measurement};
 
 /// Most leaders per host that are tried.
 pub(crate) const LEADERS_MAX: u32 = 16;
+/// Most sub-partitions of a leader's share.
+pub(crate) const SUB_PARTITIONS_MAX: u32 = 64;
 
 /// What joins hosts.
 pub(crate) type Between = Joint;
@@ -25,6 +27,8 @@ pub(crate) struct Ways {
     pub(crate) rules: Vec<Measurement>,
     /// Leaders per host, if the user said how many.
     pub(crate) leaders: Option<u32>,
+    /// Sub-partitions of each leader's share, if the user said how many.
+    pub(crate) sub_partitions: Option<u32>,
     /// Local ranks that can lead on every host: those with links of their own.
     pub(crate) leaders_max: u32,
     /// Measured constants, to choose by where nothing was measured.
@@ -55,23 +59,33 @@ impl Ways {
         self.rule(operation).map_or(AlgorithmChoice::Auto, |rule| rule.algorithm)
     }
 
-    /// Leaders per host for an operation: data-partitioned leaders are for allreduces in the mesh.
-    pub(crate) fn leaders(&self, operation: &Operation) -> u32 {
+    /// Leaders per host for an operation, and sub-partitions of each one's share: for allreduces in
+    /// the mesh.
+    pub(crate) fn partition(&self, operation: &Operation) -> (u32, u32) {
         if operation.collective != Collective::Allreduce
-            || self.leaders_max <= 1
+            || (self.leaders_max <= 1 && self.sub_partitions == Some(1))
             || self.between(operation) != Some(Between::Mesh)
         {
-            return 1;
+            return (1, 1);
         }
-        let len_bytes = operation.len_bytes() as u64;
-        let measured = || self.rule(operation).map(|rule| rule.leaders);
+        let rule = self.rule(operation);
         let modelled = || {
+            let len_bytes = operation.len_bytes() as u64;
             let job = Job { processes: self.ranks, hosts: self.hosts, len_bytes };
-            self.costs.map(|costs| costs.best_design(job, 1).leaders)
+            self.costs.map(|costs| costs.best_design(job, SUB_PARTITIONS_MAX))
         };
-        let leaders = self.leaders.or_else(measured).or_else(modelled).unwrap_or(1);
-        // A share that is empty would be led by nobody.
-        leaders.min(self.leaders_max).min(operation.elements.min(u64::from(u32::MAX)) as u32).max(1)
+        let design = match rule {
+            Some(rule) => {
+                Some(Design { leaders: rule.leaders, sub_partitions: rule.sub_partitions })
+            }
+            None => modelled(),
+        };
+        let leaders = self.leaders.or(design.map(|design| design.leaders)).unwrap_or(1);
+        let parts = self.sub_partitions.or(design.map(|design| design.sub_partitions)).unwrap_or(1);
+        // A piece that is empty would be nobody's.
+        let elements = operation.elements.min(1 << 20) as u32;
+        let leaders = leaders.min(self.leaders_max).clamp(1, elements.max(1));
+        (leaders, parts.clamp(1, (elements / leaders).max(1)))
     }
 
     fn rule(&self, operation: &Operation) -> Option<&Measurement> {
@@ -104,6 +118,7 @@ mod tests {
             joint,
             algorithm: AlgorithmChoice::Ring,
             leaders,
+            sub_partitions: 1,
             time_us: 1.0,
         }
     }
@@ -136,7 +151,8 @@ mod tests {
         let way = |elements| ways.way(&allreduce(elements));
         assert_eq!([way(1), way(100), way(1024)], [Way::InMesh, Way::InMesh, Way::InTree]);
         assert_eq!([way(1 << 14), ways.way(&Operation::BARRIER)], [Way::InMesh, Way::InTree]);
-        assert_eq!([1, 1024, 1 << 14].map(|n| ways.leaders(&allreduce(n))), [1, 1, 4]);
+        let leaders = |elements| ways.partition(&allreduce(elements)).0;
+        assert_eq!([1, 1024, 1 << 14].map(leaders), [1, 1, 4]);
         assert_eq!(ways.algorithm(&allreduce(1)), AlgorithmChoice::Ring);
         assert_eq!(Ways::default().way(&allreduce(1)), Way::InNode);
     }
@@ -146,12 +162,14 @@ mod tests {
         let ways = Ways {
             usual: Some(Between::Mesh),
             leaders: Some(4),
+            sub_partitions: Some(8),
             leaders_max: 3,
             hosts: 2,
             ranks: 8,
             ..Ways::default()
         };
-        assert_eq!([1, 2, 100].map(|n| ways.leaders(&allreduce(n))), [1, 2, 3]);
-        assert_eq!(ways.leaders(&Operation::BARRIER), 1);
+        let partition = |elements| ways.partition(&allreduce(elements));
+        assert_eq!([1, 2, 100].map(partition), [(1, 1), (2, 1), (3, 8)]);
+        assert_eq!(ways.partition(&Operation::BARRIER), (1, 1));
     }
 }

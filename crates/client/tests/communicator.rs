@@ -38,14 +38,15 @@ fn communicator_with(
 }
 
 /// Ranks of one machine that act as `hosts` hosts, joined by host algorithms.
-fn mesh_settings(hosts: u32, algorithm: &str, leaders: u32) -> Settings {
+fn mesh_settings(hosts: u32, algorithm: &str, leaders: u32, parts: u32) -> Settings {
     let (hosts, algorithm) = (hosts.to_string(), algorithm.to_owned());
-    let leaders = leaders.to_string();
+    let (leaders, parts) = (leaders.to_string(), parts.to_string());
     Settings::from_environment(|name| match name {
         "TRIBUTARY_HOSTS" => Some(hosts.clone()),
         "TRIBUTARY_BETWEEN_HOSTS" => Some("mesh".to_owned()),
         "TRIBUTARY_MESH_ALGORITHM" => Some(algorithm.clone()),
         "TRIBUTARY_LEADERS" => Some(leaders.clone()),
+        "TRIBUTARY_SUB_PARTITIONS" => Some(parts.clone()),
         "TRIBUTARY_HOST_ADDRESS" => Some("127.0.0.1".to_owned()),
         _ => None,
     })
@@ -181,18 +182,18 @@ fn random_mixes_of_collectives_agree_with_the_oracle() {
 #[test]
 fn hosts_joined_directly_agree_with_the_oracle() {
     let worlds = [
-        (11, 2, 2, "auto", 1),
-        (12, 3, 3, "recursive-doubling", 1),
-        (13, 5, 5, "rabenseifner", 1),
-        (14, 6, 3, "ring", 2),
-        (15, 7, 4, "binomial", 1),
-        (16, 4, 4, "sequential", 1),
-        (17, 6, 2, "auto", 3),
-        (18, 7, 3, "auto", 16),
+        (11, 2, 2, "auto", 1, 1),
+        (12, 3, 3, "recursive-doubling", 1, 5),
+        (13, 5, 5, "rabenseifner", 1, 1),
+        (14, 6, 3, "ring", 2, 1),
+        (15, 7, 4, "binomial", 1, 3),
+        (16, 4, 4, "sequential", 1, 1),
+        (17, 6, 2, "auto", 3, 4),
+        (18, 7, 3, "auto", 16, 64),
     ];
-    for (seed, size, hosts, algorithm, leaders) in worlds {
+    for (seed, size, hosts, algorithm, leaders, parts) in worlds {
         on_all_ranks(size, move |mut ranks| {
-            let settings = mesh_settings(hosts, algorithm, leaders);
+            let settings = mesh_settings(hosts, algorithm, leaders, parts);
             let ledger = Ledger::default();
             let communicator = communicator_with(&mut ranks, &ledger, "world", settings);
             assert_eq!(communicator.way(&Operation::BARRIER), Way::InMesh);

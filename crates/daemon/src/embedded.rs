@@ -15,6 +15,7 @@ use tokio::net::TcpListener;
 use tributary_protocol::manager::ManagerConfig;
 use tributary_topology::{FabricError, two_level};
 use tributary_transport::machine;
+use tributary_transport::udp::WHOLE_PAYLOAD_BYTES;
 use tributary_wire::control::Status;
 
 use crate::manager::{Manager, ManagerError, ManagerOptions, Watch};
@@ -39,6 +40,8 @@ pub struct FabricOptions {
     pub shared_memory: bool,
     /// How long a node polls after its last frame before it sleeps.
     pub spin: Duration,
+    /// Longest segment that travels by datagram where it can; 0 for no datagrams at all.
+    pub datagram_payload_max_bytes: u32,
     /// What each node takes on.
     pub node_limits: NodeLimits,
     /// The manager's limits.
@@ -54,6 +57,7 @@ impl Default for FabricOptions {
             leaves: 2,
             shared_memory: true,
             spin: Duration::ZERO,
+            datagram_payload_max_bytes: WHOLE_PAYLOAD_BYTES,
             node_limits: NodeLimits::default(),
             manager_limits: ManagerConfig::default(),
         }
@@ -222,6 +226,7 @@ impl Fabric {
             shm_socket: options.shared_memory.then_some(socket),
             metrics: Some(loopback()),
             limits: options.node_limits,
+            datagram_payload_max_bytes: options.datagram_payload_max_bytes,
             spin: options.spin,
         })
         .map_err(failed)?;

@@ -26,8 +26,10 @@ use std::time::Duration;
 
 use tokio::net::TcpListener;
 use tributary_protocol::node::NodeConfig;
+use tributary_transport::udp::DATAGRAM_PAYLOAD_BYTES_MAX;
 use tributary_transport::{
-    ListenError, OptionsError, ShmListener, ShmOptions, TcpAcceptor, TcpOptions, machine,
+    DatagramSocket, ListenError, OptionsError, ShmListener, ShmOptions, TcpAcceptor, TcpOptions,
+    machine,
 };
 use tributary_wire::control::{NodeAddress, NodeRegistration};
 
@@ -65,6 +67,8 @@ pub struct NodeOptions {
     pub metrics: Option<SocketAddr>,
     /// How much it takes on.
     pub limits: NodeLimits,
+    /// Longest segment that travels by datagram where it can; 0 for no datagrams at all.
+    pub datagram_payload_max_bytes: u32,
     /// How long to poll after the last frame before sleeping. Polling costs a whole core.
     pub spin: Duration,
 }
@@ -154,6 +158,7 @@ pub struct Node {
     address: NodeAddress,
     tcp: TcpAcceptor,
     shm: Option<ShmListener>,
+    datagrams: Option<DatagramSocket>,
     metrics: Option<std::net::TcpListener>,
 }
 
@@ -176,6 +181,10 @@ impl Node {
         let tcp = TcpAcceptor::bind(options.listen, TcpOptions::new(payload_max_bytes)?)
             .map_err(at(options.listen.to_string()))?;
         let bound = tcp.address().map_err(at(options.listen.to_string()))?;
+        let datagrams = match options.datagram_payload_max_bytes {
+            0 => None,
+            _ => Some(bind_datagrams(bound).map_err(at(format!("{bound} (UDP)")))?),
+        };
         let shm_options = ShmOptions::new(payload_max_bytes)?;
         let shm = match &options.shm_socket {
             Some(path) => Some(
@@ -193,7 +202,7 @@ impl Node {
             machine: machine::name(),
             shm: options.shm_socket.as_ref().map(|path| path.display().to_string()),
         };
-        Ok(Self { options, address, tcp, shm, metrics })
+        Ok(Self { options, address, tcp, shm, datagrams, metrics })
     }
 
     /// Where it takes links.
@@ -213,7 +222,7 @@ impl Node {
     /// # Errors
     /// If the event loop fails.
     pub fn run(self, shutdown: &Shutdown) -> Result<(), NodeError> {
-        let Self { options, address, tcp, shm, metrics } = self;
+        let Self { options, address, tcp, shm, datagrams, metrics } = self;
         let registry = Registry::new();
         let (poll, waker) = data::poll_and_waker().map_err(system("epoll"))?;
         let Channels { orders, commands, answers, events } =
@@ -230,6 +239,7 @@ impl Node {
             waker,
             tcp,
             shm,
+            datagrams,
             commands,
             answers,
             meters: DataMeters::new(&registry),
@@ -289,6 +299,22 @@ fn metrics_router(registry: &Registry, token: Token) -> axum::Router {
     http::guarded(axum::Router::new().route("/metrics", render), token)
 }
 
+/// At the same address as links and, where it is free, at the same port: a firewall that is open
+/// for one number is then open for both.
+fn bind_datagrams(links: SocketAddr) -> Result<DatagramSocket, ListenError> {
+    let socket = match DatagramSocket::bind(links) {
+        Err(ListenError::InUse) => DatagramSocket::bind(SocketAddr::new(links.ip(), 0))?,
+        outcome => outcome?,
+    };
+    if let IpAddr::V4(ip) = links.ip() {
+        // Without multicast, datagrams to one receiver still work.
+        if let Err(error) = socket.multicast_from(ip) {
+            tracing::warn!("no multicast from {ip}: {error}");
+        }
+    }
+    Ok(socket)
+}
+
 fn bind_metrics(address: SocketAddr) -> Result<std::net::TcpListener, NodeError> {
     let failed = |source| NodeError::Metrics { address, source };
     let listener = std::net::TcpListener::bind(address).map_err(failed)?;
@@ -334,5 +360,8 @@ fn data_options(options: &NodeOptions) -> DataOptions {
         arena_bytes_max: limits.arena_bytes,
         join_within: limits.join_within,
         spin: options.spin,
+        datagram_payload_max_bytes: options
+            .datagram_payload_max_bytes
+            .min(DATAGRAM_PAYLOAD_BYTES_MAX),
     }
 }

@@ -117,6 +117,13 @@ typedef struct tributary_request tributary_request;
  */
 int tributary_open(const tributary_bootstrap *world, char *message, size_t message_bytes);
 
+/*
+ * Promises, before tributary_open(), that no two threads of this process are ever in calls on one
+ * communicator or on its requests at a time: MPI below MPI_THREAD_MULTIPLE. Blocking operations
+ * then take no lock.
+ */
+void tributary_take_turns(void);
+
 /* Frees everything the context holds. Counts stay readable. Not collective. */
 void tributary_close(void);
 

@@ -18,7 +18,7 @@
 #include <stddef.h>
 
 #define BENEATH_FUNCTIONS_BASE(X)                                                                  \
-    X(Init) X(Init_thread) X(Finalize) X(Get_library_version)                                      \
+    X(Init) X(Init_thread) X(Query_thread) X(Finalize) X(Get_library_version)                      \
     X(Allreduce) X(Reduce) X(Barrier) X(Bcast)                                                     \
     X(Iallreduce) X(Ireduce) X(Ibarrier) X(Ibcast)                                                 \
     X(Wait) X(Waitall) X(Waitany) X(Waitsome)                                                      \

@@ -36,6 +36,11 @@ static void open_core(void) {
     beneath.Comm_size(world, &size);
     tributary_bootstrap members = communicators_bootstrap(&world, rank, size);
     char message[FAILURE_MESSAGE_BYTES];
+    int level = MPI_THREAD_MULTIPLE;
+    beneath.Query_thread(&level);
+    if (level != MPI_THREAD_MULTIPLE) {
+        tributary_take_turns();
+    }
     if (tributary_open(&members, message, sizeof message) != 0 && rank == 0) {
         fprintf(stderr, "tributary: %s; collectives are left to the MPI beneath\n", message);
     }

@@ -1,6 +1,7 @@
 //! What the process has: its context, its counts, and the way to the other ranks.
 
 use std::ffi::{c_char, c_int, c_void};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use tributary_client::report::Ledger;
@@ -109,6 +110,17 @@ impl CWhileWaiting {
     }
 }
 
+static TAKE_TURNS: AtomicBool = AtomicBool::new(false);
+
+/// Promises that no two threads are in one communicator at a time.
+///
+/// # Safety
+/// It is so, as the header says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tributary_take_turns() {
+    TAKE_TURNS.store(true, Ordering::Relaxed);
+}
+
 /// Opens the process's context.
 ///
 /// # Safety
@@ -139,7 +151,13 @@ fn open(world: &mut Ranks<'_>) -> Result<Arc<Context>, NoContext> {
     if let Some(rank) = all.iter().position(|is_bad| *is_bad != 0) {
         return Err(NoContext::OtherRank(format!("rank {rank} has a setting that can't be")));
     }
-    Ok(Arc::new(Context::open(world, settings)?))
+    let mut context = Context::open(world, settings)?;
+    // Relaxed: stored by this very thread, or by none.
+    if TAKE_TURNS.load(Ordering::Relaxed) {
+        // SAFETY: the caller of `tributary_take_turns` promised it.
+        unsafe { context.callers_take_turns() };
+    }
+    Ok(Arc::new(context))
 }
 
 /// Frees what the context holds.

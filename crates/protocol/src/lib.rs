@@ -14,11 +14,16 @@
 
 extern crate alloc;
 
+mod carrier;
 pub mod endpoint;
 pub mod manager;
 pub mod node;
 pub mod payloads;
 
+mod multicast;
+mod recovery;
 mod time;
 
+pub use carrier::Carrier;
+pub use recovery::{Reach, RecoveryStats};
 pub use time::Time;

@@ -43,7 +43,7 @@ use nodes::NodeTable;
 use plan::Plan;
 use secrets::Secrets;
 
-pub use config::ManagerConfig;
+pub use config::{ManagerConfig, MulticastRange};
 pub use error::{AdmitError, EventError, GroupError, RegisterError};
 
 /// Names one pending [`Manager::request_group`] until its decision; never repeats.
@@ -260,7 +260,13 @@ impl Manager {
         let payload_max_bytes = self.nodes.check(&tree, osos, request.payload_max_bytes)?;
         let (group, epoch) = self.groups.next_incarnation().ok_or(GroupError::EpochsUsedUp)?;
         let terms = plan::Terms { group, epoch, osos, payload_max_bytes };
-        let plan = Plan::draw(terms, &tree, &self.nodes, &mut self.secrets);
+        let plan = Plan::draw(
+            terms,
+            &tree,
+            &self.nodes,
+            self.config.multicast.as_ref(),
+            &mut self.secrets,
+        );
         Ok((plan, groups::members(&tree, &self.nodes, &request.hosts)))
     }
 

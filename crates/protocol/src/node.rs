@@ -3,7 +3,7 @@
 //! A [`Node`] serves any number of groups at once. Its methods are of four families:
 //!
 //! - *control*: [`Node::install`], [`Node::withdraw`], at the manager's word;
-//! - *input*: `handle_frame`, `handle_port_closed`, `handle_timeout`;
+//! - *input*: `handle_frame`, `handle_port_closed`, `handle_port_refused`, `handle_timeout`;
 //! - *output*: `poll_ready`, then `peek_transmit` and `pop_transmit` per port, and `poll_event`;
 //! - *time*: `poll_timeout` says when `handle_timeout` is due.
 //!
@@ -18,9 +18,12 @@
 //! history that answers repeats, and never more is needed.
 
 mod config;
+mod datagrams;
 mod distribution;
+mod fallen;
 mod group;
 mod lifecycle;
+mod multicast;
 mod port;
 mod request;
 mod slot;
@@ -29,16 +32,23 @@ use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
+use core::num::NonZeroU16;
+
 use tributary_wire::frame::{Abort, Header, Message};
-use tributary_wire::{Epoch, GroupId};
+use tributary_wire::{ChildIndex, Epoch, GroupId};
 
 use crate::payloads::{ArenaId, Payloads, Place};
+use crate::{Carrier, Reach, Time};
 
 pub use config::{ChildConfig, GroupConfig, InstallError, NodeConfig, ParentConfig};
+pub use multicast::Copies;
 pub use port::PortId;
 
+use distribution::Answer;
+use fallen::Fallen;
 use group::Group;
 use port::{Port, Role};
+use request::From;
 
 /// An aggregation node. See the module's page.
 #[derive(Debug)]
@@ -46,12 +56,23 @@ pub struct Node {
     config: NodeConfig,
     /// Indexed by group id: the manager keeps those small and dense.
     groups: Vec<Option<Box<Group>>>,
+    /// By group id as well.
+    fallen: Vec<Option<Box<Fallen>>>,
     ports: Vec<Port>,
     ready: VecDeque<PortId>,
     events: VecDeque<Event>,
+    multicasts: VecDeque<(GroupId, Transmit)>,
     osos_used: u32,
-    /// Groups still waiting for children to join; while there are none, no timer runs.
+    /// Groups still waiting for children to join.
     forming: u32,
+    /// Where this node takes datagrams, if it does.
+    datagram_port: Option<NonZeroU16>,
+    datagram_segment_max_bytes: u32,
+    /// Groups that wait for an answer to a datagram upward; while there are none, no timer of
+    /// theirs runs.
+    asking: u32,
+    /// No timer of theirs runs out before this.
+    ask_again_at: Option<Time>,
     stats: NodeStats,
 }
 
@@ -62,6 +83,8 @@ pub struct Transmit {
     pub header: Header,
     /// Where its payload lies, if it has one; `header.payload_bytes()` bytes from there.
     pub body: Option<Place>,
+    /// What is to carry it.
+    pub carrier: Carrier,
 }
 
 /// Something the driver has to know or do.
@@ -94,6 +117,29 @@ pub enum Event {
     Released(ArenaId),
     /// The port has said all it had to say: close the link.
     Close(PortId),
+    /// The peer at the other end of a link takes datagrams at this UDP port of the address that
+    /// the link leads to. The driver delivers what comes from there from now on.
+    DatagramPeer {
+        /// The link.
+        port: PortId,
+        /// The peer's UDP port.
+        datagram_port: NonZeroU16,
+    },
+    /// Whether anybody hears what this node, the group's root, sends to its multicast address: told
+    /// when it gives up, and when somebody is heard of after that.
+    Multicast {
+        /// The group.
+        group: GroupId,
+        /// What was found.
+        reach: Reach,
+    },
+    /// Whether datagrams to the parent arrive: decided once, and again if they cease to.
+    Datagrams {
+        /// The link to the parent.
+        port: PortId,
+        /// What was found.
+        reach: Reach,
+    },
 }
 
 /// Why a frame was refused. The peer is at fault; its link is to be closed.
@@ -136,6 +182,9 @@ pub enum FrameError {
         /// The grant.
         max_bytes: u32,
     },
+    /// A message that travels by datagram came over the link, or the other way round.
+    #[error("this message is not carried that way")]
+    WrongCarrier,
     /// More segments in flight than the group was granted.
     #[error("sequence {sequence} is outside the {osos} segments granted to the group")]
     OutsideWindow {
@@ -166,6 +215,20 @@ pub struct NodeStats {
     pub results: u64,
     /// Frames for groups that were gone by the time they came; dropped.
     pub late: u64,
+    /// Repeats of requests that wait for other children, told so.
+    pub held: u64,
+    /// Requests that children were told of as missing.
+    pub missing: u64,
+    /// Own requests sent upward again.
+    pub repeated: u64,
+    /// Edges upward that went over to their link because datagrams do not arrive.
+    pub silent_edges: u64,
+    /// Results sent to multicast addresses.
+    pub multicasts: u64,
+    /// Reliable copies of such results that were not sent because their receivers hear multicast.
+    pub spared: u64,
+    /// Datagrams not sent because too many waited already.
+    pub dropped: u64,
     /// Groups that failed.
     pub groups_failed: u64,
     /// Groups that ended in good order.
@@ -179,31 +242,49 @@ impl Node {
         Self {
             config,
             groups: Vec::new(),
+            fallen: Vec::new(),
             ports: Vec::new(),
             ready: VecDeque::new(),
             events: VecDeque::new(),
+            multicasts: VecDeque::new(),
             osos_used: 0,
             forming: 0,
+            datagram_port: None,
+            datagram_segment_max_bytes: 0,
+            asking: 0,
+            ask_again_at: None,
             stats: NodeStats::default(),
         }
     }
 
-    /// Takes one frame that arrived on `port`. `payload` is exactly what its header announces.
+    /// Lets edges use datagrams, which this node takes at the UDP port `port` of every address at
+    /// which it takes links. Segments longer than `segment_max_bytes` go up over the link all the
+    /// same; down, results follow their requests.
+    pub fn take_datagrams(&mut self, port: NonZeroU16, segment_max_bytes: u32) {
+        self.datagram_port = Some(port);
+        self.datagram_segment_max_bytes = segment_max_bytes;
+    }
+
+    /// Takes one frame that arrived on `port`, carried by `carrier`. `payload` is exactly what its
+    /// header announces.
     ///
     /// # Errors
-    /// If the frame breaks the protocol. The driver then closes that port and reports it with
-    /// [`Node::handle_port_closed`]; nothing but the port's own group is affected.
+    /// If the frame breaks the protocol. If the link carried it, the driver then closes that port
+    /// and reports it with [`Node::handle_port_refused`]; nothing but the port's own group is
+    /// affected. If it was a datagram, it is dropped, and nothing else happens.
     pub fn handle_frame(
         &mut self,
+        now: Time,
         port: PortId,
+        carrier: Carrier,
         header: &Header,
         payload: &[u8],
         payloads: &mut impl Payloads,
     ) -> Result<(), FrameError> {
         debug_assert_eq!(payload.len(), header.payload_bytes(), "drivers deliver whole frames");
         match self.role(port) {
-            Role::Unbound => match header.message {
-                Message::Join => self.handle_join(port, header),
+            Role::Unbound => match (header.message, carrier) {
+                (Message::Join, Carrier::Link) => self.handle_join(port, header),
                 _ => Err(FrameError::WrongPort),
             },
             Role::Closing => {
@@ -215,17 +296,19 @@ impl Node {
                     .as_ref()
                     .expect("a bound port's group is installed")
                     .check_edge(header, child)?;
-                match header.message {
-                    Message::Request(part) => {
-                        self.handle_request(group, child, &part, payload, payloads)
+                match (header.message, carrier) {
+                    (Message::Request(part), Carrier::Link | Carrier::Datagram) => {
+                        let from = From { child, carrier };
+                        self.handle_request(now, group, from, &part, payload, payloads)
                     }
-                    Message::Leave => self.handle_leave(group, child),
-                    Message::Abort(abort) => {
-                        self.fail(group, abort);
+                    (message, Carrier::Link) => {
+                        self.handle_childs_word(port, group, child, message)
+                    }
+                    (Message::Probe(attempt), Carrier::Datagram) => {
+                        self.reply(group, child, Message::Probed(attempt));
                         Ok(())
                     }
-                    Message::Join => Err(FrameError::AlreadyJoined { group, child: child.0 }),
-                    Message::Joined | Message::Result(_) => Err(FrameError::WrongDirection),
+                    (_, Carrier::Datagram | Carrier::Multicast) => Err(FrameError::WrongCarrier),
                 }
             }
             Role::Parent { group } => {
@@ -233,19 +316,62 @@ impl Node {
                     .as_ref()
                     .expect("a bound port's group is installed")
                     .check_parent_edge(header)?;
-                match header.message {
-                    Message::Result(part) => self.handle_result(group, &part, payload, payloads),
-                    Message::Joined => Ok(()),
-                    Message::Abort(abort) => {
-                        self.fail(group, abort);
-                        Ok(())
+                match (header.message, carrier) {
+                    (Message::Result(part), Carrier::Link | Carrier::Datagram) => {
+                        let answer = Answer { now, carrier, part: &part };
+                        self.handle_result(group, answer, payload, payloads)
                     }
-                    Message::Join | Message::Request(_) | Message::Leave => {
-                        Err(FrameError::WrongDirection)
-                    }
+                    (message, Carrier::Link) => self.handle_parents_word(now, group, message),
+                    (message, Carrier::Datagram) => self.handle_sign(now, group, message),
+                    (_, Carrier::Multicast) => Err(FrameError::WrongCarrier),
                 }
             }
         }
+    }
+
+    fn handle_childs_word(
+        &mut self,
+        port: PortId,
+        group: GroupId,
+        child: ChildIndex,
+        message: Message,
+    ) -> Result<(), FrameError> {
+        match message {
+            Message::Leave => self.handle_leave(group, child),
+            Message::Abort(abort) => {
+                self.fail(group, abort);
+                Ok(())
+            }
+            Message::Datagrams(theirs) => {
+                self.handle_offer(port, group, child, theirs);
+                Ok(())
+            }
+            Message::Hears(hearing) => {
+                self.handle_hears(group, child, hearing);
+                Ok(())
+            }
+            Message::Join => Err(FrameError::AlreadyJoined { group, child: child.0 }),
+            Message::Probe(_) => Err(FrameError::WrongCarrier),
+            _ => Err(FrameError::WrongDirection),
+        }
+    }
+
+    fn handle_parents_word(
+        &mut self,
+        now: Time,
+        group: GroupId,
+        message: Message,
+    ) -> Result<(), FrameError> {
+        match message {
+            Message::Joined => {}
+            Message::Abort(abort) => self.fail(group, abort),
+            Message::Datagrams(theirs) => self.handle_answered_offer(now, group, theirs),
+            Message::Probed(_) | Message::Held { .. } | Message::Missing { .. } => {
+                return Err(FrameError::WrongCarrier);
+            }
+            _ => return Err(FrameError::WrongDirection),
+        }
+        Ok(())
     }
 
     /// The next port that has something to send; the driver then sends until the port is empty or

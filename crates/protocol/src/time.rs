@@ -12,4 +12,10 @@ impl Time {
     pub const fn after_ns(self, ns: u64) -> Self {
         Self(self.0.saturating_add(ns))
     }
+
+    /// How long this is after `earlier`; zero if it isn't after it.
+    #[must_use]
+    pub const fn since_ns(self, earlier: Self) -> u64 {
+        self.0.saturating_sub(earlier.0)
+    }
 }

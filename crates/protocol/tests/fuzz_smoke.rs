@@ -36,22 +36,32 @@ fn frames() {
 
 /// Makes bytes a header that is likely valid: small codes, and zeros where its kind has them.
 fn dress(bytes: &mut [u8; 80], random: &mut Pcg64) {
-    bytes[5] %= 7;
-    let is_part = matches!(bytes[5], 3 | 4);
+    bytes[5] %= 13;
+    let kind = bytes[5];
+    let is_part = matches!(kind, 3 | 4);
     let has_data = is_part && random.random_bool(0.8);
-    (bytes[6], bytes[43], bytes[46], bytes[47]) = (u8::from(has_data), 0, 0, 0);
-    bytes[7] = if bytes[5] == 5 { bytes[7] % 9 } else { 0 };
+    bytes[6] = u8::from(has_data);
+    bytes[7] = if kind == 5 { bytes[7] % 9 } else { 0 };
+    if !matches!(kind, 3 | 4 | 8 | 9 | 10) {
+        bytes[43] = 0;
+    }
+    if !matches!(kind, 4 | 7) {
+        bytes[46..48].fill(0);
+    }
     bytes[40..43].fill(0);
-    if !is_part {
-        bytes[20..36].fill(0);
-    } else {
+    if is_part {
         bytes[40..43].copy_from_slice(&[1, 2, 1].map(|least| least + random.random_range(0..3)));
         bytes[41] += random.random_range(0..15);
         bytes[42] += random.random_range(0..13);
+    } else {
+        bytes[20..28].fill(0);
+        if !matches!(kind, 10 | 11) {
+            bytes[28..32].fill(0);
+        }
     }
     let elements = if is_part { random.random_range(0..4_u32) } else { 0 };
     bytes[32..36].copy_from_slice(&elements.to_le_bytes());
-    if bytes[5] != 5 && random.random_bool(0.7) {
+    if kind != 5 && random.random_bool(0.7) {
         bytes[36..40].fill(0);
     }
     let size = Datatype::from_code(bytes[41]).map_or(0, Datatype::size_bytes) as u32;
@@ -73,10 +83,13 @@ fn node_inputs() {
         total.results += reached.results;
         total.refused += reached.refused;
         total.groups_failed += reached.groups_failed;
+        total.repeated += reached.repeated;
+        total.held += reached.held;
     }
     assert!(total.groups_failed > NODE_RUNS, "{total:?}");
     assert!(total.refused > NODE_RUNS, "{total:?}");
     assert!(total.honest_sums > NODE_RUNS, "{total:?}");
+    assert!(total.repeated > 300 && total.held > 20, "{total:?}");
     let strangers = total.requests - 2 * total.honest_sums;
     assert!(strangers > 100, "attacked groups must get to reduce, too: {total:?}");
 }
@@ -93,6 +106,8 @@ fn endpoint_inputs() {
         total.completed += reached.completed;
         total.refused += reached.refused;
         total.failed += reached.failed;
+        total.repeated += reached.repeated;
     }
     assert!(total.completed > 1000 && total.refused > 1000 && total.failed > 1000, "{total:?}");
+    assert!(total.repeated > 1000, "{total:?}");
 }

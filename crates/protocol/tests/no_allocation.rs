@@ -3,11 +3,12 @@
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
+use std::num::NonZeroU16;
 
-use tributary_protocol::Time;
 use tributary_protocol::endpoint::{Endpoint, EndpointConfig, Event, OperationSpec};
 use tributary_protocol::node::{ChildConfig, GroupConfig, Node, NodeConfig, PortId};
 use tributary_protocol::payloads::{Payloads, Place, Source};
+use tributary_protocol::{Carrier, Time};
 use tributary_wire::frame::{Shape, Target};
 use tributary_wire::{Capability, ChildIndex, Datatype, EndpointId, Epoch, GroupId, Operator};
 
@@ -53,6 +54,7 @@ impl Payloads for Nowhere {
 
 const MEMBERS: u16 = 3;
 const PAYLOAD_BYTES: u32 = 64;
+const DATAGRAM_PORT: NonZeroU16 = NonZeroU16::new(7).unwrap();
 
 fn capability(child: u16) -> Capability {
     Capability::from_bytes([child as u8 + 1; 16])
@@ -98,23 +100,28 @@ fn endpoint(child: u16) -> Endpoint {
 }
 
 /// Moves frames until nothing moves; counts completed operations.
-fn settle(node: &mut Node, members: &mut [Endpoint]) -> u64 {
+fn settle(node: &mut Node, members: &mut [Endpoint], carried: &mut [u64; 2]) -> u64 {
     let payload = [0; PAYLOAD_BYTES as usize];
     let mut completed = 0;
     loop {
         let mut has_moved = false;
         for (port, member) in members.iter_mut().enumerate() {
             while let Some(transmit) = member.peek_transmit() {
-                member.pop_transmit();
+                member.pop_transmit(Time(0));
                 let payload = &payload[..transmit.header.payload_bytes()];
                 let port = PortId(port as u32);
-                node.handle_frame(port, &transmit.header, payload, &mut Nowhere).expect("honest");
+                let carrier = transmit.carrier;
+                carried[usize::from(carrier == Carrier::Datagram)] += 1;
+                node.handle_frame(Time(0), port, carrier, &transmit.header, payload, &mut Nowhere)
+                    .expect("honest");
                 has_moved = true;
             }
         }
         while let Some(port) = node.poll_ready() {
             while let Some(transmit) = node.peek_transmit(port) {
-                members[port.0 as usize].handle_frame(&transmit.header).expect("honest");
+                members[port.0 as usize]
+                    .handle_frame(Time(0), transmit.carrier, &transmit.header)
+                    .expect("honest");
                 node.pop_transmit(port);
                 has_moved = true;
             }
@@ -132,7 +139,7 @@ fn settle(node: &mut Node, members: &mut [Endpoint]) -> u64 {
 }
 
 /// Two overlapping operations of several segments each, and a barrier.
-fn round(node: &mut Node, members: &mut [Endpoint]) -> u64 {
+fn round(node: &mut Node, members: &mut [Endpoint], carried: &mut [u64; 2]) -> u64 {
     let sum = OperationSpec {
         operator: Operator::Sum,
         datatype: Datatype::F64,
@@ -145,28 +152,45 @@ fn round(node: &mut Node, members: &mut [Endpoint]) -> u64 {
         member.start(sum).expect("room for it");
         member.start(sum).expect("room for it");
     }
-    let completed = settle(node, members);
+    let completed = settle(node, members, carried);
     for member in members.iter_mut() {
         member.start(OperationSpec::BARRIER).expect("room for it");
     }
-    completed + settle(node, members)
+    completed + settle(node, members, carried)
 }
 
-#[test]
-fn steady_operations_allocate_nothing() {
+/// Runs operations, and says how many frames the links and the datagrams carried upward.
+fn run_without_allocating(takes_datagrams: bool) -> [u64; 2] {
     let mut node = node();
     let mut members: Vec<Endpoint> = (0..MEMBERS).map(endpoint).collect();
+    if takes_datagrams {
+        node.take_datagrams(DATAGRAM_PORT, PAYLOAD_BYTES);
+        members.iter_mut().for_each(|member| member.offer_datagrams(DATAGRAM_PORT, PAYLOAD_BYTES));
+    }
     for _ in 0..4 {
-        round(&mut node, &mut members);
+        round(&mut node, &mut members, &mut [0; 2]);
     }
     let before = ALLOCATIONS.with(Cell::get);
-    let mut completed = 0;
+    let (mut completed, mut carried) = (0, [0; 2]);
     for _ in 0..100 {
-        completed += round(&mut node, &mut members);
+        completed += round(&mut node, &mut members, &mut carried);
     }
     let after = ALLOCATIONS.with(Cell::get);
     assert_eq!(completed, 100 * 3 * u64::from(MEMBERS));
     assert_eq!(after - before, 0, "allocations in {completed} completions");
+    carried
+}
+
+#[test]
+fn steady_operations_allocate_nothing() {
+    let [by_link, by_datagram] = run_without_allocating(false);
+    assert!(by_link > 0 && by_datagram == 0);
+}
+
+#[test]
+fn steady_operations_by_datagram_allocate_nothing() {
+    let [by_link, by_datagram] = run_without_allocating(true);
+    assert!(by_link == 0 && by_datagram > 0);
 }
 
 #[test]

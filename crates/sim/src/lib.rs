@@ -4,4 +4,12 @@
 //! or starts a process.
 #![forbid(unsafe_code)]
 
+pub mod engine;
+pub mod fabric;
+pub mod figure;
+pub mod measure;
+pub mod plan;
+pub mod preset;
 pub mod swarm;
+pub mod system;
+pub mod world;

@@ -31,4 +31,6 @@ pub use fabric::{Fabric, FabricError, Vertex, VertexId, VertexKind};
 pub use group_tree::{
     EndpointPlace, GroupChild, GroupNode, GroupTree, GroupTreeError, ParentPlace,
 };
-pub use tree::{AggregationNode, AggregationTree, PlacedNode, PlacementError, PlacementNote};
+pub use tree::{
+    AggregationNode, AggregationTree, NodeIndex, PlacedNode, PlacementError, PlacementNote,
+};

@@ -21,7 +21,7 @@ use tributary_transport::{
     Link, Listener, Sent, ShmListener, ShmOptions, TcpAcceptor, TcpOptions, connect_shm,
     connect_tcp,
 };
-use tributary_wire::frame::{Edge, HEADER_BYTES, Header, Message, Part, Shape, Target};
+use tributary_wire::frame::{Edge, HEADER_BYTES, Header, Message, Part, Shape, Target, Trail};
 use tributary_wire::{
     Capability, ChildIndex, Datatype, Epoch, GroupId, OperationNumber, Operator, SegmentIndex,
     Sequence,
@@ -132,6 +132,7 @@ fn frame(payload_bytes: usize) -> ([u8; HEADER_BYTES], Vec<u8>) {
         shape,
         target: Target::All,
         has_data: payload_bytes != 0,
+        trail: Trail::default(),
     };
     let edge = Edge {
         group: GroupId(1),

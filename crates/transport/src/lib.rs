@@ -2,10 +2,11 @@
 //!
 //! Owns how frames move between two processes: shared-memory rings on one host ([`shm`]), TCP
 //! between hosts ([`tcp`]), a wrapper that misbehaves on purpose (`fault`, behind the feature of
-//! that name), and how one thread sleeps until a link has something to do ([`wait`]). Knows
-//! nothing of groups, trees or what a frame means beyond its length. Start at [`Link`]. Beside the links
-//! lie two things that both ends of a connection must agree on: the name of a machine ([`machine`])
-//! and the secret of the control connections ([`token`]).
+//! that name), frames as datagrams beside a link ([`udp`]), and how one thread sleeps until a link
+//! has something to do ([`wait`]). Knows nothing of groups, trees or what a frame means beyond its
+//! length. Start at [`Link`]. Beside the links lie two things that both ends of a connection must
+//! agree on: the name of a machine ([`machine`]) and the secret of the control connections
+//! ([`token`]).
 //!
 //! Invariants:
 //! - Frames of one direction arrive in order, whole and once, or the link fails. A link that has
@@ -24,6 +25,7 @@ pub mod shm;
 mod socket;
 pub mod tcp;
 pub mod token;
+pub mod udp;
 mod wait;
 
 pub use error::{
@@ -33,4 +35,5 @@ pub use error::{
 pub use link::{Armed, Frame, Inject, Link, Listener, Sent};
 pub use shm::{ShmLink, ShmListener, ShmOptions, connect_shm};
 pub use tcp::{TcpAcceptor, TcpLink, TcpOptions, connect_tcp, connect_tcp_start};
-pub use wait::{Wake, wait};
+pub use udp::{Datagram, DatagramSocket};
+pub use wait::{Beside, Wake, wait, wait_beside};

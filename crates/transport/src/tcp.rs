@@ -10,6 +10,7 @@ mod connect;
 mod input;
 mod link;
 mod listener;
+mod sys;
 
 pub use connect::{connect_tcp, connect_tcp_start};
 pub use link::{TcpLink, TcpOptions};

@@ -1,12 +1,13 @@
 //! One thread waits for several links.
 
+use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 
 use crate::socket::timespec;
-use crate::{Armed, Link, OsError};
+use crate::{Armed, DatagramSocket, Link, OsError};
 
 /// Between two looks at the clock while polling.
 const POLLS_PER_CLOCK: u32 = 64;
@@ -57,6 +58,47 @@ pub fn wait<L: Link>(
     match slept {
         Ok(()) => Ok(find_ready(links).map_or(Wake::Other, Wake::Ready)),
         Err(Errno::INTR) => Ok(Wake::Other),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// What [`wait_beside`] found; all false if the time has passed or a signal arrived.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Beside {
+    /// The link may have something.
+    pub link: bool,
+    /// One of the sockets may.
+    pub datagrams: bool,
+}
+
+/// Sleeps until a link or one of the two sockets beside it may have something to do, or `timeout` has passed.
+///
+/// Unlike [`wait`] it does not look first: whoever calls it has drained both. The link is one whose
+/// descriptor says by itself when it has something (TCP); it is not armed, which saves a system
+/// call.
+///
+/// # Errors
+/// If the system can't watch their descriptors.
+pub fn wait_beside<L: Link>(
+    link: &mut L,
+    socket: &DatagramSocket,
+    ear: Option<&DatagramSocket>,
+    timeout: Duration,
+) -> Result<Beside, OsError> {
+    let watched =
+        |writes: bool| if writes { PollFlags::IN | PollFlags::OUT } else { PollFlags::IN };
+    let mut fds = [
+        PollFd::from_borrowed_fd(link.as_fd(), watched(link.wants_write())),
+        PollFd::from_borrowed_fd(socket.as_fd(), watched(socket.wants_write())),
+        PollFd::from_borrowed_fd(ear.unwrap_or(socket).as_fd(), PollFlags::IN),
+    ];
+    let count = if ear.is_some() { 3 } else { 2 };
+    match poll(&mut fds[..count], Some(&timespec(timeout))) {
+        Ok(_) => Ok(Beside {
+            link: !fds[0].revents().is_empty(),
+            datagrams: fds[1..count].iter().any(|fd| !fd.revents().is_empty()),
+        }),
+        Err(Errno::INTR) => Ok(Beside { link: false, datagrams: false }),
         Err(error) => Err(error.into()),
     }
 }

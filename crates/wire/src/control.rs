@@ -75,6 +75,20 @@ pub struct GroupInstall {
     pub children: Vec<ChildGrant>,
     /// The node above; none at the root.
     pub parent: Option<ParentGrant>,
+    /// Where its results are multicast; none if they are not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub multicast: Option<MulticastGrant>,
+}
+
+/// A group's multicast address.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MulticastGrant {
+    /// `ip:port` to which the group's root sends results.
+    pub address: String,
+    /// What such results show. It admits to nothing.
+    pub capability: Capability,
+    /// Whether members that hear them get reliable copies only when they ask.
+    pub lazy_copies: bool,
 }
 
 /// A child of one node in one group.
@@ -186,6 +200,9 @@ pub struct GroupGrant {
     pub payload_max_bytes: u32,
     /// One per host of the request, in its order.
     pub endpoints: Vec<EndpointGrant>,
+    /// Where its results are multicast; none if they are not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub multicast: Option<MulticastGrant>,
 }
 
 /// One endpoint's way into a group.

@@ -4,64 +4,29 @@
 //! little-endian. [`Header::decode`] is the only way in: it turns bytes from a peer into a value in
 //! which every code is known and the lengths agree, or says what is wrong with them.
 
-use zerocopy::little_endian::{U16, U32};
-use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
+mod layout;
+mod shape;
+
+use core::num::NonZeroU16;
 
 use crate::{
-    Capability, ChildIndex, Datatype, EndpointId, Epoch, GroupId, OperationNumber, Operator,
-    SegmentIndex, Sequence, UnknownDatatype, UnknownOperator,
+    Capability, ChildIndex, EndpointId, Epoch, GroupId, OperationNumber, SegmentIndex, Sequence,
+    UnknownDatatype, UnknownOperator,
 };
+
+pub use shape::{Shape, ShapeError};
 
 /// First four bytes of every frame: `TRIB`.
 pub const MAGIC: [u8; 4] = *b"TRIB";
 
 /// Version of the layout below. A peer that speaks another is refused, not guessed at.
-pub const VERSION: u8 = 1;
+pub const VERSION: u8 = 2;
 
 /// Size of the header.
 pub const HEADER_BYTES: usize = 64;
 
 /// Longest payload any frame may announce: what a receiver must be able to hold.
 pub const PAYLOAD_BYTES_MAX: usize = 1 << 20;
-
-/// A header as it lies on the wire. It never judges; [`Header`] does.
-#[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
-#[repr(C)]
-struct RawHeader {
-    magic: [u8; 4],
-    version: u8,
-    kind: u8,
-    has_data: u8,
-    reason: u8,
-    payload_bytes: U32,
-    group: U32,
-    epoch: U32,
-    operation: U32,
-    segment: U32,
-    sequence: U32,
-    elements: U32,
-    target_member: U32,
-    target_kind: u8,
-    datatype: u8,
-    operator: u8,
-    reserved: u8,
-    child: U16,
-    reserved_too: U16,
-    capability: [u8; 16],
-}
-
-const _: () = assert!(size_of::<RawHeader>() == HEADER_BYTES);
-
-const KIND_JOIN: u8 = 1;
-const KIND_JOINED: u8 = 2;
-const KIND_REQUEST: u8 = 3;
-const KIND_RESULT: u8 = 4;
-const KIND_ABORT: u8 = 5;
-const KIND_LEAVE: u8 = 6;
-
-const TARGET_NONE: u8 = 0;
-const TARGET_ALL: u8 = 1;
-const TARGET_MEMBER: u8 = 2;
 
 /// A frame's header, checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -102,7 +67,49 @@ pub enum Message {
     Abort(Abort),
     /// Up: the child has no more operations and gives its place back.
     Leave,
+    /// Either way, over the link: where the sender takes this edge's datagrams (a UDP port of the
+    /// address that the link ends at), or that it takes none.
+    Datagrams(Option<NonZeroU16>),
+    /// Up, as a datagram: does this arrive? The number tells attempts apart.
+    Probe(u8),
+    /// Down, as a datagram: the probe with this number arrived.
+    Probed(u8),
+    /// Down, as a datagram: the request is counted, its result not there yet. Answers a repeat, so
+    /// that whoever waits for a late sibling knows that nothing was lost.
+    Held {
+        /// The request's.
+        sequence: Sequence,
+        /// Which attempt this answers.
+        attempt: u8,
+    },
+    /// Down, as a datagram: a later request has come before this one, which is therefore lost.
+    Missing {
+        /// The request's.
+        sequence: Sequence,
+    },
+    /// Up: who hears results that are sent to the group's multicast address.
+    Hears(Hearing),
 }
+
+/// Who at or below one child hears what is sent to the group's multicast address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u16)]
+pub enum Hearing {
+    /// Nobody, any more.
+    Nobody = 0,
+    /// Somebody below the child, so that it is worth sending; the child itself needs its copies.
+    Below = 1,
+    /// The child: it asks for what it misses.
+    Here = 2,
+}
+
+impl Hearing {
+    /// All of them, in code order.
+    pub const ALL: [Self; 3] = [Self::Nobody, Self::Below, Self::Here];
+}
+
+/// In frames sent to a group's multicast address: every child of every node. No edge has it.
+pub const EVERYONE: ChildIndex = ChildIndex(u16::MAX);
 
 /// One segment of one operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -120,96 +127,34 @@ pub struct Part {
     /// Whether a payload follows. Without one, a request contributes nothing (a barrier, or a
     /// broadcast at a member that isn't its source), and a result is a completion only.
     pub has_data: bool,
+    /// What the recovery of lost frames adds.
+    pub trail: Trail,
+}
+
+/// What the recovery of lost frames adds to a segment. It is no part of what the segment is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Trail {
+    /// In a request: how often it was sent before, as far as a byte can count. In a result: the
+    /// attempt that it answers, so that its round trip can be told from an earlier one's.
+    pub attempt: u8,
+    /// In a result: how far before this sequence number the earliest lies whose result the sender
+    /// does not have; 0 if it has them all, in a request too. What lies before that and has not
+    /// arrived was lost.
+    pub behind: u16,
 }
 
 impl Part {
+    /// Whether both describe the same segment. Whether they have data may differ (a completion has
+    /// none, and a broadcast's members differ in it), and so may what loss recovery adds.
+    #[must_use]
+    pub fn is_same_segment(&self, other: &Self) -> bool {
+        Self { has_data: other.has_data, trail: other.trail, ..*self } == *other
+    }
+
     /// Length of the payload that follows the header.
     #[must_use]
     pub const fn payload_bytes(&self) -> usize {
         if self.has_data { self.shape.bytes() } else { 0 }
-    }
-}
-
-/// What one segment's elements are and how they combine.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Shape {
-    operator: Operator,
-    datatype: Datatype,
-    elements: u32,
-}
-
-/// Why an operator, a datatype and a count don't make a segment.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum ShapeError {
-    /// The operator is not defined on the datatype.
-    #[error("{} is not defined on {}", operator.name(), datatype.name())]
-    NotDefined {
-        /// The operator asked for.
-        operator: Operator,
-        /// The datatype it was asked for on.
-        datatype: Datatype,
-    },
-    /// A vector operation on no elements: complete without the tree.
-    #[error("a segment has at least one element")]
-    Empty,
-    /// More bytes than a frame may carry.
-    #[error("a segment of {bytes} bytes exceeds the {PAYLOAD_BYTES_MAX} a frame may carry")]
-    TooLong {
-        /// The length asked for.
-        bytes: u64,
-    },
-}
-
-impl Shape {
-    /// No elements, nothing to combine.
-    pub const BARRIER: Self =
-        Self { operator: Operator::Barrier, datatype: Datatype::U8, elements: 0 };
-
-    /// A segment of `elements` elements.
-    ///
-    /// # Errors
-    /// If the operator isn't defined on the datatype, or the length is zero or more than
-    /// [`PAYLOAD_BYTES_MAX`]. A barrier is [`Shape::BARRIER`] and nothing else.
-    pub fn new(operator: Operator, datatype: Datatype, elements: u32) -> Result<Self, ShapeError> {
-        if operator == Operator::Barrier && datatype == Datatype::U8 && elements == 0 {
-            return Ok(Self::BARRIER);
-        }
-        if !operator.applies_to(datatype) {
-            return Err(ShapeError::NotDefined { operator, datatype });
-        }
-        if elements == 0 {
-            return Err(ShapeError::Empty);
-        }
-        let bytes = u64::from(elements) * datatype.size_bytes() as u64;
-        if bytes > PAYLOAD_BYTES_MAX as u64 {
-            return Err(ShapeError::TooLong { bytes });
-        }
-        Ok(Self { operator, datatype, elements })
-    }
-
-    /// How elements combine.
-    #[must_use]
-    pub const fn operator(&self) -> Operator {
-        self.operator
-    }
-
-    /// What an element is.
-    #[must_use]
-    pub const fn datatype(&self) -> Datatype {
-        self.datatype
-    }
-
-    /// How many elements.
-    #[must_use]
-    pub const fn elements(&self) -> u32 {
-        self.elements
-    }
-
-    /// Length of the elements.
-    #[must_use]
-    pub const fn bytes(&self) -> usize {
-        self.elements as usize * self.datatype.size_bytes()
     }
 }
 
@@ -326,168 +271,6 @@ pub enum DecodeError {
     /// A field that this kind of frame leaves zero isn't.
     #[error("frame sets a reserved field")]
     ReservedField,
-}
-
-impl Header {
-    /// Length of the payload that follows this header.
-    #[must_use]
-    pub const fn payload_bytes(&self) -> usize {
-        match &self.message {
-            Message::Request(part) | Message::Result(part) => part.payload_bytes(),
-            Message::Join | Message::Joined | Message::Abort(_) | Message::Leave => 0,
-        }
-    }
-
-    /// Reads a header from the first [`HEADER_BYTES`] of `bytes`; the payload is what follows, and
-    /// need not be there yet.
-    ///
-    /// # Errors
-    /// If the bytes are not a frame this version defines.
-    pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
-        let (raw, _) = RawHeader::ref_from_prefix(bytes)
-            .map_err(|_| DecodeError::Truncated { got_bytes: bytes.len() })?;
-        if raw.magic != MAGIC {
-            return Err(DecodeError::BadMagic(raw.magic));
-        }
-        if raw.version != VERSION {
-            return Err(DecodeError::BadVersion(raw.version));
-        }
-        if raw.reserved != 0 || raw.reserved_too.get() != 0 {
-            return Err(DecodeError::ReservedField);
-        }
-        let message = raw.message()?;
-        let edge = Edge {
-            group: GroupId(raw.group.get()),
-            epoch: Epoch(raw.epoch.get()),
-            child: ChildIndex(raw.child.get()),
-            capability: Capability::from_bytes(raw.capability),
-        };
-        let header = Self { edge, message };
-        let needed_bytes = header.payload_bytes() as u32;
-        let announced_bytes = raw.payload_bytes.get();
-        if announced_bytes != needed_bytes {
-            return Err(DecodeError::WrongLength { announced_bytes, needed_bytes });
-        }
-        Ok(header)
-    }
-
-    /// Lays the header out for the wire.
-    #[must_use]
-    pub fn encode(&self) -> [u8; HEADER_BYTES] {
-        let mut raw = RawHeader::new_zeroed();
-        raw.magic = MAGIC;
-        raw.version = VERSION;
-        raw.payload_bytes = U32::new(self.payload_bytes() as u32);
-        raw.group = U32::new(self.edge.group.0);
-        raw.epoch = U32::new(self.edge.epoch.0);
-        raw.child = U16::new(self.edge.child.0);
-        raw.capability = self.edge.capability.to_bytes();
-        match self.message {
-            Message::Join => raw.kind = KIND_JOIN,
-            Message::Joined => raw.kind = KIND_JOINED,
-            Message::Leave => raw.kind = KIND_LEAVE,
-            Message::Request(part) => raw.put_part(KIND_REQUEST, &part),
-            Message::Result(part) => raw.put_part(KIND_RESULT, &part),
-            Message::Abort(abort) => {
-                raw.kind = KIND_ABORT;
-                raw.reason = abort.reason as u8;
-                raw.target_member = U32::new(abort.at_fault.0);
-            }
-        }
-        zerocopy::transmute!(raw)
-    }
-}
-
-impl RawHeader {
-    fn message(&self) -> Result<Message, DecodeError> {
-        match self.kind {
-            KIND_REQUEST | KIND_RESULT => {
-                let part = self.part()?;
-                if self.kind == KIND_RESULT {
-                    return Ok(Message::Result(part));
-                }
-                // A contributor without data would silently drop out of a reduction.
-                if part.shape.operator.is_reduction() && !part.has_data {
-                    return Err(DecodeError::DataMismatch);
-                }
-                Ok(Message::Request(part))
-            }
-            KIND_ABORT => {
-                self.expect_no_part()?;
-                let reason = AbortReason::from_code(self.reason)
-                    .ok_or(DecodeError::UnknownReason(self.reason))?;
-                let at_fault = EndpointId(self.target_member.get());
-                Ok(Message::Abort(Abort { reason, at_fault }))
-            }
-            KIND_JOIN | KIND_JOINED | KIND_LEAVE => {
-                self.expect_no_part()?;
-                if self.reason != 0 || self.target_member.get() != 0 {
-                    return Err(DecodeError::ReservedField);
-                }
-                Ok(match self.kind {
-                    KIND_JOIN => Message::Join,
-                    KIND_JOINED => Message::Joined,
-                    _ => Message::Leave,
-                })
-            }
-            other => Err(DecodeError::UnknownKind(other)),
-        }
-    }
-
-    fn part(&self) -> Result<Part, DecodeError> {
-        if self.reason != 0 {
-            return Err(DecodeError::ReservedField);
-        }
-        let operator = Operator::from_code(self.operator)?;
-        let datatype = Datatype::from_code(self.datatype)?;
-        let shape = Shape::new(operator, datatype, self.elements.get())?;
-        let target = match (self.target_kind, self.target_member.get()) {
-            (TARGET_ALL, 0) => Target::All,
-            (TARGET_ALL, _) => return Err(DecodeError::ReservedField),
-            (TARGET_MEMBER, member) => Target::Member(EndpointId(member)),
-            (other, _) => return Err(DecodeError::UnknownTarget(other)),
-        };
-        let has_data = match self.has_data {
-            0 => false,
-            1 if operator != Operator::Barrier => true,
-            _ => return Err(DecodeError::DataMismatch),
-        };
-        Ok(Part {
-            operation: OperationNumber(self.operation.get()),
-            segment: SegmentIndex(self.segment.get()),
-            sequence: Sequence(self.sequence.get()),
-            shape,
-            target,
-            has_data,
-        })
-    }
-
-    fn expect_no_part(&self) -> Result<(), DecodeError> {
-        let words = [self.operation, self.segment, self.sequence, self.elements];
-        let bytes = [self.has_data, self.datatype, self.operator, self.target_kind];
-        if words.iter().any(|word| word.get() != 0) || bytes.iter().any(|byte| *byte != 0) {
-            return Err(DecodeError::ReservedField);
-        }
-        Ok(())
-    }
-
-    fn put_part(&mut self, kind: u8, part: &Part) {
-        self.kind = kind;
-        self.has_data = u8::from(part.has_data);
-        self.operation = U32::new(part.operation.0);
-        self.segment = U32::new(part.segment.0);
-        self.sequence = U32::new(part.sequence.0);
-        self.elements = U32::new(part.shape.elements);
-        self.datatype = part.shape.datatype.code();
-        self.operator = part.shape.operator.code();
-        let (target_kind, target_member) = match part.target {
-            Target::All => (TARGET_ALL, 0),
-            Target::Member(EndpointId(member)) => (TARGET_MEMBER, member),
-        };
-        debug_assert_ne!(target_kind, TARGET_NONE);
-        self.target_kind = target_kind;
-        self.target_member = U32::new(target_member);
-    }
 }
 
 #[cfg(test)]

@@ -39,7 +39,9 @@ id! {
     OperationNumber(u32)
 }
 id! {
-    /// Which piece of its operation's vector, from 0.
+    /// Which piece of its operation's vector, by how many pieces follow it: the last is 0. So
+    /// members whose vectors differ in length disagree on the first piece already, and none of them
+    /// takes a part of another's vector for the whole of its own.
     SegmentIndex(u32)
 }
 id! {

@@ -112,6 +112,6 @@ impl Chain {
     fn segment(&self, place: &Place, index: Option<u32>) -> Option<Span> {
         let index = index.filter(|index| *index < self.segments(place))?;
         let first = u64::from(index) * self.segment_elements;
-        Some(Span::between(first, place.elements.min(first + self.segment_elements)))
+        Some(Span::between(first, place.elements.min(first.saturating_add(self.segment_elements))))
     }
 }

@@ -1,9 +1,10 @@
 //! `tributary manager`, `tributary node` and `tributary token`.
 
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueHint};
+use tributary_protocol::manager::MulticastRange;
 
 use crate::usage::whole_number;
 
@@ -37,6 +38,29 @@ pub(crate) struct ManagerFlags {
     /// Description of the fabric: TOML, ibnetdiscover output or Slurm's topology.conf
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) topology: Option<PathBuf>,
+
+    /// Multicast addresses for groups' results, one a group: the first, how many, and the UDP
+    /// port; without it, no multicast
+    #[arg(long, value_name = "IP/COUNT:PORT", value_parser = multicast_range)]
+    pub(crate) multicast: Option<MulticastRange>,
+
+    /// Send members that hear multicast their reliable copies only when they ask
+    #[arg(long, requires = "multicast")]
+    pub(crate) lazy_copies: bool,
+}
+
+/// Reads a range of multicast addresses, such as `239.255.70.0/256:7475`.
+fn multicast_range(text: &str) -> Result<MulticastRange, String> {
+    let parsed = text.split_once('/').and_then(|(first, rest)| {
+        let (count, port) = rest.split_once(':')?;
+        Some((first.parse::<Ipv4Addr>().ok()?, count.parse().ok()?, port.parse().ok()?))
+    });
+    match parsed {
+        Some((first, addresses, port)) if first.is_multicast() && addresses > 0 && port > 0 => {
+            Ok(MulticastRange { first, addresses, port, lazy_copies: false })
+        }
+        _ => Err("not like 239.255.70.0/256:7475".to_owned()),
+    }
 }
 
 /// Serve as one aggregation node
@@ -82,6 +106,11 @@ pub(crate) struct NodeFlags {
     /// Address on which to serve Prometheus metrics at /metrics
     #[arg(long, value_name = "IP:PORT", value_parser = socket_address)]
     pub(crate) metrics: Option<SocketAddr>,
+
+    /// Longest segment that goes by UDP beside TCP, in bytes; 0 for TCP only. The socket has the
+    /// address and, where it is free, the port number of --listen
+    #[arg(long, value_name = "BYTES", default_value = "1388", value_parser = whole_number(0..=65_443))]
+    pub(crate) datagram_max: u64,
 
     /// Microseconds to poll after the last frame before sleeping; polling takes a whole core
     #[arg(long, value_name = "MICROSECONDS", default_value = "0", value_parser = whole_number(0..=1_000_000))]

@@ -54,6 +54,16 @@ pub(crate) enum MpiFlag {
     Mpich,
 }
 
+impl MpiFlag {
+    /// As the option spells it.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Openmpi => "openmpi",
+            Self::Mpich => "mpich",
+        }
+    }
+}
+
 /// How endpoints reach aggregation nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum TransportFlag {

@@ -43,7 +43,7 @@ pub(super) fn run(arguments: &Arguments, environment: &Environment) -> io::Resul
 
 /// What this process's exit code is when the command ended with `status`: the same, or as shells
 /// have it, 128 and the signal's number.
-pub(super) fn exit_code(status: ExitStatus) -> u8 {
+pub(crate) fn exit_code(status: ExitStatus) -> u8 {
     let code = status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0));
     u8::try_from(code).unwrap_or(u8::MAX)
 }

@@ -166,6 +166,7 @@ mod tests {
             hosts: 2,
             communicators: 5,
             note: "refused".into(),
+            carriers: "udp".into(),
             collectives: [(Kind::Reduce, counts)].into(),
         };
         let mut report = Report::default();

@@ -36,6 +36,7 @@ struct Decision {
     rules: Vec<Measurement>,
     costs: Option<CostsRow>,
     leaders: Option<u32>,
+    sub_partitions: Option<u32>,
 }
 
 impl Decision {
@@ -64,6 +65,7 @@ impl Decision {
             rules,
             costs: tuning.costs,
             leaders: settings.leaders,
+            sub_partitions: settings.sub_partitions,
         }
     }
 
@@ -112,6 +114,7 @@ pub(super) fn join_hosts(
         usual: Some(if has_tree { Between::Tree } else { Between::Mesh }),
         rules,
         leaders: decision.leaders,
+        sub_partitions: decision.sub_partitions,
         leaders_max,
         costs: decision.costs.map(Costs::from),
         hosts: seat.placement.hosts.len() as u32,
@@ -145,7 +148,28 @@ fn join_by_tree(
 ) -> Result<Option<TreeMember>, Unavailable> {
     let grant = request_group(context, bootstrap, seat, label)?;
     seat.endpoints = grant.endpoints.iter().map(|endpoint| endpoint.endpoint).collect();
-    enter_tree(context, bootstrap, seat, &grant)
+    let tree = enter_tree(context, bootstrap, seat, &grant)?;
+    let carrier = tree.as_ref().map_or("", TreeMember::carrier);
+    let carriers = allgather_texts(bootstrap, carrier)?;
+    let leaders = seat.placement.leaders.iter().map(|rank| carriers[*rank as usize].as_str());
+    seat.carriers = Some(summary(&leaders.collect::<Vec<_>>(), &seat.placement.hosts));
+    Ok(tree)
+}
+
+/// What carries the hosts' data, in a few words.
+fn summary(carriers: &[&str], hosts: &[String]) -> String {
+    let most = ["shm", "tcp", "udp"]
+        .into_iter()
+        .max_by_key(|name| carriers.iter().filter(|carrier| *carrier == name).count())
+        .unwrap_or_default();
+    let mut others = carriers.iter().zip(hosts).filter(|(carrier, _)| **carrier != most);
+    match (others.next(), others.count()) {
+        (None, _) => most.to_owned(),
+        (Some((carrier, host)), 0) => format!("{most}, but {carrier} at {host}"),
+        (Some((carrier, host)), more) => {
+            format!("{most}, but {carrier} at {host} and {more} more hosts differ")
+        }
+    }
 }
 
 /// The first ranks of every host open their doors and tell each other where; each meets those that
@@ -244,6 +268,16 @@ mod tests {
         assert!(takes_tree(2, &[manager, ("TRIBUTARY_HOSTS", "2")]));
         assert!(takes_tree(2, &[manager, ("TRIBUTARY_BETWEEN_HOSTS", "tree")]));
         assert!(!takes_tree(9, &[("TRIBUTARY_BETWEEN_HOSTS", "mesh")]));
+    }
+
+    #[test]
+    fn the_summary_names_the_first_host_that_differs() {
+        let hosts = ["a", "b", "c"].map(str::to_owned);
+        assert_eq!(summary(&["udp"; 3], &hosts), "udp");
+        assert_eq!(summary(&["udp", "tcp", "udp"], &hosts), "udp, but tcp at b");
+        let hosts = ["a", "b", "c", "d", "e"].map(str::to_owned);
+        let many = summary(&["tcp", "udp", "tcp", "udp", "udp"], &hosts);
+        assert_eq!(many, "udp, but tcp at a and 1 more hosts differ");
     }
 
     #[test]

@@ -11,7 +11,7 @@ use crate::context::{Context, Placement};
 use crate::engine::Engine;
 use crate::host::{Attachment, HostGroup, Keeper, Offer};
 use crate::plan::Seat;
-use crate::tree::TreeMember;
+use crate::tree::{Approach, TreeMember};
 use crate::ways::Ways;
 
 /// Why a communicator is left to others, in one line that is the same on all ranks.
@@ -68,8 +68,14 @@ fn set_up_reserved(
     agree(bootstrap, room)?;
     let placement = Placement::new(&allgather_texts(bootstrap, &context.host)?);
     let rank = bootstrap.rank();
-    let mut seat =
-        Seat { rank, placement, endpoints: Vec::new(), ways: Ways::default(), note: None };
+    let mut seat = Seat {
+        rank,
+        placement,
+        endpoints: Vec::new(),
+        ways: Ways::default(),
+        note: None,
+        carriers: None,
+    };
     let host = share_memory(context, bootstrap, &seat)?;
     let joint = if seat.spans_hosts() {
         join_hosts(context, bootstrap, &mut seat, label)?
@@ -189,7 +195,9 @@ pub(super) fn enter_tree(
         .is_leader()
         .then(|| {
             let endpoint = &grant.endpoints[seat.host() as usize];
-            TreeMember::enter(grant, endpoint, context.settings.transport, &context.machine)
+            let settings = &context.settings;
+            let approach = Approach { transport: settings.transport, channel: settings.channel };
+            TreeMember::enter(grant, endpoint, approach, &context.machine)
         })
         .transpose()
         .map_err(|error| error.to_string());

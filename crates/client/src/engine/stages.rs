@@ -1,28 +1,48 @@
 //! How the stages of the operation that runs are driven, one after the other.
 
 use std::task::Poll;
+use std::time::Duration;
 
 use tributary_wire::frame::Abort;
 
 use super::{Engine, Progress};
 use crate::host::{HostGroup, Lost};
+use crate::leaders::{Failure, WaitsFor};
 use crate::operation::CollectiveError;
 use crate::plan::Stage;
 use crate::waiting::{Checkup, Waiter};
 
+/// Longest sleep while waiting for other hosts, so that a blocking wait is asked that often whether
+/// it is still wanted, which drives the MPI beneath.
+const SLEEP_MAX: Duration = Duration::from_millis(2);
+
 impl Engine {
     /// Lets a little time pass, or sleeps until the operation that runs can go on.
     pub(crate) fn pause(&mut self, waiter: &mut Waiter) {
-        let stage = self.current.as_ref().and_then(|current| current.plan.get(current.next));
-        match (stage, &mut self.host, &mut self.tree, &mut self.mesh) {
-            (Some(Stage::Host(_) | Stage::Shares(_)), Some(host), _, _) => host.pause(waiter),
-            (Some(Stage::Tree { .. }), _, Some(tree), _) => {
-                waiter.pause(|time| tree.sleep(time));
-            }
-            (Some(Stage::Mesh(_)), _, _, Some(mesh)) => {
-                if waiter.pause(|time| mesh.sleep(time)) == Checkup::Full {
+        let current = self.current.as_ref();
+        let stage = current.and_then(|current| current.plan.get(current.next));
+        let waits_for = match stage {
+            Some(Stage::Host(_)) => Some(WaitsFor::Host),
+            Some(Stage::Mesh(_)) => Some(WaitsFor::Mesh),
+            Some(Stage::Leaders(_)) => current.map(|current| current.leading.waits_for),
+            _ => None,
+        };
+        match (waits_for, &mut self.host, &mut self.mesh, &mut self.tree) {
+            (Some(WaitsFor::Host), Some(host), _, _) => host.pause(waiter),
+            (Some(WaitsFor::Mesh), _, Some(mesh), _) => {
+                let nap = |time: Duration| mesh.sleep(time.min(SLEEP_MAX));
+                if waiter.pause(nap) == Checkup::Full {
                     mesh.check_peers();
                 }
+            }
+            (Some(WaitsFor::Both), _, Some(mesh), _) => {
+                // No one thing tells of both, so the sleep is short.
+                if waiter.pause(|_| mesh.sleep(GLANCE)) == Checkup::Full {
+                    mesh.check_peers();
+                }
+            }
+            (None, _, _, Some(tree)) if matches!(stage, Some(Stage::Tree { .. })) => {
+                waiter.pause(|time| tree.sleep(time.min(SLEEP_MAX)));
             }
             _ => {
                 waiter.pause(std::thread::sleep);
@@ -41,18 +61,10 @@ impl Engine {
                     let host = self.host.as_mut().expect("a host stage has a host group");
                     poll_host(host, operation, is_first).map_err(Trouble::Host)
                 }
-                Stage::Shares(shares) => {
-                    let host = self.host.as_mut().expect("shares are of a host group");
-                    let operation = shares.operation(current.part);
-                    match poll_host(host, &operation, is_first) {
-                        Ok(true) if current.part + 1 < shares.leaders => {
-                            current.part += 1;
-                            current.is_started = false;
-                            continue;
-                        }
-                        outcome => outcome.map_err(Trouble::Host),
-                    }
-                }
+                Stage::Leaders(partition) => current
+                    .leading
+                    .advance(partition, self.host.as_mut(), self.mesh.as_mut())
+                    .map_err(Trouble::from),
                 Stage::Tree { spec, source, target, len_bytes } => {
                     let tree = self.tree.as_mut().expect("a tree stage has a tree");
                     let started = if is_first {
@@ -82,7 +94,6 @@ impl Engine {
             match outcome {
                 Ok(true) => {
                     current.next += 1;
-                    current.part = 0;
                     current.is_started = false;
                 }
                 Ok(false) => {
@@ -99,7 +110,7 @@ impl Engine {
     /// While a leader waits for other hosts, a rank of its own host may die or give up.
     fn look_after_host(&mut self) -> Result<(), CollectiveError> {
         let Some(current) = &self.current else { return Ok(()) };
-        let (Some(Stage::Tree { .. } | Stage::Mesh(_)), Some(host)) =
+        let (Some(Stage::Tree { .. } | Stage::Mesh(_) | Stage::Leaders(_)), Some(host)) =
             (current.plan.get(current.next), &mut self.host)
         else {
             return Ok(());
@@ -108,10 +119,22 @@ impl Engine {
     }
 }
 
+/// How long a leader sleeps that waits for its host and for others.
+const GLANCE: Duration = Duration::from_micros(50);
+
 enum Trouble {
     Host(Lost),
     Tree(Abort),
     Mesh(Abort),
+}
+
+impl From<Failure> for Trouble {
+    fn from(failure: Failure) -> Self {
+        match failure {
+            Failure::Host(lost) => Self::Host(lost),
+            Failure::Mesh(abort) => Self::Mesh(abort),
+        }
+    }
 }
 
 fn poll_host(

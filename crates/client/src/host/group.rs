@@ -1,6 +1,5 @@
 //! The group: one operation at a time, step by step.
 
-use std::slice;
 use std::sync::atomic::Ordering;
 use std::task::Poll;
 use std::time::Duration;
@@ -8,14 +7,13 @@ use std::time::Duration;
 use rustix::time::{ClockId, Timespec};
 
 use super::attach::Attachment;
-use super::combine::Combine;
 use super::failure::{Lost, LostCause};
 use super::liveness::Watch;
 use super::offer::{AttachError, Keeper, Offer, OfferError};
 use super::operation::{Action, Operation, Step};
-use super::ring::{Awaited, AwaitedEvent, Rings};
-use super::running::{Running, copy_short};
-use super::segment::{RINGS, SHORT_RING, Segment};
+use super::ring::{Awaited, Rings};
+use super::running::Running;
+use super::segment::Segment;
 use crate::waiting::{CHECKUP_INTERVAL, Checkup, Policy, Waiter};
 
 /// Longest time a waiting thread leaves whatever else it has to drive alone: about what a message
@@ -28,7 +26,7 @@ const IDLE_INTERVAL_MAX: Duration = Duration::from_millis(2);
 /// operation is either [`run`](Self::run) at once, or [`start`](Self::start)ed and
 /// [`poll`](Self::poll)ed until it is done. Ranks may differ in which of the two they use.
 pub struct HostGroup {
-    rings: Rings,
+    pub(super) rings: Rings,
     watches: Vec<Watch>,
     running: Option<Running>,
     lost: Option<Lost>,
@@ -144,11 +142,10 @@ impl HostGroup {
     /// them, and are equal or do not overlap.
     #[inline]
     pub unsafe fn run(&mut self, operation: &Operation) -> Result<(), Lost> {
-        if let Action::Allreduce(kernel) = operation.action {
-            let fits = operation.len_bytes <= RINGS[SHORT_RING].capacity_bytes;
-            if fits && self.rings.ranks == 2 && self.running.is_none() && self.lost.is_none() {
-                // SAFETY: the caller's promise.
-                return unsafe { self.exchange_with_peer(kernel, operation) };
+        if self.running.is_none() {
+            // SAFETY: the caller's promise.
+            if let Some(outcome) = unsafe { self.run_at_once(operation) } {
+                return outcome;
             }
         }
         // SAFETY: the caller's promise.
@@ -226,46 +223,6 @@ impl HostGroup {
         self.running = None;
     }
 
-    /// An allreduce of at most one short slot between two ranks, without the state machine.
-    #[inline]
-    unsafe fn exchange_with_peer(
-        &mut self,
-        kernel: &dyn Combine,
-        operation: &Operation,
-    ) -> Result<(), Lost> {
-        const RING: usize = SHORT_RING;
-        let Operation { source, target, len_bytes, .. } = *operation;
-        if len_bytes == 0 {
-            return Ok(());
-        }
-        let rings = &mut self.rings;
-        let peer = 1 - rings.local_rank;
-        let step = rings.step(RING);
-        while let Err(awaited) = self.rings.claim(RING) {
-            self.wait_for(awaited)?;
-        }
-        let rings = &mut self.rings;
-        // SAFETY: the slot was just claimed; `source` is valid for `len_bytes` by the caller's
-        // promise, and not in the segment, which only this module hands out slices of.
-        unsafe { copy_short(source, rings.own_slot(RING, len_bytes)) };
-        rings.publish(RING, len_bytes);
-        if !rings.is_filled(RING, peer) {
-            self.wait_for(Awaited { peer, ring: RING, step, event: AwaitedEvent::Filled })?;
-        }
-        let rings = &mut self.rings;
-        // SAFETY: both slots are filled, one by this rank, the other seen just now; `target` is
-        // the caller's, valid and apart from the segment.
-        unsafe {
-            let target = slice::from_raw_parts_mut(target, len_bytes);
-            let left = rings.slot(RING, 0, step, len_bytes);
-            let right = rings.slot(RING, 1, step, len_bytes);
-            kernel.combine_into(target, left, right);
-        }
-        rings.note_all_filled(RING);
-        rings.finish(RING, true);
-        Ok(())
-    }
-
     /// Drives the operation until it is done or something must be awaited.
     fn advance(&mut self) -> Result<(), Awaited> {
         while let Some(running) = &mut self.running {
@@ -292,8 +249,8 @@ impl HostGroup {
     }
 
     /// Waits until `awaited` has come about.
-    #[inline]
-    fn wait_for(&mut self, awaited: Awaited) -> Result<(), Lost> {
+    #[inline(never)]
+    pub(super) fn wait_for(&mut self, awaited: Awaited) -> Result<(), Lost> {
         let mut waiter = Waiter::new(self.rings.policy);
         while !self.rings.is_met(awaited) {
             let checkup =
@@ -326,7 +283,8 @@ impl HostGroup {
         due
     }
 
-    fn check_failure_word(&mut self) -> Result<(), Lost> {
+    #[inline]
+    pub(super) fn check_failure_word(&mut self) -> Result<(), Lost> {
         if self.lost.is_none() {
             // Acquire: pairs with the Release in `report` of the rank that failed.
             let word = self.rings.segment.head().failure.0.load(Ordering::Acquire);

@@ -22,10 +22,11 @@
 //! Step numbers have 64 bits and count up from one: at a step every nanosecond they wrap after
 //! 584 years, so wrapping is not considered.
 //!
-//! There are two rings: the short ring, where up to 56 bytes share the flag's cache line and up to
-//! 4,152 bytes follow it, and the long ring, whose 128 KiB pieces stay in the second-level cache. A
-//! longer vector takes as many steps as it has pieces. Lengths are computed by each rank for
-//! itself and never read from the segment. Address space used is 537 KiB a rank and group; memory,
+//! There are three rings, and two boxes that groups of two use for short exchanges: the line ring,
+//! for one-way operations of up to 56 bytes, which share the flag's cache line; the short ring, where
+//! up to 4,152 bytes follow the flag; and the long ring, whose 128 KiB pieces stay in the
+//! second-level cache. A longer vector takes as many steps as it has pieces. Lengths are computed by each rank for
+//! itself and never read from the segment. Address space used is 549 KiB a rank and group; memory,
 //! only what was touched, and never more than that.
 //!
 //! # Why a slot is never overwritten too early
@@ -39,15 +40,25 @@
 //! and raised for nothing by what is seen anyway: a rank fills a slot in step `t` only after it has
 //! finished reading step `t - 1`, so whoever has seen all ranks' flags of step `t` knows that all
 //! counters are at least `t - 1`. Operations that synchronise everybody therefore never look at a
-//! counter (two slots would do); one-way operations look once in `slots` steps.
+//! counter (two slots would do). One-way operations look when the slots known to be free run out,
+//! and then wait for half of them, so that they look once in `slots / 2` steps at most.
 //!
 //! # Line transfers
 //!
-//! A short allreduce among `p <= 8` ranks is one exchange: each rank writes one line and reads
-//! `p - 1`, one transfer deep. The writer's line was given back to it ahead of time: while it waits
-//! in step `t` it prefetches (the first 16 lines of) its slot of step `t + 1` for writing. So the latency is that of one
-//! line going one way, plus the skew. Among more ranks it is a gather and a release, two transfers
-//! deep, `2 (p - 1)` lines instead of `p (p - 1)`. A barrier is the same without data.
+//! Two ranks trade boxes: of two boxes, rank `r` fills box `(r + t) mod 2` in step `t` and reads the
+//! other. So a rank always fills the box that it has just read. Its lines are in the rank's own
+//! cache already, and the processor hands a single line over for writing at once: a step is one
+//! line transfer each way, at the same time. Boxes that a rank keeps would cost two transfers one
+//! behind the other, the first to take the line away from the peer that read it. No counter is
+//! needed either: a rank can fill a box only after its own reading of it, and the peer reads it
+//! before it publishes the step after. A rank must not look at its own box once it is published,
+//! for the peer may be filling it already. Measured (two threads of a 2-core Xeon virtual machine,
+//! no calls around it): 8 B 70 ns against 160 ns; 1 KiB 370 against 600; 4 KiB 800 against 1,350.
+//!
+//! A short allreduce among 3 to 8 ranks is one exchange: each rank writes one line and reads
+//! `p - 1`, one transfer deep. While a rank waits in step `t` it prefetches (the first 16 lines of)
+//! its slot of step `t + 1` for writing. Among more ranks it is a gather and a release, two
+//! transfers deep, `2 (p - 1)` lines instead of `p (p - 1)`. A barrier is the same without data.
 //!
 //! A long vector among two ranks is exchanged piece by piece: each reads the other's whole piece,
 //! `n` bytes each way, as in a reduce-scatter, with half the synchronisation. Among more, each rank
@@ -69,8 +80,11 @@
 mod attach;
 mod combine;
 mod failure;
+mod fast;
 mod group;
 mod liveness;
+#[cfg(test)]
+mod model;
 mod offer;
 mod operation;
 mod ring;

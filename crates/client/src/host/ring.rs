@@ -9,7 +9,7 @@ use std::time::Duration;
 use rustix::thread::futex;
 use rustix::time::Timespec;
 
-use super::segment::{RINGS, SHORT_RING, Segment};
+use super::segment::{RINGS, SHORT_RING, Segment, TRADE_RING};
 use crate::waiting::Policy;
 
 /// Lines that are fetched for writing ahead of time: as many as a core fetches at once.
@@ -47,13 +47,13 @@ pub(super) struct Rings {
     pub(super) local_rank: u32,
     pub(super) ranks: u32,
     pub(super) policy: Policy,
-    places: [Place; 2],
+    places: [Place; RINGS.len()],
 }
 
 impl Rings {
     pub(super) fn new(segment: Segment, local_rank: u32, policy: Policy) -> Self {
         let ranks = segment.ranks();
-        let places = [Place { next: 1, cleared: 0 }; 2];
+        let places = [Place { next: 1, cleared: 0 }; RINGS.len()];
         Self { segment, local_rank, ranks, policy, places }
     }
 
@@ -67,7 +67,8 @@ impl Rings {
     #[inline]
     pub(super) fn claim(&mut self, ring: usize) -> Result<(), Awaited> {
         let place = &self.places[ring];
-        if place.cleared + RINGS[ring].slots >= place.next {
+        // This rank's box of a trade is the one that it read itself in the step before.
+        if ring == TRADE_RING || place.cleared + RINGS[ring].slots >= place.next {
             return Ok(());
         }
         self.claim_by_counters(ring)
@@ -75,7 +76,8 @@ impl Rings {
 
     #[cold]
     fn claim_by_counters(&mut self, ring: usize) -> Result<(), Awaited> {
-        let step = self.places[ring].next - RINGS[ring].slots;
+        // Half of the slots must be free, so that a fast sender does not look at every step.
+        let step = self.places[ring].next - RINGS[ring].slots / 2;
         let mut least = u64::MAX;
         for peer in self.peers() {
             // Acquire: pairs with the Release in `finish` of the peer: its reads of the slot come
@@ -165,7 +167,7 @@ impl Rings {
     pub(super) fn finish(&mut self, ring: usize, done: bool) {
         let step = self.step(ring);
         self.places[ring].next = step + 1;
-        if done {
+        if done && ring != TRADE_RING {
             // Release: pairs with the Acquire in `claim_by_counters` of the peers.
             self.segment.done(ring, self.local_rank).store(step, Ordering::Release);
             self.wake_sleepers();
@@ -245,9 +247,12 @@ impl Rings {
 fn prefetch_for_writing(address: *const u8) {
     #[cfg(target_arch = "x86_64")]
     {
-        use std::arch::x86_64::{_MM_HINT_ET0, _mm_prefetch};
+        // The intrinsic compiles to a prefetch for reading unless the whole program requires the
+        // feature; processors without it execute the instruction as a no-op.
         // SAFETY: a prefetch reads and writes nothing, and faults at no address.
-        unsafe { _mm_prefetch::<_MM_HINT_ET0>(address.cast()) };
+        unsafe {
+            std::arch::asm!("prefetchw [{}]", in(reg) address, options(nostack, preserves_flags));
+        }
     }
     #[cfg(not(target_arch = "x86_64"))]
     let _ = address;

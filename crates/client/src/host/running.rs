@@ -2,13 +2,14 @@
 //!
 //! Everything that touches the caller's buffers for longer than one short exchange is here.
 
+use std::mem::MaybeUninit;
 use std::ptr;
 use std::slice;
 
 use super::combine::{Combine, reduce_in_order};
 use super::operation::{Action, Operation, Recipe, Step, share};
 use super::ring::{Awaited, AwaitedEvent, Rings};
-use super::segment::{LONG_RING, RINGS, SHORT_RING};
+use super::segment::{LINE_RING, LONG_RING, RINGS, SHORT_RING, TRADE_RING};
 
 /// The operation in progress and how far it is.
 pub(super) struct Running {
@@ -46,8 +47,8 @@ impl Running {
             return None;
         }
         let short = operation.len_bytes <= RINGS[SHORT_RING].capacity_bytes || is_barrier;
-        let ring = if short { SHORT_RING } else { LONG_RING };
         let recipe = Recipe::new(&operation.action, ranks, short);
+        let ring = ring_for(&operation, recipe, ranks, short);
         let capacity_bytes = RINGS[ring].capacity_bytes;
         Some(Self {
             operation,
@@ -175,6 +176,11 @@ impl Running {
         let step = rings.step(self.ring);
         match self.step {
             Step::Scatter => {}
+            Step::Exchange if self.ring == TRADE_RING => {
+                let kernel = self.kernel().expect("only reductions exchange data");
+                // SAFETY: as the caller promises; a traded vector is one piece.
+                unsafe { consume_traded(rings, kernel, &self.operation) };
+            }
             // SAFETY: as the caller promises.
             Step::Exchange | Step::Gather { .. } => unsafe { self.consume_reducing(rings) },
             Step::Spread { from } | Step::Transfer { from, .. } => {
@@ -223,6 +229,48 @@ impl Running {
             &piece[part]
         });
     }
+}
+
+/// The ring that an operation's steps use.
+fn ring_for(operation: &Operation, recipe: Recipe, ranks: u32, short: bool) -> usize {
+    let is_one_line = operation.len_bytes <= RINGS[LINE_RING].capacity_bytes;
+    match operation.action {
+        _ if !short => LONG_RING,
+        Action::Reduce { .. } | Action::Broadcast { .. } if is_one_line => LINE_RING,
+        _ if recipe.first == Step::Exchange && ranks == 2 => TRADE_RING,
+        _ => SHORT_RING,
+    }
+}
+
+/// Reduces the peer's box of the step to come and this rank's `source` into `target`.
+///
+/// The own box is not read: the peer may be filling it for the next step already.
+///
+/// # Safety
+/// The group has two ranks, the peer's flag was seen, and the vector is not longer than a box.
+#[inline]
+pub(super) unsafe fn consume_traded(rings: &Rings, kernel: &dyn Combine, operation: &Operation) {
+    let Operation { source, target, len_bytes, .. } = *operation;
+    let own = rings.local_rank;
+    // SAFETY: the peer's flag was seen, and it writes this box again only after this rank's next
+    // step; `target` is the caller's and apart from the segment.
+    let (theirs, result) = unsafe {
+        (
+            rings.slot(TRADE_RING, 1 - own, rings.step(TRADE_RING), len_bytes),
+            slice::from_raw_parts_mut(target, len_bytes),
+        )
+    };
+    let mut aside = [MaybeUninit::<u8>::uninit(); RINGS[TRADE_RING].capacity_bytes];
+    let mut mine = source;
+    if ptr::eq(source, target) {
+        mine = aside.as_ptr().cast();
+        // SAFETY: a box is not longer than `aside`, which is apart from the caller's buffer.
+        unsafe { copy(source, aside.as_mut_ptr().cast(), len_bytes) };
+    }
+    // SAFETY: the caller's contribution, or the copy of it made just now; apart from the target.
+    let mine = unsafe { slice::from_raw_parts(mine, len_bytes) };
+    let (left, right) = if own == 0 { (mine, theirs) } else { (theirs, mine) };
+    kernel.combine_into(result, left, right);
 }
 
 /// Copies a contribution into a slot; the commonest lengths without a call.

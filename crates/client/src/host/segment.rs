@@ -57,7 +57,7 @@ pub(super) struct Control {
 
 /// Per ring, the last step after which this rank reads no slot of that or an earlier step.
 #[repr(C, align(128))]
-pub(super) struct DoneLine(pub(super) [AtomicU64; 2]);
+pub(super) struct DoneLine(pub(super) [AtomicU64; RINGS.len()]);
 
 /// Shape of one ring: every rank has `slots` slots, each a flag and a payload.
 #[derive(Clone, Copy, Debug)]
@@ -86,19 +86,42 @@ const LONG: RingShape = RingShape {
     slot_stride_bytes: 129 * 1024,
     ring_offset_bytes: 5 * PAGE_BYTES,
 };
+/// The traded boxes of a group of two; as long as a slot of the short ring.
+const TRADE: RingShape = RingShape {
+    slots: 2,
+    capacity_bytes: SHORT.capacity_bytes,
+    payload_offset_bytes: 8,
+    slot_stride_bytes: SHORT.slot_stride_bytes,
+    ring_offset_bytes: LONG.ring_offset_bytes + 4 * LONG.slot_stride_bytes,
+};
+/// The line ring: one line a slot, and so many of them that a rank which only sends looks at its
+/// readers' counters rarely.
+const LINE: RingShape = RingShape {
+    slots: 64,
+    capacity_bytes: LINE_BYTES - 8,
+    payload_offset_bytes: 8,
+    slot_stride_bytes: LINE_BYTES,
+    ring_offset_bytes: TRADE.ring_offset_bytes + 2 * PAGE_BYTES,
+};
 /// The rings by index.
-pub(super) const RINGS: [RingShape; 2] = [SHORT, LONG];
+pub(super) const RINGS: [RingShape; 4] = [SHORT, LONG, TRADE, LINE];
 /// Index of the short ring.
 pub(super) const SHORT_RING: usize = 0;
 /// Index of the long ring.
 pub(super) const LONG_RING: usize = 1;
+/// Index of the traded boxes.
+pub(super) const TRADE_RING: usize = 2;
+/// Index of the line ring.
+pub(super) const LINE_RING: usize = 3;
 
-const RANK_AREA_BYTES: usize = LONG.ring_offset_bytes + 4 * LONG.slot_stride_bytes;
+const RANK_AREA_BYTES: usize = LINE.ring_offset_bytes + PAGE_BYTES;
 
 const _: () = {
     assert!(SHORT.slots as usize * SHORT.slot_stride_bytes <= LONG.ring_offset_bytes);
     assert!(LONG.payload_offset_bytes + LONG.capacity_bytes <= LONG.slot_stride_bytes);
     assert!(LONG.slots == 4 && RANK_AREA_BYTES.is_multiple_of(PAGE_BYTES));
+    assert!(TRADE.slot_stride_bytes <= 2 * PAGE_BYTES);
+    assert!(LINE.slots as usize * LINE.slot_stride_bytes <= PAGE_BYTES);
     assert!(size_of::<Head>() == PAGE_BYTES);
 };
 
@@ -195,12 +218,18 @@ impl Segment {
     fn slot(&self, ring: usize, rank: u32, step: u64) -> NonNull<u8> {
         debug_assert!(rank < self.layout.ranks);
         let shape = &RINGS[ring];
+        // A traded box lies in the area of either of two ranks, and is one's in every other step.
+        let (area, slot) = if ring == TRADE_RING {
+            ((rank as usize + step as usize) & 1, 0)
+        } else {
+            (rank as usize, (step % shape.slots) as usize)
+        };
         let offset = self.layout.areas_offset()
-            + rank as usize * RANK_AREA_BYTES
+            + area * RANK_AREA_BYTES
             + shape.ring_offset_bytes
-            + (step % shape.slots) as usize * shape.slot_stride_bytes;
-        // SAFETY: inside the mapping: `rank` is below `ranks` at every caller, and the constant
-        // assertions above keep every slot inside the rank's area.
+            + slot * shape.slot_stride_bytes;
+        // SAFETY: inside the mapping: `rank` is below `ranks` at every caller, groups of two alone
+        // trade boxes, and the constant assertions above keep every slot inside its area.
         unsafe { self.base.add(offset) }
     }
 

@@ -19,10 +19,16 @@
 //! Who finds a link ended by a host that didn't say `Leave` tells all it is connected to, and they
 //! pass it on, naming the host at fault; who waits long looks at all its links. A host that waits for
 //! nothing learns it at its next operation.
+//!
+//! Who was told ends its links, so an ended link alone blames nobody: what is unread is searched for
+//! the reason first, on that link and then on the others. And a host goes only when what it said has
+//! arrived, or half a second later. Who is blamed without a word is the host whose link ended: it
+//! died, or its word was lost with it, or it was called after it had gone.
 
 mod address;
 mod choice;
 mod door;
+mod failure;
 mod peers;
 #[cfg(test)]
 mod tests;
@@ -41,13 +47,14 @@ pub(crate) use door::Door;
 
 use crate::host::Combine;
 use crate::settings::AlgorithmChoice;
+use failure::Failure;
 use peers::Peers;
 use walk::{Walk, Workspace};
 
 /// Longest payload of one frame. Short enough for the second-level cache, long enough that system
 /// calls don't count.
 const FRAME_BYTES_MAX: u32 = 64 << 10;
-/// How long a farewell may take to leave this process.
+/// How long a farewell may take: to leave this process, and after a failure to arrive.
 const FAREWELL_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// What tells one communicator's mesh from every other, and its members from strangers.
@@ -148,7 +155,7 @@ impl Mesh {
         self.started = self.started.wrapping_add(1);
         let called = walk.peers().try_for_each(|host| self.peers.call(host));
         self.running = Some(walk);
-        called.map_err(|abort| self.fail(abort))
+        called.map_err(|failure| self.fail(failure))
     }
 
     /// Goes as far as it can without waiting. `true` once the operation is complete.
@@ -164,7 +171,7 @@ impl Mesh {
                 self.workspace.unsent = self.running.take().map_or_else(Vec::new, Walk::into_room);
                 Ok(true)
             }
-            Err(abort) => Err(self.fail(abort)),
+            Err(failure) => Err(self.fail(failure)),
         }
     }
 
@@ -177,39 +184,41 @@ impl Mesh {
     /// Looks whether a host failed that nothing is awaited from just now. The next poll tells.
     pub(crate) fn check_peers(&mut self) {
         if self.failed.is_none()
-            && let Err(abort) = self.peers.check()
+            && let Err(failure) = self.peers.check()
         {
-            self.fail(abort);
+            self.fail(failure);
         }
     }
 
     /// Tells the others that this host can't go on.
     pub(crate) fn abort(&mut self, reason: AbortReason) {
         if self.failed.is_none() {
-            self.fail(Abort { reason, at_fault: EndpointId(self.peers.me()) });
+            self.fail(Abort { reason, at_fault: EndpointId(self.peers.me()) }.into());
         }
     }
 
     /// Says that nothing is left to do here.
     pub(crate) fn leave(&mut self) {
         if self.failed.is_none() {
-            self.peers.bid_farewell(None);
-            self.flush();
+            self.peers.bid_farewell();
+            wait_for_farewell(|| self.peers.flush() == Sent::Taken);
         }
     }
 
-    fn fail(&mut self, abort: Abort) -> Abort {
+    fn fail(&mut self, failure: Failure) -> Abort {
+        let abort = self.peers.explain(failure);
         self.running = None;
         self.failed = Some(abort);
-        self.peers.bid_farewell(Some(abort));
-        self.flush();
+        wait_for_farewell(|| self.peers.spread(abort));
+        self.peers.end_untold();
         abort
     }
+}
 
-    fn flush(&mut self) {
-        let deadline = Instant::now() + FAREWELL_TIMEOUT;
-        while self.peers.flush() == Sent::Full && Instant::now() < deadline {
-            std::thread::sleep(Duration::from_millis(1));
-        }
+/// Tries until it succeeds, for as long as a farewell may take.
+fn wait_for_farewell(mut is_said: impl FnMut() -> bool) {
+    let deadline = Instant::now() + FAREWELL_TIMEOUT;
+    while !is_said() && Instant::now() < deadline {
+        std::thread::sleep(Duration::from_millis(1));
     }
 }

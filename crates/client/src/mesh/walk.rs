@@ -7,9 +7,10 @@
 
 use tributary_algorithms::{Action, Algorithm, Buffer, Landing, Order, Schedule, Shape, Span};
 use tributary_transport::Sent;
-use tributary_wire::frame::{self, Abort, AbortReason, Part, Target};
+use tributary_wire::frame::{self, Abort, AbortReason, Part, Target, Trail};
 use tributary_wire::{Datatype, EndpointId, OperationNumber, Operator, SegmentIndex, Sequence};
 
+use super::failure::Failure;
 use super::peers::Peers;
 use super::{FRAME_BYTES_MAX, MeshOperation};
 use crate::host::Combine;
@@ -133,7 +134,7 @@ impl Walk {
         &mut self,
         peers: &mut Peers,
         workspace: &mut Workspace,
-    ) -> Result<bool, Abort> {
+    ) -> Result<bool, Failure> {
         loop {
             let is_done = match self.step {
                 None => {
@@ -165,7 +166,7 @@ impl Walk {
     }
 
     /// Sends what there is room for. Messages to one host keep their order.
-    fn send_on(&mut self, peers: &mut Peers) -> Result<(), Abort> {
+    fn send_on(&mut self, peers: &mut Peers) -> Result<(), Failure> {
         let mut index = 0;
         while index < self.unsent.len() {
             let to = self.unsent[index].to;
@@ -180,7 +181,7 @@ impl Walk {
     }
 
     /// Sends frames of one message. `true` once all of it is taken.
-    fn send_message(&mut self, peers: &mut Peers, index: usize) -> Result<bool, Abort> {
+    fn send_message(&mut self, peers: &mut Peers, index: usize) -> Result<bool, Failure> {
         loop {
             let Outgoing { to, span, sent_elements } = self.unsent[index];
             let piece = self.what.piece(span, sent_elements);
@@ -212,7 +213,7 @@ impl Walk {
         span: Span,
         buffer: Buffer,
         landing: Landing,
-    ) -> Result<bool, Abort> {
+    ) -> Result<bool, Failure> {
         loop {
             self.send_on(peers)?;
             let piece = self.what.piece(span, self.landed_elements);
@@ -222,7 +223,7 @@ impl Walk {
             let Some((part, payload)) = peers.receive(from)? else { return Ok(false) };
             if part != self.what.part(span, self.landed_elements) {
                 let at_fault = EndpointId(from);
-                return Err(Abort { reason: AbortReason::Disagreement, at_fault });
+                return Err(Abort { reason: AbortReason::Disagreement, at_fault }.into());
             }
             if !piece.is_empty() {
                 let target = self.buffer_range(workspace, buffer, piece);
@@ -311,6 +312,7 @@ impl What {
             shape,
             target: Target::All,
             has_data: elements > 0,
+            trail: Trail::default(),
         }
     }
 

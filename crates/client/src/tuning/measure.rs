@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use tributary_algorithms::model::Costs;
 use tributary_reduce::Kernel;
 use tributary_transport::{Link, Listener, Sent, TcpAcceptor, TcpLink, TcpOptions, connect_tcp};
-use tributary_wire::frame::{Edge, Header, Message, Part, Shape, Target};
+use tributary_wire::frame::{Edge, Header, Message, Part, Shape, Target, Trail};
 use tributary_wire::{
     Capability, ChildIndex, Datatype, Epoch, GroupId, OperationNumber, Operator, SegmentIndex,
     Sequence,
@@ -18,9 +18,13 @@ use tributary_wire::{
 
 /// The long message of the network's slope, and of the copy and the reduction.
 const LONG_BYTES: usize = 64 << 10;
-/// Measurements of each constant; the median counts.
-const SAMPLES: usize = 11;
-const ROUNDS: u32 = 200;
+/// Measurements of each constant. The least counts: the constants are the machine's, and whatever else
+/// runs on it only adds to them.
+const SAMPLES: usize = 100;
+/// Rounds of one measurement: few, so that some measurements are not interrupted.
+const ROUNDS: u32 = 20;
+/// Looks at a condition before the other thread is given the core.
+const SPINS: u32 = 2_000;
 const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Why the constants could not be measured.
@@ -39,16 +43,28 @@ pub fn measure_costs(address: IpAddr) -> Result<Costs, MeasureError> {
     Ok(Costs {
         network_startup_ns: short_ns,
         network_ns_per_byte: ((long_ns - short_ns) / LONG_BYTES as f64).max(0.0),
-        memory_startup_ns: median((0..SAMPLES).map(|_| line_ns())),
-        memory_ns_per_byte: median((0..SAMPLES).map(|_| copy_ns_per_byte())),
-        reduce_ns_per_byte: median((0..SAMPLES).map(|_| reduce_ns_per_byte())),
+        memory_startup_ns: least((0..SAMPLES).map(|_| line_ns())),
+        memory_ns_per_byte: copy_ns_per_byte(),
+        reduce_ns_per_byte: least((0..SAMPLES).map(|_| reduce_ns_per_byte())),
     })
 }
 
-fn median(samples: impl Iterator<Item = f64>) -> f64 {
-    let mut samples: Vec<f64> = samples.collect();
-    samples.sort_by(f64::total_cmp);
-    samples[samples.len() / 2]
+fn least(samples: impl Iterator<Item = f64>) -> f64 {
+    samples.fold(f64::INFINITY, f64::min)
+}
+
+/// Waits for another thread: briefly by spinning, then by making room for it.
+struct Patience(u32);
+
+impl Patience {
+    fn wait(&mut self) {
+        self.0 = self.0.wrapping_add(1);
+        if self.0.is_multiple_of(SPINS) {
+            thread::yield_now();
+        } else {
+            spin_loop();
+        }
+    }
 }
 
 /// Half a round trip of a payload, both ends polling.
@@ -85,7 +101,7 @@ fn one_way_ns(address: IpAddr, payload_bytes: usize) -> Result<f64, MeasureError
         samples.push(begun.elapsed().as_nanos() as f64 / f64::from(2 * ROUNDS));
     }
     other.join().expect("an echo panics never")?;
-    Ok(median(samples.into_iter()))
+    Ok(least(samples.into_iter()))
 }
 
 type EncodedHeader = [u8; tributary_wire::frame::HEADER_BYTES];
@@ -99,6 +115,7 @@ fn frame(payload_bytes: usize) -> (EncodedHeader, Vec<u8>) {
             .expect("floats are added, and fit a frame"),
         target: Target::All,
         has_data: true,
+        trail: Trail::default(),
     };
     let edge = Edge {
         group: GroupId(0),
@@ -111,23 +128,25 @@ fn frame(payload_bytes: usize) -> (EncodedHeader, Vec<u8>) {
 
 fn send(link: &mut TcpLink, header: &EncodedHeader, payload: &[u8]) -> Result<(), MeasureError> {
     let failed = |error: &dyn std::fmt::Display| MeasureError(error.to_string());
+    let mut patience = Patience(0);
     while link.send(header, payload).map_err(|error| failed(&error))? == Sent::Full {
-        spin_loop();
+        patience.wait();
     }
     while link.flush().map_err(|error| failed(&error))? == Sent::Full {
-        spin_loop();
+        patience.wait();
     }
     Ok(())
 }
 
 fn receive(link: &mut TcpLink) -> Result<(), MeasureError> {
+    let mut patience = Patience(0);
     loop {
         match link.receive() {
             Ok(Some(frame)) => {
                 black_box(frame.payload);
                 return Ok(());
             }
-            Ok(None) => spin_loop(),
+            Ok(None) => patience.wait(),
             Err(error) => return Err(MeasureError(error.to_string())),
         }
     }
@@ -135,30 +154,29 @@ fn receive(link: &mut TcpLink) -> Result<(), MeasureError> {
 
 /// One way of a cache line between two threads.
 fn line_ns() -> f64 {
-    // On one core, the other thread's turn has to come.
-    let cores = thread::available_parallelism().map_or(1, usize::from);
-    let pause = if cores > 1 { spin_loop } else { thread::yield_now };
     let line = Arc::new(AtomicU64::new(0));
     let other = thread::spawn({
         let line = Arc::clone(&line);
         move || {
+            let mut patience = Patience(0);
             for round in 0..u64::from(ROUNDS) {
                 // Acquire: pairs with the Release of the other thread's store.
                 while line.load(Ordering::Acquire) != 2 * round + 1 {
-                    pause();
+                    patience.wait();
                 }
                 // Release: pairs with the Acquire of the other thread's load.
                 line.store(2 * round + 2, Ordering::Release);
             }
         }
     });
+    let mut patience = Patience(0);
     let begun = Instant::now();
     for round in 0..u64::from(ROUNDS) {
         // Release: pairs with the Acquire of the other thread's load.
         line.store(2 * round + 1, Ordering::Release);
         // Acquire: pairs with the Release of the other thread's store.
         while line.load(Ordering::Acquire) != 2 * round + 2 {
-            pause();
+            patience.wait();
         }
     }
     let elapsed = begun.elapsed();
@@ -171,13 +189,13 @@ fn copy_ns_per_byte() -> f64 {
     const BUFFER_BYTES: usize = 32 << 20;
     let source = vec![1_u8; BUFFER_BYTES];
     let mut target = vec![2_u8; BUFFER_BYTES];
-    let begun = Instant::now();
-    for (target, source) in target.chunks_exact_mut(LONG_BYTES).zip(source.chunks_exact(LONG_BYTES))
-    {
+    let pieces = target.chunks_exact_mut(LONG_BYTES).zip(source.chunks_exact(LONG_BYTES));
+    least(pieces.map(|(target, source)| {
+        let begun = Instant::now();
         target.copy_from_slice(source);
         black_box(target);
-    }
-    begun.elapsed().as_nanos() as f64 / BUFFER_BYTES as f64
+        begun.elapsed().as_nanos() as f64 / LONG_BYTES as f64
+    }))
 }
 
 /// The sum of one float vector into another, in cache, per byte of input.

@@ -4,11 +4,13 @@
 //! nothing about groups. What it waits for: frames and room on its links, connectors, orders of the
 //! control conversation, deadlines.
 
+mod datagrams;
 mod doors;
 mod groups;
 mod traffic;
 
 use std::io;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 use std::thread;
@@ -20,7 +22,7 @@ use std::os::fd::{AsFd, AsRawFd};
 
 use tributary_protocol::Time;
 use tributary_protocol::node::{Node, NodeConfig, PortId};
-use tributary_transport::{Armed, Listener, ShmListener, TcpAcceptor};
+use tributary_transport::{Armed, DatagramSocket, Listener, ShmListener, TcpAcceptor};
 
 use super::arenas::Arenas;
 use super::commands::{Answers, Command};
@@ -37,8 +39,9 @@ const EVENTS_MAX: usize = 256;
 const WAKER: Token = Token(0);
 const TCP_DOOR: Token = Token(1);
 const SHM_DOOR: Token = Token(2);
+const DATAGRAMS: Token = Token(3);
 /// Ports follow.
-const FIRST_PORT: usize = 3;
+const FIRST_PORT: usize = 4;
 
 /// With as many TCP links as this, or fewer, asking each socket costs less than asking the kernel
 /// which of them has something.
@@ -63,6 +66,8 @@ pub(super) struct DataOptions {
     pub(super) arena_bytes_max: u64,
     pub(super) join_within: Duration,
     pub(super) spin: Duration,
+    /// Longer segments go up over links.
+    pub(super) datagram_payload_max_bytes: u32,
 }
 
 /// The event loop.
@@ -72,6 +77,16 @@ pub(super) struct DataLoop {
     links: Links,
     tcp: TcpAcceptor,
     shm: Option<ShmListener>,
+    datagrams: Option<DatagramSocket>,
+    /// The kernel said that there may be datagrams.
+    datagrams_hot: bool,
+    /// The kernel had no room for more of them.
+    datagrams_full: bool,
+    /// A batch is being made: what is queued goes out when it is whole.
+    holds_back: bool,
+    /// Where groups' results are multicast, by group id.
+    multicast: Vec<Option<SocketAddr>>,
+    datagram_payload_max_bytes: u32,
     /// Accepting goes on then; a connector may be waiting now.
     accept_at: Option<Instant>,
     poll: Poll,
@@ -95,6 +110,7 @@ pub(super) struct Surroundings {
     pub(super) waker: Arc<Waker>,
     pub(super) tcp: TcpAcceptor,
     pub(super) shm: Option<ShmListener>,
+    pub(super) datagrams: Option<DatagramSocket>,
     pub(super) commands: Receiver<Command>,
     pub(super) answers: Answers,
     pub(super) meters: DataMeters,
@@ -111,20 +127,37 @@ pub(super) fn poll_and_waker() -> io::Result<(Poll, Arc<Waker>)> {
 impl DataLoop {
     /// A loop that serves no group yet.
     pub(super) fn new(options: &DataOptions, around: Surroundings) -> io::Result<Self> {
-        let Surroundings { poll, waker, tcp, shm, commands, answers, meters, shutdown } = around;
+        let Surroundings { poll, waker, tcp, shm, datagrams, commands, answers, meters, shutdown } =
+            around;
         let registry = poll.registry();
         registry.register(&mut SourceFd(&tcp.as_fd().as_raw_fd()), TCP_DOOR, Interest::READABLE)?;
         if let Some(shm) = &shm {
             let descriptor = shm.as_fd().as_raw_fd();
             registry.register(&mut SourceFd(&descriptor), SHM_DOOR, Interest::READABLE)?;
         }
+        let mut machine = Node::new(options.machine);
+        if let Some(socket) = &datagrams {
+            let descriptor = socket.as_fd().as_raw_fd();
+            let interest = Interest::READABLE | Interest::WRITABLE;
+            registry.register(&mut SourceFd(&descriptor), DATAGRAMS, interest)?;
+            let address = socket.address().map_err(io::Error::other)?;
+            if let Ok(port) = address.port().try_into() {
+                machine.take_datagrams(port, options.datagram_payload_max_bytes);
+            }
+        }
         let clock = Instant::now();
         Ok(Self {
-            machine: Node::new(options.machine),
+            machine,
             arenas: Arenas::new(options.arena_bytes_max),
             links: Links::new(options.links_max, options.join_within, LINGER),
             tcp,
             shm,
+            datagrams,
+            datagrams_hot: true,
+            datagrams_full: false,
+            holds_back: false,
+            multicast: Vec::new(),
+            datagram_payload_max_bytes: options.datagram_payload_max_bytes,
             accept_at: Some(clock),
             poll,
             _waker: waker,
@@ -166,12 +199,14 @@ impl DataLoop {
         let mut rounds = 0_u32;
         loop {
             rounds = rounds.wrapping_add(1);
-            let mut worked = self.serve_links();
+            let mut worked = self.serve_datagrams();
+            worked |= self.serve_links();
             if !worked && self.spin.is_zero() {
                 return Ok(());
             }
             // A round over sockets costs system calls anyway; one over rings costs next to nothing.
-            let asks_kernel = !worked && self.links.tcp_count() > 0;
+            let has_sockets = self.links.tcp_count() > 0 || self.datagrams.is_some();
+            let asks_kernel = !worked && has_sockets;
             let is_look_due = asks_kernel || rounds.is_multiple_of(ROUNDS_PER_KERNEL_POLL);
             if is_look_due {
                 worked |= self.kernel_events(events, Some(Duration::ZERO))?;
@@ -213,6 +248,9 @@ impl DataLoop {
 
     /// Prepares every link for sleep; false, with all of them awake, if one has something already.
     fn arm_links(&mut self) -> bool {
+        if self.datagrams_hot {
+            return false;
+        }
         for port in 0..self.links.ports_end() {
             let Some(entry) = self.links.entry(PortId(port)) else { continue };
             let is_ready = match &mut entry.link {
@@ -253,6 +291,12 @@ impl DataLoop {
             match event.token() {
                 WAKER => self.take_commands(),
                 TCP_DOOR | SHM_DOOR => self.accept_at = Some(self.clock),
+                DATAGRAMS => {
+                    self.datagrams_hot |= event.is_readable() || event.is_error();
+                    if event.is_writable() {
+                        self.on_datagram_room();
+                    }
+                }
                 Token(token) => {
                     if let Some(entry) = self.links.entry(PortId((token - FIRST_PORT) as u32)) {
                         entry.is_hot = true;
@@ -322,7 +366,7 @@ impl DataLoop {
         self.remove_all();
         let until = Instant::now() + STOP_WITHIN;
         while self.links.count() > 0 && Instant::now() < until {
-            if !self.serve_links() {
+            if !self.serve_links() && !self.serve_datagrams() {
                 self.sleep(events, Some(until))?;
                 self.serve_deadlines();
             }
@@ -331,7 +375,7 @@ impl DataLoop {
         Ok(())
     }
 
-    fn time(&self, now: Instant) -> Time {
+    pub(super) fn time(&self, now: Instant) -> Time {
         let passed = now.saturating_duration_since(self.clock);
         Time(u64::try_from(passed.as_nanos()).unwrap_or(u64::MAX))
     }
@@ -341,6 +385,8 @@ impl DataLoop {
         self.tally.arena_bytes = self.arenas.bytes_used();
         self.tally.groups = self.installed.count() as u64;
         self.tally.osos = u64::from(self.machine.osos_used());
+        self.tally.datagrams_garbage =
+            self.datagrams.as_ref().map_or(0, |socket| socket.stats().garbage);
         self.meters.publish(&self.tally, self.machine.stats());
     }
 }

@@ -4,6 +4,7 @@
 //! joined a group or are about to be closed. Knows nothing of frames.
 
 use std::collections::VecDeque;
+use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
@@ -81,8 +82,10 @@ pub(super) struct Entry {
     pub(super) stage: Stage,
     /// The kernel said that there may be something to read, or room.
     pub(super) is_hot: bool,
-    /// The machine has frames for it that it had no room for.
+    /// The machine has frames for it that it, or the socket for datagrams, had no room for.
     pub(super) is_blocked: bool,
+    /// Where the datagrams of its edge go and come from, once the peer has said so.
+    pub(super) datagram_peer: Option<SocketAddr>,
     generation: u64,
 }
 
@@ -138,7 +141,8 @@ impl Links {
         self.tcp_count += usize::from(link.is_tcp());
         let generation = self.generation;
         // What came before the link was watched makes no edge, so it is looked at once.
-        let entry = Entry { link, stage, is_hot: true, is_blocked: false, generation };
+        let entry =
+            Entry { link, stage, is_hot: true, is_blocked: false, datagram_peer: None, generation };
         self.entries[port.0 as usize] = Some(entry);
         if stage == Stage::Unjoined {
             self.unjoined.push_back(Deadline { at: now + self.join_within, port, generation });

@@ -3,7 +3,7 @@
 use metrics::{Counter, Gauge};
 use tributary_protocol::node::NodeStats;
 
-use super::refusals::Reason;
+use super::refusals::{Dropped, Reason};
 use crate::metrics::Registry;
 
 /// The event loop's own counts: plain numbers, so that counting costs nothing.
@@ -17,7 +17,12 @@ pub(super) struct Tally {
     pub(super) groups: u64,
     pub(super) osos: u64,
     pub(super) arena_bytes: u64,
+    pub(super) datagrams_received: u64,
+    pub(super) datagrams_sent: u64,
+    /// Datagrams that were no frames, as the socket counts them.
+    pub(super) datagrams_garbage: u64,
     refused: [u64; Reason::ALL.len()],
+    dropped: [u64; Dropped::ALL.len()],
 }
 
 impl Tally {
@@ -25,7 +30,15 @@ impl Tally {
     pub(super) fn refuse(&mut self, reason: Reason) {
         self.refused[reason as usize] += 1;
     }
+
+    /// Counts one datagram dropped.
+    pub(super) fn drop_datagram(&mut self, why: Dropped) {
+        self.dropped[why as usize] += 1;
+    }
 }
+
+const DROPPED: &str = "tributary_node_datagrams_dropped_total";
+const DROPPED_HELP: &str = "datagrams dropped for what they are or where they come from";
 
 /// The same counts where the metrics' reader finds them.
 pub(super) struct DataMeters {
@@ -39,6 +52,16 @@ pub(super) struct DataMeters {
     late: Counter,
     groups_failed: Counter,
     groups_ended: Counter,
+    datagrams_received: Counter,
+    datagrams_sent: Counter,
+    held: Counter,
+    missing: Counter,
+    repeated: Counter,
+    silent_edges: Counter,
+    multicasts: Counter,
+    spared: Counter,
+    garbage: Counter,
+    dropped: [Counter; Dropped::ALL.len()],
     refused: [Counter; Reason::ALL.len()],
     links: Gauge,
     groups: Gauge,
@@ -62,6 +85,16 @@ impl DataMeters {
             late: counter("tributary_node_late_frames_total", "frames for groups that were gone, dropped"),
             groups_failed: counter("tributary_node_groups_failed_total", "groups that failed"),
             groups_ended: counter("tributary_node_groups_ended_total", "groups that ended in good order"),
+            datagrams_received: counter("tributary_node_datagrams_received_total", "frames taken from datagrams"),
+            datagrams_sent: counter("tributary_node_datagrams_sent_total", "frames sent as datagrams"),
+            held: counter("tributary_node_held_total", "repeated requests answered that they are known"),
+            missing: counter("tributary_node_missing_total", "requests that children were told of as lost"),
+            repeated: counter("tributary_node_repeated_total", "own requests sent upward again"),
+            silent_edges: counter("tributary_node_silent_edges_total", "edges upward whose datagrams do not arrive, left to TCP"),
+            multicasts: counter("tributary_node_multicasts_total", "results sent to multicast addresses"),
+            spared: counter("tributary_node_copies_spared_total", "reliable copies not sent, because multicast is heard"),
+            garbage: registry.counter(DROPPED, DROPPED_HELP, Some(("reason", "garbage"))),
+            dropped: Dropped::ALL.map(|why| registry.counter(DROPPED, DROPPED_HELP, Some(("reason", why.label())))),
             refused: Reason::ALL.map(|reason| registry.counter(
                 "tributary_node_refused_total", "links closed for what their peers did", Some(("reason", reason.label())),
             )),
@@ -82,6 +115,18 @@ impl DataMeters {
         self.repeats.absolute(stats.repeats);
         self.results.absolute(stats.results);
         self.late.absolute(stats.late);
+        self.datagrams_received.absolute(tally.datagrams_received);
+        self.datagrams_sent.absolute(tally.datagrams_sent);
+        self.held.absolute(stats.held);
+        self.missing.absolute(stats.missing);
+        self.repeated.absolute(stats.repeated);
+        self.silent_edges.absolute(stats.silent_edges);
+        self.multicasts.absolute(stats.multicasts);
+        self.spared.absolute(stats.spared);
+        self.garbage.absolute(tally.datagrams_garbage);
+        for (counter, count) in self.dropped.iter().zip(tally.dropped) {
+            counter.absolute(count);
+        }
         self.groups_failed.absolute(stats.groups_failed);
         self.groups_ended.absolute(stats.groups_ended);
         for (counter, count) in self.refused.iter().zip(tally.refused) {

@@ -32,6 +32,31 @@ pub(super) enum Reason {
     TooManyLinks,
 }
 
+/// Why a datagram was dropped, as the metrics' label `reason` names it. Its sender may be anybody.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Dropped {
+    /// It names no edge of this node, or shows another capability than the edge's.
+    NoEdge,
+    /// It comes from another address than the edge's peer announced.
+    WrongSource,
+    /// It breaks the protocol, or comes for a child that has left.
+    Refused,
+}
+
+impl Dropped {
+    /// Every reason.
+    pub(super) const ALL: [Self; 3] = [Self::NoEdge, Self::WrongSource, Self::Refused];
+
+    /// The label's value.
+    pub(super) const fn label(self) -> &'static str {
+        match self {
+            Self::NoEdge => "no-edge",
+            Self::WrongSource => "wrong-source",
+            Self::Refused => "refused",
+        }
+    }
+}
+
 impl Reason {
     /// Every reason.
     pub(super) const ALL: [Self; 16] = [

@@ -16,7 +16,7 @@ use tributary_transport::{
 use tributary_wire::control::{
     EndpointGrant, GroupGrant, GroupRequest, JobAdmission, JobRequest, Refusal, Status,
 };
-use tributary_wire::frame::{Abort, Edge, Header, Message, Part, Shape, Target};
+use tributary_wire::frame::{Abort, Edge, Header, Message, Part, Shape, Target, Trail};
 use tributary_wire::{Datatype, OperationNumber, Operator, SegmentIndex, Sequence};
 
 /// Nothing here takes nearly so long; whatever does is stuck.
@@ -322,15 +322,7 @@ impl Member {
 
     /// Begins to sum `values`, in one segment.
     pub(crate) fn contribute(&mut self, values: &[f64]) {
-        let shape = Shape::new(Operator::Sum, Datatype::F64, values.len() as u32).unwrap();
-        let part = Part {
-            operation: OperationNumber(OperationNumber::FIRST.0.wrapping_add(self.next)),
-            segment: SegmentIndex(0),
-            sequence: Sequence(Sequence::FIRST.0.wrapping_add(self.next)),
-            shape,
-            target: Target::All,
-            has_data: true,
-        };
+        let part = part(values.len() as u32, self.next);
         self.next += 1;
         self.say(Message::Request(part), &to_bytes(values));
     }
@@ -349,6 +341,19 @@ impl Member {
     fn sum((header, payload): (Header, Vec<u8>)) -> Vec<f64> {
         assert!(matches!(header.message, Message::Result(part) if part.has_data));
         payload.chunks_exact(8).map(|bytes| f64::from_le_bytes(bytes.try_into().unwrap())).collect()
+    }
+}
+
+/// The `number`th sum of `elements` doubles in a group in which every operation has one segment.
+pub(crate) fn part(elements: u32, number: u32) -> Part {
+    Part {
+        operation: OperationNumber(OperationNumber::FIRST.0.wrapping_add(number)),
+        segment: SegmentIndex(0),
+        sequence: Sequence(Sequence::FIRST.0.wrapping_add(number)),
+        shape: Shape::new(Operator::Sum, Datatype::F64, elements).unwrap(),
+        target: Target::All,
+        has_data: true,
+        trail: Trail::default(),
     }
 }
 

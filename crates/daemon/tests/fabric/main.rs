@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that finds no value has failed")]
 
 mod common;
+mod datagrams;
 mod groups;
 mod misbehaviour;
 mod recovery;

@@ -13,7 +13,7 @@ use tributary_daemon::embedded::{Fabric, FabricOptions};
 use tributary_daemon::node::NodeLimits;
 use tributary_transport::{Inject, Link, TcpOptions, connect_tcp};
 use tributary_wire::control::{GroupGrant, NodeAddress};
-use tributary_wire::frame::{HEADER_BYTES, Header, Message, Part, Shape, Target};
+use tributary_wire::frame::{HEADER_BYTES, Header, Message, Part, Shape, Target, Trail};
 use tributary_wire::{
     Capability, ChildIndex, Datatype, Epoch, OperationNumber, Operator, SegmentIndex, Sequence,
 };
@@ -100,6 +100,7 @@ fn part(elements: u32, number: u32) -> Part {
         shape: Shape::new(Operator::Sum, Datatype::F64, elements).unwrap(),
         target: Target::All,
         has_data: true,
+        trail: Trail::default(),
     }
 }
 

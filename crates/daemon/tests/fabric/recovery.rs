@@ -67,6 +67,7 @@ fn start_node(
         shm_socket: Some(folder.join(format!("{name}.sock"))),
         metrics: None,
         limits: NodeLimits::default(),
+        datagram_payload_max_bytes: 1388,
         spin: Duration::ZERO,
     })
     .unwrap();

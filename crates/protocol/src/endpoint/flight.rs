@@ -58,7 +58,12 @@ impl Flight {
             part.sequence.distance_from(self.oldest) < self.next.distance_from(self.oldest);
         is_within
             && self.asked[self.place(part.sequence)]
-                .is_some_and(|asked| Part { has_data: part.has_data, ..asked } == *part)
+                .is_some_and(|asked| asked.is_same_segment(part))
+    }
+
+    /// What was asked under a number that is in flight.
+    pub(super) fn asked(&self, sequence: Sequence) -> Option<&Part> {
+        self.asked[self.place(sequence)].as_ref().filter(|part| part.sequence == sequence)
     }
 
     pub(super) fn complete(&mut self, sequence: Sequence) {

@@ -2,7 +2,7 @@
 
 use core::ops::Range;
 
-use tributary_wire::frame::{Part, Shape, ShapeError};
+use tributary_wire::frame::{Part, Shape, ShapeError, Trail};
 use tributary_wire::{Datatype, OperationNumber, Operator, SegmentIndex, Sequence};
 
 use super::Target;
@@ -115,7 +115,7 @@ impl Operation {
 
     /// The next segment to send, and its bytes in the vector.
     pub(super) fn next_part(&self, sequence: Sequence) -> (Part, Range<usize>) {
-        let segment = SegmentIndex(self.sent);
+        let segment = SegmentIndex(self.segments - 1 - self.sent);
         let bytes = self.bytes_of(segment);
         let elements = (bytes.len() / self.spec.datatype.size_bytes()) as u32;
         let shape = Shape::new(self.spec.operator, self.spec.datatype, elements)
@@ -127,13 +127,15 @@ impl Operation {
             shape,
             target: self.spec.target,
             has_data: self.spec.contributes && self.spec.operator != Operator::Barrier,
+            trail: Trail::default(),
         };
         (part, bytes)
     }
 
-    /// A segment's bytes in the vector.
+    /// A segment's bytes in the vector. Segments are numbered downward to 0.
     pub(super) fn bytes_of(&self, segment: SegmentIndex) -> Range<usize> {
-        let first = u64::from(segment.0) * u64::from(self.elements_per_segment);
+        let index = self.segments - 1 - segment.0;
+        let first = u64::from(index) * u64::from(self.elements_per_segment);
         let end = (first + u64::from(self.elements_per_segment)).min(self.spec.elements);
         let element_bytes = self.spec.datatype.size_bytes();
         first as usize * element_bytes..end as usize * element_bytes

@@ -1,5 +1,9 @@
 //! What the manager is told at its start.
 
+use core::net::{Ipv4Addr, SocketAddrV4};
+
+use tributary_wire::GroupId;
+
 /// Limits and deadlines of a [`Manager`](super::Manager).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ManagerConfig {
@@ -18,6 +22,29 @@ pub struct ManagerConfig {
     pub osos_per_job_max: Option<u32>,
     /// How long the nodes of one level may take to answer an install, in nanoseconds.
     pub install_timeout_ns: u64,
+    /// Addresses to which groups' results are multicast; none for no multicast.
+    pub multicast: Option<MulticastRange>,
+}
+
+/// Multicast addresses that groups may use, one each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MulticastRange {
+    /// The first.
+    pub first: Ipv4Addr,
+    /// How many. Groups numbered beyond go without.
+    pub addresses: u32,
+    /// The UDP port of all.
+    pub port: u16,
+    /// Whether members that hear results get reliable copies only when they ask.
+    pub lazy_copies: bool,
+}
+
+impl MulticastRange {
+    /// A group's address, if there are enough.
+    pub(super) fn address(&self, group: GroupId) -> Option<SocketAddrV4> {
+        let ip = u32::from(self.first).checked_add(group.0)?;
+        (group.0 < self.addresses).then(|| SocketAddrV4::new(ip.into(), self.port))
+    }
 }
 
 impl Default for ManagerConfig {
@@ -30,6 +57,7 @@ impl Default for ManagerConfig {
             osos_per_group_max: 1024,
             osos_per_job_max: None,
             install_timeout_ns: 5_000_000_000,
+            multicast: None,
         }
     }
 }

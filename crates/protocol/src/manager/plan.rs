@@ -1,15 +1,15 @@
 //! What a group's nodes and endpoints are told: numbers, addresses, capabilities.
 
-use alloc::string::String;
+use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
 use tributary_topology::{GroupChild, GroupTree};
 use tributary_wire::control::{
-    ChildGrant, EndpointGrant, GroupGrant, GroupInstall, GroupRequest, ParentGrant,
+    ChildGrant, EndpointGrant, GroupGrant, GroupInstall, GroupRequest, MulticastGrant, ParentGrant,
 };
 use tributary_wire::{Capability, EndpointId, Epoch, GroupId};
 
-use super::config::{ManagerConfig, TEXT_MAX_BYTES};
+use super::config::{ManagerConfig, MulticastRange, TEXT_MAX_BYTES};
 use super::error::GroupError;
 use super::nodes::{NodeTable, PAYLOAD_MIN_BYTES};
 use super::secrets::Secrets;
@@ -37,8 +37,16 @@ impl Plan {
         terms: Terms,
         tree: &GroupTree,
         nodes: &NodeTable,
+        range: Option<&MulticastRange>,
         secrets: &mut Secrets,
     ) -> Self {
+        let multicast = range.and_then(|range| {
+            Some(MulticastGrant {
+                address: range.address(terms.group)?.to_string(),
+                capability: secrets.draw(),
+                lazy_copies: range.lazy_copies,
+            })
+        });
         let capabilities: Vec<Vec<Capability>> = tree
             .nodes()
             .iter()
@@ -56,6 +64,7 @@ impl Plan {
                 child: place.child,
                 capability: capabilities[place.node][usize::from(place.child.0)],
             }),
+            multicast: multicast.clone(),
         };
         let endpoints = tree.endpoints().iter().map(|place| EndpointGrant {
             endpoint: place.endpoint,
@@ -69,6 +78,7 @@ impl Plan {
             osos: terms.osos,
             payload_max_bytes: terms.payload_max_bytes,
             endpoints: endpoints.collect(),
+            multicast: multicast.clone(),
         };
         Self { installs: (0..tree.nodes().len()).map(install).collect(), grant }
     }

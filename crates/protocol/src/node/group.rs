@@ -4,13 +4,15 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::ops::Range;
 
-use tributary_wire::frame::{Edge, Header, Message};
+use tributary_wire::frame::{Edge, Header, Hearing, Message};
 use tributary_wire::{Capability, ChildIndex, EndpointId, Epoch, GroupId, Sequence};
 
+use super::multicast::Multicast;
 use super::slot::{Phase, Slot};
 use super::{FrameError, GroupConfig, ParentConfig, PortId};
 use crate::Time;
 use crate::payloads::{Arena, ArenaId, Lane, Place};
+use crate::recovery::LowerEnd;
 
 #[derive(Debug)]
 pub(super) struct Group {
@@ -25,6 +27,11 @@ pub(super) struct Group {
     pub(super) slots: Box<[Slot]>,
     /// How many children have left.
     pub(super) left_count: u16,
+    /// What is known of requests on their way up by datagram.
+    pub(super) upward: LowerEnd,
+    pub(super) multicast: Option<Multicast>,
+    /// The earliest segment whose result is not here.
+    floor: Sequence,
 }
 
 #[derive(Debug)]
@@ -35,6 +42,10 @@ pub(super) struct Child {
     pub(super) port: Option<PortId>,
     pub(super) has_joined: bool,
     pub(super) has_left: bool,
+    /// Who at or below it hears what is multicast.
+    pub(super) hearing: Hearing,
+    /// The number after the highest it has sent.
+    pub(super) next: Sequence,
 }
 
 impl Group {
@@ -48,10 +59,12 @@ impl Group {
                 port: None,
                 has_joined: false,
                 has_left: false,
+                hearing: Hearing::Nobody,
+                next: Sequence::FIRST,
             })
             .collect();
         let slots = slots_for(config.osos);
-        let slots: Vec<Slot> = (0..slots).map(|_| Slot::new(children.len())).collect();
+        let slot_list: Vec<Slot> = (0..slots).map(|_| Slot::new(children.len())).collect();
         Self {
             id: config.group,
             epoch: config.epoch,
@@ -60,9 +73,31 @@ impl Group {
             children,
             parent: config.parent,
             join_by: Some(join_by),
-            slots: slots.into_boxed_slice(),
+            slots: slot_list.into_boxed_slice(),
             left_count: 0,
+            upward: LowerEnd::new(usize::from(slots)),
+            multicast: None,
+            floor: Sequence::FIRST,
         }
+    }
+
+    /// Takes note that a segment's result is here now.
+    pub(super) fn advance_floor(&mut self) {
+        loop {
+            let slot = &self.slots[self.slot_index(self.floor)];
+            let is_done = slot.holds(self.floor) && slot.phase == Phase::Done;
+            if !is_done && !slot.is_past(self.floor) {
+                return;
+            }
+            self.floor = self.floor.next();
+        }
+    }
+
+    /// How far before `sequence` the earliest segment lies whose result is not here; 0 if none does.
+    pub(super) fn behind(&self, sequence: Sequence) -> u16 {
+        let behind = sequence.distance_from(self.floor);
+        // Beyond half of all numbers, the floor lies after the sequence.
+        if behind < 1 << 31 { u16::try_from(behind).unwrap_or(u16::MAX) } else { 0 }
     }
 
     /// Group ids are unique on a node, so the arena can share the number.
@@ -92,9 +127,14 @@ impl Group {
         Place { arena: self.arena_id(), slot: slot as u16, lane: Lane::Parked(child) }
     }
 
-    /// The members at or below this node.
+    /// The first member at or below this node.
     pub(super) fn first_member(&self) -> EndpointId {
         self.children[0].members.start
+    }
+
+    /// Whether a member is at or below this node. At the root that is whether it exists.
+    pub(super) fn has_member(&self, member: EndpointId) -> bool {
+        self.children.iter().any(|child| child.members.contains(&member))
     }
 
     pub(super) fn header_to_child(&self, child: ChildIndex, message: Message) -> Header {
@@ -144,13 +184,22 @@ impl Group {
         Ok(())
     }
 
+    /// Whether a slot's segment may be followed by the one that needs it to be complete.
+    ///
+    /// A result that is multicast may reach a member before it reaches this node. The member's
+    /// next request then shows that the root had the segment complete, hence that every child here
+    /// had contributed to it, and that nobody will ask this node for what lies `osos` before it.
+    pub(super) fn is_spent(&self, slot: &Slot) -> bool {
+        slot.phase == Phase::Done || (self.multicast.is_some() && slot.phase == Phase::Forwarded)
+    }
+
     /// Whether a member may have this segment in flight: all it sent `osos` segments ago must be
     /// complete here, because it must be complete at the member.
     pub(super) fn has_credit(&self, sequence: Sequence) -> bool {
         let earlier = Sequence(sequence.0.wrapping_sub(u32::from(self.osos)));
         let slot = &self.slots[self.slot_index(earlier)];
         match slot.part {
-            Some(_) => slot.holds(earlier) && slot.phase == Phase::Done,
+            Some(_) => slot.holds(earlier) && self.is_spent(slot),
             // Never used: the group is still in its first segments.
             None => sequence.distance_from(Sequence::FIRST) < u32::from(self.osos),
         }

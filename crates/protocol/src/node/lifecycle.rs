@@ -36,6 +36,7 @@ impl Node {
             let is_queued = self.transmit(port, header, None);
             debug_assert!(is_queued, "a port just bound has room");
         }
+        self.forget_fallen(group.id);
         self.groups[index] = Some(Box::new(group));
         Ok(arena)
     }
@@ -96,9 +97,9 @@ impl Node {
 
     pub(super) fn handle_join(&mut self, port: PortId, header: &Header) -> Result<(), FrameError> {
         let edge = header.edge;
-        let unknown = FrameError::UnknownGroup { group: edge.group, epoch: edge.epoch };
-        let group =
-            self.groups.get_mut(edge.group.0 as usize).and_then(Option::as_mut).ok_or(unknown)?;
+        let Some(Some(group)) = self.groups.get_mut(edge.group.0 as usize) else {
+            return self.turn_away(port, header);
+        };
         if usize::from(edge.child.0) >= group.children.len() {
             // Said like a wrong capability, so that a stranger learns nothing of the group.
             return Err(FrameError::Forged { group: edge.group });
@@ -135,16 +136,21 @@ impl Node {
             return Ok(());
         }
         entry.has_left = true;
-        let at_fault = entry.members.start;
+        let (at_fault, port) = (entry.members.start, entry.port);
         group.left_count += 1;
         // Whoever leaves in the middle of an operation leaves the others waiting for it.
         let is_awaited = group
             .slots
             .iter()
             .any(|slot| slot.phase == Phase::Gathering && !slot.has_arrived(child));
+        let have_all_left = usize::from(group.left_count) == group.children.len();
+        // It reads nothing more: what is queued for it is results that it gave up.
+        if let Some(port) = port {
+            self.ports[port.0 as usize].outbox.clear();
+        }
         if is_awaited {
             self.fail(id, Abort { reason: AbortReason::MemberLost, at_fault });
-        } else if usize::from(group.left_count) == group.children.len() {
+        } else if have_all_left {
             self.end(id);
         }
         Ok(())
@@ -152,6 +158,17 @@ impl Node {
 
     /// A link is gone. Its number may be used again.
     pub fn handle_port_closed(&mut self, port: PortId) {
+        self.unbind(port, AbortReason::MemberLost, AbortReason::NodeLost);
+    }
+
+    /// A link was closed on this side, because what came over it was no frame or was refused. Its
+    /// number may be used again.
+    pub fn handle_port_refused(&mut self, port: PortId) {
+        self.unbind(port, AbortReason::Misbehaved, AbortReason::Misbehaved);
+    }
+
+    /// Takes the port from its group, which fails if it still needs it.
+    fn unbind(&mut self, port: PortId, child_lost: AbortReason, parent_lost: AbortReason) {
         let role = self.role(port);
         if let Some(entry) = self.ports.get_mut(port.0 as usize) {
             entry.role = Role::Unbound;
@@ -162,7 +179,7 @@ impl Node {
             Role::Parent { group } => {
                 let at_fault = self.group_mut(group).first_member();
                 self.group_mut(group).parent = None;
-                self.fail(group, Abort { reason: AbortReason::NodeLost, at_fault });
+                self.fail(group, Abort { reason: parent_lost, at_fault });
             }
             Role::Child { group, child } => {
                 let entry = &mut self.group_mut(group).children[usize::from(child.0)];
@@ -170,7 +187,7 @@ impl Node {
                 // A child that has left may close its link while its siblings stay a while.
                 if !entry.has_left {
                     let at_fault = entry.members.start;
-                    self.fail(group, Abort { reason: AbortReason::MemberLost, at_fault });
+                    self.fail(group, Abort { reason: child_lost, at_fault });
                 }
             }
         }
@@ -179,14 +196,20 @@ impl Node {
     /// When [`Node::handle_timeout`] is due; none while nothing is waited for.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Time> {
+        let ask = self.next_ask();
         if self.forming == 0 {
-            return None;
+            return ask;
         }
-        self.groups.iter().flatten().filter_map(|group| group.join_by).min()
+        let joins = self.groups.iter().flatten().filter_map(|group| group.join_by);
+        joins.chain(ask).min()
     }
 
-    /// Fails every group whose children did not all join in time.
+    /// Repeats what is due upward, and fails every group whose children did not all join in time.
     pub fn handle_timeout(&mut self, now: Time) {
+        self.ask_again(now);
+        if self.forming == 0 {
+            return;
+        }
         for index in 0..self.groups.len() {
             let Some(group) = &self.groups[index] else { continue };
             if group.join_by.is_none_or(|join_by| now < join_by) {
@@ -201,6 +224,7 @@ impl Node {
     /// Fails a group: everyone around is told, everything it held is free.
     pub(super) fn fail(&mut self, id: GroupId, abort: Abort) {
         let group = self.remove(id);
+        self.remember(&group, abort);
         let word = Message::Abort(abort);
         for (index, child) in group.children.iter().enumerate() {
             if let Some(port) = child.port {
@@ -236,6 +260,7 @@ impl Node {
         if group.join_by.is_some() {
             self.forming -= 1;
         }
+        self.asking -= u32::from(group.upward.is_waiting());
         group
     }
 

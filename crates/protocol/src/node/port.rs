@@ -6,6 +6,7 @@ use tributary_wire::frame::Header;
 use tributary_wire::{ChildIndex, GroupId};
 
 use super::{Node, Transmit};
+use crate::Carrier;
 use crate::payloads::Place;
 
 /// The driver's number for a link: small and dense. It may be used again after
@@ -64,14 +65,26 @@ impl Node {
         entry.outbox.reserve(entry.outbox_max);
     }
 
-    /// Queues a frame. `false` if the port holds as many as its role can honestly need.
+    /// Queues a frame for the link. `false` if the port holds as many as its role can honestly
+    /// need.
     #[must_use]
     pub(super) fn transmit(&mut self, port: PortId, header: Header, body: Option<Place>) -> bool {
+        self.enqueue(port, Transmit { header, body, carrier: Carrier::Link })
+    }
+
+    /// Queues a datagram, or drops it if the port holds too much: it may be lost anyway, and
+    /// whoever misses it asks.
+    pub(super) fn transmit_datagram(&mut self, port: PortId, header: Header, body: Option<Place>) {
+        let is_queued = self.enqueue(port, Transmit { header, body, carrier: Carrier::Datagram });
+        self.stats.dropped += u64::from(!is_queued);
+    }
+
+    fn enqueue(&mut self, port: PortId, transmit: Transmit) -> bool {
         let entry = &mut self.ports[port.0 as usize];
         if entry.outbox.len() >= entry.outbox_max {
             return false;
         }
-        entry.outbox.push_back(Transmit { header, body });
+        entry.outbox.push_back(transmit);
         self.mark_ready(port);
         true
     }
@@ -81,9 +94,9 @@ impl Node {
     pub(super) fn retire(&mut self, port: PortId, last_word: Option<Header>) {
         let entry = &mut self.ports[port.0 as usize];
         entry.role = Role::Closing;
-        entry.outbox.retain(|queued| queued.body.is_none());
+        entry.outbox.retain(|queued| queued.body.is_none() && queued.carrier == Carrier::Link);
         if let Some(header) = last_word {
-            entry.outbox.push_back(Transmit { header, body: None });
+            entry.outbox.push_back(Transmit { header, body: None, carrier: Carrier::Link });
         }
         if entry.outbox.is_empty() {
             self.events.push_back(super::Event::Close(port));

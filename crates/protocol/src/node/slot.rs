@@ -6,6 +6,8 @@ use alloc::vec;
 use tributary_wire::frame::{Part, Shape};
 use tributary_wire::{ChildIndex, Sequence};
 
+use crate::Carrier;
+
 /// How far a slot's segment has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
@@ -31,6 +33,16 @@ pub(super) struct Slot {
     pub(super) has_data: bool,
     arrived: Box<[u64]>,
     arrived_count: u16,
+    /// How each child's contribution came, as far as the newest attempt is known: its result goes
+    /// the same way.
+    heard: Box<[Heard]>,
+}
+
+/// How a contribution came.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Heard {
+    pub(super) carrier: Carrier,
+    pub(super) attempt: u8,
 }
 
 impl Slot {
@@ -43,6 +55,7 @@ impl Slot {
             has_data: false,
             arrived: vec![0; children.div_ceil(64)].into_boxed_slice(),
             arrived_count: 0,
+            heard: vec![Heard::default(); children].into_boxed_slice(),
         }
     }
 
@@ -76,8 +89,22 @@ impl Slot {
         self.arrived[usize::from(child.0) / 64] >> (child.0 % 64) & 1 == 1
     }
 
-    pub(super) fn mark_arrived(&mut self, child: ChildIndex) {
+    pub(super) fn heard(&self, child: ChildIndex) -> Heard {
+        self.heard[usize::from(child.0)]
+    }
+
+    /// Notes how a repeat came; an attempt that was overtaken changes nothing.
+    pub(super) fn hear_again(&mut self, child: ChildIndex, heard: Heard) {
+        let before = &mut self.heard[usize::from(child.0)];
+        // Attempts are counted only so far, and the last goes over the link.
+        if heard.attempt > before.attempt || heard.carrier == Carrier::Link {
+            *before = heard;
+        }
+    }
+
+    pub(super) fn mark_arrived(&mut self, child: ChildIndex, heard: Heard) {
         debug_assert!(!self.has_arrived(child));
+        self.heard[usize::from(child.0)] = heard;
         self.arrived[usize::from(child.0) / 64] |= 1 << (child.0 % 64);
         self.arrived_count += 1;
     }
@@ -89,7 +116,7 @@ impl Slot {
     /// Whether a further contributor means the same segment. A broadcast's members differ in
     /// whether they bring data, and in nothing else.
     pub(super) fn agrees_with(&self, part: &Part) -> bool {
-        self.part.is_some_and(|ours| Part { has_data: part.has_data, ..ours } == *part)
+        self.part.is_some_and(|ours| ours.is_same_segment(part))
     }
 }
 
@@ -102,7 +129,7 @@ mod tests {
         let mut slot = Slot::new(130);
         for child in [0, 63, 64, 127, 128, 129].map(ChildIndex) {
             assert!(!slot.has_arrived(child));
-            slot.mark_arrived(child);
+            slot.mark_arrived(child, Heard::default());
             assert!(slot.has_arrived(child));
         }
         assert_eq!(slot.arrived_count(), 6);

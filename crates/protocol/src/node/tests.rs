@@ -3,13 +3,12 @@
 use alloc::vec;
 use alloc::vec::Vec;
 
-use tributary_wire::frame::{AbortReason, Edge, Part, Shape, Target};
+use tributary_wire::frame::{AbortReason, Edge, Part, Shape, Target, Trail};
 use tributary_wire::{
     Capability, ChildIndex, Datatype, EndpointId, OperationNumber, Operator, SegmentIndex, Sequence,
 };
 
 use super::*;
-use crate::Time;
 use crate::payloads::{Arena, Source};
 
 /// Payload is of no interest here.
@@ -75,13 +74,14 @@ fn part(number: u32, elements: u32) -> Part {
         shape: Shape::new(Operator::Sum, Datatype::U8, elements).unwrap(),
         target: Target::All,
         has_data: true,
+        trail: Trail::default(),
     }
 }
 
 fn put(node: &mut Node, port: u32, edge: Edge, message: Message) -> Result<(), FrameError> {
     let header = Header { edge, message };
     let payload = vec![0; header.payload_bytes()];
-    node.handle_frame(PortId(port), &header, &payload, &mut Nowhere)
+    node.handle_frame(Time(0), PortId(port), Carrier::Link, &header, &payload, &mut Nowhere)
 }
 
 /// A node whose group's child `i` has joined over port `i`, and all of it drained.
@@ -341,4 +341,39 @@ fn the_join_timer_names_the_first_missing_child() {
     let (_, events) = drain(&mut node);
     assert_eq!(events[0], Event::Failed { group: GROUP, epoch: EPOCH, abort });
     assert_eq!(node.poll_timeout(), None);
+}
+
+#[test]
+fn a_child_that_comes_after_the_failure_is_told_of_it_once_it_has_shown_its_grant() {
+    let mut node = Node::new(limits());
+    node.install(Time(0), group(3)).unwrap();
+    put(&mut node, 0, edge(0), Message::Join).unwrap();
+    let abort = Abort { reason: AbortReason::MemberAborted, at_fault: EndpointId(0) };
+    put(&mut node, 0, edge(0), Message::Abort(abort)).unwrap();
+    drain(&mut node);
+    let unknown = Err(FrameError::UnknownGroup { group: GROUP, epoch: EPOCH });
+    let forged = Edge { capability: capability(7), ..edge(1) };
+    assert_eq!(put(&mut node, 1, forged, Message::Join), unknown);
+    // Child 0 had joined, and was told then.
+    assert_eq!(put(&mut node, 1, edge(0), Message::Join), unknown);
+    put(&mut node, 1, edge(1), Message::Join).unwrap();
+    let word = Header { edge: edge(1), message: Message::Abort(abort) };
+    assert_eq!(drain(&mut node), (vec![(PortId(1), word)], vec![Event::Close(PortId(1))]));
+    assert_eq!((node.osos_used(), node.poll_timeout()), (0, None));
+    // The next incarnation takes the memory with it.
+    node.install(Time(0), GroupConfig { epoch: Epoch(10), ..group(3) }).unwrap();
+    assert!(put(&mut node, 2, edge(2), Message::Join).is_err());
+}
+
+#[test]
+fn nothing_more_goes_to_a_child_that_has_left() {
+    let mut node = joined(2);
+    for child in [0, 1] {
+        put(&mut node, child, edge(child as u16), request(0, 1)).unwrap();
+    }
+    // Child 0 leaves before its result has gone out.
+    put(&mut node, 0, edge(0), Message::Leave).unwrap();
+    let (sent, _) = drain(&mut node);
+    assert!(sent.iter().all(|(port, _)| *port == PortId(1)), "{sent:?}");
+    assert_eq!(sent.len(), 1);
 }

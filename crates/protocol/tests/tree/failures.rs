@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::ops::Range;
 
-use tributary_protocol::node::{Event, FrameError};
+use tributary_protocol::node::Event;
 use tributary_wire::frame::{Abort, AbortReason, Target};
 use tributary_wire::{Datatype, EndpointId, Epoch, GroupId, Operator};
 
@@ -133,13 +133,9 @@ fn whoever_does_not_join_in_time_is_named() {
         let at_fault = EndpointId(missing as u32);
         let abort = Abort { reason: AbortReason::JoinTimeout, at_fault };
         assert_all_failed_with(&world, abort, &[missing]);
-        // It comes at last, finds nothing, and is told so by its closing link.
+        // It comes at last, and is told as well.
         world.run();
-        let node = world.place(0, missing as u32).0;
-        let unknown = FrameError::UnknownGroup { group: GroupId(0), epoch: World::epoch(0) };
-        assert_eq!(world.nodes[node].refused, [unknown]);
-        let abort = world.members[missing].failed.unwrap();
-        assert_eq!(abort.reason, AbortReason::NodeLost);
+        assert_eq!(world.members[missing].failed, Some(abort));
         world.assert_all_is_free(&BTreeSet::new());
     }
 }
@@ -166,6 +162,9 @@ fn members_that_disagree_fail_together() {
     for member in [0, 4, 8] {
         disagree(&scenario, member, |plan| plan.datatype = Datatype::I64);
         disagree(&scenario, member, |plan| plan.elements = 1);
+        // Whole segments more or less: those that both have are alike.
+        disagree(&scenario, member, |plan| plan.elements += 2);
+        disagree(&scenario, member, |plan| plan.elements -= 2);
         disagree(&scenario, member, |plan| plan.target = Target::Member(EndpointId(1)));
         disagree(&scenario, member, |plan| {
             *plan = OperationPlan::allreduce(Operator::Barrier, Datatype::U8, 0);
@@ -184,6 +183,26 @@ fn a_broadcast_has_one_source() {
     }
     // Nobody is member 77, so its source thinks it is not.
     disagree(&scenario, 3, |plan| plan.source = 77);
+}
+
+#[test]
+fn a_result_for_nobody_fails_the_group() {
+    let mut scenario = busy(2);
+    scenario.groups[0].script[2].target = Target::Member(EndpointId(9));
+    disagree(&scenario, 0, |_| {});
+}
+
+#[test]
+fn a_member_that_breaks_the_protocol_is_named() {
+    for seed in 0..SEEDS {
+        let mut world = under_way(&busy(3), seed);
+        let link = world.members[4].link.unwrap();
+        world.refuse(link, UPPER);
+        world.run();
+        let abort = Abort { reason: AbortReason::Misbehaved, at_fault: EndpointId(4) };
+        assert_all_failed_with(&world, abort, &[4]);
+        world.assert_all_is_free(&BTreeSet::new());
+    }
 }
 
 #[test]

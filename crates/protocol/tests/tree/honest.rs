@@ -12,7 +12,7 @@ use crate::world::{JOIN_TIMEOUT_NS, World};
 
 const SEEDS: u64 = 60;
 
-fn run(scenario: &Scenario, timing: Timing) -> World {
+pub(crate) fn run(scenario: &Scenario, timing: Timing) -> World {
     let mut world = World::new(scenario, timing);
     world.run();
     for (index, host) in world.nodes.iter().enumerate() {
@@ -103,7 +103,7 @@ fn every_contribution_is_counted_once_at_every_node() {
     }
 }
 
-fn segments(operation: &OperationPlan, plan: &crate::plan::GroupPlan) -> u64 {
+pub(crate) fn segments(operation: &OperationPlan, plan: &crate::plan::GroupPlan) -> u64 {
     let per_segment = u64::from(plan.payload_max_bytes) / operation.datatype.size_bytes() as u64;
     operation.elements.div_ceil(per_segment).max(1)
 }
@@ -134,7 +134,7 @@ fn scenarios_cover_what_they_claim() {
 }
 
 /// A tree of three levels, nine members, deep and shallow branches.
-fn uneven(osos: u16) -> Scenario {
+pub(crate) fn uneven(osos: u16) -> Scenario {
     let fabric = vec![None, Some(0), Some(0), Some(2), Some(2)];
     Scenario::one_group(fabric, &[1, 3, 0, 2, 3], osos)
 }

@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 
 use rand::RngExt;
 use rand_pcg::Pcg64;
-use tributary_protocol::node::PortId;
+use tributary_protocol::Carrier;
+use tributary_protocol::node::{Copies, PortId};
 use tributary_wire::frame::{HEADER_BYTES, Header, Message};
 
 /// How the links of one run behave.
@@ -16,16 +17,52 @@ pub(crate) struct Timing {
     pub(crate) link_frames: usize,
     /// Whether requests and results may overtake each other and come twice.
     pub(crate) is_disorderly: bool,
+    /// Whether everybody takes datagrams, and how they travel.
+    pub(crate) datagrams: Option<Datagrams>,
+}
+
+/// How datagrams travel: in any order, some twice, some not at all.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Datagrams {
+    /// Probability of being lost.
+    pub(crate) loss: f64,
+    /// From when on none arrives.
+    pub(crate) blocked_at: u64,
+    /// Whether they keep their order.
+    pub(crate) is_orderly: bool,
+    /// Whether results are multicast, too, and when copies are sent.
+    pub(crate) multicast: Option<Copies>,
+    /// Whether multicast reaches nobody.
+    pub(crate) multicast_is_blocked: bool,
+    /// Members that multicast does not reach: the first so many.
+    pub(crate) deaf: usize,
+}
+
+impl Datagrams {
+    pub(crate) fn with_loss(loss: f64) -> Self {
+        Self {
+            loss,
+            blocked_at: u64::MAX,
+            is_orderly: false,
+            multicast: None,
+            multicast_is_blocked: false,
+            deaf: 0,
+        }
+    }
 }
 
 impl Timing {
     pub(crate) fn orderly(seed: u64) -> Self {
         let link_frames = 1 + (seed % 7) as usize;
-        Self { seed, delay_ns_max: 1000, link_frames, is_disorderly: false }
+        Self { seed, delay_ns_max: 1000, link_frames, is_disorderly: false, datagrams: None }
     }
 
     pub(crate) fn disorderly(seed: u64) -> Self {
         Self { link_frames: 64, is_disorderly: true, ..Self::orderly(seed) }
+    }
+
+    pub(crate) fn lossy(seed: u64, loss: f64) -> Self {
+        Self { datagrams: Some(Datagrams::with_loss(loss)), ..Self::orderly(seed) }
     }
 }
 
@@ -49,12 +86,19 @@ pub(crate) struct Link {
     pub(crate) held: [Option<Vec<Vec<u8>>>; 2],
     in_flight: [usize; 2],
     last_at: [u64; 2],
+    last_datagram_at: [u64; 2],
     floor_at: [u64; 2],
     /// Sequences requested over this link and not answered.
     outstanding: BTreeSet<u32>,
     osos: usize,
     pub(crate) peak_outstanding: usize,
     pub(crate) has_wrapped: bool,
+    /// Datagrams sent, lost ones included, towards each end.
+    pub(crate) datagrams: [u64; 2],
+    /// Datagrams lost.
+    pub(crate) lost: u64,
+    /// Requests and results that the link itself carried.
+    pub(crate) link_parts: u64,
 }
 
 impl Link {
@@ -65,11 +109,15 @@ impl Link {
             held: [None, None],
             in_flight: [0; 2],
             last_at: [0; 2],
+            last_datagram_at: [0; 2],
             floor_at: [0; 2],
             outstanding: BTreeSet::new(),
             osos: usize::from(osos),
             peak_outstanding: 0,
             has_wrapped: false,
+            datagrams: [0; 2],
+            lost: 0,
+            link_parts: 0,
         }
     }
 
@@ -86,16 +134,11 @@ impl Link {
         timing: &Timing,
         random: &mut Pcg64,
     ) -> Vec<u64> {
+        self.note(header, timing);
         self.in_flight[to] += 1;
-        if let Message::Request(part) = header.message {
-            self.outstanding.insert(part.sequence.0);
-            let count = self.outstanding.len();
-            assert!(count <= self.osos, "{count} segments in flight, {} granted", self.osos);
-            self.peak_outstanding = self.peak_outstanding.max(count);
-            self.has_wrapped |= part.sequence.0 < 1 << 31;
-        }
         let mut at = now + random.random_range(1..=timing.delay_ns_max);
         let is_data = matches!(header.message, Message::Request(_) | Message::Result(_));
+        self.link_parts += u64::from(is_data);
         let mut times = Vec::new();
         if is_data && timing.is_disorderly {
             at = at.max(self.floor_at[to]);
@@ -112,20 +155,71 @@ impl Link {
         times
     }
 
+    /// Notes a datagram that is sent and says when it arrives: never, once or twice.
+    pub(crate) fn on_datagram(
+        &mut self,
+        to: usize,
+        now: u64,
+        header: &Header,
+        timing: &Timing,
+        random: &mut Pcg64,
+    ) -> Vec<u64> {
+        let travel = timing.datagrams.expect("nobody sends datagrams where nobody takes them");
+        self.note(header, timing);
+        self.datagrams[to] += 1;
+        let mut times = Vec::new();
+        let copies = if random.random_bool(0.1) && !travel.is_orderly { 2 } else { 1 };
+        for _ in 0..copies {
+            let mut at = now + random.random_range(1..=timing.delay_ns_max);
+            if travel.is_orderly {
+                at = at.max(self.last_datagram_at[to]);
+                self.last_datagram_at[to] = at;
+            }
+            let is_lost = random.random_bool(travel.loss) || at >= travel.blocked_at;
+            self.lost += u64::from(is_lost);
+            times.extend((!is_lost).then_some(at));
+        }
+        times
+    }
+
+    fn note(&mut self, header: &Header, timing: &Timing) {
+        if let Message::Request(part) = header.message {
+            self.outstanding.insert(part.sequence.0);
+            let count = self.outstanding.len();
+            // What members have heard by multicast, a node below them need not wait for any more:
+            // it reuses the slot, and this side can't tell.
+            let is_heard = timing.datagrams.is_some_and(|travel| travel.multicast.is_some());
+            let is_nodes = matches!(self.holders[LOWER], Holder::Node { .. });
+            let max = if is_heard && is_nodes { usize::MAX } else { self.osos };
+            assert!(count <= max, "{count} segments in flight, {} granted", self.osos);
+            self.peak_outstanding = self.peak_outstanding.max(count);
+            self.has_wrapped |= part.sequence.0 < 1 << 31;
+        }
+    }
+
     /// When an end learns that the other has closed: after everything that was sent before.
     pub(crate) fn closes_at(&mut self, to: usize, now: u64) -> u64 {
         self.last_at[to] = self.last_at[to].max(now) + 1;
         self.last_at[to]
     }
 
+    /// The lower end has a result that came another way.
+    pub(crate) fn on_heard(&mut self, header: &Header) {
+        if let Message::Result(part) = header.message {
+            self.outstanding.remove(&part.sequence.0);
+        }
+    }
+
     /// A frame has come out.
-    pub(crate) fn on_arrived(&mut self, to: usize, frame: &[u8]) {
+    pub(crate) fn on_arrived(&mut self, to: usize, carrier: Carrier, frame: &[u8]) {
         let header = Header::decode(frame).expect("machines send frames that decode");
         assert_eq!(frame.len(), HEADER_BYTES + header.payload_bytes());
         if let Message::Result(part) = header.message {
             self.outstanding.remove(&part.sequence.0);
         }
-        // A second copy doesn't take up room.
-        self.in_flight[to] = self.in_flight[to].saturating_sub(1);
+        if carrier == Carrier::Link {
+            // A second copy doesn't take up room.
+            self.in_flight[to] = self.in_flight[to].saturating_sub(1);
+        }
     }
 }

@@ -9,6 +9,7 @@ mod arithmetic;
 mod failures;
 mod honest;
 mod link;
+mod lossy;
 mod member;
 mod memory;
 mod plan;

@@ -1,12 +1,17 @@
 //! A member: an endpoint, the application's vectors, and a script to run.
 
 use std::collections::BTreeMap;
+use std::num::NonZeroU16;
 
 use tributary_protocol::endpoint::{Endpoint, EndpointConfig, Event, StartError};
+use tributary_protocol::{Carrier, Reach, Time};
 use tributary_wire::OperationNumber;
 use tributary_wire::frame::Abort;
 
 use crate::plan::OperationPlan;
+
+/// Everybody's: the virtual links lead to the right end anyway.
+pub(crate) const DATAGRAM_PORT: NonZeroU16 = NonZeroU16::new(7).unwrap();
 
 pub(crate) struct Member {
     pub(crate) endpoint: Endpoint,
@@ -17,10 +22,16 @@ pub(crate) struct Member {
     /// What it will do; a copy, so that a test can make it disagree.
     pub(crate) script: Vec<OperationPlan>,
     pub(crate) started: usize,
+    /// Before which operation it pauses, and how long.
+    pub(crate) pause: Option<(usize, u64)>,
     /// Whether it leaves once its script is done.
     pub(crate) leaves: bool,
     pub(crate) has_left: bool,
     pub(crate) is_joined: bool,
+    /// What became of datagrams.
+    pub(crate) reach: Option<Reach>,
+    /// Whether it hears multicast.
+    pub(crate) hears: bool,
     /// What each completed operation left in its target; empty where it receives nothing.
     pub(crate) results: Vec<Option<Vec<u8>>>,
     pub(crate) failed: Option<Abort>,
@@ -49,9 +60,12 @@ impl Member {
             results: vec![None; script.len()],
             script,
             started: 0,
+            pause: None,
             leaves: true,
             has_left: false,
             is_joined: false,
+            reach: None,
+            hears: false,
             failed: None,
             running: BTreeMap::new(),
             seed,
@@ -93,10 +107,12 @@ impl Member {
     /// Takes one frame. `Err` stands for the link's end.
     pub(crate) fn take(
         &mut self,
+        now: Time,
+        carrier: Carrier,
         header: &tributary_wire::frame::Header,
         payload: &[u8],
     ) -> Result<(), tributary_protocol::endpoint::FrameError> {
-        if let Some(body) = self.endpoint.handle_frame(header)? {
+        if let Some(body) = self.endpoint.handle_frame(now, carrier, header)? {
             let running =
                 self.running.get_mut(&body.operation).expect("results are for the living");
             running.target[body.bytes].copy_from_slice(payload);
@@ -114,6 +130,9 @@ impl Member {
                     assert!(!self.is_joined, "joined once");
                     self.is_joined = true;
                 }
+                Event::DatagramPeer(port) => assert_eq!(port, DATAGRAM_PORT),
+                Event::Multicast(reach) => self.hears = reach == Reach::Open,
+                Event::Datagrams(reach) => self.reach = Some(reach),
                 Event::Completed(number) => {
                     let running = self.running.remove(&number).expect("completes once");
                     self.results[running.operation] = Some(running.target);

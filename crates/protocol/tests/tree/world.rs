@@ -4,18 +4,21 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
-use tributary_protocol::Time;
 use tributary_protocol::endpoint::EndpointConfig;
 use tributary_protocol::node::{
     ChildConfig, Event, FrameError, GroupConfig, Node, NodeConfig, ParentConfig, PortId,
 };
+use tributary_protocol::{Carrier, Time};
 use tributary_wire::frame::{HEADER_BYTES, Header};
 use tributary_wire::{Capability, ChildIndex, Epoch, GroupId};
 
 use crate::link::{Holder, LOWER, Link, Timing, UPPER};
-use crate::member::Member;
+use crate::member::{DATAGRAM_PORT, Member};
 use crate::memory::Memory;
 use crate::plan::{Below, GroupPlan, Scenario};
+
+/// Less than the longest segments here, which therefore go over links.
+const SEGMENT_MAX_BYTES: u32 = 100;
 
 pub(crate) const JOIN_TIMEOUT_NS: u64 = 1_000_000;
 
@@ -30,6 +33,8 @@ pub(crate) struct NodeHost {
     ports: Vec<Option<(usize, usize)>>,
     pub(crate) events: Vec<Event>,
     pub(crate) refused: Vec<FrameError>,
+    /// Datagrams that were dropped, and why; none where no edge was found for one.
+    pub(crate) dropped: Vec<Option<FrameError>>,
 }
 
 pub(crate) struct World {
@@ -47,11 +52,24 @@ pub(crate) struct World {
 }
 
 enum Item {
-    Arrive { link: usize, to: usize, frame: Vec<u8> },
+    Arrive { link: usize, to: usize, carrier: Carrier, frame: Vec<u8> },
     LearnClosed { link: usize, to: usize },
+    Hear { hearer: Hearer, frame: Vec<u8> },
     Connect(usize),
     Start(usize),
     Leave(usize),
+}
+
+/// Whom multicast may reach.
+#[derive(Clone, Copy)]
+enum Hearer {
+    Node(usize),
+    Member(usize),
+}
+
+/// What groups' multicasts show.
+fn multicast_capability(group: GroupId) -> Capability {
+    Capability::from_bytes([0xE0 + group.0 as u8; 16])
 }
 
 impl NodeHost {
@@ -62,6 +80,7 @@ impl NodeHost {
             ports: Vec::new(),
             events: Vec::new(),
             refused: Vec::new(),
+            dropped: Vec::new(),
         }
     }
 
@@ -112,7 +131,10 @@ impl World {
             random: Pcg64::seed_from_u64(timing.seed),
         };
         for host in &mut world.nodes {
-            host.memory.allows_stale_reads = timing.is_disorderly;
+            host.memory.allows_stale_reads = timing.is_disorderly || timing.datagrams.is_some();
+            if timing.datagrams.is_some() {
+                host.node.take_datagrams(DATAGRAM_PORT, SEGMENT_MAX_BYTES);
+            }
         }
         for group in 0..world.groups.len() {
             world.install(group);
@@ -168,6 +190,12 @@ impl World {
             let host = &mut self.nodes[tree_node.node];
             let arena = host.node.install(Time(self.now), config).expect("nodes have room");
             host.memory.add(arena);
+            let id = Self::group_id(group);
+            host.node.offer_datagrams(id);
+            if let Some(copies) = self.timing.datagrams.and_then(|travel| travel.multicast) {
+                let capability = multicast_capability(id);
+                host.node.use_multicast(id, capability, copies, SEGMENT_MAX_BYTES);
+            }
             self.pump_node(tree_node.node);
         }
     }
@@ -187,7 +215,14 @@ impl World {
                 operations_max: plan.overlap,
             };
             let script = plan.script.clone();
-            self.members.push(Member::new(config, group, script, seed));
+            let mut member = Member::new(config, group, script, seed);
+            if self.timing.datagrams.is_some() {
+                member.endpoint.offer_datagrams(DATAGRAM_PORT, SEGMENT_MAX_BYTES);
+            }
+            if self.timing.datagrams.is_some_and(|travel| travel.multicast.is_some()) {
+                member.endpoint.hear_multicast(multicast_capability(Self::group_id(group)));
+            }
+            self.members.push(member);
             let at = self.now + self.random.random_range(1..=self.timing.delay_ns_max);
             self.put(at, Item::Connect(self.members.len() - 1));
         }
@@ -230,7 +265,9 @@ impl World {
 
     /// Does the next thing; false if nothing is left to do.
     pub(crate) fn step(&mut self) -> bool {
-        let due = self.nodes.iter().filter_map(|host| host.node.poll_timeout()).min();
+        let due_nodes = self.nodes.iter().filter_map(|host| host.node.poll_timeout());
+        let due_members = self.members.iter().filter_map(|member| member.endpoint.poll_timeout());
+        let due = due_nodes.chain(due_members).min();
         let next = self.agenda.first_key_value().map(|((at, _), _)| *at);
         if let Some(due) = due
             && next.is_none_or(|next| due.0 <= next)
@@ -240,13 +277,18 @@ impl World {
                 self.nodes[node].node.handle_timeout(Time(self.now));
                 self.pump_node(node);
             }
+            for member in 0..self.members.len() {
+                self.members[member].endpoint.handle_timeout(Time(self.now));
+                self.pump_member(member);
+            }
             return true;
         }
         let Some(((at, _), item)) = self.agenda.pop_first() else { return false };
         self.now = at;
         match item {
-            Item::Arrive { link, to, frame } => self.arrive(link, to, frame),
+            Item::Arrive { link, to, carrier, frame } => self.arrive(link, to, carrier, frame),
             Item::LearnClosed { link, to } => self.close(link, to),
+            Item::Hear { hearer, frame } => self.hear(hearer, &frame),
             Item::Connect(member) => self.connect_member(member),
             Item::Start(member) => {
                 // When it is too busy to start another, the next completion puts this off no more.
@@ -288,7 +330,8 @@ impl World {
     fn put_start(&mut self, member: usize) {
         let state = &self.members[member];
         if state.started < state.script.len() && state.failed.is_none() && !state.has_left {
-            let at = self.now + self.random.random_range(1..=self.timing.delay_ns_max);
+            let pause = state.pause.filter(|it| it.0 == state.started).map_or(0, |it| it.1);
+            let at = self.now + pause + self.random.random_range(1..=self.timing.delay_ns_max);
             self.put(at, Item::Start(member));
         } else if state.is_done() && state.leaves && !state.has_left {
             let at = self.now + self.random.random_range(1..=8 * self.timing.delay_ns_max);
@@ -302,14 +345,21 @@ impl World {
         self.pump_member(member);
     }
 
-    fn arrive(&mut self, link: usize, to: usize, frame: Vec<u8>) {
+    fn arrive(&mut self, link: usize, to: usize, carrier: Carrier, frame: Vec<u8>) {
+        if carrier == Carrier::Datagram {
+            self.links[link].on_arrived(to, carrier, &frame);
+            if self.links[link].is_open[to] {
+                self.deliver(link, to, carrier, &frame);
+            }
+            return;
+        }
         if let Some(held) = &mut self.links[link].held[to] {
             held.push(frame);
             return;
         }
-        self.links[link].on_arrived(to, &frame);
+        self.links[link].on_arrived(to, carrier, &frame);
         if self.links[link].is_open[to] {
-            self.deliver(link, to, &frame);
+            self.deliver(link, to, carrier, &frame);
         }
         if self.links[link].is_open[1 - to] {
             match self.links[link].holders[1 - to] {
@@ -322,22 +372,31 @@ impl World {
         }
     }
 
-    fn deliver(&mut self, link: usize, to: usize, frame: &[u8]) {
+    fn deliver(&mut self, link: usize, to: usize, carrier: Carrier, frame: &[u8]) {
         let header = Header::decode(frame).expect("machines send frames that decode");
         let payload = &frame[HEADER_BYTES..];
+        let now = Time(self.now);
         match self.links[link].holders[to] {
             Holder::Node { node, port } => {
                 let host = &mut self.nodes[node];
                 host.memory.sender = Some(header.edge.child);
-                let taken = host.node.handle_frame(port, &header, payload, &mut host.memory);
-                if let Err(error) = taken {
+                if carrier == Carrier::Datagram && host.node.port_of_datagram(&header) != Some(port)
+                {
+                    host.dropped.push(None);
+                    return;
+                }
+                let taken =
+                    host.node.handle_frame(now, port, carrier, &header, payload, &mut host.memory);
+                if carrier == Carrier::Datagram {
+                    host.dropped.extend(taken.err().map(Some));
+                } else if let Err(error) = taken {
                     self.nodes[node].refused.push(error);
-                    self.close(link, to);
+                    self.refuse(link, to);
                 }
                 self.pump_node(node);
             }
             Holder::Member(member) => {
-                if let Err(error) = self.members[member].take(&header, payload) {
+                if let Err(error) = self.members[member].take(now, carrier, &header, payload) {
                     panic!("member {member} refuses a frame of an honest node: {error}");
                 }
                 self.pump_member(member);
@@ -347,6 +406,15 @@ impl World {
 
     /// An end closes, or learns that the other end did.
     pub(crate) fn close(&mut self, link: usize, end: usize) {
+        self.hang_up(link, end, false);
+    }
+
+    /// An end closes because its peer broke the protocol.
+    pub(crate) fn refuse(&mut self, link: usize, end: usize) {
+        self.hang_up(link, end, true);
+    }
+
+    fn hang_up(&mut self, link: usize, end: usize, is_refused: bool) {
         if !std::mem::take(&mut self.links[link].is_open[end]) {
             return;
         }
@@ -357,11 +425,21 @@ impl World {
         match self.links[link].holders[end] {
             Holder::Node { node, port } => {
                 self.nodes[node].ports[port.0 as usize] = None;
-                self.nodes[node].node.handle_port_closed(port);
+                let machine = &mut self.nodes[node].node;
+                if is_refused {
+                    machine.handle_port_refused(port);
+                } else {
+                    machine.handle_port_closed(port);
+                }
                 self.pump_node(node);
             }
             Holder::Member(member) => {
-                self.members[member].endpoint.handle_link_closed();
+                let endpoint = &mut self.members[member].endpoint;
+                if is_refused {
+                    endpoint.handle_link_refused();
+                } else {
+                    endpoint.handle_link_closed();
+                }
                 self.pump_member(member);
             }
         }
@@ -388,6 +466,7 @@ impl World {
             while let Some(port) = self.nodes[node].node.poll_ready() {
                 self.flush(node, port);
             }
+            self.multicast(node);
             let Some(event) = self.nodes[node].node.poll_event() else { return };
             match event {
                 Event::Released(arena) => self.nodes[node].memory.release(arena),
@@ -396,9 +475,60 @@ impl World {
                         self.close(link, end);
                     }
                 }
-                Event::Formed { .. } | Event::Failed { .. } | Event::Ended { .. } => {}
+                _ => {}
             }
             self.nodes[node].events.push(event);
+        }
+    }
+
+    /// Sends what a node has for multicast addresses to everyone in the group but itself.
+    fn multicast(&mut self, node: usize) {
+        while let Some((group, transmit)) = self.nodes[node].node.poll_multicast() {
+            let travel = self.timing.datagrams.expect("nobody multicasts without datagrams");
+            let length = transmit.header.payload_bytes();
+            let payload = transmit.body.map(|place| self.nodes[node].memory.read(place, length));
+            let mut frame = transmit.header.encode().to_vec();
+            frame.extend_from_slice(&payload.unwrap_or_default());
+            self.hash(&frame);
+            let plan = &self.groups[group.0 as usize];
+            let nodes = plan.tree.iter().map(|it| it.node).filter(|it| *it != node);
+            let members = (0..self.members.len())
+                .filter(|it| self.members[*it].group == group.0 as usize && *it >= travel.deaf);
+            let hearers: Vec<Hearer> =
+                nodes.map(Hearer::Node).chain(members.map(Hearer::Member)).collect();
+            for hearer in hearers {
+                let at = self.now + self.random.random_range(1..=self.timing.delay_ns_max);
+                let is_lost = self.random.random_bool(travel.loss) || travel.multicast_is_blocked;
+                if !is_lost && at < travel.blocked_at {
+                    self.put(at, Item::Hear { hearer, frame: frame.clone() });
+                }
+            }
+        }
+    }
+
+    fn hear(&mut self, hearer: Hearer, frame: &[u8]) {
+        let header = Header::decode(frame).expect("machines send frames that decode");
+        let (now, payload) = (Time(self.now), &frame[HEADER_BYTES..]);
+        match hearer {
+            Hearer::Node(node) => {
+                // Sequences of other groups may be struck off, too: the check is weaker then.
+                let is_upward = |link: &&mut Link| matches!(link.holders[LOWER], Holder::Node { node: lower, .. } if lower == node);
+                self.links.iter_mut().filter(is_upward).for_each(|link| link.on_heard(&header));
+                let host = &mut self.nodes[node];
+                let taken = host.node.handle_multicast(now, &header, payload, &mut host.memory);
+                // The group may be over by then.
+                host.dropped.extend(taken.err().map(Some));
+                self.pump_node(node);
+            }
+            Hearer::Member(member) => {
+                if let Some(link) = self.members[member].link {
+                    self.links[link].on_heard(&header);
+                    let taken =
+                        self.members[member].take(now, Carrier::Multicast, &header, payload);
+                    taken.expect("multicast results are as they were asked for");
+                    self.pump_member(member);
+                }
+            }
         }
     }
 
@@ -411,7 +541,8 @@ impl World {
             assert_eq!(transmit.body.is_some(), length > 0);
             let payload = transmit.body.map(|place| host.memory.read(place, length));
             host.node.pop_transmit(port);
-            self.send(link, 1 - end, &transmit.header, &payload.unwrap_or_default());
+            let payload = payload.unwrap_or_default();
+            self.carry(link, 1 - end, transmit.carrier, &transmit.header, &payload);
         }
     }
 
@@ -423,8 +554,8 @@ impl World {
             {
                 let Some(transmit) = self.members[member].endpoint.peek_transmit() else { break };
                 let payload = self.members[member].payload(&transmit);
-                self.members[member].endpoint.pop_transmit();
-                self.send(link, UPPER, &transmit.header, &payload);
+                self.members[member].endpoint.pop_transmit(Time(self.now));
+                self.carry(link, UPPER, transmit.carrier, &transmit.header, &payload);
             }
             if !self.members[member].drain_events() {
                 break;
@@ -439,15 +570,26 @@ impl World {
     }
 
     /// Puts a frame on a link, whoever made it.
-    pub(crate) fn send(&mut self, link: usize, to: usize, header: &Header, payload: &[u8]) {
+    pub(crate) fn carry(
+        &mut self,
+        link: usize,
+        to: usize,
+        carrier: Carrier,
+        header: &Header,
+        payload: &[u8],
+    ) {
         let mut frame = header.encode().to_vec();
         frame.extend_from_slice(payload);
         self.hash(&[link as u8, to as u8]);
         self.hash(&self.now.to_le_bytes());
         self.hash(&frame);
-        let times = self.links[link].on_sent(to, self.now, header, &self.timing, &mut self.random);
+        let (links, timing, random) = (&mut self.links[link], &self.timing, &mut self.random);
+        let times = match carrier {
+            Carrier::Link => links.on_sent(to, self.now, header, timing, random),
+            _ => links.on_datagram(to, self.now, header, timing, random),
+        };
         for at in times {
-            self.put(at, Item::Arrive { link, to, frame: frame.clone() });
+            self.put(at, Item::Arrive { link, to, carrier, frame: frame.clone() });
         }
     }
 

@@ -1,13 +1,15 @@
 //! The link itself: a socket, a receive buffer, and the rest of a frame the kernel took half of.
 
 use std::io::IoSlice;
+use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{
-    RecvFlags, SendAncillaryBuffer, SendFlags, Shutdown, recv, send, sendmsg, shutdown, sockopt,
+    RecvFlags, SendAncillaryBuffer, SendFlags, Shutdown, getpeername, getsockname, recv, send,
+    sendmsg, shutdown, sockopt,
 };
 use tributary_wire::frame::{HEADER_BYTES, Header, PAYLOAD_BYTES_MAX};
 
@@ -112,6 +114,36 @@ impl TcpLink {
 
     pub(super) fn socket(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
+    }
+
+    /// The address of this end.
+    ///
+    /// # Errors
+    /// If the link is gone, or the system doesn't say.
+    pub fn local_address(&self) -> Result<SocketAddr, OsError> {
+        Ok(getsockname(&self.socket)?.try_into()?)
+    }
+
+    /// The address of the other end.
+    ///
+    /// # Errors
+    /// If the link is gone, or the system doesn't say.
+    pub fn peer_address(&self) -> Result<SocketAddr, OsError> {
+        Ok(getpeername(&self.socket)?.ok_or(Errno::NOTCONN)?.try_into()?)
+    }
+
+    /// Bytes given to the kernel that the peer's has not confirmed. None once the connection is over,
+    /// whatever was lost with it. What is confirmed the peer can still read after this end is closed,
+    /// even if unread input makes the kernel reset the connection.
+    #[must_use]
+    pub fn unconfirmed_bytes(&self) -> usize {
+        let mut fds = [PollFd::new(&self.socket, PollFlags::empty())];
+        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+        // An error or a hang-up is told without being asked for.
+        if poll(&mut fds, Some(&now)) != Ok(0) {
+            return 0;
+        }
+        super::sys::unconfirmed_bytes(self.socket.as_fd())
     }
 
     fn fail_send(&mut self, errno: Errno) -> SendError {

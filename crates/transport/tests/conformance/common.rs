@@ -12,7 +12,7 @@ use tributary_transport::{
     Frame, Inject, Link, Listener, Sent, ShmListener, ShmOptions, TcpAcceptor, TcpOptions,
     connect_shm, connect_tcp,
 };
-use tributary_wire::frame::{Edge, HEADER_BYTES, Header, Message, Part, Shape, Target};
+use tributary_wire::frame::{Edge, HEADER_BYTES, Header, Message, Part, Shape, Target, Trail};
 use tributary_wire::{
     Capability, ChildIndex, Datatype, Epoch, GroupId, OperationNumber, Operator, SegmentIndex,
     Sequence,
@@ -106,6 +106,7 @@ pub(crate) fn frame(sequence: u32, payload_bytes: usize) -> ([u8; HEADER_BYTES],
         shape,
         target: Target::All,
         has_data: payload_bytes != 0,
+        trail: Trail::default(),
     };
     let edge = Edge {
         group: GroupId(4),

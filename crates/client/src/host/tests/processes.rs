@@ -5,7 +5,7 @@ use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use super::script::{Manner, play};
+use super::script::{Manner, play, play_until_death};
 use crate::host::{Attachment, HostGroup, Lost, LostCause, Offer};
 
 const TASK: &str = "TRIBUTARY_HOST_TEST_TASK";
@@ -76,16 +76,24 @@ fn worker() {
             play(&mut group, Manner { seed, operations: 300, len_bytes_max: 200_000, delays: true })
         }
         "endless" => loop {
-            let manner = Manner { seed, operations: 1000, len_bytes_max: 70_000, delays: false };
-            if let Err(lost) = play(&mut group, manner) {
+            if let Err(lost) = play(&mut group, endless(seed)) {
                 break Err(lost);
             }
         },
+        dies if dies.starts_with("dies-") => {
+            let at = dies["dies-".len()..].parse().unwrap();
+            // Every operation of the scripts takes a few polls at most.
+            play_until_death(&mut group, endless(seed), at, at % 4)
+        }
         other => panic!("no scenario {other}"),
     };
     drop(group);
     assert_eq!(open_things(), before, "descriptors or mappings leaked");
     println!("\n{SAID}{outcome:?}");
+}
+
+fn endless(seed: u64) -> Manner {
+    Manner { seed, operations: 1000, len_bytes_max: 70_000, delays: false }
 }
 
 /// Descriptors, and mappings of segments, of this process.
@@ -135,6 +143,27 @@ fn a_killed_process_is_noticed_by_all_others() {
         let lost = Lost { local_rank: victim, cause: LostCause::Died };
         for worker in workers {
             assert_eq!(said(&wait(worker)), format!("{:?}", Err::<(), _>(lost)));
+        }
+    }
+}
+
+#[test]
+fn a_process_killed_at_any_step_is_noticed_by_all_others() {
+    for (ranks, victim) in [(2, 0), (2, 1), (3, 2)] {
+        for at in 0..12 {
+            let (offer, keeper) = HostGroup::offer(ranks).unwrap();
+            let scenario =
+                |rank| if rank == victim { format!("dies-{at}") } else { "endless".into() };
+            let mut workers: Vec<_> =
+                (0..ranks).map(|rank| start(&offer, rank, ranks, &scenario(rank), 11)).collect();
+            let killed = wait(workers.remove(victim as usize));
+            assert!(!killed.status.success(), "the victim lives");
+            drop(keeper);
+            let lost = Lost { local_rank: victim, cause: LostCause::Died };
+            for worker in workers {
+                let said = said(&wait(worker));
+                assert_eq!(said, format!("{:?}", Err::<(), _>(lost)), "rank {victim} at {at}");
+            }
         }
     }
 }

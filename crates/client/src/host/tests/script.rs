@@ -114,6 +114,36 @@ impl Line {
 /// # Panics
 /// At the first result that is not as the oracle says.
 pub(super) fn play(group: &mut HostGroup, manner: Manner) -> Result<(), Lost> {
+    play_by(group, manner, |group, operation, own, _| perform(group, operation, own))
+}
+
+/// Plays a script up to operation `at`, drives that by `polls` polls, and is killed.
+pub(super) fn play_until_death(
+    group: &mut HostGroup,
+    manner: Manner,
+    at: u32,
+    polls: u32,
+) -> Result<(), Lost> {
+    play_by(group, manner, |group, operation, own, index| {
+        if index < at {
+            return perform(group, operation, own);
+        }
+        // SAFETY: the buffers live as long as this process does.
+        unsafe { group.start(operation)? };
+        for _ in 0..polls {
+            let _ = group.poll()?;
+        }
+        // SAFETY: a system call without memory.
+        unsafe { libc::kill(libc::getpid(), libc::SIGKILL) };
+        unreachable!("SIGKILL cannot be ignored")
+    })
+}
+
+fn play_by(
+    group: &mut HostGroup,
+    manner: Manner,
+    mut perform: impl FnMut(&mut HostGroup, Operation, &mut Pcg64Mcg, u32) -> Result<(), Lost>,
+) -> Result<(), Lost> {
     let (rank, ranks) = (group.local_rank(), group.ranks());
     let mut shared = Pcg64Mcg::seed_from_u64(manner.seed);
     let mut own = Pcg64Mcg::seed_from_u64(manner.seed ^ 0x5eed << 32 ^ u64::from(rank));
@@ -133,7 +163,7 @@ pub(super) fn play(group: &mut HostGroup, manner: Manner) -> Result<(), Lost> {
             target,
             len_bytes: line.len_bytes,
         };
-        perform(group, operation, &mut own)?;
+        perform(group, operation, &mut own, index)?;
         let found = if line.in_place { &source } else { &apart };
         match line.expected(rank, ranks) {
             Some(expected) => assert!(*found == expected, "{}", what()),

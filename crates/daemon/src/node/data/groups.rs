@@ -108,6 +108,7 @@ impl DataLoop {
         upward: Option<AnyLink>,
     ) -> Result<(), InstallFailure> {
         let now = Instant::now();
+        let is_tcp = upward.as_ref().is_some_and(AnyLink::is_tcp);
         let port = match upward {
             Some(link) => {
                 self.make_room(now);
@@ -116,6 +117,7 @@ impl DataLoop {
             None => None,
         };
         let (group, epoch) = (install.group, install.epoch);
+        let multicast = install.multicast.clone();
         let arena = match self.machine.install(self.time(now), config(install, port)) {
             Ok(arena) => arena,
             Err(error) => {
@@ -127,6 +129,13 @@ impl DataLoop {
         };
         self.installed.insert(group, epoch);
         self.arenas.allocate(&arena)?;
+        if let Some(grant) = multicast {
+            self.use_multicast(group, &grant);
+        }
+        // Rings in shared memory lose nothing and are faster.
+        if is_tcp {
+            self.machine.offer_datagrams(group);
+        }
         Ok(())
     }
 

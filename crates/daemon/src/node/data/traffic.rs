@@ -3,6 +3,7 @@
 use std::time::Instant;
 
 use tributary_protocol::node::{Event, FrameError, PortId};
+use tributary_protocol::{Carrier, Reach};
 use tributary_transport::{ReceiveError, SendError, Sent};
 
 use super::{DIRECT_TCP_MAX, DataLoop};
@@ -23,7 +24,8 @@ enum Taken {
 impl DataLoop {
     /// Goes once over all links. True if any of them had something.
     pub(super) fn serve_links(&mut self) -> bool {
-        let ask_every_socket = self.links.tcp_count() <= DIRECT_TCP_MAX;
+        // Where data travel by datagram, a link has nothing to say for a long time.
+        let ask_every_socket = self.links.tcp_count() <= DIRECT_TCP_MAX && self.datagrams.is_none();
         let mut worked = false;
         for port in 0..self.links.ports_end() {
             let port = PortId(port);
@@ -60,6 +62,7 @@ impl DataLoop {
 
     /// Hands the machine one frame, its payload still where the link received it.
     fn take_frame(&mut self, port: PortId) -> Taken {
+        let now = self.time(Instant::now());
         let Some(entry) = self.links.entry(port) else { return Taken::Nothing };
         let frame = match entry.link.receive() {
             Ok(Some(frame)) => frame,
@@ -71,8 +74,14 @@ impl DataLoop {
         };
         self.tally.frames_received += 1;
         self.tally.payload_bytes_received += frame.payload.len() as u64;
-        let outcome =
-            self.machine.handle_frame(port, &frame.header, frame.payload, &mut self.arenas);
+        let outcome = self.machine.handle_frame(
+            now,
+            port,
+            Carrier::Link,
+            &frame.header,
+            frame.payload,
+            &mut self.arenas,
+        );
         match outcome {
             Ok(()) => {
                 if entry.stage == Stage::Unjoined {
@@ -111,6 +120,8 @@ impl DataLoop {
     pub(super) fn drain(&mut self) {
         loop {
             let mut any = false;
+            // First, because it is for all.
+            self.multicast_results();
             while let Some(port) = self.machine.poll_ready() {
                 self.transmit(port);
                 any = true;
@@ -120,13 +131,14 @@ impl DataLoop {
                 any = true;
             }
             if !any {
-                return;
+                break;
             }
         }
+        self.flush_datagrams();
     }
 
     /// Sends what there is for one port. True if the link took any of it.
-    fn transmit(&mut self, port: PortId) -> bool {
+    pub(super) fn transmit(&mut self, port: PortId) -> bool {
         let mut any = false;
         while let Some(transmit) = self.machine.peek_transmit(port) {
             let Some(entry) = self.links.entry(port) else {
@@ -138,16 +150,30 @@ impl DataLoop {
                 Some(place) => self.arenas.payload(place, transmit.header.payload_bytes()),
                 None => &[],
             };
-            match entry.link.send(&transmit.header.encode(), payload) {
+            let header = transmit.header.encode();
+            let sent = match (transmit.carrier, &mut self.datagrams) {
+                (Carrier::Datagram | Carrier::Multicast, Some(socket)) => match entry.datagram_peer
+                {
+                    Some(peer) => socket.send(Some(peer), &header, payload),
+                    // Its address was not to be had: as good as lost.
+                    None => Ok(Sent::Taken),
+                },
+                _ => entry.link.send(&header, payload),
+            };
+            match sent {
                 Ok(Sent::Taken) => {
                     entry.is_blocked = false;
-                    self.tally.frames_sent += 1;
+                    match transmit.carrier {
+                        Carrier::Link => self.tally.frames_sent += 1,
+                        Carrier::Datagram | Carrier::Multicast => self.tally.datagrams_sent += 1,
+                    }
                     self.tally.payload_bytes_sent += payload.len() as u64;
                     self.machine.pop_transmit(port);
                     any = true;
                 }
                 Ok(Sent::Full) => {
                     entry.is_blocked = true;
+                    self.datagrams_full |= transmit.carrier == Carrier::Datagram;
                     return any;
                 }
                 Err(error) => {
@@ -189,16 +215,25 @@ impl DataLoop {
     fn refuse(&mut self, port: PortId, reason: Reason, what: &dyn std::fmt::Display) {
         self.tally.refuse(reason);
         self.log.refused(Instant::now(), reason, what);
-        self.close(port);
+        if self.hang_up(port) {
+            self.machine.handle_port_refused(port);
+        }
     }
 
     /// Closes a link and tells the machine. What it then has to say is for the next drain: that may
     /// be the one this is called from.
     pub(super) fn close(&mut self, port: PortId) {
-        let Some(Entry { link, .. }) = self.links.remove(port) else { return };
+        if self.hang_up(port) {
+            self.machine.handle_port_closed(port);
+        }
+    }
+
+    /// Closes a link. True if there was one.
+    fn hang_up(&mut self, port: PortId) -> bool {
+        let Some(Entry { link, .. }) = self.links.remove(port) else { return false };
         // Dropping the link closes its descriptor, which takes it out of the poll as well.
         drop(link);
-        self.machine.handle_port_closed(port);
+        true
     }
 
     fn on_event(&mut self, event: Event) {
@@ -210,6 +245,16 @@ impl DataLoop {
             Event::Ended { group, epoch } => self.on_ended(group, epoch),
             Event::Released(arena) => self.arenas.release(arena),
             Event::Close(port) => self.links.linger(Instant::now(), port),
+            Event::DatagramPeer { port, datagram_port } => {
+                self.on_datagram_peer(port, datagram_port);
+            }
+            Event::Multicast { group, reach: Reach::Silent } => {
+                tracing::warn!("nobody hears group {group}'s multicast: it goes on without");
+            }
+            Event::Multicast { group, reach: Reach::Open } => {
+                tracing::info!("group {group}'s multicast is heard again");
+            }
+            Event::Datagrams { port, reach } => self.on_reach(port, reach),
         }
     }
 }

@@ -1,0 +1,207 @@
+#!/usr/bin/env python3
+"""The table of collectives inside one node: plain MPI beside the same program with the library.
+
+Compiles collectives.c and floors.c against each MPI, then runs plain and preloaded processes in
+turns, as often as --rounds says. A figure is the median over rounds of a run's median. `ratio` is
+the better plain MPI over the preloaded run on that same MPI; it is compared with `target`.
+Exit status 1 when a target is missed and --strict is given.
+"""
+
+import argparse
+import json
+import os
+import pathlib
+import statistics
+import sys
+import tempfile
+
+HERE = pathlib.Path(__file__).resolve().parent
+ROOT = HERE.parent.parent
+sys.path.insert(0, str(ROOT / "mk"))
+import mpi_launch  # noqa: E402, its folder is on the path only now
+
+MPIS = ["openmpi", "mpich"]
+CFLAGS = ["-std=gnu11", "-O2", "-g", "-Wall", "-Wextra", "-Werror"]
+KIB, MIB = 1024, 1024 * 1024
+
+# Ranks, cases with the ratio each should reach.
+TABLE = [
+    (2, [("allreduce:8", 2.5), ("allreduce:64", 2.0), (f"allreduce:{KIB}", 2.0),
+         (f"allreduce:{4 * KIB}", 1.6), ("barrier:0", 2.0), ("reduce:8", 1.5), ("bcast:8", 1.5)]),
+    (2, [(f"allreduce:{64 * KIB}", 2.0), (f"allreduce:{MIB}", 1.8)]),
+    (2, [(f"allreduce:{16 * MIB}", 1.5)]),
+    (4, [("allreduce:8", 2.0)]),
+    (8, [("allreduce:8", 2.0), (f"allreduce:{64 * KIB}", 2.0)]),
+    (8, [(f"allreduce:{MIB}", 1.5)]),
+]
+
+
+def parse_arguments():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--venvs", type=pathlib.Path, default=ROOT / ".venv",
+                        help="folder with openmpi/ and mpich/ (default %(default)s)")
+    target = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
+    parser.add_argument("--libraries", type=pathlib.Path, default=target / "release",
+                        help="folder of the preload libraries (default %(default)s)")
+    parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build/bench-node",
+                        help="folder for what is compiled (default %(default)s)")
+    parser.add_argument("--rounds", type=int, default=5, help="interleaved runs of each kind")
+    parser.add_argument("--ranks", type=int, help="only rows with so many ranks")
+    parser.add_argument("--filter", default="", help="only cases whose name contains this")
+    parser.add_argument("--timeout", type=float, default=150.0, help="seconds a run may take")
+    parser.add_argument("--strict", action="store_true", help="fail when a target is missed")
+    parser.add_argument("--json", action="store_true", help="one object per line")
+    return parser.parse_args()
+
+
+def environment(ranks):
+    """A core for every rank: each MPI as it comes. Fewer: they are told not to burn them."""
+    result = mpi_launch.environment()
+    if ranks <= len(os.sched_getaffinity(0)):
+        for name in [name for name in mpi_launch.SETTINGS if name.startswith("MPIR_CVAR_CH4")]:
+            result.pop(name, None)
+    return result
+
+
+def run(command, timeout, ranks=1):
+    try:
+        status, output = mpi_launch.run(command, timeout, environment(ranks))
+    except mpi_launch.TimedOut as late:
+        sys.exit(f"{' '.join(map(str, command))}\n{late}\n{late.output[-2000:]}")
+    if status != 0:
+        sys.exit(f"{' '.join(map(str, command))}\nexit status {status}\n{output[-2000:]}")
+    return output
+
+
+def compile_program(compiler, name, build):
+    build.mkdir(parents=True, exist_ok=True)
+    source, target = HERE / f"{name}.c", build / name
+    if not target.exists() or target.stat().st_mtime < source.stat().st_mtime:
+        run([compiler, *CFLAGS, source, "-o", target, "-lpthread"], 120)
+    return target
+
+
+def run_cases(mpi, program, ranks, cases, preload, arguments):
+    """Median nanoseconds and context switches of each case, in one run."""
+    with tempfile.TemporaryDirectory(prefix="tributary-bench-") as folder:
+        command = [arguments.venvs / mpi / "bin/mpirun", "-n", ranks]
+        report = pathlib.Path(folder) / "report.json"
+        if preload:
+            library = (arguments.libraries / f"libtributary_{mpi}.so").resolve()
+            if not library.exists():
+                sys.exit(f"{library} is not there: make build")
+            command += ["env", f"LD_PRELOAD={library}", f"TRIBUTARY_REPORT={report}"]
+        output = run([*command, program, *cases], arguments.timeout, ranks)
+        if preload:
+            counts = json.loads(report.read_text())
+            if counts["in_node"] == 0:
+                sys.exit(f"nothing ran in shared memory: {counts.get('reasons')}")
+    figures = {}
+    for line in output.splitlines():
+        fields = line.split()
+        if len(fields) == 5 and fields[0] in cases:
+            figures[fields[0]] = (float(fields[2]), float(fields[4]))
+    if set(figures) != set(cases):
+        sys.exit(f"no figures for some of {cases}:\n{output}")
+    return figures
+
+
+def measure(ranks, cases, programs, arguments):
+    """Figures of every round by (mpi, preloaded, case)."""
+    runs = {}
+    for turn in range(arguments.rounds):
+        for mpi in MPIS:
+            # Which comes first changes, so that neither always follows the other.
+            for preload in ((False, True) if turn % 2 == 0 else (True, False)):
+                figures = run_cases(mpi, programs[mpi], ranks, cases, preload, arguments)
+                for case, figure in figures.items():
+                    runs.setdefault((mpi, preload, case), []).append(figure)
+    return runs
+
+
+def floor_ns(case, ranks, floors):
+    """What the machine needs for the case at least, and why; None where that is not computed."""
+    operation, length = case.split(":")
+    length = int(length)
+    if ranks > floors["cores"]:
+        return (ranks / floors["cores"]) * floors["switch_ns"], "switches of one core's ranks"
+    if operation in ("allreduce", "barrier") and length <= 64:
+        return floors["line_ns"], "one line, one way"
+    if operation == "allreduce" and ranks == 2 and length >= 64 * KIB:
+        # Each rank must bring in half of the other's vector and half of the result.
+        return length / floors["copy_bytes_per_ns"], f"{length} bytes moved to each rank"
+    return None, ""
+
+
+def row(ranks, case, target, runs, floors):
+    def median(mpi, preload, index):
+        return statistics.median(figure[index] for figure in runs[mpi, preload, case])
+    plain = {mpi: median(mpi, False, 0) for mpi in MPIS}
+    ours = {mpi: median(mpi, True, 0) for mpi in MPIS}
+    better = min(MPIS, key=plain.get)
+    least, why = floor_ns(case, ranks, floors)
+    return {
+        "case": case, "ranks": ranks,
+        "plain_ns": plain, "preloaded_ns": ours,
+        "switches_plain": {mpi: median(mpi, False, 1) for mpi in MPIS},
+        "switches_preloaded": {mpi: median(mpi, True, 1) for mpi in MPIS},
+        "better": better, "ratio": plain[better] / ours[better], "target": target,
+        "floor_ns": least, "floor": why,
+    }
+
+
+def microseconds(ns):
+    return f"{ns / 1000:.3f}" if ns < 10000 else f"{ns / 1000:.1f}"
+
+
+HEADINGS = ("case", "ranks", "Open MPI", "with", "MPICH", "with", "ratio", "target", "floor",
+            "switches", "with")
+WIDTHS = (19, 6, 10, 10, 10, 10, 7, 7, 9, 9, 7)
+
+
+def print_row(fields):
+    print("".join(f"{field:<{width}}" if at == 0 else f"{field:>{width}}"
+                  for at, (field, width) in enumerate(zip(fields, WIDTHS))), flush=True)
+
+
+def show(result, as_json):
+    if as_json:
+        print(json.dumps(result), flush=True)
+        return
+    plain, ours, better = result["plain_ns"], result["preloaded_ns"], result["better"]
+    floor = microseconds(result["floor_ns"]) if result["floor_ns"] is not None else "-"
+    print_row([result["case"], result["ranks"], microseconds(plain["openmpi"]),
+               microseconds(ours["openmpi"]), microseconds(plain["mpich"]),
+               microseconds(ours["mpich"]), f"{result['ratio']:.2f}", f"{result['target']:.1f}",
+               floor, f"{result['switches_plain'][better]:.2f}",
+               f"{result['switches_preloaded'][better]:.2f}"])
+
+
+def main():
+    arguments = parse_arguments()
+    programs = {mpi: compile_program(arguments.venvs / mpi / "bin/mpicc", "collectives",
+                                     arguments.build / mpi) for mpi in MPIS}
+    floors_program = compile_program("cc", "floors", arguments.build)
+    floors = json.loads(run([floors_program], arguments.timeout))
+    if arguments.json:
+        print(json.dumps({"floors": floors}), flush=True)
+    else:
+        print("floors: " + ", ".join(f"{name} {value:g}" for name, value in floors.items()))
+        print("microseconds a call; `with`: the same program with the library preloaded; switches: "
+              "context switches of all ranks a call, on the better MPI")
+        print_row(HEADINGS)
+    missed = 0
+    for ranks, cases in TABLE:
+        wanted = [(case, target) for case, target in cases if arguments.filter in case]
+        if not wanted or arguments.ranks not in (None, ranks):
+            continue
+        runs = measure(ranks, [case for case, _ in wanted], programs, arguments)
+        for case, target in wanted:
+            result = row(ranks, case, target, runs, floors)
+            missed += result["ratio"] < target
+            show(result, arguments.json)
+    return 1 if missed and arguments.strict else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

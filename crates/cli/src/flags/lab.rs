@@ -1,0 +1,188 @@
+//! `tributary lab`.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand, ValueEnum, ValueHint};
+use tributary_lab::directory::LabName;
+use tributary_lab::network::{HOSTS_MAX, Loss, Rate};
+
+use crate::usage::whole_number;
+
+use super::MpiFlag;
+
+const EXAMPLES: &str = "\
+Examples:
+  tributary lab up --hosts 8
+  tributary lab run -- mpirun -n 8 ./app        one rank on each host, collectives in the tree
+  tributary lab run --plain -- mpirun -n 8 ./app
+  tributary lab exec h3 -- ip address
+  tributary lab status
+  tributary lab down";
+
+const UP_EXAMPLES: &str = "\
+Examples:
+  tributary lab up --hosts 8 --hosts-per-leaf 4
+  tributary lab up --hosts 8 --hosts-per-leaf 8 --name flat
+  tributary lab up --hosts 4 --rate 10gbit --loss 0.5
+
+Hosts are called h0, h1, ...; switches leaf0, ... and spine; an aggregation node is called after
+its switch, as leaf0-an; the manager is manager.";
+
+const RUN_EXAMPLES: &str = "\
+Examples:
+  tributary lab run -- mpirun -n 8 ./app
+  tributary lab run --ranks-per-host 2 -- mpirun -n 16 ./app
+  tributary lab run --plain -- mpirun -n 8 ./app
+
+The command starts on h0 and finds a host file and a launch agent in its environment, for Open MPI
+and for launchers of MPICH's kind. The exit code is the command's own.";
+
+/// Make hosts, switches and aggregation nodes out of this machine's namespaces
+///
+/// Every host has a network, a name, processes and shared memory of its own; switches are bridges,
+/// an aggregation node is beside each. Nothing is added to this machine's own network, and all of
+/// it goes when the lab goes down, or its processes end in any other way.
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct LabFlags {
+    #[command(subcommand)]
+    pub(crate) action: LabAction,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum LabAction {
+    Up(LabUpFlags),
+    /// End a lab and remove everything of it, also after a crash
+    Down(LabNameFlags),
+    Exec(LabExecFlags),
+    Run(LabRunFlags),
+    Status(LabStatusFlags),
+}
+
+/// Which lab.
+#[derive(Debug, Args)]
+pub(crate) struct LabNameFlags {
+    /// The lab's name; several labs don't meet
+    #[arg(long, value_name = "NAME", default_value = "lab", env = "TRIBUTARY_LAB")]
+    pub(crate) name: LabName,
+}
+
+/// Make a lab
+#[derive(Debug, Args)]
+#[command(after_help = UP_EXAMPLES)]
+pub(crate) struct LabUpFlags {
+    #[command(flatten)]
+    pub(crate) lab: LabNameFlags,
+
+    /// Hosts
+    #[arg(long, value_name = "N", default_value = "4", value_parser = whole_number(1..=u64::from(HOSTS_MAX)))]
+    pub(crate) hosts: u64,
+
+    /// Hosts on each leaf switch; more leaves than one are joined by a spine
+    #[arg(long, value_name = "N", default_value = "4", value_parser = whole_number(1..=u64::from(HOSTS_MAX)))]
+    pub(crate) hosts_per_leaf: u64,
+
+    /// Which switches have an aggregation node
+    #[arg(long, value_enum, value_name = "WHERE", default_value = "all")]
+    pub(crate) nodes: LabNodesFlag,
+
+    /// Microseconds that aggregation nodes poll before they sleep
+    #[arg(long, value_name = "MICROSECONDS", default_value = "50", value_parser = whole_number(0..=1_000_000))]
+    pub(crate) node_spin: u64,
+
+    /// Rate of every link, each way, such as 10gbit; unlimited unless given
+    #[arg(long, value_name = "RATE")]
+    pub(crate) rate: Option<Rate>,
+
+    /// Percentage of packets that every link loses, each way, such as 0.5
+    #[arg(long, value_name = "PERCENT", default_value = "0")]
+    pub(crate) loss: Loss,
+
+    /// Milliseconds before TCP sends again what was not acknowledged, at least; the kernel's 200
+    /// unless given
+    #[arg(long, value_name = "MILLISECONDS", value_parser = whole_number(1..=10_000))]
+    pub(crate) tcp_rto_min: Option<u64>,
+}
+
+/// Which switches have an aggregation node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum LabNodesFlag {
+    /// Every switch
+    All,
+    /// The topmost switch alone
+    Spine,
+}
+
+/// Run a command on a member of a lab
+///
+/// The command has the member's network, name, processes and shared memory, and this machine's
+/// files. The exit code is the command's own.
+#[derive(Debug, Args)]
+pub(crate) struct LabExecFlags {
+    #[command(flatten)]
+    pub(crate) lab: LabNameFlags,
+
+    /// A host, switch, aggregation node, or the manager
+    #[arg(value_name = "HOST")]
+    pub(crate) host: String,
+
+    /// The command and its arguments
+    #[arg(last = true, required = true, value_name = "COMMAND", value_hint = ValueHint::CommandWithArguments)]
+    pub(crate) command: Vec<OsString>,
+}
+
+/// Run an MPI launcher so that it starts its ranks on the lab's hosts, through the lab's tree
+#[derive(Debug, Args)]
+#[command(after_help = RUN_EXAMPLES)]
+pub(crate) struct LabRunFlags {
+    #[command(flatten)]
+    pub(crate) lab: LabNameFlags,
+
+    /// Ranks that the launcher may put on each host
+    #[arg(long, value_name = "N", default_value = "1", value_parser = whole_number(1..=1024))]
+    pub(crate) ranks_per_host: u64,
+
+    /// Leave the preload library out: the plain MPI
+    #[arg(long, conflicts_with_all = ["mpi", "report"])]
+    pub(crate) plain: bool,
+
+    /// The MPI that the command uses; found by asking mpirun unless given
+    #[arg(long, value_enum, value_name = "MPI")]
+    pub(crate) mpi: Option<MpiFlag>,
+
+    /// Also write the report as JSON to PATH
+    #[arg(long, value_name = "PATH", value_hint = ValueHint::FilePath)]
+    pub(crate) report: Option<OsString>,
+
+    /// The launcher and its arguments
+    #[arg(last = true, required = true, value_name = "COMMAND", value_hint = ValueHint::CommandWithArguments)]
+    pub(crate) command: Vec<OsString>,
+}
+
+/// List labs, or show the members of one
+#[derive(Debug, Args)]
+pub(crate) struct LabStatusFlags {
+    /// The lab to show; without it, every lab is listed
+    #[arg(long, value_name = "NAME")]
+    pub(crate) name: Option<LabName>,
+
+    /// JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// The process that a lab hangs on; started by `lab up`.
+#[derive(Debug, Args)]
+pub(crate) struct LabKeeperFlags {
+    pub(crate) directory: PathBuf,
+}
+
+/// What launchers call in the place of `ssh`.
+#[derive(Debug, Args)]
+pub(crate) struct LabAgentFlags {
+    pub(crate) directory: PathBuf,
+
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    pub(crate) arguments: Vec<OsString>,
+}

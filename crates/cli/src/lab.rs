@@ -1,0 +1,224 @@
+//! `tributary lab`: options for the lab's library, and its answers as text or JSON.
+
+use std::ffi::OsString;
+use std::io::{self, Write};
+use std::os::fd::AsFd;
+use std::process::ExitCode;
+
+use anyhow::Context as _;
+use serde::Serialize;
+use tributary_lab::directory::{self, Directory, LabConfig, LabName};
+use tributary_lab::launch::AgentCall;
+use tributary_lab::network::{LinkOptions, NodePlacement, Shape};
+use tributary_lab::plan::{Member, Plan, Role};
+use tributary_lab::session::Request;
+use tributary_lab::{Lab, OpenError, UpError, UpOptions};
+
+use crate::flags::{
+    LabAction, LabAgentFlags, LabExecFlags, LabKeeperFlags, LabNodesFlag, LabRunFlags,
+    LabStatusFlags, LabUpFlags,
+};
+use crate::signals;
+use crate::tables;
+use crate::usage::UsageError;
+
+/// Does what the words after `lab` ask for.
+pub(crate) fn lab(action: LabAction) -> anyhow::Result<ExitCode> {
+    match action {
+        LabAction::Up(flags) => up(flags),
+        LabAction::Down(flags) => {
+            tributary_lab::down(&flags.name)?;
+            Ok(ExitCode::SUCCESS)
+        }
+        LabAction::Exec(flags) => exec(flags),
+        LabAction::Run(flags) => run(flags),
+        LabAction::Status(flags) => status(&flags),
+    }
+}
+
+/// Is the process that a lab hangs on.
+pub(crate) fn keeper(flags: &LabKeeperFlags) -> anyhow::Result<ExitCode> {
+    tributary_lab::keep(&flags.directory)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Runs what a launcher asks for on another host.
+pub(crate) fn agent(flags: LabAgentFlags) -> anyhow::Result<ExitCode> {
+    let call = AgentCall::parse(flags.arguments)
+        .map_err(|error| UsageError::new("launch agent", "", error.to_string()))?;
+    let lab = Lab::at(Directory::at(&flags.directory)).context("the lab's description")?;
+    let host = call.host.clone();
+    run_in(&lab, &host, Request::here(call.words()))
+}
+
+fn up(flags: LabUpFlags) -> anyhow::Result<ExitCode> {
+    let placement = match flags.nodes {
+        LabNodesFlag::All => NodePlacement::All,
+        LabNodesFlag::Spine => NodePlacement::Spine,
+    };
+    let number = |value: u64| u32::try_from(value).expect("the options' ranges end at 64");
+    let shape = Shape::new(number(flags.hosts), number(flags.hosts_per_leaf), placement)?;
+    let tcp_rto_min_ms =
+        flags.tcp_rto_min.map(|ms| u32::try_from(ms).expect("the option's range ends at 10,000"));
+    let links = LinkOptions { rate: flags.rate, loss: flags.loss, tcp_rto_min_ms };
+    let config = LabConfig {
+        plan: Plan::new(shape, links),
+        program: std::env::current_exe().context("this program's path")?,
+        node_spin_us: flags.node_spin,
+    };
+    let options = UpOptions { name: flags.lab.name, config };
+    let lab = tributary_lab::up(&options).map_err(|error| match error {
+        // Nothing but another user or another machine helps.
+        UpError::NotPermitted { .. } => {
+            anyhow::Error::from(UsageError::new("lab up", "", error.to_string()))
+        }
+        other => other.into(),
+    })?;
+    let plan = lab.plan();
+    let mut out = io::stdout().lock();
+    writeln!(
+        out,
+        "lab {} is up: {} hosts, {} switches, {} aggregation nodes",
+        options.name,
+        plan.members_of(Role::Host).count(),
+        plan.members_of(Role::Switch).count(),
+        plan.members_of(Role::Node).count(),
+    )?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn exec(flags: LabExecFlags) -> anyhow::Result<ExitCode> {
+    let lab = Lab::open(&flags.lab.name)?;
+    let names: Vec<&str> = lab.plan().members.iter().map(|member| member.name.as_str()).collect();
+    if !names.contains(&flags.host.as_str()) {
+        let allowed = format!("one of {} is allowed", names.join(", "));
+        return Err(UsageError::new("HOST", flags.host, allowed).into());
+    }
+    run_in(&lab, &flags.host, Request::here(flags.command))
+}
+
+fn run(flags: LabRunFlags) -> anyhow::Result<ExitCode> {
+    let lab = Lab::open(&flags.lab.name)?;
+    let ranks_per_host =
+        u32::try_from(flags.ranks_per_host).expect("the option's range ends at 1024");
+    let mut words: Vec<OsString> = Vec::new();
+    if !flags.plain {
+        words.extend([std::env::current_exe()?.into(), "run".into()]);
+        if let Some(mpi) = flags.mpi {
+            words.extend(["--mpi".into(), mpi.name().into()]);
+        }
+        if let Some(report) = flags.report {
+            words.extend(["--report".into(), report]);
+        }
+        words.push("--".into());
+    }
+    words.extend(flags.command);
+    let mut request = Request::here(words);
+    let is_set = |name: &str| std::env::var_os(name).is_some();
+    let launch = lab.launch_environment(ranks_per_host, is_set).context("the lab's host files")?;
+    for (name, value) in launch {
+        request.set(name, value);
+    }
+    let first = lab.plan().members_of(Role::Host).next().expect("a lab has hosts").name.clone();
+    run_in(&lab, &first, request)
+}
+
+/// Runs a command in a member with this process's standard descriptors, passing on signals.
+fn run_in(lab: &Lab, member: &str, request: Request) -> anyhow::Result<ExitCode> {
+    let (input, output, error) = (io::stdin(), io::stdout(), io::stderr());
+    let session = lab.start(member, request, [input.as_fd(), output.as_fd(), error.as_fd()])?;
+    let signaller = session.signaller()?;
+    signals::forward(&signals::PASSED_ON, move |caught| {
+        if let Ok(signal) = u8::try_from(caught.signal) {
+            // A command that has ended needs no signal.
+            let _ = signaller.send(signal);
+        }
+    })?;
+    let status = session.wait()?;
+    Ok(ExitCode::from(crate::run::exit_code(status)))
+}
+
+/// One lab of the list.
+#[derive(Serialize)]
+struct Listed {
+    name: String,
+    state: &'static str,
+    hosts: Option<usize>,
+}
+
+/// One lab with all its members.
+#[derive(Serialize)]
+struct Shown<'a> {
+    name: String,
+    rate_bits_per_s: Option<u64>,
+    loss_ppm: u32,
+    manager: String,
+    members: &'a [Member],
+}
+
+fn status(flags: &LabStatusFlags) -> anyhow::Result<ExitCode> {
+    let mut out = io::stdout().lock();
+    match &flags.name {
+        Some(name) => {
+            let lab = Lab::open(name)?;
+            let shown = Shown {
+                name: name.to_string(),
+                rate_bits_per_s: lab.plan().links.rate.map(|rate| rate.bits_per_s()),
+                loss_ppm: lab.plan().links.loss.parts_per_million(),
+                manager: lab.plan().manager_address(),
+                members: &lab.plan().members,
+            };
+            if flags.json {
+                writeln!(out, "{}", serde_json::to_string(&shown)?)?;
+            } else {
+                write!(out, "{}", members_text(&lab))?;
+            }
+        }
+        None => {
+            let labs: Vec<Listed> = directory::names().iter().map(listed).collect();
+            if flags.json {
+                writeln!(out, "{}", serde_json::to_string(&labs)?)?;
+            } else {
+                write!(out, "{}", labs_text(&labs))?;
+            }
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn listed(name: &LabName) -> Listed {
+    let (state, hosts) = match Lab::open(name) {
+        Ok(lab) => ("up", Some(lab.plan().members_of(Role::Host).count())),
+        Err(OpenError::Dead { .. }) => ("dead", None),
+        Err(_) => ("unclear", None),
+    };
+    Listed { name: name.to_string(), state, hosts }
+}
+
+fn labs_text(labs: &[Listed]) -> String {
+    if labs.is_empty() {
+        return "no labs\n".to_owned();
+    }
+    let mut table = tables::plain(["lab", "state", "hosts"]);
+    for lab in labs {
+        let hosts = lab.hosts.map_or_else(|| "-".to_owned(), |hosts| hosts.to_string());
+        table.add_row([lab.name.clone(), lab.state.to_owned(), hosts]);
+    }
+    tables::right(&mut table, 2..3);
+    format!("{}\n", tables::text(&table))
+}
+
+fn members_text(lab: &Lab) -> String {
+    let links = lab.plan().links;
+    let rate = links.rate.map_or_else(|| "unlimited".to_owned(), |rate| rate.to_string());
+    let mut table = tables::plain(["member", "role", "address", "switch"]);
+    for member in &lab.plan().members {
+        table.add_row([
+            member.name.clone(),
+            member.role.name().to_owned(),
+            member.address.map_or_else(|| "-".to_owned(), |address| address.to_string()),
+            member.switch.clone().unwrap_or_else(|| "-".to_owned()),
+        ]);
+    }
+    format!("links: rate {rate}, loss {}\n{}\n", links.loss, tables::text(&table))
+}

@@ -1,0 +1,161 @@
+//! `tributary sim figure`, `run` and `compare`: asks the simulator, and writes tables and files.
+
+use std::io::{self, IsTerminal, Write};
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use anyhow::Context as _;
+use comfy_table::{Cell, CellAlignment, ContentArrangement, Table as Shown};
+use indicatif::{ProgressBar, ProgressStyle};
+use tributary_sim::figure::{self, Effort, Figure, FigureError, Progress, Table};
+use tributary_sim::plan::{self, Question};
+use tributary_sim::preset::{self, Preset};
+
+use crate::flags::{CompareFlags, FigureFlags, SimRunFlags, SystemFlags};
+use crate::tables;
+use crate::usage::UsageError;
+
+/// How often the progress bar looks.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// Makes one figure or all of them.
+pub(crate) fn figure(flags: &FigureFlags) -> anyhow::Result<ExitCode> {
+    if flags.list {
+        let mut out = io::stdout().lock();
+        for name in figure::names() {
+            writeln!(out, "{name}")?;
+        }
+        return Ok(ExitCode::SUCCESS);
+    }
+    let effort = Effort { seed: flags.seed, operations: flags.operations };
+    let names: Vec<&str> = match &flags.name {
+        Some(name) => vec![name],
+        None => figure::names().collect(),
+    };
+    for name in names {
+        let started = Instant::now();
+        let figure = watched(name, |progress| figure::make(name, &effort, progress))?;
+        show(&figure, started.elapsed())?;
+        if let Some(directory) = &flags.out {
+            write_files(directory, &figure)?;
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Simulates a cluster.
+pub(crate) fn run(flags: &SimRunFlags) -> anyhow::Result<ExitCode> {
+    if let Some(name) = &flags.print_preset {
+        let text = preset::text(name)
+            .map_err(|error| UsageError::new("--print-preset", name, error.to_string()))?;
+        io::stdout().lock().write_all(text.as_bytes())?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let (preset, question) = question(&flags.system)?;
+    let table = watched("run", |progress| plan::run(&preset, &question, progress))?;
+    print_table(&table, flags.system.csv)
+}
+
+/// Ranks designs for a cluster.
+pub(crate) fn compare(flags: &CompareFlags) -> anyhow::Result<ExitCode> {
+    let (preset, question) = question(&flags.system)?;
+    let table = watched("compare", |progress| plan::compare(&preset, &question, progress))?;
+    print_table(&table, flags.system.csv)
+}
+
+fn question(flags: &SystemFlags) -> anyhow::Result<(Preset, Question)> {
+    let preset = match &flags.config {
+        Some(path) => {
+            let text = std::fs::read_to_string(path)
+                .with_context(|| format!("preset file {}", path.display()))?;
+            preset::read(&text).map_err(|error| {
+                UsageError::new("--config", path.to_string_lossy(), error.to_string())
+            })?
+        }
+        None => preset::shipped(&flags.preset)
+            .map_err(|error| UsageError::new("--preset", &flags.preset, error.to_string()))?,
+    };
+    let question = Question {
+        hosts: flags.hosts,
+        processes: flags.processes,
+        sizes_bytes: flags.sizes.clone(),
+        effort: Effort { seed: flags.seed, operations: flags.operations },
+    };
+    Ok((preset, question))
+}
+
+/// Runs `work` beside a progress bar, where somebody watches.
+fn watched<T: Send>(
+    name: &str,
+    work: impl FnOnce(&Progress) -> Result<T, FigureError> + Send,
+) -> anyhow::Result<T> {
+    let progress = Progress::default();
+    if !io::stderr().is_terminal() {
+        return Ok(work(&progress)?);
+    }
+    let style = ProgressStyle::with_template("{prefix} {bar:40} {pos}/{len} {elapsed}");
+    let bar = ProgressBar::new(0).with_style(style.expect("the template is ours"));
+    bar.set_prefix(name.to_owned());
+    let result = std::thread::scope(|scope| {
+        let worker = scope.spawn(|| work(&progress));
+        while !worker.is_finished() {
+            let (done, total) = progress.state();
+            bar.set_length(total);
+            bar.set_position(done);
+            std::thread::sleep(LOOK);
+        }
+        worker.join()
+    });
+    bar.finish_and_clear();
+    match result {
+        Ok(result) => Ok(result?),
+        Err(panic) => std::panic::resume_unwind(panic),
+    }
+}
+
+fn show(figure: &Figure, took: Duration) -> anyhow::Result<()> {
+    let mut out = io::stdout().lock();
+    writeln!(out, "{}: {} ({:.1} s)", figure.name, figure.title, took.as_secs_f64())?;
+    writeln!(out, "{}\n", as_text(&figure.table))?;
+    Ok(())
+}
+
+fn print_table(table: &Table, csv: bool) -> anyhow::Result<ExitCode> {
+    let text = if csv { table.csv() } else { as_text(table) + "\n" };
+    io::stdout().lock().write_all(text.as_bytes())?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn as_text(table: &Table) -> String {
+    let mut shown = Shown::new();
+    shown.load_style(comfy_table::presets::NOTHING);
+    shown.set_content_arrangement(ContentArrangement::Disabled);
+    shown.set_header(table.columns.iter().map(Cell::new));
+    for row in &table.rows {
+        shown.add_row(row.iter().map(|cell| {
+            let is_text = matches!(cell, figure::Cell::Text(_));
+            let shown = Cell::new(cell.to_string());
+            if is_text { shown } else { shown.set_alignment(CellAlignment::Right) }
+        }));
+    }
+    for column in shown.column_iter_mut() {
+        column.set_padding((0, 2));
+    }
+    tables::text(&shown)
+}
+
+fn write_files(directory: &Path, figure: &Figure) -> anyhow::Result<()> {
+    std::fs::create_dir_all(directory)
+        .with_context(|| format!("directory {}", directory.display()))?;
+    let write = |extension: &str, text: String| {
+        let path = directory.join(figure.name).with_extension(extension);
+        std::fs::write(&path, text).with_context(|| format!("file {}", path.display()))
+    };
+    write("csv", figure.table.csv())?;
+    write("txt", as_text(&figure.table) + "\n")?;
+    if let Some(chart) = &figure.chart {
+        write("svg", chart.svg(&figure.title)?)?;
+    }
+    Ok(())
+}

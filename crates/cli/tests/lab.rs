@@ -1,0 +1,375 @@
+//! Labs of namespaces: they come up, do what they should to packets, and leave nothing behind.
+//!
+//! Where this user may not have namespaces the tests say so and end; with `CI=true` they fail.
+
+mod support;
+
+use std::collections::BTreeSet;
+use std::io::Write as _;
+use std::os::unix::process::ExitStatusExt;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
+use support::{Ended, Running, await_that, is_alive, kill, run, signal, tributary};
+
+/// A lab of a test's own, taken down with this value.
+struct TestLab(String);
+
+fn lab(name: &str, words: &[&str]) -> Command {
+    let mut command = tributary();
+    command.arg("lab").arg(words[0]).args(["--name", name]).args(&words[1..]);
+    command
+}
+
+/// Brings a lab up; `None`, said loudly, where that is not permitted.
+fn up(test: &str, options: &[&str]) -> Option<TestLab> {
+    let name = format!("{test}-{}", std::process::id());
+    let mut words = vec!["up"];
+    words.extend(options);
+    let ended = run(&mut lab(&name, &words));
+    if ended.status.code() == Some(2) {
+        let is_ci = std::env::var("CI").is_ok_and(|value| value == "true");
+        assert!(!is_ci, "labs have to work in CI: {}", ended.stderr);
+        // Past the test runner, which keeps what tests print to itself.
+        let line = format!("\nNOT RUN: {test}: {}\n", ended.stderr);
+        std::io::stderr().write_all(line.as_bytes()).expect("standard error is open");
+        return None;
+    }
+    assert!(ended.status.success(), "{}", ended.stderr);
+    Some(TestLab(name))
+}
+
+impl TestLab {
+    fn command(&self, words: &[&str]) -> Command {
+        lab(&self.0, words)
+    }
+
+    /// A shell script on a member.
+    fn shell(&self, member: &str, script: &str) -> Command {
+        self.command(&["exec", member, "--", "sh", "-c", script])
+    }
+
+    /// What a shell script on a member writes; it has to succeed.
+    fn output(&self, member: &str, script: &str) -> String {
+        let ended = run(&mut self.shell(member, script));
+        assert!(ended.status.success(), "{script}: {}", ended.stderr);
+        ended.stdout
+    }
+
+    /// What a Python program on a member writes; it has to succeed.
+    fn python(&self, member: &str, program: &str) -> Running {
+        Running::start(&mut self.command(&["exec", member, "--", "python3", "-c", program]))
+    }
+
+    fn folder(&self) -> PathBuf {
+        folder(&self.0)
+    }
+
+    fn keeper(&self) -> u32 {
+        let text = std::fs::read_to_string(self.folder().join("pid")).expect("a lab has a keeper");
+        text.trim().parse().expect("a number")
+    }
+
+    fn down(self) -> Ended {
+        run(&mut self.command(&["down"]))
+    }
+}
+
+impl Drop for TestLab {
+    fn drop(&mut self) {
+        // Fails if the test took it down.
+        let _ = self.command(&["down"]).stderr(Stdio::null()).status();
+    }
+}
+
+fn folder(name: &str) -> PathBuf {
+    let user = rustix::process::geteuid();
+    let labs = match std::env::var_os("XDG_RUNTIME_DIR") {
+        _ if user.is_root() => PathBuf::from("/run/tributary-lab"),
+        Some(path) => PathBuf::from(path).join("tributary-lab"),
+        None => PathBuf::from(format!("/tmp/tributary-lab-{}", user.as_raw())),
+    };
+    labs.join(name)
+}
+
+/// Interfaces of the machine's own network.
+fn machine_links() -> BTreeSet<String> {
+    let entries = std::fs::read_dir("/sys/class/net").expect("the machine has a network");
+    entries
+        .map(|entry| entry.expect("the kernel lists it").file_name().to_string_lossy().into_owned())
+        .collect()
+}
+
+/// How many mounts the machine has.
+fn machine_mounts() -> usize {
+    std::fs::read_to_string("/proc/self/mounts").expect("mounts").lines().count()
+}
+
+/// Processes that name the lab's folder, members and daemons alike.
+fn processes_of(name: &str) -> Vec<u32> {
+    let folder = folder(name).display().to_string();
+    let entries = std::fs::read_dir("/proc").expect("processes");
+    entries
+        .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
+        .filter(|pid: &u32| {
+            let words = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+            String::from_utf8_lossy(&words).contains(&folder)
+        })
+        .collect()
+}
+
+fn assert_nothing_left(name: &str) {
+    assert!(!folder(name).exists(), "the folder of {name} is still there");
+    let processes = processes_of(name);
+    assert!(processes.is_empty(), "processes {processes:?} of {name} still run");
+}
+
+#[test]
+fn a_lab_comes_up_and_goes_without_a_trace() {
+    let (links, mounts) = (machine_links(), machine_mounts());
+    let Some(lab) = up("trace", &["--hosts", "3", "--hosts-per-leaf", "2"]) else { return };
+    let name = lab.0.clone();
+    assert_eq!(machine_links(), links, "the machine's network is not the lab's");
+    assert!(processes_of(&name).len() > 8, "members and daemons are processes");
+
+    let named: Vec<String> =
+        (0..3).map(|host| lab.output(&format!("h{host}"), "hostname; hostname -i")).collect();
+    assert_eq!(named, ["h0\n10.77.2.1\n", "h1\n10.77.2.2\n", "h2\n10.77.2.3\n"]);
+    let interfaces = lab.output("leaf1", "ls /sys/class/net");
+    assert_eq!(
+        interfaces.split_whitespace().collect::<Vec<_>>(),
+        ["br0", "h2", "leaf1-an", "lo", "spine"]
+    );
+    let program = env!("CARGO_BIN_EXE_tributary");
+    let status = lab.output("h2", &format!("{program} status --json"));
+    let status: serde_json::Value = serde_json::from_str(&status).expect("JSON");
+    assert_eq!(status["nodes"].as_array().map(Vec::len), Some(3), "{status}");
+    lab.output("h0", "echo x > /dev/shm/left; echo x > $TMPDIR/left");
+    assert_eq!(lab.output("h1", "ls /dev/shm"), "", "hosts share no memory");
+    assert!(!std::path::Path::new("/dev/shm/left").exists());
+
+    let ended = lab.down();
+    assert!(ended.status.success(), "{}", ended.stderr);
+    assert_nothing_left(&name);
+    assert_eq!(machine_links(), links);
+    assert_eq!(machine_mounts(), mounts);
+}
+
+#[test]
+fn commands_have_their_own_exit_codes_streams_and_signals() {
+    let Some(lab) = up("exec", &["--hosts", "2"]) else { return };
+    assert_eq!(run(&mut lab.shell("h1", "exit 7")).status.code(), Some(7));
+    assert_eq!(run(&mut lab.shell("h1", "kill -KILL $$")).status.code(), Some(137));
+    let ended = run(&mut lab.command(&["exec", "h0", "--", "no-such-program"]));
+    assert_eq!(ended.status.code(), Some(1));
+    assert!(ended.stderr.contains("no-such-program"), "{}", ended.stderr);
+    let ended = run(&mut lab.command(&["exec", "h9", "--", "true"]));
+    assert_eq!(ended.status.code(), Some(2));
+    assert!(ended.stderr.contains("HOST 'h9': one of leaf0, manager"), "{}", ended.stderr);
+
+    let mut child = lab
+        .command(&["exec", "h1", "--", "cat"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("the program starts");
+    child.stdin.take().expect("piped").write_all(b"to and fro").expect("cat reads");
+    assert_eq!(child.wait_with_output().expect("it ends").stdout, b"to and fro");
+
+    let trap = "trap 'exit 9' TERM; echo ready; while :; do sleep 0.05; done";
+    let running = Running::start(&mut lab.shell("h0", trap));
+    await_that("the script runs", || {
+        let looked = lab.output("h0", "ps axo args | grep -c '[e]xit 9'");
+        (looked.trim() == "1").then_some(())
+    });
+    signal(running.id(), Signal::TERM);
+    assert_eq!(running.wait().status.code(), Some(9));
+}
+
+#[test]
+fn a_command_does_not_outlive_its_caller() {
+    let Some(lab) = up("caller", &["--hosts", "1"]) else { return };
+    // Deaf to the hang-up, so that only the kill behind it ends it.
+    let running =
+        Running::start(&mut lab.shell("h0", "trap '' HUP; sleep 1000 & wait; sleep 1001"));
+    let sleepers = |lab: &TestLab| lab.output("h0", "ps axo args | grep -c '^[s]leep 100' || true");
+    await_that("the script runs", || (sleepers(&lab).trim() == "1").then_some(()));
+    kill(running.id());
+    assert_eq!(running.wait().status.signal(), Some(9));
+    await_that("the script ends", || (sleepers(&lab).trim() == "0").then_some(()));
+}
+
+#[test]
+fn two_labs_of_the_same_addresses_do_not_meet() {
+    let Some(one) = up("one", &["--hosts", "1"]) else { return };
+    let again = run(&mut one.command(&["up"]));
+    assert_eq!(again.status.code(), Some(1));
+    assert!(again.stderr.contains("is up already"), "{}", again.stderr);
+    let two = up("two", &["--hosts", "2"]).expect("the first one came up");
+    assert_eq!(one.output("h0", "hostname -i"), two.output("h0", "hostname -i"));
+    let listed = run(tributary().args(["lab", "status", "--json"]));
+    let listed: serde_json::Value = serde_json::from_str(&listed.stdout).expect("JSON");
+    for lab in [&one, &two] {
+        let is_up = |entry: &serde_json::Value| entry["name"] == lab.0 && entry["state"] == "up";
+        assert!(listed.as_array().unwrap().iter().any(is_up), "{listed}");
+    }
+    let name = one.0.clone();
+    assert!(one.down().status.success());
+    assert_nothing_left(&name);
+    assert_eq!(two.output("h1", "hostname"), "h1\n");
+}
+
+#[test]
+fn a_killed_keeper_takes_everything_along_and_down_removes_the_rest() {
+    let Some(lab) = up("keeper", &["--hosts", "2"]) else { return };
+    let running = Running::start(&mut lab.shell("h0", "sleep 1000"));
+    await_that("the command runs", || {
+        let looked = lab.output("h0", "ps axo args | grep -c '^[s]leep 1000' || true");
+        (looked.trim() == "1").then_some(())
+    });
+    let keeper = lab.keeper();
+    kill(keeper);
+    let ended = running.wait();
+    assert_eq!(ended.status.code(), Some(1));
+    assert!(ended.stderr.contains("the member ended"), "{}", ended.stderr);
+    await_that("the keeper ends", || (!is_alive(keeper)).then_some(()));
+    await_that("the members end", || processes_of(&lab.0).is_empty().then_some(()));
+    let ended = run(&mut lab.command(&["exec", "h0", "--", "true"]));
+    assert!(ended.stderr.contains("is not running"), "{}", ended.stderr);
+    let name = lab.0.clone();
+    assert!(lab.down().status.success());
+    assert_nothing_left(&name);
+}
+
+#[test]
+fn up_killed_at_any_time_leaves_nothing_that_down_does_not_remove() {
+    let Some(lab) = up("probe", &["--hosts", "1"]) else { return };
+    drop(lab);
+    let links = machine_links();
+    for (round, after_ms) in [0, 5, 10, 20, 40, 80, 160, 320, 640].into_iter().enumerate() {
+        let name = format!("up{round}-{}", std::process::id());
+        let mut child = lab_quietly(&name, &["up", "--hosts", "3", "--hosts-per-leaf", "1"]);
+        thread::sleep(Duration::from_millis(after_ms));
+        kill(child.id());
+        child.wait().expect("the child is ours");
+        // It may be gone by itself, or never have begun.
+        let ended = run(&mut self::lab(&name, &["down"]));
+        let is_none = ended.stderr.contains("there is no lab");
+        assert!(ended.status.success() || is_none, "after {after_ms} ms: {}", ended.stderr);
+        // A keeper without anybody to keep for removes the folder and ends an instant later.
+        await_that("all processes end", || processes_of(&name).is_empty().then_some(()));
+        assert_nothing_left(&name);
+    }
+    assert_eq!(machine_links(), links);
+}
+
+fn lab_quietly(name: &str, words: &[&str]) -> std::process::Child {
+    lab(name, words)
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("the program starts")
+}
+
+#[test]
+fn where_namespaces_are_refused_up_says_so_with_exit_code_2() {
+    let Some(lab) = up("allowed", &["--hosts", "1"]) else { return };
+    drop(lab);
+    // In a user namespace of its own, root may forbid itself any further networks.
+    let name = format!("refused-{}", std::process::id());
+    let script = format!(
+        "echo 0 > /proc/sys/user/max_net_namespaces && exec '{}' lab up --name {name}",
+        env!("CARGO_BIN_EXE_tributary")
+    );
+    let ended =
+        run(Command::new("unshare").args(["--user", "--map-root-user", "sh", "-c", &script]));
+    assert_eq!(ended.status.code(), Some(2), "{}", ended.stderr);
+    assert!(ended.stderr.contains("does not let this user have"), "{}", ended.stderr);
+    assert_nothing_left(&name);
+}
+
+/// Counts datagrams until an empty one says that no more come.
+const RECEIVER: &str = "
+import socket
+s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 24)
+s.bind(('0.0.0.0', 9000))
+count = 0
+while s.recv(2048) != b'end':
+    count += 1
+print(count)
+";
+
+const SENDER: &str = "
+import socket
+s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+for number in range(4000):
+    s.sendto(b'%d' % number, ('h1', 9000))
+for _ in range(64):
+    s.sendto(b'end', ('h1', 9000))
+";
+
+/// Packets that a member's rules have dropped as they came in at an interface.
+fn dropped(lab: &TestLab, member: &str, interface: &str) -> u64 {
+    let text = lab.output(member, &format!("nft list chain netdev lab {interface}"));
+    let mut words = text.split_whitespace().skip_while(|word| *word != "packets");
+    words.nth(1).and_then(|word| word.parse().ok()).unwrap_or_else(|| panic!("{text}"))
+}
+
+#[test]
+fn links_lose_the_share_of_packets_they_are_told_to() {
+    let Some(lab) = up("loss", &["--hosts", "2", "--loss", "10"]) else { return };
+    let receiver = lab.python("h1", RECEIVER);
+    await_that("the receiver listens", || {
+        lab.output("h1", "ss -lun").contains(":9000").then_some(())
+    });
+    let sent = lab.python("h0", SENDER).wait();
+    assert!(sent.status.success(), "{}", sent.stderr);
+    let received: u64 = receiver.wait().stdout.trim().parse().expect("a count");
+    // Two links on the way, each losing a tenth: 3,240 of 4,000 arrive, give or take 25.
+    assert!((3_000..3_480).contains(&received), "{received} of 4000 datagrams arrived");
+    // The switch drops what h0 sends, the host what the switch sends; about a tenth each.
+    let up = dropped(&lab, "leaf0", "h0");
+    let down = dropped(&lab, "h1", "eth0");
+    assert!((280..540).contains(&up) && (240..480).contains(&down), "dropped {up} and {down}");
+}
+
+#[test]
+fn links_carry_no_more_than_their_rate() {
+    let Some(lab) = up("rate", &["--hosts", "2", "--rate", "10mbit"]) else { return };
+    let receiver = lab.python(
+        "h1",
+        "
+import socket
+s = socket.create_server(('0.0.0.0', 9000)).accept()[0]
+count = 0
+while chunk := s.recv(65536):
+    count += len(chunk)
+s.send(b'%d' % count)
+",
+    );
+    await_that("the receiver listens", || {
+        lab.output("h1", "ss -ltn").contains(":9000").then_some(())
+    });
+    let started = Instant::now();
+    let sender = lab.python(
+        "h0",
+        "
+import socket
+s = socket.create_connection(('h1', 9000))
+s.sendall(bytes(1_000_000))
+s.shutdown(socket.SHUT_WR)
+print(s.recv(16).decode())
+",
+    );
+    assert_eq!(sender.wait().stdout.trim(), "1000000");
+    // A bucket of 128 KiB goes at once, the rest at 10 Mbit/s: 0.69 s, and no network is faster.
+    let elapsed = started.elapsed();
+    assert!(elapsed >= Duration::from_millis(650), "1 MB took {elapsed:?}");
+    assert!(receiver.wait().status.success());
+    let limits = lab.output("h0", "tc -s qdisc show dev eth0");
+    assert!(limits.contains("rate 10Mbit") && !limits.contains("overlimits 0 "), "{limits}");
+}

@@ -1,0 +1,181 @@
+//! Datagrams in, datagrams out: one socket for all edges.
+
+use std::net::SocketAddr;
+use std::num::NonZeroU16;
+use std::time::Instant;
+
+use tributary_protocol::node::{Copies, PortId};
+use tributary_protocol::{Carrier, Reach};
+use tributary_transport::Sent;
+use tributary_wire::GroupId;
+use tributary_wire::control::MulticastGrant;
+
+use super::DataLoop;
+use crate::node::links::AnyLink;
+use crate::node::refusals::{Dropped, Reason};
+
+/// Datagrams taken before the links have their turn.
+const BURST_DATAGRAMS: u32 = 256;
+
+/// What came of asking the socket for a datagram.
+enum Taken {
+    Nothing,
+    Datagram,
+    Dropped(Dropped),
+}
+
+impl DataLoop {
+    /// Takes what datagrams there are, and sends what they lead to. True if there were any.
+    pub(super) fn serve_datagrams(&mut self) -> bool {
+        if !self.datagrams_hot {
+            return false;
+        }
+        let mut worked = false;
+        self.holds_back = true;
+        for _ in 0..BURST_DATAGRAMS {
+            match self.take_datagram() {
+                Taken::Nothing => {
+                    self.datagrams_hot = false;
+                    break;
+                }
+                Taken::Datagram => self.drain(),
+                Taken::Dropped(why) => self.tally.drop_datagram(why),
+            }
+            worked = true;
+        }
+        self.holds_back = false;
+        self.flush_datagrams();
+        worked
+    }
+
+    fn take_datagram(&mut self) -> Taken {
+        let now = self.time(Instant::now());
+        let Some(socket) = &mut self.datagrams else { return Taken::Nothing };
+        let (frame, source) = match socket.receive() {
+            Ok(Some(datagram)) => (datagram.frame, datagram.source),
+            Ok(None) => return Taken::Nothing,
+            Err(error) => {
+                tracing::error!("datagrams can't be received: {error}");
+                return Taken::Nothing;
+            }
+        };
+        let Some(port) = self.machine.port_of_datagram(&frame.header) else {
+            return Taken::Dropped(Dropped::NoEdge);
+        };
+        // A capability can be overheard where datagrams travel in the clear; an address that is
+        // another's is not routed back.
+        if self.links.entry(port).and_then(|entry| entry.datagram_peer) != Some(source) {
+            return Taken::Dropped(Dropped::WrongSource);
+        }
+        self.tally.datagrams_received += 1;
+        self.tally.payload_bytes_received += frame.payload.len() as u64;
+        let taken = self.machine.handle_frame(
+            now,
+            port,
+            Carrier::Datagram,
+            &frame.header,
+            frame.payload,
+            &mut self.arenas,
+        );
+        match taken {
+            Ok(()) => Taken::Datagram,
+            Err(error) => {
+                self.log.refused(Instant::now(), Reason::of_frame(&error), &error);
+                Taken::Dropped(Dropped::Refused)
+            }
+        }
+    }
+
+    /// Hands over what was queued for the network, unless a batch is being made.
+    pub(super) fn flush_datagrams(&mut self) {
+        if self.holds_back {
+            return;
+        }
+        if let Some(socket) = &mut self.datagrams
+            && socket.wants_write()
+        {
+            self.datagrams_full = socket.flush() == Sent::Full;
+        }
+    }
+
+    /// Lets a group's results be multicast from here, if they start here.
+    pub(super) fn use_multicast(&mut self, group: GroupId, grant: &MulticastGrant) {
+        let address = match grant.address.parse::<SocketAddr>() {
+            Ok(address) if address.ip().is_multicast() && self.datagrams.is_some() => address,
+            _ => {
+                tracing::warn!("group {group} goes without multicast to {:?}", grant.address);
+                return;
+            }
+        };
+        let index = group.0 as usize;
+        if self.multicast.len() <= index {
+            self.multicast.resize(index + 1, None);
+        }
+        self.multicast[index] = Some(address);
+        let copies = if grant.lazy_copies { Copies::Lazy } else { Copies::Eager };
+        let longest_bytes = self.datagram_payload_max_bytes;
+        self.machine.use_multicast(group, grant.capability, copies, longest_bytes);
+    }
+
+    /// Sends results to their groups' addresses.
+    pub(super) fn multicast_results(&mut self) {
+        while let Some((group, transmit)) = self.machine.poll_multicast() {
+            let address = self.multicast.get(group.0 as usize).copied().flatten();
+            let (Some(address), Some(socket)) = (address, &mut self.datagrams) else { continue };
+            let payload = match transmit.body {
+                Some(place) => self.arenas.payload(place, transmit.header.payload_bytes()),
+                None => &[],
+            };
+            // Where there is no room, the reliable copy has to do.
+            if socket.send(Some(address), &transmit.header.encode(), payload) == Ok(Sent::Taken) {
+                self.tally.datagrams_sent += 1;
+                self.tally.payload_bytes_sent += payload.len() as u64;
+            }
+        }
+    }
+
+    /// The socket may have room again.
+    pub(super) fn on_datagram_room(&mut self) {
+        if !std::mem::take(&mut self.datagrams_full) {
+            return;
+        }
+        self.flush_datagrams();
+        for port in 0..self.links.ports_end() {
+            if self.datagrams_full {
+                return;
+            }
+            let port = PortId(port);
+            if self.links.entry(port).is_some_and(|entry| entry.is_blocked) {
+                self.transmit(port);
+            }
+        }
+        self.flush_datagrams();
+    }
+
+    /// Where the datagrams of a link's edge go.
+    pub(super) fn on_datagram_peer(&mut self, port: PortId, datagram_port: NonZeroU16) {
+        let Some(entry) = self.links.entry(port) else { return };
+        let address = match &entry.link {
+            AnyLink::Tcp(link) => link.peer_address(),
+            // Whoever is reached through memory needs no datagrams.
+            AnyLink::Shm(_) => return,
+        };
+        match address {
+            Ok(address) => {
+                entry.datagram_peer = Some(SocketAddr::new(address.ip(), datagram_port.get()));
+            }
+            Err(error) => tracing::debug!(port = port.0, "no address for datagrams: {error}"),
+        }
+    }
+
+    pub(super) fn on_reach(&mut self, port: PortId, reach: Reach) {
+        match reach {
+            Reach::Open => tracing::debug!(port = port.0, "datagrams reach the parent"),
+            Reach::Silent => {
+                let peer = self.links.entry(port).and_then(|entry| entry.datagram_peer);
+                let peer = peer.map_or("a parent that takes none".to_owned(), |it| it.to_string());
+                tracing::warn!(port = port.0, "no datagrams with {peer}: TCP carries all");
+            }
+        }
+    }
+}

@@ -1,0 +1,196 @@
+//! A member's first process: makes the member's surroundings, runs its daemon and its sessions.
+//!
+//! Being the first process of a process namespace, it inherits and reaps what others leave behind,
+//! and when it ends, the member ends.
+
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{WaitOptions, wait};
+use signal_hook::consts::SIGCHLD;
+
+use crate::channel::{self, Receiver};
+use crate::directory::{Directory, LabConfig};
+use crate::keeper::{Failure, Go};
+use crate::namespaces::{self, StepError, step};
+use crate::plan::{DAEMON_PORT, Member, Role};
+use crate::scripts;
+use crate::session::Sessions;
+use crate::tools::Tool;
+
+/// Runs a member for as long as the lab lives. `keeper` hears of each step and says when to go on.
+pub(crate) fn run(
+    directory: &Directory,
+    config: &LabConfig,
+    member: &Member,
+    keeper: UnixStream,
+) -> Result<(), Failure> {
+    let mut orders = Receiver::new(&keeper);
+    let separated = separate(directory, member).map_err(Failure::from);
+    report(&keeper, &separated)?;
+    separated?;
+    // Without the keeper there is no lab.
+    let Some(Go) = orders.receive().map_err(step("the keeper's word"))? else { return Ok(()) };
+    let listener = connect_and_listen(directory, config, member);
+    report(&keeper, &listener.as_ref().map(|_| ()).map_err(Clone::clone))?;
+    let listener = listener?;
+    drop(keeper);
+    serve(&listener).map_err(|error| step("the member's loop")(error).into())
+}
+
+fn report(keeper: &UnixStream, outcome: &Result<(), Failure>) -> Result<(), Failure> {
+    channel::send(keeper, outcome).map_err(|error| step("report to the keeper")(error).into())
+}
+
+/// Leaves everything that this process has in common with the machine, but its files.
+fn separate(directory: &Directory, member: &Member) -> Result<(), StepError> {
+    namespaces::enter_member()?;
+    namespaces::set_host_name(&member.name)?;
+    namespaces::mount_processes()?;
+    namespaces::mount_machine(&directory.hosts_file())?;
+    namespaces::disable_ipv6()
+}
+
+/// Puts this member's end of the network into service, starts its daemon, and takes commands.
+fn connect_and_listen(
+    directory: &Directory,
+    config: &LabConfig,
+    member: &Member,
+) -> Result<UnixListener, Failure> {
+    let interfaces = config.plan.interfaces_of(&member.name);
+    let links = &config.plan.links;
+    let addressed = match member.role {
+        Role::Switch => scripts::switch(&interfaces),
+        _ => scripts::addresses(links, member),
+    };
+    Tool::Ip.run(&addressed)?;
+    Tool::Tc.run(&scripts::rates(links, &interfaces))?;
+    Tool::Nft.run(&scripts::losses(links.loss, &interfaces))?;
+    start_daemon(directory, config, member).map_err(step("the member's daemon"))?;
+    fs::create_dir_all(directory.temporary(&member.name)).map_err(step("temporary folder"))?;
+    UnixListener::bind(directory.socket(&member.name))
+        .map_err(|error| step("the member's socket")(error).into())
+}
+
+fn start_daemon(directory: &Directory, config: &LabConfig, member: &Member) -> io::Result<()> {
+    let Some(arguments) = daemon_arguments(directory, config, member) else { return Ok(()) };
+    let log = File::create(directory.log(&member.name))?;
+    Command::new(&config.program)
+        .args(arguments)
+        .arg("--token-file")
+        .arg(directory.token())
+        .stdin(Stdio::null())
+        .stdout(log.try_clone()?)
+        .stderr(log)
+        .current_dir("/")
+        .spawn()?;
+    Ok(())
+}
+
+fn daemon_arguments(
+    directory: &Directory,
+    config: &LabConfig,
+    member: &Member,
+) -> Option<Vec<String>> {
+    let listen = format!("{}:{DAEMON_PORT}", member.address?);
+    let words: Vec<String> = match member.role {
+        Role::Switch | Role::Host => return None,
+        Role::Manager => {
+            let topology = directory.topology().display().to_string();
+            ["manager", "--listen", &listen, "--topology", &topology].map(str::to_owned).into()
+        }
+        Role::Node => {
+            let manager = config.plan.manager_address();
+            let spin = config.node_spin_us.to_string();
+            let words = [
+                "node",
+                "--listen",
+                &listen,
+                "--manager",
+                &manager,
+                "--name",
+                &member.name,
+                "--spin",
+                &spin,
+            ];
+            words.map(str::to_owned).into()
+        }
+    };
+    Some(words)
+}
+
+/// Serves sessions and reaps processes, until killed.
+fn serve(listener: &UnixListener) -> io::Result<()> {
+    let (children, wake) = UnixStream::pair()?;
+    children.set_nonblocking(true)?;
+    signal_hook::low_level::pipe::register(SIGCHLD, wake)?;
+    let mut sessions = Sessions::default();
+    reap(&mut sessions);
+    loop {
+        let (is_connected, has_exits, readable) = sleep(listener, &children, &sessions)?;
+        if has_exits {
+            drain(&children);
+        }
+        let now = Instant::now();
+        // From the back: an end is only noted here, so the places stay what they were.
+        for at in readable {
+            sessions.handle_readable(at, now);
+        }
+        reap(&mut sessions);
+        sessions.handle_timeout(now);
+        if is_connected {
+            let (stream, _) = listener.accept()?;
+            sessions.accept(stream);
+        }
+    }
+}
+
+/// Waits until something happens: a connection, an exit, or callers with something to say.
+fn sleep(
+    listener: &UnixListener,
+    children: &UnixStream,
+    sessions: &Sessions,
+) -> io::Result<(bool, bool, Vec<usize>)> {
+    let mut places = Vec::new();
+    let mut watched =
+        vec![PollFd::new(listener, PollFlags::IN), PollFd::new(children, PollFlags::IN)];
+    for (at, stream) in sessions.streams() {
+        places.push(at);
+        watched.push(PollFd::new(stream, PollFlags::IN));
+    }
+    let limit =
+        sessions.poll_timeout().map(|at| timespec(at.saturating_duration_since(Instant::now())));
+    match poll(&mut watched, limit.as_ref()) {
+        Ok(_) | Err(rustix::io::Errno::INTR) => {}
+        Err(error) => return Err(error.into()),
+    }
+    let has_news: Vec<bool> = watched.iter().map(|entry| !entry.revents().is_empty()).collect();
+    let readable =
+        places.into_iter().zip(&has_news[2..]).filter_map(|(at, news)| news.then_some(at));
+    Ok((has_news[0], has_news[1], readable.collect()))
+}
+
+fn timespec(time: Duration) -> Timespec {
+    Timespec {
+        tv_sec: i64::try_from(time.as_secs()).unwrap_or(i64::MAX),
+        tv_nsec: i64::from(time.subsec_nanos()),
+    }
+}
+
+fn drain(mut children: &UnixStream) {
+    use std::io::Read as _;
+    let mut bytes = [0; 64];
+    // Empty, or interrupted, in which case the next round goes on.
+    while children.read(&mut bytes).is_ok_and(|count| count > 0) {}
+}
+
+fn reap(sessions: &mut Sessions) {
+    // Nobody left is an error here; there is nothing to do about any other.
+    while let Ok(Some((process, status))) = wait(WaitOptions::NOHANG) {
+        sessions.handle_exit(process, status.as_raw());
+    }
+}

@@ -1,0 +1,186 @@
+//! How launchers start processes in a lab: host files, a launch agent in the place of `ssh`, and
+//! the environment by which Open MPI and MPICH find both.
+
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::PathBuf;
+
+use crate::directory::{Directory, LabConfig, write_at_once};
+use crate::plan::{MEMBER_INTERFACE, Plan, Role};
+
+/// Host files for both kinds of launcher.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct HostFiles {
+    open_mpi: PathBuf,
+    hydra: PathBuf,
+}
+
+/// Writes the launch agent: a script, because some launchers take a path only and no arguments.
+pub(crate) fn write_agent(directory: &Directory, config: &LabConfig) -> io::Result<()> {
+    let mut script = b"#!/bin/sh\nexec ".to_vec();
+    for word in [config.program.as_os_str(), OsStr::new("lab-agent"), directory.path().as_os_str()]
+    {
+        script.extend(quoted(word));
+        script.push(b' ');
+    }
+    script.extend(b"\"$@\"\n");
+    write_at_once(&directory.launch_agent(), &script, 0o700)
+}
+
+/// Writes the host files for so many ranks on each host.
+fn write_host_files(
+    directory: &Directory,
+    plan: &Plan,
+    ranks_per_host: u32,
+) -> io::Result<HostFiles> {
+    let path = |kind: &str| directory.path().join(format!("hosts-{kind}-{ranks_per_host}"));
+    let files = HostFiles { open_mpi: path("openmpi"), hydra: path("hydra") };
+    let text = |line: &dyn Fn(&str) -> String| -> String {
+        plan.members_of(Role::Host).map(|host| line(&host.name)).collect()
+    };
+    let open_mpi = text(&|name| format!("{name} slots={ranks_per_host}\n"));
+    let hydra = text(&|name| format!("{name}:{ranks_per_host}\n"));
+    write_at_once(&files.open_mpi, open_mpi.as_bytes(), 0o600)?;
+    write_at_once(&files.hydra, hydra.as_bytes(), 0o600)?;
+    Ok(files)
+}
+
+/// What a launcher has to find in its environment to start `ranks_per_host` ranks on every host of
+/// the lab. Variables that are set already are left to whoever set them.
+///
+/// # Errors
+/// If the host files can't be written.
+pub fn environment(
+    directory: &Directory,
+    config: &LabConfig,
+    ranks_per_host: u32,
+    is_set: impl Fn(&str) -> bool,
+) -> io::Result<Vec<(&'static str, OsString)>> {
+    let files = write_host_files(directory, &config.plan, ranks_per_host)?;
+    let agent = directory.launch_agent();
+    let mut variables: Vec<(&'static str, OsString)> = vec![
+        ("PRTE_MCA_plm_ssh_agent", agent.clone().into()),
+        ("PRTE_MCA_prte_default_hostfile", files.open_mpi.into()),
+        // Every host would bind its first rank to the first core, which they all share.
+        ("PRTE_MCA_hwloc_default_binding_policy", "none".into()),
+        ("OMPI_ALLOW_RUN_AS_ROOT", "1".into()),
+        ("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1".into()),
+        ("HYDRA_LAUNCHER", "ssh".into()),
+        ("HYDRA_LAUNCHER_EXEC", agent.into()),
+        ("HYDRA_HOST_FILE", files.hydra.into()),
+        ("HYDRA_IFACE", MEMBER_INTERFACE.into()),
+    ];
+    if is_crowded(config.plan.shape.hosts() * ranks_per_host) {
+        // Each host believes to have all cores to itself; only the lab knows better.
+        variables.push(("OMPI_MCA_mpi_yield_when_idle", "1".into()));
+        variables.push(("TRIBUTARY_WAIT", "sleep".into()));
+    }
+    variables.retain(|(name, _)| !is_set(name));
+    Ok(variables)
+}
+
+/// Whether so many ranks have more than this machine's cores.
+fn is_crowded(ranks: u32) -> bool {
+    let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get());
+    ranks as usize > cores
+}
+
+/// A call of the launch agent, as launchers call `ssh`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AgentCall {
+    /// The host to run on.
+    pub host: String,
+    /// What a shell is to run there.
+    pub script: OsString,
+}
+
+/// A call that is not understood.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum AgentCallError {
+    /// No host, or nothing to run.
+    #[error("HOST COMMAND... is needed, as ssh takes it")]
+    Incomplete,
+    /// An option that ssh may have and this has not.
+    #[error("option {option} of ssh is not known here; -x, -n, -q and -l USER are")]
+    Option {
+        /// As it was given.
+        option: String,
+    },
+}
+
+impl AgentCall {
+    /// Reads the arguments that a launcher gives to `ssh`.
+    ///
+    /// # Errors
+    /// If they lack something or hold what would change the meaning.
+    pub fn parse(arguments: Vec<OsString>) -> Result<Self, AgentCallError> {
+        let mut arguments = arguments.into_iter();
+        let host = loop {
+            let word = arguments.next().ok_or(AgentCallError::Incomplete)?;
+            match word.to_str() {
+                Some("-x" | "-n" | "-q") => {}
+                Some("-l") => {
+                    arguments.next().ok_or(AgentCallError::Incomplete)?;
+                }
+                Some(option) if option.starts_with('-') => {
+                    return Err(AgentCallError::Option { option: option.to_owned() });
+                }
+                Some(host) => break host.rsplit('@').next().unwrap_or(host).to_owned(),
+                None => return Err(AgentCallError::Incomplete),
+            }
+        };
+        let words: Vec<OsString> = arguments.collect();
+        if words.is_empty() {
+            return Err(AgentCallError::Incomplete);
+        }
+        Ok(Self { host, script: words.join(OsStr::new(" ")) })
+    }
+
+    /// The command that does it.
+    #[must_use]
+    pub fn words(self) -> Vec<OsString> {
+        vec!["/bin/sh".into(), "-c".into(), self.script]
+    }
+}
+
+/// A word in quotes for the shell.
+fn quoted(word: &OsStr) -> Vec<u8> {
+    let mut text = vec![b'\''];
+    for byte in word.as_bytes() {
+        match byte {
+            b'\'' => text.extend(b"'\\''"),
+            other => text.push(*other),
+        }
+    }
+    text.push(b'\'');
+    OsString::from_vec(text).into_encoded_bytes()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(text: &str) -> Vec<OsString> {
+        text.split(' ').map(OsString::from).collect()
+    }
+
+    #[test]
+    fn calls_are_read_as_ssh_reads_them() {
+        let call = AgentCall::parse(words("-x -l me h3 prted --daemon; exit")).unwrap();
+        assert_eq!(call.host, "h3");
+        assert_eq!(call.words(), ["/bin/sh", "-c", "prted --daemon; exit"]);
+        assert_eq!(AgentCall::parse(words("root@h1 true")).unwrap().host, "h1");
+        assert_eq!(AgentCall::parse(words("-x h3")), Err(AgentCallError::Incomplete));
+        assert_eq!(AgentCall::parse(Vec::new()), Err(AgentCallError::Incomplete));
+        assert_eq!(
+            AgentCall::parse(words("-J jump h3 true")),
+            Err(AgentCallError::Option { option: "-J".to_owned() })
+        );
+    }
+
+    #[test]
+    fn quotes_survive_the_shell() {
+        assert_eq!(quoted(OsStr::new("it's")), b"'it'\\''s'");
+    }
+}

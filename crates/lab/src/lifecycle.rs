@@ -1,0 +1,399 @@
+//! Bringing labs up, finding them, and taking them down.
+
+use std::ffi::OsString;
+use std::fs::{self, DirBuilder, File};
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::net::UnixStream;
+use std::process::{Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+
+use crate::channel::{self, Receiver};
+use crate::directory::{Directory, LabConfig, LabName, Lock};
+use crate::keeper::{Failure, Go};
+use crate::launch;
+use crate::plan::{MANAGER, Plan, Role};
+use crate::session::{ExecError, Request, Session};
+use crate::tools::{self, ToolError};
+
+/// How long aggregation nodes may take to register. They have nothing to wait for but the machine.
+const NODES_WITHIN: Duration = Duration::from_secs(30);
+
+/// How long killed processes may take to be gone.
+const END_WITHIN: Duration = Duration::from_secs(20);
+
+const POLL: Duration = Duration::from_millis(10);
+
+/// What to bring up.
+#[derive(Clone, Debug)]
+pub struct UpOptions {
+    /// What to call it; unique among this user's labs.
+    pub name: LabName,
+    /// What it consists of and runs.
+    pub config: LabConfig,
+}
+
+/// Why a lab did not come up. Nothing is left of it.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum UpError {
+    /// One of that name is there.
+    #[error("lab {name} is up already; `tributary lab down` ends it, or choose another --name")]
+    Exists {
+        /// Its name.
+        name: LabName,
+    },
+    /// This user may not have namespaces on this machine.
+    #[error(
+        "this machine does not let this user have network namespaces ({reason}); run as root, or \
+         allow unprivileged user namespaces"
+    )]
+    NotPermitted {
+        /// The step that was refused.
+        reason: String,
+    },
+    /// A tool is missing.
+    #[error(transparent)]
+    Tool(#[from] ToolError),
+    /// Something else was refused.
+    #[error("the lab did not come up: {0}")]
+    Failed(String),
+    /// A file of the lab could not be made.
+    #[error("{what}")]
+    File {
+        /// Which.
+        what: &'static str,
+        /// Why not.
+        source: io::Error,
+    },
+}
+
+/// Why there is no such lab to work with.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum OpenError {
+    /// None of that name.
+    #[error("there is no lab {name}; `tributary lab up` makes one")]
+    NoSuchLab {
+        /// The name.
+        name: LabName,
+    },
+    /// Only what a crash left behind.
+    #[error("lab {name} is not running; `tributary lab down` removes what is left of it")]
+    Dead {
+        /// The name.
+        name: LabName,
+    },
+    /// Its folder can't be used.
+    #[error("the folder of lab {name}")]
+    Folder {
+        /// The name.
+        name: LabName,
+        /// Why not.
+        source: io::Error,
+    },
+}
+
+/// Why a lab is still there.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum DownError {
+    /// None of that name.
+    #[error("there is no lab {name}")]
+    NoSuchLab {
+        /// The name.
+        name: LabName,
+    },
+    /// Its processes did not end.
+    #[error("lab {name} still runs {} s after its keeper was killed", END_WITHIN.as_secs())]
+    StillRunning {
+        /// The name.
+        name: LabName,
+    },
+    /// The system refused.
+    #[error("ending lab {name}")]
+    System {
+        /// The name.
+        name: LabName,
+        /// Why.
+        source: io::Error,
+    },
+}
+
+/// A lab that is up.
+#[derive(Clone, Debug)]
+pub struct Lab {
+    directory: Directory,
+    config: LabConfig,
+}
+
+/// Brings a lab up, with its manager and all aggregation nodes registered.
+///
+/// # Errors
+/// If it can't; then nothing is left of it.
+pub fn up(options: &UpOptions) -> Result<Lab, UpError> {
+    tools::check(&options.config.plan.links)?;
+    let directory = Directory::of(&options.name);
+    let lock = directory
+        .create_and_lock()
+        .map_err(file("the lab's folder"))?
+        .ok_or_else(|| UpError::Exists { name: options.name.clone() })?;
+    let outcome = fill(&directory, &options.config)
+        .and_then(|()| start_keeper(&directory, &options.config, &lock));
+    if outcome.is_err() {
+        // What was started ends because its counterpart here is gone by now; it may be removing
+        // the folder itself, and if it is not, a later `down` does.
+        drop(lock);
+        let _ = down(&options.name);
+    }
+    outcome
+}
+
+/// Writes what members and launchers read.
+fn fill(directory: &Directory, config: &LabConfig) -> Result<(), UpError> {
+    // Whoever made what is there has ended: the lock was free.
+    directory.empty().map_err(file("what an earlier lab left behind"))?;
+    directory.write_process(std::process::id() as i32).map_err(file("pid file"))?;
+    for folder in ["sockets", "log", "tmp"] {
+        let made = DirBuilder::new().mode(0o700).create(directory.path().join(folder));
+        made.map_err(file("a folder of the lab"))?;
+    }
+    fs::write(directory.topology(), config.plan.topology()).map_err(file("topology.toml"))?;
+    fs::write(directory.hosts_file(), config.plan.hosts_file()).map_err(file("hosts"))?;
+    launch::write_agent(directory, config).map_err(file("launch-agent"))?;
+    directory.write_config(config).map_err(file("lab.json"))?;
+    make_token(directory, config)
+}
+
+fn make_token(directory: &Directory, config: &LabConfig) -> Result<(), UpError> {
+    let output = Command::new(&config.program)
+        .args(["token", "create"])
+        .arg(directory.token())
+        .stdin(Stdio::null())
+        .output()
+        .map_err(file("the tributary program"))?;
+    if output.status.success() {
+        return Ok(());
+    }
+    Err(UpError::Failed(String::from_utf8_lossy(&output.stderr).trim().to_owned()))
+}
+
+fn start_keeper(directory: &Directory, config: &LabConfig, lock: &Lock) -> Result<Lab, UpError> {
+    let (control, far) = UnixStream::pair().map_err(file("socket pair"))?;
+    let log = File::create(directory.log("keeper")).map_err(file("the keeper's log"))?;
+    let lock = lock.0.try_clone().map_err(file("the lab's lock"))?;
+    let mut starter = Command::new(&config.program)
+        .arg("lab-keeper")
+        .arg(directory.path())
+        .stdin(Stdio::from(lock))
+        .stdout(Stdio::from(OwnedFd::from(far)))
+        .stderr(log)
+        .spawn()
+        .map_err(file("the tributary program"))?;
+    let report = Receiver::new(&control).receive::<Result<(), Failure>>();
+    // It ends by itself, once it has made the keeper or failed to.
+    let _ = starter.wait();
+    match report {
+        Ok(Some(Ok(()))) => {}
+        Ok(Some(Err(failure))) if failure.is_refusal => {
+            return Err(UpError::NotPermitted { reason: failure.text });
+        }
+        Ok(Some(Err(failure))) => return Err(UpError::Failed(failure.text)),
+        Ok(None) | Err(_) => {
+            let said = fs::read_to_string(directory.log("keeper")).unwrap_or_default();
+            return Err(UpError::Failed(format!("its keeper ended: {}", said.trim())));
+        }
+    }
+    let lab = Lab { directory: directory.clone(), config: config.clone() };
+    lab.await_nodes()?;
+    channel::send(&control, &Go).map_err(file("word to the keeper"))?;
+    Ok(lab)
+}
+
+fn file(what: &'static str) -> impl Fn(io::Error) -> UpError {
+    move |source| UpError::File { what, source }
+}
+
+/// Ends a lab, whatever state it is in, and removes everything of it.
+///
+/// # Errors
+/// If there is none, or it can't be ended.
+pub fn down(name: &LabName) -> Result<(), DownError> {
+    let directory = Directory::of(name);
+    let system = |source| DownError::System { name: name.clone(), source };
+    let hangs_at = Instant::now() + END_WITHIN;
+    if !directory.path().is_dir() {
+        return Err(DownError::NoSuchLab { name: name.clone() });
+    }
+    loop {
+        match directory.create_and_lock().map_err(system)? {
+            Some(lock) => return directory.remove(&lock).map_err(system),
+            None if Instant::now() >= hangs_at => {
+                return Err(DownError::StillRunning { name: name.clone() });
+            }
+            None => end(&directory).map_err(system)?,
+        }
+    }
+}
+
+/// Kills the process that a lab hangs on, if it is known and there, and waits a moment.
+fn end(directory: &Directory) -> io::Result<()> {
+    let descriptor = directory
+        .read_process()
+        .and_then(Pid::from_raw)
+        // A lab that did not come up is ended by the very process that it hung on at first.
+        .filter(|process| *process != rustix::process::getpid())
+        .and_then(|process| pidfd_open(process, PidfdFlags::empty()).ok());
+    let Some(descriptor) = descriptor else {
+        // The lab is about to name another process, or to end.
+        thread::sleep(POLL);
+        return Ok(());
+    };
+    // The lock is still held, so the process is of the lab and not another one with its number.
+    if directory.create_and_lock()?.is_some() {
+        return Ok(());
+    }
+    match pidfd_send_signal(&descriptor, Signal::KILL) {
+        Ok(()) | Err(rustix::io::Errno::SRCH) => {}
+        Err(error) => return Err(error.into()),
+    }
+    // The keeper is gone when all its members are.
+    let limit = Timespec { tv_sec: END_WITHIN.as_secs() as i64, tv_nsec: 0 };
+    poll(&mut [PollFd::new(&descriptor, PollFlags::IN)], Some(&limit))?;
+    Ok(())
+}
+
+impl Lab {
+    /// The lab called `name`.
+    ///
+    /// # Errors
+    /// If it is not up.
+    pub fn open(name: &LabName) -> Result<Self, OpenError> {
+        let directory = Directory::of(name);
+        if !directory.path().is_dir() {
+            return Err(OpenError::NoSuchLab { name: name.clone() });
+        }
+        let folder = |source| OpenError::Folder { name: name.clone(), source };
+        match directory.lock() {
+            Ok(None) => Self::at(directory).map_err(folder),
+            Ok(Some(_)) => Err(OpenError::Dead { name: name.clone() }),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                Err(OpenError::Dead { name: name.clone() })
+            }
+            Err(error) => Err(folder(error)),
+        }
+    }
+
+    /// The lab whose folder this is, taken to be up.
+    ///
+    /// # Errors
+    /// If the folder lacks the lab's description.
+    pub fn at(directory: Directory) -> io::Result<Self> {
+        let config = directory.read_config()?;
+        Ok(Self { directory, config })
+    }
+
+    /// Its members and links.
+    #[must_use]
+    pub fn plan(&self) -> &Plan {
+        &self.config.plan
+    }
+
+    /// What it was brought up with.
+    #[must_use]
+    pub fn config(&self) -> &LabConfig {
+        &self.config
+    }
+
+    /// Its folder.
+    #[must_use]
+    pub fn directory(&self) -> &Directory {
+        &self.directory
+    }
+
+    /// Starts a command in a member, with the names of the member's own surroundings and of the
+    /// lab's manager in its environment.
+    ///
+    /// # Errors
+    /// If nobody takes the request.
+    pub fn start(
+        &self,
+        member: &str,
+        mut request: Request,
+        descriptors: [std::os::fd::BorrowedFd<'_>; 3],
+    ) -> Result<Session, ExecError> {
+        request.set("HOSTNAME", member);
+        request.set("TMPDIR", self.directory.temporary(member));
+        request.set("TRIBUTARY_MANAGER", self.config.plan.manager_address());
+        request.set("TRIBUTARY_TOKEN_FILE", self.directory.token());
+        Session::start(&self.directory.socket(member), &request, descriptors)
+    }
+
+    /// What launchers need to be told; see [`launch::environment`].
+    ///
+    /// # Errors
+    /// If a file of the lab can't be written.
+    pub fn launch_environment(
+        &self,
+        ranks_per_host: u32,
+        is_set: impl Fn(&str) -> bool,
+    ) -> io::Result<Vec<(&'static str, OsString)>> {
+        launch::environment(&self.directory, &self.config, ranks_per_host, is_set)
+    }
+
+    /// Waits until the manager knows every aggregation node.
+    fn await_nodes(&self) -> Result<(), UpError> {
+        let expected = self.config.plan.members_of(Role::Node).count();
+        let hangs_at = Instant::now() + NODES_WITHIN;
+        loop {
+            let seen = self.registered_nodes();
+            match seen {
+                Some(nodes) if nodes == expected => return Ok(()),
+                _ if Instant::now() < hangs_at => thread::sleep(POLL),
+                _ => {
+                    return Err(UpError::Failed(format!(
+                        "{} of {expected} aggregation nodes have registered after {} s{}",
+                        seen.unwrap_or(0),
+                        NODES_WITHIN.as_secs(),
+                        self.daemons_last_words(),
+                    )));
+                }
+            }
+        }
+    }
+
+    /// Nodes that the manager knows of; `None` while it does not answer.
+    fn registered_nodes(&self) -> Option<usize> {
+        let words: [OsString; 3] =
+            [self.config.program.clone().into(), "status".into(), "--json".into()];
+        let (mut reader, writer) = io::pipe().ok()?;
+        let nothing = File::options().read(true).write(true).open("/dev/null").ok()?;
+        let descriptors = [nothing.as_fd(), writer.as_fd(), nothing.as_fd()];
+        let session = self.start(MANAGER, Request::here(words.into()), descriptors).ok()?;
+        drop(writer);
+        let mut text = String::new();
+        io::Read::read_to_string(&mut reader, &mut text).ok()?;
+        session.wait().ok().filter(|status| status.success())?;
+        let status: serde_json::Value = serde_json::from_str(&text).ok()?;
+        status.get("nodes")?.as_array().map(Vec::len)
+    }
+
+    fn daemons_last_words(&self) -> String {
+        let last = |member: &str| {
+            let text = fs::read_to_string(self.directory.log(member)).unwrap_or_default();
+            text.lines().last().map(|line| format!("; {member}: {line}"))
+        };
+        self.config
+            .plan
+            .members
+            .iter()
+            .filter(|member| matches!(member.role, Role::Manager | Role::Node))
+            .filter_map(|member| last(&member.name))
+            .collect()
+    }
+}

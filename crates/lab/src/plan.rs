@@ -1,0 +1,287 @@
+//! What a lab consists of: its members, and the links between them.
+//!
+//! Derived from a [`Shape`] alone, so that everybody who knows the shape knows every name and
+//! address. Makes nothing; `scripts` says how each part is made.
+
+use std::fmt::Write as _;
+use std::net::Ipv4Addr;
+
+use serde::{Deserialize, Serialize};
+
+use crate::network::{LinkOptions, NodePlacement, Shape};
+
+/// Port of every daemon in a lab; each has an address of its own.
+pub const DAEMON_PORT: u16 = 7470;
+
+/// The network that all members are in.
+pub const NETWORK: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 0);
+
+/// Bits of the network's prefix.
+pub const PREFIX_BITS: u8 = 16;
+
+/// A member's own end of its link.
+pub const MEMBER_INTERFACE: &str = "eth0";
+
+/// The bridge of a switch.
+pub const BRIDGE: &str = "br0";
+
+/// Switch at the top of a fabric with several leaves.
+const SPINE: &str = "spine";
+
+/// The manager's host.
+pub const MANAGER: &str = "manager";
+
+/// What a member is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Role {
+    /// A bridge and nothing else.
+    Switch,
+    /// Runs the manager's daemon.
+    Manager,
+    /// Runs an aggregation node's daemon.
+    Node,
+    /// Runs the commands that users give.
+    Host,
+}
+
+impl Role {
+    /// As it is shown.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Switch => "switch",
+            Self::Manager => "manager",
+            Self::Node => "node",
+            Self::Host => "host",
+        }
+    }
+}
+
+/// Something with namespaces of its own.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Member {
+    /// Its host name; unique in the lab.
+    pub name: String,
+    /// What it is for.
+    pub role: Role,
+    /// Its address on [`MEMBER_INTERFACE`]; switches have none.
+    pub address: Option<Ipv4Addr>,
+    /// The switch it is linked to, upward for a leaf; the topmost switch has none.
+    pub switch: Option<String>,
+}
+
+/// A pair of interfaces.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cable {
+    /// Member and interface at the lower end.
+    pub below: (String, String),
+    /// Switch and interface at the upper end, which its bridge takes as a port.
+    pub above: (String, String),
+}
+
+/// Members and links of one lab.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Plan {
+    /// The shape it was made from.
+    pub shape: Shape,
+    /// What every link does.
+    pub links: LinkOptions,
+    /// Switches first, from the top; then manager, nodes, hosts.
+    pub members: Vec<Member>,
+}
+
+impl Plan {
+    /// The plan for a shape.
+    #[must_use]
+    pub fn new(shape: Shape, links: LinkOptions) -> Self {
+        let leaves: Vec<String> = (0..shape.leaves()).map(|leaf| format!("leaf{leaf}")).collect();
+        let spine = (leaves.len() > 1).then(|| SPINE.to_owned());
+        let top = spine.clone().unwrap_or_else(|| leaves[0].clone());
+        let mut members: Vec<Member> = spine.iter().map(|name| switch(name, None)).collect();
+        members.extend(leaves.iter().map(|name| switch(name, spine.as_deref())));
+        members.push(attached(MANAGER, Role::Manager, Ipv4Addr::new(10, 77, 0, 1), &top));
+        let with_nodes: Vec<&String> = match shape.nodes() {
+            NodePlacement::All => spine.iter().chain(&leaves).collect(),
+            NodePlacement::Spine => vec![&top],
+        };
+        for (at, name) in with_nodes.into_iter().enumerate() {
+            let address = Ipv4Addr::new(10, 77, 1, 1 + at as u8);
+            members.push(attached(&format!("{name}-an"), Role::Node, address, name));
+        }
+        for host in 0..shape.hosts() {
+            let address = Ipv4Addr::new(10, 77, 2, 1 + host as u8);
+            let leaf = &leaves[shape.leaf_of(host) as usize];
+            members.push(attached(&format!("h{host}"), Role::Host, address, leaf));
+        }
+        Self { shape, links, members }
+    }
+
+    /// The member of a name.
+    #[must_use]
+    pub fn member(&self, name: &str) -> Option<&Member> {
+        self.members.iter().find(|member| member.name == name)
+    }
+
+    /// Members of a role.
+    pub fn members_of(&self, role: Role) -> impl Iterator<Item = &Member> {
+        self.members.iter().filter(move |member| member.role == role)
+    }
+
+    /// Every link.
+    #[must_use]
+    pub fn cables(&self) -> Vec<Cable> {
+        let cable = |member: &Member| {
+            let above = member.switch.clone()?;
+            let interface = match member.role {
+                Role::Switch => above.clone(),
+                _ => MEMBER_INTERFACE.to_owned(),
+            };
+            Some(Cable {
+                below: (member.name.clone(), interface),
+                above: (above, member.name.clone()),
+            })
+        };
+        self.members.iter().filter_map(cable).collect()
+    }
+
+    /// Interfaces that carry links at a member.
+    #[must_use]
+    pub fn interfaces_of(&self, member: &str) -> Vec<String> {
+        self.cables()
+            .into_iter()
+            .flat_map(|cable| [cable.below, cable.above])
+            .filter_map(|(name, interface)| (name == member).then_some(interface))
+            .collect()
+    }
+
+    /// Where the manager listens.
+    #[must_use]
+    pub fn manager_address(&self) -> String {
+        let manager = self.member(MANAGER).and_then(|member| member.address);
+        format!("{}:{DAEMON_PORT}", manager.expect("every plan has a manager with an address"))
+    }
+
+    /// The fabric as the manager's topology file.
+    #[must_use]
+    pub fn topology(&self) -> String {
+        let mut text = String::new();
+        for switch in self.members_of(Role::Switch) {
+            let below = |role| {
+                let names: Vec<String> = self
+                    .members_of(role)
+                    .filter(|member| member.switch.as_ref() == Some(&switch.name))
+                    .map(|member| format!("{:?}", member.name))
+                    .collect();
+                names.join(", ")
+            };
+            // Writing into a string can't fail.
+            let _ = write!(
+                text,
+                "[[switch]]\nname = {:?}\nlinks = [{}]\nhosts = [{}]\n\n",
+                switch.name,
+                below(Role::Switch),
+                below(Role::Host),
+            );
+        }
+        for node in self.members_of(Role::Node) {
+            let at = node.switch.as_deref().unwrap_or_default();
+            let _ = write!(text, "[[aggregation-node]]\nname = {:?}\nat = {at:?}\n\n", node.name);
+        }
+        text
+    }
+
+    /// The members' names for `/etc/hosts`.
+    #[must_use]
+    pub fn hosts_file(&self) -> String {
+        let mut text = "127.0.0.1 localhost\n".to_owned();
+        for member in &self.members {
+            if let Some(address) = member.address {
+                let _ = writeln!(text, "{address} {}", member.name);
+            }
+        }
+        text
+    }
+}
+
+fn switch(name: &str, above: Option<&str>) -> Member {
+    Member {
+        name: name.to_owned(),
+        role: Role::Switch,
+        address: None,
+        switch: above.map(str::to_owned),
+    }
+}
+
+fn attached(name: &str, role: Role, address: Ipv4Addr, at: &str) -> Member {
+    Member { name: name.to_owned(), role, address: Some(address), switch: Some(at.to_owned()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+
+    fn plan(hosts: u32, hosts_per_leaf: u32, nodes: NodePlacement) -> Plan {
+        let shape = Shape::new(hosts, hosts_per_leaf, nodes).unwrap();
+        Plan::new(shape, LinkOptions::default())
+    }
+
+    fn names(plan: &Plan, role: Role) -> Vec<&str> {
+        plan.members_of(role).map(|member| member.name.as_str()).collect()
+    }
+
+    #[test]
+    fn two_leaves_have_a_spine_and_a_node_each() {
+        let plan = plan(6, 4, NodePlacement::All);
+        assert_eq!(names(&plan, Role::Switch), ["spine", "leaf0", "leaf1"]);
+        assert_eq!(names(&plan, Role::Node), ["spine-an", "leaf0-an", "leaf1-an"]);
+        assert_eq!(names(&plan, Role::Host), ["h0", "h1", "h2", "h3", "h4", "h5"]);
+        assert_eq!(plan.member("h3").unwrap().switch.as_deref(), Some("leaf0"));
+        assert_eq!(plan.member("h4").unwrap().switch.as_deref(), Some("leaf1"));
+        assert_eq!(plan.member(MANAGER).unwrap().switch.as_deref(), Some("spine"));
+        assert_eq!(plan.interfaces_of("leaf1"), ["spine", "leaf1-an", "h4", "h5"]);
+        assert_eq!(plan.interfaces_of("h5"), ["eth0"]);
+    }
+
+    #[test]
+    fn one_leaf_needs_no_spine() {
+        let plan = plan(8, 8, NodePlacement::Spine);
+        assert_eq!(names(&plan, Role::Switch), ["leaf0"]);
+        assert_eq!(names(&plan, Role::Node), ["leaf0-an"]);
+        // Every member but the switch has one link, to it.
+        assert_eq!(plan.cables().len(), 10);
+    }
+
+    #[test]
+    fn names_addresses_and_interfaces_are_unique_at_the_largest() {
+        for hosts_per_leaf in [1, 64] {
+            let plan = plan(64, hosts_per_leaf, NodePlacement::All);
+            let names: HashSet<&str> =
+                plan.members.iter().map(|member| member.name.as_str()).collect();
+            assert_eq!(names.len(), plan.members.len());
+            let addressed: Vec<Ipv4Addr> =
+                plan.members.iter().filter_map(|member| member.address).collect();
+            assert_eq!(addressed.iter().collect::<HashSet<_>>().len(), addressed.len());
+            for member in &plan.members {
+                let interfaces = plan.interfaces_of(&member.name);
+                assert_eq!(interfaces.iter().collect::<HashSet<_>>().len(), interfaces.len());
+                // The kernel's limit on interface names.
+                assert!(interfaces.iter().all(|name| name.len() <= 15));
+            }
+        }
+    }
+
+    #[test]
+    fn the_topology_says_where_everything_is() {
+        let text = plan(2, 1, NodePlacement::Spine).topology();
+        assert_eq!(
+            text,
+            "[[switch]]\nname = \"spine\"\nlinks = [\"leaf0\", \"leaf1\"]\nhosts = []\n\n\
+             [[switch]]\nname = \"leaf0\"\nlinks = []\nhosts = [\"h0\"]\n\n\
+             [[switch]]\nname = \"leaf1\"\nlinks = []\nhosts = [\"h1\"]\n\n\
+             [[aggregation-node]]\nname = \"spine-an\"\nat = \"spine\"\n\n"
+        );
+    }
+}

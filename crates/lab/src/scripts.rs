@@ -1,0 +1,158 @@
+//! How each part of a plan is made: input for `ip`, `tc` and `nft`, as text.
+//!
+//! Pure text, run by `tools`. What it does to packets:
+//!
+//! - a rate is a token bucket filter (`tc-tbf(8)`) on both interfaces of a link, that is on what
+//!   leaves them;
+//! - a loss drops IP packets at random as they come in at an interface (nftables, family netdev,
+//!   hook ingress), so each direction of each link loses by itself. ARP is spared: a lost ARP
+//!   request costs a second, which no link of a running cluster shows.
+
+use std::fmt::Write as _;
+
+use crate::network::{LinkOptions, Loss, Rate};
+use crate::plan::{BRIDGE, MEMBER_INTERFACE, Member, NETWORK, PREFIX_BITS, Plan};
+
+/// A token bucket holds this much of the rate, in microseconds.
+const BURST_US: u64 = 1_000;
+
+/// It holds at least this much: a segment that the kernel cuts up only behind it has 64 KiB.
+const BURST_MIN_BYTES: u64 = 128 << 10;
+
+/// How long a packet may queue before the link drops it, in milliseconds.
+const QUEUE_MS: u64 = 20;
+
+/// Lines for `ip -batch` that make every link, its ends in the members' namespaces.
+///
+/// `process_of` gives each member's process as the caller sees it.
+pub(crate) fn cables(plan: &Plan, process_of: impl Fn(&str) -> i32) -> String {
+    let mut text = String::new();
+    for cable in plan.cables() {
+        // Writing into a string can't fail.
+        let _ = writeln!(
+            text,
+            "link add name {} netns {} type veth peer name {} netns {}",
+            cable.below.1,
+            process_of(&cable.below.0),
+            cable.above.1,
+            process_of(&cable.above.0),
+        );
+    }
+    text
+}
+
+/// Lines for `ip -batch` that put a switch into service, in its own namespace.
+pub(crate) fn switch(interfaces: &[String]) -> String {
+    let mut text = format!(
+        "link set dev lo up\nlink add name {BRIDGE} type bridge\nlink set dev {BRIDGE} up\n"
+    );
+    for interface in interfaces {
+        let _ = writeln!(text, "link set dev {interface} master {BRIDGE} up");
+    }
+    text
+}
+
+/// Lines for `ip -batch` that give a member its address, in its own namespace.
+pub(crate) fn addresses(links: &LinkOptions, member: &Member) -> String {
+    let address = member.address.expect("members other than switches have addresses");
+    let mut text = format!(
+        "link set dev lo up\n\
+         address add {address}/{PREFIX_BITS} broadcast + dev {MEMBER_INTERFACE}\n\
+         link set dev {MEMBER_INTERFACE} up\n\
+         route add 224.0.0.0/4 dev {MEMBER_INTERFACE}\n"
+    );
+    if let Some(rto_min_ms) = links.tcp_rto_min_ms {
+        let _ = writeln!(
+            text,
+            "route replace {NETWORK}/{PREFIX_BITS} dev {MEMBER_INTERFACE} proto kernel scope link \
+             src {address} rto_min {rto_min_ms}ms",
+        );
+    }
+    text
+}
+
+/// Lines for `tc -batch` that limit what leaves the interfaces; empty without a rate.
+pub(crate) fn rates(links: &LinkOptions, interfaces: &[String]) -> String {
+    let Some(rate) = links.rate else { return String::new() };
+    let burst = burst_bytes(rate);
+    let mut text = String::new();
+    for interface in interfaces {
+        let _ = writeln!(
+            text,
+            "qdisc add dev {interface} root tbf rate {}bit burst {burst}b latency {QUEUE_MS}ms",
+            rate.bits_per_s(),
+        );
+    }
+    text
+}
+
+fn burst_bytes(rate: Rate) -> u64 {
+    (rate.bits_per_s() / 8 * BURST_US / 1_000_000).max(BURST_MIN_BYTES)
+}
+
+/// Input for `nft -f` that loses packets which come in at the interfaces; empty without loss.
+pub(crate) fn losses(loss: Loss, interfaces: &[String]) -> String {
+    if loss.is_none() {
+        return String::new();
+    }
+    let mut text = "table netdev lab {\n".to_owned();
+    for interface in interfaces {
+        let _ = writeln!(
+            text,
+            "  chain {interface} {{\n    \
+             type filter hook ingress device \"{interface}\" priority 0; policy accept;\n    \
+             meta protocol ip numgen random mod 1000000 < {} counter drop\n  }}",
+            loss.parts_per_million(),
+        );
+    }
+    text.push_str("}\n");
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::network::{NodePlacement, Shape};
+
+    #[test]
+    fn links_are_made_in_the_members_namespaces() {
+        let shape = Shape::new(2, 1, NodePlacement::Spine).unwrap();
+        let plan = Plan::new(shape, LinkOptions::default());
+        let place =
+            |name: &str| plan.members.iter().position(|member| member.name == name).unwrap() as i32;
+        assert_eq!(
+            cables(&plan, place),
+            "link add name spine netns 1 type veth peer name leaf0 netns 0\n\
+             link add name spine netns 2 type veth peer name leaf1 netns 0\n\
+             link add name eth0 netns 3 type veth peer name manager netns 0\n\
+             link add name eth0 netns 4 type veth peer name spine-an netns 0\n\
+             link add name eth0 netns 5 type veth peer name h0 netns 1\n\
+             link add name eth0 netns 6 type veth peer name h1 netns 2\n"
+        );
+    }
+
+    #[test]
+    fn without_rate_and_loss_there_is_nothing_to_run() {
+        let interfaces = ["eth0".to_owned()];
+        assert_eq!(rates(&LinkOptions::default(), &interfaces), "");
+        assert_eq!(losses(Loss::default(), &interfaces), "");
+    }
+
+    #[test]
+    fn rates_and_losses_name_every_interface() {
+        let links = LinkOptions {
+            rate: Some("10gbit".parse().unwrap()),
+            loss: "0.5".parse().unwrap(),
+            tcp_rto_min_ms: None,
+        };
+        let interfaces = ["h0".to_owned(), "h1".to_owned()];
+        assert_eq!(
+            rates(&links, &interfaces),
+            "qdisc add dev h0 root tbf rate 10000000000bit burst 1250000b latency 20ms\n\
+             qdisc add dev h1 root tbf rate 10000000000bit burst 1250000b latency 20ms\n"
+        );
+        let text = losses(links.loss, &interfaces);
+        assert_eq!(text.matches("numgen random mod 1000000 < 5000 counter drop").count(), 2);
+        assert!(text.contains("device \"h1\""));
+    }
+}

@@ -1,0 +1,64 @@
+//! Commands in members: asked for over a member's socket, run by the member itself.
+//!
+//! It is what a remote shell does, without the network: the caller hands over its three standard
+//! descriptors, its environment and its folder; signals go one way and the exit status the other.
+//! So a command starts with the member's networks, names and processes, and the caller needs no
+//! privilege but to open the socket.
+
+mod client;
+mod server;
+
+use std::ffi::OsString;
+use std::os::unix::process::ExitStatusExt;
+use std::process::ExitStatus;
+
+use serde::{Deserialize, Serialize};
+
+pub use client::{ExecError, Session, Signaller};
+pub(crate) use server::Sessions;
+
+/// A command for a member.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Request {
+    /// The program, by its path or on the request's PATH, and its arguments.
+    pub words: Vec<OsString>,
+    /// The whole environment, later entries over earlier ones.
+    pub environment: Vec<(OsString, OsString)>,
+    /// The folder it starts in.
+    pub folder: OsString,
+}
+
+impl Request {
+    /// A command with this process's environment and folder.
+    #[must_use]
+    pub fn here(words: Vec<OsString>) -> Self {
+        let folder = std::env::current_dir().map_or_else(|_| "/".into(), OsString::from);
+        Self { words, environment: std::env::vars_os().collect(), folder }
+    }
+
+    /// Sets a variable.
+    pub fn set(&mut self, name: impl Into<OsString>, value: impl Into<OsString>) {
+        self.environment.push((name.into(), value.into()));
+    }
+}
+
+/// What a member answers.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+enum Answer {
+    /// The command did not start.
+    Refused {
+        /// Why not.
+        reason: String,
+    },
+    /// It ended, with the status that `wait` gave.
+    Ended {
+        /// As the kernel encodes it.
+        status: i32,
+    },
+}
+
+impl Answer {
+    fn ended(status: i32) -> ExitStatus {
+        ExitStatus::from_raw(status)
+    }
+}

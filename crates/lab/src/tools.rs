@@ -1,0 +1,181 @@
+//! Runs the system's network tools, and says what went wrong in words to act on.
+//!
+//! `ip` and `tc` come with iproute2, `nft` with nftables. They are run with a whole script at once,
+//! so that a lab costs a handful of processes.
+
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use crate::network::LinkOptions;
+
+/// A tool that this crate runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Tool {
+    /// Links and addresses.
+    Ip,
+    /// Rates.
+    Tc,
+    /// Losses.
+    Nft,
+}
+
+/// Why a tool did not do its work.
+#[derive(Debug, thiserror::Error)]
+pub enum ToolError {
+    /// It is not installed.
+    #[error("{tool} is not installed: it is in the package {package} (`make lab-tools`)")]
+    Missing {
+        /// Its name.
+        tool: &'static str,
+        /// Debian's name for what it comes with.
+        package: &'static str,
+    },
+    /// It did not start, or ended before it had read its script.
+    #[error("{command}: {source}")]
+    Start {
+        /// What was run.
+        command: String,
+        /// Why not.
+        source: io::Error,
+    },
+    /// It refused its script.
+    #[error("{command}: {said}{line}")]
+    Refused {
+        /// What was run.
+        command: String,
+        /// What it wrote, on one line.
+        said: String,
+        /// The line of the script it names, if it names one.
+        line: String,
+    },
+}
+
+/// Folders with tools that are not on every user's PATH.
+const MORE_FOLDERS: [&str; 3] = ["/usr/sbin", "/sbin", "/usr/local/sbin"];
+
+impl Tool {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Ip => "ip",
+            Self::Tc => "tc",
+            Self::Nft => "nft",
+        }
+    }
+
+    fn package(self) -> &'static str {
+        match self {
+            Self::Ip | Self::Tc => "iproute2",
+            Self::Nft => "nftables",
+        }
+    }
+
+    fn arguments(self) -> &'static [&'static str] {
+        match self {
+            Self::Ip | Self::Tc => &["-batch", "-"],
+            Self::Nft => &["-f", "-"],
+        }
+    }
+
+    /// Where it lies.
+    ///
+    /// # Errors
+    /// If it is not installed.
+    pub(crate) fn find(self) -> Result<PathBuf, ToolError> {
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        std::env::split_paths(&path)
+            .chain(MORE_FOLDERS.iter().map(PathBuf::from))
+            .map(|folder| folder.join(self.name()))
+            .find(|path| path.is_file())
+            .ok_or(ToolError::Missing { tool: self.name(), package: self.package() })
+    }
+
+    /// Runs a script; an empty one needs no tool.
+    ///
+    /// # Errors
+    /// If the tool is missing, or refuses any of it.
+    pub(crate) fn run(self, script: &str) -> Result<(), ToolError> {
+        if script.is_empty() {
+            return Ok(());
+        }
+        let path = self.find()?;
+        let command = format!("{} {}", path.display(), self.arguments().join(" "));
+        let start = |source| ToolError::Start { command: command.clone(), source };
+        let (status, said) = feed(&path, self.arguments(), script).map_err(start)?;
+        if status.success() {
+            return Ok(());
+        }
+        Err(ToolError::Refused { line: named_line(&said, script), said: one_line(&said), command })
+    }
+}
+
+/// The tools that links with these options need.
+///
+/// # Errors
+/// Names the first that is not installed.
+pub(crate) fn check(links: &LinkOptions) -> Result<(), ToolError> {
+    Tool::Ip.find()?;
+    if links.rate.is_some() {
+        Tool::Tc.find()?;
+    }
+    if !links.loss.is_none() {
+        Tool::Nft.find()?;
+    }
+    Ok(())
+}
+
+fn feed(
+    program: &Path,
+    arguments: &[&str],
+    script: &str,
+) -> io::Result<(std::process::ExitStatus, String)> {
+    let mut child = Command::new(program)
+        .args(arguments)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()?;
+    let written = child.stdin.take().expect("piped above").write_all(script.as_bytes());
+    let output = child.wait_with_output()?;
+    if output.status.success() {
+        // One that succeeded without reading everything has not done everything.
+        written?;
+    }
+    Ok((output.status, String::from_utf8_lossy(&output.stderr).into_owned()))
+}
+
+fn one_line(text: &str) -> String {
+    let lines: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+    lines.join("; ")
+}
+
+/// The script's line that `ip` and `tc` name as `Command failed -:N`.
+fn named_line(said: &str, script: &str) -> String {
+    let number = said
+        .split("Command failed -:")
+        .nth(1)
+        .and_then(|rest| rest.lines().next()?.trim().parse::<usize>().ok()?.checked_sub(1));
+    match number.and_then(|number| script.lines().nth(number)) {
+        Some(line) => format!("; in '{line}'"),
+        None => String::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn complaints_name_the_line() {
+        let said = "RTNETLINK answers: File exists\nCommand failed -:2\n";
+        assert_eq!(named_line(said, "a\nlink add x\n"), "; in 'link add x'");
+        assert_eq!(named_line("no such thing", "a\n"), "");
+        assert_eq!(named_line("Command failed -:7", "a\n"), "");
+        assert_eq!(one_line(said), "RTNETLINK answers: File exists; Command failed -:2");
+    }
+
+    #[test]
+    fn an_empty_script_runs_nothing() {
+        Tool::Nft.run("").unwrap();
+    }
+}

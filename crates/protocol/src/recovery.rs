@@ -1,0 +1,483 @@
+//! How the lower end of an edge gets its requests answered although datagrams may be lost.
+//!
+//! Requests are idempotent and each asks for exactly one result, so there is no acknowledgement
+//! beside the result: whoever asked asks again. Owned here, for an endpoint and for a node towards
+//! its parent alike: finding out whether datagrams arrive at all, the round-trip time, and when
+//! which request is sent again, and over what. It must not know what a request says.
+//!
+//! A request is repeated
+//!
+//! - when its timer runs out: first after the retransmission timeout of the edge ([`rtt`]), then at
+//!   doubling distances, so that a sibling that is late by `t` costs each child `log2(t / timeout)`
+//!   repeats and as many short answers, and a result lost after a long wait is fetched at the latest
+//!   after as long a wait again;
+//! - at once, when the parent says that it missed it, or that it has its result although that has
+//!   not arrived ([`tributary_wire::frame::Trail::behind`]).
+//!
+//! A request that stays unanswered while no datagram arrives at all goes over the link in the end;
+//! if that is answered, the edge has lost its datagrams and goes on without them. A parent that
+//! merely stands still answers neither way, and costs the edge nothing.
+
+mod rtt;
+
+use alloc::boxed::Box;
+use alloc::vec;
+use core::num::NonZeroU16;
+
+use tributary_wire::Sequence;
+use tributary_wire::frame::{Message, Trail};
+
+use crate::{Carrier, Time};
+use rtt::RoundTrip;
+
+/// Probes before an edge counts as one without datagrams: together 155 ms of them.
+const PROBES_MAX: u8 = 5;
+/// The first probe's time to be answered; doubles with each.
+const PROBE_NS: u64 = 5_000_000;
+
+/// The longest distance between two repeats of one request.
+const REPEAT_NS_MAX: u64 = 100_000_000;
+
+/// Repeats in a row, with not one datagram heard meanwhile, after which a request goes over the
+/// link.
+const SILENT_REPEATS_MAX: u8 = 8;
+
+/// Answers over the link to such requests, one after the other with no datagram heard between,
+/// after which the edge counts as one without datagrams. Not the first: when a parent that stood
+/// still goes on, it may look at the link before it looks at its datagrams.
+const SILENT_ANSWERS_MAX: u8 = 2;
+
+/// Whether an edge's datagrams arrive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reach {
+    /// They do, in both directions: requests and results travel by datagram.
+    Open,
+    /// They don't, or no more: the edge goes on over its link.
+    Silent,
+}
+
+/// What loss recovery has done at one lower end since it was made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RecoveryStats {
+    /// Requests sent again because their timer ran out.
+    pub timeouts: u64,
+    /// Requests sent again because the parent gave evidence of a loss.
+    pub hurried: u64,
+    /// Answers that a request is known and its result not there yet.
+    pub held: u64,
+    /// Requests that went over the link after no datagram was answered.
+    pub by_link: u64,
+    /// The retransmission timeout now.
+    pub timeout_ns: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// Nothing was offered to the parent.
+    Unoffered,
+    /// Nothing came of the offer, or the edge is over.
+    Closed,
+    /// Offered; the parent has not answered yet.
+    Offered,
+    Probing {
+        attempt: u8,
+        sent_at: Option<Time>,
+        due: Time,
+    },
+    Open,
+}
+
+/// A request that has been sent and not answered.
+#[derive(Clone, Copy, Debug)]
+struct Pending {
+    sequence: Sequence,
+    first_sent: Time,
+    last_sent: Time,
+    /// When it is repeated unless something happens; never, once it went over the link.
+    due: Option<Time>,
+    /// The last distance between two attempts.
+    interval_ns: u64,
+    attempt: u8,
+    /// Waits to be sent again.
+    is_due: bool,
+    /// Evidence of loss is taken once: what follows is the timer's.
+    was_hurried: bool,
+    /// Attempts in a row that no datagram followed.
+    unheard: u8,
+}
+
+/// A request to be sent again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Repeat {
+    pub(crate) sequence: Sequence,
+    pub(crate) attempt: u8,
+    pub(crate) carrier: Carrier,
+}
+
+/// The lower end of an edge.
+#[derive(Debug)]
+pub(crate) struct LowerEnd {
+    state: State,
+    /// Longer segments go over the link.
+    segment_max_bytes: usize,
+    round_trip: RoundTrip,
+    /// By sequence number modulo the length, a power of two.
+    pending: Box<[Option<Pending>]>,
+    pending_count: usize,
+    due_count: usize,
+    /// No timer of a request runs out before this.
+    next_due: Option<Time>,
+    /// When a datagram last came from the parent.
+    heard_at: Option<Time>,
+    /// Answers over the link to requests that no datagram answered, and when the last came.
+    silent_answers: u8,
+    silent_answer_at: Time,
+    stats: RecoveryStats,
+}
+
+impl LowerEnd {
+    /// An end without datagrams, for up to `places` requests in flight.
+    pub(crate) fn new(places: usize) -> Self {
+        Self {
+            state: State::Unoffered,
+            segment_max_bytes: 0,
+            round_trip: RoundTrip::default(),
+            pending: vec![None; places.next_power_of_two()].into_boxed_slice(),
+            pending_count: 0,
+            due_count: 0,
+            next_due: None,
+            heard_at: None,
+            silent_answers: 0,
+            silent_answer_at: Time(0),
+            stats: RecoveryStats::default(),
+        }
+    }
+
+    /// The parent is being told that this end takes datagrams. Segments longer than
+    /// `segment_max_bytes` go over the link all the same.
+    pub(crate) fn on_offering(&mut self, segment_max_bytes: u32) {
+        self.state = State::Offered;
+        self.segment_max_bytes = segment_max_bytes as usize;
+    }
+
+    /// Whether an offer may be made: once, if at all.
+    pub(crate) fn may_offer(&self) -> bool {
+        self.state == State::Unoffered
+    }
+
+    /// Whether the parent's answer to an offer is awaited.
+    pub(crate) fn is_offered(&self) -> bool {
+        self.state == State::Offered
+    }
+
+    /// A datagram has come from the parent, whatever it says.
+    pub(crate) fn on_heard(&mut self, now: Time) {
+        self.heard_at = Some(now);
+        self.silent_answers = 0;
+    }
+
+    /// The parent has said whether it takes datagrams. What this decides, if it decides anything.
+    pub(crate) fn on_answer(&mut self, now: Time, port: Option<NonZeroU16>) -> Option<Reach> {
+        if self.state != State::Offered {
+            return None;
+        }
+        match port {
+            Some(_) => {
+                self.state = State::Probing { attempt: 0, sent_at: None, due: now };
+                None
+            }
+            None => {
+                self.state = State::Closed;
+                Some(Reach::Silent)
+            }
+        }
+    }
+
+    /// What carries a new request for a segment of this length. The result comes the same way, so
+    /// it is the segment that counts, even if the request has no data.
+    pub(crate) fn carrier(&self, segment_bytes: usize) -> Carrier {
+        let is_datagram = self.state == State::Open && segment_bytes <= self.segment_max_bytes;
+        if is_datagram { Carrier::Datagram } else { Carrier::Link }
+    }
+
+    /// Whether anything is waited for.
+    pub(crate) fn is_waiting(&self) -> bool {
+        self.pending_count > 0 || matches!(self.state, State::Probing { .. })
+    }
+
+    pub(crate) fn stats(&self) -> RecoveryStats {
+        RecoveryStats { timeout_ns: self.round_trip.timeout_ns(), ..self.stats }
+    }
+
+    /// The probe to send now, if one is.
+    pub(crate) fn probe(&self) -> Option<Message> {
+        match self.state {
+            State::Probing { attempt, sent_at: None, .. } => Some(Message::Probe(attempt)),
+            _ => None,
+        }
+    }
+
+    /// The probe has been sent.
+    pub(crate) fn on_probe_sent(&mut self, now: Time) {
+        if let State::Probing { attempt, sent_at, due } = &mut self.state {
+            *sent_at = Some(now);
+            *due = now.after_ns(PROBE_NS << *attempt);
+        }
+    }
+
+    /// The parent has heard a probe. What this decides, if it decides anything.
+    pub(crate) fn on_probed(&mut self, now: Time, answered: u8) -> Option<Reach> {
+        let State::Probing { attempt, sent_at, .. } = self.state else { return None };
+        if let Some(sent_at) = sent_at
+            && attempt == answered
+        {
+            self.round_trip.sample(now.since_ns(sent_at));
+        }
+        self.state = State::Open;
+        Some(Reach::Open)
+    }
+
+    /// A request has gone out as a datagram, for the first time.
+    pub(crate) fn on_sent(&mut self, now: Time, sequence: Sequence) {
+        let interval_ns = self.round_trip.timeout_ns();
+        let due = now.after_ns(interval_ns);
+        let place = self.place(sequence);
+        let before = self.pending[place].replace(Pending {
+            sequence,
+            first_sent: now,
+            last_sent: now,
+            due: Some(due),
+            interval_ns,
+            attempt: 0,
+            is_due: false,
+            was_hurried: false,
+            unheard: 0,
+        });
+        match before {
+            None => self.pending_count += 1,
+            // A place is used again only when its request is answered, or has become pointless.
+            Some(before) => self.due_count -= usize::from(before.is_due),
+        }
+        self.set_earlier(due);
+    }
+
+    /// A result has come. What this decides, if it decides anything.
+    pub(crate) fn on_result(
+        &mut self,
+        now: Time,
+        carrier: Carrier,
+        sequence: Sequence,
+        trail: Trail,
+    ) -> Option<Reach> {
+        if self.pending_count == 0 {
+            return None;
+        }
+        let mut decided = None;
+        if let Some(done) = self.take(sequence) {
+            // Karn's rule: a repeated request's answer tells no round trip. What it would tell
+            // besides is how late a sibling was, which must not slow down recovery.
+            if carrier == Carrier::Datagram && done.attempt == 0 {
+                self.round_trip.sample(now.since_ns(done.first_sent));
+            }
+            if carrier == Carrier::Link && done.due.is_none() {
+                decided = self.on_silent_answer(now, &done);
+            }
+        }
+        // What the link carries may overtake a datagram that is not lost.
+        if carrier != Carrier::Link {
+            let end = Sequence(sequence.0.wrapping_sub(u32::from(trail.behind)));
+            self.hurry_before(end);
+        }
+        decided
+    }
+
+    /// A request that no datagram answered has been answered over the link.
+    fn on_silent_answer(&mut self, now: Time, done: &Pending) -> Option<Reach> {
+        let is_heard = self.heard_at.is_some_and(|heard| heard >= done.last_sent);
+        // Those that waited together count as one.
+        let is_same = self.silent_answers > 0 && done.first_sent < self.silent_answer_at;
+        if is_heard || is_same || self.state != State::Open {
+            return None;
+        }
+        self.silent_answers += 1;
+        self.silent_answer_at = now;
+        if self.silent_answers < SILENT_ANSWERS_MAX {
+            return None;
+        }
+        self.fall_silent();
+        Some(Reach::Silent)
+    }
+
+    /// The parent has the request and not yet the result.
+    pub(crate) fn on_held(&mut self, now: Time, sequence: Sequence, attempt: u8) {
+        self.stats.held += 1;
+        let Some(pending) = self.find(sequence) else { return };
+        let sent_at = match attempt {
+            _ if attempt == pending.attempt => pending.last_sent,
+            0 => pending.first_sent,
+            _ => return,
+        };
+        self.round_trip.sample(now.since_ns(sent_at));
+    }
+
+    /// The parent has a later request, and not this one.
+    pub(crate) fn on_missing(&mut self, sequence: Sequence) {
+        let place = self.place(sequence);
+        if self.find(sequence).is_some() {
+            self.hurry(place);
+        }
+    }
+
+    /// When [`LowerEnd::handle_timeout`] is due.
+    pub(crate) fn poll_timeout(&self) -> Option<Time> {
+        let probe = match self.state {
+            State::Probing { sent_at: Some(_), due, .. } => Some(due),
+            _ => None,
+        };
+        [probe, self.next_due].into_iter().flatten().min()
+    }
+
+    /// Finds out which requests are due. What this decides, if it decides anything.
+    pub(crate) fn handle_timeout(&mut self, now: Time) -> Option<Reach> {
+        if self.next_due.is_some_and(|due| due <= now) {
+            self.expire(now);
+        }
+        let State::Probing { attempt, sent_at: Some(_), due } = self.state else { return None };
+        if now < due {
+            return None;
+        }
+        if attempt + 1 == PROBES_MAX {
+            self.state = State::Closed;
+            return Some(Reach::Silent);
+        }
+        self.state = State::Probing { attempt: attempt + 1, sent_at: None, due };
+        None
+    }
+
+    fn expire(&mut self, now: Time) {
+        self.next_due = None;
+        for pending in self.pending.iter_mut().flatten() {
+            let Some(due) = pending.due else { continue };
+            if pending.is_due {
+                continue;
+            }
+            if due <= now {
+                pending.is_due = true;
+                self.due_count += 1;
+                self.stats.timeouts += 1;
+            } else if self.next_due.is_none_or(|earliest| due < earliest) {
+                self.next_due = Some(due);
+            }
+        }
+    }
+
+    /// The next request to send again, if one is due.
+    pub(crate) fn next_repeat(&self) -> Option<Repeat> {
+        if self.due_count == 0 {
+            return None;
+        }
+        let pending = self.pending.iter().flatten().find(|pending| pending.is_due)?;
+        let is_unheard = self.heard_at.is_none_or(|heard| heard < pending.last_sent);
+        let is_silent = is_unheard && pending.unheard >= SILENT_REPEATS_MAX;
+        let is_by_link = is_silent || self.state != State::Open;
+        let carrier = if is_by_link { Carrier::Link } else { Carrier::Datagram };
+        let attempt = pending.attempt.saturating_add(1);
+        Some(Repeat { sequence: pending.sequence, attempt, carrier })
+    }
+
+    /// The repeat has gone out.
+    pub(crate) fn on_repeated(&mut self, now: Time, repeat: Repeat) {
+        let place = self.place(repeat.sequence);
+        let Some(pending) = &mut self.pending[place] else { return };
+        debug_assert!(pending.is_due && pending.sequence == repeat.sequence);
+        pending.is_due = false;
+        self.due_count -= 1;
+        let is_heard = self.heard_at.is_some_and(|heard| heard >= pending.last_sent);
+        pending.unheard = if is_heard { 0 } else { pending.unheard.saturating_add(1) };
+        pending.attempt = repeat.attempt;
+        pending.last_sent = now;
+        if repeat.carrier == Carrier::Link {
+            // What the link takes arrives, or the link fails.
+            pending.due = None;
+            self.stats.by_link += 1;
+            return;
+        }
+        pending.interval_ns = (2 * pending.interval_ns).min(REPEAT_NS_MAX);
+        let due = now.after_ns(pending.interval_ns);
+        pending.due = Some(due);
+        self.set_earlier(due);
+    }
+
+    /// Nothing is waited for any more.
+    pub(crate) fn clear(&mut self) {
+        self.pending.fill(None);
+        (self.pending_count, self.due_count, self.next_due) = (0, 0, None);
+        self.state = State::Closed;
+    }
+
+    /// Datagrams have stopped to arrive: what was sent as one goes over the link.
+    fn fall_silent(&mut self) {
+        self.state = State::Closed;
+        self.next_due = None;
+        for place in 0..self.pending.len() {
+            let Some(pending) = &mut self.pending[place] else { continue };
+            if pending.due.is_some() && !pending.is_due {
+                pending.is_due = true;
+                self.due_count += 1;
+            }
+        }
+    }
+
+    /// Every result before this number is at the parent; those that have not come were lost.
+    fn hurry_before(&mut self, end: Sequence) {
+        if self.pending_count == 0 {
+            return;
+        }
+        for place in 0..self.pending.len() {
+            let Some(pending) = &self.pending[place] else { continue };
+            if (1..1 << 31).contains(&end.distance_from(pending.sequence)) {
+                self.hurry(place);
+            }
+        }
+    }
+
+    fn hurry(&mut self, place: usize) {
+        let Some(pending) = &mut self.pending[place] else { return };
+        if pending.is_due || pending.was_hurried || pending.due.is_none() {
+            return;
+        }
+        pending.was_hurried = true;
+        pending.is_due = true;
+        self.due_count += 1;
+        self.stats.hurried += 1;
+    }
+
+    fn take(&mut self, sequence: Sequence) -> Option<Pending> {
+        let place = self.place(sequence);
+        self.find(sequence)?;
+        let taken = self.pending[place].take()?;
+        self.pending_count -= 1;
+        self.due_count -= usize::from(taken.is_due);
+        if self.pending_count == 0 {
+            self.next_due = None;
+        }
+        Some(taken)
+    }
+
+    fn find(&self, sequence: Sequence) -> Option<&Pending> {
+        self.pending[self.place(sequence)].as_ref().filter(|it| it.sequence == sequence)
+    }
+
+    fn place(&self, sequence: Sequence) -> usize {
+        sequence.0 as usize & (self.pending.len() - 1)
+    }
+
+    fn set_earlier(&mut self, due: Time) {
+        if self.next_due.is_none_or(|earliest| due < earliest) {
+            self.next_due = Some(due);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,268 @@
+//! Runs over datagrams that are lost, come twice and overtake each other.
+//!
+//! What the other runs show still holds: every bit of every result, each contribution folded once
+//! (the memory of these tests checks it), all freed in the end. Besides: how many datagrams it
+//! takes, and what happens where none arrive.
+
+use std::collections::BTreeSet;
+
+use tributary_protocol::node::{Copies, Event, FrameError};
+use tributary_protocol::{Reach, RecoveryStats};
+use tributary_wire::frame::{Abort, AbortReason};
+use tributary_wire::{Datatype, EndpointId, Operator};
+
+use crate::honest::{run, segments, uneven};
+use crate::link::{Datagrams, Timing};
+use crate::member::Member;
+use crate::plan::{OperationPlan, Scenario};
+use crate::world::World;
+
+const SEEDS: u64 = 40;
+
+/// As long as a lost probe, or a bit more.
+const PROBE_NS: u64 = 5_000_000;
+
+fn members(world: &World) -> impl Iterator<Item = RecoveryStats> {
+    world.members.iter().map(|member| member.endpoint.recovery_stats())
+}
+
+fn datagrams(world: &World) -> u64 {
+    world.links.iter().map(|link| link.datagrams[0] + link.datagrams[1]).sum()
+}
+
+#[test]
+fn losses_change_no_bit() {
+    let (mut timeouts, mut hurried, mut repeated) = (0, 0, 0);
+    let (mut by_link, mut by_datagram) = (0, 0);
+    for loss in [0.0, 0.01, 0.1, 0.3] {
+        for seed in 0..SEEDS {
+            let world = run(&Scenario::random(seed), Timing::lossy(seed, loss));
+            for host in &world.nodes {
+                // A late copy of something that is over: the child has left, or its group ended.
+                let is_late = |why: &Option<FrameError>| {
+                    why.is_none_or(|error| error == FrameError::WrongPort)
+                };
+                assert!(host.dropped.iter().all(is_late), "{:?}", host.dropped);
+                repeated += host.node.stats().repeated;
+            }
+            timeouts += members(&world).map(|stats| stats.timeouts).sum::<u64>();
+            hurried += members(&world).map(|stats| stats.hurried).sum::<u64>();
+            by_link += world.links.iter().map(|link| link.link_parts).sum::<u64>();
+            by_datagram += datagrams(&world);
+            if loss < 0.1 {
+                // A short run may be over before a lost probe is repeated.
+                let is_short = world.now < 2 * PROBE_NS;
+                let is_open = |it: &Member| it.reach == Some(Reach::Open);
+                assert!(is_short || world.members.iter().all(is_open), "seed {seed}");
+            }
+        }
+    }
+    assert!(by_datagram > 4 * by_link, "{by_datagram} datagrams, {by_link} over links");
+    assert!(
+        timeouts > 1000 && hurried > 1000 && repeated > 1000,
+        "{timeouts} {hurried} {repeated}"
+    );
+}
+
+#[test]
+fn one_seed_is_one_lossy_run() {
+    for seed in 0..SEEDS {
+        let scenario = Scenario::random(seed);
+        let timing = Timing::lossy(seed, 0.05);
+        let [first, second] = [0, 1].map(|_| run(&scenario, timing).frames_hash);
+        assert_eq!(first, second, "seed {seed}");
+    }
+}
+
+#[test]
+fn without_loss_nothing_is_sent_twice() {
+    for seed in 0..SEEDS {
+        let scenario = Scenario::random(seed);
+        let datagrams = Datagrams { is_orderly: true, ..Datagrams::with_loss(0.0) };
+        let timing = Timing { datagrams: Some(datagrams), ..Timing::orderly(seed) };
+        let world = run(&scenario, timing);
+        for stats in members(&world) {
+            let repeats = (stats.timeouts, stats.hurried, stats.by_link);
+            assert_eq!(repeats, (0, 0, 0), "seed {seed}: timers are longer than these runs");
+        }
+        for host in &world.nodes {
+            let stats = host.node.stats();
+            assert_eq!((stats.repeats, stats.repeated, stats.held), (0, 0, 0), "seed {seed}");
+        }
+    }
+}
+
+/// Eight operations of one segment each.
+fn short_sums() -> Scenario {
+    let mut scenario = uneven(2);
+    scenario.groups[0].script = vec![OperationPlan::allreduce(Operator::Sum, Datatype::F64, 1); 8];
+    scenario
+}
+
+#[test]
+fn a_late_sibling_causes_no_storm() {
+    for late_ns in [1_000_000, 10_000_000, 1_000_000_000] {
+        let scenario = short_sums();
+        let datagrams = Datagrams { is_orderly: true, ..Datagrams::with_loss(0.0) };
+        let timing = Timing { datagrams: Some(datagrams), ..Timing::orderly(1) };
+        let mut world = World::new(&scenario, timing);
+        // The first member does its sixth operation late, and all others wait for it.
+        world.members[0].pause = Some((5, late_ns));
+        world.run();
+        assert!(world.members.iter().all(|member| member.is_done()));
+        // Repeats come at doubling distances from 200 us on, up to 100 ms; each is answered.
+        let doublings = 64 - (late_ns / 200_000).leading_zeros() as u64 + 1;
+        let repeats = doublings.min(10) + late_ns / 100_000_000;
+        for link in &world.links {
+            // A probe and eight operations, besides the repeats; two are under way at once.
+            let bound = 1 + 8 + 2 * repeats;
+            let sent = link.datagrams;
+            assert!(sent[0].max(sent[1]) <= bound, "{sent:?} for {late_ns}, {bound}");
+        }
+        assert!(members(&world).any(|stats| stats.held > 0), "the late one made others repeat");
+    }
+}
+
+#[test]
+fn losses_within_a_window_are_found_without_a_timer() {
+    let mut scenario = uneven(32);
+    let sum = OperationPlan::allreduce(Operator::Sum, Datatype::F64, 2000);
+    scenario.groups[0].script = vec![sum];
+    let (mut passed_ns, mut lost, mut sent, mut least) = (0, 0, 0, 0);
+    for seed in 0..8 {
+        let datagrams_travel = Datagrams { is_orderly: true, ..Datagrams::with_loss(0.01) };
+        let timing = Timing { datagrams: Some(datagrams_travel), ..Timing::orderly(seed) };
+        let world = run(&scenario, timing);
+        passed_ns += world.now;
+        lost += world.links.iter().map(|link| link.lost).sum::<u64>();
+        sent += datagrams(&world);
+        let edges = world.links.len() as u64;
+        least += 2 * edges * segments(&sum, &scenario.groups[0]);
+    }
+    // Had each loss waited for a timer, it would have been this long at least.
+    let by_timer_ns = lost * 200_000;
+    assert!(passed_ns < by_timer_ns / 10, "{passed_ns} ns for {lost} losses");
+    assert!(sent < least + least * 3 / 20, "{sent} datagrams for {least} at 1% loss");
+}
+
+#[test]
+fn where_no_datagram_ever_arrives_the_link_carries_all() {
+    for seed in 0..SEEDS {
+        let scenario = Scenario::random(seed);
+        let world = run(&scenario, Timing::lossy(seed, 1.0));
+        for member in &world.members {
+            // A short run may be over before the last probe is given up.
+            let is_decided = member.reach == Some(Reach::Silent);
+            assert!(is_decided || world.now < 40 * PROBE_NS, "seed {seed}");
+            assert_ne!(member.reach, Some(Reach::Open));
+        }
+        assert!(world.links.iter().any(|link| link.link_parts > 0));
+    }
+}
+
+#[test]
+fn datagrams_that_cease_to_arrive_cost_time_and_nothing_else() {
+    let mut silent = 0;
+    for seed in 0..SEEDS {
+        let mut scenario = uneven(4);
+        let sum = OperationPlan::allreduce(Operator::Sum, Datatype::F64, 40);
+        scenario.groups[0].script = vec![sum; 12];
+        let blocked_at = 5_000 + 997 * seed;
+        let travel = Datagrams { blocked_at, ..Datagrams::with_loss(0.0) };
+        let world = run(&scenario, Timing { datagrams: Some(travel), ..Timing::orderly(seed) });
+        silent += world.members.iter().filter(|it| it.reach == Some(Reach::Silent)).count();
+        silent += world.nodes.iter().map(|it| it.node.stats().silent_edges as usize).sum::<usize>();
+    }
+    assert!(silent > SEEDS as usize, "{silent} edges went over to their links");
+}
+
+#[test]
+fn a_lost_member_is_named_though_datagrams_are_lost_too() {
+    for seed in 0..SEEDS {
+        let mut scenario = uneven(3);
+        let sum = OperationPlan::allreduce(Operator::Sum, Datatype::F64, 60);
+        scenario.groups[0].script = vec![sum; 6];
+        let mut world = World::new(&scenario, Timing::lossy(seed, 0.1));
+        world.run_until(|world| world.members.iter().any(|it| it.results[0].is_some()));
+        let lost = seed as usize % world.members.len();
+        let link = world.members[lost].link.unwrap();
+        world.close(link, crate::link::LOWER);
+        world.run();
+        let at_fault = EndpointId(lost as u32);
+        let abort = Abort { reason: AbortReason::MemberLost, at_fault };
+        for member in world.members.iter().filter(|it| it.index != at_fault.0) {
+            assert_eq!(member.failed, Some(abort), "seed {seed}");
+        }
+        world.assert_all_is_free(&BTreeSet::new());
+    }
+}
+
+fn multicast(seed: u64, loss: f64, copies: Copies, deaf: usize) -> Timing {
+    let travel = Datagrams { multicast: Some(copies), deaf, ..Datagrams::with_loss(loss) };
+    Timing { datagrams: Some(travel), ..Timing::orderly(seed) }
+}
+
+#[test]
+fn multicast_changes_no_bit() {
+    for copies in [Copies::Eager, Copies::Lazy] {
+        let (mut multicasts, mut spared, mut doubled) = (0, 0, 0);
+        for loss in [0.0, 0.01, 0.1, 0.3] {
+            for seed in 0..SEEDS / 2 {
+                let world = run(&Scenario::random(seed), multicast(seed, loss, copies, 0));
+                for host in &world.nodes {
+                    multicasts += host.node.stats().multicasts;
+                    spared += host.node.stats().spared;
+                }
+                doubled += world.members.iter().map(|it| it.endpoint.repeats()).sum::<u64>();
+            }
+        }
+        assert!(multicasts > 1000 && doubled > 1000, "{multicasts} {doubled}");
+        assert_eq!(copies == Copies::Lazy, spared > 1000, "{spared} copies spared");
+    }
+}
+
+#[test]
+fn a_lost_multicast_costs_nothing_where_copies_are_eager_and_a_timeout_where_not() {
+    let mut scenario = uneven(2);
+    let sum = OperationPlan::allreduce(Operator::Sum, Datatype::F64, 1);
+    scenario.groups[0].script = vec![sum; 200];
+    let mut passed_ns = [0; 2];
+    let mut sent = [0; 2];
+    for (index, copies) in [Copies::Eager, Copies::Lazy].into_iter().enumerate() {
+        let world = run(&scenario, multicast(3, 0.02, copies, 0));
+        assert!(world.members.iter().all(|member| member.hears));
+        passed_ns[index] = world.now;
+        sent[index] = datagrams(&world);
+    }
+    assert!(sent[1] < sent[0] * 7 / 10, "{sent:?}: half of all datagrams are results");
+    assert!(passed_ns[0] < passed_ns[1], "{passed_ns:?}");
+}
+
+#[test]
+fn members_that_multicast_does_not_reach_get_their_copies() {
+    let mut scenario = uneven(2);
+    let sum = OperationPlan::allreduce(Operator::Sum, Datatype::F64, 1);
+    scenario.groups[0].script = vec![sum; 100];
+    for deaf in [3, 9] {
+        let world = run(&scenario, multicast(1, 0.0, Copies::Lazy, deaf));
+        for (index, member) in world.members.iter().enumerate() {
+            assert_eq!(member.hears, index >= deaf);
+            assert_eq!(member.endpoint.recovery_stats().timeouts, 0, "it never has to ask");
+        }
+    }
+}
+
+#[test]
+fn a_network_without_multicast_is_left_alone_after_a_while() {
+    let mut scenario = uneven(2);
+    let sum = OperationPlan::allreduce(Operator::Sum, Datatype::F64, 1);
+    scenario.groups[0].script = vec![sum; 200];
+    let mut timing = multicast(1, 0.0, Copies::Lazy, 0);
+    timing.datagrams.as_mut().unwrap().multicast_is_blocked = true;
+    let world = run(&scenario, timing);
+    let stats = world.nodes[0].node.stats();
+    assert!(stats.multicasts <= 64, "{} multicasts into the void", stats.multicasts);
+    let gave_up = Event::Multicast { group: World::group_id(0), reach: Reach::Silent };
+    assert!(world.nodes[0].events.contains(&gave_up), "it says so");
+    assert!(members(&world).all(|stats| stats.timeouts == 0), "nobody noticed");
+}

@@ -1,0 +1,60 @@
+//! Virtual time.
+
+use core::ops::{Add, AddAssign, Sub};
+
+/// A point in virtual time, or a span of it, in picoseconds.
+///
+/// Picoseconds, because a byte on a 400 Gb/s link takes 20 of them; 64 bits last 213 days.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Picos(pub u64);
+
+impl Picos {
+    /// The start, and no span at all.
+    pub const ZERO: Self = Self(0);
+
+    /// The nearest whole number of picoseconds; nothing if `ns` is negative.
+    #[must_use]
+    pub fn from_ns(ns: f64) -> Self {
+        Self((ns * 1e3).round().max(0.0) as u64)
+    }
+
+    /// In nanoseconds.
+    #[must_use]
+    pub fn as_ns(self) -> f64 {
+        self.0 as f64 / 1e3
+    }
+
+    /// In microseconds.
+    #[must_use]
+    pub fn as_us(self) -> f64 {
+        self.0 as f64 / 1e6
+    }
+
+    /// From `earlier` to here; nothing if that lies later.
+    #[must_use]
+    pub fn since(self, earlier: Self) -> Self {
+        Self(self.0.saturating_sub(earlier.0))
+    }
+}
+
+impl Add for Picos {
+    type Output = Self;
+
+    fn add(self, span: Self) -> Self {
+        Self(self.0 + span.0)
+    }
+}
+
+impl AddAssign for Picos {
+    fn add_assign(&mut self, span: Self) {
+        self.0 += span.0;
+    }
+}
+
+impl Sub for Picos {
+    type Output = Self;
+
+    fn sub(self, span: Self) -> Self {
+        Self(self.0 - span.0)
+    }
+}

@@ -1,0 +1,92 @@
+//! Dragonfly: groups of routers, all joined inside, every two groups joined once.
+
+use super::{Hop, Link, Vertex};
+
+/// Kim, Dally, Scott and Abts, ISCA 2008, with minimal routes: local, global, local.
+#[derive(Clone, Debug)]
+pub struct Dragonfly {
+    groups: u32,
+    routers: u32,
+    hosts_per_router: u32,
+}
+
+impl Dragonfly {
+    /// `groups` groups of `routers` routers with `hosts_per_router` hosts each.
+    ///
+    /// # Panics
+    /// If a number is 0.
+    #[must_use]
+    pub fn new(groups: u32, routers: u32, hosts_per_router: u32) -> Self {
+        assert!(groups > 0 && routers > 0 && hosts_per_router > 0, "an empty fabric");
+        Self { groups, routers, hosts_per_router }
+    }
+
+    /// Hosts of one group.
+    #[must_use]
+    pub fn hosts_per_group(&self) -> u32 {
+        self.routers * self.hosts_per_router
+    }
+
+    pub(super) fn hosts(&self) -> u32 {
+        self.groups * self.hosts_per_group()
+    }
+
+    pub(super) fn vertices(&self) -> u32 {
+        self.hosts() + self.groups * self.routers
+    }
+
+    /// Two for each host, one for each ordered pair of routers of a group, one for each ordered
+    /// pair of groups.
+    pub(super) fn links(&self) -> u32 {
+        self.first_global() + self.groups * self.groups
+    }
+
+    fn first_local(&self) -> u32 {
+        2 * self.hosts()
+    }
+
+    fn first_global(&self) -> u32 {
+        self.first_local() + self.groups * self.routers * self.routers
+    }
+
+    /// The router of group `from` that holds the cable to group `to`: cables are dealt out evenly.
+    fn gateway(&self, from: u32, to: u32) -> u32 {
+        let port = if to > from { to - 1 } else { to };
+        let ports = (self.groups - 1).div_ceil(self.routers);
+        from * self.routers + port / ports
+    }
+
+    fn router(&self, vertex: Vertex) -> u32 {
+        if vertex.0 < self.hosts() {
+            vertex.0 / self.hosts_per_router
+        } else {
+            vertex.0 - self.hosts()
+        }
+    }
+
+    pub(super) fn next(&self, at: Vertex, to: Vertex) -> Hop {
+        let hosts = self.hosts();
+        let (here, there) = (self.router(at), self.router(to));
+        if at.0 < hosts {
+            return Hop { link: Link(2 * at.0), to: Vertex(hosts + here) };
+        }
+        if here == there {
+            return Hop { link: Link(2 * to.0 + 1), to };
+        }
+        let (from, goal) = (here / self.routers, there / self.routers);
+        if from == goal {
+            return self.local(here, there);
+        }
+        let exit = self.gateway(from, goal);
+        if here != exit {
+            return self.local(here, exit);
+        }
+        let link = Link(self.first_global() + from * self.groups + goal);
+        Hop { link, to: Vertex(hosts + self.gateway(goal, from)) }
+    }
+
+    fn local(&self, from: u32, to: u32) -> Hop {
+        let link = self.first_local() + from * self.routers + to % self.routers;
+        Hop { link: Link(link), to: Vertex(self.hosts() + to) }
+    }
+}

@@ -1,0 +1,105 @@
+use super::*;
+
+fn assert_routes_are_minimal(wiring: &Wiring, pairs: impl Iterator<Item = (u32, u32)>) {
+    for (source, target) in pairs {
+        if source == target {
+            continue;
+        }
+        let path = wiring.path(Vertex(source), Vertex(target), 5);
+        assert!(path.len() <= 64, "route from {source} to {target} does not end");
+        let back = wiring.path(Vertex(target), Vertex(source), 5);
+        assert_eq!(path.len(), back.len(), "{source} to {target}: {path:?}, back {back:?}");
+        let mut seen = path.clone();
+        seen.sort_unstable();
+        seen.dedup();
+        assert_eq!(seen.len(), path.len(), "{path:?} visits a vertex twice");
+    }
+}
+
+/// A link always joins the same two ends, and no other link joins them the same way.
+fn assert_links_are_consistent(wiring: &Wiring) {
+    let mut ends = vec![None; wiring.links() as usize];
+    for source in 0..wiring.vertices() {
+        for target in (0..wiring.vertices()).filter(|&target| target != source) {
+            let hop = wiring.next(Vertex(source), Vertex(target), 1);
+            let known = ends[hop.link.0 as usize].get_or_insert((source, hop.to));
+            assert_eq!(*known, (source, hop.to));
+        }
+    }
+}
+
+#[test]
+fn fat_trees_of_two_and_three_levels_route() {
+    for tree in [FatTree::new(&[16, 8], &[1, 4]), FatTree::new(&[3, 4, 2], &[1, 2, 3])] {
+        let wiring = Wiring::FatTree(tree);
+        let hosts = wiring.hosts();
+        let pairs = (0..hosts).flat_map(|one| (0..hosts).map(move |other| (one, other)));
+        assert_routes_are_minimal(&wiring, pairs);
+        assert_links_are_consistent(&wiring);
+    }
+}
+
+#[test]
+fn hosts_of_one_leaf_meet_there_and_others_above() {
+    let tree = FatTree::new(&[16, 8], &[1, 4]);
+    let leaf = tree.switch_above(Vertex(17), 1);
+    let root = tree.switch_above(Vertex(17), 2);
+    let wiring = Wiring::FatTree(tree);
+    assert_eq!(wiring.path(Vertex(16), Vertex(31), 0), [Vertex(16), leaf, Vertex(31)]);
+    assert_eq!(wiring.path(Vertex(0), Vertex(31), 0).len(), 5);
+    assert_eq!(wiring.path(leaf, root, 0), [leaf, root]);
+    assert_eq!(wiring.path(root, Vertex(20), 0), [root, leaf, Vertex(20)]);
+    assert_eq!(wiring.switch_of(Vertex(0)), wiring.switch_of(Vertex(15)));
+}
+
+#[test]
+fn dragonfly_takes_at_most_one_global_link() {
+    let wiring = Wiring::Dragonfly(Dragonfly::new(5, 4, 2));
+    let hosts = wiring.hosts();
+    let pairs = || (0..hosts).flat_map(|one| (0..hosts).map(move |other| (one, other)));
+    assert_routes_are_minimal(&wiring, pairs());
+    assert_links_are_consistent(&wiring);
+    for (one, other) in pairs().filter(|(one, other)| one != other) {
+        assert!(wiring.path(Vertex(one), Vertex(other), 0).len() <= 6);
+    }
+}
+
+#[test]
+fn torus_goes_the_short_way_around() {
+    let wiring = Wiring::Torus(Torus::new(&[5, 4, 3]));
+    assert_links_are_consistent(&wiring);
+    // One step back in the first dimension: host, router, router, host.
+    assert_eq!(wiring.path(Vertex(0), Vertex(4), 0).len(), 4);
+    let far = wiring.path(Vertex(0), Vertex(2 + 2 * 5 + 20), 0);
+    assert_eq!(far.len(), 2 + 2 + 2 + 1 + 1);
+}
+
+#[test]
+fn a_described_fabric_routes_like_the_regular_one() {
+    let hosts: Vec<String> = (0..12).map(|host| format!("h{host}")).collect();
+    let fabric = tributary_topology::two_level(3, &hosts).unwrap();
+    let graph = Graph::new(&fabric).unwrap();
+    let (first, last) = (graph.find("h0").unwrap(), graph.find("h11").unwrap());
+    let wiring = Wiring::Graph(graph);
+    assert_eq!(wiring.path(first, last, 0).len(), 5);
+    assert_links_are_consistent(&wiring);
+    let regular = Wiring::FatTree(FatTree::new(&[4, 3], &[1, 1]));
+    for one in 0..12 {
+        for other in 0..12 {
+            let (one, other) = (Vertex(one), Vertex(other));
+            assert_eq!(wiring.path(one, other, 0).len(), regular.path(one, other, 0).len());
+        }
+    }
+}
+
+#[test]
+fn a_torn_fabric_is_refused() {
+    let mut fabric = tributary_topology::two_level(0, &["a", "b"]).unwrap();
+    let island = fabric.add_switch("island").unwrap();
+    let lost = fabric.add_host("lost").unwrap();
+    fabric.add_link(island, lost).unwrap();
+    assert!(Graph::new(&fabric).is_err());
+    let mut fabric = tributary_topology::two_level(0, &["a"]).unwrap();
+    fabric.add_host("loose").unwrap();
+    assert_eq!(Graph::new(&fabric).unwrap_err(), graph::GraphError::Unlinked("loose".into()));
+}

@@ -1,0 +1,49 @@
+//! An application like AMG: 8-byte reductions between compute phases.
+
+use super::full_hosts::setting;
+use super::{Cell, Effort, Figure, FigureError, Progress, Table, sweep};
+use crate::measure::Between;
+use crate::preset;
+
+/// Hosts and processes on each.
+const SHAPE: (u32, u32) = (64, 28);
+
+/// Computing between two reductions, in microseconds: a cycle of the solver on coarse levels.
+const PHASES_US: [f64; 5] = [5.0, 10.0, 20.0, 50.0, 100.0];
+
+/// Figure of merit, in solved systems a second for each thousand reductions, with and without the
+/// tree: every phase is computing, then one 8-byte allreduce that all wait for.
+pub(super) fn amg(effort: &Effort, progress: &Progress) -> Result<Figure, FigureError> {
+    let preset = preset::shipped("edr-sharp")?;
+    let ways = [
+        ("hosts alone", 1, Between::Hosts),
+        ("one channel a socket", 2, Between::Tree { multicast: true }),
+    ];
+    let means = sweep(&ways, progress, |&(_, leaders, between)| {
+        let (hosts, processes) = SHAPE;
+        let setting = setting(hosts, processes, leaders, between, effort);
+        super::full_hosts::measure(&preset, &setting, 8, effort.operations)
+    })?;
+    let mut table = Table::new(&[
+        "compute_us",
+        "reduction_host_us",
+        "reduction_tree_us",
+        "merit_host",
+        "merit_tree",
+        "gain_percent",
+    ]);
+    for phase in PHASES_US {
+        let merit = |reduction: f64| 1e6 / ((phase + reduction) * 1e3);
+        let (host, tree) = (merit(means[0]), merit(means[1]));
+        table.add(vec![
+            Cell::Number(phase, 0),
+            Cell::Number(means[0], 3),
+            Cell::Number(means[1], 3),
+            Cell::Number(host, 2),
+            Cell::Number(tree, 2),
+            Cell::Number((tree / host - 1.0) * 100.0, 1),
+        ]);
+    }
+    let title = "AMG-like application, 64 hosts, 28 processes a host".to_owned();
+    Ok(Figure { name: "amg", title, table, chart: None })
+}

@@ -1,0 +1,64 @@
+//! The published values, from their files.
+
+/// Rows of a published CSV file: comments and the header left out, fields as text.
+fn rows(text: &'static str) -> impl Iterator<Item = Vec<&'static str>> {
+    text.lines()
+        .filter(|line| !line.starts_with('#') && !line.trim().is_empty())
+        .skip(1)
+        .map(|line| line.split(',').collect())
+}
+
+/// The published mean of a row of table 1, in microseconds.
+pub(super) fn table1(mode: &str, size_bytes: usize) -> Option<f64> {
+    let mut found = rows(include_str!("../../published/table1.csv"));
+    found.find(|row| row[0] == mode && row[1] == size_bytes.to_string())?[2].parse().ok()
+}
+
+/// The published mean of a row of table 2, in microseconds.
+pub(super) fn table2(size_bytes: usize, total: u32, each: u16, comms: u32) -> Option<f64> {
+    let wanted =
+        [size_bytes as u64, total.into(), each.into(), comms.into()].map(|n| n.to_string());
+    let mut found = rows(include_str!("../../published/table2.csv"));
+    found.find(|row| row[..4] == wanted[..])?[4].parse().ok()
+}
+
+/// A published statement: its source, its words and its value.
+pub(super) struct Statement {
+    pub(super) id: &'static str,
+    pub(super) source: &'static str,
+    pub(super) statement: String,
+    pub(super) value: &'static str,
+}
+
+/// All of them.
+pub(super) fn statements() -> Vec<Statement> {
+    let text = include_str!("../../published/statements.csv");
+    let lines = text.lines().skip(1).filter(|line| !line.trim().is_empty());
+    lines.filter_map(statement).collect()
+}
+
+/// `id,source,"words, with commas",value`.
+fn statement(line: &'static str) -> Option<Statement> {
+    let (id, rest) = line.split_once(',')?;
+    let (source, rest) = rest.split_once(',')?;
+    let (words, value) = rest.strip_prefix('"')?.rsplit_once("\",")?;
+    Some(Statement { id, source, statement: words.to_owned(), value })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn published_rows_are_found() {
+        assert_eq!(table1("sharp", 8), Some(2.39));
+        assert_eq!(table1("host", 1024), Some(18.49));
+        assert_eq!(table1("sharp", 16), None);
+        assert_eq!(table2(2048, 64, 4, 4), Some(8.374));
+        assert_eq!(table2(8, 8, 1, 1), None);
+        let all = statements();
+        assert_eq!(all.len(), 12);
+        assert_eq!((all[0].id, all[0].value), ("S1", "16%"));
+        assert!(all[1].statement.contains("28 processes a host"));
+    }
+}

@@ -1,0 +1,180 @@
+//! The two published tables, in their own layout.
+
+use super::published;
+use super::{Cell, Chart, Effort, Figure, FigureError, Progress, Scale, Series, Table, sweep};
+use crate::fabric::Vertex;
+use crate::measure::{HostRun, Summary, TreeBenchmark, is_refusal, spread_hosts};
+use crate::preset::{self, Preset};
+
+/// Hosts of table 1.
+const HOSTS: u32 = 127;
+
+/// Outstanding operations of the only communicator: more than its longest vector has segments.
+const OSOS: u16 = 16;
+
+/// How results are distributed, or that hosts do it all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Mode {
+    Host,
+    Sharp,
+    SharpReliable,
+}
+
+impl Mode {
+    pub(super) const ALL: [Self; 3] = [Self::Host, Self::Sharp, Self::SharpReliable];
+
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Host => "host",
+            Self::Sharp => "sharp",
+            Self::SharpReliable => "sharp-rc",
+        }
+    }
+}
+
+/// 4 B to 4 KiB.
+pub(super) fn sizes() -> impl Iterator<Item = usize> {
+    (2..=12).map(|power| 1 << power)
+}
+
+/// One row of table 1 on `hosts` neighbouring hosts.
+pub(super) fn measure(
+    preset: &Preset,
+    mode: Mode,
+    hosts: u32,
+    size_bytes: usize,
+    effort: &Effort,
+) -> Result<Summary, FigureError> {
+    let hosts: Vec<Vertex> = (0..hosts).map(Vertex).collect();
+    let samples = if mode == Mode::Host {
+        let algorithm = HostRun::tuned(preset);
+        HostRun::set_up(preset, &hosts, algorithm, Some(effort.seed))?
+            .allreduce(size_bytes, effort.operations)?
+    } else {
+        let benchmark = TreeBenchmark {
+            hosts,
+            communicators: 1,
+            osos: OSOS,
+            osos_per_job: None,
+            multicast: mode == Mode::Sharp,
+            seed: Some(effort.seed),
+        };
+        benchmark.set_up(preset)?.allreduce(size_bytes, effort.operations)?
+    };
+    Ok(samples.summary())
+}
+
+/// Every mode and size of table 1, with its summary.
+pub(super) fn table1_points(
+    effort: &Effort,
+    progress: &Progress,
+) -> Result<Vec<(Mode, usize, Summary)>, FigureError> {
+    let preset = preset::shipped("edr-sharp")?;
+    let points: Vec<(Mode, usize)> =
+        Mode::ALL.into_iter().flat_map(|mode| sizes().map(move |size| (mode, size))).collect();
+    sweep(&points, progress, |&(mode, size)| {
+        Ok((mode, size, measure(&preset, mode, HOSTS, size, effort)?))
+    })
+}
+
+/// Table 1: exactly the published columns.
+pub(super) fn table1(effort: &Effort, progress: &Progress) -> Result<Figure, FigureError> {
+    let mut table = Table::new(&[
+        "mode",
+        "size_bytes",
+        "avg_us",
+        "op_min",
+        "op_q1",
+        "op_q2",
+        "op_q3",
+        "op_max",
+        "proc_min",
+        "proc_q1",
+        "proc_q2",
+        "proc_q3",
+        "proc_max",
+    ]);
+    for (mode, size, summary) in table1_points(effort, progress)? {
+        let head = [Cell::Text(mode.name().to_owned()), Cell::Whole(size as u64)];
+        let numbers = [summary.avg]
+            .into_iter()
+            .chain(summary.operations.to_array())
+            .chain(summary.processes.to_array());
+        table.add(head.into_iter().chain(numbers.map(|us| Cell::Number(us, 3))).collect());
+    }
+    let title = format!("MPI_Allreduce, {HOSTS} hosts, 1 process a host, us");
+    Ok(Figure { name: "table1", title, table, chart: None })
+}
+
+/// Total and each communicator's outstanding operations, at a size.
+const GRANTS: [(usize, u32, u16); 6] =
+    [(8, 8, 1), (8, 16, 1), (8, 32, 2), (2048, 32, 2), (2048, 64, 4), (2048, 128, 8)];
+
+const COMMUNICATORS: [u32; 4] = [1, 2, 4, 8];
+
+/// The mean of a cell of table 2; none where the manager refused a grant.
+pub(super) fn measure_grant(
+    preset: &Preset,
+    size_bytes: usize,
+    osos_total: u32,
+    osos: u16,
+    communicators: u32,
+    effort: &Effort,
+) -> Result<Option<f64>, FigureError> {
+    let all = match &preset.fabric {
+        preset::FabricShape::FatTree { down, .. } => down.iter().product(),
+        _ => 8,
+    };
+    let benchmark = TreeBenchmark {
+        hosts: spread_hosts(8, all),
+        communicators,
+        osos,
+        osos_per_job: Some(osos_total),
+        multicast: true,
+        seed: Some(effort.seed),
+    };
+    match benchmark.set_up_beside_world(preset) {
+        // Fewer processes a time than in table 1, so more operations for the same certainty.
+        Ok(mut run) => Ok(Some(run.allreduce(size_bytes, effort.operations * 4)?.avg())),
+        Err(error) if is_refusal(&error) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Table 2: exactly the published columns.
+pub(super) fn table2(effort: &Effort, progress: &Progress) -> Result<Figure, FigureError> {
+    let preset = preset::shipped("edr-sharp")?;
+    let points: Vec<_> = GRANTS
+        .into_iter()
+        .flat_map(|grant| COMMUNICATORS.map(|communicators| (grant, communicators)))
+        .collect();
+    let means = sweep(&points, progress, |&((size, total, each), communicators)| {
+        measure_grant(&preset, size, total, each, communicators, effort)
+    })?;
+    let columns = ["size_bytes", "total_osos", "osos_per_comm", "comms", "avg_us"];
+    let mut table = Table::new(&columns);
+    let mut series: Vec<Series> = Vec::new();
+    for (&((size, total, each), communicators), mean) in points.iter().zip(&means) {
+        let numbers = [size as u64, total.into(), each.into(), communicators.into()];
+        let mean_cell = mean.map_or(Cell::Refused, |us| Cell::Number(us, 3));
+        table.add(numbers.into_iter().map(Cell::Whole).chain([mean_cell]).collect());
+        let name = format!("{size} B, {total} OSOs, {each} each");
+        if series.last().is_none_or(|last| last.name != name) {
+            series.push(Series { name, points: Vec::new(), is_published: false });
+        }
+        let points = &mut series.last_mut().expect("just pushed").points;
+        points.extend(mean.map(|us| (f64::from(communicators), us)));
+    }
+    let known = points.iter().filter_map(|&((size, total, each), communicators)| {
+        Some((f64::from(communicators), published::table2(size, total, each, communicators)?))
+    });
+    series.push(Series { name: "published".into(), points: known.collect(), is_published: true });
+    let chart = Chart {
+        x_label: "communicators at once".into(),
+        y_label: "us".into(),
+        scales: (Scale::Logarithmic, Scale::Linear),
+        series,
+    };
+    let title = "MPI_Allreduce, 8 processes, by outstanding operations".to_owned();
+    Ok(Figure { name: "table2", title, table, chart: Some(chart) })
+}

@@ -1,0 +1,260 @@
+//! Collectives on hosts full of processes: inside the host, between hosts, inside the host again.
+
+use tributary_algorithms::{Algorithm, Collective};
+use tributary_protocol::endpoint::OperationSpec;
+use tributary_wire::frame::Target;
+use tributary_wire::{Datatype, Operator};
+
+use super::node::HostMemory;
+use super::tree::PAUSE;
+use super::{HostRun, Samples};
+use crate::engine::Picos;
+use crate::fabric::Vertex;
+use crate::preset::Preset;
+use crate::system::{System, SystemError};
+use crate::world::{HostCollective, MemberId, Nothing, RunError, Team, Terms};
+
+/// Outstanding operations of a group of leaders.
+const OSOS: u16 = 16;
+
+/// How leaders meet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Between {
+    /// All leaders in one group of the tree; with multicast results or without.
+    Tree {
+        /// Whether results also go out by multicast.
+        multicast: bool,
+    },
+    /// By a host algorithm; leaders of the same rank in their hosts make a team each, and each team
+    /// has its part of the vector.
+    Hosts,
+}
+
+/// Full hosts.
+#[derive(Clone, Debug)]
+pub struct FullHosts {
+    /// How many.
+    pub hosts: u32,
+    /// Processes on each.
+    pub processes: u32,
+    /// Leaders on each.
+    pub leaders: u32,
+    /// How leaders meet.
+    pub between: Between,
+    /// Seed of everything random; none for a run without noise.
+    pub seed: Option<u64>,
+}
+
+/// Full hosts, ready to measure any length.
+pub struct FullRun {
+    setting: FullHosts,
+    system: System<Nothing>,
+    memory: HostMemory,
+    preset: Preset,
+    leaders: Leaders,
+}
+
+enum Leaders {
+    /// `members[host * leaders + leader]`.
+    Members(Vec<MemberId>),
+    /// One team for each leader of a host.
+    Teams(Vec<Team>),
+}
+
+impl FullHosts {
+    /// Sets everything up.
+    ///
+    /// # Errors
+    /// [`SystemError`].
+    pub fn set_up(&self, preset: &Preset) -> Result<FullRun, SystemError> {
+        let mut system = System::new(preset, self.seed.unwrap_or(0), None)?;
+        if self.hosts > system.hosts() {
+            let (needed, has) = (self.hosts, system.hosts());
+            return Err(SystemError::TooFewHosts { needed, has });
+        }
+        if self.seed.is_none() {
+            system.world.silence();
+        }
+        let memory = HostMemory::new(&preset.memory, self.processes);
+        let mut setting = self.clone();
+        setting.leaders = self.leaders.clamp(1, self.processes);
+        let leaders = setting.leaders;
+        let processes: Vec<_> = (0..self.hosts)
+            .map(Vertex)
+            .flat_map(|host| (0..leaders).map(move |_| host))
+            .map(|host| (system.world.add_process(host), host))
+            .collect();
+        let leaders = match self.between {
+            Between::Tree { multicast } => {
+                let payload_max_bytes =
+                    preset.aggregation.as_ref().map_or(0, |nodes| nodes.payload_max.bytes() as u32);
+                let terms = Terms { osos: OSOS, payload_max_bytes, multicast };
+                Leaders::Members(system.form(&processes, terms)?)
+            }
+            Between::Hosts => Leaders::Teams(
+                (0..leaders as usize)
+                    .map(|leader| {
+                        let own = processes.iter().skip(leader).step_by(leaders as usize);
+                        let own: Vec<_> = own.map(|(process, _)| *process).collect();
+                        system.world.add_team(&own)
+                    })
+                    .collect(),
+            ),
+        };
+        Ok(FullRun { setting, system, memory, preset: preset.clone(), leaders })
+    }
+}
+
+impl FullRun {
+    /// Runs `operations` allreduces of `bytes` bytes; every process's time counts.
+    ///
+    /// # Errors
+    /// [`RunError`].
+    pub fn allreduce(&mut self, bytes: usize, operations: u32) -> Result<Samples, RunError> {
+        let mut samples = Samples::default();
+        for _ in 0..operations {
+            let times = match self.setting.between {
+                Between::Tree { .. } => self.by_blocks(bytes)?,
+                Between::Hosts => self.by_parts(bytes)?,
+            };
+            samples.add(&times);
+        }
+        Ok(samples)
+    }
+
+    /// When each process of each host starts.
+    fn starts(&mut self) -> Vec<Vec<Picos>> {
+        let begin = self.system.world.now() + PAUSE;
+        let (hosts, processes) = (self.setting.hosts, self.setting.processes);
+        (0..hosts)
+            .map(|_| (0..processes).map(|_| self.system.world.skewed(begin)).collect())
+            .collect()
+    }
+
+    /// Each leader speaks for a block of processes, with the whole vector.
+    fn by_blocks(&mut self, bytes: usize) -> Result<Vec<f64>, RunError> {
+        let starts = self.starts();
+        let blocks = self.memory.blocks(self.setting.leaders);
+        let ready: Vec<Picos> = starts
+            .iter()
+            .flat_map(|own| blocks.iter().map(|block| self.memory.gather(block, own, bytes)))
+            .collect();
+        let ended = self.meet_in_tree(&ready, bytes)?;
+        let mut times = Vec::new();
+        for (host, own) in starts.iter().enumerate() {
+            for (index, block) in blocks.iter().enumerate() {
+                let from = ended[host * blocks.len() + index];
+                times.extend(block.clone().map(|process| {
+                    let done_at = self.memory.spread(block.start, process, from, bytes);
+                    done_at.since(own[process as usize]).as_us()
+                }));
+            }
+        }
+        Ok(times)
+    }
+
+    /// Starts each leader when it is ready; when each has its result.
+    fn meet_in_tree(&mut self, ready: &[Picos], bytes: usize) -> Result<Vec<Picos>, RunError> {
+        let Leaders::Members(members) = &self.leaders else {
+            unreachable!("blocks have leaders in the tree")
+        };
+        let spec = OperationSpec {
+            operator: Operator::Sum,
+            datatype: Datatype::I32,
+            elements: bytes.div_ceil(4) as u64,
+            target: Target::All,
+            contributes: true,
+            receives: true,
+        };
+        for (&member, &at) in members.iter().zip(ready) {
+            self.system.world.start(member, at, spec);
+        }
+        self.system.world.run()?;
+        let finished = self.system.world.take_finished();
+        expect_all(finished.len(), members.len())?;
+        let mut ended = vec![Picos::ZERO; members.len()];
+        let first = members.iter().map(|member| member.0).min().unwrap_or(0);
+        let mut place = vec![0; members.len()];
+        for (index, member) in members.iter().enumerate() {
+            place[(member.0 - first) as usize] = index;
+        }
+        for done in finished {
+            ended[place[(done.member.0 - first) as usize]] = done.ended_at;
+        }
+        Ok(ended)
+    }
+
+    /// Each leader has its part of the vector, over all processes of the host: DPML.
+    fn by_parts(&mut self, bytes: usize) -> Result<Vec<f64>, RunError> {
+        let leaders = self.setting.leaders;
+        let starts = self.starts();
+        let is_alone = self.setting.processes == 1;
+        let whole = 0..self.setting.processes;
+        let ready: Vec<Picos> = starts
+            .iter()
+            .map(|own| match (is_alone, leaders) {
+                (true, _) => own[0],
+                (false, 1) => self.memory.gather(&whole, own, bytes),
+                _ => {
+                    let last = own.iter().copied().max().expect("a host has a process");
+                    last + self.memory.copy_all(bytes, leaders)
+                        + self.memory.reduce_all(bytes, leaders)
+                }
+            })
+            .collect();
+        let ended = self.meet_by_hosts(&ready, bytes)?;
+        let mut times = Vec::new();
+        for (own, &from) in starts.iter().zip(&ended) {
+            times.extend((0..self.setting.processes).map(|process| {
+                let done_at = match (is_alone, leaders) {
+                    (true, _) => from,
+                    (false, 1) => self.memory.spread(0, process, from, bytes),
+                    _ => from + self.memory.copy_all(bytes, leaders),
+                };
+                done_at.since(own[process as usize]).as_us()
+            }));
+        }
+        Ok(times)
+    }
+
+    /// Every team reduces its part; when the last leader of each host has its own.
+    fn meet_by_hosts(&mut self, ready: &[Picos], bytes: usize) -> Result<Vec<Picos>, RunError> {
+        let Leaders::Teams(teams) = &self.leaders else {
+            unreachable!("parts have leaders in teams")
+        };
+        let part_bytes = bytes.div_ceil(teams.len());
+        let operation = HostCollective {
+            algorithm: tuned(&self.preset, part_bytes),
+            collective: Collective::Allreduce,
+            elements: part_bytes.div_ceil(4) as u64,
+            element_bytes: 4,
+        };
+        for team in teams {
+            self.system.world.enter(team, &operation, ready)?;
+        }
+        self.system.world.run()?;
+        let finished = self.system.world.take_ranks_finished();
+        let hosts = ready.len();
+        expect_all(finished.len(), hosts * teams.len())?;
+        let first = teams[0].rank(0).0;
+        let mut ended = vec![Picos::ZERO; hosts];
+        for done in finished {
+            let host = (done.rank.0 - first) as usize % hosts;
+            ended[host] = ended[host].max(done.ended_at);
+        }
+        Ok(ended)
+    }
+}
+
+/// The tuned algorithm for a vector: the preset's k-ing, or Rabenseifner's for a long one.
+fn tuned(preset: &Preset, bytes: usize) -> Algorithm {
+    if bytes >= preset.software.long_min.bytes() {
+        Algorithm::Rabenseifner
+    } else {
+        HostRun::tuned(preset)
+    }
+}
+
+fn expect_all(got: usize, of: usize) -> Result<(), RunError> {
+    if got == of { Ok(()) } else { Err(RunError::Stuck { waiting: of - got, of }) }
+}

@@ -1,0 +1,172 @@
+//! Allreduce in the tree, as a benchmark measures it.
+
+use tributary_protocol::endpoint::OperationSpec;
+use tributary_wire::frame::Target;
+use tributary_wire::{Datatype, Operator};
+
+use super::Samples;
+use crate::engine::Picos;
+use crate::fabric::Vertex;
+use crate::preset::Preset;
+use crate::system::{System, SystemError};
+use crate::world::{MemberId, Nothing, RunError, SetupError, Terms};
+
+/// Pause between two operations, in which everything comes to rest, as behind a barrier.
+pub(super) const PAUSE: Picos = Picos(1_000_000);
+
+/// A benchmark of the tree: communicators that all run the same collective at once, each with a
+/// process of its own on every host.
+#[derive(Clone, Debug)]
+pub struct TreeBenchmark {
+    /// One process of every communicator runs on each.
+    pub hosts: Vec<Vertex>,
+    /// Communicators at once.
+    pub communicators: u32,
+    /// Outstanding operations each communicator asks for.
+    pub osos: u16,
+    /// Outstanding operations that the job may hold in all; none for no limit but the nodes'.
+    pub osos_per_job: Option<u32>,
+    /// Whether results also go out by multicast.
+    pub multicast: bool,
+    /// Seed of everything random; none for a run without noise.
+    pub seed: Option<u64>,
+}
+
+/// A benchmark set up, ready to measure any length.
+pub struct TreeRun {
+    system: System<Nothing>,
+    groups: Vec<Vec<MemberId>>,
+    payload_max_bytes: usize,
+}
+
+/// `count` of a fabric's `hosts` hosts, as far apart as they can be.
+#[must_use]
+pub fn spread_hosts(count: u32, hosts: u32) -> Vec<Vertex> {
+    (0..count)
+        .map(|index| Vertex((u64::from(index) * u64::from(hosts) / u64::from(count)) as u32))
+        .collect()
+}
+
+impl TreeBenchmark {
+    /// Sets everything up.
+    ///
+    /// # Errors
+    /// [`SystemError`]; see [`is_refusal`] for the one that is a result.
+    pub fn set_up(&self, preset: &Preset) -> Result<TreeRun, SystemError> {
+        self.prepare(preset)?.form(self.communicators)
+    }
+
+    /// The same in a job whose world communicator holds a group as well, as a library that sets one
+    /// up for each communicator has it: one grant more.
+    ///
+    /// # Errors
+    /// As [`TreeBenchmark::set_up`].
+    pub fn set_up_beside_world(&self, preset: &Preset) -> Result<TreeRun, SystemError> {
+        let mut run = self.prepare(preset)?.form(self.communicators + 1)?;
+        run.groups.remove(0);
+        Ok(run)
+    }
+
+    fn prepare(&self, preset: &Preset) -> Result<Prepared<'_>, SystemError> {
+        let Some(nodes) = &preset.aggregation else {
+            return Err(SystemError::NoAggregation(preset.name.clone()));
+        };
+        let payload_max_bytes = nodes.payload_max.bytes();
+        let mut system = System::new(preset, self.seed.unwrap_or(0), self.osos_per_job)?;
+        if self.seed.is_none() {
+            system.world.silence();
+        }
+        Ok(Prepared { benchmark: self, system, payload_max_bytes })
+    }
+}
+
+/// A system in which no group stands yet.
+struct Prepared<'a> {
+    benchmark: &'a TreeBenchmark,
+    system: System<Nothing>,
+    payload_max_bytes: usize,
+}
+
+impl Prepared<'_> {
+    fn form(self, groups: u32) -> Result<TreeRun, SystemError> {
+        let Self { benchmark, mut system, payload_max_bytes } = self;
+        let terms = Terms {
+            osos: benchmark.osos,
+            payload_max_bytes: payload_max_bytes as u32,
+            multicast: benchmark.multicast,
+        };
+        let form_one = |_| {
+            let add = |&host| (system.world.add_process(host), host);
+            let processes: Vec<_> = benchmark.hosts.iter().map(add).collect();
+            system.form(&processes, terms)
+        };
+        let groups = (0..groups).map(form_one).collect::<Result<_, _>>()?;
+        Ok(TreeRun { system, groups, payload_max_bytes })
+    }
+}
+
+/// Whether set-up failed because the manager refused a grant.
+#[must_use]
+pub fn is_refusal(error: &SystemError) -> bool {
+    matches!(error, SystemError::Setup(SetupError::Refused(_)))
+}
+
+impl TreeRun {
+    /// Runs `operations` allreduces of `bytes` bytes of 32-bit integers.
+    ///
+    /// # Errors
+    /// [`RunError`].
+    pub fn allreduce(&mut self, bytes: usize, operations: u32) -> Result<Samples, RunError> {
+        let mut samples = Samples::default();
+        for _ in 0..operations {
+            for times in self.one(bytes)? {
+                samples.add(&times);
+            }
+        }
+        Ok(samples)
+    }
+
+    /// The system, for its counters.
+    #[must_use]
+    pub fn system(&self) -> &System<Nothing> {
+        &self.system
+    }
+
+    /// Longest segment.
+    #[must_use]
+    pub fn payload_max_bytes(&self) -> usize {
+        self.payload_max_bytes
+    }
+
+    /// One operation; the times of each communicator's processes.
+    fn one(&mut self, bytes: usize) -> Result<Vec<Vec<f64>>, RunError> {
+        let spec = OperationSpec {
+            operator: Operator::Sum,
+            datatype: Datatype::I32,
+            elements: bytes.div_ceil(4) as u64,
+            target: Target::All,
+            contributes: true,
+            receives: true,
+        };
+        let world = &mut self.system.world;
+        let begin = world.now() + PAUSE;
+        for &member in self.groups.iter().flatten() {
+            let at = world.skewed(begin);
+            world.start(member, at, spec);
+        }
+        world.run()?;
+        let finished = world.take_finished();
+        let of = self.groups.iter().map(Vec::len).sum();
+        if finished.len() != of {
+            return Err(RunError::Stuck { waiting: of - finished.len(), of });
+        }
+        let first = self.groups.iter().map(|group| group[0].0);
+        let starts: Vec<u32> = first.collect();
+        let mut times = vec![Vec::new(); self.groups.len()];
+        for done in finished {
+            let group = starts.partition_point(|&start| start <= done.member.0) - 1;
+            times[group].push(done.ended_at.since(done.began_at).as_us());
+        }
+        Ok(times)
+    }
+}

@@ -1,0 +1,419 @@
+//! Making things go wrong.
+//!
+//! A fault hits what is there when its time has come; where nothing fits, it misses. Whatever it
+//! may lead to is written into the ledger, so that nothing else is taken for its consequence.
+
+use tributary_wire::frame::{Edge, Header, Message, Part, Shape, Target, Trail};
+use tributary_wire::{
+    Capability, ChildIndex, Datatype, EndpointId, Epoch, GroupId, OperationNumber, Operator,
+    SegmentIndex, Sequence,
+};
+
+use super::agenda::{End, Item};
+use super::ledger::{DISAGREED, GAVE_UP, LINK_LOST, MISBEHAVED};
+use super::link::Holder;
+use super::scenario::{Disagreement, FaultKind, Intrusion, Offence, OperationPlan};
+use super::world::{SILENCE_NS, World};
+
+/// Bytes of a header in which no flipped bit may pass: magic, version, length, group, epoch, child
+/// and capability. What is left describes the operation, and is believed.
+const CHECKED_BYTES: [std::ops::Range<usize>; 4] = [0..5, 8..20, 44..46, 48..64];
+
+/// Flips a bit of a frame's header that the receiver checks.
+pub(super) fn flip(bytes: &mut [u8], bit: u16) {
+    let checked: usize = CHECKED_BYTES.iter().map(ExactSizeIterator::len).sum();
+    let at = usize::from(bit / 8) % checked;
+    let index = CHECKED_BYTES.into_iter().flatten().nth(at).expect("within the checked bytes");
+    bytes[index] ^= 1 << (bit % 8);
+}
+
+impl World<'_> {
+    pub(super) fn inject(&mut self, index: u32) {
+        let kind = self.scenario.faults[index as usize].kind;
+        self.trace.note(self.now, None, || format!("FAULT {kind:?}"));
+        let has_hit = match kind {
+            FaultKind::Cut { pick, resets } => self.cut(pick, resets),
+            FaultKind::Corrupt { pick, bit } => self.corrupt(pick, bit),
+            FaultKind::Slow { pick, for_ns } => self.slow(pick, for_ns),
+            FaultKind::Partition { machines, for_ns } => self.part(index, machines, for_ns),
+            FaultKind::NodeCrash { pick, is_silent, down_ns } => {
+                let node = pick % self.nodes.len() as u32;
+                let was_alive = self.node(node).is_alive;
+                if was_alive {
+                    self.trace.note(self.now, None, || format!("node {node} dies"));
+                    self.crash_node(node, is_silent, down_ns);
+                }
+                was_alive
+            }
+            FaultKind::HostCrash { pick, is_silent } => self.crash_host(pick, is_silent),
+            FaultKind::ProcessCrash { pick, resets } => {
+                let member = self.pick_member(pick);
+                member.map(|member| self.crash_process(member, resets)).is_some()
+            }
+            FaultKind::ManagerCrash { down_ns } => self.crash_manager(down_ns),
+            FaultKind::Abort { pick } => {
+                self.pick_member(pick).map(|member| self.abort_member(member)).is_some()
+            }
+            FaultKind::LeaveEarly { pick } => self.leave_early(pick),
+            FaultKind::NeverJoin { pick } => self.never_join(pick),
+            FaultKind::Disagree { pick, how } => self.disagree(pick, how),
+            FaultKind::Offence { pick, offence } => self.offend(pick, offence),
+            FaultKind::Spoof { pick, offence } => self.spoof(pick, offence),
+            FaultKind::DatagramsLost { pick, for_ns } => self.lose_datagrams(pick, for_ns),
+            FaultKind::Intrusion { pick, intrusion } => self.intrude(pick, intrusion),
+        };
+        self.hits[kind.index()] += u64::from(has_hit);
+    }
+
+    /// One of the members that still have something to do and a link to do it over.
+    fn pick_member(&self, pick: u32) -> Option<u32> {
+        let is_fit = |index: &u32| {
+            let member = &self.members[*index as usize];
+            let link = member.link.map(|link| &self.links[link as usize]);
+            !member.is_over() && link.is_some_and(|link| link.is_whole())
+        };
+        let fit: Vec<u32> = (0..self.members.len() as u32).filter(is_fit).collect();
+        (!fit.is_empty()).then(|| fit[pick as usize % fit.len()])
+    }
+
+    /// One of the links between living ends.
+    fn pick_link(&self, pick: u32) -> Option<u32> {
+        let is_fit = |index: &u32| {
+            let link = &self.links[*index as usize];
+            link.edge.is_some() && link.is_whole()
+        };
+        let fit: Vec<u32> = (0..self.links.len() as u32).filter(is_fit).collect();
+        (!fit.is_empty()).then(|| fit[pick as usize % fit.len()])
+    }
+
+    fn cut(&mut self, pick: u32, resets: bool) -> bool {
+        let Some(link) = self.pick_link(pick) else { return false };
+        let at = self.now + self.scenario.network.delay_ns_max;
+        self.blame_link(link, LINK_LOST, at);
+        let end = if pick & 1 << 31 == 0 { End::Lower } else { End::Upper };
+        if resets {
+            self.reset(link, end);
+        } else {
+            self.close(link, end);
+        }
+        true
+    }
+
+    fn corrupt(&mut self, pick: u32, bit: u16) -> bool {
+        let Some(link) = self.pick_link(pick) else { return false };
+        self.link(link).flip[(pick >> 31) as usize] = Some(bit);
+        true
+    }
+
+    fn slow(&mut self, pick: u32, for_ns: u64) -> bool {
+        let Some(link) = self.pick_link(pick) else { return false };
+        self.link(link).held_until[(pick >> 31) as usize] = self.now + for_ns;
+        true
+    }
+
+    fn part(&mut self, index: u32, machines: u64, for_ns: u64) -> bool {
+        if self.partition.is_some_and(|(_, until)| self.now < until) {
+            return false;
+        }
+        self.partition = Some((machines, self.now + for_ns));
+        if for_ns > SILENCE_NS {
+            self.agenda.put(self.now + SILENCE_NS, Item::PartitionSilent { index });
+        }
+        true
+    }
+
+    /// The partition has lasted so long that nobody believes in the other side any more.
+    pub(super) fn on_partition_silent(&mut self, _index: u32) {
+        self.trace.note(self.now, None, || "links across the partition time out".to_owned());
+        for link in 0..self.links.len() as u32 {
+            let [lower, upper] = self.links[link as usize].machines;
+            if self.apart_until(lower, upper).is_none() {
+                continue;
+            }
+            self.blame_link(link, LINK_LOST, self.now);
+            for end in [End::Lower, End::Upper] {
+                // Nothing of what an end says now reaches the other.
+                self.link(link).has_ended[end as usize] = true;
+                self.give_up(link, end);
+            }
+        }
+        self.part_sessions();
+        self.part_leases();
+    }
+
+    fn crash_host(&mut self, pick: u32, is_silent: bool) -> bool {
+        let host = pick % self.scenario.hosts;
+        self.trace.note(self.now, None, || format!("host {host} dies"));
+        for job in 0..self.jobs.len() as u32 {
+            let plan = self.scenario.job(job as usize);
+            if plan.hosts.contains(&host) && !self.jobs[job as usize].is_over {
+                self.doom(job, host, is_silent);
+            }
+        }
+        for member in 0..self.members.len() as u32 {
+            if self.members[member as usize].host == host {
+                self.kill_member(member, is_silent);
+            }
+        }
+        true
+    }
+
+    /// One process of a job dies, which may have been a member of several groups.
+    fn crash_process(&mut self, member: u32, resets: bool) {
+        let (host, job) = (self.members[member as usize].host, self.run_of(member).job);
+        self.trace.note(self.now, None, || format!("job {job}'s process on host {host} dies"));
+        self.doom(job, host, false);
+        for member in 0..self.members.len() as u32 {
+            if self.members[member as usize].host != host || self.run_of(member).job != job {
+                continue;
+            }
+            if resets && let Some(link) = self.members[member as usize].link {
+                self.lose_some(link, End::Upper);
+            }
+            self.kill_member(member, false);
+        }
+    }
+
+    fn leave_early(&mut self, pick: u32) -> bool {
+        let Some(member) = self.pick_member(pick) else { return false };
+        let number = self.members[member as usize].number;
+        let key = self.run_of(member).key;
+        // Others notice once they wait for it, and that may be a while.
+        self.ledger.entry(key).blame(u64::MAX / 2, GAVE_UP, number..number + 1);
+        self.leave(member);
+        true
+    }
+
+    fn never_join(&mut self, pick: u32) -> bool {
+        let is_fit = |index: &u32| {
+            let member = &self.members[*index as usize];
+            !member.is_over() && member.link.is_none()
+        };
+        let fit: Vec<u32> = (0..self.members.len() as u32).filter(is_fit).collect();
+        if fit.is_empty() {
+            return false;
+        }
+        let member = fit[pick as usize % fit.len()];
+        let number = self.members[member as usize].number;
+        self.member(member).is_dead = true;
+        let key = self.run_of(member).key;
+        let at = self.now + super::nodes::JOIN_TIMEOUT_NS;
+        self.ledger.entry(key).blame(at, LINK_LOST, number..number + 1);
+        self.restless_members.push(member);
+        true
+    }
+
+    /// A member takes the next operation for another one; or all of them take one that can't be.
+    fn disagree(&mut self, pick: u32, how: Disagreement) -> bool {
+        let Some(member) = self.pick_member(pick) else { return false };
+        let run = &self.runs[self.members[member as usize].run as usize];
+        let (key, group) = (run.key, run.members.clone());
+        let wrong = if how == Disagreement::Nobody { group.clone() } else { vec![member] };
+        let started = |member: &u32| -> usize { self.members[*member as usize].next_operation() };
+        let operation = wrong.iter().map(started).max().expect("a group has members");
+        let script = &self.group_plan(run.job, run.group).script;
+        let has_mistake = group.iter().any(|it| self.members[*it as usize].mistake.is_some());
+        let is_alone = group.len() < 2 && how != Disagreement::Nobody;
+        if is_alone || has_mistake || operation >= script.len() {
+            return false;
+        }
+        let (payload_bytes, members) = (run.grant.payload_max_bytes, group.len() as u32);
+        let Some(plan) = mistake(script[operation], how, payload_bytes, members) else {
+            return false;
+        };
+        for member in wrong {
+            self.trace.note(self.now, Some(key), || {
+                let number = self.members[member as usize].number;
+                format!("member {number} takes operation {operation} for {plan:?}")
+            });
+            self.member(member).mistake = Some((operation, plan));
+        }
+        self.run_of(member).disputed = Some(operation);
+        // Noticed when the others come to it, and that may be a while.
+        self.ledger.entry(key).blame(u64::MAX / 2, DISAGREED, 0..u32::MAX);
+        true
+    }
+
+    /// A member breaks the protocol.
+    fn offend(&mut self, pick: u32, offence: Offence) -> bool {
+        let Some(member) = self.pick_member(pick) else { return false };
+        let entry = &self.members[member as usize];
+        let link = entry.link.expect("a picked member has a link");
+        if !self.links[link as usize].has_joined {
+            return false;
+        }
+        let number = entry.number;
+        let edge = self.edge_of(member);
+        let key = self.run_of(member).key;
+        self.trace.note(self.now, Some(key), || format!("member {number} offends: {offence:?}"));
+        if let Offence::Replay { copies } = offence {
+            let last = self.links[link as usize].last_request.clone();
+            for _ in 0..if last.is_empty() { 0 } else { copies } {
+                self.send(link, End::Upper, last.clone(), false);
+            }
+            return !last.is_empty();
+        }
+        let payload_bytes = self.run_of(member).grant.payload_max_bytes;
+        let bytes = offensive_frame(offence, edge, payload_bytes);
+        let at = self.now + self.scenario.network.delay_ns_max;
+        self.ledger.entry(key).blame(at, MISBEHAVED, number..number + 1);
+        self.link(link).is_tampered = true;
+        self.send(link, End::Upper, bytes, true);
+        true
+    }
+
+    fn edge_of(&mut self, member: u32) -> Edge {
+        let (group, epoch) = (self.run_of(member).grant.group, self.run_of(member).grant.epoch);
+        let grant = &self.members[member as usize].grant;
+        Edge { group, epoch, child: grant.child, capability: grant.capability }
+    }
+
+    /// A datagram in a member's name, from somewhere else. Nobody is to blame for anything.
+    fn spoof(&mut self, pick: u32, offence: Offence) -> bool {
+        let Some(member) = self.pick_member(pick) else { return false };
+        let link = self.members[member as usize].link.expect("a picked member has a link");
+        // A replay by datagram is what the network does anyway.
+        if self.scenario.network.datagrams.is_none() || matches!(offence, Offence::Replay { .. }) {
+            return false;
+        }
+        let (edge, run) = (self.edge_of(member), self.run_of(member));
+        let bytes = offensive_frame(offence, edge, run.grant.payload_max_bytes);
+        self.put_datagram(link, End::Upper, bytes, true);
+        true
+    }
+
+    fn lose_datagrams(&mut self, pick: u32, for_ns: u64) -> bool {
+        let Some(link) = self.pick_link(pick) else { return false };
+        self.link(link).datagrams_lost_until = self.now.saturating_add(for_ns);
+        self.scenario.network.datagrams.is_some()
+    }
+
+    /// Somebody who belongs to no group connects to a node.
+    fn intrude(&mut self, pick: u32, intrusion: Intrusion) -> bool {
+        let node = pick % self.nodes.len() as u32;
+        if !self.node(node).is_alive {
+            return false;
+        }
+        let joined = self.links.iter().rposition(|link| {
+            link.has_joined
+                && link.is_whole()
+                && matches!(link.holder(End::Upper), Holder::Node { node: at, .. } if at == node)
+        });
+        let member = joined.and_then(|link| match self.links[link].holder(End::Lower) {
+            Holder::Member(member) => Some(member),
+            _ => None,
+        });
+        let stolen = member.map(|member| self.edge_of(member));
+        let Some(bytes) = intruding_frame(intrusion, stolen) else { return false };
+        let machine = pick % self.scenario.hosts;
+        let link = self.connect((Holder::Stranger, machine), node, None);
+        self.link(link).is_tampered = true;
+        if intrusion != Intrusion::Silent {
+            self.send(link, End::Upper, bytes, true);
+        }
+        true
+    }
+}
+
+/// An operation as a member sees it that is wrong about it; none if there is no other way to see it.
+fn mistake(
+    plan: OperationPlan,
+    how: Disagreement,
+    payload_bytes: u32,
+    members: u32,
+) -> Option<OperationPlan> {
+    let is_barrier = plan.operator == Operator::Barrier;
+    let wrong = match how {
+        Disagreement::Length { .. }
+        | Disagreement::Segments
+        | Disagreement::Target
+        | Disagreement::Nobody
+            if is_barrier =>
+        {
+            return None;
+        }
+        Disagreement::Length { longer: true } => {
+            OperationPlan { elements: plan.elements + 1, ..plan }
+        }
+        Disagreement::Length { longer: false } => {
+            OperationPlan { elements: plan.elements.checked_sub(1)?, ..plan }
+        }
+        Disagreement::Segments => {
+            let segment = u64::from(payload_bytes) / plan.datatype.size_bytes() as u64;
+            let whole = plan.elements.is_multiple_of(segment);
+            OperationPlan { elements: plan.elements + if whole { segment } else { 0 }, ..plan }
+        }
+        Disagreement::Barrier => OperationPlan {
+            operator: Operator::Barrier,
+            datatype: Datatype::U8,
+            elements: 0,
+            target: Target::All,
+            ..plan
+        },
+        Disagreement::Target | Disagreement::Nobody => {
+            // The member after the last: nobody.
+            OperationPlan { target: Target::Member(EndpointId(members)), ..plan }
+        }
+    };
+    (wrong != plan && (wrong.elements > 0 || wrong.operator == Operator::Barrier)).then_some(wrong)
+}
+
+fn part(elements: u32, sequence: Sequence) -> Part {
+    let shape = Shape::new(Operator::Sum, Datatype::U8, elements).expect("a sum of bytes");
+    Part {
+        operation: OperationNumber(0x7FFF_FFF0),
+        segment: SegmentIndex(0),
+        sequence,
+        shape,
+        target: Target::All,
+        has_data: true,
+        trail: Trail::default(),
+    }
+}
+
+fn frame(header: &Header) -> Vec<u8> {
+    let mut bytes = header.encode().to_vec();
+    bytes.resize(bytes.len() + header.payload_bytes(), 0x5A);
+    bytes
+}
+
+/// A frame that a member must not send.
+fn offensive_frame(offence: Offence, edge: Edge, payload_bytes: u32) -> Vec<u8> {
+    let forged = Edge { capability: Capability::from_bytes([0xEE; 16]), ..edge };
+    let (edge, message) = match offence {
+        Offence::ForgedCapability => (forged, Message::Request(part(1, Sequence::FIRST))),
+        Offence::Oversized => (edge, Message::Request(part(payload_bytes + 1, Sequence::FIRST))),
+        // Ahead of all that a group here comes to, by less than half of all numbers.
+        Offence::OutsideWindow => (edge, Message::Request(part(1, Sequence(1 << 30)))),
+        Offence::WrongDirection => (edge, Message::Result(part(1, Sequence::FIRST))),
+        Offence::AnotherChild => {
+            let child = ChildIndex(edge.child.0 ^ 1);
+            (Edge { child, ..edge }, Message::Leave)
+        }
+        Offence::JoinAgain => (edge, Message::Join),
+        Offence::Garbage | Offence::Replay { .. } => return b"no frame at all".repeat(8),
+    };
+    frame(&Header { edge, message })
+}
+
+/// What a stranger sends; none if there is nothing to steal.
+fn intruding_frame(intrusion: Intrusion, stolen: Option<Edge>) -> Option<Vec<u8>> {
+    let nowhere = Edge {
+        group: GroupId(40),
+        epoch: Epoch(1),
+        child: ChildIndex(0),
+        capability: Capability::from_bytes([0x77; 16]),
+    };
+    let forged = |edge: Edge| Edge { capability: nowhere.capability, ..edge };
+    let (edge, message) = match intrusion {
+        Intrusion::Forged => (forged(stolen?), Message::Join),
+        Intrusion::Stolen => (stolen?, Message::Join),
+        Intrusion::Nowhere => (nowhere, Message::Join),
+        Intrusion::Unjoined => {
+            (stolen.unwrap_or(nowhere), Message::Request(part(1, Sequence::FIRST)))
+        }
+        Intrusion::Garbage => return Some(vec![0xA5; 100]),
+        Intrusion::Silent => return Some(Vec::new()),
+    };
+    Some(frame(&Header { edge, message }))
+}

@@ -1,0 +1,153 @@
+//! Links between processes. What is sent on one end comes out of the other, later.
+//!
+//! A link keeps one contract: frames arrive whole, once and in order, or the connection ends, as
+//! with TCP and shared memory. Beside it there may be a path for datagrams between the same two
+//! ends, which promises nothing: see [`super::datagrams`].
+
+use std::collections::VecDeque;
+use std::ops::Range;
+
+use tributary_protocol::node::PortId;
+
+use super::agenda::End;
+use super::ledger::Key;
+
+/// How many answered sequences a link remembers: as many as can be asked for again.
+const ANSWERED_MAX: usize = 32;
+
+/// Who holds an end of a link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Holder {
+    Node {
+        node: u32,
+        port: PortId,
+    },
+    Member(u32),
+    /// Somebody who belongs to no group.
+    Stranger,
+}
+
+/// What travels.
+#[derive(Debug)]
+pub(super) enum Parcel {
+    Frame {
+        bytes: Vec<u8>,
+        is_forged: bool,
+    },
+    /// The other end has nothing more to say.
+    End,
+}
+
+/// The place in a group's tree that a link is for.
+#[derive(Clone, Debug)]
+pub(super) struct EdgeOf {
+    pub(super) group: Key,
+    /// The members at or below its lower end.
+    pub(super) below: Range<u32>,
+    pub(super) osos: u16,
+}
+
+/// A link; arrays are indexed by the end a thing is at, or on its way to.
+#[derive(Debug)]
+pub(super) struct Link {
+    pub(super) holders: [Holder; 2],
+    pub(super) machines: [u32; 2],
+    pub(super) is_open: [bool; 2],
+    /// Whether the end has said that nothing more will come.
+    pub(super) has_ended: [bool; 2],
+    pub(super) queue: [VecDeque<Parcel>; 2],
+    pub(super) last_at: [u64; 2],
+    /// Until when an end does not read.
+    pub(super) held_until: [u64; 2],
+    /// Whether the end has frames that the link had no room for.
+    pub(super) is_blocked: [bool; 2],
+    /// The bit to flip in the next frame to an end.
+    pub(super) flip: [Option<u16>; 2],
+    /// None for a stranger's.
+    pub(super) edge: Option<EdgeOf>,
+    /// Whether the node above has taken a leave, or a first join, over it.
+    pub(super) has_left: bool,
+    pub(super) has_joined: bool,
+    /// Whether somebody has interfered, so that refusals are no fault of the protocol.
+    pub(super) is_tampered: bool,
+    /// Until when a node's end that has said its last word waits for its peer to close.
+    pub(super) lingers_until: [Option<u64>; 2],
+    /// Whether the end takes datagrams from the other.
+    pub(super) takes_datagrams: [bool; 2],
+    /// Until when no datagram gets through.
+    pub(super) datagrams_lost_until: u64,
+    /// Sequences requested over this link and not answered.
+    outstanding: Vec<u32>,
+    /// The last sequences that were answered: repeats of them may still be on their way.
+    answered: VecDeque<u32>,
+    /// The newest request, where replays are to come.
+    pub(super) last_request: Vec<u8>,
+}
+
+impl Link {
+    pub(super) fn new(lower: (Holder, u32), upper: (Holder, u32), edge: Option<EdgeOf>) -> Self {
+        Self {
+            holders: [lower.0, upper.0],
+            machines: [lower.1, upper.1],
+            is_open: [true; 2],
+            has_ended: [false; 2],
+            queue: [VecDeque::new(), VecDeque::new()],
+            last_at: [0; 2],
+            held_until: [0; 2],
+            is_blocked: [false; 2],
+            flip: [None; 2],
+            edge,
+            has_left: false,
+            has_joined: false,
+            is_tampered: false,
+            lingers_until: [None; 2],
+            takes_datagrams: [false; 2],
+            datagrams_lost_until: 0,
+            outstanding: Vec::new(),
+            answered: VecDeque::new(),
+            last_request: Vec::new(),
+        }
+    }
+
+    pub(super) fn holder(&self, end: End) -> Holder {
+        self.holders[end as usize]
+    }
+
+    pub(super) fn is_open(&self, end: End) -> bool {
+        self.is_open[end as usize]
+    }
+
+    /// Whether anything can still happen to frames on it.
+    pub(super) fn is_whole(&self) -> bool {
+        self.is_open == [true; 2] && self.has_ended == [false; 2]
+    }
+
+    pub(super) fn has_room(&self, to: End, frames_max: usize) -> bool {
+        self.queue[to as usize].len() < frames_max
+    }
+
+    /// Notes a request on its way up; the number of those that are not answered.
+    pub(super) fn on_request(&mut self, sequence: u32) -> usize {
+        if !self.outstanding.contains(&sequence) && !self.answered.contains(&sequence) {
+            self.outstanding.push(sequence);
+        }
+        self.outstanding.len()
+    }
+
+    /// Notes a result that has come down.
+    pub(super) fn on_result(&mut self, sequence: u32) {
+        self.outstanding.retain(|asked| *asked != sequence);
+        if self.answered.len() == ANSWERED_MAX {
+            self.answered.pop_front();
+        }
+        self.answered.push_back(sequence);
+    }
+
+    /// When a parcel that is sent now, and takes `delay_ns`, comes out. Never before another that
+    /// was sent earlier.
+    pub(super) fn arrives_at(&mut self, to: End, now: u64, delay_ns: u64) -> u64 {
+        let at = &mut self.last_at[to as usize];
+        *at = (*at).max(now + delay_ns);
+        *at
+    }
+}

@@ -1,0 +1,504 @@
+//! Members: the endpoint machine, the application above it and the link below it.
+
+use std::collections::VecDeque;
+
+use tributary_protocol::Carrier;
+use tributary_protocol::endpoint::{Body, Endpoint, EndpointConfig, Event, StartError, Transmit};
+use tributary_wire::control::{EndpointGrant, GroupGrant};
+use tributary_wire::frame::{Abort, AbortReason, HEADER_BYTES, Message};
+use tributary_wire::{OperationNumber, Operator};
+
+use super::agenda::{End, Item};
+use super::control::node_at;
+use super::ledger::{GAVE_UP, LINK_LOST};
+use super::link::{EdgeOf, Holder};
+use super::nodes::JOIN_TIMEOUT_NS;
+use super::scenario::{GroupPlan, OperationPlan};
+use super::values::Stream;
+use super::verdict::{Violation, words};
+use super::world::{Incoming, SILENCE_NS, World};
+
+/// A member must be told within this of the moment at which the cause can be seen.
+const TOLD_WITHIN_NS: u64 = 1_000_000_000;
+
+/// A member of a granted group.
+pub(super) struct Member {
+    pub(super) endpoint: Endpoint,
+    pub(super) run: u32,
+    /// Its number in the group.
+    pub(super) number: u32,
+    pub(super) host: u32,
+    node: u32,
+    pub(super) grant: EndpointGrant,
+    /// Which link it holds, once it has connected.
+    pub(super) link: Option<u32>,
+    started: usize,
+    pub(super) completed: usize,
+    running: VecDeque<Running>,
+    is_start_put: bool,
+    is_leave_put: bool,
+    timer_at: Option<u64>,
+    /// Its node has let it in.
+    has_joined: bool,
+    pub(super) has_left: bool,
+    pub(super) failed: Option<Abort>,
+    /// Its process is gone, or will never do anything.
+    pub(super) is_dead: bool,
+    operations: usize,
+    /// An operation it takes for another one.
+    pub(super) mistake: Option<(usize, OperationPlan)>,
+}
+
+struct Running {
+    number: OperationNumber,
+    operation: usize,
+    got_bytes: usize,
+}
+
+impl Member {
+    pub(super) fn new(
+        run: u32,
+        host: u32,
+        grant: &GroupGrant,
+        endpoint: &EndpointGrant,
+        plan: &GroupPlan,
+    ) -> Self {
+        let config = EndpointConfig {
+            group: grant.group,
+            epoch: grant.epoch,
+            child: endpoint.child,
+            capability: endpoint.capability,
+            endpoint: endpoint.endpoint,
+            osos: grant.osos,
+            payload_max_bytes: grant.payload_max_bytes,
+            operations_max: plan.overlap,
+        };
+        Self {
+            endpoint: Endpoint::new(config),
+            run,
+            number: endpoint.endpoint.0,
+            host,
+            node: node_at(&endpoint.address),
+            grant: endpoint.clone(),
+            link: None,
+            started: 0,
+            completed: 0,
+            running: VecDeque::new(),
+            is_start_put: false,
+            is_leave_put: false,
+            timer_at: None,
+            has_joined: false,
+            has_left: false,
+            failed: None,
+            is_dead: false,
+            operations: plan.script.len(),
+            mistake: None,
+        }
+    }
+
+    /// Whether nothing more will happen to it.
+    pub(super) fn is_over(&self) -> bool {
+        self.has_left || self.failed.is_some() || self.is_dead
+    }
+
+    /// Whether it got all it wanted.
+    pub(super) fn is_done(&self) -> bool {
+        self.has_left && self.completed == self.operations
+    }
+
+    /// The next operation it will start.
+    pub(super) fn next_operation(&self) -> usize {
+        self.started
+    }
+}
+
+impl World<'_> {
+    pub(super) fn member(&mut self, member: u32) -> &mut Member {
+        &mut self.members[member as usize]
+    }
+
+    pub(super) fn run_of(&mut self, member: u32) -> &mut super::jobs::Run {
+        let run = self.members[member as usize].run;
+        &mut self.runs[run as usize]
+    }
+
+    fn script(&self, member: u32) -> &[OperationPlan] {
+        let run = &self.runs[self.members[member as usize].run as usize];
+        &self.scenario.job(run.job as usize).groups[run.group as usize].script
+    }
+
+    pub(super) fn connect_member(&mut self, member: u32) {
+        let entry = &self.members[member as usize];
+        if entry.is_over() || entry.link.is_some() {
+            return;
+        }
+        let (node, host, number) = (entry.node, entry.host, entry.number);
+        let run = self.run_of(member);
+        let (key, osos) = (run.key, run.grant.osos);
+        let apart = self.apart_until(host, self.node_machine(node));
+        if !self.node(node).is_alive || apart.is_some() {
+            let now = self.now;
+            self.ledger.entry(key).blame(now + JOIN_TIMEOUT_NS, LINK_LOST, number..number + 1);
+            self.member(member).endpoint.handle_link_closed();
+            self.restless_members.push(member);
+            return;
+        }
+        let edge = EdgeOf { group: key, below: number..number + 1, osos };
+        let link = self.connect((Holder::Member(member), host), node, Some(edge));
+        self.member(member).link = Some(link);
+        self.offer_datagrams(member);
+        self.restless_members.push(member);
+    }
+
+    /// Lets a member say what it has to say, and takes in what its machine says.
+    pub(super) fn pump_member(&mut self, member: u32) {
+        loop {
+            self.transmit(member);
+            let Some(event) = self.member(member).endpoint.poll_event() else { break };
+            self.on_member_event(member, event);
+        }
+        let entry = &self.members[member as usize];
+        if entry.is_over()
+            && let Some(link) = entry.link
+        {
+            // Whoever has failed has nothing to say; whoever leaves says so first.
+            if entry.is_dead || entry.endpoint.is_drained() {
+                self.close(link, End::Lower);
+            }
+        }
+        self.set_timer(member);
+        if self.members[member as usize].is_over() {
+            let run = self.members[member as usize].run;
+            self.check_run_over(run);
+        }
+    }
+
+    fn transmit(&mut self, member: u32) {
+        let entry = &self.members[member as usize];
+        let Some(link) = entry.link else { return };
+        if entry.is_dead {
+            return;
+        }
+        let frames_max = self.scenario.network.link_frames;
+        let time = self.time();
+        while self.links[link as usize].is_open(End::Lower) {
+            let Some(transmit) = self.members[member as usize].endpoint.peek_transmit() else {
+                return;
+            };
+            let is_by_link = transmit.carrier == Carrier::Link;
+            if is_by_link && !self.links[link as usize].has_room(End::Upper, frames_max) {
+                self.link(link).is_blocked[End::Lower as usize] = true;
+                return;
+            }
+            let bytes = self.frame(member, &transmit);
+            self.member(member).endpoint.pop_transmit(time);
+            let key = self.edge_key(link);
+            self.trace.note(self.now, key, || {
+                let number = self.members[member as usize].number;
+                format!(
+                    "link {link}: member {number} sends {}",
+                    super::nodes::brief(&transmit.header)
+                )
+            });
+            if let Message::Request(part) = transmit.header.message {
+                self.check_window(link, part.sequence.0);
+                if self.scenario.replays() {
+                    self.link(link).last_request.clone_from(&bytes);
+                }
+            }
+            self.send_by(transmit.carrier, link, End::Upper, bytes);
+        }
+    }
+
+    fn frame(&mut self, member: u32, transmit: &Transmit) -> Vec<u8> {
+        let mut bytes = self.buffer();
+        bytes.extend_from_slice(&transmit.header.encode());
+        let Some(body) = &transmit.body else { return bytes };
+        let entry = &self.members[member as usize];
+        let running = entry.running.iter().find(|running| running.number == body.operation);
+        let operation = running.expect("segments are of running operations").operation;
+        let datatype = self.plan_of(member, operation).datatype;
+        let size = datatype.size_bytes();
+        let (first, end) = (body.bytes.start / size, body.bytes.end / size);
+        let tag = self.runs[entry.run as usize].tag;
+        let stream = Stream { tag, operation: operation as u32, member: entry.number };
+        stream.append(datatype, first as u64, end as u64, &mut bytes);
+        bytes
+    }
+
+    /// An operation as a member understands it.
+    fn plan_of(&self, member: u32, operation: usize) -> OperationPlan {
+        match self.members[member as usize].mistake {
+            Some((mistaken, plan)) if mistaken == operation => plan,
+            _ => self.script(member)[operation],
+        }
+    }
+
+    fn on_member_event(&mut self, member: u32, event: Event) {
+        match event {
+            Event::Joined => {
+                self.member(member).has_joined = true;
+                self.put_start(member);
+            }
+            Event::Completed(number) => {
+                self.on_completed(member, number);
+                self.put_start(member);
+            }
+            Event::Failed(abort) => self.on_member_failed(member, abort),
+            Event::Multicast(_) => unreachable!("no group of the swarm has a multicast address"),
+            Event::DatagramPeer(_) => {
+                if let Some(link) = self.member(member).link {
+                    self.link(link).takes_datagrams[End::Lower as usize] = true;
+                }
+            }
+            Event::Datagrams(reach) => {
+                let key = self.run_of(member).key;
+                let number = self.member(member).number;
+                self.trace
+                    .note(self.now, Some(key), || format!("member {number}: datagrams {reach:?}"));
+            }
+        }
+    }
+
+    fn put_start(&mut self, member: u32) {
+        let at = self.now + self.think_ns();
+        let entry = self.member(member);
+        if entry.is_over() {
+            return;
+        }
+        if entry.started < entry.operations {
+            if !std::mem::replace(&mut entry.is_start_put, true) {
+                self.agenda.put(at, Item::Start { member });
+            }
+        } else if entry.completed == entry.operations
+            && !std::mem::replace(&mut entry.is_leave_put, true)
+        {
+            self.agenda.put(at, Item::Leave { member });
+        }
+    }
+
+    pub(super) fn start_operation(&mut self, member: u32) {
+        let entry = self.member(member);
+        entry.is_start_put = false;
+        if entry.is_over() {
+            return;
+        }
+        let (operation, number) = (entry.started, entry.number);
+        let spec = self.plan_of(member, operation).spec(number);
+        match self.member(member).endpoint.start(spec) {
+            Ok(number) => {
+                let entry = self.member(member);
+                entry.running.push_back(Running { number, operation, got_bytes: 0 });
+                entry.started += 1;
+                self.put_start(member);
+                self.restless_members.push(member);
+            }
+            // The next completion puts another start.
+            Err(StartError::Busy { .. }) => {}
+            Err(error) => panic!("{spec:?} is an operation of a living group, but: {error}"),
+        }
+    }
+
+    pub(super) fn leave(&mut self, member: u32) {
+        if !self.member(member).is_over() {
+            let entry = self.member(member);
+            entry.has_left = true;
+            entry.endpoint.leave();
+            self.restless_members.push(member);
+        }
+    }
+
+    fn on_completed(&mut self, member: u32, number: OperationNumber) {
+        let entry = self.member(member);
+        let (index, group) = (entry.number, entry.run);
+        let key = self.runs[group as usize].key;
+        let Some(running) = self.member(member).running.pop_front_if(|it| it.number == number)
+        else {
+            let violation = Violation::OutOfOrder { group: key.to_string(), member: index };
+            return self.report(Some(key), violation);
+        };
+        self.member(member).completed += 1;
+        let Running { operation, got_bytes, .. } = running;
+        self.trace.note(self.now, Some(key), || format!("member {index} completes {operation}"));
+        self.trace.note_number(u64::from(member) << 32 ^ operation as u64);
+        let plan = self.plan_of(member, operation);
+        let receives = plan.spec(index).receives;
+        let need_bytes = if receives { plan.len_bytes() } else { 0 };
+        if got_bytes != need_bytes {
+            let group = key.to_string();
+            let member = index;
+            let violation =
+                Violation::Incomplete { group, member, operation, got_bytes, need_bytes };
+            self.report(Some(key), violation);
+        }
+        if self.runs[group as usize].disputed.is_some_and(|disputed| disputed <= operation) {
+            let group = key.to_string();
+            self.report(Some(key), Violation::AgreedToDiffer { group, member: index, operation });
+        }
+    }
+
+    fn on_member_failed(&mut self, member: u32, abort: Abort) {
+        let entry = self.member(member);
+        let (index, has_joined) = (entry.number, entry.has_joined);
+        entry.failed = Some(abort);
+        let key = self.run_of(member).key;
+        self.trace.note(self.now, Some(key), || format!("member {index} fails: {}", words(abort)));
+        let is_slow = self.scenario.is_slow();
+        let entry = self.ledger.entry(key);
+        let late_ns = self.now.saturating_sub(entry.noticed_by);
+        let is_own_word = match abort.reason {
+            AbortReason::MemberAborted => true,
+            // A group that has failed before a member came is not there any more, and all that the
+            // member learns is that it is not let in.
+            AbortReason::NodeLost => !has_joined,
+            _ => false,
+        } && abort.at_fault.0 == index;
+        let is_explained = entry.explains(abort)
+            || is_own_word
+            || (is_slow && abort.reason == AbortReason::Withdrawn && !entry.blames.is_empty());
+        let has_cause = !entry.blames.is_empty();
+        let (group, told) = (key.to_string(), words(abort));
+        if !has_cause {
+            self.report(Some(key), Violation::Unfounded { group, member: index, abort: told });
+        } else if !is_explained {
+            self.report(Some(key), Violation::Misnamed { group, member: index, abort: told });
+        } else if late_ns > TOLD_WITHIN_NS && !is_slow {
+            self.report(Some(key), Violation::Late { group, member: index, late_ns });
+        }
+    }
+
+    /// A frame arrives at a member.
+    pub(super) fn member_takes(&mut self, member: u32, frame: Incoming<'_>) {
+        self.restless_members.push(member);
+        if self.members[member as usize].is_dead {
+            return;
+        }
+        let Incoming { link, carrier, bytes, is_forged, .. } = frame;
+        let Some(header) = self.decode(frame) else { return };
+        let time = self.time();
+        match self.member(member).endpoint.handle_frame(time, carrier, &header) {
+            Err(error) => self.on_refused(frame, &error.to_string()),
+            Ok(body) => {
+                if is_forged {
+                    let what = super::nodes::brief(&header);
+                    self.report(self.edge_key(link), Violation::ForgeryAccepted { what });
+                }
+                if let Message::Result(part) = header.message {
+                    self.link(link).on_result(part.sequence.0);
+                }
+                if let Some(body) = body {
+                    self.take_result(member, &body, &bytes[HEADER_BYTES..]);
+                }
+            }
+        }
+    }
+
+    pub(super) fn on_member_timer(&mut self, member: u32) {
+        let time = self.time();
+        let entry = self.member(member);
+        entry.timer_at = None;
+        if !entry.is_dead && entry.endpoint.poll_timeout().is_some_and(|due| due <= time) {
+            entry.endpoint.handle_timeout(time);
+        }
+        self.restless_members.push(member);
+    }
+
+    fn set_timer(&mut self, member: u32) {
+        let now = self.now;
+        let entry = self.member(member);
+        let due = entry.endpoint.poll_timeout().map(|due| due.0.max(now));
+        if let Some(at) = due
+            && !entry.is_dead
+            && entry.timer_at.is_none_or(|set| at < set)
+        {
+            entry.timer_at = Some(at);
+            self.agenda.put(at, Item::MemberTimer { member });
+        }
+    }
+
+    fn take_result(&mut self, member: u32, body: &Body, payload: &[u8]) {
+        let entry = self.member(member);
+        let (index, run) = (entry.number, entry.run);
+        let running = entry.running.iter_mut().find(|running| running.number == body.operation);
+        let running = running.expect("results are of running operations");
+        running.got_bytes += payload.len();
+        let operation = running.operation;
+        if self.member(member).mistake.is_some_and(|(mistaken, _)| mistaken <= operation) {
+            return;
+        }
+        let key = self.runs[run as usize].key;
+        let expected = self.expected(run, operation);
+        if expected.get(body.bytes.clone()) != Some(payload) {
+            let group = key.to_string();
+            self.report(Some(key), Violation::WrongResult { group, member: index, operation });
+        }
+    }
+
+    /// What an operation of a group must give.
+    fn expected(&mut self, run: u32, operation: usize) -> &[u8] {
+        let entry = &mut self.runs[run as usize];
+        let plan =
+            self.scenario.job(entry.job as usize).groups[entry.group as usize].script[operation];
+        let stream = Stream { tag: entry.tag, operation: operation as u32, member: plan.source };
+        let shape = &entry.shape;
+        entry.expected[operation].get_or_insert_with(|| {
+            if plan.operator == Operator::Broadcast {
+                let mut bytes = Vec::new();
+                stream.append(plan.datatype, 0, plan.elements, &mut bytes);
+                bytes
+            } else {
+                shape.reduce(plan.operator, plan.datatype, plan.elements, stream)
+            }
+        })
+    }
+
+    /// A member's end of its link is gone.
+    pub(super) fn member_unplugs(&mut self, member: u32, is_refused: bool) {
+        let entry = self.member(member);
+        if is_refused {
+            entry.endpoint.handle_link_refused();
+        } else {
+            entry.endpoint.handle_link_closed();
+        }
+        self.restless_members.push(member);
+    }
+
+    /// A member's process is gone.
+    pub(super) fn kill_member(&mut self, member: u32, is_silent: bool) {
+        let entry = self.member(member);
+        if entry.is_dead {
+            return;
+        }
+        let was_over = entry.is_over();
+        entry.is_dead = true;
+        let (number, link) = (entry.number, entry.link);
+        let key = self.run_of(member).key;
+        let noticed_at =
+            self.now + if is_silent { SILENCE_NS } else { self.scenario.network.delay_ns_max };
+        let is_open = link.is_some_and(|link| self.links[link as usize].is_open(End::Lower));
+        match link {
+            Some(link) if is_open => self.blame_link(link, LINK_LOST, noticed_at),
+            _ if was_over => {}
+            _ => {
+                let at = self.now + JOIN_TIMEOUT_NS;
+                self.ledger.entry(key).blame(at, LINK_LOST, number..number + 1);
+            }
+        }
+        match link {
+            Some(link) if is_silent => self.vanish(link, End::Lower, noticed_at),
+            Some(link) => self.die(link, End::Lower),
+            None => {}
+        }
+        self.restless_members.push(member);
+    }
+
+    /// A member's application gives up.
+    pub(super) fn abort_member(&mut self, member: u32) {
+        let number = self.member(member).number;
+        let key = self.run_of(member).key;
+        let noticed_at = self.now + self.scenario.network.delay_ns_max;
+        self.ledger.entry(key).blame(noticed_at, GAVE_UP, number..number + 1);
+        self.member(member).endpoint.abort(AbortReason::MemberAborted);
+        self.restless_members.push(member);
+    }
+}

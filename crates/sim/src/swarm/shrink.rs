@@ -1,0 +1,175 @@
+//! Making a failing scenario as small as it stays failing, and telling its story.
+
+use super::scenario::Scenario;
+use super::trace::Line;
+use super::verdict::{Finding, Violation};
+use super::{Report, run, run_scenario};
+
+/// Runs that may be spent on making one scenario smaller.
+const RUNS_MAX: u32 = 3_000;
+
+/// Lines of a trace that are told: the last ones.
+const LINES_MAX: usize = 120;
+
+/// What is left of a failing seed.
+#[derive(Clone, Debug)]
+pub struct Story {
+    /// The seed.
+    pub seed: u64,
+    /// What must never happen, and did.
+    pub violation: Violation,
+    /// What the scenario was cut down to, and then what happened, a line each.
+    pub lines: Vec<String>,
+}
+
+/// Runs a seed again, and if it fails, makes it smaller and tells what happened.
+#[must_use]
+pub fn explain(seed: u64) -> Option<Story> {
+    let violation = run(seed).violation?;
+    let mut scenario = Scenario::draw(seed);
+    shrink(&mut scenario, &violation);
+    let Report { finding, lines, .. } = run_scenario(&scenario, true);
+    let finding = finding.expect("what is kept still fails, and runs repeat");
+    let mut told = describe(&scenario);
+    told.extend(tell(&finding, &lines));
+    Some(Story { seed, violation: finding.violation, lines: told })
+}
+
+/// Takes away whatever is not needed for the violation.
+fn shrink(scenario: &mut Scenario, violation: &Violation) {
+    let mut budget = RUNS_MAX;
+    loop {
+        let before = size(scenario);
+        for step in [drop_faults, drop_jobs, drop_groups, drop_operations, drop_members] {
+            step(scenario, violation, &mut budget);
+        }
+        if size(scenario) == before || budget == 0 {
+            return;
+        }
+    }
+}
+
+fn size(scenario: &Scenario) -> usize {
+    let groups = scenario.jobs.iter().flat_map(|job| &job.groups);
+    let operations: usize = groups.clone().map(|group| group.script.len()).sum();
+    let members: usize = groups.clone().map(|group| group.hosts.len()).sum();
+    scenario.faults.len() + scenario.jobs.len() + groups.count() + operations + members
+}
+
+/// Keeps a smaller scenario if it fails in the same way.
+fn try_out(
+    scenario: &mut Scenario,
+    smaller: Scenario,
+    violation: &Violation,
+    budget: &mut u32,
+) -> bool {
+    if *budget == 0 {
+        return false;
+    }
+    *budget -= 1;
+    let found = run_scenario(&smaller, false).outcome.violation;
+    let fails = found.is_some_and(|found| found.is_like(violation));
+    if fails {
+        *scenario = smaller;
+    }
+    fails
+}
+
+fn drop_faults(scenario: &mut Scenario, violation: &Violation, budget: &mut u32) {
+    for index in (0..scenario.faults.len()).rev() {
+        let mut smaller = scenario.clone();
+        smaller.faults.remove(index);
+        try_out(scenario, smaller, violation, budget);
+    }
+}
+
+fn drop_jobs(scenario: &mut Scenario, violation: &Violation, budget: &mut u32) {
+    for index in (0..scenario.jobs.len()).rev() {
+        let mut smaller = scenario.clone();
+        smaller.jobs.remove(index);
+        try_out(scenario, smaller, violation, budget);
+    }
+}
+
+fn drop_groups(scenario: &mut Scenario, violation: &Violation, budget: &mut u32) {
+    for job in 0..scenario.jobs.len() {
+        for index in (0..scenario.jobs[job].groups.len()).rev() {
+            let mut smaller = scenario.clone();
+            smaller.jobs[job].groups.remove(index);
+            try_out(scenario, smaller, violation, budget);
+        }
+    }
+}
+
+fn drop_operations(scenario: &mut Scenario, violation: &Violation, budget: &mut u32) {
+    for job in 0..scenario.jobs.len() {
+        for group in 0..scenario.jobs[job].groups.len() {
+            let mut index = scenario.jobs[job].groups[group].script.len();
+            while index > 0 {
+                index -= 1;
+                let mut smaller = scenario.clone();
+                smaller.jobs[job].groups[group].script.remove(index);
+                if smaller.jobs[job].groups[group].script.is_empty() {
+                    break;
+                }
+                try_out(scenario, smaller, violation, budget);
+            }
+        }
+    }
+}
+
+fn drop_members(scenario: &mut Scenario, violation: &Violation, budget: &mut u32) {
+    for job in 0..scenario.jobs.len() {
+        for group in 0..scenario.jobs[job].groups.len() {
+            while scenario.jobs[job].groups[group].hosts.len() > 1 {
+                let mut smaller = scenario.clone();
+                smaller.jobs[job].groups[group].hosts.pop();
+                if !smaller.jobs[job].groups[group].names_only_members()
+                    || !try_out(scenario, smaller, violation, budget)
+                {
+                    break;
+                }
+            }
+        }
+    }
+}
+
+/// What a scenario holds, in words.
+fn describe(scenario: &Scenario) -> Vec<String> {
+    let mut lines = vec![format!(
+        "{} hosts, {} aggregation nodes, {:?}",
+        scenario.hosts,
+        scenario.nodes.len(),
+        scenario.network
+    )];
+    for (index, node) in scenario.nodes.iter().enumerate() {
+        lines.push(format!("node {index}: {node:?}"));
+    }
+    for (index, job) in scenario.jobs.iter().enumerate() {
+        lines.push(format!("job {index} from {} ns on hosts {:?}", job.starts_at, job.hosts));
+        lines.extend(job.groups.iter().map(|group| format!("  {group:?}")));
+    }
+    lines.extend(
+        scenario.faults.iter().map(|fault| format!("at {} ns: {:?}", fault.at, fault.kind)),
+    );
+    lines
+}
+
+/// What happened to the group that the violation is about, and to all.
+fn tell(finding: &Finding, lines: &[Line]) -> Vec<String> {
+    let concerns = |line: &&Line| {
+        line.group.is_none() || finding.group.is_none() || line.group == finding.group
+    };
+    let told: Vec<&Line> = lines.iter().filter(concerns).collect();
+    let skipped = told.len().saturating_sub(LINES_MAX);
+    let mut words = Vec::new();
+    if skipped > 0 {
+        words.push(format!("... {skipped} earlier lines ..."));
+    }
+    words.extend(told[skipped..].iter().map(|line| {
+        let group = line.group.map_or_else(String::new, |key| format!("{key}: "));
+        format!("{:>12} ns  {group}{}", line.at_ns, line.text)
+    }));
+    words.push(format!("{:>12} ns  {}", finding.at_ns, finding.violation));
+    words
+}

@@ -1,0 +1,102 @@
+//! Many seeds, on all cores.
+
+use std::ops::Range;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use rayon::iter::{IntoParallelIterator, ParallelIterator};
+
+use super::{FAULT_NAMES, Outcome, run};
+
+/// How a sweep is run.
+#[derive(Clone, Debug)]
+pub struct SweepOptions {
+    /// The seeds.
+    pub seeds: Range<u64>,
+    /// Stop after so many failing seeds; those already under way are still counted.
+    pub failures_max: u64,
+}
+
+/// What a sweep came to.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Sweep {
+    /// Seeds that were run.
+    pub seeds: u64,
+    /// Things that happened in them.
+    pub steps: u64,
+    /// Frames that were sent.
+    pub frames: u64,
+    /// Groups that were granted.
+    pub groups: u64,
+    /// Faults that found something to hit, by kind, in the order of [`FAULT_NAMES`].
+    pub faults: [u64; FAULT_NAMES.len()],
+    /// Groups of these that failed.
+    pub groups_failed: u64,
+    /// Operations that completed, counted at every member.
+    pub completions: u64,
+    /// All traces in one number, whatever the order in which cores came to them.
+    pub trace_hash: u64,
+    /// Seeds that failed, ascending.
+    pub failures: Vec<Outcome>,
+}
+
+impl Sweep {
+    fn of(outcome: Outcome) -> Self {
+        Self {
+            seeds: 1,
+            steps: outcome.steps,
+            frames: outcome.frames,
+            groups: outcome.groups,
+            faults: outcome.faults,
+            groups_failed: outcome.groups_failed,
+            completions: outcome.completions,
+            trace_hash: outcome.trace_hash,
+            failures: if outcome.violation.is_some() { vec![outcome] } else { Vec::new() },
+        }
+    }
+
+    fn with(mut self, mut other: Self) -> Self {
+        self.failures.append(&mut other.failures);
+        Self {
+            seeds: self.seeds + other.seeds,
+            steps: self.steps + other.steps,
+            frames: self.frames + other.frames,
+            groups: self.groups + other.groups,
+            faults: std::array::from_fn(|kind| self.faults[kind] + other.faults[kind]),
+            groups_failed: self.groups_failed + other.groups_failed,
+            completions: self.completions + other.completions,
+            trace_hash: self.trace_hash.wrapping_add(other.trace_hash),
+            failures: self.failures,
+        }
+    }
+}
+
+/// Runs a range of seeds on all cores. `progress` is told, from any of them, how many are done and
+/// how many have failed.
+pub fn sweep(options: &SweepOptions, progress: impl Fn(u64, u64) + Sync) -> Sweep {
+    let (done, failed) = (AtomicU64::new(0), AtomicU64::new(0));
+    let is_enough = AtomicBool::new(false);
+    let mut sum = options
+        .seeds
+        .clone()
+        .into_par_iter()
+        .map(|seed| {
+            // Ordering: only counts are shared; no other memory depends on them.
+            if is_enough.load(Ordering::Relaxed) {
+                return Sweep::default();
+            }
+            let outcome = run(seed);
+            let failures = if outcome.violation.is_some() {
+                failed.fetch_add(1, Ordering::Relaxed) + 1
+            } else {
+                failed.load(Ordering::Relaxed)
+            };
+            if failures >= options.failures_max {
+                is_enough.store(true, Ordering::Relaxed);
+            }
+            progress(done.fetch_add(1, Ordering::Relaxed) + 1, failures);
+            Sweep::of(outcome)
+        })
+        .reduce(Sweep::default, Sweep::with);
+    sum.failures.sort_by_key(|outcome| outcome.seed);
+    sum
+}

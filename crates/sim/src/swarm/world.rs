@@ -1,0 +1,476 @@
+//! All machines of a scenario with their drivers, and virtual time.
+
+use rand::{RngExt, SeedableRng};
+use rand_pcg::Pcg64;
+use tributary_protocol::{Carrier, Time};
+use tributary_wire::frame::Header;
+
+use super::agenda::{Agenda, End, Item};
+use super::control::{ManagerHost, Session};
+use super::datagrams::Datagrams;
+use super::jobs::{JobRun, Run};
+use super::ledger::{Key, LINK_LOST, Ledger};
+use super::link::{EdgeOf, Holder, Link, Parcel};
+use super::members::Member;
+use super::nodes::{JOIN_TIMEOUT_NS, NodeHost};
+use super::scenario::{FAULT_NAMES, Scenario};
+use super::trace::Trace;
+use super::verdict::{Finding, Violation};
+
+/// After so long without a sign of life a link's end, or one side of a conversation with the
+/// manager, gives the other up: what the daemons do.
+pub(super) const SILENCE_NS: u64 = 5_000_000_000;
+
+/// How long a link may stay over which nobody joins, or whose last word is said.
+pub(super) const OVERDUE_NS: u64 = 2_000_000_000;
+
+/// More events than any scenario needs: a run that reaches it is stuck in a loop.
+const STEPS_MAX: u64 = 1_000_000;
+
+/// A frame that has come out of a link, or beside it.
+#[derive(Clone, Copy)]
+pub(super) struct Incoming<'a> {
+    pub(super) link: u32,
+    pub(super) to: End,
+    pub(super) carrier: Carrier,
+    pub(super) bytes: &'a [u8],
+    /// Whether it must not be taken for a good one.
+    pub(super) is_forged: bool,
+}
+
+pub(super) struct World<'a> {
+    pub(super) scenario: &'a Scenario,
+    pub(super) now: u64,
+    pub(super) agenda: Agenda,
+    pub(super) random: Pcg64,
+    pub(super) trace: Trace,
+    pub(super) finding: Option<Finding>,
+    pub(super) manager: ManagerHost,
+    pub(super) sessions: Vec<Session>,
+    pub(super) nodes: Vec<NodeHost>,
+    pub(super) jobs: Vec<JobRun>,
+    pub(super) runs: Vec<Run>,
+    pub(super) members: Vec<Member>,
+    pub(super) links: Vec<Link>,
+    pub(super) ledger: Ledger,
+    /// Machines that don't reach the others, a bit each, and until when.
+    pub(super) partition: Option<(u64, u64)>,
+    /// Who has something to say after the present step.
+    pub(super) restless_nodes: Vec<u32>,
+    pub(super) restless_members: Vec<u32>,
+    pub(super) steps: u64,
+    pub(super) frames: u64,
+    /// Faults that found something to hit, by kind.
+    pub(super) hits: [u64; FAULT_NAMES.len()],
+    pub(super) datagrams: Datagrams,
+    /// Buffers of frames that have arrived.
+    spare: Vec<Vec<u8>>,
+}
+
+impl<'a> World<'a> {
+    pub(super) fn new(scenario: &'a Scenario, keeps_trace: bool) -> Self {
+        let mut world = Self {
+            scenario,
+            now: 0,
+            agenda: Agenda::default(),
+            random: Pcg64::seed_from_u64(!scenario.seed),
+            trace: Trace::new(keeps_trace),
+            finding: None,
+            manager: ManagerHost::new(scenario),
+            sessions: Vec::new(),
+            nodes: scenario.nodes.iter().map(NodeHost::new).collect(),
+            jobs: scenario.jobs.iter().map(JobRun::new).collect(),
+            runs: Vec::new(),
+            members: Vec::new(),
+            links: Vec::new(),
+            ledger: Ledger::default(),
+            partition: None,
+            restless_nodes: Vec::new(),
+            restless_members: Vec::new(),
+            steps: 0,
+            frames: 0,
+            hits: [0; FAULT_NAMES.len()],
+            datagrams: Datagrams::default(),
+            spare: Vec::new(),
+        };
+        world.put_beginnings();
+        world
+    }
+
+    fn put_beginnings(&mut self) {
+        for node in 0..self.nodes.len() as u32 {
+            self.equip(node);
+            let at = self.delay_ns();
+            self.agenda.put(at, Item::Register { node, life: 0 });
+        }
+        let scenario = self.scenario;
+        for (job, plan) in scenario.jobs.iter().enumerate() {
+            // Nodes have registered by then.
+            let at = plan.starts_at + 2 * scenario.network.delay_ns_max;
+            self.agenda.put(at, Item::Admit { job: job as u32 });
+        }
+        for (index, fault) in scenario.faults.iter().enumerate() {
+            self.agenda.put(fault.at, Item::Fault { index: index as u32 });
+        }
+    }
+
+    /// Runs until all is quiet, lets the probe be served, and looks for what is left.
+    pub(super) fn run(&mut self) {
+        self.run_until_quiet();
+        self.check_quiet();
+        if self.finding.is_some() {
+            return;
+        }
+        self.trace.note(self.now, None, || "all is quiet; the probe starts".to_owned());
+        self.jobs.push(JobRun::new(&self.scenario.probe));
+        let at = self.now + self.scenario.network.delay_ns_max;
+        self.agenda.put(at, Item::Admit { job: self.jobs.len() as u32 - 1 });
+        self.run_until_quiet();
+        self.check_quiet();
+        self.check_probe();
+        self.check_leftovers();
+    }
+
+    fn run_until_quiet(&mut self) {
+        while self.finding.is_none() {
+            let Some((at, item)) = self.agenda.pop() else { return };
+            debug_assert!(at >= self.now, "time never goes back");
+            self.now = at;
+            self.steps += 1;
+            if self.steps > STEPS_MAX {
+                self.report(None, Violation::Restless { steps: STEPS_MAX });
+            }
+            self.handle(item);
+            self.settle();
+        }
+    }
+
+    fn handle(&mut self, item: Item) {
+        match item {
+            Item::Arrive { link, to } => self.arrive(link, to),
+            Item::Datagram { link, to, place } => self.datagram_arrives(link, to, place),
+            Item::MemberTimer { member } => self.on_member_timer(member),
+            Item::LinkSilent { link, end } => self.give_up(link, end),
+            Item::LinkOverdue { link, end } => self.on_overdue(link, end),
+            Item::NodeTimer { node, life } => self.on_node_timer(node, life),
+            Item::Removals { node, life } => self.on_removals(node, life),
+            Item::Register { node, life } => self.on_register(node, life),
+            Item::Order { node, session } => self.on_order(node, session),
+            Item::Report { node, session } => self.on_report(node, session),
+            Item::SessionOver { node, session, at_manager } => {
+                self.on_session_over(node, session, at_manager);
+            }
+            Item::Connected { node, session } => self.on_connected(node, session),
+            Item::NodeStarts { node } => self.start_node(node),
+            Item::ManagerStarts => self.start_manager(),
+            Item::ManagerTimer { life } => self.on_manager_timer(life),
+            Item::Admit { job } => self.on_admit(job),
+            Item::Admitted { job, life } => self.on_admitted(job, life),
+            Item::LeaseOver { job, lease, life } => self.on_lease_over(job, lease, life),
+            Item::Ask { job, group } => self.on_ask(job, group),
+            Item::Request { job, group, life } => self.on_request(job, group, life),
+            Item::Decision { job, group, ask } => self.on_decision(job, group, ask),
+            Item::JobEnds { job } => self.end_doomed(job),
+            Item::Connect { member } => self.connect_member(member),
+            Item::Start { member } => self.start_operation(member),
+            Item::Leave { member } => self.leave(member),
+            Item::Fault { index } => self.inject(index),
+            Item::PartitionSilent { index } => self.on_partition_silent(index),
+        }
+    }
+
+    /// Lets everybody say what this step made them want to say.
+    fn settle(&mut self) {
+        loop {
+            if let Some(node) = self.restless_nodes.pop() {
+                self.pump_node(node);
+            } else if let Some(member) = self.restless_members.pop() {
+                self.pump_member(member);
+            } else {
+                return;
+            }
+        }
+    }
+
+    pub(super) fn time(&self) -> Time {
+        Time(self.now)
+    }
+
+    /// How long a message takes.
+    pub(super) fn delay_ns(&mut self) -> u64 {
+        self.random.random_range(1..=self.scenario.network.delay_ns_max)
+    }
+
+    /// How long a member takes to decide.
+    pub(super) fn think_ns(&mut self) -> u64 {
+        self.random.random_range(1..=self.scenario.network.think_ns_max)
+    }
+
+    /// Something must never happen, and did. The first such thing ends the run.
+    pub(super) fn report(&mut self, group: Option<Key>, violation: Violation) {
+        self.trace.note(self.now, group, || format!("VIOLATION: {violation}"));
+        if self.finding.is_none() {
+            self.finding = Some(Finding { at_ns: self.now, group, violation });
+        }
+    }
+
+    /// Until when two machines don't reach each other.
+    pub(super) fn apart_until(&self, one: u32, other: u32) -> Option<u64> {
+        let (machines, until) = self.partition?;
+        let is_apart = (machines >> one ^ machines >> other) & 1 == 1;
+        (is_apart && self.now < until).then_some(until)
+    }
+
+    pub(super) fn node_machine(&self, node: u32) -> u32 {
+        self.scenario.hosts + node
+    }
+
+    pub(super) fn manager_machine(&self) -> u32 {
+        self.scenario.hosts + self.scenario.nodes.len() as u32
+    }
+
+    pub(super) fn link(&mut self, link: u32) -> &mut Link {
+        &mut self.links[link as usize]
+    }
+
+    pub(super) fn edge_key(&self, link: u32) -> Option<Key> {
+        self.links[link as usize].edge.as_ref().map(|edge| edge.group)
+    }
+
+    /// A new link up to a node.
+    pub(super) fn connect(
+        &mut self,
+        lower: (Holder, u32),
+        upper: u32,
+        edge: Option<EdgeOf>,
+    ) -> u32 {
+        let link = self.links.len() as u32;
+        let port = self.nodes[upper as usize].plug(link, End::Upper);
+        let upper = (Holder::Node { node: upper, port }, self.node_machine(upper));
+        self.links.push(Link::new(lower, upper, edge));
+        let at = self.now + OVERDUE_NS;
+        self.agenda.put(at, Item::LinkOverdue { link, end: End::Upper });
+        link
+    }
+
+    /// A buffer for one frame.
+    pub(super) fn buffer(&mut self) -> Vec<u8> {
+        self.spare.pop().unwrap_or_default()
+    }
+
+    /// Puts a frame on a link, if the link still carries anything that way.
+    pub(super) fn send(&mut self, link: u32, to: End, mut bytes: Vec<u8>, is_forged: bool) {
+        let delay_ns = self.delay_ns();
+        let now = self.now;
+        self.frames += 1;
+        let entry = &mut self.links[link as usize];
+        let flip = if is_forged { None } else { entry.flip[to as usize].take() };
+        if entry.has_ended[to.other() as usize] || !entry.is_open(to.other()) {
+            self.recycle(bytes);
+            return;
+        }
+        if let Some(bit) = flip {
+            super::inject::flip(&mut bytes, bit);
+            entry.is_tampered = true;
+        }
+        self.trace.note_number(now ^ u64::from(link) << 48 ^ (to as u64) << 47);
+        self.trace.note_bytes(&bytes);
+        let is_forged = is_forged || flip.is_some();
+        let at = entry.arrives_at(to, now, delay_ns);
+        entry.queue[to as usize].push_back(Parcel::Frame { bytes, is_forged });
+        self.agenda.put(at, Item::Arrive { link, to });
+        if flip.is_some() {
+            self.blame_link(link, LINK_LOST, at);
+        }
+    }
+
+    /// Whoever is around the link has cause to fail its group, from `at` on.
+    pub(super) fn blame_link(
+        &mut self,
+        link: u32,
+        reasons: &'static [tributary_wire::frame::AbortReason],
+        at: u64,
+    ) {
+        let entry = &self.links[link as usize];
+        if let Some(edge) = &entry.edge {
+            // A node does not know whose place a link is for that has not joined. If the child is a
+            // node, the manager hears from it first.
+            let at = if entry.has_joined { at } else { at.max(self.now + JOIN_TIMEOUT_NS) };
+            let (key, below, has_joined) = (edge.group, edge.below.clone(), entry.has_joined);
+            let entry = self.ledger.entry(key);
+            entry.blame(at, reasons, below);
+            entry.may_withdraw |= !has_joined;
+        }
+    }
+
+    /// The next parcel comes out of a link.
+    fn arrive(&mut self, link: u32, to: End) {
+        let now = self.now;
+        let [lower, upper] = self.links[link as usize].machines;
+        let apart_until = self.apart_until(lower, upper);
+        let entry = self.link(link);
+        let until = entry.held_until[to as usize].max(apart_until.unwrap_or(0));
+        if entry.is_open(to) && now < until {
+            self.agenda.put(until, Item::Arrive { link, to });
+            return;
+        }
+        let Some(parcel) = entry.queue[to as usize].pop_front() else { return };
+        let is_open = entry.is_open(to);
+        match parcel {
+            Parcel::Frame { bytes, is_forged } => {
+                if is_open {
+                    self.deliver(link, to, Carrier::Link, &bytes, is_forged);
+                }
+                self.recycle(bytes);
+            }
+            Parcel::End if is_open => self.on_ended(link, to),
+            Parcel::End => {}
+        }
+        self.after_arrival(link, to);
+    }
+
+    /// What has arrived makes room, and may have been the last unread thing.
+    fn after_arrival(&mut self, link: u32, to: End) {
+        let entry = self.link(link);
+        let source = to.other();
+        let is_waited_for = std::mem::take(&mut entry.is_blocked[source as usize]);
+        if is_waited_for && entry.is_open(source) {
+            match entry.holder(source) {
+                Holder::Node { node, port } => self.flush(node, port),
+                Holder::Member(member) => self.restless_members.push(member),
+                Holder::Stranger => {}
+            }
+        }
+    }
+
+    pub(super) fn deliver(
+        &mut self,
+        link: u32,
+        to: End,
+        carrier: Carrier,
+        bytes: &[u8],
+        is_forged: bool,
+    ) {
+        let frame = Incoming { link, to, carrier, bytes, is_forged };
+        match self.links[link as usize].holder(to) {
+            Holder::Node { node, port } => self.node_takes(node, port, frame),
+            Holder::Member(member) => self.member_takes(member, frame),
+            Holder::Stranger => {
+                let what = Header::decode(bytes).map(|header| format!("{:?}", header.message));
+                let what = what.unwrap_or_else(|error| error.to_string());
+                self.report(None, Violation::Leak { whom: "a stranger".to_owned(), what });
+            }
+        }
+    }
+
+    /// An end has nothing more to say, but still listens.
+    pub(super) fn say_end(&mut self, link: u32, end: End) {
+        let delay_ns = self.delay_ns();
+        let now = self.now;
+        let entry = self.link(link);
+        if std::mem::replace(&mut entry.has_ended[end as usize], true) {
+            return;
+        }
+        let to = end.other();
+        let at = entry.arrives_at(to, now, delay_ns);
+        entry.queue[to as usize].push_back(Parcel::End);
+        self.agenda.put(at, Item::Arrive { link, to });
+    }
+
+    /// The other end has nothing more to say: no holder of a link uses one half of it.
+    fn on_ended(&mut self, link: u32, to: End) {
+        self.close(link, to);
+    }
+
+    /// An end closes, and its holder's machine is told.
+    pub(super) fn close(&mut self, link: u32, end: End) {
+        if self.shut(link, end) {
+            self.say_end(link, end);
+            self.tell_closed(link, end, false);
+        }
+    }
+
+    /// An end closes since its peer broke the protocol.
+    pub(super) fn refuse(&mut self, link: u32, end: End) {
+        if self.shut(link, end) {
+            self.say_end(link, end);
+            self.tell_closed(link, end, true);
+        }
+    }
+
+    /// An end closes with an error: what it had sent may be lost on the way.
+    pub(super) fn reset(&mut self, link: u32, end: End) {
+        if !self.links[link as usize].is_open(end) {
+            return;
+        }
+        self.lose_some(link, end.other());
+        self.close(link, end);
+    }
+
+    /// An end stops existing without a word; its holder's machine is not told.
+    pub(super) fn vanish(&mut self, link: u32, end: End, is_noticed_at: u64) {
+        if self.shut(link, end) {
+            self.link(link).has_ended[end as usize] = true;
+            self.agenda.put(is_noticed_at, Item::LinkSilent { link, end: end.other() });
+        }
+    }
+
+    /// An end's process dies, and its kernel closes what it held; the machine is gone with it.
+    pub(super) fn die(&mut self, link: u32, end: End) {
+        let has_unread = !self.links[link as usize].queue[end as usize].is_empty();
+        if has_unread {
+            self.lose_some(link, end.other());
+        }
+        if self.shut(link, end) {
+            self.say_end(link, end);
+        }
+    }
+
+    /// Part of what is on its way to an end never arrives.
+    pub(super) fn lose_some(&mut self, link: u32, to: End) {
+        let sent = self.links[link as usize].queue[to as usize].len();
+        let kept = self.random.random_range(0..=sent);
+        let entry = self.link(link);
+        entry.queue[to as usize].truncate(kept);
+        entry.has_ended[to.other() as usize] = false;
+    }
+
+    /// An end gives its peer up.
+    pub(super) fn give_up(&mut self, link: u32, end: End) {
+        if self.shut(link, end) {
+            self.say_end(link, end);
+            self.tell_closed(link, end, false);
+        }
+    }
+
+    fn shut(&mut self, link: u32, end: End) -> bool {
+        let entry = self.link(link);
+        let was_open = std::mem::take(&mut entry.is_open[end as usize]);
+        if was_open {
+            for parcel in std::mem::take(&mut self.link(link).queue[end as usize]) {
+                if let Parcel::Frame { bytes, .. } = parcel {
+                    self.recycle(bytes);
+                }
+            }
+        }
+        was_open
+    }
+
+    fn tell_closed(&mut self, link: u32, end: End, is_refused: bool) {
+        let key = self.edge_key(link);
+        self.trace.note(self.now, key, || {
+            let how = if is_refused { "refuses its peer and closes" } else { "closes" };
+            format!("link {link}: {end:?} end {how}")
+        });
+        match self.links[link as usize].holder(end) {
+            Holder::Node { node, port } => self.node_unplugs(node, port, is_refused),
+            Holder::Member(member) => self.member_unplugs(member, is_refused),
+            Holder::Stranger => {}
+        }
+    }
+
+    pub(super) fn recycle(&mut self, mut bytes: Vec<u8>) {
+        bytes.clear();
+        self.spare.push(bytes);
+    }
+}

@@ -1,0 +1,306 @@
+//! Where aggregation nodes stand, and which is whose parent.
+
+use std::collections::BTreeMap;
+
+use tributary_topology::{AggregationNode, AggregationTree, Fabric};
+use tributary_wire::ChildIndex;
+
+use crate::fabric::{Graph, Vertex, Wiring};
+use crate::world::{AggregatorId, ChildPlan, GroupPlan, NodePlan, ProcessId};
+
+/// The tree of all aggregation nodes over a fabric.
+#[derive(Clone, Debug)]
+pub struct Layout {
+    nodes: Vec<Place>,
+    homes: Homes,
+    described: Option<(Fabric, Vec<String>)>,
+}
+
+/// One node's place.
+#[derive(Clone, Debug)]
+struct Place {
+    name: String,
+    vertex: Vertex,
+    parent: Option<usize>,
+    level: u32,
+}
+
+/// Which node serves a host.
+#[derive(Clone, Debug)]
+enum Homes {
+    /// So many neighbouring hosts to each of the first nodes.
+    Blocks(u32),
+    /// By host.
+    Table(Vec<usize>),
+}
+
+impl Layout {
+    /// The tree of a regular fabric.
+    ///
+    /// Fat tree: the first switch of each level above every block of hosts, so that each child of a
+    /// node is one link away. Dragonfly: every router, below the first router of its group, below
+    /// the first of all. Torus: every router, below the next one on the way to the first.
+    ///
+    /// # Panics
+    /// On a fabric that only a file describes.
+    #[must_use]
+    pub fn regular(wiring: &Wiring) -> Self {
+        let hosts = wiring.hosts();
+        let (places, per_node) = match wiring {
+            Wiring::FatTree(tree) => {
+                let mut switches: Vec<Vec<Vertex>> = Vec::new();
+                for level in 1..=tree.levels() {
+                    let mut above: Vec<_> =
+                        (0..hosts).map(|host| tree.switch_above(Vertex(host), level)).collect();
+                    above.dedup();
+                    switches.push(above);
+                }
+                let per_leaf = hosts as usize / switches[0].len();
+                (fat_tree_places(&switches), per_leaf as u32)
+            }
+            Wiring::Dragonfly(fabric) => {
+                let (routers, groups) =
+                    (wiring.vertices() - hosts, hosts / fabric.hosts_per_group());
+                let per_group = routers / groups;
+                let parent = |router: u32| match router {
+                    0 => None,
+                    _ if router.is_multiple_of(per_group) => Some(0),
+                    _ => Some((router - router % per_group) as usize),
+                };
+                (router_places(hosts, routers, &parent), hosts / routers)
+            }
+            Wiring::Torus(_) => {
+                let root = Vertex(hosts);
+                let parent = |router: u32| {
+                    let at = Vertex(hosts + router);
+                    (at != root).then(|| (wiring.next(at, root, 0).to.0 - hosts) as usize)
+                };
+                (router_places(hosts, hosts, &parent), 1)
+            }
+            Wiring::Graph(_) => panic!("a described fabric has a described tree"),
+        };
+        Self { nodes: with_levels(places), homes: Homes::Blocks(per_node), described: None }
+    }
+
+    /// The same tree with every node in software, on a host of its own: the last ones below it that
+    /// no other node has.
+    #[must_use]
+    pub fn on_hosts(mut self, wiring: &Wiring) -> Self {
+        let mut free: Vec<bool> = vec![true; wiring.hosts() as usize];
+        for index in 0..self.nodes.len() {
+            let below = |host: &u32| {
+                let mut at = Some(self.home(Vertex(*host)));
+                while at.is_some_and(|node| node != index) {
+                    at = at.and_then(|node| self.nodes[node].parent);
+                }
+                at.is_some()
+            };
+            let found = (0..wiring.hosts()).rev().find(|host| free[*host as usize] && below(host));
+            let host = found.expect("more hosts than aggregation nodes");
+            free[host as usize] = false;
+            self.nodes[index].vertex = Vertex(host);
+        }
+        self
+    }
+
+    /// The tree that the manager would place on a described fabric: nodes where the file puts them,
+    /// or one at every switch if it puts none.
+    #[must_use]
+    pub fn described(fabric: &Fabric, graph: &Graph) -> Self {
+        let mut named: Vec<(String, Vertex)> = fabric
+            .aggregation_nodes()
+            .filter_map(|(name, at)| Some((name.to_owned(), graph.find(&fabric.vertex(at).name)?)))
+            .collect();
+        if named.is_empty() {
+            named = fabric
+                .vertices()
+                .filter(|(_, vertex)| vertex.kind == tributary_topology::VertexKind::Switch)
+                .filter_map(|(_, vertex)| Some((vertex.name.clone(), graph.find(&vertex.name)?)))
+                .collect();
+        }
+        named.sort();
+        let offered: Vec<_> = named
+            .iter()
+            .map(|(name, _)| AggregationNode {
+                name: name.clone(),
+                machine: name.clone(),
+                radix: u16::MAX,
+            })
+            .collect();
+        let tree = AggregationTree::place(fabric, &offered).expect("names differ");
+        let places = named.into_iter().zip(tree.nodes()).map(|((name, vertex), placed)| Place {
+            name,
+            vertex,
+            parent: placed.parent.map(tributary_topology::NodeIndex::get),
+            level: 0,
+        });
+        let hosts: Vec<String> = fabric
+            .vertices()
+            .filter(|(_, vertex)| vertex.kind == tributary_topology::VertexKind::Host)
+            .map(|(_, vertex)| vertex.name.clone())
+            .collect();
+        let homes = hosts.iter().map(|host| tree.home(host).map_or(0, |home| home.get())).collect();
+        Self {
+            nodes: with_levels(places.collect()),
+            homes: Homes::Table(homes),
+            described: Some((fabric.clone(), hosts)),
+        }
+    }
+
+    /// Where each node stands.
+    pub fn vertices(&self) -> impl Iterator<Item = Vertex> + '_ {
+        self.nodes.iter().map(|node| node.vertex)
+    }
+
+    /// What each node is called.
+    pub fn node_names(&self) -> impl Iterator<Item = String> + '_ {
+        self.nodes.iter().map(|node| node.name.clone())
+    }
+
+    /// What the manager calls a host.
+    #[must_use]
+    pub fn host_name(&self, host: Vertex) -> String {
+        match &self.described {
+            Some((_, names)) => names[host.0 as usize].clone(),
+            None => format!("host{}", host.0),
+        }
+    }
+
+    /// The fabric as the manager is told of it: the description, or of a regular fabric the cables
+    /// that the tree uses.
+    ///
+    /// # Panics
+    /// Never: the names differ.
+    #[must_use]
+    pub fn fabric(&self, wiring: &Wiring) -> Fabric {
+        if let Some((fabric, _)) = &self.described {
+            return fabric.clone();
+        }
+        let mut fabric = Fabric::new();
+        let switches: Vec<_> = self
+            .nodes
+            .iter()
+            .map(|node| fabric.add_switch(&node.name).expect("node names differ"))
+            .collect();
+        for (node, &at) in self.nodes.iter().zip(&switches) {
+            fabric.add_aggregation_node(&node.name, at).expect("node names differ");
+            match node.parent {
+                Some(parent) => {
+                    fabric.add_link(switches[parent], at).expect("a node is not its own parent");
+                }
+                None => fabric.prefer_root(&node.name),
+            }
+        }
+        for host in (0..wiring.hosts()).map(Vertex) {
+            let at = fabric.add_host(&self.host_name(host)).expect("host names differ");
+            fabric.add_link(switches[self.home(host)], at).expect("a host hangs from a switch");
+        }
+        fabric
+    }
+
+    fn home(&self, host: Vertex) -> usize {
+        match &self.homes {
+            Homes::Blocks(hosts) => (host.0 / hosts) as usize,
+            Homes::Table(homes) => homes[host.0 as usize],
+        }
+    }
+
+    /// The group of these processes, as the manager would grant it: the part of the tree up to the
+    /// lowest node above all, children in the order of their first process.
+    ///
+    /// # Panics
+    /// If there is no process.
+    #[must_use]
+    pub fn plan(&self, processes: &[(ProcessId, Vertex)]) -> GroupPlan {
+        assert!(!processes.is_empty(), "a group has a member");
+        let mut children: BTreeMap<usize, Vec<Child>> = BTreeMap::new();
+        for &(process, host) in processes {
+            let mut at = self.home(host);
+            let mut is_new = !children.contains_key(&at);
+            children.entry(at).or_default().push(Child::Process(process));
+            while let (true, Some(parent)) = (is_new, self.nodes[at].parent) {
+                is_new = !children.contains_key(&parent);
+                children.entry(parent).or_default().push(Child::Node(at));
+                at = parent;
+            }
+        }
+        let mut root = (0..self.nodes.len())
+            .find(|node| self.nodes[*node].parent.is_none() && children.contains_key(node))
+            .expect("a tree has a root");
+        while let [Child::Node(only)] = children[&root][..] {
+            root = only;
+        }
+        list(root, &children)
+    }
+
+    /// Levels below the root, of the node farthest from it.
+    #[must_use]
+    pub fn depth(&self) -> u32 {
+        self.nodes.iter().map(|node| node.level).max().unwrap_or(0)
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Child {
+    Node(usize),
+    Process(ProcessId),
+}
+
+/// Lists a subtree level by level.
+fn list(root: usize, children: &BTreeMap<usize, Vec<Child>>) -> GroupPlan {
+    let mut order = vec![(root, None)];
+    let mut nodes = Vec::new();
+    let mut next = 0;
+    while let Some(&(at, parent)) = order.get(next) {
+        let below = children[&at].iter().enumerate().map(|(index, child)| match *child {
+            Child::Node(node) => {
+                order.push((node, Some((next, ChildIndex(index as u16)))));
+                ChildPlan::Node(order.len() - 1)
+            }
+            Child::Process(process) => ChildPlan::Process(process),
+        });
+        let below = below.collect();
+        nodes.push(NodePlan { aggregator: AggregatorId(at as u32), parent, children: below });
+        next += 1;
+    }
+    GroupPlan { nodes }
+}
+
+/// One node at each switch of `switches`, which are listed level by level from below.
+fn fat_tree_places(switches: &[Vec<Vertex>]) -> Vec<Place> {
+    let mut places = Vec::new();
+    let mut first = 0;
+    for (level, row) in switches.iter().enumerate() {
+        let above = switches.get(level + 1).map(Vec::len);
+        for (index, &vertex) in row.iter().enumerate() {
+            let parent = above.map(|above| first + row.len() + index * above / row.len());
+            places.push(Place { name: format!("node{}", vertex.0), vertex, parent, level: 0 });
+        }
+        first += row.len();
+    }
+    places
+}
+
+fn router_places(hosts: u32, routers: u32, parent: &dyn Fn(u32) -> Option<usize>) -> Vec<Place> {
+    (0..routers)
+        .map(|router| Place {
+            name: format!("node{}", hosts + router),
+            vertex: Vertex(hosts + router),
+            parent: parent(router),
+            level: 0,
+        })
+        .collect()
+}
+
+fn with_levels(mut places: Vec<Place>) -> Vec<Place> {
+    for index in 0..places.len() {
+        let mut level = 0;
+        let mut at = index;
+        while let Some(parent) = places[at].parent {
+            level += 1;
+            at = parent;
+        }
+        places[index].level = level;
+    }
+    places
+}

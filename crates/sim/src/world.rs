@@ -1,0 +1,293 @@
+//! Hosts, adapters, aggregation nodes and processes on a network, from one event to the next.
+//!
+//! Owns every machine of a simulated system and what its actions cost. The protocol is not modelled
+//! here: aggregation nodes are [`tributary_protocol::node::Node`]s, members are
+//! [`tributary_protocol::endpoint::Endpoint`]s, and messages follow
+//! [`tributary_algorithms::Schedule`]s; this module carries what they say over the [`Network`] and
+//! charges the time. Start at [`World::run`].
+
+mod aggregator;
+mod cost;
+mod group;
+mod host;
+mod member;
+mod memory;
+mod packet;
+mod rank;
+mod site;
+mod transfer;
+
+pub use aggregator::AggregatorId;
+pub use cost::Costs;
+pub use group::{ChildPlan, GroupPlan, NodePlan, SetupError, Terms};
+pub use host::ProcessId;
+pub use member::MemberId;
+pub use memory::{Data, Nothing, Numbers};
+pub use rank::{HostCollective, RankFinished, RankId, Team};
+pub use site::Site;
+
+use tributary_algorithms::Unsupported;
+use tributary_protocol::{Time, endpoint, node};
+use tributary_wire::frame::Abort;
+
+use crate::engine::{Agenda, Chance, Picos};
+use crate::fabric::{Network, Vertex, Wiring};
+use crate::preset::Preset;
+use aggregator::Aggregator;
+use group::Group;
+use host::{Adapter, Process};
+use member::Member;
+use packet::{Cargo, Packet, PacketId, Packets};
+use rank::Rank;
+use transfer::{TransferId, Transfers};
+
+/// What happens next.
+#[derive(Clone, Copy, Debug)]
+enum Event {
+    /// A core has handed a packet to its host's adapter.
+    Post(PacketId),
+    /// The head of a packet is at a switch.
+    Hop(PacketId),
+    /// The whole of a packet is where it was to go.
+    Arrive(PacketId),
+    /// An aggregation node sends a packet.
+    Emit(PacketId),
+    /// A member starts the operation it was given.
+    Begin(MemberId),
+    /// A rank starts the collective it was given.
+    Enter(RankId),
+    /// A message through a host's memory can be seen.
+    Share(TransferId),
+}
+
+/// The simulated system can't go on: a machine refused what another said. It is a defect of this
+/// program, in the machines or in the model.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum RunError {
+    /// An aggregation node refused a frame.
+    #[error("aggregation node {node} refused a frame: {fault}")]
+    Node {
+        /// Which node.
+        node: u32,
+        /// Why.
+        fault: node::FrameError,
+    },
+    /// A member refused a frame.
+    #[error("member {member} refused a frame: {fault}")]
+    Member {
+        /// Which member.
+        member: u32,
+        /// Why.
+        fault: endpoint::FrameError,
+    },
+    /// A member could not start its operation.
+    #[error("member {member} can't start: {fault}")]
+    Start {
+        /// Which member.
+        member: u32,
+        /// Why.
+        fault: endpoint::StartError,
+    },
+    /// A member was told that its group failed.
+    #[error("member {member} was told that its group failed: {}", .abort.reason)]
+    Failed {
+        /// Which member.
+        member: u32,
+        /// What it was told.
+        abort: Abort,
+    },
+    /// The algorithm has no such form.
+    #[error(transparent)]
+    Unsupported(#[from] Unsupported),
+    /// Everything came to rest and somebody still waits.
+    #[error("{waiting} of {of} participants never finished")]
+    Stuck {
+        /// How many wait.
+        waiting: usize,
+        /// How many took part.
+        of: usize,
+    },
+}
+
+/// A participant's operation, from its own start to its own end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Finished {
+    /// Which member.
+    pub member: MemberId,
+    /// When it started.
+    pub began_at: Picos,
+    /// When it had its result.
+    pub ended_at: Picos,
+}
+
+/// A simulated system. `D` says what payload is: [`Nothing`] or real [`Numbers`].
+pub struct World<D: Data> {
+    agenda: Agenda<Event>,
+    network: Network,
+    costs: Costs,
+    chance: Chance,
+    packets: Packets<D::Piece>,
+    adapters: Vec<Adapter>,
+    processes: Vec<Process>,
+    aggregators: Vec<Aggregator<D>>,
+    members: Vec<Member<D>>,
+    groups: Vec<Group>,
+    finished: Vec<Finished>,
+    ranks: Vec<Rank>,
+    transfers: Transfers,
+    ranks_finished: Vec<RankFinished>,
+    /// Members whose aggregation node has taken them in.
+    joined: usize,
+    fault: Option<RunError>,
+}
+
+impl<D: Data> World<D> {
+    /// An idle system on `wiring`.
+    #[must_use]
+    pub fn new(preset: &Preset, wiring: Wiring, seed: u64) -> Self {
+        let adapters = vec![Adapter::default(); wiring.hosts() as usize];
+        Self {
+            agenda: Agenda::default(),
+            network: Network::new(wiring, preset.network_cost()),
+            costs: Costs::new(preset),
+            chance: Chance::new(seed),
+            packets: Packets::default(),
+            adapters,
+            processes: Vec::new(),
+            aggregators: Vec::new(),
+            members: Vec::new(),
+            groups: Vec::new(),
+            finished: Vec::new(),
+            ranks: Vec::new(),
+            transfers: Transfers::default(),
+            ranks_finished: Vec::new(),
+            joined: 0,
+            fault: None,
+        }
+    }
+
+    /// The time.
+    #[must_use]
+    pub fn now(&self) -> Picos {
+        self.agenda.now()
+    }
+
+    /// Events so far.
+    #[must_use]
+    pub fn events(&self) -> u64 {
+        self.agenda.taken()
+    }
+
+    /// The network.
+    #[must_use]
+    pub fn network(&self) -> &Network {
+        &self.network
+    }
+
+    /// Runs until nothing is left to happen.
+    ///
+    /// # Errors
+    /// [`RunError`]; the system is of no more use then.
+    pub fn run(&mut self) -> Result<(), RunError> {
+        while let Some(event) = self.agenda.take() {
+            match event {
+                Event::Post(packet) => self.post(packet),
+                Event::Hop(packet) => self.hop(packet),
+                Event::Arrive(packet) => self.arrive(packet),
+                Event::Emit(packet) => self.emit(packet),
+                Event::Begin(member) => self.begin(member),
+                Event::Enter(rank) => self.entered(rank),
+                Event::Share(transfer) => self.shared(transfer),
+            }
+            if let Some(fault) = self.fault.take() {
+                return Err(fault);
+            }
+        }
+        Ok(())
+    }
+
+    /// The operations that ended since this was last asked.
+    pub fn take_finished(&mut self) -> Vec<Finished> {
+        core::mem::take(&mut self.finished)
+    }
+
+    /// The adapter takes a packet from a core and puts it on the wire.
+    fn post(&mut self, id: PacketId) {
+        let now = self.agenda.now();
+        let packet = self.packets.at(id);
+        let ready = self.adapters[packet.at.0 as usize].transmit(&self.costs, now, packet.bytes);
+        let wire_free_at = self.forward(id, ready);
+        if let Cargo::Message { transfer, sign } = self.packets.at(id).cargo {
+            self.part_sent(transfer, sign, wire_free_at);
+        }
+    }
+
+    /// An aggregation node's packet leaves it: through its switch, or its host's adapter.
+    fn emit(&mut self, id: PacketId) {
+        if self.packets.at(id).at.0 < self.network.wiring().hosts() {
+            self.post(id);
+        } else {
+            self.hop(id);
+        }
+    }
+
+    fn hop(&mut self, id: PacketId) {
+        let packet = self.packets.at(id);
+        if packet.at == packet.to {
+            self.replicate(id);
+        } else {
+            self.forward(id, self.agenda.now());
+        }
+    }
+
+    /// Sends a packet over its next link; when it has left.
+    fn forward(&mut self, id: PacketId, ready: Picos) -> Picos {
+        let packet = self.packets.at(id);
+        let step = self.network.forward(ready, packet.at, packet.to, packet.bytes, packet.flow);
+        let is_copy = matches!(packet.cargo, Cargo::Copy { .. });
+        let is_there = step.to == packet.to;
+        self.packets.at_mut(id).at = step.to;
+        if is_there && !is_copy {
+            self.agenda.schedule(step.tail_at, Event::Arrive(id));
+        } else {
+            self.agenda.schedule(step.head_at, Event::Hop(id));
+        }
+        step.left_at
+    }
+
+    fn arrive(&mut self, id: PacketId) {
+        let now = self.agenda.now();
+        let packet = self.packets.take(id);
+        let hosts = self.network.wiring().hosts();
+        let seen_at = if packet.to.0 < hosts {
+            self.adapters[packet.to.0 as usize].receive(&self.costs, now, packet.bytes)
+        } else {
+            now
+        };
+        match packet.cargo {
+            Cargo::ToNode { aggregator, port, header, piece } => {
+                self.node_receives(seen_at, aggregator, port, &header, &piece);
+            }
+            Cargo::ToMember { member, header, piece } => {
+                self.member_receives(seen_at, member, &header, &piece);
+            }
+            Cargo::Message { transfer, sign } => self.message_receives(seen_at, transfer, sign),
+            Cargo::Copy { .. } => unreachable!("a multicast copy is replicated, not delivered"),
+        }
+    }
+
+    fn send(&mut self, at: Picos, event: fn(PacketId) -> Event, packet: Packet<D::Piece>) {
+        let id = self.packets.put(packet);
+        self.agenda.schedule(at, event(id));
+    }
+
+    fn host_of(&self, process: ProcessId) -> Vertex {
+        self.processes[process.index()].host
+    }
+}
+
+/// The time as the protocol's machines count it.
+fn time_at(now: Picos) -> Time {
+    Time(now.0 / 1000)
+}

@@ -1,0 +1,217 @@
+//! Aggregation nodes: the protocol's machine, and the time that a switch or a daemon needs for it.
+
+use tributary_protocol::Carrier;
+use tributary_protocol::node::{FrameError, Node, NodeConfig, PortId, Transmit};
+use tributary_wire::ChildIndex;
+use tributary_wire::frame::{Header, Message, Part};
+
+use super::member::MemberId;
+use super::packet::{Cargo, Packet, PacketId};
+use super::{Data, Event, RunError, World, time_at};
+use crate::engine::Picos;
+use crate::fabric::Vertex;
+
+/// Names an aggregation node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct AggregatorId(pub u32);
+
+impl AggregatorId {
+    pub(super) fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// Who is at the other end of a port.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Peer {
+    Member(MemberId),
+    Node { aggregator: AggregatorId, port: PortId },
+}
+
+/// An aggregation node: one engine that takes packets in, and some that send copies out, each for
+/// its share of the groups.
+pub(super) struct Aggregator<D: Data> {
+    pub(super) vertex: Vertex,
+    pub(super) node: Node,
+    pub(super) arenas: D::Arenas,
+    pub(super) ports: Vec<Peer>,
+    /// Requests that came before there was a slot for them; see [`World::hold`].
+    held: Vec<(PortId, Header, D::Piece)>,
+    take_free_at: Picos,
+    /// By engine.
+    reply_free_at: Vec<Picos>,
+}
+
+impl<D: Data> Aggregator<D> {
+    pub(super) fn plug(&mut self, peer: Peer) -> PortId {
+        self.ports.push(peer);
+        PortId(self.ports.len() as u32 - 1)
+    }
+}
+
+impl<D: Data> World<D> {
+    /// Adds an aggregation node in a switch, or on a host.
+    ///
+    /// # Panics
+    /// If the fabric has no such vertex.
+    pub fn add_aggregator(&mut self, vertex: Vertex, config: NodeConfig) -> AggregatorId {
+        assert!(vertex.0 < self.network.wiring().vertices(), "{vertex:?} is not in the fabric");
+        let id = AggregatorId(self.aggregators.len() as u32);
+        self.aggregators.push(Aggregator {
+            vertex,
+            node: Node::new(config),
+            arenas: D::Arenas::default(),
+            ports: Vec::new(),
+            held: Vec::new(),
+            take_free_at: Picos::ZERO,
+            reply_free_at: vec![Picos::ZERO; self.costs.node.reply_engines],
+        });
+        id
+    }
+
+    pub(super) fn node_receives(
+        &mut self,
+        seen_at: Picos,
+        id: AggregatorId,
+        port: PortId,
+        header: &Header,
+        piece: &D::Piece,
+    ) {
+        let bytes = header.payload_bytes();
+        let Aggregator { node, arenas, take_free_at, .. } = &mut self.aggregators[id.index()];
+        // A result is only handed on; a contribution's bytes go through the engine.
+        let reduced = if matches!(header.message, Message::Request(_)) { bytes as u32 } else { 0 };
+        *take_free_at = seen_at.max(*take_free_at) + self.costs.node.take.of(reduced);
+        let ready = *take_free_at + self.costs.node.latency;
+        let now = time_at(self.agenda.now());
+        let payload = D::bytes(piece, bytes);
+        match node.handle_frame(now, port, Carrier::Link, header, payload, arenas) {
+            Ok(()) => self.drain_node(ready, id),
+            Err(fault) => self.hold(id, port, header, piece, fault),
+        }
+        if matches!(header.message, Message::Result(_)) {
+            self.resume_held(ready, id);
+        }
+        while self.aggregators[id.index()].node.poll_event().is_some() {}
+    }
+
+    /// A request that comes before its slot is free waits at the node's receiver.
+    ///
+    /// It happens where a multicast result overtakes the reliable one: the member knows that the
+    /// operation is complete before its aggregation node does.
+    fn hold(
+        &mut self,
+        id: AggregatorId,
+        port: PortId,
+        header: &Header,
+        piece: &D::Piece,
+        fault: FrameError,
+    ) {
+        let group = &self.groups[header.edge.group.0 as usize];
+        if matches!(fault, FrameError::OutsideWindow { .. }) && group.has_multicast() {
+            self.aggregators[id.index()].held.push((port, *header, piece.clone()));
+        } else {
+            self.fault = Some(RunError::Node { node: id.0, fault });
+        }
+    }
+
+    /// A result has freed a slot: what waited for one is taken in.
+    fn resume_held(&mut self, ready: Picos, id: AggregatorId) {
+        let now = time_at(self.agenda.now());
+        for (port, header, piece) in core::mem::take(&mut self.aggregators[id.index()].held) {
+            let Aggregator { node, arenas, .. } = &mut self.aggregators[id.index()];
+            let payload = D::bytes(&piece, header.payload_bytes());
+            match node.handle_frame(now, port, Carrier::Link, &header, payload, arenas) {
+                Ok(()) => self.drain_node(ready, id),
+                Err(fault) => self.hold(id, port, &header, &piece, fault),
+            }
+        }
+    }
+
+    /// Sends what the machine has to say, one copy after the other.
+    pub(super) fn drain_node(&mut self, ready: Picos, id: AggregatorId) {
+        while let Some(port) = self.aggregators[id.index()].node.poll_ready() {
+            while let Some(transmit) = self.aggregators[id.index()].node.peek_transmit(port) {
+                self.aggregators[id.index()].node.pop_transmit(port);
+                self.node_sends(ready, id, port, &transmit);
+            }
+        }
+    }
+
+    fn node_sends(&mut self, ready: Picos, id: AggregatorId, port: PortId, transmit: &Transmit) {
+        let header = transmit.header;
+        let bytes = header.payload_bytes();
+        let aggregator = &self.aggregators[id.index()];
+        let piece = match transmit.body {
+            Some(place) => D::read(&aggregator.arenas, place, bytes),
+            None => D::Piece::default(),
+        };
+        let at = aggregator.vertex;
+        if let Message::Result(part) = header.message
+            && header.edge.child == ChildIndex(0)
+            && self.groups[header.edge.group.0 as usize].multicasts_from(id)
+        {
+            let cargo =
+                Cargo::Copy { group: header.edge.group.0, node: 0, part, piece: piece.clone() };
+            let copy = Packet { at, to: at, bytes: bytes as u32, flow: id.0, cargo };
+            self.send(ready, Event::Hop, copy);
+        }
+        let aggregator = &mut self.aggregators[id.index()];
+        let engine = header.edge.group.0 as usize % aggregator.reply_free_at.len();
+        let reply_free_at = &mut aggregator.reply_free_at[engine];
+        let at_time = ready.max(*reply_free_at);
+        *reply_free_at = at_time + self.costs.node.reply.of(bytes as u32);
+        let (to, cargo) = match aggregator.ports[port.0 as usize] {
+            Peer::Member(member) => {
+                let host = self.members[member.index()].host;
+                (host, Cargo::ToMember { member, header, piece })
+            }
+            Peer::Node { aggregator, port } => {
+                let vertex = self.aggregators[aggregator.index()].vertex;
+                (vertex, Cargo::ToNode { aggregator, port, header, piece })
+            }
+        };
+        self.send(at_time, Event::Emit, Packet { at, to, bytes: bytes as u32, flow: id.0, cargo });
+    }
+
+    /// A switch of a multicast tree sends a result on: to the members that hang from it and to the
+    /// next switches, all at once.
+    pub(super) fn replicate(&mut self, id: PacketId) {
+        let packet = self.packets.take(id);
+        let Cargo::Copy { group, node, part, piece } = packet.cargo else {
+            unreachable!("only multicast copies are replicated")
+        };
+        let now = self.agenda.now();
+        for index in 0..self.groups[group as usize].copies(node).members.len() {
+            let member = self.groups[group as usize].copies(node).members[index];
+            let CopyEnd { host, header } = self.copy_for(member, part);
+            let cargo = Cargo::ToMember { member, header, piece: piece.clone() };
+            self.copy_on(now, packet.at, host, packet.bytes, cargo);
+        }
+        for index in 0..self.groups[group as usize].copies(node).below.len() {
+            let next = self.groups[group as usize].copies(node).below[index];
+            let vertex = self.groups[group as usize].copies(next).vertex;
+            let cargo = Cargo::Copy { group, node: next, part, piece: piece.clone() };
+            self.copy_on(now, packet.at, vertex, packet.bytes, cargo);
+        }
+    }
+
+    fn copy_for(&self, member: MemberId, part: Part) -> CopyEnd {
+        let known = &self.members[member.index()];
+        CopyEnd {
+            host: known.host,
+            header: Header { edge: known.edge, message: Message::Result(part) },
+        }
+    }
+
+    fn copy_on(&mut self, now: Picos, at: Vertex, to: Vertex, bytes: u32, cargo: Cargo<D::Piece>) {
+        let id = self.packets.put(Packet { at, to, bytes, flow: at.0, cargo });
+        self.forward(id, now);
+    }
+}
+
+/// Where a multicast copy ends, and what it says there.
+struct CopyEnd {
+    host: Vertex,
+    header: Header,
+}

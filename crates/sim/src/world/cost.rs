@@ -1,0 +1,172 @@
+//! What actions cost, in virtual time: a preset's constants, ready to add.
+
+use crate::engine::Picos;
+use crate::preset::Preset;
+
+/// A cost that grows with length.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Linear {
+    fixed: Picos,
+    byte_ps: f64,
+}
+
+impl Linear {
+    /// `fixed_ns` and `byte_ns` for each byte.
+    #[must_use]
+    pub(super) fn new(fixed_ns: f64, byte_ns: f64) -> Self {
+        Self { fixed: Picos::from_ns(fixed_ns), byte_ps: byte_ns * 1e3 }
+    }
+
+    /// For this many bytes.
+    #[must_use]
+    #[inline]
+    pub(super) fn of(&self, bytes: u32) -> Picos {
+        self.fixed + Picos((self.byte_ps * f64::from(bytes)) as u64)
+    }
+}
+
+/// What the actions of hosts and aggregation nodes cost.
+#[derive(Clone, Debug)]
+pub struct Costs {
+    pub(super) adapter: AdapterCosts,
+    pub(super) tree: TreeCosts,
+    pub(super) message: MessageCosts,
+    pub(super) node: NodeCosts,
+    pub(super) noise: NoiseCosts,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(super) struct AdapterCosts {
+    pub(super) transmit: Picos,
+    pub(super) fetch: Linear,
+    pub(super) receive: Linear,
+    pub(super) gap: Picos,
+    pub(super) inline_max_bytes: u32,
+    pub(super) inline_byte: Linear,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(super) struct TreeCosts {
+    pub(super) call: Picos,
+    pub(super) request: Linear,
+    pub(super) result: Linear,
+    pub(super) look: Picos,
+    pub(super) notice_max_bytes: u32,
+    pub(super) repeat: Picos,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(super) struct MessageCosts {
+    pub(super) call: Picos,
+    /// Sending eagerly; of no byte, sending a word about a message.
+    pub(super) send: Linear,
+    /// Hearing a word about a message.
+    pub(super) control: Picos,
+    pub(super) receive: Linear,
+    pub(super) receive_cold: Linear,
+    pub(super) reduce: Linear,
+    pub(super) register: Picos,
+    /// Each end of a message through memory.
+    pub(super) share: Linear,
+    pub(super) line: Picos,
+    pub(super) eager_max_bytes: u32,
+    pub(super) mtu_bytes: u32,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(super) struct NodeCosts {
+    pub(super) latency: Picos,
+    pub(super) take: Linear,
+    pub(super) reply: Linear,
+    pub(super) reply_engines: usize,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(super) struct NoiseCosts {
+    pub(super) jitter: f64,
+    pub(super) skew_ps: f64,
+    /// Mean time between two detours of one core; none if they don't happen.
+    pub(super) between_detours_ps: Option<f64>,
+    pub(super) detour_ps: f64,
+}
+
+impl Costs {
+    /// A preset's.
+    #[must_use]
+    pub fn new(preset: &Preset) -> Self {
+        let (adapter, tree, noise) = (&preset.adapter, &preset.tree, &preset.noise);
+        let bus_byte_ns = adapter.bus.byte_ps() / 1e3;
+        let rate = noise.detour_rate.value();
+        Self {
+            adapter: AdapterCosts {
+                transmit: adapter.transmit.span(),
+                fetch: Linear::new(adapter.fetch.value(), bus_byte_ns),
+                receive: Linear::new(adapter.receive.value(), bus_byte_ns),
+                gap: adapter.packet_rate.gap(),
+                inline_max_bytes: adapter.inline_max.bytes() as u32,
+                inline_byte: Linear::new(0.0, adapter.inline_byte.value()),
+            },
+            tree: TreeCosts {
+                call: tree.call.span(),
+                request: Linear::new(tree.request.value(), tree.segment_byte.value()),
+                result: Linear::new(tree.result.value(), tree.segment_byte.value()),
+                look: tree.look.span(),
+                notice_max_bytes: tree.notice_max.bytes() as u32,
+                repeat: tree.repeat.span(),
+            },
+            message: MessageCosts::new(preset),
+            node: preset.aggregation.as_ref().map_or_else(NodeCosts::nothing, |nodes| NodeCosts {
+                latency: nodes.latency.span(),
+                take: Linear::new(nodes.packet.value(), nodes.byte.value()),
+                reply: Linear::new(nodes.reply.value(), nodes.reply_byte.value()),
+                reply_engines: nodes.reply_engines.count().max(1) as usize,
+            }),
+            noise: NoiseCosts {
+                jitter: noise.jitter.value(),
+                skew_ps: noise.skew.value() * 1e3,
+                between_detours_ps: (rate > 0.0).then(|| 1e12 / rate),
+                detour_ps: noise.detour.value() * 1e3,
+            },
+        }
+    }
+
+    /// The same without anything random.
+    #[must_use]
+    pub fn quiet(mut self) -> Self {
+        self.noise =
+            NoiseCosts { jitter: 0.0, skew_ps: 0.0, between_detours_ps: None, detour_ps: 0.0 };
+        self
+    }
+}
+
+impl MessageCosts {
+    fn new(preset: &Preset) -> Self {
+        let (software, memory) = (&preset.software, &preset.memory);
+        let (receive_ns, byte_ns) = (software.receive.value(), software.eager_byte.value());
+        Self {
+            call: software.call.span(),
+            send: Linear::new(software.send.value(), byte_ns),
+            control: software.receive.span(),
+            receive: Linear::new(receive_ns, byte_ns),
+            receive_cold: Linear::new(receive_ns, software.cold_byte.value()),
+            reduce: Linear::new(0.0, software.reduce_byte.value()),
+            register: software.register.span(),
+            share: Linear::new(memory.line_gap_near.value(), memory.copy.value()),
+            line: memory.line_near.span(),
+            eager_max_bytes: preset.adapter.eager_max.bytes() as u32,
+            mtu_bytes: preset.packet.mtu.bytes() as u32,
+        }
+    }
+}
+
+impl NodeCosts {
+    /// Of a system without aggregation nodes: nothing is ever charged.
+    fn nothing() -> Self {
+        Self {
+            latency: Picos::ZERO,
+            take: Linear::new(0.0, 0.0),
+            reply: Linear::new(0.0, 0.0),
+            reply_engines: 1,
+        }
+    }
+}

@@ -1,0 +1,286 @@
+//! How a group comes to stand on aggregation nodes and processes.
+
+use std::collections::BTreeMap;
+
+use tributary_protocol::endpoint::EndpointConfig;
+use tributary_protocol::node::{ChildConfig, GroupConfig, InstallError, ParentConfig};
+use tributary_wire::{Capability, ChildIndex, EndpointId, Epoch, GroupId};
+
+use super::aggregator::{AggregatorId, Peer};
+use super::host::ProcessId;
+use super::member::MemberId;
+use super::{Data, RunError, World};
+use crate::fabric::Vertex;
+
+/// Operations that a member may have under way: more than any scenario starts at once.
+pub(super) const OPERATIONS_MAX: usize = 4;
+
+/// Why a group could not be set up.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SetupError {
+    /// The manager refused the grant.
+    #[error(transparent)]
+    Refused(#[from] tributary_protocol::manager::GroupError),
+    /// A node refused to take part.
+    #[error("aggregation node {node} refused: {fault}")]
+    Node {
+        /// Which node.
+        node: u32,
+        /// Why.
+        fault: InstallError,
+    },
+    /// The system failed while the members joined.
+    #[error(transparent)]
+    Run(#[from] RunError),
+}
+
+/// What all of a group agree on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Terms {
+    /// Segments in flight.
+    pub osos: u16,
+    /// Longest segment.
+    pub payload_max_bytes: u32,
+    /// Whether results also go out by the fabric's multicast.
+    pub multicast: bool,
+}
+
+/// A group, planned without a manager.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct GroupPlan {
+    /// Every node before those below it.
+    pub nodes: Vec<NodePlan>,
+}
+
+/// One node of a group.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NodePlan {
+    /// The aggregation node.
+    pub aggregator: AggregatorId,
+    /// Its parent's position in the plan and its place there.
+    pub parent: Option<(usize, ChildIndex)>,
+    /// Its children, in reduction order.
+    pub children: Vec<ChildPlan>,
+}
+
+/// One child of a node of a group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ChildPlan {
+    /// The node at that position in the plan.
+    Node(usize),
+    /// A process.
+    Process(ProcessId),
+}
+
+impl GroupPlan {
+    /// The processes, depth first: in the order of their endpoint numbers.
+    pub fn processes_in_order(&self) -> impl Iterator<Item = ProcessId> + '_ {
+        let mut found: Vec<(EndpointId, ProcessId)> = Vec::new();
+        for (part, ranges) in self.nodes.iter().zip(member_ranges(self)) {
+            for (child, range) in part.children.iter().zip(ranges) {
+                if let ChildPlan::Process(process) = *child {
+                    found.push((range.start, process));
+                }
+            }
+        }
+        found.sort_unstable_by_key(|(endpoint, _)| *endpoint);
+        found.into_iter().map(|(_, process)| process)
+    }
+}
+
+/// A group as the fabric knows it: the switches that its multicast results go through.
+#[derive(Debug)]
+pub(super) struct Group {
+    multicast: bool,
+    /// Root first.
+    copies: Vec<CopyNode>,
+    positions: BTreeMap<AggregatorId, usize>,
+}
+
+/// A switch of a multicast tree.
+#[derive(Debug)]
+pub(super) struct CopyNode {
+    pub(super) vertex: Vertex,
+    pub(super) members: Vec<MemberId>,
+    pub(super) below: Vec<u32>,
+}
+
+/// An edge of a group's tree, as the upper end names it.
+pub(super) struct Upward {
+    pub(super) parent: AggregatorId,
+    pub(super) child: ChildIndex,
+    pub(super) capability: Capability,
+}
+
+impl Group {
+    pub(super) fn new(multicast: bool) -> Self {
+        Self { multicast, copies: Vec::new(), positions: BTreeMap::new() }
+    }
+
+    pub(super) fn has_multicast(&self) -> bool {
+        self.multicast
+    }
+
+    pub(super) fn multicasts_from(&self, aggregator: AggregatorId) -> bool {
+        self.multicast && self.positions.get(&aggregator) == Some(&0)
+    }
+
+    pub(super) fn copies(&self, node: u32) -> &CopyNode {
+        &self.copies[node as usize]
+    }
+
+    fn add(&mut self, aggregator: AggregatorId, vertex: Vertex) {
+        self.positions.insert(aggregator, self.copies.len());
+        self.copies.push(CopyNode { vertex, members: Vec::new(), below: Vec::new() });
+    }
+
+    fn at(&mut self, aggregator: AggregatorId) -> &mut CopyNode {
+        &mut self.copies[self.positions[&aggregator]]
+    }
+}
+
+impl<D: Data> World<D> {
+    /// Sets a group up as planned, without a manager, and has everyone join. Its members come in
+    /// the order of the tree: depth first.
+    ///
+    /// # Errors
+    /// [`SetupError`].
+    pub fn form(&mut self, plan: &GroupPlan, terms: Terms) -> Result<Vec<MemberId>, SetupError> {
+        let id = GroupId(self.groups.len() as u32);
+        self.groups.push(Group::new(terms.multicast));
+        let ranges = member_ranges(plan);
+        let capability = |node: usize, child: usize| {
+            Capability::from_bytes(((node as u128) << 64 | child as u128).to_le_bytes())
+        };
+        for (node, part) in plan.nodes.iter().enumerate() {
+            let children = (0..part.children.len()).map(|child| ChildConfig {
+                capability: capability(node, child),
+                members: ranges[node][child].clone(),
+            });
+            let config = GroupConfig {
+                group: id,
+                epoch: Epoch(1),
+                osos: terms.osos,
+                payload_max_bytes: terms.payload_max_bytes,
+                children: children.collect(),
+                parent: None,
+            };
+            let upward = part.parent.map(|(parent, child)| Upward {
+                parent: plan.nodes[parent].aggregator,
+                child,
+                capability: capability(parent, usize::from(child.0)),
+            });
+            self.install(part.aggregator, config, upward)?;
+        }
+        let mut members = Vec::new();
+        for (node, part) in plan.nodes.iter().enumerate() {
+            for (child, &kind) in part.children.iter().enumerate() {
+                let ChildPlan::Process(process) = kind else { continue };
+                let endpoint = ranges[node][child].start;
+                let config = EndpointConfig {
+                    group: id,
+                    epoch: Epoch(1),
+                    child: ChildIndex(child as u16),
+                    capability: capability(node, child),
+                    endpoint,
+                    osos: terms.osos,
+                    payload_max_bytes: terms.payload_max_bytes,
+                    operations_max: OPERATIONS_MAX,
+                };
+                members.push((endpoint, self.join(process, part.aggregator, config)));
+            }
+        }
+        members.sort_unstable_by_key(|(endpoint, _)| *endpoint);
+        let members: Vec<MemberId> = members.into_iter().map(|(_, member)| member).collect();
+        self.settle()?;
+        Ok(members)
+    }
+
+    /// One node's part of a group.
+    pub(super) fn install(
+        &mut self,
+        aggregator: AggregatorId,
+        mut config: GroupConfig,
+        upward: Option<Upward>,
+    ) -> Result<(), SetupError> {
+        let group = config.group.0 as usize;
+        if let Some(Upward { parent, child, capability }) = upward {
+            let below = self.aggregators[aggregator.index()].ports.len() as u32;
+            let below = tributary_protocol::node::PortId(below);
+            let above =
+                self.aggregators[parent.index()].plug(Peer::Node { aggregator, port: below });
+            let port = self.aggregators[aggregator.index()]
+                .plug(Peer::Node { aggregator: parent, port: above });
+            config.parent = Some(ParentConfig { port, child, capability });
+            let position = self.groups[group].copies.len() as u32;
+            self.groups[group].at(parent).below.push(position);
+        }
+        let now = super::time_at(self.agenda.now());
+        let machine = &mut self.aggregators[aggregator.index()];
+        let arena = machine
+            .node
+            .install(now, config)
+            .map_err(|fault| SetupError::Node { node: aggregator.0, fault })?;
+        D::allocate(&mut machine.arenas, arena);
+        let vertex = machine.vertex;
+        self.groups[group].add(aggregator, vertex);
+        self.drain_node(self.agenda.now(), aggregator);
+        Ok(())
+    }
+
+    /// A process becomes a member and says so to its aggregation node.
+    pub(super) fn join(
+        &mut self,
+        process: ProcessId,
+        aggregator: AggregatorId,
+        config: EndpointConfig,
+    ) -> MemberId {
+        let group = config.group.0 as usize;
+        let id = self.next_member();
+        let port = self.aggregators[aggregator.index()].plug(Peer::Member(id));
+        self.groups[group].at(aggregator).members.push(id);
+        self.add_member(process, aggregator, port, config)
+    }
+
+    /// Runs until all members have joined.
+    pub(super) fn settle(&mut self) -> Result<(), SetupError> {
+        self.run()?;
+        let (waiting, of) = (self.members.len() - self.joined, self.members.len());
+        if waiting > 0 {
+            return Err(SetupError::Run(RunError::Stuck { waiting, of }));
+        }
+        Ok(())
+    }
+}
+
+/// The members at or below each child of each node, numbered depth first.
+fn member_ranges(plan: &GroupPlan) -> Vec<Vec<core::ops::Range<EndpointId>>> {
+    let mut counts = vec![0_u32; plan.nodes.len()];
+    for (node, part) in plan.nodes.iter().enumerate().rev() {
+        let count = |child: &ChildPlan| match *child {
+            ChildPlan::Node(below) => counts[below],
+            ChildPlan::Process(_) => 1,
+        };
+        counts[node] = part.children.iter().map(count).sum();
+    }
+    let mut first = vec![0_u32; plan.nodes.len()];
+    let mut ranges = Vec::with_capacity(plan.nodes.len());
+    for (node, part) in plan.nodes.iter().enumerate() {
+        let mut next = first[node];
+        let own = part.children.iter().map(|child| {
+            let start = next;
+            match *child {
+                ChildPlan::Node(below) => {
+                    first[below] = start;
+                    next += counts[below];
+                }
+                ChildPlan::Process(_) => next += 1,
+            }
+            EndpointId(start)..EndpointId(next)
+        });
+        let own = own.collect();
+        ranges.push(own);
+    }
+    ranges
+}

@@ -1,0 +1,115 @@
+//! Hosts: adapters and processes, each with a core of its own.
+
+use super::cost::{AdapterCosts, Costs};
+use super::{Data, World};
+use crate::engine::Picos;
+use crate::fabric::Vertex;
+
+/// Names a process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ProcessId(pub u32);
+
+impl ProcessId {
+    pub(super) fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// A host's adapter: a pipeline each way, which takes packets no faster than its rate.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Adapter {
+    transmit_free_at: Picos,
+    receive_free_at: Picos,
+}
+
+/// A process on a core of its own.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Process {
+    pub(super) host: Vertex,
+    free_at: Picos,
+    /// When the operating system takes the core next.
+    detour_at: Picos,
+}
+
+impl Adapter {
+    /// When a packet that a core hands over now is ready for the wire.
+    pub(super) fn transmit(&mut self, costs: &Costs, now: Picos, bytes: u32) -> Picos {
+        let AdapterCosts { transmit, fetch, gap, inline_max_bytes, .. } = costs.adapter;
+        let start = now.max(self.transmit_free_at);
+        self.transmit_free_at = start + gap;
+        let fetching = if bytes > inline_max_bytes { fetch.of(bytes) } else { Picos::ZERO };
+        start + transmit + fetching
+    }
+
+    /// When a core can see a packet whose last byte comes in now.
+    pub(super) fn receive(&mut self, costs: &Costs, now: Picos, bytes: u32) -> Picos {
+        let start = now.max(self.receive_free_at);
+        self.receive_free_at = start + costs.adapter.gap;
+        start + costs.adapter.receive.of(bytes)
+    }
+}
+
+impl<D: Data> World<D> {
+    /// Adds a process.
+    ///
+    /// # Panics
+    /// If the fabric has no such host.
+    pub fn add_process(&mut self, host: Vertex) -> ProcessId {
+        assert!(host.0 < self.network.wiring().hosts(), "{host:?} is no host");
+        let id = ProcessId(self.processes.len() as u32);
+        let detour_at = self.next_detour(Picos::ZERO);
+        self.processes.push(Process { host, free_at: Picos::ZERO, detour_at });
+        id
+    }
+
+    /// Switches everything random off, for good.
+    pub fn silence(&mut self) {
+        self.costs = self.costs.clone().quiet();
+        for process in &mut self.processes {
+            process.detour_at = Picos(u64::MAX);
+        }
+    }
+
+    /// When a process that should start at `at` really does.
+    pub fn skewed(&mut self, at: Picos) -> Picos {
+        let skew_ps = self.costs.noise.skew_ps;
+        if skew_ps == 0.0 {
+            return at;
+        }
+        at + Picos((skew_ps * self.chance.exponential()) as u64)
+    }
+
+    /// The core of `process` does something that takes `cost`, from `earliest` on; when it is done.
+    pub(super) fn work(&mut self, process: ProcessId, earliest: Picos, cost: Picos) -> Picos {
+        let index = process.index();
+        let start = earliest.max(self.processes[index].free_at);
+        let jitter = self.costs.noise.jitter;
+        let cost = if jitter > 0.0 {
+            Picos((cost.0 as f64 * (1.0 + jitter * self.chance.bell()).max(0.0)) as u64)
+        } else {
+            cost
+        };
+        let mut end = start + cost;
+        while self.processes[index].detour_at < end {
+            end = self.take_detour(index, start, end);
+        }
+        self.processes[index].free_at = end;
+        end
+    }
+
+    /// A detour begins before the core is done: it adds all of itself, or, having begun while the
+    /// core was waiting, what is left of it.
+    fn take_detour(&mut self, index: usize, start: Picos, end: Picos) -> Picos {
+        let began_at = self.processes[index].detour_at;
+        let length = Picos((self.costs.noise.detour_ps * self.chance.exponential()) as u64);
+        self.processes[index].detour_at = self.next_detour(began_at + length);
+        end + (began_at + length).since(began_at.max(start))
+    }
+
+    fn next_detour(&mut self, from: Picos) -> Picos {
+        match self.costs.noise.between_detours_ps {
+            Some(mean_ps) => from + Picos((mean_ps * self.chance.exponential()) as u64 + 1),
+            None => Picos(u64::MAX),
+        }
+    }
+}

@@ -1,0 +1,173 @@
+//! Members of groups: the protocol's endpoint machine, and the time its process needs for it.
+
+use tributary_protocol::Carrier;
+use tributary_protocol::endpoint::{Endpoint, EndpointConfig, Event as Said, OperationSpec};
+use tributary_protocol::node::PortId;
+use tributary_wire::frame::{Edge, Header};
+
+use super::aggregator::AggregatorId;
+use super::host::ProcessId;
+use super::packet::{Cargo, Packet};
+use super::{Data, Event, Finished, RunError, World, time_at};
+use crate::engine::Picos;
+use crate::fabric::Vertex;
+
+/// Names a member of a group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct MemberId(pub u32);
+
+impl MemberId {
+    pub(super) fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// A member of a group.
+pub(super) struct Member<D: Data> {
+    pub(super) endpoint: Endpoint,
+    pub(super) edge: Edge,
+    pub(super) host: Vertex,
+    process: ProcessId,
+    aggregator: AggregatorId,
+    vertex: Vertex,
+    port: PortId,
+    spec: OperationSpec,
+    began_at: Picos,
+    pub(super) vector: D::Vector,
+}
+
+impl<D: Data> World<D> {
+    /// The next member to be added.
+    pub(super) fn next_member(&self) -> MemberId {
+        MemberId(self.members.len() as u32)
+    }
+
+    pub(super) fn add_member(
+        &mut self,
+        process: ProcessId,
+        aggregator: AggregatorId,
+        port: PortId,
+        config: EndpointConfig,
+    ) -> MemberId {
+        let id = self.next_member();
+        let edge = Edge {
+            group: config.group,
+            epoch: config.epoch,
+            child: config.child,
+            capability: config.capability,
+        };
+        self.members.push(Member {
+            endpoint: Endpoint::new(config),
+            edge,
+            host: self.host_of(process),
+            process,
+            aggregator,
+            vertex: self.aggregators[aggregator.index()].vertex,
+            port,
+            spec: OperationSpec::BARRIER,
+            began_at: Picos::ZERO,
+            vector: D::Vector::default(),
+        });
+        self.drain_member(id, self.agenda.now());
+        id
+    }
+
+    /// Has a member start an operation at `at`.
+    pub fn start(&mut self, member: MemberId, at: Picos, spec: OperationSpec) {
+        self.members[member.index()].spec = spec;
+        self.agenda.schedule(at, Event::Begin(member));
+    }
+
+    /// The vector that a member contributes, and that the result replaces.
+    pub fn vector_mut(&mut self, member: MemberId) -> &mut D::Vector {
+        &mut self.members[member.index()].vector
+    }
+
+    /// Results that came a second time and were dropped, over all members.
+    #[must_use]
+    pub fn repeats(&self) -> u64 {
+        self.members.iter().map(|member| member.endpoint.repeats()).sum()
+    }
+
+    pub(super) fn begin(&mut self, id: MemberId) {
+        let now = self.agenda.now();
+        let member = &mut self.members[id.index()];
+        member.began_at = now;
+        let (process, spec) = (member.process, member.spec);
+        if let Err(fault) = member.endpoint.start(spec) {
+            self.fault = Some(RunError::Start { member: id.0, fault });
+            return;
+        }
+        let called_at = self.work(process, now, self.costs.tree.call);
+        self.drain_member(id, called_at);
+    }
+
+    pub(super) fn member_receives(
+        &mut self,
+        seen_at: Picos,
+        id: MemberId,
+        header: &Header,
+        piece: &D::Piece,
+    ) {
+        let tree = self.costs.tree;
+        let now = time_at(self.agenda.now());
+        let member = &mut self.members[id.index()];
+        let process = member.process;
+        let repeats = member.endpoint.repeats();
+        let body = match member.endpoint.handle_frame(now, Carrier::Link, header) {
+            Ok(body) => body,
+            Err(fault) => {
+                self.fault = Some(RunError::Member { member: id.0, fault });
+                return;
+            }
+        };
+        let is_repeat = member.endpoint.repeats() > repeats;
+        let bytes = header.payload_bytes() as u32;
+        if let Some(body) = body {
+            D::fill(&mut member.vector, body.bytes, piece);
+        }
+        let cost = if is_repeat { tree.repeat } else { tree.result.of(bytes) };
+        // What doesn't come with the notice lies in memory, and each line of it is fetched.
+        let lines = bytes.saturating_sub(1) / tree.notice_max_bytes.max(1);
+        let fetching = if is_repeat { 0 } else { u64::from(lines) };
+        let found_at = seen_at + Picos(tree.look.0 * fetching);
+        let done_at = self.work(process, found_at, cost);
+        let member = &mut self.members[id.index()];
+        while let Some(said) = member.endpoint.poll_event() {
+            match said {
+                Said::Completed(_) => {
+                    let began_at = member.began_at;
+                    self.finished.push(Finished { member: id, began_at, ended_at: done_at });
+                }
+                Said::Joined => self.joined += 1,
+                Said::Failed(abort) => {
+                    self.fault = Some(RunError::Failed { member: id.0, abort });
+                }
+                // Links carry everything here: no member offers datagrams.
+                Said::DatagramPeer(_) | Said::Datagrams(_) | Said::Multicast(_) => {}
+            }
+        }
+        self.drain_member(id, done_at);
+    }
+
+    /// Sends all that the machine has to say now.
+    fn drain_member(&mut self, id: MemberId, from: Picos) {
+        let now = time_at(self.agenda.now());
+        let mut at_time = from;
+        while let Some(transmit) = self.members[id.index()].endpoint.peek_transmit() {
+            let bytes = transmit.header.payload_bytes() as u32;
+            let member = &mut self.members[id.index()];
+            let piece = match transmit.body {
+                Some(body) => D::part(&member.vector, body.bytes),
+                None => D::Piece::default(),
+            };
+            member.endpoint.pop_transmit(now);
+            let Member { host, vertex, process, aggregator, port, .. } = *member;
+            let inline = self.inline_cost(bytes);
+            at_time = self.work(process, at_time, self.costs.tree.request.of(bytes) + inline);
+            let cargo = Cargo::ToNode { aggregator, port, header: transmit.header, piece };
+            let packet = Packet { at: host, to: vertex, bytes, flow: host.0, cargo };
+            self.send(at_time, Event::Post, packet);
+        }
+    }
+}

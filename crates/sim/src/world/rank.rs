@@ -1,0 +1,272 @@
+//! Ranks of host algorithms: they walk their schedules, and their messages are sent eagerly or
+//! after asking.
+//!
+//! A rank posts all receives of a round when it enters the round, as the schedules allow, and its
+//! core does one thing after the other: sends, landings, and answers to those that ask.
+
+use std::iter::Peekable;
+
+use tributary_algorithms::{
+    Action, Algorithm, Collective, Landing, Order, Schedule, Shape, Unsupported,
+};
+
+use super::host::ProcessId;
+use super::transfer::TransferId;
+use super::{Data, Event, World};
+use crate::engine::Picos;
+
+/// Names a rank, over all teams.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct RankId(pub u32);
+
+impl RankId {
+    pub(super) fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// Ranks that run collectives together.
+#[derive(Clone, Copy, Debug)]
+pub struct Team {
+    first: RankId,
+    ranks: u32,
+}
+
+/// A collective that a team runs.
+#[derive(Clone, Copy, Debug)]
+pub struct HostCollective {
+    /// How.
+    pub algorithm: Algorithm,
+    /// What.
+    pub collective: Collective,
+    /// Elements of the vector.
+    pub elements: u64,
+    /// Bytes of an element.
+    pub element_bytes: u32,
+}
+
+/// A rank's operation, from its own start to its own end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RankFinished {
+    /// Which rank.
+    pub rank: RankId,
+    /// When it started.
+    pub began_at: Picos,
+    /// When it had its result and had sent all it owed.
+    pub ended_at: Picos,
+}
+
+/// A message at its receiver.
+#[derive(Clone, Copy, Debug)]
+struct Incoming {
+    from: RankId,
+    transfer: TransferId,
+    /// When all of it was there; none while only its announcement is.
+    seen_at: Option<Picos>,
+    is_matched: bool,
+}
+
+/// One rank.
+pub(super) struct Rank {
+    pub(super) process: ProcessId,
+    first: RankId,
+    schedule: Option<Peekable<Schedule>>,
+    element_bytes: u32,
+    round: Option<u32>,
+    /// Sources of receives that are posted and not matched.
+    posted: Vec<RankId>,
+    inbox: Vec<Incoming>,
+    /// Sends that wait for an answer.
+    pub(super) unanswered: u32,
+    began_at: Picos,
+}
+
+impl Team {
+    /// The rank of that number.
+    #[must_use]
+    pub fn rank(&self, number: u32) -> RankId {
+        RankId(self.first.0 + number)
+    }
+
+    /// How many there are.
+    #[must_use]
+    pub fn ranks(&self) -> u32 {
+        self.ranks
+    }
+}
+
+impl<D: Data> World<D> {
+    /// Makes processes the ranks of a team, in order.
+    pub fn add_team(&mut self, processes: &[ProcessId]) -> Team {
+        let first = RankId(self.ranks.len() as u32);
+        self.ranks.extend(processes.iter().map(|&process| Rank {
+            process,
+            first,
+            schedule: None,
+            element_bytes: 1,
+            round: None,
+            posted: Vec::new(),
+            inbox: Vec::new(),
+            unanswered: 0,
+            began_at: Picos::ZERO,
+        }));
+        Team { first, ranks: processes.len() as u32 }
+    }
+
+    /// Has a team run a collective, each rank from its own start on.
+    ///
+    /// # Errors
+    /// [`Unsupported`], as [`Schedule::new`].
+    ///
+    /// # Panics
+    /// If there is not one start for each rank.
+    pub fn enter(
+        &mut self,
+        team: &Team,
+        operation: &HostCollective,
+        starts: &[Picos],
+    ) -> Result<(), Unsupported> {
+        assert_eq!(starts.len(), team.ranks as usize, "one start for each rank");
+        let shape = Shape { ranks: team.ranks, elements: operation.elements, order: Order::Any };
+        for (number, &start) in (0..).zip(starts) {
+            let schedule = Schedule::new(operation.algorithm, operation.collective, shape, number)?;
+            let id = team.rank(number);
+            let rank = &mut self.ranks[id.index()];
+            rank.schedule = Some(schedule.peekable());
+            rank.element_bytes = operation.element_bytes;
+            rank.round = None;
+            self.agenda.schedule(start, Event::Enter(id));
+        }
+        Ok(())
+    }
+
+    /// The ranks that ended since this was last asked.
+    pub fn take_ranks_finished(&mut self) -> Vec<RankFinished> {
+        core::mem::take(&mut self.ranks_finished)
+    }
+
+    pub(super) fn entered(&mut self, id: RankId) {
+        let now = self.agenda.now();
+        self.ranks[id.index()].began_at = now;
+        let process = self.ranks[id.index()].process;
+        let called_at = self.work(process, now, self.costs.message.call);
+        self.advance(id, called_at);
+    }
+
+    /// Walks a rank's schedule as far as it goes now.
+    pub(super) fn advance(&mut self, id: RankId, from: Picos) {
+        let mut at = from;
+        loop {
+            let rank = &mut self.ranks[id.index()];
+            let Some(schedule) = &mut rank.schedule else { return };
+            let Some(step) = schedule.peek().copied() else {
+                return self.finish(id, at);
+            };
+            if rank.round != Some(step.round) {
+                rank.round = Some(step.round);
+                at = self.post_receives(id, step.round, at);
+            }
+            let rank = &self.ranks[id.index()];
+            let (process, first, element_bytes) = (rank.process, rank.first, rank.element_bytes);
+            let bytes = |elements: u64| (elements * u64::from(element_bytes)) as u32;
+            match step.action {
+                Action::Send { to, span } => {
+                    let to = RankId(first.0 + to);
+                    at = self.send_message(id, to, bytes(span.elements), at);
+                }
+                Action::Receive { from, landing, .. } => {
+                    let from = RankId(first.0 + from);
+                    let Some(done_at) = self.land(id, from, landing) else { return };
+                    at = done_at;
+                }
+                Action::Fold { span } => {
+                    let cost = self.costs.message.reduce.of(bytes(span.elements));
+                    at = self.work(process, at, cost);
+                }
+            }
+            let schedule = self.ranks[id.index()].schedule.as_mut();
+            schedule.expect("a rank that takes a step has a schedule").next();
+        }
+    }
+
+    fn finish(&mut self, id: RankId, at: Picos) {
+        let rank = &mut self.ranks[id.index()];
+        if rank.unanswered > 0 {
+            return;
+        }
+        rank.schedule = None;
+        let began_at = rank.began_at;
+        self.ranks_finished.push(RankFinished { rank: id, began_at, ended_at: at });
+    }
+
+    /// The rank enters a round: its receives are posted, and those that asked are answered.
+    fn post_receives(&mut self, id: RankId, round: u32, at: Picos) -> Picos {
+        let rank = &mut self.ranks[id.index()];
+        let first = rank.first.0;
+        let rest = rank.schedule.clone().expect("a rank in a round has a schedule");
+        let sources = rest.take_while(|step| step.round == round).filter_map(|step| {
+            if let Action::Receive { from, .. } = step.action {
+                Some(RankId(first + from))
+            } else {
+                None
+            }
+        });
+        rank.posted.extend(sources);
+        self.match_incoming(id, at)
+    }
+
+    /// Matches what came in with what was posted; whoever announced a long message is told to go
+    /// on. When the core is done with that.
+    fn match_incoming(&mut self, id: RankId, from: Picos) -> Picos {
+        let mut at = from;
+        for index in 0..self.ranks[id.index()].inbox.len() {
+            let rank = &mut self.ranks[id.index()];
+            let incoming = rank.inbox[index];
+            let posted = rank.posted.iter().position(|&source| source == incoming.from);
+            let (false, Some(posted)) = (incoming.is_matched, posted) else { continue };
+            rank.posted.swap_remove(posted);
+            rank.inbox[index].is_matched = true;
+            if incoming.seen_at.is_none() {
+                at = self.answer(id, incoming.transfer, at);
+            }
+        }
+        at
+    }
+
+    /// Takes the next message from `from` in, if all of it is there; when that is done.
+    fn land(&mut self, id: RankId, from: RankId, landing: Landing) -> Option<Picos> {
+        let rank = &mut self.ranks[id.index()];
+        let place = rank.inbox.iter().position(|incoming| incoming.from == from)?;
+        let seen_at = rank.inbox[place].seen_at?;
+        let process = rank.process;
+        let incoming = self.ranks[id.index()].inbox.remove(place);
+        let cost = self.landing_cost(incoming.transfer, landing != Landing::Store);
+        self.end_transfer(incoming.transfer);
+        Some(self.work(process, seen_at, cost))
+    }
+
+    /// The first sign of a message: the whole of it, or the announcement of a long one.
+    pub(super) fn message_begins(
+        &mut self,
+        id: RankId,
+        from: RankId,
+        transfer: TransferId,
+        seen_at: Option<Picos>,
+        now: Picos,
+    ) {
+        let incoming = Incoming { from, transfer, seen_at, is_matched: false };
+        self.ranks[id.index()].inbox.push(incoming);
+        self.match_incoming(id, now);
+        if seen_at.is_some() {
+            self.advance(id, now);
+        }
+    }
+
+    /// The whole of an announced message is there.
+    pub(super) fn message_ends(&mut self, id: RankId, transfer: TransferId, seen_at: Picos) {
+        let inbox = &mut self.ranks[id.index()].inbox;
+        let incoming = inbox.iter_mut().find(|incoming| incoming.transfer == transfer);
+        incoming.expect("an announced message is in the inbox").seen_at = Some(seen_at);
+        self.advance(id, seen_at);
+    }
+}

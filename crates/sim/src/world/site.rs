@@ -1,0 +1,183 @@
+//! A site: its aggregation nodes, where they stand, and the manager that grants groups on them.
+
+use std::collections::BTreeMap;
+
+use tributary_protocol::Time;
+use tributary_protocol::endpoint::EndpointConfig;
+use tributary_protocol::manager::{Manager, ManagerConfig};
+use tributary_protocol::node::{ChildConfig, GroupConfig, NodeConfig};
+use tributary_topology::Fabric;
+use tributary_wire::control::{
+    GroupGrant, GroupInstall, GroupRequest, JobAdmission, JobRequest, NodeAddress, NodeEvent,
+    NodeOrder, NodeRegistration,
+};
+use tributary_wire::{GroupId, NodeId};
+
+use super::aggregator::AggregatorId;
+use super::group::{Group, SetupError, Terms, Upward};
+use super::host::ProcessId;
+use super::member::MemberId;
+use super::{Data, World};
+
+/// A manager, and which aggregation node is which.
+///
+/// What the manager and the nodes say to each other takes no time here: setting a group up is not
+/// what is measured.
+pub struct Site {
+    manager: Manager,
+    job: JobAdmission,
+    aggregators: BTreeMap<NodeId, AggregatorId>,
+    by_address: BTreeMap<String, AggregatorId>,
+}
+
+impl Site {
+    /// A manager of `fabric` with one job, whose groups may add up to `osos_per_job` outstanding
+    /// operations.
+    ///
+    /// # Panics
+    /// If two nodes have one name.
+    #[must_use]
+    pub fn new(
+        fabric: Fabric,
+        nodes: &[(String, AggregatorId)],
+        config: &NodeConfig,
+        osos_per_job: Option<u32>,
+    ) -> Self {
+        let limits = ManagerConfig { osos_per_job_max: osos_per_job, ..ManagerConfig::default() };
+        let mut manager = Manager::new(limits, fabric, [7; 32]);
+        let mut aggregators = BTreeMap::new();
+        let mut by_address = BTreeMap::new();
+        for (name, aggregator) in nodes {
+            let address = NodeAddress { tcp: name.clone(), machine: name.clone(), shm: None };
+            let registration = NodeRegistration {
+                name: name.clone(),
+                address,
+                radix: config.radix_max,
+                osos: config.osos_max,
+                payload_max_bytes: config.payload_max_bytes,
+            };
+            let id = manager.register_node(registration).expect("a simulated node is in order");
+            aggregators.insert(id, *aggregator);
+            by_address.insert(name.clone(), *aggregator);
+        }
+        let request = JobRequest { name: "simulated".to_owned(), processes: 1 };
+        let job = manager.admit_job(request).expect("the only job is admitted");
+        while manager.poll_order().is_some() {}
+        Self { manager, job, aggregators, by_address }
+    }
+}
+
+impl<D: Data> World<D> {
+    /// Asks the site's manager for a group of `members`, each a process and its host's name in the
+    /// manager's fabric, and sets it up if it is granted. Members come in the order asked.
+    ///
+    /// # Errors
+    /// [`SetupError::Refused`] if the manager or a node of the tree refuses; nothing is held then.
+    pub fn request_group(
+        &mut self,
+        site: &mut Site,
+        members: &[(ProcessId, String)],
+        terms: Terms,
+    ) -> Result<Vec<MemberId>, SetupError> {
+        let request = GroupRequest {
+            secret: site.job.secret,
+            label: "simulated".to_owned(),
+            hosts: members.iter().map(|(_, host)| host.clone()).collect(),
+            osos: terms.osos,
+            payload_max_bytes: terms.payload_max_bytes,
+        };
+        site.manager.request_group(Time(0), site.job.job, &request)?;
+        loop {
+            while let Some((node, order)) = site.manager.poll_order() {
+                self.obey(site, node, order, terms.multicast)?;
+            }
+            if let Some((_, decision)) = site.manager.poll_decision() {
+                let grant = decision?;
+                let joined = members
+                    .iter()
+                    .zip(0..)
+                    .map(|((process, _), index)| self.join_granted(site, &grant, index, *process));
+                let joined = joined.collect();
+                self.settle()?;
+                return Ok(joined);
+            }
+        }
+    }
+
+    fn obey(
+        &mut self,
+        site: &mut Site,
+        node: NodeId,
+        order: NodeOrder,
+        multicast: bool,
+    ) -> Result<(), SetupError> {
+        let NodeOrder::Install(install) = order else { return Ok(()) };
+        let (group, epoch) = (install.group, install.epoch);
+        self.open(group, multicast);
+        let answer = match self.install_ordered(site, node, install) {
+            Ok(()) => NodeEvent::Installed { group, epoch },
+            Err(SetupError::Node { fault, .. }) => {
+                NodeEvent::Refused { group, epoch, reason: fault.to_string() }
+            }
+            Err(other) => return Err(other),
+        };
+        let event = site.manager.handle_node_event(Time(0), node, answer);
+        event.expect("a node answers the order it was given");
+        Ok(())
+    }
+
+    /// Makes room for a group; a number may come again once its group is over.
+    fn open(&mut self, group: GroupId, multicast: bool) {
+        let index = group.0 as usize;
+        if self.groups.len() <= index {
+            self.groups.resize_with(index + 1, || Group::new(multicast));
+        }
+    }
+
+    fn install_ordered(
+        &mut self,
+        site: &Site,
+        node: NodeId,
+        install: GroupInstall,
+    ) -> Result<(), SetupError> {
+        let children = install.children.iter().map(|child| ChildConfig {
+            capability: child.capability,
+            members: child.members_first..child.members_end,
+        });
+        let config = GroupConfig {
+            group: install.group,
+            epoch: install.epoch,
+            osos: install.osos,
+            payload_max_bytes: install.payload_max_bytes,
+            children: children.collect(),
+            parent: None,
+        };
+        let upward = install.parent.map(|parent| Upward {
+            parent: site.by_address[&parent.address.tcp],
+            child: parent.child,
+            capability: parent.capability,
+        });
+        self.install(site.aggregators[&node], config, upward)
+    }
+
+    fn join_granted(
+        &mut self,
+        site: &Site,
+        grant: &GroupGrant,
+        index: usize,
+        process: ProcessId,
+    ) -> MemberId {
+        let place = &grant.endpoints[index];
+        let config = EndpointConfig {
+            group: grant.group,
+            epoch: grant.epoch,
+            child: place.child,
+            capability: place.capability,
+            endpoint: place.endpoint,
+            osos: grant.osos,
+            payload_max_bytes: grant.payload_max_bytes,
+            operations_max: super::group::OPERATIONS_MAX,
+        };
+        self.join(process, site.by_address[&place.address.tcp], config)
+    }
+}

@@ -1,0 +1,205 @@
+//! Messages between ranks: eager, after asking (rendezvous by remote read), or through a host's
+//! memory.
+
+use super::packet::{Cargo, Packet};
+use super::rank::RankId;
+use super::{Data, Event, World};
+use crate::engine::Picos;
+use crate::fabric::Vertex;
+
+/// Names a message until its receiver has taken it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct TransferId(u32);
+
+/// A message.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Transfer {
+    from: RankId,
+    to: RankId,
+    bytes: u32,
+    way: Way,
+    /// Bytes not yet handed to the adapter.
+    left_bytes: u32,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    Eager,
+    Rendezvous,
+    Memory,
+}
+
+/// What a packet of a message is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Sign {
+    /// A long message is announced.
+    Ask,
+    /// Its receiver is ready.
+    Answer,
+    /// A part of the message.
+    Part { is_last: bool },
+}
+
+/// All messages under way, in reused places.
+#[derive(Debug, Default)]
+pub(super) struct Transfers {
+    places: Vec<Transfer>,
+    free: Vec<u32>,
+}
+
+impl Transfers {
+    fn put(&mut self, transfer: Transfer) -> TransferId {
+        if let Some(place) = self.free.pop() {
+            self.places[place as usize] = transfer;
+            return TransferId(place);
+        }
+        self.places.push(transfer);
+        TransferId(u32::try_from(self.places.len() - 1).expect("fewer than 2^32 messages at once"))
+    }
+
+    fn at(&self, id: TransferId) -> Transfer {
+        self.places[id.0 as usize]
+    }
+}
+
+impl<D: Data> World<D> {
+    /// A rank sends a message; when its core is done with that.
+    pub(super) fn send_message(
+        &mut self,
+        from: RankId,
+        to: RankId,
+        bytes: u32,
+        at: Picos,
+    ) -> Picos {
+        let process = self.ranks[from.index()].process;
+        let (here, there) = (self.host_of(process), self.host_of(self.ranks[to.index()].process));
+        let costs = self.costs.message;
+        let way = if here == there {
+            Way::Memory
+        } else if bytes <= costs.eager_max_bytes {
+            Way::Eager
+        } else {
+            Way::Rendezvous
+        };
+        let transfer = Transfer { from, to, bytes, way, left_bytes: bytes };
+        let id = self.transfers.put(transfer);
+        match way {
+            Way::Memory => {
+                let done_at = self.work(process, at, costs.share.of(bytes));
+                self.agenda.schedule(done_at + costs.line, Event::Share(id));
+                done_at
+            }
+            Way::Eager => {
+                let inline = self.inline_cost(bytes);
+                let done_at = self.work(process, at, costs.send.of(bytes) + inline);
+                self.send_part(id, done_at);
+                done_at
+            }
+            Way::Rendezvous => {
+                self.ranks[from.index()].unanswered += 1;
+                let done_at = self.work(process, at, costs.register + costs.send.of(0));
+                self.send_sign(id, here, there, Sign::Ask, done_at);
+                done_at
+            }
+        }
+    }
+
+    /// What a core pays for writing a short message into the adapter itself.
+    pub(super) fn inline_cost(&self, bytes: u32) -> Picos {
+        let adapter = &self.costs.adapter;
+        if bytes <= adapter.inline_max_bytes { adapter.inline_byte.of(bytes) } else { Picos::ZERO }
+    }
+
+    fn send_sign(&mut self, id: TransferId, from: Vertex, to: Vertex, sign: Sign, at: Picos) {
+        let cargo = Cargo::Message { transfer: id, sign };
+        let packet = Packet { at: from, to, bytes: 0, flow: from.0, cargo };
+        self.send(at, Event::Post, packet);
+    }
+
+    /// Hands the next packet of a message to the adapter.
+    fn send_part(&mut self, id: TransferId, at: Picos) {
+        let Transfer { from, to, left_bytes, .. } = self.transfers.at(id);
+        let (here, there) = (self.host_of_rank(from), self.host_of_rank(to));
+        let bytes = left_bytes.min(self.costs.message.mtu_bytes);
+        let left_bytes = left_bytes - bytes;
+        self.transfers.places[id.0 as usize].left_bytes = left_bytes;
+        let sign = Sign::Part { is_last: left_bytes == 0 };
+        let cargo = Cargo::Message { transfer: id, sign };
+        let packet = Packet { at: here, to: there, bytes, flow: here.0, cargo };
+        self.send(at, Event::Post, packet);
+    }
+
+    /// A packet of a message is on the wire until `wire_free_at`; the next one follows it without a
+    /// gap, as the adapter fetches ahead.
+    pub(super) fn part_sent(&mut self, id: TransferId, sign: Sign, wire_free_at: Picos) {
+        if sign == (Sign::Part { is_last: false }) {
+            let ahead = self.costs.adapter.transmit
+                + self.costs.adapter.fetch.of(self.costs.message.mtu_bytes);
+            self.send_part(id, wire_free_at.since(ahead).max(self.agenda.now()));
+        }
+    }
+
+    /// A packet of a message can be seen at its receiver.
+    pub(super) fn message_receives(&mut self, seen_at: Picos, id: TransferId, sign: Sign) {
+        let Transfer { from, to, way, .. } = self.transfers.at(id);
+        match (sign, way) {
+            (Sign::Ask, _) => {
+                let process = self.ranks[to.index()].process;
+                let noticed_at = self.work(process, seen_at, self.costs.message.control);
+                self.message_begins(to, from, id, None, noticed_at);
+            }
+            (Sign::Answer, _) => self.go_on(id),
+            (Sign::Part { is_last: false }, _) => {}
+            (Sign::Part { is_last: true }, Way::Rendezvous) => self.message_ends(to, id, seen_at),
+            (Sign::Part { is_last: true }, _) => {
+                self.message_begins(to, from, id, Some(seen_at), seen_at);
+            }
+        }
+    }
+
+    /// A message through a host's memory is there.
+    pub(super) fn shared(&mut self, id: TransferId) {
+        let now = self.agenda.now();
+        let Transfer { from, to, .. } = self.transfers.at(id);
+        self.message_begins(to, from, id, Some(now), now);
+    }
+
+    /// The receiver of an announced message has a place for it, and says so.
+    pub(super) fn answer(&mut self, rank: RankId, id: TransferId, at: Picos) -> Picos {
+        let costs = self.costs.message;
+        let process = self.ranks[rank.index()].process;
+        let done_at = self.work(process, at, costs.register + costs.send.of(0));
+        let to = self.host_of_rank(self.transfers.at(id).from);
+        self.send_sign(id, self.host_of_rank(rank), to, Sign::Answer, done_at);
+        done_at
+    }
+
+    /// The receiver of an announced message fetches it: the sender's adapter answers, and no core.
+    fn go_on(&mut self, id: TransferId) {
+        let from = self.transfers.at(id).from;
+        let now = self.agenda.now();
+        self.send_part(id, now);
+        self.ranks[from.index()].unanswered -= 1;
+        self.advance(from, now);
+    }
+
+    /// What taking a message in costs its receiver's core.
+    pub(super) fn landing_cost(&self, id: TransferId, is_folded: bool) -> Picos {
+        let Transfer { bytes, way, .. } = self.transfers.at(id);
+        let costs = &self.costs.message;
+        let taking = match way {
+            Way::Eager => costs.receive.of(bytes),
+            Way::Rendezvous => costs.receive_cold.of(bytes),
+            Way::Memory => costs.share.of(bytes),
+        };
+        if is_folded { taking + costs.reduce.of(bytes) } else { taking }
+    }
+
+    pub(super) fn end_transfer(&mut self, id: TransferId) {
+        self.transfers.free.push(id.0);
+    }
+
+    fn host_of_rank(&self, rank: RankId) -> Vertex {
+        self.host_of(self.ranks[rank.index()].process)
+    }
+}

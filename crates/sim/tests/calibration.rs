@@ -1,0 +1,41 @@
+//! How far the simulator is from what it was calibrated on: it is deterministic, so the bound is
+//! asserted.
+#![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
+
+use tributary_sim::figure::{self, Cell, Effort, Progress};
+
+/// The errors of a figure's rows that were published, in percent.
+fn errors(name: &str, column: &str) -> Vec<f64> {
+    let effort = Effort { seed: 1, operations: 60 };
+    let figure = figure::make(name, &effort, &Progress::default()).unwrap();
+    let at = figure.table.columns.iter().position(|known| known == column).unwrap();
+    let number = |cell: &Cell| if let Cell::Number(value, _) = cell { Some(*value) } else { None };
+    figure.table.rows.iter().filter_map(|row| number(&row[at])).collect()
+}
+
+#[test]
+fn published_latencies_are_met() {
+    let errors = errors("latency", "error_percent");
+    assert_eq!(errors.len(), 7);
+    let mean = errors.iter().map(|error| error.abs()).sum::<f64>() / errors.len() as f64;
+    assert!(mean <= 3.0, "mean error {mean:.1} %: {errors:?}");
+    assert!(errors.iter().all(|error| error.abs() <= 10.0), "{errors:?}");
+}
+
+#[test]
+fn published_grants_are_met_and_the_refused_one_is_refused() {
+    let effort = Effort { seed: 1, operations: 60 };
+    let figure = figure::make("table2", &effort, &Progress::default()).unwrap();
+    let cell = |wanted: [u64; 4]| {
+        let is_wanted = |row: &&Vec<Cell>| row[..4] == wanted.map(Cell::Whole)[..];
+        figure.table.rows.iter().find(is_wanted).unwrap()[4].clone()
+    };
+    for (wanted, published) in
+        [([8, 16, 1, 1], 2.210), ([2048, 64, 4, 1], 7.695), ([2048, 64, 4, 4], 8.374)]
+    {
+        let Cell::Number(us, _) = cell(wanted) else { panic!("{wanted:?} was refused") };
+        assert!((us / published - 1.0).abs() <= 0.05, "{wanted:?}: {us} us, published {published}");
+    }
+    assert_eq!(cell([8, 8, 1, 8]), Cell::Refused);
+    assert_eq!(figure.table.rows.len(), 24);
+}

@@ -1,0 +1,202 @@
+//! Simulated systems as a whole: right results, repeatable, and within physical bounds.
+#![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
+
+use tributary_protocol::endpoint::OperationSpec;
+use tributary_sim::engine::Picos;
+use tributary_sim::fabric::Vertex;
+use tributary_sim::measure::{HostRun, TreeBenchmark, is_refusal, spread_hosts};
+use tributary_sim::preset::{self, Preset};
+use tributary_sim::system::System;
+use tributary_sim::world::{Numbers, Terms};
+use tributary_wire::frame::Target;
+use tributary_wire::{Datatype, Operator};
+
+fn edr() -> Preset {
+    preset::shipped("edr-sharp").unwrap()
+}
+
+fn benchmark(hosts: u32) -> TreeBenchmark {
+    TreeBenchmark {
+        hosts: spread_hosts(hosts, 128),
+        communicators: 1,
+        osos: 4,
+        osos_per_job: None,
+        multicast: true,
+        seed: Some(3),
+    }
+}
+
+/// FNV-1a over every bit of every time.
+fn hash(times: impl Iterator<Item = f64>) -> u64 {
+    let bytes = times.flat_map(|time| time.to_bits().to_le_bytes());
+    bytes.fold(0xCBF2_9CE4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01B3)
+    })
+}
+
+fn run_hash(seed: u64) -> u64 {
+    let benchmark = TreeBenchmark { seed: Some(seed), communicators: 2, ..benchmark(17) };
+    let mut run = benchmark.set_up(&edr()).unwrap();
+    let tree = [8, 700].map(|bytes| run.allreduce(bytes, 20).unwrap().summary());
+    let hosts: Vec<Vertex> = spread_hosts(17, 128);
+    let algorithm = HostRun::tuned(&edr());
+    let mut run = HostRun::set_up(&edr(), &hosts, algorithm, Some(seed)).unwrap();
+    let host = [8, 4096].map(|bytes| run.allreduce(bytes, 20).unwrap().summary());
+    hash(tree.into_iter().chain(host).flat_map(|summary| {
+        let quartiles = [summary.operations, summary.processes].map(|all| all.to_array());
+        [summary.avg].into_iter().chain(quartiles.into_iter().flatten()).collect::<Vec<_>>()
+    }))
+}
+
+#[test]
+fn a_seed_determines_every_bit() {
+    assert_eq!(run_hash(5), run_hash(5));
+    assert_ne!(run_hash(5), run_hash(6));
+}
+
+/// What every member must have: the sum in rank order, by wrapping 32-bit integers.
+fn assert_sums(hosts: u32, elements: usize, multicast: bool) {
+    let mut system = System::<Numbers>::new(&edr(), 11, None).unwrap();
+    let processes: Vec<_> = spread_hosts(hosts, 128)
+        .into_iter()
+        .map(|host| (system.world.add_process(host), host))
+        .collect();
+    let terms = Terms { osos: 3, payload_max_bytes: 256, multicast };
+    let members = system.form(&processes, terms).unwrap();
+    let value = |member: usize, element: usize| {
+        (member as u32 + 1).wrapping_mul(2_654_435_761).wrapping_add(element as u32 * 97)
+    };
+    for (index, &member) in members.iter().enumerate() {
+        let vector = (0..elements).flat_map(|element| value(index, element).to_le_bytes());
+        *system.world.vector_mut(member) = vector.collect();
+    }
+    let spec = OperationSpec {
+        operator: Operator::Sum,
+        datatype: Datatype::U32,
+        elements: elements as u64,
+        target: Target::All,
+        contributes: true,
+        receives: true,
+    };
+    let begin = system.world.now();
+    for &member in &members {
+        let at = system.world.skewed(begin);
+        system.world.start(member, at, spec);
+    }
+    system.world.run().unwrap();
+    assert_eq!(system.world.take_finished().len(), members.len());
+    let expected: Vec<u8> = (0..elements)
+        .map(|element| {
+            (0..members.len()).fold(0, |sum: u32, i| sum.wrapping_add(value(i, element)))
+        })
+        .flat_map(u32::to_le_bytes)
+        .collect();
+    for &member in &members {
+        assert_eq!(
+            *system.world.vector_mut(member),
+            expected,
+            "{hosts} hosts, {elements} elements"
+        );
+    }
+    // Every result came twice, once by each way; a lone member at the root has no exception.
+    if multicast {
+        let segments = (elements * 4).div_ceil(256) as u64;
+        assert_eq!(system.world.repeats(), segments * members.len() as u64);
+    }
+}
+
+#[test]
+fn results_are_those_of_a_local_computation_on_odd_shapes() {
+    for hosts in 1..=17 {
+        assert_sums(hosts, 3, hosts % 2 == 0);
+    }
+    assert_sums(127, 700, true);
+    assert_sums(40, 257, false);
+}
+
+fn quiet_us(preset: &Preset, bytes: usize) -> f64 {
+    let run = TreeBenchmark { seed: None, osos: 16, ..benchmark(64) }.set_up(preset);
+    run.unwrap().allreduce(bytes, 1).unwrap().avg()
+}
+
+fn host_us(preset: &Preset, bytes: usize) -> f64 {
+    let hosts = spread_hosts(64, 128);
+    let mut run = HostRun::set_up(preset, &hosts, HostRun::tuned(preset), None).unwrap();
+    run.allreduce(bytes, 1).unwrap().avg()
+}
+
+#[test]
+fn latency_grows_with_every_cable_and_every_byte() {
+    let mut longer = edr();
+    longer.trunk.propagation = longer.trunk.propagation.scaled(20.0);
+    longer.access.propagation = longer.access.propagation.scaled(20.0);
+    for bytes in [8, 2048] {
+        assert!(quiet_us(&longer, bytes) > quiet_us(&edr(), bytes));
+        assert!(host_us(&longer, bytes) > host_us(&edr(), bytes));
+    }
+    let sizes = [4, 64, 256, 260, 1024, 4096, 65_536];
+    assert!(sizes.map(|bytes| quiet_us(&edr(), bytes)).is_sorted());
+    // Just beyond 256 B the adapter fetches what the core wrote before, which frees the core: short
+    // of that step, more bytes take longer.
+    let sizes = [4, 64, 256, 512, 1024, 4096, 65_536];
+    assert!(sizes.map(|bytes| host_us(&edr(), bytes)).is_sorted());
+}
+
+#[test]
+fn nothing_is_faster_than_its_link() {
+    let bytes = 4 << 20;
+    for preset in [edr(), preset::shipped("hdr-streaming").unwrap()] {
+        let least_us = bytes as f64 * preset.access.rate.byte_ps() / 1e6;
+        assert!(quiet_us(&preset, bytes) > least_us);
+        assert!(host_us(&preset, bytes) > least_us);
+    }
+}
+
+#[test]
+fn a_port_takes_no_more_packets_than_its_rate() {
+    let mut slow = edr();
+    slow.switch.port_rate = slow.switch.port_rate.scaled(1e-3);
+    let gap_us = 1.0 / slow.switch.port_rate.value();
+    // 4 KiB are 16 segments, each of which crosses the host's port downwards once.
+    assert!(quiet_us(&slow, 4096) > 15.0 * gap_us);
+    assert!(quiet_us(&slow, 4096) > 5.0 * quiet_us(&edr(), 4096));
+}
+
+#[test]
+fn more_outstanding_operations_are_never_slower_and_a_refused_grant_is_said_so() {
+    let us = |osos| {
+        let benchmark = TreeBenchmark { osos, seed: None, ..benchmark(8) };
+        benchmark.set_up(&edr()).unwrap().allreduce(4096, 1).unwrap().avg()
+    };
+    assert!([1, 2, 4, 8, 16].map(us).is_sorted_by(|more, fewer| more >= fewer));
+    let crowded =
+        TreeBenchmark { communicators: 8, osos: 1, osos_per_job: Some(8), ..benchmark(8) };
+    assert!(crowded.set_up(&edr()).is_ok());
+    let error = crowded.set_up_beside_world(&edr()).err().unwrap();
+    assert!(is_refusal(&error), "{error}");
+    let error = TreeBenchmark { osos: 129, ..benchmark(8) }.set_up(&edr()).err().unwrap();
+    assert!(is_refusal(&error), "{error}");
+}
+
+#[test]
+fn the_managers_tree_is_the_computed_one() {
+    let small = "name = \"x\"\nbase = \"edr-sharp\"\n[fabric]\nkind = \"fat-tree\"\n";
+    let managed = preset::read(&format!("{small}down = [8, 8, 8]\nup = [1, 4, 4]\n")).unwrap();
+    // One more host than the manager is asked for; the first 512 are the same.
+    let computed = preset::read(&format!("{small}down = [8, 8, 9]\nup = [1, 4, 4]\n")).unwrap();
+    let us = |preset: &Preset| {
+        let hosts = (0..512).step_by(3).map(Vertex).collect();
+        let benchmark = TreeBenchmark { hosts, seed: None, ..benchmark(1) };
+        benchmark.set_up(preset).unwrap().allreduce(8, 1).unwrap().avg()
+    };
+    assert!((us(&managed) - us(&computed)).abs() < 1e-9);
+}
+
+#[test]
+fn time_is_virtual() {
+    assert_eq!(Picos::from_ns(1.5), Picos(1500));
+    let mut run = benchmark(4).set_up(&edr()).unwrap();
+    let before = run.system().world.now();
+    run.allreduce(8, 1).unwrap();
+    assert!(run.system().world.now() > before);
+}

@@ -1,0 +1,405 @@
+//! The socket: frames out in batches, frames in from batches.
+
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, UdpSocket};
+use std::os::fd::{AsFd, BorrowedFd};
+
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, socket_with, sockopt};
+use tributary_wire::frame::{HEADER_BYTES, Header};
+
+use super::sys::{self, BATCH, Incoming, Outgoing};
+use super::{DATAGRAM_PAYLOAD_BYTES_MAX, WHOLE_PAYLOAD_BYTES};
+use crate::link::check_announced;
+use crate::{Frame, ListenError, OsError, SendError, Sent};
+
+/// Asked of the kernel for each direction; it may give less. A window of segments from each of many
+/// children may arrive before this process is given a core.
+const SOCKET_BUFFER_BYTES: usize = 4 << 20;
+
+/// Frames that wait to be sent together, at most.
+const QUEUED_FRAMES_MAX: usize = 64;
+
+/// Routers that a result may cross on its way to members: those of one site.
+pub const MULTICAST_HOPS: u32 = 8;
+
+/// Bytes of a train, at most: as many as a datagram may have.
+const TRAIN_BYTES_MAX: usize = 65_000;
+
+/// Messages taken at once, each of which may be a train.
+const RECEIVE_BATCH: usize = 16;
+
+/// Room for a message that is received: the longest datagram or train.
+const MESSAGE_BYTES_MAX: usize = 65_536;
+
+/// A frame that arrived as a datagram.
+#[derive(Clone, Copy, Debug)]
+pub struct Datagram<'a> {
+    /// The frame, checked as [`Header::decode`] does, and of the length that it announces.
+    pub frame: Frame<'a>,
+    /// Where it claims to come from.
+    pub source: SocketAddr,
+}
+
+/// Counters since the socket was made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DatagramStats {
+    /// Frames the kernel took.
+    pub sent: u64,
+    /// Frames handed out.
+    pub received: u64,
+    /// System calls that sent.
+    pub send_calls: u64,
+    /// System calls that received, or found nothing.
+    pub receive_calls: u64,
+    /// Datagrams that were no frame; dropped.
+    pub garbage: u64,
+    /// Frames the kernel would not send, for instance for want of a route; dropped.
+    pub unsent: u64,
+}
+
+/// A UDP socket that carries frames.
+pub struct DatagramSocket {
+    socket: UdpSocket,
+    queue: Queue,
+    inbox: Inbox,
+    sends_trains: bool,
+    stats: DatagramStats,
+}
+
+/// Frames to be sent, one behind the other.
+struct Queue {
+    bytes: Vec<u8>,
+    entries: Vec<Entry>,
+}
+
+#[derive(Clone, Copy)]
+struct Entry {
+    start: usize,
+    len_bytes: usize,
+    target: Option<SocketAddr>,
+}
+
+/// Messages received and not yet handed out.
+struct Inbox {
+    buffers: Vec<Box<[u8]>>,
+    messages: [Incoming; RECEIVE_BATCH],
+    count: usize,
+    /// The message whose turn it is, and where in it.
+    next: usize,
+    offset: usize,
+    /// The last call brought fewer than it could have.
+    is_drained: bool,
+}
+
+impl DatagramSocket {
+    /// Takes datagrams at `address`; port 0 lets the system choose.
+    ///
+    /// # Errors
+    /// If the address is taken, or the system says no.
+    pub fn bind(address: SocketAddr) -> Result<Self, ListenError> {
+        let socket = UdpSocket::bind(address).map_err(|error| listen_error("bind", &error))?;
+        Self::over(socket)
+    }
+
+    /// Hears what is sent to the multicast address `group` and arrives at `interface`. Several
+    /// sockets of one machine may.
+    ///
+    /// # Errors
+    /// If the interface has no multicast, or the system says no.
+    pub fn hear(group: SocketAddrV4, interface: Ipv4Addr) -> Result<Self, ListenError> {
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let socket = socket_with(AddressFamily::INET, SocketType::DGRAM, flags, None)
+            .map_err(os("socket"))?;
+        sockopt::set_socket_reuseaddr(&socket, true).map_err(os("setsockopt"))?;
+        // Bound to the group's address, it gets nothing that was sent to another.
+        bind(&socket, &group).map_err(os("bind"))?;
+        sockopt::set_ip_add_membership(&socket, group.ip(), &interface)
+            .map_err(os("IP_ADD_MEMBERSHIP"))?;
+        Self::over(UdpSocket::from(socket))
+    }
+
+    /// Sends what goes to multicast addresses out of `interface`, for receivers on this machine
+    /// and up to [`MULTICAST_HOPS`] routers away.
+    ///
+    /// # Errors
+    /// If the system says no.
+    pub fn multicast_from(&self, interface: Ipv4Addr) -> Result<(), OsError> {
+        sockopt::set_ip_multicast_if(&self.socket, &interface)?;
+        sockopt::set_ip_multicast_loop(&self.socket, true)?;
+        sockopt::set_ip_multicast_ttl(&self.socket, MULTICAST_HOPS)?;
+        Ok(())
+    }
+
+    /// Takes over a socket that is bound.
+    pub(super) fn over(socket: UdpSocket) -> Result<Self, ListenError> {
+        socket.set_nonblocking(true).map_err(|error| listen_error("fcntl", &error))?;
+        // Smaller buffers work, too: what doesn't fit is lost and asked for again.
+        let _ = sockopt::set_socket_recv_buffer_size(&socket, SOCKET_BUFFER_BYTES);
+        let _ = sockopt::set_socket_send_buffer_size(&socket, SOCKET_BUFFER_BYTES);
+        let takes_trains = sys::enable_receive_trains(socket.as_fd());
+        Ok(Self {
+            socket,
+            queue: Queue { bytes: Vec::new(), entries: Vec::with_capacity(QUEUED_FRAMES_MAX) },
+            inbox: Inbox::new(),
+            // Kernels have learnt to receive trains after they learnt to send them.
+            sends_trains: takes_trains,
+            stats: DatagramStats::default(),
+        })
+    }
+
+    /// Exchanges datagrams with nobody but `peer` from now on.
+    ///
+    /// # Errors
+    /// If the system says no.
+    pub fn connect(&self, peer: SocketAddr) -> Result<(), OsError> {
+        self.socket
+            .connect(peer)
+            .map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO).into())
+    }
+
+    /// Where it takes datagrams, with the port that the system chose.
+    ///
+    /// # Errors
+    /// If the system doesn't say.
+    pub fn address(&self) -> Result<SocketAddr, ListenError> {
+        self.socket.local_addr().map_err(|error| listen_error("getsockname", &error))
+    }
+
+    /// Queues one frame for `target`, or for the peer that the socket is connected to. It goes out
+    /// with [`DatagramSocket::flush`], or when the queue is full.
+    ///
+    /// # Errors
+    /// If it isn't a frame that a datagram carries; the caller is at fault.
+    pub fn send(
+        &mut self,
+        target: Option<SocketAddr>,
+        header: &[u8; HEADER_BYTES],
+        payload: &[u8],
+    ) -> Result<Sent, SendError> {
+        check_announced(header, payload, DATAGRAM_PAYLOAD_BYTES_MAX)?;
+        if self.queue.entries.len() == QUEUED_FRAMES_MAX && self.flush() == Sent::Full {
+            return Ok(Sent::Full);
+        }
+        let Queue { bytes, entries } = &mut self.queue;
+        let start = bytes.len();
+        bytes.extend_from_slice(header);
+        bytes.extend_from_slice(payload);
+        entries.push(Entry { start, len_bytes: bytes.len() - start, target });
+        Ok(Sent::Taken)
+    }
+
+    /// Gives the kernel what is queued. What it refuses for good is dropped and counted, as the
+    /// network might do; where it lacks room for now, the rest stays queued.
+    pub fn flush(&mut self) -> Sent {
+        let mut done = 0;
+        let outcome = loop {
+            if done == self.queue.entries.len() {
+                break Sent::Taken;
+            }
+            match self.send_batch(done) {
+                Ok(frames) => done += frames,
+                Err(Errno::AGAIN | Errno::NOBUFS) => break Sent::Full,
+                Err(Errno::INTR) => {}
+                Err(Errno::IO | Errno::INVAL | Errno::MSGSIZE) if self.sends_trains => {
+                    // A device that can't, or a smaller MTU than Ethernet's.
+                    self.sends_trains = false;
+                }
+                Err(_) => {
+                    // An earlier datagram's fate (nobody listens there), or this one has no way.
+                    self.stats.unsent += 1;
+                    done += 1;
+                }
+            }
+        };
+        self.queue.drop_first(done);
+        outcome
+    }
+
+    /// One system call, from the `first` queued frame on; how many frames the kernel took.
+    fn send_batch(&mut self, first: usize) -> Result<usize, Errno> {
+        let Queue { bytes, entries } = &self.queue;
+        let nothing = Outgoing { bytes: &[], target: None, segment_bytes: None };
+        let mut messages = [nothing; BATCH];
+        let mut frames = [0; BATCH];
+        let (mut count, mut next) = (0, first);
+        while count < BATCH && next < entries.len() {
+            let length = if self.sends_trains { train(&entries[next..]) } else { 1 };
+            let (head, tail) = (entries[next], entries[next + length - 1]);
+            messages[count] = Outgoing {
+                bytes: &bytes[head.start..tail.start + tail.len_bytes],
+                target: head.target,
+                segment_bytes: (length > 1).then_some(head.len_bytes as u16),
+            };
+            frames[count] = length;
+            count += 1;
+            next += length;
+        }
+        self.stats.send_calls += 1;
+        let sent = sys::send(self.socket.as_fd(), &messages[..count])?;
+        let sent_frames = frames[..sent].iter().sum();
+        self.stats.sent += sent_frames as u64;
+        Ok(sent_frames)
+    }
+
+    /// The next frame that has arrived, or `None`. What is no frame is dropped and counted.
+    ///
+    /// # Errors
+    /// If the system can't receive. What it says of datagrams sent earlier is no error.
+    pub fn receive(&mut self) -> Result<Option<Datagram<'_>>, OsError> {
+        loop {
+            let Some((message, range)) = self.inbox.next_piece() else {
+                if !self.refill()? {
+                    return Ok(None);
+                }
+                continue;
+            };
+            let header = match Header::decode(&self.inbox.buffers[message][range.clone()]) {
+                Ok(header) if header.payload_bytes() + HEADER_BYTES == range.len() => header,
+                _ => {
+                    self.stats.garbage += 1;
+                    continue;
+                }
+            };
+            self.stats.received += 1;
+            let payload = &self.inbox.buffers[message][range][HEADER_BYTES..];
+            let source = self.inbox.messages[message].source;
+            return Ok(Some(Datagram { frame: Frame { header, payload }, source }));
+        }
+    }
+
+    /// Receives what is there; false if nothing came. A call that brought less than it could have
+    /// has shown that nothing was left, so the next is spared: whoever waits for the socket to
+    /// become readable misses nothing by it, and whoever polls asks again at once.
+    fn refill(&mut self) -> Result<bool, OsError> {
+        if std::mem::take(&mut self.inbox.is_drained) {
+            return Ok(false);
+        }
+        loop {
+            self.stats.receive_calls += 1;
+            let Inbox { buffers, messages, .. } = &mut self.inbox;
+            match sys::receive(self.socket.as_fd(), buffers, messages) {
+                Ok(count) => {
+                    self.inbox.count = count;
+                    (self.inbox.next, self.inbox.offset) = (0, 0);
+                    // The kernel stops early when nothing is left.
+                    self.inbox.is_drained = count < RECEIVE_BATCH;
+                    return Ok(count > 0);
+                }
+                Err(Errno::AGAIN) => return Ok(false),
+                // Nobody listens where an earlier datagram went; and the like.
+                Err(
+                    Errno::INTR
+                    | Errno::CONNREFUSED
+                    | Errno::HOSTUNREACH
+                    | Errno::NETUNREACH
+                    | Errno::MSGSIZE
+                    | Errno::PERM,
+                ) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    /// Whether frames wait for room in the kernel.
+    #[must_use]
+    pub fn wants_write(&self) -> bool {
+        !self.queue.entries.is_empty()
+    }
+
+    /// Counters since the socket was made.
+    #[must_use]
+    pub fn stats(&self) -> DatagramStats {
+        self.stats
+    }
+}
+
+impl AsFd for DatagramSocket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+impl Queue {
+    fn drop_first(&mut self, count: usize) {
+        if count == self.entries.len() {
+            self.entries.clear();
+            self.bytes.clear();
+            return;
+        }
+        let Some(first) = self.entries.get(count).map(|entry| entry.start) else { return };
+        self.entries.drain(..count);
+        self.bytes.drain(..first);
+        self.entries.iter_mut().for_each(|entry| entry.start -= first);
+    }
+}
+
+/// How many of the first entries make one train: to one receiver, equally long but the last.
+fn train(entries: &[Entry]) -> usize {
+    let head = entries[0];
+    if head.len_bytes > HEADER_BYTES + WHOLE_PAYLOAD_BYTES as usize {
+        return 1;
+    }
+    let mut length = 1;
+    let mut bytes = head.len_bytes;
+    for entry in &entries[1..] {
+        bytes += entry.len_bytes;
+        let fits = entry.target == head.target
+            && entry.len_bytes <= head.len_bytes
+            && bytes <= TRAIN_BYTES_MAX;
+        if !fits {
+            break;
+        }
+        length += 1;
+        if entry.len_bytes < head.len_bytes {
+            break;
+        }
+    }
+    length
+}
+
+impl Inbox {
+    fn new() -> Self {
+        let nothing =
+            Incoming { len_bytes: 0, source: SocketAddr::from(([0; 4], 0)), segment_bytes: 0 };
+        Self {
+            // Pages of it that no message reaches cost nothing.
+            buffers: (0..RECEIVE_BATCH)
+                .map(|_| vec![0; MESSAGE_BYTES_MAX].into_boxed_slice())
+                .collect(),
+            messages: [nothing; RECEIVE_BATCH],
+            count: 0,
+            next: 0,
+            offset: 0,
+            is_drained: false,
+        }
+    }
+
+    /// The message that the next datagram lies in, and where in its buffer.
+    fn next_piece(&mut self) -> Option<(usize, std::ops::Range<usize>)> {
+        while self.next < self.count {
+            let message = self.messages[self.next];
+            let len_bytes = message.len_bytes.min(MESSAGE_BYTES_MAX);
+            if self.offset < len_bytes {
+                let end = (self.offset + message.segment_bytes.max(1)).min(len_bytes);
+                let range = self.offset..end;
+                self.offset = end;
+                return Some((self.next, range));
+            }
+            self.next += 1;
+            self.offset = 0;
+        }
+        None
+    }
+}
+
+fn os(call: &'static str) -> impl Fn(Errno) -> ListenError {
+    move |error| ListenError::Os { call, error: error.into() }
+}
+
+fn listen_error(call: &'static str, error: &io::Error) -> ListenError {
+    match Errno::from_io_error(error) {
+        Some(Errno::ADDRINUSE) => ListenError::InUse,
+        errno => ListenError::Os { call, error: errno.unwrap_or(Errno::IO).into() },
+    }
+}

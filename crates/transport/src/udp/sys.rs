@@ -1,0 +1,227 @@
+//! `sendmmsg`, `recvmmsg` and the two socket options for trains of datagrams.
+
+use std::mem::{self, MaybeUninit};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
+use std::os::fd::{AsRawFd, BorrowedFd};
+
+use rustix::io::Errno;
+
+/// Messages in one system call.
+pub(super) const BATCH: usize = 32;
+
+/// `linux/udp.h`; not in every version of `libc` for every target.
+const UDP_SEGMENT: libc::c_int = 103;
+const UDP_GRO: libc::c_int = 104;
+
+/// Room for one control message that holds an `int`, with its alignment.
+#[repr(C, align(8))]
+#[derive(Clone, Copy)]
+struct Control([u8; 32]);
+
+/// What a message to be sent is: bytes, where to, and how long each datagram of a train is.
+#[derive(Clone, Copy)]
+pub(super) struct Outgoing<'a> {
+    pub(super) bytes: &'a [u8],
+    /// None for the address that the socket is connected to.
+    pub(super) target: Option<SocketAddr>,
+    /// Length of each datagram but the last, if there are several.
+    pub(super) segment_bytes: Option<u16>,
+}
+
+/// What came: how many bytes, from where, and how long each datagram of a train is.
+#[derive(Clone, Copy)]
+pub(super) struct Incoming {
+    pub(super) len_bytes: usize,
+    pub(super) source: SocketAddr,
+    pub(super) segment_bytes: usize,
+}
+
+/// Sends up to [`BATCH`] messages without waiting; how many the kernel took.
+pub(super) fn send(socket: BorrowedFd<'_>, messages: &[Outgoing<'_>]) -> Result<usize, Errno> {
+    let count = messages.len().min(BATCH);
+    // SAFETY: all-zero bytes are valid values of these plain structures of integers and pointers.
+    let mut headers: [libc::mmsghdr; BATCH] = unsafe { mem::zeroed() };
+    let mut vectors = [libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 }; BATCH];
+    let mut names = [MaybeUninit::<libc::sockaddr_storage>::uninit(); BATCH];
+    let mut controls = [Control([0; 32]); BATCH];
+    for (index, message) in messages[..count].iter().enumerate() {
+        vectors[index].iov_base = message.bytes.as_ptr().cast_mut().cast();
+        vectors[index].iov_len = message.bytes.len();
+        let header = &mut headers[index].msg_hdr;
+        header.msg_iov = &raw mut vectors[index];
+        header.msg_iovlen = 1;
+        if let Some(target) = message.target {
+            header.msg_name = names[index].as_mut_ptr().cast();
+            header.msg_namelen = put_address(&mut names[index], target);
+        }
+        if let Some(segment_bytes) = message.segment_bytes {
+            put_segment_bytes(header, &mut controls[index], segment_bytes);
+        }
+    }
+    // SAFETY: the first `count` headers point to vectors, names and controls that outlive the call,
+    // with their lengths; the kernel only reads through them.
+    let sent = unsafe {
+        libc::sendmmsg(
+            socket.as_raw_fd(),
+            headers.as_mut_ptr(),
+            count as libc::c_uint,
+            libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL,
+        )
+    };
+    usize::try_from(sent).map_err(|_| last_error())
+}
+
+/// Receives up to [`BATCH`] messages without waiting, one into each of `buffers`; how many came.
+pub(super) fn receive(
+    socket: BorrowedFd<'_>,
+    buffers: &mut [Box<[u8]>],
+    incoming: &mut [Incoming],
+) -> Result<usize, Errno> {
+    let count = buffers.len().min(incoming.len()).min(BATCH);
+    // SAFETY: as in `send`.
+    let mut headers: [libc::mmsghdr; BATCH] = unsafe { mem::zeroed() };
+    let mut vectors = [libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 }; BATCH];
+    let mut names = [MaybeUninit::<libc::sockaddr_storage>::uninit(); BATCH];
+    let mut controls = [Control([0; 32]); BATCH];
+    for index in 0..count {
+        vectors[index].iov_base = buffers[index].as_mut_ptr().cast();
+        vectors[index].iov_len = buffers[index].len();
+        let header = &mut headers[index].msg_hdr;
+        header.msg_iov = &raw mut vectors[index];
+        header.msg_iovlen = 1;
+        header.msg_name = names[index].as_mut_ptr().cast();
+        header.msg_namelen = size_of::<libc::sockaddr_storage>() as libc::socklen_t;
+        header.msg_control = controls[index].0.as_mut_ptr().cast();
+        header.msg_controllen = controls[index].0.len();
+    }
+    // SAFETY: the first `count` headers point to distinct buffers, names and controls that outlive
+    // the call, with their lengths.
+    let got = unsafe {
+        libc::recvmmsg(
+            socket.as_raw_fd(),
+            headers.as_mut_ptr(),
+            count as libc::c_uint,
+            libc::MSG_DONTWAIT,
+            std::ptr::null_mut(),
+        )
+    };
+    let got = usize::try_from(got).map_err(|_| last_error())?;
+    for index in 0..got {
+        let len_bytes = headers[index].msg_len as usize;
+        let name_bytes = headers[index].msg_hdr.msg_namelen as usize;
+        // Nobody is at the unspecified address, so what has no source belongs to nobody.
+        let source = address(&names[index], name_bytes)
+            .unwrap_or(SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)));
+        let segment_bytes = segment_bytes(&headers[index].msg_hdr).unwrap_or(len_bytes);
+        incoming[index] = Incoming { len_bytes, source, segment_bytes };
+    }
+    Ok(got)
+}
+
+/// Lets the kernel hand several datagrams over as one train. False if it can't.
+pub(super) fn enable_receive_trains(socket: BorrowedFd<'_>) -> bool {
+    let on: libc::c_int = 1;
+    // SAFETY: the option's value is an int, whose address and length are given.
+    let outcome = unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_UDP,
+            UDP_GRO,
+            (&raw const on).cast(),
+            size_of::<libc::c_int>() as libc::socklen_t,
+        )
+    };
+    outcome == 0
+}
+
+fn put_segment_bytes(header: &mut libc::msghdr, control: &mut Control, segment_bytes: u16) {
+    // SAFETY: computes a length from a length.
+    let (space, length) = unsafe { (libc::CMSG_SPACE(2) as usize, libc::CMSG_LEN(2) as usize) };
+    assert!(space <= control.0.len(), "a control buffer holds one control message");
+    header.msg_control = control.0.as_mut_ptr().cast();
+    header.msg_controllen = space;
+    // SAFETY: the buffer is aligned for a control header, and long enough for it and two bytes,
+    // asserted above; so its first header lies in it.
+    unsafe {
+        let first = libc::CMSG_FIRSTHDR(header);
+        (*first).cmsg_level = libc::SOL_UDP;
+        (*first).cmsg_type = UDP_SEGMENT;
+        (*first).cmsg_len = length as _;
+        libc::CMSG_DATA(first).cast::<u16>().write_unaligned(segment_bytes);
+    }
+}
+
+fn segment_bytes(header: &libc::msghdr) -> Option<usize> {
+    // SAFETY: the kernel has filled the control buffer that the header points to, which is still
+    // alive, and set its length; the macros stay within that.
+    unsafe {
+        let mut message = libc::CMSG_FIRSTHDR(header);
+        while !message.is_null() {
+            if (*message).cmsg_level == libc::SOL_UDP && (*message).cmsg_type == UDP_GRO {
+                let bytes = libc::CMSG_DATA(message).cast::<libc::c_int>().read_unaligned();
+                return usize::try_from(bytes).ok().filter(|bytes| *bytes > 0);
+            }
+            message = libc::CMSG_NXTHDR(header, message);
+        }
+    }
+    None
+}
+
+fn put_address(
+    storage: &mut MaybeUninit<libc::sockaddr_storage>,
+    address: SocketAddr,
+) -> libc::socklen_t {
+    match address {
+        SocketAddr::V4(address) => {
+            let name = libc::sockaddr_in {
+                sin_family: libc::AF_INET as libc::sa_family_t,
+                sin_port: address.port().to_be(),
+                sin_addr: libc::in_addr { s_addr: u32::from_ne_bytes(address.ip().octets()) },
+                sin_zero: [0; 8],
+            };
+            // SAFETY: the storage is as long as any address and aligned for each.
+            unsafe { storage.as_mut_ptr().cast::<libc::sockaddr_in>().write(name) };
+            size_of::<libc::sockaddr_in>() as libc::socklen_t
+        }
+        SocketAddr::V6(address) => {
+            let name = libc::sockaddr_in6 {
+                sin6_family: libc::AF_INET6 as libc::sa_family_t,
+                sin6_port: address.port().to_be(),
+                sin6_flowinfo: address.flowinfo(),
+                sin6_addr: libc::in6_addr { s6_addr: address.ip().octets() },
+                sin6_scope_id: address.scope_id(),
+            };
+            // SAFETY: as above.
+            unsafe { storage.as_mut_ptr().cast::<libc::sockaddr_in6>().write(name) };
+            size_of::<libc::sockaddr_in6>() as libc::socklen_t
+        }
+    }
+}
+
+fn address(storage: &MaybeUninit<libc::sockaddr_storage>, name_bytes: usize) -> Option<SocketAddr> {
+    if name_bytes < size_of::<libc::sa_family_t>() {
+        return None;
+    }
+    // SAFETY: the kernel has written at least the family, and the storage is aligned for it.
+    let family = unsafe { storage.as_ptr().cast::<libc::sa_family_t>().read() };
+    match libc::c_int::from(family) {
+        libc::AF_INET if name_bytes >= size_of::<libc::sockaddr_in>() => {
+            // SAFETY: the kernel has written an address of this family and length.
+            let name = unsafe { storage.as_ptr().cast::<libc::sockaddr_in>().read() };
+            let ip = Ipv4Addr::from(name.sin_addr.s_addr.to_ne_bytes());
+            Some(SocketAddrV4::new(ip, u16::from_be(name.sin_port)).into())
+        }
+        libc::AF_INET6 if name_bytes >= size_of::<libc::sockaddr_in6>() => {
+            // SAFETY: as above.
+            let name = unsafe { storage.as_ptr().cast::<libc::sockaddr_in6>().read() };
+            let ip = Ipv6Addr::from(name.sin6_addr.s6_addr);
+            let port = u16::from_be(name.sin6_port);
+            Some(SocketAddrV6::new(ip, port, name.sin6_flowinfo, name.sin6_scope_id).into())
+        }
+        _ => None,
+    }
+}
+
+fn last_error() -> Errno {
+    Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::IO)
+}

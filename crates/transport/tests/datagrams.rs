@@ -1,0 +1,183 @@
+//! Goal: frames go out and come in whole, in batches and trains, and nothing that is no frame does.
+//! Method: sockets on loopback, seeded lengths and bytes. What the kernel drops for want of room is
+//! asked for again by the layers above; here no more is sent than the buffers hold.
+#![allow(clippy::unwrap_used, reason = "a test that can't go on fails here")]
+
+use std::net::{SocketAddr, UdpSocket};
+use std::time::{Duration, Instant};
+
+use rand::{RngExt, SeedableRng};
+use rand_pcg::Pcg64;
+use tributary_transport::udp::{DATAGRAM_PAYLOAD_BYTES_MAX, WHOLE_PAYLOAD_BYTES};
+use tributary_transport::{DatagramSocket, SendError, Sent};
+use tributary_wire::frame::{
+    Edge, HEADER_BYTES, Header, MAGIC, Message, Part, Shape, Target, Trail,
+};
+use tributary_wire::{
+    Capability, ChildIndex, Datatype, Epoch, GroupId, OperationNumber, Operator, SegmentIndex,
+    Sequence,
+};
+
+const WATCHDOG: Duration = Duration::from_secs(30);
+
+fn loopback() -> SocketAddr {
+    SocketAddr::from(([127, 0, 0, 1], 0))
+}
+
+fn header(number: u32, payload_bytes: u32) -> Header {
+    let part = Part {
+        operation: OperationNumber(number),
+        segment: SegmentIndex(0),
+        sequence: Sequence(number),
+        shape: Shape::new(Operator::BitXor, Datatype::U8, payload_bytes).unwrap(),
+        target: Target::All,
+        has_data: true,
+        trail: Trail { attempt: number as u8, behind: 0 },
+    };
+    let edge = Edge {
+        group: GroupId(1),
+        epoch: Epoch(2),
+        child: ChildIndex(3),
+        capability: Capability::from_bytes([4; 16]),
+    };
+    Header { edge, message: Message::Request(part) }
+}
+
+fn payload(number: u32, bytes: u32) -> Vec<u8> {
+    let mut random = Pcg64::seed_from_u64(u64::from(number));
+    (0..bytes).map(|_| random.random()).collect()
+}
+
+fn flush(socket: &mut DatagramSocket) {
+    let until = Instant::now() + WATCHDOG;
+    while socket.flush() == Sent::Full {
+        assert!(Instant::now() < until, "no room for ever");
+    }
+}
+
+/// Receives `count` frames.
+fn receive(socket: &mut DatagramSocket, count: usize) -> Vec<(Header, Vec<u8>, SocketAddr)> {
+    let until = Instant::now() + WATCHDOG;
+    let mut frames = Vec::new();
+    while frames.len() < count {
+        assert!(Instant::now() < until, "{} of {count} frames came", frames.len());
+        if let Some(datagram) = socket.receive().unwrap() {
+            let frame = datagram.frame;
+            frames.push((frame.header, frame.payload.to_vec(), datagram.source));
+        }
+    }
+    assert!(socket.receive().unwrap().is_none(), "no more than was sent");
+    frames
+}
+
+#[test]
+fn frames_of_any_length_arrive_as_they_were_sent_whoever_they_are_for() {
+    let mut sender = DatagramSocket::bind(loopback()).unwrap();
+    let mut receivers = [(); 3].map(|()| DatagramSocket::bind(loopback()).unwrap());
+    let addresses = receivers.each_ref().map(|socket| socket.address().unwrap());
+    let mut random = Pcg64::seed_from_u64(7);
+    let mut sent: [Vec<(u32, u32)>; 3] = Default::default();
+    for number in 0..40 {
+        let bytes = match random.random_range(0..6) {
+            0 => DATAGRAM_PAYLOAD_BYTES_MAX,
+            1 => random.random_range(1..=DATAGRAM_PAYLOAD_BYTES_MAX),
+            2 => WHOLE_PAYLOAD_BYTES,
+            _ => random.random_range(1..=200),
+        };
+        let whom = random.random_range(0..3);
+        sent[whom].push((number, bytes));
+        let header = header(number, bytes).encode();
+        let outcome = sender.send(Some(addresses[whom]), &header, &payload(number, bytes)).unwrap();
+        assert_eq!(outcome, Sent::Taken);
+    }
+    flush(&mut sender);
+    for (receiver, sent) in receivers.iter_mut().zip(sent) {
+        let frames = receive(receiver, sent.len());
+        for ((got, bytes, source), (number, length)) in frames.into_iter().zip(sent) {
+            assert_eq!(got, header(number, length));
+            assert!(bytes == payload(number, length), "frame {number}");
+            assert_eq!(source, sender.address().unwrap());
+        }
+    }
+    assert_eq!(sender.stats().sent, 40);
+}
+
+#[test]
+fn many_frames_take_few_system_calls() {
+    let mut sender = DatagramSocket::bind(loopback()).unwrap();
+    let mut receiver = DatagramSocket::bind(loopback()).unwrap();
+    sender.connect(receiver.address().unwrap()).unwrap();
+    let frames = 60;
+    for number in 0..frames {
+        // The last of a train may be shorter.
+        let bytes = if number == frames - 1 { 5 } else { 1000 };
+        let header = header(number, bytes).encode();
+        assert_eq!(sender.send(None, &header, &payload(number, bytes)), Ok(Sent::Taken));
+    }
+    assert_eq!(sender.stats().send_calls, 0, "nothing goes out before the flush");
+    flush(&mut sender);
+    let got = receive(&mut receiver, frames as usize);
+    assert_eq!(got[59].1, payload(59, 5));
+    // Two where the kernel takes no trains.
+    assert!(sender.stats().send_calls <= 2, "{:?}", sender.stats());
+    assert!(receiver.stats().receive_calls <= 8, "{:?}", receiver.stats());
+}
+
+#[test]
+fn what_is_no_frame_is_dropped_and_counted() {
+    let stranger = UdpSocket::bind(loopback()).unwrap();
+    let mut receiver = DatagramSocket::bind(loopback()).unwrap();
+    let address = receiver.address().unwrap();
+    let good = [header(1, 8).encode().as_slice(), &payload(1, 8)].concat();
+    let mut bad_magic = good.clone();
+    bad_magic[0] ^= 1;
+    let too_long = [good.as_slice(), &[0]].concat();
+    let cut: &[u8] = &good[..HEADER_BYTES + 7];
+    for bytes in [&[], &MAGIC[..], &bad_magic, &too_long, cut, &good[..HEADER_BYTES - 1], &good] {
+        stranger.send_to(bytes, address).unwrap();
+    }
+    let frames = receive(&mut receiver, 1);
+    assert_eq!(frames[0].0, header(1, 8));
+    assert_eq!(frames[0].2, stranger.local_addr().unwrap());
+    // An empty datagram has no piece that could be garbage.
+    assert_eq!(receiver.stats().garbage, 5);
+}
+
+#[test]
+fn a_connected_socket_hears_its_peer_only() {
+    let mut receiver = DatagramSocket::bind(loopback()).unwrap();
+    let mut peer = DatagramSocket::bind(loopback()).unwrap();
+    let stranger = UdpSocket::bind(loopback()).unwrap();
+    receiver.connect(peer.address().unwrap()).unwrap();
+    let target = receiver.address().unwrap();
+    stranger.send_to(&header(1, 1).encode(), target).unwrap();
+    assert_eq!(peer.send(Some(target), &header(2, 1).encode(), &[9]), Ok(Sent::Taken));
+    flush(&mut peer);
+    assert_eq!(receive(&mut receiver, 1)[0].0, header(2, 1));
+    assert_eq!(receiver.stats().garbage, 0);
+}
+
+#[test]
+fn a_peer_that_is_gone_stops_nothing() {
+    let mut socket = DatagramSocket::bind(loopback()).unwrap();
+    let gone = UdpSocket::bind(loopback()).unwrap().local_addr().unwrap();
+    socket.connect(gone).unwrap();
+    for number in 0..100 {
+        assert_eq!(socket.send(None, &header(number, 1).encode(), &[1]), Ok(Sent::Taken));
+        flush(&mut socket);
+        assert!(socket.receive().unwrap().is_none());
+    }
+    let stats = socket.stats();
+    assert_eq!(stats.sent + stats.unsent, 100);
+}
+
+#[test]
+fn frames_that_no_datagram_carries_are_refused() {
+    let mut socket = DatagramSocket::bind(loopback()).unwrap();
+    let bytes = DATAGRAM_PAYLOAD_BYTES_MAX + 1;
+    let refused = socket.send(Some(loopback()), &header(1, bytes).encode(), &payload(1, bytes));
+    let max_bytes = DATAGRAM_PAYLOAD_BYTES_MAX;
+    assert_eq!(refused, Err(SendError::TooLong { payload_bytes: bytes as usize, max_bytes }));
+    let refused = socket.send(Some(loopback()), &header(1, 4).encode(), &[0; 3]);
+    assert_eq!(refused, Err(SendError::HeaderMismatch { payload_bytes: 3 }));
+}

@@ -1,0 +1,243 @@
+//! How a header lies on the wire.
+
+use zerocopy::little_endian::{U16, U32};
+use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+use super::{
+    Abort, AbortReason, DecodeError, Edge, HEADER_BYTES, Header, Hearing, MAGIC, Message, Part,
+    Shape, Target, Trail, VERSION,
+};
+use crate::{
+    Capability, ChildIndex, Datatype, EndpointId, Epoch, GroupId, OperationNumber, Operator,
+    SegmentIndex, Sequence,
+};
+
+/// A header as it lies on the wire. It never judges; [`Header`] does.
+#[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+struct RawHeader {
+    magic: [u8; 4],
+    version: u8,
+    kind: u8,
+    has_data: u8,
+    reason: u8,
+    payload_bytes: U32,
+    group: U32,
+    epoch: U32,
+    operation: U32,
+    segment: U32,
+    sequence: U32,
+    elements: U32,
+    target_member: U32,
+    target_kind: u8,
+    datatype: u8,
+    operator: u8,
+    attempt: u8,
+    child: U16,
+    detail: U16,
+    capability: [u8; 16],
+}
+
+const _: () = assert!(size_of::<RawHeader>() == HEADER_BYTES);
+
+const KIND_JOIN: u8 = 1;
+const KIND_JOINED: u8 = 2;
+const KIND_REQUEST: u8 = 3;
+const KIND_RESULT: u8 = 4;
+const KIND_ABORT: u8 = 5;
+const KIND_LEAVE: u8 = 6;
+const KIND_DATAGRAMS: u8 = 7;
+const KIND_PROBE: u8 = 8;
+const KIND_PROBED: u8 = 9;
+const KIND_HELD: u8 = 10;
+const KIND_MISSING: u8 = 11;
+const KIND_HEARS: u8 = 12;
+
+const TARGET_NONE: u8 = 0;
+pub(super) const TARGET_ALL: u8 = 1;
+const TARGET_MEMBER: u8 = 2;
+
+impl Header {
+    /// Length of the payload that follows this header.
+    #[must_use]
+    pub const fn payload_bytes(&self) -> usize {
+        match &self.message {
+            Message::Request(part) | Message::Result(part) => part.payload_bytes(),
+            _ => 0,
+        }
+    }
+
+    /// Reads a header from the first [`HEADER_BYTES`] of `bytes`; the payload is what follows, and
+    /// need not be there yet.
+    ///
+    /// # Errors
+    /// If the bytes are not a frame this version defines.
+    pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
+        let (raw, _) = RawHeader::ref_from_prefix(bytes)
+            .map_err(|_| DecodeError::Truncated { got_bytes: bytes.len() })?;
+        if raw.magic != MAGIC {
+            return Err(DecodeError::BadMagic(raw.magic));
+        }
+        if raw.version != VERSION {
+            return Err(DecodeError::BadVersion(raw.version));
+        }
+        let message = raw.message()?;
+        let edge = Edge {
+            group: GroupId(raw.group.get()),
+            epoch: Epoch(raw.epoch.get()),
+            child: ChildIndex(raw.child.get()),
+            capability: Capability::from_bytes(raw.capability),
+        };
+        let header = Self { edge, message };
+        let needed_bytes = header.payload_bytes() as u32;
+        let announced_bytes = raw.payload_bytes.get();
+        if announced_bytes != needed_bytes {
+            return Err(DecodeError::WrongLength { announced_bytes, needed_bytes });
+        }
+        // The fields that a frame without a part leaves zero differ from kind to kind; what they
+        // have in common is that the frame is the only encoding of what it says. Parts are checked
+        // field by field, because they are what is fast.
+        let has_part = matches!(message, Message::Request(_) | Message::Result(_));
+        if !has_part && header.encode()[..] != bytes[..HEADER_BYTES] {
+            return Err(DecodeError::ReservedField);
+        }
+        Ok(header)
+    }
+
+    /// Lays the header out for the wire.
+    #[must_use]
+    pub fn encode(&self) -> [u8; HEADER_BYTES] {
+        let mut raw = RawHeader::new_zeroed();
+        raw.magic = MAGIC;
+        raw.version = VERSION;
+        raw.payload_bytes = U32::new(self.payload_bytes() as u32);
+        raw.group = U32::new(self.edge.group.0);
+        raw.epoch = U32::new(self.edge.epoch.0);
+        raw.child = U16::new(self.edge.child.0);
+        raw.capability = self.edge.capability.to_bytes();
+        match self.message {
+            Message::Join => raw.kind = KIND_JOIN,
+            Message::Joined => raw.kind = KIND_JOINED,
+            Message::Leave => raw.kind = KIND_LEAVE,
+            Message::Request(part) => raw.put_part(KIND_REQUEST, &part),
+            Message::Result(part) => raw.put_part(KIND_RESULT, &part),
+            Message::Abort(abort) => {
+                raw.kind = KIND_ABORT;
+                raw.reason = abort.reason as u8;
+                raw.target_member = U32::new(abort.at_fault.0);
+            }
+            Message::Datagrams(port) => {
+                raw.kind = KIND_DATAGRAMS;
+                raw.detail = U16::new(port.map_or(0, core::num::NonZeroU16::get));
+            }
+            Message::Probe(attempt) => (raw.kind, raw.attempt) = (KIND_PROBE, attempt),
+            Message::Probed(attempt) => (raw.kind, raw.attempt) = (KIND_PROBED, attempt),
+            Message::Held { sequence, attempt } => {
+                raw.kind = KIND_HELD;
+                raw.sequence = U32::new(sequence.0);
+                raw.attempt = attempt;
+            }
+            Message::Missing { sequence } => {
+                raw.kind = KIND_MISSING;
+                raw.sequence = U32::new(sequence.0);
+            }
+            Message::Hears(hears) => {
+                raw.kind = KIND_HEARS;
+                raw.detail = U16::new(hears as u16);
+            }
+        }
+        zerocopy::transmute!(raw)
+    }
+}
+
+impl RawHeader {
+    fn message(&self) -> Result<Message, DecodeError> {
+        Ok(match self.kind {
+            KIND_JOIN => Message::Join,
+            KIND_JOINED => Message::Joined,
+            KIND_REQUEST => self.request()?,
+            KIND_RESULT => Message::Result(self.part()?),
+            KIND_ABORT => {
+                let reason = AbortReason::from_code(self.reason)
+                    .ok_or(DecodeError::UnknownReason(self.reason))?;
+                let at_fault = EndpointId(self.target_member.get());
+                Message::Abort(Abort { reason, at_fault })
+            }
+            KIND_LEAVE => Message::Leave,
+            KIND_DATAGRAMS => Message::Datagrams(self.detail.get().try_into().ok()),
+            KIND_PROBE => Message::Probe(self.attempt),
+            KIND_PROBED => Message::Probed(self.attempt),
+            KIND_HELD => {
+                Message::Held { sequence: Sequence(self.sequence.get()), attempt: self.attempt }
+            }
+            KIND_MISSING => Message::Missing { sequence: Sequence(self.sequence.get()) },
+            KIND_HEARS => {
+                let code = self.detail.get();
+                let hearing = Hearing::ALL.into_iter().find(|hearing| *hearing as u16 == code);
+                Message::Hears(hearing.ok_or(DecodeError::ReservedField)?)
+            }
+            other => return Err(DecodeError::UnknownKind(other)),
+        })
+    }
+
+    fn request(&self) -> Result<Message, DecodeError> {
+        let part = self.part()?;
+        // A contributor without data would silently drop out of a reduction.
+        if part.shape.operator().is_reduction() && !part.has_data {
+            return Err(DecodeError::DataMismatch);
+        }
+        if part.trail.behind != 0 {
+            return Err(DecodeError::ReservedField);
+        }
+        Ok(Message::Request(part))
+    }
+
+    fn part(&self) -> Result<Part, DecodeError> {
+        if self.reason != 0 {
+            return Err(DecodeError::ReservedField);
+        }
+        let operator = Operator::from_code(self.operator)?;
+        let datatype = Datatype::from_code(self.datatype)?;
+        let shape = Shape::new(operator, datatype, self.elements.get())?;
+        let target = match (self.target_kind, self.target_member.get()) {
+            (TARGET_ALL, 0) => Target::All,
+            (TARGET_ALL, _) => return Err(DecodeError::ReservedField),
+            (TARGET_MEMBER, member) => Target::Member(EndpointId(member)),
+            (other, _) => return Err(DecodeError::UnknownTarget(other)),
+        };
+        let has_data = match self.has_data {
+            0 => false,
+            1 if operator != Operator::Barrier => true,
+            _ => return Err(DecodeError::DataMismatch),
+        };
+        Ok(Part {
+            operation: OperationNumber(self.operation.get()),
+            segment: SegmentIndex(self.segment.get()),
+            sequence: Sequence(self.sequence.get()),
+            shape,
+            target,
+            has_data,
+            trail: Trail { attempt: self.attempt, behind: self.detail.get() },
+        })
+    }
+
+    fn put_part(&mut self, kind: u8, part: &Part) {
+        self.kind = kind;
+        self.has_data = u8::from(part.has_data);
+        self.operation = U32::new(part.operation.0);
+        self.segment = U32::new(part.segment.0);
+        self.sequence = U32::new(part.sequence.0);
+        self.elements = U32::new(part.shape.elements());
+        self.datatype = part.shape.datatype().code();
+        self.operator = part.shape.operator().code();
+        self.attempt = part.trail.attempt;
+        self.detail = U16::new(part.trail.behind);
+        let (target_kind, target_member) = match part.target {
+            Target::All => (TARGET_ALL, 0),
+            Target::Member(EndpointId(member)) => (TARGET_MEMBER, member),
+        };
+        debug_assert_ne!(target_kind, TARGET_NONE);
+        self.target_kind = target_kind;
+        self.target_member = U32::new(target_member);
+    }
+}

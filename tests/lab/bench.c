@@ -1,0 +1,162 @@
+/*
+ * Latency of collectives, one line of JSON a case, for bench.py.
+ *
+ * A case is OPERATION:BYTES, such as allreduce:8. Each is timed in blocks of calls that take about
+ * BLOCK_US together; a block's latency is its time over its calls, as the slowest rank saw it, and
+ * the median over the blocks is given. Blocks begin behind a barrier of the MPI beneath (PMPI_),
+ * which also carries the figures, so that the same calls surround every method.
+ *
+ * A reduction to one rank lets the others run ahead, so that calls in a row measure a rate and no
+ * latency. As in OSU's osu_reduce there is a barrier before each, which is not counted.
+ */
+#include <mpi.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+enum { BLOCKS = 15, WARM_CALLS = 30, CALLS_MAX = 5000, BLOCK_US = 25000 };
+
+struct one_case {
+    char operation[16];
+    int elements; /* floats */
+};
+
+static int rank, ranks;
+static float *mine, *result;
+
+static double now_us(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec * 1e6 + (double)now.tv_nsec / 1e3;
+}
+
+static void fail(const char *what, const char *detail) {
+    fprintf(stderr, "bench: %s: %s\n", what, detail);
+    MPI_Abort(MPI_COMM_WORLD, 1);
+    exit(1);
+}
+
+static struct one_case parse_case(const char *text) {
+    struct one_case parsed = {.elements = 0};
+    int bytes = 0;
+    if (sscanf(text, "%15[a-z]:%d", parsed.operation, &bytes) < 1) {
+        fail("no case", text);
+    }
+    parsed.elements = bytes / (int)sizeof(float);
+    return parsed;
+}
+
+static void call(const struct one_case *one) {
+    if (strcmp(one->operation, "barrier") == 0) {
+        MPI_Barrier(MPI_COMM_WORLD);
+    } else if (strcmp(one->operation, "reduce") == 0) {
+        MPI_Reduce(mine, result, one->elements, MPI_FLOAT, MPI_SUM, 0, MPI_COMM_WORLD);
+    } else if (strcmp(one->operation, "allreduce") == 0) {
+        MPI_Allreduce(mine, result, one->elements, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
+    } else {
+        fail("no such operation", one->operation);
+    }
+}
+
+/* Every element: rank + 1 and a little for its place, all of it exact in a float. */
+static float element(int of_rank, int at) {
+    return (float)(of_rank + 1 + at % 16);
+}
+
+static void check_result(const struct one_case *one) {
+    int has_result = rank == 0 || strcmp(one->operation, "allreduce") == 0;
+    if (!has_result) {
+        return;
+    }
+    for (int at = 0; at < one->elements; at++) {
+        float expected = 0;
+        for (int other = 0; other < ranks; other++) {
+            expected += element(other, at);
+        }
+        if (result[at] != expected) {
+            fail("wrong result", one->operation);
+        }
+    }
+}
+
+static double one_by_one_us(const struct one_case *one, int calls) {
+    double total = 0;
+    for (int at = 0; at < calls; at++) {
+        PMPI_Barrier(MPI_COMM_WORLD);
+        double started = now_us();
+        call(one);
+        total += now_us() - started;
+    }
+    return total / calls;
+}
+
+static double in_a_row_us(const struct one_case *one, int calls) {
+    PMPI_Barrier(MPI_COMM_WORLD);
+    double started = now_us();
+    for (int at = 0; at < calls; at++) {
+        call(one);
+    }
+    return (now_us() - started) / calls;
+}
+
+/* Microseconds a call, on the slowest rank. */
+static double block_us(const struct one_case *one, int calls) {
+    double slowest = 0;
+    bool is_rooted = strcmp(one->operation, "reduce") == 0;
+    double each = is_rooted ? one_by_one_us(one, calls) : in_a_row_us(one, calls);
+    PMPI_Allreduce(&each, &slowest, 1, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
+    return slowest;
+}
+
+static int compare_doubles(const void *left, const void *right) {
+    double a = *(const double *)left;
+    double b = *(const double *)right;
+    return (a > b) - (a < b);
+}
+
+static void run_case(const struct one_case *one) {
+    double blocks[BLOCKS];
+    memset(result, 0, (size_t)one->elements * sizeof(float));
+    block_us(one, 3); /* connections are made here */
+    double warm = block_us(one, one->elements > 65536 ? 5 : WARM_CALLS);
+    int calls = (int)(BLOCK_US / warm) + 1;
+    calls = calls > CALLS_MAX ? CALLS_MAX : calls;
+    for (int block = 0; block < BLOCKS; block++) {
+        blocks[block] = block_us(one, calls);
+    }
+    check_result(one);
+    qsort(blocks, BLOCKS, sizeof *blocks, compare_doubles);
+    if (rank == 0) {
+        printf("{\"operation\": \"%s\", \"bytes\": %d, \"calls\": %d, \"median_us\": %.2f, "
+               "\"best_us\": %.2f, \"worst_us\": %.2f}\n",
+               one->operation, one->elements * (int)sizeof(float), calls, blocks[BLOCKS / 2],
+               blocks[0], blocks[BLOCKS - 1]);
+        fflush(stdout);
+    }
+}
+
+int main(int argc, char **argv) {
+    MPI_Init(&argc, &argv);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+    int most = 1;
+    for (int at = 1; at < argc; at++) {
+        int elements = parse_case(argv[at]).elements;
+        most = elements > most ? elements : most;
+    }
+    mine = malloc((size_t)most * sizeof(float));
+    result = malloc((size_t)most * sizeof(float));
+    for (int at = 0; at < most; at++) {
+        mine[at] = element(rank, at);
+    }
+    for (int at = 1; at < argc; at++) {
+        struct one_case one = parse_case(argv[at]);
+        run_case(&one);
+    }
+    free(mine);
+    free(result);
+    MPI_Finalize();
+    return 0;
+}

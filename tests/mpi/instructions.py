@@ -1,0 +1,94 @@
+#!/usr/bin/env python3
+"""Counts the instructions of short blocking collectives through the preload library.
+
+Two ranks each run under callgrind, which counts from the entry of the interposed function to its
+return, without the loop that waits for the other rank: how often that loop turns is a matter of
+timing, the rest is not. A count is the difference between a long and a short run, divided by the
+calls, so that what happens once falls out. Valgrind offers no AVX-512, so the kernels are those for
+AVX2.
+
+Prints every count and fails when one is above its limit. A limit is the count when it was last
+set, and a tenth: lower it when the path gets shorter. Without valgrind this fails and says so.
+"""
+
+import argparse
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+
+HERE = pathlib.Path(__file__).resolve().parent
+ROOT = HERE.parent.parent
+sys.path.insert(0, str(ROOT / "mk"))
+import mpi_launch  # noqa: E402, its folder is on the path only now
+
+FLAGS = ("-std=c11", "-O2", "-g", "-Wall", "-Wextra", "-Werror")
+# Collective, the function that is entered, instructions allowed per call at the dearer rank.
+LIMITS = [("allreduce", "shim_Allreduce", 640), ("reduce", "shim_Reduce", 750),
+          ("bcast", "shim_Bcast", 600), ("barrier", "shim_Barrier", 400)]
+SHORT, LONG = 500, 2500
+
+
+class Failure(Exception):
+    """Why there is no count."""
+
+
+def parse_arguments():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--libraries", type=pathlib.Path, required=True,
+                        help="folder of the preload libraries")
+    parser.add_argument("--venvs", type=pathlib.Path, default=ROOT / ".venv",
+                        help="folder with mpich/ (default %(default)s)")
+    parser.add_argument("--timeout", type=float, default=300.0, help="seconds a run may take")
+    return parser.parse_args()
+
+
+def collected(program, collective, function, calls, arguments, folder):
+    """Instructions of each of the two ranks, in no order."""
+    library = (arguments.libraries / "libtributary_mpich.so").resolve()
+    command = [arguments.venvs / "mpich/bin/mpirun", "-n", 2, "env", f"LD_PRELOAD={library}",
+               "valgrind", "--tool=callgrind", f"--callgrind-out-file={folder}/callgrind.%p",
+               "--collect-atstart=no", f"--toggle-collect={function}",
+               "--toggle-collect=*HostGroup*wait_for*", program, collective, calls]
+    status, text = mpi_launch.run(command, arguments.timeout)
+    counts = [int(number) for number in re.findall(r"Collected : (\d+)", text)]
+    if status != 0 or len(counts) != 2:
+        raise Failure(f"{collective}: exit status {status}\n{text[-3000:]}")
+    return counts
+
+
+def per_call(program, collective, function, arguments, folder):
+    short = sorted(collected(program, collective, function, SHORT, arguments, folder))
+    long = sorted(collected(program, collective, function, LONG, arguments, folder))
+    return [(after - before) / (LONG - SHORT) for before, after in zip(short, long)]
+
+
+def main():
+    arguments = parse_arguments()
+    if shutil.which("valgrind") is None:
+        print("instructions: valgrind is not installed; this check cannot run without it",
+              file=sys.stderr)
+        return 1
+    failed = 0
+    with tempfile.TemporaryDirectory(prefix="tributary-instructions-") as folder:
+        program = pathlib.Path(folder) / "instructions"
+        compiler = arguments.venvs / "mpich/bin/mpicc"
+        subprocess.run([str(compiler), *FLAGS, str(HERE / "instructions.c"), "-o",
+                        str(program)], check=True)
+        for collective, function, limit in LIMITS:
+            cheaper, dearer = per_call(program, collective, function, arguments, folder)
+            outcome = "ok" if 0 < dearer <= limit else "FAILED"
+            failed += outcome != "ok"
+            print(f"{collective:10} 8 B, 2 ranks: {cheaper:.0f} and {dearer:.0f} instructions a "
+                  f"call, at most {limit}: {outcome}", flush=True)
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except (Failure, mpi_launch.TimedOut) as failure:
+        print(f"instructions: {failure}", file=sys.stderr)
+        sys.exit(1)
