@@ -1,12 +1,14 @@
 //! Any sequence of calls and frames at one endpoint: it never panics, never has more in flight
 //! than it was granted, and every byte range it names lies in its operation's vector.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::num::NonZeroU16;
 
 use arbitrary::{Arbitrary, Unstructured};
-use tributary_protocol::endpoint::{Body, Endpoint, EndpointConfig, Event, OperationSpec};
-use tributary_protocol::{Carrier, Time};
+use tributary_protocol::endpoint::{
+    Body, Endpoint, EndpointConfig, Event, FrameError, OperationSpec,
+};
+use tributary_protocol::{Carrier, StreamTerms, Time};
 use tributary_wire::frame::{Abort, AbortReason, Edge, Header, Message, Part, Target, Trail};
 use tributary_wire::{
     Capability, ChildIndex, Datatype, EndpointId, Epoch, GroupId, OperationNumber, Operator,
@@ -15,6 +17,7 @@ use tributary_wire::{
 
 const STEPS_MAX: usize = 300;
 const PORT: NonZeroU16 = NonZeroU16::new(7).expect("seven is not zero");
+const WINDOW: u16 = 2;
 
 #[derive(Debug, Arbitrary)]
 enum Step {
@@ -25,6 +28,12 @@ enum Step {
         contributes: bool,
         receives: bool,
         one: bool,
+        streams: bool,
+    },
+    /// The turn of the stream that was asked for, or of another.
+    Turn {
+        is_right: bool,
+        other: u8,
     },
     Send {
         frames: u8,
@@ -72,6 +81,7 @@ pub(crate) struct Reached {
     pub(crate) failed: u64,
     /// Requests sent again.
     pub(crate) repeated: u64,
+    pub(crate) chunks: u64,
 }
 
 struct Run {
@@ -81,6 +91,9 @@ struct Run {
     /// Requests sent, and whether they were answered.
     asked: Vec<Part>,
     in_flight: BTreeSet<u32>,
+    /// The stream that was asked for last, and its chunks in flight.
+    stream: Option<OperationNumber>,
+    chunks: VecDeque<Part>,
     lengths: BTreeMap<OperationNumber, usize>,
     is_over: bool,
     now: Time,
@@ -126,6 +139,7 @@ impl Run {
             osos,
             payload_max_bytes: 12,
             operations_max: 4,
+            stream: Some(StreamTerms { chunk_bytes: 20, window: WINDOW }),
         });
         endpoint.offer_datagrams(PORT, 8);
         Self {
@@ -134,6 +148,8 @@ impl Run {
             edge,
             asked: Vec::new(),
             in_flight: BTreeSet::new(),
+            stream: None,
+            chunks: VecDeque::new(),
             lengths: BTreeMap::new(),
             is_over: false,
             now: Time(0),
@@ -143,7 +159,7 @@ impl Run {
 
     fn step(&mut self, step: &Step) {
         match *step {
-            Step::Start { operator, datatype, elements, contributes, receives, one } => {
+            Step::Start { operator, datatype, elements, contributes, receives, one, streams } => {
                 let spec = OperationSpec {
                     operator: Operator::ALL[usize::from(operator) % Operator::ALL.len()],
                     datatype: Datatype::ALL[usize::from(datatype) % Datatype::ALL.len()],
@@ -152,11 +168,17 @@ impl Run {
                     contributes,
                     receives,
                 };
-                self.start(spec);
+                self.start(spec, streams);
+            }
+            Step::Turn { is_right, other } => {
+                let asked = self.stream.filter(|_| is_right && self.endpoint.awaits_turn());
+                let operation = asked.unwrap_or(OperationNumber(other.into()));
+                self.take(Carrier::Link, Message::StreamTurn(operation));
             }
             Step::Send { frames } => self.send(frames),
             Step::Serve { results } => {
                 for _ in 0..results {
+                    self.serve_chunk();
                     let Some(oldest) = self.in_flight.first() else { break };
                     let back = self.asked.len() - 1 - *oldest as usize;
                     let trail = Trail::default();
@@ -209,10 +231,15 @@ impl Run {
         self.is_over = true;
     }
 
-    fn start(&mut self, spec: OperationSpec) {
+    fn start(&mut self, spec: OperationSpec, streams: bool) {
         // A driver drains events after each call; those of what it started last included.
         self.poll();
-        if let Ok(number) = self.endpoint.start(spec) {
+        let started = if streams {
+            self.endpoint.start_stream(spec, usize::MAX)
+        } else {
+            self.endpoint.start(spec)
+        };
+        if let Ok(number) = started {
             assert!(!self.is_over);
             let length = spec.elements as usize * spec.datatype.size_bytes();
             assert_eq!(self.lengths.insert(number, length), None);
@@ -226,7 +253,20 @@ impl Run {
             assert_eq!(self.endpoint.peek_transmit().as_ref(), Some(&transmit));
             assert_eq!(Header::decode(&transmit.header.encode()), Ok(transmit.header));
             self.endpoint.pop_transmit(self.now);
-            let Message::Request(part) = transmit.header.message else { continue };
+            let part = match transmit.header.message {
+                Message::Request(part) => part,
+                Message::Chunk(part) => {
+                    assert_eq!(transmit.carrier, Carrier::Link, "chunks are the link's");
+                    self.on_chunk(part, transmit.body.as_ref());
+                    continue;
+                }
+                Message::StreamAsk(ask) => {
+                    assert!(!self.is_over && self.chunks.is_empty(), "one stream at a time");
+                    self.stream = Some(ask.operation);
+                    continue;
+                }
+                _ => continue,
+            };
             assert!(!self.is_over, "no request after the end");
             if let Some(body) = &transmit.body {
                 self.check_body(body, &part);
@@ -247,6 +287,38 @@ impl Run {
             let oldest = self.in_flight.first().expect("one was just put in");
             assert!(sent - oldest < u32::from(self.osos), "within the window");
         }
+    }
+
+    /// A chunk goes out: in its turn, in order, within the window. Answered in [`Step::Serve`].
+    fn on_chunk(&mut self, part: Part, body: Option<&Body>) {
+        assert!(!self.is_over && self.stream == Some(part.operation), "in its turn");
+        if let Some(body) = body {
+            self.check_body(body, &part);
+        }
+        assert!(self.chunks.len() < usize::from(WINDOW), "within the window");
+        self.chunks.push_back(part);
+    }
+
+    fn serve_chunk(&mut self) {
+        let Some(asked) = self.chunks.pop_front() else { return };
+        let part = Part { has_data: true, ..asked };
+        let header = Header { edge: self.edge, message: Message::ChunkResult(part) };
+        assert_eq!(
+            self.endpoint.handle_frame(self.now, Carrier::Datagram, &header),
+            Err(FrameError::WrongCarrier),
+            "chunks are the link's"
+        );
+        let body =
+            self.endpoint.handle_frame(self.now, Carrier::Link, &header).expect("it was asked for");
+        if let Some(body) = body {
+            self.check_body(&body, &asked);
+        }
+        self.reached.chunks += u64::from(!self.is_over);
+        assert_eq!(
+            self.endpoint.handle_frame(self.now, Carrier::Link, &header),
+            Ok(None),
+            "a copy is dropped"
+        );
     }
 
     fn check_body(&self, body: &Body, part: &Part) {

@@ -6,16 +6,17 @@ use std::num::NonZeroU16;
 
 use arbitrary::{Arbitrary, Unstructured};
 use tributary_protocol::node::{
-    ChildConfig, Event, GroupConfig, Node, NodeConfig, ParentConfig, PortId,
+    ChildConfig, Event, GroupConfig, Node, NodeConfig, ParentConfig, PortId, StreamGrant,
+    StreamLimits,
 };
-use tributary_protocol::payloads::{ArenaId, Lane, Payloads, Place, Source};
-use tributary_protocol::{Carrier, Time};
+use tributary_protocol::payloads::{Arena, ArenaId, Lane, Payloads, Place, Source};
+use tributary_protocol::{Carrier, StreamTerms, Time};
 use tributary_wire::frame::{
-    Abort, AbortReason, Edge, Header, Message, Part, Shape, Target, Trail,
+    Abort, AbortReason, Edge, Header, Message, Part, Shape, StreamAsk, StreamShape, Target, Trail,
 };
 use tributary_wire::{
     Capability, ChildIndex, Datatype, EndpointId, Epoch, GroupId, OperationNumber, Operator,
-    SegmentIndex, Sequence,
+    SegmentIndex, Sequence, TreeId,
 };
 
 const STEPS_MAX: usize = 200;
@@ -25,7 +26,9 @@ const OSOS_MAX: u32 = 16;
 const PAYLOAD_MAX_BYTES: u32 = 32;
 const TIMEOUT_NS: u64 = 1000;
 /// More than a child's or a parent's queue may ever hold: slots for 8 segments, and a few.
-const QUEUE_MAX: usize = 16 + 5;
+const QUEUE_MAX: usize = 16 + 5 + 8 + 1;
+const TREES: u16 = 2;
+const TERMS: StreamTerms = StreamTerms { chunk_bytes: 8, window: 3 };
 /// The honest group's: its ports are beyond any that a step names.
 const HONEST: GroupId = GroupId(GROUPS);
 const HONEST_PORTS: [PortId; 2] = [PortId(30), PortId(31)];
@@ -40,6 +43,7 @@ enum Step {
         payload: u8,
         children: u8,
         parent: Option<u8>,
+        stream: Option<u8>,
     },
     /// Installs a group and joins all its children, each over a port of its own; below a parent
     /// that takes datagrams, or at the root.
@@ -69,6 +73,19 @@ enum Step {
     },
     AdvanceFar {
         ms: u8,
+    },
+    /// The next word that a formed child has to say of a stream, or one near it.
+    Stream {
+        group: u8,
+        child: u8,
+        word: u8,
+        skip: u8,
+    },
+    /// All of a formed group's children ask for a stream, send some of its chunks and, if there are
+    /// many, are done with it.
+    StreamOn {
+        group: u8,
+        chunks: u8,
     },
     Withdraw {
         group: u8,
@@ -118,6 +135,11 @@ enum AnyMessage {
     Probed(u8),
     Held(u8, u8),
     Missing(u8),
+    StreamAsk(AnyPart),
+    StreamTurn(u8),
+    Chunk(AnyPart),
+    ChunkResult(AnyPart),
+    StreamDone(u8),
 }
 
 #[derive(Debug, Arbitrary)]
@@ -182,6 +204,20 @@ impl AnyMessage {
             Self::Leave => Message::Leave,
             Self::Request(ref part) => Message::Request(part.part(true)),
             Self::Result(ref part) => Message::Result(part.part(false)),
+            Self::StreamAsk(ref part) => {
+                let Part { operation, shape, target, .. } = part.part(true);
+                let elements = u64::from(shape.elements().max(1));
+                let shape = StreamShape::new(shape.operator(), shape.datatype(), elements)
+                    .unwrap_or_else(|_| stream_shape(elements));
+                Message::StreamAsk(StreamAsk { operation, shape, target })
+            }
+            Self::StreamTurn(number) => Message::StreamTurn(OperationNumber(u32::from(number))),
+            Self::Chunk(ref part) => Message::Chunk(part.part(true)),
+            Self::ChunkResult(ref part) => {
+                let trail = Trail { behind: 0, ..part.part(false).trail };
+                Message::ChunkResult(Part { trail, ..part.part(false) })
+            }
+            Self::StreamDone(number) => Message::StreamDone(OperationNumber(u32::from(number))),
             Self::Abort(reason) => Message::Abort(Abort {
                 reason: AbortReason::ALL[usize::from(reason) % AbortReason::ALL.len()],
                 at_fault: EndpointId(0),
@@ -190,23 +226,50 @@ impl AnyMessage {
     }
 }
 
+fn stream_shape(elements: u64) -> StreamShape {
+    StreamShape::new(Operator::Sum, Datatype::U8, elements).expect("short")
+}
+
+/// A chunk of a vector of twenty bytes.
+fn chunk_of(operation: OperationNumber, chunk: u32) -> Part {
+    let elements = if chunk == 2 { 4 } else { 8 };
+    Part {
+        operation,
+        segment: SegmentIndex(2_u32.wrapping_sub(chunk)),
+        sequence: Sequence(Sequence::FIRST.0.wrapping_add(chunk)),
+        shape: Shape::new(Operator::Sum, Datatype::U8, elements).expect("a chunk"),
+        target: Target::All,
+        has_data: true,
+        trail: Trail::default(),
+    }
+}
+
 /// Only the honest group's sums are kept; every place must lie in a living arena.
 #[derive(Default)]
 struct Memory {
     /// Slots and children of each.
     arenas: BTreeMap<ArenaId, (u16, u16)>,
-    honest: BTreeMap<(u16, Option<u16>), Vec<u8>>,
+    honest: BTreeMap<(ArenaId, u16, Option<u16>), Vec<u8>>,
+}
+
+/// Whether what lies there may be an honest group's: in a tree's arena, all groups' chunks do.
+fn is_kept(arena: ArenaId) -> bool {
+    !matches!(arena, ArenaId::Group(group) if group != HONEST)
 }
 
 impl Memory {
-    fn key(&self, at: Place) -> (u16, Option<u16>) {
+    fn add(&mut self, arena: Arena) {
+        self.arenas.insert(arena.id, (arena.slots, arena.children));
+    }
+
+    fn key(&self, at: Place) -> (ArenaId, u16, Option<u16>) {
         let (slots, children) = self.arenas[&at.arena];
         assert!(at.slot < slots);
         match at.lane {
-            Lane::Accumulator => (at.slot, None),
+            Lane::Accumulator => (at.arena, at.slot, None),
             Lane::Parked(child) => {
                 assert!(child.0 < children);
-                (at.slot, Some(child.0))
+                (at.arena, at.slot, Some(child.0))
             }
         }
     }
@@ -214,7 +277,7 @@ impl Memory {
     fn put(&mut self, at: Place, bytes: &[u8]) {
         assert!(bytes.len() <= PAYLOAD_MAX_BYTES as usize);
         let key = self.key(at);
-        if at.arena.0 == HONEST.0 {
+        if is_kept(at.arena) {
             self.honest.insert(key, bytes.to_vec());
         }
     }
@@ -222,7 +285,7 @@ impl Memory {
     fn bytes(&self, source: Source<'_>) -> Vec<u8> {
         match source {
             Source::Frame(bytes) => bytes.to_vec(),
-            Source::Parked(at) if at.arena.0 == HONEST.0 => self.honest[&self.key(at)].clone(),
+            Source::Parked(at) if is_kept(at.arena) => self.honest[&self.key(at)].clone(),
             Source::Parked(at) => {
                 self.key(at);
                 Vec::new()
@@ -244,8 +307,11 @@ impl Payloads for Memory {
     fn fold(&mut self, at: Place, _: Shape, incoming: Source<'_>) {
         let bytes = self.bytes(incoming);
         let key = self.key(at);
-        if at.arena.0 == HONEST.0 {
+        if is_kept(at.arena) {
             let ours = self.honest.get_mut(&key).expect("fold follows begin");
+            if ours.len() != 4 {
+                return;
+            }
             let number = |bytes: &[u8]| u32::from_le_bytes(bytes.try_into().expect("one element"));
             let sum = number(ours).wrapping_add(number(&bytes));
             ours.copy_from_slice(&sum.to_le_bytes());
@@ -271,6 +337,8 @@ pub(crate) struct Reached {
     pub(crate) groups_failed: u64,
     pub(crate) repeated: u64,
     pub(crate) held: u64,
+    pub(crate) chunks: u64,
+    pub(crate) streams: u64,
 }
 
 struct Run {
@@ -278,10 +346,12 @@ struct Run {
     memory: Memory,
     now: Time,
     /// Outstanding operations of each group that stands, by its arena's number.
-    osos: BTreeMap<u32, u32>,
+    osos: BTreeMap<ArenaId, u32>,
     honest_number: u32,
     /// How many requests each child that was formed has sent.
     asked: BTreeMap<(GroupId, u16), u32>,
+    /// Streams that each child that was formed is done with, and chunks that it has sent of the next.
+    streamed: BTreeMap<(GroupId, u16), (u32, u32)>,
     reached: Reached,
 }
 
@@ -300,6 +370,16 @@ pub(crate) fn run(bytes: &[u8]) -> Reached {
     // Whatever was done to the node, the honest group still works.
     run.honest_sum(1, 2, false);
     run.check();
+    // Once nobody else holds or waits for the lock, neither does a ghost.
+    for group in (0..GROUPS).map(GroupId) {
+        for epoch in (0..2).map(Epoch) {
+            run.node.withdraw(group, epoch);
+        }
+    }
+    run.check();
+    assert_eq!(run.node.streams_waiting(), 0);
+    run.honest_stream();
+    run.check();
     let stats = run.node.stats();
     Reached {
         requests: stats.requests,
@@ -307,6 +387,8 @@ pub(crate) fn run(bytes: &[u8]) -> Reached {
         groups_failed: stats.groups_failed,
         repeated: stats.repeated,
         held: stats.held,
+        chunks: stats.chunks,
+        streams: stats.streams,
         ..run.reached
     }
 }
@@ -341,6 +423,7 @@ impl Run {
             groups_max: GROUPS + 1,
             payload_max_bytes: PAYLOAD_MAX_BYTES,
             join_timeout_ns: TIMEOUT_NS,
+            streams: StreamLimits { trees: TREES, window_max: 3, chunk_bytes_max: 8 },
         });
         node.take_datagrams(DATAGRAM_PORT, 24);
         let mut run = Self {
@@ -350,6 +433,7 @@ impl Run {
             osos: BTreeMap::new(),
             honest_number: 0,
             asked: BTreeMap::new(),
+            streamed: BTreeMap::new(),
             reached: Reached::default(),
         };
         run.install(GroupConfig {
@@ -359,6 +443,7 @@ impl Run {
             payload_max_bytes: 4,
             children: children(HONEST, 2),
             parent: None,
+            stream: Some(StreamGrant { tree: TreeId(0), terms: TERMS }),
         });
         for (child, port) in (0..).zip(HONEST_PORTS) {
             let header = Header { edge: honest_edge(child), message: Message::Join };
@@ -373,15 +458,17 @@ impl Run {
 
     fn install(&mut self, config: GroupConfig) {
         let osos = u32::from(config.osos);
+        let group = config.group;
         if let Ok(arena) = self.node.install(self.now, config) {
-            self.memory.arenas.insert(arena.id, (arena.slots, arena.children));
-            self.osos.insert(arena.id.0, osos);
+            self.memory.add(arena);
+            self.node.stream_arena(group).into_iter().for_each(|arena| self.memory.add(arena));
+            self.osos.insert(arena.id, osos);
         }
     }
 
     fn step(&mut self, step: &Step) {
         match *step {
-            Step::Install { group, epoch, osos, payload, children: count, parent } => {
+            Step::Install { group, epoch, osos, payload, children: count, parent, stream } => {
                 let group = GroupId(u32::from(group) % (GROUPS + 3));
                 self.install(GroupConfig {
                     group,
@@ -393,6 +480,13 @@ impl Run {
                         port: PortId(u32::from(port) % PORTS),
                         child: ChildIndex(0),
                         capability: capability(group, 0),
+                    }),
+                    stream: stream.map(|what| StreamGrant {
+                        tree: TreeId(u16::from(what % 3)),
+                        terms: StreamTerms {
+                            chunk_bytes: u32::from(what / 4 % 10),
+                            window: u16::from(what / 64),
+                        },
                     }),
                 });
             }
@@ -411,6 +505,12 @@ impl Run {
                 self.node.offer_datagrams(GroupId(u32::from(group) % (GROUPS + 3)));
             }
             Step::AdvanceFar { ms } => self.advance(u64::from(ms) * 1_000_000),
+            Step::Stream { group, child, word, skip } => self.stream(group, child, word, skip),
+            Step::StreamOn { group, chunks } => {
+                for word in [0, 1, 1, 1, 3].into_iter().take(1 + usize::from(chunks % 5)) {
+                    (0..4).for_each(|child| self.stream(group, child, word, u8::MAX));
+                }
+            }
             Step::Withdraw { group, epoch } => {
                 let group = GroupId(u32::from(group) % GROUPS);
                 self.node.withdraw(group, Epoch(u32::from(epoch % 2)));
@@ -452,10 +552,12 @@ impl Run {
                 child: ChildIndex(0),
                 capability: capability(group, 0),
             }),
+            stream: Some(StreamGrant { tree: TreeId(0), terms: TERMS }),
         });
         for child in 0..count {
             self.say(group, child, Message::Join, Carrier::Link);
             self.asked.insert((group, child), 0);
+            self.streamed.insert((group, child), (0, 0));
         }
         if is_below {
             self.node.offer_datagrams(group);
@@ -499,6 +601,35 @@ impl Run {
             ..part.part(true)
         };
         self.say(group, child, Message::Request(part), carrier);
+    }
+
+    fn stream(&mut self, group: u8, child: u8, word: u8, skip: u8) {
+        let group = GroupId(u32::from(group) % GROUPS);
+        let child = u16::from(child % 4);
+        let Some((done, sent)) = self.streamed.get_mut(&(group, child)) else { return };
+        let operation = OperationNumber(match skip {
+            0..4 => done.wrapping_sub(1),
+            4..6 => *done + 1,
+            _ => *done,
+        });
+        let message = match word % 4 {
+            0 => Message::StreamAsk(StreamAsk {
+                operation,
+                shape: stream_shape(20 + u64::from(skip == 6)),
+                target: Target::All,
+            }),
+            1 | 2 => {
+                let chunk = if skip == 7 { *sent + 1 } else { *sent };
+                *sent += 1;
+                Message::Chunk(chunk_of(operation, chunk % 4))
+            }
+            _ => {
+                *done += u32::from(operation.0 == *done);
+                *sent = 0;
+                Message::StreamDone(operation)
+            }
+        };
+        self.say(group, child, message, Carrier::Link);
     }
 
     /// Sends over the port that [`Step::Form`] gives to a child, rightly or not.
@@ -572,7 +703,7 @@ impl Run {
             match event {
                 Event::Released(arena) => {
                     assert!(self.memory.arenas.remove(&arena).is_some(), "released once");
-                    self.osos.remove(&arena.0);
+                    self.osos.remove(&arena);
                 }
                 Event::Close(port) => self.close(port),
                 Event::Failed { group, .. } | Event::Ended { group, .. } => {
@@ -614,6 +745,50 @@ impl Run {
             assert_eq!(bodies, [left.wrapping_add(right).to_le_bytes()]);
         }
         self.reached.honest_sums += 1;
+    }
+
+    /// Both members of the honest group stream three numbers each, one a chunk, and get the sums.
+    fn honest_stream(&mut self) {
+        let operation = OperationNumber(7);
+        let shape = StreamShape::new(Operator::Sum, Datatype::U32, 6).expect("six numbers");
+        let ask = StreamAsk { operation, shape, target: Target::All };
+        let say = |run: &mut Self, child: usize, message, payload: &[u8]| {
+            let header = Header { edge: honest_edge(child as u16), message };
+            run.node.handle_frame(
+                run.now,
+                HONEST_PORTS[child],
+                Carrier::Link,
+                &header,
+                payload,
+                &mut run.memory,
+            )
+        };
+        for child in 0..2 {
+            say(self, child, Message::StreamAsk(ask), &[]).expect("honest");
+        }
+        for port in HONEST_PORTS {
+            self.drain(port, usize::MAX);
+        }
+        for chunk in 0..3 {
+            let part = Part {
+                operation,
+                segment: SegmentIndex(2 - chunk),
+                sequence: Sequence(Sequence::FIRST.0.wrapping_add(chunk)),
+                shape: Shape::new(Operator::Sum, Datatype::U32, 2).expect("two numbers"),
+                target: Target::All,
+                has_data: true,
+                trail: Trail::default(),
+            };
+            for child in 0..2 {
+                say(self, child, Message::Chunk(part), &[child as u8; 8]).expect("its turn");
+            }
+            for port in HONEST_PORTS {
+                assert_eq!(self.drain(port, usize::MAX).len(), 1, "chunk {chunk} is complete");
+            }
+        }
+        for child in 0..2 {
+            say(self, child, Message::StreamDone(operation), &[]).expect("honest");
+        }
     }
 
     fn check(&mut self) {

@@ -8,6 +8,7 @@ mod children;
 mod hub;
 mod message;
 mod output;
+mod overlap;
 mod pattern;
 mod plan;
 mod rank;

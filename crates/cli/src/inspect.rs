@@ -117,8 +117,24 @@ fn trees_of(status: &Status) -> String {
         for root in group.nodes.iter().filter(|node| node.parent.is_none()) {
             indent_group(&mut text, group, &root.name, 1);
         }
+        if let Some(bound) = bandwidth_bound(group) {
+            let _ = writeln!(text, "  {bound}");
+        }
     }
     text
+}
+
+/// What no implementation can better: a node on one link takes in what all its children send.
+fn bandwidth_bound(group: &GroupStatus) -> Option<String> {
+    let busiest = group.nodes.iter().rev().max_by_key(|node| node.children.len())?;
+    let children = busiest.children.len();
+    (children > 1).then(|| {
+        format!(
+            "bound: {} takes in the vectors of {children} children; on one link as fast as theirs, \
+             each can send at most 1/{children} of its rate",
+            busiest.name
+        )
+    })
 }
 
 /// Writes the nodes below `parent`, deeper ones further right. A manager's tree has no cycles, and
@@ -177,6 +193,7 @@ mod tests {
                 radix: 4,
                 osos: 64,
                 payload_max_bytes: 256,
+                stream: None,
             },
             osos_used: 8,
             parent: parent.map(Into::into),
@@ -228,6 +245,7 @@ group 7 'world' of job 5: epoch 3, 8 osos
     leaf1
       m#1
       m#2
+  bound: root takes in the vectors of 2 children; on one link as fast as theirs, each can send at most 1/2 of its rate
 ";
         assert_eq!(trees_of(&sample()), expected);
     }

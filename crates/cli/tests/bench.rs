@@ -50,6 +50,29 @@ fn every_collective_is_verified_in_the_node_and_in_the_tree() {
 }
 
 #[test]
+fn streams_are_verified_whatever_the_number_of_ranks_a_host_has() {
+    // Chunks of 4 KiB, two in flight: parts of one chunk, so that the host's own copies overlap.
+    let knobs = [
+        ("TRIBUTARY_STREAM_MIN", "1"),
+        ("TRIBUTARY_STREAM_CHUNK", "4096"),
+        ("TRIBUTARY_STREAM_WINDOW", "3"),
+    ];
+    for (procs, dtype) in [(2, "f32"), (4, "i64-index"), (6, "bf16")] {
+        for collective in ["allreduce", "reduce", "bcast"] {
+            let line = format!(
+                "bench {collective} --procs {procs} --hosts 2 --algo auto,tree --dtype {dtype} \
+                 --transport tcp --sizes 16,4K,68K,256K --iters 2 --json"
+            );
+            let mut command = tributary();
+            command.args(line.split_whitespace()).envs(knobs);
+            let ended = run(&mut command);
+            assert!(ended.status.success(), "{line}: {}", ended.stderr);
+            assert_eq!(ended.stdout.lines().count(), 8, "{line}");
+        }
+    }
+}
+
+#[test]
 fn pairs_and_half_floats_are_verified_too() {
     for options in [
         "--dtype f64-index --op maxloc",
@@ -61,6 +84,18 @@ fn pairs_and_half_floats_are_verified_too() {
         let rows =
             rows(&format!("allreduce {options} --procs 3 --hosts 3 --sizes 16,4K --iters 3"));
         assert_eq!(rows.len(), 2, "{options}");
+    }
+}
+
+#[test]
+fn overlap_is_told_with_what_it_was_computed_from() {
+    let rows = rows("allreduce --procs 2 --hosts 2 --sizes 8,16K --iters 30 --overlap");
+    assert_eq!(rows.len(), 2);
+    for row in rows {
+        let at = |name: &str| row[name].as_f64().unwrap();
+        let hidden = 100.0 - 100.0 * (at("overall_us") - at("compute_us")) / at("pure_us");
+        assert!((at("overlap_percent") - hidden.clamp(0.0, 100.0)).abs() < 1e-6, "{row}");
+        assert!(at("pure_us") > 0.0 && at("compute_us") > 0.0);
     }
 }
 

@@ -147,9 +147,10 @@ impl Communicator {
         let mut engine = self.shared.lock();
         self.shared.tally.count_in_turn(operation.kind(), self.shared.ways.way(&operation));
         engine.start(operation, Arc::clone(&state))?;
-        let is_idle = engine.is_idle();
+        // What aggregation nodes finish alone needs no thread of this process meanwhile.
+        let needs_driving = !engine.is_idle() && !engine.goes_on_alone();
         drop(engine);
-        if !is_idle {
+        if needs_driving {
             enlist(&self.shared);
         }
         Ok(Request::new(state, Arc::clone(&self.shared)))

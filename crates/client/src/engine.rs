@@ -13,7 +13,7 @@ use crate::kernels::Kernels;
 use crate::leaders;
 use crate::mesh::Mesh;
 use crate::operation::{Collective, CollectiveError, Operation};
-use crate::plan::{Means, Plan, Seat, plan};
+use crate::plan::{Means, Plan, Seat, Stage, plan};
 use crate::request::RequestState;
 use crate::tree::TreeMember;
 use crate::waiting::{Policy, Waiter};
@@ -201,6 +201,16 @@ impl Engine {
             has_finished = true;
         }
         has_finished
+    }
+
+    /// Whether what was started goes on without this process: there is one operation, the tree is
+    /// its last stage here, and all of it is sent. Then nobody has to look at it before its result
+    /// is wanted.
+    pub(crate) fn goes_on_alone(&mut self) -> bool {
+        let (Some(current), Some(tree)) = (&self.current, &mut self.tree) else { return false };
+        let is_last = current.next + 1 == current.plan.len();
+        let is_tree = matches!(current.plan.get(current.next), Some(Stage::Tree { .. }));
+        self.queue.len() == 1 && is_last && is_tree && tree.is_all_sent()
     }
 
     /// Whether nothing started is left.

@@ -88,6 +88,30 @@ pub const PAYLOAD_MAX: Knob = Knob {
     allowed: "16 to 1048576",
     help: "longest segment to ask for per group",
 };
+/// Chunk length.
+pub const STREAM_CHUNK: Knob = Knob {
+    name: "TRIBUTARY_STREAM_CHUNK",
+    default: "65536",
+    unit: "bytes",
+    allowed: "256 to 1048576",
+    help: "longest chunk to ask for when a long vector is streamed through the tree",
+};
+/// Chunks in flight.
+pub const STREAM_WINDOW: Knob = Knob {
+    name: "TRIBUTARY_STREAM_WINDOW",
+    default: "8",
+    unit: "chunks",
+    allowed: "1 to 256",
+    help: "chunks of a stream in flight at once, at most",
+};
+/// Where streaming begins.
+pub const STREAM_MIN: Knob = Knob {
+    name: "TRIBUTARY_STREAM_MIN",
+    default: "262144",
+    unit: "bytes",
+    allowed: "1 to 18446744073709551615, or never",
+    help: "shortest vector that is streamed through the tree under its stream lock",
+};
 /// Carrier between a leader and its aggregation node.
 pub const TRANSPORT: Knob = Knob {
     name: "TRIBUTARY_TRANSPORT",
@@ -230,6 +254,9 @@ pub const KNOBS: &[&Knob] = &[
     &HOSTS,
     &OSOS,
     &PAYLOAD_MAX,
+    &STREAM_CHUNK,
+    &STREAM_WINDOW,
+    &STREAM_MIN,
     &TRANSPORT,
     &CHANNEL,
     &BETWEEN_HOSTS,

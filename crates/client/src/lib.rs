@@ -18,6 +18,7 @@ mod leaders;
 pub mod manager;
 mod mesh;
 mod operation;
+mod pipeline;
 mod plan;
 pub mod report;
 mod request;

@@ -7,15 +7,16 @@
 use arrayvec::ArrayVec;
 use tributary_algorithms::Collective as Joint;
 use tributary_protocol::endpoint::OperationSpec;
-use tributary_wire::EndpointId;
 use tributary_wire::Operator;
 use tributary_wire::frame::Target;
+use tributary_wire::{EndpointId, StreamTerms};
 
 use crate::context::Placement;
 use crate::host::{self, Action, Combine};
 use crate::leaders::Partition;
 use crate::mesh::MeshOperation;
 use crate::operation::{Collective, Operation};
+use crate::pipeline::Pipeline;
 use crate::ways::{Between, Ways};
 
 /// Most stages any operation takes.
@@ -33,6 +34,8 @@ pub(crate) enum Stage {
     Tree { spec: OperationSpec, source: *const u8, target: *mut u8, len_bytes: usize },
     /// Between the leaders, directly; at leaders only.
     Mesh(MeshOperation),
+    /// Between the ranks of this host and, at its leader, in the tree, part by part.
+    Pipeline(Box<Pipeline>),
     /// Within this rank: a communicator of one.
     Copy { source: *const u8, target: *mut u8, len_bytes: usize },
 }
@@ -48,10 +51,19 @@ pub(crate) struct Seat {
     pub(crate) endpoints: Vec<EndpointId>,
     /// What joins the hosts, where there are several, and when.
     pub(crate) ways: Ways,
+    /// What the tree streams; none if it streams nothing.
+    pub(crate) stream: Option<StreamUse>,
     /// Why they are not joined in the way they should be.
     pub(crate) note: Option<String>,
     /// What carries data between leaders and the tree, for the report; none without a tree.
     pub(crate) carriers: Option<String>,
+}
+
+/// Which vectors are streamed, and how.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct StreamUse {
+    pub(crate) min_bytes: u64,
+    pub(crate) terms: StreamTerms,
 }
 
 impl Seat {
@@ -103,13 +115,50 @@ pub(crate) struct Means<'a> {
 
 /// The stages of `operation` at this rank.
 pub(crate) fn plan(operation: &Operation, means: Means<'_>) -> Plan {
+    let seat = means.seat;
     let planner = Planner { operation, len_bytes: operation.len_bytes(), means };
     match operation.collective {
         _ if planner.means.seat.ranks() == 1 => planner.alone(),
-        Collective::Allreduce => planner.allreduce(),
-        Collective::Reduce { root } => planner.reduce(root),
+        Collective::Allreduce => planner.allreduce().overlapped(operation, seat),
+        Collective::Reduce { root } => planner.reduce(root).overlapped(operation, seat),
         Collective::Broadcast { root } => planner.broadcast(root),
         Collective::Barrier => planner.barrier(),
+    }
+}
+
+/// A plan whose stages may run into each other.
+trait Overlap {
+    fn overlapped(self, operation: &Operation, seat: &Seat) -> Self;
+}
+
+impl Overlap for Plan {
+    /// Makes one stage of a host's reduction, the stream, and what carries its result to the host's
+    /// ranks, where the vector is streamed at all. All ranks of a host come to the same.
+    fn overlapped(mut self, operation: &Operation, seat: &Seat) -> Self {
+        let Some(stream) = seat.stream else { return self };
+        let is_streamed = operation.len_bytes() as u64 >= stream.min_bytes
+            && seat.ways.between(operation) == Some(Between::Tree);
+        if !is_streamed {
+            return self;
+        }
+        let (reduce, spread) = match self.as_slice() {
+            [Stage::Host(reduce)] | [Stage::Host(reduce), Stage::Tree { .. }] => (*reduce, None),
+            [Stage::Host(reduce), Stage::Host(spread)]
+            | [Stage::Host(reduce), Stage::Tree { .. }, Stage::Host(spread)] => {
+                (*reduce, Some(*spread))
+            }
+            _ => return self,
+        };
+        let element_bytes = operation.datatype.size_bytes();
+        let Some(mut pipeline) = Pipeline::new(reduce, spread, element_bytes, stream.terms) else {
+            return self;
+        };
+        if let Some(Stage::Tree { spec, source, target, .. }) = self.get(1) {
+            pipeline = pipeline.streams(*spec, *source, *target);
+        }
+        self.clear();
+        self.push(Stage::Pipeline(Box::new(pipeline)));
+        self
     }
 }
 
@@ -331,6 +380,7 @@ mod tests {
             placement,
             endpoints: vec![EndpointId(0), EndpointId(1)],
             ways,
+            stream: None,
             note: None,
             carriers: None,
         }

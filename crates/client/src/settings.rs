@@ -6,6 +6,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 use tributary_algorithms::Algorithm;
+use tributary_wire::StreamTerms;
 
 use crate::knobs::{self, Knob};
 use crate::ways::{LEADERS_MAX, SUB_PARTITIONS_MAX};
@@ -23,6 +24,10 @@ pub struct Settings {
     pub osos: u16,
     /// Longest segment to ask for.
     pub payload_max_bytes: u32,
+    /// Streams to ask for.
+    pub stream: StreamTerms,
+    /// Shortest vector that is streamed; none if none is.
+    pub stream_min_bytes: Option<u64>,
     /// How a leader reaches its aggregation node.
     pub transport: TransportChoice,
     /// What carries data beside a link over TCP.
@@ -193,6 +198,14 @@ impl Settings {
             hosts: number(&knobs::HOSTS, &environment, 1..=1024)?,
             osos: number(&knobs::OSOS, &environment, 1..=1024)?,
             payload_max_bytes: number(&knobs::PAYLOAD_MAX, &environment, 16..=1 << 20)?,
+            stream: StreamTerms {
+                chunk_bytes: number(&knobs::STREAM_CHUNK, &environment, 256..=1 << 20)?,
+                window: number(&knobs::STREAM_WINDOW, &environment, 1..=256)?,
+            },
+            stream_min_bytes: match knobs::STREAM_MIN.value(&environment).value.as_str() {
+                "never" => None,
+                _ => Some(number(&knobs::STREAM_MIN, &environment, 1..=u64::MAX)?),
+            },
             channel: choice(
                 &knobs::CHANNEL,
                 &environment,

@@ -4,16 +4,18 @@
 mod tests;
 
 use std::net::{SocketAddr, ToSocketAddrs};
+use std::ops::Range;
 use std::time::{Duration, Instant};
 
-use tributary_protocol::endpoint::{Endpoint, EndpointConfig, Event, OperationSpec};
+use tributary_protocol::endpoint::{Endpoint, EndpointConfig, Event, OperationSpec, StartError};
 use tributary_protocol::{Carrier, Reach, Time};
 use tributary_transport::udp::{DATAGRAM_PAYLOAD_BYTES_MAX, WHOLE_PAYLOAD_BYTES};
 use tributary_transport::{
     DatagramSocket, Link, Sent, ShmOptions, TcpOptions, connect_shm, connect_tcp, wait, wait_beside,
 };
+use tributary_wire::OperationNumber;
 use tributary_wire::control::{EndpointGrant, GroupGrant};
-use tributary_wire::frame::{Abort, AbortReason};
+use tributary_wire::frame::{Abort, AbortReason, STREAM_BYTES_MAX};
 
 use crate::settings::{ChannelChoice, TransportChoice};
 
@@ -37,6 +39,10 @@ pub(crate) struct TreeMember {
     /// Where the endpoint's time starts.
     clock: Instant,
     running: Option<Running>,
+    /// The operation at the endpoint that carries what runs.
+    number: Option<OperationNumber>,
+    /// Shortest vector that goes as a stream; none if the group may not stream.
+    stream_min_bytes: Option<u64>,
     /// The link has failed: nothing more can be said.
     is_gone: bool,
 }
@@ -52,10 +58,27 @@ struct Datagrams {
 }
 
 /// The operation under way, and its buffers.
+///
+/// A vector longer than a stream may be goes as several, one after the other.
 struct Running {
+    spec: OperationSpec,
+    is_stream: bool,
     source: *const u8,
     target: *mut u8,
     len_bytes: usize,
+    /// Bytes of the vector that may be sent by now.
+    ready_bytes: usize,
+    /// The part of the vector that travels now.
+    piece: Range<usize>,
+}
+
+impl Running {
+    /// Elements that travel next, from `first_byte` on.
+    fn elements_from(&self, first_byte: usize) -> u64 {
+        let element_bytes = self.spec.datatype.size_bytes() as u64;
+        let left = self.spec.elements - first_byte as u64 / element_bytes;
+        if self.is_stream { left.min(STREAM_BYTES_MAX / element_bytes) } else { left }
+    }
 }
 
 // SAFETY: the pointers are followed only while an operation runs, whose buffers its caller has
@@ -82,6 +105,7 @@ impl TreeMember {
         grant: &EndpointGrant,
         approach: Approach,
         machine: &str,
+        stream_min_bytes: Option<u64>,
     ) -> Result<Self, EnterError> {
         let Connected { link, mut datagrams, carrier } = connect(group, grant, approach, machine)?;
         let mut endpoint = Endpoint::new(EndpointConfig {
@@ -93,6 +117,7 @@ impl TreeMember {
             osos: group.osos,
             payload_max_bytes: group.payload_max_bytes,
             operations_max: 1,
+            stream: group.stream,
         });
         if let Some(port) = datagrams.as_ref().and_then(Datagrams::port) {
             endpoint.offer_datagrams(
@@ -116,6 +141,8 @@ impl TreeMember {
             link_due_in: 0,
             clock: Instant::now(),
             running: None,
+            number: None,
+            stream_min_bytes,
             is_gone: false,
         };
         let deadline = Instant::now() + JOIN_TIMEOUT;
@@ -157,11 +184,63 @@ impl TreeMember {
         target: *mut u8,
         len_bytes: usize,
     ) -> Result<(), Abort> {
-        use tributary_protocol::endpoint::StartError;
+        // The same at all members: the operation's length, the group's terms, one job's settings.
+        let is_stream = self.stream_min_bytes.is_some_and(|least| len_bytes as u64 >= least);
+        let ready_bytes = len_bytes;
+        let piece = 0..0;
+        let running = Running { spec, is_stream, source, target, len_bytes, ready_bytes, piece };
+        self.start_piece(running)
+    }
+
+    /// Starts to stream a vector of which nothing may be sent yet; [`TreeMember::make_ready`] says
+    /// what may.
+    ///
+    /// # Safety
+    /// As [`TreeMember::start`], except that the source may still change where it isn't ready.
+    pub(crate) unsafe fn start_held(
+        &mut self,
+        spec: OperationSpec,
+        source: *const u8,
+        target: *mut u8,
+        len_bytes: usize,
+    ) -> Result<(), Abort> {
+        let piece = 0..0;
+        let is_stream = true;
+        let ready_bytes = 0;
+        let running = Running { spec, is_stream, source, target, len_bytes, ready_bytes, piece };
+        self.start_piece(running)
+    }
+
+    /// The first `ready_bytes` of the vector may be sent.
+    pub(crate) fn make_ready(&mut self, ready_bytes: usize) {
+        let (Some(running), Some(number)) = (&mut self.running, self.number) else { return };
+        running.ready_bytes = ready_bytes;
+        self.endpoint.make_ready(number, running.ready_bytes.saturating_sub(running.piece.start));
+    }
+
+    /// How much of the result is in its place, from the first byte on without a gap.
+    pub(crate) fn received_bytes(&self) -> usize {
+        let (Some(running), Some(number)) = (&self.running, self.number) else { return 0 };
+        running.piece.start + self.endpoint.received_bytes(number).unwrap_or(0)
+    }
+
+    /// Starts the part of the vector behind the one that has travelled.
+    fn start_piece(&mut self, mut running: Running) -> Result<(), Abort> {
         debug_assert!(self.running.is_none(), "operations of a communicator run one by one");
-        match self.endpoint.start(spec) {
-            Ok(_) => {
-                self.running = Some(Running { source, target, len_bytes });
+        let first = running.piece.end;
+        let elements = running.elements_from(first);
+        let end = first + elements as usize * running.spec.datatype.size_bytes();
+        running.piece = first..end;
+        let spec = OperationSpec { elements, ..running.spec };
+        let started = if running.is_stream {
+            self.endpoint.start_stream(spec, running.ready_bytes.saturating_sub(first))
+        } else {
+            self.endpoint.start(spec)
+        };
+        match started {
+            Ok(number) => {
+                self.number = Some(number);
+                self.running = Some(running);
                 Ok(())
             }
             Err(StartError::Failed(abort)) => Err(abort),
@@ -174,10 +253,13 @@ impl TreeMember {
         self.pump();
         while let Some(event) = self.endpoint.poll_event() {
             match event {
-                Event::Completed(_) => {
-                    self.running = None;
-                    return Ok(true);
-                }
+                Event::Completed(_) => match self.running.take() {
+                    Some(running) if running.piece.end < running.len_bytes => {
+                        self.start_piece(running)?;
+                        self.pump();
+                    }
+                    _ => return Ok(true),
+                },
                 Event::Failed(abort) => {
                     self.running = None;
                     return Err(abort);
@@ -210,6 +292,12 @@ impl TreeMember {
             Some(datagrams) if is_open => datagrams.is_open = true,
             _ => self.datagrams = None,
         }
+    }
+
+    /// Whether all of the operation is with the node, which goes on alone.
+    pub(crate) fn is_all_sent(&mut self) -> bool {
+        let is_last = self.running.as_ref().is_none_or(|it| it.piece.end == it.len_bytes);
+        is_last && self.endpoint.is_all_sent() && matches!(self.link.flush(), Ok(Sent::Taken))
     }
 
     /// Sleeps until the link may have something, or for `time`.
@@ -267,7 +355,8 @@ impl TreeMember {
     fn pump(&mut self) {
         let now = time_since(self.clock);
         self.receive_datagrams(now);
-        let is_link_due = self.link_due_in == 0 || !self.has_open_datagrams();
+        let is_link_due =
+            self.link_due_in == 0 || !self.has_open_datagrams() || self.is_streaming();
         self.link_due_in = if is_link_due { ROUNDS_PER_LINK } else { self.link_due_in - 1 };
         if self.endpoint.poll_timeout().is_some_and(|due| due <= now) {
             self.endpoint.handle_timeout(now);
@@ -286,6 +375,11 @@ impl TreeMember {
 
     fn has_open_datagrams(&self) -> bool {
         self.datagrams.as_ref().is_some_and(|datagrams| datagrams.is_open)
+    }
+
+    /// Whether what runs travels over the link whatever datagrams there are.
+    fn is_streaming(&self) -> bool {
+        self.running.as_ref().is_some_and(|running| running.is_stream)
     }
 
     fn receive_datagrams(&mut self, now: Time) {
@@ -329,11 +423,11 @@ impl TreeMember {
         while let Some(transmit) = self.endpoint.peek_transmit() {
             let payload: &[u8] = match (&transmit.body, &self.running) {
                 (Some(body), Some(running)) => {
-                    assert!(body.bytes.end <= running.len_bytes, "segments lie in the vector");
+                    assert!(body.bytes.end <= running.piece.len(), "segments lie in the vector");
                     // SAFETY: the range lies within the source, checked above, which the caller
                     // of `start` keeps valid and unchanged until its segment was sent.
                     unsafe {
-                        let source = running.source.add(body.bytes.start);
+                        let source = running.source.add(running.piece.start + body.bytes.start);
                         std::slice::from_raw_parts(source, body.bytes.len())
                     }
                 }
@@ -391,13 +485,13 @@ impl Datagrams {
 
 impl Running {
     /// Puts a result where it belongs.
-    fn fill(&self, bytes: std::ops::Range<usize>, payload: &[u8]) {
-        assert!(bytes.end <= self.len_bytes, "the endpoint cuts its own vector");
+    fn fill(&self, bytes: Range<usize>, payload: &[u8]) {
+        assert!(bytes.end <= self.piece.len(), "the endpoint cuts its own vector");
         assert_eq!(bytes.len(), payload.len(), "headers state their payload");
         // SAFETY: the range lies within the target, checked above, which the caller of `start`
         // keeps valid while the operation runs; a frame never overlaps a user's buffer.
         unsafe {
-            let target = self.target.add(bytes.start);
+            let target = self.target.add(self.piece.start + bytes.start);
             target.copy_from_nonoverlapping(payload.as_ptr(), payload.len());
         }
     }
@@ -440,12 +534,14 @@ fn connect(
     machine: &str,
 ) -> Result<Connected, EnterError> {
     let address = &grant.address;
+    let chunk_bytes = group.stream.map_or(0, |terms| terms.chunk_bytes);
+    let payload_max_bytes = group.payload_max_bytes.max(chunk_bytes);
     let unreachable =
         |problem: String| EnterError::Unreachable { address: address.tcp.clone(), problem };
     let is_near = address.machine == machine;
     match (&address.shm, approach.transport) {
         (Some(path), TransportChoice::Auto | TransportChoice::Shm) if is_near => {
-            let options = ShmOptions::new(group.payload_max_bytes)
+            let options = ShmOptions::new(payload_max_bytes)
                 .map_err(|error| unreachable(error.to_string()))?;
             let link = connect_shm(path.as_ref(), options, JOIN_TIMEOUT)
                 .map_err(|error| unreachable(error.to_string()))?;
@@ -461,7 +557,7 @@ fn connect(
                 .map_err(|error| unreachable(error.to_string()))?
                 .next()
                 .ok_or_else(|| unreachable("the name has no address".to_owned()))?;
-            let options = TcpOptions::new(group.payload_max_bytes)
+            let options = TcpOptions::new(payload_max_bytes)
                 .map_err(|error| unreachable(error.to_string()))?;
             let link = connect_tcp(socket, options, JOIN_TIMEOUT)
                 .map_err(|error| unreachable(error.to_string()))?;

@@ -25,13 +25,15 @@ use std::thread;
 use std::time::Duration;
 
 use tokio::net::TcpListener;
-use tributary_protocol::node::NodeConfig;
+use tributary_protocol::StreamTerms;
+use tributary_protocol::node::{NodeConfig, StreamLimits};
 use tributary_transport::udp::DATAGRAM_PAYLOAD_BYTES_MAX;
 use tributary_transport::{
     DatagramSocket, ListenError, OptionsError, ShmListener, ShmOptions, TcpAcceptor, TcpOptions,
     machine,
 };
-use tributary_wire::control::{NodeAddress, NodeRegistration};
+use tributary_wire::TreeId;
+use tributary_wire::control::{NodeAddress, NodeRegistration, StreamCapacity};
 
 use crate::http;
 use crate::metrics::Registry;
@@ -86,8 +88,10 @@ pub struct NodeLimits {
     pub payload_max_bytes: u32,
     /// Open links at most.
     pub links: u32,
-    /// Payload memory of all groups at most, in bytes.
+    /// Payload memory of all groups and streams at most, in bytes.
     pub arena_bytes: u64,
+    /// What streams may use of it: per tree, `radix` x window x chunk, and some for results.
+    pub streams: StreamLimits,
     /// How long the members of a new group, and any connector, may take to join.
     pub join_within: Duration,
 }
@@ -101,6 +105,7 @@ impl Default for NodeLimits {
             payload_max_bytes: 64 << 10,
             links: 4096,
             arena_bytes: 4 << 30,
+            streams: StreamLimits { trees: 4, window_max: 8, chunk_bytes_max: 128 << 10 },
             join_within: Duration::from_secs(10),
         }
     }
@@ -176,7 +181,7 @@ impl Node {
     /// # Errors
     /// If one of them can't be made, or others could not be told where they are.
     pub fn bind(options: NodeOptions) -> Result<Self, NodeError> {
-        let payload_max_bytes = options.limits.payload_max_bytes;
+        let payload_max_bytes = options.limits.frame_payload_max_bytes();
         let at = |place: String| move |source| NodeError::Listen { place: place.clone(), source };
         let tcp = TcpAcceptor::bind(options.listen, TcpOptions::new(payload_max_bytes)?)
             .map_err(at(options.listen.to_string()))?;
@@ -342,6 +347,29 @@ fn registration(options: &NodeOptions, address: NodeAddress) -> NodeRegistration
         radix: options.limits.radix,
         osos: options.limits.osos,
         payload_max_bytes: options.limits.payload_max_bytes,
+        stream: stream_capacity(&options.limits.streams_that_fit()),
+    }
+}
+
+fn stream_capacity(limits: &StreamLimits) -> Option<StreamCapacity> {
+    let StreamLimits { trees, window_max: window, chunk_bytes_max: chunk_bytes } = *limits;
+    (trees > 0).then_some(StreamCapacity { trees, terms_max: StreamTerms { chunk_bytes, window } })
+}
+
+impl NodeLimits {
+    /// What streams may use, with no more trees than fit half of the payload memory: a node that is
+    /// short of it serves groups without streams rather than none.
+    fn streams_that_fit(&self) -> StreamLimits {
+        let per_tree = arenas::arena_bytes(&self.streams.arena(TreeId(0), self.radix)).max(1);
+        let trees = u16::try_from(self.arena_bytes / 2 / per_tree).unwrap_or(u16::MAX);
+        StreamLimits { trees: trees.min(self.streams.trees), ..self.streams }
+    }
+
+    /// Longest payload of any frame: a segment's or a chunk's.
+    fn frame_payload_max_bytes(&self) -> u32 {
+        let streams = self.streams_that_fit();
+        let chunk_bytes = if streams.trees > 0 { streams.chunk_bytes_max } else { 0 };
+        self.payload_max_bytes.max(chunk_bytes)
     }
 }
 
@@ -355,6 +383,7 @@ fn data_options(options: &NodeOptions) -> DataOptions {
             groups_max: limits.groups,
             payload_max_bytes: limits.payload_max_bytes,
             join_timeout_ns,
+            streams: limits.streams_that_fit(),
         },
         links_max: limits.links as usize,
         arena_bytes_max: limits.arena_bytes,

@@ -13,6 +13,8 @@
 
 mod flight;
 mod operation;
+mod sending;
+mod stream;
 
 use alloc::collections::VecDeque;
 use core::num::NonZeroU16;
@@ -22,11 +24,12 @@ use tributary_wire::frame::{Abort, AbortReason, Edge, Header, Hearing, Message, 
 use tributary_wire::{Capability, ChildIndex, EndpointId, Epoch, GroupId, OperationNumber};
 
 use crate::multicast::Ear;
-use crate::recovery::{LowerEnd, Repeat};
-use crate::{Carrier, Reach, RecoveryStats, Time};
+use crate::recovery::LowerEnd;
+use crate::{Carrier, Reach, RecoveryStats, StreamTerms, Time};
 
 use flight::Flight;
 use operation::Operation;
+use stream::Streams;
 
 pub use operation::{OperationSpec, SpecError};
 
@@ -49,6 +52,8 @@ pub struct EndpointConfig {
     pub payload_max_bytes: u32,
     /// Operations that may be started and not complete.
     pub operations_max: usize,
+    /// What the group may stream; none if nothing.
+    pub stream: Option<StreamTerms>,
 }
 
 /// Events beside completions that may wait to be polled: joined, failed, and what becomes of
@@ -63,6 +68,8 @@ pub struct Endpoint {
     /// Started and not complete, oldest first.
     operations: VecDeque<Operation>,
     flight: Flight,
+    /// None if the group may not stream.
+    streams: Option<Streams>,
     next_operation: OperationNumber,
     /// Complete or failed, not yet polled.
     events: VecDeque<Event>,
@@ -104,6 +111,13 @@ pub struct Body {
     pub operation: OperationNumber,
     /// Bytes of its vector.
     pub bytes: Range<usize>,
+}
+
+/// A result that was waited for.
+struct Taken {
+    body: Option<Body>,
+    /// Whether it was its operation's last.
+    is_complete: bool,
 }
 
 /// Something the driver has to know.
@@ -165,6 +179,12 @@ pub enum FrameError {
         /// The sequence number sent.
         sequence: u32,
     },
+    /// A stream's word for an operation that streams nothing now.
+    #[error("it is not operation {operation}'s turn to stream")]
+    OutOfTurn {
+        /// The operation named.
+        operation: OperationNumber,
+    },
     /// A result that should bring data and doesn't.
     #[error("result for sequence {sequence} lacks its data")]
     MissingData {
@@ -184,6 +204,7 @@ impl Endpoint {
         assert!(config.payload_max_bytes > 0, "a grant has a payload");
         let flight = Flight::new(config.osos);
         let recovery = LowerEnd::new(usize::from(config.osos));
+        let streams = config.stream.map(Streams::new);
         let operations = VecDeque::with_capacity(config.operations_max);
         let events = VecDeque::with_capacity(config.operations_max + EVENTS_SPARE);
         Self {
@@ -191,6 +212,7 @@ impl Endpoint {
             state: State::Joining,
             operations,
             flight,
+            streams,
             next_operation: OperationNumber::FIRST,
             events,
             has_said_join: false,
@@ -222,6 +244,13 @@ impl Endpoint {
     /// # Errors
     /// If it is no operation, too many are under way, or the group is gone.
     pub fn start(&mut self, spec: OperationSpec) -> Result<OperationNumber, StartError> {
+        self.check_start()?;
+        let number = self.next_operation;
+        self.enqueue(Operation::new(number, spec, self.config.payload_max_bytes)?);
+        Ok(number)
+    }
+
+    fn check_start(&self) -> Result<(), StartError> {
         match self.state {
             State::Failed(abort) => return Err(StartError::Failed(abort)),
             State::Left => return Err(StartError::Left),
@@ -230,11 +259,12 @@ impl Endpoint {
         if self.operations.len() == self.config.operations_max {
             return Err(StartError::Busy { max: self.config.operations_max });
         }
-        let number = self.next_operation;
-        let operation = Operation::new(number, spec, self.config.payload_max_bytes)?;
+        Ok(())
+    }
+
+    fn enqueue(&mut self, operation: Operation) {
+        self.next_operation = operation.number().next();
         self.operations.push_back(operation);
-        self.next_operation = number.next();
-        Ok(number)
     }
 
     /// Leaves the group: the last thing a member does. Operations under way are given up.
@@ -256,85 +286,22 @@ impl Endpoint {
         }
     }
 
-    /// The next frame to send, if any. It stays until [`Endpoint::pop_transmit`].
-    #[must_use]
-    pub fn peek_transmit(&self) -> Option<Transmit> {
-        if let Some(word) = self.next_word() {
-            return Some(self.bare(word, Carrier::Link));
-        }
-        if self.state != State::Active {
-            return None;
-        }
-        if let Some(probe) = self.recovery.probe() {
-            return Some(self.bare(probe, Carrier::Datagram));
-        }
-        if let Some(repeat) = self.recovery.next_repeat() {
-            return Some(self.repeat(repeat));
-        }
-        if !self.flight.has_room() {
-            return None;
-        }
-        let operation = self.operations.iter().find(|operation| operation.has_unsent())?;
-        let (part, bytes) = operation.next_part(self.flight.next_sequence());
-        let header = self.header(Message::Request(part));
-        let number = operation.number();
-        let body = part.has_data.then_some(Body { operation: number, bytes });
-        Some(Transmit { header, body, carrier: self.recovery.carrier(part.shape.bytes()) })
-    }
-
-    /// What the link is to carry before anything else.
-    fn next_word(&self) -> Option<Message> {
-        if !self.has_said_join {
-            return Some(Message::Join);
-        }
-        let offer = self.offer.map(|port| Message::Datagrams(Some(port)));
-        offer.or(self.hears.map(Message::Hears)).or(self.last_word)
-    }
-
-    fn repeat(&self, repeat: Repeat) -> Transmit {
-        let mut part = *self.flight.asked(repeat.sequence).expect("what is repeated is in flight");
-        part.trail.attempt = repeat.attempt;
-        let operation = &self.operations[self.index_of(part.operation)];
-        let bytes = operation.bytes_of(part.segment);
-        let body = part.has_data.then_some(Body { operation: part.operation, bytes });
-        Transmit { header: self.header(Message::Request(part)), body, carrier: repeat.carrier }
-    }
-
     /// Where an operation stands among those under way, if it is one of them.
     fn index_of(&self, number: OperationNumber) -> usize {
         let oldest = self.operations.front().map_or(number, Operation::number);
         number.0.wrapping_sub(oldest.0) as usize
     }
 
-    /// The carrier has taken the frame that [`Endpoint::peek_transmit`] just gave. Nothing else may
-    /// be called in between.
-    ///
-    /// # Panics
-    /// If there was no such frame.
-    pub fn pop_transmit(&mut self, now: Time) {
-        if !self.has_said_join {
-            self.has_said_join = true;
-        } else if self.offer.take().is_some()
-            || self.hears.take().is_some()
-            || self.last_word.take().is_some()
-        {
-        } else if self.recovery.probe().is_some() {
-            self.recovery.on_probe_sent(now);
-        } else if let Some(repeat) = self.recovery.next_repeat() {
-            self.recovery.on_repeated(now, repeat);
-        } else {
-            let operation = self
-                .operations
-                .iter_mut()
-                .find(|operation| operation.has_unsent())
-                .expect("pop follows a peek that found a segment");
-            let (part, _) = operation.next_part(self.flight.next_sequence());
-            operation.on_sent();
-            self.flight.push(&part);
-            if self.recovery.carrier(part.shape.bytes()) == Carrier::Datagram {
-                self.recovery.on_sent(now, part.sequence);
-            }
-        }
+    fn streams(&self) -> &Streams {
+        self.streams.as_ref().expect("only a group with streams has operations that are streams")
+    }
+
+    fn streams_mut(&mut self) -> &mut Streams {
+        self.streams.as_mut().expect("only a group with streams has a stream's words to say")
+    }
+
+    fn flight_mut(&mut self, is_stream: bool) -> &mut Flight {
+        if is_stream { &mut self.streams_mut().flight } else { &mut self.flight }
     }
 
     /// Takes one frame from the aggregation node. Where its payload, if any, belongs is returned;
@@ -365,6 +332,10 @@ impl Endpoint {
                     self.state = State::Active;
                     self.events.push_back(Event::Joined);
                 }
+            }
+            (Message::ChunkResult(part), Carrier::Link) => return self.handle_chunk_result(&part),
+            (Message::StreamTurn(operation), Carrier::Link) => {
+                self.handle_stream_turn(operation)?;
             }
             (Message::Abort(abort), Carrier::Link) => self.fail(abort),
             (Message::Datagrams(_), Carrier::Link) if !self.recovery.is_offered() => {}
@@ -425,6 +396,31 @@ impl Endpoint {
         self.events.extend(decided.map(Event::Datagrams));
     }
 
+    fn handle_chunk_result(&mut self, part: &Part) -> Result<Option<Body>, FrameError> {
+        if self.state != State::Active {
+            return Ok(None);
+        }
+        let operation = part.operation;
+        if self.streams.as_ref().is_some_and(|streams| streams.is_running(operation)) {
+            return self.take_chunk_result(part);
+        }
+        let is_under_way = |it: &Operation| it.number() == operation && !it.is_complete();
+        if !operation.is_before(self.next_operation) || self.operations.iter().any(is_under_way) {
+            return Err(FrameError::OutOfTurn { operation });
+        }
+        self.repeats += 1;
+        Ok(None)
+    }
+
+    fn take_chunk_result(&mut self, part: &Part) -> Result<Option<Body>, FrameError> {
+        let Some(taken) = self.take_result(part, true)? else { return Ok(None) };
+        if taken.is_complete {
+            self.streams_mut().on_complete(part.operation);
+        }
+        self.retire_complete(taken.is_complete.then_some(part.operation));
+        Ok(taken.body)
+    }
+
     fn handle_result(
         &mut self,
         now: Time,
@@ -434,12 +430,23 @@ impl Endpoint {
         if self.state != State::Active {
             return Ok(None);
         }
+        let Some(taken) = self.take_result(part, false)? else { return Ok(None) };
+        let decided = self.recovery.on_result(now, carrier, part.sequence, part.trail);
+        self.decide(decided);
+        self.listen(carrier, part.trail.attempt);
+        self.retire_complete(taken.is_complete.then_some(part.operation));
+        Ok(taken.body)
+    }
+
+    /// Counts a result; none if it was counted before.
+    fn take_result(&mut self, part: &Part, is_chunk: bool) -> Result<Option<Taken>, FrameError> {
         let unexpected = FrameError::Unexpected { sequence: part.sequence.0 };
-        if self.flight.is_past(part.sequence) {
+        let flight = self.flight_mut(is_chunk);
+        if flight.is_past(part.sequence) {
             self.repeats += 1;
             return Ok(None);
         }
-        if !self.flight.expects(part) {
+        if !flight.expects(part) {
             return Err(unexpected);
         }
         let index = self.index_of(part.operation);
@@ -450,15 +457,18 @@ impl Endpoint {
         }
         let bytes = operation.bytes_of(part.segment);
         operation.on_result();
-        self.flight.complete(part.sequence);
-        let decided = self.recovery.on_result(now, carrier, part.sequence, part.trail);
-        self.decide(decided);
-        self.listen(carrier, part.trail.attempt);
-        while let Some(front) = self.operations.pop_front_if(|front| front.is_complete()) {
-            self.events.push_back(Event::Completed(front.number()));
-        }
+        let is_complete = operation.is_complete();
+        self.flight_mut(is_chunk).complete(part.sequence);
         let body = Body { operation: part.operation, bytes };
-        Ok((receives && part.has_data).then_some(body))
+        Ok(Some(Taken { body: (receives && part.has_data).then_some(body), is_complete }))
+    }
+
+    /// Tells of an operation that has become complete, and drops those that are and have none
+    /// before them under way.
+    fn retire_complete(&mut self, completed: Option<OperationNumber>) {
+        self.events.extend(completed.map(Event::Completed));
+        // Later ones may be complete before the oldest: their places are kept until it is.
+        while self.operations.pop_front_if(|front| front.is_complete()).is_some() {}
     }
 
     /// The link to the aggregation node is gone.
@@ -495,6 +505,15 @@ impl Endpoint {
         self.peek_transmit().is_none()
     }
 
+    /// Whether everything that was started has been sent, so that the rest is up to others: nothing
+    /// has to be done here until results are wanted. Not so while a datagram may have to be repeated.
+    #[must_use]
+    pub fn is_all_sent(&self) -> bool {
+        self.peek_transmit().is_none()
+            && !self.recovery.is_waiting()
+            && !self.operations.iter().any(Operation::has_unsent)
+    }
+
     /// Results that came twice, and were dropped.
     #[must_use]
     pub fn repeats(&self) -> u64 {
@@ -512,6 +531,9 @@ impl Endpoint {
             self.recovery.clear();
             self.state = State::Failed(abort);
             self.operations.clear();
+            if let Some(streams) = &mut self.streams {
+                streams.done = None;
+            }
             self.events.push_back(Event::Failed(abort));
         }
     }
@@ -524,13 +546,5 @@ impl Endpoint {
             child: config.child,
             capability: config.capability,
         }
-    }
-
-    fn bare(&self, message: Message, carrier: Carrier) -> Transmit {
-        Transmit { header: self.header(message), body: None, carrier }
-    }
-
-    fn header(&self, message: Message) -> Header {
-        Header { edge: self.edge(), message }
     }
 }

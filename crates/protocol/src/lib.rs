@@ -22,8 +22,10 @@ pub mod payloads;
 
 mod multicast;
 mod recovery;
+mod stream;
 mod time;
 
 pub use carrier::Carrier;
 pub use recovery::{Reach, RecoveryStats};
 pub use time::Time;
+pub use tributary_wire::StreamTerms;

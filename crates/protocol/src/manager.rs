@@ -24,6 +24,7 @@ mod nodes;
 mod plan;
 mod secrets;
 mod status;
+mod streams;
 #[cfg(test)]
 mod tests;
 
@@ -33,8 +34,9 @@ use alloc::vec::Vec;
 use tributary_topology::{AggregationTree, Fabric, GroupTree};
 use tributary_wire::control::{
     GroupGrant, GroupRequest, JobAdmission, JobRequest, NodeEvent, NodeOrder, NodeRegistration,
+    StreamInstall,
 };
-use tributary_wire::{GroupId, JobId, NodeId};
+use tributary_wire::{GroupId, JobId, NodeId, StreamTerms};
 
 use crate::Time;
 use groups::{Group, GroupTable, Installing, MemberState, Stage};
@@ -42,6 +44,7 @@ use jobs::JobTable;
 use nodes::NodeTable;
 use plan::Plan;
 use secrets::Secrets;
+use streams::{Placement, StreamTrees};
 
 pub use config::{ManagerConfig, MulticastRange};
 pub use error::{AdmitError, EventError, GroupError, RegisterError};
@@ -70,6 +73,8 @@ pub struct Manager {
     config: ManagerConfig,
     fabric: Fabric,
     tree: AggregationTree,
+    placement: Placement,
+    stream_trees: StreamTrees,
     secrets: Secrets,
     nodes: NodeTable,
     jobs: JobTable,
@@ -89,6 +94,8 @@ impl Manager {
             config,
             fabric,
             tree: AggregationTree::default(),
+            placement: Placement::default(),
+            stream_trees: StreamTrees::default(),
             secrets: Secrets::new(seed),
             nodes: NodeTable::default(),
             jobs: JobTable::default(),
@@ -189,6 +196,9 @@ impl Manager {
         for member in &members {
             self.nodes.reserve(member.node, plan.grant.osos);
         }
+        if let Some(stream) = plan.terms().stream {
+            self.stream_trees.take(self.placement, stream.tree);
+        }
         self.tickets += 1;
         let ticket = RequestTicket(self.tickets);
         let id = plan.grant.group;
@@ -234,6 +244,7 @@ impl Manager {
     }
 
     fn place(&mut self) {
+        self.placement.0 += 1;
         self.tree = AggregationTree::place(&self.fabric, &self.nodes.for_placement())
             .expect("registration keeps names apart and every radix above 0");
     }
@@ -259,7 +270,8 @@ impl Manager {
         let tree = GroupTree::build(&self.tree, &request.hosts)?;
         let payload_max_bytes = self.nodes.check(&tree, osos, request.payload_max_bytes)?;
         let (group, epoch) = self.groups.next_incarnation().ok_or(GroupError::EpochsUsedUp)?;
-        let terms = plan::Terms { group, epoch, osos, payload_max_bytes };
+        let stream = request.stream.and_then(|wanted| self.plan_stream(&tree, wanted));
+        let terms = plan::Terms { group, epoch, osos, payload_max_bytes, stream };
         let plan = Plan::draw(
             terms,
             &tree,
@@ -268,6 +280,14 @@ impl Manager {
             &mut self.secrets,
         );
         Ok((plan, groups::members(&tree, &self.nodes, &request.hosts)))
+    }
+
+    /// The streams that every node of the tree can serve, no wider than wanted. A group that can
+    /// have none goes without: its long vectors travel in segments.
+    fn plan_stream(&self, tree: &GroupTree, wanted: StreamTerms) -> Option<StreamInstall> {
+        let capacity = self.nodes.stream_capacity(tree, wanted)?;
+        let number = self.stream_trees.number(self.placement, capacity.trees)?;
+        Some(StreamInstall { tree: number, terms: capacity.terms_max })
     }
 
     /// Tells the nodes of one level to install the group.
@@ -301,6 +321,9 @@ impl Manager {
     fn close(&mut self, id: GroupId, reason: Option<GroupError>) {
         let group = self.groups.remove(id);
         let (osos, epoch) = (group.osos(), group.epoch());
+        if let Some(stream) = group.terms().stream {
+            self.stream_trees.give_back(stream.tree);
+        }
         for member in &group.members {
             if matches!(member.state, MemberState::Ordered | MemberState::Installed)
                 && self.nodes.contains(member.node)

@@ -17,6 +17,7 @@
 //! again only while its sequence lies within `2 * osos` of the newest: the slots are the result
 //! history that answers repeats, and never more is needed.
 
+mod arrivals;
 mod config;
 mod datagrams;
 mod distribution;
@@ -27,6 +28,8 @@ mod multicast;
 mod port;
 mod request;
 mod slot;
+mod slots;
+mod stream;
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
@@ -35,20 +38,23 @@ use alloc::vec::Vec;
 use core::num::NonZeroU16;
 
 use tributary_wire::frame::{Abort, Header, Message};
-use tributary_wire::{ChildIndex, Epoch, GroupId};
+use tributary_wire::{ChildIndex, Epoch, GroupId, OperationNumber, TreeId};
 
 use crate::payloads::{ArenaId, Payloads, Place};
 use crate::{Carrier, Reach, Time};
 
-pub use config::{ChildConfig, GroupConfig, InstallError, NodeConfig, ParentConfig};
+pub use config::{
+    ChildConfig, GroupConfig, InstallError, NodeConfig, ParentConfig, StreamGrant, StreamLimits,
+};
 pub use multicast::Copies;
 pub use port::PortId;
 
 use distribution::Answer;
 use fallen::Fallen;
-use group::Group;
+use group::{Course, Group};
 use port::{Port, Role};
-use request::From;
+use slots::From;
+use stream::StreamLock;
 
 /// An aggregation node. See the module's page.
 #[derive(Debug)]
@@ -63,6 +69,8 @@ pub struct Node {
     events: VecDeque<Event>,
     multicasts: VecDeque<(GroupId, Transmit)>,
     osos_used: u32,
+    /// Indexed by tree id.
+    locks: Vec<StreamLock>,
     /// Groups still waiting for children to join.
     forming: u32,
     /// Where this node takes datagrams, if it does.
@@ -193,6 +201,20 @@ pub enum FrameError {
         /// The grant.
         osos: u16,
     },
+    /// A stream's word where the group streams nothing of that number now.
+    #[error("it is not operation {operation}'s turn to stream")]
+    OutOfTurn {
+        /// The operation named.
+        operation: OperationNumber,
+    },
+    /// A chunk that isn't one of the vector that was asked for.
+    #[error("operation {operation} streams no such chunk {chunk}")]
+    NotOfStream {
+        /// The operation.
+        operation: OperationNumber,
+        /// How many chunks come before it, by its sequence number.
+        chunk: u32,
+    },
     /// A result for something that was not asked.
     #[error("result for sequence {sequence}, which is not waiting for one")]
     Unexpected {
@@ -213,6 +235,12 @@ pub struct NodeStats {
     pub repeats: u64,
     /// Segments completed here: results handed down.
     pub results: u64,
+    /// Chunks' contributions counted.
+    pub chunks: u64,
+    /// Chunks completed here: results handed down.
+    pub chunk_results: u64,
+    /// Streams that ran to their end here.
+    pub streams: u64,
     /// Frames for groups that were gone by the time they came; dropped.
     pub late: u64,
     /// Repeats of requests that wait for other children, told so.
@@ -239,7 +267,10 @@ impl Node {
     /// A node that serves no group yet.
     #[must_use]
     pub fn new(config: NodeConfig) -> Self {
+        let trees = (0..config.streams.trees).map(TreeId);
+        let lock = |tree| StreamLock::new(tree, &config.streams, config.radix_max);
         Self {
+            locks: trees.map(lock).collect(),
             config,
             groups: Vec::new(),
             fallen: Vec::new(),
@@ -292,51 +323,54 @@ impl Node {
                 Ok(())
             }
             Role::Child { group, child } => {
-                self.groups[group.0 as usize]
-                    .as_ref()
-                    .expect("a bound port's group is installed")
-                    .check_edge(header, child)?;
-                match (header.message, carrier) {
+                self.group_mut(group).check_edge(header, child)?;
+                match (&header.message, carrier) {
                     (Message::Request(part), Carrier::Link | Carrier::Datagram) => {
-                        let from = From { child, carrier };
-                        self.handle_request(now, group, from, &part, payload, payloads)
+                        let (course, from) = (Course::Segment, From { now, child, carrier });
+                        self.handle_contribution(group, course, from, part, payload, payloads)
+                    }
+                    (Message::Chunk(part), Carrier::Link) => {
+                        self.handle_chunk(now, group, child, part, payload, payloads)
                     }
                     (message, Carrier::Link) => {
                         self.handle_childs_word(port, group, child, message)
                     }
                     (Message::Probe(attempt), Carrier::Datagram) => {
-                        self.reply(group, child, Message::Probed(attempt));
+                        self.reply(group, child, Message::Probed(*attempt));
                         Ok(())
                     }
                     (_, Carrier::Datagram | Carrier::Multicast) => Err(FrameError::WrongCarrier),
                 }
             }
             Role::Parent { group } => {
-                self.groups[group.0 as usize]
-                    .as_ref()
-                    .expect("a bound port's group is installed")
-                    .check_parent_edge(header)?;
-                match (header.message, carrier) {
+                self.group_mut(group).check_parent_edge(header)?;
+                match (&header.message, carrier) {
                     (Message::Result(part), Carrier::Link | Carrier::Datagram) => {
-                        let answer = Answer { now, carrier, part: &part };
-                        self.handle_result(group, answer, payload, payloads)
+                        let answer = Answer { now, carrier, part };
+                        self.handle_result(group, Course::Segment, answer, payload, payloads)
+                    }
+                    (Message::ChunkResult(part), Carrier::Link) => {
+                        self.handle_chunk_result(now, group, part, payload, payloads)
                     }
                     (message, Carrier::Link) => self.handle_parents_word(now, group, message),
-                    (message, Carrier::Datagram) => self.handle_sign(now, group, message),
+                    (message, Carrier::Datagram) => self.handle_sign(now, group, *message),
                     (_, Carrier::Multicast) => Err(FrameError::WrongCarrier),
                 }
             }
         }
     }
 
+    /// Takes what a child says over its link beside contributions.
     fn handle_childs_word(
         &mut self,
         port: PortId,
         group: GroupId,
         child: ChildIndex,
-        message: Message,
+        message: &Message,
     ) -> Result<(), FrameError> {
-        match message {
+        match *message {
+            Message::StreamAsk(ref ask) => self.handle_stream_ask(group, child, ask),
+            Message::StreamDone(operation) => self.handle_stream_done(group, child, operation),
             Message::Leave => self.handle_leave(group, child),
             Message::Abort(abort) => {
                 self.fail(group, abort);
@@ -356,13 +390,15 @@ impl Node {
         }
     }
 
+    /// Takes what the parent says over its link beside results.
     fn handle_parents_word(
         &mut self,
         now: Time,
         group: GroupId,
-        message: Message,
+        message: &Message,
     ) -> Result<(), FrameError> {
-        match message {
+        match *message {
+            Message::StreamTurn(operation) => return self.handle_stream_turn(group, operation),
             Message::Joined => {}
             Message::Abort(abort) => self.fail(group, abort),
             Message::Datagrams(theirs) => self.handle_answered_offer(now, group, theirs),

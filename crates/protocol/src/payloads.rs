@@ -4,15 +4,24 @@
 //! arenas and results are sent from there. The machine only names places and says what happens to
 //! them, so payload is moved no more often than the reduction itself demands.
 
-use tributary_wire::ChildIndex;
 use tributary_wire::frame::Shape;
+use tributary_wire::{ChildIndex, GroupId, TreeId};
 
-/// The driver's memory for one group on one node, named by the machine.
+/// A piece of the driver's memory on one node, named by the machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct ArenaId(pub u32);
+pub enum ArenaId {
+    /// A group's own, for its segments.
+    Group(GroupId),
+    /// A tree's, for the chunks of the group whose stream it is.
+    Stream(TreeId),
+}
 
-/// How much memory a group needs on a node. The driver allocates it when it installs the group,
-/// and may free it once the machine has said [`crate::node::Event::Released`].
+/// How much memory a group or a tree's streams need on a node.
+///
+/// The driver allocates a group's when it installs the group, and may free it once the machine has
+/// said [`crate::node::Event::Released`]. A tree's is allocated with the first group that may
+/// stream in it ([`crate::node::Node::stream_arena`]) and stays: all groups use it in turn, so it
+/// grows neither with their number nor with the length of their vectors.
 ///
 /// `slots` accumulators of `payload_max_bytes` (twice that where 16-bit floats are widened), and
 /// `slots * children` parking places of `payload_max_bytes`.

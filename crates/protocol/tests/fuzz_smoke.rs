@@ -36,30 +36,34 @@ fn frames() {
 
 /// Makes bytes a header that is likely valid: small codes, and zeros where its kind has them.
 fn dress(bytes: &mut [u8; 80], random: &mut Pcg64) {
-    bytes[5] %= 13;
+    let kinds = [0, 1, 2, 3, 3, 4, 4, 5, 6, 7, 8, 9, 10, 11, 12, 16, 17, 18, 19, 20];
+    bytes[5] = kinds[usize::from(bytes[5]) % kinds.len()];
     let kind = bytes[5];
-    let is_part = matches!(kind, 3 | 4);
+    let is_part = matches!(kind, 3 | 4 | 18 | 19);
+    let is_ask = kind == 16;
     let has_data = is_part && random.random_bool(0.8);
     bytes[6] = u8::from(has_data);
     bytes[7] = if kind == 5 { bytes[7] % 9 } else { 0 };
-    if !matches!(kind, 3 | 4 | 8 | 9 | 10) {
+    if !matches!(kind, 3 | 4 | 8 | 9 | 10 | 18 | 19) {
         bytes[43] = 0;
     }
     if !matches!(kind, 4 | 7) {
         bytes[46..48].fill(0);
     }
     bytes[40..43].fill(0);
-    if is_part {
+    if is_part || is_ask {
         bytes[40..43].copy_from_slice(&[1, 2, 1].map(|least| least + random.random_range(0..3)));
         bytes[41] += random.random_range(0..15);
         bytes[42] += random.random_range(0..13);
-    } else {
-        bytes[20..28].fill(0);
+    }
+    if !is_part {
+        let first = if kind < 16 { 20 } else { 24 };
+        bytes[first..28].fill(0);
         if !matches!(kind, 10 | 11) {
             bytes[28..32].fill(0);
         }
     }
-    let elements = if is_part { random.random_range(0..4_u32) } else { 0 };
+    let elements = if is_part || is_ask { random.random_range(0..4_u32) } else { 0 };
     bytes[32..36].copy_from_slice(&elements.to_le_bytes());
     if kind != 5 && random.random_bool(0.7) {
         bytes[36..40].fill(0);
@@ -85,6 +89,8 @@ fn node_inputs() {
         total.groups_failed += reached.groups_failed;
         total.repeated += reached.repeated;
         total.held += reached.held;
+        total.chunks += reached.chunks;
+        total.streams += reached.streams;
     }
     assert!(total.groups_failed > NODE_RUNS, "{total:?}");
     assert!(total.refused > NODE_RUNS, "{total:?}");
@@ -92,6 +98,8 @@ fn node_inputs() {
     assert!(total.repeated > 300 && total.held > 20, "{total:?}");
     let strangers = total.requests - 2 * total.honest_sums;
     assert!(strangers > 100, "attacked groups must get to reduce, too: {total:?}");
+    // The honest group streams once a run, six chunks' contributions.
+    assert!(total.streams > NODE_RUNS && total.chunks > 6 * NODE_RUNS + 1000, "{total:?}");
 }
 
 #[test]
@@ -107,7 +115,9 @@ fn endpoint_inputs() {
         total.refused += reached.refused;
         total.failed += reached.failed;
         total.repeated += reached.repeated;
+        total.chunks += reached.chunks;
     }
+    assert!(total.chunks > 1000, "{total:?}");
     assert!(total.completed > 1000 && total.refused > 1000 && total.failed > 1000, "{total:?}");
     assert!(total.repeated > 1000, "{total:?}");
 }

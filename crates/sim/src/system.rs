@@ -8,7 +8,7 @@ mod layout;
 
 use std::fs;
 
-use tributary_protocol::node::NodeConfig;
+use tributary_protocol::node::{NodeConfig, StreamLimits};
 use tributary_topology::readers::{self, Format};
 
 use crate::fabric::{Dragonfly, FatTree, Graph, GraphError, Torus, Vertex, Wiring};
@@ -167,6 +167,7 @@ fn place<D: Data>(
         groups_max: GROUPS_MAX,
         payload_max_bytes: nodes.payload_max.bytes() as u32,
         join_timeout_ns: 1_000_000_000,
+        streams: StreamLimits::NONE,
     };
     let placed: Vec<AggregatorId> =
         layout.vertices().map(|vertex| world.add_aggregator(vertex, config)).collect();

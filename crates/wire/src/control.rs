@@ -9,7 +9,9 @@ use alloc::vec::Vec;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Capability, ChildIndex, EndpointId, Epoch, GroupId, JobId, NodeId};
+use crate::{
+    Capability, ChildIndex, EndpointId, Epoch, GroupId, JobId, NodeId, StreamTerms, TreeId,
+};
 
 /// Where an aggregation node takes links.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -36,6 +38,29 @@ pub struct NodeRegistration {
     pub osos: u32,
     /// Longest segment it can hold, in bytes.
     pub payload_max_bytes: u32,
+    /// What it can stream; none if nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stream: Option<StreamCapacity>,
+}
+
+/// What a node can stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StreamCapacity {
+    /// Trees that may stream on it, each with a lock and memory of its own.
+    pub trees: u16,
+    /// The widest terms that it can hold.
+    #[serde(flatten)]
+    pub terms_max: StreamTerms,
+}
+
+/// What a group may stream on its nodes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StreamInstall {
+    /// The tree whose lock it takes.
+    pub tree: TreeId,
+    /// Its chunks.
+    #[serde(flatten)]
+    pub terms: StreamTerms,
 }
 
 /// A line of the answer to [`NodeRegistration`]: what the manager wants of the node.
@@ -75,6 +100,9 @@ pub struct GroupInstall {
     pub children: Vec<ChildGrant>,
     /// The node above; none at the root.
     pub parent: Option<ParentGrant>,
+    /// What it may stream; none if nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stream: Option<StreamInstall>,
     /// Where its results are multicast; none if they are not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub multicast: Option<MulticastGrant>,
@@ -185,6 +213,9 @@ pub struct GroupRequest {
     pub osos: u16,
     /// Longest segment the job would like, in bytes.
     pub payload_max_bytes: u32,
+    /// Streams the job would like; none for none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stream: Option<StreamTerms>,
 }
 
 /// The answer to [`GroupRequest`]: every endpoint's way in.
@@ -198,6 +229,9 @@ pub struct GroupGrant {
     pub osos: u16,
     /// Longest segment, in bytes.
     pub payload_max_bytes: u32,
+    /// What the group may stream; none if nothing. No wider than was asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stream: Option<StreamTerms>,
     /// One per host of the request, in its order.
     pub endpoints: Vec<EndpointGrant>,
     /// Where its results are multicast; none if they are not.

@@ -6,6 +6,7 @@
 
 mod layout;
 mod shape;
+mod stream;
 
 use core::num::NonZeroU16;
 
@@ -15,6 +16,7 @@ use crate::{
 };
 
 pub use shape::{Shape, ShapeError};
+pub use stream::{STREAM_BYTES_MAX, StreamAsk, StreamShape, StreamShapeError};
 
 /// First four bytes of every frame: `TRIB`.
 pub const MAGIC: [u8; 4] = *b"TRIB";
@@ -89,6 +91,16 @@ pub enum Message {
     },
     /// Up: who hears results that are sent to the group's multicast address.
     Hears(Hearing),
+    /// Up: everyone below wants to stream a vector.
+    StreamAsk(StreamAsk),
+    /// Down: the stream may begin; the node's stream slots are the group's.
+    StreamTurn(OperationNumber),
+    /// Up: one chunk's contribution to the stream whose turn it is.
+    Chunk(Part),
+    /// Down: one chunk's result, or, without data, that it was delivered elsewhere.
+    ChunkResult(Part),
+    /// Up: everyone below has every result of the stream.
+    StreamDone(OperationNumber),
 }
 
 /// Who at or below one child hears what is sent to the group's multicast address.
@@ -251,6 +263,9 @@ pub enum DecodeError {
     /// Operator, datatype and count that don't go together.
     #[error(transparent)]
     Shape(#[from] ShapeError),
+    /// Operator, datatype and count that make no stream.
+    #[error(transparent)]
+    StreamShape(#[from] StreamShapeError),
     /// A target nobody defined.
     #[error("result target {0} is not defined")]
     UnknownTarget(u8),

@@ -53,6 +53,11 @@ id! {
     NodeId(u32)
 }
 
+id! {
+    /// One of the trees that aggregation nodes form; each has a stream lock of its own.
+    TreeId(u16)
+}
+
 /// The running number of a segment in its group: counts every outstanding-operation slot ever
 /// used, across operations, and wraps.
 ///
@@ -85,6 +90,12 @@ impl Sequence {
 impl OperationNumber {
     /// The first operation of every group.
     pub const FIRST: Self = Self(FIRST);
+
+    /// Whether this operation was started before `other`: half of all numbers lie behind.
+    #[must_use]
+    pub fn is_before(self, other: Self) -> bool {
+        (1..1 << 31).contains(&other.0.wrapping_sub(self.0))
+    }
 
     /// The number after this one.
     #[must_use]

@@ -20,10 +20,13 @@ mod capability;
 mod datatype;
 mod ids;
 mod operator;
+mod terms;
 
 pub use capability::Capability;
 pub use datatype::{Datatype, UnknownDatatype};
 pub use ids::{
     ChildIndex, EndpointId, Epoch, GroupId, JobId, NodeId, OperationNumber, SegmentIndex, Sequence,
+    TreeId,
 };
 pub use operator::{Operator, UnknownOperator};
+pub use terms::StreamTerms;

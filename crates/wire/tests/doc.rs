@@ -2,8 +2,8 @@
 //! enums and with encoded frames, in both directions.
 
 use tributary_wire::frame::{
-    Abort, AbortReason, DecodeError, Edge, HEADER_BYTES, Header, MAGIC, Message, Part, Shape,
-    Target, Trail, VERSION,
+    Abort, AbortReason, DecodeError, Edge, HEADER_BYTES, Header, MAGIC, Message, Part,
+    STREAM_BYTES_MAX, Shape, StreamAsk, StreamShape, Target, Trail, VERSION,
 };
 use tributary_wire::{
     Capability, ChildIndex, Datatype, EndpointId, Epoch, GroupId, OperationNumber, Operator,
@@ -115,6 +115,15 @@ fn message(kind: &str) -> Message {
         "missing" => Message::Missing { sequence: Sequence(0xDDDD_DDDD) },
         "abort" => Message::Abort(abort),
         "leave" => Message::Leave,
+        "stream ask" => Message::StreamAsk(StreamAsk {
+            operation: OperationNumber(3),
+            shape: StreamShape::new(Operator::Sum, Datatype::F64, 1 << 28).expect("2 GiB"),
+            target: Target::Member(EndpointId(5)),
+        }),
+        "stream turn" => Message::StreamTurn(OperationNumber(3)),
+        "chunk" => Message::Chunk(part(Target::Member(EndpointId(5)))),
+        "chunk result" => Message::ChunkResult(part(Target::Member(EndpointId(5)))),
+        "stream done" => Message::StreamDone(OperationNumber(3)),
         other => panic!("{other} is no kind"),
     }
 }
@@ -122,7 +131,7 @@ fn message(kind: &str) -> Message {
 #[test]
 fn kinds_have_their_codes_and_set_their_fields_only() {
     let rows = table("Kinds");
-    assert_eq!(rows.len(), 12);
+    assert_eq!(rows.len(), 17);
     let common = ["magic", "version", "kind", "group", "epoch", "child", "capability"];
     let parts = "operation segment sequence elements target datatype operator has-data payload-bytes attempt";
     for row in &rows {
@@ -211,6 +220,8 @@ fn abort_reasons_have_their_codes_and_words() {
 fn limits_and_starts_are_the_stated_ones() {
     assert!(PAGE.contains("1,048,576 bytes"));
     assert_eq!(tributary_wire::frame::PAYLOAD_BYTES_MAX, 1_048_576);
+    assert!(PAGE.contains("up to 2 GiB"));
+    assert_eq!(STREAM_BYTES_MAX, 2 << 30);
     assert!(PAGE.contains("starts 64 before 2^32"));
     assert_eq!(Sequence::FIRST.0, u32::MAX - 63);
     assert_eq!(OperationNumber::FIRST.0, u32::MAX - 63);

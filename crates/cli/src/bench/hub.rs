@@ -1,7 +1,7 @@
 //! The parent of a benchmark's ranks: carries their allgathers, collects their times, and when one
 //! fails or ends early, hears the others out and says what happened to each.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::io;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use super::children::{Children, Event, describe};
 use super::message::{FromRank, ToRank};
 use super::output::{Output, Row};
+use super::overlap::{Overlap, OverlapTimes};
 use super::plan::Plan;
 use super::timing::summarize;
 use crate::fabric::Environment;
@@ -81,6 +82,7 @@ pub(super) fn run(
         events,
         parts: vec![None; plan.ranks as usize],
         times_ns: vec![Vec::new(); plan.ranks as usize],
+        overlaps: vec![VecDeque::new(); plan.ranks as usize],
         carried: String::new(),
         rows: 0,
         finished: vec![false; plan.ranks as usize],
@@ -97,6 +99,8 @@ struct Hub<'a> {
     parts: Vec<Option<Vec<u8>>>,
     /// Each rank's times of the sizes it is through with and others are not.
     times_ns: Vec<Vec<Vec<u64>>>,
+    /// What each rank said of overlap in those sizes.
+    overlaps: Vec<VecDeque<OverlapTimes>>,
     /// `in_node`, `in_tree` or `in_mesh`, as the ranks say.
     carried: String,
     /// Sizes that all ranks are through with.
@@ -152,6 +156,10 @@ impl Hub<'_> {
                 self.times_ns[rank as usize].push(times_ns);
                 self.emit_row(output)?;
             }
+            FromRank::Overlap(times) if self.plan.work.overlap => {
+                self.overlaps[rank as usize].push_back(times);
+            }
+            FromRank::Overlap(_) => return Err(out_of_turn("overlap")),
             FromRank::Finished => self.finished[rank as usize] = true,
             FromRank::Failed(_) => return Err(out_of_turn("a failure")),
         }
@@ -176,11 +184,14 @@ impl Hub<'_> {
         }
         let times_ns: Vec<Vec<u64>> =
             self.times_ns.iter_mut().map(|of_rank| of_rank.remove(0)).collect();
+        let overlaps: Vec<OverlapTimes> =
+            self.overlaps.iter_mut().filter_map(VecDeque::pop_front).collect();
         let row = Row {
             way: self.way,
             carried: self.carried.clone(),
             step: self.plan.work.steps[self.rows],
             summary: summarize(&times_ns),
+            overlap: self.plan.work.overlap.then(|| Overlap::of(&overlaps)),
         };
         self.rows += 1;
         output.row(row)?;

@@ -7,6 +7,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use tributary_wire::{Datatype, Operator};
 
+use super::overlap::OverlapTimes;
 use crate::flags::CollectiveFlag;
 
 /// Longest body either side takes: the times of 10 million operations.
@@ -28,6 +29,8 @@ pub(super) struct Work {
     pub(super) operator: Operator,
     pub(super) steps: Vec<Step>,
     pub(super) verify: bool,
+    /// Whether operations are started and waited for, with computation between.
+    pub(super) overlap: bool,
 }
 
 /// One size of a benchmark.
@@ -47,6 +50,8 @@ pub(super) enum FromRank {
     Ready(String),
     /// Nanoseconds of each operation of the next step.
     Times(Vec<u64>),
+    /// What hides behind computation in the next step; its times follow.
+    Overlap(OverlapTimes),
     /// Nothing more comes, and all went well.
     Finished,
     /// Nothing more comes: what failed.
@@ -72,6 +77,9 @@ impl FromRank {
                 let bytes: Vec<u8> = times_ns.iter().flat_map(|time| time.to_le_bytes()).collect();
                 frame(to, 3, &bytes)
             }
+            Self::Overlap(OverlapTimes { pure_ns, compute_ns, overall_ns }) => {
+                frame(to, 6, &[*pure_ns, *compute_ns, *overall_ns].map(u64::to_le_bytes).concat())
+            }
             Self::Finished => frame(to, 4, &[]),
             Self::Failed(what) => frame(to, 5, what.as_bytes()),
         }
@@ -90,6 +98,14 @@ impl FromRank {
             )),
             4 => Ok(Self::Finished),
             5 => Ok(Self::Failed(text(body)?)),
+            6 if body.len() == 24 => {
+                let at = |index: usize| {
+                    let time = body[8 * index..][..8].try_into().expect("eight bytes");
+                    u64::from_le_bytes(time)
+                };
+                let (pure_ns, compute_ns, overall_ns) = (at(0), at(1), at(2));
+                Ok(Self::Overlap(OverlapTimes { pure_ns, compute_ns, overall_ns }))
+            }
             _ => Err(invalid(format!("message tag {tag} with {} bytes", body.len()))),
         }
     }
@@ -162,6 +178,7 @@ mod tests {
             FromRank::Gather(vec![1, 2, 3]),
             FromRank::Ready("in_tree".into()),
             FromRank::Times(vec![0, u64::MAX]),
+            FromRank::Overlap(OverlapTimes { pure_ns: 1, compute_ns: 2, overall_ns: 1 << 40 }),
             FromRank::Finished,
             FromRank::Failed("member 3 is lost".into()),
         ] {
@@ -176,6 +193,7 @@ mod tests {
             operator: Operator::Sum,
             steps: vec![step],
             verify: true,
+            overlap: false,
         };
         for message in
             [ToRank::Start(Assignment { rank: 1, ranks: 2, work }), ToRank::Gathered(vec![0; 300])]

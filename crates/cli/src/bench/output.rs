@@ -7,6 +7,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::json;
 
 use super::message::{Step, Work};
+use super::overlap::Overlap;
 use super::plan::Plan;
 use super::timing::Summary;
 use crate::flags::{AlgorithmFlag, CollectiveFlag};
@@ -20,6 +21,8 @@ pub(super) struct Row {
     pub(super) carried: String,
     pub(super) step: Step,
     pub(super) summary: Summary,
+    /// How much of it computation hides, where that was asked.
+    pub(super) overlap: Option<Overlap>,
 }
 
 /// Where rows go.
@@ -103,7 +106,21 @@ impl Output {
             "# times in us; columns 5-9: quartiles over operations of the mean over ranks;"
         )?;
         writeln!(out, "# columns 10-14: quartiles over ranks of the mean over operations")?;
-        writeln!(out, "{}", self.table())
+        writeln!(out, "{}", self.table())?;
+        for row in &self.rows {
+            if let Some(overlap) = &row.overlap {
+                let Overlap { pure_us, compute_us, overall_us } = overlap;
+                writeln!(
+                    out,
+                    "# {} {} bytes: alone {pure_us:.2}, computation {compute_us:.2}, together \
+                     {overall_us:.2}: overlap {:.1}%",
+                    row.way.name(),
+                    row.step.size_bytes,
+                    overlap.percent()
+                )?;
+            }
+        }
+        Ok(())
     }
 
     fn title(&self) -> String {
@@ -137,7 +154,7 @@ impl Output {
     fn line(&self, row: &Row) -> serde_json::Value {
         let Summary { average_us, operations, ranks } = row.summary;
         let hosts = self.hosts.iter().find(|(way, _)| *way == row.way).map(|(_, hosts)| *hosts);
-        json!({
+        let mut line = json!({
             "collective": self.work.collective.name(),
             "algo": row.way.name(),
             "way": row.carried,
@@ -159,6 +176,13 @@ impl Output {
             "rank_median_us": ranks.median,
             "rank_q3_us": ranks.q3,
             "rank_max_us": ranks.max,
-        })
+        });
+        if let Some(overlap) = &row.overlap {
+            line["pure_us"] = overlap.pure_us.into();
+            line["compute_us"] = overlap.compute_us.into();
+            line["overall_us"] = overlap.overall_us.into();
+            line["overlap_percent"] = overlap.percent().into();
+        }
+        line
     }
 }

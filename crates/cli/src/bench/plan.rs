@@ -65,6 +65,7 @@ impl TryFrom<BenchFlags> for Plan {
                 operator,
                 steps,
                 verify: !flags.no_verify,
+                overlap: flags.overlap,
             },
         })
     }

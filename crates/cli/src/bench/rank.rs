@@ -8,7 +8,7 @@ use anyhow::{Context as _, anyhow, bail};
 use rustix::process::{Signal, getppid, set_parent_process_death_signal};
 use tributary_client::report::Ledger;
 use tributary_client::{
-    Bootstrap as _, Collective, Communicator, Context, Operation, Settings, Verdict,
+    Bootstrap as _, Collective, Communicator, Context, Operation, Request, Settings, Verdict,
 };
 use tributary_wire::{Datatype, Operator};
 
@@ -51,9 +51,13 @@ fn measure_all(parent: &mut Parent, work: &Work) -> anyhow::Result<()> {
     parent.tell(&FromRank::Ready(ways(&communicator, work)))?;
     for step in &work.steps {
         let mut rank = Rank::new(parent, &communicator, work, *step);
-        let times_ns = rank
-            .measure(parent)
-            .with_context(|| format!("{} of {} bytes", work.collective.name(), step.size_bytes))?;
+        let what = || format!("{} of {} bytes", work.collective.name(), step.size_bytes);
+        let mut times_ns = rank.measure(parent).with_context(what)?;
+        if work.overlap {
+            let overlap;
+            (overlap, times_ns) = rank.measure_overlap().with_context(what)?;
+            parent.tell(&FromRank::Overlap(overlap))?;
+        }
         parent.tell(&FromRank::Times(times_ns))?;
     }
     Ok(())
@@ -86,7 +90,7 @@ fn operation(work: &Work, step: &Step) -> Operation {
 }
 
 /// One rank at one size.
-struct Rank<'a> {
+pub(super) struct Rank<'a> {
     communicator: &'a Communicator,
     work: &'a Work,
     step: Step,
@@ -148,7 +152,18 @@ impl<'a> Rank<'a> {
         unsafe { self.communicator.run(&self.operation) }.map_err(anyhow::Error::from)
     }
 
-    fn barrier(&self) -> anyhow::Result<()> {
+    /// Starts the operation.
+    pub(super) fn start(&self) -> anyhow::Result<Request> {
+        // SAFETY: as in `operate`; every caller waits for the request before anything else touches
+        // the buffers, which live as long as `self`.
+        unsafe { self.communicator.start(self.operation) }.map_err(anyhow::Error::from)
+    }
+
+    pub(super) fn iterations(&self) -> u64 {
+        self.step.iterations
+    }
+
+    pub(super) fn barrier(&self) -> anyhow::Result<()> {
         if self.work.collective == CollectiveFlag::Barrier {
             return Ok(());
         }

@@ -11,6 +11,7 @@ Examples:
   tributary bench allreduce --procs 4 --hosts 2 --sizes 8,1K,64K,1M
   tributary bench allreduce --algo node,tree --sizes 4:64K
   tributary bench barrier --procs 8 --hosts 4 --json
+  tributary bench allreduce --procs 4 --hosts 4 --overlap
 
 Latency in the manner of the OSU benchmarks: a barrier before each operation, every rank times its
 own part. After avg_us, min to max are given twice: over operations, of the mean over ranks, and over
@@ -63,6 +64,11 @@ pub(crate) struct BenchFlags {
     /// How processes reach their aggregation node
     #[arg(long, value_enum, value_name = "TRANSPORT", default_value = "auto")]
     pub(crate) transport: super::TransportFlag,
+
+    /// Start each operation, compute as long as it takes alone, and wait: tells how much of it the
+    /// computation hides, in the manner of osu_iallreduce
+    #[arg(long)]
+    pub(crate) overlap: bool,
 
     /// Do not compare results with what they must be
     #[arg(long)]

@@ -12,7 +12,7 @@ use super::setup::{Unavailable, agree, enter_tree, request_group};
 use crate::bootstrap::{Bootstrap, BootstrapError, allgather_texts, broadcast_text};
 use crate::context::Context;
 use crate::mesh::{Choice, Door, Identity, Mesh, own_address};
-use crate::plan::Seat;
+use crate::plan::{Seat, StreamUse};
 use crate::settings::{BetweenHosts, Fallback, Settings};
 use crate::tree::TreeMember;
 use crate::tuning::{CostsRow, Measurement, Tuning};
@@ -36,6 +36,8 @@ struct Decision {
     rules: Vec<Measurement>,
     costs: Option<CostsRow>,
     leaders: Option<u32>,
+    /// Shortest vector that is streamed; none if none is.
+    stream_min_bytes: Option<u64>,
     sub_partitions: Option<u32>,
 }
 
@@ -65,6 +67,7 @@ impl Decision {
             rules,
             costs: tuning.costs,
             leaders: settings.leaders,
+            stream_min_bytes: settings.stream_min_bytes,
             sub_partitions: settings.sub_partitions,
         }
     }
@@ -90,7 +93,7 @@ pub(super) fn join_hosts(
     let mut takes_mesh = decision.takes_mesh;
     let mut has_tree = false;
     if decision.takes_tree {
-        match join_by_tree(context, bootstrap, seat, label) {
+        match join_by_tree(context, bootstrap, seat, label, decision.stream_min_bytes) {
             Ok(tree) => (joint.tree, has_tree) = (tree, true),
             Err(Unavailable::NotGranted(problem)) if decision.falls_back => {
                 seat.note = Some(problem);
@@ -145,9 +148,12 @@ fn join_by_tree(
     bootstrap: &mut dyn Bootstrap,
     seat: &mut Seat,
     label: &str,
+    stream_min_bytes: Option<u64>,
 ) -> Result<Option<TreeMember>, Unavailable> {
     let grant = request_group(context, bootstrap, seat, label)?;
     seat.endpoints = grant.endpoints.iter().map(|endpoint| endpoint.endpoint).collect();
+    seat.stream =
+        stream_min_bytes.zip(grant.stream).map(|(min_bytes, terms)| StreamUse { min_bytes, terms });
     let tree = enter_tree(context, bootstrap, seat, &grant)?;
     let carrier = tree.as_ref().map_or("", TreeMember::carrier);
     let carriers = allgather_texts(bootstrap, carrier)?;

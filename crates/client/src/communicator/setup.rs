@@ -73,6 +73,7 @@ fn set_up_reserved(
         placement,
         endpoints: Vec::new(),
         ways: Ways::default(),
+        stream: None,
         note: None,
         carriers: None,
     };
@@ -167,6 +168,7 @@ pub(super) fn request_group(
             hosts: seat.placement.hosts.clone(),
             osos: context.settings.osos,
             payload_max_bytes: context.settings.payload_max_bytes,
+            stream: context.settings.stream_min_bytes.map(|_| context.settings.stream),
         };
         job.manager.request_group(&job.admission, &request).map_err(|error| error.to_string())
     });
@@ -196,8 +198,9 @@ pub(super) fn enter_tree(
         .then(|| {
             let endpoint = &grant.endpoints[seat.host() as usize];
             let settings = &context.settings;
+            let stream_min_bytes = seat.stream.map(|stream| stream.min_bytes);
             let approach = Approach { transport: settings.transport, channel: settings.channel };
-            TreeMember::enter(grant, endpoint, approach, &context.machine)
+            TreeMember::enter(grant, endpoint, approach, &context.machine, stream_min_bytes)
         })
         .transpose()
         .map_err(|error| error.to_string());

@@ -9,6 +9,7 @@ use super::{Engine, Progress};
 use crate::host::{HostGroup, Lost};
 use crate::leaders::{Failure, WaitsFor};
 use crate::operation::CollectiveError;
+use crate::pipeline;
 use crate::plan::Stage;
 use crate::waiting::{Checkup, Waiter};
 
@@ -27,6 +28,11 @@ impl Engine {
             Some(Stage::Leaders(_)) => current.map(|current| current.leading.waits_for),
             _ => None,
         };
+        if let Some(Stage::Pipeline(pipeline)) = stage {
+            let waits_for = pipeline.waits_for();
+            self.pause_pipeline(waits_for, waiter);
+            return;
+        }
         match (waits_for, &mut self.host, &mut self.mesh, &mut self.tree) {
             (Some(WaitsFor::Host), Some(host), _, _) => host.pause(waiter),
             (Some(WaitsFor::Mesh), _, Some(mesh), _) => {
@@ -50,16 +56,34 @@ impl Engine {
         }
     }
 
+    fn pause_pipeline(&mut self, waits_for: pipeline::WaitsFor, waiter: &mut Waiter) {
+        match (waits_for, &mut self.host, &mut self.tree) {
+            (pipeline::WaitsFor::Tree, _, Some(tree)) => {
+                waiter.pause(|time| tree.sleep(time.min(SLEEP_MAX)));
+            }
+            // No one thing tells of both, so the sleep is short.
+            (pipeline::WaitsFor::Both, _, Some(tree)) => {
+                waiter.pause(|_| tree.sleep(GLANCE));
+            }
+            (_, Some(host), _) => host.pause(waiter),
+            (_, None, _) => unreachable!("a pipeline has a host group"),
+        }
+    }
+
     /// Runs the current operation's stages as far as they go.
     pub(super) fn advance(&mut self) -> Result<Progress, CollectiveError> {
         loop {
             let Some(current) = &mut self.current else { return Ok(Progress::Over) };
-            let Some(stage) = current.plan.get(current.next) else { return Ok(Progress::Over) };
+            let Some(stage) = current.plan.get_mut(current.next) else { return Ok(Progress::Over) };
             let is_first = !std::mem::replace(&mut current.is_started, true);
             let outcome = match stage {
                 Stage::Host(operation) => {
                     let host = self.host.as_mut().expect("a host stage has a host group");
                     poll_host(host, operation, is_first).map_err(Trouble::Host)
+                }
+                Stage::Pipeline(pipeline) => {
+                    let host = self.host.as_mut().expect("a pipeline has a host group");
+                    pipeline.advance(host, self.tree.as_mut()).map_err(Trouble::from)
                 }
                 Stage::Leaders(partition) => current
                     .leading
@@ -110,8 +134,10 @@ impl Engine {
     /// While a leader waits for other hosts, a rank of its own host may die or give up.
     fn look_after_host(&mut self) -> Result<(), CollectiveError> {
         let Some(current) = &self.current else { return Ok(()) };
-        let (Some(Stage::Tree { .. } | Stage::Mesh(_) | Stage::Leaders(_)), Some(host)) =
-            (current.plan.get(current.next), &mut self.host)
+        let (
+            Some(Stage::Tree { .. } | Stage::Mesh(_) | Stage::Leaders(_) | Stage::Pipeline(_)),
+            Some(host),
+        ) = (current.plan.get(current.next), &mut self.host)
         else {
             return Ok(());
         };
@@ -133,6 +159,15 @@ impl From<Failure> for Trouble {
         match failure {
             Failure::Host(lost) => Self::Host(lost),
             Failure::Mesh(abort) => Self::Mesh(abort),
+        }
+    }
+}
+
+impl From<pipeline::Failure> for Trouble {
+    fn from(failure: pipeline::Failure) -> Self {
+        match failure {
+            pipeline::Failure::Host(lost) => Self::Host(lost),
+            pipeline::Failure::Tree(abort) => Self::Tree(abort),
         }
     }
 }

@@ -1,4 +1,5 @@
-//! Payload memory: one arena per group, allocated when the group is installed.
+//! Payload memory: one arena per group, allocated when the group is installed, and one per tree for
+//! streams, allocated with the first group that may stream in it and kept.
 //!
 //! Owns every byte a contribution or result occupies on this node, and applies the reduction
 //! kernels to it at the protocol machine's word. Knows nothing of children's turns or of links.
@@ -15,13 +16,17 @@ const ALIGN_BYTES: usize = 64;
 const OPERATORS: usize = Operator::ALL.len() + 1;
 const DATATYPES: usize = Datatype::ALL.len() + 1;
 
-/// Every group's payload memory on this node.
+/// All payload memory of this node.
 pub(super) struct Arenas {
-    /// Indexed by arena id, which the machine keeps small and dense.
-    arenas: Vec<Option<Memory>>,
+    /// Indexed by group, whose numbers the manager keeps small and dense.
+    groups: Vec<Option<Memory>>,
+    /// Indexed by tree, of which the machine knows a few.
+    streams: Vec<Option<Memory>>,
     /// Indexed by the codes of operator and datatype.
     kernels: Box<[[Option<Accumulation>; DATATYPES]; OPERATORS]>,
     bytes_used: u64,
+    /// The part of it that streams have.
+    stream_bytes: u64,
     bytes_max: u64,
 }
 
@@ -36,14 +41,12 @@ pub(super) enum AllocateError {
     Map { needed_bytes: u64, source: std::io::Error },
 }
 
-/// One group's memory: all accumulators, then all parking places.
+/// One arena's memory: all accumulators, then all parking places.
 struct Memory {
     /// Mapped rather than taken from the heap: pages that are never used cost nothing, and all of
     /// them go back to the system with the group.
     map: MmapMut,
-    parking_offset: usize,
-    accumulator_stride: usize,
-    parking_stride: usize,
+    layout: Layout,
     children: usize,
 }
 
@@ -57,42 +60,70 @@ impl Arenas {
                     Accumulation::new(operator, datatype);
             }
         }
-        Self { arenas: Vec::new(), kernels, bytes_used: 0, bytes_max }
+        let (groups, streams) = (Vec::new(), Vec::new());
+        Self { groups, streams, kernels, bytes_used: 0, stream_bytes: 0, bytes_max }
     }
 
-    /// Sets a group's memory aside.
+    /// Sets an arena's memory aside, unless it is there: a tree's is allocated once.
     pub(super) fn allocate(&mut self, arena: &Arena) -> Result<(), AllocateError> {
-        let index = arena.id.0 as usize;
-        if self.arenas.len() <= index {
-            self.arenas.resize_with(index + 1, || None);
+        let (arenas, index) = match arena.id {
+            ArenaId::Group(group) => (&mut self.groups, group.0 as usize),
+            ArenaId::Stream(tree) => (&mut self.streams, usize::from(tree.0)),
+        };
+        if arenas.len() <= index {
+            arenas.resize_with(index + 1, || None);
         }
-        assert!(self.arenas[index].is_none(), "the machine reuses an arena only after its release");
+        let is_stream = matches!(arena.id, ArenaId::Stream(_));
+        if is_stream && arenas[index].is_some() {
+            return Ok(());
+        }
+        assert!(arenas[index].is_none(), "the machine reuses an arena only after its release");
         let memory = Memory::new(arena, self.bytes_max - self.bytes_used, self.bytes_max)?;
-        self.bytes_used += memory.map.len() as u64;
-        self.arenas[index] = Some(memory);
+        let bytes = memory.map.len() as u64;
+        self.bytes_used += bytes;
+        self.stream_bytes += if is_stream { bytes } else { 0 };
+        arenas[index] = Some(memory);
         Ok(())
     }
 
-    /// Gives a group's memory back. Does nothing if it never got any.
+    /// Gives a group's memory back. Does nothing if it never got any; a tree's stays.
     pub(super) fn release(&mut self, id: ArenaId) {
-        if let Some(memory) = self.arenas.get_mut(id.0 as usize).and_then(Option::take) {
+        let ArenaId::Group(group) = id else { return };
+        if let Some(memory) = self.groups.get_mut(group.0 as usize).and_then(Option::take) {
             self.bytes_used -= memory.map.len() as u64;
         }
     }
 
-    /// Bytes that groups hold now.
+    /// Bytes that groups and streams hold now.
     pub(super) fn bytes_used(&self) -> u64 {
         self.bytes_used
     }
 
+    /// Bytes that streams hold now: of each tree's arena, most of which is never touched.
+    pub(super) fn stream_bytes(&self) -> u64 {
+        self.stream_bytes
+    }
+
     /// The first `len_bytes` bytes of a payload, to be sent.
     pub(super) fn payload(&self, at: Place, len_bytes: usize) -> &[u8] {
-        let memory = self.arenas[at.arena.0 as usize].as_ref().expect(INSTALLED);
+        let memory = self.memory(at.arena);
         &memory.map[memory.offset(at)..][..len_bytes]
     }
 
-    fn memory(&mut self, at: Place) -> &mut Memory {
-        self.arenas[at.arena.0 as usize].as_mut().expect(INSTALLED)
+    fn memory(&self, id: ArenaId) -> &Memory {
+        let memory = match id {
+            ArenaId::Group(group) => &self.groups[group.0 as usize],
+            ArenaId::Stream(tree) => &self.streams[usize::from(tree.0)],
+        };
+        memory.as_ref().expect(INSTALLED)
+    }
+
+    fn memory_mut(&mut self, id: ArenaId) -> &mut Memory {
+        let memory = match id {
+            ArenaId::Group(group) => &mut self.groups[group.0 as usize],
+            ArenaId::Stream(tree) => &mut self.streams[usize::from(tree.0)],
+        };
+        memory.as_mut().expect(INSTALLED)
     }
 
     fn kernel(&self, shape: Shape) -> Option<Accumulation> {
@@ -105,30 +136,50 @@ const INSTALLED: &str = "the machine names only places of arenas that it has not
 const IS_REDUCTION: &str =
     "a shape that exists is a reduction with a kernel, or moves data as it is";
 
-impl Memory {
-    fn new(arena: &Arena, free_bytes: u64, max_bytes: u64) -> Result<Self, AllocateError> {
+/// Where things lie in an arena's memory.
+struct Layout {
+    parking_offset: usize,
+    accumulator_stride: usize,
+    parking_stride: usize,
+    total_bytes: usize,
+}
+
+impl Layout {
+    fn new(arena: &Arena) -> Self {
         let payload_bytes = arena.payload_max_bytes as usize;
         let accumulator_stride = accumulator_bytes_max(payload_bytes).next_multiple_of(ALIGN_BYTES);
         let parking_stride = payload_bytes.next_multiple_of(ALIGN_BYTES);
         let (slots, children) = (usize::from(arena.slots), usize::from(arena.children));
         let parking_offset = slots * accumulator_stride;
         let total_bytes = parking_offset + slots * children * parking_stride;
-        let needed_bytes = total_bytes as u64;
+        Self { parking_offset, accumulator_stride, parking_stride, total_bytes }
+    }
+}
+
+/// Payload memory that an arena needs, in bytes.
+pub(super) fn arena_bytes(arena: &Arena) -> u64 {
+    Layout::new(arena).total_bytes as u64
+}
+
+impl Memory {
+    fn new(arena: &Arena, free_bytes: u64, max_bytes: u64) -> Result<Self, AllocateError> {
+        let layout = Layout::new(arena);
+        let needed_bytes = layout.total_bytes as u64;
         if needed_bytes > free_bytes {
             return Err(AllocateError::Exhausted { needed_bytes, free_bytes, max_bytes });
         }
-        let map = MmapMut::map_anon(total_bytes)
+        let map = MmapMut::map_anon(layout.total_bytes)
             .map_err(|source| AllocateError::Map { needed_bytes, source })?;
-        Ok(Self { map, parking_offset, accumulator_stride, parking_stride, children })
+        Ok(Self { map, layout, children: usize::from(arena.children) })
     }
 
     fn offset(&self, at: Place) -> usize {
         let slot = usize::from(at.slot);
         match at.lane {
-            Lane::Accumulator => slot * self.accumulator_stride,
+            Lane::Accumulator => slot * self.layout.accumulator_stride,
             Lane::Parked(child) => {
                 let place = slot * self.children + usize::from(child.0);
-                self.parking_offset + place * self.parking_stride
+                self.layout.parking_offset + place * self.layout.parking_stride
             }
         }
     }
@@ -143,10 +194,10 @@ impl Memory {
     ) -> (&'a mut [u8], &'a [u8]) {
         let accumulator_at = self.offset(at);
         let parked_at = match source {
-            Source::Parked(place) => self.offset(place) - self.parking_offset,
+            Source::Parked(place) => self.offset(place) - self.layout.parking_offset,
             Source::Frame(_) => 0,
         };
-        let (accumulators, parking) = self.map.split_at_mut(self.parking_offset);
+        let (accumulators, parking) = self.map.split_at_mut(self.layout.parking_offset);
         let source = match source {
             Source::Frame(bytes) => bytes,
             Source::Parked(_) => &parking[parked_at..][..source_bytes],
@@ -157,14 +208,14 @@ impl Memory {
 
 impl Payloads for Arenas {
     fn park(&mut self, at: Place, incoming: &[u8]) {
-        let memory = self.memory(at);
+        let memory = self.memory_mut(at.arena);
         let offset = memory.offset(at);
         memory.map[offset..][..incoming.len()].copy_from_slice(incoming);
     }
 
     fn begin(&mut self, at: Place, shape: Shape, incoming: Source<'_>) {
         let kernel = self.kernel(shape);
-        let memory = self.memory(at);
+        let memory = self.memory_mut(at.arena);
         match kernel {
             Some(kernel) => {
                 let (accumulator, source) =
@@ -183,19 +234,19 @@ impl Payloads for Arenas {
     fn fold(&mut self, at: Place, shape: Shape, incoming: Source<'_>) {
         let kernel = self.kernel(shape).expect(IS_REDUCTION);
         let (accumulator, source) =
-            self.memory(at).operands(at, widened_bytes(shape), incoming, shape.bytes());
+            self.memory_mut(at.arena).operands(at, widened_bytes(shape), incoming, shape.bytes());
         kernel.fold(accumulator, source);
     }
 
     fn finish(&mut self, at: Place, shape: Shape) {
         let Some(kernel) = self.kernel(shape) else { return };
-        let memory = self.memory(at);
+        let memory = self.memory_mut(at.arena);
         let offset = memory.offset(at);
         kernel.finish(&mut memory.map[offset..][..widened_bytes(shape)]);
     }
 
     fn store(&mut self, at: Place, incoming: &[u8]) {
-        let memory = self.memory(at);
+        let memory = self.memory_mut(at.arena);
         let offset = memory.offset(at);
         memory.map[offset..][..incoming.len()].copy_from_slice(incoming);
     }
@@ -208,15 +259,16 @@ fn widened_bytes(shape: Shape) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tributary_wire::ChildIndex;
+    use tributary_wire::{ChildIndex, GroupId, TreeId};
 
     fn place(slot: u16, lane: Lane) -> Place {
-        Place { arena: ArenaId(3), slot, lane }
+        Place { arena: ArenaId::Group(GroupId(3)), slot, lane }
     }
 
     fn arenas() -> Arenas {
         let mut arenas = Arenas::new(1 << 20);
-        let arena = Arena { id: ArenaId(3), slots: 4, children: 3, payload_max_bytes: 100 };
+        let arena =
+            Arena { id: ArenaId::Group(GroupId(3)), slots: 4, children: 3, payload_max_bytes: 100 };
         arenas.allocate(&arena).unwrap();
         arenas
     }
@@ -261,12 +313,36 @@ mod tests {
     fn memory_is_bounded_and_comes_back() {
         let mut arenas = arenas();
         let used = arenas.bytes_used();
-        let arena = Arena { id: ArenaId(0), slots: 64, children: 8, payload_max_bytes: 65_536 };
+        let arena = Arena {
+            id: ArenaId::Group(GroupId(0)),
+            slots: 64,
+            children: 8,
+            payload_max_bytes: 65_536,
+        };
         let error = arenas.allocate(&arena).unwrap_err();
         assert!(matches!(error, AllocateError::Exhausted { max_bytes: 1_048_576, .. }), "{error}");
-        arenas.release(ArenaId(0));
+        arenas.release(ArenaId::Group(GroupId(0)));
         assert_eq!(arenas.bytes_used(), used);
-        arenas.release(ArenaId(3));
+        arenas.release(ArenaId::Group(GroupId(3)));
         assert_eq!(arenas.bytes_used(), 0);
+    }
+    #[test]
+    fn a_trees_memory_is_allocated_once_and_apart_from_groups() {
+        let mut arenas = arenas();
+        let own = arenas.bytes_used();
+        let id = ArenaId::Stream(TreeId(3));
+        let arena = Arena { id, slots: 8, children: 4, payload_max_bytes: 1024 };
+        arenas.allocate(&arena).unwrap();
+        let both = arenas.bytes_used();
+        assert_eq!(arenas.stream_bytes(), both - own);
+        arenas.allocate(&arena).unwrap();
+        assert_eq!(arenas.bytes_used(), both, "every further group shares it");
+        let at = Place { arena: id, slot: 0, lane: Lane::Accumulator };
+        arenas.store(place(0, Lane::Accumulator), &[1; 8]);
+        arenas.store(at, &[2; 8]);
+        assert_eq!(arenas.payload(place(0, Lane::Accumulator), 8), [1; 8]);
+        assert_eq!(arenas.payload(at, 8), [2; 8]);
+        arenas.release(id);
+        assert_eq!(arenas.bytes_used(), both, "it stays");
     }
 }

@@ -118,7 +118,7 @@ impl Control {
         let carrier = Carrier {
             orders: &self.orders,
             allow_shm: self.allow_shm,
-            payload_max_bytes: self.registration.payload_max_bytes,
+            registration: &self.registration,
             refusals,
         };
         let path = events_path(node);
@@ -143,7 +143,7 @@ impl Control {
 struct Carrier<'a> {
     orders: &'a Orders,
     allow_shm: bool,
-    payload_max_bytes: u32,
+    registration: &'a NodeRegistration,
     /// Installs that fail before they reach the event loop.
     refusals: mpsc::Sender<NodeEvent>,
 }
@@ -193,8 +193,13 @@ impl Carrier<'_> {
         let Some(parent) = &install.parent else { return Ok(Ok(None)) };
         let address = parent.address.clone();
         let allow_shm = self.allow_shm;
-        // Never longer than this node's own limit, whatever the order says.
-        let payload_max_bytes = install.payload_max_bytes.min(self.payload_max_bytes);
+        // Never longer than this node's own limits, whatever the order says.
+        let segment = install.payload_max_bytes.min(self.registration.payload_max_bytes);
+        let chunk = match (&install.stream, &self.registration.stream) {
+            (Some(stream), Some(own)) => stream.terms.chunk_bytes.min(own.terms_max.chunk_bytes),
+            _ => 0,
+        };
+        let payload_max_bytes = segment.max(chunk);
         let connecting = tokio::task::spawn_blocking(move || {
             upward::connect(&address, payload_max_bytes, allow_shm)
         });

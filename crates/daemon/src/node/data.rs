@@ -383,6 +383,8 @@ impl DataLoop {
     fn publish(&mut self) {
         self.tally.links = self.links.count() as u64;
         self.tally.arena_bytes = self.arenas.bytes_used();
+        self.tally.stream_arena_bytes = self.arenas.stream_bytes();
+        self.tally.streams_waiting = self.machine.streams_waiting() as u64;
         self.tally.groups = self.installed.count() as u64;
         self.tally.osos = u64::from(self.machine.osos_used());
         self.tally.datagrams_garbage =

@@ -21,6 +21,8 @@ pub(super) struct Tally {
     pub(super) datagrams_sent: u64,
     /// Datagrams that were no frames, as the socket counts them.
     pub(super) datagrams_garbage: u64,
+    pub(super) stream_arena_bytes: u64,
+    pub(super) streams_waiting: u64,
     refused: [u64; Reason::ALL.len()],
     dropped: [u64; Dropped::ALL.len()],
 }
@@ -49,6 +51,9 @@ pub(super) struct DataMeters {
     requests: Counter,
     repeats: Counter,
     results: Counter,
+    chunks: Counter,
+    chunk_results: Counter,
+    streams: Counter,
     late: Counter,
     groups_failed: Counter,
     groups_ended: Counter,
@@ -67,6 +72,8 @@ pub(super) struct DataMeters {
     groups: Gauge,
     osos: Gauge,
     arena_bytes: Gauge,
+    stream_arena_bytes: Gauge,
+    streams_waiting: Gauge,
 }
 
 impl DataMeters {
@@ -82,6 +89,9 @@ impl DataMeters {
             requests: counter("tributary_node_requests_total", "contributions counted"),
             repeats: counter("tributary_node_repeats_total", "contributions seen before, not counted again"),
             results: counter("tributary_node_results_total", "segments whose result was handed down"),
+            chunks: counter("tributary_node_chunks_total", "chunks' contributions counted"),
+            chunk_results: counter("tributary_node_chunk_results_total", "chunks whose result was handed down"),
+            streams: counter("tributary_node_streams_total", "streams that ran to their end"),
             late: counter("tributary_node_late_frames_total", "frames for groups that were gone, dropped"),
             groups_failed: counter("tributary_node_groups_failed_total", "groups that failed"),
             groups_ended: counter("tributary_node_groups_ended_total", "groups that ended in good order"),
@@ -101,7 +111,9 @@ impl DataMeters {
             links: registry.gauge("tributary_node_links", "open links"),
             groups: registry.gauge("tributary_node_groups", "installed groups"),
             osos: registry.gauge("tributary_node_osos_used", "outstanding operations that groups hold"),
-            arena_bytes: registry.gauge("tributary_node_arena_bytes", "payload memory that groups hold"),
+            arena_bytes: registry.gauge("tributary_node_arena_bytes", "payload memory that groups and streams hold"),
+            stream_arena_bytes: registry.gauge("tributary_node_stream_arena_bytes", "payload memory that streams hold, shared by all groups"),
+            streams_waiting: registry.gauge("tributary_node_streams_waiting", "groups that wait for a stream lock"),
         }
     }
 
@@ -114,6 +126,9 @@ impl DataMeters {
         self.requests.absolute(stats.requests);
         self.repeats.absolute(stats.repeats);
         self.results.absolute(stats.results);
+        self.chunks.absolute(stats.chunks);
+        self.chunk_results.absolute(stats.chunk_results);
+        self.streams.absolute(stats.streams);
         self.late.absolute(stats.late);
         self.datagrams_received.absolute(tally.datagrams_received);
         self.datagrams_sent.absolute(tally.datagrams_sent);
@@ -136,5 +151,7 @@ impl DataMeters {
         self.groups.set(tally.groups as f64);
         self.osos.set(tally.osos as f64);
         self.arena_bytes.set(tally.arena_bytes as f64);
+        self.stream_arena_bytes.set(tally.stream_arena_bytes as f64);
+        self.streams_waiting.set(tally.streams_waiting as f64);
     }
 }

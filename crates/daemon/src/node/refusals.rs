@@ -30,6 +30,7 @@ pub(super) enum Reason {
     NeverJoined,
     Handshake,
     TooManyLinks,
+    OutOfTurn,
 }
 
 /// Why a datagram was dropped, as the metrics' label `reason` names it. Its sender may be anybody.
@@ -59,7 +60,7 @@ impl Dropped {
 
 impl Reason {
     /// Every reason.
-    pub(super) const ALL: [Self; 16] = [
+    pub(super) const ALL: [Self; 17] = [
         Self::Truncated,
         Self::Garbage,
         Self::WrongVersion,
@@ -76,6 +77,7 @@ impl Reason {
         Self::NeverJoined,
         Self::Handshake,
         Self::TooManyLinks,
+        Self::OutOfTurn,
     ];
 
     /// The label's value.
@@ -97,6 +99,7 @@ impl Reason {
             Self::NeverJoined => "never-joined",
             Self::Handshake => "handshake",
             Self::TooManyLinks => "too-many-links",
+            Self::OutOfTurn => "out-of-turn",
         }
     }
 
@@ -123,6 +126,7 @@ impl Reason {
             FrameError::OutsideWindow { .. } => Self::OutsideWindow,
             FrameError::Unexpected { .. } => Self::UnexpectedResult,
             FrameError::NotReading => Self::NotReading,
+            FrameError::OutOfTurn { .. } | FrameError::NotOfStream { .. } => Self::OutOfTurn,
             // The rest are frames on links that have no right to them.
             _ => Self::WrongPort,
         }

@@ -17,7 +17,7 @@ use tributary_wire::control::{
     EndpointGrant, GroupGrant, GroupRequest, JobAdmission, JobRequest, Refusal, Status,
 };
 use tributary_wire::frame::{Abort, Edge, Header, Message, Part, Shape, Target, Trail};
-use tributary_wire::{Datatype, OperationNumber, Operator, SegmentIndex, Sequence};
+use tributary_wire::{Datatype, OperationNumber, Operator, SegmentIndex, Sequence, StreamTerms};
 
 /// Nothing here takes nearly so long; whatever does is stuck.
 pub(crate) const WATCHDOG: Duration = Duration::from_secs(60);
@@ -170,12 +170,30 @@ impl Job {
     }
 
     pub(crate) fn request(&self, hosts: &[String], osos: u16, payload_max_bytes: u32) -> Answer {
+        self.request_with(hosts, osos, payload_max_bytes, None)
+    }
+
+    /// A group that may stream.
+    pub(crate) fn streaming_group(&self, hosts: &[String], terms: StreamTerms) -> GroupGrant {
+        let answer = self.request_with(hosts, 4, 1024, Some(terms));
+        assert_eq!(answer.status, 200, "{}", answer.body);
+        answer.json()
+    }
+
+    fn request_with(
+        &self,
+        hosts: &[String],
+        osos: u16,
+        payload_max_bytes: u32,
+        stream: Option<StreamTerms>,
+    ) -> Answer {
         let request = GroupRequest {
             secret: self.admission.secret,
             label: "world".into(),
             hosts: hosts.to_vec(),
             osos,
             payload_max_bytes,
+            stream,
         };
         self.post("groups", &request)
     }
@@ -276,7 +294,9 @@ pub(crate) fn edge(group: &GroupGrant, index: usize) -> Edge {
 impl Member {
     /// Joins, and waits for the place.
     pub(crate) fn join(group: &GroupGrant, index: usize, way: Way) -> Self {
-        let link = connect(&group.endpoints[index], group.payload_max_bytes, way);
+        let chunk_bytes = group.stream.map_or(0, |terms| terms.chunk_bytes);
+        let payload_max_bytes = group.payload_max_bytes.max(chunk_bytes);
+        let link = connect(&group.endpoints[index], payload_max_bytes, way);
         let mut member = Self { link, edge: edge(group, index), next: 0 };
         member.say(Message::Join, &[]);
         let (joined, _) = member.hear().expect("a place");

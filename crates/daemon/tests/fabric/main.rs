@@ -8,3 +8,4 @@ mod groups;
 mod misbehaviour;
 mod recovery;
 mod resources;
+mod streams;

@@ -28,6 +28,17 @@ impl Flight {
         }
     }
 
+    /// Forgets everything.
+    pub(super) fn start_over(&mut self) {
+        (self.oldest, self.next) = (Sequence::FIRST, Sequence::FIRST);
+        self.asked.fill(None);
+    }
+
+    /// How many from the first on are complete, without a gap.
+    pub(super) fn complete_in_order(&self) -> u32 {
+        self.oldest.distance_from(Sequence::FIRST)
+    }
+
     pub(super) fn next_sequence(&self) -> Sequence {
         self.next
     }

@@ -2,10 +2,13 @@
 
 use core::ops::Range;
 
-use tributary_wire::frame::{Part, Shape, ShapeError, Trail};
+use tributary_wire::frame::{
+    Part, Shape, ShapeError, StreamAsk, StreamShape, StreamShapeError, Trail,
+};
 use tributary_wire::{Datatype, OperationNumber, Operator, SegmentIndex, Sequence};
 
 use super::Target;
+use crate::StreamTerms;
 
 /// An operation, as its member starts it. All members name the same one, except for who brings
 /// and who takes data.
@@ -44,6 +47,12 @@ pub enum SpecError {
     /// Operator, datatype and count don't go together.
     #[error(transparent)]
     Shape(#[from] ShapeError),
+    /// Operator, datatype and count make no stream.
+    #[error(transparent)]
+    StreamShape(#[from] StreamShapeError),
+    /// The group was granted no streams.
+    #[error("the group was granted no streams")]
+    NoStreams,
     /// A member of a reduction that brings nothing.
     #[error("every member of a reduction contributes")]
     NotContributing,
@@ -72,6 +81,10 @@ pub(super) struct Operation {
     segments: u32,
     sent: u32,
     completed: u32,
+    /// The whole vector, if it goes as a stream.
+    stream: Option<StreamShape>,
+    /// Bytes of the vector that may be sent by now.
+    ready_bytes: usize,
 }
 
 impl Operation {
@@ -94,7 +107,47 @@ impl Operation {
         let segments = spec.elements.div_ceil(u64::from(elements_per_segment)).max(1);
         let segments = u32::try_from(segments)
             .map_err(|_| SpecError::TooManySegments { elements: spec.elements })?;
-        Ok(Self { number, spec, elements_per_segment, segments, sent: 0, completed: 0 })
+        Ok(Self {
+            number,
+            spec,
+            elements_per_segment,
+            segments,
+            sent: 0,
+            completed: 0,
+            stream: None,
+            ready_bytes: usize::MAX,
+        })
+    }
+
+    /// One whose vector goes as a stream, and of which `ready_bytes` may be sent.
+    pub(super) fn new_stream(
+        number: OperationNumber,
+        spec: OperationSpec,
+        terms: &StreamTerms,
+        ready_bytes: usize,
+    ) -> Result<Self, SpecError> {
+        let stream = Some(StreamShape::new(spec.operator, spec.datatype, spec.elements)?);
+        let operation = Self::new(number, spec, terms.chunk_bytes)?;
+        Ok(Self { stream, ready_bytes, ..operation })
+    }
+
+    pub(super) fn is_stream(&self) -> bool {
+        self.stream.is_some()
+    }
+
+    pub(super) fn stream_ask(&self) -> Option<StreamAsk> {
+        let shape = self.stream?;
+        Some(StreamAsk { operation: self.number, shape, target: self.spec.target })
+    }
+
+    /// Whether the next segment's bytes may be sent. A member that brings none has none to wait for.
+    pub(super) fn is_next_ready(&self) -> bool {
+        !self.spec.contributes || self.bytes_behind(self.sent).end <= self.ready_bytes
+    }
+
+    pub(super) fn set_ready(&mut self, ready_bytes: usize) {
+        debug_assert!(self.ready_bytes <= ready_bytes, "what is ready stays so");
+        self.ready_bytes = ready_bytes;
     }
 
     pub(super) fn number(&self) -> OperationNumber {
@@ -134,11 +187,24 @@ impl Operation {
 
     /// A segment's bytes in the vector. Segments are numbered downward to 0.
     pub(super) fn bytes_of(&self, segment: SegmentIndex) -> Range<usize> {
-        let index = self.segments - 1 - segment.0;
-        let first = u64::from(index) * u64::from(self.elements_per_segment);
+        self.bytes_behind(self.segments - 1 - segment.0)
+    }
+
+    /// The bytes of the segment that so many come before.
+    fn bytes_behind(&self, segments: u32) -> Range<usize> {
+        let first = u64::from(segments) * u64::from(self.elements_per_segment);
         let end = (first + u64::from(self.elements_per_segment)).min(self.spec.elements);
         let element_bytes = self.spec.datatype.size_bytes();
         first as usize * element_bytes..end as usize * element_bytes
+    }
+
+    pub(super) fn len_bytes(&self) -> usize {
+        self.spec.elements as usize * self.spec.datatype.size_bytes()
+    }
+
+    /// Bytes of the first so many segments.
+    pub(super) fn bytes_before(&self, segments: u32) -> usize {
+        self.bytes_behind(segments).start.min(self.len_bytes())
     }
 
     pub(super) fn on_sent(&mut self) {

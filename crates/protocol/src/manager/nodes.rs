@@ -5,8 +5,8 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use tributary_topology::{AggregationNode, GroupTree};
-use tributary_wire::control::NodeRegistration;
-use tributary_wire::{Datatype, NodeId};
+use tributary_wire::control::{NodeRegistration, StreamCapacity};
+use tributary_wire::{Datatype, NodeId, StreamTerms};
 
 use super::config::{ManagerConfig, TEXT_MAX_BYTES};
 use super::error::{GroupError, RegisterError};
@@ -104,6 +104,25 @@ impl NodeTable {
             payload_max_bytes = payload_max_bytes.min(living.registration.payload_max_bytes);
         }
         Ok(payload_max_bytes)
+    }
+
+    /// What every node of `tree` can stream, no wider than wanted; none if one of them can't.
+    pub(super) fn stream_capacity(
+        &self,
+        tree: &GroupTree,
+        wanted: StreamTerms,
+    ) -> Option<StreamCapacity> {
+        let everything = StreamCapacity { trees: u16::MAX, terms_max: wanted };
+        let narrowed = tree.nodes().iter().try_fold(everything, |least, part| {
+            let has = self.nodes[&self.by_name[&part.name]].registration.stream?;
+            let terms_max = StreamTerms {
+                chunk_bytes: least.terms_max.chunk_bytes.min(has.terms_max.chunk_bytes),
+                window: least.terms_max.window.min(has.terms_max.window),
+            };
+            Some(StreamCapacity { trees: least.trees.min(has.trees), terms_max })
+        })?;
+        let terms = narrowed.terms_max;
+        (terms.chunk_bytes >= PAYLOAD_MIN_BYTES && terms.window > 0).then_some(narrowed)
     }
 
     /// Takes `osos` of a living node that has them.

@@ -6,6 +6,7 @@ use alloc::vec::Vec;
 use tributary_topology::{GroupChild, GroupTree};
 use tributary_wire::control::{
     ChildGrant, EndpointGrant, GroupGrant, GroupInstall, GroupRequest, MulticastGrant, ParentGrant,
+    StreamInstall,
 };
 use tributary_wire::{Capability, EndpointId, Epoch, GroupId};
 
@@ -21,10 +22,12 @@ pub(super) struct Terms {
     pub(super) epoch: Epoch,
     pub(super) osos: u16,
     pub(super) payload_max_bytes: u32,
+    pub(super) stream: Option<StreamInstall>,
 }
 
 /// Everything that will be said about a group that is admitted.
 pub(super) struct Plan {
+    terms: Terms,
     /// One per node, root first and level by level.
     pub(super) installs: Vec<GroupInstall>,
     /// For the job, once the nodes have installed it.
@@ -65,6 +68,7 @@ impl Plan {
                 capability: capabilities[place.node][usize::from(place.child.0)],
             }),
             multicast: multicast.clone(),
+            stream: terms.stream,
         };
         let endpoints = tree.endpoints().iter().map(|place| EndpointGrant {
             endpoint: place.endpoint,
@@ -77,15 +81,15 @@ impl Plan {
             epoch: terms.epoch,
             osos: terms.osos,
             payload_max_bytes: terms.payload_max_bytes,
+            stream: terms.stream.map(|stream| stream.terms),
             endpoints: endpoints.collect(),
             multicast: multicast.clone(),
         };
-        Self { installs: (0..tree.nodes().len()).map(install).collect(), grant }
+        Self { terms, installs: (0..tree.nodes().len()).map(install).collect(), grant }
     }
 
     pub(super) fn terms(&self) -> Terms {
-        let GroupGrant { group, epoch, osos, payload_max_bytes, .. } = self.grant;
-        Terms { group, epoch, osos, payload_max_bytes }
+        self.terms
     }
 }
 

@@ -11,12 +11,15 @@ use alloc::vec::Vec;
 use tributary_topology::{Fabric, two_level};
 use tributary_wire::control::{
     GroupGrant, GroupInstall, GroupRequest, JobAdmission, JobRequest, NodeAddress, NodeEvent,
-    NodeOrder, NodeRegistration,
+    NodeOrder, NodeRegistration, StreamCapacity,
 };
-use tributary_wire::{GroupId, NodeId};
+use tributary_wire::{GroupId, NodeId, StreamTerms};
 
 use super::{GroupError, Manager, ManagerConfig, RequestTicket};
 use crate::Time;
+
+pub(super) const STREAMS: StreamCapacity =
+    StreamCapacity { trees: 2, terms_max: StreamTerms { chunk_bytes: 1 << 16, window: 8 } };
 
 pub(super) const SEED: [u8; 32] = [7; 32];
 
@@ -31,6 +34,7 @@ pub(super) fn registration(name: &str, radix: u16, osos: u32) -> NodeRegistratio
         radix,
         osos,
         payload_max_bytes: 4096,
+        stream: Some(STREAMS),
     }
 }
 
@@ -90,6 +94,7 @@ impl Site {
             hosts: hosts.iter().map(|host| host.to_string()).collect(),
             osos,
             payload_max_bytes: 1024,
+            stream: Some(StreamTerms { chunk_bytes: 1 << 20, window: 4 }),
         };
         let ticket = self.manager.request_group(self.now, job.job, &request);
         self.drain();

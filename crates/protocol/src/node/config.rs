@@ -3,9 +3,12 @@
 use alloc::vec::Vec;
 use core::ops::Range;
 
-use tributary_wire::{Capability, ChildIndex, EndpointId, Epoch, GroupId};
+use tributary_wire::{Capability, ChildIndex, EndpointId, Epoch, GroupId, TreeId};
 
 use super::PortId;
+use super::slots::slots_for;
+use crate::StreamTerms;
+use crate::payloads::{Arena, ArenaId};
 
 /// A node's limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,6 +23,36 @@ pub struct NodeConfig {
     pub payload_max_bytes: u32,
     /// How long the children of a new group may take to join.
     pub join_timeout_ns: u64,
+    /// What streams may use.
+    pub streams: StreamLimits,
+}
+
+/// What streams may use of a node. Per tree it holds slots for `window_max` chunks in flight from
+/// as many children as the node's radix.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StreamLimits {
+    /// Trees that may stream; also the bound on tree ids. Zero for no streams at all.
+    pub trees: u16,
+    /// Chunks in flight at most.
+    pub window_max: u16,
+    /// Longest chunk.
+    pub chunk_bytes_max: u32,
+}
+
+impl StreamLimits {
+    /// No streams.
+    pub const NONE: Self = Self { trees: 0, window_max: 1, chunk_bytes_max: 0 };
+
+    /// The memory that one tree's streams need on a node of this radix.
+    #[must_use]
+    pub fn arena(&self, tree: TreeId, radix: u16) -> Arena {
+        Arena {
+            id: ArenaId::Stream(tree),
+            slots: slots_for(self.window_max),
+            children: radix,
+            payload_max_bytes: self.chunk_bytes_max,
+        }
+    }
 }
 
 /// A node's part of a group.
@@ -37,6 +70,18 @@ pub struct GroupConfig {
     pub children: Vec<ChildConfig>,
     /// The way up; none at the root.
     pub parent: Option<ParentConfig>,
+    /// What it may stream; none if nothing.
+    pub stream: Option<StreamGrant>,
+}
+
+/// What a group may stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StreamGrant {
+    /// The tree whose lock it needs for that. Groups of one tree agree on which of two nodes is
+    /// above the other.
+    pub tree: TreeId,
+    /// Its chunks.
+    pub terms: StreamTerms,
 }
 
 /// One child of a node in one group.
@@ -117,6 +162,28 @@ pub enum InstallError {
         needed: u16,
         /// The limit.
         max: u16,
+    },
+    /// Streams in a tree that the node has no stream slots for.
+    #[error("streams in tree {tree}, this node has stream slots for {trees} trees")]
+    TreeIdTooLarge {
+        /// Asked for.
+        tree: TreeId,
+        /// The node's limit.
+        trees: u16,
+    },
+    /// Larger chunks than the node holds, or more of them, or none.
+    #[error(
+        "streams {window} chunks of {chunk_bytes} bytes, the limits are {window_max} and {chunk_bytes_max}"
+    )]
+    StreamTooWide {
+        /// Chunks in flight asked for.
+        window: u16,
+        /// Their length.
+        chunk_bytes: u32,
+        /// The node's limit.
+        window_max: u16,
+        /// The node's limit.
+        chunk_bytes_max: u32,
     },
     /// The link named as the way up is already in use.
     #[error("port {port:?} already serves another group")]

@@ -5,8 +5,8 @@ use core::num::NonZeroU16;
 use tributary_wire::frame::{Header, Message};
 use tributary_wire::{ChildIndex, Epoch, GroupId, Sequence};
 
-use super::request::From;
 use super::slot::Phase;
+use super::slots::From;
 use super::{Event, FrameError, Node, PortId, Role};
 use crate::{Carrier, Reach, Time};
 
@@ -104,7 +104,11 @@ impl Node {
             Message::Probed(attempt) => decided = upward.on_probed(now, attempt),
             Message::Held { sequence, attempt } => upward.on_held(now, sequence, attempt),
             Message::Missing { sequence } => upward.on_missing(sequence),
-            Message::Joined | Message::Abort(_) | Message::Datagrams(_) => {
+            Message::Joined
+            | Message::Abort(_)
+            | Message::Datagrams(_)
+            | Message::StreamTurn(_)
+            | Message::ChunkResult(_) => {
                 return Err(FrameError::WrongCarrier);
             }
             _ => return Err(FrameError::WrongDirection),
@@ -125,7 +129,7 @@ impl Node {
         while let Some(repeat) = self.group_mut(id).upward.next_repeat() {
             let group = self.group_mut(id);
             group.upward.on_repeated(now, repeat);
-            let index = group.slot_index(repeat.sequence);
+            let index = group.slots.index_of(repeat.sequence);
             let slot = &group.slots[index];
             let Some(mut part) = slot.part.filter(|part| part.sequence == repeat.sequence) else {
                 continue;
@@ -135,7 +139,7 @@ impl Node {
             }
             part.has_data = slot.has_data;
             part.trail.attempt = repeat.attempt;
-            let body = part.has_data.then(|| group.accumulator(index));
+            let body = part.has_data.then(|| group.slots.accumulator(index));
             let Some((port, header)) = group.header_to_parent(Message::Request(part)) else {
                 return;
             };

@@ -1,9 +1,9 @@
 //! The way down: results, from the root to every child.
 
-use tributary_wire::frame::{Abort, AbortReason, Message, Part, Target, Trail};
+use tributary_wire::frame::{Abort, AbortReason, Part, Target, Trail};
 use tributary_wire::{ChildIndex, GroupId, Operator};
 
-use super::group::Group;
+use super::group::{Child, Course};
 use super::slot::{Phase, Slot};
 use super::{FrameError, Node};
 use crate::payloads::Payloads;
@@ -18,9 +18,12 @@ pub(super) struct Answer<'a> {
 }
 
 impl Node {
+    /// Takes one result. For a chunk, it is the group's turn to stream and the part is one of its
+    /// vector's.
     pub(super) fn handle_result(
         &mut self,
         id: GroupId,
+        course: Course,
         answer: Answer<'_>,
         payload: &[u8],
         payloads: &mut impl Payloads,
@@ -30,9 +33,10 @@ impl Node {
         if carrier == Carrier::Datagram {
             group.upward.on_heard(now);
         }
-        let index = group.slot_index(part.sequence);
-        let place = group.accumulator(index);
-        let slot = &mut group.slots[index];
+        let (slots, _) = group.window(course);
+        let index = slots.index_of(part.sequence);
+        let place = slots.accumulator(index);
+        let slot = slots.slot_mut(index);
         let unexpected = FrameError::Unexpected { sequence: part.sequence.0 };
         if slot.is_past(part.sequence) {
             self.stats.repeats += 1;
@@ -52,9 +56,11 @@ impl Node {
         if part.has_data {
             payloads.store(place, payload);
         }
-        self.on_answered(id, Answer { now, carrier, part });
-        self.listen(id, carrier, part);
-        self.distribute(id, index);
+        if course == Course::Segment {
+            self.on_answered(id, Answer { now, carrier, part });
+            self.listen(id, carrier, part);
+        }
+        self.distribute(id, course, index);
         Ok(())
     }
 
@@ -75,22 +81,27 @@ impl Node {
     }
 
     /// Hands the result in the slot's accumulator to every child.
-    pub(super) fn distribute(&mut self, id: GroupId, slot: usize) {
-        self.stats.results += 1;
+    pub(super) fn distribute(&mut self, id: GroupId, course: Course, slot: usize) {
         let group = self.group_mut(id);
-        group.slots[slot].phase = Phase::Done;
-        group.advance_floor();
-        self.multicast_result(id, slot);
+        group.window(course).0.slot_mut(slot).phase = Phase::Done;
+        match course {
+            Course::Segment => {
+                group.advance_floor();
+                self.multicast_result(id, slot);
+                self.stats.results += 1;
+            }
+            Course::Chunk => {
+                group.on_chunk_complete();
+                self.stats.chunk_results += 1;
+            }
+        }
         for index in 0..self.group_mut(id).children.len() {
             let child = ChildIndex(index as u16);
-            let group = self.group_mut(id);
-            let held = &group.slots[slot];
-            let is_spared = held.part.is_some_and(|part| group.spares_copy(held, &part, child));
-            if is_spared {
+            if course == Course::Segment && self.group_mut(id).spares_copy(slot, child) {
                 self.stats.spared += 1;
                 continue;
             }
-            if self.send_result(id, slot, child).is_err() {
+            if self.send_result(id, course, slot, child).is_err() {
                 let at_fault = self.group_mut(id).children[index].members.start;
                 self.fail(id, Abort { reason: AbortReason::Misbehaved, at_fault });
                 return;
@@ -102,17 +113,24 @@ impl Node {
     pub(super) fn send_result(
         &mut self,
         id: GroupId,
-        slot_index: usize,
+        course: Course,
+        index: usize,
         child: ChildIndex,
     ) -> Result<(), FrameError> {
         let group = self.group_mut(id);
-        let slot = &group.slots[slot_index];
+        let (slots, children) = group.window(course);
+        let slot = &slots[index];
         let heard = slot.heard(child);
         let mut part = slot.part.expect("a result's slot is open");
-        part.has_data = group.wants_data(slot, &part, child);
-        part.trail = Trail { attempt: heard.attempt, behind: group.behind(part.sequence) };
-        let header = group.header_to_child(child, Message::Result(part));
-        let body = part.has_data.then(|| group.accumulator(slot_index));
+        part.has_data = wants_data(slot, &part, child, &children[usize::from(child.0)]);
+        let body = part.has_data.then(|| slots.accumulator(index));
+        part.trail = match course {
+            Course::Segment => {
+                Trail { attempt: heard.attempt, behind: group.behind(part.sequence) }
+            }
+            Course::Chunk => Trail::default(),
+        };
+        let header = group.header_to_child(child, course.downward(part));
         // Whoever gave the operation up and left reads nothing more.
         let to = &group.children[usize::from(child.0)];
         let (Some(port), false) = (to.port, to.has_left) else { return Ok(()) };
@@ -125,17 +143,15 @@ impl Node {
     }
 }
 
-impl Group {
-    /// Whether a child needs the result itself, or only to know that the segment is complete.
-    fn wants_data(&self, slot: &Slot, part: &Part, child: ChildIndex) -> bool {
-        let members = &self.children[usize::from(child.0)].members;
-        let is_only_its_source = part.shape.operator() == Operator::Broadcast
-            && slot.data_from == Some(child)
-            && members.end.0 - members.start.0 == 1;
-        let is_targeted = match part.target {
-            Target::All => true,
-            Target::Member(member) => members.contains(&member),
-        };
-        slot.has_data && is_targeted && !is_only_its_source
-    }
+/// Whether a child needs the result itself, or only to know that the segment is complete.
+fn wants_data(slot: &Slot, part: &Part, child: ChildIndex, grant: &Child) -> bool {
+    let members = &grant.members;
+    let is_only_its_source = part.shape.operator() == Operator::Broadcast
+        && slot.data_from == Some(child)
+        && members.end.0 - members.start.0 == 1;
+    let is_targeted = match part.target {
+        Target::All => true,
+        Target::Member(member) => members.contains(&member),
+    };
+    slot.has_data && is_targeted && !is_only_its_source
 }

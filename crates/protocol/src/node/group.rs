@@ -1,30 +1,31 @@
 //! One group, as one node serves it.
 
 use alloc::boxed::Box;
-use alloc::vec::Vec;
 use core::ops::Range;
 
-use tributary_wire::frame::{Edge, Header, Hearing, Message};
+use tributary_wire::frame::{Edge, Header, Hearing, Message, Part};
 use tributary_wire::{Capability, ChildIndex, EndpointId, Epoch, GroupId, Sequence};
 
 use super::multicast::Multicast;
-use super::slot::{Phase, Slot};
+use super::slots::Slots;
+use super::stream::GroupStream;
 use super::{FrameError, GroupConfig, ParentConfig, PortId};
-use crate::Time;
-use crate::payloads::{Arena, ArenaId, Lane, Place};
+use crate::payloads::{Arena, ArenaId};
 use crate::recovery::LowerEnd;
+use crate::{Carrier, Time};
 
 #[derive(Debug)]
 pub(super) struct Group {
     pub(super) id: GroupId,
     pub(super) epoch: Epoch,
-    pub(super) osos: u16,
-    pub(super) payload_max_bytes: u32,
     pub(super) children: Box<[Child]>,
     pub(super) parent: Option<ParentConfig>,
     /// When the children that are still missing are missed; none once all have joined.
     pub(super) join_by: Option<Time>,
-    pub(super) slots: Box<[Slot]>,
+    /// For segments.
+    pub(super) slots: Slots,
+    /// What it may stream, and how far that is; none if it may not.
+    pub(super) stream: Option<GroupStream>,
     /// How many children have left.
     pub(super) left_count: u16,
     /// What is known of requests on their way up by datagram.
@@ -32,6 +33,31 @@ pub(super) struct Group {
     pub(super) multicast: Option<Multicast>,
     /// The earliest segment whose result is not here.
     floor: Sequence,
+}
+
+/// Which way a part goes through a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Course {
+    /// As a segment, through the group's own slots.
+    Segment,
+    /// As a chunk, through the tree's stream slots.
+    Chunk,
+}
+
+impl Course {
+    pub(super) fn upward(self, part: Part) -> Message {
+        match self {
+            Self::Segment => Message::Request(part),
+            Self::Chunk => Message::Chunk(part),
+        }
+    }
+
+    pub(super) fn downward(self, part: Part) -> Message {
+        match self {
+            Self::Segment => Message::Result(part),
+            Self::Chunk => Message::ChunkResult(part),
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -63,19 +89,19 @@ impl Group {
                 next: Sequence::FIRST,
             })
             .collect();
-        let slots = slots_for(config.osos);
-        let slot_list: Vec<Slot> = (0..slots).map(|_| Slot::new(children.len())).collect();
+        let arena = ArenaId::Group(config.group);
+        let slots = Slots::new(arena, config.osos, config.payload_max_bytes, children.len());
+        let upward = LowerEnd::new(slots.len());
         Self {
             id: config.group,
             epoch: config.epoch,
-            osos: config.osos,
-            payload_max_bytes: config.payload_max_bytes,
+            stream: config.stream.map(|stream| GroupStream::new(stream, children.len())),
             children,
             parent: config.parent,
             join_by: Some(join_by),
-            slots: slot_list.into_boxed_slice(),
+            slots,
             left_count: 0,
-            upward: LowerEnd::new(usize::from(slots)),
+            upward,
             multicast: None,
             floor: Sequence::FIRST,
         }
@@ -83,12 +109,7 @@ impl Group {
 
     /// Takes note that a segment's result is here now.
     pub(super) fn advance_floor(&mut self) {
-        loop {
-            let slot = &self.slots[self.slot_index(self.floor)];
-            let is_done = slot.holds(self.floor) && slot.phase == Phase::Done;
-            if !is_done && !slot.is_past(self.floor) {
-                return;
-            }
+        while self.slots.is_answered(self.floor) {
             self.floor = self.floor.next();
         }
     }
@@ -100,31 +121,41 @@ impl Group {
         if behind < 1 << 31 { u16::try_from(behind).unwrap_or(u16::MAX) } else { 0 }
     }
 
-    /// Group ids are unique on a node, so the arena can share the number.
-    pub(super) fn arena_id(&self) -> ArenaId {
-        ArenaId(self.id.0)
+    pub(super) fn osos(&self) -> u16 {
+        self.slots.window()
+    }
+
+    /// Frames that one of its ports can honestly have queued.
+    pub(super) fn outbox_frames(&self) -> u16 {
+        let streamed = self.stream.as_ref().map_or(0, GroupStream::outbox_frames);
+        self.arena().slots + streamed
     }
 
     pub(super) fn arena(&self) -> Arena {
-        Arena {
-            id: self.arena_id(),
-            slots: self.slots.len() as u16,
-            children: self.children.len() as u16,
-            payload_max_bytes: self.payload_max_bytes,
+        self.slots.arena(self.children.len() as u16)
+    }
+
+    /// The slots that segments, or chunks, lie in, and the children that fill them.
+    ///
+    /// # Panics
+    /// For chunks, if it isn't the group's turn to stream.
+    pub(super) fn window(&mut self, course: Course) -> (&mut Slots, &[Child]) {
+        let slots = match course {
+            Course::Segment => &mut self.slots,
+            Course::Chunk => {
+                let stream = self.stream.as_mut().expect("chunks come to groups that may stream");
+                &mut stream.held.as_mut().expect("chunks are let in while the lock is held").slots
+            }
+        };
+        (slots, &self.children)
+    }
+
+    /// What carries a contribution to the parent. Chunks are longer than a datagram may be.
+    pub(super) fn carrier_upward(&self, course: Course, part: &Part) -> Carrier {
+        match course {
+            Course::Segment => self.upward.carrier(part.shape.bytes()),
+            Course::Chunk => Carrier::Link,
         }
-    }
-
-    pub(super) fn slot_index(&self, sequence: Sequence) -> usize {
-        // The number of slots is a power of two, so this stays right when sequences wrap.
-        sequence.0 as usize & (self.slots.len() - 1)
-    }
-
-    pub(super) fn accumulator(&self, slot: usize) -> Place {
-        Place { arena: self.arena_id(), slot: slot as u16, lane: Lane::Accumulator }
-    }
-
-    pub(super) fn parked(&self, slot: usize, child: ChildIndex) -> Place {
-        Place { arena: self.arena_id(), slot: slot as u16, lane: Lane::Parked(child) }
     }
 
     /// The first member at or below this node.
@@ -183,31 +214,4 @@ impl Group {
         }
         Ok(())
     }
-
-    /// Whether a slot's segment may be followed by the one that needs it to be complete.
-    ///
-    /// A result that is multicast may reach a member before it reaches this node. The member's
-    /// next request then shows that the root had the segment complete, hence that every child here
-    /// had contributed to it, and that nobody will ask this node for what lies `osos` before it.
-    pub(super) fn is_spent(&self, slot: &Slot) -> bool {
-        slot.phase == Phase::Done || (self.multicast.is_some() && slot.phase == Phase::Forwarded)
-    }
-
-    /// Whether a member may have this segment in flight: all it sent `osos` segments ago must be
-    /// complete here, because it must be complete at the member.
-    pub(super) fn has_credit(&self, sequence: Sequence) -> bool {
-        let earlier = Sequence(sequence.0.wrapping_sub(u32::from(self.osos)));
-        let slot = &self.slots[self.slot_index(earlier)];
-        match slot.part {
-            Some(_) => slot.holds(earlier) && self.is_spent(slot),
-            // Never used: the group is still in its first segments.
-            None => sequence.distance_from(Sequence::FIRST) < u32::from(self.osos),
-        }
-    }
-}
-
-/// Slots that `osos` segments in flight need: as many again for results still wanted by members
-/// that lag, rounded up so that a wrapping sequence number keeps choosing the same slot.
-pub(super) fn slots_for(osos: u16) -> u16 {
-    (2 * osos).next_power_of_two()
 }

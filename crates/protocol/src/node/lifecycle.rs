@@ -3,14 +3,15 @@
 use alloc::boxed::Box;
 
 use tributary_wire::frame::{Abort, AbortReason, Header, Message};
-use tributary_wire::{ChildIndex, Epoch, GroupId};
+use tributary_wire::{ChildIndex, Epoch, GroupId, TreeId};
 
-use super::group::{Group, slots_for};
+use super::config::{StreamGrant, StreamLimits};
+use super::group::Group;
 use super::port::{PortId, Role};
 use super::slot::Phase;
 use super::{Event, FrameError, GroupConfig, InstallError, Node};
-use crate::Time;
 use crate::payloads::Arena;
+use crate::{StreamTerms, Time};
 
 /// Outstanding operations a group may have: its slots must be numbered in 16 bits.
 const OSOS_MAX: u16 = 1 << 14;
@@ -29,10 +30,10 @@ impl Node {
         }
         let group = Group::new(config, now.after_ns(self.config.join_timeout_ns));
         let arena = group.arena();
-        self.osos_used += u32::from(group.osos);
+        self.osos_used += u32::from(group.osos());
         self.forming += 1;
         if let Some((port, header)) = group.header_to_parent(Message::Join) {
-            self.bind(port, Role::Parent { group: group.id }, arena.slots);
+            self.bind(port, Role::Parent { group: group.id }, group.outbox_frames());
             let is_queued = self.transmit(port, header, None);
             debug_assert!(is_queued, "a port just bound has room");
         }
@@ -69,6 +70,9 @@ impl Node {
                 needed_bytes: config.payload_max_bytes,
                 max_bytes: limits.payload_max_bytes,
             });
+        }
+        if let Some(stream) = &config.stream {
+            check_stream(&limits.streams, stream)?;
         }
         let free = limits.osos_max - self.osos_used;
         if u32::from(config.osos) > free {
@@ -112,14 +116,14 @@ impl Node {
         child.port = Some(port);
         child.has_joined = true;
         let reply = group.header_to_child(edge.child, Message::Joined);
-        let slots = slots_for(group.osos);
+        let frames = group.outbox_frames();
         let is_formed = group.children.iter().all(|child| child.has_joined);
         if is_formed {
             group.join_by = None;
             self.forming -= 1;
             self.events.push_back(Event::Formed { group: edge.group, epoch: edge.epoch });
         }
-        self.bind(port, Role::Child { group: edge.group, child: edge.child }, slots);
+        self.bind(port, Role::Child { group: edge.group, child: edge.child }, frames);
         let is_queued = self.transmit(port, reply, None);
         debug_assert!(is_queued, "a port just bound has room");
         Ok(())
@@ -142,7 +146,8 @@ impl Node {
         let is_awaited = group
             .slots
             .iter()
-            .any(|slot| slot.phase == Phase::Gathering && !slot.has_arrived(child));
+            .any(|slot| slot.phase == Phase::Gathering && !slot.arrived.has(child))
+            || group.stream.as_ref().is_some_and(|stream| stream.awaits(child));
         let have_all_left = usize::from(group.left_count) == group.children.len();
         // It reads nothing more: what is queued for it is results that it gave up.
         if let Some(port) = port {
@@ -223,6 +228,14 @@ impl Node {
 
     /// Fails a group: everyone around is told, everything it held is free.
     pub(super) fn fail(&mut self, id: GroupId, abort: Abort) {
+        if let Some(tree) = self.drop_group(id, abort) {
+            self.serve_lock(tree);
+        }
+    }
+
+    /// Fails a group; the tree whose stream lock it may have held is the caller's to serve.
+    pub(super) fn drop_group(&mut self, id: GroupId, abort: Abort) -> Option<TreeId> {
+        let tree = self.leave_lock(id);
         let group = self.remove(id);
         self.remember(&group, abort);
         let word = Message::Abort(abort);
@@ -237,7 +250,8 @@ impl Node {
         }
         self.stats.groups_failed += 1;
         self.events.push_back(Event::Failed { group: id, epoch: group.epoch, abort });
-        self.events.push_back(Event::Released(group.arena_id()));
+        self.events.push_back(Event::Released(group.arena().id));
+        tree
     }
 
     /// Ends a group in good order.
@@ -251,12 +265,12 @@ impl Node {
         }
         self.stats.groups_ended += 1;
         self.events.push_back(Event::Ended { group: id, epoch: group.epoch });
-        self.events.push_back(Event::Released(group.arena_id()));
+        self.events.push_back(Event::Released(group.arena().id));
     }
 
     fn remove(&mut self, id: GroupId) -> Box<Group> {
         let group = self.groups[id.0 as usize].take().expect("only an installed group is removed");
-        self.osos_used -= u32::from(group.osos);
+        self.osos_used -= u32::from(group.osos());
         if group.join_by.is_some() {
             self.forming -= 1;
         }
@@ -266,5 +280,19 @@ impl Node {
 
     pub(super) fn group_mut(&mut self, id: GroupId) -> &mut Group {
         self.groups[id.0 as usize].as_mut().expect("a bound port's group is installed")
+    }
+}
+
+fn check_stream(limits: &StreamLimits, grant: &StreamGrant) -> Result<(), InstallError> {
+    if grant.tree.0 >= limits.trees {
+        return Err(InstallError::TreeIdTooLarge { tree: grant.tree, trees: limits.trees });
+    }
+    let StreamLimits { window_max, chunk_bytes_max, .. } = *limits;
+    let StreamTerms { window, chunk_bytes } = grant.terms;
+    let fits = (1..=window_max).contains(&window) && (1..=chunk_bytes_max).contains(&chunk_bytes);
+    if fits {
+        Ok(())
+    } else {
+        Err(InstallError::StreamTooWide { window, chunk_bytes, window_max, chunk_bytes_max })
     }
 }

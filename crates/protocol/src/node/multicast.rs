@@ -4,8 +4,7 @@ use tributary_wire::frame::{EVERYONE, Edge, Header, Hearing, Message, Part, Targ
 use tributary_wire::{Capability, ChildIndex, GroupId};
 
 use super::distribution::Answer;
-use super::group::Group;
-use super::slot::Slot;
+use super::group::{Course, Group};
 use super::{Event, FrameError, Node, Transmit};
 use crate::multicast::Ear;
 use crate::payloads::Payloads;
@@ -47,6 +46,7 @@ impl Node {
         segment_max_bytes: u32,
     ) {
         let Some(Some(found)) = self.groups.get_mut(group.0 as usize) else { return };
+        found.slots.let_be_overtaken();
         found.multicast = Some(Multicast {
             capability,
             copies,
@@ -89,14 +89,14 @@ impl Node {
         }
         let Message::Result(part) = header.message else { return Err(FrameError::WrongDirection) };
         let answer = Answer { now, carrier: Carrier::Multicast, part: &part };
-        self.handle_result(id, answer, payload, payloads)
+        self.handle_result(id, Course::Segment, answer, payload, payloads)
     }
 
     /// Sends a result to everybody, if this is the root and anybody may hear it.
     pub(super) fn multicast_result(&mut self, id: GroupId, slot_index: usize) {
         let group = self.group_mut(id);
         let Some(header) = group.multicast_header(slot_index) else { return };
-        let body = (header.payload_bytes() > 0).then(|| group.accumulator(slot_index));
+        let body = (header.payload_bytes() > 0).then(|| group.slots.accumulator(slot_index));
         let is_heard = group.is_heard_below();
         let multicast = group.multicast.as_mut().expect("it gave the header");
         let mut gives_up = false;
@@ -162,8 +162,9 @@ impl Group {
     }
 
     /// Whether a child gets no copy of a result, because it hears it or asks for it.
-    pub(super) fn spares_copy(&self, slot: &Slot, part: &Part, child: ChildIndex) -> bool {
-        let Some(multicast) = &self.multicast else { return false };
+    pub(super) fn spares_copy(&self, slot_index: usize, child: ChildIndex) -> bool {
+        let slot = &self.slots[slot_index];
+        let (Some(multicast), Some(part)) = (&self.multicast, &slot.part) else { return false };
         let hears = self.children[usize::from(child.0)].hearing == Hearing::Here;
         // Only who asked by datagram asks again by itself.
         let asks = slot.heard(child).carrier == Carrier::Datagram;

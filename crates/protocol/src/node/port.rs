@@ -7,7 +7,7 @@ use tributary_wire::{ChildIndex, GroupId};
 
 use super::{Node, Transmit};
 use crate::Carrier;
-use crate::payloads::Place;
+use crate::payloads::{ArenaId, Place};
 
 /// The driver's number for a link: small and dense. It may be used again after
 /// [`Node::handle_port_closed`].
@@ -41,8 +41,16 @@ pub(super) struct Port {
 /// Frames a port may hold beyond one per slot: a join or leave, and an abort.
 const OUTBOX_SPARE: usize = 4;
 
+impl Port {
+    /// Drops the frames whose payload lies in an arena.
+    pub(super) fn forget(&mut self, arena: ArenaId) {
+        self.outbox.retain(|queued| queued.body.is_none_or(|body| body.arena != arena));
+    }
+}
+
 impl Node {
-    /// Frames that wait for the port's link: never more than its group has slots, and a few.
+    /// Frames that wait for the port's link: never more than its group has slots, its tree's stream
+    /// slots included, and a few.
     #[must_use]
     pub fn queued_frames(&self, port: PortId) -> usize {
         self.ports.get(port.0 as usize).map_or(0, |entry| entry.outbox.len())
@@ -53,7 +61,7 @@ impl Node {
     }
 
     /// Gives an unbound port its role, with room for every frame the role can have outstanding.
-    pub(super) fn bind(&mut self, port: PortId, role: Role, slots: u16) {
+    pub(super) fn bind(&mut self, port: PortId, role: Role, frames: u16) {
         let index = port.0 as usize;
         if self.ports.len() <= index {
             self.ports.resize_with(index + 1, Port::default);
@@ -61,7 +69,7 @@ impl Node {
         let entry = &mut self.ports[index];
         debug_assert_eq!(entry.role, Role::Unbound);
         entry.role = role;
-        entry.outbox_max = usize::from(slots) + OUTBOX_SPARE;
+        entry.outbox_max = usize::from(frames) + OUTBOX_SPARE;
         entry.outbox.reserve(entry.outbox_max);
     }
 

@@ -6,6 +6,7 @@ use alloc::vec;
 use tributary_wire::frame::{Part, Shape};
 use tributary_wire::{ChildIndex, Sequence};
 
+use super::arrivals::Arrivals;
 use crate::Carrier;
 
 /// How far a slot's segment has come.
@@ -31,8 +32,8 @@ pub(super) struct Slot {
     pub(super) data_from: Option<ChildIndex>,
     /// Whether the accumulator holds anything.
     pub(super) has_data: bool,
-    arrived: Box<[u64]>,
-    arrived_count: u16,
+    /// The children whose contribution has come.
+    pub(super) arrived: Arrivals,
     /// How each child's contribution came, as far as the newest attempt is known: its result goes
     /// the same way.
     heard: Box<[Heard]>,
@@ -53,8 +54,7 @@ impl Slot {
             next_child: 0,
             data_from: None,
             has_data: false,
-            arrived: vec![0; children.div_ceil(64)].into_boxed_slice(),
-            arrived_count: 0,
+            arrived: Arrivals::new(children),
             heard: vec![Heard::default(); children].into_boxed_slice(),
         }
     }
@@ -66,8 +66,13 @@ impl Slot {
         self.next_child = 0;
         self.data_from = None;
         self.has_data = false;
-        self.arrived.fill(0);
-        self.arrived_count = 0;
+        self.arrived.clear();
+    }
+
+    /// Forgets what it held: the slot serves another group from now on.
+    pub(super) fn forget(&mut self) {
+        self.part = None;
+        self.phase = Phase::Done;
     }
 
     pub(super) fn holds(&self, sequence: Sequence) -> bool {
@@ -85,10 +90,6 @@ impl Slot {
         self.part.expect("an open slot has a part").shape
     }
 
-    pub(super) fn has_arrived(&self, child: ChildIndex) -> bool {
-        self.arrived[usize::from(child.0) / 64] >> (child.0 % 64) & 1 == 1
-    }
-
     pub(super) fn heard(&self, child: ChildIndex) -> Heard {
         self.heard[usize::from(child.0)]
     }
@@ -103,36 +104,14 @@ impl Slot {
     }
 
     pub(super) fn mark_arrived(&mut self, child: ChildIndex, heard: Heard) {
-        debug_assert!(!self.has_arrived(child));
+        let is_new = self.arrived.mark(child);
+        debug_assert!(is_new, "a repeat is not counted");
         self.heard[usize::from(child.0)] = heard;
-        self.arrived[usize::from(child.0) / 64] |= 1 << (child.0 % 64);
-        self.arrived_count += 1;
-    }
-
-    pub(super) fn arrived_count(&self) -> u16 {
-        self.arrived_count
     }
 
     /// Whether a further contributor means the same segment. A broadcast's members differ in
     /// whether they bring data, and in nothing else.
     pub(super) fn agrees_with(&self, part: &Part) -> bool {
         self.part.is_some_and(|ours| ours.is_same_segment(part))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn arrivals_are_counted_beyond_one_word() {
-        let mut slot = Slot::new(130);
-        for child in [0, 63, 64, 127, 128, 129].map(ChildIndex) {
-            assert!(!slot.has_arrived(child));
-            slot.mark_arrived(child, Heard::default());
-            assert!(slot.has_arrived(child));
-        }
-        assert_eq!(slot.arrived_count(), 6);
-        assert!(!slot.has_arrived(ChildIndex(65)));
     }
 }

@@ -3,12 +3,15 @@
 use alloc::vec;
 use alloc::vec::Vec;
 
-use tributary_wire::frame::{AbortReason, Edge, Part, Shape, Target, Trail};
+use tributary_wire::frame::{
+    AbortReason, Edge, Part, Shape, StreamAsk, StreamShape, Target, Trail,
+};
 use tributary_wire::{
     Capability, ChildIndex, Datatype, EndpointId, OperationNumber, Operator, SegmentIndex, Sequence,
 };
 
 use super::*;
+use crate::StreamTerms;
 use crate::payloads::{Arena, Source};
 
 /// Payload is of no interest here.
@@ -23,6 +26,7 @@ impl Payloads for Nowhere {
 }
 
 const OSOS: u16 = 2;
+const STREAMS: StreamLimits = StreamLimits { trees: 2, window_max: 4, chunk_bytes_max: 32 };
 const GROUP: GroupId = GroupId(3);
 const EPOCH: Epoch = Epoch(9);
 
@@ -33,6 +37,7 @@ fn limits() -> NodeConfig {
         groups_max: 5,
         payload_max_bytes: 64,
         join_timeout_ns: 1000,
+        streams: STREAMS,
     }
 }
 
@@ -54,6 +59,7 @@ fn group(children: u16) -> GroupConfig {
         payload_max_bytes: 16,
         children,
         parent: None,
+        stream: None,
     }
 }
 
@@ -138,6 +144,21 @@ fn install_says_what_is_lacking_and_keeps_nothing() {
         refusal(&|it| it.osos = (1 << 14) + 1),
         InstallError::TooManyOsos { needed: (1 << 14) + 1, max: 1 << 14 }
     );
+    let stream = |tree, chunk_bytes, window| {
+        let terms = StreamTerms { chunk_bytes, window };
+        Some(StreamGrant { tree: TreeId(tree), terms })
+    };
+    assert_eq!(
+        refusal(&|it| it.stream = stream(2, 32, 4)),
+        InstallError::TreeIdTooLarge { tree: TreeId(2), trees: 2 }
+    );
+    for (chunk_bytes, window) in [(33, 4), (32, 5), (0, 4), (32, 0)] {
+        let (window_max, chunk_bytes_max) = (4, 32);
+        assert_eq!(
+            refusal(&|it| it.stream = stream(1, chunk_bytes, window)),
+            InstallError::StreamTooWide { window, chunk_bytes, window_max, chunk_bytes_max }
+        );
+    }
     let empty: [&dyn Fn(&mut GroupConfig); 4] =
         [&|it| it.children.clear(), &|it| it.osos = 0, &|it| it.payload_max_bytes = 0, &|it| {
             it.children[1].members = EndpointId(4)..EndpointId(4)
@@ -162,7 +183,8 @@ fn install_refuses_what_is_in_use() {
     let taken = GroupConfig { group: GroupId(1), parent: parent(1), ..group(1) };
     assert_eq!(node.install(Time(0), taken), Err(InstallError::PortInUse { port: PortId(1) }));
     let free = GroupConfig { group: GroupId(1), parent: parent(2), ..group(1) };
-    let arena = Arena { id: ArenaId(1), slots: 4, children: 1, payload_max_bytes: 16 };
+    let arena =
+        Arena { id: ArenaId::Group(GroupId(1)), slots: 4, children: 1, payload_max_bytes: 16 };
     assert_eq!(node.install(Time(0), free), Ok(arena));
     assert_eq!(node.osos_used(), 4);
     let last = GroupConfig { group: GroupId(0), osos: 5, ..group(1) };
@@ -283,7 +305,7 @@ fn a_child_that_has_left_stays_gone() {
     let last_word = Header { edge: edge(1), message: Message::Abort(abort) };
     assert_eq!(sent, [(PortId(1), last_word)]);
     let failed = Event::Failed { group: GROUP, epoch: EPOCH, abort };
-    assert_eq!(events, [failed, Event::Released(ArenaId(3)), Event::Close(PortId(1))]);
+    assert_eq!(events, [failed, Event::Released(ArenaId::Group(GROUP)), Event::Close(PortId(1))]);
     assert_eq!(node.osos_used(), 0);
 }
 
@@ -341,6 +363,80 @@ fn the_join_timer_names_the_first_missing_child() {
     let (_, events) = drain(&mut node);
     assert_eq!(events[0], Event::Failed { group: GROUP, epoch: EPOCH, abort });
     assert_eq!(node.poll_timeout(), None);
+}
+
+/// Two groups of one child each, which may stream in one tree.
+fn two_streamers() -> Node {
+    let mut node = Node::new(limits());
+    let terms = StreamTerms { chunk_bytes: 16, window: 2 };
+    let stream = Some(StreamGrant { tree: TreeId(0), terms });
+    for id in 0..2 {
+        let config = GroupConfig { group: GroupId(id), stream, ..group(1) };
+        node.install(Time(0), config).unwrap();
+        put(&mut node, id, streamer(id), Message::Join).unwrap();
+    }
+    drain(&mut node);
+    node
+}
+
+fn streamer(group: u32) -> Edge {
+    Edge { group: GroupId(group), ..edge(0) }
+}
+
+fn stream_ask(number: u32) -> Message {
+    let shape = StreamShape::new(Operator::Sum, Datatype::U8, 40).unwrap();
+    Message::StreamAsk(StreamAsk { operation: OperationNumber(number), shape, target: Target::All })
+}
+
+fn stream_chunk(number: u32, chunk: u32) -> Message {
+    let elements = if chunk == 2 { 8 } else { 16 };
+    Message::Chunk(Part {
+        operation: OperationNumber(number),
+        segment: SegmentIndex(2 - chunk),
+        sequence: Sequence(Sequence::FIRST.0.wrapping_add(chunk)),
+        ..part(0, elements)
+    })
+}
+
+#[test]
+fn the_lock_changes_hands_only_when_its_holder_is_done() {
+    let mut node = two_streamers();
+    put(&mut node, 0, streamer(0), stream_ask(1)).unwrap();
+    put(&mut node, 1, streamer(1), stream_ask(1)).unwrap();
+    let turn = |group| {
+        let message = Message::StreamTurn(OperationNumber(1));
+        (PortId(group), Header { edge: streamer(group), message })
+    };
+    assert_eq!(drain(&mut node).0, [turn(0)], "first come, first served");
+    assert_eq!(node.streams_waiting(), 1);
+    for chunk in 0..3 {
+        put(&mut node, 0, streamer(0), stream_chunk(1, chunk)).unwrap();
+    }
+    let sent = drain(&mut node).0;
+    assert!(sent.iter().all(|(port, _)| *port == PortId(0)), "results are not the end: {sent:?}");
+    put(&mut node, 0, streamer(0), Message::StreamDone(OperationNumber(1))).unwrap();
+    assert_eq!(drain(&mut node).0, [turn(1)]);
+    assert_eq!((node.streams_waiting(), node.stats().streams), (0, 1));
+    // What comes for a stream that is over is a late copy.
+    put(&mut node, 0, streamer(0), stream_chunk(1, 0)).unwrap();
+    put(&mut node, 0, streamer(0), Message::StreamDone(OperationNumber(1))).unwrap();
+    put(&mut node, 0, streamer(0), stream_ask(1)).unwrap();
+    assert_eq!((drain(&mut node).0, node.stats().repeats), (vec![], 3));
+}
+
+#[test]
+fn answers_to_repeats_never_show_the_next_groups_chunks() {
+    let mut node = two_streamers();
+    put(&mut node, 0, streamer(0), stream_ask(1)).unwrap();
+    put(&mut node, 1, streamer(1), stream_ask(1)).unwrap();
+    for chunk in 0..3 {
+        put(&mut node, 0, streamer(0), stream_chunk(1, chunk)).unwrap();
+    }
+    drain(&mut node);
+    put(&mut node, 0, streamer(0), stream_chunk(1, 2)).expect("a repeat, which is answered");
+    assert_eq!(node.queued_frames(PortId(0)), 1);
+    put(&mut node, 0, streamer(0), Message::StreamDone(OperationNumber(1))).unwrap();
+    assert_eq!(node.queued_frames(PortId(0)), 0, "the memory behind the answer is another's now");
 }
 
 #[test]

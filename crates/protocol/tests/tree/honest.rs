@@ -26,7 +26,7 @@ pub(crate) fn run(scenario: &Scenario, timing: Timing) -> World {
     world
 }
 
-fn check_results(scenario: &Scenario, world: &World) {
+pub(crate) fn check_results(scenario: &Scenario, world: &World) {
     for (group, plan) in scenario.groups.iter().enumerate() {
         for operation in 0..plan.script.len() {
             let expected = plan.expected(scenario.seed, operation);

@@ -8,6 +8,8 @@ use tributary_protocol::Carrier;
 use tributary_protocol::node::{Copies, PortId};
 use tributary_wire::frame::{HEADER_BYTES, Header, Message};
 
+use crate::plan::GroupPlan;
+
 /// How the links of one run behave.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Timing {
@@ -90,6 +92,10 @@ pub(crate) struct Link {
     floor_at: [u64; 2],
     /// Sequences requested over this link and not answered.
     outstanding: BTreeSet<u32>,
+    /// Chunks sent over this link and not answered.
+    chunks: BTreeSet<u32>,
+    pub(crate) peak_chunks: usize,
+    pub(crate) window: usize,
     osos: usize,
     pub(crate) peak_outstanding: usize,
     pub(crate) has_wrapped: bool,
@@ -102,7 +108,7 @@ pub(crate) struct Link {
 }
 
 impl Link {
-    pub(crate) fn new(lower: Holder, upper: Holder, osos: u16) -> Self {
+    pub(crate) fn new(lower: Holder, upper: Holder, plan: &GroupPlan) -> Self {
         Self {
             holders: [lower, upper],
             is_open: [true; 2],
@@ -112,7 +118,10 @@ impl Link {
             last_datagram_at: [0; 2],
             floor_at: [0; 2],
             outstanding: BTreeSet::new(),
-            osos: usize::from(osos),
+            chunks: BTreeSet::new(),
+            peak_chunks: 0,
+            window: plan.stream.map_or(0, |terms| usize::from(terms.window)),
+            osos: usize::from(plan.osos),
             peak_outstanding: 0,
             has_wrapped: false,
             datagrams: [0; 2],
@@ -137,8 +146,12 @@ impl Link {
         self.note(header, timing);
         self.in_flight[to] += 1;
         let mut at = now + random.random_range(1..=timing.delay_ns_max);
-        let is_data = matches!(header.message, Message::Request(_) | Message::Result(_));
-        self.link_parts += u64::from(is_data);
+        let is_data = matches!(
+            header.message,
+            Message::Request(_) | Message::Result(_) | Message::Chunk(_) | Message::ChunkResult(_)
+        );
+        self.link_parts +=
+            u64::from(matches!(header.message, Message::Request(_) | Message::Result(_)));
         let mut times = Vec::new();
         if is_data && timing.is_disorderly {
             at = at.max(self.floor_at[to]);
@@ -165,6 +178,8 @@ impl Link {
         random: &mut Pcg64,
     ) -> Vec<u64> {
         let travel = timing.datagrams.expect("nobody sends datagrams where nobody takes them");
+        let is_chunk = matches!(header.message, Message::Chunk(_) | Message::ChunkResult(_));
+        assert!(!is_chunk, "chunks are the link's");
         self.note(header, timing);
         self.datagrams[to] += 1;
         let mut times = Vec::new();
@@ -195,6 +210,13 @@ impl Link {
             self.peak_outstanding = self.peak_outstanding.max(count);
             self.has_wrapped |= part.sequence.0 < 1 << 31;
         }
+        if let Message::Chunk(part) = header.message {
+            self.chunks.insert(part.sequence.0);
+            let count = self.chunks.len();
+            assert!(count <= self.window, "{count} chunks in flight, {} granted", self.window);
+            self.peak_chunks = self.peak_chunks.max(count);
+            self.has_wrapped |= part.sequence.0 < 1 << 31;
+        }
     }
 
     /// When an end learns that the other has closed: after everything that was sent before.
@@ -216,6 +238,9 @@ impl Link {
         assert_eq!(frame.len(), HEADER_BYTES + header.payload_bytes());
         if let Message::Result(part) = header.message {
             self.outstanding.remove(&part.sequence.0);
+        }
+        if let Message::ChunkResult(part) = header.message {
+            self.chunks.remove(&part.sequence.0);
         }
         if carrier == Carrier::Link {
             // A second copy doesn't take up room.

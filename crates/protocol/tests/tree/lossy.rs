@@ -266,3 +266,23 @@ fn a_network_without_multicast_is_left_alone_after_a_while() {
     assert!(world.nodes[0].events.contains(&gave_up), "it says so");
     assert!(members(&world).all(|stats| stats.timeouts == 0), "nobody noticed");
 }
+
+#[test]
+fn streams_keep_to_their_links_among_segments_that_are_lost() {
+    for copies in [None, Some(Copies::Eager), Some(Copies::Lazy)] {
+        let (mut streams, mut repeated, mut by_datagram) = (0, 0, 0);
+        for (loss, seeds) in [(0.01, 0..SEEDS / 2), (0.3, SEEDS / 2..SEEDS)] {
+            for seed in seeds {
+                let travel = Datagrams { multicast: copies, ..Datagrams::with_loss(loss) };
+                let timing = Timing { datagrams: Some(travel), ..Timing::orderly(seed) };
+                // No chunk travels by datagram, as the links see to.
+                let world = run(&Scenario::random_streams(seed), timing);
+                streams += world.nodes.iter().map(|it| it.node.stats().streams).sum::<u64>();
+                repeated += members(&world).map(|it| it.timeouts + it.hurried).sum::<u64>();
+                by_datagram += datagrams(&world);
+            }
+        }
+        assert!(streams > 1000 && repeated > 1000, "{streams} streams, {repeated} repeats");
+        assert!(by_datagram > 10_000, "{by_datagram} datagrams");
+    }
+}

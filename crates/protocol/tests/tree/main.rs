@@ -13,4 +13,5 @@ mod lossy;
 mod member;
 mod memory;
 mod plan;
+mod streams;
 mod world;

@@ -76,7 +76,12 @@ impl Member {
     pub(crate) fn start_next(&mut self) -> bool {
         let Some(plan) = self.script.get(self.started).copied() else { return false };
         let spec = plan.spec(self.index);
-        let number = match self.endpoint.start(spec) {
+        let started = if plan.is_stream {
+            self.endpoint.start_stream(spec, usize::MAX)
+        } else {
+            self.endpoint.start(spec)
+        };
+        let number = match started {
             Ok(number) => number,
             Err(StartError::Busy { .. } | StartError::Failed(_) | StartError::Left) => {
                 return false;

@@ -51,12 +51,22 @@ impl Memory {
         assert!(before.is_none(), "an arena's name is used again only after its release");
     }
 
+    /// A tree's arena, which is there once and stays.
+    pub(crate) fn add_shared(&mut self, arena: Arena) {
+        assert!(matches!(arena.id, ArenaId::Stream(_)));
+        match self.arenas.get(&arena.id) {
+            Some(held) => assert_eq!(held.arena, arena, "one arena per tree"),
+            None => self.add(arena),
+        }
+    }
+
     pub(crate) fn release(&mut self, id: ArenaId) {
         assert!(self.arenas.remove(&id).is_some(), "an arena is released once");
     }
 
+    /// Groups' arenas.
     pub(crate) fn arenas(&self) -> usize {
-        self.arenas.len()
+        self.arenas.keys().filter(|id| matches!(id, ArenaId::Group(_))).count()
     }
 
     /// The bytes a frame carries.
@@ -103,7 +113,8 @@ impl Payloads for Memory {
         let (slot, arena) = self.slot(at);
         assert!(incoming.len() <= arena.payload_max_bytes as usize);
         let before = slot.parked[usize::from(child.0)].replace(incoming.to_vec());
-        assert!(before.is_none(), "a child parks one contribution per slot");
+        let is_shared = matches!(arena.id, ArenaId::Stream(_));
+        assert!(is_shared || before.is_none(), "a child parks one contribution per slot");
     }
 
     fn begin(&mut self, at: Place, shape: Shape, incoming: Source<'_>) {
@@ -111,7 +122,9 @@ impl Payloads for Memory {
         let (bytes, child) = self.take(incoming, shape);
         assert_eq!(child, ChildIndex(0), "the first child begins");
         let (slot, arena) = self.slot(at);
-        assert!(!matches!(slot.state, State::Reducing { .. }), "one begin per segment");
+        // A group that failed in the middle leaves the tree's slots to the next as they are.
+        let is_shared = matches!(arena.id, ArenaId::Stream(_));
+        assert!(is_shared || !matches!(slot.state, State::Reducing { .. }), "one begin a segment");
         assert!(shape.bytes() <= arena.payload_max_bytes as usize);
         slot.bytes = widen(shape, &bytes);
         slot.state = State::Reducing { shape, counted: 1 };
@@ -133,7 +146,11 @@ impl Payloads for Memory {
     fn finish(&mut self, at: Place, shape: Shape) {
         assert_eq!(at.lane, Lane::Accumulator);
         let (slot, arena) = self.slot(at);
-        assert_eq!(slot.state, State::Reducing { shape, counted: arena.children }, "all, once");
+        let State::Reducing { shape: begun, counted } = slot.state else {
+            panic!("finish follows begin, not {:?}", slot.state);
+        };
+        let is_shared = matches!(arena.id, ArenaId::Stream(_));
+        assert!(begun == shape && (is_shared || counted == arena.children), "all, once");
         slot.bytes = narrow(shape, &slot.bytes);
         slot.state = State::Wire;
     }
@@ -142,7 +159,9 @@ impl Payloads for Memory {
         assert_eq!(at.lane, Lane::Accumulator);
         let (slot, arena) = self.slot(at);
         assert!(incoming.len() <= arena.payload_max_bytes as usize);
-        assert!(!matches!(slot.state, State::Reducing { .. }), "no result before its reduction");
+        let is_shared = matches!(arena.id, ArenaId::Stream(_));
+        let is_reducing = matches!(slot.state, State::Reducing { .. });
+        assert!(is_shared || !is_reducing, "no result before its reduction");
         slot.bytes = incoming.to_vec();
         slot.state = State::Wire;
     }

@@ -2,11 +2,17 @@
 
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
+use tributary_protocol::StreamTerms;
 use tributary_protocol::endpoint::OperationSpec;
+use tributary_protocol::node::StreamLimits;
 use tributary_wire::frame::{Shape, Target};
 use tributary_wire::{Capability, Datatype, EndpointId, Operator};
 
 use crate::arithmetic::{combine, narrow, widen};
+
+/// What nodes hold for streams, in one tree.
+pub(crate) const STREAMS: StreamLimits =
+    StreamLimits { trees: 1, window_max: 5, chunk_bytes_max: 100 };
 
 /// Everything that decides results. Timing is not here: it must not matter.
 #[derive(Clone, Debug)]
@@ -22,6 +28,8 @@ pub(crate) struct Scenario {
 pub(crate) struct GroupPlan {
     pub(crate) osos: u16,
     pub(crate) payload_max_bytes: u32,
+    /// What it may stream.
+    pub(crate) stream: Option<StreamTerms>,
     /// Operations a member has under way at once.
     pub(crate) overlap: usize,
     /// The nodes that serve it, parents before children; the first is its root.
@@ -63,11 +71,14 @@ pub(crate) struct OperationPlan {
     pub(crate) target: Target,
     /// The member that brings a broadcast's data.
     pub(crate) source: u32,
+    /// Whether its vector goes as a stream.
+    pub(crate) is_stream: bool,
 }
 
 impl OperationPlan {
     pub(crate) fn allreduce(operator: Operator, datatype: Datatype, elements: u64) -> Self {
-        Self { operator, datatype, elements, target: Target::All, source: 0 }
+        let target = Target::All;
+        Self { operator, datatype, elements, target, source: 0, is_stream: false }
     }
 
     /// What `member` tells its endpoint.
@@ -156,12 +167,32 @@ impl Scenario {
         Self { seed, fabric, groups }
     }
 
+    /// A random scenario in which more groups overlap, and many vectors go as streams.
+    pub(crate) fn random_streams(seed: u64) -> Self {
+        let mut scenario = Self::random(seed);
+        let mut random = Pcg64::new(u128::from(seed), 5);
+        for _ in 0..random.random_range(1..=3) {
+            scenario.groups.push(GroupPlan::random(&mut random, &scenario.fabric));
+        }
+        for plan in &mut scenario.groups {
+            plan.stream = Some(StreamTerms {
+                chunk_bytes: random.random_range(8..=STREAMS.chunk_bytes_max),
+                window: random.random_range(1..=STREAMS.window_max),
+            });
+            for operation in &mut plan.script {
+                operation.is_stream = operation.elements > 0 && random.random_bool(0.6);
+            }
+        }
+        scenario
+    }
+
     /// One group on one tree: `shape[i]` is what hangs below node `i`, depth first.
     pub(crate) fn one_group(fabric: Vec<Option<usize>>, members: &[u32], osos: u16) -> Self {
         let mut random = Pcg64::seed_from_u64(7);
         let mut plan = GroupPlan {
             osos,
             payload_max_bytes: 16,
+            stream: None,
             overlap: 2,
             tree: Vec::new(),
             members: 0,
@@ -205,6 +236,7 @@ impl GroupPlan {
         let mut plan = Self {
             osos: [1, 2, 3, 4, 8][random.random_range(0..5)],
             payload_max_bytes,
+            stream: None,
             overlap: random.random_range(1..=4),
             tree: Vec::new(),
             members: 0,

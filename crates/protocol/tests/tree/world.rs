@@ -7,15 +7,16 @@ use rand_pcg::Pcg64;
 use tributary_protocol::endpoint::EndpointConfig;
 use tributary_protocol::node::{
     ChildConfig, Event, FrameError, GroupConfig, Node, NodeConfig, ParentConfig, PortId,
+    StreamGrant,
 };
 use tributary_protocol::{Carrier, Time};
 use tributary_wire::frame::{HEADER_BYTES, Header};
-use tributary_wire::{Capability, ChildIndex, Epoch, GroupId};
+use tributary_wire::{Capability, ChildIndex, Epoch, GroupId, TreeId};
 
 use crate::link::{Holder, LOWER, Link, Timing, UPPER};
 use crate::member::{DATAGRAM_PORT, Member};
 use crate::memory::Memory;
-use crate::plan::{Below, GroupPlan, Scenario};
+use crate::plan::{Below, GroupPlan, STREAMS, Scenario};
 
 /// Less than the longest segments here, which therefore go over links.
 const SEGMENT_MAX_BYTES: u32 = 100;
@@ -116,6 +117,7 @@ impl World {
             groups_max: scenario.groups.len() as u32,
             payload_max_bytes: 256,
             join_timeout_ns: JOIN_TIMEOUT_NS,
+            streams: STREAMS,
         };
         let nodes = scenario.fabric.iter().map(|_| NodeHost::new(config)).collect();
         let mut world = Self {
@@ -168,7 +170,7 @@ impl World {
                 let upper = plan.tree[parent].node;
                 let port = self.nodes[tree_node.node].free_port();
                 let lower = Holder::Node { node: tree_node.node, port };
-                self.connect(lower, upper, plan.osos);
+                self.connect(lower, upper, &plan);
                 ParentConfig { port, child: ChildIndex(child), capability }
             });
             let children = tree_node
@@ -186,6 +188,7 @@ impl World {
                 payload_max_bytes: plan.payload_max_bytes,
                 children,
                 parent,
+                stream: plan.stream.map(|terms| StreamGrant { tree: TreeId(0), terms }),
             };
             let host = &mut self.nodes[tree_node.node];
             let arena = host.node.install(Time(self.now), config).expect("nodes have room");
@@ -196,6 +199,8 @@ impl World {
                 let capability = multicast_capability(id);
                 host.node.use_multicast(id, capability, copies, SEGMENT_MAX_BYTES);
             }
+            let stream_arena = host.node.stream_arena(Self::group_id(group));
+            stream_arena.into_iter().for_each(|arena| host.memory.add_shared(arena));
             self.pump_node(tree_node.node);
         }
     }
@@ -213,6 +218,7 @@ impl World {
                 osos: plan.osos,
                 payload_max_bytes: plan.payload_max_bytes,
                 operations_max: plan.overlap,
+                stream: plan.stream,
             };
             let script = plan.script.clone();
             let mut member = Member::new(config, group, script, seed);
@@ -252,14 +258,14 @@ impl World {
     }
 
     /// A new link from `lower` up to a node, which gives it a free port.
-    pub(crate) fn connect(&mut self, lower: Holder, upper: usize, osos: u16) -> usize {
+    pub(crate) fn connect(&mut self, lower: Holder, upper: usize, plan: &GroupPlan) -> usize {
         let link = self.links.len();
         let port = self.nodes[upper].free_port();
         self.nodes[upper].plug(port, link, UPPER);
         if let Holder::Node { node, port } = lower {
             self.nodes[node].plug(port, link, LOWER);
         }
-        self.links.push(Link::new(lower, Holder::Node { node: upper, port }, osos));
+        self.links.push(Link::new(lower, Holder::Node { node: upper, port }, plan));
         link
     }
 
@@ -321,7 +327,7 @@ impl World {
     fn connect_member(&mut self, member: usize) {
         let group = self.members[member].group;
         let (node, _, _) = self.place(group, self.members[member].index);
-        let link = self.connect(Holder::Member(member), node, self.groups[group].osos);
+        let link = self.connect(Holder::Member(member), node, &self.groups[group].clone());
         self.members[member].link = Some(link);
         self.put_start(member);
         self.pump_member(member);
@@ -608,6 +614,7 @@ impl World {
             }
             assert_eq!(host.node.osos_used(), 0, "node {index} holds outstanding operations");
             assert_eq!(host.memory.arenas(), 0, "node {index} holds arenas");
+            assert_eq!(host.node.streams_waiting(), 0, "node {index} has a stream waiting");
             assert_eq!(host.open_ports(), 0, "node {index} holds links");
             assert_eq!(host.node.poll_timeout(), None, "node {index} waits for something");
         }

@@ -72,6 +72,7 @@ impl Member {
             osos: grant.osos,
             payload_max_bytes: grant.payload_max_bytes,
             operations_max: plan.overlap,
+            stream: None,
         };
         Self {
             endpoint: Endpoint::new(config),

@@ -26,7 +26,7 @@ impl Memory {
             accumulators: vec![0; slots * accumulator_bytes_max(payload_bytes)],
             parked: vec![0; slots * usize::from(arena.children) * payload_bytes],
         };
-        let index = arena.id.0 as usize;
+        let index = index_of(arena.id);
         if self.arenas.len() <= index {
             self.arenas.resize_with(index + 1, || None);
         }
@@ -35,7 +35,7 @@ impl Memory {
     }
 
     pub(super) fn release(&mut self, id: ArenaId) {
-        let held = self.arenas.get_mut(id.0 as usize).and_then(Option::take);
+        let held = self.arenas.get_mut(index_of(id)).and_then(Option::take);
         assert!(held.is_some(), "an arena is released once");
     }
 
@@ -46,13 +46,19 @@ impl Memory {
     /// The bytes a frame carries.
     pub(super) fn read(&self, at: Place, len_bytes: usize) -> &[u8] {
         assert_eq!(at.lane, Lane::Accumulator, "only results of a reduction travel");
-        let held = self.arenas[at.arena.0 as usize].as_ref().expect("places lie in living arenas");
+        let held = self.arenas[index_of(at.arena)].as_ref().expect("places lie in living arenas");
         &held.accumulators[held.accumulator(at.slot)..][..len_bytes]
     }
 
     fn held(&mut self, at: Place) -> &mut Held {
-        self.arenas[at.arena.0 as usize].as_mut().expect("places lie in living arenas")
+        self.arenas[index_of(at.arena)].as_mut().expect("places lie in living arenas")
     }
+}
+
+/// Where an arena stands: groups are numbered from 0 and reuse their numbers.
+fn index_of(id: ArenaId) -> usize {
+    let ArenaId::Group(group) = id else { panic!("the swarm's nodes take no streams") };
+    group.0 as usize
 }
 
 impl Held {

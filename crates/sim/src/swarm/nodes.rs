@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use tributary_protocol::Carrier;
 use tributary_protocol::node::{
-    ChildConfig, Event, GroupConfig, Node, NodeConfig, ParentConfig, PortId,
+    ChildConfig, Event, GroupConfig, Node, NodeConfig, ParentConfig, PortId, StreamLimits,
 };
 use tributary_wire::control::{GroupInstall, NodeEvent, NodeOrder};
 use tributary_wire::frame::{HEADER_BYTES, Header, Message};
@@ -56,6 +56,7 @@ impl NodeHost {
             groups_max: 64,
             payload_max_bytes: plan.payload_max_bytes,
             join_timeout_ns: JOIN_TIMEOUT_NS,
+            streams: StreamLimits::NONE,
         };
         Self {
             config,
@@ -505,6 +506,7 @@ fn config(install: GroupInstall, port: Option<PortId>) -> GroupConfig {
         payload_max_bytes: install.payload_max_bytes,
         children: children.collect(),
         parent,
+        stream: None,
     }
 }
 

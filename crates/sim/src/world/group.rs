@@ -165,6 +165,7 @@ impl<D: Data> World<D> {
                 payload_max_bytes: terms.payload_max_bytes,
                 children: children.collect(),
                 parent: None,
+                stream: None,
             };
             let upward = part.parent.map(|(parent, child)| Upward {
                 parent: plan.nodes[parent].aggregator,
@@ -187,6 +188,7 @@ impl<D: Data> World<D> {
                     osos: terms.osos,
                     payload_max_bytes: terms.payload_max_bytes,
                     operations_max: OPERATIONS_MAX,
+                    stream: None,
                 };
                 members.push((endpoint, self.join(process, part.aggregator, config)));
             }

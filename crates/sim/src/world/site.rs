@@ -55,6 +55,7 @@ impl Site {
                 radix: config.radix_max,
                 osos: config.osos_max,
                 payload_max_bytes: config.payload_max_bytes,
+                stream: None,
             };
             let id = manager.register_node(registration).expect("a simulated node is in order");
             aggregators.insert(id, *aggregator);
@@ -85,6 +86,7 @@ impl<D: Data> World<D> {
             hosts: members.iter().map(|(_, host)| host.clone()).collect(),
             osos: terms.osos,
             payload_max_bytes: terms.payload_max_bytes,
+            stream: None,
         };
         site.manager.request_group(Time(0), site.job.job, &request)?;
         loop {
@@ -151,6 +153,7 @@ impl<D: Data> World<D> {
             payload_max_bytes: install.payload_max_bytes,
             children: children.collect(),
             parent: None,
+            stream: None,
         };
         let upward = install.parent.map(|parent| Upward {
             parent: site.by_address[&parent.address.tcp],
@@ -177,6 +180,7 @@ impl<D: Data> World<D> {
             osos: grant.osos,
             payload_max_bytes: grant.payload_max_bytes,
             operations_max: super::group::OPERATIONS_MAX,
+            stream: None,
         };
         self.join(process, site.by_address[&place.address.tcp], config)
     }

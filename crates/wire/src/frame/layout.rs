@@ -5,7 +5,7 @@ use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligne
 
 use super::{
     Abort, AbortReason, DecodeError, Edge, HEADER_BYTES, Header, Hearing, MAGIC, Message, Part,
-    Shape, Target, Trail, VERSION,
+    Shape, StreamAsk, StreamShape, Target, Trail, VERSION,
 };
 use crate::{
     Capability, ChildIndex, Datatype, EndpointId, Epoch, GroupId, OperationNumber, Operator,
@@ -52,6 +52,11 @@ const KIND_PROBED: u8 = 9;
 const KIND_HELD: u8 = 10;
 const KIND_MISSING: u8 = 11;
 const KIND_HEARS: u8 = 12;
+const KIND_STREAM_ASK: u8 = 16;
+const KIND_STREAM_TURN: u8 = 17;
+const KIND_CHUNK: u8 = 18;
+const KIND_CHUNK_RESULT: u8 = 19;
+const KIND_STREAM_DONE: u8 = 20;
 
 const TARGET_NONE: u8 = 0;
 pub(super) const TARGET_ALL: u8 = 1;
@@ -62,7 +67,10 @@ impl Header {
     #[must_use]
     pub const fn payload_bytes(&self) -> usize {
         match &self.message {
-            Message::Request(part) | Message::Result(part) => part.payload_bytes(),
+            Message::Request(part)
+            | Message::Result(part)
+            | Message::Chunk(part)
+            | Message::ChunkResult(part) => part.payload_bytes(),
             _ => 0,
         }
     }
@@ -97,7 +105,10 @@ impl Header {
         // The fields that a frame without a part leaves zero differ from kind to kind; what they
         // have in common is that the frame is the only encoding of what it says. Parts are checked
         // field by field, because they are what is fast.
-        let has_part = matches!(message, Message::Request(_) | Message::Result(_));
+        let has_part = matches!(
+            message,
+            Message::Request(_) | Message::Result(_) | Message::Chunk(_) | Message::ChunkResult(_)
+        );
         if !has_part && header.encode()[..] != bytes[..HEADER_BYTES] {
             return Err(DecodeError::ReservedField);
         }
@@ -145,6 +156,11 @@ impl Header {
                 raw.kind = KIND_HEARS;
                 raw.detail = U16::new(hears as u16);
             }
+            Message::StreamAsk(ask) => raw.put_ask(KIND_STREAM_ASK, &ask),
+            Message::StreamTurn(operation) => raw.put_operation(KIND_STREAM_TURN, operation),
+            Message::Chunk(part) => raw.put_part(KIND_CHUNK, &part),
+            Message::ChunkResult(part) => raw.put_part(KIND_CHUNK_RESULT, &part),
+            Message::StreamDone(operation) => raw.put_operation(KIND_STREAM_DONE, operation),
         }
         zerocopy::transmute!(raw)
     }
@@ -155,7 +171,7 @@ impl RawHeader {
         Ok(match self.kind {
             KIND_JOIN => Message::Join,
             KIND_JOINED => Message::Joined,
-            KIND_REQUEST => self.request()?,
+            KIND_REQUEST => Message::Request(self.request()?),
             KIND_RESULT => Message::Result(self.part()?),
             KIND_ABORT => {
                 let reason = AbortReason::from_code(self.reason)
@@ -176,11 +192,22 @@ impl RawHeader {
                 let hearing = Hearing::ALL.into_iter().find(|hearing| *hearing as u16 == code);
                 Message::Hears(hearing.ok_or(DecodeError::ReservedField)?)
             }
+            KIND_STREAM_ASK => Message::StreamAsk(self.stream_ask()?),
+            KIND_STREAM_TURN => Message::StreamTurn(self.operation_number()),
+            KIND_CHUNK => Message::Chunk(self.request()?),
+            KIND_CHUNK_RESULT => {
+                let part = self.part()?;
+                if part.trail.behind != 0 {
+                    return Err(DecodeError::ReservedField);
+                }
+                Message::ChunkResult(part)
+            }
+            KIND_STREAM_DONE => Message::StreamDone(self.operation_number()),
             other => return Err(DecodeError::UnknownKind(other)),
         })
     }
 
-    fn request(&self) -> Result<Message, DecodeError> {
+    fn request(&self) -> Result<Part, DecodeError> {
         let part = self.part()?;
         // A contributor without data would silently drop out of a reduction.
         if part.shape.operator().is_reduction() && !part.has_data {
@@ -189,7 +216,7 @@ impl RawHeader {
         if part.trail.behind != 0 {
             return Err(DecodeError::ReservedField);
         }
-        Ok(Message::Request(part))
+        Ok(part)
     }
 
     fn part(&self) -> Result<Part, DecodeError> {
@@ -199,19 +226,14 @@ impl RawHeader {
         let operator = Operator::from_code(self.operator)?;
         let datatype = Datatype::from_code(self.datatype)?;
         let shape = Shape::new(operator, datatype, self.elements.get())?;
-        let target = match (self.target_kind, self.target_member.get()) {
-            (TARGET_ALL, 0) => Target::All,
-            (TARGET_ALL, _) => return Err(DecodeError::ReservedField),
-            (TARGET_MEMBER, member) => Target::Member(EndpointId(member)),
-            (other, _) => return Err(DecodeError::UnknownTarget(other)),
-        };
+        let target = self.target()?;
         let has_data = match self.has_data {
             0 => false,
             1 if operator != Operator::Barrier => true,
             _ => return Err(DecodeError::DataMismatch),
         };
         Ok(Part {
-            operation: OperationNumber(self.operation.get()),
+            operation: self.operation_number(),
             segment: SegmentIndex(self.segment.get()),
             sequence: Sequence(self.sequence.get()),
             shape,
@@ -219,6 +241,39 @@ impl RawHeader {
             has_data,
             trail: Trail { attempt: self.attempt, behind: self.detail.get() },
         })
+    }
+
+    fn target(&self) -> Result<Target, DecodeError> {
+        match (self.target_kind, self.target_member.get()) {
+            (TARGET_ALL, 0) => Ok(Target::All),
+            (TARGET_ALL, _) => Err(DecodeError::ReservedField),
+            (TARGET_MEMBER, member) => Ok(Target::Member(EndpointId(member))),
+            (other, _) => Err(DecodeError::UnknownTarget(other)),
+        }
+    }
+
+    fn operation_number(&self) -> OperationNumber {
+        OperationNumber(self.operation.get())
+    }
+
+    fn stream_ask(&self) -> Result<StreamAsk, DecodeError> {
+        let operator = Operator::from_code(self.operator)?;
+        let datatype = Datatype::from_code(self.datatype)?;
+        let shape = StreamShape::new(operator, datatype, u64::from(self.elements.get()))?;
+        Ok(StreamAsk { operation: self.operation_number(), shape, target: self.target()? })
+    }
+
+    fn put_operation(&mut self, kind: u8, operation: OperationNumber) {
+        self.kind = kind;
+        self.operation = U32::new(operation.0);
+    }
+
+    fn put_ask(&mut self, kind: u8, ask: &StreamAsk) {
+        self.put_operation(kind, ask.operation);
+        self.elements = U32::new(ask.shape.elements());
+        self.datatype = ask.shape.datatype().code();
+        self.operator = ask.shape.operator().code();
+        self.put_target(ask.target);
     }
 
     fn put_part(&mut self, kind: u8, part: &Part) {
@@ -232,7 +287,11 @@ impl RawHeader {
         self.operator = part.shape.operator().code();
         self.attempt = part.trail.attempt;
         self.detail = U16::new(part.trail.behind);
-        let (target_kind, target_member) = match part.target {
+        self.put_target(part.target);
+    }
+
+    fn put_target(&mut self, target: Target) {
+        let (target_kind, target_member) = match target {
             Target::All => (TARGET_ALL, 0),
             Target::Member(EndpointId(member)) => (TARGET_MEMBER, member),
         };

@@ -37,6 +37,16 @@ fn any_part() -> impl Strategy<Value = Part> {
     )
 }
 
+fn any_stream_ask() -> impl Strategy<Value = StreamAsk> {
+    let pair = (0..Operator::ALL.len(), 0..Datatype::ALL.len(), 1..=1_u64 << 31);
+    (any::<u32>(), pair, any_target()).prop_map(|(operation, pair, target)| StreamAsk {
+        operation: OperationNumber(operation),
+        shape: StreamShape::new(Operator::ALL[pair.0], Datatype::ALL[pair.1], pair.2)
+            .unwrap_or_else(|_| StreamShape::new(Operator::Sum, Datatype::U8, pair.2).unwrap()),
+        target,
+    })
+}
+
 fn any_message() -> impl Strategy<Value = Message> {
     prop_oneof![
         Just(Message::Join),
@@ -57,6 +67,11 @@ fn any_message() -> impl Strategy<Value = Message> {
         }),
         (0..3_usize).prop_map(|index| Message::Hears(Hearing::ALL[index])),
         any::<u32>().prop_map(|sequence| Message::Missing { sequence: Sequence(sequence) }),
+        any_stream_ask().prop_map(Message::StreamAsk),
+        any::<u32>().prop_map(|number| Message::StreamTurn(OperationNumber(number))),
+        any::<u32>().prop_map(|number| Message::StreamDone(OperationNumber(number))),
+        any_part().prop_map(Message::Chunk),
+        any_part().prop_map(|part| Message::ChunkResult(Part { has_data: false, ..part })),
         (0..AbortReason::ALL.len(), any::<u32>()).prop_map(|(reason, member)| {
             Message::Abort(Abort { reason: AbortReason::ALL[reason], at_fault: EndpointId(member) })
         }),
@@ -97,7 +112,7 @@ proptest! {
 
     #[test]
     fn what_decodes_encodes_to_the_same_bytes(
-        mut bytes in any::<[u8; HEADER_BYTES]>(), kind in 0..14_u8, codes in any::<[u8; 3]>(),
+        mut bytes in any::<[u8; HEADER_BYTES]>(), kind in 0..22_u8, codes in any::<[u8; 3]>(),
     ) {
         bytes[..4].copy_from_slice(&MAGIC);
         bytes[4] = VERSION;

@@ -3,7 +3,9 @@
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-use tributary_protocol::node::{ChildConfig, GroupConfig, InstallError, ParentConfig, PortId};
+use tributary_protocol::node::{
+    ChildConfig, GroupConfig, InstallError, ParentConfig, PortId, StreamGrant,
+};
 use tributary_wire::control::{GroupInstall, NodeEvent};
 use tributary_wire::frame::{Abort, AbortReason};
 use tributary_wire::{Epoch, GroupId};
@@ -129,6 +131,9 @@ impl DataLoop {
         };
         self.installed.insert(group, epoch);
         self.arenas.allocate(&arena)?;
+        if let Some(arena) = self.machine.stream_arena(group) {
+            self.arenas.allocate(&arena)?;
+        }
         if let Some(grant) = multicast {
             self.use_multicast(group, &grant);
         }
@@ -205,5 +210,6 @@ fn config(install: GroupInstall, port: Option<PortId>) -> GroupConfig {
         payload_max_bytes: install.payload_max_bytes,
         children: children.collect(),
         parent,
+        stream: install.stream.map(|stream| StreamGrant { tree: stream.tree, terms: stream.terms }),
     }
 }

@@ -13,10 +13,14 @@ use crate::node::refusals::Reason;
 /// Frames taken from one link before the others have their turn.
 const BURST_FRAMES: u32 = 64;
 
+/// Payload after which a link's turn is over: a stream's chunks must not hold up what is short. At
+/// the speed of memory this is some 20 us.
+const BURST_BYTES: usize = 128 << 10;
+
 /// What came of asking a link for a frame.
 enum Taken {
     Nothing,
-    Frame,
+    Frame { payload_bytes: usize },
     Lost(ReceiveError),
     Refused(FrameError),
 }
@@ -40,10 +44,17 @@ impl DataLoop {
 
     fn serve_link(&mut self, port: PortId) -> bool {
         let mut worked = self.push_on(port);
+        let mut burst_bytes = 0;
         for _ in 0..BURST_FRAMES {
             match self.take_frame(port) {
                 Taken::Nothing => return self.finish(port) || worked,
-                Taken::Frame => self.drain(),
+                Taken::Frame { payload_bytes } => {
+                    self.drain();
+                    burst_bytes += payload_bytes;
+                    if burst_bytes >= BURST_BYTES {
+                        return true;
+                    }
+                }
                 Taken::Lost(error) => {
                     self.on_lost(port, error);
                     self.drain();
@@ -73,7 +84,8 @@ impl DataLoop {
             Err(error) => return Taken::Lost(error),
         };
         self.tally.frames_received += 1;
-        self.tally.payload_bytes_received += frame.payload.len() as u64;
+        let payload_bytes = frame.payload.len();
+        self.tally.payload_bytes_received += payload_bytes as u64;
         let outcome = self.machine.handle_frame(
             now,
             port,
@@ -87,7 +99,7 @@ impl DataLoop {
                 if entry.stage == Stage::Unjoined {
                     entry.stage = Stage::Joined;
                 }
-                Taken::Frame
+                Taken::Frame { payload_bytes }
             }
             Err(error) => Taken::Refused(error),
         }

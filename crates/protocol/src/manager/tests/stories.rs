@@ -344,6 +344,7 @@ fn without_nodes_there_is_no_tree() {
         hosts: Vec::from(["h".to_string()]),
         osos: 1,
         payload_max_bytes: 16,
+        stream: None,
     };
     let error = manager.request_group(Time(0), job.job, &request).unwrap_err();
     assert_eq!(error.code(), RefusalCode::NoTree);
@@ -390,4 +391,53 @@ fn a_dead_node_gets_no_orders() {
     let registered = NodeOrder::Registered { node: alive };
     assert_eq!(site.manager.poll_order(), Some((alive, registered)));
     assert_eq!(site.manager.poll_order(), None);
+}
+
+#[test]
+fn streams_are_granted_as_wide_as_every_node_holds() {
+    let mut site = site();
+    let job = site.job();
+    let grant = site.grant(&job, &ACROSS, 4);
+    // Asked for 1 MiB and 4; the nodes hold 64 KiB and 8.
+    assert_eq!(grant.stream, Some(StreamTerms { chunk_bytes: 1 << 16, window: 4 }));
+    let node = NodeRegistration { stream: None, ..registration("narrow", 8, 8) };
+    site.manager.register_node(node).unwrap();
+    site.drain();
+    let far = site.ask(&job, &["narrow.machine", "h0"], 1);
+    if let Ok(ticket) = far {
+        site.install_all();
+        let grant = site.decisions.remove(&ticket).unwrap().unwrap();
+        assert_eq!(grant.stream, None, "one node that can't is enough");
+    }
+}
+
+#[test]
+fn groups_of_different_placements_share_no_stream_lock() {
+    let mut site = site();
+    let job = site.job();
+    let tree_of = |site: &mut Site| {
+        let ticket = site.ask(&job, &ACROSS, 1).unwrap();
+        let mut trees = Vec::new();
+        while let Some((node, install)) = site.take_install() {
+            trees.push(install.stream.map(|stream| stream.tree));
+            site.say(node, installed(&install));
+        }
+        assert!(trees.windows(2).all(|pair| pair[0] == pair[1]), "one tree at all its nodes");
+        (trees[0], site.decisions.remove(&ticket).unwrap().unwrap())
+    };
+    let (first, grant) = tree_of(&mut site);
+    assert_eq!(tree_of(&mut site).0, first, "one placement, one lock");
+    site.register("late", 8, 8);
+    let (second, _) = tree_of(&mut site);
+    assert!(second.is_some() && second != first, "{second:?} after {first:?}");
+    site.register("later", 8, 8);
+    let (third, grant_without) = tree_of(&mut site);
+    assert_eq!((third, grant_without.stream), (None, None), "the nodes have two locks each");
+    // The first placement's groups go; their number is free.
+    for group in [grant.group, GroupId(1)] {
+        let epoch = site.manager.status().groups.iter().find(|it| it.group == group).unwrap().epoch;
+        let root = site.node["root"];
+        site.say(root, NodeEvent::Failed { group, epoch, reason: "gone".into() });
+    }
+    assert_eq!(tree_of(&mut site).0, first);
 }
