@@ -89,6 +89,7 @@ fn a_node_that_told_why_and_went_is_not_blamed() {
         osos: 1,
         payload_max_bytes: 1000,
         operations_max: 1,
+        stream: None,
     });
     let mut member = TreeMember {
         endpoint,
@@ -98,6 +99,8 @@ fn a_node_that_told_why_and_went_is_not_blamed() {
         link_due_in: 0,
         clock: Instant::now(),
         running: None,
+        number: None,
+        stream_min_bytes: None,
         is_gone: false,
     };
     assert_eq!(member.poll(), Err(abort));
