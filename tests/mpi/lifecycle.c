@@ -161,6 +161,7 @@ static void check_free_while_pending(int round) {
     int sum = 0;
     check_case("communicator freed before its operations are waited for, round %d", round);
     MPI_Comm_dup(MPI_COMM_WORLD, &comm);
+    use(comm); /* sets it up, late as it is: its nonblocking operations are ours from here on */
     check_sleep_us(200L * ((world.rank + round) % world.ranks));
     MPI_Iallreduce(&one, &sum, 1, MPI_INT, MPI_SUM, comm, &requests[0]);
     MPI_Ibarrier(comm, &requests[1]);

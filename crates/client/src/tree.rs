@@ -1,5 +1,8 @@
 //! A leader's place in an aggregation tree: the endpoint machine over its link.
 
+#[cfg(test)]
+mod tests;
+
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::ops::Range;
 use std::time::{Duration, Instant};
@@ -358,8 +361,12 @@ impl TreeMember {
         if self.endpoint.poll_timeout().is_some_and(|due| due <= now) {
             self.endpoint.handle_timeout(now);
         }
-        let outcome = if is_link_due { self.receive() } else { Ok(()) };
-        if outcome.is_err() || self.transmit().is_err() {
+        let received = if is_link_due { self.receive() } else { Ok(()) };
+        // The node's last words, above all why the group failed, may still be unread when sending
+        // to it already fails.
+        let outcome =
+            received.and_then(|()| self.transmit().or_else(|gone| self.receive().and(Err(gone))));
+        if outcome.is_err() {
             self.link.shutdown();
             self.is_gone = true;
             self.endpoint.handle_link_closed();

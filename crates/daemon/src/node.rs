@@ -14,6 +14,7 @@ mod lines;
 mod links;
 mod meters;
 mod refusals;
+mod scheduling;
 mod upward;
 
 use std::io;

@@ -1,6 +1,8 @@
 //! Goal: hosts joined directly agree whatever happens on the links. Method: hosts are threads, their
 //! links loopback TCP; a watchdog ends what hangs.
 
+mod blame;
+
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
@@ -18,6 +20,16 @@ const WATCHDOG: Duration = Duration::from_secs(60);
 
 fn identity(byte: u8) -> Identity {
     Identity::from_bytes([byte; Identity::BYTES])
+}
+
+/// Where the frames of `host` say that they come from.
+fn edge_of(identity: Identity, host: u16) -> Edge {
+    Edge {
+        group: identity.group,
+        epoch: Epoch(0),
+        child: ChildIndex(host),
+        capability: identity.secret,
+    }
 }
 
 /// Hosts with open doors, and their addresses.
@@ -56,8 +68,8 @@ fn on_all<T: Send + 'static>(
     results.into_iter().map(|(_, result)| result).collect()
 }
 
-fn allreduce(mesh: &mut Mesh, vector: &mut [f32]) -> Result<(), Abort> {
-    let operation = MeshOperation {
+fn allreduce_of(vector: &mut [f32]) -> MeshOperation {
+    MeshOperation {
         collective: Collective::Allreduce,
         operator: Operator::Sum,
         datatype: Datatype::F32,
@@ -66,9 +78,12 @@ fn allreduce(mesh: &mut Mesh, vector: &mut [f32]) -> Result<(), Abort> {
         kernel: kernel(Operator::Sum, Datatype::F32),
         source: std::ptr::null(),
         vector: vector.as_mut_ptr().cast(),
-    };
+    }
+}
+
+fn allreduce(mesh: &mut Mesh, vector: &mut [f32]) -> Result<(), Abort> {
     // SAFETY: the vector is borrowed until the operation is over or has failed.
-    unsafe { mesh.start(&operation)? };
+    unsafe { mesh.start(&allreduce_of(vector))? };
     while !mesh.poll()? {
         mesh.sleep(Duration::from_millis(5));
         mesh.check_peers();
@@ -148,12 +163,7 @@ fn strangers_are_turned_away() {
     let (meshes, addresses) = meshes(3, AlgorithmChoice::RecursiveDoubling);
     let call = |address, identity: Identity, host| {
         let mut link = connect_tcp(address, door::options(), WATCHDOG).unwrap();
-        let edge = Edge {
-            group: identity.group,
-            epoch: Epoch(0),
-            child: ChildIndex(host),
-            capability: identity.secret,
-        };
+        let edge = edge_of(identity, host);
         let join = Header { edge, message: Message::Join }.encode();
         assert_eq!(link.send(&join, &[]), Ok(Sent::Taken));
         link

@@ -29,6 +29,7 @@ use super::commands::{Answers, Command};
 use super::links::{AnyLink, Links, Stage};
 use super::meters::{DataMeters, Tally};
 use super::refusals::{Log, Reason};
+use super::scheduling;
 use crate::shutdown::Shutdown;
 use groups::{Installed, Removals};
 
@@ -175,6 +176,9 @@ impl DataLoop {
 
     /// Runs until asked to stop; then tells every group, and returns.
     pub(super) fn run(mut self) -> io::Result<()> {
+        if let Err(error) = scheduling::ask_for_short_slices() {
+            tracing::info!("{error}");
+        }
         let mut events = Events::with_capacity(EVENTS_MAX);
         loop {
             self.work_until_idle(&mut events)?;

@@ -54,6 +54,15 @@ impl AnyLink {
         on_link!(self, link => link.disarm());
     }
 
+    /// Whether what was flushed can still be read after this end is closed, whatever is unread here.
+    pub(super) fn is_safe_to_close(&self) -> bool {
+        match self {
+            Self::Tcp(link) => link.unconfirmed_bytes() == 0,
+            // It lies in the peer's memory, too.
+            Self::Shm(_) => true,
+        }
+    }
+
     pub(super) fn is_tcp(&self) -> bool {
         matches!(self, Self::Tcp(_))
     }
@@ -72,7 +81,7 @@ pub(super) enum Stage {
     Unjoined,
     /// It carries an edge of a group.
     Joined,
-    /// Its last word is said; it stays until that is out and nothing is unread, or for a while.
+    /// Its last word is said; it stays until that has arrived or the peer is gone, or for a while.
     Lingering,
 }
 

@@ -7,11 +7,13 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use tributary_transport::{
-    ConnectError, Link, ListenError, Listener, ReceiveError, SendError, TcpAcceptor, TcpOptions,
-    connect_tcp, connect_tcp_start, wait,
+    ConnectError, Link, ListenError, Listener, ReceiveError, SendError, Sent, TcpAcceptor,
+    TcpOptions, connect_tcp, connect_tcp_start, wait,
 };
 
-use crate::common::{TIMEOUT, accept_one, expect, expect_failure, frame_bytes, guarded, send};
+use crate::common::{
+    TIMEOUT, accept_one, expect, expect_failure, frame, frame_bytes, guarded, send,
+};
 
 fn acceptor() -> (TcpAcceptor, SocketAddr) {
     let options = TcpOptions::new(1000).unwrap();
@@ -65,6 +67,51 @@ fn half_taken_frames_are_finished_by_later_calls() {
         assert_eq!(all.len(), FRAMES as usize * (64 + 997));
         for (bytes, sequence) in frames {
             assert!(bytes == frame_bytes(sequence, 997), "frame {sequence}");
+        }
+    });
+}
+
+/// The kernel resets a connection that is closed with unread input.
+#[test]
+fn what_is_confirmed_survives_a_reset() {
+    guarded("what_is_confirmed_survives_a_reset", || {
+        let (mut acceptor, address) = acceptor();
+        let mut staying = connect_tcp(address, TcpOptions::new(1000).unwrap(), TIMEOUT).unwrap();
+        let mut going = accept_one(&mut acceptor);
+        send(&mut staying, 0, 100);
+        send(&mut going, 1, 100);
+        while going.unconfirmed_bytes() > 0 || staying.unconfirmed_bytes() > 0 {
+            thread::yield_now();
+        }
+        drop(going);
+        let (header, payload) = frame(2, 100);
+        while staying.send(&header, &payload) != Err(SendError::Closed) {
+            thread::yield_now();
+        }
+        expect(&mut staying, 1, 100);
+        assert_eq!(expect_failure(&mut staying), ReceiveError::Closed);
+    });
+}
+
+#[test]
+fn what_the_peer_has_no_room_for_is_unconfirmed_until_it_reads_or_goes() {
+    guarded("what_the_peer_has_no_room_for_is_unconfirmed_until_it_reads_or_goes", || {
+        for reads in [true, false] {
+            let (mut acceptor, address) = acceptor();
+            let options = TcpOptions::new(1000).unwrap();
+            let mut link = connect_tcp(address, options, TIMEOUT).unwrap();
+            let peer = accept_one(&mut acceptor);
+            assert_eq!(link.unconfirmed_bytes(), 0);
+            let (header, payload) = frame(0, 1000);
+            while link.send(&header, &payload).unwrap() == Sent::Taken {}
+            assert!(link.unconfirmed_bytes() > 0);
+            let mut peer = reads.then_some(peer);
+            while link.unconfirmed_bytes() > 0 {
+                if let Some(peer) = &mut peer {
+                    // Whole frames only: the rest of a half-taken one isn't the kernel's yet.
+                    let _ = peer.receive().unwrap();
+                }
+            }
         }
     });
 }

@@ -105,12 +105,16 @@ impl DataLoop {
         }
     }
 
-    /// Closes a link whose last word is out and from which nothing is unread. True if it did.
+    /// Closes a link whose last word has arrived. True if it did.
     ///
-    /// The kernel answers unread input with a reset, and drops what it has not sent yet.
+    /// The kernel answers input to a closed link with a reset, and drops what is not confirmed. That it
+    /// was confirmed wakes nobody: then the peer's end of the link, or the deadline, does.
     fn finish(&mut self, port: PortId) -> bool {
         let Some(entry) = self.links.entry(port) else { return false };
-        if entry.stage != Stage::Lingering || entry.link.flush() == Ok(Sent::Full) {
+        if entry.stage != Stage::Lingering
+            || entry.link.flush() == Ok(Sent::Full)
+            || !entry.link.is_safe_to_close()
+        {
             return false;
         }
         self.close(port);

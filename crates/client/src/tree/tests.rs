@@ -1,0 +1,107 @@
+//! Goal: a member says of a failed group what its node said. Method: a link whose node acts between
+//! two calls of the member.
+
+use std::os::fd::{AsFd, BorrowedFd};
+
+use tributary_transport::{Armed, Frame, ReceiveError, SendError};
+use tributary_wire::frame::{Edge, HEADER_BYTES, Header, Message};
+use tributary_wire::{Capability, ChildIndex, EndpointId, Epoch, GroupId};
+
+use super::*;
+
+const EDGE: Edge = Edge {
+    group: GroupId(1),
+    epoch: Epoch(2),
+    child: ChildIndex(3),
+    capability: Capability::from_bytes([4; 16]),
+};
+
+/// A link whose node says why the group failed and goes, right after the member found nothing to
+/// receive.
+struct LastWords {
+    unread: Option<Abort>,
+    has_looked: bool,
+    /// Something to watch.
+    descriptor: std::fs::File,
+}
+
+impl AsFd for LastWords {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.descriptor.as_fd()
+    }
+}
+
+impl Link for LastWords {
+    fn send(&mut self, _: &[u8; HEADER_BYTES], _: &[u8]) -> Result<Sent, SendError> {
+        assert!(self.has_looked, "the member looks before it sends");
+        Err(SendError::Closed)
+    }
+
+    fn flush(&mut self) -> Result<Sent, SendError> {
+        Err(SendError::Closed)
+    }
+
+    fn receive(&mut self) -> Result<Option<Frame<'_>>, ReceiveError> {
+        if !std::mem::replace(&mut self.has_looked, true) {
+            return Ok(None);
+        }
+        let abort = self.unread.take().ok_or(ReceiveError::Closed)?;
+        let header = Header { edge: EDGE, message: Message::Abort(abort) };
+        Ok(Some(Frame { header, payload: &[] }))
+    }
+
+    fn release(&mut self) {}
+
+    fn is_ready(&mut self) -> bool {
+        true
+    }
+
+    fn arm(&mut self) -> Armed {
+        Armed::Ready
+    }
+
+    fn disarm(&mut self) {}
+
+    fn wants_write(&self) -> bool {
+        false
+    }
+
+    fn payload_max_bytes(&self) -> u32 {
+        1000
+    }
+
+    fn shutdown(&mut self) {
+        self.unread = None;
+    }
+}
+
+#[test]
+fn a_node_that_told_why_and_went_is_not_blamed() {
+    let abort = Abort { reason: AbortReason::MemberLost, at_fault: EndpointId(7) };
+    let descriptor = std::fs::File::open("/dev/null").unwrap();
+    let link = LastWords { unread: Some(abort), has_looked: false, descriptor };
+    let endpoint = Endpoint::new(EndpointConfig {
+        group: EDGE.group,
+        epoch: EDGE.epoch,
+        child: EDGE.child,
+        capability: EDGE.capability,
+        endpoint: EndpointId(0),
+        osos: 1,
+        payload_max_bytes: 1000,
+        operations_max: 1,
+        stream: None,
+    });
+    let mut member = TreeMember {
+        endpoint,
+        link: Box::new(link),
+        datagrams: None,
+        carrier: "tcp",
+        link_due_in: 0,
+        clock: Instant::now(),
+        running: None,
+        number: None,
+        stream_min_bytes: None,
+        is_gone: false,
+    };
+    assert_eq!(member.poll(), Err(abort));
+}
