@@ -7,7 +7,7 @@ lab-tools: ## What the lab needs: ip, tc, nft (installs them if root on Debian)
 .PHONY: test-lab bench-lab soak-lab
 test-lab: build mpi-venvs lab-tools ## MPI programs on hosts of a lab, under both MPIs, and a short soak
 	$(PYTHON) tests/lab/test.py --tributary $(PROGRAM)
-	$(PYTHON) tests/lab/soak.py --tributary $(PROGRAM) --seconds 15
+	$(PYTHON) tests/lab/soak.py --tributary $(PROGRAM) --mpi mpich --seconds 15
 
 bench-lab: build mpi-venvs lab-tools ## Collectives over a lab beside plain Open MPI and MPICH
 	$(PYTHON) tests/lab/bench.py --tributary $(PROGRAM)

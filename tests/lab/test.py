@@ -19,11 +19,14 @@ ROOT = HERE.parent.parent
 MPI_TESTS = ROOT / "tests/mpi"
 SOURCES = ["collectives.c", "check.c", "shapes.c", "values.c"]
 
-# Each lab: what it is brought up with, and the runs on it: ranks, ranks per host, hosts expected.
+# Each lab: what it is brought up with, the runs on it (ranks, ranks per host, hosts expected), and the
+# MPIs. Open MPI's launcher itself loses its way now and then where links lose (docs/lab.md).
 LABS = [
-    (["--hosts", "4", "--hosts-per-leaf", "2"], [(4, 1, 4), (8, 2, 4), (3, 1, 3)]),
-    (["--hosts", "4", "--hosts-per-leaf", "4", "--nodes", "spine"], [(4, 1, 4)]),
-    (["--hosts", "3", "--loss", "0.5", "--rate", "1gbit"], [(3, 1, 3)]),
+    (["--hosts", "4", "--hosts-per-leaf", "2"], [(4, 1, 4), (8, 2, 4), (3, 1, 3)],
+     ("openmpi", "mpich")),
+    (["--hosts", "4", "--hosts-per-leaf", "4", "--nodes", "spine"], [(4, 1, 4)],
+     ("openmpi", "mpich")),
+    (["--hosts", "3", "--loss", "0.5", "--rate", "1gbit"], [(3, 1, 3)], ("mpich",)),
 ]
 
 
@@ -97,15 +100,15 @@ def main():
     arguments = parse_arguments()
     failed = 0
     programs = {mpi: compile_program(mpi, arguments) for mpi in ("openmpi", "mpich")}
-    for number, (options, runs) in enumerate(LABS):
+    for number, (options, runs, mpis) in enumerate(LABS):
         name = f"mpi{number}-{os.getpid()}"
         try:
             lab_up(name, options, arguments)
-            for mpi, program in programs.items():
+            for mpi in mpis:
                 for ranks, per_host, hosts in runs:
                     started = time.monotonic()
                     try:
-                        outcome = check(mpi, name, ranks, per_host, hosts, program, arguments)
+                        outcome = check(mpi, name, ranks, per_host, hosts, programs[mpi], arguments)
                     except Failure as failure:
                         failed += 1
                         outcome = f"FAILED: {failure}"

@@ -107,7 +107,7 @@ pub const STREAM_WINDOW: Knob = Knob {
 /// Where streaming begins.
 pub const STREAM_MIN: Knob = Knob {
     name: "TRIBUTARY_STREAM_MIN",
-    default: "262144",
+    default: "never",
     unit: "bytes",
     allowed: "1 to 18446744073709551615, or never",
     help: "shortest vector that is streamed through the tree under its stream lock",
@@ -183,7 +183,7 @@ pub const HOST_ADDRESS: Knob = Knob {
 /// Datagrams beside TCP.
 pub const CHANNEL: Knob = Knob {
     name: "TRIBUTARY_CHANNEL",
-    default: "auto",
+    default: "tcp",
     unit: "",
     allowed: "auto, tcp, udp",
     help: "what carries data where a leader's link is TCP; auto: UDP for segments that cross the \
