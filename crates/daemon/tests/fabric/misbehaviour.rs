@@ -13,10 +13,8 @@ use tributary_daemon::embedded::{Fabric, FabricOptions};
 use tributary_daemon::node::NodeLimits;
 use tributary_transport::{Inject, Link, TcpOptions, connect_tcp};
 use tributary_wire::control::{GroupGrant, NodeAddress};
-use tributary_wire::frame::{HEADER_BYTES, Header, Message, Part, Shape, Target, Trail};
-use tributary_wire::{
-    Capability, ChildIndex, Datatype, Epoch, OperationNumber, Operator, SegmentIndex, Sequence,
-};
+use tributary_wire::frame::{HEADER_BYTES, Header, Message, Part, Shape};
+use tributary_wire::{Capability, ChildIndex, Datatype, Epoch, Operator};
 
 use crate::common::*;
 
@@ -89,18 +87,6 @@ fn until_closed(mut stream: TcpStream) {
     // A connection closed with unread input ends in a reset.
     if let Err(error) = stream.read_to_end(&mut rest) {
         assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset, "{error}");
-    }
-}
-
-fn part(elements: u32, number: u32) -> Part {
-    Part {
-        operation: OperationNumber(OperationNumber::FIRST.0.wrapping_add(number)),
-        segment: SegmentIndex(0),
-        sequence: Sequence(Sequence::FIRST.0.wrapping_add(number)),
-        shape: Shape::new(Operator::Sum, Datatype::F64, elements).unwrap(),
-        target: Target::All,
-        has_data: true,
-        trail: Trail::default(),
     }
 }
 
