@@ -11,6 +11,7 @@ import argparse
 import json
 import os
 import pathlib
+import shlex
 import statistics
 import sys
 import tempfile
@@ -49,6 +50,8 @@ def parse_arguments():
     parser.add_argument("--ranks", type=int, help="only rows with so many ranks")
     parser.add_argument("--filter", default="", help="only cases whose name contains this")
     parser.add_argument("--timeout", type=float, default=150.0, help="seconds a run may take")
+    parser.add_argument("--prefix", type=shlex.split, default=[],
+                        help="command that starts each rank and floor, such as 'nice -n -20'")
     parser.add_argument("--strict", action="store_true", help="fail when a target is missed")
     parser.add_argument("--json", action="store_true", help="one object per line")
     return parser.parse_args()
@@ -91,7 +94,7 @@ def run_cases(mpi, program, ranks, cases, preload, arguments):
             if not library.exists():
                 sys.exit(f"{library} is not there: make build")
             command += ["env", f"LD_PRELOAD={library}", f"TRIBUTARY_REPORT={report}"]
-        output = run([*command, program, *cases], arguments.timeout, ranks)
+        output = run([*command, *arguments.prefix, program, *cases], arguments.timeout, ranks)
         if preload:
             counts = json.loads(report.read_text())
             if counts["in_node"] == 0:
@@ -182,7 +185,7 @@ def main():
     programs = {mpi: compile_program(arguments.venvs / mpi / "bin/mpicc", "collectives",
                                      arguments.build / mpi) for mpi in MPIS}
     floors_program = compile_program("cc", "floors", arguments.build)
-    floors = json.loads(run([floors_program], arguments.timeout))
+    floors = json.loads(run([*arguments.prefix, floors_program], arguments.timeout))
     if arguments.json:
         print(json.dumps({"floors": floors}), flush=True)
     else:

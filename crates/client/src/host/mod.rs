@@ -79,14 +79,17 @@
 
 mod attach;
 mod combine;
+mod direct;
 mod failure;
 mod fast;
 mod group;
+mod job;
 mod liveness;
 #[cfg(test)]
 mod model;
 mod offer;
 mod operation;
+mod reach;
 mod ring;
 mod running;
 mod segment;
@@ -99,6 +102,7 @@ pub use failure::{Lost, LostCause};
 pub use group::HostGroup;
 pub use offer::{AttachError, Keeper, Offer, OfferError, OfferFormatError};
 pub use operation::{Action, Operation};
+pub use reach::{Unreachable, UnreachableCause};
 pub use segment::RANKS_MAX;
 
 pub use crate::waiting::{CHECKUP_INTERVAL, Checkup, Policy, Waiter};

@@ -8,7 +8,8 @@ use std::time::Duration;
 use super::kernels::KERNELS;
 use super::script::{Manner, play};
 use crate::host::{
-    Action, AttachError, HostGroup, Lost, LostCause, Operation, Policy, SettleError,
+    Action, AttachError, Attachment, HostGroup, Lost, LostCause, Operation, Policy, SettleError,
+    Unreachable, UnreachableCause,
 };
 
 /// Ends the test program if the test hangs.
@@ -44,18 +45,27 @@ fn with_group<T: Send>(
     processes: u32,
     body: impl Fn(&mut HostGroup) -> T + Sync,
 ) -> Vec<T> {
+    with_group_of(ranks, |attachment, _| attachment.settle(processes).unwrap(), body)
+}
+
+/// The same, with ranks that settle as they like.
+fn with_group_of<T: Send>(
+    ranks: u32,
+    settle: impl Fn(Attachment, u32) -> HostGroup + Sync,
+    body: impl Fn(&mut HostGroup) -> T + Sync,
+) -> Vec<T> {
     let (offer, keeper) = HostGroup::offer(ranks).unwrap();
     let keeper = std::sync::Mutex::new(Some(keeper));
     let everyone = Barrier::new(ranks as usize);
     std::thread::scope(|scope| {
         let threads: Vec<_> = (0..ranks)
             .map(|rank| {
-                let (everyone, keeper, body) = (&everyone, &keeper, &body);
+                let (everyone, keeper, body, settle) = (&everyone, &keeper, &body, &settle);
                 scope.spawn(move || {
                     let attachment = HostGroup::attach(&offer, rank, ranks).unwrap();
                     everyone.wait();
                     drop(keeper.lock().unwrap().take());
-                    body(&mut attachment.settle(processes).unwrap())
+                    body(&mut settle(attachment, rank))
                 })
             })
             .collect();
@@ -91,6 +101,48 @@ fn random_sequences_of_all_lengths() {
             assert_eq!(outcome, Ok(()));
         }
     }
+}
+
+/// Threads of one process reach each other's memory, so long vectors go directly; where a single
+/// rank does not, all ranks stage them, from the first long operation on.
+#[test]
+fn long_vectors_go_directly_or_not_at_all_ranks_alike() {
+    let _watchdog = Watchdog::new("long_vectors_go_directly_or_not_at_all_ranks_alike");
+    for (ranks, refuser) in [(2, None), (2, Some(1)), (3, Some(0)), (5, None), (5, Some(4))] {
+        let settle = |attachment: Attachment, rank| {
+            let refuses = refuser == Some(rank);
+            let attachment = if refuses { attachment.without_direct_access() } else { attachment };
+            attachment.settle(ranks).unwrap()
+        };
+        let manner = Manner { seed: 31, operations: 80, len_bytes_max: usize::MAX, delays: false };
+        let outcomes = with_group_of(ranks, settle, |group| {
+            play(group, manner).unwrap();
+            (group.is_direct(), group.direct_access())
+        });
+        let peer = u32::from(refuser == Some(0));
+        let told = refuser.map_or(Ok(()), |local_rank| {
+            Err(Unreachable { local_rank, peer, cause: UnreachableCause::TurnedOff })
+        });
+        assert!(outcomes.iter().all(|outcome| *outcome == (refuser.is_none(), told)));
+    }
+}
+
+/// Memory that is gone in the middle of an operation is a loss that all ranks learn of.
+#[test]
+fn memory_that_is_not_there_is_a_loss() {
+    let _watchdog = Watchdog::new("memory_that_is_not_there_is_a_loss");
+    let outcomes = with_group(3, 3, |group| {
+        let mut buffer = vec![0_u8; 1 << 17];
+        let place = if group.local_rank() == 1 { 64 as *mut u8 } else { buffer.as_mut_ptr() };
+        let action = Action::Broadcast { from: 1 };
+        let operation = Operation { action, source: place, target: place, len_bytes: buffer.len() };
+        // SAFETY: rank 1 does not touch its own vector: the others ask the kernel for it, which
+        // refuses; that is the point.
+        unsafe { group.run(&operation) }
+    });
+    let cause = LostCause::Unreachable(libc::EFAULT);
+    let lost = Lost { local_rank: 1, cause };
+    assert!(outcomes.iter().all(|outcome| *outcome == Err(lost)), "{outcomes:?}");
 }
 
 #[test]
