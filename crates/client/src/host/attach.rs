@@ -35,11 +35,16 @@ pub enum SettleError {
 }
 
 impl Attachment {
-    pub(super) fn new(offer: &Offer, local_rank: u32, ranks: u32) -> Result<Self, AttachError> {
+    pub(super) fn new(
+        offer: &Offer,
+        local_rank: u32,
+        ranks: u32,
+        open: impl FnOnce(&Offer) -> Result<Segment, AttachError>,
+    ) -> Result<Self, AttachError> {
         if ranks != offer.ranks() || local_rank >= ranks {
             return Err(AttachError::Ranks { local_rank, ranks, offered: offer.ranks() });
         }
-        let segment = offer.open()?;
+        let segment = open(offer)?;
         let own = Identity::own();
         let registration = segment.registration(local_rank);
         // Acquire/Release on success only claims the place; nothing is read from it.

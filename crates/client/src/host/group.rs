@@ -7,6 +7,7 @@ use std::time::Duration;
 use rustix::time::{ClockId, Timespec};
 
 use super::attach::Attachment;
+use super::delivery::Mailbox;
 use super::failure::{Lost, LostCause};
 use super::job::Job;
 use super::liveness::Watch;
@@ -46,16 +47,7 @@ impl HostGroup {
     /// # Errors
     /// More ranks than [`RANKS_MAX`](super::RANKS_MAX), none, or no memory or descriptor.
     pub fn offer(ranks: u32) -> Result<(Offer, Keeper), OfferError> {
-        Offer::make_anonymous(ranks)
-    }
-
-    /// The same with a named segment, for hosts where [`attach`](Self::attach) to an anonymous one
-    /// is not permitted. The name is removed when the keeper is dropped.
-    ///
-    /// # Errors
-    /// As [`offer`](Self::offer).
-    pub fn offer_named(ranks: u32) -> Result<(Offer, Keeper), OfferError> {
-        Offer::make_named(ranks)
+        Offer::make(ranks)
     }
 
     /// Maps an offered segment and takes the place of `local_rank` in it.
@@ -63,7 +55,33 @@ impl HostGroup {
     /// # Errors
     /// The offer does not fit, cannot be reached or is not there any more, or the place is taken.
     pub fn attach(offer: &Offer, local_rank: u32, ranks: u32) -> Result<Attachment, AttachError> {
-        Attachment::new(offer, local_rank, ranks)
+        Attachment::new(offer, local_rank, ranks, Offer::open)
+    }
+
+    /// The same at the rank that made the offer, without a way through `/proc`.
+    ///
+    /// # Errors
+    /// As [`attach`](Self::attach).
+    pub fn attach_kept(
+        offer: &Offer,
+        keeper: &Keeper,
+        local_rank: u32,
+        ranks: u32,
+    ) -> Result<Attachment, AttachError> {
+        Attachment::new(offer, local_rank, ranks, |offer| offer.open_kept(keeper))
+    }
+
+    /// The same at a rank to whose mailbox the leader has delivered the segment.
+    ///
+    /// # Errors
+    /// As [`attach`](Self::attach), or nothing was delivered.
+    pub fn attach_delivered(
+        offer: &Offer,
+        mailbox: &Mailbox,
+        local_rank: u32,
+        ranks: u32,
+    ) -> Result<Attachment, AttachError> {
+        Attachment::new(offer, local_rank, ranks, |offer| offer.open_delivered(mailbox))
     }
 
     pub(super) fn new(

@@ -9,9 +9,9 @@
 //!
 //! The leader calls [`HostGroup::offer`] and carries the [`Offer`] to the others; all call
 //! [`HostGroup::attach`], then tell each other that they did, then [`Attachment::settle`]; the
-//! leader drops its [`Keeper`]. If any got [`AttachError::NotPermitted`], all start again from
-//! [`HostGroup::offer_named`]. The segment has no name (or one for a moment only), so nothing is
-//! left behind when processes are killed.
+//! leader drops its [`Keeper`]. If any got [`AttachError::NotPermitted`], the others tell the leader
+//! where their [`Mailbox`]es are, and it delivers the segment there. The segment never has a name in
+//! any file system, so nothing is left behind when processes are killed, whenever that is.
 //!
 //! # Slots and steps
 //!
@@ -79,6 +79,7 @@
 
 mod attach;
 mod combine;
+mod delivery;
 mod direct;
 mod failure;
 mod fast;
@@ -98,6 +99,7 @@ mod tests;
 
 pub use attach::{Attachment, SettleError};
 pub use combine::{Combine, Wide};
+pub use delivery::{DeliveryError, Mailbox, MailboxName};
 pub use failure::{Lost, LostCause};
 pub use group::HostGroup;
 pub use offer::{AttachError, Keeper, Offer, OfferError, OfferFormatError};

@@ -8,8 +8,8 @@ use std::time::Duration;
 use super::kernels::KERNELS;
 use super::script::{Manner, play};
 use crate::host::{
-    Action, AttachError, Attachment, HostGroup, Lost, LostCause, Operation, Policy, SettleError,
-    Unreachable, UnreachableCause,
+    Action, AttachError, Attachment, HostGroup, Lost, LostCause, Mailbox, Operation, Policy,
+    SettleError, Unreachable, UnreachableCause,
 };
 
 /// Ends the test program if the test hangs.
@@ -344,7 +344,7 @@ fn offers_survive_the_journey_and_foreign_bytes_do_not_pass() {
     let (offer, _keeper) = HostGroup::offer(5).unwrap();
     let bytes = offer.to_bytes();
     assert_eq!(Offer::from_bytes(&bytes), Ok(offer));
-    for (at, value) in [(0, 9), (4, 7), (16, 0), (24, 1)] {
+    for (at, value) in [(0, 9), (12, 0), (16, 1)] {
         let mut bytes = bytes;
         bytes[at] = value;
         assert!(Offer::from_bytes(&bytes).is_err(), "byte {at}");
@@ -352,14 +352,25 @@ fn offers_survive_the_journey_and_foreign_bytes_do_not_pass() {
 }
 
 #[test]
-fn a_named_segment_works_and_its_name_goes_with_the_keeper() {
-    let _watchdog = Watchdog::new("a_named_segment_works_and_its_name_goes_with_the_keeper");
-    let (offer, keeper) = HostGroup::offer_named(1).unwrap();
-    let attachment = HostGroup::attach(&offer, 0, 1).unwrap();
+fn a_delivered_segment_works_and_others_are_refused() {
+    let _watchdog = Watchdog::new("a_delivered_segment_works_and_others_are_refused");
+    let (offer, keeper) = HostGroup::offer(2).unwrap();
+    let (_, stranger) = HostGroup::offer(2).unwrap();
+    let mailbox = Mailbox::new().unwrap();
+    let attach = || HostGroup::attach_delivered(&offer, &mailbox, 1, 2);
+    assert_eq!(attach().err(), Some(AttachError::NotDelivered));
+    stranger.deliver(mailbox.name()).unwrap();
+    assert_eq!(attach().err(), Some(AttachError::NotDelivered));
+    stranger.deliver(mailbox.name()).unwrap();
+    keeper.deliver(mailbox.name()).unwrap();
+    let other = attach().unwrap();
+    let own = HostGroup::attach_kept(&offer, &keeper, 0, 2).unwrap();
     drop(keeper);
-    assert!(HostGroup::attach(&offer, 0, 1).is_err());
-    let mut group = attachment.settle(1).unwrap();
-    assert_eq!(barrier(&mut group), Ok(()));
+    std::thread::scope(|scope| {
+        for attachment in [own, other] {
+            scope.spawn(move || assert_eq!(barrier(&mut attachment.settle(2).unwrap()), Ok(())));
+        }
+    });
 }
 
 fn barrier(group: &mut HostGroup) -> Result<(), Lost> {
