@@ -88,9 +88,14 @@ impl Attachment {
     /// Some rank has not attached.
     pub fn settle(self, processes: u32) -> Result<HostGroup, SettleError> {
         self.all_attached()?;
-        let ranks = self.segment.ranks();
         let cores = granted_cores(&self.segment);
-        let policy = Policy::for_crowd(processes.max(ranks), cores);
+        let processes = processes.max(self.segment.ranks());
+        Ok(self.settle_as(Policy::for_crowd(processes, cores)))
+    }
+
+    /// The same with a policy, after all have attached.
+    pub(super) fn settle_as(self, policy: Policy) -> HostGroup {
+        let ranks = self.segment.ranks();
         let watches = (0..ranks)
             .map(|rank| Watch::new(identity(self.segment.registration(rank)), self.own))
             .collect();
@@ -100,7 +105,7 @@ impl Attachment {
         self.segment.registration(self.local_rank).reach.store(word, Ordering::Release);
         let pids = (0..ranks).map(|rank| identity(self.segment.registration(rank)).pid).collect();
         let reach = Reach::new(pids, outcome);
-        Ok(HostGroup::new(self.segment, self.local_rank, policy, watches, reach))
+        HostGroup::new(self.segment, self.local_rank, policy, watches, reach)
     }
 
     /// Whether this rank reaches the memory of all others.
