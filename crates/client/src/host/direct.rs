@@ -32,6 +32,7 @@ use super::reach::Verdict;
 use super::ring::{Awaited, AwaitedEvent, Rings};
 use super::running::{Running, copy};
 use super::segment::{SHORT_RING, TRADE_RING};
+use crate::processor::Processor;
 use crate::waiting::Policy;
 
 /// Shortest allreduce that goes directly: below, two meetings and the system calls cost more than
@@ -40,9 +41,6 @@ use crate::waiting::Policy;
 const ALLREDUCE_MIN_BYTES: usize = 16 * 1024;
 /// Shortest broadcast: 32 KiB 1.8 us against 3.1, 1 MiB 59 against 78.
 const BROADCAST_MIN_BYTES: usize = 32 * 1024;
-/// Scratch memory of a rank: pieces of all ranks, and their result. A quarter of the second-level
-/// cache of current server cores.
-const SCRATCH_BYTES: usize = 512 * 1024;
 /// Longest piece.
 const PIECE_MAX_BYTES: usize = 128 * 1024;
 /// Shortest piece: pages are what the kernel works on.
@@ -289,8 +287,9 @@ struct Piece {
     stride_bytes: usize,
 }
 
-/// Length of a piece, a multiple of `unit_bytes`.
+/// Length of a piece, a multiple of `unit_bytes`: pieces of all ranks, and their result, fit the
+/// scratch memory. Each rank may have its own length; shares do not depend on it.
 fn piece_bytes(ranks: u32, unit_bytes: usize) -> usize {
-    let fits = SCRATCH_BYTES / (ranks as usize + 1);
+    let fits = Processor::own().scratch_bytes() / (ranks as usize + 1);
     fits.clamp(PIECE_MIN_BYTES, PIECE_MAX_BYTES).next_multiple_of(unit_bytes)
 }

@@ -103,7 +103,7 @@ pub use delivery::{DeliveryError, Mailbox, MailboxName};
 pub use failure::{Lost, LostCause};
 pub use group::HostGroup;
 pub use offer::{AttachError, Keeper, Offer, OfferError, OfferFormatError};
-pub use operation::{Action, Operation};
+pub use operation::{Action, EXCHANGE_RANKS_MAX, Operation};
 pub use reach::{Unreachable, UnreachableCause};
 pub use segment::RANKS_MAX;
 

@@ -106,7 +106,7 @@ pub(super) struct Recipe {
 
 /// Up to this many ranks a short allreduce is one exchange; beyond, a gather and a release: the
 /// exchange moves `ranks * (ranks - 1)` lines, the other `2 * (ranks - 1)`, in two hops.
-const EXCHANGE_RANKS_MAX: u32 = 8;
+pub const EXCHANGE_RANKS_MAX: u32 = 8;
 
 impl Recipe {
     /// How `ranks` ranks perform `action` on a piece; `short` when the vector is one small slot.
