@@ -60,10 +60,11 @@
 //! its slot of step `t + 1` for writing. Among more ranks it is a gather and a release, two
 //! transfers deep, `2 (p - 1)` lines instead of `p (p - 1)`. A barrier is the same without data.
 //!
-//! A long vector among two ranks is exchanged piece by piece: each reads the other's whole piece,
-//! `n` bytes each way, as in a reduce-scatter, with half the synchronisation. Among more, each rank
-//! reduces its share of all pieces (reads `n (p - 1) / p`) and then copies the others' shares (the
-//! same again).
+//! Long vectors go from process to process where the kernel allows it and every rank has a core
+//! (`direct`, `reach`). Else they are staged: among two ranks piece by piece, where each reads the
+//! other's whole piece, `n` bytes each way, as in a reduce-scatter, with half the synchronisation.
+//! Among more, each rank reduces its share of all pieces (reads `n (p - 1) / p`) and then copies
+//! the others' shares (the same again).
 //!
 //! # Order
 //!
