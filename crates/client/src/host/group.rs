@@ -8,11 +8,11 @@ use rustix::time::{ClockId, Timespec};
 
 use super::attach::Attachment;
 use super::failure::{Lost, LostCause};
+use super::job::Job;
 use super::liveness::Watch;
 use super::offer::{AttachError, Keeper, Offer, OfferError};
-use super::operation::{Action, Operation, Step};
+use super::operation::{Action, Operation};
 use super::ring::{Awaited, Rings};
-use super::running::Running;
 use super::segment::Segment;
 use crate::waiting::{CHECKUP_INTERVAL, Checkup, Policy, Waiter};
 
@@ -28,7 +28,7 @@ const IDLE_INTERVAL_MAX: Duration = Duration::from_millis(2);
 pub struct HostGroup {
     pub(super) rings: Rings,
     watches: Vec<Watch>,
-    running: Option<Running>,
+    running: Option<Job>,
     lost: Option<Lost>,
     looked_at: Option<Timespec>,
     /// What else the process has to drive while it waits; nothing by default.
@@ -138,8 +138,8 @@ impl HostGroup {
     /// If another operation is in progress, or a rank in `operation` is not one of the group.
     ///
     /// # Safety
-    /// `operation.source` and `operation.target` are valid for `len_bytes` as the action needs
-    /// them, and are equal or do not overlap.
+    /// `operation.source` and `operation.target` are valid for the lengths that the action asks for,
+    /// and are in place as it says or do not overlap; so are the blocks of a reduce-scatter.
     #[inline]
     pub unsafe fn run(&mut self, operation: &Operation) -> Result<(), Lost> {
         if self.running.is_none() {
@@ -173,10 +173,11 @@ impl HostGroup {
                 Action::Broadcast { from } => from < ranks,
                 Action::Transfer { from, to } => from < ranks && to < ranks && from != to,
                 Action::Allreduce(_) | Action::Barrier => true,
+                Action::ReduceScatter { .. } | Action::Allgather | Action::Scan { .. } => true,
             },
             "ranks of an operation are ranks of the group"
         );
-        self.running = Running::new(operation, ranks);
+        self.running = Job::new(operation, &self.rings);
         Ok(())
     }
 
@@ -225,25 +226,9 @@ impl HostGroup {
 
     /// Drives the operation until it is done or something must be awaited.
     fn advance(&mut self) -> Result<(), Awaited> {
-        while let Some(running) = &mut self.running {
-            let rings = &mut self.rings;
-            let step = running.step;
-            if !running.published && running.writes(rings.local_rank) {
-                rings.claim(running.ring)?;
-                // SAFETY: claimed just now, not published.
-                unsafe { running.produce(rings) };
-                rings.publish(running.ring, running.len_bytes());
-            }
-            running.published = true;
-            if step.has_reader(rings.local_rank) {
-                running.await_writers(rings)?;
-                // SAFETY: all writers' flags were seen.
-                unsafe { running.consume(rings) };
-            }
-            rings.finish(running.ring, step != Step::Scatter);
-            if !running.next_step() {
-                self.running = None;
-            }
+        if let Some(running) = &mut self.running {
+            running.advance(&mut self.rings)?;
+            self.running = None;
         }
         Ok(())
     }

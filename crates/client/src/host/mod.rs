@@ -81,14 +81,19 @@ mod attach;
 mod combine;
 mod failure;
 mod fast;
+mod gather;
 mod group;
+mod job;
 mod liveness;
 #[cfg(test)]
 mod model;
 mod offer;
 mod operation;
 mod ring;
+mod rounds;
 mod running;
+mod scan;
+mod scatter;
 mod segment;
 #[cfg(test)]
 mod tests;
@@ -98,7 +103,7 @@ pub use combine::{Combine, Wide};
 pub use failure::{Lost, LostCause};
 pub use group::HostGroup;
 pub use offer::{AttachError, Keeper, Offer, OfferError, OfferFormatError};
-pub use operation::{Action, Operation};
+pub use operation::{Action, Blocks, Operation};
 pub use segment::RANKS_MAX;
 
 pub use crate::waiting::{CHECKUP_INTERVAL, Checkup, Policy, Waiter};
