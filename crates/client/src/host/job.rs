@@ -50,7 +50,7 @@ impl Job {
                 Some(if Chain::suits(&operation, kernel, ranks) {
                     Self::Chain(Chain::new(operation, kernel, inclusive, rings))
                 } else {
-                    Self::Prefixes(Rounds::new(Prefixes::new(operation, kernel, inclusive)))
+                    Self::Prefixes(Rounds::new(Prefixes::new(operation, kernel, inclusive, ranks)))
                 })
             }
             _ => Running::new(operation, ranks).map(Self::Recipe),

@@ -15,8 +15,17 @@ use super::combine::{Combine, reduce_in_order};
 use super::operation::Operation;
 use super::ring::{Awaited, AwaitedEvent, Rings};
 use super::rounds::Round;
-use super::running::{copy, copy_short};
-use super::segment::{LINE_RING, LONG_RING, RINGS, SHORT_RING};
+use super::running::{consume_traded, copy, copy_short};
+use super::segment::{LINE_RING, LONG_RING, RINGS, SHORT_RING, TRADE_RING};
+
+/// Up to this length a scan between two ranks trades boxes.
+const TRADED_BYTES_MAX: usize = 512;
+
+/// Whether a scan of `len_bytes` among `ranks` trades boxes: a line each way at the same time takes
+/// less than one way with the counters that hold a mere sender back.
+pub(super) fn is_traded_scan(len_bytes: usize, ranks: u32) -> bool {
+    ranks == 2 && (1..=TRADED_BYTES_MAX).contains(&len_bytes)
+}
 
 /// One piece of every rank's contribution a round; each rank reads those of the ranks before it.
 pub(super) struct Prefixes {
@@ -31,9 +40,16 @@ pub(super) struct Prefixes {
 }
 
 impl Prefixes {
-    pub(super) fn new(operation: Operation, kernel: &'static dyn Combine, inclusive: bool) -> Self {
+    pub(super) fn new(
+        operation: Operation,
+        kernel: &'static dyn Combine,
+        inclusive: bool,
+        ranks: u32,
+    ) -> Self {
         let fits = |ring: &usize| operation.len_bytes <= RINGS[*ring].capacity_bytes;
-        let ring = [LINE_RING, SHORT_RING].into_iter().find(fits).unwrap_or(LONG_RING);
+        let one_way = [LINE_RING, SHORT_RING].into_iter().find(fits).unwrap_or(LONG_RING);
+        let is_traded = is_traded_scan(operation.len_bytes, ranks);
+        let ring = if is_traded { TRADE_RING } else { one_way };
         let capacity_bytes = RINGS[ring].capacity_bytes;
         let piece_bytes = capacity_bytes - capacity_bytes % kernel.element_bytes();
         Self { operation, kernel, inclusive, ring, piece_bytes, offset: 0 }
@@ -55,11 +71,12 @@ impl Round for Prefixes {
 
     /// Nobody reads what the last rank contributes, but itself, if its result overwrites it.
     fn fills(&self, rings: &Rings) -> bool {
-        rings.local_rank + 1 < rings.ranks || self.inclusive && self.is_in_place()
+        let is_read = rings.local_rank + 1 < rings.ranks;
+        is_read || self.ring == TRADE_RING || self.inclusive && self.is_in_place()
     }
 
     fn reads(&self, rings: &Rings) -> Range<u32> {
-        0..rings.local_rank
+        0..if self.ring == TRADE_RING { rings.ranks } else { rings.local_rank }
     }
 
     unsafe fn fill(&self, rings: &mut Rings) -> usize {
@@ -80,6 +97,10 @@ impl Round for Prefixes {
         if contributions == 0 || is_there_already {
             return;
         }
+        if self.ring == TRADE_RING && self.inclusive && own == 1 {
+            // SAFETY: the flag of the first rank was seen, and a traded vector is one piece.
+            return unsafe { consume_traded(rings, self.kernel, &self.operation) };
+        }
         let (step, len_bytes) = (rings.step(self.ring), self.len_bytes());
         let piece = |rank: u32| {
             // SAFETY: the piece of the caller's source, apart from the target; or a slot whose flag
@@ -95,16 +116,26 @@ impl Round for Prefixes {
         // SAFETY: the piece lies within the caller's buffer, apart from the segment.
         let target =
             unsafe { slice::from_raw_parts_mut(self.operation.target.add(self.offset), len_bytes) };
-        if contributions == 1 {
-            target.copy_from_slice(piece(0));
-        } else {
-            reduce_in_order(self.kernel, target, contributions, |rank, part| &piece(rank)[part]);
-        }
+        reduce_prefix(self.kernel, target, contributions, piece);
     }
 
     fn next(&mut self) -> bool {
         self.offset += self.len_bytes();
         self.offset < self.operation.len_bytes
+    }
+}
+
+/// Reduces the pieces of the first `ranks` ranks, at least one, into `target`.
+pub(super) fn reduce_prefix<'a>(
+    kernel: &dyn Combine,
+    target: &mut [u8],
+    ranks: u32,
+    piece: impl Fn(u32) -> &'a [u8],
+) {
+    if ranks == 1 {
+        target.copy_from_slice(piece(0));
+    } else {
+        reduce_in_order(kernel, target, ranks, |rank, part| &piece(rank)[part]);
     }
 }
 
