@@ -44,6 +44,7 @@ bench: build mpi-venvs ## Kernels beside a memory copy, links, host groups, MPI 
 	$(CARGO) bench --locked -p tributary-transport --bench links
 	$(CARGO) bench --locked -p tributary-client --bench host
 	$(PYTHON) bench/node/node.py --libraries $(CARGO_TARGET_DIR)/release
+	$(PYTHON) bench/node/node.py --libraries $(CARGO_TARGET_DIR)/release --further
 	$(PROGRAM) bench allreduce --procs 4 --hosts 2 --algo node,auto,tree --sizes 8,1K,64K,1M
 	$(PROGRAM) bench barrier --procs 4 --hosts 2 --algo node,auto,tree
 

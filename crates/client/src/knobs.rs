@@ -170,17 +170,17 @@ pub const REDUCE_SCATTER_MAX: Knob = Knob {
     default: "always",
     unit: "bytes",
     allowed: "0 to 18446744073709551615, or always",
-    help: "longest vector of a reduce-scatter inside one host that is ours; `make bench-further` \
-           measures up to where that is faster",
+    help: "longest vector of a reduce-scatter inside one host that is ours; \
+           bench/node/node.py --further measures up to where that is faster",
 };
 /// Where an allgather is left to the MPI beneath.
 pub const ALLGATHER_MAX: Knob = Knob {
     name: "TRIBUTARY_ALLGATHER_MAX",
-    default: "always",
+    default: "4096",
     unit: "bytes",
     allowed: "0 to 18446744073709551615, or always",
-    help: "longest contribution of a rank to an allgather inside one host that is ours; `make \
-           bench-further` measures up to where that is faster",
+    help: "longest contribution of a rank to an allgather inside one host that is ours; \
+           bench/node/node.py --further measures up to where that is faster",
 };
 /// Where a scan is left to the MPI beneath.
 pub const SCAN_MAX: Knob = Knob {
@@ -188,8 +188,8 @@ pub const SCAN_MAX: Knob = Knob {
     default: "always",
     unit: "bytes",
     allowed: "0 to 18446744073709551615, or always",
-    help: "longest vector of a scan inside one host, exclusive or not, that is ours; `make \
-           bench-further` measures up to where that is faster",
+    help: "longest vector of a scan inside one host, exclusive or not, that is ours; \
+           bench/node/node.py --further measures up to where that is faster",
 };
 /// Measurements to choose by.
 pub const TUNING: Knob = Knob {
