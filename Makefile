@@ -44,6 +44,7 @@ bench: build mpi-venvs ## Kernels beside a memory copy, links, host groups, MPI 
 	$(CARGO) bench --locked -p tributary-transport --bench links
 	$(CARGO) bench --locked -p tributary-client --bench host
 	$(PYTHON) bench/node/node.py --libraries $(CARGO_TARGET_DIR)/release
+	$(PYTHON) bench/node/node.py --libraries $(CARGO_TARGET_DIR)/release --further
 	@mkdir -p build
 	$(PROGRAM) tune --measure build/bench-tuning.toml
 	$(PROGRAM) model --tuning build/bench-tuning.toml --hosts 2 --ppn 16

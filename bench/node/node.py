@@ -37,6 +37,16 @@ TABLE = [
 ]
 
 
+# Collectives that are left to the MPI from some length on: no ratio to reach but 1. `--further` runs
+# these alone, with the library told to take every length, and says which to give it. Lengths are of
+# one rank's contribution, as the knobs count.
+FURTHER = {
+    "reduce_scatter": ("TRIBUTARY_REDUCE_SCATTER_MAX", (64, KIB, 4 * KIB, 64 * KIB, MIB)),
+    "allgather": ("TRIBUTARY_ALLGATHER_MAX", (8, KIB, 4 * KIB, 16 * KIB, 64 * KIB)),
+    "scan": ("TRIBUTARY_SCAN_MAX", (8, KIB, 4 * KIB, 64 * KIB, MIB)),
+}
+
+
 def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--venvs", type=pathlib.Path, default=ROOT / ".venv",
@@ -49,6 +59,8 @@ def parse_arguments():
     parser.add_argument("--rounds", type=int, default=5, help="interleaved runs of each kind")
     parser.add_argument("--ranks", type=int, help="only rows with so many ranks")
     parser.add_argument("--filter", default="", help="only cases whose name contains this")
+    parser.add_argument("--further", action="store_true",
+                        help="reduce-scatter, allgather and scan instead, and their knobs")
     parser.add_argument("--timeout", type=float, default=150.0, help="seconds a run may take")
     parser.add_argument("--prefix", type=shlex.split, default=[],
                         help="command that starts each rank and floor, such as 'nice -n -20'")
@@ -94,6 +106,8 @@ def run_cases(mpi, program, ranks, cases, preload, arguments):
             if not library.exists():
                 sys.exit(f"{library} is not there: make build")
             command += ["env", f"LD_PRELOAD={library}", f"TRIBUTARY_REPORT={report}"]
+            if arguments.further:
+                command += [f"{knob}=always" for knob, _ in FURTHER.values()]
         output = run([*command, *arguments.prefix, program, *cases], arguments.timeout, ranks)
         if preload:
             counts = json.loads(report.read_text())
@@ -194,6 +208,24 @@ def show(result, as_json):
                f"{result['switches_preloaded'][better]:.2f}"])
 
 
+def further(programs, floors, arguments):
+    """Each collective beside both MPIs, and up to which length it was faster than either."""
+    for ranks in [arguments.ranks] if arguments.ranks is not None else [2, 4]:
+        for operation, (knob, lengths) in FURTHER.items():
+            if arguments.filter not in operation:
+                continue
+            cases = [f"{operation}:{length}" for length in lengths]
+            runs = measure(ranks, cases, programs, arguments)
+            faster = [0]
+            for length, case in zip(lengths, cases):
+                result = row(ranks, case, 1.0, runs, floors)
+                show(result, arguments.json)
+                faster += [length] if result["ratio"] > 1 else []
+            longest = "always" if faster[-1] == lengths[-1] else faster[-1]
+            if not arguments.json:
+                print(f"{knob}={longest}  # {ranks} ranks", flush=True)
+
+
 def main():
     arguments = parse_arguments()
     programs = {mpi: compile_program(arguments.venvs / mpi / "bin/mpicc", "collectives",
@@ -208,6 +240,9 @@ def main():
               "a rank must move at least; floor: those at the machine's copy speed, or lines, or "
               "switches; switches: context switches of all ranks a call, on the better MPI")
         print_row(HEADINGS)
+    if arguments.further:
+        further(programs, floors, arguments)
+        return 0
     missed, rows = 0, 0
     for ranks, cases in TABLE:
         wanted = [(case, target) for case, target in cases if arguments.filter in case]

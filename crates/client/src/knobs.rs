@@ -164,6 +164,33 @@ pub const SUB_PARTITIONS: Knob = Knob {
     help: "pieces of each leader's share of an allreduce in the mesh: while one is between the hosts, \
            the next is reduced inside them; auto takes what was measured (TRIBUTARY_TUNING), else 1",
 };
+/// Where a reduce-scatter is left to the MPI beneath.
+pub const REDUCE_SCATTER_MAX: Knob = Knob {
+    name: "TRIBUTARY_REDUCE_SCATTER_MAX",
+    default: "always",
+    unit: "bytes",
+    allowed: "0 to 18446744073709551615, or always",
+    help: "longest vector of a reduce-scatter inside one host that is ours; \
+           bench/node/node.py --further measures up to where that is faster",
+};
+/// Where an allgather is left to the MPI beneath.
+pub const ALLGATHER_MAX: Knob = Knob {
+    name: "TRIBUTARY_ALLGATHER_MAX",
+    default: "4096",
+    unit: "bytes",
+    allowed: "0 to 18446744073709551615, or always",
+    help: "longest contribution of a rank to an allgather inside one host that is ours; \
+           bench/node/node.py --further measures up to where that is faster",
+};
+/// Where a scan is left to the MPI beneath.
+pub const SCAN_MAX: Knob = Knob {
+    name: "TRIBUTARY_SCAN_MAX",
+    default: "always",
+    unit: "bytes",
+    allowed: "0 to 18446744073709551615, or always",
+    help: "longest vector of a scan inside one host, exclusive or not, that is ours; \
+           bench/node/node.py --further measures up to where that is faster",
+};
 /// Measurements to choose by.
 pub const TUNING: Knob = Knob {
     name: "TRIBUTARY_TUNING",
@@ -273,6 +300,9 @@ pub const KNOBS: &[&Knob] = &[
     &MESH_ALGORITHM,
     &LEADERS,
     &SUB_PARTITIONS,
+    &REDUCE_SCATTER_MAX,
+    &ALLGATHER_MAX,
+    &SCAN_MAX,
     &TUNING,
     &HOST_ADDRESS,
     &WAIT,

@@ -22,11 +22,29 @@ pub enum Kind {
     Barrier,
     /// `MPI_Bcast` and its nonblocking form.
     Bcast,
+    /// `MPI_Reduce_scatter`, `MPI_Reduce_scatter_block` and their nonblocking forms.
+    #[serde(rename = "reduce_scatter")]
+    ReduceScatter,
+    /// `MPI_Allgather` and its nonblocking form.
+    Allgather,
+    /// `MPI_Scan` and its nonblocking form.
+    Scan,
+    /// `MPI_Exscan` and its nonblocking form.
+    Exscan,
 }
 
 impl Kind {
     /// Every collective.
-    pub const ALL: [Self; 4] = [Self::Allreduce, Self::Reduce, Self::Barrier, Self::Bcast];
+    pub const ALL: [Self; 8] = [
+        Self::Allreduce,
+        Self::Reduce,
+        Self::Barrier,
+        Self::Bcast,
+        Self::ReduceScatter,
+        Self::Allgather,
+        Self::Scan,
+        Self::Exscan,
+    ];
 }
 
 /// Which way an operation went.
@@ -64,7 +82,7 @@ pub struct Tally {
     hosts: AtomicU32,
     /// Whether this process is the one of the communicator that counts.
     counts: bool,
-    done: [[AtomicU64; Way::ALL.len()]; 4],
+    done: [[AtomicU64; Way::ALL.len()]; Kind::ALL.len()],
     passed: Mutex<BTreeMap<(Kind, String), u64>>,
     /// Why its hosts are not joined in the way they should be.
     note: OnceLock<String>,
@@ -325,6 +343,10 @@ impl Kind {
             Self::Reduce => "reduce",
             Self::Barrier => "barrier",
             Self::Bcast => "bcast",
+            Self::ReduceScatter => "reduce_scatter",
+            Self::Allgather => "allgather",
+            Self::Scan => "scan",
+            Self::Exscan => "exscan",
         }
     }
 }
@@ -356,7 +378,7 @@ impl fmt::Display for Report {
                 let Counts { in_node, in_tree, in_mesh, passed_through, .. } = counts;
                 writeln!(
                     f,
-                    "    {:<10}{in_node:>10} in_node{in_tree:>10} in_tree{in_mesh:>10} in_mesh\
+                    "    {:<15}{in_node:>10} in_node{in_tree:>10} in_tree{in_mesh:>10} in_mesh\
                      {passed_through:>10} passed_through",
                     kind.name()
                 )?;

@@ -132,22 +132,13 @@ fn row(communicator: &CommunicatorReport, kind: Kind, counts: &Counts) -> [Strin
         label,
         communicator.ranks.to_string(),
         communicator.hosts.to_string(),
-        name(kind).to_owned(),
+        kind.name().to_owned(),
         counts.in_node.to_string(),
         counts.in_tree.to_string(),
         counts.in_mesh.to_string(),
         counts.passed_through.to_string(),
         reasons.join("; "),
     ]
-}
-
-fn name(kind: Kind) -> &'static str {
-    match kind {
-        Kind::Allreduce => "allreduce",
-        Kind::Reduce => "reduce",
-        Kind::Barrier => "barrier",
-        Kind::Bcast => "bcast",
-    }
 }
 
 #[cfg(test)]

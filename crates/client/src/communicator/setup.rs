@@ -10,6 +10,7 @@ use super::memory::share_memory;
 use crate::bootstrap::{Bootstrap, BootstrapError, allgather_texts, broadcast_text};
 use crate::context::{Context, Placement};
 use crate::engine::Engine;
+use crate::on_host::Longest;
 use crate::plan::Seat;
 use crate::tree::{Approach, TreeMember};
 use crate::ways::Ways;
@@ -74,6 +75,7 @@ fn set_up_reserved(
         endpoints: Vec::new(),
         ways: Ways::default(),
         stream: None,
+        longest: Longest::default(),
         note: None,
         carriers: None,
         memory_notes: Vec::new(),
@@ -83,6 +85,7 @@ fn set_up_reserved(
     let joint = if seat.spans_hosts() {
         join_hosts(context, bootstrap, &mut seat, label)?
     } else {
+        seat.longest = Longest::agree(bootstrap, &context.settings)?;
         Joint::default()
     };
     Ok(Engine::new(label.to_owned(), seat, host, joint, context.policy))

@@ -178,8 +178,8 @@ impl HostGroup {
     /// If another operation is in progress, or a rank in `operation` is not one of the group.
     ///
     /// # Safety
-    /// `operation.source` and `operation.target` are valid for `len_bytes` as the action needs
-    /// them, and are equal or do not overlap.
+    /// `operation.source` and `operation.target` are valid for the lengths that the action asks for,
+    /// and are in place as it says or do not overlap; so are the blocks of a reduce-scatter.
     #[inline]
     pub unsafe fn run(&mut self, operation: &Operation) -> Result<(), Lost> {
         if self.running.is_none() {
@@ -213,6 +213,7 @@ impl HostGroup {
                 Action::Broadcast { from } => from < ranks,
                 Action::Transfer { from, to } => from < ranks && to < ranks && from != to,
                 Action::Allreduce(_) | Action::Barrier => true,
+                Action::ReduceScatter { .. } | Action::Allgather | Action::Scan { .. } => true,
             },
             "ranks of an operation are ranks of the group"
         );

@@ -1,9 +1,10 @@
 //! Collectives among the processes of one host, through shared memory.
 //!
 //! Owns the segment that a communicator's processes on one host share, and the operations on it:
-//! allreduce, reduce, broadcast, transfer and barrier. It must not know datatypes or operators
+//! allreduce, reduce, broadcast, transfer, barrier, reduce-scatter, allgather and scans. It must not know datatypes or operators
 //! (they come as a [`Combine`]), other hosts, MPI, or how the caller's processes found each other.
-//! Start reading at [`HostGroup`]; the slots are in `ring`, the operations' steps in `operation`.
+//! Start reading at [`HostGroup`]; the slots are in `ring`, the operations' steps in `operation`, and
+//! those of the last three kinds in `rounds` and the files of their names.
 //!
 //! # Setting up
 //!
@@ -84,6 +85,7 @@ mod delivery;
 mod direct;
 mod failure;
 mod fast;
+mod gather;
 mod group;
 mod job;
 mod liveness;
@@ -93,7 +95,10 @@ mod offer;
 mod operation;
 mod reach;
 mod ring;
+mod rounds;
 mod running;
+mod scan;
+mod scatter;
 mod segment;
 #[cfg(test)]
 mod tests;
@@ -104,7 +109,7 @@ pub use delivery::{DeliveryError, Mailbox, MailboxName};
 pub use failure::{Lost, LostCause};
 pub use group::HostGroup;
 pub use offer::{AttachError, Keeper, Offer, OfferError, OfferFormatError};
-pub use operation::{Action, EXCHANGE_RANKS_MAX, Operation};
+pub use operation::{Action, Blocks, EXCHANGE_RANKS_MAX, Operation};
 pub use reach::{Unreachable, UnreachableCause};
 pub use segment::RANKS_MAX;
 

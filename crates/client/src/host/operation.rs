@@ -35,6 +35,50 @@ pub enum Action {
     },
     /// No rank goes on before every rank has come.
     Barrier,
+    /// The `target` of every rank becomes the reduction, in rank order, of its block of all ranks'
+    /// `source`. In place, the whole vector lies where the target begins.
+    ReduceScatter {
+        /// The operator and datatype.
+        kernel: &'static dyn Combine,
+        /// Which elements are whose.
+        blocks: Blocks,
+    },
+    /// Every rank's `target` becomes the `source` of all ranks, one after the other: `len_bytes` of
+    /// each. In place, `source` is the rank's own part of the target.
+    Allgather,
+    /// The `target` of every rank becomes the reduction of the `source` of the ranks up to it, in
+    /// rank order: `((source of 0 OP source of 1) OP source of 2) ...`.
+    Scan {
+        /// The operator and datatype.
+        kernel: &'static dyn Combine,
+        /// Whether a rank's own `source` takes part in its result; if not, rank 0 has none.
+        inclusive: bool,
+    },
+}
+
+/// How the elements of a reduce-scatter's vector are dealt to the ranks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Blocks {
+    /// As many to each rank; the vector's length is a multiple of the number of ranks.
+    Even,
+    /// `ranks + 1` ascending numbers of elements, from 0 to all: where each rank's block begins, and
+    /// where the last one ends. Equal at all ranks; in use as long as the buffers are.
+    At(*const u64),
+}
+
+impl Action {
+    /// The reduction kernel, of actions that have one.
+    pub(super) fn kernel(&self) -> Option<&'static dyn Combine> {
+        match *self {
+            Self::Allreduce(kernel)
+            | Self::Reduce { kernel, .. }
+            | Self::ReduceScatter { kernel, .. }
+            | Self::Scan { kernel, .. } => Some(kernel),
+            Self::Broadcast { .. } | Self::Transfer { .. } | Self::Barrier | Self::Allgather => {
+                None
+            }
+        }
+    }
 }
 
 /// One operation of a host group, as one rank sees it.
@@ -47,7 +91,8 @@ pub struct Operation {
     /// Where this rank's result goes; may equal `source`; not written where the action gives this
     /// rank none.
     pub target: *mut u8,
-    /// Length of `source` and of `target`, equal at all ranks; a multiple of the element size.
+    /// Length of `source`, equal at all ranks; a multiple of the element size. Of `target` too, where
+    /// the action says nothing else.
     pub len_bytes: usize,
 }
 
@@ -125,6 +170,9 @@ impl Recipe {
             Action::Reduce { to, .. } => two(Step::Scatter, Step::Collect { to: Some(to) }),
             Action::Broadcast { from } => one(Step::Spread { from }),
             Action::Transfer { from, to } => one(Step::Transfer { from, to }),
+            Action::ReduceScatter { .. } | Action::Allgather | Action::Scan { .. } => {
+                unreachable!("these take rounds, not recipes: see `Job`")
+            }
         }
     }
 }

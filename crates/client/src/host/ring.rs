@@ -76,6 +76,27 @@ impl Rings {
         self.claim_by_counters(ring)
     }
 
+    /// The same for an operation whose first step on the ring was `since`, and in which `reader`
+    /// alone reads this rank's slots: nobody else has to come along.
+    pub(super) fn claim_for(
+        &mut self,
+        ring: usize,
+        reader: u32,
+        since: u64,
+    ) -> Result<(), Awaited> {
+        let place = &self.places[ring];
+        let filled_last = place.next.saturating_sub(RINGS[ring].slots);
+        if filled_last < since {
+            return self.claim(ring);
+        }
+        // Acquire: as in `claim_by_counters`.
+        if self.segment.done(ring, reader).load(Ordering::Acquire) < filled_last {
+            let event = AwaitedEvent::Done;
+            return Err(Awaited { peer: reader, ring, step: filled_last, event });
+        }
+        Ok(())
+    }
+
     #[cold]
     fn claim_by_counters(&mut self, ring: usize) -> Result<(), Awaited> {
         // Half of the slots must be free, so that a fast sender does not look at every step.

@@ -29,10 +29,7 @@ pub(super) struct Running {
 impl Running {
     /// The first step of `operation`; none if there is nothing to do or nobody to do it with.
     pub(super) fn new(operation: Operation, ranks: u32) -> Option<Self> {
-        let element_bytes = match operation.action {
-            Action::Allreduce(kernel) | Action::Reduce { kernel, .. } => kernel.element_bytes(),
-            Action::Broadcast { .. } | Action::Transfer { .. } | Action::Barrier => 1,
-        };
+        let element_bytes = operation.action.kernel().map_or(1, Combine::element_bytes);
         debug_assert!(operation.len_bytes.is_multiple_of(element_bytes));
         let is_barrier = matches!(operation.action, Action::Barrier);
         if ranks == 1 {
@@ -71,10 +68,7 @@ impl Running {
     }
 
     fn kernel(&self) -> Option<&'static dyn Combine> {
-        match self.operation.action {
-            Action::Allreduce(kernel) | Action::Reduce { kernel, .. } => Some(kernel),
-            Action::Broadcast { .. } | Action::Transfer { .. } | Action::Barrier => None,
-        }
+        self.operation.action.kernel()
     }
 
     /// Whether the reader of a gather must put its own contribution aside, because the result
