@@ -102,6 +102,7 @@ impl Communicator {
             tally.set_carriers(carriers);
         }
         let tally = Arc::clone(tally);
+        engine.report_multicasts_to(Arc::clone(&tally));
         let policy = engine.policy;
         let shared = Shared {
             engine: UnsafeCell::new(engine),

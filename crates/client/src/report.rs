@@ -70,6 +70,8 @@ pub struct Tally {
     note: OnceLock<String>,
     /// What carries data between its leaders and the tree.
     carriers: OnceLock<String>,
+    /// Segments whose results its counting rank's host heard by multicast.
+    multicast_results: AtomicU64,
 }
 
 impl Tally {
@@ -90,6 +92,12 @@ impl Tally {
     pub(crate) fn set_carriers(&self, carriers: &str) {
         // A communicator is set up once.
         let _ = self.carriers.set(carriers.to_owned());
+    }
+
+    /// Says how many results have come by multicast, in all.
+    pub(crate) fn set_multicast_results(&self, results: u64) {
+        // Relaxed: a statistic, read after the last operation.
+        self.multicast_results.store(results, Ordering::Relaxed);
     }
 
     /// Counts an operation that we carried.
@@ -181,6 +189,7 @@ impl Ledger {
             passed: Mutex::default(),
             note: OnceLock::new(),
             carriers: OnceLock::new(),
+            multicast_results: AtomicU64::new(0),
         });
         if counts {
             self.books.lock().unwrap_or_else(PoisonError::into_inner).enter(&tally);
@@ -241,6 +250,10 @@ pub struct CommunicatorReport {
     /// `tcp` or `udp`, and at which hosts where that differs. Empty without a tree.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub carriers: String,
+    /// Results of segments that reached the host of rank 0 by multicast, before any copy. Zero where
+    /// the manager grants no multicast address, or multicast does not arrive there.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub multicast_results: u64,
     /// Its counts.
     pub collectives: BTreeMap<Kind, Counts>,
 }
@@ -260,6 +273,12 @@ pub struct Counts {
     /// Why.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub reasons: BTreeMap<String, u64>,
+}
+
+/// Whether a count is not worth a line.
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
+fn is_zero(count: &u64) -> bool {
+    *count == 0
 }
 
 impl CommunicatorReport {
@@ -286,6 +305,7 @@ impl CommunicatorReport {
             communicators: 1,
             note: tally.note.get().cloned().unwrap_or_default(),
             carriers: tally.carriers.get().cloned().unwrap_or_default(),
+            multicast_results: tally.multicast_results.load(Ordering::Relaxed),
             collectives,
         }
     }
@@ -330,7 +350,11 @@ impl fmt::Display for Report {
                 communicator;
             writeln!(f, "  {label}: {ranks} ranks, {hosts} hosts, {communicators} communicators")?;
             if !carriers.is_empty() {
-                writeln!(f, "    carried by {carriers}")?;
+                write!(f, "    carried by {carriers}")?;
+                match communicator.multicast_results {
+                    0 => writeln!(f)?,
+                    results => writeln!(f, ", {results} results by multicast")?,
+                }
             }
             if !note.is_empty() {
                 writeln!(f, "    without aggregation nodes: {note}")?;
@@ -378,6 +402,7 @@ impl Report {
             None => self.communicators.push(communicator.clone()),
             Some(known) => {
                 known.communicators += communicator.communicators;
+                known.multicast_results += communicator.multicast_results;
                 for (kind, counts) in &communicator.collectives {
                     known.collectives.entry(*kind).or_default().add(counts);
                 }

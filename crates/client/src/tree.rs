@@ -5,18 +5,21 @@ mod tests;
 
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::ops::Range;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tributary_protocol::endpoint::{Endpoint, EndpointConfig, Event, OperationSpec, StartError};
 use tributary_protocol::{Carrier, Reach, Time};
 use tributary_transport::udp::{DATAGRAM_PAYLOAD_BYTES_MAX, WHOLE_PAYLOAD_BYTES};
 use tributary_transport::{
-    DatagramSocket, Link, Sent, ShmOptions, TcpOptions, connect_shm, connect_tcp, wait, wait_beside,
+    Beside, DatagramSocket, Link, Sent, ShmOptions, TcpOptions, connect_shm, connect_tcp, wait,
+    wait_beside,
 };
 use tributary_wire::OperationNumber;
 use tributary_wire::control::{EndpointGrant, GroupGrant};
 use tributary_wire::frame::{Abort, AbortReason, STREAM_BYTES_MAX};
 
+use crate::report::Tally;
 use crate::settings::{ChannelChoice, TransportChoice};
 
 /// How long a node may take to let a member in.
@@ -26,6 +29,10 @@ const FAREWELL_TIMEOUT: Duration = Duration::from_millis(500);
 /// While data travel by datagram, the link is looked at once in so many rounds, and whenever the
 /// kernel says that it has something.
 const ROUNDS_PER_LINK: u32 = 64;
+/// Of the two sockets for datagrams, the one to which results do not usually come is looked at once
+/// in so many rounds, and whenever the kernel says that there is something: each look is a system
+/// call, in every round of a wait.
+const ROUNDS_PER_OTHER: u32 = 8;
 
 /// A member of a group, connected.
 pub(crate) struct TreeMember {
@@ -45,6 +52,8 @@ pub(crate) struct TreeMember {
     stream_min_bytes: Option<u64>,
     /// The link has failed: nothing more can be said.
     is_gone: bool,
+    /// Where it is told how many results came by multicast.
+    tally: Option<Arc<Tally>>,
 }
 
 /// What a member needs for datagrams.
@@ -55,6 +64,8 @@ struct Datagrams {
     is_open: bool,
     /// Where the group's multicast is heard, if it has any.
     ear: Option<DatagramSocket>,
+    /// Rounds until the socket that results do not usually come to is looked at again.
+    other_due_in: u32,
 }
 
 /// The operation under way, and its buffers.
@@ -144,6 +155,7 @@ impl TreeMember {
             number: None,
             stream_min_bytes,
             is_gone: false,
+            tally: None,
         };
         let deadline = Instant::now() + JOIN_TIMEOUT;
         let address = || grant.address.tcp.clone();
@@ -258,7 +270,10 @@ impl TreeMember {
                         self.start_piece(running)?;
                         self.pump();
                     }
-                    _ => return Ok(true),
+                    _ => {
+                        self.count_multicasts();
+                        return Ok(true);
+                    }
                 },
                 Event::Failed(abort) => {
                     self.running = None;
@@ -274,6 +289,17 @@ impl TreeMember {
     /// What carries this member's data now: `shm`, `tcp` or `udp`.
     pub(crate) fn carrier(&self) -> &'static str {
         self.carrier
+    }
+
+    /// Lets `tally` know how many results come by multicast.
+    pub(crate) fn report_multicasts_to(&mut self, tally: Arc<Tally>) {
+        self.tally = Some(tally);
+    }
+
+    fn count_multicasts(&self) {
+        if let (Some(tally), true) = (&self.tally, self.has_open_datagrams()) {
+            tally.set_multicast_results(self.endpoint.multicast_results());
+        }
     }
 
     fn on_datagram_peer(&mut self, port: u16) {
@@ -311,12 +337,16 @@ impl TreeMember {
         }
         let link = std::slice::from_mut(&mut self.link);
         // A wait that fails is a link that fails, and the next poll says so.
-        match &self.datagrams {
+        match &mut self.datagrams {
             Some(datagrams) => {
                 let woken =
                     wait_beside(&mut self.link, &datagrams.socket, datagrams.ear.as_ref(), time);
-                if woken.is_ok_and(|beside| beside.link) {
+                let woken = woken.unwrap_or(Beside { link: true, datagrams: true });
+                if woken.link {
                     self.link_due_in = 0;
+                }
+                if woken.datagrams {
+                    datagrams.other_due_in = 0;
                 }
             }
             None => {
@@ -384,9 +414,7 @@ impl TreeMember {
 
     fn receive_datagrams(&mut self, now: Time) {
         let Some(datagrams) = &mut self.datagrams else { return };
-        let heard = datagrams.ear.as_mut().map(|ear| (ear, Carrier::Multicast));
-        let sockets = [Some((&mut datagrams.socket, Carrier::Datagram)), heard];
-        for (socket, carrier) in sockets.into_iter().rev().flatten() {
+        for (socket, carrier) in datagrams.due(self.endpoint.hears_multicast()) {
             // What the system can't receive is as good as lost.
             while let Ok(Some(datagram)) = socket.receive() {
                 let frame = datagram.frame;
@@ -475,7 +503,20 @@ impl Datagrams {
     fn beside(link: &tributary_transport::TcpLink) -> Option<Self> {
         let (ours, peer) = (link.local_address().ok()?, link.peer_address().ok()?);
         let socket = DatagramSocket::bind(SocketAddr::new(ours.ip(), 0)).ok()?;
-        Some(Self { socket, peer, is_open: false, ear: None })
+        Some(Self { socket, peer, is_open: false, ear: None, other_due_in: 0 })
+    }
+
+    /// The sockets to look at in this round: where results usually come, which is the group's
+    /// address once it is `heard`, and now and then the other.
+    fn due(&mut self, heard: bool) -> impl Iterator<Item = (&mut DatagramSocket, Carrier)> {
+        let is_other_due = self.other_due_in == 0;
+        self.other_due_in = if is_other_due { ROUNDS_PER_OTHER } else { self.other_due_in - 1 };
+        let ear = self.ear.as_mut().map(|ear| (ear, Carrier::Multicast));
+        let socket = (&mut self.socket, Carrier::Datagram);
+        // The group's address first: who has the result from there drops the copy.
+        let ear = ear.filter(|_| heard || is_other_due);
+        let socket = Some(socket).filter(|_| !heard || is_other_due);
+        [ear, socket].into_iter().flatten()
     }
 
     fn port(&self) -> Option<std::num::NonZeroU16> {

@@ -530,6 +530,18 @@ impl Endpoint {
         self.repeats
     }
 
+    /// Results that came to the group's multicast address before any copy of them did.
+    #[must_use]
+    pub fn multicast_results(&self) -> u64 {
+        self.ear.as_ref().map_or(0, Ear::results)
+    }
+
+    /// Whether results that may be multicast are expected to come that way.
+    #[must_use]
+    pub fn hears_multicast(&self) -> bool {
+        self.ear.as_ref().is_some_and(Ear::hears)
+    }
+
     /// What loss recovery has done so far.
     #[must_use]
     pub fn recovery_stats(&self) -> RecoveryStats {

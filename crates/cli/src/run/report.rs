@@ -167,6 +167,7 @@ mod tests {
             communicators: 5,
             note: "refused".into(),
             carriers: "udp".into(),
+            multicast_results: 0,
             collectives: [(Kind::Reduce, counts)].into(),
         };
         let mut report = Report::default();
