@@ -189,6 +189,15 @@ pub const CHANNEL: Knob = Knob {
     help: "what carries data where a leader's link is TCP; auto: UDP for segments that cross the \
            network in one piece, udp: for all that fit a datagram; TCP where UDP does not arrive",
 };
+/// A process outside the world's group.
+pub const OUTSIDER: Knob = Knob {
+    name: "TRIBUTARY_OUTSIDER",
+    default: "",
+    unit: "",
+    allowed: "a path",
+    help: "where to write how one process outside the job (tributary listen) may read the results of \
+           reductions in the job's first group, that of MPI_COMM_WORLD; nothing is streamed there",
+};
 /// Waiting policy.
 pub const WAIT: Knob = Knob {
     name: "TRIBUTARY_WAIT",
@@ -266,6 +275,7 @@ pub const KNOBS: &[&Knob] = &[
     &SUB_PARTITIONS,
     &TUNING,
     &HOST_ADDRESS,
+    &OUTSIDER,
     &WAIT,
     &COMMUNICATORS_MAX,
     &COMMUNICATORS_EAGER,

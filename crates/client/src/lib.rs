@@ -18,6 +18,7 @@ mod leaders;
 pub mod manager;
 mod mesh;
 mod operation;
+pub mod outsider;
 mod pipeline;
 mod plan;
 pub mod report;

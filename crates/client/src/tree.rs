@@ -54,6 +54,8 @@ pub(crate) struct TreeMember {
     is_gone: bool,
     /// Where it is told how many results came by multicast.
     tally: Option<Arc<Tally>>,
+    /// Results of reductions go to a process outside the group besides.
+    has_outsider: bool,
 }
 
 /// What a member needs for datagrams.
@@ -156,6 +158,7 @@ impl TreeMember {
             stream_min_bytes,
             is_gone: false,
             tally: None,
+            has_outsider: group.outsider.is_some(),
         };
         let deadline = Instant::now() + JOIN_TIMEOUT;
         let address = || grant.address.tcp.clone();
@@ -197,6 +200,11 @@ impl TreeMember {
         len_bytes: usize,
     ) -> Result<(), Abort> {
         // The same at all members: the operation's length, the group's terms, one job's settings.
+        let is_for_outsider = self.has_outsider && spec.operator.is_reduction();
+        let spec = match is_for_outsider {
+            true => OperationSpec { target: spec.target.with_outsider(), ..spec },
+            false => spec,
+        };
         let is_stream = self.stream_min_bytes.is_some_and(|least| len_bytes as u64 >= least);
         let ready_bytes = len_bytes;
         let piece = 0..0;
