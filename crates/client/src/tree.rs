@@ -393,8 +393,9 @@ impl TreeMember {
     fn pump(&mut self) {
         let now = time_since(self.clock);
         self.receive_datagrams(now);
-        let is_link_due =
-            self.link_due_in == 0 || !self.has_open_datagrams() || self.is_streaming();
+        let is_link_due = self.link_due_in == 0
+            || !self.has_open_datagrams()
+            || self.endpoint.expected_carrier() == Carrier::Link;
         self.link_due_in = if is_link_due { ROUNDS_PER_LINK } else { self.link_due_in - 1 };
         if self.endpoint.poll_timeout().is_some_and(|due| due <= now) {
             self.endpoint.handle_timeout(now);
@@ -415,14 +416,9 @@ impl TreeMember {
         self.datagrams.as_ref().is_some_and(|datagrams| datagrams.is_open)
     }
 
-    /// Whether what runs travels over the link whatever datagrams there are.
-    fn is_streaming(&self) -> bool {
-        self.running.as_ref().is_some_and(|running| running.is_stream)
-    }
-
     fn receive_datagrams(&mut self, now: Time) {
         let Some(datagrams) = &mut self.datagrams else { return };
-        for (socket, carrier) in datagrams.due(self.endpoint.hears_multicast()) {
+        for (socket, carrier) in datagrams.due(self.endpoint.expected_carrier()) {
             // What the system can't receive is as good as lost.
             while let Ok(Some(datagram)) = socket.receive() {
                 let frame = datagram.frame;
@@ -514,17 +510,16 @@ impl Datagrams {
         Some(Self { socket, peer, is_open: false, ear: None, other_due_in: 0 })
     }
 
-    /// The sockets to look at in this round: where results usually come, which is the group's
-    /// address once it is `heard`, and now and then the other.
-    fn due(&mut self, heard: bool) -> impl Iterator<Item = (&mut DatagramSocket, Carrier)> {
+    /// The sockets to look at in this round: the one that results are `expected` at, and now and then
+    /// the other.
+    fn due(&mut self, expected: Carrier) -> impl Iterator<Item = (&mut DatagramSocket, Carrier)> {
         let is_other_due = self.other_due_in == 0;
         self.other_due_in = if is_other_due { ROUNDS_PER_OTHER } else { self.other_due_in - 1 };
         let ear = self.ear.as_mut().map(|ear| (ear, Carrier::Multicast));
-        let socket = (&mut self.socket, Carrier::Datagram);
+        let socket = Some((&mut self.socket, Carrier::Datagram));
         // The group's address first: who has the result from there drops the copy.
-        let ear = ear.filter(|_| heard || is_other_due);
-        let socket = Some(socket).filter(|_| !heard || is_other_due);
-        [ear, socket].into_iter().flatten()
+        let is_due = move |(_, carrier): &(_, Carrier)| is_other_due || *carrier == expected;
+        [ear.filter(is_due), socket.filter(is_due)].into_iter().flatten()
     }
 
     fn port(&self) -> Option<std::num::NonZeroU16> {
