@@ -11,10 +11,10 @@ mod sim;
 
 pub(crate) use bench::{AlgorithmFlag, BenchFlags, BenchRankFlags, CollectiveFlag};
 pub(crate) use daemons::{ManagerFlags, NodeFlags, TokenAction, TokenFlags};
-pub(crate) use inspect::{CompletionsFlags, ConfigFlags, FabricFlags};
+pub(crate) use inspect::{CompletionsFlags, ConfigFlags, FabricFlags, ListenFlags};
 pub(crate) use lab::{
-    LabAction, LabAgentFlags, LabExecFlags, LabFlags, LabKeeperFlags, LabNodesFlag, LabRunFlags,
-    LabStatusFlags, LabUpFlags,
+    LabAction, LabAgentFlags, LabExecFlags, LabFlags, LabKeeperFlags, LabMulticastFlag,
+    LabNodesFlag, LabRunFlags, LabStatusFlags, LabUpFlags,
 };
 pub(crate) use model::{ModelFlags, TuneFlags};
 pub(crate) use run::{MpiFlag, RunFlags, TransportFlag};
@@ -54,6 +54,7 @@ pub(crate) enum Command {
     /// Show the fabric's tree, and the groups that jobs hold on it
     #[command(after_help = inspect::TREE_EXAMPLES)]
     Tree(FabricFlags),
+    Listen(ListenFlags),
     Sim(SimFlags),
     Config(ConfigFlags),
     Lab(LabFlags),

@@ -11,6 +11,7 @@ mod fabric;
 mod flags;
 mod inspect;
 mod lab;
+mod listen;
 mod logging;
 mod model;
 mod run;
@@ -63,6 +64,7 @@ fn dispatch(flags: Flags) -> anyhow::Result<ExitCode> {
         Command::Token(flags) => daemons::token(flags),
         Command::Status(flags) => inspect::status(flags),
         Command::Tree(flags) => inspect::tree(flags),
+        Command::Listen(flags) => listen::listen(&flags),
         Command::Sim(flags) => match flags.action {
             SimAction::Figure(flags) => sim::figure(&flags),
             SimAction::Run(flags) => sim::run(&flags),

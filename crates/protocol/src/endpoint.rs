@@ -530,6 +530,29 @@ impl Endpoint {
         self.repeats
     }
 
+    /// Results that came to the group's multicast address before any copy of them did.
+    #[must_use]
+    pub fn multicast_results(&self) -> u64 {
+        self.ear.as_ref().map_or(0, Ear::results)
+    }
+
+    /// Where the next result most likely comes from: by datagram from the aggregation node, to the
+    /// group's multicast address if such results have been heard, or over the link if segments are
+    /// too long for either.
+    #[must_use]
+    pub fn expected_carrier(&self) -> Carrier {
+        let Some(oldest) = self.operations.front() else { return Carrier::Link };
+        let carrier = match oldest.is_stream() {
+            true => Carrier::Link,
+            false => self.recovery.carrier(oldest.segment_bytes()),
+        };
+        let hears = self.ear.as_ref().is_some_and(Ear::hears);
+        match carrier {
+            Carrier::Datagram if hears && oldest.is_for_all() => Carrier::Multicast,
+            other => other,
+        }
+    }
+
     /// What loss recovery has done so far.
     #[must_use]
     pub fn recovery_stats(&self) -> RecoveryStats {
