@@ -208,8 +208,8 @@ impl<D: Data> World<D> {
     }
 
     /// The operations that ended since this was last asked.
-    pub fn take_finished(&mut self) -> Vec<Finished> {
-        core::mem::take(&mut self.finished)
+    pub fn take_finished(&mut self) -> std::vec::Drain<'_, Finished> {
+        self.finished.drain(..)
     }
 
     /// The adapter takes a packet from a core and puts it on the wire.
