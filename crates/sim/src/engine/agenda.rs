@@ -202,15 +202,6 @@ impl<E: Copy> Agenda<E> {
         Some(entry.event)
     }
 
-    /// The events that come next, as far as they lie in one chunk: for a look ahead.
-    pub fn upcoming(&self) -> impl Iterator<Item = E> + '_ {
-        let ahead = self.current.map_or(&[][..], |reader| {
-            let chunk = self.store.at(reader.chunk);
-            &chunk.entries[reader.index..chunk.len]
-        });
-        ahead.iter().map(|entry| entry.event)
-    }
-
     /// Deals a slot of a higher wheel out over the lower ones, which are empty. The clock moves to
     /// the slot's beginning, so that all of its events fall into lower wheels, in the same order.
     fn deal_out(&mut self, wheel: usize, first: Picos, reader: Reader) {
