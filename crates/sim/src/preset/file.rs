@@ -253,7 +253,7 @@ pub struct AggregationNodes {
 pub struct Noise {
     /// Deviation of what an action of a core takes, as a share of it.
     pub jitter: Constant<Share>,
-    /// How late processes start a collective, on average; exponential.
+    /// How late processes start a collective, on average: evenly spread up to twice that.
     pub skew: Constant<Nanoseconds>,
     /// How often a core is taken away by the operating system.
     pub detour_rate: Constant<PerSecond>,
