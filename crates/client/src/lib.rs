@@ -20,6 +20,7 @@ mod mesh;
 mod operation;
 mod pipeline;
 mod plan;
+pub mod processor;
 pub mod report;
 mod request;
 mod settings;
