@@ -479,6 +479,11 @@ impl Endpoint {
         }
         // Later ones may be complete before the oldest: their places are kept until it is.
         while self.operations.pop_front_if(|front| front.is_complete()).is_some() {}
+        if self.operations.is_empty() {
+            // Back to the beginning of its memory: a member with one operation at a time keeps to
+            // the same cache lines. The events' queue does as well.
+            self.operations.clear();
+        }
     }
 
     /// The link to the aggregation node is gone.
@@ -506,7 +511,11 @@ impl Endpoint {
 
     /// The next thing the driver has to know.
     pub fn poll_event(&mut self) -> Option<Event> {
-        self.events.pop_front()
+        let event = self.events.pop_front();
+        if self.events.is_empty() {
+            self.events.clear();
+        }
+        event
     }
 
     /// Whether the member has nothing more to send, so that a link may be closed.

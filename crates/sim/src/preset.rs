@@ -18,6 +18,7 @@ pub use file::{
 /// The presets that come with the program: name and text.
 const SHIPPED: &[(&str, &str)] = &[
     ("edr-sharp", include_str!("../presets/edr-sharp.toml")),
+    ("edr-leaders", include_str!("../presets/edr-leaders.toml")),
     ("edr", include_str!("../presets/edr.toml")),
     ("hdr-streaming", include_str!("../presets/hdr-streaming.toml")),
     ("omni-path", include_str!("../presets/omni-path.toml")),

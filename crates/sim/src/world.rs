@@ -208,8 +208,8 @@ impl<D: Data> World<D> {
     }
 
     /// The operations that ended since this was last asked.
-    pub fn take_finished(&mut self) -> Vec<Finished> {
-        core::mem::take(&mut self.finished)
+    pub fn take_finished(&mut self) -> std::vec::Drain<'_, Finished> {
+        self.finished.drain(..)
     }
 
     /// The adapter takes a packet from a core and puts it on the wire.
@@ -244,7 +244,7 @@ impl<D: Data> World<D> {
     /// Sends a packet over its next link; when it has left.
     fn forward(&mut self, id: PacketId, ready: Picos) -> Picos {
         let packet = self.packets.at(id);
-        let step = self.network.forward(ready, packet.at, packet.to, packet.bytes, packet.flow);
+        let step = self.network.forward(ready, packet.at, packet.to, packet.bytes);
         let is_copy = matches!(packet.cargo, Cargo::Copy { .. });
         let is_there = step.to == packet.to;
         self.packets.at_mut(id).at = step.to;

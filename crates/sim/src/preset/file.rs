@@ -165,9 +165,14 @@ pub struct Memory {
     pub copy: Constant<NsPerByte>,
     /// One core reducing, from cache.
     pub reduce: Constant<NsPerByte>,
-    /// What all cores of a socket can move together.
+    /// Handing one more piece of a vector to another process, or taking one: finding its place
+    /// free, saying that it is there, and the calls for both. The multi-leader design's a'.
+    pub piece: Constant<Nanoseconds>,
+    /// Last-level cache of a socket: what fits is moved at the cores' own rate.
+    pub cache: Constant<Bytes>,
+    /// What all cores of a socket can move together, to and from memory.
     pub socket_rate: Constant<Gigabits>,
-    /// What the link between sockets can move.
+    /// What the link between sockets can move each way, of lines that the other side has written.
     pub intersocket_rate: Constant<Gigabits>,
 }
 
@@ -248,7 +253,7 @@ pub struct AggregationNodes {
 pub struct Noise {
     /// Deviation of what an action of a core takes, as a share of it.
     pub jitter: Constant<Share>,
-    /// How late processes start a collective, on average; exponential.
+    /// How late processes start a collective, on average: evenly spread up to twice that.
     pub skew: Constant<Nanoseconds>,
     /// How often a core is taken away by the operating system.
     pub detour_rate: Constant<PerSecond>,

@@ -166,7 +166,7 @@ impl<D: Data> World<D> {
             let inline = self.inline_cost(bytes);
             at_time = self.work(process, at_time, self.costs.tree.request.of(bytes) + inline);
             let cargo = Cargo::ToNode { aggregator, port, header: transmit.header, piece };
-            let packet = Packet { at: host, to: vertex, bytes, flow: host.0, cargo };
+            let packet = Packet { at: host, to: vertex, bytes, cargo };
             self.send(at_time, Event::Post, packet);
         }
     }
