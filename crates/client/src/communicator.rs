@@ -17,6 +17,7 @@ use crate::waiting::{Policy, Waiter};
 use crate::ways::Ways;
 
 pub(crate) mod join;
+mod memory;
 mod setup;
 
 pub use setup::Unavailable;
@@ -104,6 +105,7 @@ impl Communicator {
         if let Some(carriers) = &engine.seat.carriers {
             tally.set_carriers(carriers);
         }
+        tally.set_memory(&engine.seat.memory_notes.join("; "));
         let tally = Arc::clone(tally);
         let policy = engine.policy;
         let shared = Shared {

@@ -21,6 +21,7 @@ mod on_host;
 mod operation;
 mod pipeline;
 mod plan;
+pub mod processor;
 pub mod report;
 mod request;
 mod settings;

@@ -88,6 +88,8 @@ pub struct Tally {
     note: OnceLock<String>,
     /// What carries data between its leaders and the tree.
     carriers: OnceLock<String>,
+    /// What ranks of a host have to do without among themselves, and why.
+    memory: OnceLock<String>,
 }
 
 impl Tally {
@@ -108,6 +110,11 @@ impl Tally {
     pub(crate) fn set_carriers(&self, carriers: &str) {
         // A communicator is set up once.
         let _ = self.carriers.set(carriers.to_owned());
+    }
+
+    pub(crate) fn set_memory(&self, memory: &str) {
+        // A communicator is set up once.
+        let _ = self.memory.set(memory.to_owned());
     }
 
     /// Counts an operation that we carried.
@@ -199,6 +206,7 @@ impl Ledger {
             passed: Mutex::default(),
             note: OnceLock::new(),
             carriers: OnceLock::new(),
+            memory: OnceLock::new(),
         });
         if counts {
             self.books.lock().unwrap_or_else(PoisonError::into_inner).enter(&tally);
@@ -259,6 +267,10 @@ pub struct CommunicatorReport {
     /// `tcp` or `udp`, and at which hosts where that differs. Empty without a tree.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub carriers: String,
+    /// What ranks of a host had to do without among themselves, and why: the usual way to a shared
+    /// segment, or direct access to each other's memory. Empty if nothing.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub memory: String,
     /// Its counts.
     pub collectives: BTreeMap<Kind, Counts>,
 }
@@ -304,6 +316,7 @@ impl CommunicatorReport {
             communicators: 1,
             note: tally.note.get().cloned().unwrap_or_default(),
             carriers: tally.carriers.get().cloned().unwrap_or_default(),
+            memory: tally.memory.get().cloned().unwrap_or_default(),
             collectives,
         }
     }
@@ -350,9 +363,13 @@ impl fmt::Display for Report {
         for communicator in &self.communicators {
             let CommunicatorReport { label, ranks, hosts, communicators, note, carriers, .. } =
                 communicator;
+            let memory = &communicator.memory;
             writeln!(f, "  {label}: {ranks} ranks, {hosts} hosts, {communicators} communicators")?;
             if !carriers.is_empty() {
                 writeln!(f, "    carried by {carriers}")?;
+            }
+            if !memory.is_empty() {
+                writeln!(f, "    inside hosts: {memory}")?;
             }
             if !note.is_empty() {
                 writeln!(f, "    without aggregation nodes: {note}")?;
@@ -395,6 +412,7 @@ impl Report {
                 && known.hosts == communicator.hosts
                 && known.note == communicator.note
                 && known.carriers == communicator.carriers
+                && known.memory == communicator.memory
         });
         match twin {
             None => self.communicators.push(communicator.clone()),

@@ -1,5 +1,6 @@
 //! The operation in progress, whichever kind it is.
 
+use super::direct::Direct;
 use super::gather::Gathering;
 use super::operation::{Action, Operation};
 use super::ring::{Awaited, Rings};
@@ -11,7 +12,7 @@ use super::scatter::Scattering;
 /// An operation in progress. What it does in each step is its own; all use the same rings, and go
 /// through the same number of steps at every rank.
 pub(super) enum Job {
-    /// Allreduce, reduce, broadcast, transfer and barrier.
+    /// Allreduce, reduce, broadcast, transfer and barrier, through the segment.
     Recipe(Running),
     /// Allgather.
     Gather(Rounds<Gathering>),
@@ -21,6 +22,8 @@ pub(super) enum Job {
     Prefixes(Rounds<Prefixes>),
     /// A scan in which every rank reads the one before it.
     Chain(Chain),
+    /// The same, from process to process.
+    Direct(Direct),
 }
 
 impl Job {
@@ -53,6 +56,9 @@ impl Job {
                     Self::Prefixes(Rounds::new(Prefixes::new(operation, kernel, inclusive, ranks)))
                 })
             }
+            _ if Direct::suits(&operation, rings) => {
+                Some(Self::Direct(Direct::new(operation, rings)))
+            }
             _ => Running::new(operation, ranks).map(Self::Recipe),
         }
     }
@@ -61,6 +67,7 @@ impl Job {
     pub(super) fn advance(&mut self, rings: &mut Rings) -> Result<(), Awaited> {
         match self {
             Self::Recipe(running) => running.advance(rings),
+            Self::Direct(direct) => direct.advance(rings),
             Self::Gather(rounds) => rounds.advance(rings),
             Self::Scatter(rounds) => rounds.advance(rings),
             Self::Prefixes(rounds) => rounds.advance(rings),
