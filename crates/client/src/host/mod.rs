@@ -1,8 +1,9 @@
 //! Collectives among the processes of one host, through shared memory.
 //!
 //! Owns the segment that a communicator's processes on one host share, and the operations on it:
-//! allreduce, reduce, broadcast, transfer, barrier, reduce-scatter, allgather and scans. It must not know datatypes or operators
-//! (they come as a [`Combine`]), other hosts, MPI, or how the caller's processes found each other.
+//! allreduce, reduce, broadcast, transfer, barrier, reduce-scatter, allgather and scans. It must not
+//! know datatypes or operators (they come as a [`Combine`]), other hosts, MPI, or how the caller's
+//! processes found each other.
 //! Start reading at [`HostGroup`]; the slots are in `ring`, the operations' steps in `operation`, and
 //! those of the last three kinds in `rounds` and the files of their names.
 //!
