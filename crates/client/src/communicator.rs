@@ -16,6 +16,7 @@ use crate::waiting::{Policy, Waiter};
 use crate::ways::Ways;
 
 pub(crate) mod join;
+mod memory;
 mod setup;
 
 pub use setup::Unavailable;
@@ -102,6 +103,7 @@ impl Communicator {
         if let Some(carriers) = &engine.seat.carriers {
             tally.set_carriers(carriers);
         }
+        tally.set_memory(&engine.seat.memory_notes.join("; "));
         let tally = Arc::clone(tally);
         engine.report_multicasts_to(Arc::clone(&tally));
         let policy = engine.policy;

@@ -21,6 +21,7 @@ mod operation;
 pub mod outsider;
 mod pipeline;
 mod plan;
+pub mod processor;
 pub mod report;
 mod request;
 mod settings;

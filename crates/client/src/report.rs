@@ -72,6 +72,8 @@ pub struct Tally {
     carriers: OnceLock<String>,
     /// Segments whose results its counting rank's host heard by multicast.
     multicast_results: AtomicU64,
+    /// What ranks of a host have to do without among themselves, and why.
+    memory: OnceLock<String>,
 }
 
 impl Tally {
@@ -98,6 +100,11 @@ impl Tally {
     pub(crate) fn set_multicast_results(&self, results: u64) {
         // Relaxed: a statistic, read after the last operation.
         self.multicast_results.store(results, Ordering::Relaxed);
+    }
+
+    pub(crate) fn set_memory(&self, memory: &str) {
+        // A communicator is set up once.
+        let _ = self.memory.set(memory.to_owned());
     }
 
     /// Counts an operation that we carried.
@@ -190,6 +197,7 @@ impl Ledger {
             note: OnceLock::new(),
             carriers: OnceLock::new(),
             multicast_results: AtomicU64::new(0),
+            memory: OnceLock::new(),
         });
         if counts {
             self.books.lock().unwrap_or_else(PoisonError::into_inner).enter(&tally);
@@ -254,6 +262,10 @@ pub struct CommunicatorReport {
     /// the manager grants no multicast address, or multicast does not arrive there.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub multicast_results: u64,
+    /// What ranks of a host had to do without among themselves, and why: the usual way to a shared
+    /// segment, or direct access to each other's memory. Empty if nothing.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub memory: String,
     /// Its counts.
     pub collectives: BTreeMap<Kind, Counts>,
 }
@@ -306,6 +318,7 @@ impl CommunicatorReport {
             note: tally.note.get().cloned().unwrap_or_default(),
             carriers: tally.carriers.get().cloned().unwrap_or_default(),
             multicast_results: tally.multicast_results.load(Ordering::Relaxed),
+            memory: tally.memory.get().cloned().unwrap_or_default(),
             collectives,
         }
     }
@@ -348,6 +361,7 @@ impl fmt::Display for Report {
         for communicator in &self.communicators {
             let CommunicatorReport { label, ranks, hosts, communicators, note, carriers, .. } =
                 communicator;
+            let memory = &communicator.memory;
             writeln!(f, "  {label}: {ranks} ranks, {hosts} hosts, {communicators} communicators")?;
             if !carriers.is_empty() {
                 write!(f, "    carried by {carriers}")?;
@@ -355,6 +369,9 @@ impl fmt::Display for Report {
                     0 => writeln!(f)?,
                     results => writeln!(f, ", {results} results by multicast")?,
                 }
+            }
+            if !memory.is_empty() {
+                writeln!(f, "    inside hosts: {memory}")?;
             }
             if !note.is_empty() {
                 writeln!(f, "    without aggregation nodes: {note}")?;
@@ -397,6 +414,7 @@ impl Report {
                 && known.hosts == communicator.hosts
                 && known.note == communicator.note
                 && known.carriers == communicator.carriers
+                && known.memory == communicator.memory
         });
         match twin {
             None => self.communicators.push(communicator.clone()),
