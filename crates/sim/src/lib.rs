@@ -7,6 +7,7 @@
 pub mod engine;
 pub mod fabric;
 pub mod figure;
+pub mod machine;
 pub mod measure;
 pub mod plan;
 pub mod preset;
