@@ -2,6 +2,7 @@
 //! communicators choose by.
 
 use std::io::{self, Write};
+use std::net::IpAddr;
 use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
 
@@ -9,11 +10,13 @@ use anyhow::{Context as _, bail};
 use serde::Deserialize;
 use tributary_client::knobs::{self, Knob};
 use tributary_client::report::Kind;
-use tributary_client::tuning::{CostsRow, Joint, Measurement, Tuning, measure_costs};
+use tributary_client::tuning::{
+    CostsRow, Joint, Measurement, Partner, PartnerWaits, Tuning, measure_costs, measure_system,
+};
 use tributary_client::{AlgorithmChoice, Settings};
 
 use crate::bench::sizes;
-use crate::flags::{CollectiveFlag, TuneFlags};
+use crate::flags::{CollectiveFlag, TuneFlags, TunePartnerFlags};
 use crate::usage;
 
 /// Leaders per host that are tried, as far as there are ranks.
@@ -44,11 +47,7 @@ struct BenchRow {
 pub(crate) fn tune(flags: TuneFlags) -> anyhow::Result<ExitCode> {
     Settings::from_env().map_err(usage::from_setting)?;
     sizes::parse(&flags.sizes, 4)?;
-    let mut tuning = Tuning {
-        machine: tributary_client::machine_name(),
-        costs: Some(CostsRow::from(measure_costs(flags.address)?)),
-        measurements: Vec::new(),
-    };
+    let mut tuning = constants(flags.address)?;
     if !flags.measure {
         for trial in trials(&flags) {
             tuning.measurements.extend(trial.measure(&flags)?);
@@ -59,6 +58,33 @@ pub(crate) fn tune(flags: TuneFlags) -> anyhow::Result<ExitCode> {
     tuning.write(&flags.file)?;
     let mut out = io::stdout().lock();
     writeln!(out, "{}", summary(&tuning, &flags.file))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Measures the constants of the model and of the simulator.
+pub(crate) fn constants(address: IpAddr) -> anyhow::Result<Tuning> {
+    let own = std::env::current_exe()?;
+    let mut spawn = |partner: &Partner| {
+        let mut command = Command::new(&own);
+        command.arg("tune-partner").args(["--address", &partner.address.to_string()]);
+        command.args(["--core", &partner.core.to_string()]);
+        if partner.waits == PartnerWaits::Sleeping {
+            command.arg("--sleeps");
+        }
+        command.stdin(Stdio::null()).stdout(Stdio::null()).spawn()
+    };
+    Ok(Tuning {
+        machine: tributary_client::machine_name(),
+        costs: Some(CostsRow::from(measure_costs(address)?)),
+        system: Some(measure_system(address, &mut spawn)?),
+        measurements: Vec::new(),
+    })
+}
+
+/// The other process of a measurement.
+pub(crate) fn partner(flags: &TunePartnerFlags) -> anyhow::Result<ExitCode> {
+    let waits = if flags.sleeps { PartnerWaits::Sleeping } else { PartnerWaits::Yielding };
+    Partner { address: flags.address, core: flags.core, waits }.run()?;
     Ok(ExitCode::SUCCESS)
 }
 

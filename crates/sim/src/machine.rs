@@ -34,7 +34,7 @@ use kernel::{Kernel, SocketId};
 use mesh::MeshRank;
 use node::{NodePort, NodeTask};
 use routine::Routine;
-use tree::TreeRank;
+use tree::{Patience, TreeRank};
 
 /// Outstanding operations that a communicator asks for, as the client does by default.
 const OSOS: u16 = 8;
@@ -159,6 +159,7 @@ impl Setting {
         // Ranks are the first tasks, nodes follow; each reads from sockets of its own.
         let ranks = parts.members.len();
         let at_rank: Vec<SocketId> = (0..ranks).map(|rank| kernel.add_socket(rank)).collect();
+        let patience = Patience::new(ranks, kernel.cores());
         let at_node: Vec<Vec<SocketId>> = (ranks..)
             .zip(&parts.nodes)
             .map(|(task, node)| node.ports.iter().map(|_| kernel.add_socket(task)).collect())
@@ -166,7 +167,7 @@ impl Setting {
         for (member, &input) in parts.members.into_iter().zip(&at_rank) {
             let output = at_node[member.node.0 as usize][member.port.0 as usize];
             let routine = Routine::new(operations, elements);
-            kernel.add_task(TreeRank::new(member.machine, routine, input, output), false);
+            kernel.add_task(TreeRank::new(member.machine, routine, input, output, patience), false);
         }
         for (node, inputs) in parts.nodes.into_iter().zip(&at_node) {
             let port = |(&input, far): (&SocketId, &FarEnd)| NodePort {
@@ -191,9 +192,8 @@ impl Setting {
     ) -> Result<Times, MachineError> {
         let ranks = self.endpoints as usize;
         // inputs[rank][peer]: where `rank` reads what `peer` sends.
-        let inputs: Vec<Vec<SocketId>> = (0..ranks)
-            .map(|rank| (0..ranks).map(|_| kernel.add_socket(rank)).collect())
-            .collect();
+        let inputs: Vec<Vec<SocketId>> =
+            (0..ranks).map(|rank| (0..ranks).map(|_| kernel.add_socket(rank)).collect()).collect();
         for rank in 0..ranks {
             let outputs = (0..ranks).map(|peer| inputs[peer][rank]).collect();
             let task = MeshRank::new(
@@ -202,6 +202,7 @@ impl Setting {
                 Routine::new(operations, elements),
                 inputs[rank].clone(),
                 outputs,
+                Patience::new(ranks, kernel.cores()),
             );
             task.supports(Collective::Allreduce)?;
             kernel.add_task(task, false);

@@ -36,7 +36,6 @@ pub(super) struct SystemCosts {
     pub(super) wake: Picos,
     pub(super) wake_idle: Picos,
     pub(super) frame: Picos,
-    pub(super) call: Picos,
     /// Each byte that is folded.
     pub(super) reduce_byte_ns: f64,
     pub(super) jitter: f64,
@@ -64,7 +63,6 @@ impl SystemCosts {
             wake: machine.wake.span(),
             wake_idle: machine.wake_idle.span(),
             frame: machine.frame.span(),
-            call: machine.call.span(),
             reduce_byte_ns: preset.memory.reduce.value(),
             jitter: preset.noise.jitter.value(),
         })

@@ -187,6 +187,11 @@ impl Kernel {
         }
     }
 
+    /// Cores that tasks share.
+    pub(super) fn cores(&self) -> usize {
+        self.cores.len()
+    }
+
     /// Machines that are added have been driven up to then: time goes on from there.
     pub(super) fn begin_at(&mut self, at: Picos) {
         self.begun_at = at;
@@ -258,13 +263,13 @@ impl Kernel {
 
     fn done(&mut self, core: usize) {
         let now = self.agenda.now();
-        let task = self.cores[core].running.expect("a core that is done with a stretch runs a task");
+        let task =
+            self.cores[core].running.expect("a core that is done with a stretch runs a task");
         let stretch = self.cores[core].stretch.take().expect("a stretch ends once");
         if let Some((socket, frame)) = stretch.send {
             self.land(core, socket, frame, now);
         }
-        let is_pushed_aside =
-            !self.tasks[task].is_urgent && !self.cores[core].urgent.is_empty();
+        let is_pushed_aside = !self.tasks[task].is_urgent && !self.cores[core].urgent.is_empty();
         match stretch.then {
             Then::GoOn if !is_pushed_aside => {
                 self.agenda.schedule(now, Event::Step(core as u32));

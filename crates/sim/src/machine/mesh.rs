@@ -36,6 +36,7 @@ impl MeshRank {
         routine: Routine,
         inputs: Vec<SocketId>,
         outputs: Vec<SocketId>,
+        patience: Patience,
     ) -> Self {
         Self {
             rank,
@@ -47,7 +48,7 @@ impl MeshRank {
             step: None,
             unsent: VecDeque::new(),
             has_missed: false,
-            patience: Patience::default(),
+            patience,
         }
     }
 
@@ -75,8 +76,8 @@ impl MeshRank {
         let Some(collective) = self.routine.next(calls.now) else { return Ok(Stretch::end()) };
         self.walk = Some(self.schedule(collective)?);
         self.next_action();
-        self.patience = Patience::default();
-        Ok(Stretch::work(calls.costs.call))
+        self.patience.reset();
+        Ok(Stretch::work(calls.costs.frame))
     }
 
     /// Sends the first message that is not out yet.

@@ -11,14 +11,33 @@ use crate::engine::Picos;
 /// Times that a wait gives way before it sleeps, as in `client::waiting`.
 const YIELDS: u32 = 64;
 
-/// How a rank waits where cores are short: it gives way, and in the end it sleeps.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Patience(u32);
+/// Nodes that ranks count among those they share their cores with, as in `client::context`.
+const EMBEDDED_NODES: usize = 3;
+
+/// How a rank waits. With a core for everyone it looks again and again; where cores are short it gives
+/// way, and in the end it sleeps.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Patience {
+    spins: bool,
+    waits: u32,
+}
 
 impl Patience {
+    /// For so many ranks on so many cores.
+    pub(super) fn new(ranks: usize, cores: usize) -> Self {
+        Self { spins: ranks + EMBEDDED_NODES <= cores, waits: 0 }
+    }
+
+    /// A new wait begins.
+    pub(super) fn reset(&mut self) {
+        self.waits = 0;
+    }
+
     pub(super) fn wait(&mut self, calls: &Calls<'_>) -> Stretch {
-        self.0 += 1;
-        if self.0 <= YIELDS {
+        self.waits += 1;
+        if self.spins {
+            Stretch::work(Picos::ZERO)
+        } else if self.waits <= YIELDS {
             Stretch::give_way(calls.costs.give_way)
         } else {
             // Before it sleeps, it looks twice whether it should (`transport::wait`).
@@ -51,8 +70,8 @@ impl TreeRank {
         routine: Routine,
         input: SocketId,
         output: SocketId,
+        patience: Patience,
     ) -> Self {
-        let patience = Patience::default();
         Self { endpoint, routine, input, output, phase: Phase::Start, patience }
     }
 
@@ -60,9 +79,9 @@ impl TreeRank {
         let Some(collective) = self.routine.next(calls.now) else { return Ok(Stretch::end()) };
         let spec = self.routine.spec(collective);
         self.endpoint.start(spec).map_err(MachineError::Start)?;
-        self.patience = Patience::default();
+        self.patience.reset();
         self.phase = Phase::Receive;
-        Ok(Stretch::work(calls.costs.call))
+        Ok(Stretch::work(calls.costs.frame))
     }
 
     /// Takes a frame from the link, until there is none.

@@ -276,10 +276,9 @@ pub struct SharedMachine {
     pub wake: Constant<Nanoseconds>,
     /// From such a frame until the process runs, on a core that is idle.
     pub wake_idle: Constant<Nanoseconds>,
-    /// A frame through the protocol's machine, without its payload.
+    /// A frame through one of the protocol's machines, without its payload; as much for starting a
+    /// collective.
     pub frame: Constant<Nanoseconds>,
-    /// Entering and leaving a collective.
-    pub call: Constant<Nanoseconds>,
 }
 
 /// What disturbs processes.
