@@ -11,7 +11,7 @@ use serde::Deserialize;
 use serde_json::json;
 use tributary_client::AlgorithmChoice;
 use tributary_client::knobs;
-use tributary_client::tuning::{CostsRow, SystemCosts, Tuning};
+use tributary_client::tuning::{CostsRow, SystemCosts, Tuning, keep_to_cores};
 use tributary_daemon::embedded::FabricOptions;
 use tributary_sim::machine::Joint;
 use tributary_sim::predict::{self, MeasuredConstant, Predicted, Timed};
@@ -40,14 +40,20 @@ pub(crate) fn predict(flags: &PredictFlags) -> anyhow::Result<ExitCode> {
         let allowed = "a multiple of 4, an element's length, is allowed";
         return Err(UsageError::new("--sizes", size.to_string(), allowed).into());
     }
+    if let Some(cores) = flags.cores {
+        keep_to_cores(cores.into())?;
+    }
     let tuning = match &flags.tuning {
         Some(path) => Tuning::read(path)?,
         None => tune::constants(IpAddr::V4(Ipv4Addr::LOCALHOST))?,
     };
-    let (Some(costs), Some(system)) = (tuning.costs, tuning.system) else {
+    let (Some(costs), Some(system), Some(barrier_ns)) =
+        (tuning.costs, tuning.system, tuning.barrier_ns)
+    else {
         bail!("the tuning file has no constants for the simulator: tributary tune --measure FILE");
     };
-    let text = predict::preset_text(&tuning.machine, &constants(&costs, &system));
+    let measured = predict::with_frame(&tuning.machine, constants(&costs, &system), barrier_ns)?;
+    let text = predict::preset_text(&tuning.machine, &measured);
     let preset = predict::read(&text).context("the preset of this machine")?;
     if let Some(path) = &flags.preset {
         std::fs::write(path, &text).with_context(|| format!("file {}", path.display()))?;
@@ -75,7 +81,6 @@ fn constants(costs: &CostsRow, system: &SystemCosts) -> Vec<MeasuredConstant> {
         ("wait", "ns", system.wait_ns),
         ("wake", "ns", system.wake_ns),
         ("wake_idle", "ns", system.wake_idle_ns),
-        ("frame", "ns", system.frame_ns),
     ];
     let memory =
         [("copy", "ns/B", costs.memory_ns_per_byte), ("reduce", "ns/B", costs.reduce_ns_per_byte)];
@@ -173,7 +178,6 @@ mod tests {
             wait_ns: 10.0,
             wake_ns: 11.0,
             wake_idle_ns: 12.0,
-            frame_ns: 13.0,
         };
         let text = predict::preset_text("a machine", &constants(&costs, &system));
         let preset = predict::read(&text).unwrap();
@@ -192,12 +196,8 @@ mod tests {
             machine.wait.value(),
             machine.wake.value(),
             machine.wake_idle.value(),
-            machine.frame.value(),
         ];
-        assert_eq!(
-            values,
-            [3.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0, 10.0, 11.0, 12.0, 13.0]
-        );
+        assert_eq!(values, [3.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0, 10.0, 11.0, 12.0]);
         assert_eq!((preset.memory.copy.value(), preset.memory.reduce.value()), (0.5, 0.25));
         assert!(machine.send.source().contains("tune --measure"));
     }

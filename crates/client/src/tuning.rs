@@ -3,7 +3,6 @@
 //! `tributary tune` writes the file, `tributary model` shows it beside the model, and communicators
 //! choose by it (`TRIBUTARY_TUNING`). Must not know how operations run.
 
-mod frame;
 mod measure;
 mod system;
 
@@ -13,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use tributary_algorithms::model::Costs;
 
 pub use measure::{MeasureError, measure_costs};
-pub use system::{Partner, PartnerWaits, SystemCosts, measure_system};
+pub use system::{Partner, PartnerWaits, SystemCosts, keep_to_cores, measure_system, on_cores};
 
 use crate::report::Kind;
 use crate::settings::AlgorithmChoice;
@@ -31,6 +30,10 @@ pub struct Tuning {
     /// What system calls and switches cost, for the simulator.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub system: Option<SystemCosts>,
+    /// A barrier between two ranks over a direct link, both on one core: what the product's own code
+    /// adds to its system calls is in it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub barrier_ns: Option<f64>,
     /// Times of whole operations.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub measurements: Vec<Measurement>,
@@ -142,7 +145,12 @@ impl Tuning {
         });
         let times = self.measurements.iter().map(|row| row.time_us);
         let system = self.system.iter().flat_map(|system| system.values());
-        match costs.chain(system).chain(times).find(|value| !(value.is_finite() && *value >= 0.0)) {
+        match costs
+            .chain(system)
+            .chain(self.barrier_ns)
+            .chain(times)
+            .find(|value| !(value.is_finite() && *value >= 0.0))
+        {
             Some(value) => Err(format!("{value} is neither a cost nor a time")),
             None => Ok(()),
         }
@@ -248,6 +256,7 @@ mod tests {
             machine: "lab".into(),
             costs: None,
             system: None,
+            barrier_ns: None,
             measurements: vec![
                 row(2, 4, 8, Joint::Tree, 30.0),
                 row(2, 4, 8, Joint::Mesh, 20.0),

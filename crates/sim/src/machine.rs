@@ -112,15 +112,31 @@ impl Setting {
         bytes: usize,
         operations: u32,
     ) -> Result<Samples, MachineError> {
-        let costs = SystemCosts::new(preset)?;
-        let kernel = Kernel::new(costs, self.seed);
         let elements = bytes.div_ceil(4) as u64;
+        self.run(preset, &Routine::new(operations, elements), operations)
+    }
+
+    /// Runs `operations` barriers, one right behind the other.
+    ///
+    /// # Errors
+    /// [`MachineError`].
+    pub fn barrier(&self, preset: &Preset, operations: u32) -> Result<Samples, MachineError> {
+        self.run(preset, &Routine::barriers(operations), operations)
+    }
+
+    fn run(
+        &self,
+        preset: &Preset,
+        routine: &Routine,
+        operations: u32,
+    ) -> Result<Samples, MachineError> {
+        let kernel = Kernel::new(SystemCosts::new(preset)?, self.seed);
         let times = match self.joint {
             Joint::Tree { leaves } => {
                 let parts = self.granted(preset, leaves)?;
-                self.in_tree(kernel, parts, elements, operations)?
+                in_tree(kernel, parts, routine)?
             }
-            Joint::Mesh { algorithm } => self.in_mesh(kernel, algorithm, elements, operations)?,
+            Joint::Mesh { algorithm } => self.in_mesh(kernel, algorithm, routine)?,
         };
         let mut samples = Samples::default();
         for operation in 0..operations as usize {
@@ -148,47 +164,11 @@ impl Setting {
         Ok(system.world.into_parts())
     }
 
-    fn in_tree(
-        &self,
-        mut kernel: Kernel,
-        parts: Parts<Nothing>,
-        elements: u64,
-        operations: u32,
-    ) -> Result<Times, MachineError> {
-        kernel.begin_at(parts.at);
-        // Ranks are the first tasks, nodes follow; each reads from sockets of its own.
-        let ranks = parts.members.len();
-        let at_rank: Vec<SocketId> = (0..ranks).map(|rank| kernel.add_socket(rank)).collect();
-        let patience = Patience::new(ranks, kernel.cores());
-        let at_node: Vec<Vec<SocketId>> = (ranks..)
-            .zip(&parts.nodes)
-            .map(|(task, node)| node.ports.iter().map(|_| kernel.add_socket(task)).collect())
-            .collect();
-        for (member, &input) in parts.members.into_iter().zip(&at_rank) {
-            let output = at_node[member.node.0 as usize][member.port.0 as usize];
-            let routine = Routine::new(operations, elements);
-            kernel.add_task(TreeRank::new(member.machine, routine, input, output, patience), false);
-        }
-        for (node, inputs) in parts.nodes.into_iter().zip(&at_node) {
-            let port = |(&input, far): (&SocketId, &FarEnd)| NodePort {
-                input,
-                output: match *far {
-                    FarEnd::Member(member) => at_rank[member.0 as usize],
-                    FarEnd::Node(above, port) => at_node[above.0 as usize][port.0 as usize],
-                },
-            };
-            let ports = inputs.iter().zip(&node.ports).map(port).collect();
-            kernel.add_task(NodeTask::new(node.machine, node.arenas, ports), true);
-        }
-        kernel.run(ranks)
-    }
-
     fn in_mesh(
         &self,
         mut kernel: Kernel,
         algorithm: Algorithm,
-        elements: u64,
-        operations: u32,
+        routine: &Routine,
     ) -> Result<Times, MachineError> {
         let ranks = self.endpoints as usize;
         // inputs[rank][peer]: where `rank` reads what `peer` sends.
@@ -199,7 +179,7 @@ impl Setting {
             let task = MeshRank::new(
                 rank as u32,
                 algorithm,
-                Routine::new(operations, elements),
+                routine.clone(),
                 inputs[rank].clone(),
                 outputs,
                 Patience::new(ranks, kernel.cores()),
@@ -209,6 +189,41 @@ impl Setting {
         }
         kernel.run(ranks)
     }
+}
+
+fn in_tree(
+    mut kernel: Kernel,
+    parts: Parts<Nothing>,
+    routine: &Routine,
+) -> Result<Times, MachineError> {
+    kernel.begin_at(parts.at);
+    // Ranks are the first tasks, nodes follow; each reads from sockets of its own.
+    let ranks = parts.members.len();
+    let at_rank: Vec<SocketId> = (0..ranks).map(|rank| kernel.add_socket(rank)).collect();
+    let patience = Patience::new(ranks, kernel.cores());
+    let at_node: Vec<Vec<SocketId>> = (ranks..)
+        .zip(&parts.nodes)
+        .map(|(task, node)| node.ports.iter().map(|_| kernel.add_socket(task)).collect())
+        .collect();
+    for (member, &input) in parts.members.into_iter().zip(&at_rank) {
+        let output = at_node[member.node.0 as usize][member.port.0 as usize];
+        kernel.add_task(
+            TreeRank::new(member.machine, routine.clone(), input, output, patience),
+            false,
+        );
+    }
+    for (node, inputs) in parts.nodes.into_iter().zip(&at_node) {
+        let port = |(&input, far): (&SocketId, &FarEnd)| NodePort {
+            input,
+            output: match *far {
+                FarEnd::Member(member) => at_rank[member.0 as usize],
+                FarEnd::Node(above, port) => at_node[above.0 as usize][port.0 as usize],
+            },
+        };
+        let ports = inputs.iter().zip(&node.ports).map(port).collect();
+        kernel.add_task(NodeTask::new(node.machine, node.arenas, ports), true);
+    }
+    kernel.run(ranks)
 }
 
 /// What each rank's operations took, in their order.

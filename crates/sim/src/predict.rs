@@ -6,12 +6,33 @@
 
 use core::fmt::Write as _;
 
+use tributary_algorithms::Algorithm;
+
 use crate::figure::{Cell, Table};
 use crate::machine::{Joint, MachineError, Setting};
 use crate::preset::{self, Preset, PresetError};
 
 /// Where a measured constant comes from, as the preset says it.
 const SOURCE: &str = "measured by tributary tune --measure";
+
+/// Most that the product's code may take for a frame.
+const FRAME_NS_MAX: f64 = 20_000.0;
+/// Halvings of that, down to 5 ns.
+const FRAME_HALVINGS: u32 = 12;
+/// Simulated barriers of each.
+const FRAME_OPERATIONS: u32 = 100;
+
+/// Why nothing is predicted.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum PredictError {
+    /// The constants make no preset.
+    #[error(transparent)]
+    Preset(#[from] PresetError),
+    /// The machine can't be simulated.
+    #[error(transparent)]
+    Machine(#[from] MachineError),
+}
 
 /// A constant of the preset: its table, name, unit, and measured value.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -48,6 +69,45 @@ pub fn preset_text(machine: &str, constants: &[MeasuredConstant]) -> String {
         }
     }
     text
+}
+
+/// The constants with one more: what the product's own code takes for a frame, at each end.
+///
+/// It is what a barrier between two ranks of one core took beyond its system calls, and the only
+/// constant that comes from a collective; barriers are not among what is predicted.
+///
+/// # Errors
+/// [`PredictError`].
+pub fn with_frame(
+    machine: &str,
+    mut constants: Vec<MeasuredConstant>,
+    barrier_ns: f64,
+) -> Result<Vec<MeasuredConstant>, PredictError> {
+    let frame = |value| MeasuredConstant { table: "machine", name: "frame", unit: "ns", value };
+    let one_core = MeasuredConstant { table: "machine", name: "cores", unit: "1", value: 1.0 };
+    let simulated_ns = |frame_ns: f64| -> Result<f64, PredictError> {
+        let mut tried: Vec<_> =
+            constants.iter().copied().filter(|constant| constant.name != "cores").collect();
+        tried.insert(0, frame(frame_ns));
+        tried.insert(0, one_core);
+        let preset = read(&preset_text(machine, &tried))?;
+        let joint = Joint::Mesh { algorithm: Algorithm::RecursiveDoubling };
+        let samples =
+            Setting { endpoints: 2, joint, seed: 1 }.barrier(&preset, FRAME_OPERATIONS)?;
+        Ok(samples.summary().operations.q2 * 1e3)
+    };
+    let (mut low_ns, mut high_ns) = (0.0, FRAME_NS_MAX);
+    for _ in 0..FRAME_HALVINGS {
+        let middle_ns = (low_ns + high_ns) / 2.0;
+        if simulated_ns(middle_ns)? < barrier_ns {
+            low_ns = middle_ns;
+        } else {
+            high_ns = middle_ns;
+        }
+    }
+    // Constants of one table stand together.
+    constants.insert(0, frame(low_ns));
+    Ok(constants)
 }
 
 /// Reads such a text.
@@ -161,6 +221,20 @@ mod tests {
         let (cheap, dear) = (predicted_us(1_000.0, 10.0), predicted_us(3_000.0, 10.0));
         assert!(cheap.iter().zip(&dear).all(|(cheap, dear)| cheap < dear), "{cheap:?} {dear:?}");
         assert_eq!(cheap, predicted_us(1_000.0, 99.0));
+    }
+
+    /// What the product's code takes is found again from the barrier that has it.
+    #[test]
+    fn the_barrier_tells_what_a_frame_takes() {
+        let preset =
+            read(&preset_text("x", &[constant("cores", "1", 1.0), constant("frame", "ns", 700.0)]));
+        let joint = rows()[1].joint;
+        let setting = Setting { endpoints: 2, joint, seed: 1 };
+        let samples = setting.barrier(&preset.unwrap(), FRAME_OPERATIONS).unwrap();
+        let barrier_ns = samples.summary().operations.q2 * 1e3;
+        let found = with_frame("x", vec![constant("cores", "1", 2.0)], barrier_ns).unwrap();
+        assert!((found[0].value - 700.0).abs() < 20.0, "{}", found[0].value);
+        assert!((found[1].value - 2.0).abs() < 1e-9, "the machine keeps its cores");
     }
 
     #[test]

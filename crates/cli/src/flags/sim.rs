@@ -25,6 +25,7 @@ Examples:
 const PREDICT_EXAMPLES: &str = "\
 Examples:
   tributary sim predict
+  tributary sim predict --cores 1
   tributary sim predict --endpoints 2,4 --sizes 8,4096 --json
   tributary tune --measure tuning.toml && tributary sim predict --tuning tuning.toml
 
@@ -157,6 +158,10 @@ pub(crate) struct PredictFlags {
     #[arg(long, value_name = "BYTES,...", default_value = "8,1024,4096", value_delimiter = ',',
         value_parser = clap::value_parser!(u64).range(4..=16384))]
     pub(crate) sizes: Vec<u64>,
+
+    /// Cores that measurement and benchmark are kept to; all by default
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub(crate) cores: Option<u16>,
 
     /// Operations timed in each of the rounds
     #[arg(long, value_name = "N", default_value_t = 500, value_parser = clap::value_parser!(u32).range(1..))]

@@ -16,7 +16,6 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use serde::{Deserialize, Serialize};
 use tributary_transport::{Link, Listener, TcpAcceptor, TcpLink, TcpOptions, connect_tcp};
 
-use super::frame::frame_ns;
 use super::measure::{EncodedHeader, LONG_BYTES, MeasureError, frame};
 
 /// Round trips of one sample: some 100 us, so that most samples are not interrupted.
@@ -59,8 +58,6 @@ pub struct SystemCosts {
     pub wake_ns: f64,
     /// From the frame to the process's first instruction, if it slept on an idle core.
     pub wake_idle_ns: f64,
-    /// A frame through one of the protocol's machines.
-    pub frame_ns: f64,
 }
 
 impl SystemCosts {
@@ -68,10 +65,10 @@ impl SystemCosts {
     pub(super) fn values(self) -> impl Iterator<Item = f64> {
         let Self { send_ns, send_ns_per_byte, receive_ns, receive_ns_per_byte, .. } = self;
         let Self { miss_ns, remote_ns, give_way_ns, switch_ns, cold_ns, .. } = self;
-        let Self { wait_ns, wake_ns, wake_idle_ns, frame_ns, .. } = self;
+        let Self { wait_ns, wake_ns, wake_idle_ns, .. } = self;
         let calls = [send_ns, send_ns_per_byte, receive_ns, receive_ns_per_byte, miss_ns];
         let switches = [remote_ns, give_way_ns, switch_ns, cold_ns];
-        calls.into_iter().chain(switches).chain([wait_ns, wake_ns, wake_idle_ns, frame_ns])
+        calls.into_iter().chain(switches).chain([wait_ns, wake_ns, wake_idle_ns])
     }
 }
 
@@ -130,10 +127,36 @@ pub fn measure_system(
 ) -> Result<SystemCosts, MeasureError> {
     let granted = sched_getaffinity(None).map_err(|error| failed("cores")(&error))?;
     let cores: Vec<usize> = (0..CpuSet::MAX_CPU).filter(|&core| granted.is_set(core)).collect();
-    let outcome = Bench { address, spawn, cores: &cores }.measure();
-    let restored = sched_setaffinity(None, &granted);
-    restored.map_err(|error| failed("cores")(&error))?;
-    outcome
+    on_cores(cores.len(), || Bench { address, spawn, cores: &cores }.measure())?
+}
+
+/// Does `work` with this process, and those that it starts, kept to the first `count` of its cores.
+///
+/// # Errors
+/// If it has not so many.
+pub fn on_cores<T>(count: usize, work: impl FnOnce() -> T) -> Result<T, MeasureError> {
+    let granted = sched_getaffinity(None).map_err(|error| failed("cores")(&error))?;
+    keep_to_cores(count)?;
+    let outcome = work();
+    sched_setaffinity(None, &granted).map_err(|error| failed("cores")(&error))?;
+    Ok(outcome)
+}
+
+/// Keeps this process, and those it starts from now on, to the first `count` of the cores that it may
+/// run on: what is measured then, and what is measured against, share them.
+///
+/// # Errors
+/// If it has not so many.
+pub fn keep_to_cores(count: usize) -> Result<(), MeasureError> {
+    let granted = sched_getaffinity(None).map_err(|error| failed("cores")(&error))?;
+    let mut kept = CpuSet::new();
+    let cores = (0..CpuSet::MAX_CPU).filter(|&core| granted.is_set(core));
+    cores.take(count).for_each(|core| kept.set(core));
+    let has = kept.count() as usize;
+    if has < count {
+        return Err(MeasureError(format!("{count} cores were asked for, there are {has}")));
+    }
+    sched_setaffinity(None, &kept).map_err(|error| failed("cores")(&error))
 }
 
 struct Bench<'a> {
@@ -191,7 +214,6 @@ impl Bench<'_> {
             wait_ns,
             wake_ns,
             wake_idle_ns,
-            frame_ns: frame_ns(),
         })
     }
 
@@ -426,7 +448,7 @@ fn thread_usage() -> libc::rusage {
 ///
 /// # Panics
 /// If there is none.
-pub(super) fn median(mut samples: Vec<f64>) -> f64 {
+fn median(mut samples: Vec<f64>) -> f64 {
     samples.sort_unstable_by(f64::total_cmp);
     samples[samples.len() / 2]
 }

@@ -149,7 +149,7 @@ impl Calls<'_> {
 
     /// Sends a frame: the kernel carries it to the other end's socket before the call returns.
     pub(super) fn send(&mut self, socket: SocketId, frame: Frame) -> Stretch {
-        let mut cost = self.costs.send.of(frame.bytes) + self.warming();
+        let mut cost = self.costs.frame + self.costs.send.of(frame.bytes) + self.warming();
         if (self.owner_sleeps)(self.sockets[socket.0].owner) {
             cost += self.costs.wake;
         }

@@ -12,6 +12,7 @@ use crate::engine::Picos;
 pub(super) struct Routine {
     operations_left: u32,
     elements: u64,
+    timed: Collective,
     is_timed: bool,
     began_at: Picos,
 }
@@ -19,7 +20,18 @@ pub(super) struct Routine {
 impl Routine {
     /// `operations` allreduces of `elements` 32-bit elements, each behind a barrier.
     pub(super) fn new(operations: u32, elements: u64) -> Self {
-        Self { operations_left: operations, elements, is_timed: true, began_at: Picos::ZERO }
+        Self {
+            operations_left: operations,
+            elements,
+            timed: Collective::Allreduce,
+            is_timed: true,
+            began_at: Picos::ZERO,
+        }
+    }
+
+    /// `operations` barriers, one right behind the other.
+    pub(super) fn barriers(operations: u32) -> Self {
+        Self { timed: Collective::Barrier, ..Self::new(operations, 0) }
     }
 
     /// Starts the next collective, if there is one.
@@ -27,9 +39,9 @@ impl Routine {
         if self.is_timed && self.operations_left == 0 {
             return None;
         }
-        self.is_timed = !self.is_timed;
+        self.is_timed = !self.is_timed || self.timed == Collective::Barrier;
         self.began_at = now;
-        Some(if self.is_timed { Collective::Allreduce } else { Collective::Barrier })
+        Some(if self.is_timed { self.timed } else { Collective::Barrier })
     }
 
     /// The collective is over; what it took, if it is timed.

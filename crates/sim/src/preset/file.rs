@@ -276,8 +276,7 @@ pub struct SharedMachine {
     pub wake: Constant<Nanoseconds>,
     /// From such a frame until the process runs, on a core that is idle.
     pub wake_idle: Constant<Nanoseconds>,
-    /// A frame through one of the protocol's machines, without its payload; as much for starting a
-    /// collective.
+    /// The product's own code for a frame, at each of its ends; as much for starting a collective.
     pub frame: Constant<Nanoseconds>,
 }
 
