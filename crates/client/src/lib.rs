@@ -25,7 +25,7 @@ mod request;
 mod settings;
 mod tree;
 pub mod tuning;
-mod waiting;
+pub mod waiting;
 mod ways;
 
 pub use bootstrap::{Bootstrap, BootstrapError};
