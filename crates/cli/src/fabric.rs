@@ -49,8 +49,11 @@ pub(crate) fn join_or_start(hosts: u32, transport: TransportFlag) -> anyhow::Res
     if settings.manager.is_some() {
         return Ok(Fabric::Named);
     }
-    let shared_memory = transport != TransportFlag::Tcp;
-    let options = FabricOptions { hosts, shared_memory, ..FabricOptions::default() };
+    let mut options = FabricOptions { hosts, ..FabricOptions::default() };
+    if transport == TransportFlag::Tcp {
+        options.shared_memory = false;
+        options.datagram_payload_max_bytes = 0;
+    }
     let fabric =
         embedded::Fabric::start(&options).context("the fabric on this machine did not start")?;
     Ok(Fabric::Own(fabric))

@@ -11,6 +11,10 @@ use super::kernel::{Calls, Frame, Program, SocketId, Stretch};
 use super::tree::protocol_time;
 use crate::world::{Data, Nothing};
 
+/// With as many links as this, or fewer, the thread asks each instead of asking the kernel which of them
+/// have something, until none has (`daemon::node::data`).
+const DIRECT_LINKS_MAX: usize = 2;
+
 /// A port: where it reads, and where what it sends is read.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct NodePort {
@@ -29,20 +33,39 @@ pub(super) struct NodeTask {
     sending: Option<PortId>,
     is_drained: bool,
     has_slept: bool,
+    /// The round over the links has found a frame.
+    has_worked: bool,
 }
 
 impl NodeTask {
     pub(super) fn new(machine: Node, arenas: Nothing, ports: Vec<NodePort>) -> Self {
         let hot = VecDeque::new();
-        Self { machine, arenas, ports, hot, sending: None, is_drained: true, has_slept: true }
+        Self {
+            machine,
+            arenas,
+            ports,
+            hot,
+            sending: None,
+            is_drained: true,
+            has_slept: true,
+            has_worked: false,
+        }
     }
 
     /// Asks the kernel which links have something, and sleeps until one has.
     fn wait(&mut self, calls: &Calls<'_>) -> Option<Stretch> {
+        let asks_each = self.ports.len() <= DIRECT_LINKS_MAX;
+        if std::mem::take(&mut self.has_worked) && asks_each {
+            self.hot = (0..self.ports.len()).collect();
+            return None;
+        }
         let ports = self.ports.iter().enumerate();
         let hot = ports.filter(|(_, port)| calls.has_input(port.input)).map(|(index, _)| index);
         self.hot = hot.collect();
         let was_asleep = std::mem::take(&mut self.has_slept);
+        if asks_each && !self.hot.is_empty() {
+            self.hot = (0..self.ports.len()).collect();
+        }
         match (self.hot.is_empty(), was_asleep) {
             // The call in which it slept has said it.
             (false, true) => None,
@@ -74,6 +97,7 @@ impl NodeTask {
             .map_err(MachineError::Node)?;
         while self.machine.poll_event().is_some() {}
         self.is_drained = false;
+        self.has_worked = true;
         Ok(Stretch::work(cost))
     }
 
