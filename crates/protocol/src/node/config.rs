@@ -3,6 +3,7 @@
 use alloc::vec::Vec;
 use core::ops::Range;
 
+use tributary_wire::control::GroupInstall;
 use tributary_wire::{Capability, ChildIndex, EndpointId, Epoch, GroupId, TreeId};
 
 use super::PortId;
@@ -72,6 +73,37 @@ pub struct GroupConfig {
     pub parent: Option<ParentConfig>,
     /// What it may stream; none if nothing.
     pub stream: Option<StreamGrant>,
+}
+
+impl GroupConfig {
+    /// What the manager's order says, with the link to the parent that the driver has opened.
+    ///
+    /// # Panics
+    /// If the order names a parent and there is no link, or the other way round.
+    #[must_use]
+    pub fn of_order(order: GroupInstall, upward: Option<PortId>) -> Self {
+        assert_eq!(order.parent.is_some(), upward.is_some(), "a way up leads to the parent");
+        let children = order.children.into_iter().map(|child| ChildConfig {
+            capability: child.capability,
+            members: child.members_first..child.members_end,
+        });
+        let parent = order.parent.zip(upward).map(|(parent, port)| ParentConfig {
+            port,
+            child: parent.child,
+            capability: parent.capability,
+        });
+        let stream =
+            order.stream.map(|stream| StreamGrant { tree: stream.tree, terms: stream.terms });
+        Self {
+            group: order.group,
+            epoch: order.epoch,
+            osos: order.osos,
+            payload_max_bytes: order.payload_max_bytes,
+            children: children.collect(),
+            parent,
+            stream,
+        }
+    }
 }
 
 /// What a group may stream.

@@ -6,7 +6,7 @@ use tributary_protocol::Carrier;
 use tributary_protocol::endpoint::{Body, Endpoint, EndpointConfig, Event, StartError, Transmit};
 use tributary_wire::control::{EndpointGrant, GroupGrant};
 use tributary_wire::frame::{Abort, AbortReason, HEADER_BYTES, Message};
-use tributary_wire::{OperationNumber, Operator};
+use tributary_wire::{EndpointId, OperationNumber, Operator};
 
 use super::agenda::{End, Item};
 use super::control::node_at;
@@ -285,7 +285,7 @@ impl World<'_> {
             return;
         }
         let (operation, number) = (entry.started, entry.number);
-        let spec = self.plan_of(member, operation).spec(number);
+        let spec = self.plan_of(member, operation).spec(EndpointId(number));
         match self.member(member).endpoint.start(spec) {
             Ok(number) => {
                 let entry = self.member(member);
@@ -323,7 +323,7 @@ impl World<'_> {
         self.trace.note(self.now, Some(key), || format!("member {index} completes {operation}"));
         self.trace.note_number(u64::from(member) << 32 ^ operation as u64);
         let plan = self.plan_of(member, operation);
-        let receives = plan.spec(index).receives;
+        let receives = plan.spec(EndpointId(index)).receives;
         let need_bytes = if receives { plan.len_bytes() } else { 0 };
         if got_bytes != need_bytes {
             let group = key.to_string();
@@ -440,7 +440,7 @@ impl World<'_> {
         let entry = &mut self.runs[run as usize];
         let plan =
             self.scenario.job(entry.job as usize).groups[entry.group as usize].script[operation];
-        let stream = Stream { tag: entry.tag, operation: operation as u32, member: plan.source };
+        let stream = Stream { tag: entry.tag, operation: operation as u32, member: plan.source.0 };
         let shape = &entry.shape;
         entry.expected[operation].get_or_insert_with(|| {
             if plan.operator == Operator::Broadcast {

@@ -3,9 +3,7 @@
 use std::collections::VecDeque;
 
 use tributary_protocol::Carrier;
-use tributary_protocol::node::{
-    ChildConfig, Event, GroupConfig, Node, NodeConfig, ParentConfig, PortId, StreamLimits,
-};
+use tributary_protocol::node::{Event, GroupConfig, Node, NodeConfig, PortId, StreamLimits};
 use tributary_wire::control::{GroupInstall, NodeEvent, NodeOrder};
 use tributary_wire::frame::{HEADER_BYTES, Header, Message};
 use tributary_wire::{Epoch, GroupId};
@@ -363,7 +361,7 @@ impl World<'_> {
         let key = Key { life: self.sessions[session as usize].life, epoch };
         let port = parent.map(|parent| self.connect_upward(node, parent, &install, key));
         let time = self.time();
-        match self.node(node).machine.install(time, config(install, port)) {
+        match self.node(node).machine.install(time, GroupConfig::of_order(install, port)) {
             Ok(arena) => {
                 let host = self.node(node);
                 host.memory.add(arena);
@@ -487,27 +485,6 @@ impl World<'_> {
 /// again and denies what it knows nothing of.
 fn shows_after_ns(down_ns: u64) -> u64 {
     SILENCE_NS.min(down_ns)
-}
-
-fn config(install: GroupInstall, port: Option<PortId>) -> GroupConfig {
-    let children = install.children.into_iter().map(|child| ChildConfig {
-        capability: child.capability,
-        members: child.members_first..child.members_end,
-    });
-    let parent = install.parent.zip(port).map(|(parent, port)| ParentConfig {
-        port,
-        child: parent.child,
-        capability: parent.capability,
-    });
-    GroupConfig {
-        group: install.group,
-        epoch: install.epoch,
-        osos: install.osos,
-        payload_max_bytes: install.payload_max_bytes,
-        children: children.collect(),
-        parent,
-        stream: None,
-    }
 }
 
 /// A frame in a few words.

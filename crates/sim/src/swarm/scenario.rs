@@ -4,11 +4,11 @@
 mod draw;
 mod faults;
 
-use tributary_protocol::endpoint::OperationSpec;
 use tributary_protocol::manager::ManagerConfig;
+pub(super) use tributary_protocol::workload::OperationPlan;
 use tributary_topology::Fabric;
+use tributary_wire::EndpointId;
 use tributary_wire::frame::Target;
-use tributary_wire::{Datatype, EndpointId, Operator};
 
 pub use faults::FAULT_NAMES;
 pub(super) use faults::{Disagreement, Fault, FaultKind, Intrusion, Offence};
@@ -87,44 +87,6 @@ pub(super) struct GroupPlan {
     pub(super) script: Vec<OperationPlan>,
 }
 
-/// One collective operation, as all members mean it.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct OperationPlan {
-    pub(super) operator: Operator,
-    pub(super) datatype: Datatype,
-    pub(super) elements: u64,
-    pub(super) target: Target,
-    /// The member that brings a broadcast's data.
-    pub(super) source: u32,
-}
-
-impl OperationPlan {
-    /// What `member` tells its endpoint.
-    pub(super) fn spec(&self, member: u32) -> OperationSpec {
-        let (contributes, receives) = match self.operator {
-            Operator::Barrier => return OperationSpec::BARRIER,
-            Operator::Broadcast => (member == self.source, member != self.source),
-            _ => (true, self.target == Target::All || self.is_for(member)),
-        };
-        OperationSpec {
-            operator: self.operator,
-            datatype: self.datatype,
-            elements: self.elements,
-            target: self.target,
-            contributes,
-            receives,
-        }
-    }
-
-    pub(super) fn len_bytes(&self) -> usize {
-        self.elements as usize * self.datatype.size_bytes()
-    }
-
-    fn is_for(&self, member: u32) -> bool {
-        self.target == Target::Member(EndpointId(member))
-    }
-}
-
 impl Scenario {
     /// A job of the scenario, the probe last.
     pub(super) fn job(&self, job: usize) -> &JobPlan {
@@ -155,7 +117,7 @@ impl GroupPlan {
                 Target::Member(EndpointId(member)) => member,
                 Target::All => 0,
             };
-            operation.source < members && target < members
+            operation.source.0 < members && target < members
         })
     }
 }

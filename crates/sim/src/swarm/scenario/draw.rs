@@ -1,17 +1,15 @@
 //! Scenarios drawn from a seed.
 
-use rand::{RngExt, SeedableRng};
-use rand_pcg::Pcg64;
-use tributary_protocol::manager::ManagerConfig;
-use tributary_topology::{Fabric, VertexId};
-use tributary_wire::frame::Target;
-use tributary_wire::{Datatype, EndpointId, Operator};
-
 use super::faults::Weather;
 use super::{
     DatagramPlan, Fault, GroupPlan, JobPlan, NetworkPlan, NodePlan, OperationPlan, Scenario,
 };
 use crate::swarm::values::KERNELS;
+use rand::{RngExt, SeedableRng};
+use rand_pcg::Pcg64;
+use tributary_protocol::manager::ManagerConfig;
+use tributary_protocol::workload::Mixture;
+use tributary_topology::{Fabric, VertexId};
 
 /// Bits of a partition's set of machines: hosts, nodes and the manager.
 const MACHINES_MAX: u32 = 40;
@@ -155,28 +153,15 @@ impl GroupPlan {
     }
 
     fn draw_operation(&self, random: &mut Pcg64) -> OperationPlan {
-        let (operator, datatype) = KERNELS[random.random_range(0..KERNELS.len())];
-        let per_segment = u64::from(self.payload_max_bytes) / datatype.size_bytes() as u64;
-        let elements = match random.random_range(0..8) {
-            0..4 => random.random_range(1..=per_segment.min(4)),
-            4..6 => per_segment,
-            6 => random.random_range(1..=3 * per_segment),
-            _ => random.random_range(1..=10 * per_segment),
+        let mut below = |end| random.random_range(0..end);
+        let mixture = Mixture {
+            kernels: &KERNELS,
+            members: self.hosts.len() as u32,
+            segment_bytes: self.payload_max_bytes,
+            short_of_eight: 4,
+            segments_max: 10,
         };
-        let member = random.random_range(0..self.hosts.len()) as u32;
-        let plan =
-            OperationPlan { operator, datatype, elements, target: Target::All, source: member };
-        match random.random_range(0..10) {
-            0..6 => plan,
-            6 | 7 => OperationPlan { target: Target::Member(EndpointId(member)), ..plan },
-            8 => OperationPlan { operator: Operator::Broadcast, ..plan },
-            _ => OperationPlan {
-                operator: Operator::Barrier,
-                datatype: Datatype::U8,
-                elements: 0,
-                ..plan
-            },
-        }
+        mixture.draw(&mut below)
     }
 }
 
