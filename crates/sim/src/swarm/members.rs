@@ -1,12 +1,13 @@
 //! Members: the endpoint machine, the application above it and the link below it.
 
+mod frames;
+
 use std::collections::VecDeque;
 
-use tributary_protocol::Carrier;
-use tributary_protocol::endpoint::{Body, Endpoint, EndpointConfig, Event, StartError, Transmit};
+use tributary_protocol::endpoint::{Endpoint, EndpointConfig, Event, StartError};
 use tributary_wire::control::{EndpointGrant, GroupGrant};
-use tributary_wire::frame::{Abort, AbortReason, HEADER_BYTES, Message};
-use tributary_wire::{EndpointId, OperationNumber, Operator};
+use tributary_wire::frame::{Abort, AbortReason};
+use tributary_wire::{EndpointId, OperationNumber};
 
 use super::agenda::{End, Item};
 use super::control::node_at;
@@ -14,9 +15,8 @@ use super::ledger::{GAVE_UP, LINK_LOST};
 use super::link::{EdgeOf, Holder};
 use super::nodes::JOIN_TIMEOUT_NS;
 use super::scenario::{GroupPlan, OperationPlan};
-use super::values::Stream;
 use super::verdict::{Violation, words};
-use super::world::{Incoming, SILENCE_NS, World};
+use super::world::{SILENCE_NS, World};
 
 /// A member must be told within this of the moment at which the cause can be seen.
 const TOLD_WITHIN_NS: u64 = 1_000_000_000;
@@ -174,59 +174,6 @@ impl World<'_> {
         }
     }
 
-    fn transmit(&mut self, member: u32) {
-        let entry = &self.members[member as usize];
-        let Some(link) = entry.link else { return };
-        if entry.is_dead {
-            return;
-        }
-        let frames_max = self.scenario.network.link_frames;
-        let time = self.time();
-        while self.links[link as usize].is_open(End::Lower) {
-            let Some(transmit) = self.members[member as usize].endpoint.peek_transmit() else {
-                return;
-            };
-            let is_by_link = transmit.carrier == Carrier::Link;
-            if is_by_link && !self.links[link as usize].has_room(End::Upper, frames_max) {
-                self.link(link).is_blocked[End::Lower as usize] = true;
-                return;
-            }
-            let bytes = self.frame(member, &transmit);
-            self.member(member).endpoint.pop_transmit(time);
-            let key = self.edge_key(link);
-            self.trace.note(self.now, key, || {
-                let number = self.members[member as usize].number;
-                format!(
-                    "link {link}: member {number} sends {}",
-                    super::nodes::brief(&transmit.header)
-                )
-            });
-            if let Message::Request(part) = transmit.header.message {
-                self.check_window(link, part.sequence.0);
-                if self.scenario.replays() {
-                    self.link(link).last_request.clone_from(&bytes);
-                }
-            }
-            self.send_by(transmit.carrier, link, End::Upper, bytes);
-        }
-    }
-
-    fn frame(&mut self, member: u32, transmit: &Transmit) -> Vec<u8> {
-        let mut bytes = self.buffer();
-        bytes.extend_from_slice(&transmit.header.encode());
-        let Some(body) = &transmit.body else { return bytes };
-        let entry = &self.members[member as usize];
-        let running = entry.running.iter().find(|running| running.number == body.operation);
-        let operation = running.expect("segments are of running operations").operation;
-        let datatype = self.plan_of(member, operation).datatype;
-        let size = datatype.size_bytes();
-        let (first, end) = (body.bytes.start / size, body.bytes.end / size);
-        let tag = self.runs[entry.run as usize].tag;
-        let stream = Stream { tag, operation: operation as u32, member: entry.number };
-        stream.append(datatype, first as u64, end as u64, &mut bytes);
-        bytes
-    }
-
     /// An operation as a member understands it.
     fn plan_of(&self, member: u32, operation: usize) -> OperationPlan {
         match self.members[member as usize].mistake {
@@ -368,32 +315,6 @@ impl World<'_> {
         }
     }
 
-    /// A frame arrives at a member.
-    pub(super) fn member_takes(&mut self, member: u32, frame: Incoming<'_>) {
-        self.restless_members.push(member);
-        if self.members[member as usize].is_dead {
-            return;
-        }
-        let Incoming { link, carrier, bytes, is_forged, .. } = frame;
-        let Some(header) = self.decode(frame) else { return };
-        let time = self.time();
-        match self.member(member).endpoint.handle_frame(time, carrier, &header) {
-            Err(error) => self.on_refused(frame, &error.to_string()),
-            Ok(body) => {
-                if is_forged {
-                    let what = super::nodes::brief(&header);
-                    self.report(self.edge_key(link), Violation::ForgeryAccepted { what });
-                }
-                if let Message::Result(part) = header.message {
-                    self.link(link).on_result(part.sequence.0);
-                }
-                if let Some(body) = body {
-                    self.take_result(member, &body, &bytes[HEADER_BYTES..]);
-                }
-            }
-        }
-    }
-
     pub(super) fn on_member_timer(&mut self, member: u32) {
         let time = self.time();
         let entry = self.member(member);
@@ -415,42 +336,6 @@ impl World<'_> {
             entry.timer_at = Some(at);
             self.agenda.put(at, Item::MemberTimer { member });
         }
-    }
-
-    fn take_result(&mut self, member: u32, body: &Body, payload: &[u8]) {
-        let entry = self.member(member);
-        let (index, run) = (entry.number, entry.run);
-        let running = entry.running.iter_mut().find(|running| running.number == body.operation);
-        let running = running.expect("results are of running operations");
-        running.got_bytes += payload.len();
-        let operation = running.operation;
-        if self.member(member).mistake.is_some_and(|(mistaken, _)| mistaken <= operation) {
-            return;
-        }
-        let key = self.runs[run as usize].key;
-        let expected = self.expected(run, operation);
-        if expected.get(body.bytes.clone()) != Some(payload) {
-            let group = key.to_string();
-            self.report(Some(key), Violation::WrongResult { group, member: index, operation });
-        }
-    }
-
-    /// What an operation of a group must give.
-    fn expected(&mut self, run: u32, operation: usize) -> &[u8] {
-        let entry = &mut self.runs[run as usize];
-        let plan =
-            self.scenario.job(entry.job as usize).groups[entry.group as usize].script[operation];
-        let stream = Stream { tag: entry.tag, operation: operation as u32, member: plan.source.0 };
-        let shape = &entry.shape;
-        entry.expected[operation].get_or_insert_with(|| {
-            if plan.operator == Operator::Broadcast {
-                let mut bytes = Vec::new();
-                stream.append(plan.datatype, 0, plan.elements, &mut bytes);
-                bytes
-            } else {
-                shape.reduce(plan.operator, plan.datatype, plan.elements, stream)
-            }
-        })
     }
 
     /// A member's end of its link is gone.
