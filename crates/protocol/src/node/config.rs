@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 use core::ops::Range;
 
-use tributary_wire::control::GroupInstall;
+use tributary_wire::control::{GroupInstall, StreamCapacity};
 use tributary_wire::{Capability, ChildIndex, EndpointId, Epoch, GroupId, TreeId};
 
 use super::PortId;
@@ -43,6 +43,14 @@ pub struct StreamLimits {
 impl StreamLimits {
     /// No streams.
     pub const NONE: Self = Self { trees: 0, window_max: 1, chunk_bytes_max: 0 };
+
+    /// What the node tells the manager that it can stream; none if nothing.
+    #[must_use]
+    pub fn capacity(&self) -> Option<StreamCapacity> {
+        let Self { trees, window_max: window, chunk_bytes_max: chunk_bytes } = *self;
+        let terms_max = StreamTerms { chunk_bytes, window };
+        (trees > 0).then_some(StreamCapacity { trees, terms_max })
+    }
 
     /// The memory that one tree's streams need on a node of this radix.
     #[must_use]

@@ -4,15 +4,16 @@
 //! may lead to is written into the ledger, so that nothing else is taken for its consequence.
 
 mod forgeries;
+mod streams;
 
 use tributary_wire::frame::Edge;
 
-use forgeries::{intruding_frame, mistake, offensive_frame};
+use forgeries::{forged_multicast, intruding_frame, mistake, offensive_frame};
 
 use super::agenda::{End, Item};
 use super::ledger::{DISAGREED, GAVE_UP, LINK_LOST, MISBEHAVED};
 use super::link::Holder;
-use super::scenario::{Disagreement, FaultKind, Intrusion, Offence};
+use super::scenario::{Disagreement, Fault, FaultKind, Intrusion, Offence};
 use super::world::{SILENCE_NS, World};
 
 /// Bytes of a header in which no flipped bit may pass: magic, version, length, group, epoch, child
@@ -29,8 +30,11 @@ pub(super) fn flip(bytes: &mut [u8], bit: u16) {
 
 impl World<'_> {
     pub(super) fn inject(&mut self, index: u32) {
-        let kind = self.scenario.faults[index as usize].kind;
-        self.trace.note(self.now, None, || format!("FAULT {kind:?}"));
+        let Fault { at, kind } = self.scenario.faults[index as usize];
+        // Those that wait for their moment come back.
+        if at == self.now {
+            self.trace.note(self.now, None, || format!("FAULT {kind:?}"));
+        }
         let has_hit = match kind {
             FaultKind::Cut { pick, resets } => self.cut(pick, resets),
             FaultKind::Corrupt { pick, bit } => self.corrupt(pick, bit),
@@ -59,6 +63,9 @@ impl World<'_> {
             FaultKind::Disagree { pick, how } => self.disagree(pick, how),
             FaultKind::Offence { pick, offence } => self.offend(pick, offence),
             FaultKind::Spoof { pick, offence } => self.spoof(pick, offence),
+            FaultKind::StreamTrouble { pick, holds, how } => {
+                self.cut_stream_short(index, pick, holds, how)
+            }
             FaultKind::DatagramsLost { pick, for_ns } => self.lose_datagrams(pick, for_ns),
             FaultKind::Intrusion { pick, intrusion } => self.intrude(pick, intrusion),
         };
@@ -221,6 +228,9 @@ impl World<'_> {
         let Some(plan) = mistake(script[operation], how, payload_bytes, members) else {
             return false;
         };
+        if how == Disagreement::Course && run.grant.stream.is_none() {
+            return false;
+        }
         for member in wrong {
             self.trace.note(self.now, Some(key), || {
                 let number = self.members[member as usize].number;
@@ -277,7 +287,13 @@ impl World<'_> {
             return false;
         }
         let (edge, run) = (self.edge_of(member), self.run_of(member));
+        let (group, has_address) = (run.grant.group, run.grant.multicast.is_some());
         let bytes = offensive_frame(offence, edge, run.grant.payload_max_bytes);
+        if has_address {
+            // A member's capability admits to no multicast.
+            self.forge_multicast(group, &bytes);
+            self.forge_multicast(group, &forged_multicast(edge));
+        }
         self.put_datagram(link, End::Upper, bytes, true);
         true
     }

@@ -194,7 +194,7 @@ impl World<'_> {
             hosts: plan.hosts.iter().copied().map(host_name).collect(),
             osos: plan.osos,
             payload_max_bytes: plan.payload_max_bytes,
-            stream: None,
+            stream: plan.stream,
         };
         let ask = self.want(job, group).ask;
         let time = self.time();

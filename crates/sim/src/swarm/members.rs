@@ -4,6 +4,7 @@ mod frames;
 
 use std::collections::VecDeque;
 
+use rand::RngExt;
 use tributary_protocol::endpoint::{Endpoint, EndpointConfig, Event, StartError};
 use tributary_wire::control::{EndpointGrant, GroupGrant};
 use tributary_wire::frame::{Abort, AbortReason};
@@ -40,6 +41,8 @@ pub(super) struct Member {
     timer_at: Option<u64>,
     /// Its node has let it in.
     has_joined: bool,
+    /// Whether what is sent to its group's multicast address reaches it.
+    pub(super) hears: bool,
     pub(super) has_left: bool,
     pub(super) failed: Option<Abort>,
     /// Its process is gone, or will never do anything.
@@ -52,6 +55,9 @@ pub(super) struct Member {
 struct Running {
     number: OperationNumber,
     operation: usize,
+    is_stream: bool,
+    /// Bytes of its vector that may be sent by now.
+    ready_bytes: usize,
     got_bytes: usize,
 }
 
@@ -63,17 +69,7 @@ impl Member {
         endpoint: &EndpointGrant,
         plan: &GroupPlan,
     ) -> Self {
-        let config = EndpointConfig {
-            group: grant.group,
-            epoch: grant.epoch,
-            child: endpoint.child,
-            capability: endpoint.capability,
-            endpoint: endpoint.endpoint,
-            osos: grant.osos,
-            payload_max_bytes: grant.payload_max_bytes,
-            operations_max: plan.overlap,
-            stream: None,
-        };
+        let config = EndpointConfig::of_grant(grant, endpoint, plan.overlap);
         Self {
             endpoint: Endpoint::new(config),
             run,
@@ -89,6 +85,7 @@ impl Member {
             is_leave_put: false,
             timer_at: None,
             has_joined: false,
+            hears: false,
             has_left: false,
             failed: None,
             is_dead: false,
@@ -105,6 +102,14 @@ impl Member {
     /// Whether it got all it wanted.
     pub(super) fn is_done(&self) -> bool {
         self.has_left && self.completed == self.operations
+    }
+
+    /// Takes a running operation, if it is the oldest: streams and others pass each other.
+    fn take_first(&mut self, number: OperationNumber) -> Option<Running> {
+        let at = self.running.iter().position(|running| running.number == number)?;
+        let is_stream = self.running[at].is_stream;
+        let is_first = self.running.iter().take(at).all(|older| older.is_stream != is_stream);
+        if is_first { self.running.remove(at) } else { None }
     }
 
     /// The next operation it will start.
@@ -135,7 +140,7 @@ impl World<'_> {
         }
         let (node, host, number) = (entry.node, entry.host, entry.number);
         let run = self.run_of(member);
-        let (key, osos) = (run.key, run.grant.osos);
+        let (key, osos, stream) = (run.key, run.grant.osos, run.grant.stream);
         let apart = self.apart_until(host, self.node_machine(node));
         if !self.node(node).is_alive || apart.is_some() {
             let now = self.now;
@@ -144,7 +149,7 @@ impl World<'_> {
             self.restless_members.push(member);
             return;
         }
-        let edge = EdgeOf { group: key, below: number..number + 1, osos };
+        let edge = EdgeOf::new(key, number..number + 1, osos, stream);
         let link = self.connect((Holder::Member(member), host), node, Some(edge));
         self.member(member).link = Some(link);
         self.offer_datagrams(member);
@@ -193,7 +198,12 @@ impl World<'_> {
                 self.put_start(member);
             }
             Event::Failed(abort) => self.on_member_failed(member, abort),
-            Event::Multicast(_) => unreachable!("no group of the swarm has a multicast address"),
+            Event::Multicast(reach) => {
+                let key = self.run_of(member).key;
+                let number = self.member(member).number;
+                self.trace
+                    .note(self.now, Some(key), || format!("member {number}: multicast {reach:?}"));
+            }
             Event::DatagramPeer(_) => {
                 if let Some(link) = self.member(member).link {
                     self.link(link).takes_datagrams[End::Lower as usize] = true;
@@ -232,12 +242,23 @@ impl World<'_> {
             return;
         }
         let (operation, number) = (entry.started, entry.number);
-        let spec = self.plan_of(member, operation).spec(EndpointId(number));
-        match self.member(member).endpoint.start(spec) {
+        let plan = self.plan_of(member, operation);
+        let spec = plan.spec(EndpointId(number));
+        let is_stream = self.streams(member, &plan);
+        let ready_bytes = if is_stream { self.some_of(0, plan.len_bytes()) } else { 0 };
+        let endpoint = &mut self.member(member).endpoint;
+        let started =
+            if is_stream { endpoint.start_stream(spec, ready_bytes) } else { endpoint.start(spec) };
+        match started {
             Ok(number) => {
                 let entry = self.member(member);
-                entry.running.push_back(Running { number, operation, got_bytes: 0 });
+                let got_bytes = 0;
+                let running = Running { number, operation, is_stream, ready_bytes, got_bytes };
+                entry.running.push_back(running);
                 entry.started += 1;
+                if is_stream {
+                    self.put_ready(member);
+                }
                 self.put_start(member);
                 self.restless_members.push(member);
             }
@@ -245,6 +266,51 @@ impl World<'_> {
             Err(StartError::Busy { .. }) => {}
             Err(error) => panic!("{spec:?} is an operation of a living group, but: {error}"),
         }
+    }
+
+    /// Whether an operation goes as a stream: where the group was granted streams.
+    fn streams(&self, member: u32, plan: &OperationPlan) -> bool {
+        let run = &self.runs[self.members[member as usize].run as usize];
+        plan.is_stream && run.grant.stream.is_some()
+    }
+
+    /// From `least` to all of `all` bytes; often one or the other.
+    fn some_of(&mut self, least: usize, all: usize) -> usize {
+        match self.random.random_range(0..3) {
+            0 => all,
+            1 => least,
+            _ => self.random.random_range(least..=all),
+        }
+    }
+
+    fn put_ready(&mut self, member: u32) {
+        let at = self.now + self.think_ns();
+        self.agenda.put(at, Item::Ready { member });
+    }
+
+    /// More of the vectors that a member streams may be sent.
+    pub(super) fn on_ready(&mut self, member: u32) {
+        if self.members[member as usize].is_over() {
+            return;
+        }
+        let mut is_more_to_come = false;
+        for index in 0..self.members[member as usize].running.len() {
+            let running = &self.members[member as usize].running[index];
+            let (number, ready_bytes) = (running.number, running.ready_bytes);
+            let len_bytes = self.plan_of(member, running.operation).len_bytes();
+            if !running.is_stream || ready_bytes == len_bytes {
+                continue;
+            }
+            let ready_bytes = self.some_of(ready_bytes, len_bytes);
+            let entry = self.member(member);
+            entry.running[index].ready_bytes = ready_bytes;
+            entry.endpoint.make_ready(number, ready_bytes);
+            is_more_to_come |= ready_bytes < len_bytes;
+        }
+        if is_more_to_come {
+            self.put_ready(member);
+        }
+        self.restless_members.push(member);
     }
 
     pub(super) fn leave(&mut self, member: u32) {
@@ -260,8 +326,7 @@ impl World<'_> {
         let entry = self.member(member);
         let (index, group) = (entry.number, entry.run);
         let key = self.runs[group as usize].key;
-        let Some(running) = self.member(member).running.pop_front_if(|it| it.number == number)
-        else {
+        let Some(running) = self.member(member).take_first(number) else {
             let violation = Violation::OutOfOrder { group: key.to_string(), member: index };
             return self.report(Some(key), violation);
         };
@@ -279,7 +344,7 @@ impl World<'_> {
                 Violation::Incomplete { group, member, operation, got_bytes, need_bytes };
             self.report(Some(key), violation);
         }
-        if self.runs[group as usize].disputed.is_some_and(|disputed| disputed <= operation) {
+        if self.runs[group as usize].disputed == Some(operation) {
             let group = key.to_string();
             self.report(Some(key), Violation::AgreedToDiffer { group, member: index, operation });
         }

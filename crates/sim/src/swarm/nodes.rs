@@ -5,14 +5,15 @@ mod groups;
 
 use std::collections::VecDeque;
 
-use tributary_protocol::node::{Event, Node, NodeConfig, PortId, StreamLimits};
+use tributary_protocol::node::{Event, Node, NodeConfig, PortId};
 use tributary_wire::control::{GroupInstall, NodeEvent, NodeOrder};
 use tributary_wire::{Epoch, GroupId};
 
-pub(super) use frames::brief;
+pub(super) use frames::{brief, whole_frame};
 
 use super::agenda::{End, Item};
 use super::ledger::Key;
+use super::locks::Locks;
 use super::memory::Memory;
 use super::scenario::NodePlan;
 use super::verdict::Violation;
@@ -23,9 +24,6 @@ pub(super) const JOIN_TIMEOUT_NS: u64 = 10_000_000_000;
 
 /// How long a group that the manager wants dropped may still learn from its tree why it failed.
 const REMOVAL_GRACE_NS: u64 = 50_000_000;
-
-/// Frames a port may hold beyond one per slot.
-const OUTBOX_SPARE: usize = 4;
 
 /// A node and its driver's state.
 pub(super) struct NodeHost {
@@ -44,6 +42,9 @@ pub(super) struct NodeHost {
     pub(super) inbox: VecDeque<NodeOrder>,
     /// The group for which it is on its way to its parent.
     pub(super) connecting: Option<GroupInstall>,
+    /// What is seen of its stream locks.
+    pub(super) locks: Locks,
+    pub(super) takes_datagrams: bool,
     /// What it serves, and under which manager's life.
     pub(super) installed: Vec<(GroupId, Key)>,
 }
@@ -56,7 +57,7 @@ impl NodeHost {
             groups_max: 64,
             payload_max_bytes: plan.payload_max_bytes,
             join_timeout_ns: JOIN_TIMEOUT_NS,
-            streams: StreamLimits::NONE,
+            streams: plan.streams,
         };
         Self {
             config,
@@ -70,6 +71,8 @@ impl NodeHost {
             session: None,
             inbox: VecDeque::new(),
             connecting: None,
+            locks: Locks::default(),
+            takes_datagrams: false,
             installed: Vec::new(),
         }
     }
@@ -108,6 +111,10 @@ impl World<'_> {
     /// Lets a node say what it has to say.
     pub(super) fn pump_node(&mut self, node: u32) {
         loop {
+            // First, because it is for all.
+            while let Some((group, transmit)) = self.node(node).machine.poll_multicast() {
+                self.multicast(node, group, &transmit);
+            }
             while let Some(port) = self.node(node).machine.poll_ready() {
                 self.flush(node, port);
             }
@@ -147,6 +154,10 @@ impl World<'_> {
             let (got, max) = (u64::from(got), u64::from(max));
             self.report(None, Violation::Bound { what: "outstanding operations", got, max });
         }
+        if let Some(what) = self.node(node).locks.check() {
+            let node = self.scenario.nodes[node as usize].name.clone();
+            self.report(None, Violation::Lock { node, what });
+        }
     }
 
     fn on_node_event(&mut self, node: u32, event: Event) {
@@ -161,8 +172,9 @@ impl World<'_> {
                 let key = link.and_then(|link| self.edge_key(link));
                 self.trace.note(self.now, key, || format!("node {node}: datagrams {reach:?}"));
             }
-            Event::Multicast { .. } => {
-                unreachable!("no group of the swarm has a multicast address")
+            Event::Multicast { group, reach } => {
+                self.trace
+                    .note(self.now, None, || format!("node {node}: {group} multicast {reach:?}"));
             }
             Event::Released(arena) => self.node(node).memory.release(arena),
             Event::Close(port) => self.linger(node, port),
@@ -192,6 +204,7 @@ impl World<'_> {
     fn forget_installed(&mut self, node: u32, group: GroupId, epoch: Epoch) -> Option<Key> {
         let key = self.installed_key(node, group, epoch)?;
         self.node(node).installed.retain(|(_, other)| *other != key);
+        self.node(node).locks.forget(epoch);
         Some(key)
     }
 

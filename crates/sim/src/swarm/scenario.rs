@@ -4,14 +4,16 @@
 mod draw;
 mod faults;
 
+use tributary_protocol::StreamTerms;
 use tributary_protocol::manager::ManagerConfig;
+use tributary_protocol::node::StreamLimits;
 pub(super) use tributary_protocol::workload::OperationPlan;
 use tributary_topology::Fabric;
 use tributary_wire::EndpointId;
 use tributary_wire::frame::Target;
 
 pub use faults::FAULT_NAMES;
-pub(super) use faults::{Disagreement, Fault, FaultKind, Intrusion, Offence};
+pub(super) use faults::{Disagreement, Fault, FaultKind, Intrusion, Offence, StreamTrouble};
 
 /// Everything a run depends on.
 #[derive(Clone, Debug)]
@@ -36,6 +38,7 @@ pub(super) struct NodePlan {
     pub(super) radix: u16,
     pub(super) osos: u32,
     pub(super) payload_max_bytes: u32,
+    pub(super) streams: StreamLimits,
 }
 
 /// How links behave.
@@ -60,6 +63,17 @@ pub(super) struct DatagramPlan {
     pub(super) corrupted: u32,
     /// How much longer than a link's frame a datagram may take.
     pub(super) straggle_ns_max: u64,
+    /// None where no results are multicast.
+    pub(super) multicast: Option<MulticastPlan>,
+}
+
+/// What becomes of results that are multicast, beside what becomes of all datagrams.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct MulticastPlan {
+    /// Members that hear nothing, in parts of a thousand.
+    pub(super) deaf: u32,
+    /// Whether nodes below the root hear results as well.
+    pub(super) nodes_hear: bool,
 }
 
 /// A job.
@@ -80,6 +94,8 @@ pub(super) struct GroupPlan {
     pub(super) hosts: Vec<u32>,
     pub(super) osos: u16,
     pub(super) payload_max_bytes: u32,
+    /// The streams it would like; none for none.
+    pub(super) stream: Option<StreamTerms>,
     /// Operations a member has under way at once.
     pub(super) overlap: usize,
     /// How often it is set up, used and left.

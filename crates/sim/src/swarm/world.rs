@@ -26,7 +26,7 @@ pub(super) const SILENCE_NS: u64 = 5_000_000_000;
 pub(super) const OVERDUE_NS: u64 = 2_000_000_000;
 
 /// More events than any scenario needs: a run that reaches it is stuck in a loop.
-const STEPS_MAX: u64 = 1_000_000;
+const STEPS_MAX: u64 = 4_000_000;
 
 /// A frame that has come out of a link, or beside it.
 #[derive(Clone, Copy)]
@@ -174,6 +174,9 @@ impl<'a> World<'a> {
             Item::JobEnds { job } => self.end_doomed(job),
             Item::Connect { member } => self.connect_member(member),
             Item::Start { member } => self.start_operation(member),
+            Item::Ready { member } => self.on_ready(member),
+            Item::Multicast { listener, place } => self.multicast_arrives(listener, place),
+            Item::Stray { group, place } => self.stray_arrives(group, place),
             Item::Leave { member } => self.leave(member),
             Item::Fault { index } => self.inject(index),
             Item::PartitionSilent { index } => self.on_partition_silent(index),

@@ -1,6 +1,6 @@
 //! What does not belong: operations that are mistaken, and frames that nobody may send.
 
-use tributary_wire::frame::{Edge, Header, Message, Part, Shape, Target, Trail};
+use tributary_wire::frame::{EVERYONE, Edge, Header, Message, Part, Shape, Target, Trail};
 use tributary_wire::{
     Capability, ChildIndex, Datatype, EndpointId, Epoch, GroupId, OperationNumber, Operator,
     SegmentIndex, Sequence,
@@ -25,6 +25,8 @@ pub(super) fn mistake(
         {
             return None;
         }
+        Disagreement::Course if plan.elements == 0 => return None,
+        Disagreement::Course => OperationPlan { is_stream: !plan.is_stream, ..plan },
         Disagreement::Length { longer: true } => {
             OperationPlan { elements: plan.elements + 1, ..plan }
         }
@@ -41,6 +43,7 @@ pub(super) fn mistake(
             datatype: Datatype::U8,
             elements: 0,
             target: Target::All,
+            is_stream: false,
             ..plan
         },
         Disagreement::Target | Disagreement::Nobody => {
@@ -87,6 +90,12 @@ pub(super) fn offensive_frame(offence: Offence, edge: Edge, payload_bytes: u32) 
         Offence::Garbage | Offence::Replay { .. } => return b"no frame at all".repeat(8),
     };
     frame(&Header { edge, message })
+}
+
+/// A result in the root's name, by somebody who knows a member's secret only.
+pub(super) fn forged_multicast(edge: Edge) -> Vec<u8> {
+    let message = Message::Result(part(1, Sequence::FIRST));
+    frame(&Header { edge: Edge { child: EVERYONE, ..edge }, message })
 }
 
 /// What a stranger sends; none if there is nothing to steal.

@@ -36,11 +36,9 @@ impl World<'_> {
                 let number = self.members[member as usize].number;
                 format!("link {link}: member {number} sends {}", brief(&transmit.header))
             });
-            if let Message::Request(part) = transmit.header.message {
-                self.check_window(link, part.sequence.0);
-                if self.scenario.replays() {
-                    self.link(link).last_request.clone_from(&bytes);
-                }
+            self.count_sent(link, &transmit.header.message);
+            if matches!(transmit.header.message, Message::Request(_)) && self.scenario.replays() {
+                self.link(link).last_request.clone_from(&bytes);
             }
             self.send_by(transmit.carrier, link, End::Upper, bytes);
         }
@@ -78,9 +76,7 @@ impl World<'_> {
                     let what = brief(&header);
                     self.report(self.edge_key(link), Violation::ForgeryAccepted { what });
                 }
-                if let Message::Result(part) = header.message {
-                    self.link(link).on_result(part.sequence.0);
-                }
+                self.link(link).on_taken(&header.message);
                 if let Some(body) = body {
                     self.take_result(member, &body, &bytes[HEADER_BYTES..]);
                 }

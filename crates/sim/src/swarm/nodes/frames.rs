@@ -4,7 +4,6 @@ use tributary_protocol::Carrier;
 use tributary_protocol::node::PortId;
 use tributary_wire::frame::{HEADER_BYTES, Header, Message};
 
-use super::OUTBOX_SPARE;
 use crate::swarm::agenda::End;
 use crate::swarm::verdict::{Violation, words};
 use crate::swarm::world::{Incoming, World};
@@ -24,7 +23,7 @@ impl World<'_> {
                 entry.is_blocked[end as usize] = true;
                 return;
             }
-            self.note_sent(link, end, &transmit.header);
+            self.note_sent(node, link, end, &transmit.header);
             let mut bytes = self.buffer();
             bytes.extend_from_slice(&transmit.header.encode());
             let host = &mut self.nodes[node as usize];
@@ -37,8 +36,8 @@ impl World<'_> {
     }
 
     fn check_outbox(&mut self, node: u32, port: PortId, link: u32) {
-        let osos = self.links[link as usize].edge.as_ref().map_or(0, |edge| edge.osos);
-        let max = usize::from(2 * osos).next_power_of_two() + OUTBOX_SPARE;
+        // As many datagrams may wait as frames for the link.
+        let max = self.links[link as usize].edge.as_ref().map_or(0, |edge| 2 * edge.queued_max);
         let got = self.node(node).machine.queued_frames(port);
         if got > max {
             let (got, max) = (got as u64, max as u64);
@@ -47,29 +46,36 @@ impl World<'_> {
     }
 
     /// Looks at a frame that a node is about to send.
-    fn note_sent(&mut self, link: u32, end: End, header: &Header) {
+    fn note_sent(&mut self, node: u32, link: u32, end: End, header: &Header) {
         let entry = &mut self.links[link as usize];
         let key = entry.edge.as_ref().map(|edge| edge.group);
-        match header.message {
-            Message::Request(part) => self.check_window(link, part.sequence.0),
-            Message::Result(_) if end == End::Upper && entry.has_left => {
-                let whom = format!("a child that has left (link {link})");
-                self.report(key, Violation::Leak { whom, what: "a result".to_owned() });
-            }
-            _ => {}
+        let is_result = matches!(header.message, Message::Result(_) | Message::ChunkResult(_));
+        if is_result && end == End::Upper && entry.has_left {
+            let whom = format!("a child that has left (link {link})");
+            self.report(key, Violation::Leak { whom, what: "a result".to_owned() });
+        }
+        self.count_sent(link, &header.message);
+        if let Message::StreamTurn(_) = header.message {
+            self.node(node).locks.on_announced(header.edge.epoch);
         }
         self.trace.note(self.now, key, || format!("link {link}: {end:?} sends {}", brief(header)));
     }
 
     /// Counts a request that an honest end is about to send.
-    pub(in crate::swarm) fn check_window(&mut self, link: u32, sequence: u32) {
+    pub(in crate::swarm) fn count_sent(&mut self, link: u32, message: &Message) {
+        let (course, what, sequence) = match message {
+            Message::Request(part) => (0, "segments in flight", part.sequence.0),
+            Message::Chunk(part) => (1, "chunks in flight", part.sequence.0),
+            _ => return,
+        };
         let entry = &mut self.links[link as usize];
-        let max = entry.edge.as_ref().map_or(0, |edge| usize::from(edge.osos));
-        let got = entry.on_request(sequence);
+        let Some(edge) = &entry.edge else { return };
+        let max = usize::from(edge.windows[course]);
+        let got = entry.windows[course].on_request(sequence, edge.horizon);
         if got > max {
             let (got, max) = (got as u64, max as u64);
             let key = self.edge_key(link);
-            self.report(key, Violation::Bound { what: "segments in flight", got, max });
+            self.report(key, Violation::Bound { what, got, max });
         }
     }
 
@@ -90,11 +96,9 @@ impl World<'_> {
             Ok(()) => {
                 let entry = self.link(link);
                 entry.has_joined = true;
-                match header.message {
-                    Message::Leave => entry.has_left = true,
-                    Message::Result(part) => entry.on_result(part.sequence.0),
-                    _ => {}
-                }
+                entry.has_left |= header.message == Message::Leave;
+                entry.on_taken(&header.message);
+                self.node(node).locks.on_taken(link, &header);
                 if is_forged && !is_late {
                     let what = brief(&header);
                     self.report(self.edge_key(link), Violation::ForgeryAccepted { what });
@@ -105,16 +109,10 @@ impl World<'_> {
 
     /// Reads a frame's header. What is no frame is refused.
     pub(in crate::swarm) fn decode(&mut self, frame: Incoming<'_>) -> Option<Header> {
-        match Header::decode(frame.bytes) {
-            Ok(header) if frame.bytes.len() == HEADER_BYTES + header.payload_bytes() => {
-                Some(header)
-            }
-            Ok(_) => {
-                self.on_refused(frame, "its length is not what it says");
-                None
-            }
+        match whole_frame(frame.bytes) {
+            Ok(header) => Some(header),
             Err(error) => {
-                self.on_refused(frame, &error.to_string());
+                self.on_refused(frame, &error);
                 None
             }
         }
@@ -125,7 +123,7 @@ impl World<'_> {
         let Incoming { link, to: end, carrier, is_forged, .. } = frame;
         let key = self.edge_key(link);
         self.trace.note(self.now, key, || format!("link {link}: {end:?} refuses: {error}"));
-        if carrier == Carrier::Datagram {
+        if carrier != Carrier::Link {
             return;
         }
         let is_tampered = is_forged || self.links[link as usize].is_tampered;
@@ -136,6 +134,16 @@ impl World<'_> {
             self.report(key, Violation::HonestRefused { group, error: error.to_owned() });
         }
         self.refuse(link, end);
+    }
+}
+
+/// The header of a frame that is as long as it says.
+pub(in crate::swarm) fn whole_frame(bytes: &[u8]) -> Result<Header, String> {
+    let header = Header::decode(bytes).map_err(|error| error.to_string())?;
+    if bytes.len() == HEADER_BYTES + header.payload_bytes() {
+        Ok(header)
+    } else {
+        Err("its length is not what it says".to_owned())
     }
 }
 
@@ -152,6 +160,11 @@ pub(in crate::swarm) fn brief(header: &Header) -> String {
             )
         }
         Message::Result(part) => format!("result {}", part.sequence.0),
+        Message::StreamAsk(ask) => {
+            format!("asks to stream operation {}, {}", ask.operation, ask.shape.elements())
+        }
+        Message::Chunk(part) => format!("chunk {} of {}", part.sequence.0, part.operation),
+        Message::ChunkResult(part) => format!("chunk result {}", part.sequence.0),
         Message::Held { sequence, .. } => format!("held {}", sequence.0),
         Message::Missing { sequence } => format!("missing {}", sequence.0),
         Message::Abort(abort) => format!("abort: {}", words(abort)),

@@ -8,6 +8,7 @@ use super::REMOVAL_GRACE_NS;
 use crate::swarm::agenda::{End, Item};
 use crate::swarm::ledger::{Key, LINK_LOST};
 use crate::swarm::link::{EdgeOf, Holder};
+use crate::swarm::values::mix;
 use crate::swarm::verdict::Violation;
 use crate::swarm::world::{SILENCE_NS, World};
 
@@ -25,10 +26,22 @@ impl World<'_> {
         let key = Key { life: self.sessions[session as usize].life, epoch };
         let port = parent.map(|parent| self.connect_upward(node, parent, &install, key));
         let time = self.time();
+        let order = install.clone();
         match self.node(node).machine.install(time, GroupConfig::of_order(install, port)) {
             Ok(arena) => {
+                let is_far = mix(self.scenario.seed ^ u64::from(node) << 8) % 4 > 0;
                 let host = self.node(node);
                 host.memory.add(arena);
+                if let Some(arena) = host.machine.stream_arena(group) {
+                    host.memory.add_once(arena);
+                }
+                host.locks.install(&order);
+                self.use_multicast(node, &order);
+                // Not where rings in shared memory lead to the parent.
+                if is_far {
+                    self.node(node).machine.offer_datagrams(group);
+                }
+                let host = self.node(node);
                 host.installed.push((group, key));
                 self.trace.note(self.now, Some(key), || format!("node {node}: installed"));
                 self.say(node, NodeEvent::Installed { group, epoch });
@@ -55,7 +68,11 @@ impl World<'_> {
         let below = self.ledger.entry(key).members_below(parent, place.child.0);
         let below = below.expect("the parent was ordered first");
         let below = below.start.0..below.end.0;
-        let edge = EdgeOf { group: key, below, osos: install.osos };
+        let stream = install.stream.map(|stream| stream.terms);
+        let mut edge = EdgeOf::new(key, below, install.osos, stream);
+        if install.multicast.is_some() {
+            edge.let_be_overtaken();
+        }
         let link = self.links.len() as u32;
         let port = self.node(node).plug(link, End::Lower);
         let lower = (Holder::Node { node, port }, self.node_machine(node));
