@@ -23,6 +23,8 @@ pub mod payloads;
 pub mod workload;
 
 mod multicast;
+#[cfg(feature = "planted-bugs")]
+pub mod planted;
 mod recovery;
 mod stream;
 mod time;

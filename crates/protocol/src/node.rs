@@ -427,7 +427,7 @@ impl Node {
     /// The port's link has taken the frame.
     pub fn pop_transmit(&mut self, port: PortId) {
         let entry = &mut self.ports[port.0 as usize];
-        entry.outbox.pop_front();
+        entry.outbox.pop();
         if entry.outbox.is_empty() && entry.role == Role::Closing {
             self.events.push_back(Event::Close(port));
         }
