@@ -65,13 +65,15 @@ impl Locks {
         };
         match header.message {
             Message::StreamAsk(_) => {
-                if mark(&mut group.asked) && group.is_root {
+                let have_all_asked = mark(&mut group.asked);
+                if have_all_asked && group.is_root {
                     self.wait(epoch);
                 }
             }
             Message::StreamTurn(_) => self.wait(epoch),
             Message::StreamDone(_) => {
-                if mark(&mut group.done) {
+                let are_all_done = mark(&mut group.done);
+                if are_all_done {
                     group.done.clear();
                     self.holders.retain(|holder| *holder != epoch);
                 }

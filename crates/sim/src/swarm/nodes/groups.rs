@@ -29,7 +29,7 @@ impl World<'_> {
         let order = install.clone();
         match self.node(node).machine.install(time, GroupConfig::of_order(install, port)) {
             Ok(arena) => {
-                let is_far = mix(self.scenario.seed ^ u64::from(node) << 8) % 4 > 0;
+                let is_near = mix(self.scenario.seed ^ u64::from(node) << 8).is_multiple_of(4);
                 let host = self.node(node);
                 host.memory.add(arena);
                 if let Some(arena) = host.machine.stream_arena(group) {
@@ -38,7 +38,7 @@ impl World<'_> {
                 host.locks.install(&order);
                 self.use_multicast(node, &order);
                 // Not where rings in shared memory lead to the parent.
-                if is_far {
+                if !is_near {
                     self.node(node).machine.offer_datagrams(group);
                 }
                 let host = self.node(node);
