@@ -197,6 +197,18 @@ static void run_null_communicator(void) {
     check_equal(expected, got, "error class");
 }
 
+/*
+ * An error that belongs to no communicator. Only MPI_COMM_WORLD's handler was set by now: both MPIs
+ * then return, unless somebody has touched MPI_COMM_SELF's.
+ */
+static void run_unattached(void) {
+    MPI_Op op = MPI_SUM;
+    int class = MPI_SUCCESS;
+    check_case("MPI_Op_free of MPI_SUM");
+    MPI_Error_class(MPI_Op_free(&op), &class);
+    check_equal(MPI_ERR_OP, class, "error class");
+}
+
 static void return_errors(MPI_Comm comm) { MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN); }
 
 int main(int argc, char **argv) {
@@ -205,6 +217,7 @@ int main(int argc, char **argv) {
     MPI_Errhandler counting;
     check_start(argc, argv, "errors", MPI_THREAD_SINGLE);
     return_errors(MPI_COMM_WORLD);
+    run_unattached();
     return_errors(MPI_COMM_SELF);
     MPI_Comm_dup(MPI_COMM_WORLD, &second); /* inherits the handler */
     MPI_Comm_dup(MPI_COMM_WORLD, &third);

@@ -4,6 +4,7 @@ use std::cell::UnsafeCell;
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::time::Duration;
 
 use crate::bootstrap::Bootstrap;
 use crate::context::Context;
@@ -15,6 +16,7 @@ use crate::waiting::{Policy, Waiter};
 use crate::ways::Ways;
 
 pub(crate) mod join;
+mod memory;
 mod setup;
 
 pub use setup::Unavailable;
@@ -101,6 +103,7 @@ impl Communicator {
         if let Some(carriers) = &engine.seat.carriers {
             tally.set_carriers(carriers);
         }
+        tally.set_memory(&engine.seat.memory_notes.join("; "));
         let tally = Arc::clone(tally);
         let policy = engine.policy;
         let shared = Shared {
@@ -215,12 +218,20 @@ impl Shared {
     }
 
     pub(crate) fn progress_or_pause(&self, waiter: &mut Waiter) {
-        let mut engine = self.lock();
-        if engine.progress() {
-            waiter.reset();
-        } else {
-            engine.pause(waiter);
+        self.lock().progress_or_pause(waiter);
+    }
+
+    /// The same for a caller that must not wait for another thread's turn.
+    pub(crate) fn try_progress_or_pause(&self, waiter: &mut Waiter) {
+        match self.try_lock() {
+            Some(mut engine) => engine.progress_or_pause(waiter),
+            None => std::thread::yield_now(),
         }
+    }
+
+    /// A waiter whose sleeps last `nap_max` at most.
+    pub(crate) fn napping_waiter(&self, nap_max: Duration) -> Waiter {
+        Waiter::with_naps(self.policy, nap_max)
     }
 
     pub(crate) fn is_idle(&self) -> bool {

@@ -346,7 +346,7 @@ impl Engine {
                 let reason = reported_reason(code);
                 (self.between_hosts(self.seat.ways.usual, reason, None), reason)
             }
-            LostCause::Died | LostCause::Left => {
+            LostCause::Died | LostCause::Left | LostCause::Unreachable(_) => {
                 let rank = self.seat.rank_of_local(lost.local_rank);
                 let label = self.label.clone();
                 (CollectiveError::RankLost { label, rank }, AbortReason::MemberLost)

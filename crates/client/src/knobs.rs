@@ -197,6 +197,15 @@ pub const WAIT: Knob = Knob {
     allowed: "auto, spin, sleep",
     help: "how ranks wait; auto spins where every rank of the machine has a core",
 };
+/// Direct access between processes.
+pub const CROSS_MEMORY: Knob = Knob {
+    name: "TRIBUTARY_CROSS_MEMORY",
+    default: "auto",
+    unit: "",
+    allowed: "auto, off",
+    help: "whether long vectors go directly from process to process (process_vm_readv) inside a host; \
+           auto: where a probe finds that the kernel allows it, else they are staged in shared memory",
+};
 /// Bound on communicators.
 pub const COMMUNICATORS_MAX: Knob = Knob {
     name: "TRIBUTARY_COMMUNICATORS_MAX",
@@ -267,6 +276,7 @@ pub const KNOBS: &[&Knob] = &[
     &TUNING,
     &HOST_ADDRESS,
     &WAIT,
+    &CROSS_MEMORY,
     &COMMUNICATORS_MAX,
     &COMMUNICATORS_EAGER,
     &REPORT,

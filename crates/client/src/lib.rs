@@ -20,12 +20,13 @@ mod mesh;
 mod operation;
 mod pipeline;
 mod plan;
+pub mod processor;
 pub mod report;
 mod request;
 mod settings;
 mod tree;
 pub mod tuning;
-mod waiting;
+pub mod waiting;
 mod ways;
 
 pub use bootstrap::{Bootstrap, BootstrapError};

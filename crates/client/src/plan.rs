@@ -57,6 +57,8 @@ pub(crate) struct Seat {
     pub(crate) note: Option<String>,
     /// What carries data between leaders and the tree, for the report; none without a tree.
     pub(crate) carriers: Option<String>,
+    /// What the ranks of a host have to do without among themselves, and why, for the report.
+    pub(crate) memory_notes: Vec<String>,
 }
 
 /// Which vectors are streamed, and how.
@@ -383,6 +385,7 @@ mod tests {
             stream: None,
             note: None,
             carriers: None,
+            memory_notes: Vec::new(),
         }
     }
 

@@ -70,6 +70,8 @@ pub struct Tally {
     note: OnceLock<String>,
     /// What carries data between its leaders and the tree.
     carriers: OnceLock<String>,
+    /// What ranks of a host have to do without among themselves, and why.
+    memory: OnceLock<String>,
 }
 
 impl Tally {
@@ -90,6 +92,11 @@ impl Tally {
     pub(crate) fn set_carriers(&self, carriers: &str) {
         // A communicator is set up once.
         let _ = self.carriers.set(carriers.to_owned());
+    }
+
+    pub(crate) fn set_memory(&self, memory: &str) {
+        // A communicator is set up once.
+        let _ = self.memory.set(memory.to_owned());
     }
 
     /// Counts an operation that we carried.
@@ -181,6 +188,7 @@ impl Ledger {
             passed: Mutex::default(),
             note: OnceLock::new(),
             carriers: OnceLock::new(),
+            memory: OnceLock::new(),
         });
         if counts {
             self.books.lock().unwrap_or_else(PoisonError::into_inner).enter(&tally);
@@ -241,6 +249,10 @@ pub struct CommunicatorReport {
     /// `tcp` or `udp`, and at which hosts where that differs. Empty without a tree.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub carriers: String,
+    /// What ranks of a host had to do without among themselves, and why: the usual way to a shared
+    /// segment, or direct access to each other's memory. Empty if nothing.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub memory: String,
     /// Its counts.
     pub collectives: BTreeMap<Kind, Counts>,
 }
@@ -286,6 +298,7 @@ impl CommunicatorReport {
             communicators: 1,
             note: tally.note.get().cloned().unwrap_or_default(),
             carriers: tally.carriers.get().cloned().unwrap_or_default(),
+            memory: tally.memory.get().cloned().unwrap_or_default(),
             collectives,
         }
     }
@@ -328,9 +341,13 @@ impl fmt::Display for Report {
         for communicator in &self.communicators {
             let CommunicatorReport { label, ranks, hosts, communicators, note, carriers, .. } =
                 communicator;
+            let memory = &communicator.memory;
             writeln!(f, "  {label}: {ranks} ranks, {hosts} hosts, {communicators} communicators")?;
             if !carriers.is_empty() {
                 writeln!(f, "    carried by {carriers}")?;
+            }
+            if !memory.is_empty() {
+                writeln!(f, "    inside hosts: {memory}")?;
             }
             if !note.is_empty() {
                 writeln!(f, "    without aggregation nodes: {note}")?;
@@ -373,6 +390,7 @@ impl Report {
                 && known.hosts == communicator.hosts
                 && known.note == communicator.note
                 && known.carriers == communicator.carriers
+                && known.memory == communicator.memory
         });
         match twin {
             None => self.communicators.push(communicator.clone()),

@@ -9,6 +9,10 @@ use std::time::Duration;
 
 use crate::communicator::Shared;
 use crate::operation::CollectiveError;
+use crate::waiting::Waiter;
+
+/// Longest sleep in [`Request::rest`].
+const NAP_MAX: Duration = Duration::from_micros(50);
 
 /// An operation that was started.
 ///
@@ -69,6 +73,22 @@ impl Request {
             }
             self.communicator.progress_or_pause(&mut waiter);
         }
+    }
+
+    /// A waiter for [`Self::rest`].
+    #[must_use]
+    pub fn waiter(&self) -> Waiter {
+        self.communicator.napping_waiter(NAP_MAX)
+    }
+
+    /// Lets a little time pass in a wait that this operation may end, or something that only the
+    /// caller can look at between two calls.
+    ///
+    /// With a core for every process it spins. With fewer it soon sleeps until the operation can go on,
+    /// but for 50 us at most. It must sleep: a wait that only yields can keep the core from all other
+    /// sessions for seconds, and what it waits for with them (docs/decisions/0019).
+    pub fn rest(&self, waiter: &mut Waiter) {
+        self.communicator.try_progress_or_pause(waiter);
     }
 }
 

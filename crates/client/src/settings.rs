@@ -48,6 +48,8 @@ pub struct Settings {
     pub host_address: Option<IpAddr>,
     /// How ranks wait.
     pub wait: WaitChoice,
+    /// Whether ranks of a host may use each other's memory directly.
+    pub cross_memory: bool,
     /// Communicators served at once.
     pub communicators_max: usize,
     /// Communicators set up when they are created.
@@ -264,6 +266,11 @@ impl Settings {
                     ("spin", WaitChoice::Spin),
                     ("sleep", WaitChoice::Sleep),
                 ],
+            )?,
+            cross_memory: choice(
+                &knobs::CROSS_MEMORY,
+                &environment,
+                &[("auto", true), ("off", false)],
             )?,
             communicators_max: number(&knobs::COMMUNICATORS_MAX, &environment, 1..=1 << 16)?,
             communicators_eager: number(&knobs::COMMUNICATORS_EAGER, &environment, 0..=1 << 16)?,

@@ -61,6 +61,7 @@ pub enum Checkup {
 pub struct Waiter {
     policy: Policy,
     rounds: u32,
+    nap_max: Duration,
     checked_at: Option<Instant>,
 }
 
@@ -68,7 +69,13 @@ impl Waiter {
     /// A wait that has not begun yet.
     #[must_use]
     pub fn new(policy: Policy) -> Self {
-        Self { policy, rounds: 0, checked_at: None }
+        Self::with_naps(policy, CHECKUP_INTERVAL)
+    }
+
+    /// The same, with sleeps of at most `nap_max`: for a wait that only its caller can end.
+    #[must_use]
+    pub fn with_naps(policy: Policy, nap_max: Duration) -> Self {
+        Self { policy, rounds: 0, nap_max, checked_at: None }
     }
 
     /// Begins anew, after progress was made.
@@ -108,7 +115,7 @@ impl Waiter {
             let is_due = self.rounds.is_multiple_of(YIELDS_PER_CHECKUP);
             if is_due { Checkup::Cheap } else { Checkup::None }
         } else {
-            sleep(CHECKUP_INTERVAL);
+            sleep(self.nap_max);
             self.checkup()
         }
     }

@@ -14,12 +14,12 @@ use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
-use rustix::net::sockopt;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
 use tributary_wire::control::RefusalCode;
 
+use crate::liveness::watch_host;
 use crate::shutdown::Shutdown;
 use answer::Refused;
 use tributary_transport::token::Token;
@@ -35,12 +35,6 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 /// How long calls may take to end when the daemon stops.
 const FAREWELL_WITHIN: Duration = Duration::from_secs(2);
-
-/// A silent connection is probed after this long, and as often again.
-const PROBE_INTERVAL: Duration = Duration::from_secs(2);
-
-/// Unanswered probes after which its other end counts as gone.
-const PROBES_MAX: u32 = 3;
 
 /// Puts the token before every path of `router`, those it doesn't have included.
 pub(crate) fn guarded(router: Router, token: Token) -> Router {
@@ -115,7 +109,7 @@ async fn serve_connection(stream: TcpStream, router: Router, shutdown: &Shutdown
     // Orders are short lines that must not wait for each other.
     let _ = stream.set_nodelay(true);
     // A lease is silent by design, so only the kernel can notice that its holder's host is gone.
-    let _ = keep_alive(&stream);
+    let _ = watch_host(&stream);
     let connection = hyper::server::conn::http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD_WITHIN)
@@ -132,11 +126,4 @@ async fn serve_connection(stream: TcpStream, router: Router, shutdown: &Shutdown
         // A node or job that dies ends its stream this way: nothing out of the ordinary.
         tracing::debug!(%error, "control connection");
     }
-}
-
-fn keep_alive(stream: &TcpStream) -> rustix::io::Result<()> {
-    sockopt::set_socket_keepalive(stream, true)?;
-    sockopt::set_tcp_keepidle(stream, PROBE_INTERVAL)?;
-    sockopt::set_tcp_keepintvl(stream, PROBE_INTERVAL)?;
-    sockopt::set_tcp_keepcnt(stream, PROBES_MAX)
 }

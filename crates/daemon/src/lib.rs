@@ -13,4 +13,5 @@ pub mod shutdown;
 pub use tributary_transport::token;
 
 mod http;
+mod liveness;
 mod metrics;

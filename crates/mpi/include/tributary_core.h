@@ -182,6 +182,13 @@ void tributary_request_free(tributary_request *request);
 /* Advances every outstanding request of this process. */
 void tributary_progress(void);
 
+/*
+ * Lets a little time pass in a wait that `request` may end, or something that only the caller can look
+ * at between two calls. Where cores are short it soon sleeps, for 50 us at most. `request` is null if
+ * there is none to drive; `is_first` is not 0 in a wait's first call.
+ */
+void tributary_rest(const tributary_request *request, int is_first);
+
 /* Counts one operation that goes to the MPI beneath, for one of TRIBUTARY_PASS_*. */
 void tributary_count_passed(tributary_communicator *communicator, uint32_t collective,
                             uint32_t reason);

@@ -9,9 +9,7 @@
 #include "pending.h"
 #include "shim.h"
 
-#include <sched.h>
-
-/* Tests before the first yield; short, because ranks may outnumber cores. */
+/* Tests before the first rest; short, because ranks may outnumber cores. */
 #define SPINS_MAX 64
 
 /* One request: the MPI's error, else ours. */
@@ -38,14 +36,14 @@ static int conclude_many(int error, int count, MPI_Status statuses[]) {
 
 /* Repeats `test`, which sets `error`, until it fails or `done` holds. */
 #define UNTIL(test, done)                                                                          \
-    for (int spins = 0;; spins++) {                                                                \
+    for (long spins = 0;; spins++) {                                                               \
         pending_progress();                                                                        \
         error = (test);                                                                            \
         if (error != MPI_SUCCESS || (done)) {                                                      \
             break;                                                                                 \
         }                                                                                          \
         if (spins >= SPINS_MAX) {                                                                  \
-            sched_yield();                                                                         \
+            pending_rest(spins == SPINS_MAX);                                                      \
         }                                                                                          \
     }
 

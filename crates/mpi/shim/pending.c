@@ -5,7 +5,6 @@
 #include "shim.h"
 
 #include <pthread.h>
-#include <sched.h>
 #include <stdlib.h>
 
 typedef struct pending {
@@ -197,15 +196,28 @@ void pending_progress(void) {
     pthread_mutex_unlock(&listing);
 }
 
+/*
+ * Keeps `listing` meanwhile, so that the operation stays: 50 us at most, and only where cores are
+ * short. Other threads find it taken and look after their own requests only.
+ */
+void pending_rest(bool is_first) {
+    if (pthread_mutex_trylock(&listing) != 0) {
+        tributary_rest(NULL, is_first);
+        return;
+    }
+    tributary_rest(first != NULL ? first->operation : NULL, is_first);
+    pthread_mutex_unlock(&listing);
+}
+
 static bool any_under_way(void) {
     return atomic_load_explicit(&pending_count, memory_order_relaxed) >
            atomic_load_explicit(&pending_failed, memory_order_relaxed);
 }
 
 void pending_drain(void) {
-    while (any_under_way()) {
+    for (bool is_first = true; any_under_way(); is_first = false) {
         pending_progress();
         shim_drive_mpi();
-        sched_yield();
+        pending_rest(is_first);
     }
 }

@@ -28,6 +28,9 @@ int pending_start(comm_record *record, tributary_operation *operation, const sta
 /* Completes the requests whose operations are done. Any thread may call it. */
 void pending_progress(void);
 
+/* Lets a little time pass in a wait for requests, ours or MPI's; `is_first` in its first call. */
+void pending_rest(bool is_first);
+
 /* The tag in the status of a request that has failed; a valid one is never negative. */
 #define PENDING_FAILED_TAG MPI_UNDEFINED
 

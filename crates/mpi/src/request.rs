@@ -1,7 +1,10 @@
 //! `tributary_request`: an operation under way.
 
+use std::cell::Cell;
 use std::ffi::{c_char, c_int};
+use std::time::Duration;
 
+use tributary_client::waiting::{Policy, Waiter};
 use tributary_client::{CollectiveError, Request};
 
 use crate::message::Room;
@@ -9,6 +12,9 @@ use crate::names::{FAILED, GIVEN_UP};
 
 const PENDING: c_int = 0;
 const DONE: c_int = 1;
+
+/// How long a thread sleeps while another one drives the requests.
+const NAP: Duration = Duration::from_micros(50);
 
 /// What C holds a pointer to.
 pub struct CRequest(Request);
@@ -51,6 +57,31 @@ pub unsafe extern "C" fn tributary_test(
 pub unsafe extern "C" fn tributary_request_free(request: *mut CRequest) {
     // SAFETY: the caller's promise.
     drop(unsafe { Box::from_raw(request) });
+}
+
+/// Lets a little time pass in a wait for `request` and for what only the caller can look at;
+/// `is_first` is not 0 in the first call of a wait. `request` is null if there is none to drive.
+///
+/// # Safety
+/// `request` is null, or came from `tributary_start` and was not freed.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tributary_rest(request: *const CRequest, is_first: c_int) {
+    thread_local! {
+        /// The wait of this thread.
+        static WAITER: Cell<Option<Waiter>> = const { Cell::new(None) };
+    }
+    let kept = if is_first != 0 { None } else { WAITER.take() };
+    // SAFETY: the caller's promise.
+    let waiter = if let Some(CRequest(request)) = unsafe { request.as_ref() } {
+        let mut waiter = kept.unwrap_or_else(|| request.waiter());
+        request.rest(&mut waiter);
+        waiter
+    } else {
+        let mut waiter = kept.unwrap_or_else(|| Waiter::with_naps(Policy::Sleep, NAP));
+        waiter.pause(std::thread::sleep);
+        waiter
+    };
+    WAITER.set(Some(waiter));
 }
 
 /// Advances every outstanding request of this process.

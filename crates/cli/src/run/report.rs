@@ -125,6 +125,9 @@ fn row(communicator: &CommunicatorReport, kind: Kind, counts: &Counts) -> [Strin
     if counts.in_mesh > 0 && !communicator.note.is_empty() {
         reasons.push(format!("no tree: {}", communicator.note));
     }
+    if !communicator.memory.is_empty() {
+        reasons.push(communicator.memory.clone());
+    }
     [
         label,
         communicator.ranks.to_string(),
@@ -167,6 +170,7 @@ mod tests {
             communicators: 5,
             note: "refused".into(),
             carriers: "udp".into(),
+            memory: "staged".into(),
             collectives: [(Kind::Reduce, counts)].into(),
         };
         let mut report = Report::default();
@@ -194,7 +198,8 @@ mod tests {
                 "operator;",
                 "no",
                 "tree:",
-                "refused"
+                "refused;",
+                "staged"
             ]
         );
     }

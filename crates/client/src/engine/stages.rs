@@ -18,6 +18,14 @@ use crate::waiting::{Checkup, Waiter};
 const SLEEP_MAX: Duration = Duration::from_millis(2);
 
 impl Engine {
+    pub(crate) fn progress_or_pause(&mut self, waiter: &mut Waiter) {
+        if self.progress() {
+            waiter.reset();
+        } else {
+            self.pause(waiter);
+        }
+    }
+
     /// Lets a little time pass, or sleeps until the operation that runs can go on.
     pub(crate) fn pause(&mut self, waiter: &mut Waiter) {
         let current = self.current.as_ref();

@@ -106,7 +106,7 @@ pub(super) struct Recipe {
 
 /// Up to this many ranks a short allreduce is one exchange; beyond, a gather and a release: the
 /// exchange moves `ranks * (ranks - 1)` lines, the other `2 * (ranks - 1)`, in two hops.
-const EXCHANGE_RANKS_MAX: u32 = 8;
+pub const EXCHANGE_RANKS_MAX: u32 = 8;
 
 impl Recipe {
     /// How `ranks` ranks perform `action` on a piece; `short` when the vector is one small slot.
@@ -137,6 +137,19 @@ pub(super) fn share(len_bytes: usize, element_bytes: usize, rank: u32, ranks: u3
     cut(rank)..cut(rank + 1)
 }
 
+/// The part of a vector of `len_bytes` that `rank` reduces alone, cut at multiples of `unit_bytes`:
+/// all shares together the whole vector, in rank order.
+pub(super) fn share_in_units(
+    len_bytes: usize,
+    unit_bytes: usize,
+    rank: u32,
+    ranks: u32,
+) -> Range<usize> {
+    let units = len_bytes.div_ceil(unit_bytes);
+    let cut = |rank: u32| (units * rank as usize / ranks as usize * unit_bytes).min(len_bytes);
+    cut(rank)..cut(rank + 1)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -150,6 +163,14 @@ mod tests {
                     let share = share(elements * 12, 12, rank, ranks);
                     assert_eq!(share.start, end);
                     assert_eq!(share.start % 12, 0);
+                    end = share.end;
+                }
+                assert_eq!(end, elements * 12);
+                let mut end = 0;
+                for rank in 0..ranks {
+                    let share = share_in_units(elements * 12, 48, rank, ranks);
+                    assert_eq!(share.start, end);
+                    assert!(share.is_empty() || share.start.is_multiple_of(48));
                     end = share.end;
                 }
                 assert_eq!(end, elements * 12);

@@ -9,6 +9,7 @@ use std::time::Duration;
 use rustix::thread::futex;
 use rustix::time::Timespec;
 
+use super::reach::Reach;
 use super::segment::{RINGS, SHORT_RING, Segment, TRADE_RING};
 use crate::waiting::Policy;
 
@@ -48,13 +49,14 @@ pub(super) struct Rings {
     pub(super) ranks: u32,
     pub(super) policy: Policy,
     places: [Place; RINGS.len()],
+    pub(super) reach: Reach,
 }
 
 impl Rings {
-    pub(super) fn new(segment: Segment, local_rank: u32, policy: Policy) -> Self {
+    pub(super) fn new(segment: Segment, local_rank: u32, policy: Policy, reach: Reach) -> Self {
         let ranks = segment.ranks();
         let places = [Place { next: 1, cleared: 0 }; RINGS.len()];
-        Self { segment, local_rank, ranks, policy, places }
+        Self { segment, local_rank, ranks, policy, places, reach }
     }
 
     /// The number of the step to come.

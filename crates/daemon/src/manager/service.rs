@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use axum::response::Response;
 use tokio::sync::oneshot;
@@ -19,17 +19,12 @@ use tributary_wire::{JobId, NodeId};
 
 use super::metrics::Metrics;
 use super::stream::{Lines, line, open_answer};
+use crate::liveness::{SILENT_TICKS_MAX, TICK};
 use crate::shutdown::Shutdown;
 use tributary_transport::token::random_bytes;
 
 /// Orders a node may be behind; one that reads nothing for so long is as good as dead.
 const ORDERS_MAX: usize = 4096;
-
-/// Between two ticks to a node.
-const NODE_TICK_INTERVAL: Duration = Duration::from_secs(1);
-
-/// How long a node may say nothing, whose connection still stands.
-const NODE_SILENCE_MAX: Duration = Duration::from_secs(5);
 
 type Decision = Result<GroupGrant, GroupError>;
 
@@ -51,7 +46,8 @@ struct Core {
 
 struct NodeConnection {
     lines: Lines,
-    heard: Instant,
+    /// Ticks since it last said something.
+    silent_ticks: u32,
 }
 
 impl Service {
@@ -86,7 +82,7 @@ impl Service {
                 service.node_gone(node, "its connection closed");
             }
         });
-        core.nodes.insert(node, NodeConnection { lines, heard: Instant::now() });
+        core.nodes.insert(node, NodeConnection { lines, silent_ticks: 0 });
         tracing::info!(%node, name, "aggregation node registered");
         core.deliver();
         Ok(response)
@@ -97,7 +93,7 @@ impl Service {
         let now = self.now();
         let mut core = self.lock();
         if let Some(connection) = core.nodes.get_mut(&node) {
-            connection.heard = Instant::now();
+            connection.silent_ticks = 0;
         }
         let outcome = events.into_iter().try_for_each(|event| {
             if !matches!(event, NodeEvent::Tick) {
@@ -158,16 +154,17 @@ impl Service {
         let now = self.now();
         let mut core = self.lock();
         core.machine.handle_timeout(now);
-        if core.ticked.elapsed() >= NODE_TICK_INTERVAL {
+        if core.ticked.elapsed() >= TICK {
             core.ticked = Instant::now();
             let tick = line(&NodeOrder::Tick);
-            for connection in core.nodes.values() {
+            for connection in core.nodes.values_mut() {
+                connection.silent_ticks += 1;
                 // A full channel is dealt with by silence: the node does not read.
                 let _ = connection.lines.try_send(tick.clone());
             }
         }
         core.deliver();
-        let is_silent = |connection: &NodeConnection| connection.heard.elapsed() > NODE_SILENCE_MAX;
+        let is_silent = |connection: &NodeConnection| connection.silent_ticks > SILENT_TICKS_MAX;
         let silent: Vec<NodeId> = core
             .nodes
             .iter()

@@ -3,8 +3,6 @@
 //! On tokio rather than a blocking client, because an endless stream of orders has to be read with
 //! a deadline per line and left at once when the node stops.
 
-use std::time::Duration;
-
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::{Bytes, Incoming};
 use hyper::client::conn::http1::{SendRequest, handshake};
@@ -15,10 +13,8 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tributary_wire::control::Refusal;
 
+use crate::liveness::{SILENCE_MAX, watch_host};
 use tributary_transport::token::Token;
-
-/// How long the manager may take to answer a call.
-const ANSWER_WITHIN: Duration = Duration::from_secs(4);
 
 /// Longest refusal that is read.
 const REFUSAL_BYTES_MAX: usize = 64 << 10;
@@ -28,7 +24,7 @@ const REFUSAL_BYTES_MAX: usize = 64 << 10;
 pub(super) enum CallError {
     #[error("manager {address}: {source}")]
     Unreachable { address: String, source: std::io::Error },
-    #[error("manager {address} did not answer within {ANSWER_WITHIN:?}")]
+    #[error("manager {address} did not answer within {SILENCE_MAX:?}")]
     Silent { address: String },
     #[error("manager {address} broke off: {source}")]
     BrokenOff { address: String, source: hyper::Error },
@@ -61,7 +57,7 @@ impl Caller {
         path: &str,
         body: &impl Serialize,
     ) -> Result<Response<Incoming>, CallError> {
-        let answer = timeout(ANSWER_WITHIN, self.exchange(path, body)).await;
+        let answer = timeout(SILENCE_MAX, self.exchange(path, body)).await;
         let answer = answer.unwrap_or_else(|_| Err(CallError::Silent { address: self.address() }));
         if answer.is_err() {
             self.connection = None;
@@ -110,6 +106,7 @@ impl Caller {
         let unreachable = |source| CallError::Unreachable { address: self.address(), source };
         let stream = TcpStream::connect(&self.address).await.map_err(unreachable)?;
         stream.set_nodelay(true).map_err(unreachable)?;
+        watch_host(&stream).map_err(|errno| unreachable(errno.into()))?;
         let (sender, connection) = handshake(TokioIo::new(stream))
             .await
             .map_err(|source| CallError::BrokenOff { address: self.address(), source })?;
@@ -121,7 +118,7 @@ impl Caller {
     async fn refusal(&self, response: Response<Incoming>) -> CallError {
         let status = response.status();
         let body =
-            timeout(ANSWER_WITHIN, Limited::new(response.into_body(), REFUSAL_BYTES_MAX).collect());
+            timeout(SILENCE_MAX, Limited::new(response.into_body(), REFUSAL_BYTES_MAX).collect());
         let refusal = match body.await {
             Ok(Ok(body)) => serde_json::from_slice(&body.to_bytes()).ok(),
             _ => None,

@@ -15,14 +15,9 @@ use super::call::{CallError, Caller};
 use super::commands::{Command, LoopGone, Orders};
 use super::lines::{LineError, Lines};
 use super::upward::{self, UpwardError};
+use crate::liveness::{SILENCE_MAX, TICK};
 use crate::shutdown::Shutdown;
 use tributary_transport::token::Token;
-
-/// Both sides speak at least this often.
-const TICK: Duration = Duration::from_secs(1);
-
-/// A manager that says nothing for so long is gone.
-const SILENCE_MAX: Duration = Duration::from_secs(5);
 
 /// Pauses before the node registers anew: the first, and what doubling it leads to at most.
 const RETRY_MIN: Duration = Duration::from_millis(100);
