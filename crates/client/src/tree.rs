@@ -121,17 +121,7 @@ impl TreeMember {
         stream_min_bytes: Option<u64>,
     ) -> Result<Self, EnterError> {
         let Connected { link, mut datagrams, carrier } = connect(group, grant, approach, machine)?;
-        let mut endpoint = Endpoint::new(EndpointConfig {
-            group: group.group,
-            epoch: group.epoch,
-            child: grant.child,
-            capability: grant.capability,
-            endpoint: grant.endpoint,
-            osos: group.osos,
-            payload_max_bytes: group.payload_max_bytes,
-            operations_max: 1,
-            stream: group.stream,
-        });
+        let mut endpoint = Endpoint::new(EndpointConfig::of_grant(group, grant, 1));
         if let Some(port) = datagrams.as_ref().and_then(Datagrams::port) {
             endpoint.offer_datagrams(
                 port,

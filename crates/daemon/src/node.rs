@@ -25,7 +25,6 @@ use std::thread;
 use std::time::Duration;
 
 use tokio::net::TcpListener;
-use tributary_protocol::StreamTerms;
 use tributary_protocol::node::{NodeConfig, StreamLimits};
 use tributary_transport::udp::DATAGRAM_PAYLOAD_BYTES_MAX;
 use tributary_transport::{
@@ -33,7 +32,7 @@ use tributary_transport::{
     machine,
 };
 use tributary_wire::TreeId;
-use tributary_wire::control::{NodeAddress, NodeRegistration, StreamCapacity};
+use tributary_wire::control::{NodeAddress, NodeRegistration};
 
 use crate::http;
 use crate::metrics::Registry;
@@ -347,13 +346,8 @@ fn registration(options: &NodeOptions, address: NodeAddress) -> NodeRegistration
         radix: options.limits.radix,
         osos: options.limits.osos,
         payload_max_bytes: options.limits.payload_max_bytes,
-        stream: stream_capacity(&options.limits.streams_that_fit()),
+        stream: options.limits.streams_that_fit().capacity(),
     }
-}
-
-fn stream_capacity(limits: &StreamLimits) -> Option<StreamCapacity> {
-    let StreamLimits { trees, window_max: window, chunk_bytes_max: chunk_bytes } = *limits;
-    (trees > 0).then_some(StreamCapacity { trees, terms_max: StreamTerms { chunk_bytes, window } })
 }
 
 impl NodeLimits {

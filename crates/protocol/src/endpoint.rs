@@ -20,6 +20,7 @@ use alloc::collections::VecDeque;
 use core::num::NonZeroU16;
 use core::ops::Range;
 
+use tributary_wire::control::{EndpointGrant, GroupGrant};
 use tributary_wire::frame::{Abort, AbortReason, Edge, Header, Hearing, Message, Part, Target};
 use tributary_wire::{Capability, ChildIndex, EndpointId, Epoch, GroupId, OperationNumber};
 
@@ -54,6 +55,25 @@ pub struct EndpointConfig {
     pub operations_max: usize,
     /// What the group may stream; none if nothing.
     pub stream: Option<StreamTerms>,
+}
+
+impl EndpointConfig {
+    /// What the manager granted to one member of a group, which will have up to `operations_max`
+    /// operations under way.
+    #[must_use]
+    pub fn of_grant(group: &GroupGrant, own: &EndpointGrant, operations_max: usize) -> Self {
+        Self {
+            group: group.group,
+            epoch: group.epoch,
+            child: own.child,
+            capability: own.capability,
+            endpoint: own.endpoint,
+            osos: group.osos,
+            payload_max_bytes: group.payload_max_bytes,
+            operations_max,
+            stream: group.stream,
+        }
+    }
 }
 
 /// Events beside completions that may wait to be polled: joined, failed, and what becomes of

@@ -435,14 +435,9 @@ impl Node {
     /// The port's link has taken the frame.
     pub fn pop_transmit(&mut self, port: PortId) {
         let entry = &mut self.ports[port.0 as usize];
-        entry.outbox.pop_front();
-        if entry.outbox.is_empty() {
-            // Back to the beginning of its memory: a port that seldom holds more than one frame
-            // keeps to the same cache lines.
-            entry.outbox.clear();
-            if entry.role == Role::Closing {
-                self.events.push_back(Event::Close(port));
-            }
+        entry.outbox.pop();
+        if entry.outbox.is_empty() && entry.role == Role::Closing {
+            self.events.push_back(Event::Close(port));
         }
     }
 

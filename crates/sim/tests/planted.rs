@@ -1,17 +1,59 @@
-//! Is the swarm able to find a bug? `cargo test -p tributary-sim --features planted-double-count`
-//! makes nodes count a repeated contribution twice, and asks the swarm to find it.
+//! Is the swarm able to find a bug? `cargo test -p tributary-sim --features planted-bugs` plants one
+//! after the other in the machines, and asks the swarm to find each within 10,000 seeds.
 
-#![cfg(feature = "planted-double-count")]
+#![cfg(feature = "planted-bugs")]
 
+use tributary_protocol::planted::{Bug, plant};
 use tributary_sim::swarm::{self, SweepOptions, Violation};
 
+/// Seeds of one bite: the swarm stops at the first that fails.
+const BITE: u64 = 500;
+const SEEDS_MAX: u64 = 10_000;
+
+fn first_failure() -> Option<swarm::Outcome> {
+    (0..SEEDS_MAX / BITE).find_map(|bite| {
+        let seeds = bite * BITE..(bite + 1) * BITE;
+        let sweep = swarm::sweep(&SweepOptions { seeds, failures_max: 1 }, |_, _| {});
+        sweep.failures.into_iter().next()
+    })
+}
+
+fn is_fitting(bug: Bug, violation: &Violation) -> bool {
+    match bug {
+        Bug::DoubleCount | Bug::DoubleDatagram => {
+            matches!(violation, Violation::WrongResult { .. })
+        }
+        // What two groups do in one memory can show in many ways.
+        Bug::SharedLock => true,
+        Bug::UnfairLock => matches!(violation, Violation::Lock { .. }),
+        Bug::LostLock | Bug::SparedCopy => {
+            use Violation::{Restless, Starved, Stuck};
+            matches!(violation, Stuck { .. } | Starved { .. } | Restless { .. })
+        }
+    }
+}
+
+/// One test, because a bug is planted for the whole process.
 #[test]
-fn a_planted_double_count_is_found_within_ten_thousand_seeds() {
-    let options = SweepOptions { seeds: 0..10_000, failures_max: 1 };
-    let sweep = swarm::sweep(&options, |_, _| {});
-    let failure = sweep.failures.first().expect("the swarm is broken: it misses a planted bug");
-    assert!(matches!(failure.violation, Some(Violation::WrongResult { .. })), "{failure:?}");
-    let story = swarm::explain(failure.seed).expect("a failing seed fails again");
-    assert_eq!(story.seed, failure.seed);
-    assert!(story.lines.iter().any(|line| line.contains("VIOLATION")), "{:?}", story.lines);
+fn every_planted_bug_is_found_within_ten_thousand_seeds() {
+    for bug in Bug::ALL {
+        plant(Some(bug));
+        let failure = first_failure();
+        let failure = failure.unwrap_or_else(|| panic!("the swarm is broken: it misses {bug:?}"));
+        let violation = failure.violation.expect("a failure is a violation");
+        println!("{bug:?}: seed {}: {violation}", failure.seed);
+        assert!(is_fitting(bug, &violation), "{bug:?}: {violation}");
+        if bug == Bug::DoubleCount {
+            let story = swarm::explain(failure.seed).expect("a failing seed fails again");
+            assert_eq!(story.seed, failure.seed);
+            assert!(story.lines.iter().any(|line| line.contains("VIOLATION")), "{:?}", story.lines);
+        }
+    }
+    plant(None);
+    assert_eq!(first_failure_within(BITE), None, "what was planted is gone");
+}
+
+fn first_failure_within(seeds: u64) -> Option<u64> {
+    let sweep = swarm::sweep(&SweepOptions { seeds: 0..seeds, failures_max: 1 }, |_, _| {});
+    sweep.failures.first().map(|failure| failure.seed)
 }

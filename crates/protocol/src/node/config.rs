@@ -3,6 +3,7 @@
 use alloc::vec::Vec;
 use core::ops::Range;
 
+use tributary_wire::control::{GroupInstall, StreamCapacity};
 use tributary_wire::{Capability, ChildIndex, EndpointId, Epoch, GroupId, TreeId};
 
 use super::PortId;
@@ -43,6 +44,14 @@ impl StreamLimits {
     /// No streams.
     pub const NONE: Self = Self { trees: 0, window_max: 1, chunk_bytes_max: 0 };
 
+    /// What the node tells the manager that it can stream; none if nothing.
+    #[must_use]
+    pub fn capacity(&self) -> Option<StreamCapacity> {
+        let Self { trees, window_max: window, chunk_bytes_max: chunk_bytes } = *self;
+        let terms_max = StreamTerms { chunk_bytes, window };
+        (trees > 0).then_some(StreamCapacity { trees, terms_max })
+    }
+
     /// The memory that one tree's streams need on a node of this radix.
     #[must_use]
     pub fn arena(&self, tree: TreeId, radix: u16) -> Arena {
@@ -72,6 +81,37 @@ pub struct GroupConfig {
     pub parent: Option<ParentConfig>,
     /// What it may stream; none if nothing.
     pub stream: Option<StreamGrant>,
+}
+
+impl GroupConfig {
+    /// What the manager's order says, with the link to the parent that the driver has opened.
+    ///
+    /// # Panics
+    /// If the order names a parent and there is no link, or the other way round.
+    #[must_use]
+    pub fn of_order(order: GroupInstall, upward: Option<PortId>) -> Self {
+        assert_eq!(order.parent.is_some(), upward.is_some(), "a way up leads to the parent");
+        let children = order.children.into_iter().map(|child| ChildConfig {
+            capability: child.capability,
+            members: child.members_first..child.members_end,
+        });
+        let parent = order.parent.zip(upward).map(|(parent, port)| ParentConfig {
+            port,
+            child: parent.child,
+            capability: parent.capability,
+        });
+        let stream =
+            order.stream.map(|stream| StreamGrant { tree: stream.tree, terms: stream.terms });
+        Self {
+            group: order.group,
+            epoch: order.epoch,
+            osos: order.osos,
+            payload_max_bytes: order.payload_max_bytes,
+            children: children.collect(),
+            parent,
+            stream,
+        }
+    }
 }
 
 /// What a group may stream.

@@ -33,9 +33,7 @@ pub(super) enum Role {
 #[derive(Debug, Default)]
 pub(super) struct Port {
     pub(super) role: Role,
-    pub(super) outbox: VecDeque<Transmit>,
-    /// Frames its role can honestly have queued.
-    outbox_max: usize,
+    pub(super) outbox: Outbox,
     /// Whether the port stands in the node's list of ports to drain.
     pub(super) is_ready: bool,
 }
@@ -43,19 +41,71 @@ pub(super) struct Port {
 /// Frames a port may hold beyond one per slot: a join or leave, and an abort.
 const OUTBOX_SPARE: usize = 4;
 
-impl Port {
+/// What waits to be sent, in order: frames for the link, and datagrams beside it.
+///
+/// Either kind has a bound of its own. Answers to repeats that came by datagram must not take the
+/// room of what the link owes a peer that is merely slow to read it.
+#[derive(Debug, Default)]
+pub(super) struct Outbox {
+    queue: VecDeque<Transmit>,
+    datagrams: usize,
+    /// Frames of either kind that the port's role can honestly have queued.
+    max: usize,
+}
+
+impl Outbox {
+    pub(super) fn front(&self) -> Option<&Transmit> {
+        self.queue.front()
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.queue.is_empty()
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Transmit> {
+        self.queue.iter()
+    }
+
+    /// False if there are as many of its kind as there may be.
+    fn push(&mut self, transmit: Transmit) -> bool {
+        let is_datagram = transmit.carrier != Carrier::Link;
+        let waiting = if is_datagram { self.datagrams } else { self.queue.len() - self.datagrams };
+        if waiting >= self.max {
+            return false;
+        }
+        self.datagrams += usize::from(is_datagram);
+        self.queue.push_back(transmit);
+        true
+    }
+
+    pub(super) fn pop(&mut self) {
+        if let Some(sent) = self.queue.pop_front() {
+            self.datagrams -= usize::from(sent.carrier != Carrier::Link);
+        }
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.queue.clear();
+        self.datagrams = 0;
+    }
+
     /// Drops the frames whose payload lies in an arena.
     pub(super) fn forget(&mut self, arena: ArenaId) {
-        self.outbox.retain(|queued| queued.body.is_none_or(|body| body.arena != arena));
+        self.retain(|queued| queued.body.is_none_or(|body| body.arena != arena));
+    }
+
+    fn retain(&mut self, keep: impl Fn(&Transmit) -> bool) {
+        self.queue.retain(keep);
+        self.datagrams = self.queue.iter().filter(|it| it.carrier != Carrier::Link).count();
     }
 }
 
 impl Node {
-    /// Frames that wait for the port's link: never more than its group has slots, its tree's stream
-    /// slots included, and a few.
+    /// Frames that wait to be sent at a port: for its link never more than its group has slots, its
+    /// tree's stream slots included, and a few; and no more datagrams than that.
     #[must_use]
     pub fn queued_frames(&self, port: PortId) -> usize {
-        self.ports.get(port.0 as usize).map_or(0, |entry| entry.outbox.len())
+        self.ports.get(port.0 as usize).map_or(0, |entry| entry.outbox.queue.len())
     }
 
     pub(super) fn role(&self, port: PortId) -> Role {
@@ -71,8 +121,8 @@ impl Node {
         let entry = &mut self.ports[index];
         debug_assert_eq!(entry.role, Role::Unbound);
         entry.role = role;
-        entry.outbox_max = usize::from(frames) + OUTBOX_SPARE;
-        entry.outbox.reserve(entry.outbox_max);
+        entry.outbox.max = usize::from(frames) + OUTBOX_SPARE;
+        entry.outbox.queue.reserve(2 * entry.outbox.max);
     }
 
     /// Queues a frame for the link. `false` if the port holds as many as its role can honestly
@@ -90,13 +140,11 @@ impl Node {
     }
 
     fn enqueue(&mut self, port: PortId, transmit: Transmit) -> bool {
-        let entry = &mut self.ports[port.0 as usize];
-        if entry.outbox.len() >= entry.outbox_max {
-            return false;
+        let is_queued = self.ports[port.0 as usize].outbox.push(transmit);
+        if is_queued {
+            self.mark_ready(port);
         }
-        entry.outbox.push_back(transmit);
-        self.mark_ready(port);
-        true
+        is_queued
     }
 
     /// Takes the port from its group. A last word, if any, goes out before the link is closed;
@@ -106,7 +154,8 @@ impl Node {
         entry.role = Role::Closing;
         entry.outbox.retain(|queued| queued.body.is_none() && queued.carrier == Carrier::Link);
         if let Some(header) = last_word {
-            entry.outbox.push_back(Transmit { header, body: None, carrier: Carrier::Link });
+            let word = Transmit { header, body: None, carrier: Carrier::Link };
+            entry.outbox.queue.push_back(word);
         }
         if entry.outbox.is_empty() {
             self.events.push_back(super::Event::Close(port));

@@ -6,6 +6,7 @@ use tributary_wire::{GroupId, Operator};
 use super::group::Course;
 use super::slot::{Heard, Phase};
 use super::slots::{From, Outcome, Repeated};
+use super::stream::GroupStream;
 use super::{FrameError, Node};
 use crate::payloads::Payloads;
 use crate::{Carrier, Time};
@@ -22,6 +23,13 @@ impl Node {
         payload: &[u8],
         payloads: &mut impl Payloads,
     ) -> Result<(), FrameError> {
+        let group = self.group_mut(id);
+        let streams = |stream: &GroupStream| stream.is_asked(part.operation);
+        if course == Course::Segment && group.stream.as_ref().is_some_and(streams) {
+            let at_fault = group.children[usize::from(from.child.0)].members.start;
+            self.fail(id, Abort { reason: AbortReason::Disagreement, at_fault });
+            return Ok(());
+        }
         if course == Course::Segment {
             self.open_past_outsider(id, part.sequence);
         }

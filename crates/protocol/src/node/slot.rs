@@ -4,7 +4,7 @@ use alloc::boxed::Box;
 use alloc::vec;
 
 use tributary_wire::frame::{Part, Shape};
-use tributary_wire::{ChildIndex, Sequence};
+use tributary_wire::{ChildIndex, OperationNumber, Sequence};
 
 use super::arrivals::Arrivals;
 use crate::Carrier;
@@ -77,6 +77,11 @@ impl Slot {
 
     pub(super) fn holds(&self, sequence: Sequence) -> bool {
         self.part.is_some_and(|part| part.sequence == sequence)
+    }
+
+    /// Whether its segment is one of this operation's.
+    pub(super) fn is_of(&self, operation: OperationNumber) -> bool {
+        self.part.is_some_and(|part| part.operation == operation)
     }
 
     /// Whether the slot has moved on past a number. It moves on only when every member has had

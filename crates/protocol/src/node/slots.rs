@@ -159,8 +159,8 @@ impl Slots {
         }
         let slot = &self.slots[index];
         if slot.arrived.has(child) {
-            #[cfg(feature = "planted-double-count")]
-            self.count_twice(index, child, payload, payloads);
+            #[cfg(feature = "planted-bugs")]
+            self.count_twice(index, from, payload, payloads);
             let is_done = self.slots[index].phase == Phase::Done;
             return Ok(Outcome::Repeat(if is_done { Repeated::Done } else { Repeated::Waiting }));
         }
@@ -228,15 +228,22 @@ impl Slots {
         }
     }
 
-    /// The bug that the simulator's swarm has to find.
-    #[cfg(feature = "planted-double-count")]
+    /// One of the bugs that the simulator's swarm has to find.
+    #[cfg(feature = "planted-bugs")]
     fn count_twice(
         &mut self,
         index: usize,
-        child: ChildIndex,
+        from: From,
         payload: &[u8],
         payloads: &mut impl Payloads,
     ) {
+        use crate::planted::{Bug, is_planted};
+        let is_datagram = from.carrier == Carrier::Datagram;
+        let bug = if is_datagram { Bug::DoubleDatagram } else { Bug::DoubleCount };
+        if !is_planted(bug) {
+            return;
+        }
+        let child = from.child;
         let slot = &self.slots[index];
         let shape = slot.shape();
         let is_counted = child.0 < slot.next_child && slot.phase == Phase::Gathering;

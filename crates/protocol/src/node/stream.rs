@@ -209,6 +209,8 @@ impl Node {
     /// Gives a lock that is free to whoever has waited longest.
     pub(super) fn serve_lock(&mut self, tree: TreeId) {
         loop {
+            #[cfg(feature = "planted-bugs")]
+            self.plant_in_lock(tree);
             let lock = &mut self.locks[usize::from(tree.0)];
             if lock.slots.is_none() {
                 return;
@@ -223,6 +225,20 @@ impl Node {
                     self.drop_group(id, abort);
                 }
             }
+        }
+    }
+
+    /// Two of the bugs that the simulator's swarm has to find.
+    #[cfg(feature = "planted-bugs")]
+    fn plant_in_lock(&mut self, tree: TreeId) {
+        use crate::planted::{Bug, is_planted};
+        let fresh = StreamLock::new(tree, &self.config.streams, self.config.radix_max).slots;
+        let lock = &mut self.locks[usize::from(tree.0)];
+        if is_planted(Bug::SharedLock) && lock.slots.is_none() {
+            lock.slots = fresh;
+        }
+        if is_planted(Bug::UnfairLock) && lock.slots.is_some() {
+            lock.queue.make_contiguous().reverse();
         }
     }
 
@@ -252,7 +268,7 @@ impl Node {
         let parent = group.parent.as_ref().map(|parent| parent.port);
         let tree = stream.tree;
         for port in group.children.iter().filter_map(|child| child.port).chain(parent) {
-            self.ports[port.0 as usize].forget(arena);
+            self.ports[port.0 as usize].outbox.forget(arena);
         }
         self.locks[usize::from(tree.0)].slots = Some(held.slots);
         Some(tree)
@@ -261,8 +277,14 @@ impl Node {
     /// Takes a group that is about to go from whatever lock it holds or waits for.
     pub(super) fn leave_lock(&mut self, id: GroupId) -> Option<TreeId> {
         let tree = self.group_mut(id).stream.as_ref()?.tree;
+        #[cfg(feature = "planted-bugs")]
+        let was_held = self.group_mut(id).stream.as_ref().is_some_and(|it| it.held.is_some());
         self.locks[usize::from(tree.0)].queue.retain(|waiting| *waiting != id);
         self.take_lock_back(id);
+        #[cfg(feature = "planted-bugs")]
+        if was_held && crate::planted::is_planted(crate::planted::Bug::LostLock) {
+            self.locks[usize::from(tree.0)].slots = None;
+        }
         Some(tree)
     }
 }

@@ -475,3 +475,65 @@ fn nothing_more_goes_to_a_child_that_has_left() {
     assert!(sent.iter().all(|(port, _)| *port == PortId(1)), "{sent:?}");
     assert_eq!(sent.len(), 1);
 }
+
+#[test]
+fn repeats_by_datagram_leave_the_link_its_room() {
+    let mut node = joined(2);
+    let mut asks = part(0, 1);
+    for attempt in 0..100 {
+        asks.trail.attempt = attempt;
+        let header = Header { edge: edge(0), message: Message::Request(asks) };
+        node.handle_frame(Time(0), PortId(0), Carrier::Datagram, &header, &[0], &mut Nowhere)
+            .unwrap();
+    }
+    let answers = node.queued_frames(PortId(0));
+    assert!(answers < 20 && node.stats().dropped > 70, "answers are bounded: {answers} wait");
+    // The next segment travels over the link, which child 0 has not read for a while.
+    for child in [0, 1] {
+        put(&mut node, child, edge(child as u16), request(1, 1)).unwrap();
+    }
+    assert_eq!(node.queued_frames(PortId(0)), answers + 1);
+    assert_eq!(drain(&mut node).1, [], "the group goes on");
+}
+
+#[test]
+fn an_operation_is_a_stream_for_all_or_for_none() {
+    let stream =
+        Some(StreamGrant { tree: TreeId(0), terms: StreamTerms { chunk_bytes: 16, window: 2 } });
+    let by_segments = Message::Request(Part { operation: OperationNumber(1), ..part(0, 16) });
+    let orders = [[stream_ask(1), by_segments], [by_segments, stream_ask(1)]];
+    for [first, second] in orders {
+        let mut node = Node::new(limits());
+        node.install(Time(0), GroupConfig { stream, ..group(2) }).unwrap();
+        for child in 0..2 {
+            put(&mut node, u32::from(child), edge(child), Message::Join).unwrap();
+        }
+        drain(&mut node);
+        put(&mut node, 0, edge(0), first).unwrap();
+        assert_eq!(drain(&mut node).1, []);
+        put(&mut node, 1, edge(1), second).unwrap();
+        let abort = Abort { reason: AbortReason::Disagreement, at_fault: EndpointId(1) };
+        let failed = Event::Failed { group: GROUP, epoch: EPOCH, abort };
+        assert!(drain(&mut node).1.contains(&failed), "nobody waits for ever");
+    }
+}
+
+#[test]
+fn a_node_that_hears_no_multicast_lets_its_members_go_on() {
+    let parent = ParentConfig { port: PortId(9), child: ChildIndex(0), capability: capability(0) };
+    let sends_next = |is_multicast: bool| {
+        let mut node = Node::new(limits());
+        node.install(Time(0), GroupConfig { parent: Some(parent.clone()), ..group(1) }).unwrap();
+        if is_multicast {
+            node.use_multicast(GROUP, capability(8), Copies::Lazy, 0);
+        }
+        put(&mut node, 0, edge(0), Message::Join).unwrap();
+        for number in 0..u32::from(OSOS) {
+            put(&mut node, 0, edge(0), request(number, 1)).unwrap();
+        }
+        // The root's results have reached the member, and not this node.
+        put(&mut node, 0, edge(0), request(u32::from(OSOS), 1))
+    };
+    assert_eq!(sends_next(true), Ok(()));
+    assert!(matches!(sends_next(false), Err(FrameError::OutsideWindow { .. })));
+}

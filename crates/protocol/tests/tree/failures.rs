@@ -176,13 +176,13 @@ fn members_that_disagree_fail_together() {
 fn a_broadcast_has_one_source() {
     let mut scenario = busy(2);
     for plan in &mut scenario.groups[0].script {
-        (plan.operator, plan.source) = (Operator::Broadcast, 3);
+        (plan.operator, plan.source) = (Operator::Broadcast, EndpointId(3));
     }
     for member in [0, 4, 8] {
-        disagree(&scenario, member, |plan| plan.source = member as u32);
+        disagree(&scenario, member, |plan| plan.source = EndpointId(member as u32));
     }
     // Nobody is member 77, so its source thinks it is not.
-    disagree(&scenario, 3, |plan| plan.source = 77);
+    disagree(&scenario, 3, |plan| plan.source = EndpointId(77));
 }
 
 #[test]

@@ -7,7 +7,7 @@ use tributary_wire::frame::Target;
 use tributary_wire::{Datatype, EndpointId, Operator};
 
 use crate::link::Timing;
-use crate::plan::{OperationPlan, Scenario};
+use crate::plan::{OperationPlan, Scenario, contribution};
 use crate::world::{JOIN_TIMEOUT_NS, World};
 
 const SEEDS: u64 = 60;
@@ -32,7 +32,7 @@ pub(crate) fn check_results(scenario: &Scenario, world: &World) {
             let expected = plan.expected(scenario.seed, operation);
             for member in world.members.iter().filter(|member| member.group == group) {
                 let got = member.results[operation].as_ref();
-                let receives = plan.script[operation].spec(member.index).receives;
+                let receives = plan.script[operation].spec(EndpointId(member.index)).receives;
                 let expected = expected.as_ref().filter(|_| receives).cloned().unwrap_or_default();
                 assert_eq!(
                     got,
@@ -157,7 +157,7 @@ fn integer_sums_equal_a_sum_that_knows_no_tree() {
     let world = run(&scenario, Timing::orderly(3));
     let mut flat = vec![0_i64; 33];
     for member in 0..scenario.groups[0].members {
-        let bytes = sum.contribution(scenario.seed, 0, member);
+        let bytes = contribution(&sum, scenario.seed, 0, member);
         for (total, element) in flat.iter_mut().zip(bytes.as_chunks().0) {
             *total = total.wrapping_add(i64::from_le_bytes(*element));
         }

@@ -5,10 +5,10 @@ use std::num::NonZeroU16;
 
 use tributary_protocol::endpoint::{Endpoint, EndpointConfig, Event, StartError};
 use tributary_protocol::{Carrier, Reach, Time};
-use tributary_wire::OperationNumber;
 use tributary_wire::frame::Abort;
+use tributary_wire::{EndpointId, OperationNumber};
 
-use crate::plan::OperationPlan;
+use crate::plan::{OperationPlan, contribution};
 
 /// Everybody's: the virtual links lead to the right end anyway.
 pub(crate) const DATAGRAM_PORT: NonZeroU16 = NonZeroU16::new(7).unwrap();
@@ -75,7 +75,7 @@ impl Member {
     /// Starts the next operation, if there is one and the endpoint takes it.
     pub(crate) fn start_next(&mut self) -> bool {
         let Some(plan) = self.script.get(self.started).copied() else { return false };
-        let spec = plan.spec(self.index);
+        let spec = plan.spec(EndpointId(self.index));
         let started = if plan.is_stream {
             self.endpoint.start_stream(spec, usize::MAX)
         } else {
@@ -89,11 +89,11 @@ impl Member {
             Err(other) => panic!("{plan:?} is an operation, but: {other}"),
         };
         let source = if spec.contributes {
-            plan.contribution(self.seed, self.started, self.index)
+            contribution(&plan, self.seed, self.started, self.index)
         } else {
             Vec::new()
         };
-        let target = if spec.receives { vec![0xA5; plan.bytes()] } else { Vec::new() };
+        let target = if spec.receives { vec![0xA5; plan.len_bytes()] } else { Vec::new() };
         self.running.insert(number, Running { operation: self.started, source, target });
         self.started += 1;
         true

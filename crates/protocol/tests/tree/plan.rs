@@ -3,9 +3,10 @@
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
 use tributary_protocol::StreamTerms;
-use tributary_protocol::endpoint::OperationSpec;
 use tributary_protocol::node::StreamLimits;
-use tributary_wire::frame::{Shape, Target};
+use tributary_protocol::workload::Mixture;
+pub(crate) use tributary_protocol::workload::OperationPlan;
+use tributary_wire::frame::Shape;
 use tributary_wire::{Capability, Datatype, EndpointId, Operator};
 
 use crate::arithmetic::{combine, narrow, widen};
@@ -13,6 +14,17 @@ use crate::arithmetic::{combine, narrow, widen};
 /// What nodes hold for streams, in one tree.
 pub(crate) const STREAMS: StreamLimits =
     StreamLimits { trees: 1, window_max: 5, chunk_bytes_max: 100 };
+
+/// What is computed: all that [`crate::arithmetic`] knows.
+const KERNELS: [(Operator, Datatype); 7] = [
+    (Operator::Sum, Datatype::I64),
+    (Operator::Sum, Datatype::F64),
+    (Operator::Sum, Datatype::F32),
+    (Operator::Sum, Datatype::F16),
+    (Operator::Sum, Datatype::Bf16),
+    (Operator::Max, Datatype::I32),
+    (Operator::BitXor, Datatype::U64),
+];
 
 /// Everything that decides results. Timing is not here: it must not matter.
 #[derive(Clone, Debug)]
@@ -62,70 +74,30 @@ pub(crate) struct Child {
     pub(crate) members: core::ops::Range<EndpointId>,
 }
 
-/// One collective operation, as all members mean it.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct OperationPlan {
-    pub(crate) operator: Operator,
-    pub(crate) datatype: Datatype,
-    pub(crate) elements: u64,
-    pub(crate) target: Target,
-    /// The member that brings a broadcast's data.
-    pub(crate) source: u32,
-    /// Whether its vector goes as a stream.
-    pub(crate) is_stream: bool,
-}
-
-impl OperationPlan {
-    pub(crate) fn allreduce(operator: Operator, datatype: Datatype, elements: u64) -> Self {
-        let target = Target::All;
-        Self { operator, datatype, elements, target, source: 0, is_stream: false }
-    }
-
-    /// What `member` tells its endpoint.
-    pub(crate) fn spec(&self, member: u32) -> OperationSpec {
-        let (contributes, receives) = match self.operator {
-            Operator::Barrier => return OperationSpec::BARRIER,
-            Operator::Broadcast => (member == self.source, member != self.source),
-            _ => (true, matches!(self.target, Target::All) || self.is_for(member)),
-        };
-        OperationSpec {
-            operator: self.operator,
-            datatype: self.datatype,
-            elements: self.elements,
-            target: self.target,
-            contributes,
-            receives,
-        }
-    }
-
-    fn is_for(&self, member: u32) -> bool {
-        self.target == Target::Member(EndpointId(member))
-    }
-
-    pub(crate) fn bytes(&self) -> usize {
-        self.elements as usize * self.datatype.size_bytes()
-    }
-
-    /// A member's vector: random bits for integers, and for floats numbers of such different
-    /// magnitude that the order of addition shows in the sum.
-    pub(crate) fn contribution(&self, seed: u64, operation: usize, member: u32) -> Vec<u8> {
-        let stream = (operation as u128) << 32 | u128::from(member);
-        let mut random = Pcg64::new(u128::from(seed), stream);
-        let mut number =
-            || random.random_range(-1.0..1.0_f64) * 10_f64.powi(random.random_range(-3..4));
-        (0..self.elements)
-            .flat_map(|_| match self.datatype {
-                Datatype::F64 => number().to_le_bytes().to_vec(),
-                Datatype::F32 => (number() as f32).to_le_bytes().to_vec(),
-                Datatype::F16 => half::f16::from_f64(number()).to_le_bytes().to_vec(),
-                Datatype::Bf16 => half::bf16::from_f64(number()).to_le_bytes().to_vec(),
-                other => (number().to_bits().wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 3)
-                    .rotate_left(7)
-                    .to_le_bytes()[..other.size_bytes()]
-                    .to_vec(),
-            })
-            .collect()
-    }
+/// A member's vector: random bits for integers, and for floats numbers of such different
+/// magnitude that the order of addition shows in the sum.
+pub(crate) fn contribution(
+    plan: &OperationPlan,
+    seed: u64,
+    operation: usize,
+    member: u32,
+) -> Vec<u8> {
+    let stream = (operation as u128) << 32 | u128::from(member);
+    let mut random = Pcg64::new(u128::from(seed), stream);
+    let mut number =
+        || random.random_range(-1.0..1.0_f64) * 10_f64.powi(random.random_range(-3..4));
+    (0..plan.elements)
+        .flat_map(|_| match plan.datatype {
+            Datatype::F64 => number().to_le_bytes().to_vec(),
+            Datatype::F32 => (number() as f32).to_le_bytes().to_vec(),
+            Datatype::F16 => half::f16::from_f64(number()).to_le_bytes().to_vec(),
+            Datatype::Bf16 => half::bf16::from_f64(number()).to_le_bytes().to_vec(),
+            other => (number().to_bits().wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 3)
+                .rotate_left(7)
+                .to_le_bytes()[..other.size_bytes()]
+                .to_vec(),
+        })
+        .collect()
 }
 
 impl GroupPlan {
@@ -134,7 +106,7 @@ impl GroupPlan {
         let plan = &self.script[operation];
         match plan.operator {
             Operator::Barrier => None,
-            Operator::Broadcast => Some(plan.contribution(seed, operation, plan.source)),
+            Operator::Broadcast => Some(contribution(plan, seed, operation, plan.source.0)),
             _ => Some(self.reduced(seed, operation, 0)),
         }
     }
@@ -145,7 +117,7 @@ impl GroupPlan {
         let shape =
             Shape::new(plan.operator, plan.datatype, plan.elements as u32).expect("a reduction");
         let mut values = self.tree[at].children.iter().map(|child| match child.below {
-            Below::Member(member) => plan.contribution(seed, operation, member),
+            Below::Member(member) => contribution(plan, seed, operation, member),
             Below::Node(node) => self.reduced(seed, operation, node),
         });
         let mut accumulator = widen(shape, &values.next().expect("a node has a child"));
@@ -249,31 +221,15 @@ impl GroupPlan {
     }
 
     fn random_operation(&self, random: &mut Pcg64) -> OperationPlan {
-        let kernels = [
-            (Operator::Sum, Datatype::I64),
-            (Operator::Sum, Datatype::F64),
-            (Operator::Sum, Datatype::F32),
-            (Operator::Sum, Datatype::F16),
-            (Operator::Sum, Datatype::Bf16),
-            (Operator::Max, Datatype::I32),
-            (Operator::BitXor, Datatype::U64),
-        ];
-        let (operator, datatype) = kernels[random.random_range(0..kernels.len())];
-        let per_segment = u64::from(self.payload_max_bytes) / datatype.size_bytes() as u64;
-        let elements = match random.random_range(0..4) {
-            0 => 1,
-            1 => per_segment,
-            2 => random.random_range(1..=3 * per_segment),
-            _ => random.random_range(1..=20 * per_segment),
+        let mut below = |end| random.random_range(0..end);
+        let mixture = Mixture {
+            kernels: &KERNELS,
+            members: self.members,
+            segment_bytes: self.payload_max_bytes,
+            short_of_eight: 2,
+            segments_max: 20,
         };
-        let member = random.random_range(0..self.members);
-        let plan = OperationPlan::allreduce(operator, datatype, elements);
-        match random.random_range(0..10) {
-            0..5 => plan,
-            5..7 => OperationPlan { target: Target::Member(EndpointId(member)), ..plan },
-            7..9 => OperationPlan { operator: Operator::Broadcast, source: member, ..plan },
-            _ => OperationPlan::allreduce(Operator::Barrier, Datatype::U8, 0),
-        }
+        mixture.draw(&mut below)
     }
 
     /// The subtree of the fabric that spans the members, numbered depth first.

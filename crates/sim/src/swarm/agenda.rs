@@ -19,6 +19,13 @@ impl End {
     }
 }
 
+/// Who takes what is sent to a group's multicast address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Listener {
+    Member(u32),
+    Node { node: u32, life: u32 },
+}
+
 /// Something that is due. Numbers name entries of the world's tables; a `life` tells a process from
 /// the one that was started in its place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -71,6 +78,12 @@ pub(super) enum Item {
     Connect { member: u32 },
     /// A member starts its next operation.
     Start { member: u32 },
+    /// More of what a member streams may be sent.
+    Ready { member: u32 },
+    /// A result that was multicast comes to one who listens.
+    Multicast { listener: Listener, place: u32 },
+    /// Such a result comes late, to whoever listens at the group's address by then.
+    Stray { group: u32, place: u32 },
     /// A member whose operations are complete leaves.
     Leave { member: u32 },
     /// Something goes wrong.

@@ -83,9 +83,13 @@ impl World<'_> {
         if osos > 0 {
             return Some(format!("{osos} outstanding operations"));
         }
-        let arenas = host.memory.count();
+        let arenas = host.memory.groups();
         if arenas > 0 {
             return Some(format!("{arenas} arenas"));
+        }
+        let waiting = host.machine.streams_waiting();
+        if waiting > 0 || !host.locks.is_quiet() {
+            return Some(format!("a stream lock, for which {waiting} groups wait"));
         }
         if let Some((link, end)) = host.links().next() {
             let side = if end == End::Lower { "up" } else { "down" };

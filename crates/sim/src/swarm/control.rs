@@ -69,7 +69,7 @@ fn registration(plan: &NodePlan, node: u32) -> NodeRegistration {
         radix: plan.radix,
         osos: plan.osos,
         payload_max_bytes: plan.payload_max_bytes,
-        stream: None,
+        stream: plan.streams.capacity(),
     }
 }
 

@@ -19,13 +19,13 @@ pub(super) struct Datagrams {
     free: Vec<u32>,
 }
 
-struct Flying {
-    bytes: Vec<u8>,
-    is_forged: bool,
+pub(super) struct Flying {
+    pub(super) bytes: Vec<u8>,
+    pub(super) is_forged: bool,
 }
 
 impl Datagrams {
-    fn add(&mut self, bytes: Vec<u8>, is_forged: bool) -> u32 {
+    pub(super) fn add(&mut self, bytes: Vec<u8>, is_forged: bool) -> u32 {
         let flying = Some(Flying { bytes, is_forged });
         match self.free.pop() {
             Some(place) => {
@@ -39,7 +39,7 @@ impl Datagrams {
         }
     }
 
-    fn take(&mut self, place: u32) -> Flying {
+    pub(super) fn take(&mut self, place: u32) -> Flying {
         self.free.push(place);
         self.places[place as usize].take().expect("a datagram arrives once")
     }
@@ -50,12 +50,12 @@ const SHORT_SEGMENT_BYTES: u32 = 64;
 
 impl World<'_> {
     /// Whether the chance of `parts` in a thousand comes true.
-    fn happens(&mut self, parts: u32) -> bool {
+    pub(super) fn happens(&mut self, parts: u32) -> bool {
         parts > 0 && self.random.random_range(0..1000) < parts
     }
 
     /// Every other scenario sends its longer segments over the links, as drivers do.
-    fn datagram_segment_max_bytes(&self) -> u32 {
+    pub(super) fn datagram_segment_max_bytes(&self) -> u32 {
         let is_short = mix(self.scenario.seed ^ 0x5e6) & 1 == 1;
         if is_short { SHORT_SEGMENT_BYTES } else { u32::MAX }
     }
@@ -66,6 +66,7 @@ impl World<'_> {
         let chance = mix(self.scenario.seed ^ u64::from(node)) % 1000;
         if chance < u64::from(plan.takers) {
             let segment_max_bytes = self.datagram_segment_max_bytes();
+            self.node(node).takes_datagrams = true;
             self.node(node).machine.take_datagrams(UDP_PORT, segment_max_bytes);
         }
     }
@@ -76,6 +77,7 @@ impl World<'_> {
         if self.happens(plan.takers) {
             let segment_max_bytes = self.datagram_segment_max_bytes();
             self.member(member).endpoint.offer_datagrams(UDP_PORT, segment_max_bytes);
+            self.hear_multicast(member);
         }
     }
 
@@ -84,7 +86,7 @@ impl World<'_> {
         match carrier {
             Carrier::Link => self.send(link, to, bytes, false),
             Carrier::Datagram => self.send_datagram(link, to, bytes),
-            Carrier::Multicast => unreachable!("the swarm's manager grants no multicast address"),
+            Carrier::Multicast => unreachable!("results to an address leave no port"),
         }
     }
 

@@ -3,16 +3,17 @@
 //! A fault hits what is there when its time has come; where nothing fits, it misses. Whatever it
 //! may lead to is written into the ledger, so that nothing else is taken for its consequence.
 
-use tributary_wire::frame::{Edge, Header, Message, Part, Shape, Target, Trail};
-use tributary_wire::{
-    Capability, ChildIndex, Datatype, EndpointId, Epoch, GroupId, OperationNumber, Operator,
-    SegmentIndex, Sequence,
-};
+mod forgeries;
+mod streams;
+
+use tributary_wire::frame::Edge;
+
+use forgeries::{forged_multicast, intruding_frame, mistake, offensive_frame};
 
 use super::agenda::{End, Item};
 use super::ledger::{DISAGREED, GAVE_UP, LINK_LOST, MISBEHAVED};
 use super::link::Holder;
-use super::scenario::{Disagreement, FaultKind, Intrusion, Offence, OperationPlan};
+use super::scenario::{Disagreement, Fault, FaultKind, Intrusion, Offence};
 use super::world::{SILENCE_NS, World};
 
 /// Bytes of a header in which no flipped bit may pass: magic, version, length, group, epoch, child
@@ -29,8 +30,11 @@ pub(super) fn flip(bytes: &mut [u8], bit: u16) {
 
 impl World<'_> {
     pub(super) fn inject(&mut self, index: u32) {
-        let kind = self.scenario.faults[index as usize].kind;
-        self.trace.note(self.now, None, || format!("FAULT {kind:?}"));
+        let Fault { at, kind } = self.scenario.faults[index as usize];
+        // Those that wait for their moment come back.
+        if at == self.now {
+            self.trace.note(self.now, None, || format!("FAULT {kind:?}"));
+        }
         let has_hit = match kind {
             FaultKind::Cut { pick, resets } => self.cut(pick, resets),
             FaultKind::Corrupt { pick, bit } => self.corrupt(pick, bit),
@@ -59,6 +63,9 @@ impl World<'_> {
             FaultKind::Disagree { pick, how } => self.disagree(pick, how),
             FaultKind::Offence { pick, offence } => self.offend(pick, offence),
             FaultKind::Spoof { pick, offence } => self.spoof(pick, offence),
+            FaultKind::StreamTrouble { pick, holds, how } => {
+                self.cut_stream_short(index, pick, holds, how)
+            }
             FaultKind::DatagramsLost { pick, for_ns } => self.lose_datagrams(pick, for_ns),
             FaultKind::Intrusion { pick, intrusion } => self.intrude(pick, intrusion),
         };
@@ -221,6 +228,9 @@ impl World<'_> {
         let Some(plan) = mistake(script[operation], how, payload_bytes, members) else {
             return false;
         };
+        if how == Disagreement::Course && run.grant.stream.is_none() {
+            return false;
+        }
         for member in wrong {
             self.trace.note(self.now, Some(key), || {
                 let number = self.members[member as usize].number;
@@ -277,7 +287,13 @@ impl World<'_> {
             return false;
         }
         let (edge, run) = (self.edge_of(member), self.run_of(member));
+        let (group, has_address) = (run.grant.group, run.grant.multicast.is_some());
         let bytes = offensive_frame(offence, edge, run.grant.payload_max_bytes);
+        if has_address {
+            // A member's capability admits to no multicast.
+            self.forge_multicast(group, &bytes);
+            self.forge_multicast(group, &forged_multicast(edge));
+        }
         self.put_datagram(link, End::Upper, bytes, true);
         true
     }
@@ -313,107 +329,4 @@ impl World<'_> {
         }
         true
     }
-}
-
-/// An operation as a member sees it that is wrong about it; none if there is no other way to see it.
-fn mistake(
-    plan: OperationPlan,
-    how: Disagreement,
-    payload_bytes: u32,
-    members: u32,
-) -> Option<OperationPlan> {
-    let is_barrier = plan.operator == Operator::Barrier;
-    let wrong = match how {
-        Disagreement::Length { .. }
-        | Disagreement::Segments
-        | Disagreement::Target
-        | Disagreement::Nobody
-            if is_barrier =>
-        {
-            return None;
-        }
-        Disagreement::Length { longer: true } => {
-            OperationPlan { elements: plan.elements + 1, ..plan }
-        }
-        Disagreement::Length { longer: false } => {
-            OperationPlan { elements: plan.elements.checked_sub(1)?, ..plan }
-        }
-        Disagreement::Segments => {
-            let segment = u64::from(payload_bytes) / plan.datatype.size_bytes() as u64;
-            let whole = plan.elements.is_multiple_of(segment);
-            OperationPlan { elements: plan.elements + if whole { segment } else { 0 }, ..plan }
-        }
-        Disagreement::Barrier => OperationPlan {
-            operator: Operator::Barrier,
-            datatype: Datatype::U8,
-            elements: 0,
-            target: Target::All,
-            ..plan
-        },
-        Disagreement::Target | Disagreement::Nobody => {
-            // The member after the last: nobody.
-            OperationPlan { target: Target::Member(EndpointId(members)), ..plan }
-        }
-    };
-    (wrong != plan && (wrong.elements > 0 || wrong.operator == Operator::Barrier)).then_some(wrong)
-}
-
-fn part(elements: u32, sequence: Sequence) -> Part {
-    let shape = Shape::new(Operator::Sum, Datatype::U8, elements).expect("a sum of bytes");
-    Part {
-        operation: OperationNumber(0x7FFF_FFF0),
-        segment: SegmentIndex(0),
-        sequence,
-        shape,
-        target: Target::All,
-        has_data: true,
-        trail: Trail::default(),
-    }
-}
-
-fn frame(header: &Header) -> Vec<u8> {
-    let mut bytes = header.encode().to_vec();
-    bytes.resize(bytes.len() + header.payload_bytes(), 0x5A);
-    bytes
-}
-
-/// A frame that a member must not send.
-fn offensive_frame(offence: Offence, edge: Edge, payload_bytes: u32) -> Vec<u8> {
-    let forged = Edge { capability: Capability::from_bytes([0xEE; 16]), ..edge };
-    let (edge, message) = match offence {
-        Offence::ForgedCapability => (forged, Message::Request(part(1, Sequence::FIRST))),
-        Offence::Oversized => (edge, Message::Request(part(payload_bytes + 1, Sequence::FIRST))),
-        // Ahead of all that a group here comes to, by less than half of all numbers.
-        Offence::OutsideWindow => (edge, Message::Request(part(1, Sequence(1 << 30)))),
-        Offence::WrongDirection => (edge, Message::Result(part(1, Sequence::FIRST))),
-        Offence::AnotherChild => {
-            let child = ChildIndex(edge.child.0 ^ 1);
-            (Edge { child, ..edge }, Message::Leave)
-        }
-        Offence::JoinAgain => (edge, Message::Join),
-        Offence::Garbage | Offence::Replay { .. } => return b"no frame at all".repeat(8),
-    };
-    frame(&Header { edge, message })
-}
-
-/// What a stranger sends; none if there is nothing to steal.
-fn intruding_frame(intrusion: Intrusion, stolen: Option<Edge>) -> Option<Vec<u8>> {
-    let nowhere = Edge {
-        group: GroupId(40),
-        epoch: Epoch(1),
-        child: ChildIndex(0),
-        capability: Capability::from_bytes([0x77; 16]),
-    };
-    let forged = |edge: Edge| Edge { capability: nowhere.capability, ..edge };
-    let (edge, message) = match intrusion {
-        Intrusion::Forged => (forged(stolen?), Message::Join),
-        Intrusion::Stolen => (stolen?, Message::Join),
-        Intrusion::Nowhere => (nowhere, Message::Join),
-        Intrusion::Unjoined => {
-            (stolen.unwrap_or(nowhere), Message::Request(part(1, Sequence::FIRST)))
-        }
-        Intrusion::Garbage => return Some(vec![0xA5; 100]),
-        Intrusion::Silent => return Some(Vec::new()),
-    };
-    Some(frame(&Header { edge, message }))
 }

@@ -7,13 +7,19 @@
 use std::collections::VecDeque;
 use std::ops::Range;
 
+use tributary_protocol::StreamTerms;
 use tributary_protocol::node::PortId;
+
+use tributary_wire::frame::Message;
 
 use super::agenda::End;
 use super::ledger::Key;
 
 /// How many answered sequences a link remembers: as many as can be asked for again.
 const ANSWERED_MAX: usize = 32;
+
+/// Frames a port may hold beyond one per slot.
+const OUTBOX_SPARE: usize = 4;
 
 /// Who holds an end of a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,7 +50,65 @@ pub(super) struct EdgeOf {
     pub(super) group: Key,
     /// The members at or below its lower end.
     pub(super) below: Range<u32>,
-    pub(super) osos: u16,
+    /// Segments, and chunks, in flight at most.
+    pub(super) windows: [u16; 2],
+    /// Frames that either end may have queued.
+    pub(super) queued_max: usize,
+    /// How far a request may lie before the newest and be waited for.
+    pub(super) horizon: u32,
+}
+
+/// What travels over an edge and is not answered.
+#[derive(Debug, Default)]
+pub(super) struct Window {
+    /// Sequences requested and not answered.
+    outstanding: Vec<u32>,
+    /// The last sequences that were answered: repeats of them may still be on their way.
+    answered: VecDeque<u32>,
+}
+
+impl Window {
+    /// Notes a request on its way up; the number of those that are not answered. One that is
+    /// `horizon` or more before the newest is given up.
+    pub(super) fn on_request(&mut self, sequence: u32, horizon: u32) -> usize {
+        self.outstanding
+            .retain(|asked| sequence.wrapping_sub(*asked).cast_signed() < horizon.cast_signed());
+        if !self.outstanding.contains(&sequence) && !self.answered.contains(&sequence) {
+            self.outstanding.push(sequence);
+        }
+        self.outstanding.len()
+    }
+
+    /// Notes a result that has come down.
+    pub(super) fn on_result(&mut self, sequence: u32) {
+        self.outstanding.retain(|asked| *asked != sequence);
+        if self.answered.len() == ANSWERED_MAX {
+            self.answered.pop_front();
+        }
+        self.answered.push_back(sequence);
+    }
+}
+
+impl EdgeOf {
+    /// An edge of a group with these terms, above the members `below`.
+    pub(super) fn new(
+        group: Key,
+        below: Range<u32>,
+        osos: u16,
+        stream: Option<StreamTerms>,
+    ) -> Self {
+        let slots_for = |window: u16| usize::from(2 * window).next_power_of_two();
+        let window = stream.map_or(0, |terms| terms.window);
+        let streamed = if stream.is_some() { slots_for(window) + 1 } else { 0 };
+        let queued_max = slots_for(osos) + streamed + OUTBOX_SPARE;
+        Self { group, below, windows: [osos, window], queued_max, horizon: 1 << 30 }
+    }
+
+    /// Lets members go on with results that the node below has not had, as far as it has slots.
+    pub(super) fn let_be_overtaken(&mut self) {
+        self.windows[0] = (2 * self.windows[0]).next_power_of_two();
+        self.horizon = u32::from(self.windows[0]);
+    }
 }
 
 /// A link; arrays are indexed by the end a thing is at, or on its way to.
@@ -76,10 +140,8 @@ pub(super) struct Link {
     pub(super) takes_datagrams: [bool; 2],
     /// Until when no datagram gets through.
     pub(super) datagrams_lost_until: u64,
-    /// Sequences requested over this link and not answered.
-    outstanding: Vec<u32>,
-    /// The last sequences that were answered: repeats of them may still be on their way.
-    answered: VecDeque<u32>,
+    /// Segments, and chunks, on their way.
+    pub(super) windows: [Window; 2],
     /// The newest request, where replays are to come.
     pub(super) last_request: Vec<u8>,
 }
@@ -103,8 +165,7 @@ impl Link {
             lingers_until: [None; 2],
             takes_datagrams: [false; 2],
             datagrams_lost_until: 0,
-            outstanding: Vec::new(),
-            answered: VecDeque::new(),
+            windows: [Window::default(), Window::default()],
             last_request: Vec::new(),
         }
     }
@@ -126,21 +187,16 @@ impl Link {
         self.queue[to as usize].len() < frames_max
     }
 
-    /// Notes a request on its way up; the number of those that are not answered.
-    pub(super) fn on_request(&mut self, sequence: u32) -> usize {
-        if !self.outstanding.contains(&sequence) && !self.answered.contains(&sequence) {
-            self.outstanding.push(sequence);
+    /// Notes what has come down and was taken.
+    pub(super) fn on_taken(&mut self, message: &Message) {
+        let [segments, chunks] = &mut self.windows;
+        match message {
+            Message::Result(part) => segments.on_result(part.sequence.0),
+            Message::ChunkResult(part) => chunks.on_result(part.sequence.0),
+            // Chunks are counted anew in every stream.
+            Message::StreamTurn(_) => *chunks = Window::default(),
+            _ => {}
         }
-        self.outstanding.len()
-    }
-
-    /// Notes a result that has come down.
-    pub(super) fn on_result(&mut self, sequence: u32) {
-        self.outstanding.retain(|asked| *asked != sequence);
-        if self.answered.len() == ANSWERED_MAX {
-            self.answered.pop_front();
-        }
-        self.answered.push_back(sequence);
     }
 
     /// When a parcel that is sent now, and takes `delay_ns`, comes out. Never before another that

@@ -1,12 +1,14 @@
 //! Members: the endpoint machine, the application above it and the link below it.
 
+mod frames;
+mod operations;
+
 use std::collections::VecDeque;
 
-use tributary_protocol::Carrier;
-use tributary_protocol::endpoint::{Body, Endpoint, EndpointConfig, Event, StartError, Transmit};
+use tributary_protocol::endpoint::{Endpoint, EndpointConfig, Event};
 use tributary_wire::control::{EndpointGrant, GroupGrant};
-use tributary_wire::frame::{Abort, AbortReason, HEADER_BYTES, Message};
-use tributary_wire::{OperationNumber, Operator};
+use tributary_wire::frame::{Abort, AbortReason};
+use tributary_wire::{EndpointId, OperationNumber};
 
 use super::agenda::{End, Item};
 use super::control::node_at;
@@ -14,9 +16,8 @@ use super::ledger::{GAVE_UP, LINK_LOST};
 use super::link::{EdgeOf, Holder};
 use super::nodes::JOIN_TIMEOUT_NS;
 use super::scenario::{GroupPlan, OperationPlan};
-use super::values::Stream;
 use super::verdict::{Violation, words};
-use super::world::{Incoming, SILENCE_NS, World};
+use super::world::{SILENCE_NS, World};
 
 /// A member must be told within this of the moment at which the cause can be seen.
 const TOLD_WITHIN_NS: u64 = 1_000_000_000;
@@ -40,6 +41,8 @@ pub(super) struct Member {
     timer_at: Option<u64>,
     /// Its node has let it in.
     has_joined: bool,
+    /// Whether what is sent to its group's multicast address reaches it.
+    pub(super) hears: bool,
     pub(super) has_left: bool,
     pub(super) failed: Option<Abort>,
     /// Its process is gone, or will never do anything.
@@ -52,6 +55,9 @@ pub(super) struct Member {
 struct Running {
     number: OperationNumber,
     operation: usize,
+    is_stream: bool,
+    /// Bytes of its vector that may be sent by now.
+    ready_bytes: usize,
     got_bytes: usize,
 }
 
@@ -63,17 +69,7 @@ impl Member {
         endpoint: &EndpointGrant,
         plan: &GroupPlan,
     ) -> Self {
-        let config = EndpointConfig {
-            group: grant.group,
-            epoch: grant.epoch,
-            child: endpoint.child,
-            capability: endpoint.capability,
-            endpoint: endpoint.endpoint,
-            osos: grant.osos,
-            payload_max_bytes: grant.payload_max_bytes,
-            operations_max: plan.overlap,
-            stream: None,
-        };
+        let config = EndpointConfig::of_grant(grant, endpoint, plan.overlap);
         Self {
             endpoint: Endpoint::new(config),
             run,
@@ -89,6 +85,7 @@ impl Member {
             is_leave_put: false,
             timer_at: None,
             has_joined: false,
+            hears: false,
             has_left: false,
             failed: None,
             is_dead: false,
@@ -105,6 +102,14 @@ impl Member {
     /// Whether it got all it wanted.
     pub(super) fn is_done(&self) -> bool {
         self.has_left && self.completed == self.operations
+    }
+
+    /// Takes a running operation, if it is the oldest: streams and others pass each other.
+    fn take_first(&mut self, number: OperationNumber) -> Option<Running> {
+        let at = self.running.iter().position(|running| running.number == number)?;
+        let is_stream = self.running[at].is_stream;
+        let is_first = self.running.iter().take(at).all(|older| older.is_stream != is_stream);
+        if is_first { self.running.remove(at) } else { None }
     }
 
     /// The next operation it will start.
@@ -135,7 +140,7 @@ impl World<'_> {
         }
         let (node, host, number) = (entry.node, entry.host, entry.number);
         let run = self.run_of(member);
-        let (key, osos) = (run.key, run.grant.osos);
+        let (key, osos, stream) = (run.key, run.grant.osos, run.grant.stream);
         let apart = self.apart_until(host, self.node_machine(node));
         if !self.node(node).is_alive || apart.is_some() {
             let now = self.now;
@@ -144,7 +149,7 @@ impl World<'_> {
             self.restless_members.push(member);
             return;
         }
-        let edge = EdgeOf { group: key, below: number..number + 1, osos };
+        let edge = EdgeOf::new(key, number..number + 1, osos, stream);
         let link = self.connect((Holder::Member(member), host), node, Some(edge));
         self.member(member).link = Some(link);
         self.offer_datagrams(member);
@@ -174,59 +179,6 @@ impl World<'_> {
         }
     }
 
-    fn transmit(&mut self, member: u32) {
-        let entry = &self.members[member as usize];
-        let Some(link) = entry.link else { return };
-        if entry.is_dead {
-            return;
-        }
-        let frames_max = self.scenario.network.link_frames;
-        let time = self.time();
-        while self.links[link as usize].is_open(End::Lower) {
-            let Some(transmit) = self.members[member as usize].endpoint.peek_transmit() else {
-                return;
-            };
-            let is_by_link = transmit.carrier == Carrier::Link;
-            if is_by_link && !self.links[link as usize].has_room(End::Upper, frames_max) {
-                self.link(link).is_blocked[End::Lower as usize] = true;
-                return;
-            }
-            let bytes = self.frame(member, &transmit);
-            self.member(member).endpoint.pop_transmit(time);
-            let key = self.edge_key(link);
-            self.trace.note(self.now, key, || {
-                let number = self.members[member as usize].number;
-                format!(
-                    "link {link}: member {number} sends {}",
-                    super::nodes::brief(&transmit.header)
-                )
-            });
-            if let Message::Request(part) = transmit.header.message {
-                self.check_window(link, part.sequence.0);
-                if self.scenario.replays() {
-                    self.link(link).last_request.clone_from(&bytes);
-                }
-            }
-            self.send_by(transmit.carrier, link, End::Upper, bytes);
-        }
-    }
-
-    fn frame(&mut self, member: u32, transmit: &Transmit) -> Vec<u8> {
-        let mut bytes = self.buffer();
-        bytes.extend_from_slice(&transmit.header.encode());
-        let Some(body) = &transmit.body else { return bytes };
-        let entry = &self.members[member as usize];
-        let running = entry.running.iter().find(|running| running.number == body.operation);
-        let operation = running.expect("segments are of running operations").operation;
-        let datatype = self.plan_of(member, operation).datatype;
-        let size = datatype.size_bytes();
-        let (first, end) = (body.bytes.start / size, body.bytes.end / size);
-        let tag = self.runs[entry.run as usize].tag;
-        let stream = Stream { tag, operation: operation as u32, member: entry.number };
-        stream.append(datatype, first as u64, end as u64, &mut bytes);
-        bytes
-    }
-
     /// An operation as a member understands it.
     fn plan_of(&self, member: u32, operation: usize) -> OperationPlan {
         match self.members[member as usize].mistake {
@@ -246,7 +198,12 @@ impl World<'_> {
                 self.put_start(member);
             }
             Event::Failed(abort) => self.on_member_failed(member, abort),
-            Event::Multicast(_) => unreachable!("no group of the swarm has a multicast address"),
+            Event::Multicast(reach) => {
+                let key = self.run_of(member).key;
+                let number = self.member(member).number;
+                self.trace
+                    .note(self.now, Some(key), || format!("member {number}: multicast {reach:?}"));
+            }
             Event::DatagramPeer(_) => {
                 if let Some(link) = self.member(member).link {
                     self.link(link).takes_datagrams[End::Lower as usize] = true;
@@ -258,45 +215,6 @@ impl World<'_> {
                 self.trace
                     .note(self.now, Some(key), || format!("member {number}: datagrams {reach:?}"));
             }
-        }
-    }
-
-    fn put_start(&mut self, member: u32) {
-        let at = self.now + self.think_ns();
-        let entry = self.member(member);
-        if entry.is_over() {
-            return;
-        }
-        if entry.started < entry.operations {
-            if !std::mem::replace(&mut entry.is_start_put, true) {
-                self.agenda.put(at, Item::Start { member });
-            }
-        } else if entry.completed == entry.operations
-            && !std::mem::replace(&mut entry.is_leave_put, true)
-        {
-            self.agenda.put(at, Item::Leave { member });
-        }
-    }
-
-    pub(super) fn start_operation(&mut self, member: u32) {
-        let entry = self.member(member);
-        entry.is_start_put = false;
-        if entry.is_over() {
-            return;
-        }
-        let (operation, number) = (entry.started, entry.number);
-        let spec = self.plan_of(member, operation).spec(number);
-        match self.member(member).endpoint.start(spec) {
-            Ok(number) => {
-                let entry = self.member(member);
-                entry.running.push_back(Running { number, operation, got_bytes: 0 });
-                entry.started += 1;
-                self.put_start(member);
-                self.restless_members.push(member);
-            }
-            // The next completion puts another start.
-            Err(StartError::Busy { .. }) => {}
-            Err(error) => panic!("{spec:?} is an operation of a living group, but: {error}"),
         }
     }
 
@@ -313,8 +231,7 @@ impl World<'_> {
         let entry = self.member(member);
         let (index, group) = (entry.number, entry.run);
         let key = self.runs[group as usize].key;
-        let Some(running) = self.member(member).running.pop_front_if(|it| it.number == number)
-        else {
+        let Some(running) = self.member(member).take_first(number) else {
             let violation = Violation::OutOfOrder { group: key.to_string(), member: index };
             return self.report(Some(key), violation);
         };
@@ -323,7 +240,7 @@ impl World<'_> {
         self.trace.note(self.now, Some(key), || format!("member {index} completes {operation}"));
         self.trace.note_number(u64::from(member) << 32 ^ operation as u64);
         let plan = self.plan_of(member, operation);
-        let receives = plan.spec(index).receives;
+        let receives = plan.spec(EndpointId(index)).receives;
         let need_bytes = if receives { plan.len_bytes() } else { 0 };
         if got_bytes != need_bytes {
             let group = key.to_string();
@@ -332,7 +249,7 @@ impl World<'_> {
                 Violation::Incomplete { group, member, operation, got_bytes, need_bytes };
             self.report(Some(key), violation);
         }
-        if self.runs[group as usize].disputed.is_some_and(|disputed| disputed <= operation) {
+        if self.runs[group as usize].disputed == Some(operation) {
             let group = key.to_string();
             self.report(Some(key), Violation::AgreedToDiffer { group, member: index, operation });
         }
@@ -368,32 +285,6 @@ impl World<'_> {
         }
     }
 
-    /// A frame arrives at a member.
-    pub(super) fn member_takes(&mut self, member: u32, frame: Incoming<'_>) {
-        self.restless_members.push(member);
-        if self.members[member as usize].is_dead {
-            return;
-        }
-        let Incoming { link, carrier, bytes, is_forged, .. } = frame;
-        let Some(header) = self.decode(frame) else { return };
-        let time = self.time();
-        match self.member(member).endpoint.handle_frame(time, carrier, &header) {
-            Err(error) => self.on_refused(frame, &error.to_string()),
-            Ok(body) => {
-                if is_forged {
-                    let what = super::nodes::brief(&header);
-                    self.report(self.edge_key(link), Violation::ForgeryAccepted { what });
-                }
-                if let Message::Result(part) = header.message {
-                    self.link(link).on_result(part.sequence.0);
-                }
-                if let Some(body) = body {
-                    self.take_result(member, &body, &bytes[HEADER_BYTES..]);
-                }
-            }
-        }
-    }
-
     pub(super) fn on_member_timer(&mut self, member: u32) {
         let time = self.time();
         let entry = self.member(member);
@@ -415,42 +306,6 @@ impl World<'_> {
             entry.timer_at = Some(at);
             self.agenda.put(at, Item::MemberTimer { member });
         }
-    }
-
-    fn take_result(&mut self, member: u32, body: &Body, payload: &[u8]) {
-        let entry = self.member(member);
-        let (index, run) = (entry.number, entry.run);
-        let running = entry.running.iter_mut().find(|running| running.number == body.operation);
-        let running = running.expect("results are of running operations");
-        running.got_bytes += payload.len();
-        let operation = running.operation;
-        if self.member(member).mistake.is_some_and(|(mistaken, _)| mistaken <= operation) {
-            return;
-        }
-        let key = self.runs[run as usize].key;
-        let expected = self.expected(run, operation);
-        if expected.get(body.bytes.clone()) != Some(payload) {
-            let group = key.to_string();
-            self.report(Some(key), Violation::WrongResult { group, member: index, operation });
-        }
-    }
-
-    /// What an operation of a group must give.
-    fn expected(&mut self, run: u32, operation: usize) -> &[u8] {
-        let entry = &mut self.runs[run as usize];
-        let plan =
-            self.scenario.job(entry.job as usize).groups[entry.group as usize].script[operation];
-        let stream = Stream { tag: entry.tag, operation: operation as u32, member: plan.source };
-        let shape = &entry.shape;
-        entry.expected[operation].get_or_insert_with(|| {
-            if plan.operator == Operator::Broadcast {
-                let mut bytes = Vec::new();
-                stream.append(plan.datatype, 0, plan.elements, &mut bytes);
-                bytes
-            } else {
-                shape.reduce(plan.operator, plan.datatype, plan.elements, stream)
-            }
-        })
     }
 
     /// A member's end of its link is gone.

@@ -7,8 +7,10 @@ use tributary_wire::frame::Shape;
 /// All arenas of one node. What the machine may not do with them is asserted.
 #[derive(Default)]
 pub(super) struct Memory {
-    /// Indexed by arena, which are few.
-    arenas: Vec<Option<Held>>,
+    /// Indexed by group, which are few and reuse their numbers.
+    groups: Vec<Option<Held>>,
+    /// Indexed by tree; allocated once, and kept.
+    streams: Vec<Option<Held>>,
 }
 
 struct Held {
@@ -26,39 +28,53 @@ impl Memory {
             accumulators: vec![0; slots * accumulator_bytes_max(payload_bytes)],
             parked: vec![0; slots * usize::from(arena.children) * payload_bytes],
         };
-        let index = index_of(arena.id);
-        if self.arenas.len() <= index {
-            self.arenas.resize_with(index + 1, || None);
-        }
-        let before = self.arenas[index].replace(held);
+        let place = self.place(arena.id);
+        let before = place.replace(held);
         assert!(before.is_none(), "an arena's name is used again only after its release");
     }
 
-    pub(super) fn release(&mut self, id: ArenaId) {
-        let held = self.arenas.get_mut(index_of(id)).and_then(Option::take);
-        assert!(held.is_some(), "an arena is released once");
+    /// Sets a tree's memory aside, unless it is there.
+    pub(super) fn add_once(&mut self, arena: Arena) {
+        if self.place(arena.id).is_none() {
+            self.add(arena);
+        }
     }
 
-    pub(super) fn count(&self) -> usize {
-        self.arenas.iter().flatten().count()
+    pub(super) fn release(&mut self, id: ArenaId) {
+        assert!(matches!(id, ArenaId::Group(_)), "a tree's memory stays");
+        assert!(self.place(id).take().is_some(), "an arena is released once");
+    }
+
+    /// Groups that have memory here.
+    pub(super) fn groups(&self) -> usize {
+        self.groups.iter().flatten().count()
+    }
+
+    fn place(&mut self, id: ArenaId) -> &mut Option<Held> {
+        let (arenas, index) = match id {
+            ArenaId::Group(group) => (&mut self.groups, group.0 as usize),
+            ArenaId::Stream(tree) => (&mut self.streams, usize::from(tree.0)),
+        };
+        if arenas.len() <= index {
+            arenas.resize_with(index + 1, || None);
+        }
+        &mut arenas[index]
     }
 
     /// The bytes a frame carries.
     pub(super) fn read(&self, at: Place, len_bytes: usize) -> &[u8] {
         assert_eq!(at.lane, Lane::Accumulator, "only results of a reduction travel");
-        let held = self.arenas[index_of(at.arena)].as_ref().expect("places lie in living arenas");
+        let held = match at.arena {
+            ArenaId::Group(group) => self.groups[group.0 as usize].as_ref(),
+            ArenaId::Stream(tree) => self.streams[usize::from(tree.0)].as_ref(),
+        };
+        let held = held.expect("places lie in living arenas");
         &held.accumulators[held.accumulator(at.slot)..][..len_bytes]
     }
 
     fn held(&mut self, at: Place) -> &mut Held {
-        self.arenas[index_of(at.arena)].as_mut().expect("places lie in living arenas")
+        self.place(at.arena).as_mut().expect("places lie in living arenas")
     }
-}
-
-/// Where an arena stands: groups are numbered from 0 and reuse their numbers.
-fn index_of(id: ArenaId) -> usize {
-    let ArenaId::Group(group) = id else { panic!("the swarm's nodes take no streams") };
-    group.0 as usize
 }
 
 impl Held {

@@ -4,14 +4,14 @@
 mod draw;
 mod faults;
 
-use tributary_protocol::endpoint::OperationSpec;
+use tributary_protocol::StreamTerms;
 use tributary_protocol::manager::ManagerConfig;
+use tributary_protocol::node::StreamLimits;
+pub(super) use tributary_protocol::workload::OperationPlan;
 use tributary_topology::Fabric;
-use tributary_wire::frame::Target;
-use tributary_wire::{Datatype, EndpointId, Operator};
 
 pub use faults::FAULT_NAMES;
-pub(super) use faults::{Disagreement, Fault, FaultKind, Intrusion, Offence};
+pub(super) use faults::{Disagreement, Fault, FaultKind, Intrusion, Offence, StreamTrouble};
 
 /// Everything a run depends on.
 #[derive(Clone, Debug)]
@@ -36,6 +36,7 @@ pub(super) struct NodePlan {
     pub(super) radix: u16,
     pub(super) osos: u32,
     pub(super) payload_max_bytes: u32,
+    pub(super) streams: StreamLimits,
 }
 
 /// How links behave.
@@ -60,6 +61,17 @@ pub(super) struct DatagramPlan {
     pub(super) corrupted: u32,
     /// How much longer than a link's frame a datagram may take.
     pub(super) straggle_ns_max: u64,
+    /// None where no results are multicast.
+    pub(super) multicast: Option<MulticastPlan>,
+}
+
+/// What becomes of results that are multicast, beside what becomes of all datagrams.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct MulticastPlan {
+    /// Members that hear nothing, in parts of a thousand.
+    pub(super) deaf: u32,
+    /// Whether nodes below the root hear results as well.
+    pub(super) nodes_hear: bool,
 }
 
 /// A job.
@@ -80,49 +92,13 @@ pub(super) struct GroupPlan {
     pub(super) hosts: Vec<u32>,
     pub(super) osos: u16,
     pub(super) payload_max_bytes: u32,
+    /// The streams it would like; none for none.
+    pub(super) stream: Option<StreamTerms>,
     /// Operations a member has under way at once.
     pub(super) overlap: usize,
     /// How often it is set up, used and left.
     pub(super) rounds: u32,
     pub(super) script: Vec<OperationPlan>,
-}
-
-/// One collective operation, as all members mean it.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct OperationPlan {
-    pub(super) operator: Operator,
-    pub(super) datatype: Datatype,
-    pub(super) elements: u64,
-    pub(super) target: Target,
-    /// The member that brings a broadcast's data.
-    pub(super) source: u32,
-}
-
-impl OperationPlan {
-    /// What `member` tells its endpoint.
-    pub(super) fn spec(&self, member: u32) -> OperationSpec {
-        let (contributes, receives) = match self.operator {
-            Operator::Barrier => return OperationSpec::BARRIER,
-            Operator::Broadcast => (member == self.source, member != self.source),
-            _ => (true, self.target == Target::All || self.is_for(member)),
-        };
-        OperationSpec {
-            operator: self.operator,
-            datatype: self.datatype,
-            elements: self.elements,
-            target: self.target,
-            contributes,
-            receives,
-        }
-    }
-
-    pub(super) fn len_bytes(&self) -> usize {
-        self.elements as usize * self.datatype.size_bytes()
-    }
-
-    fn is_for(&self, member: u32) -> bool {
-        self.target == Target::Member(EndpointId(member))
-    }
 }
 
 impl Scenario {
@@ -152,7 +128,7 @@ impl GroupPlan {
         let members = self.hosts.len() as u32;
         self.script.iter().all(|operation| {
             let target = operation.target.member().map_or(0, |member| member.0);
-            operation.source < members && target < members
+            operation.source.0 < members && target < members
         })
     }
 }

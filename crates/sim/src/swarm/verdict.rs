@@ -114,6 +114,14 @@ pub enum Violation {
         /// How much was granted.
         max: u64,
     },
+    /// A stream lock was given to two groups, or out of turn.
+    #[error("{node}: {what}")]
+    Lock {
+        /// The node.
+        node: String,
+        /// What is wrong with its lock.
+        what: String,
+    },
     /// An honest peer's frame was refused.
     #[error("{group}: an honest frame was refused: {error}")]
     HonestRefused {

@@ -61,27 +61,37 @@ impl Shape {
         Ok(Self { operator, datatype, elements })
     }
 
-    /// How elements combine.
-    #[must_use]
-    pub const fn operator(&self) -> Operator {
-        self.operator
-    }
-
-    /// What an element is.
-    #[must_use]
-    pub const fn datatype(&self) -> Datatype {
-        self.datatype
-    }
-
-    /// How many elements.
-    #[must_use]
-    pub const fn elements(&self) -> u32 {
-        self.elements
-    }
-
     /// Length of the elements.
     #[must_use]
     pub const fn bytes(&self) -> usize {
         self.elements as usize * self.datatype.size_bytes()
     }
 }
+
+/// What a whole vector and a segment of it say alike of their elements.
+macro_rules! impl_elements {
+    ($described:ty) => {
+        impl $described {
+            /// How elements combine.
+            #[must_use]
+            pub const fn operator(&self) -> Operator {
+                self.operator
+            }
+
+            /// What an element is.
+            #[must_use]
+            pub const fn datatype(&self) -> Datatype {
+                self.datatype
+            }
+
+            /// How many elements.
+            #[must_use]
+            pub const fn elements(&self) -> u32 {
+                self.elements
+            }
+        }
+    };
+}
+pub(super) use impl_elements;
+
+impl_elements!(Shape);

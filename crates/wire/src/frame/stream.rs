@@ -1,6 +1,7 @@
 //! The words of a stream: who wants one, whose turn it is, who is done with it.
 
 use super::Target;
+use super::shape::impl_elements;
 use crate::{Datatype, OperationNumber, Operator};
 
 /// Longest vector of one stream: 2 GiB. A longer one is several streams.
@@ -67,25 +68,9 @@ impl StreamShape {
             _ => Err(StreamShapeError::Length { bytes }),
         }
     }
-
-    /// How elements combine.
-    #[must_use]
-    pub const fn operator(&self) -> Operator {
-        self.operator
-    }
-
-    /// What an element is.
-    #[must_use]
-    pub const fn datatype(&self) -> Datatype {
-        self.datatype
-    }
-
-    /// How many elements.
-    #[must_use]
-    pub const fn elements(&self) -> u32 {
-        self.elements
-    }
 }
+
+impl_elements!(StreamShape);
 
 #[cfg(test)]
 mod tests {

@@ -101,20 +101,19 @@ impl DataLoop {
 
     /// Lets a group's results be multicast from here, if they start here.
     pub(super) fn use_multicast(&mut self, group: GroupId, grant: &MulticastGrant) {
-        let address = match grant.address.parse::<SocketAddr>() {
-            Ok(address) if address.ip().is_multicast() && self.datagrams.is_some() => address,
-            _ => {
-                tracing::warn!("group {group} goes without multicast to {:?}", grant.address);
-                return;
-            }
-        };
+        let address = grant.address.parse::<SocketAddr>().ok();
+        let address = address.filter(|it| it.ip().is_multicast() && self.datagrams.is_some());
+        if address.is_none() {
+            tracing::warn!("group {group}: nothing goes from here to {:?}", grant.address);
+        }
         let index = group.0 as usize;
         if self.multicast.len() <= index {
             self.multicast.resize(index + 1, None);
         }
-        self.multicast[index] = Some(address);
+        self.multicast[index] = address;
         let copies = if grant.lazy_copies { Copies::Lazy } else { Copies::Eager };
-        let longest_bytes = self.datagram_payload_max_bytes;
+        // The machine is told even if nothing can be sent: members below may hear the root.
+        let longest_bytes = address.map_or(0, |_| self.datagram_payload_max_bytes);
         self.machine.use_multicast(group, grant.capability, copies, longest_bytes);
     }
 

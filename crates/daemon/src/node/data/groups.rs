@@ -3,9 +3,7 @@
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-use tributary_protocol::node::{
-    ChildConfig, GroupConfig, InstallError, ParentConfig, PortId, StreamGrant,
-};
+use tributary_protocol::node::{GroupConfig, InstallError};
 use tributary_wire::control::{GroupInstall, NodeEvent};
 use tributary_wire::frame::{Abort, AbortReason};
 use tributary_wire::{Epoch, GroupId};
@@ -121,7 +119,8 @@ impl DataLoop {
         let (group, epoch) = (install.group, install.epoch);
         let multicast = install.multicast.clone();
         let outsider = install.outsider;
-        let arena = match self.machine.install(self.time(now), config(install, port)) {
+        let arena = match self.machine.install(self.time(now), GroupConfig::of_order(install, port))
+        {
             Ok(arena) => arena,
             Err(error) => {
                 if let Some(port) = port {
@@ -195,25 +194,4 @@ impl DataLoop {
 
 fn describe(abort: Abort) -> String {
     format!("{} (member {})", abort.reason, abort.at_fault)
-}
-
-fn config(install: GroupInstall, port: Option<PortId>) -> GroupConfig {
-    let children = install.children.into_iter().map(|child| ChildConfig {
-        capability: child.capability,
-        members: child.members_first..child.members_end,
-    });
-    let parent = install.parent.zip(port).map(|(parent, port)| ParentConfig {
-        port,
-        child: parent.child,
-        capability: parent.capability,
-    });
-    GroupConfig {
-        group: install.group,
-        epoch: install.epoch,
-        osos: install.osos,
-        payload_max_bytes: install.payload_max_bytes,
-        children: children.collect(),
-        parent,
-        stream: install.stream.map(|stream| StreamGrant { tree: stream.tree, terms: stream.terms }),
-    }
 }

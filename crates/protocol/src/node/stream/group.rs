@@ -75,6 +75,12 @@ impl GroupStream {
         slots_for(self.terms.window) + 1
     }
 
+    /// Whether somebody has asked to stream this operation's vector.
+    pub(in crate::node) fn is_asked(&self, operation: OperationNumber) -> bool {
+        self.newest == Some(operation)
+            || self.wish.as_ref().is_some_and(|wish| wish.cut.ask().operation == operation)
+    }
+
     /// Whether the others wait for this child's part in a stream.
     pub(in crate::node) fn awaits(&self, child: ChildIndex) -> bool {
         self.wish.is_some() || (self.held.is_some() && !self.done.has(child))
@@ -136,7 +142,13 @@ impl Group {
         if stream.is_over(operation) || stream.is_running(operation) {
             return Ok(Step::Repeat);
         }
+        // Somebody else sends this operation's vector in segments.
+        let is_segmented = self.slots.iter().any(|slot| slot.is_of(operation));
         match &stream.wish {
+            None if is_segmented => {
+                let at_fault = self.children[usize::from(child.0)].members.start;
+                return Ok(Step::Failed(Abort { reason: AbortReason::Disagreement, at_fault }));
+            }
             None => {
                 let too_long = FrameError::NotOfStream { operation, chunk: 0 };
                 let cut = Cut::new(*ask, &stream.terms).ok_or(too_long)?;

@@ -1,17 +1,21 @@
 //! Scenarios drawn from a seed.
 
-use rand::{RngExt, SeedableRng};
-use rand_pcg::Pcg64;
-use tributary_protocol::manager::ManagerConfig;
-use tributary_topology::{Fabric, VertexId};
-use tributary_wire::frame::Target;
-use tributary_wire::{Datatype, EndpointId, Operator};
-
 use super::faults::Weather;
 use super::{
-    DatagramPlan, Fault, GroupPlan, JobPlan, NetworkPlan, NodePlan, OperationPlan, Scenario,
+    DatagramPlan, Fault, GroupPlan, JobPlan, MulticastPlan, NetworkPlan, NodePlan, OperationPlan,
+    Scenario,
 };
 use crate::swarm::values::KERNELS;
+use std::net::Ipv4Addr;
+
+use rand::{RngExt, SeedableRng};
+use rand_pcg::Pcg64;
+use tributary_protocol::StreamTerms;
+use tributary_protocol::manager::{ManagerConfig, MulticastRange};
+use tributary_protocol::node::StreamLimits;
+use tributary_protocol::workload::Mixture;
+use tributary_topology::{Fabric, VertexId};
+use tributary_wire::{Datatype, Operator};
 
 /// Bits of a partition's set of machines: hosts, nodes and the manager.
 const MACHINES_MAX: u32 = 40;
@@ -32,7 +36,9 @@ impl Scenario {
             think_ns_max: [1_000, 50_000, 500_000][random.random_range(0..3)],
             datagrams: random.random_bool(0.5).then(|| DatagramPlan::draw(random)),
         };
+        let has_multicast = network.datagrams.is_some_and(|plan| plan.multicast.is_some());
         let manager = ManagerConfig {
+            multicast: has_multicast.then(|| draw_addresses(random)),
             osos_per_job_max: random.random_bool(0.2).then_some(8),
             install_timeout_ns: 5_000_000_000,
             ..ManagerConfig::default()
@@ -57,7 +63,20 @@ impl DatagramPlan {
             doubled: [0, 50, 300][random.random_range(0..3)],
             corrupted: [0, 0, 20][random.random_range(0..3)],
             straggle_ns_max: [1, 30_000, 3_000_000][random.random_range(0..3)],
+            multicast: random.random_bool(0.6).then(|| MulticastPlan {
+                deaf: [0, 0, 300, 1000][random.random_range(0..4)],
+                nodes_hear: random.random_bool(0.5),
+            }),
         }
+    }
+}
+
+fn draw_addresses(random: &mut Pcg64) -> MulticastRange {
+    MulticastRange {
+        first: Ipv4Addr::new(239, 0, 0, 0),
+        addresses: [1, 2, 64][random.random_range(0..3)],
+        port: 9,
+        lazy_copies: random.random_bool(0.5),
     }
 }
 
@@ -68,6 +87,11 @@ impl NodePlan {
             radix: [3, 4, 8, 16][random.random_range(0..4)],
             osos: [4, 8, 16, 64][random.random_range(0..4)],
             payload_max_bytes: [32, 64, 256][random.random_range(0..3)],
+            streams: StreamLimits {
+                trees: [0, 1, 2, 2][random.random_range(0..4)],
+                window_max: [1, 2, 5][random.random_range(0..3)],
+                chunk_bytes_max: [24, 64, 100][random.random_range(0..3)],
+            },
         }
     }
 }
@@ -120,6 +144,10 @@ impl JobPlan {
         group.hosts.clone_from(&own);
         (group.osos, group.rounds, group.after_ns) = (2, 1, 0);
         group.script = (0..3).map(|_| group.draw_operation(random)).collect();
+        // A lock that was forgotten somewhere would hold it up.
+        group.stream = Some(StreamTerms { chunk_bytes: 24, window: 2 });
+        let sum = OperationPlan::allreduce(Operator::Sum, Datatype::F64, 20);
+        group.script.push(OperationPlan { is_stream: true, ..sum });
         Self { starts_at: 0, hosts: own, groups: vec![group] }
     }
 }
@@ -138,6 +166,10 @@ impl GroupPlan {
             hosts: own,
             osos: [1, 2, 3, 4, 8][random.random_range(0..5)],
             payload_max_bytes: [16, 32, 64, 256][random.random_range(0..4)],
+            stream: random.random_bool(0.5).then(|| StreamTerms {
+                chunk_bytes: random.random_range(8..=100),
+                window: random.random_range(1..=5),
+            }),
             overlap: random.random_range(1..=4),
             rounds: if random.random_bool(0.2) { 2 } else { 1 },
             script: Vec::new(),
@@ -155,28 +187,19 @@ impl GroupPlan {
     }
 
     fn draw_operation(&self, random: &mut Pcg64) -> OperationPlan {
-        let (operator, datatype) = KERNELS[random.random_range(0..KERNELS.len())];
-        let per_segment = u64::from(self.payload_max_bytes) / datatype.size_bytes() as u64;
-        let elements = match random.random_range(0..8) {
-            0..4 => random.random_range(1..=per_segment.min(4)),
-            4..6 => per_segment,
-            6 => random.random_range(1..=3 * per_segment),
-            _ => random.random_range(1..=10 * per_segment),
+        let mut below = |end| random.random_range(0..end);
+        let mixture = Mixture {
+            kernels: &KERNELS,
+            members: self.hosts.len() as u32,
+            segment_bytes: self.payload_max_bytes,
+            short_of_eight: 4,
+            segments_max: 10,
         };
-        let member = random.random_range(0..self.hosts.len()) as u32;
-        let plan =
-            OperationPlan { operator, datatype, elements, target: Target::All, source: member };
-        match random.random_range(0..10) {
-            0..6 => plan,
-            6 | 7 => OperationPlan { target: Target::Member(EndpointId(member)), ..plan },
-            8 => OperationPlan { operator: Operator::Broadcast, ..plan },
-            _ => OperationPlan {
-                operator: Operator::Barrier,
-                datatype: Datatype::U8,
-                elements: 0,
-                ..plan
-            },
-        }
+        let plan = mixture.draw(&mut below);
+        let is_stream = plan.elements > 0 && random.random_bool(0.5);
+        // Where the group is granted none, it goes in segments.
+        let is_long = is_stream && random.random_bool(0.3);
+        OperationPlan { elements: plan.elements << u32::from(is_long), is_stream, ..plan }
     }
 }
 

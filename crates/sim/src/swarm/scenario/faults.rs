@@ -41,6 +41,8 @@ pub(in crate::swarm) enum FaultKind {
     Offence { pick: u32, offence: Offence },
     /// Somebody sends a datagram in a member's name. It must do no harm at all.
     Spoof { pick: u32, offence: Offence },
+    /// Whoever holds a stream lock, or waits for one, is lost just then.
+    StreamTrouble { pick: u32, holds: bool, how: StreamTrouble },
     /// Datagrams beside a link are lost for a while.
     DatagramsLost { pick: u32, for_ns: u64 },
     /// Somebody who belongs to no group connects to a node.
@@ -48,7 +50,7 @@ pub(in crate::swarm) enum FaultKind {
 }
 
 /// The kinds of faults, as [`FaultKind::index`] counts them.
-pub const FAULT_NAMES: [&str; 16] = [
+pub const FAULT_NAMES: [&str; 17] = [
     "cut link",
     "corrupt frame",
     "slow reader",
@@ -64,6 +66,7 @@ pub const FAULT_NAMES: [&str; 16] = [
     "member misbehaves",
     "spoofed datagram",
     "datagrams lost",
+    "stream cut short",
     "intruder",
 ];
 
@@ -76,10 +79,25 @@ pub(in crate::swarm) enum Disagreement {
     Segments,
     /// A barrier.
     Barrier,
+    /// A stream where the others send segments, or the other way round.
+    Course,
     /// A result for somebody else.
     Target,
     /// All members want the result to go to somebody who is not there.
     Nobody,
+}
+
+/// What happens to a group that streams, or is about to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::swarm) enum StreamTrouble {
+    /// A member's process dies.
+    ProcessDies,
+    /// A member's link ends.
+    LinkCut,
+    /// Its job's lease ends, so the manager takes it back.
+    Withdrawn,
+    /// The node whose lock it is dies, and comes back.
+    NodeDies { down_ns: u64 },
 }
 
 /// How a member breaks the protocol on its own link.
@@ -148,7 +166,7 @@ impl Fault {
     }
 }
 
-const KINDS: u32 = 23;
+const KINDS: u32 = 26;
 
 impl FaultKind {
     /// Its place in [`FAULT_NAMES`].
@@ -169,7 +187,8 @@ impl FaultKind {
             Self::Offence { .. } => 12,
             Self::Spoof { .. } => 13,
             Self::DatagramsLost { .. } => 14,
-            Self::Intrusion { .. } => 15,
+            Self::StreamTrouble { .. } => 15,
+            Self::Intrusion { .. } => 16,
         }
     }
 
@@ -202,6 +221,11 @@ impl FaultKind {
                 pick,
                 for_ns: if random.random_bool(0.5) { short_ns } else { u64::MAX / 2 },
             },
+            21..24 => Self::StreamTrouble {
+                pick,
+                holds: random.random_bool(0.6),
+                how: StreamTrouble::draw(random),
+            },
             _ => Self::Intrusion { pick, intrusion: Intrusion::draw(random) },
         }
     }
@@ -209,13 +233,25 @@ impl FaultKind {
 
 impl Disagreement {
     fn draw(random: &mut Pcg64) -> Self {
-        match random.random_range(0..6) {
+        match random.random_range(0..7) {
             0 => Self::Length { longer: true },
             1 => Self::Length { longer: false },
             2 => Self::Segments,
             3 => Self::Barrier,
             4 => Self::Nobody,
+            5 => Self::Course,
             _ => Self::Target,
+        }
+    }
+}
+
+impl StreamTrouble {
+    fn draw(random: &mut Pcg64) -> Self {
+        match random.random_range(0..4) {
+            0 => Self::ProcessDies,
+            1 => Self::LinkCut,
+            2 => Self::Withdrawn,
+            _ => Self::NodeDies { down_ns: random.random_range(100_000..2_000_000_000) },
         }
     }
 }

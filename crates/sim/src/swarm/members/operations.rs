@@ -1,0 +1,107 @@
+//! What members start, and how much of it they have ready.
+
+use rand::RngExt;
+use tributary_protocol::endpoint::StartError;
+use tributary_wire::EndpointId;
+
+use super::Running;
+use crate::swarm::agenda::Item;
+use crate::swarm::scenario::OperationPlan;
+use crate::swarm::world::World;
+
+impl World<'_> {
+    pub(super) fn put_start(&mut self, member: u32) {
+        let at = self.now + self.think_ns();
+        let entry = self.member(member);
+        if entry.is_over() {
+            return;
+        }
+        if entry.started < entry.operations {
+            if !std::mem::replace(&mut entry.is_start_put, true) {
+                self.agenda.put(at, Item::Start { member });
+            }
+        } else if entry.completed == entry.operations
+            && !std::mem::replace(&mut entry.is_leave_put, true)
+        {
+            self.agenda.put(at, Item::Leave { member });
+        }
+    }
+
+    pub(in crate::swarm) fn start_operation(&mut self, member: u32) {
+        let entry = self.member(member);
+        entry.is_start_put = false;
+        if entry.is_over() {
+            return;
+        }
+        let (operation, number) = (entry.started, entry.number);
+        let plan = self.plan_of(member, operation);
+        let spec = plan.spec(EndpointId(number));
+        let is_stream = self.streams(member, &plan);
+        let ready_bytes = if is_stream { self.some_of(0, plan.len_bytes()) } else { 0 };
+        let endpoint = &mut self.member(member).endpoint;
+        let started =
+            if is_stream { endpoint.start_stream(spec, ready_bytes) } else { endpoint.start(spec) };
+        match started {
+            Ok(number) => {
+                let entry = self.member(member);
+                let got_bytes = 0;
+                let running = Running { number, operation, is_stream, ready_bytes, got_bytes };
+                entry.running.push_back(running);
+                entry.started += 1;
+                if is_stream {
+                    self.put_ready(member);
+                }
+                self.put_start(member);
+                self.restless_members.push(member);
+            }
+            // The next completion puts another start.
+            Err(StartError::Busy { .. }) => {}
+            Err(error) => panic!("{spec:?} is an operation of a living group, but: {error}"),
+        }
+    }
+
+    /// Whether an operation goes as a stream: where the group was granted streams.
+    fn streams(&self, member: u32, plan: &OperationPlan) -> bool {
+        let run = &self.runs[self.members[member as usize].run as usize];
+        plan.is_stream && run.grant.stream.is_some()
+    }
+
+    /// From `least` to all of `all` bytes; often one or the other.
+    fn some_of(&mut self, least: usize, all: usize) -> usize {
+        match self.random.random_range(0..3) {
+            0 => all,
+            1 => least,
+            _ => self.random.random_range(least..=all),
+        }
+    }
+
+    fn put_ready(&mut self, member: u32) {
+        let at = self.now + self.think_ns();
+        self.agenda.put(at, Item::Ready { member });
+    }
+
+    /// More of the vectors that a member streams may be sent.
+    pub(in crate::swarm) fn on_ready(&mut self, member: u32) {
+        if self.members[member as usize].is_over() {
+            return;
+        }
+        let mut is_more_to_come = false;
+        for index in 0..self.members[member as usize].running.len() {
+            let running = &self.members[member as usize].running[index];
+            let (number, ready_bytes) = (running.number, running.ready_bytes);
+            let len_bytes = self.plan_of(member, running.operation).len_bytes();
+            if !running.is_stream || ready_bytes == len_bytes {
+                continue;
+            }
+            let ready_bytes = self.some_of(ready_bytes, len_bytes);
+            let entry = self.member(member);
+            entry.running[index].ready_bytes = ready_bytes;
+            entry.endpoint.make_ready(number, ready_bytes);
+            is_more_to_come |= ready_bytes < len_bytes;
+        }
+        if is_more_to_come {
+            self.put_ready(member);
+        }
+        self.restless_members.push(member);
+    }
+}

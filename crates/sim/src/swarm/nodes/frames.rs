@@ -1,0 +1,173 @@
+//! Frames to and from nodes.
+
+use tributary_protocol::Carrier;
+use tributary_protocol::node::PortId;
+use tributary_wire::frame::{HEADER_BYTES, Header, Message};
+
+use crate::swarm::agenda::End;
+use crate::swarm::verdict::{Violation, words};
+use crate::swarm::world::{Incoming, World};
+
+impl World<'_> {
+    /// Sends what the machine has for a port, as far as the link takes it.
+    pub(in crate::swarm) fn flush(&mut self, node: u32, port: PortId) {
+        let Some((link, end)) = self.node(node).link_at(port) else { return };
+        let frames_max = self.scenario.network.link_frames;
+        self.check_outbox(node, port, link);
+        loop {
+            let entry = &mut self.links[link as usize];
+            let host = &self.nodes[node as usize];
+            let Some(transmit) = host.machine.peek_transmit(port) else { return };
+            let is_by_link = transmit.carrier == Carrier::Link;
+            if is_by_link && !entry.has_room(end.other(), frames_max) {
+                entry.is_blocked[end as usize] = true;
+                return;
+            }
+            self.note_sent(node, link, end, &transmit.header);
+            let mut bytes = self.buffer();
+            bytes.extend_from_slice(&transmit.header.encode());
+            let host = &mut self.nodes[node as usize];
+            if let Some(place) = transmit.body {
+                bytes.extend_from_slice(host.memory.read(place, transmit.header.payload_bytes()));
+            }
+            host.machine.pop_transmit(port);
+            self.send_by(transmit.carrier, link, end.other(), bytes);
+        }
+    }
+
+    fn check_outbox(&mut self, node: u32, port: PortId, link: u32) {
+        // As many datagrams may wait as frames for the link.
+        let max = self.links[link as usize].edge.as_ref().map_or(0, |edge| 2 * edge.queued_max);
+        let got = self.node(node).machine.queued_frames(port);
+        if got > max {
+            let (got, max) = (got as u64, max as u64);
+            self.report(self.edge_key(link), Violation::Bound { what: "queued frames", got, max });
+        }
+    }
+
+    /// Looks at a frame that a node is about to send.
+    fn note_sent(&mut self, node: u32, link: u32, end: End, header: &Header) {
+        let entry = &mut self.links[link as usize];
+        let key = entry.edge.as_ref().map(|edge| edge.group);
+        let is_result = matches!(header.message, Message::Result(_) | Message::ChunkResult(_));
+        if is_result && end == End::Upper && entry.has_left {
+            let whom = format!("a child that has left (link {link})");
+            self.report(key, Violation::Leak { whom, what: "a result".to_owned() });
+        }
+        self.count_sent(link, &header.message);
+        if let Message::StreamTurn(_) = header.message {
+            self.node(node).locks.on_announced(header.edge.epoch);
+        }
+        self.trace.note(self.now, key, || format!("link {link}: {end:?} sends {}", brief(header)));
+    }
+
+    /// Counts a request that an honest end is about to send.
+    pub(in crate::swarm) fn count_sent(&mut self, link: u32, message: &Message) {
+        let (course, what, sequence) = match message {
+            Message::Request(part) => (0, "segments in flight", part.sequence.0),
+            Message::Chunk(part) => (1, "chunks in flight", part.sequence.0),
+            _ => return,
+        };
+        let entry = &mut self.links[link as usize];
+        let Some(edge) = &entry.edge else { return };
+        let max = usize::from(edge.windows[course]);
+        let got = entry.windows[course].on_request(sequence, edge.horizon);
+        if got > max {
+            let (got, max) = (got as u64, max as u64);
+            let key = self.edge_key(link);
+            self.report(key, Violation::Bound { what, got, max });
+        }
+    }
+
+    /// A frame arrives at a node.
+    pub(in crate::swarm) fn node_takes(&mut self, node: u32, port: PortId, frame: Incoming<'_>) {
+        let Incoming { link, carrier, bytes, is_forged, .. } = frame;
+        self.restless_nodes.push(node);
+        let Some(header) = self.decode(frame) else { return };
+        let time = self.time();
+        let host = &mut self.nodes[node as usize];
+        let late = host.machine.stats().late;
+        let payload = &bytes[HEADER_BYTES..];
+        let taken =
+            host.machine.handle_frame(time, port, carrier, &header, payload, &mut host.memory);
+        let is_late = host.machine.stats().late != late;
+        match taken {
+            Err(error) => self.on_refused(frame, &error.to_string()),
+            Ok(()) => {
+                let entry = self.link(link);
+                entry.has_joined = true;
+                entry.has_left |= header.message == Message::Leave;
+                entry.on_taken(&header.message);
+                self.node(node).locks.on_taken(link, &header);
+                if is_forged && !is_late {
+                    let what = brief(&header);
+                    self.report(self.edge_key(link), Violation::ForgeryAccepted { what });
+                }
+            }
+        }
+    }
+
+    /// Reads a frame's header. What is no frame is refused.
+    pub(in crate::swarm) fn decode(&mut self, frame: Incoming<'_>) -> Option<Header> {
+        match whole_frame(frame.bytes) {
+            Ok(header) => Some(header),
+            Err(error) => {
+                self.on_refused(frame, &error);
+                None
+            }
+        }
+    }
+
+    /// A node, or a member, refused a frame: it closes the link, or drops the datagram.
+    pub(in crate::swarm) fn on_refused(&mut self, frame: Incoming<'_>, error: &str) {
+        let Incoming { link, to: end, carrier, is_forged, .. } = frame;
+        let key = self.edge_key(link);
+        self.trace.note(self.now, key, || format!("link {link}: {end:?} refuses: {error}"));
+        if carrier != Carrier::Link {
+            return;
+        }
+        let is_tampered = is_forged || self.links[link as usize].is_tampered;
+        let is_blamed =
+            key.and_then(|key| self.ledger.find(key)).is_some_and(|it| !it.blames.is_empty());
+        if !is_tampered && !is_blamed {
+            let group = key.map_or_else(String::new, |key| key.to_string());
+            self.report(key, Violation::HonestRefused { group, error: error.to_owned() });
+        }
+        self.refuse(link, end);
+    }
+}
+
+/// The header of a frame that is as long as it says.
+pub(in crate::swarm) fn whole_frame(bytes: &[u8]) -> Result<Header, String> {
+    let header = Header::decode(bytes).map_err(|error| error.to_string())?;
+    if bytes.len() == HEADER_BYTES + header.payload_bytes() {
+        Ok(header)
+    } else {
+        Err("its length is not what it says".to_owned())
+    }
+}
+
+/// A frame in a few words.
+pub(in crate::swarm) fn brief(header: &Header) -> String {
+    match header.message {
+        Message::Request(part) => {
+            format!(
+                "request {} of operation {}, {} {}",
+                part.sequence.0,
+                part.operation,
+                part.shape.elements(),
+                part.shape.operator().name()
+            )
+        }
+        Message::Result(part) => format!("result {}", part.sequence.0),
+        Message::StreamAsk(ask) => {
+            format!("asks to stream operation {}, {}", ask.operation, ask.shape.elements())
+        }
+        Message::Chunk(part) => format!("chunk {} of {}", part.sequence.0, part.operation),
+        Message::ChunkResult(part) => format!("chunk result {}", part.sequence.0),
+        Message::Held { sequence, .. } => format!("held {}", sequence.0),
+        Message::Missing { sequence } => format!("missing {}", sequence.0),
+        Message::Abort(abort) => format!("abort: {}", words(abort)),
+        other => format!("{other:?}").to_lowercase(),
+    }
+}
