@@ -4,10 +4,14 @@
  * A case is OPERATION:BYTES, such as allreduce:8. Each is timed in blocks of calls that take about
  * BLOCK_US together; a block's latency is its time over its calls, as the slowest rank saw it, and
  * the median over the blocks is given. Blocks begin behind a barrier of the MPI beneath (PMPI_),
- * which also carries the figures, so that the same calls surround every method.
+ * which also carries the figures, so that the same calls surround every method. Beside it stands the
+ * 99th percentile of single calls, as rank 0 saw them.
  *
  * A reduction to one rank lets the others run ahead, so that calls in a row measure a rate and no
  * latency. As in OSU's osu_reduce there is a barrier before each, which is not counted.
+ *
+ * The operation overlap is OSU's osu_iallreduce: how much of a nonblocking allreduce's time a rank
+ * can compute in, as 100 - 100 (with computing - computing alone) / without, at least 0.
  */
 #include <mpi.h>
 #include <stdbool.h>
@@ -16,7 +20,7 @@
 #include <string.h>
 #include <time.h>
 
-enum { BLOCKS = 15, WARM_CALLS = 30, CALLS_MAX = 5000, BLOCK_US = 25000 };
+enum { BLOCKS = 15, WARM_CALLS = 30, CALLS_MAX = 5000, BLOCK_US = 25000, OVERLAP_CALLS = 200 };
 
 struct one_case {
     char operation[16];
@@ -25,6 +29,8 @@ struct one_case {
 
 static int rank, ranks;
 static float *mine, *result;
+static double call_us[BLOCKS * CALLS_MAX]; /* rank 0's calls that count */
+static int counted;
 
 static double now_us(void) {
     struct timespec now;
@@ -66,7 +72,7 @@ static float element(int of_rank, int at) {
 }
 
 static void check_result(const struct one_case *one) {
-    int has_result = rank == 0 || strcmp(one->operation, "allreduce") == 0;
+    int has_result = rank == 0 || strcmp(one->operation, "reduce") != 0;
     if (!has_result) {
         return;
     }
@@ -81,13 +87,21 @@ static void check_result(const struct one_case *one) {
     }
 }
 
+static void note_call(double us) {
+    if (counted < BLOCKS * CALLS_MAX) {
+        call_us[counted++] = us;
+    }
+}
+
 static double one_by_one_us(const struct one_case *one, int calls) {
     double total = 0;
     for (int at = 0; at < calls; at++) {
         PMPI_Barrier(MPI_COMM_WORLD);
         double started = now_us();
         call(one);
-        total += now_us() - started;
+        double took = now_us() - started;
+        note_call(took);
+        total += took;
     }
     return total / calls;
 }
@@ -95,10 +109,14 @@ static double one_by_one_us(const struct one_case *one, int calls) {
 static double in_a_row_us(const struct one_case *one, int calls) {
     PMPI_Barrier(MPI_COMM_WORLD);
     double started = now_us();
+    double last = started;
     for (int at = 0; at < calls; at++) {
         call(one);
+        double ended = now_us();
+        note_call(ended - last);
+        last = ended;
     }
-    return (now_us() - started) / calls;
+    return (last - started) / calls;
 }
 
 /* Microseconds a call, on the slowest rank. */
@@ -123,16 +141,56 @@ static void run_case(const struct one_case *one) {
     double warm = block_us(one, one->elements > 65536 ? 5 : WARM_CALLS);
     int calls = (int)(BLOCK_US / warm) + 1;
     calls = calls > CALLS_MAX ? CALLS_MAX : calls;
+    counted = 0;
     for (int block = 0; block < BLOCKS; block++) {
         blocks[block] = block_us(one, calls);
     }
     check_result(one);
     qsort(blocks, BLOCKS, sizeof *blocks, compare_doubles);
+    qsort(call_us, (size_t)counted, sizeof *call_us, compare_doubles);
     if (rank == 0) {
         printf("{\"operation\": \"%s\", \"bytes\": %d, \"calls\": %d, \"median_us\": %.2f, "
-               "\"best_us\": %.2f, \"worst_us\": %.2f}\n",
+               "\"best_us\": %.2f, \"worst_us\": %.2f, \"p99_us\": %.2f}\n",
                one->operation, one->elements * (int)sizeof(float), calls, blocks[BLOCKS / 2],
-               blocks[0], blocks[BLOCKS - 1]);
+               blocks[0], blocks[BLOCKS - 1], call_us[counted * 99 / 100]);
+        fflush(stdout);
+    }
+}
+
+/* Microseconds of a nonblocking allreduce behind whose start this rank computes for so long. */
+static double started_and_awaited_us(const struct one_case *one, double compute_us) {
+    MPI_Request request;
+    double started = now_us();
+    MPI_Iallreduce(mine, result, one->elements, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD, &request);
+    for (double until = now_us() + compute_us; now_us() < until;) {
+    }
+    MPI_Wait(&request, MPI_STATUS_IGNORE);
+    return now_us() - started;
+}
+
+/* The mean over calls and ranks, as osu_iallreduce has it. */
+static double mean_us(const struct one_case *one, int calls, double compute_us) {
+    double total = 0;
+    double sum = 0;
+    PMPI_Barrier(MPI_COMM_WORLD);
+    for (int at = 0; at < calls; at++) {
+        total += started_and_awaited_us(one, compute_us);
+        PMPI_Barrier(MPI_COMM_WORLD);
+    }
+    PMPI_Allreduce(&total, &sum, 1, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
+    return sum / ranks / calls;
+}
+
+static void run_overlap(const struct one_case *one) {
+    mean_us(one, 10, 0);
+    double alone = mean_us(one, OVERLAP_CALLS, 0);
+    double both = mean_us(one, OVERLAP_CALLS, alone);
+    double overlap = 100 - 100 * (both - alone) / alone;
+    check_result(one);
+    if (rank == 0) {
+        printf("{\"operation\": \"overlap\", \"bytes\": %d, \"median_us\": %.2f, "
+               "\"with_computing_us\": %.2f, \"overlap_percent\": %.1f}\n",
+               one->elements * (int)sizeof(float), alone, both, overlap < 0 ? 0 : overlap);
         fflush(stdout);
     }
 }
@@ -153,7 +211,11 @@ int main(int argc, char **argv) {
     }
     for (int at = 1; at < argc; at++) {
         struct one_case one = parse_case(argv[at]);
-        run_case(&one);
+        if (strcmp(one.operation, "overlap") == 0) {
+            run_overlap(&one);
+        } else {
+            run_case(&one);
+        }
     }
     free(mine);
     free(result);

@@ -29,6 +29,14 @@ LABS = [
     (["--hosts", "3", "--loss", "0.5", "--rate", "1gbit"], [(3, 1, 3)], ("mpich",)),
 ]
 
+# Datagrams with results by multicast, over two levels: what labs are brought up with, and whether
+# multicast is to be heard. Where links drop it, the root has to notice, and say so.
+MULTICAST_LABS = [
+    (["--hosts", "4", "--hosts-per-leaf", "2", "--multicast", "lazy"], True),
+    (["--hosts", "4", "--hosts-per-leaf", "2", "--multicast", "eager"], True),
+    (["--hosts", "4", "--hosts-per-leaf", "2", "--multicast", "lazy", "--block-multicast"], False),
+]
+
 
 class Failure(Exception):
     """Why a run failed, in a few lines."""
@@ -54,12 +62,12 @@ def compile_program(mpi, arguments):
     return target.resolve()
 
 
-def bounded(words, timeout):
+def bounded(words, timeout, environment=None):
     """Runs a command; what it wrote, on either stream, after its exit code."""
     try:
         ended = subprocess.run([str(word) for word in words], stdin=subprocess.DEVNULL, text=True,
                                stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=timeout,
-                               check=False)
+                               env={**os.environ, **(environment or {})}, check=False)
     except subprocess.TimeoutExpired as error:
         text = error.stdout or b""
         raise Failure(f"took more than {timeout:g} s\n{text.decode(errors='replace')}") from error
@@ -77,17 +85,8 @@ def lab_up(name, options, arguments):
 
 def check(mpi, name, ranks, per_host, hosts, program, arguments):
     """One program on one lab: results right, collectives in the tree, hosts told apart."""
-    with tempfile.TemporaryDirectory(prefix="tributary-lab-") as folder:
-        report = pathlib.Path(folder) / "report.json"
-        code, text = bounded(
-            [arguments.tributary, "lab", "run", "--name", name, "--ranks-per-host", per_host,
-             "--mpi", mpi, "--report", report, "--",
-             arguments.venvs.resolve() / mpi / "bin/mpirun", "-n", ranks, program,
-             "--sample", "18"], arguments.timeout)
-        if code != 0:
-            raise Failure(f"exit code {code}\n{text}")
-        counts = json.loads(report.read_text())
-    world = next(entry for entry in counts["communicators"] if entry["label"] == "world")
+    counts = run_program(mpi, name, ranks, per_host, program, arguments)
+    world = world_of(counts)
     if (world["ranks"], world["hosts"]) != (ranks, hosts):
         raise Failure(f"{world['ranks']} ranks on {world['hosts']} hosts, expected {ranks} on "
                       f"{hosts}")
@@ -96,33 +95,98 @@ def check(mpi, name, ranks, per_host, hosts, program, arguments):
     return f"{counts['in_node']} in_node, {counts['in_tree']} in_tree"
 
 
-def main():
-    arguments = parse_arguments()
-    failed = 0
-    programs = {mpi: compile_program(mpi, arguments) for mpi in ("openmpi", "mpich")}
-    for number, (options, runs, mpis) in enumerate(LABS):
-        name = f"mpi{number}-{os.getpid()}"
+def check_multicast(name, is_heard, program, arguments):
+    """Results come by multicast where it arrives; where it does not, the group goes on without."""
+    environment = {"TRIBUTARY_CHANNEL": "auto"}
+    counts = run_program("mpich", name, 4, 1, program, arguments, environment)
+    world = world_of(counts)
+    results = world.get("multicast_results", 0)
+    if counts["in_tree"] == 0 or world["carriers"] != "udp":
+        raise Failure(f"nothing ran in_tree by datagram: {counts}")
+    if (results > 0) != is_heard:
+        raise Failure(f"{results} results came by multicast")
+    log = (labs_folder() / name / "log/spine-an").read_text()
+    if ("nobody hears group" in log) == is_heard:
+        raise Failure(f"the root says of multicast:\n{log}")
+    return f"{counts['in_tree']} in_tree, {results} results by multicast"
+
+
+def labs_folder():
+    """Where labs of this user have their folders (docs/lab.md)."""
+    if os.geteuid() == 0:
+        return pathlib.Path("/run/tributary-lab")
+    runtime = os.environ.get("XDG_RUNTIME_DIR")
+    own = pathlib.Path(f"/tmp/tributary-lab-{os.geteuid()}")
+    return pathlib.Path(runtime) / "tributary-lab" if runtime else own
+
+
+def world_of(counts):
+    return next(entry for entry in counts["communicators"] if entry["label"] == "world")
+
+
+def run_program(mpi, name, ranks, per_host, program, arguments, environment=None):
+    """Runs the program on a lab; its report."""
+    with tempfile.TemporaryDirectory(prefix="tributary-lab-") as folder:
+        report = pathlib.Path(folder) / "report.json"
+        code, text = bounded(
+            [arguments.tributary, "lab", "run", "--name", name, "--ranks-per-host", per_host,
+             "--mpi", mpi, "--report", report, "--",
+             arguments.venvs.resolve() / mpi / "bin/mpirun", "-n", ranks, program,
+             "--sample", "18"], arguments.timeout, environment)
+        if code != 0:
+            raise Failure(f"exit code {code}\n{text}")
+        return json.loads(report.read_text())
+
+
+class Tests:
+    """Runs tests on labs, one lab after the other, and counts failures."""
+
+    def __init__(self, arguments):
+        self.arguments = arguments
+        self.failed = 0
+        self.labs = 0
+
+    def on_lab(self, options, tests):
+        """Each test: what to call it, and a function of the lab's name."""
+        name = f"mpi{self.labs}-{os.getpid()}"
+        self.labs += 1
         try:
-            lab_up(name, options, arguments)
-            for mpi in mpis:
-                for ranks, per_host, hosts in runs:
-                    started = time.monotonic()
-                    try:
-                        outcome = check(mpi, name, ranks, per_host, hosts, programs[mpi], arguments)
-                    except Failure as failure:
-                        failed += 1
-                        outcome = f"FAILED: {failure}"
-                    seconds = time.monotonic() - started
-                    print(f"{mpi:8} {ranks} ranks {hosts} hosts {' '.join(options)} "
-                          f"{seconds:6.1f} s  {outcome}", flush=True)
+            lab_up(name, options, self.arguments)
+            for title, test in tests:
+                self.run(f"{title} {' '.join(options)}", test, name)
         except Failure as failure:
-            failed += 1
+            self.failed += 1
             print(f"{' '.join(options)}: FAILED: {failure}", flush=True)
         finally:
-            subprocess.run([arguments.tributary, "lab", "down", "--name", name], check=False,
+            subprocess.run([self.arguments.tributary, "lab", "down", "--name", name], check=False,
                            stderr=subprocess.DEVNULL)
-    print(f"{failed} failed")
-    return 1 if failed else 0
+
+    def run(self, title, test, name):
+        started = time.monotonic()
+        try:
+            outcome = test(name)
+        except Failure as failure:
+            self.failed += 1
+            outcome = f"FAILED: {failure}"
+        print(f"{title} {time.monotonic() - started:6.1f} s  {outcome}", flush=True)
+
+
+def main():
+    arguments = parse_arguments()
+    programs = {mpi: compile_program(mpi, arguments) for mpi in ("openmpi", "mpich")}
+    tests = Tests(arguments)
+    for options, runs, mpis in LABS:
+        tests.on_lab(options, [
+            (f"{mpi:8} {ranks} ranks {hosts} hosts",
+             lambda name, mpi=mpi, run=(ranks, per_host, hosts):
+                check(mpi, name, *run, programs[mpi], arguments))
+            for mpi in mpis for ranks, per_host, hosts in runs])
+    for options, is_heard in MULTICAST_LABS:
+        tests.on_lab(options, [
+            ("mpich    multicast", lambda name, is_heard=is_heard:
+                check_multicast(name, is_heard, programs["mpich"], arguments))])
+    print(f"{tests.failed} failed")
+    return 1 if tests.failed else 0
 
 
 if __name__ == "__main__":

@@ -32,7 +32,11 @@ pub(crate) fn run(flags: BenchFlags) -> anyhow::Result<ExitCode> {
     let signals = Signals::catch()?;
     let hosts_max = plan.ways.iter().map(|&way| plan.hosts_of(way)).max().unwrap_or(1);
     // One host needs no tree.
-    let fabric = if hosts_max > 1 { fabric::join_or_start(hosts_max)? } else { Fabric::Named };
+    let fabric = if hosts_max > 1 {
+        fabric::join_or_start(hosts_max, plan.transport)?
+    } else {
+        Fabric::Named
+    };
     let mut output = output::Output::new(&plan);
     for &way in &plan.ways {
         let mut environment: Environment = fabric.environment();

@@ -8,6 +8,8 @@ use tributary_client::Settings;
 use tributary_client::knobs::{self, Knob};
 use tributary_daemon::embedded::{self, FabricOptions};
 
+use crate::flags::TransportFlag;
+
 /// Knobs for child processes.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Environment(Vec<(&'static str, OsString)>);
@@ -37,16 +39,21 @@ pub(crate) enum Fabric {
     Own(embedded::Fabric),
 }
 
-/// Takes the fabric that `TRIBUTARY_MANAGER` names, or starts one for `hosts` hosts.
+/// Takes the fabric that `TRIBUTARY_MANAGER` names, or starts one for `hosts` hosts. Its nodes speak
+/// over TCP alone if that is the `transport` asked for, among each other too.
 ///
 /// # Errors
 /// If a knob in the environment can't be, or our own fabric doesn't start.
-pub(crate) fn join_or_start(hosts: u32) -> anyhow::Result<Fabric> {
+pub(crate) fn join_or_start(hosts: u32, transport: TransportFlag) -> anyhow::Result<Fabric> {
     let settings = Settings::from_env().map_err(crate::usage::from_setting)?;
     if settings.manager.is_some() {
         return Ok(Fabric::Named);
     }
-    let options = FabricOptions { hosts, ..FabricOptions::default() };
+    let mut options = FabricOptions { hosts, ..FabricOptions::default() };
+    if transport == TransportFlag::Tcp {
+        options.shared_memory = false;
+        options.datagram_payload_max_bytes = 0;
+    }
     let fabric =
         embedded::Fabric::start(&options).context("the fabric on this machine did not start")?;
     Ok(Fabric::Own(fabric))

@@ -11,16 +11,16 @@ mod sim;
 
 pub(crate) use bench::{AlgorithmFlag, BenchFlags, BenchRankFlags, CollectiveFlag};
 pub(crate) use daemons::{ManagerFlags, NodeFlags, TokenAction, TokenFlags};
-pub(crate) use inspect::{CompletionsFlags, ConfigFlags, FabricFlags};
+pub(crate) use inspect::{CompletionsFlags, ConfigFlags, FabricFlags, ListenFlags};
 pub(crate) use lab::{
-    LabAction, LabAgentFlags, LabExecFlags, LabFlags, LabKeeperFlags, LabNodesFlag, LabRunFlags,
-    LabStatusFlags, LabUpFlags,
+    LabAction, LabAgentFlags, LabExecFlags, LabFlags, LabKeeperFlags, LabMulticastFlag,
+    LabNodesFlag, LabRunFlags, LabStatusFlags, LabUpFlags,
 };
-pub(crate) use model::{ModelFlags, TuneFlags};
+pub(crate) use model::{ModelFlags, TuneFlags, TunePartnerFlags};
 pub(crate) use run::{MpiFlag, RunFlags, TransportFlag};
 pub(crate) use sim::{
-    CompareFlags, FigureFlags, SimAction, SimBenchFlags, SimFlags, SimRunFlags, SwarmFlags,
-    SystemFlags,
+    CompareFlags, FigureFlags, PredictFlags, SimAction, SimBenchFlags, SimFlags, SimRunFlags,
+    SwarmFlags, SystemFlags,
 };
 
 use clap::{Parser, Subcommand};
@@ -54,6 +54,7 @@ pub(crate) enum Command {
     /// Show the fabric's tree, and the groups that jobs hold on it
     #[command(after_help = inspect::TREE_EXAMPLES)]
     Tree(FabricFlags),
+    Listen(ListenFlags),
     Sim(SimFlags),
     Config(ConfigFlags),
     Lab(LabFlags),
@@ -63,6 +64,8 @@ pub(crate) enum Command {
     Completions(CompletionsFlags),
     #[command(hide = true)]
     BenchRank(BenchRankFlags),
+    #[command(hide = true)]
+    TunePartner(TunePartnerFlags),
     #[command(hide = true)]
     LabKeeper(LabKeeperFlags),
     #[command(hide = true)]

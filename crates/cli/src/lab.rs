@@ -9,14 +9,14 @@ use anyhow::Context as _;
 use serde::Serialize;
 use tributary_lab::directory::{self, Directory, LabConfig, LabName};
 use tributary_lab::launch::AgentCall;
-use tributary_lab::network::{LinkOptions, NodePlacement, Shape};
+use tributary_lab::network::{LinkOptions, Multicast, NodePlacement, Shape};
 use tributary_lab::plan::{Member, Plan, Role};
 use tributary_lab::session::Request;
 use tributary_lab::{Lab, OpenError, UpError, UpOptions};
 
 use crate::flags::{
-    LabAction, LabAgentFlags, LabExecFlags, LabKeeperFlags, LabNodesFlag, LabRunFlags,
-    LabStatusFlags, LabUpFlags,
+    LabAction, LabAgentFlags, LabExecFlags, LabKeeperFlags, LabMulticastFlag, LabNodesFlag,
+    LabRunFlags, LabStatusFlags, LabUpFlags,
 };
 use crate::signals;
 use crate::tables;
@@ -60,11 +60,22 @@ fn up(flags: LabUpFlags) -> anyhow::Result<ExitCode> {
     let shape = Shape::new(number(flags.hosts), number(flags.hosts_per_leaf), placement)?;
     let tcp_rto_min_ms =
         flags.tcp_rto_min.map(|ms| u32::try_from(ms).expect("the option's range ends at 10,000"));
-    let links = LinkOptions { rate: flags.rate, loss: flags.loss, tcp_rto_min_ms };
+    let links = LinkOptions {
+        rate: flags.rate,
+        loss: flags.loss,
+        tcp_rto_min_ms,
+        blocks_multicast: flags.block_multicast,
+    };
+    let multicast = match flags.multicast {
+        LabMulticastFlag::Off => Multicast::Off,
+        LabMulticastFlag::Lazy => Multicast::Lazy,
+        LabMulticastFlag::Eager => Multicast::Eager,
+    };
     let config = LabConfig {
         plan: Plan::new(shape, links),
         program: std::env::current_exe().context("this program's path")?,
         node_spin_us: flags.node_spin,
+        multicast,
     };
     let options = UpOptions { name: flags.lab.name, config };
     let lab = tributary_lab::up(&options).map_err(|error| match error {

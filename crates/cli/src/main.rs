@@ -11,12 +11,14 @@ mod fabric;
 mod flags;
 mod inspect;
 mod lab;
+mod listen;
 mod logging;
 mod model;
 mod run;
 mod signals;
 mod sim;
 mod sim_bench;
+mod sim_predict;
 mod sim_swarm;
 mod tables;
 mod tune;
@@ -63,15 +65,18 @@ fn dispatch(flags: Flags) -> anyhow::Result<ExitCode> {
         Command::Token(flags) => daemons::token(flags),
         Command::Status(flags) => inspect::status(flags),
         Command::Tree(flags) => inspect::tree(flags),
+        Command::Listen(flags) => listen::listen(&flags),
         Command::Sim(flags) => match flags.action {
             SimAction::Figure(flags) => sim::figure(&flags),
             SimAction::Run(flags) => sim::run(&flags),
+            SimAction::Predict(flags) => sim_predict::predict(&flags),
             SimAction::Compare(flags) => sim::compare(&flags),
             SimAction::Bench(flags) => sim_bench::run(&flags),
             SimAction::Swarm(flags) => sim_swarm::run(&flags),
         },
         Command::Model(flags) => model::model(flags),
         Command::Tune(flags) => tune::tune(flags),
+        Command::TunePartner(flags) => tune::partner(&flags),
         Command::Config(flags) => config::config(flags),
         Command::Lab(flags) => lab::lab(flags.action),
         Command::LabKeeper(flags) => lab::keeper(&flags),

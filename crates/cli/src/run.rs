@@ -14,6 +14,7 @@ use tributary_client::knobs;
 
 use crate::fabric::{self, Environment};
 use crate::flags::RunFlags;
+use crate::flags::TransportFlag;
 use arguments::Arguments;
 pub(crate) use command::exit_code;
 
@@ -21,7 +22,7 @@ pub(crate) use command::exit_code;
 pub(crate) fn run(flags: RunFlags) -> anyhow::Result<ExitCode> {
     let arguments = Arguments::try_from(flags)?;
     let report = report::Destination::new(arguments.report.as_deref())?;
-    let fabric = fabric::join_or_start(arguments.hosts)?;
+    let fabric = fabric::join_or_start(arguments.hosts, TransportFlag::Auto)?;
     let run_id = new_run_id();
     let mut environment = fabric.environment();
     environment.set(&knobs::HOSTS, arguments.hosts.to_string());

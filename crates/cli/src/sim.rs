@@ -127,7 +127,7 @@ fn print_table(table: &Table, csv: bool) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn as_text(table: &Table) -> String {
+pub(crate) fn as_text(table: &Table) -> String {
     let mut shown = Shown::new();
     shown.load_style(comfy_table::presets::NOTHING);
     shown.set_content_arrangement(ContentArrangement::Disabled);

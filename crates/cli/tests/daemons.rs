@@ -179,3 +179,42 @@ fn a_killed_rank_of_a_mesh_is_named_by_all_others() {
         assert!(line.contains("a member was lost") && line.contains("#2"), "{line}");
     }
 }
+
+#[test]
+fn a_process_outside_the_job_reads_its_results_and_costs_it_nothing() {
+    use std::os::unix::fs::PermissionsExt;
+
+    let daemons = Daemons::start(&["a", "b", "c"]);
+    let folder = tempfile::tempdir().unwrap();
+    let grant = folder.path().join("grant");
+    let mut command = daemons.tributary();
+    command.args("bench allreduce --procs 4 --hosts 4 --sizes 8 --iters 10000000".split(' '));
+    let bench = Running::start(command.env("TRIBUTARY_OUTSIDER", &grant));
+    support::await_that("the grant is there", || grant.exists().then_some(()));
+    assert_eq!(std::fs::metadata(&grant).unwrap().permissions().mode() & 0o777, 0o600);
+
+    let listen =
+        |count: &str| run(daemons.tributary().arg("listen").arg(&grant).args(["--count", count]));
+    let mut last = 0;
+    for count in ["1", "100"] {
+        // The first process has left by the time the second takes its place.
+        let ended = support::await_that("the place is free", || {
+            Some(listen(count)).filter(|ended| ended.status.success())
+        });
+        assert_eq!(ended.stdout.lines().count(), count.parse::<usize>().unwrap());
+        for line in ended.stdout.lines() {
+            let line: serde_json::Value = serde_json::from_str(line).expect("JSON");
+            assert_eq!((&line["operator"], &line["datatype"]), (&"sum".into(), &"f32".into()));
+            // Four ranks put in 0 to 3, each its own, in every place: 6, twice.
+            assert_eq!(line["data"], "0000c0400000c040");
+            let operation = line["operation"].as_u64().expect("a number");
+            assert!(operation > last, "operation {operation} after {last}");
+            last = operation;
+        }
+    }
+    assert!(is_alive(bench.id()), "the job runs on without it");
+    kill(bench.id());
+    bench.wait();
+    daemons.await_idle();
+    assert_eq!(listen("1").status.code(), Some(1), "the group is gone");
+}

@@ -19,6 +19,7 @@ fn help_is_as_reviewed() {
         &["node"],
         &["status"],
         &["tree"],
+        &["listen"],
         &["config"],
         &["model"],
         &["tune"],

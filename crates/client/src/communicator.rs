@@ -107,6 +107,7 @@ impl Communicator {
         }
         tally.set_memory(&engine.seat.memory_notes.join("; "));
         let tally = Arc::clone(tally);
+        engine.report_multicasts_to(Arc::clone(&tally));
         let policy = engine.policy;
         let shared = Shared {
             engine: UnsafeCell::new(engine),

@@ -1,7 +1,7 @@
 //! What the processes of one job share: who is where, and the job's place at the manager.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use serde::{Deserialize, Serialize};
 use tributary_wire::control::{JobAdmission, JobRequest};
@@ -30,6 +30,8 @@ pub struct Context {
     pub(crate) communicators: AtomicUsize,
     /// Communicators created so far.
     created: AtomicUsize,
+    /// Whether a group was asked for already.
+    has_asked_group: AtomicBool,
     _lease: Option<Lease>,
 }
 
@@ -87,6 +89,7 @@ impl Context {
             job,
             communicators: AtomicUsize::new(0),
             created: AtomicUsize::new(0),
+            has_asked_group: AtomicBool::new(false),
             _lease: lease,
         })
     }
@@ -125,6 +128,14 @@ impl Context {
         let mut all = vec![0; bootstrap.size() as usize];
         bootstrap.allgather(&mine, &mut all)?;
         Ok(all.iter().all(|eager| *eager == 1))
+    }
+
+    /// Whether the group that is asked for now is the one that a process outside it may read: the
+    /// first of the job, so that of all its ranks, if the user wants any.
+    pub(crate) fn takes_outsider(&self) -> bool {
+        // Relaxed: a flag of this process, nothing is published with it.
+        let is_first = !self.has_asked_group.swap(true, Ordering::Relaxed);
+        is_first && self.settings.outsider.is_some()
     }
 
     /// Takes a place for one more communicator, or says that there is none.

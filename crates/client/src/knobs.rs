@@ -216,6 +216,15 @@ pub const CHANNEL: Knob = Knob {
     help: "what carries data where a leader's link is TCP; auto: UDP for segments that cross the \
            network in one piece, udp: for all that fit a datagram; TCP where UDP does not arrive",
 };
+/// A process outside the world's group.
+pub const OUTSIDER: Knob = Knob {
+    name: "TRIBUTARY_OUTSIDER",
+    default: "",
+    unit: "",
+    allowed: "a path",
+    help: "where to write how one process outside the job (tributary listen) may read the results of \
+           reductions in the job's first group, that of MPI_COMM_WORLD; nothing is streamed there",
+};
 /// Waiting policy.
 pub const WAIT: Knob = Knob {
     name: "TRIBUTARY_WAIT",
@@ -305,6 +314,7 @@ pub const KNOBS: &[&Knob] = &[
     &SCAN_MAX,
     &TUNING,
     &HOST_ADDRESS,
+    &OUTSIDER,
     &WAIT,
     &CROSS_MEMORY,
     &COMMUNICATORS_MAX,

@@ -19,6 +19,7 @@ pub mod manager;
 mod mesh;
 mod on_host;
 mod operation;
+pub mod outsider;
 mod pipeline;
 mod plan;
 pub mod processor;

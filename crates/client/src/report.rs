@@ -90,6 +90,8 @@ pub struct Tally {
     carriers: OnceLock<String>,
     /// What ranks of a host have to do without among themselves, and why.
     memory: OnceLock<String>,
+    /// Segments whose results its counting rank's host heard by multicast.
+    multicast_results: AtomicU64,
 }
 
 impl Tally {
@@ -115,6 +117,12 @@ impl Tally {
     pub(crate) fn set_memory(&self, memory: &str) {
         // A communicator is set up once.
         let _ = self.memory.set(memory.to_owned());
+    }
+
+    /// Says how many results have come by multicast, in all.
+    pub(crate) fn set_multicast_results(&self, results: u64) {
+        // Relaxed: a statistic, read after the last operation.
+        self.multicast_results.store(results, Ordering::Relaxed);
     }
 
     /// Counts an operation that we carried.
@@ -207,6 +215,7 @@ impl Ledger {
             note: OnceLock::new(),
             carriers: OnceLock::new(),
             memory: OnceLock::new(),
+            multicast_results: AtomicU64::new(0),
         });
         if counts {
             self.books.lock().unwrap_or_else(PoisonError::into_inner).enter(&tally);
@@ -271,6 +280,10 @@ pub struct CommunicatorReport {
     /// segment, or direct access to each other's memory. Empty if nothing.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub memory: String,
+    /// Results of segments that reached the host of rank 0 by multicast, before any copy. Zero where
+    /// the manager grants no multicast address, or multicast does not arrive there.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub multicast_results: u64,
     /// Its counts.
     pub collectives: BTreeMap<Kind, Counts>,
 }
@@ -290,6 +303,12 @@ pub struct Counts {
     /// Why.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub reasons: BTreeMap<String, u64>,
+}
+
+/// Whether a count is not worth a line.
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
+fn is_zero(count: &u64) -> bool {
+    *count == 0
 }
 
 impl CommunicatorReport {
@@ -317,6 +336,7 @@ impl CommunicatorReport {
             note: tally.note.get().cloned().unwrap_or_default(),
             carriers: tally.carriers.get().cloned().unwrap_or_default(),
             memory: tally.memory.get().cloned().unwrap_or_default(),
+            multicast_results: tally.multicast_results.load(Ordering::Relaxed),
             collectives,
         }
     }
@@ -366,7 +386,11 @@ impl fmt::Display for Report {
             let memory = &communicator.memory;
             writeln!(f, "  {label}: {ranks} ranks, {hosts} hosts, {communicators} communicators")?;
             if !carriers.is_empty() {
-                writeln!(f, "    carried by {carriers}")?;
+                write!(f, "    carried by {carriers}")?;
+                match communicator.multicast_results {
+                    0 => writeln!(f)?,
+                    results => writeln!(f, ", {results} results by multicast")?,
+                }
             }
             if !memory.is_empty() {
                 writeln!(f, "    inside hosts: {memory}")?;
@@ -418,6 +442,7 @@ impl Report {
             None => self.communicators.push(communicator.clone()),
             Some(known) => {
                 known.communicators += communicator.communicators;
+                known.multicast_results += communicator.multicast_results;
                 for (kind, counts) in &communicator.collectives {
                     known.collectives.entry(*kind).or_default().add(counts);
                 }

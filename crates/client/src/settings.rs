@@ -52,6 +52,8 @@ pub struct Settings {
     pub tuning: Option<PathBuf>,
     /// Where other hosts reach this one.
     pub host_address: Option<IpAddr>,
+    /// Where to write how a process outside the job may read the world's results.
+    pub outsider: Option<PathBuf>,
     /// How ranks wait.
     pub wait: WaitChoice,
     /// Whether ranks of a host may use each other's memory directly.
@@ -267,6 +269,7 @@ impl Settings {
                     value.parse().map_err(|_| SettingError { knob, value })
                 })
                 .transpose()?,
+            outsider: text(&knobs::OUTSIDER).map(PathBuf::from),
             wait: choice(
                 &knobs::WAIT,
                 &environment,

@@ -5,18 +5,21 @@ mod tests;
 
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::ops::Range;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tributary_protocol::endpoint::{Endpoint, EndpointConfig, Event, OperationSpec, StartError};
 use tributary_protocol::{Carrier, Reach, Time};
 use tributary_transport::udp::{DATAGRAM_PAYLOAD_BYTES_MAX, WHOLE_PAYLOAD_BYTES};
 use tributary_transport::{
-    DatagramSocket, Link, Sent, ShmOptions, TcpOptions, connect_shm, connect_tcp, wait, wait_beside,
+    Beside, DatagramSocket, Link, Sent, ShmOptions, TcpOptions, connect_shm, connect_tcp, wait,
+    wait_beside,
 };
 use tributary_wire::OperationNumber;
 use tributary_wire::control::{EndpointGrant, GroupGrant};
 use tributary_wire::frame::{Abort, AbortReason, STREAM_BYTES_MAX};
 
+use crate::report::Tally;
 use crate::settings::{ChannelChoice, TransportChoice};
 
 /// How long a node may take to let a member in.
@@ -26,6 +29,10 @@ const FAREWELL_TIMEOUT: Duration = Duration::from_millis(500);
 /// While data travel by datagram, the link is looked at once in so many rounds, and whenever the
 /// kernel says that it has something.
 const ROUNDS_PER_LINK: u32 = 64;
+/// Of the two sockets for datagrams, the one to which results do not usually come is looked at once
+/// in so many rounds, and whenever the kernel says that there is something: each look is a system
+/// call, in every round of a wait.
+const ROUNDS_PER_OTHER: u32 = 8;
 
 /// A member of a group, connected.
 pub(crate) struct TreeMember {
@@ -45,6 +52,10 @@ pub(crate) struct TreeMember {
     stream_min_bytes: Option<u64>,
     /// The link has failed: nothing more can be said.
     is_gone: bool,
+    /// Where it is told how many results came by multicast.
+    tally: Option<Arc<Tally>>,
+    /// Results of reductions go to a process outside the group besides.
+    has_outsider: bool,
 }
 
 /// What a member needs for datagrams.
@@ -55,6 +66,8 @@ struct Datagrams {
     is_open: bool,
     /// Where the group's multicast is heard, if it has any.
     ear: Option<DatagramSocket>,
+    /// Rounds until the socket that results do not usually come to is looked at again.
+    other_due_in: u32,
 }
 
 /// The operation under way, and its buffers.
@@ -144,6 +157,8 @@ impl TreeMember {
             number: None,
             stream_min_bytes,
             is_gone: false,
+            tally: None,
+            has_outsider: group.outsider.is_some(),
         };
         let deadline = Instant::now() + JOIN_TIMEOUT;
         let address = || grant.address.tcp.clone();
@@ -185,6 +200,11 @@ impl TreeMember {
         len_bytes: usize,
     ) -> Result<(), Abort> {
         // The same at all members: the operation's length, the group's terms, one job's settings.
+        let is_for_outsider = self.has_outsider && spec.operator.is_reduction();
+        let spec = match is_for_outsider {
+            true => OperationSpec { target: spec.target.with_outsider(), ..spec },
+            false => spec,
+        };
         let is_stream = self.stream_min_bytes.is_some_and(|least| len_bytes as u64 >= least);
         let ready_bytes = len_bytes;
         let piece = 0..0;
@@ -258,7 +278,10 @@ impl TreeMember {
                         self.start_piece(running)?;
                         self.pump();
                     }
-                    _ => return Ok(true),
+                    _ => {
+                        self.count_multicasts();
+                        return Ok(true);
+                    }
                 },
                 Event::Failed(abort) => {
                     self.running = None;
@@ -274,6 +297,17 @@ impl TreeMember {
     /// What carries this member's data now: `shm`, `tcp` or `udp`.
     pub(crate) fn carrier(&self) -> &'static str {
         self.carrier
+    }
+
+    /// Lets `tally` know how many results come by multicast.
+    pub(crate) fn report_multicasts_to(&mut self, tally: Arc<Tally>) {
+        self.tally = Some(tally);
+    }
+
+    fn count_multicasts(&self) {
+        if let (Some(tally), true) = (&self.tally, self.has_open_datagrams()) {
+            tally.set_multicast_results(self.endpoint.multicast_results());
+        }
     }
 
     fn on_datagram_peer(&mut self, port: u16) {
@@ -311,12 +345,16 @@ impl TreeMember {
         }
         let link = std::slice::from_mut(&mut self.link);
         // A wait that fails is a link that fails, and the next poll says so.
-        match &self.datagrams {
+        match &mut self.datagrams {
             Some(datagrams) => {
                 let woken =
                     wait_beside(&mut self.link, &datagrams.socket, datagrams.ear.as_ref(), time);
-                if woken.is_ok_and(|beside| beside.link) {
+                let woken = woken.unwrap_or(Beside { link: true, datagrams: true });
+                if woken.link {
                     self.link_due_in = 0;
+                }
+                if woken.datagrams {
+                    datagrams.other_due_in = 0;
                 }
             }
             None => {
@@ -355,8 +393,9 @@ impl TreeMember {
     fn pump(&mut self) {
         let now = time_since(self.clock);
         self.receive_datagrams(now);
-        let is_link_due =
-            self.link_due_in == 0 || !self.has_open_datagrams() || self.is_streaming();
+        let is_link_due = self.link_due_in == 0
+            || !self.has_open_datagrams()
+            || self.endpoint.expected_carrier() == Carrier::Link;
         self.link_due_in = if is_link_due { ROUNDS_PER_LINK } else { self.link_due_in - 1 };
         if self.endpoint.poll_timeout().is_some_and(|due| due <= now) {
             self.endpoint.handle_timeout(now);
@@ -377,16 +416,9 @@ impl TreeMember {
         self.datagrams.as_ref().is_some_and(|datagrams| datagrams.is_open)
     }
 
-    /// Whether what runs travels over the link whatever datagrams there are.
-    fn is_streaming(&self) -> bool {
-        self.running.as_ref().is_some_and(|running| running.is_stream)
-    }
-
     fn receive_datagrams(&mut self, now: Time) {
         let Some(datagrams) = &mut self.datagrams else { return };
-        let heard = datagrams.ear.as_mut().map(|ear| (ear, Carrier::Multicast));
-        let sockets = [Some((&mut datagrams.socket, Carrier::Datagram)), heard];
-        for (socket, carrier) in sockets.into_iter().rev().flatten() {
+        for (socket, carrier) in datagrams.due(self.endpoint.expected_carrier()) {
             // What the system can't receive is as good as lost.
             while let Ok(Some(datagram)) = socket.receive() {
                 let frame = datagram.frame;
@@ -475,7 +507,19 @@ impl Datagrams {
     fn beside(link: &tributary_transport::TcpLink) -> Option<Self> {
         let (ours, peer) = (link.local_address().ok()?, link.peer_address().ok()?);
         let socket = DatagramSocket::bind(SocketAddr::new(ours.ip(), 0)).ok()?;
-        Some(Self { socket, peer, is_open: false, ear: None })
+        Some(Self { socket, peer, is_open: false, ear: None, other_due_in: 0 })
+    }
+
+    /// The sockets to look at in this round: the one that results are `expected` at, and now and then
+    /// the other.
+    fn due(&mut self, expected: Carrier) -> impl Iterator<Item = (&mut DatagramSocket, Carrier)> {
+        let is_other_due = self.other_due_in == 0;
+        self.other_due_in = if is_other_due { ROUNDS_PER_OTHER } else { self.other_due_in - 1 };
+        let ear = self.ear.as_mut().map(|ear| (ear, Carrier::Multicast));
+        let socket = Some((&mut self.socket, Carrier::Datagram));
+        // The group's address first: who has the result from there drops the copy.
+        let is_due = move |(_, carrier): &(_, Carrier)| is_other_due || *carrier == expected;
+        [ear.filter(is_due), socket.filter(is_due)].into_iter().flatten()
     }
 
     fn port(&self) -> Option<std::num::NonZeroU16> {

@@ -4,6 +4,7 @@
 //! choose by it (`TRIBUTARY_TUNING`). Must not know how operations run.
 
 mod measure;
+mod system;
 
 use std::path::{Path, PathBuf};
 
@@ -11,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use tributary_algorithms::model::Costs;
 
 pub use measure::{MeasureError, measure_costs};
+pub use system::{Partner, PartnerWaits, SystemCosts, keep_to_cores, measure_system, on_cores};
 
 use crate::report::Kind;
 use crate::settings::AlgorithmChoice;
@@ -25,6 +27,13 @@ pub struct Tuning {
     /// What moving and combining cost.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub costs: Option<CostsRow>,
+    /// What system calls and switches cost, for the simulator.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub system: Option<SystemCosts>,
+    /// A barrier between two ranks over a direct link, both on one core: what the product's own code
+    /// adds to its system calls is in it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub barrier_ns: Option<f64>,
     /// Times of whole operations.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub measurements: Vec<Measurement>,
@@ -135,7 +144,13 @@ impl Tuning {
             [network_startup_ns, network_ns_per_byte, memory_startup_ns].into_iter().chain(rest)
         });
         let times = self.measurements.iter().map(|row| row.time_us);
-        match costs.chain(times).find(|value| !(value.is_finite() && *value >= 0.0)) {
+        let system = self.system.iter().flat_map(|system| system.values());
+        match costs
+            .chain(system)
+            .chain(self.barrier_ns)
+            .chain(times)
+            .find(|value| !(value.is_finite() && *value >= 0.0))
+        {
             Some(value) => Err(format!("{value} is neither a cost nor a time")),
             None => Ok(()),
         }
@@ -240,6 +255,8 @@ mod tests {
         Tuning {
             machine: "lab".into(),
             costs: None,
+            system: None,
+            barrier_ns: None,
             measurements: vec![
                 row(2, 4, 8, Joint::Tree, 30.0),
                 row(2, 4, 8, Joint::Mesh, 20.0),

@@ -17,7 +17,8 @@ use crate::channel::{self, Receiver};
 use crate::directory::{Directory, LabConfig};
 use crate::keeper::{Failure, Go};
 use crate::namespaces::{self, StepError, step};
-use crate::plan::{DAEMON_PORT, Member, Role};
+use crate::network::Multicast;
+use crate::plan::{DAEMON_PORT, MULTICAST_ADDRESSES, Member, Role};
 use crate::scripts;
 use crate::session::Sessions;
 use crate::tools::Tool;
@@ -69,7 +70,7 @@ fn connect_and_listen(
     };
     Tool::Ip.run(&addressed)?;
     Tool::Tc.run(&scripts::rates(links, &interfaces))?;
-    Tool::Nft.run(&scripts::losses(links.loss, &interfaces))?;
+    Tool::Nft.run(&scripts::drops(links, &interfaces))?;
     start_daemon(directory, config, member).map_err(step("the member's daemon"))?;
     fs::create_dir_all(directory.temporary(&member.name)).map_err(step("temporary folder"))?;
     UnixListener::bind(directory.socket(&member.name))
@@ -101,7 +102,9 @@ fn daemon_arguments(
         Role::Switch | Role::Host => return None,
         Role::Manager => {
             let topology = directory.topology().display().to_string();
-            ["manager", "--listen", &listen, "--topology", &topology].map(str::to_owned).into()
+            let words = ["manager", "--listen", &listen, "--topology", &topology];
+            let words = words.iter().chain(multicast_arguments(config.multicast));
+            words.map(|word| (*word).to_owned()).collect()
         }
         Role::Node => {
             let manager = config.plan.manager_address();
@@ -121,6 +124,15 @@ fn daemon_arguments(
         }
     };
     Some(words)
+}
+
+/// What tells a manager how results are multicast.
+fn multicast_arguments(multicast: Multicast) -> &'static [&'static str] {
+    match multicast {
+        Multicast::Off => &[],
+        Multicast::Eager => &["--multicast", MULTICAST_ADDRESSES],
+        Multicast::Lazy => &["--multicast", MULTICAST_ADDRESSES, "--lazy-copies"],
+    }
 }
 
 /// Serves sessions and reaps processes, until killed.

@@ -14,6 +14,7 @@ use std::str::FromStr;
 use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
 
+use crate::network::Multicast;
 use crate::plan::Plan;
 
 /// A lab's name: what its folder is called.
@@ -55,6 +56,8 @@ pub struct LabConfig {
     pub program: PathBuf,
     /// How long aggregation nodes poll before they sleep, in microseconds.
     pub node_spin_us: u64,
+    /// How groups multicast their results.
+    pub multicast: Multicast,
 }
 
 /// Where things lie in a lab's folder.

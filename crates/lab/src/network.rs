@@ -93,6 +93,22 @@ pub struct LinkOptions {
     /// After how long at least TCP sends again what was not acknowledged, in milliseconds; `None`
     /// for the kernel's 200.
     pub tcp_rto_min_ms: Option<u32>,
+    /// Whether it drops what is sent to a multicast address, as many a network does.
+    #[serde(default)]
+    pub blocks_multicast: bool,
+}
+
+/// How the lab's manager lets groups multicast their results.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Multicast {
+    /// Not at all.
+    Off,
+    /// With reliable copies for those only who do not hear it, or ask.
+    #[default]
+    Lazy,
+    /// With reliable copies for everybody, always.
+    Eager,
 }
 
 /// A link's rate.

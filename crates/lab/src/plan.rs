@@ -13,6 +13,10 @@ use crate::network::{LinkOptions, NodePlacement, Shape};
 /// Port of every daemon in a lab; each has an address of its own.
 pub const DAEMON_PORT: u16 = 7470;
 
+/// Addresses and port of groups' multicast results, as the manager takes them: 256 of the block that
+/// is every site's own (RFC 2365, section 6.1).
+pub const MULTICAST_ADDRESSES: &str = "239.255.77.0/256:7475";
+
 /// The network that all members are in.
 pub const NETWORK: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 0);
 

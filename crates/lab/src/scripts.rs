@@ -6,11 +6,12 @@
 //!   leaves them;
 //! - a loss drops IP packets at random as they come in at an interface (nftables, family netdev,
 //!   hook ingress), so each direction of each link loses by itself. ARP is spared: a lost ARP
-//!   request costs a second, which no link of a running cluster shows.
+//!   request costs a second, which no link of a running cluster shows;
+//! - links without multicast drop, at the same place, what is sent to a multicast address.
 
 use std::fmt::Write as _;
 
-use crate::network::{LinkOptions, Loss, Rate};
+use crate::network::{LinkOptions, Rate};
 use crate::plan::{BRIDGE, MEMBER_INTERFACE, Member, NETWORK, PREFIX_BITS, Plan};
 
 /// A token bucket holds this much of the rate, in microseconds.
@@ -90,19 +91,29 @@ fn burst_bytes(rate: Rate) -> u64 {
     (rate.bits_per_s() / 8 * BURST_US / 1_000_000).max(BURST_MIN_BYTES)
 }
 
-/// Input for `nft -f` that loses packets which come in at the interfaces; empty without loss.
-pub(crate) fn losses(loss: Loss, interfaces: &[String]) -> String {
-    if loss.is_none() {
-        return String::new();
+/// Input for `nft -f` that drops packets which come in at the interfaces; empty where none is to be.
+pub(crate) fn drops(links: &LinkOptions, interfaces: &[String]) -> String {
+    let mut rules = String::new();
+    if links.blocks_multicast {
+        rules.push_str("    ip daddr 224.0.0.0/4 counter drop\n");
+    }
+    if !links.loss.is_none() {
+        let _ = writeln!(
+            rules,
+            "    meta protocol ip numgen random mod 1000000 < {} counter drop",
+            links.loss.parts_per_million(),
+        );
+    }
+    if rules.is_empty() {
+        return rules;
     }
     let mut text = "table netdev lab {\n".to_owned();
     for interface in interfaces {
         let _ = writeln!(
             text,
             "  chain {interface} {{\n    \
-             type filter hook ingress device \"{interface}\" priority 0; policy accept;\n    \
-             meta protocol ip numgen random mod 1000000 < {} counter drop\n  }}",
-            loss.parts_per_million(),
+             type filter hook ingress device \"{interface}\" priority 0; policy accept;\n\
+             {rules}  }}",
         );
     }
     text.push_str("}\n");
@@ -132,10 +143,10 @@ mod tests {
     }
 
     #[test]
-    fn without_rate_and_loss_there_is_nothing_to_run() {
+    fn without_rate_and_losses_there_is_nothing_to_run() {
         let interfaces = ["eth0".to_owned()];
         assert_eq!(rates(&LinkOptions::default(), &interfaces), "");
-        assert_eq!(losses(Loss::default(), &interfaces), "");
+        assert_eq!(drops(&LinkOptions::default(), &interfaces), "");
     }
 
     #[test]
@@ -143,7 +154,7 @@ mod tests {
         let links = LinkOptions {
             rate: Some("10gbit".parse().unwrap()),
             loss: "0.5".parse().unwrap(),
-            tcp_rto_min_ms: None,
+            ..LinkOptions::default()
         };
         let interfaces = ["h0".to_owned(), "h1".to_owned()];
         assert_eq!(
@@ -151,8 +162,18 @@ mod tests {
             "qdisc add dev h0 root tbf rate 10000000000bit burst 1250000b latency 20ms\n\
              qdisc add dev h1 root tbf rate 10000000000bit burst 1250000b latency 20ms\n"
         );
-        let text = losses(links.loss, &interfaces);
+        let text = drops(&links, &interfaces);
         assert_eq!(text.matches("numgen random mod 1000000 < 5000 counter drop").count(), 2);
         assert!(text.contains("device \"h1\""));
+    }
+
+    #[test]
+    fn links_without_multicast_drop_it_and_nothing_else() {
+        let links = LinkOptions { blocks_multicast: true, ..LinkOptions::default() };
+        assert_eq!(
+            drops(&links, &["eth0".to_owned()]),
+            "table netdev lab {\n  chain eth0 {\n    type filter hook ingress device \"eth0\" \
+             priority 0; policy accept;\n    ip daddr 224.0.0.0/4 counter drop\n  }\n}\n"
+        );
     }
 }

@@ -16,7 +16,7 @@ pub(crate) enum Tool {
     Ip,
     /// Rates.
     Tc,
-    /// Losses.
+    /// Losses, and what is blocked.
     Nft,
 }
 
@@ -118,7 +118,7 @@ pub(crate) fn check(links: &LinkOptions) -> Result<(), ToolError> {
     if links.rate.is_some() {
         Tool::Tc.find()?;
     }
-    if !links.loss.is_none() {
+    if !links.loss.is_none() || links.blocks_multicast {
         Tool::Nft.find()?;
     }
     Ok(())

@@ -479,6 +479,11 @@ impl Endpoint {
         }
         // Later ones may be complete before the oldest: their places are kept until it is.
         while self.operations.pop_front_if(|front| front.is_complete()).is_some() {}
+        if self.operations.is_empty() {
+            // Back to the beginning of its memory: a member with one operation at a time keeps to
+            // the same cache lines. The events' queue does as well.
+            self.operations.clear();
+        }
     }
 
     /// The link to the aggregation node is gone.
@@ -506,7 +511,11 @@ impl Endpoint {
 
     /// The next thing the driver has to know.
     pub fn poll_event(&mut self) -> Option<Event> {
-        self.events.pop_front()
+        let event = self.events.pop_front();
+        if self.events.is_empty() {
+            self.events.clear();
+        }
+        event
     }
 
     /// Whether the member has nothing more to send, so that a link may be closed.
@@ -528,6 +537,29 @@ impl Endpoint {
     #[must_use]
     pub fn repeats(&self) -> u64 {
         self.repeats
+    }
+
+    /// Results that came to the group's multicast address before any copy of them did.
+    #[must_use]
+    pub fn multicast_results(&self) -> u64 {
+        self.ear.as_ref().map_or(0, Ear::results)
+    }
+
+    /// Where the next result most likely comes from: by datagram from the aggregation node, to the
+    /// group's multicast address if such results have been heard, or over the link if segments are
+    /// too long for either.
+    #[must_use]
+    pub fn expected_carrier(&self) -> Carrier {
+        let Some(oldest) = self.operations.front() else { return Carrier::Link };
+        let carrier = match oldest.is_stream() {
+            true => Carrier::Link,
+            false => self.recovery.carrier(oldest.segment_bytes()),
+        };
+        let hears = self.ear.as_ref().is_some_and(Ear::hears);
+        match carrier {
+            Carrier::Datagram if hears && oldest.is_for_all() => Carrier::Multicast,
+            other => other,
+        }
     }
 
     /// What loss recovery has done so far.

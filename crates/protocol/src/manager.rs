@@ -277,6 +277,7 @@ impl Manager {
             &tree,
             &self.nodes,
             self.config.multicast.as_ref(),
+            request.outsider,
             &mut self.secrets,
         );
         Ok((plan, groups::members(&tree, &self.nodes, &request.hosts)))

@@ -22,11 +22,17 @@ pub(crate) struct Ear {
     capability: Capability,
     hears: bool,
     misses: u8,
+    /// Results that came first by multicast.
+    results: u64,
 }
 
 impl Ear {
     pub(crate) fn new(capability: Capability) -> Self {
-        Self { capability, hears: false, misses: 0 }
+        Self { capability, hears: false, misses: 0, results: 0 }
+    }
+
+    pub(crate) fn results(&self) -> u64 {
+        self.results
     }
 
     pub(crate) fn hears(&self) -> bool {
@@ -44,6 +50,7 @@ impl Ear {
         match carrier {
             Carrier::Multicast => {
                 self.misses = 0;
+                self.results += 1;
                 let is_first = !replace(&mut self.hears, true);
                 is_first.then_some(Reach::Open)
             }

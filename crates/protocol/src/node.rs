@@ -25,6 +25,7 @@ mod fallen;
 mod group;
 mod lifecycle;
 mod multicast;
+mod outsider;
 mod port;
 mod request;
 mod slot;
@@ -255,6 +256,12 @@ pub struct NodeStats {
     pub multicasts: u64,
     /// Reliable copies of such results that were not sent because their receivers hear multicast.
     pub spared: u64,
+    /// Results sent to processes outside their groups.
+    pub outsider_results: u64,
+    /// Results for such a process while none was there.
+    pub outsider_missed: u64,
+    /// Such processes that lost their place because they did not read in time.
+    pub outsiders_dropped: u64,
     /// Datagrams not sent because too many waited already.
     pub dropped: u64,
     /// Groups that failed.
@@ -322,6 +329,7 @@ impl Node {
                 self.stats.late += 1;
                 Ok(())
             }
+            Role::Outsider { group } => self.handle_outsiders_word(group, header),
             Role::Child { group, child } => {
                 self.group_mut(group).check_edge(header, child)?;
                 match (&header.message, carrier) {
@@ -428,8 +436,13 @@ impl Node {
     pub fn pop_transmit(&mut self, port: PortId) {
         let entry = &mut self.ports[port.0 as usize];
         entry.outbox.pop_front();
-        if entry.outbox.is_empty() && entry.role == Role::Closing {
-            self.events.push_back(Event::Close(port));
+        if entry.outbox.is_empty() {
+            // Back to the beginning of its memory: a port that seldom holds more than one frame
+            // keeps to the same cache lines.
+            entry.outbox.clear();
+            if entry.role == Role::Closing {
+                self.events.push_back(Event::Close(port));
+            }
         }
     }
 

@@ -84,17 +84,17 @@ impl Wiring {
     #[must_use]
     pub fn switch_of(&self, host: Vertex) -> Vertex {
         let elsewhere = Vertex(u32::from(host.0 == 0));
-        self.next(host, elsewhere, 0).to
+        self.next(host, elsewhere).to
     }
 
-    /// The next link on a shortest way from `at` to `to`, which differ. `flow` chooses among equals,
-    /// always the same one, so that packets of one flow stay in order.
+    /// The next link on a shortest way from `at` to `to`, which differ: always the same one, so that
+    /// packets between two vertices stay in order.
     #[must_use]
     #[inline]
-    pub fn next(&self, at: Vertex, to: Vertex, flow: u32) -> Hop {
+    pub fn next(&self, at: Vertex, to: Vertex) -> Hop {
         debug_assert_ne!(at, to, "a packet that is there goes nowhere");
         match self {
-            Self::FatTree(wiring) => wiring.next(at, to, flow),
+            Self::FatTree(wiring) => wiring.next(at, to),
             Self::Dragonfly(wiring) => wiring.next(at, to),
             Self::Torus(wiring) => wiring.next(at, to),
             Self::Graph(wiring) => wiring.next(at, to),
@@ -103,11 +103,11 @@ impl Wiring {
 
     /// Every vertex on the way from `source` to `target`, both ends included.
     #[must_use]
-    pub fn path(&self, source: Vertex, target: Vertex, flow: u32) -> Vec<Vertex> {
+    pub fn path(&self, source: Vertex, target: Vertex) -> Vec<Vertex> {
         let mut path = vec![source];
         let mut at = source;
         while at != target {
-            at = self.next(at, target, flow).to;
+            at = self.next(at, target).to;
             path.push(at);
         }
         path

@@ -12,18 +12,20 @@ pub use constant::{
 };
 pub use file::{
     Adapter, AggregationNodes, Cable, FabricShape, Memory, Noise, Packet, Preset, PresetError,
-    Software, Switch, TreeSoftware,
+    SharedMachine, Software, Switch, TreeSoftware,
 };
 
 /// The presets that come with the program: name and text.
 const SHIPPED: &[(&str, &str)] = &[
     ("edr-sharp", include_str!("../presets/edr-sharp.toml")),
+    ("edr-leaders", include_str!("../presets/edr-leaders.toml")),
     ("edr", include_str!("../presets/edr.toml")),
     ("hdr-streaming", include_str!("../presets/hdr-streaming.toml")),
     ("omni-path", include_str!("../presets/omni-path.toml")),
     ("many-core", include_str!("../presets/many-core.toml")),
     ("ethernet-25", include_str!("../presets/ethernet-25.toml")),
     ("ethernet-100", include_str!("../presets/ethernet-100.toml")),
+    ("loopback", include_str!("../presets/loopback.toml")),
     ("bluegene-q", include_str!("../presets/bluegene-q.toml")),
     ("aries", include_str!("../presets/aries.toml")),
 ];

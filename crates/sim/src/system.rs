@@ -9,6 +9,7 @@ mod layout;
 use std::fs;
 
 use tributary_protocol::node::{NodeConfig, StreamLimits};
+use tributary_topology::Fabric;
 use tributary_topology::readers::{self, Format};
 
 use crate::fabric::{Dragonfly, FatTree, Graph, GraphError, Torus, Vertex, Wiring};
@@ -87,7 +88,7 @@ pub fn wiring(shape: &FabricShape) -> Result<Wiring, SystemError> {
     })
 }
 
-fn topology(shape: &FabricShape) -> Result<tributary_topology::Fabric, SystemError> {
+fn topology(shape: &FabricShape) -> Result<Fabric, SystemError> {
     let FabricShape::Topology { file } = shape else {
         unreachable!("only a described fabric has a file")
     };
@@ -121,6 +122,19 @@ impl<D: Data> System<D> {
             _ => None,
         };
         Ok(Self { world, layout, site })
+    }
+
+    /// An idle system on `fabric` instead of the preset's own, with nodes where `fabric` puts them.
+    ///
+    /// # Errors
+    /// [`SystemError::Graph`].
+    pub fn described(preset: &Preset, fabric: &Fabric, seed: u64) -> Result<Self, SystemError> {
+        let graph = Graph::new(fabric)?;
+        let layout = Layout::described(fabric, &graph);
+        let mut world = World::new(preset, Wiring::Graph(graph), seed);
+        let nodes = preset.aggregation.as_ref();
+        let site = nodes.and_then(|nodes| place(&mut world, nodes, &layout, None));
+        Ok(Self { world, layout: Some(layout), site })
     }
 
     /// Hosts there are.

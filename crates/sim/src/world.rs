@@ -13,6 +13,7 @@ mod host;
 mod member;
 mod memory;
 mod packet;
+mod parts;
 mod rank;
 mod site;
 mod transfer;
@@ -23,6 +24,7 @@ pub use group::{ChildPlan, GroupPlan, NodePlan, SetupError, Terms};
 pub use host::ProcessId;
 pub use member::MemberId;
 pub use memory::{Data, Nothing, Numbers};
+pub use parts::{FarEnd, MemberPart, NodePart, Parts};
 pub use rank::{HostCollective, RankFinished, RankId, Team};
 pub use site::Site;
 
@@ -208,8 +210,8 @@ impl<D: Data> World<D> {
     }
 
     /// The operations that ended since this was last asked.
-    pub fn take_finished(&mut self) -> Vec<Finished> {
-        core::mem::take(&mut self.finished)
+    pub fn take_finished(&mut self) -> std::vec::Drain<'_, Finished> {
+        self.finished.drain(..)
     }
 
     /// The adapter takes a packet from a core and puts it on the wire.
@@ -244,7 +246,7 @@ impl<D: Data> World<D> {
     /// Sends a packet over its next link; when it has left.
     fn forward(&mut self, id: PacketId, ready: Picos) -> Picos {
         let packet = self.packets.at(id);
-        let step = self.network.forward(ready, packet.at, packet.to, packet.bytes, packet.flow);
+        let step = self.network.forward(ready, packet.at, packet.to, packet.bytes);
         let is_copy = matches!(packet.cargo, Cargo::Copy { .. });
         let is_there = step.to == packet.to;
         self.packets.at_mut(id).at = step.to;

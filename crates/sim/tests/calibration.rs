@@ -39,3 +39,24 @@ fn published_grants_are_met_and_the_refused_one_is_refused() {
     assert_eq!(cell([8, 8, 1, 8]), Cell::Refused);
     assert_eq!(figure.table.rows.len(), 24);
 }
+
+/// Directions that a person would decide by; the values stand in docs/simulator.md.
+#[test]
+fn published_directions_are_met() {
+    let effort = Effort { seed: 1, operations: 20 };
+    let figure = figure::make("statements", &effort, &Progress::default()).unwrap();
+    let simulated = |id: &str| {
+        let is_wanted = |row: &&Vec<Cell>| row[0] == Cell::Text(id.to_owned());
+        let row = figure.table.rows.iter().find(is_wanted).unwrap();
+        let (Cell::Number(value, _), Cell::Number(published, _)) = (&row[4], &row[6]) else {
+            panic!("{id} has no number")
+        };
+        (*value, *published)
+    };
+    let (best, published) = simulated("S9");
+    assert!((best - published).abs() < 0.5, "the best leader count is {best}");
+    for id in ["S1", "S2", "S6", "S7", "S8", "S10", "S11", "S12"] {
+        let (value, published) = simulated(id);
+        assert!((value / published - 1.0).abs() <= 0.25, "{id}: {value}, published {published}");
+    }
+}

@@ -4,6 +4,7 @@
 //! back what it held when the kernel closes its socket: [`NodeRegistration`] (answered by
 //! [`NodeOrder`]s) and [`JobRequest`] (answered by one [`JobAdmission`], then silence).
 
+use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
 
@@ -66,6 +67,7 @@ pub struct StreamInstall {
 /// A line of the answer to [`NodeRegistration`]: what the manager wants of the node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
+#[expect(clippy::large_enum_variant, reason = "orders are few, and gone as soon as they are read")]
 pub enum NodeOrder {
     /// First line: the node is registered under this number.
     Registered {
@@ -106,6 +108,10 @@ pub struct GroupInstall {
     /// Where its results are multicast; none if they are not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub multicast: Option<MulticastGrant>,
+    /// What a process outside the group has to show to get results; at the root, if there is to be
+    /// one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub outsider: Option<Capability>,
 }
 
 /// A group's multicast address.
@@ -216,6 +222,9 @@ pub struct GroupRequest {
     /// Streams the job would like; none for none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stream: Option<StreamTerms>,
+    /// Whether a place is wanted for one process outside the group that results may go to.
+    #[serde(default)]
+    pub outsider: bool,
 }
 
 /// The answer to [`GroupRequest`]: every endpoint's way in.
@@ -237,6 +246,25 @@ pub struct GroupGrant {
     /// Where its results are multicast; none if they are not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub multicast: Option<MulticastGrant>,
+    /// The way in for a process outside the group, if one was asked for. The job hands it on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub outsider: Option<Box<OutsiderGrant>>,
+}
+
+/// How a process outside a group comes to results: all that it needs to know.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OutsiderGrant {
+    /// The group.
+    pub group: GroupId,
+    /// Its incarnation.
+    pub epoch: Epoch,
+    /// Where the group's root takes links.
+    pub address: NodeAddress,
+    /// What to show there. It lets read, and nothing else.
+    pub capability: Capability,
+    /// Longest segment, in bytes: all segments of a vector but the last have as many whole elements
+    /// as fit.
+    pub payload_max_bytes: u32,
 }
 
 /// One endpoint's way into a group.

@@ -9,6 +9,7 @@ mod shape;
 mod stream;
 
 use core::num::NonZeroU16;
+use core::ops::Range;
 
 use crate::{
     Capability, ChildIndex, EndpointId, Epoch, GroupId, OperationNumber, SegmentIndex, Sequence,
@@ -67,7 +68,8 @@ pub enum Message {
     Result(Part),
     /// Either way: the group has failed.
     Abort(Abort),
-    /// Up: the child has no more operations and gives its place back.
+    /// Up: the child has no more operations and gives its place back. Down, to the process outside
+    /// the group: the group has ended, and every result for that process was sent.
     Leave,
     /// Either way, over the link: where the sender takes this edge's datagrams (a UDP port of the
     /// address that the link ends at), or that it takes none.
@@ -123,6 +125,9 @@ impl Hearing {
 /// In frames sent to a group's multicast address: every child of every node. No edge has it.
 pub const EVERYONE: ChildIndex = ChildIndex(u16::MAX);
 
+/// In frames between a group's root and the process outside the group: that process. No child has it.
+pub const OUTSIDER: ChildIndex = ChildIndex(u16::MAX - 1);
+
 /// One segment of one operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Part {
@@ -170,15 +175,61 @@ impl Part {
     }
 }
 
-/// Where a result goes.
+/// Where a result goes. Members that are no target get a completion without data.
 ///
-/// A process outside the group and a multicast address have codes reserved in `docs/wire.md`.
+/// A result for all is multicast besides where the group has an address; a target of its own for
+/// that has a code reserved in `docs/wire.md`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Target {
     /// Every member.
     All,
-    /// One member; the others get a completion without data.
+    /// One member.
     Member(EndpointId),
+    /// The process outside the group.
+    Outsider,
+    /// Every member, and the process outside the group.
+    AllAndOutsider,
+    /// One member, and the process outside the group.
+    MemberAndOutsider(EndpointId),
+}
+
+impl Target {
+    /// Whether every member is a target.
+    #[must_use]
+    pub const fn is_all(self) -> bool {
+        matches!(self, Self::All | Self::AllAndOutsider)
+    }
+
+    /// The one member that is a target, if there is one.
+    #[must_use]
+    pub const fn member(self) -> Option<EndpointId> {
+        match self {
+            Self::Member(member) | Self::MemberAndOutsider(member) => Some(member),
+            Self::All | Self::Outsider | Self::AllAndOutsider => None,
+        }
+    }
+
+    /// Whether the process outside the group is a target.
+    #[must_use]
+    pub const fn has_outsider(self) -> bool {
+        matches!(self, Self::Outsider | Self::AllAndOutsider | Self::MemberAndOutsider(_))
+    }
+
+    /// Whether any of these members is a target.
+    #[must_use]
+    pub fn is_among(self, members: &Range<EndpointId>) -> bool {
+        self.is_all() || self.member().is_some_and(|member| members.contains(&member))
+    }
+
+    /// The same, and the process outside the group besides.
+    #[must_use]
+    pub const fn with_outsider(self) -> Self {
+        match self {
+            Self::All => Self::AllAndOutsider,
+            Self::Member(member) => Self::MemberAndOutsider(member),
+            other => other,
+        }
+    }
 }
 
 /// Why a group failed, and whose failure it was.
@@ -216,11 +267,14 @@ pub enum AbortReason {
     /// A peer broke the protocol.
     #[error("a peer broke the protocol")]
     Misbehaved = 7,
+    /// A process outside the group did not read its results in time. Said to that process only.
+    #[error("a process outside the group did not read its results in time")]
+    FellBehind = 8,
 }
 
 impl AbortReason {
     /// Every reason, in code order.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::MemberLost,
         Self::NodeLost,
         Self::Disagreement,
@@ -228,6 +282,7 @@ impl AbortReason {
         Self::Withdrawn,
         Self::MemberAborted,
         Self::Misbehaved,
+        Self::FellBehind,
     ];
 
     fn from_code(code: u8) -> Option<Self> {

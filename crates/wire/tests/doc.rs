@@ -162,13 +162,18 @@ fn kinds_have_their_codes_and_set_their_fields_only() {
 #[test]
 fn targets_have_their_codes_and_all_others_are_refused() {
     let defined: Vec<_> = table("Targets").into_iter().filter(|it| it[2] != "reserved").collect();
-    assert_eq!(defined.len(), 2);
+    assert_eq!(defined.len(), 5);
     for target in 0..=255 {
         let mut bytes = encode(Message::Request(part(Target::All)));
         bytes[40] = target;
         let name = match Header::decode(&bytes).map(|header| header.message) {
             Ok(Message::Request(Part { target: Target::All, .. })) => "all",
             Ok(Message::Request(Part { target: Target::Member(_), .. })) => "member",
+            Ok(Message::Request(Part { target: Target::Outsider, .. })) => "outsider",
+            Ok(Message::Request(Part { target: Target::AllAndOutsider, .. })) => "all and outsider",
+            Ok(Message::Request(Part { target: Target::MemberAndOutsider(_), .. })) => {
+                "member and outsider"
+            }
             Err(DecodeError::UnknownTarget(it)) if it == target => "",
             other => panic!("target {target}: {other:?}"),
         };

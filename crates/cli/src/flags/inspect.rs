@@ -6,6 +6,7 @@ use clap::{Args, ValueHint};
 use clap_complete::Shell;
 
 use super::daemons::host_and_port;
+use crate::usage::whole_number;
 
 const STATUS_EXAMPLES: &str = "\
 Examples:
@@ -46,6 +47,28 @@ pub(crate) struct ConfigFlags {
     /// Write one JSON object a line
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+const LISTEN_EXAMPLES: &str = "\
+Examples:
+  TRIBUTARY_OUTSIDER=/tmp/grant tributary run --hosts 2 -- mpirun -n 4 ./app
+  tributary listen /tmp/grant             in another terminal, while the job runs
+  tributary listen /tmp/grant --count 10
+
+The job never waits for this process: results from before it joined it misses, and when it reads too
+slowly the job goes on without it.";
+
+/// Read the results of a job's reductions from outside it, one JSON object per segment
+#[derive(Debug, Args)]
+#[command(after_help = LISTEN_EXAMPLES)]
+pub(crate) struct ListenFlags {
+    /// What the job wrote to where TRIBUTARY_OUTSIDER said
+    #[arg(value_name = "GRANT", value_hint = ValueHint::FilePath)]
+    pub(crate) grant: PathBuf,
+
+    /// Segments to read; without it, all until the job ends
+    #[arg(long, value_name = "N", value_parser = whole_number(1..=u64::MAX))]
+    pub(crate) count: Option<u64>,
 }
 
 /// Write a shell's completion script to standard output

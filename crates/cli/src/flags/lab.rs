@@ -103,6 +103,25 @@ pub(crate) struct LabUpFlags {
     /// unless given
     #[arg(long, value_name = "MILLISECONDS", value_parser = whole_number(1..=10_000))]
     pub(crate) tcp_rto_min: Option<u64>,
+
+    /// How groups may multicast their results
+    #[arg(long, value_enum, value_name = "HOW", default_value = "lazy")]
+    pub(crate) multicast: LabMulticastFlag,
+
+    /// Drop multicast on every link, as a network does that has none
+    #[arg(long)]
+    pub(crate) block_multicast: bool,
+}
+
+/// How groups may multicast their results.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum LabMulticastFlag {
+    /// Not at all
+    Off,
+    /// With reliable copies only for those who do not hear it, or ask
+    Lazy,
+    /// With reliable copies for all, always
+    Eager,
 }
 
 /// Which switches have an aggregation node.

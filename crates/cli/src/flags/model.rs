@@ -1,6 +1,6 @@
 //! `tributary model` and `tributary tune`.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
 use clap::{Args, ValueHint};
@@ -20,7 +20,7 @@ where the file has one of the same hosts, ranks, length and leaders, whichever w
 
 const TUNE_EXAMPLES: &str = "\
 Examples:
-  tributary tune --measure tuning.toml        the model's constants only: a second
+  tributary tune --measure tuning.toml        constants only: some seconds
   tributary tune tuning.toml                  and a table of operations, on this machine
   tributary tune --hosts 2,4 --ppn 1,2 --sizes 8,4K,64K,1M tuning.toml
   TRIBUTARY_TUNING=tuning.toml tributary run -- mpirun ./app
@@ -85,7 +85,7 @@ pub(crate) struct TuneFlags {
     #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) file: PathBuf,
 
-    /// Measure the cost model's constants only
+    /// Measure the constants of the cost model and of the simulator only
     #[arg(long)]
     pub(crate) measure: bool,
 
@@ -120,4 +120,20 @@ pub(crate) struct TuneFlags {
     /// Operations timed per size and way
     #[arg(long, value_name = "N", default_value = "200", value_parser = whole_number(1..=1_000_000))]
     pub(crate) iters: u64,
+}
+
+/// The other process of `tune --measure`
+#[derive(Debug, Args)]
+pub(crate) struct TunePartnerFlags {
+    /// Where it connects to
+    #[arg(long)]
+    pub(crate) address: SocketAddr,
+
+    /// The core it runs on
+    #[arg(long)]
+    pub(crate) core: usize,
+
+    /// It sleeps while it waits, instead of giving way
+    #[arg(long)]
+    pub(crate) sleeps: bool,
 }

@@ -162,6 +162,7 @@ mod tests {
             note: "refused".into(),
             carriers: "udp".into(),
             memory: "staged".into(),
+            multicast_results: 0,
             collectives: [(Kind::Reduce, counts)].into(),
         };
         let mut report = Report::default();

@@ -12,6 +12,7 @@ use super::setup::{Unavailable, agree, enter_tree, request_group};
 use crate::bootstrap::{Bootstrap, BootstrapError, allgather_texts, broadcast_text};
 use crate::context::Context;
 use crate::mesh::{Choice, Door, Identity, Mesh, own_address};
+use crate::outsider;
 use crate::plan::{Seat, StreamUse};
 use crate::settings::{BetweenHosts, Fallback, Settings};
 use crate::tree::TreeMember;
@@ -155,6 +156,11 @@ fn join_by_tree(
     seat.stream =
         stream_min_bytes.zip(grant.stream).map(|(min_bytes, terms)| StreamUse { min_bytes, terms });
     let tree = enter_tree(context, bootstrap, seat, &grant)?;
+    let path = context.settings.outsider.as_deref().filter(|_| bootstrap.rank() == 0);
+    let written = grant.outsider.as_ref().zip(path).map(|(grant, path)| {
+        outsider::write_grant(grant, path).map_err(|error| format!("{}: {error}", path.display()))
+    });
+    agree(bootstrap, written.transpose())?;
     let carrier = tree.as_ref().map_or("", TreeMember::carrier);
     let carriers = allgather_texts(bootstrap, carrier)?;
     let leaders = seat.placement.leaders.iter().map(|rank| carriers[*rank as usize].as_str());

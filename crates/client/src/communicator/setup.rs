@@ -117,14 +117,19 @@ pub(super) fn request_group(
 ) -> Result<GroupGrant, Unavailable> {
     let hosts = seat.placement.hosts.len() as u32;
     let Some(job) = &context.job else { return Err(Unavailable::NoManager { hosts }) };
+    let outsider = context.takes_outsider();
     let answer = (bootstrap.rank() == 0).then(|| {
+        // What a process outside the group is to read is not streamed: nodes hold a stream's results
+        // only until all members have them.
+        let streams = context.settings.stream_min_bytes.filter(|_| !outsider);
         let request = GroupRequest {
             secret: job.admission.secret,
             label: label.to_owned(),
             hosts: seat.placement.hosts.clone(),
             osos: context.settings.osos,
             payload_max_bytes: context.settings.payload_max_bytes,
-            stream: context.settings.stream_min_bytes.map(|_| context.settings.stream),
+            stream: streams.map(|_| context.settings.stream),
+            outsider,
         };
         job.manager.request_group(&job.admission, &request).map_err(|error| error.to_string())
     });

@@ -14,6 +14,8 @@ use super::scatter::Scattering;
 pub(super) enum Job {
     /// Allreduce, reduce, broadcast, transfer and barrier, through the segment.
     Recipe(Running),
+    /// Long ones of these, from process to process.
+    Direct(Direct),
     /// Allgather.
     Gather(Rounds<Gathering>),
     /// Reduce-scatter.
@@ -22,8 +24,6 @@ pub(super) enum Job {
     Prefixes(Rounds<Prefixes>),
     /// A scan in which every rank reads the one before it.
     Chain(Chain),
-    /// The same, from process to process.
-    Direct(Direct),
 }
 
 impl Job {

@@ -116,10 +116,15 @@ impl Walk {
         })
     }
 
-    /// The host that the next step needs a frame from.
+    /// The host that the next step needs a frame from. None while the step waits for room to send: what
+    /// has arrived must not end a sleep that it does not help.
     pub(super) fn awaited(&self) -> Option<u32> {
         match self.step {
-            Some(Action::Receive { from, .. }) => Some(from),
+            Some(Action::Receive { from, span, buffer, .. }) => {
+                let piece = self.what.piece(span, self.landed_elements);
+                let waits_for_room = buffer == Buffer::Vector && self.is_being_sent(piece);
+                (!waits_for_room).then_some(from)
+            }
             _ => None,
         }
     }

@@ -102,6 +102,8 @@ fn a_node_that_told_why_and_went_is_not_blamed() {
         number: None,
         stream_min_bytes: None,
         is_gone: false,
+        tally: None,
+        has_outsider: false,
     };
     assert_eq!(member.poll(), Err(abort));
 }

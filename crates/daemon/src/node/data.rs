@@ -50,6 +50,11 @@ const DIRECT_TCP_MAX: usize = 2;
 /// Rounds over the links between two looks at the kernel's events and the clock.
 const ROUNDS_PER_KERNEL_POLL: u32 = 32;
 
+/// While frames come by datagram, the socket is asked itself in every round: one system call that
+/// brings them, in the place of one that says that they are there. The kernel is asked about the
+/// others once in so many rounds.
+const ROUNDS_PER_KERNEL_POLL_LED: u32 = 4;
+
 /// Rounds over the links between two updates of the counters that others read.
 const ROUNDS_PER_PUBLISH: u32 = 4096;
 
@@ -80,6 +85,8 @@ pub(super) struct DataLoop {
     datagrams: Option<DatagramSocket>,
     /// The kernel said that there may be datagrams.
     datagrams_hot: bool,
+    /// What came last came by datagram.
+    datagrams_lead: bool,
     /// The kernel had no room for more of them.
     datagrams_full: bool,
     /// A batch is being made: what is queued goes out when it is whole.
@@ -154,6 +161,7 @@ impl DataLoop {
             shm,
             datagrams,
             datagrams_hot: true,
+            datagrams_lead: false,
             datagrams_full: false,
             holds_back: false,
             multicast: Vec::new(),
@@ -199,8 +207,7 @@ impl DataLoop {
         let mut rounds = 0_u32;
         loop {
             rounds = rounds.wrapping_add(1);
-            let mut worked = self.serve_datagrams();
-            worked |= self.serve_links();
+            let mut worked = self.serve_sockets();
             if !worked && self.spin.is_zero() {
                 return Ok(());
             }
@@ -209,7 +216,9 @@ impl DataLoop {
             let asks_kernel = !worked && has_sockets;
             let is_look_due = asks_kernel || rounds.is_multiple_of(ROUNDS_PER_KERNEL_POLL);
             if is_look_due {
-                worked |= self.kernel_events(events, Some(Duration::ZERO))?;
+                if !self.datagrams_lead || rounds.is_multiple_of(ROUNDS_PER_KERNEL_POLL_LED) {
+                    worked |= self.kernel_events(events, Some(Duration::ZERO))?;
+                }
                 worked |= self.serve_deadlines();
             }
             if rounds.is_multiple_of(ROUNDS_PER_PUBLISH) {
@@ -231,6 +240,18 @@ impl DataLoop {
                 std::hint::spin_loop();
             }
         }
+    }
+
+    /// Goes once over everything that frames come from. True if any of it had something.
+    fn serve_sockets(&mut self) -> bool {
+        // Where the loop sleeps at once, the kernel has said whether there is anything.
+        self.datagrams_hot |= self.datagrams_lead && !self.spin.is_zero();
+        let by_datagram = self.serve_datagrams();
+        let by_link = self.serve_links();
+        if by_datagram || by_link {
+            self.datagrams_lead = by_datagram;
+        }
+        by_datagram || by_link
     }
 
     /// Sleeps until something happens, or `limit`, or the next deadline.

@@ -65,6 +65,9 @@ pub(super) struct DataMeters {
     silent_edges: Counter,
     multicasts: Counter,
     spared: Counter,
+    outsider_results: Counter,
+    outsider_missed: Counter,
+    outsiders_dropped: Counter,
     garbage: Counter,
     dropped: [Counter; Dropped::ALL.len()],
     refused: [Counter; Reason::ALL.len()],
@@ -103,6 +106,9 @@ impl DataMeters {
             silent_edges: counter("tributary_node_silent_edges_total", "edges upward whose datagrams do not arrive, left to TCP"),
             multicasts: counter("tributary_node_multicasts_total", "results sent to multicast addresses"),
             spared: counter("tributary_node_copies_spared_total", "reliable copies not sent, because multicast is heard"),
+            outsider_results: counter("tributary_node_outsider_results_total", "results sent to processes outside their groups"),
+            outsider_missed: counter("tributary_node_outsider_missed_total", "results for a process outside its group while none was there"),
+            outsiders_dropped: counter("tributary_node_outsiders_dropped_total", "processes outside groups that read too slowly"),
             garbage: registry.counter(DROPPED, DROPPED_HELP, Some(("reason", "garbage"))),
             dropped: Dropped::ALL.map(|why| registry.counter(DROPPED, DROPPED_HELP, Some(("reason", why.label())))),
             refused: Reason::ALL.map(|reason| registry.counter(
@@ -138,6 +144,9 @@ impl DataMeters {
         self.silent_edges.absolute(stats.silent_edges);
         self.multicasts.absolute(stats.multicasts);
         self.spared.absolute(stats.spared);
+        self.outsider_results.absolute(stats.outsider_results);
+        self.outsider_missed.absolute(stats.outsider_missed);
+        self.outsiders_dropped.absolute(stats.outsiders_dropped);
         self.garbage.absolute(tally.datagrams_garbage);
         for (counter, count) in self.dropped.iter().zip(tally.dropped) {
             counter.absolute(count);

@@ -194,6 +194,7 @@ impl Job {
             osos,
             payload_max_bytes,
             stream,
+            outsider: false,
         };
         self.post("groups", &request)
     }

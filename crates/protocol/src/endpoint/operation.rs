@@ -90,6 +90,17 @@ pub(super) struct Operation {
 }
 
 impl Operation {
+    /// Length of its segments, but for the last, which may be shorter.
+    pub(super) fn segment_bytes(&self) -> usize {
+        let elements = self.spec.elements.min(u64::from(self.elements_per_segment));
+        elements as usize * self.spec.datatype.size_bytes()
+    }
+
+    /// Whether its result is every member's.
+    pub(super) fn is_for_all(&self) -> bool {
+        self.spec.target.is_all()
+    }
+
     pub(super) fn new(
         number: OperationNumber,
         spec: OperationSpec,

@@ -110,18 +110,25 @@ impl Endpoint {
         if let Some(repeat) = self.recovery.next_repeat() {
             return Some(Item::Repeat(repeat));
         }
-        let operations = || self.operations.iter().enumerate();
-        let segment = operations()
-            .find(|(_, operation)| !operation.is_stream() && operation.has_unsent())
-            .filter(|_| self.flight.has_room())
-            .map(|(index, _)| (index, Item::Segment(index)));
-        let stream = operations()
+        let segment = self.next_segment();
+        let Some(streams) = &self.streams else { return segment.map(Item::Segment) };
+        let mut operations = self.operations.iter().enumerate();
+        let stream = operations
             .find(|(_, operation)| operation.is_stream() && !operation.is_complete())
-            .and_then(|(index, operation)| match self.streams().next_word(operation)? {
-                Word::Ask => Some((index, Item::Ask(index))),
-                Word::Chunk => Some((index, Item::Chunk(index))),
-            });
-        [segment, stream].into_iter().flatten().min_by_key(|(index, _)| *index).map(|it| it.1)
+            .and_then(|(index, operation)| Some((index, streams.next_word(operation)?)));
+        match (segment, stream) {
+            (Some(segment), Some((stream, _))) if segment < stream => Some(Item::Segment(segment)),
+            (_, Some((index, Word::Ask))) => Some(Item::Ask(index)),
+            (_, Some((index, Word::Chunk))) => Some(Item::Chunk(index)),
+            (segment, None) => segment.map(Item::Segment),
+        }
+    }
+
+    /// The oldest operation with a segment to send, if the window has room for one.
+    fn next_segment(&self) -> Option<usize> {
+        let mut operations = self.operations.iter();
+        let found = operations.position(|it| !it.is_stream() && it.has_unsent())?;
+        self.flight.has_room().then_some(found)
     }
 
     /// What the link is to carry before anything else.
@@ -129,13 +136,17 @@ impl Endpoint {
         if !self.has_said_join {
             return Some(Item::Join);
         }
+        if let Some(port) = self.offer {
+            return Some(Item::Offer(port));
+        }
+        if let Some(hearing) = self.hears {
+            return Some(Item::Hears(hearing));
+        }
         // Before the last word: a member that left unfinished would fail the group.
-        let done = self.streams.as_ref().and_then(|streams| streams.done);
-        let offer = self.offer.map(Item::Offer);
-        offer
-            .or(self.hears.map(Item::Hears))
-            .or(done.map(Item::Done))
-            .or(self.last_word.map(Item::LastWord))
+        if let Some(done) = self.streams.as_ref().and_then(|streams| streams.done) {
+            return Some(Item::Done(done));
+        }
+        self.last_word.map(Item::LastWord)
     }
 
     fn repeat(&self, repeat: Repeat) -> Transmit {

@@ -1,12 +1,13 @@
 //! What a group's nodes and endpoints are told: numbers, addresses, capabilities.
 
+use alloc::boxed::Box;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
 use tributary_topology::{GroupChild, GroupTree};
 use tributary_wire::control::{
-    ChildGrant, EndpointGrant, GroupGrant, GroupInstall, GroupRequest, MulticastGrant, ParentGrant,
-    StreamInstall,
+    ChildGrant, EndpointGrant, GroupGrant, GroupInstall, GroupRequest, MulticastGrant,
+    OutsiderGrant, ParentGrant, StreamInstall,
 };
 use tributary_wire::{Capability, EndpointId, Epoch, GroupId};
 
@@ -41,8 +42,10 @@ impl Plan {
         tree: &GroupTree,
         nodes: &NodeTable,
         range: Option<&MulticastRange>,
+        has_outsider: bool,
         secrets: &mut Secrets,
     ) -> Self {
+        let outsider = has_outsider.then(|| secrets.draw());
         let multicast = range.and_then(|range| {
             Some(MulticastGrant {
                 address: range.address(terms.group)?.to_string(),
@@ -55,6 +58,8 @@ impl Plan {
             .iter()
             .map(|part| part.children.iter().map(|_| secrets.draw()).collect())
             .collect();
+        let is_root = |node: &usize| tree.nodes()[*node].parent.is_none();
+        let root = (0..tree.nodes().len()).find(is_root).expect("a tree has a root");
         let address = |node: usize| nodes.named(&tree.nodes()[node].name).1.address.clone();
         let install = |node: usize| GroupInstall {
             group: terms.group,
@@ -69,6 +74,7 @@ impl Plan {
             }),
             multicast: multicast.clone(),
             stream: terms.stream,
+            outsider: outsider.filter(|_| tree.nodes()[node].parent.is_none()),
         };
         let endpoints = tree.endpoints().iter().map(|place| EndpointGrant {
             endpoint: place.endpoint,
@@ -84,6 +90,15 @@ impl Plan {
             stream: terms.stream.map(|stream| stream.terms),
             endpoints: endpoints.collect(),
             multicast: multicast.clone(),
+            outsider: outsider.map(|capability| {
+                Box::new(OutsiderGrant {
+                    group: terms.group,
+                    epoch: terms.epoch,
+                    address: address(root),
+                    capability,
+                    payload_max_bytes: terms.payload_max_bytes,
+                })
+            }),
         };
         Self { terms, installs: (0..tree.nodes().len()).map(install).collect(), grant }
     }

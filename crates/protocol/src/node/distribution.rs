@@ -1,6 +1,6 @@
 //! The way down: results, from the root to every child.
 
-use tributary_wire::frame::{Abort, AbortReason, Part, Target, Trail};
+use tributary_wire::frame::{Abort, AbortReason, Part, Trail};
 use tributary_wire::{ChildIndex, GroupId, Operator};
 
 use super::group::{Child, Course};
@@ -88,6 +88,7 @@ impl Node {
             Course::Segment => {
                 group.advance_floor();
                 self.multicast_result(id, slot);
+                self.send_to_outsider(id, slot);
                 self.stats.results += 1;
             }
             Course::Chunk => {
@@ -149,9 +150,5 @@ fn wants_data(slot: &Slot, part: &Part, child: ChildIndex, grant: &Child) -> boo
     let is_only_its_source = part.shape.operator() == Operator::Broadcast
         && slot.data_from == Some(child)
         && members.end.0 - members.start.0 == 1;
-    let is_targeted = match part.target {
-        Target::All => true,
-        Target::Member(member) => members.contains(&member),
-    };
-    slot.has_data && is_targeted && !is_only_its_source
+    slot.has_data && part.target.is_among(members) && !is_only_its_source
 }

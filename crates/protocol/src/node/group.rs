@@ -7,6 +7,7 @@ use tributary_wire::frame::{Edge, Header, Hearing, Message, Part};
 use tributary_wire::{Capability, ChildIndex, EndpointId, Epoch, GroupId, Sequence};
 
 use super::multicast::Multicast;
+use super::outsider::Outsider;
 use super::slots::Slots;
 use super::stream::GroupStream;
 use super::{FrameError, GroupConfig, ParentConfig, PortId};
@@ -31,6 +32,8 @@ pub(super) struct Group {
     /// What is known of requests on their way up by datagram.
     pub(super) upward: LowerEnd,
     pub(super) multicast: Option<Multicast>,
+    /// A process outside the group that results may go to; at the root, if at all.
+    pub(super) outsider: Option<Outsider>,
     /// The earliest segment whose result is not here.
     floor: Sequence,
 }
@@ -103,6 +106,7 @@ impl Group {
             left_count: 0,
             upward,
             multicast: None,
+            outsider: None,
             floor: Sequence::FIRST,
         }
     }

@@ -2,7 +2,7 @@
 
 use alloc::boxed::Box;
 
-use tributary_wire::frame::{Abort, AbortReason, Header, Message};
+use tributary_wire::frame::{Abort, AbortReason, Header, Message, OUTSIDER};
 use tributary_wire::{ChildIndex, Epoch, GroupId, TreeId};
 
 use super::config::{StreamGrant, StreamLimits};
@@ -104,6 +104,9 @@ impl Node {
         let Some(Some(group)) = self.groups.get_mut(edge.group.0 as usize) else {
             return self.turn_away(port, header);
         };
+        if edge.child == OUTSIDER {
+            return self.handle_outsiders_join(port, header);
+        }
         if usize::from(edge.child.0) >= group.children.len() {
             // Said like a wrong capability, so that a stranger learns nothing of the group.
             return Err(FrameError::Forged { group: edge.group });
@@ -181,6 +184,11 @@ impl Node {
         }
         match role {
             Role::Unbound | Role::Closing => {}
+            Role::Outsider { group } => {
+                if let Some(outsider) = &mut self.group_mut(group).outsider {
+                    outsider.port = None;
+                }
+            }
             Role::Parent { group } => {
                 let at_fault = self.group_mut(group).first_member();
                 self.group_mut(group).parent = None;
@@ -238,6 +246,7 @@ impl Node {
         let tree = self.leave_lock(id);
         let group = self.remove(id);
         self.remember(&group, abort);
+        self.tell_outsider(&group, Some(abort));
         let word = Message::Abort(abort);
         for (index, child) in group.children.iter().enumerate() {
             if let Some(port) = child.port {
@@ -257,6 +266,7 @@ impl Node {
     /// Ends a group in good order.
     fn end(&mut self, id: GroupId) {
         let group = self.remove(id);
+        self.tell_outsider(&group, None);
         for port in group.children.iter().filter_map(|child| child.port) {
             self.retire(port, None);
         }

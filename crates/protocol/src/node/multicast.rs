@@ -1,6 +1,6 @@
 //! Results to a group's multicast address: sent at its root, heard at its other nodes.
 
-use tributary_wire::frame::{EVERYONE, Edge, Header, Hearing, Message, Part, Target, Trail};
+use tributary_wire::frame::{EVERYONE, Edge, Header, Hearing, Message, Part, Trail};
 use tributary_wire::{Capability, ChildIndex, GroupId};
 
 use super::distribution::Answer;
@@ -189,6 +189,6 @@ impl Group {
 impl Multicast {
     /// Whether a segment's result is for everybody and fits a datagram.
     fn carries(&self, part: &Part) -> bool {
-        part.target == Target::All && part.shape.bytes() <= self.longest_bytes as usize
+        part.target.is_all() && part.shape.bytes() <= self.longest_bytes as usize
     }
 }

@@ -24,6 +24,8 @@ pub(super) enum Role {
     Child { group: GroupId, child: ChildIndex },
     /// The parent in a group.
     Parent { group: GroupId },
+    /// The process outside a group.
+    Outsider { group: GroupId },
     /// Its group is gone; what is queued still goes out.
     Closing,
 }

@@ -1,6 +1,6 @@
 //! The way up: contributions, reduced in child order.
 
-use tributary_wire::frame::{Abort, AbortReason, Message, Part, Target, Trail};
+use tributary_wire::frame::{Abort, AbortReason, Message, Part, Trail};
 use tributary_wire::{GroupId, Operator};
 
 use super::group::Course;
@@ -22,6 +22,9 @@ impl Node {
         payload: &[u8],
         payloads: &mut impl Payloads,
     ) -> Result<(), FrameError> {
+        if course == Course::Segment {
+            self.open_past_outsider(id, part.sequence);
+        }
         let (slots, children) = self.group_mut(id).window(course);
         let outcome = slots.contribute(children, from, part, payload, payloads)?;
         let slot = slots.index_of(part.sequence);
@@ -101,8 +104,8 @@ impl Node {
         let Some((port, header)) = group.header_to_parent(course.upward(part)) else {
             let lacks_source = part.shape.operator() == Operator::Broadcast && !part.has_data;
             // All members mean the same, so if there is no such member, all of them are wrong.
-            let lacks_target =
-                matches!(part.target, Target::Member(member) if !group.has_member(member));
+            let lacks_target = part.target.member().is_some_and(|it| !group.has_member(it))
+                || (part.target.has_outsider() && group.outsider.is_none());
             if lacks_source || lacks_target {
                 let at_fault = group.first_member();
                 self.fail(id, Abort { reason: AbortReason::Disagreement, at_fault });

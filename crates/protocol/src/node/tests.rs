@@ -1,5 +1,7 @@
 //! Goal: each refusal of a node, and the limits of one. Method: one node, frames by hand.
 
+mod outsider;
+
 use alloc::vec;
 use alloc::vec::Vec;
 

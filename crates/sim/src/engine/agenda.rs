@@ -11,29 +11,58 @@ const DIGIT_BITS: u32 = SLOTS.trailing_zeros();
 /// Wheels that 64-bit times need.
 const WHEELS: usize = (u64::BITS as usize).div_ceil(DIGIT_BITS as usize);
 
+/// Events of one chunk: with 8 bytes an event, a chunk is four cache lines.
+const CHUNK_EVENTS: usize = 15;
+
 /// A queue of events by time; events of equal time come out in the order in which they went in.
 ///
 /// Hierarchical timing wheels (Varghese and Lauck, SOSP 1987): the wheel of an event is the highest
 /// digit, in base 64, in which its time differs from now. An event moves down once per wheel at
-/// most, so its cost depends on how far ahead it lies and not on how many others wait.
+/// most, so its cost depends on how far ahead it lies and not on how many others wait. A slot whose
+/// events all have one time is not dealt out, but emptied where it is.
+///
+/// Slots are lists of chunks from one store, and the chunk that was emptied last is filled next:
+/// memory follows the most events that ever waited at once, and what is touched stays in cache.
 #[derive(Debug)]
 pub struct Agenda<E> {
     now: Picos,
-    wheels: Vec<Wheel<E>>,
+    wheels: Vec<Wheel>,
     /// Wheels that hold anything, one bit each.
     occupied: u32,
-    /// The next event of the slot that is being emptied: slot `now` of wheel 0.
-    cursor: usize,
+    store: Store<E>,
+    /// What is being emptied: events of the time `now`, all older than those in the wheels.
+    current: Option<Reader>,
     len: usize,
     taken: u64,
 }
 
 #[derive(Debug)]
-struct Wheel<E> {
+struct Wheel {
     /// Slots that hold anything, one bit each.
     occupied: u64,
-    slots: Vec<Vec<Entry<E>>>,
+    slots: [Option<Slot>; SLOTS],
 }
+
+/// A slot that holds something.
+#[derive(Clone, Copy, Debug)]
+struct Slot {
+    first: ChunkId,
+    last: ChunkId,
+    /// The time of its first event.
+    at: Picos,
+    /// Whether an event has another time.
+    is_mixed: bool,
+}
+
+/// How far a list of chunks has been read.
+#[derive(Clone, Copy, Debug)]
+struct Reader {
+    chunk: ChunkId,
+    index: usize,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct ChunkId(u32);
 
 #[derive(Clone, Copy, Debug)]
 struct Entry<E> {
@@ -41,11 +70,76 @@ struct Entry<E> {
     event: E,
 }
 
+#[derive(Debug)]
+struct Chunk<E> {
+    entries: [Entry<E>; CHUNK_EVENTS],
+    len: usize,
+    next: Option<ChunkId>,
+}
+
+/// All chunks, with those that are free.
+#[derive(Debug)]
+struct Store<E> {
+    chunks: Vec<Chunk<E>>,
+    free: Vec<ChunkId>,
+}
+
+impl<E: Copy> Store<E> {
+    fn at(&self, id: ChunkId) -> &Chunk<E> {
+        &self.chunks[id.0 as usize]
+    }
+
+    /// A chunk that holds one event.
+    fn begin(&mut self, entry: Entry<E>) -> ChunkId {
+        if let Some(id) = self.free.pop() {
+            let chunk = &mut self.chunks[id.0 as usize];
+            chunk.entries[0] = entry;
+            (chunk.len, chunk.next) = (1, None);
+            return id;
+        }
+        self.chunks.push(Chunk { entries: [entry; CHUNK_EVENTS], len: 1, next: None });
+        ChunkId(u32::try_from(self.chunks.len() - 1).expect("fewer than 2^32 chunks"))
+    }
+
+    /// Puts an event behind the last of a list; which chunk is the last now.
+    fn push(&mut self, last: ChunkId, entry: Entry<E>) -> ChunkId {
+        let chunk = &mut self.chunks[last.0 as usize];
+        if let Some(place) = chunk.entries.get_mut(chunk.len) {
+            *place = entry;
+            chunk.len += 1;
+            return last;
+        }
+        let next = self.begin(entry);
+        self.chunks[last.0 as usize].next = Some(next);
+        next
+    }
+
+    /// The next event of a list; a chunk is free once its last event is read.
+    fn read(&mut self, reader: Reader) -> (Entry<E>, Option<Reader>) {
+        let Reader { chunk: id, index } = reader;
+        let chunk = self.at(id);
+        let entry = chunk.entries[index];
+        if index + 1 < chunk.len {
+            return (entry, Some(Reader { chunk: id, index: index + 1 }));
+        }
+        let next = chunk.next.map(|chunk| Reader { chunk, index: 0 });
+        self.free.push(id);
+        (entry, next)
+    }
+}
+
 impl<E: Copy> Default for Agenda<E> {
     fn default() -> Self {
-        let wheel = || Wheel { occupied: 0, slots: (0..SLOTS).map(|_| Vec::new()).collect() };
-        let wheels = (0..WHEELS).map(|_| wheel()).collect();
-        Self { now: Picos::ZERO, wheels, occupied: 0, cursor: 0, len: 0, taken: 0 }
+        let wheel = || Wheel { occupied: 0, slots: [None; SLOTS] };
+        Self {
+            now: Picos::ZERO,
+            wheels: (0..WHEELS).map(|_| wheel()).collect(),
+            occupied: 0,
+            store: Store { chunks: Vec::new(), free: Vec::new() },
+            current: None,
+            len: 0,
+            taken: 0,
+        }
     }
 }
 
@@ -86,62 +180,67 @@ impl<E: Copy> Agenda<E> {
 
     /// The next event; its time becomes now.
     pub fn take(&mut self) -> Option<E> {
-        loop {
+        while self.current.is_none() {
             let wheel = self.occupied.trailing_zeros() as usize;
             if wheel >= WHEELS {
                 return None;
             }
-            let slot = self.wheels[wheel].occupied.trailing_zeros() as usize;
-            if wheel == 0 {
-                return Some(self.take_from(slot));
+            let slot = self.vacate_first(wheel);
+            let reader = Reader { chunk: slot.first, index: 0 };
+            if slot.is_mixed {
+                self.deal_out(wheel, slot.at, reader);
+            } else {
+                self.now = slot.at;
+                self.current = Some(reader);
             }
-            self.descend(wheel, slot);
         }
-    }
-
-    fn take_from(&mut self, slot: usize) -> E {
-        let entries = &mut self.wheels[0].slots[slot];
-        let entry = entries[self.cursor];
-        self.now = entry.at;
-        self.cursor += 1;
-        if self.cursor == entries.len() {
-            entries.clear();
-            self.cursor = 0;
-            self.vacate(0, slot);
-        }
+        let reader = self.current?;
+        let (entry, rest) = self.store.read(reader);
+        self.current = rest;
         self.len -= 1;
         self.taken += 1;
-        entry.event
+        Some(entry.event)
     }
 
     /// Deals a slot of a higher wheel out over the lower ones, which are empty. The clock moves to
     /// the slot's beginning, so that all of its events fall into lower wheels, in the same order.
-    fn descend(&mut self, wheel: usize, slot: usize) {
-        let mut entries = core::mem::take(&mut self.wheels[wheel].slots[slot]);
-        self.vacate(wheel, slot);
+    fn deal_out(&mut self, wheel: usize, first: Picos, reader: Reader) {
         let shift = DIGIT_BITS * wheel as u32;
-        let first = entries.first().expect("an occupied slot holds an event").at;
         self.now = Picos(first.0 >> shift << shift);
-        for entry in entries.drain(..) {
+        let mut rest = Some(reader);
+        while let Some(reader) = rest {
+            let (entry, next) = self.store.read(reader);
             self.insert(entry);
+            rest = next;
         }
-        self.wheels[wheel].slots[slot] = entries;
     }
 
     fn insert(&mut self, entry: Entry<E>) {
         let differing = (entry.at.0 ^ self.now.0) | 1;
         let wheel = ((u64::BITS - 1 - differing.leading_zeros()) / DIGIT_BITS) as usize;
-        let slot = (entry.at.0 >> (DIGIT_BITS * wheel as u32)) as usize % SLOTS;
-        self.wheels[wheel].slots[slot].push(entry);
-        self.wheels[wheel].occupied |= 1 << slot;
+        let place = (entry.at.0 >> (DIGIT_BITS * wheel as u32)) as usize % SLOTS;
+        let Wheel { occupied, slots } = &mut self.wheels[wheel];
+        if let Some(slot) = &mut slots[place] {
+            slot.last = self.store.push(slot.last, entry);
+            slot.is_mixed |= slot.at != entry.at;
+            return;
+        }
+        let chunk = self.store.begin(entry);
+        slots[place] = Some(Slot { first: chunk, last: chunk, at: entry.at, is_mixed: false });
+        *occupied |= 1 << place;
         self.occupied |= 1 << wheel;
     }
 
-    fn vacate(&mut self, wheel: usize, slot: usize) {
-        self.wheels[wheel].occupied &= !(1 << slot);
-        if self.wheels[wheel].occupied == 0 {
+    /// Takes what the first occupied slot of a wheel holds.
+    fn vacate_first(&mut self, wheel: usize) -> Slot {
+        let Wheel { occupied, slots } = &mut self.wheels[wheel];
+        let place = occupied.trailing_zeros() as usize;
+        let slot = slots[place].take().expect("an occupied slot holds an event");
+        *occupied &= !(1 << place);
+        if *occupied == 0 {
             self.occupied &= !(1 << wheel);
         }
+        slot
     }
 }
 

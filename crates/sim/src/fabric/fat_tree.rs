@@ -25,8 +25,8 @@ struct Level {
 ///
 /// A vertex of level l is numbered `(a, b)`: which block of hosts lies below, and which of the
 /// switches above that block it is. Its parents differ in one digit of `b`, so a route is
-/// arithmetic: up along the digits of the target where it has some, else of the flow, until the
-/// target lies below; then down along the digits of the target.
+/// arithmetic: up along the digits of the target (D-mod-k: Zahavi, Johnson, Kerbyson and Lang, 2010)
+/// until the target lies below; then down along the digits of the target.
 #[derive(Clone, Debug)]
 pub struct FatTree {
     hosts: u32,
@@ -122,7 +122,7 @@ impl FatTree {
         if level == 0 { 0 } else { self.levels[level - 1].first }
     }
 
-    pub(super) fn next(&self, at: Vertex, to: Vertex, flow: u32) -> Hop {
+    pub(super) fn next(&self, at: Vertex, to: Vertex) -> Hop {
         let (here, there) = (self.label(at), self.label(to));
         // The block that `there` belongs to, counted in blocks of this level.
         let goal = if here.level > there.level {
@@ -142,18 +142,19 @@ impl FatTree {
             };
             self.down(&here, block)
         } else {
-            self.up(&here, &there, flow)
+            self.up(&here, &there)
         }
     }
 
-    fn up(&self, here: &Label, there: &Label, flow: u32) -> Hop {
+    fn up(&self, here: &Label, there: &Label) -> Hop {
         let level = &self.levels[here.level];
         let width = self.width(here.level);
         let digit = if there.level > here.level {
             there.copy / width % level.up
         } else {
-            // Spread by target and flow (D-mod-k), mixed so that regular patterns don't collide.
-            (there.block ^ flow) % level.up
+            // By the target alone, as InfiniBand's forwarding tables go: neighbours that send at one
+            // distance, as the rounds of host algorithms do, never share a link upward.
+            there.block / width % level.up
         };
         let below = here.block * width + here.copy;
         let to = level.first + here.block / level.down * level.width + digit * width + here.copy;

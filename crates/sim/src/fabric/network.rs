@@ -81,8 +81,8 @@ impl Network {
 
     /// Sends a packet of `bytes` over the next link towards `to`. At a switch, its head came in at
     /// `now`; at a host, the adapter has it ready at `now`.
-    pub fn forward(&mut self, now: Picos, at: Vertex, to: Vertex, bytes: u32, flow: u32) -> Step {
-        let hop = self.wiring.next(at, to, flow);
+    pub fn forward(&mut self, now: Picos, at: Vertex, to: Vertex, bytes: u32) -> Step {
+        let hop = self.wiring.next(at, to);
         let hosts = self.wiring.hosts();
         let (is_switch, is_access) = (at.0 >= hosts, at.0 < hosts || hop.to.0 < hosts);
         let link = if is_access { self.cost.access } else { self.cost.trunk };

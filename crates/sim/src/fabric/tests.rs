@@ -5,9 +5,9 @@ fn assert_routes_are_minimal(wiring: &Wiring, pairs: impl Iterator<Item = (u32, 
         if source == target {
             continue;
         }
-        let path = wiring.path(Vertex(source), Vertex(target), 5);
+        let path = wiring.path(Vertex(source), Vertex(target));
         assert!(path.len() <= 64, "route from {source} to {target} does not end");
-        let back = wiring.path(Vertex(target), Vertex(source), 5);
+        let back = wiring.path(Vertex(target), Vertex(source));
         assert_eq!(path.len(), back.len(), "{source} to {target}: {path:?}, back {back:?}");
         let mut seen = path.clone();
         seen.sort_unstable();
@@ -21,7 +21,7 @@ fn assert_links_are_consistent(wiring: &Wiring) {
     let mut ends = vec![None; wiring.links() as usize];
     for source in 0..wiring.vertices() {
         for target in (0..wiring.vertices()).filter(|&target| target != source) {
-            let hop = wiring.next(Vertex(source), Vertex(target), 1);
+            let hop = wiring.next(Vertex(source), Vertex(target));
             let known = ends[hop.link.0 as usize].get_or_insert((source, hop.to));
             assert_eq!(*known, (source, hop.to));
         }
@@ -39,16 +39,40 @@ fn fat_trees_of_two_and_three_levels_route() {
     }
 }
 
+/// Rounds of host algorithms: everyone sends at one distance, or to where one bit differs.
+#[test]
+fn neighbours_that_send_at_one_distance_share_no_link() {
+    let wiring = Wiring::FatTree(FatTree::new(&[16, 8], &[1, 16]));
+    let partners: [fn(u32, u32) -> u32; 2] =
+        [|host, far| (host + far) % 128, |host, far| host ^ far];
+    for partner in partners {
+        for far in [16, 32, 48, 64] {
+            let targets = (0..128).map(|host| (Vertex(host), Vertex(partner(host, far))));
+            let mut links: Vec<_> = targets
+                .flat_map(|(source, target)| {
+                    let path = wiring.path(source, target);
+                    let hops = path[..path.len() - 1].iter();
+                    hops.map(|&at| wiring.next(at, target).link.0).collect::<Vec<_>>()
+                })
+                .collect();
+            let all = links.len();
+            links.sort_unstable();
+            links.dedup();
+            assert_eq!((links.len(), all), (4 * 128, 4 * 128), "at distance {far}");
+        }
+    }
+}
+
 #[test]
 fn hosts_of_one_leaf_meet_there_and_others_above() {
     let tree = FatTree::new(&[16, 8], &[1, 4]);
     let leaf = tree.switch_above(Vertex(17), 1);
     let root = tree.switch_above(Vertex(17), 2);
     let wiring = Wiring::FatTree(tree);
-    assert_eq!(wiring.path(Vertex(16), Vertex(31), 0), [Vertex(16), leaf, Vertex(31)]);
-    assert_eq!(wiring.path(Vertex(0), Vertex(31), 0).len(), 5);
-    assert_eq!(wiring.path(leaf, root, 0), [leaf, root]);
-    assert_eq!(wiring.path(root, Vertex(20), 0), [root, leaf, Vertex(20)]);
+    assert_eq!(wiring.path(Vertex(16), Vertex(31)), [Vertex(16), leaf, Vertex(31)]);
+    assert_eq!(wiring.path(Vertex(0), Vertex(31)).len(), 5);
+    assert_eq!(wiring.path(leaf, root), [leaf, root]);
+    assert_eq!(wiring.path(root, Vertex(20)), [root, leaf, Vertex(20)]);
     assert_eq!(wiring.switch_of(Vertex(0)), wiring.switch_of(Vertex(15)));
 }
 
@@ -60,7 +84,7 @@ fn dragonfly_takes_at_most_one_global_link() {
     assert_routes_are_minimal(&wiring, pairs());
     assert_links_are_consistent(&wiring);
     for (one, other) in pairs().filter(|(one, other)| one != other) {
-        assert!(wiring.path(Vertex(one), Vertex(other), 0).len() <= 6);
+        assert!(wiring.path(Vertex(one), Vertex(other)).len() <= 6);
     }
 }
 
@@ -69,8 +93,8 @@ fn torus_goes_the_short_way_around() {
     let wiring = Wiring::Torus(Torus::new(&[5, 4, 3]));
     assert_links_are_consistent(&wiring);
     // One step back in the first dimension: host, router, router, host.
-    assert_eq!(wiring.path(Vertex(0), Vertex(4), 0).len(), 4);
-    let far = wiring.path(Vertex(0), Vertex(2 + 2 * 5 + 20), 0);
+    assert_eq!(wiring.path(Vertex(0), Vertex(4)).len(), 4);
+    let far = wiring.path(Vertex(0), Vertex(2 + 2 * 5 + 20));
     assert_eq!(far.len(), 2 + 2 + 2 + 1 + 1);
 }
 
@@ -81,13 +105,13 @@ fn a_described_fabric_routes_like_the_regular_one() {
     let graph = Graph::new(&fabric).unwrap();
     let (first, last) = (graph.find("h0").unwrap(), graph.find("h11").unwrap());
     let wiring = Wiring::Graph(graph);
-    assert_eq!(wiring.path(first, last, 0).len(), 5);
+    assert_eq!(wiring.path(first, last).len(), 5);
     assert_links_are_consistent(&wiring);
     let regular = Wiring::FatTree(FatTree::new(&[4, 3], &[1, 1]));
     for one in 0..12 {
         for other in 0..12 {
             let (one, other) = (Vertex(one), Vertex(other));
-            assert_eq!(wiring.path(one, other, 0).len(), regular.path(one, other, 0).len());
+            assert_eq!(wiring.path(one, other).len(), regular.path(one, other).len());
         }
     }
 }

@@ -97,7 +97,7 @@ pub(super) fn leaders(effort: &Effort, progress: &Progress) -> Result<Figure, Fi
         for (name, leaders, between) in kinds {
             lines.push(Line {
                 name: format!("{name}, {processes} a host"),
-                preset: preset::shipped("edr-sharp")?,
+                preset: preset::shipped("edr-leaders")?,
                 setting: setting(16, processes, leaders, between, effort),
             });
         }
@@ -121,11 +121,11 @@ fn dpml_on(
         Ok::<_, FigureError>(Line {
             name: format!("{leaders} leaders"),
             preset: preset::shipped(preset)?,
-            setting: setting(hosts, processes, leaders, Between::Hosts, effort),
+            setting: setting(hosts, processes, leaders, Between::Parts, effort),
         })
     });
     let lines = lines.into_iter().collect::<Result<Vec<_>, _>>()?;
-    let sizes: Vec<usize> = (5..=10).map(|power| 1 << (2 * power)).collect();
+    let sizes = [10, 11, 12, 13, 14, 16, 18, 19, 20].map(|power| 1_usize << power);
     by_size(figure, lines, &sizes, 3, progress)
 }
 

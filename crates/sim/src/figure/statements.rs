@@ -51,6 +51,10 @@ pub(super) fn statements(effort: &Effort, progress: &Progress) -> Result<Figure,
 
 fn answer(id: &str, effort: &Effort) -> Result<Vec<Answer>, FigureError> {
     let one = |value, unit, published| Ok(vec![Answer { value, unit, published }]);
+    // 16 hosts with the MPI library that leaders were measured with.
+    let library = |processes, leaders, between| {
+        full("edr-leaders", (16, processes), leaders, between, effort)
+    };
     match id {
         "S1" => {
             let (fast, slow) =
@@ -58,8 +62,8 @@ fn answer(id: &str, effort: &Effort) -> Result<Vec<Answer>, FigureError> {
             one((1.0 - fast / slow) * 100.0, "percent lower", Some(16.0))
         }
         "S2" => {
-            let host = full(128, 28, 1, IN_TREE, effort)?;
-            let socket = full(128, 28, 2, IN_TREE, effort)?;
+            let host = full("edr-sharp", (128, 28), 1, IN_TREE, effort)?;
+            let socket = full("edr-sharp", (128, 28), 2, IN_TREE, effort)?;
             one((1.0 - socket / host) * 100.0, "percent lower", Some(17.0))
         }
         "S3" => {
@@ -86,11 +90,11 @@ fn answer(id: &str, effort: &Effort) -> Result<Vec<Answer>, FigureError> {
             one(f64::from(best.1), "leaders", Some(4.0))
         }
         "S10" => {
-            let (host, tree) = (library(16, 1, effort)?, full(16, 1, 1, IN_TREE, effort)?);
+            let (host, tree) = (library(1, 1, Between::Hosts)?, library(1, 1, IN_TREE)?);
             one(host / tree, "times faster", Some(2.5))
         }
         "S11" => {
-            let (host, tree) = (library(16, 28, effort)?, full(16, 28, 2, IN_TREE, effort)?);
+            let (host, tree) = (library(28, 1, Between::Hosts)?, library(28, 2, IN_TREE)?);
             one((host / tree - 1.0) * 100.0, "percent faster", Some(73.0))
         }
         "S12" => one(scale::short("bluegene-q", Some(96_304))?.1, "us", Some(6.5)),
@@ -136,25 +140,20 @@ fn stream(id: &str, effort: &Effort) -> Result<Vec<Answer>, FigureError> {
     Ok(vec![Answer { value: best, unit: "times faster", published: Some(3.95) }])
 }
 
-/// As [`full`] by hosts alone, with the MPI library that the leaders were compared with.
-fn library(hosts: u32, processes: u32, effort: &Effort) -> Result<f64, FigureError> {
-    let setting = setting(hosts, processes, 1, Between::Hosts, effort);
-    full_hosts::measure(&preset::shipped("edr")?, &setting, 8, effort.operations.div_ceil(2))
-}
-
+/// 8 bytes on full hosts of a preset.
 fn full(
-    hosts: u32,
-    processes: u32,
+    preset: &str,
+    (hosts, processes): (u32, u32),
     leaders: u32,
     between: Between,
     effort: &Effort,
 ) -> Result<f64, FigureError> {
-    let preset = preset::shipped("edr-sharp")?;
+    let preset = preset::shipped(preset)?;
     let setting = setting(hosts, processes, leaders, between, effort);
     full_hosts::measure(&preset, &setting, 8, effort.operations.div_ceil(2))
 }
 
 fn dpml(leaders: u32, size_bytes: usize, effort: &Effort) -> Result<f64, FigureError> {
-    let setting = setting(64, 28, leaders, Between::Hosts, effort);
+    let setting = setting(64, 28, leaders, Between::Parts, effort);
     full_hosts::measure(&preset::shipped("edr")?, &setting, size_bytes, 3)
 }

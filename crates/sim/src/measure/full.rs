@@ -25,9 +25,12 @@ pub enum Between {
         /// Whether results also go out by multicast.
         multicast: bool,
     },
-    /// By a host algorithm; leaders of the same rank in their hosts make a team each, and each team
-    /// has its part of the vector.
+    /// By a host algorithm. One leader gathers socket by socket, as MPI libraries do; several share
+    /// the vector as in [`Between::Parts`].
     Hosts,
+    /// By a host algorithm; leaders of the same rank in their hosts make a team each, and each team
+    /// has its part of the vector, be it the whole: DPML.
+    Parts,
 }
 
 /// Full hosts.
@@ -91,7 +94,7 @@ impl FullHosts {
                 let terms = Terms { osos: OSOS, payload_max_bytes, multicast };
                 Leaders::Members(system.form(&processes, terms)?)
             }
-            Between::Hosts => Leaders::Teams(
+            Between::Hosts | Between::Parts => Leaders::Teams(
                 (0..leaders as usize)
                     .map(|leader| {
                         let own = processes.iter().skip(leader).step_by(leaders as usize);
@@ -115,7 +118,7 @@ impl FullRun {
         for _ in 0..operations {
             let times = match self.setting.between {
                 Between::Tree { .. } => self.by_blocks(bytes)?,
-                Between::Hosts => self.by_parts(bytes)?,
+                Between::Hosts | Between::Parts => self.by_parts(bytes)?,
             };
             samples.add(&times);
         }
@@ -145,7 +148,7 @@ impl FullRun {
             for (index, block) in blocks.iter().enumerate() {
                 let from = ended[host * blocks.len() + index];
                 times.extend(block.clone().map(|process| {
-                    let done_at = self.memory.spread(block.start, process, from, bytes);
+                    let done_at = self.memory.spread(block, process, from, bytes);
                     done_at.since(own[process as usize]).as_us()
                 }));
             }
@@ -184,17 +187,18 @@ impl FullRun {
         Ok(ended)
     }
 
-    /// Each leader has its part of the vector, over all processes of the host: DPML.
+    /// Each leader has its part of the vector, over all processes of the host.
     fn by_parts(&mut self, bytes: usize) -> Result<Vec<f64>, RunError> {
         let leaders = self.setting.leaders;
         let starts = self.starts();
         let is_alone = self.setting.processes == 1;
+        let is_gathered = leaders == 1 && self.setting.between == Between::Hosts;
         let whole = 0..self.setting.processes;
         let ready: Vec<Picos> = starts
             .iter()
-            .map(|own| match (is_alone, leaders) {
+            .map(|own| match (is_alone, is_gathered) {
                 (true, _) => own[0],
-                (false, 1) => self.memory.gather(&whole, own, bytes),
+                (false, true) => self.memory.gather(&whole, own, bytes),
                 _ => {
                     let last = own.iter().copied().max().expect("a host has a process");
                     last + self.memory.copy_all(bytes, leaders)
@@ -206,9 +210,9 @@ impl FullRun {
         let mut times = Vec::new();
         for (own, &from) in starts.iter().zip(&ended) {
             times.extend((0..self.setting.processes).map(|process| {
-                let done_at = match (is_alone, leaders) {
+                let done_at = match (is_alone, is_gathered) {
                     (true, _) => from,
-                    (false, 1) => self.memory.spread(0, process, from, bytes),
+                    (false, true) => self.memory.spread(&whole, process, from, bytes),
                     _ => from + self.memory.copy_all(bytes, leaders),
                 };
                 done_at.since(own[process as usize]).as_us()

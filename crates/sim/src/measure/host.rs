@@ -66,7 +66,7 @@ impl HostRun {
                 return Err(RunError::Stuck { waiting: of - finished.len(), of });
             }
             let times: Vec<f64> =
-                finished.iter().map(|done| done.ended_at.since(done.began_at).as_us()).collect();
+                finished.map(|done| done.ended_at.since(done.began_at).as_us()).collect();
             samples.add(&times);
         }
         Ok(samples)

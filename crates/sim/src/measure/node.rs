@@ -1,7 +1,9 @@
 //! What happens inside a host: its processes meet in shared memory before and after the network.
 //!
 //! Each process is followed on its own clock. A leader reads the others' lines one after the other,
-//! those that are there first; a line from the other socket takes longer.
+//! first those of its own socket; what other sockets have gathered follows, over longer lines.
+
+use std::ops::Range;
 
 use crate::engine::Picos;
 use crate::preset::Memory;
@@ -36,73 +38,97 @@ impl HostMemory {
 
     /// Cuts the host into `parts` neighbouring blocks of processes, the first of which leads.
     #[must_use]
-    pub fn blocks(&self, parts: u32) -> Vec<std::ops::Range<u32>> {
+    pub fn blocks(&self, parts: u32) -> Vec<Range<u32>> {
         let parts = parts.clamp(1, self.processes);
         let start = |part: u32| (part * self.processes).div_ceil(parts);
         (0..parts).map(|part| start(part)..start(part + 1)).collect()
     }
 
-    fn line(&self, one: u32, other: u32) -> Picos {
-        let is_near = self.socket_of(one) == self.socket_of(other);
-        if is_near { self.memory.line_near.span() } else { self.memory.line_far.span() }
-    }
-
-    fn gap(&self, one: u32, other: u32) -> Picos {
-        let is_near = self.socket_of(one) == self.socket_of(other);
-        if is_near { self.memory.line_gap_near.span() } else { self.memory.line_gap_far.span() }
-    }
-
     /// When the first process of a block has reduced `bytes` bytes of all of them; `starts` says
-    /// when each process of the host starts.
+    /// when each process of the host starts. Each socket's first process gathers from its own
+    /// socket, then the block's first from the other sockets' first.
     #[must_use]
-    pub fn gather(&self, block: &std::ops::Range<u32>, starts: &[Picos], bytes: usize) -> Picos {
-        let leader = block.start;
+    pub fn gather(&self, block: &Range<u32>, starts: &[Picos], bytes: usize) -> Picos {
+        let Memory { line_near, line_gap_near, line_far, line_gap_far, .. } = &self.memory;
         let copied = self.memory.copy.span_of(bytes);
         let reduced = self.memory.reduce.span_of(bytes);
-        let mut at = starts[leader as usize] + copied;
-        for other in block.start + 1..block.end {
-            let seen_at = starts[other as usize] + copied + self.line(leader, other);
-            at = at.max(seen_at) + self.gap(leader, other) + reduced;
+        let mut gathered = self.runs(block).map(|run| {
+            let mut others = starts[run.start as usize..run.end as usize].iter();
+            let own = *others.next().expect("a run has a process") + copied;
+            others.fold(own, |at, &start| {
+                at.max(start + copied + line_near.span()) + line_gap_near.span() + reduced
+            })
+        });
+        let own = gathered.next().expect("a block has a process");
+        gathered
+            .fold(own, |at, other| at.max(other + line_far.span()) + line_gap_far.span() + reduced)
+    }
+
+    /// When a process of a block has the result that its leader has at `from`: directly on the
+    /// leader's socket, through the first process of its own socket elsewhere.
+    #[must_use]
+    pub fn spread(&self, block: &Range<u32>, process: u32, from: Picos, bytes: usize) -> Picos {
+        let Memory { line_near, line_gap_near, line_far, line_gap_far, .. } = &self.memory;
+        let copied = self.memory.copy.span_of(bytes);
+        let mut at = from;
+        let is_own = |run: &Range<u32>| run.contains(&process);
+        let run = self.runs(block).find(is_own).expect("a process of the block");
+        if run.start != block.start {
+            at = at + line_far.span() + line_gap_far.span() + copied;
+        }
+        if run.start != process {
+            at = at + line_near.span() + line_gap_near.span() + copied;
         }
         at
     }
 
-    /// When a process of a block has the result that its leader has at `from`.
-    #[must_use]
-    pub fn spread(&self, leader: u32, process: u32, from: Picos, bytes: usize) -> Picos {
-        if leader == process {
-            return from;
-        }
-        from + self.line(leader, process)
-            + self.gap(leader, process)
-            + self.memory.copy.span_of(bytes)
+    /// The parts of a block that lie on one socket each.
+    fn runs(&self, block: &Range<u32>) -> impl Iterator<Item = Range<u32>> + '_ {
+        let mut rest = block.clone();
+        std::iter::from_fn(move || {
+            let first = (!rest.is_empty()).then_some(rest.start)?;
+            let is_near = |&process: &u32| self.socket_of(process) == self.socket_of(first);
+            let run = first..first + rest.clone().take_while(is_near).count() as u32;
+            rest.start = run.end;
+            Some(run)
+        })
     }
 
     /// Time for every process to copy a vector of `bytes` bytes, in one piece for each of `leaders`:
-    /// what one core needs, or what the memory of all does if that is longer.
+    /// what one core needs for pieces and bytes, or what the memory of all does if that is longer.
     #[must_use]
     pub fn copy_all(&self, bytes: usize, leaders: u32) -> Picos {
-        let pieces = Picos(self.memory.line_far.span().0 * u64::from(leaders));
+        let pieces = Picos(self.memory.piece.span().0 * u64::from(leaders));
         let core = self.memory.copy.span_of(bytes);
         // Each byte is read once and written once.
         pieces + core.max(self.all_memory(2 * bytes * self.processes as usize))
     }
 
-    /// Time for `leaders` leaders to reduce all processes' vectors of `bytes` bytes, a part each.
+    /// Time for `leaders` leaders to reduce all processes' vectors of `bytes` bytes, a part each:
+    /// what one core needs, or what the memory or the link between sockets does if that is longer.
     #[must_use]
     pub fn reduce_all(&self, bytes: usize, leaders: u32) -> Picos {
         let part = bytes.div_ceil(leaders as usize);
         let others = self.processes - 1;
-        let flags = Picos(self.memory.line_gap_far.span().0 * u64::from(others));
+        let near = self.processes.div_ceil(self.sockets) - 1;
+        let flags = self.memory.line_gap_near.span().0 * u64::from(near)
+            + self.memory.line_gap_far.span().0 * u64::from(others - near);
         let core = self.memory.reduce.span_of(part * others as usize);
         let moved = bytes * self.processes as usize;
-        let far = (moved / self.sockets as usize) * (self.sockets as usize - 1);
-        let link = self.memory.intersocket_rate.span_of(far / self.sockets.max(1) as usize);
-        flags + core.max(self.all_memory(moved)).max(link)
+        // What one socket's processes wrote, and another socket's leaders read: all links at once.
+        let far = moved / self.sockets as usize * (self.sockets as usize - 1);
+        let link = self.memory.intersocket_rate.span_of(far / self.sockets as usize);
+        Picos(flags) + core.max(self.all_memory(moved)).max(link)
     }
 
+    /// Time for all sockets to move `bytes` bytes together; none if caches hold them, because then
+    /// every core has its share of the cache to itself.
     fn all_memory(&self, bytes: usize) -> Picos {
-        self.memory.socket_rate.span_of(bytes / self.sockets as usize)
+        let of_socket = bytes / self.sockets as usize;
+        if of_socket <= self.memory.cache.bytes() {
+            return Picos::ZERO;
+        }
+        self.memory.socket_rate.span_of(of_socket)
     }
 }
 
@@ -130,6 +156,8 @@ mod tests {
         assert!(host.gather(&(0..14), &starts, 8) < host.gather(&(0..28), &starts, 8));
         starts[5] = Picos(9_000_000);
         assert!(host.gather(&(0..14), &starts, 8) > starts[5]);
+        assert!(host.spread(&(0..28), 5, starts[5], 8) < host.spread(&(0..28), 20, starts[5], 8));
+        assert_eq!(host.spread(&(14..28), 14, starts[5], 8), starts[5]);
         let one = host.reduce_all(1 << 19, 1);
         assert!(host.reduce_all(1 << 19, 4) < one);
     }

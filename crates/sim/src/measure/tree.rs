@@ -118,9 +118,12 @@ impl TreeRun {
     /// [`RunError`].
     pub fn allreduce(&mut self, bytes: usize, operations: u32) -> Result<Samples, RunError> {
         let mut samples = Samples::default();
+        let mut times = vec![Vec::new(); self.groups.len()];
         for _ in 0..operations {
-            for times in self.one(bytes)? {
-                samples.add(&times);
+            self.one(bytes, &mut times)?;
+            for of_group in &mut times {
+                samples.add(of_group);
+                of_group.clear();
             }
         }
         Ok(samples)
@@ -138,8 +141,8 @@ impl TreeRun {
         self.payload_max_bytes
     }
 
-    /// One operation; the times of each communicator's processes.
-    fn one(&mut self, bytes: usize) -> Result<Vec<Vec<f64>>, RunError> {
+    /// One operation; adds the times of each communicator's processes.
+    fn one(&mut self, bytes: usize, times: &mut [Vec<f64>]) -> Result<(), RunError> {
         let spec = OperationSpec {
             operator: Operator::Sum,
             datatype: Datatype::I32,
@@ -162,11 +165,10 @@ impl TreeRun {
         }
         let first = self.groups.iter().map(|group| group[0].0);
         let starts: Vec<u32> = first.collect();
-        let mut times = vec![Vec::new(); self.groups.len()];
         for done in finished {
             let group = starts.partition_point(|&start| start <= done.member.0) - 1;
             times[group].push(done.ended_at.since(done.began_at).as_us());
         }
-        Ok(times)
+        Ok(())
     }
 }

@@ -57,6 +57,9 @@ pub struct Preset {
     /// Aggregation nodes; none where the system has none.
     #[serde(default)]
     pub aggregation: Option<AggregationNodes>,
+    /// One machine whose processes share its cores; none where every process has a core.
+    #[serde(default)]
+    pub machine: Option<SharedMachine>,
     /// What disturbs processes.
     pub noise: Noise,
 }
@@ -165,9 +168,14 @@ pub struct Memory {
     pub copy: Constant<NsPerByte>,
     /// One core reducing, from cache.
     pub reduce: Constant<NsPerByte>,
-    /// What all cores of a socket can move together.
+    /// Handing one more piece of a vector to another process, or taking one: finding its place
+    /// free, saying that it is there, and the calls for both. The multi-leader design's a'.
+    pub piece: Constant<Nanoseconds>,
+    /// Last-level cache of a socket: what fits is moved at the cores' own rate.
+    pub cache: Constant<Bytes>,
+    /// What all cores of a socket can move together, to and from memory.
     pub socket_rate: Constant<Gigabits>,
-    /// What the link between sockets can move.
+    /// What the link between sockets can move each way, of lines that the other side has written.
     pub intersocket_rate: Constant<Gigabits>,
 }
 
@@ -242,13 +250,48 @@ pub struct AggregationNodes {
     pub payload_max: Constant<Bytes>,
 }
 
+/// One machine whose processes share its cores and speak over its own network stack: what each kind of
+/// system call takes. `tributary tune --measure` measures each alone; see [`crate::machine`].
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SharedMachine {
+    /// Cores that all processes share.
+    pub cores: Constant<Count>,
+    /// Sending a short frame on a connection whose reader is awake.
+    pub send: Constant<Nanoseconds>,
+    /// Each byte of it.
+    pub send_byte: Constant<NsPerByte>,
+    /// Reading a frame that is there, sent on the same core.
+    pub receive: Constant<Nanoseconds>,
+    /// Each byte of it.
+    pub receive_byte: Constant<NsPerByte>,
+    /// Reading from a connection that has nothing.
+    pub miss: Constant<Nanoseconds>,
+    /// More for a frame that was sent on another core: its lines are in that core's cache.
+    pub remote: Constant<Nanoseconds>,
+    /// Giving way where nobody else is ready.
+    pub give_way: Constant<Nanoseconds>,
+    /// Switching a core from one process to another.
+    pub switch: Constant<Nanoseconds>,
+    /// More for the first frame after a switch: caches that others have used.
+    pub cold: Constant<Nanoseconds>,
+    /// Asking the kernel which of several connections have something, and going to sleep if none has.
+    pub wait: Constant<Nanoseconds>,
+    /// More for sending to a process that sleeps.
+    pub wake: Constant<Nanoseconds>,
+    /// From such a frame until the process runs, on a core that is idle.
+    pub wake_idle: Constant<Nanoseconds>,
+    /// The product's own code for a frame, at each of its ends; as much for starting a collective.
+    pub frame: Constant<Nanoseconds>,
+}
+
 /// What disturbs processes.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Noise {
     /// Deviation of what an action of a core takes, as a share of it.
     pub jitter: Constant<Share>,
-    /// How late processes start a collective, on average; exponential.
+    /// How late processes start a collective, on average: evenly spread up to twice that.
     pub skew: Constant<Nanoseconds>,
     /// How often a core is taken away by the operating system.
     pub detour_rate: Constant<PerSecond>,

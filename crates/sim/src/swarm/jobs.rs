@@ -194,6 +194,7 @@ impl World<'_> {
             osos: plan.osos,
             payload_max_bytes: plan.payload_max_bytes,
             stream: None,
+            outsider: false,
         };
         let ask = self.want(job, group).ask;
         let time = self.time();

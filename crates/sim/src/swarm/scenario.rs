@@ -151,10 +151,7 @@ impl GroupPlan {
     pub(super) fn names_only_members(&self) -> bool {
         let members = self.hosts.len() as u32;
         self.script.iter().all(|operation| {
-            let target = match operation.target {
-                Target::Member(EndpointId(member)) => member,
-                Target::All => 0,
-            };
+            let target = operation.target.member().map_or(0, |member| member.0);
             operation.source < members && target < members
         })
     }

@@ -73,7 +73,7 @@ impl Layout {
                 let root = Vertex(hosts);
                 let parent = |router: u32| {
                     let at = Vertex(hosts + router);
-                    (at != root).then(|| (wiring.next(at, root, 0).to.0 - hosts) as usize)
+                    (at != root).then(|| (wiring.next(at, root).to.0 - hosts) as usize)
                 };
                 (router_places(hosts, hosts, &parent), 1)
             }

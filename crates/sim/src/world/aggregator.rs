@@ -153,7 +153,7 @@ impl<D: Data> World<D> {
         {
             let cargo =
                 Cargo::Copy { group: header.edge.group.0, node: 0, part, piece: piece.clone() };
-            let copy = Packet { at, to: at, bytes: bytes as u32, flow: id.0, cargo };
+            let copy = Packet { at, to: at, bytes: bytes as u32, cargo };
             self.send(ready, Event::Hop, copy);
         }
         let aggregator = &mut self.aggregators[id.index()];
@@ -171,7 +171,7 @@ impl<D: Data> World<D> {
                 (vertex, Cargo::ToNode { aggregator, port, header, piece })
             }
         };
-        self.send(at_time, Event::Emit, Packet { at, to, bytes: bytes as u32, flow: id.0, cargo });
+        self.send(at_time, Event::Emit, Packet { at, to, bytes: bytes as u32, cargo });
     }
 
     /// A switch of a multicast tree sends a result on: to the members that hang from it and to the
@@ -205,7 +205,7 @@ impl<D: Data> World<D> {
     }
 
     fn copy_on(&mut self, now: Picos, at: Vertex, to: Vertex, bytes: u32, cargo: Cargo<D::Piece>) {
-        let id = self.packets.put(Packet { at, to, bytes, flow: at.0, cargo });
+        let id = self.packets.put(Packet { at, to, bytes, cargo });
         self.forward(id, now);
     }
 }

@@ -76,7 +76,7 @@ impl<D: Data> World<D> {
         if skew_ps == 0.0 {
             return at;
         }
-        at + Picos((skew_ps * self.chance.exponential()) as u64)
+        at + Picos((2.0 * skew_ps * self.chance.unit()) as u64)
     }
 
     /// The core of `process` does something that takes `cost`, from `earliest` on; when it is done.

@@ -21,8 +21,6 @@ pub(super) struct Packet<P> {
     pub(super) to: Vertex,
     /// What it carries, headers of the network not counted.
     pub(super) bytes: u32,
-    /// Packets of one flow take one way.
-    pub(super) flow: u32,
     pub(super) cargo: Cargo<P>,
 }
 

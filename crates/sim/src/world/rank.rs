@@ -141,8 +141,8 @@ impl<D: Data> World<D> {
     }
 
     /// The ranks that ended since this was last asked.
-    pub fn take_ranks_finished(&mut self) -> Vec<RankFinished> {
-        core::mem::take(&mut self.ranks_finished)
+    pub fn take_ranks_finished(&mut self) -> std::vec::Drain<'_, RankFinished> {
+        self.ranks_finished.drain(..)
     }
 
     pub(super) fn entered(&mut self, id: RankId) {

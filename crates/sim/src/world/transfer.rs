@@ -112,7 +112,7 @@ impl<D: Data> World<D> {
 
     fn send_sign(&mut self, id: TransferId, from: Vertex, to: Vertex, sign: Sign, at: Picos) {
         let cargo = Cargo::Message { transfer: id, sign };
-        let packet = Packet { at: from, to, bytes: 0, flow: from.0, cargo };
+        let packet = Packet { at: from, to, bytes: 0, cargo };
         self.send(at, Event::Post, packet);
     }
 
@@ -125,7 +125,7 @@ impl<D: Data> World<D> {
         self.transfers.places[id.0 as usize].left_bytes = left_bytes;
         let sign = Sign::Part { is_last: left_bytes == 0 };
         let cargo = Cargo::Message { transfer: id, sign };
-        let packet = Packet { at: here, to: there, bytes, flow: here.0, cargo };
+        let packet = Packet { at: here, to: there, bytes, cargo };
         self.send(at, Event::Post, packet);
     }
 

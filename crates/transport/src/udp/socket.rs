@@ -8,7 +8,7 @@ use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, socket_with, sockopt};
 use tributary_wire::frame::{HEADER_BYTES, Header};
 
-use super::sys::{self, BATCH, Incoming, Outgoing};
+use super::sys::{self, BATCH, FEW, Incoming, Outgoing};
 use super::{DATAGRAM_PAYLOAD_BYTES_MAX, WHOLE_PAYLOAD_BYTES};
 use crate::link::check_announced;
 use crate::{Frame, ListenError, OsError, SendError, Sent};
@@ -90,6 +90,8 @@ struct Inbox {
     offset: usize,
     /// The last call brought fewer than it could have.
     is_drained: bool,
+    /// How many messages the next call asks for.
+    asks: usize,
 }
 
 impl DatagramSocket {
@@ -218,12 +220,19 @@ impl DatagramSocket {
 
     /// One system call, from the `first` queued frame on; how many frames the kernel took.
     fn send_batch(&mut self, first: usize) -> Result<usize, Errno> {
+        match self.queue.entries.len() - first {
+            1 => self.send_up_to::<1>(first),
+            _ => self.send_up_to::<BATCH>(first),
+        }
+    }
+
+    fn send_up_to<const ROOM: usize>(&mut self, first: usize) -> Result<usize, Errno> {
         let Queue { bytes, entries } = &self.queue;
         let nothing = Outgoing { bytes: &[], target: None, segment_bytes: None };
-        let mut messages = [nothing; BATCH];
-        let mut frames = [0; BATCH];
+        let mut messages = [nothing; ROOM];
+        let mut frames = [0; ROOM];
         let (mut count, mut next) = (0, first);
-        while count < BATCH && next < entries.len() {
+        while count < ROOM && next < entries.len() {
             let length = if self.sends_trains { train(&entries[next..]) } else { 1 };
             let (head, tail) = (entries[next], entries[next + length - 1]);
             messages[count] = Outgoing {
@@ -277,13 +286,16 @@ impl DatagramSocket {
         }
         loop {
             self.stats.receive_calls += 1;
+            let asks = self.inbox.asks;
             let Inbox { buffers, messages, .. } = &mut self.inbox;
-            match sys::receive(self.socket.as_fd(), buffers, messages) {
+            match sys::receive(self.socket.as_fd(), &mut buffers[..asks], messages) {
                 Ok(count) => {
                     self.inbox.count = count;
                     (self.inbox.next, self.inbox.offset) = (0, 0);
                     // The kernel stops early when nothing is left.
-                    self.inbox.is_drained = count < RECEIVE_BATCH;
+                    self.inbox.is_drained = count < asks;
+                    // Who has many senders hears from several at once; who has one, does not.
+                    self.inbox.asks = if count < FEW { FEW } else { RECEIVE_BATCH };
                     return Ok(count > 0);
                 }
                 Err(Errno::AGAIN) => return Ok(false),
@@ -372,6 +384,7 @@ impl Inbox {
             next: 0,
             offset: 0,
             is_drained: false,
+            asks: FEW,
         }
     }
 

@@ -9,6 +9,9 @@ use rustix::io::Errno;
 /// Messages in one system call.
 pub(super) const BATCH: usize = 32;
 
+/// Messages that are received in one call where one is expected: one more shows that it was the last.
+pub(super) const FEW: usize = 2;
+
 /// `linux/udp.h`; not in every version of `libc` for every target.
 const UDP_SEGMENT: libc::c_int = 103;
 const UDP_GRO: libc::c_int = 104;
@@ -38,12 +41,23 @@ pub(super) struct Incoming {
 
 /// Sends up to [`BATCH`] messages without waiting; how many the kernel took.
 pub(super) fn send(socket: BorrowedFd<'_>, messages: &[Outgoing<'_>]) -> Result<usize, Errno> {
-    let count = messages.len().min(BATCH);
+    match messages.len() {
+        0 | 1 => send_up_to::<1>(socket, messages),
+        _ => send_up_to::<BATCH>(socket, messages),
+    }
+}
+
+/// [`send`], with room for `ROOM` messages: clearing it costs as much as a short call.
+fn send_up_to<const ROOM: usize>(
+    socket: BorrowedFd<'_>,
+    messages: &[Outgoing<'_>],
+) -> Result<usize, Errno> {
+    let count = messages.len().min(ROOM);
     // SAFETY: all-zero bytes are valid values of these plain structures of integers and pointers.
-    let mut headers: [libc::mmsghdr; BATCH] = unsafe { mem::zeroed() };
-    let mut vectors = [libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 }; BATCH];
-    let mut names = [MaybeUninit::<libc::sockaddr_storage>::uninit(); BATCH];
-    let mut controls = [Control([0; 32]); BATCH];
+    let mut headers: [libc::mmsghdr; ROOM] = unsafe { mem::zeroed() };
+    let mut vectors = [libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 }; ROOM];
+    let mut names = [MaybeUninit::<libc::sockaddr_storage>::uninit(); ROOM];
+    let mut controls = [Control([0; 32]); ROOM];
     for (index, message) in messages[..count].iter().enumerate() {
         vectors[index].iov_base = message.bytes.as_ptr().cast_mut().cast();
         vectors[index].iov_len = message.bytes.len();
@@ -77,12 +91,24 @@ pub(super) fn receive(
     buffers: &mut [Box<[u8]>],
     incoming: &mut [Incoming],
 ) -> Result<usize, Errno> {
-    let count = buffers.len().min(incoming.len()).min(BATCH);
+    match buffers.len() {
+        0..=FEW => receive_up_to::<FEW>(socket, buffers, incoming),
+        _ => receive_up_to::<BATCH>(socket, buffers, incoming),
+    }
+}
+
+/// [`receive`], with room for `ROOM` messages: clearing it costs as much as a short call.
+fn receive_up_to<const ROOM: usize>(
+    socket: BorrowedFd<'_>,
+    buffers: &mut [Box<[u8]>],
+    incoming: &mut [Incoming],
+) -> Result<usize, Errno> {
+    let count = buffers.len().min(incoming.len()).min(ROOM);
     // SAFETY: as in `send`.
-    let mut headers: [libc::mmsghdr; BATCH] = unsafe { mem::zeroed() };
-    let mut vectors = [libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 }; BATCH];
-    let mut names = [MaybeUninit::<libc::sockaddr_storage>::uninit(); BATCH];
-    let mut controls = [Control([0; 32]); BATCH];
+    let mut headers: [libc::mmsghdr; ROOM] = unsafe { mem::zeroed() };
+    let mut vectors = [libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 }; ROOM];
+    let mut names = [MaybeUninit::<libc::sockaddr_storage>::uninit(); ROOM];
+    let mut controls = [Control([0; 32]); ROOM];
     for index in 0..count {
         vectors[index].iov_base = buffers[index].as_mut_ptr().cast();
         vectors[index].iov_len = buffers[index].len();

@@ -61,6 +61,9 @@ const KIND_STREAM_DONE: u8 = 20;
 const TARGET_NONE: u8 = 0;
 pub(super) const TARGET_ALL: u8 = 1;
 const TARGET_MEMBER: u8 = 2;
+const TARGET_OUTSIDER: u8 = 3;
+const TARGET_ALL_AND_OUTSIDER: u8 = 5;
+const TARGET_MEMBER_AND_OUTSIDER: u8 = 6;
 
 impl Header {
     /// Length of the payload that follows this header.
@@ -246,8 +249,15 @@ impl RawHeader {
     fn target(&self) -> Result<Target, DecodeError> {
         match (self.target_kind, self.target_member.get()) {
             (TARGET_ALL, 0) => Ok(Target::All),
-            (TARGET_ALL, _) => Err(DecodeError::ReservedField),
+            (TARGET_OUTSIDER, 0) => Ok(Target::Outsider),
+            (TARGET_ALL_AND_OUTSIDER, 0) => Ok(Target::AllAndOutsider),
+            (TARGET_ALL | TARGET_OUTSIDER | TARGET_ALL_AND_OUTSIDER, _) => {
+                Err(DecodeError::ReservedField)
+            }
             (TARGET_MEMBER, member) => Ok(Target::Member(EndpointId(member))),
+            (TARGET_MEMBER_AND_OUTSIDER, member) => {
+                Ok(Target::MemberAndOutsider(EndpointId(member)))
+            }
             (other, _) => Err(DecodeError::UnknownTarget(other)),
         }
     }
@@ -260,7 +270,12 @@ impl RawHeader {
         let operator = Operator::from_code(self.operator)?;
         let datatype = Datatype::from_code(self.datatype)?;
         let shape = StreamShape::new(operator, datatype, u64::from(self.elements.get()))?;
-        Ok(StreamAsk { operation: self.operation_number(), shape, target: self.target()? })
+        let target = self.target()?;
+        // The memory of a stream is another group's as soon as all members are done with it.
+        if target.has_outsider() {
+            return Err(DecodeError::UnknownTarget(self.target_kind));
+        }
+        Ok(StreamAsk { operation: self.operation_number(), shape, target })
     }
 
     fn put_operation(&mut self, kind: u8, operation: OperationNumber) {
@@ -294,6 +309,9 @@ impl RawHeader {
         let (target_kind, target_member) = match target {
             Target::All => (TARGET_ALL, 0),
             Target::Member(EndpointId(member)) => (TARGET_MEMBER, member),
+            Target::Outsider => (TARGET_OUTSIDER, 0),
+            Target::AllAndOutsider => (TARGET_ALL_AND_OUTSIDER, 0),
+            Target::MemberAndOutsider(EndpointId(member)) => (TARGET_MEMBER_AND_OUTSIDER, member),
         };
         debug_assert_ne!(target_kind, TARGET_NONE);
         self.target_kind = target_kind;

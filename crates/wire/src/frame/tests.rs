@@ -18,6 +18,14 @@ fn any_shape() -> impl Strategy<Value = Shape> {
 
 fn any_target() -> impl Strategy<Value = Target> {
     prop_oneof![
+        any_target_within(),
+        Just(Target::Outsider),
+        any_target_within().prop_map(Target::with_outsider),
+    ]
+}
+
+fn any_target_within() -> impl Strategy<Value = Target> {
+    prop_oneof![
         Just(Target::All),
         any::<u32>().prop_map(|member| Target::Member(EndpointId(member)))
     ]
@@ -39,7 +47,7 @@ fn any_part() -> impl Strategy<Value = Part> {
 
 fn any_stream_ask() -> impl Strategy<Value = StreamAsk> {
     let pair = (0..Operator::ALL.len(), 0..Datatype::ALL.len(), 1..=1_u64 << 31);
-    (any::<u32>(), pair, any_target()).prop_map(|(operation, pair, target)| StreamAsk {
+    (any::<u32>(), pair, any_target_within()).prop_map(|(operation, pair, target)| StreamAsk {
         operation: OperationNumber(operation),
         shape: StreamShape::new(Operator::ALL[pair.0], Datatype::ALL[pair.1], pair.2)
             .unwrap_or_else(|_| StreamShape::new(Operator::Sum, Datatype::U8, pair.2).unwrap()),

@@ -120,6 +120,7 @@ impl DataLoop {
         };
         let (group, epoch) = (install.group, install.epoch);
         let multicast = install.multicast.clone();
+        let outsider = install.outsider;
         let arena = match self.machine.install(self.time(now), config(install, port)) {
             Ok(arena) => arena,
             Err(error) => {
@@ -133,6 +134,9 @@ impl DataLoop {
         self.arenas.allocate(&arena)?;
         if let Some(arena) = self.machine.stream_arena(group) {
             self.arenas.allocate(&arena)?;
+        }
+        if let Some(capability) = outsider {
+            self.machine.admit_outsider(group, capability);
         }
         if let Some(grant) = multicast {
             self.use_multicast(group, &grant);

@@ -345,6 +345,7 @@ fn without_nodes_there_is_no_tree() {
         osos: 1,
         payload_max_bytes: 16,
         stream: None,
+        outsider: false,
     };
     let error = manager.request_group(Time(0), job.job, &request).unwrap_err();
     assert_eq!(error.code(), RefusalCode::NoTree);

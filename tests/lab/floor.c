@@ -1,0 +1,231 @@
+/*
+ * The floor under an operation through one aggregation node, for floor.py: a server and its clients
+ * exchange frames of the product's length and do nothing else.
+ *
+ *   floor server MODE YIELDS CLIENTS ROUNDS OWN_IP
+ *   floor client MODE YIELDS ROUNDS SERVER_IP OWN_IP
+ *
+ * In each round every client sends one frame; when the server has them all it answers all: over TCP,
+ * by UDP, or by UDP with one answer to a multicast address. Who waits yields YIELDS times and sleeps
+ * then. The server prints microseconds a round.
+ */
+#define _GNU_SOURCE
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <netinet/tcp.h>
+#include <sched.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { FRAME_BYTES = 72, CLIENTS_MAX = 64, PORT = 9900, WARM_ROUNDS = 200, TRIES = 200 };
+
+static const char *const group_address = "239.255.78.1";
+static bool over_tcp, by_multicast;
+static int yields;
+
+static void fail(const char *what) {
+    perror(what);
+    exit(1);
+}
+
+static void need(bool is_done, const char *what) {
+    if (!is_done) {
+        fail(what);
+    }
+}
+
+static double now_us(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec * 1e6 + (double)now.tv_nsec / 1e3;
+}
+
+static struct sockaddr_in address(const char *ip, int port) {
+    struct sockaddr_in it = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port)};
+    need(inet_aton(ip, &it.sin_addr) == 1, ip);
+    return it;
+}
+
+static void set_no_delay(int socket) {
+    int on = 1;
+    need(setsockopt(socket, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on) == 0, "TCP_NODELAY");
+}
+
+/* The server's sockets: one for UDP, or one a client, watched for edges. */
+static int datagrams, watcher, links[CLIENTS_MAX];
+static struct sockaddr_in senders[CLIENTS_MAX];
+static int known;
+
+static void open_server(int clients, const char *own_ip) {
+    struct sockaddr_in any = address("0.0.0.0", PORT);
+    if (!over_tcp) {
+        struct in_addr own = address(own_ip, 0).sin_addr;
+        datagrams = socket(AF_INET, SOCK_DGRAM, 0);
+        need(bind(datagrams, (struct sockaddr *)&any, sizeof any) == 0, "bind");
+        need(setsockopt(datagrams, IPPROTO_IP, IP_MULTICAST_IF, &own, sizeof own) == 0,
+             "IP_MULTICAST_IF");
+        return;
+    }
+    int listener = socket(AF_INET, SOCK_STREAM, 0);
+    int on = 1;
+    setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+    need(bind(listener, (struct sockaddr *)&any, sizeof any) == 0, "bind");
+    need(listen(listener, CLIENTS_MAX) == 0, "listen");
+    watcher = epoll_create1(0);
+    for (int client = 0; client < clients; client++) {
+        struct epoll_event event = {.events = EPOLLIN | EPOLLET, .data.u32 = (uint32_t)client};
+        links[client] = accept(listener, NULL, NULL);
+        need(links[client] >= 0, "accept");
+        set_no_delay(links[client]);
+        need(fcntl(links[client], F_SETFL, O_NONBLOCK) == 0, "fcntl");
+        need(epoll_ctl(watcher, EPOLL_CTL_ADD, links[client], &event) == 0, "epoll_ctl");
+    }
+}
+
+/* Frames that came, after a wait for the first of them. */
+static int receive_links(void) {
+    struct epoll_event events[CLIENTS_MAX];
+    char frame[FRAME_BYTES];
+    int count = 0, got = 0;
+    for (int look = 0; count <= 0; look++) {
+        count = epoll_wait(watcher, events, CLIENTS_MAX, look < yields ? 0 : -1);
+        if (count <= 0) {
+            sched_yield();
+        }
+    }
+    for (int at = 0; at < count; at++) {
+        ssize_t bytes = recv(links[events[at].data.u32], frame, sizeof frame, 0);
+        need(bytes != 0, "a client is gone");
+        got += bytes == FRAME_BYTES;
+    }
+    return got;
+}
+
+static int receive_datagrams(int clients, bool is_first_round) {
+    static char frames[CLIENTS_MAX][FRAME_BYTES];
+    struct mmsghdr messages[CLIENTS_MAX];
+    struct iovec pieces[CLIENTS_MAX];
+    struct sockaddr_in sources[CLIENTS_MAX];
+    memset(messages, 0, sizeof messages);
+    for (int at = 0; at < clients; at++) {
+        pieces[at] = (struct iovec){frames[at], FRAME_BYTES};
+        messages[at].msg_hdr = (struct msghdr){.msg_name = &sources[at],
+                                               .msg_namelen = sizeof *sources,
+                                               .msg_iov = &pieces[at], .msg_iovlen = 1};
+    }
+    int count = 0;
+    for (int look = 0; count <= 0; look++) {
+        int flags = look < yields ? MSG_DONTWAIT : MSG_WAITFORONE;
+        count = recvmmsg(datagrams, messages, (unsigned)clients, flags, NULL);
+        if (count <= 0) {
+            sched_yield();
+        }
+    }
+    for (int at = 0; at < count && is_first_round; at++) {
+        senders[known++] = sources[at];
+    }
+    return count;
+}
+
+static void answer(int clients) {
+    static char frame[FRAME_BYTES];
+    struct iovec piece = {frame, FRAME_BYTES};
+    struct sockaddr_in group = address(group_address, PORT + 1);
+    if (over_tcp) {
+        for (int client = 0; client < clients; client++) {
+            need(send(links[client], frame, FRAME_BYTES, 0) == FRAME_BYTES, "send");
+        }
+    } else if (by_multicast) {
+        need(sendto(datagrams, frame, FRAME_BYTES, 0, (struct sockaddr *)&group, sizeof group) > 0,
+             "sendto");
+    } else {
+        struct mmsghdr messages[CLIENTS_MAX];
+        memset(messages, 0, sizeof messages);
+        for (int at = 0; at < clients; at++) {
+            messages[at].msg_hdr = (struct msghdr){.msg_name = &senders[at],
+                                                   .msg_namelen = sizeof *senders,
+                                                   .msg_iov = &piece, .msg_iovlen = 1};
+        }
+        need(sendmmsg(datagrams, messages, (unsigned)clients, 0) == clients, "sendmmsg");
+    }
+}
+
+static void serve(int clients, int rounds, const char *own_ip) {
+    double started = 0;
+    need(clients <= CLIENTS_MAX, "too many clients");
+    open_server(clients, own_ip);
+    for (int round = 0; round < rounds; round++) {
+        for (int got = 0; got < clients;) {
+            got += over_tcp ? receive_links() : receive_datagrams(clients, round == 0);
+        }
+        if (round == WARM_ROUNDS) {
+            started = now_us();
+        }
+        answer(clients);
+    }
+    printf("%.2f\n", (now_us() - started) / (rounds - WARM_ROUNDS));
+}
+
+static int open_ear(const char *own_ip) {
+    struct sockaddr_in group = address(group_address, PORT + 1);
+    struct ip_mreq membership = {group.sin_addr, address(own_ip, 0).sin_addr};
+    int ear = socket(AF_INET, SOCK_DGRAM, 0);
+    need(bind(ear, (struct sockaddr *)&group, sizeof group) == 0, "bind");
+    need(setsockopt(ear, IPPROTO_IP, IP_ADD_MEMBERSHIP, &membership, sizeof membership) == 0,
+         "IP_ADD_MEMBERSHIP");
+    return ear;
+}
+
+static void await_answer(int from) {
+    char frame[FRAME_BYTES];
+    for (int look = 0;; look++) {
+        ssize_t got = recv(from, frame, sizeof frame, look < yields ? MSG_DONTWAIT : 0);
+        if (got == FRAME_BYTES) {
+            return;
+        }
+        need(got < 0 && (errno == EAGAIN || errno == EINTR), "recv");
+        sched_yield();
+    }
+}
+
+static void ask(int rounds, const char *server_ip, const char *own_ip) {
+    struct sockaddr_in server = address(server_ip, PORT);
+    char frame[FRAME_BYTES] = {0};
+    int link = socket(AF_INET, over_tcp ? SOCK_STREAM : SOCK_DGRAM, 0);
+    int ear = by_multicast ? open_ear(own_ip) : link;
+    for (int tries = 0; connect(link, (struct sockaddr *)&server, sizeof server) != 0; tries++) {
+        need(tries < TRIES, "connect");
+        usleep(20000);
+    }
+    if (over_tcp) {
+        set_no_delay(link);
+    }
+    for (int round = 0; round < rounds; round++) {
+        /* The first datagrams are refused until the server is there. */
+        for (int tries = 0; send(link, frame, FRAME_BYTES, 0) != FRAME_BYTES; tries++) {
+            need(errno == ECONNREFUSED && tries < TRIES, "send");
+            usleep(20000);
+        }
+        await_answer(ear);
+    }
+}
+
+int main(int argc, char **argv) {
+    need(argc == 7, "usage: see the top of the file");
+    over_tcp = strcmp(argv[2], "tcp") == 0;
+    by_multicast = strcmp(argv[2], "multicast") == 0;
+    yields = atoi(argv[3]);
+    if (strcmp(argv[1], "server") == 0) {
+        serve(atoi(argv[4]), atoi(argv[5]), argv[6]);
+    } else {
+        ask(atoi(argv[4]), argv[5], argv[6]);
+    }
+    return 0;
+}

@@ -1,0 +1,89 @@
+#!/usr/bin/env python3
+"""Measures what an operation of 8 hosts through one node costs at least on this machine.
+
+Runs floor.c on a lab: one server where the aggregation node is, one client on each host, frames as
+long as the product's for 8 bytes, and nothing but system calls. Prints medians over interleaved runs.
+"""
+
+import argparse
+import os
+import pathlib
+import statistics
+import subprocess
+import sys
+import time
+
+HERE = pathlib.Path(__file__).resolve().parent
+ROOT = HERE.parent.parent
+SERVER = "10.77.1.1"
+MODES = ["tcp", "udp", "multicast"]
+
+
+def parse_arguments():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--tributary", type=pathlib.Path, default=ROOT / "target/release/tributary")
+    parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build/lab",
+                        help="folder for what is compiled (default %(default)s)")
+    parser.add_argument("--hosts", type=int, default=8)
+    parser.add_argument("--exchanges", type=int, default=10000, help="exchanges of one run")
+    parser.add_argument("--rounds", type=int, default=5, help="runs of every mode")
+    parser.add_argument("--yields", default="64,0",
+                        help="how often to yield before sleeping, by commas (default %(default)s)")
+    return parser.parse_args()
+
+
+class Lab:
+    """A flat lab of this run's own."""
+
+    def __init__(self, arguments):
+        self.program = arguments.tributary
+        self.name = f"floor-{os.getpid()}"
+        subprocess.run([self.program, "lab", "up", "--name", self.name, "--hosts",
+                        str(arguments.hosts), "--hosts-per-leaf", str(arguments.hosts)],
+                       check=True, stdout=subprocess.DEVNULL)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        subprocess.run([self.program, "lab", "down", "--name", self.name], check=False)
+
+    def start(self, member, words):
+        return subprocess.Popen([self.program, "lab", "exec", "--name", self.name, member, "--",
+                                 *[str(word) for word in words]], text=True,
+                                stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)
+
+    def run(self, program, mode, yields, arguments):
+        """Microseconds an exchange."""
+        server = self.start("leaf0-an", [program, "server", mode, yields, arguments.hosts,
+                                         arguments.exchanges, SERVER])
+        time.sleep(0.3)
+        clients = [self.start(f"h{host}", [program, "client", mode, yields, arguments.exchanges,
+                                           SERVER, f"10.77.2.{host + 1}"])
+                   for host in range(arguments.hosts)]
+        text = server.communicate(timeout=120)[0]
+        if server.returncode or any(client.wait(timeout=10) for client in clients):
+            sys.exit(f"{mode} with {yields} yields failed")
+        return float(text)
+
+
+def main():
+    arguments = parse_arguments()
+    arguments.build.mkdir(parents=True, exist_ok=True)
+    program = (arguments.build / "floor").resolve()
+    subprocess.run(["cc", "-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror", HERE / "floor.c",
+                    "-o", program], check=True)
+    cases = [(mode, int(yields)) for yields in arguments.yields.split(",") for mode in MODES]
+    found = {case: [] for case in cases}
+    with Lab(arguments) as lab:
+        for _ in range(arguments.rounds):
+            for case in cases:
+                found[case].append(lab.run(program, *case, arguments))
+    print(f"{arguments.hosts} hosts, {os.cpu_count()} cores, us an exchange: median, least")
+    for (mode, yields), runs in found.items():
+        wait = f"{yields} yields" if yields else "sleeping"
+        print(f"{mode:>10} {wait:>10} {statistics.median(runs):8.1f} {min(runs):8.1f}")
+
+
+if __name__ == "__main__":
+    main()
