@@ -13,7 +13,7 @@ use super::group::HostGroup;
 use super::operation::{Action, Operation};
 use super::ring::{Awaited, AwaitedEvent};
 use super::running::{consume_traded, copy_short};
-use super::scan::{is_traded_scan, reduce_prefix};
+use super::scan::reduce_prefix;
 use super::segment::{LINE_RING, RINGS, TRADE_RING};
 
 impl HostGroup {
@@ -44,9 +44,6 @@ impl HostGroup {
                 Action::Reduce { to, kernel } if is_one_line && ranks > 1 => {
                     Some(self.reduce_lines(to, kernel, operation))
                 }
-                Action::Scan { kernel, inclusive } if is_traded_scan(len_bytes, ranks) => {
-                    Some(self.trade_and_scan(kernel, inclusive, operation))
-                }
                 Action::Scan { kernel, inclusive } if is_one_line && ranks > 1 => {
                     Some(self.scan_lines(kernel, inclusive, operation))
                 }
@@ -66,35 +63,6 @@ impl HostGroup {
         unsafe { self.trade_unfinished(operation.source, operation.len_bytes)? };
         // SAFETY: the peer's flag was seen just now; the buffers are the caller's.
         unsafe { consume_traded(&self.rings, kernel, operation) };
-        self.rings.finish(TRADE_RING, true);
-        Ok(())
-    }
-
-    /// A scan between two ranks that trade boxes, though the first needs nothing from the second.
-    unsafe fn trade_and_scan(
-        &mut self,
-        kernel: &dyn Combine,
-        inclusive: bool,
-        operation: &Operation,
-    ) -> Result<(), Lost> {
-        let &Operation { source, target, len_bytes, .. } = operation;
-        // SAFETY: the caller's promise; afterwards the peer's flag was seen, and its box is read
-        // before this rank's next step.
-        unsafe {
-            self.trade_unfinished(source, len_bytes)?;
-            match (self.rings.local_rank, inclusive) {
-                (1, true) => consume_traded(&self.rings, kernel, operation),
-                (1, false) => {
-                    let step = self.rings.step(TRADE_RING);
-                    let first = self.rings.slot(TRADE_RING, 0, step, len_bytes);
-                    copy_short(first.as_ptr(), slice::from_raw_parts_mut(target, len_bytes));
-                }
-                (_, true) if source != target.cast_const() => {
-                    copy_short(source, slice::from_raw_parts_mut(target, len_bytes));
-                }
-                _ => {}
-            }
-        }
         self.rings.finish(TRADE_RING, true);
         Ok(())
     }

@@ -53,7 +53,7 @@ impl Job {
                 Some(if Chain::suits(&operation, kernel, ranks) {
                     Self::Chain(Chain::new(operation, kernel, inclusive, rings))
                 } else {
-                    Self::Prefixes(Rounds::new(Prefixes::new(operation, kernel, inclusive, ranks)))
+                    Self::Prefixes(Rounds::new(Prefixes::new(operation, kernel, inclusive)))
                 })
             }
             _ if Direct::suits(&operation, rings) => {

@@ -15,17 +15,8 @@ use super::combine::{Combine, reduce_in_order};
 use super::operation::Operation;
 use super::ring::{Awaited, AwaitedEvent, Rings};
 use super::rounds::Round;
-use super::running::{consume_traded, copy, copy_short};
-use super::segment::{LINE_RING, LONG_RING, RINGS, SHORT_RING, TRADE_RING};
-
-/// Up to this length a scan between two ranks trades boxes.
-const TRADED_BYTES_MAX: usize = 512;
-
-/// Whether a scan of `len_bytes` among `ranks` trades boxes: a line each way at the same time takes
-/// less than one way with the counters that hold a mere sender back.
-pub(super) fn is_traded_scan(len_bytes: usize, ranks: u32) -> bool {
-    ranks == 2 && (1..=TRADED_BYTES_MAX).contains(&len_bytes)
-}
+use super::running::{copy, copy_short};
+use super::segment::{LINE_RING, LONG_RING, RINGS, SHORT_RING};
 
 /// One piece of every rank's contribution a round; each rank reads those of the ranks before it.
 pub(super) struct Prefixes {
@@ -40,16 +31,9 @@ pub(super) struct Prefixes {
 }
 
 impl Prefixes {
-    pub(super) fn new(
-        operation: Operation,
-        kernel: &'static dyn Combine,
-        inclusive: bool,
-        ranks: u32,
-    ) -> Self {
+    pub(super) fn new(operation: Operation, kernel: &'static dyn Combine, inclusive: bool) -> Self {
         let fits = |ring: &usize| operation.len_bytes <= RINGS[*ring].capacity_bytes;
-        let one_way = [LINE_RING, SHORT_RING].into_iter().find(fits).unwrap_or(LONG_RING);
-        let is_traded = is_traded_scan(operation.len_bytes, ranks);
-        let ring = if is_traded { TRADE_RING } else { one_way };
+        let ring = [LINE_RING, SHORT_RING].into_iter().find(fits).unwrap_or(LONG_RING);
         let capacity_bytes = RINGS[ring].capacity_bytes;
         let piece_bytes = capacity_bytes - capacity_bytes % kernel.element_bytes();
         Self { operation, kernel, inclusive, ring, piece_bytes, offset: 0 }
@@ -71,12 +55,11 @@ impl Round for Prefixes {
 
     /// Nobody reads what the last rank contributes, but itself, if its result overwrites it.
     fn fills(&self, rings: &Rings) -> bool {
-        let is_read = rings.local_rank + 1 < rings.ranks;
-        is_read || self.ring == TRADE_RING || self.inclusive && self.is_in_place()
+        rings.local_rank + 1 < rings.ranks || self.inclusive && self.is_in_place()
     }
 
     fn reads(&self, rings: &Rings) -> Range<u32> {
-        0..if self.ring == TRADE_RING { rings.ranks } else { rings.local_rank }
+        0..rings.local_rank
     }
 
     unsafe fn fill(&self, rings: &mut Rings) -> usize {
@@ -96,10 +79,6 @@ impl Round for Prefixes {
         let is_there_already = contributions == 1 && own == 0 && self.is_in_place();
         if contributions == 0 || is_there_already {
             return;
-        }
-        if self.ring == TRADE_RING && self.inclusive && own == 1 {
-            // SAFETY: the flag of the first rank was seen, and a traded vector is one piece.
-            return unsafe { consume_traded(rings, self.kernel, &self.operation) };
         }
         let (step, len_bytes) = (rings.step(self.ring), self.len_bytes());
         let piece = |rank: u32| {
