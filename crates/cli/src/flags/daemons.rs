@@ -132,6 +132,16 @@ pub(crate) enum TokenAction {
         #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
         file: PathBuf,
     },
+    /// Print the certificate (PEM) that daemons of the token in FILE present
+    #[command(after_help = "\
+It is no secret. Tributary's own programs need it nowhere; tools on other hosts do:
+  curl --cacert manager.pem --connect-to manager.tributary:7470:10.0.0.1:7470 \\
+      -H \"Authorization: Bearer $(cat token)\" https://manager.tributary:7470/metrics")]
+    Certificate {
+        /// The token's file
+        #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
+        file: PathBuf,
+    },
 }
 
 /// Reads `ip:port`.
