@@ -6,68 +6,11 @@
 #include <string.h>
 
 #include "check.h"
+#include "layouts.h"
 
-enum { LAYOUTS = 6, INTS_MAX = 300000, SPREAD = 3, GAP = -77 };
+enum { INTS_MAX = 300000, SPREAD = LAYOUTS_SPREAD, GAP = -77 };
 /* Not 0: Open MPI 5.0 and MPICH 5.0 hang where only some ranks give a count of 0. */
 static const int lengths[] = {2, 12, 120, 4092, INTS_MAX};
-
-/* One description of `ints` MPI_INTs: where the i-th of them lies is position(). */
-typedef struct {
-    const char *name;
-    MPI_Datatype type;
-    int count;
-    int (*position)(int index, int ints);
-} layout;
-
-static int contiguous_position(int index, int ints) { return (void)ints, index; }
-static int strided_position(int index, int ints) { return (void)ints, index * SPREAD; }
-static int paired_position(int index, int ints) { return (void)ints, index / 2 * 4 + index % 2; }
-static int swapped_position(int index, int ints) { return (index + ints / 2) % ints; }
-
-static MPI_Datatype vector_of(int blocks, int block_length, int stride) {
-    MPI_Datatype type;
-    MPI_Type_vector(blocks, block_length, stride, MPI_INT, &type);
-    MPI_Type_commit(&type);
-    return type;
-}
-
-/* One int, with an extent of SPREAD ints. */
-static MPI_Datatype resized(void) {
-    MPI_Datatype type;
-    MPI_Type_create_resized(MPI_INT, 0, SPREAD * (MPI_Aint)sizeof(int), &type);
-    MPI_Type_commit(&type);
-    return type;
-}
-
-/* The second half first: the signature is the same, the order in memory is not. */
-static MPI_Datatype swapped_halves(int ints) {
-    MPI_Datatype type;
-    int blocks[2] = {ints / 2, ints / 2};
-    int offsets[2] = {ints / 2, 0};
-    MPI_Type_indexed(2, blocks, offsets, MPI_INT, &type);
-    MPI_Type_commit(&type);
-    return type;
-}
-
-static layout make_layout(int which, int ints) {
-    MPI_Datatype type = MPI_INT;
-    switch (which) {
-    case 0:
-        return (layout){"MPI_INT", MPI_INT, ints, contiguous_position};
-    case 1:
-        MPI_Type_contiguous(ints, MPI_INT, &type);
-        MPI_Type_commit(&type);
-        return (layout){"one contiguous", type, 1, contiguous_position};
-    case 2:
-        return (layout){"one vector", vector_of(ints, 1, SPREAD), 1, strided_position};
-    case 3:
-        return (layout){"resized ints", resized(), ints, strided_position};
-    case 4:
-        return (layout){"vector of pairs", vector_of(ints / 2, 2, 4), 1, paired_position};
-    default:
-        return (layout){"swapped halves", swapped_halves(ints), 1, swapped_position};
-    }
-}
 
 static int value_at(uint64_t salt, int index) {
     return (int)(check_hash(salt, (uint64_t)index, 0) & 0x7fffffff);
@@ -108,7 +51,7 @@ static void run_case(int ints, int root_layout, int shift, bool blocking, int *b
     uint64_t salt = (uint64_t)ints * 100 + (uint64_t)(root_layout * LAYOUTS + shift);
     int root = (int)(check_hash(salt, 1, 1) % (uint64_t)world.ranks);
     int which = world.rank == root ? root_layout : (root_layout + shift + world.rank) % LAYOUTS;
-    layout mine = make_layout(which, ints);
+    layout mine = layout_make(which, ints);
     check_case("%s of %d ints, root %d with layout %d, here %s",
                blocking ? "MPI_Bcast" : "MPI_Ibcast", ints, root, root_layout, mine.name);
     for (size_t at = 0; at < (size_t)INTS_MAX * SPREAD; at++) {
@@ -119,9 +62,7 @@ static void run_case(int ints, int root_layout, int shift, bool blocking, int *b
     }
     broadcast(&mine, buffer, root, blocking);
     check_buffer(&mine, ints, salt, buffer, wanted);
-    if (mine.type != MPI_INT) {
-        MPI_Type_free(&mine.type);
-    }
+    layout_free(&mine);
 }
 
 /* A structure with a gap in it, sent as such and received as its parts. */

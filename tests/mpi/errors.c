@@ -17,15 +17,18 @@ typedef struct {
     int (*ireduce)(const void *, void *, int, MPI_Datatype, MPI_Op, int, MPI_Comm, MPI_Request *);
     int (*ibcast)(void *, int, MPI_Datatype, int, MPI_Comm, MPI_Request *);
     int (*ibarrier)(MPI_Comm, MPI_Request *);
+    int (*scan)(const void *, void *, int, MPI_Datatype, MPI_Op, MPI_Comm);
+    int (*iexscan)(const void *, void *, int, MPI_Datatype, MPI_Op, MPI_Comm, MPI_Request *);
     int (*wait)(MPI_Request *, MPI_Status *);
 } calls;
 
 static const calls interposed = {"MPI",          MPI_Allreduce, MPI_Reduce, MPI_Bcast, MPI_Barrier,
-                                 MPI_Iallreduce, MPI_Ireduce,   MPI_Ibcast, MPI_Ibarrier, MPI_Wait};
+                                 MPI_Iallreduce, MPI_Ireduce,   MPI_Ibcast, MPI_Ibarrier, MPI_Scan,
+                                 MPI_Iexscan,    MPI_Wait};
 static const calls beneath = {"PMPI",          PMPI_Allreduce, PMPI_Reduce,
                               PMPI_Bcast,      PMPI_Barrier,   PMPI_Iallreduce,
                               PMPI_Ireduce,    PMPI_Ibcast,    PMPI_Ibarrier,
-                              PMPI_Wait};
+                              PMPI_Scan,       PMPI_Iexscan,   PMPI_Wait};
 
 /* The arguments of one wrong call; what a collective does not take is left out. */
 typedef struct {
@@ -38,9 +41,9 @@ typedef struct {
     bool in_place_target; /* MPI_IN_PLACE where the result should go */
 } mistake;
 
-enum { ALLREDUCE, REDUCE, BCAST, IALLREDUCE, IREDUCE, IBCAST, COLLECTIVES };
+enum { ALLREDUCE, REDUCE, BCAST, IALLREDUCE, IREDUCE, IBCAST, SCAN, IEXSCAN, COLLECTIVES };
 static const char *const names[] = {"Allreduce", "Reduce", "Bcast", "Iallreduce", "Ireduce",
-                                    "Ibcast"};
+                                    "Ibcast", "Scan", "Iexscan"};
 
 static double source[16];
 static double target[16];
@@ -70,6 +73,11 @@ static int call_one(const calls *with, int collective, const mistake *wrong, MPI
     case IREDUCE:
         code = with->ireduce(from, into, wrong->count, wrong->type, wrong->op, wrong->root, comm,
                              &request);
+        break;
+    case SCAN:
+        return with->scan(from, into, wrong->count, wrong->type, wrong->op, comm);
+    case IEXSCAN:
+        code = with->iexscan(from, into, wrong->count, wrong->type, wrong->op, comm, &request);
         break;
     default:
         code = with->ibcast(target, wrong->count, wrong->type, wrong->root, comm, &request);
@@ -116,11 +124,15 @@ static bool applies(const mistake *wrong, int collective) {
     if (!is_bcast && crashes_beneath(wrong)) {
         return false;
     }
-    bool is_rooted = collective != ALLREDUCE && collective != IALLREDUCE;
+    bool is_scan = collective == SCAN || collective == IEXSCAN;
+    bool is_rooted = collective != ALLREDUCE && collective != IALLREDUCE && !is_scan;
     if (wrong->root != 0 && !is_rooted) {
         return false;
     }
     if (wrong->aliased && is_rooted) { /* only the root could notice: the ranks would differ */
+        return false;
+    }
+    if (wrong->aliased && collective == IEXSCAN) { /* rank 0 has no result that could be aliased */
         return false;
     }
     return !is_bcast || wrong->op == MPI_SUM;
@@ -197,6 +209,18 @@ static void run_null_communicator(void) {
     check_equal(expected, got, "error class");
 }
 
+/*
+ * An error that belongs to no communicator. Only MPI_COMM_WORLD's handler was set by now: both MPIs
+ * then return, unless somebody has touched MPI_COMM_SELF's.
+ */
+static void run_unattached(void) {
+    MPI_Op op = MPI_SUM;
+    int class = MPI_SUCCESS;
+    check_case("MPI_Op_free of MPI_SUM");
+    MPI_Error_class(MPI_Op_free(&op), &class);
+    check_equal(MPI_ERR_OP, class, "error class");
+}
+
 static void return_errors(MPI_Comm comm) { MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN); }
 
 int main(int argc, char **argv) {
@@ -205,6 +229,7 @@ int main(int argc, char **argv) {
     MPI_Errhandler counting;
     check_start(argc, argv, "errors", MPI_THREAD_SINGLE);
     return_errors(MPI_COMM_WORLD);
+    run_unattached();
     return_errors(MPI_COMM_SELF);
     MPI_Comm_dup(MPI_COMM_WORLD, &second); /* inherits the handler */
     MPI_Comm_dup(MPI_COMM_WORLD, &third);

@@ -26,8 +26,8 @@ import mpi_launch  # noqa: E402, its folder is on the path only now
 
 FLAGS = ("-std=c11", "-O2", "-g", "-Wall", "-Wextra", "-Werror")
 # Collective, the function that is entered, instructions allowed per call at the dearer rank.
-LIMITS = [("allreduce", "shim_Allreduce", 640), ("reduce", "shim_Reduce", 750),
-          ("bcast", "shim_Bcast", 600), ("barrier", "shim_Barrier", 400)]
+LIMITS = [("allreduce", "shim_Allreduce", 550), ("reduce", "shim_Reduce", 640),
+          ("bcast", "shim_Bcast", 520), ("barrier", "shim_Barrier", 350)]
 SHORT, LONG = 500, 2500
 
 

@@ -22,7 +22,7 @@ ROOT = HERE.parent.parent
 sys.path.insert(0, str(ROOT / "mk"))
 import mpi_launch  # noqa: E402, its folder is on the path only now
 MPIS = ("openmpi", "mpich")
-SUPPORT = ("check.c", "values.c", "shapes.c")
+SUPPORT = ("check.c", "values.c", "shapes.c", "layouts.c")
 FLAGS = ("-std=c11", "-O2", "-g", "-Wall", "-Wextra", "-Werror", "-pthread")
 COUNTS = ("in_node", "in_tree", "passed_through")
 
@@ -40,6 +40,8 @@ class Program:
     abrupt: bool = False
     # Whether it runs twice and its `bits` lines must be equal.
     twice: bool = False
+    # What of it must show as passed through where there are several hosts: words of a reason.
+    passes: str = ""
     # The MPIs that have what it tests.
     mpis: tuple = MPIS
     # Options of mpirun.
@@ -57,6 +59,12 @@ PROGRAMS = (
                             sample(4, 1, 32), sample(9, 1, 256), sample(2, 2, 32),
                             sample(3, 2, 32), sample(4, 2, 32), sample(9, 2, 256),
                             sample(9, 3, 256))),
+    # Lengths at which the MPI beneath is faster must be offloaded too, to be tested.
+    Program("further", (sample(1, 1, 64), sample(2, 1, 32), sample(3, 1, 64), sample(4, 1, 64),
+                        sample(9, 1, 512), sample(4, 2, 128), sample(9, 3, 512)),
+            passes="one host", settings=(("TRIBUTARY_REDUCE_SCATTER_MAX", "always"),
+                                         ("TRIBUTARY_ALLGATHER_MAX", "always"),
+                                         ("TRIBUTARY_SCAN_MAX", "always"))),
     Program("waits"),
     Program("bcast_types"),
     Program("passing"),
@@ -152,7 +160,7 @@ def compile_programs(programs, mpicc, folder):
 def read_counts(path, output):
     try:
         report = json.loads(path.read_text())
-        return {key: int(report[key]) for key in COUNTS}
+        return {key: int(report[key]) for key in COUNTS} | {"reasons": report["reasons"]}
     except FileNotFoundError:
         raise Failure("no report was written", output) from None
     except (ValueError, KeyError, TypeError) as error:
@@ -166,6 +174,8 @@ def check_counts(program, ranks, hosts, counts, output):
     way = "in_tree" if hosts > 1 else "in_node"
     if counts[way] == 0:
         raise Failure(f"the report says {way} 0", output)
+    if hosts > 1 and program.passes and not any(program.passes in why for why in counts["reasons"]):
+        raise Failure(f"nothing was passed through for {program.passes!r}", output)
 
 
 def arguments_of(options, extra):

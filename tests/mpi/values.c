@@ -319,9 +319,14 @@ static bool element_equal(const value_type *type, const unsigned char *expected,
 
 bool values_check(const value_type *type, const value_operator *op, uint64_t salt, int ranks,
                   const void *buffer, size_t count) {
+    return values_check_block(type, op, salt, ranks, buffer, 0, count);
+}
+
+bool values_check_block(const value_type *type, const value_operator *op, uint64_t salt, int ranks,
+                        const void *buffer, size_t first, size_t count) {
     const unsigned char *got = buffer;
     _Alignas(16) unsigned char expected[64];
-    for (size_t index = 0; index < count; index++, got += type->extent) {
+    for (size_t index = first; index < first + count; index++, got += type->extent) {
         store(type, expected_at(type, op->handle, salt, ranks, index), expected);
         if (!element_equal(type, expected, got)) {
             char wanted[96];

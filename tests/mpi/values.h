@@ -58,4 +58,8 @@ void values_fill(const value_type *type, const value_operator *op, uint64_t salt
 bool values_check(const value_type *type, const value_operator *op, uint64_t salt, int ranks,
                   const void *buffer, size_t count);
 
+/* The same for the elements from `first` on of that reduction. */
+bool values_check_block(const value_type *type, const value_operator *op, uint64_t salt, int ranks,
+                        const void *buffer, size_t first, size_t count);
+
 #endif

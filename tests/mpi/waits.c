@@ -6,7 +6,7 @@
 
 #include "check.h"
 
-enum { BATCH = 8, ELEMENTS = 33, ROUNDS = 6, TAG = 5 };
+enum { BATCH = 8, ELEMENTS = 33, ROUNDS = 6, TAG = 5, RANKS_MAX = 64 };
 
 typedef enum { WAIT, WAITALL, WAITANY, WAITSOME, TEST, TESTALL, TESTANY, TESTSOME, STATUS, FAMILY }
     completion;
@@ -16,7 +16,10 @@ static const char *const family_names[] = {"MPI_Wait",    "MPI_Waitall", "MPI_Wa
                                            "MPI_Testany", "MPI_Testsome", "MPI_Request_get_status"};
 
 /* What stands where in the array of requests. */
-typedef enum { IALLREDUCE, IREDUCE, IBCAST, IBARRIER, NULL_REQUEST, ISEND, IRECV, KINDS } kind;
+typedef enum {
+    IALLREDUCE, IREDUCE, IBCAST, IBARRIER, ISCAN, IEXSCAN, IALLGATHER, IREDUCE_SCATTER,
+    NULL_REQUEST, ISEND, IRECV, KINDS
+} kind;
 
 typedef struct {
     kind kinds[BATCH];
@@ -25,6 +28,7 @@ typedef struct {
     bool done[BATCH];
     int source[BATCH][ELEMENTS];
     int target[BATCH][ELEMENTS];
+    int counts[BATCH][RANKS_MAX]; /* of a reduce-scatter: ELEMENTS in all */
     int root[BATCH];
     int left; /* requests that are not completed yet */
 } batch;
@@ -32,6 +36,12 @@ typedef struct {
 static int contribution(int at, int rank, int index) { return 1000 * at + 7 * rank + index; }
 
 static int peer(int distance) { return (world.rank + distance + world.ranks) % world.ranks; }
+
+/* Ints of each rank that an allgather brings together in one target. */
+static int gathered(void) { return ELEMENTS / world.ranks; }
+
+/* Where a rank's block of a reduce-scatter begins: blocks of two lengths. */
+static int dealt_until(int rank) { return ELEMENTS * rank / world.ranks; }
 
 static void start_one(batch *all, int at, MPI_Comm comm) {
     MPI_Request *request = &all->requests[at];
@@ -51,6 +61,21 @@ static void start_one(batch *all, int at, MPI_Comm comm) {
         break;
     case IBARRIER:
         MPI_Ibarrier(comm, request);
+        break;
+    case ISCAN:
+        MPI_Iscan(source, target, ELEMENTS, MPI_INT, MPI_SUM, comm, request);
+        break;
+    case IEXSCAN:
+        MPI_Iexscan(source, target, ELEMENTS, MPI_INT, MPI_SUM, comm, request);
+        break;
+    case IALLGATHER:
+        MPI_Iallgather(source, gathered(), MPI_INT, target, gathered(), MPI_INT, comm, request);
+        break;
+    case IREDUCE_SCATTER:
+        for (int rank = 0; rank < world.ranks; rank++) {
+            all->counts[at][rank] = dealt_until(rank + 1) - dealt_until(rank);
+        }
+        MPI_Ireduce_scatter(source, target, all->counts[at], MPI_INT, MPI_SUM, comm, request);
         break;
     case ISEND:
         MPI_Isend(source, ELEMENTS, MPI_INT, peer(1), TAG + at, comm, request);
@@ -93,7 +118,23 @@ static void start_all(batch *all, MPI_Comm comm) {
 
 static int expected(const batch *all, int at, int index) {
     int sum = 0;
+    int own = world.rank;
     switch (all->kinds[at]) {
+    case ISCAN:
+    case IEXSCAN:
+        for (int rank = 0; rank < own + (all->kinds[at] == ISCAN); rank++) {
+            sum += contribution(at, rank, index);
+        }
+        return all->kinds[at] == IEXSCAN && own == 0 ? -1 : sum;
+    case IALLGATHER:
+        return index < gathered() * world.ranks
+                   ? contribution(at, index / gathered(), index % gathered())
+                   : -1;
+    case IREDUCE_SCATTER:
+        for (int rank = 0; rank < world.ranks; rank++) {
+            sum += contribution(at, rank, dealt_until(own) + index);
+        }
+        return index < dealt_until(own + 1) - dealt_until(own) ? sum : -1;
     case IALLREDUCE:
         for (int rank = 0; rank < world.ranks; rank++) {
             sum += contribution(at, rank, index);

@@ -1,16 +1,18 @@
-//! `tributary config`: the knob table.
+//! `tributary config`: the knob table, and the machine by which the rest is chosen.
 
 use std::io::{self, Write};
 use std::process::ExitCode;
 
 use serde_json::json;
 use tributary_client::Settings;
+use tributary_client::host::EXCHANGE_RANKS_MAX;
 use tributary_client::knobs::{self, KnobValue};
+use tributary_client::processor::{Cache, Processor};
 
 use crate::flags::ConfigFlags;
 use crate::{tables, usage};
 
-/// Prints every knob, then says which one holds what can't be.
+/// Prints every knob and the machine, then says which one holds what can't be.
 pub(crate) fn config(flags: ConfigFlags) -> anyhow::Result<ExitCode> {
     let environment = |name: &str| std::env::var(name).ok();
     let values = knobs::values(environment);
@@ -19,8 +21,10 @@ pub(crate) fn config(flags: ConfigFlags) -> anyhow::Result<ExitCode> {
         for value in &values {
             writeln!(out, "{}", line(value))?;
         }
+        writeln!(out, "{}", machine_line(Processor::own()))?;
     } else {
         writeln!(out, "{}", table(&values))?;
+        writeln!(out, "{}", machine(Processor::own()))?;
     }
     Settings::from_environment(environment).map_err(usage::from_setting)?;
     Ok(ExitCode::SUCCESS)
@@ -36,6 +40,50 @@ fn line(KnobValue { knob, value, origin }: &KnobValue) -> serde_json::Value {
         "allowed": knob.allowed,
         "help": knob.help,
     })
+}
+
+fn machine_line(processor: &Processor) -> serde_json::Value {
+    let cache = |cache: &Cache| {
+        json!({
+            "level": cache.level,
+            "size_bytes": cache.size_bytes,
+            "line_bytes": cache.line_bytes,
+            "sharers": cache.sharers,
+        })
+    };
+    json!({
+        "machine": {
+            "cpus": processor.cpus,
+            "cores": processor.cores,
+            "sockets": processor.sockets,
+            "caches": processor.caches.iter().map(cache).collect::<Vec<_>>(),
+        },
+        "layout": {
+            "spinning_ranks_max": processor.cpus,
+            "exchange_ranks_max": EXCHANGE_RANKS_MAX,
+            "scratch_bytes": processor.scratch_bytes(),
+        },
+    })
+}
+
+fn machine(processor: &Processor) -> String {
+    let Processor { cpus, cores, sockets, caches } = processor;
+    let caches: Vec<String> = caches
+        .iter()
+        .map(|Cache { level, size_bytes, line_bytes, sharers }| {
+            let size_kib = size_bytes / 1024;
+            format!("level {level}: {size_kib} KiB in lines of {line_bytes} B for {sharers} CPUs")
+        })
+        .collect();
+    let caches = if caches.is_empty() { "not told".to_owned() } else { caches.join("; ") };
+    format!(
+        "machine (from the kernel): {cpus} CPUs granted, on {cores} cores of {sockets} sockets\n\
+         caches: {caches}\n\
+         layout inside a host: up to {cpus} ranks spin, more hand their cores over; short allreduces \
+         of up to {EXCHANGE_RANKS_MAX} ranks are one exchange, of more a gather and a release; long \
+         vectors are reduced in {} KiB of scratch memory, a quarter of the second-level cache",
+        processor.scratch_bytes() / 1024
+    )
 }
 
 fn table(values: &[KnobValue]) -> String {

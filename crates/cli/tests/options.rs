@@ -158,8 +158,11 @@ fn config_tells_defaults_from_the_environment() {
     assert_eq!(words("TRIBUTARY_OSOS")[3], "default");
 
     let ended = run(tributary().args(["config", "--json"]).env("TRIBUTARY_HOSTS", "3"));
-    let rows: Vec<serde_json::Value> =
+    let mut rows: Vec<serde_json::Value> =
         ended.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let machine = rows.pop().unwrap();
+    assert!(machine["machine"]["cpus"].as_u64().unwrap() > 0);
+    assert!(machine["layout"]["scratch_bytes"].as_u64().unwrap() >= 128 * 1024);
     let hosts = rows.iter().find(|row| row["name"] == "TRIBUTARY_HOSTS").unwrap();
     assert_eq!((hosts["value"].as_str(), hosts["default"].as_str()), (Some("3"), Some("1")));
     assert!(rows.iter().all(|row| !row["help"].as_str().unwrap().is_empty()));

@@ -9,13 +9,15 @@ use std::time::Duration;
 use crate::bootstrap::Bootstrap;
 use crate::context::Context;
 use crate::engine::Engine;
+use crate::on_host::Longest;
 use crate::operation::{CollectiveError, Operation};
-use crate::report::{Tally, Way};
+use crate::report::{Kind, Tally, Way};
 use crate::request::{Request, RequestState, enlist};
 use crate::waiting::{Policy, Waiter};
 use crate::ways::Ways;
 
 pub(crate) mod join;
+mod memory;
 mod setup;
 
 pub use setup::Unavailable;
@@ -53,6 +55,7 @@ pub(crate) struct Shared {
     is_contended: AtomicBool,
     policy: Policy,
     ways: Ways,
+    longest: Longest,
     tally: Arc<Tally>,
 }
 
@@ -94,7 +97,7 @@ impl Communicator {
     ) -> Result<Self, Unavailable> {
         let mut engine = setup::set_up(context, bootstrap, tally.label())?;
         engine.set_while_waiting(while_waiting);
-        let ways = engine.seat.ways.clone();
+        let (ways, longest) = (engine.seat.ways.clone(), engine.seat.longest);
         tally.set_hosts(engine.seat.placement.hosts.len() as u32);
         if let Some(note) = &engine.seat.note {
             tally.set_note(note);
@@ -102,6 +105,7 @@ impl Communicator {
         if let Some(carriers) = &engine.seat.carriers {
             tally.set_carriers(carriers);
         }
+        tally.set_memory(&engine.seat.memory_notes.join("; "));
         let tally = Arc::clone(tally);
         let policy = engine.policy;
         let shared = Shared {
@@ -110,6 +114,7 @@ impl Communicator {
             is_contended: AtomicBool::new(!context.callers_take_turns),
             policy,
             ways,
+            longest,
             tally,
         };
         Ok(Self { shared: Arc::new(shared), context: Arc::clone(context) })
@@ -122,8 +127,9 @@ impl Communicator {
     /// operation is none.
     ///
     /// # Safety
-    /// `source` and `target` are valid for the operation's length where this rank's part in it uses
-    /// them, equal or not overlapping, and nobody else uses them until this returns.
+    /// `source` and `target` are valid for the lengths that the collective asks for where this rank's
+    /// part in it uses them, in place as it says or not overlapping, and nobody else uses them until
+    /// this returns; so are the blocks of a reduce-scatter.
     #[inline]
     pub unsafe fn run(&self, operation: &Operation) -> Result<(), CollectiveError> {
         let mut engine = self.shared.lock();
@@ -162,6 +168,20 @@ impl Communicator {
     /// thread of this process that waits on it has to be told by [`WhileWaiting`] first.
     pub fn give_up(&self) {
         self.shared.lock().give_up();
+    }
+
+    /// The longest contribution, in bytes, with which a collective of this kind runs faster here than
+    /// in the MPI beneath, as rank 0's settings say; none if any length may be asked for. The same at
+    /// all ranks. Zero for collectives of one host on a communicator that spans several.
+    #[must_use]
+    pub fn longest_bytes(&self, kind: Kind) -> Option<u64> {
+        self.shared.longest.of(kind)
+    }
+
+    /// Whether all its ranks are on one host.
+    #[must_use]
+    pub fn is_on_one_host(&self) -> bool {
+        self.shared.ways.usual.is_none()
     }
 
     /// The way that such an operation goes.

@@ -12,6 +12,7 @@ use crate::host::{self, Action, HostGroup, Lost, LostCause};
 use crate::kernels::Kernels;
 use crate::leaders;
 use crate::mesh::Mesh;
+use crate::on_host;
 use crate::operation::{Collective, CollectiveError, Operation};
 use crate::plan::{Means, Plan, Seat, Stage, plan};
 use crate::request::RequestState;
@@ -151,6 +152,10 @@ impl Engine {
             Collective::Reduce { root } => Action::Reduce { to: local(root)?, kernel: kernel()? },
             Collective::Broadcast { root } => Action::Broadcast { from: local(root)? },
             Collective::Barrier => Action::Barrier,
+            _ => {
+                on_host::check(operation, &self.seat, &self.label).ok()?;
+                on_host::action(operation, kernel())?
+            }
         };
         let Operation { target, .. } = *operation;
         let is_broadcast = matches!(action, Action::Broadcast { .. });
@@ -324,10 +329,11 @@ impl Engine {
     fn check(&self, operation: &Operation) -> Result<(), CollectiveError> {
         let &Operation { operator, datatype, .. } = operation;
         let (is_reduction, root) = match operation.collective {
-            Collective::Allreduce => (true, 0),
+            Collective::Allreduce | Collective::Scan { .. } => (true, 0),
+            Collective::ReduceScatter { .. } => (true, 0),
             Collective::Reduce { root } => (true, root),
             Collective::Broadcast { root } => (false, root),
-            Collective::Barrier => (false, 0),
+            Collective::Barrier | Collective::Allgather => (false, 0),
         };
         if is_reduction && (!operator.is_reduction() || !operator.applies_to(datatype)) {
             return Err(CollectiveError::NotDefined { operator, datatype });
@@ -336,7 +342,7 @@ impl Engine {
         if root >= ranks {
             return Err(CollectiveError::NoSuchRoot { label: self.label.clone(), root, ranks });
         }
-        Ok(())
+        on_host::check(operation, &self.seat, &self.label)
     }
 
     /// A rank of this host is lost, or said that the communicator is.
@@ -346,7 +352,7 @@ impl Engine {
                 let reason = reported_reason(code);
                 (self.between_hosts(self.seat.ways.usual, reason, None), reason)
             }
-            LostCause::Died | LostCause::Left => {
+            LostCause::Died | LostCause::Left | LostCause::Unreachable(_) => {
                 let rank = self.seat.rank_of_local(lost.local_rank);
                 let label = self.label.clone();
                 (CollectiveError::RankLost { label, rank }, AbortReason::MemberLost)

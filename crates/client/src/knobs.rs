@@ -164,6 +164,33 @@ pub const SUB_PARTITIONS: Knob = Knob {
     help: "pieces of each leader's share of an allreduce in the mesh: while one is between the hosts, \
            the next is reduced inside them; auto takes what was measured (TRIBUTARY_TUNING), else 1",
 };
+/// Where a reduce-scatter is left to the MPI beneath.
+pub const REDUCE_SCATTER_MAX: Knob = Knob {
+    name: "TRIBUTARY_REDUCE_SCATTER_MAX",
+    default: "always",
+    unit: "bytes",
+    allowed: "0 to 18446744073709551615, or always",
+    help: "longest vector of a reduce-scatter inside one host that is ours; \
+           bench/node/node.py --further measures up to where that is faster",
+};
+/// Where an allgather is left to the MPI beneath.
+pub const ALLGATHER_MAX: Knob = Knob {
+    name: "TRIBUTARY_ALLGATHER_MAX",
+    default: "4096",
+    unit: "bytes",
+    allowed: "0 to 18446744073709551615, or always",
+    help: "longest contribution of a rank to an allgather inside one host that is ours; \
+           bench/node/node.py --further measures up to where that is faster",
+};
+/// Where a scan is left to the MPI beneath.
+pub const SCAN_MAX: Knob = Knob {
+    name: "TRIBUTARY_SCAN_MAX",
+    default: "always",
+    unit: "bytes",
+    allowed: "0 to 18446744073709551615, or always",
+    help: "longest vector of a scan inside one host, exclusive or not, that is ours; \
+           bench/node/node.py --further measures up to where that is faster",
+};
 /// Measurements to choose by.
 pub const TUNING: Knob = Knob {
     name: "TRIBUTARY_TUNING",
@@ -196,6 +223,15 @@ pub const WAIT: Knob = Knob {
     unit: "",
     allowed: "auto, spin, sleep",
     help: "how ranks wait; auto spins where every rank of the machine has a core",
+};
+/// Direct access between processes.
+pub const CROSS_MEMORY: Knob = Knob {
+    name: "TRIBUTARY_CROSS_MEMORY",
+    default: "auto",
+    unit: "",
+    allowed: "auto, off",
+    help: "whether long vectors go directly from process to process (process_vm_readv) inside a host; \
+           auto: where a probe finds that the kernel allows it, else they are staged in shared memory",
 };
 /// Bound on communicators.
 pub const COMMUNICATORS_MAX: Knob = Knob {
@@ -264,9 +300,13 @@ pub const KNOBS: &[&Knob] = &[
     &MESH_ALGORITHM,
     &LEADERS,
     &SUB_PARTITIONS,
+    &REDUCE_SCATTER_MAX,
+    &ALLGATHER_MAX,
+    &SCAN_MAX,
     &TUNING,
     &HOST_ADDRESS,
     &WAIT,
+    &CROSS_MEMORY,
     &COMMUNICATORS_MAX,
     &COMMUNICATORS_EAGER,
     &REPORT,

@@ -2,6 +2,7 @@
 
 use tributary_wire::{Datatype, Operator};
 
+pub use crate::host::Blocks;
 use crate::report::Kind;
 
 /// What kind of collective, and who stands out.
@@ -21,6 +22,21 @@ pub enum Collective {
     },
     /// No rank goes on before every rank has come.
     Barrier,
+    /// Every rank's `target` becomes the reduction of its block of all ranks' `source`. In place,
+    /// the whole vector lies where the target begins. On one host only.
+    ReduceScatter {
+        /// Which elements are whose.
+        blocks: Blocks,
+    },
+    /// Every rank's `target` becomes all ranks' `source`, `elements` of each, one after the other.
+    /// In place, `source` is the rank's own part of `target`. On one host only.
+    Allgather,
+    /// Every rank's `target` becomes the reduction of the `source` of the ranks up to it. On one
+    /// host only.
+    Scan {
+        /// Whether a rank's own `source` takes part in its result; if not, rank 0 has none.
+        inclusive: bool,
+    },
 }
 
 /// One operation at one rank. Collective, datatype, operator and elements are the same at all
@@ -33,11 +49,12 @@ pub struct Operation {
     pub datatype: Datatype,
     /// How elements combine; looked at in reductions only.
     pub operator: Operator,
-    /// How many elements.
+    /// How many elements a rank contributes.
     pub elements: u64,
     /// `elements` elements of this rank's contribution; equal to `target` when in place.
     pub source: *const u8,
-    /// Room for `elements` elements of result, where this rank gets one.
+    /// Room for the result, where this rank gets one: `elements` elements, or what the collective
+    /// says.
     pub target: *mut u8,
 }
 
@@ -56,7 +73,7 @@ impl Operation {
         target: std::ptr::null_mut(),
     };
 
-    /// Length of the vector.
+    /// Length of a contribution.
     #[must_use]
     pub fn len_bytes(&self) -> usize {
         self.elements as usize * self.datatype.size_bytes()
@@ -68,6 +85,10 @@ impl Operation {
             Collective::Reduce { .. } => Kind::Reduce,
             Collective::Broadcast { .. } => Kind::Bcast,
             Collective::Barrier => Kind::Barrier,
+            Collective::ReduceScatter { .. } => Kind::ReduceScatter,
+            Collective::Allgather => Kind::Allgather,
+            Collective::Scan { inclusive: true } => Kind::Scan,
+            Collective::Scan { inclusive: false } => Kind::Exscan,
         }
     }
 }
@@ -117,6 +138,26 @@ pub enum CollectiveError {
         operator: Operator,
         /// The datatype it was asked for on.
         datatype: Datatype,
+    },
+    /// The caller asked for a collective that runs inside one host only.
+    #[error("{} of {label}, which is on {hosts} hosts, is left to others", kind.name())]
+    SeveralHosts {
+        /// The communicator.
+        label: String,
+        /// The collective.
+        kind: Kind,
+        /// How many hosts its ranks are on.
+        hosts: u32,
+    },
+    /// The caller named blocks that do not cover the vector.
+    #[error("blocks of {label} end at element {end}, its vector at {elements}")]
+    Blocks {
+        /// The communicator.
+        label: String,
+        /// Where the last block ends; 0 where blocks of one length leave a rest.
+        end: u64,
+        /// Elements of the vector.
+        elements: u64,
     },
     /// The caller named a root that isn't there.
     #[error("root {root} is not a rank of {label}, which has {ranks}")]

@@ -15,6 +15,7 @@ use crate::context::Placement;
 use crate::host::{self, Action, Combine};
 use crate::leaders::Partition;
 use crate::mesh::MeshOperation;
+use crate::on_host::{self, Longest};
 use crate::operation::{Collective, Operation};
 use crate::pipeline::Pipeline;
 use crate::ways::{Between, Ways};
@@ -53,10 +54,14 @@ pub(crate) struct Seat {
     pub(crate) ways: Ways,
     /// What the tree streams; none if it streams nothing.
     pub(crate) stream: Option<StreamUse>,
+    /// Up to what lengths collectives are worth it that run inside one host only.
+    pub(crate) longest: Longest,
     /// Why they are not joined in the way they should be.
     pub(crate) note: Option<String>,
     /// What carries data between leaders and the tree, for the report; none without a tree.
     pub(crate) carriers: Option<String>,
+    /// What the ranks of a host have to do without among themselves, and why, for the report.
+    pub(crate) memory_notes: Vec<String>,
 }
 
 /// Which vectors are streamed, and how.
@@ -123,6 +128,9 @@ pub(crate) fn plan(operation: &Operation, means: Means<'_>) -> Plan {
         Collective::Reduce { root } => planner.reduce(root).overlapped(operation, seat),
         Collective::Broadcast { root } => planner.broadcast(root),
         Collective::Barrier => planner.barrier(),
+        Collective::ReduceScatter { .. } | Collective::Allgather | Collective::Scan { .. } => {
+            planner.on_one_host()
+        }
     }
 }
 
@@ -171,9 +179,15 @@ struct Planner<'a> {
 impl Planner<'_> {
     fn alone(self) -> Plan {
         let &Operation { source, target, .. } = self.operation;
-        let moves =
-            matches!(self.operation.collective, Collective::Allreduce | Collective::Reduce { .. })
-                && source != target.cast_const();
+        let has_result = match self.operation.collective {
+            Collective::Allreduce
+            | Collective::Reduce { .. }
+            | Collective::ReduceScatter { .. }
+            | Collective::Allgather => true,
+            Collective::Scan { inclusive } => inclusive,
+            Collective::Broadcast { .. } | Collective::Barrier => false,
+        };
+        let moves = has_result && source != target.cast_const();
         let copy = Stage::Copy { source, target, len_bytes: self.len_bytes };
         moves.then_some(copy).into_iter().collect()
     }
@@ -309,6 +323,13 @@ impl Planner<'_> {
         plan
     }
 
+    fn on_one_host(self) -> Plan {
+        let &Operation { source, target, .. } = self.operation;
+        let action = on_host::action(self.operation, self.means.kernel)
+            .expect("the collective and its kernel were checked");
+        Plan::from_iter([self.on_host(action, source, target)])
+    }
+
     fn kernel(&self) -> &'static dyn Combine {
         self.means.kernel.expect("a reduction was checked to be defined")
     }
@@ -381,8 +402,10 @@ mod tests {
             endpoints: vec![EndpointId(0), EndpointId(1)],
             ways,
             stream: None,
+            longest: Longest::default(),
             note: None,
             carriers: None,
+            memory_notes: Vec::new(),
         }
     }
 

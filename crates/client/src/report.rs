@@ -22,11 +22,29 @@ pub enum Kind {
     Barrier,
     /// `MPI_Bcast` and its nonblocking form.
     Bcast,
+    /// `MPI_Reduce_scatter`, `MPI_Reduce_scatter_block` and their nonblocking forms.
+    #[serde(rename = "reduce_scatter")]
+    ReduceScatter,
+    /// `MPI_Allgather` and its nonblocking form.
+    Allgather,
+    /// `MPI_Scan` and its nonblocking form.
+    Scan,
+    /// `MPI_Exscan` and its nonblocking form.
+    Exscan,
 }
 
 impl Kind {
     /// Every collective.
-    pub const ALL: [Self; 4] = [Self::Allreduce, Self::Reduce, Self::Barrier, Self::Bcast];
+    pub const ALL: [Self; 8] = [
+        Self::Allreduce,
+        Self::Reduce,
+        Self::Barrier,
+        Self::Bcast,
+        Self::ReduceScatter,
+        Self::Allgather,
+        Self::Scan,
+        Self::Exscan,
+    ];
 }
 
 /// Which way an operation went.
@@ -64,12 +82,14 @@ pub struct Tally {
     hosts: AtomicU32,
     /// Whether this process is the one of the communicator that counts.
     counts: bool,
-    done: [[AtomicU64; Way::ALL.len()]; 4],
+    done: [[AtomicU64; Way::ALL.len()]; Kind::ALL.len()],
     passed: Mutex<BTreeMap<(Kind, String), u64>>,
     /// Why its hosts are not joined in the way they should be.
     note: OnceLock<String>,
     /// What carries data between its leaders and the tree.
     carriers: OnceLock<String>,
+    /// What ranks of a host have to do without among themselves, and why.
+    memory: OnceLock<String>,
 }
 
 impl Tally {
@@ -90,6 +110,11 @@ impl Tally {
     pub(crate) fn set_carriers(&self, carriers: &str) {
         // A communicator is set up once.
         let _ = self.carriers.set(carriers.to_owned());
+    }
+
+    pub(crate) fn set_memory(&self, memory: &str) {
+        // A communicator is set up once.
+        let _ = self.memory.set(memory.to_owned());
     }
 
     /// Counts an operation that we carried.
@@ -181,6 +206,7 @@ impl Ledger {
             passed: Mutex::default(),
             note: OnceLock::new(),
             carriers: OnceLock::new(),
+            memory: OnceLock::new(),
         });
         if counts {
             self.books.lock().unwrap_or_else(PoisonError::into_inner).enter(&tally);
@@ -241,6 +267,10 @@ pub struct CommunicatorReport {
     /// `tcp` or `udp`, and at which hosts where that differs. Empty without a tree.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub carriers: String,
+    /// What ranks of a host had to do without among themselves, and why: the usual way to a shared
+    /// segment, or direct access to each other's memory. Empty if nothing.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub memory: String,
     /// Its counts.
     pub collectives: BTreeMap<Kind, Counts>,
 }
@@ -286,6 +316,7 @@ impl CommunicatorReport {
             communicators: 1,
             note: tally.note.get().cloned().unwrap_or_default(),
             carriers: tally.carriers.get().cloned().unwrap_or_default(),
+            memory: tally.memory.get().cloned().unwrap_or_default(),
             collectives,
         }
     }
@@ -312,6 +343,10 @@ impl Kind {
             Self::Reduce => "reduce",
             Self::Barrier => "barrier",
             Self::Bcast => "bcast",
+            Self::ReduceScatter => "reduce_scatter",
+            Self::Allgather => "allgather",
+            Self::Scan => "scan",
+            Self::Exscan => "exscan",
         }
     }
 }
@@ -328,9 +363,13 @@ impl fmt::Display for Report {
         for communicator in &self.communicators {
             let CommunicatorReport { label, ranks, hosts, communicators, note, carriers, .. } =
                 communicator;
+            let memory = &communicator.memory;
             writeln!(f, "  {label}: {ranks} ranks, {hosts} hosts, {communicators} communicators")?;
             if !carriers.is_empty() {
                 writeln!(f, "    carried by {carriers}")?;
+            }
+            if !memory.is_empty() {
+                writeln!(f, "    inside hosts: {memory}")?;
             }
             if !note.is_empty() {
                 writeln!(f, "    without aggregation nodes: {note}")?;
@@ -339,7 +378,7 @@ impl fmt::Display for Report {
                 let Counts { in_node, in_tree, in_mesh, passed_through, .. } = counts;
                 writeln!(
                     f,
-                    "    {:<10}{in_node:>10} in_node{in_tree:>10} in_tree{in_mesh:>10} in_mesh\
+                    "    {:<15}{in_node:>10} in_node{in_tree:>10} in_tree{in_mesh:>10} in_mesh\
                      {passed_through:>10} passed_through",
                     kind.name()
                 )?;
@@ -373,6 +412,7 @@ impl Report {
                 && known.hosts == communicator.hosts
                 && known.note == communicator.note
                 && known.carriers == communicator.carriers
+                && known.memory == communicator.memory
         });
         match twin {
             None => self.communicators.push(communicator.clone()),

@@ -42,12 +42,20 @@ pub struct Settings {
     pub leaders: Option<u32>,
     /// Sub-partitions of each leader's share; none if they are to be chosen.
     pub sub_partitions: Option<u32>,
+    /// Longest vector of a reduce-scatter that is worth it.
+    pub reduce_scatter_max_bytes: u64,
+    /// Longest contribution to an allgather that is worth it.
+    pub allgather_max_bytes: u64,
+    /// Longest vector of a scan that is worth it.
+    pub scan_max_bytes: u64,
     /// What was measured on this system.
     pub tuning: Option<PathBuf>,
     /// Where other hosts reach this one.
     pub host_address: Option<IpAddr>,
     /// How ranks wait.
     pub wait: WaitChoice,
+    /// Whether ranks of a host may use each other's memory directly.
+    pub cross_memory: bool,
     /// Communicators served at once.
     pub communicators_max: usize,
     /// Communicators set up when they are created.
@@ -249,6 +257,9 @@ impl Settings {
                 &environment,
                 SUB_PARTITIONS_MAX,
             )?,
+            reduce_scatter_max_bytes: number_or_always(&knobs::REDUCE_SCATTER_MAX, &environment)?,
+            allgather_max_bytes: number_or_always(&knobs::ALLGATHER_MAX, &environment)?,
+            scan_max_bytes: number_or_always(&knobs::SCAN_MAX, &environment)?,
             tuning: text(&knobs::TUNING).map(PathBuf::from),
             host_address: text(&knobs::HOST_ADDRESS)
                 .map(|value| {
@@ -264,6 +275,11 @@ impl Settings {
                     ("spin", WaitChoice::Spin),
                     ("sleep", WaitChoice::Sleep),
                 ],
+            )?,
+            cross_memory: choice(
+                &knobs::CROSS_MEMORY,
+                &environment,
+                &[("auto", true), ("off", false)],
             )?,
             communicators_max: number(&knobs::COMMUNICATORS_MAX, &environment, 1..=1 << 16)?,
             communicators_eager: number(&knobs::COMMUNICATORS_EAGER, &environment, 0..=1 << 16)?,
@@ -305,6 +321,16 @@ fn number_unless_auto(
     number(knob, environment, 1..=max).map(Some)
 }
 
+fn number_or_always(
+    knob: &'static Knob,
+    environment: impl Fn(&str) -> Option<String>,
+) -> Result<u64, SettingError> {
+    if knob.value(&environment).value == "always" {
+        return Ok(u64::MAX);
+    }
+    number(knob, environment, 0..=u64::MAX)
+}
+
 fn choice<T: Copy>(
     knob: &'static Knob,
     environment: impl Fn(&str) -> Option<String>,
@@ -327,6 +353,9 @@ mod tests {
         assert_eq!(settings.manager, None);
         assert_eq!(settings.hosts, 1);
         assert_eq!(settings.transport, TransportChoice::Auto);
+        let always = |name: &str| (name == "TRIBUTARY_SCAN_MAX").then(|| "always".to_owned());
+        let settings = Settings::from_environment(always).unwrap();
+        assert_eq!(settings.scan_max_bytes, u64::MAX);
     }
 
     #[test]
@@ -339,6 +368,7 @@ mod tests {
             ("TRIBUTARY_BETWEEN_HOSTS", "pigeon"),
             ("TRIBUTARY_HOST_ADDRESS", "here"),
             ("TRIBUTARY_LEADERS", "17"),
+            ("TRIBUTARY_SCAN_MAX", "never"),
         ] {
             let set = |asked: &str| (asked == name).then(|| value.to_owned());
             let error = Settings::from_environment(set).unwrap_err().to_string();

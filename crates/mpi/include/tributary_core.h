@@ -55,7 +55,13 @@
 #define TRIBUTARY_REDUCE 1
 #define TRIBUTARY_BROADCAST 2
 #define TRIBUTARY_BARRIER 3
-#define TRIBUTARY_COLLECTIVES 4
+#define TRIBUTARY_REDUCE_SCATTER 4
+#define TRIBUTARY_ALLGATHER 5
+#define TRIBUTARY_SCAN 6
+#define TRIBUTARY_EXSCAN 7
+#define TRIBUTARY_COLLECTIVES 8
+/* From this one on: between the ranks of one host only. */
+#define TRIBUTARY_FIRST_ON_HOST TRIBUTARY_REDUCE_SCATTER
 
 /* Why an operation went to the MPI beneath. */
 #define TRIBUTARY_PASS_USER_OPERATOR 0     /* an operator made by MPI_Op_create, or an RMA one */
@@ -65,10 +71,12 @@
 #define TRIBUTARY_PASS_NOT_SET_UP 4        /* made by a call that couldn't set it up */
 #define TRIBUTARY_PASS_UNAVAILABLE 5       /* the core refused it; the report gives its words */
 #define TRIBUTARY_PASS_EMPTY 6             /* no elements: nothing to do */
-#define TRIBUTARY_PASS_TOO_LONG 7          /* a broadcast of more bytes than MPI_Pack can count */
+#define TRIBUTARY_PASS_TOO_LONG 7          /* more bytes than MPI_Pack can count, of a type that may have to be packed */
 #define TRIBUTARY_PASS_ARGUMENTS 8         /* looks wrong: MPI judges it and raises its own error */
 #define TRIBUTARY_PASS_REVOKED 9           /* the program has revoked the communicator */
-#define TRIBUTARY_PASS_REASONS 10
+#define TRIBUTARY_PASS_SEVERAL_HOSTS 10    /* a collective of one host, a communicator of several */
+#define TRIBUTARY_PASS_SLOWER 11           /* longer than what was measured to be faster here */
+#define TRIBUTARY_PASS_REASONS 12
 
 /* What became of an operation. */
 #define TRIBUTARY_PENDING 0
@@ -101,11 +109,18 @@ typedef struct tributary_while_waiting {
 typedef struct tributary_operation {
     uint32_t collective; /* TRIBUTARY_ALLREDUCE ... */
     uint32_t root;       /* of a reduce or broadcast; else 0 */
-    uint32_t datatype;   /* TRIBUTARY_I8 ...; a broadcast moves TRIBUTARY_U8 */
-    uint32_t operator_;  /* TRIBUTARY_SUM ...; barrier and broadcast have their own */
-    uint64_t elements;
-    const void *source; /* equal to `target` when in place; null for a barrier */
-    void *target;       /* null at a reduce's ranks other than the root */
+    uint32_t datatype;   /* TRIBUTARY_I8 ...; a broadcast or allgather moves TRIBUTARY_U8 */
+    uint32_t operator_;  /* TRIBUTARY_SUM ...; barrier, broadcast and allgather have their own */
+    uint64_t elements;   /* that a rank contributes; of a reduce-scatter, of all blocks */
+    /* Equal to `target` when in place, for an allgather to the rank's own part of it; null for a
+     * barrier. */
+    const void *source;
+    void *target; /* null at a reduce's ranks other than the root */
+    /*
+     * Of a reduce-scatter whose blocks are not of one length: where each rank's begins, in elements,
+     * and behind them where the last one ends. In use as long as the buffers are. Else null.
+     */
+    const uint64_t *cuts;
 } tributary_operation;
 
 typedef struct tributary_communicator tributary_communicator;
@@ -147,6 +162,16 @@ int tributary_communicator_joins_now(const tributary_bootstrap *members);
 int tributary_communicator_join(tributary_communicator *communicator,
                                 const tributary_bootstrap *members,
                                 const tributary_while_waiting *while_waiting);
+
+/*
+ * The longest contribution, in bytes, with which `collective` is to be offloaded on a communicator
+ * that was joined, the same on all ranks; 0 where it can't be.
+ */
+uint64_t tributary_communicator_longest(const tributary_communicator *communicator,
+                                        uint32_t collective);
+
+/* 1 if all ranks of a communicator that was joined are on one host, else 0. */
+int tributary_communicator_is_on_one_host(const tributary_communicator *communicator);
 
 /*
  * Gives the communicator up at all its ranks: what waits on it and what comes later ends with

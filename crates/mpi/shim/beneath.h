@@ -21,6 +21,8 @@
     X(Init) X(Init_thread) X(Query_thread) X(Finalize) X(Get_library_version)                      \
     X(Allreduce) X(Reduce) X(Barrier) X(Bcast)                                                     \
     X(Iallreduce) X(Ireduce) X(Ibarrier) X(Ibcast)                                                 \
+    X(Reduce_scatter) X(Reduce_scatter_block) X(Scan) X(Exscan)                                    \
+    X(Ireduce_scatter) X(Ireduce_scatter_block) X(Iallgather) X(Iscan) X(Iexscan)                  \
     X(Wait) X(Waitall) X(Waitany) X(Waitsome)                                                      \
     X(Test) X(Testall) X(Testany) X(Testsome) X(Request_get_status) X(Request_free)                \
     X(Comm_dup) X(Comm_dup_with_info) X(Comm_split) X(Comm_split_type)                             \
@@ -33,13 +35,17 @@
     X(Comm_call_errhandler) X(Comm_get_errhandler) X(Comm_set_errhandler) X(Errhandler_free)       \
     X(Add_error_class) X(Add_error_code) X(Add_error_string)                                       \
     X(Allgather) X(Gather) X(Gatherv) X(Iprobe)                                                    \
+    X(Type_get_envelope) X(Type_get_contents)                                                      \
     X(Type_size) X(Type_get_extent) X(Type_dup) X(Type_free) X(Pack) X(Unpack)                     \
     X(Grequest_start) X(Grequest_complete)                                                         \
     X(Status_set_elements) X(Status_set_cancelled)
 
 #if MPI_VERSION >= 4
 #define BENEATH_FUNCTIONS_LARGE(X)                                                                 \
-    X(Allreduce_c) X(Reduce_c) X(Bcast_c) X(Iallreduce_c) X(Ireduce_c) X(Ibcast_c)
+    X(Allreduce_c) X(Reduce_c) X(Bcast_c) X(Iallreduce_c) X(Ireduce_c) X(Ibcast_c)                 \
+    X(Reduce_scatter_c) X(Reduce_scatter_block_c) X(Allgather_c) X(Scan_c) X(Exscan_c)             \
+    X(Ireduce_scatter_c) X(Ireduce_scatter_block_c) X(Iallgather_c) X(Iscan_c) X(Iexscan_c)        \
+    X(Type_get_envelope_c) X(Type_get_contents_c)
 #else
 #define BENEATH_FUNCTIONS_LARGE(X)
 #endif

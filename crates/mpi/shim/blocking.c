@@ -1,31 +1,7 @@
-/* The blocking collectives. */
-#include "failure.h"
+/* The blocking collectives that go between hosts as well. */
+#include "blocking.h"
 #include "offload.h"
 #include "shim.h"
-
-static int run(comm_record *record, const tributary_operation *operation) {
-    char message[FAILURE_MESSAGE_BYTES];
-    int outcome = tributary_run(record->core, operation, message, sizeof message);
-    return __builtin_expect(outcome == 0, 1) ? MPI_SUCCESS
-                                             : failure_raise(record, outcome, message);
-}
-
-static int run_broadcast(comm_record *record, tributary_operation *operation, staging *through) {
-    if (!through->needed) {
-        return run(record, operation);
-    }
-    int error = staging_load(through, false, operation);
-    if (error != MPI_SUCCESS) {
-        beneath.Comm_call_errhandler(record->comm, error);
-        return error;
-    }
-    error = run(record, operation);
-    if (error == MPI_SUCCESS) {
-        error = staging_unload(through);
-    }
-    staging_free(through);
-    return error;
-}
 
 /* The forms with int and with MPI_Count differ in nothing else. */
 #define ALLREDUCE(name, count_type)                                                                \
@@ -60,7 +36,7 @@ static int run_broadcast(comm_record *record, tributary_operation *operation, st
         staging through;                                                                           \
         comm_record *record = offload_broadcast(buffer, count, datatype, root, comm,               \
                                                 OFFLOAD_BLOCKING, &operation, &through);           \
-        return record != NULL ? run_broadcast(record, &operation, &through)                        \
+        return record != NULL ? run_through(record, &operation, &through)                        \
                               : beneath.name(buffer, count, datatype, root, comm);                 \
     }
 

@@ -136,6 +136,11 @@ void communicators_join(comm_record *record) {
         pass_on(record, TRIBUTARY_PASS_UNAVAILABLE);
         return;
     }
+    record->is_on_one_host = tributary_communicator_is_on_one_host(record->core);
+    for (uint32_t collective = 0; collective < TRIBUTARY_COLLECTIVES; collective++) {
+        record->longest_bytes[collective] =
+            tributary_communicator_longest(record->core, collective);
+    }
     comm_state state = fault_tolerance_is_on() ? COMM_WATCHED : COMM_READY;
     /* Pairs with the acquire in offload.c: the channels are visible with the state. */
     atomic_store_explicit(&record->state, state, memory_order_release);

@@ -28,6 +28,9 @@ typedef struct comm_record {
     atomic_bool is_freed; /* `comm` is no handle any more */
     atomic_int holds;     /* one for the communicator, one for each nonblocking operation */
     _Atomic uint32_t pass_reason; /* TRIBUTARY_PASS_*; written before `state` is COMM_PASSES */
+    /* Written before `state` is COMM_READY or COMM_WATCHED. */
+    bool is_on_one_host;
+    uint64_t longest_bytes[TRIBUTARY_COLLECTIVES]; /* of a rank's contribution */
 } comm_record;
 
 /* Once per process, after MPI is initialised. Nonzero when MPI refused. */

@@ -206,22 +206,33 @@ static void fill_operators(void) {
     add_operator(MPI_LXOR, TRIBUTARY_LOGICAL_XOR);
 }
 
+/*
+ * Whose error handlers get errors that belong to no communicator. MPICH takes MPI_COMM_SELF's if it was
+ * ever set, and else MPI_COMM_WORLD's: to set the former, even to what it was, would change what
+ * becomes of the program's own errors.
+ */
+#ifdef OPEN_MPI
+enum { UNATTACHED = 2 };
+#else
+enum { UNATTACHED = 1 };
+#endif
+
 void maps_fill(void) {
     /* Some types exist only in some builds, and asking for their size is then an error. */
-    MPI_Errhandler world = MPI_ERRHANDLER_NULL;
-    MPI_Errhandler self = MPI_ERRHANDLER_NULL;
-    beneath.Comm_get_errhandler(MPI_COMM_WORLD, &world);
-    beneath.Comm_get_errhandler(MPI_COMM_SELF, &self);
-    beneath.Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
-    beneath.Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
+    MPI_Comm comms[] = {MPI_COMM_WORLD, MPI_COMM_SELF};
+    MPI_Errhandler before[] = {MPI_ERRHANDLER_NULL, MPI_ERRHANDLER_NULL};
+    for (int at = 0; at < UNATTACHED; at++) {
+        beneath.Comm_get_errhandler(comms[at], &before[at]);
+        beneath.Comm_set_errhandler(comms[at], MPI_ERRORS_RETURN);
+    }
     fill_c_numbers();
     fill_other_kinds();
     fill_fortran();
     fill_pairs();
     fill_unreduced();
     fill_operators();
-    beneath.Comm_set_errhandler(MPI_COMM_WORLD, world);
-    beneath.Comm_set_errhandler(MPI_COMM_SELF, self);
-    beneath.Errhandler_free(&world);
-    beneath.Errhandler_free(&self);
+    for (int at = 0; at < UNATTACHED; at++) {
+        beneath.Comm_set_errhandler(comms[at], before[at]);
+        beneath.Errhandler_free(&before[at]);
+    }
 }

@@ -1,4 +1,4 @@
-/* The nonblocking collectives. */
+/* The nonblocking collectives that go between hosts as well. */
 #include "offload.h"
 #include "pending.h"
 #include "shim.h"

@@ -1,19 +1,9 @@
-/* Deciding, for each of the four collectives. */
+/* Deciding, for the collectives that go between hosts as well. */
 #include "offload.h"
-#include "comm_table.h"
+#include "deciding.h"
 #include "fault_tolerance.h"
-#include "maps.h"
 
 #include <limits.h>
-
-/* The record of `comm`, which is nearly always in the table. Null: let MPI judge this handle. */
-static inline comm_record *find(MPI_Comm comm) {
-    comm_record *record = comm_table_find(comm);
-    return __builtin_expect(record != NULL, 1) ? record : communicators_find(comm);
-}
-
-/* No reason to pass the call on. */
-#define OFFLOAD_IT TRIBUTARY_PASS_REASONS
 
 /* Brings a communicator that isn't simply ready into the state it has for this operation. */
 static comm_state settle(comm_record *record, offload_mode mode) {
@@ -27,10 +17,8 @@ static comm_state settle(comm_record *record, offload_mode mode) {
     return atomic_load_explicit(&record->state, memory_order_relaxed);
 }
 
-/* decide() for a communicator that isn't simply ready, or arguments that aren't ours. */
-static __attribute__((noinline)) comm_record *decide_slowly(comm_record *record,
-                                                            uint32_t collective, uint32_t reason,
-                                                            offload_mode mode) {
+__attribute__((noinline)) comm_record *decide_slowly(comm_record *record, uint32_t collective,
+                                                     uint32_t reason, offload_mode mode) {
     if (reason == OFFLOAD_IT) {
         comm_state state = settle(record, mode);
         if (state == COMM_READY || state == COMM_WATCHED) {
@@ -43,41 +31,88 @@ static __attribute__((noinline)) comm_record *decide_slowly(comm_record *record,
     return NULL;
 }
 
-/* The record, if the operation is to be run on it; `reason` is what its arguments say. */
-static inline comm_record *decide(comm_record *record, uint32_t collective, uint32_t reason,
-                                  offload_mode mode) {
-    /* Acquire pairs with the release in communicators_join(). */
-    comm_state state = atomic_load_explicit(&record->state, memory_order_acquire);
-    bool is_plain = state == COMM_READY && reason == OFFLOAD_IT;
-    return __builtin_expect(is_plain, 1) ? record
-                                         : decide_slowly(record, collective, reason, mode);
+/* How deep a type made by MPI_Type_contiguous of another is looked into. */
+#define NESTED_MAX 4
+
+#if MPI_VERSION >= 4
+/* Types may have been made with counts that the form with int refuses to tell. */
+typedef MPI_Count type_count;
+#else
+typedef int type_count;
+#endif
+
+/* What MPI_Type_contiguous or MPI_Type_dup made `datatype` of; MPI_DATATYPE_NULL if neither did. */
+static MPI_Datatype made_of(MPI_Datatype datatype) {
+    int combiner = MPI_COMBINER_NAMED;
+    MPI_Datatype inner = MPI_DATATYPE_NULL;
+    MPI_Aint no_address = 0;
+    int number = 0;
+    type_count integers = 0;
+    type_count addresses = 0;
+    type_count datatypes = 0;
+#if MPI_VERSION >= 4
+    MPI_Count count = 0;
+    MPI_Count counts = 0;
+    int error = beneath.Type_get_envelope_c(datatype, &integers, &addresses, &counts, &datatypes,
+                                            &combiner);
+    bool is_one = integers + counts <= 1 && addresses == 0 && datatypes == 1;
+#else
+    int error =
+        beneath.Type_get_envelope(datatype, &integers, &addresses, &datatypes, &combiner);
+    bool is_one = integers <= 1 && addresses == 0 && datatypes == 1;
+#endif
+    if (error != MPI_SUCCESS || !is_one ||
+        (combiner != MPI_COMBINER_CONTIGUOUS && combiner != MPI_COMBINER_DUP)) {
+        return MPI_DATATYPE_NULL;
+    }
+#if MPI_VERSION >= 4
+    error = beneath.Type_get_contents_c(datatype, integers, addresses, counts, datatypes, &number,
+                                        &no_address, &count, &inner);
+#else
+    error = beneath.Type_get_contents(datatype, integers, addresses, datatypes, &number,
+                                      &no_address, &inner);
+#endif
+    return error == MPI_SUCCESS ? inner : MPI_DATATYPE_NULL;
 }
 
-/* What datatype, operator and count say; fills those fields of `operation`. */
-static inline __attribute__((always_inline)) uint32_t judge_reduction(MPI_Count count, MPI_Datatype datatype, MPI_Op op,
-                                tributary_operation *operation) {
-    operation->operator_ = maps_operator(op);
-    if (operation->operator_ == 0) {
-        return op == MPI_OP_NULL ? TRIBUTARY_PASS_ARGUMENTS : TRIBUTARY_PASS_USER_OPERATOR;
+/* Whether a committed type that isn't in the table is a row of elements that lie densely. */
+static bool is_dense_row(MPI_Datatype datatype, int depth) {
+    MPI_Datatype inner = made_of(datatype);
+    if (inner == MPI_DATATYPE_NULL) {
+        return false;
     }
+    const datatype_entry *entry = maps_datatype(inner);
+    if (entry != NULL) {
+        return entry->size_bytes != 0; /* predefined: nothing to free */
+    }
+    bool dense = depth < NESTED_MAX && is_dense_row(inner, depth + 1);
+    int named = MPI_COMBINER_NAMED;
+    int ignored[3];
+    /* A predefined type that the table lacks must not be freed. */
+    bool is_made = beneath.Type_get_envelope(inner, &ignored[0], &ignored[1], &ignored[2],
+                                             &named) != MPI_SUCCESS ||
+                   named != MPI_COMBINER_NAMED;
+    if (is_made) {
+        beneath.Type_free(&inner);
+    }
+    return dense;
+}
+
+bool element_of(MPI_Datatype datatype, int64_t *size_bytes, bool *dense) {
     const datatype_entry *entry = maps_datatype(datatype);
-    if (entry == NULL || entry->datatype == 0) {
-        return datatype == MPI_DATATYPE_NULL ? TRIBUTARY_PASS_ARGUMENTS : TRIBUTARY_PASS_DATATYPE;
+    if (entry != NULL && entry->size_bytes != 0) {
+        *size_bytes = entry->size_bytes;
+        *dense = true;
+        return true;
     }
-    operation->datatype = entry->datatype;
-    if ((entry->operators >> operation->operator_ & 1) == 0) {
-        return TRIBUTARY_PASS_COMBINATION;
+    int size = MPI_UNDEFINED;
+    if (datatype == MPI_DATATYPE_NULL || !staging_accepts(datatype) ||
+        beneath.Type_size(datatype, &size) != MPI_SUCCESS) {
+        return false;
     }
-    if (count <= 0) {
-        return count == 0 ? TRIBUTARY_PASS_EMPTY : TRIBUTARY_PASS_ARGUMENTS;
-    }
-    operation->elements = (uint64_t)count;
-    return OFFLOAD_IT;
-}
-
-/* MPI has no buffer at the null address, except through derived datatypes, which aren't here. */
-static bool is_buffer(const void *buffer) {
-    return buffer != NULL && buffer != MPI_IN_PLACE;
+    *size_bytes = size != MPI_UNDEFINED ? size : INT64_MAX;
+    *dense = entry == NULL && is_dense_row(datatype, 0);
+    return true;
 }
 
 comm_record *offload_allreduce(const void *sendbuf, void *recvbuf, MPI_Count count,
@@ -140,24 +175,6 @@ comm_record *offload_barrier(MPI_Comm comm, offload_mode mode, tributary_operati
     return decide(record, TRIBUTARY_BARRIER, OFFLOAD_IT, mode);
 }
 
-/* Bytes of one element and whether elements lie densely; false when MPI must judge the datatype. */
-static bool element_of(MPI_Datatype datatype, int64_t *size_bytes, bool *dense) {
-    const datatype_entry *entry = maps_datatype(datatype);
-    if (entry != NULL && entry->size_bytes != 0) {
-        *size_bytes = entry->size_bytes;
-        *dense = true;
-        return true;
-    }
-    int size = MPI_UNDEFINED;
-    *dense = false;
-    if (datatype == MPI_DATATYPE_NULL || !staging_accepts(datatype) ||
-        beneath.Type_size(datatype, &size) != MPI_SUCCESS) {
-        return false;
-    }
-    *size_bytes = size != MPI_UNDEFINED ? size : INT64_MAX;
-    return true;
-}
-
 /*
  * The limit and the check of MPI_Pack hold for dense types as well, because another rank may
  * describe the same bytes by a type that must be packed.
@@ -198,12 +215,13 @@ comm_record *offload_broadcast(void *buffer, MPI_Count count, MPI_Datatype datat
     operation->operator_ = TRIBUTARY_BROADCAST_OPERATOR;
     operation->source = buffer;
     operation->target = buffer;
+    const staging_side elements = {.user = buffer, .count = (int)count, .datatype = datatype};
     *through = (staging){
         .needed = !dense,
-        .is_root = root == record->rank,
-        .user = buffer,
-        .count = (int)count,
-        .datatype = datatype,
+        .packs = root == record->rank,
+        .unpacks = root != record->rank,
+        .from = elements,
+        .to = elements,
         .len_bytes = (int)operation->elements,
     };
     return decide(record, TRIBUTARY_BROADCAST, reason, mode);

@@ -110,7 +110,7 @@ int pending_start(comm_record *record, tributary_operation *operation, const sta
         beneath.Comm_call_errhandler(record->comm, MPI_ERR_NO_MEM);
         return MPI_ERR_NO_MEM;
     }
-    if (through != NULL && through->needed) {
+    if (through != NULL && !staging_is_idle(through)) {
         entry->through = *through;
         int error = staging_load(&entry->through, true, operation);
         if (error != MPI_SUCCESS) {
@@ -162,7 +162,7 @@ static void finish_if_done(pending *entry) {
     }
     if (outcome != TRIBUTARY_DONE) {
         entry->error = failure_code(entry->record, outcome, message);
-    } else if (entry->through.needed) {
+    } else {
         entry->error = staging_unload(&entry->through);
     }
     staging_free(&entry->through);

@@ -85,6 +85,36 @@ pub unsafe extern "C" fn tributary_communicator_join(
     status
 }
 
+/// The longest contribution with which a collective is ours.
+///
+/// # Safety
+/// `communicator` came from `tributary_communicator_new`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tributary_communicator_longest(
+    communicator: *const CCommunicator,
+    collective: u32,
+) -> u64 {
+    // SAFETY: the caller's promise.
+    let joined = unsafe { &*communicator }.joined();
+    match (joined, kind(collective)) {
+        (Ok(communicator), Some(kind)) => communicator.longest_bytes(kind).unwrap_or(u64::MAX),
+        _ => 0,
+    }
+}
+
+/// Whether a communicator's ranks are on one host.
+///
+/// # Safety
+/// `communicator` came from `tributary_communicator_new`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tributary_communicator_is_on_one_host(
+    communicator: *const CCommunicator,
+) -> c_int {
+    // SAFETY: the caller's promise.
+    let joined = unsafe { &*communicator }.joined();
+    c_int::from(joined.is_ok_and(Communicator::is_on_one_host))
+}
+
 /// Gives a communicator up at all its ranks.
 ///
 /// # Safety

@@ -3,7 +3,7 @@
 use std::ffi::{c_int, c_void};
 
 use tributary_client::report::Kind;
-use tributary_client::{Collective, Operation};
+use tributary_client::{Blocks, Collective, Operation};
 use tributary_wire::{Datatype, Operator};
 
 /// `tributary_operation`.
@@ -16,12 +16,17 @@ pub(crate) struct COperation {
     elements: u64,
     source: *const c_void,
     target: *mut c_void,
+    cuts: *const u64,
 }
 
 const ALLREDUCE: u32 = 0;
 const REDUCE: u32 = 1;
 const BROADCAST: u32 = 2;
 const BARRIER: u32 = 3;
+const REDUCE_SCATTER: u32 = 4;
+const ALLGATHER: u32 = 5;
+const SCAN: u32 = 6;
+const EXSCAN: u32 = 7;
 
 /// A number that the header doesn't define: the shim is at fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -39,6 +44,12 @@ impl COperation {
             REDUCE => Collective::Reduce { root },
             BROADCAST => Collective::Broadcast { root },
             BARRIER => return Ok(Operation::BARRIER),
+            REDUCE_SCATTER if self.cuts.is_null() => {
+                Collective::ReduceScatter { blocks: Blocks::Even }
+            }
+            REDUCE_SCATTER => Collective::ReduceScatter { blocks: Blocks::At(self.cuts) },
+            ALLGATHER => Collective::Allgather,
+            SCAN | EXSCAN => Collective::Scan { inclusive: self.collective == SCAN },
             value => return Err(UnknownNumber { what: "collective", value }),
         };
         let code =
@@ -65,6 +76,10 @@ pub(crate) fn kind(collective: u32) -> Option<Kind> {
         REDUCE => Some(Kind::Reduce),
         BROADCAST => Some(Kind::Bcast),
         BARRIER => Some(Kind::Barrier),
+        REDUCE_SCATTER => Some(Kind::ReduceScatter),
+        ALLGATHER => Some(Kind::Allgather),
+        SCAN => Some(Kind::Scan),
+        EXSCAN => Some(Kind::Exscan),
         _ => None,
     }
 }
@@ -78,7 +93,7 @@ pub(crate) const GIVEN_UP: c_int = -2;
 pub(crate) const PASS_UNAVAILABLE: u32 = 5;
 
 /// Why an operation went to the MPI beneath, for the report.
-pub(crate) const PASS_REASONS: [&str; 10] = [
+pub(crate) const PASS_REASONS: [&str; 12] = [
     "user-defined operator",
     "datatype that aggregation nodes don't know",
     "operator not defined on the datatype",
@@ -86,9 +101,11 @@ pub(crate) const PASS_REASONS: [&str; 10] = [
     "communicator not set up (made by a nonblocking call, or before MPI_Init)",
     "communicator not available",
     "no elements",
-    "broadcast too long to pack",
+    "too long to pack",
     "arguments left to MPI to judge",
     "communicator revoked",
+    "collective of one host on a communicator that spans several",
+    "longer than what was measured to be faster than the MPI's",
 ];
 
 #[cfg(test)]
@@ -126,10 +143,12 @@ mod tests {
     #[test]
     fn header_numbers_are_those_of_this_file() {
         let defines = defines();
-        let named = ["ALLREDUCE", "REDUCE", "BROADCAST", "BARRIER"].map(|name| defines[name]);
-        assert_eq!(named, [ALLREDUCE, REDUCE, BROADCAST, BARRIER]);
-        assert!(named.iter().all(|collective| kind(*collective).is_some()));
-        assert_eq!(defines["COLLECTIVES"], 4);
+        let first = ["ALLREDUCE", "REDUCE", "BROADCAST", "BARRIER"].map(|name| defines[name]);
+        assert_eq!(first, [ALLREDUCE, REDUCE, BROADCAST, BARRIER]);
+        let on_host = ["REDUCE_SCATTER", "ALLGATHER", "SCAN", "EXSCAN"].map(|name| defines[name]);
+        assert_eq!(on_host, [REDUCE_SCATTER, ALLGATHER, SCAN, EXSCAN]);
+        assert!((0..defines["COLLECTIVES"]).all(|collective| kind(collective).is_some()));
+        assert_eq!(kind(defines["COLLECTIVES"]), None);
         assert_eq!(defines["PASS_UNAVAILABLE"], PASS_UNAVAILABLE);
         assert_eq!(defines["PASS_REASONS"] as usize, PASS_REASONS.len());
     }

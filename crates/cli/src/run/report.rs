@@ -125,26 +125,20 @@ fn row(communicator: &CommunicatorReport, kind: Kind, counts: &Counts) -> [Strin
     if counts.in_mesh > 0 && !communicator.note.is_empty() {
         reasons.push(format!("no tree: {}", communicator.note));
     }
+    if !communicator.memory.is_empty() {
+        reasons.push(communicator.memory.clone());
+    }
     [
         label,
         communicator.ranks.to_string(),
         communicator.hosts.to_string(),
-        name(kind).to_owned(),
+        kind.name().to_owned(),
         counts.in_node.to_string(),
         counts.in_tree.to_string(),
         counts.in_mesh.to_string(),
         counts.passed_through.to_string(),
         reasons.join("; "),
     ]
-}
-
-fn name(kind: Kind) -> &'static str {
-    match kind {
-        Kind::Allreduce => "allreduce",
-        Kind::Reduce => "reduce",
-        Kind::Barrier => "barrier",
-        Kind::Bcast => "bcast",
-    }
 }
 
 #[cfg(test)]
@@ -167,6 +161,7 @@ mod tests {
             communicators: 5,
             note: "refused".into(),
             carriers: "udp".into(),
+            memory: "staged".into(),
             collectives: [(Kind::Reduce, counts)].into(),
         };
         let mut report = Report::default();
@@ -194,7 +189,8 @@ mod tests {
                 "operator;",
                 "no",
                 "tree:",
-                "refused"
+                "refused;",
+                "staged"
             ]
         );
     }

@@ -6,10 +6,11 @@
 use tributary_wire::control::{GroupGrant, GroupRequest};
 
 use super::join::{Joint, join_hosts};
+use super::memory::share_memory;
 use crate::bootstrap::{Bootstrap, BootstrapError, allgather_texts, broadcast_text};
 use crate::context::{Context, Placement};
 use crate::engine::Engine;
-use crate::host::{Attachment, HostGroup, Keeper, Offer};
+use crate::on_host::Longest;
 use crate::plan::Seat;
 use crate::tree::{Approach, TreeMember};
 use crate::ways::Ways;
@@ -74,13 +75,17 @@ fn set_up_reserved(
         endpoints: Vec::new(),
         ways: Ways::default(),
         stream: None,
+        longest: Longest::default(),
         note: None,
         carriers: None,
+        memory_notes: Vec::new(),
     };
-    let host = share_memory(context, bootstrap, &seat)?;
+    let (host, notes) = share_memory(context, bootstrap, &seat)?;
+    seat.memory_notes = notes;
     let joint = if seat.spans_hosts() {
         join_hosts(context, bootstrap, &mut seat, label)?
     } else {
+        seat.longest = Longest::agree(bootstrap, &context.settings)?;
         Joint::default()
     };
     Ok(Engine::new(label.to_owned(), seat, host, joint, context.policy))
@@ -101,55 +106,6 @@ pub(super) fn agree<T>(
         }
         (None, Err(problem)) => Err(Unavailable::Rank { rank: bootstrap.rank(), problem }),
     }
-}
-
-/// Maps one segment on every host with more than one rank.
-fn share_memory(
-    context: &Context,
-    bootstrap: &mut dyn Bootstrap,
-    seat: &Seat,
-) -> Result<Option<HostGroup>, Unavailable> {
-    match try_share_memory(context, bootstrap, seat, HostGroup::offer) {
-        // Some sandboxes forbid reaching into another process's descriptors; a name still works.
-        Err(Unavailable::Rank { .. }) => {
-            try_share_memory(context, bootstrap, seat, HostGroup::offer_named)
-        }
-        outcome => outcome,
-    }
-}
-
-fn try_share_memory(
-    context: &Context,
-    bootstrap: &mut dyn Bootstrap,
-    seat: &Seat,
-    offer: impl FnOnce(u32) -> Result<(Offer, Keeper), crate::host::OfferError>,
-) -> Result<Option<HostGroup>, Unavailable> {
-    let ranks = seat.local_ranks();
-    let makes_offer = seat.is_leader() && ranks > 1;
-    let made = makes_offer.then(|| offer(ranks)).transpose().map_err(|error| error.to_string());
-    let made = agree(bootstrap, made)?;
-    let mine = made.as_ref().map_or([0; Offer::BYTES], |(offer, _)| offer.to_bytes());
-    let mut all = vec![0; Offer::BYTES * bootstrap.size() as usize];
-    bootstrap.allgather(&mine, &mut all)?;
-    let leader = seat.placement.leaders[seat.host() as usize] as usize;
-    let attached = attach(&all[leader * Offer::BYTES..][..Offer::BYTES], seat);
-    let attached = agree(bootstrap, attached)?;
-    let group = attached
-        .map(|attachment| attachment.settle(context.crowd(ranks)))
-        .transpose()
-        .map_err(|error| error.to_string());
-    agree(bootstrap, group)
-}
-
-fn attach(offer: &[u8], seat: &Seat) -> Result<Option<Attachment>, String> {
-    if seat.local_ranks() == 1 {
-        return Ok(None);
-    }
-    let offer = offer.try_into().map_err(|_| "a leader's offer was cut".to_owned())?;
-    let offer = Offer::from_bytes(offer).map_err(|error| error.to_string())?;
-    HostGroup::attach(&offer, seat.local_rank(), seat.local_ranks())
-        .map(Some)
-        .map_err(|error| error.to_string())
 }
 
 /// Rank 0 asks for a group on behalf of all leaders.

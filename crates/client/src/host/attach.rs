@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 use super::group::HostGroup;
 use super::liveness::{Identity, Watch};
 use super::offer::{AttachError, Offer};
+use super::reach::{Probe, Reach, Unreachable, UnreachableCause, outcome_word};
 use super::segment::{CPU_MASK_WORDS, Registration, Segment};
 use crate::waiting::Policy;
 
@@ -18,6 +19,7 @@ pub struct Attachment {
     segment: Segment,
     local_rank: u32,
     own: Identity,
+    may_reach: bool,
 }
 
 /// Why a group cannot begin to work.
@@ -33,11 +35,16 @@ pub enum SettleError {
 }
 
 impl Attachment {
-    pub(super) fn new(offer: &Offer, local_rank: u32, ranks: u32) -> Result<Self, AttachError> {
+    pub(super) fn new(
+        offer: &Offer,
+        local_rank: u32,
+        ranks: u32,
+        open: impl FnOnce(&Offer) -> Result<Segment, AttachError>,
+    ) -> Result<Self, AttachError> {
         if ranks != offer.ranks() || local_rank >= ranks {
             return Err(AttachError::Ranks { local_rank, ranks, offered: offer.ranks() });
         }
-        let segment = offer.open()?;
+        let segment = open(offer)?;
         let own = Identity::own();
         let registration = segment.registration(local_rank);
         // Acquire/Release on success only claims the place; nothing is read from it.
@@ -47,7 +54,13 @@ impl Attachment {
             return Err(AttachError::RankTaken { local_rank });
         }
         fill_in(registration, own)?;
-        Ok(Self { segment, local_rank, own })
+        Ok(Self { segment, local_rank, own, may_reach: true })
+    }
+
+    /// Keeps this rank from using the memory of others, and with it the whole group.
+    #[must_use]
+    pub fn without_direct_access(self) -> Self {
+        Self { may_reach: false, ..self }
     }
 
     /// Whether every rank has attached, so that [`settle`](Self::settle) will succeed.
@@ -75,13 +88,44 @@ impl Attachment {
     /// Some rank has not attached.
     pub fn settle(self, processes: u32) -> Result<HostGroup, SettleError> {
         self.all_attached()?;
-        let ranks = self.segment.ranks();
         let cores = granted_cores(&self.segment);
-        let policy = Policy::for_crowd(processes.max(ranks), cores);
+        let processes = processes.max(self.segment.ranks());
+        Ok(self.settle_as(Policy::for_crowd(processes, cores)))
+    }
+
+    /// The same with a policy, after all have attached.
+    pub(super) fn settle_as(self, policy: Policy) -> HostGroup {
+        let ranks = self.segment.ranks();
         let watches = (0..ranks)
             .map(|rank| Watch::new(identity(self.segment.registration(rank)), self.own))
             .collect();
-        Ok(HostGroup::new(self.segment, self.local_rank, policy, watches))
+        let outcome = self.probe();
+        // Release: pairs with the Acquire in `direct_access`; it stands for itself.
+        let word = outcome_word(outcome);
+        self.segment.registration(self.local_rank).reach.store(word, Ordering::Release);
+        let pids = (0..ranks).map(|rank| identity(self.segment.registration(rank)).pid).collect();
+        let reach = Reach::new(pids, outcome);
+        HostGroup::new(self.segment, self.local_rank, policy, watches, reach)
+    }
+
+    /// Whether this rank reaches the memory of all others.
+    fn probe(&self) -> Result<(), Unreachable> {
+        let local_rank = self.local_rank;
+        let mut peers = (0..self.segment.ranks()).filter(|rank| *rank != local_rank);
+        peers.try_for_each(|peer| {
+            let registration = self.segment.registration(peer);
+            // Relaxed: `all_attached` has acquired every registration.
+            let probe = Probe {
+                address: registration.probe_address.load(Ordering::Relaxed),
+                marks: [0, 1].map(|at: usize| registration.probe_marks[at].load(Ordering::Relaxed)),
+            };
+            let outcome = if self.may_reach {
+                probe.run(identity(registration), self.own)
+            } else {
+                Err(UnreachableCause::TurnedOff)
+            };
+            outcome.map_err(|cause| Unreachable { local_rank, peer, cause })
+        })
     }
 }
 
@@ -100,6 +144,11 @@ fn fill_in(registration: &Registration, own: Identity) -> Result<(), AttachError
     registration.pid.store(own.pid, Ordering::Relaxed);
     registration.start_time_ticks.store(own.start_time_ticks, Ordering::Relaxed);
     registration.pid_namespace.store(own.pid_namespace, Ordering::Relaxed);
+    let probe = Probe::own().map_err(|errno| AttachError::System { call: "getrandom", errno })?;
+    registration.probe_address.store(probe.address, Ordering::Relaxed);
+    for (word, mark) in registration.probe_marks.iter().zip(probe.marks) {
+        word.store(mark, Ordering::Relaxed);
+    }
     // Release: pairs with the Acquire in `all_attached` of every rank.
     registration.state.store(COMPLETE, Ordering::Release);
     Ok(())

@@ -23,6 +23,10 @@ pub enum LostCause {
     /// It called [`HostGroup::fail`](super::HostGroup::fail).
     #[error("reported failure {0}")]
     Reported(u32),
+    /// Its memory cannot be used any more, though it could before: the error number of
+    /// `process_vm_readv` or `process_vm_writev`.
+    #[error("cannot be reached any more: error {0}")]
+    Unreachable(i32),
 }
 
 impl Lost {
@@ -32,6 +36,7 @@ impl Lost {
             LostCause::Died => (1, 0),
             LostCause::Left => (2, 0),
             LostCause::Reported(code) => (3, code),
+            LostCause::Unreachable(errno) => (4, errno as u32),
         };
         cause << 56 | u64::from(self.local_rank) << 32 | u64::from(code)
     }
@@ -42,6 +47,7 @@ impl Lost {
             0 => return None,
             1 => LostCause::Died,
             2 => LostCause::Left,
+            4 => LostCause::Unreachable(word as u32 as i32),
             // The word is this library's own; a code is the best reading of anything else.
             _ => LostCause::Reported(word as u32),
         };
@@ -55,7 +61,12 @@ mod tests {
 
     #[test]
     fn words_say_what_was_meant() {
-        for cause in [LostCause::Died, LostCause::Left, LostCause::Reported(u32::MAX)] {
+        for cause in [
+            LostCause::Died,
+            LostCause::Left,
+            LostCause::Reported(u32::MAX),
+            LostCause::Unreachable(14),
+        ] {
             for local_rank in [0, 1023] {
                 let lost = Lost { local_rank, cause };
                 assert_eq!(Lost::from_word(lost.to_word()), Some(lost));

@@ -13,6 +13,7 @@ use super::group::HostGroup;
 use super::operation::{Action, Operation};
 use super::ring::{Awaited, AwaitedEvent};
 use super::running::{consume_traded, copy_short};
+use super::scan::{is_traded_scan, reduce_prefix};
 use super::segment::{LINE_RING, RINGS, TRADE_RING};
 
 impl HostGroup {
@@ -43,6 +44,12 @@ impl HostGroup {
                 Action::Reduce { to, kernel } if is_one_line && ranks > 1 => {
                     Some(self.reduce_lines(to, kernel, operation))
                 }
+                Action::Scan { kernel, inclusive } if is_traded_scan(len_bytes, ranks) => {
+                    Some(self.trade_and_scan(kernel, inclusive, operation))
+                }
+                Action::Scan { kernel, inclusive } if is_one_line && ranks > 1 => {
+                    Some(self.scan_lines(kernel, inclusive, operation))
+                }
                 _ => None,
             }
         }
@@ -59,6 +66,35 @@ impl HostGroup {
         unsafe { self.trade_unfinished(operation.source, operation.len_bytes)? };
         // SAFETY: the peer's flag was seen just now; the buffers are the caller's.
         unsafe { consume_traded(&self.rings, kernel, operation) };
+        self.rings.finish(TRADE_RING, true);
+        Ok(())
+    }
+
+    /// A scan between two ranks that trade boxes, though the first needs nothing from the second.
+    unsafe fn trade_and_scan(
+        &mut self,
+        kernel: &dyn Combine,
+        inclusive: bool,
+        operation: &Operation,
+    ) -> Result<(), Lost> {
+        let &Operation { source, target, len_bytes, .. } = operation;
+        // SAFETY: the caller's promise; afterwards the peer's flag was seen, and its box is read
+        // before this rank's next step.
+        unsafe {
+            self.trade_unfinished(source, len_bytes)?;
+            match (self.rings.local_rank, inclusive) {
+                (1, true) => consume_traded(&self.rings, kernel, operation),
+                (1, false) => {
+                    let step = self.rings.step(TRADE_RING);
+                    let first = self.rings.slot(TRADE_RING, 0, step, len_bytes);
+                    copy_short(first.as_ptr(), slice::from_raw_parts_mut(target, len_bytes));
+                }
+                (_, true) if source != target.cast_const() => {
+                    copy_short(source, slice::from_raw_parts_mut(target, len_bytes));
+                }
+                _ => {}
+            }
+        }
         self.rings.finish(TRADE_RING, true);
         Ok(())
     }
@@ -141,8 +177,58 @@ impl HostGroup {
         Ok(())
     }
 
+    /// A scan of at most one line: every rank but the last sends, and reads those before it.
+    unsafe fn scan_lines(
+        &mut self,
+        kernel: &dyn Combine,
+        inclusive: bool,
+        operation: &Operation,
+    ) -> Result<(), Lost> {
+        let &Operation { source, target, len_bytes, .. } = operation;
+        let own = self.rings.local_rank;
+        let mut aside = [MaybeUninit::<u8>::uninit(); RINGS[LINE_RING].capacity_bytes];
+        // SAFETY: the contribution is not longer than a line; the copy is apart from the target,
+        // even where the two are one.
+        let mine = unsafe {
+            let aside = slice::from_raw_parts_mut(aside.as_mut_ptr().cast::<u8>(), len_bytes);
+            copy_short(source, aside);
+            &*aside
+        };
+        if own + 1 < self.rings.ranks {
+            // SAFETY: the caller's promise.
+            unsafe { self.publish_line(source, len_bytes)? };
+        }
+        for peer in 0..own {
+            self.await_slot_of(LINE_RING, peer)?;
+        }
+        let contributions = own + u32::from(inclusive);
+        if contributions > 0 {
+            // SAFETY: the caller's, apart from the segment and from the copy; a rank without a
+            // result does not get here.
+            let result = unsafe { slice::from_raw_parts_mut(target, len_bytes) };
+            let (rings, step) = (&self.rings, self.rings.step(LINE_RING));
+            reduce_prefix(kernel, result, contributions, |rank| {
+                if rank == own {
+                    return mine;
+                }
+                // SAFETY: the flag of `rank` was seen above.
+                unsafe { rings.slot(LINE_RING, rank, step, len_bytes) }
+            });
+        }
+        self.rings.finish(LINE_RING, true);
+        Ok(())
+    }
+
     /// Publishes a line and goes on.
     unsafe fn send_line(&mut self, source: *const u8, len_bytes: usize) -> Result<(), Lost> {
+        // SAFETY: the caller's promise.
+        unsafe { self.publish_line(source, len_bytes)? };
+        self.rings.finish(LINE_RING, true);
+        Ok(())
+    }
+
+    /// Publishes a line of the step to come.
+    unsafe fn publish_line(&mut self, source: *const u8, len_bytes: usize) -> Result<(), Lost> {
         while let Err(awaited) = self.rings.claim(LINE_RING) {
             self.wait_for(awaited)?;
         }
@@ -150,7 +236,6 @@ impl HostGroup {
         // segment.
         unsafe { copy_short(source, self.rings.own_slot(LINE_RING, len_bytes)) };
         self.rings.publish(LINE_RING, len_bytes);
-        self.rings.finish(LINE_RING, true);
         Ok(())
     }
 

@@ -7,12 +7,14 @@ use std::time::Duration;
 use rustix::time::{ClockId, Timespec};
 
 use super::attach::Attachment;
+use super::delivery::Mailbox;
 use super::failure::{Lost, LostCause};
+use super::job::Job;
 use super::liveness::Watch;
 use super::offer::{AttachError, Keeper, Offer, OfferError};
-use super::operation::{Action, Operation, Step};
+use super::operation::{Action, Operation};
+use super::reach::{Reach, Unreachable, outcome_of_word};
 use super::ring::{Awaited, Rings};
-use super::running::Running;
 use super::segment::Segment;
 use crate::waiting::{CHECKUP_INTERVAL, Checkup, Policy, Waiter};
 
@@ -28,7 +30,7 @@ const IDLE_INTERVAL_MAX: Duration = Duration::from_millis(2);
 pub struct HostGroup {
     pub(super) rings: Rings,
     watches: Vec<Watch>,
-    running: Option<Running>,
+    running: Option<Job>,
     lost: Option<Lost>,
     looked_at: Option<Timespec>,
     /// What else the process has to drive while it waits; nothing by default.
@@ -45,16 +47,7 @@ impl HostGroup {
     /// # Errors
     /// More ranks than [`RANKS_MAX`](super::RANKS_MAX), none, or no memory or descriptor.
     pub fn offer(ranks: u32) -> Result<(Offer, Keeper), OfferError> {
-        Offer::make_anonymous(ranks)
-    }
-
-    /// The same with a named segment, for hosts where [`attach`](Self::attach) to an anonymous one
-    /// is not permitted. The name is removed when the keeper is dropped.
-    ///
-    /// # Errors
-    /// As [`offer`](Self::offer).
-    pub fn offer_named(ranks: u32) -> Result<(Offer, Keeper), OfferError> {
-        Offer::make_named(ranks)
+        Offer::make(ranks)
     }
 
     /// Maps an offered segment and takes the place of `local_rank` in it.
@@ -62,7 +55,33 @@ impl HostGroup {
     /// # Errors
     /// The offer does not fit, cannot be reached or is not there any more, or the place is taken.
     pub fn attach(offer: &Offer, local_rank: u32, ranks: u32) -> Result<Attachment, AttachError> {
-        Attachment::new(offer, local_rank, ranks)
+        Attachment::new(offer, local_rank, ranks, Offer::open)
+    }
+
+    /// The same at the rank that made the offer, without a way through `/proc`.
+    ///
+    /// # Errors
+    /// As [`attach`](Self::attach).
+    pub fn attach_kept(
+        offer: &Offer,
+        keeper: &Keeper,
+        local_rank: u32,
+        ranks: u32,
+    ) -> Result<Attachment, AttachError> {
+        Attachment::new(offer, local_rank, ranks, |offer| offer.open_kept(keeper))
+    }
+
+    /// The same at a rank to whose mailbox the leader has delivered the segment.
+    ///
+    /// # Errors
+    /// As [`attach`](Self::attach), or nothing was delivered.
+    pub fn attach_delivered(
+        offer: &Offer,
+        mailbox: &Mailbox,
+        local_rank: u32,
+        ranks: u32,
+    ) -> Result<Attachment, AttachError> {
+        Attachment::new(offer, local_rank, ranks, |offer| offer.open_delivered(mailbox))
     }
 
     pub(super) fn new(
@@ -70,8 +89,9 @@ impl HostGroup {
         local_rank: u32,
         policy: Policy,
         watches: Vec<Watch>,
+        reach: Reach,
     ) -> Self {
-        let rings = Rings::new(segment, local_rank, policy);
+        let rings = Rings::new(segment, local_rank, policy, reach);
         Self {
             rings,
             watches,
@@ -98,6 +118,26 @@ impl HostGroup {
     #[must_use]
     pub fn policy(&self) -> Policy {
         self.rings.policy
+    }
+
+    /// Whether every rank that has settled by now reaches the memory of all others, so that long
+    /// vectors need not be staged in the segment.
+    ///
+    /// # Errors
+    /// The first rank that does not, and why. Operations work without it; they cost more copies.
+    pub fn direct_access(&self) -> Result<(), Unreachable> {
+        let outcome = |rank| {
+            // Acquire: pairs with the Release in `settle` of the rank; it stands for itself.
+            let word = self.rings.segment.registration(rank).reach.load(Ordering::Acquire);
+            outcome_of_word(rank, word).unwrap_or(Ok(()))
+        };
+        (0..self.rings.ranks).try_for_each(outcome)
+    }
+
+    /// Whether long vectors have been found to go directly from process to process.
+    #[cfg(test)]
+    pub(super) fn is_direct(&self) -> bool {
+        self.rings.reach.verdict == super::reach::Verdict::Granted
     }
 
     /// Has `idle` called now and then while [`run`](Self::run) or [`complete`](Self::complete)
@@ -138,8 +178,8 @@ impl HostGroup {
     /// If another operation is in progress, or a rank in `operation` is not one of the group.
     ///
     /// # Safety
-    /// `operation.source` and `operation.target` are valid for `len_bytes` as the action needs
-    /// them, and are equal or do not overlap.
+    /// `operation.source` and `operation.target` are valid for the lengths that the action asks for,
+    /// and are in place as it says or do not overlap; so are the blocks of a reduce-scatter.
     #[inline]
     pub unsafe fn run(&mut self, operation: &Operation) -> Result<(), Lost> {
         if self.running.is_none() {
@@ -173,10 +213,11 @@ impl HostGroup {
                 Action::Broadcast { from } => from < ranks,
                 Action::Transfer { from, to } => from < ranks && to < ranks && from != to,
                 Action::Allreduce(_) | Action::Barrier => true,
+                Action::ReduceScatter { .. } | Action::Allgather | Action::Scan { .. } => true,
             },
             "ranks of an operation are ranks of the group"
         );
-        self.running = Running::new(operation, ranks);
+        self.running = Job::new(operation, &self.rings);
         Ok(())
     }
 
@@ -225,24 +266,13 @@ impl HostGroup {
 
     /// Drives the operation until it is done or something must be awaited.
     fn advance(&mut self) -> Result<(), Awaited> {
-        while let Some(running) = &mut self.running {
-            let rings = &mut self.rings;
-            let step = running.step;
-            if !running.published && running.writes(rings.local_rank) {
-                rings.claim(running.ring)?;
-                // SAFETY: claimed just now, not published.
-                unsafe { running.produce(rings) };
-                rings.publish(running.ring, running.len_bytes());
-            }
-            running.published = true;
-            if step.has_reader(rings.local_rank) {
-                running.await_writers(rings)?;
-                // SAFETY: all writers' flags were seen.
-                unsafe { running.consume(rings) };
-            }
-            rings.finish(running.ring, step != Step::Scatter);
-            if !running.next_step() {
-                self.running = None;
+        if let Some(running) = &mut self.running {
+            running.advance(&mut self.rings)?;
+            self.running = None;
+            if let Some(lost) = self.rings.reach.failure.take() {
+                self.report(lost);
+                // It is kept, and found by whoever asks how the operation ended.
+                let _ = self.check_failure_word();
             }
         }
         Ok(())

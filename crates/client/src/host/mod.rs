@@ -1,17 +1,18 @@
 //! Collectives among the processes of one host, through shared memory.
 //!
 //! Owns the segment that a communicator's processes on one host share, and the operations on it:
-//! allreduce, reduce, broadcast, transfer and barrier. It must not know datatypes or operators
+//! allreduce, reduce, broadcast, transfer, barrier, reduce-scatter, allgather and scans. It must not know datatypes or operators
 //! (they come as a [`Combine`]), other hosts, MPI, or how the caller's processes found each other.
-//! Start reading at [`HostGroup`]; the slots are in `ring`, the operations' steps in `operation`.
+//! Start reading at [`HostGroup`]; the slots are in `ring`, the operations' steps in `operation`, and
+//! those of the last three kinds in `rounds` and the files of their names.
 //!
 //! # Setting up
 //!
 //! The leader calls [`HostGroup::offer`] and carries the [`Offer`] to the others; all call
 //! [`HostGroup::attach`], then tell each other that they did, then [`Attachment::settle`]; the
-//! leader drops its [`Keeper`]. If any got [`AttachError::NotPermitted`], all start again from
-//! [`HostGroup::offer_named`]. The segment has no name (or one for a moment only), so nothing is
-//! left behind when processes are killed.
+//! leader drops its [`Keeper`]. If any got [`AttachError::NotPermitted`], the others tell the leader
+//! where their [`Mailbox`]es are, and it delivers the segment there. The segment never has a name in
+//! any file system, so nothing is left behind when processes are killed, whenever that is.
 //!
 //! # Slots and steps
 //!
@@ -60,10 +61,11 @@
 //! its slot of step `t + 1` for writing. Among more ranks it is a gather and a release, two
 //! transfers deep, `2 (p - 1)` lines instead of `p (p - 1)`. A barrier is the same without data.
 //!
-//! A long vector among two ranks is exchanged piece by piece: each reads the other's whole piece,
-//! `n` bytes each way, as in a reduce-scatter, with half the synchronisation. Among more, each rank
-//! reduces its share of all pieces (reads `n (p - 1) / p`) and then copies the others' shares (the
-//! same again).
+//! Long vectors go from process to process where the kernel allows it and every rank has a core
+//! (`direct`, `reach`). Else they are staged: among two ranks piece by piece, where each reads the
+//! other's whole piece, `n` bytes each way, as in a reduce-scatter, with half the synchronisation.
+//! Among more, each rank reduces its share of all pieces (reads `n (p - 1) / p`) and then copies
+//! the others' shares (the same again).
 //!
 //! # Order
 //!
@@ -79,26 +81,36 @@
 
 mod attach;
 mod combine;
+mod delivery;
+mod direct;
 mod failure;
 mod fast;
+mod gather;
 mod group;
+mod job;
 mod liveness;
 #[cfg(test)]
 mod model;
 mod offer;
 mod operation;
+mod reach;
 mod ring;
+mod rounds;
 mod running;
+mod scan;
+mod scatter;
 mod segment;
 #[cfg(test)]
 mod tests;
 
 pub use attach::{Attachment, SettleError};
 pub use combine::{Combine, Wide};
+pub use delivery::{DeliveryError, Mailbox, MailboxName};
 pub use failure::{Lost, LostCause};
 pub use group::HostGroup;
 pub use offer::{AttachError, Keeper, Offer, OfferError, OfferFormatError};
-pub use operation::{Action, Operation};
+pub use operation::{Action, Blocks, EXCHANGE_RANKS_MAX, Operation};
+pub use reach::{Unreachable, UnreachableCause};
 pub use segment::RANKS_MAX;
 
 pub use crate::waiting::{CHECKUP_INTERVAL, Checkup, Policy, Waiter};

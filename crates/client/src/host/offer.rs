@@ -1,38 +1,32 @@
 //! How the processes of a host come to share one segment.
 //!
-//! The leader makes an anonymous memory file and describes it in an [`Offer`], plain bytes that the
-//! caller carries to the others; they open the leader's descriptor through `/proc`. An anonymous
-//! file has no name to leak: it goes with the last process that maps it, however that one ends.
-//! Where `/proc` does not let them in, the leader offers a named file instead, whose name lives
-//! from the offer until the leader's [`Keeper`] is dropped.
+//! The leader makes an anonymous memory file (memfd_create(2), so the size of `/dev/shm` does not
+//! matter) and describes it in an [`Offer`], plain bytes that the caller carries to the others; they
+//! open the leader's descriptor through `/proc`. An anonymous file has no name to leak: it goes
+//! with the last process that maps it, however that one ends. Where `/proc` does not let them in,
+//! the leader hands its descriptor over a socket instead; see `delivery`.
 
 use std::fs::File;
 use std::os::fd::{AsRawFd, OwnedFd};
 
-use rustix::fs::{MemfdFlags, Mode, SealFlags};
+use rustix::fs::{MemfdFlags, SealFlags};
 use rustix::io::Errno;
-use rustix::shm;
 
+use super::delivery::{self, DeliveryError, Mailbox, MailboxName};
 use super::segment::{Layout, RANKS_MAX, Segment};
 
-const OFFER_VERSION: u32 = 1;
+const OFFER_VERSION: u32 = 2;
 
 /// Where the segment of a group is found. Plain data, the same for every rank.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Offer {
-    way: OfferWay,
+    /// The leader, and the segment's number in its descriptor table.
+    pid: u32,
+    fd: u32,
     ranks: u32,
     size_bytes: u64,
     inode: u64,
     nonce: [u64; 2],
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum OfferWay {
-    /// Through the leader's descriptor table.
-    Descriptor { pid: u32, fd: u32 },
-    /// By a name that follows from the nonce.
-    Name,
 }
 
 /// Why a leader could not make a segment.
@@ -80,38 +74,34 @@ pub enum OfferFormatError {
 /// Keeps an offer open. The leader drops it once every rank has attached, or given up.
 #[derive(Debug)]
 pub struct Keeper {
-    /// Held only so that `/proc/PID/fd/N` exists.
-    _file: OwnedFd,
-    name: Option<String>,
+    file: OwnedFd,
 }
 
-impl Drop for Keeper {
-    fn drop(&mut self) {
-        if let Some(name) = &self.name {
-            // A name that is gone already is what this wants.
-            let _ = shm::unlink(name.as_str());
-        }
+impl Keeper {
+    /// Hands the segment to a rank that cannot open it by itself.
+    ///
+    /// # Errors
+    /// There is no such mailbox here, or the system refused; at once in any case.
+    pub fn deliver(&self, to: MailboxName) -> Result<(), DeliveryError> {
+        delivery::send(&self.file, to)
     }
 }
 
 impl Offer {
     /// Size of an offer as bytes.
-    pub const BYTES: usize = 56;
+    pub const BYTES: usize = 48;
 
     /// The offer as bytes, to be carried to processes of this host.
     #[must_use]
     pub fn to_bytes(&self) -> [u8; Self::BYTES] {
-        let (way, pid, fd) = match self.way {
-            OfferWay::Descriptor { pid, fd } => (0, pid, fd),
-            OfferWay::Name => (1, 0, 0),
-        };
         let mut bytes = [0; Self::BYTES];
-        for (index, word) in [OFFER_VERSION, way, pid, fd, self.ranks, 0].into_iter().enumerate() {
+        for (index, word) in [OFFER_VERSION, self.pid, self.fd, self.ranks].into_iter().enumerate()
+        {
             bytes[index * 4..][..4].copy_from_slice(&word.to_le_bytes());
         }
         let words = [self.size_bytes, self.inode, self.nonce[0], self.nonce[1]];
         for (index, word) in words.into_iter().enumerate() {
-            bytes[24 + index * 8..][..8].copy_from_slice(&word.to_le_bytes());
+            bytes[16 + index * 8..][..8].copy_from_slice(&word.to_le_bytes());
         }
         bytes
     }
@@ -125,18 +115,13 @@ impl Offer {
             u32::from_le_bytes(bytes[index * 4..][..4].try_into().expect("four bytes"))
         };
         let word = |index: usize| {
-            u64::from_le_bytes(bytes[24 + index * 8..][..8].try_into().expect("eight bytes"))
+            u64::from_le_bytes(bytes[16 + index * 8..][..8].try_into().expect("eight bytes"))
         };
         let refuse = |field, value| Err(OfferFormatError::Field { field, value });
         if half(0) != OFFER_VERSION {
             return Err(OfferFormatError::Version { got: half(0) });
         }
-        let way = match half(1) {
-            0 => OfferWay::Descriptor { pid: half(2), fd: half(3) },
-            1 => OfferWay::Name,
-            other => return refuse("way", u64::from(other)),
-        };
-        let ranks = half(4);
+        let (pid, fd, ranks) = (half(1), half(2), half(3));
         if !(1..=RANKS_MAX).contains(&ranks) {
             return refuse("ranks", u64::from(ranks));
         }
@@ -144,7 +129,7 @@ impl Offer {
         if size_bytes != Layout::new(ranks).size_bytes() as u64 {
             return refuse("size_bytes", size_bytes);
         }
-        Ok(Self { way, ranks, size_bytes, inode: word(1), nonce: [word(2), word(3)] })
+        Ok(Self { pid, fd, ranks, size_bytes, inode: word(1), nonce: [word(2), word(3)] })
     }
 
     /// The number of ranks the segment was made for.
@@ -153,8 +138,8 @@ impl Offer {
         self.ranks
     }
 
-    /// Makes an anonymous segment, and the offer of it.
-    pub(super) fn make_anonymous(ranks: u32) -> Result<(Self, Keeper), OfferError> {
+    /// Makes a segment, and the offer of it.
+    pub(super) fn make(ranks: u32) -> Result<(Self, Keeper), OfferError> {
         let draft = Draft::new(ranks)?;
         let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
         let file = rustix::fs::memfd_create("tributary-host", flags)
@@ -164,56 +149,54 @@ impl Offer {
         rustix::fs::fcntl_add_seals(&file, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)
             .map_err(|errno| draft.refused("fcntl(F_ADD_SEALS)", errno))?;
         let fd = u32::try_from(file.as_raw_fd()).expect("a descriptor is not negative");
-        let offer = draft.offer(OfferWay::Descriptor { pid: std::process::id(), fd }, inode);
-        Ok((offer, Keeper { _file: file, name: None }))
+        let Draft { ranks, size_bytes, nonce } = draft;
+        let offer = Self { pid: std::process::id(), fd, ranks, size_bytes, inode, nonce };
+        Ok((offer, Keeper { file }))
     }
 
-    /// Makes a named segment, and the offer of it.
-    pub(super) fn make_named(ranks: u32) -> Result<(Self, Keeper), OfferError> {
-        let draft = Draft::new(ranks)?;
-        let name = name_of(draft.nonce);
-        let flags = shm::OFlags::CREATE | shm::OFlags::EXCL | shm::OFlags::RDWR;
-        let file = shm::open(name.as_str(), flags, Mode::RUSR | Mode::WUSR)
-            .map_err(|errno| draft.refused("shm_open", errno))?;
-        let keeper = Keeper { _file: file, name: Some(name) };
-        let inode = draft.prepare(&keeper._file)?;
-        Ok((draft.offer(OfferWay::Name, inode), keeper))
-    }
-
-    /// Opens and maps the segment.
+    /// Opens the leader's descriptor and maps the segment.
     pub(super) fn open(&self) -> Result<Segment, AttachError> {
-        let file = self.open_file()?;
-        let status = rustix::fs::fstat(&file)
+        let Self { pid, fd, .. } = *self;
+        let file = File::options().read(true).write(true).open(format!("/proc/{pid}/fd/{fd}"));
+        let file = file.map_err(|error| match Errno::from_io_error(&error) {
+            Some(Errno::ACCESS | Errno::PERM | Errno::NOENT) | None => {
+                AttachError::NotPermitted { pid }
+            }
+            Some(errno) => AttachError::System { call: "open", errno },
+        })?;
+        self.map(&file.into())
+    }
+
+    /// Maps the segment that the keeper holds; at the leader.
+    pub(super) fn open_kept(&self, keeper: &Keeper) -> Result<Segment, AttachError> {
+        self.map(&keeper.file)
+    }
+
+    /// Maps the segment that was delivered to `mailbox`.
+    pub(super) fn open_delivered(&self, mailbox: &Mailbox) -> Result<Segment, AttachError> {
+        while let Some(file) = mailbox.take() {
+            // Anyone may write to a mailbox: what does not fit was not from the leader.
+            match self.map(&file) {
+                Err(AttachError::NotTheSegment) => {}
+                outcome => return outcome,
+            }
+        }
+        Err(AttachError::NotDelivered)
+    }
+
+    fn map(&self, file: &OwnedFd) -> Result<Segment, AttachError> {
+        let status = rustix::fs::fstat(file)
             .map_err(|errno| AttachError::System { call: "fstat", errno })?;
         // Another file under the same number: the leader has gone, and its pid was taken over.
         if status.st_ino != self.inode || status.st_size as u64 != self.size_bytes {
             return Err(AttachError::NotTheSegment);
         }
-        let segment = Segment::map(&file, Layout::new(self.ranks))
+        let segment = Segment::map(file, Layout::new(self.ranks))
             .map_err(|errno| AttachError::System { call: "mmap", errno })?;
         if segment.nonce() != self.nonce {
             return Err(AttachError::NotTheSegment);
         }
         Ok(segment)
-    }
-
-    fn open_file(&self) -> Result<OwnedFd, AttachError> {
-        match self.way {
-            OfferWay::Descriptor { pid, fd } => {
-                let path = format!("/proc/{pid}/fd/{fd}");
-                let file = File::options().read(true).write(true).open(path);
-                file.map(OwnedFd::from).map_err(|error| match Errno::from_io_error(&error) {
-                    Some(Errno::ACCESS | Errno::PERM | Errno::NOENT) | None => {
-                        AttachError::NotPermitted { pid }
-                    }
-                    Some(errno) => AttachError::System { call: "open", errno },
-                })
-            }
-            OfferWay::Name => {
-                shm::open(name_of(self.nonce).as_str(), shm::OFlags::RDWR, Mode::empty())
-                    .map_err(|errno| AttachError::System { call: "shm_open", errno })
-            }
-        }
     }
 }
 
@@ -231,12 +214,15 @@ pub enum AttachError {
         /// The number of ranks in the offer.
         offered: u32,
     },
-    /// The leader's descriptors are not visible to this process; ask it for a named offer.
+    /// The leader's descriptors are not visible to this process; it may deliver the segment.
     #[error("process {pid} does not let this one open its descriptors")]
     NotPermitted {
         /// The leader.
         pid: u32,
     },
+    /// The leader has delivered nothing that fits the offer.
+    #[error("no segment was delivered")]
+    NotDelivered,
     /// What was found is not the offered segment: the leader has gone, or is on another host.
     #[error("the offered segment is gone")]
     NotTheSegment,
@@ -295,16 +281,7 @@ impl Draft {
         Ok(status.st_ino)
     }
 
-    fn offer(&self, way: OfferWay, inode: u64) -> Offer {
-        let Self { ranks, size_bytes, nonce } = *self;
-        Offer { way, ranks, size_bytes, inode, nonce }
-    }
-
     fn refused(&self, call: &'static str, errno: Errno) -> OfferError {
         OfferError::System { call, errno, size_bytes: self.size_bytes }
     }
-}
-
-fn name_of(nonce: [u64; 2]) -> String {
-    format!("/tributary-{:016x}{:016x}", nonce[0], nonce[1])
 }

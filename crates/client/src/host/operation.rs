@@ -35,6 +35,50 @@ pub enum Action {
     },
     /// No rank goes on before every rank has come.
     Barrier,
+    /// The `target` of every rank becomes the reduction, in rank order, of its block of all ranks'
+    /// `source`. In place, the whole vector lies where the target begins.
+    ReduceScatter {
+        /// The operator and datatype.
+        kernel: &'static dyn Combine,
+        /// Which elements are whose.
+        blocks: Blocks,
+    },
+    /// Every rank's `target` becomes the `source` of all ranks, one after the other: `len_bytes` of
+    /// each. In place, `source` is the rank's own part of the target.
+    Allgather,
+    /// The `target` of every rank becomes the reduction of the `source` of the ranks up to it, in
+    /// rank order: `((source of 0 OP source of 1) OP source of 2) ...`.
+    Scan {
+        /// The operator and datatype.
+        kernel: &'static dyn Combine,
+        /// Whether a rank's own `source` takes part in its result; if not, rank 0 has none.
+        inclusive: bool,
+    },
+}
+
+/// How the elements of a reduce-scatter's vector are dealt to the ranks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Blocks {
+    /// As many to each rank; the vector's length is a multiple of the number of ranks.
+    Even,
+    /// `ranks + 1` ascending numbers of elements, from 0 to all: where each rank's block begins, and
+    /// where the last one ends. Equal at all ranks; in use as long as the buffers are.
+    At(*const u64),
+}
+
+impl Action {
+    /// The reduction kernel, of actions that have one.
+    pub(super) fn kernel(&self) -> Option<&'static dyn Combine> {
+        match *self {
+            Self::Allreduce(kernel)
+            | Self::Reduce { kernel, .. }
+            | Self::ReduceScatter { kernel, .. }
+            | Self::Scan { kernel, .. } => Some(kernel),
+            Self::Broadcast { .. } | Self::Transfer { .. } | Self::Barrier | Self::Allgather => {
+                None
+            }
+        }
+    }
 }
 
 /// One operation of a host group, as one rank sees it.
@@ -47,7 +91,8 @@ pub struct Operation {
     /// Where this rank's result goes; may equal `source`; not written where the action gives this
     /// rank none.
     pub target: *mut u8,
-    /// Length of `source` and of `target`, equal at all ranks; a multiple of the element size.
+    /// Length of `source`, equal at all ranks; a multiple of the element size. Of `target` too, where
+    /// the action says nothing else.
     pub len_bytes: usize,
 }
 
@@ -106,7 +151,7 @@ pub(super) struct Recipe {
 
 /// Up to this many ranks a short allreduce is one exchange; beyond, a gather and a release: the
 /// exchange moves `ranks * (ranks - 1)` lines, the other `2 * (ranks - 1)`, in two hops.
-const EXCHANGE_RANKS_MAX: u32 = 8;
+pub const EXCHANGE_RANKS_MAX: u32 = 8;
 
 impl Recipe {
     /// How `ranks` ranks perform `action` on a piece; `short` when the vector is one small slot.
@@ -125,6 +170,9 @@ impl Recipe {
             Action::Reduce { to, .. } => two(Step::Scatter, Step::Collect { to: Some(to) }),
             Action::Broadcast { from } => one(Step::Spread { from }),
             Action::Transfer { from, to } => one(Step::Transfer { from, to }),
+            Action::ReduceScatter { .. } | Action::Allgather | Action::Scan { .. } => {
+                unreachable!("these take rounds, not recipes: see `Job`")
+            }
         }
     }
 }
@@ -134,6 +182,19 @@ impl Recipe {
 pub(super) fn share(len_bytes: usize, element_bytes: usize, rank: u32, ranks: u32) -> Range<usize> {
     let elements = len_bytes / element_bytes;
     let cut = |rank: u32| elements * rank as usize / ranks as usize * element_bytes;
+    cut(rank)..cut(rank + 1)
+}
+
+/// The part of a vector of `len_bytes` that `rank` reduces alone, cut at multiples of `unit_bytes`:
+/// all shares together the whole vector, in rank order.
+pub(super) fn share_in_units(
+    len_bytes: usize,
+    unit_bytes: usize,
+    rank: u32,
+    ranks: u32,
+) -> Range<usize> {
+    let units = len_bytes.div_ceil(unit_bytes);
+    let cut = |rank: u32| (units * rank as usize / ranks as usize * unit_bytes).min(len_bytes);
     cut(rank)..cut(rank + 1)
 }
 
@@ -150,6 +211,14 @@ mod tests {
                     let share = share(elements * 12, 12, rank, ranks);
                     assert_eq!(share.start, end);
                     assert_eq!(share.start % 12, 0);
+                    end = share.end;
+                }
+                assert_eq!(end, elements * 12);
+                let mut end = 0;
+                for rank in 0..ranks {
+                    let share = share_in_units(elements * 12, 48, rank, ranks);
+                    assert_eq!(share.start, end);
+                    assert!(share.is_empty() || share.start.is_multiple_of(48));
                     end = share.end;
                 }
                 assert_eq!(end, elements * 12);

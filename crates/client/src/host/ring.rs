@@ -9,6 +9,7 @@ use std::time::Duration;
 use rustix::thread::futex;
 use rustix::time::Timespec;
 
+use super::reach::Reach;
 use super::segment::{RINGS, SHORT_RING, Segment, TRADE_RING};
 use crate::waiting::Policy;
 
@@ -48,13 +49,14 @@ pub(super) struct Rings {
     pub(super) ranks: u32,
     pub(super) policy: Policy,
     places: [Place; RINGS.len()],
+    pub(super) reach: Reach,
 }
 
 impl Rings {
-    pub(super) fn new(segment: Segment, local_rank: u32, policy: Policy) -> Self {
+    pub(super) fn new(segment: Segment, local_rank: u32, policy: Policy, reach: Reach) -> Self {
         let ranks = segment.ranks();
         let places = [Place { next: 1, cleared: 0 }; RINGS.len()];
-        Self { segment, local_rank, ranks, policy, places }
+        Self { segment, local_rank, ranks, policy, places, reach }
     }
 
     /// The number of the step to come.
@@ -72,6 +74,27 @@ impl Rings {
             return Ok(());
         }
         self.claim_by_counters(ring)
+    }
+
+    /// The same for an operation whose first step on the ring was `since`, and in which `reader`
+    /// alone reads this rank's slots: nobody else has to come along.
+    pub(super) fn claim_for(
+        &mut self,
+        ring: usize,
+        reader: u32,
+        since: u64,
+    ) -> Result<(), Awaited> {
+        let place = &self.places[ring];
+        let filled_last = place.next.saturating_sub(RINGS[ring].slots);
+        if filled_last < since {
+            return self.claim(ring);
+        }
+        // Acquire: as in `claim_by_counters`.
+        if self.segment.done(ring, reader).load(Ordering::Acquire) < filled_last {
+            let event = AwaitedEvent::Done;
+            return Err(Awaited { peer: reader, ring, step: filled_last, event });
+        }
+        Ok(())
     }
 
     #[cold]

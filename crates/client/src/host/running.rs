@@ -15,13 +15,13 @@ use super::segment::{LINE_RING, LONG_RING, RINGS, SHORT_RING, TRADE_RING};
 pub(super) struct Running {
     operation: Operation,
     recipe: Recipe,
-    pub(super) ring: usize,
+    ring: usize,
     /// Bytes of a piece, whole elements.
     piece_bytes: usize,
     /// Where the current piece begins.
     offset: usize,
-    pub(super) step: Step,
-    pub(super) published: bool,
+    step: Step,
+    published: bool,
     /// Ranks below this one are known to have filled their slots.
     seen: u32,
 }
@@ -29,10 +29,7 @@ pub(super) struct Running {
 impl Running {
     /// The first step of `operation`; none if there is nothing to do or nobody to do it with.
     pub(super) fn new(operation: Operation, ranks: u32) -> Option<Self> {
-        let element_bytes = match operation.action {
-            Action::Allreduce(kernel) | Action::Reduce { kernel, .. } => kernel.element_bytes(),
-            Action::Broadcast { .. } | Action::Transfer { .. } | Action::Barrier => 1,
-        };
+        let element_bytes = operation.action.kernel().map_or(1, Combine::element_bytes);
         debug_assert!(operation.len_bytes.is_multiple_of(element_bytes));
         let is_barrier = matches!(operation.action, Action::Barrier);
         if ranks == 1 {
@@ -63,7 +60,7 @@ impl Running {
     }
 
     /// Length of the current piece.
-    pub(super) fn len_bytes(&self) -> usize {
+    fn len_bytes(&self) -> usize {
         match self.operation.action {
             Action::Barrier => 0,
             _ => self.piece_bytes.min(self.operation.len_bytes - self.offset),
@@ -71,10 +68,7 @@ impl Running {
     }
 
     fn kernel(&self) -> Option<&'static dyn Combine> {
-        match self.operation.action {
-            Action::Allreduce(kernel) | Action::Reduce { kernel, .. } => Some(kernel),
-            Action::Broadcast { .. } | Action::Transfer { .. } | Action::Barrier => None,
-        }
+        self.operation.action.kernel()
     }
 
     /// Whether the reader of a gather must put its own contribution aside, because the result
@@ -84,12 +78,35 @@ impl Running {
             && ptr::eq(self.operation.source, self.operation.target)
     }
 
-    pub(super) fn writes(&self, rank: u32) -> bool {
+    fn writes(&self, rank: u32) -> bool {
         self.step.has_writer(rank) || self.step.has_reader(rank) && self.stages_own()
     }
 
+    /// Drives the operation until it is done or something must be awaited.
+    pub(super) fn advance(&mut self, rings: &mut Rings) -> Result<(), Awaited> {
+        loop {
+            let step = self.step;
+            if !self.published && self.writes(rings.local_rank) {
+                rings.claim(self.ring)?;
+                // SAFETY: claimed just now, not published.
+                unsafe { self.produce(rings) };
+                rings.publish(self.ring, self.len_bytes());
+            }
+            self.published = true;
+            if step.has_reader(rings.local_rank) {
+                self.await_writers(rings)?;
+                // SAFETY: all writers' flags were seen.
+                unsafe { self.consume(rings) };
+            }
+            rings.finish(self.ring, step != Step::Scatter);
+            if !self.next_step() {
+                return Ok(());
+            }
+        }
+    }
+
     /// Goes to the next step; false if there is none.
-    pub(super) fn next_step(&mut self) -> bool {
+    fn next_step(&mut self) -> bool {
         self.published = false;
         self.seen = 0;
         if let Some(second) = self.recipe.second
@@ -104,7 +121,7 @@ impl Running {
     }
 
     /// Looks for the flags of all writers but this rank.
-    pub(super) fn await_writers(&mut self, rings: &mut Rings) -> Result<(), Awaited> {
+    fn await_writers(&mut self, rings: &mut Rings) -> Result<(), Awaited> {
         let own = rings.local_rank;
         let ring = self.ring;
         while self.seen < rings.ranks {
@@ -126,7 +143,7 @@ impl Running {
     /// # Safety
     /// The slot is claimed and not published; for a `Collect`, all flags of the step before were
     /// seen.
-    pub(super) unsafe fn produce(&self, rings: &mut Rings) {
+    unsafe fn produce(&self, rings: &mut Rings) {
         let len_bytes = self.len_bytes();
         let ring = self.ring;
         if self.step.is_collect() {
@@ -168,7 +185,7 @@ impl Running {
     ///
     /// # Safety
     /// All writers' flags were seen.
-    pub(super) unsafe fn consume(&self, rings: &Rings) {
+    unsafe fn consume(&self, rings: &Rings) {
         let len_bytes = self.len_bytes();
         if len_bytes == 0 {
             return;
@@ -289,7 +306,7 @@ pub(super) unsafe fn copy_short(source: *const u8, slot: &mut [u8]) {
 }
 
 /// Copies `len_bytes`.
-unsafe fn copy(source: *const u8, target: *mut u8, len_bytes: usize) {
+pub(super) unsafe fn copy(source: *const u8, target: *mut u8, len_bytes: usize) {
     // SAFETY: valid and not overlapping, by the caller's promise.
     unsafe { ptr::copy_nonoverlapping(source, target, len_bytes) }
 }

@@ -39,6 +39,11 @@ pub(super) struct Registration {
     pub(super) pid: AtomicU32,
     pub(super) start_time_ticks: AtomicU64,
     pub(super) pid_namespace: AtomicU64,
+    /// Where the process's probe words are, in its memory; 0 where it has none.
+    pub(super) probe_address: AtomicU64,
+    pub(super) probe_marks: [AtomicU64; 2],
+    /// What the rank's probes of the others found; see `reach`.
+    pub(super) reach: AtomicU64,
     pub(super) cpus: [AtomicU64; CPU_MASK_WORDS],
 }
 

@@ -1,5 +1,6 @@
 //! Seeded sequences of operations, what each rank contributes, and what must come out.
 
+use std::ops::Range;
 use std::task::Poll;
 use std::time::Duration;
 
@@ -7,7 +8,7 @@ use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 
 use super::kernels::{KERNELS, oracle};
-use crate::host::{Action, HostGroup, Lost, Operation, Waiter};
+use crate::host::{Action, Blocks, HostGroup, Lost, Operation, Waiter};
 
 /// Lengths at which something changes, in bytes before rounding down to whole elements.
 const LENGTHS: [usize; 18] = [
@@ -49,6 +50,8 @@ struct Line {
     action: Action,
     kernel: usize,
     len_bytes: usize,
+    /// Where the blocks of a reduce-scatter begin, and the last one ends, in elements.
+    cuts: Vec<u64>,
     in_place: bool,
     data_seed: u64,
 }
@@ -63,16 +66,48 @@ impl Line {
             }
         };
         let one = random.random_range(0..ranks);
-        let action = match random.random_range(0..6) {
+        let action = match random.random_range(0..11) {
             0 | 1 => Action::Allreduce(KERNELS[kernel]),
             2 => Action::Reduce { to: one, kernel: KERNELS[kernel] },
             3 if ranks > 1 => {
                 Action::Transfer { from: one, to: (one + random.random_range(1..ranks)) % ranks }
             }
             4 => Action::Barrier,
+            5 => Action::Allgather,
+            6 | 7 => Action::Scan { kernel: KERNELS[kernel], inclusive: random.random() },
+            8 | 9 => return Self::draw_reduce_scatter(random, ranks, kernel, len_bytes),
             _ => Action::Broadcast { from: one },
         };
-        Self { action, kernel, len_bytes, in_place: random.random(), data_seed: random.random() }
+        let (cuts, in_place, data_seed) = (Vec::new(), random.random(), random.random());
+        Self { action, kernel, len_bytes, cuts, in_place, data_seed }
+    }
+
+    /// Blocks of one length, or of any lengths, none among them.
+    fn draw_reduce_scatter(
+        random: &mut Pcg64Mcg,
+        ranks: u32,
+        kernel: usize,
+        len_bytes: usize,
+    ) -> Self {
+        let element_bytes = KERNELS[kernel].element_bytes();
+        let block = (len_bytes / element_bytes / ranks as usize) as u64;
+        let elements = block * u64::from(ranks);
+        let is_even: bool = random.random();
+        let mut cuts: Vec<u64> = (0..=u64::from(ranks)).map(|rank| rank * block).collect();
+        if !is_even {
+            let inner = 1..ranks as usize;
+            cuts[inner.clone()].fill_with(|| random.random_range(0..=elements));
+            cuts[inner].sort_unstable();
+        }
+        let blocks = if is_even { Blocks::Even } else { Blocks::At(cuts.as_ptr()) };
+        Self {
+            action: Action::ReduceScatter { kernel: KERNELS[kernel], blocks },
+            kernel,
+            len_bytes: elements as usize * element_bytes,
+            cuts,
+            in_place: random.random(),
+            data_seed: random.random(),
+        }
     }
 
     fn contribution(&self, rank: u32) -> Vec<u8> {
@@ -82,16 +117,45 @@ impl Line {
         bytes
     }
 
-    /// What `rank` must find in its target; `None` where nothing is promised.
+    /// The block of `rank` in a reduce-scatter, in bytes.
+    fn block(&self, rank: u32) -> Range<usize> {
+        let element_bytes = KERNELS[self.kernel].element_bytes();
+        let cut = |at: u32| self.cuts[at as usize] as usize * element_bytes;
+        cut(rank)..cut(rank + 1)
+    }
+
+    /// What `rank` must find at the beginning of its target; `None` where nothing is promised.
     fn expected(&self, rank: u32, ranks: u32) -> Option<Vec<u8>> {
-        let all = || (0..ranks).map(|rank| self.contribution(rank)).collect::<Vec<_>>();
+        let up_to = |end: u32| (0..end).map(|rank| self.contribution(rank)).collect::<Vec<_>>();
+        let kernel = KERNELS[self.kernel];
         match self.action {
-            Action::Allreduce(_) => Some(oracle(KERNELS[self.kernel], &all())),
-            Action::Reduce { to, .. } => (rank == to).then(|| oracle(KERNELS[self.kernel], &all())),
+            Action::Allreduce(_) => Some(oracle(kernel, &up_to(ranks))),
+            Action::Reduce { to, .. } => (rank == to).then(|| oracle(kernel, &up_to(ranks))),
             Action::Broadcast { from } => (rank != from).then(|| self.contribution(from)),
             Action::Transfer { from, to } => (rank == to).then(|| self.contribution(from)),
             Action::Barrier => None,
+            Action::Allgather => Some(up_to(ranks).concat()),
+            Action::ReduceScatter { .. } => {
+                let block = |whole: Vec<u8>| whole[self.block(rank)].to_vec();
+                let blocks: Vec<_> = up_to(ranks).into_iter().map(block).collect();
+                Some(oracle(kernel, &blocks))
+            }
+            Action::Scan { inclusive, .. } => {
+                let end = rank + u32::from(inclusive);
+                (end > 0).then(|| oracle(kernel, &up_to(end)))
+            }
         }
+    }
+
+    /// What `rank` has in its buffer before an operation in place.
+    fn before_in_place(&self, rank: u32, ranks: u32) -> Vec<u8> {
+        let mine = self.contribution(rank);
+        if !matches!(self.action, Action::Allgather) {
+            return mine;
+        }
+        let mut all = vec![0xa5; mine.len() * ranks as usize];
+        all[rank as usize * mine.len()..][..mine.len()].copy_from_slice(&mine);
+        all
     }
 
     fn name(&self) -> String {
@@ -101,6 +165,9 @@ impl Line {
             Action::Broadcast { from } => format!("broadcast from {from}"),
             Action::Transfer { from, to } => format!("transfer from {from} to {to}"),
             Action::Barrier => "barrier".to_owned(),
+            Action::Allgather => "allgather".to_owned(),
+            Action::ReduceScatter { .. } => format!("reduce-scatter at {:?}", self.cuts),
+            Action::Scan { inclusive, .. } => format!("scan, inclusive {inclusive}"),
         };
         format!(
             "{kind}, {} bytes, kernel {}, in place {}",
@@ -154,22 +221,29 @@ fn play_by(
         }
         let what =
             || format!("rank {rank} of {ranks}, seed {}, {index}: {}", manner.seed, line.name());
-        let mut source = line.contribution(rank);
-        let mut apart = vec![0xa5; if line.in_place { 0 } else { line.len_bytes }];
-        let target = if line.in_place { source.as_mut_ptr() } else { apart.as_mut_ptr() };
+        let source = line.contribution(rank);
+        let before = line.before_in_place(rank, ranks);
+        let mut found = if line.in_place { before.clone() } else { vec![0xa5; before.len()] };
+        let target = found.as_mut_ptr();
+        let own_part = match line.action {
+            Action::Allgather => target.wrapping_add(rank as usize * line.len_bytes),
+            _ => target,
+        };
         let operation = Operation {
             action: line.action,
-            source: if line.in_place { target } else { source.as_ptr() },
+            source: if line.in_place { own_part } else { source.as_ptr() },
             target,
             len_bytes: line.len_bytes,
         };
         perform(group, operation, &mut own, index)?;
-        let found = if line.in_place { &source } else { &apart };
-        match line.expected(rank, ranks) {
-            Some(expected) => assert!(*found == expected, "{}", what()),
-            // What a rank was not to receive must not have been touched.
-            None if line.in_place => assert!(*found == line.contribution(rank), "{}", what()),
-            None => assert!(found.iter().all(|&byte| byte == 0xa5), "{}", what()),
+        let expected = line.expected(rank, ranks).unwrap_or_default();
+        let (result, rest) = found.split_at(expected.len());
+        assert!(*result == expected, "{}", what());
+        // What a rank was not to receive must not have been touched.
+        if line.in_place {
+            assert!(*rest == before[expected.len()..], "{}: behind the result", what());
+        } else {
+            assert!(rest.iter().all(|&byte| byte == 0xa5), "{}: behind the result", what());
         }
     }
     Ok(())

@@ -8,7 +8,8 @@ use std::time::Duration;
 use super::kernels::KERNELS;
 use super::script::{Manner, play};
 use crate::host::{
-    Action, AttachError, HostGroup, Lost, LostCause, Operation, Policy, SettleError,
+    Action, AttachError, Attachment, HostGroup, Lost, LostCause, Mailbox, Operation, Policy,
+    SettleError, Unreachable, UnreachableCause,
 };
 
 /// Ends the test program if the test hangs.
@@ -44,18 +45,27 @@ fn with_group<T: Send>(
     processes: u32,
     body: impl Fn(&mut HostGroup) -> T + Sync,
 ) -> Vec<T> {
+    with_group_of(ranks, |attachment, _| attachment.settle(processes).unwrap(), body)
+}
+
+/// The same, with ranks that settle as they like.
+fn with_group_of<T: Send>(
+    ranks: u32,
+    settle: impl Fn(Attachment, u32) -> HostGroup + Sync,
+    body: impl Fn(&mut HostGroup) -> T + Sync,
+) -> Vec<T> {
     let (offer, keeper) = HostGroup::offer(ranks).unwrap();
     let keeper = std::sync::Mutex::new(Some(keeper));
     let everyone = Barrier::new(ranks as usize);
     std::thread::scope(|scope| {
         let threads: Vec<_> = (0..ranks)
             .map(|rank| {
-                let (everyone, keeper, body) = (&everyone, &keeper, &body);
+                let (everyone, keeper, body, settle) = (&everyone, &keeper, &body, &settle);
                 scope.spawn(move || {
                     let attachment = HostGroup::attach(&offer, rank, ranks).unwrap();
                     everyone.wait();
                     drop(keeper.lock().unwrap().take());
-                    body(&mut attachment.settle(processes).unwrap())
+                    body(&mut settle(attachment, rank))
                 })
             })
             .collect();
@@ -91,6 +101,49 @@ fn random_sequences_of_all_lengths() {
             assert_eq!(outcome, Ok(()));
         }
     }
+}
+
+/// Threads of one process reach each other's memory, so long vectors go directly; where a single
+/// rank does not, all ranks stage them, from the first long operation on.
+#[test]
+fn long_vectors_go_directly_or_not_at_all_ranks_alike() {
+    let _watchdog = Watchdog::new("long_vectors_go_directly_or_not_at_all_ranks_alike");
+    for (ranks, refuser) in [(2, None), (2, Some(1)), (3, Some(0)), (3, None), (5, Some(4))] {
+        let settle = |attachment: Attachment, rank| {
+            let refuses = refuser == Some(rank);
+            let attachment = if refuses { attachment.without_direct_access() } else { attachment };
+            attachment.settle_as(Policy::Spin)
+        };
+        let manner = Manner { seed: 31, operations: 80, len_bytes_max: usize::MAX, delays: false };
+        let outcomes = with_group_of(ranks, settle, |group| {
+            play(group, manner).unwrap();
+            (group.is_direct(), group.direct_access())
+        });
+        let peer = u32::from(refuser == Some(0));
+        let told = refuser.map_or(Ok(()), |local_rank| {
+            Err(Unreachable { local_rank, peer, cause: UnreachableCause::TurnedOff })
+        });
+        assert!(outcomes.iter().all(|outcome| *outcome == (refuser.is_none(), told)));
+    }
+}
+
+/// Memory that is gone in the middle of an operation is a loss that all ranks learn of.
+#[test]
+fn memory_that_is_not_there_is_a_loss() {
+    let _watchdog = Watchdog::new("memory_that_is_not_there_is_a_loss");
+    let settle = |attachment: Attachment, _| attachment.settle_as(Policy::Spin);
+    let outcomes = with_group_of(3, settle, |group| {
+        let mut buffer = vec![0_u8; 1 << 17];
+        let place = if group.local_rank() == 1 { 64 as *mut u8 } else { buffer.as_mut_ptr() };
+        let action = Action::Broadcast { from: 1 };
+        let operation = Operation { action, source: place, target: place, len_bytes: buffer.len() };
+        // SAFETY: rank 1 does not touch its own vector: the others ask the kernel for it, which
+        // refuses; that is the point.
+        unsafe { group.run(&operation) }
+    });
+    let cause = LostCause::Unreachable(libc::EFAULT);
+    let lost = Lost { local_rank: 1, cause };
+    assert!(outcomes.iter().all(|outcome| *outcome == Err(lost)), "{outcomes:?}");
 }
 
 #[test]
@@ -292,7 +345,7 @@ fn offers_survive_the_journey_and_foreign_bytes_do_not_pass() {
     let (offer, _keeper) = HostGroup::offer(5).unwrap();
     let bytes = offer.to_bytes();
     assert_eq!(Offer::from_bytes(&bytes), Ok(offer));
-    for (at, value) in [(0, 9), (4, 7), (16, 0), (24, 1)] {
+    for (at, value) in [(0, 9), (12, 0), (16, 1)] {
         let mut bytes = bytes;
         bytes[at] = value;
         assert!(Offer::from_bytes(&bytes).is_err(), "byte {at}");
@@ -300,14 +353,25 @@ fn offers_survive_the_journey_and_foreign_bytes_do_not_pass() {
 }
 
 #[test]
-fn a_named_segment_works_and_its_name_goes_with_the_keeper() {
-    let _watchdog = Watchdog::new("a_named_segment_works_and_its_name_goes_with_the_keeper");
-    let (offer, keeper) = HostGroup::offer_named(1).unwrap();
-    let attachment = HostGroup::attach(&offer, 0, 1).unwrap();
+fn a_delivered_segment_works_and_others_are_refused() {
+    let _watchdog = Watchdog::new("a_delivered_segment_works_and_others_are_refused");
+    let (offer, keeper) = HostGroup::offer(2).unwrap();
+    let (_, stranger) = HostGroup::offer(2).unwrap();
+    let mailbox = Mailbox::new().unwrap();
+    let attach = || HostGroup::attach_delivered(&offer, &mailbox, 1, 2);
+    assert_eq!(attach().err(), Some(AttachError::NotDelivered));
+    stranger.deliver(mailbox.name()).unwrap();
+    assert_eq!(attach().err(), Some(AttachError::NotDelivered));
+    stranger.deliver(mailbox.name()).unwrap();
+    keeper.deliver(mailbox.name()).unwrap();
+    let other = attach().unwrap();
+    let own = HostGroup::attach_kept(&offer, &keeper, 0, 2).unwrap();
     drop(keeper);
-    assert!(HostGroup::attach(&offer, 0, 1).is_err());
-    let mut group = attachment.settle(1).unwrap();
-    assert_eq!(barrier(&mut group), Ok(()));
+    std::thread::scope(|scope| {
+        for attachment in [own, other] {
+            scope.spawn(move || assert_eq!(barrier(&mut attachment.settle(2).unwrap()), Ok(())));
+        }
+    });
 }
 
 fn barrier(group: &mut HostGroup) -> Result<(), Lost> {

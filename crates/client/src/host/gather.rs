@@ -1,0 +1,92 @@
+//! Allgather: every rank writes its piece, everyone copies all pieces.
+
+use std::ops::Range;
+
+use super::operation::Operation;
+use super::ring::Rings;
+use super::rounds::Round;
+use super::running::{copy, copy_short};
+use super::segment::{LONG_RING, RINGS, SHORT_RING, TRADE_RING};
+
+/// One piece of every rank's contribution a round.
+pub(super) struct Gathering {
+    operation: Operation,
+    ring: usize,
+    /// Where the current piece begins, in a contribution.
+    offset: usize,
+}
+
+impl Gathering {
+    pub(super) fn new(operation: Operation, ranks: u32) -> Self {
+        let ring = match operation.len_bytes {
+            len_bytes if len_bytes > RINGS[SHORT_RING].capacity_bytes => LONG_RING,
+            _ if ranks == 2 => TRADE_RING,
+            _ => SHORT_RING,
+        };
+        Self { operation, ring, offset: 0 }
+    }
+
+    fn piece_bytes(&self) -> usize {
+        RINGS[self.ring].capacity_bytes.min(self.operation.len_bytes - self.offset)
+    }
+
+    /// Where the current piece of `rank`'s contribution goes.
+    ///
+    /// # Safety
+    /// `rank` is one of the group, and the target has room for all.
+    unsafe fn place_of(&self, rank: u32) -> *mut u8 {
+        let offset = rank as usize * self.operation.len_bytes + self.offset;
+        // SAFETY: the caller's promise.
+        unsafe { self.operation.target.add(offset) }
+    }
+}
+
+impl Round for Gathering {
+    fn ring(&self) -> usize {
+        self.ring
+    }
+
+    fn fills(&self, _: &Rings) -> bool {
+        true
+    }
+
+    fn reads(&self, rings: &Rings) -> Range<u32> {
+        0..rings.ranks
+    }
+
+    unsafe fn fill(&self, rings: &mut Rings) -> usize {
+        let len_bytes = self.piece_bytes();
+        // SAFETY: the piece lies within the caller's source; the slot is claimed, and the source is
+        // not in the segment.
+        unsafe {
+            let source = self.operation.source.add(self.offset);
+            copy_short(source, rings.own_slot(self.ring, len_bytes));
+        }
+        len_bytes
+    }
+
+    unsafe fn take(&self, rings: &Rings) {
+        let len_bytes = self.piece_bytes();
+        let step = rings.step(self.ring);
+        for peer in rings.peers() {
+            // SAFETY: the flag of `peer` was seen; the target has room for all contributions.
+            unsafe {
+                let piece = rings.slot(self.ring, peer, step, len_bytes);
+                copy(piece.as_ptr(), self.place_of(peer), len_bytes);
+            }
+        }
+        // SAFETY: as above; the source is the place itself, or apart from the target.
+        unsafe {
+            let (mine, place) =
+                (self.operation.source.add(self.offset), self.place_of(rings.local_rank));
+            if mine != place.cast_const() {
+                copy(mine, place, len_bytes);
+            }
+        }
+    }
+
+    fn next(&mut self) -> bool {
+        self.offset += self.piece_bytes();
+        self.offset < self.operation.len_bytes
+    }
+}

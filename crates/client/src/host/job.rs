@@ -1,0 +1,86 @@
+//! The operation in progress, whichever kind it is.
+
+use super::direct::Direct;
+use super::gather::Gathering;
+use super::operation::{Action, Operation};
+use super::ring::{Awaited, Rings};
+use super::rounds::Rounds;
+use super::running::{Running, copy};
+use super::scan::{Chain, Prefixes};
+use super::scatter::Scattering;
+
+/// An operation in progress. What it does in each step is its own; all use the same rings, and go
+/// through the same number of steps at every rank.
+pub(super) enum Job {
+    /// Allreduce, reduce, broadcast, transfer and barrier, through the segment.
+    Recipe(Running),
+    /// Long ones of these, from process to process.
+    Direct(Direct),
+    /// Allgather.
+    Gather(Rounds<Gathering>),
+    /// Reduce-scatter.
+    Scatter(Rounds<Scattering>),
+    /// A scan in which every rank reads all those before it.
+    Prefixes(Rounds<Prefixes>),
+    /// A scan in which every rank reads the one before it.
+    Chain(Chain),
+}
+
+impl Job {
+    /// The first step of `operation`; none if there is nothing to do or nobody to do it with.
+    pub(super) fn new(operation: Operation, rings: &Rings) -> Option<Self> {
+        let ranks = rings.ranks;
+        let is_further = matches!(
+            operation.action,
+            Action::Allgather | Action::ReduceScatter { .. } | Action::Scan { .. }
+        );
+        if is_further && operation.len_bytes == 0 {
+            return None;
+        }
+        if is_further && ranks == 1 {
+            copy_alone(&operation);
+            return None;
+        }
+        match operation.action {
+            Action::Allgather => Some(Self::Gather(Rounds::new(Gathering::new(operation, ranks)))),
+            Action::ReduceScatter { kernel, blocks } => {
+                // SAFETY: the buffers and the blocks are in use until the operation is over, by the
+                // promise to `start`.
+                let scattering = unsafe { Scattering::new(operation, kernel, blocks, rings) };
+                Some(Self::Scatter(Rounds::new(scattering)))
+            }
+            Action::Scan { kernel, inclusive } => {
+                Some(if Chain::suits(&operation, kernel, ranks) {
+                    Self::Chain(Chain::new(operation, kernel, inclusive, rings))
+                } else {
+                    Self::Prefixes(Rounds::new(Prefixes::new(operation, kernel, inclusive, ranks)))
+                })
+            }
+            _ if Direct::suits(&operation, rings) => {
+                Some(Self::Direct(Direct::new(operation, rings)))
+            }
+            _ => Running::new(operation, ranks).map(Self::Recipe),
+        }
+    }
+
+    /// Drives the operation until it is done or something must be awaited.
+    pub(super) fn advance(&mut self, rings: &mut Rings) -> Result<(), Awaited> {
+        match self {
+            Self::Recipe(running) => running.advance(rings),
+            Self::Direct(direct) => direct.advance(rings),
+            Self::Gather(rounds) => rounds.advance(rings),
+            Self::Scatter(rounds) => rounds.advance(rings),
+            Self::Prefixes(rounds) => rounds.advance(rings),
+            Self::Chain(chain) => chain.advance(rings),
+        }
+    }
+}
+
+/// What a rank alone has to do: its contribution is its result, if it has one.
+fn copy_alone(operation: &Operation) {
+    let has_result = !matches!(operation.action, Action::Scan { inclusive: false, .. });
+    if has_result && operation.source != operation.target.cast_const() {
+        // SAFETY: valid for `len_bytes` and not overlapping, by the promise to `start`.
+        unsafe { copy(operation.source, operation.target, operation.len_bytes) };
+    }
+}

@@ -1,0 +1,34 @@
+/* Running an offloaded operation to its end. Here, because a call of its own would show. */
+#ifndef TRIBUTARY_BLOCKING_H
+#define TRIBUTARY_BLOCKING_H
+
+#include "failure.h"
+#include "staging.h"
+
+/* Returns an MPI error code, already raised. */
+static inline int run(comm_record *record, const tributary_operation *operation) {
+    char message[FAILURE_MESSAGE_BYTES];
+    int outcome = tributary_run(record->core, operation, message, sizeof message);
+    return __builtin_expect(outcome == 0, 1) ? MPI_SUCCESS
+                                             : failure_raise(record, outcome, message);
+}
+
+/* The same for one that may need memory of ours. */
+static inline int run_through(comm_record *record, tributary_operation *operation, staging *through) {
+    if (staging_is_idle(through)) {
+        return run(record, operation);
+    }
+    int error = staging_load(through, false, operation);
+    if (error != MPI_SUCCESS) {
+        beneath.Comm_call_errhandler(record->comm, error);
+        return error;
+    }
+    error = run(record, operation);
+    if (error == MPI_SUCCESS) {
+        error = staging_unload(through);
+    }
+    staging_free(through);
+    return error;
+}
+
+#endif

@@ -1,0 +1,66 @@
+/* What deciding has in common for all collectives. For offload.c and offload_host.c alone. */
+#ifndef TRIBUTARY_DECIDING_H
+#define TRIBUTARY_DECIDING_H
+
+#include "comm_table.h"
+#include "maps.h"
+#include "offload.h"
+
+/* The record of `comm`, which is nearly always in the table. Null: let MPI judge this handle. */
+static inline comm_record *find(MPI_Comm comm) {
+    comm_record *record = comm_table_find(comm);
+    return __builtin_expect(record != NULL, 1) ? record : communicators_find(comm);
+}
+
+/* No reason to pass the call on. */
+#define OFFLOAD_IT TRIBUTARY_PASS_REASONS
+
+/* decide() for a communicator that isn't simply ready, or arguments that aren't ours. */
+comm_record *decide_slowly(comm_record *record, uint32_t collective, uint32_t reason,
+                           offload_mode mode);
+
+/* The record, if the operation is to be run on it; `reason` is what its arguments say. */
+static inline comm_record *decide(comm_record *record, uint32_t collective, uint32_t reason,
+                                  offload_mode mode) {
+    /* Acquire pairs with the release in communicators_join(). */
+    comm_state state = atomic_load_explicit(&record->state, memory_order_acquire);
+    bool is_plain = state == COMM_READY && reason == OFFLOAD_IT;
+    return __builtin_expect(is_plain, 1) ? record
+                                         : decide_slowly(record, collective, reason, mode);
+}
+
+/* What datatype, operator and count say; fills those fields of `operation`. */
+static inline __attribute__((always_inline)) uint32_t
+judge_reduction(MPI_Count count, MPI_Datatype datatype, MPI_Op op,
+                tributary_operation *operation) {
+    operation->operator_ = maps_operator(op);
+    if (operation->operator_ == 0) {
+        return op == MPI_OP_NULL ? TRIBUTARY_PASS_ARGUMENTS : TRIBUTARY_PASS_USER_OPERATOR;
+    }
+    const datatype_entry *entry = maps_datatype(datatype);
+    if (entry == NULL || entry->datatype == 0) {
+        return datatype == MPI_DATATYPE_NULL ? TRIBUTARY_PASS_ARGUMENTS : TRIBUTARY_PASS_DATATYPE;
+    }
+    operation->datatype = entry->datatype;
+    if ((entry->operators >> operation->operator_ & 1) == 0) {
+        return TRIBUTARY_PASS_COMBINATION;
+    }
+    if (count <= 0) {
+        return count == 0 ? TRIBUTARY_PASS_EMPTY : TRIBUTARY_PASS_ARGUMENTS;
+    }
+    operation->elements = (uint64_t)count;
+    return OFFLOAD_IT;
+}
+
+/* MPI has no buffer at the null address, except through derived datatypes, which aren't here. */
+static inline bool is_buffer(const void *buffer) {
+    return buffer != NULL && buffer != MPI_IN_PLACE;
+}
+
+/*
+ * Bytes of one element and whether elements lie densely, in the order of the type map; false when MPI
+ * must judge the datatype.
+ */
+bool element_of(MPI_Datatype datatype, int64_t *size_bytes, bool *dense);
+
+#endif

@@ -1,0 +1,236 @@
+/*
+ * Deciding, for the collectives between the ranks of one host.
+ *
+ * A rank may have no buffer where it has no part, so only what a rank needs is looked at: otherwise
+ * one rank would pass a call on that the others offload.
+ */
+#include "deciding.h"
+
+#include <limits.h>
+
+/* decide(), and then by how long this rank's contribution is. */
+static comm_record *decide_on_host(comm_record *record, uint32_t collective, uint32_t reason,
+                                   uint64_t len_bytes, offload_mode mode) {
+    record = decide(record, collective, reason, mode);
+    if (record == NULL || len_bytes <= record->longest_bytes[collective]) {
+        return record;
+    }
+    tributary_count_passed(record->core, collective,
+                           record->is_on_one_host ? TRIBUTARY_PASS_SLOWER
+                                                  : TRIBUTARY_PASS_SEVERAL_HOSTS);
+    return NULL;
+}
+
+/* Length of a reduction's vector in memory; its datatype was found in the table. */
+static uint64_t vector_bytes(MPI_Count count, MPI_Datatype datatype) {
+    const datatype_entry *entry = maps_datatype(datatype);
+    uint64_t element_bytes = entry->size_bytes;
+    if (element_bytes == 0) { /* a pair with a gap, which travels with it */
+        MPI_Aint lower = 0;
+        MPI_Aint extent = 0;
+        beneath.Type_get_extent(datatype, &lower, &extent);
+        element_bytes = (uint64_t)extent;
+    }
+    uint64_t bytes = 0;
+    return __builtin_mul_overflow(element_bytes, (uint64_t)count, &bytes) ? UINT64_MAX : bytes;
+}
+
+/* The end of deciding on a reduction of `count` elements in all, with its buffers as the core takes them. */
+static comm_record *decide_reduction(comm_record *record, uint32_t collective, uint32_t reason,
+                                     MPI_Count count, MPI_Datatype datatype, const void *sendbuf,
+                                     void *recvbuf, offload_mode mode,
+                                     tributary_operation *operation) {
+    operation->collective = collective;
+    operation->root = 0;
+    operation->source = sendbuf == MPI_IN_PLACE ? recvbuf : sendbuf;
+    operation->target = recvbuf;
+    operation->cuts = NULL;
+    uint64_t len_bytes = reason == OFFLOAD_IT ? vector_bytes(count, datatype) : 0;
+    return decide_on_host(record, collective, reason, len_bytes, mode);
+}
+
+static bool scatter_buffers_are_valid(const void *sendbuf, const void *recvbuf, MPI_Count own) {
+    if (sendbuf == MPI_IN_PLACE) {
+        return is_buffer(recvbuf);
+    }
+    return sendbuf != NULL && (own == 0 || (is_buffer(recvbuf) && sendbuf != recvbuf));
+}
+
+static MPI_Count count_at(count_array counts, int rank) {
+    return counts.small != NULL ? counts.small[rank] : counts.large[rank];
+}
+
+/* The sum of the counts; -1 where they can't be. Says whether they differ. */
+static MPI_Count add_up(count_array counts, int ranks, bool *differ) {
+    MPI_Count all = 0;
+    *differ = false;
+    if (counts.small == NULL && counts.large == NULL) {
+        return -1;
+    }
+    for (int rank = 0; rank < ranks; rank++) {
+        MPI_Count count = count_at(counts, rank);
+        if (count < 0 || __builtin_add_overflow(all, count, &all)) {
+            return -1;
+        }
+        *differ |= count != count_at(counts, 0);
+    }
+    return all;
+}
+
+comm_record *offload_reduce_scatter(const void *sendbuf, void *recvbuf, count_array counts,
+                                    MPI_Datatype datatype, MPI_Op op, MPI_Comm comm,
+                                    offload_mode mode, tributary_operation *operation,
+                                    staging *through) {
+    comm_record *record = find(comm);
+    if (record == NULL) {
+        return NULL;
+    }
+    bool differ = false;
+    MPI_Count all = add_up(counts, record->size, &differ);
+    uint32_t reason = judge_reduction(all, datatype, op, operation);
+    if (reason == OFFLOAD_IT &&
+        !scatter_buffers_are_valid(sendbuf, recvbuf, count_at(counts, record->rank))) {
+        reason = TRIBUTARY_PASS_ARGUMENTS;
+    }
+    *through = (staging){
+        .needs_cuts = differ,
+        .counts = counts.small,
+        .large_counts = counts.large,
+        .ranks = record->size,
+    };
+    return decide_reduction(record, TRIBUTARY_REDUCE_SCATTER, reason, all, datatype, sendbuf,
+                            recvbuf, mode, operation);
+}
+
+comm_record *offload_reduce_scatter_block(const void *sendbuf, void *recvbuf, MPI_Count count,
+                                          MPI_Datatype datatype, MPI_Op op, MPI_Comm comm,
+                                          offload_mode mode, tributary_operation *operation) {
+    comm_record *record = find(comm);
+    if (record == NULL) {
+        return NULL;
+    }
+    MPI_Count all = 0;
+    if (count < 0 || __builtin_mul_overflow(count, (MPI_Count)record->size, &all)) {
+        all = -1;
+    }
+    uint32_t reason = judge_reduction(all, datatype, op, operation);
+    if (reason == OFFLOAD_IT && !scatter_buffers_are_valid(sendbuf, recvbuf, count)) {
+        reason = TRIBUTARY_PASS_ARGUMENTS;
+    }
+    return decide_reduction(record, TRIBUTARY_REDUCE_SCATTER, reason, all, datatype, sendbuf,
+                            recvbuf, mode, operation);
+}
+
+comm_record *offload_scan(uint32_t collective, const void *sendbuf, void *recvbuf, MPI_Count count,
+                          MPI_Datatype datatype, MPI_Op op, MPI_Comm comm, offload_mode mode,
+                          tributary_operation *operation) {
+    comm_record *record = find(comm);
+    if (record == NULL) {
+        return NULL;
+    }
+    uint32_t reason = judge_reduction(count, datatype, op, operation);
+    /*
+     * An exclusive scan has no result at rank 0, whose receive buffer may be anything, the send buffer
+     * too. So that no other rank decides otherwise, equal buffers are in place there at all ranks.
+     */
+    bool may_alias = collective == TRIBUTARY_EXSCAN;
+    bool has_target = recvbuf != NULL || (may_alias && record->rank == 0 && sendbuf != MPI_IN_PLACE);
+    if (reason == OFFLOAD_IT && (sendbuf == NULL || recvbuf == MPI_IN_PLACE || !has_target ||
+                                 (sendbuf == recvbuf && !may_alias))) {
+        reason = TRIBUTARY_PASS_ARGUMENTS;
+    }
+    return decide_reduction(record, collective, reason, count, datatype, sendbuf, recvbuf, mode,
+                            operation);
+}
+
+/* Bytes that one side describes; false where MPI must judge it. Saturates. */
+static bool side_bytes(gather_side side, int64_t *bytes, bool *dense) {
+    int64_t size_bytes = 0;
+    if (side.count < 0 || !element_of(side.datatype, &size_bytes, dense)) {
+        return false;
+    }
+    if (__builtin_mul_overflow(size_bytes, (int64_t)side.count, bytes)) {
+        *bytes = INT64_MAX;
+    }
+    return true;
+}
+
+/*
+ * What the bytes of one contribution say. The limit and the check of MPI_Pack hold for dense types as
+ * well, because another rank may describe the same bytes by a type that must be packed.
+ */
+static uint32_t judge_gathered(int64_t block_bytes, int ranks, tributary_operation *operation) {
+    int64_t all_bytes = 0;
+    operation->elements = (uint64_t)block_bytes;
+    if (block_bytes == 0) {
+        return TRIBUTARY_PASS_EMPTY;
+    }
+    if (__builtin_mul_overflow(block_bytes, (int64_t)ranks, &all_bytes) || all_bytes > INT_MAX) {
+        return TRIBUTARY_PASS_TOO_LONG;
+    }
+    return staging_is_possible() ? OFFLOAD_IT : TRIBUTARY_PASS_DATATYPE;
+}
+
+/* The elements of `rank` among all that are received. */
+static void *place_of(void *recvbuf, gather_side receive, int rank) {
+    MPI_Aint lower = 0;
+    MPI_Aint extent = 0;
+    beneath.Type_get_extent(receive.datatype, &lower, &extent);
+    return (char *)recvbuf + (MPI_Aint)rank * (MPI_Aint)receive.count * extent;
+}
+
+/* The dense copy holds all contributions; this rank's lies where it would in place. */
+static staging gather_through(const void *sendbuf, gather_side send, void *recvbuf,
+                              gather_side receive, const comm_record *record, int block_bytes) {
+    bool in_place = sendbuf == MPI_IN_PLACE;
+    gather_side from = in_place ? receive : send;
+    return (staging){
+        .needed = true,
+        .packs = true,
+        .unpacks = true,
+        .from = {.user = in_place ? place_of(recvbuf, receive, record->rank) : (void *)sendbuf,
+                 .count = (int)from.count,
+                 .datatype = from.datatype},
+        .to = {.user = recvbuf,
+               .count = (int)receive.count * record->size,
+               .datatype = receive.datatype},
+        .len_bytes = block_bytes * record->size,
+        .packed_at = block_bytes * record->rank,
+    };
+}
+
+comm_record *offload_allgather(const void *sendbuf, gather_side send, void *recvbuf,
+                               gather_side receive, MPI_Comm comm, offload_mode mode,
+                               tributary_operation *operation, staging *through) {
+    comm_record *record = find(comm);
+    if (record == NULL) {
+        return NULL;
+    }
+    bool in_place = sendbuf == MPI_IN_PLACE;
+    int64_t block_bytes = 0;
+    int64_t sent_bytes = 0;
+    bool dense = false;
+    bool sends_dense = true;
+    uint32_t reason = TRIBUTARY_PASS_ARGUMENTS;
+    if (side_bytes(receive, &block_bytes, &dense) &&
+        (in_place ||
+         (side_bytes(send, &sent_bytes, &sends_dense) && sent_bytes == block_bytes))) {
+        reason = judge_gathered(block_bytes, record->size, operation);
+    }
+    bool lacks_buffer = (dense && !is_buffer(recvbuf)) || (sends_dense && sendbuf == NULL);
+    if (reason == OFFLOAD_IT && lacks_buffer) {
+        reason = TRIBUTARY_PASS_ARGUMENTS;
+    }
+    operation->collective = TRIBUTARY_ALLGATHER;
+    operation->root = 0;
+    operation->datatype = TRIBUTARY_U8;
+    operation->operator_ = TRIBUTARY_BROADCAST_OPERATOR;
+    operation->source = in_place ? (char *)recvbuf + record->rank * block_bytes : sendbuf;
+    operation->target = recvbuf;
+    operation->cuts = NULL;
+    *through = (staging){.needed = false};
+    if (reason == OFFLOAD_IT && !(dense && sends_dense)) {
+        *through = gather_through(sendbuf, send, recvbuf, receive, record, (int)block_bytes);
+    }
+    return decide_on_host(record, TRIBUTARY_ALLGATHER, reason, (uint64_t)block_bytes, mode);
+}

@@ -1,0 +1,381 @@
+/*
+ * Reduce_scatter, Reduce_scatter_block, Scan, Exscan and Allgather, blocking and not: every datatype
+ * and operator on lengths at which something changes, in place and not, on communicators of every
+ * shape; and allgathers whose ranks describe the same values differently.
+ *
+ * Like collectives.c, --sample N runs every N-th combination. On several hosts all of it passes to
+ * the MPI beneath, but for communicators inside one of them.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "check.h"
+#include "layouts.h"
+#include "shapes.h"
+#include "values.h"
+
+enum { GUARD_BYTES = 64, COUNT_MAX = 60000, EXTENT_MAX = 32, FILL = 0xA5, GAP = -77 };
+enum { RANKS_MAX = 32, INTS_MAX = 20000 };
+
+/* Of a scan, of all blocks of a reduce-scatter, or about so. */
+static const size_t counts[] = {0, 1, 2, 7, 64, 1000, 4097, COUNT_MAX};
+enum { COUNTS = sizeof counts / sizeof counts[0] };
+
+typedef enum { SCATTER, SCATTER_BLOCK, SCAN, EXSCAN, KINDS } kind;
+static const char *const kind_names[] = {"Reduce_scatter", "Reduce_scatter_block", "Scan", "Exscan"};
+
+/* One reduction to run. `salt` is a number no other trial of this run has. */
+typedef struct {
+    kind what;
+    bool blocking;
+    const value_type *type;
+    const value_operator *op;
+    const shape *where;
+    size_t count; /* elements that each rank contributes */
+    int blocks[RANKS_MAX];
+    bool in_place;
+    uint64_t salt;
+} trial;
+
+static unsigned char *source;
+static unsigned char *target;
+static uint64_t trials_run;
+static uint64_t trials_possible;
+
+/* The longest vectors only for types with kernels of their own: the oracle is slow. */
+static bool count_is_for(const value_type *type, size_t count) {
+    return count < COUNT_MAX || type->handle == MPI_FLOAT || type->handle == MPI_DOUBLE_INT ||
+           type->handle == MPI_INT8_T;
+}
+
+/* Blocks of any lengths, empty ones among them, or all of one. */
+static void deal(trial *run) {
+    size_t size = (size_t)run->where->size;
+    size_t all = 0;
+    for (size_t rank = 0; rank < size; rank++) {
+        size_t even = run->count / size;
+        size_t any = check_hash(run->salt, rank, 9) % (2 * even + 2);
+        run->blocks[rank] = (int)(run->what == SCATTER_BLOCK ? even : any);
+        all += (size_t)run->blocks[rank];
+    }
+    run->count = all;
+}
+
+static int call_blocking(const trial *run, const void *from, void *into) {
+    MPI_Datatype type = run->type->handle;
+    MPI_Op op = run->op->handle;
+    MPI_Comm comm = run->where->comm;
+    switch (run->what) {
+    case SCATTER:
+        return MPI_Reduce_scatter(from, into, run->blocks, type, op, comm);
+    case SCATTER_BLOCK:
+        return MPI_Reduce_scatter_block(from, into, run->blocks[0], type, op, comm);
+    case SCAN:
+        return MPI_Scan(from, into, (int)run->count, type, op, comm);
+    default:
+        return MPI_Exscan(from, into, (int)run->count, type, op, comm);
+    }
+}
+
+static int call_nonblocking(const trial *run, const void *from, void *into) {
+    MPI_Datatype type = run->type->handle;
+    MPI_Op op = run->op->handle;
+    MPI_Comm comm = run->where->comm;
+    MPI_Request request = MPI_REQUEST_NULL;
+    int code = MPI_SUCCESS;
+    switch (run->what) {
+    case SCATTER:
+        code = MPI_Ireduce_scatter(from, into, run->blocks, type, op, comm, &request);
+        break;
+    case SCATTER_BLOCK:
+        code = MPI_Ireduce_scatter_block(from, into, run->blocks[0], type, op, comm, &request);
+        break;
+    case SCAN:
+        code = MPI_Iscan(from, into, (int)run->count, type, op, comm, &request);
+        break;
+    default:
+        code = MPI_Iexscan(from, into, (int)run->count, type, op, comm, &request);
+    }
+    MPI_Wait(&request, MPI_STATUS_IGNORE);
+    check_that(request == MPI_REQUEST_NULL, "the request is not null after MPI_Wait");
+    return code;
+}
+
+static void check_untouched(const unsigned char *at, size_t bytes, const char *what) {
+    size_t index = 0;
+    while (index < bytes && at[index] == FILL) {
+        index++;
+    }
+    check_that(index == bytes, "%s: byte %zu of %zu was overwritten with 0x%02x", what, index,
+               bytes, index < bytes ? at[index] : 0U);
+}
+
+/* The number of elements this rank has a result for; which ones, and over how many ranks. */
+static size_t result_of(const trial *run, size_t *first, int *ranks) {
+    int own = run->where->rank;
+    *first = 0;
+    *ranks = run->where->size;
+    if (run->what == SCAN || run->what == EXSCAN) {
+        *ranks = own + (run->what == SCAN);
+        return *ranks > 0 ? run->count : 0;
+    }
+    for (int rank = 0; rank < own; rank++) {
+        *first += (size_t)run->blocks[rank];
+    }
+    return (size_t)run->blocks[own];
+}
+
+static void check_source(const trial *run, size_t bytes) {
+    static unsigned char again[COUNT_MAX * 4 * EXTENT_MAX];
+    values_fill(run->type, run->op, run->salt, run->where->rank, again, run->count);
+    check_that(memcmp(again, source, bytes) == 0, "the send buffer was changed");
+}
+
+static void run_trial(trial *run) {
+    size_t first = 0;
+    int ranks = 0;
+    if (run->what == SCATTER || run->what == SCATTER_BLOCK) {
+        deal(run);
+    }
+    size_t bytes = run->count * run->type->extent;
+    check_case("MPI_%s%s %s %s count %zu on %s%s", run->blocking ? "" : "I", kind_names[run->what],
+               run->type->name, run->op->name, run->count, run->where->name,
+               run->in_place ? " in place" : "");
+    memset(target, FILL, bytes + GUARD_BYTES);
+    values_fill(run->type, run->op, run->salt, run->where->rank, run->in_place ? target : source,
+                run->count);
+    const void *from = run->in_place ? MPI_IN_PLACE : (const void *)source;
+    int code = run->blocking ? call_blocking(run, from, target) : call_nonblocking(run, from, target);
+    check_equal(MPI_SUCCESS, code, "return code");
+    size_t results = result_of(run, &first, &ranks);
+    values_check_block(run->type, run->op, run->salt, ranks, target, first, results);
+    check_untouched(target + bytes, GUARD_BYTES, "behind the vector");
+    if (!run->in_place) {
+        size_t used = results * run->type->extent;
+        check_untouched(target + used, bytes - used, "behind the result");
+        check_source(run, bytes);
+    }
+}
+
+/* The combinations of in-place and shape that the sample takes, for one of everything else. */
+static void run_combinations(trial run, const shape shapes[SHAPES], uint64_t product) {
+    uint64_t start = check_hash(product, 1, 2);
+    for (uint64_t pick = 0; pick < 2 * SHAPES; pick++) {
+        trials_possible++;
+        if ((start + pick) % world.sample != 0) {
+            continue;
+        }
+        trials_run++;
+        trial one = run;
+        one.where = &shapes[pick / 2];
+        one.in_place = pick % 2 == 1;
+        one.salt = product * 2 * SHAPES + pick;
+        if (one.where->comm != MPI_COMM_NULL) {
+            run_trial(&one);
+        }
+    }
+}
+
+static void run_reductions(const shape shapes[SHAPES]) {
+    uint64_t product = 0;
+    trial run = {.what = SCATTER};
+    for (size_t type = 0; type < value_types_count; type++) {
+        run.type = &value_types[type];
+        if (!value_type_exists(run.type)) {
+            continue;
+        }
+        for (size_t op = 0; op < value_operators_count; op++) {
+            run.op = &value_operators[op];
+            if ((run.op->set & run.type->operators) == 0) {
+                continue;
+            }
+            for (size_t at = 0; at < (size_t)COUNTS * KINDS * 2; at++) {
+                run.blocking = at % 2 == 0;
+                run.what = (kind)(at / 2 % KINDS);
+                run.count = counts[at / 2 / KINDS];
+                product++;
+                if (count_is_for(run.type, run.count)) {
+                    run_combinations(run, shapes, product);
+                }
+            }
+        }
+    }
+}
+
+/* A rank that gets no result may have no buffer for one. */
+static void run_without_buffers(void) {
+    int none[RANKS_MAX] = {0};
+    int ones[RANKS_MAX];
+    int sum = 0;
+    bool is_first = world.rank == 0;
+    for (int rank = 0; rank < world.ranks; rank++) {
+        ones[rank] = 1;
+    }
+    check_case("MPI_Reduce_scatter with one block");
+    none[0] = 1;
+    MPI_Reduce_scatter(ones, is_first ? &sum : NULL, none, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+    check_equal(is_first ? world.ranks : 0, sum, "sum");
+    check_case("MPI_Exscan without a receive buffer at rank 0");
+    sum = 0;
+#ifdef MPICH_VERSION /* refuses a null pointer there */
+    is_first = false;
+#endif
+    MPI_Exscan(ones, is_first ? NULL : &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+    check_equal(world.rank, sum, "sum");
+}
+
+static int value_at(uint64_t salt, int rank, int index) {
+    return (int)(check_hash(salt, (uint64_t)rank, (uint64_t)index) & 0x7fffffff);
+}
+
+static void fill_gaps(int *buffer, size_t ints) {
+    for (size_t at = 0; at < ints; at++) {
+        buffer[at] = GAP;
+    }
+}
+
+/* Where a layout has the i-th int of a rank's part among all parts. */
+static size_t place_of(const layout *of, int rank, int index, int ints) {
+    MPI_Aint lower = 0;
+    MPI_Aint extent = 0;
+    PMPI_Type_get_extent(of->type, &lower, &extent);
+    size_t part = (size_t)of->count * (size_t)extent / sizeof(int);
+    return (size_t)rank * part + (size_t)of->position(index, ints);
+}
+
+static void check_gathered(const layout *mine, const shape *where, int ints, uint64_t salt,
+                           const int *got) {
+    static int wanted[INTS_MAX * LAYOUTS_SPREAD * RANKS_MAX];
+    size_t room = (size_t)ints * LAYOUTS_SPREAD * (size_t)where->size;
+    fill_gaps(wanted, room);
+    for (int rank = 0; rank < where->size; rank++) {
+        for (int index = 0; index < ints; index++) {
+            wanted[place_of(mine, rank, index, ints)] = value_at(salt, rank, index);
+        }
+    }
+    for (size_t at = 0; at < room; at++) {
+        if (wanted[at] != got[at]) {
+            check_that(false, "int %zu of the buffer: expected %d, got %d", at, wanted[at], got[at]);
+            return;
+        }
+    }
+    check_that(true, "buffer");
+}
+
+typedef struct {
+    layout send;
+    layout receive;
+    bool in_place;
+    bool blocking;
+} gather;
+
+static void allgather(const gather *with, const int *from, int *into, MPI_Comm comm) {
+    const layout *send = &with->send;
+    const layout *receive = &with->receive;
+    const void *sent = with->in_place ? MPI_IN_PLACE : (const void *)from;
+    MPI_Request request = MPI_REQUEST_NULL;
+    int code = with->blocking ? MPI_Allgather(sent, send->count, send->type, into, receive->count,
+                                              receive->type, comm)
+                              : MPI_Iallgather(sent, send->count, send->type, into, receive->count,
+                                               receive->type, comm, &request);
+    check_equal(MPI_SUCCESS, code, "return code");
+    MPI_Wait(&request, MPI_STATUS_IGNORE);
+}
+
+/* Every rank picks the two layouts that `shift` and its rank say. */
+static void run_gather(const shape *where, int ints, int shift) {
+    uint64_t salt = check_hash((uint64_t)ints, (uint64_t)shift, (uint64_t)where->size);
+    int *from = (int *)source;
+    int *into = (int *)target;
+    size_t room = (size_t)ints * LAYOUTS_SPREAD * (size_t)where->size;
+    gather with = {
+        .send = layout_make((where->rank + shift) % LAYOUTS, ints),
+        .receive = layout_make((2 * where->rank + shift / LAYOUTS) % LAYOUTS, ints),
+        .in_place = shift % 3 == 0,
+        .blocking = shift % 2 == 0,
+    };
+    check_case("MPI_%sallgather of %d ints on %s, from %s to %s%s", with.blocking ? "" : "I", ints,
+               where->name, with.send.name, with.receive.name, with.in_place ? " in place" : "");
+    fill_gaps(from, room);
+    fill_gaps(into, room);
+    for (int index = 0; index < ints; index++) {
+        int value = value_at(salt, where->rank, index);
+        if (with.in_place) {
+            into[place_of(&with.receive, where->rank, index, ints)] = value;
+        } else {
+            from[with.send.position(index, ints)] = value;
+        }
+    }
+    allgather(&with, from, into, where->comm);
+    check_gathered(&with.receive, where, ints, salt, into);
+    layout_free(&with.send);
+    layout_free(&with.receive);
+}
+
+static void run_gathers(const shape shapes[SHAPES]) {
+    static const int lengths[] = {2, 14, 1000, 1040, 4096, INTS_MAX};
+    for (size_t at = 0; at < sizeof lengths / sizeof lengths[0]; at++) {
+        int shifts = lengths[at] == INTS_MAX ? 4 : LAYOUTS * LAYOUTS;
+        for (int shift = 0; shift < shifts; shift++) {
+            const shape *where = &shapes[(at + (size_t)shift) % SHAPES];
+            if (where->comm != MPI_COMM_NULL) {
+                run_gather(where, lengths[at], shift);
+            }
+        }
+    }
+}
+
+#if MPI_VERSION >= 4
+/* The forms with MPI_Count differ in nothing else. */
+static void run_large_counts(void) {
+    MPI_Count blocks[RANKS_MAX];
+    int ones[RANKS_MAX];
+    int all[RANKS_MAX] = {0};
+    int sum = 0;
+    for (int rank = 0; rank < world.ranks; rank++) {
+        ones[rank] = 1;
+        blocks[rank] = rank == 0 ? 0 : 1;
+    }
+    check_case("the forms with MPI_Count");
+    MPI_Scan_c(ones, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+    check_equal(world.rank + 1, sum, "MPI_Scan_c");
+    sum = 0;
+    MPI_Exscan_c(ones, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+    check_equal(world.rank, sum, "MPI_Exscan_c");
+    sum = 0;
+    MPI_Reduce_scatter_c(ones, &sum, blocks, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+    check_equal(world.rank == 0 ? 0 : world.ranks, sum, "MPI_Reduce_scatter_c");
+    MPI_Reduce_scatter_block_c(ones, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+    check_equal(world.ranks, sum, "MPI_Reduce_scatter_block_c");
+    MPI_Allgather_c(&world.rank, 1, MPI_INT, all, 1, MPI_INT, MPI_COMM_WORLD);
+    for (int rank = 0; rank < world.ranks; rank++) {
+        check_equal(rank, all[rank], "MPI_Allgather_c");
+    }
+}
+#endif
+
+int main(int argc, char **argv) {
+    shape shapes[SHAPES];
+    check_start(argc, argv, "further", MPI_THREAD_SINGLE);
+    /* The longest that are used: gathered ints with gaps, or a vector of pairs. */
+    size_t bytes = (size_t)INTS_MAX * LAYOUTS_SPREAD * RANKS_MAX * sizeof(int);
+    source = check_memory(bytes + GUARD_BYTES);
+    target = check_memory(bytes + GUARD_BYTES);
+    shapes_make(shapes);
+    run_without_buffers();
+    run_reductions(shapes);
+    run_gathers(shapes);
+#if MPI_VERSION >= 4
+    run_large_counts();
+#endif
+    check_case("freeing communicators");
+    shapes_free(shapes);
+    /* Every run offloads something: this goes between hosts, too. */
+    MPI_Barrier(MPI_COMM_WORLD);
+    if (world.rank == 0) {
+        printf("further: ran %llu of %llu combinations (--sample %llu)\n",
+               (unsigned long long)trials_run, (unsigned long long)trials_possible,
+               (unsigned long long)world.sample);
+    }
+    return check_finish();
+}
