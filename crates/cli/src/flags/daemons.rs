@@ -14,7 +14,7 @@ Examples:
   tributary manager --listen 127.0.0.1:7470 --token-file token
   tributary manager --listen 10.0.0.1:7470 --token-file token --topology fabric.toml
 
-SIGTERM or SIGINT stops it cleanly. http://ADDR/metrics serves Prometheus metrics.";
+SIGTERM or SIGINT stops it cleanly. https://ADDR/metrics serves Prometheus metrics.";
 
 const NODE_EXAMPLES: &str = "\
 Examples:
