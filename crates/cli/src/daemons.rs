@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::Context as _;
+use tributary_daemon::certificate_pem;
 use tributary_daemon::limits;
 use tributary_daemon::manager::{Manager, ManagerOptions};
 use tributary_daemon::node::{Node, NodeLimits, NodeOptions};
@@ -87,13 +88,23 @@ pub(crate) fn node(flags: NodeFlags) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Makes a token.
+/// Makes a token, or prints what belongs to one.
 pub(crate) fn token(flags: TokenFlags) -> anyhow::Result<ExitCode> {
-    let TokenAction::Create { file } = flags.action;
-    match Token::create(&file) {
+    match flags.action {
+        TokenAction::Create { file } => create_token(&file),
+        TokenAction::Certificate { file } => {
+            let token = Token::load(&file).map_err(|error| file_error("FILE", &file, &error))?;
+            io::stdout().lock().write_all(certificate_pem(&token).as_bytes())?;
+            Ok(ExitCode::SUCCESS)
+        }
+    }
+}
+
+fn create_token(file: &Path) -> anyhow::Result<ExitCode> {
+    match Token::create(file) {
         Ok(_) => Ok(ExitCode::SUCCESS),
         Err(error @ (CreateTokenError::Exists { .. } | CreateTokenError::Unwritable { .. })) => {
-            Err(file_error("FILE", &file, &error).into())
+            Err(file_error("FILE", file, &error).into())
         }
         Err(error) => Err(error.into()),
     }

@@ -24,8 +24,12 @@ fn help_is_as_reviewed() {
         &["model"],
         &["tune"],
         &["sim"],
+        &["sim", "figure"],
+        &["sim", "run"],
+        &["sim", "predict"],
         &["sim", "swarm"],
         &["token"],
+        &["token", "certificate"],
         &["token", "create"],
         &["completions"],
         &["bench-rank"],
@@ -86,6 +90,7 @@ const REFUSED: &[(&str, &[&str])] = &[
     ("status --manager 127.0.0.1:9", &["--token-file"]),
     ("status --manager 127.0.0.1:9 --token-file /no/such", &["--token-file", "'/no/such'"]),
     ("completions cmd", &["'cmd'", "bash", "zsh", "fish"]),
+    ("token certificate /no/such", &["FILE", "'/no/such'"]),
     ("token create /no/such/folder/token", &["FILE", "'/no/such/folder/token'"]),
 ];
 

@@ -1,13 +1,19 @@
-//! The host library's conversation with the manager: a few blocking HTTP calls.
+//! The host library's conversation with the manager: a few blocking HTTP calls over TLS.
+
+mod encrypted;
 
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use encrypted::Encrypting;
+use tributary_transport::tls::{TlsError, client_config};
 use tributary_transport::token::Token;
 use tributary_wire::control::{
     GroupGrant, GroupRequest, JobAdmission, JobRequest, Refusal, Status,
 };
+use ureq::unversioned::resolver::DefaultResolver;
+use ureq::unversioned::transport::{Connector, TcpConnector};
 
 /// How long a connection to the manager may take to stand.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
@@ -37,6 +43,14 @@ pub enum ManagerError {
         /// Where it was looked for.
         address: String,
         /// What the system says.
+        problem: String,
+    },
+    /// It can't be trusted: it has another token, or does not speak TLS.
+    #[error("manager {address}: {problem}")]
+    NotTrusted {
+        /// Where it was asked.
+        address: String,
+        /// What is wrong.
         problem: String,
     },
     /// It answers something else than it should.
@@ -80,14 +94,17 @@ impl ManagerClient {
             problem: error.to_string(),
         })?;
         let config = ureq::Agent::config_builder()
+            // What proxies the environment names are for the web, not for a manager.
+            .proxy(None)
             .timeout_connect(Some(CONNECT_TIMEOUT))
             .timeout_recv_response(Some(ANSWER_TIMEOUT))
             .http_status_as_error(false)
             .build();
+        let connector = ().chain(TcpConnector::default()).chain(Encrypting(client_config(&token)));
         Ok(Self {
             address: address.to_owned(),
             authorization: format!("Bearer {}", token.reveal()),
-            agent: config.into(),
+            agent: ureq::Agent::with_parts(config, connector, DefaultResolver::default()),
         })
     }
 
@@ -130,10 +147,10 @@ impl ManagerClient {
     pub fn status(&self) -> Result<Status, ManagerError> {
         let response = self
             .agent
-            .get(format!("http://{}/v1/status", self.address))
+            .get(format!("https://{}/v1/status", self.address))
             .header("authorization", &self.authorization)
             .call()
-            .map_err(|error| self.silent(&error))?;
+            .map_err(|error| self.unanswered(&error))?;
         let mut response = self.accept(response)?;
         let status = response.status().as_u16();
         response.body_mut().read_json().map_err(|_| self.garbled(status))
@@ -146,10 +163,10 @@ impl ManagerClient {
     ) -> Result<ureq::http::Response<ureq::Body>, ManagerError> {
         let response = self
             .agent
-            .post(format!("http://{}{path}", self.address))
+            .post(format!("https://{}{path}", self.address))
             .header("authorization", &self.authorization)
             .send_json(body)
-            .map_err(|error| self.silent(&error))?;
+            .map_err(|error| self.unanswered(&error))?;
         self.accept(response)
     }
 
@@ -163,6 +180,16 @@ impl ManagerClient {
         let status = response.status().as_u16();
         let refusal = response.body_mut().read_json().map_err(|_| self.garbled(status))?;
         Err(ManagerError::Refused(refusal))
+    }
+
+    fn unanswered(&self, error: &ureq::Error) -> ManagerError {
+        match error {
+            ureq::Error::Other(cause) if cause.is::<TlsError>() => ManagerError::NotTrusted {
+                address: self.address.clone(),
+                problem: cause.to_string(),
+            },
+            other => self.silent(other),
+        }
     }
 
     fn silent(&self, error: &dyn std::fmt::Display) -> ManagerError {

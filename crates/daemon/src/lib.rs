@@ -10,6 +10,7 @@ pub mod manager;
 pub mod node;
 pub mod shutdown;
 
+pub use http::certificate_pem;
 pub use tributary_transport::token;
 
 mod http;

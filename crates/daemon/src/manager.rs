@@ -89,9 +89,6 @@ impl Manager {
     pub async fn serve(self, listener: TcpListener) {
         if let Ok(address) = listener.local_addr() {
             tracing::info!(%address, "manager listens");
-            if !address.ip().is_loopback() {
-                tracing::warn!(%address, "control traffic leaves this host unencrypted");
-            }
         }
         let ticking = tokio::spawn(tick(Arc::clone(&self.service)));
         let ending = {
@@ -101,8 +98,8 @@ impl Manager {
                 service.close_streams();
             })
         };
-        let router = http::guarded(routes::router(self.service), self.token);
-        http::serve(listener, router, &self.shutdown).await;
+        let calls = http::Guarded::new(routes::router(self.service), self.token);
+        http::serve(listener, calls, &self.shutdown).await;
         ending.abort();
         ticking.abort();
         tracing::info!("manager stopped");

@@ -263,7 +263,7 @@ impl Node {
             .name(format!("data-{}", options.name))
             .spawn(move || data.run())
             .map_err(system("thread"))?;
-        let metrics = metrics.map(|listener| (listener, metrics_router(&registry, options.token)));
+        let metrics = metrics.map(|listener| (listener, metrics_calls(&registry, options.token)));
         let conversed = converse(control, metrics, shutdown);
         // Without the conversation no group can be had, so the loop has nothing to live for.
         shutdown.request();
@@ -276,7 +276,7 @@ impl Node {
 /// Runs the control thread's part until it ends.
 fn converse(
     control: Control,
-    metrics: Option<(std::net::TcpListener, axum::Router)>,
+    metrics: Option<(std::net::TcpListener, http::Guarded)>,
     shutdown: &Shutdown,
 ) -> Result<(), NodeError> {
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -284,10 +284,10 @@ fn converse(
         .build()
         .map_err(system("runtime"))?;
     runtime.block_on(async {
-        if let Some((listener, router)) = metrics {
+        if let Some((listener, calls)) = metrics {
             let listener = TcpListener::from_std(listener).map_err(system("listener"))?;
             let shutdown = shutdown.clone();
-            tokio::spawn(async move { http::serve(listener, router, &shutdown).await });
+            tokio::spawn(async move { http::serve(listener, calls, &shutdown).await });
         }
         control.run().await;
         Ok::<(), NodeError>(())
@@ -297,10 +297,10 @@ fn converse(
     Ok(())
 }
 
-fn metrics_router(registry: &Registry, token: Token) -> axum::Router {
+fn metrics_calls(registry: &Registry, token: Token) -> http::Guarded {
     let handle = registry.handle();
     let render = axum::routing::get(async move || handle.render());
-    http::guarded(axum::Router::new().route("/metrics", render), token)
+    http::Guarded::new(axum::Router::new().route("/metrics", render), token)
 }
 
 /// At the same address as links and, where it is free, at the same port: a firewall that is open

@@ -4,9 +4,9 @@
 //! between hosts ([`tcp`]), a wrapper that misbehaves on purpose (`fault`, behind the feature of
 //! that name), frames as datagrams beside a link ([`udp`]), and how one thread sleeps until a link
 //! has something to do ([`wait`]). Knows nothing of groups, trees or what a frame means beyond its
-//! length. Start at [`Link`]. Beside the links lie two things that both ends of a connection must
-//! agree on: the name of a machine ([`machine`]) and the secret of the control connections
-//! ([`token`]).
+//! length. Start at [`Link`]. Beside the links lie things that both ends of a connection must agree
+//! on: the name of a machine ([`machine`]), the secret of the control connections ([`token`]) and how
+//! those are encrypted ([`tls`]).
 //!
 //! Invariants:
 //! - Frames of one direction arrive in order, whole and once, or the link fails. A link that has
@@ -24,6 +24,7 @@ pub mod machine;
 pub mod shm;
 mod socket;
 pub mod tcp;
+pub mod tls;
 pub mod token;
 pub mod udp;
 mod wait;

@@ -3,6 +3,8 @@
 //! Owns reading and creating the token's file and comparing tokens. Knows nothing of HTTP. It lies
 //! here because daemons and the host library, which don't know each other, must agree on it.
 
+mod identity;
+
 use std::fmt;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -11,6 +13,8 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::OFlags;
 use rustix::rand::GetRandomFlags;
+
+pub use identity::{Identity, PublicKey};
 
 /// Fewest characters a token may have: 128 bits in hexadecimal.
 pub const TOKEN_CHARS_MIN: usize = 32;

@@ -300,6 +300,8 @@ pub enum RefusalCode {
     Forbidden,
     /// 400: the body is not what the path takes.
     BadRequest,
+    /// 400: plain HTTP from another host; control connections are encrypted there.
+    TlsRequired,
     /// 404: no such job, node or group.
     NotFound,
     /// 409: a living node already has the name.

@@ -14,7 +14,7 @@ Examples:
   tributary manager --listen 127.0.0.1:7470 --token-file token
   tributary manager --listen 10.0.0.1:7470 --token-file token --topology fabric.toml
 
-SIGTERM or SIGINT stops it cleanly. http://ADDR/metrics serves Prometheus metrics.";
+SIGTERM or SIGINT stops it cleanly. https://ADDR/metrics serves Prometheus metrics.";
 
 const NODE_EXAMPLES: &str = "\
 Examples:
@@ -129,6 +129,16 @@ pub(crate) enum TokenAction {
     /// Write a new random token to FILE with mode 0600; an existing file is left alone
     Create {
         /// The file to make
+        #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
+        file: PathBuf,
+    },
+    /// Print the certificate (PEM) that daemons of the token in FILE present
+    #[command(after_help = "\
+It is no secret. Tributary's own programs need it nowhere; tools on other hosts do:
+  curl --cacert manager.pem --connect-to manager.tributary:7470:10.0.0.1:7470 \\
+      -H \"Authorization: Bearer $(cat token)\" https://manager.tributary:7470/metrics")]
+    Certificate {
+        /// The token's file
         #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
         file: PathBuf,
     },

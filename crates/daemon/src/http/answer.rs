@@ -21,7 +21,7 @@ impl Refused {
         match self.0.code {
             RefusalCode::Unauthorized => StatusCode::UNAUTHORIZED,
             RefusalCode::Forbidden => StatusCode::FORBIDDEN,
-            RefusalCode::BadRequest => StatusCode::BAD_REQUEST,
+            RefusalCode::BadRequest | RefusalCode::TlsRequired => StatusCode::BAD_REQUEST,
             RefusalCode::NotFound => StatusCode::NOT_FOUND,
             RefusalCode::NameTaken | RefusalCode::NoTree | RefusalCode::NodeExhausted => {
                 StatusCode::CONFLICT

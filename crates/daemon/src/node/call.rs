@@ -1,4 +1,4 @@
-//! HTTP calls to the manager, over one kept connection.
+//! HTTP calls to the manager over TLS, on one kept connection.
 //!
 //! On tokio rather than a blocking client, because an endless stream of orders has to be read with
 //! a deadline per line and left at once when the node stops.
@@ -11,9 +11,11 @@ use hyper_util::rt::TokioIo;
 use serde::Serialize;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
+use tokio_rustls::TlsConnector;
 use tributary_wire::control::Refusal;
 
 use crate::liveness::{SILENCE_MAX, watch_host};
+use tributary_transport::tls::{self, TlsError};
 use tributary_transport::token::Token;
 
 /// Longest refusal that is read.
@@ -24,6 +26,8 @@ const REFUSAL_BYTES_MAX: usize = 64 << 10;
 pub(super) enum CallError {
     #[error("manager {address}: {source}")]
     Unreachable { address: String, source: std::io::Error },
+    #[error("manager {address}: {source}")]
+    NotTrusted { address: String, source: TlsError },
     #[error("manager {address} did not answer within {SILENCE_MAX:?}")]
     Silent { address: String },
     #[error("manager {address} broke off: {source}")]
@@ -38,6 +42,7 @@ pub(super) enum CallError {
 pub(super) struct Caller {
     address: String,
     authorization: String,
+    tls: TlsConnector,
     connection: Option<SendRequest<Full<Bytes>>>,
 }
 
@@ -47,6 +52,7 @@ impl Caller {
         Self {
             address: address.to_owned(),
             authorization: format!("Bearer {}", token.reveal()),
+            tls: tls::client_config(token).into(),
             connection: None,
         }
     }
@@ -107,6 +113,9 @@ impl Caller {
         let stream = TcpStream::connect(&self.address).await.map_err(unreachable)?;
         stream.set_nodelay(true).map_err(unreachable)?;
         watch_host(&stream).map_err(|errno| unreachable(errno.into()))?;
+        let stream = self.tls.connect(tls::server_name(), stream).await.map_err(|error| {
+            CallError::NotTrusted { address: self.address(), source: error.into() }
+        })?;
         let (sender, connection) = handshake(TokioIo::new(stream))
             .await
             .map_err(|source| CallError::BrokenOff { address: self.address(), source })?;
@@ -131,5 +140,84 @@ impl Caller {
 
     fn address(&self) -> String {
         self.address.clone()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use axum::Router;
+    use axum::routing::post;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpListener;
+
+    use super::*;
+    use crate::http::{Guarded, serve};
+    use crate::shutdown::Shutdown;
+
+    const WATCHDOG: Duration = Duration::from_secs(60);
+
+    fn new_token() -> Token {
+        let folder = tempfile::tempdir().unwrap();
+        Token::create(&folder.path().join("token")).unwrap()
+    }
+
+    fn run(test: impl Future<Output = ()>) {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async { timeout(WATCHDOG, test).await.expect("stuck") });
+    }
+
+    async fn listener() -> (TcpListener, String) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        (listener, address)
+    }
+
+    #[test]
+    fn a_manager_of_the_same_token_answers_and_one_of_another_is_named() {
+        run(async {
+            let (listener, address) = listener().await;
+            let token = new_token();
+            let router = Router::new().route("/there", post(async || "{}"));
+            let calls = Guarded::new(router, token.clone());
+            let serving =
+                tokio::spawn(async move { serve(listener, calls, &Shutdown::new()).await });
+            let mut caller = Caller::new(&address, &token);
+            for _ in 0..2 {
+                let answer = caller.post("/there", &1).await.unwrap();
+                assert_eq!(answer.into_body().collect().await.unwrap().to_bytes(), "{}");
+            }
+            let error = Caller::new(&address, &new_token()).post("/there", &1).await.unwrap_err();
+            assert!(
+                matches!(&error, CallError::NotTrusted { source: TlsError::OtherToken, .. }),
+                "{error}"
+            );
+            assert!(error.to_string().contains("another token"), "{error}");
+            serving.abort();
+        });
+    }
+
+    /// What a manager without TLS answers to a handshake, in HTTP; and one that says nothing.
+    #[test]
+    fn a_manager_without_tls_is_named() {
+        run(async {
+            for (answer, expected) in
+                [("HTTP/1.1 400 Bad Request\r\n\r\n", "does not speak TLS"), ("", "closed")]
+            {
+                let (listener, address) = listener().await;
+                let serving = tokio::spawn(async move {
+                    let (mut stream, _) = listener.accept().await.unwrap();
+                    let got_bytes = stream.read(&mut [0; 4096]).await.unwrap();
+                    assert_ne!(got_bytes, 0);
+                    stream.write_all(answer.as_bytes()).await.unwrap();
+                });
+                let error =
+                    Caller::new(&address, &new_token()).post("/there", &1).await.unwrap_err();
+                assert!(matches!(error, CallError::NotTrusted { .. }), "{error}");
+                assert!(error.to_string().contains(expected), "{error}");
+                serving.await.unwrap();
+            }
+        });
     }
 }

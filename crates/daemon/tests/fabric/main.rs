@@ -4,6 +4,7 @@
 
 mod common;
 mod datagrams;
+mod encryption;
 mod groups;
 mod misbehaviour;
 mod recovery;

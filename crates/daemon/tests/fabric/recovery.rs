@@ -17,14 +17,14 @@ use tributary_wire::frame::AbortReason;
 use crate::common::*;
 
 /// A manager in a thread of its own, which can be stopped and started again at its address.
-struct RunningManager {
-    address: SocketAddr,
+pub(crate) struct RunningManager {
+    pub(crate) address: SocketAddr,
     shutdown: Shutdown,
     thread: Option<JoinHandle<()>>,
 }
 
 impl RunningManager {
-    fn start(address: SocketAddr, token: &Token) -> Self {
+    pub(crate) fn start(address: SocketAddr, token: &Token) -> Self {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let mut listener = None;
         // The address was just left by the manager before.
@@ -45,14 +45,14 @@ impl RunningManager {
         Self { address, shutdown, thread: Some(thread) }
     }
 
-    fn stop(mut self) -> SocketAddr {
+    pub(crate) fn stop(mut self) -> SocketAddr {
         self.shutdown.request();
         self.thread.take().unwrap().join().unwrap();
         self.address
     }
 }
 
-fn start_node(
+pub(crate) fn start_node(
     name: &str,
     manager: SocketAddr,
     token: &Token,

@@ -1,0 +1,97 @@
+//! TLS beneath the HTTP client.
+//!
+//! Owns the step from an open TCP connection to one that the manager has proved to be its end of.
+//! The HTTP client's own way to TLS checks chains of certificates against names, where one key is
+//! expected here, whatever address it is found at.
+
+use std::fmt;
+use std::io::{Read, Write};
+use std::sync::Arc;
+
+use rustls::{ClientConfig, ClientConnection, StreamOwned};
+use tributary_transport::tls::{TlsError, server_name};
+use ureq::unversioned::transport::{
+    Buffers, ConnectionDetails, Connector, LazyBuffers, NextTimeout, Transport, TransportAdapter,
+};
+
+use super::ANSWER_TIMEOUT;
+
+/// Encrypts what the connector before it has connected.
+pub(super) struct Encrypting(pub(super) Arc<ClientConfig>);
+
+impl<In: Transport> Connector<In> for Encrypting {
+    type Out = Encrypted;
+
+    fn connect(
+        &self,
+        details: &ConnectionDetails<'_>,
+        connected: Option<In>,
+    ) -> Result<Option<Encrypted>, ureq::Error> {
+        let Some(connected) = connected else { return Ok(None) };
+        let untrusted = |error: TlsError| ureq::Error::Other(Box::new(error));
+        let mut session = ClientConnection::new(Arc::clone(&self.0), server_name())
+            .map_err(|error| untrusted(error.into()))?;
+        let mut below = TransportAdapter::new(connected.boxed(), Arc::clone(&details.current_time));
+        // The kernel answers a connection attempt, but a handshake needs the manager itself, which
+        // may wait for a core as it may before an answer.
+        let mut timeout = details.timeout;
+        timeout.after = ANSWER_TIMEOUT.into();
+        below.set_timeout(timeout);
+        session.complete_io(&mut below).map_err(|error| match error.downcast::<ureq::Error>() {
+            Ok(error) => error,
+            Err(error) => untrusted(error.into()),
+        })?;
+        let config = details.config;
+        let buffers = LazyBuffers::new(config.input_buffer_size(), config.output_buffer_size());
+        Ok(Some(Encrypted { buffers, stream: StreamOwned::new(session, below) }))
+    }
+}
+
+/// A connection to a manager that holds the same token.
+pub(super) struct Encrypted {
+    buffers: LazyBuffers,
+    stream: StreamOwned<ClientConnection, TransportAdapter>,
+}
+
+impl Transport for Encrypted {
+    fn buffers(&mut self) -> &mut dyn Buffers {
+        &mut self.buffers
+    }
+
+    fn transmit_output(
+        &mut self,
+        len_bytes: usize,
+        timeout: NextTimeout,
+    ) -> Result<(), ureq::Error> {
+        self.stream.sock.set_timeout(timeout);
+        self.stream.write_all(&self.buffers.output()[..len_bytes])?;
+        Ok(())
+    }
+
+    fn await_input(&mut self, timeout: NextTimeout) -> Result<bool, ureq::Error> {
+        self.stream.sock.set_timeout(timeout);
+        let got_bytes = self.stream.read(self.buffers.input_append_buf())?;
+        self.buffers.input_appended(got_bytes);
+        Ok(got_bytes > 0)
+    }
+
+    fn is_open(&mut self) -> bool {
+        self.stream.sock.get_mut().is_open()
+    }
+
+    fn is_tls(&self) -> bool {
+        true
+    }
+}
+
+impl fmt::Debug for Encrypting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Encrypting")
+    }
+}
+
+impl fmt::Debug for Encrypted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Encrypted").field("below", &self.stream.sock.inner()).finish()
+    }
+}

@@ -1,0 +1,68 @@
+//! What a new connection speaks, and whether it may.
+//!
+//! Everybody speaks TLS. Plain HTTP is for tools on this host (`curl`, a Prometheus beside the
+//! daemon), whose words no network sees.
+
+use std::net::IpAddr;
+
+use axum::Router;
+use tributary_transport::tls::HANDSHAKE_RECORD;
+use tributary_wire::control::RefusalCode;
+
+use super::answer::Refused;
+
+/// How a connection is served.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Speech {
+    /// Over TLS.
+    Tls,
+    /// As it is: it doesn't leave this host.
+    Plain,
+    /// Not at all: what it says has crossed a network unencrypted.
+    Exposed,
+}
+
+impl Speech {
+    /// Tells by the first byte, which no request of HTTP and every TLS connection has.
+    pub(super) fn of(first_byte: u8, peer: IpAddr) -> Self {
+        if first_byte == HANDSHAKE_RECORD {
+            Self::Tls
+        } else if peer.to_canonical().is_loopback() {
+            Self::Plain
+        } else {
+            Self::Exposed
+        }
+    }
+}
+
+/// Refuses every call, whatever token it shows: none is looked at, so nothing can be learnt here.
+pub(super) fn exposed_router() -> Router {
+    Router::new().fallback(async || {
+        Refused::new(
+            RefusalCode::TlsRequired,
+            "plain HTTP is taken from this host only; from elsewhere this daemon speaks TLS 1.3 \
+             (an older version of Tributary does not). The token in this request, if any, has \
+             crossed the network readable: replace it",
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn plain_http_is_for_loopback_and_tls_for_all() {
+        let near = ["127.0.0.1", "127.8.9.10", "::1", "::ffff:127.0.0.1"];
+        let far = ["10.0.0.7", "0.0.0.0", "169.254.1.1", "fe80::1", "::ffff:10.0.0.7", "::"];
+        for first_byte in 0..=u8::MAX {
+            let tls = first_byte == 0x16;
+            for (peers, plain) in [(&near[..], Speech::Plain), (&far[..], Speech::Exposed)] {
+                for peer in peers {
+                    let speech = Speech::of(first_byte, peer.parse().unwrap());
+                    assert_eq!(speech, if tls { Speech::Tls } else { plain }, "{peer}");
+                }
+            }
+        }
+    }
+}

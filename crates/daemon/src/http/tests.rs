@@ -1,0 +1,262 @@
+//! Goal: keys come before words, and whoever dawdles over them costs himself only.
+//! Method: the server over real connections of this host, with short limits; where a peer on
+//! another host is needed, the connection is handed over with such a peer's address.
+
+use axum::routing::get;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::task::JoinHandle;
+use tokio_rustls::TlsConnector;
+use tributary_transport::tls;
+use tributary_wire::control::Refusal;
+
+use super::*;
+
+/// Nothing here takes nearly so long; whatever does is stuck.
+const WATCHDOG: Duration = Duration::from_secs(60);
+
+const SHORT: Limits = Limits { connections: 3, head_within: Duration::from_millis(300) };
+
+fn new_token() -> Token {
+    let folder = tempfile::tempdir().unwrap();
+    Token::create(&folder.path().join("token")).unwrap()
+}
+
+fn guarded(token: &Token) -> Guarded {
+    Guarded::new(Router::new().route("/here", get(async || "it is")), token.clone())
+}
+
+struct Server {
+    address: SocketAddr,
+    shutdown: Shutdown,
+    serving: JoinHandle<()>,
+}
+
+impl Server {
+    async fn start(limits: Limits, token: &Token) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let (calls, shutdown) = (guarded(token), Shutdown::new());
+        let serving = tokio::spawn({
+            let shutdown = shutdown.clone();
+            async move { serve_within(limits, listener, calls, &shutdown).await }
+        });
+        Self { address, shutdown, serving }
+    }
+
+    async fn connect(&self) -> TcpStream {
+        TcpStream::connect(self.address).await.unwrap()
+    }
+
+    /// Asks for the one path, over TLS and with the right token.
+    async fn ask(&self, token: &Token) -> String {
+        let stream = encrypt(self.connect().await, token).await.unwrap();
+        ask_over(stream, token.reveal()).await
+    }
+
+    async fn stop(self) {
+        self.shutdown.request();
+        self.serving.await.unwrap();
+    }
+}
+
+async fn encrypt(
+    stream: TcpStream,
+    token: &Token,
+) -> io::Result<tokio_rustls::client::TlsStream<TcpStream>> {
+    TlsConnector::from(tls::client_config(token)).connect(tls::server_name(), stream).await
+}
+
+async fn ask_over(mut stream: impl AsyncRead + AsyncWrite + Unpin, bearer: &str) -> String {
+    let request = format!(
+        "GET /here HTTP/1.1\r\nHost: x\r\nConnection: close\r\nAuthorization: Bearer {bearer}\r\n\r\n"
+    );
+    stream.write_all(request.as_bytes()).await.unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await.unwrap();
+    answer
+}
+
+/// Waits for the other side to close.
+async fn until_closed(mut stream: TcpStream) {
+    // Closed, or closed with something unread: both end it.
+    let _ = stream.read_to_end(&mut Vec::new()).await;
+}
+
+fn run(test: impl Future<Output = ()>) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async { tokio::time::timeout(WATCHDOG, test).await.expect("stuck") });
+}
+
+#[test]
+fn the_same_token_finds_its_server_and_another_does_not() {
+    run(async {
+        let (token, other) = (new_token(), new_token());
+        let server = Server::start(LIMITS, &token).await;
+        assert!(server.ask(&token).await.ends_with("it is"));
+
+        let error = encrypt(server.connect().await, &other).await.unwrap_err();
+        assert!(matches!(error.into(), tls::TlsError::OtherToken));
+
+        // Who knows the key but not the token, as anybody does who has connected once.
+        let stream = encrypt(server.connect().await, &token).await.unwrap();
+        let answer = ask_over(stream, other.reveal()).await;
+        assert!(answer.starts_with("HTTP/1.1 401 "), "{answer}");
+        server.stop().await;
+    });
+}
+
+#[test]
+fn a_certificate_without_its_key_is_not_believed() {
+    run(async {
+        let (token, other) = (new_token(), new_token());
+        // An impostor who replays the certificate, and signs with a key of its own.
+        let key = other.identity().private_key_der();
+        let signer = rustls::crypto::ring::sign::any_eddsa_type(&key.into()).unwrap();
+        let chain = vec![certificate::certificate(&token).der().clone()];
+        let replayed = Arc::new(rustls::sign::CertifiedKey::new(chain, signer));
+        let config = rustls::ServerConfig::builder_with_provider(tls::provider())
+            .with_protocol_versions(&[&rustls::version::TLS13])
+            .unwrap()
+            .with_no_client_auth()
+            .with_cert_resolver(Arc::new(rustls::sign::SingleCertAndKey::from(replayed)));
+        let acceptor = TlsAcceptor::from(Arc::new(config));
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let accepting = tokio::spawn(async move {
+            let (stream, _) = listener.accept().await.unwrap();
+            acceptor.accept(stream).await.map(drop)
+        });
+        let stream = TcpStream::connect(address).await.unwrap();
+        assert!(matches!(
+            encrypt(stream, &token).await.unwrap_err().into(),
+            tls::TlsError::OtherToken
+        ));
+        assert!(accepting.await.unwrap().is_err());
+    });
+}
+
+/// Of the token `0123456789abcdef0123456789abcdef`, in DER; OpenSSL reads and verifies it.
+const CERTIFICATE: &str = "\
+    3082012d3081e0a003020102020101300506032b6570301c311a301806035504030c116d616e61676572\
+    2e7472696275746172793020170d3230303130313030303030305a180f39393939313233313030303030\
+    305a301c311a301806035504030c116d616e616765722e747269627574617279302a300506032b657003\
+    21008cc6ece0c6f3b7785e001b604da0107245a44976a6a786961d0161a3c824ea95a3453043301c0603\
+    551d110415301382116d616e616765722e747269627574617279300e0603551d0f0101ff040403020780\
+    30130603551d25040c300a06082b06010505070301300506032b65700341000118f92d1248216a827307\
+    83b81eb44d69f7c76fa58fd7d43910ca9841c5693557bc0f3d5f240ad2aded18978a2c4e2756cf946de8\
+    e1d986c3506235225b0d01";
+
+/// Whoever wrote a manager's certificate down (for `curl --cacert`, say) must find it unchanged
+/// after an update, of `rcgen` too.
+#[test]
+fn the_certificate_is_a_function_of_the_token() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("token");
+    std::fs::write(&path, "0123456789abcdef0123456789abcdef").unwrap();
+    std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
+    let (token, other) = (Token::load(&path).unwrap(), new_token());
+    let certificate = |token| certificate::certificate(token).der().to_vec();
+    let text: String = certificate(&token).iter().map(|byte| format!("{byte:02x}")).collect();
+    assert_eq!(text, CERTIFICATE);
+    assert_ne!(certificate(&token), certificate(&other));
+}
+
+#[test]
+fn plain_http_works_here_and_is_refused_from_elsewhere() {
+    run(async {
+        let token = new_token();
+        let server = Server::start(LIMITS, &token).await;
+        let answer = ask_over(server.connect().await, token.reveal()).await;
+        assert!(answer.ends_with("it is"), "{answer}");
+        server.stop().await;
+
+        for bearer in [token.reveal(), "wrong"] {
+            let answer = from_afar(&token, bearer).await;
+            let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+            assert!(head.starts_with("HTTP/1.1 400 "), "{head}");
+            let refusal: Refusal = serde_json::from_str(body).unwrap();
+            assert_eq!(refusal.code, RefusalCode::TlsRequired);
+        }
+    });
+}
+
+/// What plain HTTP from another host is answered.
+async fn from_afar(token: &Token, bearer: &str) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+    let (stream, _) = listener.accept().await.unwrap();
+    let accepted = Accepted { stream, peer: "10.0.0.7:4711".parse().unwrap() };
+    let calls = guarded(token);
+    let serving = tokio::spawn(async move {
+        accepted.serve(calls, LIMITS.head_within, &Shutdown::new()).await;
+    });
+    let answer = ask_over(client, bearer).await;
+    serving.await.unwrap();
+    answer
+}
+
+/// The first bytes of a handshake, from whoever will never go on.
+const HALF_A_HANDSHAKE: &[u8] = &[0x16, 3, 1, 2, 0, 1, 0, 1, 0xfc, 3, 3];
+
+#[test]
+fn silence_garbage_and_half_a_handshake_end_with_the_limit() {
+    run(async {
+        let token = new_token();
+        let server = Server::start(SHORT, &token).await;
+        // A record of a length that never comes, no record at all, and bytes that are no HTTP.
+        let openings: [&[u8]; 4] =
+            [b"", HALF_A_HANDSHAKE, b"GET / HTTP/1.1\r\nHost", b"\x16\xff\xff\xff\xff\xff\xff"];
+        for opening in openings {
+            let mut stream = server.connect().await;
+            stream.write_all(opening).await.unwrap();
+            until_closed(stream).await;
+        }
+        assert!(server.ask(&token).await.ends_with("it is"));
+        server.stop().await;
+    });
+}
+
+/// Nobody's time runs out within a test.
+const PATIENT: Limits = Limits { head_within: Duration::from_secs(3600), ..SHORT };
+
+async fn half_a_handshake(server: &Server) -> TcpStream {
+    let mut stream = server.connect().await;
+    stream.write_all(HALF_A_HANDSHAKE).await.unwrap();
+    stream
+}
+
+#[test]
+fn a_handshake_counts_as_a_connection() {
+    run(async {
+        let token = new_token();
+        let server = Server::start(PATIENT, &token).await;
+        let mut held = Vec::new();
+        for _ in 0..PATIENT.connections {
+            held.push(half_a_handshake(&server).await);
+        }
+        {
+            let mut asking = std::pin::pin!(server.ask(&token));
+            let early = tokio::time::timeout(Duration::from_millis(300), asking.as_mut()).await;
+            assert!(early.is_err(), "one more than there is room for was served");
+            drop(held.pop());
+            assert!(asking.await.ends_with("it is"));
+        }
+        server.stop().await;
+    });
+}
+
+#[test]
+fn slow_handshakes_hold_up_nobody_and_not_the_end() {
+    run(async {
+        let token = new_token();
+        let server = Server::start(Limits { connections: 100, ..PATIENT }, &token).await;
+        let mut held = Vec::new();
+        for at in 0..64 {
+            let mut stream = server.connect().await;
+            stream.write_all(&HALF_A_HANDSHAKE[..at % HALF_A_HANDSHAKE.len()]).await.unwrap();
+            held.push(stream);
+        }
+        assert!(server.ask(&token).await.ends_with("it is"));
+        server.stop().await;
+    });
+}

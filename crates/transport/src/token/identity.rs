@@ -1,0 +1,154 @@
+//! The key pair that a token stands for.
+//!
+//! Owns the derivation, and the two encodings in which others want its halves. Whoever holds the
+//! token computes the same pair, so the public half can be expected of a peer instead of being
+//! learnt from it, and nothing has to be configured or distributed besides the token.
+//!
+//! The public half is seen by whoever connects, and lets him test guesses of the token as fast as
+//! he can compute. That is nothing against the 256 random bits that `tributary token create` makes,
+//! or the 128 that are the least a token should hold, and everything against a word that somebody
+//! thought of.
+
+use ring::hkdf;
+use ring::signature::{ED25519, Ed25519KeyPair, KeyPair, UnparsedPublicKey};
+
+use super::Token;
+
+/// Keeps this derivation apart from whatever else may be derived from a token.
+const DOMAIN: &[u8] = b"tributary control identity";
+
+/// What is derived, and the how of it. Another number is another key: old and new then tell each
+/// other that their tokens differ.
+const PURPOSE: &[u8] = b"ed25519 seed, version 1";
+
+const SEED_BYTES: usize = 32;
+const PUBLIC_KEY_BYTES: usize = 32;
+
+/// What stands before a seed in PKCS #8, version 1: RFC 8410, section 7 and its example.
+const PRIVATE_KEY_HEAD: [u8; 16] =
+    [0x30, 0x2e, 0x02, 0x01, 0, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x04, 0x22, 0x04, 0x20];
+
+/// What stands before a public key in a SubjectPublicKeyInfo: RFC 8410, section 4.
+const PUBLIC_KEY_HEAD: [u8; 12] =
+    [0x30, 0x2a, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x03, 0x21, 0x00];
+
+/// An Ed25519 key pair (RFC 8032), by which holders of one token know each other's servers.
+///
+/// Never printed, as the token isn't.
+pub struct Identity {
+    seed: [u8; SEED_BYTES],
+    public_key: PublicKey,
+}
+
+/// The public half: what a server of the same token must prove to hold the other half of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PublicKey([u8; PUBLIC_KEY_BYTES]);
+
+impl Token {
+    /// The key pair that this token stands for: HKDF-SHA-256 (RFC 5869) of its characters, as the
+    /// seed of Ed25519. Some ten thousand instructions; the same pair every time.
+    #[must_use]
+    pub fn identity(&self) -> Identity {
+        let secret = hkdf::Salt::new(hkdf::HKDF_SHA256, DOMAIN).extract(self.0.as_bytes());
+        let mut seed = [0; SEED_BYTES];
+        secret
+            .expand(&[PURPOSE], hkdf::HKDF_SHA256)
+            .and_then(|material| material.fill(&mut seed))
+            .expect("one hash's length may be asked of HKDF, and is what a seed has");
+        let pair = Ed25519KeyPair::from_seed_unchecked(&seed).expect("a seed is any 32 bytes");
+        let public_key = pair.public_key().as_ref().try_into();
+        let public_key = PublicKey(public_key.expect("public keys of Ed25519 have 32 bytes"));
+        Identity { seed, public_key }
+    }
+}
+
+impl Identity {
+    /// The private half in PKCS #8 (DER), as libraries for TLS load it.
+    #[must_use]
+    pub fn private_key_der(&self) -> Vec<u8> {
+        [&PRIVATE_KEY_HEAD[..], &self.seed].concat()
+    }
+
+    /// The public half.
+    #[must_use]
+    pub fn public_key(&self) -> PublicKey {
+        self.public_key
+    }
+}
+
+impl PublicKey {
+    /// As a SubjectPublicKeyInfo (DER), the form in which a certificate holds it.
+    #[must_use]
+    pub fn der(&self) -> Vec<u8> {
+        [&PUBLIC_KEY_HEAD[..], &self.0].concat()
+    }
+
+    /// Whether `signature` is of `message` and was made with the private half.
+    #[must_use]
+    pub fn has_signed(&self, message: &[u8], signature: &[u8]) -> bool {
+        UnparsedPublicKey::new(&ED25519, self.0).verify(message, signature).is_ok()
+    }
+}
+
+impl std::fmt::Debug for Identity {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Identity").field("public_key", &self.public_key).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn token(text: &str) -> Token {
+        Token(text.to_owned())
+    }
+
+    /// Computed with another implementation (Python's `hmac` for RFC 5869, OpenSSL for the public
+    /// key): daemons and clients of different versions must agree on it for ever.
+    #[test]
+    fn the_derivation_is_the_documented_one() {
+        let identity = token("0123456789abcdef0123456789abcdef").identity();
+        assert_eq!(
+            hex(&identity.seed),
+            "42d6523ffde87aced87372307ac9c523961b640a01d394d12aa76010a9a0430c"
+        );
+        assert_eq!(
+            hex(&identity.public_key.0),
+            "8cc6ece0c6f3b7785e001b604da0107245a44976a6a786961d0161a3c824ea95"
+        );
+    }
+
+    #[test]
+    fn equal_tokens_have_equal_keys_and_others_do_not() {
+        let one = token("0123456789abcdef0123456789abcdef").identity();
+        let same = token("0123456789abcdef0123456789abcdef").identity();
+        let other = token("0123456789abcdef0123456789abcdee").identity();
+        assert_eq!(one.private_key_der(), same.private_key_der());
+        assert_eq!(one.public_key(), same.public_key());
+        assert_ne!(one.public_key(), other.public_key());
+    }
+
+    #[test]
+    fn only_the_pair_s_own_signatures_count() {
+        let ours = token("0123456789abcdef0123456789abcdef").identity();
+        let theirs = token("ffffffffffffffffffffffffffffffff").identity();
+        let pair = Ed25519KeyPair::from_pkcs8_maybe_unchecked(&ours.private_key_der()).unwrap();
+        let signature = pair.sign(b"hello");
+        assert!(ours.public_key().has_signed(b"hello", signature.as_ref()));
+        assert!(!ours.public_key().has_signed(b"hellp", signature.as_ref()));
+        assert!(!ours.public_key().has_signed(b"hello", &signature.as_ref()[1..]));
+        assert!(!theirs.public_key().has_signed(b"hello", signature.as_ref()));
+    }
+
+    #[test]
+    fn debug_does_not_leak() {
+        let identity = token("0123456789abcdef0123456789abcdef").identity();
+        let text = format!("{identity:?}");
+        assert!(text.contains("public_key") && !text.contains("seed"), "{text}");
+    }
+
+    fn hex(bytes: &[u8]) -> String {
+        bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+}
