@@ -1,11 +1,11 @@
 //! The way down: results, from the root to every child.
 
-use tributary_wire::frame::{Abort, AbortReason, Part, Trail};
+use tributary_wire::frame::{Abort, AbortReason, Message, Part, Trail};
 use tributary_wire::{ChildIndex, GroupId, Operator};
 
 use super::group::{Child, Course};
 use super::slot::{Phase, Slot};
-use super::{FrameError, Node};
+use super::{FrameError, Node, PortId};
 use crate::payloads::Payloads;
 use crate::{Carrier, Time};
 
@@ -138,9 +138,27 @@ impl Node {
         match heard.carrier {
             Carrier::Datagram | Carrier::Multicast => self.transmit_datagram(port, header, body),
             Carrier::Link if self.transmit(port, header, body) => {}
-            Carrier::Link => return Err(FrameError::NotReading),
+            Carrier::Link => {
+                self.forget_overtaken(id, port);
+                if !self.transmit(port, header, body) {
+                    return Err(FrameError::NotReading);
+                }
+            }
         }
         Ok(())
+    }
+}
+
+impl Node {
+    /// Drops results that wait for a port's link and that nobody waits for. A child whose members
+    /// hear multicast goes on before it has read its copies, which therefore don't hold it back.
+    fn forget_overtaken(&mut self, id: GroupId, port: PortId) {
+        let group = self.groups[id.0 as usize].as_ref().expect("the caller found the group");
+        let slots = &group.slots;
+        self.ports[port.0 as usize].outbox.retain(|queued| match queued.header.message {
+            Message::Result(part) => !slots[slots.index_of(part.sequence)].is_past(part.sequence),
+            _ => true,
+        });
     }
 }
 

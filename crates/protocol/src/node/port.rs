@@ -94,7 +94,7 @@ impl Outbox {
         self.retain(|queued| queued.body.is_none_or(|body| body.arena != arena));
     }
 
-    fn retain(&mut self, keep: impl Fn(&Transmit) -> bool) {
+    pub(super) fn retain(&mut self, keep: impl Fn(&Transmit) -> bool) {
         self.queue.retain(keep);
         self.datagrams = self.queue.iter().filter(|it| it.carrier != Carrier::Link).count();
     }

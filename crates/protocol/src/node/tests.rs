@@ -537,3 +537,18 @@ fn a_node_that_hears_no_multicast_lets_its_members_go_on() {
     assert_eq!(sends_next(true), Ok(()));
     assert!(matches!(sends_next(false), Err(FrameError::OutsideWindow { .. })));
 }
+
+#[test]
+fn copies_that_multicast_has_overtaken_make_room() {
+    let mut node = joined(1);
+    node.use_multicast(GROUP, capability(8), Copies::Eager, 64);
+    // The child goes on with what it hears, and reads nothing of its link.
+    for number in 0..60 {
+        put(&mut node, 0, edge(0), request(number, 1)).unwrap();
+    }
+    assert!(node.queued_frames(PortId(0)) < 20);
+    let (sent, events) = drain(&mut node);
+    let is_newest = |header: &Header| matches!(header.message, Message::Result(it) if it == Part { trail: it.trail, ..part(59, 1) });
+    assert!(is_newest(&sent.last().unwrap().1), "what is wanted is there: {sent:?}");
+    assert_eq!(events, [], "the group goes on");
+}
