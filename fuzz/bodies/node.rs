@@ -749,8 +749,7 @@ impl Run {
 
     /// Both members of the honest group stream three numbers each, one a chunk, and get the sums.
     fn honest_stream(&mut self) {
-        // Sums count from 0, and an operation's vector goes in segments or as a stream, never as both.
-        let operation = OperationNumber(1 << 20);
+        let operation = OperationNumber(7);
         let shape = StreamShape::new(Operator::Sum, Datatype::U32, 6).expect("six numbers");
         let ask = StreamAsk { operation, shape, target: Target::All };
         let say = |run: &mut Self, child: usize, message, payload: &[u8]| {
