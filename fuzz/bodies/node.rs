@@ -178,6 +178,10 @@ impl AnyPart {
     }
 }
 
+/// Where streams' operations are numbered from: no request has such a number, because an operation
+/// that is a stream for one and none for another fails its group.
+const FIRST_STREAM: u32 = 1 << 20;
+
 /// The port to a formed group's parent: behind those of all children.
 fn upward(group: GroupId) -> PortId {
     PortId(4 * GROUPS + group.0)
@@ -557,7 +561,7 @@ impl Run {
         for child in 0..count {
             self.say(group, child, Message::Join, Carrier::Link);
             self.asked.insert((group, child), 0);
-            self.streamed.insert((group, child), (0, 0));
+            self.streamed.insert((group, child), (FIRST_STREAM, 0));
         }
         if is_below {
             self.node.offer_datagrams(group);
@@ -749,7 +753,7 @@ impl Run {
 
     /// Both members of the honest group stream three numbers each, one a chunk, and get the sums.
     fn honest_stream(&mut self) {
-        let operation = OperationNumber(7);
+        let operation = OperationNumber(FIRST_STREAM);
         let shape = StreamShape::new(Operator::Sum, Datatype::U32, 6).expect("six numbers");
         let ask = StreamAsk { operation, shape, target: Target::All };
         let say = |run: &mut Self, child: usize, message, payload: &[u8]| {
