@@ -143,7 +143,7 @@ pub fn up(options: &UpOptions) -> Result<Lab, UpError> {
         .create_and_lock()
         .map_err(file("the lab's folder"))?
         .ok_or_else(|| UpError::Exists { name: options.name.clone() })?;
-    let outcome = fill(&directory, &options.config)
+    let outcome = fill(&directory, &options.config, &lock)
         .and_then(|()| start_keeper(&directory, &options.config, &lock));
     if outcome.is_err() {
         // What was started ends because its counterpart here is gone by now; it may be removing
@@ -155,7 +155,7 @@ pub fn up(options: &UpOptions) -> Result<Lab, UpError> {
 }
 
 /// Writes what members and launchers read.
-fn fill(directory: &Directory, config: &LabConfig) -> Result<(), UpError> {
+fn fill(directory: &Directory, config: &LabConfig, lock: &Lock) -> Result<(), UpError> {
     // Whoever made what is there has ended: the lock was free.
     directory.empty().map_err(file("what an earlier lab left behind"))?;
     directory.write_process(std::process::id() as i32).map_err(file("pid file"))?;
@@ -167,14 +167,17 @@ fn fill(directory: &Directory, config: &LabConfig) -> Result<(), UpError> {
     fs::write(directory.hosts_file(), config.plan.hosts_file()).map_err(file("hosts"))?;
     launch::write_agent(directory, config).map_err(file("launch-agent"))?;
     directory.write_config(config).map_err(file("lab.json"))?;
-    make_token(directory, config)
+    make_token(directory, config, lock)
 }
 
-fn make_token(directory: &Directory, config: &LabConfig) -> Result<(), UpError> {
+fn make_token(directory: &Directory, config: &LabConfig, lock: &Lock) -> Result<(), UpError> {
+    // It holds the lock as well: it may outlive this process, and must not write into a folder that is
+    // being removed.
+    let lock = lock.0.try_clone().map_err(file("the lab's lock"))?;
     let output = Command::new(&config.program)
         .args(["token", "create"])
         .arg(directory.token())
-        .stdin(Stdio::null())
+        .stdin(Stdio::from(lock))
         .output()
         .map_err(file("the tributary program"))?;
     if output.status.success() {
