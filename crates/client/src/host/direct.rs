@@ -25,6 +25,8 @@
 //! 103, 4 ranks 20 against 25; 1 MiB 780 against 1,120, and 353 against 384): `p (p - 1)` reads and as
 //! many writes are that many system calls, and no copy that is saved was waited for by anyone.
 
+use std::sync::atomic::Ordering;
+
 use super::combine::{Combine, reduce_in_order};
 use super::failure::Lost;
 use super::operation::{Action, Operation, share_in_units};
@@ -105,8 +107,8 @@ impl Direct {
                 self.phase = Phase::Staged(running);
             } else {
                 // SAFETY: all ranks have told where their vectors are, and use them for nothing
-                // else until they part.
-                if let Err(lost) = unsafe { self.work(rings) } {
+                // else until they part, or until they have outlasted who writes to them.
+                if let Err(lost) = unsafe { self.work_unless_failed(rings) } {
                     rings.reach.failure = Some(lost);
                     return Ok(());
                 }
@@ -190,10 +192,28 @@ impl Direct {
         Ok(())
     }
 
-    /// Does this rank's part.
+    /// Does this rank's part, in sight of the others: one that gives up meanwhile waits until nobody
+    /// writes to its memory any more (`HostGroup::outlast_writers`).
     ///
     /// # Safety
     /// All ranks have met, and none has parted.
+    unsafe fn work_unless_failed(&self, rings: &mut Rings) -> Result<(), Lost> {
+        // SeqCst, with the fence in `outlast_writers`: either this rank sees the failure here, or who
+        // gives up for it sees this rank writing.
+        rings.segment.control(rings.local_rank).writing.store(1, Ordering::SeqCst);
+        let failure = Lost::from_word(rings.segment.head().failure.0.load(Ordering::SeqCst));
+        let outcome = match failure {
+            Some(lost) => Err(lost),
+            // SAFETY: the caller's promise.
+            None => unsafe { self.work(rings) },
+        };
+        // Release: pairs with the Acquire in `outlast_writers`; what was written comes before.
+        rings.segment.control(rings.local_rank).writing.store(0, Ordering::Release);
+        outcome
+    }
+
+    /// # Safety
+    /// As [`work_unless_failed`](Self::work_unless_failed).
     unsafe fn work(&self, rings: &mut Rings) -> Result<(), Lost> {
         match self.operation.action {
             // SAFETY: as the caller promises.

@@ -1,6 +1,6 @@
 //! The group: one operation at a time, step by step.
 
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{Ordering, fence};
 use std::task::Poll;
 use std::time::Duration;
 
@@ -21,6 +21,9 @@ use crate::waiting::{CHECKUP_INTERVAL, Checkup, Policy, Waiter};
 /// Longest time a waiting thread leaves whatever else it has to drive alone: about what a message
 /// of the MPI beneath may be late when its receiver sits in one of our operations.
 const IDLE_INTERVAL_MAX: Duration = Duration::from_millis(2);
+
+/// Between two looks whether a peer still writes to this rank's memory, after a failure.
+const WRITERS_INTERVAL: Duration = Duration::from_micros(50);
 
 /// The processes of one host that share one communicator, as one of them sees it.
 ///
@@ -261,7 +264,7 @@ impl HostGroup {
     pub fn fail(&mut self, code: u32) {
         let lost = Lost { local_rank: self.rings.local_rank, cause: LostCause::Reported(code) };
         self.report(lost);
-        self.running = None;
+        self.abandon();
     }
 
     /// Drives the operation until it is done or something must be awaited.
@@ -271,6 +274,7 @@ impl HostGroup {
             self.running = None;
             if let Some(lost) = self.rings.reach.failure.take() {
                 self.report(lost);
+                self.outlast_writers();
                 // It is kept, and found by whoever asks how the operation ended.
                 let _ = self.check_failure_word();
             }
@@ -323,7 +327,7 @@ impl HostGroup {
         match self.lost {
             None => Ok(()),
             Some(lost) => {
-                self.running = None;
+                self.abandon();
                 Err(lost)
             }
         }
@@ -351,6 +355,28 @@ impl HostGroup {
         self.check_failure_word()
     }
 
+    /// Drops the operation in progress, if any, after a failure. Its buffers are the caller's again.
+    fn abandon(&mut self) {
+        if let Some(Job::Direct(_)) = self.running.take() {
+            self.outlast_writers();
+        }
+    }
+
+    /// Waits until no peer that lives writes to this rank's memory any more. Called when the failure
+    /// word is set, so that none begins to; what one is at lasts as long as its share takes.
+    #[cold]
+    fn outlast_writers(&self) {
+        // SeqCst: see `Direct::work_unless_failed`.
+        fence(Ordering::SeqCst);
+        for peer in self.rings.peers() {
+            let writing = &self.rings.segment.control(peer).writing;
+            // Acquire: pairs with the Release there.
+            while writing.load(Ordering::Acquire) != 0 && !self.watches[peer as usize].has_ended() {
+                std::thread::sleep(WRITERS_INTERVAL);
+            }
+        }
+    }
+
     /// Tells all ranks, unless another failure was told before.
     fn report(&self, lost: Lost) {
         let word = &self.rings.segment.head().failure.0;
@@ -365,6 +391,7 @@ impl Drop for HostGroup {
     fn drop(&mut self) {
         if self.running.is_some() {
             self.report(Lost { local_rank: self.rings.local_rank, cause: LostCause::Left });
+            self.abandon();
         }
         let control = self.rings.segment.control(self.rings.local_rank);
         // Release: pairs with the Acquire in `look_after`: what was published before is seen.

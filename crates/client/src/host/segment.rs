@@ -58,6 +58,8 @@ pub(super) struct Control {
     pub(super) sleepers: AtomicU32,
     /// Not zero once the rank has left the group.
     pub(super) departed: AtomicU32,
+    /// Not zero while this rank may be writing to the memory of others; see `direct`.
+    pub(super) writing: AtomicU32,
 }
 
 /// Per ring, the last step after which this rank reads no slot of that or an earlier step.

@@ -8,8 +8,8 @@ use std::time::Duration;
 use super::kernels::KERNELS;
 use super::script::{Manner, play};
 use crate::host::{
-    Action, AttachError, Attachment, HostGroup, Lost, LostCause, Mailbox, Operation, Policy,
-    SettleError, Unreachable, UnreachableCause,
+    Action, AttachError, Attachment, Combine, HostGroup, Lost, LostCause, Mailbox, Operation,
+    Policy, SettleError, Unreachable, UnreachableCause,
 };
 
 /// Ends the test program if the test hangs.
@@ -383,4 +383,75 @@ fn barrier(group: &mut HostGroup) -> Result<(), Lost> {
     };
     // SAFETY: a barrier has no buffers.
     unsafe { group.run(&operation) }
+}
+
+/// Takes its time.
+struct SlowSum;
+
+impl Combine for SlowSum {
+    fn element_bytes(&self) -> usize {
+        1
+    }
+
+    fn combine_into(&self, target: &mut [u8], left: &[u8], right: &[u8]) {
+        std::thread::sleep(Duration::from_millis(300));
+        for ((target, left), right) in target.iter_mut().zip(left).zip(right) {
+            *target = left.wrapping_add(*right);
+        }
+    }
+
+    fn fold(&self, target: &mut [u8], source: &[u8]) {
+        target.iter_mut().zip(source).for_each(|(target, source)| *target += source);
+    }
+}
+
+struct QuickSum;
+
+impl Combine for QuickSum {
+    fn element_bytes(&self) -> usize {
+        1
+    }
+
+    fn combine_into(&self, target: &mut [u8], left: &[u8], right: &[u8]) {
+        for ((target, left), right) in target.iter_mut().zip(left).zip(right) {
+            *target = left.wrapping_add(*right);
+        }
+    }
+
+    fn fold(&self, target: &mut [u8], source: &[u8]) {
+        target.iter_mut().zip(source).for_each(|(target, source)| *target += source);
+    }
+}
+
+/// A rank that gives up has its buffers back only when nobody writes to them any more.
+#[test]
+fn who_gives_up_a_direct_operation_outlasts_who_writes_to_it() {
+    const LEN_BYTES: usize = 64 << 10;
+    let _watchdog = Watchdog::new("who_gives_up_a_direct_operation_outlasts_who_writes_to_it");
+    let settle = |attachment: Attachment, rank| {
+        let mut group = attachment.settle(2).unwrap();
+        if rank == 1 {
+            group.set_idle(|| Err(9));
+        }
+        group
+    };
+    let outcomes = with_group_of(2, settle, |group| {
+        let kernel: &dyn Combine = if group.local_rank() == 0 { &SlowSum } else { &QuickSum };
+        let source = vec![1; LEN_BYTES];
+        let mut target = vec![0; LEN_BYTES];
+        let operation = Operation {
+            action: Action::Allreduce(kernel),
+            source: source.as_ptr(),
+            target: target.as_mut_ptr(),
+            len_bytes: LEN_BYTES,
+        };
+        // SAFETY: both vectors have that length and outlive the operation.
+        let outcome = unsafe { group.run(&operation) };
+        let when_over = target.clone();
+        std::thread::sleep(Duration::from_millis(600));
+        assert!(target == when_over, "the target changed after the operation was over");
+        outcome
+    });
+    let lost = Lost { local_rank: 1, cause: LostCause::Reported(9) };
+    assert_eq!(outcomes[1], Err(lost));
 }
