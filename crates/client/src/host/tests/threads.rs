@@ -385,8 +385,10 @@ fn barrier(group: &mut HostGroup) -> Result<(), Lost> {
     unsafe { group.run(&operation) }
 }
 
-/// Takes its time.
+/// Takes its time, and says when it has begun.
 struct SlowSum;
+
+static SLOW_SUM_BEGUN: AtomicBool = AtomicBool::new(false);
 
 impl Combine for SlowSum {
     fn element_bytes(&self) -> usize {
@@ -394,6 +396,7 @@ impl Combine for SlowSum {
     }
 
     fn combine_into(&self, target: &mut [u8], left: &[u8], right: &[u8]) {
+        SLOW_SUM_BEGUN.store(true, Ordering::Relaxed);
         std::thread::sleep(Duration::from_millis(300));
         for ((target, left), right) in target.iter_mut().zip(left).zip(right) {
             *target = left.wrapping_add(*right);
@@ -431,7 +434,7 @@ fn who_gives_up_a_direct_operation_outlasts_who_writes_to_it() {
     let settle = |attachment: Attachment, rank| {
         let mut group = attachment.settle(2).unwrap();
         if rank == 1 {
-            group.set_idle(|| Err(9));
+            group.set_idle(|| if SLOW_SUM_BEGUN.load(Ordering::Relaxed) { Err(9) } else { Ok(()) });
         }
         group
     };
