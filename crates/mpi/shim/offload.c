@@ -215,14 +215,19 @@ comm_record *offload_broadcast(void *buffer, MPI_Count count, MPI_Datatype datat
     operation->operator_ = TRIBUTARY_BROADCAST_OPERATOR;
     operation->source = buffer;
     operation->target = buffer;
-    const staging_side elements = {.user = buffer, .count = (int)count, .datatype = datatype};
-    *through = (staging){
-        .needed = !dense,
-        .packs = root == record->rank,
-        .unpacks = root != record->rank,
-        .from = elements,
-        .to = elements,
-        .len_bytes = (int)operation->elements,
-    };
+    /* The rest of it is looked at only where one of these holds. */
+    through->needed = !dense;
+    through->needs_cuts = false;
+    if (!dense) {
+        const staging_side elements = {.user = buffer, .count = (int)count, .datatype = datatype};
+        *through = (staging){
+            .needed = true,
+            .packs = root == record->rank,
+            .unpacks = root != record->rank,
+            .from = elements,
+            .to = elements,
+            .len_bytes = (int)operation->elements,
+        };
+    }
     return decide(record, TRIBUTARY_BROADCAST, reason, mode);
 }
