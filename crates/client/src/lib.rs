@@ -40,5 +40,6 @@ pub use request::{Request, progress};
 pub use tributary_transport::machine::name as machine_name;
 
 pub use settings::{
-    AlgorithmChoice, BetweenHosts, Fallback, SettingError, Settings, TransportChoice, WaitChoice,
+    AlgorithmChoice, BetweenHosts, ChannelChoice, Fallback, SettingError, Settings,
+    TransportChoice, WaitChoice,
 };
