@@ -5,6 +5,7 @@
 //! they differ. The simulator adds these up again (`tributary sim predict`). Nothing here runs a
 //! collective.
 
+mod cores;
 mod partner;
 
 use std::hint::black_box;
@@ -13,13 +14,14 @@ use std::net::{IpAddr, SocketAddr};
 use std::process::Child;
 use std::time::Instant;
 
-use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+use rustix::thread::{CpuSet, sched_getaffinity};
 use serde::{Deserialize, Serialize};
 use tributary_transport::{TcpAcceptor, connect_tcp};
 
 use super::measure::{MeasureError, frame};
-use partner::{End, TIMEOUT, accept, failed, options, pin};
-
+use cores::pin;
+pub use cores::{keep_to_cores, on_cores};
+use partner::{End, TIMEOUT, accept, options};
 pub use partner::{Partner, PartnerWaits};
 
 /// Round trips of one sample: some 100 us, so that most samples are not interrupted.
@@ -91,33 +93,9 @@ pub fn measure_system(
     on_cores(cores.len(), || Bench { address, spawn, cores: &cores }.measure())?
 }
 
-/// Does `work` with this process, and those that it starts, kept to the first `count` of its cores.
-///
-/// # Errors
-/// If it has not so many.
-pub fn on_cores<T>(count: usize, work: impl FnOnce() -> T) -> Result<T, MeasureError> {
-    let granted = sched_getaffinity(None).map_err(|error| failed("cores")(&error))?;
-    keep_to_cores(count)?;
-    let outcome = work();
-    sched_setaffinity(None, &granted).map_err(|error| failed("cores")(&error))?;
-    Ok(outcome)
-}
-
-/// Keeps this process, and those it starts from now on, to the first `count` of the cores that it may
-/// run on: what is measured then, and what is measured against, share them.
-///
-/// # Errors
-/// If it has not so many.
-pub fn keep_to_cores(count: usize) -> Result<(), MeasureError> {
-    let granted = sched_getaffinity(None).map_err(|error| failed("cores")(&error))?;
-    let mut kept = CpuSet::new();
-    let cores = (0..CpuSet::MAX_CPU).filter(|&core| granted.is_set(core));
-    cores.take(count).for_each(|core| kept.set(core));
-    let has = kept.count() as usize;
-    if has < count {
-        return Err(MeasureError(format!("{count} cores were asked for, there are {has}")));
-    }
-    sched_setaffinity(None, &kept).map_err(|error| failed("cores")(&error))
+/// What may go wrong, all alike: the measurement is off.
+fn failed(what: &str) -> impl Fn(&dyn std::fmt::Display) -> MeasureError {
+    move |error| MeasureError(format!("{what}: {error}"))
 }
 
 struct Bench<'a> {

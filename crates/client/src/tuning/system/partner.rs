@@ -1,17 +1,14 @@
-//! The other process of an exchange, and an end of the link between the two.
-//!
-//! Owns frames that go there and back, and how a process waits for one. It must not know what is
-//! measured with them.
+//! The other end of what is measured: a process that sends every frame back, and the link to it.
 
 use std::hint::black_box;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, poll};
-use rustix::thread::{CpuSet, sched_setaffinity};
 use tributary_transport::{Link, Listener, TcpAcceptor, TcpLink, TcpOptions, connect_tcp};
 
-use super::SHORT_BYTES;
+use super::cores::pin;
+use super::{SHORT_BYTES, failed};
 use crate::tuning::measure::{EncodedHeader, LONG_BYTES, MeasureError, frame};
 
 /// How long a partner may take to come.
@@ -35,11 +32,6 @@ pub struct Partner {
     pub core: usize,
     /// How it waits.
     pub waits: PartnerWaits,
-}
-
-/// What may go wrong, all alike: the measurement is off.
-pub(super) fn failed(what: &str) -> impl Fn(&dyn std::fmt::Display) -> MeasureError {
-    move |error| MeasureError(format!("{what}: {error}"))
 }
 
 impl Partner {
@@ -127,11 +119,4 @@ pub(super) fn accept(acceptor: &mut TcpAcceptor) -> Result<TcpLink, MeasureError
             Err(error) => return Err(failed("a link")(&error)),
         }
     }
-}
-
-/// Has this thread run on one core.
-pub(super) fn pin(core: usize) -> Result<(), MeasureError> {
-    let mut set = CpuSet::new();
-    set.set(core);
-    sched_setaffinity(None, &set).map_err(|error| failed("a core")(&error))
 }
