@@ -12,8 +12,8 @@ use tributary_protocol::endpoint::{Endpoint, EndpointConfig, Event, OperationSpe
 use tributary_protocol::{Carrier, Reach, Time};
 use tributary_transport::udp::{DATAGRAM_PAYLOAD_BYTES_MAX, WHOLE_PAYLOAD_BYTES};
 use tributary_transport::{
-    Beside, DatagramSocket, Link, Sent, ShmOptions, TcpOptions, connect_shm, connect_tcp, wait,
-    wait_beside,
+    Beside, DatagramSocket, Link, SealKey, Sent, ShmOptions, TcpOptions, connect_shm, connect_tcp,
+    wait, wait_beside,
 };
 use tributary_wire::OperationNumber;
 use tributary_wire::control::{EndpointGrant, GroupGrant};
@@ -64,6 +64,8 @@ struct Datagrams {
     /// The aggregation node's end of the link.
     peer: SocketAddr,
     is_open: bool,
+    /// What all of them are sealed with, if they are.
+    key: Option<SealKey>,
     /// Where the group's multicast is heard, if it has any.
     ear: Option<DatagramSocket>,
     /// Rounds until the socket that results do not usually come to is looked at again.
@@ -408,10 +410,14 @@ impl TreeMember {
 
     fn receive_datagrams(&mut self, now: Time) {
         let Some(datagrams) = &mut self.datagrams else { return };
+        let key = datagrams.key;
         for (socket, carrier) in datagrams.due(self.endpoint.expected_carrier()) {
             // What the system can't receive is as good as lost.
             while let Ok(Some(datagram)) = socket.receive() {
                 let frame = datagram.frame;
+                if key.is_some_and(|key| !key.has_sealed(&frame)) {
+                    continue;
+                }
                 // A frame that doesn't belong here is dropped: anybody may have sent it.
                 let Ok(body) = self.endpoint.handle_frame(now, carrier, &frame.header) else {
                     continue;
@@ -458,7 +464,7 @@ impl TreeMember {
             let header = transmit.header.encode();
             let sent = match (transmit.carrier, &mut self.datagrams) {
                 (Carrier::Datagram | Carrier::Multicast, Some(datagrams)) => {
-                    datagrams.socket.send(None, &header, payload)
+                    datagrams.socket.send(None, &header, payload, datagrams.key.as_ref())
                 }
                 (Carrier::Datagram | Carrier::Multicast, None) => Ok(Sent::Taken),
                 (Carrier::Link, _) => self.link.send(&header, payload),
@@ -494,10 +500,10 @@ pub(crate) struct Approach {
 
 impl Datagrams {
     /// A socket beside a link, at the same address.
-    fn beside(link: &tributary_transport::TcpLink) -> Option<Self> {
+    fn beside(link: &tributary_transport::TcpLink, key: Option<SealKey>) -> Option<Self> {
         let (ours, peer) = (link.local_address().ok()?, link.peer_address().ok()?);
         let socket = DatagramSocket::bind(SocketAddr::new(ours.ip(), 0)).ok()?;
-        Some(Self { socket, peer, is_open: false, ear: None, other_due_in: 0 })
+        Some(Self { socket, peer, is_open: false, key, ear: None, other_due_in: 0 })
     }
 
     /// The sockets to look at in this round: the one that results are `expected` at, and now and then
@@ -593,10 +599,14 @@ fn connect(
                 .ok_or_else(|| unreachable("the name has no address".to_owned()))?;
             let options = TcpOptions::new(payload_max_bytes)
                 .map_err(|error| unreachable(error.to_string()))?;
-            let link = connect_tcp(socket, options, JOIN_TIMEOUT)
+            let mut link = connect_tcp(socket, options, JOIN_TIMEOUT)
                 .map_err(|error| unreachable(error.to_string()))?;
+            let key = group.key.map(SealKey::new);
+            if let Some(key) = key {
+                link.protect(key);
+            }
             let is_wanted = approach.channel != ChannelChoice::Tcp;
-            let datagrams = is_wanted.then(|| Datagrams::beside(&link)).flatten();
+            let datagrams = is_wanted.then(|| Datagrams::beside(&link, key)).flatten();
             Ok(Connected { link: Box::new(link), datagrams, carrier: "tcp" })
         }
     }
