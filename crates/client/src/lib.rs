@@ -25,6 +25,7 @@ mod plan;
 pub mod processor;
 pub mod report;
 mod request;
+mod seat;
 mod settings;
 mod tree;
 pub mod tuning;

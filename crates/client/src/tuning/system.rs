@@ -5,18 +5,24 @@
 //! they differ. The simulator adds these up again (`tributary sim predict`). Nothing here runs a
 //! collective.
 
+mod cores;
+mod partner;
+
 use std::hint::black_box;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::process::Child;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use rustix::event::{PollFd, PollFlags, poll};
-use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+use rustix::thread::{CpuSet, sched_getaffinity};
 use serde::{Deserialize, Serialize};
-use tributary_transport::{Link, Listener, TcpAcceptor, TcpLink, TcpOptions, connect_tcp};
+use tributary_transport::{TcpAcceptor, connect_tcp};
 
-use super::measure::{EncodedHeader, LONG_BYTES, MeasureError, frame};
+use super::measure::{MeasureError, frame};
+use cores::pin;
+pub use cores::{keep_to_cores, on_cores};
+use partner::{End, TIMEOUT, accept, options};
+pub use partner::{Partner, PartnerWaits};
 
 /// Round trips of one sample: some 100 us, so that most samples are not interrupted.
 const ROUNDS: u32 = 16;
@@ -25,8 +31,6 @@ const SAMPLES: usize = 200;
 /// The longer frame: as long as the segments that the slopes are for.
 const LONGER_BYTES: usize = 8 << 10;
 const SHORT_BYTES: usize = 8;
-/// How long a partner may take to come.
-const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// What each kind of system call takes, in nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -72,51 +76,6 @@ impl SystemCosts {
     }
 }
 
-/// How a partner waits for the next frame.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PartnerWaits {
-    /// It looks, gives way, and looks again.
-    Yielding,
-    /// It sleeps in `poll`.
-    Sleeping,
-}
-
-/// Another process, which sends every frame back until its link ends.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Partner {
-    /// Where it connects to.
-    pub address: SocketAddr,
-    /// The core that it runs on.
-    pub core: usize,
-    /// How it waits.
-    pub waits: PartnerWaits,
-}
-
-/// What may go wrong, all alike: the measurement is off.
-fn failed(what: &str) -> impl Fn(&dyn std::fmt::Display) -> MeasureError {
-    move |error| MeasureError(format!("{what}: {error}"))
-}
-
-impl Partner {
-    /// Does its part, in a process of its own.
-    ///
-    /// # Errors
-    /// If it can't connect, or may not run on its core.
-    pub fn run(&self) -> Result<(), MeasureError> {
-        pin(self.core)?;
-        let link = connect_tcp(self.address, options(), TIMEOUT);
-        let mut end = End::new(link.map_err(|error| failed("the partner's link")(&error))?);
-        let (header, payload) = frame(SHORT_BYTES);
-        // A link that has ended is the end of the partner's work.
-        while let Ok(()) = end.receive(self.waits) {
-            if end.send(&header, &payload).is_err() {
-                break;
-            }
-        }
-        Ok(())
-    }
-}
-
 /// Measures all of it over this host's `address`. `spawn` starts a process that runs a [`Partner`].
 ///
 /// # Errors
@@ -130,33 +89,9 @@ pub fn measure_system(
     on_cores(cores.len(), || Bench { address, spawn, cores: &cores }.measure())?
 }
 
-/// Does `work` with this process, and those that it starts, kept to the first `count` of its cores.
-///
-/// # Errors
-/// If it has not so many.
-pub fn on_cores<T>(count: usize, work: impl FnOnce() -> T) -> Result<T, MeasureError> {
-    let granted = sched_getaffinity(None).map_err(|error| failed("cores")(&error))?;
-    keep_to_cores(count)?;
-    let outcome = work();
-    sched_setaffinity(None, &granted).map_err(|error| failed("cores")(&error))?;
-    Ok(outcome)
-}
-
-/// Keeps this process, and those it starts from now on, to the first `count` of the cores that it may
-/// run on: what is measured then, and what is measured against, share them.
-///
-/// # Errors
-/// If it has not so many.
-pub fn keep_to_cores(count: usize) -> Result<(), MeasureError> {
-    let granted = sched_getaffinity(None).map_err(|error| failed("cores")(&error))?;
-    let mut kept = CpuSet::new();
-    let cores = (0..CpuSet::MAX_CPU).filter(|&core| granted.is_set(core));
-    cores.take(count).for_each(|core| kept.set(core));
-    let has = kept.count() as usize;
-    if has < count {
-        return Err(MeasureError(format!("{count} cores were asked for, there are {has}")));
-    }
-    sched_setaffinity(None, &kept).map_err(|error| failed("cores")(&error))
+/// What may go wrong, all alike: the measurement is off.
+fn failed(what: &str) -> impl Fn(&dyn std::fmt::Display) -> MeasureError {
+    move |error| MeasureError(format!("{what}: {error}"))
 }
 
 struct Bench<'a> {
@@ -341,76 +276,6 @@ impl Drop for Reaped {
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
-}
-
-/// One end of a link.
-struct End(TcpLink);
-
-impl End {
-    fn new(link: TcpLink) -> Self {
-        Self(link)
-    }
-
-    fn send(&mut self, header: &EncodedHeader, payload: &[u8]) -> Result<(), MeasureError> {
-        // At most one frame is under way: the socket has room.
-        let sent = self.0.send(header, payload).and_then(|_| self.0.flush());
-        sent.map(drop).map_err(|error| failed("a frame")(&error))
-    }
-
-    /// Takes a frame if there is one.
-    fn look(&mut self) -> Result<bool, MeasureError> {
-        match self.0.receive() {
-            Ok(found) => Ok(black_box(found).is_some()),
-            Err(error) => Err(failed("a frame")(&error)),
-        }
-    }
-
-    /// Takes the next frame.
-    fn receive(&mut self, waits: PartnerWaits) -> Result<(), MeasureError> {
-        while !self.look()? {
-            match waits {
-                PartnerWaits::Yielding => std::thread::yield_now(),
-                PartnerWaits::Sleeping => {
-                    let mut fds = [PollFd::new(&self.0, PollFlags::IN)];
-                    // An interrupted sleep is a short one.
-                    let _ = poll(&mut fds, None);
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// Asks the kernel about the link, without sleeping.
-    fn poll_now(&self) {
-        let mut fds = [PollFd::new(&self.0, PollFlags::IN)];
-        let now = rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 };
-        let _ = black_box(poll(&mut fds, Some(&now)));
-    }
-}
-
-fn options() -> TcpOptions {
-    TcpOptions::new(LONG_BYTES as u32).expect("a frame may be that long")
-}
-
-fn accept(acceptor: &mut TcpAcceptor) -> Result<TcpLink, MeasureError> {
-    let deadline = Instant::now() + TIMEOUT;
-    loop {
-        match acceptor.accept(Instant::now()) {
-            Ok(Some(link)) => return Ok(link),
-            Ok(None) if Instant::now() >= deadline => {
-                return Err(MeasureError("no partner came".to_owned()));
-            }
-            Ok(None) => std::thread::sleep(Duration::from_millis(1)),
-            Err(error) => return Err(failed("a link")(&error)),
-        }
-    }
-}
-
-/// Has this thread run on one core.
-fn pin(core: usize) -> Result<(), MeasureError> {
-    let mut set = CpuSet::new();
-    set.set(core);
-    sched_setaffinity(None, &set).map_err(|error| failed("a core")(&error))
 }
 
 /// `sched_yield`s in a row, each.
