@@ -101,6 +101,7 @@ mod running;
 mod scan;
 mod scatter;
 mod segment;
+mod sync;
 #[cfg(test)]
 mod tests;
 
@@ -113,5 +114,7 @@ pub use offer::{AttachError, Keeper, Offer, OfferError, OfferFormatError};
 pub use operation::{Action, Blocks, EXCHANGE_RANKS_MAX, Operation};
 pub use reach::{Unreachable, UnreachableCause};
 pub use segment::RANKS_MAX;
+
+use crate::waiting;
 
 pub use crate::waiting::{CHECKUP_INTERVAL, Checkup, Policy, Waiter};
