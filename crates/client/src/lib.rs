@@ -11,6 +11,7 @@ mod bootstrap;
 mod communicator;
 mod context;
 mod engine;
+mod express;
 pub mod host;
 mod kernels;
 pub mod knobs;
@@ -25,6 +26,7 @@ mod plan;
 pub mod processor;
 pub mod report;
 mod request;
+mod seat;
 mod settings;
 mod tree;
 pub mod tuning;
@@ -34,11 +36,14 @@ mod ways;
 pub use bootstrap::{Bootstrap, BootstrapError};
 pub use communicator::{Communicator, Unavailable, Verdict, WhileWaiting};
 pub use context::{Context, OpenError};
+pub use express::{Express, Sent};
+pub use kernels::PairNumber;
 pub use operation::{Blocks, Collective, CollectiveError, Operation};
 pub use report::Way;
 pub use request::{Request, progress};
 pub use tributary_transport::machine::name as machine_name;
 
 pub use settings::{
-    AlgorithmChoice, BetweenHosts, Fallback, SettingError, Settings, TransportChoice, WaitChoice,
+    AlgorithmChoice, BetweenHosts, ChannelChoice, Fallback, SettingError, Settings,
+    TransportChoice, WaitChoice,
 };

@@ -37,6 +37,8 @@ mod gather;
 mod group;
 #[path = "../job.rs"]
 mod job;
+#[path = "../lookout.rs"]
+mod lookout;
 #[path = "../operation.rs"]
 mod operation;
 #[path = "../ring.rs"]

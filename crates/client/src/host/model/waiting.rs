@@ -5,6 +5,9 @@ use std::time::Duration;
 
 pub(super) use crate::waiting::{CHECKUP_INTERVAL, Checkup, Policy};
 
+/// One look tells as much as many do, as long as nothing happens between.
+pub(super) const EAGER_LOOKS: u32 = 1;
+
 thread_local! {
     static CHECKUP: Cell<Checkup> = const { Cell::new(Checkup::None) };
 }
