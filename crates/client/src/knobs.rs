@@ -83,7 +83,7 @@ pub const OSOS: Knob = Knob {
 /// Segment length.
 pub const PAYLOAD_MAX: Knob = Knob {
     name: "TRIBUTARY_PAYLOAD_MAX",
-    default: "16384",
+    default: "65536",
     unit: "bytes",
     allowed: "16 to 1048576",
     help: "longest segment to ask for per group",
