@@ -22,8 +22,8 @@ use crate::waiting::{Checkup, Policy, Waiter};
 /// of the MPI beneath may be late when its receiver sits in one of our operations.
 const IDLE_INTERVAL_MAX: Duration = Duration::from_millis(2);
 
-/// Looks at a flag, with nothing between them, before a wait is paced: some hundred nanoseconds.
-const EAGER_LOOKS: u32 = 512;
+/// Looks at a flag before a wait is paced: some ten microseconds.
+const EAGER_LOOKS: u32 = 256;
 
 /// The processes of one host that share one communicator, as one of them sees it.
 ///
