@@ -17,7 +17,7 @@ import time
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 MPI_TESTS = ROOT / "tests/mpi"
-SOURCES = ["collectives.c", "check.c", "shapes.c", "values.c"]
+SOURCES = ["collectives.c", "check.c", "sample.c", "shapes.c", "values.c"]
 
 # Each lab: what it is brought up with, the runs on it (ranks, ranks per host, hosts expected), and the
 # MPIs. Open MPI's launcher itself loses its way now and then where links lose (docs/lab.md).

@@ -129,6 +129,15 @@ bool check_equal(long long expected, long long got, const char *what) {
     return check_that(expected == got, "%s: expected %lld, got %lld", what, expected, got);
 }
 
+void check_filled(const unsigned char *at, size_t bytes, const char *what) {
+    size_t index = 0;
+    while (index < bytes && at[index] == CHECK_FILL) {
+        index++;
+    }
+    check_that(index == bytes, "%s: byte %zu of %zu was overwritten with 0x%02x", what, index,
+               bytes, index < bytes ? at[index] : 0U);
+}
+
 int check_sum_up_on(MPI_Comm comm) {
     check_case("summing up");
     long long mine[2] = {atomic_load(&checks), atomic_load(&failures)};

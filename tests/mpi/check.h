@@ -36,6 +36,12 @@ bool check_that(bool holds, const char *format, ...) __attribute__((format(print
 /* check_that() for two numbers. */
 bool check_equal(long long expected, long long got, const char *what);
 
+/* What memory that nobody may write to is filled with. */
+enum { CHECK_FILL = 0xA5 };
+
+/* Checks that memory still holds what it was filled with; `what` says which memory it is. */
+void check_filled(const unsigned char *at, size_t bytes, const char *what);
+
 /* Sums up over all ranks, prints one line, finalises MPI. Returns the program's exit code. */
 int check_finish(void);
 

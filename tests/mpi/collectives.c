@@ -9,10 +9,11 @@
 #include <string.h>
 
 #include "check.h"
+#include "sample.h"
 #include "shapes.h"
 #include "values.h"
 
-enum { GUARD_BYTES = 64, COUNT_MAX = 100000, EXTENT_MAX = 32, FILL = 0xA5 };
+enum { GUARD_BYTES = 64, COUNT_MAX = 100000, EXTENT_MAX = 32 };
 enum { BARRIERS = 4 };
 
 static const size_t counts[] = {0, 1, 2, 7, 8, 63, 64, 1000, 4097, COUNT_MAX};
@@ -22,22 +23,18 @@ typedef enum { ALLREDUCE, IALLREDUCE, REDUCE, IREDUCE, REDUCTIONS } reduction;
 static const char *const reduction_names[] = {"MPI_Allreduce", "MPI_Iallreduce", "MPI_Reduce",
                                               "MPI_Ireduce"};
 
-/* One reduction to run. `salt` is a number no other trial of this run has. */
+/* One reduction to run. */
 typedef struct {
     reduction what;
     const value_type *type;
     const value_operator *op;
-    const shape *where;
     size_t count;
-    bool in_place;
     int root;
-    uint64_t salt;
+    setting with;
 } trial;
 
 static unsigned char *source;
 static unsigned char *target;
-static uint64_t trials_run;
-static uint64_t trials_possible;
 
 /* The longest vectors only for types with kernels of their own: the oracle is slow. */
 static bool count_is_for(const value_type *type, size_t count) {
@@ -47,11 +44,13 @@ static bool count_is_for(const value_type *type, size_t count) {
 
 static bool rooted(const trial *run) { return run->what == REDUCE || run->what == IREDUCE; }
 
-static bool has_result(const trial *run) { return !rooted(run) || run->where->rank == run->root; }
+static bool has_result(const trial *run) {
+    return !rooted(run) || run->with.where->rank == run->root;
+}
 
 static void call(const trial *run, const void *from, void *into) {
     MPI_Request request = MPI_REQUEST_NULL;
-    MPI_Comm comm = run->where->comm;
+    MPI_Comm comm = run->with.where->comm;
     int count = (int)run->count;
     int code = MPI_SUCCESS;
     if (run->what == ALLREDUCE) {
@@ -70,57 +69,41 @@ static void call(const trial *run, const void *from, void *into) {
     check_that(request == MPI_REQUEST_NULL, "the request is not null after MPI_Wait");
 }
 
-static void check_untouched(const unsigned char *at, size_t bytes, const char *what) {
-    size_t index = 0;
-    while (index < bytes && at[index] == FILL) {
-        index++;
-    }
-    check_that(index == bytes, "%s: byte %zu of %zu was overwritten with 0x%02x", what, index,
-               bytes, index < bytes ? at[index] : 0U);
-}
-
 static void check_source(const trial *run, size_t bytes) {
     static unsigned char again[COUNT_MAX * EXTENT_MAX];
-    values_fill(run->type, run->op, run->salt, run->where->rank, again, run->count);
+    values_fill(run->type, run->op, run->with.salt, run->with.where->rank, again, run->count);
     check_that(memcmp(again, source, bytes) == 0, "the send buffer was changed");
 }
 
 static void run_trial(const trial *run) {
+    const shape *where = run->with.where;
     size_t bytes = run->count * run->type->extent;
-    bool in_place = run->in_place && has_result(run);
+    bool in_place = run->with.in_place && has_result(run);
     check_case("%s %s %s count %zu on %s%s root %d", reduction_names[run->what], run->type->name,
-               run->op->name, run->count, run->where->name, run->in_place ? " in place" : "",
+               run->op->name, run->count, where->name, run->with.in_place ? " in place" : "",
                run->root);
-    memset(target, FILL, bytes + GUARD_BYTES);
-    values_fill(run->type, run->op, run->salt, run->where->rank, in_place ? target : source,
+    memset(target, CHECK_FILL, bytes + GUARD_BYTES);
+    values_fill(run->type, run->op, run->with.salt, where->rank, in_place ? target : source,
                 run->count);
     call(run, in_place ? MPI_IN_PLACE : source, target);
     if (has_result(run)) {
-        values_check(run->type, run->op, run->salt, run->where->size, target, run->count);
+        values_check(run->type, run->op, run->with.salt, where->size, target, run->count);
     } else {
-        check_untouched(target, bytes, "receive buffer of a rank that is not the root");
+        check_filled(target, bytes, "receive buffer of a rank that is not the root");
     }
-    check_untouched(target + bytes, GUARD_BYTES, "behind the receive buffer");
+    check_filled(target + bytes, GUARD_BYTES, "behind the receive buffer");
     if (!in_place) {
         check_source(run, bytes);
     }
 }
 
-/* The combinations of in-place and shape that the sample takes, for one of everything else. */
-static void run_combinations(trial run, const shape shapes[SHAPES], uint64_t product) {
-    uint64_t start = check_hash(product, 1, 2);
-    for (uint64_t pick = 0; pick < 2 * SHAPES; pick++) {
-        trials_possible++;
-        if ((start + pick) % world.sample != 0) {
-            continue;
-        }
-        trials_run++;
-        run.where = &shapes[pick / 2];
-        run.in_place = pick % 2 == 1;
-        run.salt = product * 2 * SHAPES + pick;
-        if (run.where->comm != MPI_COMM_NULL) {
-            run.root = rooted(&run) ? (int)(check_hash(run.salt, 3, 4) % (uint64_t)run.where->size)
-                                    : 0;
+/* The settings that the sample takes, for one of everything else. */
+static void run_settings(trial run, const shape shapes[SHAPES], uint64_t product) {
+    for (uint64_t pick = 0; pick < SETTINGS; pick++) {
+        if (sample_takes_setting(shapes, product, pick, &run.with) &&
+            run.with.where->comm != MPI_COMM_NULL) {
+            uint64_t size = (uint64_t)run.with.where->size;
+            run.root = rooted(&run) ? (int)(check_hash(run.with.salt, 3, 4) % size) : 0;
             run_trial(&run);
         }
     }
@@ -144,7 +127,7 @@ static void run_reductions(const shape shapes[SHAPES]) {
                 run.count = counts[at / REDUCTIONS];
                 product++;
                 if (count_is_for(run.type, run.count)) {
-                    run_combinations(run, shapes, product);
+                    run_settings(run, shapes, product);
                 }
             }
         }
@@ -178,7 +161,7 @@ static void run_broadcast(const value_type *type, const shape *where, size_t cou
     check_case("%s %s count %zu on %s root %d", blocking ? "MPI_Bcast" : "MPI_Ibcast", type->name,
                count, where->name, root);
     fill_bytes(source, bytes, salt, root);
-    memset(target, FILL, bytes + GUARD_BYTES);
+    memset(target, CHECK_FILL, bytes + GUARD_BYTES);
     if (where->rank == root) {
         memcpy(target, source, bytes);
     }
@@ -188,7 +171,7 @@ static void run_broadcast(const value_type *type, const shape *where, size_t cou
     check_equal(MPI_SUCCESS, code, "return code");
     MPI_Wait(&request, MPI_STATUS_IGNORE);
     same_values(type, source, target, count);
-    check_untouched(target + bytes, GUARD_BYTES, "behind the buffer");
+    check_filled(target + bytes, GUARD_BYTES, "behind the buffer");
 }
 
 static void run_broadcasts(const shape shapes[SHAPES]) {
@@ -204,12 +187,7 @@ static void run_broadcasts(const shape shapes[SHAPES]) {
             if (!count_is_for(&value_types[type], count)) {
                 continue;
             }
-            trials_possible++;
-            if (check_hash(salt, 7, 8) % world.sample != 0) {
-                continue;
-            }
-            trials_run++;
-            if (where->comm != MPI_COMM_NULL) {
+            if (sample_takes(salt) && where->comm != MPI_COMM_NULL) {
                 run_broadcast(&value_types[type], where, count, at / SHAPES % 2 == 0, salt);
             }
         }
@@ -257,9 +235,7 @@ int main(int argc, char **argv) {
     check_case("freeing communicators");
     shapes_free(shapes);
     if (world.rank == 0) {
-        printf("collectives: ran %llu of %llu combinations (--sample %llu), and %d barriers\n",
-               (unsigned long long)trials_run, (unsigned long long)trials_possible,
-               (unsigned long long)world.sample, 2 * BARRIERS * SHAPES);
+        printf("collectives: %s, and %d barriers\n", sample_summary(), 2 * BARRIERS * SHAPES);
     }
     return check_finish();
 }

@@ -11,10 +11,11 @@
 
 #include "check.h"
 #include "layouts.h"
+#include "sample.h"
 #include "shapes.h"
 #include "values.h"
 
-enum { GUARD_BYTES = 64, COUNT_MAX = 60000, EXTENT_MAX = 32, FILL = 0xA5, GAP = -77 };
+enum { GUARD_BYTES = 64, COUNT_MAX = 60000, EXTENT_MAX = 32, GAP = -77 };
 enum { RANKS_MAX = 32, INTS_MAX = 20000 };
 
 /* Of a scan, of all blocks of a reduce-scatter, or about so. */
@@ -24,23 +25,19 @@ enum { COUNTS = sizeof counts / sizeof counts[0] };
 typedef enum { SCATTER, SCATTER_BLOCK, SCAN, EXSCAN, KINDS } kind;
 static const char *const kind_names[] = {"Reduce_scatter", "Reduce_scatter_block", "Scan", "Exscan"};
 
-/* One reduction to run. `salt` is a number no other trial of this run has. */
+/* One reduction to run. */
 typedef struct {
     kind what;
     bool blocking;
     const value_type *type;
     const value_operator *op;
-    const shape *where;
     size_t count; /* elements that each rank contributes */
     int blocks[RANKS_MAX];
-    bool in_place;
-    uint64_t salt;
+    setting with;
 } trial;
 
 static unsigned char *source;
 static unsigned char *target;
-static uint64_t trials_run;
-static uint64_t trials_possible;
 
 /* The longest vectors only for types with kernels of their own: the oracle is slow. */
 static bool count_is_for(const value_type *type, size_t count) {
@@ -50,11 +47,11 @@ static bool count_is_for(const value_type *type, size_t count) {
 
 /* Blocks of any lengths, empty ones among them, or all of one. */
 static void deal(trial *run) {
-    size_t size = (size_t)run->where->size;
+    size_t size = (size_t)run->with.where->size;
     size_t all = 0;
     for (size_t rank = 0; rank < size; rank++) {
         size_t even = run->count / size;
-        size_t any = check_hash(run->salt, rank, 9) % (2 * even + 2);
+        size_t any = check_hash(run->with.salt, rank, 9) % (2 * even + 2);
         run->blocks[rank] = (int)(run->what == SCATTER_BLOCK ? even : any);
         all += (size_t)run->blocks[rank];
     }
@@ -64,7 +61,7 @@ static void deal(trial *run) {
 static int call_blocking(const trial *run, const void *from, void *into) {
     MPI_Datatype type = run->type->handle;
     MPI_Op op = run->op->handle;
-    MPI_Comm comm = run->where->comm;
+    MPI_Comm comm = run->with.where->comm;
     switch (run->what) {
     case SCATTER:
         return MPI_Reduce_scatter(from, into, run->blocks, type, op, comm);
@@ -80,7 +77,7 @@ static int call_blocking(const trial *run, const void *from, void *into) {
 static int call_nonblocking(const trial *run, const void *from, void *into) {
     MPI_Datatype type = run->type->handle;
     MPI_Op op = run->op->handle;
-    MPI_Comm comm = run->where->comm;
+    MPI_Comm comm = run->with.where->comm;
     MPI_Request request = MPI_REQUEST_NULL;
     int code = MPI_SUCCESS;
     switch (run->what) {
@@ -101,20 +98,11 @@ static int call_nonblocking(const trial *run, const void *from, void *into) {
     return code;
 }
 
-static void check_untouched(const unsigned char *at, size_t bytes, const char *what) {
-    size_t index = 0;
-    while (index < bytes && at[index] == FILL) {
-        index++;
-    }
-    check_that(index == bytes, "%s: byte %zu of %zu was overwritten with 0x%02x", what, index,
-               bytes, index < bytes ? at[index] : 0U);
-}
-
 /* The number of elements this rank has a result for; which ones, and over how many ranks. */
 static size_t result_of(const trial *run, size_t *first, int *ranks) {
-    int own = run->where->rank;
+    int own = run->with.where->rank;
     *first = 0;
-    *ranks = run->where->size;
+    *ranks = run->with.where->size;
     if (run->what == SCAN || run->what == EXSCAN) {
         *ranks = own + (run->what == SCAN);
         return *ranks > 0 ? run->count : 0;
@@ -127,11 +115,12 @@ static size_t result_of(const trial *run, size_t *first, int *ranks) {
 
 static void check_source(const trial *run, size_t bytes) {
     static unsigned char again[COUNT_MAX * 4 * EXTENT_MAX];
-    values_fill(run->type, run->op, run->salt, run->where->rank, again, run->count);
+    values_fill(run->type, run->op, run->with.salt, run->with.where->rank, again, run->count);
     check_that(memcmp(again, source, bytes) == 0, "the send buffer was changed");
 }
 
 static void run_trial(trial *run) {
+    bool in_place = run->with.in_place;
     size_t first = 0;
     int ranks = 0;
     if (run->what == SCATTER || run->what == SCATTER_BLOCK) {
@@ -139,38 +128,30 @@ static void run_trial(trial *run) {
     }
     size_t bytes = run->count * run->type->extent;
     check_case("MPI_%s%s %s %s count %zu on %s%s", run->blocking ? "" : "I", kind_names[run->what],
-               run->type->name, run->op->name, run->count, run->where->name,
-               run->in_place ? " in place" : "");
-    memset(target, FILL, bytes + GUARD_BYTES);
-    values_fill(run->type, run->op, run->salt, run->where->rank, run->in_place ? target : source,
-                run->count);
-    const void *from = run->in_place ? MPI_IN_PLACE : (const void *)source;
+               run->type->name, run->op->name, run->count, run->with.where->name,
+               in_place ? " in place" : "");
+    memset(target, CHECK_FILL, bytes + GUARD_BYTES);
+    values_fill(run->type, run->op, run->with.salt, run->with.where->rank,
+                in_place ? target : source, run->count);
+    const void *from = in_place ? MPI_IN_PLACE : (const void *)source;
     int code = run->blocking ? call_blocking(run, from, target) : call_nonblocking(run, from, target);
     check_equal(MPI_SUCCESS, code, "return code");
     size_t results = result_of(run, &first, &ranks);
-    values_check_block(run->type, run->op, run->salt, ranks, target, first, results);
-    check_untouched(target + bytes, GUARD_BYTES, "behind the vector");
-    if (!run->in_place) {
+    values_check_block(run->type, run->op, run->with.salt, ranks, target, first, results);
+    check_filled(target + bytes, GUARD_BYTES, "behind the vector");
+    if (!in_place) {
         size_t used = results * run->type->extent;
-        check_untouched(target + used, bytes - used, "behind the result");
+        check_filled(target + used, bytes - used, "behind the result");
         check_source(run, bytes);
     }
 }
 
-/* The combinations of in-place and shape that the sample takes, for one of everything else. */
-static void run_combinations(trial run, const shape shapes[SHAPES], uint64_t product) {
-    uint64_t start = check_hash(product, 1, 2);
-    for (uint64_t pick = 0; pick < 2 * SHAPES; pick++) {
-        trials_possible++;
-        if ((start + pick) % world.sample != 0) {
-            continue;
-        }
-        trials_run++;
+/* The settings that the sample takes, for one of everything else. */
+static void run_settings(trial run, const shape shapes[SHAPES], uint64_t product) {
+    for (uint64_t pick = 0; pick < SETTINGS; pick++) {
         trial one = run;
-        one.where = &shapes[pick / 2];
-        one.in_place = pick % 2 == 1;
-        one.salt = product * 2 * SHAPES + pick;
-        if (one.where->comm != MPI_COMM_NULL) {
+        if (sample_takes_setting(shapes, product, pick, &one.with) &&
+            one.with.where->comm != MPI_COMM_NULL) {
             run_trial(&one);
         }
     }
@@ -195,7 +176,7 @@ static void run_reductions(const shape shapes[SHAPES]) {
                 run.count = counts[at / 2 / KINDS];
                 product++;
                 if (count_is_for(run.type, run.count)) {
-                    run_combinations(run, shapes, product);
+                    run_settings(run, shapes, product);
                 }
             }
         }
@@ -373,9 +354,7 @@ int main(int argc, char **argv) {
     /* Every run offloads something: this goes between hosts, too. */
     MPI_Barrier(MPI_COMM_WORLD);
     if (world.rank == 0) {
-        printf("further: ran %llu of %llu combinations (--sample %llu)\n",
-               (unsigned long long)trials_run, (unsigned long long)trials_possible,
-               (unsigned long long)world.sample);
+        printf("further: %s\n", sample_summary());
     }
     return check_finish();
 }

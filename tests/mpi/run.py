@@ -22,7 +22,7 @@ ROOT = HERE.parent.parent
 sys.path.insert(0, str(ROOT / "mk"))
 import mpi_launch  # noqa: E402, its folder is on the path only now
 MPIS = ("openmpi", "mpich")
-SUPPORT = ("check.c", "values.c", "shapes.c", "layouts.c")
+SUPPORT = ("check.c", "values.c", "shapes.c", "sample.c", "layouts.c")
 FLAGS = ("-std=c11", "-O2", "-g", "-Wall", "-Wextra", "-Werror", "-pthread")
 COUNTS = ("in_node", "in_tree", "passed_through")
 

@@ -26,6 +26,7 @@ mod plan;
 pub mod processor;
 pub mod report;
 mod request;
+mod seat;
 mod settings;
 mod tree;
 pub mod tuning;
@@ -43,5 +44,6 @@ pub use request::{Request, progress};
 pub use tributary_transport::machine::name as machine_name;
 
 pub use settings::{
-    AlgorithmChoice, BetweenHosts, Fallback, SettingError, Settings, TransportChoice, WaitChoice,
+    AlgorithmChoice, BetweenHosts, ChannelChoice, Fallback, SettingError, Settings,
+    TransportChoice, WaitChoice,
 };

@@ -6,8 +6,8 @@
 use crate::bootstrap::{Bootstrap, BootstrapError};
 use crate::host::{Action, Combine};
 use crate::operation::{Blocks, Collective, CollectiveError, Operation};
-use crate::plan::Seat;
 use crate::report::Kind;
+use crate::seat::Seat;
 use crate::settings::Settings;
 
 /// What the ranks of a host do for `operation`; none for collectives that go between hosts as well.

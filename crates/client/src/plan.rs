@@ -9,16 +9,15 @@ use tributary_algorithms::Collective as Joint;
 use tributary_protocol::endpoint::OperationSpec;
 use tributary_wire::Operator;
 use tributary_wire::frame::Target;
-use tributary_wire::{EndpointId, StreamTerms};
 
-use crate::context::Placement;
 use crate::host::{self, Action, Combine};
 use crate::leaders::Partition;
 use crate::mesh::MeshOperation;
-use crate::on_host::{self, Longest};
+use crate::on_host;
 use crate::operation::{Collective, Operation};
 use crate::pipeline::Pipeline;
-use crate::ways::{Between, Ways};
+use crate::seat::Seat;
+use crate::ways::Between;
 
 /// Most stages any operation takes.
 const STAGES_MAX: usize = 3;
@@ -43,72 +42,6 @@ pub(crate) enum Stage {
 
 // SAFETY: the pointers are the operation's own; see `Operation`.
 unsafe impl Send for Stage {}
-
-/// Where this rank stands.
-pub(crate) struct Seat {
-    pub(crate) rank: u32,
-    pub(crate) placement: Placement,
-    /// Endpoint number of each host's leader, by host index.
-    pub(crate) endpoints: Vec<EndpointId>,
-    /// What joins the hosts, where there are several, and when.
-    pub(crate) ways: Ways,
-    /// What the tree streams; none if it streams nothing.
-    pub(crate) stream: Option<StreamUse>,
-    /// Up to what lengths collectives are worth it that run inside one host only.
-    pub(crate) longest: Longest,
-    /// Why they are not joined in the way they should be.
-    pub(crate) note: Option<String>,
-    /// What carries data between leaders and the tree, for the report; none without a tree.
-    pub(crate) carriers: Option<String>,
-    /// What the ranks of a host have to do without among themselves, and why, for the report.
-    pub(crate) memory_notes: Vec<String>,
-}
-
-/// Which vectors are streamed, and how.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct StreamUse {
-    pub(crate) min_bytes: u64,
-    pub(crate) terms: StreamTerms,
-}
-
-impl Seat {
-    pub(crate) fn ranks(&self) -> u32 {
-        self.placement.host_of.len() as u32
-    }
-
-    pub(crate) fn host(&self) -> u32 {
-        self.placement.host_of[self.rank as usize]
-    }
-
-    pub(crate) fn local_rank(&self) -> u32 {
-        self.placement.local_of[self.rank as usize]
-    }
-
-    pub(crate) fn local_ranks(&self) -> u32 {
-        self.placement.ranks_on[self.host() as usize]
-    }
-
-    pub(crate) fn is_leader(&self) -> bool {
-        self.local_rank() == 0
-    }
-
-    pub(crate) fn spans_hosts(&self) -> bool {
-        self.placement.hosts.len() > 1
-    }
-
-    /// The rank in the communicator of a rank of this host.
-    pub(crate) fn rank_of_local(&self, local_rank: u32) -> u32 {
-        let is_it = |rank: &usize| {
-            self.placement.host_of[*rank] == self.host()
-                && self.placement.local_of[*rank] == local_rank
-        };
-        (0..self.ranks() as usize).find(is_it).map_or(self.rank, |rank| rank as u32)
-    }
-
-    fn is_on_this_host(&self, rank: u32) -> bool {
-        self.placement.host_of[rank as usize] == self.host()
-    }
-}
 
 /// What the stages work with beside the operation's own buffers.
 pub(crate) struct Means<'a> {
@@ -388,10 +321,13 @@ impl Planner<'_> {
 
 #[cfg(test)]
 mod tests {
-    use tributary_wire::Datatype;
+    use tributary_wire::{Datatype, EndpointId};
 
     use super::*;
+    use crate::context::Placement;
     use crate::kernels::kernel;
+    use crate::on_host::Longest;
+    use crate::ways::Ways;
 
     fn seat(rank: u32, ways: Ways) -> Seat {
         let hosts: Vec<String> = ["a", "a", "a", "b", "b", "b"].map(str::to_owned).into();

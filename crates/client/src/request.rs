@@ -9,10 +9,7 @@ use std::time::Duration;
 
 use crate::communicator::Shared;
 use crate::operation::CollectiveError;
-use crate::waiting::Waiter;
-
-/// Longest sleep in [`Request::rest`].
-const NAP_MAX: Duration = Duration::from_micros(50);
+use crate::waiting::{NAP_MAX, Waiter};
 
 /// An operation that was started.
 ///

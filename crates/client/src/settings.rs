@@ -1,13 +1,17 @@
 //! The knobs, typed and checked.
 
+mod choice;
+mod reader;
+
 use std::net::IpAddr;
 use std::path::PathBuf;
-use std::str::FromStr;
 
-use serde::{Deserialize, Serialize};
-use tributary_algorithms::Algorithm;
 use tributary_wire::StreamTerms;
 
+pub use self::choice::{
+    AlgorithmChoice, BetweenHosts, ChannelChoice, Fallback, TransportChoice, WaitChoice,
+};
+use self::reader::Reader;
 use crate::knobs::{self, Knob};
 use crate::ways::{LEADERS_MAX, SUB_PARTITIONS_MAX};
 
@@ -64,115 +68,6 @@ pub struct Settings {
     pub communicators_eager: usize,
 }
 
-/// How a leader reaches its aggregation node.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum TransportChoice {
-    /// Shared memory on the same machine, TCP else.
-    Auto,
-    /// Shared memory or nothing.
-    Shm,
-    /// TCP, even on the same machine.
-    Tcp,
-}
-
-/// What carries data where the link is TCP.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ChannelChoice {
-    /// Datagrams for segments that cross the network in one piece, TCP for longer ones.
-    Auto,
-    /// TCP.
-    Tcp,
-    /// Datagrams for all segments that fit one.
-    Udp,
-}
-
-/// What joins hosts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum BetweenHosts {
-    /// Direct links between two real hosts, aggregation nodes else.
-    Auto,
-    /// Aggregation nodes.
-    Tree,
-    /// Host algorithms over direct links.
-    Mesh,
-}
-
-/// Who joins hosts where the manager refuses a group.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fallback {
-    /// Host algorithms over direct links.
-    Mesh,
-    /// The MPI beneath.
-    Mpi,
-}
-
-/// Host algorithm between hosts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum AlgorithmChoice {
-    /// By collective, hosts and length.
-    Auto,
-    /// [`Algorithm::RecursiveDoubling`].
-    RecursiveDoubling,
-    /// [`Algorithm::Rabenseifner`].
-    Rabenseifner,
-    /// [`Algorithm::Ring`].
-    Ring,
-    /// [`Algorithm::Binomial`].
-    Binomial,
-    /// [`Algorithm::Sequential`].
-    Sequential,
-}
-
-impl AlgorithmChoice {
-    /// Every choice.
-    pub const ALL: [Self; 6] = [
-        Self::Auto,
-        Self::RecursiveDoubling,
-        Self::Rabenseifner,
-        Self::Ring,
-        Self::Binomial,
-        Self::Sequential,
-    ];
-
-    /// As the knob and tuning files write it.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Auto => "auto",
-            Self::RecursiveDoubling => "recursive-doubling",
-            Self::Rabenseifner => "rabenseifner",
-            Self::Ring => "ring",
-            Self::Binomial => "binomial",
-            Self::Sequential => "sequential",
-        }
-    }
-
-    /// The algorithm, unless it is to be chosen.
-    #[must_use]
-    pub fn algorithm(self) -> Option<Algorithm> {
-        Some(match self {
-            Self::Auto => return None,
-            Self::RecursiveDoubling => Algorithm::RecursiveDoubling,
-            Self::Rabenseifner => Algorithm::Rabenseifner,
-            Self::Ring => Algorithm::Ring,
-            Self::Binomial => Algorithm::Binomial,
-            Self::Sequential => Algorithm::Sequential,
-        })
-    }
-}
-
-/// How ranks wait.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum WaitChoice {
-    /// By the cores granted.
-    Auto,
-    /// Always spin.
-    Spin,
-    /// Yield, then sleep.
-    Sleep,
-}
-
 /// A knob's value that can't be. One line that says which, what it was and what is allowed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{} is {value:?}; allowed: {}", knob.name, knob.allowed)]
@@ -199,150 +94,42 @@ impl Settings {
     pub fn from_environment(
         environment: impl Fn(&str) -> Option<String>,
     ) -> Result<Self, SettingError> {
-        let text = |knob: &'static Knob| {
-            Some(knob.value(&environment).value).filter(|value| !value.is_empty())
-        };
+        let read = Reader(environment);
+        let bytes_or_always =
+            |knob| Ok(read.number_unless(knob, "always", 0..=u64::MAX)?.unwrap_or(u64::MAX));
         Ok(Self {
-            manager: text(&knobs::MANAGER).map(|value| address(&value)).transpose()?,
-            token_file: text(&knobs::TOKEN_FILE).map(PathBuf::from),
-            hosts: number(&knobs::HOSTS, &environment, 1..=1024)?,
-            osos: number(&knobs::OSOS, &environment, 1..=1024)?,
-            payload_max_bytes: number(&knobs::PAYLOAD_MAX, &environment, 16..=1 << 20)?,
+            manager: read.parsed(&knobs::MANAGER, reader::address)?,
+            token_file: read.path(&knobs::TOKEN_FILE),
+            hosts: read.number(&knobs::HOSTS, 1..=1024)?,
+            osos: read.number(&knobs::OSOS, 1..=1024)?,
+            payload_max_bytes: read.number(&knobs::PAYLOAD_MAX, 16..=1 << 20)?,
             stream: StreamTerms {
-                chunk_bytes: number(&knobs::STREAM_CHUNK, &environment, 256..=1 << 20)?,
-                window: number(&knobs::STREAM_WINDOW, &environment, 1..=256)?,
+                chunk_bytes: read.number(&knobs::STREAM_CHUNK, 256..=1 << 20)?,
+                window: read.number(&knobs::STREAM_WINDOW, 1..=256)?,
             },
-            stream_min_bytes: match knobs::STREAM_MIN.value(&environment).value.as_str() {
-                "never" => None,
-                _ => Some(number(&knobs::STREAM_MIN, &environment, 1..=u64::MAX)?),
-            },
-            channel: choice(
-                &knobs::CHANNEL,
-                &environment,
-                &[
-                    ("auto", ChannelChoice::Auto),
-                    ("tcp", ChannelChoice::Tcp),
-                    ("udp", ChannelChoice::Udp),
-                ],
-            )?,
-            transport: choice(
-                &knobs::TRANSPORT,
-                &environment,
-                &[
-                    ("auto", TransportChoice::Auto),
-                    ("shm", TransportChoice::Shm),
-                    ("tcp", TransportChoice::Tcp),
-                ],
-            )?,
-            between_hosts: choice(
-                &knobs::BETWEEN_HOSTS,
-                &environment,
-                &[
-                    ("auto", BetweenHosts::Auto),
-                    ("tree", BetweenHosts::Tree),
-                    ("mesh", BetweenHosts::Mesh),
-                ],
-            )?,
-            fallback: choice(
-                &knobs::FALLBACK,
-                &environment,
-                &[("mesh", Fallback::Mesh), ("mpi", Fallback::Mpi)],
-            )?,
-            mesh_algorithm: choice(
-                &knobs::MESH_ALGORITHM,
-                &environment,
-                &AlgorithmChoice::ALL.map(|choice| (choice.name(), choice)),
-            )?,
-            leaders: number_unless_auto(&knobs::LEADERS, &environment, LEADERS_MAX)?,
-            sub_partitions: number_unless_auto(
+            stream_min_bytes: read.number_unless(&knobs::STREAM_MIN, "never", 1..=u64::MAX)?,
+            channel: read.choice(&knobs::CHANNEL)?,
+            transport: read.choice(&knobs::TRANSPORT)?,
+            between_hosts: read.choice(&knobs::BETWEEN_HOSTS)?,
+            fallback: read.choice(&knobs::FALLBACK)?,
+            mesh_algorithm: read.choice(&knobs::MESH_ALGORITHM)?,
+            leaders: read.number_unless(&knobs::LEADERS, "auto", 1..=LEADERS_MAX)?,
+            sub_partitions: read.number_unless(
                 &knobs::SUB_PARTITIONS,
-                &environment,
-                SUB_PARTITIONS_MAX,
+                "auto",
+                1..=SUB_PARTITIONS_MAX,
             )?,
-            reduce_scatter_max_bytes: number_or_always(&knobs::REDUCE_SCATTER_MAX, &environment)?,
-            allgather_max_bytes: number_or_always(&knobs::ALLGATHER_MAX, &environment)?,
-            scan_max_bytes: number_or_always(&knobs::SCAN_MAX, &environment)?,
-            tuning: text(&knobs::TUNING).map(PathBuf::from),
-            host_address: text(&knobs::HOST_ADDRESS)
-                .map(|value| {
-                    let knob = &knobs::HOST_ADDRESS;
-                    value.parse().map_err(|_| SettingError { knob, value })
-                })
-                .transpose()?,
-            outsider: text(&knobs::OUTSIDER).map(PathBuf::from),
-            wait: choice(
-                &knobs::WAIT,
-                &environment,
-                &[
-                    ("auto", WaitChoice::Auto),
-                    ("spin", WaitChoice::Spin),
-                    ("sleep", WaitChoice::Sleep),
-                ],
-            )?,
-            cross_memory: choice(
-                &knobs::CROSS_MEMORY,
-                &environment,
-                &[("auto", true), ("off", false)],
-            )?,
-            communicators_max: number(&knobs::COMMUNICATORS_MAX, &environment, 1..=1 << 16)?,
-            communicators_eager: number(&knobs::COMMUNICATORS_EAGER, &environment, 0..=1 << 16)?,
+            reduce_scatter_max_bytes: bytes_or_always(&knobs::REDUCE_SCATTER_MAX)?,
+            allgather_max_bytes: bytes_or_always(&knobs::ALLGATHER_MAX)?,
+            scan_max_bytes: bytes_or_always(&knobs::SCAN_MAX)?,
+            tuning: read.path(&knobs::TUNING),
+            host_address: read.parsed(&knobs::HOST_ADDRESS, |text| text.parse().ok())?,
+            outsider: read.path(&knobs::OUTSIDER),
+            wait: read.choice(&knobs::WAIT)?,
+            cross_memory: read.choice(&knobs::CROSS_MEMORY)?,
+            communicators_max: read.number(&knobs::COMMUNICATORS_MAX, 1..=1 << 16)?,
+            communicators_eager: read.number(&knobs::COMMUNICATORS_EAGER, 0..=1 << 16)?,
         })
-    }
-}
-
-fn address(value: &str) -> Result<String, SettingError> {
-    let is_address = value
-        .rsplit_once(':')
-        .is_some_and(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok());
-    if is_address {
-        Ok(value.to_owned())
-    } else {
-        Err(SettingError { knob: &knobs::MANAGER, value: value.to_owned() })
-    }
-}
-
-fn number<T: FromStr + PartialOrd>(
-    knob: &'static Knob,
-    environment: impl Fn(&str) -> Option<String>,
-    allowed: std::ops::RangeInclusive<T>,
-) -> Result<T, SettingError> {
-    let value = knob.value(environment).value;
-    match value.parse() {
-        Ok(number) if allowed.contains(&number) => Ok(number),
-        _ => Err(SettingError { knob, value }),
-    }
-}
-
-fn number_unless_auto(
-    knob: &'static Knob,
-    environment: impl Fn(&str) -> Option<String>,
-    max: u32,
-) -> Result<Option<u32>, SettingError> {
-    if knob.value(&environment).value == "auto" {
-        return Ok(None);
-    }
-    number(knob, environment, 1..=max).map(Some)
-}
-
-fn number_or_always(
-    knob: &'static Knob,
-    environment: impl Fn(&str) -> Option<String>,
-) -> Result<u64, SettingError> {
-    if knob.value(&environment).value == "always" {
-        return Ok(u64::MAX);
-    }
-    number(knob, environment, 0..=u64::MAX)
-}
-
-fn choice<T: Copy>(
-    knob: &'static Knob,
-    environment: impl Fn(&str) -> Option<String>,
-    choices: &[(&str, T)],
-) -> Result<T, SettingError> {
-    let value = knob.value(environment).value;
-    match choices.iter().find(|(name, _)| *name == value) {
-        Some((_, choice)) => Ok(*choice),
-        None => Err(SettingError { knob, value }),
     }
 }
 

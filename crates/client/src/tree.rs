@@ -1,39 +1,27 @@
 //! A leader's place in an aggregation tree: the endpoint machine over its link.
 
+mod datagrams;
+mod enter;
 #[cfg(test)]
 mod tests;
+mod traffic;
 
-use std::net::{SocketAddr, ToSocketAddrs};
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use tributary_protocol::endpoint::{Endpoint, EndpointConfig, Event, OperationSpec, StartError};
-use tributary_protocol::{Carrier, Reach, Time};
-use tributary_transport::udp::{DATAGRAM_PAYLOAD_BYTES_MAX, WHOLE_PAYLOAD_BYTES};
-use tributary_transport::{
-    Beside, DatagramSocket, Link, Sent, ShmOptions, TcpOptions, connect_shm, connect_tcp, wait,
-    wait_beside,
-};
+use tributary_protocol::endpoint::{Endpoint, Event, OperationSpec, StartError};
+use tributary_protocol::{Reach, Time};
+use tributary_transport::{Beside, Link, Sent, wait, wait_beside};
 use tributary_wire::OperationNumber;
-use tributary_wire::control::{EndpointGrant, GroupGrant};
 use tributary_wire::frame::{Abort, AbortReason, STREAM_BYTES_MAX};
 
 use crate::report::Tally;
-use crate::settings::{ChannelChoice, TransportChoice};
+use datagrams::Datagrams;
+pub(crate) use enter::Approach;
 
-/// How long a node may take to let a member in.
-const JOIN_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long a farewell may take to leave this process.
 const FAREWELL_TIMEOUT: Duration = Duration::from_millis(500);
-/// While data travel by datagram, the link is looked at once in so many rounds, and whenever the
-/// kernel says that it has something.
-const ROUNDS_PER_LINK: u32 = 64;
-/// Of the two sockets for datagrams, the one to which results do not usually come is looked at once
-/// in so many rounds, and whenever the kernel says that there is something: each look is a system
-/// call, in every round of a wait.
-const ROUNDS_PER_OTHER: u32 = 8;
-
 /// A member of a group, connected.
 pub(crate) struct TreeMember {
     endpoint: Endpoint,
@@ -56,18 +44,6 @@ pub(crate) struct TreeMember {
     tally: Option<Arc<Tally>>,
     /// Results of reductions go to a process outside the group besides.
     has_outsider: bool,
-}
-
-/// What a member needs for datagrams.
-struct Datagrams {
-    socket: DatagramSocket,
-    /// The aggregation node's end of the link.
-    peer: SocketAddr,
-    is_open: bool,
-    /// Where the group's multicast is heard, if it has any.
-    ear: Option<DatagramSocket>,
-    /// Rounds until the socket that results do not usually come to is looked at again.
-    other_due_in: u32,
 }
 
 /// The operation under way, and its buffers.
@@ -98,85 +74,7 @@ impl Running {
 // promised to every thread (`Communicator::run` and `start`).
 unsafe impl Send for TreeMember {}
 
-/// Why a member could not take its place.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum EnterError {
-    #[error("aggregation node at {address} can't be reached: {problem}")]
-    Unreachable { address: String, problem: String },
-    #[error("aggregation node at {address} offers no shared memory on this machine")]
-    NoSharedMemory { address: String },
-    #[error("aggregation node at {address} did not let this host in within {} s", JOIN_TIMEOUT.as_secs())]
-    NotLetIn { address: String },
-    #[error("aggregation node at {address} turned this host away: {reason}")]
-    TurnedAway { address: String, reason: AbortReason },
-}
-
 impl TreeMember {
-    /// Connects to the node and waits until it has let the member in.
-    pub(crate) fn enter(
-        group: &GroupGrant,
-        grant: &EndpointGrant,
-        approach: Approach,
-        machine: &str,
-        stream_min_bytes: Option<u64>,
-    ) -> Result<Self, EnterError> {
-        let Connected { link, mut datagrams, carrier } = connect(group, grant, approach, machine)?;
-        let mut endpoint = Endpoint::new(EndpointConfig::of_grant(group, grant, 1));
-        if let Some(port) = datagrams.as_ref().and_then(Datagrams::port) {
-            endpoint.offer_datagrams(
-                port,
-                segment_max_bytes(group.payload_max_bytes, approach.channel),
-            );
-        }
-        if let (Some(datagrams), Some(multicast)) = (&mut datagrams, &group.multicast) {
-            datagrams.ear = open_ear(datagrams, &multicast.address);
-            if datagrams.ear.is_some() {
-                endpoint.hear_multicast(multicast.capability);
-            }
-        }
-        let mut is_undecided = datagrams.is_some();
-        let mut is_joined = false;
-        let mut member = Self {
-            endpoint,
-            link,
-            datagrams,
-            carrier,
-            link_due_in: 0,
-            clock: Instant::now(),
-            running: None,
-            number: None,
-            stream_min_bytes,
-            is_gone: false,
-            tally: None,
-            has_outsider: group.outsider.is_some(),
-        };
-        let deadline = Instant::now() + JOIN_TIMEOUT;
-        let address = || grant.address.tcp.clone();
-        loop {
-            member.pump();
-            match member.endpoint.poll_event() {
-                Some(Event::Joined) => is_joined = true,
-                Some(Event::DatagramPeer(port)) => member.on_datagram_peer(port.get()),
-                Some(Event::Datagrams(reach)) => {
-                    member.on_reach(reach);
-                    is_undecided = false;
-                }
-                // How long to wait for datagrams is the endpoint's to say.
-                None if is_joined && !is_undecided => return Ok(member),
-                Some(Event::Failed(abort)) => {
-                    return Err(EnterError::TurnedAway {
-                        address: address(),
-                        reason: abort.reason,
-                    });
-                }
-                _ if Instant::now() >= deadline => {
-                    return Err(EnterError::NotLetIn { address: address() });
-                }
-                _ => member.sleep(Duration::from_millis(20)),
-            }
-        }
-    }
-
     /// Starts an operation on buffers of `len_bytes` each, where the specification uses them.
     ///
     /// # Safety
@@ -378,226 +276,8 @@ impl TreeMember {
             self.sleep(Duration::from_millis(5));
         }
     }
-
-    /// Takes what has arrived and sends what may be sent.
-    fn pump(&mut self) {
-        let now = time_since(self.clock);
-        self.receive_datagrams(now);
-        let is_link_due = self.link_due_in == 0
-            || !self.has_open_datagrams()
-            || self.endpoint.expected_carrier() == Carrier::Link;
-        self.link_due_in = if is_link_due { ROUNDS_PER_LINK } else { self.link_due_in - 1 };
-        if self.endpoint.poll_timeout().is_some_and(|due| due <= now) {
-            self.endpoint.handle_timeout(now);
-        }
-        let received = if is_link_due { self.receive() } else { Ok(()) };
-        // The node's last words, above all why the group failed, may still be unread when sending
-        // to it already fails.
-        let outcome =
-            received.and_then(|()| self.transmit().or_else(|gone| self.receive().and(Err(gone))));
-        if outcome.is_err() {
-            self.link.shutdown();
-            self.is_gone = true;
-            self.endpoint.handle_link_closed();
-        }
-    }
-
-    fn has_open_datagrams(&self) -> bool {
-        self.datagrams.as_ref().is_some_and(|datagrams| datagrams.is_open)
-    }
-
-    fn receive_datagrams(&mut self, now: Time) {
-        let Some(datagrams) = &mut self.datagrams else { return };
-        for (socket, carrier) in datagrams.due(self.endpoint.expected_carrier()) {
-            // What the system can't receive is as good as lost.
-            while let Ok(Some(datagram)) = socket.receive() {
-                let frame = datagram.frame;
-                // A frame that doesn't belong here is dropped: anybody may have sent it.
-                let Ok(body) = self.endpoint.handle_frame(now, carrier, &frame.header) else {
-                    continue;
-                };
-                if let (Some(body), Some(running)) = (body, &self.running) {
-                    running.fill(body.bytes, frame.payload);
-                }
-            }
-        }
-    }
-
-    fn receive(&mut self) -> Result<(), LinkGone> {
-        loop {
-            let frame = match self.link.receive() {
-                Ok(Some(frame)) => frame,
-                Ok(None) => return Ok(()),
-                Err(_) => return Err(LinkGone),
-            };
-            let now = time_since(self.clock);
-            let body = self
-                .endpoint
-                .handle_frame(now, Carrier::Link, &frame.header)
-                .map_err(|_| LinkGone)?;
-            if let (Some(body), Some(running)) = (body, &self.running) {
-                running.fill(body.bytes, frame.payload);
-            }
-        }
-    }
-
-    fn transmit(&mut self) -> Result<(), LinkGone> {
-        while let Some(transmit) = self.endpoint.peek_transmit() {
-            let payload: &[u8] = match (&transmit.body, &self.running) {
-                (Some(body), Some(running)) => {
-                    assert!(body.bytes.end <= running.piece.len(), "segments lie in the vector");
-                    // SAFETY: the range lies within the source, checked above, which the caller
-                    // of `start` keeps valid and unchanged until its segment was sent.
-                    unsafe {
-                        let source = running.source.add(running.piece.start + body.bytes.start);
-                        std::slice::from_raw_parts(source, body.bytes.len())
-                    }
-                }
-                _ => &[],
-            };
-            let header = transmit.header.encode();
-            let sent = match (transmit.carrier, &mut self.datagrams) {
-                (Carrier::Datagram | Carrier::Multicast, Some(datagrams)) => {
-                    datagrams.socket.send(None, &header, payload)
-                }
-                (Carrier::Datagram | Carrier::Multicast, None) => Ok(Sent::Taken),
-                (Carrier::Link, _) => self.link.send(&header, payload),
-            };
-            match sent {
-                Ok(Sent::Taken) => self.endpoint.pop_transmit(time_since(self.clock)),
-                Ok(Sent::Full) => break,
-                Err(_) => return Err(LinkGone),
-            }
-        }
-        if let Some(datagrams) = &mut self.datagrams
-            && datagrams.socket.wants_write()
-        {
-            // What the kernel has no room for goes out in a later round.
-            let _ = datagrams.socket.flush();
-        }
-        if self.has_open_datagrams() && !self.link.wants_write() {
-            return Ok(());
-        }
-        match self.link.flush() {
-            Ok(_) => Ok(()),
-            Err(_) => Err(LinkGone),
-        }
-    }
-}
-
-/// How a member may reach its node.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Approach {
-    pub(crate) transport: TransportChoice,
-    pub(crate) channel: ChannelChoice,
-}
-
-impl Datagrams {
-    /// A socket beside a link, at the same address.
-    fn beside(link: &tributary_transport::TcpLink) -> Option<Self> {
-        let (ours, peer) = (link.local_address().ok()?, link.peer_address().ok()?);
-        let socket = DatagramSocket::bind(SocketAddr::new(ours.ip(), 0)).ok()?;
-        Some(Self { socket, peer, is_open: false, ear: None, other_due_in: 0 })
-    }
-
-    /// The sockets to look at in this round: the one that results are `expected` at, and now and then
-    /// the other.
-    fn due(&mut self, expected: Carrier) -> impl Iterator<Item = (&mut DatagramSocket, Carrier)> {
-        let is_other_due = self.other_due_in == 0;
-        self.other_due_in = if is_other_due { ROUNDS_PER_OTHER } else { self.other_due_in - 1 };
-        let ear = self.ear.as_mut().map(|ear| (ear, Carrier::Multicast));
-        let socket = Some((&mut self.socket, Carrier::Datagram));
-        // The group's address first: who has the result from there drops the copy.
-        let is_due = move |(_, carrier): &(_, Carrier)| is_other_due || *carrier == expected;
-        [ear.filter(is_due), socket.filter(is_due)].into_iter().flatten()
-    }
-
-    fn port(&self) -> Option<std::num::NonZeroU16> {
-        self.socket.address().ok()?.port().try_into().ok()
-    }
-}
-
-impl Running {
-    /// Puts a result where it belongs.
-    fn fill(&self, bytes: Range<usize>, payload: &[u8]) {
-        assert!(bytes.end <= self.piece.len(), "the endpoint cuts its own vector");
-        assert_eq!(bytes.len(), payload.len(), "headers state their payload");
-        // SAFETY: the range lies within the target, checked above, which the caller of `start`
-        // keeps valid while the operation runs; a frame never overlaps a user's buffer.
-        unsafe {
-            let target = self.target.add(self.piece.start + bytes.start);
-            target.copy_from_nonoverlapping(payload.as_ptr(), payload.len());
-        }
-    }
-}
-
-/// The longest segment that goes by datagram. Where nothing else is asked for, it crosses the
-/// network in one piece: longer ones are TCP's, which cuts them in hardware.
-fn segment_max_bytes(payload_max_bytes: u32, channel: ChannelChoice) -> u32 {
-    match channel {
-        ChannelChoice::Udp => payload_max_bytes.min(DATAGRAM_PAYLOAD_BYTES_MAX),
-        ChannelChoice::Auto | ChannelChoice::Tcp => payload_max_bytes.min(WHOLE_PAYLOAD_BYTES),
-    }
-}
-
-/// A socket that hears a group's multicast where its link starts; none if it can't be had, and then
-/// the group's node never hears that this member hears, and sends it every result.
-fn open_ear(datagrams: &Datagrams, address: &str) -> Option<DatagramSocket> {
-    let SocketAddr::V4(ours) = datagrams.socket.address().ok()? else { return None };
-    DatagramSocket::hear(address.parse().ok()?, *ours.ip()).ok()
-}
-
-/// A link, and what stands beside it.
-struct Connected {
-    link: Box<dyn Link>,
-    datagrams: Option<Datagrams>,
-    carrier: &'static str,
 }
 
 fn time_since(clock: Instant) -> Time {
     Time(u64::try_from(clock.elapsed().as_nanos()).unwrap_or(u64::MAX))
-}
-
-/// The link failed or the node broke the protocol; either way it is closed.
-struct LinkGone;
-
-fn connect(
-    group: &GroupGrant,
-    grant: &EndpointGrant,
-    approach: Approach,
-    machine: &str,
-) -> Result<Connected, EnterError> {
-    let address = &grant.address;
-    let chunk_bytes = group.stream.map_or(0, |terms| terms.chunk_bytes);
-    let payload_max_bytes = group.payload_max_bytes.max(chunk_bytes);
-    let unreachable =
-        |problem: String| EnterError::Unreachable { address: address.tcp.clone(), problem };
-    let is_near = address.machine == machine;
-    match (&address.shm, approach.transport) {
-        (Some(path), TransportChoice::Auto | TransportChoice::Shm) if is_near => {
-            let options = ShmOptions::new(payload_max_bytes)
-                .map_err(|error| unreachable(error.to_string()))?;
-            let link = connect_shm(path.as_ref(), options, JOIN_TIMEOUT)
-                .map_err(|error| unreachable(error.to_string()))?;
-            Ok(Connected { link: Box::new(link), datagrams: None, carrier: "shm" })
-        }
-        (_, TransportChoice::Shm) => {
-            Err(EnterError::NoSharedMemory { address: address.tcp.clone() })
-        }
-        _ => {
-            let socket = address
-                .tcp
-                .to_socket_addrs()
-                .map_err(|error| unreachable(error.to_string()))?
-                .next()
-                .ok_or_else(|| unreachable("the name has no address".to_owned()))?;
-            let options = TcpOptions::new(payload_max_bytes)
-                .map_err(|error| unreachable(error.to_string()))?;
-            let link = connect_tcp(socket, options, JOIN_TIMEOUT)
-                .map_err(|error| unreachable(error.to_string()))?;
-            let is_wanted = approach.channel != ChannelChoice::Tcp;
-            let datagrams = is_wanted.then(|| Datagrams::beside(&link)).flatten();
-            Ok(Connected { link: Box::new(link), datagrams, carrier: "tcp" })
-        }
-    }
 }

@@ -9,6 +9,10 @@ use std::time::{Duration, Instant};
 /// How long one sleep, or one stretch of spinning, may last before the peers are looked after.
 pub const CHECKUP_INTERVAL: Duration = Duration::from_millis(20);
 
+/// Longest sleep in a wait that something may end which only the caller can look at, such as the
+/// MPI beneath.
+pub const NAP_MAX: Duration = Duration::from_micros(50);
+
 /// Looks at the condition without a `pause` between, at the start of a wait.
 ///
 /// `pause` takes some 140 cycles on current Intel cores, which is as long as the cache line takes

@@ -8,8 +8,8 @@
 
 use std::time::Duration;
 
-use rustix::net::sockopt;
 use tokio::net::TcpStream;
+use tributary_transport::{HostProbes, OsError};
 
 /// Both sides speak at least this often.
 pub(crate) const TICK: Duration = Duration::from_secs(1);
@@ -21,24 +21,18 @@ pub(crate) const SILENT_TICKS_MAX: u32 = 30;
 /// The same as a time.
 pub(crate) const SILENCE_MAX: Duration = Duration::from_secs(SILENT_TICKS_MAX as u64);
 
-/// A silent connection is probed after this long, and as often again.
-const PROBE_INTERVAL: Duration = Duration::from_secs(2);
-
-/// Unanswered probes after which the other host counts as gone.
-const PROBES_MAX: u32 = 3;
-
-/// What was sent may stay unacknowledged for as long as silence may stay unanswered. Probes are not
-/// sent while something is on its way, so both limits are needed.
-const UNACKNOWLEDGED_MAX_MS: u32 = 8_000;
+/// Both sides read at all times, so what stays unacknowledged as long as probes may stay unanswered
+/// tells the same.
+const PROBES: HostProbes = HostProbes {
+    interval: Duration::from_secs(2),
+    probes_max: 3,
+    unacknowledged_max: Some(Duration::from_secs(8)),
+};
 
 /// Lets the kernel end the connection when the other host is gone.
 ///
 /// # Errors
 /// If the system refuses an option.
-pub(crate) fn watch_host(stream: &TcpStream) -> rustix::io::Result<()> {
-    sockopt::set_socket_keepalive(stream, true)?;
-    sockopt::set_tcp_keepidle(stream, PROBE_INTERVAL)?;
-    sockopt::set_tcp_keepintvl(stream, PROBE_INTERVAL)?;
-    sockopt::set_tcp_keepcnt(stream, PROBES_MAX)?;
-    sockopt::set_tcp_user_timeout(stream, UNACKNOWLEDGED_MAX_MS)
+pub(crate) fn watch_host(stream: &TcpStream) -> Result<(), OsError> {
+    PROBES.watch(stream)
 }

@@ -2,9 +2,8 @@
 
 use std::cell::Cell;
 use std::ffi::{c_char, c_int};
-use std::time::Duration;
 
-use tributary_client::waiting::{Policy, Waiter};
+use tributary_client::waiting::{NAP_MAX, Policy, Waiter};
 use tributary_client::{CollectiveError, Request};
 
 use crate::message::Room;
@@ -12,9 +11,6 @@ use crate::names::{FAILED, GIVEN_UP};
 
 const PENDING: c_int = 0;
 const DONE: c_int = 1;
-
-/// How long a thread sleeps while another one drives the requests.
-const NAP: Duration = Duration::from_micros(50);
 
 /// What C holds a pointer to.
 pub struct CRequest(Request);
@@ -77,7 +73,7 @@ pub unsafe extern "C" fn tributary_rest(request: *const CRequest, is_first: c_in
         request.rest(&mut waiter);
         waiter
     } else {
-        let mut waiter = kept.unwrap_or_else(|| Waiter::with_naps(Policy::Sleep, NAP));
+        let mut waiter = kept.unwrap_or_else(|| Waiter::with_naps(Policy::Sleep, NAP_MAX));
         waiter.pause(std::thread::sleep);
         waiter
     };

@@ -21,10 +21,12 @@ mod arrivals;
 mod config;
 mod datagrams;
 mod distribution;
+mod error;
 mod fallen;
 mod group;
 mod lifecycle;
 mod multicast;
+mod output;
 mod outsider;
 mod port;
 mod request;
@@ -38,16 +40,18 @@ use alloc::vec::Vec;
 
 use core::num::NonZeroU16;
 
-use tributary_wire::frame::{Abort, Header, Message};
-use tributary_wire::{ChildIndex, Epoch, GroupId, OperationNumber, TreeId};
+use tributary_wire::frame::{Header, Message};
+use tributary_wire::{ChildIndex, GroupId, TreeId};
 
-use crate::payloads::{ArenaId, Payloads, Place};
-use crate::{Carrier, Reach, Time};
+use crate::payloads::Payloads;
+use crate::{Carrier, Time};
 
 pub use config::{
     ChildConfig, GroupConfig, InstallError, NodeConfig, ParentConfig, StreamGrant, StreamLimits,
 };
+pub use error::FrameError;
 pub use multicast::Copies;
+pub use output::{Event, NodeStats, Transmit};
 pub use port::PortId;
 
 use distribution::Answer;
@@ -83,191 +87,6 @@ pub struct Node {
     /// No timer of theirs runs out before this.
     ask_again_at: Option<Time>,
     stats: NodeStats,
-}
-
-/// A frame to send.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Transmit {
-    /// Its header.
-    pub header: Header,
-    /// Where its payload lies, if it has one; `header.payload_bytes()` bytes from there.
-    pub body: Option<Place>,
-    /// What is to carry it.
-    pub carrier: Carrier,
-}
-
-/// Something the driver has to know or do.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Event {
-    /// Every child has joined.
-    Formed {
-        /// The group.
-        group: GroupId,
-        /// Its incarnation.
-        epoch: Epoch,
-    },
-    /// The group failed; children and parent are being told.
-    Failed {
-        /// The group.
-        group: GroupId,
-        /// Its incarnation.
-        epoch: Epoch,
-        /// Why, and whose fault it was.
-        abort: Abort,
-    },
-    /// Every child left; the parent is being told.
-    Ended {
-        /// The group.
-        group: GroupId,
-        /// Its incarnation.
-        epoch: Epoch,
-    },
-    /// Nothing refers to this arena any more.
-    Released(ArenaId),
-    /// The port has said all it had to say: close the link.
-    Close(PortId),
-    /// The peer at the other end of a link takes datagrams at this UDP port of the address that
-    /// the link leads to. The driver delivers what comes from there from now on.
-    DatagramPeer {
-        /// The link.
-        port: PortId,
-        /// The peer's UDP port.
-        datagram_port: NonZeroU16,
-    },
-    /// Whether anybody hears what this node, the group's root, sends to its multicast address: told
-    /// when it gives up, and when somebody is heard of after that.
-    Multicast {
-        /// The group.
-        group: GroupId,
-        /// What was found.
-        reach: Reach,
-    },
-    /// Whether datagrams to the parent arrive: decided once, and again if they cease to.
-    Datagrams {
-        /// The link to the parent.
-        port: PortId,
-        /// What was found.
-        reach: Reach,
-    },
-}
-
-/// Why a frame was refused. The peer is at fault; its link is to be closed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum FrameError {
-    /// No such group here, or not with this epoch.
-    #[error("group {group} epoch {epoch} is not served here")]
-    UnknownGroup {
-        /// The group named.
-        group: GroupId,
-        /// The epoch named.
-        epoch: Epoch,
-    },
-    /// The capability is not the one granted to that child.
-    #[error("forged capability for group {group}")]
-    Forged {
-        /// The group attacked.
-        group: GroupId,
-    },
-    /// The child's place is taken by another link.
-    #[error("child {child} of group {group} has already joined")]
-    AlreadyJoined {
-        /// The group.
-        group: GroupId,
-        /// The place.
-        child: u16,
-    },
-    /// A frame before the join, or for another edge than the port's.
-    #[error("frame for an edge that this link does not hold")]
-    WrongPort,
-    /// A message that only travels the other way.
-    #[error("this message only travels the other way")]
-    WrongDirection,
-    /// A segment longer than the group was granted.
-    #[error("segment of {bytes} bytes, the group was granted {max_bytes}")]
-    TooLong {
-        /// Its length.
-        bytes: u32,
-        /// The grant.
-        max_bytes: u32,
-    },
-    /// A message that travels by datagram came over the link, or the other way round.
-    #[error("this message is not carried that way")]
-    WrongCarrier,
-    /// More segments in flight than the group was granted.
-    #[error("sequence {sequence} is outside the {osos} segments granted to the group")]
-    OutsideWindow {
-        /// The sequence number sent.
-        sequence: u32,
-        /// The grant.
-        osos: u16,
-    },
-    /// A stream's word where the group streams nothing of that number now.
-    #[error("it is not operation {operation}'s turn to stream")]
-    OutOfTurn {
-        /// The operation named.
-        operation: OperationNumber,
-    },
-    /// A chunk that isn't one of the vector that was asked for.
-    #[error("operation {operation} streams no such chunk {chunk}")]
-    NotOfStream {
-        /// The operation.
-        operation: OperationNumber,
-        /// How many chunks come before it, by its sequence number.
-        chunk: u32,
-    },
-    /// A result for something that was not asked.
-    #[error("result for sequence {sequence}, which is not waiting for one")]
-    Unexpected {
-        /// The sequence number sent.
-        sequence: u32,
-    },
-    /// The peer sends requests but takes no results.
-    #[error("peer does not read its results")]
-    NotReading,
-}
-
-/// Counters since the node was made.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct NodeStats {
-    /// Contributions counted.
-    pub requests: u64,
-    /// Contributions that had been counted before, and were not counted again.
-    pub repeats: u64,
-    /// Segments completed here: results handed down.
-    pub results: u64,
-    /// Chunks' contributions counted.
-    pub chunks: u64,
-    /// Chunks completed here: results handed down.
-    pub chunk_results: u64,
-    /// Streams that ran to their end here.
-    pub streams: u64,
-    /// Frames for groups that were gone by the time they came; dropped.
-    pub late: u64,
-    /// Repeats of requests that wait for other children, told so.
-    pub held: u64,
-    /// Requests that children were told of as missing.
-    pub missing: u64,
-    /// Own requests sent upward again.
-    pub repeated: u64,
-    /// Edges upward that went over to their link because datagrams do not arrive.
-    pub silent_edges: u64,
-    /// Results sent to multicast addresses.
-    pub multicasts: u64,
-    /// Reliable copies of such results that were not sent because their receivers hear multicast.
-    pub spared: u64,
-    /// Results sent to processes outside their groups.
-    pub outsider_results: u64,
-    /// Results for such a process while none was there.
-    pub outsider_missed: u64,
-    /// Such processes that lost their place because they did not read in time.
-    pub outsiders_dropped: u64,
-    /// Datagrams not sent because too many waited already.
-    pub dropped: u64,
-    /// Groups that failed.
-    pub groups_failed: u64,
-    /// Groups that ended in good order.
-    pub groups_ended: u64,
 }
 
 impl Node {
@@ -332,13 +151,15 @@ impl Node {
             Role::Outsider { group } => self.handle_outsiders_word(group, header),
             Role::Child { group, child } => {
                 self.group_mut(group).check_edge(header, child)?;
+                let from = From { now, child, carrier };
                 match (&header.message, carrier) {
                     (Message::Request(part), Carrier::Link | Carrier::Datagram) => {
-                        let (course, from) = (Course::Segment, From { now, child, carrier });
+                        let course = Course::Segment;
                         self.handle_contribution(group, course, from, part, payload, payloads)
                     }
                     (Message::Chunk(part), Carrier::Link) => {
-                        self.handle_chunk(now, group, child, part, payload, payloads)
+                        let course = Course::Chunk;
+                        self.handle_contribution(group, course, from, part, payload, payloads)
                     }
                     (message, Carrier::Link) => {
                         self.handle_childs_word(port, group, child, message)
@@ -358,7 +179,8 @@ impl Node {
                         self.handle_result(group, Course::Segment, answer, payload, payloads)
                     }
                     (Message::ChunkResult(part), Carrier::Link) => {
-                        self.handle_chunk_result(now, group, part, payload, payloads)
+                        let answer = Answer { now, carrier, part };
+                        self.handle_result(group, Course::Chunk, answer, payload, payloads)
                     }
                     (message, Carrier::Link) => self.handle_parents_word(now, group, message),
                     (message, Carrier::Datagram) => self.handle_sign(now, group, *message),

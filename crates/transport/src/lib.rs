@@ -35,6 +35,7 @@ pub use error::{
 };
 pub use link::{Armed, Frame, Inject, Link, Listener, Sent};
 pub use shm::{ShmLink, ShmListener, ShmOptions, connect_shm};
+pub use socket::HostProbes;
 pub use tcp::{TcpAcceptor, TcpLink, TcpOptions, connect_tcp, connect_tcp_start};
 pub use udp::{Datagram, DatagramSocket};
 pub use wait::{Beside, Wake, wait, wait_beside};

@@ -6,6 +6,8 @@
 //! several of one length to one receiver as a train that crosses the kernel once (UDP segmentation
 //! and receive offload), where the kernel has that.
 
+mod inbox;
+mod queue;
 mod socket;
 #[allow(unsafe_code, reason = "system calls that rustix does not wrap")]
 mod sys;

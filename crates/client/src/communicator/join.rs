@@ -13,7 +13,7 @@ use crate::bootstrap::{Bootstrap, BootstrapError, allgather_texts, broadcast_tex
 use crate::context::Context;
 use crate::mesh::{Choice, Door, Identity, Mesh, own_address};
 use crate::outsider;
-use crate::plan::{Seat, StreamUse};
+use crate::seat::{Seat, StreamUse};
 use crate::settings::{BetweenHosts, Fallback, Settings};
 use crate::tree::TreeMember;
 use crate::tuning::{CostsRow, Measurement, Tuning};

@@ -6,7 +6,7 @@ use super::setup::{Unavailable, agree};
 use crate::bootstrap::{Bootstrap, allgather_texts};
 use crate::context::Context;
 use crate::host::{Attachment, HostGroup, Keeper, Mailbox, MailboxName, Offer};
-use crate::plan::Seat;
+use crate::seat::Seat;
 
 /// What a rank tells the others about its segment: a leader its offer, the others their mailboxes.
 const CARD_BYTES: usize = Offer::BYTES + MailboxName::BYTES;

@@ -11,7 +11,7 @@ use crate::bootstrap::{Bootstrap, BootstrapError, allgather_texts, broadcast_tex
 use crate::context::{Context, Placement};
 use crate::engine::Engine;
 use crate::on_host::Longest;
-use crate::plan::Seat;
+use crate::seat::Seat;
 use crate::tree::{Approach, TreeMember};
 use crate::ways::Ways;
 

@@ -76,7 +76,7 @@ mod tests {
 
     #[test]
     fn whatever_is_named_there_is_a_schedule_for_everything() {
-        for named in AlgorithmChoice::ALL {
+        for named in AlgorithmChoice::all() {
             for collective in COLLECTIVES {
                 for (hosts, elements) in [(2, 1), (7, 3), (8, 1 << 20)] {
                     let algorithm = Choice::new(named, None).algorithm(

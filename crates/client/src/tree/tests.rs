@@ -7,6 +7,8 @@ use tributary_transport::{Armed, Frame, ReceiveError, SendError};
 use tributary_wire::frame::{Edge, HEADER_BYTES, Header, Message};
 use tributary_wire::{Capability, ChildIndex, EndpointId, Epoch, GroupId};
 
+use tributary_protocol::endpoint::EndpointConfig;
+
 use super::*;
 
 const EDGE: Edge = Edge {

@@ -5,28 +5,34 @@
 //! they differ. The simulator adds these up again (`tributary sim predict`). Nothing here runs a
 //! collective.
 
+mod cores;
+mod partner;
+
 use std::hint::black_box;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::process::Child;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use rustix::event::{PollFd, PollFlags, poll};
-use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+use rustix::thread::{CpuSet, sched_getaffinity};
 use serde::{Deserialize, Serialize};
-use tributary_transport::{Link, Listener, TcpAcceptor, TcpLink, TcpOptions, connect_tcp};
+use tributary_transport::{TcpAcceptor, connect_tcp};
 
-use super::measure::{EncodedHeader, LONG_BYTES, MeasureError, frame};
+use super::measure::{MeasureError, frame};
+use cores::pin;
+pub use cores::{keep_to_cores, on_cores};
+use partner::{End, TIMEOUT, accept, options};
+pub use partner::{Partner, PartnerWaits};
 
 /// Round trips of one sample: some 100 us, so that most samples are not interrupted.
 const ROUNDS: u32 = 16;
 /// Samples of each figure; the middle one counts, as of the operations that are predicted from them.
 const SAMPLES: usize = 200;
-/// The longer frame: as long as the segments that the slopes are for.
-const LONGER_BYTES: usize = 8 << 10;
+/// The longer frame: a page, as long as segments often are.
+const LONGER_BYTES: usize = 4 << 10;
+/// Partners that share a core with this process where caches are shared by many.
+const CROWD: usize = 7;
 const SHORT_BYTES: usize = 8;
-/// How long a partner may take to come.
-const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// What each kind of system call takes, in nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -50,8 +56,10 @@ pub struct SystemCosts {
     pub give_way_ns: f64,
     /// From one process to another on one core, both of which find nothing to do.
     pub switch_ns: f64,
-    /// More for each side of an exchange between processes that share a core: caches.
+    /// More for each side of an exchange between two processes that share a core: caches.
     pub cold_ns: f64,
+    /// More than that for each further process that had the core in between.
+    pub crowd_ns: f64,
     /// `poll` of a descriptor, without sleeping.
     pub wait_ns: f64,
     /// More for a frame to a process that sleeps: putting it to sleep and waking it.
@@ -65,55 +73,10 @@ impl SystemCosts {
     pub(super) fn values(self) -> impl Iterator<Item = f64> {
         let Self { send_ns, send_ns_per_byte, receive_ns, receive_ns_per_byte, .. } = self;
         let Self { miss_ns, remote_ns, give_way_ns, switch_ns, cold_ns, .. } = self;
-        let Self { wait_ns, wake_ns, wake_idle_ns, .. } = self;
+        let Self { crowd_ns, wait_ns, wake_ns, wake_idle_ns, .. } = self;
         let calls = [send_ns, send_ns_per_byte, receive_ns, receive_ns_per_byte, miss_ns];
-        let switches = [remote_ns, give_way_ns, switch_ns, cold_ns];
+        let switches = [remote_ns, give_way_ns, switch_ns, cold_ns, crowd_ns];
         calls.into_iter().chain(switches).chain([wait_ns, wake_ns, wake_idle_ns])
-    }
-}
-
-/// How a partner waits for the next frame.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PartnerWaits {
-    /// It looks, gives way, and looks again.
-    Yielding,
-    /// It sleeps in `poll`.
-    Sleeping,
-}
-
-/// Another process, which sends every frame back until its link ends.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Partner {
-    /// Where it connects to.
-    pub address: SocketAddr,
-    /// The core that it runs on.
-    pub core: usize,
-    /// How it waits.
-    pub waits: PartnerWaits,
-}
-
-/// What may go wrong, all alike: the measurement is off.
-fn failed(what: &str) -> impl Fn(&dyn std::fmt::Display) -> MeasureError {
-    move |error| MeasureError(format!("{what}: {error}"))
-}
-
-impl Partner {
-    /// Does its part, in a process of its own.
-    ///
-    /// # Errors
-    /// If it can't connect, or may not run on its core.
-    pub fn run(&self) -> Result<(), MeasureError> {
-        pin(self.core)?;
-        let link = connect_tcp(self.address, options(), TIMEOUT);
-        let mut end = End::new(link.map_err(|error| failed("the partner's link")(&error))?);
-        let (header, payload) = frame(SHORT_BYTES);
-        // A link that has ended is the end of the partner's work.
-        while let Ok(()) = end.receive(self.waits) {
-            if end.send(&header, &payload).is_err() {
-                break;
-            }
-        }
-        Ok(())
     }
 }
 
@@ -130,33 +93,9 @@ pub fn measure_system(
     on_cores(cores.len(), || Bench { address, spawn, cores: &cores }.measure())?
 }
 
-/// Does `work` with this process, and those that it starts, kept to the first `count` of its cores.
-///
-/// # Errors
-/// If it has not so many.
-pub fn on_cores<T>(count: usize, work: impl FnOnce() -> T) -> Result<T, MeasureError> {
-    let granted = sched_getaffinity(None).map_err(|error| failed("cores")(&error))?;
-    keep_to_cores(count)?;
-    let outcome = work();
-    sched_setaffinity(None, &granted).map_err(|error| failed("cores")(&error))?;
-    Ok(outcome)
-}
-
-/// Keeps this process, and those it starts from now on, to the first `count` of the cores that it may
-/// run on: what is measured then, and what is measured against, share them.
-///
-/// # Errors
-/// If it has not so many.
-pub fn keep_to_cores(count: usize) -> Result<(), MeasureError> {
-    let granted = sched_getaffinity(None).map_err(|error| failed("cores")(&error))?;
-    let mut kept = CpuSet::new();
-    let cores = (0..CpuSet::MAX_CPU).filter(|&core| granted.is_set(core));
-    cores.take(count).for_each(|core| kept.set(core));
-    let has = kept.count() as usize;
-    if has < count {
-        return Err(MeasureError(format!("{count} cores were asked for, there are {has}")));
-    }
-    sched_setaffinity(None, &kept).map_err(|error| failed("cores")(&error))
+/// What may go wrong, all alike: the measurement is off.
+fn failed(what: &str) -> impl Fn(&dyn std::fmt::Display) -> MeasureError {
+    move |error| MeasureError(format!("{what}: {error}"))
 }
 
 struct Bench<'a> {
@@ -177,11 +116,19 @@ impl Bench<'_> {
         let turn_ns = self.turn_ns(here)?;
         let switch_ns = (turn_ns - miss_ns - give_way_ns).max(0.0);
         let exchange_ns = send_ns + receive_ns;
-        let yielding_ns =
-            self.half_round_ns(here, PartnerWaits::Yielding, PartnerWaits::Yielding)?;
+        let yielding_ns = self.half_round_ns(here, [PartnerWaits::Yielding; 2], SHORT_BYTES)?;
+        let longer_ns = self.half_round_ns(here, [PartnerWaits::Yielding; 2], LONGER_BYTES)?;
+        // Only one of the two frames of a round is longer. Of what it takes more with caches that are
+        // shared, sending and receiving have the shares that they have in one process's.
+        let byte_ns = (2.0 * (longer_ns - yielding_ns) / more_bytes).max(0.0);
+        let send_more_ns = (longer.send_ns - send_ns).max(0.0);
+        let receive_more_ns = (longer.receive_ns - receive_ns).max(0.0);
+        let send_share = send_more_ns / (send_more_ns + receive_more_ns).max(1.0);
         let cold_ns = (yielding_ns - exchange_ns - miss_ns - give_way_ns - switch_ns).max(0.0);
-        let sleeping_ns =
-            self.half_round_ns(here, PartnerWaits::Sleeping, PartnerWaits::Sleeping)?;
+        let sleeping_ns = self.half_round_ns(here, [PartnerWaits::Sleeping; 2], SHORT_BYTES)?;
+        // Of a round in the crowd, the partner's half is what more caches have been used before.
+        let crowded_ns = self.crowded_half_round_ns(here)?;
+        let crowd_ns = (2.0 * (crowded_ns - sleeping_ns) / (CROWD - 1) as f64).max(0.0);
         let wake_ns =
             (sleeping_ns - exchange_ns - miss_ns - wait_ns - switch_ns - cold_ns).max(0.0);
         drop(busy);
@@ -189,10 +136,10 @@ impl Bench<'_> {
             Some(&there) => {
                 let look_ns = (miss_ns + give_way_ns) / 2.0;
                 let apart_ns =
-                    self.half_round_ns(there, PartnerWaits::Yielding, PartnerWaits::Yielding)?;
+                    self.half_round_ns(there, [PartnerWaits::Yielding; 2], SHORT_BYTES)?;
                 let remote_ns = (apart_ns - exchange_ns - look_ns).max(0.0);
-                let idle_ns =
-                    self.half_round_ns(there, PartnerWaits::Yielding, PartnerWaits::Sleeping)?;
+                let waits = [PartnerWaits::Yielding, PartnerWaits::Sleeping];
+                let idle_ns = self.half_round_ns(there, waits, SHORT_BYTES)?;
                 // Only one of the two sides sleeps.
                 let more_ns = 2.0 * (idle_ns - apart_ns) + look_ns - wake_ns;
                 (remote_ns, more_ns.max(0.0))
@@ -203,14 +150,15 @@ impl Bench<'_> {
         Ok(SystemCosts {
             cores: self.cores.len() as u32,
             send_ns,
-            send_ns_per_byte: ((longer.send_ns - send_ns) / more_bytes).max(0.0),
+            send_ns_per_byte: byte_ns * send_share,
             receive_ns,
-            receive_ns_per_byte: ((longer.receive_ns - receive_ns) / more_bytes).max(0.0),
+            receive_ns_per_byte: byte_ns * (1.0 - send_share),
             miss_ns,
             remote_ns,
             give_way_ns,
             switch_ns,
             cold_ns,
+            crowd_ns,
             wait_ns,
             wake_ns,
             wake_idle_ns,
@@ -287,25 +235,24 @@ impl Bench<'_> {
         Ok(median(samples))
     }
 
-    /// Half a round trip to a partner on `core`.
+    /// Half a round trip to a partner on `core`: how this process and the partner wait, and the payload
+    /// that goes there. A short one comes back.
     fn half_round_ns(
         &mut self,
         core: usize,
-        waits: PartnerWaits,
-        partner_waits: PartnerWaits,
+        [waits, partner_waits]: [PartnerWaits; 2],
+        payload_bytes: usize,
     ) -> Result<f64, MeasureError> {
-        let mut met = self.meet(core, partner_waits)?;
-        let (header, payload) = frame(SHORT_BYTES);
-        let mut samples = Vec::with_capacity(SAMPLES);
-        for _ in 0..SAMPLES {
-            let begun = Instant::now();
-            for _ in 0..ROUNDS {
-                met.end.send(&header, &payload)?;
-                met.end.receive(waits)?;
-            }
-            samples.push(begun.elapsed().as_nanos() as f64 / f64::from(2 * ROUNDS));
-        }
-        Ok(median(samples))
+        let met = self.meet(core, partner_waits)?;
+        half_rounds_ns(&mut [met], waits, payload_bytes)
+    }
+
+    /// The same with many partners of one core in turn, all of which sleep: before its turn comes again,
+    /// all others have used the caches.
+    fn crowded_half_round_ns(&mut self, core: usize) -> Result<f64, MeasureError> {
+        let meet = |_| self.meet(core, PartnerWaits::Sleeping);
+        let mut met = (0..CROWD).map(meet).collect::<Result<Vec<_>, _>>()?;
+        half_rounds_ns(&mut met, PartnerWaits::Sleeping, SHORT_BYTES)
     }
 
     /// Starts a partner and takes its link.
@@ -333,6 +280,26 @@ struct Met {
     _process: Reaped,
 }
 
+/// Half a round trip to partners in turn, the middle one of the samples.
+fn half_rounds_ns(
+    partners: &mut [Met],
+    waits: PartnerWaits,
+    payload_bytes: usize,
+) -> Result<f64, MeasureError> {
+    let (header, payload) = frame(payload_bytes);
+    let mut samples = Vec::with_capacity(SAMPLES);
+    for _ in 0..SAMPLES {
+        let begun = Instant::now();
+        for round in 0..ROUNDS as usize {
+            let end = &mut partners[round % partners.len()].end;
+            end.send(&header, &payload)?;
+            end.receive(waits)?;
+        }
+        samples.push(begun.elapsed().as_nanos() as f64 / f64::from(2 * ROUNDS));
+    }
+    Ok(median(samples))
+}
+
 struct Reaped(Child);
 
 impl Drop for Reaped {
@@ -341,76 +308,6 @@ impl Drop for Reaped {
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
-}
-
-/// One end of a link.
-struct End(TcpLink);
-
-impl End {
-    fn new(link: TcpLink) -> Self {
-        Self(link)
-    }
-
-    fn send(&mut self, header: &EncodedHeader, payload: &[u8]) -> Result<(), MeasureError> {
-        // At most one frame is under way: the socket has room.
-        let sent = self.0.send(header, payload).and_then(|_| self.0.flush());
-        sent.map(drop).map_err(|error| failed("a frame")(&error))
-    }
-
-    /// Takes a frame if there is one.
-    fn look(&mut self) -> Result<bool, MeasureError> {
-        match self.0.receive() {
-            Ok(found) => Ok(black_box(found).is_some()),
-            Err(error) => Err(failed("a frame")(&error)),
-        }
-    }
-
-    /// Takes the next frame.
-    fn receive(&mut self, waits: PartnerWaits) -> Result<(), MeasureError> {
-        while !self.look()? {
-            match waits {
-                PartnerWaits::Yielding => std::thread::yield_now(),
-                PartnerWaits::Sleeping => {
-                    let mut fds = [PollFd::new(&self.0, PollFlags::IN)];
-                    // An interrupted sleep is a short one.
-                    let _ = poll(&mut fds, None);
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// Asks the kernel about the link, without sleeping.
-    fn poll_now(&self) {
-        let mut fds = [PollFd::new(&self.0, PollFlags::IN)];
-        let now = rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 };
-        let _ = black_box(poll(&mut fds, Some(&now)));
-    }
-}
-
-fn options() -> TcpOptions {
-    TcpOptions::new(LONG_BYTES as u32).expect("a frame may be that long")
-}
-
-fn accept(acceptor: &mut TcpAcceptor) -> Result<TcpLink, MeasureError> {
-    let deadline = Instant::now() + TIMEOUT;
-    loop {
-        match acceptor.accept(Instant::now()) {
-            Ok(Some(link)) => return Ok(link),
-            Ok(None) if Instant::now() >= deadline => {
-                return Err(MeasureError("no partner came".to_owned()));
-            }
-            Ok(None) => std::thread::sleep(Duration::from_millis(1)),
-            Err(error) => return Err(failed("a link")(&error)),
-        }
-    }
-}
-
-/// Has this thread run on one core.
-fn pin(core: usize) -> Result<(), MeasureError> {
-    let mut set = CpuSet::new();
-    set.set(core);
-    sched_setaffinity(None, &set).map_err(|error| failed("a core")(&error))
 }
 
 /// `sched_yield`s in a row, each.

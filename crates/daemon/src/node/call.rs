@@ -112,7 +112,8 @@ impl Caller {
         let unreachable = |source| CallError::Unreachable { address: self.address(), source };
         let stream = TcpStream::connect(&self.address).await.map_err(unreachable)?;
         stream.set_nodelay(true).map_err(unreachable)?;
-        watch_host(&stream).map_err(|errno| unreachable(errno.into()))?;
+        watch_host(&stream)
+            .map_err(|error| unreachable(std::io::Error::from_raw_os_error(error.code())))?;
         let stream = self.tls.connect(tls::server_name(), stream).await.map_err(|error| {
             CallError::NotTrusted { address: self.address(), source: error.into() }
         })?;

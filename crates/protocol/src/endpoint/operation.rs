@@ -3,11 +3,10 @@
 use core::ops::Range;
 
 use tributary_wire::frame::{
-    Part, Shape, ShapeError, StreamAsk, StreamShape, StreamShapeError, Trail,
+    Part, Shape, ShapeError, StreamAsk, StreamShape, StreamShapeError, Target, Trail,
 };
 use tributary_wire::{Datatype, OperationNumber, Operator, SegmentIndex, Sequence};
 
-use super::Target;
 use crate::StreamTerms;
 
 /// An operation, as its member starts it. All members name the same one, except for who brings

@@ -18,8 +18,7 @@ pub(super) struct Answer<'a> {
 }
 
 impl Node {
-    /// Takes one result. For a chunk, it is the group's turn to stream and the part is one of its
-    /// vector's.
+    /// Takes one result.
     pub(super) fn handle_result(
         &mut self,
         id: GroupId,
@@ -29,6 +28,9 @@ impl Node {
         payloads: &mut impl Payloads,
     ) -> Result<(), FrameError> {
         let Answer { now, carrier, part } = answer;
+        if course == Course::Chunk && !self.admits_chunk(id, part)? {
+            return Ok(());
+        }
         let group = self.group_mut(id);
         if carrier == Carrier::Datagram {
             group.upward.on_heard(now);

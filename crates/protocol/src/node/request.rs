@@ -12,8 +12,7 @@ use crate::payloads::Payloads;
 use crate::{Carrier, Time};
 
 impl Node {
-    /// Takes one contribution. For a chunk, it is the group's turn to stream and the part is one
-    /// of its vector's.
+    /// Takes one contribution.
     pub(super) fn handle_contribution(
         &mut self,
         id: GroupId,
@@ -23,6 +22,9 @@ impl Node {
         payload: &[u8],
         payloads: &mut impl Payloads,
     ) -> Result<(), FrameError> {
+        if course == Course::Chunk && !self.admits_chunk(id, part)? {
+            return Ok(());
+        }
         let group = self.group_mut(id);
         let streams = |stream: &GroupStream| stream.is_asked(part.operation);
         if course == Course::Segment && group.stream.as_ref().is_some_and(streams) {

@@ -34,12 +34,9 @@ use tributary_wire::frame::{Abort, AbortReason, Message, Part, StreamAsk};
 use tributary_wire::{ChildIndex, GroupId, OperationNumber, TreeId};
 
 use super::config::StreamLimits;
-use super::distribution::Answer;
-use super::group::Course;
-use super::slots::{From, Slots};
+use super::slots::Slots;
 use super::{FrameError, Node};
-use crate::payloads::{Arena, ArenaId, Payloads};
-use crate::{Carrier, Time};
+use crate::payloads::{Arena, ArenaId};
 
 mod group;
 
@@ -125,44 +122,12 @@ impl Node {
         Ok(())
     }
 
-    /// Takes a chunk, which only the link carries.
-    pub(super) fn handle_chunk(
-        &mut self,
-        now: Time,
-        id: GroupId,
-        child: ChildIndex,
-        part: &Part,
-        payload: &[u8],
-        payloads: &mut impl Payloads,
-    ) -> Result<(), FrameError> {
-        if !self.admit(id, part)? {
-            self.stats.repeats += 1;
-            return Ok(());
-        }
-        let from = From { now, child, carrier: Carrier::Link };
-        self.handle_contribution(id, Course::Chunk, from, part, payload, payloads)
-    }
-
-    /// Takes a chunk's result, which only the link carries.
-    pub(super) fn handle_chunk_result(
-        &mut self,
-        now: Time,
-        id: GroupId,
-        part: &Part,
-        payload: &[u8],
-        payloads: &mut impl Payloads,
-    ) -> Result<(), FrameError> {
-        if !self.admit(id, part)? {
-            self.stats.repeats += 1;
-            return Ok(());
-        }
-        let answer = Answer { now, carrier: Carrier::Link, part };
-        self.handle_result(id, Course::Chunk, answer, payload, payloads)
-    }
-
-    fn admit(&mut self, id: GroupId, part: &Part) -> Result<bool, FrameError> {
+    /// Whether a chunk, or a chunk's result, is one of the stream that runs; late copies are counted.
+    pub(super) fn admits_chunk(&mut self, id: GroupId, part: &Part) -> Result<bool, FrameError> {
         let out_of_turn = FrameError::OutOfTurn { operation: part.operation };
-        self.group_mut(id).stream.as_ref().ok_or(out_of_turn)?.admit(part)
+        let is_running = self.group_mut(id).stream.as_ref().ok_or(out_of_turn)?.admit(part)?;
+        self.stats.repeats += u64::from(!is_running);
+        Ok(is_running)
     }
 
     pub(super) fn handle_stream_done(

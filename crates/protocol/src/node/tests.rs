@@ -6,15 +6,16 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 use tributary_wire::frame::{
-    AbortReason, Edge, Part, Shape, StreamAsk, StreamShape, Target, Trail,
+    Abort, AbortReason, Edge, Part, Shape, StreamAsk, StreamShape, Target, Trail,
 };
 use tributary_wire::{
-    Capability, ChildIndex, Datatype, EndpointId, OperationNumber, Operator, SegmentIndex, Sequence,
+    Capability, ChildIndex, Datatype, EndpointId, Epoch, OperationNumber, Operator, SegmentIndex,
+    Sequence,
 };
 
 use super::*;
 use crate::StreamTerms;
-use crate::payloads::{Arena, Source};
+use crate::payloads::{Arena, ArenaId, Place, Source};
 
 /// Payload is of no interest here.
 struct Nowhere;

@@ -2,6 +2,10 @@
 
 use alloc::vec::Vec;
 
+use tributary_wire::Sequence;
+use tributary_wire::frame::Trail;
+
+use super::repeats::{REPEAT_NS_MAX, SILENT_REPEATS_MAX};
 use super::*;
 
 const RTT_NS: u64 = 1_000_000;

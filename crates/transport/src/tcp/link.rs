@@ -15,16 +15,16 @@ use tributary_wire::frame::{HEADER_BYTES, Header, PAYLOAD_BYTES_MAX};
 
 use super::input::Input;
 use crate::link::check_announced;
-use crate::socket::is_closed;
+use crate::socket::{HostProbes, is_closed};
 use crate::{Armed, Frame, Inject, Link, OptionsError, OsError, ReceiveError, SendError, Sent};
 
 /// Room for short frames behind the longest, so that one read takes many.
 const BATCH_BYTES: usize = 64 << 10;
 
-/// An idle link is probed after this long, and as often again, in whole seconds.
-const PROBE_INTERVAL: Duration = Duration::from_secs(1);
-/// Unanswered probes after which the peer's host counts as gone.
-const PROBES_MAX: u32 = 4;
+/// A member of a group must not read for long, and is alive all the same: what is unacknowledged tells
+/// nothing.
+const PROBES: HostProbes =
+    HostProbes { interval: Duration::from_secs(1), probes_max: 4, unacknowledged_max: None };
 
 /// Limits of a link over TCP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -94,10 +94,7 @@ impl TcpLink {
     /// Takes over a socket that is connected, or on the way to be, and doesn't block.
     pub(super) fn new(socket: OwnedFd, options: TcpOptions) -> Result<Self, Errno> {
         sockopt::set_tcp_nodelay(&socket, true)?;
-        sockopt::set_socket_keepalive(&socket, true)?;
-        sockopt::set_tcp_keepidle(&socket, PROBE_INTERVAL)?;
-        sockopt::set_tcp_keepintvl(&socket, PROBE_INTERVAL)?;
-        sockopt::set_tcp_keepcnt(&socket, PROBES_MAX)?;
+        PROBES.set(socket.as_fd())?;
         let payload_max_bytes = options.payload_max_bytes;
         let frame_bytes_max = HEADER_BYTES + payload_max_bytes as usize;
         Ok(Self {

@@ -8,8 +8,10 @@ use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, socket_with, sockopt};
 use tributary_wire::frame::{HEADER_BYTES, Header};
 
-use super::sys::{self, BATCH, FEW, Incoming, Outgoing};
-use super::{DATAGRAM_PAYLOAD_BYTES_MAX, WHOLE_PAYLOAD_BYTES};
+use super::DATAGRAM_PAYLOAD_BYTES_MAX;
+use super::inbox::{Inbox, RECEIVE_BATCH};
+use super::queue::{Entry, Queue, train};
+use super::sys::{self, BATCH, FEW, Outgoing};
 use crate::link::check_announced;
 use crate::{Frame, ListenError, OsError, SendError, Sent};
 
@@ -22,15 +24,6 @@ const QUEUED_FRAMES_MAX: usize = 64;
 
 /// Routers that a result may cross on its way to members: those of one site.
 pub const MULTICAST_HOPS: u32 = 8;
-
-/// Bytes of a train, at most: as many as a datagram may have.
-const TRAIN_BYTES_MAX: usize = 65_000;
-
-/// Messages taken at once, each of which may be a train.
-const RECEIVE_BATCH: usize = 16;
-
-/// Room for a message that is received: the longest datagram or train.
-const MESSAGE_BYTES_MAX: usize = 65_536;
 
 /// A frame that arrived as a datagram.
 #[derive(Clone, Copy, Debug)]
@@ -65,33 +58,6 @@ pub struct DatagramSocket {
     inbox: Inbox,
     sends_trains: bool,
     stats: DatagramStats,
-}
-
-/// Frames to be sent, one behind the other.
-struct Queue {
-    bytes: Vec<u8>,
-    entries: Vec<Entry>,
-}
-
-#[derive(Clone, Copy)]
-struct Entry {
-    start: usize,
-    len_bytes: usize,
-    target: Option<SocketAddr>,
-}
-
-/// Messages received and not yet handed out.
-struct Inbox {
-    buffers: Vec<Box<[u8]>>,
-    messages: [Incoming; RECEIVE_BATCH],
-    count: usize,
-    /// The message whose turn it is, and where in it.
-    next: usize,
-    offset: usize,
-    /// The last call brought fewer than it could have.
-    is_drained: bool,
-    /// How many messages the next call asks for.
-    asks: usize,
 }
 
 impl DatagramSocket {
@@ -329,80 +295,6 @@ impl DatagramSocket {
 impl AsFd for DatagramSocket {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
-    }
-}
-
-impl Queue {
-    fn drop_first(&mut self, count: usize) {
-        if count == self.entries.len() {
-            self.entries.clear();
-            self.bytes.clear();
-            return;
-        }
-        let Some(first) = self.entries.get(count).map(|entry| entry.start) else { return };
-        self.entries.drain(..count);
-        self.bytes.drain(..first);
-        self.entries.iter_mut().for_each(|entry| entry.start -= first);
-    }
-}
-
-/// How many of the first entries make one train: to one receiver, equally long but the last.
-fn train(entries: &[Entry]) -> usize {
-    let head = entries[0];
-    if head.len_bytes > HEADER_BYTES + WHOLE_PAYLOAD_BYTES as usize {
-        return 1;
-    }
-    let mut length = 1;
-    let mut bytes = head.len_bytes;
-    for entry in &entries[1..] {
-        bytes += entry.len_bytes;
-        let fits = entry.target == head.target
-            && entry.len_bytes <= head.len_bytes
-            && bytes <= TRAIN_BYTES_MAX;
-        if !fits {
-            break;
-        }
-        length += 1;
-        if entry.len_bytes < head.len_bytes {
-            break;
-        }
-    }
-    length
-}
-
-impl Inbox {
-    fn new() -> Self {
-        let nothing =
-            Incoming { len_bytes: 0, source: SocketAddr::from(([0; 4], 0)), segment_bytes: 0 };
-        Self {
-            // Pages of it that no message reaches cost nothing.
-            buffers: (0..RECEIVE_BATCH)
-                .map(|_| vec![0; MESSAGE_BYTES_MAX].into_boxed_slice())
-                .collect(),
-            messages: [nothing; RECEIVE_BATCH],
-            count: 0,
-            next: 0,
-            offset: 0,
-            is_drained: false,
-            asks: FEW,
-        }
-    }
-
-    /// The message that the next datagram lies in, and where in its buffer.
-    fn next_piece(&mut self) -> Option<(usize, std::ops::Range<usize>)> {
-        while self.next < self.count {
-            let message = self.messages[self.next];
-            let len_bytes = message.len_bytes.min(MESSAGE_BYTES_MAX);
-            if self.offset < len_bytes {
-                let end = (self.offset + message.segment_bytes.max(1)).min(len_bytes);
-                let range = self.offset..end;
-                self.offset = end;
-                return Some((self.next, range));
-            }
-            self.next += 1;
-            self.offset = 0;
-        }
-        None
     }
 }
 

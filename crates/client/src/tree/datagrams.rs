@@ -1,0 +1,51 @@
+//! The sockets that a member exchanges datagrams over, and which of them is looked at when.
+
+use std::net::SocketAddr;
+
+use tributary_protocol::Carrier;
+use tributary_transport::{DatagramSocket, TcpLink};
+
+/// Of the two sockets for datagrams, the one to which results do not usually come is looked at once
+/// in so many rounds, and whenever the kernel says that there is something: each look is a system
+/// call, in every round of a wait.
+const ROUNDS_PER_OTHER: u32 = 8;
+
+/// What a member needs for datagrams.
+pub(super) struct Datagrams {
+    pub(super) socket: DatagramSocket,
+    /// The aggregation node's end of the link.
+    pub(super) peer: SocketAddr,
+    pub(super) is_open: bool,
+    /// Where the group's multicast is heard, if it has any.
+    pub(super) ear: Option<DatagramSocket>,
+    /// Rounds until the socket that results do not usually come to is looked at again.
+    pub(super) other_due_in: u32,
+}
+
+impl Datagrams {
+    /// A socket beside a link, at the same address.
+    pub(super) fn beside(link: &TcpLink) -> Option<Self> {
+        let (ours, peer) = (link.local_address().ok()?, link.peer_address().ok()?);
+        let socket = DatagramSocket::bind(SocketAddr::new(ours.ip(), 0)).ok()?;
+        Some(Self { socket, peer, is_open: false, ear: None, other_due_in: 0 })
+    }
+
+    /// The sockets to look at in this round: the one that results are `expected` at, and now and then
+    /// the other.
+    pub(super) fn due(
+        &mut self,
+        expected: Carrier,
+    ) -> impl Iterator<Item = (&mut DatagramSocket, Carrier)> {
+        let is_other_due = self.other_due_in == 0;
+        self.other_due_in = if is_other_due { ROUNDS_PER_OTHER } else { self.other_due_in - 1 };
+        let ear = self.ear.as_mut().map(|ear| (ear, Carrier::Multicast));
+        let socket = Some((&mut self.socket, Carrier::Datagram));
+        // The group's address first: who has the result from there drops the copy.
+        let is_due = move |(_, carrier): &(_, Carrier)| is_other_due || *carrier == expected;
+        [ear.filter(is_due), socket.filter(is_due)].into_iter().flatten()
+    }
+
+    pub(super) fn port(&self) -> Option<std::num::NonZeroU16> {
+        self.socket.address().ok()?.port().try_into().ok()
+    }
+}

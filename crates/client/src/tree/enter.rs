@@ -1,0 +1,169 @@
+//! How a leader takes its place: the link to its node, datagrams beside it, and the wait until the
+//! node has let it in.
+
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::time::{Duration, Instant};
+
+use tributary_protocol::endpoint::{Endpoint, EndpointConfig, Event};
+use tributary_transport::udp::{DATAGRAM_PAYLOAD_BYTES_MAX, WHOLE_PAYLOAD_BYTES};
+use tributary_transport::{DatagramSocket, Link, ShmOptions, TcpOptions, connect_shm, connect_tcp};
+use tributary_wire::control::{EndpointGrant, GroupGrant};
+use tributary_wire::frame::AbortReason;
+
+use super::TreeMember;
+use super::datagrams::Datagrams;
+use crate::settings::{ChannelChoice, TransportChoice};
+
+/// How long a node may take to let a member in.
+const JOIN_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Why a member could not take its place.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum EnterError {
+    #[error("aggregation node at {address} can't be reached: {problem}")]
+    Unreachable { address: String, problem: String },
+    #[error("aggregation node at {address} offers no shared memory on this machine")]
+    NoSharedMemory { address: String },
+    #[error("aggregation node at {address} did not let this host in within {} s", JOIN_TIMEOUT.as_secs())]
+    NotLetIn { address: String },
+    #[error("aggregation node at {address} turned this host away: {reason}")]
+    TurnedAway { address: String, reason: AbortReason },
+}
+
+/// How a member may reach its node.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Approach {
+    pub(crate) transport: TransportChoice,
+    pub(crate) channel: ChannelChoice,
+}
+
+impl TreeMember {
+    /// Connects to the node and waits until it has let the member in.
+    pub(crate) fn enter(
+        group: &GroupGrant,
+        grant: &EndpointGrant,
+        approach: Approach,
+        machine: &str,
+        stream_min_bytes: Option<u64>,
+    ) -> Result<Self, EnterError> {
+        let Connected { link, mut datagrams, carrier } = connect(group, grant, approach, machine)?;
+        let mut endpoint = Endpoint::new(EndpointConfig::of_grant(group, grant, 1));
+        if let Some(port) = datagrams.as_ref().and_then(Datagrams::port) {
+            endpoint.offer_datagrams(
+                port,
+                segment_max_bytes(group.payload_max_bytes, approach.channel),
+            );
+        }
+        if let (Some(datagrams), Some(multicast)) = (&mut datagrams, &group.multicast) {
+            datagrams.ear = open_ear(datagrams, &multicast.address);
+            if datagrams.ear.is_some() {
+                endpoint.hear_multicast(multicast.capability);
+            }
+        }
+        let mut is_undecided = datagrams.is_some();
+        let mut is_joined = false;
+        let mut member = Self {
+            endpoint,
+            link,
+            datagrams,
+            carrier,
+            link_due_in: 0,
+            clock: Instant::now(),
+            running: None,
+            number: None,
+            stream_min_bytes,
+            is_gone: false,
+            tally: None,
+            has_outsider: group.outsider.is_some(),
+        };
+        let deadline = Instant::now() + JOIN_TIMEOUT;
+        let address = || grant.address.tcp.clone();
+        loop {
+            member.pump();
+            match member.endpoint.poll_event() {
+                Some(Event::Joined) => is_joined = true,
+                Some(Event::DatagramPeer(port)) => member.on_datagram_peer(port.get()),
+                Some(Event::Datagrams(reach)) => {
+                    member.on_reach(reach);
+                    is_undecided = false;
+                }
+                // How long to wait for datagrams is the endpoint's to say.
+                None if is_joined && !is_undecided => return Ok(member),
+                Some(Event::Failed(abort)) => {
+                    return Err(EnterError::TurnedAway {
+                        address: address(),
+                        reason: abort.reason,
+                    });
+                }
+                _ if Instant::now() >= deadline => {
+                    return Err(EnterError::NotLetIn { address: address() });
+                }
+                _ => member.sleep(Duration::from_millis(20)),
+            }
+        }
+    }
+}
+
+/// The longest segment that goes by datagram. Where nothing else is asked for, it crosses the
+/// network in one piece: longer ones are TCP's, which cuts them in hardware.
+fn segment_max_bytes(payload_max_bytes: u32, channel: ChannelChoice) -> u32 {
+    match channel {
+        ChannelChoice::Udp => payload_max_bytes.min(DATAGRAM_PAYLOAD_BYTES_MAX),
+        ChannelChoice::Auto | ChannelChoice::Tcp => payload_max_bytes.min(WHOLE_PAYLOAD_BYTES),
+    }
+}
+
+/// A socket that hears a group's multicast where its link starts; none if it can't be had, and then
+/// the group's node never hears that this member hears, and sends it every result.
+fn open_ear(datagrams: &Datagrams, address: &str) -> Option<DatagramSocket> {
+    let SocketAddr::V4(ours) = datagrams.socket.address().ok()? else { return None };
+    DatagramSocket::hear(address.parse().ok()?, *ours.ip()).ok()
+}
+
+/// A link, and what stands beside it.
+struct Connected {
+    link: Box<dyn Link>,
+    datagrams: Option<Datagrams>,
+    carrier: &'static str,
+}
+
+fn connect(
+    group: &GroupGrant,
+    grant: &EndpointGrant,
+    approach: Approach,
+    machine: &str,
+) -> Result<Connected, EnterError> {
+    let address = &grant.address;
+    let chunk_bytes = group.stream.map_or(0, |terms| terms.chunk_bytes);
+    let payload_max_bytes = group.payload_max_bytes.max(chunk_bytes);
+    let unreachable =
+        |problem: String| EnterError::Unreachable { address: address.tcp.clone(), problem };
+    let is_near = address.machine == machine;
+    match (&address.shm, approach.transport) {
+        (Some(path), TransportChoice::Auto | TransportChoice::Shm) if is_near => {
+            let options = ShmOptions::new(payload_max_bytes)
+                .map_err(|error| unreachable(error.to_string()))?;
+            let link = connect_shm(path.as_ref(), options, JOIN_TIMEOUT)
+                .map_err(|error| unreachable(error.to_string()))?;
+            Ok(Connected { link: Box::new(link), datagrams: None, carrier: "shm" })
+        }
+        (_, TransportChoice::Shm) => {
+            Err(EnterError::NoSharedMemory { address: address.tcp.clone() })
+        }
+        _ => {
+            let socket = address
+                .tcp
+                .to_socket_addrs()
+                .map_err(|error| unreachable(error.to_string()))?
+                .next()
+                .ok_or_else(|| unreachable("the name has no address".to_owned()))?;
+            let options = TcpOptions::new(payload_max_bytes)
+                .map_err(|error| unreachable(error.to_string()))?;
+            let link = connect_tcp(socket, options, JOIN_TIMEOUT)
+                .map_err(|error| unreachable(error.to_string()))?;
+            let is_wanted = approach.channel != ChannelChoice::Tcp;
+            let datagrams = is_wanted.then(|| Datagrams::beside(&link)).flatten();
+            Ok(Connected { link: Box::new(link), datagrams, carrier: "tcp" })
+        }
+    }
+}

@@ -1,0 +1,61 @@
+//! Messages that one system call brought, handed out frame by frame.
+
+use std::net::SocketAddr;
+
+use super::sys::{FEW, Incoming};
+
+/// Messages taken at once, each of which may be a train.
+pub(super) const RECEIVE_BATCH: usize = 16;
+
+/// Room for a message that is received: the longest datagram or train.
+const MESSAGE_BYTES_MAX: usize = 65_536;
+
+/// Messages received and not yet handed out.
+pub(super) struct Inbox {
+    pub(super) buffers: Vec<Box<[u8]>>,
+    pub(super) messages: [Incoming; RECEIVE_BATCH],
+    pub(super) count: usize,
+    /// The message whose turn it is, and where in it.
+    pub(super) next: usize,
+    pub(super) offset: usize,
+    /// The last call brought fewer than it could have.
+    pub(super) is_drained: bool,
+    /// How many messages the next call asks for.
+    pub(super) asks: usize,
+}
+
+impl Inbox {
+    pub(super) fn new() -> Self {
+        let nothing =
+            Incoming { len_bytes: 0, source: SocketAddr::from(([0; 4], 0)), segment_bytes: 0 };
+        Self {
+            // Pages of it that no message reaches cost nothing.
+            buffers: (0..RECEIVE_BATCH)
+                .map(|_| vec![0; MESSAGE_BYTES_MAX].into_boxed_slice())
+                .collect(),
+            messages: [nothing; RECEIVE_BATCH],
+            count: 0,
+            next: 0,
+            offset: 0,
+            is_drained: false,
+            asks: FEW,
+        }
+    }
+
+    /// The message that the next datagram lies in, and where in its buffer.
+    pub(super) fn next_piece(&mut self) -> Option<(usize, std::ops::Range<usize>)> {
+        while self.next < self.count {
+            let message = self.messages[self.next];
+            let len_bytes = message.len_bytes.min(MESSAGE_BYTES_MAX);
+            if self.offset < len_bytes {
+                let end = (self.offset + message.segment_bytes.max(1)).min(len_bytes);
+                let range = self.offset..end;
+                self.offset = end;
+                return Some((self.next, range));
+            }
+            self.next += 1;
+            self.offset = 0;
+        }
+        None
+    }
+}
