@@ -45,9 +45,10 @@ bench: build mpi-venvs ## Kernels beside a memory copy, links, host groups, MPI 
 	$(CARGO) bench --locked -p tributary-client --bench host
 	$(PYTHON) bench/node/node.py --libraries $(CARGO_TARGET_DIR)/release
 	$(PYTHON) bench/node/node.py --libraries $(CARGO_TARGET_DIR)/release --further
+	$(PYTHON) bench/node/pairs.py
 	@mkdir -p build
 	$(PROGRAM) tune --measure build/bench-tuning.toml
-	$(PROGRAM) model --tuning build/bench-tuning.toml --hosts 2 --ppn 16
+	$(PROGRAM) model --measure --tuning build/bench-tuning.toml --hosts 2 --ppn 16 --sizes 8,4K,64K,1M
 	$(PROGRAM) bench allreduce --procs 4 --hosts 2 --algo node,auto,tree --sizes 8,1K,64K,1M
 	$(PROGRAM) bench barrier --procs 4 --hosts 2 --algo node,auto,tree
 

@@ -1,6 +1,7 @@
 //! `tributary model`: the cost model's predictions, beside what was measured.
 
 use std::io::{self, Write};
+use std::net::{IpAddr, Ipv4Addr};
 use std::process::ExitCode;
 
 use serde_json::json;
@@ -11,10 +12,13 @@ use tributary_client::tuning::Tuning;
 use crate::bench::sizes;
 use crate::flags::ModelFlags;
 use crate::tables;
+use crate::tune::{self, LEADERS};
 use crate::usage::UsageError;
 
-/// Leaders that are shown, as far as a host has them.
-const LEADERS: [u32; 5] = [1, 2, 4, 8, 16];
+/// Element of the vectors that are measured.
+const FLOAT_BYTES: u64 = 4;
+/// Most processes on this machine for one measurement.
+const MEASURED_PROCESSES_MAX: u64 = 256;
 
 /// One length with one number of leaders.
 struct Row {
@@ -32,9 +36,9 @@ struct Row {
 
 /// Prints predictions.
 pub(crate) fn model(flags: ModelFlags) -> anyhow::Result<ExitCode> {
-    let tuning = flags.tuning.as_deref().map(Tuning::read).transpose()?.unwrap_or_default();
+    let sizes = sizes::parse(&flags.sizes, if flags.measure { FLOAT_BYTES } else { 1 })?;
+    let tuning = tuning(&flags)?;
     let costs = costs(&flags, &tuning)?;
-    let sizes = sizes::parse(&flags.sizes, 1)?;
     let rows: Vec<Row> =
         sizes.iter().flat_map(|bytes| rows(&flags, &costs, &tuning, *bytes)).collect();
     let mut out = io::stdout().lock();
@@ -47,6 +51,33 @@ pub(crate) fn model(flags: ModelFlags) -> anyhow::Result<ExitCode> {
         writeln!(out, "{}", table(&rows))?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// What was measured: by a file, and now if that is asked for.
+fn tuning(flags: &ModelFlags) -> anyhow::Result<Tuning> {
+    let mut tuning = match flags.tuning.as_deref() {
+        Some(file) => Tuning::read(file)?,
+        None if flags.measure => tune::constants(IpAddr::V4(Ipv4Addr::LOCALHOST))?,
+        None => Tuning::default(),
+    };
+    if flags.measure {
+        check_measurable(flags)?;
+        let (hosts, ppn) = (flags.hosts as u32, flags.ppn as u32);
+        tuning.measurements = tune::by_leaders(hosts, ppn, &flags.sizes, flags.iters)?;
+    }
+    Ok(tuning)
+}
+
+/// Hosts are processes of this machine when they are measured, so they are some and not many.
+fn check_measurable(flags: &ModelFlags) -> Result<(), UsageError> {
+    let processes = flags.hosts.saturating_mul(flags.ppn);
+    if flags.hosts >= 2 && processes <= MEASURED_PROCESSES_MAX {
+        return Ok(());
+    }
+    let typed = format!("{} and --ppn {}", flags.hosts, flags.ppn);
+    let allowed =
+        format!("with --measure, 2 hosts or more and {MEASURED_PROCESSES_MAX} processes at most");
+    Err(UsageError::new("--hosts", typed, allowed))
 }
 
 /// The constants: what was typed, else what the file has.

@@ -21,7 +21,7 @@ use crate::flags::{CollectiveFlag, TuneFlags, TunePartnerFlags};
 use crate::usage;
 
 /// Leaders per host that are tried, as far as there are ranks.
-const LEADERS: [u32; 5] = [1, 2, 4, 8, 16];
+pub(crate) const LEADERS: [u32; 5] = [1, 2, 4, 8, 16];
 /// Sub-partitions of each leader's share that are tried.
 const SUB_PARTITIONS: [u32; 2] = [1, 4];
 
@@ -51,7 +51,7 @@ pub(crate) fn tune(flags: TuneFlags) -> anyhow::Result<ExitCode> {
     let mut tuning = constants(flags.address)?;
     if !flags.measure {
         for trial in trials(&flags) {
-            tuning.measurements.extend(trial.measure(&flags)?);
+            tuning.measurements.extend(trial.measure(&flags.sizes, flags.iters)?);
             // What was measured so far stays if a later trial fails.
             tuning.write(&flags.file)?;
         }
@@ -105,6 +105,30 @@ pub(crate) fn partner(flags: &TunePartnerFlags) -> anyhow::Result<ExitCode> {
     let waits = if flags.sleeps { PartnerWaits::Sleeping } else { PartnerWaits::Yielding };
     Partner { address: flags.address, core: flags.core, waits }.run()?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Allreduces as the model describes them, in the mesh by recursive doubling, with each of
+/// [`LEADERS`] that a host has processes for.
+pub(crate) fn by_leaders(
+    hosts: u32,
+    ppn: u32,
+    sizes: &str,
+    iters: u64,
+) -> anyhow::Result<Vec<Measurement>> {
+    let mut measurements = Vec::new();
+    for leaders in LEADERS.into_iter().filter(|leaders| *leaders <= ppn) {
+        let trial = Trial {
+            collective: CollectiveFlag::Allreduce,
+            hosts,
+            ranks: hosts * ppn,
+            joint: Joint::Mesh,
+            algorithm: AlgorithmChoice::RecursiveDoubling,
+            leaders,
+            sub_partitions: 1,
+        };
+        measurements.extend(trial.measure(sizes, iters)?);
+    }
+    Ok(measurements)
 }
 
 /// Every way that is worth trying, for every number of hosts and processes.
@@ -164,14 +188,14 @@ fn in_mesh(trial: Trial, ppn: u32) -> impl Iterator<Item = Trial> {
 }
 
 impl Trial {
-    /// Runs this program's own benchmark with the knobs of the trial.
-    fn measure(&self, flags: &TuneFlags) -> anyhow::Result<Vec<Measurement>> {
+    /// Runs this program's own benchmark with the knobs of the trial, `iters` operations per size.
+    fn measure(&self, sizes: &str, iters: u64) -> anyhow::Result<Vec<Measurement>> {
         let mut command = Command::new(std::env::current_exe()?);
         command.args(["bench", self.collective.name(), "--json", "--no-verify"]);
         command.args(["--procs", &self.ranks.to_string(), "--hosts", &self.hosts.to_string()]);
-        command.args(["--iters", &flags.iters.to_string()]);
+        command.args(["--iters", &iters.to_string()]);
         if self.collective != CollectiveFlag::Barrier {
-            command.args(["--sizes", &flags.sizes]);
+            command.args(["--sizes", sizes]);
         }
         let mut set = |knob: &Knob, value: &str| {
             command.env(knob.name, value);

@@ -42,6 +42,21 @@ fn a_missing_constant_is_named() {
     assert!(ended.stderr.contains("/no/such/file"), "{}", ended.stderr);
 }
 
+/// Predicted and measured side by side, without a file.
+#[test]
+fn what_is_measured_now_stands_beside_the_prediction() {
+    let line = "model --measure --hosts 2 --ppn 2 --sizes 8,4K --iters 5 --json";
+    let ended = run(tributary().args(line.split(' ')).args(CONSTANTS.split_whitespace()));
+    assert!(ended.status.success(), "{}", ended.stderr);
+    let rows = rows(&ended.stdout);
+    let leaders: Vec<u64> = rows.iter().map(|row| row["leaders"].as_u64().unwrap()).collect();
+    assert_eq!(leaders, [1, 2, 1, 2]);
+    assert!(rows.iter().all(|row| row["measured_us"].as_f64().unwrap() > 0.0), "{}", ended.stdout);
+    let alone = run(tributary().args("model --measure --hosts 1 --ppn 2".split(' ')));
+    assert_eq!(alone.status.code(), Some(2));
+    assert!(alone.stderr.contains("2 hosts or more"), "{}", alone.stderr);
+}
+
 /// A table measured here is shown by the model and followed by communicators.
 #[test]
 fn what_was_tuned_is_shown_and_chosen_by() {

@@ -13,8 +13,8 @@ pub const CHECKUP_INTERVAL: Duration = Duration::from_millis(20);
 /// MPI beneath.
 pub const NAP_MAX: Duration = Duration::from_micros(50);
 
-/// Looks at a flag, with nothing between them, before a wait is paced: some hundred nanoseconds.
-pub(crate) const EAGER_LOOKS: u32 = 512;
+/// Looks at a flag before a wait is paced: some ten microseconds.
+pub(crate) const EAGER_LOOKS: u32 = 256;
 
 /// Looks at the condition without a `pause` between, at the start of a wait.
 ///

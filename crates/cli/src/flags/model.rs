@@ -11,6 +11,7 @@ use crate::usage::{non_negative, whole_number};
 const MODEL_EXAMPLES: &str = "\
 Examples:
   tributary tune --measure tuning.toml && tributary model --tuning tuning.toml
+  tributary model --measure --hosts 2 --ppn 16
   tributary model --hosts 16 --ppn 28 --sizes 4K:1M --network-startup-ns 1500 \\
       --network-ns-per-byte 0.08 --memory-startup-ns 60 --memory-ns-per-byte 0.08 \\
       --reduce-ns-per-byte 0.05
@@ -35,6 +36,14 @@ pub(crate) struct ModelFlags {
     /// File that `tributary tune` wrote: constants, and measured times
     #[arg(long, value_name = "FILE", env = "TRIBUTARY_TUNING", value_hint = ValueHint::FilePath)]
     pub(crate) tuning: Option<PathBuf>,
+
+    /// Measure now, hosts being processes of this machine; constants too, if there is no file
+    #[arg(long)]
+    pub(crate) measure: bool,
+
+    /// With --measure, operations timed per size and number of leaders
+    #[arg(long, value_name = "N", default_value = "100", value_parser = whole_number(1..=1_000_000))]
+    pub(crate) iters: u64,
 
     /// Hosts
     #[arg(long, value_name = "N", default_value = "16", value_parser = whole_number(1..=1_000_000))]

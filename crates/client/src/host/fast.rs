@@ -16,6 +16,7 @@ use super::running::{consume_traded, copy_short};
 use super::scan::reduce_prefix;
 use super::segment::{LINE_RING, RINGS, TRADE_RING};
 use super::sync::Ordering;
+use crate::waiting::Policy;
 
 impl HostGroup {
     /// Runs `operation` if it takes one short step; `None` if it takes more.
@@ -79,7 +80,7 @@ impl HostGroup {
         // SAFETY: the caller's promise; a traded box is free in its step.
         unsafe { copy_short(source, self.rings.own_slot(TRADE_RING, len_bytes)) };
         self.rings.publish(TRADE_RING, len_bytes);
-        if let Err(lost) = self.await_slot_of(TRADE_RING, 1 - self.rings.local_rank) {
+        if let Err(lost) = self.await_trade() {
             return Some(Err(lost));
         }
         // SAFETY: the peer's flag was seen just now; the buffers are the caller's.
@@ -95,7 +96,7 @@ impl HostGroup {
             return None;
         }
         self.rings.publish(TRADE_RING, 0);
-        let outcome = self.await_slot_of(TRADE_RING, 1 - self.rings.local_rank);
+        let outcome = self.await_trade();
         if outcome.is_ok() {
             self.rings.finish(TRADE_RING, true);
         }
@@ -253,6 +254,18 @@ impl HostGroup {
         unsafe { copy_short(source, self.rings.own_slot(LINE_RING, len_bytes)) };
         self.rings.publish(LINE_RING, len_bytes);
         Ok(())
+    }
+
+    /// Waits until the peer of two has filled its box of the step to come. With a core for each, this
+    /// begins with a pause: the two come at the same time, and the peer's box is not there yet.
+    #[inline]
+    fn await_trade(&mut self) -> Result<(), Lost> {
+        let peer = 1 - self.rings.local_rank;
+        if self.rings.policy == Policy::Sleep && self.rings.is_filled(TRADE_RING, peer) {
+            return Ok(());
+        }
+        let step = self.rings.step(TRADE_RING);
+        self.wait_for(Awaited { peer, ring: TRADE_RING, step, event: AwaitedEvent::Filled })
     }
 
     /// Waits until `peer` has filled its slot of the step to come.

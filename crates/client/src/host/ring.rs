@@ -2,6 +2,7 @@
 //!
 //! The argument why slots are safe to reuse is in the documentation of [`super`].
 
+use std::hint::spin_loop;
 use std::slice;
 use std::time::Duration;
 
@@ -207,7 +208,9 @@ impl Rings {
         }
     }
 
-    /// The same for somebody who looks `looks` times, as close to each other as can be.
+    /// The same for somebody who looks `looks` times and lets a moment pass before each. A look that
+    /// comes before the line is written takes it away from the writer, who must then fetch it back:
+    /// two transfers more, and so no look should come too early.
     #[inline]
     pub(super) fn is_met_soon(&self, awaited: Awaited, looks: u32) -> bool {
         let Awaited { peer, ring, step, event } = awaited;
@@ -216,7 +219,10 @@ impl Rings {
             AwaitedEvent::Done => (self.segment.done(ring, peer), u64::MAX),
         };
         // Acquire: as in `is_met`.
-        (0..looks).any(|_| (step..=at_most).contains(&word.load(Ordering::Acquire)))
+        (0..looks).any(|_| {
+            spin_loop();
+            (step..=at_most).contains(&word.load(Ordering::Acquire))
+        })
     }
 
     /// Wakes whoever sleeps until this rank publishes something. Costs nothing while every rank
