@@ -90,6 +90,7 @@ mod gather;
 mod group;
 mod job;
 mod liveness;
+mod lookout;
 #[cfg(test)]
 mod model;
 mod offer;

@@ -210,6 +210,18 @@ impl Rings {
         }
     }
 
+    /// The same for somebody who looks `looks` times, as close to each other as can be.
+    #[inline]
+    pub(super) fn is_met_soon(&self, awaited: Awaited, looks: u32) -> bool {
+        let Awaited { peer, ring, step, event } = awaited;
+        let (word, at_most) = match event {
+            AwaitedEvent::Filled => (self.segment.flag(ring, peer, step), step),
+            AwaitedEvent::Done => (self.segment.done(ring, peer), u64::MAX),
+        };
+        // Acquire: as in `is_met`.
+        (0..looks).any(|_| (step..=at_most).contains(&word.load(Ordering::Acquire)))
+    }
+
     /// Wakes whoever sleeps until this rank publishes something. Costs nothing while every rank
     /// has a core, for then nobody sleeps.
     #[inline]
