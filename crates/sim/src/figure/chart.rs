@@ -38,11 +38,8 @@ const LEGEND_AT: u32 = 850;
 const LEGEND_STEP: i32 = 22;
 const FONT: &str = "sans-serif";
 const LINE_WIDTH: u32 = 2;
-/// Radius of the dots of the series that is drawn last. Those before it have larger ones, so that lines
-/// that lie on one another show as rings.
-const DOT_RADIUS: usize = 3;
-/// Rings that are told apart.
-const RINGS_MAX: usize = 4;
+/// Radii of dots, series by series: of neighbours that lie on one another, the earlier show as rings.
+const DOT_RADII: [i32; 3] = [7, 5, 3];
 
 /// Colours that people who see few of them can tell apart too (Okabe and Ito, "Color Universal Design",
 /// 2008), without its yellow and its black, and two darker ones.
@@ -90,7 +87,7 @@ impl Chart {
 
     fn draw(&self, area: &Area<'_>, title: &str) -> Outcome {
         area.fill(&WHITE)?;
-        let area = area.titled(title, (FONT, 20))?;
+        let area = area.margin(10, 0, 0, 0).titled(title, (FONT, 20))?;
         let (left, right) = area.split_horizontally(LEGEND_AT);
         self.draw_plane(&left)?;
         self.draw_legend(&right)?;
@@ -129,14 +126,9 @@ impl Chart {
         }
         let colour = COLOURS[index % COLOURS.len()];
         plane.draw_series(LineSeries::new(points.clone(), colour.stroke_width(LINE_WIDTH)))?;
-        let radius = self.dot_radius(index);
+        let radius = DOT_RADII[index % DOT_RADII.len()];
         plane.draw_series(points.map(|at| Circle::new(at, radius, colour.filled())))?;
         Ok(())
-    }
-
-    fn dot_radius(&self, index: usize) -> i32 {
-        let lines = self.series.iter().filter(|series| !series.is_published).count();
-        (DOT_RADIUS + (lines - 1 - index.min(lines - 1)).min(RINGS_MAX)) as i32
     }
 
     fn draw_legend(&self, area: &Area<'_>) -> Outcome {
@@ -149,7 +141,7 @@ impl Chart {
                 let colour = COLOURS[index % COLOURS.len()];
                 let line = [(0, height), (24, height)];
                 area.draw(&PathElement::new(line, colour.stroke_width(LINE_WIDTH)))?;
-                let radius = self.dot_radius(index);
+                let radius = DOT_RADII[index % DOT_RADII.len()];
                 area.draw(&Circle::new((12, height), radius, colour.filled()))?;
             }
             area.draw(&Text::new(series.name.as_str(), (32, height - 7), style.clone()))?;

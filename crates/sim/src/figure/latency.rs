@@ -37,7 +37,7 @@ pub(super) fn latency(effort: &Effort, progress: &Progress) -> Result<Figure, Fi
             line.push((size as f64, summary.avg));
             known.extend(published.map(|us| (size as f64, us)));
         }
-        let name = mode.name().to_owned();
+        let name = mode.description().to_owned();
         series.push(Series { name, points: line, is_published: false });
     }
     series.push(Series { name: "published".into(), points: known, is_published: true });

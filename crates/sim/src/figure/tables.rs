@@ -32,6 +32,15 @@ impl Mode {
             Self::SharpReliable => "sharp-rc",
         }
     }
+
+    /// What a legend says.
+    pub(super) fn description(self) -> &'static str {
+        match self {
+            Self::Host => "host: hosts alone",
+            Self::Sharp => "sharp: multicast + reliable",
+            Self::SharpReliable => "sharp-rc: reliable only",
+        }
+    }
 }
 
 /// 4 B to 4 KiB.
