@@ -5,7 +5,6 @@
 //! `Running`.
 
 use std::mem::MaybeUninit;
-use std::sync::atomic::Ordering;
 use std::{ptr, slice};
 
 use super::combine::{Combine, reduce_in_order};
@@ -16,6 +15,7 @@ use super::ring::{Awaited, AwaitedEvent};
 use super::running::{consume_traded, copy_short};
 use super::scan::reduce_prefix;
 use super::segment::{LINE_RING, RINGS, TRADE_RING};
+use super::sync::Ordering;
 
 impl HostGroup {
     /// Runs `operation` if it takes one short step; `None` if it takes more.

@@ -1,29 +1,23 @@
 //! The group: one operation at a time, step by step.
 
-use std::sync::atomic::Ordering;
 use std::task::Poll;
 use std::time::Duration;
 
 use rustix::time::Timespec;
 
-use super::attach::Attachment;
-use super::delivery::Mailbox;
 use super::failure::{Lost, LostCause};
 use super::job::Job;
 use super::liveness::Watch;
-use super::offer::{AttachError, Keeper, Offer, OfferError};
 use super::operation::{Action, Operation};
-use super::reach::{Reach, Unreachable, outcome_of_word};
+use super::reach::Reach;
 use super::ring::{Awaited, Rings};
 use super::segment::Segment;
-use crate::waiting::{Checkup, Policy, Waiter};
+use super::sync::Ordering;
+use super::waiting::{Checkup, EAGER_LOOKS, Policy, Waiter};
 
 /// Longest time a waiting thread leaves whatever else it has to drive alone: about what a message
 /// of the MPI beneath may be late when its receiver sits in one of our operations.
 const IDLE_INTERVAL_MAX: Duration = Duration::from_millis(2);
-
-/// Looks at a flag, with nothing between them, before a wait is paced: some hundred nanoseconds.
-const EAGER_LOOKS: u32 = 512;
 
 /// The processes of one host that share one communicator, as one of them sees it.
 ///
@@ -45,48 +39,6 @@ pub struct HostGroup {
 unsafe impl Send for HostGroup {}
 
 impl HostGroup {
-    /// Makes a segment for `ranks` processes and the offer of it; called by one of them.
-    ///
-    /// # Errors
-    /// More ranks than [`RANKS_MAX`](super::RANKS_MAX), none, or no memory or descriptor.
-    pub fn offer(ranks: u32) -> Result<(Offer, Keeper), OfferError> {
-        Offer::make(ranks)
-    }
-
-    /// Maps an offered segment and takes the place of `local_rank` in it.
-    ///
-    /// # Errors
-    /// The offer does not fit, cannot be reached or is not there any more, or the place is taken.
-    pub fn attach(offer: &Offer, local_rank: u32, ranks: u32) -> Result<Attachment, AttachError> {
-        Attachment::new(offer, local_rank, ranks, Offer::open)
-    }
-
-    /// The same at the rank that made the offer, without a way through `/proc`.
-    ///
-    /// # Errors
-    /// As [`attach`](Self::attach).
-    pub fn attach_kept(
-        offer: &Offer,
-        keeper: &Keeper,
-        local_rank: u32,
-        ranks: u32,
-    ) -> Result<Attachment, AttachError> {
-        Attachment::new(offer, local_rank, ranks, |offer| offer.open_kept(keeper))
-    }
-
-    /// The same at a rank to whose mailbox the leader has delivered the segment.
-    ///
-    /// # Errors
-    /// As [`attach`](Self::attach), or nothing was delivered.
-    pub fn attach_delivered(
-        offer: &Offer,
-        mailbox: &Mailbox,
-        local_rank: u32,
-        ranks: u32,
-    ) -> Result<Attachment, AttachError> {
-        Attachment::new(offer, local_rank, ranks, |offer| offer.open_delivered(mailbox))
-    }
-
     pub(super) fn new(
         segment: Segment,
         local_rank: u32,
@@ -121,20 +73,6 @@ impl HostGroup {
     #[must_use]
     pub fn policy(&self) -> Policy {
         self.rings.policy
-    }
-
-    /// Whether every rank that has settled by now reaches the memory of all others, so that long
-    /// vectors need not be staged in the segment.
-    ///
-    /// # Errors
-    /// The first rank that does not, and why. Operations work without it; they cost more copies.
-    pub fn direct_access(&self) -> Result<(), Unreachable> {
-        let outcome = |rank| {
-            // Acquire: pairs with the Release in `settle` of the rank; it stands for itself.
-            let word = self.rings.segment.registration(rank).reach.load(Ordering::Acquire);
-            outcome_of_word(rank, word).unwrap_or(Ok(()))
-        };
-        (0..self.rings.ranks).try_for_each(outcome)
     }
 
     /// Whether long vectors have been found to go directly from process to process.

@@ -1,6 +1,5 @@
 //! What a rank looks at besides its own operation: the failure word, and whether its peers live.
 
-use std::sync::atomic::{Ordering, fence};
 use std::time::Duration;
 
 use rustix::time::{ClockId, Timespec};
@@ -9,7 +8,8 @@ use super::failure::{Lost, LostCause};
 use super::group::HostGroup;
 use super::job::Job;
 use super::ring::Awaited;
-use crate::waiting::CHECKUP_INTERVAL;
+use super::sync::{self, Ordering, fence};
+use super::waiting::CHECKUP_INTERVAL;
 
 /// Between two looks whether a peer still writes to this rank's memory, after a failure.
 const WRITERS_INTERVAL: Duration = Duration::from_micros(50);
@@ -101,13 +101,13 @@ impl HostGroup {
     /// word is set, so that none begins to; what one is at lasts as long as its share takes.
     #[cold]
     pub(super) fn outlast_writers(&self) {
-        // SeqCst: see `Direct::work_unless_failed`.
+        // SeqCst: pairs with the fence in `Direct::work_unless_failed`.
         fence(Ordering::SeqCst);
         for peer in self.rings.peers() {
             let writing = &self.rings.segment.control(peer).writing;
             // Acquire: pairs with the Release there.
             while writing.load(Ordering::Acquire) != 0 && !self.watches[peer as usize].has_ended() {
-                std::thread::sleep(WRITERS_INTERVAL);
+                sync::nap(WRITERS_INTERVAL);
             }
         }
     }

@@ -102,6 +102,7 @@ mod running;
 mod scan;
 mod scatter;
 mod segment;
+mod sync;
 #[cfg(test)]
 mod tests;
 
@@ -114,5 +115,7 @@ pub use offer::{AttachError, Keeper, Offer, OfferError, OfferFormatError};
 pub use operation::{Action, Blocks, EXCHANGE_RANKS_MAX, Operation};
 pub use reach::{Unreachable, UnreachableCause};
 pub use segment::RANKS_MAX;
+
+use crate::waiting;
 
 pub use crate::waiting::{CHECKUP_INTERVAL, Checkup, Policy, Waiter};

@@ -170,7 +170,7 @@ impl Running {
         let (own, ranks) = (rings.local_rank, rings.ranks);
         let share = share(len_bytes, kernel.element_bytes(), own, ranks);
         let step = rings.step(ring);
-        let payload = rings.segment.payload(ring, own, step);
+        let payload = rings.segment.payload_to_fill(ring, own, step);
         // SAFETY: the share lies within the claimed slot, and no one else has a slice of it.
         let target = unsafe { slice::from_raw_parts_mut(payload.add(share.start), share.len()) };
         reduce_in_order(kernel, target, ranks, |rank, part| {

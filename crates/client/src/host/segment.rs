@@ -6,9 +6,10 @@
 
 use std::os::fd::OwnedFd;
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use rustix::mm::{MapFlags, ProtFlags};
+
+use super::sync::{AtomicU32, AtomicU64, Ordering};
 
 /// Most ranks a group may have.
 pub const RANKS_MAX: u32 = 1024;
@@ -252,9 +253,15 @@ impl Segment {
         unsafe { self.slot(ring, rank, step).cast::<AtomicU64>().as_ref() }
     }
 
-    /// The payload of that slot: `capacity_bytes` of the ring.
+    /// The payload of that slot, to be read: `capacity_bytes` of the ring.
     #[inline]
-    pub(super) fn payload(&self, ring: usize, rank: u32, step: u64) -> *mut u8 {
+    pub(super) fn payload(&self, ring: usize, rank: u32, step: u64) -> *const u8 {
+        self.payload_to_fill(ring, rank, step)
+    }
+
+    /// The same, to be written.
+    #[inline]
+    pub(super) fn payload_to_fill(&self, ring: usize, rank: u32, step: u64) -> *mut u8 {
         // SAFETY: the payload begins inside the slot, as the constants above say.
         unsafe { self.slot(ring, rank, step).add(RINGS[ring].payload_offset_bytes).as_ptr() }
     }
