@@ -40,9 +40,7 @@ pub(crate) fn predict(flags: &PredictFlags) -> anyhow::Result<ExitCode> {
         let allowed = "a multiple of 4, an element's length, is allowed";
         return Err(UsageError::new("--sizes", size.to_string(), allowed).into());
     }
-    if let Some(cores) = flags.cores {
-        keep_to_cores(cores.into())?;
-    }
+    keep_to_cores(flags.cores.into())?;
     let tuning = match &flags.tuning {
         Some(path) => Tuning::read(path)?,
         None => tune::constants(IpAddr::V4(Ipv4Addr::LOCALHOST))?,

@@ -24,7 +24,7 @@ use crate::preset::PresetError;
 use crate::system::SystemError;
 use crate::world::RunError;
 
-pub use chart::{Chart, Scale, Series};
+pub use chart::{Axis, Chart, Quantity, Scale, Series};
 pub use table::{Cell, Table};
 
 /// Why a figure could not be made.

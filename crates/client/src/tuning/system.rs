@@ -119,10 +119,12 @@ impl Bench<'_> {
         let yielding_ns = self.half_round_ns(here, [PartnerWaits::Yielding; 2], SHORT_BYTES)?;
         let longer_ns = self.half_round_ns(here, [PartnerWaits::Yielding; 2], LONGER_BYTES)?;
         // Only one of the two frames of a round is longer. Of what it takes more with caches that are
-        // shared, sending and receiving have the shares that they have in one process's.
-        let byte_ns = (2.0 * (longer_ns - yielding_ns) / more_bytes).max(0.0);
+        // shared, which is no less than what it takes one process alone, sending and receiving have the
+        // shares that they have there.
         let send_more_ns = (longer.send_ns - send_ns).max(0.0);
         let receive_more_ns = (longer.receive_ns - receive_ns).max(0.0);
+        let more_ns = (2.0 * (longer_ns - yielding_ns)).max(send_more_ns + receive_more_ns);
+        let byte_ns = more_ns / more_bytes;
         let send_share = send_more_ns / (send_more_ns + receive_more_ns).max(1.0);
         let cold_ns = (yielding_ns - exchange_ns - miss_ns - give_way_ns - switch_ns).max(0.0);
         let sleeping_ns = self.half_round_ns(here, [PartnerWaits::Sleeping; 2], SHORT_BYTES)?;

@@ -1,7 +1,9 @@
 //! An application like AMG: 8-byte reductions between compute phases.
 
 use super::full_hosts::setting;
-use super::{Cell, Effort, Figure, FigureError, Progress, Table, sweep};
+use super::{
+    Axis, Cell, Chart, Effort, Figure, FigureError, Progress, Quantity, Scale, Series, Table, sweep,
+};
 use crate::measure::Between;
 use crate::preset;
 
@@ -32,9 +34,13 @@ pub(super) fn amg(effort: &Effort, progress: &Progress) -> Result<Figure, Figure
         "merit_tree",
         "gain_percent",
     ]);
+    let line = |name: &str| Series { name: name.into(), points: Vec::new(), is_published: false };
+    let mut series = vec![line(ways[0].0), line(ways[1].0)];
     for phase in PHASES_US {
         let merit = |reduction: f64| 1e6 / ((phase + reduction) * 1e3);
         let (host, tree) = (merit(means[0]), merit(means[1]));
+        series[0].points.push((phase, host));
+        series[1].points.push((phase, tree));
         table.add(vec![
             Cell::Number(phase, 0),
             Cell::Number(means[0], 3),
@@ -44,6 +50,12 @@ pub(super) fn amg(effort: &Effort, progress: &Progress) -> Result<Figure, Figure
             Cell::Number((tree / host - 1.0) * 100.0, 1),
         ]);
     }
-    let title = "AMG-like application, 64 hosts, 28 processes a host".to_owned();
-    Ok(Figure { name: "amg", title, table, chart: None })
+    let axis = |label: &str, shows| Axis { label: label.into(), scale: Scale::Logarithmic, shows };
+    let chart = Chart {
+        x: axis("computing between two reductions, microseconds", Quantity::Count),
+        y: axis("figure of merit: thousand reductions a second", Quantity::Number),
+        series,
+    };
+    let title = "AMG-like application, EDR fat tree, 64 hosts, 28 processes a host".to_owned();
+    Ok(Figure { name: "amg", title, table, chart: Some(chart) })
 }

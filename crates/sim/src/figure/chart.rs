@@ -1,9 +1,13 @@
-//! Drawings: lines over a logarithmic or linear axis, as SVG.
+//! Drawings: lines over logarithmic or linear axes, as SVG, with the legend beside them.
 
-use plotters::coord::ranged1d::{AsRangedCoord, ValueFormatter};
+mod axis;
+
+use plotters::chart::ChartContext;
 use plotters::prelude::*;
 
 use super::FigureError;
+use axis::Range;
+pub use axis::{Axis, Quantity, Scale};
 
 /// One line, or one set of marks.
 #[derive(Clone, Debug)]
@@ -16,33 +20,58 @@ pub struct Series {
     pub is_published: bool,
 }
 
-/// How an axis divides.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Scale {
-    /// Equal steps.
-    Linear,
-    /// Equal factors.
-    Logarithmic,
-}
-
 /// A drawing.
 #[derive(Clone, Debug)]
 pub struct Chart {
-    /// What the horizontal axis shows.
-    pub x_label: String,
-    /// What the vertical axis shows.
-    pub y_label: String,
-    /// How each divides: horizontal, vertical.
-    pub scales: (Scale, Scale),
+    /// The horizontal axis.
+    pub x: Axis,
+    /// The vertical axis.
+    pub y: Axis,
     /// What is drawn.
     pub series: Vec<Series>,
 }
 
-const SIZE: (u32, u32) = (960, 600);
+const SIZE: (u32, u32) = (1100, 600);
+/// Where the legend begins.
+const LEGEND_AT: u32 = 850;
+/// Between two lines of the legend.
+const LEGEND_STEP: i32 = 22;
+const FONT: &str = "sans-serif";
+const LINE_WIDTH: u32 = 2;
+/// Radii of dots, series by series: of neighbours that lie on one another, the earlier show as rings.
+const DOT_RADII: [i32; 3] = [7, 5, 3];
+
+/// Colours that people who see few of them can tell apart too (Okabe and Ito, "Color Universal Design",
+/// 2008), without its yellow and its black, and two darker ones.
+const COLOURS: [RGBColor; 9] = [
+    RGBColor(213, 94, 0),
+    RGBColor(0, 114, 178),
+    RGBColor(0, 158, 115),
+    RGBColor(204, 121, 167),
+    RGBColor(86, 180, 233),
+    RGBColor(230, 159, 0),
+    RGBColor(120, 50, 0),
+    RGBColor(80, 60, 140),
+    RGBColor(110, 110, 110),
+];
 
 type Area<'a> = DrawingArea<SVGBackend<'a>, plotters::coord::Shift>;
+type Plane<'a, 'b> = ChartContext<'b, SVGBackend<'a>, Cartesian2d<Range, Range>>;
+type Outcome = Result<(), Box<dyn std::error::Error>>;
 
 impl Chart {
+    /// Latencies by length of the vector, both in equal factors.
+    #[must_use]
+    pub fn latency_by_size(series: Vec<Series>) -> Self {
+        let axis =
+            |label: &str, shows| Axis { label: label.to_owned(), scale: Scale::Logarithmic, shows };
+        Self {
+            x: axis("length of the vector", Quantity::Bytes),
+            y: axis("latency, microseconds", Quantity::Number),
+            series,
+        }
+    }
+
     /// The drawing, under a title.
     ///
     /// # Errors
@@ -56,102 +85,69 @@ impl Chart {
         Ok(text)
     }
 
-    fn draw(&self, area: &Area<'_>, title: &str) -> Result<(), Box<dyn std::error::Error>> {
+    fn draw(&self, area: &Area<'_>, title: &str) -> Outcome {
         area.fill(&WHITE)?;
-        let (x, y) = (
-            self.range(|point| point.0, self.scales.0),
-            self.range(|point| point.1, self.scales.1),
-        );
-        match self.scales {
-            (Scale::Logarithmic, Scale::Logarithmic) => {
-                self.draw_on(area, title, x.log_scale().base(2.0), y.log_scale())
-            }
-            (Scale::Logarithmic, Scale::Linear) => {
-                self.draw_on(area, title, x.log_scale().base(2.0), y)
-            }
-            (Scale::Linear, Scale::Logarithmic) => self.draw_on(area, title, x, y.log_scale()),
-            (Scale::Linear, Scale::Linear) => self.draw_on(area, title, x, y),
-        }
-    }
-
-    /// The range of an axis: with some air, and from zero where steps are equal.
-    fn range(&self, of: fn(&(f64, f64)) -> f64, scale: Scale) -> std::ops::Range<f64> {
-        let values = || self.series.iter().flat_map(|series| series.points.iter().map(of));
-        let (low, high) = (values().fold(f64::MAX, f64::min), values().fold(f64::MIN, f64::max));
-        match scale {
-            Scale::Linear => 0.0..high * 1.08,
-            Scale::Logarithmic => low / 1.15..high * 1.3,
-        }
-    }
-
-    fn draw_on<X, Y>(
-        &self,
-        area: &Area<'_>,
-        title: &str,
-        x: X,
-        y: Y,
-    ) -> Result<(), Box<dyn std::error::Error>>
-    where
-        X: AsRangedCoord<Value = f64>,
-        Y: AsRangedCoord<Value = f64>,
-        X::CoordDescType: ValueFormatter<f64>,
-        Y::CoordDescType: ValueFormatter<f64>,
-    {
-        let mut chart = ChartBuilder::on(area)
-            .caption(title, ("sans-serif", 20))
-            .margin(14)
-            .x_label_area_size(46)
-            .y_label_area_size(64)
-            .build_cartesian_2d(x, y)?;
-        chart
-            .configure_mesh()
-            .x_desc(&self.x_label)
-            .y_desc(&self.y_label)
-            .x_label_formatter(&|value| label(*value))
-            .y_label_formatter(&|value| label(*value))
-            .light_line_style(WHITE)
-            .draw()?;
-        for (index, series) in self.series.iter().enumerate() {
-            let color = Palette99::pick(index).to_rgba();
-            if series.is_published {
-                let marks =
-                    series.points.iter().map(|&at| Cross::new(at, 5, color.stroke_width(2)));
-                chart
-                    .draw_series(marks)?
-                    .label(&series.name)
-                    .legend(move |(x, y)| Cross::new((x + 10, y), 5, color.stroke_width(2)));
-            } else {
-                let line = LineSeries::new(series.points.iter().copied(), color.stroke_width(2));
-                chart.draw_series(line)?.label(&series.name).legend(move |(x, y)| {
-                    PathElement::new([(x, y), (x + 20, y)], color.stroke_width(2))
-                });
-                let dots = series.points.iter().map(|&at| Circle::new(at, 3, color.filled()));
-                chart.draw_series(dots)?;
-            }
-        }
-        chart
-            .configure_series_labels()
-            .position(SeriesLabelPosition::UpperLeft)
-            .background_style(WHITE.mix(0.85))
-            .border_style(BLACK.mix(0.3))
-            .draw()?;
+        let area = area.margin(10, 0, 0, 0).titled(title, (FONT, 20))?;
+        let (left, right) = area.split_horizontally(LEGEND_AT);
+        self.draw_plane(&left)?;
+        self.draw_legend(&right)?;
         area.present()?;
         Ok(())
     }
-}
 
-/// A number on an axis: short, and in K and M where it is large.
-fn label(value: f64) -> String {
-    let scaled = |value: f64, unit: &str| {
-        let text =
-            if value.fract().abs() < 0.05 { format!("{value:.0}") } else { format!("{value:.1}") };
-        format!("{text}{unit}")
-    };
-    match value.abs() {
-        size if size >= 1024.0 * 1024.0 => scaled(value / (1024.0 * 1024.0), "M"),
-        size if size >= 1024.0 => scaled(value / 1024.0, "K"),
-        size if size >= 1.0 || size == 0.0 => scaled(value, ""),
-        _ => format!("{value:.2}"),
+    fn draw_plane(&self, area: &Area<'_>) -> Outcome {
+        let values = |of: fn(&(f64, f64)) -> f64| {
+            self.series.iter().flat_map(move |series| series.points.iter().map(of))
+        };
+        let (x, y) = (self.x.range(values(|at| at.0)), self.y.range(values(|at| at.1)));
+        let mut plane = ChartBuilder::on(area)
+            .margin(14)
+            .x_label_area_size(50)
+            .y_label_area_size(70)
+            .build_cartesian_2d(x, y)?;
+        plane
+            .configure_mesh()
+            .x_desc(&self.x.label)
+            .y_desc(&self.y.label)
+            .label_style((FONT, 13))
+            .axis_desc_style((FONT, 15))
+            .draw()?;
+        for (index, series) in self.series.iter().enumerate() {
+            self.draw_series(&mut plane, index, series)?;
+        }
+        Ok(())
+    }
+
+    fn draw_series(&self, plane: &mut Plane<'_, '_>, index: usize, series: &Series) -> Outcome {
+        let points = series.points.iter().copied();
+        if series.is_published {
+            plane.draw_series(points.map(|at| Cross::new(at, 6, BLACK.stroke_width(2))))?;
+            return Ok(());
+        }
+        let colour = COLOURS[index % COLOURS.len()];
+        plane.draw_series(LineSeries::new(points.clone(), colour.stroke_width(LINE_WIDTH)))?;
+        let radius = DOT_RADII[index % DOT_RADII.len()];
+        plane.draw_series(points.map(|at| Circle::new(at, radius, colour.filled())))?;
+        Ok(())
+    }
+
+    fn draw_legend(&self, area: &Area<'_>) -> Outcome {
+        let style = (FONT, 14).into_text_style(area);
+        let mut height = 24;
+        for (index, series) in self.series.iter().enumerate() {
+            if series.is_published {
+                area.draw(&Cross::new((12, height), 6, BLACK.stroke_width(2)))?;
+            } else {
+                let colour = COLOURS[index % COLOURS.len()];
+                let line = [(0, height), (24, height)];
+                area.draw(&PathElement::new(line, colour.stroke_width(LINE_WIDTH)))?;
+                let radius = DOT_RADII[index % DOT_RADII.len()];
+                area.draw(&Circle::new((12, height), radius, colour.filled()))?;
+            }
+            area.draw(&Text::new(series.name.as_str(), (32, height - 7), style.clone()))?;
+            height += LEGEND_STEP;
+        }
+        Ok(())
     }
 }
 
@@ -168,14 +164,15 @@ mod tests {
                     points: vec![(4.0, 1.0), (4096.0, 50.0)],
                     is_published,
                 };
+                let axis =
+                    |label: &str, scale, shows| Axis { label: label.to_owned(), scale, shows };
                 let chart = Chart {
-                    x_label: "bytes".into(),
-                    y_label: "us".into(),
-                    scales: (x, y),
+                    x: axis("length", x, Quantity::Bytes),
+                    y: axis("time", y, Quantity::Number),
                     series: vec![series("ours", false), series("theirs", true)],
                 };
                 let text = chart.svg("a title").unwrap();
-                for word in ["<svg", "a title", "ours", "theirs", "bytes"] {
+                for word in ["<svg", "a title", "ours", "theirs", "length", "time"] {
                     assert!(text.contains(word), "{word} is missing");
                 }
             }

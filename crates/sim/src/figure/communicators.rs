@@ -1,6 +1,8 @@
 //! Many communicators at once over the same hosts and the same tree.
 
-use super::{Cell, Chart, Effort, Figure, FigureError, Progress, Scale, Series, Table, sweep};
+use super::{
+    Axis, Cell, Chart, Effort, Figure, FigureError, Progress, Quantity, Scale, Series, Table, sweep,
+};
 use crate::fabric::Vertex;
 use crate::measure::TreeBenchmark;
 use crate::preset::{self, Preset};
@@ -54,11 +56,18 @@ pub(super) fn communicators(effort: &Effort, progress: &Progress) -> Result<Figu
         ]);
     }
     let chart = Chart {
-        x_label: "communicators at once".into(),
-        y_label: "us".into(),
-        scales: (Scale::Logarithmic, Scale::Linear),
+        x: Axis {
+            label: "communicators at once".into(),
+            scale: Scale::Logarithmic,
+            shows: Quantity::Count,
+        },
+        y: Axis {
+            label: "latency, microseconds".into(),
+            scale: Scale::Linear,
+            shows: Quantity::Number,
+        },
         series,
     };
-    let title = "MPI_Allreduce in overlapping communicators, 128 hosts".to_owned();
+    let title = "Overlapping communicators: MPI_Allreduce in the network, EDR fat tree, 128 hosts, 1 process a host each".to_owned();
     Ok(Figure { name: "communicators", title, table, chart: Some(chart) })
 }

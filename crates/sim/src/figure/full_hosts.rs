@@ -1,6 +1,6 @@
 //! Hosts full of processes: channels into the tree, leaders, DPML.
 
-use super::{Cell, Chart, Effort, Figure, FigureError, Progress, Scale, Series, Table, sweep};
+use super::{Cell, Chart, Effort, Figure, FigureError, Progress, Series, Table, sweep};
 use crate::measure::{Between, FullHosts};
 use crate::preset::{self, Preset};
 
@@ -57,12 +57,7 @@ fn by_size(
         table.add(vec![name, Cell::Whole(size as u64), Cell::Number(us, 3)]);
         series[line].points.push((size as f64, us));
     }
-    let chart = Chart {
-        x_label: "bytes".into(),
-        y_label: "us".into(),
-        scales: (Scale::Logarithmic, Scale::Logarithmic),
-        series,
-    };
+    let chart = Chart::latency_by_size(series);
     Ok(Figure { name: figure.0, title: figure.1.to_owned(), table, chart: Some(chart) })
 }
 
@@ -81,7 +76,7 @@ pub(super) fn channels(effort: &Effort, progress: &Progress) -> Result<Figure, F
         line("one channel a socket", 2, IN_TREE)?,
     ];
     let sizes: Vec<usize> = (2..=12).map(|power| 1 << power).collect();
-    let title = "MPI_Allreduce, 128 hosts, 28 processes a host";
+    let title = "Channels: MPI_Allreduce, EDR fat tree, 128 hosts, 28 processes a host";
     by_size(("channels", title), lines, &sizes, effort.operations.div_ceil(4), progress)
 }
 
@@ -103,7 +98,7 @@ pub(super) fn leaders(effort: &Effort, progress: &Progress) -> Result<Figure, Fi
         }
     }
     let sizes: Vec<usize> = (2..=12).map(|power| 1 << power).collect();
-    let title = "MPI_Allreduce, 16 hosts, leaders in the tree and hosts alone";
+    let title = "Leaders into the tree: MPI_Allreduce, EDR fat tree, 16 hosts";
     by_size(("leaders", title), lines, &sizes, effort.operations.div_ceil(4), progress)
 }
 
@@ -119,7 +114,7 @@ fn dpml_on(
 ) -> Result<Figure, FigureError> {
     let lines = DPML_LEADERS.map(|leaders| {
         Ok::<_, FigureError>(Line {
-            name: format!("{leaders} leaders"),
+            name: format!("{leaders} leader{}", if leaders == 1 { "" } else { "s" }),
             preset: preset::shipped(preset)?,
             setting: setting(hosts, processes, leaders, Between::Parts, effort),
         })
@@ -131,18 +126,18 @@ fn dpml_on(
 
 /// DPML on EDR, 64 hosts of 28.
 pub(super) fn dpml_edr(effort: &Effort, progress: &Progress) -> Result<Figure, FigureError> {
-    let title = "DPML on EDR, 64 hosts, 28 processes a host";
+    let title = "DPML: MPI_Allreduce, EDR fat tree, 64 hosts, 28 processes a host";
     dpml_on(("dpml-edr", title), "edr", (64, 28), effort, progress)
 }
 
 /// DPML on Omni-Path, 64 hosts of 28.
 pub(super) fn dpml_opa(effort: &Effort, progress: &Progress) -> Result<Figure, FigureError> {
-    let title = "DPML on Omni-Path, 64 hosts, 28 processes a host";
+    let title = "DPML: MPI_Allreduce, Omni-Path, 64 hosts, 28 processes a host";
     dpml_on(("dpml-omni-path", title), "omni-path", (64, 28), effort, progress)
 }
 
 /// DPML on many-core nodes, 10,240 processes.
 pub(super) fn dpml_scale(effort: &Effort, progress: &Progress) -> Result<Figure, FigureError> {
-    let title = "DPML on many-core nodes, 160 hosts, 64 processes a host: 10,240";
+    let title = "DPML: MPI_Allreduce, 160 many-core hosts, 64 processes a host (10,240)";
     dpml_on(("dpml-10240", title), "many-core", (160, 64), effort, progress)
 }

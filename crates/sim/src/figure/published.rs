@@ -37,6 +37,17 @@ pub(super) fn statements() -> Vec<Statement> {
     lines.filter_map(statement).collect()
 }
 
+/// The value of a statement that is one number.
+///
+/// # Panics
+/// If there is no such statement, or its value is none.
+pub(super) fn statement_value(id: &str) -> f64 {
+    let all = statements();
+    let found =
+        all.iter().find(|statement| statement.id == id).expect("the statement is published");
+    found.value.parse().expect("the statement's value is a number")
+}
+
 /// `id,source,"words, with commas",value`.
 fn statement(line: &'static str) -> Option<Statement> {
     let (id, rest) = line.split_once(',')?;
@@ -58,6 +69,7 @@ mod tests {
         assert_eq!(table2(8, 8, 1, 1), None);
         let all = statements();
         assert_eq!(all.len(), 12);
+        assert!((statement_value("S12") - 6.5).abs() < f64::EPSILON);
         assert_eq!((all[0].id, all[0].value), ("S1", "16%"));
         assert!(all[1].statement.contains("28 processes a host"));
     }

@@ -1,10 +1,16 @@
 //! Large fabrics of other kinds: does the model hold where nobody calibrated it?
 
-use super::{Cell, Effort, Figure, FigureError, Progress, Table, sweep};
+use super::{
+    Axis, Cell, Chart, Effort, Figure, FigureError, Progress, Quantity, Scale, Series, Table,
+    published, sweep,
+};
 use crate::fabric::Vertex;
 use crate::measure::TreeBenchmark;
 use crate::preset;
 use crate::system;
+
+/// Hosts of the published BlueGene/Q system.
+const BLUEGENE_Q_HOSTS: u32 = 96_304;
 
 /// The mean of a short allreduce over every host of a preset, without noise.
 pub(super) fn short(name: &str, hosts: Option<u32>) -> Result<(u32, f64), FigureError> {
@@ -26,20 +32,32 @@ pub(super) fn scale(_: &Effort, progress: &Progress) -> Result<Figure, FigureErr
     let points: Vec<(&str, Option<u32>)> = vec![
         ("bluegene-q", Some(1024)),
         ("bluegene-q", Some(16_384)),
-        ("bluegene-q", Some(96_304)),
+        ("bluegene-q", Some(BLUEGENE_Q_HOSTS)),
         ("aries", Some(384)),
         ("aries", Some(6_144)),
         ("aries", None),
     ];
     let means = sweep(&points, progress, |&(name, hosts)| short(name, hosts))?;
     let mut table = Table::new(&["preset", "hosts", "simulated_us"]);
+    let series = |name: &str| Series { name: name.into(), points: Vec::new(), is_published: false };
+    let mut lines = vec![series("bluegene-q"), series("aries")];
     for (&(name, _), &(hosts, us)) in points.iter().zip(&means) {
+        let line = lines.iter_mut().find(|line| line.name == name).expect("both have a line");
+        line.points.push((hosts.into(), us));
         table.add(vec![
             Cell::Text(name.to_owned()),
             Cell::Whole(hosts.into()),
             Cell::Number(us, 3),
         ]);
     }
-    let title = "8-byte allreduce in the network on large fabrics".to_owned();
-    Ok(Figure { name: "scale", title, table, chart: None })
+    let points = vec![(BLUEGENE_Q_HOSTS.into(), published::statement_value("S12"))];
+    lines.push(Series { name: "published, bluegene-q".into(), points, is_published: true });
+    let axis = |label: &str, scale, shows| Axis { label: label.into(), scale, shows };
+    let chart = Chart {
+        x: axis("hosts", Scale::Logarithmic, Quantity::Count),
+        y: axis("latency, microseconds", Scale::Linear, Quantity::Number),
+        series: lines,
+    };
+    let title = "Large fabrics: 8-byte allreduce in the network, 1 process a host".to_owned();
+    Ok(Figure { name: "scale", title, table, chart: Some(chart) })
 }

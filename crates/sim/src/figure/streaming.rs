@@ -1,7 +1,7 @@
 //! Long vectors streamed through the tree in chunks, beside hosts alone.
 
 use super::full_hosts::{measure, setting};
-use super::{Cell, Chart, Effort, Figure, FigureError, Progress, Scale, Series, Table, sweep};
+use super::{Cell, Chart, Effort, Figure, FigureError, Progress, Series, Table, sweep};
 use crate::fabric::Vertex;
 use crate::measure::{Between, TreeBenchmark};
 use crate::preset::{self, Preset};
@@ -72,12 +72,8 @@ pub(super) fn streaming(effort: &Effort, progress: &Progress) -> Result<Figure, 
         series[line].points.push((size as f64, streamed));
         series[line + 1].points.push((size as f64, alone));
     }
-    let chart = Chart {
-        x_label: "bytes".into(),
-        y_label: "us".into(),
-        scales: (Scale::Logarithmic, Scale::Logarithmic),
-        series,
-    };
-    let title = "Streaming aggregation on HDR-200, 1 process a host".to_owned();
+    let chart = Chart::latency_by_size(series);
+    let title =
+        "Streaming aggregation: MPI_Allreduce, HDR-200 fat tree, 1 process a host".to_owned();
     Ok(Figure { name: "streaming", title, table, chart: Some(chart) })
 }

@@ -1,7 +1,9 @@
 //! The two published tables, in their own layout.
 
 use super::published;
-use super::{Cell, Chart, Effort, Figure, FigureError, Progress, Scale, Series, Table, sweep};
+use super::{
+    Axis, Cell, Chart, Effort, Figure, FigureError, Progress, Quantity, Scale, Series, Table, sweep,
+};
 use crate::fabric::Vertex;
 use crate::measure::{HostRun, Summary, TreeBenchmark, is_refusal, spread_hosts};
 use crate::preset::{self, Preset};
@@ -28,6 +30,15 @@ impl Mode {
             Self::Host => "host",
             Self::Sharp => "sharp",
             Self::SharpReliable => "sharp-rc",
+        }
+    }
+
+    /// What a legend says.
+    pub(super) fn description(self) -> &'static str {
+        match self {
+            Self::Host => "host: hosts alone",
+            Self::Sharp => "sharp: multicast + reliable",
+            Self::SharpReliable => "sharp-rc: reliable only",
         }
     }
 }
@@ -170,11 +181,20 @@ pub(super) fn table2(effort: &Effort, progress: &Progress) -> Result<Figure, Fig
     });
     series.push(Series { name: "published".into(), points: known.collect(), is_published: true });
     let chart = Chart {
-        x_label: "communicators at once".into(),
-        y_label: "us".into(),
-        scales: (Scale::Logarithmic, Scale::Linear),
+        x: Axis {
+            label: "communicators at once".into(),
+            scale: Scale::Logarithmic,
+            shows: Quantity::Count,
+        },
+        y: Axis {
+            label: "latency, microseconds".into(),
+            scale: Scale::Linear,
+            shows: Quantity::Number,
+        },
         series,
     };
-    let title = "MPI_Allreduce, 8 processes, by outstanding operations".to_owned();
+    let title =
+        "Outstanding operations (OSOs): MPI_Allreduce in the network, EDR fat tree, 8 processes"
+            .to_owned();
     Ok(Figure { name: "table2", title, table, chart: Some(chart) })
 }

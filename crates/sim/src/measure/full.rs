@@ -1,11 +1,9 @@
 //! Collectives on hosts full of processes: inside the host, between hosts, inside the host again.
 
 use tributary_algorithms::{Algorithm, Collective};
-use tributary_protocol::endpoint::OperationSpec;
-use tributary_wire::frame::Target;
-use tributary_wire::{Datatype, Operator};
 
 use super::node::HostMemory;
+use super::operation::{expect_all, sum_in_tree};
 use super::tree::PAUSE;
 use super::{HostRun, Samples};
 use crate::engine::Picos;
@@ -161,20 +159,8 @@ impl FullRun {
         let Leaders::Members(members) = &self.leaders else {
             unreachable!("blocks have leaders in the tree")
         };
-        let spec = OperationSpec {
-            operator: Operator::Sum,
-            datatype: Datatype::I32,
-            elements: bytes.div_ceil(4) as u64,
-            target: Target::All,
-            contributes: true,
-            receives: true,
-        };
-        for (&member, &at) in members.iter().zip(ready) {
-            self.system.world.start(member, at, spec);
-        }
-        self.system.world.run()?;
-        let finished = self.system.world.take_finished();
-        expect_all(finished.len(), members.len())?;
+        let starts = members.iter().copied().zip(ready.iter().copied());
+        let finished = sum_in_tree(&mut self.system.world, starts, bytes)?;
         let mut ended = vec![Picos::ZERO; members.len()];
         let first = members.iter().map(|member| member.0).min().unwrap_or(0);
         let mut place = vec![0; members.len()];
@@ -257,8 +243,4 @@ fn tuned(preset: &Preset, bytes: usize) -> Algorithm {
     } else {
         HostRun::tuned(preset)
     }
-}
-
-fn expect_all(got: usize, of: usize) -> Result<(), RunError> {
-    if got == of { Ok(()) } else { Err(RunError::Stuck { waiting: of - got, of }) }
 }

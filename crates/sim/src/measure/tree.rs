@@ -1,10 +1,7 @@
 //! Allreduce in the tree, as a benchmark measures it.
 
-use tributary_protocol::endpoint::OperationSpec;
-use tributary_wire::frame::Target;
-use tributary_wire::{Datatype, Operator};
-
 use super::Samples;
+use super::operation::sum_in_tree;
 use crate::engine::Picos;
 use crate::fabric::Vertex;
 use crate::preset::Preset;
@@ -143,26 +140,11 @@ impl TreeRun {
 
     /// One operation; adds the times of each communicator's processes.
     fn one(&mut self, bytes: usize, times: &mut [Vec<f64>]) -> Result<(), RunError> {
-        let spec = OperationSpec {
-            operator: Operator::Sum,
-            datatype: Datatype::I32,
-            elements: bytes.div_ceil(4) as u64,
-            target: Target::All,
-            contributes: true,
-            receives: true,
-        };
         let world = &mut self.system.world;
         let begin = world.now() + PAUSE;
-        for &member in self.groups.iter().flatten() {
-            let at = world.skewed(begin);
-            world.start(member, at, spec);
-        }
-        world.run()?;
-        let finished = world.take_finished();
-        let of = self.groups.iter().map(Vec::len).sum();
-        if finished.len() != of {
-            return Err(RunError::Stuck { waiting: of - finished.len(), of });
-        }
+        let starts: Vec<_> =
+            self.groups.iter().flatten().map(|&member| (member, world.skewed(begin))).collect();
+        let finished = sum_in_tree(world, starts, bytes)?;
         let first = self.groups.iter().map(|group| group[0].0);
         let starts: Vec<u32> = first.collect();
         for done in finished {

@@ -1,0 +1,43 @@
+//! One reduction in the tree, at all members of one group or several.
+
+use tributary_protocol::endpoint::OperationSpec;
+use tributary_wire::frame::Target;
+use tributary_wire::{Datatype, Operator};
+
+use crate::engine::Picos;
+use crate::world::{Finished, MemberId, Nothing, RunError, World};
+
+/// Has every member start a sum of `bytes` bytes of 32-bit integers at its time, and runs the system
+/// until nothing is left to happen.
+///
+/// # Errors
+/// [`RunError`], also if a member has not finished.
+pub(super) fn sum_in_tree(
+    world: &mut World<Nothing>,
+    starts: impl IntoIterator<Item = (MemberId, Picos)>,
+    bytes: usize,
+) -> Result<Vec<Finished>, RunError> {
+    let spec = OperationSpec {
+        operator: Operator::Sum,
+        datatype: Datatype::I32,
+        elements: bytes.div_ceil(4) as u64,
+        target: Target::All,
+        contributes: true,
+        receives: true,
+    };
+    let mut members = 0;
+    for (member, at) in starts {
+        world.start(member, at, spec);
+        members += 1;
+    }
+    world.run()?;
+    let finished: Vec<_> = world.take_finished().collect();
+    expect_all(finished.len(), members)?;
+    Ok(finished)
+}
+
+/// # Errors
+/// [`RunError::Stuck`], if fewer finished than took part.
+pub(super) fn expect_all(got: usize, of: usize) -> Result<(), RunError> {
+    if got == of { Ok(()) } else { Err(RunError::Stuck { waiting: of - got, of }) }
+}
