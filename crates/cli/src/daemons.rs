@@ -31,6 +31,7 @@ pub(crate) fn manager(flags: ManagerFlags) -> anyhow::Result<ExitCode> {
             multicast: flags
                 .multicast
                 .map(|range| MulticastRange { lazy_copies: flags.lazy_copies, ..range }),
+            seals_frames: flags.seal_frames,
             ..ManagerConfig::default()
         },
     };

@@ -76,6 +76,7 @@ fn up(flags: LabUpFlags) -> anyhow::Result<ExitCode> {
         program: std::env::current_exe().context("this program's path")?,
         node_spin_us: flags.node_spin,
         multicast,
+        seals_frames: flags.seal_frames,
     };
     let options = UpOptions { name: flags.lab.name, config };
     let lab = tributary_lab::up(&options).map_err(|error| match error {

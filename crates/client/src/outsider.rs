@@ -13,7 +13,9 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use tributary_transport::{Link, OptionsError, Sent, TcpLink, TcpOptions, connect_tcp, wait};
+use tributary_transport::{
+    Link, OptionsError, SealKey, Sent, TcpLink, TcpOptions, connect_tcp, wait,
+};
 use tributary_wire::control::OutsiderGrant;
 use tributary_wire::frame::{Abort, AbortReason, Edge, Header, Message, OUTSIDER};
 use tributary_wire::{Datatype, OperationNumber, Operator};
@@ -118,8 +120,11 @@ impl Outsider {
         let no_address = || JoinError::NoAddress { address: grant.address.tcp.clone() };
         let mut addresses = grant.address.tcp.to_socket_addrs().map_err(|_| no_address())?;
         let address = addresses.next().ok_or_else(no_address)?;
-        let link = connect_tcp(address, TcpOptions::new(grant.payload_max_bytes)?, within)
+        let mut link = connect_tcp(address, TcpOptions::new(grant.payload_max_bytes)?, within)
             .map_err(|error| JoinError::Unreachable { address, problem: error.to_string() })?;
+        if let Some(key) = grant.key {
+            link.protect(SealKey::new(key));
+        }
         let edge = Edge {
             group: grant.group,
             epoch: grant.epoch,

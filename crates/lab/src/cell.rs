@@ -103,7 +103,8 @@ fn daemon_arguments(
         Role::Manager => {
             let topology = directory.topology().display().to_string();
             let words = ["manager", "--listen", &listen, "--topology", &topology];
-            let words = words.iter().chain(multicast_arguments(config.multicast));
+            let sealing: &[&str] = if config.seals_frames { &["--seal-frames"] } else { &[] };
+            let words = words.iter().chain(multicast_arguments(config.multicast)).chain(sealing);
             words.map(|word| (*word).to_owned()).collect()
         }
         Role::Node => {

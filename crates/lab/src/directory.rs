@@ -58,6 +58,8 @@ pub struct LabConfig {
     pub node_spin_us: u64,
     /// How groups multicast their results.
     pub multicast: Multicast,
+    /// Whether frames between its members are sealed.
+    pub seals_frames: bool,
 }
 
 /// Where things lie in a lab's folder.

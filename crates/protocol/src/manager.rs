@@ -276,7 +276,7 @@ impl Manager {
             terms,
             &tree,
             &self.nodes,
-            self.config.multicast.as_ref(),
+            &self.config,
             request.outsider,
             &mut self.secrets,
         );

@@ -1,4 +1,5 @@
-//! What a link costs: one-way latency and rate, over shared memory and TCP, both ends polling.
+//! What a link costs: one-way latency and rate, over shared memory, TCP and sealed TCP, both ends
+//! polling; and what the code of a sealed frame costs whoever makes or checks it.
 //!
 //! `cargo bench -p tributary-transport --bench links [-- --json] [-- --quick]`
 //!
@@ -18,13 +19,13 @@ use std::time::{Duration, Instant};
 
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use tributary_transport::{
-    Link, Listener, Sent, ShmListener, ShmOptions, TcpAcceptor, TcpOptions, connect_shm,
-    connect_tcp,
+    Link, Listener, SealKey, Sent, ShmListener, ShmOptions, TcpAcceptor, TcpLink, TcpOptions,
+    connect_shm, connect_tcp,
 };
 use tributary_wire::frame::{Edge, HEADER_BYTES, Header, Message, Part, Shape, Target, Trail};
 use tributary_wire::{
-    Capability, ChildIndex, Datatype, Epoch, GroupId, OperationNumber, Operator, SegmentIndex,
-    Sequence,
+    Capability, ChildIndex, Datatype, Epoch, FrameKey, GroupId, OperationNumber, Operator,
+    SegmentIndex, Sequence,
 };
 
 const TIMEOUT: Duration = Duration::from_secs(10);
@@ -50,8 +51,10 @@ fn main() {
     let quartiles = line_ns(batches);
     let (link, what) = ("line", "one way");
     let mut rows = vec![Row { link, what, payload_bytes: 8, quartiles, unit: "ns" }];
-    for (link, pair) in [("shm", shm_pair as fn() -> Pair), ("tcp", tcp_pair)] {
-        let batches = if link == "tcp" { batches / 4 } else { batches };
+    for (link, pair) in
+        [("shm", shm_pair as fn() -> Pair), ("tcp", tcp_pair), ("sealed tcp", sealed_tcp_pair)]
+    {
+        let batches = if link != "shm" { batches / 4 } else { batches };
         for payload_bytes in [0, 8, 64, 1024, 4096] {
             let quartiles = one_way_ns(pair(), payload_bytes, batches);
             rows.push(Row { link, what: "one way", payload_bytes, quartiles, unit: "ns" });
@@ -64,13 +67,18 @@ fn main() {
             rows.push(Row { link, what: "rate", payload_bytes, quartiles, unit: "GB/s" });
         }
     }
+    // What whoever makes or checks a code pays for it, and no link.
+    for payload_bytes in [8, 1388, 4096, 64 << 10] {
+        let quartiles = seal_ns(payload_bytes, batches);
+        rows.push(Row { link: "code", what: "made", payload_bytes, quartiles, unit: "ns" });
+    }
     rows.iter().for_each(if has("--json") { print_json } else { print_text });
 }
 
 fn print_text(row: &Row) {
     let Row { link, what, payload_bytes, quartiles: [lower, median, upper], unit } = row;
     println!(
-        "{link}  {what:8}  {payload_bytes:6} B  {lower:10.3} {median:10.3} {upper:10.3} {unit}"
+        "{link:10}  {what:8}  {payload_bytes:6} B  {lower:10.3} {median:10.3} {upper:10.3} {unit}"
     );
 }
 
@@ -83,10 +91,10 @@ fn print_json(row: &Row) {
     println!("{line}");
 }
 
-fn accept_one<L: Listener>(listener: &mut L) -> Box<dyn Link> {
+fn accept_one<L: Listener>(listener: &mut L) -> L::Link {
     loop {
         if let Some(link) = listener.accept(Instant::now()).unwrap() {
-            return Box::new(link);
+            return link;
         }
     }
 }
@@ -97,15 +105,31 @@ fn shm_pair() -> Pair {
     let options = ShmOptions::new(PAYLOAD_MAX_BYTES).unwrap();
     let mut listener = ShmListener::bind(&path, 0o600, options, TIMEOUT).unwrap();
     let connected = connect_shm(&path, options, TIMEOUT).unwrap();
-    (Box::new(connected), accept_one(&mut listener))
+    (Box::new(connected), Box::new(accept_one(&mut listener)))
 }
 
 fn tcp_pair() -> Pair {
+    let (connected, accepted) = tcp_links();
+    (Box::new(connected), Box::new(accepted))
+}
+
+fn sealed_tcp_pair() -> Pair {
+    let (mut connected, mut accepted) = tcp_links();
+    connected.protect(seal_key());
+    accepted.protect(seal_key());
+    (Box::new(connected), Box::new(accepted))
+}
+
+fn seal_key() -> SealKey {
+    SealKey::new(FrameKey::from_bytes([1; 16]))
+}
+
+fn tcp_links() -> (TcpLink, TcpLink) {
     let options = TcpOptions::new(PAYLOAD_MAX_BYTES).unwrap();
     let any_port = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
     let mut acceptor = TcpAcceptor::bind(any_port, options).unwrap();
     let connected = connect_tcp(acceptor.address().unwrap(), options, TIMEOUT).unwrap();
-    (Box::new(connected), accept_one(&mut acceptor))
+    (connected, accept_one(&mut acceptor))
 }
 
 /// Pins this thread to the `index`th of the cores it may use, if there are that many.
@@ -201,6 +225,21 @@ fn line_ns(batches: usize) -> [f64; 3] {
     let samples = near.join().unwrap();
     echo.join().unwrap();
     quartiles(samples)
+}
+
+/// Time to make one frame's code; checking makes it again and compares.
+fn seal_ns(payload_bytes: usize, batches: usize) -> [f64; 3] {
+    let (mut header, payload) = frame(payload_bytes);
+    let key = seal_key();
+    let batch = || {
+        let begun = Instant::now();
+        for round in 0..ROUNDS_PER_BATCH {
+            header[20] = round as u8;
+            black_box(key.seal(black_box(&header), black_box(&payload)));
+        }
+        begun.elapsed().as_nanos() as f64 / f64::from(ROUNDS_PER_BATCH)
+    };
+    quartiles(std::iter::repeat_with(batch).take(batches / 4).collect())
 }
 
 fn quartiles(mut samples: Vec<f64>) -> [f64; 3] {

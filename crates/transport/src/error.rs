@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::io;
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use rustix::io::Errno;
@@ -35,6 +36,10 @@ impl fmt::Debug for OsError {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(out, "OsError({}: {self})", self.0)
     }
+}
+
+fn describe(peer: Option<SocketAddr>) -> String {
+    peer.map_or_else(|| "a peer that is gone".to_owned(), |peer| peer.to_string())
 }
 
 /// Why a frame was not sent.
@@ -96,6 +101,13 @@ pub enum ReceiveError {
         announced_bytes: usize,
         /// The link's limit.
         max_bytes: u32,
+    },
+    /// A frame came over a link whose frames are sealed, and has no code or a wrong one: the peer
+    /// does not hold the group's key, or the frame was altered on its way.
+    #[error("a frame from {} is not sealed with its group's key", describe(*.peer))]
+    NotAuthentic {
+        /// The other end of the link, unless the connection is over.
+        peer: Option<SocketAddr>,
     },
     /// The operating system.
     #[error("receiving failed: {0}")]

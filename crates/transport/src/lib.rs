@@ -21,6 +21,7 @@ mod error;
 pub mod fault;
 mod link;
 pub mod machine;
+mod seal;
 pub mod shm;
 mod socket;
 pub mod tcp;
@@ -34,6 +35,7 @@ pub use error::{
     SendError,
 };
 pub use link::{Armed, Frame, Inject, Link, Listener, Sent};
+pub use seal::{Seal, SealKey};
 pub use shm::{ShmLink, ShmListener, ShmOptions, connect_shm};
 pub use socket::HostProbes;
 pub use tcp::{TcpAcceptor, TcpLink, TcpOptions, connect_tcp, connect_tcp_start};

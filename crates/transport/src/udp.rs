@@ -14,10 +14,10 @@ mod sys;
 
 pub use socket::{Datagram, DatagramSocket, DatagramStats, MULTICAST_HOPS};
 
-/// Longest payload that a datagram carries behind a frame's header: what IPv4 leaves of 65,535
-/// bytes. Beyond [`WHOLE_PAYLOAD_BYTES`] the network cuts it into fragments.
-pub const DATAGRAM_PAYLOAD_BYTES_MAX: u32 = 65_535 - 20 - 8 - 64;
+/// Longest payload that a datagram carries between a frame's header and the code of a sealed one:
+/// what IPv4 leaves of 65,535 bytes. Beyond [`WHOLE_PAYLOAD_BYTES`] the network cuts it into fragments.
+pub const DATAGRAM_PAYLOAD_BYTES_MAX: u32 = 65_535 - 20 - 8 - 64 - 16;
 
 /// Longest payload that crosses an Ethernet with the ordinary MTU of 1,500 bytes in one piece,
-/// IPv6's longer header included.
+/// IPv6's longer header included. (With a code behind it, IPv4's.)
 pub const WHOLE_PAYLOAD_BYTES: u32 = 1500 - 40 - 8 - 64;

@@ -9,13 +9,13 @@ use std::time::{Duration, Instant};
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
 use tributary_transport::udp::{DATAGRAM_PAYLOAD_BYTES_MAX, WHOLE_PAYLOAD_BYTES};
-use tributary_transport::{DatagramSocket, SendError, Sent};
+use tributary_transport::{Datagram, DatagramSocket, SealKey, SendError, Sent};
 use tributary_wire::frame::{
-    Edge, HEADER_BYTES, Header, MAGIC, Message, Part, Shape, Target, Trail,
+    Edge, HEADER_BYTES, Header, MAGIC, Message, Part, Shape, Target, Trail, announcing_seal,
 };
 use tributary_wire::{
-    Capability, ChildIndex, Datatype, Epoch, GroupId, OperationNumber, Operator, SegmentIndex,
-    Sequence,
+    Capability, ChildIndex, Datatype, Epoch, FrameKey, GroupId, OperationNumber, Operator,
+    SegmentIndex, Sequence,
 };
 
 const WATCHDOG: Duration = Duration::from_secs(30);
@@ -87,7 +87,8 @@ fn frames_of_any_length_arrive_as_they_were_sent_whoever_they_are_for() {
         let whom = random.random_range(0..3);
         sent[whom].push((number, bytes));
         let header = header(number, bytes).encode();
-        let outcome = sender.send(Some(addresses[whom]), &header, &payload(number, bytes)).unwrap();
+        let outcome =
+            sender.send(Some(addresses[whom]), &header, &payload(number, bytes), None).unwrap();
         assert_eq!(outcome, Sent::Taken);
     }
     flush(&mut sender);
@@ -112,7 +113,7 @@ fn many_frames_take_few_system_calls() {
         // The last of a train may be shorter.
         let bytes = if number == frames - 1 { 5 } else { 1000 };
         let header = header(number, bytes).encode();
-        assert_eq!(sender.send(None, &header, &payload(number, bytes)), Ok(Sent::Taken));
+        assert_eq!(sender.send(None, &header, &payload(number, bytes), None), Ok(Sent::Taken));
     }
     assert_eq!(sender.stats().send_calls, 0, "nothing goes out before the flush");
     flush(&mut sender);
@@ -151,7 +152,7 @@ fn a_connected_socket_hears_its_peer_only() {
     receiver.connect(peer.address().unwrap()).unwrap();
     let target = receiver.address().unwrap();
     stranger.send_to(&header(1, 1).encode(), target).unwrap();
-    assert_eq!(peer.send(Some(target), &header(2, 1).encode(), &[9]), Ok(Sent::Taken));
+    assert_eq!(peer.send(Some(target), &header(2, 1).encode(), &[9], None), Ok(Sent::Taken));
     flush(&mut peer);
     assert_eq!(receive(&mut receiver, 1)[0].0, header(2, 1));
     assert_eq!(receiver.stats().garbage, 0);
@@ -163,7 +164,7 @@ fn a_peer_that_is_gone_stops_nothing() {
     let gone = UdpSocket::bind(loopback()).unwrap().local_addr().unwrap();
     socket.connect(gone).unwrap();
     for number in 0..100 {
-        assert_eq!(socket.send(None, &header(number, 1).encode(), &[1]), Ok(Sent::Taken));
+        assert_eq!(socket.send(None, &header(number, 1).encode(), &[1], None), Ok(Sent::Taken));
         flush(&mut socket);
         assert!(socket.receive().unwrap().is_none());
     }
@@ -175,9 +176,57 @@ fn a_peer_that_is_gone_stops_nothing() {
 fn frames_that_no_datagram_carries_are_refused() {
     let mut socket = DatagramSocket::bind(loopback()).unwrap();
     let bytes = DATAGRAM_PAYLOAD_BYTES_MAX + 1;
-    let refused = socket.send(Some(loopback()), &header(1, bytes).encode(), &payload(1, bytes));
+    let refused =
+        socket.send(Some(loopback()), &header(1, bytes).encode(), &payload(1, bytes), None);
     let max_bytes = DATAGRAM_PAYLOAD_BYTES_MAX;
     assert_eq!(refused, Err(SendError::TooLong { payload_bytes: bytes as usize, max_bytes }));
-    let refused = socket.send(Some(loopback()), &header(1, 4).encode(), &[0; 3]);
+    let refused = socket.send(Some(loopback()), &header(1, 4).encode(), &[0; 3], None);
     assert_eq!(refused, Err(SendError::HeaderMismatch { payload_bytes: 3 }));
+}
+
+/// Lengths up to the longest, alone and as trains, with codes and without in turns.
+#[test]
+fn sealed_frames_of_any_length_arrive_with_their_codes() {
+    let key = SealKey::new(FrameKey::from_bytes([3; 16]));
+    let mut sender = DatagramSocket::bind(loopback()).unwrap();
+    let mut receiver = DatagramSocket::bind(loopback()).unwrap();
+    let target = Some(receiver.address().unwrap());
+    let longest = [DATAGRAM_PAYLOAD_BYTES_MAX, WHOLE_PAYLOAD_BYTES, WHOLE_PAYLOAD_BYTES - 16];
+    let train = [8_u32; 40].map(|bytes| bytes + 1);
+    for (number, bytes) in (0..).zip(longest.into_iter().chain(train)) {
+        let key = Some(&key).filter(|_| number % 7 != 3);
+        let header = header(number, bytes).encode();
+        assert_eq!(sender.send(target, &header, &payload(number, bytes), key), Ok(Sent::Taken));
+        flush(&mut sender);
+        let until = Instant::now() + WATCHDOG;
+        let sealed = loop {
+            assert!(Instant::now() < until, "frame {number} is lost");
+            if let Some(Datagram { frame, .. }) = receiver.receive().unwrap() {
+                assert_eq!(frame.header.encode(), header);
+                assert!(frame.payload == payload(number, bytes));
+                break frame.seal.is_some() && key.is_some_and(|key| key.has_sealed(&frame));
+            }
+        };
+        assert_eq!(sealed, key.is_some(), "frame {number}");
+    }
+    assert_eq!(receiver.stats().garbage, 0);
+}
+
+#[test]
+fn a_sealed_frame_without_all_of_its_code_is_garbage() {
+    let key = SealKey::new(FrameKey::from_bytes([3; 16]));
+    let stranger = UdpSocket::bind(loopback()).unwrap();
+    let mut receiver = DatagramSocket::bind(loopback()).unwrap();
+    let target = receiver.address().unwrap();
+    let bytes = header(1, 8).encode();
+    let code = key.seal(&bytes, &payload(1, 8)).to_bytes();
+    let whole = [&announcing_seal(bytes)[..], &payload(1, 8), &code].concat();
+    for cut in [64, 71, 72, 87] {
+        stranger.send_to(&whole[..cut], target).unwrap();
+    }
+    let without_announcement = [&bytes[..], &payload(1, 8), &code].concat();
+    stranger.send_to(&without_announcement, target).unwrap();
+    stranger.send_to(&whole, target).unwrap();
+    assert_eq!(receive(&mut receiver, 1)[0].0, header(1, 8));
+    assert_eq!(receiver.stats().garbage, 5);
 }

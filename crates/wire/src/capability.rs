@@ -41,28 +41,7 @@ impl fmt::Debug for Capability {
 }
 
 #[cfg(feature = "control")]
-mod hex {
-    use super::Capability;
-    use alloc::{format, string::String};
-    use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error};
-
-    impl Serialize for Capability {
-        fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-            serializer.serialize_str(&format!("{:032x}", u128::from_be_bytes(self.0)))
-        }
-    }
-
-    impl<'de> Deserialize<'de> for Capability {
-        fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-            let text = String::deserialize(deserializer)?;
-            if text.len() != 32 || !text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
-                return Err(D::Error::custom("a capability is 32 hexadecimal digits"));
-            }
-            let bits = u128::from_str_radix(&text, 16).map_err(D::Error::custom)?;
-            Ok(Self(bits.to_be_bytes()))
-        }
-    }
-}
+crate::hex::as_hex_digits!(Capability, "a capability is 32 hexadecimal digits");
 
 #[cfg(test)]
 mod tests {

@@ -11,7 +11,8 @@ use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Capability, ChildIndex, EndpointId, Epoch, GroupId, JobId, NodeId, StreamTerms, TreeId,
+    Capability, ChildIndex, EndpointId, Epoch, FrameKey, GroupId, JobId, NodeId, StreamTerms,
+    TreeId,
 };
 
 /// Where an aggregation node takes links.
@@ -112,6 +113,20 @@ pub struct GroupInstall {
     /// one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outsider: Option<Capability>,
+    /// What the group's frames are sealed with; none where the fabric doesn't seal.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub keys: Option<GroupKeys>,
+}
+
+/// What seals a group's frames at one of its nodes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GroupKeys {
+    /// Those between members and nodes.
+    pub group: FrameKey,
+    /// Those to and from the process outside the group, which must not be able to contribute; where
+    /// there is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub outsider: Option<FrameKey>,
 }
 
 /// A group's multicast address.
@@ -249,6 +264,10 @@ pub struct GroupGrant {
     /// The way in for a process outside the group, if one was asked for. The job hands it on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outsider: Option<Box<OutsiderGrant>>,
+    /// What the group's frames are sealed with, unless they travel in shared memory; none where the
+    /// fabric doesn't seal.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key: Option<FrameKey>,
 }
 
 /// How a process outside a group comes to results: all that it needs to know.
@@ -265,6 +284,9 @@ pub struct OutsiderGrant {
     /// Longest segment, in bytes: all segments of a vector but the last have as many whole elements
     /// as fit.
     pub payload_max_bytes: u32,
+    /// What frames both ways are sealed with; none where the fabric doesn't seal.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key: Option<FrameKey>,
 }
 
 /// One endpoint's way into a group.

@@ -5,6 +5,7 @@
 //! which every code is known and the lengths agree, or says what is wrong with them.
 
 mod layout;
+mod seal;
 mod shape;
 mod stream;
 
@@ -16,6 +17,7 @@ use crate::{
     UnknownDatatype, UnknownOperator,
 };
 
+pub use seal::{SEAL_BYTES, announces_seal, announcing_seal, without_seal};
 pub use shape::{Shape, ShapeError};
 pub use stream::{STREAM_BYTES_MAX, StreamAsk, StreamShape, StreamShapeError};
 

@@ -18,12 +18,16 @@ pub mod frame;
 
 mod capability;
 mod datatype;
+mod frame_key;
+#[cfg(feature = "control")]
+mod hex;
 mod ids;
 mod operator;
 mod terms;
 
 pub use capability::Capability;
 pub use datatype::{Datatype, UnknownDatatype};
+pub use frame_key::FrameKey;
 pub use ids::{
     ChildIndex, EndpointId, Epoch, GroupId, JobId, NodeId, OperationNumber, SegmentIndex, Sequence,
     TreeId,

@@ -47,6 +47,10 @@ pub(crate) struct ManagerFlags {
     /// Send members that hear multicast their reliable copies only when they ask
     #[arg(long, requires = "multicast")]
     pub(crate) lazy_copies: bool,
+
+    /// Seal every frame between hosts with a code that only its group's members and nodes can make
+    #[arg(long)]
+    pub(crate) seal_frames: bool,
 }
 
 /// Reads a range of multicast addresses, such as `239.255.70.0/256:7475`.
@@ -109,7 +113,7 @@ pub(crate) struct NodeFlags {
 
     /// Longest segment that goes by UDP beside TCP, in bytes; 0 for TCP only. The socket has the
     /// address and, where it is free, the port number of --listen
-    #[arg(long, value_name = "BYTES", default_value = "1388", value_parser = whole_number(0..=65_443))]
+    #[arg(long, value_name = "BYTES", default_value = "1388", value_parser = whole_number(0..=65_427))]
     pub(crate) datagram_max: u64,
 
     /// Microseconds to poll after the last frame before sleeping; polling takes a whole core

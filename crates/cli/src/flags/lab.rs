@@ -111,6 +111,10 @@ pub(crate) struct LabUpFlags {
     /// Drop multicast on every link, as a network does that has none
     #[arg(long)]
     pub(crate) block_multicast: bool,
+
+    /// Seal every frame between members with a code that only its group can make
+    #[arg(long)]
+    pub(crate) seal_frames: bool,
 }
 
 /// How groups may multicast their results.

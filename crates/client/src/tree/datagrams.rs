@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use tributary_protocol::Carrier;
-use tributary_transport::{DatagramSocket, TcpLink};
+use tributary_transport::{DatagramSocket, SealKey, TcpLink};
 
 /// Of the two sockets for datagrams, the one to which results do not usually come is looked at once
 /// in so many rounds, and whenever the kernel says that there is something: each look is a system
@@ -16,6 +16,8 @@ pub(super) struct Datagrams {
     /// The aggregation node's end of the link.
     pub(super) peer: SocketAddr,
     pub(super) is_open: bool,
+    /// What all of them are sealed with, if they are.
+    pub(super) key: Option<SealKey>,
     /// Where the group's multicast is heard, if it has any.
     pub(super) ear: Option<DatagramSocket>,
     /// Rounds until the socket that results do not usually come to is looked at again.
@@ -24,10 +26,10 @@ pub(super) struct Datagrams {
 
 impl Datagrams {
     /// A socket beside a link, at the same address.
-    pub(super) fn beside(link: &TcpLink) -> Option<Self> {
+    pub(super) fn beside(link: &TcpLink, key: Option<SealKey>) -> Option<Self> {
         let (ours, peer) = (link.local_address().ok()?, link.peer_address().ok()?);
         let socket = DatagramSocket::bind(SocketAddr::new(ours.ip(), 0)).ok()?;
-        Some(Self { socket, peer, is_open: false, ear: None, other_due_in: 0 })
+        Some(Self { socket, peer, is_open: false, key, ear: None, other_due_in: 0 })
     }
 
     /// The sockets to look at in this round: the one that results are `expected` at, and now and then

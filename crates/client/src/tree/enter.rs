@@ -6,7 +6,9 @@ use std::time::{Duration, Instant};
 
 use tributary_protocol::endpoint::{Endpoint, EndpointConfig, Event};
 use tributary_transport::udp::{DATAGRAM_PAYLOAD_BYTES_MAX, WHOLE_PAYLOAD_BYTES};
-use tributary_transport::{DatagramSocket, Link, ShmOptions, TcpOptions, connect_shm, connect_tcp};
+use tributary_transport::{
+    DatagramSocket, Link, SealKey, ShmOptions, TcpOptions, connect_shm, connect_tcp,
+};
 use tributary_wire::control::{EndpointGrant, GroupGrant};
 use tributary_wire::frame::AbortReason;
 
@@ -159,10 +161,14 @@ fn connect(
                 .ok_or_else(|| unreachable("the name has no address".to_owned()))?;
             let options = TcpOptions::new(payload_max_bytes)
                 .map_err(|error| unreachable(error.to_string()))?;
-            let link = connect_tcp(socket, options, JOIN_TIMEOUT)
+            let mut link = connect_tcp(socket, options, JOIN_TIMEOUT)
                 .map_err(|error| unreachable(error.to_string()))?;
+            let key = group.key.map(SealKey::new);
+            if let Some(key) = key {
+                link.protect(key);
+            }
             let is_wanted = approach.channel != ChannelChoice::Tcp;
-            let datagrams = is_wanted.then(|| Datagrams::beside(&link)).flatten();
+            let datagrams = is_wanted.then(|| Datagrams::beside(&link, key)).flatten();
             Ok(Connected { link: Box::new(link), datagrams, carrier: "tcp" })
         }
     }

@@ -41,10 +41,14 @@ impl TreeMember {
 
     fn receive_datagrams(&mut self, now: Time) {
         let Some(datagrams) = &mut self.datagrams else { return };
+        let key = datagrams.key;
         for (socket, carrier) in datagrams.due(self.endpoint.expected_carrier()) {
             // What the system can't receive is as good as lost.
             while let Ok(Some(datagram)) = socket.receive() {
                 let frame = datagram.frame;
+                if key.is_some_and(|key| !key.has_sealed(&frame)) {
+                    continue;
+                }
                 // A frame that doesn't belong here is dropped: anybody may have sent it.
                 let Ok(body) = self.endpoint.handle_frame(now, carrier, &frame.header) else {
                     continue;
@@ -91,7 +95,7 @@ impl TreeMember {
             let header = transmit.header.encode();
             let sent = match (transmit.carrier, &mut self.datagrams) {
                 (Carrier::Datagram | Carrier::Multicast, Some(datagrams)) => {
-                    datagrams.socket.send(None, &header, payload)
+                    datagrams.socket.send(None, &header, payload, datagrams.key.as_ref())
                 }
                 (Carrier::Datagram | Carrier::Multicast, None) => Ok(Sent::Taken),
                 (Carrier::Link, _) => self.link.send(&header, payload),

@@ -21,6 +21,7 @@ const ANSWERS_PER_GROUP: usize = 4;
 const RETRY: Duration = Duration::from_millis(1);
 
 /// An order.
+#[expect(clippy::large_enum_variant, reason = "orders are few, and gone as soon as they are taken")]
 pub(super) enum Command {
     /// Take part in a group, over this link upward.
     Install(Box<GroupInstall>, Option<AnyLink>),

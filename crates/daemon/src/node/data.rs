@@ -7,6 +7,7 @@
 mod datagrams;
 mod doors;
 mod groups;
+mod installed;
 mod traffic;
 mod waiting;
 
@@ -31,7 +32,8 @@ use super::meters::{DataMeters, Tally};
 use super::refusals::Log;
 use super::scheduling;
 use crate::shutdown::Shutdown;
-use groups::{Installed, Removals};
+use groups::Removals;
+use installed::Installed;
 
 /// Events taken from the kernel at once.
 const EVENTS_MAX: usize = 256;

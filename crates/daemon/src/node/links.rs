@@ -9,7 +9,9 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
 use tributary_protocol::node::PortId;
-use tributary_transport::{Armed, Frame, Link, ReceiveError, SendError, Sent, ShmLink, TcpLink};
+use tributary_transport::{
+    Armed, Frame, Link, ReceiveError, SealKey, SendError, Sent, ShmLink, TcpLink,
+};
 use tributary_wire::frame::HEADER_BYTES;
 
 /// A link of either kind, told apart without a call through a table.
@@ -52,6 +54,24 @@ impl AnyLink {
 
     pub(super) fn disarm(&mut self) {
         on_link!(self, link => link.disarm());
+    }
+
+    /// Seals what is sent and takes only what is sealed alike, where others could put something
+    /// between the two ends.
+    pub(super) fn protect(&mut self, key: SealKey) {
+        match self {
+            Self::Tcp(link) => link.protect(key),
+            // Nobody but the two ends can write to their memory.
+            Self::Shm(_) => {}
+        }
+    }
+
+    /// The address of the other end, where it has one.
+    pub(super) fn peer_address(&self) -> Option<SocketAddr> {
+        match self {
+            Self::Tcp(link) => link.peer_address().ok(),
+            Self::Shm(_) => None,
+        }
     }
 
     /// Whether what was flushed can still be read after this end is closed, whatever is unread here.

@@ -31,11 +31,14 @@ pub(super) enum Reason {
     Handshake,
     TooManyLinks,
     OutOfTurn,
+    NotAuthentic,
 }
 
 /// Why a datagram was dropped, as the metrics' label `reason` names it. Its sender may be anybody.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Dropped {
+    /// Its group's frames are sealed, and it has no code or a wrong one.
+    NotAuthentic,
     /// It names no edge of this node, or shows another capability than the edge's.
     NoEdge,
     /// It comes from another address than the edge's peer announced.
@@ -46,11 +49,13 @@ pub(super) enum Dropped {
 
 impl Dropped {
     /// Every reason.
-    pub(super) const ALL: [Self; 3] = [Self::NoEdge, Self::WrongSource, Self::Refused];
+    pub(super) const ALL: [Self; 4] =
+        [Self::NotAuthentic, Self::NoEdge, Self::WrongSource, Self::Refused];
 
     /// The label's value.
     pub(super) const fn label(self) -> &'static str {
         match self {
+            Self::NotAuthentic => "not-authentic",
             Self::NoEdge => "no-edge",
             Self::WrongSource => "wrong-source",
             Self::Refused => "refused",
@@ -60,7 +65,7 @@ impl Dropped {
 
 impl Reason {
     /// Every reason.
-    pub(super) const ALL: [Self; 17] = [
+    pub(super) const ALL: [Self; 18] = [
         Self::Truncated,
         Self::Garbage,
         Self::WrongVersion,
@@ -78,6 +83,7 @@ impl Reason {
         Self::Handshake,
         Self::TooManyLinks,
         Self::OutOfTurn,
+        Self::NotAuthentic,
     ];
 
     /// The label's value.
@@ -100,6 +106,7 @@ impl Reason {
             Self::Handshake => "handshake",
             Self::TooManyLinks => "too-many-links",
             Self::OutOfTurn => "out-of-turn",
+            Self::NotAuthentic => "not-authentic",
         }
     }
 
@@ -107,6 +114,7 @@ impl Reason {
     pub(super) fn of_receive(error: &ReceiveError) -> Option<Self> {
         match error {
             ReceiveError::Truncated { .. } => Some(Self::Truncated),
+            ReceiveError::NotAuthentic { .. } => Some(Self::NotAuthentic),
             ReceiveError::TooLong { .. } => Some(Self::Oversized),
             ReceiveError::Decode(DecodeError::BadMagic(_)) => Some(Self::Garbage),
             ReceiveError::Decode(DecodeError::BadVersion(_)) => Some(Self::WrongVersion),

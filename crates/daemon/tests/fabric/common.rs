@@ -11,7 +11,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tributary_daemon::embedded::{Fabric, FabricOptions};
 use tributary_transport::{
-    Link, ReceiveError, Sent, ShmOptions, TcpOptions, connect_shm, connect_tcp, machine,
+    Link, ReceiveError, SealKey, Sent, ShmOptions, TcpOptions, connect_shm, connect_tcp, machine,
 };
 use tributary_wire::control::{
     EndpointGrant, GroupGrant, GroupRequest, JobAdmission, JobRequest, Refusal, Status,
@@ -170,12 +170,19 @@ impl Job {
     }
 
     pub(crate) fn request(&self, hosts: &[String], osos: u16, payload_max_bytes: u32) -> Answer {
-        self.request_with(hosts, osos, payload_max_bytes, None)
+        self.request_with(hosts, osos, payload_max_bytes, None, false)
+    }
+
+    /// A group with a place for a process outside it.
+    pub(crate) fn watched_group(&self, hosts: &[String]) -> GroupGrant {
+        let answer = self.request_with(hosts, 2, 64, None, true);
+        assert_eq!(answer.status, 200, "{}", answer.body);
+        answer.json()
     }
 
     /// A group that may stream.
     pub(crate) fn streaming_group(&self, hosts: &[String], terms: StreamTerms) -> GroupGrant {
-        let answer = self.request_with(hosts, 4, 1024, Some(terms));
+        let answer = self.request_with(hosts, 4, 1024, Some(terms), false);
         assert_eq!(answer.status, 200, "{}", answer.body);
         answer.json()
     }
@@ -186,6 +193,7 @@ impl Job {
         osos: u16,
         payload_max_bytes: u32,
         stream: Option<StreamTerms>,
+        outsider: bool,
     ) -> Answer {
         let request = GroupRequest {
             secret: self.admission.secret,
@@ -194,7 +202,7 @@ impl Job {
             osos,
             payload_max_bytes,
             stream,
-            outsider: false,
+            outsider,
         };
         self.post("groups", &request)
     }
@@ -257,6 +265,8 @@ pub(crate) enum Way {
 pub(crate) struct Member {
     pub(crate) link: Box<dyn Link>,
     pub(crate) edge: Edge,
+    /// What its frames are sealed with, where the fabric wants that.
+    pub(crate) key: Option<SealKey>,
     next: u32,
 }
 
@@ -267,12 +277,21 @@ pub(crate) enum End {
     Closed,
 }
 
-pub(crate) fn connect(grant: &EndpointGrant, payload_max_bytes: u32, way: Way) -> Box<dyn Link> {
+pub(crate) fn connect(
+    grant: &EndpointGrant,
+    payload_max_bytes: u32,
+    way: Way,
+    key: Option<SealKey>,
+) -> Box<dyn Link> {
     match way {
         Way::Tcp => {
             let options = TcpOptions::new(payload_max_bytes).unwrap();
             let address = grant.address.tcp.parse().unwrap();
-            Box::new(connect_tcp(address, options, WATCHDOG).unwrap())
+            let mut link = connect_tcp(address, options, WATCHDOG).unwrap();
+            if let Some(key) = key {
+                link.protect(key);
+            }
+            Box::new(link)
         }
         Way::Shm => {
             let options = ShmOptions::new(payload_max_bytes).unwrap();
@@ -297,8 +316,9 @@ impl Member {
     pub(crate) fn join(group: &GroupGrant, index: usize, way: Way) -> Self {
         let chunk_bytes = group.stream.map_or(0, |terms| terms.chunk_bytes);
         let payload_max_bytes = group.payload_max_bytes.max(chunk_bytes);
-        let link = connect(&group.endpoints[index], payload_max_bytes, way);
-        let mut member = Self { link, edge: edge(group, index), next: 0 };
+        let key = group.key.map(SealKey::new);
+        let link = connect(&group.endpoints[index], payload_max_bytes, way, key);
+        let mut member = Self { link, edge: edge(group, index), key, next: 0 };
         member.say(Message::Join, &[]);
         let (joined, _) = member.hear().expect("a place");
         assert_eq!(joined.message, Message::Joined);
@@ -346,6 +366,11 @@ impl Member {
         let part = part(values.len() as u32, self.next);
         self.next += 1;
         self.say(Message::Request(part), &to_bytes(values));
+    }
+
+    /// Sums begun so far.
+    pub(crate) fn rounds(&self) -> u32 {
+        self.next
     }
 
     /// The sum.

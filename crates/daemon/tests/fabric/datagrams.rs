@@ -16,16 +16,16 @@ use crate::common::{
 };
 
 /// A member whose data travel by datagram.
-struct Beside {
-    member: Member,
-    socket: DatagramSocket,
-    node: SocketAddr,
-    attempt: u8,
+pub(crate) struct Beside {
+    pub(crate) member: Member,
+    pub(crate) socket: DatagramSocket,
+    pub(crate) node: SocketAddr,
+    pub(crate) attempt: u8,
 }
 
 impl Beside {
     /// Offers datagrams and probes the way.
-    fn open(mut member: Member, address: &str) -> Self {
+    pub(crate) fn open(mut member: Member, address: &str) -> Self {
         let socket = DatagramSocket::bind(SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
         let ours = NonZeroU16::new(socket.address().unwrap().port());
         member.say(Message::Datagrams(ours), &[]);
@@ -39,17 +39,19 @@ impl Beside {
         beside
     }
 
-    fn say(&mut self, message: Message, payload: &[u8]) {
+    pub(crate) fn say(&mut self, message: Message, payload: &[u8]) {
         let header = Header { edge: self.member.edge, message }.encode();
-        assert_eq!(self.socket.send(Some(self.node), &header, payload), Ok(Sent::Taken));
+        let key = self.member.key.as_ref();
+        assert_eq!(self.socket.send(Some(self.node), &header, payload, key), Ok(Sent::Taken));
         assert_eq!(self.socket.flush(), Sent::Taken);
     }
 
-    fn hear(&mut self) -> (Header, Vec<u8>) {
+    pub(crate) fn hear(&mut self) -> (Header, Vec<u8>) {
         let until = Instant::now() + WATCHDOG;
         loop {
             if let Some(datagram) = self.socket.receive().unwrap() {
                 assert_eq!(datagram.source, self.node);
+                assert!(self.member.key.is_none_or(|key| key.has_sealed(&datagram.frame)));
                 return (datagram.frame.header, datagram.frame.payload.to_vec());
             }
             assert!(Instant::now() < until, "nothing to hear");
@@ -57,13 +59,13 @@ impl Beside {
         }
     }
 
-    fn ask(&mut self, number: u32, value: f64) {
+    pub(crate) fn ask(&mut self, number: u32, value: f64) {
         let mut part = part(1, number);
         part.trail.attempt = self.attempt;
         self.say(Message::Request(part), &to_bytes(&[value]));
     }
 
-    fn hear_sum(&mut self, number: u32) -> (Part, Vec<u8>) {
+    pub(crate) fn hear_sum(&mut self, number: u32) -> (Part, Vec<u8>) {
         let (header, payload) = self.hear();
         let Message::Result(got) = header.message else { panic!("{header:?}") };
         assert_eq!(got.sequence, part(1, number).sequence);
@@ -72,7 +74,7 @@ impl Beside {
 }
 
 /// A group of two whose members both speak by datagram, below one node.
-fn pair(fabric: &Fabric, job: &Job) -> [Beside; 2] {
+pub(crate) fn pair(fabric: &Fabric, job: &Job) -> [Beside; 2] {
     let group = job.group(&hosts(2), 2, 64);
     let grants: Vec<_> = group.endpoints.iter().map(|it| it.address.tcp.clone()).collect();
     assert_eq!(grants[0], grants[1], "one node serves both");

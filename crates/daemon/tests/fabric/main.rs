@@ -9,4 +9,5 @@ mod groups;
 mod misbehaviour;
 mod recovery;
 mod resources;
+mod sealed;
 mod streams;

@@ -44,7 +44,7 @@ impl Streamer {
             stream: group.stream,
         });
         let chunk_bytes = group.stream.expect("the nodes stream").chunk_bytes;
-        let link = connect(grant, group.payload_max_bytes.max(chunk_bytes), way);
+        let link = connect(grant, group.payload_max_bytes.max(chunk_bytes), way, None);
         let (source, target) = (Vec::new(), Vec::new());
         let mut streamer = Self { endpoint, link, source, target, completed: 0, failed: None };
         streamer.pump();

@@ -6,12 +6,12 @@ use alloc::vec::Vec;
 
 use tributary_topology::{GroupChild, GroupTree};
 use tributary_wire::control::{
-    ChildGrant, EndpointGrant, GroupGrant, GroupInstall, GroupRequest, MulticastGrant,
+    ChildGrant, EndpointGrant, GroupGrant, GroupInstall, GroupKeys, GroupRequest, MulticastGrant,
     OutsiderGrant, ParentGrant, StreamInstall,
 };
 use tributary_wire::{Capability, EndpointId, Epoch, GroupId};
 
-use super::config::{ManagerConfig, MulticastRange, TEXT_MAX_BYTES};
+use super::config::{ManagerConfig, TEXT_MAX_BYTES};
 use super::error::GroupError;
 use super::nodes::{NodeTable, PAYLOAD_MIN_BYTES};
 use super::secrets::Secrets;
@@ -41,12 +41,16 @@ impl Plan {
         terms: Terms,
         tree: &GroupTree,
         nodes: &NodeTable,
-        range: Option<&MulticastRange>,
+        config: &ManagerConfig,
         has_outsider: bool,
         secrets: &mut Secrets,
     ) -> Self {
         let outsider = has_outsider.then(|| secrets.draw());
-        let multicast = range.and_then(|range| {
+        let keys = config.seals_frames.then(|| GroupKeys {
+            group: secrets.draw_key(),
+            outsider: has_outsider.then(|| secrets.draw_key()),
+        });
+        let multicast = config.multicast.as_ref().and_then(|range| {
             Some(MulticastGrant {
                 address: range.address(terms.group)?.to_string(),
                 capability: secrets.draw(),
@@ -75,6 +79,8 @@ impl Plan {
             multicast: multicast.clone(),
             stream: terms.stream,
             outsider: outsider.filter(|_| tree.nodes()[node].parent.is_none()),
+            keys: keys
+                .map(|keys| GroupKeys { outsider: keys.outsider.filter(|_| node == root), ..keys }),
         };
         let endpoints = tree.endpoints().iter().map(|place| EndpointGrant {
             endpoint: place.endpoint,
@@ -97,8 +103,10 @@ impl Plan {
                     address: address(root),
                     capability,
                     payload_max_bytes: terms.payload_max_bytes,
+                    key: keys.and_then(|keys| keys.outsider),
                 })
             }),
+            key: keys.map(|keys| keys.group),
         };
         Self { terms, installs: (0..tree.nodes().len()).map(install).collect(), grant }
     }

@@ -2,9 +2,9 @@
 
 use rand_chacha::ChaCha20Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
-use tributary_wire::Capability;
+use tributary_wire::{Capability, FrameKey};
 
-/// Draws capabilities and job secrets.
+/// Draws capabilities, job secrets and keys.
 pub(super) struct Secrets(ChaCha20Rng);
 
 impl Secrets {
@@ -14,8 +14,17 @@ impl Secrets {
 
     /// 128 bits that were not given out before.
     pub(super) fn draw(&mut self) -> Capability {
+        Capability::from_bytes(self.bytes())
+    }
+
+    /// A key that no group had before.
+    pub(super) fn draw_key(&mut self) -> FrameKey {
+        FrameKey::from_bytes(self.bytes())
+    }
+
+    fn bytes(&mut self) -> [u8; 16] {
         let mut bytes = [0; 16];
         self.0.fill_bytes(&mut bytes);
-        Capability::from_bytes(bytes)
+        bytes
     }
 }

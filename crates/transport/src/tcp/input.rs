@@ -1,8 +1,8 @@
 //! The receive buffer: filled by large reads, emptied frame by frame.
 
-use tributary_wire::frame::{HEADER_BYTES, Header};
+use tributary_wire::frame::{HEADER_BYTES, Header, SEAL_BYTES, announces_seal, without_seal};
 
-use crate::ReceiveError;
+use crate::{Frame, ReceiveError, Seal};
 
 /// Bytes that have arrived and haven't been released.
 ///
@@ -19,9 +19,23 @@ pub(super) struct Input {
     payload_max_bytes: u32,
 }
 
+/// What begins a frame: its header, checked, and whether a code ends it.
+#[derive(Clone, Copy)]
+pub(super) struct Begun {
+    pub(super) header: Header,
+    is_sealed: bool,
+}
+
+impl Begun {
+    fn frame_bytes(&self) -> usize {
+        let seal_bytes = if self.is_sealed { SEAL_BYTES } else { 0 };
+        HEADER_BYTES + self.header.payload_bytes() + seal_bytes
+    }
+}
+
 impl Input {
     pub(super) fn new(payload_max_bytes: u32, batch_bytes: usize) -> Self {
-        let bytes = HEADER_BYTES + payload_max_bytes as usize + batch_bytes;
+        let bytes = HEADER_BYTES + payload_max_bytes as usize + SEAL_BYTES + batch_bytes;
         let buffer = vec![0; bytes].into_boxed_slice();
         Self { buffer, start: 0, end: 0, held_bytes: 0, payload_max_bytes }
     }
@@ -35,37 +49,51 @@ impl Input {
     }
 
     /// The header of the next frame if all of it has arrived. Nothing is held.
-    pub(super) fn complete(&self) -> Result<Option<Header>, ReceiveError> {
-        Ok(self.begun()?.filter(|header| self.arrived_bytes() >= frame_bytes(header)))
+    pub(super) fn complete(&self) -> Result<Option<Begun>, ReceiveError> {
+        Ok(self.begun()?.filter(|begun| self.arrived_bytes() >= begun.frame_bytes()))
     }
 
     /// The header of the next frame if the header has arrived.
-    fn begun(&self) -> Result<Option<Header>, ReceiveError> {
+    fn begun(&self) -> Result<Option<Begun>, ReceiveError> {
         let Some(bytes) = self.buffer[self.start..self.end].first_chunk::<HEADER_BYTES>() else {
             return Ok(None);
         };
-        let header = Header::decode(bytes)?;
+        let is_sealed = announces_seal(bytes);
+        let header = match is_sealed {
+            true => Header::decode(&without_seal(*bytes))?,
+            false => Header::decode(bytes)?,
+        };
         let announced_bytes = header.payload_bytes();
         if announced_bytes > self.payload_max_bytes as usize {
             let max_bytes = self.payload_max_bytes;
             return Err(ReceiveError::TooLong { announced_bytes, max_bytes });
         }
-        Ok(Some(header))
+        Ok(Some(Begun { header, is_sealed }))
     }
 
     fn arrived_bytes(&self) -> usize {
         self.end - self.start
     }
 
-    /// Hands out the payload of the complete frame with this header, and holds the frame.
-    pub(super) fn take(&mut self, header: &Header) -> &[u8] {
-        self.held_bytes = frame_bytes(header);
-        &self.buffer[self.start + HEADER_BYTES..self.start + self.held_bytes]
+    /// The complete frame that begins so.
+    pub(super) fn frame(&self, begun: &Begun) -> Frame<'_> {
+        let end = self.start + begun.frame_bytes();
+        let behind_header = &self.buffer[self.start + HEADER_BYTES..end];
+        let (payload, code) = behind_header.split_at(begun.header.payload_bytes());
+        // Empty where the frame is not sealed.
+        let seal = code.first_chunk().map(|code| Seal::from_bytes(*code));
+        Frame { header: begun.header, payload, seal }
+    }
+
+    /// Hands out the complete frame that begins so, and holds it.
+    pub(super) fn take(&mut self, begun: &Begun) -> Frame<'_> {
+        self.held_bytes = begun.frame_bytes();
+        self.frame(begun)
     }
 
     /// Where the next read goes; never empty. The next frame is not complete.
     pub(super) fn room(&mut self) -> Result<&mut [u8], ReceiveError> {
-        let need_bytes = self.begun()?.map_or(HEADER_BYTES, |header| frame_bytes(&header));
+        let need_bytes = self.begun()?.map_or(HEADER_BYTES, |begun| begun.frame_bytes());
         if self.start + need_bytes > self.buffer.len() {
             self.buffer.copy_within(self.start..self.end, 0);
             self.end -= self.start;
@@ -88,15 +116,11 @@ impl Input {
         let got_bytes = self.arrived_bytes();
         match self.begun() {
             _ if got_bytes == 0 => ReceiveError::Closed,
-            Ok(header) => {
-                let need_bytes = header.map_or(HEADER_BYTES, |header| frame_bytes(&header));
+            Ok(begun) => {
+                let need_bytes = begun.map_or(HEADER_BYTES, |begun| begun.frame_bytes());
                 ReceiveError::Truncated { got_bytes, need_bytes }
             }
             Err(error) => error,
         }
     }
-}
-
-fn frame_bytes(header: &Header) -> usize {
-    HEADER_BYTES + header.payload_bytes()
 }

@@ -11,12 +11,14 @@ use rustix::net::{
     RecvFlags, SendAncillaryBuffer, SendFlags, Shutdown, getpeername, getsockname, recv, send,
     sendmsg, shutdown, sockopt,
 };
-use tributary_wire::frame::{HEADER_BYTES, Header, PAYLOAD_BYTES_MAX};
+use tributary_wire::frame::{HEADER_BYTES, PAYLOAD_BYTES_MAX, SEAL_BYTES, announcing_seal};
 
-use super::input::Input;
+use super::input::{Begun, Input};
 use crate::link::check_announced;
 use crate::socket::{HostProbes, is_closed};
-use crate::{Armed, Frame, Inject, Link, OptionsError, OsError, ReceiveError, SendError, Sent};
+use crate::{
+    Armed, Frame, Inject, Link, OptionsError, OsError, ReceiveError, SealKey, SendError, Sent,
+};
 
 /// Room for short frames behind the longest, so that one read takes many.
 const BATCH_BYTES: usize = 64 << 10;
@@ -57,6 +59,8 @@ pub struct TcpLink {
     input: Input,
     output: Output,
     payload_max_bytes: u32,
+    /// What every frame is sealed with, in both directions; none for frames without codes.
+    key: Option<SealKey>,
     /// The last read found the socket empty.
     drained: bool,
     /// `send` last said `Full`.
@@ -80,13 +84,16 @@ impl Output {
         self.sent_bytes == self.buffer.len()
     }
 
-    /// Keeps what of `header` and `payload` the kernel didn't take. Within the capacity reserved
-    /// for the longest frame, so nothing is allocated (except after `inject` of more than a frame).
-    fn keep(&mut self, header: &[u8], payload: &[u8], taken_bytes: usize) {
+    /// Keeps what of a frame's `pieces` the kernel didn't take. Within the capacity reserved for
+    /// the longest frame, so nothing is allocated (except after `inject` of more than a frame).
+    fn keep(&mut self, pieces: [&[u8]; 3], mut taken_bytes: usize) {
         self.buffer.clear();
         self.sent_bytes = 0;
-        self.buffer.extend_from_slice(&header[taken_bytes.min(header.len())..]);
-        self.buffer.extend_from_slice(&payload[taken_bytes.saturating_sub(header.len())..]);
+        for piece in pieces {
+            let skipped_bytes = taken_bytes.min(piece.len());
+            self.buffer.extend_from_slice(&piece[skipped_bytes..]);
+            taken_bytes -= skipped_bytes;
+        }
     }
 }
 
@@ -96,17 +103,24 @@ impl TcpLink {
         sockopt::set_tcp_nodelay(&socket, true)?;
         PROBES.set(socket.as_fd())?;
         let payload_max_bytes = options.payload_max_bytes;
-        let frame_bytes_max = HEADER_BYTES + payload_max_bytes as usize;
+        let frame_bytes_max = HEADER_BYTES + payload_max_bytes as usize + SEAL_BYTES;
         Ok(Self {
             socket,
             input: Input::new(payload_max_bytes, BATCH_BYTES),
             output: Output { buffer: Vec::with_capacity(frame_bytes_max), sent_bytes: 0 },
             payload_max_bytes,
+            key: None,
             drained: false,
             lacked_room: false,
             receive_failed: None,
             send_failed: None,
         })
+    }
+
+    /// From now on seals what is sent, and takes only what is sealed under the same key: anything
+    /// else ends the link.
+    pub fn protect(&mut self, key: SealKey) {
+        self.key = Some(key);
     }
 
     pub(super) fn socket(&self) -> BorrowedFd<'_> {
@@ -148,6 +162,11 @@ impl TcpLink {
         *self.send_failed.insert(error)
     }
 
+    fn refuse_unsealed(&mut self) -> ReceiveError {
+        let peer = self.peer_address().ok();
+        self.fail_receive(ReceiveError::NotAuthentic { peer })
+    }
+
     fn fail_receive(&mut self, error: ReceiveError) -> ReceiveError {
         *self.receive_failed.insert(error)
     }
@@ -169,13 +188,13 @@ impl TcpLink {
         Ok(Sent::Taken)
     }
 
-    /// Gives header and payload to the kernel; what it leaves of a frame it began is kept.
-    fn send_gathered(&mut self, header: &[u8], payload: &[u8]) -> Result<Sent, SendError> {
+    /// Gives a frame's pieces to the kernel; what it leaves of a frame it began is kept.
+    fn send_gathered(&mut self, pieces: [&[u8]; 3]) -> Result<Sent, SendError> {
         if self.send_rest()? == Sent::Full {
             self.lacked_room = true;
             return Ok(Sent::Full);
         }
-        let slices = [IoSlice::new(header), IoSlice::new(payload)];
+        let slices = pieces.map(IoSlice::new);
         let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
         let sent = loop {
             let mut control = SendAncillaryBuffer::default();
@@ -189,15 +208,15 @@ impl TcpLink {
                 Err(error) => return Err(self.fail_send(error)),
             }
         };
-        if sent < header.len() + payload.len() {
-            self.output.keep(header, payload, sent);
+        if sent < pieces.iter().map(|piece| piece.len()).sum() {
+            self.output.keep(pieces, sent);
         }
         self.lacked_room = false;
         Ok(Sent::Taken)
     }
 
     /// Reads until the next frame is complete or the socket is empty. Nothing is held.
-    fn next_header(&mut self) -> Result<Option<Header>, ReceiveError> {
+    fn next_header(&mut self) -> Result<Option<Begun>, ReceiveError> {
         if let Some(error) = self.receive_failed {
             return Err(error);
         }
@@ -265,7 +284,9 @@ impl AsFd for TcpLink {
 impl Link for TcpLink {
     fn send(&mut self, header: &[u8; HEADER_BYTES], payload: &[u8]) -> Result<Sent, SendError> {
         check_announced(header, payload, self.payload_max_bytes)?;
-        self.send_gathered(header, payload)
+        let Some(key) = self.key else { return self.send_gathered([header, payload, &[]]) };
+        let code = key.seal(header, payload).to_bytes();
+        self.send_gathered([&announcing_seal(*header), payload, &code])
     }
 
     fn flush(&mut self) -> Result<Sent, SendError> {
@@ -274,9 +295,13 @@ impl Link for TcpLink {
 
     fn receive(&mut self) -> Result<Option<Frame<'_>>, ReceiveError> {
         self.input.release();
-        let Some(header) = self.next_header()? else { return Ok(None) };
-        let payload = self.input.take(&header);
-        Ok(Some(Frame { header, payload }))
+        let Some(begun) = self.next_header()? else { return Ok(None) };
+        if let Some(key) = &self.key
+            && !key.has_sealed(&self.input.frame(&begun))
+        {
+            return Err(self.refuse_unsealed());
+        }
+        Ok(Some(self.input.take(&begun)))
     }
 
     fn release(&mut self) {
@@ -318,6 +343,6 @@ impl Link for TcpLink {
 
 impl Inject for TcpLink {
     fn inject(&mut self, bytes: &[u8]) -> Result<Sent, SendError> {
-        self.send_gathered(bytes, &[])
+        self.send_gathered([bytes, &[], &[]])
     }
 }

@@ -6,14 +6,16 @@ use std::os::fd::{AsFd, BorrowedFd};
 
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, socket_with, sockopt};
-use tributary_wire::frame::{HEADER_BYTES, Header};
+use tributary_wire::frame::{
+    HEADER_BYTES, Header, SEAL_BYTES, announces_seal, announcing_seal, without_seal,
+};
 
 use super::DATAGRAM_PAYLOAD_BYTES_MAX;
 use super::inbox::{Inbox, RECEIVE_BATCH};
 use super::queue::{Entry, Queue, train};
 use super::sys::{self, BATCH, FEW, Outgoing};
 use crate::link::check_announced;
-use crate::{Frame, ListenError, OsError, SendError, Sent};
+use crate::{Frame, ListenError, OsError, Seal, SealKey, SendError, Sent};
 
 /// Asked of the kernel for each direction; it may give less. A window of segments from each of many
 /// children may arrive before this process is given a core.
@@ -137,6 +139,8 @@ impl DatagramSocket {
     /// Queues one frame for `target`, or for the peer that the socket is connected to. It goes out
     /// with [`DatagramSocket::flush`], or when the queue is full.
     ///
+    /// With a key, the frame is sealed.
+    ///
     /// # Errors
     /// If it isn't a frame that a datagram carries; the caller is at fault.
     pub fn send(
@@ -144,6 +148,7 @@ impl DatagramSocket {
         target: Option<SocketAddr>,
         header: &[u8; HEADER_BYTES],
         payload: &[u8],
+        key: Option<&SealKey>,
     ) -> Result<Sent, SendError> {
         check_announced(header, payload, DATAGRAM_PAYLOAD_BYTES_MAX)?;
         if self.queue.entries.len() == QUEUED_FRAMES_MAX && self.flush() == Sent::Full {
@@ -151,8 +156,17 @@ impl DatagramSocket {
         }
         let Queue { bytes, entries } = &mut self.queue;
         let start = bytes.len();
-        bytes.extend_from_slice(header);
-        bytes.extend_from_slice(payload);
+        match key {
+            None => {
+                bytes.extend_from_slice(header);
+                bytes.extend_from_slice(payload);
+            }
+            Some(key) => {
+                bytes.extend_from_slice(&announcing_seal(*header));
+                bytes.extend_from_slice(payload);
+                bytes.extend_from_slice(&key.seal(header, payload).to_bytes());
+            }
+        }
         entries.push(Entry { start, len_bytes: bytes.len() - start, target });
         Ok(Sent::Taken)
     }
@@ -229,17 +243,16 @@ impl DatagramSocket {
                 }
                 continue;
             };
-            let header = match Header::decode(&self.inbox.buffers[message][range.clone()]) {
-                Ok(header) if header.payload_bytes() + HEADER_BYTES == range.len() => header,
-                _ => {
-                    self.stats.garbage += 1;
-                    continue;
-                }
+            let Some((header, seal)) = taken_apart(&self.inbox.buffers[message][range.clone()])
+            else {
+                self.stats.garbage += 1;
+                continue;
             };
             self.stats.received += 1;
-            let payload = &self.inbox.buffers[message][range][HEADER_BYTES..];
+            let behind_header = &self.inbox.buffers[message][range][HEADER_BYTES..];
+            let payload = &behind_header[..header.payload_bytes()];
             let source = self.inbox.messages[message].source;
-            return Ok(Some(Datagram { frame: Frame { header, payload }, source }));
+            return Ok(Some(Datagram { frame: Frame { header, payload, seal }, source }));
         }
     }
 
@@ -296,6 +309,19 @@ impl AsFd for DatagramSocket {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
     }
+}
+
+/// The header and the code of a datagram that is one whole frame.
+fn taken_apart(datagram: &[u8]) -> Option<(Header, Option<Seal>)> {
+    let (bytes, behind_header) = datagram.split_first_chunk::<HEADER_BYTES>()?;
+    if !announces_seal(bytes) {
+        let header = Header::decode(bytes).ok()?;
+        return (header.payload_bytes() == behind_header.len()).then_some((header, None));
+    }
+    let header = Header::decode(&without_seal(*bytes)).ok()?;
+    let (payload, code) = behind_header.split_last_chunk::<SEAL_BYTES>()?;
+    let is_whole = header.payload_bytes() == payload.len();
+    is_whole.then_some((header, Some(Seal::from_bytes(*code))))
 }
 
 fn os(call: &'static str) -> impl Fn(Errno) -> ListenError {

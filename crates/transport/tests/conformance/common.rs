@@ -9,13 +9,13 @@ use rand::{Rng, SeedableRng};
 use rand_pcg::Pcg64;
 use tributary_transport::fault::{FaultPlan, FaultyLink};
 use tributary_transport::{
-    Frame, Inject, Link, Listener, Sent, ShmListener, ShmOptions, TcpAcceptor, TcpOptions,
-    connect_shm, connect_tcp,
+    Frame, Inject, Link, Listener, SealKey, Sent, ShmListener, ShmOptions, TcpAcceptor, TcpLink,
+    TcpOptions, connect_shm, connect_tcp,
 };
 use tributary_wire::frame::{Edge, HEADER_BYTES, Header, Message, Part, Shape, Target, Trail};
 use tributary_wire::{
-    Capability, ChildIndex, Datatype, Epoch, GroupId, OperationNumber, Operator, SegmentIndex,
-    Sequence,
+    Capability, ChildIndex, Datatype, Epoch, FrameKey, GroupId, OperationNumber, Operator,
+    SegmentIndex, Sequence,
 };
 
 pub(crate) type Pair = (Box<dyn Inject>, Box<dyn Inject>);
@@ -66,12 +66,27 @@ pub(crate) fn shm_pair(payload_max_bytes: u32) -> Pair {
 }
 
 pub(crate) fn tcp_pair(payload_max_bytes: u32) -> Pair {
+    let (connected, accepted) = tcp_links(payload_max_bytes);
+    (Box::new(connected), Box::new(accepted))
+}
+
+pub(crate) fn sealed_tcp_pair(payload_max_bytes: u32) -> Pair {
+    let (mut connected, mut accepted) = tcp_links(payload_max_bytes);
+    connected.protect(seal_key(5));
+    accepted.protect(seal_key(5));
+    (Box::new(connected), Box::new(accepted))
+}
+
+pub(crate) fn tcp_links(payload_max_bytes: u32) -> (TcpLink, TcpLink) {
     let options = TcpOptions::new(payload_max_bytes).unwrap();
     let any_port = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
     let mut acceptor = TcpAcceptor::bind(any_port, options).unwrap();
     let connected = connect_tcp(acceptor.address().unwrap(), options, TIMEOUT).unwrap();
-    let accepted = accept_one(&mut acceptor);
-    (Box::new(connected), Box::new(accepted))
+    (connected, accept_one(&mut acceptor))
+}
+
+pub(crate) fn seal_key(byte: u8) -> SealKey {
+    SealKey::new(FrameKey::from_bytes([byte; 16]))
 }
 
 pub(crate) fn faultless_pair(payload_max_bytes: u32) -> Pair {

@@ -7,12 +7,15 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use tributary_transport::{
-    ConnectError, Link, ListenError, Listener, ReceiveError, SendError, Sent, TcpAcceptor,
+    ConnectError, Inject, Link, ListenError, Listener, ReceiveError, SendError, Sent, TcpAcceptor,
     TcpOptions, connect_tcp, connect_tcp_start, wait,
 };
 
+use tributary_wire::frame::announcing_seal;
+
 use crate::common::{
-    TIMEOUT, accept_one, expect, expect_failure, frame, frame_bytes, guarded, send,
+    TIMEOUT, accept_one, check, expect, expect_failure, frame, frame_bytes, guarded, seal_key,
+    send, tcp_links,
 };
 
 fn acceptor() -> (TcpAcceptor, SocketAddr) {
@@ -201,4 +204,51 @@ fn nobody_to_accept_is_no_error() {
     let (mut acceptor, _) = acceptor();
     assert!(acceptor.accept(Instant::now()).unwrap().is_none());
     assert_eq!(acceptor.deadline(), None);
+}
+
+#[test]
+fn a_sealed_link_takes_nothing_else_and_names_who_sent_it() {
+    guarded("a_sealed_link_takes_nothing_else_and_names_who_sent_it", || {
+        let (header, payload) = frame(1, 100);
+        let code = seal_key(5).seal(&header, &payload).to_bytes();
+        let sealed = [&announcing_seal(header)[..], &payload, &code].concat();
+        let altered = |at: usize| {
+            let mut bytes = sealed.clone();
+            bytes[at] ^= 1;
+            bytes
+        };
+        let other = seal_key(6).seal(&header, &payload).to_bytes();
+        let wrong_key = [&announcing_seal(header)[..], &payload, &other].concat();
+        // A number of the header, the first and the last byte of the payload, the code.
+        let forgeries = [28, 64, 163, 164, 179].map(altered);
+        let forgeries = forgeries.into_iter().chain([wrong_key, frame_bytes(1, 100)]);
+        for forgery in forgeries {
+            let (mut up, mut down) = tcp_links(1000);
+            down.protect(seal_key(5));
+            assert_eq!(up.inject(&sealed), Ok(Sent::Taken));
+            assert_eq!(up.inject(&forgery), Ok(Sent::Taken));
+            expect(&mut down, 1, 100);
+            let peer = Some(up.local_address().unwrap());
+            assert_eq!(expect_failure(&mut down), ReceiveError::NotAuthentic { peer });
+        }
+    });
+}
+
+#[test]
+fn a_link_without_a_key_hands_codes_to_its_owner() {
+    guarded("a_link_without_a_key_hands_codes_to_its_owner", || {
+        let (mut up, mut down) = tcp_links(1000);
+        up.protect(seal_key(5));
+        for length in [0, 1, 997] {
+            send(&mut up, 7, length);
+            loop {
+                if let Some(frame) = down.receive().unwrap() {
+                    check(&frame, 7, length);
+                    assert!(seal_key(5).has_sealed(&frame));
+                    assert!(!seal_key(6).has_sealed(&frame));
+                    break;
+                }
+            }
+        }
+    });
 }

@@ -60,6 +60,10 @@ impl DataLoop {
                 return Taken::Nothing;
             }
         };
+        // First of all: nothing else of it is worth a look unless it comes from a holder of the key.
+        if !self.installed.admits(&frame) {
+            return Taken::Dropped(Dropped::NotAuthentic);
+        }
         let Some(port) = self.machine.port_of_datagram(&frame.header) else {
             return Taken::Dropped(Dropped::NoEdge);
         };
@@ -127,7 +131,9 @@ impl DataLoop {
                 None => &[],
             };
             // Where there is no room, the reliable copy has to do.
-            if socket.send(Some(address), &transmit.header.encode(), payload) == Ok(Sent::Taken) {
+            let key = self.installed.key(&transmit.header.edge);
+            let header = transmit.header.encode();
+            if socket.send(Some(address), &header, payload, key) == Ok(Sent::Taken) {
                 self.tally.datagrams_sent += 1;
                 self.tally.payload_bytes_sent += payload.len() as u64;
             }

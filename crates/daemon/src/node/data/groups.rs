@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use tributary_protocol::node::{GroupConfig, InstallError};
+use tributary_transport::SealKey;
 use tributary_wire::control::{GroupInstall, NodeEvent};
 use tributary_wire::frame::{Abort, AbortReason};
 use tributary_wire::{Epoch, GroupId};
@@ -11,38 +12,6 @@ use tributary_wire::{Epoch, GroupId};
 use super::DataLoop;
 use crate::node::arenas::AllocateError;
 use crate::node::links::{AnyLink, Stage};
-
-/// Which groups are installed, so that all of them can be dropped.
-#[derive(Default)]
-pub(super) struct Installed {
-    /// Indexed by group id, which the manager keeps small and dense.
-    epochs: Vec<Option<Epoch>>,
-    count: usize,
-}
-
-impl Installed {
-    pub(super) fn count(&self) -> usize {
-        self.count
-    }
-
-    fn insert(&mut self, group: GroupId, epoch: Epoch) {
-        let index = group.0 as usize;
-        if self.epochs.len() <= index {
-            self.epochs.resize(index + 1, None);
-        }
-        self.count += usize::from(self.epochs[index].replace(epoch).is_none());
-    }
-
-    fn remove(&mut self, group: GroupId) {
-        let found = self.epochs.get_mut(group.0 as usize).and_then(Option::take);
-        self.count -= usize::from(found.is_some());
-    }
-
-    fn first(&self) -> Option<(GroupId, Epoch)> {
-        let mut all = self.epochs.iter().enumerate();
-        all.find_map(|(index, epoch)| epoch.map(|epoch| (GroupId(index as u32), epoch)))
-    }
-}
 
 /// How long a group that the manager wants dropped may still learn from its own tree why it failed.
 ///
@@ -109,8 +78,12 @@ impl DataLoop {
     ) -> Result<(), InstallFailure> {
         let now = Instant::now();
         let is_tcp = upward.as_ref().is_some_and(AnyLink::is_tcp);
+        let keys = install.keys;
         let port = match upward {
-            Some(link) => {
+            Some(mut link) => {
+                if let Some(keys) = keys {
+                    link.protect(SealKey::new(keys.group));
+                }
                 self.make_room(now);
                 Some(self.watch(now, link, Stage::Joined)?)
             }
@@ -129,7 +102,7 @@ impl DataLoop {
                 return Err(error.into());
             }
         };
-        self.installed.insert(group, epoch);
+        self.installed.insert(group, epoch, keys);
         self.arenas.allocate(&arena)?;
         if let Some(arena) = self.machine.stream_arena(group) {
             self.arenas.allocate(&arena)?;

@@ -75,6 +75,8 @@ impl DataLoop {
     fn take_frame(&mut self, port: PortId) -> Taken {
         let now = self.time(Instant::now());
         let Some(entry) = self.links.entry(port) else { return Taken::Nothing };
+        // From its second frame on a link holds the frames against the key itself.
+        let is_unproven = entry.stage == Stage::Unjoined && entry.link.is_tcp();
         let frame = match entry.link.receive() {
             Ok(Some(frame)) => frame,
             Ok(None) => {
@@ -84,6 +86,10 @@ impl DataLoop {
             Err(error) => return Taken::Lost(error),
         };
         self.tally.frames_received += 1;
+        if is_unproven && !self.installed.admits(&frame) {
+            return Taken::Lost(ReceiveError::NotAuthentic { peer: entry.link.peer_address() });
+        }
+        let edge = frame.header.edge;
         let payload_bytes = frame.payload.len();
         self.tally.payload_bytes_received += payload_bytes as u64;
         let outcome = self.machine.handle_frame(
@@ -98,6 +104,9 @@ impl DataLoop {
             Ok(()) => {
                 if entry.stage == Stage::Unjoined {
                     entry.stage = Stage::Joined;
+                    if let Some(key) = self.installed.key(&edge) {
+                        entry.link.protect(*key);
+                    }
                 }
                 Taken::Frame { payload_bytes }
             }
@@ -170,7 +179,10 @@ impl DataLoop {
             let sent = match (transmit.carrier, &mut self.datagrams) {
                 (Carrier::Datagram | Carrier::Multicast, Some(socket)) => match entry.datagram_peer
                 {
-                    Some(peer) => socket.send(Some(peer), &header, payload),
+                    Some(peer) => {
+                        let key = self.installed.key(&transmit.header.edge);
+                        socket.send(Some(peer), &header, payload, key)
+                    }
                     // Its address was not to be had: as good as lost.
                     None => Ok(Sent::Taken),
                 },

@@ -1,0 +1,31 @@
+//! How a header says that a code follows the payload. Who makes the code, and of what: the transport.
+
+use super::HEADER_BYTES;
+
+/// Length of the code behind the payload of a sealed frame.
+pub const SEAL_BYTES: usize = 16;
+
+/// Where a header says what follows it, and the bit for a code. Bit 0 says that there are data.
+const FOLLOWS_AT: usize = 6;
+const SEAL_FOLLOWS: u8 = 2;
+
+/// Whether a code of [`SEAL_BYTES`] follows the payload.
+#[must_use]
+pub const fn announces_seal(header: &[u8; HEADER_BYTES]) -> bool {
+    header[FOLLOWS_AT] & SEAL_FOLLOWS != 0
+}
+
+/// The same header, announcing a code behind the payload.
+#[must_use]
+pub const fn announcing_seal(mut header: [u8; HEADER_BYTES]) -> [u8; HEADER_BYTES] {
+    header[FOLLOWS_AT] |= SEAL_FOLLOWS;
+    header
+}
+
+/// The same header as [`Header::decode`](super::Header::decode) takes it: what carries frames has
+/// seen to the code, and no other part of the program knows of it.
+#[must_use]
+pub const fn without_seal(mut header: [u8; HEADER_BYTES]) -> [u8; HEADER_BYTES] {
+    header[FOLLOWS_AT] &= !SEAL_FOLLOWS;
+    header
+}
