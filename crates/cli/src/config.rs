@@ -67,7 +67,7 @@ fn machine_line(processor: &Processor) -> serde_json::Value {
 }
 
 fn machine(processor: &Processor) -> String {
-    let Processor { cpus, cores, sockets, caches } = processor;
+    let Processor { cpus, cores, sockets, caches, .. } = processor;
     let caches: Vec<String> = caches
         .iter()
         .map(|Cache { level, size_bytes, line_bytes, sharers }| {

@@ -20,6 +20,7 @@ use crate::ways::Ways;
 pub(crate) mod join;
 mod memory;
 mod setup;
+mod sockets;
 
 pub use setup::Unavailable;
 

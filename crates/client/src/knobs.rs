@@ -147,6 +147,15 @@ pub const MESH_ALGORITHM: Knob = Knob {
     allowed: "auto, recursive-doubling, rabenseifner, ring, binomial, sequential",
     help: "host algorithm between hosts, where it has a form for the collective",
 };
+/// Sockets with leaders of their own.
+pub const SOCKETS: Knob = Knob {
+    name: "TRIBUTARY_SOCKETS",
+    default: "1",
+    unit: "sockets",
+    allowed: "kernel, or 1 to 64",
+    help: "parts of each host with a leader of their own between hosts: kernel takes the sockets that ranks \
+           are bound to, a number deals a host's ranks in so many blocks; 1 is a leader a host",
+};
 /// Leaders per host.
 pub const LEADERS: Knob = Knob {
     name: "TRIBUTARY_LEADERS",
@@ -308,6 +317,7 @@ pub const KNOBS: &[&Knob] = &[
     &BETWEEN_HOSTS,
     &FALLBACK,
     &MESH_ALGORITHM,
+    &SOCKETS,
     &LEADERS,
     &SUB_PARTITIONS,
     &REDUCE_SCATTER_MAX,

@@ -21,6 +21,8 @@ pub struct Processor {
     pub cores: u32,
     /// Sockets that these are on.
     pub sockets: u32,
+    /// The one socket that they are on, as the kernel numbers it; none if they are on several.
+    pub socket: Option<u32>,
     /// Data and unified caches of the first of them, nearest first.
     pub caches: Vec<Cache>,
 }
@@ -70,6 +72,7 @@ impl Processor {
             cpus: cpus.len() as u32,
             cores: cores.len() as u32,
             sockets: sockets.len() as u32,
+            socket: sockets.first().copied().filter(|_| sockets.len() == 1),
             caches,
         }
     }
@@ -175,6 +178,7 @@ mod tests {
         assert_eq!(all.scratch_bytes(), 256 * 1024);
         let some = Processor::read(&folder, &[0, 4]);
         assert_eq!((some.cpus, some.cores, some.sockets), (2, 1, 1));
+        assert_eq!((all.socket, some.socket), (None, Some(0)));
         fs::remove_dir_all(&folder).unwrap();
     }
 

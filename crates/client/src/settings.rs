@@ -42,6 +42,8 @@ pub struct Settings {
     pub fallback: Fallback,
     /// Host algorithm between hosts.
     pub mesh_algorithm: AlgorithmChoice,
+    /// Parts of each host with a leader of their own between hosts; none: the kernel's sockets.
+    pub sockets: Option<u32>,
     /// Leaders per host; none if they are to be chosen.
     pub leaders: Option<u32>,
     /// Sub-partitions of each leader's share; none if they are to be chosen.
@@ -113,6 +115,7 @@ impl Settings {
             between_hosts: read.choice(&knobs::BETWEEN_HOSTS)?,
             fallback: read.choice(&knobs::FALLBACK)?,
             mesh_algorithm: read.choice(&knobs::MESH_ALGORITHM)?,
+            sockets: read.number_unless(&knobs::SOCKETS, "kernel", 1..=64)?,
             leaders: read.number_unless(&knobs::LEADERS, "auto", 1..=LEADERS_MAX)?,
             sub_partitions: read.number_unless(
                 &knobs::SUB_PARTITIONS,

@@ -225,6 +225,28 @@ fn hosts_joined_directly_agree_with_the_oracle() {
     }
 }
 
+/// Every number of ranks on 2 hosts whose ranks are dealt to 1, 2 and 4 sockets: each socket's leader
+/// goes between hosts, and the report says so.
+#[test]
+fn leaders_of_sockets_agree_with_the_oracle() {
+    for (size, sockets) in (2..=17).flat_map(|size| [1, 2, 4].map(|sockets| (size, sockets))) {
+        on_all_ranks(size, move |mut ranks| {
+            let settings = Settings { sockets: Some(sockets), ..mesh_settings(2, "auto", 1, 1) };
+            let ledger = Ledger::default();
+            let communicator = communicator_with(&mut ranks, &ledger, "world", settings);
+            let seed = u64::from(100 * size + sockets);
+            play(&communicator, &script(seed, size, 6, false), ranks.rank(), size);
+            if ranks.rank() == 0 {
+                let note = ledger.report().communicators[0].note.clone();
+                // Every host has as many leaders as sockets, if it has as many ranks.
+                let leaders = sockets.min(size / 2) + sockets.min(size.div_ceil(2));
+                let form = format!("a leader a socket: {leaders} in all");
+                assert_eq!(note, if sockets == 1 { String::new() } else { form });
+            }
+        });
+    }
+}
+
 /// Runs a script, checking results late and not in the order of their start.
 fn play(communicator: &Communicator, script: &[Step], rank: u32, ranks: u32) {
     let mut pending = Vec::new();

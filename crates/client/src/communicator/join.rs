@@ -111,7 +111,8 @@ pub(super) fn join_hosts(
         match join_by_tree(context, bootstrap, seat, label, decision.stream_min_bytes) {
             Ok(tree) => (joint.tree, has_tree) = (tree, true),
             Err(Unavailable::NotGranted(problem)) if decision.falls_back => {
-                seat.note = Some(problem);
+                let form = seat.note.take().map_or_else(String::new, |form| format!("{form}; "));
+                seat.note = Some(format!("{form}{problem}"));
                 takes_mesh = true;
             }
             Err(error) => return Err(error),

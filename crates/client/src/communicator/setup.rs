@@ -7,8 +7,9 @@ use tributary_wire::control::{GroupGrant, GroupRequest};
 
 use super::join::{Joint, join_hosts};
 use super::memory::share_memory;
+use super::sockets;
 use crate::bootstrap::{Bootstrap, BootstrapError, allgather_texts, broadcast_text};
-use crate::context::{Context, Placement};
+use crate::context::Context;
 use crate::engine::Engine;
 use crate::on_host::Longest;
 use crate::seat::Seat;
@@ -67,7 +68,7 @@ fn set_up_reserved(
         Err(format!("{max} communicators are served already (TRIBUTARY_COMMUNICATORS_MAX)"))
     };
     agree(bootstrap, room)?;
-    let placement = Placement::new(&allgather_texts(bootstrap, &context.host)?);
+    let (placement, note) = sockets::place(context, bootstrap)?;
     let rank = bootstrap.rank();
     let mut seat = Seat {
         rank,
@@ -76,7 +77,7 @@ fn set_up_reserved(
         ways: Ways::default(),
         stream: None,
         longest: Longest::default(),
-        note: None,
+        note,
         carriers: None,
         memory_notes: Vec::new(),
     };
