@@ -44,6 +44,10 @@ struct Decision {
     sub_partitions: Option<u32>,
 }
 
+/// The built-in figures are of up to 8 hosts, and say little of many more: steps between hosts grow
+/// with their number, and a tree's depth hardly.
+const BUILT_IN_HOSTS_MAX: usize = 16;
+
 impl Decision {
     fn new(settings: &Settings, tuning: &Tuning, hosts: usize, ranks: u32) -> Self {
         // Emulated hosts are there to show the tree, and have no network between them.
@@ -53,7 +57,12 @@ impl Decision {
         let needs_tree = settings.stream_min_bytes.is_some() || settings.outsider.is_some();
         let is_measured = !tuning.measurements.is_empty();
         let measured = match settings.between_hosts {
-            BetweenHosts::Auto if !is_measured && are_real && !is_pair && !needs_tree => {
+            BetweenHosts::Auto
+                if !is_measured
+                    && are_real
+                    && !needs_tree
+                    && (3..=BUILT_IN_HOSTS_MAX).contains(&hosts) =>
+            {
                 Tuning::built_in()
             }
             _ => tuning,
@@ -288,7 +297,8 @@ mod tests {
             |hosts: usize, settings: &[(&str, &str)]| decision(hosts, settings).takes_tree;
         let manager = ("TRIBUTARY_MANAGER", "10.0.0.1:7470");
         assert!(!takes_tree(2, &[manager]));
-        assert!(takes_tree(3, &[manager]));
+        assert!(takes_tree(8, &[manager]));
+        assert!(takes_tree(17, &[manager]));
         assert!(takes_tree(2, &[]));
         assert!(takes_tree(2, &[manager, ("TRIBUTARY_HOSTS", "2")]));
         assert!(takes_tree(2, &[manager, ("TRIBUTARY_BETWEEN_HOSTS", "tree")]));
