@@ -55,18 +55,12 @@ impl Decision {
         let is_pair = hosts == 2 && are_real;
         // Only the tree streams, and only it has a place for outsiders.
         let needs_tree = settings.stream_min_bytes.is_some() || settings.outsider.is_some();
-        let is_measured = !tuning.measurements.is_empty();
-        let measured = match settings.between_hosts {
-            BetweenHosts::Auto
-                if !is_measured
-                    && are_real
-                    && !needs_tree
-                    && (3..=BUILT_IN_HOSTS_MAX).contains(&hosts) =>
-            {
-                Tuning::built_in()
-            }
-            _ => tuning,
-        };
+        let takes_built_in = settings.between_hosts == BetweenHosts::Auto
+            && tuning.measurements.is_empty()
+            && are_real
+            && !needs_tree
+            && (3..=BUILT_IN_HOSTS_MAX).contains(&hosts);
+        let measured = if takes_built_in { Tuning::built_in() } else { tuning };
         let mesh_rules = measured.of(Between::Mesh).rules(hosts as u32, ranks);
         let rules = match settings.between_hosts {
             BetweenHosts::Auto => measured.rules(hosts as u32, ranks),
@@ -77,6 +71,8 @@ impl Decision {
         let has_rule = |joint| rules.iter().any(|rule| rule.joint == joint);
         let (takes_tree, takes_mesh) = match settings.between_hosts {
             BetweenHosts::Auto if rules.is_empty() => (!is_pair, is_pair),
+            // What is built in is not of every collective, and the others are the tree's.
+            BetweenHosts::Auto if takes_built_in => (true, true),
             BetweenHosts::Auto => (has_rule(Between::Tree), has_rule(Between::Mesh)),
             BetweenHosts::Tree => (true, false),
             BetweenHosts::Mesh => (false, true),
@@ -297,6 +293,7 @@ mod tests {
             |hosts: usize, settings: &[(&str, &str)]| decision(hosts, settings).takes_tree;
         let manager = ("TRIBUTARY_MANAGER", "10.0.0.1:7470");
         assert!(!takes_tree(2, &[manager]));
+        assert!(takes_tree(3, &[manager]));
         assert!(takes_tree(8, &[manager]));
         assert!(takes_tree(17, &[manager]));
         assert!(takes_tree(2, &[]));
