@@ -39,7 +39,7 @@ test-fuzz: ## The fuzz smoke alone: decoder and input sequences, over seeded byt
 test-mpi: build mpi-venvs mpi-check-preload mpi-check-instructions ## The MPI programs of tests/mpi under Open MPI and MPICH
 	$(PYTHON) tests/mpi/run.py --tributary $(PROGRAM)
 
-bench: build mpi-venvs ## Kernels beside a memory copy, links, host groups, MPI in one node, the tree
+bench: build mpi-venvs ## Kernels beside a memory copy, links, host groups, MPI in one node, the tree, the lab
 	$(CARGO) bench --locked -p tributary-reduce --bench kernels
 	$(CARGO) bench --locked -p tributary-transport --bench links
 	$(CARGO) bench --locked -p tributary-client --bench host
@@ -51,6 +51,7 @@ bench: build mpi-venvs ## Kernels beside a memory copy, links, host groups, MPI 
 	$(PROGRAM) model --measure --tuning build/bench-tuning.toml --hosts 2 --ppn 16 --sizes 8,4K,64K,1M
 	$(PROGRAM) bench allreduce --procs 4 --hosts 2 --algo node,auto,tree --sizes 8,1K,64K,1M
 	$(PROGRAM) bench barrier --procs 4 --hosts 2 --algo node,auto,tree
+	$(MAKE) --no-print-directory bench-lab
 
 clean: ## Remove what was built and the virtual environments
 	$(CARGO) clean

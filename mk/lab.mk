@@ -8,8 +8,21 @@ lab-tools: ## What the lab needs: ip, tc, nft (installs them if root on Debian)
 test-lab: build mpi-venvs lab-tools ## MPI programs on hosts of a lab, under both MPIs
 	$(PYTHON) tests/lab/test.py --tributary $(PROGRAM)
 
-bench-lab: build mpi-venvs lab-tools ## Collectives over a lab beside plain Open MPI and MPICH
-	$(PYTHON) tests/lab/bench.py --tributary $(PROGRAM)
+# The table of targets, then ours against ours; build/bench/ has the JSON and the plot. A part alone:
+# tests/lab/bench.py --cases none --also PART.
+bench-lab: build mpi-venvs lab-tools .venv/plot.stamp ## Collectives over a lab beside plain Open MPI and MPICH
+	$(PYTHON) tests/lab/bench.py --tributary $(PROGRAM) --also all --output build/bench/lab.json
+	$(VENV_plot)/bin/python bench/plot.py build/bench/lab.json build/bench/allreduce.png
+
+MATPLOTLIB_VERSION := 3.10.7
+VENV_plot := .venv/plot
+.venv/plot.stamp: .venv/plot-$(MATPLOTLIB_VERSION).stamp
+	@cp $< $@
+.venv/plot-$(MATPLOTLIB_VERSION).stamp:
+	rm -rf $(VENV_plot) .venv/plot*.stamp
+	$(PYTHON) -m venv $(VENV_plot)
+	$(VENV_plot)/bin/python -m pip install --quiet --disable-pip-version-check matplotlib==$(MATPLOTLIB_VERSION)
+	@echo matplotlib $(MATPLOTLIB_VERSION) > $@
 
 soak-lab: build mpi-venvs lab-tools ## Five million mixed operations over a lossy lab, or an hour
 	$(PYTHON) tests/lab/soak.py --tributary $(PROGRAM)

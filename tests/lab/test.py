@@ -19,14 +19,15 @@ ROOT = HERE.parent.parent
 MPI_TESTS = ROOT / "tests/mpi"
 SOURCES = ["collectives.c", "check.c", "sample.c", "shapes.c", "values.c"]
 
-# Each lab: what it is brought up with, the runs on it (ranks, ranks per host, hosts expected), and the
-# MPIs. Open MPI's launcher itself loses its way now and then where links lose (docs/lab.md).
+# Each lab: what it is brought up with, the runs on it (ranks, ranks per host, hosts expected), the
+# MPIs, and whether all goes through the tree; else, of so few hosts, what was measured faster directly
+# goes so. Open MPI's launcher itself loses its way now and then where links lose (docs/lab.md).
 LABS = [
     (["--hosts", "4", "--hosts-per-leaf", "2"], [(4, 1, 4), (8, 2, 4), (3, 1, 3)],
-     ("openmpi", "mpich")),
+     ("openmpi", "mpich"), True),
     (["--hosts", "4", "--hosts-per-leaf", "4", "--nodes", "spine"], [(4, 1, 4)],
-     ("openmpi", "mpich")),
-    (["--hosts", "3", "--loss", "0.5", "--rate", "1gbit"], [(3, 1, 3)], ("mpich",)),
+     ("openmpi", "mpich"), False),
+    (["--hosts", "3", "--loss", "0.5", "--rate", "1gbit"], [(3, 1, 3)], ("mpich",), True),
 ]
 
 # Datagrams with results by multicast, over two levels: what labs are brought up with, and whether
@@ -83,21 +84,25 @@ def lab_up(name, options, arguments):
         raise Failure(f"lab up: exit code {code}\n{text}")
 
 
-def check(mpi, name, ranks, per_host, hosts, program, arguments):
-    """One program on one lab: results right, collectives in the tree, hosts told apart."""
-    counts = run_program(mpi, name, ranks, per_host, program, arguments)
+def check(mpi, name, ranks, per_host, hosts, tree_only, program, arguments):
+    """One program on one lab: results right, the ways taken, hosts told apart."""
+    environment = {"TRIBUTARY_BETWEEN_HOSTS": "tree" if tree_only else "auto"}
+    counts = run_program(mpi, name, ranks, per_host, program, arguments, environment)
     world = world_of(counts)
     if (world["ranks"], world["hosts"]) != (ranks, hosts):
         raise Failure(f"{world['ranks']} ranks on {world['hosts']} hosts, expected {ranks} on "
                       f"{hosts}")
     if counts["in_tree"] == 0:
         raise Failure(f"nothing ran in_tree: {counts}")
-    return f"{counts['in_node']} in_node, {counts['in_tree']} in_tree"
+    if (counts["in_mesh"] == 0) != tree_only:
+        raise Failure(f"{counts['in_mesh']} ran in_mesh: {counts}")
+    return (f"{counts['in_node']} in_node, {counts['in_tree']} in_tree, "
+            f"{counts['in_mesh']} in_mesh")
 
 
 def check_multicast(name, is_heard, program, arguments):
     """Results come by multicast where it arrives; where it does not, the group goes on without."""
-    environment = {"TRIBUTARY_CHANNEL": "auto"}
+    environment = {"TRIBUTARY_CHANNEL": "auto", "TRIBUTARY_BETWEEN_HOSTS": "tree"}
     counts = run_program("mpich", name, 4, 1, program, arguments, environment)
     world = world_of(counts)
     results = world.get("multicast_results", 0)
@@ -175,10 +180,10 @@ def main():
     arguments = parse_arguments()
     programs = {mpi: compile_program(mpi, arguments) for mpi in ("openmpi", "mpich")}
     tests = Tests(arguments)
-    for options, runs, mpis in LABS:
+    for options, runs, mpis, tree_only in LABS:
         tests.on_lab(options, [
             (f"{mpi:8} {ranks} ranks {hosts} hosts",
-             lambda name, mpi=mpi, run=(ranks, per_host, hosts):
+             lambda name, mpi=mpi, run=(ranks, per_host, hosts, tree_only):
                 check(mpi, name, *run, programs[mpi], arguments))
             for mpi in mpis for ranks, per_host, hosts in runs])
     for options, is_heard in MULTICAST_LABS:

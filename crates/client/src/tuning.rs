@@ -279,15 +279,24 @@ mod tests {
     }
 
     #[test]
-    fn what_is_built_in_has_both_ways_and_sends_short_vectors_through_the_tree() {
+    fn what_is_built_in_has_both_ways_and_the_tree_for_short_vectors_of_many_hosts() {
         let built_in = Tuning::built_in();
         assert_eq!(built_in.check(), Ok(()));
         for joint in [Joint::Tree, Joint::Mesh] {
             assert!(built_in.measurements.iter().any(|row| row.joint == joint));
         }
-        for hosts in [3, 4, 8, 1000] {
-            let best = built_in.best(Kind::Allreduce, hosts, hosts, 8).unwrap();
-            assert_eq!(best.joint, Joint::Tree, "{hosts} hosts");
+        let best = |hosts, len_bytes| built_in.best(Kind::Allreduce, hosts, hosts, len_bytes);
+        for (hosts, len_bytes, joint) in [
+            (3, 8, Joint::Mesh),
+            (8, 8, Joint::Tree),
+            (16, 8, Joint::Tree),
+            (8, 1 << 24, Joint::Mesh),
+        ] {
+            assert_eq!(
+                best(hosts, len_bytes).unwrap().joint,
+                joint,
+                "{hosts} hosts, {len_bytes} B"
+            );
         }
     }
 

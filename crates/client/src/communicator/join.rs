@@ -44,6 +44,10 @@ struct Decision {
     sub_partitions: Option<u32>,
 }
 
+/// The built-in figures are of up to 8 hosts, and say little of many more: steps between hosts grow
+/// with their number, and a tree's depth hardly.
+const BUILT_IN_HOSTS_MAX: usize = 16;
+
 impl Decision {
     fn new(settings: &Settings, tuning: &Tuning, hosts: usize, ranks: u32) -> Self {
         // Emulated hosts are there to show the tree, and have no network between them.
@@ -51,13 +55,12 @@ impl Decision {
         let is_pair = hosts == 2 && are_real;
         // Only the tree streams, and only it has a place for outsiders.
         let needs_tree = settings.stream_min_bytes.is_some() || settings.outsider.is_some();
-        let is_measured = !tuning.measurements.is_empty();
-        let measured = match settings.between_hosts {
-            BetweenHosts::Auto if !is_measured && are_real && !is_pair && !needs_tree => {
-                Tuning::built_in()
-            }
-            _ => tuning,
-        };
+        let takes_built_in = settings.between_hosts == BetweenHosts::Auto
+            && tuning.measurements.is_empty()
+            && are_real
+            && !needs_tree
+            && (3..=BUILT_IN_HOSTS_MAX).contains(&hosts);
+        let measured = if takes_built_in { Tuning::built_in() } else { tuning };
         let mesh_rules = measured.of(Between::Mesh).rules(hosts as u32, ranks);
         let rules = match settings.between_hosts {
             BetweenHosts::Auto => measured.rules(hosts as u32, ranks),
@@ -68,6 +71,8 @@ impl Decision {
         let has_rule = |joint| rules.iter().any(|rule| rule.joint == joint);
         let (takes_tree, takes_mesh) = match settings.between_hosts {
             BetweenHosts::Auto if rules.is_empty() => (!is_pair, is_pair),
+            // What is built in is not of every collective, and the others are the tree's.
+            BetweenHosts::Auto if takes_built_in => (true, true),
             BetweenHosts::Auto => (has_rule(Between::Tree), has_rule(Between::Mesh)),
             BetweenHosts::Tree => (true, false),
             BetweenHosts::Mesh => (false, true),
@@ -290,6 +295,8 @@ mod tests {
         let manager = ("TRIBUTARY_MANAGER", "10.0.0.1:7470");
         assert!(!takes_tree(2, &[manager]));
         assert!(takes_tree(3, &[manager]));
+        assert!(takes_tree(8, &[manager]));
+        assert!(takes_tree(17, &[manager]));
         assert!(takes_tree(2, &[]));
         assert!(takes_tree(2, &[manager, ("TRIBUTARY_HOSTS", "2")]));
         assert!(takes_tree(2, &[manager, ("TRIBUTARY_BETWEEN_HOSTS", "tree")]));

@@ -1,0 +1,146 @@
+"""Tables of ours against ours: ways, copies of results, losses, outstanding operations, overlap with
+computing, groups at once, and an aggregation node's memory."""
+
+import os
+import statistics
+import sys
+
+from labs import DATAGRAMS, MPICH_UCX, OPEN_MPI, Lab
+
+# Every segment by datagram, so that 4 KiB are multicast too.
+ALL_DATAGRAMS = {**MPICH_UCX, "TRIBUTARY_CHANNEL": "udp"}
+
+# Lengths of the table of ways, and of its plot.
+WAYS_BYTES = [8, 256, 4096, 16384, 65536, 262144, 1 << 20]
+# How much slower than the best single way the chosen one may be.
+CHOICE_MAX = 1.1
+
+
+def way(**settings):
+    """A lab as it is, and ranks that go one way."""
+    return [], {**MPICH_UCX, **{f"TRIBUTARY_{name}": value for name, value in settings.items()}}
+
+
+# Tables of ours against ours, on 8 hosts: for each variant what its lab is brought up with, or None
+# for plain MPI, and what its ranks find in their environment; then the cases. Open MPI where the
+# variant's name says so, else MPICH.
+ALSO = {
+    "ways": ({"Open MPI": (None, OPEN_MPI), "MPICH, UCX": (None, MPICH_UCX),
+              "tree": way(BETWEEN_HOSTS="tree"),
+              "tree, streams": way(BETWEEN_HOSTS="tree", STREAM_MIN="1"),
+              "mesh, ring": way(BETWEEN_HOSTS="mesh", MESH_ALGORITHM="ring"),
+              "mesh, Rabenseifner": way(BETWEEN_HOSTS="mesh", MESH_ALGORITHM="rabenseifner"),
+              "mesh, recursive doubling": way(BETWEEN_HOSTS="mesh",
+                                              MESH_ALGORITHM="recursive-doubling"),
+              "chosen": way()},
+             [f"allreduce:{size}" for size in WAYS_BYTES]),
+    "copies": ({"reliable only": (["--multicast", "off"], ALL_DATAGRAMS),
+                "multicast, eager": (["--multicast", "eager"], ALL_DATAGRAMS),
+                "multicast, lazy": (["--multicast", "lazy"], ALL_DATAGRAMS)},
+               ["allreduce:8", "allreduce:4096"]),
+    "loss": ({"no loss": (["--loss", "0"], {**MPICH_UCX, **DATAGRAMS}),
+              "1% on every link": (["--loss", "1"], {**MPICH_UCX, **DATAGRAMS})},
+             ["allreduce:8", "allreduce:1048576"]),
+    "osos": ({f"{osos} outstanding":
+              ([], {**MPICH_UCX, **DATAGRAMS, "TRIBUTARY_PAYLOAD_MAX": "256",
+                    "TRIBUTARY_OSOS": str(osos)}) for osos in (1, 2, 4, 8)},
+             ["allreduce:2048"]),
+    "overlap": ({"plain MPICH": (None, MPICH_UCX), "tributary": ([], {**MPICH_UCX, **DATAGRAMS})},
+                ["overlap:8", "overlap:65536"]),
+}
+
+
+# All of the further tables, in the order in which they are measured.
+TABLES = [*ALSO, "groups", "memory"]
+
+
+def measure_also(table, programs, arguments):
+    """Every run of one of the tables of ours against ours, as rows."""
+    variants, cases = ALSO[table]
+    found = {(variant, case): [] for variant in variants for case in cases}
+    labs = {}
+    try:
+        for variant, (options, _) in variants.items():
+            key = tuple(options or ())
+            labs[key] = labs.get(key) or Lab(arguments.also_hosts, arguments, key)
+        for number in range(arguments.rounds):
+            for variant, (options, environment) in variants.items():
+                print(f"round {number + 1} of {arguments.rounds}: {table}, {variant}",
+                      file=sys.stderr, flush=True)
+                mpi = "openmpi" if variant == "Open MPI" else "mpich"
+                method = (mpi, options is None, environment)
+                for line in labs[tuple(options or ())].lines(
+                        variant, method, arguments.also_hosts, cases, programs, arguments):
+                    found[variant, f"{line['operation']}:{line['bytes']}"].append(line)
+    finally:
+        for lab in labs.values():
+            lab.__exit__()
+    return [{"table": table, "variant": variant, "case": case, "runs": runs,
+             **{key: statistics.median(run[key] for run in runs)
+                for key in ("median_us", "p99_us", "overlap_percent") if key in runs[0]}}
+            for (variant, case), runs in found.items()]
+
+
+def measure_groups(programs, arguments):
+    """Groups of the same two hosts on one aggregation node: one alone, and four at once."""
+    method = ("mpich", False, {**MPICH_UCX, **DATAGRAMS, "TRIBUTARY_BETWEEN_HOSTS": "tree"})
+    found = {1: [], 4: []}
+    with Lab(2, arguments) as lab:
+        for number in range(arguments.rounds):
+            for groups, runs in found.items():
+                print(f"round {number + 1} of {arguments.rounds}: {groups} groups at once",
+                      file=sys.stderr, flush=True)
+                runs.append(lab.at_once(groups, method, programs, arguments))
+    return [{"table": "groups", "variant": f"{groups} at once", "case": "allreduce:8",
+             "runs": runs, "median_us": statistics.median(max(run) for run in runs),
+             "cores_a_process": os.cpu_count() / (2 * groups + 1)}
+            for groups, runs in found.items()]
+
+
+def measure_memory(programs, arguments):
+    """The most memory that an aggregation node has had, after ever longer vectors."""
+    method = ("mpich", False, {**MPICH_UCX, "TRIBUTARY_BETWEEN_HOSTS": "tree"})
+    rows = []
+    for size in (1 << 16, 1 << 20, 1 << 24):
+        with Lab(arguments.also_hosts, arguments) as lab:
+            lab.lines("memory", method, arguments.also_hosts, [f"allreduce:{size}"], programs,
+                      arguments)
+            rows.append({"table": "memory", "variant": "aggregation node",
+                         "case": f"allreduce:{size}", "peak_kib": lab.node_peak_kib()})
+    return rows
+
+
+def check_choice(rows):
+    """For each length of the table of ways: the best single one, and how much the choice costs."""
+    ours = [row for row in rows if row["table"] == "ways" and row["runs"][0]["is_ours"]]
+    checks = []
+    for case in dict.fromkeys(row["case"] for row in ours):
+        medians = {row["variant"]: row["median_us"] for row in ours if row["case"] == case}
+        chosen = medians.pop("chosen")
+        best = min(medians, key=medians.get)
+        checks.append({"case": case, "best": best, "best_us": medians[best], "chosen_us": chosen,
+                       "holds": chosen <= CHOICE_MAX * medians[best]})
+    return checks
+
+
+def print_also(rows):
+    table = None
+    for row in rows:
+        if row["table"] != table:
+            table = row["table"]
+            print(f"\n{table}: medians of the runs' medians and 99th percentiles in us")
+        if "peak_kib" in row:
+            print(f"{row['variant']:>24} {row['case']:>18} {row['peak_kib']:>12} KiB at most")
+            continue
+        p99 = f"{row['p99_us']:>12.1f}" if "p99_us" in row else ""
+        cores = f"  {row['cores_a_process']:.2f} cores each" if "cores_a_process" in row else ""
+        overlap = f"  overlap {row['overlap_percent']:.0f}%" if "overlap_percent" in row else ""
+        figures = f"{row['median_us']:>12.1f}{p99}{overlap}{cores}"
+        print(f"{row['variant']:>24} {row['case']:>18} {figures}")
+
+
+def print_checks(checks):
+    for check in checks:
+        verdict = "within a tenth of" if check["holds"] else "MORE than a tenth slower than"
+        print(f"{check['case']:>18}: chosen {check['chosen_us']:.1f} us, {verdict} the best single "
+              f"way, {check['best']}, {check['best_us']:.1f} us")

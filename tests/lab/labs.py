@@ -1,0 +1,127 @@
+"""Labs for benchmarks, and what runs on them: plain MPIs, and ours beneath each."""
+
+import json
+import os
+import pathlib
+import statistics
+import subprocess
+import sys
+
+HERE = pathlib.Path(__file__).resolve().parent
+
+# What each method runs on, with what besides the lab's own environment. Peers are tuned: no
+# transport but TCP between hosts, and yielding where there are more ranks than cores.
+OPEN_MPI = {"OMPI_MCA_pml": "ob1", "OMPI_MCA_btl": "tcp,self"}
+MPICH_UCX = {"MPIR_CVAR_CH4_NETMOD": "ucx", "UCX_TLS": "tcp,self", "UCX_NET_DEVICES": "eth0"}
+MPICH_OFI = {"MPIR_CVAR_CH4_NETMOD": "ofi", "FI_PROVIDER": "tcp"}
+DATAGRAMS = {"TRIBUTARY_CHANNEL": "auto"}
+METHODS = {
+    "openmpi": ("openmpi", True, OPEN_MPI),
+    "mpich-ucx": ("mpich", True, MPICH_UCX),
+    "mpich-ofi": ("mpich", True, MPICH_OFI),
+    "tributary-openmpi": ("openmpi", False, OPEN_MPI),
+    "tributary-mpich": ("mpich", False, MPICH_UCX),
+    "datagrams-openmpi": ("openmpi", False, {**OPEN_MPI, **DATAGRAMS}),
+    "datagrams-mpich": ("mpich", False, {**MPICH_UCX, **DATAGRAMS}),
+}
+
+# Measurements of one case, one after the other, in each of several jobs at once.
+GROUPS_CASES = 9
+
+
+def waiting(hosts):
+    """How ranks are to wait: hosts share this machine's cores, which none of them can know."""
+    is_crowded = hosts > os.cpu_count()
+    return {"OMPI_MCA_mpi_yield_when_idle": "1" if is_crowded else "0",
+            "TRIBUTARY_WAIT": "sleep" if is_crowded else "spin"}
+
+
+def compile_program(mpi, arguments):
+    arguments.build.mkdir(parents=True, exist_ok=True)
+    target = arguments.build / f"bench-{mpi}"
+    compiler = arguments.venvs / mpi / "bin/mpicc"
+    subprocess.run([compiler, "-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror",
+                    HERE / "bench.c", "-o", target], check=True)
+    return target
+
+
+class Lab:
+    """A lab of this run's own."""
+
+    made = 0
+
+    def __init__(self, hosts, arguments, options=()):
+        self.program = arguments.tributary
+        self.name = f"bench-{os.getpid()}-{Lab.made}"
+        Lab.made += 1
+        words = [self.program, "lab", "up", "--name", self.name, "--hosts", str(hosts),
+                 "--hosts-per-leaf", str(arguments.hosts_per_leaf), "--nodes", arguments.nodes,
+                 "--node-spin", str(arguments.node_spin)]
+        words += [*options] if "--loss" in options else ["--loss", arguments.loss, *options]
+        if arguments.rate:
+            words += ["--rate", arguments.rate]
+        subprocess.run(words, check=True, stdout=subprocess.DEVNULL)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        subprocess.run([self.program, "lab", "down", "--name", self.name], check=False)
+
+    def run(self, method, hosts, cases, programs, arguments):
+        """Microseconds by case, or ends this program with what went wrong."""
+        mpi, is_plain, environment = METHODS[method]
+        words = [f"{operation}:{size}" for operation, size, _ in cases]
+        lines = self.lines(method, (mpi, is_plain, environment), hosts, words, programs, arguments)
+        return {(line["operation"], line["bytes"]): line["median_us"] for line in lines}
+
+    def words(self, method, hosts, cases, programs, arguments):
+        """The command that runs the program on the lab's first hosts."""
+        mpi, is_plain, _ = method
+        words = [self.program, "lab", "run", "--name", self.name]
+        words += ["--plain"] if is_plain else ["--mpi", mpi]
+        words += ["--", arguments.venvs.resolve() / mpi / "bin/mpirun", "-n", str(hosts),
+                  programs[mpi]]
+        return words + cases
+
+    def at_once(self, jobs, method, programs, arguments):
+        """Medians of as many jobs of two hosts each, through one node, while all of them ran."""
+        cases = ["allreduce:8"] * GROUPS_CASES
+        words = self.words(method, 2, cases, programs, arguments)
+        environment = {**os.environ, **waiting(2 * jobs), **method[2]}
+        running = [subprocess.Popen(words, env=environment, text=True, stdin=subprocess.DEVNULL,
+                                    stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+                   for _ in range(jobs)]
+        outputs = [job.communicate(timeout=arguments.timeout)[0] for job in running]
+        if any(job.returncode for job in running):
+            sys.exit(f"{jobs} groups at once: exit codes {[job.returncode for job in running]}")
+        # The first and the last third may have run while others started or had ended.
+        third = GROUPS_CASES // 3
+        return [statistics.median([json.loads(line)["median_us"] for line in output.splitlines()
+                                   if line.startswith("{")][third:-third]) for output in outputs]
+
+    def lines(self, title, method, hosts, cases, programs, arguments):
+        """What the program on the lab's hosts says of each case."""
+        mpi, is_plain, environment = method
+        words = self.words(method, hosts, cases, programs, arguments)
+        try:
+            ended = subprocess.run(words, env={**os.environ, **waiting(hosts), **environment},
+                                   text=True, stdin=subprocess.DEVNULL, capture_output=True,
+                                   timeout=arguments.timeout)
+        except subprocess.TimeoutExpired as error:
+            sys.exit(f"{title} on {hosts} hosts took more than {error.timeout:g} s")
+        if ended.returncode != 0:
+            sys.exit(f"{title} on {hosts} hosts failed:\n{ended.stdout}{ended.stderr}")
+        if not is_plain and " 0 passed_through" not in ended.stderr:
+            sys.exit(f"{title} on {hosts} hosts left operations to the MPI:\n{ended.stderr}")
+        lines = [json.loads(line) for line in ended.stdout.splitlines() if line.startswith("{")]
+        return [{**line, "mpi": mpi, "is_ours": not is_plain} for line in lines]
+
+    def node_peak_kib(self):
+        """What the aggregation node's process has had of memory at most (VmHWM)."""
+        words = [self.program, "lab", "exec", "--name", self.name, "leaf0-an", "--", "sh", "-c",
+                 "for it in /proc/[0-9]*; do "
+                 "[ \"$(readlink $it/ns/net)\" = \"$(readlink /proc/self/ns/net)\" ] && "
+                 "grep -qz '^node$' $it/cmdline && grep VmHWM $it/status; done; true"]
+        found = subprocess.run(words, check=True, text=True, capture_output=True).stdout.split()
+        return int(found[found.index("VmHWM:") + 1])
