@@ -26,8 +26,8 @@ import mpi_launch  # noqa: E402, its folder is on the path only now
 
 FLAGS = ("-std=c11", "-O2", "-g", "-Wall", "-Wextra", "-Werror")
 # Collective, the function that is entered, instructions allowed per call at the dearer rank.
-LIMITS = [("allreduce", "shim_Allreduce", 600), ("reduce", "shim_Reduce", 690),
-          ("bcast", "shim_Bcast", 590), ("barrier", "shim_Barrier", 370)]
+LIMITS = [("allreduce", "shim_Allreduce", 330), ("reduce", "shim_Reduce", 375),
+          ("bcast", "shim_Bcast", 280), ("barrier", "shim_Barrier", 150)]
 SHORT, LONG = 500, 2500
 
 

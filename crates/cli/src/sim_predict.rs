@@ -78,6 +78,7 @@ fn constants(costs: &CostsRow, system: &SystemCosts) -> Vec<MeasuredConstant> {
         ("give_way", "ns", system.give_way_ns),
         ("switch", "ns", system.switch_ns),
         ("cold", "ns", system.cold_ns),
+        ("crowd", "ns", system.crowd_ns),
         ("wait", "ns", system.wait_ns),
         ("wake", "ns", system.wake_ns),
         ("wake_idle", "ns", system.wake_idle_ns),
@@ -175,6 +176,7 @@ mod tests {
             give_way_ns: 7.0,
             switch_ns: 8.0,
             cold_ns: 9.0,
+            crowd_ns: 9.5,
             wait_ns: 10.0,
             wake_ns: 11.0,
             wake_idle_ns: 12.0,
@@ -193,11 +195,15 @@ mod tests {
             machine.give_way.value(),
             machine.switch.value(),
             machine.cold.value(),
+            machine.crowd.value(),
             machine.wait.value(),
             machine.wake.value(),
             machine.wake_idle.value(),
         ];
-        assert_eq!(values, [3.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0, 10.0, 11.0, 12.0]);
+        assert_eq!(
+            values,
+            [3.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0, 9.5, 10.0, 11.0, 12.0]
+        );
         assert_eq!((preset.memory.copy.value(), preset.memory.reduce.value()), (0.5, 0.25));
         assert!(machine.send.source().contains("tune --measure"));
     }

@@ -9,6 +9,7 @@ use std::time::Duration;
 use crate::bootstrap::Bootstrap;
 use crate::context::Context;
 use crate::engine::Engine;
+use crate::express::Express;
 use crate::on_host::Longest;
 use crate::operation::{CollectiveError, Operation};
 use crate::report::{Kind, Tally, Way};
@@ -64,7 +65,7 @@ pub(crate) struct Shared {
 unsafe impl Sync for Shared {}
 
 /// The engine, for one thread for a while.
-struct Access<'a> {
+pub(crate) struct Access<'a> {
     engine: &'a mut Engine,
     _turn: Option<MutexGuard<'a, ()>>,
 }
@@ -72,12 +73,14 @@ struct Access<'a> {
 impl Deref for Access<'_> {
     type Target = Engine;
 
+    #[inline]
     fn deref(&self) -> &Engine {
         self.engine
     }
 }
 
 impl DerefMut for Access<'_> {
+    #[inline]
     fn deref_mut(&mut self) -> &mut Engine {
         self.engine
     }
@@ -137,6 +140,13 @@ impl Communicator {
         self.shared.tally.count_in_turn(operation.kind(), self.shared.ways.way(operation));
         // SAFETY: the caller's promise.
         unsafe { engine.run(operation) }
+    }
+
+    /// The short way, for as long as this thread holds it.
+    #[inline]
+    #[must_use]
+    pub fn express(&self) -> Express<'_> {
+        Express::new(self.shared.lock(), &self.shared.tally)
     }
 
     /// Starts an operation and counts it.

@@ -9,7 +9,7 @@ use tributary_wire::frame::AbortReason;
 use crate::communicator::join::Joint;
 use crate::communicator::{Verdict, WhileWaiting};
 use crate::host::{self, Action, HostGroup};
-use crate::kernels::Kernels;
+use crate::kernels::{Adapter, Kernels, PairNumber};
 use crate::leaders;
 use crate::mesh::Mesh;
 use crate::on_host;
@@ -155,10 +155,10 @@ impl Engine {
     /// As [`run`](Self::run).
     #[inline]
     unsafe fn run_at_once(&mut self, operation: &Operation) -> Option<Result<(), CollectiveError>> {
-        let is_ready = self.is_one_host && self.queue.is_empty() && self.failed.is_none();
-        let host = if is_ready { self.host.as_mut()? } else { return None };
-        let local = |root: u32| (root < host.ranks()).then_some(root);
-        let kernel = || self.kernels.kernel(operation.operator, operation.datatype);
+        let kernels = self.kernels;
+        let kernel = || kernels.kernel(operation.operator, operation.datatype);
+        let ranks = self.express()?.ranks();
+        let local = |root: u32| (root < ranks).then_some(root);
         // On one host the local ranks are the ranks of the communicator.
         let action = match operation.collective {
             Collective::Allreduce => Action::Allreduce(kernel()?),
@@ -176,7 +176,25 @@ impl Engine {
         let len_bytes = operation.len_bytes();
         let stage = host::Operation { action, source, target, len_bytes };
         // SAFETY: the caller's promise.
-        Some(unsafe { host.run(&stage) }.map_err(|lost| self.on_lost(lost)))
+        let outcome = unsafe { self.express()?.run(&stage) };
+        Some(outcome.map_err(|lost| self.on_lost(lost)))
+    }
+
+    /// Shared memory, where that is all an operation takes and nothing is before it in line.
+    #[inline]
+    pub(crate) fn express(&mut self) -> Option<&mut HostGroup> {
+        let is_ready = self.is_one_host && self.queue.is_empty() && self.failed.is_none();
+        if is_ready { self.host.as_mut() } else { None }
+    }
+
+    /// The same with the kernel of a pair, if there is one.
+    #[inline]
+    pub(crate) fn express_with(
+        &mut self,
+        pair: PairNumber,
+    ) -> Option<(&mut HostGroup, &'static Adapter)> {
+        let kernel = self.kernels.adapter(pair)?;
+        Some((self.express()?, kernel))
     }
 
     /// Queues an operation behind those already started.

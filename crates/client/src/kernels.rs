@@ -7,7 +7,26 @@ use tributary_wire::{Datatype, Operator};
 
 use crate::host::{Combine, Wide};
 
-/// Every kernel there is.
+/// Room for datatype codes in a [`PairNumber`].
+const DATATYPES_MAX: u32 = 32;
+/// Room for the numbers of all pairs.
+const PAIRS_MAX: usize = 16 * DATATYPES_MAX as usize;
+
+/// An operator and a datatype in one number, as callers of [`Express`](crate::Express) keep them at
+/// hand. Any number may be asked for; most are no pair.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PairNumber(pub u32);
+
+impl PairNumber {
+    /// The number of a pair: the operator's code times 32, and the datatype's.
+    #[inline]
+    #[must_use]
+    pub fn new(operator: Operator, datatype: Datatype) -> Self {
+        Self(u32::from(operator.code()) * DATATYPES_MAX + u32::from(datatype.code()))
+    }
+}
+
+/// Every kernel there is, by the number of its pair.
 pub(crate) struct Kernels(Vec<Option<Adapter>>);
 
 impl Kernels {
@@ -15,19 +34,28 @@ impl Kernels {
     pub(crate) fn all() -> &'static Self {
         static TABLE: OnceLock<Kernels> = OnceLock::new();
         TABLE.get_or_init(|| {
-            let pairs = Operator::ALL.into_iter().flat_map(|operator| {
-                Datatype::ALL.into_iter().map(move |datatype| (operator, datatype))
-            });
-            Self(pairs.map(|(operator, datatype)| Adapter::new(operator, datatype)).collect())
+            let mut table: Vec<_> = (0..PAIRS_MAX).map(|_| None).collect();
+            for operator in Operator::ALL {
+                for datatype in Datatype::ALL {
+                    let PairNumber(number) = PairNumber::new(operator, datatype);
+                    table[number as usize] = Adapter::new(operator, datatype);
+                }
+            }
+            Self(table)
         })
     }
 
     /// The kernel for an operator on a datatype; none where MPI defines none.
     #[inline]
     pub(crate) fn kernel(&self, operator: Operator, datatype: Datatype) -> Option<&dyn Combine> {
-        let row = usize::from(operator.code() - 1) * Datatype::ALL.len();
-        let adapter = self.0[row + usize::from(datatype.code() - 1)].as_ref()?;
+        let adapter = self.adapter(PairNumber::new(operator, datatype))?;
         Some(adapter)
+    }
+
+    /// The same by the number of the pair; none where the number is of no pair.
+    #[inline]
+    pub(crate) fn adapter(&self, pair: PairNumber) -> Option<&Adapter> {
+        self.0.get(pair.0 as usize)?.as_ref()
     }
 }
 
@@ -38,7 +66,7 @@ pub(crate) fn kernel(operator: Operator, datatype: Datatype) -> Option<&'static 
 }
 
 /// A kernel with what the engine asks of it.
-struct Adapter {
+pub(crate) struct Adapter {
     kernel: Kernel,
     /// Wider accumulation, for the datatypes that have one.
     wide: Option<WideAdapter>,
@@ -60,11 +88,24 @@ impl Adapter {
     }
 }
 
+impl Adapter {
+    /// Length of so many elements; the longest there is, where that has no number.
+    #[inline]
+    pub(crate) fn len_bytes(&self, elements: u64) -> usize {
+        usize::try_from(elements)
+            .ok()
+            .and_then(|elements| elements.checked_mul(self.kernel.element_bytes()))
+            .unwrap_or(usize::MAX)
+    }
+}
+
 impl Combine for Adapter {
+    #[inline]
     fn element_bytes(&self) -> usize {
-        self.kernel.datatype().size_bytes()
+        self.kernel.element_bytes()
     }
 
+    #[inline]
     fn combine_into(&self, target: &mut [u8], left: &[u8], right: &[u8]) {
         self.kernel.combine_into(target, left, right);
     }
@@ -93,5 +134,30 @@ impl Wide for WideAdapter {
 
     fn finish(&self, target: &mut [u8], accumulator: &mut [u8]) {
         target.copy_from_slice(self.accumulation.finish(accumulator));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_pair_has_a_number_of_its_own_and_the_kernel_behind_it() {
+        let mut seen = std::collections::BTreeSet::new();
+        for operator in Operator::ALL {
+            for datatype in Datatype::ALL {
+                let number = PairNumber::new(operator, datatype);
+                assert!(seen.insert(number.0), "{operator:?} on {datatype:?}");
+                let adapter = Kernels::all().adapter(number);
+                let is_defined = operator.is_reduction() && operator.applies_to(datatype);
+                assert_eq!(adapter.is_some(), is_defined, "{operator:?} on {datatype:?}");
+                if let Some(Adapter { kernel, .. }) = adapter {
+                    assert_eq!((kernel.operator(), kernel.datatype()), (operator, datatype));
+                    assert_eq!(kernel.element_bytes(), datatype.size_bytes());
+                }
+            }
+        }
+        let strange = [0, 31, PAIRS_MAX as u32, u32::MAX].map(PairNumber);
+        assert!(strange.into_iter().all(|number| Kernels::all().adapter(number).is_none()));
     }
 }

@@ -83,7 +83,7 @@ pub const OSOS: Knob = Knob {
 /// Segment length.
 pub const PAYLOAD_MAX: Knob = Knob {
     name: "TRIBUTARY_PAYLOAD_MAX",
-    default: "16384",
+    default: "65536",
     unit: "bytes",
     allowed: "16 to 1048576",
     help: "longest segment to ask for per group",
@@ -127,7 +127,8 @@ pub const BETWEEN_HOSTS: Knob = Knob {
     unit: "",
     allowed: "auto, tree, mesh",
     help: "what joins hosts: aggregation nodes (tree) or host algorithms over direct links (mesh); \
-           auto takes the mesh for two real hosts, the tree else",
+           auto takes the mesh for two real hosts, and between more what was measured for the length \
+           (TRIBUTARY_TUNING, else figures of a lab), the tree else",
 };
 /// What to do without a group.
 pub const FALLBACK: Knob = Knob {

@@ -7,6 +7,7 @@ mod measure;
 mod system;
 
 use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
 
 use serde::{Deserialize, Serialize};
 use tributary_algorithms::model::Costs;
@@ -108,6 +109,16 @@ pub enum TuningError {
 }
 
 impl Tuning {
+    /// What holds where nobody has measured: the figures of docs/decisions/0022, taken on a lab.
+    #[must_use]
+    pub fn built_in() -> &'static Self {
+        static BUILT_IN: LazyLock<Tuning> = LazyLock::new(|| {
+            toml::from_str(include_str!("tuning/built_in.toml"))
+                .expect("a test reads the built-in figures")
+        });
+        &BUILT_IN
+    }
+
     /// Reads a file.
     ///
     /// # Errors
@@ -264,6 +275,19 @@ mod tests {
                 row(2, 4, 4096, Joint::Mesh, 50.0),
                 row(8, 8, 8, Joint::Tree, 90.0),
             ],
+        }
+    }
+
+    #[test]
+    fn what_is_built_in_has_both_ways_and_sends_short_vectors_through_the_tree() {
+        let built_in = Tuning::built_in();
+        assert_eq!(built_in.check(), Ok(()));
+        for joint in [Joint::Tree, Joint::Mesh] {
+            assert!(built_in.measurements.iter().any(|row| row.joint == joint));
+        }
+        for hosts in [3, 4, 8, 1000] {
+            let best = built_in.best(Kind::Allreduce, hosts, hosts, 8).unwrap();
+            assert_eq!(best.joint, Joint::Tree, "{hosts} hosts");
         }
     }
 

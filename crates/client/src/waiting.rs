@@ -13,6 +13,9 @@ pub const CHECKUP_INTERVAL: Duration = Duration::from_millis(20);
 /// MPI beneath.
 pub const NAP_MAX: Duration = Duration::from_micros(50);
 
+/// Looks at a flag, with nothing between them, before a wait is paced: some hundred nanoseconds.
+pub(crate) const EAGER_LOOKS: u32 = 512;
+
 /// Looks at the condition without a `pause` between, at the start of a wait.
 ///
 /// `pause` takes some 140 cycles on current Intel cores, which is as long as the cache line takes

@@ -84,6 +84,14 @@
 #define TRIBUTARY_FAILED (-1)   /* and there is a message */
 #define TRIBUTARY_GIVEN_UP (-2) /* some rank gave the communicator up */
 
+/* What became of an operation that went the short way. */
+#define TRIBUTARY_EXPRESS_DONE 0
+#define TRIBUTARY_EXPRESS_REFUSED 1 /* give it to tributary_run() */
+
+/* An operator and a datatype in one number. */
+#define TRIBUTARY_PAIR_DATATYPES 32
+#define TRIBUTARY_PAIR(operator_, datatype) ((operator_) * TRIBUTARY_PAIR_DATATYPES + (datatype))
+
 /* How the core reaches all ranks of one communicator while it sets things up. */
 typedef struct tributary_bootstrap {
     uint32_t rank;
@@ -189,6 +197,20 @@ void tributary_communicator_free(tributary_communicator *communicator);
  */
 int tributary_run(tributary_communicator *communicator, const tributary_operation *operation,
                   char *message, size_t message_bytes);
+
+/*
+ * The same for blocking operations that are short and between ranks of one host, with their arguments
+ * in registers; fields as in tributary_operation, `pair` a TRIBUTARY_PAIR. Returns
+ * TRIBUTARY_EXPRESS_DONE; or TRIBUTARY_EXPRESS_REFUSED, and then the operation has to be given to
+ * tributary_run(), whatever the reason is. Safe to ask about any communicator, and any length.
+ */
+int tributary_express_allreduce(const tributary_communicator *communicator, uint32_t pair,
+                                uint64_t elements, const void *source, void *target);
+int tributary_express_reduce(const tributary_communicator *communicator, uint32_t pair,
+                             uint64_t elements, uint32_t root, const void *source, void *target);
+int tributary_express_broadcast(const tributary_communicator *communicator, uint64_t len_bytes,
+                                uint32_t root, void *buffer);
+int tributary_express_barrier(const tributary_communicator *communicator);
 
 /*
  * Starts one operation and counts it; the buffers stay in use until it is done. Returns null with

@@ -13,6 +13,19 @@
 _Atomic(comm_table *) comm_table_current;
 static pthread_mutex_t writing = PTHREAD_MUTEX_INITIALIZER;
 
+comm_record *comm_table_find_behind(comm_table *in, uintptr_t wanted, size_t at) {
+    size_t mask = ((size_t)1 << in->slots_log2) - 1;
+    for (uintptr_t key = ~COMM_TABLE_EMPTY; key != COMM_TABLE_EMPTY;) {
+        /* Acquire: as in comm_table_find(). */
+        key = atomic_load_explicit(&in->slots[at].key, memory_order_acquire);
+        if (key == wanted) {
+            return atomic_load_explicit(&in->slots[at].record, memory_order_relaxed);
+        }
+        at = (at + 1) & mask;
+    }
+    return NULL;
+}
+
 /* Readers of another key skip this slot at every moment: they see it removed, or with this key. */
 static void put(comm_table *in, comm_record *record) {
     uintptr_t key = (uintptr_t)record->comm;

@@ -29,6 +29,9 @@ static inline size_t comm_table_first_slot(uintptr_t key, unsigned slots_log2) {
     return (size_t)(((uint64_t)key * UINT64_C(0x9E3779B97F4A7C15)) >> (64 - slots_log2));
 }
 
+/* comm_table_find() from the slot `at` on, for the few that share a first slot. */
+comm_record *comm_table_find_behind(comm_table *in, uintptr_t wanted, size_t at);
+
 /* The record, or null. Here, because every collective begins with it. */
 static inline comm_record *comm_table_find(MPI_Comm comm) {
     uintptr_t wanted = (uintptr_t)comm;
@@ -37,17 +40,13 @@ static inline comm_record *comm_table_find(MPI_Comm comm) {
     if (in == NULL || wanted == COMM_TABLE_EMPTY || wanted == COMM_TABLE_REMOVED) {
         return NULL;
     }
-    size_t mask = ((size_t)1 << in->slots_log2) - 1;
-    for (size_t at = comm_table_first_slot(wanted, in->slots_log2);; at = (at + 1) & mask) {
-        /* Acquire pairs with the release in put(): the record of this key is visible. */
-        uintptr_t key = atomic_load_explicit(&in->slots[at].key, memory_order_acquire);
-        if (key == wanted) {
-            return atomic_load_explicit(&in->slots[at].record, memory_order_relaxed);
-        }
-        if (key == COMM_TABLE_EMPTY) {
-            return NULL;
-        }
+    size_t at = comm_table_first_slot(wanted, in->slots_log2);
+    /* Acquire pairs with the release in put(): the record of this key is visible. */
+    if (__builtin_expect(
+            atomic_load_explicit(&in->slots[at].key, memory_order_acquire) == wanted, 1)) {
+        return atomic_load_explicit(&in->slots[at].record, memory_order_relaxed);
     }
+    return comm_table_find_behind(in, wanted, at);
 }
 
 /* Adds a record under its `comm`, which must not be in the table. False: out of memory. */

@@ -1,4 +1,4 @@
-/* What deciding has in common for all collectives. For offload.c and offload_host.c alone. */
+/* What deciding has in common for all collectives. For the files named offload_* alone. */
 #ifndef TRIBUTARY_DECIDING_H
 #define TRIBUTARY_DECIDING_H
 
@@ -57,10 +57,21 @@ static inline bool is_buffer(const void *buffer) {
     return buffer != NULL && buffer != MPI_IN_PLACE;
 }
 
+/* element_of() for a datatype that isn't in the table, or has gaps. */
+bool element_of_unusual(MPI_Datatype datatype, int64_t *size_bytes, bool *dense);
+
 /*
  * Bytes of one element and whether elements lie densely, in the order of the type map; false when MPI
  * must judge the datatype.
  */
-bool element_of(MPI_Datatype datatype, int64_t *size_bytes, bool *dense);
+static inline bool element_of(MPI_Datatype datatype, int64_t *size_bytes, bool *dense) {
+    const datatype_entry *entry = maps_datatype(datatype);
+    if (entry == NULL || entry->size_bytes == 0) {
+        return element_of_unusual(datatype, size_bytes, dense);
+    }
+    *size_bytes = entry->size_bytes;
+    *dense = true;
+    return true;
+}
 
 #endif

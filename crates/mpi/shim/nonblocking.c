@@ -1,5 +1,5 @@
 /* The nonblocking collectives that go between hosts as well. */
-#include "offload.h"
+#include "offload_between.h"
 #include "pending.h"
 #include "shim.h"
 

@@ -1,9 +1,7 @@
-/* Deciding, for the collectives that go between hosts as well. */
+/* What deciding comes to where a communicator or a datatype is not one of the usual ones. */
 #include "offload.h"
 #include "deciding.h"
 #include "fault_tolerance.h"
-
-#include <limits.h>
 
 /* Brings a communicator that isn't simply ready into the state it has for this operation. */
 static comm_state settle(comm_record *record, offload_mode mode) {
@@ -98,136 +96,13 @@ static bool is_dense_row(MPI_Datatype datatype, int depth) {
     return dense;
 }
 
-bool element_of(MPI_Datatype datatype, int64_t *size_bytes, bool *dense) {
-    const datatype_entry *entry = maps_datatype(datatype);
-    if (entry != NULL && entry->size_bytes != 0) {
-        *size_bytes = entry->size_bytes;
-        *dense = true;
-        return true;
-    }
+bool element_of_unusual(MPI_Datatype datatype, int64_t *size_bytes, bool *dense) {
     int size = MPI_UNDEFINED;
     if (datatype == MPI_DATATYPE_NULL || !staging_accepts(datatype) ||
         beneath.Type_size(datatype, &size) != MPI_SUCCESS) {
         return false;
     }
     *size_bytes = size != MPI_UNDEFINED ? size : INT64_MAX;
-    *dense = entry == NULL && is_dense_row(datatype, 0);
+    *dense = maps_datatype(datatype) == NULL && is_dense_row(datatype, 0);
     return true;
-}
-
-comm_record *offload_allreduce(const void *sendbuf, void *recvbuf, MPI_Count count,
-                               MPI_Datatype datatype, MPI_Op op, MPI_Comm comm, offload_mode mode,
-                               tributary_operation *operation) {
-    comm_record *record = find(comm);
-    if (record == NULL) {
-        return NULL;
-    }
-    uint32_t reason = judge_reduction(count, datatype, op, operation);
-    bool in_place = sendbuf == MPI_IN_PLACE;
-    if (reason == OFFLOAD_IT &&
-        (!is_buffer(recvbuf) || sendbuf == NULL || (!in_place && sendbuf == recvbuf))) {
-        reason = TRIBUTARY_PASS_ARGUMENTS;
-    }
-    operation->collective = TRIBUTARY_ALLREDUCE;
-    operation->root = 0;
-    operation->source = in_place ? recvbuf : sendbuf;
-    operation->target = recvbuf;
-    return decide(record, TRIBUTARY_ALLREDUCE, reason, mode);
-}
-
-static bool reduce_buffers_are_valid(const void *sendbuf, void *recvbuf, bool is_root) {
-    if (!is_root) {
-        return is_buffer(sendbuf);
-    }
-    return sendbuf != NULL && is_buffer(recvbuf) && sendbuf != recvbuf;
-}
-
-comm_record *offload_reduce(const void *sendbuf, void *recvbuf, MPI_Count count,
-                            MPI_Datatype datatype, MPI_Op op, int root, MPI_Comm comm,
-                            offload_mode mode, tributary_operation *operation) {
-    comm_record *record = find(comm);
-    if (record == NULL) {
-        return NULL;
-    }
-    uint32_t reason = judge_reduction(count, datatype, op, operation);
-    bool is_root = root == record->rank;
-    if (reason == OFFLOAD_IT && (root < 0 || root >= record->size ||
-                                 !reduce_buffers_are_valid(sendbuf, recvbuf, is_root))) {
-        reason = TRIBUTARY_PASS_ARGUMENTS;
-    }
-    operation->collective = TRIBUTARY_REDUCE;
-    operation->root = (uint32_t)root;
-    operation->source = sendbuf == MPI_IN_PLACE ? recvbuf : sendbuf;
-    operation->target = is_root ? recvbuf : NULL;
-    return decide(record, TRIBUTARY_REDUCE, reason, mode);
-}
-
-comm_record *offload_barrier(MPI_Comm comm, offload_mode mode, tributary_operation *operation) {
-    comm_record *record = find(comm);
-    if (record == NULL) {
-        return NULL;
-    }
-    *operation = (tributary_operation){
-        .collective = TRIBUTARY_BARRIER,
-        .datatype = TRIBUTARY_U8,
-        .operator_ = TRIBUTARY_BARRIER_OPERATOR,
-    };
-    return decide(record, TRIBUTARY_BARRIER, OFFLOAD_IT, mode);
-}
-
-/*
- * The limit and the check of MPI_Pack hold for dense types as well, because another rank may
- * describe the same bytes by a type that must be packed.
- */
-static uint32_t judge_broadcast(MPI_Count count, MPI_Datatype datatype,
-                                tributary_operation *operation, bool *dense) {
-    int64_t size_bytes = 0;
-    int64_t total_bytes = 0;
-    if (count < 0 || !element_of(datatype, &size_bytes, dense)) {
-        return TRIBUTARY_PASS_ARGUMENTS;
-    }
-    if (__builtin_mul_overflow(size_bytes, (int64_t)count, &total_bytes) || total_bytes > INT_MAX) {
-        return TRIBUTARY_PASS_TOO_LONG;
-    }
-    operation->elements = (uint64_t)total_bytes;
-    if (total_bytes == 0) {
-        return TRIBUTARY_PASS_EMPTY;
-    }
-    return staging_is_possible() ? OFFLOAD_IT : TRIBUTARY_PASS_DATATYPE;
-}
-
-comm_record *offload_broadcast(void *buffer, MPI_Count count, MPI_Datatype datatype, int root,
-                               MPI_Comm comm, offload_mode mode, tributary_operation *operation,
-                               staging *through) {
-    comm_record *record = find(comm);
-    if (record == NULL) {
-        return NULL;
-    }
-    bool dense = false;
-    uint32_t reason = judge_broadcast(count, datatype, operation, &dense);
-    if (reason == OFFLOAD_IT &&
-        (root < 0 || root >= record->size || buffer == MPI_IN_PLACE || (dense && buffer == NULL))) {
-        reason = TRIBUTARY_PASS_ARGUMENTS;
-    }
-    operation->collective = TRIBUTARY_BROADCAST;
-    operation->root = (uint32_t)root;
-    operation->datatype = TRIBUTARY_U8;
-    operation->operator_ = TRIBUTARY_BROADCAST_OPERATOR;
-    operation->source = buffer;
-    operation->target = buffer;
-    /* The rest of it is looked at only where one of these holds. */
-    through->needed = !dense;
-    through->needs_cuts = false;
-    if (!dense) {
-        const staging_side elements = {.user = buffer, .count = (int)count, .datatype = datatype};
-        *through = (staging){
-            .needed = true,
-            .packs = root == record->rank,
-            .unpacks = root != record->rank,
-            .from = elements,
-            .to = elements,
-            .len_bytes = (int)operation->elements,
-        };
-    }
-    return decide(record, TRIBUTARY_BROADCAST, reason, mode);
 }

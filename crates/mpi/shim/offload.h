@@ -16,23 +16,10 @@
 typedef enum offload_mode { OFFLOAD_BLOCKING, OFFLOAD_NONBLOCKING } offload_mode;
 
 /*
- * Each fills `operation` and returns the record to run it on, or counts the call as passed through
- * and returns null. Call between shim_enter() and the MPI beneath.
+ * Each offload_* fills `operation` and returns the record to run it on, or counts the call as passed
+ * through and returns null. Call between shim_enter() and the MPI beneath. Those of the collectives
+ * that go between hosts are in offload_between.h.
  */
-comm_record *offload_allreduce(const void *sendbuf, void *recvbuf, MPI_Count count,
-                               MPI_Datatype datatype, MPI_Op op, MPI_Comm comm, offload_mode mode,
-                               tributary_operation *operation);
-
-comm_record *offload_reduce(const void *sendbuf, void *recvbuf, MPI_Count count,
-                            MPI_Datatype datatype, MPI_Op op, int root, MPI_Comm comm,
-                            offload_mode mode, tributary_operation *operation);
-
-comm_record *offload_barrier(MPI_Comm comm, offload_mode mode, tributary_operation *operation);
-
-/* A broadcast of a type with gaps also needs `staging`, which it says. */
-comm_record *offload_broadcast(void *buffer, MPI_Count count, MPI_Datatype datatype, int root,
-                               MPI_Comm comm, offload_mode mode, tributary_operation *operation,
-                               staging *through);
 
 /*
  * The following are ours where all ranks are on one host, up to a length from which on the MPI is

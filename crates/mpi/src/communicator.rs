@@ -21,6 +21,7 @@ pub struct CCommunicator {
 }
 
 impl CCommunicator {
+    #[inline]
     pub(crate) fn joined(&self) -> Result<&Communicator, &str> {
         match self.joined.get() {
             Some(Ok(communicator)) => Ok(communicator),

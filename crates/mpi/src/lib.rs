@@ -6,6 +6,7 @@
 #![allow(unreachable_pub, reason = "C reaches these functions by name, not by path")]
 
 mod communicator;
+mod express;
 mod message;
 mod names;
 mod process;

@@ -89,6 +89,11 @@ pub(crate) const FAILED: c_int = -1;
 /// `TRIBUTARY_GIVEN_UP`.
 pub(crate) const GIVEN_UP: c_int = -2;
 
+/// `TRIBUTARY_EXPRESS_DONE`.
+pub(crate) const EXPRESS_DONE: c_int = 0;
+/// `TRIBUTARY_EXPRESS_REFUSED`.
+pub(crate) const EXPRESS_REFUSED: c_int = 1;
+
 /// `TRIBUTARY_PASS_UNAVAILABLE`: the core's own words say why.
 pub(crate) const PASS_UNAVAILABLE: u32 = 5;
 
@@ -141,6 +146,17 @@ mod tests {
     }
 
     #[test]
+    fn header_numbers_of_pairs_are_those_of_the_client() {
+        let datatypes = defines()["PAIR_DATATYPES"];
+        for (operator, datatype) in
+            [(Operator::Sum, Datatype::I8), (Operator::LogicalXor, Datatype::F64Index)]
+        {
+            let number = u32::from(operator.code()) * datatypes + u32::from(datatype.code());
+            assert_eq!(tributary_client::PairNumber::new(operator, datatype).0, number);
+        }
+    }
+
+    #[test]
     fn header_numbers_are_those_of_this_file() {
         let defines = defines();
         let first = ["ALLREDUCE", "REDUCE", "BROADCAST", "BARRIER"].map(|name| defines[name]);
@@ -149,6 +165,8 @@ mod tests {
         assert_eq!(on_host, [REDUCE_SCATTER, ALLGATHER, SCAN, EXSCAN]);
         assert!((0..defines["COLLECTIVES"]).all(|collective| kind(collective).is_some()));
         assert_eq!(kind(defines["COLLECTIVES"]), None);
+        let express = ["EXPRESS_DONE", "EXPRESS_REFUSED"].map(|name| defines[name] as c_int);
+        assert_eq!(express, [EXPRESS_DONE, EXPRESS_REFUSED]);
         assert_eq!(defines["PASS_UNAVAILABLE"], PASS_UNAVAILABLE);
         assert_eq!(defines["PASS_REASONS"] as usize, PASS_REASONS.len());
     }

@@ -14,6 +14,8 @@ pub struct Kernel {
     operator: Operator,
     datatype: Datatype,
     isa: Isa,
+    /// A power of two, so that whole elements are told without a division.
+    element_bytes: usize,
     functions: Functions,
 }
 
@@ -33,7 +35,16 @@ impl Kernel {
     #[must_use]
     pub fn with_isa(isa: Isa, operator: Operator, datatype: Datatype) -> Option<Self> {
         let functions = functions(isa, operator, datatype)?;
-        Some(Self { operator, datatype, isa, functions })
+        let element_bytes = datatype.size_bytes();
+        debug_assert!(element_bytes.is_power_of_two());
+        Some(Self { operator, datatype, isa, element_bytes, functions })
+    }
+
+    /// Size of one element of its datatype.
+    #[inline]
+    #[must_use]
+    pub const fn element_bytes(&self) -> usize {
+        self.element_bytes
     }
 
     /// The operator it carries out.
@@ -61,6 +72,7 @@ impl Kernel {
     ///
     /// # Panics
     /// If the lengths differ or don't hold whole elements: both come from one checked header.
+    #[inline]
     pub fn fold(&self, target: &mut [u8], source: &[u8]) {
         assert_eq!(target.len(), source.len(), "operands hold equally many elements");
         self.assert_whole(target.len());
@@ -74,6 +86,7 @@ impl Kernel {
     ///
     /// # Panics
     /// If the lengths differ or don't hold whole elements.
+    #[inline]
     pub fn combine_into(&self, target: &mut [u8], left: &[u8], right: &[u8]) {
         assert_eq!(left.len(), right.len(), "operands hold equally many elements");
         assert_eq!(target.len(), left.len(), "the result has the length of its operands");
@@ -82,11 +95,12 @@ impl Kernel {
         unsafe { (self.functions.combine)(target, left, right) }
     }
 
+    #[inline]
     fn assert_whole(&self, len_bytes: usize) {
-        let size_bytes = self.datatype.size_bytes();
+        let element_bytes = self.element_bytes;
         assert!(
-            len_bytes.is_multiple_of(size_bytes),
-            "{len_bytes} bytes are no whole number of {size_bytes}-byte elements"
+            len_bytes & (element_bytes - 1) == 0,
+            "{len_bytes} bytes are no whole number of {element_bytes}-byte elements"
         );
     }
 }

@@ -30,7 +30,7 @@ use crate::preset::Preset;
 use crate::system::{System, SystemError};
 use crate::world::{FarEnd, Nothing, Parts, Terms};
 use costs::SystemCosts;
-use kernel::{Kernel, SocketId};
+use kernel::{Kernel, Outcome, SocketId};
 use mesh::MeshRank;
 use node::{NodePort, NodeTask};
 use routine::Routine;
@@ -130,20 +130,21 @@ impl Setting {
         routine: &Routine,
         operations: u32,
     ) -> Result<Samples, MachineError> {
-        let kernel = Kernel::new(SystemCosts::new(preset)?, self.seed);
-        let times = match self.joint {
-            Joint::Tree { leaves } => {
-                let parts = self.granted(preset, leaves)?;
-                in_tree(kernel, parts, routine)?
-            }
-            Joint::Mesh { algorithm } => self.in_mesh(kernel, algorithm, routine)?,
-        };
+        let Outcome { times, .. } = self.simulate(preset, routine)?;
         let mut samples = Samples::default();
         for operation in 0..operations as usize {
             let of_all: Vec<f64> = times.iter().map(|rank| rank[operation].as_us()).collect();
             samples.add(&of_all);
         }
         Ok(samples)
+    }
+
+    fn simulate(&self, preset: &Preset, routine: &Routine) -> Result<Outcome, MachineError> {
+        let kernel = Kernel::new(SystemCosts::new(preset)?, self.seed);
+        match self.joint {
+            Joint::Tree { leaves } => in_tree(kernel, self.granted(preset, leaves)?, routine),
+            Joint::Mesh { algorithm } => self.in_mesh(kernel, algorithm, routine),
+        }
     }
 
     /// The machines of a group that the manager has granted on the tree that an embedded fabric has.
@@ -169,7 +170,7 @@ impl Setting {
         mut kernel: Kernel,
         algorithm: Algorithm,
         routine: &Routine,
-    ) -> Result<Times, MachineError> {
+    ) -> Result<Outcome, MachineError> {
         let ranks = self.endpoints as usize;
         // inputs[rank][peer]: where `rank` reads what `peer` sends.
         let inputs: Vec<Vec<SocketId>> =
@@ -195,7 +196,7 @@ fn in_tree(
     mut kernel: Kernel,
     parts: Parts<Nothing>,
     routine: &Routine,
-) -> Result<Times, MachineError> {
+) -> Result<Outcome, MachineError> {
     kernel.begin_at(parts.at);
     // Ranks are the first tasks, nodes follow; each reads from sockets of its own.
     let ranks = parts.members.len();
@@ -225,6 +226,3 @@ fn in_tree(
     }
     kernel.run(ranks)
 }
-
-/// What each rank's operations took, in their order.
-type Times = Vec<Vec<crate::engine::Picos>>;

@@ -2,10 +2,11 @@
 //!
 //! One system call per frame sent (header and payload gathered), one per batch of frames received:
 //! a read takes whatever has arrived, and the frames in it are handed out in place. Nagle's delay is
-//! off and keep-alive on, so that a host that vanishes while the link is idle is noticed after some
+//! off, sending is not paced, and keep-alive is on, so that a host that vanishes while the link is idle is noticed after some
 //! seconds. A host that vanishes with bytes under way to it is noticed by the kernel only after its
 //! retransmissions are spent, minutes later: whoever needs to know sooner asks the manager.
 
+mod congestion;
 mod connect;
 mod input;
 mod link;

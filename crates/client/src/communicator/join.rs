@@ -35,6 +35,8 @@ struct Decision {
     takes_mesh: bool,
     choice: Choice,
     rules: Vec<Measurement>,
+    /// The same where the tree can't be had.
+    mesh_rules: Vec<Measurement>,
     costs: Option<CostsRow>,
     leaders: Option<u32>,
     /// Shortest vector that is streamed; none if none is.
@@ -45,12 +47,23 @@ struct Decision {
 impl Decision {
     fn new(settings: &Settings, tuning: &Tuning, hosts: usize, ranks: u32) -> Self {
         // Emulated hosts are there to show the tree, and have no network between them.
-        let is_pair = hosts == 2 && settings.hosts == 1 && settings.manager.is_some();
+        let are_real = settings.hosts == 1 && settings.manager.is_some();
+        let is_pair = hosts == 2 && are_real;
+        // Only the tree streams, and only it has a place for outsiders.
+        let needs_tree = settings.stream_min_bytes.is_some() || settings.outsider.is_some();
+        let is_measured = !tuning.measurements.is_empty();
+        let measured = match settings.between_hosts {
+            BetweenHosts::Auto if !is_measured && are_real && !is_pair && !needs_tree => {
+                Tuning::built_in()
+            }
+            _ => tuning,
+        };
+        let mesh_rules = measured.of(Between::Mesh).rules(hosts as u32, ranks);
         let rules = match settings.between_hosts {
-            BetweenHosts::Auto => tuning.rules(hosts as u32, ranks),
+            BetweenHosts::Auto => measured.rules(hosts as u32, ranks),
             // One way is named: what was measured of it still tells algorithms and leaders.
-            BetweenHosts::Tree => tuning.of(Between::Tree).rules(hosts as u32, ranks),
-            BetweenHosts::Mesh => tuning.of(Between::Mesh).rules(hosts as u32, ranks),
+            BetweenHosts::Tree => measured.of(Between::Tree).rules(hosts as u32, ranks),
+            BetweenHosts::Mesh => mesh_rules.clone(),
         };
         let has_rule = |joint| rules.iter().any(|rule| rule.joint == joint);
         let (takes_tree, takes_mesh) = match settings.between_hosts {
@@ -66,6 +79,7 @@ impl Decision {
                 && settings.between_hosts != BetweenHosts::Tree,
             choice: Choice::new(settings.mesh_algorithm, tuning.costs),
             rules,
+            mesh_rules,
             costs: tuning.costs,
             leaders: settings.leaders,
             stream_min_bytes: settings.stream_min_bytes,
@@ -108,12 +122,7 @@ pub(super) fn join_hosts(
     if takes_mesh {
         joint.mesh = open_mesh(context, bootstrap, seat, decision.choice.clone(), leaders_max)?;
     }
-    let mut rules = decision.rules;
-    let is_open = |rule: &Measurement| match rule.joint {
-        Between::Tree => has_tree,
-        Between::Mesh => takes_mesh,
-    };
-    rules.retain(is_open);
+    let rules = if has_tree { decision.rules } else { decision.mesh_rules };
     seat.ways = Ways {
         usual: Some(if has_tree { Between::Tree } else { Between::Mesh }),
         rules,
@@ -262,17 +271,21 @@ fn share_identity(bootstrap: &mut dyn Bootstrap) -> Result<Identity, Unavailable
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::report::Kind;
+
+    fn decision(hosts: usize, settings: &[(&str, &str)]) -> Decision {
+        let set = |name: &str| {
+            let found = settings.iter().find(|(set, _)| *set == name);
+            found.map(|(_, value)| (*value).to_owned())
+        };
+        let settings = Settings::from_environment(set).unwrap();
+        Decision::new(&settings, &Tuning::default(), hosts, 8)
+    }
 
     #[test]
     fn two_real_hosts_are_joined_directly_and_emulated_ones_by_the_tree() {
-        let takes_tree = |hosts: usize, settings: &[(&str, &str)]| {
-            let set = |name: &str| {
-                let found = settings.iter().find(|(set, _)| *set == name);
-                found.map(|(_, value)| (*value).to_owned())
-            };
-            let settings = Settings::from_environment(set).unwrap();
-            Decision::new(&settings, &Tuning::default(), hosts, 8).takes_tree
-        };
+        let takes_tree =
+            |hosts: usize, settings: &[(&str, &str)]| decision(hosts, settings).takes_tree;
         let manager = ("TRIBUTARY_MANAGER", "10.0.0.1:7470");
         assert!(!takes_tree(2, &[manager]));
         assert!(takes_tree(3, &[manager]));
@@ -280,6 +293,30 @@ mod tests {
         assert!(takes_tree(2, &[manager, ("TRIBUTARY_HOSTS", "2")]));
         assert!(takes_tree(2, &[manager, ("TRIBUTARY_BETWEEN_HOSTS", "tree")]));
         assert!(!takes_tree(9, &[("TRIBUTARY_BETWEEN_HOSTS", "mesh")]));
+    }
+
+    #[test]
+    fn long_vectors_of_real_hosts_go_as_was_measured_unless_the_tree_is_needed() {
+        let long_goes = |settings: &[(&str, &str)]| {
+            let decision = decision(8, settings);
+            let long = decision.rules.iter().rfind(|rule| rule.collective == Kind::Allreduce);
+            (decision.takes_tree, decision.takes_mesh, long.map(|rule| rule.joint))
+        };
+        let manager = ("TRIBUTARY_MANAGER", "10.0.0.1:7470");
+        let tree_alone = (true, false, None);
+        assert_eq!(long_goes(&[manager]), (true, true, Some(Between::Mesh)));
+        assert_eq!(long_goes(&[]), tree_alone);
+        assert_eq!(long_goes(&[manager, ("TRIBUTARY_HOSTS", "8")]), tree_alone);
+        assert_eq!(long_goes(&[manager, ("TRIBUTARY_STREAM_MIN", "65536")]), tree_alone);
+        assert_eq!(long_goes(&[manager, ("TRIBUTARY_BETWEEN_HOSTS", "tree")]), tree_alone);
+    }
+
+    #[test]
+    fn without_a_tree_every_length_has_the_fastest_mesh_of_its_own() {
+        let decision = decision(8, &[("TRIBUTARY_MANAGER", "10.0.0.1:7470")]);
+        assert!(decision.mesh_rules.iter().all(|rule| rule.joint == Between::Mesh));
+        let shortest = decision.mesh_rules.iter().map(|rule| rule.len_bytes).min();
+        assert!(shortest.is_some_and(|len_bytes| len_bytes <= 8));
     }
 
     #[test]

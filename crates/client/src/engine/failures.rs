@@ -39,7 +39,7 @@ impl Engine {
     }
 
     /// A rank of this host is lost, or said that the communicator is.
-    pub(super) fn on_lost(&mut self, lost: Lost) -> CollectiveError {
+    pub(crate) fn on_lost(&mut self, lost: Lost) -> CollectiveError {
         let (error, reason) = match lost.cause {
             LostCause::Reported(code) => {
                 let reason = reported_reason(code);

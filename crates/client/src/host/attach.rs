@@ -1,13 +1,13 @@
 //! A rank's way into a group: register, see that all others did, settle.
 
-use std::sync::atomic::Ordering;
-
+use super::delivery::Mailbox;
 use super::group::HostGroup;
 use super::liveness::{Identity, Watch};
-use super::offer::{AttachError, Offer};
-use super::reach::{Probe, Reach, Unreachable, UnreachableCause, outcome_word};
+use super::offer::{AttachError, Keeper, Offer, OfferError};
+use super::reach::{Probe, Reach, Unreachable, UnreachableCause, outcome_of_word, outcome_word};
 use super::segment::{CPU_MASK_WORDS, Registration, Segment};
-use crate::waiting::Policy;
+use super::sync::Ordering;
+use super::waiting::Policy;
 
 /// States of a [`Registration`].
 const FREE: u32 = 0;
@@ -32,6 +32,65 @@ pub enum SettleError {
         /// The first such rank.
         local_rank: u32,
     },
+}
+
+/// The ways in.
+impl HostGroup {
+    /// Makes a segment for `ranks` processes and the offer of it; called by one of them.
+    ///
+    /// # Errors
+    /// More ranks than [`RANKS_MAX`](super::RANKS_MAX), none, or no memory or descriptor.
+    pub fn offer(ranks: u32) -> Result<(Offer, Keeper), OfferError> {
+        Offer::make(ranks)
+    }
+
+    /// Maps an offered segment and takes the place of `local_rank` in it.
+    ///
+    /// # Errors
+    /// The offer does not fit, cannot be reached or is not there any more, or the place is taken.
+    pub fn attach(offer: &Offer, local_rank: u32, ranks: u32) -> Result<Attachment, AttachError> {
+        Attachment::new(offer, local_rank, ranks, Offer::open)
+    }
+
+    /// The same at the rank that made the offer, without a way through `/proc`.
+    ///
+    /// # Errors
+    /// As [`attach`](Self::attach).
+    pub fn attach_kept(
+        offer: &Offer,
+        keeper: &Keeper,
+        local_rank: u32,
+        ranks: u32,
+    ) -> Result<Attachment, AttachError> {
+        Attachment::new(offer, local_rank, ranks, |offer| offer.open_kept(keeper))
+    }
+
+    /// The same at a rank to whose mailbox the leader has delivered the segment.
+    ///
+    /// # Errors
+    /// As [`attach`](Self::attach), or nothing was delivered.
+    pub fn attach_delivered(
+        offer: &Offer,
+        mailbox: &Mailbox,
+        local_rank: u32,
+        ranks: u32,
+    ) -> Result<Attachment, AttachError> {
+        Attachment::new(offer, local_rank, ranks, |offer| offer.open_delivered(mailbox))
+    }
+
+    /// Whether every rank that has settled by now reaches the memory of all others, so that long
+    /// vectors need not be staged in the segment.
+    ///
+    /// # Errors
+    /// The first rank that does not, and why. Operations work without it; they cost more copies.
+    pub fn direct_access(&self) -> Result<(), Unreachable> {
+        let outcome = |rank| {
+            // Acquire: pairs with the Release in `settle` of the rank; it stands for itself.
+            let word = self.rings.segment.registration(rank).reach.load(Ordering::Acquire);
+            outcome_of_word(rank, word).unwrap_or(Ok(()))
+        };
+        (0..self.rings.ranks).try_for_each(outcome)
+    }
 }
 
 impl Attachment {

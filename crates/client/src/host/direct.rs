@@ -25,8 +25,6 @@
 //! 103, 4 ranks 20 against 25; 1 MiB 780 against 1,120, and 353 against 384): `p (p - 1)` reads and as
 //! many writes are that many system calls, and no copy that is saved was waited for by anyone.
 
-use std::sync::atomic::Ordering;
-
 use super::combine::{Combine, reduce_in_order};
 use super::failure::Lost;
 use super::operation::{Action, Operation, share_in_units};
@@ -34,8 +32,9 @@ use super::reach::Verdict;
 use super::ring::{Awaited, AwaitedEvent, Rings};
 use super::running::{Running, copy};
 use super::segment::{SHORT_RING, TRADE_RING};
+use super::sync::{Ordering, fence};
+use super::waiting::Policy;
 use crate::processor::Processor;
-use crate::waiting::Policy;
 
 /// Shortest allreduce that goes directly: below, two meetings and the system calls cost more than
 /// the copies they save. Measured with 2 ranks: 8 KiB 2.3 us against 2.2 staged, 16 KiB 3.1 against
@@ -198,10 +197,11 @@ impl Direct {
     /// # Safety
     /// All ranks have met, and none has parted.
     unsafe fn work_unless_failed(&self, rings: &mut Rings) -> Result<(), Lost> {
+        rings.segment.control(rings.local_rank).writing.store(1, Ordering::Relaxed);
         // SeqCst, with the fence in `outlast_writers`: either this rank sees the failure here, or who
         // gives up for it sees this rank writing.
-        rings.segment.control(rings.local_rank).writing.store(1, Ordering::SeqCst);
-        let failure = Lost::from_word(rings.segment.head().failure.0.load(Ordering::SeqCst));
+        fence(Ordering::SeqCst);
+        let failure = Lost::from_word(rings.segment.head().failure.0.load(Ordering::Acquire));
         let outcome = match failure {
             Some(lost) => Err(lost),
             // SAFETY: the caller's promise.

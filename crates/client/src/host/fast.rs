@@ -15,36 +15,28 @@ use super::ring::{Awaited, AwaitedEvent};
 use super::running::{consume_traded, copy_short};
 use super::scan::reduce_prefix;
 use super::segment::{LINE_RING, RINGS, TRADE_RING};
+use super::sync::Ordering;
 
 impl HostGroup {
     /// Runs `operation` if it takes one short step; `None` if it takes more.
     ///
     /// # Safety
-    /// As [`run`](Self::run); no operation is in progress.
+    /// As [`run`](Self::run).
     #[inline]
     pub(super) unsafe fn run_at_once(&mut self, operation: &Operation) -> Option<Result<(), Lost>> {
-        // A rank that only sends would never look at it else.
-        if let Err(lost) = self.check_failure_word() {
-            return Some(Err(lost));
-        }
-        let ranks = self.rings.ranks;
-        let len_bytes = operation.len_bytes;
-        let is_one_line = (1..=RINGS[LINE_RING].capacity_bytes).contains(&len_bytes);
+        let &Operation { source, target, len_bytes, .. } = operation;
         // SAFETY: the caller's promise, in all arms.
         unsafe {
             match operation.action {
-                Action::Allreduce(kernel) if ranks == 2 => {
-                    let fits = (1..=RINGS[TRADE_RING].capacity_bytes).contains(&len_bytes);
-                    fits.then(|| self.trade_and_reduce(kernel, operation))
+                Action::Allreduce(kernel) => self.allreduce_box(kernel, source, target, len_bytes),
+                Action::Barrier => self.barrier_of_two(),
+                Action::Broadcast { from } => self.broadcast_line(from, source, target, len_bytes),
+                Action::Reduce { to, kernel } => {
+                    self.reduce_lines(to, kernel, source, target, len_bytes)
                 }
-                Action::Barrier if ranks == 2 => Some(self.trade(ptr::null(), 0)),
-                Action::Broadcast { from } if is_one_line && ranks > 1 => {
-                    Some(self.broadcast_line(from, operation))
-                }
-                Action::Reduce { to, kernel } if is_one_line && ranks > 1 => {
-                    Some(self.reduce_lines(to, kernel, operation))
-                }
-                Action::Scan { kernel, inclusive } if is_one_line && ranks > 1 => {
+                Action::Scan { kernel, inclusive }
+                    if self.is_ready() && self.is_one_line(len_bytes) =>
+                {
                     Some(self.scan_lines(kernel, inclusive, operation))
                 }
                 _ => None,
@@ -52,49 +44,86 @@ impl HostGroup {
         }
     }
 
-    /// An allreduce of at most one box between two ranks.
+    /// Whether an operation may begin at once: none is in progress and nobody is known to be lost. A
+    /// rank that only sends would not look at the failure word else.
     #[inline]
-    unsafe fn trade_and_reduce(
+    fn is_ready(&self) -> bool {
+        // Acquire: pairs with the Release in `report` of the rank that failed.
+        let failure = self.rings.segment.head().failure.0.load(Ordering::Acquire);
+        failure == 0 && self.running.is_none()
+    }
+
+    /// Whether a vector goes with its flag in one line to another rank.
+    #[inline]
+    fn is_one_line(&self, len_bytes: usize) -> bool {
+        self.rings.ranks > 1 && (1..=RINGS[LINE_RING].capacity_bytes).contains(&len_bytes)
+    }
+
+    /// An allreduce of at most one box between two ranks. `None` if it is another one, or cannot
+    /// begin at once.
+    ///
+    /// # Safety
+    /// As [`run`](Self::run).
+    #[inline]
+    pub(crate) unsafe fn allreduce_box(
         &mut self,
-        kernel: &dyn Combine,
-        operation: &Operation,
-    ) -> Result<(), Lost> {
-        // SAFETY: the caller's promise.
-        unsafe { self.trade_unfinished(operation.source, operation.len_bytes)? };
-        // SAFETY: the peer's flag was seen just now; the buffers are the caller's.
-        unsafe { consume_traded(&self.rings, kernel, operation) };
-        self.rings.finish(TRADE_RING, true);
-        Ok(())
-    }
-
-    /// Gives the peer `len_bytes`, and waits for its box.
-    #[inline]
-    unsafe fn trade(&mut self, source: *const u8, len_bytes: usize) -> Result<(), Lost> {
-        // SAFETY: the caller's promise.
-        unsafe { self.trade_unfinished(source, len_bytes)? };
-        self.rings.finish(TRADE_RING, true);
-        Ok(())
-    }
-
-    #[inline]
-    unsafe fn trade_unfinished(&mut self, source: *const u8, len_bytes: usize) -> Result<(), Lost> {
-        if len_bytes > 0 {
-            // SAFETY: a traded box is free in its step; `source` is valid for `len_bytes` by the
-            // caller's promise, and not in the segment, which only this module has slices of.
-            unsafe { copy_short(source, self.rings.own_slot(TRADE_RING, len_bytes)) };
+        kernel: &(impl Combine + ?Sized),
+        source: *const u8,
+        target: *mut u8,
+        len_bytes: usize,
+    ) -> Option<Result<(), Lost>> {
+        let fits = (1..=RINGS[TRADE_RING].capacity_bytes).contains(&len_bytes);
+        if self.rings.ranks != 2 || !fits || !self.is_ready() {
+            return None;
         }
+        // SAFETY: the caller's promise; a traded box is free in its step.
+        unsafe { copy_short(source, self.rings.own_slot(TRADE_RING, len_bytes)) };
         self.rings.publish(TRADE_RING, len_bytes);
-        self.await_slot_of(TRADE_RING, 1 - self.rings.local_rank)
+        if let Err(lost) = self.await_slot_of(TRADE_RING, 1 - self.rings.local_rank) {
+            return Some(Err(lost));
+        }
+        // SAFETY: the peer's flag was seen just now; the buffers are the caller's.
+        unsafe { consume_traded(&self.rings, kernel, source, target, len_bytes) };
+        self.rings.finish(TRADE_RING, true);
+        Some(Ok(()))
     }
 
-    /// A broadcast of at most one line.
-    unsafe fn broadcast_line(&mut self, from: u32, operation: &Operation) -> Result<(), Lost> {
-        let &Operation { source, target, len_bytes, .. } = operation;
+    /// A barrier of two ranks. `None` if they are more, or it cannot begin at once.
+    #[inline]
+    pub(crate) fn barrier_of_two(&mut self) -> Option<Result<(), Lost>> {
+        if self.rings.ranks != 2 || !self.is_ready() {
+            return None;
+        }
+        self.rings.publish(TRADE_RING, 0);
+        let outcome = self.await_slot_of(TRADE_RING, 1 - self.rings.local_rank);
+        if outcome.is_ok() {
+            self.rings.finish(TRADE_RING, true);
+        }
+        Some(outcome)
+    }
+
+    /// A broadcast of at most one line. `None` if it is another one, or cannot begin at once.
+    ///
+    /// # Safety
+    /// As [`run`](Self::run).
+    #[inline]
+    pub(crate) unsafe fn broadcast_line(
+        &mut self,
+        from: u32,
+        source: *const u8,
+        target: *mut u8,
+        len_bytes: usize,
+    ) -> Option<Result<(), Lost>> {
+        if from >= self.rings.ranks || !self.is_one_line(len_bytes) || !self.is_ready() {
+            return None;
+        }
         if self.rings.local_rank == from {
             // SAFETY: the caller's promise.
-            return unsafe { self.send_line(source, len_bytes) };
+            return Some(unsafe { self.send_line(source, len_bytes) });
         }
-        self.await_slot_of(LINE_RING, from)?;
+        if let Err(lost) = self.await_slot_of(LINE_RING, from) {
+            return Some(Err(lost));
+        }
         let step = self.rings.step(LINE_RING);
         // SAFETY: the flag of `from` was seen; the target is the caller's, apart from the segment.
         unsafe {
@@ -102,47 +131,69 @@ impl HostGroup {
             copy_short(line.as_ptr(), slice::from_raw_parts_mut(target, len_bytes));
         }
         self.rings.finish(LINE_RING, true);
-        Ok(())
+        Some(Ok(()))
     }
 
-    /// A reduction of at most one line.
-    unsafe fn reduce_lines(
+    /// A reduction of at most one line. `None` if it is another one, or cannot begin at once.
+    ///
+    /// # Safety
+    /// As [`run`](Self::run).
+    #[inline]
+    pub(crate) unsafe fn reduce_lines(
         &mut self,
         to: u32,
-        kernel: &dyn Combine,
-        operation: &Operation,
-    ) -> Result<(), Lost> {
-        let &Operation { source, target, len_bytes, .. } = operation;
-        let own = self.rings.local_rank;
-        if own != to {
+        kernel: &(impl Combine + ?Sized),
+        source: *const u8,
+        target: *mut u8,
+        len_bytes: usize,
+    ) -> Option<Result<(), Lost>> {
+        if to >= self.rings.ranks || !self.is_one_line(len_bytes) || !self.is_ready() {
+            return None;
+        }
+        if self.rings.local_rank != to {
             // SAFETY: the caller's promise.
-            return unsafe { self.send_line(source, len_bytes) };
+            return Some(unsafe { self.send_line(source, len_bytes) });
         }
         for peer in self.rings.peers() {
-            self.await_slot_of(LINE_RING, peer)?;
-        }
-        let mut aside = [MaybeUninit::<u8>::uninit(); RINGS[LINE_RING].capacity_bytes];
-        // SAFETY: the contribution is not longer than a line; the copy is apart from the target,
-        // even where the two are one.
-        let mine = unsafe {
-            let aside = slice::from_raw_parts_mut(aside.as_mut_ptr().cast::<u8>(), len_bytes);
-            copy_short(source, aside);
-            &*aside
-        };
-        // SAFETY: the caller's, apart from the segment and from the copy.
-        let result = unsafe { slice::from_raw_parts_mut(target, len_bytes) };
-        let rings = &self.rings;
-        let step = rings.step(LINE_RING);
-        reduce_in_order(kernel, result, rings.ranks, |rank, part| {
-            if rank == own {
-                return &mine[part];
+            if let Err(lost) = self.await_slot_of(LINE_RING, peer) {
+                return Some(Err(lost));
             }
-            // SAFETY: the flag of `rank` was seen above.
-            unsafe { &rings.slot(LINE_RING, rank, step, len_bytes)[part] }
-        });
+        }
+        // SAFETY: all flags were seen; the buffers are the caller's.
+        unsafe { self.take_lines(kernel, source, target, len_bytes) };
         self.rings.note_all_filled(LINE_RING);
         self.rings.finish(LINE_RING, true);
-        Ok(())
+        Some(Ok(()))
+    }
+
+    /// Reduces all ranks' lines of the step to come, this rank's `source` among them.
+    ///
+    /// # Safety
+    /// All flags of the step were seen; the buffers are as [`run`](Self::run) asks.
+    #[inline]
+    unsafe fn take_lines(
+        &self,
+        kernel: &(impl Combine + ?Sized),
+        source: *const u8,
+        target: *mut u8,
+        len_bytes: usize,
+    ) {
+        let (rings, own) = (&self.rings, self.rings.local_rank);
+        let mut aside = MaybeUninit::<Aside>::uninit();
+        // SAFETY: the contribution is not longer than a line; the caller's promise.
+        let mine = unsafe { apart(source, target, len_bytes, &mut aside) };
+        // SAFETY: the caller's, apart from the segment and from `mine`.
+        let result = unsafe { slice::from_raw_parts_mut(target, len_bytes) };
+        let step = rings.step(LINE_RING);
+        // SAFETY: the flag of every rank was seen.
+        let line = |rank: u32| unsafe { rings.slot(LINE_RING, rank, step, len_bytes) };
+        if rings.ranks == 2 {
+            let (left, right) = if own == 0 { (mine, line(1)) } else { (line(0), mine) };
+            return kernel.combine_into(result, left, right);
+        }
+        reduce_in_order(kernel, result, rings.ranks, |rank, part| {
+            if rank == own { &mine[part] } else { &line(rank)[part] }
+        });
     }
 
     /// A scan of at most one line: every rank but the last sends, and reads those before it.
@@ -154,14 +205,9 @@ impl HostGroup {
     ) -> Result<(), Lost> {
         let &Operation { source, target, len_bytes, .. } = operation;
         let own = self.rings.local_rank;
-        let mut aside = [MaybeUninit::<u8>::uninit(); RINGS[LINE_RING].capacity_bytes];
-        // SAFETY: the contribution is not longer than a line; the copy is apart from the target,
-        // even where the two are one.
-        let mine = unsafe {
-            let aside = slice::from_raw_parts_mut(aside.as_mut_ptr().cast::<u8>(), len_bytes);
-            copy_short(source, aside);
-            &*aside
-        };
+        let mut aside = MaybeUninit::<Aside>::uninit();
+        // SAFETY: the contribution is not longer than a line; the caller's promise.
+        let mine = unsafe { apart(source, target, len_bytes, &mut aside) };
         if own + 1 < self.rings.ranks {
             // SAFETY: the caller's promise.
             unsafe { self.publish_line(source, len_bytes)? };
@@ -171,7 +217,7 @@ impl HostGroup {
         }
         let contributions = own + u32::from(inclusive);
         if contributions > 0 {
-            // SAFETY: the caller's, apart from the segment and from the copy; a rank without a
+            // SAFETY: the caller's, apart from the segment and from `mine`; a rank without a
             // result does not get here.
             let result = unsafe { slice::from_raw_parts_mut(target, len_bytes) };
             let (rings, step) = (&self.rings, self.rings.step(LINE_RING));
@@ -188,6 +234,7 @@ impl HostGroup {
     }
 
     /// Publishes a line and goes on.
+    #[inline]
     unsafe fn send_line(&mut self, source: *const u8, len_bytes: usize) -> Result<(), Lost> {
         // SAFETY: the caller's promise.
         unsafe { self.publish_line(source, len_bytes)? };
@@ -196,6 +243,7 @@ impl HostGroup {
     }
 
     /// Publishes a line of the step to come.
+    #[inline]
     unsafe fn publish_line(&mut self, source: *const u8, len_bytes: usize) -> Result<(), Lost> {
         while let Err(awaited) = self.rings.claim(LINE_RING) {
             self.wait_for(awaited)?;
@@ -216,4 +264,29 @@ impl HostGroup {
         let step = self.rings.step(ring);
         self.wait_for(Awaited { peer, ring, step, event: AwaitedEvent::Filled })
     }
+}
+
+/// Room for a contribution of one line.
+type Aside = [u8; RINGS[LINE_RING].capacity_bytes];
+
+/// This rank's contribution, as something that the result does not overwrite: a copy, if the two are
+/// one.
+///
+/// # Safety
+/// Both are valid for `len_bytes`, which fit `aside`, and do not overlap unless they are one.
+#[inline]
+unsafe fn apart(
+    source: *const u8,
+    target: *const u8,
+    len_bytes: usize,
+    aside: &mut MaybeUninit<Aside>,
+) -> &[u8] {
+    let mut mine = source;
+    if ptr::eq(source, target) {
+        mine = aside.as_ptr().cast();
+        // SAFETY: the caller's promise.
+        unsafe { ptr::copy_nonoverlapping(source, aside.as_mut_ptr().cast::<u8>(), len_bytes) };
+    }
+    // SAFETY: the caller's, or the copy made just now.
+    unsafe { slice::from_raw_parts(mine, len_bytes) }
 }

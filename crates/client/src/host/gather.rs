@@ -1,12 +1,10 @@
 //! Allgather: every rank writes its piece, everyone copies all pieces.
 
-use std::ops::Range;
-
 use super::operation::Operation;
 use super::ring::Rings;
-use super::rounds::Round;
+use super::rounds::{Round, ring_for_all};
 use super::running::{copy, copy_short};
-use super::segment::{LONG_RING, RINGS, SHORT_RING, TRADE_RING};
+use super::segment::RINGS;
 
 /// One piece of every rank's contribution a round.
 pub(super) struct Gathering {
@@ -18,11 +16,7 @@ pub(super) struct Gathering {
 
 impl Gathering {
     pub(super) fn new(operation: Operation, ranks: u32) -> Self {
-        let ring = match operation.len_bytes {
-            len_bytes if len_bytes > RINGS[SHORT_RING].capacity_bytes => LONG_RING,
-            _ if ranks == 2 => TRADE_RING,
-            _ => SHORT_RING,
-        };
+        let ring = ring_for_all(operation.len_bytes, ranks);
         Self { operation, ring, offset: 0 }
     }
 
@@ -44,14 +38,6 @@ impl Gathering {
 impl Round for Gathering {
     fn ring(&self) -> usize {
         self.ring
-    }
-
-    fn fills(&self, _: &Rings) -> bool {
-        true
-    }
-
-    fn reads(&self, rings: &Rings) -> Range<u32> {
-        0..rings.ranks
     }
 
     unsafe fn fill(&self, rings: &mut Rings) -> usize {

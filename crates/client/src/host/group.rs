@@ -1,29 +1,23 @@
 //! The group: one operation at a time, step by step.
 
-use std::sync::atomic::{Ordering, fence};
 use std::task::Poll;
 use std::time::Duration;
 
-use rustix::time::{ClockId, Timespec};
+use rustix::time::Timespec;
 
-use super::attach::Attachment;
-use super::delivery::Mailbox;
 use super::failure::{Lost, LostCause};
 use super::job::Job;
 use super::liveness::Watch;
-use super::offer::{AttachError, Keeper, Offer, OfferError};
 use super::operation::{Action, Operation};
-use super::reach::{Reach, Unreachable, outcome_of_word};
+use super::reach::Reach;
 use super::ring::{Awaited, Rings};
 use super::segment::Segment;
-use crate::waiting::{CHECKUP_INTERVAL, Checkup, Policy, Waiter};
+use super::sync::Ordering;
+use super::waiting::{Checkup, EAGER_LOOKS, Policy, Waiter};
 
 /// Longest time a waiting thread leaves whatever else it has to drive alone: about what a message
 /// of the MPI beneath may be late when its receiver sits in one of our operations.
 const IDLE_INTERVAL_MAX: Duration = Duration::from_millis(2);
-
-/// Between two looks whether a peer still writes to this rank's memory, after a failure.
-const WRITERS_INTERVAL: Duration = Duration::from_micros(50);
 
 /// The processes of one host that share one communicator, as one of them sees it.
 ///
@@ -32,10 +26,10 @@ const WRITERS_INTERVAL: Duration = Duration::from_micros(50);
 /// [`poll`](Self::poll)ed until it is done. Ranks may differ in which of the two they use.
 pub struct HostGroup {
     pub(super) rings: Rings,
-    watches: Vec<Watch>,
-    running: Option<Job>,
-    lost: Option<Lost>,
-    looked_at: Option<Timespec>,
+    pub(super) watches: Vec<Watch>,
+    pub(super) running: Option<Job>,
+    pub(super) lost: Option<Lost>,
+    pub(super) looked_at: Option<Timespec>,
     /// What else the process has to drive while it waits; nothing by default.
     idle: Box<dyn FnMut() -> Result<(), u32> + Send>,
 }
@@ -45,48 +39,6 @@ pub struct HostGroup {
 unsafe impl Send for HostGroup {}
 
 impl HostGroup {
-    /// Makes a segment for `ranks` processes and the offer of it; called by one of them.
-    ///
-    /// # Errors
-    /// More ranks than [`RANKS_MAX`](super::RANKS_MAX), none, or no memory or descriptor.
-    pub fn offer(ranks: u32) -> Result<(Offer, Keeper), OfferError> {
-        Offer::make(ranks)
-    }
-
-    /// Maps an offered segment and takes the place of `local_rank` in it.
-    ///
-    /// # Errors
-    /// The offer does not fit, cannot be reached or is not there any more, or the place is taken.
-    pub fn attach(offer: &Offer, local_rank: u32, ranks: u32) -> Result<Attachment, AttachError> {
-        Attachment::new(offer, local_rank, ranks, Offer::open)
-    }
-
-    /// The same at the rank that made the offer, without a way through `/proc`.
-    ///
-    /// # Errors
-    /// As [`attach`](Self::attach).
-    pub fn attach_kept(
-        offer: &Offer,
-        keeper: &Keeper,
-        local_rank: u32,
-        ranks: u32,
-    ) -> Result<Attachment, AttachError> {
-        Attachment::new(offer, local_rank, ranks, |offer| offer.open_kept(keeper))
-    }
-
-    /// The same at a rank to whose mailbox the leader has delivered the segment.
-    ///
-    /// # Errors
-    /// As [`attach`](Self::attach), or nothing was delivered.
-    pub fn attach_delivered(
-        offer: &Offer,
-        mailbox: &Mailbox,
-        local_rank: u32,
-        ranks: u32,
-    ) -> Result<Attachment, AttachError> {
-        Attachment::new(offer, local_rank, ranks, |offer| offer.open_delivered(mailbox))
-    }
-
     pub(super) fn new(
         segment: Segment,
         local_rank: u32,
@@ -123,20 +75,6 @@ impl HostGroup {
         self.rings.policy
     }
 
-    /// Whether every rank that has settled by now reaches the memory of all others, so that long
-    /// vectors need not be staged in the segment.
-    ///
-    /// # Errors
-    /// The first rank that does not, and why. Operations work without it; they cost more copies.
-    pub fn direct_access(&self) -> Result<(), Unreachable> {
-        let outcome = |rank| {
-            // Acquire: pairs with the Release in `settle` of the rank; it stands for itself.
-            let word = self.rings.segment.registration(rank).reach.load(Ordering::Acquire);
-            outcome_of_word(rank, word).unwrap_or(Ok(()))
-        };
-        (0..self.rings.ranks).try_for_each(outcome)
-    }
-
     /// Whether long vectors have been found to go directly from process to process.
     #[cfg(test)]
     pub(super) fn is_direct(&self) -> bool {
@@ -148,28 +86,6 @@ impl HostGroup {
     /// Where it answers with a code, the group ends as by [`fail`](Self::fail).
     pub fn set_idle(&mut self, idle: impl FnMut() -> Result<(), u32> + Send + 'static) {
         self.idle = Box::new(idle);
-    }
-
-    /// Looks whether every process of the group is alive, now and then, for a caller that waits
-    /// for something else than an operation of the group.
-    ///
-    /// # Errors
-    /// A rank was lost.
-    pub fn check_peers(&mut self) -> Result<(), Lost> {
-        self.check_failure_word()?;
-        if !self.is_checkup_due() {
-            return Ok(());
-        }
-        for local_rank in (0..self.rings.ranks).filter(|rank| *rank != self.rings.local_rank) {
-            // Acquire: pairs with the Release in `drop` of the peer.
-            let departed =
-                self.rings.segment.control(local_rank).departed.load(Ordering::Acquire) != 0;
-            if !departed && self.watches[local_rank as usize].has_ended() {
-                self.report(Lost { local_rank, cause: LostCause::Died });
-                return self.check_failure_word();
-            }
-        }
-        Ok(())
     }
 
     /// Performs one operation and returns when this rank's part of it is done.
@@ -185,11 +101,9 @@ impl HostGroup {
     /// and are in place as it says or do not overlap; so are the blocks of a reduce-scatter.
     #[inline]
     pub unsafe fn run(&mut self, operation: &Operation) -> Result<(), Lost> {
-        if self.running.is_none() {
-            // SAFETY: the caller's promise.
-            if let Some(outcome) = unsafe { self.run_at_once(operation) } {
-                return outcome;
-            }
+        // SAFETY: the caller's promise.
+        if let Some(outcome) = unsafe { self.run_at_once(operation) } {
+            return outcome;
         }
         // SAFETY: the caller's promise.
         unsafe { self.start(*operation)? };
@@ -285,6 +199,9 @@ impl HostGroup {
     /// Waits until `awaited` has come about.
     #[inline(never)]
     pub(super) fn wait_for(&mut self, awaited: Awaited) -> Result<(), Lost> {
+        if self.rings.policy == Policy::Spin && self.rings.is_met_soon(awaited, EAGER_LOOKS) {
+            return Ok(());
+        }
         let mut waiter = Waiter::new(self.rings.policy);
         while !self.rings.is_met(awaited) {
             let checkup =
@@ -300,90 +217,6 @@ impl HostGroup {
             }
         }
         Ok(())
-    }
-
-    /// Whether a caller that polls should look after its peers again.
-    fn is_checkup_due(&mut self) -> bool {
-        // The coarse clock costs a few nanoseconds and is exact to a few milliseconds.
-        let now = rustix::time::clock_gettime(ClockId::MonotonicCoarse);
-        let since = |then: Timespec| {
-            let seconds = now.tv_sec - then.tv_sec;
-            Duration::from_nanos((seconds * 1_000_000_000 + now.tv_nsec - then.tv_nsec) as u64)
-        };
-        let due = self.looked_at.is_some_and(|then| since(then) >= CHECKUP_INTERVAL);
-        if due || self.looked_at.is_none() {
-            self.looked_at = Some(now);
-        }
-        due
-    }
-
-    #[inline]
-    pub(super) fn check_failure_word(&mut self) -> Result<(), Lost> {
-        if self.lost.is_none() {
-            // Acquire: pairs with the Release in `report` of the rank that failed.
-            let word = self.rings.segment.head().failure.0.load(Ordering::Acquire);
-            self.lost = Lost::from_word(word);
-        }
-        match self.lost {
-            None => Ok(()),
-            Some(lost) => {
-                self.abandon();
-                Err(lost)
-            }
-        }
-    }
-
-    /// Looks at the failure word, and at the peer that is waited for.
-    #[cold]
-    fn look_after(&mut self, awaited: Awaited) -> Result<(), Lost> {
-        self.check_failure_word()?;
-        let local_rank = awaited.peer;
-        // Acquire: pairs with the Release in `drop` of the peer, after its last publication.
-        let departed = self.rings.segment.control(local_rank).departed.load(Ordering::Acquire) != 0;
-        let cause = if departed {
-            LostCause::Left
-        } else if self.watches[local_rank as usize].has_ended() {
-            LostCause::Died
-        } else {
-            return Ok(());
-        };
-        // It may have done its part before it went.
-        if self.rings.is_met(awaited) {
-            return Ok(());
-        }
-        self.report(Lost { local_rank, cause });
-        self.check_failure_word()
-    }
-
-    /// Drops the operation in progress, if any, after a failure. Its buffers are the caller's again.
-    fn abandon(&mut self) {
-        if let Some(Job::Direct(_)) = self.running.take() {
-            self.outlast_writers();
-        }
-    }
-
-    /// Waits until no peer that lives writes to this rank's memory any more. Called when the failure
-    /// word is set, so that none begins to; what one is at lasts as long as its share takes.
-    #[cold]
-    fn outlast_writers(&self) {
-        // SeqCst: see `Direct::work_unless_failed`.
-        fence(Ordering::SeqCst);
-        for peer in self.rings.peers() {
-            let writing = &self.rings.segment.control(peer).writing;
-            // Acquire: pairs with the Release there.
-            while writing.load(Ordering::Acquire) != 0 && !self.watches[peer as usize].has_ended() {
-                std::thread::sleep(WRITERS_INTERVAL);
-            }
-        }
-    }
-
-    /// Tells all ranks, unless another failure was told before.
-    fn report(&self, lost: Lost) {
-        let word = &self.rings.segment.head().failure.0;
-        // Release: pairs with the Acquire in `check_failure_word`. The first report stands, so that
-        // all ranks name the same culprit.
-        let _ = word.compare_exchange(0, lost.to_word(), Ordering::Release, Ordering::Relaxed);
-        self.rings.wake_everyone();
     }
 }
 

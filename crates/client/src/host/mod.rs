@@ -90,6 +90,7 @@ mod gather;
 mod group;
 mod job;
 mod liveness;
+mod lookout;
 #[cfg(test)]
 mod model;
 mod offer;
@@ -101,6 +102,7 @@ mod running;
 mod scan;
 mod scatter;
 mod segment;
+mod sync;
 #[cfg(test)]
 mod tests;
 
@@ -113,5 +115,7 @@ pub use offer::{AttachError, Keeper, Offer, OfferError, OfferFormatError};
 pub use operation::{Action, Blocks, EXCHANGE_RANKS_MAX, Operation};
 pub use reach::{Unreachable, UnreachableCause};
 pub use segment::RANKS_MAX;
+
+use crate::waiting;
 
 pub use crate::waiting::{CHECKUP_INTERVAL, Checkup, Policy, Waiter};

@@ -26,6 +26,7 @@ use rustix::io::Errno;
 
 use super::failure::{Lost, LostCause};
 use super::liveness::Identity;
+use super::sync::step;
 
 /// Whether long vectors go directly from process to process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -255,6 +256,7 @@ fn transfer(
 ) -> Result<(), Errno> {
     let mut done = 0;
     while done < len_bytes {
+        step();
         match call(done, len_bytes - done) {
             0 => return Err(Errno::FAULT),
             moved if moved > 0 => done += moved as usize,

@@ -3,15 +3,12 @@
 //! The argument why slots are safe to reuse is in the documentation of [`super`].
 
 use std::slice;
-use std::sync::atomic::{Ordering, fence};
 use std::time::Duration;
-
-use rustix::thread::futex;
-use rustix::time::Timespec;
 
 use super::reach::Reach;
 use super::segment::{RINGS, SHORT_RING, Segment, TRADE_RING};
-use crate::waiting::Policy;
+use super::sync::{self, Ordering, fence};
+use super::waiting::Policy;
 
 /// Lines that are fetched for writing ahead of time: as many as a core fetches at once.
 const PREFETCHED_LINES_MAX: usize = 16;
@@ -129,7 +126,7 @@ impl Rings {
     #[inline]
     pub(super) unsafe fn own_slot(&mut self, ring: usize, len_bytes: usize) -> &mut [u8] {
         assert!(len_bytes <= RINGS[ring].capacity_bytes);
-        let payload = self.segment.payload(ring, self.local_rank, self.step(ring));
+        let payload = self.segment.payload_to_fill(ring, self.local_rank, self.step(ring));
         // SAFETY: `len_bytes` of the slot lie in the mapping, asserted above; no other rank reads
         // it between claim and publication, and the caller has no other slice of it.
         unsafe { slice::from_raw_parts_mut(payload, len_bytes) }
@@ -210,6 +207,18 @@ impl Rings {
         }
     }
 
+    /// The same for somebody who looks `looks` times, as close to each other as can be.
+    #[inline]
+    pub(super) fn is_met_soon(&self, awaited: Awaited, looks: u32) -> bool {
+        let Awaited { peer, ring, step, event } = awaited;
+        let (word, at_most) = match event {
+            AwaitedEvent::Filled => (self.segment.flag(ring, peer, step), step),
+            AwaitedEvent::Done => (self.segment.done(ring, peer), u64::MAX),
+        };
+        // Acquire: as in `is_met`.
+        (0..looks).any(|_| (step..=at_most).contains(&word.load(Ordering::Acquire)))
+    }
+
     /// Wakes whoever sleeps until this rank publishes something. Costs nothing while every rank
     /// has a core, for then nobody sleeps.
     #[inline]
@@ -230,9 +239,7 @@ impl Rings {
         // Release: pairs with the Acquire in `sleep`; a sleeper that sees the new value sees what
         // was published before.
         bell.fetch_add(1, Ordering::Release);
-        // Fails only for a bad address or an unmapped page; neither can be here.
-        let woken = futex::wake(bell, futex::Flags::empty(), i32::MAX as u32);
-        debug_assert!(woken.is_ok());
+        sync::wake_all(bell);
     }
 
     /// Wakes everyone who sleeps in this group, after the failure word was set.
@@ -254,11 +261,7 @@ impl Rings {
         fence(Ordering::SeqCst);
         let failed = self.segment.head().failure.0.load(Ordering::Acquire) != 0;
         if !failed && !self.is_met(awaited) {
-            let timeout =
-                Timespec { tv_sec: time.as_secs() as i64, tv_nsec: i64::from(time.subsec_nanos()) };
-            // Woken, out of time, interrupted, or the bell had rung already: the caller looks anew
-            // in every case.
-            let _ = futex::wait(&control.bell, futex::Flags::empty(), bell, Some(&timeout));
+            sync::sleep_on(&control.bell, bell, time);
         }
         // Relaxed: a peer that still sees the old count only wakes nobody.
         control.sleepers.fetch_sub(1, Ordering::Relaxed);

@@ -6,6 +6,7 @@
 use std::ops::Range;
 
 use super::ring::{Awaited, AwaitedEvent, Rings};
+use super::segment::{LONG_RING, RINGS, SHORT_RING, TRADE_RING};
 
 /// What one kind of operation does in each of its rounds. All ranks take equally many rounds, on the
 /// same ring.
@@ -13,11 +14,16 @@ pub(super) trait Round {
     /// The ring that its steps are on.
     fn ring(&self) -> usize;
 
-    /// Whether this rank fills a slot in every round.
-    fn fills(&self, rings: &Rings) -> bool;
+    /// Whether this rank fills a slot in every round; all do, where nothing else is said.
+    fn fills(&self, _: &Rings) -> bool {
+        true
+    }
 
-    /// The ranks whose slots this rank reads; its own may be among them.
-    fn reads(&self, rings: &Rings) -> Range<u32>;
+    /// The ranks whose slots this rank reads; its own may be among them. All, where nothing else is
+    /// said.
+    fn reads(&self, rings: &Rings) -> Range<u32> {
+        0..rings.ranks
+    }
 
     /// Fills this rank's slot; how far, in bytes from its beginning.
     ///
@@ -33,6 +39,15 @@ pub(super) trait Round {
 
     /// Goes to the next round; false if there is none.
     fn next(&mut self) -> bool;
+}
+
+/// The ring for rounds in which every rank writes and reads, a vector of `len_bytes` in all.
+pub(super) fn ring_for_all(len_bytes: usize, ranks: u32) -> usize {
+    match len_bytes <= RINGS[SHORT_RING].capacity_bytes {
+        false => LONG_RING,
+        true if ranks == 2 => TRADE_RING,
+        true => SHORT_RING,
+    }
 }
 
 /// A [`Round`] after the other, and how far the one in hand is.

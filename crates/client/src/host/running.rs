@@ -170,7 +170,7 @@ impl Running {
         let (own, ranks) = (rings.local_rank, rings.ranks);
         let share = share(len_bytes, kernel.element_bytes(), own, ranks);
         let step = rings.step(ring);
-        let payload = rings.segment.payload(ring, own, step);
+        let payload = rings.segment.payload_to_fill(ring, own, step);
         // SAFETY: the share lies within the claimed slot, and no one else has a slice of it.
         let target = unsafe { slice::from_raw_parts_mut(payload.add(share.start), share.len()) };
         reduce_in_order(kernel, target, ranks, |rank, part| {
@@ -195,8 +195,9 @@ impl Running {
             Step::Scatter => {}
             Step::Exchange if self.ring == TRADE_RING => {
                 let kernel = self.kernel().expect("only reductions exchange data");
+                let Operation { source, target, .. } = self.operation;
                 // SAFETY: as the caller promises; a traded vector is one piece.
-                unsafe { consume_traded(rings, kernel, &self.operation) };
+                unsafe { consume_traded(rings, kernel, source, target, len_bytes) };
             }
             // SAFETY: as the caller promises.
             Step::Exchange | Step::Gather { .. } => unsafe { self.consume_reducing(rings) },
@@ -266,26 +267,59 @@ fn ring_for(operation: &Operation, recipe: Recipe, ranks: u32, short: bool) -> u
 /// # Safety
 /// The group has two ranks, the peer's flag was seen, and the vector is not longer than a box.
 #[inline]
-pub(super) unsafe fn consume_traded(rings: &Rings, kernel: &dyn Combine, operation: &Operation) {
-    let Operation { source, target, len_bytes, .. } = *operation;
+pub(super) unsafe fn consume_traded(
+    rings: &Rings,
+    kernel: &(impl Combine + ?Sized),
+    source: *const u8,
+    target: *mut u8,
+    len_bytes: usize,
+) {
+    if ptr::eq(source, target) {
+        // SAFETY: the caller's promise.
+        return unsafe { consume_traded_in_place(rings, kernel, target, len_bytes) };
+    }
+    // SAFETY: the caller's contribution, apart from the target.
+    let mine = unsafe { slice::from_raw_parts(source, len_bytes) };
+    // SAFETY: the caller's promise.
+    unsafe { combine_traded(rings, kernel, mine, target) };
+}
+
+/// The same where this rank's contribution is what the result overwrites. On its own, because the
+/// copy needs more of the stack than a call should touch.
+#[inline(never)]
+unsafe fn consume_traded_in_place(
+    rings: &Rings,
+    kernel: &(impl Combine + ?Sized),
+    target: *mut u8,
+    len_bytes: usize,
+) {
+    let mut aside = [MaybeUninit::<u8>::uninit(); RINGS[TRADE_RING].capacity_bytes];
+    // SAFETY: a box is not longer than `aside`, which is apart from the caller's buffer.
+    let mine = unsafe {
+        copy(target, aside.as_mut_ptr().cast(), len_bytes);
+        slice::from_raw_parts(aside.as_ptr().cast(), len_bytes)
+    };
+    // SAFETY: the caller's promise.
+    unsafe { combine_traded(rings, kernel, mine, target) };
+}
+
+/// Reduces `mine` and the peer's box into `target`.
+#[inline]
+unsafe fn combine_traded(
+    rings: &Rings,
+    kernel: &(impl Combine + ?Sized),
+    mine: &[u8],
+    target: *mut u8,
+) {
     let own = rings.local_rank;
     // SAFETY: the peer's flag was seen, and it writes this box again only after this rank's next
     // step; `target` is the caller's and apart from the segment.
     let (theirs, result) = unsafe {
         (
-            rings.slot(TRADE_RING, 1 - own, rings.step(TRADE_RING), len_bytes),
-            slice::from_raw_parts_mut(target, len_bytes),
+            rings.slot(TRADE_RING, 1 - own, rings.step(TRADE_RING), mine.len()),
+            slice::from_raw_parts_mut(target, mine.len()),
         )
     };
-    let mut aside = [MaybeUninit::<u8>::uninit(); RINGS[TRADE_RING].capacity_bytes];
-    let mut mine = source;
-    if ptr::eq(source, target) {
-        mine = aside.as_ptr().cast();
-        // SAFETY: a box is not longer than `aside`, which is apart from the caller's buffer.
-        unsafe { copy(source, aside.as_mut_ptr().cast(), len_bytes) };
-    }
-    // SAFETY: the caller's contribution, or the copy of it made just now; apart from the target.
-    let mine = unsafe { slice::from_raw_parts(mine, len_bytes) };
     let (left, right) = if own == 0 { (mine, theirs) } else { (theirs, mine) };
     kernel.combine_into(result, left, right);
 }

@@ -233,7 +233,8 @@ impl Chain {
     /// A rank between others. The slot is filled before the target, which may be the source.
     unsafe fn hand_on(&self, rings: &Rings) {
         let len_bytes = self.len_bytes();
-        let own_slot = rings.segment.payload(LONG_RING, rings.local_rank, rings.step(LONG_RING));
+        let step = rings.step(LONG_RING);
+        let own_slot = rings.segment.payload_to_fill(LONG_RING, rings.local_rank, step);
         // SAFETY: the slot is claimed, and this is the only slice of it; the one before was seen to
         // be filled; the buffers are the caller's.
         unsafe {

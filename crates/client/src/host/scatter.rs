@@ -10,9 +10,9 @@ use std::slice;
 use super::combine::{Combine, reduce_in_order};
 use super::operation::{Blocks, Operation};
 use super::ring::Rings;
-use super::rounds::Round;
+use super::rounds::{Round, ring_for_all};
 use super::running::copy;
-use super::segment::{LONG_RING, RINGS, SHORT_RING, TRADE_RING};
+use super::segment::{LONG_RING, RINGS, TRADE_RING};
 
 /// One slice of every block a round.
 ///
@@ -43,13 +43,8 @@ impl Scattering {
         blocks: Blocks,
         rings: &Rings,
     ) -> Self {
-        let is_short = operation.len_bytes <= RINGS[SHORT_RING].capacity_bytes;
         let ranks = rings.ranks;
-        let ring = match is_short {
-            false => LONG_RING,
-            true if ranks == 2 => TRADE_RING,
-            true => SHORT_RING,
-        };
+        let ring = ring_for_all(operation.len_bytes, ranks);
         let mut scattering = Self {
             operation,
             kernel,
@@ -64,7 +59,7 @@ impl Scattering {
         scattering.own = scattering.block(rings.local_rank);
         let lengths = (0..ranks).map(|rank| scattering.block(rank).len());
         scattering.longest_bytes = lengths.max().unwrap_or(0);
-        scattering.slice_bytes = if is_short {
+        scattering.slice_bytes = if ring != LONG_RING {
             scattering.longest_bytes
         } else {
             let room = RINGS[ring].capacity_bytes / ranks as usize;
@@ -142,14 +137,6 @@ impl Scattering {
 impl Round for Scattering {
     fn ring(&self) -> usize {
         self.ring
-    }
-
-    fn fills(&self, _: &Rings) -> bool {
-        true
-    }
-
-    fn reads(&self, rings: &Rings) -> Range<u32> {
-        0..rings.ranks
     }
 
     unsafe fn fill(&self, rings: &mut Rings) -> usize {

@@ -6,9 +6,10 @@
 
 use std::os::fd::OwnedFd;
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use rustix::mm::{MapFlags, ProtFlags};
+
+use super::sync::{AtomicU32, AtomicU64, Ordering};
 
 /// Most ranks a group may have.
 pub const RANKS_MAX: u32 = 1024;
@@ -163,6 +164,10 @@ impl Layout {
 /// The mapped segment. Unmapped when dropped.
 pub(super) struct Segment {
     base: NonNull<u8>,
+    /// Where the control lines begin; with `areas` kept because every exchange needs them.
+    controls: NonNull<Control>,
+    /// Where the rings begin.
+    areas: NonNull<u8>,
     layout: Layout,
 }
 
@@ -184,8 +189,12 @@ impl Segment {
                 0,
             )?
         };
-        let base = NonNull::new(base.cast()).expect("mmap returns an error, never null");
-        Ok(Self { base, layout })
+        let base: NonNull<u8> =
+            NonNull::new(base.cast()).expect("mmap returns an error, never null");
+        // SAFETY: both offsets lie inside the mapping, by the layout.
+        let (controls, areas) =
+            unsafe { (base.add(layout.controls_offset()), base.add(layout.areas_offset())) };
+        Ok(Self { base, controls: controls.cast(), areas, layout })
     }
 
     /// The number of ranks.
@@ -215,10 +224,9 @@ impl Segment {
     #[inline]
     pub(super) fn control(&self, rank: u32) -> &Control {
         debug_assert!(rank < self.layout.ranks);
-        let offset = self.layout.controls_offset() + rank as usize * size_of::<Control>();
         // SAFETY: `rank` is below `ranks` at every caller (local ranks are checked on entry), so
         // this is inside the mapping, and aligned to its size; atomics only, as for the head.
-        unsafe { self.base.add(offset).cast::<Control>().as_ref() }
+        unsafe { self.controls.add(rank as usize).as_ref() }
     }
 
     #[inline]
@@ -231,13 +239,11 @@ impl Segment {
         } else {
             (rank as usize, (step % shape.slots) as usize)
         };
-        let offset = self.layout.areas_offset()
-            + area * RANK_AREA_BYTES
-            + shape.ring_offset_bytes
-            + slot * shape.slot_stride_bytes;
+        let offset =
+            area * RANK_AREA_BYTES + shape.ring_offset_bytes + slot * shape.slot_stride_bytes;
         // SAFETY: inside the mapping: `rank` is below `ranks` at every caller, groups of two alone
         // trade boxes, and the constant assertions above keep every slot inside its area.
-        unsafe { self.base.add(offset) }
+        unsafe { self.areas.add(offset) }
     }
 
     /// The flag of the slot that `rank` fills in `step`: the number of the last step filled in.
@@ -247,9 +253,15 @@ impl Segment {
         unsafe { self.slot(ring, rank, step).cast::<AtomicU64>().as_ref() }
     }
 
-    /// The payload of that slot: `capacity_bytes` of the ring.
+    /// The payload of that slot, to be read: `capacity_bytes` of the ring.
     #[inline]
-    pub(super) fn payload(&self, ring: usize, rank: u32, step: u64) -> *mut u8 {
+    pub(super) fn payload(&self, ring: usize, rank: u32, step: u64) -> *const u8 {
+        self.payload_to_fill(ring, rank, step)
+    }
+
+    /// The same, to be written.
+    #[inline]
+    pub(super) fn payload_to_fill(&self, ring: usize, rank: u32, step: u64) -> *mut u8 {
         // SAFETY: the payload begins inside the slot, as the constants above say.
         unsafe { self.slot(ring, rank, step).add(RINGS[ring].payload_offset_bytes).as_ptr() }
     }

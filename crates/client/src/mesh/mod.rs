@@ -165,6 +165,10 @@ impl Mesh {
             return Err(abort);
         }
         let Some(walk) = &mut self.running else { return Ok(true) };
+        // A message counts as sent once its link has taken it, of which the kernel may have left a
+        // rest; the walk may have gone on to wait for another host since. What is still left goes out
+        // in a later round.
+        let _ = self.peers.flush();
         match walk.advance(&mut self.peers, &mut self.workspace) {
             Ok(false) => Ok(false),
             Ok(true) => {

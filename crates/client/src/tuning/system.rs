@@ -28,8 +28,10 @@ pub use partner::{Partner, PartnerWaits};
 const ROUNDS: u32 = 16;
 /// Samples of each figure; the middle one counts, as of the operations that are predicted from them.
 const SAMPLES: usize = 200;
-/// The longer frame: as long as the segments that the slopes are for.
-const LONGER_BYTES: usize = 8 << 10;
+/// The longer frame: a page, as long as segments often are.
+const LONGER_BYTES: usize = 4 << 10;
+/// Partners that share a core with this process where caches are shared by many.
+const CROWD: usize = 7;
 const SHORT_BYTES: usize = 8;
 
 /// What each kind of system call takes, in nanoseconds.
@@ -54,8 +56,10 @@ pub struct SystemCosts {
     pub give_way_ns: f64,
     /// From one process to another on one core, both of which find nothing to do.
     pub switch_ns: f64,
-    /// More for each side of an exchange between processes that share a core: caches.
+    /// More for each side of an exchange between two processes that share a core: caches.
     pub cold_ns: f64,
+    /// More than that for each further process that had the core in between.
+    pub crowd_ns: f64,
     /// `poll` of a descriptor, without sleeping.
     pub wait_ns: f64,
     /// More for a frame to a process that sleeps: putting it to sleep and waking it.
@@ -69,9 +73,9 @@ impl SystemCosts {
     pub(super) fn values(self) -> impl Iterator<Item = f64> {
         let Self { send_ns, send_ns_per_byte, receive_ns, receive_ns_per_byte, .. } = self;
         let Self { miss_ns, remote_ns, give_way_ns, switch_ns, cold_ns, .. } = self;
-        let Self { wait_ns, wake_ns, wake_idle_ns, .. } = self;
+        let Self { crowd_ns, wait_ns, wake_ns, wake_idle_ns, .. } = self;
         let calls = [send_ns, send_ns_per_byte, receive_ns, receive_ns_per_byte, miss_ns];
-        let switches = [remote_ns, give_way_ns, switch_ns, cold_ns];
+        let switches = [remote_ns, give_way_ns, switch_ns, cold_ns, crowd_ns];
         calls.into_iter().chain(switches).chain([wait_ns, wake_ns, wake_idle_ns])
     }
 }
@@ -112,11 +116,19 @@ impl Bench<'_> {
         let turn_ns = self.turn_ns(here)?;
         let switch_ns = (turn_ns - miss_ns - give_way_ns).max(0.0);
         let exchange_ns = send_ns + receive_ns;
-        let yielding_ns =
-            self.half_round_ns(here, PartnerWaits::Yielding, PartnerWaits::Yielding)?;
+        let yielding_ns = self.half_round_ns(here, [PartnerWaits::Yielding; 2], SHORT_BYTES)?;
+        let longer_ns = self.half_round_ns(here, [PartnerWaits::Yielding; 2], LONGER_BYTES)?;
+        // Only one of the two frames of a round is longer. Of what it takes more with caches that are
+        // shared, sending and receiving have the shares that they have in one process's.
+        let byte_ns = (2.0 * (longer_ns - yielding_ns) / more_bytes).max(0.0);
+        let send_more_ns = (longer.send_ns - send_ns).max(0.0);
+        let receive_more_ns = (longer.receive_ns - receive_ns).max(0.0);
+        let send_share = send_more_ns / (send_more_ns + receive_more_ns).max(1.0);
         let cold_ns = (yielding_ns - exchange_ns - miss_ns - give_way_ns - switch_ns).max(0.0);
-        let sleeping_ns =
-            self.half_round_ns(here, PartnerWaits::Sleeping, PartnerWaits::Sleeping)?;
+        let sleeping_ns = self.half_round_ns(here, [PartnerWaits::Sleeping; 2], SHORT_BYTES)?;
+        // Of a round in the crowd, the partner's half is what more caches have been used before.
+        let crowded_ns = self.crowded_half_round_ns(here)?;
+        let crowd_ns = (2.0 * (crowded_ns - sleeping_ns) / (CROWD - 1) as f64).max(0.0);
         let wake_ns =
             (sleeping_ns - exchange_ns - miss_ns - wait_ns - switch_ns - cold_ns).max(0.0);
         drop(busy);
@@ -124,10 +136,10 @@ impl Bench<'_> {
             Some(&there) => {
                 let look_ns = (miss_ns + give_way_ns) / 2.0;
                 let apart_ns =
-                    self.half_round_ns(there, PartnerWaits::Yielding, PartnerWaits::Yielding)?;
+                    self.half_round_ns(there, [PartnerWaits::Yielding; 2], SHORT_BYTES)?;
                 let remote_ns = (apart_ns - exchange_ns - look_ns).max(0.0);
-                let idle_ns =
-                    self.half_round_ns(there, PartnerWaits::Yielding, PartnerWaits::Sleeping)?;
+                let waits = [PartnerWaits::Yielding, PartnerWaits::Sleeping];
+                let idle_ns = self.half_round_ns(there, waits, SHORT_BYTES)?;
                 // Only one of the two sides sleeps.
                 let more_ns = 2.0 * (idle_ns - apart_ns) + look_ns - wake_ns;
                 (remote_ns, more_ns.max(0.0))
@@ -138,14 +150,15 @@ impl Bench<'_> {
         Ok(SystemCosts {
             cores: self.cores.len() as u32,
             send_ns,
-            send_ns_per_byte: ((longer.send_ns - send_ns) / more_bytes).max(0.0),
+            send_ns_per_byte: byte_ns * send_share,
             receive_ns,
-            receive_ns_per_byte: ((longer.receive_ns - receive_ns) / more_bytes).max(0.0),
+            receive_ns_per_byte: byte_ns * (1.0 - send_share),
             miss_ns,
             remote_ns,
             give_way_ns,
             switch_ns,
             cold_ns,
+            crowd_ns,
             wait_ns,
             wake_ns,
             wake_idle_ns,
@@ -222,25 +235,24 @@ impl Bench<'_> {
         Ok(median(samples))
     }
 
-    /// Half a round trip to a partner on `core`.
+    /// Half a round trip to a partner on `core`: how this process and the partner wait, and the payload
+    /// that goes there. A short one comes back.
     fn half_round_ns(
         &mut self,
         core: usize,
-        waits: PartnerWaits,
-        partner_waits: PartnerWaits,
+        [waits, partner_waits]: [PartnerWaits; 2],
+        payload_bytes: usize,
     ) -> Result<f64, MeasureError> {
-        let mut met = self.meet(core, partner_waits)?;
-        let (header, payload) = frame(SHORT_BYTES);
-        let mut samples = Vec::with_capacity(SAMPLES);
-        for _ in 0..SAMPLES {
-            let begun = Instant::now();
-            for _ in 0..ROUNDS {
-                met.end.send(&header, &payload)?;
-                met.end.receive(waits)?;
-            }
-            samples.push(begun.elapsed().as_nanos() as f64 / f64::from(2 * ROUNDS));
-        }
-        Ok(median(samples))
+        let met = self.meet(core, partner_waits)?;
+        half_rounds_ns(&mut [met], waits, payload_bytes)
+    }
+
+    /// The same with many partners of one core in turn, all of which sleep: before its turn comes again,
+    /// all others have used the caches.
+    fn crowded_half_round_ns(&mut self, core: usize) -> Result<f64, MeasureError> {
+        let meet = |_| self.meet(core, PartnerWaits::Sleeping);
+        let mut met = (0..CROWD).map(meet).collect::<Result<Vec<_>, _>>()?;
+        half_rounds_ns(&mut met, PartnerWaits::Sleeping, SHORT_BYTES)
     }
 
     /// Starts a partner and takes its link.
@@ -266,6 +278,26 @@ struct Calls {
 struct Met {
     end: End,
     _process: Reaped,
+}
+
+/// Half a round trip to partners in turn, the middle one of the samples.
+fn half_rounds_ns(
+    partners: &mut [Met],
+    waits: PartnerWaits,
+    payload_bytes: usize,
+) -> Result<f64, MeasureError> {
+    let (header, payload) = frame(payload_bytes);
+    let mut samples = Vec::with_capacity(SAMPLES);
+    for _ in 0..SAMPLES {
+        let begun = Instant::now();
+        for round in 0..ROUNDS as usize {
+            let end = &mut partners[round % partners.len()].end;
+            end.send(&header, &payload)?;
+            end.receive(waits)?;
+        }
+        samples.push(begun.elapsed().as_nanos() as f64 / f64::from(2 * ROUNDS));
+    }
+    Ok(median(samples))
 }
 
 struct Reaped(Child);

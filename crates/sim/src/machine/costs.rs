@@ -32,6 +32,7 @@ pub(super) struct SystemCosts {
     pub(super) give_way: Picos,
     pub(super) switch: Picos,
     pub(super) cold: Picos,
+    pub(super) crowd: Picos,
     pub(super) wait: Picos,
     pub(super) wake: Picos,
     pub(super) wake_idle: Picos,
@@ -59,6 +60,7 @@ impl SystemCosts {
             give_way: machine.give_way.span(),
             switch: machine.switch.span(),
             cold: machine.cold.span(),
+            crowd: machine.crowd.span(),
             wait: machine.wait.span(),
             wake: machine.wake.span(),
             wake_idle: machine.wake_idle.span(),
@@ -66,6 +68,14 @@ impl SystemCosts {
             reduce_byte_ns: preset.memory.reduce.value(),
             jitter: preset.noise.jitter.value(),
         })
+    }
+
+    /// What the first frame after a switch pays for caches that so many others have used.
+    pub(super) fn warming(&self, others: usize) -> Picos {
+        match others {
+            0 => Picos::ZERO,
+            _ => Picos(self.cold.0 + self.crowd.0 * (others as u64 - 1)),
+        }
     }
 
     pub(super) fn reduce(&self, bytes: u32) -> Picos {

@@ -80,15 +80,16 @@ struct Task {
     has_ended: bool,
     /// Asks for short slices: goes before the running task when it is woken.
     is_urgent: bool,
-    /// Others have had the core since it last ran.
-    is_cold: bool,
+    /// How many others have had its core since it last sent or took a frame.
+    others: usize,
     core: usize,
 }
 
 #[derive(Default)]
 struct Core {
     running: Option<usize>,
-    last: Option<usize>,
+    /// Tasks that have run here, the latest first.
+    latest: Vec<usize>,
     urgent: VecDeque<usize>,
     ready: VecDeque<usize>,
     stretch: Option<Stretch>,
@@ -102,8 +103,34 @@ enum Event {
     Done(u32),
 }
 
+/// What tasks have asked of the kernel.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Counts {
+    /// Reads, those that found nothing included.
+    pub(super) reads: u64,
+    /// Frames sent.
+    pub(super) sends: u64,
+    /// Times that a task gave way.
+    pub(super) yields: u64,
+    /// Sleeping tasks woken.
+    pub(super) wakes: u64,
+    /// Times that a core went from one task to another.
+    pub(super) switches: u64,
+}
+
+/// What came of a run.
+#[derive(Debug)]
+pub(super) struct Outcome {
+    /// What each rank's operations took, in their order.
+    pub(super) times: Vec<Vec<Picos>>,
+    /// What all tasks asked of the kernel.
+    #[cfg_attr(not(test), allow(dead_code, reason = "for comparison with what perf counts"))]
+    pub(super) counts: Counts,
+}
+
 /// A simulated machine.
 pub(super) struct Kernel {
+    counts: Counts,
     agenda: Agenda<Event>,
     begun_at: Picos,
     costs: SystemCosts,
@@ -120,11 +147,12 @@ pub(super) struct Calls<'a> {
     pub(super) now: Picos,
     pub(super) costs: &'a SystemCosts,
     core: usize,
-    is_cold: &'a mut bool,
+    others: &'a mut usize,
     sockets: &'a mut [Socket],
     /// Of each socket, whether its owner sleeps.
     owner_sleeps: &'a dyn Fn(usize) -> bool,
     times: &'a mut Vec<Picos>,
+    counts: &'a mut Counts,
 }
 
 impl Calls<'_> {
@@ -136,8 +164,10 @@ impl Calls<'_> {
             return (Picos::ZERO, Some(frame));
         }
         let Some((from, frame)) = socket.arrived.pop_front() else {
+            self.counts.reads += 1;
             return (self.costs.miss, None);
         };
+        self.counts.reads += 1;
         let rest: u32 = socket.arrived.iter().map(|(_, frame)| frame.bytes).sum();
         socket.buffered.extend(socket.arrived.drain(..).map(|(_, frame)| frame));
         let mut cost = self.costs.receive.of(frame.bytes + rest) + self.warming();
@@ -150,8 +180,10 @@ impl Calls<'_> {
     /// Sends a frame: the kernel carries it to the other end's socket before the call returns.
     pub(super) fn send(&mut self, socket: SocketId, frame: Frame) -> Stretch {
         let mut cost = self.costs.frame + self.costs.send.of(frame.bytes) + self.warming();
+        self.counts.sends += 1;
         if (self.owner_sleeps)(self.sockets[socket.0].owner) {
             cost += self.costs.wake;
+            self.counts.wakes += 1;
         }
         Stretch { cost, send: Some((socket, frame)), then: Then::GoOn }
     }
@@ -169,13 +201,14 @@ impl Calls<'_> {
 
     /// What the first work after a switch pays for caches that others have used.
     fn warming(&mut self) -> Picos {
-        if std::mem::take(self.is_cold) { self.costs.cold } else { Picos::ZERO }
+        self.costs.warming(std::mem::take(self.others))
     }
 }
 
 impl Kernel {
     pub(super) fn new(costs: SystemCosts, seed: u64) -> Self {
         Self {
+            counts: Counts::default(),
             agenda: Agenda::default(),
             begun_at: Picos::ZERO,
             cores: (0..costs.cores).map(|_| Core::default()).collect(),
@@ -212,7 +245,7 @@ impl Kernel {
             is_asleep: is_urgent,
             has_ended: false,
             is_urgent,
-            is_cold: true,
+            others: 0,
             core,
         });
         self.times.push(Vec::new());
@@ -222,7 +255,7 @@ impl Kernel {
     }
 
     /// Runs until nothing is left to happen; the times that the first `ranks` tasks noted.
-    pub(super) fn run(mut self, ranks: usize) -> Result<Vec<Vec<Picos>>, MachineError> {
+    pub(super) fn run(mut self, ranks: usize) -> Result<Outcome, MachineError> {
         for core in 0..self.cores.len() {
             self.pick(core, self.begun_at);
         }
@@ -237,7 +270,7 @@ impl Kernel {
             return Err(MachineError::Stuck { waiting });
         }
         self.times.truncate(ranks);
-        Ok(self.times)
+        Ok(Outcome { times: self.times, counts: self.counts })
     }
 
     fn step(&mut self, core: usize) -> Result<(), MachineError> {
@@ -249,10 +282,11 @@ impl Kernel {
             now,
             costs: &self.costs,
             core,
-            is_cold: &mut task.is_cold,
+            others: &mut task.others,
             sockets: &mut self.sockets,
             owner_sleeps: &|owner| sleeps[owner],
             times: &mut self.times[index],
+            counts: &mut self.counts,
         };
         let stretch = task.program.step(&mut calls)?;
         let cost = self.jittered(stretch.cost);
@@ -276,7 +310,10 @@ impl Kernel {
                 return;
             }
             Then::GoOn => self.cores[core].ready.push_front(task),
-            Then::GiveWay => self.cores[core].ready.push_back(task),
+            Then::GiveWay => {
+                self.counts.yields += 1;
+                self.cores[core].ready.push_back(task);
+            }
             Then::Sleep if self.has_input(task) => {
                 self.agenda.schedule(now, Event::Step(core as u32));
                 return;
@@ -318,8 +355,13 @@ impl Kernel {
         let Some(task) = next else { return };
         self.tasks[task].core = core;
         let mut at = now;
-        if self.cores[core].last.replace(task) != Some(task) {
-            self.tasks[task].is_cold = true;
+        let latest = &mut self.cores[core].latest;
+        let others = latest.iter().position(|ran| *ran == task).unwrap_or(latest.len());
+        if others > 0 || latest.is_empty() {
+            latest.retain(|ran| *ran != task);
+            latest.insert(0, task);
+            self.tasks[task].others = self.tasks[task].others.max(others);
+            self.counts.switches += 1;
             at += self.jittered(self.costs.switch);
         }
         self.agenda.schedule(at, Event::Step(core as u32));

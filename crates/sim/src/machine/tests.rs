@@ -74,6 +74,25 @@ fn a_preset_without_a_machine_is_refused() {
     assert!(matches!(refused(&preset_with("cores", 0.0)), MachineError::NoCore(_)));
 }
 
+/// System calls, wake-ups and switches of a barrier and an allreduce are those that `perf stat` counted
+/// for `tributary bench allreduce --transport tcp` on one core: per iteration, from the difference
+/// between 2,500 and 500 iterations.
+#[test]
+fn a_tree_asks_the_kernel_for_what_the_real_one_does() {
+    const OPERATIONS: u32 = 100;
+    let preset = preset_with("cores", 1.0);
+    for (endpoints, [sends, reads, yields, wakes, switches]) in
+        [(2, [16, 72, 4, 12, 20]), (4, [24, 68, 8, 16, 32]), (8, [40, 108, 16, 24, 56])]
+    {
+        let setting = Setting { endpoints, joint: TREE, seed: 1 };
+        let counts = setting.simulate(&preset, &Routine::new(OPERATIONS, 2)).unwrap().counts;
+        let each = |count: u64| (count as f64 / f64::from(OPERATIONS)).round() as u64;
+        let simulated =
+            [counts.sends, counts.reads, counts.yields, counts.wakes, counts.switches].map(each);
+        assert_eq!(simulated, [sends, reads, yields, wakes, switches], "{endpoints} endpoints");
+    }
+}
+
 /// For people: what the shipped constants predict.
 #[test]
 #[ignore = "prints, asserts nothing"]

@@ -275,6 +275,8 @@ pub struct SharedMachine {
     pub switch: Constant<Nanoseconds>,
     /// More for the first frame after a switch: caches that others have used.
     pub cold: Constant<Nanoseconds>,
+    /// More than that for each process, beyond one, that had the core in between.
+    pub crowd: Constant<Nanoseconds>,
     /// Asking the kernel which of several connections have something, and going to sleep if none has.
     pub wait: Constant<Nanoseconds>,
     /// More for sending to a process that sleeps.

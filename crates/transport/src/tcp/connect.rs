@@ -1,12 +1,14 @@
 //! The connecting side.
 
 use std::net::SocketAddr;
+use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
 use rustix::event::PollFlags;
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, connect, sockopt};
 
+use super::congestion::send_at_once;
 use super::{TcpLink, TcpOptions};
 use crate::ConnectError;
 use crate::socket::{stream, wait_until};
@@ -45,6 +47,7 @@ pub fn connect_tcp_start(
 ) -> Result<TcpLink, ConnectError> {
     let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
     let socket = stream(family).map_err(os("socket"))?;
+    send_at_once(socket.as_fd()).map_err(os("setsockopt"))?;
     let link = TcpLink::new(socket, options).map_err(os("setsockopt"))?;
     match connect(link.socket(), &address) {
         Ok(()) | Err(Errno::INPROGRESS | Errno::INTR) => Ok(link),

@@ -8,6 +8,7 @@ use std::time::Instant;
 use rustix::io::Errno;
 use rustix::net::{SocketFlags, accept_with};
 
+use super::congestion::send_at_once;
 use super::{TcpLink, TcpOptions};
 use crate::socket::is_lost_connection;
 use crate::{AcceptError, ListenError, Listener};
@@ -29,6 +30,8 @@ impl TcpAcceptor {
     pub fn bind(address: SocketAddr, options: TcpOptions) -> Result<Self, ListenError> {
         let socket = TcpListener::bind(address).map_err(|error| listen_error("bind", &error))?;
         socket.set_nonblocking(true).map_err(|error| listen_error("fcntl", &error))?;
+        let outcome = send_at_once(socket.as_fd());
+        outcome.map_err(|error| ListenError::Os { call: "setsockopt", error: error.into() })?;
         Ok(Self { socket, options })
     }
 

@@ -277,12 +277,12 @@ fn a_leader_killed_while_it_sets_up_leaves_no_name() {
     }
 }
 
-fn to_hex(bytes: &[u8]) -> String {
+pub(super) fn to_hex(bytes: &[u8]) -> String {
     let mut hex = String::new();
     bytes.iter().for_each(|byte| write!(hex, "{byte:02x}").unwrap());
     hex
 }
 
-fn from_hex<const N: usize>(hex: &str) -> [u8; N] {
+pub(super) fn from_hex<const N: usize>(hex: &str) -> [u8; N] {
     std::array::from_fn(|at| u8::from_str_radix(&hex[2 * at..2 * at + 2], 16).unwrap())
 }

@@ -1,7 +1,9 @@
 //! Whole groups, as threads and as processes, compared with an oracle.
 
 mod confined;
+pub(super) mod death;
 mod kernels;
+mod kill;
 mod processes;
 mod script;
 mod threads;

@@ -11,7 +11,7 @@ use crate::host::{Attachment, HostGroup, Lost, LostCause, Offer};
 const TASK: &str = "TRIBUTARY_HOST_TEST_TASK";
 const DEADLINE: Duration = Duration::from_secs(240);
 /// Marks the line in which a worker says how it ended; the test harness prints lines of its own.
-const SAID: &str = "worker says: ";
+pub(super) const SAID: &str = "worker says: ";
 
 /// The line in which a worker says that its group has settled.
 const SETTLED: &str = "worker settled";
@@ -30,7 +30,7 @@ fn start(offer: &Offer, rank: u32, ranks: u32, scenario: &str, seed: u64) -> Chi
 }
 
 /// Waits for a worker; kills it and fails if it takes longer than the watchdog allows.
-fn wait(mut child: Child) -> Output {
+pub(super) fn wait(mut child: Child) -> Output {
     let since = Instant::now();
     while child.try_wait().unwrap().is_none() {
         if since.elapsed() > DEADLINE {
@@ -50,7 +50,7 @@ fn await_settling(worker: &mut Child) {
 }
 
 /// The last word of a worker.
-fn said(output: &Output) -> String {
+pub(super) fn said(output: &Output) -> String {
     let text = String::from_utf8_lossy(&output.stdout);
     let line = text.lines().find_map(|line| line.split_once(SAID));
     line.unwrap_or_else(|| panic!("worker broke down: {output:?}")).1.to_owned()
@@ -97,7 +97,7 @@ fn endless(seed: u64) -> Manner {
 }
 
 /// Descriptors, and mappings of segments, of this process.
-fn open_things() -> (usize, usize) {
+pub(super) fn open_things() -> (usize, usize) {
     let descriptors = std::fs::read_dir("/proc/self/fd").unwrap().count();
     let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
     (descriptors, maps.lines().filter(|line| line.contains("tributary")).count())
@@ -105,12 +105,16 @@ fn open_things() -> (usize, usize) {
 
 /// The workers have no other exchange than the segment.
 fn settle(attachment: Attachment, ranks: u32) -> HostGroup {
+    await_all(&attachment);
+    attachment.settle(ranks).unwrap()
+}
+
+pub(super) fn await_all(attachment: &Attachment) {
     let since = Instant::now();
     while attachment.all_attached().is_err() {
         assert!(since.elapsed() < DEADLINE, "watchdog: not all attached");
         std::thread::sleep(Duration::from_millis(1));
     }
-    attachment.settle(ranks).unwrap()
 }
 
 #[test]

@@ -1,0 +1,64 @@
+//! The protocols of the segment under the model checker: every interleaving of two or three ranks.
+//!
+//! Goal: no slot, box or buffer is read while it is written, no rank sleeps through what it waits
+//! for, and whoever waits for a rank that ends is told. Method: the files below are those that ship.
+//! They name their atomics, the segment, the peers' memory and processes through `super`, and here
+//! find such that loom watches: a segment with as few slots as a ring can have (`segment`), futexes
+//! of loom's locks (`sync`), processes that are threads (`liveness`), waits that hand over at once
+//! (`waiting`), and memory of peers that is looked at before it is copied (`reach`). What a slice of a
+//! slot is used for happens where the slice is made, as far as loom is told: between there and the
+//! end of its use no rank takes anything in from another, so it cannot matter.
+//!
+//! Canaries take one thing away each, and must fail. What would be minutes of interleavings are seconds
+//! because it is bounded how often a thread loses its core where it need not; each model says how often.
+
+#![allow(
+    clippy::duplicate_mod,
+    dead_code,
+    unreachable_pub,
+    reason = "the files that ship are compiled a second time, against loom; not all of each is used"
+)]
+#![allow(
+    clippy::arc_with_non_send_sync,
+    reason = "loom runs all threads of a model on one, in turn, and watches what they share"
+)]
+
+#[path = "../combine.rs"]
+mod combine;
+#[path = "../direct.rs"]
+mod direct;
+#[path = "../failure.rs"]
+mod failure;
+#[path = "../fast.rs"]
+mod fast;
+#[path = "../gather.rs"]
+mod gather;
+#[path = "../group.rs"]
+mod group;
+#[path = "../job.rs"]
+mod job;
+#[path = "../lookout.rs"]
+mod lookout;
+#[path = "../operation.rs"]
+mod operation;
+#[path = "../ring.rs"]
+mod ring;
+#[path = "../rounds.rs"]
+mod rounds;
+#[path = "../running.rs"]
+mod running;
+#[path = "../scan.rs"]
+mod scan;
+#[path = "../scatter.rs"]
+mod scatter;
+
+mod liveness;
+mod reach;
+mod segment;
+mod sync;
+mod waiting;
+
+mod ends;
+mod member;
+mod operations;
+mod sleeping;

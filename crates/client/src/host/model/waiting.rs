@@ -1,0 +1,41 @@
+//! Waits that hand the core over at once: how long to spin is no part of a protocol.
+
+use std::cell::Cell;
+use std::time::Duration;
+
+pub(super) use crate::waiting::{CHECKUP_INTERVAL, Checkup, Policy};
+
+/// One look tells as much as many do, as long as nothing happens between.
+pub(super) const EAGER_LOOKS: u32 = 1;
+
+thread_local! {
+    static CHECKUP: Cell<Checkup> = const { Cell::new(Checkup::None) };
+}
+
+/// What every wait of this model comes to: how much is looked at each time.
+pub(super) fn look_each_time(checkup: Checkup) {
+    CHECKUP.set(checkup);
+}
+
+pub struct Waiter {
+    policy: Policy,
+    is_first: bool,
+}
+
+impl Waiter {
+    pub(super) fn new(policy: Policy) -> Self {
+        Self { policy, is_first: true }
+    }
+
+    pub(super) fn pause(&mut self, sleep: impl FnOnce(Duration)) -> Checkup {
+        // Loom lets a thread that has yielded see nothing older than it saw before: who looks at
+        // everything looks once without.
+        let looks_at_once = std::mem::take(&mut self.is_first) && CHECKUP.get() == Checkup::Full;
+        match self.policy {
+            Policy::Spin if looks_at_once => {}
+            Policy::Spin => loom::thread::yield_now(),
+            Policy::Sleep => sleep(CHECKUP_INTERVAL),
+        }
+        CHECKUP.get()
+    }
+}

@@ -1,0 +1,132 @@
+/*
+ * Deciding, for the collectives that go between hosts as well. In a header, because of an operation of
+ * a few bytes a call more would show.
+ */
+#ifndef TRIBUTARY_OFFLOAD_BETWEEN_H
+#define TRIBUTARY_OFFLOAD_BETWEEN_H
+
+#include "deciding.h"
+
+#include <limits.h>
+
+/* Their callers then need no operation in memory, only what the core's short way takes. */
+#define OFFLOAD_INLINE inline __attribute__((always_inline))
+
+static OFFLOAD_INLINE comm_record *offload_allreduce(const void *sendbuf, void *recvbuf, MPI_Count count,
+                               MPI_Datatype datatype, MPI_Op op, MPI_Comm comm, offload_mode mode,
+                               tributary_operation *operation) {
+    comm_record *record = find(comm);
+    if (record == NULL) {
+        return NULL;
+    }
+    uint32_t reason = judge_reduction(count, datatype, op, operation);
+    bool in_place = sendbuf == MPI_IN_PLACE;
+    if (reason == OFFLOAD_IT &&
+        (!is_buffer(recvbuf) || sendbuf == NULL || (!in_place && sendbuf == recvbuf))) {
+        reason = TRIBUTARY_PASS_ARGUMENTS;
+    }
+    operation->collective = TRIBUTARY_ALLREDUCE;
+    operation->root = 0;
+    operation->source = in_place ? recvbuf : sendbuf;
+    operation->target = recvbuf;
+    return decide(record, TRIBUTARY_ALLREDUCE, reason, mode);
+}
+
+static inline bool reduce_buffers_are_valid(const void *sendbuf, void *recvbuf, bool is_root) {
+    if (!is_root) {
+        return is_buffer(sendbuf);
+    }
+    return sendbuf != NULL && is_buffer(recvbuf) && sendbuf != recvbuf;
+}
+
+static OFFLOAD_INLINE comm_record *offload_reduce(const void *sendbuf, void *recvbuf, MPI_Count count,
+                            MPI_Datatype datatype, MPI_Op op, int root, MPI_Comm comm,
+                            offload_mode mode, tributary_operation *operation) {
+    comm_record *record = find(comm);
+    if (record == NULL) {
+        return NULL;
+    }
+    uint32_t reason = judge_reduction(count, datatype, op, operation);
+    bool is_root = root == record->rank;
+    if (reason == OFFLOAD_IT && (root < 0 || root >= record->size ||
+                                 !reduce_buffers_are_valid(sendbuf, recvbuf, is_root))) {
+        reason = TRIBUTARY_PASS_ARGUMENTS;
+    }
+    operation->collective = TRIBUTARY_REDUCE;
+    operation->root = (uint32_t)root;
+    operation->source = sendbuf == MPI_IN_PLACE ? recvbuf : sendbuf;
+    operation->target = is_root ? recvbuf : NULL;
+    return decide(record, TRIBUTARY_REDUCE, reason, mode);
+}
+
+static OFFLOAD_INLINE comm_record *offload_barrier(MPI_Comm comm, offload_mode mode, tributary_operation *operation) {
+    comm_record *record = find(comm);
+    if (record == NULL) {
+        return NULL;
+    }
+    *operation = (tributary_operation){
+        .collective = TRIBUTARY_BARRIER,
+        .datatype = TRIBUTARY_U8,
+        .operator_ = TRIBUTARY_BARRIER_OPERATOR,
+    };
+    return decide(record, TRIBUTARY_BARRIER, OFFLOAD_IT, mode);
+}
+
+/*
+ * The limit and the check of MPI_Pack hold for dense types as well, because another rank may
+ * describe the same bytes by a type that must be packed.
+ */
+static OFFLOAD_INLINE uint32_t judge_broadcast(MPI_Count count, MPI_Datatype datatype,
+                                tributary_operation *operation, bool *dense) {
+    int64_t size_bytes = 0;
+    int64_t total_bytes = 0;
+    if (count < 0 || !element_of(datatype, &size_bytes, dense)) {
+        return TRIBUTARY_PASS_ARGUMENTS;
+    }
+    if (__builtin_mul_overflow(size_bytes, (int64_t)count, &total_bytes) || total_bytes > INT_MAX) {
+        return TRIBUTARY_PASS_TOO_LONG;
+    }
+    operation->elements = (uint64_t)total_bytes;
+    if (total_bytes == 0) {
+        return TRIBUTARY_PASS_EMPTY;
+    }
+    return staging_is_possible() ? OFFLOAD_IT : TRIBUTARY_PASS_DATATYPE;
+}
+
+static OFFLOAD_INLINE comm_record *offload_broadcast(void *buffer, MPI_Count count, MPI_Datatype datatype, int root,
+                               MPI_Comm comm, offload_mode mode, tributary_operation *operation,
+                               staging *through) {
+    comm_record *record = find(comm);
+    if (record == NULL) {
+        return NULL;
+    }
+    bool dense = false;
+    uint32_t reason = judge_broadcast(count, datatype, operation, &dense);
+    if (reason == OFFLOAD_IT &&
+        (root < 0 || root >= record->size || buffer == MPI_IN_PLACE || (dense && buffer == NULL))) {
+        reason = TRIBUTARY_PASS_ARGUMENTS;
+    }
+    operation->collective = TRIBUTARY_BROADCAST;
+    operation->root = (uint32_t)root;
+    operation->datatype = TRIBUTARY_U8;
+    operation->operator_ = TRIBUTARY_BROADCAST_OPERATOR;
+    operation->source = buffer;
+    operation->target = buffer;
+    /* The rest of it is looked at only where one of these holds. */
+    through->needed = !dense;
+    through->needs_cuts = false;
+    if (!dense) {
+        const staging_side elements = {.user = buffer, .count = (int)count, .datatype = datatype};
+        *through = (staging){
+            .needed = true,
+            .packs = root == record->rank,
+            .unpacks = root != record->rank,
+            .from = elements,
+            .to = elements,
+            .len_bytes = (int)operation->elements,
+        };
+    }
+    return decide(record, TRIBUTARY_BROADCAST, reason, mode);
+}
+
+#endif
