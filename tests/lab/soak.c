@@ -1,11 +1,13 @@
 /*
  * Mixed operations for long, each checked against a reduction computed here.
  *
- * Operation, datatype, operator, length, root and whether it blocks are drawn from the seed, anew
- * for every communicator of shapes.h in every round. Nonblocking operations of one round are under
- * way together, on all communicators. --operations and --seconds bound the run, whichever comes
- * first. One line of JSON at the end says what ran and whether this program's memory and
- * descriptors grew after the first fifth.
+ * Operation, datatype, operator, length, root and whether it blocks are drawn from the seed and the
+ * round's number, anew for every communicator of shapes.h, --depth times in every round.
+ * Nonblocking operations of one round are under way together, on all communicators. --operations and
+ * --seconds bound the run, whichever comes first; operations count if their communicator spans
+ * hosts. --first-round goes on where an earlier run has ended. Rank 0 says every ten seconds how
+ * far it is. One line of JSON at the end says what ran, which round comes next, and whether this
+ * program's memory and descriptors grew after the first fifth.
  */
 #include <dirent.h>
 #include <stdio.h>
@@ -16,7 +18,14 @@
 #include "shapes.h"
 #include "values.h"
 
-enum { COUNT_MAX = 20000, EXTENT_MAX = 32, ROUNDS_PER_LOOK = 64 };
+enum {
+    COUNT_MAX = 1000,
+    LONG_COUNT_MAX = 20000,
+    EXTENT_MAX = 32,
+    DEPTH_MAX = 16,
+    ROUNDS_PER_LOOK = 32,
+    SECONDS_PER_WORD = 10
+};
 typedef enum { ALLREDUCE, REDUCE, BCAST, BARRIER } operation;
 
 typedef struct {
@@ -32,8 +41,16 @@ typedef struct {
     unsigned char *target;
 } draw;
 
+/* A communicator and the operations that are under way on it. */
 typedef struct {
-    uint64_t operations;
+    shape where;
+    bool spans_hosts;
+    draw draws[DEPTH_MAX];
+} lane;
+
+typedef struct {
+    uint64_t operations; /* on communicators that span hosts */
+    uint64_t local;      /* on the others */
     uint64_t bytes;
 } tally;
 
@@ -41,13 +58,13 @@ static uint64_t pick(uint64_t salt, uint64_t what, uint64_t below) {
     return check_hash(salt, what, 77) % below;
 }
 
-/* Mostly a few elements, sometimes a thousand, seldom many. */
-static size_t draw_count(uint64_t salt) {
-    uint64_t kind = pick(salt, 1, 100);
-    if (kind < 80) {
-        return 1 + pick(salt, 2, 32);
+/* Mostly a few elements, sometimes a thousand; the first of a round seldom many. */
+static size_t draw_count(uint64_t salt, bool may_be_long) {
+    uint64_t kind = pick(salt, 1, 1000);
+    if (may_be_long && kind < 16) {
+        return 1 + pick(salt, 2, LONG_COUNT_MAX);
     }
-    return 1 + pick(salt, 2, kind < 98 ? 1000 : COUNT_MAX);
+    return 1 + pick(salt, 2, kind < 930 ? 32 : COUNT_MAX);
 }
 
 static void draw_type(draw *drawn) {
@@ -60,12 +77,12 @@ static void draw_type(draw *drawn) {
     }
 }
 
-static void draw_operation(draw *drawn, uint64_t salt, int size) {
+static void draw_operation(draw *drawn, uint64_t salt, int size, bool may_be_long) {
     drawn->salt = salt;
     uint64_t kind = pick(salt, 3, 100);
     drawn->what = kind < 55 ? ALLREDUCE : kind < 80 ? REDUCE : kind < 90 ? BCAST : BARRIER;
-    drawn->blocks = pick(salt, 4, 2) == 0;
-    drawn->count = draw_count(salt);
+    drawn->blocks = pick(salt, 4, 8) == 0;
+    drawn->count = draw_count(salt, may_be_long);
     drawn->root = (int)pick(salt, 5, (uint64_t)size);
     draw_type(drawn);
 }
@@ -118,29 +135,72 @@ static void finish(draw *drawn, const shape *where) {
     }
 }
 
-static void count(const draw *drawn, const shape *where, tally *done) {
-    if (where->rank == 0) {
-        done->operations++;
-        done->bytes += drawn->what == BARRIER ? 0 : drawn->count * drawn->type->extent;
+static void count(const draw *drawn, const lane *on, tally *done) {
+    if (on->where.rank != 0) {
+        return;
+    }
+    *(on->spans_hosts ? &done->operations : &done->local) += 1;
+    done->bytes += drawn->what == BARRIER ? 0 : drawn->count * drawn->type->extent;
+}
+
+static void run_round(uint64_t number, int depth, lane lanes[SHAPES], tally *done) {
+    check_case("round %llu", (unsigned long long)number);
+    for (int turn = 0; turn < depth; turn++) {
+        for (int at = 0; at < SHAPES; at++) {
+            const shape *where = &lanes[at].where;
+            if (where->comm != MPI_COMM_NULL) {
+                draw *drawn = &lanes[at].draws[turn];
+                uint64_t salt = (number * SHAPES + (uint64_t)at) * DEPTH_MAX + (uint64_t)turn;
+                draw_operation(drawn, salt, where->size, turn == 0);
+                fill(drawn, where);
+                start(drawn, where->comm);
+            }
+        }
+    }
+    for (int turn = 0; turn < depth; turn++) {
+        for (int at = 0; at < SHAPES; at++) {
+            if (lanes[at].where.comm != MPI_COMM_NULL) {
+                finish(&lanes[at].draws[turn], &lanes[at].where);
+                count(&lanes[at].draws[turn], &lanes[at], done);
+            }
+        }
     }
 }
 
-static void run_round(uint64_t number, const shape shapes[SHAPES], draw draws[SHAPES],
-                      tally *done) {
-    check_case("round %llu", (unsigned long long)number);
+/* Whether a communicator has ranks that share no memory. */
+static bool spans_hosts(const shape *where) {
+    if (where->comm == MPI_COMM_NULL) {
+        return false;
+    }
+    MPI_Comm near;
+    int ranks_near;
+    PMPI_Comm_split_type(where->comm, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &near);
+    PMPI_Comm_size(near, &ranks_near);
+    PMPI_Comm_free(&near);
+    return ranks_near < where->size;
+}
+
+static void make_lanes(lane lanes[SHAPES], shape shapes[SHAPES], int depth) {
+    shapes_make(shapes);
     for (int at = 0; at < SHAPES; at++) {
-        if (shapes[at].comm != MPI_COMM_NULL) {
-            draw_operation(&draws[at], number * SHAPES + (uint64_t)at, shapes[at].size);
-            fill(&draws[at], &shapes[at]);
-            start(&draws[at], shapes[at].comm);
+        lanes[at].where = shapes[at];
+        lanes[at].spans_hosts = spans_hosts(&shapes[at]);
+        for (int turn = 0; turn < depth; turn++) {
+            size_t bytes = (size_t)(turn == 0 ? LONG_COUNT_MAX : COUNT_MAX) * EXTENT_MAX;
+            lanes[at].draws[turn].source = check_memory(bytes);
+            lanes[at].draws[turn].target = check_memory(bytes);
         }
     }
+}
+
+static void free_lanes(lane lanes[SHAPES], shape shapes[SHAPES], int depth) {
     for (int at = 0; at < SHAPES; at++) {
-        if (shapes[at].comm != MPI_COMM_NULL) {
-            finish(&draws[at], &shapes[at]);
-            count(&draws[at], &shapes[at], done);
+        for (int turn = 0; turn < depth; turn++) {
+            free(lanes[at].draws[turn].source);
+            free(lanes[at].draws[turn].target);
         }
     }
+    shapes_free(shapes);
 }
 
 static long resident_kib(void) {
@@ -169,12 +229,24 @@ static long descriptors(void) {
 
 /* What all ranks have done so far, and whether rank 0 says that it is enough. */
 static tally look_around(const tally *mine, uint64_t operations_max, int64_t ends_at, int *is_over) {
-    unsigned long long own[2] = {mine->operations, mine->bytes};
-    unsigned long long all[2] = {0, 0};
-    PMPI_Allreduce(own, all, 2, MPI_UNSIGNED_LONG_LONG, MPI_SUM, MPI_COMM_WORLD);
+    unsigned long long own[3] = {mine->operations, mine->local, mine->bytes};
+    unsigned long long all[3] = {0, 0, 0};
+    PMPI_Allreduce(own, all, 3, MPI_UNSIGNED_LONG_LONG, MPI_SUM, MPI_COMM_WORLD);
     *is_over = all[0] >= operations_max || check_now_ns() >= ends_at;
     PMPI_Bcast(is_over, 1, MPI_INT, 0, MPI_COMM_WORLD);
-    return (tally){all[0], all[1]};
+    return (tally){all[0], all[1], all[2]};
+}
+
+/* Rank 0 tells whoever waits how far it is. */
+static void say_where(const tally *all, uint64_t round, int64_t started, int64_t *said_at) {
+    int64_t now = check_now_ns();
+    if (world.rank == 0 && now - *said_at >= SECONDS_PER_WORD * 1000000000LL) {
+        double seconds = (double)(now - started) / 1e9;
+        fprintf(stderr, "soak: %llu operations in %.0f s, %.0f a second, round %llu\n",
+                (unsigned long long)all->operations, seconds, (double)all->operations / seconds,
+                (unsigned long long)round);
+        *said_at = now;
+    }
 }
 
 static long largest(long mine) {
@@ -196,31 +268,49 @@ static double take_option(int *argc, char **argv, const char *name, double other
     return otherwise;
 }
 
+typedef struct {
+    uint64_t operations;
+    double seconds;
+    uint64_t first_round;
+    int depth;
+} bounds;
+
+static bounds take_bounds(int *argc, char **argv) {
+    bounds taken;
+    taken.operations = (uint64_t)take_option(argc, argv, "--operations", 1e18);
+    taken.seconds = take_option(argc, argv, "--seconds", 10);
+    taken.first_round = (uint64_t)take_option(argc, argv, "--first-round", 1);
+    taken.depth = (int)take_option(argc, argv, "--depth", 8);
+    if (taken.depth < 1 || taken.depth > DEPTH_MAX) {
+        fprintf(stderr, "--depth is from 1 to %d\n", DEPTH_MAX);
+        exit(2);
+    }
+    return taken;
+}
+
 int main(int argc, char **argv) {
     static shape shapes[SHAPES];
-    static draw draws[SHAPES];
-    tally mine = {0, 0};
-    tally all = {0, 0};
+    static lane lanes[SHAPES];
+    tally mine = {0, 0, 0};
+    tally all = {0, 0, 0};
     int is_over = 0;
-    uint64_t operations_max = (uint64_t)take_option(&argc, argv, "--operations", 1e18);
-    double seconds = take_option(&argc, argv, "--seconds", 10);
+    bounds limits = take_bounds(&argc, argv);
     check_start(argc, argv, "soak", MPI_THREAD_SINGLE);
-    shapes_make(shapes);
-    for (int at = 0; at < SHAPES; at++) {
-        draws[at].source = check_memory((size_t)COUNT_MAX * EXTENT_MAX);
-        draws[at].target = check_memory((size_t)COUNT_MAX * EXTENT_MAX);
-    }
+    make_lanes(lanes, shapes, limits.depth);
     int64_t started = check_now_ns();
-    int64_t ends_at = started + (int64_t)(seconds * 1e9);
-    int64_t settled_at = started + (int64_t)(seconds * 0.2e9);
+    int64_t ends_at = started + (int64_t)(limits.seconds * 1e9);
+    int64_t settled_at = started + (int64_t)(limits.seconds * 0.2e9);
+    int64_t said_at = started;
     long settled_kib = 0;
     long settled_descriptors = 0;
-    for (uint64_t number = 1; !is_over; number++) {
-        run_round(number, shapes, draws, &mine);
-        if (number % ROUNDS_PER_LOOK == 0) {
-            all = look_around(&mine, operations_max, ends_at, &is_over);
+    uint64_t round = limits.first_round;
+    for (; !is_over; round++) {
+        run_round(round, limits.depth, lanes, &mine);
+        if (round % ROUNDS_PER_LOOK == 0) {
+            all = look_around(&mine, limits.operations, ends_at, &is_over);
+            say_where(&all, round, started, &said_at);
         }
-        bool is_settled = check_now_ns() >= settled_at || all.operations > operations_max / 5;
+        bool is_settled = check_now_ns() >= settled_at || all.operations > limits.operations / 5;
         if (settled_kib == 0 && is_settled) {
             settled_kib = resident_kib();
             settled_descriptors = descriptors();
@@ -229,15 +319,13 @@ int main(int argc, char **argv) {
     long grown_kib = largest(resident_kib() - settled_kib);
     long grown_descriptors = largest(descriptors() - settled_descriptors);
     if (world.rank == 0) {
-        printf("{\"ranks\": %d, \"operations\": %llu, \"bytes\": %llu, \"seconds\": %.1f, "
-               "\"grown_kib\": %ld, \"grown_descriptors\": %ld}\n",
-               world.ranks, (unsigned long long)all.operations, (unsigned long long)all.bytes,
-               (double)(check_now_ns() - started) / 1e9, grown_kib, grown_descriptors);
+        printf("{\"ranks\": %d, \"operations\": %llu, \"local\": %llu, \"bytes\": %llu, "
+               "\"seconds\": %.1f, \"next_round\": %llu, \"grown_kib\": %ld, "
+               "\"grown_descriptors\": %ld}\n",
+               world.ranks, (unsigned long long)all.operations, (unsigned long long)all.local,
+               (unsigned long long)all.bytes, (double)(check_now_ns() - started) / 1e9,
+               (unsigned long long)round, grown_kib, grown_descriptors);
     }
-    for (int at = 0; at < SHAPES; at++) {
-        free(draws[at].source);
-        free(draws[at].target);
-    }
-    shapes_free(shapes);
+    free_lanes(lanes, shapes, limits.depth);
     return check_finish();
 }

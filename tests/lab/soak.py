@@ -3,6 +3,9 @@
 
 The program checks every result itself. This looks at the daemons before and after: descriptors,
 memory, and whether every outstanding operation, group and job has been given back.
+
+A soak may be done in several runs: with --state FILE each goes on with the rounds behind the last
+one's, and the last is the one that reaches --operations over all of them.
 """
 
 import argparse
@@ -11,6 +14,7 @@ import os
 import pathlib
 import subprocess
 import sys
+import tempfile
 import time
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -41,10 +45,42 @@ def parse_arguments():
     parser.add_argument("--loss", default="0.5", help="percentage every link loses")
     parser.add_argument("--tcp-rto-min", default="5",
                         help="milliseconds before TCP sends again, at least (default %(default)s)")
-    parser.add_argument("--operations", type=int, default=5_000_000)
+    parser.add_argument("--ranks-per-host", type=int, default=1)
+    parser.add_argument("--channel", choices=["auto", "tcp", "udp"], default="auto",
+                        help="what carries data (default %(default)s: datagrams, multicast results)")
+    parser.add_argument("--seal-frames", action="store_true", help="seal every frame")
+    parser.add_argument("--operations", type=int, default=5_000_000,
+                        help="on communicators that span hosts (default %(default)s)")
+    parser.add_argument("--depth", type=int, default=8,
+                        help="operations under way at once on each communicator, at most")
     parser.add_argument("--seconds", type=float, default=3600)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--state", type=pathlib.Path,
+                        help="file that says what earlier runs have done; written anew at the end")
     return parser.parse_args()
+
+
+class State:
+    """What the runs of one soak have done, kept in a file if there is one."""
+
+    def __init__(self, arguments):
+        self.path = arguments.state
+        self.kept = {"seed": arguments.seed, "next_round": 1, "operations": 0, "seconds": 0.0,
+                     "runs": []}
+        if self.path is not None and self.path.exists():
+            self.kept = json.loads(self.path.read_text())
+        if self.kept["seed"] != arguments.seed:
+            sys.exit(f"{self.path} is of seed {self.kept['seed']}")
+
+    def add(self, result):
+        self.kept["runs"].append(result)
+        self.kept["next_round"] = result["next_round"]
+        self.kept["operations"] += result["operations"]
+        self.kept["seconds"] = round(self.kept["seconds"] + result["seconds"], 1)
+        if self.path is not None:
+            draft = self.path.with_suffix(".new")
+            draft.write_text(json.dumps(self.kept, indent=1) + "\n")
+            draft.replace(self.path)
 
 
 class Lab:
@@ -56,7 +92,8 @@ class Lab:
         code = subprocess.run(
             [self.program, "lab", "up", "--name", self.name, "--hosts", str(arguments.hosts),
              "--hosts-per-leaf", str(arguments.hosts_per_leaf), "--loss", arguments.loss,
-             "--tcp-rto-min", arguments.tcp_rto_min],
+             "--tcp-rto-min", arguments.tcp_rto_min,
+             *(["--seal-frames"] if arguments.seal_frames else [])],
             check=False, stdout=subprocess.DEVNULL).returncode
         if code != 0:
             sys.exit(code)
@@ -86,20 +123,37 @@ class Lab:
     def status(self):
         return json.loads(self.output("h0", self.program, "status", "--json"))
 
-    def run(self, program, arguments):
+    def run(self, program, arguments, first_round):
         """Runs the program; its summary, or None if anything was wrong, which is then printed."""
-        command = [self.program, "lab", "run", "--name", self.name, "--mpi", arguments.mpi, "--",
-                   arguments.venvs.resolve() / arguments.mpi / "bin/mpirun", "-n",
-                   str(arguments.hosts), program, "--operations", str(arguments.operations),
-                   "--seconds", str(arguments.seconds), "--seed", str(arguments.seed),
-                   "--watchdog", str(int(arguments.seconds) + 600)]
-        ended = subprocess.run(command, check=False, capture_output=True, text=True,
-                               stdin=subprocess.DEVNULL, timeout=arguments.seconds + 900)
-        lines = [line for line in ended.stdout.splitlines() if line.startswith("{")]
-        print(ended.stdout[-3000:], ended.stderr[-3000:], sep="\n", file=sys.stderr)
-        if ended.returncode != 0 or not lines or " 0 in_tree" in ended.stderr:
+        ranks = arguments.hosts * arguments.ranks_per_host
+        with tempfile.TemporaryDirectory(prefix="tributary-soak-") as folder:
+            report = pathlib.Path(folder) / "report.json"
+            command = [
+                self.program, "lab", "run", "--name", self.name, "--mpi", arguments.mpi,
+                "--ranks-per-host", str(arguments.ranks_per_host), "--report", report, "--",
+                arguments.venvs.resolve() / arguments.mpi / "bin/mpirun", "-n", str(ranks), program,
+                "--operations", str(arguments.operations), "--seconds", str(arguments.seconds),
+                "--depth", str(arguments.depth), "--first-round", str(first_round),
+                "--seed", str(arguments.seed), "--watchdog", str(int(arguments.seconds) + 600)]
+            # What the program says meanwhile goes through; launchers don't like pipes they wait for.
+            with open(pathlib.Path(folder) / "output", "w+", encoding="utf-8") as output:
+                code = subprocess.run(
+                    [str(word) for word in command], check=False, stdout=output,
+                    stdin=subprocess.DEVNULL, timeout=arguments.seconds + 900,
+                    env={**os.environ, "TRIBUTARY_CHANNEL": arguments.channel}).returncode
+                output.seek(0)
+                text = output.read()
+            lines = [line for line in text.splitlines() if line.startswith("{")]
+            if code != 0 or not lines or not report.exists():
+                print(text[-3000:], f"exit code {code}", sep="\n", file=sys.stderr)
+                return None
+            counts = json.loads(report.read_text())
+        if counts["in_tree"] == 0:
+            print(f"nothing ran in_tree: {counts}", file=sys.stderr)
             return None
-        return json.loads(lines[0])
+        totals = {name: counts[name] for name in ("in_node", "in_tree", "passed_through")}
+        multicasts = sum(entry.get("multicast_results", 0) for entry in counts["communicators"])
+        return {**json.loads(lines[0]), **totals, "multicast_results": multicasts}
 
 
 def settled_status(lab):
@@ -142,20 +196,30 @@ def main():
     subprocess.run([arguments.venvs / arguments.mpi / "bin/mpicc", "-std=gnu11", "-O2", "-g",
                     "-Wall", "-Wextra", "-Werror", f"-I{MPI_TESTS}", *SOURCES, "-o", program,
                     "-lm", "-lpthread"], check=True)
+    state = State(arguments)
+    left = max(1, arguments.operations - state.kept["operations"])
     with Lab(arguments) as lab:
         # A first, short run, so that what daemons keep for good is there already.
         short = argparse.Namespace(**{**vars(arguments), "seconds": 2.0, "operations": 2000})
-        if lab.run(program, short) is None:
+        if lab.run(program, short, 1) is None:
             return 1
         settled_status(lab)
         before = lab.daemons()
-        summary = lab.run(program, arguments)
+        rest = argparse.Namespace(**{**vars(arguments), "operations": left})
+        summary = lab.run(program, rest, state.kept["next_round"])
         if summary is None:
             return 1
         status = settled_status(lab)
         after = lab.daemons()
     found = complaints(summary, before, after, status)
-    print(json.dumps({**summary, "before": before, "after": after, "complaints": found}))
+    settings = {name: vars(arguments)[name] for name in
+                ("mpi", "hosts", "hosts_per_leaf", "loss", "ranks_per_host", "channel", "depth",
+                 "seal_frames", "seed")}
+    result = {**settings, **summary, "before": before, "after": after, "complaints": found}
+    state.add(result)
+    print(json.dumps(result))
+    print(f"soak: {state.kept['operations']} operations in {state.kept['seconds']:g} s over "
+          f"{len(state.kept['runs'])} runs", file=sys.stderr)
     return 1 if found else 0
 
 
