@@ -83,8 +83,9 @@ mod tests {
     fn a_number_deals_every_hosts_ranks_in_blocks() {
         let hosts = names("a a a b a b");
         let (placement, note) = by_number(&Placement::new(&hosts), &hosts, 2);
-        assert_eq!(placement.hosts, names("a#0 b#0 a#1 b#1"));
-        assert_eq!(placement.host_of, [0, 0, 2, 1, 2, 3]);
+        // By their lowest ranks: 0, 2, 3, 5.
+        assert_eq!(placement.hosts, names("a#0 a#1 b#0 b#1"));
+        assert_eq!(placement.host_of, [0, 0, 1, 2, 1, 3]);
         assert_eq!(note.as_deref(), Some("a leader a socket: 4 in all"));
         let hosts = names("a#0 a#1 a#0");
         let (placement, _) = by_number(&Placement::new(&hosts), &hosts, 4);
