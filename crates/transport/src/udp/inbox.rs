@@ -2,6 +2,8 @@
 
 use std::net::SocketAddr;
 
+use tributary_wire::frame::{HEADER_BYTES, Header};
+
 use super::sys::{FEW, Incoming};
 
 /// Messages taken at once, each of which may be a train.
@@ -22,6 +24,9 @@ pub(super) struct Inbox {
     pub(super) is_drained: bool,
     /// How many messages the next call asks for.
     pub(super) asks: usize,
+    /// Where everything comes from, if that is one place: then messages are taken one by one, by the
+    /// cheapest call there is.
+    pub(super) only_source: Option<SocketAddr>,
 }
 
 impl Inbox {
@@ -39,6 +44,7 @@ impl Inbox {
             offset: 0,
             is_drained: false,
             asks: FEW,
+            only_source: None,
         }
     }
 
@@ -57,5 +63,22 @@ impl Inbox {
             self.offset = 0;
         }
         None
+    }
+
+    /// Notes a message in the first buffer whose length is all that the kernel told: how long the
+    /// datagrams of a train are, the first one's header says.
+    pub(super) fn note_plain(&mut self, len_bytes: usize, source: SocketAddr) {
+        let received = &self.buffers[0][..len_bytes.min(MESSAGE_BYTES_MAX)];
+        let first = Header::decode(received).map(|header| HEADER_BYTES + header.payload_bytes());
+        let segment_bytes = first.unwrap_or(len_bytes).min(len_bytes);
+        self.messages[0] = Incoming { len_bytes, source, segment_bytes };
+        self.count = 1;
+        (self.next, self.offset) = (0, 0);
+    }
+
+    /// Whether something that was received has not been handed out.
+    pub(super) fn holds_more(&self) -> bool {
+        let rest = self.messages[..self.count].get(self.next..).unwrap_or_default();
+        rest.len() > 1 || rest.first().is_some_and(|message| self.offset < message.len_bytes)
     }
 }
