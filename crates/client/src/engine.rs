@@ -301,7 +301,9 @@ impl Engine {
                 }
                 Ok(Progress::Waiting) => {
                     self.pause(&mut waiter);
-                    self.heed_verdict_now_and_then(&mut heed_at);
+                    if waiter.looks_up() {
+                        self.heed_verdict_now_and_then(&mut heed_at);
+                    }
                     if let Some(error) = &self.failed {
                         self.current = None;
                         return Err(error.clone());

@@ -19,6 +19,7 @@ use tributary_wire::frame::{Abort, AbortReason, STREAM_BYTES_MAX};
 use crate::report::Tally;
 use datagrams::Datagrams;
 pub(crate) use enter::Approach;
+use traffic::Round;
 
 /// How long a farewell may take to leave this process.
 const FAREWELL_TIMEOUT: Duration = Duration::from_millis(500);
@@ -29,7 +30,9 @@ pub(crate) struct TreeMember {
     datagrams: Option<Datagrams>,
     /// What carries this member's data, for the report.
     carrier: &'static str,
-    /// Rounds until the link is looked at again.
+    /// What the next round looks at.
+    round: Round,
+    /// Rounds that look around until the link is looked at again.
     link_due_in: u32,
     /// Where the endpoint's time starts.
     clock: Instant,
@@ -123,6 +126,7 @@ impl TreeMember {
     pub(crate) fn make_ready(&mut self, ready_bytes: usize) {
         let (Some(running), Some(number)) = (&mut self.running, self.number) else { return };
         running.ready_bytes = ready_bytes;
+        self.round = Round::Around;
         self.endpoint.make_ready(number, running.ready_bytes.saturating_sub(running.piece.start));
     }
 
@@ -149,6 +153,7 @@ impl TreeMember {
             Ok(number) => {
                 self.number = Some(number);
                 self.running = Some(running);
+                self.round = Round::First;
                 Ok(())
             }
             Err(StartError::Failed(abort)) => Err(abort),
@@ -231,6 +236,7 @@ impl TreeMember {
         if time.is_zero() {
             return;
         }
+        self.round = Round::Around;
         let link = std::slice::from_mut(&mut self.link);
         // A wait that fails is a link that fails, and the next poll says so.
         match &mut self.datagrams {
@@ -266,6 +272,7 @@ impl TreeMember {
 
     fn say_farewell(&mut self) {
         let deadline = Instant::now() + FAREWELL_TIMEOUT;
+        self.round = Round::Around;
         loop {
             self.pump();
             let is_flushed = matches!(self.link.flush(), Ok(Sent::Taken) | Err(_));

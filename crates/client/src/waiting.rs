@@ -31,6 +31,8 @@ const ROUNDS_BEFORE_COURTESY: u32 = 16 * 1024;
 /// before the first: what is awaited most likely needs this very core, and a look at a socket is a
 /// system call (8 hosts of a lab on 2 cores, 8 bytes through the tree: 83 us with 32 spins, 48 without).
 const CROWDED_YIELDS: u32 = 64;
+/// Rounds between two in which a caller may look at what is not its condition.
+const ROUNDS_PER_LOOK_UP: u32 = 8;
 /// Yields between two cheap checkups: what a checkup drives may cost as much as the yield.
 const YIELDS_PER_CHECKUP: u32 = 16;
 
@@ -89,6 +91,14 @@ impl Waiter {
     pub fn reset(&mut self) {
         self.rounds = 0;
         self.checked_at = None;
+    }
+
+    /// Whether the round that [`Waiter::pause`] ended is one in which to look at the clock or at anything
+    /// beside the condition: one in a few, and every one that slept.
+    #[must_use]
+    pub fn looks_up(&self) -> bool {
+        let has_slept = self.policy == Policy::Sleep && self.rounds > CROWDED_YIELDS;
+        has_slept || self.rounds.is_multiple_of(ROUNDS_PER_LOOK_UP)
     }
 
     /// Lets a little time pass, in the way that suits the policy and the length of the wait so far.

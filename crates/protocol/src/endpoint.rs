@@ -313,6 +313,12 @@ impl Endpoint {
             && !self.operations.iter().any(Operation::has_unsent)
     }
 
+    /// Whether nothing that was started is under way.
+    #[must_use]
+    pub fn is_idle(&self) -> bool {
+        self.operations.is_empty()
+    }
+
     /// Results that came twice, and were dropped.
     #[must_use]
     pub fn repeats(&self) -> u64 {

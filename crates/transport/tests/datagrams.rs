@@ -212,6 +212,30 @@ fn sealed_frames_of_any_length_arrive_with_their_codes() {
     assert_eq!(receiver.stats().garbage, 0);
 }
 
+/// A connected socket is told only how long a whole train is.
+#[test]
+fn trains_come_apart_at_a_connected_socket_sealed_or_not() {
+    let key = SealKey::new(FrameKey::from_bytes([5; 16]));
+    for key in [None, Some(&key)] {
+        let mut sender = DatagramSocket::bind(loopback()).unwrap();
+        let mut receiver = DatagramSocket::bind(loopback()).unwrap();
+        sender.connect(receiver.address().unwrap()).unwrap();
+        receiver.connect(sender.address().unwrap()).unwrap();
+        let lengths = [[700; 12].as_slice(), &[200], &[64; 9]].concat();
+        for (number, &bytes) in (0..).zip(&lengths) {
+            let header = header(number, bytes).encode();
+            assert_eq!(sender.send(None, &header, &payload(number, bytes), key), Ok(Sent::Taken));
+        }
+        flush(&mut sender);
+        let frames = receive(&mut receiver, lengths.len());
+        for ((number, &length), (got, bytes, _)) in (0..).zip(&lengths).zip(frames) {
+            assert_eq!(got, header(number, length));
+            assert!(bytes == payload(number, length), "frame {number}");
+        }
+        assert_eq!(receiver.stats().garbage, 0);
+    }
+}
+
 #[test]
 fn a_sealed_frame_without_all_of_its_code_is_garbage() {
     let key = SealKey::new(FrameKey::from_bytes([3; 16]));

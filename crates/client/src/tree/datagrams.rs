@@ -2,13 +2,11 @@
 
 use std::net::SocketAddr;
 
-use tributary_protocol::Carrier;
 use tributary_transport::{DatagramSocket, SealKey, TcpLink};
 
 /// Of the two sockets for datagrams, the one to which results do not usually come is looked at once
-/// in so many rounds, and whenever the kernel says that there is something: each look is a system
-/// call, in every round of a wait.
-const ROUNDS_PER_OTHER: u32 = 8;
+/// in so many rounds that look around, and whenever the kernel says that there is something.
+const ROUNDS_PER_OTHER: u32 = 1;
 
 /// What a member needs for datagrams.
 pub(super) struct Datagrams {
@@ -32,19 +30,11 @@ impl Datagrams {
         Some(Self { socket, peer, is_open: false, key, ear: None, other_due_in: 0 })
     }
 
-    /// The sockets to look at in this round: the one that results are `expected` at, and now and then
-    /// the other.
-    pub(super) fn due(
-        &mut self,
-        expected: Carrier,
-    ) -> impl Iterator<Item = (&mut DatagramSocket, Carrier)> {
-        let is_other_due = self.other_due_in == 0;
-        self.other_due_in = if is_other_due { ROUNDS_PER_OTHER } else { self.other_due_in - 1 };
-        let ear = self.ear.as_mut().map(|ear| (ear, Carrier::Multicast));
-        let socket = Some((&mut self.socket, Carrier::Datagram));
-        // The group's address first: who has the result from there drops the copy.
-        let is_due = move |(_, carrier): &(_, Carrier)| is_other_due || *carrier == expected;
-        [ear.filter(is_due), socket.filter(is_due)].into_iter().flatten()
+    /// Whether this round looks at the socket that results do not usually come to.
+    pub(super) fn is_other_due(&mut self) -> bool {
+        let is_due = self.other_due_in == 0;
+        self.other_due_in = if is_due { ROUNDS_PER_OTHER } else { self.other_due_in - 1 };
+        is_due
     }
 
     pub(super) fn port(&self) -> Option<std::num::NonZeroU16> {

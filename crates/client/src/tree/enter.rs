@@ -14,6 +14,7 @@ use tributary_wire::frame::AbortReason;
 
 use super::TreeMember;
 use super::datagrams::Datagrams;
+use super::traffic::Round;
 use crate::settings::{ChannelChoice, TransportChoice};
 
 /// How long a node may take to let a member in.
@@ -69,6 +70,7 @@ impl TreeMember {
             link,
             datagrams,
             carrier,
+            round: Round::Around,
             link_due_in: 0,
             clock: Instant::now(),
             running: None,

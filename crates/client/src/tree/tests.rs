@@ -98,6 +98,7 @@ fn a_node_that_told_why_and_went_is_not_blamed() {
         link: Box::new(link),
         datagrams: None,
         carrier: "tcp",
+        round: Round::Around,
         link_due_in: 0,
         clock: Instant::now(),
         running: None,

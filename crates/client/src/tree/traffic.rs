@@ -2,32 +2,54 @@
 
 use std::ops::Range;
 
-use tributary_protocol::{Carrier, Time};
+use tributary_protocol::Carrier;
 use tributary_transport::Sent;
 
+use super::datagrams::Datagrams;
 use super::{Running, TreeMember, time_since};
 
-/// While data travel by datagram, the link is looked at once in so many rounds, and whenever the
-/// kernel says that it has something.
-const ROUNDS_PER_LINK: u32 = 64;
+/// Rounds that look only where the result is expected, between two that look around: each look is a
+/// system call, in every round of a wait.
+const GLANCES: u32 = 7;
+
+/// While data travel by datagram, the link is looked at once in so many rounds that look around, and
+/// whenever the kernel says that it has something.
+const ROUNDS_PER_LINK: u32 = 8;
+
+/// What a round looks at before it sends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Round {
+    /// Nothing: an operation has just been started, and nobody can have answered.
+    First,
+    /// Where the result is expected; so many more rounds will.
+    Glance(u32),
+    /// Everything that is due, timers included.
+    Around,
+}
 
 impl TreeMember {
-    /// Takes what has arrived and sends what may be sent.
+    /// One round: takes what has arrived and sends what may be sent.
     pub(super) fn pump(&mut self) {
-        let now = time_since(self.clock);
-        self.receive_datagrams(now);
-        let is_link_due = self.link_due_in == 0
-            || !self.has_open_datagrams()
-            || self.endpoint.expected_carrier() == Carrier::Link;
-        self.link_due_in = if is_link_due { ROUNDS_PER_LINK } else { self.link_due_in - 1 };
-        if self.endpoint.poll_timeout().is_some_and(|due| due <= now) {
-            self.endpoint.handle_timeout(now);
-        }
-        let received = if is_link_due { self.receive() } else { Ok(()) };
+        let round = self.round;
+        self.round = match round {
+            Round::First => Round::Glance(GLANCES),
+            Round::Glance(0) => Round::Around,
+            Round::Glance(left) => Round::Glance(left - 1),
+            Round::Around => Round::Glance(GLANCES),
+        };
+        let looked = match round {
+            Round::First => Ok(()),
+            Round::Glance(_) => match self.receive_at(self.endpoint.expected_carrier()) {
+                // Most rounds of a wait end here.
+                Ok(false) => return,
+                other => other.map(drop),
+            },
+            Round::Around => self.look_around(),
+        };
         // The node's last words, above all why the group failed, may still be unread when sending
         // to it already fails.
-        let outcome =
-            received.and_then(|()| self.transmit().or_else(|gone| self.receive().and(Err(gone))));
+        let outcome = looked
+            .and_then(|()| self.transmit().or_else(|gone| self.receive_link().and(Err(gone))));
         if outcome.is_err() {
             self.link.shutdown();
             self.is_gone = true;
@@ -35,38 +57,78 @@ impl TreeMember {
         }
     }
 
+    fn look_around(&mut self) -> Result<(), LinkGone> {
+        let now = time_since(self.clock);
+        let expected = self.endpoint.expected_carrier();
+        let is_link_due =
+            self.link_due_in == 0 || !self.has_open_datagrams() || expected == Carrier::Link;
+        self.link_due_in = if is_link_due { ROUNDS_PER_LINK } else { self.link_due_in - 1 };
+        let is_other_due = self.datagrams.as_mut().is_some_and(Datagrams::is_other_due);
+        // The group's address first: who has the result from there drops the copy.
+        for carrier in [Carrier::Multicast, Carrier::Datagram] {
+            if carrier == expected || is_other_due {
+                self.receive_at(carrier)?;
+            }
+        }
+        if self.endpoint.poll_timeout().is_some_and(|due| due <= now) {
+            self.endpoint.handle_timeout(now);
+        }
+        if is_link_due {
+            self.receive_link()?;
+        }
+        Ok(())
+    }
+
     pub(super) fn has_open_datagrams(&self) -> bool {
         self.datagrams.as_ref().is_some_and(|datagrams| datagrams.is_open)
     }
 
-    fn receive_datagrams(&mut self, now: Time) {
-        let Some(datagrams) = &mut self.datagrams else { return };
+    /// Takes what has come by one carrier; whether anything has. Whatever completes the operation is
+    /// the last thing taken: who has what it waited for makes no system call more.
+    fn receive_at(&mut self, carrier: Carrier) -> Result<bool, LinkGone> {
+        if carrier == Carrier::Link {
+            return self.receive_link();
+        }
+        let Some(datagrams) = &mut self.datagrams else { return Ok(false) };
         let key = datagrams.key;
-        for (socket, carrier) in datagrams.due(self.endpoint.expected_carrier()) {
-            // What the system can't receive is as good as lost.
-            while let Ok(Some(datagram)) = socket.receive() {
-                let frame = datagram.frame;
-                if key.is_some_and(|key| !key.has_sealed(&frame)) {
-                    continue;
-                }
-                // A frame that doesn't belong here is dropped: anybody may have sent it.
-                let Ok(body) = self.endpoint.handle_frame(now, carrier, &frame.header) else {
-                    continue;
-                };
-                if let (Some(body), Some(running)) = (body, &self.running) {
-                    running.fill(body.bytes, frame.payload);
-                }
+        let socket = match carrier {
+            Carrier::Multicast => datagrams.ear.as_mut(),
+            Carrier::Datagram | Carrier::Link => Some(&mut datagrams.socket),
+        };
+        let Some(socket) = socket else { return Ok(false) };
+        let was_idle = self.endpoint.is_idle();
+        let mut has_come = false;
+        // What the system can't receive is as good as lost.
+        while let Ok(Some(datagram)) = socket.receive() {
+            has_come = true;
+            let frame = datagram.frame;
+            if key.is_some_and(|key| !key.has_sealed(&frame)) {
+                continue;
+            }
+            let now = time_since(self.clock);
+            // A frame that doesn't belong here is dropped: anybody may have sent it.
+            if let Ok(body) = self.endpoint.handle_frame(now, carrier, &frame.header)
+                && let (Some(body), Some(running)) = (body, &self.running)
+            {
+                running.fill(body.bytes, frame.payload);
+            }
+            if !was_idle && self.endpoint.is_idle() && !socket.holds_more() {
+                break;
             }
         }
+        Ok(has_come)
     }
 
-    fn receive(&mut self) -> Result<(), LinkGone> {
+    fn receive_link(&mut self) -> Result<bool, LinkGone> {
+        let was_idle = self.endpoint.is_idle();
+        let mut has_come = false;
         loop {
             let frame = match self.link.receive() {
                 Ok(Some(frame)) => frame,
-                Ok(None) => return Ok(()),
+                Ok(None) => return Ok(has_come),
                 Err(_) => return Err(LinkGone),
             };
+            has_come = true;
             let now = time_since(self.clock);
             let body = self
                 .endpoint
@@ -74,6 +136,11 @@ impl TreeMember {
                 .map_err(|_| LinkGone)?;
             if let (Some(body), Some(running)) = (body, &self.running) {
                 running.fill(body.bytes, frame.payload);
+            }
+            if !was_idle && self.endpoint.is_idle() {
+                // There may be more, which the kernel does not tell of any more.
+                self.link_due_in = 0;
+                return Ok(true);
             }
         }
     }
@@ -102,21 +169,29 @@ impl TreeMember {
             };
             match sent {
                 Ok(Sent::Taken) => self.endpoint.pop_transmit(time_since(self.clock)),
-                Ok(Sent::Full) => break,
+                Ok(Sent::Full) => {
+                    self.round = Round::Around;
+                    break;
+                }
                 Err(_) => return Err(LinkGone),
             }
         }
         if let Some(datagrams) = &mut self.datagrams
             && datagrams.socket.wants_write()
+            && datagrams.socket.flush() == Sent::Full
         {
-            // What the kernel has no room for goes out in a later round.
-            let _ = datagrams.socket.flush();
+            // What the kernel has no room for goes out in the next round.
+            self.round = Round::Around;
         }
         if self.has_open_datagrams() && !self.link.wants_write() {
             return Ok(());
         }
         match self.link.flush() {
-            Ok(_) => Ok(()),
+            Ok(Sent::Taken) => Ok(()),
+            Ok(Sent::Full) => {
+                self.round = Round::Around;
+                Ok(())
+            }
             Err(_) => Err(LinkGone),
         }
     }

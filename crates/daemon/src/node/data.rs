@@ -136,8 +136,7 @@ impl DataLoop {
         let mut machine = Node::new(options.machine);
         if let Some(socket) = &datagrams {
             let descriptor = socket.as_fd().as_raw_fd();
-            let interest = Interest::READABLE | Interest::WRITABLE;
-            registry.register(&mut SourceFd(&descriptor), DATAGRAMS, interest)?;
+            registry.register(&mut SourceFd(&descriptor), DATAGRAMS, Interest::READABLE)?;
             let address = socket.address().map_err(io::Error::other)?;
             if let Ok(port) = address.port().try_into() {
                 machine.take_datagrams(port, options.datagram_payload_max_bytes);
@@ -221,8 +220,7 @@ impl DataLoop {
     }
 
     pub(super) fn time(&self, now: Instant) -> Time {
-        let passed = now.saturating_duration_since(self.clock);
-        Time(u64::try_from(passed.as_nanos()).unwrap_or(u64::MAX))
+        time_since(self.clock, now)
     }
 
     fn publish(&mut self) {
@@ -236,4 +234,10 @@ impl DataLoop {
             self.datagrams.as_ref().map_or(0, |socket| socket.stats().garbage);
         self.meters.publish(&self.tally, self.machine.stats());
     }
+}
+
+/// `now`, as the machine counts it: from when the loop was made.
+fn time_since(clock: Instant, now: Instant) -> Time {
+    let passed = now.saturating_duration_since(clock);
+    Time(u64::try_from(passed.as_nanos()).unwrap_or(u64::MAX))
 }

@@ -22,6 +22,9 @@ pub(super) struct Inbox {
     pub(super) is_drained: bool,
     /// How many messages the next call asks for.
     pub(super) asks: usize,
+    /// Where everything comes from, if that is one place: then messages are taken one by one, by the
+    /// cheapest call there is.
+    pub(super) only_source: Option<SocketAddr>,
 }
 
 impl Inbox {
@@ -39,6 +42,7 @@ impl Inbox {
             offset: 0,
             is_drained: false,
             asks: FEW,
+            only_source: None,
         }
     }
 
@@ -57,5 +61,19 @@ impl Inbox {
             self.offset = 0;
         }
         None
+    }
+
+    /// Notes the one message that a plain call has put into the first buffer: `len_bytes` in all, in
+    /// datagrams of `segment_bytes`.
+    pub(super) fn note_one(&mut self, len_bytes: usize, segment_bytes: usize, source: SocketAddr) {
+        self.messages[0] = Incoming { len_bytes, source, segment_bytes };
+        self.count = 1;
+        (self.next, self.offset) = (0, 0);
+    }
+
+    /// Whether something that was received has not been handed out.
+    pub(super) fn holds_more(&self) -> bool {
+        let rest = self.messages[..self.count].get(self.next..).unwrap_or_default();
+        rest.len() > 1 || rest.first().is_some_and(|message| self.offset < message.len_bytes)
     }
 }

@@ -5,7 +5,10 @@ use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, UdpSocket};
 use std::os::fd::{AsFd, BorrowedFd};
 
 use rustix::io::Errno;
-use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, socket_with, sockopt};
+use rustix::net::{
+    AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, bind, recv, send, sendto,
+    socket_with, sockopt,
+};
 use tributary_wire::frame::{
     HEADER_BYTES, Header, SEAL_BYTES, announces_seal, announcing_seal, without_seal,
 };
@@ -73,7 +76,7 @@ impl DatagramSocket {
     }
 
     /// Hears what is sent to the multicast address `group` and arrives at `interface`. Several
-    /// sockets of one machine may.
+    /// sockets of one machine may. Its datagrams name the group as their source.
     ///
     /// # Errors
     /// If the interface has no multicast, or the system says no.
@@ -86,7 +89,9 @@ impl DatagramSocket {
         bind(&socket, &group).map_err(os("bind"))?;
         sockopt::set_ip_add_membership(&socket, group.ip(), &interface)
             .map_err(os("IP_ADD_MEMBERSHIP"))?;
-        Self::over(UdpSocket::from(socket))
+        let mut ear = Self::over(UdpSocket::from(socket))?;
+        ear.inbox.only_source = Some(group.into());
+        Ok(ear)
     }
 
     /// Sends what goes to multicast addresses out of `interface`, for receivers on this machine
@@ -122,10 +127,14 @@ impl DatagramSocket {
     ///
     /// # Errors
     /// If the system says no.
-    pub fn connect(&self, peer: SocketAddr) -> Result<(), OsError> {
+    pub fn connect(&mut self, peer: SocketAddr) -> Result<(), OsError> {
         self.socket
             .connect(peer)
-            .map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO).into())
+            .map_err(|error| OsError::from(Errno::from_io_error(&error).unwrap_or(Errno::IO)))?;
+        // What came from others before has a source of its own, and is dropped as a stranger's.
+        while let Ok(Some(_)) = self.receive() {}
+        self.inbox.only_source = Some(peer);
+        Ok(())
     }
 
     /// Where it takes datagrams, with the port that the system chose.
@@ -201,9 +210,23 @@ impl DatagramSocket {
     /// One system call, from the `first` queued frame on; how many frames the kernel took.
     fn send_batch(&mut self, first: usize) -> Result<usize, Errno> {
         match self.queue.entries.len() - first {
-            1 => self.send_up_to::<1>(first),
+            1 => self.send_one(first),
             _ => self.send_up_to::<BATCH>(first),
         }
+    }
+
+    /// The plain call costs less than the one for several.
+    fn send_one(&mut self, first: usize) -> Result<usize, Errno> {
+        let Entry { start, len_bytes, target } = self.queue.entries[first];
+        let bytes = &self.queue.bytes[start..start + len_bytes];
+        let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+        self.stats.send_calls += 1;
+        match target {
+            None => send(&self.socket, bytes, flags)?,
+            Some(target) => sendto(&self.socket, bytes, flags, &target)?,
+        };
+        self.stats.sent += 1;
+        Ok(1)
     }
 
     fn send_up_to<const ROOM: usize>(&mut self, first: usize) -> Result<usize, Errno> {
@@ -265,18 +288,12 @@ impl DatagramSocket {
         }
         loop {
             self.stats.receive_calls += 1;
-            let asks = self.inbox.asks;
-            let Inbox { buffers, messages, .. } = &mut self.inbox;
-            match sys::receive(self.socket.as_fd(), &mut buffers[..asks], messages) {
-                Ok(count) => {
-                    self.inbox.count = count;
-                    (self.inbox.next, self.inbox.offset) = (0, 0);
-                    // The kernel stops early when nothing is left.
-                    self.inbox.is_drained = count < asks;
-                    // Who has many senders hears from several at once; who has one, does not.
-                    self.inbox.asks = if count < FEW { FEW } else { RECEIVE_BATCH };
-                    return Ok(count > 0);
-                }
+            let received = match self.inbox.only_source {
+                Some(source) => self.receive_one(source),
+                None => self.receive_batch(),
+            };
+            match received {
+                Ok(count) => return Ok(count > 0),
                 Err(Errno::AGAIN) => return Ok(false),
                 // Nobody listens where an earlier datagram went; and the like.
                 Err(
@@ -290,6 +307,35 @@ impl DatagramSocket {
                 Err(error) => return Err(error.into()),
             }
         }
+    }
+
+    fn receive_one(&mut self, source: SocketAddr) -> Result<usize, Errno> {
+        let buffer = &mut self.inbox.buffers[0][..];
+        let (len_bytes, _) = recv(&self.socket, &mut *buffer, RecvFlags::DONTWAIT)?;
+        let received = &buffer[..len_bytes];
+        // This call does not tell how long the datagrams of a train are; the first one's header does.
+        let segment_bytes = announced_bytes(received).unwrap_or(len_bytes).min(len_bytes);
+        self.inbox.note_one(len_bytes, segment_bytes, source);
+        Ok(1)
+    }
+
+    fn receive_batch(&mut self) -> Result<usize, Errno> {
+        let asks = self.inbox.asks;
+        let Inbox { buffers, messages, .. } = &mut self.inbox;
+        let count = sys::receive(self.socket.as_fd(), &mut buffers[..asks], messages)?;
+        self.inbox.count = count;
+        (self.inbox.next, self.inbox.offset) = (0, 0);
+        // The kernel stops early when nothing is left.
+        self.inbox.is_drained = count < asks;
+        // Who has many senders hears from several at once.
+        self.inbox.asks = if count < FEW { FEW } else { RECEIVE_BATCH };
+        Ok(count)
+    }
+
+    /// Whether frames were received that [`DatagramSocket::receive`] has not handed out.
+    #[must_use]
+    pub fn holds_more(&self) -> bool {
+        self.inbox.holds_more()
     }
 
     /// Whether frames wait for room in the kernel.
@@ -309,6 +355,14 @@ impl AsFd for DatagramSocket {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
     }
+}
+
+/// How long the frame at the start of `bytes` is by its header, with its code.
+fn announced_bytes(bytes: &[u8]) -> Option<usize> {
+    let header = bytes.first_chunk::<HEADER_BYTES>()?;
+    let seal_bytes = if announces_seal(header) { SEAL_BYTES } else { 0 };
+    let header = Header::decode(&without_seal(*header)).ok()?;
+    Some(HEADER_BYTES + header.payload_bytes() + seal_bytes)
 }
 
 /// The header and the code of a datagram that is one whole frame.

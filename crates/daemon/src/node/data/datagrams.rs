@@ -2,7 +2,11 @@
 
 use std::net::SocketAddr;
 use std::num::NonZeroU16;
+use std::os::fd::{AsFd, AsRawFd};
 use std::time::Instant;
+
+use mio::Interest;
+use mio::unix::SourceFd;
 
 use tributary_protocol::node::{Copies, PortId};
 use tributary_protocol::{Carrier, Reach, Time};
@@ -10,7 +14,7 @@ use tributary_transport::Sent;
 use tributary_wire::GroupId;
 use tributary_wire::control::MulticastGrant;
 
-use super::DataLoop;
+use super::{DATAGRAMS, DataLoop, time_since};
 use crate::node::links::AnyLink;
 use crate::node::refusals::{Dropped, Reason};
 
@@ -31,11 +35,12 @@ impl DataLoop {
             return false;
         }
         let mut worked = false;
-        // Once for the burst: a look at the clock a frame is a tenth of what the frame costs.
-        let now = self.time(Instant::now());
+        // Once for the burst: a look at the clock a frame is a tenth of what the frame costs. Most
+        // looks at the socket find nothing.
+        let mut burst_time = None;
         self.holds_back = true;
         for _ in 0..BURST_DATAGRAMS {
-            match self.take_datagram(now) {
+            match self.take_datagram(&mut burst_time) {
                 Taken::Nothing => {
                     self.datagrams_hot = false;
                     break;
@@ -50,7 +55,7 @@ impl DataLoop {
         worked
     }
 
-    fn take_datagram(&mut self, now: Time) -> Taken {
+    fn take_datagram(&mut self, burst_time: &mut Option<Time>) -> Taken {
         let Some(socket) = &mut self.datagrams else { return Taken::Nothing };
         let (frame, source) = match socket.receive() {
             Ok(Some(datagram)) => (datagram.frame, datagram.source),
@@ -74,6 +79,8 @@ impl DataLoop {
         }
         self.tally.datagrams_received += 1;
         self.tally.payload_bytes_received += frame.payload.len() as u64;
+        let clock = self.clock;
+        let now = *burst_time.get_or_insert_with(|| time_since(clock, Instant::now()));
         let taken = self.machine.handle_frame(
             now,
             port,
@@ -99,8 +106,31 @@ impl DataLoop {
         if let Some(socket) = &mut self.datagrams
             && socket.wants_write()
         {
-            self.datagrams_full = socket.flush() == Sent::Full;
+            let is_full = socket.flush() == Sent::Full;
+            self.note_datagram_room(!is_full);
         }
+    }
+
+    /// Asks the kernel to tell of room only while there is none: it would tell of every datagram that
+    /// a receiver has taken.
+    pub(super) fn note_datagram_room(&mut self, has_room: bool) {
+        if self.datagrams_full != has_room {
+            return;
+        }
+        self.datagrams_full = !has_room;
+        let Some(socket) = &self.datagrams else { return };
+        let interest = match has_room {
+            true => Interest::READABLE,
+            false => Interest::READABLE | Interest::WRITABLE,
+        };
+        let descriptor = socket.as_fd().as_raw_fd();
+        let watched =
+            self.poll.registry().reregister(&mut SourceFd(&descriptor), DATAGRAMS, interest);
+        if let Err(error) = watched {
+            tracing::error!("the socket for datagrams can't be watched: {error}");
+        }
+        // What came before is no edge any more.
+        self.datagrams_hot = true;
     }
 
     /// Lets a group's results be multicast from here, if they start here.
@@ -142,9 +172,10 @@ impl DataLoop {
 
     /// The socket may have room again.
     pub(super) fn on_datagram_room(&mut self) {
-        if !std::mem::take(&mut self.datagrams_full) {
+        if !self.datagrams_full {
             return;
         }
+        self.note_datagram_room(true);
         self.flush_datagrams();
         for port in 0..self.links.ports_end() {
             if self.datagrams_full {

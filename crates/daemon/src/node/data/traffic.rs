@@ -201,7 +201,9 @@ impl DataLoop {
                 }
                 Ok(Sent::Full) => {
                     entry.is_blocked = true;
-                    self.datagrams_full |= transmit.carrier == Carrier::Datagram;
+                    if transmit.carrier == Carrier::Datagram {
+                        self.note_datagram_room(false);
+                    }
                     return any;
                 }
                 Err(error) => {

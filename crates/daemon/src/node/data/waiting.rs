@@ -17,8 +17,8 @@ const ROUNDS_PER_KERNEL_POLL: u32 = 32;
 
 /// While frames come by datagram, the socket is asked itself in every round: one system call that
 /// brings them, in the place of one that says that they are there. The kernel is asked about the
-/// others once in so many rounds.
-const ROUNDS_PER_KERNEL_POLL_LED: u32 = 4;
+/// others, and the clock looked at, once in so many rounds.
+const ROUNDS_PER_LOOK_UP_LED: u32 = 4;
 
 /// Rounds over the links between two updates of the counters that others read.
 const ROUNDS_PER_PUBLISH: u32 = 4096;
@@ -36,12 +36,11 @@ impl DataLoop {
             }
             // A round over sockets costs system calls anyway; one over rings costs next to nothing.
             let has_sockets = self.links.tcp_count() > 0 || self.datagrams.is_some();
-            let asks_kernel = !worked && has_sockets;
-            let is_look_due = asks_kernel || rounds.is_multiple_of(ROUNDS_PER_KERNEL_POLL);
+            let looks_up = !self.datagrams_lead || rounds.is_multiple_of(ROUNDS_PER_LOOK_UP_LED);
+            let is_look_due = (!worked && has_sockets && looks_up)
+                || rounds.is_multiple_of(ROUNDS_PER_KERNEL_POLL);
             if is_look_due {
-                if !self.datagrams_lead || rounds.is_multiple_of(ROUNDS_PER_KERNEL_POLL_LED) {
-                    worked |= self.kernel_events(events, Some(Duration::ZERO))?;
-                }
+                worked |= self.kernel_events(events, Some(Duration::ZERO))?;
                 worked |= self.serve_deadlines();
             }
             if rounds.is_multiple_of(ROUNDS_PER_PUBLISH) {
@@ -52,11 +51,15 @@ impl DataLoop {
             }
             if worked {
                 idle_since = None;
-            } else if is_look_due {
+                continue;
+            }
+            if is_look_due {
                 let now = Instant::now();
                 if now - *idle_since.get_or_insert(now) >= self.spin {
                     return Ok(());
                 }
+            }
+            if has_sockets || is_look_due {
                 // Whoever this loop waits for may be waiting for this very core.
                 thread::yield_now();
             } else {
