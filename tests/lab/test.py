@@ -36,7 +36,26 @@ MULTICAST_LABS = [
     (["--hosts", "4", "--hosts-per-leaf", "2", "--multicast", "lazy"], True),
     (["--hosts", "4", "--hosts-per-leaf", "2", "--multicast", "eager"], True),
     (["--hosts", "4", "--hosts-per-leaf", "2", "--multicast", "lazy", "--block-multicast"], False),
+    (["--hosts", "4", "--hosts-per-leaf", "2", "--multicast", "lazy", "--seal-frames"], True),
 ]
+
+# What a host that is not the manager's is told over plain HTTP, whatever token it shows.
+PLAIN_HTTP = """
+import os, urllib.error, urllib.request
+token = open(os.environ["TRIBUTARY_TOKEN_FILE"]).read().strip()
+request = urllib.request.Request("http://" + os.environ["TRIBUTARY_MANAGER"] + "/v1/status",
+                                 headers={"Authorization": "Bearer " + token})
+try:
+    print(urllib.request.urlopen(request, timeout=30).status)
+except urllib.error.HTTPError as error:
+    print(error.code, error.read().decode())
+"""
+
+# Datagrams where one host lets none in: its edge goes on over TCP, the others' as they were.
+BLOCKED_LAB = ["--hosts", "4", "--hosts-per-leaf", "2"]
+BLOCKED_HOST = "h1"
+BLOCK = ("table inet blocked { chain input { type filter hook input priority 0; "
+         "meta l4proto udp counter drop; }; }")
 
 
 class Failure(Exception):
@@ -110,10 +129,59 @@ def check_multicast(name, is_heard, program, arguments):
         raise Failure(f"nothing ran in_tree by datagram: {counts}")
     if (results > 0) != is_heard:
         raise Failure(f"{results} results came by multicast")
+    # Counts are of the host of a communicator's first rank: the reversed one's is below another leaf.
+    reversed_ = [entry for entry in counts["communicators"]
+                 if entry["label"] == "split" and entry["ranks"] == 4]
+    far = sum(entry.get("multicast_results", 0) for entry in reversed_)
+    if not reversed_ or (far > 0) != is_heard:
+        raise Failure(f"{far} results came by multicast below the other leaf")
     log = (labs_folder() / name / "log/spine-an").read_text()
     if ("nobody hears group" in log) == is_heard:
         raise Failure(f"the root says of multicast:\n{log}")
-    return f"{counts['in_tree']} in_tree, {results} results by multicast"
+    return f"{counts['in_tree']} in_tree, {results} and {far} results by multicast"
+
+
+def check_plain_http(name, arguments):
+    """Control in clear is refused to a host that shows the right token; encrypted it is served."""
+    in_host = [arguments.tributary, "lab", "exec", "--name", name, "h0", "--"]
+    code, text = bounded([*in_host, sys.executable, "-c", PLAIN_HTTP], arguments.timeout)
+    if code != 0 or not text.startswith("400 ") or "tls-required" not in text:
+        raise Failure(f"exit code {code}: {text}")
+    code, text = bounded([*in_host, arguments.tributary, "status", "--json"], arguments.timeout)
+    if code != 0 or "spine-an" not in text:
+        raise Failure(f"exit code {code}: {text}")
+    return "400 tls-required"
+
+
+def check_soak(mpi, arguments):
+    """A soak of seconds, on a lossy lab of its own whose frames are sealed."""
+    code, text = bounded(
+        [sys.executable, HERE / "soak.py", "--tributary", arguments.tributary, "--venvs",
+         arguments.venvs, "--build", arguments.build, "--mpi", mpi, "--hosts", "4",
+         "--hosts-per-leaf", "2", "--ranks-per-host", "2", "--seconds", "5", "--seal-frames"],
+        arguments.timeout)
+    if code != 0:
+        raise Failure(f"exit code {code}\n{text}")
+    found = json.loads(next(line for line in text.splitlines() if line.startswith("{")))
+    return f"{found['operations']} operations, {found['in_tree']} of one process in_tree"
+
+
+def check_blocked(name, program, arguments):
+    """A host that datagrams do not reach is carried by TCP, and the report says so."""
+    code, text = bounded([arguments.tributary, "lab", "exec", "--name", name, BLOCKED_HOST, "--",
+                          "nft", BLOCK], 60)
+    if code != 0:
+        raise Failure(f"nft: exit code {code}\n{text}")
+    environment = {"TRIBUTARY_CHANNEL": "auto", "TRIBUTARY_BETWEEN_HOSTS": "tree"}
+    counts = run_program("mpich", name, 4, 1, program, arguments, environment)
+    carriers = world_of(counts)["carriers"]
+    if counts["in_tree"] == 0 or not carriers.startswith(f"udp, but tcp at {BLOCKED_HOST}@"):
+        raise Failure(f"carried by {carriers!r}: {counts}")
+    dropped = bounded([arguments.tributary, "lab", "exec", "--name", name, BLOCKED_HOST, "--",
+                       "nft", "list", "table", "inet", "blocked"], 60)[1]
+    if "counter packets" not in dropped or "packets 0 " in dropped:
+        raise Failure(f"no datagram was dropped:\n{dropped}")
+    return f"{counts['in_tree']} in_tree, carried by {carriers}"
 
 
 def labs_folder():
@@ -189,7 +257,12 @@ def main():
     for options, is_heard in MULTICAST_LABS:
         tests.on_lab(options, [
             ("mpich    multicast", lambda name, is_heard=is_heard:
-                check_multicast(name, is_heard, programs["mpich"], arguments))])
+                check_multicast(name, is_heard, programs["mpich"], arguments)),
+            ("plain HTTP", lambda name: check_plain_http(name, arguments))])
+    tests.on_lab(BLOCKED_LAB, [
+        (f"mpich    no UDP into {BLOCKED_HOST}",
+         lambda name: check_blocked(name, programs["mpich"], arguments))])
+    tests.run("mpich    soak", lambda _: check_soak("mpich", arguments), None)
     print(f"{tests.failed} failed")
     return 1 if tests.failed else 0
 
