@@ -10,6 +10,8 @@ use alloc::collections::BTreeMap;
 use alloc::string::String;
 use alloc::vec::Vec;
 
+use tributary_wire::Rail;
+
 use crate::fabric::{Fabric, VertexId};
 use crate::hosts;
 use survey::Survey;
@@ -123,11 +125,28 @@ impl AggregationTree {
     /// # Errors
     /// [`PlacementError`]: names must differ and every radix be at least 1.
     pub fn place(fabric: &Fabric, nodes: &[AggregationNode]) -> Result<Self, PlacementError> {
+        Self::place_rail(fabric, nodes, Rail::FIRST)
+    }
+
+    /// The tree of one rail: as [`AggregationTree::place`], except that the root is not the first
+    /// choice but the one after as many better ones as the rail's number says, counted round and
+    /// round where there are fewer. Hosts that
+    /// the fabric knows are served by the same ANs on every rail.
+    ///
+    /// Trees of different rails carry parts of one vector past each other.
+    ///
+    /// # Errors
+    /// [`PlacementError`]: names must differ and every radix be at least 1.
+    pub fn place_rail(
+        fabric: &Fabric,
+        nodes: &[AggregationNode],
+        rail: Rail,
+    ) -> Result<Self, PlacementError> {
         let mut nodes = nodes.to_vec();
         nodes.sort_by(|one, other| one.name.cmp(&other.name));
         check(&nodes)?;
         let survey = Survey::of(fabric, &nodes);
-        Ok(parents::link(fabric, nodes, survey))
+        Ok(parents::link(fabric, nodes, survey, rail))
     }
 
     /// Every node, by name.
