@@ -1,7 +1,8 @@
 //! What the manager shows of itself.
 
+use tributary_topology::AggregationTree;
 use tributary_wire::control::{GroupNodeStatus, GroupStatus, JobStatus, NodeStatus, Status};
-use tributary_wire::{GroupId, NodeId};
+use tributary_wire::{GroupId, NodeId, Rail};
 
 use super::Manager;
 use super::groups::{Group, Stage};
@@ -12,8 +13,16 @@ impl Manager {
     /// installed show in the OSOs they hold, and in their job's count.
     #[must_use]
     pub fn status(&self) -> Status {
-        Status {
-            nodes: self.nodes.iter().map(|(id, node)| self.node_status(id, node)).collect(),
+        self.status_on(Rail::FIRST).expect("there is a first rail")
+    }
+
+    /// The same, with the nodes as they stand in a rail's tree; none from
+    /// [`RAILS_MAX`](super::RAILS_MAX) on.
+    #[must_use]
+    pub fn status_on(&self, rail: Rail) -> Option<Status> {
+        let tree = self.tree(rail)?;
+        Some(Status {
+            nodes: self.nodes.iter().map(|(id, node)| node_status(tree, id, node)).collect(),
             jobs: self
                 .jobs
                 .iter()
@@ -31,18 +40,18 @@ impl Manager {
                 .filter(|(_, group)| matches!(group.stage, Stage::Live(_)))
                 .map(|(id, group)| group_status(id, group))
                 .collect(),
-        }
+        })
     }
+}
 
-    fn node_status(&self, node: NodeId, living: &LivingNode) -> NodeStatus {
-        let placed = self.tree.find(&living.registration.name).map(|index| self.tree.node(index));
-        let parent = placed.and_then(|placed| placed.parent);
-        NodeStatus {
-            node,
-            registration: living.registration.clone(),
-            osos_used: living.osos_used,
-            parent: parent.map(|index| self.tree.node(index).node.name.clone()),
-        }
+fn node_status(tree: &AggregationTree, node: NodeId, living: &LivingNode) -> NodeStatus {
+    let placed = tree.find(&living.registration.name).map(|index| tree.node(index));
+    let parent = placed.and_then(|placed| placed.parent);
+    NodeStatus {
+        node,
+        registration: living.registration.clone(),
+        osos_used: living.osos_used,
+        parent: parent.map(|index| tree.node(index).node.name.clone()),
     }
 }
 
@@ -52,6 +61,7 @@ fn group_status(id: GroupId, group: &Group) -> GroupStatus {
         epoch: group.epoch(),
         job: group.job,
         label: group.label.clone(),
+        rail: group.rail,
         osos: group.osos(),
         nodes: group
             .members

@@ -3,6 +3,7 @@
 mod leases;
 
 use tributary_protocol::manager::GroupError;
+use tributary_wire::Rail;
 use tributary_wire::control::{GroupGrant, GroupRequest, JobAdmission, JobRequest};
 
 use super::agenda::Item;
@@ -196,6 +197,7 @@ impl World<'_> {
             payload_max_bytes: plan.payload_max_bytes,
             stream: plan.stream,
             outsider: false,
+            rail: Rail::FIRST,
         };
         let ask = self.want(job, group).ask;
         let time = self.time();
