@@ -19,6 +19,7 @@ use crate::ways::Ways;
 
 pub(crate) mod join;
 mod memory;
+mod rails;
 mod setup;
 mod sockets;
 
@@ -109,9 +110,12 @@ impl Communicator {
         if let Some(carriers) = &engine.seat.carriers {
             tally.set_carriers(carriers);
         }
+        if engine.seat.stripes.asked > 1 {
+            tally.set_stripes(&engine.seat.stripes);
+        }
         tally.set_memory(&engine.seat.memory_notes.join("; "));
         let tally = Arc::clone(tally);
-        engine.report_multicasts_to(Arc::clone(&tally));
+        engine.report_to(Arc::clone(&tally));
         let policy = engine.policy;
         let shared = Shared {
             engine: UnsafeCell::new(engine),

@@ -6,6 +6,7 @@ use tributary_wire::{EndpointId, StreamTerms};
 
 use crate::context::Placement;
 use crate::on_host::Longest;
+use crate::stripes::Stripes;
 use crate::ways::Ways;
 
 /// Where this rank stands.
@@ -18,6 +19,8 @@ pub(crate) struct Seat {
     pub(crate) ways: Ways,
     /// What the tree streams; none if it streams nothing.
     pub(crate) stream: Option<StreamUse>,
+    /// Which vectors are cut into stripes, and for how many trees.
+    pub(crate) stripes: Stripes,
     /// Up to what lengths collectives are worth it that run inside one host only.
     pub(crate) longest: Longest,
     /// Why they are not joined in the way they should be.

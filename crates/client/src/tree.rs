@@ -45,6 +45,8 @@ pub(crate) struct TreeMember {
     is_gone: bool,
     /// Where it is told how many results came by multicast.
     tally: Option<Arc<Tally>>,
+    /// How many it was told of.
+    multicasts_told: u64,
     /// Results of reductions go to a process outside the group besides.
     has_outsider: bool,
 }
@@ -197,9 +199,11 @@ impl TreeMember {
         self.tally = Some(tally);
     }
 
-    fn count_multicasts(&self) {
+    fn count_multicasts(&mut self) {
         if let (Some(tally), true) = (&self.tally, self.has_open_datagrams()) {
-            tally.set_multicast_results(self.endpoint.multicast_results());
+            let results = self.endpoint.multicast_results();
+            tally.add_multicast_results(results - self.multicasts_told);
+            self.multicasts_told = results;
         }
     }
 

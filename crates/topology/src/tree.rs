@@ -130,8 +130,8 @@ impl AggregationTree {
 
     /// The tree of one rail: as [`AggregationTree::place`], except that the root is not the first
     /// choice but the one after as many better ones as the rail's number says, counted round and
-    /// round where there are fewer. Hosts that
-    /// the fabric knows are served by the same ANs on every rail.
+    /// round where there are fewer; and that hosts which are equally near to several ANs are served
+    /// by another of these on each rail. A host with one nearest AN has it on all.
     ///
     /// Trees of different rails carry parts of one vector past each other.
     ///
@@ -145,7 +145,7 @@ impl AggregationTree {
         let mut nodes = nodes.to_vec();
         nodes.sort_by(|one, other| one.name.cmp(&other.name));
         check(&nodes)?;
-        let survey = Survey::of(fabric, &nodes);
+        let survey = Survey::of(fabric, &nodes, rail);
         Ok(parents::link(fabric, nodes, survey, rail))
     }
 

@@ -349,8 +349,8 @@ pub enum RefusalCode {
     NodeSilent,
 }
 
-/// `GET /v1/status`: the fabric now. With `?rail=1` and so on, the nodes as that rail's tree has
-/// them.
+/// `GET /v1/status`: the fabric now. `GET /v1/status/1` and so on: with the nodes as that rail's tree
+/// has them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Status {
     /// Living nodes.
@@ -370,7 +370,7 @@ pub struct NodeStatus {
     pub registration: NodeRegistration,
     /// Outstanding operations that groups hold on it.
     pub osos_used: u32,
-    /// The node above it in the tree of the rail that was asked about; none at its root.
+    /// The node above it in the tree of the rail asked about; none at its root.
     pub parent: Option<String>,
 }
 

@@ -7,7 +7,9 @@ use std::net::SocketAddr;
 use rustix::rand::{GetRandomFlags, getrandom};
 use serde::{Deserialize, Serialize};
 use tributary_algorithms::model::Costs;
+use tributary_wire::Rail;
 
+use super::rails::{Wish, join_rails};
 use super::setup::{Unavailable, agree, enter_tree, request_group};
 use crate::bootstrap::{Bootstrap, BootstrapError, allgather_texts, broadcast_text};
 use crate::context::Context;
@@ -15,14 +17,14 @@ use crate::mesh::{Choice, Door, Identity, Mesh, own_address};
 use crate::outsider;
 use crate::seat::{Seat, StreamUse};
 use crate::settings::{BetweenHosts, Fallback, Settings};
-use crate::tree::TreeMember;
+use crate::trees::Trees;
 use crate::tuning::{CostsRow, Measurement, Tuning};
 use crate::ways::{Between, LEADERS_MAX, Ways};
 
 /// What joins the hosts; at leaders.
 #[derive(Default)]
 pub(crate) struct Joint {
-    pub(crate) tree: Option<TreeMember>,
+    pub(crate) tree: Option<Trees>,
     pub(crate) mesh: Option<Mesh>,
 }
 
@@ -42,6 +44,10 @@ struct Decision {
     /// Shortest vector that is streamed; none if none is.
     stream_min_bytes: Option<u64>,
     sub_partitions: Option<u32>,
+    /// Trees for the stripes of long vectors.
+    stripes: u32,
+    /// Shortest vector that is cut into stripes.
+    stripe_min_bytes: u64,
 }
 
 /// The built-in figures are of up to 8 hosts, and say little of many more: steps between hosts grow
@@ -53,8 +59,10 @@ impl Decision {
         // Emulated hosts are there to show the tree, and have no network between them.
         let are_real = settings.hosts == 1 && settings.manager.is_some();
         let is_pair = hosts == 2 && are_real;
-        // Only the tree streams, and only it has a place for outsiders.
-        let needs_tree = settings.stream_min_bytes.is_some() || settings.outsider.is_some();
+        // Only the tree streams, has stripes, and has a place for outsiders.
+        let needs_tree = settings.stream_min_bytes.is_some()
+            || settings.stripes > 1
+            || settings.outsider.is_some();
         let takes_built_in = settings.between_hosts == BetweenHosts::Auto
             && tuning.measurements.is_empty()
             && are_real
@@ -89,6 +97,16 @@ impl Decision {
             leaders: settings.leaders,
             stream_min_bytes: settings.stream_min_bytes,
             sub_partitions: settings.sub_partitions,
+            stripes: settings.stripes,
+            stripe_min_bytes: settings.stripe_min_bytes,
+        }
+    }
+
+    fn wish(&self) -> Wish {
+        Wish {
+            trees: self.stripes,
+            min_bytes: self.stripe_min_bytes,
+            stream_min_bytes: self.stream_min_bytes,
         }
     }
 
@@ -113,7 +131,7 @@ pub(super) fn join_hosts(
     let mut takes_mesh = decision.takes_mesh;
     let mut has_tree = false;
     if decision.takes_tree {
-        match join_by_tree(context, bootstrap, seat, label, decision.stream_min_bytes) {
+        match join_by_tree(context, bootstrap, seat, label, decision.wish()) {
             Ok(tree) => (joint.tree, has_tree) = (tree, true),
             Err(Unavailable::NotGranted(problem)) if decision.falls_back => {
                 let form = seat.note.take().map_or_else(String::new, |form| format!("{form}; "));
@@ -164,23 +182,27 @@ fn join_by_tree(
     bootstrap: &mut dyn Bootstrap,
     seat: &mut Seat,
     label: &str,
-    stream_min_bytes: Option<u64>,
-) -> Result<Option<TreeMember>, Unavailable> {
-    let grant = request_group(context, bootstrap, seat, label)?;
+    wish: Wish,
+) -> Result<Option<Trees>, Unavailable> {
+    let grant = request_group(context, bootstrap, seat, label, Rail::FIRST)?;
     seat.endpoints = grant.endpoints.iter().map(|endpoint| endpoint.endpoint).collect();
-    seat.stream =
-        stream_min_bytes.zip(grant.stream).map(|(min_bytes, terms)| StreamUse { min_bytes, terms });
-    let tree = enter_tree(context, bootstrap, seat, &grant)?;
+    let stream = wish.stream_min_bytes.zip(grant.stream);
+    seat.stream = stream.map(|(min_bytes, terms)| StreamUse { min_bytes, terms });
+    let member = enter_tree(context, bootstrap, seat, &grant, wish.stream_min_bytes)?;
+    let mut trees = member.map(|member| Trees::of_one(member, seat.endpoints.clone()));
     let path = context.settings.outsider.as_deref().filter(|_| bootstrap.rank() == 0);
     let written = grant.outsider.as_ref().zip(path).map(|(grant, path)| {
         outsider::write_grant(grant, path).map_err(|error| format!("{}: {error}", path.display()))
     });
     agree(bootstrap, written.transpose())?;
-    let carrier = tree.as_ref().map_or("", TreeMember::carrier);
+    if wish.trees > 1 {
+        join_rails(context, bootstrap, seat, label, wish, &grant, &mut trees)?;
+    }
+    let carrier = trees.as_ref().map_or("", Trees::carrier);
     let carriers = allgather_texts(bootstrap, carrier)?;
     let leaders = seat.placement.leaders.iter().map(|rank| carriers[*rank as usize].as_str());
     seat.carriers = Some(summary(&leaders.collect::<Vec<_>>(), &seat.placement.hosts));
-    Ok(tree)
+    Ok(trees)
 }
 
 /// What carries the hosts' data, in a few words.
@@ -316,6 +338,7 @@ mod tests {
         assert_eq!(long_goes(&[]), tree_alone);
         assert_eq!(long_goes(&[manager, ("TRIBUTARY_HOSTS", "8")]), tree_alone);
         assert_eq!(long_goes(&[manager, ("TRIBUTARY_STREAM_MIN", "65536")]), tree_alone);
+        assert_eq!(long_goes(&[manager, ("TRIBUTARY_STRIPES", "2")]), tree_alone);
         assert_eq!(long_goes(&[manager, ("TRIBUTARY_BETWEEN_HOSTS", "tree")]), tree_alone);
     }
 

@@ -3,6 +3,7 @@
 //! Every step ends with an exchange in which each rank says whether it succeeded, so that all go
 //! on or none does.
 
+use tributary_wire::Rail;
 use tributary_wire::control::{GroupGrant, GroupRequest};
 
 use super::join::{Joint, join_hosts};
@@ -13,6 +14,7 @@ use crate::context::Context;
 use crate::engine::Engine;
 use crate::on_host::Longest;
 use crate::seat::Seat;
+use crate::stripes::Stripes;
 use crate::tree::{Approach, TreeMember};
 use crate::ways::Ways;
 
@@ -76,6 +78,7 @@ fn set_up_reserved(
         endpoints: Vec::new(),
         ways: Ways::default(),
         stream: None,
+        stripes: Stripes::default(),
         longest: Longest::default(),
         note,
         carriers: None,
@@ -115,6 +118,7 @@ pub(super) fn request_group(
     bootstrap: &mut dyn Bootstrap,
     seat: &Seat,
     label: &str,
+    rail: Rail,
 ) -> Result<GroupGrant, Unavailable> {
     let hosts = seat.placement.hosts.len() as u32;
     let Some(job) = &context.job else { return Err(Unavailable::NoManager { hosts }) };
@@ -131,6 +135,7 @@ pub(super) fn request_group(
             payload_max_bytes: context.settings.payload_max_bytes,
             stream: streams.map(|_| context.settings.stream),
             outsider,
+            rail,
         };
         job.manager.request_group(&job.admission, &request).map_err(|error| error.to_string())
     });
@@ -148,19 +153,21 @@ pub(super) fn request_group(
     }
 }
 
-/// Leaders take their places.
+/// Leaders take their places. Vectors from `stream_min_bytes` on are streamed, if the group may
+/// stream.
 pub(super) fn enter_tree(
     context: &Context,
     bootstrap: &mut dyn Bootstrap,
     seat: &Seat,
     grant: &GroupGrant,
+    stream_min_bytes: Option<u64>,
 ) -> Result<Option<TreeMember>, Unavailable> {
     let entered = seat
         .is_leader()
         .then(|| {
             let endpoint = &grant.endpoints[seat.host() as usize];
             let settings = &context.settings;
-            let stream_min_bytes = seat.stream.map(|stream| stream.min_bytes);
+            let stream_min_bytes = stream_min_bytes.filter(|_| grant.stream.is_some());
             let approach = Approach { transport: settings.transport, channel: settings.channel };
             TreeMember::enter(grant, endpoint, approach, &context.machine, stream_min_bytes)
         })

@@ -62,7 +62,11 @@ impl Engine {
 
     /// The tree failed.
     pub(super) fn on_abort(&mut self, abort: Abort) -> CollectiveError {
-        let host = self.seat.endpoints.iter().position(|endpoint| *endpoint == abort.at_fault);
+        let mut host = None;
+        if let Some(tree) = &mut self.tree {
+            tree.abort_others(abort.reason);
+            host = tree.host_at_fault(abort.at_fault);
+        }
         let host = host.map(|index| self.seat.placement.hosts[index].clone());
         self.on_failed_between(Between::Tree, abort, host)
     }

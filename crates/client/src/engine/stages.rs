@@ -11,6 +11,7 @@ use crate::leaders::{Failure, WaitsFor};
 use crate::operation::CollectiveError;
 use crate::pipeline;
 use crate::plan::Stage;
+use crate::trees::Trees;
 use crate::waiting::{Checkup, Waiter};
 
 /// Longest sleep while waiting for other hosts, so that a blocking wait is asked that often whether
@@ -56,7 +57,7 @@ impl Engine {
                 }
             }
             (None, _, _, Some(tree)) if matches!(stage, Some(Stage::Tree { .. })) => {
-                waiter.pause(|time| tree.sleep(time.min(SLEEP_MAX)));
+                tree.pause(waiter, SLEEP_MAX);
             }
             _ => {
                 waiter.pause(std::thread::sleep);
@@ -65,7 +66,8 @@ impl Engine {
     }
 
     fn pause_pipeline(&mut self, waits_for: pipeline::WaitsFor, waiter: &mut Waiter) {
-        match (waits_for, &mut self.host, &mut self.tree) {
+        let tree = self.tree.as_mut().map(Trees::first);
+        match (waits_for, &mut self.host, tree) {
             (pipeline::WaitsFor::Tree, _, Some(tree)) => {
                 waiter.pause(|time| tree.sleep(time.min(SLEEP_MAX)));
             }
@@ -91,7 +93,8 @@ impl Engine {
                 }
                 Stage::Pipeline(pipeline) => {
                     let host = self.host.as_mut().expect("a pipeline has a host group");
-                    pipeline.advance(host, self.tree.as_mut()).map_err(Trouble::from)
+                    let tree = self.tree.as_mut().map(Trees::first);
+                    pipeline.advance(host, tree).map_err(Trouble::from)
                 }
                 Stage::Leaders(partition) => current
                     .leading

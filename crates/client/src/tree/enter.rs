@@ -78,6 +78,7 @@ impl TreeMember {
             stream_min_bytes,
             is_gone: false,
             tally: None,
+            multicasts_told: 0,
             has_outsider: group.outsider.is_some(),
         };
         let deadline = Instant::now() + JOIN_TIMEOUT;

@@ -134,7 +134,7 @@ fn an_island_has_a_tree_of_its_own() {
 }
 
 #[test]
-fn several_nodes_on_one_switch_share_its_hosts() {
+fn several_nodes_on_one_switch_share_its_hosts_and_change_over_on_the_next_rail() {
     let mut fabric = two_level(1, &["h0", "h1", "h2", "h3"]).unwrap();
     let leaf = fabric.find("leaf0").unwrap();
     fabric.add_aggregation_node("leaf0-b", leaf).unwrap();
@@ -142,6 +142,10 @@ fn several_nodes_on_one_switch_share_its_hosts() {
     assert_eq!(edges(&tree), ["leaf0 root", "leaf0-b root", "root -"]);
     let home = |host: &str| tree.node(tree.home(host).unwrap()).node.name.as_str();
     assert_eq!(["h0", "h1", "h2", "h3"].map(home), ["leaf0", "leaf0", "leaf0-b", "leaf0-b"]);
+    let all = nodes(&["root", "leaf0", "leaf0-b"], 4);
+    let tree = AggregationTree::place_rail(&fabric, &all, Rail(1)).unwrap();
+    let home = |host: &str| tree.node(tree.home(host).unwrap()).node.name.as_str();
+    assert_eq!(["h0", "h1", "h2", "h3"].map(home), ["leaf0-b", "leaf0-b", "leaf0", "leaf0"]);
 }
 
 #[test]
@@ -179,7 +183,7 @@ fn contradictions_are_refused() {
 }
 
 #[test]
-fn rails_have_roots_of_their_own_and_leave_hosts_where_they_are() {
+fn rails_have_roots_of_their_own_and_leave_hosts_at_their_nearest_nodes() {
     let hosts = ["a", "b", "c", "d"];
     let fabric = two_level(2, &hosts).unwrap();
     let all = nodes(&["root", "leaf0", "leaf1"], 8);
