@@ -12,7 +12,7 @@ use tributary_lab::launch::AgentCall;
 use tributary_lab::network::{LinkOptions, Multicast, NodePlacement, Shape};
 use tributary_lab::plan::{Member, Plan, Role};
 use tributary_lab::session::Request;
-use tributary_lab::{Lab, OpenError, UpError, UpOptions};
+use tributary_lab::{Lab, OpenError, Scheduling, UpError, UpOptions};
 
 use crate::flags::{
     LabAction, LabAgentFlags, LabExecFlags, LabKeeperFlags, LabMulticastFlag, LabNodesFlag,
@@ -86,6 +86,9 @@ fn up(flags: LabUpFlags) -> anyhow::Result<ExitCode> {
         }
         other => other.into(),
     })?;
+    if let scheduling @ Scheduling::Apart(_) = lab.scheduling()? {
+        writeln!(io::stderr(), "lab {}: the kernel schedules {scheduling}", options.name)?;
+    }
     let plan = lab.plan();
     let mut out = io::stdout().lock();
     writeln!(
@@ -165,6 +168,7 @@ struct Shown<'a> {
     rate_bits_per_s: Option<u64>,
     loss_ppm: u32,
     manager: String,
+    scheduling: Scheduling,
     members: &'a [Member],
 }
 
@@ -178,11 +182,13 @@ fn status(flags: &LabStatusFlags) -> anyhow::Result<ExitCode> {
                 rate_bits_per_s: lab.plan().links.rate.map(|rate| rate.bits_per_s()),
                 loss_ppm: lab.plan().links.loss.parts_per_million(),
                 manager: lab.plan().manager_address(),
+                scheduling: lab.scheduling()?,
                 members: &lab.plan().members,
             };
             if flags.json {
                 writeln!(out, "{}", serde_json::to_string(&shown)?)?;
             } else {
+                writeln!(out, "scheduled {}", shown.scheduling)?;
                 write!(out, "{}", members_text(&lab))?;
             }
         }

@@ -202,6 +202,26 @@ fn a_command_does_not_outlive_its_caller() {
     await_that("the script ends", || (sleepers(&lab).trim() == "0").then_some(()));
 }
 
+/// Where sessions are scheduled as groups, a lab has one control group for all of its own, or says why not.
+#[test]
+fn a_lab_is_scheduled_as_one_group_or_says_why_not() {
+    let Some(lab) = up("group", &["--hosts", "1"]) else { return };
+    let shown = run(&mut lab.command(&["status", "--json"]));
+    let shown: serde_json::Value = serde_json::from_str(&shown.stdout).expect("it prints JSON");
+    let scheduling = &shown["scheduling"];
+    let Some(folder) = scheduling["together"].as_str() else {
+        let says_why_not = scheduling["apart"].as_str().is_some_and(|reason| !reason.is_empty());
+        assert!(scheduling == "alike" || says_why_not, "{scheduling}");
+        return;
+    };
+    let of = |member: &str| lab.output(member, "setsid grep -c tributary-lab- /proc/self/cgroup");
+    assert_eq!([of("h0"), of("manager")].map(|count| count.trim().to_owned()), ["1", "1"]);
+    let folder = PathBuf::from(folder);
+    assert!(folder.is_dir());
+    assert!(lab.down().status.success());
+    assert!(!folder.exists());
+}
+
 #[test]
 fn two_labs_of_the_same_addresses_do_not_meet() {
     let Some(one) = up("one", &["--hosts", "1"]) else { return };

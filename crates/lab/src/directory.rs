@@ -16,6 +16,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::network::Multicast;
 use crate::plan::Plan;
+use crate::scheduling::Scheduling;
 
 /// A lab's name: what its folder is called.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -135,6 +136,10 @@ impl Directory {
         self.0.join("lab.json")
     }
 
+    fn scheduling(&self) -> PathBuf {
+        self.0.join("scheduling.json")
+    }
+
     fn process(&self) -> PathBuf {
         self.0.join("pid")
     }
@@ -191,8 +196,11 @@ impl Directory {
         Ok(Some(Lock(file)))
     }
 
-    /// Removes everything but the lock.
+    /// Removes everything but the lock, and the control group of the lab that was here.
     pub(crate) fn empty(&self) -> io::Result<()> {
+        if let Ok(scheduling) = self.read_scheduling() {
+            scheduling.remove()?;
+        }
         for entry in fs::read_dir(&self.0)? {
             let entry = entry?;
             if entry.file_type()?.is_dir() {
@@ -225,6 +233,21 @@ impl Directory {
     /// The process to end for the lab to end; `None` if none was named yet.
     pub(crate) fn read_process(&self) -> Option<i32> {
         fs::read_to_string(self.process()).ok()?.trim().parse().ok().filter(|pid| *pid > 1)
+    }
+
+    /// Notes how the lab is scheduled, above all which control group to remove.
+    pub(crate) fn write_scheduling(&self, scheduling: &Scheduling) -> io::Result<()> {
+        let text = serde_json::to_vec(scheduling).map_err(io::Error::other)?;
+        write_at_once(&self.scheduling(), &text, 0o600)
+    }
+
+    /// Reads how the lab is scheduled.
+    ///
+    /// # Errors
+    /// If there is no such file, or it is not of this program's version.
+    pub fn read_scheduling(&self) -> io::Result<Scheduling> {
+        let text = fs::read(self.scheduling())?;
+        serde_json::from_slice(&text).map_err(io::Error::other)
     }
 
     /// Writes what the lab is brought up with.

@@ -62,7 +62,7 @@ struct Made {
 pub fn keep(path: &Path) -> Result<(), Failure> {
     let directory = Directory::at(path);
     let (lock, control) = take_standard_streams().map_err(step("standard streams"))?;
-    match leave_machine() {
+    match leave_machine(&directory) {
         Err(error) => tell(&control, &Err(error.into())),
         Ok(Forked::Parent(keeper)) => {
             directory.write_process(keeper).map_err(|error| step("pid file")(error).into())
@@ -81,7 +81,9 @@ fn take_standard_streams() -> io::Result<(Lock, UnixStream)> {
     Ok((Lock(lock.into()), control.into()))
 }
 
-fn leave_machine() -> Result<Forked, StepError> {
+fn leave_machine(directory: &Directory) -> Result<Forked, StepError> {
+    let scheduling = directory.read_scheduling().map_err(step("scheduling.json"))?;
+    scheduling.enter().map_err(step("the lab's control group"))?;
     rustix::process::setsid().map_err(step("a session of its own"))?;
     if !rustix::process::geteuid().is_root() {
         namespaces::enter_user()?;
@@ -109,6 +111,8 @@ fn keep_as_first_process(
         && matches!(Receiver::new(&control).receive(), Ok(Some(Go)));
     if !is_wanted {
         end_members();
+        let scheduling = directory.read_scheduling().map_err(step("scheduling.json"))?;
+        scheduling.leave().map_err(step("out of the lab's control group"))?;
         return directory.remove(lock).map_err(|error| step("remove the folder")(error).into());
     }
     drop(control);

@@ -5,7 +5,7 @@
 //! in the lab's namespaces, never in the machine's. Nothing holds a namespace but processes, and
 //! all of these descend from one keeper in a process namespace of its own: when the keeper ends,
 //! however it ends, the kernel ends the others and takes the networks with them. What is left is
-//! one folder, which [`down`] removes.
+//! one folder and at most one empty control group, which [`down`] removes.
 //!
 //! Start reading at [`plan`] for what a lab consists of, at `keeper` for how it comes to be, at
 //! `cell` for what a member does, and at [`session`] for how commands run in it. This crate starts
@@ -20,10 +20,14 @@ pub mod session;
 mod cell;
 mod channel;
 mod keeper;
+mod lab;
 mod lifecycle;
 mod namespaces;
+mod scheduling;
 mod scripts;
 mod tools;
 
 pub use keeper::keep;
-pub use lifecycle::{DownError, Lab, OpenError, UpError, UpOptions, down, up};
+pub use lab::{Lab, OpenError};
+pub use lifecycle::{DownError, UpError, UpOptions, down, up};
+pub use scheduling::Scheduling;

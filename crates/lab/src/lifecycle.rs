@@ -1,9 +1,8 @@
 //! Bringing labs up, finding them, and taking them down.
 
-use std::ffi::OsString;
 use std::fs::{self, DirBuilder, File};
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::DirBuilderExt;
 use std::os::unix::net::UnixStream;
 use std::process::{Command, Stdio};
@@ -16,13 +15,10 @@ use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use crate::channel::{self, Receiver};
 use crate::directory::{Directory, LabConfig, LabName, Lock};
 use crate::keeper::{Failure, Go};
+use crate::lab::Lab;
 use crate::launch;
-use crate::plan::{MANAGER, Plan, Role};
-use crate::session::{ExecError, Request, Session};
+use crate::scheduling::Scheduling;
 use crate::tools::{self, ToolError};
-
-/// How long aggregation nodes may take to register. They have nothing to wait for but the machine.
-const NODES_WITHIN: Duration = Duration::from_secs(30);
 
 /// How long killed processes may take to be gone.
 const END_WITHIN: Duration = Duration::from_secs(20);
@@ -73,32 +69,6 @@ pub enum UpError {
     },
 }
 
-/// Why there is no such lab to work with.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum OpenError {
-    /// None of that name.
-    #[error("there is no lab {name}; `tributary lab up` makes one")]
-    NoSuchLab {
-        /// The name.
-        name: LabName,
-    },
-    /// Only what a crash left behind.
-    #[error("lab {name} is not running; `tributary lab down` removes what is left of it")]
-    Dead {
-        /// The name.
-        name: LabName,
-    },
-    /// Its folder can't be used.
-    #[error("the folder of lab {name}")]
-    Folder {
-        /// The name.
-        name: LabName,
-        /// Why not.
-        source: io::Error,
-    },
-}
-
 /// Why a lab is still there.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -123,13 +93,6 @@ pub enum DownError {
         /// Why.
         source: io::Error,
     },
-}
-
-/// A lab that is up.
-#[derive(Clone, Debug)]
-pub struct Lab {
-    directory: Directory,
-    config: LabConfig,
 }
 
 /// Brings a lab up, with its manager and all aggregation nodes registered.
@@ -167,7 +130,19 @@ fn fill(directory: &Directory, config: &LabConfig, lock: &Lock) -> Result<(), Up
     fs::write(directory.hosts_file(), config.plan.hosts_file()).map_err(file("hosts"))?;
     launch::write_agent(directory, config).map_err(file("launch-agent"))?;
     directory.write_config(config).map_err(file("lab.json"))?;
+    make_control_group(directory)?;
     make_token(directory, config, lock)
+}
+
+fn make_control_group(directory: &Directory) -> Result<(), UpError> {
+    let name = directory.path().file_name().unwrap_or_default().to_string_lossy();
+    let planned = Scheduling::plan(&name);
+    let note = |scheduling: &Scheduling| {
+        directory.write_scheduling(scheduling).map_err(file("scheduling.json"))
+    };
+    // Before it is made, so that `down` knows of it whatever happens in between.
+    note(&planned)?;
+    note(&planned.make())
 }
 
 fn make_token(directory: &Directory, config: &LabConfig, lock: &Lock) -> Result<(), UpError> {
@@ -212,7 +187,7 @@ fn start_keeper(directory: &Directory, config: &LabConfig, lock: &Lock) -> Resul
             return Err(UpError::Failed(format!("its keeper ended: {}", said.trim())));
         }
     }
-    let lab = Lab { directory: directory.clone(), config: config.clone() };
+    let lab = Lab::new(directory.clone(), config.clone());
     lab.await_nodes()?;
     channel::send(&control, &Go).map_err(file("word to the keeper"))?;
     Ok(lab)
@@ -269,134 +244,4 @@ fn end(directory: &Directory) -> io::Result<()> {
     let limit = Timespec { tv_sec: END_WITHIN.as_secs() as i64, tv_nsec: 0 };
     poll(&mut [PollFd::new(&descriptor, PollFlags::IN)], Some(&limit))?;
     Ok(())
-}
-
-impl Lab {
-    /// The lab called `name`.
-    ///
-    /// # Errors
-    /// If it is not up.
-    pub fn open(name: &LabName) -> Result<Self, OpenError> {
-        let directory = Directory::of(name);
-        if !directory.path().is_dir() {
-            return Err(OpenError::NoSuchLab { name: name.clone() });
-        }
-        let folder = |source| OpenError::Folder { name: name.clone(), source };
-        match directory.lock() {
-            Ok(None) => Self::at(directory).map_err(folder),
-            Ok(Some(_)) => Err(OpenError::Dead { name: name.clone() }),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                Err(OpenError::Dead { name: name.clone() })
-            }
-            Err(error) => Err(folder(error)),
-        }
-    }
-
-    /// The lab whose folder this is, taken to be up.
-    ///
-    /// # Errors
-    /// If the folder lacks the lab's description.
-    pub fn at(directory: Directory) -> io::Result<Self> {
-        let config = directory.read_config()?;
-        Ok(Self { directory, config })
-    }
-
-    /// Its members and links.
-    #[must_use]
-    pub fn plan(&self) -> &Plan {
-        &self.config.plan
-    }
-
-    /// What it was brought up with.
-    #[must_use]
-    pub fn config(&self) -> &LabConfig {
-        &self.config
-    }
-
-    /// Its folder.
-    #[must_use]
-    pub fn directory(&self) -> &Directory {
-        &self.directory
-    }
-
-    /// Starts a command in a member, with the names of the member's own surroundings and of the
-    /// lab's manager in its environment.
-    ///
-    /// # Errors
-    /// If nobody takes the request.
-    pub fn start(
-        &self,
-        member: &str,
-        mut request: Request,
-        descriptors: [std::os::fd::BorrowedFd<'_>; 3],
-    ) -> Result<Session, ExecError> {
-        request.set("HOSTNAME", member);
-        request.set("TMPDIR", self.directory.temporary(member));
-        request.set("TRIBUTARY_MANAGER", self.config.plan.manager_address());
-        request.set("TRIBUTARY_TOKEN_FILE", self.directory.token());
-        Session::start(&self.directory.socket(member), &request, descriptors)
-    }
-
-    /// What launchers need to be told; see [`launch::environment`].
-    ///
-    /// # Errors
-    /// If a file of the lab can't be written.
-    pub fn launch_environment(
-        &self,
-        ranks_per_host: u32,
-        is_set: impl Fn(&str) -> bool,
-    ) -> io::Result<Vec<(&'static str, OsString)>> {
-        launch::environment(&self.directory, &self.config, ranks_per_host, is_set)
-    }
-
-    /// Waits until the manager knows every aggregation node.
-    fn await_nodes(&self) -> Result<(), UpError> {
-        let expected = self.config.plan.members_of(Role::Node).count();
-        let hangs_at = Instant::now() + NODES_WITHIN;
-        loop {
-            let seen = self.registered_nodes();
-            match seen {
-                Some(nodes) if nodes == expected => return Ok(()),
-                _ if Instant::now() < hangs_at => thread::sleep(POLL),
-                _ => {
-                    return Err(UpError::Failed(format!(
-                        "{} of {expected} aggregation nodes have registered after {} s{}",
-                        seen.unwrap_or(0),
-                        NODES_WITHIN.as_secs(),
-                        self.daemons_last_words(),
-                    )));
-                }
-            }
-        }
-    }
-
-    /// Nodes that the manager knows of; `None` while it does not answer.
-    fn registered_nodes(&self) -> Option<usize> {
-        let words: [OsString; 3] =
-            [self.config.program.clone().into(), "status".into(), "--json".into()];
-        let (mut reader, writer) = io::pipe().ok()?;
-        let nothing = File::options().read(true).write(true).open("/dev/null").ok()?;
-        let descriptors = [nothing.as_fd(), writer.as_fd(), nothing.as_fd()];
-        let session = self.start(MANAGER, Request::here(words.into()), descriptors).ok()?;
-        drop(writer);
-        let mut text = String::new();
-        io::Read::read_to_string(&mut reader, &mut text).ok()?;
-        session.wait().ok().filter(|status| status.success())?;
-        let status: serde_json::Value = serde_json::from_str(&text).ok()?;
-        status.get("nodes")?.as_array().map(Vec::len)
-    }
-
-    fn daemons_last_words(&self) -> String {
-        let last = |member: &str| {
-            let text = fs::read_to_string(self.directory.log(member)).unwrap_or_default();
-            text.lines().last().map(|line| format!("; {member}: {line}"))
-        };
-        self.config
-            .plan
-            .members
-            .iter()
-            .filter(|member| matches!(member.role, Role::Manager | Role::Node))
-            .filter_map(|member| last(&member.name))
-            .collect()
-    }
 }

@@ -56,7 +56,7 @@ impl Engine {
                 }
             }
             (None, _, _, Some(tree)) if matches!(stage, Some(Stage::Tree { .. })) => {
-                waiter.pause(|time| tree.sleep(time.min(SLEEP_MAX)));
+                tree.pause(waiter, SLEEP_MAX);
             }
             _ => {
                 waiter.pause(std::thread::sleep);
