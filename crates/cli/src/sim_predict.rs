@@ -141,12 +141,13 @@ fn write(rows: &[Predicted], json: bool) -> anyhow::Result<()> {
                 "measured_us": row.timed.measured_us,
                 "predicted_us": row.predicted_us,
                 "error_percent": row.error_percent(),
+                "within_20_percent": row.is_close(),
             });
             writeln!(out, "{line}")?;
         }
         return Ok(());
     }
-    writeln!(out, "{}", sim::as_text(&predict::table(rows)))?;
+    writeln!(out, "{}\n{}", sim::as_text(&predict::table(rows)), predict::verdict(rows))?;
     Ok(())
 }
 

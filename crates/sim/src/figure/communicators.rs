@@ -1,7 +1,8 @@
 //! Many communicators at once over the same hosts and the same tree.
 
 use super::{
-    Axis, Cell, Chart, Effort, Figure, FigureError, Progress, Quantity, Scale, Series, Table, sweep,
+    Axis, Cell, Chart, Effort, Figure, FigureError, Mark, Progress, Quantity, Scale, Series, Table,
+    sweep,
 };
 use crate::fabric::Vertex;
 use crate::measure::TreeBenchmark;
@@ -41,11 +42,7 @@ pub(super) fn communicators(effort: &Effort, progress: &Progress) -> Result<Figu
     for (&(size, count), &us) in points.iter().zip(&means) {
         if count == 1 {
             alone = us;
-            series.push(Series {
-                name: format!("{size} B"),
-                points: Vec::new(),
-                is_published: false,
-            });
+            series.push(Series { name: format!("{size} B"), points: Vec::new(), mark: Mark::Line });
         }
         series.last_mut().expect("the first count is 1").points.push((f64::from(count), us));
         table.add(vec![
@@ -69,5 +66,5 @@ pub(super) fn communicators(effort: &Effort, progress: &Progress) -> Result<Figu
         series,
     };
     let title = "Overlapping communicators: MPI_Allreduce in the network, EDR fat tree, 128 hosts, 1 process a host each".to_owned();
-    Ok(Figure { name: "communicators", title, table, chart: Some(chart) })
+    Ok(Figure { name: "communicators", title, table, chart })
 }
