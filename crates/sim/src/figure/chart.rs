@@ -90,6 +90,17 @@ impl Chart {
         }
     }
 
+    /// Latencies by communicators at once, these in equal factors.
+    #[must_use]
+    pub fn latency_by_communicators(series: Vec<Series>) -> Self {
+        let axis = |label: &str, scale, shows| Axis { label: label.to_owned(), scale, shows };
+        Self {
+            x: axis("communicators at once", Scale::Logarithmic, Quantity::Count),
+            y: axis("latency, microseconds", Scale::Linear, Quantity::Number),
+            series,
+        }
+    }
+
     /// The drawing, under a title and over captions.
     ///
     /// # Errors

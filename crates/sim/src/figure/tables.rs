@@ -1,10 +1,7 @@
 //! The two published tables, in their own layout.
 
 use super::published;
-use super::{
-    Axis, Cell, Chart, Effort, Figure, FigureError, Mark, Progress, Quantity, Scale, Series, Table,
-    sweep,
-};
+use super::{Cell, Chart, Effort, Figure, FigureError, Mark, Progress, Series, Table, sweep};
 use crate::fabric::Vertex;
 use crate::measure::{HostRun, Summary, TreeBenchmark, is_refusal, spread_hosts};
 use crate::preset::{self, Preset};
@@ -202,19 +199,7 @@ pub(super) fn table2(effort: &Effort, progress: &Progress) -> Result<Figure, Fig
         points: known.collect(),
         mark: Mark::Published,
     });
-    let chart = Chart {
-        x: Axis {
-            label: "communicators at once".into(),
-            scale: Scale::Logarithmic,
-            shows: Quantity::Count,
-        },
-        y: Axis {
-            label: "latency, microseconds".into(),
-            scale: Scale::Linear,
-            shows: Quantity::Number,
-        },
-        series,
-    };
+    let chart = Chart::latency_by_communicators(series);
     let title =
         "Outstanding operations (OSOs): MPI_Allreduce in the network, EDR fat tree, 8 processes"
             .to_owned();
