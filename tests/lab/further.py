@@ -38,8 +38,10 @@ ALSO = {
                 "multicast, eager": (["--multicast", "eager"], PACKETS),
                 "multicast, lazy": (["--multicast", "lazy"], PACKETS)},
                ["allreduce:8", "allreduce:4096"]),
-    "loss": ({"no loss": (["--loss", "0"], MPICH_UCX),
-              "1% on every link": (["--loss", "1"], MPICH_UCX)},
+    "loss": ({f"{title}{loss}% lost": ([*rto, "--loss", loss], environment)
+              for loss in ("0", "1")
+              for title, rto, environment in (
+                  ("", [], MPICH_UCX), ("in the tree, ", [], {**MPICH_UCX, "TRIBUTARY_BETWEEN_HOSTS": "tree"}))},
              ["allreduce:8", "allreduce:1048576"]),
     "osos": ({f"{osos} outstanding":
               ([], {**MPICH_UCX, "TRIBUTARY_PAYLOAD_MAX": "256",
@@ -77,7 +79,7 @@ def measure_also(table, programs, arguments):
             lab.__exit__()
     return [{"table": table, "variant": variant, "case": case, "runs": runs,
              **{key: statistics.median(run[key] for run in runs)
-                for key in ("median_us", "p99_us", "overlap_percent") if key in runs[0]}}
+                for key in ("median_us", "call_median_us", "p99_us", "overlap_percent") if key in runs[0]}}
             for (variant, case), runs in found.items()]
 
 
@@ -128,14 +130,14 @@ def print_also(rows):
     for row in rows:
         if row["table"] != table:
             table = row["table"]
-            print(f"\n{table}: medians of the runs' medians and 99th percentiles in us")
+            print(f"\n{table}: of blocks, medians; of calls, medians and 99th percentiles; in us")
         if "peak_kib" in row:
             print(f"{row['variant']:>24} {row['case']:>18} {row['peak_kib']:>12} KiB at most")
             continue
         if "gb_per_second" in row:
             print(f"{row['variant']:>24} {row['case']:>18} {row['gb_per_second']:>12.2f} GB/s")
             continue
-        p99 = f"{row['p99_us']:>12.1f}" if "p99_us" in row else ""
+        p99 = f"{row['call_median_us']:>12.1f}{row['p99_us']:>12.1f}" if "p99_us" in row else ""
         cores = f"  {row['cores_a_process']:.2f} cores each" if "cores_a_process" in row else ""
         overlap = f"  overlap {row['overlap_percent']:.0f}%" if "overlap_percent" in row else ""
         figures = f"{row['median_us']:>12.1f}{p99}{overlap}{cores}"

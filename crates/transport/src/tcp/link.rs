@@ -26,6 +26,10 @@ const BATCH_BYTES: usize = 64 << 10;
 /// Frames up to this length, with what surrounds them, are copied into one piece to be sent.
 const COPIED_BYTES_MAX: usize = 256;
 
+/// A round trip within one fabric takes far less, and one within its hosts no longer: what the kernel
+/// takes for lost by its age it sends again this soon, not after the 200 ms that suit the internet.
+const SENT_AGAIN_AFTER: Duration = Duration::from_millis(5);
+
 /// A member of a group must not read for long, and is alive all the same: what is unacknowledged tells
 /// nothing.
 const PROBES: HostProbes =
@@ -105,6 +109,7 @@ impl TcpLink {
     pub(super) fn new(socket: OwnedFd, options: TcpOptions) -> Result<Self, Errno> {
         sockopt::set_tcp_nodelay(&socket, true)?;
         PROBES.set(socket.as_fd())?;
+        super::sys::send_again_after(socket.as_fd(), SENT_AGAIN_AFTER)?;
         let payload_max_bytes = options.payload_max_bytes;
         let frame_bytes_max = HEADER_BYTES + payload_max_bytes as usize + SEAL_BYTES;
         Ok(Self {
