@@ -38,6 +38,7 @@ test-fuzz: ## The fuzz smoke alone: decoder and input sequences, over seeded byt
 
 test-mpi: build mpi-venvs mpi-check-preload mpi-check-instructions ## The MPI programs of tests/mpi under Open MPI and MPICH
 	$(PYTHON) tests/mpi/run.py --tributary $(PROGRAM)
+	$(PYTHON) tests/mpi/confined.py --tributary $(PROGRAM)
 
 bench: build mpi-venvs ## Kernels beside a memory copy, links, host groups, MPI in one node, the tree, the lab
 	$(CARGO) bench --locked -p tributary-reduce --bench kernels

@@ -4,8 +4,8 @@
 Brings up the labs that the methods need, runs every method in every round, and gives medians over
 the rounds, with the ratio of the best plain MPI to each of ours beside the target of that case.
 --also adds tables that compare ours with itself: every way at every length, copies of multicast
-results, losses, outstanding operations, groups at once, overlap with computing, and the memory of
-an aggregation node. Of the ways it checks that what is chosen is never slower than the best single
+results, losses, outstanding operations, groups at once, overlap with computing, and the memory and
+throughput of an aggregation node. Of the ways it checks that what is chosen is never slower than the best single
 one by more than a tenth.
 """
 
@@ -14,12 +14,14 @@ import json
 import os
 import pathlib
 import platform
+import signal
 import statistics
 import sys
 
 from further import (ALSO, TABLES, check_choice, measure_also, measure_groups, measure_memory,
                      print_also, print_checks)
 from labs import METHODS, Lab, compile_program
+from throughput import measure_throughput
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
@@ -118,6 +120,8 @@ def print_table(rows, methods):
 
 
 def main():
+    # Whoever ends this ends its labs.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     arguments = parse_arguments()
     methods = arguments.methods.split(",")
     host_counts = [int(hosts) for hosts in arguments.hosts.split(",")]
@@ -144,6 +148,8 @@ def main():
         others += measure_groups(programs, arguments)
     if "memory" in also:
         others += measure_memory(programs, arguments)
+    if "throughput" in also:
+        others += measure_throughput(programs, arguments)
     checks = check_choice(others)
     if arguments.output:
         options = {key: str(value) for key, value in vars(arguments).items()}

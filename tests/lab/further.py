@@ -5,10 +5,10 @@ import os
 import statistics
 import sys
 
-from labs import DATAGRAMS, MPICH_UCX, OPEN_MPI, Lab
+from labs import MPICH_UCX, OPEN_MPI, Lab
 
-# Every segment by datagram, so that 4 KiB are multicast too.
-ALL_DATAGRAMS = {**MPICH_UCX, "TRIBUTARY_CHANNEL": "udp"}
+# Whole packets whether or not there is multicast, so that nothing but the copies differs.
+PACKETS = {**MPICH_UCX, "TRIBUTARY_PAYLOAD_MAX": "1388"}
 
 # Lengths of the table of ways, and of its plot.
 WAYS_BYTES = [8, 256, 4096, 16384, 65536, 262144, 1 << 20]
@@ -34,24 +34,26 @@ ALSO = {
                                               MESH_ALGORITHM="recursive-doubling"),
               "chosen": way()},
              [f"allreduce:{size}" for size in WAYS_BYTES]),
-    "copies": ({"reliable only": (["--multicast", "off"], ALL_DATAGRAMS),
-                "multicast, eager": (["--multicast", "eager"], ALL_DATAGRAMS),
-                "multicast, lazy": (["--multicast", "lazy"], ALL_DATAGRAMS)},
+    "copies": ({"reliable only": (["--multicast", "off"], PACKETS),
+                "multicast, eager": (["--multicast", "eager"], PACKETS),
+                "multicast, lazy": (["--multicast", "lazy"], PACKETS)},
                ["allreduce:8", "allreduce:4096"]),
-    "loss": ({"no loss": (["--loss", "0"], {**MPICH_UCX, **DATAGRAMS}),
-              "1% on every link": (["--loss", "1"], {**MPICH_UCX, **DATAGRAMS})},
+    "loss": ({f"{title}{loss}% lost": ([*rto, "--loss", loss], environment)
+              for loss in ("0", "1")
+              for title, rto, environment in (
+                  ("", [], MPICH_UCX), ("in the tree, ", [], {**MPICH_UCX, "TRIBUTARY_BETWEEN_HOSTS": "tree"}))},
              ["allreduce:8", "allreduce:1048576"]),
     "osos": ({f"{osos} outstanding":
-              ([], {**MPICH_UCX, **DATAGRAMS, "TRIBUTARY_PAYLOAD_MAX": "256",
+              ([], {**MPICH_UCX, "TRIBUTARY_PAYLOAD_MAX": "256",
                     "TRIBUTARY_OSOS": str(osos)}) for osos in (1, 2, 4, 8)},
              ["allreduce:2048"]),
-    "overlap": ({"plain MPICH": (None, MPICH_UCX), "tributary": ([], {**MPICH_UCX, **DATAGRAMS})},
+    "overlap": ({"plain MPICH": (None, MPICH_UCX), "tributary": ([], MPICH_UCX)},
                 ["overlap:8", "overlap:65536"]),
 }
 
 
 # All of the further tables, in the order in which they are measured.
-TABLES = [*ALSO, "groups", "memory"]
+TABLES = [*ALSO, "groups", "memory", "throughput"]
 
 
 def measure_also(table, programs, arguments):
@@ -77,13 +79,13 @@ def measure_also(table, programs, arguments):
             lab.__exit__()
     return [{"table": table, "variant": variant, "case": case, "runs": runs,
              **{key: statistics.median(run[key] for run in runs)
-                for key in ("median_us", "p99_us", "overlap_percent") if key in runs[0]}}
+                for key in ("median_us", "call_median_us", "p99_us", "overlap_percent") if key in runs[0]}}
             for (variant, case), runs in found.items()]
 
 
 def measure_groups(programs, arguments):
     """Groups of the same two hosts on one aggregation node: one alone, and four at once."""
-    method = ("mpich", False, {**MPICH_UCX, **DATAGRAMS, "TRIBUTARY_BETWEEN_HOSTS": "tree"})
+    method = ("mpich", False, {**MPICH_UCX, "TRIBUTARY_BETWEEN_HOSTS": "tree"})
     found = {1: [], 4: []}
     with Lab(2, arguments) as lab:
         for number in range(arguments.rounds):
@@ -128,11 +130,14 @@ def print_also(rows):
     for row in rows:
         if row["table"] != table:
             table = row["table"]
-            print(f"\n{table}: medians of the runs' medians and 99th percentiles in us")
+            print(f"\n{table}: of blocks, medians; of calls, medians and 99th percentiles; in us")
         if "peak_kib" in row:
             print(f"{row['variant']:>24} {row['case']:>18} {row['peak_kib']:>12} KiB at most")
             continue
-        p99 = f"{row['p99_us']:>12.1f}" if "p99_us" in row else ""
+        if "gb_per_second" in row:
+            print(f"{row['variant']:>24} {row['case']:>18} {row['gb_per_second']:>12.2f} GB/s")
+            continue
+        p99 = f"{row['call_median_us']:>12.1f}{row['p99_us']:>12.1f}" if "p99_us" in row else ""
         cores = f"  {row['cores_a_process']:.2f} cores each" if "cores_a_process" in row else ""
         overlap = f"  overlap {row['overlap_percent']:.0f}%" if "overlap_percent" in row else ""
         figures = f"{row['median_us']:>12.1f}{p99}{overlap}{cores}"

@@ -14,15 +14,15 @@ HERE = pathlib.Path(__file__).resolve().parent
 OPEN_MPI = {"OMPI_MCA_pml": "ob1", "OMPI_MCA_btl": "tcp,self"}
 MPICH_UCX = {"MPIR_CVAR_CH4_NETMOD": "ucx", "UCX_TLS": "tcp,self", "UCX_NET_DEVICES": "eth0"}
 MPICH_OFI = {"MPIR_CVAR_CH4_NETMOD": "ofi", "FI_PROVIDER": "tcp"}
-DATAGRAMS = {"TRIBUTARY_CHANNEL": "auto"}
+TCP = {"TRIBUTARY_CHANNEL": "tcp"}
 METHODS = {
     "openmpi": ("openmpi", True, OPEN_MPI),
     "mpich-ucx": ("mpich", True, MPICH_UCX),
     "mpich-ofi": ("mpich", True, MPICH_OFI),
     "tributary-openmpi": ("openmpi", False, OPEN_MPI),
     "tributary-mpich": ("mpich", False, MPICH_UCX),
-    "datagrams-openmpi": ("openmpi", False, {**OPEN_MPI, **DATAGRAMS}),
-    "datagrams-mpich": ("mpich", False, {**MPICH_UCX, **DATAGRAMS}),
+    "tcp-openmpi": ("openmpi", False, {**OPEN_MPI, **TCP}),
+    "tcp-mpich": ("mpich", False, {**MPICH_UCX, **TCP}),
 }
 
 # Measurements of one case, one after the other, in each of several jobs at once.
@@ -119,9 +119,19 @@ class Lab:
 
     def node_peak_kib(self):
         """What the aggregation node's process has had of memory at most (VmHWM)."""
+        found = self.ask_node("grep VmHWM $it/status").split()
+        return int(found[found.index("VmHWM:") + 1])
+
+    def node_cpu_seconds(self):
+        """The processor time that the aggregation node's process has used."""
+        # Fields 14 and 15 of proc_pid_stat(5), counted from behind the name in parentheses.
+        fields = self.ask_node("cat $it/stat").rsplit(")", 1)[1].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+    def ask_node(self, command):
+        """What a shell command says of the aggregation node's process, whose folder is $it."""
         words = [self.program, "lab", "exec", "--name", self.name, "leaf0-an", "--", "sh", "-c",
                  "for it in /proc/[0-9]*; do "
                  "[ \"$(readlink $it/ns/net)\" = \"$(readlink /proc/self/ns/net)\" ] && "
-                 "grep -qz '^node$' $it/cmdline && grep VmHWM $it/status; done; true"]
-        found = subprocess.run(words, check=True, text=True, capture_output=True).stdout.split()
-        return int(found[found.index("VmHWM:") + 1])
+                 f"grep -qz '^node$' $it/cmdline && {command}; done; true"]
+        return subprocess.run(words, check=True, text=True, capture_output=True).stdout

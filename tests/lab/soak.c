@@ -22,7 +22,7 @@ enum {
     COUNT_MAX = 1000,
     LONG_COUNT_MAX = 20000,
     EXTENT_MAX = 32,
-    DEPTH_MAX = 16,
+    DEPTH_MAX = 64,
     ROUNDS_PER_LOOK = 32,
     SECONDS_PER_WORD = 10
 };

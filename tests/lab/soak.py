@@ -12,6 +12,7 @@ import argparse
 import json
 import os
 import pathlib
+import signal
 import subprocess
 import sys
 import tempfile
@@ -48,6 +49,9 @@ def parse_arguments():
     parser.add_argument("--ranks-per-host", type=int, default=1)
     parser.add_argument("--channel", choices=["auto", "tcp", "udp"], default="auto",
                         help="what carries data (default %(default)s: datagrams, multicast results)")
+    parser.add_argument("--between-hosts", choices=["auto", "tree", "mesh"], default="auto",
+                        help="way of every operation (default %(default)s: each the one that its "
+                             "length and its communicator suggest)")
     parser.add_argument("--seal-frames", action="store_true", help="seal every frame")
     parser.add_argument("--operations", type=int, default=5_000_000,
                         help="on communicators that span hosts (default %(default)s)")
@@ -81,6 +85,14 @@ class State:
             draft = self.path.with_suffix(".new")
             draft.write_text(json.dumps(self.kept, indent=1) + "\n")
             draft.replace(self.path)
+
+
+def environment(arguments):
+    """What the ranks find of settings."""
+    settings = {"TRIBUTARY_CHANNEL": arguments.channel}
+    if arguments.between_hosts != "auto":
+        settings["TRIBUTARY_BETWEEN_HOSTS"] = arguments.between_hosts
+    return {**os.environ, **settings}
 
 
 class Lab:
@@ -140,7 +152,7 @@ class Lab:
                 code = subprocess.run(
                     [str(word) for word in command], check=False, stdout=output,
                     stdin=subprocess.DEVNULL, timeout=arguments.seconds + 900,
-                    env={**os.environ, "TRIBUTARY_CHANNEL": arguments.channel}).returncode
+                    env=environment(arguments)).returncode
                 output.seek(0)
                 text = output.read()
             lines = [line for line in text.splitlines() if line.startswith("{")]
@@ -190,6 +202,8 @@ def complaints(summary, before, after, status):
 
 
 def main():
+    # Whoever ends this ends its labs.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     arguments = parse_arguments()
     arguments.build.mkdir(parents=True, exist_ok=True)
     program = (arguments.build / f"soak-{arguments.mpi}").resolve()
@@ -213,8 +227,8 @@ def main():
         after = lab.daemons()
     found = complaints(summary, before, after, status)
     settings = {name: vars(arguments)[name] for name in
-                ("mpi", "hosts", "hosts_per_leaf", "loss", "ranks_per_host", "channel", "depth",
-                 "seal_frames", "seed")}
+                ("mpi", "hosts", "hosts_per_leaf", "loss", "ranks_per_host", "channel",
+                 "between_hosts", "depth", "seal_frames", "seed")}
     result = {**settings, **summary, "before": before, "after": after, "complaints": found}
     state.add(result)
     print(json.dumps(result))

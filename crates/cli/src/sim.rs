@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::Context as _;
 use comfy_table::{Cell, CellAlignment, ContentArrangement, Table as Shown};
 use indicatif::{ProgressBar, ProgressStyle};
-use tributary_sim::figure::{self, Effort, Figure, FigureError, Progress, Table};
+use tributary_sim::figure::{self, Compared, Effort, Figure, FigureError, Progress, Table};
 use tributary_sim::plan::{self, Question};
 use tributary_sim::preset::{self, Preset};
 
@@ -35,10 +35,13 @@ pub(crate) fn figure(flags: &FigureFlags) -> anyhow::Result<ExitCode> {
     };
     for name in names {
         let started = Instant::now();
-        let figure = watched(name, |progress| figure::make(name, &effort, progress))?;
-        show(&figure, started.elapsed())?;
+        let (figure, compared) = watched(name, |progress| {
+            let figure = figure::make(name, &effort, progress)?;
+            Ok((figure, figure::compare(name, &effort, progress)?))
+        })?;
+        show(&figure, &compared, started.elapsed())?;
         if let Some(directory) = &flags.out {
-            write_files(directory, &figure)?;
+            write_files(directory, &figure, &compared)?;
         }
     }
     Ok(ExitCode::SUCCESS)
@@ -114,11 +117,21 @@ fn watched<T: Send>(
     }
 }
 
-fn show(figure: &Figure, took: Duration) -> anyhow::Result<()> {
+fn show(figure: &Figure, compared: &Compared, took: Duration) -> anyhow::Result<()> {
     let mut out = io::stdout().lock();
     writeln!(out, "{}: {} ({:.1} s)", figure.name, figure.title, took.as_secs_f64())?;
-    writeln!(out, "{}\n", as_text(&figure.table))?;
+    writeln!(out, "{}", in_text(figure, compared))?;
     Ok(())
+}
+
+/// The table, then what was published in words about it.
+fn in_text(figure: &Figure, compared: &Compared) -> String {
+    let mut text = as_text(&figure.table) + "\n";
+    for caption in &compared.captions {
+        text += caption;
+        text.push('\n');
+    }
+    text
 }
 
 fn print_table(table: &Table, csv: bool) -> anyhow::Result<ExitCode> {
@@ -145,7 +158,7 @@ pub(crate) fn as_text(table: &Table) -> String {
     tables::text(&shown)
 }
 
-fn write_files(directory: &Path, figure: &Figure) -> anyhow::Result<()> {
+fn write_files(directory: &Path, figure: &Figure, compared: &Compared) -> anyhow::Result<()> {
     std::fs::create_dir_all(directory)
         .with_context(|| format!("directory {}", directory.display()))?;
     let write = |extension: &str, text: String| {
@@ -153,9 +166,10 @@ fn write_files(directory: &Path, figure: &Figure) -> anyhow::Result<()> {
         std::fs::write(&path, text).with_context(|| format!("file {}", path.display()))
     };
     write("csv", figure.table.csv())?;
-    write("txt", as_text(&figure.table) + "\n")?;
-    if let Some(chart) = &figure.chart {
-        write("svg", chart.svg(&figure.title)?)?;
+    write("txt", in_text(figure, compared))?;
+    if !compared.table.rows.is_empty() {
+        write("published.csv", compared.table.csv())?;
     }
+    write("svg", figure.chart.svg(&figure.title, &compared.captions)?)?;
     Ok(())
 }

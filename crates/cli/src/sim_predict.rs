@@ -41,10 +41,7 @@ pub(crate) fn predict(flags: &PredictFlags) -> anyhow::Result<ExitCode> {
         return Err(UsageError::new("--sizes", size.to_string(), allowed).into());
     }
     keep_to_cores(flags.cores.into())?;
-    let tuning = match &flags.tuning {
-        Some(path) => Tuning::read(path)?,
-        None => tune::constants(IpAddr::V4(Ipv4Addr::LOCALHOST))?,
-    };
+    let Measured { tuning, timed } = measure(flags)?;
     let (Some(costs), Some(system), Some(barrier_ns)) =
         (tuning.costs, tuning.system, tuning.barrier_ns)
     else {
@@ -56,10 +53,37 @@ pub(crate) fn predict(flags: &PredictFlags) -> anyhow::Result<ExitCode> {
     if let Some(path) = &flags.preset {
         std::fs::write(path, &text).with_context(|| format!("file {}", path.display()))?;
     }
-    let timed = time(flags)?;
     let rows = predict::predict(&preset, &timed, OPERATIONS, flags.seed)?;
     write(&rows, flags.json)?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// The machine's constants, and what operations took on it.
+struct Measured {
+    tuning: Tuning,
+    timed: Vec<Timed>,
+}
+
+/// Medians of one row, by whether the ranks were joined by the mesh, how many there were, and the
+/// vector's length.
+type Medians = BTreeMap<(bool, u32, usize), Vec<f64>>;
+
+/// Constants and benchmark in turn, over and over, so that a machine that is slower for a while is so
+/// for both; of each the middle one.
+fn measure(flags: &PredictFlags) -> anyhow::Result<Measured> {
+    let mut tunings = Vec::new();
+    let mut medians = Medians::new();
+    for _ in 0..flags.rounds {
+        if flags.tuning.is_none() {
+            tunings.push(tune::constants(IpAddr::V4(Ipv4Addr::LOCALHOST))?);
+        }
+        time(flags, &mut medians)?;
+    }
+    let tuning = match &flags.tuning {
+        Some(path) => Tuning::read(path)?,
+        None => Tuning::middle_constants(&tunings).context("no constants were measured")?,
+    };
+    Ok(Measured { tuning, timed: middle(medians)? })
 }
 
 /// What was measured, as the preset has it.
@@ -87,17 +111,19 @@ fn constants(costs: &CostsRow, system: &SystemCosts) -> Vec<MeasuredConstant> {
     machine.chain(memory.into_iter().map(in_table("memory"))).collect()
 }
 
-/// Runs the benchmark over and over, ways and endpoints in turn; the middle of each row's medians.
-fn time(flags: &PredictFlags) -> anyhow::Result<Vec<Timed>> {
-    let mut medians: BTreeMap<(bool, u32, usize), Vec<f64>> = BTreeMap::new();
-    for _ in 0..flags.rounds {
-        for &endpoints in &flags.endpoints {
-            for row in bench(flags, endpoints)? {
-                let key = (row.algo == "mesh", endpoints, row.size_bytes);
-                medians.entry(key).or_default().push(row.op_median_us);
-            }
+/// Runs the benchmark once for each number of endpoints.
+fn time(flags: &PredictFlags, medians: &mut Medians) -> anyhow::Result<()> {
+    for &endpoints in &flags.endpoints {
+        for row in bench(flags, endpoints)? {
+            let key = (row.algo == "mesh", endpoints, row.size_bytes);
+            medians.entry(key).or_default().push(row.op_median_us);
         }
     }
+    Ok(())
+}
+
+/// The middle of each row's medians.
+fn middle(medians: Medians) -> anyhow::Result<Vec<Timed>> {
     let algorithm = ALGORITHM.algorithm().context("the algorithm is no choice of its own")?;
     let leaves = FabricOptions::default().leaves;
     let timed = medians.into_iter().map(|((in_mesh, endpoints, len_bytes), mut times)| {
@@ -141,12 +167,13 @@ fn write(rows: &[Predicted], json: bool) -> anyhow::Result<()> {
                 "measured_us": row.timed.measured_us,
                 "predicted_us": row.predicted_us,
                 "error_percent": row.error_percent(),
+                "within_20_percent": row.is_close(),
             });
             writeln!(out, "{line}")?;
         }
         return Ok(());
     }
-    writeln!(out, "{}", sim::as_text(&predict::table(rows)))?;
+    writeln!(out, "{}\n{}", sim::as_text(&predict::table(rows)), predict::verdict(rows))?;
     Ok(())
 }
 

@@ -237,7 +237,7 @@ pub const HOST_ADDRESS: Knob = Knob {
 /// Datagrams beside TCP.
 pub const CHANNEL: Knob = Knob {
     name: "TRIBUTARY_CHANNEL",
-    default: "tcp",
+    default: "auto",
     unit: "",
     allowed: "auto, tcp, udp",
     help: "what carries data where a leader's link is TCP; auto: UDP for segments that cross the \

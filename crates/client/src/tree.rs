@@ -17,6 +17,7 @@ use tributary_wire::OperationNumber;
 use tributary_wire::frame::{Abort, AbortReason, STREAM_BYTES_MAX};
 
 use crate::report::Tally;
+use crate::waiting::Waiter;
 use datagrams::Datagrams;
 pub(crate) use enter::Approach;
 use traffic::Round;
@@ -229,6 +230,16 @@ impl TreeMember {
     pub(crate) fn is_all_sent(&mut self) -> bool {
         let is_last = self.running.as_ref().is_none_or(|it| it.piece.end == it.len_bytes);
         is_last && self.endpoint.is_all_sent() && matches!(self.link.flush(), Ok(Sent::Taken))
+    }
+
+    /// Lets a little time pass: yields until a look at what is expected finds something, or sleeps
+    /// for `nap_max` at most.
+    pub(crate) fn pause(&mut self, waiter: &mut Waiter, nap_max: Duration) {
+        if waiter.yields_next() {
+            waiter.yield_while(|| self.glances_in_vain());
+        } else {
+            waiter.pause(|time| self.sleep(time.min(nap_max)));
+        }
     }
 
     /// Sleeps until the link may have something, or for `time`.

@@ -133,9 +133,7 @@ impl Trees {
     pub(crate) fn pause(&mut self, waiter: &mut Waiter, nap_max: Duration) {
         let mut waited_for = self.waited_for();
         match (waited_for.next(), waited_for.next()) {
-            (Some(only), None) => {
-                waiter.pause(|time| only.sleep(time.min(nap_max)));
-            }
+            (Some(only), None) => only.pause(waiter, nap_max),
             (Some(one), Some(_)) => {
                 waiter.pause(|time| one.sleep(time.min(GLANCE)));
             }

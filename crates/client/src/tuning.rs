@@ -109,6 +109,25 @@ pub enum TuningError {
 }
 
 impl Tuning {
+    /// Of each constant the middle one of several measurements of one machine, so that what disturbed
+    /// the machine for a while has no say. Times of whole operations are not taken along. None if there
+    /// is no measurement, or one that lacks constants.
+    #[must_use]
+    pub fn middle_constants(measured: &[Self]) -> Option<Self> {
+        let machine = measured.first()?.machine.clone();
+        let costs: Option<Vec<CostsRow>> = measured.iter().map(|tuning| tuning.costs).collect();
+        let system: Option<Vec<SystemCosts>> =
+            measured.iter().map(|tuning| tuning.system).collect();
+        let barriers: Option<Vec<f64>> = measured.iter().map(|tuning| tuning.barrier_ns).collect();
+        Some(Self {
+            machine,
+            costs: Some(CostsRow::middle(&costs?)),
+            system: Some(SystemCosts::middle(&system?)),
+            barrier_ns: Some(median(barriers?)),
+            measurements: Vec::new(),
+        })
+    }
+
     /// What holds where nobody has measured: the figures of docs/decisions/0022, taken on a lab.
     #[must_use]
     pub fn built_in() -> &'static Self {
@@ -220,6 +239,29 @@ fn octaves(one: u64, other: u64) -> f64 {
     (one.max(1) as f64 / other.max(1) as f64).log2().abs()
 }
 
+impl CostsRow {
+    /// Of each constant the middle one.
+    fn middle(measured: &[Self]) -> Self {
+        let of = |constant: fn(&Self) -> f64| median(measured.iter().map(constant).collect());
+        Self {
+            network_startup_ns: of(|costs| costs.network_startup_ns),
+            network_ns_per_byte: of(|costs| costs.network_ns_per_byte),
+            memory_startup_ns: of(|costs| costs.memory_startup_ns),
+            memory_ns_per_byte: of(|costs| costs.memory_ns_per_byte),
+            reduce_ns_per_byte: of(|costs| costs.reduce_ns_per_byte),
+        }
+    }
+}
+
+/// The middle one.
+///
+/// # Panics
+/// If there is none.
+fn median(mut samples: Vec<f64>) -> f64 {
+    samples.sort_unstable_by(f64::total_cmp);
+    samples[samples.len() / 2]
+}
+
 impl From<CostsRow> for Costs {
     fn from(row: CostsRow) -> Self {
         Self {
@@ -328,5 +370,37 @@ mod tests {
         }
         std::fs::remove_file(&path).unwrap();
         assert!(matches!(Tuning::read(&path), Err(TuningError::File { .. })));
+    }
+
+    #[test]
+    fn of_several_measurements_the_middle_of_each_constant_counts() {
+        let system = |send_ns: f64, wait_ns: f64| {
+            toml::from_str::<SystemCosts>(&format!(
+                "cores = 2\nsend_ns = {send_ns}\nsend_ns_per_byte = 1.0\nreceive_ns = 1.0\n\
+                 receive_ns_per_byte = 1.0\nmiss_ns = 1.0\nremote_ns = 1.0\ngive_way_ns = 1.0\n\
+                 switch_ns = 1.0\ncold_ns = 1.0\ncrowd_ns = 1.0\nwait_ns = {wait_ns}\n\
+                 wake_ns = 1.0\nwake_idle_ns = 1.0\n"
+            ))
+            .unwrap()
+        };
+        let measured = |send_ns, wait_ns, barrier_ns| Tuning {
+            costs: Some(CostsRow {
+                network_startup_ns: send_ns,
+                network_ns_per_byte: 1.0,
+                memory_startup_ns: 1.0,
+                memory_ns_per_byte: 1.0,
+                reduce_ns_per_byte: wait_ns,
+            }),
+            system: Some(system(send_ns, wait_ns)),
+            barrier_ns: Some(barrier_ns),
+            ..Tuning::default()
+        };
+        // No single measurement has all of the middle.
+        let rounds =
+            [measured(5.0, 900.0, 70.0), measured(700.0, 3.0, 71.0), measured(4.0, 2.0, 9e9)];
+        let middle = Tuning::middle_constants(&rounds).unwrap();
+        assert_eq!(middle, measured(5.0, 3.0, 71.0));
+        assert_eq!(Tuning::middle_constants(&[]), None);
+        assert_eq!(Tuning::middle_constants(&[rounds[0].clone(), Tuning::default()]), None);
     }
 }

@@ -115,6 +115,27 @@ impl Waiter {
         }
     }
 
+    /// Whether the next [`pause`](Self::pause) would yield and do nothing else.
+    #[must_use]
+    pub fn yields_next(&self) -> bool {
+        self.policy == Policy::Sleep && self.rounds < CROWDED_YIELDS
+    }
+
+    /// Yields, and again as long as a look at the condition `is_in_vain`, up to a round in which the
+    /// caller should [look up](Self::looks_up).
+    ///
+    /// Most rounds of a crowded wait yield and look in vain. Each comes back to a core whose caches
+    /// others have used since, and costs by how much it touches.
+    pub fn yield_while(&mut self, mut is_in_vain: impl FnMut() -> bool) {
+        while self.yields_next() {
+            self.rounds += 1;
+            std::thread::yield_now();
+            if self.rounds.is_multiple_of(ROUNDS_PER_LOOK_UP) || !is_in_vain() {
+                return;
+            }
+        }
+    }
+
     #[cold]
     fn pause_spinning(&mut self) -> Checkup {
         if self.rounds > ROUNDS_BEFORE_COURTESY {
@@ -167,6 +188,25 @@ mod tests {
     fn a_spinning_wait_never_sleeps_and_comes_to_a_full_checkup() {
         let mut waiter = Waiter::new(Policy::Spin);
         while waiter.pause(|_| panic!("a spinning wait slept")) != Checkup::Full {}
+    }
+
+    #[test]
+    fn yielding_ends_when_something_has_come_and_in_rounds_that_look_up() {
+        let mut waiter = Waiter::new(Policy::Sleep);
+        let mut looks = 0;
+        let mut is_in_vain_until = |last: u32| {
+            looks += 1;
+            looks < last
+        };
+        waiter.yield_while(|| is_in_vain_until(3));
+        assert_eq!(waiter.rounds, 3);
+        while waiter.yields_next() {
+            waiter.yield_while(|| true);
+            assert!(waiter.looks_up());
+        }
+        assert_eq!(waiter.rounds, CROWDED_YIELDS);
+        let mut spinning = Waiter::new(Policy::Spin);
+        spinning.yield_while(|| panic!("a spinning wait yielded"));
     }
 
     #[test]

@@ -10,6 +10,7 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
@@ -266,11 +267,15 @@ impl Directory {
     }
 }
 
-/// Writes a file so that readers see all of it or nothing.
+/// Writes a file so that readers see all of it or nothing, also where several write at once: then it
+/// is one's.
 pub(crate) fn write_at_once(path: &Path, text: &[u8], mode: u32) -> io::Result<()> {
     use std::io::Write as _;
+    static WRITTEN: AtomicU32 = AtomicU32::new(0);
+    // Nothing but the number is shared, so that nothing has to be ordered with it.
+    let number = WRITTEN.fetch_add(1, Ordering::Relaxed);
     let mut new = path.as_os_str().to_owned();
-    new.push(".new");
+    new.push(format!(".{}-{number}.new", std::process::id()));
     let mut file =
         OpenOptions::new().write(true).create(true).truncate(true).mode(mode).open(&new)?;
     file.write_all(text)?;
@@ -312,6 +317,24 @@ mod tests {
         for bad in ["", "../x", "Lab", "a b", "012345678901234567890", "."] {
             assert_eq!(bad.parse::<LabName>(), Err(ParseLabNameError), "{bad}");
         }
+    }
+
+    #[test]
+    fn several_may_write_one_file_at_once() {
+        let path = std::env::temp_dir().join(format!("tributary-lab-file-{}", std::process::id()));
+        std::thread::scope(|scope| {
+            for writer in 0..4_u8 {
+                let path = &path;
+                scope.spawn(move || {
+                    for _ in 0..100 {
+                        write_at_once(path, &[writer; 64], 0o600).unwrap();
+                        let read = fs::read(path).unwrap();
+                        assert!(read.len() == 64 && read.iter().all(|byte| *byte == read[0]));
+                    }
+                });
+            }
+        });
+        fs::remove_file(&path).unwrap();
     }
 
     #[test]

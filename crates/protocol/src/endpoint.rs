@@ -35,7 +35,7 @@ use operation::Operation;
 use stream::Streams;
 
 pub use error::{FrameError, StartError};
-pub use operation::{OperationSpec, SpecError};
+pub use operation::{OperationSpec, ShortVectors, SpecError};
 
 /// A member's grant.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -94,6 +94,7 @@ pub struct Endpoint {
     /// None if the group may not stream.
     streams: Option<Streams>,
     next_operation: OperationNumber,
+    short_vectors: Option<ShortVectors>,
     /// Complete or failed, not yet polled.
     events: VecDeque<Event>,
     has_said_join: bool,
@@ -176,6 +177,7 @@ impl Endpoint {
             flight,
             streams,
             next_operation: OperationNumber::FIRST,
+            short_vectors: None,
             events,
             has_said_join: false,
             offer: None,
@@ -201,6 +203,12 @@ impl Endpoint {
         self.ear = Some(Ear::new(capability));
     }
 
+    /// Cuts short vectors so from now on. All members of a group must, before the first operation.
+    pub fn cut_short_vectors(&mut self, short: ShortVectors) {
+        debug_assert!(!self.has_said_join, "decided after the join was sent");
+        self.short_vectors = Some(short);
+    }
+
     /// Starts an operation. Every member starts the same ones in the same order.
     ///
     /// # Errors
@@ -208,7 +216,11 @@ impl Endpoint {
     pub fn start(&mut self, spec: OperationSpec) -> Result<OperationNumber, StartError> {
         self.check_start()?;
         let number = self.next_operation;
-        self.enqueue(Operation::new(number, spec, self.config.payload_max_bytes)?);
+        let granted_bytes = self.config.payload_max_bytes;
+        let short = self.short_vectors.filter(|short| short.include(&spec, self.config.osos));
+        let segment_bytes =
+            short.map_or(granted_bytes, |it| it.segment_max_bytes.min(granted_bytes));
+        self.enqueue(Operation::new(number, spec, segment_bytes)?);
         Ok(number)
     }
 

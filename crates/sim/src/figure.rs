@@ -7,6 +7,7 @@
 mod amg;
 mod chart;
 mod communicators;
+mod distribution;
 mod full_hosts;
 mod latency;
 mod published;
@@ -24,7 +25,7 @@ use crate::preset::PresetError;
 use crate::system::SystemError;
 use crate::world::RunError;
 
-pub use chart::{Axis, Chart, Quantity, Scale, Series};
+pub use chart::{Axis, Chart, Mark, Quantity, Scale, Series};
 pub use table::{Cell, Table};
 
 /// Why a figure could not be made.
@@ -93,8 +94,17 @@ pub struct Figure {
     pub title: String,
     /// Its numbers.
     pub table: Table,
-    /// Its drawing, if it has one.
-    pub chart: Option<Chart>,
+    /// Its drawing.
+    pub chart: Chart,
+}
+
+/// What was published about a figure in words, beside what the simulator has.
+#[derive(Clone, Debug)]
+pub struct Compared {
+    /// The statements; none where there are none.
+    pub table: Table,
+    /// The same in short, a line for each.
+    pub captions: Vec<String>,
 }
 
 type Maker = fn(&Effort, &Progress) -> Result<Figure, FigureError>;
@@ -104,6 +114,7 @@ const FIGURES: &[(&str, Maker)] = &[
     ("table1", tables::table1),
     ("table2", tables::table2),
     ("latency", latency::latency),
+    ("distribution", distribution::distribution),
     ("communicators", communicators::communicators),
     ("channels", full_hosts::channels),
     ("leaders", full_hosts::leaders),
@@ -111,9 +122,21 @@ const FIGURES: &[(&str, Maker)] = &[
     ("dpml-edr", full_hosts::dpml_edr),
     ("dpml-omni-path", full_hosts::dpml_opa),
     ("dpml-10240", full_hosts::dpml_scale),
-    ("streaming", streaming::streaming),
+    ("streaming", streaming::allreduce),
+    ("streaming-reduce", streaming::reduce),
     ("scale", scale::scale),
     ("statements", statements::statements),
+];
+
+/// The published statements that are about what a figure shows.
+const STATEMENTS: &[(&str, &[&str])] = &[
+    ("latency", &["S1", "S4", "S5"]),
+    ("communicators", &["S3"]),
+    ("channels", &["S2"]),
+    ("leaders", &["S10", "S11"]),
+    ("dpml-edr", &["S8", "S9"]),
+    ("streaming", &["S6", "S7"]),
+    ("scale", &["S12"]),
 ];
 
 /// Names of all figures.
@@ -132,6 +155,16 @@ pub fn make(name: &str, effort: &Effort, progress: &Progress) -> Result<Figure, 
         known: names().collect::<Vec<_>>().join(", "),
     })?;
     maker(effort, progress)
+}
+
+/// What was published in words about what a figure shows, beside the simulator's. Figures of which
+/// nothing is published in words have no rows; `statements` is all of it, and has none of its own.
+///
+/// # Errors
+/// [`FigureError`].
+pub fn compare(name: &str, effort: &Effort, progress: &Progress) -> Result<Compared, FigureError> {
+    let of_figure = STATEMENTS.iter().find(|(figure, _)| *figure == name);
+    statements::compared(of_figure.map_or(&[], |(_, ids)| *ids), effort, progress)
 }
 
 /// Simulates every point on its own core, and gives the results in the order of the points.

@@ -15,6 +15,9 @@ use crate::preset::{self, Preset, PresetError};
 /// Where a measured constant comes from, as the preset says it.
 const SOURCE: &str = "measured by tributary tune --measure";
 
+/// How far a prediction may be off, in percent, to count as close.
+const ALLOWED_PERCENT: f64 = 20.0;
+
 /// Most that the product's code may take for a frame.
 const FRAME_NS_MAX: f64 = 20_000.0;
 /// Halvings of that, down to 5 ns.
@@ -146,6 +149,12 @@ impl Predicted {
     pub fn error_percent(&self) -> f64 {
         (self.predicted_us / self.timed.measured_us - 1.0) * 100.0
     }
+
+    /// Whether it is as close as a prediction is meant to be.
+    #[must_use]
+    pub fn is_close(&self) -> bool {
+        self.error_percent().abs() <= ALLOWED_PERCENT
+    }
 }
 
 /// Predicts every row from the preset alone.
@@ -170,9 +179,15 @@ pub fn predict(
 /// The rows for people.
 #[must_use]
 pub fn table(rows: &[Predicted]) -> Table {
-    let columns =
-        ["way", "endpoints", "size_bytes", "measured_us", "predicted_us", "error_percent"];
-    let mut table = Table::new(&columns);
+    let mut table = Table::new(&[
+        "way",
+        "endpoints",
+        "size_bytes",
+        "measured_us",
+        "predicted_us",
+        "error_percent",
+        "within_20_percent",
+    ]);
     for row in rows {
         table.add(vec![
             Cell::Text(way(row.timed.joint).to_owned()),
@@ -181,9 +196,22 @@ pub fn table(rows: &[Predicted]) -> Table {
             Cell::Number(row.timed.measured_us, 2),
             Cell::Number(row.predicted_us, 2),
             Cell::Number(row.error_percent(), 1),
+            Cell::Text(if row.is_close() { "yes" } else { "NO" }.to_owned()),
         ]);
     }
     table
+}
+
+/// How many rows are as close as they are meant to be, in words.
+#[must_use]
+pub fn verdict(rows: &[Predicted]) -> String {
+    let close = rows.iter().filter(|row| row.is_close()).count();
+    let largest = rows.iter().map(|row| row.error_percent().abs()).fold(0.0, f64::max);
+    let met = if close == rows.len() { "met" } else { "MISSED" };
+    let of = rows.len();
+    format!(
+        "Within {ALLOWED_PERCENT:.0} %: {close} of {of} rows, largest error {largest:.1} %: {met}"
+    )
 }
 
 /// What a table calls the way.
@@ -248,6 +276,13 @@ mod tests {
         let row = |predicted_us| Predicted { timed: rows()[0], predicted_us };
         assert!((row(12.0).error_percent() - 20.0).abs() < 1e-9);
         assert!((row(8.0).error_percent() + 20.0).abs() < 1e-9);
-        assert_eq!(table(&[row(12.0)]).csv().lines().nth(1), Some("tree,4,8,10.00,12.00,20.0"));
+        let lines = table(&[row(11.9), row(12.1)]).csv();
+        let lines: Vec<&str> = lines.lines().skip(1).collect();
+        assert_eq!(lines, ["tree,4,8,10.00,11.90,19.0,yes", "tree,4,8,10.00,12.10,21.0,NO"]);
+        let said = |rows: &[Predicted]| verdict(rows);
+        assert!(said(&[row(11.9), row(8.1)]).ends_with("2 of 2 rows, largest error 19.0 %: met"));
+        assert!(
+            said(&[row(11.9), row(7.9)]).ends_with("1 of 2 rows, largest error 21.0 %: MISSED")
+        );
     }
 }

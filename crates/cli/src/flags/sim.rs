@@ -166,11 +166,11 @@ pub(crate) struct PredictFlags {
     pub(crate) cores: u16,
 
     /// Operations timed in each of the rounds
-    #[arg(long, value_name = "N", default_value_t = 500, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", default_value_t = 300, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) iters: u32,
 
-    /// Times that the benchmark is run; the middle one of the medians counts
-    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=99))]
+    /// Times that constants are measured and the benchmark is run; of each the middle one counts
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=99))]
     pub(crate) rounds: u32,
 
     /// Constants that `tributary tune` has measured, instead of measuring them now

@@ -4,7 +4,7 @@
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::time::{Duration, Instant};
 
-use tributary_protocol::endpoint::{Endpoint, EndpointConfig, Event};
+use tributary_protocol::endpoint::{Endpoint, EndpointConfig, Event, ShortVectors};
 use tributary_transport::udp::{DATAGRAM_PAYLOAD_BYTES_MAX, WHOLE_PAYLOAD_BYTES};
 use tributary_transport::{
     DatagramSocket, Link, SealKey, ShmOptions, TcpOptions, connect_shm, connect_tcp,
@@ -19,6 +19,11 @@ use crate::settings::{ChannelChoice, TransportChoice};
 
 /// How long a node may take to let a member in.
 const JOIN_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Where results are multicast: vectors that are cut into whole packets. 8 hosts of a lab, us by
+/// datagram in such segments and over TCP in one: 4 KiB 99 and 147, 16 KiB 254 and 168.
+const SHORT_VECTORS: ShortVectors =
+    ShortVectors { vector_max_bytes: 8 << 10, segment_max_bytes: WHOLE_PAYLOAD_BYTES };
 
 /// Why a member could not take its place.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -51,6 +56,11 @@ impl TreeMember {
     ) -> Result<Self, EnterError> {
         let Connected { link, mut datagrams, carrier } = connect(group, grant, approach, machine)?;
         let mut endpoint = Endpoint::new(EndpointConfig::of_grant(group, grant, 1));
+        // By the group's terms alone, which are the same for all members. A process outside the group
+        // knows only the grant's segments.
+        if group.multicast.is_some() && group.outsider.is_none() {
+            endpoint.cut_short_vectors(SHORT_VECTORS);
+        }
         if let Some(port) = datagrams.as_ref().and_then(Datagrams::port) {
             endpoint.offer_datagrams(
                 port,

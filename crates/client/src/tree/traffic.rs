@@ -57,6 +57,24 @@ impl TreeMember {
         }
     }
 
+    /// Looks where the result is expected, as the next round would; `false` if that round has more to
+    /// do, because something has come or because it looks at more.
+    pub(super) fn glances_in_vain(&mut self) -> bool {
+        let (Round::Glance(left @ 1..), Some(datagrams)) = (self.round, &mut self.datagrams) else {
+            return false;
+        };
+        let socket = match self.endpoint.expected_carrier() {
+            Carrier::Multicast => datagrams.ear.as_mut(),
+            Carrier::Datagram => Some(&mut datagrams.socket),
+            Carrier::Link => None,
+        };
+        let is_empty = socket.is_some_and(|socket| matches!(socket.has_arrived(), Ok(false)));
+        if is_empty {
+            self.round = Round::Glance(left - 1);
+        }
+        is_empty
+    }
+
     fn look_around(&mut self) -> Result<(), LinkGone> {
         let now = time_since(self.clock);
         let expected = self.endpoint.expected_carrier();

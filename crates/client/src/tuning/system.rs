@@ -19,6 +19,7 @@ use serde::{Deserialize, Serialize};
 use tributary_transport::{TcpAcceptor, connect_tcp};
 
 use super::measure::{MeasureError, frame};
+use super::median;
 use cores::pin;
 pub use cores::{keep_to_cores, on_cores};
 use partner::{End, TIMEOUT, accept, options};
@@ -77,6 +78,30 @@ impl SystemCosts {
         let calls = [send_ns, send_ns_per_byte, receive_ns, receive_ns_per_byte, miss_ns];
         let switches = [remote_ns, give_way_ns, switch_ns, cold_ns, crowd_ns];
         calls.into_iter().chain(switches).chain([wait_ns, wake_ns, wake_idle_ns])
+    }
+
+    /// Of each figure the middle one.
+    ///
+    /// # Panics
+    /// If nothing was measured.
+    pub(super) fn middle(measured: &[Self]) -> Self {
+        let of = |figure: fn(&Self) -> f64| median(measured.iter().map(figure).collect());
+        Self {
+            cores: measured[0].cores,
+            send_ns: of(|costs| costs.send_ns),
+            send_ns_per_byte: of(|costs| costs.send_ns_per_byte),
+            receive_ns: of(|costs| costs.receive_ns),
+            receive_ns_per_byte: of(|costs| costs.receive_ns_per_byte),
+            miss_ns: of(|costs| costs.miss_ns),
+            remote_ns: of(|costs| costs.remote_ns),
+            give_way_ns: of(|costs| costs.give_way_ns),
+            switch_ns: of(|costs| costs.switch_ns),
+            cold_ns: of(|costs| costs.cold_ns),
+            crowd_ns: of(|costs| costs.crowd_ns),
+            wait_ns: of(|costs| costs.wait_ns),
+            wake_ns: of(|costs| costs.wake_ns),
+            wake_idle_ns: of(|costs| costs.wake_idle_ns),
+        }
     }
 }
 
@@ -341,13 +366,4 @@ fn thread_usage() -> libc::rusage {
     let outcome = unsafe { libc::getrusage(libc::RUSAGE_THREAD, &raw mut usage) };
     assert_eq!(outcome, 0, "the kernel knows this thread");
     usage
-}
-
-/// The middle one.
-///
-/// # Panics
-/// If there is none.
-fn median(mut samples: Vec<f64>) -> f64 {
-    samples.sort_unstable_by(f64::total_cmp);
-    samples[samples.len() / 2]
 }

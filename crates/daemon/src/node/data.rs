@@ -174,7 +174,11 @@ impl DataLoop {
 
     /// Runs until asked to stop; then tells every group, and returns.
     pub(super) fn run(mut self) -> io::Result<()> {
-        if let Err(error) = scheduling::ask_for_short_slices() {
+        // Whoever polls is never woken, and hands its core over by yielding: with a shorter slice than
+        // the ranks have it would get it back before they have run.
+        if self.spin.is_zero()
+            && let Err(error) = scheduling::ask_for_short_slices()
+        {
             tracing::info!("{error}");
         }
         let mut events = Events::with_capacity(EVENTS_MAX);

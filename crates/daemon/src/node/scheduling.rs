@@ -9,6 +9,10 @@
 //! woken thread go before the running one at once if it asks for the shorter slice
 //! (Documentation/scheduler/sched-eevdf.rst). Its share of the core stays what it was, so computing
 //! ranks lose no more time to the node than before.
+//!
+//! For nodes that sleep at once, and only for them. One that polls yields between its looks, and a
+//! yield gives up no more than a slice: with 100 us of its own among slices of milliseconds a node
+//! on a core of 4 ranks took 15 turns an operation of 8 bytes, 11 of them before any rank had run.
 
 use std::io;
 

@@ -39,6 +39,27 @@ impl OperationSpec {
     };
 }
 
+/// Vectors that are cut into shorter segments than the grant allows.
+///
+/// A segment that fits one packet can go by datagram, and its result to all members at once; for a
+/// vector of a few packets that is worth more frames.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ShortVectors {
+    /// The longest of them. Those that would need more segments than may be in flight are not cut so.
+    pub vector_max_bytes: u64,
+    /// How long their segments are, at most.
+    pub segment_max_bytes: u32,
+}
+
+impl ShortVectors {
+    /// Whether an operation's vector is one of them, where `osos` segments may be in flight.
+    pub(super) fn include(&self, spec: &OperationSpec, osos: u16) -> bool {
+        let len_bytes = spec.elements.saturating_mul(spec.datatype.size_bytes() as u64);
+        let in_flight_bytes = u64::from(self.segment_max_bytes) * u64::from(osos);
+        len_bytes <= self.vector_max_bytes.min(in_flight_bytes)
+    }
+}
+
 /// Why a specification is no operation. The caller is at fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]

@@ -78,10 +78,9 @@ impl LowerEnd {
         }
         let mut decided = None;
         if let Some(done) = self.take(sequence) {
-            // Karn's rule: a repeated request's answer tells no round trip. What it would tell
-            // besides is how late a sibling was, which must not slow down recovery.
+            // Karn's rule: a repeated request's answer tells no round trip.
             if carrier == Carrier::Datagram && done.attempt == 0 {
-                self.round_trip.sample(now.since_ns(done.first_sent));
+                self.round_trip.sample_result(now.since_ns(done.first_sent));
             }
             if carrier == Carrier::Link && done.due.is_none() {
                 decided = self.on_silent_answer(now, &done);

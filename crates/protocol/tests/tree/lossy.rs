@@ -6,16 +6,17 @@
 
 use std::collections::BTreeSet;
 
+use tributary_protocol::endpoint::ShortVectors;
 use tributary_protocol::node::{Copies, Event, FrameError};
 use tributary_protocol::{Reach, RecoveryStats};
 use tributary_wire::frame::{Abort, AbortReason};
 use tributary_wire::{Datatype, EndpointId, Operator};
 
-use crate::honest::{run, segments, uneven};
+use crate::honest::{check_results, run, segments, uneven};
 use crate::link::{Datagrams, Timing};
 use crate::member::Member;
 use crate::plan::{OperationPlan, Scenario};
-use crate::world::World;
+use crate::world::{SEGMENT_MAX_BYTES, World};
 
 const SEEDS: u64 = 40;
 
@@ -219,6 +220,30 @@ fn multicast_changes_no_bit() {
         assert!(multicasts > 1000 && doubled > 1000, "{multicasts} {doubled}");
         assert_eq!(copies == Copies::Lazy, spared > 1000, "{spared} copies spared");
     }
+}
+
+#[test]
+fn short_vectors_go_by_datagram_once_they_are_cut_for_it() {
+    let mut scenario = uneven(4);
+    scenario.groups[0].payload_max_bytes = 256;
+    // 240 bytes: longer than a datagram here, and no longer than a segment of the grant.
+    let sum = OperationPlan::allreduce(Operator::Sum, Datatype::F64, 30);
+    scenario.groups[0].script = vec![sum; 50];
+    let run_cut = |segment_max_bytes| {
+        let mut world = World::new(&scenario, multicast(5, 0.02, Copies::Lazy, 0));
+        for member in &mut world.members {
+            let short = ShortVectors { vector_max_bytes: 240, segment_max_bytes };
+            member.endpoint.cut_short_vectors(short);
+        }
+        world.run();
+        check_results(&scenario, &world);
+        world.assert_all_is_free(&BTreeSet::new());
+        datagrams(&world)
+    };
+    // In three there are datagrams and losses; in six there would be more than may be in flight.
+    let in_three = run_cut(SEGMENT_MAX_BYTES);
+    assert!(in_three > 50 * 3 * 9, "{in_three}: every segment of every member");
+    assert!(run_cut(40) < 50, "{} probes", run_cut(40));
 }
 
 #[test]

@@ -19,7 +19,7 @@ use crate::memory::Memory;
 use crate::plan::{Below, GroupPlan, STREAMS, Scenario};
 
 /// Less than the longest segments here, which therefore go over links.
-const SEGMENT_MAX_BYTES: u32 = 100;
+pub(crate) const SEGMENT_MAX_BYTES: u32 = 100;
 
 pub(crate) const JOIN_TIMEOUT_NS: u64 = 1_000_000;
 

@@ -2,7 +2,8 @@
 
 use super::full_hosts::setting;
 use super::{
-    Axis, Cell, Chart, Effort, Figure, FigureError, Progress, Quantity, Scale, Series, Table, sweep,
+    Axis, Cell, Chart, Effort, Figure, FigureError, Mark, Progress, Quantity, Scale, Series, Table,
+    sweep,
 };
 use crate::measure::Between;
 use crate::preset;
@@ -34,7 +35,7 @@ pub(super) fn amg(effort: &Effort, progress: &Progress) -> Result<Figure, Figure
         "merit_tree",
         "gain_percent",
     ]);
-    let line = |name: &str| Series { name: name.into(), points: Vec::new(), is_published: false };
+    let line = |name: &str| Series { name: name.into(), points: Vec::new(), mark: Mark::Line };
     let mut series = vec![line(ways[0].0), line(ways[1].0)];
     for phase in PHASES_US {
         let merit = |reduction: f64| 1e6 / ((phase + reduction) * 1e3);
@@ -57,5 +58,5 @@ pub(super) fn amg(effort: &Effort, progress: &Progress) -> Result<Figure, Figure
         series,
     };
     let title = "AMG-like application, EDR fat tree, 64 hosts, 28 processes a host".to_owned();
-    Ok(Figure { name: "amg", title, table, chart: Some(chart) })
+    Ok(Figure { name: "amg", title, table, chart })
 }

@@ -1,4 +1,5 @@
-//! Drawings: lines over logarithmic or linear axes, as SVG, with the legend beside them.
+//! Drawings: lines, dots and boxes over logarithmic or linear axes, as SVG, with the legend beside
+//! them and what was published in words below.
 
 mod axis;
 
@@ -16,8 +17,21 @@ pub struct Series {
     pub name: String,
     /// Where it goes.
     pub points: Vec<(f64, f64)>,
-    /// Whether its points are published: marks instead of a line.
-    pub is_published: bool,
+    /// How its points are drawn.
+    pub mark: Mark,
+}
+
+/// How a series is drawn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mark {
+    /// A line through dots.
+    Line,
+    /// Dots alone.
+    Dots,
+    /// Crosses: published values.
+    Published,
+    /// Boxes: every five points of one place are least, quartiles and most.
+    Boxes,
 }
 
 /// A drawing.
@@ -36,6 +50,10 @@ const SIZE: (u32, u32) = (1100, 600);
 const LEGEND_AT: u32 = 850;
 /// Between two lines of the legend.
 const LEGEND_STEP: i32 = 22;
+/// Between two lines below the drawing.
+const CAPTION_STEP: u32 = 22;
+/// Half of a box's width, in places of a named axis.
+const BOX_HALF: f64 = 0.06;
 const FONT: &str = "sans-serif";
 const LINE_WIDTH: u32 = 2;
 /// Radii of dots, series by series: of neighbours that lie on one another, the earlier show as rings.
@@ -72,25 +90,45 @@ impl Chart {
         }
     }
 
-    /// The drawing, under a title.
+    /// Latencies by communicators at once, these in equal factors.
+    #[must_use]
+    pub fn latency_by_communicators(series: Vec<Series>) -> Self {
+        let axis = |label: &str, scale, shows| Axis { label: label.to_owned(), scale, shows };
+        Self {
+            x: axis("communicators at once", Scale::Logarithmic, Quantity::Count),
+            y: axis("latency, microseconds", Scale::Linear, Quantity::Number),
+            series,
+        }
+    }
+
+    /// The drawing, under a title and over captions.
     ///
     /// # Errors
     /// [`FigureError::Drawing`].
-    pub fn svg(&self, title: &str) -> Result<String, FigureError> {
+    pub fn svg(&self, title: &str, captions: &[String]) -> Result<String, FigureError> {
         let mut text = String::new();
         {
-            let area = SVGBackend::with_string(&mut text, SIZE).into_drawing_area();
-            self.draw(&area, title).map_err(|fault| FigureError::Drawing(fault.to_string()))?;
+            let (width, height) = SIZE;
+            let below = captions.len() as u32 * CAPTION_STEP;
+            let area = SVGBackend::with_string(&mut text, (width, height + below));
+            let drawn = self.draw(&area.into_drawing_area(), title, captions);
+            drawn.map_err(|fault| FigureError::Drawing(fault.to_string()))?;
         }
         Ok(text)
     }
 
-    fn draw(&self, area: &Area<'_>, title: &str) -> Outcome {
+    fn draw(&self, area: &Area<'_>, title: &str, captions: &[String]) -> Outcome {
         area.fill(&WHITE)?;
-        let area = area.margin(10, 0, 0, 0).titled(title, (FONT, 20))?;
-        let (left, right) = area.split_horizontally(LEGEND_AT);
+        let (above, below) = area.split_vertically(SIZE.1);
+        let above = above.margin(10, 0, 0, 0).titled(title, (FONT, 20))?;
+        let (left, right) = above.split_horizontally(LEGEND_AT);
         self.draw_plane(&left)?;
         self.draw_legend(&right)?;
+        let style = (FONT, 14).into_text_style(&below);
+        for (index, caption) in captions.iter().enumerate() {
+            let at = (84, (index as u32 * CAPTION_STEP) as i32);
+            below.draw(&Text::new(caption.as_str(), at, style.clone()))?;
+        }
         area.present()?;
         Ok(())
     }
@@ -113,21 +151,8 @@ impl Chart {
             .axis_desc_style((FONT, 15))
             .draw()?;
         for (index, series) in self.series.iter().enumerate() {
-            self.draw_series(&mut plane, index, series)?;
+            draw_series(&mut plane, index, series)?;
         }
-        Ok(())
-    }
-
-    fn draw_series(&self, plane: &mut Plane<'_, '_>, index: usize, series: &Series) -> Outcome {
-        let points = series.points.iter().copied();
-        if series.is_published {
-            plane.draw_series(points.map(|at| Cross::new(at, 6, BLACK.stroke_width(2))))?;
-            return Ok(());
-        }
-        let colour = COLOURS[index % COLOURS.len()];
-        plane.draw_series(LineSeries::new(points.clone(), colour.stroke_width(LINE_WIDTH)))?;
-        let radius = DOT_RADII[index % DOT_RADII.len()];
-        plane.draw_series(points.map(|at| Circle::new(at, radius, colour.filled())))?;
         Ok(())
     }
 
@@ -135,20 +160,75 @@ impl Chart {
         let style = (FONT, 14).into_text_style(area);
         let mut height = 24;
         for (index, series) in self.series.iter().enumerate() {
-            if series.is_published {
-                area.draw(&Cross::new((12, height), 6, BLACK.stroke_width(2)))?;
-            } else {
-                let colour = COLOURS[index % COLOURS.len()];
-                let line = [(0, height), (24, height)];
-                area.draw(&PathElement::new(line, colour.stroke_width(LINE_WIDTH)))?;
-                let radius = DOT_RADII[index % DOT_RADII.len()];
-                area.draw(&Circle::new((12, height), radius, colour.filled()))?;
+            let colour = COLOURS[index % COLOURS.len()];
+            let radius = DOT_RADII[index % DOT_RADII.len()];
+            let dot = Circle::new((12, height), radius, colour.filled());
+            match series.mark {
+                Mark::Published => area.draw(&Cross::new((12, height), 6, published_style()))?,
+                Mark::Dots => area.draw(&dot)?,
+                Mark::Boxes => {
+                    let corners = [(4, height - 6), (20, height + 6)];
+                    area.draw(&Rectangle::new(corners, colour.stroke_width(LINE_WIDTH)))?;
+                }
+                Mark::Line => {
+                    let line = [(0, height), (24, height)];
+                    area.draw(&PathElement::new(line, colour.stroke_width(LINE_WIDTH)))?;
+                    area.draw(&dot)?;
+                }
             }
             area.draw(&Text::new(series.name.as_str(), (32, height - 7), style.clone()))?;
             height += LEGEND_STEP;
         }
         Ok(())
     }
+}
+
+/// How crosses are drawn.
+fn published_style() -> ShapeStyle {
+    BLACK.stroke_width(2)
+}
+
+fn draw_series(plane: &mut Plane<'_, '_>, index: usize, series: &Series) -> Outcome {
+    let points = series.points.iter().copied();
+    let colour = COLOURS[index % COLOURS.len()];
+    let radius = DOT_RADII[index % DOT_RADII.len()];
+    match series.mark {
+        Mark::Published => {
+            plane.draw_series(points.map(|at| Cross::new(at, 6, published_style())))?;
+        }
+        Mark::Boxes => {
+            for five in series.points.chunks_exact(5) {
+                draw_box(plane, five, colour)?;
+            }
+        }
+        Mark::Line => {
+            plane.draw_series(LineSeries::new(points.clone(), colour.stroke_width(LINE_WIDTH)))?;
+            plane.draw_series(points.map(|at| Circle::new(at, radius, colour.filled())))?;
+        }
+        Mark::Dots => {
+            plane.draw_series(points.map(|at| Circle::new(at, radius, colour.filled())))?;
+        }
+    }
+    Ok(())
+}
+
+/// A box between the quartiles, a line at the median, and one from least to most.
+fn draw_box(plane: &mut Plane<'_, '_>, five: &[(f64, f64)], colour: RGBColor) -> Outcome {
+    let at = five[0].0;
+    let style = colour.stroke_width(LINE_WIDTH);
+    let (left, right) = (at - BOX_HALF, at + BOX_HALF);
+    let line = |from: (f64, f64), to: (f64, f64)| PathElement::new(vec![from, to], style);
+    let level = |y: f64, half: f64| line((at - half, y), (at + half, y));
+    let [least, low, middle, high, most] = [0, 1, 2, 3, 4].map(|index: usize| five[index].1);
+    plane.draw_series([
+        line((at, least), (at, low)),
+        line((at, high), (at, most)),
+        level(least, BOX_HALF / 2.0),
+        level(middle, BOX_HALF),
+        level(most, BOX_HALF / 2.0),
+    ])?;
+    plane.draw_series([Rectangle::new([(left, low), (right, high)], style)])?;
+    Ok(())
 }
 
 #[cfg(test)]
@@ -159,23 +239,43 @@ mod tests {
     fn every_scale_is_drawn_with_its_legend() {
         for x in [Scale::Linear, Scale::Logarithmic] {
             for y in [Scale::Linear, Scale::Logarithmic] {
-                let series = |name: &str, is_published| Series {
+                let series = |name: &str, mark| Series {
                     name: name.to_owned(),
                     points: vec![(4.0, 1.0), (4096.0, 50.0)],
-                    is_published,
+                    mark,
                 };
                 let axis =
                     |label: &str, scale, shows| Axis { label: label.to_owned(), scale, shows };
                 let chart = Chart {
                     x: axis("length", x, Quantity::Bytes),
                     y: axis("time", y, Quantity::Number),
-                    series: vec![series("ours", false), series("theirs", true)],
+                    series: vec![series("ours", Mark::Line), series("theirs", Mark::Published)],
                 };
-                let text = chart.svg("a title").unwrap();
-                for word in ["<svg", "a title", "ours", "theirs", "length", "time"] {
+                let text = chart.svg("a title", &["said of it".to_owned()]).unwrap();
+                for word in ["<svg", "a title", "ours", "theirs", "length", "time", "said of it"] {
                     assert!(text.contains(word), "{word} is missing");
                 }
             }
         }
+    }
+    #[test]
+    fn a_box_is_drawn_for_every_five_points_over_its_name() {
+        let five = |at: f64| [1.0, 2.0, 3.0, 4.0, 9.0].map(|value| (at, value));
+        let names = vec!["first".to_owned(), "second".to_owned()];
+        let axis = |label: &str, scale, shows| Axis { label: label.to_owned(), scale, shows };
+        let chart = Chart {
+            x: axis("what", Scale::Linear, Quantity::Named(names)),
+            y: axis("time", Scale::Logarithmic, Quantity::Number),
+            series: vec![Series {
+                name: "boxes".to_owned(),
+                points: five(1.0).into_iter().chain(five(2.0)).collect(),
+                mark: Mark::Boxes,
+            }],
+        };
+        let text = chart.svg("a title", &[]).unwrap();
+        assert!(text.contains("first") && text.contains("second"), "both names are shown");
+        let outlines = text.matches("<rect").count();
+        // The background, the legend's and the two.
+        assert_eq!(outlines, 4, "{outlines}");
     }
 }

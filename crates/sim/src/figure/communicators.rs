@@ -1,8 +1,6 @@
 //! Many communicators at once over the same hosts and the same tree.
 
-use super::{
-    Axis, Cell, Chart, Effort, Figure, FigureError, Progress, Quantity, Scale, Series, Table, sweep,
-};
+use super::{Cell, Chart, Effort, Figure, FigureError, Mark, Progress, Series, Table, sweep};
 use crate::fabric::Vertex;
 use crate::measure::TreeBenchmark;
 use crate::preset::{self, Preset};
@@ -41,11 +39,7 @@ pub(super) fn communicators(effort: &Effort, progress: &Progress) -> Result<Figu
     for (&(size, count), &us) in points.iter().zip(&means) {
         if count == 1 {
             alone = us;
-            series.push(Series {
-                name: format!("{size} B"),
-                points: Vec::new(),
-                is_published: false,
-            });
+            series.push(Series { name: format!("{size} B"), points: Vec::new(), mark: Mark::Line });
         }
         series.last_mut().expect("the first count is 1").points.push((f64::from(count), us));
         table.add(vec![
@@ -55,19 +49,7 @@ pub(super) fn communicators(effort: &Effort, progress: &Progress) -> Result<Figu
             Cell::Number((us / alone - 1.0) * 100.0, 1),
         ]);
     }
-    let chart = Chart {
-        x: Axis {
-            label: "communicators at once".into(),
-            scale: Scale::Logarithmic,
-            shows: Quantity::Count,
-        },
-        y: Axis {
-            label: "latency, microseconds".into(),
-            scale: Scale::Linear,
-            shows: Quantity::Number,
-        },
-        series,
-    };
+    let chart = Chart::latency_by_communicators(series);
     let title = "Overlapping communicators: MPI_Allreduce in the network, EDR fat tree, 128 hosts, 1 process a host each".to_owned();
-    Ok(Figure { name: "communicators", title, table, chart: Some(chart) })
+    Ok(Figure { name: "communicators", title, table, chart })
 }

@@ -1,6 +1,6 @@
 //! Hosts full of processes: channels into the tree, leaders, DPML.
 
-use super::{Cell, Chart, Effort, Figure, FigureError, Progress, Series, Table, sweep};
+use super::{Cell, Chart, Effort, Figure, FigureError, Mark, Progress, Series, Table, sweep};
 use crate::measure::{Between, FullHosts};
 use crate::preset::{self, Preset};
 
@@ -50,7 +50,7 @@ fn by_size(
     let mut table = Table::new(&["setting", "size_bytes", "simulated_us"]);
     let mut series: Vec<Series> = lines
         .iter()
-        .map(|line| Series { name: line.name.clone(), points: Vec::new(), is_published: false })
+        .map(|line| Series { name: line.name.clone(), points: Vec::new(), mark: Mark::Line })
         .collect();
     for (&(line, size), &us) in points.iter().zip(&means) {
         let name = Cell::Text(lines[line].name.clone());
@@ -58,7 +58,7 @@ fn by_size(
         series[line].points.push((size as f64, us));
     }
     let chart = Chart::latency_by_size(series);
-    Ok(Figure { name: figure.0, title: figure.1.to_owned(), table, chart: Some(chart) })
+    Ok(Figure { name: figure.0, title: figure.1.to_owned(), table, chart })
 }
 
 /// 28 processes a host: hosts alone, one channel a host, one a socket.

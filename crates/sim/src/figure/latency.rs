@@ -2,7 +2,7 @@
 
 use super::published;
 use super::tables::{Mode, table1_points};
-use super::{Cell, Chart, Effort, Figure, FigureError, Progress, Series, Table};
+use super::{Cell, Chart, Effort, Figure, FigureError, Mark, Progress, Series, Table};
 
 /// The relative error of a simulated value, in percent.
 pub(super) fn error_percent(simulated: f64, published: f64) -> f64 {
@@ -38,12 +38,12 @@ pub(super) fn latency(effort: &Effort, progress: &Progress) -> Result<Figure, Fi
             known.extend(published.map(|us| (size as f64, us)));
         }
         let name = mode.description().to_owned();
-        series.push(Series { name, points: line, is_published: false });
+        series.push(Series { name, points: line, mark: Mark::Line });
     }
-    series.push(Series { name: "published".into(), points: known, is_published: true });
+    series.push(Series { name: "published".into(), points: known, mark: Mark::Published });
     let chart = Chart::latency_by_size(series);
     let title =
         "MPI_Allreduce, EDR fat tree with in-network aggregation, 127 hosts, 1 process a host"
             .to_owned();
-    Ok(Figure { name: "latency", title, table, chart: Some(chart) })
+    Ok(Figure { name: "latency", title, table, chart })
 }

@@ -14,6 +14,28 @@ pub(super) fn table1(mode: &str, size_bytes: usize) -> Option<f64> {
     found.find(|row| row[0] == mode && row[1] == size_bytes.to_string())?[2].parse().ok()
 }
 
+/// A row of table 1 with all its numbers.
+pub(super) struct Distribution {
+    pub(super) mode: &'static str,
+    pub(super) size_bytes: usize,
+    /// The mean, then least, quartiles and most of operations, then those of processes, in
+    /// microseconds.
+    pub(super) statistics: Vec<f64>,
+}
+
+/// The rows of table 1 that are published in full.
+pub(super) fn distributions() -> Vec<Distribution> {
+    let whole = |row: Vec<&'static str>| {
+        let statistics: Option<Vec<f64>> = row[2..].iter().map(|us| us.parse().ok()).collect();
+        Some(Distribution {
+            mode: row[0],
+            size_bytes: row[1].parse().ok()?,
+            statistics: statistics?,
+        })
+    };
+    rows(include_str!("../../published/table1.csv")).filter_map(whole).collect()
+}
+
 /// The published mean of a row of table 2, in microseconds.
 pub(super) fn table2(size_bytes: usize, total: u32, each: u16, comms: u32) -> Option<f64> {
     let wanted =
@@ -65,6 +87,9 @@ mod tests {
         assert_eq!(table1("sharp", 8), Some(2.39));
         assert_eq!(table1("host", 1024), Some(18.49));
         assert_eq!(table1("sharp", 16), None);
+        let whole = distributions();
+        assert_eq!(whole.len(), 5);
+        assert!(whole.iter().all(|row| row.statistics.len() == 11));
         assert_eq!(table2(2048, 64, 4, 4), Some(8.374));
         assert_eq!(table2(8, 8, 1, 1), None);
         let all = statements();

@@ -1,7 +1,7 @@
 //! Large fabrics of other kinds: does the model hold where nobody calibrated it?
 
 use super::{
-    Axis, Cell, Chart, Effort, Figure, FigureError, Progress, Quantity, Scale, Series, Table,
+    Axis, Cell, Chart, Effort, Figure, FigureError, Mark, Progress, Quantity, Scale, Series, Table,
     published, sweep,
 };
 use crate::fabric::Vertex;
@@ -39,7 +39,7 @@ pub(super) fn scale(_: &Effort, progress: &Progress) -> Result<Figure, FigureErr
     ];
     let means = sweep(&points, progress, |&(name, hosts)| short(name, hosts))?;
     let mut table = Table::new(&["preset", "hosts", "simulated_us"]);
-    let series = |name: &str| Series { name: name.into(), points: Vec::new(), is_published: false };
+    let series = |name: &str| Series { name: name.into(), points: Vec::new(), mark: Mark::Line };
     let mut lines = vec![series("bluegene-q"), series("aries")];
     for (&(name, _), &(hosts, us)) in points.iter().zip(&means) {
         let line = lines.iter_mut().find(|line| line.name == name).expect("both have a line");
@@ -51,7 +51,7 @@ pub(super) fn scale(_: &Effort, progress: &Progress) -> Result<Figure, FigureErr
         ]);
     }
     let points = vec![(BLUEGENE_Q_HOSTS.into(), published::statement_value("S12"))];
-    lines.push(Series { name: "published, bluegene-q".into(), points, is_published: true });
+    lines.push(Series { name: "published, bluegene-q".into(), points, mark: Mark::Published });
     let axis = |label: &str, scale, shows| Axis { label: label.into(), scale, shows };
     let chart = Chart {
         x: axis("hosts", Scale::Logarithmic, Quantity::Count),
@@ -59,5 +59,5 @@ pub(super) fn scale(_: &Effort, progress: &Progress) -> Result<Figure, FigureErr
         series: lines,
     };
     let title = "Large fabrics: 8-byte allreduce in the network, 1 process a host".to_owned();
-    Ok(Figure { name: "scale", title, table, chart: Some(chart) })
+    Ok(Figure { name: "scale", title, table, chart })
 }

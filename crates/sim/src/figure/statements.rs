@@ -1,10 +1,14 @@
 //! The published statements, each with what the simulator says.
 
 use super::full_hosts::{self, DPML_LEADERS, setting};
-use super::latency::beside;
+use super::latency::{beside, error_percent};
+use super::published::Statement;
 use super::tables::Mode;
-use super::{Cell, Effort, Figure, FigureError, Progress, Table, communicators, published, scale};
-use super::{streaming, sweep, tables};
+use super::{
+    Axis, Cell, Chart, Compared, Effort, Figure, FigureError, Mark, Progress, Quantity, Scale,
+    Series, Table,
+};
+use super::{communicators, published, scale, streaming, sweep, tables};
 use crate::measure::Between;
 use crate::preset;
 
@@ -16,11 +20,70 @@ struct Answer {
     unit: &'static str,
     /// The published number, where the statement gives exactly one, or the middle of a range.
     published: Option<f64>,
+    /// Which of a statement's several numbers; nothing where there is one.
+    of: &'static str,
 }
 
+/// All of them, and how far off each is.
 pub(super) fn statements(effort: &Effort, progress: &Progress) -> Result<Figure, FigureError> {
     let known = published::statements();
-    let answers = sweep(&known, progress, |statement| answer(statement.id, effort))?;
+    let answers = answers(&known, effort, progress)?;
+    let mut names = Vec::new();
+    let mut points = Vec::new();
+    for (statement, answer) in &answers {
+        let Some(published) = answer.published else { continue };
+        names.push(match answer.of {
+            "" => statement.id.to_owned(),
+            of => format!("{} {of}", statement.id),
+        });
+        points.push((names.len() as f64, answer.value / published));
+    }
+    let even = (1..=names.len()).map(|place| (place as f64, 1.0)).collect();
+    let axis = |label: &str, shows| Axis { label: label.into(), scale: Scale::Linear, shows };
+    let chart = Chart {
+        x: axis("statement (the table says which)", Quantity::Named(names)),
+        y: axis("simulated, in parts of published", Quantity::Number),
+        series: vec![
+            Series { name: "simulated".into(), points, mark: Mark::Dots },
+            Series { name: "published".into(), points: even, mark: Mark::Published },
+        ],
+    };
+    let title = "Published statements beside the simulator's".to_owned();
+    Ok(Figure { name: "statements", title, table: table(&answers), chart })
+}
+
+/// Those of the given numbers.
+pub(super) fn compared(
+    ids: &[&str],
+    effort: &Effort,
+    progress: &Progress,
+) -> Result<Compared, FigureError> {
+    let mut known = published::statements();
+    known.retain(|statement| ids.contains(&statement.id));
+    let answers = answers(&known, effort, progress)?;
+    let captions = answers.iter().map(|(statement, answer)| {
+        let Answer { value, unit, published, of } = answer;
+        let error = published.map(|known| error_percent(*value, known));
+        let error = error.map_or(String::new(), |error| format!(" ({error:+.1} %)"));
+        let of = if of.is_empty() { String::new() } else { format!(", {of}") };
+        let Statement { id, source, value: published, .. } = statement;
+        format!("{id}{of}: published {published} ({source}); simulated {value:.2} {unit}{error}")
+    });
+    Ok(Compared { captions: captions.collect(), table: table(&answers) })
+}
+
+/// Every answer to every statement, on all cores.
+fn answers<'a>(
+    known: &'a [Statement],
+    effort: &Effort,
+    progress: &Progress,
+) -> Result<Vec<(&'a Statement, Answer)>, FigureError> {
+    let answers = sweep(known, progress, |statement| answer(statement.id, effort))?;
+    let beside = known.iter().zip(answers);
+    Ok(beside.flat_map(|(of, answers)| answers.into_iter().map(move |one| (of, one))).collect())
+}
+
+fn table(answers: &[(&Statement, Answer)]) -> Table {
     let mut table = Table::new(&[
         "id",
         "source",
@@ -31,26 +94,23 @@ pub(super) fn statements(effort: &Effort, progress: &Progress) -> Result<Figure,
         "published_value",
         "error_percent",
     ]);
-    for (statement, answers) in known.iter().zip(answers) {
-        for answer in answers {
-            let mut row = vec![
-                Cell::Text(statement.id.to_owned()),
-                Cell::Text(statement.source.to_owned()),
-                Cell::Text(statement.statement.clone()),
-                Cell::Text(statement.value.to_owned()),
-                Cell::Number(answer.value, 2),
-                Cell::Text(answer.unit.to_owned()),
-            ];
-            row.extend(beside(answer.value, answer.published));
-            table.add(row);
-        }
+    for (statement, answer) in answers {
+        let mut row = vec![
+            Cell::Text(statement.id.to_owned()),
+            Cell::Text(statement.source.to_owned()),
+            Cell::Text(statement.statement.clone()),
+            Cell::Text(statement.value.to_owned()),
+            Cell::Number(answer.value, 2),
+            Cell::Text(answer.unit.to_owned()),
+        ];
+        row.extend(beside(answer.value, answer.published));
+        table.add(row);
     }
-    let title = "Published statements beside the simulator's".to_owned();
-    Ok(Figure { name: "statements", title, table, chart: None })
+    table
 }
 
 fn answer(id: &str, effort: &Effort) -> Result<Vec<Answer>, FigureError> {
-    let one = |value, unit, published| Ok(vec![Answer { value, unit, published }]);
+    let one = |value, unit, published| Ok(vec![Answer { value, unit, published, of: "" }]);
     // 16 hosts with the MPI library that leaders were measured with.
     let library = |processes, leaders, between| {
         full("edr-leaders", (16, processes), leaders, between, effort)
@@ -109,12 +169,12 @@ fn table1(mode: Mode, size_bytes: usize, effort: &Effort) -> Result<f64, FigureE
 
 /// Host-based, then in-network with reliable results, as measured before multicast was there.
 fn pair(size_bytes: usize, known: [f64; 2], effort: &Effort) -> Result<Vec<Answer>, FigureError> {
-    [Mode::Host, Mode::SharpReliable]
+    [(Mode::Host, "hosts"), (Mode::SharpReliable, "tree")]
         .into_iter()
         .zip(known)
-        .map(|(mode, us)| {
+        .map(|((mode, of), us)| {
             let value = table1(mode, size_bytes, effort)?;
-            Ok(Answer { value, unit: "us", published: Some(us) })
+            Ok(Answer { value, unit: "us", published: Some(us), of })
         })
         .collect()
 }
@@ -125,11 +185,8 @@ fn stream(id: &str, effort: &Effort) -> Result<Vec<Answer>, FigureError> {
     if id == "S6" {
         let us = streaming::stream(&preset, 32, LONG_BYTES, effort)?;
         let share = LONG_BYTES as f64 * preset.access.rate.byte_ps() / 1e6 / us * 100.0;
-        return Ok(vec![Answer {
-            value: share,
-            unit: "percent of the rate",
-            published: Some(95.0),
-        }]);
+        let unit = "percent of the rate";
+        return Ok(vec![Answer { value: share, unit, published: Some(95.0), of: "" }]);
     }
     let mut best: f64 = 0.0;
     for size in [64 << 10, 1 << 20, 4 << 20] {
@@ -137,7 +194,7 @@ fn stream(id: &str, effort: &Effort) -> Result<Vec<Answer>, FigureError> {
         let host = full_hosts::measure(&preset, &alone, size, 2)?;
         best = best.max(host / streaming::stream(&preset, 32, size, effort)?);
     }
-    Ok(vec![Answer { value: best, unit: "times faster", published: Some(3.95) }])
+    Ok(vec![Answer { value: best, unit: "times faster", published: Some(3.95), of: "" }])
 }
 
 /// 8 bytes on full hosts of a preset.

@@ -1,20 +1,41 @@
 //! Long vectors streamed through the tree in chunks, beside hosts alone.
 
 use super::full_hosts::{measure, setting};
-use super::{Cell, Chart, Effort, Figure, FigureError, Progress, Series, Table, sweep};
+use super::{Cell, Chart, Effort, Figure, FigureError, Mark, Progress, Series, Table, sweep};
 use crate::fabric::Vertex;
-use crate::measure::{Between, TreeBenchmark};
+use crate::measure::{Between, HostRun, TreeBenchmark};
 use crate::preset::{self, Preset};
 
 /// The shortest operation stands for the word that asks for the stream lock.
 const WORD_BYTES: usize = 4;
 
+/// Hosts that take part.
+const HOSTS: [u32; 3] = [8, 32, 128];
+
 /// Chunks in flight: enough for several round trips' worth of the link.
 const WINDOW: u16 = 64;
+
+/// What is streamed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Allreduce,
+    Reduce,
+}
 
 /// The mean time of an allreduce streamed through the tree, in microseconds. The tree's stream lock
 /// is asked for first: one word up to the root, and one down when it is this group's turn.
 pub(super) fn stream(
+    preset: &Preset,
+    hosts: u32,
+    size_bytes: usize,
+    effort: &Effort,
+) -> Result<f64, FigureError> {
+    stream_kind(Kind::Allreduce, preset, hosts, size_bytes, effort)
+}
+
+/// The same for either kind; a reduce takes until its root has the result.
+fn stream_kind(
+    kind: Kind,
     preset: &Preset,
     hosts: u32,
     size_bytes: usize,
@@ -30,35 +51,61 @@ pub(super) fn stream(
     };
     let mut run = benchmark.set_up(preset)?;
     let asked = run.allreduce(WORD_BYTES, 2)?.avg();
-    Ok(asked + run.allreduce(size_bytes, 2)?.avg())
+    let streamed = match kind {
+        Kind::Allreduce => run.allreduce(size_bytes, 2)?,
+        Kind::Reduce => run.reduce(size_bytes, 2)?,
+    };
+    Ok(asked + streamed.avg())
+}
+
+/// The mean time of the same by hosts alone.
+fn alone(
+    kind: Kind,
+    preset: &Preset,
+    hosts: u32,
+    size_bytes: usize,
+    effort: &Effort,
+) -> Result<f64, FigureError> {
+    if kind == Kind::Allreduce {
+        let setting = setting(hosts, 1, 1, Between::Hosts, effort);
+        return measure(preset, &setting, size_bytes, 2);
+    }
+    let hosts: Vec<Vertex> = (0..hosts).map(Vertex).collect();
+    let algorithm = HostRun::tuned_reduce(preset, size_bytes);
+    let mut run = HostRun::set_up(preset, &hosts, algorithm, Some(effort.seed))?;
+    Ok(run.reduce(size_bytes, 2)?.avg())
+}
+
+/// Allreduce, by size and hosts.
+pub(super) fn allreduce(effort: &Effort, progress: &Progress) -> Result<Figure, FigureError> {
+    by_size(Kind::Allreduce, ("streaming", "MPI_Allreduce"), effort, progress)
+}
+
+/// Reduce, by size and hosts.
+pub(super) fn reduce(effort: &Effort, progress: &Progress) -> Result<Figure, FigureError> {
+    by_size(Kind::Reduce, ("streaming-reduce", "MPI_Reduce"), effort, progress)
 }
 
 /// Time by size and hosts, and the share of the link's rate that the stream reaches.
-pub(super) fn streaming(effort: &Effort, progress: &Progress) -> Result<Figure, FigureError> {
+fn by_size(
+    kind: Kind,
+    (name, call): (&'static str, &str),
+    effort: &Effort,
+    progress: &Progress,
+) -> Result<Figure, FigureError> {
     let preset = preset::shipped("hdr-streaming")?;
     let link_byte_us = preset.access.rate.byte_ps() / 1e6;
     let sizes = (12..=24).step_by(2).map(|power| 1_usize << power);
     let points: Vec<(u32, usize)> =
-        sizes.flat_map(|size| [8, 32, 128].map(|hosts| (hosts, size))).collect();
+        sizes.flat_map(|size| HOSTS.map(|hosts| (hosts, size))).collect();
     let times = sweep(&points, progress, |&(hosts, size)| {
-        let alone = setting(hosts, 1, 1, Between::Hosts, effort);
-        Ok((stream(&preset, hosts, size, effort)?, measure(&preset, &alone, size, 2)?))
+        let streamed = stream_kind(kind, &preset, hosts, size, effort)?;
+        Ok((streamed, alone(kind, &preset, hosts, size, effort)?))
     })?;
-    let mut table = Table::new(&[
-        "hosts",
-        "size_bytes",
-        "streamed_us",
-        "host_us",
-        "speedup",
-        "link_share_percent",
-    ]);
-    let mut series: Vec<Series> = [8, 32, 128]
-        .iter()
-        .flat_map(|hosts| {
-            [format!("streamed, {hosts} hosts"), format!("hosts alone, {hosts} hosts")]
-        })
-        .map(|name| Series { name, points: Vec::new(), is_published: false })
-        .collect();
+    let columns =
+        ["hosts", "size_bytes", "streamed_us", "host_us", "speedup", "link_share_percent"];
+    let mut table = Table::new(&columns);
+    let mut series = lines();
     for (index, (&(hosts, size), &(streamed, alone))) in points.iter().zip(&times).enumerate() {
         table.add(vec![
             Cell::Whole(hosts.into()),
@@ -68,12 +115,18 @@ pub(super) fn streaming(effort: &Effort, progress: &Progress) -> Result<Figure, 
             Cell::Number(alone / streamed, 2),
             Cell::Number(size as f64 * link_byte_us / streamed * 100.0, 1),
         ]);
-        let line = 2 * (index % 3);
+        let line = 2 * (index % HOSTS.len());
         series[line].points.push((size as f64, streamed));
         series[line + 1].points.push((size as f64, alone));
     }
     let chart = Chart::latency_by_size(series);
-    let title =
-        "Streaming aggregation: MPI_Allreduce, HDR-200 fat tree, 1 process a host".to_owned();
-    Ok(Figure { name: "streaming", title, table, chart: Some(chart) })
+    let title = format!("Streaming aggregation: {call}, HDR-200 fat tree, 1 process a host");
+    Ok(Figure { name, title, table, chart })
+}
+
+/// Two empty lines for each number of hosts.
+fn lines() -> Vec<Series> {
+    let both = |hosts| [format!("streamed, {hosts} hosts"), format!("hosts alone, {hosts} hosts")];
+    let named = |name| Series { name, points: Vec::new(), mark: Mark::Line };
+    HOSTS.into_iter().flat_map(both).map(named).collect()
 }

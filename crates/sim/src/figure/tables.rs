@@ -1,9 +1,7 @@
 //! The two published tables, in their own layout.
 
 use super::published;
-use super::{
-    Axis, Cell, Chart, Effort, Figure, FigureError, Progress, Quantity, Scale, Series, Table, sweep,
-};
+use super::{Cell, Chart, Effort, Figure, FigureError, Mark, Progress, Series, Table, sweep};
 use crate::fabric::Vertex;
 use crate::measure::{HostRun, Summary, TreeBenchmark, is_refusal, spread_hosts};
 use crate::preset::{self, Preset};
@@ -105,7 +103,9 @@ pub(super) fn table1(effort: &Effort, progress: &Progress) -> Result<Figure, Fig
         "proc_q3",
         "proc_max",
     ]);
-    for (mode, size, summary) in table1_points(effort, progress)? {
+    let points = table1_points(effort, progress)?;
+    let chart = Chart::latency_by_size(spreads(&points));
+    for (mode, size, summary) in points {
         let head = [Cell::Text(mode.name().to_owned()), Cell::Whole(size as u64)];
         let numbers = [summary.avg]
             .into_iter()
@@ -114,7 +114,22 @@ pub(super) fn table1(effort: &Effort, progress: &Progress) -> Result<Figure, Fig
         table.add(head.into_iter().chain(numbers.map(|us| Cell::Number(us, 3))).collect());
     }
     let title = format!("MPI_Allreduce, {HOSTS} hosts, 1 process a host, us");
-    Ok(Figure { name: "table1", title, table, chart: None })
+    Ok(Figure { name: "table1", title, table, chart })
+}
+
+/// For each mode, median and extremes of single processes, by size.
+fn spreads(points: &[(Mode, usize, Summary)]) -> Vec<Series> {
+    let mut series = Vec::new();
+    for mode in Mode::ALL {
+        for (place, what) in [(0, "least"), (2, "median"), (4, "most")] {
+            let of_mode = points.iter().filter(|(of, ..)| *of == mode);
+            let points = of_mode
+                .map(|(_, size, summary)| (*size as f64, summary.processes.to_array()[place]));
+            let name = format!("{}: {what} of processes", mode.name());
+            series.push(Series { name, points: points.collect(), mark: Mark::Line });
+        }
+    }
+    series
 }
 
 /// Total and each communicator's outstanding operations, at a size.
@@ -171,7 +186,7 @@ pub(super) fn table2(effort: &Effort, progress: &Progress) -> Result<Figure, Fig
         table.add(numbers.into_iter().map(Cell::Whole).chain([mean_cell]).collect());
         let name = format!("{size} B, {total} OSOs, {each} each");
         if series.last().is_none_or(|last| last.name != name) {
-            series.push(Series { name, points: Vec::new(), is_published: false });
+            series.push(Series { name, points: Vec::new(), mark: Mark::Line });
         }
         let points = &mut series.last_mut().expect("just pushed").points;
         points.extend(mean.map(|us| (f64::from(communicators), us)));
@@ -179,22 +194,14 @@ pub(super) fn table2(effort: &Effort, progress: &Progress) -> Result<Figure, Fig
     let known = points.iter().filter_map(|&((size, total, each), communicators)| {
         Some((f64::from(communicators), published::table2(size, total, each, communicators)?))
     });
-    series.push(Series { name: "published".into(), points: known.collect(), is_published: true });
-    let chart = Chart {
-        x: Axis {
-            label: "communicators at once".into(),
-            scale: Scale::Logarithmic,
-            shows: Quantity::Count,
-        },
-        y: Axis {
-            label: "latency, microseconds".into(),
-            scale: Scale::Linear,
-            shows: Quantity::Number,
-        },
-        series,
-    };
+    series.push(Series {
+        name: "published".into(),
+        points: known.collect(),
+        mark: Mark::Published,
+    });
+    let chart = Chart::latency_by_communicators(series);
     let title =
         "Outstanding operations (OSOs): MPI_Allreduce in the network, EDR fat tree, 8 processes"
             .to_owned();
-    Ok(Figure { name: "table2", title, table, chart: Some(chart) })
+    Ok(Figure { name: "table2", title, table, chart })
 }

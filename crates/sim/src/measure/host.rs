@@ -3,11 +3,12 @@
 use tributary_algorithms::{Algorithm, Collective};
 
 use super::Samples;
+use super::operation::expect_all;
 use super::tree::PAUSE;
 use crate::fabric::Vertex;
 use crate::preset::Preset;
 use crate::system::{System, SystemError};
-use crate::world::{HostCollective, Nothing, RunError, Team};
+use crate::world::{HostCollective, Nothing, RankId, RunError, Team};
 
 /// A host-based benchmark: one process on each host.
 pub struct HostRun {
@@ -42,34 +43,68 @@ impl HostRun {
         Algorithm::RecursiveKing { radix: preset.software.radix.count().max(2) }
     }
 
-    /// Runs `operations` allreduces of `bytes` bytes of 32-bit elements.
+    /// The tuned algorithm of a preset for a reduce: a tree of its radix, or Rabenseifner's for a
+    /// long vector.
+    #[must_use]
+    pub fn tuned_reduce(preset: &Preset, bytes: usize) -> Algorithm {
+        if bytes >= preset.software.long_min.bytes() {
+            Algorithm::Rabenseifner
+        } else {
+            Algorithm::Knomial { radix: preset.software.radix.count().max(2) }
+        }
+    }
+
+    /// Runs `operations` allreduces of `bytes` bytes of 32-bit elements; every process's time
+    /// counts.
     ///
     /// # Errors
     /// [`RunError`].
     pub fn allreduce(&mut self, bytes: usize, operations: u32) -> Result<Samples, RunError> {
         let mut samples = Samples::default();
+        for _ in 0..operations {
+            let times = self.one(Collective::Allreduce, bytes)?;
+            samples.add(&times.iter().map(|(_, us)| *us).collect::<Vec<_>>());
+        }
+        Ok(samples)
+    }
+
+    /// Runs `operations` reduces to the first process; its time counts.
+    ///
+    /// # Errors
+    /// [`RunError`].
+    pub fn reduce(&mut self, bytes: usize, operations: u32) -> Result<Samples, RunError> {
+        let mut samples = Samples::default();
+        let root = self.team.rank(0);
+        for _ in 0..operations {
+            let times = self.one(Collective::Reduce { root: 0 }, bytes)?;
+            let of_root = times.iter().filter(|(rank, _)| *rank == root);
+            samples.add(&of_root.map(|(_, us)| *us).collect::<Vec<_>>());
+        }
+        Ok(samples)
+    }
+
+    /// One operation: every rank's time, in microseconds.
+    fn one(
+        &mut self,
+        collective: Collective,
+        bytes: usize,
+    ) -> Result<Vec<(RankId, f64)>, RunError> {
         let operation = HostCollective {
             algorithm: self.algorithm,
-            collective: Collective::Allreduce,
+            collective,
             elements: bytes.div_ceil(4) as u64,
             element_bytes: 4,
         };
-        for _ in 0..operations {
-            let world = &mut self.system.world;
-            let begin = world.now() + PAUSE;
-            let starts: Vec<_> = (0..self.team.ranks()).map(|_| world.skewed(begin)).collect();
-            world.enter(&self.team, &operation, &starts)?;
-            world.run()?;
-            let finished = world.take_ranks_finished();
-            let of = self.team.ranks() as usize;
-            if finished.len() != of {
-                return Err(RunError::Stuck { waiting: of - finished.len(), of });
-            }
-            let times: Vec<f64> =
-                finished.map(|done| done.ended_at.since(done.began_at).as_us()).collect();
-            samples.add(&times);
-        }
-        Ok(samples)
+        let world = &mut self.system.world;
+        let begin = world.now() + PAUSE;
+        let starts: Vec<_> = (0..self.team.ranks()).map(|_| world.skewed(begin)).collect();
+        world.enter(&self.team, &operation, &starts)?;
+        world.run()?;
+        let finished = world.take_ranks_finished();
+        let times: Vec<_> =
+            finished.map(|done| (done.rank, done.ended_at.since(done.began_at).as_us())).collect();
+        expect_all(times.len(), self.team.ranks() as usize)?;
+        Ok(times)
     }
 
     /// The system, for its counters.

@@ -17,16 +17,31 @@ pub(super) fn sum_in_tree(
     starts: impl IntoIterator<Item = (MemberId, Picos)>,
     bytes: usize,
 ) -> Result<Vec<Finished>, RunError> {
-    let spec = OperationSpec {
-        operator: Operator::Sum,
-        datatype: Datatype::I32,
-        elements: bytes.div_ceil(4) as u64,
-        target: Target::All,
-        contributes: true,
-        receives: true,
-    };
+    sum_towards(world, starts, bytes, |_| (Target::All, true))
+}
+
+/// The same, with a result that not all members get: `whose` says for each member where the group's
+/// result goes and whether that is this member.
+///
+/// # Errors
+/// As [`sum_in_tree`].
+pub(super) fn sum_towards(
+    world: &mut World<Nothing>,
+    starts: impl IntoIterator<Item = (MemberId, Picos)>,
+    bytes: usize,
+    whose: impl Fn(MemberId) -> (Target, bool),
+) -> Result<Vec<Finished>, RunError> {
     let mut members = 0;
     for (member, at) in starts {
+        let (target, receives) = whose(member);
+        let spec = OperationSpec {
+            operator: Operator::Sum,
+            datatype: Datatype::I32,
+            elements: bytes.div_ceil(4) as u64,
+            target,
+            contributes: true,
+            receives,
+        };
         world.start(member, at, spec);
         members += 1;
     }

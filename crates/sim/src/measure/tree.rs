@@ -1,7 +1,10 @@
 //! Allreduce in the tree, as a benchmark measures it.
 
+use tributary_wire::EndpointId;
+use tributary_wire::frame::Target;
+
 use super::Samples;
-use super::operation::sum_in_tree;
+use super::operation::{sum_in_tree, sum_towards};
 use crate::engine::Picos;
 use crate::fabric::Vertex;
 use crate::preset::Preset;
@@ -27,6 +30,14 @@ pub struct TreeBenchmark {
     pub multicast: bool,
     /// Seed of everything random; none for a run without noise.
     pub seed: Option<u64>,
+}
+
+/// Who gets results.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Goal {
+    Everyone,
+    /// The first process of each communicator.
+    First,
 }
 
 /// A benchmark set up, ready to measure any length.
@@ -109,15 +120,28 @@ pub fn is_refusal(error: &SystemError) -> bool {
 }
 
 impl TreeRun {
-    /// Runs `operations` allreduces of `bytes` bytes of 32-bit integers.
+    /// Runs `operations` allreduces of `bytes` bytes of 32-bit integers; every process's time
+    /// counts.
     ///
     /// # Errors
     /// [`RunError`].
     pub fn allreduce(&mut self, bytes: usize, operations: u32) -> Result<Samples, RunError> {
+        self.repeat(bytes, operations, Goal::Everyone)
+    }
+
+    /// Runs `operations` reduces to the first process of each communicator; its time counts.
+    ///
+    /// # Errors
+    /// [`RunError`].
+    pub fn reduce(&mut self, bytes: usize, operations: u32) -> Result<Samples, RunError> {
+        self.repeat(bytes, operations, Goal::First)
+    }
+
+    fn repeat(&mut self, bytes: usize, operations: u32, goal: Goal) -> Result<Samples, RunError> {
         let mut samples = Samples::default();
         let mut times = vec![Vec::new(); self.groups.len()];
         for _ in 0..operations {
-            self.one(bytes, &mut times)?;
+            self.one(bytes, goal, &mut times)?;
             for of_group in &mut times {
                 samples.add(of_group);
                 of_group.clear();
@@ -138,17 +162,25 @@ impl TreeRun {
         self.payload_max_bytes
     }
 
-    /// One operation; adds the times of each communicator's processes.
-    fn one(&mut self, bytes: usize, times: &mut [Vec<f64>]) -> Result<(), RunError> {
+    /// One operation; adds the times of those of each communicator's processes that count.
+    fn one(&mut self, bytes: usize, goal: Goal, times: &mut [Vec<f64>]) -> Result<(), RunError> {
         let world = &mut self.system.world;
         let begin = world.now() + PAUSE;
         let starts: Vec<_> =
             self.groups.iter().flatten().map(|&member| (member, world.skewed(begin))).collect();
-        let finished = sum_in_tree(world, starts, bytes)?;
-        let first = self.groups.iter().map(|group| group[0].0);
-        let starts: Vec<u32> = first.collect();
+        let firsts: Vec<MemberId> = self.groups.iter().map(|group| group[0]).collect();
+        let is_first = |member| firsts.binary_search(&member).is_ok();
+        let finished = match goal {
+            Goal::Everyone => sum_in_tree(world, starts, bytes)?,
+            Goal::First => sum_towards(world, starts, bytes, |member| {
+                (Target::Member(EndpointId(0)), is_first(member))
+            })?,
+        };
         for done in finished {
-            let group = starts.partition_point(|&start| start <= done.member.0) - 1;
+            if goal == Goal::First && !is_first(done.member) {
+                continue;
+            }
+            let group = firsts.partition_point(|&first| first <= done.member) - 1;
             times[group].push(done.ended_at.since(done.began_at).as_us());
         }
         Ok(())

@@ -196,7 +196,7 @@ impl World<'_> {
             osos: plan.osos,
             payload_max_bytes: plan.payload_max_bytes,
             stream: plan.stream,
-            outsider: false,
+            outsider: plan.has_outsider(),
             rail: Rail::FIRST,
         };
         let ask = self.want(job, group).ask;

@@ -123,6 +123,11 @@ impl Scenario {
 }
 
 impl GroupPlan {
+    /// Whether a result of it goes to the process outside the group.
+    pub(super) fn has_outsider(&self) -> bool {
+        self.script.iter().any(|operation| operation.target.has_outsider())
+    }
+
     /// Whether its operations name none but its members.
     pub(super) fn names_only_members(&self) -> bool {
         let members = self.hosts.len() as u32;

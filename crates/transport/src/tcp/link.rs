@@ -23,6 +23,13 @@ use crate::{
 /// Room for short frames behind the longest, so that one read takes many.
 const BATCH_BYTES: usize = 64 << 10;
 
+/// Frames up to this length, with what surrounds them, are copied into one piece to be sent.
+const COPIED_BYTES_MAX: usize = 256;
+
+/// A round trip within one fabric takes far less, and one within its hosts no longer: what the kernel
+/// takes for lost by its age it sends again this soon, not after the 200 ms that suit the internet.
+const SENT_AGAIN_AFTER: Duration = Duration::from_millis(5);
+
 /// A member of a group must not read for long, and is alive all the same: what is unacknowledged tells
 /// nothing.
 const PROBES: HostProbes =
@@ -102,6 +109,7 @@ impl TcpLink {
     pub(super) fn new(socket: OwnedFd, options: TcpOptions) -> Result<Self, Errno> {
         sockopt::set_tcp_nodelay(&socket, true)?;
         PROBES.set(socket.as_fd())?;
+        super::sys::send_again_after(socket.as_fd(), SENT_AGAIN_AFTER)?;
         let payload_max_bytes = options.payload_max_bytes;
         let frame_bytes_max = HEADER_BYTES + payload_max_bytes as usize + SEAL_BYTES;
         Ok(Self {
@@ -194,11 +202,8 @@ impl TcpLink {
             self.lacked_room = true;
             return Ok(Sent::Full);
         }
-        let slices = pieces.map(IoSlice::new);
-        let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
         let sent = loop {
-            let mut control = SendAncillaryBuffer::default();
-            match sendmsg(&self.socket, &slices, &mut control, flags) {
+            match send_pieces(self.socket.as_fd(), pieces) {
                 Ok(sent) => break sent,
                 Err(Errno::INTR) => {}
                 Err(Errno::AGAIN) => {
@@ -273,6 +278,23 @@ impl TcpLink {
         self.lacked_room = !regained;
         regained
     }
+}
+
+/// Gives pieces to the kernel as one. Short ones are copied first: the call that gathers them costs
+/// more than that.
+fn send_pieces(socket: BorrowedFd<'_>, pieces: [&[u8]; 3]) -> Result<usize, Errno> {
+    let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+    let mut whole = [0; COPIED_BYTES_MAX];
+    let mut copied = 0;
+    for piece in pieces {
+        let Some(room) = whole.get_mut(copied..copied + piece.len()) else {
+            let mut control = SendAncillaryBuffer::default();
+            return sendmsg(socket, &pieces.map(IoSlice::new), &mut control, flags);
+        };
+        room.copy_from_slice(piece);
+        copied += piece.len();
+    }
+    send(socket, &whole[..copied], flags)
 }
 
 impl AsFd for TcpLink {

@@ -279,6 +279,15 @@ impl DatagramSocket {
         }
     }
 
+    /// Whether [`DatagramSocket::receive`] has something to look at, which is a frame unless it is
+    /// garbage. Receives if nothing was left.
+    ///
+    /// # Errors
+    /// As [`DatagramSocket::receive`].
+    pub fn has_arrived(&mut self) -> Result<bool, OsError> {
+        Ok(self.inbox.holds_more() || self.refill()?)
+    }
+
     /// Receives what is there; false if nothing came. A call that brought less than it could have
     /// has shown that nothing was left, so the next is spared: whoever waits for the socket to
     /// become readable misses nothing by it, and whoever polls asks again at once.

@@ -51,9 +51,11 @@ impl DataLoop {
             }
             if worked {
                 idle_since = None;
-                continue;
-            }
-            if is_look_due {
+                // Datagrams are taken until there are none: a look right after finds nothing.
+                if !self.datagrams_lead || self.datagrams_hot {
+                    continue;
+                }
+            } else if is_look_due {
                 let now = Instant::now();
                 if now - *idle_since.get_or_insert(now) >= self.spin {
                     return Ok(());

@@ -23,7 +23,7 @@ pub enum Scale {
 }
 
 /// How numbers are written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Quantity {
     /// In B, KiB and MiB; ticks where values are.
     Bytes,
@@ -31,6 +31,8 @@ pub enum Quantity {
     Count,
     /// Anything: ticks at round numbers.
     Number,
+    /// Places 1, 2, 3 and so on, which have names.
+    Named(Vec<String>),
 }
 
 /// Ticks of an axis, at most.
@@ -54,11 +56,13 @@ impl Axis {
         values.dedup();
         let (least, most) =
             (values.first().copied().unwrap_or(1.0), values.last().copied().unwrap_or(1.0));
-        let (low, high) = match self.scale {
-            Scale::Linear => (0.0, most * 1.08),
-            Scale::Logarithmic => (least / 1.15, most * 1.15),
+        let (low, high) = match (&self.shows, self.scale) {
+            (Quantity::Named(names), _) => (0.5, names.len() as f64 + 0.5),
+            (_, Scale::Linear) => (0.0, most * 1.08),
+            (_, Scale::Logarithmic) => (least / 1.15, most * 1.15),
         };
-        let ticks = match (self.shows, self.scale) {
+        let ticks = match (&self.shows, self.scale) {
+            (Quantity::Named(names), _) => (1..=names.len()).map(|place| place as f64).collect(),
             (Quantity::Bytes | Quantity::Count, _) => {
                 let step = values.len().div_ceil(TICKS_MAX).max(1);
                 values.into_iter().step_by(step).collect()
@@ -66,7 +70,7 @@ impl Axis {
             (Quantity::Number, Scale::Linear) => linear_ticks(high),
             (Quantity::Number, Scale::Logarithmic) => logarithmic_ticks(low, high),
         };
-        Range { scale: self.scale, shows: self.shows, low, high, ticks }
+        Range { scale: self.scale, shows: self.shows.clone(), low, high, ticks }
     }
 }
 
@@ -102,7 +106,13 @@ impl Ranged for Range {
 
 impl ValueFormatter<f64> for Range {
     fn format_ext(&self, value: &f64) -> String {
-        if self.shows == Quantity::Bytes { bytes(*value) } else { number(*value) }
+        match &self.shows {
+            Quantity::Bytes => bytes(*value),
+            Quantity::Named(names) => {
+                names.get((value.round() as usize).saturating_sub(1)).cloned().unwrap_or_default()
+            }
+            Quantity::Count | Quantity::Number => number(*value),
+        }
     }
 }
 
@@ -183,7 +193,7 @@ mod tests {
         let values: Vec<f64> = (1..40).map(f64::from).collect();
         for scale in [Scale::Linear, Scale::Logarithmic] {
             for shows in [Quantity::Bytes, Quantity::Count, Quantity::Number] {
-                let range = range(scale, shows, &values);
+                let range = range(scale, shows.clone(), &values);
                 let span = range.range();
                 assert!(values.iter().chain(&range.ticks).all(|value| span.contains(value)));
                 let pixels = values.iter().map(|value| range.map(value, (0, 1000)));

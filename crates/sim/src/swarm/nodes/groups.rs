@@ -36,6 +36,9 @@ impl World<'_> {
                     host.memory.add_once(arena);
                 }
                 host.locks.install(&order);
+                if let Some(capability) = order.outsider {
+                    host.machine.admit_outsider(group, capability);
+                }
                 self.use_multicast(node, &order);
                 // Not where rings in shared memory lead to the parent.
                 if !is_near {

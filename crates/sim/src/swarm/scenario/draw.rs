@@ -15,10 +15,14 @@ use tributary_protocol::manager::{ManagerConfig, MulticastRange};
 use tributary_protocol::node::StreamLimits;
 use tributary_protocol::workload::Mixture;
 use tributary_topology::{Fabric, VertexId};
+use tributary_wire::frame::Target;
 use tributary_wire::{Datatype, Operator};
 
 /// Bits of a partition's set of machines: hosts, nodes and the manager.
 const MACHINES_MAX: u32 = 40;
+
+/// Sets what is drawn for results that leave their group apart from all else that a seed stands for.
+const OUTSIDE_SEED: u64 = 0x6f75_7473_6964_6521;
 
 impl Scenario {
     /// The scenario of a seed.
@@ -43,7 +47,8 @@ impl Scenario {
             install_timeout_ns: 5_000_000_000,
             ..ManagerConfig::default()
         };
-        let jobs = (0..random.random_range(1..=3)).map(|_| JobPlan::draw(random, hosts)).collect();
+        let mut jobs: Vec<JobPlan> =
+            (0..random.random_range(1..=3)).map(|_| JobPlan::draw(random, hosts)).collect();
         let probe = JobPlan::probe(random, hosts);
         let machines = hosts + switches + 1;
         assert!(machines <= MACHINES_MAX, "a set of machines has a bit for each");
@@ -51,6 +56,9 @@ impl Scenario {
             [2_000_000, 3_000_000, 4_000_000, 6_000_000, 20_000_000][random.random_range(0..5)];
         let faults_max = [1, 4, 12][random.random_range(0..3)];
         let faults = Fault::draw_all(random, Weather { faults_max, span_ns, machines });
+        for job in &mut jobs {
+            job.send_outside(&mut Pcg64::seed_from_u64(seed ^ OUTSIDE_SEED));
+        }
         Self { seed, fabric, nodes, hosts, network, manager, jobs, probe, faults }
     }
 }
@@ -135,6 +143,18 @@ impl JobPlan {
         let groups =
             (0..random.random_range(1..=2)).map(|_| GroupPlan::draw(random, &own)).collect();
         Self { starts_at: random.random_range(0..2_000_000), hosts: own, groups }
+    }
+
+    /// Has some results go to the process outside the group too, or to it alone; a stream's never do.
+    /// Nobody is there in the swarm's groups, so no member may wait for it.
+    fn send_outside(&mut self, random: &mut Pcg64) {
+        for operation in self.groups.iter_mut().flat_map(|group| &mut group.script) {
+            let may_go = operation.operator.is_reduction() && !operation.is_stream;
+            if may_go && random.random_bool(0.15) {
+                let target = operation.target.with_outsider();
+                operation.target = if random.random_bool(0.2) { Target::Outsider } else { target };
+            }
+        }
     }
 
     /// A job that any system must be able to serve: two members, few demands.

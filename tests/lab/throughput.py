@@ -1,0 +1,94 @@
+"""How much input an aggregation node takes with one core, beside what the machine's memory and its
+loopback give in the same minute."""
+
+import ctypes
+import os
+import socket
+import statistics
+import sys
+import time
+
+from labs import MPICH_UCX, Lab
+
+INPUT_BYTES = 16 << 20
+# Long segments one by one, or a stream; both through the tree.
+VARIANTS = {"segments": {}, "stream": {"TRIBUTARY_STREAM_MIN": "1"}}
+
+COPIED_BYTES = 64 << 20
+COPIES = 8
+BLOCK_BYTES = 256 << 10
+# The longest datagram.
+DATAGRAM_BYTES = 65507
+LOOPBACK_SECONDS = 1.0
+
+
+def copy_rate():
+    """GB/s that memcpy copies, from and to memory that no cache holds."""
+    source = ctypes.create_string_buffer(b"\1", COPIED_BYTES)
+    target = ctypes.create_string_buffer(COPIED_BYTES)
+    ctypes.memmove(target, source, COPIED_BYTES)
+    started = time.monotonic()
+    for _ in range(COPIES):
+        ctypes.memmove(target, source, COPIED_BYTES)
+    return COPIES * COPIED_BYTES / (time.monotonic() - started) / 1e9
+
+
+def loopback_rate(kind):
+    """GB/s that one process takes in from another over the loopback."""
+    taker = socket.socket(socket.AF_INET, kind)
+    taker.bind(("127.0.0.1", 0))
+    if kind == socket.SOCK_STREAM:
+        taker.listen(1)
+    sender = os.fork()
+    if sender == 0:
+        send_until_killed(kind, taker.getsockname())
+    try:
+        source = taker.accept()[0] if kind == socket.SOCK_STREAM else taker
+        source.settimeout(10)
+        buffer = bytearray(BLOCK_BYTES)
+        source.recv_into(buffer)
+        taken, started = 0, time.monotonic()
+        while time.monotonic() < started + LOOPBACK_SECONDS:
+            taken += source.recv_into(buffer)
+        return taken / (time.monotonic() - started) / 1e9
+    finally:
+        os.kill(sender, 9)
+        os.waitpid(sender, 0)
+        taker.close()
+
+
+def send_until_killed(kind, address):
+    """The other process, which never returns."""
+    try:
+        with socket.socket(socket.AF_INET, kind) as giver:
+            giver.connect(address)
+            block = bytes(BLOCK_BYTES if kind == socket.SOCK_STREAM else DATAGRAM_BYTES)
+            while True:
+                giver.send(block)
+    finally:
+        os._exit(1)
+
+
+def measure_throughput(programs, arguments):
+    """GB of input for each second of processor time that the node used, and the machine's rates."""
+    found = {(variant, "allreduce"): [] for variant in VARIANTS}
+    rates = {"memory copy": copy_rate,
+             "TCP loopback": lambda: loopback_rate(socket.SOCK_STREAM),
+             "UDP loopback": lambda: loopback_rate(socket.SOCK_DGRAM)}
+    found |= {(rate, "machine"): [] for rate in rates}
+    with Lab(arguments.also_hosts, arguments) as lab:
+        for number in range(arguments.rounds):
+            print(f"round {number + 1} of {arguments.rounds}: throughput", file=sys.stderr, flush=True)
+            for variant, settings in VARIANTS.items():
+                environment = {**MPICH_UCX, "TRIBUTARY_BETWEEN_HOSTS": "tree", **settings}
+                before = lab.node_cpu_seconds()
+                line, = lab.lines("throughput", ("mpich", False, environment), arguments.also_hosts,
+                                  [f"allreduce:{INPUT_BYTES}"], programs, arguments)
+                used = lab.node_cpu_seconds() - before
+                taken = line["calls_in_all"] * arguments.also_hosts * INPUT_BYTES
+                found[variant, "allreduce"].append(taken / used / 1e9)
+            for rate, measured in rates.items():
+                found[rate, "machine"].append(measured())
+    return [{"table": "throughput", "variant": variant, "case": case, "runs": runs,
+             "gb_per_second": statistics.median(runs)}
+            for (variant, case), runs in found.items()]

@@ -1,0 +1,120 @@
+#!/usr/bin/env python3
+"""Runs MPI ranks that are confined as in containers and on hardened kernels, each by itself.
+
+Every rank finds its way to the shared segment or is handed it, long vectors take the way that is
+left, the report says which and why, and results have the bits that they have at large.
+"""
+
+import dataclasses
+import json
+import os
+import subprocess
+import sys
+
+import run
+
+RANKS = 3
+SMALL_SHM = "mount -t tmpfs -o size=16k none /dev/shm && exec \"$0\" \"$@\""
+HANDED_OVER = "segment handed over a socket"
+
+
+@dataclasses.dataclass(frozen=True)
+class Confinement:
+    """A command in front of every rank, and what the report must say of memory because of it."""
+
+    name: str
+    command: tuple
+    memory: tuple
+    # The MPIs that run so themselves.
+    mpis: tuple = run.MPIS
+
+
+CONFINEMENTS = (
+    Confinement("at large", (), ()),
+    Confinement("seccomp", ("without_cross_memory",), ("long vectors staged", "process_vm_readv")),
+    Confinement("user ns", ("unshare", "-Ur"),
+                (HANDED_OVER, "long vectors staged", "process_vm_readv")),
+    # Open MPI 5.0.11 itself crashes if ranks of one host have process namespaces of their own.
+    Confinement("user+pid ns", ("unshare", "-Urpf", "--mount-proc"),
+                (HANDED_OVER, "long vectors staged", "another pid namespace"), ("mpich",)),
+    # MPICH 5.0.2 itself does not start with so little.
+    Confinement("16 KiB shm", ("unshare", "-Urm", "sh", "-c", SMALL_SHM), (HANDED_OVER,),
+                ("openmpi",)),
+)
+
+
+def compile_filter(folder):
+    target = folder / "without_cross_memory"
+    subprocess.run(["cc", "-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror",
+                    run.HERE / "without_cross_memory.c", "-o", target], check=True)
+    return target
+
+
+def is_permitted(command):
+    """Whether this machine lets tests confine processes so. Where not: said, and with CI=true a
+    failure."""
+    if not command:
+        return True
+    tried = subprocess.run([*command, "true"], check=False, capture_output=True, text=True)
+    if tried.returncode != 0:
+        print(f"SKIPPED: {command[0]} {command[1]} is not permitted here: {tried.stderr.strip()}",
+              file=sys.stderr)
+    return tried.returncode == 0
+
+
+def memory_of(report):
+    """What the report says of the way to the segment, and of long vectors."""
+    worlds = [entry for entry in report["communicators"] if entry["label"] == "world"]
+    return worlds[0].get("memory", "") if worlds else "no communicator"
+
+
+def run_confined(options, confinement, command, place):
+    """Runs it; returns the bits of its cases."""
+    program = run.Program("bits")
+    report_path = place["folder"] / "confined.json"
+    report_path.unlink(missing_ok=True)
+    words = [options.tributary, "run", "--mpi", place["mpi"], "--hosts", "1", "--report", report_path,
+             "--", place["mpirun"], "-n", str(RANKS), *command, place["folder"] / "bits",
+             "--seed", str(options.seed)]
+    output = run.run_checked(program, words, run.mpi_launch.environment(), options.timeout)
+    report = json.loads(report_path.read_text())
+    if report["in_node"] == 0 or report["passed_through"] > 0:
+        raise run.Failure(f"the report says {report['in_node']} in_node, "
+                          f"{report['passed_through']} passed_through", output)
+    memory = memory_of(report)
+    missing = [words for words in confinement.memory if words not in memory]
+    if missing or (memory and not confinement.memory):
+        raise run.Failure(f"of memory the report says: {memory!r}, which lacks {missing}", output)
+    return run.bits_of(output)
+
+
+def main():
+    options = run.parse_arguments()
+    options.tributary = options.tributary.absolute()
+    failures = 0
+    for mpi in run.MPIS if options.mpi == "all" else (options.mpi,):
+        place = run.prepare(options, mpi, [run.Program("bits")])
+        without = compile_filter(place["folder"])
+        at_large = None
+        for confinement in (each for each in CONFINEMENTS if mpi in each.mpis):
+            command = [without if word == "without_cross_memory" else word
+                       for word in confinement.command]
+            if not is_permitted(command):
+                failures += os.environ.get("CI") == "true"
+                continue
+            try:
+                bits = run_confined(options, confinement, command, place)
+                at_large = at_large or bits
+                if bits != at_large:
+                    raise run.Failure("other bits than at large")
+                verdict = "ok"
+            except run.Failure as failure:
+                verdict = f"FAILED: {failure}\n{failure.output}"
+                failures += 1
+            print(f"{mpi:8} confined: {confinement.name:12} ranks {RANKS}  {verdict}", flush=True)
+    print(f"confined: {failures} failed")
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
