@@ -144,7 +144,8 @@ def check_multicast(name, is_heard, program, arguments):
 
 def check_stripes(name, program, arguments):
     """Long vectors go in parts through three trees, whose roots are the spine's node and the leaves'."""
-    environment = {"TRIBUTARY_STRIPES": "3", "TRIBUTARY_STRIPE_MIN": "1024"}
+    environment = {"TRIBUTARY_BETWEEN_HOSTS": "tree", "TRIBUTARY_STRIPES": "3",
+                   "TRIBUTARY_STRIPE_MIN": "1024"}
     counts = run_program("mpich", name, 4, 1, program, arguments, environment)
     stripes = world_of(counts).get("stripes")
     if counts["in_tree"] == 0 or counts["in_mesh"] != 0:
