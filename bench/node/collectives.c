@@ -19,8 +19,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
-#include <time.h>
 #include <unistd.h>
+
+#include "measure.h"
 
 enum { BLOCKS = 51, GUESSES = 5, BLOCK_NS = 1000000, CALLS_MAX = 20000, CASES_MAX = 32, WATCHDOG_S = 120 };
 
@@ -82,12 +83,6 @@ static const struct {
 static void give_up(const char *problem, const char *what) {
     fprintf(stderr, "collectives: %s: %s\n", problem, what);
     PMPI_Abort(MPI_COMM_WORLD, 2);
-}
-
-static double now_ns(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return 1e9 * (double)now.tv_sec + (double)now.tv_nsec;
 }
 
 static double switches_now(void) {

@@ -20,8 +20,9 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
+
+#include "measure.h"
 
 enum { ROUNDS = 2000, BATCHES = 101, COPY_BYTES = 16 << 20, COPIES = 3, WATCHDOG_S = 60 };
 
@@ -33,12 +34,6 @@ static struct {
     line lines[2];
     double result;
 } *shared;
-
-static double now_ns(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return 1e9 * (double)now.tv_sec + (double)now.tv_nsec;
-}
 
 static void await(const line *at, uint64_t value) {
     while (atomic_load_explicit(&at->word, memory_order_acquire) != value) {

@@ -91,7 +91,8 @@ def run(command, timeout, ranks=1):
 def compile_program(compiler, name, build):
     build.mkdir(parents=True, exist_ok=True)
     source, target = HERE / f"{name}.c", build / name
-    if not target.exists() or target.stat().st_mtime < source.stat().st_mtime:
+    changed = max(path.stat().st_mtime for path in (source, HERE / "measure.h"))
+    if not target.exists() or target.stat().st_mtime < changed:
         run([compiler, *CFLAGS, source, "-o", target, "-lpthread"], 120)
     return target
 

@@ -17,8 +17,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
+
+#include "measure.h"
 
 enum { WINDOW = 64, BLOCKS = 21, BLOCK_NS = 2000000, TURNS_MAX = 20000, LENGTHS_MAX = 32, WATCHDOG_S = 120 };
 
@@ -35,12 +36,6 @@ static char *buffer;
 static void give_up(const char *problem, const char *what) {
     fprintf(stderr, "pairs: %s: %s\n", problem, what);
     PMPI_Abort(MPI_COMM_WORLD, 2);
-}
-
-static double now_ns(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return 1e9 * (double)now.tv_sec + (double)now.tv_nsec;
 }
 
 static void send_turn(int bytes) {

@@ -263,7 +263,7 @@ impl TreeMember {
                     self.link_due_in = 0;
                 }
                 if woken.datagrams {
-                    datagrams.other_due_in = 0;
+                    datagrams.is_other_next = true;
                 }
             }
             None => {

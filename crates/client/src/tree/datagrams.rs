@@ -4,10 +4,6 @@ use std::net::SocketAddr;
 
 use tributary_transport::{DatagramSocket, SealKey, TcpLink};
 
-/// Of the two sockets for datagrams, the one to which results do not usually come is looked at once
-/// in so many rounds that look around, and whenever the kernel says that there is something.
-const ROUNDS_PER_OTHER: u32 = 1;
-
 /// What a member needs for datagrams.
 pub(super) struct Datagrams {
     pub(super) socket: DatagramSocket,
@@ -18,8 +14,9 @@ pub(super) struct Datagrams {
     pub(super) key: Option<SealKey>,
     /// Where the group's multicast is heard, if it has any.
     pub(super) ear: Option<DatagramSocket>,
-    /// Rounds until the socket that results do not usually come to is looked at again.
-    pub(super) other_due_in: u32,
+    /// Whether the next round that looks around looks at the socket that results do not usually come to:
+    /// every second does, and one whenever the kernel says that there is something.
+    pub(super) is_other_next: bool,
 }
 
 impl Datagrams {
@@ -27,13 +24,13 @@ impl Datagrams {
     pub(super) fn beside(link: &TcpLink, key: Option<SealKey>) -> Option<Self> {
         let (ours, peer) = (link.local_address().ok()?, link.peer_address().ok()?);
         let socket = DatagramSocket::bind(SocketAddr::new(ours.ip(), 0)).ok()?;
-        Some(Self { socket, peer, is_open: false, key, ear: None, other_due_in: 0 })
+        Some(Self { socket, peer, is_open: false, key, ear: None, is_other_next: true })
     }
 
     /// Whether this round looks at the socket that results do not usually come to.
     pub(super) fn is_other_due(&mut self) -> bool {
-        let is_due = self.other_due_in == 0;
-        self.other_due_in = if is_due { ROUNDS_PER_OTHER } else { self.other_due_in - 1 };
+        let is_due = self.is_other_next;
+        self.is_other_next = !is_due;
         is_due
     }
 
