@@ -29,9 +29,9 @@ METHODS = {
 GROUPS_CASES = 9
 
 
-def waiting(hosts):
+def waiting(processes):
     """How ranks are to wait: hosts share this machine's cores, which none of them can know."""
-    is_crowded = hosts > os.cpu_count()
+    is_crowded = processes > os.cpu_count()
     return {"OMPI_MCA_mpi_yield_when_idle": "1" if is_crowded else "0",
             "TRIBUTARY_WAIT": "sleep" if is_crowded else "spin"}
 
@@ -88,7 +88,8 @@ class Lab:
         """Medians of as many jobs of two hosts each, through one node, while all of them ran."""
         cases = ["allreduce:8"] * GROUPS_CASES
         words = self.words(method, 2, cases, programs, arguments)
-        environment = {**os.environ, **waiting(2 * jobs), **method[2]}
+        # The node has to have a core as well.
+        environment = {**os.environ, **waiting(2 * jobs + 1), **method[2]}
         running = [subprocess.Popen(words, env=environment, text=True, stdin=subprocess.DEVNULL,
                                     stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
                    for _ in range(jobs)]

@@ -9,9 +9,6 @@
 #include "pending.h"
 #include "shim.h"
 
-/* Tests before the first rest; short, because ranks may outnumber cores. */
-#define SPINS_MAX 64
-
 /* One request: the MPI's error, else ours. */
 static int conclude_one(int error) {
     int ours = pending_conclude();
@@ -34,17 +31,17 @@ static int conclude_many(int error, int count, MPI_Status statuses[]) {
     return MPI_ERR_IN_STATUS;
 }
 
-/* Repeats `test`, which sets `error`, until it fails or `done` holds. */
+/* Repeats `test`, which sets `error`, until it fails or `done` holds. Rests after the first already:
+ * with a core for each rank a rest returns at once for long, and with fewer what is waited for needs
+ * this core. */
 #define UNTIL(test, done)                                                                          \
-    for (long spins = 0;; spins++) {                                                               \
+    for (bool is_first = true;; is_first = false) {                                                \
         pending_progress();                                                                        \
         error = (test);                                                                            \
         if (error != MPI_SUCCESS || (done)) {                                                      \
             break;                                                                                 \
         }                                                                                          \
-        if (spins >= SPINS_MAX) {                                                                  \
-            pending_rest(spins == SPINS_MAX);                                                      \
-        }                                                                                          \
+        pending_rest(is_first);                                                                    \
     }
 
 INTERPOSE(Wait, (MPI_Request *request, MPI_Status *status), (request, status)) {
