@@ -25,4 +25,4 @@ VENV_plot := .venv/plot
 	@echo matplotlib $(MATPLOTLIB_VERSION) > $@
 
 soak-lab: build mpi-venvs lab-tools ## Five million mixed operations over a lossy lab, or an hour
-	$(PYTHON) tests/lab/soak.py --tributary $(PROGRAM)
+	$(PYTHON) tests/lab/soak.py --tributary $(PROGRAM) --between-hosts tree --depth 32
