@@ -10,7 +10,7 @@ use tributary_transport::{
     DatagramSocket, Link, SealKey, ShmOptions, TcpOptions, connect_shm, connect_tcp,
 };
 use tributary_wire::control::{EndpointGrant, GroupGrant};
-use tributary_wire::frame::AbortReason;
+use tributary_wire::frame::{Abort, AbortReason};
 
 use super::TreeMember;
 use super::datagrams::Datagrams;
@@ -73,8 +73,6 @@ impl TreeMember {
                 endpoint.hear_multicast(multicast.capability);
             }
         }
-        let mut is_undecided = datagrams.is_some();
-        let mut is_joined = false;
         let mut member = Self {
             endpoint,
             link,
@@ -91,29 +89,34 @@ impl TreeMember {
             multicasts_told: 0,
             has_outsider: group.outsider.is_some(),
         };
+        member.await_place(&grant.address.tcp)?;
+        Ok(member)
+    }
+
+    /// Waits until the node at `address` has let the member in, and it is known whether datagrams
+    /// arrive.
+    fn await_place(&mut self, address: &str) -> Result<(), EnterError> {
         let deadline = Instant::now() + JOIN_TIMEOUT;
-        let address = || grant.address.tcp.clone();
+        let mut is_joined = false;
+        let mut is_undecided = self.datagrams.is_some();
         loop {
-            member.pump();
-            match member.endpoint.poll_event() {
+            self.pump();
+            match self.endpoint.poll_event() {
                 Some(Event::Joined) => is_joined = true,
-                Some(Event::DatagramPeer(port)) => member.on_datagram_peer(port.get()),
+                Some(Event::DatagramPeer(port)) => self.on_datagram_peer(port.get()),
                 Some(Event::Datagrams(reach)) => {
-                    member.on_reach(reach);
+                    self.on_reach(reach);
                     is_undecided = false;
                 }
                 // How long to wait for datagrams is the endpoint's to say.
-                None if is_joined && !is_undecided => return Ok(member),
-                Some(Event::Failed(abort)) => {
-                    return Err(EnterError::TurnedAway {
-                        address: address(),
-                        reason: abort.reason,
-                    });
+                None if is_joined && !is_undecided => return Ok(()),
+                Some(Event::Failed(Abort { reason, .. })) => {
+                    return Err(EnterError::TurnedAway { address: address.to_owned(), reason });
                 }
                 _ if Instant::now() >= deadline => {
-                    return Err(EnterError::NotLetIn { address: address() });
+                    return Err(EnterError::NotLetIn { address: address.to_owned() });
                 }
-                _ => member.sleep(Duration::from_millis(20)),
+                _ => self.sleep(Duration::from_millis(20)),
             }
         }
     }

@@ -7,9 +7,9 @@ use alloc::vec::Vec;
 use tributary_topology::{GroupChild, GroupTree};
 use tributary_wire::control::{
     ChildGrant, EndpointGrant, GroupGrant, GroupInstall, GroupKeys, GroupRequest, MulticastGrant,
-    OutsiderGrant, ParentGrant, StreamInstall,
+    NodeAddress, OutsiderGrant, ParentGrant, StreamInstall,
 };
-use tributary_wire::{Capability, EndpointId, Epoch, GroupId};
+use tributary_wire::{Capability, ChildIndex, EndpointId, Epoch, GroupId};
 
 use super::config::{ManagerConfig, TEXT_MAX_BYTES};
 use super::error::GroupError;
@@ -46,74 +46,117 @@ impl Plan {
         has_outsider: bool,
         secrets: &mut Secrets,
     ) -> Self {
-        let outsider = has_outsider.then(|| secrets.draw());
-        let keys = config.seals_frames.then(|| GroupKeys {
-            group: secrets.draw_key(),
-            outsider: has_outsider.then(|| secrets.draw_key()),
-        });
-        let multicast = config.multicast.as_ref().and_then(|range| {
-            Some(MulticastGrant {
-                address: range.address(terms.group)?.to_string(),
-                capability: secrets.draw(),
-                lazy_copies: range.lazy_copies,
-            })
-        });
-        let capabilities: Vec<Vec<Capability>> = tree
-            .nodes()
-            .iter()
-            .map(|part| part.children.iter().map(|_| secrets.draw()).collect())
-            .collect();
-        let is_root = |node: &usize| tree.nodes()[*node].parent.is_none();
-        let root = (0..tree.nodes().len()).find(is_root).expect("a tree has a root");
-        let address = |node: usize| nodes.named(&tree.nodes()[node].name).1.address.clone();
-        let install = |node: usize| GroupInstall {
-            group: terms.group,
-            epoch: terms.epoch,
-            osos: terms.osos,
-            payload_max_bytes: terms.payload_max_bytes,
-            children: children(tree, node, &capabilities[node]),
-            parent: tree.nodes()[node].parent.map(|place| ParentGrant {
-                address: address(place.node),
-                child: place.child,
-                capability: capabilities[place.node][usize::from(place.child.0)],
+        let draft = Draft {
+            terms,
+            tree,
+            nodes,
+            root: (0..tree.nodes().len())
+                .find(|node| tree.nodes()[*node].parent.is_none())
+                .expect("a tree has a root"),
+            outsider: has_outsider.then(|| secrets.draw()),
+            keys: config.seals_frames.then(|| GroupKeys {
+                group: secrets.draw_key(),
+                outsider: has_outsider.then(|| secrets.draw_key()),
             }),
-            multicast: multicast.clone(),
-            stream: terms.stream,
-            outsider: outsider.filter(|_| tree.nodes()[node].parent.is_none()),
-            keys: keys
-                .map(|keys| GroupKeys { outsider: keys.outsider.filter(|_| node == root), ..keys }),
-        };
-        let endpoints = tree.endpoints().iter().map(|place| EndpointGrant {
-            endpoint: place.endpoint,
-            address: address(place.node),
-            child: place.child,
-            capability: capabilities[place.node][usize::from(place.child.0)],
-        });
-        let grant = GroupGrant {
-            group: terms.group,
-            epoch: terms.epoch,
-            osos: terms.osos,
-            payload_max_bytes: terms.payload_max_bytes,
-            stream: terms.stream.map(|stream| stream.terms),
-            endpoints: endpoints.collect(),
-            multicast: multicast.clone(),
-            outsider: outsider.map(|capability| {
-                Box::new(OutsiderGrant {
-                    group: terms.group,
-                    epoch: terms.epoch,
-                    address: address(root),
-                    capability,
-                    payload_max_bytes: terms.payload_max_bytes,
-                    key: keys.and_then(|keys| keys.outsider),
+            multicast: config.multicast.as_ref().and_then(|range| {
+                Some(MulticastGrant {
+                    address: range.address(terms.group)?.to_string(),
+                    capability: secrets.draw(),
+                    lazy_copies: range.lazy_copies,
                 })
             }),
-            key: keys.map(|keys| keys.group),
+            capabilities: tree
+                .nodes()
+                .iter()
+                .map(|part| part.children.iter().map(|_| secrets.draw()).collect())
+                .collect(),
         };
-        Self { terms, installs: (0..tree.nodes().len()).map(install).collect(), grant }
+        let installs = (0..tree.nodes().len()).map(|node| draft.install(node)).collect();
+        Self { terms, installs, grant: draft.grant() }
     }
 
     pub(super) fn terms(&self) -> Terms {
         self.terms
+    }
+}
+
+/// What was drawn for a group, to be written out for each of its parties.
+struct Draft<'a> {
+    terms: Terms,
+    tree: &'a GroupTree,
+    nodes: &'a NodeTable,
+    /// The root's place among the tree's nodes.
+    root: usize,
+    /// What a process outside the group shows at the root.
+    outsider: Option<Capability>,
+    keys: Option<GroupKeys>,
+    multicast: Option<MulticastGrant>,
+    /// By node, then by child.
+    capabilities: Vec<Vec<Capability>>,
+}
+
+impl Draft<'_> {
+    fn address(&self, node: usize) -> NodeAddress {
+        self.nodes.named(&self.tree.nodes()[node].name).1.address.clone()
+    }
+
+    fn capability(&self, node: usize, child: ChildIndex) -> Capability {
+        self.capabilities[node][usize::from(child.0)]
+    }
+
+    /// A node's part.
+    fn install(&self, node: usize) -> GroupInstall {
+        let Terms { group, epoch, osos, payload_max_bytes, stream } = self.terms;
+        let is_root = node == self.root;
+        GroupInstall {
+            group,
+            epoch,
+            osos,
+            payload_max_bytes,
+            children: children(self.tree, node, &self.capabilities[node]),
+            parent: self.tree.nodes()[node].parent.map(|place| ParentGrant {
+                address: self.address(place.node),
+                child: place.child,
+                capability: self.capability(place.node, place.child),
+            }),
+            multicast: self.multicast.clone(),
+            stream,
+            outsider: self.outsider.filter(|_| is_root),
+            keys: self
+                .keys
+                .map(|keys| GroupKeys { outsider: keys.outsider.filter(|_| is_root), ..keys }),
+        }
+    }
+
+    /// The members' part.
+    fn grant(&self) -> GroupGrant {
+        let Terms { group, epoch, osos, payload_max_bytes, stream } = self.terms;
+        let endpoints = self.tree.endpoints().iter().map(|place| EndpointGrant {
+            endpoint: place.endpoint,
+            address: self.address(place.node),
+            child: place.child,
+            capability: self.capability(place.node, place.child),
+        });
+        GroupGrant {
+            group,
+            epoch,
+            osos,
+            payload_max_bytes,
+            stream: stream.map(|stream| stream.terms),
+            endpoints: endpoints.collect(),
+            multicast: self.multicast.clone(),
+            outsider: self.outsider.map(|capability| {
+                Box::new(OutsiderGrant {
+                    group,
+                    epoch,
+                    address: self.address(self.root),
+                    capability,
+                    payload_max_bytes,
+                    key: self.keys.and_then(|keys| keys.outsider),
+                })
+            }),
+            key: self.keys.map(|keys| keys.group),
+        }
     }
 }
 
