@@ -44,21 +44,13 @@ static int conclude_many(int error, int count, MPI_Status statuses[]) {
         pending_rest(is_first);                                                                    \
     }
 
-/* While what is waited for is ours and not done, the MPI's Test can only progress its own messages:
- * once in so many looks is enough. */
-#define LOOKS_PER_TEST 8
-
 INTERPOSE(Wait, (MPI_Request *request, MPI_Status *status), (request, status)) {
     if (!pending_any()) {
         return beneath.Wait(request, status);
     }
     int error = MPI_SUCCESS;
     int done = 0;
-    unsigned looks = 0;
-    UNTIL(++looks % LOOKS_PER_TEST != 0 && pending_is_under_way(*request)
-              ? MPI_SUCCESS
-              : beneath.Test(request, &done, status),
-          done)
+    UNTIL(beneath.Test(request, &done, status), done)
     return conclude_one(error);
 }
 

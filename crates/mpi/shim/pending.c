@@ -196,18 +196,6 @@ void pending_progress(void) {
     pthread_mutex_unlock(&listing);
 }
 
-bool pending_is_under_way(MPI_Request request) {
-    if (pthread_mutex_trylock(&listing) != 0) {
-        return false;
-    }
-    const pending *entry = first;
-    while (entry != NULL && entry->request != request) {
-        entry = entry->next;
-    }
-    pthread_mutex_unlock(&listing);
-    return entry != NULL;
-}
-
 /*
  * Keeps `listing` meanwhile, so that the operation stays: 50 us at most, and only where cores are
  * short. Other threads find it taken and look after their own requests only.

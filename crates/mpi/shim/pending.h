@@ -28,12 +28,6 @@ int pending_start(comm_record *record, tributary_operation *operation, const sta
 /* Completes the requests whose operations are done. Any thread may call it. */
 void pending_progress(void);
 
-/*
- * Whether a request is an operation of ours that is not done, so that the MPI's Test cannot succeed.
- * False as well where nobody can say at once.
- */
-bool pending_is_under_way(MPI_Request request);
-
 /* Lets a little time pass in a wait for requests, ours or MPI's; `is_first` in its first call. */
 void pending_rest(bool is_first);
 
