@@ -38,10 +38,11 @@ ALSO = {
                 "multicast, eager": (["--multicast", "eager"], PACKETS),
                 "multicast, lazy": (["--multicast", "lazy"], PACKETS)},
                ["allreduce:8", "allreduce:4096"]),
-    "loss": ({f"{title}{loss}% lost": ([*rto, "--loss", loss], environment)
+    "loss": ({f"{title}{loss}% lost": (["--loss", loss], environment)
               for loss in ("0", "1")
-              for title, rto, environment in (
-                  ("", [], MPICH_UCX), ("in the tree, ", [], {**MPICH_UCX, "TRIBUTARY_BETWEEN_HOSTS": "tree"}))},
+              for title, environment in (
+                  ("", MPICH_UCX),
+                  ("in the tree, ", {**MPICH_UCX, "TRIBUTARY_BETWEEN_HOSTS": "tree"}))},
              ["allreduce:8", "allreduce:1048576"]),
     "osos": ({f"{osos} outstanding":
               ([], {**MPICH_UCX, "TRIBUTARY_PAYLOAD_MAX": "256",

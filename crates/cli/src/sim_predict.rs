@@ -71,16 +71,18 @@ type Medians = BTreeMap<(bool, u32, usize), Vec<f64>>;
 /// Constants and benchmark in turn, over and over, so that a machine that is slower for a while is so
 /// for both; of each the middle one.
 fn measure(flags: &PredictFlags) -> anyhow::Result<Measured> {
+    // What can be wrong with a file is said before anything is measured.
+    let given = flags.tuning.as_ref().map(|path| Tuning::read(path)).transpose()?;
     let mut tunings = Vec::new();
     let mut medians = Medians::new();
     for _ in 0..flags.rounds {
-        if flags.tuning.is_none() {
+        if given.is_none() {
             tunings.push(tune::constants(IpAddr::V4(Ipv4Addr::LOCALHOST))?);
         }
         time(flags, &mut medians)?;
     }
-    let tuning = match &flags.tuning {
-        Some(path) => Tuning::read(path)?,
+    let tuning = match given {
+        Some(tuning) => tuning,
         None => Tuning::middle_constants(&tunings).context("no constants were measured")?,
     };
     Ok(Measured { tuning, timed: middle(medians)? })

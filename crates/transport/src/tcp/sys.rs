@@ -27,12 +27,15 @@ pub(super) fn unconfirmed_bytes(socket: BorrowedFd<'_>) -> usize {
 }
 
 /// Lets the kernel send again what has not been acknowledged for `least`, or for as long as round trips
-/// suggest if that is longer, and acknowledge as soon. False if this kernel can't: before Linux
-/// 6.15, or with a clock of 100 ticks a second. It then waits 200 ms, unless the route says otherwise
-/// (`rto_min` of ip-route(8)).
-pub(super) fn send_again_after(socket: BorrowedFd<'_>, least: Duration) -> Result<bool, Errno> {
+/// suggest if that is longer, and acknowledge as soon. A kernel that can't (before Linux 6.15, or with
+/// a clock of 100 ticks a second) waits 200 ms, unless the route says otherwise (`rto_min` of
+/// ip-route(8)).
+pub(super) fn send_again_after(socket: BorrowedFd<'_>, least: Duration) -> Result<(), Errno> {
     let least_us = c_int::try_from(least.as_micros()).unwrap_or(c_int::MAX);
-    Ok(set(socket, RTO_MIN_US, least_us)? && set(socket, DELAYED_ACK_MAX_US, least_us)?)
+    if set(socket, RTO_MIN_US, least_us)? {
+        set(socket, DELAYED_ACK_MAX_US, least_us)?;
+    }
+    Ok(())
 }
 
 /// Sets an option of TCP; false if the kernel does not know it, or takes no such value: it counts in
