@@ -30,6 +30,7 @@ mod choice;
 mod door;
 mod failure;
 mod peers;
+mod schedules;
 #[cfg(test)]
 mod tests;
 mod walk;
@@ -49,6 +50,7 @@ use crate::host::Combine;
 use crate::settings::AlgorithmChoice;
 use failure::Failure;
 use peers::Peers;
+use schedules::Found;
 use walk::{Walk, Workspace};
 
 /// Longest payload of one frame. Short enough for the second-level cache, long enough that system
@@ -145,16 +147,24 @@ impl Mesh {
         if let Some(abort) = self.failed {
             return Err(abort);
         }
-        let len_bytes = operation.elements * operation.datatype.size_bytes() as u64;
-        let algorithm =
-            self.choice.algorithm(operation.collective, self.hosts, len_bytes, operation.measured);
+        let me = self.peers.me();
+        let Found { index, is_new } =
+            self.workspace.schedules.look_up(operation, me, self.hosts, || {
+                let len_bytes = operation.elements * operation.datatype.size_bytes() as u64;
+                let MeshOperation { collective, measured, .. } = *operation;
+                self.choice.algorithm(collective, self.hosts, len_bytes, measured)
+            });
         // SAFETY: the caller's promise.
-        let walk =
-            unsafe { Walk::new(algorithm, operation, self.peers.me(), self.hosts, self.started) };
-        let walk = walk.with_room(std::mem::take(&mut self.workspace.unsent));
+        self.running =
+            Some(unsafe { Walk::new(operation, index, self.started, &mut self.workspace) });
         self.started = self.started.wrapping_add(1);
-        let called = walk.peers().try_for_each(|host| self.peers.call(host));
-        self.running = Some(walk);
+        if !is_new {
+            return Ok(());
+        }
+        // Links stay, so the hosts of a schedule are called once.
+        let mut peers = self.workspace.schedules.peers(index);
+        let called = peers.try_for_each(|host| self.peers.call(host));
+        drop(peers);
         called.map_err(|failure| self.fail(failure))
     }
 

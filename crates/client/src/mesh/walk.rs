@@ -5,19 +5,21 @@
 //! were both stuck, each would have landed all it was sent, and so have room. In recursive k-ing with
 //! more than two to a group that argument fails, and the mesh does not offer it.
 
-use tributary_algorithms::{Action, Algorithm, Buffer, Landing, Order, Schedule, Shape, Span};
+use tributary_algorithms::{Action, Buffer, Landing, Span};
 use tributary_transport::Sent;
 use tributary_wire::frame::{self, Abort, AbortReason, Part, Target, Trail};
 use tributary_wire::{Datatype, EndpointId, OperationNumber, Operator, SegmentIndex, Sequence};
 
 use super::failure::Failure;
 use super::peers::Peers;
+use super::schedules::{Index, Schedules};
 use super::{FRAME_BYTES_MAX, MeshOperation};
 use crate::host::Combine;
 
 /// Memory kept from operation to operation.
 #[derive(Default)]
 pub(super) struct Workspace {
+    pub(super) schedules: Schedules,
     /// The schedule's second vector.
     aside: Vec<u8>,
     /// A copy of what is about to become a right operand.
@@ -28,7 +30,9 @@ pub(super) struct Workspace {
 
 /// An operation under way.
 pub(super) struct Walk {
-    schedule: Schedule,
+    schedule: Index,
+    /// Steps begun.
+    steps: usize,
     /// The step that is next to do, or half done.
     step: Option<Action>,
     /// Messages that are not sent whole, in order.
@@ -64,56 +68,43 @@ impl Walk {
     /// # Safety
     /// As `Mesh::start`.
     pub(super) unsafe fn new(
-        algorithm: Algorithm,
         operation: &MeshOperation,
-        me: u32,
-        hosts: u32,
+        schedule: Index,
         number: u32,
+        workspace: &mut Workspace,
     ) -> Self {
         let &MeshOperation { operator, datatype, elements, kernel, .. } = operation;
-        // Every operator of ours commutes.
-        let shape = Shape { ranks: hosts, elements, order: Order::Any };
-        let mut schedule = Schedule::new(algorithm, operation.collective, shape, me)
-            .expect("only algorithms that have the form are chosen");
         let len_bytes = elements as usize * datatype.size_bytes();
-        let aside_bytes = if schedule.needs_aside() { len_bytes } else { 0 };
+        let needs_aside = workspace.schedules.needs_aside(schedule);
         if operation.source != operation.vector.cast_const() && !operation.source.is_null() {
             // SAFETY: the caller's promise: both are `len_bytes` long, and equal or apart.
             unsafe { operation.vector.copy_from_nonoverlapping(operation.source, len_bytes) };
         }
-        let what = What { number: OperationNumber(number), operator, datatype, elements, kernel };
-        let step = schedule.next().map(|step| step.action);
-        Self {
+        let mut unsent = std::mem::take(&mut workspace.unsent);
+        unsent.clear();
+        let mut walk = Self {
             schedule,
-            step,
-            unsent: Vec::new(),
+            steps: 0,
+            step: None,
+            unsent,
             landed_elements: 0,
-            what,
+            what: What { number: OperationNumber(number), operator, datatype, elements, kernel },
             vector: operation.vector,
-            aside_bytes,
-        }
+            aside_bytes: if needs_aside { len_bytes } else { 0 },
+        };
+        walk.step_on(&workspace.schedules);
+        walk
     }
 
-    /// The same with memory that was allocated before.
-    pub(super) fn with_room(mut self, unsent: Vec<Outgoing>) -> Self {
-        self.unsent = unsent;
-        self.unsent.clear();
-        self
+    fn step_on(&mut self, schedules: &Schedules) {
+        self.step = schedules.action(self.schedule, self.steps);
+        self.steps += 1;
+        self.landed_elements = 0;
     }
 
     /// The memory, for the next.
     pub(super) fn into_room(self) -> Vec<Outgoing> {
         self.unsent
-    }
-
-    /// The hosts that the rest of the walk speaks with, some more than once.
-    pub(super) fn peers(&self) -> impl Iterator<Item = u32> + use<> {
-        let rest = self.schedule.clone().map(|step| step.action);
-        self.step.into_iter().chain(rest).filter_map(|action| match action {
-            Action::Send { to, .. } => Some(to),
-            Action::Receive { from, .. } => Some(from),
-            Action::Fold { .. } => None,
-        })
     }
 
     /// The host that the next step needs a frame from. None while the step waits for room to send: what
@@ -165,8 +156,7 @@ impl Walk {
             if !is_done {
                 return Ok(false);
             }
-            self.landed_elements = 0;
-            self.step = self.schedule.next().map(|step| step.action);
+            self.step_on(&workspace.schedules);
         }
     }
 
