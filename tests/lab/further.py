@@ -32,6 +32,7 @@ ALSO = {
               "mesh, Rabenseifner": way(BETWEEN_HOSTS="mesh", MESH_ALGORITHM="rabenseifner"),
               "mesh, recursive doubling": way(BETWEEN_HOSTS="mesh",
                                               MESH_ALGORITHM="recursive-doubling"),
+              "mesh, sequential": way(BETWEEN_HOSTS="mesh", MESH_ALGORITHM="sequential"),
               "chosen": way()},
              [f"allreduce:{size}" for size in WAYS_BYTES]),
     "copies": ({"reliable only": (["--multicast", "off"], PACKETS),

@@ -166,8 +166,11 @@ fn in_mesh(trial: Trial, ppn: u32) -> impl Iterator<Item = Trial> {
             AlgorithmChoice::RecursiveDoubling,
             AlgorithmChoice::Rabenseifner,
             AlgorithmChoice::Ring,
+            AlgorithmChoice::Sequential,
         ],
-        (false, _) => &[AlgorithmChoice::Auto],
+        // Among two, one hears from all others whatever the algorithm.
+        (false, 2) => &[AlgorithmChoice::Auto],
+        (false, _) => &[AlgorithmChoice::Auto, AlgorithmChoice::Sequential],
     };
     let leaders = LEADERS
         .into_iter()
@@ -266,8 +269,9 @@ mod tests {
         let allreduce = CollectiveFlag::Allreduce;
         assert_eq!(count(allreduce, Joint::Tree, 2, 4), 1);
         assert_eq!(count(allreduce, Joint::Mesh, 2, 2), 2);
-        assert_eq!(count(allreduce, Joint::Mesh, 4, 8), 12);
-        assert_eq!(count(CollectiveFlag::Barrier, Joint::Mesh, 4, 8), 1);
+        assert_eq!(count(allreduce, Joint::Mesh, 4, 8), 16);
+        assert_eq!(count(CollectiveFlag::Barrier, Joint::Mesh, 2, 4), 1);
+        assert_eq!(count(CollectiveFlag::Barrier, Joint::Mesh, 4, 8), 2);
     }
 
     #[test]
