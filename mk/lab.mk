@@ -8,11 +8,12 @@ lab-tools: ## What the lab needs: ip, tc, nft (installs them if root on Debian)
 test-lab: build mpi-venvs lab-tools ## MPI programs on hosts of a lab, under both MPIs
 	$(PYTHON) tests/lab/test.py --tributary $(PROGRAM)
 
-# The table of targets, then ours against ours; build/bench/ has the JSON and the plot. A part alone:
-# tests/lab/bench.py --cases none --also PART.
+# The table of targets, then ours against ours, as JSON and a plot in build/bench/ and as tables in
+# docs/benchmarks.md. A part alone: tests/lab/bench.py --cases none --also PART.
 bench-lab: build mpi-venvs lab-tools .venv/plot.stamp ## Collectives over a lab beside plain Open MPI and MPICH
 	$(PYTHON) tests/lab/bench.py --tributary $(PROGRAM) --also all --output build/bench/lab.json
 	$(VENV_plot)/bin/python bench/plot.py build/bench/lab.json build/bench/allreduce.png
+	$(PYTHON) bench/tables.py build/bench/lab.json docs/benchmarks.md
 
 MATPLOTLIB_VERSION := 3.10.7
 VENV_plot := .venv/plot

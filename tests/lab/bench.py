@@ -16,6 +16,7 @@ import pathlib
 import platform
 import signal
 import statistics
+import subprocess
 import sys
 
 from further import (ALSO, TABLES, check_choice, measure_also, measure_groups, measure_memory,
@@ -98,13 +99,24 @@ def judge(host_counts, cases, methods, results):
     return rows
 
 
-def machine():
+def mpi_version(mpi, arguments):
+    """The MPI's name and version, as it says itself."""
+    mpirun = arguments.venvs / mpi / "bin/mpirun"
+    words = subprocess.run([mpirun, "--version"], check=True, text=True,
+                           capture_output=True).stdout.split()
+    # "mpirun (Open MPI) 5.0.11" and "HYDRA build details: Version: 5.0.2".
+    return next(word for word in words if word[0].isdigit())
+
+
+def machine(arguments):
     """What the figures were taken on."""
     model = next((line.split(":", 1)[1].strip() for line in open("/proc/cpuinfo", encoding="utf-8")
                   if line.startswith("model name")), "unknown")
     return {"cores": os.cpu_count(), "cpu": model, "kernel": platform.release(),
             "congestion_control": pathlib.Path(
                 "/proc/sys/net/ipv4/tcp_congestion_control").read_text(encoding="utf-8").strip(),
+            "mpis": {mpi: f"{name} {mpi_version(mpi, arguments)}"
+                     for mpi, name in (("openmpi", "Open MPI"), ("mpich", "MPICH"))},
             "load_before": os.getloadavg()[0]}
 
 
@@ -138,7 +150,7 @@ def main():
     if set(also) - set(TABLES):
         sys.exit(f"--also: {', '.join(sorted(set(also) - set(TABLES)))} not known; "
                  f"{', '.join(TABLES)} are")
-    about = machine()
+    about = machine(arguments)
     rows = [] if arguments.cases == "none" else judge(
         host_counts, cases, methods, measure(host_counts, cases, methods, arguments))
     programs = {mpi: compile_program(mpi, arguments).resolve() for mpi in ("openmpi", "mpich")}

@@ -27,6 +27,7 @@
 
 mod address;
 mod choice;
+mod contribution;
 mod door;
 mod failure;
 mod peers;
@@ -156,7 +157,7 @@ impl Mesh {
             });
         // SAFETY: the caller's promise.
         self.running =
-            Some(unsafe { Walk::new(operation, index, self.started, &mut self.workspace) });
+            Some(unsafe { Walk::new(operation, me, index, self.started, &mut self.workspace) });
         self.started = self.started.wrapping_add(1);
         if !is_new {
             return Ok(());

@@ -98,10 +98,60 @@ fn contribution(host: u32, elements: usize) -> Vec<f32> {
         .collect()
 }
 
+/// One collective of 4 hosts at `host`, out of `source`; its vector in the end.
+fn run_from(
+    host: u32,
+    mesh: &mut Mesh,
+    collective: Collective,
+    source: &[f32],
+    in_place: bool,
+) -> Vec<u32> {
+    let mut vector = if in_place { source.to_vec() } else { vec![f32::NAN; source.len()] };
+    let operation = MeshOperation {
+        collective,
+        source: if in_place { std::ptr::null() } else { source.as_ptr().cast() },
+        ..allreduce_of(&mut vector)
+    };
+    // SAFETY: both are borrowed until the operation is over.
+    unsafe { mesh.start(&operation).unwrap() };
+    while !mesh.poll().unwrap() {
+        mesh.sleep(Duration::from_millis(5));
+    }
+    let has_result = collective.root().is_none_or(|root| root == host);
+    if has_result { vector.iter().map(|value| value.to_bits()).collect() } else { Vec::new() }
+}
+
+/// Nothing is copied beforehand, so what a host contributes is combined from two places.
+#[test]
+fn a_contribution_that_stays_where_it_is_gives_the_bits_of_one_in_the_vector() {
+    for named in AlgorithmChoice::all() {
+        let runs = on_all(meshes(4, named).0, |host, mut mesh| {
+            for elements in [1, 3, 5, 1000, 100_003] {
+                let source = contribution(host, elements);
+                for collective in [
+                    Collective::Allreduce,
+                    Collective::Reduce { root: 0 },
+                    Collective::Reduce { root: 2 },
+                ] {
+                    let [there, here] = [false, true]
+                        .map(|in_place| run_from(host, &mut mesh, collective, &source, in_place));
+                    assert_eq!(there, here, "{elements} elements, {collective:?}");
+                    let untouched = contribution(host, elements);
+                    assert!(source.iter().zip(&untouched).all(|(a, b)| a.to_bits() == b.to_bits()));
+                }
+            }
+            mesh.leave();
+        });
+        assert_eq!(runs.len(), 4);
+    }
+}
+
 /// Vectors far longer than what sockets hold, so that everybody sends while nobody reads.
 #[test]
 fn long_vectors_pass_each_other_and_bits_are_equal_on_all_hosts_and_runs() {
-    for named in [AlgorithmChoice::RecursiveDoubling, AlgorithmChoice::Ring] {
+    for named in
+        [AlgorithmChoice::RecursiveDoubling, AlgorithmChoice::Ring, AlgorithmChoice::Sequential]
+    {
         let run = || {
             on_all(meshes(3, named).0, |host, mut mesh| {
                 let mut vector = contribution(host, 2_000_003);

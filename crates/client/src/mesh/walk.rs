@@ -3,18 +3,24 @@
 //! Messages travel in frames. A frame lands as soon as the same elements of our own messages are out,
 //! so that two hosts that exchange whole vectors far longer than their sockets hold go on in step:
 //! were both stuck, each would have landed all it was sent, and so have room. In recursive k-ing with
-//! more than two to a group that argument fails, and the mesh does not offer it.
+//! more than two to a group that argument fails, and the mesh does not offer it. What is sent from the
+//! caller's own memory holds up nothing: it does not change.
 
-use tributary_algorithms::{Action, Buffer, Landing, Span};
+use tributary_algorithms::{Action, Buffer, Collective, Landing, Span};
 use tributary_transport::Sent;
 use tributary_wire::frame::{self, Abort, AbortReason, Part, Target, Trail};
 use tributary_wire::{Datatype, EndpointId, OperationNumber, Operator, SegmentIndex, Sequence};
 
+use super::contribution::Contribution;
 use super::failure::Failure;
 use super::peers::Peers;
 use super::schedules::{Index, Schedules};
 use super::{FRAME_BYTES_MAX, MeshOperation};
 use crate::host::Combine;
+
+/// Contributions up to this length are copied into the vector beforehand: that takes less time than to
+/// mind where they are.
+const COPIED_BYTES_MAX: usize = 2048;
 
 /// Memory kept from operation to operation.
 #[derive(Default)]
@@ -40,7 +46,12 @@ pub(super) struct Walk {
     /// Elements of the step's message that have landed.
     landed_elements: u64,
     what: What,
+    /// Where the caller has this host's contribution, and what of it lies only there.
+    source: *const u8,
+    contribution: Contribution,
     vector: *mut u8,
+    /// Whether the vector holds the result in the end, and not only partial ones.
+    has_result: bool,
     aside_bytes: usize,
 }
 
@@ -60,15 +71,18 @@ pub(super) struct Outgoing {
     to: u32,
     span: Span,
     sent_elements: u64,
+    /// From the caller's own memory, and not from the vector.
+    is_from_source: bool,
 }
 
 impl Walk {
-    /// Copies the contribution into the vector, and stands before the first step.
+    /// Stands before the first step.
     ///
     /// # Safety
     /// As `Mesh::start`.
     pub(super) unsafe fn new(
         operation: &MeshOperation,
+        me: u32,
         schedule: Index,
         number: u32,
         workspace: &mut Workspace,
@@ -76,9 +90,12 @@ impl Walk {
         let &MeshOperation { operator, datatype, elements, kernel, .. } = operation;
         let len_bytes = elements as usize * datatype.size_bytes();
         let needs_aside = workspace.schedules.needs_aside(schedule);
-        if operation.source != operation.vector.cast_const() && !operation.source.is_null() {
+        let mut is_in_vector =
+            operation.source == operation.vector.cast_const() || operation.source.is_null();
+        if !is_in_vector && len_bytes <= COPIED_BYTES_MAX {
             // SAFETY: the caller's promise: both are `len_bytes` long, and equal or apart.
             unsafe { operation.vector.copy_from_nonoverlapping(operation.source, len_bytes) };
+            is_in_vector = true;
         }
         let mut unsent = std::mem::take(&mut workspace.unsent);
         unsent.clear();
@@ -89,7 +106,10 @@ impl Walk {
             unsent,
             landed_elements: 0,
             what: What { number: OperationNumber(number), operator, datatype, elements, kernel },
+            source: operation.source,
+            contribution: Contribution::whole(if is_in_vector { 0 } else { elements }),
             vector: operation.vector,
+            has_result: !matches!(operation.collective, Collective::Reduce { root } if root != me),
             aside_bytes: if needs_aside { len_bytes } else { 0 },
         };
         walk.step_on(&workspace.schedules);
@@ -135,10 +155,17 @@ impl Walk {
             let is_done = match self.step {
                 None => {
                     self.send_on(peers)?;
+                    if self.has_result {
+                        self.settle(self.what.whole());
+                    }
                     return Ok(self.unsent.is_empty() && peers.flush() == Sent::Taken);
                 }
                 Some(Action::Send { to, span }) => {
-                    self.unsent.push(Outgoing { to, span, sent_elements: 0 });
+                    let is_from_source = self.contribution.has_all(span);
+                    if !is_from_source {
+                        self.settle(span);
+                    }
+                    self.unsent.push(Outgoing { to, span, sent_elements: 0, is_from_source });
                     true
                 }
                 Some(Action::Receive { from, span, buffer, landing }) => {
@@ -178,16 +205,18 @@ impl Walk {
     /// Sends frames of one message. `true` once all of it is taken.
     fn send_message(&mut self, peers: &mut Peers, index: usize) -> Result<bool, Failure> {
         loop {
-            let Outgoing { to, span, sent_elements } = self.unsent[index];
+            let Outgoing { to, span, sent_elements, is_from_source } = self.unsent[index];
             let piece = self.what.piece(span, sent_elements);
             let part = self.what.part(span, sent_elements);
-            let (first, len_bytes) = self.vector_range(piece);
-            let payload: &[u8] = if part.has_data {
-                // SAFETY: the range lies within the vector, which the caller of `Mesh::start` keeps
-                // valid; nothing changes it until this message is out (`is_being_sent`).
-                unsafe { std::slice::from_raw_parts(first, len_bytes) }
-            } else {
-                &[]
+            let payload: &[u8] = match (part.has_data, is_from_source) {
+                (false, _) => &[],
+                (true, true) => self.source_range(piece),
+                (true, false) => {
+                    let (first, len_bytes) = self.vector_range(piece);
+                    // SAFETY: the range lies within the vector, which the caller of `Mesh::start`
+                    // keeps valid; nothing changes it until this message is out (`is_being_sent`).
+                    unsafe { std::slice::from_raw_parts(first, len_bytes) }
+                }
             };
             if peers.send(to, part, payload)? == Sent::Full {
                 return Ok(false);
@@ -221,8 +250,10 @@ impl Walk {
                 return Err(Abort { reason: AbortReason::Disagreement, at_fault }.into());
             }
             if !piece.is_empty() {
-                let target = self.buffer_range(workspace, buffer, piece);
-                land(target, payload, landing, self.what.kernel, &mut workspace.operand);
+                match buffer {
+                    Buffer::Vector => self.land(workspace, piece, payload, landing),
+                    Buffer::Aside => self.land_aside(workspace, piece, payload, landing),
+                }
             }
             self.landed_elements += piece.elements;
             if self.landed_elements == span.elements {
@@ -232,47 +263,90 @@ impl Walk {
     }
 
     fn fold_aside(&mut self, workspace: &mut Workspace, span: Span) {
-        let (target, len_bytes) = self.vector_range(span);
         let first = span.first as usize * self.what.datatype.size_bytes();
-        // SAFETY: the range lies within the vector, which the caller of `Mesh::start` keeps valid and
-        // to itself; the workspace is our own.
-        let target = unsafe { std::slice::from_raw_parts_mut(target, len_bytes) };
-        let left = &workspace.aside[first..first + len_bytes];
-        land(target, left, Landing::FoldAsLeft, self.what.kernel, &mut workspace.operand);
+        let len_bytes = span.elements as usize * self.what.datatype.size_bytes();
+        let aside = std::mem::take(&mut workspace.aside);
+        self.land(workspace, span, &aside[first..first + len_bytes], Landing::FoldAsLeft);
+        workspace.aside = aside;
+    }
+
+    /// Lands elements in the vector, out of the caller's memory where this host's own are there alone.
+    fn land(&mut self, workspace: &mut Workspace, span: Span, arrived: &[u8], landing: Landing) {
+        let kernel = self.what.kernel;
+        if landing != Landing::Store && self.contribution.has_all(span) {
+            let kernel = kernel.expect("only reductions fold, and they have a kernel");
+            let own = self.source_range(span);
+            let (left, right) =
+                if landing == Landing::FoldAsLeft { (arrived, own) } else { (own, arrived) };
+            kernel.combine_into(self.vector_slice(span), left, right);
+        } else {
+            if landing != Landing::Store {
+                self.settle(span);
+            }
+            let target = self.vector_slice(span);
+            land(target, arrived, landing, kernel, &mut workspace.operand);
+        }
+        self.note_in_vector(span);
+    }
+
+    fn land_aside(&self, workspace: &mut Workspace, span: Span, arrived: &[u8], landing: Landing) {
+        let Workspace { aside, operand, .. } = workspace;
+        if aside.len() < self.aside_bytes {
+            aside.resize(self.aside_bytes, 0);
+        }
+        let first = span.first as usize * self.what.datatype.size_bytes();
+        let target = &mut aside[first..first + arrived.len()];
+        land(target, arrived, landing, self.what.kernel, operand);
+    }
+
+    /// Copies what of a span lies only at the caller's.
+    fn settle(&mut self, span: Span) {
+        while let Some(piece) = self.contribution.first_within(span) {
+            self.copy_from_source(piece);
+            self.note_in_vector(piece);
+        }
+    }
+
+    fn note_in_vector(&mut self, span: Span) {
+        if let Some(evicted) = self.contribution.remove(span) {
+            self.copy_from_source(evicted);
+        }
+    }
+
+    fn copy_from_source(&self, span: Span) {
+        self.vector_slice(span).copy_from_slice(self.source_range(span));
     }
 
     fn is_being_sent(&self, span: Span) -> bool {
-        self.unsent.iter().any(|outgoing| outgoing.rest().overlaps(span))
+        self.unsent
+            .iter()
+            .any(|outgoing| !outgoing.is_from_source && outgoing.rest().overlaps(span))
     }
 
-    fn buffer_range<'a>(
-        &self,
-        workspace: &mut Workspace,
-        buffer: Buffer,
-        span: Span,
-    ) -> &'a mut [u8] {
-        let (target, len_bytes) = match buffer {
-            Buffer::Vector => self.vector_range(span),
-            Buffer::Aside => {
-                if workspace.aside.len() < self.aside_bytes {
-                    workspace.aside.resize(self.aside_bytes, 0);
-                }
-                let first = span.first as usize * self.what.datatype.size_bytes();
-                let len_bytes = span.elements as usize * self.what.datatype.size_bytes();
-                (workspace.aside[first..first + len_bytes].as_mut_ptr(), len_bytes)
-            }
-        };
-        // SAFETY: within the vector, which the caller of `Mesh::start` keeps valid and to itself, or
-        // within the buffer aside, which nothing else touches while one piece lands.
-        unsafe { std::slice::from_raw_parts_mut(target, len_bytes) }
+    /// A span of what the caller contributes.
+    fn source_range<'a>(&self, span: Span) -> &'a [u8] {
+        let (first, len_bytes) = self.range_of(self.source.cast_mut(), span);
+        // SAFETY: within the source, which the caller of `Mesh::start` keeps valid and unchanged.
+        unsafe { std::slice::from_raw_parts(first, len_bytes) }
+    }
+
+    fn vector_slice<'a>(&self, span: Span) -> &'a mut [u8] {
+        let (first, len_bytes) = self.vector_range(span);
+        // SAFETY: within the vector, which the caller of `Mesh::start` keeps valid and to itself; one
+        // such slice is in use at a time.
+        unsafe { std::slice::from_raw_parts_mut(first, len_bytes) }
     }
 
     /// Where a span of the vector lies.
     fn vector_range(&self, span: Span) -> (*mut u8, usize) {
+        self.range_of(self.vector, span)
+    }
+
+    fn range_of(&self, whole: *mut u8, span: Span) -> (*mut u8, usize) {
         assert!(span.end() <= self.what.elements, "schedules stay within their vector");
         let size_bytes = self.what.datatype.size_bytes();
         // Wrapping: a barrier's vector is nowhere. In any other, the span is within it.
-        let first = self.vector.wrapping_add(span.first as usize * size_bytes);
+        let first = whole.wrapping_add(span.first as usize * size_bytes);
         (first, span.elements as usize * size_bytes)
     }
 }
@@ -285,6 +359,10 @@ impl Outgoing {
 }
 
 impl What {
+    fn whole(&self) -> Span {
+        Span::between(0, self.elements)
+    }
+
     /// The elements of a message's next frame, `done` elements into it.
     fn piece(&self, span: Span, done: u64) -> Span {
         let elements = (span.elements - done).min(self.frame_elements());

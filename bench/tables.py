@@ -1,0 +1,125 @@
+#!/usr/bin/env python3
+"""Writes what tests/lab/bench.py --output wrote as Markdown tables into a document, between two markers."""
+
+import argparse
+import json
+import pathlib
+
+BEGIN = "<!-- bench/tables.py: begin -->\n"
+END = "<!-- bench/tables.py: end -->\n"
+
+PLAIN = {"openmpi": "Open MPI", "mpich-ucx": "MPICH, UCX", "mpich-ofi": "MPICH, OFI"}
+# A column is the better of a way's runs on both MPIs.
+OURS = {"ours": ("tributary-openmpi", "tributary-mpich"), "TCP": ("tcp-openmpi", "tcp-mpich")}
+
+
+def parse_arguments():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("measured", type=pathlib.Path, help="the JSON file")
+    parser.add_argument("document", type=pathlib.Path, help="the document with the markers")
+    return parser.parse_args()
+
+
+def length(size):
+    for unit, name in ((1 << 20, "MiB"), (1 << 10, "KiB")):
+        if size >= unit and size % unit == 0:
+            return f"{size // unit} {name}"
+    return f"{size} B"
+
+
+def case_name(operation, size):
+    return operation if operation == "barrier" else f"{operation} {length(size)}"
+
+
+def figure(us):
+    return f"{us:,.1f}" if us < 100 else f"{us:,.0f}"
+
+
+def table(head, rows):
+    return ["| " + " | ".join(head) + " |", "|" + "---|" * len(head),
+            *("| " + " | ".join(row) + " |" for row in rows), ""]
+
+
+def command(words):
+    """The command without where its files were."""
+    places = [at for at, word in enumerate(words) if word in ("--tributary", "--output", "--venvs", "--build")]
+    left_out = {at + further for at in places for further in (0, 1)}
+    return " ".join(word for at, word in enumerate(words) if at not in left_out)
+
+
+def head_line(measured):
+    machine, options = measured["machine"], measured["options"]
+    peers = ", ".join(machine["mpis"].values())
+    return [f"{options['rounds']} rounds of `{command(measured['command'])}`: {machine['cpu']}, {machine['cores']} "
+            f"cores, Linux {machine['kernel']}, TCP {machine['congestion_control']}, load "
+            f"{machine['load_before']:.1f} before; {peers}. Medians in us.", ""]
+
+
+def cases(measured):
+    rows = []
+    for row in measured["cases"]:
+        medians = row["median_us"]
+        ratio = max(row["ratios"].values())
+        target = row["target"]
+        verdict = "" if target is None else f"{target:g}, {'met' if ratio >= target else 'missed'}"
+        ours = [min(medians[method] for method in methods) for methods in OURS.values()]
+        rows.append([str(row["hosts"]), case_name(row["operation"], row["bytes"]),
+                     *(figure(medians[method]) for method in PLAIN), *map(figure, ours),
+                     f"{ratio:.2f}", verdict])
+    return table(["hosts", "case", *PLAIN.values(), *OURS, "ratio", "target"], rows)
+
+
+def split_case(case):
+    operation, _, size = case.partition(":")
+    return case_name(operation, int(size or 0))
+
+
+def ways(measured):
+    rows = [row for row in measured["also"] if row["table"] == "ways"]
+    variants = list(dict.fromkeys(row["variant"] for row in rows))
+    holds = {check["case"]: check["holds"] for check in measured["choice"]}
+    found = {(row["case"], row["variant"]): figure(row["median_us"]) for row in rows}
+    lines = [[split_case(case), *(found[case, variant] for variant in variants),
+              "yes" if holds[case] else "no"] for case in holds]
+    return table(["8 hosts", *variants, "within a tenth of the best"], lines)
+
+
+def remarks(row):
+    """What is said of a row beside its times."""
+    said = []
+    if "overlap_percent" in row:
+        said.append(f"overlap {row['overlap_percent']:.0f}%")
+    if "cores_a_process" in row:
+        said.append(f"{row['cores_a_process']:.2f} cores a process")
+    if "peak_kib" in row:
+        said.append(f"{row['peak_kib'] / 1024:.1f} MiB at most")
+    if "gb_per_second" in row:
+        said.append(f"{row['gb_per_second']:.2f} GB/s")
+    return ", ".join(said)
+
+
+def others(measured):
+    rows = []
+    for row in measured["also"]:
+        if row["table"] != "ways":
+            times = [figure(row[key]) if key in row else ""
+                     for key in ("median_us", "call_median_us", "p99_us")]
+            rows.append([row["table"], row["variant"], split_case(row["case"]), *times, remarks(row)])
+    return table(["table", "variant", "case", "blocks", "calls", "p99 of calls", ""], rows)
+
+
+def main():
+    arguments = parse_arguments()
+    measured = json.loads(arguments.measured.read_text(encoding="utf-8"))
+    lines = [*head_line(measured), *cases(measured), *ways(measured), *others(measured)]
+    text = arguments.document.read_text(encoding="utf-8")
+    before, begin, rest = text.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not begin or not end:
+        raise SystemExit(f"{arguments.document} lacks the markers {BEGIN.strip()} and {END.strip()}")
+    arguments.document.write_text(before + begin + "\n" + "\n".join(lines) + end + after,
+                                  encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
