@@ -2,11 +2,13 @@
 //!
 //! Rank 0's settings decide, so that all ranks do the same.
 
+use std::borrow::Cow;
 use std::net::SocketAddr;
 
 use rustix::rand::{GetRandomFlags, getrandom};
 use serde::{Deserialize, Serialize};
 use tributary_algorithms::model::Costs;
+use tributary_transport::machine;
 use tributary_wire::Rail;
 
 use super::rails::{Wish, join_rails};
@@ -55,7 +57,12 @@ struct Decision {
 const BUILT_IN_HOSTS_MAX: usize = 16;
 
 impl Decision {
-    fn new(settings: &Settings, tuning: &Tuning, hosts: usize, ranks: u32) -> Self {
+    fn new(settings: &Settings, tuning: &Tuning, hosts: &[String], ranks: u32) -> Self {
+        let built_in = match are_of_one_kernel(hosts) {
+            true => Cow::Borrowed(Tuning::built_in()),
+            false => Cow::Owned(Tuning::built_in().across_links()),
+        };
+        let hosts = hosts.len();
         // Emulated hosts are there to show the tree, and have no network between them.
         let are_real = settings.hosts == 1 && settings.manager.is_some();
         let is_pair = hosts == 2 && are_real;
@@ -68,7 +75,7 @@ impl Decision {
             && are_real
             && !needs_tree
             && (3..=BUILT_IN_HOSTS_MAX).contains(&hosts);
-        let measured = if takes_built_in { Tuning::built_in() } else { tuning };
+        let measured = if takes_built_in { &*built_in } else { tuning };
         let mesh_rules = measured.of(Between::Mesh).rules(hosts as u32, ranks);
         let rules = match settings.between_hosts {
             BetweenHosts::Auto => measured.rules(hosts as u32, ranks),
@@ -117,6 +124,13 @@ impl Decision {
         let asked = self.leaders.or(measured).or(modelled).unwrap_or(1);
         asked.min(LEADERS_MAX).min(ranks)
     }
+}
+
+/// Whether hosts have no network between them, for all they are called differently.
+fn are_of_one_kernel(hosts: &[String]) -> bool {
+    let mut kernels = hosts.iter().map(|host| machine::kernel_of(host));
+    let first = kernels.next().flatten();
+    first.is_some() && kernels.all(|kernel| kernel == first)
 }
 
 /// Joins the hosts, and notes in `seat` how.
@@ -169,7 +183,7 @@ fn decide(
     let path = context.settings.tuning.as_deref().filter(|_| bootstrap.rank() == 0);
     let tuning = path.map(Tuning::read).transpose().map_err(|error| error.to_string());
     let tuning = agree(bootstrap, tuning)?.unwrap_or_default();
-    let hosts = seat.placement.hosts.len();
+    let hosts = &seat.placement.hosts;
     let decision = Decision::new(&context.settings, &tuning, hosts, seat.ranks());
     let text = serde_json::to_string(&decision).expect("a decision is plain data");
     let text = broadcast_text(bootstrap, 0, &text)?;
@@ -307,7 +321,19 @@ mod tests {
             found.map(|(_, value)| (*value).to_owned())
         };
         let settings = Settings::from_environment(set).unwrap();
-        Decision::new(&settings, &Tuning::default(), hosts, 8)
+        let hosts: Vec<_> = (0..hosts).map(|host| format!("h{host}@{host}")).collect();
+        Decision::new(&settings, &Tuning::default(), &hosts, 8)
+    }
+
+    #[test]
+    fn hosts_of_one_kernel_are_told_from_hosts_of_a_network() {
+        let are = |names: &[&str]| {
+            are_of_one_kernel(&names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>())
+        };
+        assert!(are(&["a@12", "b@12#0", "b@12#1"]));
+        assert!(!are(&["a@12", "b@13"]));
+        assert!(!are(&["a", "b"]));
+        assert!(!are(&[]));
     }
 
     #[test]
