@@ -71,7 +71,7 @@ def cases(measured):
 
 def split_case(case):
     operation, _, size = case.partition(":")
-    return case_name(operation, int(size or 0))
+    return case_name(operation, int(size)) if size else operation
 
 
 def ways(measured):
@@ -117,8 +117,8 @@ def main():
     _, end, after = rest.partition(END)
     if not begin or not end:
         raise SystemExit(f"{arguments.document} lacks the markers {BEGIN.strip()} and {END.strip()}")
-    arguments.document.write_text(before + begin + "\n" + "\n".join(lines) + end + after,
-                                  encoding="utf-8")
+    tables = "\n" + "\n".join(lines) + "\n"
+    arguments.document.write_text(before + begin + tables + end + after, encoding="utf-8")
 
 
 if __name__ == "__main__":

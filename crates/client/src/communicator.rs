@@ -255,10 +255,11 @@ impl Shared {
         self.lock().progress_or_pause(waiter);
     }
 
-    /// The same for a caller that must not wait for another thread's turn.
-    pub(crate) fn try_progress_or_pause(&self, waiter: &mut Waiter) {
+    /// Lets a little time pass, for a caller that must not wait for another thread's turn.
+    pub(crate) fn try_rest(&self, waiter: &mut Waiter) {
         match self.try_lock() {
-            Some(mut engine) => engine.progress_or_pause(waiter),
+            Some(mut engine) if self.policy == Policy::Spin => engine.progress_or_pause(waiter),
+            Some(mut engine) => engine.pause(waiter),
             None => std::thread::yield_now(),
         }
     }

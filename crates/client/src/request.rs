@@ -55,6 +55,15 @@ impl Request {
         if self.state.outcome().is_none() {
             self.communicator.try_progress();
         }
+        self.is_done()
+    }
+
+    /// Says whether the operation is done, for a caller that has just driven everything with
+    /// [`progress`].
+    ///
+    /// # Errors
+    /// If the operation failed.
+    pub fn is_done(&self) -> Result<bool, CollectiveError> {
         self.state.outcome().map_or(Ok(false), |outcome| outcome.map(|()| true))
     }
 
@@ -81,11 +90,11 @@ impl Request {
     /// Lets a little time pass in a wait that this operation may end, or something that only the
     /// caller can look at between two calls.
     ///
-    /// With a core for every process it spins. With fewer it soon sleeps until the operation can go on,
-    /// but for 50 us at most. It must sleep: a wait that only yields can keep the core from all other
+    /// With a core for every process it looks on. With fewer it drives nothing, for the caller has and
+    /// does so again, and soon sleeps until the operation can go on, but for 50 us at most. It must sleep: a wait that only yields can keep the core from all other
     /// sessions for seconds, and what it waits for with them (docs/decisions/0019).
     pub fn rest(&self, waiter: &mut Waiter) {
-        self.communicator.try_progress_or_pause(waiter);
+        self.communicator.try_rest(waiter);
     }
 }
 

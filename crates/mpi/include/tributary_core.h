@@ -220,7 +220,10 @@ tributary_request *tributary_start(tributary_communicator *communicator,
                                    const tributary_operation *operation, char *message,
                                    size_t message_bytes);
 
-/* TRIBUTARY_PENDING, TRIBUTARY_DONE, TRIBUTARY_FAILED with a message, or TRIBUTARY_GIVEN_UP. */
+/*
+ * TRIBUTARY_PENDING, TRIBUTARY_DONE, TRIBUTARY_FAILED with a message, or TRIBUTARY_GIVEN_UP. Drives
+ * nothing: tributary_progress() does.
+ */
 int tributary_test(tributary_request *request, char *message, size_t message_bytes);
 
 /* Frees a request that is done or has failed. */

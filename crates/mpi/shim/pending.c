@@ -148,6 +148,7 @@ static int test(pending *entry, char *message) {
         !atomic_load_explicit(&record->is_freed, memory_order_relaxed) &&
         fault_tolerance_is_revoked(record->comm)) {
         tributary_communicator_give_up(record->core);
+        tributary_progress();
         outcome = tributary_test(entry->operation, message, FAILURE_MESSAGE_BYTES);
     }
     return outcome;
