@@ -42,7 +42,7 @@ pub use express::{Express, Sent};
 pub use kernels::PairNumber;
 pub use operation::{Blocks, Collective, CollectiveError, Operation};
 pub use report::Way;
-pub use request::{Request, progress};
+pub use request::Request;
 pub use tributary_transport::machine::name as machine_name;
 
 pub use settings::{

@@ -55,15 +55,6 @@ impl Request {
         if self.state.outcome().is_none() {
             self.communicator.try_progress();
         }
-        self.is_done()
-    }
-
-    /// Says whether the operation is done, for a caller that has just driven everything with
-    /// [`progress`].
-    ///
-    /// # Errors
-    /// If the operation failed.
-    pub fn is_done(&self) -> Result<bool, CollectiveError> {
         self.state.outcome().map_or(Ok(false), |outcome| outcome.map(|()| true))
     }
 
@@ -131,7 +122,7 @@ pub(crate) fn enlist(communicator: &Arc<Shared>) {
 }
 
 /// Advances every outstanding operation of this process.
-pub fn progress() {
+fn progress() {
     let list = {
         let all = outstanding().communicators.lock();
         all.unwrap_or_else(PoisonError::into_inner).clone()

@@ -221,16 +221,13 @@ tributary_request *tributary_start(tributary_communicator *communicator,
                                    size_t message_bytes);
 
 /*
- * TRIBUTARY_PENDING, TRIBUTARY_DONE, TRIBUTARY_FAILED with a message, or TRIBUTARY_GIVEN_UP. Drives
- * nothing: tributary_progress() does.
+ * Drives an operation, and says how far it is: TRIBUTARY_PENDING, TRIBUTARY_DONE, TRIBUTARY_FAILED with a
+ * message, or TRIBUTARY_GIVEN_UP.
  */
 int tributary_test(tributary_request *request, char *message, size_t message_bytes);
 
 /* Frees a request that is done or has failed. */
 void tributary_request_free(tributary_request *request);
-
-/* Advances every outstanding request of this process. */
-void tributary_progress(void);
 
 /*
  * Lets a little time pass in a wait that `request` may end, or something that only the caller can look

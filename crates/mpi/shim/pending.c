@@ -148,7 +148,6 @@ static int test(pending *entry, char *message) {
         !atomic_load_explicit(&record->is_freed, memory_order_relaxed) &&
         fault_tolerance_is_revoked(record->comm)) {
         tributary_communicator_give_up(record->core);
-        tributary_progress();
         outcome = tributary_test(entry->operation, message, FAILURE_MESSAGE_BYTES);
     }
     return outcome;
@@ -184,7 +183,6 @@ static void finish_if_done(pending *entry) {
 }
 
 void pending_progress(void) {
-    tributary_progress();
     /* Another thread in here does this one's work as well. */
     if (pthread_mutex_trylock(&listing) != 0) {
         return;

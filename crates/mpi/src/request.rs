@@ -21,7 +21,7 @@ impl CRequest {
     }
 }
 
-/// Says how far a request is; `tributary_progress` drives it.
+/// Says how far a request is, and drives it.
 ///
 /// # Safety
 /// `request` came from `tributary_start` and was not freed; `message` holds `message_bytes`.
@@ -33,7 +33,7 @@ pub unsafe extern "C" fn tributary_test(
 ) -> c_int {
     // SAFETY: the caller's promise.
     let request = unsafe { &*request };
-    match request.0.is_done() {
+    match request.0.test() {
         Ok(false) => PENDING,
         Ok(true) => DONE,
         Err(CollectiveError::GivenUp { .. }) => GIVEN_UP,
@@ -78,10 +78,4 @@ pub unsafe extern "C" fn tributary_rest(request: *const CRequest, is_first: c_in
         waiter
     };
     WAITER.set(Some(waiter));
-}
-
-/// Advances every outstanding request of this process.
-#[unsafe(no_mangle)]
-pub extern "C" fn tributary_progress() {
-    tributary_client::progress();
 }
