@@ -100,7 +100,7 @@ def judge(host_counts, cases, methods, results):
 
 
 def mpi_version(mpi, arguments):
-    """The MPI's name and version, as it says itself."""
+    """The MPI's version, as it says itself."""
     mpirun = arguments.venvs / mpi / "bin/mpirun"
     words = subprocess.run([mpirun, "--version"], check=True, text=True,
                            capture_output=True).stdout.split()

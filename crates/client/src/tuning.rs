@@ -192,8 +192,7 @@ impl Tuning {
     /// The same with the measurements of one joint only.
     #[must_use]
     pub fn of(&self, joint: Joint) -> Self {
-        let measurements = self.measurements.iter().filter(|row| row.joint == joint);
-        Self { measurements: measurements.copied().collect(), ..self.clone() }
+        self.only(|row| row.joint == joint)
     }
 
     /// The same for hosts with a network between them: without one host in the middle where vectors are
@@ -201,11 +200,14 @@ impl Tuning {
     /// built-in figures' machine that is no link but memory.
     #[must_use]
     pub fn across_links(&self) -> Self {
-        let suits = |row: &&Measurement| {
+        self.only(|row| {
             row.algorithm != AlgorithmChoice::Sequential || row.len_bytes <= ROOTED_BYTES_MAX
-        };
-        let measurements = self.measurements.iter().filter(suits).copied().collect();
-        Self { measurements, ..self.clone() }
+        })
+    }
+
+    fn only(&self, suits: impl Fn(&Measurement) -> bool) -> Self {
+        let measurements = self.measurements.iter().filter(|row| suits(row));
+        Self { measurements: measurements.copied().collect(), ..self.clone() }
     }
 
     /// The fastest measurement for every collective and measured length, of the nearest number of

@@ -58,10 +58,7 @@ const BUILT_IN_HOSTS_MAX: usize = 16;
 
 impl Decision {
     fn new(settings: &Settings, tuning: &Tuning, hosts: &[String], ranks: u32) -> Self {
-        let built_in = match are_of_one_kernel(hosts) {
-            true => Cow::Borrowed(Tuning::built_in()),
-            false => Cow::Owned(Tuning::built_in().across_links()),
-        };
+        let are_of_one_kernel = are_of_one_kernel(hosts);
         let hosts = hosts.len();
         // Emulated hosts are there to show the tree, and have no network between them.
         let are_real = settings.hosts == 1 && settings.manager.is_some();
@@ -75,7 +72,11 @@ impl Decision {
             && are_real
             && !needs_tree
             && (3..=BUILT_IN_HOSTS_MAX).contains(&hosts);
-        let measured = if takes_built_in { &*built_in } else { tuning };
+        let measured = match (takes_built_in, are_of_one_kernel) {
+            (false, _) => Cow::Borrowed(tuning),
+            (true, true) => Cow::Borrowed(Tuning::built_in()),
+            (true, false) => Cow::Owned(Tuning::built_in().across_links()),
+        };
         let mesh_rules = measured.of(Between::Mesh).rules(hosts as u32, ranks);
         let rules = match settings.between_hosts {
             BetweenHosts::Auto => measured.rules(hosts as u32, ranks),

@@ -6,6 +6,8 @@
 //! more than two to a group that argument fails, and the mesh does not offer it. What is sent from the
 //! caller's own memory holds up nothing: it does not change.
 
+use std::ops::Range;
+
 use tributary_algorithms::{Action, Buffer, Collective, Landing, Span};
 use tributary_transport::Sent;
 use tributary_wire::frame::{self, Abort, AbortReason, Part, Target, Trail};
@@ -210,13 +212,9 @@ impl Walk {
             let part = self.what.part(span, sent_elements);
             let payload: &[u8] = match (part.has_data, is_from_source) {
                 (false, _) => &[],
-                (true, true) => self.source_range(piece),
-                (true, false) => {
-                    let (first, len_bytes) = self.vector_range(piece);
-                    // SAFETY: the range lies within the vector, which the caller of `Mesh::start`
-                    // keeps valid; nothing changes it until this message is out (`is_being_sent`).
-                    unsafe { std::slice::from_raw_parts(first, len_bytes) }
-                }
+                (true, true) => self.source_slice(piece),
+                // Nothing changes it until this message is out (`is_being_sent`).
+                (true, false) => self.vector_slice(piece),
             };
             if peers.send(to, part, payload)? == Sent::Full {
                 return Ok(false);
@@ -263,10 +261,8 @@ impl Walk {
     }
 
     fn fold_aside(&mut self, workspace: &mut Workspace, span: Span) {
-        let first = span.first as usize * self.what.datatype.size_bytes();
-        let len_bytes = span.elements as usize * self.what.datatype.size_bytes();
         let aside = std::mem::take(&mut workspace.aside);
-        self.land(workspace, span, &aside[first..first + len_bytes], Landing::FoldAsLeft);
+        self.land(workspace, span, &aside[self.what.bytes(span)], Landing::FoldAsLeft);
         workspace.aside = aside;
     }
 
@@ -275,7 +271,7 @@ impl Walk {
         let kernel = self.what.kernel;
         if landing != Landing::Store && self.contribution.has_all(span) {
             let kernel = kernel.expect("only reductions fold, and they have a kernel");
-            let own = self.source_range(span);
+            let own = self.source_slice(span);
             let (left, right) =
                 if landing == Landing::FoldAsLeft { (arrived, own) } else { (own, arrived) };
             kernel.combine_into(self.vector_slice(span), left, right);
@@ -294,8 +290,7 @@ impl Walk {
         if aside.len() < self.aside_bytes {
             aside.resize(self.aside_bytes, 0);
         }
-        let first = span.first as usize * self.what.datatype.size_bytes();
-        let target = &mut aside[first..first + arrived.len()];
+        let target = &mut aside[self.what.bytes(span)];
         land(target, arrived, landing, self.what.kernel, operand);
     }
 
@@ -314,7 +309,7 @@ impl Walk {
     }
 
     fn copy_from_source(&self, span: Span) {
-        self.vector_slice(span).copy_from_slice(self.source_range(span));
+        self.vector_slice(span).copy_from_slice(self.source_slice(span));
     }
 
     fn is_being_sent(&self, span: Span) -> bool {
@@ -324,30 +319,21 @@ impl Walk {
     }
 
     /// A span of what the caller contributes.
-    fn source_range<'a>(&self, span: Span) -> &'a [u8] {
-        let (first, len_bytes) = self.range_of(self.source.cast_mut(), span);
+    fn source_slice<'a>(&self, span: Span) -> &'a [u8] {
+        let bytes = self.what.bytes(span);
+        // Wrapping: a barrier's vectors are nowhere. In any other, the span is within them.
+        let first = self.source.wrapping_add(bytes.start);
         // SAFETY: within the source, which the caller of `Mesh::start` keeps valid and unchanged.
-        unsafe { std::slice::from_raw_parts(first, len_bytes) }
+        unsafe { std::slice::from_raw_parts(first, bytes.len()) }
     }
 
+    /// A span of the vector.
     fn vector_slice<'a>(&self, span: Span) -> &'a mut [u8] {
-        let (first, len_bytes) = self.vector_range(span);
+        let bytes = self.what.bytes(span);
+        let first = self.vector.wrapping_add(bytes.start);
         // SAFETY: within the vector, which the caller of `Mesh::start` keeps valid and to itself; one
         // such slice is in use at a time.
-        unsafe { std::slice::from_raw_parts_mut(first, len_bytes) }
-    }
-
-    /// Where a span of the vector lies.
-    fn vector_range(&self, span: Span) -> (*mut u8, usize) {
-        self.range_of(self.vector, span)
-    }
-
-    fn range_of(&self, whole: *mut u8, span: Span) -> (*mut u8, usize) {
-        assert!(span.end() <= self.what.elements, "schedules stay within their vector");
-        let size_bytes = self.what.datatype.size_bytes();
-        // Wrapping: a barrier's vector is nowhere. In any other, the span is within it.
-        let first = whole.wrapping_add(span.first as usize * size_bytes);
-        (first, span.elements as usize * size_bytes)
+        unsafe { std::slice::from_raw_parts_mut(first, bytes.len()) }
     }
 }
 
@@ -361,6 +347,13 @@ impl Outgoing {
 impl What {
     fn whole(&self) -> Span {
         Span::between(0, self.elements)
+    }
+
+    /// Where a span lies in a vector.
+    fn bytes(&self, span: Span) -> Range<usize> {
+        assert!(span.end() <= self.elements, "schedules stay within their vector");
+        let size_bytes = self.datatype.size_bytes();
+        span.first as usize * size_bytes..span.end() as usize * size_bytes
     }
 
     /// The elements of a message's next frame, `done` elements into it.
