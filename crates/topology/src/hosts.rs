@@ -1,19 +1,16 @@
-//! What a host's name says about the machine it is on.
+//! Under which names a fabric may list a host.
+
+use tributary_wire::host::machine_of;
 
 /// The names under which a description may list `host`, best first: as it is; without the `#i` of
 /// a machine that acts as several hosts; without the domain.
 pub(crate) fn spellings(host: &str) -> impl Iterator<Item = &str> {
-    let machine = machine(host);
+    let machine = machine_of(host);
     let short = machine.split_once('.').map_or(machine, |(name, _)| name);
     let mut last = "";
     [host, machine, short]
         .into_iter()
         .filter(move |name| core::mem::replace(&mut last, name) != *name)
-}
-
-/// The machine that `host` is, or is played by.
-pub(crate) fn machine(host: &str) -> &str {
-    host.split_once('#').map_or(host, |(machine, _)| machine)
 }
 
 #[cfg(test)]

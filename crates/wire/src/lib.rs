@@ -15,6 +15,7 @@ extern crate alloc;
 #[cfg(feature = "control")]
 pub mod control;
 pub mod frame;
+pub mod host;
 
 mod capability;
 mod datatype;

@@ -8,8 +8,8 @@ use std::net::SocketAddr;
 use rustix::rand::{GetRandomFlags, getrandom};
 use serde::{Deserialize, Serialize};
 use tributary_algorithms::model::Costs;
-use tributary_transport::machine;
 use tributary_wire::Rail;
+use tributary_wire::host::{kernel_of, machine_of};
 
 use super::rails::{Wish, join_rails};
 use super::setup::{Unavailable, agree, enter_tree, request_group};
@@ -129,7 +129,7 @@ impl Decision {
 
 /// Whether hosts have no network between them, for all they are called differently.
 fn are_of_one_kernel(hosts: &[String]) -> bool {
-    let mut kernels = hosts.iter().map(|host| machine::kernel_of(host));
+    let mut kernels = hosts.iter().map(|host| kernel_of(host));
     let first = kernels.next().flatten();
     first.is_some() && kernels.all(|kernel| kernel == first)
 }
@@ -286,7 +286,7 @@ const HOSTS_MAX: usize = 1 << 16;
 fn address_of(text: &str, host: &str, machine: &str) -> Result<SocketAddr, String> {
     let address: SocketAddr =
         text.parse().map_err(|_| format!("host {host} told no address but {text:?}"))?;
-    let is_here = host.split('#').next() == Some(machine);
+    let is_here = machine_of(host) == machine;
     if address.ip().is_loopback() && !is_here {
         return Err(format!(
             "host {host} can't be reached at {}, its loopback address (TRIBUTARY_HOST_ADDRESS)",

@@ -62,7 +62,7 @@ fn by_number(placement: &Placement, hosts: &[String], sockets: u32) -> (Placemen
 
 fn refined(hosts: &[String], socket: impl Fn(usize) -> String) -> (Placement, Option<String>) {
     let name = |(rank, host): (usize, &String)| {
-        // What follows the first `#` is not the machine's name; see `tributary_topology`.
+        // What follows the first `#` is not the machine's name; see `tributary_wire::host`.
         let separator = if host.contains('#') { '.' } else { '#' };
         format!("{host}{separator}{}", socket(rank))
     };

@@ -3,8 +3,9 @@
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
+use tributary_wire::host::machine_of;
+
 use super::GroupTreeError;
-use crate::hosts::machine;
 use crate::spread;
 use crate::tree::{AggregationTree, NodeIndex};
 
@@ -73,7 +74,7 @@ fn by_candidates<'a>(
         let own: Vec<_> = tree
             .nodes()
             .iter()
-            .filter(|placed| machine(&placed.node.machine) == machine(host))
+            .filter(|placed| machine_of(&placed.node.machine) == machine_of(host))
             .filter_map(|placed| tree.find(&placed.node.name))
             .collect();
         let candidates = if own.is_empty() { everywhere.clone() } else { lowest(tree, own) };
