@@ -4,6 +4,7 @@ computing, groups at once, and an aggregation node's memory."""
 import os
 import statistics
 import sys
+from typing import NamedTuple
 
 from labs import MPICH_UCX, OPEN_MPI, Lab
 
@@ -16,16 +17,26 @@ WAYS_BYTES = [8, 256, 4096, 16384, 65536, 262144, 1 << 20]
 CHOICE_MAX = 1.1
 
 
+class Variant(NamedTuple):
+    """What ranks find in their environment, and what their lab is brought up with."""
+
+    environment: dict
+    lab: tuple = ()
+    mpi: str = "mpich"
+    is_plain: bool = False
+
+
 def way(**settings):
     """A lab as it is, and ranks that go one way."""
-    return [], {**MPICH_UCX, **{f"TRIBUTARY_{name}": value for name, value in settings.items()}}
+    return Variant({**MPICH_UCX, **{f"TRIBUTARY_{name}": value for name, value in settings.items()}})
 
 
-# Tables of ours against ours, on 8 hosts: for each variant what its lab is brought up with, or None
-# for plain MPI, and what its ranks find in their environment; then the cases. Open MPI where the
-# variant's name says so, else MPICH.
+OPEN_MPI_ALONE = Variant(OPEN_MPI, mpi="openmpi", is_plain=True)
+MPICH_ALONE = Variant(MPICH_UCX, is_plain=True)
+
+# Tables on 8 hosts: the variants, then the cases.
 ALSO = {
-    "ways": ({"Open MPI": (None, OPEN_MPI), "MPICH, UCX": (None, MPICH_UCX),
+    "ways": ({"Open MPI": OPEN_MPI_ALONE, "MPICH, UCX": MPICH_ALONE,
               "tree": way(BETWEEN_HOSTS="tree"),
               "tree, streams": way(BETWEEN_HOSTS="tree", STREAM_MIN="1"),
               "mesh, ring": way(BETWEEN_HOSTS="mesh", MESH_ALGORITHM="ring"),
@@ -35,21 +46,18 @@ ALSO = {
               "mesh, sequential": way(BETWEEN_HOSTS="mesh", MESH_ALGORITHM="sequential"),
               "chosen": way()},
              [f"allreduce:{size}" for size in WAYS_BYTES]),
-    "copies": ({"reliable only": (["--multicast", "off"], PACKETS),
-                "multicast, eager": (["--multicast", "eager"], PACKETS),
-                "multicast, lazy": (["--multicast", "lazy"], PACKETS)},
+    "copies": ({"reliable only": Variant(PACKETS, ("--multicast", "off")),
+                "multicast, eager": Variant(PACKETS, ("--multicast", "eager")),
+                "multicast, lazy": Variant(PACKETS, ("--multicast", "lazy"))},
                ["allreduce:8", "allreduce:4096"]),
-    "loss": ({f"{title}{loss}% lost": (["--loss", loss], environment)
+    "loss": ({f"{title}, {loss}% lost": variant._replace(lab=("--loss", loss))
               for loss in ("0", "1")
-              for title, environment in (
-                  ("", MPICH_UCX),
-                  ("in the tree, ", {**MPICH_UCX, "TRIBUTARY_BETWEEN_HOSTS": "tree"}))},
+              for title, variant in (("Open MPI", OPEN_MPI_ALONE), ("MPICH, UCX", MPICH_ALONE),
+                                     ("chosen", way()), ("tree", way(BETWEEN_HOSTS="tree")))},
              ["allreduce:8", "allreduce:1048576"]),
-    "osos": ({f"{osos} outstanding":
-              ([], {**MPICH_UCX, "TRIBUTARY_PAYLOAD_MAX": "256",
-                    "TRIBUTARY_OSOS": str(osos)}) for osos in (1, 2, 4, 8)},
+    "osos": ({f"{osos} outstanding": way(PAYLOAD_MAX="256", OSOS=str(osos)) for osos in (1, 2, 4, 8)},
              ["allreduce:2048"]),
-    "overlap": ({"plain MPICH": (None, MPICH_UCX), "tributary": ([], MPICH_UCX)},
+    "overlap": ({"plain MPICH": MPICH_ALONE, "tributary": way()},
                 ["overlap:8", "overlap:65536"]),
 }
 
@@ -61,28 +69,27 @@ TABLES = [*ALSO, "groups", "memory", "throughput"]
 def measure_also(table, programs, arguments):
     """Every run of one of the tables of ours against ours, as rows."""
     variants, cases = ALSO[table]
-    found = {(variant, case): [] for variant in variants for case in cases}
+    found = {(name, case): [] for name in variants for case in cases}
     labs = {}
     try:
-        for variant, (options, _) in variants.items():
-            key = tuple(options or ())
-            labs[key] = labs.get(key) or Lab(arguments.also_hosts, arguments, key)
+        for variant in variants.values():
+            labs[variant.lab] = (labs.get(variant.lab)
+                                 or Lab(arguments.also_hosts, arguments, variant.lab))
         for number in range(arguments.rounds):
-            for variant, (options, environment) in variants.items():
-                print(f"round {number + 1} of {arguments.rounds}: {table}, {variant}",
+            for name, variant in variants.items():
+                print(f"round {number + 1} of {arguments.rounds}: {table}, {name}",
                       file=sys.stderr, flush=True)
-                mpi = "openmpi" if variant == "Open MPI" else "mpich"
-                method = (mpi, options is None, environment)
-                for line in labs[tuple(options or ())].lines(
-                        variant, method, arguments.also_hosts, cases, programs, arguments):
-                    found[variant, f"{line['operation']}:{line['bytes']}"].append(line)
+                method = (variant.mpi, variant.is_plain, variant.environment)
+                for line in labs[variant.lab].lines(
+                        name, method, arguments.also_hosts, cases, programs, arguments):
+                    found[name, f"{line['operation']}:{line['bytes']}"].append(line)
     finally:
         for lab in labs.values():
             lab.__exit__()
-    return [{"table": table, "variant": variant, "case": case, "runs": runs,
+    return [{"table": table, "variant": name, "case": case, "runs": runs,
              **{key: statistics.median(run[key] for run in runs)
                 for key in ("median_us", "call_median_us", "p99_us", "overlap_percent") if key in runs[0]}}
-            for (variant, case), runs in found.items()]
+            for (name, case), runs in found.items()]
 
 
 def measure_groups(programs, arguments):
