@@ -50,7 +50,7 @@ ALSO = {
                 "multicast, eager": Variant(PACKETS, ("--multicast", "eager")),
                 "multicast, lazy": Variant(PACKETS, ("--multicast", "lazy"))},
                ["allreduce:8", "allreduce:4096"]),
-    "loss": ({f"{title}, {loss}% lost": variant._replace(lab=("--loss", loss))
+    "loss": ({f"{title}, {loss}% lost": variant._replace(lab=("--single-packets", "--loss", loss))
               for loss in ("0", "1")
               for title, variant in (("Open MPI", OPEN_MPI_ALONE), ("MPICH, UCX", MPICH_ALONE),
                                      ("chosen", way()), ("tree", way(BETWEEN_HOSTS="tree")))},

@@ -65,6 +65,7 @@ fn up(flags: LabUpFlags) -> anyhow::Result<ExitCode> {
         loss: flags.loss,
         tcp_rto_min_ms,
         blocks_multicast: flags.block_multicast,
+        has_single_packets: flags.single_packets,
     };
     let multicast = match flags.multicast {
         LabMulticastFlag::Off => Multicast::Off,

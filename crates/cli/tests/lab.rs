@@ -358,6 +358,46 @@ fn links_lose_the_share_of_packets_they_are_told_to() {
     assert!((280..540).contains(&up) && (240..480).contains(&down), "dropped {up} and {down}");
 }
 
+/// Packets that h0 of a lab sends for 1 MiB over TCP to h1.
+fn packets_of_a_mebibyte(lab: &TestLab) -> u64 {
+    let receiver = lab.python(
+        "h1",
+        "
+import socket
+s = socket.create_server(('0.0.0.0', 9000)).accept()[0]
+while s.recv(65536):
+    pass
+",
+    );
+    await_that("the receiver listens", || {
+        lab.output("h1", "ss -ltn").contains(":9000").then_some(())
+    });
+    let sent = || -> u64 {
+        let text = lab.output("h0", "cat /sys/class/net/eth0/statistics/tx_packets");
+        text.trim().parse().expect("a count")
+    };
+    let before = sent();
+    let sender = "
+import socket
+socket.create_connection(('h1', 9000)).sendall(bytes(1 << 20))
+";
+    let ended = lab.python("h0", sender).wait();
+    assert!(ended.status.success(), "{}", ended.stderr);
+    assert!(receiver.wait().status.success());
+    sent() - before
+}
+
+#[test]
+fn packets_are_single_only_where_they_are_told_to_be() {
+    let Some(merged) = up("merged", &["--hosts", "2"]) else { return };
+    let single = up("single", &["--hosts", "2", "--single-packets"]).expect("the first came up");
+    // 1,500 bytes with 52 of headers, so 725 of them.
+    let packets = packets_of_a_mebibyte(&single);
+    assert!(packets >= 725, "{packets}");
+    let packets = packets_of_a_mebibyte(&merged);
+    assert!(packets < 725 / 2, "{packets}");
+}
+
 #[test]
 fn links_carry_no_more_than_their_rate() {
     let Some(lab) = up("rate", &["--hosts", "2", "--rate", "10mbit"]) else { return };

@@ -96,6 +96,10 @@ pub struct LinkOptions {
     /// Whether it drops what is sent to a multicast address, as many a network does.
     #[serde(default)]
     pub blocks_multicast: bool,
+    /// Whether packets are on it one by one, as on a wire; else a sender hands up to 64 KiB over as one,
+    /// and that is what is lost.
+    #[serde(default)]
+    pub has_single_packets: bool,
 }
 
 /// How the lab's manager lets groups multicast their results.

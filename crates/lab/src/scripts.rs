@@ -7,7 +7,9 @@
 //! - a loss drops IP packets at random as they come in at an interface (nftables, family netdev,
 //!   hook ingress), so each direction of each link loses by itself. ARP is spared: a lost ARP
 //!   request costs a second, which no link of a running cluster shows;
-//! - links without multicast drop, at the same place, what is sent to a multicast address.
+//! - links without multicast drop, at the same place, what is sent to a multicast address;
+//! - where packets are to be single, their sender may not leave cutting them to a device further on
+//!   (`gso_max_segs` of ip-link(8)).
 
 use std::fmt::Write as _;
 
@@ -62,6 +64,9 @@ pub(crate) fn addresses(links: &LinkOptions, member: &Member) -> String {
          link set dev {MEMBER_INTERFACE} up\n\
          route add 224.0.0.0/4 dev {MEMBER_INTERFACE}\n"
     );
+    if links.has_single_packets {
+        let _ = writeln!(text, "link set dev {MEMBER_INTERFACE} gso_max_segs 1");
+    }
     if let Some(rto_min_ms) = links.tcp_rto_min_ms {
         let _ = writeln!(
             text,

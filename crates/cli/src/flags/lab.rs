@@ -99,6 +99,11 @@ pub(crate) struct LabUpFlags {
     #[arg(long, value_name = "PERCENT", default_value = "0")]
     pub(crate) loss: Loss,
 
+    /// Cut what is sent into packets at once, as they are on a wire; else up to 64 KiB stay together,
+    /// and are lost together
+    #[arg(long)]
+    pub(crate) single_packets: bool,
+
     /// Milliseconds before TCP sends again what was not acknowledged, at least; the kernel's 200
     /// unless given
     #[arg(long, value_name = "MILLISECONDS", value_parser = whole_number(1..=10_000))]
