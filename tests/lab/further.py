@@ -52,9 +52,10 @@ ALSO = {
                ["allreduce:8", "allreduce:4096"]),
     "loss": ({f"{title}, {loss}% lost": variant._replace(lab=("--single-packets", "--loss", loss))
               for loss in ("0", "1")
-              for title, variant in (("Open MPI", OPEN_MPI_ALONE), ("MPICH, UCX", MPICH_ALONE),
-                                     ("chosen", way()), ("tree", way(BETWEEN_HOSTS="tree")))},
-             ["allreduce:8", "allreduce:1048576"]),
+              for title, variant in (
+                  ("MPICH, UCX", MPICH_ALONE), ("chosen", way()), ("tree", way(BETWEEN_HOSTS="tree")),
+                  ("tree, datagrams", way(BETWEEN_HOSTS="tree", PAYLOAD_MAX="1388", OSOS="32")))},
+             ["allreduce:8", "allreduce:65536", "allreduce:1048576"]),
     "osos": ({f"{osos} outstanding": way(PAYLOAD_MAX="256", OSOS=str(osos)) for osos in (1, 2, 4, 8)},
              ["allreduce:2048"]),
     "overlap": ({"plain MPICH": MPICH_ALONE, "tributary": way()},
