@@ -1,4 +1,4 @@
-"""Tables of ours against ours: ways, copies of results, losses, outstanding operations, overlap with
+"""Tables beside that of targets: ways, copies of results, losses, outstanding operations, overlap with
 computing, groups at once, and an aggregation node's memory."""
 
 import os
@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 from labs import MPICH_UCX, OPEN_MPI, Lab
 
-# Whole packets whether or not there is multicast, so that nothing but the copies differs.
-PACKETS = {**MPICH_UCX, "TRIBUTARY_PAYLOAD_MAX": "1388"}
+# What fits a packet: a segment so long goes by datagram, and its result by multicast.
+PACKET_BYTES = "1388"
 
 # Lengths of the table of ways, and of its plot.
 WAYS_BYTES = [8, 256, 4096, 16384, 65536, 262144, 1 << 20]
@@ -46,15 +46,16 @@ ALSO = {
               "mesh, sequential": way(BETWEEN_HOSTS="mesh", MESH_ALGORITHM="sequential"),
               "chosen": way()},
              [f"allreduce:{size}" for size in WAYS_BYTES]),
-    "copies": ({"reliable only": Variant(PACKETS, ("--multicast", "off")),
-                "multicast, eager": Variant(PACKETS, ("--multicast", "eager")),
-                "multicast, lazy": Variant(PACKETS, ("--multicast", "lazy"))},
+    # Whole packets whether or not there is multicast, so that nothing but the copies differs.
+    "copies": ({title: way(PAYLOAD_MAX=PACKET_BYTES)._replace(lab=("--multicast", how))
+                for title, how in (("reliable only", "off"), ("multicast, eager", "eager"),
+                                   ("multicast, lazy", "lazy"))},
                ["allreduce:8", "allreduce:4096"]),
     "loss": ({f"{title}, {loss}% lost": variant._replace(lab=("--single-packets", "--loss", loss))
               for loss in ("0", "1")
               for title, variant in (
                   ("MPICH, UCX", MPICH_ALONE), ("chosen", way()), ("tree", way(BETWEEN_HOSTS="tree")),
-                  ("tree, datagrams", way(BETWEEN_HOSTS="tree", PAYLOAD_MAX="1388", OSOS="32")))},
+                  ("tree, datagrams", way(BETWEEN_HOSTS="tree", PAYLOAD_MAX=PACKET_BYTES, OSOS="32")))},
              ["allreduce:8", "allreduce:65536", "allreduce:1048576"]),
     "osos": ({f"{osos} outstanding": way(PAYLOAD_MAX="256", OSOS=str(osos)) for osos in (1, 2, 4, 8)},
              ["allreduce:2048"]),
@@ -68,14 +69,14 @@ TABLES = [*ALSO, "groups", "memory", "throughput"]
 
 
 def measure_also(table, programs, arguments):
-    """Every run of one of the tables of ours against ours, as rows."""
+    """Every run of one of these tables, as rows."""
     variants, cases = ALSO[table]
     found = {(name, case): [] for name in variants for case in cases}
     labs = {}
     try:
         for variant in variants.values():
-            labs[variant.lab] = (labs.get(variant.lab)
-                                 or Lab(arguments.also_hosts, arguments, variant.lab))
+            if variant.lab not in labs:
+                labs[variant.lab] = Lab(arguments.also_hosts, arguments, variant.lab)
         for number in range(arguments.rounds):
             for name, variant in variants.items():
                 print(f"round {number + 1} of {arguments.rounds}: {table}, {name}",

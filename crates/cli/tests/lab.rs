@@ -340,13 +340,19 @@ fn dropped(lab: &TestLab, member: &str, interface: &str) -> u64 {
     words.nth(1).and_then(|word| word.parse().ok()).unwrap_or_else(|| panic!("{text}"))
 }
 
+/// A script on h1 of a lab that takes what comes to port 9000, once it does.
+fn receiving(lab: &TestLab, script: &str) -> Running {
+    let receiver = lab.python("h1", script);
+    await_that("the receiver listens", || {
+        lab.output("h1", "ss -ltun").contains(":9000").then_some(())
+    });
+    receiver
+}
+
 #[test]
 fn links_lose_the_share_of_packets_they_are_told_to() {
     let Some(lab) = up("loss", &["--hosts", "2", "--loss", "10"]) else { return };
-    let receiver = lab.python("h1", RECEIVER);
-    await_that("the receiver listens", || {
-        lab.output("h1", "ss -lun").contains(":9000").then_some(())
-    });
+    let receiver = receiving(&lab, RECEIVER);
     let sent = lab.python("h0", SENDER).wait();
     assert!(sent.status.success(), "{}", sent.stderr);
     let received: u64 = receiver.wait().stdout.trim().parse().expect("a count");
@@ -360,8 +366,8 @@ fn links_lose_the_share_of_packets_they_are_told_to() {
 
 /// Packets that h0 of a lab sends for 1 MiB over TCP to h1.
 fn packets_of_a_mebibyte(lab: &TestLab) -> u64 {
-    let receiver = lab.python(
-        "h1",
+    let receiver = receiving(
+        lab,
         "
 import socket
 s = socket.create_server(('0.0.0.0', 9000)).accept()[0]
@@ -369,9 +375,6 @@ while s.recv(65536):
     pass
 ",
     );
-    await_that("the receiver listens", || {
-        lab.output("h1", "ss -ltn").contains(":9000").then_some(())
-    });
     let sent = || -> u64 {
         let text = lab.output("h0", "cat /sys/class/net/eth0/statistics/tx_packets");
         text.trim().parse().expect("a count")
@@ -401,8 +404,8 @@ fn packets_are_single_only_where_they_are_told_to_be() {
 #[test]
 fn links_carry_no_more_than_their_rate() {
     let Some(lab) = up("rate", &["--hosts", "2", "--rate", "10mbit"]) else { return };
-    let receiver = lab.python(
-        "h1",
+    let receiver = receiving(
+        &lab,
         "
 import socket
 s = socket.create_server(('0.0.0.0', 9000)).accept()[0]
@@ -412,9 +415,6 @@ while chunk := s.recv(65536):
 s.send(b'%d' % count)
 ",
     );
-    await_that("the receiver listens", || {
-        lab.output("h1", "ss -ltn").contains(":9000").then_some(())
-    });
     let started = Instant::now();
     let sender = lab.python(
         "h0",
