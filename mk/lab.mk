@@ -8,7 +8,7 @@ lab-tools: ## What the lab needs: ip, tc, nft (installs them if root on Debian)
 test-lab: build mpi-venvs lab-tools ## MPI programs on hosts of a lab, under both MPIs
 	$(PYTHON) tests/lab/test.py --tributary $(PROGRAM)
 
-# The table of targets, then ours against ours, as JSON and a plot in build/bench/ and as tables in
+# The table of targets, then the others, as JSON and a plot in build/bench/ and as tables in
 # docs/benchmarks.md. A part alone: tests/lab/bench.py --cases none --also PART.
 bench-lab: build mpi-venvs lab-tools .venv/plot.stamp ## Collectives over a lab beside plain Open MPI and MPICH
 	$(PYTHON) tests/lab/bench.py --tributary $(PROGRAM) --also all --output build/bench/lab.json
