@@ -142,21 +142,6 @@ def check_multicast(name, is_heard, program, arguments):
     return f"{counts['in_tree']} in_tree, {results} and {far} results by multicast"
 
 
-def check_stripes(name, program, arguments):
-    """Long vectors go in parts through three trees, whose roots are the spine's node and the leaves'."""
-    environment = {"TRIBUTARY_BETWEEN_HOSTS": "tree", "TRIBUTARY_STRIPES": "3",
-                   "TRIBUTARY_STRIPE_MIN": "1024"}
-    counts = run_program("mpich", name, 4, 1, program, arguments, environment)
-    stripes = world_of(counts).get("stripes")
-    if counts["in_tree"] == 0 or counts["in_mesh"] != 0:
-        raise Failure(f"not everything ran in_tree: {counts}")
-    if stripes is None or stripes["operations"] == 0 or len(stripes["bytes"]) != 3:
-        raise Failure(f"nothing was cut into three: {stripes}")
-    if min(stripes["bytes"]) == 0:
-        raise Failure(f"not every tree carried data: {stripes}")
-    return f"{stripes['operations']} operations cut, bytes by tree {stripes['bytes']}"
-
-
 def check_plain_http(name, arguments):
     """Control in clear is refused to a host that shows the right token; encrypted it is served."""
     in_host = [arguments.tributary, "lab", "exec", "--name", name, "h0", "--"]
@@ -278,7 +263,6 @@ def main():
                 check_multicast(name, is_heard, programs["mpich"], arguments)),
             ("plain HTTP", lambda name: check_plain_http(name, arguments))])
     tests.on_lab(BLOCKED_LAB, [
-        ("mpich    stripes", lambda name: check_stripes(name, programs["mpich"], arguments)),
         (f"mpich    no UDP into {BLOCKED_HOST}",
          lambda name: check_blocked(name, programs["mpich"], arguments))])
     tests.run("mpich    soak", lambda _: check_soak("mpich", arguments), None)

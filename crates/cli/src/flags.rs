@@ -11,7 +11,7 @@ mod sim;
 
 pub(crate) use bench::{AlgorithmFlag, BenchFlags, BenchRankFlags, CollectiveFlag};
 pub(crate) use daemons::{ManagerFlags, NodeFlags, TokenAction, TokenFlags};
-pub(crate) use inspect::{CompletionsFlags, ConfigFlags, FabricFlags, ListenFlags, TreeFlags};
+pub(crate) use inspect::{CompletionsFlags, ConfigFlags, FabricFlags, ListenFlags};
 pub(crate) use lab::{
     LabAction, LabAgentFlags, LabExecFlags, LabFlags, LabKeeperFlags, LabMulticastFlag,
     LabNodesFlag, LabRunFlags, LabStatusFlags, LabUpFlags,
@@ -53,7 +53,7 @@ pub(crate) enum Command {
     Status(FabricFlags),
     /// Show the fabric's tree, and the groups that jobs hold on it
     #[command(after_help = inspect::TREE_EXAMPLES)]
-    Tree(TreeFlags),
+    Tree(FabricFlags),
     Listen(ListenFlags),
     Sim(SimFlags),
     Config(ConfigFlags),

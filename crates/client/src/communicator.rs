@@ -19,7 +19,6 @@ use crate::ways::Ways;
 
 pub(crate) mod join;
 mod memory;
-mod rails;
 mod setup;
 mod sockets;
 
@@ -109,9 +108,6 @@ impl Communicator {
         }
         if let Some(carriers) = &engine.seat.carriers {
             tally.set_carriers(carriers);
-        }
-        if engine.seat.stripes.asked > 1 {
-            tally.set_stripes(&engine.seat.stripes);
         }
         tally.set_memory(&engine.seat.memory_notes.join("; "));
         let tally = Arc::clone(tally);

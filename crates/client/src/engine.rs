@@ -18,7 +18,7 @@ use crate::plan::{Means, Plan, Stage, plan};
 use crate::report::Tally;
 use crate::request::RequestState;
 use crate::seat::Seat;
-use crate::trees::Trees;
+use crate::tree::TreeMember;
 use crate::waiting::{Policy, Waiter};
 
 mod failures;
@@ -40,8 +40,8 @@ pub(crate) struct Engine {
     pub(crate) seat: Seat,
     /// Shared memory with this host's other ranks; none if there are none.
     pub(crate) host: Option<HostGroup>,
-    /// The tree, or several; at leaders of communicators that span hosts.
-    tree: Option<Trees>,
+    /// The tree; at leaders of communicators that span hosts.
+    tree: Option<TreeMember>,
     /// The other hosts, directly; at leaders of communicators that are joined so.
     mesh: Option<Mesh>,
     pub(crate) policy: Policy,
@@ -119,10 +119,10 @@ impl Engine {
         self.while_waiting = while_waiting;
     }
 
-    /// Lets the tree tell how many results came by multicast, and what was cut into stripes.
+    /// Lets the tree tell how many results came by multicast.
     pub(crate) fn report_to(&mut self, tally: Arc<Tally>) {
         if let Some(tree) = &mut self.tree {
-            tree.report_to(tally);
+            tree.report_multicasts_to(tally);
         }
     }
 

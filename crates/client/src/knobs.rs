@@ -112,23 +112,6 @@ pub const STREAM_MIN: Knob = Knob {
     allowed: "1 to 18446744073709551615, or never",
     help: "shortest vector that is streamed through the tree under its stream lock",
 };
-/// Trees with different roots.
-pub const STRIPES: Knob = Knob {
-    name: "TRIBUTARY_STRIPES",
-    default: "1",
-    unit: "trees",
-    allowed: "1 to 4",
-    help: "trees with different roots to ask for where 3 hosts or more meet: long reductions are cut into as \
-           many parts, each through its own; as many as are granted are used",
-};
-/// Where stripes begin.
-pub const STRIPE_MIN: Knob = Knob {
-    name: "TRIBUTARY_STRIPE_MIN",
-    default: "262144",
-    unit: "bytes",
-    allowed: "1 to 18446744073709551615",
-    help: "shortest vector that is cut into stripes",
-};
 /// Carrier between a leader and its aggregation node.
 pub const TRANSPORT: Knob = Knob {
     name: "TRIBUTARY_TRANSPORT",
@@ -329,8 +312,6 @@ pub const KNOBS: &[&Knob] = &[
     &STREAM_CHUNK,
     &STREAM_WINDOW,
     &STREAM_MIN,
-    &STRIPES,
-    &STRIPE_MIN,
     &TRANSPORT,
     &CHANNEL,
     &BETWEEN_HOSTS,

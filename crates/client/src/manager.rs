@@ -9,7 +9,6 @@ use std::time::Duration;
 use encrypted::Encrypting;
 use tributary_transport::tls::{TlsError, client_config};
 use tributary_transport::token::Token;
-use tributary_wire::Rail;
 use tributary_wire::control::{
     GroupGrant, GroupRequest, JobAdmission, JobRequest, Refusal, Status,
 };
@@ -146,22 +145,9 @@ impl ManagerClient {
     /// # Errors
     /// If the manager doesn't answer or refuses.
     pub fn status(&self) -> Result<Status, ManagerError> {
-        self.status_on(Rail::FIRST)
-    }
-
-    /// The same, with the nodes as they stand in a rail's tree.
-    ///
-    /// # Errors
-    /// If the manager doesn't answer or refuses: there may be no such rail.
-    pub fn status_on(&self, rail: Rail) -> Result<Status, ManagerError> {
-        let path = match rail {
-            // What older managers know.
-            Rail::FIRST => String::new(),
-            Rail(number) => format!("/{number}"),
-        };
         let response = self
             .agent
-            .get(format!("https://{}/v1/status{path}", self.address))
+            .get(format!("https://{}/v1/status", self.address))
             .header("authorization", &self.authorization)
             .call()
             .map_err(|error| self.unanswered(&error))?;

@@ -79,10 +79,7 @@ impl Overlap for Plan {
         let Some(stream) = seat.stream else { return self };
         let is_streamed = operation.len_bytes() as u64 >= stream.min_bytes
             && seat.ways.between(operation) == Some(Between::Tree);
-        // A stripe that waited for the host would hold its stream lock while it waits for others.
-        let stripes =
-            seat.stripes.of(operation.operator, operation.elements, operation.len_bytes());
-        if !is_streamed || stripes > 1 {
+        if !is_streamed {
             return self;
         }
         let (reduce, spread) = match self.as_slice() {
@@ -330,7 +327,6 @@ mod tests {
     use crate::context::Placement;
     use crate::kernels::kernel;
     use crate::on_host::Longest;
-    use crate::stripes::Stripes;
     use crate::ways::Ways;
 
     fn seat(rank: u32, ways: Ways) -> Seat {
@@ -342,7 +338,6 @@ mod tests {
             endpoints: vec![EndpointId(0), EndpointId(1)],
             ways,
             stream: None,
-            stripes: Stripes::default(),
             longest: Longest::default(),
             note: None,
             carriers: None,

@@ -5,7 +5,6 @@
 
 mod kind;
 mod ledger;
-mod stripes;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -14,7 +13,6 @@ use serde::{Deserialize, Serialize};
 
 pub use kind::{Kind, Way};
 pub use ledger::{Ledger, Tally};
-pub use stripes::StripesReport;
 
 /// The end-of-run report.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -65,9 +63,6 @@ pub struct CommunicatorReport {
     /// the manager grants no multicast address, or multicast does not arrive there.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub multicast_results: u64,
-    /// What became of its wish for stripes; none where it had none.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub stripes: Option<StripesReport>,
     /// Its counts.
     pub collectives: BTreeMap<Kind, Counts>,
 }
@@ -128,9 +123,6 @@ impl fmt::Display for Report {
                     results => writeln!(f, ", {results} results by multicast")?,
                 }
             }
-            if let Some(stripes) = &communicator.stripes {
-                writeln!(f, "    {stripes}")?;
-            }
             if !memory.is_empty() {
                 writeln!(f, "    inside hosts: {memory}")?;
             }
@@ -176,19 +168,12 @@ impl Report {
                 && known.note == communicator.note
                 && known.carriers == communicator.carriers
                 && known.memory == communicator.memory
-                && match (&known.stripes, &communicator.stripes) {
-                    (Some(one), Some(other)) => one.is_like(other),
-                    (one, other) => one.is_none() && other.is_none(),
-                }
         });
         match twin {
             None => self.communicators.push(communicator.clone()),
             Some(known) => {
                 known.communicators += communicator.communicators;
                 known.multicast_results += communicator.multicast_results;
-                if let (Some(known), Some(other)) = (&mut known.stripes, &communicator.stripes) {
-                    known.add(other);
-                }
                 for (kind, counts) in &communicator.collectives {
                     known.collectives.entry(*kind).or_default().add(counts);
                 }

@@ -6,7 +6,6 @@ use tributary_wire::{EndpointId, StreamTerms};
 
 use crate::context::Placement;
 use crate::on_host::Longest;
-use crate::stripes::Stripes;
 use crate::ways::Ways;
 
 /// Where this rank stands.
@@ -19,8 +18,6 @@ pub(crate) struct Seat {
     pub(crate) ways: Ways,
     /// What the tree streams; none if it streams nothing.
     pub(crate) stream: Option<StreamUse>,
-    /// Which vectors are cut into stripes, and for how many trees.
-    pub(crate) stripes: Stripes,
     /// Up to what lengths collectives are worth it that run inside one host only.
     pub(crate) longest: Longest,
     /// Why they are not joined in the way they should be.
@@ -70,6 +67,12 @@ impl Seat {
                 && self.placement.local_of[*rank] == local_rank
         };
         (0..self.ranks() as usize).find(is_it).map_or(self.rank, |rank| rank as u32)
+    }
+
+    /// The host whose leader has this endpoint number; none if it is no leader's.
+    pub(crate) fn host_of_endpoint(&self, endpoint: EndpointId) -> Option<&str> {
+        let host = self.endpoints.iter().position(|other| *other == endpoint)?;
+        Some(&self.placement.hosts[host])
     }
 
     pub(crate) fn is_on_this_host(&self, rank: u32) -> bool {

@@ -6,7 +6,6 @@ mod reader;
 use std::net::IpAddr;
 use std::path::PathBuf;
 
-use tributary_protocol::manager::RAILS_MAX;
 use tributary_wire::StreamTerms;
 
 pub use self::choice::{
@@ -33,10 +32,6 @@ pub struct Settings {
     pub stream: StreamTerms,
     /// Shortest vector that is streamed; none if none is.
     pub stream_min_bytes: Option<u64>,
-    /// Trees for the stripes of long vectors.
-    pub stripes: u32,
-    /// Shortest vector that is cut into stripes.
-    pub stripe_min_bytes: u64,
     /// How a leader reaches its aggregation node.
     pub transport: TransportChoice,
     /// What carries data beside a link over TCP.
@@ -115,8 +110,6 @@ impl Settings {
                 window: read.number(&knobs::STREAM_WINDOW, 1..=256)?,
             },
             stream_min_bytes: read.number_unless(&knobs::STREAM_MIN, "never", 1..=u64::MAX)?,
-            stripes: read.number(&knobs::STRIPES, 1..=u32::from(RAILS_MAX))?,
-            stripe_min_bytes: read.number(&knobs::STRIPE_MIN, 1..=u64::MAX)?,
             channel: read.choice(&knobs::CHANNEL)?,
             transport: read.choice(&knobs::TRANSPORT)?,
             between_hosts: read.choice(&knobs::BETWEEN_HOSTS)?,
@@ -169,7 +162,6 @@ mod tests {
             ("TRIBUTARY_HOST_ADDRESS", "here"),
             ("TRIBUTARY_LEADERS", "17"),
             ("TRIBUTARY_SCAN_MAX", "never"),
-            ("TRIBUTARY_STRIPES", "5"),
         ] {
             let set = |asked: &str| (asked == name).then(|| value.to_owned());
             let error = Settings::from_environment(set).unwrap_err().to_string();

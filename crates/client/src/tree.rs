@@ -46,8 +46,6 @@ pub(crate) struct TreeMember {
     is_gone: bool,
     /// Where it is told how many results came by multicast.
     tally: Option<Arc<Tally>>,
-    /// How many it was told of.
-    multicasts_told: u64,
     /// Results of reductions go to a process outside the group besides.
     has_outsider: bool,
 }
@@ -200,11 +198,9 @@ impl TreeMember {
         self.tally = Some(tally);
     }
 
-    fn count_multicasts(&mut self) {
+    fn count_multicasts(&self) {
         if let (Some(tally), true) = (&self.tally, self.has_open_datagrams()) {
-            let results = self.endpoint.multicast_results();
-            tally.add_multicast_results(results - self.multicasts_told);
-            self.multicasts_told = results;
+            tally.set_multicast_results(self.endpoint.multicast_results());
         }
     }
 

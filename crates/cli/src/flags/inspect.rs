@@ -2,9 +2,8 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, ValueHint, value_parser};
+use clap::{Args, ValueHint};
 use clap_complete::Shell;
-use tributary_protocol::manager::RAILS_MAX;
 
 use super::daemons::host_and_port;
 use crate::usage::whole_number;
@@ -17,7 +16,6 @@ Examples:
 pub(super) const TREE_EXAMPLES: &str = "\
 Examples:
   tributary tree --manager 10.0.0.1:7470 --token-file token
-  tributary tree --manager 10.0.0.1:7470 --token-file token --rail 1
   TRIBUTARY_MANAGER=10.0.0.1:7470 TRIBUTARY_TOKEN_FILE=token tributary tree --json";
 
 const CONFIG_EXAMPLES: &str = "\
@@ -40,17 +38,6 @@ pub(crate) struct FabricFlags {
     /// Write JSON
     #[arg(long)]
     pub(crate) json: bool,
-}
-
-/// What to show of the fabric's trees.
-#[derive(Debug, Args)]
-pub(crate) struct TreeFlags {
-    #[command(flatten)]
-    pub(crate) fabric: FabricFlags,
-
-    /// Show the fabric's tree on this rail: 0 has the best root, 1 the next
-    #[arg(long, value_name = "NUMBER", default_value_t = 0, value_parser = value_parser!(u8).range(..i64::from(RAILS_MAX)))]
-    pub(crate) rail: u8,
 }
 
 /// Show every knob: its value, where that came from, its unit and what it does

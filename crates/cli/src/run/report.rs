@@ -163,7 +163,6 @@ mod tests {
             carriers: "udp".into(),
             memory: "staged".into(),
             multicast_results: 0,
-            stripes: None,
             collectives: [(Kind::Reduce, counts)].into(),
         };
         let mut report = Report::default();

@@ -8,10 +8,8 @@ use std::net::SocketAddr;
 use rustix::rand::{GetRandomFlags, getrandom};
 use serde::{Deserialize, Serialize};
 use tributary_algorithms::model::Costs;
-use tributary_wire::Rail;
 use tributary_wire::host::{kernel_of, machine_of};
 
-use super::rails::{Wish, join_rails};
 use super::setup::{Unavailable, agree, enter_tree, request_group};
 use crate::bootstrap::{Bootstrap, BootstrapError, allgather_texts, broadcast_text};
 use crate::context::Context;
@@ -19,14 +17,14 @@ use crate::mesh::{Choice, Door, Identity, Mesh, own_address};
 use crate::outsider;
 use crate::seat::{Seat, StreamUse};
 use crate::settings::{BetweenHosts, Fallback, Settings};
-use crate::trees::Trees;
+use crate::tree::TreeMember;
 use crate::tuning::{CostsRow, Measurement, Tuning};
 use crate::ways::{Between, LEADERS_MAX, Ways};
 
 /// What joins the hosts; at leaders.
 #[derive(Default)]
 pub(crate) struct Joint {
-    pub(crate) tree: Option<Trees>,
+    pub(crate) tree: Option<TreeMember>,
     pub(crate) mesh: Option<Mesh>,
 }
 
@@ -46,10 +44,6 @@ struct Decision {
     /// Shortest vector that is streamed; none if none is.
     stream_min_bytes: Option<u64>,
     sub_partitions: Option<u32>,
-    /// Trees for the stripes of long vectors.
-    stripes: u32,
-    /// Shortest vector that is cut into stripes.
-    stripe_min_bytes: u64,
 }
 
 /// The built-in figures are of up to 8 hosts, and say little of many more: steps between hosts grow
@@ -63,10 +57,8 @@ impl Decision {
         // Emulated hosts are there to show the tree, and have no network between them.
         let are_real = settings.hosts == 1 && settings.manager.is_some();
         let is_pair = hosts == 2 && are_real;
-        // Only the tree streams, has stripes, and has a place for outsiders.
-        let needs_tree = settings.stream_min_bytes.is_some()
-            || settings.stripes > 1
-            || settings.outsider.is_some();
+        // Only the tree streams, and has a place for outsiders.
+        let needs_tree = settings.stream_min_bytes.is_some() || settings.outsider.is_some();
         let takes_built_in = settings.between_hosts == BetweenHosts::Auto
             && tuning.measurements.is_empty()
             && are_real
@@ -105,16 +97,6 @@ impl Decision {
             leaders: settings.leaders,
             stream_min_bytes: settings.stream_min_bytes,
             sub_partitions: settings.sub_partitions,
-            stripes: settings.stripes,
-            stripe_min_bytes: settings.stripe_min_bytes,
-        }
-    }
-
-    fn wish(&self) -> Wish {
-        Wish {
-            trees: self.stripes,
-            min_bytes: self.stripe_min_bytes,
-            stream_min_bytes: self.stream_min_bytes,
         }
     }
 
@@ -146,7 +128,7 @@ pub(super) fn join_hosts(
     let mut takes_mesh = decision.takes_mesh;
     let mut has_tree = false;
     if decision.takes_tree {
-        match join_by_tree(context, bootstrap, seat, label, decision.wish()) {
+        match join_by_tree(context, bootstrap, seat, label, decision.stream_min_bytes) {
             Ok(tree) => (joint.tree, has_tree) = (tree, true),
             Err(Unavailable::NotGranted(problem)) if decision.falls_back => {
                 let form = seat.note.take().map_or_else(String::new, |form| format!("{form}; "));
@@ -197,27 +179,23 @@ fn join_by_tree(
     bootstrap: &mut dyn Bootstrap,
     seat: &mut Seat,
     label: &str,
-    wish: Wish,
-) -> Result<Option<Trees>, Unavailable> {
-    let grant = request_group(context, bootstrap, seat, label, Rail::FIRST)?;
+    stream_min_bytes: Option<u64>,
+) -> Result<Option<TreeMember>, Unavailable> {
+    let grant = request_group(context, bootstrap, seat, label)?;
     seat.endpoints = grant.endpoints.iter().map(|endpoint| endpoint.endpoint).collect();
-    let stream = wish.stream_min_bytes.zip(grant.stream);
+    let stream = stream_min_bytes.zip(grant.stream);
     seat.stream = stream.map(|(min_bytes, terms)| StreamUse { min_bytes, terms });
-    let member = enter_tree(context, bootstrap, seat, &grant, wish.stream_min_bytes)?;
-    let mut trees = member.map(|member| Trees::of_one(member, seat.endpoints.clone()));
+    let member = enter_tree(context, bootstrap, seat, &grant, stream_min_bytes)?;
     let path = context.settings.outsider.as_deref().filter(|_| bootstrap.rank() == 0);
     let written = grant.outsider.as_ref().zip(path).map(|(grant, path)| {
         outsider::write_grant(grant, path).map_err(|error| format!("{}: {error}", path.display()))
     });
     agree(bootstrap, written.transpose())?;
-    if wish.trees > 1 {
-        join_rails(context, bootstrap, seat, label, wish, &grant, &mut trees)?;
-    }
-    let carrier = trees.as_ref().map_or("", Trees::carrier);
+    let carrier = member.as_ref().map_or("", TreeMember::carrier);
     let carriers = allgather_texts(bootstrap, carrier)?;
     let leaders = seat.placement.leaders.iter().map(|rank| carriers[*rank as usize].as_str());
     seat.carriers = Some(summary(&leaders.collect::<Vec<_>>(), &seat.placement.hosts));
-    Ok(trees)
+    Ok(member)
 }
 
 /// What carries the hosts' data, in a few words.
@@ -365,7 +343,6 @@ mod tests {
         assert_eq!(long_goes(&[]), tree_alone);
         assert_eq!(long_goes(&[manager, ("TRIBUTARY_HOSTS", "8")]), tree_alone);
         assert_eq!(long_goes(&[manager, ("TRIBUTARY_STREAM_MIN", "65536")]), tree_alone);
-        assert_eq!(long_goes(&[manager, ("TRIBUTARY_STRIPES", "2")]), tree_alone);
         assert_eq!(long_goes(&[manager, ("TRIBUTARY_BETWEEN_HOSTS", "tree")]), tree_alone);
     }
 

@@ -3,7 +3,6 @@
 //! Every step ends with an exchange in which each rank says whether it succeeded, so that all go
 //! on or none does.
 
-use tributary_wire::Rail;
 use tributary_wire::control::{GroupGrant, GroupRequest};
 
 use super::join::{Joint, join_hosts};
@@ -14,7 +13,6 @@ use crate::context::Context;
 use crate::engine::Engine;
 use crate::on_host::Longest;
 use crate::seat::Seat;
-use crate::stripes::Stripes;
 use crate::tree::{Approach, TreeMember};
 use crate::ways::Ways;
 
@@ -78,7 +76,6 @@ fn set_up_reserved(
         endpoints: Vec::new(),
         ways: Ways::default(),
         stream: None,
-        stripes: Stripes::default(),
         longest: Longest::default(),
         note,
         carriers: None,
@@ -118,7 +115,6 @@ pub(super) fn request_group(
     bootstrap: &mut dyn Bootstrap,
     seat: &Seat,
     label: &str,
-    rail: Rail,
 ) -> Result<GroupGrant, Unavailable> {
     let hosts = seat.placement.hosts.len() as u32;
     let Some(job) = &context.job else { return Err(Unavailable::NoManager { hosts }) };
@@ -135,7 +131,6 @@ pub(super) fn request_group(
             payload_max_bytes: context.settings.payload_max_bytes,
             stream: streams.map(|_| context.settings.stream),
             outsider,
-            rail,
         };
         job.manager.request_group(&job.admission, &request).map_err(|error| error.to_string())
     });

@@ -62,12 +62,7 @@ impl Engine {
 
     /// The tree failed.
     pub(super) fn on_abort(&mut self, abort: Abort) -> CollectiveError {
-        let mut host = None;
-        if let Some(tree) = &mut self.tree {
-            tree.abort_others(abort.reason);
-            host = tree.host_at_fault(abort.at_fault);
-        }
-        let host = host.map(|index| self.seat.placement.hosts[index].clone());
+        let host = self.seat.host_of_endpoint(abort.at_fault).map(str::to_owned);
         self.on_failed_between(Between::Tree, abort, host)
     }
 

@@ -11,7 +11,6 @@ use crate::leaders::{Failure, WaitsFor};
 use crate::operation::CollectiveError;
 use crate::pipeline;
 use crate::plan::Stage;
-use crate::trees::Trees;
 use crate::waiting::{Checkup, Waiter};
 
 /// Longest sleep while waiting for other hosts, so that a blocking wait is asked that often whether
@@ -66,8 +65,7 @@ impl Engine {
     }
 
     fn pause_pipeline(&mut self, waits_for: pipeline::WaitsFor, waiter: &mut Waiter) {
-        let tree = self.tree.as_mut().map(Trees::first);
-        match (waits_for, &mut self.host, tree) {
+        match (waits_for, &mut self.host, &mut self.tree) {
             (pipeline::WaitsFor::Tree, _, Some(tree)) => {
                 waiter.pause(|time| tree.sleep(time.min(SLEEP_MAX)));
             }
@@ -93,8 +91,7 @@ impl Engine {
                 }
                 Stage::Pipeline(pipeline) => {
                     let host = self.host.as_mut().expect("a pipeline has a host group");
-                    let tree = self.tree.as_mut().map(Trees::first);
-                    pipeline.advance(host, tree).map_err(Trouble::from)
+                    pipeline.advance(host, self.tree.as_mut()).map_err(Trouble::from)
                 }
                 Stage::Leaders(partition) => current
                     .leading

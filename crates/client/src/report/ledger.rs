@@ -4,9 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use super::stripes::StripesTally;
 use super::{CommunicatorReport, Counts, Kind, Report, Way};
-use crate::stripes::Stripes;
 
 /// One communicator's counts, shared between whoever counts and the report.
 #[derive(Debug)]
@@ -25,8 +23,6 @@ pub struct Tally {
     carriers: OnceLock<String>,
     /// What ranks of a host have to do without among themselves, and why.
     memory: OnceLock<String>,
-    /// What became of its wish for stripes.
-    stripes: OnceLock<StripesTally>,
     /// Segments whose results its counting rank's host heard by multicast.
     multicast_results: AtomicU64,
 }
@@ -56,22 +52,10 @@ impl Tally {
         let _ = self.memory.set(memory.to_owned());
     }
 
-    pub(crate) fn set_stripes(&self, stripes: &Stripes) {
-        // A communicator is set up once.
-        let _ = self.stripes.set(StripesTally::new(stripes));
-    }
-
-    /// An operation was cut into stripes of these lengths.
-    pub(crate) fn count_stripes(&self, lengths_bytes: impl Iterator<Item = usize>) {
-        if let Some(stripes) = self.stripes.get().filter(|_| self.counts) {
-            stripes.count(lengths_bytes);
-        }
-    }
-
-    /// So many more results have come by multicast.
-    pub(crate) fn add_multicast_results(&self, results: u64) {
+    /// So many results have come by multicast.
+    pub(crate) fn set_multicast_results(&self, results: u64) {
         // Relaxed: a statistic, read after the last operation.
-        self.multicast_results.fetch_add(results, Ordering::Relaxed);
+        self.multicast_results.store(results, Ordering::Relaxed);
     }
 
     /// Counts an operation that we carried.
@@ -130,7 +114,6 @@ impl Tally {
             carriers: self.carriers.get().cloned().unwrap_or_default(),
             memory: self.memory.get().cloned().unwrap_or_default(),
             multicast_results: self.multicast_results.load(Ordering::Relaxed),
-            stripes: self.stripes.get().map(StripesTally::report),
             collectives,
         }
     }
@@ -195,7 +178,6 @@ impl Ledger {
             note: OnceLock::new(),
             carriers: OnceLock::new(),
             memory: OnceLock::new(),
-            stripes: OnceLock::new(),
             multicast_results: AtomicU64::new(0),
         });
         if counts {

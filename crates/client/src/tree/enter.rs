@@ -86,7 +86,6 @@ impl TreeMember {
             stream_min_bytes,
             is_gone: false,
             tally: None,
-            multicasts_told: 0,
             has_outsider: group.outsider.is_some(),
         };
         member.await_place(&grant.address.tcp)?;

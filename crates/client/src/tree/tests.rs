@@ -106,7 +106,6 @@ fn a_node_that_told_why_and_went_is_not_blamed() {
         stream_min_bytes: None,
         is_gone: false,
         tally: None,
-        multicasts_told: 0,
         has_outsider: false,
     };
     assert_eq!(member.poll(), Err(abort));

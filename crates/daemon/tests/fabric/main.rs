@@ -7,10 +7,7 @@ mod datagrams;
 mod encryption;
 mod groups;
 mod misbehaviour;
-#[path = "../../../client/tests/ranks/mod.rs"]
-mod ranks;
 mod recovery;
 mod resources;
 mod sealed;
 mod streams;
-mod stripes;

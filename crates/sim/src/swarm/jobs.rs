@@ -3,7 +3,6 @@
 mod leases;
 
 use tributary_protocol::manager::GroupError;
-use tributary_wire::Rail;
 use tributary_wire::control::{GroupGrant, GroupRequest, JobAdmission, JobRequest};
 
 use super::agenda::Item;
@@ -197,7 +196,6 @@ impl World<'_> {
             payload_max_bytes: plan.payload_max_bytes,
             stream: plan.stream,
             outsider: plan.has_outsider(),
-            rail: Rail::FIRST,
         };
         let ask = self.want(job, group).ask;
         let time = self.time();
