@@ -3,10 +3,13 @@
 #![allow(clippy::unwrap_used, reason = "a test that finds no value has failed")]
 
 mod common;
+mod communicators;
 mod datagrams;
 mod encryption;
 mod groups;
 mod misbehaviour;
+#[path = "../../../client/tests/ranks/mod.rs"]
+mod ranks;
 mod recovery;
 mod resources;
 mod sealed;
