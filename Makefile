@@ -43,7 +43,7 @@ test-mpi: build mpi-venvs mpi-check-preload mpi-check-instructions ## The MPI pr
 bench: build mpi-venvs ## Kernels beside a memory copy, links, host groups, MPI in one node, the tree, the lab
 	$(CARGO) bench --locked -p tributary-reduce --bench kernels
 	$(CARGO) bench --locked -p tributary-transport --bench links
-	$(CARGO) bench --locked -p tributary-client --bench host
+	$(CARGO) bench --locked -p tributary-shm-collectives --bench host
 	$(PYTHON) bench/node/node.py --libraries $(CARGO_TARGET_DIR)/release
 	$(PYTHON) bench/node/node.py --libraries $(CARGO_TARGET_DIR)/release --further
 	$(PYTHON) bench/node/pairs.py

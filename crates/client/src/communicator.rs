@@ -14,8 +14,8 @@ use crate::on_host::Longest;
 use crate::operation::{CollectiveError, Operation};
 use crate::report::{Kind, Tally, Way};
 use crate::request::{Request, RequestState, enlist};
-use crate::waiting::{Policy, Waiter};
 use crate::ways::Ways;
+use tributary_shm_collectives::waiting::{Policy, Waiter};
 
 pub(crate) mod join;
 mod memory;

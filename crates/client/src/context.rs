@@ -9,7 +9,7 @@ use tributary_wire::control::{JobAdmission, JobRequest};
 use crate::bootstrap::{Bootstrap, BootstrapError, allgather_texts, broadcast_text};
 use crate::manager::{Lease, ManagerClient, ManagerError};
 use crate::settings::{Settings, WaitChoice};
-use crate::waiting::Policy;
+use tributary_shm_collectives::waiting::Policy;
 
 /// Aggregation nodes that an embedded fabric runs on the machine beside the ranks.
 const EMBEDDED_NODES: u32 = 3;

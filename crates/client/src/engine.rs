@@ -8,7 +8,6 @@ use tributary_wire::frame::AbortReason;
 
 use crate::communicator::join::Joint;
 use crate::communicator::{Verdict, WhileWaiting};
-use crate::host::{self, Action, HostGroup};
 use crate::kernels::{Adapter, Kernels, PairNumber};
 use crate::leaders;
 use crate::mesh::Mesh;
@@ -19,7 +18,8 @@ use crate::report::Tally;
 use crate::request::RequestState;
 use crate::seat::Seat;
 use crate::trees::Trees;
-use crate::waiting::{Policy, Waiter};
+use tributary_shm_collectives::waiting::{Policy, Waiter};
+use tributary_shm_collectives::{self as host, Action, HostGroup};
 
 mod failures;
 mod stages;

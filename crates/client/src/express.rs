@@ -6,9 +6,9 @@
 //! says why. Counts what it carries; knows nothing of errors but that there was one.
 
 use crate::communicator::Access;
-use crate::host::Lost;
 use crate::kernels::PairNumber;
 use crate::report::{Kind, Tally, Way};
+use tributary_shm_collectives::Lost;
 
 /// What became of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,7 +5,7 @@ use std::sync::OnceLock;
 use tributary_reduce::{Accumulation, Kernel, accumulator_bytes};
 use tributary_wire::{Datatype, Operator};
 
-use crate::host::{Combine, Wide};
+use tributary_shm_collectives::{Combine, Wide};
 
 /// Room for datatype codes in a [`PairNumber`].
 const DATATYPES_MAX: u32 = 32;

@@ -12,8 +12,8 @@ use std::task::Poll;
 use tributary_algorithms::{Collective, Split};
 use tributary_wire::frame::Abort;
 
-use crate::host::{self, Action, Combine, HostGroup, Lost};
 use crate::mesh::{Mesh, MeshOperation};
+use tributary_shm_collectives::{self as host, Action, Combine, HostGroup, Lost};
 
 /// An allreduce, partitioned. Equal at all ranks but for the buffers and `lead`.
 #[derive(Clone, Copy)]

@@ -4,11 +4,11 @@
 //! MPI's: aggregation nodes have no form of them.
 
 use crate::bootstrap::{Bootstrap, BootstrapError};
-use crate::host::{Action, Combine};
 use crate::operation::{Blocks, Collective, CollectiveError, Operation};
 use crate::report::Kind;
 use crate::seat::Seat;
 use crate::settings::Settings;
+use tributary_shm_collectives::{Action, Combine};
 
 /// What the ranks of a host do for `operation`; none for collectives that go between hosts as well.
 /// `kernel` is none if the operation is no reduction.

@@ -2,8 +2,8 @@
 
 use tributary_wire::{Datatype, Operator};
 
-pub use crate::host::Blocks;
 use crate::report::Kind;
+pub use tributary_shm_collectives::Blocks;
 
 /// What kind of collective, and who stands out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -10,8 +10,8 @@ use tributary_protocol::endpoint::OperationSpec;
 use tributary_wire::StreamTerms;
 use tributary_wire::frame::Abort;
 
-use crate::host::{HostGroup, Lost, Operation};
 use crate::tree::TreeMember;
+use tributary_shm_collectives::{HostGroup, Lost, Operation};
 
 /// Parts that are reduced before the first is copied out: as many as fill the stream's window, and
 /// one that is being copied.
@@ -198,7 +198,7 @@ unsafe impl Send for Pipeline {}
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::host::Action;
+    use tributary_shm_collectives::Action;
 
     fn pipeline(len_bytes: usize, spreads: bool) -> Option<Pipeline> {
         let of = |action| Operation {

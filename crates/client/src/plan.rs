@@ -10,7 +10,6 @@ use tributary_protocol::endpoint::OperationSpec;
 use tributary_wire::Operator;
 use tributary_wire::frame::Target;
 
-use crate::host::{self, Action, Combine};
 use crate::leaders::Partition;
 use crate::mesh::MeshOperation;
 use crate::on_host;
@@ -18,6 +17,7 @@ use crate::operation::{Collective, Operation};
 use crate::pipeline::Pipeline;
 use crate::seat::Seat;
 use crate::ways::Between;
+use tributary_shm_collectives::{self as host, Action, Combine};
 
 /// Most stages any operation takes.
 const STAGES_MAX: usize = 3;

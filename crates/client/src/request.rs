@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use crate::communicator::Shared;
 use crate::operation::CollectiveError;
-use crate::waiting::{NAP_MAX, Waiter};
+use tributary_shm_collectives::waiting::{NAP_MAX, Waiter};
 
 /// An operation that was started.
 ///

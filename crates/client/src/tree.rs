@@ -17,10 +17,10 @@ use tributary_wire::OperationNumber;
 use tributary_wire::frame::{Abort, AbortReason, STREAM_BYTES_MAX};
 
 use crate::report::Tally;
-use crate::waiting::Waiter;
 use datagrams::Datagrams;
 pub(crate) use enter::Approach;
 use traffic::Round;
+use tributary_shm_collectives::waiting::Waiter;
 
 /// How long a farewell may take to leave this process.
 const FAREWELL_TIMEOUT: Duration = Duration::from_millis(500);

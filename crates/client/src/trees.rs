@@ -18,7 +18,7 @@ use tributary_wire::frame::{Abort, AbortReason, Target};
 use crate::report::Tally;
 use crate::stripes::{Stripes, cut};
 use crate::tree::TreeMember;
-use crate::waiting::Waiter;
+use tributary_shm_collectives::waiting::Waiter;
 
 /// How long a leader sleeps that waits for several trees: no one thing tells of all of them.
 const GLANCE: Duration = Duration::from_micros(50);

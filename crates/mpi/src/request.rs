@@ -3,8 +3,8 @@
 use std::cell::Cell;
 use std::ffi::{c_char, c_int};
 
-use tributary_client::waiting::{NAP_MAX, Policy, Waiter};
 use tributary_client::{CollectiveError, Request};
+use tributary_shm_collectives::waiting::{NAP_MAX, Policy, Waiter};
 
 use crate::message::Room;
 use crate::names::{FAILED, GIVEN_UP};

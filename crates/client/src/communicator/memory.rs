@@ -5,8 +5,8 @@
 use super::setup::{Unavailable, agree};
 use crate::bootstrap::{Bootstrap, allgather_texts};
 use crate::context::Context;
-use crate::host::{Attachment, HostGroup, Keeper, Mailbox, MailboxName, Offer};
 use crate::seat::Seat;
+use tributary_shm_collectives::{Attachment, HostGroup, Keeper, Mailbox, MailboxName, Offer};
 
 /// What a rank tells the others about its segment: a leader its offer, the others their mailboxes.
 const CARD_BYTES: usize = Offer::BYTES + MailboxName::BYTES;

@@ -11,7 +11,7 @@
 use super::setup::Unavailable;
 use crate::bootstrap::{Bootstrap, BootstrapError, allgather_texts, broadcast_text};
 use crate::context::{Context, Placement};
-use crate::processor::Processor;
+use tributary_shm_collectives::processor::Processor;
 
 /// Where all ranks are, by host, or by socket where rank 0's settings say so; beside it, for the
 /// report, which of the two it is, if it was asked for. Collective.

@@ -4,9 +4,9 @@
 use tributary_wire::frame::{Abort, AbortReason};
 
 use super::Engine;
-use crate::host::{Lost, LostCause};
 use crate::operation::CollectiveError;
 use crate::ways::Between;
+use tributary_shm_collectives::{Lost, LostCause};
 
 impl Engine {
     /// Ends the communicator everywhere, because the program wants it so.

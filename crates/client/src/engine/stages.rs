@@ -6,13 +6,13 @@ use std::time::Duration;
 use tributary_wire::frame::Abort;
 
 use super::{Engine, Progress};
-use crate::host::{HostGroup, Lost};
 use crate::leaders::{Failure, WaitsFor};
 use crate::operation::CollectiveError;
 use crate::pipeline;
 use crate::plan::Stage;
 use crate::trees::Trees;
-use crate::waiting::{Checkup, Waiter};
+use tributary_shm_collectives::waiting::{Checkup, Waiter};
+use tributary_shm_collectives::{HostGroup, Lost};
 
 /// Longest sleep while waiting for other hosts, so that a blocking wait is asked that often whether
 /// it is still wanted, which drives the MPI beneath.
@@ -185,7 +185,7 @@ impl From<pipeline::Failure> for Trouble {
 
 fn poll_host(
     host: &mut HostGroup,
-    operation: &crate::host::Operation,
+    operation: &tributary_shm_collectives::Operation,
     is_first: bool,
 ) -> Result<bool, Lost> {
     if is_first {

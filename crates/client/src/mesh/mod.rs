@@ -47,11 +47,11 @@ pub(crate) use address::own_address;
 pub(crate) use choice::Choice;
 pub(crate) use door::Door;
 
-use crate::host::Combine;
 use crate::settings::AlgorithmChoice;
 use failure::Failure;
 use peers::Peers;
 use schedules::Found;
+use tributary_shm_collectives::Combine;
 use walk::{Walk, Workspace};
 
 /// Longest payload of one frame. Short enough for the second-level cache, long enough that system

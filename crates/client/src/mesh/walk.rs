@@ -18,7 +18,7 @@ use super::failure::Failure;
 use super::peers::Peers;
 use super::schedules::{Index, Schedules};
 use super::{FRAME_BYTES_MAX, MeshOperation};
-use crate::host::Combine;
+use tributary_shm_collectives::Combine;
 
 /// Contributions up to this length are copied into the vector beforehand: that takes less time than to
 /// mind where they are.

@@ -8,7 +8,7 @@ use super::kernel::{Calls, Frame, Program, SocketId, Stretch};
 use super::routine::Routine;
 use crate::engine::Picos;
 
-/// Times that a wait gives way before it sleeps, as in `client::waiting`.
+/// Times that a wait gives way before it sleeps, as in `shm_collectives::waiting`.
 const YIELDS: u32 = 64;
 
 /// Nodes that ranks count among those they share their cores with, as in `client::context`.

@@ -66,7 +66,7 @@ impl HostGroup {
     /// # Safety
     /// As [`run`](Self::run).
     #[inline]
-    pub(crate) unsafe fn allreduce_box(
+    pub unsafe fn allreduce_box(
         &mut self,
         kernel: &(impl Combine + ?Sized),
         source: *const u8,
@@ -91,7 +91,7 @@ impl HostGroup {
 
     /// A barrier of two ranks. `None` if they are more, or it cannot begin at once.
     #[inline]
-    pub(crate) fn barrier_of_two(&mut self) -> Option<Result<(), Lost>> {
+    pub fn barrier_of_two(&mut self) -> Option<Result<(), Lost>> {
         if self.rings.ranks != 2 || !self.is_ready() {
             return None;
         }
@@ -108,7 +108,7 @@ impl HostGroup {
     /// # Safety
     /// As [`run`](Self::run).
     #[inline]
-    pub(crate) unsafe fn broadcast_line(
+    pub unsafe fn broadcast_line(
         &mut self,
         from: u32,
         source: *const u8,
@@ -140,7 +140,7 @@ impl HostGroup {
     /// # Safety
     /// As [`run`](Self::run).
     #[inline]
-    pub(crate) unsafe fn reduce_lines(
+    pub unsafe fn reduce_lines(
         &mut self,
         to: u32,
         kernel: &(impl Combine + ?Sized),

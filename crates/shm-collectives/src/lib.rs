@@ -97,6 +97,7 @@ mod lookout;
 mod model;
 mod offer;
 mod operation;
+pub mod processor;
 mod reach;
 mod ring;
 mod rounds;
@@ -107,6 +108,7 @@ mod segment;
 mod sync;
 #[cfg(test)]
 mod tests;
+pub mod waiting;
 
 pub use attach::{Attachment, SettleError};
 pub use combine::{Combine, Wide};
@@ -118,6 +120,4 @@ pub use operation::{Action, Blocks, EXCHANGE_RANKS_MAX, Operation};
 pub use reach::{Unreachable, UnreachableCause};
 pub use segment::RANKS_MAX;
 
-use crate::waiting;
-
-pub use crate::waiting::{CHECKUP_INTERVAL, Checkup, Policy, Waiter};
+pub use waiting::{CHECKUP_INTERVAL, Checkup, Policy, Waiter};

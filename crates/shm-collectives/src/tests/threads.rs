@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::kernels::KERNELS;
 use super::script::{Manner, play};
-use crate::host::{
+use crate::{
     Action, AttachError, Attachment, Combine, HostGroup, Lost, LostCause, Mailbox, Operation,
     Policy, SettleError, Unreachable, UnreachableCause,
 };
@@ -243,7 +243,7 @@ thread_local! {
 /// The first test kernel, held up on threads that are slow, before it reads anything.
 struct HeldUp;
 
-impl crate::host::Combine for HeldUp {
+impl crate::Combine for HeldUp {
     fn element_bytes(&self) -> usize {
         KERNELS[0].element_bytes()
     }
@@ -336,12 +336,12 @@ fn attaching_checks_place_and_offer() {
     drop(keeper);
     assert!(HostGroup::attach(&offer, 1, 2).is_err(), "the leader's descriptor is closed");
     assert!(HostGroup::offer(0).is_err());
-    assert!(HostGroup::offer(crate::host::RANKS_MAX + 1).is_err());
+    assert!(HostGroup::offer(crate::RANKS_MAX + 1).is_err());
 }
 
 #[test]
 fn offers_survive_the_journey_and_foreign_bytes_do_not_pass() {
-    use crate::host::Offer;
+    use crate::Offer;
     let (offer, _keeper) = HostGroup::offer(5).unwrap();
     let bytes = offer.to_bytes();
     assert_eq!(Offer::from_bytes(&bytes), Ok(offer));

@@ -12,7 +12,6 @@ pub struct Lost {
 
 /// What became of a rank.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
 pub enum LostCause {
     /// Its process ended while others waited for it.
     #[error("died")]

@@ -17,7 +17,7 @@ pub(super) struct RingShape {
     pub(super) capacity_bytes: usize,
 }
 
-/// Two slots are the fewest that the argument in [`crate::host`] allows.
+/// Two slots are the fewest that the argument in [`crate`] allows.
 pub(super) const RINGS: [RingShape; 4] = [
     RingShape { slots: 2, capacity_bytes: 32 },
     // As long as the shortest piece of a chain.

@@ -1,6 +1,6 @@
 //! Kernels to test with: plain ones, ones that do not commute, one that accumulates wide.
 
-use crate::host::{Combine, Wide};
+use crate::{Combine, Wide};
 
 /// A kernel made of a function on elements of `N` bytes.
 struct Elementwise<const N: usize>(fn([u8; N], [u8; N]) -> [u8; N]);

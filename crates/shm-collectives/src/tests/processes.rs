@@ -6,7 +6,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use super::script::{Manner, play, play_until_death};
-use crate::host::{Attachment, HostGroup, Lost, LostCause, Offer};
+use crate::{Attachment, HostGroup, Lost, LostCause, Offer};
 
 const TASK: &str = "TRIBUTARY_HOST_TEST_TASK";
 const DEADLINE: Duration = Duration::from_secs(240);
@@ -21,7 +21,7 @@ fn start(offer: &Offer, rank: u32, ranks: u32, scenario: &str, seed: u64) -> Chi
     let mut hex = String::new();
     offer.to_bytes().iter().for_each(|byte| write!(hex, "{byte:02x}").unwrap());
     Command::new(std::env::current_exe().unwrap())
-        .args(["host::tests::processes::worker", "--exact", "--ignored", "--nocapture"])
+        .args(["tests::processes::worker", "--exact", "--ignored", "--nocapture"])
         .env(TASK, format!("{hex} {rank} {ranks} {scenario} {seed}"))
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())

@@ -13,7 +13,7 @@ use super::confined::{from_hex, to_hex};
 use super::death;
 use super::kernels::KERNELS;
 use super::processes::{SAID, await_all, open_things, said, wait};
-use crate::host::{Action, Blocks, HostGroup, Lost, LostCause, Offer, Operation, Policy};
+use crate::{Action, Blocks, HostGroup, Lost, LostCause, Offer, Operation, Policy};
 
 const TASK: &str = "TRIBUTARY_KILL_TEST_TASK";
 /// More steps than any operation here has: the enumeration ends by itself before.
@@ -123,7 +123,7 @@ fn worker() {
 
 fn start(task: &str) -> Child {
     Command::new(std::env::current_exe().unwrap())
-        .args(["host::tests::kill::worker", "--exact", "--ignored", "--nocapture"])
+        .args(["tests::kill::worker", "--exact", "--ignored", "--nocapture"])
         .env(TASK, task)
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())

@@ -8,7 +8,7 @@ use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 
 use super::kernels::{KERNELS, oracle};
-use crate::host::{Action, Blocks, HostGroup, Lost, Operation, Waiter};
+use crate::{Action, Blocks, HostGroup, Lost, Operation, Waiter};
 
 /// Lengths at which something changes, in bytes before rounding down to whole elements.
 const LENGTHS: [usize; 18] = [

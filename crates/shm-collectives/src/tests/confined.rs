@@ -13,7 +13,7 @@ use std::time::Duration;
 use rustix::io::Errno;
 
 use super::script::{Manner, play};
-use crate::host::{
+use crate::{
     AttachError, Attachment, HostGroup, Mailbox, MailboxName, Offer, Unreachable, UnreachableCause,
 };
 
@@ -43,7 +43,7 @@ impl Worker {
             }
         };
         let mut child = command
-            .args(["host::tests::confined::worker", "--exact", "--ignored", "--nocapture"])
+            .args(["tests::confined::worker", "--exact", "--ignored", "--nocapture"])
             .env(TASK, task)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())

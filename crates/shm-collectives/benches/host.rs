@@ -1,6 +1,6 @@
 //! Latency of the host group's operations between processes, beside floors measured in the same run.
 //!
-//! `cargo bench -p tributary-client --bench host [-- FILTER]`. Every rank is a process of its own,
+//! `cargo bench -p tributary-shm-collectives --bench host [-- FILTER]`. Every rank is a process of its own,
 //! pinned to core `rank % cores`. A figure is the mean over a batch of operations; printed are the
 //! least, the median and the 90th percentile over batches, as rank 0 saw them. The floors: for a
 //! line, one way between two processes (half a round trip); for a vector, `memcpy` of its length.
@@ -12,7 +12,7 @@ use std::hint::spin_loop;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-use tributary_client::host::{Action, Combine, HostGroup, Operation};
+use tributary_shm_collectives::{Action, Combine, HostGroup, Operation};
 
 struct SumF32;
 

@@ -16,7 +16,7 @@ pub(super) fn die_before_step(nth: i64) {
 }
 
 /// A step of the process.
-pub(in crate::host) fn step() {
+pub(crate) fn step() {
     // Only the victim's one thread counts.
     if STEPS_LEFT.load(Ordering::Relaxed) > 0 && STEPS_LEFT.fetch_sub(1, Ordering::Relaxed) == 1 {
         // SAFETY: a system call without memory.
@@ -29,15 +29,15 @@ macro_rules! mortal_word {
     ($name:ident, $value:ty) => {
         /// The word of that name, whose stores are steps.
         #[repr(transparent)]
-        pub(in crate::host) struct $name(atomic::$name);
+        pub(crate) struct $name(atomic::$name);
 
         impl $name {
-            pub(in crate::host) fn store(&self, value: $value, order: Ordering) {
+            pub(crate) fn store(&self, value: $value, order: Ordering) {
                 step();
                 self.0.store(value, order);
             }
 
-            pub(in crate::host) fn compare_exchange(
+            pub(crate) fn compare_exchange(
                 &self,
                 current: $value,
                 new: $value,
@@ -64,12 +64,12 @@ mortal_word!(AtomicU32, u32);
 mortal_word!(AtomicU64, u64);
 
 impl AtomicU32 {
-    pub(in crate::host) fn fetch_add(&self, value: u32, order: Ordering) -> u32 {
+    pub(crate) fn fetch_add(&self, value: u32, order: Ordering) -> u32 {
         step();
         self.0.fetch_add(value, order)
     }
 
-    pub(in crate::host) fn fetch_sub(&self, value: u32, order: Ordering) -> u32 {
+    pub(crate) fn fetch_sub(&self, value: u32, order: Ordering) -> u32 {
         step();
         self.0.fetch_sub(value, order)
     }
