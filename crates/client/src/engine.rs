@@ -301,7 +301,7 @@ impl Engine {
                 }
                 Ok(Progress::Waiting) => {
                     self.pause(&mut waiter);
-                    if waiter.looks_up() {
+                    if waiter.is_check_round() {
                         self.heed_verdict_now_and_then(&mut heed_at);
                     }
                     if let Some(error) = &self.failed {

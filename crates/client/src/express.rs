@@ -48,7 +48,7 @@ impl<'a> Express<'a> {
         let Some((host, kernel)) = self.access.express_with(pair) else { return Sent::Refused };
         let len_bytes = kernel.len_bytes(elements);
         // SAFETY: the caller's promise.
-        let outcome = unsafe { host.allreduce_box(kernel, source, target, len_bytes) };
+        let outcome = unsafe { host.allreduce_of_two(kernel, source, target, len_bytes) };
         self.settle(Kind::Allreduce, outcome)
     }
 

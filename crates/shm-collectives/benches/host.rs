@@ -101,7 +101,7 @@ fn guess_ns(ranks: u32, len_bytes: usize) -> f64 {
 }
 
 fn group(ranks: u32, action: Action, len_bytes: usize) -> Vec<f64> {
-    let (offer, keeper) = HostGroup::offer(ranks).unwrap();
+    let (offer, handle) = HostGroup::offer(ranks).unwrap();
     let times = in_processes(ranks, |rank| {
         let attachment = HostGroup::attach(&offer, rank, ranks).unwrap();
         while attachment.all_attached().is_err() {
@@ -115,7 +115,7 @@ fn group(ranks: u32, action: Action, len_bytes: usize) -> Vec<f64> {
         // SAFETY: both buffers live as long as the closure, and are apart.
         batches(guess_ns(ranks, len_bytes), || unsafe { group.run(&operation).unwrap() })
     });
-    drop(keeper);
+    drop(handle);
     times
 }
 
@@ -130,10 +130,10 @@ fn line_floor() -> Vec<f64> {
             if rank == 0 {
                 mine.store(round, Ordering::Release);
             }
-            let mut looks = 0_u32;
+            let mut polls = 0_u32;
             while other.load(Ordering::Acquire) != round {
-                looks += 1;
-                if looks > 1000 {
+                polls += 1;
+                if polls > 1000 {
                     spin_loop();
                 }
             }

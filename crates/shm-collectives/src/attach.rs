@@ -2,9 +2,11 @@
 
 use super::delivery::Mailbox;
 use super::group::HostGroup;
-use super::liveness::{Identity, Watch};
-use super::offer::{AttachError, Keeper, Offer, OfferError};
-use super::reach::{Probe, Reach, Unreachable, UnreachableCause, outcome_of_word, outcome_word};
+use super::offer::{AttachError, Offer, OfferError, SegmentHandle};
+use super::peer_memory::{
+    PeerMemory, Probe, Unreachable, UnreachableCause, outcome_of_word, outcome_word,
+};
+use super::process::{Identity, ProcessWatch};
 use super::segment::{CPU_MASK_WORDS, Registration, Segment};
 use super::sync::Ordering;
 use super::waiting::Policy;
@@ -19,7 +21,7 @@ pub struct Attachment {
     segment: Segment,
     local_rank: u32,
     own: Identity,
-    may_reach: bool,
+    may_access_peers: bool,
 }
 
 /// Why a group cannot begin to work.
@@ -40,7 +42,7 @@ impl HostGroup {
     ///
     /// # Errors
     /// More ranks than [`RANKS_MAX`](super::RANKS_MAX), none, or no memory or descriptor.
-    pub fn offer(ranks: u32) -> Result<(Offer, Keeper), OfferError> {
+    pub fn offer(ranks: u32) -> Result<(Offer, SegmentHandle), OfferError> {
         Offer::make(ranks)
     }
 
@@ -56,13 +58,13 @@ impl HostGroup {
     ///
     /// # Errors
     /// As [`attach`](Self::attach).
-    pub fn attach_kept(
+    pub fn attach_with_handle(
         offer: &Offer,
-        keeper: &Keeper,
+        handle: &SegmentHandle,
         local_rank: u32,
         ranks: u32,
     ) -> Result<Attachment, AttachError> {
-        Attachment::new(offer, local_rank, ranks, |offer| offer.open_kept(keeper))
+        Attachment::new(offer, local_rank, ranks, |offer| offer.open_with_handle(handle))
     }
 
     /// The same at a rank to whose mailbox the leader has delivered the segment.
@@ -86,7 +88,7 @@ impl HostGroup {
     pub fn direct_access(&self) -> Result<(), Unreachable> {
         let outcome = |rank| {
             // Acquire: pairs with the Release in `settle` of the rank; it stands for itself.
-            let word = self.rings.segment.registration(rank).reach.load(Ordering::Acquire);
+            let word = self.rings.segment.registration(rank).peer_access.load(Ordering::Acquire);
             outcome_of_word(rank, word).unwrap_or(Ok(()))
         };
         (0..self.rings.ranks).try_for_each(outcome)
@@ -113,13 +115,13 @@ impl Attachment {
             return Err(AttachError::RankTaken { local_rank });
         }
         fill_in(registration, own)?;
-        Ok(Self { segment, local_rank, own, may_reach: true })
+        Ok(Self { segment, local_rank, own, may_access_peers: true })
     }
 
     /// Keeps this rank from using the memory of others, and with it the whole group.
     #[must_use]
     pub fn without_direct_access(self) -> Self {
-        Self { may_reach: false, ..self }
+        Self { may_access_peers: false, ..self }
     }
 
     /// Whether every rank has attached, so that [`settle`](Self::settle) will succeed.
@@ -138,7 +140,7 @@ impl Attachment {
     }
 
     /// Makes the group ready for operations. To be called after all ranks have attached, which the
-    /// caller knows from its own exchange; from here on the leader may drop its keeper.
+    /// caller knows from its own exchange; from here on the leader may drop its handle.
     ///
     /// `processes` is how many processes of the job share this host's cores, at least the ranks of
     /// this group, and the same number at every rank: how to wait is chosen by it.
@@ -156,15 +158,15 @@ impl Attachment {
     pub(super) fn settle_as(self, policy: Policy) -> HostGroup {
         let ranks = self.segment.ranks();
         let watches = (0..ranks)
-            .map(|rank| Watch::new(identity(self.segment.registration(rank)), self.own))
+            .map(|rank| ProcessWatch::new(identity(self.segment.registration(rank)), self.own))
             .collect();
         let outcome = self.probe();
         // Release: pairs with the Acquire in `direct_access`; it stands for itself.
         let word = outcome_word(outcome);
-        self.segment.registration(self.local_rank).reach.store(word, Ordering::Release);
+        self.segment.registration(self.local_rank).peer_access.store(word, Ordering::Release);
         let pids = (0..ranks).map(|rank| identity(self.segment.registration(rank)).pid).collect();
-        let reach = Reach::new(pids, outcome);
-        HostGroup::new(self.segment, self.local_rank, policy, watches, reach)
+        let peer_memory = PeerMemory::new(pids, outcome);
+        HostGroup::new(self.segment, self.local_rank, policy, watches, peer_memory)
     }
 
     /// Whether this rank reaches the memory of all others.
@@ -178,7 +180,7 @@ impl Attachment {
                 address: registration.probe_address.load(Ordering::Relaxed),
                 marks: [0, 1].map(|at: usize| registration.probe_marks[at].load(Ordering::Relaxed)),
             };
-            let outcome = if self.may_reach {
+            let outcome = if self.may_access_peers {
                 probe.run(identity(registration), self.own)
             } else {
                 Err(UnreachableCause::TurnedOff)

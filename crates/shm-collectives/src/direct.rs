@@ -26,12 +26,13 @@
 //! many writes are that many system calls, and no copy that is saved was waited for by anyone.
 
 use super::combine::{Combine, reduce_in_order};
+use super::copy::copy;
 use super::failure::Lost;
 use super::operation::{Action, Operation, share_in_units};
-use super::reach::Verdict;
+use super::peer_memory::DirectAccess;
 use super::ring::{Awaited, AwaitedEvent, Rings};
-use super::running::{Running, copy};
-use super::segment::{SHORT_RING, TRADE_RING};
+use super::segment::{EXCHANGE_RING, SHORT_RING};
+use super::staged::Staged;
 use super::sync::{Ordering, fence};
 use super::waiting::Policy;
 use crate::processor::Processor;
@@ -68,7 +69,7 @@ enum Phase {
     Meeting,
     Parting,
     /// Some rank does not reach some other.
-    Staged(Running),
+    Staged(Staged),
 }
 
 #[derive(Clone, Copy)]
@@ -87,11 +88,11 @@ impl Direct {
         };
         rings.ranks > 1
             && operation.len_bytes >= enough_bytes.max(rings.ranks as usize * PIECE_MIN_BYTES)
-            && rings.reach.verdict != Verdict::Denied
+            && rings.peer_memory.direct_access != DirectAccess::Denied
     }
 
     pub(super) fn new(operation: Operation, rings: &Rings) -> Self {
-        let ring = if rings.ranks == 2 { TRADE_RING } else { SHORT_RING };
+        let ring = if rings.ranks == 2 { EXCHANGE_RING } else { SHORT_RING };
         let buffers = Vec::with_capacity(rings.ranks as usize);
         Self { operation, ring, phase: Phase::Meeting, published: false, seen: 0, buffers }
     }
@@ -100,15 +101,15 @@ impl Direct {
     pub(super) fn advance(&mut self, rings: &mut Rings) -> Result<(), Awaited> {
         if let Phase::Meeting = self.phase {
             self.meet(rings)?;
-            if rings.reach.verdict == Verdict::Denied {
-                let running = Running::new(self.operation, rings.ranks)
+            if rings.peer_memory.direct_access == DirectAccess::Denied {
+                let running = Staged::new(self.operation, rings.ranks)
                     .expect("a long operation of several ranks has steps");
                 self.phase = Phase::Staged(running);
             } else {
                 // SAFETY: all ranks have told where their vectors are, and use them for nothing
                 // else until they part, or until they have outlasted who writes to them.
                 if let Err(lost) = unsafe { self.work_unless_failed(rings) } {
-                    rings.reach.failure = Some(lost);
+                    rings.peer_memory.failure = Some(lost);
                     return Ok(());
                 }
                 (self.published, self.seen) = (false, 0);
@@ -123,7 +124,7 @@ impl Direct {
 
     fn meet(&mut self, rings: &mut Rings) -> Result<(), Awaited> {
         let has_core = rings.policy == Policy::Spin;
-        let reaches = u64::from(has_core && rings.reach.own_outcome.is_ok());
+        let reaches = u64::from(has_core && rings.peer_memory.own_probe.is_ok());
         let Operation { source, target, .. } = self.operation;
         let own = Buffers {
             source: source.expose_provenance() as u64,
@@ -139,7 +140,8 @@ impl Direct {
         });
         self.buffers = buffers;
         met?;
-        rings.reach.verdict = if all_reach { Verdict::Granted } else { Verdict::Denied };
+        rings.peer_memory.direct_access =
+            if all_reach { DirectAccess::Granted } else { DirectAccess::Denied };
         Ok(())
     }
 
@@ -222,7 +224,7 @@ impl Direct {
                 let Operation { target, len_bytes, .. } = self.operation;
                 let source = self.buffers[from as usize].source;
                 // SAFETY: the target is this rank's, by the promise to `start`.
-                unsafe { rings.reach.read(from, source, target, len_bytes) }
+                unsafe { rings.peer_memory.read(from, source, target, len_bytes) }
             }
             _ => Ok(()),
         }
@@ -234,7 +236,7 @@ impl Direct {
         let (own, ranks) = (rings.local_rank, rings.ranks);
         let share = share_in_units(self.operation.len_bytes, unit_bytes, own, ranks);
         let piece_bytes = piece_bytes(ranks, unit_bytes);
-        let mut scratch = std::mem::take(&mut rings.reach.scratch);
+        let mut scratch = std::mem::take(&mut rings.peer_memory.scratch);
         scratch.resize((ranks as usize + 1) * piece_bytes, 0);
         let mut outcome = Ok(());
         let mut offset = share.start;
@@ -245,7 +247,7 @@ impl Direct {
             outcome = unsafe { self.reduce_piece(rings, kernel, piece, &mut scratch) };
             offset += len_bytes;
         }
-        rings.reach.scratch = scratch;
+        rings.peer_memory.scratch = scratch;
         outcome
     }
 
@@ -263,7 +265,7 @@ impl Direct {
             let address = self.buffers[peer as usize].source + offset as u64;
             let target = theirs[peer as usize * stride_bytes..][..len_bytes].as_mut_ptr();
             // SAFETY: the slice was just made.
-            unsafe { rings.reach.read(peer, address, target, len_bytes)? };
+            unsafe { rings.peer_memory.read(peer, address, target, len_bytes)? };
         }
         let Operation { source, target, .. } = self.operation;
         let is_in_place = std::ptr::eq(source, target);
@@ -288,7 +290,7 @@ impl Direct {
             let address = self.buffers[peer as usize].target + offset as u64;
             // SAFETY: the result is a slice; the peer has offered its target, of which this rank's
             // share is written by this rank alone.
-            unsafe { rings.reach.write(peer, address, result.as_ptr(), len_bytes)? };
+            unsafe { rings.peer_memory.write(peer, address, result.as_ptr(), len_bytes)? };
         }
         if is_in_place {
             // SAFETY: `result` is the piece aside; nobody reads this rank's source there again.

@@ -3,17 +3,16 @@
 use std::task::Poll;
 use std::time::Duration;
 
-use rustix::time::Timespec;
-
 use super::failure::{Lost, LostCause};
 use super::job::Job;
-use super::liveness::Watch;
+use super::liveness::{self, Liveness};
 use super::operation::{Action, Operation};
-use super::reach::Reach;
+use super::peer_memory::PeerMemory;
+use super::process::ProcessWatch;
 use super::ring::{Awaited, Rings};
 use super::segment::Segment;
 use super::sync::Ordering;
-use super::waiting::{Checkup, EAGER_LOOKS, Policy, Waiter};
+use super::waiting::{EAGER_POLLS, PeerCheck, Policy, Waiter};
 
 /// Longest time a waiting thread leaves whatever else it has to drive alone: about what a message
 /// of the MPI beneath may be late when its receiver sits in one of our operations.
@@ -26,10 +25,8 @@ const IDLE_INTERVAL_MAX: Duration = Duration::from_millis(2);
 /// [`poll`](Self::poll)ed until it is done. Ranks may differ in which of the two they use.
 pub struct HostGroup {
     pub(super) rings: Rings,
-    pub(super) watches: Vec<Watch>,
-    pub(super) running: Option<Job>,
-    pub(super) lost: Option<Lost>,
-    pub(super) looked_at: Option<Timespec>,
+    running: Option<Job>,
+    liveness: Liveness,
     /// What else the process has to drive while it waits; nothing by default.
     idle: Box<dyn FnMut() -> Result<(), u32> + Send>,
 }
@@ -43,18 +40,12 @@ impl HostGroup {
         segment: Segment,
         local_rank: u32,
         policy: Policy,
-        watches: Vec<Watch>,
-        reach: Reach,
+        watches: Vec<ProcessWatch>,
+        peer_memory: PeerMemory,
     ) -> Self {
-        let rings = Rings::new(segment, local_rank, policy, reach);
-        Self {
-            rings,
-            watches,
-            running: None,
-            lost: None,
-            looked_at: None,
-            idle: Box::new(|| Ok(())),
-        }
+        let rings = Rings::new(segment, local_rank, policy, peer_memory);
+        let liveness = Liveness::new(watches);
+        Self { rings, running: None, liveness, idle: Box::new(|| Ok(())) }
     }
 
     /// This process's place in the group.
@@ -78,7 +69,7 @@ impl HostGroup {
     /// Whether long vectors have been found to go directly from process to process.
     #[cfg(test)]
     pub(super) fn is_direct(&self) -> bool {
-        self.rings.reach.verdict == super::reach::Verdict::Granted
+        self.rings.peer_memory.direct_access == super::peer_memory::DirectAccess::Granted
     }
 
     /// Has `idle` called now and then while [`run`](Self::run) or [`complete`](Self::complete)
@@ -86,28 +77,6 @@ impl HostGroup {
     /// Where it answers with a code, the group ends as by [`fail`](Self::fail).
     pub fn set_idle(&mut self, idle: impl FnMut() -> Result<(), u32> + Send + 'static) {
         self.idle = Box::new(idle);
-    }
-
-    /// Performs one operation and returns when this rank's part of it is done.
-    ///
-    /// # Errors
-    /// A rank was lost. The target is then undefined.
-    ///
-    /// # Panics
-    /// If another operation is in progress, or a rank in `operation` is not one of the group.
-    ///
-    /// # Safety
-    /// `operation.source` and `operation.target` are valid for the lengths that the action asks for,
-    /// and are in place as it says or do not overlap; so are the blocks of a reduce-scatter.
-    #[inline]
-    pub unsafe fn run(&mut self, operation: &Operation) -> Result<(), Lost> {
-        // SAFETY: the caller's promise.
-        if let Some(outcome) = unsafe { self.run_at_once(operation) } {
-            return outcome;
-        }
-        // SAFETY: the caller's promise.
-        unsafe { self.start(*operation)? };
-        self.complete()
     }
 
     /// Begins an operation, to be driven by [`poll`](Self::poll).
@@ -144,11 +113,11 @@ impl HostGroup {
     /// A rank was lost. The operation is over, its target undefined.
     pub fn poll(&mut self) -> Result<Poll<()>, Lost> {
         match self.advance() {
-            Ok(()) => self.lost.map_or(Ok(Poll::Ready(())), Err),
+            Ok(()) => self.liveness.known().map(Poll::Ready),
             Err(awaited) => {
                 self.check_failure_word()?;
-                if self.is_checkup_due() {
-                    self.look_after(awaited)?;
+                if self.liveness.is_check_due() {
+                    self.check_awaited_peer(awaited)?;
                 }
                 Ok(Poll::Pending)
             }
@@ -163,7 +132,7 @@ impl HostGroup {
         while let Err(awaited) = self.advance() {
             self.wait_for(awaited)?;
         }
-        self.lost.map_or(Ok(()), Err)
+        self.liveness.known()
     }
 
     /// Lets a little time pass in the way `waiter` says, or until the operation in progress can go
@@ -177,8 +146,57 @@ impl HostGroup {
     /// Ends the group: every rank that waits, now or later, gets [`Lost`] with this rank and `code`.
     pub fn fail(&mut self, code: u32) {
         let lost = Lost { local_rank: self.rings.local_rank, cause: LostCause::Reported(code) };
-        self.report(lost);
+        liveness::report(&self.rings, lost);
         self.abandon();
+    }
+
+    /// Checks, once in [`PEER_CHECK_INTERVAL`](super::PEER_CHECK_INTERVAL), that every process of
+    /// the group lives. For a caller that waits for something other than an operation of the group.
+    ///
+    /// # Errors
+    /// A rank was lost.
+    pub fn check_peers(&mut self) -> Result<(), Lost> {
+        self.check_failure_word()?;
+        if !self.liveness.is_check_due() {
+            return Ok(());
+        }
+        let outcome = self.liveness.check_all_peers(&self.rings);
+        self.abandon_if_lost(outcome)
+    }
+
+    /// Whether an operation may begin at once: none is in progress and no rank is known to be lost. A
+    /// rank that only sends would not check the failure word else.
+    #[inline]
+    pub(super) fn is_ready(&self) -> bool {
+        // Acquire: pairs with the Release in `report` of the rank that failed.
+        let failure = self.rings.segment.head().failure.0.load(Ordering::Acquire);
+        failure == 0 && self.running.is_none()
+    }
+
+    #[inline]
+    fn check_failure_word(&mut self) -> Result<(), Lost> {
+        let outcome = self.liveness.check_failure_word(&self.rings);
+        self.abandon_if_lost(outcome)
+    }
+
+    fn check_awaited_peer(&mut self, awaited: Awaited) -> Result<(), Lost> {
+        let outcome = self.liveness.check_awaited_peer(&self.rings, awaited);
+        self.abandon_if_lost(outcome)
+    }
+
+    #[inline]
+    fn abandon_if_lost(&mut self, outcome: Result<(), Lost>) -> Result<(), Lost> {
+        if outcome.is_err() {
+            self.abandon();
+        }
+        outcome
+    }
+
+    /// Drops the operation in progress, if any, after a failure. Its buffers are the caller's again.
+    fn abandon(&mut self) {
+        if let Some(Job::Direct(_)) = self.running.take() {
+            self.liveness.outlast_writers(&self.rings);
+        }
     }
 
     /// Drives the operation until it is done or something must be awaited.
@@ -186,9 +204,9 @@ impl HostGroup {
         if let Some(running) = &mut self.running {
             running.advance(&mut self.rings)?;
             self.running = None;
-            if let Some(lost) = self.rings.reach.failure.take() {
-                self.report(lost);
-                self.outlast_writers();
+            if let Some(lost) = self.rings.peer_memory.failure.take() {
+                liveness::report(&self.rings, lost);
+                self.liveness.outlast_writers(&self.rings);
                 // It is kept, and found by whoever asks how the operation ended.
                 let _ = self.check_failure_word();
             }
@@ -199,17 +217,16 @@ impl HostGroup {
     /// Waits until `awaited` has come about.
     #[inline(never)]
     pub(super) fn wait_for(&mut self, awaited: Awaited) -> Result<(), Lost> {
-        if self.rings.policy == Policy::Spin && self.rings.is_met_soon(awaited, EAGER_LOOKS) {
+        if self.rings.policy == Policy::Spin && self.rings.is_met_soon(awaited, EAGER_POLLS) {
             return Ok(());
         }
         let mut waiter = Waiter::new(self.rings.policy);
         while !self.rings.is_met(awaited) {
-            let checkup =
-                waiter.pause(|time| self.rings.sleep(awaited, time.min(IDLE_INTERVAL_MAX)));
-            match checkup {
-                Checkup::None => continue,
-                Checkup::Cheap => self.check_failure_word()?,
-                Checkup::Full => self.look_after(awaited)?,
+            let check = waiter.pause(|time| self.rings.sleep(awaited, time.min(IDLE_INTERVAL_MAX)));
+            match check {
+                PeerCheck::None => continue,
+                PeerCheck::Cheap => self.check_failure_word()?,
+                PeerCheck::Full => self.check_awaited_peer(awaited)?,
             }
             if let Err(code) = (self.idle)() {
                 self.fail(code);
@@ -223,11 +240,14 @@ impl HostGroup {
 impl Drop for HostGroup {
     fn drop(&mut self) {
         if self.running.is_some() {
-            self.report(Lost { local_rank: self.rings.local_rank, cause: LostCause::Left });
+            liveness::report(
+                &self.rings,
+                Lost { local_rank: self.rings.local_rank, cause: LostCause::Left },
+            );
             self.abandon();
         }
         let control = self.rings.segment.control(self.rings.local_rank);
-        // Release: pairs with the Acquire in `look_after`: what was published before is seen.
+        // Release: pairs with the Acquire in `check_awaited_peer`: what was published before is seen.
         control.departed.store(1, Ordering::Release);
     }
 }

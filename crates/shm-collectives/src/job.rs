@@ -1,25 +1,26 @@
 //! The operation in progress, whichever kind it is.
 
+use super::allgather::Allgather;
+use super::copy::copy;
 use super::direct::Direct;
-use super::gather::Gathering;
 use super::operation::{Action, Operation};
+use super::reduce_scatter::ReduceScatter;
 use super::ring::{Awaited, Rings};
 use super::rounds::Rounds;
-use super::running::{Running, copy};
 use super::scan::{Chain, Prefixes};
-use super::scatter::Scattering;
+use super::staged::Staged;
 
 /// An operation in progress. What it does in each step is its own; all use the same rings, and go
 /// through the same number of steps at every rank.
 pub(super) enum Job {
     /// Allreduce, reduce, broadcast, transfer and barrier, through the segment.
-    Recipe(Running),
+    Staged(Staged),
     /// Long ones of these, from process to process.
     Direct(Direct),
     /// Allgather.
-    Gather(Rounds<Gathering>),
+    Allgather(Rounds<Allgather>),
     /// Reduce-scatter.
-    Scatter(Rounds<Scattering>),
+    ReduceScatter(Rounds<ReduceScatter>),
     /// A scan in which every rank reads all those before it.
     Prefixes(Rounds<Prefixes>),
     /// A scan in which every rank reads the one before it.
@@ -42,12 +43,15 @@ impl Job {
             return None;
         }
         match operation.action {
-            Action::Allgather => Some(Self::Gather(Rounds::new(Gathering::new(operation, ranks)))),
+            Action::Allgather => {
+                Some(Self::Allgather(Rounds::new(Allgather::new(operation, ranks))))
+            }
             Action::ReduceScatter { kernel, blocks } => {
                 // SAFETY: the buffers and the blocks are in use until the operation is over, by the
                 // promise to `start`.
-                let scattering = unsafe { Scattering::new(operation, kernel, blocks, rings) };
-                Some(Self::Scatter(Rounds::new(scattering)))
+                let reduce_scatter =
+                    unsafe { ReduceScatter::new(operation, kernel, blocks, rings) };
+                Some(Self::ReduceScatter(Rounds::new(reduce_scatter)))
             }
             Action::Scan { kernel, inclusive } => {
                 Some(if Chain::suits(&operation, kernel, ranks) {
@@ -59,17 +63,17 @@ impl Job {
             _ if Direct::suits(&operation, rings) => {
                 Some(Self::Direct(Direct::new(operation, rings)))
             }
-            _ => Running::new(operation, ranks).map(Self::Recipe),
+            _ => Staged::new(operation, ranks).map(Self::Staged),
         }
     }
 
     /// Drives the operation until it is done or something must be awaited.
     pub(super) fn advance(&mut self, rings: &mut Rings) -> Result<(), Awaited> {
         match self {
-            Self::Recipe(running) => running.advance(rings),
+            Self::Staged(running) => running.advance(rings),
             Self::Direct(direct) => direct.advance(rings),
-            Self::Gather(rounds) => rounds.advance(rings),
-            Self::Scatter(rounds) => rounds.advance(rings),
+            Self::Allgather(rounds) => rounds.advance(rings),
+            Self::ReduceScatter(rounds) => rounds.advance(rings),
             Self::Prefixes(rounds) => rounds.advance(rings),
             Self::Chain(chain) => chain.advance(rings),
         }

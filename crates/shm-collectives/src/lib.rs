@@ -11,7 +11,7 @@
 //!
 //! The leader calls [`HostGroup::offer`] and carries the [`Offer`] to the others; all call
 //! [`HostGroup::attach`], then tell each other that they did, then [`Attachment::settle`]; the
-//! leader drops its [`Keeper`]. If any got [`AttachError::NotPermitted`], the others tell the leader
+//! leader drops its [`SegmentHandle`]. If any got [`AttachError::NotPermitted`], the others tell the leader
 //! where their [`Mailbox`]es are, and it delivers the segment there. The segment never has a name in
 //! any file system, so nothing is left behind when processes are killed, whenever that is.
 //!
@@ -65,7 +65,7 @@
 //! transfers deep, `2 (p - 1)` lines instead of `p (p - 1)`. A barrier is the same without data.
 //!
 //! Long vectors go from process to process where the kernel allows it and every rank has a core
-//! (`direct`, `reach`). Else they are staged: among two ranks piece by piece, where each reads the
+//! (`direct`, `peer_memory`). Else they are staged: among two ranks piece by piece, where each reads the
 //! other's whole piece, `n` bytes each way, as in a reduce-scatter, with half the synchronisation.
 //! Among more, each rank reduces its share of all pieces (reads `n (p - 1) / p`) and then copies
 //! the others' shares (the same again).
@@ -82,29 +82,31 @@
 //! reports [`Lost`] to all through the failure word. A process that ends after having done its part
 //! harms nobody.
 
+mod allgather;
 mod attach;
 mod combine;
+mod copy;
 mod delivery;
 mod direct;
+mod exchange;
 mod failure;
-mod fast;
-mod gather;
+mod fast_path;
 mod group;
 mod job;
 mod liveness;
-mod lookout;
 #[cfg(test)]
 mod model;
 mod offer;
 mod operation;
+mod peer_memory;
+mod process;
 pub mod processor;
-mod reach;
+mod reduce_scatter;
 mod ring;
 mod rounds;
-mod running;
 mod scan;
-mod scatter;
 mod segment;
+mod staged;
 mod sync;
 #[cfg(test)]
 mod tests;
@@ -115,9 +117,9 @@ pub use combine::{Combine, Wide};
 pub use delivery::{DeliveryError, Mailbox, MailboxName};
 pub use failure::{Lost, LostCause};
 pub use group::HostGroup;
-pub use offer::{AttachError, Keeper, Offer, OfferError, OfferFormatError};
+pub use offer::{AttachError, Offer, OfferError, OfferFormatError, SegmentHandle};
 pub use operation::{Action, Blocks, EXCHANGE_RANKS_MAX, Operation};
-pub use reach::{Unreachable, UnreachableCause};
+pub use peer_memory::{Unreachable, UnreachableCause};
 pub use segment::RANKS_MAX;
 
-pub use waiting::{CHECKUP_INTERVAL, Checkup, Policy, Waiter};
+pub use waiting::{PEER_CHECK_INTERVAL, PeerCheck, Policy, Waiter};

@@ -1,140 +1,132 @@
-//! Whether the processes of the other ranks still live.
+//! The liveness check: whether the group was reported as failed, and whether its processes live.
 //!
-//! Looked at only in long waits. A process is known by its pid and its start time, so that a pid
-//! that was given to a newcomer is not mistaken for the peer.
+//! Owns the failure word of the segment and what a rank knows of its peers' processes. It must not
+//! know operations: the group drops the one in progress when a check fails.
 
-use std::fs;
-use std::os::fd::OwnedFd;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::Duration;
 
-use rustix::event::{PollFd, PollFlags};
-use rustix::process::{Pid, PidfdFlags};
-use rustix::time::Timespec;
+use rustix::time::{ClockId, Timespec};
 
-/// Which process a rank is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Identity {
-    pub(super) pid: u32,
-    /// From `/proc/PID/stat`; 0 where `/proc` is not to be had.
-    pub(super) start_time_ticks: u64,
-    /// Inode of the pid namespace in which `pid` counts; 0 where unknown.
-    pub(super) pid_namespace: u64,
+use super::failure::{Lost, LostCause};
+use super::process::ProcessWatch;
+use super::ring::{Awaited, Rings};
+use super::sync::{self, Ordering, fence};
+use super::waiting::PEER_CHECK_INTERVAL;
+
+/// Time between two polls whether a peer still writes to this rank's memory, after a failure.
+const WRITERS_INTERVAL: Duration = Duration::from_micros(50);
+
+/// What one rank knows about the lives of its peers.
+pub(super) struct Liveness {
+    /// By local rank.
+    watches: Vec<ProcessWatch>,
+    /// The failure that this rank has seen; final.
+    lost: Option<Lost>,
+    checked_at: Option<Timespec>,
 }
 
-impl Identity {
-    /// The identity of the calling process.
-    pub(super) fn own() -> Self {
-        let pid = std::process::id();
-        let namespace = rustix::fs::stat("/proc/self/ns/pid");
-        Self {
-            pid,
-            start_time_ticks: running_since(pid).unwrap_or(0),
-            pid_namespace: namespace.map_or(0, |status| status.st_ino),
-        }
-    }
-}
-
-/// A way to tell whether one process has ended.
-#[derive(Debug)]
-pub(super) enum Watch {
-    /// The process of this very thread, or one that cannot be seen from here: never found dead.
-    Blind,
-    /// Had ended before the watch began.
-    Gone,
-    /// A process descriptor; readable once the process has ended.
-    Descriptor(Arc<OwnedFd>),
-    /// By its start time, where process descriptors are not permitted.
-    StartTime(Identity),
-}
-
-impl Watch {
-    /// Watches the process `peer`, seen from the process `own`.
-    pub(super) fn new(peer: Identity, own: Identity) -> Self {
-        let comparable = peer.pid_namespace == own.pid_namespace && peer.pid_namespace != 0;
-        if peer.pid == own.pid || !comparable || peer.start_time_ticks == 0 {
-            return Self::Blind;
-        }
-        let descriptor = descriptor_of(peer);
-        // Only now is the pid known to have meant the peer when the descriptor was opened.
-        if running_since(peer.pid) != Some(peer.start_time_ticks) {
-            return Self::Gone;
-        }
-        descriptor.map_or(Self::StartTime(peer), Self::Descriptor)
+impl Liveness {
+    pub(super) fn new(watches: Vec<ProcessWatch>) -> Self {
+        Self { watches, lost: None, checked_at: None }
     }
 
-    /// Whether the process has ended. Makes a system call.
-    pub(super) fn has_ended(&self) -> bool {
-        match self {
-            Self::Blind => false,
-            Self::Gone => true,
-            Self::Descriptor(descriptor) => {
-                let mut poll = [PollFd::new(descriptor, PollFlags::IN)];
-                let now = Timespec { tv_sec: 0, tv_nsec: 0 };
-                rustix::event::poll(&mut poll, Some(&now)).is_ok_and(|ready| ready == 1)
-            }
-            Self::StartTime(peer) => running_since(peer.pid) != Some(peer.start_time_ticks),
-        }
+    /// The failure that a check has found before; reads no shared memory.
+    pub(super) fn known(&self) -> Result<(), Lost> {
+        self.lost.map_or(Ok(()), Err)
     }
-}
 
-/// Descriptors in use, so that a process holds one per peer, not one per peer and group.
-static DESCRIPTORS: Mutex<Vec<(Identity, Weak<OwnedFd>)>> = Mutex::new(Vec::new());
-
-fn descriptor_of(peer: Identity) -> Option<Arc<OwnedFd>> {
-    let mut descriptors = DESCRIPTORS.lock().unwrap_or_else(PoisonError::into_inner);
-    descriptors.retain(|(_, descriptor)| descriptor.strong_count() > 0);
-    let known = descriptors.iter().find(|(identity, _)| *identity == peer);
-    if let Some(descriptor) = known.and_then(|(_, descriptor)| descriptor.upgrade()) {
-        return Some(descriptor);
-    }
-    let pid = Pid::from_raw(i32::try_from(peer.pid).ok()?)?;
-    let descriptor = Arc::new(rustix::process::pidfd_open(pid, PidfdFlags::empty()).ok()?);
-    descriptors.push((peer, Arc::downgrade(&descriptor)));
-    Some(descriptor)
-}
-
-/// Start time of a process that has not ended: field 22 of `/proc/PID/stat` (proc(5)).
-fn running_since(pid: u32) -> Option<u64> {
-    let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The second field is the program's name, in parentheses, and may hold anything.
-    let mut fields = text[text.rfind(')')? + 1..].split_ascii_whitespace();
-    let state = fields.next()?;
-    if matches!(state, "Z" | "X" | "x") { None } else { fields.nth(18)?.parse().ok() }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use std::process::{Command, Stdio};
-
-    #[test]
-    fn a_child_is_seen_to_end_by_either_way_and_its_descriptor_is_shared() {
-        let mut child =
-            Command::new("sleep").arg("600").stdin(Stdio::null()).spawn().expect("sleep starts");
-        let own = Identity::own();
-        let peer = Identity {
-            pid: child.id(),
-            start_time_ticks: running_since(child.id()).expect("the child runs"),
-            pid_namespace: own.pid_namespace,
+    /// Whether a caller that polls should check its peers again.
+    pub(super) fn is_check_due(&mut self) -> bool {
+        // The coarse clock costs a few nanoseconds and is exact to a few milliseconds.
+        let now = rustix::time::clock_gettime(ClockId::MonotonicCoarse);
+        let since = |then: Timespec| {
+            let seconds = now.tv_sec - then.tv_sec;
+            Duration::from_nanos((seconds * 1_000_000_000 + now.tv_nsec - then.tv_nsec) as u64)
         };
-        let watch = Watch::new(peer, own);
-        let again = Watch::new(peer, own);
-        if let (Watch::Descriptor(one), Watch::Descriptor(two)) = (&watch, &again) {
-            assert!(Arc::ptr_eq(one, two));
+        let due = self.checked_at.is_some_and(|then| since(then) >= PEER_CHECK_INTERVAL);
+        if due || self.checked_at.is_none() {
+            self.checked_at = Some(now);
         }
-        let by_time = Watch::StartTime(peer);
-        assert!(!watch.has_ended() && !by_time.has_ended());
-
-        child.kill().expect("own child");
-        child.wait().expect("own child");
-        assert!(watch.has_ended() && by_time.has_ended());
-        assert!(Watch::new(peer, own).has_ended(), "a watch that begins too late");
+        due
     }
 
-    #[test]
-    fn a_process_of_another_pid_namespace_is_never_declared_dead() {
-        let own = Identity::own();
-        let elsewhere = Identity { pid: 1, start_time_ticks: 7, pid_namespace: 1 };
-        assert!(!Watch::new(elsewhere, own).has_ended());
+    /// Whether any rank has reported a failure.
+    #[inline]
+    pub(super) fn check_failure_word(&mut self, rings: &Rings) -> Result<(), Lost> {
+        if self.lost.is_none() {
+            // Acquire: pairs with the Release in `report` of the rank that failed.
+            let word = rings.segment.head().failure.0.load(Ordering::Acquire);
+            self.lost = Lost::from_word(word);
+        }
+        self.known()
     }
+
+    /// Whether all peers live that have not left the group.
+    pub(super) fn check_all_peers(&mut self, rings: &Rings) -> Result<(), Lost> {
+        for local_rank in rings.peers() {
+            if !has_departed(rings, local_rank) && self.has_ended(local_rank) {
+                report(rings, Lost { local_rank, cause: LostCause::Died });
+                return self.check_failure_word(rings);
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether the peer that is waited for can still do its part.
+    #[cold]
+    pub(super) fn check_awaited_peer(
+        &mut self,
+        rings: &Rings,
+        awaited: Awaited,
+    ) -> Result<(), Lost> {
+        self.check_failure_word(rings)?;
+        let local_rank = awaited.peer;
+        let cause = if has_departed(rings, local_rank) {
+            LostCause::Left
+        } else if self.has_ended(local_rank) {
+            LostCause::Died
+        } else {
+            return Ok(());
+        };
+        // It may have done its part before it went.
+        if rings.is_met(awaited) {
+            return Ok(());
+        }
+        report(rings, Lost { local_rank, cause });
+        self.check_failure_word(rings)
+    }
+
+    /// Waits until no peer that lives writes to this rank's memory any more. Called when the failure
+    /// word is set, so that none begins to; a peer that writes goes on until its share is done.
+    #[cold]
+    pub(super) fn outlast_writers(&self, rings: &Rings) {
+        // SeqCst: pairs with the fence in `Direct::work_unless_failed`.
+        fence(Ordering::SeqCst);
+        for peer in rings.peers() {
+            let writing = &rings.segment.control(peer).writing;
+            // Acquire: pairs with the Release there.
+            while writing.load(Ordering::Acquire) != 0 && !self.has_ended(peer) {
+                sync::nap(WRITERS_INTERVAL);
+            }
+        }
+    }
+
+    fn has_ended(&self, local_rank: u32) -> bool {
+        self.watches[local_rank as usize].has_ended()
+    }
+}
+
+/// Tells all ranks of a failure, unless another one was reported before.
+pub(super) fn report(rings: &Rings, lost: Lost) {
+    let word = &rings.segment.head().failure.0;
+    // Release: pairs with the Acquire in `check_failure_word`. The first report stands, so that all
+    // ranks name the same rank.
+    let _ = word.compare_exchange(0, lost.to_word(), Ordering::Release, Ordering::Relaxed);
+    rings.wake_everyone();
+}
+
+/// Whether `rank` has left the group.
+fn has_departed(rings: &Rings, rank: u32) -> bool {
+    // Acquire: pairs with the Release in `drop` of the peer, after its last publication.
+    rings.segment.control(rank).departed.load(Ordering::Acquire) != 0
 }

@@ -73,11 +73,11 @@ pub enum OfferFormatError {
 
 /// Keeps an offer open. The leader drops it once every rank has attached, or given up.
 #[derive(Debug)]
-pub struct Keeper {
+pub struct SegmentHandle {
     file: OwnedFd,
 }
 
-impl Keeper {
+impl SegmentHandle {
     /// Hands the segment to a rank that cannot open it by itself.
     ///
     /// # Errors
@@ -139,7 +139,7 @@ impl Offer {
     }
 
     /// Makes a segment, and the offer of it.
-    pub(super) fn make(ranks: u32) -> Result<(Self, Keeper), OfferError> {
+    pub(super) fn make(ranks: u32) -> Result<(Self, SegmentHandle), OfferError> {
         let draft = Draft::new(ranks)?;
         let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
         let file = rustix::fs::memfd_create("tributary-host", flags)
@@ -151,7 +151,7 @@ impl Offer {
         let fd = u32::try_from(file.as_raw_fd()).expect("a descriptor is not negative");
         let Draft { ranks, size_bytes, nonce } = draft;
         let offer = Self { pid: std::process::id(), fd, ranks, size_bytes, inode, nonce };
-        Ok((offer, Keeper { file }))
+        Ok((offer, SegmentHandle { file }))
     }
 
     /// Opens the leader's descriptor and maps the segment.
@@ -167,9 +167,9 @@ impl Offer {
         self.map(&file.into())
     }
 
-    /// Maps the segment that the keeper holds; at the leader.
-    pub(super) fn open_kept(&self, keeper: &Keeper) -> Result<Segment, AttachError> {
-        self.map(&keeper.file)
+    /// Maps the segment that the handle holds; at the leader.
+    pub(super) fn open_with_handle(&self, handle: &SegmentHandle) -> Result<Segment, AttachError> {
+        self.map(&handle.file)
     }
 
     /// Maps the segment that was delivered to `mailbox`.

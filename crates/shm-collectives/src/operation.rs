@@ -142,7 +142,7 @@ impl Step {
 
 /// The ways to do an operation on one piece of its vector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Recipe {
+pub(super) struct Schedule {
     /// The first step on every piece.
     pub(super) first: Step,
     /// The second step on every piece, if it takes two.
@@ -153,7 +153,7 @@ pub(super) struct Recipe {
 /// exchange moves `ranks * (ranks - 1)` lines, the other `2 * (ranks - 1)`, in two hops.
 pub const EXCHANGE_RANKS_MAX: u32 = 8;
 
-impl Recipe {
+impl Schedule {
     /// How `ranks` ranks perform `action` on a piece; `short` when the vector is one small slot.
     pub(super) fn new(action: &Action, ranks: u32, short: bool) -> Self {
         let one = |first| Self { first, second: None };

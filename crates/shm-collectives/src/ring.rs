@@ -6,8 +6,8 @@ use std::hint::spin_loop;
 use std::slice;
 use std::time::Duration;
 
-use super::reach::Reach;
-use super::segment::{RINGS, SHORT_RING, Segment, TRADE_RING};
+use super::peer_memory::PeerMemory;
+use super::segment::{EXCHANGE_RING, RINGS, SHORT_RING, Segment};
 use super::sync::{self, Ordering, fence};
 use super::waiting::Policy;
 
@@ -47,14 +47,19 @@ pub(super) struct Rings {
     pub(super) ranks: u32,
     pub(super) policy: Policy,
     places: [Place; RINGS.len()],
-    pub(super) reach: Reach,
+    pub(super) peer_memory: PeerMemory,
 }
 
 impl Rings {
-    pub(super) fn new(segment: Segment, local_rank: u32, policy: Policy, reach: Reach) -> Self {
+    pub(super) fn new(
+        segment: Segment,
+        local_rank: u32,
+        policy: Policy,
+        peer_memory: PeerMemory,
+    ) -> Self {
         let ranks = segment.ranks();
         let places = [Place { next: 1, cleared: 0 }; RINGS.len()];
-        Self { segment, local_rank, ranks, policy, places, reach }
+        Self { segment, local_rank, ranks, policy, places, peer_memory }
     }
 
     /// The number of the step to come.
@@ -68,7 +73,7 @@ impl Rings {
     pub(super) fn claim(&mut self, ring: usize) -> Result<(), Awaited> {
         let place = &self.places[ring];
         // This rank's box of a trade is the one that it read itself in the step before.
-        if ring == TRADE_RING || place.cleared + RINGS[ring].slots >= place.next {
+        if ring == EXCHANGE_RING || place.cleared + RINGS[ring].slots >= place.next {
             return Ok(());
         }
         self.claim_by_counters(ring)
@@ -188,7 +193,7 @@ impl Rings {
     pub(super) fn finish(&mut self, ring: usize, done: bool) {
         let step = self.step(ring);
         self.places[ring].next = step + 1;
-        if done && ring != TRADE_RING {
+        if done && ring != EXCHANGE_RING {
             // Release: pairs with the Acquire in `claim_by_counters` of the peers.
             self.segment.done(ring, self.local_rank).store(step, Ordering::Release);
             self.wake_sleepers();
@@ -212,14 +217,14 @@ impl Rings {
     /// comes before the line is written takes it away from the writer, who must then fetch it back:
     /// two transfers more, and so no look should come too early.
     #[inline]
-    pub(super) fn is_met_soon(&self, awaited: Awaited, looks: u32) -> bool {
+    pub(super) fn is_met_soon(&self, awaited: Awaited, polls: u32) -> bool {
         let Awaited { peer, ring, step, event } = awaited;
         let (word, at_most) = match event {
             AwaitedEvent::Filled => (self.segment.flag(ring, peer, step), step),
             AwaitedEvent::Done => (self.segment.done(ring, peer), u64::MAX),
         };
         // Acquire: as in `is_met`.
-        (0..looks).any(|_| {
+        (0..polls).any(|_| {
             spin_loop();
             (step..=at_most).contains(&word.load(Ordering::Acquire))
         })
@@ -234,24 +239,24 @@ impl Rings {
             // or the sleeper sees what this rank has just published.
             fence(Ordering::SeqCst);
             if self.segment.control(self.local_rank).sleepers.load(Ordering::Relaxed) != 0 {
-                self.ring_bell(self.local_rank);
+                self.ring_doorbell(self.local_rank);
             }
         }
     }
 
     #[cold]
-    fn ring_bell(&self, rank: u32) {
-        let bell = &self.segment.control(rank).bell;
+    fn ring_doorbell(&self, rank: u32) {
+        let doorbell = &self.segment.control(rank).doorbell;
         // Release: pairs with the Acquire in `sleep`; a sleeper that sees the new value sees what
         // was published before.
-        bell.fetch_add(1, Ordering::Release);
-        sync::wake_all(bell);
+        doorbell.fetch_add(1, Ordering::Release);
+        sync::wake_all(doorbell);
     }
 
     /// Wakes everyone who sleeps in this group, after the failure word was set.
     pub(super) fn wake_everyone(&self) {
         for rank in 0..self.ranks {
-            self.ring_bell(rank);
+            self.ring_doorbell(rank);
         }
     }
 
@@ -260,14 +265,14 @@ impl Rings {
     #[cold]
     pub(super) fn sleep(&self, awaited: Awaited, time: Duration) {
         let control = self.segment.control(awaited.peer);
-        // Acquire: pairs with the Release in `ring_bell`.
-        let bell = control.bell.load(Ordering::Acquire);
+        // Acquire: pairs with the Release in `ring_doorbell`.
+        let doorbell = control.doorbell.load(Ordering::Acquire);
         control.sleepers.fetch_add(1, Ordering::SeqCst);
         // SeqCst: pairs with the fence in `wake_sleepers` of the peer.
         fence(Ordering::SeqCst);
         let failed = self.segment.head().failure.0.load(Ordering::Acquire) != 0;
         if !failed && !self.is_met(awaited) {
-            sync::sleep_on(&control.bell, bell, time);
+            sync::sleep_on(&control.doorbell, doorbell, time);
         }
         // Relaxed: a peer that still sees the old count only wakes nobody.
         control.sleepers.fetch_sub(1, Ordering::Relaxed);

@@ -6,7 +6,7 @@
 use std::ops::Range;
 
 use super::ring::{Awaited, AwaitedEvent, Rings};
-use super::segment::{LONG_RING, RINGS, SHORT_RING, TRADE_RING};
+use super::segment::{EXCHANGE_RING, LONG_RING, RINGS, SHORT_RING};
 
 /// What one kind of operation does in each of its rounds. All ranks take equally many rounds, on the
 /// same ring.
@@ -45,7 +45,7 @@ pub(super) trait Round {
 pub(super) fn ring_for_all(len_bytes: usize, ranks: u32) -> usize {
     match len_bytes <= RINGS[SHORT_RING].capacity_bytes {
         false => LONG_RING,
-        true if ranks == 2 => TRADE_RING,
+        true if ranks == 2 => EXCHANGE_RING,
         true => SHORT_RING,
     }
 }

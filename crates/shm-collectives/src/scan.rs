@@ -12,10 +12,10 @@ use std::ops::Range;
 use std::slice;
 
 use super::combine::{Combine, reduce_in_order};
+use super::copy::{copy, copy_short};
 use super::operation::Operation;
 use super::ring::{Awaited, AwaitedEvent, Rings};
 use super::rounds::Round;
-use super::running::{copy, copy_short};
 use super::segment::{LINE_RING, LONG_RING, RINGS, SHORT_RING};
 
 /// One piece of every rank's contribution a round; each rank reads those of the ranks before it.

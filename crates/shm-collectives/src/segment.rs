@@ -43,8 +43,8 @@ pub(super) struct Registration {
     /// Where the process's probe words are, in its memory; 0 where it has none.
     pub(super) probe_address: AtomicU64,
     pub(super) probe_marks: [AtomicU64; 2],
-    /// What the rank's probes of the others found; see `reach`.
-    pub(super) reach: AtomicU64,
+    /// What the rank's probes of the others found; see `peer_memory`.
+    pub(super) peer_access: AtomicU64,
     pub(super) cpus: [AtomicU64; CPU_MASK_WORDS],
 }
 
@@ -54,7 +54,7 @@ pub(super) struct Registration {
 pub(super) struct Control {
     pub(super) done: DoneLine,
     /// Futex word: changes whenever this rank published something while someone slept.
-    pub(super) bell: AtomicU32,
+    pub(super) doorbell: AtomicU32,
     /// How many peers sleep, or are about to, until this rank publishes something.
     pub(super) sleepers: AtomicU32,
     /// Not zero once the rank has left the group.
@@ -95,7 +95,7 @@ const LONG: RingShape = RingShape {
     ring_offset_bytes: 5 * PAGE_BYTES,
 };
 /// The traded boxes of a group of two; as long as a slot of the short ring.
-const TRADE: RingShape = RingShape {
+const EXCHANGE: RingShape = RingShape {
     slots: 2,
     capacity_bytes: SHORT.capacity_bytes,
     payload_offset_bytes: 8,
@@ -109,16 +109,16 @@ const LINE: RingShape = RingShape {
     capacity_bytes: LINE_BYTES - 8,
     payload_offset_bytes: 8,
     slot_stride_bytes: LINE_BYTES,
-    ring_offset_bytes: TRADE.ring_offset_bytes + 2 * PAGE_BYTES,
+    ring_offset_bytes: EXCHANGE.ring_offset_bytes + 2 * PAGE_BYTES,
 };
 /// The rings by index.
-pub(super) const RINGS: [RingShape; 4] = [SHORT, LONG, TRADE, LINE];
+pub(super) const RINGS: [RingShape; 4] = [SHORT, LONG, EXCHANGE, LINE];
 /// Index of the short ring.
 pub(super) const SHORT_RING: usize = 0;
 /// Index of the long ring.
 pub(super) const LONG_RING: usize = 1;
 /// Index of the traded boxes.
-pub(super) const TRADE_RING: usize = 2;
+pub(super) const EXCHANGE_RING: usize = 2;
 /// Index of the line ring.
 pub(super) const LINE_RING: usize = 3;
 
@@ -128,7 +128,7 @@ const _: () = {
     assert!(SHORT.slots as usize * SHORT.slot_stride_bytes <= LONG.ring_offset_bytes);
     assert!(LONG.payload_offset_bytes + LONG.capacity_bytes <= LONG.slot_stride_bytes);
     assert!(LONG.slots == 4 && RANK_AREA_BYTES.is_multiple_of(PAGE_BYTES));
-    assert!(TRADE.slot_stride_bytes <= 2 * PAGE_BYTES);
+    assert!(EXCHANGE.slot_stride_bytes <= 2 * PAGE_BYTES);
     assert!(LINE.slots as usize * LINE.slot_stride_bytes <= PAGE_BYTES);
     assert!(size_of::<Head>() == PAGE_BYTES);
 };
@@ -234,7 +234,7 @@ impl Segment {
         debug_assert!(rank < self.layout.ranks);
         let shape = &RINGS[ring];
         // A traded box lies in the area of either of two ranks, and is one's in every other step.
-        let (area, slot) = if ring == TRADE_RING {
+        let (area, slot) = if ring == EXCHANGE_RING {
             ((rank as usize + step as usize) & 1, 0)
         } else {
             (rank as usize, (step % shape.slots) as usize)

@@ -7,14 +7,14 @@
 use std::time::{Duration, Instant};
 
 /// How long one sleep, or one stretch of spinning, may last before the peers are looked after.
-pub const CHECKUP_INTERVAL: Duration = Duration::from_millis(20);
+pub const PEER_CHECK_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Longest sleep in a wait that something may end which only the caller can look at, such as the
 /// MPI beneath.
 pub const NAP_MAX: Duration = Duration::from_micros(50);
 
 /// Looks at a flag before a wait is paced: some ten microseconds.
-pub(crate) const EAGER_LOOKS: u32 = 256;
+pub(crate) const EAGER_POLLS: u32 = 256;
 
 /// Looks at the condition without a `pause` between, at the start of a wait.
 ///
@@ -32,9 +32,9 @@ const ROUNDS_BEFORE_COURTESY: u32 = 16 * 1024;
 /// system call (8 hosts of a lab on 2 cores, 8 bytes through the tree: 83 us with 32 spins, 48 without).
 const CROWDED_YIELDS: u32 = 64;
 /// Rounds between two in which a caller may look at what is not its condition.
-const ROUNDS_PER_LOOK_UP: u32 = 8;
-/// Yields between two cheap checkups: what a checkup drives may cost as much as the yield.
-const YIELDS_PER_CHECKUP: u32 = 16;
+const ROUNDS_PER_CHECK: u32 = 8;
+/// Yields between two cheap checks: what a check drives may cost as much as the yield.
+const YIELDS_PER_CHEAP_CHECK: u32 = 16;
 
 /// How to wait, given the cores that the waiting processes were granted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,12 +55,12 @@ impl Policy {
 
 /// What the caller of [`Waiter::pause`] should look at besides its condition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Checkup {
+pub enum PeerCheck {
     /// Nothing: the wait is still short.
     None,
     /// Cheap signs of failure, such as a word in shared memory.
     Cheap,
-    /// Everything, system calls included: [`CHECKUP_INTERVAL`] has passed since the last time.
+    /// Everything, system calls included: [`PEER_CHECK_INTERVAL`] has passed since the last time.
     Full,
 }
 
@@ -78,7 +78,7 @@ impl Waiter {
     /// A wait that has not begun yet.
     #[must_use]
     pub fn new(policy: Policy) -> Self {
-        Self::with_naps(policy, CHECKUP_INTERVAL)
+        Self::with_naps(policy, PEER_CHECK_INTERVAL)
     }
 
     /// The same, with sleeps of at most `nap_max`: for a wait that only its caller can end.
@@ -96,9 +96,9 @@ impl Waiter {
     /// Whether the round that [`Waiter::pause`] ended is one in which to look at the clock or at anything
     /// beside the condition: one in a few, and every one that slept.
     #[must_use]
-    pub fn looks_up(&self) -> bool {
+    pub fn is_check_round(&self) -> bool {
         let has_slept = self.policy == Policy::Sleep && self.rounds > CROWDED_YIELDS;
-        has_slept || self.rounds.is_multiple_of(ROUNDS_PER_LOOK_UP)
+        has_slept || self.rounds.is_multiple_of(ROUNDS_PER_CHECK)
     }
 
     /// Lets a little time pass, in the way that suits the policy and the length of the wait so far.
@@ -106,10 +106,10 @@ impl Waiter {
     /// `sleep` is called only under [`Policy::Sleep`]. It must return when the condition may have
     /// come true, and at the latest after the given time.
     #[inline]
-    pub fn pause(&mut self, sleep: impl FnOnce(Duration)) -> Checkup {
+    pub fn pause(&mut self, sleep: impl FnOnce(Duration)) -> PeerCheck {
         self.rounds = self.rounds.saturating_add(1);
         match self.policy {
-            Policy::Spin if self.rounds <= EAGER_ROUNDS => Checkup::None,
+            Policy::Spin if self.rounds <= EAGER_ROUNDS => PeerCheck::None,
             Policy::Spin => self.pause_spinning(),
             Policy::Sleep => self.pause_crowded(sleep),
         }
@@ -121,54 +121,54 @@ impl Waiter {
         self.policy == Policy::Sleep && self.rounds < CROWDED_YIELDS
     }
 
-    /// Yields, and again as long as a look at the condition `is_in_vain`, up to a round in which the
-    /// caller should [look up](Self::looks_up).
+    /// Yields, and again as long as a look at the condition `is_pending`, up to a round in which the
+    /// caller should [look up](Self::is_check_round).
     ///
     /// Most rounds of a crowded wait yield and look in vain. Each comes back to a core whose caches
     /// others have used since, and costs by how much it touches.
-    pub fn yield_while(&mut self, mut is_in_vain: impl FnMut() -> bool) {
+    pub fn yield_while(&mut self, mut is_pending: impl FnMut() -> bool) {
         while self.yields_next() {
             self.rounds += 1;
             std::thread::yield_now();
-            if self.rounds.is_multiple_of(ROUNDS_PER_LOOK_UP) || !is_in_vain() {
+            if self.rounds.is_multiple_of(ROUNDS_PER_CHECK) || !is_pending() {
                 return;
             }
         }
     }
 
     #[cold]
-    fn pause_spinning(&mut self) -> Checkup {
+    fn pause_spinning(&mut self) -> PeerCheck {
         if self.rounds > ROUNDS_BEFORE_COURTESY {
             std::thread::yield_now();
         } else {
             std::hint::spin_loop();
         }
-        if self.rounds.is_multiple_of(ROUNDS_PER_CLOCK) { self.checkup() } else { Checkup::None }
+        if self.rounds.is_multiple_of(ROUNDS_PER_CLOCK) { self.check() } else { PeerCheck::None }
     }
 
     #[cold]
-    fn pause_crowded(&mut self, sleep: impl FnOnce(Duration)) -> Checkup {
+    fn pause_crowded(&mut self, sleep: impl FnOnce(Duration)) -> PeerCheck {
         if self.rounds <= CROWDED_YIELDS {
             std::thread::yield_now();
-            let is_due = self.rounds.is_multiple_of(YIELDS_PER_CHECKUP);
-            if is_due { Checkup::Cheap } else { Checkup::None }
+            let is_due = self.rounds.is_multiple_of(YIELDS_PER_CHEAP_CHECK);
+            if is_due { PeerCheck::Cheap } else { PeerCheck::None }
         } else {
             sleep(self.nap_max);
-            self.checkup()
+            self.check()
         }
     }
 
-    fn checkup(&mut self) -> Checkup {
+    fn check(&mut self) -> PeerCheck {
         let now = Instant::now();
         match self.checked_at {
             None => {
                 self.checked_at = Some(now);
-                Checkup::Cheap
+                PeerCheck::Cheap
             }
-            Some(then) if now.duration_since(then) < CHECKUP_INTERVAL => Checkup::Cheap,
+            Some(then) if now.duration_since(then) < PEER_CHECK_INTERVAL => PeerCheck::Cheap,
             Some(_) => {
                 self.checked_at = Some(now);
-                Checkup::Full
+                PeerCheck::Full
             }
         }
     }
@@ -185,24 +185,24 @@ mod tests {
     }
 
     #[test]
-    fn a_spinning_wait_never_sleeps_and_comes_to_a_full_checkup() {
+    fn a_spinning_wait_never_sleeps_and_comes_to_a_full_check() {
         let mut waiter = Waiter::new(Policy::Spin);
-        while waiter.pause(|_| panic!("a spinning wait slept")) != Checkup::Full {}
+        while waiter.pause(|_| panic!("a spinning wait slept")) != PeerCheck::Full {}
     }
 
     #[test]
-    fn yielding_ends_when_something_has_come_and_in_rounds_that_look_up() {
+    fn yielding_ends_when_something_has_come_and_in_check_rounds() {
         let mut waiter = Waiter::new(Policy::Sleep);
-        let mut looks = 0;
-        let mut is_in_vain_until = |last: u32| {
-            looks += 1;
-            looks < last
+        let mut polls = 0;
+        let mut is_pending_until = |last: u32| {
+            polls += 1;
+            polls < last
         };
-        waiter.yield_while(|| is_in_vain_until(3));
+        waiter.yield_while(|| is_pending_until(3));
         assert_eq!(waiter.rounds, 3);
         while waiter.yields_next() {
             waiter.yield_while(|| true);
-            assert!(waiter.looks_up());
+            assert!(waiter.is_check_round());
         }
         assert_eq!(waiter.rounds, CROWDED_YIELDS);
         let mut spinning = Waiter::new(Policy::Spin);
@@ -210,13 +210,13 @@ mod tests {
     }
 
     #[test]
-    fn a_crowded_wait_sleeps_and_comes_to_a_full_checkup() {
+    fn a_crowded_wait_sleeps_and_comes_to_a_full_check() {
         let mut waiter = Waiter::new(Policy::Sleep);
         let mut sleeps = 0;
         while waiter.pause(|time| {
             sleeps += 1;
             std::thread::sleep(time);
-        }) != Checkup::Full
+        }) != PeerCheck::Full
         {}
         assert!(sleeps >= 1);
     }

@@ -6,7 +6,9 @@ use super::setup::{Unavailable, agree};
 use crate::bootstrap::{Bootstrap, allgather_texts};
 use crate::context::Context;
 use crate::seat::Seat;
-use tributary_shm_collectives::{Attachment, HostGroup, Keeper, Mailbox, MailboxName, Offer};
+use tributary_shm_collectives::{
+    Attachment, HostGroup, Mailbox, MailboxName, Offer, SegmentHandle,
+};
 
 /// What a rank tells the others about its segment: a leader its offer, the others their mailboxes.
 const CARD_BYTES: usize = Offer::BYTES + MailboxName::BYTES;
@@ -81,7 +83,7 @@ fn attach_by_delivery(
     let (local_rank, ranks) = (seat.local_rank(), seat.local_ranks());
     let attached = match (&made, &mailbox) {
         (Some((offer, keeper)), _) => {
-            Some(HostGroup::attach_kept(offer, keeper, local_rank, ranks))
+            Some(HostGroup::attach_with_handle(offer, keeper, local_rank, ranks))
         }
         (None, Some(mailbox)) => match leaders_offer(&cards, seat) {
             Ok(offer) => {
@@ -94,7 +96,7 @@ fn attach_by_delivery(
     agree(bootstrap, attached.transpose().map_err(|error| error.to_string()))
 }
 
-fn make_offer(seat: &Seat) -> Result<Option<(Offer, Keeper)>, String> {
+fn make_offer(seat: &Seat) -> Result<Option<(Offer, SegmentHandle)>, String> {
     let ranks = seat.local_ranks();
     let makes_offer = seat.is_leader() && ranks > 1;
     makes_offer.then(|| HostGroup::offer(ranks)).transpose().map_err(|error| error.to_string())
@@ -103,7 +105,7 @@ fn make_offer(seat: &Seat) -> Result<Option<(Offer, Keeper)>, String> {
 /// Every rank's card, one after the other.
 fn exchange_cards(
     bootstrap: &mut dyn Bootstrap,
-    made: Option<&(Offer, Keeper)>,
+    made: Option<&(Offer, SegmentHandle)>,
     mailbox: Option<&Mailbox>,
 ) -> Result<Vec<u8>, Unavailable> {
     let mut card = [0; CARD_BYTES];
@@ -130,7 +132,7 @@ fn leaders_offer(cards: &[u8], seat: &Seat) -> Result<Option<Offer>, String> {
 }
 
 /// Hands the segment to every other rank of this host.
-fn deliver(keeper: &Keeper, cards: &[u8], seat: &Seat) -> Result<(), String> {
+fn deliver(keeper: &SegmentHandle, cards: &[u8], seat: &Seat) -> Result<(), String> {
     let here = |rank: &usize| seat.placement.host_of[*rank] == seat.host();
     let others = (0..seat.placement.host_of.len()).filter(here);
     for rank in others.filter(|rank| *rank as u32 != seat.rank) {

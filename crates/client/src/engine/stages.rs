@@ -11,7 +11,7 @@ use crate::operation::CollectiveError;
 use crate::pipeline;
 use crate::plan::Stage;
 use crate::trees::Trees;
-use tributary_shm_collectives::waiting::{Checkup, Waiter};
+use tributary_shm_collectives::waiting::{PeerCheck, Waiter};
 use tributary_shm_collectives::{HostGroup, Lost};
 
 /// Longest sleep while waiting for other hosts, so that a blocking wait is asked that often whether
@@ -46,13 +46,13 @@ impl Engine {
             (Some(WaitsFor::Host), Some(host), _, _) => host.pause(waiter),
             (Some(WaitsFor::Mesh), _, Some(mesh), _) => {
                 let nap = |time: Duration| mesh.sleep(time.min(SLEEP_MAX));
-                if waiter.pause(nap) == Checkup::Full {
+                if waiter.pause(nap) == PeerCheck::Full {
                     mesh.check_peers();
                 }
             }
             (Some(WaitsFor::Both), _, Some(mesh), _) => {
                 // No one thing tells of both, so the sleep is short.
-                if waiter.pause(|_| mesh.sleep(GLANCE)) == Checkup::Full {
+                if waiter.pause(|_| mesh.sleep(GLANCE)) == PeerCheck::Full {
                     mesh.check_peers();
                 }
             }

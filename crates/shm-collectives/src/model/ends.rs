@@ -4,15 +4,15 @@ use super::failure::{Lost, LostCause};
 use super::member::{ENDS, Manner, Member, at_all, members};
 use super::operation::Action;
 use super::sync::{Broken, Purpose, explore};
-use super::waiting::{Checkup, Policy, look_each_time};
+use super::waiting::{PeerCheck, Policy, check_each_time};
 
 const VICTIM: u32 = 1;
 const SHORT: usize = 12;
 const DIRECT: usize = 32 * 1024;
 const REDUCE: Action = Action::Reduce { to: 0, kernel: &ENDS };
 
-fn check(broken: Broken, ranks: u32, checkup: Checkup, preemptions_max: usize, body: fn(Member)) {
-    look_each_time(checkup);
+fn check(broken: Broken, ranks: u32, check: PeerCheck, preemptions_max: usize, body: fn(Member)) {
+    check_each_time(check);
     explore(broken, preemptions_max, move || at_all(members(ranks, Policy::Spin), body));
 }
 
@@ -38,9 +38,9 @@ fn killed_after<const OPERATIONS: u32>(mut member: Member) {
 
 #[test]
 fn all_are_told_of_a_rank_that_is_killed() {
-    check(Broken::Nothing, 2, Checkup::Full, 2, killed_after::<0>);
-    check(Broken::Nothing, 2, Checkup::Full, 2, killed_after::<1>);
-    check(Broken::Nothing, 3, Checkup::Full, 1, killed_after::<1>);
+    check(Broken::Nothing, 2, PeerCheck::Full, 2, killed_after::<0>);
+    check(Broken::Nothing, 2, PeerCheck::Full, 2, killed_after::<1>);
+    check(Broken::Nothing, 3, PeerCheck::Full, 1, killed_after::<1>);
 }
 
 /// A rank that leaves after its part harms nobody.
@@ -50,13 +50,13 @@ fn leaves_after_its_part(mut member: Member) {
 
 #[test]
 fn who_leaves_after_its_part_harms_nobody() {
-    check(Broken::Nothing, 2, Checkup::Full, 3, leaves_after_its_part);
+    check(Broken::Nothing, 2, PeerCheck::Full, 3, leaves_after_its_part);
 }
 
 #[test]
 #[should_panic(expected = "Left")]
 fn canary_leaving_without_order_hides_what_was_published() {
-    check(Broken::Order(Purpose::Departed), 2, Checkup::Full, 3, leaves_after_its_part);
+    check(Broken::Order(Purpose::Departed), 2, PeerCheck::Full, 3, leaves_after_its_part);
 }
 
 /// The victim gives up while it waits; its buffers are its own again only when nobody writes to them.
@@ -71,17 +71,17 @@ fn gives_up(mut member: Member) {
 
 #[test]
 fn who_gives_up_outlasts_who_writes_to_its_memory() {
-    check(Broken::Nothing, 2, Checkup::Cheap, 3, gives_up);
+    check(Broken::Nothing, 2, PeerCheck::Cheap, 3, gives_up);
 }
 
 #[test]
 #[should_panic(expected = "Causality violation")]
 fn canary_without_fences_a_writer_is_not_outlasted() {
-    check(Broken::Fences, 2, Checkup::Cheap, 3, gives_up);
+    check(Broken::Fences, 2, PeerCheck::Cheap, 3, gives_up);
 }
 
 #[test]
 #[should_panic(expected = "Causality violation")]
 fn canary_without_order_a_writer_is_not_outlasted() {
-    check(Broken::Order(Purpose::Writing), 2, Checkup::Cheap, 3, gives_up);
+    check(Broken::Order(Purpose::Writing), 2, PeerCheck::Cheap, 3, gives_up);
 }

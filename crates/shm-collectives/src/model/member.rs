@@ -9,9 +9,9 @@ use loom::thread;
 use super::combine::Combine;
 use super::failure::Lost;
 use super::group::HostGroup;
-use super::liveness::Watch;
 use super::operation::{Action, Blocks, Operation};
-use super::reach::{Buffers, Reach};
+use super::peer_memory::{Buffers, PeerMemory};
+use super::process::ProcessWatch;
 use super::segment::Segment;
 use super::waiting::Policy;
 
@@ -56,7 +56,7 @@ pub(super) enum Manner {
 /// A rank of a model.
 pub(super) struct Member {
     pub(super) group: HostGroup,
-    pub(super) watch: Watch,
+    pub(super) watch: ProcessWatch,
     buffers: Arc<Vec<Buffers>>,
     operations: u8,
 }
@@ -156,10 +156,10 @@ fn expected(
 pub(super) fn members(ranks: u32, policy: Policy) -> Vec<Member> {
     let segment = Segment::new(ranks);
     let buffers = Arc::new((0..ranks).map(|_| Buffers::new(ranks)).collect::<Vec<_>>());
-    let watches: Vec<Watch> = (0..ranks).map(|_| Watch::new()).collect();
+    let watches: Vec<ProcessWatch> = (0..ranks).map(|_| ProcessWatch::new()).collect();
     let member = |rank| {
-        let reach = Reach::new(Arc::clone(&buffers), rank, policy == Policy::Spin);
-        let group = HostGroup::new(segment.clone(), rank, policy, watches.clone(), reach);
+        let peer_memory = PeerMemory::new(Arc::clone(&buffers), rank, policy == Policy::Spin);
+        let group = HostGroup::new(segment.clone(), rank, policy, watches.clone(), peer_memory);
         let watch = watches[rank as usize].clone();
         Member { group, watch, buffers: Arc::clone(&buffers), operations: 0 }
     };

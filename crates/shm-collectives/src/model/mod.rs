@@ -5,7 +5,7 @@
 //! They name their atomics, the segment, the peers' memory and processes through `super`, and here
 //! find such that loom watches: a segment with as few slots as a ring can have (`segment`), futexes
 //! of loom's locks (`sync`), processes that are threads (`liveness`), waits that hand over at once
-//! (`waiting`), and memory of peers that is looked at before it is copied (`reach`). What a slice of a
+//! (`waiting`), and memory of peers that is looked at before it is copied (`peer_memory`). What a slice of a
 //! slot is used for happens where the slice is made, as far as loom is told: between there and the
 //! end of its use no rank takes anything in from another, so it cannot matter.
 //!
@@ -23,37 +23,41 @@
     reason = "loom runs all threads of a model on one, in turn, and watches what they share"
 )]
 
+#[path = "../allgather.rs"]
+mod allgather;
 #[path = "../combine.rs"]
 mod combine;
+#[path = "../copy.rs"]
+mod copy;
 #[path = "../direct.rs"]
 mod direct;
+#[path = "../exchange.rs"]
+mod exchange;
 #[path = "../failure.rs"]
 mod failure;
-#[path = "../fast.rs"]
-mod fast;
-#[path = "../gather.rs"]
-mod gather;
+#[path = "../fast_path.rs"]
+mod fast_path;
 #[path = "../group.rs"]
 mod group;
 #[path = "../job.rs"]
 mod job;
-#[path = "../lookout.rs"]
-mod lookout;
+#[path = "../liveness.rs"]
+mod liveness;
 #[path = "../operation.rs"]
 mod operation;
+#[path = "../reduce_scatter.rs"]
+mod reduce_scatter;
 #[path = "../ring.rs"]
 mod ring;
 #[path = "../rounds.rs"]
 mod rounds;
-#[path = "../running.rs"]
-mod running;
 #[path = "../scan.rs"]
 mod scan;
-#[path = "../scatter.rs"]
-mod scatter;
+#[path = "../staged.rs"]
+mod staged;
 
-mod liveness;
-mod reach;
+mod peer_memory;
+mod process;
 mod segment;
 mod sync;
 mod waiting;

@@ -5,7 +5,7 @@ use super::failure::Lost;
 use super::member::{ENDS, Manner, Member, at_all, members};
 use super::operation::{Action, Blocks};
 use super::sync::{Broken, Purpose, explore};
-use super::waiting::{Checkup, Policy, look_each_time};
+use super::waiting::{PeerCheck, Policy, check_each_time};
 
 /// Fits a slot of the line ring.
 const LINE: usize = 8;
@@ -36,7 +36,7 @@ fn check(broken: Broken, ranks: u32, preemptions_max: usize, script: Script) {
 }
 
 fn check_with(broken: Broken, ranks: u32, policy: Policy, preemptions_max: usize, script: Script) {
-    look_each_time(Checkup::None);
+    check_each_time(PeerCheck::None);
     explore(broken, preemptions_max, move || {
         at_all(members(ranks, policy), move |mut member| {
             assert_eq!(script(&mut member), Ok(()));
@@ -55,21 +55,21 @@ fn repeat(
     (0..times).try_for_each(|_| member.perform(action, len_bytes, manner))
 }
 
-fn trade(member: &mut Member) -> Result<(), Lost> {
+fn exchange(member: &mut Member) -> Result<(), Lost> {
     repeat(member, 2, ALLREDUCE, SHORT, Manner::Blocking)?;
     repeat(member, 1, ALLREDUCE, SHORT, Manner::Begun)
 }
 
 #[test]
 fn two_ranks_trade_boxes() {
-    check(Broken::Nothing, 2, 3, trade);
+    check(Broken::Nothing, 2, 3, exchange);
     check(Broken::Nothing, 2, 3, |member| repeat(member, 3, Action::Barrier, 0, Manner::Blocking));
 }
 
 #[test]
 #[should_panic(expected = "Causality violation")]
-fn canary_flags_without_order_tear_a_box() {
-    check(Broken::Order(Purpose::Flag), 2, 3, trade);
+fn canary_flags_without_order_tear_a_slot() {
+    check(Broken::Order(Purpose::Flag), 2, 3, exchange);
 }
 
 fn lines(member: &mut Member) -> Result<(), Lost> {

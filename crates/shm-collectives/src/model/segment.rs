@@ -8,7 +8,7 @@ use super::sync::{AtomicU32, AtomicU64, Purpose, Word32};
 
 pub(super) const SHORT_RING: usize = 0;
 pub(super) const LONG_RING: usize = 1;
-pub(super) const TRADE_RING: usize = 2;
+pub(super) const EXCHANGE_RING: usize = 2;
 pub(super) const LINE_RING: usize = 3;
 
 #[derive(Clone, Copy)]
@@ -36,7 +36,7 @@ pub(super) struct FailureWord(pub(super) AtomicU64);
 
 pub(super) struct Control {
     pub(super) done: DoneLine,
-    pub(super) bell: AtomicU32,
+    pub(super) doorbell: AtomicU32,
     pub(super) sleepers: Word32,
     pub(super) departed: Word32,
     pub(super) writing: Word32,
@@ -65,7 +65,7 @@ impl Area {
     fn new() -> Self {
         let control = Control {
             done: DoneLine(std::array::from_fn(|_| AtomicU64::new(Purpose::Done))),
-            bell: AtomicU32::new(Purpose::Bell),
+            doorbell: AtomicU32::new(Purpose::Doorbell),
             sleepers: Word32::new(Purpose::Sleepers),
             departed: Word32::new(Purpose::Departed),
             writing: Word32::new(Purpose::Writing),
@@ -107,7 +107,7 @@ impl Segment {
 
     /// As in the segment that ships: a traded box is one's in every other step.
     fn slot(&self, ring: usize, rank: u32, step: u64) -> &Slot {
-        let (area, slot) = if ring == TRADE_RING {
+        let (area, slot) = if ring == EXCHANGE_RING {
             ((rank as usize + step as usize) & 1, 0)
         } else {
             (rank as usize, step as usize % SLOTS)

@@ -1,4 +1,4 @@
-//! Sleeping on a rank's bell, and being woken. That nobody sleeps for ever in a whole operation is
+//! Sleeping on a rank's doorbell, and being woken. That nobody sleeps for ever in a whole operation is
 //! what the models of three ranks say: a lost wake-up ends them as a deadlock. Here it is asked about,
 //! so that it can also be found missing.
 
@@ -8,7 +8,7 @@ use super::member::members;
 use super::ring::{Awaited, AwaitedEvent};
 use super::segment::LINE_RING;
 use super::sync::{Broken, explore};
-use super::waiting::{CHECKUP_INTERVAL, Policy};
+use super::waiting::{PEER_CHECK_INTERVAL, Policy};
 
 /// One rank publishes and finishes a step while another is about to sleep for one of the two.
 fn check(broken: Broken, event: AwaitedEvent) {
@@ -18,13 +18,17 @@ fn check(broken: Broken, event: AwaitedEvent) {
         let awaited = Awaited { peer: 1, ring: LINE_RING, step: 1, event };
         let segment = sleeper.group.rings.segment.clone();
         let sleeper = thread::spawn(move || {
-            sleeper.group.rings.sleep(awaited, CHECKUP_INTERVAL);
+            sleeper.group.rings.sleep(awaited, PEER_CHECK_INTERVAL);
         });
         publisher.group.rings.publish(LINE_RING, 0);
         publisher.group.rings.finish(LINE_RING, true);
-        segment.control(1).bell.end();
+        segment.control(1).doorbell.end();
         sleeper.join().expect("it asserts nothing");
-        assert_eq!(segment.control(1).bell.asleep(), 0, "a rank sleeps through what it waits for");
+        assert_eq!(
+            segment.control(1).doorbell.asleep(),
+            0,
+            "a rank sleeps through what it waits for"
+        );
     });
 }
 

@@ -26,7 +26,7 @@ pub(super) enum Broken {
 pub(super) enum Purpose {
     Flag,
     Done,
-    Bell,
+    Doorbell,
     Sleepers,
     Departed,
     Writing,

@@ -3,18 +3,18 @@
 use std::cell::Cell;
 use std::time::Duration;
 
-pub(super) use crate::waiting::{CHECKUP_INTERVAL, Checkup, Policy};
+pub(super) use crate::waiting::{PEER_CHECK_INTERVAL, PeerCheck, Policy};
 
 /// One look tells as much as many do, as long as nothing happens between.
-pub(super) const EAGER_LOOKS: u32 = 1;
+pub(super) const EAGER_POLLS: u32 = 1;
 
 thread_local! {
-    static CHECKUP: Cell<Checkup> = const { Cell::new(Checkup::None) };
+    static PEER_CHECK: Cell<PeerCheck> = const { Cell::new(PeerCheck::None) };
 }
 
 /// What every wait of this model comes to: how much is looked at each time.
-pub(super) fn look_each_time(checkup: Checkup) {
-    CHECKUP.set(checkup);
+pub(super) fn check_each_time(check: PeerCheck) {
+    PEER_CHECK.set(check);
 }
 
 pub struct Waiter {
@@ -27,15 +27,16 @@ impl Waiter {
         Self { policy, is_first: true }
     }
 
-    pub(super) fn pause(&mut self, sleep: impl FnOnce(Duration)) -> Checkup {
+    pub(super) fn pause(&mut self, sleep: impl FnOnce(Duration)) -> PeerCheck {
         // Loom lets a thread that has yielded see nothing older than it saw before: who looks at
         // everything looks once without.
-        let looks_at_once = std::mem::take(&mut self.is_first) && CHECKUP.get() == Checkup::Full;
+        let looks_at_once =
+            std::mem::take(&mut self.is_first) && PEER_CHECK.get() == PeerCheck::Full;
         match self.policy {
             Policy::Spin if looks_at_once => {}
             Policy::Spin => loom::thread::yield_now(),
-            Policy::Sleep => sleep(CHECKUP_INTERVAL),
+            Policy::Sleep => sleep(PEER_CHECK_INTERVAL),
         }
-        CHECKUP.get()
+        PEER_CHECK.get()
     }
 }

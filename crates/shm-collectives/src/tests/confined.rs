@@ -157,7 +157,7 @@ fn can_confine(command: &[&str]) -> bool {
 
 /// Runs two ranks in the same kind of confinement; returns what they say in the end.
 fn run_confined(confinement: &[&str], filter: &str) -> Vec<String> {
-    let (offer, keeper) = HostGroup::offer(2).unwrap();
+    let (offer, handle) = HostGroup::offer(2).unwrap();
     let mut workers: Vec<_> = (0..2)
         .map(|rank| {
             let task = format!("{} {rank} 2 {filter}", to_hex(&offer.to_bytes()));
@@ -167,12 +167,12 @@ fn run_confined(confinement: &[&str], filter: &str) -> Vec<String> {
     for worker in &mut workers {
         let said = worker.hear();
         if said != "attached" {
-            keeper.deliver(MailboxName(from_hex(&said))).unwrap();
+            handle.deliver(MailboxName(from_hex(&said))).unwrap();
             writeln!(worker.input, "delivered").unwrap();
             assert_eq!(worker.hear(), "attached");
         }
     }
-    drop(keeper);
+    drop(handle);
     workers
         .iter_mut()
         .map(|worker| {
@@ -244,12 +244,13 @@ fn a_small_dev_shm_does_not_matter() {
 
 /// A leader that is killed at a point of setting up. Before, it says where it could be found.
 fn die_at(stage: u32) -> ! {
-    let (offer, keeper) = HostGroup::offer(1).unwrap();
+    let (offer, handle) = HostGroup::offer(1).unwrap();
     let mailbox = (stage > 0).then(|| Mailbox::new().unwrap());
     if let Some(mailbox) = mailbox.as_ref().filter(|_| stage > 1) {
-        keeper.deliver(mailbox.name()).unwrap();
+        handle.deliver(mailbox.name()).unwrap();
     }
-    let attachment = (stage > 2).then(|| HostGroup::attach_kept(&offer, &keeper, 0, 1).unwrap());
+    let attachment =
+        (stage > 2).then(|| HostGroup::attach_with_handle(&offer, &handle, 0, 1).unwrap());
     let _group = attachment.filter(|_| stage > 3).map(|attachment| attachment.settle(1).unwrap());
     let links = std::fs::read_dir("/proc/self/fd").unwrap().filter_map(|entry| {
         Some(std::fs::read_link(entry.unwrap().path()).ok()?.to_string_lossy().into_owned())

@@ -136,7 +136,7 @@ fn kill_at_every_step(case: (u32, &str, usize, &str), victim: u32) -> i64 {
     let (ranks, kind, len_bytes, manner) = case;
     let lost = Lost { local_rank: victim, cause: LostCause::Died };
     for step in 1..STEPS_MAX {
-        let (offer, keeper) = HostGroup::offer(ranks).unwrap();
+        let (offer, handle) = HostGroup::offer(ranks).unwrap();
         let hex = to_hex(&offer.to_bytes());
         let mut workers: Vec<_> = (0..ranks)
             .map(|rank| {
@@ -145,7 +145,7 @@ fn kill_at_every_step(case: (u32, &str, usize, &str), victim: u32) -> i64 {
             })
             .collect();
         let killed = wait(workers.remove(victim as usize));
-        drop(keeper);
+        drop(handle);
         for worker in workers {
             let said = said(&wait(worker));
             let what = format!("{case:?}, rank {victim} at step {step}");

@@ -120,27 +120,27 @@ pub(super) fn await_all(attachment: &Attachment) {
 #[test]
 fn processes_agree_with_the_oracle_and_leak_nothing() {
     for ranks in [2, 3, 5] {
-        let (offer, keeper) = HostGroup::offer(ranks).unwrap();
+        let (offer, handle) = HostGroup::offer(ranks).unwrap();
         let workers: Vec<_> =
             (0..ranks).map(|rank| start(&offer, rank, ranks, "mixed", u64::from(ranks))).collect();
         for worker in workers {
             assert_eq!(said(&wait(worker)), "Ok(())");
         }
-        drop(keeper);
+        drop(handle);
     }
 }
 
 #[test]
 fn a_killed_process_is_noticed_by_all_others() {
     for (ranks, victim) in [(2, 0), (3, 2), (4, 1)] {
-        let (offer, keeper) = HostGroup::offer(ranks).unwrap();
+        let (offer, handle) = HostGroup::offer(ranks).unwrap();
         let mut workers: Vec<_> =
             (0..ranks).map(|rank| start(&offer, rank, ranks, "endless", 3)).collect();
         // From the first rank that settled it is known that all had attached. Which operation the
         // kill interrupts is left to chance; that the victim ran some is likely, not needed.
         await_settling(&mut workers[victim as usize]);
         std::thread::sleep(Duration::from_millis(100));
-        drop(keeper);
+        drop(handle);
         let mut killed = workers.remove(victim as usize);
         killed.kill().unwrap();
         killed.wait().unwrap();
@@ -155,14 +155,14 @@ fn a_killed_process_is_noticed_by_all_others() {
 fn a_process_killed_at_any_step_is_noticed_by_all_others() {
     for (ranks, victim) in [(2, 0), (2, 1), (3, 2)] {
         for at in 0..12 {
-            let (offer, keeper) = HostGroup::offer(ranks).unwrap();
+            let (offer, handle) = HostGroup::offer(ranks).unwrap();
             let scenario =
                 |rank| if rank == victim { format!("dies-{at}") } else { "endless".into() };
             let mut workers: Vec<_> =
                 (0..ranks).map(|rank| start(&offer, rank, ranks, &scenario(rank), 11)).collect();
             let killed = wait(workers.remove(victim as usize));
             assert!(!killed.status.success(), "the victim lives");
-            drop(keeper);
+            drop(handle);
             let lost = Lost { local_rank: victim, cause: LostCause::Died };
             for worker in workers {
                 let said = said(&wait(worker));

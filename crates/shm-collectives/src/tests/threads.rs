@@ -54,17 +54,17 @@ fn with_group_of<T: Send>(
     settle: impl Fn(Attachment, u32) -> HostGroup + Sync,
     body: impl Fn(&mut HostGroup) -> T + Sync,
 ) -> Vec<T> {
-    let (offer, keeper) = HostGroup::offer(ranks).unwrap();
-    let keeper = std::sync::Mutex::new(Some(keeper));
+    let (offer, handle) = HostGroup::offer(ranks).unwrap();
+    let handle = std::sync::Mutex::new(Some(handle));
     let everyone = Barrier::new(ranks as usize);
     std::thread::scope(|scope| {
         let threads: Vec<_> = (0..ranks)
             .map(|rank| {
-                let (everyone, keeper, body, settle) = (&everyone, &keeper, &body, &settle);
+                let (everyone, handle, body, settle) = (&everyone, &handle, &body, &settle);
                 scope.spawn(move || {
                     let attachment = HostGroup::attach(&offer, rank, ranks).unwrap();
                     everyone.wait();
-                    drop(keeper.lock().unwrap().take());
+                    drop(handle.lock().unwrap().take());
                     body(&mut settle(attachment, rank))
                 })
             })
@@ -324,7 +324,7 @@ fn an_operation_in_progress_is_pending_until_all_came() {
 
 #[test]
 fn attaching_checks_place_and_offer() {
-    let (offer, keeper) = HostGroup::offer(2).unwrap();
+    let (offer, handle) = HostGroup::offer(2).unwrap();
     let first = HostGroup::attach(&offer, 0, 2).unwrap();
     assert_eq!(
         HostGroup::attach(&offer, 0, 2).err(),
@@ -333,7 +333,7 @@ fn attaching_checks_place_and_offer() {
     assert!(matches!(HostGroup::attach(&offer, 2, 2), Err(AttachError::Ranks { .. })));
     assert!(matches!(HostGroup::attach(&offer, 0, 3), Err(AttachError::Ranks { .. })));
     assert_eq!(first.all_attached(), Err(SettleError::NotAttached { local_rank: 1 }));
-    drop(keeper);
+    drop(handle);
     assert!(HostGroup::attach(&offer, 1, 2).is_err(), "the leader's descriptor is closed");
     assert!(HostGroup::offer(0).is_err());
     assert!(HostGroup::offer(crate::RANKS_MAX + 1).is_err());
@@ -355,7 +355,7 @@ fn offers_survive_the_journey_and_foreign_bytes_do_not_pass() {
 #[test]
 fn a_delivered_segment_works_and_others_are_refused() {
     let _watchdog = Watchdog::new("a_delivered_segment_works_and_others_are_refused");
-    let (offer, keeper) = HostGroup::offer(2).unwrap();
+    let (offer, handle) = HostGroup::offer(2).unwrap();
     let (_, stranger) = HostGroup::offer(2).unwrap();
     let mailbox = Mailbox::new().unwrap();
     let attach = || HostGroup::attach_delivered(&offer, &mailbox, 1, 2);
@@ -363,10 +363,10 @@ fn a_delivered_segment_works_and_others_are_refused() {
     stranger.deliver(mailbox.name()).unwrap();
     assert_eq!(attach().err(), Some(AttachError::NotDelivered));
     stranger.deliver(mailbox.name()).unwrap();
-    keeper.deliver(mailbox.name()).unwrap();
+    handle.deliver(mailbox.name()).unwrap();
     let other = attach().unwrap();
-    let own = HostGroup::attach_kept(&offer, &keeper, 0, 2).unwrap();
-    drop(keeper);
+    let own = HostGroup::attach_with_handle(&offer, &handle, 0, 2).unwrap();
+    drop(handle);
     std::thread::scope(|scope| {
         for attachment in [own, other] {
             scope.spawn(move || assert_eq!(barrier(&mut attachment.settle(2).unwrap()), Ok(())));

@@ -11,8 +11,8 @@ use super::failure::{Lost, LostCause};
 const SCRATCH_BYTES: usize = 1 << 20;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Verdict {
-    Open,
+pub(super) enum DirectAccess {
+    Unknown,
     Granted,
     Denied,
 }
@@ -52,18 +52,18 @@ impl Buffers {
     }
 }
 
-pub(super) struct Reach {
+pub(super) struct PeerMemory {
     buffers: Arc<Vec<Buffers>>,
     local_rank: u32,
-    pub(super) own_outcome: Result<(), Unreachable>,
-    pub(super) verdict: Verdict,
+    pub(super) own_probe: Result<(), Unreachable>,
+    pub(super) direct_access: DirectAccess,
     pub(super) scratch: Vec<u8>,
     pub(super) failure: Option<Lost>,
     /// The peer whose memory is found to be gone, if one's is.
     pub(super) gone: Option<u32>,
 }
 
-impl Reach {
+impl PeerMemory {
     /// `has_core`: whether operations go directly. Then the scratch memory is there already, so that
     /// no execution of a model has to clear it.
     pub(super) fn new(buffers: Arc<Vec<Buffers>>, local_rank: u32, has_core: bool) -> Self {
@@ -71,8 +71,8 @@ impl Reach {
         Self {
             buffers,
             local_rank,
-            own_outcome: Ok(()),
-            verdict: Verdict::Open,
+            own_probe: Ok(()),
+            direct_access: DirectAccess::Unknown,
             scratch,
             failure: None,
             gone: None,

@@ -1,20 +1,20 @@
 //! Allgather: every rank writes its piece, everyone copies all pieces.
 
+use super::copy::{copy, copy_short};
 use super::operation::Operation;
 use super::ring::Rings;
 use super::rounds::{Round, ring_for_all};
-use super::running::{copy, copy_short};
 use super::segment::RINGS;
 
 /// One piece of every rank's contribution a round.
-pub(super) struct Gathering {
+pub(super) struct Allgather {
     operation: Operation,
     ring: usize,
     /// Where the current piece begins, in a contribution.
     offset: usize,
 }
 
-impl Gathering {
+impl Allgather {
     pub(super) fn new(operation: Operation, ranks: u32) -> Self {
         let ring = ring_for_all(operation.len_bytes, ranks);
         Self { operation, ring, offset: 0 }
@@ -35,7 +35,7 @@ impl Gathering {
     }
 }
 
-impl Round for Gathering {
+impl Round for Allgather {
     fn ring(&self) -> usize {
         self.ring
     }

@@ -1,35 +1,59 @@
 //! Short operations of a blocking call: one step, straight through.
 //!
-//! What `Running` does for operations that may stop at any step, for those that take a single one.
+//! What `Staged` does for operations that may stop at any step, for those that take a single one.
 //! The slots and the counting of steps are the same, so some ranks may come this way and others poll
-//! `Running`.
+//! `Staged`.
 
 use std::mem::MaybeUninit;
 use std::{ptr, slice};
 
 use super::combine::{Combine, reduce_in_order};
+use super::copy::copy_short;
+use super::exchange::consume_exchanged;
 use super::failure::Lost;
 use super::group::HostGroup;
 use super::operation::{Action, Operation};
 use super::ring::{Awaited, AwaitedEvent};
-use super::running::{consume_traded, copy_short};
 use super::scan::reduce_prefix;
-use super::segment::{LINE_RING, RINGS, TRADE_RING};
-use super::sync::Ordering;
-use crate::waiting::Policy;
+use super::segment::{EXCHANGE_RING, LINE_RING, RINGS};
+use super::waiting::Policy;
 
 impl HostGroup {
+    /// Performs one operation and returns when this rank's part of it is done.
+    ///
+    /// # Errors
+    /// A rank was lost. The target is then undefined.
+    ///
+    /// # Panics
+    /// If another operation is in progress, or a rank in `operation` is not one of the group.
+    ///
+    /// # Safety
+    /// `operation.source` and `operation.target` are valid for the lengths that the action asks for,
+    /// and are in place as it says or do not overlap; so are the blocks of a reduce-scatter.
+    #[inline]
+    pub unsafe fn run(&mut self, operation: &Operation) -> Result<(), Lost> {
+        // SAFETY: the caller's promise.
+        if let Some(outcome) = unsafe { self.run_at_once(operation) } {
+            return outcome;
+        }
+        // SAFETY: the caller's promise.
+        unsafe { self.start(*operation)? };
+        self.complete()
+    }
+
     /// Runs `operation` if it takes one short step; `None` if it takes more.
     ///
     /// # Safety
     /// As [`run`](Self::run).
     #[inline]
-    pub(super) unsafe fn run_at_once(&mut self, operation: &Operation) -> Option<Result<(), Lost>> {
+    unsafe fn run_at_once(&mut self, operation: &Operation) -> Option<Result<(), Lost>> {
         let &Operation { source, target, len_bytes, .. } = operation;
         // SAFETY: the caller's promise, in all arms.
         unsafe {
             match operation.action {
-                Action::Allreduce(kernel) => self.allreduce_box(kernel, source, target, len_bytes),
+                Action::Allreduce(kernel) => {
+                    self.allreduce_of_two(kernel, source, target, len_bytes)
+                }
                 Action::Barrier => self.barrier_of_two(),
                 Action::Broadcast { from } => self.broadcast_line(from, source, target, len_bytes),
                 Action::Reduce { to, kernel } => {
@@ -45,15 +69,6 @@ impl HostGroup {
         }
     }
 
-    /// Whether an operation may begin at once: none is in progress and nobody is known to be lost. A
-    /// rank that only sends would not look at the failure word else.
-    #[inline]
-    fn is_ready(&self) -> bool {
-        // Acquire: pairs with the Release in `report` of the rank that failed.
-        let failure = self.rings.segment.head().failure.0.load(Ordering::Acquire);
-        failure == 0 && self.running.is_none()
-    }
-
     /// Whether a vector goes with its flag in one line to another rank.
     #[inline]
     fn is_one_line(&self, len_bytes: usize) -> bool {
@@ -66,26 +81,26 @@ impl HostGroup {
     /// # Safety
     /// As [`run`](Self::run).
     #[inline]
-    pub unsafe fn allreduce_box(
+    pub unsafe fn allreduce_of_two(
         &mut self,
         kernel: &(impl Combine + ?Sized),
         source: *const u8,
         target: *mut u8,
         len_bytes: usize,
     ) -> Option<Result<(), Lost>> {
-        let fits = (1..=RINGS[TRADE_RING].capacity_bytes).contains(&len_bytes);
+        let fits = (1..=RINGS[EXCHANGE_RING].capacity_bytes).contains(&len_bytes);
         if self.rings.ranks != 2 || !fits || !self.is_ready() {
             return None;
         }
         // SAFETY: the caller's promise; a traded box is free in its step.
-        unsafe { copy_short(source, self.rings.own_slot(TRADE_RING, len_bytes)) };
-        self.rings.publish(TRADE_RING, len_bytes);
-        if let Err(lost) = self.await_trade() {
+        unsafe { copy_short(source, self.rings.own_slot(EXCHANGE_RING, len_bytes)) };
+        self.rings.publish(EXCHANGE_RING, len_bytes);
+        if let Err(lost) = self.await_exchange() {
             return Some(Err(lost));
         }
         // SAFETY: the peer's flag was seen just now; the buffers are the caller's.
-        unsafe { consume_traded(&self.rings, kernel, source, target, len_bytes) };
-        self.rings.finish(TRADE_RING, true);
+        unsafe { consume_exchanged(&self.rings, kernel, source, target, len_bytes) };
+        self.rings.finish(EXCHANGE_RING, true);
         Some(Ok(()))
     }
 
@@ -95,10 +110,10 @@ impl HostGroup {
         if self.rings.ranks != 2 || !self.is_ready() {
             return None;
         }
-        self.rings.publish(TRADE_RING, 0);
-        let outcome = self.await_trade();
+        self.rings.publish(EXCHANGE_RING, 0);
+        let outcome = self.await_exchange();
         if outcome.is_ok() {
-            self.rings.finish(TRADE_RING, true);
+            self.rings.finish(EXCHANGE_RING, true);
         }
         Some(outcome)
     }
@@ -259,13 +274,13 @@ impl HostGroup {
     /// Waits until the peer of two has filled its box of the step to come. With a core for each, this
     /// begins with a pause: the two come at the same time, and the peer's box is not there yet.
     #[inline]
-    fn await_trade(&mut self) -> Result<(), Lost> {
+    fn await_exchange(&mut self) -> Result<(), Lost> {
         let peer = 1 - self.rings.local_rank;
-        if self.rings.policy == Policy::Sleep && self.rings.is_filled(TRADE_RING, peer) {
+        if self.rings.policy == Policy::Sleep && self.rings.is_filled(EXCHANGE_RING, peer) {
             return Ok(());
         }
-        let step = self.rings.step(TRADE_RING);
-        self.wait_for(Awaited { peer, ring: TRADE_RING, step, event: AwaitedEvent::Filled })
+        let step = self.rings.step(EXCHANGE_RING);
+        self.wait_for(Awaited { peer, ring: EXCHANGE_RING, step, event: AwaitedEvent::Filled })
     }
 
     /// Waits until `peer` has filled its slot of the step to come.

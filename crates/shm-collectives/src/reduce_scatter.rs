@@ -8,17 +8,17 @@ use std::ops::Range;
 use std::slice;
 
 use super::combine::{Combine, reduce_in_order};
+use super::copy::copy;
 use super::operation::{Blocks, Operation};
 use super::ring::Rings;
 use super::rounds::{Round, ring_for_all};
-use super::running::copy;
-use super::segment::{LONG_RING, RINGS, TRADE_RING};
+use super::segment::{EXCHANGE_RING, LONG_RING, RINGS};
 
 /// One slice of every block a round.
 ///
 /// In a slot there is room for the slices of all ranks, in their order. A rank leaves the room for
 /// its own empty, unless it works in place: then the result may overwrite its contribution.
-pub(super) struct Scattering {
+pub(super) struct ReduceScatter {
     operation: Operation,
     kernel: &'static dyn Combine,
     blocks: Blocks,
@@ -34,7 +34,7 @@ pub(super) struct Scattering {
     offset: usize,
 }
 
-impl Scattering {
+impl ReduceScatter {
     /// # Safety
     /// `blocks` and the buffers are in use until the operation is over, and as the action asks.
     pub(super) unsafe fn new(
@@ -45,7 +45,7 @@ impl Scattering {
     ) -> Self {
         let ranks = rings.ranks;
         let ring = ring_for_all(operation.len_bytes, ranks);
-        let mut scattering = Self {
+        let mut reduce_scatter = Self {
             operation,
             kernel,
             blocks,
@@ -56,16 +56,16 @@ impl Scattering {
             longest_bytes: 0,
             offset: 0,
         };
-        scattering.own = scattering.block(rings.local_rank);
-        let lengths = (0..ranks).map(|rank| scattering.block(rank).len());
-        scattering.longest_bytes = lengths.max().unwrap_or(0);
-        scattering.slice_bytes = if ring != LONG_RING {
-            scattering.longest_bytes
+        reduce_scatter.own = reduce_scatter.block(rings.local_rank);
+        let lengths = (0..ranks).map(|rank| reduce_scatter.block(rank).len());
+        reduce_scatter.longest_bytes = lengths.max().unwrap_or(0);
+        reduce_scatter.slice_bytes = if ring != LONG_RING {
+            reduce_scatter.longest_bytes
         } else {
             let room = RINGS[ring].capacity_bytes / ranks as usize;
             room - room % kernel.element_bytes()
         };
-        scattering
+        reduce_scatter
     }
 
     /// The block of `rank`, in bytes of the vector.
@@ -134,7 +134,7 @@ impl Scattering {
     }
 }
 
-impl Round for Scattering {
+impl Round for ReduceScatter {
     fn ring(&self) -> usize {
         self.ring
     }
@@ -142,7 +142,7 @@ impl Round for Scattering {
     unsafe fn fill(&self, rings: &mut Rings) -> usize {
         let used_bytes = self.used_bytes();
         let own = rings.local_rank;
-        let puts_own = self.is_in_place() && self.ring != TRADE_RING;
+        let puts_own = self.is_in_place() && self.ring != EXCHANGE_RING;
         // SAFETY: claimed and not published, as the caller says.
         let slot = unsafe { rings.own_slot(self.ring, used_bytes) };
         for rank in (0..self.ranks).filter(|rank| *rank != own || puts_own) {
@@ -162,10 +162,10 @@ impl Round for Scattering {
         }
         // SAFETY: the slice lies within the caller's vector.
         let mine = unsafe { self.operation.source.add(slice.start) };
-        let mut aside = [MaybeUninit::<u8>::uninit(); RINGS[TRADE_RING].capacity_bytes];
+        let mut aside = [MaybeUninit::<u8>::uninit(); RINGS[EXCHANGE_RING].capacity_bytes];
         let mine = if !self.is_in_place() {
             mine
-        } else if self.ring == TRADE_RING {
+        } else if self.ring == EXCHANGE_RING {
             // The peer may be filling this rank's box already.
             // SAFETY: a traded vector is not longer than a box, and `aside` apart from it.
             unsafe { copy(mine, aside.as_mut_ptr().cast(), slice.len()) };

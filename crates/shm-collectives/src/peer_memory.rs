@@ -25,14 +25,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use rustix::io::Errno;
 
 use super::failure::{Lost, LostCause};
-use super::liveness::Identity;
+use super::process::Identity;
 use super::sync::step;
 
 /// Whether long vectors go directly from process to process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Verdict {
+pub(super) enum DirectAccess {
     /// Every rank knows for itself; the first long operation tells each about the others.
-    Open,
+    Unknown,
     /// All ranks reach all others.
     Granted,
     /// Some rank does not reach some other.
@@ -164,20 +164,26 @@ impl Probe {
 }
 
 /// One rank's access to the others' memory.
-pub(super) struct Reach {
+pub(super) struct PeerMemory {
     /// By local rank.
     pids: Vec<u32>,
-    pub(super) own_outcome: Result<(), Unreachable>,
-    pub(super) verdict: Verdict,
+    pub(super) own_probe: Result<(), Unreachable>,
+    pub(super) direct_access: DirectAccess,
     /// Where pieces of the peers' vectors are reduced; made by the first long operation.
     pub(super) scratch: Vec<u8>,
     /// Why the operation in progress cannot be finished.
     pub(super) failure: Option<Lost>,
 }
 
-impl Reach {
-    pub(super) fn new(pids: Vec<u32>, own_outcome: Result<(), Unreachable>) -> Self {
-        Self { pids, own_outcome, verdict: Verdict::Open, scratch: Vec::new(), failure: None }
+impl PeerMemory {
+    pub(super) fn new(pids: Vec<u32>, own_probe: Result<(), Unreachable>) -> Self {
+        Self {
+            pids,
+            own_probe,
+            direct_access: DirectAccess::Unknown,
+            scratch: Vec::new(),
+            failure: None,
+        }
     }
 
     /// Copies `len_bytes` at `address` of `peer` to `target`.

@@ -6,11 +6,11 @@ use loom::sync::atomic::{AtomicBool, Ordering};
 
 /// Says whether a rank has ended.
 #[derive(Clone)]
-pub(super) struct Watch {
+pub(super) struct ProcessWatch {
     has_ended: Arc<AtomicBool>,
 }
 
-impl Watch {
+impl ProcessWatch {
     pub(super) fn new() -> Self {
         Self { has_ended: Arc::new(AtomicBool::new(false)) }
     }

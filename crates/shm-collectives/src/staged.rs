@@ -2,19 +2,20 @@
 //!
 //! Everything that touches the caller's buffers for longer than one short exchange is here.
 
-use std::mem::MaybeUninit;
 use std::ptr;
 use std::slice;
 
 use super::combine::{Combine, reduce_in_order};
-use super::operation::{Action, Operation, Recipe, Step, share};
+use super::copy::{copy, copy_short};
+use super::exchange::consume_exchanged;
+use super::operation::{Action, Operation, Schedule, Step, share};
 use super::ring::{Awaited, AwaitedEvent, Rings};
-use super::segment::{LINE_RING, LONG_RING, RINGS, SHORT_RING, TRADE_RING};
+use super::segment::{EXCHANGE_RING, LINE_RING, LONG_RING, RINGS, SHORT_RING};
 
 /// The operation in progress and how far it is.
-pub(super) struct Running {
+pub(super) struct Staged {
     operation: Operation,
-    recipe: Recipe,
+    schedule: Schedule,
     ring: usize,
     /// Bytes of a piece, whole elements.
     piece_bytes: usize,
@@ -26,7 +27,7 @@ pub(super) struct Running {
     seen: u32,
 }
 
-impl Running {
+impl Staged {
     /// The first step of `operation`; none if there is nothing to do or nobody to do it with.
     pub(super) fn new(operation: Operation, ranks: u32) -> Option<Self> {
         let element_bytes = operation.action.kernel().map_or(1, Combine::element_bytes);
@@ -44,16 +45,16 @@ impl Running {
             return None;
         }
         let short = operation.len_bytes <= RINGS[SHORT_RING].capacity_bytes || is_barrier;
-        let recipe = Recipe::new(&operation.action, ranks, short);
-        let ring = ring_for(&operation, recipe, ranks, short);
+        let schedule = Schedule::new(&operation.action, ranks, short);
+        let ring = ring_for(&operation, schedule, ranks, short);
         let capacity_bytes = RINGS[ring].capacity_bytes;
         Some(Self {
             operation,
-            recipe,
+            schedule,
             ring,
             piece_bytes: capacity_bytes - capacity_bytes % element_bytes,
             offset: 0,
-            step: recipe.first,
+            step: schedule.first,
             published: false,
             seen: 0,
         })
@@ -109,14 +110,14 @@ impl Running {
     fn next_step(&mut self) -> bool {
         self.published = false;
         self.seen = 0;
-        if let Some(second) = self.recipe.second
-            && self.step == self.recipe.first
+        if let Some(second) = self.schedule.second
+            && self.step == self.schedule.first
         {
             self.step = second;
             return true;
         }
         self.offset += self.len_bytes();
-        self.step = self.recipe.first;
+        self.step = self.schedule.first;
         !matches!(self.operation.action, Action::Barrier) && self.offset < self.operation.len_bytes
     }
 
@@ -193,11 +194,11 @@ impl Running {
         let step = rings.step(self.ring);
         match self.step {
             Step::Scatter => {}
-            Step::Exchange if self.ring == TRADE_RING => {
+            Step::Exchange if self.ring == EXCHANGE_RING => {
                 let kernel = self.kernel().expect("only reductions exchange data");
                 let Operation { source, target, .. } = self.operation;
                 // SAFETY: as the caller promises; a traded vector is one piece.
-                unsafe { consume_traded(rings, kernel, source, target, len_bytes) };
+                unsafe { consume_exchanged(rings, kernel, source, target, len_bytes) };
             }
             // SAFETY: as the caller promises.
             Step::Exchange | Step::Gather { .. } => unsafe { self.consume_reducing(rings) },
@@ -250,97 +251,12 @@ impl Running {
 }
 
 /// The ring that an operation's steps use.
-fn ring_for(operation: &Operation, recipe: Recipe, ranks: u32, short: bool) -> usize {
+fn ring_for(operation: &Operation, schedule: Schedule, ranks: u32, short: bool) -> usize {
     let is_one_line = operation.len_bytes <= RINGS[LINE_RING].capacity_bytes;
     match operation.action {
         _ if !short => LONG_RING,
         Action::Reduce { .. } | Action::Broadcast { .. } if is_one_line => LINE_RING,
-        _ if recipe.first == Step::Exchange && ranks == 2 => TRADE_RING,
+        _ if schedule.first == Step::Exchange && ranks == 2 => EXCHANGE_RING,
         _ => SHORT_RING,
     }
-}
-
-/// Reduces the peer's box of the step to come and this rank's `source` into `target`.
-///
-/// The own box is not read: the peer may be filling it for the next step already.
-///
-/// # Safety
-/// The group has two ranks, the peer's flag was seen, and the vector is not longer than a box.
-#[inline]
-pub(super) unsafe fn consume_traded(
-    rings: &Rings,
-    kernel: &(impl Combine + ?Sized),
-    source: *const u8,
-    target: *mut u8,
-    len_bytes: usize,
-) {
-    if ptr::eq(source, target) {
-        // SAFETY: the caller's promise.
-        return unsafe { consume_traded_in_place(rings, kernel, target, len_bytes) };
-    }
-    // SAFETY: the caller's contribution, apart from the target.
-    let mine = unsafe { slice::from_raw_parts(source, len_bytes) };
-    // SAFETY: the caller's promise.
-    unsafe { combine_traded(rings, kernel, mine, target) };
-}
-
-/// The same where this rank's contribution is what the result overwrites. On its own, because the
-/// copy needs more of the stack than a call should touch.
-#[inline(never)]
-unsafe fn consume_traded_in_place(
-    rings: &Rings,
-    kernel: &(impl Combine + ?Sized),
-    target: *mut u8,
-    len_bytes: usize,
-) {
-    let mut aside = [MaybeUninit::<u8>::uninit(); RINGS[TRADE_RING].capacity_bytes];
-    // SAFETY: a box is not longer than `aside`, which is apart from the caller's buffer.
-    let mine = unsafe {
-        copy(target, aside.as_mut_ptr().cast(), len_bytes);
-        slice::from_raw_parts(aside.as_ptr().cast(), len_bytes)
-    };
-    // SAFETY: the caller's promise.
-    unsafe { combine_traded(rings, kernel, mine, target) };
-}
-
-/// Reduces `mine` and the peer's box into `target`.
-#[inline]
-unsafe fn combine_traded(
-    rings: &Rings,
-    kernel: &(impl Combine + ?Sized),
-    mine: &[u8],
-    target: *mut u8,
-) {
-    let own = rings.local_rank;
-    // SAFETY: the peer's flag was seen, and it writes this box again only after this rank's next
-    // step; `target` is the caller's and apart from the segment.
-    let (theirs, result) = unsafe {
-        (
-            rings.slot(TRADE_RING, 1 - own, rings.step(TRADE_RING), mine.len()),
-            slice::from_raw_parts_mut(target, mine.len()),
-        )
-    };
-    let (left, right) = if own == 0 { (mine, theirs) } else { (theirs, mine) };
-    kernel.combine_into(result, left, right);
-}
-
-/// Copies a contribution into a slot; the commonest lengths without a call.
-#[inline]
-pub(super) unsafe fn copy_short(source: *const u8, slot: &mut [u8]) {
-    let target = slot.as_mut_ptr();
-    // SAFETY: `source` is valid for the slot's length and does not overlap it, by the caller's
-    // promise; fixed lengths are those of the slot.
-    unsafe {
-        match slot.len() {
-            8 => ptr::copy_nonoverlapping(source, target, 8),
-            4 => ptr::copy_nonoverlapping(source, target, 4),
-            len_bytes => ptr::copy_nonoverlapping(source, target, len_bytes),
-        }
-    }
-}
-
-/// Copies `len_bytes`.
-pub(super) unsafe fn copy(source: *const u8, target: *mut u8, len_bytes: usize) {
-    // SAFETY: valid and not overlapping, by the caller's promise.
-    unsafe { ptr::copy_nonoverlapping(source, target, len_bytes) }
 }
