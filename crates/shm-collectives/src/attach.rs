@@ -1,4 +1,4 @@
-//! A rank's way into a group: register, see that all others did, settle.
+//! How a rank joins a group: attach, see that all others have attached, settle.
 
 use super::delivery::Mailbox;
 use super::group::HostGroup;
@@ -36,7 +36,7 @@ pub enum SettleError {
     },
 }
 
-/// The ways in.
+/// Setting up.
 impl HostGroup {
     /// Makes a segment for `ranks` processes and the offer of it; called by one of them.
     ///
@@ -46,7 +46,7 @@ impl HostGroup {
         Offer::make(ranks)
     }
 
-    /// Maps an offered segment and takes the place of `local_rank` in it.
+    /// Maps an offered segment and registers the caller as `local_rank` in it.
     ///
     /// # Errors
     /// The offer does not fit, cannot be reached or is not there any more, or the place is taken.
@@ -54,7 +54,7 @@ impl HostGroup {
         Attachment::new(offer, local_rank, ranks, Offer::open)
     }
 
-    /// The same at the rank that made the offer, without a way through `/proc`.
+    /// The same at the rank that made the offer, which needs no access through `/proc`.
     ///
     /// # Errors
     /// As [`attach`](Self::attach).
@@ -140,7 +140,7 @@ impl Attachment {
     }
 
     /// Makes the group ready for operations. To be called after all ranks have attached, which the
-    /// caller knows from its own exchange; from here on the leader may drop its handle.
+    /// caller knows from its own exchange; from here on the leader may drop its [`SegmentHandle`].
     ///
     /// `processes` is how many processes of the job share this host's cores, at least the ranks of
     /// this group, and the same number at every rank: how to wait is chosen by it.

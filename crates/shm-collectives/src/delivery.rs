@@ -1,12 +1,12 @@
-//! The second way to a shared segment: the leader hands its descriptor over a socket.
+//! Delivery of a segment's descriptor over a socket, where `/proc` gives no access to it.
 //!
 //! For hosts where `/proc` does not let a process open another one's descriptors: containers of one
 //! host with namespaces of their own for users or pids, hardened kernels. A rank binds a datagram socket
-//! to an abstract name (unix(7)) of 128 random bits and tells it to the leader; the leader sends
+//! to an abstract name (unix(7)) of 128 random bits and sends the name to the leader; the leader sends
 //! the descriptor there (`SCM_RIGHTS`), which succeeds or fails at once; the rank then finds it in
-//! its queue. Nobody ever waits for anybody, and abstract names are no files: the kernel forgets
-//! them with the process. They are those of a network namespace: processes in different ones
-//! cannot meet so, and are told.
+//! its queue. Neither side waits for the other, and abstract names are no files: the kernel forgets
+//! them with the process. Abstract names belong to a network
+//! namespace: delivery to a process in another one fails with `ECONNREFUSED`.
 
 use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -18,7 +18,7 @@ use rustix::net::{
     SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType,
 };
 
-/// Messages that are looked through for the descriptor: anyone may write to an abstract name.
+/// Messages that are searched for the descriptor: anyone may write to an abstract name.
 const MESSAGES_MAX: usize = 64;
 
 /// Where a rank can be handed a descriptor. Plain data.

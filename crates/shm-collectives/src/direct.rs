@@ -1,12 +1,12 @@
 //! Long vectors from process to process, without a stop in the segment.
 //!
-//! An operation has two steps, both without data in the slots. In the first all ranks *meet*: each
-//! tells where its vectors are, and whether it reaches everybody's memory and has a core of its
-//! own; if one does not, all turn to the staged way (`running`), now and ever after. Then each rank
-//! does its part alone: of an allreduce, it reads its share of every peer's source, piece by piece,
-//! into scratch memory that stays in its second-level cache, reduces it with its own in rank order,
-//! and writes the result to every rank while it is still in the cache. In the second step they
-//! *part*: nobody uses its buffers again before everybody is done with them.
+//! An operation has two steps, both without data in the slots. In the first, the *opening*, each rank
+//! publishes where its vectors are, and whether it can access the memory of all others and has a core
+//! of its own; if one does not, all ranks stage this operation and all later ones (`staged`). Then each
+//! rank does its part alone: of an allreduce, it reads its share of every peer's source, piece by
+//! piece, into scratch memory that stays in its second-level cache, reduces it with its own in rank
+//! order, and writes the result to every rank while it is still in the cache. The second step, the
+//! *closing*, is a barrier: no rank uses its buffers again before all are done with them.
 //!
 //! In place, a share's result overwrites contributions that only this rank ever reads, and has
 //! read already.
@@ -37,7 +37,7 @@ use super::sync::{Ordering, fence};
 use super::waiting::Policy;
 use crate::processor::Processor;
 
-/// Shortest allreduce that goes directly: below, two meetings and the system calls cost more than
+/// Shortest allreduce that goes directly: below, two barriers and the system calls cost more than
 /// the copies they save. Measured with 2 ranks: 8 KiB 2.3 us against 2.2 staged, 16 KiB 3.1 against
 /// 4.0, 32 KiB 3.8 against 5.1.
 const ALLREDUCE_MIN_BYTES: usize = 16 * 1024;
@@ -47,7 +47,7 @@ const BROADCAST_MIN_BYTES: usize = 32 * 1024;
 const PIECE_MAX_BYTES: usize = 128 * 1024;
 /// Shortest piece: pages are what the kernel works on.
 const PIECE_MIN_BYTES: usize = 4 * 1024;
-/// Words that a rank tells when they meet: source, target, whether it reaches all.
+/// Words that a rank publishes in the opening: source, target, whether it can access all peers.
 const WORDS: usize = 3;
 /// Elements between two places where shares and pieces may be cut: whole lines, or pages, whatever
 /// the element.
@@ -66,9 +66,9 @@ pub(super) struct Direct {
 }
 
 enum Phase {
-    Meeting,
-    Parting,
-    /// Some rank does not reach some other.
+    Opening,
+    Closing,
+    /// Some rank cannot access the memory of some other.
     Staged(Staged),
 }
 
@@ -94,26 +94,27 @@ impl Direct {
     pub(super) fn new(operation: Operation, rings: &Rings) -> Self {
         let ring = if rings.ranks == 2 { EXCHANGE_RING } else { SHORT_RING };
         let buffers = Vec::with_capacity(rings.ranks as usize);
-        Self { operation, ring, phase: Phase::Meeting, published: false, seen: 0, buffers }
+        Self { operation, ring, phase: Phase::Opening, published: false, seen: 0, buffers }
     }
 
     /// Drives the operation until it is done, or has failed, or something must be awaited.
     pub(super) fn advance(&mut self, rings: &mut Rings) -> Result<(), Awaited> {
-        if let Phase::Meeting = self.phase {
-            self.meet(rings)?;
+        if let Phase::Opening = self.phase {
+            self.open(rings)?;
             if rings.peer_memory.direct_access == DirectAccess::Denied {
                 let running = Staged::new(self.operation, rings.ranks)
                     .expect("a long operation of several ranks has steps");
                 self.phase = Phase::Staged(running);
             } else {
-                // SAFETY: all ranks have told where their vectors are, and use them for nothing
-                // else until they part, or until they have outlasted who writes to them.
+                // SAFETY: `open` has returned, so all ranks have published where their vectors are. They
+                // leave them to the others until the closing, or, after a failure, until
+                // `outlast_writers` has returned.
                 if let Err(lost) = unsafe { self.work_unless_failed(rings) } {
                     rings.peer_memory.failure = Some(lost);
                     return Ok(());
                 }
                 (self.published, self.seen) = (false, 0);
-                self.phase = Phase::Parting;
+                self.phase = Phase::Closing;
             }
         }
         match &mut self.phase {
@@ -122,26 +123,28 @@ impl Direct {
         }
     }
 
-    fn meet(&mut self, rings: &mut Rings) -> Result<(), Awaited> {
+    /// Publishes where this rank's vectors are, and learns where those of all others are.
+    fn open(&mut self, rings: &mut Rings) -> Result<(), Awaited> {
         let has_core = rings.policy == Policy::Spin;
-        let reaches = u64::from(has_core && rings.peer_memory.own_probe.is_ok());
+        let accesses_peers = u64::from(has_core && rings.peer_memory.own_probe.is_ok());
         let Operation { source, target, .. } = self.operation;
         let own = Buffers {
             source: source.expose_provenance() as u64,
             target: target.expose_provenance() as u64,
         };
         let mut buffers = std::mem::take(&mut self.buffers);
-        let mut all_reach = reaches == 1;
-        let met = self.step(rings, Some([own.source, own.target, reaches]), |rank, words| {
-            let [source, target, reaches] = words.unwrap_or([own.source, own.target, 1]);
-            debug_assert_eq!(rank as usize, buffers.len());
-            buffers.push(Buffers { source, target });
-            all_reach &= reaches == 1;
-        });
+        let mut all_access = accesses_peers == 1;
+        let opened =
+            self.step(rings, Some([own.source, own.target, accesses_peers]), |rank, words| {
+                let [source, target, accesses_peers] = words.unwrap_or([own.source, own.target, 1]);
+                debug_assert_eq!(rank as usize, buffers.len());
+                buffers.push(Buffers { source, target });
+                all_access &= accesses_peers == 1;
+            });
         self.buffers = buffers;
-        met?;
+        opened?;
         rings.peer_memory.direct_access =
-            if all_reach { DirectAccess::Granted } else { DirectAccess::Denied };
+            if all_access { DirectAccess::Granted } else { DirectAccess::Denied };
         Ok(())
     }
 
@@ -193,11 +196,11 @@ impl Direct {
         Ok(())
     }
 
-    /// Does this rank's part, in sight of the others: one that gives up meanwhile waits until nobody
-    /// writes to its memory any more (`HostGroup::outlast_writers`).
+    /// Does this rank's part, and marks itself as writing meanwhile: a rank that gives up waits until
+    /// no rank writes to its memory any more (`Liveness::outlast_writers`).
     ///
     /// # Safety
-    /// All ranks have met, and none has parted.
+    /// All ranks have published their vectors, and none has passed the closing.
     unsafe fn work_unless_failed(&self, rings: &mut Rings) -> Result<(), Lost> {
         rings.segment.control(rings.local_rank).writing.store(1, Ordering::Relaxed);
         // SeqCst, with the fence in `outlast_writers`: either this rank sees the failure here, or who
@@ -206,7 +209,7 @@ impl Direct {
         let failure = Lost::from_word(rings.segment.head().failure.0.load(Ordering::Acquire));
         let outcome = match failure {
             Some(lost) => Err(lost),
-            // SAFETY: the caller's promise.
+            // SAFETY: this function's contract is that of `work`.
             None => unsafe { self.work(rings) },
         };
         // Release: pairs with the Acquire in `outlast_writers`; what was written comes before.
@@ -218,12 +221,12 @@ impl Direct {
     /// As [`work_unless_failed`](Self::work_unless_failed).
     unsafe fn work(&self, rings: &mut Rings) -> Result<(), Lost> {
         match self.operation.action {
-            // SAFETY: as the caller promises.
+            // SAFETY: this function's contract is that of `reduce_share`.
             Action::Allreduce(kernel) => unsafe { self.reduce_share(rings, kernel) },
             Action::Broadcast { from } if from != rings.local_rank => {
                 let Operation { target, len_bytes, .. } = self.operation;
                 let source = self.buffers[from as usize].source;
-                // SAFETY: the target is this rank's, by the promise to `start`.
+                // SAFETY: the target is valid for `len_bytes`, by the contract of `start`.
                 unsafe { rings.peer_memory.read(from, source, target, len_bytes) }
             }
             _ => Ok(()),
@@ -231,6 +234,9 @@ impl Direct {
     }
 
     /// Reduces this rank's share of the vector, for all.
+    ///
+    /// # Safety
+    /// As [`work_unless_failed`](Self::work_unless_failed).
     unsafe fn reduce_share(&self, rings: &mut Rings, kernel: &dyn Combine) -> Result<(), Lost> {
         let unit_bytes = UNIT_ELEMENTS * kernel.element_bytes();
         let (own, ranks) = (rings.local_rank, rings.ranks);
@@ -243,7 +249,8 @@ impl Direct {
         while offset < share.end && outcome.is_ok() {
             let len_bytes = piece_bytes.min(share.end - offset);
             let piece = Piece { offset, len_bytes, stride_bytes: piece_bytes };
-            // SAFETY: the piece is part of this rank's share; as the caller promises.
+            // SAFETY: the piece is part of this rank's share; all ranks have published their vectors, and
+            // none has passed the closing, by this function's contract.
             outcome = unsafe { self.reduce_piece(rings, kernel, piece, &mut scratch) };
             offset += len_bytes;
         }
@@ -251,6 +258,10 @@ impl Direct {
         outcome
     }
 
+    /// Reduces one piece of this rank's share, and writes it to all ranks.
+    ///
+    /// # Safety
+    /// As [`work_unless_failed`](Self::work_unless_failed); the piece is part of this rank's share.
     unsafe fn reduce_piece(
         &self,
         rings: &Rings,
@@ -264,13 +275,13 @@ impl Direct {
         for peer in rings.peers() {
             let address = self.buffers[peer as usize].source + offset as u64;
             let target = theirs[peer as usize * stride_bytes..][..len_bytes].as_mut_ptr();
-            // SAFETY: the slice was just made.
+            // SAFETY: `target` points to a slice of `len_bytes`, which was just made.
             unsafe { rings.peer_memory.read(peer, address, target, len_bytes)? };
         }
         let Operation { source, target, .. } = self.operation;
         let is_in_place = std::ptr::eq(source, target);
-        // SAFETY: the piece lies within the caller's buffers; the target is written by no other
-        // rank here, for each writes its own share.
+        // SAFETY: the piece lies within the buffers, which are valid by the contract of `start`; no other
+        // rank writes to the target here, for each writes its own share.
         let (mine, result) = unsafe {
             let mine = std::slice::from_raw_parts(source.add(offset), len_bytes);
             let result = if !is_in_place {
@@ -288,12 +299,13 @@ impl Direct {
         });
         for peer in rings.peers() {
             let address = self.buffers[peer as usize].target + offset as u64;
-            // SAFETY: the result is a slice; the peer has offered its target, of which this rank's
-            // share is written by this rank alone.
+            // SAFETY: the result is a slice of `len_bytes`; the peer has published its target in the
+            // opening, and only this rank writes to this share of it.
             unsafe { rings.peer_memory.write(peer, address, result.as_ptr(), len_bytes)? };
         }
         if is_in_place {
-            // SAFETY: `result` is the piece aside; nobody reads this rank's source there again.
+            // SAFETY: `result` is the piece in scratch memory, so it is apart from the target, which is
+            // valid by the contract of `start`; no rank reads this rank's source there again.
             unsafe { copy(result.as_ptr(), target.add(offset), len_bytes) };
         }
         Ok(())

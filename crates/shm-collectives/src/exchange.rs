@@ -10,12 +10,13 @@ use super::copy::copy;
 use super::ring::Rings;
 use super::segment::{EXCHANGE_RING, RINGS};
 
-/// Reduces the peer's box of the step to come and this rank's `source` into `target`.
+/// Reduces the peer's exchange slot of the step to come and this rank's `source` into `target`.
 ///
-/// The own box is not read: the peer may be filling it for the next step already.
+/// The own slot is not read: the peer may be filling it for the next step already.
 ///
 /// # Safety
-/// The group has two ranks, the peer's flag was seen, and the vector is not longer than a box.
+/// The group has two ranks, the peer's flag was seen, and the vector is not longer than an exchange
+/// slot. `source` and `target` are valid for `len_bytes`, and are one or do not overlap.
 #[inline]
 pub(super) unsafe fn consume_exchanged(
     rings: &Rings,
@@ -25,17 +26,21 @@ pub(super) unsafe fn consume_exchanged(
     len_bytes: usize,
 ) {
     if ptr::eq(source, target) {
-        // SAFETY: the caller's promise.
+        // SAFETY: this function's contract is that of the callee, whose `target` is both.
         return unsafe { consume_exchanged_in_place(rings, kernel, target, len_bytes) };
     }
-    // SAFETY: the caller's contribution, apart from the target.
+    // SAFETY: `source` is valid for `len_bytes` by this function's contract, and apart from the target.
     let mine = unsafe { slice::from_raw_parts(source, len_bytes) };
-    // SAFETY: the caller's promise.
+    // SAFETY: the peer's flag was seen and `target` is valid, by this function's contract; `mine` does
+    // not overlap it, for source and target are not one.
     unsafe { combine_exchanged(rings, kernel, mine, target) };
 }
 
 /// The same where this rank's contribution is what the result overwrites. On its own, because the
 /// copy needs more of the stack than a call should touch.
+///
+/// # Safety
+/// As [`consume_exchanged`], with `target` as the source too.
 #[inline(never)]
 unsafe fn consume_exchanged_in_place(
     rings: &Rings,
@@ -44,16 +49,22 @@ unsafe fn consume_exchanged_in_place(
     len_bytes: usize,
 ) {
     let mut aside = [MaybeUninit::<u8>::uninit(); RINGS[EXCHANGE_RING].capacity_bytes];
-    // SAFETY: a box is not longer than `aside`, which is apart from the caller's buffer.
+    // SAFETY: `target` is valid for `len_bytes` by this function's contract; that is not more than an
+    // exchange slot has, as `aside` does, which no other pointer refers to.
     let mine = unsafe {
         copy(target, aside.as_mut_ptr().cast(), len_bytes);
         slice::from_raw_parts(aside.as_ptr().cast(), len_bytes)
     };
-    // SAFETY: the caller's promise.
+    // SAFETY: the peer's flag was seen and `target` is valid, by this function's contract; `mine` is
+    // the copy.
     unsafe { combine_exchanged(rings, kernel, mine, target) };
 }
 
-/// Reduces `mine` and the peer's box into `target`.
+/// Reduces `mine` and the peer's exchange slot into `target`.
+///
+/// # Safety
+/// The group has two ranks, and the peer's flag was seen. `target` is valid for writing as many bytes
+/// as `mine` has, and does not overlap it.
 #[inline]
 unsafe fn combine_exchanged(
     rings: &Rings,
@@ -62,8 +73,9 @@ unsafe fn combine_exchanged(
     target: *mut u8,
 ) {
     let own = rings.local_rank;
-    // SAFETY: the peer's flag was seen, and it writes this box again only after this rank's next
-    // step; `target` is the caller's and apart from the segment.
+    // SAFETY: the peer's flag was seen, by this function's contract, and the peer writes this slot
+    // again only after this rank's next step; `target` is valid by the same contract, and no buffer
+    // of a caller lies in the segment, whose address it never gets.
     let (theirs, result) = unsafe {
         (
             rings.slot(EXCHANGE_RING, 1 - own, rings.step(EXCHANGE_RING), mine.len()),

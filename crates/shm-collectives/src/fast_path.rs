@@ -1,8 +1,8 @@
-//! Short operations of a blocking call: one step, straight through.
+//! The blocking call, and its fast path: short operations of one step, straight through.
 //!
-//! What `Staged` does for operations that may stop at any step, for those that take a single one.
-//! The slots and the counting of steps are the same, so some ranks may come this way and others poll
-//! `Staged`.
+//! The fast path does for operations of a single step what `staged` does for operations that may stop
+//! at any step. Slots and step numbers are the same, so some ranks may take the fast path while
+//! others poll a staged operation.
 
 use std::mem::MaybeUninit;
 use std::{ptr, slice};
@@ -32,11 +32,11 @@ impl HostGroup {
     /// and are in place as it says or do not overlap; so are the blocks of a reduce-scatter.
     #[inline]
     pub unsafe fn run(&mut self, operation: &Operation) -> Result<(), Lost> {
-        // SAFETY: the caller's promise.
+        // SAFETY: the buffers are valid for this call, by the contract of `run`.
         if let Some(outcome) = unsafe { self.run_at_once(operation) } {
             return outcome;
         }
-        // SAFETY: the caller's promise.
+        // SAFETY: as above, and the operation is over when `complete` returns.
         unsafe { self.start(*operation)? };
         self.complete()
     }
@@ -48,7 +48,8 @@ impl HostGroup {
     #[inline]
     unsafe fn run_at_once(&mut self, operation: &Operation) -> Option<Result<(), Lost>> {
         let &Operation { source, target, len_bytes, .. } = operation;
-        // SAFETY: the caller's promise, in all arms.
+        // SAFETY: the buffers are valid for the lengths of the action by the contract of `run`, which
+        // all arms share.
         unsafe {
             match operation.action {
                 Action::Allreduce(kernel) => {
@@ -75,8 +76,9 @@ impl HostGroup {
         self.rings.ranks > 1 && (1..=RINGS[LINE_RING].capacity_bytes).contains(&len_bytes)
     }
 
-    /// An allreduce of at most one box between two ranks. `None` if it is another one, or cannot
-    /// begin at once.
+    /// An allreduce among two ranks of `len_bytes` that fit one exchange slot (1 to 4,152 bytes).
+    /// `None` if the group or the vector is larger, or another operation is in progress, or a rank was
+    /// lost: nothing has been done then, and [`run`](Self::run) does it or says why not.
     ///
     /// # Safety
     /// As [`run`](Self::run).
@@ -92,19 +94,21 @@ impl HostGroup {
         if self.rings.ranks != 2 || !fits || !self.is_ready() {
             return None;
         }
-        // SAFETY: the caller's promise; a traded box is free in its step.
+        // SAFETY: `source` is valid for `len_bytes` by the contract of `run`, and no caller's buffer
+        // lies in the segment; an exchange slot is free in its step, and `own_slot` gives its only slice.
         unsafe { copy_short(source, self.rings.own_slot(EXCHANGE_RING, len_bytes)) };
         self.rings.publish(EXCHANGE_RING, len_bytes);
         if let Err(lost) = self.await_exchange() {
             return Some(Err(lost));
         }
-        // SAFETY: the peer's flag was seen just now; the buffers are the caller's.
+        // SAFETY: there are two ranks, checked above, and `await_exchange` has seen the peer's flag; the
+        // buffers are valid by the contract of `run`, and the vector fits, checked above.
         unsafe { consume_exchanged(&self.rings, kernel, source, target, len_bytes) };
         self.rings.finish(EXCHANGE_RING, true);
         Some(Ok(()))
     }
 
-    /// A barrier of two ranks. `None` if they are more, or it cannot begin at once.
+    /// A barrier of two ranks. `None` as for [`allreduce_of_two`](Self::allreduce_of_two).
     #[inline]
     pub fn barrier_of_two(&mut self) -> Option<Result<(), Lost>> {
         if self.rings.ranks != 2 || !self.is_ready() {
@@ -118,7 +122,8 @@ impl HostGroup {
         Some(outcome)
     }
 
-    /// A broadcast of at most one line. `None` if it is another one, or cannot begin at once.
+    /// A broadcast of at most one line (1 to 56 bytes), among any number of ranks. `None` as for
+    /// [`allreduce_of_two`](Self::allreduce_of_two), or if `from` is no rank of the group.
     ///
     /// # Safety
     /// As [`run`](Self::run).
@@ -134,14 +139,16 @@ impl HostGroup {
             return None;
         }
         if self.rings.local_rank == from {
-            // SAFETY: the caller's promise.
+            // SAFETY: `source` is valid for `len_bytes` by the contract of `run`, and fits a line,
+            // checked above.
             return Some(unsafe { self.send_line(source, len_bytes) });
         }
         if let Err(lost) = self.await_slot_of(LINE_RING, from) {
             return Some(Err(lost));
         }
         let step = self.rings.step(LINE_RING);
-        // SAFETY: the flag of `from` was seen; the target is the caller's, apart from the segment.
+        // SAFETY: `await_slot_of` has seen the flag of `from`; `target` is valid for `len_bytes` by the
+        // contract of `run`, and apart from the segment.
         unsafe {
             let line = self.rings.slot(LINE_RING, from, step, len_bytes);
             copy_short(line.as_ptr(), slice::from_raw_parts_mut(target, len_bytes));
@@ -150,7 +157,8 @@ impl HostGroup {
         Some(Ok(()))
     }
 
-    /// A reduction of at most one line. `None` if it is another one, or cannot begin at once.
+    /// A reduction to one rank of at most one line (1 to 56 bytes), among any number of ranks. `None`
+    /// as for [`allreduce_of_two`](Self::allreduce_of_two), or if `to` is no rank of the group.
     ///
     /// # Safety
     /// As [`run`](Self::run).
@@ -167,7 +175,8 @@ impl HostGroup {
             return None;
         }
         if self.rings.local_rank != to {
-            // SAFETY: the caller's promise.
+            // SAFETY: `source` is valid for `len_bytes` by the contract of `run`, and fits a line,
+            // checked above.
             return Some(unsafe { self.send_line(source, len_bytes) });
         }
         for peer in self.rings.peers() {
@@ -175,7 +184,7 @@ impl HostGroup {
                 return Some(Err(lost));
             }
         }
-        // SAFETY: all flags were seen; the buffers are the caller's.
+        // SAFETY: `await_slot_of` has seen all flags; the buffers are valid by the contract of `run`.
         unsafe { self.take_lines(kernel, source, target, len_bytes) };
         self.rings.note_all_filled(LINE_RING);
         self.rings.finish(LINE_RING, true);
@@ -196,9 +205,11 @@ impl HostGroup {
     ) {
         let (rings, own) = (&self.rings, self.rings.local_rank);
         let mut aside = MaybeUninit::<Aside>::uninit();
-        // SAFETY: the contribution is not longer than a line; the caller's promise.
+        // SAFETY: the contribution is not longer than a line (`is_one_line`); both buffers are valid,
+        // and one or apart, by the contract of `run`.
         let mine = unsafe { apart(source, target, len_bytes, &mut aside) };
-        // SAFETY: the caller's, apart from the segment and from `mine`.
+        // SAFETY: `target` is valid for `len_bytes` by the contract of `run`; it is apart from the
+        // segment, and `apart` has made it so from `mine`.
         let result = unsafe { slice::from_raw_parts_mut(target, len_bytes) };
         let step = rings.step(LINE_RING);
         // SAFETY: the flag of every rank was seen.
@@ -213,6 +224,9 @@ impl HostGroup {
     }
 
     /// A scan of at most one line: every rank but the last sends, and reads those before it.
+    ///
+    /// # Safety
+    /// As [`run`](Self::run); the vector is not longer than a line.
     unsafe fn scan_lines(
         &mut self,
         kernel: &dyn Combine,
@@ -222,10 +236,11 @@ impl HostGroup {
         let &Operation { source, target, len_bytes, .. } = operation;
         let own = self.rings.local_rank;
         let mut aside = MaybeUninit::<Aside>::uninit();
-        // SAFETY: the contribution is not longer than a line; the caller's promise.
+        // SAFETY: the contribution is not longer than a line (`is_one_line`); both buffers are valid,
+        // and one or apart, by the contract of `run`.
         let mine = unsafe { apart(source, target, len_bytes, &mut aside) };
         if own + 1 < self.rings.ranks {
-            // SAFETY: the caller's promise.
+            // SAFETY: `source` is valid by the contract of `run`, and fits a line (`is_one_line`).
             unsafe { self.publish_line(source, len_bytes)? };
         }
         for peer in 0..own {
@@ -233,8 +248,8 @@ impl HostGroup {
         }
         let contributions = own + u32::from(inclusive);
         if contributions > 0 {
-            // SAFETY: the caller's, apart from the segment and from `mine`; a rank without a
-            // result does not get here.
+            // SAFETY: this rank has a result, so `target` is valid for it by the contract of `run`; it
+            // is apart from the segment, and `apart` has made it so from `mine`.
             let result = unsafe { slice::from_raw_parts_mut(target, len_bytes) };
             let (rings, step) = (&self.rings, self.rings.step(LINE_RING));
             reduce_prefix(kernel, result, contributions, |rank| {
@@ -250,29 +265,35 @@ impl HostGroup {
     }
 
     /// Publishes a line and goes on.
+    ///
+    /// # Safety
+    /// As [`publish_line`](Self::publish_line).
     #[inline]
     unsafe fn send_line(&mut self, source: *const u8, len_bytes: usize) -> Result<(), Lost> {
-        // SAFETY: the caller's promise.
+        // SAFETY: this function's contract is that of `publish_line`.
         unsafe { self.publish_line(source, len_bytes)? };
         self.rings.finish(LINE_RING, true);
         Ok(())
     }
 
     /// Publishes a line of the step to come.
+    ///
+    /// # Safety
+    /// `source` is valid for reading `len_bytes`, which fit a line.
     #[inline]
     unsafe fn publish_line(&mut self, source: *const u8, len_bytes: usize) -> Result<(), Lost> {
         while let Err(awaited) = self.rings.claim(LINE_RING) {
             self.wait_for(awaited)?;
         }
-        // SAFETY: claimed just now; `source` is valid by the caller's promise, and not in the
+        // SAFETY: claimed just now; `source` is valid by this function's contract, and not in the
         // segment.
         unsafe { copy_short(source, self.rings.own_slot(LINE_RING, len_bytes)) };
         self.rings.publish(LINE_RING, len_bytes);
         Ok(())
     }
 
-    /// Waits until the peer of two has filled its box of the step to come. With a core for each, this
-    /// begins with a pause: the two come at the same time, and the peer's box is not there yet.
+    /// Waits until the peer of two has filled its exchange slot of the step to come. With a core for
+    /// each, this begins with a pause: the two come at the same time, and the slot is not filled yet.
     #[inline]
     fn await_exchange(&mut self) -> Result<(), Lost> {
         let peer = 1 - self.rings.local_rank;
@@ -312,9 +333,10 @@ unsafe fn apart(
     let mut mine = source;
     if ptr::eq(source, target) {
         mine = aside.as_ptr().cast();
-        // SAFETY: the caller's promise.
+        // SAFETY: `source` is valid for `len_bytes`, which fit `aside`, by this function's contract.
         unsafe { ptr::copy_nonoverlapping(source, aside.as_mut_ptr().cast::<u8>(), len_bytes) };
     }
-    // SAFETY: the caller's, or the copy made just now.
+    // SAFETY: `source`, which is valid for `len_bytes` by this function's contract, or the copy made
+    // just now.
     unsafe { slice::from_raw_parts(mine, len_bytes) }
 }

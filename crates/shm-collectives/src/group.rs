@@ -1,4 +1,6 @@
-//! The group: one operation at a time, step by step.
+//! The group: its operation in progress, waits, and the end of the group.
+//!
+//! Blocking calls, which need no state for short operations, are in `fast_path`.
 
 use std::task::Poll;
 use std::time::Duration;
@@ -14,15 +16,18 @@ use super::segment::Segment;
 use super::sync::Ordering;
 use super::waiting::{EAGER_POLLS, PeerCheck, Policy, Waiter};
 
-/// Longest time a waiting thread leaves whatever else it has to drive alone: about what a message
-/// of the MPI beneath may be late when its receiver sits in one of our operations.
+/// Longest time between two calls of `idle` in a wait: as much as a message of the underlying MPI
+/// may be late when its receiver waits in an operation of the group.
 const IDLE_INTERVAL_MAX: Duration = Duration::from_millis(2);
 
-/// The processes of one host that share one communicator, as one of them sees it.
+/// One process's membership in a group of processes of one host.
 ///
-/// All ranks perform the same operations in the same order, one at a time; the caller queues. An
-/// operation is either [`run`](Self::run) at once, or [`start`](Self::start)ed and
-/// [`poll`](Self::poll)ed until it is done. Ranks may differ in which of the two they use.
+/// All ranks perform the same operations in the same order, one at a time; a caller with several
+/// queues them. An operation is either [`run`](Self::run) in one call, or [`start`](Self::start)ed and
+/// then [`poll`](Self::poll)ed or [`complete`](Self::complete)d. Ranks may differ in which they use.
+///
+/// Dropping the group leaves it: a peer that waits for this rank, then or later, gets [`Lost`] with
+/// [`LostCause::Left`]. A peer for which this rank had done its part is not disturbed.
 pub struct HostGroup {
     pub(super) rings: Rings,
     running: Option<Job>,
@@ -31,8 +36,8 @@ pub struct HostGroup {
     idle: Box<dyn FnMut() -> Result<(), u32> + Send>,
 }
 
-// SAFETY: the pointers of a running operation are used only inside calls, and `start` obliges the
-// caller to keep them usable from whichever thread polls.
+// SAFETY: the pointers of the operation in progress are used only inside calls, and the contract of
+// `start` keeps them valid for whichever thread polls.
 unsafe impl Send for HostGroup {}
 
 impl HostGroup {
@@ -48,7 +53,7 @@ impl HostGroup {
         Self { rings, running: None, liveness, idle: Box::new(|| Ok(())) }
     }
 
-    /// This process's place in the group.
+    /// This process's rank in the group, below [`ranks`](Self::ranks).
     #[must_use]
     pub fn local_rank(&self) -> u32 {
         self.rings.local_rank

@@ -47,8 +47,8 @@ impl Job {
                 Some(Self::Allgather(Rounds::new(Allgather::new(operation, ranks))))
             }
             Action::ReduceScatter { kernel, blocks } => {
-                // SAFETY: the buffers and the blocks are in use until the operation is over, by the
-                // promise to `start`.
+                // SAFETY: the buffers and the blocks are valid until the operation is over, by the
+                // contract of `start`.
                 let reduce_scatter =
                     unsafe { ReduceScatter::new(operation, kernel, blocks, rings) };
                 Some(Self::ReduceScatter(Rounds::new(reduce_scatter)))
@@ -84,7 +84,8 @@ impl Job {
 fn copy_alone(operation: &Operation) {
     let has_result = !matches!(operation.action, Action::Scan { inclusive: false, .. });
     if has_result && operation.source != operation.target.cast_const() {
-        // SAFETY: valid for `len_bytes` and not overlapping, by the promise to `start`.
+        // SAFETY: both are valid for `len_bytes`, and do not overlap, by the contract of `start`; that
+        // they are not one is checked above.
         unsafe { copy(operation.source, operation.target, operation.len_bytes) };
     }
 }

@@ -56,7 +56,7 @@ pub enum Action {
     },
 }
 
-/// How the elements of a reduce-scatter's vector are dealt to the ranks.
+/// Which elements of a reduce-scatter's vector each rank gets the reduction of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Blocks {
     /// As many to each rank; the vector's length is a multiple of the number of ranks.
@@ -140,7 +140,7 @@ impl Step {
     }
 }
 
-/// The ways to do an operation on one piece of its vector.
+/// The steps of an operation on one piece of its vector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Schedule {
     /// The first step on every piece.
@@ -171,7 +171,7 @@ impl Schedule {
             Action::Broadcast { from } => one(Step::Spread { from }),
             Action::Transfer { from, to } => one(Step::Transfer { from, to }),
             Action::ReduceScatter { .. } | Action::Allgather | Action::Scan { .. } => {
-                unreachable!("these take rounds, not recipes: see `Job`")
+                unreachable!("these take rounds, not steps: see `Job`")
             }
         }
     }

@@ -3,8 +3,8 @@
 //!
 //! Owns the two system calls (`process_vm_readv(2)`, `process_vm_writev(2)`), the probe that finds
 //! out whether they work, and why they do not. It must not know operations. The calls move bytes
-//! without the other process taking part, and never wait for it; who is denied them is told so at
-//! once. What denies them: another user (or another user namespace without `CAP_SYS_PTRACE`), a
+//! without the other process taking part, and never wait for it; a denial is an error at once. What
+//! denies them: another user (or another user namespace without `CAP_SYS_PTRACE`), a
 //! process that is not dumpable, Yama's `ptrace_scope`, a seccomp filter, a kernel built without
 //! them, and a peer in another pid namespace, whose pid means someone else here.
 //!
@@ -31,11 +31,11 @@ use super::sync::step;
 /// Whether long vectors go directly from process to process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum DirectAccess {
-    /// Every rank knows for itself; the first long operation tells each about the others.
+    /// Not known yet: each rank knows its own access, and the first long operation exchanges it.
     Unknown,
-    /// All ranks reach all others.
+    /// All ranks can access the memory of all others.
     Granted,
-    /// Some rank does not reach some other.
+    /// Some rank cannot access the memory of some other.
     Denied,
 }
 
@@ -79,7 +79,7 @@ impl fmt::Display for UnreachableCause {
     }
 }
 
-/// The word of a registration in which a rank tells what its probe found. Zero: not probed yet.
+/// The word of a registration in which a rank publishes what its probe found. Zero: not probed yet.
 pub(super) fn outcome_word(outcome: Result<(), Unreachable>) -> u64 {
     let Err(Unreachable { peer, cause, .. }) = outcome else { return 1 << 56 };
     let (kind, errno) = match cause {
@@ -189,7 +189,7 @@ impl PeerMemory {
     /// Copies `len_bytes` at `address` of `peer` to `target`.
     ///
     /// # Safety
-    /// `target` is valid for writing so many bytes.
+    /// `target` is valid for writing `len_bytes`.
     pub(super) unsafe fn read(
         &self,
         peer: u32,
@@ -197,7 +197,7 @@ impl PeerMemory {
         target: *mut u8,
         len_bytes: usize,
     ) -> Result<(), Lost> {
-        // SAFETY: the caller's promise.
+        // SAFETY: `target` is valid for `len_bytes`, by this function's contract.
         unsafe { read(self.pids[peer as usize], address, target, len_bytes) }
             .map_err(|errno| lost(peer, errno))
     }
@@ -205,8 +205,8 @@ impl PeerMemory {
     /// Copies `len_bytes` at `source` to `address` of `peer`.
     ///
     /// # Safety
-    /// `source` is valid for reading so many bytes, and the peer has offered the memory at
-    /// `address` for writing.
+    /// `source` is valid for reading `len_bytes`, and the peer has published the memory at `address`
+    /// for this rank to write to.
     pub(super) unsafe fn write(
         &self,
         peer: u32,
@@ -214,7 +214,8 @@ impl PeerMemory {
         source: *const u8,
         len_bytes: usize,
     ) -> Result<(), Lost> {
-        // SAFETY: the caller's promise.
+        // SAFETY: `source` is valid for `len_bytes`, and the peer expects the write, by this function's
+        // contract.
         unsafe { write(self.pids[peer as usize], address, source, len_bytes) }
             .map_err(|errno| lost(peer, errno))
     }
@@ -228,22 +229,27 @@ fn lost(local_rank: u32, errno: Errno) -> Lost {
     Lost { local_rank, cause }
 }
 
+/// # Safety
+/// `target` is valid for writing `len_bytes`.
 unsafe fn read(pid: u32, address: u64, target: *mut u8, len_bytes: usize) -> Result<(), Errno> {
     transfer(len_bytes, |done, rest| {
         let local = libc::iovec { iov_base: target.wrapping_add(done).cast(), iov_len: rest };
         let remote = remote(address, done, rest);
-        // SAFETY: `local` is within what the caller made valid; the kernel checks `remote`.
+        // SAFETY: `local` is the rest of `target`, valid by this function's contract; the kernel checks
+        // `remote`.
         unsafe { libc::process_vm_readv(pid as libc::pid_t, &local, 1, &remote, 1, 0) }
     })
 }
 
+/// # Safety
+/// `source` is valid for reading `len_bytes`, and the process expects a write at `address`.
 unsafe fn write(pid: u32, address: u64, source: *const u8, len_bytes: usize) -> Result<(), Errno> {
     transfer(len_bytes, |done, rest| {
         let base = source.wrapping_add(done).cast_mut().cast();
         let local = libc::iovec { iov_base: base, iov_len: rest };
         let remote = remote(address, done, rest);
-        // SAFETY: `local` is within what the caller made valid and only read; the kernel checks
-        // `remote`.
+        // SAFETY: `local` is the rest of `source`, valid by this function's contract and only read; the
+        // kernel checks `remote`.
         unsafe { libc::process_vm_writev(pid as libc::pid_t, &local, 1, &remote, 1, 0) }
     })
 }

@@ -1,7 +1,7 @@
-//! Whether the processes of the other ranks still live.
+//! Identity of a process, and a watch that tells whether it has ended.
 //!
-//! Looked at only in long waits. A process is known by its pid and its start time, so that a pid
-//! that was given to a newcomer is not mistaken for the peer.
+//! A process is known by its pid and its start time, so that a pid that was given to a newcomer is not
+//! mistaken for the peer. Watches make system calls, so they are asked in long waits only (`liveness`).
 
 use std::fs;
 use std::os::fd::OwnedFd;
@@ -34,7 +34,7 @@ impl Identity {
     }
 }
 
-/// A way to tell whether one process has ended.
+/// Tells whether one process has ended.
 #[derive(Debug)]
 pub(super) enum ProcessWatch {
     /// The process of this very thread, or one that cannot be seen from here: never found dead.

@@ -1,4 +1,4 @@
-//! Reduce-scatter: every rank deals out slices of its vector, everyone reduces those dealt to it.
+//! Reduce-scatter: every rank publishes slices of its vector, each rank reduces those of its block.
 //!
 //! A round takes the same slice of every block, so that all ranks reduce at the same time: with
 //! pieces of the vector as it lies, one rank would reduce while the others wait.
@@ -36,7 +36,7 @@ pub(super) struct ReduceScatter {
 
 impl ReduceScatter {
     /// # Safety
-    /// `blocks` and the buffers are in use until the operation is over, and as the action asks.
+    /// `blocks` and the buffers are valid until the operation is over, and as the action asks.
     pub(super) unsafe fn new(
         operation: Operation,
         kernel: &'static dyn Combine,
@@ -78,7 +78,8 @@ impl ReduceScatter {
             }
             Blocks::At(cuts) => {
                 let cut = |at: u32| {
-                    // SAFETY: there are `ranks + 1` of them, in use until the operation is over.
+                    // SAFETY: there are `ranks + 1` of them, valid until the operation is over, by the
+                    // contract of `start`.
                     let elements = unsafe { cuts.add(at as usize).read() };
                     // A cut beyond the vector is the caller's fault; it must not reach memory.
                     (elements as usize).saturating_mul(self.kernel.element_bytes()).min(len_bytes)
@@ -113,13 +114,16 @@ impl ReduceScatter {
         }
     }
 
-    /// Reduces the slices dealt to this rank, its own contribution being `mine`.
+    /// Reduces all ranks' slices of this rank's block; its own contribution is `mine`.
+    ///
+    /// # Safety
+    /// The flags of all other ranks were seen. `mine` does not overlap the current slice of the target.
     unsafe fn reduce(&self, rings: &Rings, mine: &[u8]) {
         let own = rings.local_rank;
         let place = self.place_of(own, &self.own);
         let (step, used_bytes) = (rings.step(self.ring), self.used_bytes());
-        // SAFETY: the target has room for this rank's block; it is apart from the segment, and from
-        // `mine`, which was put aside where it lay in the target.
+        // SAFETY: the target has room for this rank's block, by the contract of `start`; it is apart
+        // from the segment, and from `mine`, by this function's contract.
         let target = unsafe {
             slice::from_raw_parts_mut(self.operation.target.add(self.offset), mine.len())
         };
@@ -127,7 +131,7 @@ impl ReduceScatter {
             if rank == own {
                 return &mine[part];
             }
-            // SAFETY: the flag of `rank` was seen.
+            // SAFETY: the flag of `rank` was seen, by this function's contract.
             let slot = unsafe { rings.slot(self.ring, rank, step, used_bytes) };
             &slot[place + part.start..place + part.end]
         });
@@ -143,13 +147,14 @@ impl Round for ReduceScatter {
         let used_bytes = self.used_bytes();
         let own = rings.local_rank;
         let puts_own = self.is_in_place() && self.ring != EXCHANGE_RING;
-        // SAFETY: claimed and not published, as the caller says.
+        // SAFETY: claimed and not published, by this function's contract.
         let slot = unsafe { rings.own_slot(self.ring, used_bytes) };
         for rank in (0..self.ranks).filter(|rank| *rank != own || puts_own) {
             let block = self.block(rank);
             let slice = self.slice_of(&block);
             let part = &mut slot[self.place_of(rank, &block)..][..slice.len()];
-            // SAFETY: the slice lies within the caller's vector, which is not in the segment.
+            // SAFETY: the slice lies within the source, valid by the contract of `start`, and the source
+            // is not in the segment.
             unsafe { copy(self.operation.source.add(slice.start), part.as_mut_ptr(), slice.len()) };
         }
         used_bytes
@@ -160,14 +165,15 @@ impl Round for ReduceScatter {
         if slice.is_empty() {
             return;
         }
-        // SAFETY: the slice lies within the caller's vector.
+        // SAFETY: the slice lies within the source, valid by the contract of `start`.
         let mine = unsafe { self.operation.source.add(slice.start) };
         let mut aside = [MaybeUninit::<u8>::uninit(); RINGS[EXCHANGE_RING].capacity_bytes];
         let mine = if !self.is_in_place() {
             mine
         } else if self.ring == EXCHANGE_RING {
-            // The peer may be filling this rank's box already.
-            // SAFETY: a traded vector is not longer than a box, and `aside` apart from it.
+            // The peer may be filling this rank's exchange slot already.
+            // SAFETY: the slice lies within the vector, which is not longer than an exchange slot, as
+            // `aside` is; no other pointer refers to `aside`.
             unsafe { copy(mine, aside.as_mut_ptr().cast(), slice.len()) };
             aside.as_ptr().cast()
         } else {
@@ -178,7 +184,8 @@ impl Round for ReduceScatter {
             };
             slot[place..][..slice.len()].as_ptr()
         };
-        // SAFETY: one of the three above, all as long as the slice.
+        // SAFETY: all flags were seen, by this function's contract. `mine` is as long as the slice in
+        // each of the three cases, and apart from the target: not in place, or a copy, or a slot.
         unsafe { self.reduce(rings, slice::from_raw_parts(mine, slice.len())) };
     }
 

@@ -72,7 +72,7 @@ impl Rings {
     #[inline]
     pub(super) fn claim(&mut self, ring: usize) -> Result<(), Awaited> {
         let place = &self.places[ring];
-        // This rank's box of a trade is the one that it read itself in the step before.
+        // This rank's exchange slot is the one that it read itself in the step before.
         if ring == EXCHANGE_RING || place.cleared + RINGS[ring].slots >= place.next {
             return Ok(());
         }
@@ -102,7 +102,7 @@ impl Rings {
 
     #[cold]
     fn claim_by_counters(&mut self, ring: usize) -> Result<(), Awaited> {
-        // Half of the slots must be free, so that a fast sender does not look at every step.
+        // Half of the slots must be free, so that a fast sender does not read counters at every step.
         let step = self.places[ring].next - RINGS[ring].slots / 2;
         let mut least = u64::MAX;
         for peer in self.peers() {
@@ -213,9 +213,9 @@ impl Rings {
         }
     }
 
-    /// The same for somebody who looks `looks` times and lets a moment pass before each. A look that
-    /// comes before the line is written takes it away from the writer, who must then fetch it back:
-    /// two transfers more, and so no look should come too early.
+    /// Polls `polls` times whether `awaited` has come about, and lets a moment pass before each. A poll
+    /// before the line is written takes it away from the writer, who must then fetch it back: two
+    /// transfers more, and so no poll should come too early.
     #[inline]
     pub(super) fn is_met_soon(&self, awaited: Awaited, polls: u32) -> bool {
         let Awaited { peer, ring, step, event } = awaited;

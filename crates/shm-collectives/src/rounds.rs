@@ -79,7 +79,7 @@ impl<R: Round> Rounds<R> {
                 self.seen = reads.start;
             }
             self.await_filled(rings, reads.end)?;
-            // SAFETY: their flags were seen.
+            // SAFETY: `await_filled` has seen the flags of all ranks in `reads`.
             unsafe { self.round.take(rings) };
             if reads.len() == rings.ranks as usize {
                 rings.note_all_filled(ring);
@@ -92,7 +92,7 @@ impl<R: Round> Rounds<R> {
         }
     }
 
-    /// Looks for the flags of the ranks below `end`, but for this rank's own.
+    /// Polls the flags of the ranks below `end`, except this rank's own.
     fn await_filled(&mut self, rings: &Rings, end: u32) -> Result<(), Awaited> {
         let ring = self.round.ring();
         while self.seen < end {

@@ -64,8 +64,8 @@ impl Round for Prefixes {
 
     unsafe fn fill(&self, rings: &mut Rings) -> usize {
         let len_bytes = self.len_bytes();
-        // SAFETY: the piece lies within the caller's source; the slot is claimed, and the source is
-        // not in the segment.
+        // SAFETY: the piece lies within the source, valid until the operation is over by the contract of
+        // `start`; the slot is claimed, by this function's contract, and the source is not in the segment.
         unsafe {
             let source = self.operation.source.add(self.offset);
             copy_short(source, rings.own_slot(self.ring, len_bytes));
@@ -82,8 +82,9 @@ impl Round for Prefixes {
         }
         let (step, len_bytes) = (rings.step(self.ring), self.len_bytes());
         let piece = |rank: u32| {
-            // SAFETY: the piece of the caller's source, apart from the target; or a slot whose flag
-            // was seen, or this rank's own, which it has filled in place.
+            // SAFETY: the piece of the source, which is valid and apart from the target by the contract
+            // of `start`; or a slot whose flag was seen, by this function's contract; or this rank's
+            // own slot, which it has filled where source and target are one.
             unsafe {
                 if rank == own && !self.is_in_place() {
                     slice::from_raw_parts(self.operation.source.add(self.offset), len_bytes)
@@ -92,7 +93,8 @@ impl Round for Prefixes {
                 }
             }
         };
-        // SAFETY: the piece lies within the caller's buffer, apart from the segment.
+        // SAFETY: the piece lies within the target, valid by the contract of `start` and apart from the
+        // segment.
         let target =
             unsafe { slice::from_raw_parts_mut(self.operation.target.add(self.offset), len_bytes) };
         reduce_prefix(self.kernel, target, contributions, piece);
@@ -142,7 +144,7 @@ pub(super) struct Chain {
 }
 
 impl Chain {
-    /// Whether a chain of `ranks` is the way to do `operation`.
+    /// Whether `operation` goes along a chain among `ranks` ranks.
     pub(super) fn suits(operation: &Operation, kernel: &dyn Combine, ranks: u32) -> bool {
         let is_long = operation.len_bytes > RINGS[SHORT_RING].capacity_bytes;
         is_long && ranks > 2 && kernel.wide().is_none()
@@ -174,7 +176,8 @@ impl Chain {
                 let (peer, ring, step) = (own - 1, LONG_RING, rings.step(LONG_RING));
                 return Err(Awaited { peer, ring, step, event: AwaitedEvent::Filled });
             }
-            // SAFETY: the slot before was seen to be filled; this rank's own is claimed.
+            // SAFETY: the slot of the rank before was seen to be filled, if there is one; this rank's own
+            // is claimed, if it has a reader.
             unsafe {
                 match own {
                     0 => self.begin(rings),
@@ -199,28 +202,39 @@ impl Chain {
         self.operation.source == self.operation.target.cast_const()
     }
 
-    /// The current piece of the caller's contribution.
+    /// The current piece of this rank's contribution.
+    ///
+    /// # Safety
+    /// Nothing writes to it as long as the slice is used.
     unsafe fn source(&self) -> &[u8] {
-        // SAFETY: it lies within the caller's buffer, in use until the operation is over.
+        // SAFETY: it lies within the source, valid until the operation is over by the contract of
+        // `start`, and not written meanwhile, by this function's contract.
         unsafe { slice::from_raw_parts(self.operation.source.add(self.offset), self.len_bytes()) }
     }
 
     /// Where the current piece of the result goes.
     fn target(&self) -> *mut u8 {
-        // SAFETY: it lies within the caller's buffer.
+        // SAFETY: it lies within the target, valid by the contract of `start`.
         unsafe { self.operation.target.add(self.offset) }
     }
 
-    /// What the rank before this one has left.
+    /// The reduction so far, published by the rank before this one.
+    ///
+    /// # Safety
+    /// There is a rank before this one, and the flag of its slot was seen.
     unsafe fn so_far<'a>(&self, rings: &'a Rings) -> &'a [u8] {
         let step = rings.step(LONG_RING);
-        // SAFETY: its flag was seen, as the callers' callers say.
+        // SAFETY: its flag was seen, by this function's contract.
         unsafe { rings.slot(LONG_RING, rings.local_rank - 1, step, self.len_bytes()) }
     }
 
     /// The first rank: its contribution is the reduction so far, and its own inclusive result.
+    ///
+    /// # Safety
+    /// The own slot is claimed and not published.
     unsafe fn begin(&self, rings: &mut Rings) {
-        // SAFETY: the slot is claimed; the buffers are the caller's, one or apart.
+        // SAFETY: the slot is claimed, by this function's contract; the buffers are valid, and one or
+        // apart, by the contract of `start`.
         unsafe {
             let source = self.source();
             rings.own_slot(LONG_RING, source.len()).copy_from_slice(source);
@@ -231,12 +245,16 @@ impl Chain {
     }
 
     /// A rank between others. The slot is filled before the target, which may be the source.
+    ///
+    /// # Safety
+    /// The own slot is claimed and not published, and the flag of the rank before was seen.
     unsafe fn hand_on(&self, rings: &Rings) {
         let len_bytes = self.len_bytes();
         let step = rings.step(LONG_RING);
         let own_slot = rings.segment.payload_to_fill(LONG_RING, rings.local_rank, step);
-        // SAFETY: the slot is claimed, and this is the only slice of it; the one before was seen to
-        // be filled; the buffers are the caller's.
+        // SAFETY: the slot is claimed, by this function's contract, and this is the only slice of it; the
+        // one before was seen to be filled, by the same; the buffers are valid by the contract of
+        // `start`, and the source is read before the target is written.
         unsafe {
             let so_far = self.so_far(rings);
             let next = slice::from_raw_parts_mut(own_slot, len_bytes);
@@ -246,22 +264,27 @@ impl Chain {
         }
     }
 
-    /// The last rank, which leaves nothing to anybody.
+    /// The last rank, which publishes nothing.
+    ///
+    /// # Safety
+    /// The flag of the rank before was seen.
     unsafe fn end(&self, rings: &Rings) {
         let len_bytes = self.len_bytes();
-        // SAFETY: the slot before was seen to be filled.
+        // SAFETY: the flag of the rank before was seen, by this function's contract.
         let so_far = unsafe { self.so_far(rings) };
         if !self.inclusive {
-            // SAFETY: the target is the caller's, apart from the segment.
+            // SAFETY: the target is valid for the piece by the contract of `start`, and apart from the
+            // segment.
             return unsafe { copy(so_far.as_ptr(), self.target(), len_bytes) };
         }
         if !self.is_in_place() {
-            // SAFETY: the buffers are the caller's, and apart.
+            // SAFETY: the buffers are valid, and apart where they are not one, by the contract of `start`.
             let (target, source) =
                 unsafe { (slice::from_raw_parts_mut(self.target(), len_bytes), self.source()) };
             return self.kernel.combine_into(target, so_far, source);
         }
-        // SAFETY: as above; there is one buffer.
+        // SAFETY: valid by the contract of `start`; source and target are one here, and this is the only
+        // slice of it.
         let vector = unsafe { slice::from_raw_parts_mut(self.target(), len_bytes) };
         combine_in_place(self.kernel, so_far, vector);
     }

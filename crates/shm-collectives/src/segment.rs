@@ -48,7 +48,7 @@ pub(super) struct Registration {
     pub(super) cpus: [AtomicU64; CPU_MASK_WORDS],
 }
 
-/// What a rank's peers look at outside the slots. Two pairs of lines, because hardware prefetches
+/// What a rank's peers poll outside the slots. Two pairs of lines, because hardware prefetches
 /// lines in pairs, and `done` changes with every step while the rest is quiet.
 #[repr(C, align(256))]
 pub(super) struct Control {
@@ -94,7 +94,7 @@ const LONG: RingShape = RingShape {
     slot_stride_bytes: 129 * 1024,
     ring_offset_bytes: 5 * PAGE_BYTES,
 };
-/// The traded boxes of a group of two; as long as a slot of the short ring.
+/// The exchange slots of a group of two; as long as a slot of the short ring.
 const EXCHANGE: RingShape = RingShape {
     slots: 2,
     capacity_bytes: SHORT.capacity_bytes,
@@ -102,7 +102,7 @@ const EXCHANGE: RingShape = RingShape {
     slot_stride_bytes: SHORT.slot_stride_bytes,
     ring_offset_bytes: LONG.ring_offset_bytes + 4 * LONG.slot_stride_bytes,
 };
-/// The line ring: one line a slot, and so many of them that a rank which only sends looks at its
+/// The line ring: one line a slot, and so many of them that a rank which only sends reads its
 /// readers' counters rarely.
 const LINE: RingShape = RingShape {
     slots: 64,
@@ -117,7 +117,7 @@ pub(super) const RINGS: [RingShape; 4] = [SHORT, LONG, EXCHANGE, LINE];
 pub(super) const SHORT_RING: usize = 0;
 /// Index of the long ring.
 pub(super) const LONG_RING: usize = 1;
-/// Index of the traded boxes.
+/// Index of the exchange slots.
 pub(super) const EXCHANGE_RING: usize = 2;
 /// Index of the line ring.
 pub(super) const LINE_RING: usize = 3;
@@ -224,8 +224,9 @@ impl Segment {
     #[inline]
     pub(super) fn control(&self, rank: u32) -> &Control {
         debug_assert!(rank < self.layout.ranks);
-        // SAFETY: `rank` is below `ranks` at every caller (local ranks are checked on entry), so
-        // this is inside the mapping, and aligned to its size; atomics only, as for the head.
+        // SAFETY: `rank` is below `ranks` (`HostGroup::start` and the fast path check the ranks of an
+        // operation, all others come from `0..ranks`), so this is inside the mapping, and aligned to
+        // its size; atomics only, as for the head.
         unsafe { self.controls.add(rank as usize).as_ref() }
     }
 
@@ -233,7 +234,8 @@ impl Segment {
     fn slot(&self, ring: usize, rank: u32, step: u64) -> NonNull<u8> {
         debug_assert!(rank < self.layout.ranks);
         let shape = &RINGS[ring];
-        // A traded box lies in the area of either of two ranks, and is one's in every other step.
+        // An exchange slot lies in the area of either of two ranks, and belongs to a rank in every other
+        // step.
         let (area, slot) = if ring == EXCHANGE_RING {
             ((rank as usize + step as usize) & 1, 0)
         } else {
@@ -241,15 +243,17 @@ impl Segment {
         };
         let offset =
             area * RANK_AREA_BYTES + shape.ring_offset_bytes + slot * shape.slot_stride_bytes;
-        // SAFETY: inside the mapping: `rank` is below `ranks` at every caller, groups of two alone
-        // trade boxes, and the constant assertions above keep every slot inside its area.
+        // SAFETY: inside the mapping: `rank` is below `ranks` (`HostGroup::start` and the fast path
+        // check the ranks of an operation, all others come from `0..ranks`), only groups of two use
+        // exchange slots, and the constant assertions above keep every slot inside its area.
         unsafe { self.areas.add(offset) }
     }
 
     /// The flag of the slot that `rank` fills in `step`: the number of the last step filled in.
     #[inline]
     pub(super) fn flag(&self, ring: usize, rank: u32, step: u64) -> &AtomicU64 {
-        // SAFETY: slots begin at multiples of 64 bytes inside the mapping, with their flag.
+        // SAFETY: slots begin at multiples of 64 bytes inside the mapping, with their flag, which every
+        // process accesses as an atomic only.
         unsafe { self.slot(ring, rank, step).cast::<AtomicU64>().as_ref() }
     }
 
@@ -262,7 +266,8 @@ impl Segment {
     /// The same, to be written.
     #[inline]
     pub(super) fn payload_to_fill(&self, ring: usize, rank: u32, step: u64) -> *mut u8 {
-        // SAFETY: the payload begins inside the slot, as the constants above say.
+        // SAFETY: the payload begins inside the slot, for every shape of `RINGS` has its payload offset
+        // below its stride.
         unsafe { self.slot(ring, rank, step).add(RINGS[ring].payload_offset_bytes).as_ptr() }
     }
 

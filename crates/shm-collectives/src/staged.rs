@@ -36,7 +36,8 @@ impl Staged {
         if ranks == 1 {
             let reduces = matches!(operation.action, Action::Allreduce(_) | Action::Reduce { .. });
             if reduces && operation.source != operation.target {
-                // SAFETY: valid for `len_bytes` and not overlapping, by the promise to `start`.
+                // SAFETY: both are valid for `len_bytes`, and do not overlap, by the contract of
+                // `start`; that they are not one is checked above.
                 unsafe { copy(operation.source, operation.target, operation.len_bytes) };
             }
             return None;
@@ -89,14 +90,15 @@ impl Staged {
             let step = self.step;
             if !self.published && self.writes(rings.local_rank) {
                 rings.claim(self.ring)?;
-                // SAFETY: claimed just now, not published.
+                // SAFETY: claimed just now, not published; a `Collect` follows a `Scatter`, which has
+                // awaited all writers.
                 unsafe { self.produce(rings) };
                 rings.publish(self.ring, self.len_bytes());
             }
             self.published = true;
             if step.has_reader(rings.local_rank) {
                 self.await_writers(rings)?;
-                // SAFETY: all writers' flags were seen.
+                // SAFETY: `await_writers` has seen all writers' flags.
                 unsafe { self.consume(rings) };
             }
             rings.finish(self.ring, step != Step::Scatter);
@@ -121,7 +123,7 @@ impl Staged {
         !matches!(self.operation.action, Action::Barrier) && self.offset < self.operation.len_bytes
     }
 
-    /// Looks for the flags of all writers but this rank.
+    /// Polls the flags of all writers but this rank.
     fn await_writers(&mut self, rings: &mut Rings) -> Result<(), Awaited> {
         let own = rings.local_rank;
         let ring = self.ring;
@@ -148,7 +150,8 @@ impl Staged {
         let len_bytes = self.len_bytes();
         let ring = self.ring;
         if self.step.is_collect() {
-            // SAFETY: as the caller promises.
+            // SAFETY: the slot is claimed, and all flags of the step before were seen, by this
+            // function's contract.
             return unsafe { self.produce_share(rings) };
         }
         let released = matches!(
@@ -158,13 +161,17 @@ impl Staged {
         let from =
             if released { self.operation.target.cast_const() } else { self.operation.source };
         if len_bytes > 0 {
-            // SAFETY: the piece lies within the caller's buffer; the slot is claimed, and the
-            // buffer is not in the segment.
+            // SAFETY: the piece lies within the buffer, valid until the operation is over by the
+            // contract of `start`; the slot is claimed, by this function's contract, and the buffer is
+            // not in the segment.
             unsafe { copy_short(from.add(self.offset), rings.own_slot(ring, len_bytes)) };
         }
     }
 
     /// Reduces this rank's share of the scattered pieces into its slot.
+    ///
+    /// # Safety
+    /// The slot is claimed and not published, and all flags of the step before were seen.
     unsafe fn produce_share(&self, rings: &mut Rings) {
         let kernel = self.kernel().expect("only reductions are scattered");
         let (ring, len_bytes) = (self.ring, self.len_bytes());
@@ -197,13 +204,16 @@ impl Staged {
             Step::Exchange if self.ring == EXCHANGE_RING => {
                 let kernel = self.kernel().expect("only reductions exchange data");
                 let Operation { source, target, .. } = self.operation;
-                // SAFETY: as the caller promises; a traded vector is one piece.
+                // SAFETY: the peer's flag was seen, by this function's contract; `ring_for` gives this
+                // ring to groups of two and vectors of one slot; the buffers are valid by the contract
+                // of `start`.
                 unsafe { consume_exchanged(rings, kernel, source, target, len_bytes) };
             }
-            // SAFETY: as the caller promises.
+            // SAFETY: all writers' flags were seen, by this function's contract.
             Step::Exchange | Step::Gather { .. } => unsafe { self.consume_reducing(rings) },
             Step::Spread { from } | Step::Transfer { from, .. } => {
-                // SAFETY: the flag of `from` was seen; the piece lies within the caller's buffer.
+                // SAFETY: the flag of `from` was seen, by this function's contract; the piece lies
+                // within the target, valid by the contract of `start`.
                 unsafe {
                     let piece = rings.slot(self.ring, from, step, len_bytes);
                     copy(piece.as_ptr(), self.operation.target.add(self.offset), len_bytes);
@@ -213,8 +223,9 @@ impl Staged {
                 let element_bytes = self.kernel().map_or(1, Combine::element_bytes);
                 for rank in 0..rings.ranks {
                     let share = share(len_bytes, element_bytes, rank, rings.ranks);
-                    // SAFETY: the flag of `rank` was seen (or it is this rank's own slot); the
-                    // share lies within the piece, and that within the caller's buffer.
+                    // SAFETY: the flag of `rank` was seen, by this function's contract (or it is this
+                    // rank's own slot); the share lies within the piece, and that within the target,
+                    // valid by the contract of `start`.
                     unsafe {
                         let piece = &rings.slot(self.ring, rank, step, len_bytes)[share.clone()];
                         let target = self.operation.target.add(self.offset + share.start);
@@ -226,18 +237,21 @@ impl Staged {
     }
 
     /// Reduces the pieces of all ranks into the target.
+    ///
+    /// # Safety
+    /// All writers' flags were seen.
     unsafe fn consume_reducing(&self, rings: &Rings) {
         let kernel = self.kernel().expect("only reductions have pieces of all ranks");
         let len_bytes = self.len_bytes();
         let step = rings.step(self.ring);
         let own_from_source = matches!(self.step, Step::Gather { .. }) && !self.stages_own();
-        // SAFETY: the piece lies within the caller's buffer, which is apart from the segment, and
-        // apart from `source` unless the own piece was put aside.
+        // SAFETY: the piece lies within the target, valid by the contract of `start`. It is apart from
+        // the segment, and from `source` unless the own piece was put into the own slot.
         let target =
             unsafe { slice::from_raw_parts_mut(self.operation.target.add(self.offset), len_bytes) };
         reduce_in_order(kernel, target, rings.ranks, |rank, part| {
-            // SAFETY: the piece of the caller's source, which does not overlap the target; or a
-            // slot whose flag was seen, or this rank's own.
+            // SAFETY: the piece of the source, which is valid and does not overlap the target here, by
+            // the contract of `start`; or a slot whose flag was seen, or this rank's own.
             let piece = unsafe {
                 if own_from_source && rank == rings.local_rank {
                     slice::from_raw_parts(self.operation.source.add(self.offset), len_bytes)

@@ -20,7 +20,7 @@ pub(super) use super::tests::death::{AtomicU32, AtomicU64};
 pub(super) fn sleep_on(word: &AtomicU32, value: u32, time: Duration) {
     let timeout =
         Timespec { tv_sec: time.as_secs() as i64, tv_nsec: i64::from(time.subsec_nanos()) };
-    // Woken, out of time, interrupted, or the word had changed already: the caller looks anew in
+    // Woken, out of time, interrupted, or the word had changed already: the caller polls again in
     // every case.
     let _ = futex::wait(word, futex::Flags::empty(), value, Some(&timeout));
 }

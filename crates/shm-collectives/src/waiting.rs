@@ -1,37 +1,37 @@
 //! How a thread waits for another process: the policy, and the pacing of one wait.
 //!
 //! Owns the choice between spinning, yielding and sleeping, and when a wait has lasted long enough
-//! to look whether the other side still lives. It must not know what is waited for: the caller
+//! to check whether the other side still lives. It must not know what is waited for: the caller
 //! tests its own condition between two calls of [`Waiter::pause`] and supplies the sleep.
 
 use std::time::{Duration, Instant};
 
-/// How long one sleep, or one stretch of spinning, may last before the peers are looked after.
+/// How long one sleep, or one stretch of spinning, may last before the peers are checked.
 pub const PEER_CHECK_INTERVAL: Duration = Duration::from_millis(20);
 
-/// Longest sleep in a wait that something may end which only the caller can look at, such as the
-/// MPI beneath.
+/// Longest sleep in a wait whose end only the caller can poll for, such as a message of the underlying
+/// MPI.
 pub const NAP_MAX: Duration = Duration::from_micros(50);
 
-/// Looks at a flag before a wait is paced: some ten microseconds.
+/// Polls of a flag before a wait is paced: some ten microseconds.
 pub(crate) const EAGER_POLLS: u32 = 256;
 
-/// Looks at the condition without a `pause` between, at the start of a wait.
+/// Polls of the condition without a `pause` between, at the start of a wait.
 ///
 /// `pause` takes some 140 cycles on current Intel cores, which is as long as the cache line takes
 /// to travel: an exchange between two waiting processes must not pay it.
 const EAGER_ROUNDS: u32 = 256;
 /// Rounds of `pause` between two readings of the clock while spinning.
 const ROUNDS_PER_CLOCK: u32 = 512;
-/// Rounds (about a millisecond of `pause`) after which a spinning thread also yields, so that a
-/// stranger's program on the same core is not held up by a wait that is long anyhow.
-const ROUNDS_BEFORE_COURTESY: u32 = 16 * 1024;
+/// Rounds (about a millisecond of `pause`) after which a spinning thread also yields, so that another
+/// program on the same core is not held up by a wait that is long anyhow.
+const ROUNDS_BEFORE_YIELD: u32 = 16 * 1024;
 /// Yields before the first sleep when cores are short. Each lets every runnable process of the
 /// core go first, so this many suffice unless a partner computes or sleeps. There is no spinning
-/// before the first: what is awaited most likely needs this very core, and a look at a socket is a
+/// before the first: what is awaited most likely needs this very core, and a poll of a socket is a
 /// system call (8 hosts of a lab on 2 cores, 8 bytes through the tree: 83 us with 32 spins, 48 without).
 const CROWDED_YIELDS: u32 = 64;
-/// Rounds between two in which a caller may look at what is not its condition.
+/// Every so many rounds, a caller may poll what is not its condition.
 const ROUNDS_PER_CHECK: u32 = 8;
 /// Yields between two cheap checks: what a check drives may cost as much as the yield.
 const YIELDS_PER_CHEAP_CHECK: u32 = 16;
@@ -53,7 +53,7 @@ impl Policy {
     }
 }
 
-/// What the caller of [`Waiter::pause`] should look at besides its condition.
+/// What the caller of [`Waiter::pause`] should check besides its condition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PeerCheck {
     /// Nothing: the wait is still short.
@@ -93,8 +93,8 @@ impl Waiter {
         self.checked_at = None;
     }
 
-    /// Whether the round that [`Waiter::pause`] ended is one in which to look at the clock or at anything
-    /// beside the condition: one in a few, and every one that slept.
+    /// Whether the round that [`pause`](Self::pause) ended is one in which to read the clock, or to poll
+    /// anything besides the condition: one round in eight, and every round that slept.
     #[must_use]
     pub fn is_check_round(&self) -> bool {
         let has_slept = self.policy == Policy::Sleep && self.rounds > CROWDED_YIELDS;
@@ -121,10 +121,10 @@ impl Waiter {
         self.policy == Policy::Sleep && self.rounds < CROWDED_YIELDS
     }
 
-    /// Yields, and again as long as a look at the condition `is_pending`, up to a round in which the
-    /// caller should [look up](Self::is_check_round).
+    /// Yields, and again as long as `is_pending` says that the condition has not come true, up to the
+    /// next [check round](Self::is_check_round).
     ///
-    /// Most rounds of a crowded wait yield and look in vain. Each comes back to a core whose caches
+    /// Most rounds of a crowded wait yield and find the condition pending. Each comes back to a core whose caches
     /// others have used since, and costs by how much it touches.
     pub fn yield_while(&mut self, mut is_pending: impl FnMut() -> bool) {
         while self.yields_next() {
@@ -138,7 +138,7 @@ impl Waiter {
 
     #[cold]
     fn pause_spinning(&mut self) -> PeerCheck {
-        if self.rounds > ROUNDS_BEFORE_COURTESY {
+        if self.rounds > ROUNDS_BEFORE_YIELD {
             std::thread::yield_now();
         } else {
             std::hint::spin_loop();

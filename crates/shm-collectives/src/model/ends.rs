@@ -16,7 +16,7 @@ fn check(broken: Broken, ranks: u32, check: PeerCheck, preemptions_max: usize, b
     explore(broken, preemptions_max, move || at_all(members(ranks, Policy::Spin), body));
 }
 
-/// The victim is killed after `operations` operations; the others are told by the next at the latest,
+/// The victim is killed after `operations` operations; the others learn of it in the next at the latest,
 /// and by all that follow.
 fn killed_after<const OPERATIONS: u32>(mut member: Member) {
     let lost = Err(Lost { local_rank: VICTIM, cause: LostCause::Died });
@@ -29,7 +29,7 @@ fn killed_after<const OPERATIONS: u32>(mut member: Member) {
         if at < OPERATIONS && member.rank() == 0 {
             assert_eq!(outcome, Ok(()), "the victim had done its part");
         }
-        // A rank that only sends may not have looked yet, or have been told by one that did.
+        // A rank that only sends may not have checked yet, or have learned of it from one that did.
         assert!(outcome == Ok(()) || outcome == lost, "{outcome:?}");
     }
     let outcome = member.perform(Action::Barrier, 0, Manner::Begun);

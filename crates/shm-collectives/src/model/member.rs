@@ -112,7 +112,7 @@ impl Member {
         self.watch.end();
         let group = ManuallyDrop::new(self.group);
         // The segment is unmapped; that the group says nothing is the point.
-        // SAFETY: the group is never looked at again.
+        // SAFETY: the group is in `ManuallyDrop` and not used after this, so its rings are dropped once.
         drop(unsafe { ptr::read(&raw const group.rings) });
     }
 }

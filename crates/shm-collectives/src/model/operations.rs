@@ -9,7 +9,7 @@ use super::waiting::{PeerCheck, Policy, check_each_time};
 
 /// Fits a slot of the line ring.
 const LINE: usize = 8;
-/// Fits a slot of the short ring, and a box.
+/// Fits a slot of the short ring, and an exchange slot.
 const SHORT: usize = 12;
 /// One piece of the long ring.
 const ONE_PIECE: usize = 4 * 1024;
@@ -191,6 +191,6 @@ fn long_vectors_go_directly() {
 
 #[test]
 #[should_panic(expected = "Causality violation")]
-fn canary_meetings_without_order_write_to_buffers_in_use() {
+fn canary_openings_without_order_write_to_buffers_in_use() {
     check(Broken::Order(Purpose::Flag), 2, 2, direct);
 }

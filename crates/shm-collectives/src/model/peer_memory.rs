@@ -25,7 +25,7 @@ pub struct Unreachable;
 pub(super) struct Buffers {
     source: UnsafeCell<()>,
     target: Vec<UnsafeCell<()>>,
-    /// Of operations that came to nothing: peers may still read them, and learn that it was in vain.
+    /// Of operations that came to nothing: peers may still read them, and then learn of the failure.
     given_up: Mutex<Vec<Vec<u8>>>,
 }
 
@@ -41,7 +41,7 @@ impl Buffers {
         self.target_is_the_owners();
     }
 
-    /// Keeps `vectors` as long as anyone may look at them.
+    /// Keeps `vectors` as long as any rank may read them.
     pub(super) fn keep(&self, vectors: [Vec<u8>; 2]) {
         self.given_up.lock().expect("no thread panics").extend(vectors);
     }
@@ -79,7 +79,7 @@ impl PeerMemory {
         }
     }
 
-    fn look_for(&self, peer: u32) -> Result<(), Lost> {
+    fn check_peer(&self, peer: u32) -> Result<(), Lost> {
         let lost = Lost { local_rank: peer, cause: LostCause::Died };
         if self.gone == Some(peer) { Err(lost) } else { Ok(()) }
     }
@@ -93,7 +93,7 @@ impl PeerMemory {
         target: *mut u8,
         len_bytes: usize,
     ) -> Result<(), Lost> {
-        self.look_for(peer)?;
+        self.check_peer(peer)?;
         self.buffers[peer as usize].source.with(|_| ());
         let source = std::ptr::with_exposed_provenance::<u8>(address as usize);
         // SAFETY: the caller's promise; the ranks are threads of one process.
@@ -112,7 +112,7 @@ impl PeerMemory {
         source: *const u8,
         len_bytes: usize,
     ) -> Result<(), Lost> {
-        self.look_for(peer)?;
+        self.check_peer(peer)?;
         self.buffers[peer as usize].target[self.local_rank as usize].with_mut(|_| ());
         let target = std::ptr::with_exposed_provenance_mut::<u8>(address as usize);
         // SAFETY: the caller's promise; the ranks are threads of one process.

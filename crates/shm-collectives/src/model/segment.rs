@@ -105,7 +105,7 @@ impl Segment {
         &self.memory.areas[rank as usize].control
     }
 
-    /// As in the segment that ships: a traded box is one's in every other step.
+    /// As in the segment that ships: an exchange slot belongs to a rank in every other step.
     fn slot(&self, ring: usize, rank: u32, step: u64) -> &Slot {
         let (area, slot) = if ring == EXCHANGE_RING {
             ((rank as usize + step as usize) & 1, 0)

@@ -5,14 +5,14 @@ use std::time::Duration;
 
 pub(super) use crate::waiting::{PEER_CHECK_INTERVAL, PeerCheck, Policy};
 
-/// One look tells as much as many do, as long as nothing happens between.
+/// One poll finds as much as many do, as long as nothing happens between.
 pub(super) const EAGER_POLLS: u32 = 1;
 
 thread_local! {
     static PEER_CHECK: Cell<PeerCheck> = const { Cell::new(PeerCheck::None) };
 }
 
-/// What every wait of this model comes to: how much is looked at each time.
+/// Sets which check every pause of this model asks for.
 pub(super) fn check_each_time(check: PeerCheck) {
     PEER_CHECK.set(check);
 }
@@ -28,12 +28,12 @@ impl Waiter {
     }
 
     pub(super) fn pause(&mut self, sleep: impl FnOnce(Duration)) -> PeerCheck {
-        // Loom lets a thread that has yielded see nothing older than it saw before: who looks at
-        // everything looks once without.
-        let looks_at_once =
+        // Loom lets a thread that has yielded see nothing older than it saw before: a model with full
+        // checks makes the first one without a yield.
+        let checks_at_once =
             std::mem::take(&mut self.is_first) && PEER_CHECK.get() == PeerCheck::Full;
         match self.policy {
-            Policy::Spin if looks_at_once => {}
+            Policy::Spin if checks_at_once => {}
             Policy::Spin => loom::thread::yield_now(),
             Policy::Sleep => sleep(PEER_CHECK_INTERVAL),
         }

@@ -49,7 +49,7 @@ macro_rules! mortal_word {
             }
         }
 
-        /// For loads, and for the kernel. How often a rank looks is left to chance, so it is no step.
+        /// For loads, and for the kernel. How often a rank polls is left to chance, so it is no step.
         impl Deref for $name {
             type Target = atomic::$name;
 

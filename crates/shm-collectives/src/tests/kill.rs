@@ -4,7 +4,7 @@
 //! Ranks are processes, this test program started again. The victim is killed before its first store
 //! to the segment (or access to another rank's memory) in the operation, in the next run before its
 //! second, and so on until it lives through the operation; see `death`. After the operation all ranks
-//! meet in a barrier, for who only sends may be through before the victim is gone.
+//! perform a barrier, for a rank that only sends may be through before the victim is gone.
 
 use std::process::{Child, Command, Stdio};
 use std::sync::Mutex;

@@ -299,14 +299,14 @@ fn slots_are_kept_for_a_slow_reader_while_others_run_ahead() {
 #[test]
 fn an_operation_in_progress_is_pending_until_all_came() {
     let _watchdog = Watchdog::new("an_operation_in_progress_is_pending_until_all_came");
-    let looked = AtomicBool::new(false);
+    let polled = AtomicBool::new(false);
     with_group(2, 2, |group| {
         let mut word = 1_i32;
         let place = (&raw mut word).cast::<u8>();
         let action = Action::Allreduce(KERNELS[0]);
         let operation = Operation { action, source: place, target: place, len_bytes: 4 };
         if group.local_rank() == 1 {
-            while !looked.load(Ordering::Relaxed) {
+            while !polled.load(Ordering::Relaxed) {
                 std::thread::yield_now();
             }
         }
@@ -314,7 +314,7 @@ fn an_operation_in_progress_is_pending_until_all_came() {
         unsafe { group.start(operation) }.unwrap();
         if group.local_rank() == 0 {
             assert_eq!(group.poll(), Ok(Poll::Pending));
-            looked.store(true, Ordering::Relaxed);
+            polled.store(true, Ordering::Relaxed);
         }
         group.complete().unwrap();
         // SAFETY: reads what the operation wrote through `place`.
