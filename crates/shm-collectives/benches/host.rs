@@ -1,4 +1,5 @@
-//! Latency of the host group's operations between processes, beside floors measured in the same run.
+//! Latency of the host group's operations between processes, beside floors measured in the same
+//! run.
 //!
 //! `cargo bench -p tributary-shm-collectives --bench host [-- FILTER]`. Every rank is a process of its own,
 //! pinned to core `rank % cores`. A figure is the mean over a batch of operations; printed are the
@@ -9,9 +10,11 @@
 #![allow(clippy::print_stdout, clippy::unwrap_used, missing_docs)]
 
 use std::hint::spin_loop;
+use std::ptr::null_mut;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
+use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous};
 use tributary_shm_collectives::{Action, Combine, HostGroup, Operation};
 
 struct SumF32;
@@ -157,20 +160,10 @@ fn memcpy_floor(len_bytes: usize) -> Vec<f64> {
 
 /// A page of words that children forked later share.
 fn shared_words() -> &'static [AtomicU64; 512] {
+    let access = ProtFlags::READ | ProtFlags::WRITE;
     // SAFETY: a fresh anonymous mapping of a page; all bit patterns are valid for atomics, and it
     // is never unmapped.
-    unsafe {
-        let page = libc::mmap(
-            std::ptr::null_mut(),
-            4096,
-            libc::PROT_READ | libc::PROT_WRITE,
-            libc::MAP_SHARED | libc::MAP_ANONYMOUS,
-            -1,
-            0,
-        );
-        assert!(page != libc::MAP_FAILED);
-        &*page.cast()
-    }
+    unsafe { &*mmap_anonymous(null_mut(), 4096, access, MapFlags::SHARED).unwrap().cast() }
 }
 
 fn cores() -> u32 {

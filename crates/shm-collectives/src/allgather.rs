@@ -30,8 +30,8 @@ impl Allgather {
     /// `rank` is one of the group, and the target has room for all.
     unsafe fn place_of(&self, rank: u32) -> *mut u8 {
         let offset = rank as usize * self.operation.len_bytes + self.offset;
-        // SAFETY: inside the target, which has room for `len_bytes` of every rank, by this function's
-        // contract.
+        // SAFETY: inside the target, which has room for `len_bytes` of every rank, by this
+        // function's contract.
         unsafe { self.operation.target.add(offset) }
     }
 }
@@ -43,8 +43,9 @@ impl Round for Allgather {
 
     unsafe fn fill(&self, rings: &mut Rings) -> usize {
         let len_bytes = self.piece_bytes();
-        // SAFETY: the piece lies within the source, valid until the operation is over by the contract of
-        // `start`; the slot is claimed, by this function's contract, and the source is not in the segment.
+        // SAFETY: the piece lies within the source, valid until the operation is over by the
+        // contract of `start`; the slot is claimed, by this function's contract, and the source is
+        // not in the segment.
         unsafe {
             let source = self.operation.source.add(self.offset);
             copy_short(source, rings.own_slot(self.ring, len_bytes));
@@ -56,15 +57,15 @@ impl Round for Allgather {
         let len_bytes = self.piece_bytes();
         let step = rings.step(self.ring);
         for peer in rings.peers() {
-            // SAFETY: the flag of `peer` was seen, by this function's contract; the target has room for
-            // all contributions, by the contract of `start`.
+            // SAFETY: the flag of `peer` was seen, by this function's contract; the target has room
+            // for all contributions, by the contract of `start`.
             unsafe {
                 let piece = rings.slot(self.ring, peer, step, len_bytes);
                 copy(piece.as_ptr(), self.place_of(peer), len_bytes);
             }
         }
-        // SAFETY: the source is this rank's part of the target or does not overlap it, by the contract
-        // of `start`; it is copied only where it is not that part.
+        // SAFETY: the source is this rank's part of the target or does not overlap it, by the
+        // contract of `start`; it is copied only where it is not that part.
         unsafe {
             let (mine, place) =
                 (self.operation.source.add(self.offset), self.place_of(rings.local_rank));

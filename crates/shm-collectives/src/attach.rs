@@ -16,7 +16,8 @@ const FREE: u32 = 0;
 const FILLING: u32 = 1;
 const COMPLETE: u32 = 2;
 
-/// A rank that has mapped the segment and registered, but does not know yet that all others have.
+/// A rank that has mapped the segment and registered in it, and does not know yet that all others
+/// have. Becomes a [`HostGroup`] by [`settle`](Self::settle).
 pub struct Attachment {
     segment: Segment,
     local_rank: u32,
@@ -38,10 +39,12 @@ pub enum SettleError {
 
 /// Setting up.
 impl HostGroup {
-    /// Makes a segment for `ranks` processes and the offer of it; called by one of them.
+    /// Makes a segment for `ranks` processes and an offer of it; one of them, the leader, calls
+    /// this.
     ///
     /// # Errors
-    /// More ranks than [`RANKS_MAX`](super::RANKS_MAX), none, or no memory or descriptor.
+    /// `ranks` is zero or more than [`RANKS_MAX`](crate::RANKS_MAX), or the system gives no memory or
+    /// no descriptor.
     pub fn offer(ranks: u32) -> Result<(Offer, SegmentHandle), OfferError> {
         Offer::make(ranks)
     }
@@ -54,7 +57,7 @@ impl HostGroup {
         Attachment::new(offer, local_rank, ranks, Offer::open)
     }
 
-    /// The same at the rank that made the offer, which needs no access through `/proc`.
+    /// As [`attach`](Self::attach) at the leader, which needs no access through `/proc`.
     ///
     /// # Errors
     /// As [`attach`](Self::attach).
@@ -67,10 +70,10 @@ impl HostGroup {
         Attachment::new(offer, local_rank, ranks, |offer| offer.open_with_handle(handle))
     }
 
-    /// The same at a rank to whose mailbox the leader has delivered the segment.
+    /// As [`attach`](Self::attach) at a rank to whose mailbox the leader has delivered the segment.
     ///
     /// # Errors
-    /// As [`attach`](Self::attach), or nothing was delivered.
+    /// As [`attach`](Self::attach), or [`AttachError::NotDelivered`].
     pub fn attach_delivered(
         offer: &Offer,
         mailbox: &Mailbox,
@@ -80,11 +83,11 @@ impl HostGroup {
         Attachment::new(offer, local_rank, ranks, |offer| offer.open_delivered(mailbox))
     }
 
-    /// Whether every rank that has settled by now reaches the memory of all others, so that long
+    /// Whether every rank that has settled by now can access the memory of all others, so that long
     /// vectors need not be staged in the segment.
     ///
     /// # Errors
-    /// The first rank that does not, and why. Operations work without it; they cost more copies.
+    /// The first rank that cannot, and why. Operations work without this access, with more copies.
     pub fn direct_access(&self) -> Result<(), Unreachable> {
         let outcome = |rank| {
             // Acquire: pairs with the Release in `settle` of the rank; it stands for itself.
@@ -118,7 +121,8 @@ impl Attachment {
         Ok(Self { segment, local_rank, own, may_access_peers: true })
     }
 
-    /// Keeps this rank from using the memory of others, and with it the whole group.
+    /// Turns access to other ranks' memory off at this rank, and by that in the whole group: long
+    /// vectors are staged in the segment.
     #[must_use]
     pub fn without_direct_access(self) -> Self {
         Self { may_access_peers: false, ..self }
@@ -140,10 +144,12 @@ impl Attachment {
     }
 
     /// Makes the group ready for operations. To be called after all ranks have attached, which the
-    /// caller knows from its own exchange; from here on the leader may drop its [`SegmentHandle`].
+    /// caller knows from its own exchange; from here on the leader may drop its
+    /// [`SegmentHandle`].
     ///
     /// `processes` is how many processes of the job share this host's cores, at least the ranks of
-    /// this group, and the same number at every rank: how to wait is chosen by it.
+    /// this group, and the same number at every rank. If there are more processes than cores that
+    /// the ranks may run on, waits yield and sleep; else they spin ([`Policy`]).
     ///
     /// # Errors
     /// Some rank has not attached.

@@ -1,6 +1,6 @@
-//! What the engine asks of a reduction kernel, and reduction over many ranks in their order.
+//! The interface of a reduction kernel, and reduction over many ranks in their order.
 //!
-//! The engine knows neither datatypes nor operators: it hands byte slices, cut at element
+//! Operations know neither datatypes nor operators: they give byte slices, cut at element
 //! boundaries, to a [`Combine`].
 
 use std::ops::Range;
@@ -11,16 +11,23 @@ const BLOCK_BYTES: usize = 12 * 1024;
 /// Bytes of wide accumulators on the stack.
 const SCRATCH_BYTES: usize = 4 * 1024;
 
-/// A reduction kernel: one operator on one datatype.
+/// A reduction kernel: one operator on one datatype, for instance the sum of `f32`.
 ///
-/// All slices of one call have equal lengths, a multiple of [`element_bytes`](Self::element_bytes),
-/// do not overlap, and may have any alignment. `left` and the accumulated `target` are always the
-/// lower ranks, so that the operator need not commute.
+/// A group calls it with parts of the ranks' vectors, as bytes. All slices of one call have equal
+/// lengths, a multiple of [`element_bytes`](Self::element_bytes); they do not overlap, and may have
+/// any alignment. A kernel works element by element: where a vector is cut must not change any
+/// element of the result.
+///
+/// A reduction over ranks is always `((0 OP 1) OP 2) ...`: `left` and the accumulated `target` are
+/// the lower ranks. So the operator need be neither commutative nor associative.
+///
+/// Kernels are `'static` and shared by threads; most are a `static` of a type without fields. The
+/// example of the [crate] has one.
 pub trait Combine: Sync {
-    /// Size of one element; a divisor of 16, or any size up to 16.
+    /// Size of one element in bytes: 1 to 16.
     fn element_bytes(&self) -> usize;
 
-    /// `target = left OP right`.
+    /// `target = left OP right`. What `target` held before is of no use.
     fn combine_into(&self, target: &mut [u8], left: &[u8], right: &[u8]);
 
     /// `target = target OP source`.
@@ -32,9 +39,11 @@ pub trait Combine: Sync {
     }
 }
 
-/// Accumulation in a wider type than the elements have.
+/// Accumulation in a wider type than the elements have, for instance of 16-bit floats in 32 bits.
+/// Used for three ranks and more; elements are rounded once, at the end. Accumulators are as many
+/// as the elements of the other slice.
 pub trait Wide {
-    /// Size of one accumulator, at most 16.
+    /// Size of one accumulator in bytes: 1 to 16.
     fn accumulator_bytes(&self) -> usize;
 
     /// `accumulator = source`, widened.

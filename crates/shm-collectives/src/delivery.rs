@@ -1,12 +1,12 @@
 //! Delivery of a segment's descriptor over a socket, where `/proc` gives no access to it.
 //!
 //! For hosts where `/proc` does not let a process open another one's descriptors: containers of one
-//! host with namespaces of their own for users or pids, hardened kernels. A rank binds a datagram socket
-//! to an abstract name (unix(7)) of 128 random bits and sends the name to the leader; the leader sends
-//! the descriptor there (`SCM_RIGHTS`), which succeeds or fails at once; the rank then finds it in
-//! its queue. Neither side waits for the other, and abstract names are no files: the kernel forgets
-//! them with the process. Abstract names belong to a network
-//! namespace: delivery to a process in another one fails with `ECONNREFUSED`.
+//! host with namespaces of their own for users or pids, hardened kernels. A rank binds a datagram
+//! socket to an abstract name (unix(7)) of 128 random bits and sends the name to the leader; the
+//! leader sends the descriptor there (`SCM_RIGHTS`), which succeeds or fails at once; the rank then
+//! finds it in its queue. Neither side waits for the other, and abstract names are no files: the
+//! kernel forgets them with the process. Abstract names belong to a network namespace: delivery to
+//! a process in another one fails with `ECONNREFUSED`.
 
 use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;

@@ -1,11 +1,12 @@
 //! Long vectors from process to process, without a stop in the segment.
 //!
-//! An operation has two steps, both without data in the slots. In the first, the *opening*, each rank
-//! publishes where its vectors are, and whether it can access the memory of all others and has a core
-//! of its own; if one does not, all ranks stage this operation and all later ones (`staged`). Then each
-//! rank does its part alone: of an allreduce, it reads its share of every peer's source, piece by
-//! piece, into scratch memory that stays in its second-level cache, reduces it with its own in rank
-//! order, and writes the result to every rank while it is still in the cache. The second step, the
+//! An operation has two steps, both without data in the slots. In the first, the *opening*, each
+//! rank publishes where its vectors are, and whether it can access the memory of all others and has
+//! a core of its own; if one does not, all ranks stage this operation and all later ones
+//! (`staged`). Then each rank does its part alone: of an allreduce, it reads its share of every
+//! peer's source, piece by piece, into scratch memory that stays in its second-level cache, reduces
+//! it with its own in rank order, and writes the result to every rank while it is still in the
+//! cache. The second step, the
 //! *closing*, is a barrier: no rank uses its buffers again before all are done with them.
 //!
 //! In place, a share's result overwrites contributions that only this rank ever reads, and has
@@ -18,12 +19,13 @@
 //! it waits for the peer, and finds them in the peer's cache. Non-temporal stores made
 //! every size slower (the machine's last-level cache holds them all), so there are none.
 //!
-//! A reduction to one rank stays staged, which takes it through memory half as often as an allreduce
-//! (2 ranks: 64 KiB 3.7 us against 5.2 directly, 16 MiB 1.6 ms against 2.1).
+//! A reduction to one rank stays staged, which takes it through memory half as often as an
+//! allreduce (2 ranks: 64 KiB 3.7 us against 5.2 directly, 16 MiB 1.6 ms against 2.1).
 //!
-//! With fewer cores than ranks staging is faster (allreduce of 64 KiB, 2 cores: 8 ranks 40 us against
-//! 103, 4 ranks 20 against 25; 1 MiB 780 against 1,120, and 353 against 384): `p (p - 1)` reads and as
-//! many writes are that many system calls, and no copy that is saved was waited for by anyone.
+//! With fewer cores than ranks staging is faster (allreduce of 64 KiB, 2 cores: 8 ranks 40 us
+//! against 103, 4 ranks 20 against 25; 1 MiB 780 against 1,120, and 353 against 384): `p (p - 1)`
+//! reads and as many writes are that many system calls, and no copy that is saved was waited for by
+//! anyone.
 
 use super::combine::{Combine, reduce_in_order};
 use super::copy::copy;
@@ -106,8 +108,8 @@ impl Direct {
                     .expect("a long operation of several ranks has steps");
                 self.phase = Phase::Staged(running);
             } else {
-                // SAFETY: `open` has returned, so all ranks have published where their vectors are. They
-                // leave them to the others until the closing, or, after a failure, until
+                // SAFETY: `open` has returned, so all ranks have published where their vectors are.
+                // They leave them to the others until the closing, or, after a failure, until
                 // `outlast_writers` has returned.
                 if let Err(lost) = unsafe { self.work_unless_failed(rings) } {
                     rings.peer_memory.failure = Some(lost);
@@ -196,15 +198,15 @@ impl Direct {
         Ok(())
     }
 
-    /// Does this rank's part, and marks itself as writing meanwhile: a rank that gives up waits until
-    /// no rank writes to its memory any more (`Liveness::outlast_writers`).
+    /// Does this rank's part, and marks itself as writing meanwhile: a rank that gives up waits
+    /// until no rank writes to its memory any more (`Liveness::outlast_writers`).
     ///
     /// # Safety
     /// All ranks have published their vectors, and none has passed the closing.
     unsafe fn work_unless_failed(&self, rings: &mut Rings) -> Result<(), Lost> {
         rings.segment.control(rings.local_rank).writing.store(1, Ordering::Relaxed);
-        // SeqCst, with the fence in `outlast_writers`: either this rank sees the failure here, or who
-        // gives up for it sees this rank writing.
+        // SeqCst, with the fence in `outlast_writers`: either this rank sees the failure here, or
+        // who gives up for it sees this rank writing.
         fence(Ordering::SeqCst);
         let failure = Lost::from_word(rings.segment.head().failure.0.load(Ordering::Acquire));
         let outcome = match failure {
@@ -249,8 +251,8 @@ impl Direct {
         while offset < share.end && outcome.is_ok() {
             let len_bytes = piece_bytes.min(share.end - offset);
             let piece = Piece { offset, len_bytes, stride_bytes: piece_bytes };
-            // SAFETY: the piece is part of this rank's share; all ranks have published their vectors, and
-            // none has passed the closing, by this function's contract.
+            // SAFETY: the piece is part of this rank's share; all ranks have published their
+            // vectors, and none has passed the closing, by this function's contract.
             outcome = unsafe { self.reduce_piece(rings, kernel, piece, &mut scratch) };
             offset += len_bytes;
         }
@@ -280,8 +282,8 @@ impl Direct {
         }
         let Operation { source, target, .. } = self.operation;
         let is_in_place = std::ptr::eq(source, target);
-        // SAFETY: the piece lies within the buffers, which are valid by the contract of `start`; no other
-        // rank writes to the target here, for each writes its own share.
+        // SAFETY: the piece lies within the buffers, which are valid by the contract of `start`; no
+        // other rank writes to the target here, for each writes its own share.
         let (mine, result) = unsafe {
             let mine = std::slice::from_raw_parts(source.add(offset), len_bytes);
             let result = if !is_in_place {
@@ -299,13 +301,14 @@ impl Direct {
         });
         for peer in rings.peers() {
             let address = self.buffers[peer as usize].target + offset as u64;
-            // SAFETY: the result is a slice of `len_bytes`; the peer has published its target in the
-            // opening, and only this rank writes to this share of it.
+            // SAFETY: the result is a slice of `len_bytes`; the peer has published its target in
+            // the opening, and only this rank writes to this share of it.
             unsafe { rings.peer_memory.write(peer, address, result.as_ptr(), len_bytes)? };
         }
         if is_in_place {
-            // SAFETY: `result` is the piece in scratch memory, so it is apart from the target, which is
-            // valid by the contract of `start`; no rank reads this rank's source there again.
+            // SAFETY: `result` is the piece in scratch memory, so it is apart from the target,
+            // which is valid by the contract of `start`; no rank reads this rank's source there
+            // again.
             unsafe { copy(result.as_ptr(), target.add(offset), len_bytes) };
         }
         Ok(())

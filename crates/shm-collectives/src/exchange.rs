@@ -29,10 +29,11 @@ pub(super) unsafe fn consume_exchanged(
         // SAFETY: this function's contract is that of the callee, whose `target` is both.
         return unsafe { consume_exchanged_in_place(rings, kernel, target, len_bytes) };
     }
-    // SAFETY: `source` is valid for `len_bytes` by this function's contract, and apart from the target.
+    // SAFETY: `source` is valid for `len_bytes` by this function's contract, and apart from the
+    // target.
     let mine = unsafe { slice::from_raw_parts(source, len_bytes) };
-    // SAFETY: the peer's flag was seen and `target` is valid, by this function's contract; `mine` does
-    // not overlap it, for source and target are not one.
+    // SAFETY: the peer's flag was seen and `target` is valid, by this function's contract; `mine`
+    // does not overlap it, for source and target are not one.
     unsafe { combine_exchanged(rings, kernel, mine, target) };
 }
 
@@ -49,22 +50,22 @@ unsafe fn consume_exchanged_in_place(
     len_bytes: usize,
 ) {
     let mut aside = [MaybeUninit::<u8>::uninit(); RINGS[EXCHANGE_RING].capacity_bytes];
-    // SAFETY: `target` is valid for `len_bytes` by this function's contract; that is not more than an
-    // exchange slot has, as `aside` does, which no other pointer refers to.
+    // SAFETY: `target` is valid for `len_bytes` by this function's contract; that is not more than
+    // an exchange slot has, as `aside` does, which no other pointer refers to.
     let mine = unsafe {
         copy(target, aside.as_mut_ptr().cast(), len_bytes);
         slice::from_raw_parts(aside.as_ptr().cast(), len_bytes)
     };
-    // SAFETY: the peer's flag was seen and `target` is valid, by this function's contract; `mine` is
-    // the copy.
+    // SAFETY: the peer's flag was seen and `target` is valid, by this function's contract; `mine`
+    // is the copy.
     unsafe { combine_exchanged(rings, kernel, mine, target) };
 }
 
 /// Reduces `mine` and the peer's exchange slot into `target`.
 ///
 /// # Safety
-/// The group has two ranks, and the peer's flag was seen. `target` is valid for writing as many bytes
-/// as `mine` has, and does not overlap it.
+/// The group has two ranks, and the peer's flag was seen. `target` is valid for writing as many
+/// bytes as `mine` has, and does not overlap it.
 #[inline]
 unsafe fn combine_exchanged(
     rings: &Rings,

@@ -1,6 +1,8 @@
-//! How a group ends early, and how the word in the segment that tells of it is read.
+//! How a group ends early, and the encoding of that in the failure word of the segment.
 
-/// The group is of no more use: a rank is gone or gave up. Final; every later call says the same.
+/// A rank of the group was lost: it ended, left or gave up. The group can do nothing more: this and
+/// every later call of every rank returns the same error. Drop the group, and make a new one
+/// without that rank.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("local rank {local_rank} of the host group {cause}")]
 pub struct Lost {

@@ -1,8 +1,8 @@
 //! The blocking call, and its fast path: short operations of one step, straight through.
 //!
-//! The fast path does for operations of a single step what `staged` does for operations that may stop
-//! at any step. Slots and step numbers are the same, so some ranks may take the fast path while
-//! others poll a staged operation.
+//! The fast path does for operations of a single step what `staged` does for operations that may
+//! stop at any step. Slots and step numbers are the same, so some ranks may take the fast path
+//! while others poll a staged operation.
 
 use std::mem::MaybeUninit;
 use std::{ptr, slice};
@@ -48,8 +48,8 @@ impl HostGroup {
     #[inline]
     unsafe fn run_at_once(&mut self, operation: &Operation) -> Option<Result<(), Lost>> {
         let &Operation { source, target, len_bytes, .. } = operation;
-        // SAFETY: the buffers are valid for the lengths of the action by the contract of `run`, which
-        // all arms share.
+        // SAFETY: the buffers are valid for the lengths of the action by the contract of `run`,
+        // which all arms share.
         unsafe {
             match operation.action {
                 Action::Allreduce(kernel) => {
@@ -77,8 +77,8 @@ impl HostGroup {
     }
 
     /// An allreduce among two ranks of `len_bytes` that fit one exchange slot (1 to 4,152 bytes).
-    /// `None` if the group or the vector is larger, or another operation is in progress, or a rank was
-    /// lost: nothing has been done then, and [`run`](Self::run) does it or says why not.
+    /// `None` if the group or the vector is larger, or another operation is in progress, or a rank
+    /// was lost: nothing has been done then, and [`run`](Self::run) does it or says why not.
     ///
     /// # Safety
     /// As [`run`](Self::run).
@@ -94,15 +94,16 @@ impl HostGroup {
         if self.rings.ranks != 2 || !fits || !self.is_ready() {
             return None;
         }
-        // SAFETY: `source` is valid for `len_bytes` by the contract of `run`, and no caller's buffer
-        // lies in the segment; an exchange slot is free in its step, and `own_slot` gives its only slice.
+        // SAFETY: `source` is valid for `len_bytes` by the contract of `run`, and no caller's
+        // buffer lies in the segment; an exchange slot is free in its step, and `own_slot` gives
+        // its only slice.
         unsafe { copy_short(source, self.rings.own_slot(EXCHANGE_RING, len_bytes)) };
         self.rings.publish(EXCHANGE_RING, len_bytes);
         if let Err(lost) = self.await_exchange() {
             return Some(Err(lost));
         }
-        // SAFETY: there are two ranks, checked above, and `await_exchange` has seen the peer's flag; the
-        // buffers are valid by the contract of `run`, and the vector fits, checked above.
+        // SAFETY: there are two ranks, checked above, and `await_exchange` has seen the peer's
+        // flag; the buffers are valid by the contract of `run`, and the vector fits, checked above.
         unsafe { consume_exchanged(&self.rings, kernel, source, target, len_bytes) };
         self.rings.finish(EXCHANGE_RING, true);
         Some(Ok(()))
@@ -147,8 +148,8 @@ impl HostGroup {
             return Some(Err(lost));
         }
         let step = self.rings.step(LINE_RING);
-        // SAFETY: `await_slot_of` has seen the flag of `from`; `target` is valid for `len_bytes` by the
-        // contract of `run`, and apart from the segment.
+        // SAFETY: `await_slot_of` has seen the flag of `from`; `target` is valid for `len_bytes` by
+        // the contract of `run`, and apart from the segment.
         unsafe {
             let line = self.rings.slot(LINE_RING, from, step, len_bytes);
             copy_short(line.as_ptr(), slice::from_raw_parts_mut(target, len_bytes));
@@ -157,8 +158,9 @@ impl HostGroup {
         Some(Ok(()))
     }
 
-    /// A reduction to one rank of at most one line (1 to 56 bytes), among any number of ranks. `None`
-    /// as for [`allreduce_of_two`](Self::allreduce_of_two), or if `to` is no rank of the group.
+    /// A reduction to one rank of at most one line (1 to 56 bytes), among any number of ranks.
+    /// `None` as for [`allreduce_of_two`](Self::allreduce_of_two), or if `to` is no rank of the
+    /// group.
     ///
     /// # Safety
     /// As [`run`](Self::run).
@@ -184,7 +186,8 @@ impl HostGroup {
                 return Some(Err(lost));
             }
         }
-        // SAFETY: `await_slot_of` has seen all flags; the buffers are valid by the contract of `run`.
+        // SAFETY: `await_slot_of` has seen all flags; the buffers are valid by the contract of
+        // `run`.
         unsafe { self.take_lines(kernel, source, target, len_bytes) };
         self.rings.note_all_filled(LINE_RING);
         self.rings.finish(LINE_RING, true);
@@ -205,8 +208,8 @@ impl HostGroup {
     ) {
         let (rings, own) = (&self.rings, self.rings.local_rank);
         let mut aside = MaybeUninit::<Aside>::uninit();
-        // SAFETY: the contribution is not longer than a line (`is_one_line`); both buffers are valid,
-        // and one or apart, by the contract of `run`.
+        // SAFETY: the contribution is not longer than a line (`is_one_line`); both buffers are
+        // valid, and one or apart, by the contract of `run`.
         let mine = unsafe { apart(source, target, len_bytes, &mut aside) };
         // SAFETY: `target` is valid for `len_bytes` by the contract of `run`; it is apart from the
         // segment, and `apart` has made it so from `mine`.
@@ -236,8 +239,8 @@ impl HostGroup {
         let &Operation { source, target, len_bytes, .. } = operation;
         let own = self.rings.local_rank;
         let mut aside = MaybeUninit::<Aside>::uninit();
-        // SAFETY: the contribution is not longer than a line (`is_one_line`); both buffers are valid,
-        // and one or apart, by the contract of `run`.
+        // SAFETY: the contribution is not longer than a line (`is_one_line`); both buffers are
+        // valid, and one or apart, by the contract of `run`.
         let mine = unsafe { apart(source, target, len_bytes, &mut aside) };
         if own + 1 < self.rings.ranks {
             // SAFETY: `source` is valid by the contract of `run`, and fits a line (`is_one_line`).
@@ -248,8 +251,8 @@ impl HostGroup {
         }
         let contributions = own + u32::from(inclusive);
         if contributions > 0 {
-            // SAFETY: this rank has a result, so `target` is valid for it by the contract of `run`; it
-            // is apart from the segment, and `apart` has made it so from `mine`.
+            // SAFETY: this rank has a result, so `target` is valid for it by the contract of `run`;
+            // it is apart from the segment, and `apart` has made it so from `mine`.
             let result = unsafe { slice::from_raw_parts_mut(target, len_bytes) };
             let (rings, step) = (&self.rings, self.rings.step(LINE_RING));
             reduce_prefix(kernel, result, contributions, |rank| {
@@ -292,8 +295,9 @@ impl HostGroup {
         Ok(())
     }
 
-    /// Waits until the peer of two has filled its exchange slot of the step to come. With a core for
-    /// each, this begins with a pause: the two come at the same time, and the slot is not filled yet.
+    /// Waits until the peer of two has filled its exchange slot of the step to come. With a core
+    /// for each, this begins with a pause: the two come at the same time, and the slot is not
+    /// filled yet.
     #[inline]
     fn await_exchange(&mut self) -> Result<(), Lost> {
         let peer = 1 - self.rings.local_rank;
@@ -318,8 +322,8 @@ impl HostGroup {
 /// Room for a contribution of one line.
 type Aside = [u8; RINGS[LINE_RING].capacity_bytes];
 
-/// This rank's contribution, as something that the result does not overwrite: a copy, if the two are
-/// one.
+/// This rank's contribution, as something that the result does not overwrite: a copy, if the two
+/// are one.
 ///
 /// # Safety
 /// Both are valid for `len_bytes`, which fit `aside`, and do not overlap unless they are one.
@@ -333,10 +337,11 @@ unsafe fn apart(
     let mut mine = source;
     if ptr::eq(source, target) {
         mine = aside.as_ptr().cast();
-        // SAFETY: `source` is valid for `len_bytes`, which fit `aside`, by this function's contract.
+        // SAFETY: `source` is valid for `len_bytes`, which fit `aside`, by this function's
+        // contract.
         unsafe { ptr::copy_nonoverlapping(source, aside.as_mut_ptr().cast::<u8>(), len_bytes) };
     }
-    // SAFETY: `source`, which is valid for `len_bytes` by this function's contract, or the copy made
-    // just now.
+    // SAFETY: `source`, which is valid for `len_bytes` by this function's contract, or the copy
+    // made just now.
     unsafe { slice::from_raw_parts(mine, len_bytes) }
 }

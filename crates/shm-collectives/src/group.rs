@@ -23,8 +23,9 @@ const IDLE_INTERVAL_MAX: Duration = Duration::from_millis(2);
 /// One process's membership in a group of processes of one host.
 ///
 /// All ranks perform the same operations in the same order, one at a time; a caller with several
-/// queues them. An operation is either [`run`](Self::run) in one call, or [`start`](Self::start)ed and
-/// then [`poll`](Self::poll)ed or [`complete`](Self::complete)d. Ranks may differ in which they use.
+/// queues them. An operation is either [`run`](Self::run) in one call, or [`start`](Self::start)ed
+/// and then [`poll`](Self::poll)ed or [`complete`](Self::complete)d. Ranks may differ in which they
+/// use.
 ///
 /// Dropping the group leaves it: a peer that waits for this rank, then or later, gets [`Lost`] with
 /// [`LostCause::Left`]. A peer for which this rank had done its part is not disturbed.
@@ -54,18 +55,21 @@ impl HostGroup {
     }
 
     /// This process's rank in the group, below [`ranks`](Self::ranks).
+    #[inline]
     #[must_use]
     pub fn local_rank(&self) -> u32 {
         self.rings.local_rank
     }
 
     /// The number of processes in the group.
+    #[inline]
     #[must_use]
     pub fn ranks(&self) -> u32 {
         self.rings.ranks
     }
 
     /// How this group waits; for a [`Waiter`] of the caller's own.
+    #[inline]
     #[must_use]
     pub fn policy(&self) -> Policy {
         self.rings.policy
@@ -148,7 +152,8 @@ impl HostGroup {
         }
     }
 
-    /// Ends the group: every rank that waits, now or later, gets [`Lost`] with this rank and `code`.
+    /// Ends the group: every rank that waits, now or later, gets [`Lost`] with this rank and
+    /// `code`.
     pub fn fail(&mut self, code: u32) {
         let lost = Lost { local_rank: self.rings.local_rank, cause: LostCause::Reported(code) };
         liveness::report(&self.rings, lost);
@@ -169,8 +174,8 @@ impl HostGroup {
         self.abandon_if_lost(outcome)
     }
 
-    /// Whether an operation may begin at once: none is in progress and no rank is known to be lost. A
-    /// rank that only sends would not check the failure word else.
+    /// Whether an operation may begin at once: none is in progress and no rank is known to be lost.
+    /// A rank that only sends would not check the failure word else.
     #[inline]
     pub(super) fn is_ready(&self) -> bool {
         // Acquire: pairs with the Release in `report` of the rank that failed.
@@ -197,7 +202,8 @@ impl HostGroup {
         outcome
     }
 
-    /// Drops the operation in progress, if any, after a failure. Its buffers are the caller's again.
+    /// Drops the operation in progress, if any, after a failure. Its buffers are the caller's
+    /// again.
     fn abandon(&mut self) {
         if let Some(Job::Direct(_)) = self.running.take() {
             self.liveness.outlast_writers(&self.rings);
@@ -252,7 +258,8 @@ impl Drop for HostGroup {
             self.abandon();
         }
         let control = self.rings.segment.control(self.rings.local_rank);
-        // Release: pairs with the Acquire in `check_awaited_peer`: what was published before is seen.
+        // Release: pairs with the Acquire in `check_awaited_peer`: what was published before is
+        // seen.
         control.departed.store(1, Ordering::Release);
     }
 }

@@ -84,8 +84,8 @@ impl Job {
 fn copy_alone(operation: &Operation) {
     let has_result = !matches!(operation.action, Action::Scan { inclusive: false, .. });
     if has_result && operation.source != operation.target.cast_const() {
-        // SAFETY: both are valid for `len_bytes`, and do not overlap, by the contract of `start`; that
-        // they are not one is checked above.
+        // SAFETY: both are valid for `len_bytes`, and do not overlap, by the contract of `start`;
+        // that they are not one is checked above.
         unsafe { copy(operation.source, operation.target, operation.len_bytes) };
     }
 }

@@ -1,10 +1,10 @@
 //! Collectives among the processes of one host, through shared memory.
 //!
-//! A [`HostGroup`] is one process's membership in a group of up to [`RANKS_MAX`] processes on the same
-//! host. The group performs allreduce, reduce, broadcast, transfer, barrier, reduce-scatter,
+//! A [`HostGroup`] is one process's membership in a group of up to [`RANKS_MAX`] processes on the
+//! same host. The group performs allreduce, reduce, broadcast, transfer, barrier, reduce-scatter,
 //! allgather and scans ([`Action`]) on vectors of bytes. This crate does not know datatypes or
-//! operators: a caller brings them as a [`Combine`]. It does not know other hosts or MPI either, nor
-//! how the processes found each other. It depends on no other crate of Tributary.
+//! operators: a caller brings them as a [`Combine`]. It does not know other hosts or MPI either,
+//! nor how the processes found each other. It depends on no other crate of Tributary.
 //!
 //! Ranks may be threads of one process, as in this example:
 //!
@@ -80,9 +80,9 @@
 //!
 //! Every rank owns rings of slots that it alone writes. All ranks cut an operation into the same
 //! *steps*, so they agree on step numbers without exchanging them. In step `t` a rank that
-//! contributes fills its slot `t mod slots` and then stores `t` into the slot's flag; the others wait
-//! until the flag is `t`. Flags are never reset. Step numbers have 64 bits and count up from one: at a
-//! step every nanosecond they wrap after 584 years, so wrapping is not considered.
+//! contributes fills its slot `t mod slots` and then stores `t` into the slot's flag; the others
+//! wait until the flag is `t`. Flags are never reset. Step numbers have 64 bits and count up from
+//! one: at a step every nanosecond they wrap after 584 years, so wrapping is not considered.
 //!
 //! There are three rings, and two *exchange slots* that groups of two use for short vectors:
 //!
@@ -93,9 +93,9 @@
 //! | long | 128 KiB, which stay in the second-level cache | pieces of longer vectors |
 //! | exchange slots | 4,152, behind the flag | short vectors in groups of two |
 //!
-//! A longer vector takes as many steps as it has pieces. Lengths are computed by each rank for itself
-//! and never read from the segment. Address space used is 549 KiB a rank and group; memory, only what
-//! was touched, and never more than that.
+//! A longer vector takes as many steps as it has pieces. Lengths are computed by each rank for
+//! itself and never read from the segment. Address space used is 549 KiB a rank and group; memory,
+//! only what was touched, and never more than that.
 //!
 //! # Why a slot is never overwritten too early
 //!
@@ -108,22 +108,23 @@
 //! and raised by what the rank sees anyway: a rank fills a slot in step `t` only after it has
 //! finished reading step `t - 1`, so whoever has seen all ranks' flags of step `t` knows that all
 //! counters are at least `t - 1`. Operations that synchronise everybody therefore never read a
-//! counter (two slots would do). One-way operations read the counters when the slots known to be free
-//! run out, and then wait for half of them: once in `slots / 2` steps at most.
+//! counter (two slots would do). One-way operations read the counters when the slots known to be
+//! free run out, and then wait for half of them: once in `slots / 2` steps at most.
 //!
 //! # Line transfers
 //!
-//! Two ranks exchange slots: of the two exchange slots, rank `r` fills slot `(r + t) mod 2` in step `t`
-//! and reads the other. So a rank always fills the slot that it has just read. Its lines are in the
-//! rank's own cache already, and the processor hands a single line over for writing at once: a step is
-//! one line transfer each way, at the same time. Slots that a rank keeps would cost two transfers one
-//! behind the other, the first to take the line away from the peer that read it. No counter is needed
-//! either: a rank can fill a slot only after its own reading of it, and the peer reads it before it
-//! publishes the step after. A rank must not read its own slot once it is published, for the peer may
-//! be filling it already. Measured (two threads of a 2-core Xeon virtual machine, no calls around it):
-//! 8 B 70 ns against 160 ns; 1 KiB 370 against 600; 4 KiB 800 against 1,350. A rank that waits lets a
-//! moment pass before each poll: a poll of a line that is not written yet takes it away from the
-//! writer, and costs two transfers more (decision record 10).
+//! Two ranks exchange slots: of the two exchange slots, rank `r` fills slot `(r + t) mod 2` in step
+//! `t` and reads the other. So a rank always fills the slot that it has just read. Its lines are in
+//! the rank's own cache already, and the processor hands a single line over for writing at once: a
+//! step is one line transfer each way, at the same time. Slots that a rank keeps would cost two
+//! transfers one behind the other, the first to take the line away from the peer that read it. No
+//! counter is needed either: a rank can fill a slot only after its own reading of it, and the peer
+//! reads it before it publishes the step after. A rank must not read its own slot once it is
+//! published, for the peer may be filling it already. Measured (two threads of a 2-core Xeon
+//! virtual machine, no calls around it): 8 B 70 ns against 160 ns; 1 KiB 370 against 600; 4 KiB 800
+//! against 1,350. A rank that waits lets a moment pass before each poll: a poll of a line that is
+//! not written yet takes it away from the writer, and costs two transfers more (decision record
+//! 10).
 //!
 //! A short allreduce among 3 to 8 ranks is one exchange: each rank writes one line and reads
 //! `p - 1`, one transfer deep. While a rank waits in step `t` it prefetches (the first 16 lines of)
@@ -131,22 +132,22 @@
 //! transfers deep, `2 (p - 1)` lines instead of `p (p - 1)`. A barrier is the same without data.
 //!
 //! Long vectors go from process to process where the kernel allows it and every rank has a core
-//! (`direct`, `peer_memory`). Else they are staged in slots (`staged`): among two ranks piece by piece,
-//! where each reads the other's whole piece, `n` bytes each way, as in a reduce-scatter, with half the
-//! synchronisation. Among more, each rank reduces its share of all pieces (reads `n (p - 1) / p`) and
-//! then copies the others' shares (the same again).
+//! (`direct`, `peer_memory`). Else they are staged in slots (`staged`): among two ranks piece by
+//! piece, where each reads the other's whole piece, `n` bytes each way, as in a reduce-scatter,
+//! with half the synchronisation. Among more, each rank reduces its share of all pieces (reads `n
+//! (p - 1) / p`) and then copies the others' shares (the same again).
 //!
 //! # Order
 //!
-//! Every element is reduced in rank order, by whichever rank: equal inputs give equal bits, on every
-//! rank and every run.
+//! Every element is reduced in rank order, by whichever rank: equal inputs give equal bits, on
+//! every rank and every run.
 //!
 //! # Failure
 //!
 //! A rank that waits long checks the failure word of the segment and the process that it waits for
-//! (`liveness`). It waits for a rank directly or for one that does, so some rank checks the dead one;
-//! it reports [`Lost`] to all through the failure word. A process that ends after having done its part
-//! harms nobody.
+//! (`liveness`). It waits for a rank directly or for one that does, so some rank checks the dead
+//! one; it reports [`Lost`] to all through the failure word. A process that ends after having done
+//! its part harms nobody.
 
 mod allgather;
 mod attach;

@@ -96,8 +96,9 @@ impl Liveness {
         self.check_failure_word(rings)
     }
 
-    /// Waits until no peer that lives writes to this rank's memory any more. Called when the failure
-    /// word is set, so that none begins to; a peer that writes goes on until its share is done.
+    /// Waits until no peer that lives writes to this rank's memory any more. Called when the
+    /// failure word is set, so that none begins to; a peer that writes goes on until its share is
+    /// done.
     #[cold]
     pub(super) fn outlast_writers(&self, rings: &Rings) {
         // SeqCst: pairs with the fence in `Direct::work_unless_failed`.

@@ -1,10 +1,10 @@
-//! How the processes of a host come to share one segment.
+//! Offers: how the processes of a host come to share one segment.
 //!
 //! The leader makes an anonymous memory file (memfd_create(2), so the size of `/dev/shm` does not
-//! matter) and describes it in an [`Offer`], plain bytes that the caller carries to the others; they
-//! open the leader's descriptor through `/proc`. An anonymous file has no name to leak: it goes
-//! with the last process that maps it, however that one ends. Where `/proc` does not let them in,
-//! the leader hands its descriptor over a socket instead; see `delivery`.
+//! matter) and describes it in an [`Offer`], plain bytes that the caller carries to the others;
+//! they open the leader's descriptor through `/proc`. An anonymous file has no name to leak: the
+//! kernel frees it with the last process that maps it, however that one ends. Where `/proc` does
+//! not permit the access, the leader sends its descriptor over a socket instead; see `delivery`.
 
 use std::fs::File;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -17,7 +17,11 @@ use super::segment::{Layout, RANKS_MAX, Segment};
 
 const OFFER_VERSION: u32 = 2;
 
-/// Where the segment of a group is found. Plain data, the same for every rank.
+/// Where processes of this host find the segment of a group. Plain data, the same for every rank.
+///
+/// The leader makes it with [`HostGroup::offer`](crate::HostGroup::offer). It is valid on this
+/// host, as long as the leader keeps the [`SegmentHandle`]. It is no secret: who may open the
+/// leader's descriptors (the same user, as for ptrace(2)) may attach.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Offer {
     /// The leader, and the segment's number in its descriptor table.
@@ -71,17 +75,21 @@ pub enum OfferFormatError {
     },
 }
 
-/// Keeps an offer open. The leader drops it once every rank has attached, or given up.
+/// The leader's descriptor of an offered segment: others attach through it.
+///
+/// The leader drops it once every rank has attached, or given up. Ranks that have attached keep the
+/// segment.
 #[derive(Debug)]
 pub struct SegmentHandle {
     file: OwnedFd,
 }
 
 impl SegmentHandle {
-    /// Hands the segment to a rank that cannot open it by itself.
+    /// Sends the segment's descriptor to a rank that got [`AttachError::NotPermitted`]. Never
+    /// waits.
     ///
     /// # Errors
-    /// There is no such mailbox here, or the system refused; at once in any case.
+    /// No process of this network namespace has that mailbox, or the system refused.
     pub fn deliver(&self, to: MailboxName) -> Result<(), DeliveryError> {
         delivery::send(&self.file, to)
     }
@@ -132,7 +140,7 @@ impl Offer {
         Ok(Self { pid, fd, ranks, size_bytes, inode: word(1), nonce: [word(2), word(3)] })
     }
 
-    /// The number of ranks the segment was made for.
+    /// The number of ranks that the segment was made for.
     #[must_use]
     pub fn ranks(&self) -> u32 {
         self.ranks

@@ -8,7 +8,8 @@ use std::ops::Range;
 
 use super::combine::Combine;
 
-/// What an operation does. Ranks are local ranks: `0..ranks` of the group.
+/// What an operation does. Ranks are `0..ranks` of the group. `source`, `target` and `len_bytes`
+/// are those of the [`Operation`]; where nothing else is said, both buffers have `len_bytes` bytes.
 #[derive(Clone, Copy)]
 #[non_exhaustive]
 pub enum Action {
@@ -81,7 +82,10 @@ impl Action {
     }
 }
 
-/// One operation of a host group, as one rank sees it.
+/// One operation of a group, as one rank sees it: what to do, and this rank's buffers.
+///
+/// Buffers are private memory of the rank, not the segment. Whoever [runs](crate::HostGroup::run)
+/// the operation warrants that they are valid; an operation by itself does nothing with them.
 #[derive(Clone, Copy)]
 pub struct Operation {
     /// What to do; equal at all ranks.
@@ -91,8 +95,8 @@ pub struct Operation {
     /// Where this rank's result goes; may equal `source`; not written where the action gives this
     /// rank none.
     pub target: *mut u8,
-    /// Length of `source`, equal at all ranks; a multiple of the element size. Of `target` too, where
-    /// the action says nothing else.
+    /// Length of `source` in bytes, equal at all ranks; a multiple of the element size. Of `target`
+    /// too, where the action says nothing else. May be zero; is zero for a barrier.
     pub len_bytes: usize,
 }
 

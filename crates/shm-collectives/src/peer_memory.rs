@@ -214,8 +214,8 @@ impl PeerMemory {
         source: *const u8,
         len_bytes: usize,
     ) -> Result<(), Lost> {
-        // SAFETY: `source` is valid for `len_bytes`, and the peer expects the write, by this function's
-        // contract.
+        // SAFETY: `source` is valid for `len_bytes`, and the peer expects the write, by this
+        // function's contract.
         unsafe { write(self.pids[peer as usize], address, source, len_bytes) }
             .map_err(|errno| lost(peer, errno))
     }
@@ -235,8 +235,8 @@ unsafe fn read(pid: u32, address: u64, target: *mut u8, len_bytes: usize) -> Res
     transfer(len_bytes, |done, rest| {
         let local = libc::iovec { iov_base: target.wrapping_add(done).cast(), iov_len: rest };
         let remote = remote(address, done, rest);
-        // SAFETY: `local` is the rest of `target`, valid by this function's contract; the kernel checks
-        // `remote`.
+        // SAFETY: `local` is the rest of `target`, valid by this function's contract; the kernel
+        // checks `remote`.
         unsafe { libc::process_vm_readv(pid as libc::pid_t, &local, 1, &remote, 1, 0) }
     })
 }
@@ -248,8 +248,8 @@ unsafe fn write(pid: u32, address: u64, source: *const u8, len_bytes: usize) -> 
         let base = source.wrapping_add(done).cast_mut().cast();
         let local = libc::iovec { iov_base: base, iov_len: rest };
         let remote = remote(address, done, rest);
-        // SAFETY: `local` is the rest of `source`, valid by this function's contract and only read; the
-        // kernel checks `remote`.
+        // SAFETY: `local` is the rest of `source`, valid by this function's contract and only read;
+        // the kernel checks `remote`.
         unsafe { libc::process_vm_writev(pid as libc::pid_t, &local, 1, &remote, 1, 0) }
     })
 }

@@ -1,7 +1,8 @@
 //! Identity of a process, and a watch that tells whether it has ended.
 //!
-//! A process is known by its pid and its start time, so that a pid that was given to a newcomer is not
-//! mistaken for the peer. Watches make system calls, so they are asked in long waits only (`liveness`).
+//! A process is known by its pid and its start time, so that a pid that was given to a newcomer is
+//! not mistaken for the peer. Watches make system calls, so they are asked in long waits only
+//! (`liveness`).
 
 use std::fs;
 use std::os::fd::OwnedFd;

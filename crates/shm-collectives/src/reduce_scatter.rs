@@ -78,8 +78,8 @@ impl ReduceScatter {
             }
             Blocks::At(cuts) => {
                 let cut = |at: u32| {
-                    // SAFETY: there are `ranks + 1` of them, valid until the operation is over, by the
-                    // contract of `start`.
+                    // SAFETY: there are `ranks + 1` of them, valid until the operation is over, by
+                    // the contract of `start`.
                     let elements = unsafe { cuts.add(at as usize).read() };
                     // A cut beyond the vector is the caller's fault; it must not reach memory.
                     (elements as usize).saturating_mul(self.kernel.element_bytes()).min(len_bytes)
@@ -117,13 +117,14 @@ impl ReduceScatter {
     /// Reduces all ranks' slices of this rank's block; its own contribution is `mine`.
     ///
     /// # Safety
-    /// The flags of all other ranks were seen. `mine` does not overlap the current slice of the target.
+    /// The flags of all other ranks were seen. `mine` does not overlap the current slice of the
+    /// target.
     unsafe fn reduce(&self, rings: &Rings, mine: &[u8]) {
         let own = rings.local_rank;
         let place = self.place_of(own, &self.own);
         let (step, used_bytes) = (rings.step(self.ring), self.used_bytes());
-        // SAFETY: the target has room for this rank's block, by the contract of `start`; it is apart
-        // from the segment, and from `mine`, by this function's contract.
+        // SAFETY: the target has room for this rank's block, by the contract of `start`; it is
+        // apart from the segment, and from `mine`, by this function's contract.
         let target = unsafe {
             slice::from_raw_parts_mut(self.operation.target.add(self.offset), mine.len())
         };
@@ -153,8 +154,8 @@ impl Round for ReduceScatter {
             let block = self.block(rank);
             let slice = self.slice_of(&block);
             let part = &mut slot[self.place_of(rank, &block)..][..slice.len()];
-            // SAFETY: the slice lies within the source, valid by the contract of `start`, and the source
-            // is not in the segment.
+            // SAFETY: the slice lies within the source, valid by the contract of `start`, and the
+            // source is not in the segment.
             unsafe { copy(self.operation.source.add(slice.start), part.as_mut_ptr(), slice.len()) };
         }
         used_bytes
@@ -171,9 +172,9 @@ impl Round for ReduceScatter {
         let mine = if !self.is_in_place() {
             mine
         } else if self.ring == EXCHANGE_RING {
-            // The peer may be filling this rank's exchange slot already.
-            // SAFETY: the slice lies within the vector, which is not longer than an exchange slot, as
-            // `aside` is; no other pointer refers to `aside`.
+            // The peer may be filling this rank's exchange slot already. SAFETY: the slice lies
+            // within the vector, which is not longer than an exchange slot, as `aside` is; no other
+            // pointer refers to `aside`.
             unsafe { copy(mine, aside.as_mut_ptr().cast(), slice.len()) };
             aside.as_ptr().cast()
         } else {
@@ -184,8 +185,9 @@ impl Round for ReduceScatter {
             };
             slot[place..][..slice.len()].as_ptr()
         };
-        // SAFETY: all flags were seen, by this function's contract. `mine` is as long as the slice in
-        // each of the three cases, and apart from the target: not in place, or a copy, or a slot.
+        // SAFETY: all flags were seen, by this function's contract. `mine` is as long as the slice
+        // in each of the three cases, and apart from the target: not in place, or a copy, or a
+        // slot.
         unsafe { self.reduce(rings, slice::from_raw_parts(mine, slice.len())) };
     }
 

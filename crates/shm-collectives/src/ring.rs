@@ -102,7 +102,8 @@ impl Rings {
 
     #[cold]
     fn claim_by_counters(&mut self, ring: usize) -> Result<(), Awaited> {
-        // Half of the slots must be free, so that a fast sender does not read counters at every step.
+        // Half of the slots must be free, so that a fast sender does not read counters at every
+        // step.
         let step = self.places[ring].next - RINGS[ring].slots / 2;
         let mut least = u64::MAX;
         for peer in self.peers() {
@@ -213,9 +214,9 @@ impl Rings {
         }
     }
 
-    /// Polls `polls` times whether `awaited` has come about, and lets a moment pass before each. A poll
-    /// before the line is written takes it away from the writer, who must then fetch it back: two
-    /// transfers more, and so no poll should come too early.
+    /// Polls `polls` times whether `awaited` has come about, and lets a moment pass before each. A
+    /// poll before the line is written takes it away from the writer, who must then fetch it back:
+    /// two transfers more, and so no poll should come too early.
     #[inline]
     pub(super) fn is_met_soon(&self, awaited: Awaited, polls: u32) -> bool {
         let Awaited { peer, ring, step, event } = awaited;

@@ -8,8 +8,8 @@ use std::ops::Range;
 use super::ring::{Awaited, AwaitedEvent, Rings};
 use super::segment::{EXCHANGE_RING, LONG_RING, RINGS, SHORT_RING};
 
-/// What one kind of operation does in each of its rounds. All ranks take equally many rounds, on the
-/// same ring.
+/// What one kind of operation does in each of its rounds. All ranks take equally many rounds, on
+/// the same ring.
 pub(super) trait Round {
     /// The ring that its steps are on.
     fn ring(&self) -> usize;

@@ -2,10 +2,10 @@
 //!
 //! A short vector takes one hop: every rank writes its contribution, and reduces those before it.
 //! That reads `ranks / 2` vectors a rank on average, so a long vector goes along a chain instead: a
-//! rank reads the reduction so far from the one before it, adds its own contribution, and leaves the
-//! sum to the next, piece by piece. Either way the order is `((0 OP 1) OP 2) ...`, so the last rank
-//! of an inclusive scan has the same bits as an allreduce gives. A type that is accumulated in a
-//! wider one cannot be handed on without being rounded at every rank, and never takes the chain.
+//! rank reads the reduction so far from the one before it, adds its own contribution, and leaves
+//! the sum to the next, piece by piece. Either way the order is `((0 OP 1) OP 2) ...`, so the last
+//! rank of an inclusive scan has the same bits as an allreduce gives. A type that is accumulated in
+//! a wider one cannot be handed on without being rounded at every rank, and never takes the chain.
 
 use std::mem::MaybeUninit;
 use std::ops::Range;
@@ -64,8 +64,9 @@ impl Round for Prefixes {
 
     unsafe fn fill(&self, rings: &mut Rings) -> usize {
         let len_bytes = self.len_bytes();
-        // SAFETY: the piece lies within the source, valid until the operation is over by the contract of
-        // `start`; the slot is claimed, by this function's contract, and the source is not in the segment.
+        // SAFETY: the piece lies within the source, valid until the operation is over by the
+        // contract of `start`; the slot is claimed, by this function's contract, and the source is
+        // not in the segment.
         unsafe {
             let source = self.operation.source.add(self.offset);
             copy_short(source, rings.own_slot(self.ring, len_bytes));
@@ -82,9 +83,9 @@ impl Round for Prefixes {
         }
         let (step, len_bytes) = (rings.step(self.ring), self.len_bytes());
         let piece = |rank: u32| {
-            // SAFETY: the piece of the source, which is valid and apart from the target by the contract
-            // of `start`; or a slot whose flag was seen, by this function's contract; or this rank's
-            // own slot, which it has filled where source and target are one.
+            // SAFETY: the piece of the source, which is valid and apart from the target by the
+            // contract of `start`; or a slot whose flag was seen, by this function's contract; or
+            // this rank's own slot, which it has filled where source and target are one.
             unsafe {
                 if rank == own && !self.is_in_place() {
                     slice::from_raw_parts(self.operation.source.add(self.offset), len_bytes)
@@ -93,8 +94,8 @@ impl Round for Prefixes {
                 }
             }
         };
-        // SAFETY: the piece lies within the target, valid by the contract of `start` and apart from the
-        // segment.
+        // SAFETY: the piece lies within the target, valid by the contract of `start` and apart from
+        // the segment.
         let target =
             unsafe { slice::from_raw_parts_mut(self.operation.target.add(self.offset), len_bytes) };
         reduce_prefix(self.kernel, target, contributions, piece);
@@ -176,8 +177,8 @@ impl Chain {
                 let (peer, ring, step) = (own - 1, LONG_RING, rings.step(LONG_RING));
                 return Err(Awaited { peer, ring, step, event: AwaitedEvent::Filled });
             }
-            // SAFETY: the slot of the rank before was seen to be filled, if there is one; this rank's own
-            // is claimed, if it has a reader.
+            // SAFETY: the slot of the rank before was seen to be filled, if there is one; this
+            // rank's own is claimed, if it has a reader.
             unsafe {
                 match own {
                     0 => self.begin(rings),
@@ -233,8 +234,8 @@ impl Chain {
     /// # Safety
     /// The own slot is claimed and not published.
     unsafe fn begin(&self, rings: &mut Rings) {
-        // SAFETY: the slot is claimed, by this function's contract; the buffers are valid, and one or
-        // apart, by the contract of `start`.
+        // SAFETY: the slot is claimed, by this function's contract; the buffers are valid, and one
+        // or apart, by the contract of `start`.
         unsafe {
             let source = self.source();
             rings.own_slot(LONG_RING, source.len()).copy_from_slice(source);
@@ -252,9 +253,9 @@ impl Chain {
         let len_bytes = self.len_bytes();
         let step = rings.step(LONG_RING);
         let own_slot = rings.segment.payload_to_fill(LONG_RING, rings.local_rank, step);
-        // SAFETY: the slot is claimed, by this function's contract, and this is the only slice of it; the
-        // one before was seen to be filled, by the same; the buffers are valid by the contract of
-        // `start`, and the source is read before the target is written.
+        // SAFETY: the slot is claimed, by this function's contract, and this is the only slice of
+        // it; the one before was seen to be filled, by the same; the buffers are valid by the
+        // contract of `start`, and the source is read before the target is written.
         unsafe {
             let so_far = self.so_far(rings);
             let next = slice::from_raw_parts_mut(own_slot, len_bytes);
@@ -273,18 +274,19 @@ impl Chain {
         // SAFETY: the flag of the rank before was seen, by this function's contract.
         let so_far = unsafe { self.so_far(rings) };
         if !self.inclusive {
-            // SAFETY: the target is valid for the piece by the contract of `start`, and apart from the
-            // segment.
+            // SAFETY: the target is valid for the piece by the contract of `start`, and apart from
+            // the segment.
             return unsafe { copy(so_far.as_ptr(), self.target(), len_bytes) };
         }
         if !self.is_in_place() {
-            // SAFETY: the buffers are valid, and apart where they are not one, by the contract of `start`.
+            // SAFETY: the buffers are valid, and apart where they are not one, by the contract of
+            // `start`.
             let (target, source) =
                 unsafe { (slice::from_raw_parts_mut(self.target(), len_bytes), self.source()) };
             return self.kernel.combine_into(target, so_far, source);
         }
-        // SAFETY: valid by the contract of `start`; source and target are one here, and this is the only
-        // slice of it.
+        // SAFETY: valid by the contract of `start`; source and target are one here, and this is the
+        // only slice of it.
         let vector = unsafe { slice::from_raw_parts_mut(self.target(), len_bytes) };
         combine_in_place(self.kernel, so_far, vector);
     }

@@ -224,9 +224,9 @@ impl Segment {
     #[inline]
     pub(super) fn control(&self, rank: u32) -> &Control {
         debug_assert!(rank < self.layout.ranks);
-        // SAFETY: `rank` is below `ranks` (`HostGroup::start` and the fast path check the ranks of an
-        // operation, all others come from `0..ranks`), so this is inside the mapping, and aligned to
-        // its size; atomics only, as for the head.
+        // SAFETY: `rank` is below `ranks` (`HostGroup::start` and the fast path check the ranks of
+        // an operation, all others come from `0..ranks`), so this is inside the mapping, and
+        // aligned to its size; atomics only, as for the head.
         unsafe { self.controls.add(rank as usize).as_ref() }
     }
 
@@ -234,8 +234,8 @@ impl Segment {
     fn slot(&self, ring: usize, rank: u32, step: u64) -> NonNull<u8> {
         debug_assert!(rank < self.layout.ranks);
         let shape = &RINGS[ring];
-        // An exchange slot lies in the area of either of two ranks, and belongs to a rank in every other
-        // step.
+        // An exchange slot lies in the area of either of two ranks, and belongs to a rank in every
+        // other step.
         let (area, slot) = if ring == EXCHANGE_RING {
             ((rank as usize + step as usize) & 1, 0)
         } else {
@@ -252,8 +252,8 @@ impl Segment {
     /// The flag of the slot that `rank` fills in `step`: the number of the last step filled in.
     #[inline]
     pub(super) fn flag(&self, ring: usize, rank: u32, step: u64) -> &AtomicU64 {
-        // SAFETY: slots begin at multiples of 64 bytes inside the mapping, with their flag, which every
-        // process accesses as an atomic only.
+        // SAFETY: slots begin at multiples of 64 bytes inside the mapping, with their flag, which
+        // every process accesses as an atomic only.
         unsafe { self.slot(ring, rank, step).cast::<AtomicU64>().as_ref() }
     }
 
@@ -266,8 +266,8 @@ impl Segment {
     /// The same, to be written.
     #[inline]
     pub(super) fn payload_to_fill(&self, ring: usize, rank: u32, step: u64) -> *mut u8 {
-        // SAFETY: the payload begins inside the slot, for every shape of `RINGS` has its payload offset
-        // below its stride.
+        // SAFETY: the payload begins inside the slot, for every shape of `RINGS` has its payload
+        // offset below its stride.
         unsafe { self.slot(ring, rank, step).add(RINGS[ring].payload_offset_bytes).as_ptr() }
     }
 

@@ -90,8 +90,8 @@ impl Staged {
             let step = self.step;
             if !self.published && self.writes(rings.local_rank) {
                 rings.claim(self.ring)?;
-                // SAFETY: claimed just now, not published; a `Collect` follows a `Scatter`, which has
-                // awaited all writers.
+                // SAFETY: claimed just now, not published; a `Collect` follows a `Scatter`, which
+                // has awaited all writers.
                 unsafe { self.produce(rings) };
                 rings.publish(self.ring, self.len_bytes());
             }
@@ -162,8 +162,8 @@ impl Staged {
             if released { self.operation.target.cast_const() } else { self.operation.source };
         if len_bytes > 0 {
             // SAFETY: the piece lies within the buffer, valid until the operation is over by the
-            // contract of `start`; the slot is claimed, by this function's contract, and the buffer is
-            // not in the segment.
+            // contract of `start`; the slot is claimed, by this function's contract, and the buffer
+            // is not in the segment.
             unsafe { copy_short(from.add(self.offset), rings.own_slot(ring, len_bytes)) };
         }
     }
@@ -204,9 +204,9 @@ impl Staged {
             Step::Exchange if self.ring == EXCHANGE_RING => {
                 let kernel = self.kernel().expect("only reductions exchange data");
                 let Operation { source, target, .. } = self.operation;
-                // SAFETY: the peer's flag was seen, by this function's contract; `ring_for` gives this
-                // ring to groups of two and vectors of one slot; the buffers are valid by the contract
-                // of `start`.
+                // SAFETY: the peer's flag was seen, by this function's contract; `ring_for` gives
+                // this ring to groups of two and vectors of one slot; the buffers are valid by the
+                // contract of `start`.
                 unsafe { consume_exchanged(rings, kernel, source, target, len_bytes) };
             }
             // SAFETY: all writers' flags were seen, by this function's contract.
@@ -223,9 +223,9 @@ impl Staged {
                 let element_bytes = self.kernel().map_or(1, Combine::element_bytes);
                 for rank in 0..rings.ranks {
                     let share = share(len_bytes, element_bytes, rank, rings.ranks);
-                    // SAFETY: the flag of `rank` was seen, by this function's contract (or it is this
-                    // rank's own slot); the share lies within the piece, and that within the target,
-                    // valid by the contract of `start`.
+                    // SAFETY: the flag of `rank` was seen, by this function's contract (or it is
+                    // this rank's own slot); the share lies within the piece, and that within the
+                    // target, valid by the contract of `start`.
                     unsafe {
                         let piece = &rings.slot(self.ring, rank, step, len_bytes)[share.clone()];
                         let target = self.operation.target.add(self.offset + share.start);
@@ -245,13 +245,13 @@ impl Staged {
         let len_bytes = self.len_bytes();
         let step = rings.step(self.ring);
         let own_from_source = matches!(self.step, Step::Gather { .. }) && !self.stages_own();
-        // SAFETY: the piece lies within the target, valid by the contract of `start`. It is apart from
-        // the segment, and from `source` unless the own piece was put into the own slot.
+        // SAFETY: the piece lies within the target, valid by the contract of `start`. It is apart
+        // from the segment, and from `source` unless the own piece was put into the own slot.
         let target =
             unsafe { slice::from_raw_parts_mut(self.operation.target.add(self.offset), len_bytes) };
         reduce_in_order(kernel, target, rings.ranks, |rank, part| {
-            // SAFETY: the piece of the source, which is valid and does not overlap the target here, by
-            // the contract of `start`; or a slot whose flag was seen, or this rank's own.
+            // SAFETY: the piece of the source, which is valid and does not overlap the target here,
+            // by the contract of `start`; or a slot whose flag was seen, or this rank's own.
             let piece = unsafe {
                 if own_from_source && rank == rings.local_rank {
                     slice::from_raw_parts(self.operation.source.add(self.offset), len_bytes)

@@ -16,7 +16,8 @@ use rustix::time::Timespec;
 #[cfg(test)]
 pub(super) use super::tests::death::{AtomicU32, AtomicU64};
 
-/// Sleeps until [`wake_all`] on `word`, unless it is not `value`; for `time` at most. May wake early.
+/// Sleeps until [`wake_all`] on `word`, unless it is not `value`; for `time` at most. May wake
+/// early.
 pub(super) fn sleep_on(word: &AtomicU32, value: u32, time: Duration) {
     let timeout =
         Timespec { tv_sec: time.as_secs() as i64, tv_nsec: i64::from(time.subsec_nanos()) };

@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 /// How long one sleep, or one stretch of spinning, may last before the peers are checked.
 pub const PEER_CHECK_INTERVAL: Duration = Duration::from_millis(20);
 
-/// Longest sleep in a wait whose end only the caller can poll for, such as a message of the underlying
-/// MPI.
+/// Longest sleep in a wait whose end only the caller can poll for, such as a message of the
+/// underlying MPI.
 pub const NAP_MAX: Duration = Duration::from_micros(50);
 
 /// Polls of a flag before a wait is paced: some ten microseconds.
@@ -23,13 +23,13 @@ pub(crate) const EAGER_POLLS: u32 = 256;
 const EAGER_ROUNDS: u32 = 256;
 /// Rounds of `pause` between two readings of the clock while spinning.
 const ROUNDS_PER_CLOCK: u32 = 512;
-/// Rounds (about a millisecond of `pause`) after which a spinning thread also yields, so that another
-/// program on the same core is not held up by a wait that is long anyhow.
+/// Rounds (about a millisecond of `pause`) after which a spinning thread also yields, so that
+/// another program on the same core is not held up by a wait that is long anyhow.
 const ROUNDS_BEFORE_YIELD: u32 = 16 * 1024;
-/// Yields before the first sleep when cores are short. Each lets every runnable process of the
-/// core go first, so this many suffice unless a partner computes or sleeps. There is no spinning
-/// before the first: what is awaited most likely needs this very core, and a poll of a socket is a
-/// system call (8 hosts of a lab on 2 cores, 8 bytes through the tree: 83 us with 32 spins, 48 without).
+/// Yields before the first sleep when cores are short. Each lets every runnable process of the core
+/// go first, so this many suffice unless a partner computes or sleeps. There is no spinning before
+/// the first: what is awaited most likely needs this very core, and a poll of a socket is a system
+/// call (8 hosts of a lab on 2 cores, 8 bytes through the tree: 83 us with 32 spins, 48 without).
 const CROWDED_YIELDS: u32 = 64;
 /// Every so many rounds, a caller may poll what is not its condition.
 const ROUNDS_PER_CHECK: u32 = 8;
@@ -76,25 +76,29 @@ pub struct Waiter {
 
 impl Waiter {
     /// A wait that has not begun yet.
+    #[inline]
     #[must_use]
     pub fn new(policy: Policy) -> Self {
         Self::with_naps(policy, PEER_CHECK_INTERVAL)
     }
 
     /// The same, with sleeps of at most `nap_max`: for a wait that only its caller can end.
+    #[inline]
     #[must_use]
     pub fn with_naps(policy: Policy, nap_max: Duration) -> Self {
         Self { policy, rounds: 0, nap_max, checked_at: None }
     }
 
     /// Begins anew, after progress was made.
+    #[inline]
     pub fn reset(&mut self) {
         self.rounds = 0;
         self.checked_at = None;
     }
 
-    /// Whether the round that [`pause`](Self::pause) ended is one in which to read the clock, or to poll
-    /// anything besides the condition: one round in eight, and every round that slept.
+    /// Whether the round that [`pause`](Self::pause) ended is one in which to read the clock, or to
+    /// poll anything besides the condition: one round in eight, and every round that slept.
+    #[inline]
     #[must_use]
     pub fn is_check_round(&self) -> bool {
         let has_slept = self.policy == Policy::Sleep && self.rounds > CROWDED_YIELDS;
@@ -116,16 +120,17 @@ impl Waiter {
     }
 
     /// Whether the next [`pause`](Self::pause) would yield and do nothing else.
+    #[inline]
     #[must_use]
     pub fn yields_next(&self) -> bool {
         self.policy == Policy::Sleep && self.rounds < CROWDED_YIELDS
     }
 
-    /// Yields, and again as long as `is_pending` says that the condition has not come true, up to the
-    /// next [check round](Self::is_check_round).
+    /// Yields, and again as long as `is_pending` says that the condition has not come true, up to
+    /// the next [check round](Self::is_check_round).
     ///
-    /// Most rounds of a crowded wait yield and find the condition pending. Each comes back to a core whose caches
-    /// others have used since, and costs by how much it touches.
+    /// Most rounds of a crowded wait yield and find the condition pending. Each comes back to a
+    /// core whose caches others have used since, and costs by how much it touches.
     pub fn yield_while(&mut self, mut is_pending: impl FnMut() -> bool) {
         while self.yields_next() {
             self.rounds += 1;

@@ -16,8 +16,8 @@ fn check(broken: Broken, ranks: u32, check: PeerCheck, preemptions_max: usize, b
     explore(broken, preemptions_max, move || at_all(members(ranks, Policy::Spin), body));
 }
 
-/// The victim is killed after `operations` operations; the others learn of it in the next at the latest,
-/// and by all that follow.
+/// The victim is killed after `operations` operations; the others learn of it in the next at the
+/// latest, and by all that follow.
 fn killed_after<const OPERATIONS: u32>(mut member: Member) {
     let lost = Err(Lost { local_rank: VICTIM, cause: LostCause::Died });
     let steps = [(REDUCE, SHORT), (Action::Barrier, 0)];
@@ -59,7 +59,8 @@ fn canary_leaving_without_order_hides_what_was_published() {
     check(Broken::Order(Purpose::Departed), 2, PeerCheck::Full, 3, leaves_after_its_part);
 }
 
-/// The victim gives up while it waits; its buffers are its own again only when nobody writes to them.
+/// The victim gives up while it waits; its buffers are its own again only when nobody writes to
+/// them.
 fn gives_up(mut member: Member) {
     if member.rank() == VICTIM {
         member.group.set_idle(|| Err(9));

@@ -111,8 +111,8 @@ impl Member {
     pub(super) fn end(self) {
         self.watch.end();
         let group = ManuallyDrop::new(self.group);
-        // The segment is unmapped; that the group says nothing is the point.
-        // SAFETY: the group is in `ManuallyDrop` and not used after this, so its rings are dropped once.
+        // The segment is unmapped; that the group says nothing is the point. SAFETY: the group is
+        // in `ManuallyDrop` and not used after this, so its rings are dropped once.
         drop(unsafe { ptr::read(&raw const group.rings) });
     }
 }

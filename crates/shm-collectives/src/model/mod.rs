@@ -1,16 +1,18 @@
 //! The protocols of the segment under the model checker: every interleaving of two or three ranks.
 //!
-//! Goal: no slot or buffer is read while it is written, no rank sleeps through what it waits
-//! for, and each rank that waits for a rank that ends learns of it. Method: the files below are those that ship.
-//! They name their atomics, the segment, the peers' memory and processes through `super`, and here
-//! find such that loom watches: a segment with as few slots as a ring can have (`segment`), futexes
-//! of loom's locks (`sync`), processes that are threads (`liveness`), waits that hand over at once
-//! (`waiting`), and memory of peers that loom checks before it is copied (`peer_memory`). What a slice of a
-//! slot is used for happens where the slice is made, as far as loom knows: between there and the
-//! end of its use no rank takes anything in from another, so it cannot matter.
+//! Goal: no slot or buffer is read while it is written, no rank sleeps through what it waits for,
+//! and each rank that waits for a rank that ends learns of it. Method: the files below are those
+//! that ship. They name their atomics, the segment, the peers' memory and processes through
+//! `super`, and here find such that loom watches: a segment with as few slots as a ring can have
+//! (`segment`), futexes of loom's locks (`sync`), processes that are threads (`liveness`), waits
+//! that hand over at once (`waiting`), and memory of peers that loom checks before it is copied
+//! (`peer_memory`). What a slice of a slot is used for happens where the slice is made, as far as
+//! loom knows: between there and the end of its use no rank takes anything in from another, so it
+//! cannot matter.
 //!
-//! Canaries take one thing away each, and must fail. What would be minutes of interleavings are seconds
-//! because it is bounded how often a thread loses its core where it need not; each model says how often.
+//! Canaries take one thing away each, and must fail. What would be minutes of interleavings are
+//! seconds because it is bounded how often a thread loses its core where it need not; each model
+//! says how often.
 
 #![allow(
     clippy::duplicate_mod,

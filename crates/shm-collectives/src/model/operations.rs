@@ -28,8 +28,8 @@ const SCAN: Action = Action::Scan { kernel: &ENDS, inclusive: true };
 
 type Script = fn(&mut Member) -> Result<(), Lost>;
 
-/// Explores `script` at every rank. Two ranks wait as with a core each, which only then may use each
-/// other's memory; more sleep.
+/// Explores `script` at every rank. Two ranks wait as with a core each, which only then may use
+/// each other's memory; more sleep.
 fn check(broken: Broken, ranks: u32, preemptions_max: usize, script: Script) {
     let policy = if ranks == 2 { Policy::Spin } else { Policy::Sleep };
     check_with(broken, ranks, policy, preemptions_max, script);

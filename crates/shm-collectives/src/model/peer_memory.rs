@@ -1,5 +1,5 @@
-//! The memory of the other ranks, which loom watches: one cell for a rank's source, and one a writer
-//! for its target, because each writes a share of its own.
+//! The memory of the other ranks, which loom watches: one cell for a rank's source, and one a
+//! writer for its target, because each writes a share of its own.
 
 use std::slice;
 use std::sync::{Arc, Mutex};
@@ -25,7 +25,8 @@ pub struct Unreachable;
 pub(super) struct Buffers {
     source: UnsafeCell<()>,
     target: Vec<UnsafeCell<()>>,
-    /// Of operations that came to nothing: peers may still read them, and then learn of the failure.
+    /// Of operations that came to nothing: peers may still read them, and then learn of the
+    /// failure.
     given_up: Mutex<Vec<Vec<u8>>>,
 }
 

@@ -15,8 +15,8 @@ impl ProcessWatch {
         Self { has_ended: Arc::new(AtomicBool::new(false)) }
     }
 
-    /// The rank ends. The kernel tells of an end after it has taken the process off its core, so all
-    /// that the process stored is seen by whoever is told.
+    /// The rank ends. The kernel tells of an end after it has taken the process off its core, so
+    /// all that the process stored is seen by whoever is told.
     pub(super) fn end(&self) {
         self.has_ended.store(true, Ordering::Release);
     }

@@ -120,7 +120,8 @@ impl Segment {
     }
 
     pub(super) fn payload(&self, ring: usize, rank: u32, step: u64) -> *const u8 {
-        // SAFETY: loom hands out the pointer of a live cell and reports any access at the same time.
+        // SAFETY: loom hands out the pointer of a live cell and reports any access at the same
+        // time.
         self.slot(ring, rank, step).payload.with(|payload| unsafe { (*payload).as_ptr() })
     }
 

@@ -1,6 +1,6 @@
-//! Sleeping on a rank's doorbell, and being woken. That nobody sleeps for ever in a whole operation is
-//! what the models of three ranks say: a lost wake-up ends them as a deadlock. Here it is asked about,
-//! so that it can also be found missing.
+//! Sleeping on a rank's doorbell, and being woken. That nobody sleeps for ever in a whole operation
+//! is what the models of three ranks say: a lost wake-up ends them as a deadlock. Here it is asked
+//! about, so that it can also be found missing.
 
 use loom::thread;
 

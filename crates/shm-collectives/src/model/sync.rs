@@ -38,8 +38,8 @@ thread_local! {
     static BROKEN: Cell<Broken> = const { Cell::new(Broken::Nothing) };
 }
 
-/// Explores all interleavings of `body`, in which a thread loses its core `preemptions_max` times at
-/// most where it need not.
+/// Explores all interleavings of `body`, in which a thread loses its core `preemptions_max` times
+/// at most where it need not.
 pub(super) fn explore(
     broken: Broken,
     preemptions_max: usize,
@@ -115,7 +115,8 @@ pub(super) fn fence(order: Ordering) {
     }
 }
 
-/// A futex: the kernel compares the word and enqueues the sleeper under one lock, and wakes under it.
+/// A futex: the kernel compares the word and enqueues the sleeper under one lock, and wakes under
+/// it.
 pub(super) struct AtomicU32 {
     word: Word32,
     queue: Mutex<Queue>,
@@ -135,8 +136,8 @@ impl AtomicU32 {
         Self { word: Word32::new(purpose), queue, woken: Condvar::new() }
     }
 
-    /// Nobody will wake anyone any more: who is asleep, or falls asleep, returns and stays counted. A
-    /// sleep without end is then something that can be asked about; loom ends it as a deadlock.
+    /// Nobody will wake anyone any more: who is asleep, or falls asleep, returns and stays counted.
+    /// A sleep without end is then something that can be asked about; loom ends it as a deadlock.
     pub(super) fn end(&self) {
         self.queue.lock().expect("no thread panics").is_over = true;
         self.woken.notify_all();

@@ -28,8 +28,8 @@ impl Waiter {
     }
 
     pub(super) fn pause(&mut self, sleep: impl FnOnce(Duration)) -> PeerCheck {
-        // Loom lets a thread that has yielded see nothing older than it saw before: a model with full
-        // checks makes the first one without a yield.
+        // Loom lets a thread that has yielded see nothing older than it saw before: a model with
+        // full checks makes the first one without a yield.
         let checks_at_once =
             std::mem::take(&mut self.is_first) && PEER_CHECK.get() == PeerCheck::Full;
         match self.policy {

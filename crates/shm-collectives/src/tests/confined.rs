@@ -2,8 +2,8 @@
 //! and filters, made with unshare(1) and seccomp(2). Each finds its way to the segment, says what
 //! it has to do without, and computes what the oracle says.
 //!
-//! Yama's `ptrace_scope` cannot be set for one process, so it is not tested by itself; it denies the
-//! same calls with the same error as another user namespace and as the filter here.
+//! Yama's `ptrace_scope` cannot be set for one process, so it is not tested by itself; it denies
+//! the same calls with the same error as another user namespace and as the filter here.
 
 use std::fmt::Write as _;
 use std::io::{BufRead, BufReader, Write as _};

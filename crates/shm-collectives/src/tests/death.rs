@@ -1,8 +1,9 @@
 //! Processes that end before a chosen step: the words of the segment as tests build them.
 //!
 //! What a process has stored to shared memory is all that others can know of its end, so "killed at
-//! every step" is killed before every such store, and before every call that reads or writes another
-//! process's memory. The words count these, and the one that was chosen is the process's last.
+//! every step" is killed before every such store, and before every call that reads or writes
+//! another process's memory. The words count these, and the one that was chosen is the process's
+//! last.
 
 use std::ops::Deref;
 use std::sync::atomic::{self, Ordering};
@@ -49,7 +50,8 @@ macro_rules! mortal_word {
             }
         }
 
-        /// For loads, and for the kernel. How often a rank polls is left to chance, so it is no step.
+        /// For loads, and for the kernel. How often a rank polls is left to chance, so it is no
+        /// step.
         impl Deref for $name {
             type Target = atomic::$name;
 

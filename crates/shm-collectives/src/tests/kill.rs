@@ -1,10 +1,11 @@
 //! A rank that is killed at every step of every kind of operation: the others name it and end, and
 //! nothing is left of the group.
 //!
-//! Ranks are processes, this test program started again. The victim is killed before its first store
-//! to the segment (or access to another rank's memory) in the operation, in the next run before its
-//! second, and so on until it lives through the operation; see `death`. After the operation all ranks
-//! perform a barrier, for a rank that only sends may be through before the victim is gone.
+//! Ranks are processes, this test program started again. The victim is killed before its first
+//! store to the segment (or access to another rank's memory) in the operation, in the next run
+//! before its second, and so on until it lives through the operation; see `death`. After the
+//! operation all ranks perform a barrier, for a rank that only sends may be through before the
+//! victim is gone.
 
 use std::process::{Child, Command, Stdio};
 use std::sync::Mutex;
