@@ -36,7 +36,8 @@ impl HostGroup {
         if let Some(outcome) = unsafe { self.run_at_once(operation) } {
             return outcome;
         }
-        // SAFETY: as above, and the operation is over when `complete` returns.
+        // SAFETY: the buffers are valid for this call, by the contract of `run`, and the operation is
+        // over when `complete` returns.
         unsafe { self.start(*operation)? };
         self.complete()
     }

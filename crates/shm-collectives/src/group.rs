@@ -81,14 +81,14 @@ impl HostGroup {
         self.rings.peer_memory.direct_access == super::peer_memory::DirectAccess::Granted
     }
 
-    /// Has `idle` called now and then while [`run`](Self::run) or [`complete`](Self::complete)
-    /// waits long, from the waiting thread. Not while the caller polls: it can call it itself.
-    /// Where it answers with a code, the group ends as by [`fail`](Self::fail).
+    /// Sets what a waiting thread calls every few milliseconds while [`run`](Self::run) or
+    /// [`complete`](Self::complete) waits; [`poll`](Self::poll) never calls it. If `idle` returns an
+    /// error code, the group ends as by [`fail`](Self::fail).
     pub fn set_idle(&mut self, idle: impl FnMut() -> Result<(), u32> + Send + 'static) {
         self.idle = Box::new(idle);
     }
 
-    /// Begins an operation, to be driven by [`poll`](Self::poll).
+    /// Begins an operation, to be driven by [`poll`](Self::poll) or [`complete`](Self::complete).
     ///
     /// # Errors
     /// A rank was lost earlier.
@@ -107,8 +107,11 @@ impl HostGroup {
                 Action::Reduce { to, .. } => to < ranks,
                 Action::Broadcast { from } => from < ranks,
                 Action::Transfer { from, to } => from < ranks && to < ranks && from != to,
-                Action::Allreduce(_) | Action::Barrier => true,
-                Action::ReduceScatter { .. } | Action::Allgather | Action::Scan { .. } => true,
+                Action::Allreduce(_)
+                | Action::Barrier
+                | Action::ReduceScatter { .. }
+                | Action::Allgather
+                | Action::Scan { .. } => true,
             },
             "ranks of an operation are ranks of the group"
         );
@@ -144,8 +147,8 @@ impl HostGroup {
         self.liveness.known()
     }
 
-    /// Lets a little time pass in the way `waiter` says, or until the operation in progress can go
-    /// on. For callers that drive something else besides, between two calls of `poll`.
+    /// Pauses as `waiter` says, at most until the operation in progress can go on. For callers that
+    /// drive something else besides, between two calls of [`poll`](Self::poll).
     pub fn pause(&mut self, waiter: &mut Waiter) {
         if let Err(awaited) = self.advance() {
             waiter.pause(|time| self.rings.sleep(awaited, time));
@@ -218,7 +221,7 @@ impl HostGroup {
             if let Some(lost) = self.rings.peer_memory.failure.take() {
                 liveness::report(&self.rings, lost);
                 self.liveness.outlast_writers(&self.rings);
-                // It is kept, and found by whoever asks how the operation ended.
+                // `Liveness` keeps it, for `poll` and `complete` to return.
                 let _ = self.check_failure_word();
             }
         }
@@ -251,14 +254,12 @@ impl HostGroup {
 impl Drop for HostGroup {
     fn drop(&mut self) {
         if self.running.is_some() {
-            liveness::report(
-                &self.rings,
-                Lost { local_rank: self.rings.local_rank, cause: LostCause::Left },
-            );
+            let lost = Lost { local_rank: self.rings.local_rank, cause: LostCause::Left };
+            liveness::report(&self.rings, lost);
             self.abandon();
         }
         let control = self.rings.segment.control(self.rings.local_rank);
-        // Release: pairs with the Acquire in `check_awaited_peer`: what was published before is
+        // Release: pairs with the Acquire in `liveness::has_departed`: what was published before is
         // seen.
         control.departed.store(1, Ordering::Release);
     }

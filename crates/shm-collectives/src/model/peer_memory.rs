@@ -97,9 +97,10 @@ impl PeerMemory {
         self.check_peer(peer)?;
         self.buffers[peer as usize].source.with(|_| ());
         let source = std::ptr::with_exposed_provenance::<u8>(address as usize);
-        // SAFETY: the caller's promise; the ranks are threads of one process.
+        // SAFETY: both buffers are valid for `len_bytes`, by this function's contract; the ranks are
+        // threads of one process, so the address is this process's.
         unsafe { slice::from_raw_parts_mut(target, len_bytes) }
-            // SAFETY: as above.
+            // SAFETY: as for the other buffer.
             .copy_from_slice(unsafe { slice::from_raw_parts(source, len_bytes) });
         Ok(())
     }
@@ -116,9 +117,10 @@ impl PeerMemory {
         self.check_peer(peer)?;
         self.buffers[peer as usize].target[self.local_rank as usize].with_mut(|_| ());
         let target = std::ptr::with_exposed_provenance_mut::<u8>(address as usize);
-        // SAFETY: the caller's promise; the ranks are threads of one process.
+        // SAFETY: both buffers are valid for `len_bytes`, by this function's contract; the ranks are
+        // threads of one process, so the address is this process's.
         unsafe { slice::from_raw_parts_mut(target, len_bytes) }
-            // SAFETY: as above.
+            // SAFETY: as for the other buffer.
             .copy_from_slice(unsafe { slice::from_raw_parts(source, len_bytes) });
         Ok(())
     }

@@ -126,7 +126,7 @@ impl Segment {
     }
 
     pub(super) fn payload_to_fill(&self, ring: usize, rank: u32, step: u64) -> *mut u8 {
-        // SAFETY: as above.
+        // SAFETY: loom hands out the pointer of a live cell and reports any access at the same time.
         self.slot(ring, rank, step).payload.with_mut(|payload| unsafe { (*payload).as_mut_ptr() })
     }
 
