@@ -6,8 +6,8 @@
 //! (`staged`). Then each rank does its part alone: of an allreduce, it reads its share of every
 //! peer's source, piece by piece, into scratch memory that stays in its second-level cache, reduces
 //! it with its own in rank order, and writes the result to every rank while it is still in the
-//! cache. The second step, the
-//! *closing*, is a barrier: no rank uses its buffers again before all are done with them.
+//! cache. The second step, the *closing*, is a barrier: no rank uses its buffers again before all
+//! are done with them.
 //!
 //! In place, a share's result overwrites contributions that only this rank ever reads, and has
 //! read already.

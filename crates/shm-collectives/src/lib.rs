@@ -78,6 +78,10 @@
 //!
 //! # Rings, slots and steps
 //!
+//! In the code, `segment` and `ring` hold what this section explains; `group` drives an operation and
+//! waits, `job` chooses how an operation is done: `staged` in slots, `direct` from process to process,
+//! or in `rounds` (`allgather`, `reduce_scatter`, `scan`). `fast_path` does short ones in one call.
+//!
 //! Every rank owns rings of slots that it alone writes. All ranks cut an operation into the same
 //! *steps*, so they agree on step numbers without exchanging them. In step `t` a rank that
 //! contributes fills its slot `t mod slots` and then stores `t` into the slot's flag; the others
