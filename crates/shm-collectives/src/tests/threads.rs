@@ -385,10 +385,11 @@ fn barrier(group: &mut HostGroup) -> Result<(), Lost> {
     unsafe { group.run(&operation) }
 }
 
-/// Takes its time, and says when it has begun.
+/// Says when it has begun, and ends some time after the other rank has given up.
 struct SlowSum;
 
 static SLOW_SUM_BEGUN: AtomicBool = AtomicBool::new(false);
+static HAS_GIVEN_UP: AtomicBool = AtomicBool::new(false);
 
 impl Combine for SlowSum {
     fn element_bytes(&self) -> usize {
@@ -397,6 +398,9 @@ impl Combine for SlowSum {
 
     fn combine_into(&self, target: &mut [u8], left: &[u8], right: &[u8]) {
         SLOW_SUM_BEGUN.store(true, Ordering::Relaxed);
+        while !HAS_GIVEN_UP.load(Ordering::Relaxed) {
+            std::thread::sleep(Duration::from_millis(1));
+        }
         std::thread::sleep(Duration::from_millis(300));
         for ((target, left), right) in target.iter_mut().zip(left).zip(right) {
             *target = left.wrapping_add(*right);
@@ -434,7 +438,11 @@ fn who_gives_up_a_direct_operation_outlasts_who_writes_to_it() {
     let settle = |attachment: Attachment, rank| {
         let mut group = attachment.settle(2).unwrap();
         if rank == 1 {
-            group.set_idle(|| if SLOW_SUM_BEGUN.load(Ordering::Relaxed) { Err(9) } else { Ok(()) });
+            group.set_idle(|| {
+                let gives_up = SLOW_SUM_BEGUN.load(Ordering::Relaxed);
+                HAS_GIVEN_UP.store(gives_up, Ordering::Relaxed);
+                if gives_up { Err(9) } else { Ok(()) }
+            });
         }
         group
     };
