@@ -16,11 +16,11 @@ pub(crate) use lab::{
     LabAction, LabAgentFlags, LabExecFlags, LabFlags, LabKeeperFlags, LabMulticastFlag,
     LabNodesFlag, LabRunFlags, LabStatusFlags, LabUpFlags,
 };
-pub(crate) use model::{ModelFlags, TuneFlags, TunePartnerFlags};
+pub(crate) use model::{ModelFlags, TuneFlags};
 pub(crate) use run::{MpiFlag, RunFlags, TransportFlag};
 pub(crate) use sim::{
-    CompareFlags, FigureFlags, PredictFlags, SimAction, SimBenchFlags, SimFlags, SimRunFlags,
-    SwarmFlags, SystemFlags,
+    CompareFlags, FigureFlags, SimAction, SimBenchFlags, SimFlags, SimRunFlags, SwarmFlags,
+    SystemFlags,
 };
 
 use clap::{Parser, Subcommand};
@@ -64,8 +64,6 @@ pub(crate) enum Command {
     Completions(CompletionsFlags),
     #[command(hide = true)]
     BenchRank(BenchRankFlags),
-    #[command(hide = true)]
-    TunePartner(TunePartnerFlags),
     #[command(hide = true)]
     LabKeeper(LabKeeperFlags),
     #[command(hide = true)]

@@ -10,14 +10,11 @@ use anyhow::{Context as _, bail};
 use serde::Deserialize;
 use tributary_client::knobs::{self, Knob};
 use tributary_client::report::Kind;
-use tributary_client::tuning::{
-    CostsRow, Joint, Measurement, Partner, PartnerWaits, Tuning, measure_costs, measure_system,
-    on_cores,
-};
+use tributary_client::tuning::{CostsRow, Joint, Measurement, Tuning, measure_costs};
 use tributary_client::{AlgorithmChoice, Settings};
 
 use crate::bench::sizes;
-use crate::flags::{CollectiveFlag, TuneFlags, TunePartnerFlags};
+use crate::flags::{CollectiveFlag, TuneFlags};
 use crate::usage;
 
 /// Leaders per host that are tried, as far as there are ranks.
@@ -62,49 +59,13 @@ pub(crate) fn tune(flags: TuneFlags) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Measures the constants of the model and of the simulator.
+/// Measures the constants of the model.
 pub(crate) fn constants(address: IpAddr) -> anyhow::Result<Tuning> {
-    let own = std::env::current_exe()?;
-    let mut spawn = |partner: &Partner| {
-        let mut command = Command::new(&own);
-        command.arg("tune-partner").args(["--address", &partner.address.to_string()]);
-        command.args(["--core", &partner.core.to_string()]);
-        if partner.waits == PartnerWaits::Sleeping {
-            command.arg("--sleeps");
-        }
-        command.stdin(Stdio::null()).stdout(Stdio::null()).spawn()
-    };
     Ok(Tuning {
         machine: tributary_client::machine_name(),
         costs: Some(CostsRow::from(measure_costs(address)?)),
-        system: Some(measure_system(address, &mut spawn)?),
-        barrier_ns: Some(on_cores(1, barrier_ns)??),
         measurements: Vec::new(),
     })
-}
-
-/// A barrier between two ranks in the mesh: the middle of three medians.
-fn barrier_ns() -> anyhow::Result<f64> {
-    let mut medians = Vec::new();
-    for _ in 0..3 {
-        let mut command = Command::new(std::env::current_exe()?);
-        command.args(["bench", "barrier", "--json", "--no-verify", "--algo", "mesh"]);
-        command.args(["--procs", "2", "--iters", "1000"]);
-        command.env(knobs::TUNING.name, "").env_remove(knobs::MANAGER.name);
-        let ended = command.stderr(Stdio::inherit()).output().context("the benchmark")?;
-        let text = String::from_utf8(ended.stdout).context("the benchmark's output")?;
-        let row: BenchRow = serde_json::from_str(&text).context("the benchmark's output")?;
-        medians.push(row.op_median_us * 1e3);
-    }
-    medians.sort_unstable_by(f64::total_cmp);
-    Ok(medians[medians.len() / 2])
-}
-
-/// The other process of a measurement.
-pub(crate) fn partner(flags: &TunePartnerFlags) -> anyhow::Result<ExitCode> {
-    let waits = if flags.sleeps { PartnerWaits::Sleeping } else { PartnerWaits::Yielding };
-    Partner { address: flags.address, core: flags.core, waits }.run()?;
-    Ok(ExitCode::SUCCESS)
 }
 
 /// Allreduces as the model describes them, in the mesh by recursive doubling, with each of

@@ -26,7 +26,6 @@ fn help_is_as_reviewed() {
         &["sim"],
         &["sim", "figure"],
         &["sim", "run"],
-        &["sim", "predict"],
         &["sim", "swarm"],
         &["token"],
         &["token", "certificate"],

@@ -4,7 +4,6 @@
 //! choose by it (`TRIBUTARY_TUNING`). Must not know how operations run.
 
 mod measure;
-mod system;
 
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
@@ -13,7 +12,6 @@ use serde::{Deserialize, Serialize};
 use tributary_algorithms::model::Costs;
 
 pub use measure::{MeasureError, measure_costs};
-pub use system::{Partner, PartnerWaits, SystemCosts, keep_to_cores, measure_system, on_cores};
 
 use crate::report::Kind;
 use crate::settings::AlgorithmChoice;
@@ -28,13 +26,6 @@ pub struct Tuning {
     /// What moving and combining cost.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub costs: Option<CostsRow>,
-    /// What system calls and switches cost, for the simulator.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub system: Option<SystemCosts>,
-    /// A barrier between two ranks over a direct link, both on one core: what the product's own code
-    /// adds to its system calls is in it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub barrier_ns: Option<f64>,
     /// Times of whole operations.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub measurements: Vec<Measurement>,
@@ -112,25 +103,6 @@ pub enum TuningError {
 const ROOTED_BYTES_MAX: u64 = 4096;
 
 impl Tuning {
-    /// Of each constant the middle one of several measurements of one machine, so that what disturbed
-    /// the machine for a while has no say. Times of whole operations are not taken along. None if there
-    /// is no measurement, or one that lacks constants.
-    #[must_use]
-    pub fn middle_constants(measured: &[Self]) -> Option<Self> {
-        let machine = measured.first()?.machine.clone();
-        let costs: Option<Vec<CostsRow>> = measured.iter().map(|tuning| tuning.costs).collect();
-        let system: Option<Vec<SystemCosts>> =
-            measured.iter().map(|tuning| tuning.system).collect();
-        let barriers: Option<Vec<f64>> = measured.iter().map(|tuning| tuning.barrier_ns).collect();
-        Some(Self {
-            machine,
-            costs: Some(CostsRow::middle(&costs?)),
-            system: Some(SystemCosts::middle(&system?)),
-            barrier_ns: Some(median(barriers?)),
-            measurements: Vec::new(),
-        })
-    }
-
     /// What holds where nobody has measured: the figures of docs/decisions/0022, taken on a lab.
     #[must_use]
     pub fn built_in() -> &'static Self {
@@ -177,13 +149,7 @@ impl Tuning {
             [network_startup_ns, network_ns_per_byte, memory_startup_ns].into_iter().chain(rest)
         });
         let times = self.measurements.iter().map(|row| row.time_us);
-        let system = self.system.iter().flat_map(|system| system.values());
-        match costs
-            .chain(system)
-            .chain(self.barrier_ns)
-            .chain(times)
-            .find(|value| !(value.is_finite() && *value >= 0.0))
-        {
+        match costs.chain(times).find(|value| !(value.is_finite() && *value >= 0.0)) {
             Some(value) => Err(format!("{value} is neither a cost nor a time")),
             None => Ok(()),
         }
@@ -256,29 +222,6 @@ fn octaves(one: u64, other: u64) -> f64 {
     (one.max(1) as f64 / other.max(1) as f64).log2().abs()
 }
 
-impl CostsRow {
-    /// Of each constant the middle one.
-    fn middle(measured: &[Self]) -> Self {
-        let of = |constant: fn(&Self) -> f64| median(measured.iter().map(constant).collect());
-        Self {
-            network_startup_ns: of(|costs| costs.network_startup_ns),
-            network_ns_per_byte: of(|costs| costs.network_ns_per_byte),
-            memory_startup_ns: of(|costs| costs.memory_startup_ns),
-            memory_ns_per_byte: of(|costs| costs.memory_ns_per_byte),
-            reduce_ns_per_byte: of(|costs| costs.reduce_ns_per_byte),
-        }
-    }
-}
-
-/// The middle one.
-///
-/// # Panics
-/// If there is none.
-fn median(mut samples: Vec<f64>) -> f64 {
-    samples.sort_unstable_by(f64::total_cmp);
-    samples[samples.len() / 2]
-}
-
 impl From<CostsRow> for Costs {
     fn from(row: CostsRow) -> Self {
         Self {
@@ -325,8 +268,6 @@ mod tests {
         Tuning {
             machine: "lab".into(),
             costs: None,
-            system: None,
-            barrier_ns: None,
             measurements: vec![
                 row(2, 4, 8, Joint::Tree, 30.0),
                 row(2, 4, 8, Joint::Mesh, 20.0),
@@ -401,37 +342,5 @@ mod tests {
         }
         std::fs::remove_file(&path).unwrap();
         assert!(matches!(Tuning::read(&path), Err(TuningError::File { .. })));
-    }
-
-    #[test]
-    fn of_several_measurements_the_middle_of_each_constant_counts() {
-        let system = |send_ns: f64, wait_ns: f64| {
-            toml::from_str::<SystemCosts>(&format!(
-                "cores = 2\nsend_ns = {send_ns}\nsend_ns_per_byte = 1.0\nreceive_ns = 1.0\n\
-                 receive_ns_per_byte = 1.0\nmiss_ns = 1.0\nremote_ns = 1.0\ngive_way_ns = 1.0\n\
-                 switch_ns = 1.0\ncold_ns = 1.0\ncrowd_ns = 1.0\nwait_ns = {wait_ns}\n\
-                 wake_ns = 1.0\nwake_idle_ns = 1.0\n"
-            ))
-            .unwrap()
-        };
-        let measured = |send_ns, wait_ns, barrier_ns| Tuning {
-            costs: Some(CostsRow {
-                network_startup_ns: send_ns,
-                network_ns_per_byte: 1.0,
-                memory_startup_ns: 1.0,
-                memory_ns_per_byte: 1.0,
-                reduce_ns_per_byte: wait_ns,
-            }),
-            system: Some(system(send_ns, wait_ns)),
-            barrier_ns: Some(barrier_ns),
-            ..Tuning::default()
-        };
-        // No single measurement has all of the middle.
-        let rounds =
-            [measured(5.0, 900.0, 70.0), measured(700.0, 3.0, 71.0), measured(4.0, 2.0, 9e9)];
-        let middle = Tuning::middle_constants(&rounds).unwrap();
-        assert_eq!(middle, measured(5.0, 3.0, 71.0));
-        assert_eq!(Tuning::middle_constants(&[]), None);
-        assert_eq!(Tuning::middle_constants(&[rounds[0].clone(), Tuning::default()]), None);
     }
 }

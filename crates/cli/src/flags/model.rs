@@ -1,6 +1,6 @@
 //! `tributary model` and `tributary tune`.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::path::PathBuf;
 
 use clap::{Args, ValueHint};
@@ -94,7 +94,7 @@ pub(crate) struct TuneFlags {
     #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) file: PathBuf,
 
-    /// Measure the constants of the cost model and of the simulator only
+    /// Measure the constants of the cost model only
     #[arg(long)]
     pub(crate) measure: bool,
 
@@ -129,20 +129,4 @@ pub(crate) struct TuneFlags {
     /// Operations timed per size and way
     #[arg(long, value_name = "N", default_value = "200", value_parser = whole_number(1..=1_000_000))]
     pub(crate) iters: u64,
-}
-
-/// The other process of `tune --measure`
-#[derive(Debug, Args)]
-pub(crate) struct TunePartnerFlags {
-    /// Where it connects to
-    #[arg(long)]
-    pub(crate) address: SocketAddr,
-
-    /// The core it runs on
-    #[arg(long)]
-    pub(crate) core: usize,
-
-    /// It sleeps while it waits, instead of giving way
-    #[arg(long)]
-    pub(crate) sleeps: bool,
 }

@@ -22,17 +22,6 @@ Examples:
   tributary sim compare --config cluster.toml
   tributary sim compare --preset edr-sharp --hosts 64 --processes 28 --sizes 8,4096";
 
-const PREDICT_EXAMPLES: &str = "\
-Examples:
-  tributary sim predict
-  tributary sim predict --preset this-machine.toml
-  tributary sim predict --endpoints 2,4 --sizes 8,4096 --json
-  tributary tune --measure tuning.toml && tributary sim predict --tuning tuning.toml
-
-Three steps: what single system calls take here is measured, as by tributary tune --measure; the
-benchmark is run; and the simulator, which knows nothing of the benchmark's times, predicts them.
-Keep the machine quiet meanwhile: it takes half a minute.";
-
 const SWARM_EXAMPLES: &str = "\
 Examples:
   tributary sim swarm --seeds 0..100000
@@ -51,7 +40,6 @@ pub(crate) enum SimAction {
     Figure(FigureFlags),
     Run(SimRunFlags),
     Compare(CompareFlags),
-    Predict(PredictFlags),
     Bench(SimBenchFlags),
     Swarm(SwarmFlags),
 }
@@ -144,50 +132,6 @@ pub(crate) struct SimRunFlags {
 pub(crate) struct CompareFlags {
     #[command(flatten)]
     pub(crate) system: SystemFlags,
-}
-
-/// Predict the benchmark on this machine, and run it beside
-#[derive(Debug, Args)]
-#[command(after_help = PREDICT_EXAMPLES)]
-pub(crate) struct PredictFlags {
-    /// Numbers of processes, each a host to the others
-    #[arg(long, value_name = "N,...", default_value = "2,4,8", value_delimiter = ',',
-        value_parser = clap::value_parser!(u32).range(2..=64))]
-    pub(crate) endpoints: Vec<u32>,
-
-    /// Lengths of the vectors in bytes: multiples of 4, one segment at most
-    #[arg(long, value_name = "BYTES,...", default_value = "8,1024,4096", value_delimiter = ',',
-        value_parser = clap::value_parser!(u64).range(4..=16384))]
-    pub(crate) sizes: Vec<u64>,
-
-    /// Cores that measurement and benchmark are kept to. With more than one, the system decides which
-    /// process runs where; the simulator does not know how, and predicts too short times
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=1024))]
-    pub(crate) cores: u16,
-
-    /// Operations timed in each of the rounds
-    #[arg(long, value_name = "N", default_value_t = 300, value_parser = clap::value_parser!(u32).range(1..))]
-    pub(crate) iters: u32,
-
-    /// Times that constants are measured and the benchmark is run; of each the middle one counts
-    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=99))]
-    pub(crate) rounds: u32,
-
-    /// Constants that `tributary tune` has measured, instead of measuring them now
-    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
-    pub(crate) tuning: Option<PathBuf>,
-
-    /// File for the preset that is predicted with
-    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
-    pub(crate) preset: Option<PathBuf>,
-
-    /// Seed of the simulator
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    pub(crate) seed: u64,
-
-    /// Write one JSON object a line
-    #[arg(long)]
-    pub(crate) json: bool,
 }
 
 /// Time the simulator itself, beside what it is meant to reach

@@ -17,7 +17,7 @@ use tributary_wire::{
 };
 
 /// The long message of the network's slope, and of the copy and the reduction.
-pub(super) const LONG_BYTES: usize = 64 << 10;
+const LONG_BYTES: usize = 64 << 10;
 /// Measurements of each constant. The least counts: the constants are the machine's, and whatever else
 /// runs on it only adds to them.
 const SAMPLES: usize = 100;
@@ -30,7 +30,7 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 /// Why the constants could not be measured.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("measuring this machine failed: {0}")]
-pub struct MeasureError(pub(super) String);
+pub struct MeasureError(String);
 
 /// Measures the five constants: the network's over TCP from this host to its own `address` (on the
 /// loopback interface, unless the address is routed elsewhere), the others in memory.
@@ -104,9 +104,9 @@ fn one_way_ns(address: IpAddr, payload_bytes: usize) -> Result<f64, MeasureError
     Ok(least(samples.into_iter()))
 }
 
-pub(super) type EncodedHeader = [u8; tributary_wire::frame::HEADER_BYTES];
+type EncodedHeader = [u8; tributary_wire::frame::HEADER_BYTES];
 
-pub(super) fn frame(payload_bytes: usize) -> (EncodedHeader, Vec<u8>) {
+fn frame(payload_bytes: usize) -> (EncodedHeader, Vec<u8>) {
     let part = Part {
         operation: OperationNumber(0),
         segment: SegmentIndex(0),
