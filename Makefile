@@ -31,7 +31,7 @@ test-style: ## Format and lints, warnings denied
 
 test-rust: lab-tools ## Unit, property, tree, conformance and end-to-end tests, and the fuzz smoke
 	$(CARGO) test --workspace --locked
-	$(CARGO) test --locked -p tributary-sim --features planted-bugs --test planted
+	$(CARGO) test --locked -p tributary-swarm --features planted-bugs --test planted
 
 test-fuzz: ## The fuzz smoke alone: decoder and input sequences, over seeded bytes
 	$(CARGO) test --locked -p tributary-protocol --test fuzz_smoke

@@ -8,6 +8,7 @@ mod lab;
 mod model;
 mod run;
 mod sim;
+mod swarm;
 
 pub(crate) use bench::{AlgorithmFlag, BenchFlags, BenchRankFlags, CollectiveFlag};
 pub(crate) use daemons::{ManagerFlags, NodeFlags, TokenAction, TokenFlags};
@@ -19,9 +20,9 @@ pub(crate) use lab::{
 pub(crate) use model::{ModelFlags, TuneFlags};
 pub(crate) use run::{MpiFlag, RunFlags, TransportFlag};
 pub(crate) use sim::{
-    CompareFlags, FigureFlags, SimAction, SimBenchFlags, SimFlags, SimRunFlags, SwarmFlags,
-    SystemFlags,
+    CompareFlags, FigureFlags, SimAction, SimBenchFlags, SimFlags, SimRunFlags, SystemFlags,
 };
+pub(crate) use swarm::SwarmFlags;
 
 use clap::{Parser, Subcommand};
 
@@ -56,6 +57,7 @@ pub(crate) enum Command {
     Tree(TreeFlags),
     Listen(ListenFlags),
     Sim(SimFlags),
+    Swarm(SwarmFlags),
     Config(ConfigFlags),
     Lab(LabFlags),
     Model(ModelFlags),

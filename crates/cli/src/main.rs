@@ -18,7 +18,7 @@ mod run;
 mod signals;
 mod sim;
 mod sim_bench;
-mod sim_swarm;
+mod swarm;
 mod tables;
 mod tune;
 mod usage;
@@ -70,8 +70,8 @@ fn dispatch(flags: Flags) -> anyhow::Result<ExitCode> {
             SimAction::Run(flags) => sim::run(&flags),
             SimAction::Compare(flags) => sim::compare(&flags),
             SimAction::Bench(flags) => sim_bench::run(&flags),
-            SimAction::Swarm(flags) => sim_swarm::run(&flags),
         },
+        Command::Swarm(flags) => swarm::run(&flags),
         Command::Model(flags) => model::model(flags),
         Command::Tune(flags) => tune::tune(flags),
         Command::Config(flags) => config::config(flags),

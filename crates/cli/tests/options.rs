@@ -26,7 +26,7 @@ fn help_is_as_reviewed() {
         &["sim"],
         &["sim", "figure"],
         &["sim", "run"],
-        &["sim", "swarm"],
+        &["swarm"],
         &["token"],
         &["token", "certificate"],
         &["token", "create"],

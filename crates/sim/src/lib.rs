@@ -10,6 +10,5 @@ pub mod figure;
 pub mod measure;
 pub mod plan;
 pub mod preset;
-pub mod swarm;
 pub mod system;
 pub mod world;

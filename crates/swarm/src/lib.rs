@@ -7,7 +7,8 @@
 //! processes, payload memory) is modelled here after the daemons, in virtual time. TigerBeetle's
 //! simulator is the example: faults first, then quiet, then everything must come to a good end.
 //!
-//! Start at [`run`]. What is checked: `docs/swarm.md`.
+//! Start at [`run`]. What is checked: `docs/swarm.md`. Nothing here reads a clock or opens a socket.
+#![forbid(unsafe_code)]
 
 mod agenda;
 mod checks;

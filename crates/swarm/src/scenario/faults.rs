@@ -5,14 +5,14 @@ use rand_pcg::Pcg64;
 
 /// Something that goes wrong at a point in time.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(in crate::swarm) struct Fault {
-    pub(in crate::swarm) at: u64,
-    pub(in crate::swarm) kind: FaultKind,
+pub(crate) struct Fault {
+    pub(crate) at: u64,
+    pub(crate) kind: FaultKind,
 }
 
 /// What goes wrong. A `pick` chooses, when the time has come, among what is there to be hit.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(in crate::swarm) enum FaultKind {
+pub(crate) enum FaultKind {
     /// A link's connection ends. With `resets`, what was on its way is lost.
     Cut { pick: u32, resets: bool },
     /// A bit of a frame's header flips on its way.
@@ -72,7 +72,7 @@ pub const FAULT_NAMES: [&str; 17] = [
 
 /// How a member misunderstands an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::swarm) enum Disagreement {
+pub(crate) enum Disagreement {
     /// One element more, or fewer.
     Length { longer: bool },
     /// A whole segment more: all common segments are alike.
@@ -89,7 +89,7 @@ pub(in crate::swarm) enum Disagreement {
 
 /// What happens to a group that streams, or is about to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::swarm) enum StreamTrouble {
+pub(crate) enum StreamTrouble {
     /// A member's process dies.
     ProcessDies,
     /// A member's link ends.
@@ -102,7 +102,7 @@ pub(in crate::swarm) enum StreamTrouble {
 
 /// How a member breaks the protocol on its own link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::swarm) enum Offence {
+pub(crate) enum Offence {
     /// Sends its last request again: harmless, and never counted twice.
     Replay { copies: u8 },
     /// A request with another capability.
@@ -123,7 +123,7 @@ pub(in crate::swarm) enum Offence {
 
 /// What a stranger does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::swarm) enum Intrusion {
+pub(crate) enum Intrusion {
     /// Joins a group that is there, with a capability it made up.
     Forged,
     /// Joins with a capability that somebody else has already used.
@@ -170,7 +170,7 @@ const KINDS: u32 = 26;
 
 impl FaultKind {
     /// Its place in [`FAULT_NAMES`].
-    pub(in crate::swarm) fn index(&self) -> usize {
+    pub(crate) fn index(&self) -> usize {
         match self {
             Self::Cut { .. } => 0,
             Self::Corrupt { .. } => 1,

@@ -5,9 +5,9 @@ use tributary_protocol::endpoint::StartError;
 use tributary_wire::EndpointId;
 
 use super::Running;
-use crate::swarm::agenda::Item;
-use crate::swarm::scenario::OperationPlan;
-use crate::swarm::world::World;
+use crate::agenda::Item;
+use crate::scenario::OperationPlan;
+use crate::world::World;
 
 impl World<'_> {
     pub(super) fn put_start(&mut self, member: u32) {
@@ -27,7 +27,7 @@ impl World<'_> {
         }
     }
 
-    pub(in crate::swarm) fn start_operation(&mut self, member: u32) {
+    pub(crate) fn start_operation(&mut self, member: u32) {
         let entry = self.member(member);
         entry.is_start_put = false;
         if entry.is_over() {
@@ -81,7 +81,7 @@ impl World<'_> {
     }
 
     /// More of the vectors that a member streams may be sent.
-    pub(in crate::swarm) fn on_ready(&mut self, member: u32) {
+    pub(crate) fn on_ready(&mut self, member: u32) {
         if self.members[member as usize].is_over() {
             return;
         }

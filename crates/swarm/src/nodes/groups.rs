@@ -5,21 +5,16 @@ use tributary_wire::control::{GroupInstall, NodeEvent};
 use tributary_wire::{Epoch, GroupId};
 
 use super::REMOVAL_GRACE_NS;
-use crate::swarm::agenda::{End, Item};
-use crate::swarm::ledger::{Key, LINK_LOST};
-use crate::swarm::link::{EdgeOf, Holder};
-use crate::swarm::values::mix;
-use crate::swarm::verdict::Violation;
-use crate::swarm::world::{SILENCE_NS, World};
+use crate::agenda::{End, Item};
+use crate::ledger::{Key, LINK_LOST};
+use crate::link::{EdgeOf, Holder};
+use crate::values::mix;
+use crate::verdict::Violation;
+use crate::world::{SILENCE_NS, World};
 
 impl World<'_> {
     /// Takes part in a group, and answers.
-    pub(in crate::swarm) fn install(
-        &mut self,
-        node: u32,
-        install: GroupInstall,
-        parent: Option<u32>,
-    ) {
+    pub(crate) fn install(&mut self, node: u32, install: GroupInstall, parent: Option<u32>) {
         self.remove_due(node, u64::MAX);
         let (group, epoch) = (install.group, install.epoch);
         let session = self.node(node).session.expect("orders come over a conversation");
@@ -83,7 +78,7 @@ impl World<'_> {
         port
     }
 
-    pub(in crate::swarm) fn on_removals(&mut self, node: u32, life: u32) {
+    pub(crate) fn on_removals(&mut self, node: u32, life: u32) {
         if self.node(node).life == life && self.node(node).is_alive {
             let now = self.now;
             self.remove_due(node, now);
@@ -107,7 +102,7 @@ impl World<'_> {
         }
     }
 
-    pub(in crate::swarm) fn put_removal(&mut self, node: u32, group: GroupId, epoch: Epoch) {
+    pub(crate) fn put_removal(&mut self, node: u32, group: GroupId, epoch: Epoch) {
         let at = self.now + REMOVAL_GRACE_NS;
         let host = self.node(node);
         host.removals.push_back((at, group, epoch));
@@ -116,7 +111,7 @@ impl World<'_> {
     }
 
     /// Drops every group, telling its children and parents.
-    pub(in crate::swarm) fn remove_all(&mut self, node: u32) {
+    pub(crate) fn remove_all(&mut self, node: u32) {
         self.node(node).removals.clear();
         let now = self.now;
         for (group, key) in self.node(node).installed.clone() {
@@ -127,7 +122,7 @@ impl World<'_> {
     }
 
     /// A node's process is gone. What its peers have to go by depends on how.
-    pub(in crate::swarm) fn crash_node(&mut self, node: u32, is_silent: bool, down_ns: u64) {
+    pub(crate) fn crash_node(&mut self, node: u32, is_silent: bool, down_ns: u64) {
         let now = self.now;
         let delay_ns = self.delay_ns();
         let noticed_at = if is_silent { now + shows_after_ns(down_ns) } else { now + delay_ns };
@@ -154,7 +149,7 @@ impl World<'_> {
         self.agenda.put(now + down_ns, Item::NodeStarts { node });
     }
 
-    pub(in crate::swarm) fn start_node(&mut self, node: u32) {
+    pub(crate) fn start_node(&mut self, node: u32) {
         let plan = &self.scenario.nodes[node as usize];
         self.node(node).start_anew(plan);
         self.equip(node);

@@ -6,7 +6,7 @@ use tributary_wire::{
     SegmentIndex, Sequence,
 };
 
-use crate::swarm::scenario::{Disagreement, Intrusion, Offence, OperationPlan};
+use crate::scenario::{Disagreement, Intrusion, Offence, OperationPlan};
 
 /// An operation as a member sees it that is wrong about it; none if there is no other way to see it.
 pub(super) fn mistake(

@@ -4,13 +4,13 @@ use tributary_protocol::Carrier;
 use tributary_protocol::node::PortId;
 use tributary_wire::frame::{HEADER_BYTES, Header, Message};
 
-use crate::swarm::agenda::End;
-use crate::swarm::verdict::{Violation, words};
-use crate::swarm::world::{Incoming, World};
+use crate::agenda::End;
+use crate::verdict::{Violation, words};
+use crate::world::{Incoming, World};
 
 impl World<'_> {
     /// Sends what the machine has for a port, as far as the link takes it.
-    pub(in crate::swarm) fn flush(&mut self, node: u32, port: PortId) {
+    pub(crate) fn flush(&mut self, node: u32, port: PortId) {
         let Some((link, end)) = self.node(node).link_at(port) else { return };
         let frames_max = self.scenario.network.link_frames;
         self.check_outbox(node, port, link);
@@ -62,7 +62,7 @@ impl World<'_> {
     }
 
     /// Counts a request that an honest end is about to send.
-    pub(in crate::swarm) fn count_sent(&mut self, link: u32, message: &Message) {
+    pub(crate) fn count_sent(&mut self, link: u32, message: &Message) {
         let (course, what, sequence) = match message {
             Message::Request(part) => (0, "segments in flight", part.sequence.0),
             Message::Chunk(part) => (1, "chunks in flight", part.sequence.0),
@@ -80,7 +80,7 @@ impl World<'_> {
     }
 
     /// A frame arrives at a node.
-    pub(in crate::swarm) fn node_takes(&mut self, node: u32, port: PortId, frame: Incoming<'_>) {
+    pub(crate) fn node_takes(&mut self, node: u32, port: PortId, frame: Incoming<'_>) {
         let Incoming { link, carrier, bytes, is_forged, .. } = frame;
         self.restless_nodes.push(node);
         let Some(header) = self.decode(frame) else { return };
@@ -108,7 +108,7 @@ impl World<'_> {
     }
 
     /// Reads a frame's header. What is no frame is refused.
-    pub(in crate::swarm) fn decode(&mut self, frame: Incoming<'_>) -> Option<Header> {
+    pub(crate) fn decode(&mut self, frame: Incoming<'_>) -> Option<Header> {
         match whole_frame(frame.bytes) {
             Ok(header) => Some(header),
             Err(error) => {
@@ -119,7 +119,7 @@ impl World<'_> {
     }
 
     /// A node, or a member, refused a frame: it closes the link, or drops the datagram.
-    pub(in crate::swarm) fn on_refused(&mut self, frame: Incoming<'_>, error: &str) {
+    pub(crate) fn on_refused(&mut self, frame: Incoming<'_>, error: &str) {
         let Incoming { link, to: end, carrier, is_forged, .. } = frame;
         let key = self.edge_key(link);
         self.trace.note(self.now, key, || format!("link {link}: {end:?} refuses: {error}"));
@@ -138,7 +138,7 @@ impl World<'_> {
 }
 
 /// The header of a frame that is as long as it says.
-pub(in crate::swarm) fn whole_frame(bytes: &[u8]) -> Result<Header, String> {
+pub(crate) fn whole_frame(bytes: &[u8]) -> Result<Header, String> {
     let header = Header::decode(bytes).map_err(|error| error.to_string())?;
     if bytes.len() == HEADER_BYTES + header.payload_bytes() {
         Ok(header)
@@ -148,7 +148,7 @@ pub(in crate::swarm) fn whole_frame(bytes: &[u8]) -> Result<Header, String> {
 }
 
 /// A frame in a few words.
-pub(in crate::swarm) fn brief(header: &Header) -> String {
+pub(crate) fn brief(header: &Header) -> String {
     match header.message {
         Message::Request(part) => {
             format!(

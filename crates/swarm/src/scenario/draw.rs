@@ -5,7 +5,7 @@ use super::{
     DatagramPlan, Fault, GroupPlan, JobPlan, MulticastPlan, NetworkPlan, NodePlan, OperationPlan,
     Scenario,
 };
-use crate::swarm::values::KERNELS;
+use crate::values::KERNELS;
 use std::net::Ipv4Addr;
 
 use rand::{RngExt, SeedableRng};
@@ -26,7 +26,7 @@ const OUTSIDE_SEED: u64 = 0x6f75_7473_6964_6521;
 
 impl Scenario {
     /// The scenario of a seed.
-    pub(in crate::swarm) fn draw(seed: u64) -> Self {
+    pub(crate) fn draw(seed: u64) -> Self {
         let mut random = Pcg64::seed_from_u64(seed);
         let random = &mut random;
         let hosts = random.random_range(2..=10);

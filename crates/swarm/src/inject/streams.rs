@@ -1,9 +1,9 @@
 //! Trouble for groups that stream: at the moment when one holds a lock, or waits for one.
 
-use crate::swarm::agenda::Item;
-use crate::swarm::ledger::{Key, LINK_LOST};
-use crate::swarm::scenario::StreamTrouble;
-use crate::swarm::world::World;
+use crate::agenda::Item;
+use crate::ledger::{Key, LINK_LOST};
+use crate::scenario::StreamTrouble;
+use crate::world::World;
 
 /// Between two looks for such a moment, and how often it is looked for.
 const LOOK_NS: u64 = 20_000;
@@ -43,7 +43,7 @@ impl World<'_> {
                 let link = self.members[member as usize].link.expect("a living member has a link");
                 let at = self.now + self.scenario.network.delay_ns_max;
                 self.blame_link(link, LINK_LOST, at);
-                self.close(link, crate::swarm::agenda::End::Lower);
+                self.close(link, crate::agenda::End::Lower);
             }
             (StreamTrouble::Withdrawn, _) => {
                 let (job, at) = (self.runs[run as usize].job, self.now);
@@ -57,7 +57,7 @@ impl World<'_> {
 
     /// A node, and a group that holds or awaits a stream lock there.
     fn pick_stream(&self, pick: u32, holds: bool) -> Option<(u32, u32)> {
-        let at_node = |(index, host): (usize, &crate::swarm::nodes::NodeHost)| -> Vec<(u32, Key)> {
+        let at_node = |(index, host): (usize, &crate::nodes::NodeHost)| -> Vec<(u32, Key)> {
             let epochs = host.locks.concerned().filter(|(_, is_holder)| *is_holder == holds);
             let key = |epoch| host.installed.iter().find(|(_, key)| key.epoch == epoch);
             epochs

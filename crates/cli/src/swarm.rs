@@ -1,4 +1,4 @@
-//! `tributary sim swarm`: many seeds on all cores, and the story of those that fail.
+//! `tributary swarm`: many seeds on all cores, and the story of those that fail.
 
 use std::collections::BTreeMap;
 use std::io::{self, IsTerminal, Write};
@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::json;
-use tributary_sim::swarm::{self, Story, Sweep, SweepOptions};
+use tributary_swarm::{self as swarm, Story, Sweep, SweepOptions};
 
 use crate::flags::SwarmFlags;
 
@@ -61,7 +61,7 @@ fn tell(out: &mut impl Write, sweep: &Sweep, stories: &[Story], seconds: f64) ->
         for line in &story.lines {
             writeln!(out, "  {line}")?;
         }
-        writeln!(out, "again: tributary sim swarm --seeds {}..{}\n", story.seed, story.seed + 1)?;
+        writeln!(out, "again: tributary swarm --seeds {}..{}\n", story.seed, story.seed + 1)?;
     }
     writeln!(
         out,

@@ -3,12 +3,12 @@
 use rand::RngExt;
 
 use super::{RETRY_MIN_NS, WantState};
-use crate::swarm::agenda::Item;
-use crate::swarm::world::{SILENCE_NS, World};
+use crate::agenda::Item;
+use crate::world::{SILENCE_NS, World};
 
 impl World<'_> {
     /// The job's lease is closed on its side; the manager learns of it at a time.
-    pub(in crate::swarm) fn close_lease(&mut self, job: u32, at: u64) {
+    pub(crate) fn close_lease(&mut self, job: u32, at: u64) {
         let entry = self.job(job);
         if let Some((life, _)) = entry.lease {
             let lease = entry.leases;
@@ -16,7 +16,7 @@ impl World<'_> {
         }
     }
 
-    pub(in crate::swarm) fn on_lease_over(&mut self, job: u32, lease: u32, life: u32) {
+    pub(crate) fn on_lease_over(&mut self, job: u32, lease: u32, life: u32) {
         let entry = &mut self.jobs[job as usize];
         if entry.leases != lease {
             return;
@@ -45,7 +45,7 @@ impl World<'_> {
     }
 
     /// Every lease is void: the manager that gave them has died.
-    pub(in crate::swarm) fn lose_leases(&mut self) {
+    pub(crate) fn lose_leases(&mut self) {
         for job in 0..self.jobs.len() as u32 {
             if self.job(job).lease.take().is_some() {
                 self.ask_anew(job);
@@ -69,7 +69,7 @@ impl World<'_> {
     }
 
     /// Leases across a partition end on both sides.
-    pub(in crate::swarm) fn part_leases(&mut self) {
+    pub(crate) fn part_leases(&mut self) {
         for job in 0..self.jobs.len() as u32 {
             let machine = self.lease_machine(job);
             if self.apart_until(machine, self.manager_machine()).is_some() {
@@ -80,7 +80,7 @@ impl World<'_> {
     }
 
     /// A job has lost a process. Its launcher notices, in its own time, and ends the others.
-    pub(in crate::swarm) fn doom(&mut self, job: u32, lost_machine: u32, is_silent: bool) {
+    pub(crate) fn doom(&mut self, job: u32, lost_machine: u32, is_silent: bool) {
         let holds_lease = lost_machine == self.lease_machine(job);
         if holds_lease {
             let after_ns = if is_silent { SILENCE_NS } else { self.delay_ns() };
@@ -94,7 +94,7 @@ impl World<'_> {
     }
 
     /// The launcher of a job that lost a process ends what is left of it.
-    pub(in crate::swarm) fn end_doomed(&mut self, job: u32) {
+    pub(crate) fn end_doomed(&mut self, job: u32) {
         self.trace.note(self.now, None, || format!("job {job} is ended by its launcher"));
         self.job(job).is_over = true;
         for member in 0..self.members.len() as u32 {

@@ -5,11 +5,11 @@ use tributary_protocol::endpoint::{Body, Transmit};
 use tributary_wire::Operator;
 use tributary_wire::frame::{HEADER_BYTES, Message};
 
-use crate::swarm::agenda::End;
-use crate::swarm::nodes::brief;
-use crate::swarm::values::Stream;
-use crate::swarm::verdict::Violation;
-use crate::swarm::world::{Incoming, World};
+use crate::agenda::End;
+use crate::nodes::brief;
+use crate::values::Stream;
+use crate::verdict::Violation;
+use crate::world::{Incoming, World};
 
 impl World<'_> {
     pub(super) fn transmit(&mut self, member: u32) {
@@ -61,7 +61,7 @@ impl World<'_> {
     }
 
     /// A frame arrives at a member.
-    pub(in crate::swarm) fn member_takes(&mut self, member: u32, frame: Incoming<'_>) {
+    pub(crate) fn member_takes(&mut self, member: u32, frame: Incoming<'_>) {
         self.restless_members.push(member);
         if self.members[member as usize].is_dead {
             return;

@@ -5,21 +5,15 @@ use tributary_protocol::Carrier;
 use tributary_wire::frame::Header;
 
 use super::{Incoming, World};
-use crate::swarm::agenda::{End, Item};
-use crate::swarm::ledger::LINK_LOST;
-use crate::swarm::link::{Holder, Parcel};
-use crate::swarm::nodes::JOIN_TIMEOUT_NS;
-use crate::swarm::verdict::Violation;
+use crate::agenda::{End, Item};
+use crate::ledger::LINK_LOST;
+use crate::link::{Holder, Parcel};
+use crate::nodes::JOIN_TIMEOUT_NS;
+use crate::verdict::Violation;
 
 impl World<'_> {
     /// Puts a frame on a link, if the link still carries anything that way.
-    pub(in crate::swarm) fn send(
-        &mut self,
-        link: u32,
-        to: End,
-        mut bytes: Vec<u8>,
-        is_forged: bool,
-    ) {
+    pub(crate) fn send(&mut self, link: u32, to: End, mut bytes: Vec<u8>, is_forged: bool) {
         let delay_ns = self.delay_ns();
         let now = self.now;
         self.frames += 1;
@@ -30,7 +24,7 @@ impl World<'_> {
             return;
         }
         if let Some(bit) = flip {
-            crate::swarm::inject::flip(&mut bytes, bit);
+            crate::inject::flip(&mut bytes, bit);
             entry.is_tampered = true;
         }
         self.trace.note_number(now ^ u64::from(link) << 48 ^ (to as u64) << 47);
@@ -45,7 +39,7 @@ impl World<'_> {
     }
 
     /// Whoever is around the link has cause to fail its group, from `at` on.
-    pub(in crate::swarm) fn blame_link(
+    pub(crate) fn blame_link(
         &mut self,
         link: u32,
         reasons: &'static [tributary_wire::frame::AbortReason],
@@ -103,7 +97,7 @@ impl World<'_> {
         }
     }
 
-    pub(in crate::swarm) fn deliver(
+    pub(crate) fn deliver(
         &mut self,
         link: u32,
         to: End,
@@ -124,7 +118,7 @@ impl World<'_> {
     }
 
     /// An end has nothing more to say, but still listens.
-    pub(in crate::swarm) fn say_end(&mut self, link: u32, end: End) {
+    pub(crate) fn say_end(&mut self, link: u32, end: End) {
         let delay_ns = self.delay_ns();
         let now = self.now;
         let entry = self.link(link);
@@ -143,7 +137,7 @@ impl World<'_> {
     }
 
     /// An end closes, and its holder's machine is told.
-    pub(in crate::swarm) fn close(&mut self, link: u32, end: End) {
+    pub(crate) fn close(&mut self, link: u32, end: End) {
         if self.shut(link, end) {
             self.say_end(link, end);
             self.tell_closed(link, end, false);
@@ -151,7 +145,7 @@ impl World<'_> {
     }
 
     /// An end closes since its peer broke the protocol.
-    pub(in crate::swarm) fn refuse(&mut self, link: u32, end: End) {
+    pub(crate) fn refuse(&mut self, link: u32, end: End) {
         if self.shut(link, end) {
             self.say_end(link, end);
             self.tell_closed(link, end, true);
@@ -159,7 +153,7 @@ impl World<'_> {
     }
 
     /// An end closes with an error: what it had sent may be lost on the way.
-    pub(in crate::swarm) fn reset(&mut self, link: u32, end: End) {
+    pub(crate) fn reset(&mut self, link: u32, end: End) {
         if !self.links[link as usize].is_open(end) {
             return;
         }
@@ -168,7 +162,7 @@ impl World<'_> {
     }
 
     /// An end stops existing without a word; its holder's machine is not told.
-    pub(in crate::swarm) fn vanish(&mut self, link: u32, end: End, is_noticed_at: u64) {
+    pub(crate) fn vanish(&mut self, link: u32, end: End, is_noticed_at: u64) {
         if self.shut(link, end) {
             self.link(link).has_ended[end as usize] = true;
             self.agenda.put(is_noticed_at, Item::LinkSilent { link, end: end.other() });
@@ -176,7 +170,7 @@ impl World<'_> {
     }
 
     /// An end's process dies, and its kernel closes what it held; the machine is gone with it.
-    pub(in crate::swarm) fn die(&mut self, link: u32, end: End) {
+    pub(crate) fn die(&mut self, link: u32, end: End) {
         let has_unread = !self.links[link as usize].queue[end as usize].is_empty();
         if has_unread {
             self.lose_some(link, end.other());
@@ -187,7 +181,7 @@ impl World<'_> {
     }
 
     /// Part of what is on its way to an end never arrives.
-    pub(in crate::swarm) fn lose_some(&mut self, link: u32, to: End) {
+    pub(crate) fn lose_some(&mut self, link: u32, to: End) {
         let sent = self.links[link as usize].queue[to as usize].len();
         let kept = self.random.random_range(0..=sent);
         let entry = self.link(link);
@@ -196,7 +190,7 @@ impl World<'_> {
     }
 
     /// An end gives its peer up.
-    pub(in crate::swarm) fn give_up(&mut self, link: u32, end: End) {
+    pub(crate) fn give_up(&mut self, link: u32, end: End) {
         if self.shut(link, end) {
             self.say_end(link, end);
             self.tell_closed(link, end, false);
@@ -229,7 +223,7 @@ impl World<'_> {
         }
     }
 
-    pub(in crate::swarm) fn recycle(&mut self, mut bytes: Vec<u8>) {
+    pub(crate) fn recycle(&mut self, mut bytes: Vec<u8>) {
         bytes.clear();
         self.spare.push(bytes);
     }

@@ -1,10 +1,10 @@
-//! Is the swarm able to find a bug? `cargo test -p tributary-sim --features planted-bugs` plants one
+//! Is the swarm able to find a bug? `cargo test -p tributary-swarm --features planted-bugs` plants one
 //! after the other in the machines, and asks the swarm to find each within 10,000 seeds.
 
 #![cfg(feature = "planted-bugs")]
 
 use tributary_protocol::planted::{Bug, plant};
-use tributary_sim::swarm::{self, SweepOptions, Violation};
+use tributary_swarm::{self as swarm, SweepOptions, Violation};
 
 /// Seeds of one bite: the swarm stops at the first that fails.
 const BITE: u64 = 25;

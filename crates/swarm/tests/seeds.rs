@@ -3,13 +3,13 @@
 
 use std::collections::BTreeSet;
 
-use tributary_sim::swarm::{self, FAULT_NAMES, SweepOptions};
+use tributary_swarm::{self as swarm, FAULT_NAMES, SweepOptions};
 
 /// Seeds that run with every `cargo test`.
 const SMOKE: std::ops::Range<u64> = 0..800;
 
 /// Seeds that once failed: number, then what they found.
-const REGRESSIONS: &str = include_str!("swarm_seeds.txt");
+const REGRESSIONS: &str = include_str!("seeds.txt");
 
 fn fail_with_story(seed: u64) -> ! {
     let story = swarm::explain(seed).expect("a failing seed fails again");
