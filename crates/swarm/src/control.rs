@@ -15,9 +15,9 @@ use tributary_wire::control::{
 use super::agenda::Item;
 use super::ledger::Key;
 use super::scenario::{NodePlan, Scenario};
-use super::values::mix;
 use super::verdict::Violation;
 use super::world::World;
+use tributary_protocol_testing::values::mix;
 
 /// Between two attempts to reach the manager.
 const RETRY_NS: u64 = 100_000_000;

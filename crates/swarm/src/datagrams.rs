@@ -6,8 +6,8 @@ use rand::RngExt;
 use tributary_protocol::Carrier;
 
 use super::agenda::{End, Item};
-use super::values::mix;
 use super::world::World;
+use tributary_protocol_testing::values::mix;
 
 /// Where everybody takes datagrams: links tell who is meant.
 const UDP_PORT: NonZeroU16 = NonZeroU16::new(9).expect("9 is not 0");

@@ -11,8 +11,8 @@ use super::control::node_at;
 use super::ledger::Key;
 use super::members::Member;
 use super::scenario::{GroupPlan, JobPlan};
-use super::values::{Below, Shape, mix};
 use super::world::World;
+use tributary_protocol_testing::values::{Below, TreeShape, mix};
 
 /// Attempts to get a group and to be through with it. Together they take longer than anything stays
 /// broken.
@@ -70,7 +70,7 @@ pub(super) struct Run {
     pub(super) group: u32,
     pub(super) tag: u64,
     pub(super) grant: GroupGrant,
-    pub(super) shape: Shape,
+    pub(super) shape: TreeShape,
     /// The world's numbers of its members, by endpoint; none before the grant has reached the job.
     pub(super) members: Vec<u32>,
     /// What each operation must give, once somebody wanted to know.
@@ -249,7 +249,7 @@ impl World<'_> {
     }
 
     /// The tree that a group's nodes were told to form, and that its members were told to join.
-    fn shape_of(&self, key: Key, grant: &GroupGrant) -> Shape {
+    fn shape_of(&self, key: Key, grant: &GroupGrant) -> TreeShape {
         let installs = &self.ledger.find(key).expect("a granted group was ordered").installs;
         let at = |node: u32| {
             installs.iter().position(|(other, _)| *other == node).expect("the node was ordered")
@@ -269,7 +269,7 @@ impl World<'_> {
             assert_eq!(*place, Below::Member(u32::MAX), "a place has one holder");
             *place = Below::Member(endpoint.endpoint.0);
         }
-        Shape { nodes }
+        TreeShape { nodes }
     }
 
     pub(super) fn on_decision(&mut self, job: u32, group: u32, ask: u32) {
@@ -344,13 +344,13 @@ impl World<'_> {
 
     fn add_members(&mut self, run: u32) {
         let grant = self.runs[run as usize].grant.clone();
-        let (job, group) = (self.runs[run as usize].job, self.runs[run as usize].group);
+        let Run { job, group, tag, .. } = self.runs[run as usize];
         let plan = self.scenario.job(job as usize).groups[group as usize].clone();
         let mut by_endpoint = vec![0; grant.endpoints.len()];
         for (endpoint, host) in grant.endpoints.iter().zip(&plan.hosts) {
             let member = self.members.len() as u32;
             by_endpoint[endpoint.endpoint.0 as usize] = member;
-            self.members.push(Member::new(run, *host, &grant, endpoint, &plan));
+            self.members.push(Member::new(run, *host, &grant, endpoint, &plan, tag));
             let at = self.now + self.delay_ns() + self.think_ns();
             self.agenda.put(at, Item::Connect { member });
         }

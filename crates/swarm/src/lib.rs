@@ -20,14 +20,12 @@ mod ledger;
 mod link;
 mod locks;
 mod members;
-mod memory;
 mod multicast;
 mod nodes;
 mod scenario;
 mod shrink;
 mod sweep;
 mod trace;
-mod values;
 mod verdict;
 mod world;
 

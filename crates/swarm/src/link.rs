@@ -10,13 +10,10 @@ use std::ops::Range;
 use tributary_protocol::StreamTerms;
 use tributary_protocol::node::PortId;
 
-use tributary_wire::frame::Message;
+use tributary_protocol_testing::Windows;
 
 use super::agenda::End;
 use super::ledger::Key;
-
-/// How many answered sequences a link remembers: as many as can be asked for again.
-const ANSWERED_MAX: usize = 32;
 
 /// Frames a port may hold beyond one per slot.
 const OUTBOX_SPARE: usize = 4;
@@ -54,39 +51,8 @@ pub(super) struct EdgeOf {
     pub(super) windows: [u16; 2],
     /// Frames that either end may have queued.
     pub(super) queued_max: usize,
-    /// How far a request may lie before the newest and be waited for.
-    pub(super) horizon: u32,
-}
-
-/// What travels over an edge and is not answered.
-#[derive(Debug, Default)]
-pub(super) struct Window {
-    /// Sequences requested and not answered.
-    outstanding: Vec<u32>,
-    /// The last sequences that were answered: repeats of them may still be on their way.
-    answered: VecDeque<u32>,
-}
-
-impl Window {
-    /// Notes a request on its way up; the number of those that are not answered. One that is
-    /// `horizon` or more before the newest is given up.
-    pub(super) fn on_request(&mut self, sequence: u32, horizon: u32) -> usize {
-        self.outstanding
-            .retain(|asked| sequence.wrapping_sub(*asked).cast_signed() < horizon.cast_signed());
-        if !self.outstanding.contains(&sequence) && !self.answered.contains(&sequence) {
-            self.outstanding.push(sequence);
-        }
-        self.outstanding.len()
-    }
-
-    /// Notes a result that has come down.
-    pub(super) fn on_result(&mut self, sequence: u32) {
-        self.outstanding.retain(|asked| *asked != sequence);
-        if self.answered.len() == ANSWERED_MAX {
-            self.answered.pop_front();
-        }
-        self.answered.push_back(sequence);
-    }
+    /// How far a request may lie before the newest and be waited for, where that is bounded.
+    pub(super) horizon: Option<u32>,
 }
 
 impl EdgeOf {
@@ -101,13 +67,13 @@ impl EdgeOf {
         let window = stream.map_or(0, |terms| terms.window);
         let streamed = if stream.is_some() { slots_for(window) + 1 } else { 0 };
         let queued_max = slots_for(osos) + streamed + OUTBOX_SPARE;
-        Self { group, below, windows: [osos, window], queued_max, horizon: 1 << 30 }
+        Self { group, below, windows: [osos, window], queued_max, horizon: None }
     }
 
     /// Lets members go on with results that the node below has not had, as far as it has slots.
     pub(super) fn let_be_overtaken(&mut self) {
         self.windows[0] = (2 * self.windows[0]).next_power_of_two();
-        self.horizon = u32::from(self.windows[0]);
+        self.horizon = Some(u32::from(self.windows[0]));
     }
 }
 
@@ -141,13 +107,14 @@ pub(super) struct Link {
     /// Until when no datagram gets through.
     pub(super) datagrams_lost_until: u64,
     /// Segments, and chunks, on their way.
-    pub(super) windows: [Window; 2],
+    pub(super) windows: Windows,
     /// The newest request, where replays are to come.
     pub(super) last_request: Vec<u8>,
 }
 
 impl Link {
     pub(super) fn new(lower: (Holder, u32), upper: (Holder, u32), edge: Option<EdgeOf>) -> Self {
+        let horizon = edge.as_ref().and_then(|edge| edge.horizon);
         Self {
             holders: [lower.0, upper.0],
             machines: [lower.1, upper.1],
@@ -165,7 +132,7 @@ impl Link {
             lingers_until: [None; 2],
             takes_datagrams: [false; 2],
             datagrams_lost_until: 0,
-            windows: [Window::default(), Window::default()],
+            windows: horizon.map_or_else(Windows::default, Windows::with_horizon),
             last_request: Vec::new(),
         }
     }
@@ -185,18 +152,6 @@ impl Link {
 
     pub(super) fn has_room(&self, to: End, frames_max: usize) -> bool {
         self.queue[to as usize].len() < frames_max
-    }
-
-    /// Notes what has come down and was taken.
-    pub(super) fn on_taken(&mut self, message: &Message) {
-        let [segments, chunks] = &mut self.windows;
-        match message {
-            Message::Result(part) => segments.on_result(part.sequence.0),
-            Message::ChunkResult(part) => chunks.on_result(part.sequence.0),
-            // Chunks are counted anew in every stream.
-            Message::StreamTurn(_) => *chunks = Window::default(),
-            _ => {}
-        }
     }
 
     /// When a parcel that is sent now, and takes `delay_ns`, comes out. Never before another that

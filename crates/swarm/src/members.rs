@@ -3,9 +3,8 @@
 mod frames;
 mod operations;
 
-use std::collections::VecDeque;
-
 use tributary_protocol::endpoint::{Endpoint, EndpointConfig, Event};
+use tributary_protocol_testing::{Operations, Running};
 use tributary_wire::control::{EndpointGrant, GroupGrant};
 use tributary_wire::frame::{Abort, AbortReason};
 use tributary_wire::{EndpointId, OperationNumber};
@@ -35,7 +34,7 @@ pub(super) struct Member {
     pub(super) link: Option<u32>,
     started: usize,
     pub(super) completed: usize,
-    running: VecDeque<Running>,
+    running: Operations,
     is_start_put: bool,
     is_leave_put: bool,
     timer_at: Option<u64>,
@@ -52,15 +51,6 @@ pub(super) struct Member {
     pub(super) mistake: Option<(usize, OperationPlan)>,
 }
 
-struct Running {
-    number: OperationNumber,
-    operation: usize,
-    is_stream: bool,
-    /// Bytes of its vector that may be sent by now.
-    ready_bytes: usize,
-    got_bytes: usize,
-}
-
 impl Member {
     pub(super) fn new(
         run: u32,
@@ -68,6 +58,7 @@ impl Member {
         grant: &GroupGrant,
         endpoint: &EndpointGrant,
         plan: &GroupPlan,
+        tag: u64,
     ) -> Self {
         let config = EndpointConfig::of_grant(grant, endpoint, plan.overlap);
         Self {
@@ -80,7 +71,7 @@ impl Member {
             link: None,
             started: 0,
             completed: 0,
-            running: VecDeque::new(),
+            running: Operations::new(endpoint.endpoint, tag),
             is_start_put: false,
             is_leave_put: false,
             timer_at: None,
@@ -102,14 +93,6 @@ impl Member {
     /// Whether it got all it wanted.
     pub(super) fn is_done(&self) -> bool {
         self.has_left && self.completed == self.operations
-    }
-
-    /// Takes a running operation, if it is the oldest: streams and others pass each other.
-    fn take_first(&mut self, number: OperationNumber) -> Option<Running> {
-        let at = self.running.iter().position(|running| running.number == number)?;
-        let is_stream = self.running[at].is_stream;
-        let is_first = self.running.iter().take(at).all(|older| older.is_stream != is_stream);
-        if is_first { self.running.remove(at) } else { None }
     }
 
     /// The next operation it will start.
@@ -230,8 +213,9 @@ impl World<'_> {
     fn on_completed(&mut self, member: u32, number: OperationNumber) {
         let entry = self.member(member);
         let (index, group) = (entry.number, entry.run);
+        let running = entry.running.complete(number);
         let key = self.runs[group as usize].key;
-        let Some(running) = self.member(member).take_first(number) else {
+        let Some(running) = running else {
             let violation = Violation::OutOfOrder { group: key.to_string(), member: index };
             return self.report(Some(key), violation);
         };
@@ -239,9 +223,7 @@ impl World<'_> {
         let Running { operation, got_bytes, .. } = running;
         self.trace.note(self.now, Some(key), || format!("member {index} completes {operation}"));
         self.trace.note_number(u64::from(member) << 32 ^ operation as u64);
-        let plan = self.plan_of(member, operation);
-        let receives = plan.spec(EndpointId(index)).receives;
-        let need_bytes = if receives { plan.len_bytes() } else { 0 };
+        let need_bytes = running.need_bytes(EndpointId(index));
         if got_bytes != need_bytes {
             let group = key.to_string();
             let member = index;

@@ -6,14 +6,14 @@
 use rand::RngExt;
 use tributary_protocol::Carrier;
 use tributary_protocol::node::{Copies, Transmit};
+use tributary_protocol_testing::frames;
 use tributary_wire::GroupId;
 use tributary_wire::control::GroupInstall;
-use tributary_wire::frame::HEADER_BYTES;
 
 use super::agenda::{End, Item, Listener};
 use super::datagrams::Flying;
 use super::link::Holder;
-use super::nodes::{brief, whole_frame};
+use super::nodes::brief;
 use super::scenario::DatagramPlan;
 use super::verdict::Violation;
 use super::world::{Incoming, World};
@@ -54,7 +54,7 @@ impl World<'_> {
         bytes.extend_from_slice(&transmit.header.encode());
         let host = &self.nodes[node as usize];
         if let Some(place) = transmit.body {
-            bytes.extend_from_slice(host.memory.read(place, transmit.header.payload_bytes()));
+            host.memory.append(place, transmit.header.payload_bytes(), &mut bytes);
         }
         self.frames += 1;
         self.trace.note_number(self.now ^ u64::from(node) << 48 ^ 1 << 45);
@@ -165,12 +165,11 @@ impl World<'_> {
     }
 
     fn node_hears(&mut self, node: u32, bytes: &[u8], is_forged: bool) {
-        let Ok(header) = whole_frame(bytes) else { return };
+        let Ok((header, payload)) = frames::decode(bytes) else { return };
         let edge = header.edge;
         let is_root = self.upward_link(node, edge.group).is_none();
         let time = self.time();
         let host = &mut self.nodes[node as usize];
-        let payload = &bytes[HEADER_BYTES..];
         let taken = host.machine.handle_multicast(time, &header, payload, &mut host.memory);
         self.restless_nodes.push(node);
         if taken.is_err() {
@@ -181,7 +180,7 @@ impl World<'_> {
             self.report(None, Violation::ForgeryAccepted { what });
         }
         if let Some(link) = self.upward_link(node, edge.group) {
-            self.link(link).on_taken(&header.message);
+            self.link(link).windows.on_taken(&header.message);
         }
     }
 

@@ -6,15 +6,15 @@ mod groups;
 use std::collections::VecDeque;
 
 use tributary_protocol::node::{Event, Node, NodeConfig, PortId};
+use tributary_protocol_testing::{NodeMemory, Ports};
 use tributary_wire::control::{GroupInstall, NodeEvent, NodeOrder};
 use tributary_wire::{Epoch, GroupId};
 
-pub(super) use frames::{brief, whole_frame};
+pub(super) use frames::brief;
 
 use super::agenda::{End, Item};
 use super::ledger::Key;
 use super::locks::Locks;
-use super::memory::Memory;
 use super::scenario::NodePlan;
 use super::verdict::Violation;
 use super::world::{OVERDUE_NS, World};
@@ -29,12 +29,12 @@ const REMOVAL_GRACE_NS: u64 = 50_000_000;
 pub(super) struct NodeHost {
     pub(super) config: NodeConfig,
     pub(super) machine: Node,
-    pub(super) memory: Memory,
+    pub(super) memory: NodeMemory,
     pub(super) is_alive: bool,
     /// How often it was started anew.
     pub(super) life: u32,
     /// The link, and the end of it, that each port number stands for.
-    ports: Vec<Option<(u32, End)>>,
+    ports: Ports<(u32, End)>,
     timer_at: Option<u64>,
     pub(super) removals: VecDeque<(u64, GroupId, Epoch)>,
     /// Its conversation with the manager.
@@ -62,10 +62,10 @@ impl NodeHost {
         Self {
             config,
             machine: Node::new(config),
-            memory: Memory::default(),
+            memory: NodeMemory::new(true),
             is_alive: true,
             life: 0,
-            ports: Vec::new(),
+            ports: Ports::default(),
             timer_at: None,
             removals: VecDeque::new(),
             session: None,
@@ -86,20 +86,17 @@ impl NodeHost {
 
     /// Gives a link's end the lowest free port.
     pub(super) fn plug(&mut self, link: u32, end: End) -> PortId {
-        let free = self.ports.iter().position(Option::is_none).unwrap_or(self.ports.len());
-        if free == self.ports.len() {
-            self.ports.push(None);
-        }
-        self.ports[free] = Some((link, end));
-        PortId(free as u32)
+        let port = self.ports.free();
+        self.ports.plug(port, (link, end));
+        port
     }
 
     pub(super) fn links(&self) -> impl Iterator<Item = (u32, End)> {
-        self.ports.iter().flatten().copied()
+        self.ports.iter()
     }
 
     fn link_at(&self, port: PortId) -> Option<(u32, End)> {
-        self.ports.get(port.0 as usize).copied().flatten()
+        self.ports.at(port)
     }
 }
 
@@ -231,7 +228,7 @@ impl World<'_> {
     /// A node's end of a link is gone.
     pub(super) fn node_unplugs(&mut self, node: u32, port: PortId, is_refused: bool) {
         let host = self.node(node);
-        host.ports[port.0 as usize] = None;
+        host.ports.unplug(port);
         if is_refused {
             host.machine.handle_port_refused(port);
         } else {

@@ -7,7 +7,7 @@ mod faults;
 use tributary_protocol::StreamTerms;
 use tributary_protocol::manager::ManagerConfig;
 use tributary_protocol::node::StreamLimits;
-pub(super) use tributary_protocol::workload::OperationPlan;
+pub(super) use tributary_protocol_testing::workload::OperationPlan;
 use tributary_topology::Fabric;
 
 pub use faults::FAULT_NAMES;

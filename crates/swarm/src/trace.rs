@@ -1,7 +1,7 @@
 //! What happened: one number always, and in words where somebody wants to read it.
 
 use super::ledger::Key;
-use super::values::mix;
+use tributary_protocol_testing::values::mix;
 
 /// The record of one run.
 pub(super) struct Trace {

@@ -1,9 +1,10 @@
 //! What does not belong: operations that are mistaken, and frames that nobody may send.
 
-use tributary_wire::frame::{EVERYONE, Edge, Header, Message, Part, Shape, Target, Trail};
+use tributary_protocol_testing::frames;
+use tributary_wire::frame::{EVERYONE, Edge, Header, Message, Part, Shape, Target};
 use tributary_wire::{
     Capability, ChildIndex, Datatype, EndpointId, Epoch, GroupId, OperationNumber, Operator,
-    SegmentIndex, Sequence,
+    Sequence,
 };
 
 use crate::scenario::{Disagreement, Intrusion, Offence, OperationPlan};
@@ -54,23 +55,14 @@ pub(super) fn mistake(
     (wrong != plan && (wrong.elements > 0 || wrong.operator == Operator::Barrier)).then_some(wrong)
 }
 
-pub(super) fn part(elements: u32, sequence: Sequence) -> Part {
+/// A sum of bytes, of an operation that nobody has under way.
+fn part(elements: u32, sequence: Sequence) -> Part {
     let shape = Shape::new(Operator::Sum, Datatype::U8, elements).expect("a sum of bytes");
-    Part {
-        operation: OperationNumber(0x7FFF_FFF0),
-        segment: SegmentIndex(0),
-        sequence,
-        shape,
-        target: Target::All,
-        has_data: true,
-        trail: Trail::default(),
-    }
+    frames::part(OperationNumber(0x7FFF_FFF0), sequence, shape)
 }
 
-pub(super) fn frame(header: &Header) -> Vec<u8> {
-    let mut bytes = header.encode().to_vec();
-    bytes.resize(bytes.len() + header.payload_bytes(), 0x5A);
-    bytes
+fn frame(header: &Header) -> Vec<u8> {
+    frames::encode(header, &vec![0x5A; header.payload_bytes()])
 }
 
 /// A frame that a member must not send.

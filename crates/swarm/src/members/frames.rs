@@ -2,12 +2,10 @@
 
 use tributary_protocol::Carrier;
 use tributary_protocol::endpoint::{Body, Transmit};
-use tributary_wire::Operator;
-use tributary_wire::frame::{HEADER_BYTES, Message};
+use tributary_wire::frame::Message;
 
 use crate::agenda::End;
 use crate::nodes::brief;
-use crate::values::Stream;
 use crate::verdict::Violation;
 use crate::world::{Incoming, World};
 
@@ -47,16 +45,7 @@ impl World<'_> {
     fn frame(&mut self, member: u32, transmit: &Transmit) -> Vec<u8> {
         let mut bytes = self.buffer();
         bytes.extend_from_slice(&transmit.header.encode());
-        let Some(body) = &transmit.body else { return bytes };
-        let entry = &self.members[member as usize];
-        let running = entry.running.iter().find(|running| running.number == body.operation);
-        let operation = running.expect("segments are of running operations").operation;
-        let datatype = self.plan_of(member, operation).datatype;
-        let size = datatype.size_bytes();
-        let (first, end) = (body.bytes.start / size, body.bytes.end / size);
-        let tag = self.runs[entry.run as usize].tag;
-        let stream = Stream { tag, operation: operation as u32, member: entry.number };
-        stream.append(datatype, first as u64, end as u64, &mut bytes);
+        self.members[member as usize].running.append_payload(transmit, &mut bytes);
         bytes
     }
 
@@ -66,8 +55,8 @@ impl World<'_> {
         if self.members[member as usize].is_dead {
             return;
         }
-        let Incoming { link, carrier, bytes, is_forged, .. } = frame;
-        let Some(header) = self.decode(frame) else { return };
+        let Incoming { link, carrier, is_forged, .. } = frame;
+        let Some((header, payload)) = self.decode(frame) else { return };
         let time = self.time();
         match self.member(member).endpoint.handle_frame(time, carrier, &header) {
             Err(error) => self.on_refused(frame, &error.to_string()),
@@ -76,9 +65,9 @@ impl World<'_> {
                     let what = brief(&header);
                     self.report(self.edge_key(link), Violation::ForgeryAccepted { what });
                 }
-                self.link(link).on_taken(&header.message);
+                self.link(link).windows.on_taken(&header.message);
                 if let Some(body) = body {
-                    self.take_result(member, &body, &bytes[HEADER_BYTES..]);
+                    self.take_result(member, &body, payload);
                 }
             }
         }
@@ -87,10 +76,7 @@ impl World<'_> {
     fn take_result(&mut self, member: u32, body: &Body, payload: &[u8]) {
         let entry = self.member(member);
         let (index, run) = (entry.number, entry.run);
-        let running = entry.running.iter_mut().find(|running| running.number == body.operation);
-        let running = running.expect("results are of running operations");
-        running.got_bytes += payload.len();
-        let operation = running.operation;
+        let operation = entry.running.on_result(body);
         if self.member(member).mistake.is_some_and(|(mistaken, _)| mistaken <= operation) {
             return;
         }
@@ -107,16 +93,7 @@ impl World<'_> {
         let entry = &mut self.runs[run as usize];
         let plan =
             self.scenario.job(entry.job as usize).groups[entry.group as usize].script[operation];
-        let stream = Stream { tag: entry.tag, operation: operation as u32, member: plan.source.0 };
-        let shape = &entry.shape;
-        entry.expected[operation].get_or_insert_with(|| {
-            if plan.operator == Operator::Broadcast {
-                let mut bytes = Vec::new();
-                stream.append(plan.datatype, 0, plan.elements, &mut bytes);
-                bytes
-            } else {
-                shape.reduce(plan.operator, plan.datatype, plan.elements, stream)
-            }
-        })
+        let (shape, tag) = (&entry.shape, entry.tag);
+        entry.expected[operation].get_or_insert_with(|| shape.expected(&plan, tag, operation))
     }
 }

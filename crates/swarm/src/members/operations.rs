@@ -2,9 +2,9 @@
 
 use rand::RngExt;
 use tributary_protocol::endpoint::StartError;
-use tributary_wire::EndpointId;
+use tributary_protocol_testing::Running;
 
-use super::Running;
+use super::Member;
 use crate::agenda::Item;
 use crate::scenario::OperationPlan;
 use crate::world::World;
@@ -33,21 +33,14 @@ impl World<'_> {
         if entry.is_over() {
             return;
         }
-        let (operation, number) = (entry.started, entry.number);
+        let operation = entry.started;
         let plan = self.plan_of(member, operation);
-        let spec = plan.spec(EndpointId(number));
         let is_stream = self.streams(member, &plan);
-        let ready_bytes = if is_stream { self.some_of(0, plan.len_bytes()) } else { 0 };
-        let endpoint = &mut self.member(member).endpoint;
-        let started =
-            if is_stream { endpoint.start_stream(spec, ready_bytes) } else { endpoint.start(spec) };
-        match started {
-            Ok(number) => {
-                let entry = self.member(member);
-                let got_bytes = 0;
-                let running = Running { number, operation, is_stream, ready_bytes, got_bytes };
-                entry.running.push_back(running);
-                entry.started += 1;
+        let ready_bytes = is_stream.then(|| self.some_of(0, plan.len_bytes()));
+        let Member { endpoint, running, .. } = self.member(member);
+        match running.start(endpoint, operation, plan, ready_bytes) {
+            Ok(()) => {
+                self.member(member).started += 1;
                 if is_stream {
                     self.put_ready(member);
                 }
@@ -56,7 +49,7 @@ impl World<'_> {
             }
             // The next completion puts another start.
             Err(StartError::Busy { .. }) => {}
-            Err(error) => panic!("{spec:?} is an operation of a living group, but: {error}"),
+            Err(error) => panic!("{plan:?} is an operation of a living group, but: {error}"),
         }
     }
 
@@ -86,18 +79,13 @@ impl World<'_> {
             return;
         }
         let mut is_more_to_come = false;
-        for index in 0..self.members[member as usize].running.len() {
-            let running = &self.members[member as usize].running[index];
-            let (number, ready_bytes) = (running.number, running.ready_bytes);
-            let len_bytes = self.plan_of(member, running.operation).len_bytes();
-            if !running.is_stream || ready_bytes == len_bytes {
-                continue;
-            }
-            let ready_bytes = self.some_of(ready_bytes, len_bytes);
-            let entry = self.member(member);
-            entry.running[index].ready_bytes = ready_bytes;
-            entry.endpoint.make_ready(number, ready_bytes);
-            is_more_to_come |= ready_bytes < len_bytes;
+        let is_unready = |it: &&Running| it.is_stream && it.ready_bytes < it.plan.len_bytes();
+        let unready = self.members[member as usize].running.iter().filter(is_unready);
+        for Running { number, ready_bytes, plan, .. } in unready.copied().collect::<Vec<_>>() {
+            let ready_bytes = self.some_of(ready_bytes, plan.len_bytes());
+            let Member { endpoint, running, .. } = self.member(member);
+            running.make_ready(endpoint, number, ready_bytes);
+            is_more_to_come |= ready_bytes < plan.len_bytes();
         }
         if is_more_to_come {
             self.put_ready(member);

@@ -2,7 +2,8 @@
 
 use tributary_protocol::Carrier;
 use tributary_protocol::node::PortId;
-use tributary_wire::frame::{HEADER_BYTES, Header, Message};
+use tributary_protocol_testing::{InFlight, frames};
+use tributary_wire::frame::{Header, Message};
 
 use crate::agenda::End;
 use crate::verdict::{Violation, words};
@@ -28,7 +29,7 @@ impl World<'_> {
             bytes.extend_from_slice(&transmit.header.encode());
             let host = &mut self.nodes[node as usize];
             if let Some(place) = transmit.body {
-                bytes.extend_from_slice(host.memory.read(place, transmit.header.payload_bytes()));
+                host.memory.append(place, transmit.header.payload_bytes(), &mut bytes);
             }
             host.machine.pop_transmit(port);
             self.send_by(transmit.carrier, link, end.other(), bytes);
@@ -63,15 +64,14 @@ impl World<'_> {
 
     /// Counts a request that an honest end is about to send.
     pub(crate) fn count_sent(&mut self, link: u32, message: &Message) {
-        let (course, what, sequence) = match message {
-            Message::Request(part) => (0, "segments in flight", part.sequence.0),
-            Message::Chunk(part) => (1, "chunks in flight", part.sequence.0),
-            _ => return,
-        };
         let entry = &mut self.links[link as usize];
         let Some(edge) = &entry.edge else { return };
-        let max = usize::from(edge.windows[course]);
-        let got = entry.windows[course].on_request(sequence, edge.horizon);
+        let (what, max, got) = match entry.windows.on_sent(message) {
+            Some(InFlight::Segments(got)) => ("segments in flight", edge.windows[0], got),
+            Some(InFlight::Chunks(got)) => ("chunks in flight", edge.windows[1], got),
+            None => return,
+        };
+        let max = usize::from(max);
         if got > max {
             let (got, max) = (got as u64, max as u64);
             let key = self.edge_key(link);
@@ -81,13 +81,13 @@ impl World<'_> {
 
     /// A frame arrives at a node.
     pub(crate) fn node_takes(&mut self, node: u32, port: PortId, frame: Incoming<'_>) {
-        let Incoming { link, carrier, bytes, is_forged, .. } = frame;
+        let Incoming { link, carrier, is_forged, .. } = frame;
         self.restless_nodes.push(node);
-        let Some(header) = self.decode(frame) else { return };
+        let Some((header, payload)) = self.decode(frame) else { return };
         let time = self.time();
         let host = &mut self.nodes[node as usize];
         let late = host.machine.stats().late;
-        let payload = &bytes[HEADER_BYTES..];
+        host.memory.expect(&header);
         let taken =
             host.machine.handle_frame(time, port, carrier, &header, payload, &mut host.memory);
         let is_late = host.machine.stats().late != late;
@@ -97,7 +97,7 @@ impl World<'_> {
                 let entry = self.link(link);
                 entry.has_joined = true;
                 entry.has_left |= header.message == Message::Leave;
-                entry.on_taken(&header.message);
+                entry.windows.on_taken(&header.message);
                 self.node(node).locks.on_taken(link, &header);
                 if is_forged && !is_late {
                     let what = brief(&header);
@@ -107,10 +107,10 @@ impl World<'_> {
         }
     }
 
-    /// Reads a frame's header. What is no frame is refused.
-    pub(crate) fn decode(&mut self, frame: Incoming<'_>) -> Option<Header> {
-        match whole_frame(frame.bytes) {
-            Ok(header) => Some(header),
+    /// Reads a frame. What is none is refused.
+    pub(crate) fn decode<'a>(&mut self, frame: Incoming<'a>) -> Option<(Header, &'a [u8])> {
+        match frames::decode(frame.bytes) {
+            Ok(whole) => Some(whole),
             Err(error) => {
                 self.on_refused(frame, &error);
                 None
@@ -134,16 +134,6 @@ impl World<'_> {
             self.report(key, Violation::HonestRefused { group, error: error.to_owned() });
         }
         self.refuse(link, end);
-    }
-}
-
-/// The header of a frame that is as long as it says.
-pub(crate) fn whole_frame(bytes: &[u8]) -> Result<Header, String> {
-    let header = Header::decode(bytes).map_err(|error| error.to_string())?;
-    if bytes.len() == HEADER_BYTES + header.payload_bytes() {
-        Ok(header)
-    } else {
-        Err("its length is not what it says".to_owned())
     }
 }
 

@@ -8,9 +8,9 @@ use super::REMOVAL_GRACE_NS;
 use crate::agenda::{End, Item};
 use crate::ledger::{Key, LINK_LOST};
 use crate::link::{EdgeOf, Holder};
-use crate::values::mix;
 use crate::verdict::Violation;
 use crate::world::{SILENCE_NS, World};
+use tributary_protocol_testing::values::mix;
 
 impl World<'_> {
     /// Takes part in a group, and answers.
@@ -26,10 +26,7 @@ impl World<'_> {
             Ok(arena) => {
                 let is_near = mix(self.scenario.seed ^ u64::from(node) << 8).is_multiple_of(4);
                 let host = self.node(node);
-                host.memory.add(arena);
-                if let Some(arena) = host.machine.stream_arena(group) {
-                    host.memory.add_once(arena);
-                }
+                host.memory.install(&host.machine, group, arena);
                 host.locks.install(&order);
                 if let Some(capability) = order.outsider {
                     host.machine.admit_outsider(group, capability);

@@ -5,7 +5,6 @@ use super::{
     DatagramPlan, Fault, GroupPlan, JobPlan, MulticastPlan, NetworkPlan, NodePlan, OperationPlan,
     Scenario,
 };
-use crate::values::KERNELS;
 use std::net::Ipv4Addr;
 
 use rand::{RngExt, SeedableRng};
@@ -13,7 +12,8 @@ use rand_pcg::Pcg64;
 use tributary_protocol::StreamTerms;
 use tributary_protocol::manager::{ManagerConfig, MulticastRange};
 use tributary_protocol::node::StreamLimits;
-use tributary_protocol::workload::Mixture;
+use tributary_protocol_testing::values::KERNELS;
+use tributary_protocol_testing::workload::Mixture;
 use tributary_topology::{Fabric, VertexId};
 use tributary_wire::frame::Target;
 use tributary_wire::{Datatype, Operator};

@@ -8,9 +8,11 @@ use half::{bf16, f16};
 use tributary_reduce::oracle;
 use tributary_wire::{Datatype, Operator};
 
-/// What a swarm's operations compute. Sums and exclusive ors show every double or missing count;
+use crate::workload::OperationPlan;
+
+/// What operations compute. Sums and exclusive ors show every double or missing count;
 /// the others show that values keep their places.
-pub(super) const KERNELS: [(Operator, Datatype); 10] = [
+pub const KERNELS: [(Operator, Datatype); 10] = [
     (Operator::Sum, Datatype::I64),
     (Operator::Sum, Datatype::F64),
     (Operator::Sum, Datatype::F32),
@@ -23,23 +25,33 @@ pub(super) const KERNELS: [(Operator, Datatype); 10] = [
     (Operator::Sum, Datatype::U8),
 ];
 
-/// Whose vector it is.
+/// A member's vector for one operation.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Stream {
-    /// Differs for every incarnation of every group of every job.
-    pub(super) tag: u64,
-    pub(super) operation: u32,
-    pub(super) member: u32,
+pub struct Contribution {
+    /// Differs for groups whose data are to differ.
+    pub tag: u64,
+    /// Which of the group's operations.
+    pub operation: u32,
+    /// Which member.
+    pub member: u32,
 }
 
-impl Stream {
+impl Contribution {
     fn word(self, index: u64) -> u64 {
         let place = (u64::from(self.operation) << 40) ^ (u64::from(self.member) << 20) ^ index;
         mix(self.tag ^ mix(place))
     }
 
+    /// All of its elements.
+    #[must_use]
+    pub fn bytes(self, datatype: Datatype, elements: u64) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        self.append(datatype, 0, elements, &mut bytes);
+        bytes
+    }
+
     /// Appends the elements from `first` to before `end`.
-    pub(super) fn append(self, datatype: Datatype, first: u64, end: u64, bytes: &mut Vec<u8>) {
+    pub fn append(self, datatype: Datatype, first: u64, end: u64, bytes: &mut Vec<u8>) {
         for index in first..end {
             let word = self.word(index);
             match datatype {
@@ -59,7 +71,7 @@ impl Stream {
 }
 
 /// SplitMix64's finalizer (Steele, Lea and Flood, OOPSLA 2014).
-pub(super) fn mix(word: u64) -> u64 {
+pub fn mix(word: u64) -> u64 {
     let mut z = word.wrapping_add(0x9E37_79B9_7F4A_7C15);
     z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
     z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
@@ -75,25 +87,41 @@ fn number(word: u64) -> f64 {
 
 /// A group's tree as results depend on it: per node, what stands below it, in order.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Shape {
+pub struct TreeShape {
     /// Root first; children come after their parents.
-    pub(super) nodes: Vec<Vec<Below>>,
+    pub nodes: Vec<Vec<Below>>,
 }
 
+/// A child of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Below {
+pub enum Below {
+    /// Another node, by its place in the tree.
     Node(usize),
+    /// A member.
     Member(u32),
 }
 
-impl Shape {
+impl TreeShape {
+    /// What an operation must give, wherever its result goes.
+    #[must_use]
+    pub fn expected(&self, plan: &OperationPlan, tag: u64, operation: usize) -> Vec<u8> {
+        let of = |member: u32| {
+            let contribution = Contribution { tag, operation: operation as u32, member };
+            contribution.bytes(plan.datatype, plan.elements)
+        };
+        match plan.operator {
+            Operator::Barrier => Vec::new(),
+            Operator::Broadcast => of(plan.source.0),
+            operator => self.reduce(operator, plan.datatype, of),
+        }
+    }
+
     /// The reduction at the root: at every node the children in order, 16-bit floats rounded once.
-    pub(super) fn reduce(
+    fn reduce(
         &self,
         operator: Operator,
         datatype: Datatype,
-        elements: u64,
-        stream: Stream,
+        contribution: impl Fn(u32) -> Vec<u8>,
     ) -> Vec<u8> {
         let mut made: Vec<Vec<u8>> = vec![Vec::new(); self.nodes.len()];
         for at in (0..self.nodes.len()).rev() {
@@ -101,11 +129,7 @@ impl Shape {
                 .iter()
                 .map(|below| match *below {
                     Below::Node(node) => std::mem::take(&mut made[node]),
-                    Below::Member(member) => {
-                        let mut bytes = Vec::new();
-                        Stream { member, ..stream }.append(datatype, 0, elements, &mut bytes);
-                        bytes
-                    }
+                    Below::Member(member) => contribution(member),
                 })
                 .collect();
             let contributions: Vec<&[u8]> = contributions.iter().map(Vec::as_slice).collect();
@@ -119,14 +143,22 @@ impl Shape {
 mod tests {
     use super::*;
 
+    fn sum(
+        operator: Operator,
+        datatype: Datatype,
+        elements: u64,
+        members: &[u32],
+    ) -> [Vec<u8>; 50] {
+        let nodes = vec![members.iter().map(|member| Below::Member(*member)).collect()];
+        let plan = OperationPlan::allreduce(operator, datatype, elements);
+        let shape = TreeShape { nodes };
+        std::array::from_fn(|tag| shape.expected(&plan, tag as u64, 3))
+    }
+
     #[test]
     fn a_double_or_missing_count_shows() {
-        let stream = Stream { tag: 7, operation: 3, member: 0 };
-        let shape = |members: &[u32]| Shape {
-            nodes: vec![members.iter().map(|member| Below::Member(*member)).collect()],
-        };
         for (operator, datatype) in KERNELS.into_iter().take(6) {
-            let of = |members: &[u32]| shape(members).reduce(operator, datatype, 4, stream);
+            let of = |members: &[u32]| sum(operator, datatype, 4, members)[7].clone();
             let honest = of(&[0, 1, 2]);
             assert_ne!(honest, of(&[0, 1, 1, 2]), "{operator:?} {datatype:?}");
             assert_ne!(honest, of(&[0, 2]), "{operator:?} {datatype:?}");
@@ -136,14 +168,7 @@ mod tests {
 
     #[test]
     fn the_order_of_additions_shows() {
-        let differs = (0..50).any(|tag| {
-            let stream = Stream { tag, operation: 0, member: 0 };
-            let of = |members: [u32; 3]| {
-                let nodes = vec![members.map(Below::Member).to_vec()];
-                Shape { nodes }.reduce(Operator::Sum, Datatype::F64, 8, stream)
-            };
-            of([0, 1, 2]) != of([2, 1, 0])
-        });
-        assert!(differs);
+        let of = |members: [u32; 3]| sum(Operator::Sum, Datatype::F64, 8, &members);
+        assert_ne!(of([0, 1, 2]), of([2, 1, 0]));
     }
 }

@@ -1,13 +1,11 @@
-//! Operations as all members of a group mean them, for whoever tries the machines out.
+//! Operations as all members of a group mean them.
 //!
-//! Owns what each member tells its endpoint of a collective operation, and the mixture of operations
-//! that this crate's tree tests and the simulator's swarm run. Draws nothing itself: numbers come
-//! from the caller's seed.
+//! Owns what each member tells its endpoint of a collective operation, and the mixture that random
+//! operations are drawn from. Draws nothing itself: numbers come from the caller's seed.
 
+use tributary_protocol::endpoint::OperationSpec;
 use tributary_wire::frame::Target;
 use tributary_wire::{Datatype, EndpointId, Operator};
-
-use crate::endpoint::OperationSpec;
 
 /// One collective operation, as all members mean it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
