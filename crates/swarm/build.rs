@@ -16,6 +16,7 @@ fn main() {
         println!("cargo::rerun-if-changed={log}");
     }
     println!("cargo::rerun-if-changed=../protocol/src");
+    println!("cargo::rerun-if-changed=../protocol-testing/src");
     println!("cargo::rerun-if-changed=src");
 }
 

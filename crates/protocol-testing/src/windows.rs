@@ -7,7 +7,7 @@ use tributary_wire::frame::Message;
 /// How many answered sequences are remembered: as many as can be asked for again.
 const ANSWERED_MAX: usize = 32;
 
-/// Half of all sequences that are ahead: nothing is given up.
+/// Farther than any test gets: nothing is given up.
 const HORIZON: u32 = 1 << 30;
 
 /// How many requests of one kind are unanswered.
