@@ -47,9 +47,8 @@ ALSO = {
               "chosen": way()},
              [f"allreduce:{size}" for size in WAYS_BYTES]),
     # Whole packets whether or not there is multicast, so that nothing but the copies differs.
-    "copies": ({title: way(PAYLOAD_MAX=PACKET_BYTES)._replace(lab=("--multicast", how))
-                for title, how in (("reliable only", "off"), ("multicast, eager", "eager"),
-                                   ("multicast, lazy", "lazy"))},
+    "copies": ({title: way(PAYLOAD_MAX=PACKET_BYTES)._replace(lab=options)
+                for title, options in (("reliable only", ("--no-multicast",)), ("multicast", ()))},
                ["allreduce:8", "allreduce:4096"]),
     "loss": ({f"{title}, {loss}% lost": variant._replace(lab=("--single-packets", "--loss", loss))
               for loss in ("0", "1")

@@ -13,8 +13,8 @@ pub(crate) use bench::{AlgorithmFlag, BenchFlags, BenchRankFlags, CollectiveFlag
 pub(crate) use daemons::{ManagerFlags, NodeFlags, TokenAction, TokenFlags};
 pub(crate) use inspect::{CompletionsFlags, ConfigFlags, FabricFlags, ListenFlags, TreeFlags};
 pub(crate) use lab::{
-    LabAction, LabAgentFlags, LabExecFlags, LabFlags, LabKeeperFlags, LabMulticastFlag,
-    LabNodesFlag, LabRunFlags, LabStatusFlags, LabUpFlags,
+    LabAction, LabAgentFlags, LabExecFlags, LabFlags, LabKeeperFlags, LabNodesFlag, LabRunFlags,
+    LabStatusFlags, LabUpFlags,
 };
 pub(crate) use model::{ModelFlags, TuneFlags, TunePartnerFlags};
 pub(crate) use run::{MpiFlag, RunFlags, TransportFlag};

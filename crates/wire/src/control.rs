@@ -136,8 +136,6 @@ pub struct MulticastGrant {
     pub address: String,
     /// What such results show. It admits to nothing.
     pub capability: Capability,
-    /// Whether members that hear them get reliable copies only when they ask.
-    pub lazy_copies: bool,
 }
 
 /// A child of one node in one group.

@@ -44,10 +44,6 @@ pub(crate) struct ManagerFlags {
     #[arg(long, value_name = "IP/COUNT:PORT", value_parser = multicast_range)]
     pub(crate) multicast: Option<MulticastRange>,
 
-    /// Send members that hear multicast their reliable copies only when they ask
-    #[arg(long, requires = "multicast")]
-    pub(crate) lazy_copies: bool,
-
     /// Seal every frame between hosts with a code that only its group's members and nodes can make
     #[arg(long)]
     pub(crate) seal_frames: bool,
@@ -61,7 +57,7 @@ fn multicast_range(text: &str) -> Result<MulticastRange, String> {
     });
     match parsed {
         Some((first, addresses, port)) if first.is_multicast() && addresses > 0 && port > 0 => {
-            Ok(MulticastRange { first, addresses, port, lazy_copies: false })
+            Ok(MulticastRange { first, addresses, port })
         }
         _ => Err("not like 239.255.70.0/256:7475".to_owned()),
     }

@@ -109,9 +109,9 @@ pub(crate) struct LabUpFlags {
     #[arg(long, value_name = "MILLISECONDS", value_parser = whole_number(1..=10_000))]
     pub(crate) tcp_rto_min: Option<u64>,
 
-    /// How groups may multicast their results
-    #[arg(long, value_enum, value_name = "HOW", default_value = "lazy")]
-    pub(crate) multicast: LabMulticastFlag,
+    /// Give groups no multicast addresses for their results
+    #[arg(long)]
+    pub(crate) no_multicast: bool,
 
     /// Drop multicast on every link, as a network does that has none
     #[arg(long)]
@@ -120,17 +120,6 @@ pub(crate) struct LabUpFlags {
     /// Seal every frame between members with a code that only its group can make
     #[arg(long)]
     pub(crate) seal_frames: bool,
-}
-
-/// How groups may multicast their results.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum LabMulticastFlag {
-    /// Not at all
-    Off,
-    /// With reliable copies only for those who do not hear it, or ask
-    Lazy,
-    /// With reliable copies for all, always
-    Eager,
 }
 
 /// Which switches have an aggregation node.

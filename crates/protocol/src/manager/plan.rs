@@ -62,7 +62,6 @@ impl Plan {
                 Some(MulticastGrant {
                     address: range.address(terms.group)?.to_string(),
                     capability: secrets.draw(),
-                    lazy_copies: range.lazy_copies,
                 })
             }),
             capabilities: tree

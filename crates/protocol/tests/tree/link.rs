@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use rand::RngExt;
 use rand_pcg::Pcg64;
 use tributary_protocol::Carrier;
-use tributary_protocol::node::{Copies, PortId};
+use tributary_protocol::node::PortId;
 use tributary_wire::frame::{HEADER_BYTES, Header, Message};
 
 use crate::plan::GroupPlan;
@@ -32,8 +32,8 @@ pub(crate) struct Datagrams {
     pub(crate) blocked_at: u64,
     /// Whether they keep their order.
     pub(crate) is_orderly: bool,
-    /// Whether results are multicast, too, and when copies are sent.
-    pub(crate) multicast: Option<Copies>,
+    /// Whether results are multicast, too.
+    pub(crate) has_multicast: bool,
     /// Whether multicast reaches nobody.
     pub(crate) multicast_is_blocked: bool,
     /// Members that multicast does not reach: the first so many.
@@ -46,7 +46,7 @@ impl Datagrams {
             loss,
             blocked_at: u64::MAX,
             is_orderly: false,
-            multicast: None,
+            has_multicast: false,
             multicast_is_blocked: false,
             deaf: 0,
         }
@@ -203,7 +203,7 @@ impl Link {
             let count = self.outstanding.len();
             // What members have heard by multicast, a node below them need not wait for any more:
             // it reuses the slot, and this side can't tell.
-            let is_heard = timing.datagrams.is_some_and(|travel| travel.multicast.is_some());
+            let is_heard = timing.datagrams.is_some_and(|travel| travel.has_multicast);
             let is_nodes = matches!(self.holders[LOWER], Holder::Node { .. });
             let max = if is_heard && is_nodes { usize::MAX } else { self.osos };
             assert!(count <= max, "{count} segments in flight, {} granted", self.osos);

@@ -195,9 +195,9 @@ impl World {
             host.memory.add(arena);
             let id = Self::group_id(group);
             host.node.offer_datagrams(id);
-            if let Some(copies) = self.timing.datagrams.and_then(|travel| travel.multicast) {
+            if self.timing.datagrams.is_some_and(|travel| travel.has_multicast) {
                 let capability = multicast_capability(id);
-                host.node.use_multicast(id, capability, copies, SEGMENT_MAX_BYTES);
+                host.node.use_multicast(id, capability, SEGMENT_MAX_BYTES);
             }
             let stream_arena = host.node.stream_arena(Self::group_id(group));
             stream_arena.into_iter().for_each(|arena| host.memory.add_shared(arena));
@@ -225,7 +225,7 @@ impl World {
             if self.timing.datagrams.is_some() {
                 member.endpoint.offer_datagrams(DATAGRAM_PORT, SEGMENT_MAX_BYTES);
             }
-            if self.timing.datagrams.is_some_and(|travel| travel.multicast.is_some()) {
+            if self.timing.datagrams.is_some_and(|travel| travel.has_multicast) {
                 member.endpoint.hear_multicast(multicast_capability(Self::group_id(group)));
             }
             self.members.push(member);

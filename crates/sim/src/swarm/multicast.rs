@@ -5,7 +5,7 @@
 
 use rand::RngExt;
 use tributary_protocol::Carrier;
-use tributary_protocol::node::{Copies, Transmit};
+use tributary_protocol::node::Transmit;
 use tributary_wire::GroupId;
 use tributary_wire::control::GroupInstall;
 use tributary_wire::frame::HEADER_BYTES;
@@ -32,8 +32,7 @@ impl World<'_> {
         let host = self.node(node);
         // Where the node sends none, members below it may hear them all the same.
         let segment_max_bytes = if host.takes_datagrams { segment_max_bytes } else { 0 };
-        let copies = if grant.lazy_copies { Copies::Lazy } else { Copies::Eager };
-        host.machine.use_multicast(order.group, grant.capability, copies, segment_max_bytes);
+        host.machine.use_multicast(order.group, grant.capability, segment_max_bytes);
     }
 
     /// Lets a member that takes datagrams hear its group's results.

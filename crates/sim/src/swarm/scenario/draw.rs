@@ -84,7 +84,6 @@ fn draw_addresses(random: &mut Pcg64) -> MulticastRange {
         first: Ipv4Addr::new(239, 0, 0, 0),
         addresses: [1, 2, 64][random.random_range(0..3)],
         port: 9,
-        lazy_copies: random.random_bool(0.5),
     }
 }
 
