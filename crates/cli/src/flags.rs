@@ -1,5 +1,5 @@
 //! The command line as it is typed: clap's view, one struct a subcommand. Values are read one by
-//! one here; whether they go together is decided when `commands` turns them into arguments.
+//! one here; the module that runs a subcommand decides whether they go together.
 
 mod bench;
 mod daemons;
@@ -27,12 +27,12 @@ use clap::{Parser, Subcommand};
 
 const EXAMPLES: &str = "\
 Examples:
-  tributary run -- mpirun -n 4 ./app            run an MPI program through a tree on this machine
-  tributary run --hosts 2 -- mpirun -n 4 ./app  the same, with this machine acting as two hosts
+  tributary run -- mpirun -n 4 ./app            run a program on this machine
+  tributary run --hosts 2 -- mpirun -n 4 ./app  the same, acting as two hosts
   tributary bench allreduce --hosts 2           time the tree without any MPI
-  tributary config                              every knob, and where its value comes from
+  tributary config                              show every knob and its origin
 
-The environment variable TRIBUTARY_LOG (error, warn, info, debug, trace, or a filter such as
+The environment variable TRIBUTARY_LOG (error, warn, info, debug, trace, or a filter such as \
 tributary_daemon=debug) says what is logged to standard error.";
 
 /// Aggregation trees for MPI collectives, in software.

@@ -13,9 +13,9 @@ Examples:
   tributary bench barrier --procs 8 --hosts 4 --json
   tributary bench allreduce --procs 4 --hosts 4 --overlap
 
-Latency in the manner of the OSU benchmarks: a barrier before each operation, every rank times its
-own part. After avg_us, min to max are given twice: over operations, of the mean over ranks, and over
-ranks, of the mean over operations (in JSON op_min_us ... and rank_min_us ...). A rank or node that
+Latency in the manner of the OSU benchmarks: a barrier before each operation, every rank times its \
+own part. After avg_us, min to max are given twice: over operations, of the mean over ranks, and over \
+ranks, of the mean over operations (in JSON op_min_us ... and rank_min_us ...). A rank or node that \
 dies ends the benchmark with exit code 1 and tells what every rank saw.";
 
 /// Time collectives with processes of its own, without any MPI

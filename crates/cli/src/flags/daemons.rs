@@ -12,14 +12,17 @@ const MANAGER_EXAMPLES: &str = "\
 Examples:
   tributary token create token
   tributary manager --listen 127.0.0.1:7470 --token-file token
-  tributary manager --listen 10.0.0.1:7470 --token-file token --topology fabric.toml
+  tributary manager --listen 10.0.0.1:7470 --token-file token \\
+      --topology fabric.toml
 
 SIGTERM or SIGINT stops it cleanly. https://ADDR/metrics serves Prometheus metrics.";
 
 const NODE_EXAMPLES: &str = "\
 Examples:
-  tributary node --manager 10.0.0.1:7470 --token-file token --listen 10.0.0.7:7471 --name spine-1
-  tributary node --manager 127.0.0.1:7470 --token-file token --listen 127.0.0.1:0 --name leaf-1
+  tributary node --manager 10.0.0.1:7470 --token-file token \\
+      --listen 10.0.0.7:7471 --name spine-1
+  tributary node --manager 127.0.0.1:7470 --token-file token \\
+      --listen 127.0.0.1:0 --name leaf-1
 
 SIGTERM or SIGINT stops it cleanly.";
 

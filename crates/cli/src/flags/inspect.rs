@@ -12,13 +12,15 @@ use crate::usage::whole_number;
 const STATUS_EXAMPLES: &str = "\
 Examples:
   tributary status --manager 10.0.0.1:7470 --token-file token
-  TRIBUTARY_MANAGER=10.0.0.1:7470 TRIBUTARY_TOKEN_FILE=token tributary status --json";
+  export TRIBUTARY_MANAGER=10.0.0.1:7470 TRIBUTARY_TOKEN_FILE=token
+  tributary status --json";
 
 pub(super) const TREE_EXAMPLES: &str = "\
 Examples:
   tributary tree --manager 10.0.0.1:7470 --token-file token
   tributary tree --manager 10.0.0.1:7470 --token-file token --rail 1
-  TRIBUTARY_MANAGER=10.0.0.1:7470 TRIBUTARY_TOKEN_FILE=token tributary tree --json";
+  export TRIBUTARY_MANAGER=10.0.0.1:7470 TRIBUTARY_TOKEN_FILE=token
+  tributary tree --json";
 
 const CONFIG_EXAMPLES: &str = "\
 Examples:
@@ -65,10 +67,10 @@ pub(crate) struct ConfigFlags {
 const LISTEN_EXAMPLES: &str = "\
 Examples:
   TRIBUTARY_OUTSIDER=/tmp/grant tributary run --hosts 2 -- mpirun -n 4 ./app
-  tributary listen /tmp/grant             in another terminal, while the job runs
+  tributary listen /tmp/grant  in another terminal, while the job runs
   tributary listen /tmp/grant --count 10
 
-The job never waits for this process: results from before it joined it misses, and when it reads too
+The job never waits for this process: results from before it joined it misses, and when it reads too \
 slowly the job goes on without it.";
 
 /// Read the results of a job's reductions from outside it, one JSON object per segment

@@ -14,8 +14,8 @@ use super::MpiFlag;
 const EXAMPLES: &str = "\
 Examples:
   tributary lab up --hosts 8
-  tributary lab run -- mpirun -n 8 ./app        one rank on each host, collectives in the tree
-  tributary lab run --plain -- mpirun -n 8 ./app
+  tributary lab run -- mpirun -n 8 ./app          collectives in the tree
+  tributary lab run --plain -- mpirun -n 8 ./app  the MPI alone
   tributary lab exec h3 -- ip address
   tributary lab status
   tributary lab down";
@@ -26,7 +26,7 @@ Examples:
   tributary lab up --hosts 8 --hosts-per-leaf 8 --name flat
   tributary lab up --hosts 4 --rate 10gbit --loss 0.5
 
-Hosts are called h0, h1, ...; switches leaf0, ... and spine; an aggregation node is called after
+Hosts are called h0, h1, ...; switches leaf0, ... and spine; an aggregation node is called after \
 its switch, as leaf0-an; the manager is manager.";
 
 const RUN_EXAMPLES: &str = "\
@@ -35,7 +35,7 @@ Examples:
   tributary lab run --ranks-per-host 2 -- mpirun -n 16 ./app
   tributary lab run --plain -- mpirun -n 8 ./app
 
-The command starts on h0 and finds a host file and a launch agent in its environment, for Open MPI
+The command starts on h0 and finds a host file and a launch agent in its environment, for Open MPI \
 and for launchers of MPICH's kind. The exit code is the command's own.";
 
 /// Make hosts, switches and aggregation nodes out of this machine's namespaces

@@ -12,21 +12,22 @@ const MODEL_EXAMPLES: &str = "\
 Examples:
   tributary tune --measure tuning.toml && tributary model --tuning tuning.toml
   tributary model --measure --hosts 2 --ppn 16
-  tributary model --hosts 16 --ppn 28 --sizes 4K:1M --network-startup-ns 1500 \\
-      --network-ns-per-byte 0.08 --memory-startup-ns 60 --memory-ns-per-byte 0.08 \\
+  tributary model --hosts 16 --ppn 28 --sizes 4K:1M \\
+      --network-startup-ns 1500 --network-ns-per-byte 0.08 \\
+      --memory-startup-ns 60 --memory-ns-per-byte 0.08 \\
       --reduce-ns-per-byte 0.05
 
-The model is that of Bayatpour et al. (SC 2017), section 5. A measured time stands beside the model's
+The model is that of Bayatpour et al. (SC 2017), section 5. A measured time stands beside the model's \
 where the file has one of the same hosts, ranks, length and leaders, whichever way was fastest.";
 
 const TUNE_EXAMPLES: &str = "\
 Examples:
-  tributary tune --measure tuning.toml        constants only: some seconds
-  tributary tune tuning.toml                  and a table of operations, on this machine
+  tributary tune --measure tuning.toml  constants only: some seconds
+  tributary tune tuning.toml            and a table of operations
   tributary tune --hosts 2,4 --ppn 1,2 --sizes 8,4K,64K,1M tuning.toml
   TRIBUTARY_TUNING=tuning.toml tributary run -- mpirun ./app
 
-Hosts are emulated by processes of this machine, joined over its own network stack: the table holds
+Hosts are emulated by processes of this machine, joined over its own network stack: the table holds \
 for jobs on one machine, and orders ways elsewhere only roughly.";
 
 /// Predict allreduces by data-partitioned leaders, beside what was measured

@@ -20,23 +20,24 @@ Examples:
 const COMPARE_EXAMPLES: &str = "\
 Examples:
   tributary sim compare --config cluster.toml
-  tributary sim compare --preset edr-sharp --hosts 64 --processes 28 --sizes 8,4096";
+  tributary sim compare --preset edr-sharp --hosts 64 --processes 28 --sizes 8";
 
 const PREDICT_EXAMPLES: &str = "\
 Examples:
   tributary sim predict
   tributary sim predict --preset this-machine.toml
   tributary sim predict --endpoints 2,4 --sizes 8,4096 --json
-  tributary tune --measure tuning.toml && tributary sim predict --tuning tuning.toml
+  tributary tune --measure tuning.toml
+  tributary sim predict --tuning tuning.toml
 
-Three steps: what single system calls take here is measured, as by tributary tune --measure; the
-benchmark is run; and the simulator, which knows nothing of the benchmark's times, predicts them.
+Three steps: what single system calls take here is measured, as by tributary tune --measure; the \
+benchmark is run; and the simulator, which knows nothing of the benchmark's times, predicts them. \
 Keep the machine quiet meanwhile: it takes half a minute.";
 
 const SWARM_EXAMPLES: &str = "\
 Examples:
   tributary sim swarm --seeds 0..100000
-  tributary sim swarm --seeds 4711..4712    one seed again, with its story if it fails
+  tributary sim swarm --seeds 4711..4712  one seed, with its story if it fails
   tributary sim swarm --seeds 0..10000 --json";
 
 /// Simulate fabrics: the product's own protocol machines over a modelled network
