@@ -43,7 +43,7 @@ ALSO = {
               "mesh, Rabenseifner": way(BETWEEN_HOSTS="mesh", MESH_ALGORITHM="rabenseifner"),
               "mesh, recursive doubling": way(BETWEEN_HOSTS="mesh",
                                               MESH_ALGORITHM="recursive-doubling"),
-              "mesh, sequential": way(BETWEEN_HOSTS="mesh", MESH_ALGORITHM="sequential"),
+              "mesh, linear": way(BETWEEN_HOSTS="mesh", MESH_ALGORITHM="linear"),
               "chosen": way()},
              [f"allreduce:{size}" for size in WAYS_BYTES]),
     # Whole packets whether or not there is multicast, so that nothing but the copies differs.

@@ -40,7 +40,7 @@ pub enum Collective {
 /// | ring | **no** | part i combines i+1, i+2, ..., i, cyclically |
 /// | binomial, k-nomial | if asked for | else a root other than 0 starts with itself, cyclically |
 /// | chain | yes | towards the root from both ends |
-/// | sequential | yes | one by one |
+/// | linear | yes | one by one |
 /// | dissemination | reduces nothing | |
 ///
 /// Every allreduce here leaves **the same bits at all ranks**, whatever the operator: each element's
@@ -78,14 +78,11 @@ pub enum Algorithm {
         segment_elements: NonZeroU64,
     },
     /// One rank hears from, or speaks to, all others.
-    Sequential,
-    /// Barrier: Hensgen, Finkel, Manber, "Two Algorithms for Barrier Synchronization" (IJPP 1988),
-    /// with `radix - 1` messages a round. Allgather: Bruck et al., "Efficient Algorithms for
-    /// All-to-All Communications" (IEEE TPDS 1997), which has radix 2 only.
-    Dissemination {
-        /// At least 2.
-        radix: u32,
-    },
+    Linear,
+    /// Barrier: Hensgen, Finkel, Manber, "Two Algorithms for Barrier Synchronization" (IJPP 1988).
+    /// Allgather: Bruck et al., "Efficient Algorithms for All-to-All Communications" (IEEE TPDS
+    /// 1997).
+    Dissemination,
 }
 
 /// In which order operands may be combined.
@@ -127,7 +124,7 @@ pub enum Unsupported {
         /// The algorithm.
         algorithm: Algorithm,
     },
-    /// A radix below 2, or one that this form doesn't have.
+    /// A radix below 2.
     #[error("radix {radix} is not possible here")]
     Radix {
         /// The radix.
@@ -169,8 +166,8 @@ impl Algorithm {
             Self::Binomial => "binomial",
             Self::Knomial { .. } => "knomial",
             Self::Chain { .. } => "chain",
-            Self::Sequential => "sequential",
-            Self::Dissemination { .. } => "dissemination",
+            Self::Linear => "linear",
+            Self::Dissemination => "dissemination",
         }
     }
 }

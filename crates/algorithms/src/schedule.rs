@@ -134,8 +134,8 @@ fn phases(
         Algorithm::Binomial => tree(collective, 2, shape)?,
         Algorithm::Knomial { radix } => tree(collective, radix, shape)?,
         Algorithm::Chain { segment_elements } => chain(collective, segment_elements.into(), shape)?,
-        Algorithm::Sequential => sequential(collective, shape.ranks),
-        Algorithm::Dissemination { radix } => dissemination(collective, radix)?,
+        Algorithm::Linear => linear(collective, shape.ranks),
+        Algorithm::Dissemination => dissemination(collective),
     };
     made.ok_or(Unsupported::Combination { algorithm, collective })
 }
@@ -242,7 +242,7 @@ fn chain(
     Ok(list([Phase::Chain(Chain { way, segment_elements })]))
 }
 
-fn sequential(collective: Collective, ranks: u32) -> Option<Phases> {
+fn linear(collective: Collective, ranks: u32) -> Option<Phases> {
     let flat = |way, root| Phase::Flat(Flat::whole(way, root, ranks));
     match collective {
         Collective::Allreduce | Collective::Barrier => {
@@ -256,14 +256,11 @@ fn sequential(collective: Collective, ranks: u32) -> Option<Phases> {
     }
 }
 
-fn dissemination(collective: Collective, radix: u32) -> Result<Option<Phases>, Unsupported> {
-    check_radix(radix)?;
-    Ok(match collective {
-        Collective::Barrier => list([Phase::Cyclic(Cyclic { way: CyclicWay::Barrier { radix } })]),
-        Collective::Allgather if radix == 2 => {
-            list([Phase::Cyclic(Cyclic { way: CyclicWay::Allgather })])
-        }
-        Collective::Allgather => return Err(Unsupported::Radix { radix }),
-        _ => None,
-    })
+fn dissemination(collective: Collective) -> Option<Phases> {
+    let way = match collective {
+        Collective::Barrier => CyclicWay::Barrier,
+        Collective::Allgather => CyclicWay::Allgather,
+        _ => return None,
+    };
+    list([Phase::Cyclic(Cyclic { way })])
 }

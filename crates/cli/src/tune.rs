@@ -166,11 +166,11 @@ fn in_mesh(trial: Trial, ppn: u32) -> impl Iterator<Item = Trial> {
             AlgorithmChoice::RecursiveDoubling,
             AlgorithmChoice::Rabenseifner,
             AlgorithmChoice::Ring,
-            AlgorithmChoice::Sequential,
+            AlgorithmChoice::Linear,
         ],
         // Among two, one hears from all others whatever the algorithm.
         (false, 2) => &[AlgorithmChoice::Auto],
-        (false, _) => &[AlgorithmChoice::Auto, AlgorithmChoice::Sequential],
+        (false, _) => &[AlgorithmChoice::Auto, AlgorithmChoice::Linear],
     };
     let leaders = LEADERS
         .into_iter()

@@ -161,7 +161,7 @@ pub const MESH_ALGORITHM: Knob = Knob {
     name: "TRIBUTARY_MESH_ALGORITHM",
     default: "auto",
     unit: "",
-    allowed: "auto, recursive-doubling, rabenseifner, ring, binomial, sequential",
+    allowed: "auto, recursive-doubling, rabenseifner, ring, binomial, linear",
     help: "host algorithm between hosts, where it has a form for the collective",
 };
 /// Sockets with leaders of their own.

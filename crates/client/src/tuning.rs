@@ -201,7 +201,7 @@ impl Tuning {
     #[must_use]
     pub fn across_links(&self) -> Self {
         self.only(|row| {
-            row.algorithm != AlgorithmChoice::Sequential || row.len_bytes <= ROOTED_BYTES_MAX
+            row.algorithm != AlgorithmChoice::Linear || row.len_bytes <= ROOTED_BYTES_MAX
         })
     }
 
@@ -367,8 +367,8 @@ mod tests {
             *tuning.best(Kind::Allreduce, hosts, hosts, len_bytes).unwrap()
         };
         for hosts in [4, 8] {
-            assert_eq!(best(built_in, hosts, 1 << 14).algorithm, AlgorithmChoice::Sequential);
-            assert_ne!(best(&across, hosts, 1 << 14).algorithm, AlgorithmChoice::Sequential);
+            assert_eq!(best(built_in, hosts, 1 << 14).algorithm, AlgorithmChoice::Linear);
+            assert_ne!(best(&across, hosts, 1 << 14).algorithm, AlgorithmChoice::Linear);
             assert_eq!(best(&across, hosts, 8), best(built_in, hosts, 8));
         }
     }

@@ -210,7 +210,7 @@ fn hosts_joined_directly_agree_with_the_oracle() {
         (13, 5, 5, "rabenseifner", 1, 1),
         (14, 6, 3, "ring", 2, 1),
         (15, 7, 4, "binomial", 1, 3),
-        (16, 4, 4, "sequential", 1, 1),
+        (16, 4, 4, "linear", 1, 1),
         (17, 6, 2, "auto", 3, 4),
         (18, 7, 3, "auto", 16, 64),
     ];

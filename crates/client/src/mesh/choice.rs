@@ -57,7 +57,7 @@ impl Choice {
             Collective::Allreduce => costs.best_allreduce(hosts, len_bytes, false),
             Collective::Reduce { .. } if is_long => Algorithm::Rabenseifner,
             Collective::Broadcast { .. } if is_long => Algorithm::Ring,
-            Collective::Barrier => Algorithm::Dissemination { radix: 2 },
+            Collective::Barrier => Algorithm::Dissemination,
             _ => Algorithm::Binomial,
         }
     }
@@ -99,7 +99,7 @@ mod tests {
         let choice = Choice::new(AlgorithmChoice::Ring, None);
         assert_eq!(choice.algorithm(allreduce, 4, 8, binomial), Algorithm::Ring);
         let barrier = choice.algorithm(Collective::Barrier, 4, 0, auto);
-        assert_eq!(barrier, Algorithm::Dissemination { radix: 2 });
+        assert_eq!(barrier, Algorithm::Dissemination);
         let choice = Choice::new(auto, None);
         assert_eq!(choice.algorithm(allreduce, 2, 8, auto), Algorithm::RecursiveDoubling);
         assert_eq!(choice.algorithm(allreduce, 2, 8, binomial), Algorithm::Binomial);

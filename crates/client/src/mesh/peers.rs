@@ -15,7 +15,7 @@ use super::door::{Door, options};
 use super::failure::Failure;
 
 /// Most descriptors that one sleep watches. It is a bounded sleep, so one that leaves some out is only
-/// less prompt; all but sequential algorithms watch a handful.
+/// less prompt; all but linear algorithms watch a handful.
 const WATCHED_MAX: usize = 64;
 
 /// Most frames read in search of the last words of a host whose link has ended. What the kernel may

@@ -139,7 +139,7 @@ mod tests {
         let lengths = [1, 2, 3, 100, 101, 102, 101, 100, 3, 2, 1];
         let mut written = 0;
         for elements in lengths {
-            for measured in [AlgorithmChoice::Ring, AlgorithmChoice::Sequential] {
+            for measured in [AlgorithmChoice::Ring, AlgorithmChoice::Linear] {
                 let algorithm = measured.algorithm().unwrap();
                 let asked = operation(elements, measured);
                 let found = schedules.look_up(&asked, me, hosts, || algorithm);

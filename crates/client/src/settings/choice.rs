@@ -82,8 +82,8 @@ pub enum AlgorithmChoice {
     Ring,
     /// [`Algorithm::Binomial`].
     Binomial,
-    /// [`Algorithm::Sequential`].
-    Sequential,
+    /// [`Algorithm::Linear`].
+    Linear,
 }
 
 impl Choice for AlgorithmChoice {
@@ -93,7 +93,7 @@ impl Choice for AlgorithmChoice {
         ("rabenseifner", Self::Rabenseifner),
         ("ring", Self::Ring),
         ("binomial", Self::Binomial),
-        ("sequential", Self::Sequential),
+        ("linear", Self::Linear),
     ];
 }
 
@@ -119,7 +119,7 @@ impl AlgorithmChoice {
             Self::Rabenseifner => Algorithm::Rabenseifner,
             Self::Ring => Algorithm::Ring,
             Self::Binomial => Algorithm::Binomial,
-            Self::Sequential => Algorithm::Sequential,
+            Self::Linear => Algorithm::Linear,
         })
     }
 }

@@ -65,7 +65,7 @@ impl MeshRank {
         if own.is_ok() || collective != Collective::Barrier {
             return own;
         }
-        Schedule::new(Algorithm::Dissemination { radix: 2 }, collective, shape, self.rank)
+        Schedule::new(Algorithm::Dissemination, collective, shape, self.rank)
     }
 
     fn next_action(&mut self) {
