@@ -4,6 +4,7 @@
 
 include mk/mpi.mk
 include mk/lab.mk
+include mk/docs.mk
 
 PROGRAM := $(CARGO_TARGET_DIR)/release/tributary
 
@@ -30,10 +31,11 @@ test: ## Everything: style, Rust tests, fuzz smoke, MPI tests under both MPIs
 FREE_OF_CIRCLES := mpi,reduce
 LONG_CRATES := client,sim
 
-test-style: ## Format and lints, warnings denied; the structure of the crates
+test-style: ## Format and lints, warnings denied; links of the documentation, structure of the crates
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
 	$(PYTHON) -m unittest discover --quiet --start-directory tools
+	$(PYTHON) tools/links.py
 	$(PYTHON) tools/structure.py --deny $(FREE_OF_CIRCLES) --long $(LONG_CRATES)
 
 test-rust: lab-tools ## Unit, property, tree, conformance and end-to-end tests, and the fuzz smoke
