@@ -170,7 +170,9 @@ fn targets_have_their_codes_and_all_others_are_refused() {
             Ok(Message::Request(Part { target: Target::All, .. })) => "all",
             Ok(Message::Request(Part { target: Target::Member(_), .. })) => "member",
             Ok(Message::Request(Part { target: Target::Outsider, .. })) => "external receiver",
-            Ok(Message::Request(Part { target: Target::AllAndOutsider, .. })) => "all and external receiver",
+            Ok(Message::Request(Part { target: Target::AllAndOutsider, .. })) => {
+                "all and external receiver"
+            }
             Ok(Message::Request(Part { target: Target::MemberAndOutsider(_), .. })) => {
                 "member and external receiver"
             }
