@@ -9,10 +9,11 @@ use tributary_protocol::endpoint::{
     Body, Endpoint, EndpointConfig, Event, FrameError, OperationSpec,
 };
 use tributary_protocol::{Carrier, StreamTerms, Time};
+use tributary_protocol_testing::NodeEdges;
+use tributary_protocol_testing::frames::{carrier, sequence};
 use tributary_wire::frame::{Abort, AbortReason, Edge, Header, Message, Part, Target, Trail};
 use tributary_wire::{
-    Capability, ChildIndex, Datatype, EndpointId, Epoch, GroupId, OperationNumber, Operator,
-    Sequence,
+    Capability, Datatype, EndpointId, GroupId, OperationNumber, Operator, Sequence,
 };
 
 const STEPS_MAX: usize = 300;
@@ -69,10 +70,6 @@ enum Step {
     Poll,
 }
 
-fn carrier(is_datagram: bool) -> Carrier {
-    if is_datagram { Carrier::Datagram } else { Carrier::Link }
-}
-
 /// What a run came to.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Reached {
@@ -124,22 +121,14 @@ pub(crate) fn run(bytes: &[u8]) -> Reached {
 
 impl Run {
     fn new(osos: u16) -> Self {
-        let edge = Edge {
-            group: GroupId(1),
-            epoch: Epoch(2),
-            child: ChildIndex(3),
-            capability: Capability::from_bytes([4; 16]),
-        };
+        let edges = NodeEdges { group: GroupId(1), node: 2 };
+        let edge = edges.edge(3);
         let mut endpoint = Endpoint::new(EndpointConfig {
-            group: edge.group,
-            epoch: edge.epoch,
-            child: edge.child,
-            capability: edge.capability,
-            endpoint: EndpointId(5),
             osos,
             payload_max_bytes: 12,
             operations_max: 4,
             stream: Some(StreamTerms { chunk_bytes: 20, window: WINDOW }),
+            ..edges.member(3, EndpointId(5))
         });
         endpoint.offer_datagrams(PORT, 8);
         Self {
@@ -202,8 +191,8 @@ impl Run {
                 assert!(self.endpoint.poll_timeout().is_none_or(|due| due > self.now));
             }
             Step::Joined { is_forged } => {
-                let capability = Capability::from_bytes([4 + u8::from(is_forged); 16]);
-                let edge = Edge { capability, ..self.edge };
+                let forged = Edge { capability: Capability::from_bytes([5; 16]), ..self.edge };
+                let edge = if is_forged { forged } else { self.edge };
                 self.take_header(Carrier::Link, &Header { edge, message: Message::Joined });
             }
             Step::Upward(which) => {
@@ -358,7 +347,7 @@ impl Run {
 
     fn sign(&mut self, kind: u8, back: u8, attempt: u8, carrier: Carrier) {
         let sent = (self.asked.len() as u32).wrapping_sub(u32::from(back % 16));
-        let sequence = Sequence(Sequence::FIRST.0.wrapping_add(sent));
+        let sequence = sequence(sent);
         let message = match kind % 4 {
             0 => Message::Held { sequence, attempt },
             1 => Message::Missing { sequence },

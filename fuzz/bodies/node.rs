@@ -6,11 +6,13 @@ use std::num::NonZeroU16;
 
 use arbitrary::{Arbitrary, Unstructured};
 use tributary_protocol::node::{
-    ChildConfig, Event, GroupConfig, Node, NodeConfig, ParentConfig, PortId, StreamGrant,
-    StreamLimits,
+    ChildConfig, Event, FrameError, GroupConfig, Node, NodeConfig, ParentConfig, PortId,
+    StreamGrant, StreamLimits,
 };
-use tributary_protocol::payloads::{Arena, ArenaId, Lane, Payloads, Place, Source};
+use tributary_protocol::payloads::ArenaId;
 use tributary_protocol::{Carrier, StreamTerms, Time};
+use tributary_protocol_testing::frames::{carrier, part, sequence};
+use tributary_protocol_testing::{NodeEdges, NodeMemory};
 use tributary_wire::frame::{
     Abort, AbortReason, Edge, Header, Message, Part, Shape, StreamAsk, StreamShape, Target, Trail,
 };
@@ -164,16 +166,13 @@ impl AnyPart {
         let number = u32::from(self.number % 24) + far;
         let is_reduction = shape.operator().is_reduction();
         Part {
-            operation: OperationNumber(number),
-            segment: SegmentIndex(0),
-            sequence: Sequence(Sequence::FIRST.0.wrapping_add(number)),
-            shape,
             target: self.member.map_or(Target::All, |it| Target::Member(EndpointId(it.into()))),
             has_data: shape != Shape::BARRIER && (self.has_data || (is_reduction && is_request)),
             trail: Trail {
                 attempt: self.attempt,
                 behind: if is_request { 0 } else { self.behind.into() },
             },
+            ..part(OperationNumber(number), sequence(number), shape)
         }
     }
 }
@@ -188,11 +187,7 @@ fn upward(group: GroupId) -> PortId {
 }
 
 fn number(of: u8) -> Sequence {
-    Sequence(Sequence::FIRST.0.wrapping_add(u32::from(of % 24)))
-}
-
-fn carrier(is_datagram: bool) -> Carrier {
-    if is_datagram { Carrier::Datagram } else { Carrier::Link }
+    sequence(u32::from(of % 24))
 }
 
 impl AnyMessage {
@@ -237,98 +232,9 @@ fn stream_shape(elements: u64) -> StreamShape {
 /// A chunk of a vector of twenty bytes.
 fn chunk_of(operation: OperationNumber, chunk: u32) -> Part {
     let elements = if chunk == 2 { 4 } else { 8 };
-    Part {
-        operation,
-        segment: SegmentIndex(2_u32.wrapping_sub(chunk)),
-        sequence: Sequence(Sequence::FIRST.0.wrapping_add(chunk)),
-        shape: Shape::new(Operator::Sum, Datatype::U8, elements).expect("a chunk"),
-        target: Target::All,
-        has_data: true,
-        trail: Trail::default(),
-    }
-}
-
-/// Only the honest group's sums are kept; every place must lie in a living arena.
-#[derive(Default)]
-struct Memory {
-    /// Slots and children of each.
-    arenas: BTreeMap<ArenaId, (u16, u16)>,
-    honest: BTreeMap<(ArenaId, u16, Option<u16>), Vec<u8>>,
-}
-
-/// Whether what lies there may be an honest group's: in a tree's arena, all groups' chunks do.
-fn is_kept(arena: ArenaId) -> bool {
-    !matches!(arena, ArenaId::Group(group) if group != HONEST)
-}
-
-impl Memory {
-    fn add(&mut self, arena: Arena) {
-        self.arenas.insert(arena.id, (arena.slots, arena.children));
-    }
-
-    fn key(&self, at: Place) -> (ArenaId, u16, Option<u16>) {
-        let (slots, children) = self.arenas[&at.arena];
-        assert!(at.slot < slots);
-        match at.lane {
-            Lane::Accumulator => (at.arena, at.slot, None),
-            Lane::Parked(child) => {
-                assert!(child.0 < children);
-                (at.arena, at.slot, Some(child.0))
-            }
-        }
-    }
-
-    fn put(&mut self, at: Place, bytes: &[u8]) {
-        assert!(bytes.len() <= PAYLOAD_MAX_BYTES as usize);
-        let key = self.key(at);
-        if is_kept(at.arena) {
-            self.honest.insert(key, bytes.to_vec());
-        }
-    }
-
-    fn bytes(&self, source: Source<'_>) -> Vec<u8> {
-        match source {
-            Source::Frame(bytes) => bytes.to_vec(),
-            Source::Parked(at) if is_kept(at.arena) => self.honest[&self.key(at)].clone(),
-            Source::Parked(at) => {
-                self.key(at);
-                Vec::new()
-            }
-        }
-    }
-}
-
-impl Payloads for Memory {
-    fn park(&mut self, at: Place, incoming: &[u8]) {
-        self.put(at, incoming);
-    }
-
-    fn begin(&mut self, at: Place, _: Shape, incoming: Source<'_>) {
-        let bytes = self.bytes(incoming);
-        self.put(at, &bytes);
-    }
-
-    fn fold(&mut self, at: Place, _: Shape, incoming: Source<'_>) {
-        let bytes = self.bytes(incoming);
-        let key = self.key(at);
-        if is_kept(at.arena) {
-            let ours = self.honest.get_mut(&key).expect("fold follows begin");
-            if ours.len() != 4 {
-                return;
-            }
-            let number = |bytes: &[u8]| u32::from_le_bytes(bytes.try_into().expect("one element"));
-            let sum = number(ours).wrapping_add(number(&bytes));
-            ours.copy_from_slice(&sum.to_le_bytes());
-        }
-    }
-
-    fn finish(&mut self, at: Place, _: Shape) {
-        self.key(at);
-    }
-
-    fn store(&mut self, at: Place, incoming: &[u8]) {
-        self.put(at, incoming);
-    }
+    let shape = Shape::new(Operator::Sum, Datatype::U8, elements).expect("a chunk");
+    let segment = SegmentIndex(2_u32.wrapping_sub(chunk));
+    Part { segment, ..part(operation, sequence(chunk), shape) }
 }
 
 /// What a run came to, so that a caller can see that inputs do reach the machine's depths.
@@ -347,7 +253,7 @@ pub(crate) struct Reached {
 
 struct Run {
     node: Node,
-    memory: Memory,
+    memory: NodeMemory,
     now: Time,
     /// Outstanding operations of each group that stands, by its arena's number.
     osos: BTreeMap<ArenaId, u32>,
@@ -397,26 +303,14 @@ pub(crate) fn run(bytes: &[u8]) -> Reached {
     }
 }
 
-fn capability(group: GroupId, child: u16) -> Capability {
-    let mut bits = [0x5A; 16];
-    bits[..4].copy_from_slice(&group.0.to_le_bytes());
-    bits[4..6].copy_from_slice(&child.to_le_bytes());
-    Capability::from_bytes(bits)
+/// The edges below the node in a group's tree.
+fn edges(group: GroupId) -> NodeEdges {
+    NodeEdges { group, node: 0 }
 }
 
+/// Two members below each child.
 fn children(group: GroupId, count: u16) -> Vec<ChildConfig> {
-    let member = |child: u16| EndpointId(u32::from(child) * 2);
-    (0..count)
-        .map(|child| ChildConfig {
-            capability: capability(group, child),
-            members: member(child)..member(child + 1),
-        })
-        .collect()
-}
-
-fn honest_edge(child: u16) -> Edge {
-    let capability = capability(HONEST, child);
-    Edge { group: HONEST, epoch: Epoch(0), child: ChildIndex(child), capability }
+    edges(group).children(count, 0, 2)
 }
 
 impl Run {
@@ -432,7 +326,7 @@ impl Run {
         node.take_datagrams(DATAGRAM_PORT, 24);
         let mut run = Self {
             node,
-            memory: Memory::default(),
+            memory: NodeMemory::new(true),
             now: Time(0),
             osos: BTreeMap::new(),
             honest_number: 0,
@@ -450,10 +344,8 @@ impl Run {
             stream: Some(StreamGrant { tree: TreeId(0), terms: TERMS }),
         });
         for (child, port) in (0..).zip(HONEST_PORTS) {
-            let header = Header { edge: honest_edge(child), message: Message::Join };
-            run.node
-                .handle_frame(Time(0), port, Carrier::Link, &header, &[], &mut run.memory)
-                .expect("honest");
+            let header = Header { edge: edges(HONEST).edge(child), message: Message::Join };
+            run.handle(port, Carrier::Link, &header, &[]).expect("honest");
             run.drain(port, usize::MAX);
         }
         run.drain_events();
@@ -464,8 +356,7 @@ impl Run {
         let osos = u32::from(config.osos);
         let group = config.group;
         if let Ok(arena) = self.node.install(self.now, config) {
-            self.memory.add(arena);
-            self.node.stream_arena(group).into_iter().for_each(|arena| self.memory.add(arena));
+            self.memory.install(&self.node, group, arena);
             self.osos.insert(arena.id, osos);
         }
     }
@@ -483,7 +374,7 @@ impl Run {
                     parent: parent.map(|port| ParentConfig {
                         port: PortId(u32::from(port) % PORTS),
                         child: ChildIndex(0),
-                        capability: capability(group, 0),
+                        capability: edges(group).capability(0),
                     }),
                     stream: stream.map(|what| StreamGrant {
                         tree: TreeId(u16::from(what % 3)),
@@ -554,7 +445,7 @@ impl Run {
             parent: is_below.then(|| ParentConfig {
                 port: upward(group),
                 child: ChildIndex(0),
-                capability: capability(group, 0),
+                capability: edges(group).capability(0),
             }),
             stream: Some(StreamGrant { tree: TreeId(0), terms: TERMS }),
         });
@@ -600,7 +491,7 @@ impl Run {
         };
         let part = Part {
             operation: OperationNumber(number),
-            sequence: Sequence(Sequence::FIRST.0.wrapping_add(number)),
+            sequence: sequence(number),
             trail,
             ..part.part(true)
         };
@@ -638,8 +529,7 @@ impl Run {
 
     /// Sends over the port that [`Step::Form`] gives to a child, rightly or not.
     fn say(&mut self, group: GroupId, child: u16, message: Message, carrier: Carrier) {
-        let capability = capability(group, child);
-        let edge = Edge { group, epoch: Epoch(0), child: ChildIndex(child), capability };
+        let edge = edges(group).edge(child);
         let port = PortId(group.0 * 4 + u32::from(child));
         self.put(port, Header { edge, message }, carrier);
         self.drain_events();
@@ -647,8 +537,7 @@ impl Run {
 
     /// Sends over the port that [`Step::Form`] gives to a parent, rightly or not.
     fn say_down(&mut self, group: GroupId, message: Message, carrier: Carrier) {
-        let capability = capability(group, 0);
-        let edge = Edge { group, epoch: Epoch(0), child: ChildIndex(0), capability };
+        let edge = edges(group).edge(0);
         self.put(upward(group), Header { edge, message }, carrier);
         self.drain_events();
     }
@@ -660,7 +549,7 @@ impl Run {
         let capability = if edge.is_forged || group == HONEST {
             Capability::from_bytes([edge.child; 16])
         } else {
-            capability(group, child.0)
+            edges(group).capability(child.0)
         };
         let edge = Edge { group, epoch: Epoch(u32::from(edge.epoch % 2)), child, capability };
         let header = Header { edge, message: message.message() };
@@ -672,15 +561,24 @@ impl Run {
 
     fn put(&mut self, port: PortId, header: Header, carrier: Carrier) {
         let payload = vec![0xCC; header.payload_bytes()];
-        let taken =
-            self.node.handle_frame(self.now, port, carrier, &header, &payload, &mut self.memory);
-        if taken.is_err() {
+        if self.handle(port, carrier, &header, &payload).is_err() {
             self.reached.refused += 1;
             // A datagram that is refused is dropped, and nothing else.
             if carrier == Carrier::Link {
                 self.close(port);
             }
         }
+    }
+
+    fn handle(
+        &mut self,
+        port: PortId,
+        carrier: Carrier,
+        header: &Header,
+        payload: &[u8],
+    ) -> Result<(), FrameError> {
+        self.memory.expect(header);
+        self.node.handle_frame(self.now, port, carrier, header, payload, &mut self.memory)
     }
 
     fn close(&mut self, port: PortId) {
@@ -694,8 +592,9 @@ impl Run {
             let Some(transmit) = self.node.peek_transmit(port) else { break };
             assert_eq!(transmit.body.is_some(), transmit.header.payload_bytes() > 0);
             if let Some(at) = transmit.body {
-                let key = self.memory.key(at);
-                bodies.push(self.memory.honest.get(&key).cloned().unwrap_or_default());
+                let mut body = Vec::new();
+                self.memory.append(at, transmit.header.payload_bytes(), &mut body);
+                bodies.push(body);
             }
             self.node.pop_transmit(port);
         }
@@ -706,7 +605,7 @@ impl Run {
         while let Some(event) = self.node.poll_event() {
             match event {
                 Event::Released(arena) => {
-                    assert!(self.memory.arenas.remove(&arena).is_some(), "released once");
+                    self.memory.release(arena);
                     self.osos.remove(&arena);
                 }
                 Event::Close(port) => self.close(port),
@@ -725,24 +624,14 @@ impl Run {
     fn honest_sum(&mut self, left: u32, right: u32, is_reversed: bool) {
         let number = self.honest_number;
         self.honest_number += 1;
-        let part = Part {
-            operation: OperationNumber(number),
-            segment: SegmentIndex(0),
-            sequence: Sequence(Sequence::FIRST.0.wrapping_add(number)),
-            shape: Shape::new(Operator::Sum, Datatype::U32, 1).expect("a sum of one number"),
-            target: Target::All,
-            has_data: true,
-            trail: Trail::default(),
-        };
+        let shape = Shape::new(Operator::Sum, Datatype::U32, 1).expect("a sum of one number");
+        let part = part(OperationNumber(number), sequence(number), shape);
         let order = if is_reversed { [1, 0] } else { [0, 1] };
         for child in order {
             let header =
-                Header { edge: honest_edge(child as u16), message: Message::Request(part) };
+                Header { edge: edges(HONEST).edge(child as u16), message: Message::Request(part) };
             let payload = [left, right][child].to_le_bytes();
-            let port = HONEST_PORTS[child];
-            self.node
-                .handle_frame(self.now, port, Carrier::Link, &header, &payload, &mut self.memory)
-                .expect("honest");
+            self.handle(HONEST_PORTS[child], Carrier::Link, &header, &payload).expect("honest");
         }
         for port in HONEST_PORTS {
             let bodies = self.drain(port, usize::MAX);
@@ -757,15 +646,8 @@ impl Run {
         let shape = StreamShape::new(Operator::Sum, Datatype::U32, 6).expect("six numbers");
         let ask = StreamAsk { operation, shape, target: Target::All };
         let say = |run: &mut Self, child: usize, message, payload: &[u8]| {
-            let header = Header { edge: honest_edge(child as u16), message };
-            run.node.handle_frame(
-                run.now,
-                HONEST_PORTS[child],
-                Carrier::Link,
-                &header,
-                payload,
-                &mut run.memory,
-            )
+            let header = Header { edge: edges(HONEST).edge(child as u16), message };
+            run.handle(HONEST_PORTS[child], Carrier::Link, &header, payload)
         };
         for child in 0..2 {
             say(self, child, Message::StreamAsk(ask), &[]).expect("honest");
@@ -774,15 +656,9 @@ impl Run {
             self.drain(port, usize::MAX);
         }
         for chunk in 0..3 {
-            let part = Part {
-                operation,
-                segment: SegmentIndex(2 - chunk),
-                sequence: Sequence(Sequence::FIRST.0.wrapping_add(chunk)),
-                shape: Shape::new(Operator::Sum, Datatype::U32, 2).expect("two numbers"),
-                target: Target::All,
-                has_data: true,
-                trail: Trail::default(),
-            };
+            let shape = Shape::new(Operator::Sum, Datatype::U32, 2).expect("two numbers");
+            let segment = SegmentIndex(2 - chunk);
+            let part = Part { segment, ..part(operation, sequence(chunk), shape) };
             for child in 0..2 {
                 say(self, child, Message::Chunk(part), &[child as u8; 8]).expect("its turn");
             }

@@ -10,8 +10,9 @@ import os
 import pathlib
 import statistics
 import subprocess
-import sys
 import time
+
+from labs import finish, start
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
@@ -49,9 +50,7 @@ class Lab:
         subprocess.run([self.program, "lab", "down", "--name", self.name], check=False)
 
     def start(self, member, words):
-        return subprocess.Popen([self.program, "lab", "exec", "--name", self.name, member, "--",
-                                 *[str(word) for word in words]], text=True,
-                                stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)
+        return start([self.program, "lab", "exec", "--name", self.name, member, "--", *words])
 
     def run(self, program, mode, yields, arguments):
         """Microseconds an exchange."""
@@ -61,10 +60,8 @@ class Lab:
         clients = [self.start(f"h{host}", [program, "client", mode, yields, arguments.exchanges,
                                            SERVER, f"10.77.2.{host + 1}"])
                    for host in range(arguments.hosts)]
-        text = server.communicate(timeout=120)[0]
-        if server.returncode or any(client.wait(timeout=10) for client in clients):
-            sys.exit(f"{mode} with {yields} yields failed")
-        return float(text)
+        outputs = finish(f"{mode} with {yields} yields", [server, *clients], 130)
+        return float(outputs[0][0])
 
 
 def main():

@@ -39,17 +39,16 @@ ALSO = {
     "ways": ({"Open MPI": OPEN_MPI_ALONE, "MPICH, UCX": MPICH_ALONE,
               "tree": way(BETWEEN_HOSTS="tree"),
               "tree, streams": way(BETWEEN_HOSTS="tree", STREAM_MIN="1"),
-              "mesh, ring": way(BETWEEN_HOSTS="mesh", MESH_ALGORITHM="ring"),
-              "mesh, Rabenseifner": way(BETWEEN_HOSTS="mesh", MESH_ALGORITHM="rabenseifner"),
-              "mesh, recursive doubling": way(BETWEEN_HOSTS="mesh",
-                                              MESH_ALGORITHM="recursive-doubling"),
-              "mesh, sequential": way(BETWEEN_HOSTS="mesh", MESH_ALGORITHM="sequential"),
+              "direct, ring": way(BETWEEN_HOSTS="direct", DIRECT_ALGORITHM="ring"),
+              "direct, Rabenseifner": way(BETWEEN_HOSTS="direct", DIRECT_ALGORITHM="rabenseifner"),
+              "direct, recursive doubling": way(BETWEEN_HOSTS="direct",
+                                              DIRECT_ALGORITHM="recursive-doubling"),
+              "direct, linear": way(BETWEEN_HOSTS="direct", DIRECT_ALGORITHM="linear"),
               "chosen": way()},
              [f"allreduce:{size}" for size in WAYS_BYTES]),
     # Whole packets whether or not there is multicast, so that nothing but the copies differs.
-    "copies": ({title: way(PAYLOAD_MAX=PACKET_BYTES)._replace(lab=("--multicast", how))
-                for title, how in (("reliable only", "off"), ("multicast, eager", "eager"),
-                                   ("multicast, lazy", "lazy"))},
+    "copies": ({title: way(PAYLOAD_MAX=PACKET_BYTES)._replace(lab=options)
+                for title, options in (("reliable only", ("--no-multicast",)), ("multicast", ()))},
                ["allreduce:8", "allreduce:4096"]),
     "loss": ({f"{title}, {loss}% lost": variant._replace(lab=("--single-packets", "--loss", loss))
               for loss in ("0", "1")

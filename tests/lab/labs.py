@@ -6,6 +6,7 @@ import pathlib
 import statistics
 import subprocess
 import sys
+import time
 
 HERE = pathlib.Path(__file__).resolve().parent
 
@@ -43,6 +44,34 @@ def compile_program(mpi, arguments):
     subprocess.run([compiler, "-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror",
                     HERE / "bench.c", "-o", target], check=True)
     return target
+
+
+def finish(title, processes, timeout):
+    """What each process wrote, as (stdout, stderr). Unless all of them end well within so many seconds,
+    ends this program with what each of them said, and whether it still ran."""
+    until = time.monotonic() + timeout
+    outputs, states = [], []
+    for process in processes:
+        try:
+            outputs.append(process.communicate(timeout=max(0, until - time.monotonic())))
+            states.append(f"exit code {process.returncode}")
+        except subprocess.TimeoutExpired:
+            code = process.poll()
+            states.append(f"exit code {code}" if code is not None else f"still ran after {timeout:g} s")
+            process.kill()
+            outputs.append(process.communicate())
+    if any(state != "exit code 0" for state in states):
+        told = [f"{process.args}: {state}\nstdout: {stdout}\nstderr: {stderr}"
+                for process, state, (stdout, stderr) in zip(processes, states, outputs)]
+        sys.exit("\n".join([f"{title} failed", *told]))
+    return outputs
+
+
+def start(words, environment=None):
+    """A process whose streams `finish` reads."""
+    return subprocess.Popen([str(word) for word in words], text=True, stdin=subprocess.DEVNULL,
+                            stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                            env={**os.environ, **(environment or {})})
 
 
 class Lab:
@@ -89,33 +118,22 @@ class Lab:
         cases = ["allreduce:8"] * GROUPS_CASES
         words = self.words(method, 2, cases, programs, arguments)
         # The node has to have a core as well.
-        environment = {**os.environ, **waiting(2 * jobs + 1), **method[2]}
-        running = [subprocess.Popen(words, env=environment, text=True, stdin=subprocess.DEVNULL,
-                                    stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
-                   for _ in range(jobs)]
-        outputs = [job.communicate(timeout=arguments.timeout)[0] for job in running]
-        if any(job.returncode for job in running):
-            sys.exit(f"{jobs} groups at once: exit codes {[job.returncode for job in running]}")
+        running = [start(words, {**waiting(2 * jobs + 1), **method[2]}) for _ in range(jobs)]
+        outputs = finish(f"{jobs} groups at once", running, arguments.timeout)
         # The first and the last third may have run while others started or had ended.
         third = GROUPS_CASES // 3
         return [statistics.median([json.loads(line)["median_us"] for line in output.splitlines()
-                                   if line.startswith("{")][third:-third]) for output in outputs]
+                                   if line.startswith("{")][third:-third]) for output, _ in outputs]
 
     def lines(self, title, method, hosts, cases, programs, arguments):
         """What the program on the lab's hosts says of each case."""
         mpi, is_plain, environment = method
         words = self.words(method, hosts, cases, programs, arguments)
-        try:
-            ended = subprocess.run(words, env={**os.environ, **waiting(hosts), **environment},
-                                   text=True, stdin=subprocess.DEVNULL, capture_output=True,
-                                   timeout=arguments.timeout)
-        except subprocess.TimeoutExpired as error:
-            sys.exit(f"{title} on {hosts} hosts took more than {error.timeout:g} s")
-        if ended.returncode != 0:
-            sys.exit(f"{title} on {hosts} hosts failed:\n{ended.stdout}{ended.stderr}")
-        if not is_plain and " 0 passed_through" not in ended.stderr:
-            sys.exit(f"{title} on {hosts} hosts left operations to the MPI:\n{ended.stderr}")
-        lines = [json.loads(line) for line in ended.stdout.splitlines() if line.startswith("{")]
+        running = start(words, {**waiting(hosts), **environment})
+        (stdout, stderr), = finish(f"{title} on {hosts} hosts", [running], arguments.timeout)
+        if not is_plain and " 0 passed_through" not in stderr:
+            sys.exit(f"{title} on {hosts} hosts left operations to the MPI:\n{stderr}")
+        lines = [json.loads(line) for line in stdout.splitlines() if line.startswith("{")]
         return [{**line, "mpi": mpi, "is_ours": not is_plain} for line in lines]
 
     def node_peak_kib(self):

@@ -49,7 +49,7 @@ def parse_arguments():
     parser.add_argument("--ranks-per-host", type=int, default=1)
     parser.add_argument("--channel", choices=["auto", "tcp", "udp"], default="auto",
                         help="what carries data (default %(default)s: datagrams, multicast results)")
-    parser.add_argument("--between-hosts", choices=["auto", "tree", "mesh"], default="auto",
+    parser.add_argument("--between-hosts", choices=["auto", "tree", "direct"], default="auto",
                         help="way of every operation (default %(default)s: each the one that its "
                              "length and its communicator suggest)")
     parser.add_argument("--seal-frames", action="store_true", help="seal every frame")
@@ -149,10 +149,13 @@ class Lab:
                 "--seed", str(arguments.seed), "--watchdog", str(int(arguments.seconds) + 600)]
             # What the program says meanwhile goes through; launchers don't like pipes they wait for.
             with open(pathlib.Path(folder) / "output", "w+", encoding="utf-8") as output:
-                code = subprocess.run(
-                    [str(word) for word in command], check=False, stdout=output,
-                    stdin=subprocess.DEVNULL, timeout=arguments.seconds + 900,
-                    env=environment(arguments)).returncode
+                try:
+                    code = subprocess.run(
+                        [str(word) for word in command], check=False, stdout=output,
+                        stdin=subprocess.DEVNULL, timeout=arguments.seconds + 900,
+                        env=environment(arguments)).returncode
+                except subprocess.TimeoutExpired:
+                    code = "none: it still ran at the time limit"
                 output.seek(0)
                 text = output.read()
             lines = [line for line in text.splitlines() if line.startswith("{")]

@@ -34,10 +34,9 @@ LABS = [
 # Datagrams with results by multicast, over two levels: what labs are brought up with, and whether
 # multicast is to be heard. Where links drop it, the root has to notice, and say so.
 MULTICAST_LABS = [
-    (["--hosts", "4", "--hosts-per-leaf", "2", "--multicast", "lazy"], True),
-    (["--hosts", "4", "--hosts-per-leaf", "2", "--multicast", "eager"], True),
-    (["--hosts", "4", "--hosts-per-leaf", "2", "--multicast", "lazy", "--block-multicast"], False),
-    (["--hosts", "4", "--hosts-per-leaf", "2", "--multicast", "lazy", "--seal-frames"], True),
+    (["--hosts", "4", "--hosts-per-leaf", "2"], True),
+    (["--hosts", "4", "--hosts-per-leaf", "2", "--block-multicast"], False),
+    (["--hosts", "4", "--hosts-per-leaf", "2", "--seal-frames"], True),
 ]
 
 # What a host that is not the manager's is told over plain HTTP, whatever token it shows.
@@ -114,10 +113,10 @@ def check(mpi, name, ranks, per_host, hosts, tree_only, program, arguments):
                       f"{hosts}")
     if counts["in_tree"] == 0:
         raise Failure(f"nothing ran in_tree: {counts}")
-    if (counts["in_mesh"] == 0) != tree_only:
-        raise Failure(f"{counts['in_mesh']} ran in_mesh: {counts}")
+    if (counts["direct"] == 0) != tree_only:
+        raise Failure(f"{counts['direct']} ran direct: {counts}")
     return (f"{counts['in_node']} in_node, {counts['in_tree']} in_tree, "
-            f"{counts['in_mesh']} in_mesh")
+            f"{counts['direct']} direct")
 
 
 def check_multicast(name, is_heard, program, arguments):
@@ -140,21 +139,6 @@ def check_multicast(name, is_heard, program, arguments):
     if ("nobody hears group" in log) == is_heard:
         raise Failure(f"the root says of multicast:\n{log}")
     return f"{counts['in_tree']} in_tree, {results} and {far} results by multicast"
-
-
-def check_stripes(name, program, arguments):
-    """Long vectors go in parts through three trees, whose roots are the spine's node and the leaves'."""
-    environment = {"TRIBUTARY_BETWEEN_HOSTS": "tree", "TRIBUTARY_STRIPES": "3",
-                   "TRIBUTARY_STRIPE_MIN": "1024"}
-    counts = run_program("mpich", name, 4, 1, program, arguments, environment)
-    stripes = world_of(counts).get("stripes")
-    if counts["in_tree"] == 0 or counts["in_mesh"] != 0:
-        raise Failure(f"not everything ran in_tree: {counts}")
-    if stripes is None or stripes["operations"] == 0 or len(stripes["bytes"]) != 3:
-        raise Failure(f"nothing was cut into three: {stripes}")
-    if min(stripes["bytes"]) == 0:
-        raise Failure(f"not every tree carried data: {stripes}")
-    return f"{stripes['operations']} operations cut, bytes by tree {stripes['bytes']}"
 
 
 def check_plain_http(name, arguments):
@@ -278,7 +262,6 @@ def main():
                 check_multicast(name, is_heard, programs["mpich"], arguments)),
             ("plain HTTP", lambda name: check_plain_http(name, arguments))])
     tests.on_lab(BLOCKED_LAB, [
-        ("mpich    stripes", lambda name: check_stripes(name, programs["mpich"], arguments)),
         (f"mpich    no UDP into {BLOCKED_HOST}",
          lambda name: check_blocked(name, programs["mpich"], arguments))])
     tests.run("mpich    soak", lambda _: check_soak("mpich", arguments), None)

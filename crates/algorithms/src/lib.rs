@@ -12,6 +12,7 @@
 #![no_std]
 #![forbid(unsafe_code)]
 
+mod collective;
 pub mod model;
 mod phases;
 mod request;
@@ -19,7 +20,8 @@ mod schedule;
 mod split;
 pub mod step;
 
-pub use request::{Algorithm, Collective, Order, Shape, Unsupported};
+pub use collective::{Collective, CollectiveKind};
+pub use request::{Algorithm, Order, Shape, Unsupported};
 pub use schedule::Schedule;
 pub use split::{Span, Split};
 pub use step::{Action, Buffer, Landing, Step};

@@ -157,7 +157,7 @@ impl Costs {
                 2.0 * (p - 1.0) * startup + 2.0 * all_but_own * byte + all_but_own * combine
             }
             Algorithm::Binomial => rounds * (2.0 * (startup + bytes * byte) + bytes * combine),
-            Algorithm::Sequential => (p - 1.0) * (2.0 * (startup + bytes * byte) + bytes * combine),
+            Algorithm::Linear => (p - 1.0) * (2.0 * (startup + bytes * byte) + bytes * combine),
             _ => return None,
         })
     }
@@ -173,7 +173,7 @@ impl Costs {
             Algorithm::Rabenseifner,
             Algorithm::Ring,
             Algorithm::Binomial,
-            Algorithm::Sequential,
+            Algorithm::Linear,
         ] {
             let time_ns = self.allreduce_ns(algorithm, ranks, len_bytes);
             let may = !in_rank_order || algorithm.keeps_rank_order();

@@ -1,35 +1,8 @@
-//! What can be asked for: collectives, algorithms, and what each promises.
+//! What can be asked for of a collective: the algorithm, the order and the size; and what each promises.
 
 use core::num::NonZeroU64;
 
-/// A collective operation, as all ranks see it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Collective {
-    /// Every rank gets the reduction of all.
-    Allreduce,
-    /// One rank gets the reduction of all.
-    Reduce {
-        /// That rank.
-        root: u32,
-    },
-    /// Every rank gets what one has.
-    Broadcast {
-        /// That rank.
-        root: u32,
-    },
-    /// No rank goes on before every rank has come. Takes no elements.
-    Barrier,
-    /// Every rank gets its part of the reduction of all: part `rank` of
-    /// [`Split::new(elements, ranks)`](crate::Split), where it lies in the vector. The rest of the
-    /// vector is left with partial results.
-    ReduceScatter,
-    /// Every rank has its part, as in [`Self::ReduceScatter`], in its place, and gets all.
-    Allgather,
-    /// Every rank gets the reduction of the ranks up to and with itself.
-    Scan,
-    /// Every rank but the first gets the reduction of the ranks before it.
-    Exscan,
-}
+use crate::collective::Collective;
 
 /// How it is done.
 ///
@@ -40,7 +13,7 @@ pub enum Collective {
 /// | ring | **no** | part i combines i+1, i+2, ..., i, cyclically |
 /// | binomial, k-nomial | if asked for | else a root other than 0 starts with itself, cyclically |
 /// | chain | yes | towards the root from both ends |
-/// | sequential | yes | one by one |
+/// | linear | yes | one by one |
 /// | dissemination | reduces nothing | |
 ///
 /// Every allreduce here leaves **the same bits at all ranks**, whatever the operator: each element's
@@ -78,14 +51,11 @@ pub enum Algorithm {
         segment_elements: NonZeroU64,
     },
     /// One rank hears from, or speaks to, all others.
-    Sequential,
-    /// Barrier: Hensgen, Finkel, Manber, "Two Algorithms for Barrier Synchronization" (IJPP 1988),
-    /// with `radix - 1` messages a round. Allgather: Bruck et al., "Efficient Algorithms for
-    /// All-to-All Communications" (IEEE TPDS 1997), which has radix 2 only.
-    Dissemination {
-        /// At least 2.
-        radix: u32,
-    },
+    Linear,
+    /// Barrier: Hensgen, Finkel, Manber, "Two Algorithms for Barrier Synchronization" (IJPP 1988).
+    /// Allgather: Bruck et al., "Efficient Algorithms for All-to-All Communications" (IEEE TPDS
+    /// 1997).
+    Dissemination,
 }
 
 /// In which order operands may be combined.
@@ -127,7 +97,7 @@ pub enum Unsupported {
         /// The algorithm.
         algorithm: Algorithm,
     },
-    /// A radix below 2, or one that this form doesn't have.
+    /// A radix below 2.
     #[error("radix {radix} is not possible here")]
     Radix {
         /// The radix.
@@ -169,25 +139,8 @@ impl Algorithm {
             Self::Binomial => "binomial",
             Self::Knomial { .. } => "knomial",
             Self::Chain { .. } => "chain",
-            Self::Sequential => "sequential",
-            Self::Dissemination { .. } => "dissemination",
+            Self::Linear => "linear",
+            Self::Dissemination => "dissemination",
         }
-    }
-}
-
-impl Collective {
-    /// The rank that stands out, if one does.
-    #[must_use]
-    pub const fn root(self) -> Option<u32> {
-        match self {
-            Self::Reduce { root } | Self::Broadcast { root } => Some(root),
-            _ => None,
-        }
-    }
-
-    /// Whether operands are combined.
-    #[must_use]
-    pub const fn is_reduction(self) -> bool {
-        !matches!(self, Self::Broadcast { .. } | Self::Barrier | Self::Allgather)
     }
 }

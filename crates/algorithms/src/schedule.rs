@@ -2,11 +2,12 @@
 
 use arrayvec::ArrayVec;
 
+use crate::collective::Collective;
 use crate::phases::{
     Blocks, Chain, ChainWay, Cyclic, CyclicWay, Exchange, Flat, FlatWay, Halving, HalvingWay, Hop,
     Phase, Place, Ring, RingWay, Slot, Tree, TreeWay,
 };
-use crate::request::{Algorithm, Collective, Order, Shape, Unsupported};
+use crate::request::{Algorithm, Order, Shape, Unsupported};
 use crate::step::{Action, Step};
 
 /// Most phases any schedule has.
@@ -134,8 +135,8 @@ fn phases(
         Algorithm::Binomial => tree(collective, 2, shape)?,
         Algorithm::Knomial { radix } => tree(collective, radix, shape)?,
         Algorithm::Chain { segment_elements } => chain(collective, segment_elements.into(), shape)?,
-        Algorithm::Sequential => sequential(collective, shape.ranks),
-        Algorithm::Dissemination { radix } => dissemination(collective, radix)?,
+        Algorithm::Linear => linear(collective, shape.ranks),
+        Algorithm::Dissemination => dissemination(collective),
     };
     made.ok_or(Unsupported::Combination { algorithm, collective })
 }
@@ -242,7 +243,7 @@ fn chain(
     Ok(list([Phase::Chain(Chain { way, segment_elements })]))
 }
 
-fn sequential(collective: Collective, ranks: u32) -> Option<Phases> {
+fn linear(collective: Collective, ranks: u32) -> Option<Phases> {
     let flat = |way, root| Phase::Flat(Flat::whole(way, root, ranks));
     match collective {
         Collective::Allreduce | Collective::Barrier => {
@@ -256,14 +257,11 @@ fn sequential(collective: Collective, ranks: u32) -> Option<Phases> {
     }
 }
 
-fn dissemination(collective: Collective, radix: u32) -> Result<Option<Phases>, Unsupported> {
-    check_radix(radix)?;
-    Ok(match collective {
-        Collective::Barrier => list([Phase::Cyclic(Cyclic { way: CyclicWay::Barrier { radix } })]),
-        Collective::Allgather if radix == 2 => {
-            list([Phase::Cyclic(Cyclic { way: CyclicWay::Allgather })])
-        }
-        Collective::Allgather => return Err(Unsupported::Radix { radix }),
-        _ => None,
-    })
+fn dissemination(collective: Collective) -> Option<Phases> {
+    let way = match collective {
+        Collective::Barrier => CyclicWay::Barrier,
+        Collective::Allgather => CyclicWay::Allgather,
+        _ => return None,
+    };
+    list([Phase::Cyclic(Cyclic { way })])
 }

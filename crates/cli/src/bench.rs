@@ -20,17 +20,17 @@ use std::process::ExitCode;
 use tributary_client::knobs;
 
 use crate::fabric::{self, Environment, Fabric};
-use crate::flags::{AlgorithmFlag, BenchFlags};
+use crate::flags::{BenchFlags, PathFlag};
 use crate::signals::Signals;
 use plan::Plan;
 
 pub(crate) use rank::run as run_rank;
 
-/// Runs the benchmark, one way after the other.
+/// Runs the benchmark, one path after the other.
 pub(crate) fn run(flags: BenchFlags) -> anyhow::Result<ExitCode> {
     let plan = Plan::try_from(flags)?;
     let signals = Signals::catch()?;
-    let hosts_max = plan.ways.iter().map(|&way| plan.hosts_of(way)).max().unwrap_or(1);
+    let hosts_max = plan.paths.iter().map(|&path| plan.hosts_of(path)).max().unwrap_or(1);
     // One host needs no tree.
     let fabric = if hosts_max > 1 {
         fabric::join_or_start(hosts_max, plan.transport)?
@@ -38,14 +38,14 @@ pub(crate) fn run(flags: BenchFlags) -> anyhow::Result<ExitCode> {
         Fabric::Named
     };
     let mut output = output::Output::new(&plan);
-    for &way in &plan.ways {
+    for &path in &plan.paths {
         let mut environment: Environment = fabric.environment();
-        environment.set(&knobs::HOSTS, plan.hosts_of(way).to_string());
+        environment.set(&knobs::HOSTS, plan.hosts_of(path).to_string());
         environment.set(&knobs::TRANSPORT, plan.transport.name());
-        if let AlgorithmFlag::Tree | AlgorithmFlag::Mesh = way {
-            environment.set(&knobs::BETWEEN_HOSTS, way.name());
+        if let PathFlag::Tree | PathFlag::Direct = path {
+            environment.set(&knobs::BETWEEN_HOSTS, path.name());
         }
-        if let Err(failure) = hub::run(&plan, way, &environment, &signals, &mut output) {
+        if let Err(failure) = hub::run(&plan, path, &environment, &signals, &mut output) {
             output.abandon();
             return Err(failure.into());
         }

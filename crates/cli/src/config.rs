@@ -5,9 +5,9 @@ use std::process::ExitCode;
 
 use serde_json::json;
 use tributary_client::Settings;
-use tributary_client::host::EXCHANGE_RANKS_MAX;
 use tributary_client::knobs::{self, KnobValue};
-use tributary_client::processor::{Cache, Processor};
+use tributary_shm_collectives::EXCHANGE_RANKS_MAX;
+use tributary_shm_collectives::processor::{Cache, Processor};
 
 use crate::flags::ConfigFlags;
 use crate::{tables, usage};

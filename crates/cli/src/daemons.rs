@@ -13,7 +13,7 @@ use tributary_daemon::manager::{Manager, ManagerOptions};
 use tributary_daemon::node::{Node, NodeLimits, NodeOptions};
 use tributary_daemon::shutdown::Shutdown;
 use tributary_daemon::token::{CreateTokenError, Token};
-use tributary_protocol::manager::{ManagerConfig, MulticastRange};
+use tributary_protocol::manager::ManagerConfig;
 use tributary_topology::Fabric;
 use tributary_topology::readers::{self, Format};
 
@@ -28,9 +28,7 @@ pub(crate) fn manager(flags: ManagerFlags) -> anyhow::Result<ExitCode> {
         token: load_token(&flags.token_file)?,
         fabric: flags.topology.as_deref().map_or_else(|| Ok(Fabric::new()), read_fabric)?,
         config: ManagerConfig {
-            multicast: flags
-                .multicast
-                .map(|range| MulticastRange { lazy_copies: flags.lazy_copies, ..range }),
+            multicast: flags.multicast,
             seals_frames: flags.seal_frames,
             ..ManagerConfig::default()
         },

@@ -1,5 +1,5 @@
 //! The command line as it is typed: clap's view, one struct a subcommand. Values are read one by
-//! one here; whether they go together is decided when `commands` turns them into arguments.
+//! one here; the module that runs a subcommand decides whether they go together.
 
 mod bench;
 mod daemons;
@@ -8,31 +8,32 @@ mod lab;
 mod model;
 mod run;
 mod sim;
+mod swarm;
 
-pub(crate) use bench::{AlgorithmFlag, BenchFlags, BenchRankFlags, CollectiveFlag};
+pub(crate) use bench::{BenchFlags, BenchRankFlags, CollectiveFlag, PathFlag};
 pub(crate) use daemons::{ManagerFlags, NodeFlags, TokenAction, TokenFlags};
-pub(crate) use inspect::{CompletionsFlags, ConfigFlags, FabricFlags, ListenFlags, TreeFlags};
+pub(crate) use inspect::{CompletionsFlags, ConfigFlags, FabricFlags, ListenFlags};
 pub(crate) use lab::{
-    LabAction, LabAgentFlags, LabExecFlags, LabFlags, LabKeeperFlags, LabMulticastFlag,
-    LabNodesFlag, LabRunFlags, LabStatusFlags, LabUpFlags,
+    LabAction, LabAgentFlags, LabExecFlags, LabFlags, LabKeeperFlags, LabNodesFlag, LabRunFlags,
+    LabStatusFlags, LabUpFlags,
 };
-pub(crate) use model::{ModelFlags, TuneFlags, TunePartnerFlags};
+pub(crate) use model::{ModelFlags, TuneFlags};
 pub(crate) use run::{MpiFlag, RunFlags, TransportFlag};
 pub(crate) use sim::{
-    CompareFlags, FigureFlags, PredictFlags, SimAction, SimBenchFlags, SimFlags, SimRunFlags,
-    SwarmFlags, SystemFlags,
+    CompareFlags, FigureFlags, SimAction, SimBenchFlags, SimFlags, SimRunFlags, SystemFlags,
 };
+pub(crate) use swarm::SwarmFlags;
 
 use clap::{Parser, Subcommand};
 
 const EXAMPLES: &str = "\
 Examples:
-  tributary run -- mpirun -n 4 ./app            run an MPI program through a tree on this machine
-  tributary run --hosts 2 -- mpirun -n 4 ./app  the same, with this machine acting as two hosts
+  tributary run -- mpirun -n 4 ./app            run a program on this machine
+  tributary run --hosts 2 -- mpirun -n 4 ./app  the same, acting as two hosts
   tributary bench allreduce --hosts 2           time the tree without any MPI
-  tributary config                              every knob, and where its value comes from
+  tributary config                              show every knob and its origin
 
-The environment variable TRIBUTARY_LOG (error, warn, info, debug, trace, or a filter such as
+The environment variable TRIBUTARY_LOG (error, warn, info, debug, trace, or a filter such as \
 tributary_daemon=debug) says what is logged to standard error.";
 
 /// Aggregation trees for MPI collectives, in software.
@@ -53,9 +54,10 @@ pub(crate) enum Command {
     Status(FabricFlags),
     /// Show the fabric's tree, and the groups that jobs hold on it
     #[command(after_help = inspect::TREE_EXAMPLES)]
-    Tree(TreeFlags),
+    Tree(FabricFlags),
     Listen(ListenFlags),
     Sim(SimFlags),
+    Swarm(SwarmFlags),
     Config(ConfigFlags),
     Lab(LabFlags),
     Model(ModelFlags),
@@ -64,8 +66,6 @@ pub(crate) enum Command {
     Completions(CompletionsFlags),
     #[command(hide = true)]
     BenchRank(BenchRankFlags),
-    #[command(hide = true)]
-    TunePartner(TunePartnerFlags),
     #[command(hide = true)]
     LabKeeper(LabKeeperFlags),
     #[command(hide = true)]

@@ -6,25 +6,24 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 
 use tributary_client::manager::{ManagerClient, ManagerError};
-use tributary_wire::Rail;
 use tributary_wire::control::{GroupStatus, NodeStatus, Status};
 
-use crate::flags::{FabricFlags, TreeFlags};
+use crate::flags::FabricFlags;
 use crate::tables;
 use crate::usage::UsageError;
 
 /// Prints nodes, jobs and groups.
 pub(crate) fn status(flags: FabricFlags) -> anyhow::Result<ExitCode> {
-    print(&flags, Rail::FIRST, tables_of)
+    print(&flags, tables_of)
 }
 
-/// Prints the fabric's tree on a rail and every group's.
-pub(crate) fn tree(flags: TreeFlags) -> anyhow::Result<ExitCode> {
-    print(&flags.fabric, Rail(flags.rail), trees_of)
+/// Prints the fabric's tree and every group's.
+pub(crate) fn tree(flags: FabricFlags) -> anyhow::Result<ExitCode> {
+    print(&flags, trees_of)
 }
 
-fn print(flags: &FabricFlags, rail: Rail, text: fn(&Status) -> String) -> anyhow::Result<ExitCode> {
-    let status = ask(flags, rail)?;
+fn print(flags: &FabricFlags, text: fn(&Status) -> String) -> anyhow::Result<ExitCode> {
+    let status = ask(flags)?;
     let mut out = io::stdout().lock();
     if flags.json {
         writeln!(out, "{}", serde_json::to_string(&status)?)?;
@@ -34,9 +33,9 @@ fn print(flags: &FabricFlags, rail: Rail, text: fn(&Status) -> String) -> anyhow
     Ok(ExitCode::SUCCESS)
 }
 
-fn ask(flags: &FabricFlags, rail: Rail) -> anyhow::Result<Status> {
+fn ask(flags: &FabricFlags) -> anyhow::Result<Status> {
     let asked = ManagerClient::new(&flags.manager, Some(&flags.token_file))
-        .and_then(|manager| manager.status_on(rail));
+        .and_then(|manager| manager.status());
     asked.map_err(|error| match error {
         ManagerError::BadToken { path, problem } => {
             UsageError::new("--token-file", path.to_string_lossy(), problem).into()
@@ -112,17 +111,8 @@ fn trees_of(status: &Status) -> String {
     for group in &status.groups {
         let _ = writeln!(
             text,
-            "group {} '{}' of job {}: epoch {}, {} osos{}",
-            group.group,
-            group.label,
-            group.job,
-            group.epoch,
-            group.osos,
-            if group.rail == Rail::FIRST {
-                String::new()
-            } else {
-                format!(", rail {}", group.rail)
-            }
+            "group {} '{}' of job {}: epoch {}, {} osos",
+            group.group, group.label, group.job, group.epoch, group.osos
         );
         for root in group.nodes.iter().filter(|node| node.parent.is_none()) {
             indent_group(&mut text, group, &root.name, 1);
@@ -231,7 +221,6 @@ mod tests {
                 epoch: Epoch(3),
                 job: JobId(5),
                 label: "world".into(),
-                rail: Rail(1),
                 osos: 8,
                 nodes: vec![
                     group_node("root", None, &["leaf0", "leaf1"]),
@@ -249,7 +238,7 @@ fabric
   root at 10.0.0.2:7: 8 of 64 osos used
     leaf0 at 10.0.0.1:7: 8 of 64 osos used
     leaf1 at 10.0.0.3:7: 8 of 64 osos used
-group 7 'world' of job 5: epoch 3, 8 osos, rail 1
+group 7 'world' of job 5: epoch 3, 8 osos
   root
     leaf0
       m#0

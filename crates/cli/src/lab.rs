@@ -9,14 +9,14 @@ use anyhow::Context as _;
 use serde::Serialize;
 use tributary_lab::directory::{self, Directory, LabConfig, LabName};
 use tributary_lab::launch::AgentCall;
-use tributary_lab::network::{LinkOptions, Multicast, NodePlacement, Shape};
+use tributary_lab::network::{LinkOptions, NodePlacement, Shape};
 use tributary_lab::plan::{Member, Plan, Role};
 use tributary_lab::session::Request;
 use tributary_lab::{Lab, OpenError, Scheduling, UpError, UpOptions};
 
 use crate::flags::{
-    LabAction, LabAgentFlags, LabExecFlags, LabKeeperFlags, LabMulticastFlag, LabNodesFlag,
-    LabRunFlags, LabStatusFlags, LabUpFlags,
+    LabAction, LabAgentFlags, LabExecFlags, LabKeeperFlags, LabNodesFlag, LabRunFlags,
+    LabStatusFlags, LabUpFlags,
 };
 use crate::signals;
 use crate::tables;
@@ -67,16 +67,11 @@ fn up(flags: LabUpFlags) -> anyhow::Result<ExitCode> {
         blocks_multicast: flags.block_multicast,
         has_single_packets: flags.single_packets,
     };
-    let multicast = match flags.multicast {
-        LabMulticastFlag::Off => Multicast::Off,
-        LabMulticastFlag::Lazy => Multicast::Lazy,
-        LabMulticastFlag::Eager => Multicast::Eager,
-    };
     let config = LabConfig {
         plan: Plan::new(shape, links),
         program: std::env::current_exe().context("this program's path")?,
         node_spin_us: flags.node_spin,
-        multicast,
+        has_multicast: !flags.no_multicast,
         seals_frames: flags.seal_frames,
     };
     let options = UpOptions { name: flags.lab.name, config };

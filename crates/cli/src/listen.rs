@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use serde::Serialize;
-use tributary_client::outsider::{Delivery, Ended, Outsider};
+use tributary_client::external_receiver::{Delivery, Ended, ExternalReceiver};
 use tributary_wire::control::OutsiderGrant;
 
 use crate::flags::ListenFlags;
@@ -38,11 +38,11 @@ pub(crate) fn listen(flags: &ListenFlags) -> anyhow::Result<ExitCode> {
     let text = fs::read(&flags.grant).with_context(|| format!("the grant {path}"))?;
     let grant: OutsiderGrant = serde_json::from_slice(&text)
         .map_err(|error| UsageError::new("GRANT", path.to_string(), error.to_string()))?;
-    let mut outsider = Outsider::join(&grant, JOIN_WITHIN)?;
+    let mut receiver = ExternalReceiver::join(&grant, JOIN_WITHIN)?;
     let mut out = io::stdout().lock();
     let mut left = flags.count;
     while left != Some(0) {
-        match outsider.receive(WAIT) {
+        match receiver.receive(WAIT) {
             Ok(None) => {}
             Ok(Some(delivery)) => {
                 writeln!(out, "{}", serde_json::to_string(&line(&delivery))?)?;

@@ -18,8 +18,7 @@ mod run;
 mod signals;
 mod sim;
 mod sim_bench;
-mod sim_predict;
-mod sim_swarm;
+mod swarm;
 mod tables;
 mod tune;
 mod usage;
@@ -69,14 +68,12 @@ fn dispatch(flags: Flags) -> anyhow::Result<ExitCode> {
         Command::Sim(flags) => match flags.action {
             SimAction::Figure(flags) => sim::figure(&flags),
             SimAction::Run(flags) => sim::run(&flags),
-            SimAction::Predict(flags) => sim_predict::predict(&flags),
             SimAction::Compare(flags) => sim::compare(&flags),
             SimAction::Bench(flags) => sim_bench::run(&flags),
-            SimAction::Swarm(flags) => sim_swarm::run(&flags),
         },
+        Command::Swarm(flags) => swarm::run(&flags),
         Command::Model(flags) => model::model(flags),
         Command::Tune(flags) => tune::tune(flags),
-        Command::TunePartner(flags) => tune::partner(&flags),
         Command::Config(flags) => config::config(flags),
         Command::Lab(flags) => lab::lab(flags.action),
         Command::LabKeeper(flags) => lab::keeper(&flags),

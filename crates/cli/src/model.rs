@@ -6,8 +6,8 @@ use std::process::ExitCode;
 
 use serde_json::json;
 use tributary_algorithms::model::{Costs, Design, Job};
-use tributary_client::report::Kind;
-use tributary_client::tuning::Tuning;
+use tributary_client::CollectiveKind;
+use tributary_tuning::Tuning;
 
 use crate::bench::sizes;
 use crate::flags::ModelFlags;
@@ -25,7 +25,7 @@ struct Row {
     len_bytes: u64,
     leaders: u32,
     predicted_us: f64,
-    /// By the fastest measured way without sub-partitions.
+    /// By the fastest measured path without sub-partitions.
     measured_us: Option<f64>,
     /// Sub-partitions that the model finds best, and what it predicts with them.
     sub_partitions: u32,
@@ -147,7 +147,7 @@ fn measured_us(tuning: &Tuning, job: Job, leaders: u32) -> Option<f64> {
         .measurements
         .iter()
         .filter(|row| {
-            row.collective == Kind::Allreduce
+            row.collective == CollectiveKind::Allreduce
                 && (row.hosts, row.ranks) == (job.hosts, job.processes)
                 && (row.len_bytes, row.leaders) == (job.len_bytes, leaders)
                 && row.sub_partitions == 1

@@ -1,5 +1,5 @@
-//! `tributary tune`: measures this machine with the benchmark, way by way, and writes the file that
-//! communicators choose by.
+//! `tributary tune`: measures this machine with the benchmark, path by path, and writes the file
+//! that communicators select paths by.
 
 use std::io::{self, Write};
 use std::net::IpAddr;
@@ -8,16 +8,12 @@ use std::process::{Command, ExitCode, Stdio};
 
 use anyhow::{Context as _, bail};
 use serde::Deserialize;
+use tributary_client::Settings;
 use tributary_client::knobs::{self, Knob};
-use tributary_client::report::Kind;
-use tributary_client::tuning::{
-    CostsRow, Joint, Measurement, Partner, PartnerWaits, Tuning, measure_costs, measure_system,
-    on_cores,
-};
-use tributary_client::{AlgorithmChoice, Settings};
+use tributary_tuning::{AlgorithmChoice, CostsRow, Measurement, Method, Tuning, measure_costs};
 
 use crate::bench::sizes;
-use crate::flags::{CollectiveFlag, TuneFlags, TunePartnerFlags};
+use crate::flags::{CollectiveFlag, TuneFlags};
 use crate::usage;
 
 /// Leaders per host that are tried, as far as there are ranks.
@@ -25,13 +21,13 @@ pub(crate) const LEADERS: [u32; 5] = [1, 2, 4, 8, 16];
 /// Sub-partitions of each leader's share that are tried.
 const SUB_PARTITIONS: [u32; 2] = [1, 4];
 
-/// One way to measure all lengths.
+/// One path on which all lengths are measured.
 #[derive(Clone, Copy)]
 struct Trial {
     collective: CollectiveFlag,
     hosts: u32,
     ranks: u32,
-    joint: Joint,
+    method: Method,
     algorithm: AlgorithmChoice,
     leaders: u32,
     sub_partitions: u32,
@@ -62,52 +58,16 @@ pub(crate) fn tune(flags: TuneFlags) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Measures the constants of the model and of the simulator.
+/// Measures the constants of the model.
 pub(crate) fn constants(address: IpAddr) -> anyhow::Result<Tuning> {
-    let own = std::env::current_exe()?;
-    let mut spawn = |partner: &Partner| {
-        let mut command = Command::new(&own);
-        command.arg("tune-partner").args(["--address", &partner.address.to_string()]);
-        command.args(["--core", &partner.core.to_string()]);
-        if partner.waits == PartnerWaits::Sleeping {
-            command.arg("--sleeps");
-        }
-        command.stdin(Stdio::null()).stdout(Stdio::null()).spawn()
-    };
     Ok(Tuning {
         machine: tributary_client::machine_name(),
         costs: Some(CostsRow::from(measure_costs(address)?)),
-        system: Some(measure_system(address, &mut spawn)?),
-        barrier_ns: Some(on_cores(1, barrier_ns)??),
         measurements: Vec::new(),
     })
 }
 
-/// A barrier between two ranks in the mesh: the middle of three medians.
-fn barrier_ns() -> anyhow::Result<f64> {
-    let mut medians = Vec::new();
-    for _ in 0..3 {
-        let mut command = Command::new(std::env::current_exe()?);
-        command.args(["bench", "barrier", "--json", "--no-verify", "--algo", "mesh"]);
-        command.args(["--procs", "2", "--iters", "1000"]);
-        command.env(knobs::TUNING.name, "").env_remove(knobs::MANAGER.name);
-        let ended = command.stderr(Stdio::inherit()).output().context("the benchmark")?;
-        let text = String::from_utf8(ended.stdout).context("the benchmark's output")?;
-        let row: BenchRow = serde_json::from_str(&text).context("the benchmark's output")?;
-        medians.push(row.op_median_us * 1e3);
-    }
-    medians.sort_unstable_by(f64::total_cmp);
-    Ok(medians[medians.len() / 2])
-}
-
-/// The other process of a measurement.
-pub(crate) fn partner(flags: &TunePartnerFlags) -> anyhow::Result<ExitCode> {
-    let waits = if flags.sleeps { PartnerWaits::Sleeping } else { PartnerWaits::Yielding };
-    Partner { address: flags.address, core: flags.core, waits }.run()?;
-    Ok(ExitCode::SUCCESS)
-}
-
-/// Allreduces as the model describes them, in the mesh by recursive doubling, with each of
+/// Allreduces as the model describes them, over direct links by recursive doubling, with each of
 /// [`LEADERS`] that a host has processes for.
 pub(crate) fn by_leaders(
     hosts: u32,
@@ -121,7 +81,7 @@ pub(crate) fn by_leaders(
             collective: CollectiveFlag::Allreduce,
             hosts,
             ranks: hosts * ppn,
-            joint: Joint::Mesh,
+            method: Method::Direct,
             algorithm: AlgorithmChoice::RecursiveDoubling,
             leaders,
             sub_partitions: 1,
@@ -131,7 +91,7 @@ pub(crate) fn by_leaders(
     Ok(measurements)
 }
 
-/// Every way that is worth trying, for every number of hosts and processes.
+/// Every path that is worth trying, for every number of hosts and processes.
 fn trials(flags: &TuneFlags) -> Vec<Trial> {
     let mut trials = Vec::new();
     for &collective in &flags.collectives {
@@ -142,22 +102,22 @@ fn trials(flags: &TuneFlags) -> Vec<Trial> {
                     collective,
                     hosts,
                     ranks: hosts * ppn,
-                    joint: Joint::Tree,
+                    method: Method::Tree,
                     algorithm: AlgorithmChoice::Auto,
                     leaders: 1,
                     sub_partitions: 1,
                 };
                 trials.push(trial);
-                trials.extend(in_mesh(trial, ppn));
+                trials.extend(direct(trial, ppn));
             }
         }
     }
     trials
 }
 
-/// The mesh's ways: every algorithm that suits some length, then more leaders.
-fn in_mesh(trial: Trial, ppn: u32) -> impl Iterator<Item = Trial> {
-    let trial = Trial { joint: Joint::Mesh, ..trial };
+/// The direct paths: every algorithm that suits some length, then more leaders.
+fn direct(trial: Trial, ppn: u32) -> impl Iterator<Item = Trial> {
+    let trial = Trial { method: Method::Direct, ..trial };
     let is_allreduce = trial.collective == CollectiveFlag::Allreduce;
     let algorithms: &[AlgorithmChoice] = match (is_allreduce, trial.hosts) {
         // Among two, halving and the ring are the same exchange of halves.
@@ -166,11 +126,11 @@ fn in_mesh(trial: Trial, ppn: u32) -> impl Iterator<Item = Trial> {
             AlgorithmChoice::RecursiveDoubling,
             AlgorithmChoice::Rabenseifner,
             AlgorithmChoice::Ring,
-            AlgorithmChoice::Sequential,
+            AlgorithmChoice::Linear,
         ],
         // Among two, one hears from all others whatever the algorithm.
         (false, 2) => &[AlgorithmChoice::Auto],
-        (false, _) => &[AlgorithmChoice::Auto, AlgorithmChoice::Sequential],
+        (false, _) => &[AlgorithmChoice::Auto, AlgorithmChoice::Linear],
     };
     let leaders = LEADERS
         .into_iter()
@@ -203,10 +163,10 @@ impl Trial {
         let mut set = |knob: &Knob, value: &str| {
             command.env(knob.name, value);
         };
-        set(&knobs::BETWEEN_HOSTS, if self.joint == Joint::Tree { "tree" } else { "mesh" });
+        set(&knobs::BETWEEN_HOSTS, self.method.name());
         set(&knobs::LEADERS, &self.leaders.to_string());
         set(&knobs::SUB_PARTITIONS, &self.sub_partitions.to_string());
-        set(&knobs::MESH_ALGORITHM, self.algorithm.name());
+        set(&knobs::DIRECT_ALGORITHM, self.algorithm.name());
         set(&knobs::TUNING, "");
         let ended = command.stderr(Stdio::inherit()).output().context("the benchmark")?;
         if !ended.status.success() {
@@ -219,11 +179,11 @@ impl Trial {
     fn measurement(&self, line: &str) -> anyhow::Result<Measurement> {
         let row: BenchRow = serde_json::from_str(line).context("the benchmark's output")?;
         Ok(Measurement {
-            collective: kind(self.collective),
+            collective: self.collective.kind(),
             hosts: self.hosts,
             ranks: self.ranks,
             len_bytes: row.size_bytes,
-            joint: self.joint,
+            method: self.method,
             algorithm: self.algorithm,
             leaders: self.leaders,
             sub_partitions: self.sub_partitions,
@@ -232,18 +192,9 @@ impl Trial {
     }
 }
 
-fn kind(collective: CollectiveFlag) -> Kind {
-    match collective {
-        CollectiveFlag::Allreduce => Kind::Allreduce,
-        CollectiveFlag::Reduce => Kind::Reduce,
-        CollectiveFlag::Barrier => Kind::Barrier,
-        CollectiveFlag::Bcast => Kind::Bcast,
-    }
-}
-
 fn summary(tuning: &Tuning, path: &Path) -> String {
     let measured = tuning.measurements.len();
-    format!("{}: the model's constants and {measured} measured ways", path.display())
+    format!("{}: the model's constants and {measured} measured paths", path.display())
 }
 
 #[cfg(test)]
@@ -254,24 +205,24 @@ mod tests {
     use crate::flags::{Command, Flags};
 
     #[test]
-    fn trials_cover_ways_algorithms_and_leaders_once_each() {
+    fn trials_cover_methods_algorithms_and_leaders_once_each() {
         let line = "tributary tune --hosts 2,4 --ppn 1,2 --collectives allreduce,barrier t.toml";
         let flags = Flags::try_parse_from(line.split(' ')).unwrap();
         let Command::Tune(flags) = flags.command else { panic!("not tune") };
         let trials = trials(&flags);
-        let count = |kind, joint, hosts: u32, ranks: u32| {
+        let count = |kind, method, hosts: u32, ranks: u32| {
             let is_it = |trial: &&Trial| {
-                (trial.collective, trial.joint) == (kind, joint)
+                (trial.collective, trial.method) == (kind, method)
                     && (trial.hosts, trial.ranks) == (hosts, ranks)
             };
             trials.iter().filter(is_it).count()
         };
         let allreduce = CollectiveFlag::Allreduce;
-        assert_eq!(count(allreduce, Joint::Tree, 2, 4), 1);
-        assert_eq!(count(allreduce, Joint::Mesh, 2, 2), 2);
-        assert_eq!(count(allreduce, Joint::Mesh, 4, 8), 16);
-        assert_eq!(count(CollectiveFlag::Barrier, Joint::Mesh, 2, 4), 1);
-        assert_eq!(count(CollectiveFlag::Barrier, Joint::Mesh, 4, 8), 2);
+        assert_eq!(count(allreduce, Method::Tree, 2, 4), 1);
+        assert_eq!(count(allreduce, Method::Direct, 2, 2), 2);
+        assert_eq!(count(allreduce, Method::Direct, 4, 8), 16);
+        assert_eq!(count(CollectiveFlag::Barrier, Method::Direct, 2, 4), 1);
+        assert_eq!(count(CollectiveFlag::Barrier, Method::Direct, 4, 8), 2);
     }
 
     #[test]
@@ -280,12 +231,12 @@ mod tests {
             collective: CollectiveFlag::Allreduce,
             hosts: 2,
             ranks: 4,
-            joint: Joint::Mesh,
+            method: Method::Direct,
             algorithm: AlgorithmChoice::Ring,
             leaders: 2,
             sub_partitions: 1,
         };
-        let row = trial.measurement(r#"{"size_bytes":8,"op_median_us":2.5,"way":"in_mesh"}"#);
+        let row = trial.measurement(r#"{"size_bytes":8,"op_median_us":2.5,"path":"direct"}"#);
         let row = row.unwrap();
         assert_eq!((row.len_bytes, row.time_us, row.leaders), (8, 2.5, 2));
         assert!(trial.measurement("done").is_err());

@@ -151,7 +151,7 @@ fn a_refused_group_falls_back_to_a_host_algorithm() {
     let daemons = Daemons::start(&[]);
     let ended = small_bench(&daemons);
     assert!(ended.status.success(), "{}", ended.stderr);
-    assert_eq!(ended.stdout.lines().filter(|line| line.contains("in_mesh")).count(), 2);
+    assert_eq!(ended.stdout.lines().filter(|line| line.contains("direct")).count(), 2);
     let bench = "bench allreduce --procs 4 --hosts 4 --sizes 8 --iters 20".split(' ');
     let ended = run(daemons.tributary().args(bench.clone()).env("TRIBUTARY_FALLBACK", "mpi"));
     assert!(!ended.status.success());
@@ -189,7 +189,7 @@ fn a_process_outside_the_job_reads_its_results_and_costs_it_nothing() {
     let grant = folder.path().join("grant");
     let mut command = daemons.tributary();
     command.args("bench allreduce --procs 4 --hosts 4 --sizes 8 --iters 10000000".split(' '));
-    let bench = Running::start(command.env("TRIBUTARY_OUTSIDER", &grant));
+    let bench = Running::start(command.env("TRIBUTARY_EXTERNAL_RECEIVER", &grant));
     support::await_that("the grant is there", || grant.exists().then_some(()));
     assert_eq!(std::fs::metadata(&grant).unwrap().permissions().mode() & 0o777, 0o600);
 

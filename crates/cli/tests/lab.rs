@@ -5,15 +5,17 @@
 mod support;
 
 use std::collections::BTreeSet;
-use std::io::Write as _;
+use std::io::{ErrorKind, Read as _, Write as _};
+use std::os::unix::net::UnixStream;
 use std::os::unix::process::ExitStatusExt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
-use support::{Ended, Running, await_that, is_alive, kill, run, signal, tributary};
+use support::{Ended, Running, await_that, await_within, is_alive, kill, run, signal, tributary};
 
 /// A lab of a test's own, taken down with this value.
 struct TestLab(String);
@@ -108,6 +110,14 @@ fn machine_mounts() -> usize {
     std::fs::read_to_string("/proc/self/mounts").expect("mounts").lines().count()
 }
 
+/// The process whose command line is this, each word with a zero behind it.
+fn process_with(command_line: &str) -> Option<u32> {
+    let entries = std::fs::read_dir("/proc").expect("processes");
+    entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).find(|pid| {
+        std::fs::read_to_string(format!("/proc/{pid}/cmdline")).is_ok_and(|it| it == command_line)
+    })
+}
+
 /// Processes that name the lab's folder, members and daemons alike.
 fn processes_of(name: &str) -> Vec<u32> {
     let folder = folder(name).display().to_string();
@@ -188,6 +198,40 @@ fn commands_have_their_own_exit_codes_streams_and_signals() {
     });
     signal(running.id(), Signal::TERM);
     assert_eq!(running.wait().status.code(), Some(9));
+}
+
+/// The kernel interrupts a receive that has a timeout, for every process that ends.
+#[test]
+fn a_request_is_awaited_while_another_command_ends() {
+    let Some(lab) = up("request", &["--hosts", "1"]) else { return };
+    let running = Running::start(&mut lab.shell("h0", "exec sleep 1009"));
+    let sleeper = await_that("the sleeper runs", || process_with("sleep\x001009\0"));
+    let mut caller = UnixStream::connect(lab.folder().join("sockets/h0")).expect("it listens");
+    // Time for the member to take the connection and to wait for the request.
+    thread::sleep(Duration::from_millis(200));
+    kill(sleeper);
+    caller.set_read_timeout(Some(Duration::from_secs(1))).expect("not zero");
+    let answer = caller.read(&mut [0]).map_err(|error| error.kind());
+    assert_eq!(answer, Err(ErrorKind::WouldBlock), "the member gave the request up");
+    drop(caller);
+    assert_eq!(running.wait().status.code(), Some(137));
+}
+
+#[test]
+fn a_wait_in_vain_tells_what_processes_said() {
+    let mut command = Command::new("sh");
+    let running = Running::start(command.args(["-c", "echo out; echo err >&2; exec sleep 1013"]));
+    let ended = Running::start(Command::new("sh").args(["-c", "echo last words >&2; exit 3"]));
+    await_that("it has ended", || (!is_alive(ended.id())).then_some(()));
+    let message = catch_unwind(AssertUnwindSafe(|| {
+        await_within(Duration::from_millis(500), "the moon", || None::<()>);
+    }));
+    let message = message.unwrap_err().downcast::<String>().expect("panics are formatted");
+    for words in ["waited in vain: the moon", "it still runs\nstdout: out\nstderr: err\n"] {
+        assert!(message.contains(words), "{message}");
+    }
+    assert!(message.contains("exit status: 3\nstdout: \nstderr: last words\n"), "{message}");
+    drop(running);
 }
 
 #[test]

@@ -6,50 +6,80 @@ use std::path::PathBuf;
 
 use support::{run, tributary};
 
+/// Every subcommand's help.
+const PAGES: &[&[&str]] = &[
+    &[],
+    &["run"],
+    &["bench"],
+    &["manager"],
+    &["node"],
+    &["status"],
+    &["tree"],
+    &["listen"],
+    &["config"],
+    &["model"],
+    &["tune"],
+    &["sim"],
+    &["sim", "figure"],
+    &["sim", "run"],
+    &["swarm"],
+    &["token"],
+    &["token", "certificate"],
+    &["token", "create"],
+    &["completions"],
+    &["bench-rank"],
+    &["lab"],
+    &["lab", "up"],
+    &["lab", "down"],
+    &["lab", "exec"],
+    &["lab", "run"],
+    &["lab", "status"],
+];
+
+fn help(page: &[&str], columns: usize) -> String {
+    let columns = columns.to_string();
+    let ended = run(tributary().args(page).arg("--help").env("COLUMNS", columns));
+    assert!(ended.status.success());
+    ended.stdout
+}
+
 /// Compares help texts with the ones in `snapshots`; `TRIBUTARY_BLESS=1` rewrites those.
 #[test]
 fn help_is_as_reviewed() {
     let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/snapshots");
     let bless = std::env::var_os("TRIBUTARY_BLESS").is_some();
-    let pages: &[&[&str]] = &[
-        &[],
-        &["run"],
-        &["bench"],
-        &["manager"],
-        &["node"],
-        &["status"],
-        &["tree"],
-        &["listen"],
-        &["config"],
-        &["model"],
-        &["tune"],
-        &["sim"],
-        &["sim", "figure"],
-        &["sim", "run"],
-        &["sim", "predict"],
-        &["sim", "swarm"],
-        &["token"],
-        &["token", "certificate"],
-        &["token", "create"],
-        &["completions"],
-        &["bench-rank"],
-        &["lab"],
-        &["lab", "up"],
-        &["lab", "down"],
-        &["lab", "exec"],
-        &["lab", "run"],
-        &["lab", "status"],
-    ];
-    for page in pages {
-        let ended = run(tributary().args(*page).arg("--help").env("COLUMNS", "100"));
-        assert!(ended.status.success());
+    for page in PAGES {
+        let text = help(page, 100);
         let name = if page.is_empty() { "tributary".to_owned() } else { page.join("-") };
         let path = folder.join(format!("{name}.txt"));
         if bless {
-            std::fs::write(&path, &ended.stdout).unwrap();
+            std::fs::write(&path, &text).unwrap();
         }
         let reviewed = std::fs::read_to_string(&path).unwrap_or_default();
-        assert_eq!(ended.stdout, reviewed, "{}", path.display());
+        assert_eq!(text, reviewed, "{}", path.display());
+    }
+}
+
+/// What follows a page's options: examples keep their lines, and paragraphs fill theirs.
+#[test]
+fn examples_and_paragraphs_are_readable_at_any_width() {
+    for page in PAGES {
+        let epilogue = |columns| {
+            let text = help(page, columns);
+            text.split_once("\nExamples:\n").map(|(_, epilogue)| epilogue.to_owned())
+        };
+        let [Some(narrow), Some(wide)] = [80, 100].map(epilogue) else { continue };
+        let examples = |text: &str| text.split("\n\n").next().map(str::to_owned);
+        assert_eq!(examples(&narrow), examples(&wide), "{page:?}");
+        for (text, columns) in [(narrow, 80), (wide, 100)] {
+            let lines: Vec<&str> = text.lines().collect();
+            assert!(lines.iter().all(|line| line.len() <= columns), "{page:?}:\n{text}");
+            for pair in lines.windows(2).filter(|pair| !pair[0].starts_with(' ')) {
+                let next = pair[1].split(' ').next().unwrap_or_default();
+                let is_full = pair[0].len() + 1 + next.len() > columns;
+                assert!(is_full || pair.iter().any(|line| line.is_empty()), "{page:?}:\n{text}");
+            }
+        }
     }
 }
 

@@ -92,7 +92,7 @@ fn a_report_is_shown_and_kept() {
         let ended = run(&mut shell(&libraries, options, script));
         assert!(ended.status.success());
         assert!(
-            ended.stderr.contains("tributary: 5 in_node, 7 in_tree, 0 in_mesh, 2 passed_through"),
+            ended.stderr.contains("tributary: 5 in_node, 7 in_tree, 0 direct, 2 passed_through"),
             "{options}: {}",
             ended.stderr
         );

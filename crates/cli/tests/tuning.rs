@@ -73,21 +73,21 @@ fn what_was_tuned_is_shown_and_chosen_by() {
     for row in rows {
         assert!(row["measured_us"].as_f64().unwrap() > 0.0, "{row}");
     }
-    // Make one way the fastest for short vectors and the other for longer ones.
+    // Make one path the fastest for short vectors and the other for longer ones.
     let mut table: toml::Table = std::fs::read_to_string(&file).unwrap().parse().unwrap();
     for row in table["measurements"].as_array_mut().unwrap() {
         let is_short = row["len_bytes"].as_integer() == Some(8);
-        let wins = is_short == (row["joint"].as_str() == Some("mesh"));
+        let wins = is_short == (row["method"].as_str() == Some("direct"));
         row["time_us"] = toml::Value::Float(if wins { 1.0 } else { 2.0 });
     }
     std::fs::write(&file, table.to_string()).unwrap();
     let bench = "bench allreduce --procs 4 --hosts 2 --iters 5 --json --sizes";
-    for (sizes, way) in [("8", "in_mesh"), ("4K", "in_tree"), ("8,4K", "in_mesh,in_tree")] {
+    for (sizes, path) in [("8", "direct"), ("4K", "in_tree"), ("8,4K", "direct,in_tree")] {
         let ended =
             run(tributary().args(bench.split(' ')).arg(sizes).env("TRIBUTARY_TUNING", &file));
         assert!(ended.status.success(), "{}", ended.stderr);
         let row: serde_json::Value =
             serde_json::from_str(ended.stdout.lines().next().unwrap()).unwrap();
-        assert_eq!((row["way"].as_str(), row["verified"].as_bool()), (Some(way), Some(true)));
+        assert_eq!((row["path"].as_str(), row["verified"].as_bool()), (Some(path), Some(true)));
     }
 }

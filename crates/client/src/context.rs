@@ -1,6 +1,5 @@
 //! What the processes of one job share: who is where, and the job's place at the manager.
 
-use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use serde::{Deserialize, Serialize};
@@ -9,7 +8,7 @@ use tributary_wire::control::{JobAdmission, JobRequest};
 use crate::bootstrap::{Bootstrap, BootstrapError, allgather_texts, broadcast_text};
 use crate::manager::{Lease, ManagerClient, ManagerError};
 use crate::settings::{Settings, WaitChoice};
-use crate::waiting::Policy;
+use tributary_shm_collectives::waiting::Policy;
 
 /// Aggregation nodes that an embedded fabric runs on the machine beside the ranks.
 const EMBEDDED_NODES: u32 = 3;
@@ -130,12 +129,12 @@ impl Context {
         Ok(all.iter().all(|eager| *eager == 1))
     }
 
-    /// Whether the group that is asked for now is the one that a process outside it may read: the
-    /// first of the job, so that of all its ranks, if the user wants any.
-    pub(crate) fn takes_outsider(&self) -> bool {
+    /// Whether the group that is asked for now is the one that an external receiver may read: the first
+    /// of the job, so that of all its ranks, if the user wants any.
+    pub(crate) fn takes_external_receiver(&self) -> bool {
         // Relaxed: a flag of this process, nothing is published with it.
         let is_first = !self.has_asked_group.swap(true, Ordering::Relaxed);
-        is_first && self.settings.outsider.is_some()
+        is_first && self.settings.external_receiver.is_some()
     }
 
     /// Takes a place for one more communicator, or says that there is none.
@@ -227,47 +226,6 @@ fn cores_granted() -> u32 {
     std::thread::available_parallelism().map_or(1, |cores| cores.get() as u32)
 }
 
-/// Where every rank of a communicator is.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Placement {
-    /// Host of each rank, as an index in order of first appearance.
-    pub(crate) host_of: Vec<u32>,
-    /// Position of each rank among those of its host.
-    pub(crate) local_of: Vec<u32>,
-    /// Name of each host.
-    pub(crate) hosts: Vec<String>,
-    /// Lowest rank on each host: its leader.
-    pub(crate) leaders: Vec<u32>,
-    /// Ranks on each host.
-    pub(crate) ranks_on: Vec<u32>,
-}
-
-impl Placement {
-    pub(crate) fn new(host_of_rank: &[String]) -> Self {
-        let mut index_of: HashMap<&str, u32> = HashMap::new();
-        let mut placement = Self {
-            host_of: Vec::new(),
-            local_of: Vec::new(),
-            hosts: Vec::new(),
-            leaders: Vec::new(),
-            ranks_on: Vec::new(),
-        };
-        for (rank, name) in host_of_rank.iter().enumerate() {
-            let index = *index_of.entry(name).or_insert_with(|| {
-                placement.hosts.push(name.clone());
-                placement.leaders.push(rank as u32);
-                placement.ranks_on.push(0);
-                placement.hosts.len() as u32 - 1
-            });
-            let ranks = &mut placement.ranks_on[index as usize];
-            placement.host_of.push(index);
-            placement.local_of.push(*ranks);
-            *ranks += 1;
-        }
-        placement
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -283,15 +241,5 @@ mod tests {
             (0..6).map(|rank| host_name(&machines[rank], &machines, rank as u32, 2)).collect();
         assert_eq!(hosts, names("a#0 a#0 a#1 b#0 a#1 b#1"));
         assert_eq!(host_name("a", &machines, 0, 1), "a");
-    }
-
-    #[test]
-    fn placement_numbers_hosts_by_first_appearance() {
-        let placement = Placement::new(&names("y x y x x"));
-        assert_eq!(placement.hosts, names("y x"));
-        assert_eq!(placement.host_of, [0, 1, 0, 1, 1]);
-        assert_eq!(placement.local_of, [0, 0, 1, 1, 2]);
-        assert_eq!(placement.leaders, [0, 1]);
-        assert_eq!(placement.ranks_on, [2, 3]);
     }
 }

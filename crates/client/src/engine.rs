@@ -4,51 +4,55 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use tributary_algorithms::{Collective, CollectiveKind};
+use tributary_shm_collectives::{self as shm, Blocks, HostGroup, Policy, Waiter};
 use tributary_wire::frame::AbortReason;
 
-use crate::communicator::join::Joint;
-use crate::communicator::{Verdict, WhileWaiting};
-use crate::host::{self, Action, HostGroup};
 use crate::kernels::{Adapter, Kernels, PairNumber};
-use crate::leaders;
-use crate::mesh::Mesh;
-use crate::on_host;
-use crate::operation::{Collective, CollectiveError, Operation};
-use crate::plan::{Means, Plan, Stage, plan};
-use crate::report::Tally;
-use crate::request::RequestState;
-use crate::seat::Seat;
-use crate::trees::Trees;
-use crate::waiting::{Policy, Waiter};
+use crate::operation::{CollectiveError, Operation};
+use crate::placement::Placement;
+use crate::progress_hook::{ProgressHook, Verdict};
+use crate::report::Counters;
+use crate::request_state::RequestState;
+use crate::selection::{Path, Selection, is_on_one_host_only};
+use multi_leader::MultiLeader;
+use plan::{Plan, PlanContext, Stage, plan, shm_action};
+
+pub(crate) use methods::InterHostMethods;
+pub(crate) use plan::StreamUse;
 
 mod failures;
+mod methods;
+mod multi_leader;
+mod outcome;
+mod plan;
 mod stages;
+mod streaming;
 
-/// How long a blocking wait for other hosts lasts before it is asked whether it is still wanted,
-/// which drives the MPI beneath. Each time costs as much as several looks
-/// at a link, so a wait as short as most is not asked: 8 hosts of a lab on 2 cores, 8 bytes, MPICH
-/// beneath: 155 us when asked at every look, 112 when asked every 50 us; and at less than 50 us an
-/// operation, nearly every one of them would still be asked once.
-const HEED_AFTER: Duration = Duration::from_micros(200);
+/// How long a blocking wait for other hosts lasts before the progress hook is called, which drives the
+/// underlying MPI. A call costs as much as several polls of a link, so a wait as short as most makes
+/// none: 8 hosts of a lab on 2 cores, 8 bytes, under MPICH: 155 us with a call at every poll, 112 with
+/// one every 50 us; and at less than 50 us an operation, nearly every one would still make one.
+const HOOK_AFTER: Duration = Duration::from_micros(200);
 
-/// How often it is asked from then on: other ranks may be waiting for the MPI beneath, here.
-const HEED_INTERVAL: Duration = Duration::from_micros(50);
+/// How often it is called from then on: other ranks may be waiting for the underlying MPI, here.
+const HOOK_INTERVAL: Duration = Duration::from_micros(50);
 
 /// A communicator at one rank.
 pub(crate) struct Engine {
-    pub(crate) label: String,
-    pub(crate) seat: Seat,
+    label: String,
+    placement: Placement,
     /// Shared memory with this host's other ranks; none if there are none.
-    pub(crate) host: Option<HostGroup>,
-    /// The tree, or several; at leaders of communicators that span hosts.
-    tree: Option<Trees>,
-    /// The other hosts, directly; at leaders of communicators that are joined so.
-    mesh: Option<Mesh>,
-    pub(crate) policy: Policy,
+    host: Option<HostGroup>,
+    methods: InterHostMethods,
+    selection: Selection,
+    /// What the tree streams; none if it streams nothing.
+    stream: Option<StreamUse>,
+    policy: Policy,
     /// Whether all ranks are on this host, and there are several.
     is_one_host: bool,
     kernels: &'static Kernels,
-    while_waiting: WhileWaiting,
+    progress_hook: ProgressHook,
     /// Nonblocking operations, oldest first; the first is the one that runs.
     queue: VecDeque<Queued>,
     current: Option<Current>,
@@ -56,8 +60,20 @@ pub(crate) struct Engine {
     scratch: Vec<u8>,
 }
 
+/// What an engine is made of.
+pub(crate) struct Parts {
+    pub(crate) label: String,
+    pub(crate) placement: Placement,
+    pub(crate) host: Option<HostGroup>,
+    pub(crate) methods: InterHostMethods,
+    pub(crate) selection: Selection,
+    pub(crate) stream: Option<StreamUse>,
+    pub(crate) policy: Policy,
+}
+
 struct Queued {
     operation: Operation,
+    path: Path,
     request: Arc<RequestState>,
 }
 
@@ -65,14 +81,14 @@ struct Queued {
 struct Current {
     plan: Plan,
     next: usize,
-    /// How far the leaders' stage has come, if it is one.
-    leading: leaders::Progress,
+    /// How far the multi-leader stage has come, if it is one.
+    multi_leader: MultiLeader,
     is_started: bool,
 }
 
 impl Current {
     fn new(plan: Plan) -> Self {
-        Self { plan, next: 0, leading: leaders::Progress::default(), is_started: false }
+        Self { plan, next: 0, multi_leader: MultiLeader::default(), is_started: false }
     }
 }
 
@@ -84,22 +100,26 @@ enum Progress {
 }
 
 impl Engine {
-    pub(crate) fn new(
-        label: String,
-        seat: Seat,
-        host: Option<HostGroup>,
-        joint: Joint,
-        policy: Policy,
-    ) -> Self {
+    /// A communicator whose set-up is over. `progress_hook` is called while this rank waits.
+    pub(crate) fn new(parts: Parts, progress_hook: ProgressHook) -> Self {
+        let Parts { label, placement, mut host, methods, selection, stream, policy } = parts;
+        if let Some(group) = &mut host {
+            let hook = Arc::clone(&progress_hook);
+            group.set_idle(move || match hook() {
+                Verdict::GoOn => Ok(()),
+                Verdict::GiveUp => Err(AbortReason::MemberAborted as u32),
+            });
+        }
         Self {
-            is_one_host: host.is_some() && !seat.spans_hosts(),
+            is_one_host: host.is_some() && !placement.spans_hosts(),
             kernels: Kernels::all(),
-            while_waiting: Arc::new(|| Verdict::GoOn),
+            progress_hook,
             label,
-            seat,
+            placement,
             host,
-            tree: joint.tree,
-            mesh: joint.mesh,
+            methods,
+            selection,
+            stream,
             policy,
             queue: VecDeque::new(),
             current: None,
@@ -108,108 +128,107 @@ impl Engine {
         }
     }
 
-    pub(crate) fn set_while_waiting(&mut self, while_waiting: WhileWaiting) {
-        if let Some(group) = &mut self.host {
-            let while_waiting = Arc::clone(&while_waiting);
-            group.set_idle(move || match while_waiting() {
-                Verdict::GoOn => Ok(()),
-                Verdict::GiveUp => Err(AbortReason::MemberAborted as u32),
-            });
+    /// Lets the tree tell how many results came by multicast.
+    pub(crate) fn report_to(&mut self, counters: Arc<Counters>) {
+        if let Some(tree) = &mut self.methods.tree {
+            tree.report_multicasts_to(counters);
         }
-        self.while_waiting = while_waiting;
     }
 
-    /// Lets the tree tell how many results came by multicast, and what was cut into stripes.
-    pub(crate) fn report_to(&mut self, tally: Arc<Tally>) {
-        if let Some(tree) = &mut self.tree {
-            tree.report_to(tally);
-        }
+    /// The longest contribution with which a collective of this kind is taken; none if any length is.
+    pub(crate) fn longest_bytes(&self, kind: CollectiveKind) -> Option<u64> {
+        self.selection.longest_bytes(kind)
+    }
+
+    /// The path that an operation takes.
+    pub(crate) fn path(&mut self, operation: &Operation) -> Path {
+        self.selection.path(operation)
     }
 
     /// Runs an operation to its end; operations started earlier come first.
     ///
     /// # Safety
     /// As `Communicator::run`.
-    pub(crate) unsafe fn run(&mut self, operation: &Operation) -> Result<(), CollectiveError> {
-        // SAFETY: the caller's promise.
-        if let Some(outcome) = unsafe { self.run_at_once(operation) } {
-            return outcome;
+    pub(crate) unsafe fn run(
+        &mut self,
+        operation: &Operation,
+        path: Path,
+    ) -> Result<(), CollectiveError> {
+        if path == Path::SharedMemory {
+            // SAFETY: as the caller of this function promises.
+            if let Some(outcome) = unsafe { self.run_on_host(operation) } {
+                return outcome;
+            }
         }
         self.drain_queue();
         if let Some(error) = &self.failed {
             return Err(error.clone());
         }
         self.check(operation)?;
-        if self.is_empty(operation) {
+        if is_empty(operation) {
             return Ok(());
         }
-        let plan = self.plan(operation);
+        let plan = self.plan(operation, path);
         self.current = Some(Current::new(plan));
         self.complete()
     }
 
-    /// Runs an operation that is one stage, in shared memory, without making a plan of it. `None` if
-    /// it is not, or is anything but valid and first in line.
+    /// Runs an operation of one host without making a plan of it. `None` if it is anything but valid and
+    /// first in line.
     ///
     /// # Safety
     /// As [`run`](Self::run).
     #[inline]
-    unsafe fn run_at_once(&mut self, operation: &Operation) -> Option<Result<(), CollectiveError>> {
-        let kernels = self.kernels;
-        let kernel = || kernels.kernel(operation.operator, operation.datatype);
-        let ranks = self.express()?.ranks();
-        let local = |root: u32| (root < ranks).then_some(root);
+    unsafe fn run_on_host(&mut self, operation: &Operation) -> Option<Result<(), CollectiveError>> {
+        let ranks = self.idle_host()?.ranks();
+        let root = operation.collective.root().unwrap_or(0);
+        if root >= ranks || self.check_blocks(operation).is_err() {
+            return None;
+        }
+        let kernel = self.kernels.kernel(operation.operator, operation.datatype);
         // On one host the local ranks are the ranks of the communicator.
-        let action = match operation.collective {
-            Collective::Allreduce => Action::Allreduce(kernel()?),
-            Collective::Reduce { root } => Action::Reduce { to: local(root)?, kernel: kernel()? },
-            Collective::Broadcast { root } => Action::Broadcast { from: local(root)? },
-            Collective::Barrier => Action::Barrier,
-            _ => {
-                on_host::check(operation, &self.seat, &self.label).ok()?;
-                on_host::action(operation, kernel())?
-            }
-        };
+        let action = shm_action(operation, kernel)?;
+        let is_broadcast = matches!(action, shm::Action::Broadcast { .. });
         let Operation { target, .. } = *operation;
-        let is_broadcast = matches!(action, Action::Broadcast { .. });
         let source = if is_broadcast { target.cast_const() } else { operation.source };
         let len_bytes = operation.len_bytes();
-        let stage = host::Operation { action, source, target, len_bytes };
-        // SAFETY: the caller's promise.
-        let outcome = unsafe { self.express()?.run(&stage) };
+        let stage = shm::Operation { action, source, target, len_bytes };
+        // SAFETY: the buffers are valid and this call's alone, as the caller promises.
+        let outcome = unsafe { self.idle_host()?.run(&stage) };
         Some(outcome.map_err(|lost| self.on_lost(lost)))
     }
 
     /// Shared memory, where that is all an operation takes and nothing is before it in line.
     #[inline]
-    pub(crate) fn express(&mut self) -> Option<&mut HostGroup> {
+    pub(crate) fn idle_host(&mut self) -> Option<&mut HostGroup> {
         let is_ready = self.is_one_host && self.queue.is_empty() && self.failed.is_none();
         if is_ready { self.host.as_mut() } else { None }
     }
 
     /// The same with the kernel of a pair, if there is one.
     #[inline]
-    pub(crate) fn express_with(
+    pub(crate) fn idle_host_and_kernel(
         &mut self,
         pair: PairNumber,
     ) -> Option<(&mut HostGroup, &'static Adapter)> {
         let kernel = self.kernels.adapter(pair)?;
-        Some((self.express()?, kernel))
+        Some((self.idle_host()?, kernel))
     }
 
     /// Queues an operation behind those already started.
     pub(crate) fn start(
         &mut self,
         operation: Operation,
+        path: Path,
         request: Arc<RequestState>,
     ) -> Result<(), CollectiveError> {
         self.check(&operation)?;
         if let Some(error) = &self.failed {
             request.finish(Err(error.clone()));
-        } else if self.is_empty(&operation) {
+        } else if is_empty(&operation) {
             request.finish(Ok(()));
         } else {
-            self.queue.push_back(Queued { operation, request });
+            self.queue.push_back(Queued { operation, path, request });
             self.progress();
         }
         Ok(())
@@ -225,8 +244,8 @@ impl Engine {
                 continue;
             }
             if self.current.is_none() {
-                let operation = queued.operation;
-                let plan = self.plan(&operation);
+                let (operation, path) = (queued.operation, queued.path);
+                let plan = self.plan(&operation, path);
                 self.current = Some(Current::new(plan));
             }
             match self.advance() {
@@ -239,14 +258,19 @@ impl Engine {
         has_finished
     }
 
-    /// Whether what was started goes on without this process: there is one operation, the tree is
-    /// its last stage here, and all of it is sent. Then nobody has to look at it before its result
-    /// is wanted.
+    /// Whether what was started goes on without this process: there is one operation, aggregation nodes
+    /// carry its last stage here, and all of it is sent. Then nobody has to poll it before its result is
+    /// wanted.
     pub(crate) fn goes_on_alone(&mut self) -> bool {
-        let (Some(current), Some(tree)) = (&self.current, &mut self.tree) else { return false };
+        let Some(current) = &self.current else { return false };
         let is_last = current.next + 1 == current.plan.len();
-        let is_tree = matches!(current.plan.get(current.next), Some(Stage::Tree { .. }));
-        self.queue.len() == 1 && is_last && is_tree && tree.is_all_sent()
+        match current.plan.get(current.next) {
+            Some(Stage::InterHost { method, .. }) if self.queue.len() == 1 && is_last => {
+                let method = *method;
+                self.methods.method(method).goes_on_alone()
+            }
+            _ => false,
+        }
     }
 
     /// Whether nothing started is left.
@@ -268,31 +292,31 @@ impl Engine {
                 waiter.reset();
             } else {
                 self.pause(&mut waiter);
-                self.heed_verdict();
+                self.call_hook();
             }
         }
     }
 
-    /// Looks whether the operation that waits is still wanted.
-    fn heed_verdict(&mut self) {
-        if (self.while_waiting)() == Verdict::GiveUp {
+    /// Drives the underlying MPI, and asks whether the operation that waits is still wanted.
+    fn call_hook(&mut self) {
+        if (self.progress_hook)() == Verdict::GiveUp {
             self.give_up();
         }
     }
 
-    /// [`Self::heed_verdict`], if the wait has lasted for [`HEED_AFTER`] or another [`HEED_INTERVAL`].
-    fn heed_verdict_now_and_then(&mut self, heed_at: &mut Option<Instant>) {
+    /// [`Self::call_hook`], if the wait has lasted for [`HOOK_AFTER`] or another [`HOOK_INTERVAL`].
+    fn call_hook_when_due(&mut self, due_at: &mut Option<Instant>) {
         let now = Instant::now();
-        let due = *heed_at.get_or_insert(now + HEED_AFTER);
+        let due = *due_at.get_or_insert(now + HOOK_AFTER);
         if now >= due {
-            *heed_at = Some(now + HEED_INTERVAL);
-            self.heed_verdict();
+            *due_at = Some(now + HOOK_INTERVAL);
+            self.call_hook();
         }
     }
 
     fn complete(&mut self) -> Result<(), CollectiveError> {
         let mut waiter = Waiter::new(self.policy);
-        let mut heed_at = None;
+        let mut hook_due_at = None;
         loop {
             match self.advance() {
                 Ok(Progress::Over) => {
@@ -301,8 +325,8 @@ impl Engine {
                 }
                 Ok(Progress::Waiting) => {
                     self.pause(&mut waiter);
-                    if waiter.looks_up() {
-                        self.heed_verdict_now_and_then(&mut heed_at);
+                    if waiter.is_check_round() {
+                        self.call_hook_when_due(&mut hook_due_at);
                     }
                     if let Some(error) = &self.failed {
                         self.current = None;
@@ -317,35 +341,59 @@ impl Engine {
         }
     }
 
-    fn plan(&mut self, operation: &Operation) -> Plan {
+    fn plan(&mut self, operation: &Operation, path: Path) -> Plan {
         let kernel = operation
             .operator
             .is_reduction()
             .then(|| self.kernels.kernel(operation.operator, operation.datatype))
             .flatten();
-        plan(operation, Means { seat: &self.seat, kernel, scratch: &mut self.scratch })
-    }
-
-    fn is_empty(&self, operation: &Operation) -> bool {
-        operation.elements == 0 && operation.collective != Collective::Barrier
+        let placement = &self.placement;
+        let (stream, scratch) = (self.stream, &mut self.scratch);
+        plan(operation, path, PlanContext { placement, kernel, stream, scratch })
     }
 
     fn check(&self, operation: &Operation) -> Result<(), CollectiveError> {
-        let &Operation { operator, datatype, .. } = operation;
-        let (is_reduction, root) = match operation.collective {
-            Collective::Allreduce | Collective::Scan { .. } => (true, 0),
-            Collective::ReduceScatter { .. } => (true, 0),
-            Collective::Reduce { root } => (true, root),
-            Collective::Broadcast { root } => (false, root),
-            Collective::Barrier | Collective::Allgather => (false, 0),
-        };
-        if is_reduction && (!operator.is_reduction() || !operator.applies_to(datatype)) {
+        let &Operation { collective, operator, datatype, .. } = operation;
+        let is_defined = operator.is_reduction() && operator.applies_to(datatype);
+        if collective.is_reduction() && !is_defined {
             return Err(CollectiveError::NotDefined { operator, datatype });
         }
-        let ranks = self.seat.ranks();
+        let (ranks, label) = (self.placement.ranks(), || self.label.clone());
+        let root = collective.root().unwrap_or(0);
         if root >= ranks {
-            return Err(CollectiveError::NoSuchRoot { label: self.label.clone(), root, ranks });
+            return Err(CollectiveError::NoSuchRoot { label: label(), root, ranks });
         }
-        on_host::check(operation, &self.seat, &self.label)
+        let kind = collective.kind();
+        if self.placement.spans_hosts() && is_on_one_host_only(kind) {
+            let hosts = self.placement.hosts.len() as u32;
+            return Err(CollectiveError::SeveralHosts { label: label(), kind, hosts });
+        }
+        self.check_blocks(operation)
     }
+
+    /// Whether the blocks of a reduce-scatter are those of its vector.
+    #[inline]
+    fn check_blocks(&self, operation: &Operation) -> Result<(), CollectiveError> {
+        if operation.collective != Collective::ReduceScatter {
+            return Ok(());
+        }
+        let (ranks, elements) = (self.placement.ranks(), operation.elements);
+        let (is_covered, end) = match operation.blocks {
+            Blocks::Even => (elements.is_multiple_of(u64::from(ranks)), 0),
+            Blocks::At(cuts) => {
+                // SAFETY: there is one more of them than there are ranks, as the caller of
+                // `Communicator::run` or `start` promised.
+                let end = unsafe { cuts.add(ranks as usize).read() };
+                (end == elements, end)
+            }
+        };
+        if is_covered {
+            return Ok(());
+        }
+        Err(CollectiveError::Blocks { label: self.label.clone(), end, elements })
+    }
+}
+
+fn is_empty(operation: &Operation) -> bool {
+    operation.elements == 0 && operation.collective != Collective::Barrier
 }

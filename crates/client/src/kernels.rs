@@ -5,15 +5,15 @@ use std::sync::OnceLock;
 use tributary_reduce::{Accumulation, Kernel, accumulator_bytes};
 use tributary_wire::{Datatype, Operator};
 
-use crate::host::{Combine, Wide};
+use tributary_shm_collectives::{Combine, Wide};
 
 /// Room for datatype codes in a [`PairNumber`].
 const DATATYPES_MAX: u32 = 32;
 /// Room for the numbers of all pairs.
 const PAIRS_MAX: usize = 16 * DATATYPES_MAX as usize;
 
-/// An operator and a datatype in one number, as callers of [`Express`](crate::Express) keep them at
-/// hand. Any number may be asked for; most are no pair.
+/// An operator and a datatype in one number, as callers of the fast path keep them at hand. Any number
+/// may be asked for; most are no pair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PairNumber(pub u32);
 
@@ -23,6 +23,14 @@ impl PairNumber {
     #[must_use]
     pub fn new(operator: Operator, datatype: Datatype) -> Self {
         Self(u32::from(operator.code()) * DATATYPES_MAX + u32::from(datatype.code()))
+    }
+
+    /// The pair of the number; none if it is no pair.
+    pub(crate) fn pair(self) -> Option<(Operator, Datatype)> {
+        let code = |number| u8::try_from(number).ok();
+        let operator = Operator::from_code(code(self.0 / DATATYPES_MAX)?).ok()?;
+        let datatype = Datatype::from_code(code(self.0 % DATATYPES_MAX)?).ok()?;
+        Some((operator, datatype))
     }
 }
 
@@ -148,6 +156,7 @@ mod tests {
             for datatype in Datatype::ALL {
                 let number = PairNumber::new(operator, datatype);
                 assert!(seen.insert(number.0), "{operator:?} on {datatype:?}");
+                assert_eq!(number.pair(), Some((operator, datatype)));
                 let adapter = Kernels::all().adapter(number);
                 let is_defined = operator.is_reduction() && operator.applies_to(datatype);
                 assert_eq!(adapter.is_some(), is_defined, "{operator:?} on {datatype:?}");
@@ -159,5 +168,6 @@ mod tests {
         }
         let strange = [0, 31, PAIRS_MAX as u32, u32::MAX].map(PairNumber);
         assert!(strange.into_iter().all(|number| Kernels::all().adapter(number).is_none()));
+        assert!(strange.into_iter().all(|number| number.pair().is_none()));
     }
 }

@@ -112,23 +112,6 @@ pub const STREAM_MIN: Knob = Knob {
     allowed: "1 to 18446744073709551615, or never",
     help: "shortest vector that is streamed through the tree under its stream lock",
 };
-/// Trees with different roots.
-pub const STRIPES: Knob = Knob {
-    name: "TRIBUTARY_STRIPES",
-    default: "1",
-    unit: "trees",
-    allowed: "1 to 4",
-    help: "trees with different roots to ask for where 3 hosts or more meet: long reductions are cut into as \
-           many parts, each through its own; as many as are granted are used",
-};
-/// Where stripes begin.
-pub const STRIPE_MIN: Knob = Knob {
-    name: "TRIBUTARY_STRIPE_MIN",
-    default: "262144",
-    unit: "bytes",
-    allowed: "1 to 18446744073709551615",
-    help: "shortest vector that is cut into stripes",
-};
 /// Carrier between a leader and its aggregation node.
 pub const TRANSPORT: Knob = Knob {
     name: "TRIBUTARY_TRANSPORT",
@@ -142,26 +125,26 @@ pub const BETWEEN_HOSTS: Knob = Knob {
     name: "TRIBUTARY_BETWEEN_HOSTS",
     default: "auto",
     unit: "",
-    allowed: "auto, tree, mesh",
-    help: "what joins hosts: aggregation nodes (tree) or host algorithms over direct links (mesh); \
-           auto takes the mesh for two real hosts, and between more what was measured for the length \
-           (TRIBUTARY_TUNING, else figures of a lab), the tree else",
+    allowed: "auto, tree, direct",
+    help: "how leaders of different hosts meet: through aggregation nodes (tree) or by host algorithms \
+           over direct links (direct); auto takes direct links between two real hosts, and among more \
+           what was measured for the length (TRIBUTARY_TUNING, else figures of a lab), else the tree",
 };
 /// What to do without a group.
 pub const FALLBACK: Knob = Knob {
     name: "TRIBUTARY_FALLBACK",
-    default: "mesh",
+    default: "direct",
     unit: "",
-    allowed: "mesh, mpi",
-    help: "who joins hosts where the manager refuses a group: host algorithms of ours, or the MPI \
-           beneath",
+    allowed: "direct, mpi",
+    help: "what carries operations between hosts where the manager refuses a group: host algorithms \
+           over direct links, or the underlying MPI",
 };
-/// Algorithm of the mesh.
-pub const MESH_ALGORITHM: Knob = Knob {
-    name: "TRIBUTARY_MESH_ALGORITHM",
+/// Host algorithm over direct links.
+pub const DIRECT_ALGORITHM: Knob = Knob {
+    name: "TRIBUTARY_DIRECT_ALGORITHM",
     default: "auto",
     unit: "",
-    allowed: "auto, recursive-doubling, rabenseifner, ring, binomial, sequential",
+    allowed: "auto, recursive-doubling, rabenseifner, ring, binomial, linear",
     help: "host algorithm between hosts, where it has a form for the collective",
 };
 /// Sockets with leaders of their own.
@@ -179,8 +162,7 @@ pub const LEADERS: Knob = Knob {
     default: "auto",
     unit: "ranks",
     allowed: "auto, or 1 to 16",
-    help: "ranks of a host that share an allreduce between hosts in the mesh, each with its part of the \
-           vector; auto takes what was measured (TRIBUTARY_TUNING), else 1",
+    help: "ranks of a host that share an allreduce over direct links, each with its part of the vector; auto takes what was measured (TRIBUTARY_TUNING), else 1",
 };
 /// Sub-partitions of each leader's share.
 pub const SUB_PARTITIONS: Knob = Knob {
@@ -188,10 +170,10 @@ pub const SUB_PARTITIONS: Knob = Knob {
     default: "auto",
     unit: "parts",
     allowed: "auto, or 1 to 64",
-    help: "pieces of each leader's share of an allreduce in the mesh: while one is between the hosts, \
+    help: "pieces of each leader's share of an allreduce over direct links: while one is between the hosts, \
            the next is reduced inside them; auto takes what was measured (TRIBUTARY_TUNING), else 1",
 };
-/// Where a reduce-scatter is left to the MPI beneath.
+/// Where a reduce-scatter is left to the underlying MPI.
 pub const REDUCE_SCATTER_MAX: Knob = Knob {
     name: "TRIBUTARY_REDUCE_SCATTER_MAX",
     default: "always",
@@ -200,7 +182,7 @@ pub const REDUCE_SCATTER_MAX: Knob = Knob {
     help: "longest vector of a reduce-scatter inside one host that is ours; \
            bench/node/node.py --further measures up to where that is faster",
 };
-/// Where an allgather is left to the MPI beneath.
+/// Where an allgather is left to the underlying MPI.
 pub const ALLGATHER_MAX: Knob = Knob {
     name: "TRIBUTARY_ALLGATHER_MAX",
     default: "4096",
@@ -209,7 +191,7 @@ pub const ALLGATHER_MAX: Knob = Knob {
     help: "longest contribution of a rank to an allgather inside one host that is ours; \
            bench/node/node.py --further measures up to where that is faster",
 };
-/// Where a scan is left to the MPI beneath.
+/// Where a scan is left to the underlying MPI.
 pub const SCAN_MAX: Knob = Knob {
     name: "TRIBUTARY_SCAN_MAX",
     default: "always",
@@ -224,7 +206,7 @@ pub const TUNING: Knob = Knob {
     default: "",
     unit: "",
     allowed: "a file that tributary tune wrote",
-    help: "what was measured on this system: ways, algorithms and leaders are chosen by it",
+    help: "what was measured on this system: paths, algorithms and leaders are selected by it",
 };
 /// This host's address.
 pub const HOST_ADDRESS: Knob = Knob {
@@ -243,14 +225,14 @@ pub const CHANNEL: Knob = Knob {
     help: "what carries data where a leader's link is TCP; auto: UDP for segments that cross the \
            network in one piece, udp: for all that fit a datagram; TCP where UDP does not arrive",
 };
-/// A process outside the world's group.
-pub const OUTSIDER: Knob = Knob {
-    name: "TRIBUTARY_OUTSIDER",
+/// An external receiver of the world's results.
+pub const EXTERNAL_RECEIVER: Knob = Knob {
+    name: "TRIBUTARY_EXTERNAL_RECEIVER",
     default: "",
     unit: "",
     allowed: "a path",
-    help: "where to write how one process outside the job (tributary listen) may read the results of \
-           reductions in the job's first group, that of MPI_COMM_WORLD; nothing is streamed there",
+    help: "where to write how an external receiver (tributary listen) may read the results of reductions in \
+           the job's first group, that of MPI_COMM_WORLD; nothing is streamed there",
 };
 /// Waiting policy.
 pub const WAIT: Knob = Knob {
@@ -329,13 +311,11 @@ pub const KNOBS: &[&Knob] = &[
     &STREAM_CHUNK,
     &STREAM_WINDOW,
     &STREAM_MIN,
-    &STRIPES,
-    &STRIPE_MIN,
     &TRANSPORT,
     &CHANNEL,
     &BETWEEN_HOSTS,
     &FALLBACK,
-    &MESH_ALGORITHM,
+    &DIRECT_ALGORITHM,
     &SOCKETS,
     &LEADERS,
     &SUB_PARTITIONS,
@@ -344,7 +324,7 @@ pub const KNOBS: &[&Knob] = &[
     &SCAN_MAX,
     &TUNING,
     &HOST_ADDRESS,
-    &OUTSIDER,
+    &EXTERNAL_RECEIVER,
     &WAIT,
     &CROSS_MEMORY,
     &COMMUNICATORS_MAX,
@@ -370,4 +350,33 @@ impl Knob {
 /// The value of every knob.
 pub fn values(environment: impl Fn(&str) -> Option<String>) -> Vec<KnobValue> {
     KNOBS.iter().map(|knob| knob.value(&environment)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fmt::Write as _;
+
+    use super::*;
+
+    /// The table of docs/tuning.md; `TRIBUTARY_BLESS=1` rewrites it.
+    #[test]
+    fn every_knob_is_documented() {
+        const MARKS: [&str; 2] = ["<!-- knobs: begin -->\n", "<!-- knobs: end -->"];
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/tuning.md");
+        let text = std::fs::read_to_string(path).unwrap();
+        let (before, rest) = text.split_once(MARKS[0]).expect("the table begins");
+        let (found, after) = rest.split_once(MARKS[1]).expect("the table ends");
+        let mut table =
+            "| variable | default | allowed | what it does |\n|---|---|---|---|\n".to_owned();
+        for Knob { name, default, unit, allowed, help } in KNOBS {
+            let default = if default.is_empty() { "none" } else { default };
+            let unit = if unit.is_empty() { String::new() } else { format!(" ({unit})") };
+            writeln!(table, "| `{name}` | {default} | {allowed}{unit} | {help} |").unwrap();
+        }
+        if std::env::var_os("TRIBUTARY_BLESS").is_some() {
+            std::fs::write(path, [before, MARKS[0], &table, MARKS[1], after].concat()).unwrap();
+            return;
+        }
+        assert_eq!(found, table, "{path}");
+    }
 }

@@ -10,42 +10,38 @@
 mod bootstrap;
 mod communicator;
 mod context;
+mod direct;
 mod engine;
-mod express;
-pub mod host;
+mod exclusive;
+pub mod external_receiver;
+mod inter_host;
 mod kernels;
 pub mod knobs;
-mod leaders;
 pub mod manager;
-mod mesh;
-mod on_host;
 mod operation;
-pub mod outsider;
-mod pipeline;
-mod plan;
-pub mod processor;
+mod placement;
+mod progress_hook;
 pub mod report;
 mod request;
-mod seat;
+mod request_state;
+mod selection;
 mod settings;
-mod stripes;
+mod setup;
+mod shared;
 mod tree;
-mod trees;
-pub mod tuning;
-pub mod waiting;
-mod ways;
 
 pub use bootstrap::{Bootstrap, BootstrapError};
-pub use communicator::{Communicator, Unavailable, Verdict, WhileWaiting};
+pub use communicator::Communicator;
 pub use context::{Context, OpenError};
-pub use express::{Express, Sent};
 pub use kernels::PairNumber;
 pub use operation::{Blocks, Collective, CollectiveError, Operation};
-pub use report::Way;
+pub use progress_hook::{ProgressHook, Verdict};
 pub use request::Request;
-pub use tributary_transport::machine::name as machine_name;
-
+pub use selection::{DirectPath, Path, explain};
 pub use settings::{
-    AlgorithmChoice, BetweenHosts, ChannelChoice, Fallback, SettingError, Settings,
-    TransportChoice, WaitChoice,
+    BetweenHosts, ChannelChoice, Fallback, SettingError, Settings, TransportChoice, WaitChoice,
 };
+pub use setup::Unavailable;
+pub use tributary_algorithms::CollectiveKind;
+pub use tributary_transport::machine::name as machine_name;
+pub use tributary_tuning::AlgorithmChoice;

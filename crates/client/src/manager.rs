@@ -9,7 +9,6 @@ use std::time::Duration;
 use encrypted::Encrypting;
 use tributary_transport::tls::{TlsError, client_config};
 use tributary_transport::token::Token;
-use tributary_wire::Rail;
 use tributary_wire::control::{
     GroupGrant, GroupRequest, JobAdmission, JobRequest, Refusal, Status,
 };
@@ -101,7 +100,8 @@ impl ManagerClient {
             .timeout_recv_response(Some(ANSWER_TIMEOUT))
             .http_status_as_error(false)
             .build();
-        let connector = ().chain(TcpConnector::default()).chain(Encrypting(client_config(&token)));
+        let encrypting = Encrypting { config: client_config(&token), timeout: ANSWER_TIMEOUT };
+        let connector = ().chain(TcpConnector::default()).chain(encrypting);
         Ok(Self {
             address: address.to_owned(),
             authorization: format!("Bearer {}", token.reveal()),
@@ -146,22 +146,9 @@ impl ManagerClient {
     /// # Errors
     /// If the manager doesn't answer or refuses.
     pub fn status(&self) -> Result<Status, ManagerError> {
-        self.status_on(Rail::FIRST)
-    }
-
-    /// The same, with the nodes as they stand in a rail's tree.
-    ///
-    /// # Errors
-    /// If the manager doesn't answer or refuses: there may be no such rail.
-    pub fn status_on(&self, rail: Rail) -> Result<Status, ManagerError> {
-        let path = match rail {
-            // What older managers know.
-            Rail::FIRST => String::new(),
-            Rail(number) => format!("/{number}"),
-        };
         let response = self
             .agent
-            .get(format!("https://{}/v1/status{path}", self.address))
+            .get(format!("https://{}/v1/status", self.address))
             .header("authorization", &self.authorization)
             .call()
             .map_err(|error| self.unanswered(&error))?;

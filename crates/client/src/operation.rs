@@ -1,46 +1,18 @@
 //! A collective operation, as one rank asks for it.
 
+pub use tributary_algorithms::Collective;
+use tributary_algorithms::CollectiveKind;
+pub use tributary_shm_collectives::Blocks;
+use tributary_tuning::Method;
 use tributary_wire::{Datatype, Operator};
 
-pub use crate::host::Blocks;
-use crate::report::Kind;
-
-/// What kind of collective, and who stands out.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Collective {
-    /// Every rank's `target` becomes the reduction of all ranks' `source`.
-    Allreduce,
-    /// The root's `target` becomes the reduction of all ranks' `source`.
-    Reduce {
-        /// The rank that gets the result.
-        root: u32,
-    },
-    /// Every rank's `target` becomes the root's; `source` is not used.
-    Broadcast {
-        /// The rank whose data it is.
-        root: u32,
-    },
-    /// No rank goes on before every rank has come.
-    Barrier,
-    /// Every rank's `target` becomes the reduction of its block of all ranks' `source`. In place,
-    /// the whole vector lies where the target begins. On one host only.
-    ReduceScatter {
-        /// Which elements are whose.
-        blocks: Blocks,
-    },
-    /// Every rank's `target` becomes all ranks' `source`, `elements` of each, one after the other.
-    /// In place, `source` is the rank's own part of `target`. On one host only.
-    Allgather,
-    /// Every rank's `target` becomes the reduction of the `source` of the ranks up to it. On one
-    /// host only.
-    Scan {
-        /// Whether a rank's own `source` takes part in its result; if not, rank 0 has none.
-        inclusive: bool,
-    },
-}
-
-/// One operation at one rank. Collective, datatype, operator and elements are the same at all
+/// One operation at one rank. Collective, datatype, operator, elements and blocks are the same at all
 /// ranks; the reduction order is a function of the communicator alone.
+///
+/// `source` holds `elements` elements. `target` has room for as many, except that an allgather's holds
+/// as many of every rank, one after the other, and a reduce-scatter's this rank's block. Where they are
+/// one, the operation is in place: a reduce-scatter's whole vector then lies where the target begins, and
+/// an allgather's source is this rank's own part of the target.
 #[derive(Clone, Copy, Debug)]
 pub struct Operation {
     /// The collective.
@@ -51,10 +23,11 @@ pub struct Operation {
     pub operator: Operator,
     /// How many elements a rank contributes.
     pub elements: u64,
-    /// `elements` elements of this rank's contribution; equal to `target` when in place.
+    /// Which elements are whose; looked at in a reduce-scatter only.
+    pub blocks: Blocks,
+    /// This rank's contribution. A broadcast does not use it.
     pub source: *const u8,
-    /// Room for the result, where this rank gets one: `elements` elements, or what the collective
-    /// says.
+    /// Room for the result, where this rank gets one.
     pub target: *mut u8,
 }
 
@@ -69,6 +42,7 @@ impl Operation {
         datatype: Datatype::U8,
         operator: Operator::Barrier,
         elements: 0,
+        blocks: Blocks::Even,
         source: std::ptr::null(),
         target: std::ptr::null_mut(),
     };
@@ -77,19 +51,6 @@ impl Operation {
     #[must_use]
     pub fn len_bytes(&self) -> usize {
         self.elements as usize * self.datatype.size_bytes()
-    }
-
-    pub(crate) fn kind(&self) -> Kind {
-        match self.collective {
-            Collective::Allreduce => Kind::Allreduce,
-            Collective::Reduce { .. } => Kind::Reduce,
-            Collective::Broadcast { .. } => Kind::Bcast,
-            Collective::Barrier => Kind::Barrier,
-            Collective::ReduceScatter { .. } => Kind::ReduceScatter,
-            Collective::Allgather => Kind::Allgather,
-            Collective::Scan { inclusive: true } => Kind::Scan,
-            Collective::Scan { inclusive: false } => Kind::Exscan,
-        }
     }
 }
 
@@ -139,13 +100,19 @@ pub enum CollectiveError {
         /// The datatype it was asked for on.
         datatype: Datatype,
     },
+    /// The caller named an operator and a datatype by a number that stands for none.
+    #[error("{number} is the number of no operator and datatype")]
+    NoSuchPair {
+        /// The number.
+        number: u32,
+    },
     /// The caller asked for a collective that runs inside one host only.
     #[error("{} of {label}, which is on {hosts} hosts, is left to others", kind.name())]
     SeveralHosts {
         /// The communicator.
         label: String,
         /// The collective.
-        kind: Kind,
+        kind: CollectiveKind,
         /// How many hosts its ranks are on.
         hosts: u32,
     },
@@ -169,6 +136,21 @@ pub enum CollectiveError {
         /// Ranks in the communicator.
         ranks: u32,
     },
+}
+
+impl CollectiveError {
+    /// The failure of an inter-host method.
+    pub(crate) fn between_hosts(
+        method: Method,
+        label: String,
+        reason: String,
+        host: Option<String>,
+    ) -> Self {
+        match method {
+            Method::Tree => Self::TreeFailed { label, reason, host },
+            Method::Direct => Self::HostLost { label, reason, host },
+        }
+    }
 }
 
 fn near(host: &Option<String>) -> String {

@@ -1,20 +1,19 @@
 //! What became of every collective: the counts behind the end-of-run report.
 //!
 //! An operation is counted once per communicator, by its rank 0, however many ranks take part.
-//! Counting ([`Ledger`]) is one relaxed addition; everything else happens when the job ends.
+//! Counting ([`Counters`]) is one relaxed addition; everything else happens when the job ends.
 
-mod kind;
-mod ledger;
-mod stripes;
+mod counters;
+mod path;
 
 use std::collections::BTreeMap;
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-pub use kind::{Kind, Way};
-pub use ledger::{Ledger, Tally};
-pub use stripes::StripesReport;
+pub use counters::{CounterRegistry, Counters};
+pub use path::PathKind;
+pub use tributary_algorithms::CollectiveKind;
 
 /// The end-of-run report.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -30,8 +29,8 @@ pub struct Report {
     pub in_tree: u64,
     /// Operations between hosts by host algorithms of ours, without aggregation nodes.
     #[serde(default)]
-    pub in_mesh: u64,
-    /// Operations left to the MPI beneath.
+    pub direct: u64,
+    /// Operations left to the underlying MPI.
     pub passed_through: u64,
     /// Why, over all communicators.
     pub reasons: BTreeMap<String, u64>,
@@ -65,11 +64,8 @@ pub struct CommunicatorReport {
     /// the manager grants no multicast address, or multicast does not arrive there.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub multicast_results: u64,
-    /// What became of its wish for stripes; none where it had none.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub stripes: Option<StripesReport>,
     /// Its counts.
-    pub collectives: BTreeMap<Kind, Counts>,
+    pub collectives: BTreeMap<CollectiveKind, Counts>,
 }
 
 /// One collective's counts.
@@ -81,8 +77,8 @@ pub struct Counts {
     pub in_tree: u64,
     /// Between hosts without aggregation nodes.
     #[serde(default)]
-    pub in_mesh: u64,
-    /// By the MPI beneath.
+    pub direct: u64,
+    /// By the underlying MPI.
     pub passed_through: u64,
     /// Why.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
@@ -99,7 +95,7 @@ impl Counts {
     fn add(&mut self, other: &Self) {
         self.in_node += other.in_node;
         self.in_tree += other.in_tree;
-        self.in_mesh += other.in_mesh;
+        self.direct += other.direct;
         self.passed_through += other.passed_through;
         for (reason, count) in &other.reasons {
             *self.reasons.entry(reason.clone()).or_default() += count;
@@ -110,10 +106,10 @@ impl Counts {
 /// The report as lines for people: totals, then each communicator's collectives, then the reasons.
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { in_node, in_tree, in_mesh, passed_through, .. } = self;
+        let Self { in_node, in_tree, direct, passed_through, .. } = self;
         writeln!(
             f,
-            "tributary: {in_node} in_node, {in_tree} in_tree, {in_mesh} in_mesh, \
+            "tributary: {in_node} in_node, {in_tree} in_tree, {direct} direct, \
              {passed_through} passed_through"
         )?;
         for communicator in &self.communicators {
@@ -128,9 +124,6 @@ impl fmt::Display for Report {
                     results => writeln!(f, ", {results} results by multicast")?,
                 }
             }
-            if let Some(stripes) = &communicator.stripes {
-                writeln!(f, "    {stripes}")?;
-            }
             if !memory.is_empty() {
                 writeln!(f, "    inside hosts: {memory}")?;
             }
@@ -138,10 +131,10 @@ impl fmt::Display for Report {
                 writeln!(f, "    without aggregation nodes: {note}")?;
             }
             for (kind, counts) in &communicator.collectives {
-                let Counts { in_node, in_tree, in_mesh, passed_through, .. } = counts;
+                let Counts { in_node, in_tree, direct, passed_through, .. } = counts;
                 writeln!(
                     f,
-                    "    {:<15}{in_node:>10} in_node{in_tree:>10} in_tree{in_mesh:>10} in_mesh\
+                    "    {:<15}{in_node:>10} in_node{in_tree:>10} in_tree{direct:>10} direct\
                      {passed_through:>10} passed_through",
                     kind.name()
                 )?;
@@ -163,7 +156,7 @@ impl Report {
         for counts in communicator.collectives.values() {
             self.in_node += counts.in_node;
             self.in_tree += counts.in_tree;
-            self.in_mesh += counts.in_mesh;
+            self.direct += counts.direct;
             self.passed_through += counts.passed_through;
             for (reason, count) in &counts.reasons {
                 *self.reasons.entry(reason.clone()).or_default() += count;
@@ -176,19 +169,12 @@ impl Report {
                 && known.note == communicator.note
                 && known.carriers == communicator.carriers
                 && known.memory == communicator.memory
-                && match (&known.stripes, &communicator.stripes) {
-                    (Some(one), Some(other)) => one.is_like(other),
-                    (one, other) => one.is_none() && other.is_none(),
-                }
         });
         match twin {
             None => self.communicators.push(communicator.clone()),
             Some(known) => {
                 known.communicators += communicator.communicators;
                 known.multicast_results += communicator.multicast_results;
-                if let (Some(known), Some(other)) = (&mut known.stripes, &communicator.stripes) {
-                    known.add(other);
-                }
                 for (kind, counts) in &communicator.collectives {
                     known.collectives.entry(*kind).or_default().add(counts);
                 }
@@ -210,22 +196,24 @@ mod tests {
     use super::*;
 
     fn counted() -> Report {
-        let ledger = Ledger::default();
-        let tally = ledger.open("world", 4, true);
-        tally.count(Kind::Allreduce, Way::InTree);
-        tally.count(Kind::Allreduce, Way::InTree);
-        tally.count(Kind::Barrier, Way::InNode);
-        tally.count(Kind::Bcast, Way::InMesh);
-        tally.count_passed(Kind::Reduce, "user-defined operator");
-        ledger.open("not ours to count", 4, false).count(Kind::Bcast, Way::InNode);
-        ledger.report()
+        let registry = CounterRegistry::default();
+        let counters = registry.open("world", 4, true);
+        counters.count(CollectiveKind::Allreduce, PathKind::InTree);
+        counters.count(CollectiveKind::Allreduce, PathKind::InTree);
+        counters.count(CollectiveKind::Barrier, PathKind::InNode);
+        counters.count(CollectiveKind::Broadcast, PathKind::Direct);
+        counters.count_passed(CollectiveKind::Reduce, "user-defined operator");
+        registry
+            .open("not ours to count", 4, false)
+            .count(CollectiveKind::Broadcast, PathKind::InNode);
+        registry.report()
     }
 
     #[test]
     fn totals_are_sums_of_communicators() {
         let report = counted();
         assert_eq!((report.in_node, report.in_tree, report.passed_through), (1, 2, 1));
-        assert_eq!(report.in_mesh, 1);
+        assert_eq!(report.direct, 1);
         assert_eq!(report.reasons["user-defined operator"], 1);
         assert_eq!(report.communicators.len(), 1);
     }
@@ -236,9 +224,9 @@ mod tests {
         let text = serde_json::to_string(&counted()).unwrap();
         report.merge(&serde_json::from_str(&text).unwrap());
         assert_eq!((report.in_node, report.in_tree, report.passed_through), (2, 4, 2));
-        assert_eq!(report.in_mesh, 2);
+        assert_eq!(report.direct, 2);
         assert_eq!(report.communicators.len(), 1);
         assert_eq!(report.communicators[0].communicators, 2);
-        assert_eq!(report.communicators[0].collectives[&Kind::Allreduce].in_tree, 4);
+        assert_eq!(report.communicators[0].collectives[&CollectiveKind::Allreduce].in_tree, 4);
     }
 }

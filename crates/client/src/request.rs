@@ -1,15 +1,15 @@
 //! Nonblocking operations from the caller's side, and the thread that drives them meanwhile.
 //!
 //! MPI promises that a started operation completes whatever its process does next, so while any is
-//! outstanding one thread of the process looks at them now and then. It never calls MPI.
+//! outstanding one thread of the process polls them now and then. It never calls MPI.
 
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
-use crate::communicator::Shared;
 use crate::operation::CollectiveError;
-use crate::waiting::{NAP_MAX, Waiter};
+use crate::request_state::RequestState;
+use crate::shared::Shared;
+use tributary_shm_collectives::waiting::{NAP_MAX, Waiter};
 
 /// An operation that was started.
 ///
@@ -17,29 +17,6 @@ use crate::waiting::{NAP_MAX, Waiter};
 pub struct Request {
     state: Arc<RequestState>,
     communicator: Arc<Shared>,
-}
-
-/// What the starter and the engine share.
-#[derive(Default)]
-pub(crate) struct RequestState {
-    is_done: AtomicBool,
-    result: OnceLock<Result<(), CollectiveError>>,
-}
-
-impl RequestState {
-    pub(crate) fn finish(&self, result: Result<(), CollectiveError>) {
-        // Only the engine finishes, and only once.
-        let _ = self.result.set(result);
-        // Release: pairs with the Acquire in `outcome`; results in buffers come before it.
-        self.is_done.store(true, Ordering::Release);
-    }
-
-    fn outcome(&self) -> Option<Result<(), CollectiveError>> {
-        // Acquire: pairs with the Release in `finish`.
-        self.is_done
-            .load(Ordering::Acquire)
-            .then(|| self.result.get().cloned().expect("a finished request has a result"))
-    }
 }
 
 impl Request {
@@ -81,15 +58,16 @@ impl Request {
     /// Lets a little time pass in a wait that this operation may end, or something that only the
     /// caller can look at between two calls.
     ///
-    /// With a core for every process it looks on. With fewer it drives nothing, for the caller has and
-    /// does so again, and soon sleeps until the operation can go on, but for 50 us at most. It must sleep: a wait that only yields can keep the core from all other
-    /// sessions for seconds, and what it waits for with them (docs/decisions/0019).
+    /// With a core for every process it goes on polling. With fewer it drives nothing, for the caller
+    /// does, and soon sleeps until the operation can go on, but for 50 us at most. It must sleep: a wait
+    /// that only yields can keep the core from all other sessions for seconds, and what it waits for
+    /// with them (docs/decisions/0019).
     pub fn rest(&self, waiter: &mut Waiter) {
         self.communicator.try_rest(waiter);
     }
 }
 
-/// Between two looks of the thread at what is outstanding. A program that waits drives its own
+/// Between two polls of what is outstanding, by the thread. A program that waits drives its own
 /// operations; this is for the one that does something else.
 const INTERVAL: Duration = Duration::from_micros(100);
 

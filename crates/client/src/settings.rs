@@ -1,20 +1,24 @@
 //! The knobs, typed and checked.
 
 mod choice;
+mod error;
 mod reader;
 
 use std::net::IpAddr;
 use std::path::PathBuf;
 
-use tributary_protocol::manager::RAILS_MAX;
+use tributary_tuning::AlgorithmChoice;
 use tributary_wire::StreamTerms;
 
-pub use self::choice::{
-    AlgorithmChoice, BetweenHosts, ChannelChoice, Fallback, TransportChoice, WaitChoice,
-};
+pub use self::choice::{BetweenHosts, ChannelChoice, Fallback, TransportChoice, WaitChoice};
+pub use self::error::SettingError;
 use self::reader::Reader;
-use crate::knobs::{self, Knob};
-use crate::ways::{LEADERS_MAX, SUB_PARTITIONS_MAX};
+use crate::knobs;
+
+/// Most leaders per host.
+pub(crate) const LEADERS_MAX: u32 = 16;
+/// Most sub-partitions of a leader's share.
+pub(crate) const SUB_PARTITIONS_MAX: u32 = 64;
 
 /// What the host library does for one process.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,20 +37,16 @@ pub struct Settings {
     pub stream: StreamTerms,
     /// Shortest vector that is streamed; none if none is.
     pub stream_min_bytes: Option<u64>,
-    /// Trees for the stripes of long vectors.
-    pub stripes: u32,
-    /// Shortest vector that is cut into stripes.
-    pub stripe_min_bytes: u64,
     /// How a leader reaches its aggregation node.
     pub transport: TransportChoice,
     /// What carries data beside a link over TCP.
     pub channel: ChannelChoice,
-    /// What joins hosts.
+    /// How leaders of different hosts meet.
     pub between_hosts: BetweenHosts,
-    /// Who joins hosts where the manager refuses a group.
+    /// What carries operations between hosts where the manager refuses a group.
     pub fallback: Fallback,
     /// Host algorithm between hosts.
-    pub mesh_algorithm: AlgorithmChoice,
+    pub direct_algorithm: AlgorithmChoice,
     /// Parts of each host with a leader of their own between hosts; none: the kernel's sockets.
     pub sockets: Option<u32>,
     /// Leaders per host; none if they are to be chosen.
@@ -63,8 +63,8 @@ pub struct Settings {
     pub tuning: Option<PathBuf>,
     /// Where other hosts reach this one.
     pub host_address: Option<IpAddr>,
-    /// Where to write how a process outside the job may read the world's results.
-    pub outsider: Option<PathBuf>,
+    /// Where to write how an external receiver may read the world's results.
+    pub external_receiver: Option<PathBuf>,
     /// How ranks wait.
     pub wait: WaitChoice,
     /// Whether ranks of a host may use each other's memory directly.
@@ -73,16 +73,6 @@ pub struct Settings {
     pub communicators_max: usize,
     /// Communicators set up when they are created.
     pub communicators_eager: usize,
-}
-
-/// A knob's value that can't be. One line that says which, what it was and what is allowed.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{} is {value:?}; allowed: {}", knob.name, knob.allowed)]
-pub struct SettingError {
-    /// The knob.
-    pub knob: &'static Knob,
-    /// What it was set to.
-    pub value: String,
 }
 
 impl Settings {
@@ -115,13 +105,11 @@ impl Settings {
                 window: read.number(&knobs::STREAM_WINDOW, 1..=256)?,
             },
             stream_min_bytes: read.number_unless(&knobs::STREAM_MIN, "never", 1..=u64::MAX)?,
-            stripes: read.number(&knobs::STRIPES, 1..=u32::from(RAILS_MAX))?,
-            stripe_min_bytes: read.number(&knobs::STRIPE_MIN, 1..=u64::MAX)?,
             channel: read.choice(&knobs::CHANNEL)?,
             transport: read.choice(&knobs::TRANSPORT)?,
             between_hosts: read.choice(&knobs::BETWEEN_HOSTS)?,
             fallback: read.choice(&knobs::FALLBACK)?,
-            mesh_algorithm: read.choice(&knobs::MESH_ALGORITHM)?,
+            direct_algorithm: read.choice(&knobs::DIRECT_ALGORITHM)?,
             sockets: read.number_unless(&knobs::SOCKETS, "kernel", 1..=64)?,
             leaders: read.number_unless(&knobs::LEADERS, "auto", 1..=LEADERS_MAX)?,
             sub_partitions: read.number_unless(
@@ -134,7 +122,7 @@ impl Settings {
             scan_max_bytes: bytes_or_always(&knobs::SCAN_MAX)?,
             tuning: read.path(&knobs::TUNING),
             host_address: read.parsed(&knobs::HOST_ADDRESS, |text| text.parse().ok())?,
-            outsider: read.path(&knobs::OUTSIDER),
+            external_receiver: read.path(&knobs::EXTERNAL_RECEIVER),
             wait: read.choice(&knobs::WAIT)?,
             cross_memory: read.choice(&knobs::CROSS_MEMORY)?,
             communicators_max: read.number(&knobs::COMMUNICATORS_MAX, 1..=1 << 16)?,
@@ -169,7 +157,6 @@ mod tests {
             ("TRIBUTARY_HOST_ADDRESS", "here"),
             ("TRIBUTARY_LEADERS", "17"),
             ("TRIBUTARY_SCAN_MAX", "never"),
-            ("TRIBUTARY_STRIPES", "5"),
         ] {
             let set = |asked: &str| (asked == name).then(|| value.to_owned());
             let error = Settings::from_environment(set).unwrap_err().to_string();

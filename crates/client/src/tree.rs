@@ -2,33 +2,41 @@
 
 mod datagrams;
 mod enter;
+mod round;
+mod running;
 #[cfg(test)]
 mod tests;
 mod traffic;
 
-use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use tributary_algorithms::Collective;
 use tributary_protocol::endpoint::{Endpoint, Event, OperationSpec, StartError};
 use tributary_protocol::{Reach, Time};
 use tributary_transport::{Beside, Link, Sent, wait, wait_beside};
-use tributary_wire::OperationNumber;
-use tributary_wire::frame::{Abort, AbortReason, STREAM_BYTES_MAX};
+use tributary_wire::frame::{Abort, AbortReason, Target};
+use tributary_wire::{EndpointId, OperationNumber, Operator};
 
-use crate::report::Tally;
-use crate::waiting::Waiter;
+use crate::inter_host::{InterHost, InterHostOperation};
+use crate::report::Counters;
 use datagrams::Datagrams;
 pub(crate) use enter::Approach;
-use traffic::Round;
+use round::Round;
+use running::Running;
 
-/// How long a farewell may take to leave this process.
-const FAREWELL_TIMEOUT: Duration = Duration::from_millis(500);
+/// How long a graceful close may take to leave this process.
+const GRACE_TIMEOUT: Duration = Duration::from_millis(500);
+
 /// A member of a group, connected.
 pub(crate) struct TreeMember {
     endpoint: Endpoint,
     link: Box<dyn Link>,
     datagrams: Option<Datagrams>,
+    /// This member's host.
+    host: u32,
+    /// Endpoint number of each host's leader in the group.
+    endpoints: Vec<EndpointId>,
     /// What carries this member's data, for the report.
     carrier: &'static str,
     /// What the next round looks at.
@@ -45,35 +53,9 @@ pub(crate) struct TreeMember {
     /// The link has failed: nothing more can be said.
     is_gone: bool,
     /// Where it is told how many results came by multicast.
-    tally: Option<Arc<Tally>>,
-    /// How many it was told of.
-    multicasts_told: u64,
-    /// Results of reductions go to a process outside the group besides.
-    has_outsider: bool,
-}
-
-/// The operation under way, and its buffers.
-///
-/// A vector longer than a stream may be goes as several, one after the other.
-struct Running {
-    spec: OperationSpec,
-    is_stream: bool,
-    source: *const u8,
-    target: *mut u8,
-    len_bytes: usize,
-    /// Bytes of the vector that may be sent by now.
-    ready_bytes: usize,
-    /// The part of the vector that travels now.
-    piece: Range<usize>,
-}
-
-impl Running {
-    /// Elements that travel next, from `first_byte` on.
-    fn elements_from(&self, first_byte: usize) -> u64 {
-        let element_bytes = self.spec.datatype.size_bytes() as u64;
-        let left = self.spec.elements - first_byte as u64 / element_bytes;
-        if self.is_stream { left.min(STREAM_BYTES_MAX / element_bytes) } else { left }
-    }
+    counters: Option<Arc<Counters>>,
+    /// Results of reductions go to an external receiver besides.
+    has_external_receiver: bool,
 }
 
 // SAFETY: the pointers are followed only while an operation runs, whose buffers its caller has
@@ -81,55 +63,46 @@ impl Running {
 unsafe impl Send for TreeMember {}
 
 impl TreeMember {
-    /// Starts an operation on buffers of `len_bytes` each, where the specification uses them.
-    ///
-    /// # Safety
-    /// The buffers stay valid, and nobody else uses them, until [`TreeMember::poll`] has said that
-    /// the operation is over.
-    pub(crate) unsafe fn start(
-        &mut self,
-        spec: OperationSpec,
-        source: *const u8,
-        target: *mut u8,
-        len_bytes: usize,
-    ) -> Result<(), Abort> {
-        // The same at all members: the operation's length, the group's terms, one job's settings.
-        let is_for_outsider = self.has_outsider && spec.operator.is_reduction();
-        let spec = match is_for_outsider {
-            true => OperationSpec { target: spec.target.with_outsider(), ..spec },
-            false => spec,
-        };
-        let is_stream = self.stream_min_bytes.is_some_and(|least| len_bytes as u64 >= least);
-        let ready_bytes = len_bytes;
-        let piece = 0..0;
-        let running = Running { spec, is_stream, source, target, len_bytes, ready_bytes, piece };
-        self.start_piece(running)
-    }
-
     /// Starts to stream a vector of which nothing may be sent yet; [`TreeMember::make_ready`] says
     /// what may.
     ///
     /// # Safety
-    /// As [`TreeMember::start`], except that the source may still change where it isn't ready.
-    pub(crate) unsafe fn start_held(
+    /// As [`InterHost::start`], except that the source may still change where it isn't ready.
+    pub(crate) unsafe fn start_stream(
         &mut self,
-        spec: OperationSpec,
-        source: *const u8,
-        target: *mut u8,
-        len_bytes: usize,
+        operation: &InterHostOperation,
     ) -> Result<(), Abort> {
-        let piece = 0..0;
-        let is_stream = true;
-        let ready_bytes = 0;
-        let running = Running { spec, is_stream, source, target, len_bytes, ready_bytes, piece };
-        self.start_piece(running)
+        let spec = self.spec(operation);
+        self.start_piece(Running {
+            is_stream: true,
+            ready_bytes: 0,
+            ..Running::new(operation, spec)
+        })
+    }
+
+    /// What an operation asks of this member's endpoint.
+    fn spec(&self, operation: &InterHostOperation) -> OperationSpec {
+        let &InterHostOperation { collective, datatype, elements, .. } = operation;
+        let is_root = |root: u32| root == self.host;
+        let (operator, target, contributes, receives) = match collective {
+            Collective::Barrier => return OperationSpec::BARRIER,
+            Collective::Broadcast { root } => {
+                (Operator::Broadcast, Target::All, is_root(root), !is_root(root))
+            }
+            Collective::Reduce { root } => {
+                let to = Target::Member(self.endpoints[root as usize]);
+                (operation.operator, to, true, is_root(root))
+            }
+            _ => (operation.operator, Target::All, true, true),
+        };
+        OperationSpec { operator, datatype, elements, target, contributes, receives }
     }
 
     /// The first `ready_bytes` of the vector may be sent.
     pub(crate) fn make_ready(&mut self, ready_bytes: usize) {
         let (Some(running), Some(number)) = (&mut self.running, self.number) else { return };
         running.ready_bytes = ready_bytes;
-        self.round = Round::Around;
+        self.round = Round::Full;
         self.endpoint.make_ready(number, running.ready_bytes.saturating_sub(running.piece.start));
     }
 
@@ -164,8 +137,67 @@ impl TreeMember {
         }
     }
 
-    /// Goes as far as it can without waiting. `true` once the operation is complete.
-    pub(crate) fn poll(&mut self) -> Result<bool, Abort> {
+    /// What carries this member's data now: `shm`, `tcp` or `udp`.
+    pub(crate) fn carrier(&self) -> &'static str {
+        self.carrier
+    }
+
+    /// Lets `counters` know how many results come by multicast.
+    pub(crate) fn report_multicasts_to(&mut self, counters: Arc<Counters>) {
+        self.counters = Some(counters);
+    }
+
+    fn count_multicasts(&self) {
+        if let (Some(counters), true) = (&self.counters, self.has_open_datagrams()) {
+            counters.set_multicast_results(self.endpoint.multicast_results());
+        }
+    }
+
+    fn on_datagram_peer(&mut self, port: u16) {
+        let Some(datagrams) = &mut self.datagrams else { return };
+        datagrams.peer.set_port(port);
+        if datagrams.socket.connect(datagrams.peer).is_err() {
+            // Then no probe is answered, and the link carries all.
+            self.datagrams = None;
+        }
+    }
+
+    fn on_reach(&mut self, reach: Reach) {
+        let is_open = reach == Reach::Open;
+        self.carrier = if is_open { "udp" } else { "tcp" };
+        match &mut self.datagrams {
+            Some(datagrams) if is_open => datagrams.is_open = true,
+            _ => self.datagrams = None,
+        }
+    }
+    fn close_gracefully(&mut self) {
+        let deadline = Instant::now() + GRACE_TIMEOUT;
+        self.round = Round::Full;
+        loop {
+            self.pump();
+            let is_flushed = matches!(self.link.flush(), Ok(Sent::Taken) | Err(_));
+            let is_said = self.endpoint.is_drained() && is_flushed;
+            if is_said || self.is_gone || Instant::now() >= deadline {
+                return;
+            }
+            self.sleep(Duration::from_millis(5));
+        }
+    }
+}
+
+impl InterHost for TreeMember {
+    unsafe fn start(&mut self, operation: &InterHostOperation) -> Result<(), Abort> {
+        let mut spec = self.spec(operation);
+        // The same at all members: the operator, the group's terms.
+        if self.has_external_receiver && spec.operator.is_reduction() {
+            spec.target = spec.target.with_outsider();
+        }
+        let least = self.stream_min_bytes;
+        let is_stream = least.is_some_and(|least| operation.len_bytes() as u64 >= least);
+        self.start_piece(Running { is_stream, ..Running::new(operation, spec) })
+    }
+
+    fn poll(&mut self) -> Result<bool, Abort> {
         self.pump();
         while let Some(event) = self.endpoint.poll_event() {
             match event {
@@ -190,60 +222,11 @@ impl TreeMember {
         Ok(false)
     }
 
-    /// What carries this member's data now: `shm`, `tcp` or `udp`.
-    pub(crate) fn carrier(&self) -> &'static str {
-        self.carrier
+    fn has_nothing_yet(&mut self) -> bool {
+        self.polls_in_vain()
     }
 
-    /// Lets `tally` know how many results come by multicast.
-    pub(crate) fn report_multicasts_to(&mut self, tally: Arc<Tally>) {
-        self.tally = Some(tally);
-    }
-
-    fn count_multicasts(&mut self) {
-        if let (Some(tally), true) = (&self.tally, self.has_open_datagrams()) {
-            let results = self.endpoint.multicast_results();
-            tally.add_multicast_results(results - self.multicasts_told);
-            self.multicasts_told = results;
-        }
-    }
-
-    fn on_datagram_peer(&mut self, port: u16) {
-        let Some(datagrams) = &mut self.datagrams else { return };
-        datagrams.peer.set_port(port);
-        if datagrams.socket.connect(datagrams.peer).is_err() {
-            // Then no probe is answered, and the link carries all.
-            self.datagrams = None;
-        }
-    }
-
-    fn on_reach(&mut self, reach: Reach) {
-        let is_open = reach == Reach::Open;
-        self.carrier = if is_open { "udp" } else { "tcp" };
-        match &mut self.datagrams {
-            Some(datagrams) if is_open => datagrams.is_open = true,
-            _ => self.datagrams = None,
-        }
-    }
-
-    /// Whether all of the operation is with the node, which goes on alone.
-    pub(crate) fn is_all_sent(&mut self) -> bool {
-        let is_last = self.running.as_ref().is_none_or(|it| it.piece.end == it.len_bytes);
-        is_last && self.endpoint.is_all_sent() && matches!(self.link.flush(), Ok(Sent::Taken))
-    }
-
-    /// Lets a little time pass: yields until a look at what is expected finds something, or sleeps
-    /// for `nap_max` at most.
-    pub(crate) fn pause(&mut self, waiter: &mut Waiter, nap_max: Duration) {
-        if waiter.yields_next() {
-            waiter.yield_while(|| self.glances_in_vain());
-        } else {
-            waiter.pause(|time| self.sleep(time.min(nap_max)));
-        }
-    }
-
-    /// Sleeps until the link may have something, or for `time`.
-    pub(crate) fn sleep(&mut self, time: Duration) {
+    fn sleep(&mut self, time: Duration) {
         let due = self.endpoint.poll_timeout();
         let time = due.map_or(time, |due| {
             time.min(Duration::from_nanos(due.since_ns(time_since(self.clock))))
@@ -251,13 +234,13 @@ impl TreeMember {
         if time.is_zero() {
             return;
         }
-        self.round = Round::Around;
+        self.round = Round::Full;
         let link = std::slice::from_mut(&mut self.link);
         // A wait that fails is a link that fails, and the next poll says so.
         match &mut self.datagrams {
             Some(datagrams) => {
-                let woken =
-                    wait_beside(&mut self.link, &datagrams.socket, datagrams.ear.as_ref(), time);
+                let receiver = datagrams.multicast_receiver.as_ref();
+                let woken = wait_beside(&mut self.link, &datagrams.socket, receiver, time);
                 let woken = woken.unwrap_or(Beside { link: true, datagrams: true });
                 if woken.link {
                     self.link_due_in = 0;
@@ -272,31 +255,27 @@ impl TreeMember {
         }
     }
 
-    /// Tells the others that this host can't go on.
-    pub(crate) fn abort(&mut self, reason: AbortReason) {
+    /// Nothing to do: the node tells of a failed member over the link that every poll reads.
+    fn check(&mut self) {}
+
+    fn goes_on_alone(&mut self) -> bool {
+        let is_last = self.running.as_ref().is_none_or(|it| it.piece.end == it.len_bytes);
+        is_last && self.endpoint.is_all_sent() && matches!(self.link.flush(), Ok(Sent::Taken))
+    }
+
+    fn host_at_fault(&self, abort: &Abort) -> Option<usize> {
+        self.endpoints.iter().position(|endpoint| *endpoint == abort.at_fault)
+    }
+
+    fn abort(&mut self, reason: AbortReason) {
         self.running = None;
         self.endpoint.abort(reason);
-        self.say_farewell();
+        self.close_gracefully();
     }
 
-    /// Leaves the group.
-    pub(crate) fn leave(&mut self) {
+    fn leave(&mut self) {
         self.endpoint.leave();
-        self.say_farewell();
-    }
-
-    fn say_farewell(&mut self) {
-        let deadline = Instant::now() + FAREWELL_TIMEOUT;
-        self.round = Round::Around;
-        loop {
-            self.pump();
-            let is_flushed = matches!(self.link.flush(), Ok(Sent::Taken) | Err(_));
-            let is_said = self.endpoint.is_drained() && is_flushed;
-            if is_said || self.is_gone || Instant::now() >= deadline {
-                return;
-            }
-            self.sleep(Duration::from_millis(5));
-        }
+        self.close_gracefully();
     }
 }
 

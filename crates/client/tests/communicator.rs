@@ -11,10 +11,10 @@ use std::sync::Arc;
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 use ranks::{ThreadRanks, on_all_ranks};
-use tributary_client::report::{Kind, Ledger};
+use tributary_client::report::{CounterRegistry, PathKind};
 use tributary_client::{
-    Blocks, Bootstrap, Collective, CollectiveError, Communicator, Context, Operation, Request,
-    Settings, Verdict, Way,
+    Blocks, Bootstrap, Collective, CollectiveError, CollectiveKind, Communicator, Context,
+    Operation, Request, Settings, Verdict,
 };
 use tributary_wire::{Datatype, Operator};
 
@@ -22,29 +22,29 @@ fn settings() -> Settings {
     Settings::from_environment(|_| None).unwrap()
 }
 
-fn communicator(ranks: &mut ThreadRanks, ledger: &Ledger, label: &str) -> Communicator {
-    communicator_with(ranks, ledger, label, settings())
+fn communicator(ranks: &mut ThreadRanks, registry: &CounterRegistry, label: &str) -> Communicator {
+    communicator_with(ranks, registry, label, settings())
 }
 
 fn communicator_with(
     ranks: &mut ThreadRanks,
-    ledger: &Ledger,
+    registry: &CounterRegistry,
     label: &str,
     settings: Settings,
 ) -> Communicator {
     let context = Arc::new(Context::open(ranks, settings).unwrap());
-    let tally = ledger.open(label, ranks.size(), ranks.rank() == 0);
-    Communicator::create(&context, ranks, &tally, Arc::new(|| Verdict::GoOn)).unwrap()
+    let counters = registry.open(label, ranks.size(), ranks.rank() == 0);
+    Communicator::create(&context, ranks, &counters, Arc::new(|| Verdict::GoOn)).unwrap()
 }
 
 /// Ranks of one machine that act as `hosts` hosts, joined by host algorithms.
-fn mesh_settings(hosts: u32, algorithm: &str, leaders: u32, parts: u32) -> Settings {
+fn direct_settings(hosts: u32, algorithm: &str, leaders: u32, parts: u32) -> Settings {
     let (hosts, algorithm) = (hosts.to_string(), algorithm.to_owned());
     let (leaders, parts) = (leaders.to_string(), parts.to_string());
     Settings::from_environment(|name| match name {
         "TRIBUTARY_HOSTS" => Some(hosts.clone()),
-        "TRIBUTARY_BETWEEN_HOSTS" => Some("mesh".to_owned()),
-        "TRIBUTARY_MESH_ALGORITHM" => Some(algorithm.clone()),
+        "TRIBUTARY_BETWEEN_HOSTS" => Some("direct".to_owned()),
+        "TRIBUTARY_DIRECT_ALGORITHM" => Some(algorithm.clone()),
         "TRIBUTARY_LEADERS" => Some(leaders.clone()),
         "TRIBUTARY_SUB_PARTITIONS" => Some(parts.clone()),
         "TRIBUTARY_HOST_ADDRESS" => Some("127.0.0.1".to_owned()),
@@ -75,11 +75,12 @@ fn script(seed: u64, ranks: u32, steps: usize, one_host: bool) -> Vec<Step> {
                 2 => Collective::Broadcast { root },
                 3 => Collective::Barrier,
                 4 => Collective::Allgather,
-                5 => Collective::ReduceScatter { blocks: Blocks::Even },
-                _ => Collective::Scan { inclusive: random.random() },
+                5 => Collective::ReduceScatter,
+                _ if random.random() => Collective::Scan,
+                _ => Collective::Exscan,
             };
             let elements = lengths[random.random_range(0..lengths.len())];
-            let is_dealt = matches!(collective, Collective::ReduceScatter { .. });
+            let is_dealt = collective == Collective::ReduceScatter;
             Step {
                 collective,
                 elements: if is_dealt { elements - elements % ranks as usize } else { elements },
@@ -110,14 +111,12 @@ fn expected(step: usize, what: &Step, rank: u32, ranks: u32) -> Option<Vec<i64>>
         Collective::Broadcast { root } => Some(of_rank(root).collect()),
         Collective::Barrier => None,
         Collective::Allgather => Some((0..ranks).flat_map(of_rank).collect()),
-        Collective::ReduceScatter { .. } => {
+        Collective::ReduceScatter => {
             let block = what.elements / ranks as usize;
             Some(sum()[rank as usize * block..][..block].to_vec())
         }
-        Collective::Scan { inclusive } => {
-            let end = rank + u32::from(inclusive);
-            (end > 0).then(|| sum_up_to(end))
-        }
+        Collective::Scan => Some(sum_up_to(rank + 1)),
+        Collective::Exscan => (rank > 0).then(|| sum_up_to(rank)),
     }
 }
 
@@ -174,6 +173,7 @@ fn perform(
         elements: what.elements as u64,
         source: source.cast(),
         target: target.as_mut_ptr().cast(),
+        ..Operation::BARRIER
     };
     let operation =
         if what.collective == Collective::Barrier { Operation::BARRIER } else { operation };
@@ -195,31 +195,31 @@ fn perform(
 fn random_mixes_of_collectives_agree_with_the_oracle() {
     for (seed, size) in [(1, 1), (2, 2), (3, 3), (4, 5)] {
         on_all_ranks(size, move |mut ranks| {
-            let communicator = communicator(&mut ranks, &Ledger::default(), "world");
-            assert_eq!(communicator.way(&Operation::BARRIER), Way::InNode);
+            let communicator = communicator(&mut ranks, &CounterRegistry::default(), "world");
+            assert_eq!(communicator.path(&Operation::BARRIER).kind(), PathKind::InNode);
             play(&communicator, &script(seed, size, 100, true), ranks.rank(), size);
         });
     }
 }
 
 #[test]
-fn hosts_joined_directly_agree_with_the_oracle() {
+fn hosts_with_direct_links_agree_with_the_oracle() {
     let worlds = [
         (11, 2, 2, "auto", 1, 1),
         (12, 3, 3, "recursive-doubling", 1, 5),
         (13, 5, 5, "rabenseifner", 1, 1),
         (14, 6, 3, "ring", 2, 1),
         (15, 7, 4, "binomial", 1, 3),
-        (16, 4, 4, "sequential", 1, 1),
+        (16, 4, 4, "linear", 1, 1),
         (17, 6, 2, "auto", 3, 4),
         (18, 7, 3, "auto", 16, 64),
     ];
     for (seed, size, hosts, algorithm, leaders, parts) in worlds {
         on_all_ranks(size, move |mut ranks| {
-            let settings = mesh_settings(hosts, algorithm, leaders, parts);
-            let ledger = Ledger::default();
-            let communicator = communicator_with(&mut ranks, &ledger, "world", settings);
-            assert_eq!(communicator.way(&Operation::BARRIER), Way::InMesh);
+            let settings = direct_settings(hosts, algorithm, leaders, parts);
+            let registry = CounterRegistry::default();
+            let communicator = communicator_with(&mut ranks, &registry, "world", settings);
+            assert_eq!(communicator.path(&Operation::BARRIER).kind(), PathKind::Direct);
             play(&communicator, &script(seed, size, 60, false), ranks.rank(), size);
         });
     }
@@ -231,13 +231,13 @@ fn hosts_joined_directly_agree_with_the_oracle() {
 fn leaders_of_sockets_agree_with_the_oracle() {
     for (size, sockets) in (2..=17).flat_map(|size| [1, 2, 4].map(|sockets| (size, sockets))) {
         on_all_ranks(size, move |mut ranks| {
-            let settings = Settings { sockets: Some(sockets), ..mesh_settings(2, "auto", 1, 1) };
-            let ledger = Ledger::default();
-            let communicator = communicator_with(&mut ranks, &ledger, "world", settings);
+            let settings = Settings { sockets: Some(sockets), ..direct_settings(2, "auto", 1, 1) };
+            let registry = CounterRegistry::default();
+            let communicator = communicator_with(&mut ranks, &registry, "world", settings);
             let seed = u64::from(100 * size + sockets);
             play(&communicator, &script(seed, size, 6, false), ranks.rank(), size);
             if ranks.rank() == 0 {
-                let note = ledger.report().communicators[0].note.clone();
+                let note = registry.report().communicators[0].note.clone();
                 // Every host has as many leaders as sockets, if it has as many ranks.
                 let leaders = sockets.min(size / 2) + sockets.min(size.div_ceil(2));
                 let form = format!("a leader a socket: {leaders} in all");
@@ -267,7 +267,7 @@ fn play(communicator: &Communicator, script: &[Step], rank: u32, ranks: u32) {
 #[test]
 fn a_started_operation_completes_while_its_rank_does_something_else() {
     on_all_ranks(3, |mut ranks| {
-        let communicator = communicator(&mut ranks, &Ledger::default(), "world");
+        let communicator = communicator(&mut ranks, &CounterRegistry::default(), "world");
         let what = Step {
             collective: Collective::Allreduce,
             elements: 70_001,
@@ -286,10 +286,10 @@ fn a_started_operation_completes_while_its_rank_does_something_else() {
 
 #[test]
 fn operations_are_counted_once_by_the_rank_that_counts() {
-    let ledger = Arc::new(Ledger::default());
-    let seen = Arc::clone(&ledger);
+    let registry = Arc::new(CounterRegistry::default());
+    let seen = Arc::clone(&registry);
     on_all_ranks(2, move |mut ranks| {
-        let communicator = communicator(&mut ranks, &ledger, "world");
+        let communicator = communicator(&mut ranks, &registry, "world");
         for _ in 0..5 {
             // SAFETY: a barrier has no buffers.
             unsafe { communicator.run(&Operation::BARRIER) }.unwrap();
@@ -297,7 +297,7 @@ fn operations_are_counted_once_by_the_rank_that_counts() {
     });
     let report = seen.report();
     assert_eq!((report.in_node, report.in_tree, report.passed_through), (5, 0, 0));
-    assert_eq!(report.communicators[0].collectives[&Kind::Barrier].in_node, 5);
+    assert_eq!(report.communicators[0].collectives[&CollectiveKind::Barrier].in_node, 5);
     assert_eq!(report.communicators[0].hosts, 1);
 }
 
@@ -306,9 +306,9 @@ fn hosts_without_a_manager_are_refused_alike_on_all_ranks() {
     on_all_ranks(4, |mut ranks| {
         let settings = Settings { hosts: 2, ..settings() };
         let context = Arc::new(Context::open(&mut ranks, settings).unwrap());
-        let tally = Ledger::default().open("world", 4, false);
+        let counters = CounterRegistry::default().open("world", 4, false);
         let go_on = Arc::new(|| Verdict::GoOn);
-        let refused = Communicator::create(&context, &mut ranks, &tally, go_on).err().unwrap();
+        let refused = Communicator::create(&context, &mut ranks, &counters, go_on).err().unwrap();
         assert!(refused.to_string().contains("spans 2 hosts"), "{refused}");
     });
 }
@@ -335,7 +335,7 @@ fn a_manager_that_does_not_answer_is_named() {
 #[test]
 fn what_mpi_does_not_define_is_refused() {
     on_all_ranks(2, |mut ranks| {
-        let communicator = communicator(&mut ranks, &Ledger::default(), "world");
+        let communicator = communicator(&mut ranks, &CounterRegistry::default(), "world");
         let mut target = [0_u8; 8];
         let operation = Operation {
             collective: Collective::Allreduce,
@@ -344,6 +344,7 @@ fn what_mpi_does_not_define_is_refused() {
             elements: 1,
             source: target.as_ptr(),
             target: target.as_mut_ptr(),
+            ..Operation::BARRIER
         };
         // SAFETY: one element of eight bytes.
         let refused = unsafe { communicator.run(&operation) }.unwrap_err();
@@ -363,7 +364,7 @@ fn what_mpi_does_not_define_is_refused() {
 #[test]
 fn a_communicator_given_up_by_one_rank_ends_at_all() {
     on_all_ranks(4, |mut ranks| {
-        let communicator = communicator(&mut ranks, &Ledger::default(), "given up");
+        let communicator = communicator(&mut ranks, &CounterRegistry::default(), "given up");
         if ranks.rank() == 3 {
             std::thread::sleep(std::time::Duration::from_millis(20));
             communicator.give_up();
@@ -386,9 +387,9 @@ fn a_communicator_given_up_by_one_rank_ends_at_all() {
 fn a_verdict_while_waiting_ends_the_wait() {
     on_all_ranks(2, |mut ranks| {
         let context = Arc::new(Context::open(&mut ranks, settings()).unwrap());
-        let tally = Ledger::default().open("world", 2, false);
+        let counters = CounterRegistry::default().open("world", 2, false);
         let give_up = Arc::new(|| Verdict::GiveUp);
-        let communicator = Communicator::create(&context, &mut ranks, &tally, give_up).unwrap();
+        let communicator = Communicator::create(&context, &mut ranks, &counters, give_up).unwrap();
         if ranks.rank() == 0 {
             // SAFETY: a barrier has no buffers.
             let outcome = unsafe { communicator.run(&Operation::BARRIER) };
@@ -407,23 +408,26 @@ fn collectives_of_one_host_say_so_between_hosts_and_name_bad_blocks() {
         elements: elements.len() as u64,
         source: elements.as_ptr().cast(),
         target: elements.as_mut_ptr().cast(),
+        ..Operation::BARRIER
     };
     on_all_ranks(2, move |mut ranks| {
-        let settings = mesh_settings(2, "auto", 1, 1);
-        let communicator = communicator_with(&mut ranks, &Ledger::default(), "apart", settings);
-        assert_eq!(communicator.longest_bytes(Kind::Allgather), Some(0));
-        assert_eq!(communicator.longest_bytes(Kind::Allreduce), None);
-        let scan = operation(Collective::Scan { inclusive: true }, &mut [1; 3]);
+        let settings = direct_settings(2, "auto", 1, 1);
+        let communicator =
+            communicator_with(&mut ranks, &CounterRegistry::default(), "apart", settings);
+        assert_eq!(communicator.longest_bytes(CollectiveKind::Allgather), Some(0));
+        assert_eq!(communicator.longest_bytes(CollectiveKind::Allreduce), None);
+        let scan = operation(Collective::Scan, &mut [1; 3]);
         // SAFETY: refused before a buffer is used.
         let refused = unsafe { communicator.run(&scan) }.unwrap_err();
-        let (label, kind) = ("apart".to_owned(), Kind::Scan);
+        let (label, kind) = ("apart".to_owned(), CollectiveKind::Scan);
         assert_eq!(refused, CollectiveError::SeveralHosts { label, kind, hosts: 2 });
     });
     on_all_ranks(2, move |mut ranks| {
-        let communicator = communicator(&mut ranks, &Ledger::default(), "world");
+        let communicator = communicator(&mut ranks, &CounterRegistry::default(), "world");
         let cuts = [0_u64, 1, 4];
         for (blocks, end) in [(Blocks::Even, 0), (Blocks::At(cuts.as_ptr()), 4)] {
-            let dealt = operation(Collective::ReduceScatter { blocks }, &mut [1; 3]);
+            let dealt = operation(Collective::ReduceScatter, &mut [1; 3]);
+            let dealt = Operation { blocks, ..dealt };
             // SAFETY: refused before a buffer is used; the blocks are there.
             let refused = unsafe { communicator.run(&dealt) }.unwrap_err();
             let label = "world".to_owned();
@@ -440,8 +444,11 @@ fn the_lengths_that_rank_0_is_told_hold_at_all_ranks() {
             (name == "TRIBUTARY_SCAN_MAX").then(|| max.to_owned())
         });
         let communicator =
-            communicator_with(&mut ranks, &Ledger::default(), "world", settings.unwrap());
+            communicator_with(&mut ranks, &CounterRegistry::default(), "world", settings.unwrap());
         let longest = |kind| communicator.longest_bytes(kind);
-        assert_eq!([longest(Kind::Scan), longest(Kind::Exscan)], [Some(4096); 2]);
+        assert_eq!(
+            [longest(CollectiveKind::Scan), longest(CollectiveKind::Exscan)],
+            [Some(4096); 2]
+        );
     });
 }

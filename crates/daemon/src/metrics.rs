@@ -24,22 +24,62 @@ impl Registry {
         &self,
         name: &'static str,
         help: &'static str,
-        label: Option<(&'static str, &'static str)>,
+        label: Option<Label>,
     ) -> Counter {
         self.recorder.describe_counter(KeyName::from_const_str(name), None, help.into());
-        let labels = label.map(|(key, value)| Label::from_static_parts(key, value));
-        let key = Key::from_parts(name, labels.into_iter().collect::<Vec<_>>());
-        self.recorder.register_counter(&key, &METADATA)
+        self.recorder.register_counter(&key(name, label), &METADATA)
     }
 
     /// A value that goes up and down.
-    pub(crate) fn gauge(&self, name: &'static str, help: &'static str) -> Gauge {
+    pub(crate) fn gauge(
+        &self,
+        name: &'static str,
+        help: &'static str,
+        label: Option<Label>,
+    ) -> Gauge {
         self.recorder.describe_gauge(KeyName::from_const_str(name), None, help.into());
-        self.recorder.register_gauge(&Key::from_static_name(name), &METADATA)
+        self.recorder.register_gauge(&key(name, label), &METADATA)
     }
 
     /// What renders them all.
     pub(crate) fn handle(&self) -> PrometheusHandle {
         self.recorder.handle()
+    }
+}
+
+fn key(name: &'static str, label: Option<Label>) -> Key {
+    Key::from_parts(name, label.into_iter().collect::<Vec<_>>())
+}
+
+/// Metrics without labels: the name of each, what it means, and where its value comes from.
+pub(crate) type Table<S> = &'static [(&'static str, &'static str, Read<S>)];
+
+type Read<S> = fn(&S) -> u64;
+
+/// Metrics that are read from one `S`.
+pub(crate) struct Meters<S: 'static> {
+    counters: Vec<(Counter, Read<S>)>,
+    gauges: Vec<(Gauge, Read<S>)>,
+}
+
+impl<S> Meters<S> {
+    /// Announces all of them.
+    pub(crate) fn new(registry: &Registry, counters: Table<S>, gauges: Table<S>) -> Self {
+        let counter = |&(name, help, read): &_| (registry.counter(name, help, None), read);
+        let gauge = |&(name, help, read): &_| (registry.gauge(name, help, None), read);
+        Self {
+            counters: counters.iter().map(counter).collect(),
+            gauges: gauges.iter().map(gauge).collect(),
+        }
+    }
+
+    /// Makes the values readable.
+    pub(crate) fn publish(&self, source: &S) {
+        for (counter, read) in &self.counters {
+            counter.absolute(read(source));
+        }
+        for (gauge, read) in &self.gauges {
+            gauge.set(read(source) as f64);
+        }
     }
 }

@@ -17,7 +17,6 @@ use crate::channel::{self, Receiver};
 use crate::directory::{Directory, LabConfig};
 use crate::keeper::{Failure, Go};
 use crate::namespaces::{self, StepError, step};
-use crate::network::Multicast;
 use crate::plan::{DAEMON_PORT, MULTICAST_ADDRESSES, Member, Role};
 use crate::scripts;
 use crate::session::Sessions;
@@ -103,8 +102,10 @@ fn daemon_arguments(
         Role::Manager => {
             let topology = directory.topology().display().to_string();
             let words = ["manager", "--listen", &listen, "--topology", &topology];
+            let multicast: &[&str] =
+                if config.has_multicast { &["--multicast", MULTICAST_ADDRESSES] } else { &[] };
             let sealing: &[&str] = if config.seals_frames { &["--seal-frames"] } else { &[] };
-            let words = words.iter().chain(multicast_arguments(config.multicast)).chain(sealing);
+            let words = words.iter().chain(multicast).chain(sealing);
             words.map(|word| (*word).to_owned()).collect()
         }
         Role::Node => {
@@ -125,15 +126,6 @@ fn daemon_arguments(
         }
     };
     Some(words)
-}
-
-/// What tells a manager how results are multicast.
-fn multicast_arguments(multicast: Multicast) -> &'static [&'static str] {
-    match multicast {
-        Multicast::Off => &[],
-        Multicast::Eager => &["--multicast", MULTICAST_ADDRESSES],
-        Multicast::Lazy => &["--multicast", MULTICAST_ADDRESSES, "--lazy-copies"],
-    }
 }
 
 /// Serves sessions and reaps processes, until killed.

@@ -15,7 +15,6 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
 
-use crate::network::Multicast;
 use crate::plan::Plan;
 use crate::scheduling::Scheduling;
 
@@ -58,8 +57,8 @@ pub struct LabConfig {
     pub program: PathBuf,
     /// How long aggregation nodes poll before they sleep, in microseconds.
     pub node_spin_us: u64,
-    /// How groups multicast their results.
-    pub multicast: Multicast,
+    /// Whether the manager gives groups multicast addresses for their results.
+    pub has_multicast: bool,
     /// Whether frames between its members are sealed.
     pub seals_frames: bool,
 }

@@ -102,19 +102,6 @@ pub struct LinkOptions {
     pub has_single_packets: bool,
 }
 
-/// How the lab's manager lets groups multicast their results.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Multicast {
-    /// Not at all.
-    Off,
-    /// With reliable copies for those only who do not hear it, or ask.
-    #[default]
-    Lazy,
-    /// With reliable copies for everybody, always.
-    Eager,
-}
-
 /// A link's rate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Rate {

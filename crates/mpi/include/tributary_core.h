@@ -5,8 +5,7 @@
  * The core knows nothing of MPI. It reaches the other ranks, before it has channels of its own,
  * through the bootstrap the caller hands it; its own progress thread never calls MPI.
  *
- * Messages: functions that can fail write one line, without a newline and always terminated, into
- * `message`, and cut it at `message_bytes`. A `message_bytes` of 0 asks for none.
+ * Messages: a function that fails keeps one line for the calling thread; tributary_message() tells it.
  *
  * The numbers of datatypes and operators are those of the frame header (docs/wire.md); a test of
  * the Rust side compares every one of them with this file.
@@ -53,8 +52,8 @@
 /* Collectives that can be offloaded. */
 #define TRIBUTARY_ALLREDUCE 0
 #define TRIBUTARY_REDUCE 1
-#define TRIBUTARY_BROADCAST 2
-#define TRIBUTARY_BARRIER 3
+#define TRIBUTARY_BARRIER 2
+#define TRIBUTARY_BROADCAST 3
 #define TRIBUTARY_REDUCE_SCATTER 4
 #define TRIBUTARY_ALLGATHER 5
 #define TRIBUTARY_SCAN 6
@@ -63,7 +62,7 @@
 /* From this one on: between the ranks of one host only. */
 #define TRIBUTARY_FIRST_ON_HOST TRIBUTARY_REDUCE_SCATTER
 
-/* Why an operation went to the MPI beneath. */
+/* Why an operation went to the underlying MPI. */
 #define TRIBUTARY_PASS_USER_OPERATOR 0     /* an operator made by MPI_Op_create, or an RMA one */
 #define TRIBUTARY_PASS_DATATYPE 1          /* derived, or one no aggregation node knows */
 #define TRIBUTARY_PASS_COMBINATION 2       /* MPI doesn't define this operator on this datatype */
@@ -84,10 +83,6 @@
 #define TRIBUTARY_FAILED (-1)   /* and there is a message */
 #define TRIBUTARY_GIVEN_UP (-2) /* some rank gave the communicator up */
 
-/* What became of an operation that went the short way. */
-#define TRIBUTARY_EXPRESS_DONE 0
-#define TRIBUTARY_EXPRESS_REFUSED 1 /* give it to tributary_run() */
-
 /* An operator and a datatype in one number. */
 #define TRIBUTARY_PAIR_DATATYPES 32
 #define TRIBUTARY_PAIR(operator_, datatype) ((operator_) * TRIBUTARY_PAIR_DATATYPES + (datatype))
@@ -105,13 +100,14 @@ typedef struct tributary_bootstrap {
 } tributary_bootstrap;
 
 /*
- * Called now and then, from the waiting thread, while a blocking operation waits long: the MPI
- * beneath needs it to progress its own messages. A result other than 0 gives the communicator up.
+ * Called now and then, from the waiting thread, while a blocking operation waits long: the
+ * underlying MPI needs it to progress its own messages. A result other than 0 gives the communicator
+ * up. Must not call the core on the communicator that waits.
  */
-typedef struct tributary_while_waiting {
+typedef struct tributary_progress_hook {
     int (*call)(void *context);
     void *context; /* valid until the communicator is freed */
-} tributary_while_waiting;
+} tributary_progress_hook;
 
 /* One collective operation. */
 typedef struct tributary_operation {
@@ -138,7 +134,13 @@ typedef struct tributary_request tributary_request;
  * Opens the process's context. Collective over the ranks of `world`, and the outcome is the same
  * on all. Returns 0, or 1 with a message; every later join is then refused with that message.
  */
-int tributary_open(const tributary_bootstrap *world, char *message, size_t message_bytes);
+int tributary_open(const tributary_bootstrap *world);
+
+/*
+ * Writes the message of this thread's last failure, terminated and cut at `bytes`. Nothing is
+ * written where `bytes` is 0.
+ */
+void tributary_message(char *text, size_t bytes);
 
 /*
  * Promises, before tributary_open(), that no two threads of this process are ever in calls on one
@@ -169,7 +171,7 @@ int tributary_communicator_joins_now(const tributary_bootstrap *members);
  */
 int tributary_communicator_join(tributary_communicator *communicator,
                                 const tributary_bootstrap *members,
-                                const tributary_while_waiting *while_waiting);
+                                const tributary_progress_hook *progress_hook);
 
 /*
  * The longest contribution, in bytes, with which `collective` is to be offloaded on a communicator
@@ -184,7 +186,7 @@ int tributary_communicator_is_on_one_host(const tributary_communicator *communic
 /*
  * Gives the communicator up at all its ranks: what waits on it and what comes later ends with
  * TRIBUTARY_GIVEN_UP. Not collective. Waits for a blocking operation of another thread on it, which
- * its while_waiting has to end.
+ * its progress hook has to end.
  */
 void tributary_communicator_give_up(tributary_communicator *communicator);
 
@@ -195,48 +197,45 @@ void tributary_communicator_free(tributary_communicator *communicator);
  * Runs one operation to its end and counts it. Returns 0, TRIBUTARY_FAILED with a message, or
  * TRIBUTARY_GIVEN_UP.
  */
-int tributary_run(tributary_communicator *communicator, const tributary_operation *operation,
-                  char *message, size_t message_bytes);
+int tributary_run(tributary_communicator *communicator, const tributary_operation *operation);
 
 /*
- * The same for blocking operations that are short and between ranks of one host, with their arguments
- * in registers; fields as in tributary_operation, `pair` a TRIBUTARY_PAIR. Returns
- * TRIBUTARY_EXPRESS_DONE; or TRIBUTARY_EXPRESS_REFUSED, and then the operation has to be given to
- * tributary_run(), whatever the reason is. Safe to ask about any communicator, and any length.
+ * The same with arguments in registers, fields as in tributary_operation, `pair` a TRIBUTARY_PAIR: the
+ * least overhead for short operations of a communicator whose ranks are on one host, which
+ * tributary_communicator_is_on_one_host() tells. On others it is right too, and no faster.
  */
-int tributary_express_allreduce(const tributary_communicator *communicator, uint32_t pair,
-                                uint64_t elements, const void *source, void *target);
-int tributary_express_reduce(const tributary_communicator *communicator, uint32_t pair,
-                             uint64_t elements, uint32_t root, const void *source, void *target);
-int tributary_express_broadcast(const tributary_communicator *communicator, uint64_t len_bytes,
-                                uint32_t root, void *buffer);
-int tributary_express_barrier(const tributary_communicator *communicator);
+int tributary_allreduce(const tributary_communicator *communicator, uint32_t pair,
+                        uint64_t elements, const void *source, void *target);
+int tributary_reduce(const tributary_communicator *communicator, uint32_t pair, uint64_t elements,
+                     uint32_t root, const void *source, void *target);
+int tributary_broadcast(const tributary_communicator *communicator, uint64_t len_bytes,
+                        uint32_t root, void *buffer);
+int tributary_barrier(const tributary_communicator *communicator);
 
 /*
  * Starts one operation and counts it; the buffers stay in use until it is done. Returns null with
  * a message when it could not start.
  */
 tributary_request *tributary_start(tributary_communicator *communicator,
-                                   const tributary_operation *operation, char *message,
-                                   size_t message_bytes);
+                                   const tributary_operation *operation);
 
 /*
  * Drives an operation, and says how far it is: TRIBUTARY_PENDING, TRIBUTARY_DONE, TRIBUTARY_FAILED with a
  * message, or TRIBUTARY_GIVEN_UP.
  */
-int tributary_test(tributary_request *request, char *message, size_t message_bytes);
+int tributary_test(tributary_request *request);
 
 /* Frees a request that is done or has failed. */
 void tributary_request_free(tributary_request *request);
 
 /*
- * Lets a little time pass in a wait that `request` may end, or something that only the caller can look
- * at between two calls. Where cores are short it soon sleeps, for 50 us at most. `request` is null if
+ * Lets a little time pass in a wait that `request` may end, or something that only the caller can
+ * poll between two calls. Where cores are short it soon sleeps, for 50 us at most. `request` is null if
  * there is none to drive; `is_first` is not 0 in a wait's first call.
  */
 void tributary_rest(const tributary_request *request, int is_first);
 
-/* Counts one operation that goes to the MPI beneath, for one of TRIBUTARY_PASS_*. */
+/* Counts one operation that goes to the underlying MPI, for one of TRIBUTARY_PASS_*. */
 void tributary_count_passed(tributary_communicator *communicator, uint32_t collective,
                             uint32_t reason);
 
@@ -255,7 +254,6 @@ int tributary_report_wanted(void);
  * holds the texts of tributary_report() one behind the other, `len_bytes` the length of each.
  * Returns 0, or 1 with a message.
  */
-int tributary_report_publish(const char *texts, const size_t *len_bytes, size_t ranks,
-                             char *message, size_t message_bytes);
+int tributary_report_publish(const char *texts, const size_t *len_bytes, size_t ranks);
 
 #endif

@@ -4,25 +4,39 @@
 #include "shim.h"
 
 /*
- * The short way first. What it refuses is run as a whole operation, which is passed by value: so nothing
- * of it has to be in memory before.
+ * Where all ranks are on one host, the fast path: arguments in registers, nothing of the operation in
+ * memory. Between hosts, the whole operation, which is passed by value: so the fast path has nothing of
+ * it in memory either.
  */
 static __attribute__((noinline)) int run_whole(comm_record *record, tributary_operation operation) {
     return run(record, &operation);
 }
 
+static inline bool takes_fast_path(const comm_record *record) {
+    return __builtin_expect(record->is_on_one_host, 1);
+}
+
+static inline int concluded(comm_record *record, int outcome) {
+    return __builtin_expect(outcome == 0, 1) ? MPI_SUCCESS : failure_raise(record, outcome);
+}
+
 static inline int run_allreduce(comm_record *record, tributary_operation operation) {
+    if (!takes_fast_path(record)) {
+        return run_whole(record, operation);
+    }
     uint32_t pair = TRIBUTARY_PAIR(operation.operator_, operation.datatype);
-    int outcome = tributary_express_allreduce(record->core, pair, operation.elements,
-                                              operation.source, operation.target);
-    return outcome == TRIBUTARY_EXPRESS_DONE ? MPI_SUCCESS : run_whole(record, operation);
+    return concluded(record, tributary_allreduce(record->core, pair, operation.elements,
+                                                 operation.source, operation.target));
 }
 
 static inline int run_reduce(comm_record *record, tributary_operation operation) {
+    if (!takes_fast_path(record)) {
+        return run_whole(record, operation);
+    }
     uint32_t pair = TRIBUTARY_PAIR(operation.operator_, operation.datatype);
-    int outcome = tributary_express_reduce(record->core, pair, operation.elements, operation.root,
-                                           operation.source, operation.target);
-    return outcome == TRIBUTARY_EXPRESS_DONE ? MPI_SUCCESS : run_whole(record, operation);
+    return concluded(record, tributary_reduce(record->core, pair, operation.elements,
+                                              operation.root, operation.source,
+                                              operation.target));
 }
 
 static __attribute__((noinline)) int run_whole_through(comm_record *record,
@@ -33,18 +47,16 @@ static __attribute__((noinline)) int run_whole_through(comm_record *record,
 
 static inline int run_broadcast(comm_record *record, tributary_operation operation,
                                 staging *through) {
-    if (staging_is_idle(through) &&
-        tributary_express_broadcast(record->core, operation.elements, operation.root,
-                                    operation.target) == TRIBUTARY_EXPRESS_DONE) {
-        return MPI_SUCCESS;
+    if (!takes_fast_path(record) || !staging_is_idle(through)) {
+        return run_whole_through(record, operation, through);
     }
-    return run_whole_through(record, operation, through);
+    return concluded(record, tributary_broadcast(record->core, operation.elements, operation.root,
+                                                 operation.target));
 }
 
 static inline int run_barrier(comm_record *record, tributary_operation operation) {
-    return tributary_express_barrier(record->core) == TRIBUTARY_EXPRESS_DONE
-               ? MPI_SUCCESS
-               : run_whole(record, operation);
+    return takes_fast_path(record) ? concluded(record, tributary_barrier(record->core))
+                                   : run_whole(record, operation);
 }
 
 /* The forms with int and with MPI_Count differ in nothing else. */
@@ -57,7 +69,7 @@ static inline int run_barrier(comm_record *record, tributary_operation operation
         comm_record *record = offload_allreduce(sendbuf, recvbuf, count, datatype, op, comm,       \
                                                 OFFLOAD_BLOCKING, &operation);                     \
         return record != NULL ? run_allreduce(record, operation)                                   \
-                              : beneath.name(sendbuf, recvbuf, count, datatype, op, comm);         \
+                              : underlying.name(sendbuf, recvbuf, count, datatype, op, comm);         \
     }
 
 #define REDUCE(name, count_type)                                                                   \
@@ -69,7 +81,7 @@ static inline int run_barrier(comm_record *record, tributary_operation operation
         comm_record *record = offload_reduce(sendbuf, recvbuf, count, datatype, op, root, comm,    \
                                              OFFLOAD_BLOCKING, &operation);                        \
         return record != NULL ? run_reduce(record, operation)                                      \
-                              : beneath.name(sendbuf, recvbuf, count, datatype, op, root, comm);   \
+                              : underlying.name(sendbuf, recvbuf, count, datatype, op, root, comm);   \
     }
 
 #define BCAST(name, count_type)                                                                    \
@@ -81,7 +93,7 @@ static inline int run_barrier(comm_record *record, tributary_operation operation
         comm_record *record = offload_broadcast(buffer, count, datatype, root, comm,               \
                                                 OFFLOAD_BLOCKING, &operation, &through);           \
         return record != NULL ? run_broadcast(record, operation, &through)                         \
-                              : beneath.name(buffer, count, datatype, root, comm);                 \
+                              : underlying.name(buffer, count, datatype, root, comm);                 \
     }
 
 ALLREDUCE(Allreduce, int)
@@ -97,5 +109,5 @@ BCAST(Bcast_c, MPI_Count)
 INTERPOSE(Barrier, (MPI_Comm comm), (comm)) {
     tributary_operation operation;
     comm_record *record = offload_barrier(comm, OFFLOAD_BLOCKING, &operation);
-    return record != NULL ? run_barrier(record, operation) : beneath.Barrier(comm);
+    return record != NULL ? run_barrier(record, operation) : underlying.Barrier(comm);
 }

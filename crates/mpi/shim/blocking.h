@@ -7,10 +7,8 @@
 
 /* Returns an MPI error code, already raised. */
 static inline int run(comm_record *record, const tributary_operation *operation) {
-    char message[FAILURE_MESSAGE_BYTES];
-    int outcome = tributary_run(record->core, operation, message, sizeof message);
-    return __builtin_expect(outcome == 0, 1) ? MPI_SUCCESS
-                                             : failure_raise(record, outcome, message);
+    int outcome = tributary_run(record->core, operation);
+    return __builtin_expect(outcome == 0, 1) ? MPI_SUCCESS : failure_raise(record, outcome);
 }
 
 /* The same for one that may need memory of ours. */
@@ -20,7 +18,7 @@ static inline int run_through(comm_record *record, tributary_operation *operatio
     }
     int error = staging_load(through, false, operation);
     if (error != MPI_SUCCESS) {
-        beneath.Comm_call_errhandler(record->comm, error);
+        underlying.Comm_call_errhandler(record->comm, error);
         return error;
     }
     error = run(record, operation);

@@ -42,7 +42,7 @@ static int give_up(MPI_Comm comm, int key, void *value, void *extra) {
 }
 
 int communicators_open(void) {
-    return beneath.Comm_create_keyval(never_copied, give_up, &keyval, NULL);
+    return underlying.Comm_create_keyval(never_copied, give_up, &keyval, NULL);
 }
 
 static int allgather_bytes(void *context, const void *mine, void *all, size_t len_bytes) {
@@ -51,7 +51,7 @@ static int allgather_bytes(void *context, const void *mine, void *all, size_t le
     }
     int count = (int)len_bytes;
     MPI_Comm comm = *(MPI_Comm *)context;
-    return beneath.Allgather(mine, count, MPI_BYTE, all, count, MPI_BYTE, comm) != MPI_SUCCESS;
+    return underlying.Allgather(mine, count, MPI_BYTE, all, count, MPI_BYTE, comm) != MPI_SUCCESS;
 }
 
 tributary_bootstrap communicators_bootstrap(MPI_Comm *comm, int rank, int size) {
@@ -74,20 +74,20 @@ static bool remote_group_counts(MPI_Comm comm) {
     int zero = 0;
     int local_leader = 0;
     int remote_leader = 0;
-    beneath.Comm_group(MPI_COMM_WORLD, &world);
-    beneath.Comm_group(comm, &local);
-    beneath.Comm_remote_group(comm, &remote);
-    beneath.Group_translate_ranks(local, 1, &zero, world, &local_leader);
-    beneath.Group_translate_ranks(remote, 1, &zero, world, &remote_leader);
-    beneath.Group_free(&world);
-    beneath.Group_free(&local);
-    beneath.Group_free(&remote);
+    underlying.Comm_group(MPI_COMM_WORLD, &world);
+    underlying.Comm_group(comm, &local);
+    underlying.Comm_remote_group(comm, &remote);
+    underlying.Group_translate_ranks(local, 1, &zero, world, &local_leader);
+    underlying.Group_translate_ranks(remote, 1, &zero, world, &remote_leader);
+    underlying.Group_free(&world);
+    underlying.Group_free(&local);
+    underlying.Group_free(&remote);
     return remote_leader != MPI_UNDEFINED && remote_leader < local_leader;
 }
 
 static comm_record *new_record(MPI_Comm comm, const char *label) {
     int is_inter = 0;
-    if (beneath.Comm_test_inter(comm, &is_inter) != MPI_SUCCESS) {
+    if (underlying.Comm_test_inter(comm, &is_inter) != MPI_SUCCESS) {
         return NULL; /* not a communicator; MPI has said so */
     }
     comm_record *record = calloc(1, sizeof *record);
@@ -96,8 +96,8 @@ static comm_record *new_record(MPI_Comm comm, const char *label) {
     }
     record->comm = comm;
     atomic_init(&record->holds, 1);
-    beneath.Comm_rank(comm, &record->rank);
-    beneath.Comm_size(comm, &record->size);
+    underlying.Comm_rank(comm, &record->rank);
+    underlying.Comm_size(comm, &record->size);
     atomic_init(&record->pass_reason,
                 is_inter ? TRIBUTARY_PASS_INTERCOMMUNICATOR : TRIBUTARY_PASS_NOT_SET_UP);
     atomic_init(&record->state, is_inter ? COMM_PASSES : COMM_LATE);
@@ -108,7 +108,7 @@ static comm_record *new_record(MPI_Comm comm, const char *label) {
         communicators_let_go(record);
         return NULL;
     }
-    if (beneath.Comm_set_attr(comm, keyval, record) != MPI_SUCCESS) {
+    if (underlying.Comm_set_attr(comm, keyval, record) != MPI_SUCCESS) {
         give_up(comm, keyval, record, NULL);
         return NULL;
     }
@@ -131,7 +131,7 @@ static void pass_on(comm_record *record, uint32_t reason) {
 void communicators_join(comm_record *record) {
     tributary_bootstrap members =
         communicators_bootstrap(&record->comm, record->rank, record->size);
-    tributary_while_waiting waiting = {.call = wait_on, .context = record};
+    tributary_progress_hook waiting = {.call = wait_on, .context = record};
     if (tributary_communicator_join(record->core, &members, &waiting) != 0) {
         pass_on(record, TRIBUTARY_PASS_UNAVAILABLE);
         return;
@@ -182,10 +182,10 @@ comm_record *communicators_find(MPI_Comm comm) {
 
 /* Calls give_up(). */
 static void delete_attribute(comm_record *record) {
-    beneath.Comm_delete_attr(record->comm, keyval);
+    underlying.Comm_delete_attr(record->comm, keyval);
 }
 
 void communicators_close(void) {
     comm_table_visit(delete_attribute);
-    beneath.Comm_free_keyval(&keyval);
+    underlying.Comm_free_keyval(&keyval);
 }

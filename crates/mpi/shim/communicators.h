@@ -9,7 +9,7 @@
 #ifndef TRIBUTARY_COMMUNICATORS_H
 #define TRIBUTARY_COMMUNICATORS_H
 
-#include "beneath.h"
+#include "underlying.h"
 #include "tributary_core.h"
 
 typedef enum comm_state {

@@ -2,7 +2,7 @@
  * Wait, Test and Request_get_status.
  *
  * While none of our operations is on its way each is the MPI's own function. Otherwise a Test first
- * completes what is done, and a Wait repeats the matching Test: blocking in the MPI beneath would
+ * completes what is done, and a Wait repeats the matching Test: blocking in the underlying MPI would
  * keep this thread from completing our requests. The MPI's Test progresses its own messages, so
  * both kinds move on.
  */
@@ -46,33 +46,33 @@ static int conclude_many(int error, int count, MPI_Status statuses[]) {
 
 INTERPOSE(Wait, (MPI_Request *request, MPI_Status *status), (request, status)) {
     if (!pending_any()) {
-        return beneath.Wait(request, status);
+        return underlying.Wait(request, status);
     }
     int error = MPI_SUCCESS;
     int done = 0;
-    UNTIL(beneath.Test(request, &done, status), done)
+    UNTIL(underlying.Test(request, &done, status), done)
     return conclude_one(error);
 }
 
 INTERPOSE(Waitall, (int count, MPI_Request requests[], MPI_Status statuses[]),
           (count, requests, statuses)) {
     if (!pending_any()) {
-        return beneath.Waitall(count, requests, statuses);
+        return underlying.Waitall(count, requests, statuses);
     }
     int error = MPI_SUCCESS;
     int done = 0;
-    UNTIL(beneath.Testall(count, requests, &done, statuses), done)
+    UNTIL(underlying.Testall(count, requests, &done, statuses), done)
     return conclude_many(error, count, statuses);
 }
 
 INTERPOSE(Waitany, (int count, MPI_Request requests[], int *index, MPI_Status *status),
           (count, requests, index, status)) {
     if (!pending_any()) {
-        return beneath.Waitany(count, requests, index, status);
+        return underlying.Waitany(count, requests, index, status);
     }
     int error = MPI_SUCCESS;
     int done = 0;
-    UNTIL(beneath.Testany(count, requests, index, &done, status), done)
+    UNTIL(underlying.Testany(count, requests, index, &done, status), done)
     return conclude_one(error);
 }
 
@@ -81,11 +81,11 @@ INTERPOSE(Waitsome,
            MPI_Status statuses[]),
           (count, requests, completed, indices, statuses)) {
     if (!pending_any()) {
-        return beneath.Waitsome(count, requests, completed, indices, statuses);
+        return underlying.Waitsome(count, requests, completed, indices, statuses);
     }
     int error = MPI_SUCCESS;
     /* MPI_UNDEFINED, when no request is active, is not 0 and ends the wait as well. */
-    UNTIL(beneath.Testsome(count, requests, completed, indices, statuses), *completed != 0)
+    UNTIL(underlying.Testsome(count, requests, completed, indices, statuses), *completed != 0)
     return conclude_many(error, *completed, statuses);
 }
 
@@ -93,10 +93,10 @@ INTERPOSE(Waitsome,
 #define PROGRESS_AND_CALL(name, parameters, arguments, conclude)                                   \
     INTERPOSE(name, parameters, arguments) {                                                       \
         if (!pending_any()) {                                                                      \
-            return beneath.name arguments;                                                         \
+            return underlying.name arguments;                                                         \
         }                                                                                          \
         pending_progress();                                                                        \
-        int error = beneath.name arguments;                                                        \
+        int error = underlying.name arguments;                                                        \
         return conclude;                                                                           \
     }
 
@@ -120,7 +120,7 @@ PROGRESS_AND_CALL(Testsome,
 PROGRESS_AND_CALL(Request_get_status, (MPI_Request request, int *flag, MPI_Status *status),
                   (request, flag, status), conclude_one(error))
 
-#if BENEATH_HAS_STATUS_FAMILY
+#if UNDERLYING_HAS_STATUS_FAMILY
 PROGRESS_AND_CALL(Request_get_status_all,
                   (int count, const MPI_Request requests[], int *flag, MPI_Status statuses[]),
                   (count, requests, flag, statuses),
@@ -143,5 +143,5 @@ INTERPOSE(Comm_disconnect, (MPI_Comm *comm), (comm)) {
     if (pending_any()) {
         pending_drain();
     }
-    return beneath.Comm_disconnect(comm);
+    return underlying.Comm_disconnect(comm);
 }

@@ -9,7 +9,7 @@
 /* Defines MPI_<name>: the MPI's own call, then setting up what it made. */
 #define CONSTRUCTOR(name, label, parameters, arguments, made)                                      \
     INTERPOSE(name, parameters, arguments) {                                                       \
-        int error = beneath.name arguments;                                                        \
+        int error = underlying.name arguments;                                                        \
         if (error == MPI_SUCCESS) {                                                                \
             communicators_add(*(made), label);                                                     \
         }                                                                                          \
@@ -68,7 +68,7 @@ CONSTRUCTOR(Dist_graph_create_adjacent, "dist_graph",
 
 /* Of the ranks that are left. All of them know of the same failures when it returns. */
 INTERPOSE_EXTENSION(Comm_shrink, (MPI_Comm comm, MPI_Comm *made), (comm, made)) {
-    int error = beneath.X_Comm_shrink(comm, made);
+    int error = underlying.X_Comm_shrink(comm, made);
     if (error == MPI_SUCCESS) {
         communicators_add(*made, "shrink");
     }

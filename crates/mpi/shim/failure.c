@@ -20,16 +20,16 @@ static struct {
 } known[CODES_MAX];
 
 void failure_open(void) {
-    if (beneath.Add_error_class(&error_class) != MPI_SUCCESS) {
+    if (underlying.Add_error_class(&error_class) != MPI_SUCCESS) {
         error_class = MPI_ERR_OTHER;
         return;
     }
-    beneath.Add_error_string(error_class, "tributary: an offloaded collective failed");
+    underlying.Add_error_string(error_class, "tributary: an offloaded collective failed");
 }
 
 static int add_code(const char *message) {
     int code = error_class;
-    if (error_class == MPI_ERR_OTHER || beneath.Add_error_code(error_class, &code) != MPI_SUCCESS) {
+    if (error_class == MPI_ERR_OTHER || underlying.Add_error_code(error_class, &code) != MPI_SUCCESS) {
         return error_class;
     }
     snprintf(known[codes_known].message, sizeof known[codes_known].message, "%s", message);
@@ -37,7 +37,7 @@ static int add_code(const char *message) {
     snprintf(text, sizeof text, "tributary: %s", message);
     text[MPI_MAX_ERROR_STRING - 1 < (int)sizeof text ? MPI_MAX_ERROR_STRING - 1
                                                      : (int)sizeof text - 1] = '\0';
-    beneath.Add_error_string(code, text);
+    underlying.Add_error_string(code, text);
     known[codes_known].code = code;
     codes_known++;
     return code;
@@ -58,16 +58,19 @@ static int code_of(const char *message) {
     return code;
 }
 
-int failure_code(comm_record *record, int outcome, const char *message) {
+int failure_code(comm_record *record, int outcome) {
     if (outcome == TRIBUTARY_GIVEN_UP) {
         return fault_tolerance_revoke(record);
     }
+    char message[FAILURE_MESSAGE_BYTES];
+    /* First: MPI may run our functions in what follows. */
+    tributary_message(message, sizeof message);
     int code = fault_tolerance_explain(record);
     return code != MPI_SUCCESS ? code : code_of(message);
 }
 
-int failure_raise(comm_record *record, int outcome, const char *message) {
-    int code = failure_code(record, outcome, message);
-    beneath.Comm_call_errhandler(record->comm, code);
+__attribute__((cold, noinline)) int failure_raise(comm_record *record, int outcome) {
+    int code = failure_code(record, outcome);
+    underlying.Comm_call_errhandler(record->comm, code);
     return code;
 }

@@ -11,13 +11,13 @@
 void failure_open(void);
 
 /*
- * The MPI error of an operation that ended with TRIBUTARY_FAILED and `message`, or with
+ * The MPI error of an operation that has just ended in this thread with TRIBUTARY_FAILED, or with
  * TRIBUTARY_GIVEN_UP: MPI's own where MPI knows what has happened, else one whose string is the
- * message. Thread-safe.
+ * core's message. Thread-safe.
  */
-int failure_code(comm_record *record, int outcome, const char *message);
+int failure_code(comm_record *record, int outcome);
 
 /* Calls the communicator's error handler with that error; returns it if the handler returns. */
-int failure_raise(comm_record *record, int outcome, const char *message);
+int failure_raise(comm_record *record, int outcome);
 
 #endif

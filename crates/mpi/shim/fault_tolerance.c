@@ -5,7 +5,7 @@
 #include <sched.h>
 #include <time.h>
 
-#if BENEATH_HAS_REVOCATION
+#if UNDERLYING_HAS_REVOCATION
 
 /* How long MPI may take to notice a failure that an offloaded collective has met already. */
 #define NOTICE_NS_MAX INT64_C(1000000000)
@@ -15,7 +15,7 @@ static bool is_on;
 void fault_tolerance_open(void) {
     int *enabled = NULL;
     int found = 0;
-    is_on = beneath.Comm_get_attr(MPI_COMM_WORLD, MPI_FT, &enabled, &found) == MPI_SUCCESS &&
+    is_on = underlying.Comm_get_attr(MPI_COMM_WORLD, MPI_FT, &enabled, &found) == MPI_SUCCESS &&
             found != 0 && *enabled != 0;
 }
 
@@ -25,22 +25,22 @@ bool fault_tolerance_is_on(void) {
 
 bool fault_tolerance_is_revoked(MPI_Comm comm) {
     int revoked = 0;
-    return beneath.X_Comm_is_revoked(comm, &revoked) == MPI_SUCCESS && revoked != 0;
+    return underlying.X_Comm_is_revoked(comm, &revoked) == MPI_SUCCESS && revoked != 0;
 }
 
 static bool has_failed_members(MPI_Comm comm) {
     MPI_Group failed;
     int size = 0;
-    if (beneath.X_Comm_get_failed(comm, &failed) == MPI_SUCCESS) {
-        beneath.Group_size(failed, &size);
-        beneath.Group_free(&failed);
+    if (underlying.X_Comm_get_failed(comm, &failed) == MPI_SUCCESS) {
+        underlying.Group_size(failed, &size);
+        underlying.Group_free(&failed);
     }
     return size > 0;
 }
 
 int fault_tolerance_revoke(comm_record *record) {
     if (!atomic_load_explicit(&record->is_freed, memory_order_relaxed)) {
-        beneath.X_Comm_revoke(record->comm);
+        underlying.X_Comm_revoke(record->comm);
     }
     communicators_revoked(record);
     return MPI_ERR_REVOKED;
@@ -73,7 +73,7 @@ int fault_tolerance_explain(comm_record *record) {
 
 MPI_Comm fault_tolerance_survivors(MPI_Comm comm) {
     MPI_Comm survivors = MPI_COMM_NULL;
-    if (is_on && beneath.X_Comm_shrink(comm, &survivors) != MPI_SUCCESS) {
+    if (is_on && underlying.X_Comm_shrink(comm, &survivors) != MPI_SUCCESS) {
         return MPI_COMM_NULL;
     }
     return survivors;
@@ -84,7 +84,7 @@ MPI_Comm fault_tolerance_survivors(MPI_Comm comm) {
  * its own question, and the others find MPI's word behind ours.
  */
 INTERPOSE_EXTENSION(Comm_revoke, (MPI_Comm comm), (comm)) {
-    int error = beneath.X_Comm_revoke(comm);
+    int error = underlying.X_Comm_revoke(comm);
     comm_record *record = error == MPI_SUCCESS ? communicators_find(comm) : NULL;
     if (record != NULL) {
         communicators_revoked(record);

@@ -1,9 +1,9 @@
 /*
- * The fault tolerance of the MPI beneath (User Level Failure Mitigation, Open MPI's MPIX functions),
+ * The fault tolerance of the underlying MPI (User Level Failure Mitigation, Open MPI's MPIX functions),
  * as far as offloaded collectives must follow it.
  *
  * MPI decides what is revoked and who has failed; it is asked, and never second-guessed. Where the
- * MPI beneath has none of it, everything here says so.
+ * MPI underlying has none of it, everything here says so.
  */
 #ifndef TRIBUTARY_FAULT_TOLERANCE_H
 #define TRIBUTARY_FAULT_TOLERANCE_H

@@ -14,7 +14,7 @@
         staging through = {.needed = false};                                                       \
         comm_record *record = decision(OFFLOAD_BLOCKING);                                          \
         return record != NULL ? run_through(record, &operation, &through)                          \
-                              : beneath.name arguments;                                            \
+                              : underlying.name arguments;                                            \
     }
 
 #define NONBLOCKING(name, parameters, arguments, decision)                                         \
@@ -23,7 +23,7 @@
         staging through = {.needed = false};                                                       \
         comm_record *record = decision(OFFLOAD_NONBLOCKING);                                       \
         return record != NULL ? pending_start(record, &operation, &through, request)               \
-                              : beneath.name arguments;                                            \
+                              : underlying.name arguments;                                            \
     }
 
 /* Both kinds of one collective. The lists come without their parentheses. */

@@ -25,24 +25,25 @@ void shim_drive_mpi(void) {
      * A probe takes nothing. Not on a communicator of one: there MPICH looks, and moves nothing on.
      * Nor on one that carries messages: a probe that finds one at once moves nothing on either.
      */
-    beneath.Iprobe(silent_source, MPI_ANY_TAG, silent_world, &found, MPI_STATUS_IGNORE);
+    underlying.Iprobe(silent_source, MPI_ANY_TAG, silent_world, &found, MPI_STATUS_IGNORE);
 }
 
 static void open_core(void) {
     int rank = 0;
     int size = 0;
     MPI_Comm world = MPI_COMM_WORLD;
-    beneath.Comm_rank(world, &rank);
-    beneath.Comm_size(world, &size);
+    underlying.Comm_rank(world, &rank);
+    underlying.Comm_size(world, &size);
     tributary_bootstrap members = communicators_bootstrap(&world, rank, size);
-    char message[FAILURE_MESSAGE_BYTES];
     int level = MPI_THREAD_MULTIPLE;
-    beneath.Query_thread(&level);
+    underlying.Query_thread(&level);
     if (level != MPI_THREAD_MULTIPLE) {
         tributary_take_turns();
     }
-    if (tributary_open(&members, message, sizeof message) != 0 && rank == 0) {
-        fprintf(stderr, "tributary: %s; collectives are left to the MPI beneath\n", message);
+    if (tributary_open(&members) != 0 && rank == 0) {
+        char message[FAILURE_MESSAGE_BYTES];
+        tributary_message(message, sizeof message);
+        fprintf(stderr, "tributary: %s; collectives are left to the underlying MPI\n", message);
     }
 }
 
@@ -55,28 +56,28 @@ static void warn_once(const char *message) {
             return;
         }
     }
-    fprintf(stderr, "tributary: %s; collectives are left to the MPI beneath\n", message);
+    fprintf(stderr, "tributary: %s; collectives are left to the underlying MPI\n", message);
 }
 
 static void start(void) {
     char why_not[FAILURE_MESSAGE_BYTES];
-    if (!beneath_is_expected_library(why_not, sizeof why_not)) {
+    if (!underlying_is_expected_library(why_not, sizeof why_not)) {
         warn_once(why_not);
         return;
     }
     maps_fill();
     failure_open();
     if (communicators_open() != MPI_SUCCESS ||
-        beneath.Comm_dup(MPI_COMM_SELF, &shim_self) != MPI_SUCCESS ||
-        beneath.Comm_set_errhandler(shim_self, MPI_ERRORS_RETURN) != MPI_SUCCESS ||
-        beneath.Comm_dup(MPI_COMM_WORLD, &silent_world) != MPI_SUCCESS ||
-        beneath.Comm_set_errhandler(silent_world, MPI_ERRORS_RETURN) != MPI_SUCCESS) {
+        underlying.Comm_dup(MPI_COMM_SELF, &shim_self) != MPI_SUCCESS ||
+        underlying.Comm_set_errhandler(shim_self, MPI_ERRORS_RETURN) != MPI_SUCCESS ||
+        underlying.Comm_dup(MPI_COMM_WORLD, &silent_world) != MPI_SUCCESS ||
+        underlying.Comm_set_errhandler(silent_world, MPI_ERRORS_RETURN) != MPI_SUCCESS) {
         return; /* MPI has raised the error */
     }
     fault_tolerance_open();
     if (fault_tolerance_is_on()) {
         /* Once a rank has failed, MPI refuses to look for a message from anybody. */
-        beneath.Comm_rank(silent_world, &silent_source);
+        underlying.Comm_rank(silent_world, &silent_source);
     }
     staging_open();
     report_wanted = report_is_wanted();
@@ -88,8 +89,8 @@ static void start(void) {
 }
 
 INTERPOSED int MPI_Init(int *argc, char ***argv) {
-    beneath_ensure();
-    int error = beneath.Init(argc, argv);
+    underlying_ensure();
+    int error = underlying.Init(argc, argv);
     if (error == MPI_SUCCESS) {
         start();
     }
@@ -97,8 +98,8 @@ INTERPOSED int MPI_Init(int *argc, char ***argv) {
 }
 
 INTERPOSED int MPI_Init_thread(int *argc, char ***argv, int required, int *provided) {
-    beneath_ensure();
-    int error = beneath.Init_thread(argc, argv, required, provided);
+    underlying_ensure();
+    int error = underlying.Init_thread(argc, argv, required, provided);
     if (error == MPI_SUCCESS) {
         start();
     }
@@ -113,18 +114,18 @@ static void stop(void) {
         MPI_Comm survivors = fault_tolerance_survivors(silent_world);
         report_collect(survivors != MPI_COMM_NULL ? survivors : silent_world);
         if (survivors != MPI_COMM_NULL) {
-            beneath.Comm_free(&survivors);
+            underlying.Comm_free(&survivors);
         }
     }
     communicators_close();
     tributary_close();
-    beneath.Comm_free(&silent_world);
-    beneath.Comm_free(&shim_self);
+    underlying.Comm_free(&silent_world);
+    underlying.Comm_free(&shim_self);
 }
 
 INTERPOSED int MPI_Finalize(void) {
     if (shim_enter()) {
         stop();
     }
-    return beneath.Finalize();
+    return underlying.Finalize();
 }

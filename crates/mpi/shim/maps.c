@@ -30,8 +30,8 @@ static uint32_t dense_size_bytes(MPI_Datatype datatype) {
     MPI_Aint lower = 0;
     MPI_Aint extent = 0;
     if (datatype == MPI_DATATYPE_NULL ||
-        beneath.Type_size(datatype, &size_bytes) != MPI_SUCCESS ||
-        beneath.Type_get_extent(datatype, &lower, &extent) != MPI_SUCCESS) {
+        underlying.Type_size(datatype, &size_bytes) != MPI_SUCCESS ||
+        underlying.Type_get_extent(datatype, &lower, &extent) != MPI_SUCCESS) {
         return 0;
     }
     return lower == 0 && extent == size_bytes && size_bytes > 0 ? (uint32_t)size_bytes : 0;
@@ -153,7 +153,7 @@ static void add_pair(MPI_Datatype handle, uint32_t datatype, size_t expected_ext
     MPI_Aint lower = 0;
     MPI_Aint extent = 0;
     if (handle != MPI_DATATYPE_NULL &&
-        beneath.Type_get_extent(handle, &lower, &extent) == MPI_SUCCESS && lower == 0 &&
+        underlying.Type_get_extent(handle, &lower, &extent) == MPI_SUCCESS && lower == 0 &&
         (size_t)extent == expected_extent) {
         add(handle, datatype, LOCATION);
     }
@@ -222,8 +222,8 @@ void maps_fill(void) {
     MPI_Comm comms[] = {MPI_COMM_WORLD, MPI_COMM_SELF};
     MPI_Errhandler before[] = {MPI_ERRHANDLER_NULL, MPI_ERRHANDLER_NULL};
     for (int at = 0; at < UNATTACHED; at++) {
-        beneath.Comm_get_errhandler(comms[at], &before[at]);
-        beneath.Comm_set_errhandler(comms[at], MPI_ERRORS_RETURN);
+        underlying.Comm_get_errhandler(comms[at], &before[at]);
+        underlying.Comm_set_errhandler(comms[at], MPI_ERRORS_RETURN);
     }
     fill_c_numbers();
     fill_other_kinds();
@@ -232,7 +232,7 @@ void maps_fill(void) {
     fill_unreduced();
     fill_operators();
     for (int at = 0; at < UNATTACHED; at++) {
-        beneath.Comm_set_errhandler(comms[at], before[at]);
-        beneath.Errhandler_free(&before[at]);
+        underlying.Comm_set_errhandler(comms[at], before[at]);
+        underlying.Errhandler_free(&before[at]);
     }
 }

@@ -7,7 +7,7 @@
 #ifndef TRIBUTARY_MAPS_H
 #define TRIBUTARY_MAPS_H
 
-#include "beneath.h"
+#include "underlying.h"
 
 #include <stdint.h>
 

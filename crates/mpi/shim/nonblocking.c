@@ -14,7 +14,7 @@
                                                 OFFLOAD_NONBLOCKING, &operation);                  \
         return record != NULL                                                                      \
                    ? pending_start(record, &operation, NULL, request)                              \
-                   : beneath.name(sendbuf, recvbuf, count, datatype, op, comm, request);           \
+                   : underlying.name(sendbuf, recvbuf, count, datatype, op, comm, request);           \
     }
 
 #define IREDUCE(name, count_type)                                                                  \
@@ -28,7 +28,7 @@
                                              OFFLOAD_NONBLOCKING, &operation);                     \
         return record != NULL                                                                      \
                    ? pending_start(record, &operation, NULL, request)                              \
-                   : beneath.name(sendbuf, recvbuf, count, datatype, op, root, comm, request);     \
+                   : underlying.name(sendbuf, recvbuf, count, datatype, op, root, comm, request);     \
     }
 
 #define IBCAST(name, count_type)                                                                   \
@@ -41,7 +41,7 @@
         comm_record *record = offload_broadcast(buffer, count, datatype, root, comm,               \
                                                 OFFLOAD_NONBLOCKING, &operation, &through);        \
         return record != NULL ? pending_start(record, &operation, &through, request)               \
-                              : beneath.name(buffer, count, datatype, root, comm, request);        \
+                              : underlying.name(buffer, count, datatype, root, comm, request);        \
     }
 
 IALLREDUCE(Iallreduce, int)
@@ -58,5 +58,5 @@ INTERPOSE(Ibarrier, (MPI_Comm comm, MPI_Request *request), (comm, request)) {
     tributary_operation operation;
     comm_record *record = offload_barrier(comm, OFFLOAD_NONBLOCKING, &operation);
     return record != NULL ? pending_start(record, &operation, NULL, request)
-                          : beneath.Ibarrier(comm, request);
+                          : underlying.Ibarrier(comm, request);
 }

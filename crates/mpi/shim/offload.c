@@ -51,12 +51,12 @@ static MPI_Datatype made_of(MPI_Datatype datatype) {
 #if MPI_VERSION >= 4
     MPI_Count count = 0;
     MPI_Count counts = 0;
-    int error = beneath.Type_get_envelope_c(datatype, &integers, &addresses, &counts, &datatypes,
+    int error = underlying.Type_get_envelope_c(datatype, &integers, &addresses, &counts, &datatypes,
                                             &combiner);
     bool is_one = integers + counts <= 1 && addresses == 0 && datatypes == 1;
 #else
     int error =
-        beneath.Type_get_envelope(datatype, &integers, &addresses, &datatypes, &combiner);
+        underlying.Type_get_envelope(datatype, &integers, &addresses, &datatypes, &combiner);
     bool is_one = integers <= 1 && addresses == 0 && datatypes == 1;
 #endif
     if (error != MPI_SUCCESS || !is_one ||
@@ -64,10 +64,10 @@ static MPI_Datatype made_of(MPI_Datatype datatype) {
         return MPI_DATATYPE_NULL;
     }
 #if MPI_VERSION >= 4
-    error = beneath.Type_get_contents_c(datatype, integers, addresses, counts, datatypes, &number,
+    error = underlying.Type_get_contents_c(datatype, integers, addresses, counts, datatypes, &number,
                                         &no_address, &count, &inner);
 #else
-    error = beneath.Type_get_contents(datatype, integers, addresses, datatypes, &number,
+    error = underlying.Type_get_contents(datatype, integers, addresses, datatypes, &number,
                                       &no_address, &inner);
 #endif
     return error == MPI_SUCCESS ? inner : MPI_DATATYPE_NULL;
@@ -87,11 +87,11 @@ static bool is_dense_row(MPI_Datatype datatype, int depth) {
     int named = MPI_COMBINER_NAMED;
     int ignored[3];
     /* A predefined type that the table lacks must not be freed. */
-    bool is_made = beneath.Type_get_envelope(inner, &ignored[0], &ignored[1], &ignored[2],
+    bool is_made = underlying.Type_get_envelope(inner, &ignored[0], &ignored[1], &ignored[2],
                                              &named) != MPI_SUCCESS ||
                    named != MPI_COMBINER_NAMED;
     if (is_made) {
-        beneath.Type_free(&inner);
+        underlying.Type_free(&inner);
     }
     return dense;
 }
@@ -99,7 +99,7 @@ static bool is_dense_row(MPI_Datatype datatype, int depth) {
 bool element_of_unusual(MPI_Datatype datatype, int64_t *size_bytes, bool *dense) {
     int size = MPI_UNDEFINED;
     if (datatype == MPI_DATATYPE_NULL || !staging_accepts(datatype) ||
-        beneath.Type_size(datatype, &size) != MPI_SUCCESS) {
+        underlying.Type_size(datatype, &size) != MPI_SUCCESS) {
         return false;
     }
     *size_bytes = size != MPI_UNDEFINED ? size : INT64_MAX;

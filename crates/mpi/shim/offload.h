@@ -1,5 +1,5 @@
 /*
- * The decision: does this call go to the core, or to the MPI beneath?
+ * The decision: does this call go to the core, or to the underlying MPI?
  *
  * All members must decide alike, so it depends only on what MPI guarantees to be equal on all of
  * them: the communicator; for reductions and scans the datatype, operator and count, or counts; for
@@ -17,7 +17,7 @@ typedef enum offload_mode { OFFLOAD_BLOCKING, OFFLOAD_NONBLOCKING } offload_mode
 
 /*
  * Each offload_* fills `operation` and returns the record to run it on, or counts the call as passed
- * through and returns null. Call between shim_enter() and the MPI beneath. Those of the collectives
+ * through and returns null. Call between shim_enter() and the underlying MPI. Those of the collectives
  * that go between hosts are in offload_between.h.
  */
 

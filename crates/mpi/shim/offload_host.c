@@ -28,7 +28,7 @@ static uint64_t vector_bytes(MPI_Count count, MPI_Datatype datatype) {
     if (element_bytes == 0) { /* a pair with a gap, which travels with it */
         MPI_Aint lower = 0;
         MPI_Aint extent = 0;
-        beneath.Type_get_extent(datatype, &lower, &extent);
+        underlying.Type_get_extent(datatype, &lower, &extent);
         element_bytes = (uint64_t)extent;
     }
     uint64_t bytes = 0;
@@ -175,7 +175,7 @@ static uint32_t judge_gathered(int64_t block_bytes, int ranks, tributary_operati
 static void *place_of(void *recvbuf, gather_side receive, int rank) {
     MPI_Aint lower = 0;
     MPI_Aint extent = 0;
-    beneath.Type_get_extent(receive.datatype, &lower, &extent);
+    underlying.Type_get_extent(receive.datatype, &lower, &extent);
     return (char *)recvbuf + (MPI_Aint)rank * (MPI_Aint)receive.count * extent;
 }
 

@@ -34,8 +34,8 @@ static __thread struct {
  */
 static int query(void *extra, MPI_Status *status) {
     pending *of = extra;
-    beneath.Status_set_elements(status, MPI_BYTE, 0);
-    beneath.Status_set_cancelled(status, 0);
+    underlying.Status_set_elements(status, MPI_BYTE, 0);
+    underlying.Status_set_cancelled(status, 0);
     status->MPI_SOURCE = MPI_ANY_SOURCE;
     status->MPI_TAG = of->error == MPI_SUCCESS ? MPI_ANY_TAG : PENDING_FAILED_TAG;
     if (of->error != MPI_SUCCESS) {
@@ -50,7 +50,7 @@ int pending_conclude(void) {
     int error = failure.error;
     if (error != MPI_SUCCESS) {
         failure.error = MPI_SUCCESS;
-        beneath.Comm_call_errhandler(failure.comm, error);
+        underlying.Comm_call_errhandler(failure.comm, error);
     }
     return error;
 }
@@ -96,18 +96,11 @@ static void link_out(pending *entry) {
     }
 }
 
-/* Starts the core's operation for an entry whose request exists. False with a message. */
-static bool start_core(pending *entry, comm_record *record, tributary_operation *operation,
-                       char *message) {
-    entry->operation = tributary_start(record->core, operation, message, FAILURE_MESSAGE_BYTES);
-    return entry->operation != NULL;
-}
-
 int pending_start(comm_record *record, tributary_operation *operation, const staging *through,
                   MPI_Request *request) {
     pending *entry = calloc(1, sizeof *entry);
     if (entry == NULL) {
-        beneath.Comm_call_errhandler(record->comm, MPI_ERR_NO_MEM);
+        underlying.Comm_call_errhandler(record->comm, MPI_ERR_NO_MEM);
         return MPI_ERR_NO_MEM;
     }
     if (through != NULL && !staging_is_idle(through)) {
@@ -115,23 +108,25 @@ int pending_start(comm_record *record, tributary_operation *operation, const sta
         int error = staging_load(&entry->through, true, operation);
         if (error != MPI_SUCCESS) {
             free(entry);
-            beneath.Comm_call_errhandler(record->comm, error);
+            underlying.Comm_call_errhandler(record->comm, error);
             return error;
         }
     }
-    int error = beneath.Grequest_start(query, release, cancel, entry, &entry->request);
+    int error = underlying.Grequest_start(query, release, cancel, entry, &entry->request);
     if (error != MPI_SUCCESS) {
         staging_free(&entry->through);
         free(entry);
         return error;
     }
-    char message[FAILURE_MESSAGE_BYTES];
-    if (!start_core(entry, record, operation, message)) {
+    entry->operation = tributary_start(record->core, operation);
+    if (entry->operation == NULL) {
+        int code = failure_code(record, TRIBUTARY_FAILED);
         staging_free(&entry->through);
         MPI_Request unused = entry->request;
-        beneath.Grequest_complete(unused);
-        beneath.Request_free(&unused); /* frees the entry */
-        return failure_raise(record, TRIBUTARY_FAILED, message);
+        underlying.Grequest_complete(unused);
+        underlying.Request_free(&unused); /* frees the entry */
+        underlying.Comm_call_errhandler(record->comm, code);
+        return code;
     }
     entry->record = record;
     communicators_hold(record);
@@ -141,27 +136,26 @@ int pending_start(comm_record *record, tributary_operation *operation, const sta
 }
 
 /* How far an operation is. One on a communicator that MPI knows to be revoked ends here. */
-static int test(pending *entry, char *message) {
+static int test(pending *entry) {
     comm_record *record = entry->record;
-    int outcome = tributary_test(entry->operation, message, FAILURE_MESSAGE_BYTES);
+    int outcome = tributary_test(entry->operation);
     if (outcome == TRIBUTARY_PENDING && fault_tolerance_is_on() &&
         !atomic_load_explicit(&record->is_freed, memory_order_relaxed) &&
         fault_tolerance_is_revoked(record->comm)) {
         tributary_communicator_give_up(record->core);
-        outcome = tributary_test(entry->operation, message, FAILURE_MESSAGE_BYTES);
+        outcome = tributary_test(entry->operation);
     }
     return outcome;
 }
 
 /* Takes one entry through its end if the core says so. Called with `listing` held. */
 static void finish_if_done(pending *entry) {
-    char message[FAILURE_MESSAGE_BYTES];
-    int outcome = test(entry, message);
+    int outcome = test(entry);
     if (outcome == TRIBUTARY_PENDING) {
         return;
     }
     if (outcome != TRIBUTARY_DONE) {
-        entry->error = failure_code(entry->record, outcome, message);
+        entry->error = failure_code(entry->record, outcome);
     } else {
         entry->error = staging_unload(&entry->through);
     }
@@ -176,7 +170,7 @@ static void finish_if_done(pending *entry) {
         communicators_let_go(entry->record);
     }
     /* Completing may free the entry: the program may have freed the request already. */
-    beneath.Grequest_complete(entry->request);
+    underlying.Grequest_complete(entry->request);
     if (!has_failed) {
         atomic_fetch_sub_explicit(&pending_count, 1, memory_order_relaxed);
     }

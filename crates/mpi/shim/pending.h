@@ -1,7 +1,7 @@
 /*
  * Nonblocking operations on their way.
  *
- * Each is a generalized request of the MPI beneath, so every rule about requests and statuses is
+ * Each is a generalized request of the underlying MPI, so every rule about requests and statuses is
  * MPI's own. Someone has to call MPI_Grequest_complete when the operation is done, and that is
  * pending_progress(), called from the Wait and Test functions.
  */

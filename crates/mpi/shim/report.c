@@ -11,7 +11,7 @@
 bool report_is_wanted(void) {
     /* Rank 0's environment decides: launchers don't hand the same one to every host. */
     int wanted = tributary_report_wanted();
-    beneath.Bcast(&wanted, 1, MPI_INT, 0, MPI_COMM_WORLD);
+    underlying.Bcast(&wanted, 1, MPI_INT, 0, MPI_COMM_WORLD);
     return wanted != 0;
 }
 
@@ -23,8 +23,9 @@ static void publish(const char *texts, const int *lengths, int ranks) {
     for (int rank = 0; rank < ranks; rank++) {
         len_bytes[rank] = (size_t)lengths[rank];
     }
-    char message[FAILURE_MESSAGE_BYTES];
-    if (tributary_report_publish(texts, len_bytes, (size_t)ranks, message, sizeof message) != 0) {
+    if (tributary_report_publish(texts, len_bytes, (size_t)ranks) != 0) {
+        char message[FAILURE_MESSAGE_BYTES];
+        tributary_message(message, sizeof message);
         fprintf(stderr, "tributary: %s\n", message);
     }
     free(len_bytes);
@@ -46,19 +47,19 @@ static int displace(const int *lengths, int *starts, int ranks) {
 void report_collect(MPI_Comm comm) {
     int rank = 0;
     int ranks = 0;
-    beneath.Comm_rank(comm, &rank);
-    beneath.Comm_size(comm, &ranks);
+    underlying.Comm_rank(comm, &rank);
+    underlying.Comm_size(comm, &ranks);
     size_t text_bytes = 0;
     char *text = tributary_report(&text_bytes);
     int length = text_bytes <= INT_MAX / 4 ? (int)text_bytes : 0;
     int *lengths = rank == 0 ? calloc(2 * (size_t)ranks, sizeof *lengths) : NULL;
-    beneath.Gather(&length, 1, MPI_INT, lengths, 1, MPI_INT, 0, comm);
+    underlying.Gather(&length, 1, MPI_INT, lengths, 1, MPI_INT, 0, comm);
     int *starts = rank == 0 ? lengths + ranks : NULL;
     int total = rank == 0 ? displace(lengths, starts, ranks) : 0;
-    beneath.Bcast(&total, 1, MPI_INT, 0, comm);
+    underlying.Bcast(&total, 1, MPI_INT, 0, comm);
     if (total >= 0) {
         char *texts = rank == 0 ? calloc(1, (size_t)total + 1) : NULL;
-        beneath.Gatherv(text, length, MPI_CHAR, texts, lengths, starts, MPI_CHAR, 0, comm);
+        underlying.Gatherv(text, length, MPI_CHAR, texts, lengths, starts, MPI_CHAR, 0, comm);
         if (rank == 0) {
             publish(texts, lengths, ranks);
         }

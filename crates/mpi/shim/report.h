@@ -2,7 +2,7 @@
 #ifndef TRIBUTARY_SHIM_REPORT_H
 #define TRIBUTARY_SHIM_REPORT_H
 
-#include "beneath.h"
+#include "underlying.h"
 
 #include <stdbool.h>
 

@@ -2,17 +2,17 @@
 #ifndef TRIBUTARY_SHIM_H
 #define TRIBUTARY_SHIM_H
 
-#include "beneath.h"
+#include "underlying.h"
 
 /*
- * True between the end of MPI_Init and the start of MPI_Finalize, when the MPI beneath is the
- * expected one. While it is false every call goes straight to the MPI beneath.
+ * True between the end of MPI_Init and the start of MPI_Finalize, when the underlying MPI is the
+ * expected one. While it is false every call goes straight to the underlying MPI.
  */
 extern atomic_bool shim_is_on __attribute__((visibility("hidden")));
 
-/* When false, the call must go to the MPI beneath with nothing in between. */
+/* When false, the call must go to the underlying MPI with nothing in between. */
 static inline bool shim_enter(void) {
-    beneath_ensure();
+    underlying_ensure();
     /* Acquire pairs with the release in init.c: the tables are filled when this is set. */
     return __builtin_expect(atomic_load_explicit(&shim_is_on, memory_order_acquire), 1);
 }
@@ -20,7 +20,7 @@ static inline bool shim_enter(void) {
 /* A private copy of MPI_COMM_SELF: nothing ever arrives on it. */
 extern MPI_Comm shim_self __attribute__((visibility("hidden")));
 
-/* Lets the MPI beneath progress its own messages while a rank waits for one of ours. */
+/* Lets the underlying MPI progress its own messages while a rank waits for one of ours. */
 void shim_drive_mpi(void);
 
 /* Marks a function that programs call in place of the MPI's. */
@@ -43,7 +43,7 @@ void shim_drive_mpi(void);
 #define INTERPOSE_AS(function, name, parameters, arguments)                                        \
     static int shim_##name parameters;                                                             \
     INTERPOSED int function parameters {                                                           \
-        return shim_enter() ? shim_##name arguments : beneath.name arguments;                      \
+        return shim_enter() ? shim_##name arguments : underlying.name arguments;                      \
     }                                                                                              \
     static __attribute__((noinline)) int shim_##name parameters
 

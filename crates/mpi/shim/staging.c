@@ -12,7 +12,7 @@ void staging_open(void) {
     char packed[64];
     int position = 0;
     int error =
-        beneath.Pack(numbers, 3, MPI_INT, packed, (int)sizeof packed, &position, shim_self);
+        underlying.Pack(numbers, 3, MPI_INT, packed, (int)sizeof packed, &position, shim_self);
     pack_is_dense = error == MPI_SUCCESS && position == (int)sizeof numbers &&
                     memcmp(packed, numbers, sizeof numbers) == 0;
 }
@@ -25,7 +25,7 @@ bool staging_is_possible(void) {
 bool staging_accepts(MPI_Datatype datatype) {
     char nothing[1] = {0};
     int position = 0;
-    return beneath.Pack(nothing, 0, datatype, nothing, (int)sizeof nothing, &position, shim_self) ==
+    return underlying.Pack(nothing, 0, datatype, nothing, (int)sizeof nothing, &position, shim_self) ==
            MPI_SUCCESS;
 }
 
@@ -53,11 +53,11 @@ static int load_copy(staging *through, bool keep, tributary_operation *operation
     int error = MPI_SUCCESS;
     if (through->packs) {
         int position = through->packed_at;
-        error = beneath.Pack(through->from.user, through->from.count, through->from.datatype,
+        error = underlying.Pack(through->from.user, through->from.count, through->from.datatype,
                              through->bytes, through->len_bytes, &position, shim_self);
     }
     if (error == MPI_SUCCESS && through->unpacks && keep) {
-        error = beneath.Type_dup(through->to.datatype, &through->to.datatype);
+        error = underlying.Type_dup(through->to.datatype, &through->to.datatype);
         through->owns_datatype = error == MPI_SUCCESS;
     }
     operation->source = through->bytes + through->packed_at;
@@ -84,13 +84,13 @@ int staging_unload(staging *through) {
         return MPI_SUCCESS;
     }
     int position = 0;
-    return beneath.Unpack(through->bytes, through->len_bytes, &position, through->to.user,
+    return underlying.Unpack(through->bytes, through->len_bytes, &position, through->to.user,
                           through->to.count, through->to.datatype, shim_self);
 }
 
 void staging_free(staging *through) {
     if (through->owns_datatype) {
-        beneath.Type_free(&through->to.datatype);
+        underlying.Type_free(&through->to.datatype);
         through->owns_datatype = false;
     }
     free(through->bytes);

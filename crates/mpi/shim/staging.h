@@ -8,7 +8,7 @@
 #ifndef TRIBUTARY_STAGING_H
 #define TRIBUTARY_STAGING_H
 
-#include "beneath.h"
+#include "underlying.h"
 #include "tributary_core.h"
 
 /* Elements in the program's memory. */

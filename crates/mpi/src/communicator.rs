@@ -3,19 +3,17 @@
 use std::ffi::{CStr, c_char, c_int};
 use std::sync::{Arc, OnceLock};
 
-use tributary_client::report::Tally;
-use tributary_client::{CollectiveError, Communicator};
+use tributary_client::report::Counters;
+use tributary_client::{CollectiveError, CollectiveKind, Communicator};
 
-use crate::message::Room;
-use crate::names::{
-    COperation, FAILED, GIVEN_UP, PASS_REASONS, PASS_UNAVAILABLE, UnknownNumber, kind,
-};
-use crate::process::{CBootstrap, CWhileWaiting, Ranks, context, ledger};
+use crate::message;
+use crate::names::{COperation, FAILED, GIVEN_UP, PASS_REASONS, PASS_UNAVAILABLE, UnknownNumber};
+use crate::process::{CBootstrap, CProgressHook, Ranks, context, counters};
 use crate::request::CRequest;
 
 /// What C holds a pointer to.
 pub struct CCommunicator {
-    tally: Arc<Tally>,
+    counters: Arc<Counters>,
     /// Set by the join: the communicator, or why there is none.
     joined: OnceLock<Result<Communicator, String>>,
 }
@@ -41,10 +39,10 @@ pub unsafe extern "C" fn tributary_communicator_new(
     size: u32,
     counted: c_int,
 ) -> *mut CCommunicator {
-    // SAFETY: the caller's promise.
+    // SAFETY: the header asks C for it.
     let label = unsafe { CStr::from_ptr(label) }.to_string_lossy();
-    let tally = ledger().open(&label, size, counted != 0);
-    Box::into_raw(Box::new(CCommunicator { tally, joined: OnceLock::new() }))
+    let counters = counters().open(&label, size, counted != 0);
+    Box::into_raw(Box::new(CCommunicator { counters, joined: OnceLock::new() }))
 }
 
 /// Whether to set a communicator up that was just created.
@@ -53,7 +51,7 @@ pub unsafe extern "C" fn tributary_communicator_new(
 /// `members` is a bootstrap of the communicator's ranks.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tributary_communicator_joins_now(members: *const CBootstrap) -> c_int {
-    // SAFETY: the caller's promise.
+    // SAFETY: the header asks C for it.
     let members = unsafe { &*members };
     // Without a context, or with a failed exchange, the join is what says why.
     let now =
@@ -65,19 +63,19 @@ pub unsafe extern "C" fn tributary_communicator_joins_now(members: *const CBoots
 ///
 /// # Safety
 /// `communicator` came from `tributary_communicator_new`; `members` is a bootstrap of its ranks;
-/// `while_waiting` is as the header asks.
+/// `progress_hook` is as the header asks.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tributary_communicator_join(
     communicator: *mut CCommunicator,
     members: *const CBootstrap,
-    while_waiting: *const CWhileWaiting,
+    progress_hook: *const CProgressHook,
 ) -> c_int {
-    // SAFETY: the caller's promise.
+    // SAFETY: the header asks C for it.
     let (communicator, members) = unsafe { (&*communicator, &*members) };
-    // SAFETY: the caller's promise.
-    let while_waiting = unsafe { *while_waiting }.into_verdicts();
+    // SAFETY: the header asks C for it.
+    let progress_hook = unsafe { *progress_hook }.into_hook();
     let joined = context().map_err(|error| error.to_string()).and_then(|context| {
-        Communicator::create(&context, &mut Ranks(members), &communicator.tally, while_waiting)
+        Communicator::create(&context, &mut Ranks(members), &communicator.counters, progress_hook)
             .map_err(|error| error.to_string())
     });
     let status = c_int::from(joined.is_err());
@@ -95,9 +93,9 @@ pub unsafe extern "C" fn tributary_communicator_longest(
     communicator: *const CCommunicator,
     collective: u32,
 ) -> u64 {
-    // SAFETY: the caller's promise.
+    // SAFETY: the header asks C for it.
     let joined = unsafe { &*communicator }.joined();
-    match (joined, kind(collective)) {
+    match (joined, CollectiveKind::from_number(collective)) {
         (Ok(communicator), Some(kind)) => communicator.longest_bytes(kind).unwrap_or(u64::MAX),
         _ => 0,
     }
@@ -111,7 +109,7 @@ pub unsafe extern "C" fn tributary_communicator_longest(
 pub unsafe extern "C" fn tributary_communicator_is_on_one_host(
     communicator: *const CCommunicator,
 ) -> c_int {
-    // SAFETY: the caller's promise.
+    // SAFETY: the header asks C for it.
     let joined = unsafe { &*communicator }.joined();
     c_int::from(joined.is_ok_and(Communicator::is_on_one_host))
 }
@@ -122,7 +120,7 @@ pub unsafe extern "C" fn tributary_communicator_is_on_one_host(
 /// `communicator` came from `tributary_communicator_new`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tributary_communicator_give_up(communicator: *mut CCommunicator) {
-    // SAFETY: the caller's promise.
+    // SAFETY: the header asks C for it.
     if let Ok(communicator) = unsafe { &*communicator }.joined() {
         communicator.give_up();
     }
@@ -135,7 +133,7 @@ pub unsafe extern "C" fn tributary_communicator_give_up(communicator: *mut CComm
 /// outstanding request.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tributary_communicator_free(communicator: *mut CCommunicator) {
-    // SAFETY: the caller's promise.
+    // SAFETY: the header asks C for it.
     drop(unsafe { Box::from_raw(communicator) });
 }
 
@@ -147,14 +145,12 @@ pub unsafe extern "C" fn tributary_communicator_free(communicator: *mut CCommuni
 pub unsafe extern "C" fn tributary_run(
     communicator: *mut CCommunicator,
     operation: *const COperation,
-    message: *mut c_char,
-    message_bytes: usize,
 ) -> c_int {
-    // SAFETY: the caller's promise.
+    // SAFETY: the header asks C for it.
     let (communicator, operation) = unsafe { (&*communicator, &*operation) };
     let problem = match (communicator.joined(), operation.operation()) {
         (Ok(communicator), Ok(operation)) => {
-            // SAFETY: the caller's promise.
+            // SAFETY: the header asks C for it.
             match unsafe { communicator.run(&operation) } {
                 Ok(()) => return 0,
                 Err(error) => Problem::Failed(error),
@@ -163,13 +159,12 @@ pub unsafe extern "C" fn tributary_run(
         (Err(problem), _) => Problem::NotJoined(problem),
         (_, Err(error)) => Problem::Unknown(error),
     };
-    // SAFETY: the caller's promise.
-    problem.tell(unsafe { Room::new(message, message_bytes) })
+    problem.tell()
 }
 
 /// Why an operation ended without a result.
 #[derive(Debug, thiserror::Error)]
-enum Problem<'a> {
+pub(crate) enum Problem<'a> {
     #[error("{0}")]
     NotJoined(&'a str),
     #[error(transparent)]
@@ -179,13 +174,13 @@ enum Problem<'a> {
 }
 
 impl Problem<'_> {
-    /// What C returns for it.
+    /// What C returns for it; the message is kept.
     #[cold]
-    fn tell(self, room: Room) -> c_int {
+    pub(crate) fn tell(self) -> c_int {
         if matches!(self, Self::Failed(CollectiveError::GivenUp { .. })) {
             return GIVEN_UP;
         }
-        room.write(&self);
+        message::keep(&self);
         FAILED
     }
 }
@@ -198,14 +193,12 @@ impl Problem<'_> {
 pub unsafe extern "C" fn tributary_start(
     communicator: *mut CCommunicator,
     operation: *const COperation,
-    message: *mut c_char,
-    message_bytes: usize,
 ) -> *mut CRequest {
-    // SAFETY: the caller's promise.
+    // SAFETY: the header asks C for it.
     let (communicator, operation) = unsafe { (&*communicator, &*operation) };
     let problem = match (communicator.joined(), operation.operation()) {
         (Ok(communicator), Ok(operation)) => {
-            // SAFETY: the caller's promise.
+            // SAFETY: the header asks C for it.
             match unsafe { communicator.start(operation) } {
                 Ok(request) => return CRequest::into_raw(request),
                 Err(error) => Problem::Failed(error),
@@ -214,12 +207,11 @@ pub unsafe extern "C" fn tributary_start(
         (Err(problem), _) => Problem::NotJoined(problem),
         (_, Err(error)) => Problem::Unknown(error),
     };
-    // SAFETY: the caller's promise.
-    problem.tell(unsafe { Room::new(message, message_bytes) });
+    problem.tell();
     std::ptr::null_mut()
 }
 
-/// Counts one operation that goes to the MPI beneath.
+/// Counts one operation that goes to the underlying MPI.
 ///
 /// # Safety
 /// `communicator` came from `tributary_communicator_new`.
@@ -229,12 +221,12 @@ pub unsafe extern "C" fn tributary_count_passed(
     collective: u32,
     reason: u32,
 ) {
-    // SAFETY: the caller's promise.
+    // SAFETY: the header asks C for it.
     let communicator = unsafe { &*communicator };
-    let Some(kind) = kind(collective) else { return };
+    let Some(kind) = CollectiveKind::from_number(collective) else { return };
     let reason = match (reason, communicator.joined.get()) {
         (PASS_UNAVAILABLE, Some(Err(problem))) => problem,
         _ => PASS_REASONS.get(reason as usize).copied().unwrap_or("a reason without a name"),
     };
-    communicator.tally.count_passed(kind, reason);
+    communicator.counters.count_passed(kind, reason);
 }

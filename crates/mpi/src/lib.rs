@@ -6,7 +6,7 @@
 #![allow(unreachable_pub, reason = "C reaches these functions by name, not by path")]
 
 mod communicator;
-mod express;
+mod fast_path;
 mod message;
 mod names;
 mod process;

@@ -1,47 +1,49 @@
-//! One-line messages for C.
+//! One-line messages for C: each thread keeps the one of its last failure until C asks for it.
 
+use std::cell::RefCell;
 use std::ffi::{c_char, c_int};
 use std::fmt::Display;
 
-/// Room that C offers for a message.
-#[derive(Clone, Copy)]
-pub(crate) struct Room {
-    text: *mut c_char,
-    bytes: usize,
+thread_local! {
+    static LAST: RefCell<String> = const { RefCell::new(String::new()) };
 }
 
-impl Room {
-    /// # Safety
-    /// `text` is valid for writing `bytes`, or `bytes` is 0, until the room was last written.
-    pub(crate) unsafe fn new(text: *mut c_char, bytes: usize) -> Self {
-        Self { text, bytes }
-    }
+/// Keeps a problem for the calling thread's [`tributary_message`].
+#[cold]
+pub(crate) fn keep(problem: &dyn Display) {
+    let line = problem.to_string().replace(['\n', '\r', '\0'], " ");
+    LAST.with_borrow_mut(|last| *last = line);
+}
 
-    /// Writes `problem`, cut to fit, on one line and terminated.
-    pub(crate) fn write(self, problem: &dyn Display) {
-        if self.bytes == 0 {
-            return;
+/// What C returns for an outcome: 0, or 1 with the message kept.
+pub(crate) fn status<E: Display>(outcome: Result<(), E>) -> c_int {
+    match outcome {
+        Ok(()) => 0,
+        Err(error) => {
+            keep(&error);
+            1
         }
-        let line = problem.to_string().replace(['\n', '\r', '\0'], " ");
-        let cut = line.floor_char_boundary(self.bytes - 1);
-        // SAFETY: `cut` and the terminator fit in `bytes`, which are valid by the promise to `new`;
-        // a fresh string does not overlap them.
+    }
+}
+
+/// Writes the message of the calling thread's last failure, cut to fit, on one line and terminated.
+///
+/// # Safety
+/// `text` is valid for writing `bytes`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tributary_message(text: *mut c_char, bytes: usize) {
+    if bytes == 0 {
+        return;
+    }
+    LAST.with_borrow(|line| {
+        let cut = line.floor_char_boundary(bytes - 1);
+        // SAFETY: `cut` and the terminator fit in `bytes`, which are valid as the caller promises; the
+        // kept string does not overlap them.
         unsafe {
-            self.text.copy_from_nonoverlapping(line.as_ptr().cast(), cut);
-            self.text.add(cut).write(0);
+            text.copy_from_nonoverlapping(line.as_ptr().cast(), cut);
+            text.add(cut).write(0);
         }
-    }
-
-    /// What C returns for an outcome: 0, or 1 with the message written.
-    pub(crate) fn status<E: Display>(self, outcome: Result<(), E>) -> c_int {
-        match outcome {
-            Ok(()) => 0,
-            Err(error) => {
-                self.write(&error);
-                1
-            }
-        }
-    }
+    });
 }
 
 #[cfg(test)]
@@ -51,8 +53,9 @@ mod tests {
 
     fn written(problem: &str, bytes: usize) -> String {
         let mut room = vec![1 as c_char; bytes + 1];
+        keep(&problem);
         // SAFETY: `bytes` of a longer vector.
-        unsafe { Room::new(room.as_mut_ptr(), bytes) }.write(&problem);
+        unsafe { tributary_message(room.as_mut_ptr(), bytes) };
         assert_eq!(room[bytes], 1, "nothing is written behind the room");
         // SAFETY: the vector lives, and a terminator was written.
         unsafe { CStr::from_ptr(room.as_ptr()) }.to_str().unwrap().to_owned()

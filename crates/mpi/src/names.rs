@@ -2,8 +2,7 @@
 
 use std::ffi::{c_int, c_void};
 
-use tributary_client::report::Kind;
-use tributary_client::{Blocks, Collective, Operation};
+use tributary_client::{Blocks, Collective, CollectiveKind, Operation};
 use tributary_wire::{Datatype, Operator};
 
 /// `tributary_operation`.
@@ -19,15 +18,6 @@ pub(crate) struct COperation {
     cuts: *const u64,
 }
 
-const ALLREDUCE: u32 = 0;
-const REDUCE: u32 = 1;
-const BROADCAST: u32 = 2;
-const BARRIER: u32 = 3;
-const REDUCE_SCATTER: u32 = 4;
-const ALLGATHER: u32 = 5;
-const SCAN: u32 = 6;
-const EXSCAN: u32 = 7;
-
 /// A number that the header doesn't define: the shim is at fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the preload library passed {what} {value}, which is not defined")]
@@ -38,20 +28,12 @@ pub(crate) struct UnknownNumber {
 
 impl COperation {
     pub(crate) fn operation(&self) -> Result<Operation, UnknownNumber> {
-        let root = self.root;
-        let collective = match self.collective {
-            ALLREDUCE => Collective::Allreduce,
-            REDUCE => Collective::Reduce { root },
-            BROADCAST => Collective::Broadcast { root },
-            BARRIER => return Ok(Operation::BARRIER),
-            REDUCE_SCATTER if self.cuts.is_null() => {
-                Collective::ReduceScatter { blocks: Blocks::Even }
-            }
-            REDUCE_SCATTER => Collective::ReduceScatter { blocks: Blocks::At(self.cuts) },
-            ALLGATHER => Collective::Allgather,
-            SCAN | EXSCAN => Collective::Scan { inclusive: self.collective == SCAN },
-            value => return Err(UnknownNumber { what: "collective", value }),
-        };
+        let unknown = UnknownNumber { what: "collective", value: self.collective };
+        let collective = CollectiveKind::from_number(self.collective).ok_or(unknown)?;
+        let collective = collective.rooted_at(self.root);
+        if collective == Collective::Barrier {
+            return Ok(Operation::BARRIER);
+        }
         let code =
             |what, value: u32| u8::try_from(value).map_err(|_| UnknownNumber { what, value });
         let datatype = Datatype::from_code(code("datatype", self.datatype)?)
@@ -63,24 +45,10 @@ impl COperation {
             datatype,
             operator,
             elements: self.elements,
+            blocks: if self.cuts.is_null() { Blocks::Even } else { Blocks::At(self.cuts) },
             source: self.source.cast(),
             target: self.target.cast(),
         })
-    }
-}
-
-/// The collective that C counts.
-pub(crate) fn kind(collective: u32) -> Option<Kind> {
-    match collective {
-        ALLREDUCE => Some(Kind::Allreduce),
-        REDUCE => Some(Kind::Reduce),
-        BROADCAST => Some(Kind::Bcast),
-        BARRIER => Some(Kind::Barrier),
-        REDUCE_SCATTER => Some(Kind::ReduceScatter),
-        ALLGATHER => Some(Kind::Allgather),
-        SCAN => Some(Kind::Scan),
-        EXSCAN => Some(Kind::Exscan),
-        _ => None,
     }
 }
 
@@ -89,15 +57,10 @@ pub(crate) const FAILED: c_int = -1;
 /// `TRIBUTARY_GIVEN_UP`.
 pub(crate) const GIVEN_UP: c_int = -2;
 
-/// `TRIBUTARY_EXPRESS_DONE`.
-pub(crate) const EXPRESS_DONE: c_int = 0;
-/// `TRIBUTARY_EXPRESS_REFUSED`.
-pub(crate) const EXPRESS_REFUSED: c_int = 1;
-
 /// `TRIBUTARY_PASS_UNAVAILABLE`: the core's own words say why.
 pub(crate) const PASS_UNAVAILABLE: u32 = 5;
 
-/// Why an operation went to the MPI beneath, for the report.
+/// Why an operation went to the underlying MPI, for the report.
 pub(crate) const PASS_REASONS: [&str; 12] = [
     "user-defined operator",
     "datatype that aggregation nodes don't know",
@@ -159,14 +122,11 @@ mod tests {
     #[test]
     fn header_numbers_are_those_of_this_file() {
         let defines = defines();
-        let first = ["ALLREDUCE", "REDUCE", "BROADCAST", "BARRIER"].map(|name| defines[name]);
-        assert_eq!(first, [ALLREDUCE, REDUCE, BROADCAST, BARRIER]);
-        let on_host = ["REDUCE_SCATTER", "ALLGATHER", "SCAN", "EXSCAN"].map(|name| defines[name]);
-        assert_eq!(on_host, [REDUCE_SCATTER, ALLGATHER, SCAN, EXSCAN]);
-        assert!((0..defines["COLLECTIVES"]).all(|collective| kind(collective).is_some()));
-        assert_eq!(kind(defines["COLLECTIVES"]), None);
-        let express = ["EXPRESS_DONE", "EXPRESS_REFUSED"].map(|name| defines[name] as c_int);
-        assert_eq!(express, [EXPRESS_DONE, EXPRESS_REFUSED]);
+        for kind in CollectiveKind::ALL {
+            let name = if kind == CollectiveKind::Broadcast { "broadcast" } else { kind.name() };
+            assert_eq!(defines[&header_name(name)], kind as u32);
+        }
+        assert_eq!(defines["COLLECTIVES"] as usize, CollectiveKind::ALL.len());
         assert_eq!(defines["PASS_UNAVAILABLE"], PASS_UNAVAILABLE);
         assert_eq!(defines["PASS_REASONS"] as usize, PASS_REASONS.len());
     }

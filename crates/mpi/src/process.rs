@@ -1,15 +1,15 @@
 //! What the process has: its context, its counts, and the way to the other ranks.
 
-use std::ffi::{c_char, c_int, c_void};
+use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use tributary_client::report::Ledger;
+use tributary_client::report::CounterRegistry;
 use tributary_client::{
-    Bootstrap, BootstrapError, Context, OpenError, SettingError, Settings, Verdict, WhileWaiting,
+    Bootstrap, BootstrapError, Context, OpenError, ProgressHook, SettingError, Settings, Verdict,
 };
 
-use crate::message::Room;
+use crate::message;
 
 /// `tributary_bootstrap`.
 #[repr(C)]
@@ -52,7 +52,7 @@ impl Bootstrap for Ranks<'_> {
         if status == 0 {
             Ok(())
         } else {
-            Err(BootstrapError(format!("the MPI beneath failed to gather {} bytes", mine.len())))
+            Err(BootstrapError(format!("the underlying MPI failed to gather {} bytes", mine.len())))
         }
     }
 }
@@ -79,26 +79,26 @@ pub(crate) fn context() -> Result<Arc<Context>, NoContext> {
 }
 
 /// The process's counts.
-pub(crate) fn ledger() -> &'static Ledger {
-    static LEDGER: OnceLock<Ledger> = OnceLock::new();
-    LEDGER.get_or_init(Ledger::default)
+pub(crate) fn counters() -> &'static CounterRegistry {
+    static COUNTERS: OnceLock<CounterRegistry> = OnceLock::new();
+    COUNTERS.get_or_init(CounterRegistry::default)
 }
 
-/// `tributary_while_waiting`.
+/// `tributary_progress_hook`.
 #[repr(C)]
 #[derive(Clone, Copy)]
-pub(crate) struct CWhileWaiting {
+pub(crate) struct CProgressHook {
     call: unsafe extern "C" fn(context: *mut c_void) -> c_int,
     context: *mut c_void,
 }
 
 // SAFETY: the header asks for a function that any thread may call with its context.
-unsafe impl Send for CWhileWaiting {}
+unsafe impl Send for CProgressHook {}
 // SAFETY: as above.
-unsafe impl Sync for CWhileWaiting {}
+unsafe impl Sync for CProgressHook {}
 
-impl CWhileWaiting {
-    pub(crate) fn into_verdicts(self) -> WhileWaiting {
+impl CProgressHook {
+    pub(crate) fn into_hook(self) -> ProgressHook {
         Arc::new(move || self.verdict())
     }
 
@@ -124,21 +124,15 @@ pub unsafe extern "C" fn tributary_take_turns() {
 /// Opens the process's context.
 ///
 /// # Safety
-/// As the header says: `world` points to a bootstrap of all ranks, `message` to `message_bytes`.
+/// As the header says: `world` points to a bootstrap of all ranks.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn tributary_open(
-    world: *const CBootstrap,
-    message: *mut c_char,
-    message_bytes: usize,
-) -> c_int {
-    // SAFETY: the caller's promise.
-    let room = unsafe { Room::new(message, message_bytes) };
-    // SAFETY: the caller's promise.
+pub unsafe extern "C" fn tributary_open(world: *const CBootstrap) -> c_int {
+    // SAFETY: the header asks C for a bootstrap that lives as long as this call.
     let mut world = Ranks(unsafe { &*world });
     let opened = open(&mut world);
     let outcome = opened.as_ref().map(|_| ()).map_err(Clone::clone);
     *CONTEXT.lock().unwrap_or_else(PoisonError::into_inner) = opened;
-    room.status(outcome)
+    message::status(outcome)
 }
 
 fn open(world: &mut Ranks<'_>) -> Result<Arc<Context>, NoContext> {

@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use tributary_client::knobs;
 use tributary_client::report::Report;
 
-use crate::message::Room;
-use crate::process::ledger;
+use crate::message;
+use crate::process::counters;
 
 /// Why a report was not written.
 #[derive(Debug, thiserror::Error)]
@@ -36,9 +36,9 @@ pub extern "C" fn tributary_report_wanted() -> c_int {
 /// `len_bytes` can be written to.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tributary_report(len_bytes: *mut usize) -> *mut c_char {
-    let text = serde_json::to_vec(&ledger().report()).expect("a report is plain data");
+    let text = serde_json::to_vec(&counters().report()).expect("a report is plain data");
     let text = text.into_boxed_slice();
-    // SAFETY: the caller's promise.
+    // SAFETY: the header asks C for it.
     unsafe { len_bytes.write(text.len()) };
     Box::into_raw(text).cast()
 }
@@ -63,20 +63,17 @@ pub unsafe extern "C" fn tributary_report_publish(
     texts: *const c_char,
     len_bytes: *const usize,
     ranks: usize,
-    message: *mut c_char,
-    message_bytes: usize,
 ) -> c_int {
-    // SAFETY: the caller's promise.
+    // SAFETY: the header asks C for it.
     let lengths = unsafe { std::slice::from_raw_parts(len_bytes, ranks) };
     let total_bytes = lengths.iter().sum();
-    // SAFETY: the caller's promise.
+    // SAFETY: the header asks C for it.
     let texts = unsafe { std::slice::from_raw_parts(texts.cast::<u8>(), total_bytes) };
     let outcome = add_up(texts, lengths).and_then(|report| {
         let path = knob(&knobs::REPORT);
         if path == "-" { write_text(&report) } else { write_file(Path::new(&path), &report) }
     });
-    // SAFETY: the caller's promise.
-    unsafe { Room::new(message, message_bytes) }.status(outcome)
+    message::status(outcome)
 }
 
 fn add_up(mut texts: &[u8], lengths: &[usize]) -> Result<Report, PublishError> {

@@ -1,12 +1,12 @@
 //! `tributary_request`: an operation under way.
 
 use std::cell::Cell;
-use std::ffi::{c_char, c_int};
+use std::ffi::c_int;
 
-use tributary_client::waiting::{NAP_MAX, Policy, Waiter};
 use tributary_client::{CollectiveError, Request};
+use tributary_shm_collectives::waiting::{NAP_MAX, Policy, Waiter};
 
-use crate::message::Room;
+use crate::message;
 use crate::names::{FAILED, GIVEN_UP};
 
 const PENDING: c_int = 0;
@@ -24,22 +24,17 @@ impl CRequest {
 /// Says how far a request is, and drives it.
 ///
 /// # Safety
-/// `request` came from `tributary_start` and was not freed; `message` holds `message_bytes`.
+/// `request` came from `tributary_start` and was not freed.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn tributary_test(
-    request: *mut CRequest,
-    message: *mut c_char,
-    message_bytes: usize,
-) -> c_int {
-    // SAFETY: the caller's promise.
+pub unsafe extern "C" fn tributary_test(request: *mut CRequest) -> c_int {
+    // SAFETY: the header asks C for a request that was not freed.
     let request = unsafe { &*request };
     match request.0.test() {
         Ok(false) => PENDING,
         Ok(true) => DONE,
         Err(CollectiveError::GivenUp { .. }) => GIVEN_UP,
         Err(error) => {
-            // SAFETY: the caller's promise.
-            unsafe { Room::new(message, message_bytes) }.write(&error);
+            message::keep(&error);
             FAILED
         }
     }
@@ -51,11 +46,11 @@ pub unsafe extern "C" fn tributary_test(
 /// `request` came from `tributary_start` and is not used any more.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tributary_request_free(request: *mut CRequest) {
-    // SAFETY: the caller's promise.
+    // SAFETY: the header asks C for a request that was not freed.
     drop(unsafe { Box::from_raw(request) });
 }
 
-/// Lets a little time pass in a wait for `request` and for what only the caller can look at;
+/// Lets a little time pass in a wait for `request` and for what only the caller can poll;
 /// `is_first` is not 0 in the first call of a wait. `request` is null if there is none to drive.
 ///
 /// # Safety
@@ -67,7 +62,7 @@ pub unsafe extern "C" fn tributary_rest(request: *const CRequest, is_first: c_in
         static WAITER: Cell<Option<Waiter>> = const { Cell::new(None) };
     }
     let kept = if is_first != 0 { None } else { WAITER.take() };
-    // SAFETY: the caller's promise.
+    // SAFETY: the header asks C for a request that was not freed.
     let waiter = if let Some(CRequest(request)) = unsafe { request.as_ref() } {
         let mut waiter = kept.unwrap_or_else(|| request.waiter());
         request.rest(&mut waiter);

@@ -9,7 +9,6 @@
 //! - [`node`]: an aggregation node. Start here.
 //! - [`endpoint`]: a member of a group.
 //! - [`manager`]: who may form which group on which nodes.
-//! - [`workload`]: operations to try them out with.
 #![no_std]
 #![forbid(unsafe_code)]
 
@@ -20,7 +19,6 @@ pub mod endpoint;
 pub mod manager;
 pub mod node;
 pub mod payloads;
-pub mod workload;
 
 mod multicast;
 #[cfg(feature = "planted-bugs")]

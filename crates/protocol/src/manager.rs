@@ -22,7 +22,6 @@ mod groups;
 mod jobs;
 mod nodes;
 mod plan;
-mod rails;
 mod secrets;
 mod status;
 mod streams;
@@ -31,26 +30,25 @@ mod tests;
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
+use core::cell::OnceCell;
 
 use tributary_topology::{AggregationTree, Fabric, GroupTree};
 use tributary_wire::control::{
     GroupGrant, GroupRequest, JobAdmission, JobRequest, NodeEvent, NodeOrder, NodeRegistration,
     StreamInstall,
 };
-use tributary_wire::{GroupId, JobId, NodeId, Rail, StreamTerms};
+use tributary_wire::{GroupId, JobId, NodeId, StreamTerms};
 
 use crate::Time;
 use groups::{Group, GroupTable, Installing, MemberState, Stage};
 use jobs::JobTable;
 use nodes::NodeTable;
 use plan::Plan;
-use rails::Rails;
 use secrets::Secrets;
 use streams::{Placement, StreamTrees};
 
 pub use config::{ManagerConfig, MulticastRange};
 pub use error::{AdmitError, EventError, GroupError, RegisterError};
-pub use rails::RAILS_MAX;
 
 /// Names one pending [`Manager::request_group`] until its decision; never repeats.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -75,9 +73,11 @@ pub struct ManagerStats {
 pub struct Manager {
     config: ManagerConfig,
     fabric: Fabric,
-    rails: Rails,
-    /// Grows whenever the trees may have changed.
-    placements: u64,
+    /// The tree of the nodes that live now. It is placed when it is first asked for: many nodes may
+    /// come before any group does.
+    tree: OnceCell<AggregationTree>,
+    /// Numbers the shapes of the tree, for stream locks.
+    placement: Placement,
     stream_trees: StreamTrees,
     secrets: Secrets,
     nodes: NodeTable,
@@ -97,8 +97,8 @@ impl Manager {
         Self {
             config,
             fabric,
-            rails: Rails::default(),
-            placements: 0,
+            tree: OnceCell::new(),
+            placement: Placement::default(),
             stream_trees: StreamTrees::default(),
             secrets: Secrets::new(seed),
             nodes: NodeTable::default(),
@@ -121,7 +121,7 @@ impl Manager {
         registration: NodeRegistration,
     ) -> Result<NodeId, RegisterError> {
         let node = self.nodes.add(&self.config, registration)?;
-        self.place();
+        self.place_anew();
         self.orders.push_back((node, NodeOrder::Registered { node }));
         Ok(node)
     }
@@ -133,7 +133,7 @@ impl Manager {
         for id in self.groups.ids_on(node) {
             self.close(id, Some(GroupError::NodeGone { node: name.clone() }));
         }
-        self.place();
+        self.place_anew();
     }
 
     /// A node said something.
@@ -185,8 +185,7 @@ impl Manager {
     /// Begins to set up a group; the decision comes from [`Manager::poll_decision`].
     ///
     /// The group gets the OSOs that were asked for, or the configured most if that is less, and
-    /// segments as long as was asked for and every node of its tree can hold. Groups of one job on
-    /// several rails are groups like any other, and count as such.
+    /// segments as long as was asked for and every node of its tree can hold.
     ///
     /// # Errors
     /// [`GroupError`]; nothing changes.
@@ -202,14 +201,14 @@ impl Manager {
             self.nodes.reserve(member.node, plan.grant.osos);
         }
         if let Some(stream) = plan.terms().stream {
-            self.stream_trees.take(self.placement(request.rail), stream.tree);
+            self.stream_trees.take(self.placement, stream.tree);
         }
         self.tickets += 1;
         let ticket = RequestTicket(self.tickets);
         let id = plan.grant.group;
         let stage = Stage::Installing(Installing { ticket, deadline: now, plan });
-        let (label, rail) = (request.label.clone(), request.rail);
-        self.groups.insert(id, Group { job, label, rail, members, stage });
+        let label = request.label.clone();
+        self.groups.insert(id, Group { job, label, members, stage });
         self.order_level(now, id, 0);
         Ok(ticket)
     }
@@ -237,11 +236,13 @@ impl Manager {
         }
     }
 
-    /// The tree that new groups of a rail are placed on, with what an operator may want to know of
-    /// it; none from [`RAILS_MAX`] on.
+    /// The tree that new groups are placed on, with what an operator may want to know of it.
     #[must_use]
-    pub fn tree(&self, rail: Rail) -> Option<&AggregationTree> {
-        (rail.0 < RAILS_MAX).then(|| self.rails.tree(&self.fabric, &self.nodes, rail))
+    pub fn tree(&self) -> &AggregationTree {
+        self.tree.get_or_init(|| {
+            AggregationTree::place(&self.fabric, &self.nodes.for_placement())
+                .expect("registration keeps names apart and every radix above 0")
+        })
     }
 
     /// What happened so far.
@@ -250,14 +251,10 @@ impl Manager {
         &self.stats
     }
 
-    /// The living nodes have changed.
-    fn place(&mut self) {
-        self.placements += 1;
-        self.rails.clear();
-    }
-
-    fn placement(&self, rail: Rail) -> Placement {
-        Placement { number: self.placements, rail }
+    /// The living nodes have changed, so the tree may have.
+    fn place_anew(&mut self) {
+        self.placement.0 += 1;
+        self.tree = OnceCell::new();
     }
 
     /// Finds out whether the group can be had, without changing anything but the next capability.
@@ -278,12 +275,10 @@ impl Manager {
                 return Err(GroupError::JobQuota { job, needs: osos, has });
             }
         }
-        let tree =
-            self.rails.group_tree(&self.fabric, &self.nodes, request.rail, &request.hosts)?;
+        let tree = GroupTree::build(self.tree(), &request.hosts)?;
         let payload_max_bytes = self.nodes.check(&tree, osos, request.payload_max_bytes)?;
         let (group, epoch) = self.groups.next_incarnation().ok_or(GroupError::EpochsUsedUp)?;
-        let stream =
-            request.stream.and_then(|wanted| self.plan_stream(&tree, request.rail, wanted));
+        let stream = request.stream.and_then(|wanted| self.plan_stream(&tree, wanted));
         let terms = plan::Terms { group, epoch, osos, payload_max_bytes, stream };
         let plan = Plan::draw(
             terms,
@@ -298,14 +293,9 @@ impl Manager {
 
     /// The streams that every node of the tree can serve, no wider than wanted. A group that can
     /// have none goes without: its long vectors travel in segments.
-    fn plan_stream(
-        &self,
-        tree: &GroupTree,
-        rail: Rail,
-        wanted: StreamTerms,
-    ) -> Option<StreamInstall> {
+    fn plan_stream(&self, tree: &GroupTree, wanted: StreamTerms) -> Option<StreamInstall> {
         let capacity = self.nodes.stream_capacity(tree, wanted)?;
-        let number = self.stream_trees.number(self.placement(rail), capacity.trees)?;
+        let number = self.stream_trees.number(self.placement, capacity.trees)?;
         Some(StreamInstall { tree: number, terms: capacity.terms_max })
     }
 

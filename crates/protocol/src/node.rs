@@ -50,7 +50,6 @@ pub use config::{
     ChildConfig, GroupConfig, InstallError, NodeConfig, ParentConfig, StreamGrant, StreamLimits,
 };
 pub use error::FrameError;
-pub use multicast::Copies;
 pub use output::{Event, NodeStats, Transmit};
 pub use port::PortId;
 

@@ -6,15 +6,13 @@ use std::cell::Cell;
 use std::num::NonZeroU16;
 
 use tributary_protocol::endpoint::{Endpoint, EndpointConfig, Event, OperationSpec};
-use tributary_protocol::node::{
-    ChildConfig, GroupConfig, Node, NodeConfig, PortId, StreamGrant, StreamLimits,
-};
+use tributary_protocol::node::{GroupConfig, Node, NodeConfig, PortId, StreamGrant, StreamLimits};
 use tributary_protocol::payloads::{Payloads, Place, Source};
 use tributary_protocol::{Carrier, StreamTerms, Time};
-use tributary_wire::frame::{Shape, Target};
-use tributary_wire::{
-    Capability, ChildIndex, Datatype, EndpointId, Epoch, GroupId, Operator, TreeId,
-};
+use tributary_protocol_testing::NodeEdges;
+use tributary_protocol_testing::workload::OperationPlan;
+use tributary_wire::frame::Shape;
+use tributary_wire::{Datatype, EndpointId, Epoch, GroupId, Operator, TreeId};
 
 struct Counting;
 
@@ -61,9 +59,7 @@ const PAYLOAD_BYTES: u32 = 64;
 const DATAGRAM_PORT: NonZeroU16 = NonZeroU16::new(7).unwrap();
 const TERMS: StreamTerms = StreamTerms { chunk_bytes: 32, window: 3 };
 
-fn capability(child: u16) -> Capability {
-    Capability::from_bytes([child as u8 + 1; 16])
-}
+const EDGES: NodeEdges = NodeEdges { group: GroupId(0), node: 0 };
 
 fn node() -> Node {
     let mut node = Node::new(NodeConfig {
@@ -74,18 +70,12 @@ fn node() -> Node {
         join_timeout_ns: 1,
         streams: StreamLimits { trees: 1, window_max: 4, chunk_bytes_max: PAYLOAD_BYTES },
     });
-    let children = (0..MEMBERS)
-        .map(|child| ChildConfig {
-            capability: capability(child),
-            members: EndpointId(u32::from(child))..EndpointId(u32::from(child) + 1),
-        })
-        .collect();
     let config = GroupConfig {
         group: GroupId(0),
         epoch: Epoch(0),
         osos: 4,
         payload_max_bytes: PAYLOAD_BYTES,
-        children,
+        children: EDGES.children(MEMBERS, 0, 1),
         parent: None,
         stream: Some(StreamGrant { tree: TreeId(0), terms: TERMS }),
     };
@@ -95,15 +85,11 @@ fn node() -> Node {
 
 fn endpoint(child: u16) -> Endpoint {
     Endpoint::new(EndpointConfig {
-        group: GroupId(0),
-        epoch: Epoch(0),
-        child: ChildIndex(child),
-        capability: capability(child),
-        endpoint: EndpointId(u32::from(child)),
         osos: 4,
         payload_max_bytes: PAYLOAD_BYTES,
         operations_max: 2,
         stream: Some(TERMS),
+        ..EDGES.member(child, EndpointId(child.into()))
     })
 }
 
@@ -148,14 +134,7 @@ fn settle(node: &mut Node, members: &mut [Endpoint], carried: &mut [u64; 2]) -> 
 
 /// Two overlapping operations of several segments each, then a barrier and a stream.
 fn round(node: &mut Node, members: &mut [Endpoint], carried: &mut [u64; 2]) -> u64 {
-    let sum = OperationSpec {
-        operator: Operator::Sum,
-        datatype: Datatype::F64,
-        elements: 50,
-        target: Target::All,
-        contributes: true,
-        receives: true,
-    };
+    let sum = OperationPlan::allreduce(Operator::Sum, Datatype::F64, 50).spec(EndpointId(0));
     for member in members.iter_mut() {
         member.start(sum).expect("room for it");
         member.start(sum).expect("room for it");

@@ -4,16 +4,16 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use tributary_protocol::endpoint::{Endpoint, EndpointConfig, Event, OperationSpec};
+use tributary_protocol::endpoint::{Endpoint, EndpointConfig, Event};
 use tributary_protocol::node::{
-    ChildConfig, GroupConfig, Node, NodeConfig, ParentConfig, PortId, StreamGrant, StreamLimits,
+    GroupConfig, Node, NodeConfig, ParentConfig, PortId, StreamGrant, StreamLimits,
 };
 use tributary_protocol::payloads::{ArenaId, Lane, Payloads, Place, Source};
 use tributary_protocol::{Carrier, StreamTerms, Time};
-use tributary_wire::frame::{Header, Shape, Target};
-use tributary_wire::{
-    Capability, ChildIndex, Datatype, EndpointId, Epoch, GroupId, Operator, TreeId,
-};
+use tributary_protocol_testing::NodeEdges;
+use tributary_protocol_testing::workload::OperationPlan;
+use tributary_wire::frame::{Edge, Header, Shape};
+use tributary_wire::{Datatype, EndpointId, Epoch, GroupId, Operator, TreeId};
 
 const MIB: usize = 1 << 20;
 const TERMS: StreamTerms = StreamTerms { chunk_bytes: 1 << 16, window: 4 };
@@ -89,8 +89,9 @@ enum End {
     Member(usize),
 }
 
-fn capability(node: usize, child: u16) -> Capability {
-    Capability::from_bytes([1 + node as u8 * 8 + child as u8; 16])
+/// The edges below one of the nodes.
+fn edges(group: u32, node: usize) -> NodeEdges {
+    NodeEdges { group: GroupId(group), node: node as u32 }
 }
 
 /// The other end of a node's port: ports 3g and 3g + 1 are group g's children, 3g + 2 its parent.
@@ -133,52 +134,32 @@ impl Tree {
         for node in 0..3_usize {
             let span = if node == 0 { 2 } else { 1 };
             let first = node.saturating_sub(1) as u32 * 2;
-            let children = (0..RADIX).map(|child| ChildConfig {
-                capability: capability(node, child),
-                members: EndpointId(first + u32::from(child) * span)
-                    ..EndpointId(first + (u32::from(child) + 1) * span),
-            });
-            let parent = (node > 0).then(|| ParentConfig {
-                port: PortId(3 * group + 2),
-                child: ChildIndex(node as u16 - 1),
-                capability: capability(0, node as u16 - 1),
+            let parent = (node > 0).then(|| {
+                let Edge { child, capability, .. } = edges(group, 0).edge(node as u16 - 1);
+                ParentConfig { port: PortId(3 * group + 2), child, capability }
             });
             let config = GroupConfig {
                 group: GroupId(group),
                 epoch: Epoch(0),
                 osos: 1,
                 payload_max_bytes: 64,
-                children: children.collect(),
+                children: edges(group, node).children(RADIX, first, span),
                 parent,
                 stream: Some(StreamGrant { tree: TreeId(0), terms: TERMS }),
             };
             self.nodes[node].install(Time(0), config).expect("it has room");
         }
         for member in 0..4 {
-            self.members.push(Endpoint::new(EndpointConfig {
-                group: GroupId(group),
-                epoch: Epoch(0),
-                child: ChildIndex(member % 2),
-                capability: capability(1 + usize::from(member / 2), member % 2),
-                endpoint: EndpointId(member.into()),
-                osos: 1,
-                payload_max_bytes: 64,
-                operations_max: 1,
-                stream: Some(TERMS),
-            }));
+            let edges = edges(group, 1 + usize::from(member / 2));
+            let config = edges.member(member % 2, EndpointId(member.into()));
+            self.members.push(Endpoint::new(EndpointConfig { stream: Some(TERMS), ..config }));
         }
     }
 
     /// Every member of every group streams a vector.
     fn stream(&mut self, len_bytes: usize) {
-        let spec = OperationSpec {
-            operator: Operator::Sum,
-            datatype: Datatype::F32,
-            elements: (len_bytes / 4) as u64,
-            target: Target::All,
-            contributes: true,
-            receives: true,
-        };
+        let sum = OperationPlan::allreduce(Operator::Sum, Datatype::F32, (len_bytes / 4) as u64);
+        let spec = sum.spec(EndpointId(0));
         self.completed = 0;
         for member in &mut self.members {
             member.start_stream(spec, usize::MAX).expect("one at a time");

@@ -7,11 +7,8 @@
 pub mod engine;
 pub mod fabric;
 pub mod figure;
-pub mod machine;
 pub mod measure;
 pub mod plan;
-pub mod predict;
 pub mod preset;
-pub mod swarm;
 pub mod system;
 pub mod world;

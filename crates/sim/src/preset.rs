@@ -12,7 +12,7 @@ pub use constant::{
 };
 pub use file::{
     Adapter, AggregationNodes, Cable, FabricShape, Memory, Noise, Packet, Preset, PresetError,
-    SharedMachine, Software, Switch, TreeSoftware,
+    Software, Switch, TreeSoftware,
 };
 
 /// The presets that come with the program: name and text.
@@ -25,7 +25,6 @@ const SHIPPED: &[(&str, &str)] = &[
     ("many-core", include_str!("../presets/many-core.toml")),
     ("ethernet-25", include_str!("../presets/ethernet-25.toml")),
     ("ethernet-100", include_str!("../presets/ethernet-100.toml")),
-    ("loopback", include_str!("../presets/loopback.toml")),
     ("bluegene-q", include_str!("../presets/bluegene-q.toml")),
     ("aries", include_str!("../presets/aries.toml")),
 ];

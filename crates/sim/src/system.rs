@@ -124,19 +124,6 @@ impl<D: Data> System<D> {
         Ok(Self { world, layout, site })
     }
 
-    /// An idle system on `fabric` instead of the preset's own, with nodes where `fabric` puts them.
-    ///
-    /// # Errors
-    /// [`SystemError::Graph`].
-    pub fn described(preset: &Preset, fabric: &Fabric, seed: u64) -> Result<Self, SystemError> {
-        let graph = Graph::new(fabric)?;
-        let layout = Layout::described(fabric, &graph);
-        let mut world = World::new(preset, Wiring::Graph(graph), seed);
-        let nodes = preset.aggregation.as_ref();
-        let site = nodes.and_then(|nodes| place(&mut world, nodes, &layout, None));
-        Ok(Self { world, layout: Some(layout), site })
-    }
-
     /// Hosts there are.
     #[must_use]
     pub fn hosts(&self) -> u32 {

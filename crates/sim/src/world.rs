@@ -13,7 +13,6 @@ mod host;
 mod member;
 mod memory;
 mod packet;
-mod parts;
 mod rank;
 mod site;
 mod transfer;
@@ -24,7 +23,6 @@ pub use group::{ChildPlan, GroupPlan, NodePlan, SetupError, Terms};
 pub use host::ProcessId;
 pub use member::MemberId;
 pub use memory::{Data, Nothing, Numbers};
-pub use parts::{FarEnd, MemberPart, NodePart, Parts};
 pub use rank::{HostCollective, RankFinished, RankId, Team};
 pub use site::Site;
 

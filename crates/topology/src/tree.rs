@@ -10,8 +10,6 @@ use alloc::collections::BTreeMap;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use tributary_wire::Rail;
-
 use crate::fabric::{Fabric, VertexId};
 use crate::hosts;
 use survey::Survey;
@@ -125,28 +123,11 @@ impl AggregationTree {
     /// # Errors
     /// [`PlacementError`]: names must differ and every radix be at least 1.
     pub fn place(fabric: &Fabric, nodes: &[AggregationNode]) -> Result<Self, PlacementError> {
-        Self::place_rail(fabric, nodes, Rail::FIRST)
-    }
-
-    /// The tree of one rail: as [`AggregationTree::place`], except that the root is not the first
-    /// choice but the one after as many better ones as the rail's number says, counted round and
-    /// round where there are fewer; and that hosts which are equally near to several ANs are served
-    /// by another of these on each rail. A host with one nearest AN has it on all.
-    ///
-    /// Trees of different rails carry parts of one vector past each other.
-    ///
-    /// # Errors
-    /// [`PlacementError`]: names must differ and every radix be at least 1.
-    pub fn place_rail(
-        fabric: &Fabric,
-        nodes: &[AggregationNode],
-        rail: Rail,
-    ) -> Result<Self, PlacementError> {
         let mut nodes = nodes.to_vec();
         nodes.sort_by(|one, other| one.name.cmp(&other.name));
         check(&nodes)?;
-        let survey = Survey::of(fabric, &nodes, rail);
-        Ok(parents::link(fabric, nodes, survey, rail))
+        let survey = Survey::of(fabric, &nodes);
+        Ok(parents::link(fabric, nodes, survey))
     }
 
     /// Every node, by name.

@@ -11,7 +11,7 @@ use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Capability, ChildIndex, EndpointId, Epoch, FrameKey, GroupId, JobId, NodeId, Rail, StreamTerms,
+    Capability, ChildIndex, EndpointId, Epoch, FrameKey, GroupId, JobId, NodeId, StreamTerms,
     TreeId,
 };
 
@@ -136,8 +136,6 @@ pub struct MulticastGrant {
     pub address: String,
     /// What such results show. It admits to nothing.
     pub capability: Capability,
-    /// Whether members that hear them get reliable copies only when they ask.
-    pub lazy_copies: bool,
 }
 
 /// A child of one node in one group.
@@ -240,17 +238,6 @@ pub struct GroupRequest {
     /// Whether a place is wanted for one process outside the group that results may go to.
     #[serde(default)]
     pub outsider: bool,
-    /// The rail whose tree is wanted, for a job that sends parts of long vectors through trees with
-    /// different roots. The first where nothing is said. A further one is granted only if the
-    /// group's root there is another one than on every rail before it.
-    #[serde(default, skip_serializing_if = "is_first")]
-    pub rail: Rail,
-}
-
-/// Whether a rail goes without saying.
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
-fn is_first(rail: &Rail) -> bool {
-    *rail == Rail::FIRST
 }
 
 /// The answer to [`GroupRequest`]: every endpoint's way in.
@@ -349,8 +336,7 @@ pub enum RefusalCode {
     NodeSilent,
 }
 
-/// `GET /v1/status`: the fabric now. `GET /v1/status/1` and so on: with the nodes as that rail's tree
-/// has them.
+/// `GET /v1/status`: the fabric now.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Status {
     /// Living nodes.
@@ -370,7 +356,7 @@ pub struct NodeStatus {
     pub registration: NodeRegistration,
     /// Outstanding operations that groups hold on it.
     pub osos_used: u32,
-    /// The node above it in the tree of the rail asked about; none at its root.
+    /// The node above it in the fabric's tree; none at its root.
     pub parent: Option<String>,
 }
 
@@ -398,9 +384,6 @@ pub struct GroupStatus {
     pub job: JobId,
     /// What the job calls it.
     pub label: String,
-    /// The rail whose tree it is a part of.
-    #[serde(default, skip_serializing_if = "is_first")]
-    pub rail: Rail,
     /// Segments in flight at most.
     pub osos: u16,
     /// Its aggregation nodes, root first.

@@ -5,7 +5,7 @@ use core::fmt;
 /// 128 unguessable bits that the manager draws for one group and epoch, where frames are sealed.
 ///
 /// Unlike a capability it never travels with the frames: it comes with grants and installs, and is
-/// never printed. What is made of it: `docs/wire.md`, *Sealed frames*.
+/// never printed. What is made of it: `docs/wire.md`, *Authenticated frames*.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct FrameKey([u8; 16]);
 

@@ -58,17 +58,6 @@ id! {
     TreeId(u16)
 }
 
-id! {
-    /// One of the ways to root a fabric's tree: 0 has the best choice of a root, 1 the next, and so
-    /// on. A job whose vectors are long asks for a group on each of several.
-    Rail(u8)
-}
-
-impl Rail {
-    /// The one that everything but stripes of long vectors takes.
-    pub const FIRST: Self = Self(0);
-}
-
 /// The running number of a segment in its group: counts every outstanding-operation slot ever
 /// used, across operations, and wraps.
 ///

@@ -30,8 +30,8 @@ pub use capability::Capability;
 pub use datatype::{Datatype, UnknownDatatype};
 pub use frame_key::FrameKey;
 pub use ids::{
-    ChildIndex, EndpointId, Epoch, GroupId, JobId, NodeId, OperationNumber, Rail, SegmentIndex,
-    Sequence, TreeId,
+    ChildIndex, EndpointId, Epoch, GroupId, JobId, NodeId, OperationNumber, SegmentIndex, Sequence,
+    TreeId,
 };
 pub use operator::{Operator, UnknownOperator};
 pub use terms::StreamTerms;

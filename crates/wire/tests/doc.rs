@@ -110,17 +110,17 @@ fn message(kind: &str) -> Message {
         "datagrams" => Message::Datagrams(core::num::NonZeroU16::new(0xBBBB)),
         "probe" => Message::Probe(3),
         "probed" => Message::Probed(4),
-        "held" => Message::Held { sequence: Sequence(0xCCCC_CCCC), attempt: 5 },
-        "hears" => Message::Hears(tributary_wire::frame::Hearing::Here),
-        "missing" => Message::Missing { sequence: Sequence(0xDDDD_DDDD) },
+        "ack" => Message::Held { sequence: Sequence(0xCCCC_CCCC), attempt: 5 },
+        "subscribed" => Message::Hears(tributary_wire::frame::Hearing::Here),
+        "nack" => Message::Missing { sequence: Sequence(0xDDDD_DDDD) },
         "abort" => Message::Abort(abort),
         "leave" => Message::Leave,
-        "stream ask" => Message::StreamAsk(StreamAsk {
+        "stream request" => Message::StreamAsk(StreamAsk {
             operation: OperationNumber(3),
             shape: StreamShape::new(Operator::Sum, Datatype::F64, 1 << 28).expect("2 GiB"),
             target: Target::Member(EndpointId(5)),
         }),
-        "stream turn" => Message::StreamTurn(OperationNumber(3)),
+        "stream grant" => Message::StreamTurn(OperationNumber(3)),
         "chunk" => Message::Chunk(part(Target::Member(EndpointId(5)))),
         "chunk result" => Message::ChunkResult(part(Target::Member(EndpointId(5)))),
         "stream done" => Message::StreamDone(OperationNumber(3)),
@@ -169,10 +169,12 @@ fn targets_have_their_codes_and_all_others_are_refused() {
         let name = match Header::decode(&bytes).map(|header| header.message) {
             Ok(Message::Request(Part { target: Target::All, .. })) => "all",
             Ok(Message::Request(Part { target: Target::Member(_), .. })) => "member",
-            Ok(Message::Request(Part { target: Target::Outsider, .. })) => "outsider",
-            Ok(Message::Request(Part { target: Target::AllAndOutsider, .. })) => "all and outsider",
+            Ok(Message::Request(Part { target: Target::Outsider, .. })) => "external receiver",
+            Ok(Message::Request(Part { target: Target::AllAndOutsider, .. })) => {
+                "all and external receiver"
+            }
             Ok(Message::Request(Part { target: Target::MemberAndOutsider(_), .. })) => {
-                "member and outsider"
+                "member and external receiver"
             }
             Err(DecodeError::UnknownTarget(it)) if it == target => "",
             other => panic!("target {target}: {other:?}"),

@@ -7,8 +7,8 @@ use crate::step::Landing;
 /// What the rounds do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CyclicWay {
-    /// Says that it is there, to `radix - 1` ranks a round.
-    Barrier { radix: u32 },
+    /// Says that it is there, to one rank a round.
+    Barrier,
     /// Sends on all parts it has, until all have all.
     Allgather,
     /// Folds what a rank before it has gathered, among the ranks from `first` on, without wrapping.
@@ -25,14 +25,13 @@ pub(crate) struct Cyclic {
 
 impl Cyclic {
     pub(crate) fn slot(&self, place: &Place, round: u32, index: u32) -> Slot {
-        let radix = if let CyclicWay::Barrier { radix } = self.way { radix } else { 2 };
-        let distance = power(radix, round);
+        let distance = power(2, round);
         if distance >= u64::from(place.ranks) {
             return Slot::End;
         }
         let distance = distance as u32;
         match self.way {
-            CyclicWay::Barrier { radix } => barrier_slot(place, radix, distance, index),
+            CyclicWay::Barrier => barrier_slot(place, distance, index),
             CyclicWay::Allgather => allgather_slot(place, distance, index),
             CyclicWay::Prefix { first } if place.rank < first => Slot::End,
             CyclicWay::Prefix { first } => {
@@ -44,15 +43,10 @@ impl Cyclic {
     }
 }
 
-fn barrier_slot(place: &Place, radix: u32, distance: u32, index: u32) -> Slot {
-    // How many of the multiples 1, 2, ..., radix - 1 of the distance lie within the circle.
-    let peers = ((place.ranks - 1) / distance).min(radix - 1);
+fn barrier_slot(place: &Place, distance: u32, index: u32) -> Slot {
     match index {
-        _ if index < peers => send(place.after((index + 1) * distance), place.whole()),
-        _ if index < 2 * peers => {
-            let from = place.before((index - peers + 1) * distance);
-            receive(from, place.whole(), Landing::Store)
-        }
+        0 => send(place.after(distance), place.whole()),
+        1 => receive(place.before(distance), place.whole(), Landing::Store),
         _ => Slot::EndOfRound,
     }
 }

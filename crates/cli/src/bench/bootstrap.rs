@@ -1,4 +1,4 @@
-//! A rank's way to its parent, which is its bootstrap.
+//! A rank's path to its parent, which is its bootstrap.
 
 use std::io;
 use std::os::fd::AsFd;

@@ -14,7 +14,7 @@ use super::overlap::{Overlap, OverlapTimes};
 use super::plan::Plan;
 use super::timing::summarize;
 use crate::fabric::Environment;
-use crate::flags::AlgorithmFlag;
+use crate::flags::PathFlag;
 use crate::signals::Signals;
 
 /// How long the other ranks may take to notice that one is gone.
@@ -60,10 +60,10 @@ impl fmt::Display for Outcomes {
     }
 }
 
-/// Runs the plan's work one way, and puts a row per size into `output`.
+/// Runs the plan's work one path, and puts a row per size into `output`.
 pub(super) fn run(
     plan: &Plan,
-    way: AlgorithmFlag,
+    path: PathFlag,
     environment: &Environment,
     signals: &Signals,
     output: &mut Output,
@@ -77,7 +77,7 @@ pub(super) fn run(
     let children = Children::start(plan.ranks, &plan.work, environment, &sender)?;
     Hub {
         plan,
-        way,
+        path,
         children,
         events,
         parts: vec![None; plan.ranks as usize],
@@ -92,16 +92,16 @@ pub(super) fn run(
 
 struct Hub<'a> {
     plan: &'a Plan,
-    way: AlgorithmFlag,
+    path: PathFlag,
     children: Children,
     events: Receiver<Event>,
-    /// Each rank's part of the allgather that is under way.
+    /// Each rank's part of the allgather that is under path.
     parts: Vec<Option<Vec<u8>>>,
     /// Each rank's times of the sizes it is through with and others are not.
     times_ns: Vec<Vec<Vec<u64>>>,
     /// What each rank said of overlap in those sizes.
     overlaps: Vec<VecDeque<OverlapTimes>>,
-    /// `in_node`, `in_tree` or `in_mesh`, as the ranks say.
+    /// `in_node`, `in_tree` or `direct`, as the ranks say.
     carried: String,
     /// Sizes that all ranks are through with.
     rows: usize,
@@ -144,7 +144,7 @@ impl Hub<'_> {
                 self.answer_allgather();
             }
             FromRank::Ready(carried) => {
-                output.progress_to(self.way, 0);
+                output.progress_to(self.path, 0);
                 self.carried = carried;
             }
             FromRank::Times(times_ns) => {
@@ -187,7 +187,7 @@ impl Hub<'_> {
         let overlaps: Vec<OverlapTimes> =
             self.overlaps.iter_mut().filter_map(VecDeque::pop_front).collect();
         let row = Row {
-            way: self.way,
+            path: self.path,
             carried: self.carried.clone(),
             step: self.plan.work.steps[self.rows],
             summary: summarize(&times_ns),

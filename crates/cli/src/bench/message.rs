@@ -46,7 +46,7 @@ pub(super) struct Step {
 pub(super) enum FromRank {
     /// This rank's part of an allgather.
     Gather(Vec<u8>),
-    /// The communicator stands; its way is `in_node`, `in_tree` or `in_mesh`.
+    /// The communicator stands; its path is `in_node`, `in_tree` or `direct`.
     Ready(String),
     /// Nanoseconds of each operation of the next step.
     Times(Vec<u64>),
@@ -72,7 +72,7 @@ impl FromRank {
     pub(super) fn write(&self, to: &mut impl Write) -> io::Result<()> {
         match self {
             Self::Gather(part) => frame(to, 1, part),
-            Self::Ready(way) => frame(to, 2, way.as_bytes()),
+            Self::Ready(path) => frame(to, 2, path.as_bytes()),
             Self::Times(times_ns) => {
                 let bytes: Vec<u8> = times_ns.iter().flat_map(|time| time.to_le_bytes()).collect();
                 frame(to, 3, &bytes)

@@ -10,13 +10,13 @@ use super::message::{Step, Work};
 use super::overlap::Overlap;
 use super::plan::Plan;
 use super::timing::Summary;
-use crate::flags::{AlgorithmFlag, CollectiveFlag};
+use crate::flags::{CollectiveFlag, PathFlag};
 use crate::tables;
 
-/// What one size took, one way.
+/// What one size took, one path.
 #[derive(Clone, Debug)]
 pub(super) struct Row {
-    pub(super) way: AlgorithmFlag,
+    pub(super) path: PathFlag,
     /// `in_node` or `in_tree`.
     pub(super) carried: String,
     pub(super) step: Step,
@@ -30,14 +30,14 @@ pub(super) struct Output {
     json: bool,
     work: Work,
     ranks: u32,
-    hosts: Vec<(AlgorithmFlag, u32)>,
+    hosts: Vec<(PathFlag, u32)>,
     rows: Vec<Row>,
     bar: ProgressBar,
 }
 
 const COLUMNS: [&str; 14] = [
     "algo",
-    "way",
+    "path",
     "size_bytes",
     "avg_us",
     "min",
@@ -63,24 +63,24 @@ impl Output {
             json: plan.json,
             work: plan.work.clone(),
             ranks: plan.ranks,
-            hosts: plan.ways.iter().map(|&way| (way, plan.hosts_of(way))).collect(),
+            hosts: plan.paths.iter().map(|&path| (path, plan.hosts_of(path))).collect(),
             rows: Vec::new(),
             bar,
         }
     }
 
-    /// Shows which way and size is under way.
-    pub(super) fn progress_to(&self, way: AlgorithmFlag, step: usize) {
+    /// Shows which path and size is under path.
+    pub(super) fn progress_to(&self, path: PathFlag, step: usize) {
         if let Some(step) = self.work.steps.get(step) {
-            self.bar.set_message(format!("{}: {} bytes", way.name(), step.size_bytes));
+            self.bar.set_message(format!("{}: {} bytes", path.name(), step.size_bytes));
         }
     }
 
     /// Takes a row.
     pub(super) fn row(&mut self, row: Row) -> io::Result<()> {
         self.bar.inc(row.step.iterations);
-        let done = self.rows.iter().filter(|known| known.way == row.way).count() + 1;
-        self.progress_to(row.way, done);
+        let done = self.rows.iter().filter(|known| known.path == row.path).count() + 1;
+        self.progress_to(row.path, done);
         if self.json {
             writeln!(io::stdout().lock(), "{}", self.line(&row))?;
         }
@@ -114,7 +114,7 @@ impl Output {
                     out,
                     "# {} {} bytes: alone {pure_us:.2}, computation {compute_us:.2}, together \
                      {overall_us:.2}: overlap {:.1}%",
-                    row.way.name(),
+                    row.path.name(),
                     row.step.size_bytes,
                     overlap.percent()
                 )?;
@@ -132,7 +132,7 @@ impl Output {
         };
         let checked = if self.work.verify { "results verified" } else { "results not verified" };
         let hosts: Vec<String> =
-            self.hosts.iter().map(|(way, hosts)| format!("{} {hosts}", way.name())).collect();
+            self.hosts.iter().map(|(path, hosts)| format!("{} {hosts}", path.name())).collect();
         format!("{what}, {} processes, hosts: {}; {checked}", self.ranks, hosts.join(", "))
     }
 
@@ -144,7 +144,7 @@ impl Output {
                 average_us, o.min, o.q1, o.median, o.q3, o.max, r.min, r.q1, r.median, r.q3, r.max,
             ];
             let size_bytes = row.step.size_bytes.to_string();
-            let words = [row.way.name().to_owned(), row.carried.clone(), size_bytes];
+            let words = [row.path.name().to_owned(), row.carried.clone(), size_bytes];
             table.add_row(words.into_iter().chain(times.map(|time| format!("{time:.2}"))));
         }
         tables::right(&mut table, 2..COLUMNS.len());
@@ -153,11 +153,11 @@ impl Output {
 
     fn line(&self, row: &Row) -> serde_json::Value {
         let Summary { average_us, operations, ranks } = row.summary;
-        let hosts = self.hosts.iter().find(|(way, _)| *way == row.way).map(|(_, hosts)| *hosts);
+        let hosts = self.hosts.iter().find(|(path, _)| *path == row.path).map(|(_, hosts)| *hosts);
         let mut line = json!({
             "collective": self.work.collective.name(),
-            "algo": row.way.name(),
-            "way": row.carried,
+            "algo": row.path.name(),
+            "path": row.carried,
             "procs": self.ranks,
             "hosts": hosts,
             "dtype": self.work.datatype.name(),

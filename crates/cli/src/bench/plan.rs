@@ -4,7 +4,7 @@ use tributary_wire::{Datatype, Operator};
 
 use super::message::{Step, Work};
 use super::sizes;
-use crate::flags::{AlgorithmFlag, BenchFlags, CollectiveFlag, TransportFlag};
+use crate::flags::{BenchFlags, CollectiveFlag, PathFlag, TransportFlag};
 use crate::usage::UsageError;
 
 /// A benchmark that makes sense.
@@ -12,26 +12,26 @@ use crate::usage::UsageError;
 pub(super) struct Plan {
     pub(super) ranks: u32,
     pub(super) hosts: u32,
-    pub(super) ways: Vec<AlgorithmFlag>,
+    pub(super) paths: Vec<PathFlag>,
     pub(super) transport: TransportFlag,
     pub(super) json: bool,
     pub(super) work: Work,
 }
 
 impl Plan {
-    /// Hosts that the ranks of `way` act as.
-    pub(super) fn hosts_of(&self, way: AlgorithmFlag) -> u32 {
-        match way {
-            AlgorithmFlag::Auto => self.hosts,
-            AlgorithmFlag::Node => 1,
-            AlgorithmFlag::Tree | AlgorithmFlag::Mesh => self.ranks,
+    /// Hosts that the ranks of `path` act as.
+    pub(super) fn hosts_of(&self, path: PathFlag) -> u32 {
+        match path {
+            PathFlag::Auto => self.hosts,
+            PathFlag::Node => 1,
+            PathFlag::Tree | PathFlag::Direct => self.ranks,
         }
     }
 
-    /// Operations timed, over all sizes and ways.
+    /// Operations timed, over all sizes and paths.
     pub(super) fn operations(&self) -> u64 {
         let per_way: u64 = self.work.steps.iter().map(|step| step.iterations).sum();
-        per_way * self.ways.len() as u64
+        per_way * self.paths.len() as u64
     }
 }
 
@@ -45,18 +45,18 @@ impl TryFrom<BenchFlags> for Plan {
             let allowed = format!("at most --procs, which is {}, is allowed", flags.procs);
             return Err(UsageError::new("--hosts", flags.hosts.to_string(), allowed));
         }
-        let mut ways = Vec::new();
-        for way in &flags.algo {
-            if ways.contains(way) {
-                return Err(UsageError::new("--algo", way.name(), "each way is allowed once"));
+        let mut paths = Vec::new();
+        for path in &flags.algo {
+            if paths.contains(path) {
+                return Err(UsageError::new("--algo", path.name(), "each path is allowed once"));
             }
-            ways.push(*way);
+            paths.push(*path);
         }
         let steps = steps(&flags, datatype)?;
         Ok(Self {
             ranks: narrow(flags.procs),
             hosts: narrow(flags.hosts),
-            ways,
+            paths,
             transport: flags.transport,
             json: flags.json,
             work: Work {
@@ -174,7 +174,7 @@ mod tests {
     #[test]
     fn every_way_decides_the_hosts() {
         let plan = plan("reduce --procs 6 --hosts 2 --algo auto,node,tree,mesh").unwrap();
-        let hosts: Vec<u32> = plan.ways.iter().map(|&way| plan.hosts_of(way)).collect();
+        let hosts: Vec<u32> = plan.paths.iter().map(|&path| plan.hosts_of(path)).collect();
         assert_eq!(hosts, [2, 1, 6, 6]);
     }
 

@@ -6,9 +6,9 @@ use std::time::Instant;
 
 use anyhow::{Context as _, anyhow, bail};
 use rustix::process::{Signal, getppid, set_parent_process_death_signal};
-use tributary_client::report::Ledger;
+use tributary_client::report::CounterRegistry;
 use tributary_client::{
-    Bootstrap as _, Collective, Communicator, Context, Operation, Request, Settings, Verdict,
+    Bootstrap as _, Communicator, Context, Operation, Request, Settings, Verdict,
 };
 use tributary_wire::{Datatype, Operator};
 
@@ -28,7 +28,7 @@ pub(crate) fn run() -> anyhow::Result<ExitCode> {
         Ok(()) => FromRank::Finished,
         Err(error) => FromRank::Failed(format!("{error:#}")),
     };
-    // A parent that is gone hears nothing; this process ends either way.
+    // A parent that is gone hears nothing; this process ends either path.
     let _ = parent.tell(&told);
     Ok(if told == FromRank::Finished { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
@@ -46,9 +46,10 @@ fn die_with_the_parent() -> anyhow::Result<()> {
 fn measure_all(parent: &mut Parent, work: &Work) -> anyhow::Result<()> {
     let settings = Settings::from_env()?;
     let context = Arc::new(Context::open(parent, settings)?);
-    let tally = Ledger::default().open("bench", parent.size(), parent.rank() == 0);
-    let communicator = Communicator::create(&context, parent, &tally, Arc::new(|| Verdict::GoOn))?;
-    parent.tell(&FromRank::Ready(ways(&communicator, work)))?;
+    let counters = CounterRegistry::default().open("bench", parent.size(), parent.rank() == 0);
+    let communicator =
+        Communicator::create(&context, parent, &counters, Arc::new(|| Verdict::GoOn))?;
+    parent.tell(&FromRank::Ready(paths(&communicator, work)))?;
     for step in &work.steps {
         let mut rank = Rank::new(parent, &communicator, work, *step);
         let what = || format!("{} of {} bytes", work.collective.name(), step.size_bytes);
@@ -63,10 +64,13 @@ fn measure_all(parent: &mut Parent, work: &Work) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The way that operations go; several where that depends on the size.
-fn ways(communicator: &Communicator, work: &Work) -> String {
-    let mut names: Vec<&str> =
-        work.steps.iter().map(|step| communicator.way(&operation(work, step)).name()).collect();
+/// The path that operations go; several where that depends on the size.
+fn paths(communicator: &Communicator, work: &Work) -> String {
+    let mut names: Vec<&str> = work
+        .steps
+        .iter()
+        .map(|step| communicator.path(&operation(work, step)).kind().name())
+        .collect();
     names.sort_unstable();
     names.dedup();
     names.join(",")
@@ -75,17 +79,11 @@ fn ways(communicator: &Communicator, work: &Work) -> String {
 /// One step's operation, without buffers.
 fn operation(work: &Work, step: &Step) -> Operation {
     Operation {
-        collective: match work.collective {
-            CollectiveFlag::Allreduce => Collective::Allreduce,
-            CollectiveFlag::Reduce => Collective::Reduce { root: 0 },
-            CollectiveFlag::Bcast => Collective::Broadcast { root: 0 },
-            CollectiveFlag::Barrier => Collective::Barrier,
-        },
+        collective: work.collective.kind().rooted_at(0),
         datatype: if work.operator == Operator::Barrier { Datatype::U8 } else { work.datatype },
         operator: work.operator,
         elements: step.size_bytes / work.datatype.size_bytes() as u64,
-        source: std::ptr::null(),
-        target: std::ptr::null_mut(),
+        ..Operation::BARRIER
     }
 }
 

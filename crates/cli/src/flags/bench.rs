@@ -2,6 +2,7 @@
 
 use clap::{Args, ValueEnum};
 use serde::{Deserialize, Serialize};
+use tributary_client::CollectiveKind;
 
 use crate::usage::whole_number;
 
@@ -13,9 +14,9 @@ Examples:
   tributary bench barrier --procs 8 --hosts 4 --json
   tributary bench allreduce --procs 4 --hosts 4 --overlap
 
-Latency in the manner of the OSU benchmarks: a barrier before each operation, every rank times its
-own part. After avg_us, min to max are given twice: over operations, of the mean over ranks, and over
-ranks, of the mean over operations (in JSON op_min_us ... and rank_min_us ...). A rank or node that
+Latency in the manner of the OSU benchmarks: a barrier before each operation, every rank times its \
+own part. After avg_us, min to max are given twice: over operations, of the mean over ranks, and over \
+ranks, of the mean over operations (in JSON op_min_us ... and rank_min_us ...). A rank or node that \
 dies ends the benchmark with exit code 1 and tells what every rank saw.";
 
 /// Time collectives with processes of its own, without any MPI
@@ -47,11 +48,11 @@ pub(crate) struct BenchFlags {
     #[arg(long, value_name = "OPERATOR")]
     pub(crate) op: Option<String>,
 
-    /// Ways to compare: auto reduces inside each host and then between hosts, node keeps all in
-    /// one host's shared memory, tree makes every process an endpoint of the tree, mesh joins
-    /// every process to the others directly
-    #[arg(long, value_enum, value_name = "WAYS", default_value = "auto", value_delimiter = ',')]
-    pub(crate) algo: Vec<AlgorithmFlag>,
+    /// Paths to compare: auto reduces inside each host and then between hosts, node keeps all in
+    /// one host's shared memory, tree makes every process an endpoint of the tree, direct joins
+    /// every process to the others by direct links
+    #[arg(long, value_enum, value_name = "PATHS", default_value = "auto", value_delimiter = ',')]
+    pub(crate) algo: Vec<PathFlag>,
 
     /// Operations timed per size; by default 1000 up to 8 KiB, fewer above
     #[arg(long, value_name = "N", value_parser = whole_number(1..=10_000_000))]
@@ -92,9 +93,9 @@ pub(crate) enum CollectiveFlag {
     Bcast,
 }
 
-/// A way to carry the collective.
+/// A path to compare.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum AlgorithmFlag {
+pub(crate) enum PathFlag {
     /// Shared memory inside each host, the tree between hosts
     Auto,
     /// Shared memory of one host
@@ -102,29 +103,33 @@ pub(crate) enum AlgorithmFlag {
     /// Every process is an endpoint of the tree
     Tree,
     /// Every process is a host, joined to the others by host algorithms over direct links
-    Mesh,
+    Direct,
 }
 
 impl CollectiveFlag {
+    pub(crate) fn kind(self) -> CollectiveKind {
+        match self {
+            Self::Allreduce => CollectiveKind::Allreduce,
+            Self::Reduce => CollectiveKind::Reduce,
+            Self::Barrier => CollectiveKind::Barrier,
+            Self::Bcast => CollectiveKind::Broadcast,
+        }
+    }
+
     /// As it is typed.
     pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Allreduce => "allreduce",
-            Self::Reduce => "reduce",
-            Self::Barrier => "barrier",
-            Self::Bcast => "bcast",
-        }
+        self.kind().name()
     }
 }
 
-impl AlgorithmFlag {
+impl PathFlag {
     /// As it is typed.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Auto => "auto",
             Self::Node => "node",
             Self::Tree => "tree",
-            Self::Mesh => "mesh",
+            Self::Direct => "direct",
         }
     }
 }

@@ -12,14 +12,17 @@ const MANAGER_EXAMPLES: &str = "\
 Examples:
   tributary token create token
   tributary manager --listen 127.0.0.1:7470 --token-file token
-  tributary manager --listen 10.0.0.1:7470 --token-file token --topology fabric.toml
+  tributary manager --listen 10.0.0.1:7470 --token-file token \\
+      --topology fabric.toml
 
 SIGTERM or SIGINT stops it cleanly. https://ADDR/metrics serves Prometheus metrics.";
 
 const NODE_EXAMPLES: &str = "\
 Examples:
-  tributary node --manager 10.0.0.1:7470 --token-file token --listen 10.0.0.7:7471 --name spine-1
-  tributary node --manager 127.0.0.1:7470 --token-file token --listen 127.0.0.1:0 --name leaf-1
+  tributary node --manager 10.0.0.1:7470 --token-file token \\
+      --listen 10.0.0.7:7471 --name spine-1
+  tributary node --manager 127.0.0.1:7470 --token-file token \\
+      --listen 127.0.0.1:0 --name leaf-1
 
 SIGTERM or SIGINT stops it cleanly.";
 
@@ -44,10 +47,6 @@ pub(crate) struct ManagerFlags {
     #[arg(long, value_name = "IP/COUNT:PORT", value_parser = multicast_range)]
     pub(crate) multicast: Option<MulticastRange>,
 
-    /// Send members that hear multicast their reliable copies only when they ask
-    #[arg(long, requires = "multicast")]
-    pub(crate) lazy_copies: bool,
-
     /// Seal every frame between hosts with a code that only its group's members and nodes can make
     #[arg(long)]
     pub(crate) seal_frames: bool,
@@ -61,7 +60,7 @@ fn multicast_range(text: &str) -> Result<MulticastRange, String> {
     });
     match parsed {
         Some((first, addresses, port)) if first.is_multicast() && addresses > 0 && port > 0 => {
-            Ok(MulticastRange { first, addresses, port, lazy_copies: false })
+            Ok(MulticastRange { first, addresses, port })
         }
         _ => Err("not like 239.255.70.0/256:7475".to_owned()),
     }

@@ -2,9 +2,8 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, ValueHint, value_parser};
+use clap::{Args, ValueHint};
 use clap_complete::Shell;
-use tributary_protocol::manager::RAILS_MAX;
 
 use super::daemons::host_and_port;
 use crate::usage::whole_number;
@@ -12,13 +11,14 @@ use crate::usage::whole_number;
 const STATUS_EXAMPLES: &str = "\
 Examples:
   tributary status --manager 10.0.0.1:7470 --token-file token
-  TRIBUTARY_MANAGER=10.0.0.1:7470 TRIBUTARY_TOKEN_FILE=token tributary status --json";
+  export TRIBUTARY_MANAGER=10.0.0.1:7470 TRIBUTARY_TOKEN_FILE=token
+  tributary status --json";
 
 pub(super) const TREE_EXAMPLES: &str = "\
 Examples:
   tributary tree --manager 10.0.0.1:7470 --token-file token
-  tributary tree --manager 10.0.0.1:7470 --token-file token --rail 1
-  TRIBUTARY_MANAGER=10.0.0.1:7470 TRIBUTARY_TOKEN_FILE=token tributary tree --json";
+  export TRIBUTARY_MANAGER=10.0.0.1:7470 TRIBUTARY_TOKEN_FILE=token
+  tributary tree --json";
 
 const CONFIG_EXAMPLES: &str = "\
 Examples:
@@ -42,17 +42,6 @@ pub(crate) struct FabricFlags {
     pub(crate) json: bool,
 }
 
-/// What to show of the fabric's trees.
-#[derive(Debug, Args)]
-pub(crate) struct TreeFlags {
-    #[command(flatten)]
-    pub(crate) fabric: FabricFlags,
-
-    /// Show the fabric's tree on this rail: 0 has the best root, 1 the next
-    #[arg(long, value_name = "NUMBER", default_value_t = 0, value_parser = value_parser!(u8).range(..i64::from(RAILS_MAX)))]
-    pub(crate) rail: u8,
-}
-
 /// Show every knob: its value, where that came from, its unit and what it does
 #[derive(Debug, Args)]
 #[command(after_help = CONFIG_EXAMPLES)]
@@ -64,18 +53,18 @@ pub(crate) struct ConfigFlags {
 
 const LISTEN_EXAMPLES: &str = "\
 Examples:
-  TRIBUTARY_OUTSIDER=/tmp/grant tributary run --hosts 2 -- mpirun -n 4 ./app
-  tributary listen /tmp/grant             in another terminal, while the job runs
+  TRIBUTARY_EXTERNAL_RECEIVER=/tmp/grant tributary run --hosts 2 -- mpirun -n 4 ./app
+  tributary listen /tmp/grant  in another terminal, while the job runs
   tributary listen /tmp/grant --count 10
 
-The job never waits for this process: results from before it joined it misses, and when it reads too
+The job never waits for this process: results from before it joined it misses, and when it reads too \
 slowly the job goes on without it.";
 
 /// Read the results of a job's reductions from outside it, one JSON object per segment
 #[derive(Debug, Args)]
 #[command(after_help = LISTEN_EXAMPLES)]
 pub(crate) struct ListenFlags {
-    /// What the job wrote to where TRIBUTARY_OUTSIDER said
+    /// What the job wrote to where TRIBUTARY_EXTERNAL_RECEIVER said
     #[arg(value_name = "GRANT", value_hint = ValueHint::FilePath)]
     pub(crate) grant: PathBuf,
 

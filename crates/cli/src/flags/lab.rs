@@ -14,8 +14,8 @@ use super::MpiFlag;
 const EXAMPLES: &str = "\
 Examples:
   tributary lab up --hosts 8
-  tributary lab run -- mpirun -n 8 ./app        one rank on each host, collectives in the tree
-  tributary lab run --plain -- mpirun -n 8 ./app
+  tributary lab run -- mpirun -n 8 ./app          collectives in the tree
+  tributary lab run --plain -- mpirun -n 8 ./app  the MPI alone
   tributary lab exec h3 -- ip address
   tributary lab status
   tributary lab down";
@@ -26,7 +26,7 @@ Examples:
   tributary lab up --hosts 8 --hosts-per-leaf 8 --name flat
   tributary lab up --hosts 4 --rate 10gbit --loss 0.5
 
-Hosts are called h0, h1, ...; switches leaf0, ... and spine; an aggregation node is called after
+Hosts are called h0, h1, ...; switches leaf0, ... and spine; an aggregation node is called after \
 its switch, as leaf0-an; the manager is manager.";
 
 const RUN_EXAMPLES: &str = "\
@@ -35,7 +35,7 @@ Examples:
   tributary lab run --ranks-per-host 2 -- mpirun -n 16 ./app
   tributary lab run --plain -- mpirun -n 8 ./app
 
-The command starts on h0 and finds a host file and a launch agent in its environment, for Open MPI
+The command starts on h0 and finds a host file and a launch agent in its environment, for Open MPI \
 and for launchers of MPICH's kind. The exit code is the command's own.";
 
 /// Make hosts, switches and aggregation nodes out of this machine's namespaces
@@ -109,9 +109,9 @@ pub(crate) struct LabUpFlags {
     #[arg(long, value_name = "MILLISECONDS", value_parser = whole_number(1..=10_000))]
     pub(crate) tcp_rto_min: Option<u64>,
 
-    /// How groups may multicast their results
-    #[arg(long, value_enum, value_name = "HOW", default_value = "lazy")]
-    pub(crate) multicast: LabMulticastFlag,
+    /// Give groups no multicast addresses for their results
+    #[arg(long)]
+    pub(crate) no_multicast: bool,
 
     /// Drop multicast on every link, as a network does that has none
     #[arg(long)]
@@ -120,17 +120,6 @@ pub(crate) struct LabUpFlags {
     /// Seal every frame between members with a code that only its group can make
     #[arg(long)]
     pub(crate) seal_frames: bool,
-}
-
-/// How groups may multicast their results.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum LabMulticastFlag {
-    /// Not at all
-    Off,
-    /// With reliable copies only for those who do not hear it, or ask
-    Lazy,
-    /// With reliable copies for all, always
-    Eager,
 }
 
 /// Which switches have an aggregation node.

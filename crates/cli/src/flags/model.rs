@@ -1,6 +1,6 @@
 //! `tributary model` and `tributary tune`.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::path::PathBuf;
 
 use clap::{Args, ValueHint};
@@ -12,21 +12,22 @@ const MODEL_EXAMPLES: &str = "\
 Examples:
   tributary tune --measure tuning.toml && tributary model --tuning tuning.toml
   tributary model --measure --hosts 2 --ppn 16
-  tributary model --hosts 16 --ppn 28 --sizes 4K:1M --network-startup-ns 1500 \\
-      --network-ns-per-byte 0.08 --memory-startup-ns 60 --memory-ns-per-byte 0.08 \\
+  tributary model --hosts 16 --ppn 28 --sizes 4K:1M \\
+      --network-startup-ns 1500 --network-ns-per-byte 0.08 \\
+      --memory-startup-ns 60 --memory-ns-per-byte 0.08 \\
       --reduce-ns-per-byte 0.05
 
-The model is that of Bayatpour et al. (SC 2017), section 5. A measured time stands beside the model's
+The model is that of Bayatpour et al. (SC 2017), section 5. A measured time stands beside the model's \
 where the file has one of the same hosts, ranks, length and leaders, whichever way was fastest.";
 
 const TUNE_EXAMPLES: &str = "\
 Examples:
-  tributary tune --measure tuning.toml        constants only: some seconds
-  tributary tune tuning.toml                  and a table of operations, on this machine
+  tributary tune --measure tuning.toml  constants only: some seconds
+  tributary tune tuning.toml            and a table of operations
   tributary tune --hosts 2,4 --ppn 1,2 --sizes 8,4K,64K,1M tuning.toml
   TRIBUTARY_TUNING=tuning.toml tributary run -- mpirun ./app
 
-Hosts are emulated by processes of this machine, joined over its own network stack: the table holds
+Hosts are emulated by processes of this machine, joined over its own network stack: the table holds \
 for jobs on one machine, and orders ways elsewhere only roughly.";
 
 /// Predict allreduces by data-partitioned leaders, beside what was measured
@@ -94,7 +95,7 @@ pub(crate) struct TuneFlags {
     #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) file: PathBuf,
 
-    /// Measure the constants of the cost model and of the simulator only
+    /// Measure the constants of the cost model only
     #[arg(long)]
     pub(crate) measure: bool,
 
@@ -129,20 +130,4 @@ pub(crate) struct TuneFlags {
     /// Operations timed per size and way
     #[arg(long, value_name = "N", default_value = "200", value_parser = whole_number(1..=1_000_000))]
     pub(crate) iters: u64,
-}
-
-/// The other process of `tune --measure`
-#[derive(Debug, Args)]
-pub(crate) struct TunePartnerFlags {
-    /// Where it connects to
-    #[arg(long)]
-    pub(crate) address: SocketAddr,
-
-    /// The core it runs on
-    #[arg(long)]
-    pub(crate) core: usize,
-
-    /// It sleeps while it waits, instead of giving way
-    #[arg(long)]
-    pub(crate) sleeps: bool,
 }

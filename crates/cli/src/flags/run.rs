@@ -12,7 +12,8 @@ Examples:
   tributary run --hosts 2 -- mpirun -n 4 ./app
   tributary run --report report.json -- mpiexec -n 8 python3 train.py
   tributary run --mpi mpich -- ./run-all-tests.sh
-  TRIBUTARY_MANAGER=10.0.0.1:7470 TRIBUTARY_TOKEN_FILE=token tributary run -- mpirun ./app
+  export TRIBUTARY_MANAGER=10.0.0.1:7470 TRIBUTARY_TOKEN_FILE=token
+  tributary run -- mpirun ./app
 
 The exit code is the command's own; 128 and the signal's number if a signal ended it.";
 

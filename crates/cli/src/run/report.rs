@@ -7,7 +7,8 @@ use std::process::ExitStatus;
 
 use anyhow::Context as _;
 use tempfile::TempDir;
-use tributary_client::report::{CommunicatorReport, Counts, Kind, Report};
+use tributary_client::CollectiveKind;
+use tributary_client::report::{CommunicatorReport, Counts, Report};
 
 use super::arguments::Arguments;
 use crate::tables;
@@ -93,7 +94,7 @@ fn text(report: &Report) -> String {
         "collective",
         "in_node",
         "in_tree",
-        "in_mesh",
+        "direct",
         "passed_through",
         "why",
     ]);
@@ -105,8 +106,8 @@ fn text(report: &Report) -> String {
     tables::right(&mut table, 1..3);
     tables::right(&mut table, 4..8);
     let mut text = format!(
-        "tributary: {} in_node, {} in_tree, {} in_mesh, {} passed_through",
-        report.in_node, report.in_tree, report.in_mesh, report.passed_through
+        "tributary: {} in_node, {} in_tree, {} direct, {} passed_through",
+        report.in_node, report.in_tree, report.direct, report.passed_through
     );
     if !report.communicators.is_empty() {
         text.push('\n');
@@ -115,14 +116,14 @@ fn text(report: &Report) -> String {
     text
 }
 
-fn row(communicator: &CommunicatorReport, kind: Kind, counts: &Counts) -> [String; 9] {
+fn row(communicator: &CommunicatorReport, kind: CollectiveKind, counts: &Counts) -> [String; 9] {
     let label = match communicator.communicators {
         1 => communicator.label.clone(),
         several => format!("{} ({several} of them)", communicator.label),
     };
     let mut reasons: Vec<String> =
         counts.reasons.iter().map(|(reason, count)| format!("{count} {reason}")).collect();
-    if counts.in_mesh > 0 && !communicator.note.is_empty() {
+    if counts.direct > 0 && !communicator.note.is_empty() {
         reasons.push(format!("no tree: {}", communicator.note));
     }
     if !communicator.memory.is_empty() {
@@ -135,7 +136,7 @@ fn row(communicator: &CommunicatorReport, kind: Kind, counts: &Counts) -> [Strin
         kind.name().to_owned(),
         counts.in_node.to_string(),
         counts.in_tree.to_string(),
-        counts.in_mesh.to_string(),
+        counts.direct.to_string(),
         counts.passed_through.to_string(),
         reasons.join("; "),
     ]
@@ -150,7 +151,7 @@ mod tests {
         let counts = Counts {
             in_node: 1,
             in_tree: 20,
-            in_mesh: 6,
+            direct: 6,
             passed_through: 3,
             reasons: [("user-defined operator".to_owned(), 3)].into(),
         };
@@ -163,14 +164,13 @@ mod tests {
             carriers: "udp".into(),
             memory: "staged".into(),
             multicast_results: 0,
-            stripes: None,
-            collectives: [(Kind::Reduce, counts)].into(),
+            collectives: [(CollectiveKind::Reduce, counts)].into(),
         };
         let mut report = Report::default();
         report.add(&communicator);
         let text = text(&report);
         let lines: Vec<&str> = text.lines().collect();
-        assert_eq!(lines[0], "tributary: 1 in_node, 20 in_tree, 6 in_mesh, 3 passed_through");
+        assert_eq!(lines[0], "tributary: 1 in_node, 20 in_tree, 6 direct, 3 passed_through");
         let words: Vec<&str> = lines[2].split_whitespace().collect();
         assert_eq!(
             words,

@@ -2,10 +2,13 @@
 
 #![allow(dead_code, reason = "every test program uses another part")]
 
-use std::io::{BufRead, BufReader, Read};
+use std::cell::{Cell, RefCell};
+use std::fmt;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::mpsc::channel;
+use std::rc::{Rc, Weak};
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -35,12 +38,76 @@ pub(crate) struct Ended {
     pub(crate) stderr: String,
 }
 
-/// A process that runs beside the test.
-pub(crate) struct Running {
-    child: Child,
-    stdout: Option<thread::JoinHandle<String>>,
-    stderr: Option<thread::JoinHandle<String>>,
+thread_local! {
+    /// What this test has started and still has; a wait in vain tells what they said.
+    static STARTED: RefCell<Vec<Weak<Process>>> = const { RefCell::new(Vec::new()) };
+    /// The last process that was waited for: the one that a wait looks with, if it looks with any.
+    static LAST_ENDED: RefCell<String> = const { RefCell::new(String::new()) };
 }
+
+/// A process, and what it has written so far.
+struct Process {
+    command: String,
+    child: RefCell<Child>,
+    stdout: Output,
+    stderr: Output,
+}
+
+impl Process {
+    fn status(&self) -> Option<ExitStatus> {
+        self.child.borrow_mut().try_wait().expect("the child is ours")
+    }
+}
+
+impl fmt::Display for Process {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let state = self.status().map_or("it still runs".to_owned(), |status| status.to_string());
+        writeln!(f, "{}: {state}", self.command)?;
+        for (stream, output) in [("stdout", &self.stdout), ("stderr", &self.stderr)] {
+            writeln!(f, "{stream}: {}", output.text().trim_end())?;
+        }
+        Ok(())
+    }
+}
+
+/// What a process writes to one of its streams.
+struct Output {
+    bytes: Arc<Mutex<Vec<u8>>>,
+    reader: Cell<Option<thread::JoinHandle<()>>>,
+}
+
+impl Output {
+    fn collect(mut from: impl Read + Send + 'static) -> Self {
+        let bytes = Arc::new(Mutex::new(Vec::new()));
+        let target = Arc::clone(&bytes);
+        let reader = thread::spawn(move || {
+            let mut chunk = [0; 4096];
+            loop {
+                let count = from.read(&mut chunk).expect("a pipe can be read");
+                if count == 0 {
+                    return;
+                }
+                target.lock().expect("nobody panics with it").extend_from_slice(&chunk[..count]);
+            }
+        });
+        Self { bytes, reader: Cell::new(Some(reader)) }
+    }
+
+    /// What has come so far.
+    fn text(&self) -> String {
+        String::from_utf8_lossy(&self.bytes.lock().expect("nobody panics with it")).into_owned()
+    }
+
+    /// All of it, once every writer has closed the stream.
+    fn whole(&self) -> String {
+        self.reader.take().expect("taken once").join().expect("the reader does not panic");
+        let bytes = self.bytes.lock().expect("nobody panics with it").clone();
+        String::from_utf8(bytes).expect("the program writes text")
+    }
+}
+
+/// A process that runs beside the test.
+pub(crate) struct Running(Rc<Process>);
 
 impl Running {
     pub(crate) fn start(command: &mut Command) -> Self {
@@ -50,46 +117,39 @@ impl Running {
             .stderr(Stdio::piped())
             .spawn()
             .expect("the program starts");
-        let stdout = Some(collect(child.stdout.take().expect("piped")));
-        let stderr = Some(collect(child.stderr.take().expect("piped")));
-        Self { child, stdout, stderr }
+        let process = Rc::new(Process {
+            command: format!("{command:?}"),
+            stdout: Output::collect(child.stdout.take().expect("piped")),
+            stderr: Output::collect(child.stderr.take().expect("piped")),
+            child: RefCell::new(child),
+        });
+        STARTED.with_borrow_mut(|started| {
+            started.retain(|process| process.strong_count() > 0);
+            started.push(Rc::downgrade(&process));
+        });
+        Self(process)
     }
 
     pub(crate) fn id(&self) -> u32 {
-        self.child.id()
+        self.0.child.borrow().id()
     }
 
     /// Waits for the end.
-    pub(crate) fn wait(mut self) -> Ended {
-        let hangs_at = Instant::now() + WATCHDOG;
-        let status = loop {
-            if let Some(status) = self.child.try_wait().expect("the child is ours") {
-                break status;
-            }
-            assert!(Instant::now() < hangs_at, "the program hangs");
-            thread::sleep(POLL);
-        };
-        let text = |reader: Option<thread::JoinHandle<String>>| {
-            reader.expect("taken once").join().expect("the reader does not panic")
-        };
-        Ended { status, stdout: text(self.stdout.take()), stderr: text(self.stderr.take()) }
+    pub(crate) fn wait(self) -> Ended {
+        let status = await_that("the program ends", || self.0.status());
+        let ended = Ended { status, stdout: self.0.stdout.whole(), stderr: self.0.stderr.whole() };
+        LAST_ENDED.set(self.0.to_string());
+        ended
     }
 }
 
 impl Drop for Running {
     fn drop(&mut self) {
+        let mut child = self.0.child.borrow_mut();
         // Fails for a child that has been waited for.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        let _ = child.kill();
+        let _ = child.wait();
     }
-}
-
-fn collect(mut from: impl Read + Send + 'static) -> thread::JoinHandle<String> {
-    thread::spawn(move || {
-        let mut text = String::new();
-        from.read_to_string(&mut text).expect("the program writes text");
-        text
-    })
 }
 
 /// Runs a command to its end.
@@ -117,15 +177,35 @@ pub(crate) fn await_children(parent: u32, count: usize) -> Vec<u32> {
 }
 
 /// Polls until `look` sees something.
-pub(crate) fn await_that<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
-    let hangs_at = Instant::now() + WATCHDOG;
+pub(crate) fn await_that<T>(what: &str, look: impl FnMut() -> Option<T>) -> T {
+    await_within(WATCHDOG, what, look)
+}
+
+/// Polls until `look` sees something; panics after `limit`, with the words of every process that
+/// this test has started and still has.
+pub(crate) fn await_within<T>(
+    limit: Duration,
+    what: &str,
+    mut look: impl FnMut() -> Option<T>,
+) -> T {
+    let hangs_at = Instant::now() + limit;
     loop {
         if let Some(seen) = look() {
             return seen;
         }
-        assert!(Instant::now() < hangs_at, "waited in vain: {what}");
+        assert!(Instant::now() < hangs_at, "waited in vain: {what}\n{}", started());
         thread::sleep(POLL);
     }
+}
+
+fn started() -> String {
+    let mut text = LAST_ENDED.with_borrow(Clone::clone);
+    STARTED.with_borrow(|all| {
+        for process in all.iter().filter_map(Weak::upgrade) {
+            text.push_str(&process.to_string());
+        }
+    });
+    text
 }
 
 /// `kill -9`.
@@ -146,47 +226,34 @@ pub(crate) fn is_alive(pid: u32) -> bool {
 
 /// A daemon and the address it announced.
 pub(crate) struct Daemon {
-    child: Child,
+    running: Running,
     pub(crate) address: String,
 }
 
 impl Daemon {
     fn start(arguments: &[&str], token: &Path) -> Self {
-        let mut child = tributary()
-            .args(arguments)
-            .arg("--token-file")
-            .arg(token)
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .expect("the daemon starts");
-        let stdout = BufReader::new(child.stdout.take().expect("piped"));
-        let (sender, lines) = channel();
-        thread::spawn(move || {
-            for line in stdout.lines().map_while(Result::ok) {
-                if sender.send(line).is_err() {
-                    return;
-                }
-            }
+        let running = Running::start(tributary().args(arguments).arg("--token-file").arg(token));
+        let line = await_that("the daemon says where it listens", || {
+            running.0.stdout.text().split_once('\n').map(|(line, _)| line.to_owned())
         });
-        let line = lines.recv_timeout(WATCHDOG).expect("the daemon says where it listens");
         let address = line.rsplit(' ').next().expect("a line has words").to_owned();
-        Self { child, address }
+        Self { running, address }
     }
 
     pub(crate) fn id(&self) -> u32 {
-        self.child.id()
+        self.running.id()
     }
 
     pub(crate) fn kill(&mut self) {
-        self.child.kill().expect("the daemon is ours");
-        self.child.wait().expect("the daemon is ours");
+        let mut child = self.running.0.child.borrow_mut();
+        child.kill().expect("the daemon is ours");
+        child.wait().expect("the daemon is ours");
     }
 
     /// Asks it to stop and waits for that.
-    pub(crate) fn stop(mut self) -> ExitStatus {
+    pub(crate) fn stop(self) -> ExitStatus {
         signal(self.id(), rustix::process::Signal::TERM);
-        await_that("the daemon stops", || self.child.try_wait().expect("the daemon is ours"))
+        self.running.wait().status
     }
 
     /// Open descriptors.
@@ -201,13 +268,6 @@ impl Daemon {
         let line = status.lines().find(|line| line.starts_with("VmRSS:"));
         line.and_then(|line| line.split_whitespace().nth(1)?.parse().ok())
             .expect("the kernel tells the memory in use")
-    }
-}
-
-impl Drop for Daemon {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }
 

@@ -1,12 +1,12 @@
 //! How a communicator ends at one rank: of itself, by a failure, or because the program gives it up.
 //! Whoever learns first tells the ranks of its host and, at leaders, the other hosts.
 
+use tributary_shm_collectives::{Lost, LostCause};
+use tributary_tuning::Method;
 use tributary_wire::frame::{Abort, AbortReason};
 
 use super::Engine;
-use crate::host::{Lost, LostCause};
 use crate::operation::CollectiveError;
-use crate::ways::Between;
 
 impl Engine {
     /// Ends the communicator everywhere, because the program wants it so.
@@ -17,83 +17,51 @@ impl Engine {
         if let Some(group) = &mut self.host {
             group.fail(AbortReason::MemberAborted as u32);
         }
-        if let Some(tree) = &mut self.tree {
-            tree.abort(AbortReason::MemberAborted);
-        }
-        if let Some(mesh) = &mut self.mesh {
-            mesh.abort(AbortReason::MemberAborted);
-        }
+        self.methods.each().for_each(|method| method.abort(AbortReason::MemberAborted));
         self.failed = Some(CollectiveError::GivenUp { label: self.label.clone() });
         self.progress();
     }
 
     /// Leaves the communicator. Not collective: others may have operations to finish.
     pub(crate) fn leave(&mut self) {
-        if let Some(mut tree) = self.tree.take() {
-            tree.leave();
-        }
-        if let Some(mut mesh) = self.mesh.take() {
-            mesh.leave();
-        }
+        self.methods.each().for_each(|method| method.leave());
+        self.methods = super::InterHostMethods::default();
         self.host = None;
     }
 
     /// A rank of this host is lost, or said that the communicator is.
+    #[cold]
     pub(crate) fn on_lost(&mut self, lost: Lost) -> CollectiveError {
         let (error, reason) = match lost.cause {
             LostCause::Reported(code) => {
                 let reason = reported_reason(code);
-                (self.between_hosts(self.seat.ways.usual, reason, None), reason)
+                let method = self.selection.default_method().unwrap_or(Method::Tree);
+                (self.between_hosts(method, reason, None), reason)
             }
             LostCause::Died | LostCause::Left | LostCause::Unreachable(_) => {
-                let rank = self.seat.rank_of_local(lost.local_rank);
+                let rank = self.placement.rank_of_local(lost.local_rank);
                 let label = self.label.clone();
                 (CollectiveError::RankLost { label, rank }, AbortReason::MemberLost)
             }
         };
-        if let Some(tree) = &mut self.tree {
-            tree.abort(reason);
-        }
-        if let Some(mesh) = &mut self.mesh {
-            mesh.abort(reason);
-        }
+        self.methods.each().for_each(|method| method.abort(reason));
         self.failed.get_or_insert(error).clone()
     }
 
-    /// The tree failed.
-    pub(super) fn on_abort(&mut self, abort: Abort) -> CollectiveError {
-        let mut host = None;
-        if let Some(tree) = &mut self.tree {
-            tree.abort_others(abort.reason);
-            host = tree.host_at_fault(abort.at_fault);
-        }
-        let host = host.map(|index| self.seat.placement.hosts[index].clone());
-        self.on_failed_between(Between::Tree, abort, host)
-    }
-
-    /// Another host failed.
-    pub(super) fn on_mesh_abort(&mut self, abort: Abort) -> CollectiveError {
-        let host = self.seat.placement.hosts.get(abort.at_fault.0 as usize).cloned();
-        self.on_failed_between(Between::Mesh, abort, host)
-    }
-
-    /// The other ranks of this host are told.
-    fn on_failed_between(
-        &mut self,
-        between: Between,
-        abort: Abort,
-        host: Option<String>,
-    ) -> CollectiveError {
+    /// An inter-host method failed. The other ranks of this host are told.
+    pub(super) fn on_abort(&mut self, method: Method, abort: Abort) -> CollectiveError {
+        let host = self.methods.method(method).host_at_fault(&abort);
+        let host = host.and_then(|index| self.placement.hosts.get(index).cloned());
         if let Some(group) = &mut self.host {
             group.fail(abort.reason as u32);
         }
-        let error = self.between_hosts(Some(between), abort.reason, host);
+        let error = self.between_hosts(method, abort.reason, host);
         self.failed.get_or_insert(error).clone()
     }
 
     fn between_hosts(
         &self,
-        between: Option<Between>,
+        method: Method,
         reason: AbortReason,
         host: Option<String>,
     ) -> CollectiveError {
@@ -101,11 +69,7 @@ impl Engine {
         if reason == AbortReason::MemberAborted {
             return CollectiveError::GivenUp { label };
         }
-        let reason = reason.to_string();
-        match between {
-            Some(Between::Mesh) => CollectiveError::HostLost { label, reason, host },
-            _ => CollectiveError::TreeFailed { label, reason, host },
-        }
+        CollectiveError::between_hosts(method, label, reason.to_string(), host)
     }
 }
 

@@ -3,20 +3,18 @@
 use std::task::Poll;
 use std::time::Duration;
 
-use tributary_wire::frame::Abort;
+use tributary_shm_collectives::{self as shm, HostGroup, Lost, PeerCheck, Waiter};
+use tributary_tuning::Method;
 
+use super::outcome::{Failure, WaitsFor};
+use super::plan::Stage;
 use super::{Engine, Progress};
-use crate::host::{HostGroup, Lost};
-use crate::leaders::{Failure, WaitsFor};
 use crate::operation::CollectiveError;
-use crate::pipeline;
-use crate::plan::Stage;
-use crate::trees::Trees;
-use crate::waiting::{Checkup, Waiter};
 
-/// Longest sleep while waiting for other hosts, so that a blocking wait is asked that often whether
-/// it is still wanted, which drives the MPI beneath.
+/// Longest sleep while waiting for other hosts, so that the progress hook is called that often.
 const SLEEP_MAX: Duration = Duration::from_millis(2);
+/// How long a leader sleeps that waits for its host and for others: no one descriptor tells of both.
+const SHORT_SLEEP: Duration = Duration::from_micros(50);
 
 impl Engine {
     pub(crate) fn progress_or_pause(&mut self, waiter: &mut Waiter) {
@@ -29,163 +27,109 @@ impl Engine {
 
     /// Lets a little time pass, or sleeps until the operation that runs can go on.
     pub(crate) fn pause(&mut self, waiter: &mut Waiter) {
-        let current = self.current.as_ref();
-        let stage = current.and_then(|current| current.plan.get(current.next));
-        let waits_for = match stage {
-            Some(Stage::Host(_)) => Some(WaitsFor::Host),
-            Some(Stage::Mesh(_)) => Some(WaitsFor::Mesh),
-            Some(Stage::Leaders(_)) => current.map(|current| current.leading.waits_for),
-            _ => None,
-        };
-        if let Some(Stage::Pipeline(pipeline)) = stage {
-            let waits_for = pipeline.waits_for();
-            self.pause_pipeline(waits_for, waiter);
+        let Some((waits_for, method)) = self.awaited() else {
+            waiter.pause(std::thread::sleep);
             return;
-        }
-        match (waits_for, &mut self.host, &mut self.mesh, &mut self.tree) {
-            (Some(WaitsFor::Host), Some(host), _, _) => host.pause(waiter),
-            (Some(WaitsFor::Mesh), _, Some(mesh), _) => {
-                let nap = |time: Duration| mesh.sleep(time.min(SLEEP_MAX));
-                if waiter.pause(nap) == Checkup::Full {
-                    mesh.check_peers();
+        };
+        match (waits_for, &mut self.host) {
+            (WaitsFor::InterHost, _) => self.methods.method(method).pause(waiter, SLEEP_MAX),
+            (WaitsFor::Both, _) => {
+                let method = self.methods.method(method);
+                if waiter.pause(|_| method.sleep(SHORT_SLEEP)) == PeerCheck::Full {
+                    method.check();
                 }
             }
-            (Some(WaitsFor::Both), _, Some(mesh), _) => {
-                // No one thing tells of both, so the sleep is short.
-                if waiter.pause(|_| mesh.sleep(GLANCE)) == Checkup::Full {
-                    mesh.check_peers();
-                }
-            }
-            (None, _, _, Some(tree)) if matches!(stage, Some(Stage::Tree { .. })) => {
-                tree.pause(waiter, SLEEP_MAX);
-            }
-            _ => {
-                waiter.pause(std::thread::sleep);
-            }
+            (WaitsFor::Host, Some(host)) => host.pause(waiter),
+            (WaitsFor::Host, None) => unreachable!("a rank that waits for its host is not alone"),
         }
     }
 
-    fn pause_pipeline(&mut self, waits_for: pipeline::WaitsFor, waiter: &mut Waiter) {
-        let tree = self.tree.as_mut().map(Trees::first);
-        match (waits_for, &mut self.host, tree) {
-            (pipeline::WaitsFor::Tree, _, Some(tree)) => {
-                waiter.pause(|time| tree.sleep(time.min(SLEEP_MAX)));
-            }
-            // No one thing tells of both, so the sleep is short.
-            (pipeline::WaitsFor::Both, _, Some(tree)) => {
-                waiter.pause(|_| tree.sleep(GLANCE));
-            }
-            (_, Some(host), _) => host.pause(waiter),
-            (_, None, _) => unreachable!("a pipeline has a host group"),
+    /// What the stage under way waits for, and the method that it uses between hosts; none if there is
+    /// no such stage.
+    fn awaited(&self) -> Option<(WaitsFor, Method)> {
+        let current = self.current.as_ref()?;
+        match current.plan.get(current.next)? {
+            Stage::Host(_) => Some((WaitsFor::Host, Method::Tree)),
+            Stage::InterHost { method, .. } => Some((WaitsFor::InterHost, *method)),
+            Stage::MultiLeader(_) => Some((current.multi_leader.waits_for, Method::Direct)),
+            Stage::Streamed(streamed) => Some((streamed.waits_for(), Method::Tree)),
+            Stage::Copy { .. } => None,
         }
     }
 
     /// Runs the current operation's stages as far as they go.
     pub(super) fn advance(&mut self) -> Result<Progress, CollectiveError> {
         loop {
-            let Some(current) = &mut self.current else { return Ok(Progress::Over) };
-            let Some(stage) = current.plan.get_mut(current.next) else { return Ok(Progress::Over) };
-            let is_first = !std::mem::replace(&mut current.is_started, true);
-            let outcome = match stage {
-                Stage::Host(operation) => {
-                    let host = self.host.as_mut().expect("a host stage has a host group");
-                    poll_host(host, operation, is_first).map_err(Trouble::Host)
+            match self.advance_stage() {
+                Ok(None) => return Ok(Progress::Over),
+                Ok(Some(true)) => {
+                    if let Some(current) = &mut self.current {
+                        current.next += 1;
+                        current.is_started = false;
+                    }
                 }
-                Stage::Pipeline(pipeline) => {
-                    let host = self.host.as_mut().expect("a pipeline has a host group");
-                    let tree = self.tree.as_mut().map(Trees::first);
-                    pipeline.advance(host, tree).map_err(Trouble::from)
-                }
-                Stage::Leaders(partition) => current
-                    .leading
-                    .advance(partition, self.host.as_mut(), self.mesh.as_mut())
-                    .map_err(Trouble::from),
-                Stage::Tree { spec, source, target, len_bytes } => {
-                    let tree = self.tree.as_mut().expect("a tree stage has a tree");
-                    let started = if is_first {
-                        // SAFETY: the buffers belong to the operation that runs.
-                        unsafe { tree.start(*spec, *source, *target, *len_bytes) }
-                    } else {
-                        Ok(())
-                    };
-                    started.and_then(|()| tree.poll()).map_err(Trouble::Tree)
-                }
-                Stage::Mesh(operation) => {
-                    let mesh = self.mesh.as_mut().expect("a mesh stage has a mesh");
-                    let started = if is_first {
-                        // SAFETY: the buffers belong to the operation that runs.
-                        unsafe { mesh.start(operation) }
-                    } else {
-                        Ok(())
-                    };
-                    started.and_then(|()| mesh.poll()).map_err(Trouble::Mesh)
-                }
-                Stage::Copy { source, target, len_bytes } => {
-                    // SAFETY: source and target are the operation's, and differ.
-                    unsafe { std::ptr::copy(*source, *target, *len_bytes) };
-                    Ok(true)
-                }
-            };
-            match outcome {
-                Ok(true) => {
-                    current.next += 1;
-                    current.is_started = false;
-                }
-                Ok(false) => {
-                    self.look_after_host()?;
+                Ok(Some(false)) => {
+                    self.check_host()?;
                     return Ok(Progress::Waiting);
                 }
-                Err(Trouble::Host(lost)) => return Err(self.on_lost(lost)),
-                Err(Trouble::Tree(abort)) => return Err(self.on_abort(abort)),
-                Err(Trouble::Mesh(abort)) => return Err(self.on_mesh_abort(abort)),
+                Err(Failure::Host(lost)) => return Err(self.on_lost(lost)),
+                Err(Failure::InterHost(method, abort)) => return Err(self.on_abort(method, abort)),
             }
         }
     }
 
-    /// While a leader waits for other hosts, a rank of its own host may die or give up.
-    fn look_after_host(&mut self) -> Result<(), CollectiveError> {
-        let Some(current) = &self.current else { return Ok(()) };
-        let (
-            Some(Stage::Tree { .. } | Stage::Mesh(_) | Stage::Leaders(_) | Stage::Pipeline(_)),
-            Some(host),
-        ) = (current.plan.get(current.next), &mut self.host)
-        else {
-            return Ok(());
+    /// Goes on with the stage that is next. `true` once it is over; none if there is no stage left.
+    fn advance_stage(&mut self) -> Result<Option<bool>, Failure> {
+        let Some(current) = &mut self.current else { return Ok(None) };
+        let Some(stage) = current.plan.get_mut(current.next) else { return Ok(None) };
+        let is_first = !std::mem::replace(&mut current.is_started, true);
+        let host = self.host.as_mut();
+        let is_over = match stage {
+            Stage::Host(operation) => {
+                let host = host.expect("a host stage has a host group");
+                poll_host(host, operation, is_first).map_err(Failure::Host)?
+            }
+            Stage::InterHost { method, operation } => {
+                let (name, method) = (*method, self.methods.method(*method));
+                let started = if is_first {
+                    // SAFETY: the buffers belong to the operation that runs.
+                    unsafe { method.start(operation) }
+                } else {
+                    Ok(())
+                };
+                let polled = started.and_then(|()| method.poll());
+                polled.map_err(|abort| Failure::InterHost(name, abort))?
+            }
+            Stage::MultiLeader(partition) => {
+                let links = self.methods.direct.as_mut();
+                current.multi_leader.advance(partition, host, links)?
+            }
+            Stage::Streamed(streamed) => {
+                let host = host.expect("a streamed stage has a host group");
+                streamed.advance(host, self.methods.tree.as_mut())?
+            }
+            Stage::Copy { source, target, len_bytes } => {
+                // SAFETY: source and target are the operation's, and differ.
+                unsafe { std::ptr::copy(*source, *target, *len_bytes) };
+                true
+            }
         };
-        host.check_peers().map_err(|lost| self.on_lost(lost))
+        Ok(Some(is_over))
     }
-}
 
-/// How long a leader sleeps that waits for its host and for others.
-const GLANCE: Duration = Duration::from_micros(50);
-
-enum Trouble {
-    Host(Lost),
-    Tree(Abort),
-    Mesh(Abort),
-}
-
-impl From<Failure> for Trouble {
-    fn from(failure: Failure) -> Self {
-        match failure {
-            Failure::Host(lost) => Self::Host(lost),
-            Failure::Mesh(abort) => Self::Mesh(abort),
-        }
-    }
-}
-
-impl From<pipeline::Failure> for Trouble {
-    fn from(failure: pipeline::Failure) -> Self {
-        match failure {
-            pipeline::Failure::Host(lost) => Self::Host(lost),
-            pipeline::Failure::Tree(abort) => Self::Tree(abort),
+    /// While a leader waits for other hosts, a rank of its own host may die or give up.
+    fn check_host(&mut self) -> Result<(), CollectiveError> {
+        let Some(current) = &self.current else { return Ok(()) };
+        match (current.plan.get(current.next), &mut self.host) {
+            (None | Some(Stage::Host(_) | Stage::Copy { .. }), _) | (_, None) => Ok(()),
+            (Some(_), Some(host)) => host.check_peers().map_err(|lost| self.on_lost(lost)),
         }
     }
 }
 
 fn poll_host(
     host: &mut HostGroup,
-    operation: &crate::host::Operation,
+    operation: &shm::Operation,
     is_first: bool,
 ) -> Result<bool, Lost> {
     if is_first {

@@ -1,4 +1,4 @@
-//! TLS beneath the HTTP client.
+//! TLS between the HTTP client and its connection.
 //!
 //! Owns the step from an open TCP connection to one that the manager has proved to be its end of.
 //! The HTTP client's own way to TLS checks chains of certificates against names, where one key is
@@ -7,6 +7,7 @@
 use std::fmt;
 use std::io::{Read, Write};
 use std::sync::Arc;
+use std::time::Duration;
 
 use rustls::{ClientConfig, ClientConnection, StreamOwned};
 use tributary_transport::tls::{TlsError, server_name};
@@ -14,10 +15,12 @@ use ureq::unversioned::transport::{
     Buffers, ConnectionDetails, Connector, LazyBuffers, NextTimeout, Transport, TransportAdapter,
 };
 
-use super::ANSWER_TIMEOUT;
-
 /// Encrypts what the connector before it has connected.
-pub(super) struct Encrypting(pub(super) Arc<ClientConfig>);
+pub(super) struct Encrypting {
+    pub(super) config: Arc<ClientConfig>,
+    /// How long the handshake may take.
+    pub(super) timeout: Duration,
+}
 
 impl<In: Transport> Connector<In> for Encrypting {
     type Out = Encrypted;
@@ -29,13 +32,13 @@ impl<In: Transport> Connector<In> for Encrypting {
     ) -> Result<Option<Encrypted>, ureq::Error> {
         let Some(connected) = connected else { return Ok(None) };
         let untrusted = |error: TlsError| ureq::Error::Other(Box::new(error));
-        let mut session = ClientConnection::new(Arc::clone(&self.0), server_name())
+        let mut session = ClientConnection::new(Arc::clone(&self.config), server_name())
             .map_err(|error| untrusted(error.into()))?;
         let mut below = TransportAdapter::new(connected.boxed(), Arc::clone(&details.current_time));
         // The kernel answers a connection attempt, but a handshake needs the manager itself, which
         // may wait for a core as it may before an answer.
         let mut timeout = details.timeout;
-        timeout.after = ANSWER_TIMEOUT.into();
+        timeout.after = self.timeout.into();
         below.set_timeout(timeout);
         session.complete_io(&mut below).map_err(|error| match error.downcast::<ureq::Error>() {
             Ok(error) => error,

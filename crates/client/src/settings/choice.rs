@@ -1,7 +1,6 @@
 //! What knobs choose between by name.
 
-use serde::{Deserialize, Serialize};
-use tributary_algorithms::Algorithm;
+use tributary_tuning::AlgorithmChoice;
 
 /// Something that is chosen by a word.
 pub(super) trait Choice: Copy + 'static {
@@ -39,7 +38,7 @@ impl Choice for ChannelChoice {
     const NAMED: &[(&str, Self)] = &[("auto", Self::Auto), ("tcp", Self::Tcp), ("udp", Self::Udp)];
 }
 
-/// What joins hosts.
+/// How leaders of different hosts meet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BetweenHosts {
     /// Direct links between two real hosts, aggregation nodes else.
@@ -47,81 +46,29 @@ pub enum BetweenHosts {
     /// Aggregation nodes.
     Tree,
     /// Host algorithms over direct links.
-    Mesh,
+    Direct,
 }
 
 impl Choice for BetweenHosts {
     const NAMED: &[(&str, Self)] =
-        &[("auto", Self::Auto), ("tree", Self::Tree), ("mesh", Self::Mesh)];
+        &[("auto", Self::Auto), ("tree", Self::Tree), ("direct", Self::Direct)];
 }
 
-/// Who joins hosts where the manager refuses a group.
+/// What carries operations between hosts where the manager refuses a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fallback {
     /// Host algorithms over direct links.
-    Mesh,
-    /// The MPI beneath.
+    Direct,
+    /// The underlying MPI.
     Mpi,
 }
 
 impl Choice for Fallback {
-    const NAMED: &[(&str, Self)] = &[("mesh", Self::Mesh), ("mpi", Self::Mpi)];
-}
-
-/// Host algorithm between hosts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum AlgorithmChoice {
-    /// By collective, hosts and length.
-    Auto,
-    /// [`Algorithm::RecursiveDoubling`].
-    RecursiveDoubling,
-    /// [`Algorithm::Rabenseifner`].
-    Rabenseifner,
-    /// [`Algorithm::Ring`].
-    Ring,
-    /// [`Algorithm::Binomial`].
-    Binomial,
-    /// [`Algorithm::Sequential`].
-    Sequential,
+    const NAMED: &[(&str, Self)] = &[("direct", Self::Direct), ("mpi", Self::Mpi)];
 }
 
 impl Choice for AlgorithmChoice {
-    const NAMED: &[(&str, Self)] = &[
-        ("auto", Self::Auto),
-        ("recursive-doubling", Self::RecursiveDoubling),
-        ("rabenseifner", Self::Rabenseifner),
-        ("ring", Self::Ring),
-        ("binomial", Self::Binomial),
-        ("sequential", Self::Sequential),
-    ];
-}
-
-impl AlgorithmChoice {
-    /// Every choice.
-    pub fn all() -> impl Iterator<Item = Self> {
-        Self::NAMED.iter().map(|(_, choice)| *choice)
-    }
-
-    /// As the knob and tuning files write it.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        let named = Self::NAMED.iter().find(|(_, choice)| *choice == self);
-        named.expect("the table has every choice").0
-    }
-
-    /// The algorithm, unless it is to be chosen.
-    #[must_use]
-    pub fn algorithm(self) -> Option<Algorithm> {
-        Some(match self {
-            Self::Auto => return None,
-            Self::RecursiveDoubling => Algorithm::RecursiveDoubling,
-            Self::Rabenseifner => Algorithm::Rabenseifner,
-            Self::Ring => Algorithm::Ring,
-            Self::Binomial => Algorithm::Binomial,
-            Self::Sequential => Algorithm::Sequential,
-        })
-    }
+    const NAMED: &[(&str, Self)] = AlgorithmChoice::NAMED;
 }
 
 /// How ranks wait.

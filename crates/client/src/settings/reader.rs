@@ -4,8 +4,8 @@ use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use super::SettingError;
 use super::choice::Choice;
+use super::error::SettingError;
 use crate::knobs::Knob;
 
 /// Reads knobs out of an environment.

@@ -1,4 +1,4 @@
-//! The sockets that a member exchanges datagrams over, and which of them is looked at when.
+//! The sockets that a member exchanges datagrams over, and which of them is polled when.
 
 use std::net::SocketAddr;
 
@@ -12,10 +12,10 @@ pub(super) struct Datagrams {
     pub(super) is_open: bool,
     /// What all of them are sealed with, if they are.
     pub(super) key: Option<SealKey>,
-    /// Where the group's multicast is heard, if it has any.
-    pub(super) ear: Option<DatagramSocket>,
-    /// Whether the next round that looks around looks at the socket that results do not usually come to:
-    /// every second does, and one whenever the kernel says that there is something.
+    /// Where the group's multicast results arrive, if it has any.
+    pub(super) multicast_receiver: Option<DatagramSocket>,
+    /// Whether the next full round polls the socket that results do not usually come to: every second
+    /// does, and one whenever the kernel says that there is something.
     pub(super) is_other_next: bool,
 }
 
@@ -24,10 +24,17 @@ impl Datagrams {
     pub(super) fn beside(link: &TcpLink, key: Option<SealKey>) -> Option<Self> {
         let (ours, peer) = (link.local_address().ok()?, link.peer_address().ok()?);
         let socket = DatagramSocket::bind(SocketAddr::new(ours.ip(), 0)).ok()?;
-        Some(Self { socket, peer, is_open: false, key, ear: None, is_other_next: true })
+        Some(Self {
+            socket,
+            peer,
+            is_open: false,
+            key,
+            multicast_receiver: None,
+            is_other_next: true,
+        })
     }
 
-    /// Whether this round looks at the socket that results do not usually come to.
+    /// Whether this round polls the socket that results do not usually come to.
     pub(super) fn is_other_due(&mut self) -> bool {
         let is_due = self.is_other_next;
         self.is_other_next = !is_due;

@@ -14,7 +14,8 @@ use tributary_wire::frame::{Abort, AbortReason};
 
 use super::TreeMember;
 use super::datagrams::Datagrams;
-use super::traffic::Round;
+use super::round::Round;
+use crate::inter_host::InterHost;
 use crate::settings::{ChannelChoice, TransportChoice};
 
 /// How long a node may take to let a member in.
@@ -46,18 +47,19 @@ pub(crate) struct Approach {
 }
 
 impl TreeMember {
-    /// Connects to the node and waits until it has let the member in.
+    /// Connects the leader of `host` to its node, and waits until the node has let it in.
     pub(crate) fn enter(
         group: &GroupGrant,
-        grant: &EndpointGrant,
+        host: u32,
         approach: Approach,
         machine: &str,
         stream_min_bytes: Option<u64>,
     ) -> Result<Self, EnterError> {
+        let grant = &group.endpoints[host as usize];
         let Connected { link, mut datagrams, carrier } = connect(group, grant, approach, machine)?;
         let mut endpoint = Endpoint::new(EndpointConfig::of_grant(group, grant, 1));
-        // By the group's terms alone, which are the same for all members. A process outside the group
-        // knows only the grant's segments.
+        // By the group's terms alone, which are the same for all members. An external receiver knows
+        // only the grant's segments.
         if group.multicast.is_some() && group.outsider.is_none() {
             endpoint.cut_short_vectors(SHORT_VECTORS);
         }
@@ -68,8 +70,8 @@ impl TreeMember {
             );
         }
         if let (Some(datagrams), Some(multicast)) = (&mut datagrams, &group.multicast) {
-            datagrams.ear = open_ear(datagrams, &multicast.address);
-            if datagrams.ear.is_some() {
+            datagrams.multicast_receiver = open_multicast_receiver(datagrams, &multicast.address);
+            if datagrams.multicast_receiver.is_some() {
                 endpoint.hear_multicast(multicast.capability);
             }
         }
@@ -77,17 +79,18 @@ impl TreeMember {
             endpoint,
             link,
             datagrams,
+            host,
+            endpoints: group.endpoints.iter().map(|endpoint| endpoint.endpoint).collect(),
             carrier,
-            round: Round::Around,
+            round: Round::Full,
             link_due_in: 0,
             clock: Instant::now(),
             running: None,
             number: None,
             stream_min_bytes,
             is_gone: false,
-            tally: None,
-            multicasts_told: 0,
-            has_outsider: group.outsider.is_some(),
+            counters: None,
+            has_external_receiver: group.outsider.is_some(),
         };
         member.await_place(&grant.address.tcp)?;
         Ok(member)
@@ -131,9 +134,9 @@ fn segment_max_bytes(payload_max_bytes: u32, channel: ChannelChoice) -> u32 {
     }
 }
 
-/// A socket that hears a group's multicast where its link starts; none if it can't be had, and then
-/// the group's node never hears that this member hears, and sends it every result.
-fn open_ear(datagrams: &Datagrams, address: &str) -> Option<DatagramSocket> {
+/// A socket that is subscribed to a group's multicast where its link starts; none if it can't be had, and
+/// then this member never tells the group's node of a subscription, and the node sends it every result.
+fn open_multicast_receiver(datagrams: &Datagrams, address: &str) -> Option<DatagramSocket> {
     let SocketAddr::V4(ours) = datagrams.socket.address().ok()? else { return None };
     DatagramSocket::hear(address.parse().ok()?, *ours.ip()).ok()
 }

@@ -97,17 +97,18 @@ fn a_node_that_told_why_and_went_is_not_blamed() {
         endpoint,
         link: Box::new(link),
         datagrams: None,
+        host: 0,
+        endpoints: Vec::new(),
         carrier: "tcp",
-        round: Round::Around,
+        round: Round::Full,
         link_due_in: 0,
         clock: Instant::now(),
         running: None,
         number: None,
         stream_min_bytes: None,
         is_gone: false,
-        tally: None,
-        multicasts_told: 0,
-        has_outsider: false,
+        counters: None,
+        has_external_receiver: false,
     };
     assert_eq!(member.poll(), Err(abort));
 }

@@ -1,54 +1,42 @@
 //! Frames in, frames out: one round over what a member holds.
 
-use std::ops::Range;
-
 use tributary_protocol::Carrier;
 use tributary_transport::Sent;
 
 use super::datagrams::Datagrams;
-use super::{Running, TreeMember, time_since};
+use super::round::Round;
+use super::{TreeMember, time_since};
 
-/// Rounds that look only where the result is expected, between two that look around: each look is a
-/// system call, in every round of a wait.
-const GLANCES: u32 = 7;
+/// Rounds that poll only where the result is expected, between two that poll everything that is due: each
+/// poll is a system call, in every round of a wait.
+const SHORT_ROUNDS: u32 = 7;
 
-/// While data travel by datagram, the link is looked at once in so many rounds that look around, and
-/// whenever the kernel says that it has something.
+/// While data travel by datagram, the link is polled once in so many full rounds, and whenever the
+/// kernel says that it has something.
 const ROUNDS_PER_LINK: u32 = 8;
-
-/// What a round looks at before it sends.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Round {
-    /// Nothing: an operation has just been started, and nobody can have answered.
-    First,
-    /// Where the result is expected; so many more rounds will.
-    Glance(u32),
-    /// Everything that is due, timers included.
-    Around,
-}
 
 impl TreeMember {
     /// One round: takes what has arrived and sends what may be sent.
     pub(super) fn pump(&mut self) {
         let round = self.round;
         self.round = match round {
-            Round::First => Round::Glance(GLANCES),
-            Round::Glance(0) => Round::Around,
-            Round::Glance(left) => Round::Glance(left - 1),
-            Round::Around => Round::Glance(GLANCES),
+            Round::First => Round::Short(SHORT_ROUNDS),
+            Round::Short(0) => Round::Full,
+            Round::Short(left) => Round::Short(left - 1),
+            Round::Full => Round::Short(SHORT_ROUNDS),
         };
-        let looked = match round {
+        let polled = match round {
             Round::First => Ok(()),
-            Round::Glance(_) => match self.receive_at(self.endpoint.expected_carrier()) {
+            Round::Short(_) => match self.receive_at(self.endpoint.expected_carrier()) {
                 // Most rounds of a wait end here.
                 Ok(false) => return,
                 other => other.map(drop),
             },
-            Round::Around => self.look_around(),
+            Round::Full => self.poll_all(),
         };
         // The node's last words, above all why the group failed, may still be unread when sending
         // to it already fails.
-        let outcome = looked
+        let outcome = polled
             .and_then(|()| self.transmit().or_else(|gone| self.receive_link().and(Err(gone))));
         if outcome.is_err() {
             self.link.shutdown();
@@ -57,25 +45,25 @@ impl TreeMember {
         }
     }
 
-    /// Looks where the result is expected, as the next round would; `false` if that round has more to
-    /// do, because something has come or because it looks at more.
-    pub(super) fn glances_in_vain(&mut self) -> bool {
-        let (Round::Glance(left @ 1..), Some(datagrams)) = (self.round, &mut self.datagrams) else {
+    /// Polls where the result is expected, as the next round would; `false` if that round has more to
+    /// do, because something has come or because it polls more.
+    pub(super) fn polls_in_vain(&mut self) -> bool {
+        let (Round::Short(left @ 1..), Some(datagrams)) = (self.round, &mut self.datagrams) else {
             return false;
         };
         let socket = match self.endpoint.expected_carrier() {
-            Carrier::Multicast => datagrams.ear.as_mut(),
+            Carrier::Multicast => datagrams.multicast_receiver.as_mut(),
             Carrier::Datagram => Some(&mut datagrams.socket),
             Carrier::Link => None,
         };
         let is_empty = socket.is_some_and(|socket| matches!(socket.has_arrived(), Ok(false)));
         if is_empty {
-            self.round = Round::Glance(left - 1);
+            self.round = Round::Short(left - 1);
         }
         is_empty
     }
 
-    fn look_around(&mut self) -> Result<(), LinkGone> {
+    fn poll_all(&mut self) -> Result<(), LinkGone> {
         let now = time_since(self.clock);
         let expected = self.endpoint.expected_carrier();
         let is_link_due =
@@ -110,7 +98,7 @@ impl TreeMember {
         let Some(datagrams) = &mut self.datagrams else { return Ok(false) };
         let key = datagrams.key;
         let socket = match carrier {
-            Carrier::Multicast => datagrams.ear.as_mut(),
+            Carrier::Multicast => datagrams.multicast_receiver.as_mut(),
             Carrier::Datagram | Carrier::Link => Some(&mut datagrams.socket),
         };
         let Some(socket) = socket else { return Ok(false) };
@@ -188,7 +176,7 @@ impl TreeMember {
             match sent {
                 Ok(Sent::Taken) => self.endpoint.pop_transmit(time_since(self.clock)),
                 Ok(Sent::Full) => {
-                    self.round = Round::Around;
+                    self.round = Round::Full;
                     break;
                 }
                 Err(_) => return Err(LinkGone),
@@ -199,7 +187,7 @@ impl TreeMember {
             && datagrams.socket.flush() == Sent::Full
         {
             // What the kernel has no room for goes out in the next round.
-            self.round = Round::Around;
+            self.round = Round::Full;
         }
         if self.has_open_datagrams() && !self.link.wants_write() {
             return Ok(());
@@ -207,24 +195,10 @@ impl TreeMember {
         match self.link.flush() {
             Ok(Sent::Taken) => Ok(()),
             Ok(Sent::Full) => {
-                self.round = Round::Around;
+                self.round = Round::Full;
                 Ok(())
             }
             Err(_) => Err(LinkGone),
-        }
-    }
-}
-
-impl Running {
-    /// Puts a result where it belongs.
-    fn fill(&self, bytes: Range<usize>, payload: &[u8]) {
-        assert!(bytes.end <= self.piece.len(), "the endpoint cuts its own vector");
-        assert_eq!(bytes.len(), payload.len(), "headers state their payload");
-        // SAFETY: the range lies within the target, checked above, which the caller of `start`
-        // keeps valid while the operation runs; a frame never overlaps a user's buffer.
-        unsafe {
-            let target = self.target.add(self.piece.start + bytes.start);
-            target.copy_from_nonoverlapping(payload.as_ptr(), payload.len());
         }
     }
 }

@@ -1,38 +1,58 @@
 //! The manager's counters, as Prometheus reads them.
 
-use metrics::{counter, gauge, with_local_recorder};
-use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusRecorder};
+use metrics::Label;
 use tributary_protocol::manager::ManagerStats;
 use tributary_wire::control::Status;
 
-/// A recorder of its own, because several daemons may live in one process.
+use crate::metrics::{Meters, Registry, Table};
+
+#[rustfmt::skip] // One metric a line.
+const COUNTERS: Table<ManagerStats> = &[
+    ("tributary_manager_groups_granted_total", "groups granted", |stats| stats.groups_granted),
+    ("tributary_manager_groups_refused_total", "groups refused", |stats| stats.groups_refused),
+    ("tributary_manager_groups_ended_total", "groups that ended in good order", |stats| stats.groups_ended),
+    ("tributary_manager_groups_cut_total", "groups cut short by a failure, a node's death or their job's end", |stats| stats.groups_cut),
+    ("tributary_manager_stale_events_total", "events about groups that were over", |stats| stats.events_stale),
+];
+
+#[rustfmt::skip] // One metric a line.
+const GAUGES: Table<Status> = &[
+    ("tributary_manager_nodes", "registered aggregation nodes", |status| status.nodes.len() as u64),
+    ("tributary_manager_jobs", "admitted jobs", |status| status.jobs.len() as u64),
+    ("tributary_manager_groups", "groups that hold a grant", |status| status.groups.len() as u64),
+];
+
+/// The manager's metrics, read when somebody asks for them.
 pub(super) struct Metrics {
-    recorder: PrometheusRecorder,
+    registry: Registry,
+    stats: Meters<ManagerStats>,
+    status: Meters<Status>,
 }
 
 impl Metrics {
     pub(super) fn new() -> Self {
-        Self { recorder: PrometheusBuilder::new().build_recorder() }
+        let registry = Registry::new();
+        let stats = Meters::new(&registry, COUNTERS, &[]);
+        let status = Meters::new(&registry, &[], GAUGES);
+        Self { registry, stats, status }
     }
 
     pub(super) fn render(&self, stats: &ManagerStats, status: &Status) -> String {
-        with_local_recorder(&self.recorder, || {
-            counter!("tributary_manager_groups_granted_total").absolute(stats.groups_granted);
-            counter!("tributary_manager_groups_refused_total").absolute(stats.groups_refused);
-            counter!("tributary_manager_groups_ended_total").absolute(stats.groups_ended);
-            counter!("tributary_manager_groups_cut_total").absolute(stats.groups_cut);
-            counter!("tributary_manager_stale_events_total").absolute(stats.events_stale);
-            gauge!("tributary_manager_nodes").set(status.nodes.len() as f64);
-            gauge!("tributary_manager_jobs").set(status.jobs.len() as f64);
-            gauge!("tributary_manager_groups").set(status.groups.len() as f64);
-            for node in &status.nodes {
-                let name = node.registration.name.clone();
-                gauge!("tributary_manager_node_osos", "node" => name.clone())
-                    .set(f64::from(node.registration.osos));
-                gauge!("tributary_manager_node_osos_used", "node" => name)
-                    .set(f64::from(node.osos_used));
-            }
-        });
-        self.recorder.handle().render()
+        self.stats.publish(stats);
+        self.status.publish(status);
+        for node in &status.nodes {
+            let set = |name, help, osos: u32| {
+                let label = Label::new("node", node.registration.name.clone());
+                self.registry.gauge(name, help, Some(label)).set(f64::from(osos));
+            };
+            let (osos, used) = (node.registration.osos, node.osos_used);
+            set("tributary_manager_node_osos", "outstanding operations that a node offers", osos);
+            set(
+                "tributary_manager_node_osos_used",
+                "outstanding operations that groups hold",
+                used,
+            );
+        }
+        self.registry.handle().render()
     }
 }

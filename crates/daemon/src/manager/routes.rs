@@ -9,9 +9,8 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use axum::routing::{get, post};
 use axum::{Json, Router};
-use tributary_protocol::manager::RAILS_MAX;
 use tributary_wire::control::{GroupGrant, RefusalCode, Status};
-use tributary_wire::{JobId, NodeId, Rail};
+use tributary_wire::{JobId, NodeId};
 
 use super::service::Service;
 use crate::http::answer::{Refused, parse};
@@ -30,7 +29,6 @@ pub(super) fn router(service: Arc<Service>) -> Router {
         .route("/v1/jobs", post(admit))
         .route("/v1/jobs/{job}/groups", post(request_group))
         .route("/v1/status", get(status))
-        .route("/v1/status/{rail}", get(status_on))
         .route("/metrics", get(render_metrics))
         .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
         .with_state(service)
@@ -63,16 +61,6 @@ async fn request_group(
 
 async fn status(State(service): Shared) -> Json<Status> {
     Json(service.status())
-}
-
-async fn status_on(State(service): Shared, rail: Number) -> Result<Json<Status>, Refused> {
-    let rail = number(rail)?;
-    let status = u8::try_from(rail).ok().and_then(|rail| service.status_on(Rail(rail)));
-    let unknown = || {
-        let message = format!("there is no rail {rail}; rails are 0 to {}", RAILS_MAX - 1);
-        Refused::new(RefusalCode::NotFound, message)
-    };
-    status.map(Json).ok_or_else(unknown)
 }
 
 async fn render_metrics(State(service): Shared) -> String {

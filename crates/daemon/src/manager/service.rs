@@ -15,7 +15,7 @@ use tributary_topology::Fabric;
 use tributary_wire::control::{
     GroupGrant, GroupRequest, JobRequest, NodeEvent, NodeOrder, NodeRegistration, Status,
 };
-use tributary_wire::{JobId, NodeId, Rail};
+use tributary_wire::{JobId, NodeId};
 
 use super::metrics::Metrics;
 use super::stream::{Lines, line, open_answer};
@@ -141,11 +141,6 @@ impl Service {
 
     pub(super) fn status(&self) -> Status {
         self.lock().machine.status()
-    }
-
-    /// With the nodes as a rail's tree has them, if there is such a rail.
-    pub(super) fn status_on(&self, rail: Rail) -> Option<Status> {
-        self.lock().machine.status_on(rail)
     }
 
     /// The metrics as Prometheus text.

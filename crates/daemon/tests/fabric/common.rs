@@ -17,9 +17,7 @@ use tributary_wire::control::{
     EndpointGrant, GroupGrant, GroupRequest, JobAdmission, JobRequest, Refusal, Status,
 };
 use tributary_wire::frame::{Abort, Edge, Header, Message, Part, Shape, Target, Trail};
-use tributary_wire::{
-    Datatype, OperationNumber, Operator, Rail, SegmentIndex, Sequence, StreamTerms,
-};
+use tributary_wire::{Datatype, OperationNumber, Operator, SegmentIndex, Sequence, StreamTerms};
 
 /// Nothing here takes nearly so long; whatever does is stuck.
 pub(crate) const WATCHDOG: Duration = Duration::from_secs(60);
@@ -205,7 +203,6 @@ impl Job {
             payload_max_bytes,
             stream,
             outsider,
-            rail: Rail::FIRST,
         };
         self.post("groups", &request)
     }

@@ -240,9 +240,9 @@ fn nodes_speak_by_datagram_among_themselves() {
 }
 
 /// A fabric whose groups have multicast addresses, on loopback.
-fn multicasting(lazy_copies: bool, port: u16) -> Fabric {
+fn multicasting(port: u16) -> Fabric {
     let first = Ipv4Addr::new(239, 255, 71, 0);
-    let range = MulticastRange { first, addresses: 16, port, lazy_copies };
+    let range = MulticastRange { first, addresses: 16, port };
     let manager_limits = ManagerConfig { multicast: Some(range), ..ManagerConfig::default() };
     let options = FabricOptions { leaves: 0, manager_limits, ..FabricOptions::default() };
     Fabric::start(&options).unwrap()
@@ -251,45 +251,40 @@ fn multicasting(lazy_copies: bool, port: u16) -> Fabric {
 #[test]
 fn results_are_multicast_and_copies_spared_to_who_hears_them() {
     guarded(|| {
-        for lazy_copies in [false, true] {
-            let fabric = multicasting(lazy_copies, 7475 + u16::from(lazy_copies));
-            let job = Job::admit(&fabric);
-            let group = job.group(&hosts(2), 2, 64);
-            let grant = group.multicast.clone().expect("a multicast address");
-            assert_eq!(grant.lazy_copies, lazy_copies);
-            let mut ear =
-                DatagramSocket::hear(grant.address.parse().unwrap(), Ipv4Addr::LOCALHOST).unwrap();
-            let address = group.endpoints[0].address.tcp.clone();
-            let mut beside =
-                members(&group, Way::Tcp).into_iter().map(|it| Beside::open(it, &address));
-            let [mut one, mut two] = [(); 2].map(|()| beside.next().unwrap());
-            for round in 0..8 {
-                one.ask(round, 1.0);
-                two.ask(round, 2.0);
-                let (header, payload) = hear(&mut ear);
-                let edge = one.member.edge;
-                let everyones = Edge { child: EVERYONE, capability: grant.capability, ..edge };
-                assert_eq!(header.edge, everyones);
-                assert_eq!(payload, to_bytes(&[3.0]));
-                assert_eq!(two.hear_sum(round).1, to_bytes(&[3.0]), "it never said it hears");
-                if round == 0 || !lazy_copies {
-                    assert_eq!(one.hear_sum(round).1, to_bytes(&[3.0]));
-                }
-                one.member.say(Message::Hears(Hearing::Here), &[]);
-                // The word goes another way than the next request.
-                std::thread::sleep(Duration::from_millis(20));
+        let fabric = multicasting(7475);
+        let job = Job::admit(&fabric);
+        let group = job.group(&hosts(2), 2, 64);
+        let grant = group.multicast.clone().expect("a multicast address");
+        let mut ear =
+            DatagramSocket::hear(grant.address.parse().unwrap(), Ipv4Addr::LOCALHOST).unwrap();
+        let address = group.endpoints[0].address.tcp.clone();
+        let mut beside = members(&group, Way::Tcp).into_iter().map(|it| Beside::open(it, &address));
+        let [mut one, mut two] = [(); 2].map(|()| beside.next().unwrap());
+        for round in 0..8 {
+            one.ask(round, 1.0);
+            two.ask(round, 2.0);
+            let (header, payload) = hear(&mut ear);
+            let edge = one.member.edge;
+            let everyones = Edge { child: EVERYONE, capability: grant.capability, ..edge };
+            assert_eq!(header.edge, everyones);
+            assert_eq!(payload, to_bytes(&[3.0]));
+            assert_eq!(two.hear_sum(round).1, to_bytes(&[3.0]), "it never said it hears");
+            if round == 0 {
+                assert_eq!(one.hear_sum(round).1, to_bytes(&[3.0]));
             }
-            // Whoever has heard nothing asks.
-            one.attempt = 1;
-            one.ask(7, 1.0);
-            assert_eq!(one.hear_sum(7).1, to_bytes(&[3.0]));
-            let count = |name: &str| metric(&fabric, "root", name, "");
-            let spared = if lazy_copies { 7.0 } else { 0.0 };
-            eventually("the counters", || {
-                count("tributary_node_multicasts_total") == 8.0
-                    && count("tributary_node_copies_spared_total") == spared
-            });
+            one.member.say(Message::Hears(Hearing::Here), &[]);
+            // The word goes another way than the next request.
+            std::thread::sleep(Duration::from_millis(20));
         }
+        // Whoever has heard nothing asks.
+        one.attempt = 1;
+        one.ask(7, 1.0);
+        assert_eq!(one.hear_sum(7).1, to_bytes(&[3.0]));
+        let count = |name: &str| metric(&fabric, "root", name, "");
+        eventually("the counters", || {
+            count("tributary_node_multicasts_total") == 8.0
+                && count("tributary_node_copies_spared_total") == 7.0
+        });
     });
 }
 

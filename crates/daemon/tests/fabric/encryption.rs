@@ -9,7 +9,6 @@ use std::thread;
 
 use tributary_client::manager::{ManagerClient, ManagerError};
 use tributary_daemon::token::Token;
-use tributary_wire::Rail;
 use tributary_wire::control::{GroupGrant, GroupRequest, JobAdmission, JobRequest};
 
 use crate::common::{call, eventually, guarded};
@@ -77,7 +76,6 @@ fn group_of(client: &ManagerClient, admission: &JobAdmission) -> GroupGrant {
         payload_max_bytes: 1024,
         stream: None,
         outsider: false,
-        rail: Rail::FIRST,
     };
     client.request_group(admission, &request).unwrap()
 }

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that finds no value has failed")]
 
 mod common;
+mod communicators;
 mod datagrams;
 mod encryption;
 mod groups;
@@ -13,4 +14,3 @@ mod recovery;
 mod resources;
 mod sealed;
 mod streams;
-mod stripes;

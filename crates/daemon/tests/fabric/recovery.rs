@@ -25,11 +25,6 @@ pub(crate) struct RunningManager {
 
 impl RunningManager {
     pub(crate) fn start(address: SocketAddr, token: &Token) -> Self {
-        Self::start_on(address, token, Fabric::new())
-    }
-
-    /// A manager of such a fabric.
-    pub(crate) fn start_on(address: SocketAddr, token: &Token, fabric: Fabric) -> Self {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let mut listener = None;
         // The address was just left by the manager before.
@@ -39,8 +34,11 @@ impl RunningManager {
         });
         let listener = listener.unwrap();
         let address = listener.local_addr().unwrap();
-        let options =
-            ManagerOptions { token: token.clone(), fabric, config: ManagerConfig::default() };
+        let options = ManagerOptions {
+            token: token.clone(),
+            fabric: Fabric::new(),
+            config: ManagerConfig::default(),
+        };
         let shutdown = Shutdown::new();
         let manager = Manager::new(options, shutdown.clone()).unwrap();
         let thread = thread::spawn(move || runtime.block_on(manager.serve(listener)));

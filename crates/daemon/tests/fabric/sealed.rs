@@ -313,7 +313,7 @@ fn an_outsider_has_a_key_of_its_own() {
 fn multicast_results_are_sealed() {
     guarded(|| {
         let first = Ipv4Addr::new(239, 255, 72, 0);
-        let range = MulticastRange { first, addresses: 4, port: 7478, lazy_copies: false };
+        let range = MulticastRange { first, addresses: 4, port: 7478 };
         let mut options = options(true, 0);
         options.manager_limits.multicast = Some(range);
         let fabric = Fabric::start(&options).unwrap();

@@ -254,12 +254,19 @@ fn a_killed_holder_frees_the_lock_for_who_waits() {
         let mut others: Vec<_> =
             (1..4).map(|index| Streamer::join(&first, index, Way::Tcp)).collect();
         others.iter_mut().for_each(|member| member.start(16 * MIB / 8, 1));
-        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
         let said = thread::spawn(move || {
-            lines.by_ref().map_while(Result::ok).any(|line| line == SAID_WHEN_STREAMING)
+            let mut words = Vec::new();
+            for line in lines.map_while(Result::ok) {
+                if line == SAID_WHEN_STREAMING {
+                    return Ok(());
+                }
+                words.push(line);
+            }
+            Err(words)
         });
         drive(&mut others, |_| said.is_finished());
-        assert!(said.join().unwrap(), "the holder streams");
+        said.join().unwrap().expect("the holder streams until it is killed");
         // The second group wants the lock that the first one holds, and doesn't get it.
         let mut second = streamers(&job.streaming_group(&hosts(4), TERMS), Way::Shm);
         for member in &mut second {

@@ -11,6 +11,7 @@ use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+use rustix::io::retry_on_intr;
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 
@@ -127,7 +128,12 @@ fn receive_descriptors(stream: &UnixStream) -> io::Result<[OwnedFd; 3]> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(3))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
     let mut byte = [0];
-    recvmsg(stream, &mut [IoSliceMut::new(&mut byte)], &mut control, RecvFlags::CMSG_CLOEXEC)?;
+    // The kernel never restarts a receive with a timeout (signal(7)), and SIGCHLD comes whenever
+    // another session's command ends.
+    retry_on_intr(|| {
+        let mut parts = [IoSliceMut::new(&mut byte)];
+        recvmsg(stream, &mut parts, &mut control, RecvFlags::CMSG_CLOEXEC)
+    })?;
     let descriptors: Vec<OwnedFd> = control
         .drain()
         .filter_map(|message| match message {

@@ -37,8 +37,6 @@ pub struct MulticastRange {
     pub addresses: u32,
     /// The UDP port of all.
     pub port: u16,
-    /// Whether members that hear results get reliable copies only when they ask.
-    pub lazy_copies: bool,
 }
 
 impl MulticastRange {

@@ -4,7 +4,7 @@ use alloc::string::{String, ToString};
 
 use tributary_topology::GroupTreeError;
 use tributary_wire::control::{Refusal, RefusalCode};
-use tributary_wire::{Epoch, GroupId, JobId, NodeId, Rail};
+use tributary_wire::{Epoch, GroupId, JobId, NodeId};
 
 /// Why a node was not taken in.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -114,18 +114,6 @@ pub enum GroupError {
     /// No tree can carry the group.
     #[error(transparent)]
     Tree(#[from] GroupTreeError),
-    /// A further rail's tree has nothing to offer these hosts.
-    #[error(
-        "rail {rail} has the same root for these hosts as rail {other}, aggregation node `{root}`"
-    )]
-    SameRoot {
-        /// The rail that was asked for.
-        rail: Rail,
-        /// One before it.
-        other: Rail,
-        /// The root of both.
-        root: String,
-    },
     /// A node of the tree has too few free OSOs.
     #[error(
         "aggregation node `{node}` needs {needs} outstanding operations for this group, has {has} free"
@@ -251,7 +239,7 @@ impl GroupError {
             Self::NodeExhausted { .. }
             | Self::NodeRefused { .. }
             | Self::Tree(GroupTreeError::RadixExceeded { .. }) => RefusalCode::NodeExhausted,
-            Self::Tree(_) | Self::SameRoot { .. } => RefusalCode::NoTree,
+            Self::Tree(_) => RefusalCode::NoTree,
             Self::NodeFailed { .. } | Self::NodeSilent { .. } | Self::NodeGone { .. } => {
                 RefusalCode::NodeSilent
             }

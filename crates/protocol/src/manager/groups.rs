@@ -5,7 +5,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use tributary_topology::{GroupChild, GroupTree};
-use tributary_wire::{Epoch, GroupId, JobId, NodeId, Rail};
+use tributary_wire::{Epoch, GroupId, JobId, NodeId};
 
 use super::RequestTicket;
 use super::error::EventError;
@@ -53,7 +53,6 @@ pub(super) enum Stage {
 pub(super) struct Group {
     pub(super) job: JobId,
     pub(super) label: String,
-    pub(super) rail: Rail,
     /// Root first, level by level.
     pub(super) members: Vec<Member>,
     pub(super) stage: Stage,

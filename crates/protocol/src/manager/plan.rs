@@ -14,7 +14,6 @@ use tributary_wire::{Capability, ChildIndex, EndpointId, Epoch, GroupId};
 use super::config::{ManagerConfig, TEXT_MAX_BYTES};
 use super::error::GroupError;
 use super::nodes::{NodeTable, PAYLOAD_MIN_BYTES};
-use super::rails::RAILS_MAX;
 use super::secrets::Secrets;
 
 /// What all parts of a group agree on.
@@ -62,7 +61,6 @@ impl Plan {
                 Some(MulticastGrant {
                     address: range.address(terms.group)?.to_string(),
                     capability: secrets.draw(),
-                    lazy_copies: range.lazy_copies,
                 })
             }),
             capabilities: tree
@@ -190,7 +188,6 @@ pub(super) fn check_request(
         ("longest host name in bytes", longest_host, 1, text_max),
         ("shortest host name in bytes", shortest_host, 1, text_max),
         ("label length in bytes", request.label.len() as u64, 0, text_max),
-        ("rail", u64::from(request.rail.0), 0, u64::from(RAILS_MAX) - 1),
         ("osos", u64::from(request.osos), 1, u64::from(u16::MAX)),
         (
             "payload_max_bytes",

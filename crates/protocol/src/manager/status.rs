@@ -2,7 +2,7 @@
 
 use tributary_topology::AggregationTree;
 use tributary_wire::control::{GroupNodeStatus, GroupStatus, JobStatus, NodeStatus, Status};
-use tributary_wire::{GroupId, NodeId, Rail};
+use tributary_wire::{GroupId, NodeId};
 
 use super::Manager;
 use super::groups::{Group, Stage};
@@ -13,15 +13,8 @@ impl Manager {
     /// installed show in the OSOs they hold, and in their job's count.
     #[must_use]
     pub fn status(&self) -> Status {
-        self.status_on(Rail::FIRST).expect("there is a first rail")
-    }
-
-    /// The same, with the nodes as they stand in a rail's tree; none from
-    /// [`RAILS_MAX`](super::RAILS_MAX) on.
-    #[must_use]
-    pub fn status_on(&self, rail: Rail) -> Option<Status> {
-        let tree = self.tree(rail)?;
-        Some(Status {
+        let tree = self.tree();
+        Status {
             nodes: self.nodes.iter().map(|(id, node)| node_status(tree, id, node)).collect(),
             jobs: self
                 .jobs
@@ -40,7 +33,7 @@ impl Manager {
                 .filter(|(_, group)| matches!(group.stage, Stage::Live(_)))
                 .map(|(id, group)| group_status(id, group))
                 .collect(),
-        })
+        }
     }
 }
 
@@ -61,7 +54,6 @@ fn group_status(id: GroupId, group: &Group) -> GroupStatus {
         epoch: group.epoch(),
         job: group.job,
         label: group.label.clone(),
-        rail: group.rail,
         osos: group.osos(),
         nodes: group
             .members

@@ -2,20 +2,16 @@
 //!
 //! Groups with one [`TreeId`] have to agree on which of two nodes is above the other, or their locks
 //! could wait for each other in a circle (see `node::stream`). Groups stay where they are when the
-//! fabric is placed anew, and rails differ in just this, so each placement of each rail gets a number
-//! of its own; a number is free again once the last group of its placement is gone.
+//! fabric is placed anew, so each placement gets a number of its own; a number is free again once
+//! the last group of its placement is gone.
 
 use alloc::collections::BTreeMap;
 
-use tributary_wire::{Rail, TreeId};
+use tributary_wire::TreeId;
 
-/// A shape of the tree.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Placement {
-    /// Grows whenever the shapes of all rails may have changed.
-    pub(super) number: u64,
-    pub(super) rail: Rail,
-}
+/// Numbers a shape of the tree; grows whenever it may have changed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Placement(pub(super) u64);
 
 #[derive(Default)]
 pub(super) struct StreamTrees {
@@ -55,8 +51,7 @@ mod tests {
     #[test]
     fn placements_keep_their_numbers_while_they_have_groups() {
         let mut trees = StreamTrees::default();
-        let placement = |number, rail| Placement { number, rail: Rail(rail) };
-        let [old, new, newest] = [placement(1, 0), placement(1, 1), placement(2, 0)];
+        let [old, new, newest] = [1, 2, 3].map(Placement);
         assert_eq!(trees.number(old, 0), None);
         for _ in 0..2 {
             assert_eq!(trees.number(old, 2), Some(TreeId(0)));

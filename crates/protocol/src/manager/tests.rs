@@ -13,9 +13,9 @@ use tributary_wire::control::{
     GroupGrant, GroupInstall, GroupRequest, JobAdmission, JobRequest, NodeAddress, NodeEvent,
     NodeOrder, NodeRegistration, StreamCapacity,
 };
-use tributary_wire::{GroupId, NodeId, Rail, StreamTerms};
+use tributary_wire::{GroupId, NodeId, StreamTerms};
 
-use super::{GroupError, Manager, ManagerConfig, RAILS_MAX, RequestTicket};
+use super::{GroupError, Manager, ManagerConfig, RequestTicket};
 use crate::Time;
 
 pub(super) const STREAMS: StreamCapacity =
@@ -88,16 +88,6 @@ impl Site {
         hosts: &[&str],
         osos: u16,
     ) -> Result<RequestTicket, GroupError> {
-        self.ask_on(Rail::FIRST, job, hosts, osos)
-    }
-
-    pub(super) fn ask_on(
-        &mut self,
-        rail: Rail,
-        job: &JobAdmission,
-        hosts: &[&str],
-        osos: u16,
-    ) -> Result<RequestTicket, GroupError> {
         let request = GroupRequest {
             secret: job.secret,
             label: "world".into(),
@@ -106,7 +96,6 @@ impl Site {
             payload_max_bytes: 1024,
             stream: Some(StreamTerms { chunk_bytes: 1 << 20, window: 4 }),
             outsider: false,
-            rail,
         };
         let ticket = self.manager.request_group(self.now, job.job, &request);
         self.drain();

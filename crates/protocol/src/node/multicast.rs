@@ -13,21 +13,10 @@ use crate::{Carrier, Reach, Time};
 /// Results sent with nobody hearing any, after which the root saves itself the trouble.
 const UNHEARD_MAX: u8 = 64;
 
-/// When the reliable copy of a result that was multicast is sent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Copies {
-    /// Always, at once: a lost multicast costs nothing.
-    Eager,
-    /// To whoever hears multicast only when it asks: a lost multicast costs a timeout, and the
-    /// others cost the node nothing.
-    Lazy,
-}
-
 /// A group's multicast at one of its nodes.
 #[derive(Debug)]
 pub(super) struct Multicast {
     capability: Capability,
-    copies: Copies,
     ear: Ear,
     /// Results sent since anybody said that it hears them; none once the root has given up.
     unheard: Option<u8>,
@@ -40,18 +29,19 @@ impl Node {
     /// install, wherever the manager grants an address: with `segment_max_bytes` of 0 where this
     /// node sends and hears none, because members below it may hear them all the same, and go on
     /// with results that have not come to it. Segments longer than `segment_max_bytes` are not multicast.
+    ///
+    /// A child that hears multicast gets a reliable copy only when it asks for one: a lost multicast
+    /// costs it a timeout, and the others cost the node nothing.
     pub fn use_multicast(
         &mut self,
         group: GroupId,
         capability: Capability,
-        copies: Copies,
         segment_max_bytes: u32,
     ) {
         let Some(Some(found)) = self.groups.get_mut(group.0 as usize) else { return };
         found.slots.let_be_overtaken();
         found.multicast = Some(Multicast {
             capability,
-            copies,
             ear: Ear::new(capability),
             unheard: Some(0),
             longest_bytes: segment_max_bytes,
@@ -172,7 +162,7 @@ impl Group {
         let asks = slot.heard(child).carrier == Carrier::Datagram;
         #[cfg(feature = "planted-bugs")]
         let asks = asks || crate::planted::is_planted(crate::planted::Bug::SparedCopy);
-        multicast.copies == Copies::Lazy && hears && asks && multicast.carries(part)
+        hears && asks && multicast.carries(part)
     }
 
     fn multicast_header(&self, slot_index: usize) -> Option<Header> {

@@ -526,7 +526,7 @@ fn a_node_that_hears_no_multicast_lets_its_members_go_on() {
         let mut node = Node::new(limits());
         node.install(Time(0), GroupConfig { parent: Some(parent.clone()), ..group(1) }).unwrap();
         if is_multicast {
-            node.use_multicast(GROUP, capability(8), Copies::Lazy, 0);
+            node.use_multicast(GROUP, capability(8), 0);
         }
         put(&mut node, 0, edge(0), Message::Join).unwrap();
         for number in 0..u32::from(OSOS) {
@@ -542,7 +542,7 @@ fn a_node_that_hears_no_multicast_lets_its_members_go_on() {
 #[test]
 fn copies_that_multicast_has_overtaken_make_room() {
     let mut node = joined(1);
-    node.use_multicast(GROUP, capability(8), Copies::Eager, 64);
+    node.use_multicast(GROUP, capability(8), 64);
     // The child goes on with what it hears, and reads nothing of its link.
     for number in 0..60 {
         put(&mut node, 0, edge(0), request(number, 1)).unwrap();

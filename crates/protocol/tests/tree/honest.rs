@@ -3,11 +3,12 @@
 use std::collections::BTreeSet;
 
 use tributary_protocol::node::Event;
+use tributary_protocol_testing::values::Contribution;
 use tributary_wire::frame::Target;
 use tributary_wire::{Datatype, EndpointId, Operator};
 
 use crate::link::Timing;
-use crate::plan::{OperationPlan, Scenario, contribution};
+use crate::plan::{OperationPlan, Scenario};
 use crate::world::{JOIN_TIMEOUT_NS, World};
 
 const SEEDS: u64 = 60;
@@ -157,7 +158,8 @@ fn integer_sums_equal_a_sum_that_knows_no_tree() {
     let world = run(&scenario, Timing::orderly(3));
     let mut flat = vec![0_i64; 33];
     for member in 0..scenario.groups[0].members {
-        let bytes = contribution(&sum, scenario.seed, 0, member);
+        let contribution = Contribution { tag: scenario.seed, operation: 0, member };
+        let bytes = contribution.bytes(sum.datatype, sum.elements);
         for (total, element) in flat.iter_mut().zip(bytes.as_chunks().0) {
             *total = total.wrapping_add(i64::from_le_bytes(*element));
         }

@@ -1,12 +1,11 @@
 //! Virtual links: what is sent on one end comes out of the other, later.
 
-use std::collections::BTreeSet;
-
 use rand::RngExt;
 use rand_pcg::Pcg64;
 use tributary_protocol::Carrier;
-use tributary_protocol::node::{Copies, PortId};
-use tributary_wire::frame::{HEADER_BYTES, Header, Message};
+use tributary_protocol::node::PortId;
+use tributary_protocol_testing::{InFlight, Windows, frames};
+use tributary_wire::frame::{Header, Message};
 
 use crate::plan::GroupPlan;
 
@@ -32,8 +31,8 @@ pub(crate) struct Datagrams {
     pub(crate) blocked_at: u64,
     /// Whether they keep their order.
     pub(crate) is_orderly: bool,
-    /// Whether results are multicast, too, and when copies are sent.
-    pub(crate) multicast: Option<Copies>,
+    /// Whether results are multicast, too.
+    pub(crate) has_multicast: bool,
     /// Whether multicast reaches nobody.
     pub(crate) multicast_is_blocked: bool,
     /// Members that multicast does not reach: the first so many.
@@ -46,7 +45,7 @@ impl Datagrams {
             loss,
             blocked_at: u64::MAX,
             is_orderly: false,
-            multicast: None,
+            has_multicast: false,
             multicast_is_blocked: false,
             deaf: 0,
         }
@@ -90,10 +89,8 @@ pub(crate) struct Link {
     last_at: [u64; 2],
     last_datagram_at: [u64; 2],
     floor_at: [u64; 2],
-    /// Sequences requested over this link and not answered.
-    outstanding: BTreeSet<u32>,
-    /// Chunks sent over this link and not answered.
-    chunks: BTreeSet<u32>,
+    /// What went up over this link and is not answered.
+    windows: Windows,
     pub(crate) peak_chunks: usize,
     pub(crate) window: usize,
     osos: usize,
@@ -117,8 +114,7 @@ impl Link {
             last_at: [0; 2],
             last_datagram_at: [0; 2],
             floor_at: [0; 2],
-            outstanding: BTreeSet::new(),
-            chunks: BTreeSet::new(),
+            windows: Windows::default(),
             peak_chunks: 0,
             window: plan.stream.map_or(0, |terms| usize::from(terms.window)),
             osos: usize::from(plan.osos),
@@ -198,24 +194,24 @@ impl Link {
     }
 
     fn note(&mut self, header: &Header, timing: &Timing) {
-        if let Message::Request(part) = header.message {
-            self.outstanding.insert(part.sequence.0);
-            let count = self.outstanding.len();
-            // What members have heard by multicast, a node below them need not wait for any more:
-            // it reuses the slot, and this side can't tell.
-            let is_heard = timing.datagrams.is_some_and(|travel| travel.multicast.is_some());
-            let is_nodes = matches!(self.holders[LOWER], Holder::Node { .. });
-            let max = if is_heard && is_nodes { usize::MAX } else { self.osos };
-            assert!(count <= max, "{count} segments in flight, {} granted", self.osos);
-            self.peak_outstanding = self.peak_outstanding.max(count);
+        if let Message::Request(part) | Message::Chunk(part) = header.message {
             self.has_wrapped |= part.sequence.0 < 1 << 31;
         }
-        if let Message::Chunk(part) = header.message {
-            self.chunks.insert(part.sequence.0);
-            let count = self.chunks.len();
-            assert!(count <= self.window, "{count} chunks in flight, {} granted", self.window);
-            self.peak_chunks = self.peak_chunks.max(count);
-            self.has_wrapped |= part.sequence.0 < 1 << 31;
+        match self.windows.on_sent(&header.message) {
+            Some(InFlight::Segments(count)) => {
+                // What members have heard by multicast, a node below them need not wait for any more:
+                // it reuses the slot, and this side can't tell.
+                let is_heard = timing.datagrams.is_some_and(|travel| travel.has_multicast);
+                let is_nodes = matches!(self.holders[LOWER], Holder::Node { .. });
+                let max = if is_heard && is_nodes { usize::MAX } else { self.osos };
+                assert!(count <= max, "{count} segments in flight, {} granted", self.osos);
+                self.peak_outstanding = self.peak_outstanding.max(count);
+            }
+            Some(InFlight::Chunks(count)) => {
+                assert!(count <= self.window, "{count} chunks in flight, {} granted", self.window);
+                self.peak_chunks = self.peak_chunks.max(count);
+            }
+            None => {}
         }
     }
 
@@ -227,21 +223,13 @@ impl Link {
 
     /// The lower end has a result that came another way.
     pub(crate) fn on_heard(&mut self, header: &Header) {
-        if let Message::Result(part) = header.message {
-            self.outstanding.remove(&part.sequence.0);
-        }
+        self.windows.on_taken(&header.message);
     }
 
     /// A frame has come out.
     pub(crate) fn on_arrived(&mut self, to: usize, carrier: Carrier, frame: &[u8]) {
-        let header = Header::decode(frame).expect("machines send frames that decode");
-        assert_eq!(frame.len(), HEADER_BYTES + header.payload_bytes());
-        if let Message::Result(part) = header.message {
-            self.outstanding.remove(&part.sequence.0);
-        }
-        if let Message::ChunkResult(part) = header.message {
-            self.chunks.remove(&part.sequence.0);
-        }
+        let (header, _) = frames::decode(frame).expect("machines send frames that decode");
+        self.windows.on_taken(&header.message);
         if carrier == Carrier::Link {
             // A second copy doesn't take up room.
             self.in_flight[to] = self.in_flight[to].saturating_sub(1);

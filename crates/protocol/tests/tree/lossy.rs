@@ -7,7 +7,7 @@
 use std::collections::BTreeSet;
 
 use tributary_protocol::endpoint::ShortVectors;
-use tributary_protocol::node::{Copies, Event, FrameError};
+use tributary_protocol::node::{Event, FrameError};
 use tributary_protocol::{Reach, RecoveryStats};
 use tributary_wire::frame::{Abort, AbortReason};
 use tributary_wire::{Datatype, EndpointId, Operator};
@@ -198,28 +198,26 @@ fn a_lost_member_is_named_though_datagrams_are_lost_too() {
     }
 }
 
-fn multicast(seed: u64, loss: f64, copies: Copies, deaf: usize) -> Timing {
-    let travel = Datagrams { multicast: Some(copies), deaf, ..Datagrams::with_loss(loss) };
+fn multicast(seed: u64, loss: f64, deaf: usize) -> Timing {
+    let travel = Datagrams { has_multicast: true, deaf, ..Datagrams::with_loss(loss) };
     Timing { datagrams: Some(travel), ..Timing::orderly(seed) }
 }
 
 #[test]
 fn multicast_changes_no_bit() {
-    for copies in [Copies::Eager, Copies::Lazy] {
-        let (mut multicasts, mut spared, mut doubled) = (0, 0, 0);
-        for loss in [0.0, 0.01, 0.1, 0.3] {
-            for seed in 0..SEEDS / 2 {
-                let world = run(&Scenario::random(seed), multicast(seed, loss, copies, 0));
-                for host in &world.nodes {
-                    multicasts += host.node.stats().multicasts;
-                    spared += host.node.stats().spared;
-                }
-                doubled += world.members.iter().map(|it| it.endpoint.repeats()).sum::<u64>();
+    let (mut multicasts, mut spared, mut doubled) = (0, 0, 0);
+    for loss in [0.0, 0.01, 0.1, 0.3] {
+        for seed in 0..SEEDS / 2 {
+            let world = run(&Scenario::random(seed), multicast(seed, loss, 0));
+            for host in &world.nodes {
+                multicasts += host.node.stats().multicasts;
+                spared += host.node.stats().spared;
             }
+            doubled += world.members.iter().map(|it| it.endpoint.repeats()).sum::<u64>();
         }
-        assert!(multicasts > 1000 && doubled > 1000, "{multicasts} {doubled}");
-        assert_eq!(copies == Copies::Lazy, spared > 1000, "{spared} copies spared");
     }
+    assert!(multicasts > 1000 && doubled > 1000, "{multicasts} {doubled}");
+    assert!(spared > 1000, "{spared} copies spared");
 }
 
 #[test]
@@ -230,7 +228,7 @@ fn short_vectors_go_by_datagram_once_they_are_cut_for_it() {
     let sum = OperationPlan::allreduce(Operator::Sum, Datatype::F64, 30);
     scenario.groups[0].script = vec![sum; 50];
     let run_cut = |segment_max_bytes| {
-        let mut world = World::new(&scenario, multicast(5, 0.02, Copies::Lazy, 0));
+        let mut world = World::new(&scenario, multicast(5, 0.02, 0));
         for member in &mut world.members {
             let short = ShortVectors { vector_max_bytes: 240, segment_max_bytes };
             member.endpoint.cut_short_vectors(short);
@@ -247,20 +245,21 @@ fn short_vectors_go_by_datagram_once_they_are_cut_for_it() {
 }
 
 #[test]
-fn a_lost_multicast_costs_nothing_where_copies_are_eager_and_a_timeout_where_not() {
+fn copies_are_spared_and_a_lost_multicast_costs_a_timeout() {
     let mut scenario = uneven(2);
     let sum = OperationPlan::allreduce(Operator::Sum, Datatype::F64, 1);
     scenario.groups[0].script = vec![sum; 200];
-    let mut passed_ns = [0; 2];
-    let mut sent = [0; 2];
-    for (index, copies) in [Copies::Eager, Copies::Lazy].into_iter().enumerate() {
-        let world = run(&scenario, multicast(3, 0.02, copies, 0));
+    let reliable = run(&scenario, Timing::lossy(3, 0.02));
+    let [lossless, lossy] = [0.0, 0.02].map(|loss| run(&scenario, multicast(3, loss, 0)));
+    for world in [&lossless, &lossy] {
         assert!(world.members.iter().all(|member| member.hears));
-        passed_ns[index] = world.now;
-        sent[index] = datagrams(&world);
     }
-    assert!(sent[1] < sent[0] * 7 / 10, "{sent:?}: half of all datagrams are results");
-    assert!(passed_ns[0] < passed_ns[1], "{passed_ns:?}");
+    let sent = [&lossy, &reliable].map(datagrams);
+    assert!(sent[0] < sent[1] * 7 / 10, "{sent:?}: half of all datagrams are results");
+    let timeouts = |world| members(world).map(|it| it.timeouts).sum::<u64>();
+    assert_eq!(timeouts(&lossless), 0);
+    assert!(timeouts(&lossy) > 0);
+    assert!(lossless.now < lossy.now, "{} {}", lossless.now, lossy.now);
 }
 
 #[test]
@@ -269,7 +268,7 @@ fn members_that_multicast_does_not_reach_get_their_copies() {
     let sum = OperationPlan::allreduce(Operator::Sum, Datatype::F64, 1);
     scenario.groups[0].script = vec![sum; 100];
     for deaf in [3, 9] {
-        let world = run(&scenario, multicast(1, 0.0, Copies::Lazy, deaf));
+        let world = run(&scenario, multicast(1, 0.0, deaf));
         for (index, member) in world.members.iter().enumerate() {
             assert_eq!(member.hears, index >= deaf);
             assert_eq!(member.endpoint.recovery_stats().timeouts, 0, "it never has to ask");
@@ -282,7 +281,7 @@ fn a_network_without_multicast_is_left_alone_after_a_while() {
     let mut scenario = uneven(2);
     let sum = OperationPlan::allreduce(Operator::Sum, Datatype::F64, 1);
     scenario.groups[0].script = vec![sum; 200];
-    let mut timing = multicast(1, 0.0, Copies::Lazy, 0);
+    let mut timing = multicast(1, 0.0, 0);
     timing.datagrams.as_mut().unwrap().multicast_is_blocked = true;
     let world = run(&scenario, timing);
     let stats = world.nodes[0].node.stats();
@@ -294,11 +293,11 @@ fn a_network_without_multicast_is_left_alone_after_a_while() {
 
 #[test]
 fn streams_keep_to_their_links_among_segments_that_are_lost() {
-    for copies in [None, Some(Copies::Eager), Some(Copies::Lazy)] {
+    for has_multicast in [false, true] {
         let (mut streams, mut repeated, mut by_datagram) = (0, 0, 0);
         for (loss, seeds) in [(0.01, 0..SEEDS / 2), (0.3, SEEDS / 2..SEEDS)] {
             for seed in seeds {
-                let travel = Datagrams { multicast: copies, ..Datagrams::with_loss(loss) };
+                let travel = Datagrams { has_multicast, ..Datagrams::with_loss(loss) };
                 let timing = Timing { datagrams: Some(travel), ..Timing::orderly(seed) };
                 // No chunk travels by datagram, as the links see to.
                 let world = run(&Scenario::random_streams(seed), timing);

@@ -5,13 +5,11 @@
 //! that decides results; a *timing* holds delays, link sizes and disorder. The same scenario under
 //! different timings must give the same bits.
 
-mod arithmetic;
 mod failures;
 mod honest;
 mod link;
 mod lossy;
 mod member;
-mod memory;
 mod plan;
 mod streams;
 mod world;

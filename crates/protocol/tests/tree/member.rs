@@ -1,14 +1,14 @@
 //! A member: an endpoint, the application's vectors, and a script to run.
 
-use std::collections::BTreeMap;
 use std::num::NonZeroU16;
 
 use tributary_protocol::endpoint::{Endpoint, EndpointConfig, Event, StartError};
 use tributary_protocol::{Carrier, Reach, Time};
+use tributary_protocol_testing::Operations;
+use tributary_wire::EndpointId;
 use tributary_wire::frame::Abort;
-use tributary_wire::{EndpointId, OperationNumber};
 
-use crate::plan::{OperationPlan, contribution};
+use crate::plan::OperationPlan;
 
 /// Everybody's: the virtual links lead to the right end anyway.
 pub(crate) const DATAGRAM_PORT: NonZeroU16 = NonZeroU16::new(7).unwrap();
@@ -35,14 +35,9 @@ pub(crate) struct Member {
     /// What each completed operation left in its target; empty where it receives nothing.
     pub(crate) results: Vec<Option<Vec<u8>>>,
     pub(crate) failed: Option<Abort>,
-    running: BTreeMap<OperationNumber, Running>,
-    seed: u64,
-}
-
-struct Running {
-    operation: usize,
-    source: Vec<u8>,
-    target: Vec<u8>,
+    running: Operations,
+    /// What results are written to, for each operation that was started.
+    targets: Vec<Vec<u8>>,
 }
 
 impl Member {
@@ -54,6 +49,7 @@ impl Member {
     ) -> Self {
         Self {
             index: config.endpoint.0,
+            running: Operations::new(config.endpoint, seed),
             endpoint: Endpoint::new(config),
             group,
             link: None,
@@ -67,34 +63,23 @@ impl Member {
             reach: None,
             hears: false,
             failed: None,
-            running: BTreeMap::new(),
-            seed,
+            targets: Vec::new(),
         }
     }
 
     /// Starts the next operation, if there is one and the endpoint takes it.
     pub(crate) fn start_next(&mut self) -> bool {
         let Some(plan) = self.script.get(self.started).copied() else { return false };
-        let spec = plan.spec(EndpointId(self.index));
-        let started = if plan.is_stream {
-            self.endpoint.start_stream(spec, usize::MAX)
-        } else {
-            self.endpoint.start(spec)
-        };
-        let number = match started {
-            Ok(number) => number,
+        let ready_bytes = plan.is_stream.then_some(usize::MAX);
+        match self.running.start(&mut self.endpoint, self.started, plan, ready_bytes) {
+            Ok(()) => {}
             Err(StartError::Busy { .. } | StartError::Failed(_) | StartError::Left) => {
                 return false;
             }
             Err(other) => panic!("{plan:?} is an operation, but: {other}"),
-        };
-        let source = if spec.contributes {
-            contribution(&plan, self.seed, self.started, self.index)
-        } else {
-            Vec::new()
-        };
-        let target = if spec.receives { vec![0xA5; plan.len_bytes()] } else { Vec::new() };
-        self.running.insert(number, Running { operation: self.started, source, target });
+        }
+        let receives = plan.spec(EndpointId(self.index)).receives;
+        self.targets.push(if receives { vec![0xA5; plan.len_bytes()] } else { Vec::new() });
         self.started += 1;
         true
     }
@@ -105,8 +90,9 @@ impl Member {
 
     /// The bytes that follow the header in a frame.
     pub(crate) fn payload(&self, transmit: &tributary_protocol::endpoint::Transmit) -> Vec<u8> {
-        let Some(body) = &transmit.body else { return Vec::new() };
-        self.running[&body.operation].source[body.bytes.clone()].to_vec()
+        let mut bytes = Vec::new();
+        self.running.append_payload(transmit, &mut bytes);
+        bytes
     }
 
     /// Takes one frame. `Err` stands for the link's end.
@@ -118,9 +104,8 @@ impl Member {
         payload: &[u8],
     ) -> Result<(), tributary_protocol::endpoint::FrameError> {
         if let Some(body) = self.endpoint.handle_frame(now, carrier, header)? {
-            let running =
-                self.running.get_mut(&body.operation).expect("results are for the living");
-            running.target[body.bytes].copy_from_slice(payload);
+            let operation = self.running.on_result(&body);
+            self.targets[operation][body.bytes].copy_from_slice(payload);
         }
         Ok(())
     }
@@ -139,8 +124,11 @@ impl Member {
                 Event::Multicast(reach) => self.hears = reach == Reach::Open,
                 Event::Datagrams(reach) => self.reach = Some(reach),
                 Event::Completed(number) => {
-                    let running = self.running.remove(&number).expect("completes once");
-                    self.results[running.operation] = Some(running.target);
+                    let running = self.running.complete(number).expect("once, in order");
+                    let need_bytes = running.need_bytes(EndpointId(self.index));
+                    assert_eq!(running.got_bytes, need_bytes, "no more and no less");
+                    let target = std::mem::take(&mut self.targets[running.operation]);
+                    self.results[running.operation] = Some(target);
                 }
                 Event::Failed(abort) => {
                     assert!(self.failed.is_none(), "fails once");

@@ -4,18 +4,16 @@ use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
 use tributary_protocol::StreamTerms;
 use tributary_protocol::node::StreamLimits;
-use tributary_protocol::workload::Mixture;
-pub(crate) use tributary_protocol::workload::OperationPlan;
-use tributary_wire::frame::Shape;
+use tributary_protocol_testing::values::{Below, TreeShape};
+use tributary_protocol_testing::workload::Mixture;
+pub(crate) use tributary_protocol_testing::workload::OperationPlan;
 use tributary_wire::{Capability, Datatype, EndpointId, Operator};
-
-use crate::arithmetic::{combine, narrow, widen};
 
 /// What nodes hold for streams, in one tree.
 pub(crate) const STREAMS: StreamLimits =
     StreamLimits { trees: 1, window_max: 5, chunk_bytes_max: 100 };
 
-/// What is computed: all that [`crate::arithmetic`] knows.
+/// What is computed.
 const KERNELS: [(Operator, Datatype); 7] = [
     (Operator::Sum, Datatype::I64),
     (Operator::Sum, Datatype::F64),
@@ -60,12 +58,6 @@ pub(crate) struct TreeNode {
     pub(crate) children: Vec<Child>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Below {
-    Member(u32),
-    Node(usize),
-}
-
 /// One child, with what the manager would have granted to it.
 #[derive(Clone, Debug)]
 pub(crate) struct Child {
@@ -74,57 +66,13 @@ pub(crate) struct Child {
     pub(crate) members: core::ops::Range<EndpointId>,
 }
 
-/// A member's vector: random bits for integers, and for floats numbers of such different
-/// magnitude that the order of addition shows in the sum.
-pub(crate) fn contribution(
-    plan: &OperationPlan,
-    seed: u64,
-    operation: usize,
-    member: u32,
-) -> Vec<u8> {
-    let stream = (operation as u128) << 32 | u128::from(member);
-    let mut random = Pcg64::new(u128::from(seed), stream);
-    let mut number =
-        || random.random_range(-1.0..1.0_f64) * 10_f64.powi(random.random_range(-3..4));
-    (0..plan.elements)
-        .flat_map(|_| match plan.datatype {
-            Datatype::F64 => number().to_le_bytes().to_vec(),
-            Datatype::F32 => (number() as f32).to_le_bytes().to_vec(),
-            Datatype::F16 => half::f16::from_f64(number()).to_le_bytes().to_vec(),
-            Datatype::Bf16 => half::bf16::from_f64(number()).to_le_bytes().to_vec(),
-            other => (number().to_bits().wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 3)
-                .rotate_left(7)
-                .to_le_bytes()[..other.size_bytes()]
-                .to_vec(),
-        })
-        .collect()
-}
-
 impl GroupPlan {
     /// What every member must hold when an operation is complete: none where it receives nothing.
     pub(crate) fn expected(&self, seed: u64, operation: usize) -> Option<Vec<u8>> {
         let plan = &self.script[operation];
-        match plan.operator {
-            Operator::Barrier => None,
-            Operator::Broadcast => Some(contribution(plan, seed, operation, plan.source.0)),
-            _ => Some(self.reduced(seed, operation, 0)),
-        }
-    }
-
-    /// The reduction at and below one node: its children in order, rounded once.
-    fn reduced(&self, seed: u64, operation: usize, at: usize) -> Vec<u8> {
-        let plan = &self.script[operation];
-        let shape =
-            Shape::new(plan.operator, plan.datatype, plan.elements as u32).expect("a reduction");
-        let mut values = self.tree[at].children.iter().map(|child| match child.below {
-            Below::Member(member) => contribution(plan, seed, operation, member),
-            Below::Node(node) => self.reduced(seed, operation, node),
-        });
-        let mut accumulator = widen(shape, &values.next().expect("a node has a child"));
-        for value in values {
-            combine(shape, &mut accumulator, &value);
-        }
-        narrow(shape, &accumulator)
+        let children = |node: &TreeNode| node.children.iter().map(|child| child.below).collect();
+        let shape = TreeShape { nodes: self.tree.iter().map(children).collect() };
+        (plan.operator != Operator::Barrier).then(|| shape.expected(plan, seed, operation))
     }
 }
 

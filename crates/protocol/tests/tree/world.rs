@@ -10,13 +10,14 @@ use tributary_protocol::node::{
     StreamGrant,
 };
 use tributary_protocol::{Carrier, Time};
-use tributary_wire::frame::{HEADER_BYTES, Header};
+use tributary_protocol_testing::values::Below;
+use tributary_protocol_testing::{NodeMemory, Ports, frames};
+use tributary_wire::frame::Header;
 use tributary_wire::{Capability, ChildIndex, Epoch, GroupId, TreeId};
 
 use crate::link::{Holder, LOWER, Link, Timing, UPPER};
 use crate::member::{DATAGRAM_PORT, Member};
-use crate::memory::Memory;
-use crate::plan::{Below, GroupPlan, STREAMS, Scenario};
+use crate::plan::{GroupPlan, STREAMS, Scenario};
 
 /// Less than the longest segments here, which therefore go over links.
 pub(crate) const SEGMENT_MAX_BYTES: u32 = 100;
@@ -29,9 +30,9 @@ const STEPS_MAX: u64 = 2_000_000;
 /// An aggregation node and its driver's state.
 pub(crate) struct NodeHost {
     pub(crate) node: Node,
-    pub(crate) memory: Memory,
+    pub(crate) memory: NodeMemory,
     /// The link, and the end of it, that each port number stands for.
-    ports: Vec<Option<(usize, usize)>>,
+    ports: Ports<(usize, usize)>,
     pub(crate) events: Vec<Event>,
     pub(crate) refused: Vec<FrameError>,
     /// Datagrams that were dropped, and why; none where no edge was found for one.
@@ -74,32 +75,19 @@ fn multicast_capability(group: GroupId) -> Capability {
 }
 
 impl NodeHost {
-    fn new(config: NodeConfig) -> Self {
+    fn new(config: NodeConfig, timing: &Timing) -> Self {
         Self {
             node: Node::new(config),
-            memory: Memory::default(),
-            ports: Vec::new(),
+            memory: NodeMemory::new(timing.is_disorderly || timing.datagrams.is_some()),
+            ports: Ports::default(),
             events: Vec::new(),
             refused: Vec::new(),
             dropped: Vec::new(),
         }
     }
 
-    fn free_port(&self) -> PortId {
-        let free = self.ports.iter().position(Option::is_none).unwrap_or(self.ports.len());
-        PortId(free as u32)
-    }
-
-    fn plug(&mut self, port: PortId, link: usize, end: usize) {
-        let index = port.0 as usize;
-        if self.ports.len() <= index {
-            self.ports.resize(index + 1, None);
-        }
-        assert_eq!(self.ports[index].replace((link, end)), None);
-    }
-
     pub(crate) fn open_ports(&self) -> usize {
-        self.ports.iter().flatten().count()
+        self.ports.iter().count()
     }
 
     pub(crate) fn failures(&self) -> usize {
@@ -119,7 +107,7 @@ impl World {
             join_timeout_ns: JOIN_TIMEOUT_NS,
             streams: STREAMS,
         };
-        let nodes = scenario.fabric.iter().map(|_| NodeHost::new(config)).collect();
+        let nodes = scenario.fabric.iter().map(|_| NodeHost::new(config, &timing)).collect();
         let mut world = Self {
             now: 0,
             nodes,
@@ -133,7 +121,6 @@ impl World {
             random: Pcg64::seed_from_u64(timing.seed),
         };
         for host in &mut world.nodes {
-            host.memory.allows_stale_reads = timing.is_disorderly || timing.datagrams.is_some();
             if timing.datagrams.is_some() {
                 host.node.take_datagrams(DATAGRAM_PORT, SEGMENT_MAX_BYTES);
             }
@@ -168,7 +155,7 @@ impl World {
             let parent = tree_node.parent.map(|(parent, child)| {
                 let capability = plan.tree[parent].children[usize::from(child)].capability;
                 let upper = plan.tree[parent].node;
-                let port = self.nodes[tree_node.node].free_port();
+                let port = self.nodes[tree_node.node].ports.free();
                 let lower = Holder::Node { node: tree_node.node, port };
                 self.connect(lower, upper, &plan);
                 ParentConfig { port, child: ChildIndex(child), capability }
@@ -192,15 +179,13 @@ impl World {
             };
             let host = &mut self.nodes[tree_node.node];
             let arena = host.node.install(Time(self.now), config).expect("nodes have room");
-            host.memory.add(arena);
             let id = Self::group_id(group);
+            host.memory.install(&host.node, id, arena);
             host.node.offer_datagrams(id);
-            if let Some(copies) = self.timing.datagrams.and_then(|travel| travel.multicast) {
+            if self.timing.datagrams.is_some_and(|travel| travel.has_multicast) {
                 let capability = multicast_capability(id);
-                host.node.use_multicast(id, capability, copies, SEGMENT_MAX_BYTES);
+                host.node.use_multicast(id, capability, SEGMENT_MAX_BYTES);
             }
-            let stream_arena = host.node.stream_arena(Self::group_id(group));
-            stream_arena.into_iter().for_each(|arena| host.memory.add_shared(arena));
             self.pump_node(tree_node.node);
         }
     }
@@ -225,7 +210,7 @@ impl World {
             if self.timing.datagrams.is_some() {
                 member.endpoint.offer_datagrams(DATAGRAM_PORT, SEGMENT_MAX_BYTES);
             }
-            if self.timing.datagrams.is_some_and(|travel| travel.multicast.is_some()) {
+            if self.timing.datagrams.is_some_and(|travel| travel.has_multicast) {
                 member.endpoint.hear_multicast(multicast_capability(Self::group_id(group)));
             }
             self.members.push(member);
@@ -260,10 +245,10 @@ impl World {
     /// A new link from `lower` up to a node, which gives it a free port.
     pub(crate) fn connect(&mut self, lower: Holder, upper: usize, plan: &GroupPlan) -> usize {
         let link = self.links.len();
-        let port = self.nodes[upper].free_port();
-        self.nodes[upper].plug(port, link, UPPER);
+        let port = self.nodes[upper].ports.free();
+        self.nodes[upper].ports.plug(port, (link, UPPER));
         if let Holder::Node { node, port } = lower {
-            self.nodes[node].plug(port, link, LOWER);
+            self.nodes[node].ports.plug(port, (link, LOWER));
         }
         self.links.push(Link::new(lower, Holder::Node { node: upper, port }, plan));
         link
@@ -379,13 +364,12 @@ impl World {
     }
 
     fn deliver(&mut self, link: usize, to: usize, carrier: Carrier, frame: &[u8]) {
-        let header = Header::decode(frame).expect("machines send frames that decode");
-        let payload = &frame[HEADER_BYTES..];
+        let (header, payload) = frames::decode(frame).expect("machines send frames that decode");
         let now = Time(self.now);
         match self.links[link].holders[to] {
             Holder::Node { node, port } => {
                 let host = &mut self.nodes[node];
-                host.memory.sender = Some(header.edge.child);
+                host.memory.expect(&header);
                 if carrier == Carrier::Datagram && host.node.port_of_datagram(&header) != Some(port)
                 {
                     host.dropped.push(None);
@@ -430,7 +414,7 @@ impl World {
         }
         match self.links[link].holders[end] {
             Holder::Node { node, port } => {
-                self.nodes[node].ports[port.0 as usize] = None;
+                self.nodes[node].ports.unplug(port);
                 let machine = &mut self.nodes[node].node;
                 if is_refused {
                     machine.handle_port_refused(port);
@@ -458,7 +442,7 @@ impl World {
 
     /// The process of a node is gone: all its links close.
     pub(crate) fn kill_node(&mut self, node: usize) {
-        let links: Vec<(usize, usize)> = self.nodes[node].ports.iter().flatten().copied().collect();
+        let links: Vec<(usize, usize)> = self.nodes[node].ports.iter().collect();
         for (link, end) in links {
             self.links[link].is_open[end] = false;
             let at = self.links[link].closes_at(1 - end, self.now);
@@ -477,7 +461,7 @@ impl World {
             match event {
                 Event::Released(arena) => self.nodes[node].memory.release(arena),
                 Event::Close(port) => {
-                    if let Some((link, end)) = self.nodes[node].ports[port.0 as usize] {
+                    if let Some((link, end)) = self.nodes[node].ports.at(port) {
                         self.close(link, end);
                     }
                 }
@@ -492,9 +476,10 @@ impl World {
         while let Some((group, transmit)) = self.nodes[node].node.poll_multicast() {
             let travel = self.timing.datagrams.expect("nobody multicasts without datagrams");
             let length = transmit.header.payload_bytes();
-            let payload = transmit.body.map(|place| self.nodes[node].memory.read(place, length));
             let mut frame = transmit.header.encode().to_vec();
-            frame.extend_from_slice(&payload.unwrap_or_default());
+            if let Some(place) = transmit.body {
+                self.nodes[node].memory.append(place, length, &mut frame);
+            }
             self.hash(&frame);
             let plan = &self.groups[group.0 as usize];
             let nodes = plan.tree.iter().map(|it| it.node).filter(|it| *it != node);
@@ -513,8 +498,8 @@ impl World {
     }
 
     fn hear(&mut self, hearer: Hearer, frame: &[u8]) {
-        let header = Header::decode(frame).expect("machines send frames that decode");
-        let (now, payload) = (Time(self.now), &frame[HEADER_BYTES..]);
+        let (header, payload) = frames::decode(frame).expect("machines send frames that decode");
+        let now = Time(self.now);
         match hearer {
             Hearer::Node(node) => {
                 // Sequences of other groups may be struck off, too: the check is weaker then.
@@ -539,15 +524,17 @@ impl World {
     }
 
     fn flush(&mut self, node: usize, port: PortId) {
-        let Some((link, end)) = self.nodes[node].ports[port.0 as usize] else { return };
+        let Some((link, end)) = self.nodes[node].ports.at(port) else { return };
         while self.links[link].takes_more(1 - end, &self.timing) {
             let host = &mut self.nodes[node];
             let Some(transmit) = host.node.peek_transmit(port) else { return };
             let length = transmit.header.payload_bytes();
             assert_eq!(transmit.body.is_some(), length > 0);
-            let payload = transmit.body.map(|place| host.memory.read(place, length));
+            let mut payload = Vec::new();
+            if let Some(place) = transmit.body {
+                host.memory.append(place, length, &mut payload);
+            }
             host.node.pop_transmit(port);
-            let payload = payload.unwrap_or_default();
             self.carry(link, 1 - end, transmit.carrier, &transmit.header, &payload);
         }
     }
@@ -584,8 +571,7 @@ impl World {
         header: &Header,
         payload: &[u8],
     ) {
-        let mut frame = header.encode().to_vec();
-        frame.extend_from_slice(payload);
+        let frame = frames::encode(header, payload);
         self.hash(&[link as u8, to as u8]);
         self.hash(&self.now.to_le_bytes());
         self.hash(&frame);
@@ -613,7 +599,7 @@ impl World {
                 continue;
             }
             assert_eq!(host.node.osos_used(), 0, "node {index} holds outstanding operations");
-            assert_eq!(host.memory.arenas(), 0, "node {index} holds arenas");
+            assert_eq!(host.memory.groups(), 0, "node {index} holds arenas");
             assert_eq!(host.node.streams_waiting(), 0, "node {index} has a stream waiting");
             assert_eq!(host.open_ports(), 0, "node {index} holds links");
             assert_eq!(host.node.poll_timeout(), None, "node {index} waits for something");

@@ -18,12 +18,6 @@ impl Picos {
         Self((ns * 1e3).round().max(0.0) as u64)
     }
 
-    /// In nanoseconds.
-    #[must_use]
-    pub fn as_ns(self) -> f64 {
-        self.0 as f64 / 1e3
-    }
-
     /// In microseconds.
     #[must_use]
     pub fn as_us(self) -> f64 {

@@ -84,12 +84,6 @@ impl<U> Constant<U> {
         self.value
     }
 
-    /// Where it comes from.
-    #[must_use]
-    pub fn source(&self) -> &str {
-        &self.source
-    }
-
     /// The same, scaled: for asking what would be if.
     #[must_use]
     pub fn scaled(&self, factor: f64) -> Self {

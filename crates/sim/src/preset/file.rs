@@ -57,9 +57,6 @@ pub struct Preset {
     /// Aggregation nodes; none where the system has none.
     #[serde(default)]
     pub aggregation: Option<AggregationNodes>,
-    /// One machine whose processes share its cores; none where every process has a core.
-    #[serde(default)]
-    pub machine: Option<SharedMachine>,
     /// What disturbs processes.
     pub noise: Noise,
 }
@@ -248,43 +245,6 @@ pub struct AggregationNodes {
     pub radix: Constant<Count>,
     /// Longest segment.
     pub payload_max: Constant<Bytes>,
-}
-
-/// One machine whose processes share its cores and speak over its own network stack: what each kind of
-/// system call takes. `tributary tune --measure` measures each alone; see [`crate::machine`].
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct SharedMachine {
-    /// Cores that all processes share.
-    pub cores: Constant<Count>,
-    /// Sending a short frame on a connection whose reader is awake.
-    pub send: Constant<Nanoseconds>,
-    /// Each byte of it.
-    pub send_byte: Constant<NsPerByte>,
-    /// Reading a frame that is there, sent on the same core.
-    pub receive: Constant<Nanoseconds>,
-    /// Each byte of it.
-    pub receive_byte: Constant<NsPerByte>,
-    /// Reading from a connection that has nothing.
-    pub miss: Constant<Nanoseconds>,
-    /// More for a frame that was sent on another core: its lines are in that core's cache.
-    pub remote: Constant<Nanoseconds>,
-    /// Giving way where nobody else is ready.
-    pub give_way: Constant<Nanoseconds>,
-    /// Switching a core from one process to another.
-    pub switch: Constant<Nanoseconds>,
-    /// More for the first frame after a switch: caches that others have used.
-    pub cold: Constant<Nanoseconds>,
-    /// More than that for each process, beyond one, that had the core in between.
-    pub crowd: Constant<Nanoseconds>,
-    /// Asking the kernel which of several connections have something, and going to sleep if none has.
-    pub wait: Constant<Nanoseconds>,
-    /// More for sending to a process that sleeps.
-    pub wake: Constant<Nanoseconds>,
-    /// From such a frame until the process runs, on a core that is idle.
-    pub wake_idle: Constant<Nanoseconds>,
-    /// The product's own code for a frame, at each of its ends; as much for starting a collective.
-    pub frame: Constant<Nanoseconds>,
 }
 
 /// What disturbs processes.

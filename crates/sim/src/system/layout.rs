@@ -232,12 +232,6 @@ impl Layout {
         }
         list(root, &children)
     }
-
-    /// Levels below the root, of the node farthest from it.
-    #[must_use]
-    pub fn depth(&self) -> u32 {
-        self.nodes.iter().map(|node| node.level).max().unwrap_or(0)
-    }
 }
 
 #[derive(Clone, Copy, Debug)]

@@ -8,7 +8,7 @@ use tributary_wire::frame::{Edge, Header};
 use super::aggregator::AggregatorId;
 use super::host::ProcessId;
 use super::packet::{Cargo, Packet};
-use super::{Data, Event, Finished, MemberPart, RunError, World, time_at};
+use super::{Data, Event, Finished, RunError, World, time_at};
 use crate::engine::Picos;
 use crate::fabric::Vertex;
 
@@ -34,13 +34,6 @@ pub(super) struct Member<D: Data> {
     spec: OperationSpec,
     began_at: Picos,
     pub(super) vector: D::Vector,
-}
-
-impl<D: Data> Member<D> {
-    /// The machine, and where it is linked to.
-    pub(super) fn into_part(self) -> MemberPart {
-        MemberPart { machine: self.endpoint, node: self.aggregator, port: self.port }
-    }
 }
 
 impl<D: Data> World<D> {

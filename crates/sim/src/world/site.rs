@@ -11,7 +11,7 @@ use tributary_wire::control::{
     GroupGrant, GroupInstall, GroupRequest, JobAdmission, JobRequest, NodeAddress, NodeEvent,
     NodeOrder, NodeRegistration,
 };
-use tributary_wire::{GroupId, NodeId, Rail};
+use tributary_wire::{GroupId, NodeId};
 
 use super::aggregator::AggregatorId;
 use super::group::{Group, SetupError, Terms, Upward};
@@ -88,7 +88,6 @@ impl<D: Data> World<D> {
             payload_max_bytes: terms.payload_max_bytes,
             stream: None,
             outsider: false,
-            rail: Rail::FIRST,
         };
         site.manager.request_group(Time(0), site.job.job, &request)?;
         loop {

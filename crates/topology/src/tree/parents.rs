@@ -4,19 +4,16 @@ use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 use core::cmp::Reverse;
 
-use tributary_wire::Rail;
-
 use super::survey::Survey;
 use super::{AggregationNode, AggregationTree, NodeIndex, PlacedNode, PlacementNote};
 use crate::distance::UNREACHABLE;
 use crate::fabric::Fabric;
 
-/// Links nodes, sorted by name, into the trees of a rail.
+/// Links nodes, sorted by name, into trees.
 pub(super) fn link(
     fabric: &Fabric,
     nodes: Vec<AggregationNode>,
     survey: Survey,
-    rail: Rail,
 ) -> AggregationTree {
     let placed = nodes
         .into_iter()
@@ -26,7 +23,6 @@ pub(super) fn link(
     let mut builder = Builder {
         tree: AggregationTree { nodes: placed, ..AggregationTree::default() },
         survey,
-        rail: usize::from(rail.0),
         order: Vec::new(),
     };
     builder.link_located(fabric);
@@ -40,8 +36,6 @@ const ALWAYS_ROOM: &str = "the node placed last has a radix of 1 at least, and n
 struct Builder {
     tree: AggregationTree,
     survey: Survey,
-    /// How many better choices of a root are left to other rails.
-    rail: usize,
     /// Nodes of the tree that is being built, in the order in which they were placed.
     order: Vec<usize>,
 }
@@ -73,23 +67,17 @@ impl Builder {
         }
     }
 
-    /// The preferred root, else the centre, of several the highest, of several the first by name:
-    /// or the rail's choice, in the same order, among what the first choice reaches.
+    /// The preferred root, else the centre, of several the highest, of several the first by name.
     fn choose_root(&self, fabric: &Fabric, left: &BTreeSet<usize>) -> Option<usize> {
         let preferred = fabric.preferred_root();
-        let rank = |node: usize| {
+        left.iter().copied().min_by_key(|&node| {
             (
                 preferred != Some(self.tree.nodes[node].node.name.as_str()),
                 self.survey.farthest_host[node],
                 Reverse(self.survey.nearest_host[node]),
                 node,
             )
-        };
-        let first = left.iter().copied().min_by_key(|&node| rank(node))?;
-        let reached = |node: &usize| self.to_root(first, *node) != UNREACHABLE;
-        let mut choices: Vec<usize> = left.iter().copied().filter(reached).collect();
-        choices.sort_unstable_by_key(|&node| rank(node));
-        Some(choices[self.rail % choices.len()])
+        })
     }
 
     fn begin_tree(&mut self, root: usize) {
@@ -138,14 +126,10 @@ impl Builder {
     fn link_unlocated(&mut self) {
         self.put_main_tree_first();
         let known = !self.tree.roots.is_empty();
-        let mut strays: Vec<usize> =
-            (0..self.tree.nodes.len()).filter(|&node| self.survey.at[node].is_none()).collect();
-        if !known && !strays.is_empty() {
-            // By name, so the first is the root: on other rails another one is.
-            let root = self.rail % strays.len();
-            strays[..=root].rotate_right(1);
-        }
-        for node in strays {
+        for node in 0..self.tree.nodes.len() {
+            if self.survey.at[node].is_some() {
+                continue;
+            }
             let Some(&main) = self.tree.roots.first() else {
                 self.begin_tree(node);
                 continue;

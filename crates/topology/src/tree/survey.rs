@@ -5,8 +5,6 @@ use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
 
-use tributary_wire::Rail;
-
 use super::{AggregationNode, NodeIndex};
 use crate::distance::{UNREACHABLE, hops_from};
 use crate::fabric::{Fabric, VertexId, VertexKind};
@@ -37,7 +35,7 @@ struct Nearest {
 }
 
 impl Survey {
-    pub(super) fn of(fabric: &Fabric, nodes: &[AggregationNode], rail: Rail) -> Self {
+    pub(super) fn of(fabric: &Fabric, nodes: &[AggregationNode]) -> Self {
         let at: Vec<_> = nodes.iter().map(|node| locate(fabric, node)).collect();
         let mut survey = Self {
             hops: vec![vec![UNREACHABLE; nodes.len()]; nodes.len()],
@@ -56,7 +54,7 @@ impl Survey {
                 survey.meet_hosts(fabric, node, &hops, &mut nearest);
             }
         }
-        survey.settle_hosts(fabric, &nearest, usize::from(rail.0));
+        survey.settle_hosts(fabric, &nearest);
         survey
     }
 
@@ -86,9 +84,8 @@ impl Survey {
     }
 
     /// Gives each host to a nearest node. Hosts that are equally near to the same several nodes
-    /// are dealt out over these in blocks, by host name, one node further on each further rail: so
-    /// that what such a host sends on several rails goes to several nodes.
-    fn settle_hosts(&mut self, fabric: &Fabric, nearest: &[Nearest], rail: usize) {
+    /// are dealt out over these in blocks, by host name.
+    fn settle_hosts(&mut self, fabric: &Fabric, nearest: &[Nearest]) {
         let mut alike: BTreeMap<&[usize], Vec<&str>> = BTreeMap::new();
         for (host, vertex) in fabric.vertices() {
             let best = &nearest[host.index()];
@@ -99,8 +96,7 @@ impl Survey {
         for (nodes, mut hosts) in alike {
             hosts.sort_unstable();
             for (index, host) in hosts.iter().enumerate() {
-                let block = spread::block(index, hosts.len(), nodes.len());
-                let node = nodes[(block + rail) % nodes.len()];
+                let node = nodes[spread::block(index, hosts.len(), nodes.len())];
                 self.homes.insert(String::from(*host), NodeIndex(node));
                 self.hosts_served[node] += 1;
             }

@@ -134,7 +134,7 @@ fn an_island_has_a_tree_of_its_own() {
 }
 
 #[test]
-fn several_nodes_on_one_switch_share_its_hosts_and_change_over_on_the_next_rail() {
+fn several_nodes_on_one_switch_share_its_hosts() {
     let mut fabric = two_level(1, &["h0", "h1", "h2", "h3"]).unwrap();
     let leaf = fabric.find("leaf0").unwrap();
     fabric.add_aggregation_node("leaf0-b", leaf).unwrap();
@@ -142,10 +142,6 @@ fn several_nodes_on_one_switch_share_its_hosts_and_change_over_on_the_next_rail(
     assert_eq!(edges(&tree), ["leaf0 root", "leaf0-b root", "root -"]);
     let home = |host: &str| tree.node(tree.home(host).unwrap()).node.name.as_str();
     assert_eq!(["h0", "h1", "h2", "h3"].map(home), ["leaf0", "leaf0", "leaf0-b", "leaf0-b"]);
-    let all = nodes(&["root", "leaf0", "leaf0-b"], 4);
-    let tree = AggregationTree::place_rail(&fabric, &all, Rail(1)).unwrap();
-    let home = |host: &str| tree.node(tree.home(host).unwrap()).node.name.as_str();
-    assert_eq!(["h0", "h1", "h2", "h3"].map(home), ["leaf0-b", "leaf0-b", "leaf0", "leaf0"]);
 }
 
 #[test]
@@ -180,58 +176,6 @@ fn contradictions_are_refused() {
     assert_eq!(place(&nodes(&["a", "b", "a"], 1)), Err(PlacementError::NameTwice("a".into())));
     assert_eq!(place(&nodes(&["a"], 0)), Err(PlacementError::RadixZero("a".into())));
     assert_eq!(place(&[]), Ok(AggregationTree::default()));
-}
-
-#[test]
-fn rails_have_roots_of_their_own_and_leave_hosts_at_their_nearest_nodes() {
-    let hosts = ["a", "b", "c", "d"];
-    let fabric = two_level(2, &hosts).unwrap();
-    let all = nodes(&["root", "leaf0", "leaf1"], 8);
-    let place = |rail| AggregationTree::place_rail(&fabric, &all, Rail(rail)).unwrap();
-    let trees = [0, 1, 2, 3].map(place);
-    assert_eq!(edges(&trees[0]), ["leaf0 root", "leaf1 root", "root -"]);
-    assert_eq!(edges(&trees[1]), ["leaf0 -", "leaf1 root", "root leaf0"]);
-    assert_eq!(edges(&trees[2]), ["leaf0 root", "leaf1 -", "root leaf1"]);
-    assert_eq!(trees[3], trees[0], "with fewer nodes than rails they come round");
-    for tree in &trees {
-        assert_eq!(hosts.map(|host| tree.home(host)), hosts.map(|host| trees[0].home(host)));
-        assert!(tree.notes().is_empty());
-    }
-}
-
-#[test]
-fn spines_come_before_leaves_and_a_full_leaf_is_no_ones_parent() {
-    let all = ["leaf00", "leaf01", "leaf10", "leaf11", "core0", "core1"];
-    let fabric = three_levels();
-    let root = |rail| {
-        let tree = AggregationTree::place_rail(&fabric, &nodes(&all, 3), Rail(rail)).unwrap();
-        assert_eq!(tree.roots().len(), 1);
-        tree.node(tree.roots()[0]).node.name.clone()
-    };
-    assert_eq!([0, 1, 2].map(root), ["core0", "core1", "leaf00"]);
-    // A leaf with two hosts and radix 3 has one place left, so one core hangs there and the rest
-    // further down, although the leaf beside it is nearer to the root.
-    let tree = AggregationTree::place_rail(&fabric, &nodes(&all, 3), Rail(2)).unwrap();
-    let leaf = tree.find("leaf00").unwrap();
-    assert_eq!(tree.node(leaf).children.len(), 1);
-    assert!(!tree.notes().is_empty(), "what was moved aside is noted");
-}
-
-#[test]
-fn islands_turn_their_roots_each_for_itself() {
-    let mut islands = two_level(1, &["a"]).unwrap();
-    let far = islands.add_switch("far").unwrap();
-    islands.add_aggregation_node("far-an", far).unwrap();
-    let all = nodes(&["root", "leaf0", "far-an"], 4);
-    let tree = AggregationTree::place_rail(&islands, &all, Rail(1)).unwrap();
-    assert_eq!(edges(&tree), ["far-an -", "leaf0 -", "root leaf0"]);
-}
-
-#[test]
-fn without_a_fabric_rails_begin_with_the_next_name() {
-    let all = nodes(&["a", "b", "c", "d"], 2);
-    let tree = AggregationTree::place_rail(&Fabric::new(), &all, Rail(2)).unwrap();
-    assert_eq!(edges(&tree), ["a c", "b c", "c -", "d a"]);
 }
 
 /// A connected or unconnected fabric, and nodes on some of its vertices.
@@ -278,9 +222,8 @@ proptest! {
     #[test]
     fn any_placement_is_a_forest_within_its_radixes(
         (fabric, mut nodes) in any_site(),
-        rail in (0_u8..5).prop_map(Rail),
     ) {
-        let tree = AggregationTree::place_rail(&fabric, &nodes, rail).unwrap();
+        let tree = AggregationTree::place(&fabric, &nodes).unwrap();
         let mut seen = BTreeSet::new();
         for &root in tree.roots() {
             prop_assert_eq!(tree.node(root).parent, None);
@@ -296,15 +239,14 @@ proptest! {
             }
         }
         nodes.reverse();
-        prop_assert_eq!(AggregationTree::place_rail(&fabric, &nodes, rail).unwrap(), tree);
+        prop_assert_eq!(AggregationTree::place(&fabric, &nodes).unwrap(), tree);
     }
 
     #[test]
     fn every_host_is_served_by_a_nearest_node(
         (fabric, nodes) in any_site(),
-        rail in (0_u8..5).prop_map(Rail),
     ) {
-        let tree = AggregationTree::place_rail(&fabric, &nodes, rail).unwrap();
+        let tree = AggregationTree::place(&fabric, &nodes).unwrap();
         for (host, vertex) in fabric.vertices().filter(|(_, vertex)| vertex.kind == VertexKind::Host) {
             let hops = crate::distance::hops_from(&fabric, host);
             let far = |placed: &PlacedNode| placed.at.map_or(u32::MAX, |at| hops[at.index()]);

@@ -1,10 +1,15 @@
 //! `sendmmsg`, `recvmmsg` and the two socket options for trains of datagrams.
+//!
+//! rustix 1.1 has a `sendmmsg` without control messages of UDP, so that it can't say how a train is
+//! cut, and neither `recvmmsg` nor `UDP_GRO`. Addresses are its.
 
 use std::mem::{self, MaybeUninit};
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::os::fd::{AsRawFd, BorrowedFd};
 
 use rustix::io::Errno;
+use rustix::net::SocketAddrAny;
+use rustix::net::addr::{SocketAddrLen, SocketAddrStorage};
 
 /// Messages in one system call.
 pub(super) const BATCH: usize = 32;
@@ -56,7 +61,7 @@ fn send_up_to<const ROOM: usize>(
     // SAFETY: all-zero bytes are valid values of these plain structures of integers and pointers.
     let mut headers: [libc::mmsghdr; ROOM] = unsafe { mem::zeroed() };
     let mut vectors = [libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 }; ROOM];
-    let mut names = [MaybeUninit::<libc::sockaddr_storage>::uninit(); ROOM];
+    let mut names = [const { MaybeUninit::<SocketAddrAny>::uninit() }; ROOM];
     let mut controls = [Control([0; 32]); ROOM];
     for (index, message) in messages[..count].iter().enumerate() {
         vectors[index].iov_base = message.bytes.as_ptr().cast_mut().cast();
@@ -65,8 +70,9 @@ fn send_up_to<const ROOM: usize>(
         header.msg_iov = &raw mut vectors[index];
         header.msg_iovlen = 1;
         if let Some(target) = message.target {
-            header.msg_name = names[index].as_mut_ptr().cast();
-            header.msg_namelen = put_address(&mut names[index], target);
+            let name = names[index].write(target.into());
+            header.msg_name = name.as_mut_ptr().cast();
+            header.msg_namelen = name.addr_len();
         }
         if let Some(segment_bytes) = message.segment_bytes {
             put_segment_bytes(header, &mut controls[index], segment_bytes);
@@ -107,7 +113,7 @@ fn receive_up_to<const ROOM: usize>(
     // SAFETY: as in `send`.
     let mut headers: [libc::mmsghdr; ROOM] = unsafe { mem::zeroed() };
     let mut vectors = [libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 }; ROOM];
-    let mut names = [MaybeUninit::<libc::sockaddr_storage>::uninit(); ROOM];
+    let mut names = [MaybeUninit::<SocketAddrStorage>::uninit(); ROOM];
     let mut controls = [Control([0; 32]); ROOM];
     for index in 0..count {
         vectors[index].iov_base = buffers[index].as_mut_ptr().cast();
@@ -116,7 +122,7 @@ fn receive_up_to<const ROOM: usize>(
         header.msg_iov = &raw mut vectors[index];
         header.msg_iovlen = 1;
         header.msg_name = names[index].as_mut_ptr().cast();
-        header.msg_namelen = size_of::<libc::sockaddr_storage>() as libc::socklen_t;
+        header.msg_namelen = size_of::<SocketAddrStorage>() as SocketAddrLen;
         header.msg_control = controls[index].0.as_mut_ptr().cast();
         header.msg_controllen = controls[index].0.len();
     }
@@ -134,9 +140,9 @@ fn receive_up_to<const ROOM: usize>(
     let got = usize::try_from(got).map_err(|_| last_error())?;
     for index in 0..got {
         let len_bytes = headers[index].msg_len as usize;
-        let name_bytes = headers[index].msg_hdr.msg_namelen as usize;
+        let name_bytes = headers[index].msg_hdr.msg_namelen;
         // Nobody is at the unspecified address, so what has no source belongs to nobody.
-        let source = address(&names[index], name_bytes)
+        let source = address(names[index], name_bytes)
             .unwrap_or(SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)));
         let segment_bytes = segment_bytes(&headers[index].msg_hdr).unwrap_or(len_bytes);
         incoming[index] = Incoming { len_bytes, source, segment_bytes };
@@ -193,59 +199,18 @@ fn segment_bytes(header: &libc::msghdr) -> Option<usize> {
     None
 }
 
-fn put_address(
-    storage: &mut MaybeUninit<libc::sockaddr_storage>,
-    address: SocketAddr,
-) -> libc::socklen_t {
-    match address {
-        SocketAddr::V4(address) => {
-            let name = libc::sockaddr_in {
-                sin_family: libc::AF_INET as libc::sa_family_t,
-                sin_port: address.port().to_be(),
-                sin_addr: libc::in_addr { s_addr: u32::from_ne_bytes(address.ip().octets()) },
-                sin_zero: [0; 8],
-            };
-            // SAFETY: the storage is as long as any address and aligned for each.
-            unsafe { storage.as_mut_ptr().cast::<libc::sockaddr_in>().write(name) };
-            size_of::<libc::sockaddr_in>() as libc::socklen_t
-        }
-        SocketAddr::V6(address) => {
-            let name = libc::sockaddr_in6 {
-                sin6_family: libc::AF_INET6 as libc::sa_family_t,
-                sin6_port: address.port().to_be(),
-                sin6_flowinfo: address.flowinfo(),
-                sin6_addr: libc::in6_addr { s6_addr: address.ip().octets() },
-                sin6_scope_id: address.scope_id(),
-            };
-            // SAFETY: as above.
-            unsafe { storage.as_mut_ptr().cast::<libc::sockaddr_in6>().write(name) };
-            size_of::<libc::sockaddr_in6>() as libc::socklen_t
-        }
-    }
-}
-
-fn address(storage: &MaybeUninit<libc::sockaddr_storage>, name_bytes: usize) -> Option<SocketAddr> {
-    if name_bytes < size_of::<libc::sa_family_t>() {
+/// The address that the kernel has written `name_bytes` of.
+fn address(
+    storage: MaybeUninit<SocketAddrStorage>,
+    name_bytes: SocketAddrLen,
+) -> Option<SocketAddr> {
+    let name_bytes_max = size_of::<SocketAddrStorage>() as SocketAddrLen;
+    if !(size_of::<libc::sa_family_t>() as SocketAddrLen..=name_bytes_max).contains(&name_bytes) {
         return None;
     }
-    // SAFETY: the kernel has written at least the family, and the storage is aligned for it.
-    let family = unsafe { storage.as_ptr().cast::<libc::sa_family_t>().read() };
-    match libc::c_int::from(family) {
-        libc::AF_INET if name_bytes >= size_of::<libc::sockaddr_in>() => {
-            // SAFETY: the kernel has written an address of this family and length.
-            let name = unsafe { storage.as_ptr().cast::<libc::sockaddr_in>().read() };
-            let ip = Ipv4Addr::from(name.sin_addr.s_addr.to_ne_bytes());
-            Some(SocketAddrV4::new(ip, u16::from_be(name.sin_port)).into())
-        }
-        libc::AF_INET6 if name_bytes >= size_of::<libc::sockaddr_in6>() => {
-            // SAFETY: as above.
-            let name = unsafe { storage.as_ptr().cast::<libc::sockaddr_in6>().read() };
-            let ip = Ipv6Addr::from(name.sin6_addr.s6_addr);
-            let port = u16::from_be(name.sin6_port);
-            Some(SocketAddrV6::new(ip, port, name.sin6_flowinfo, name.sin6_scope_id).into())
-        }
-        _ => None,
-    }
+    // SAFETY: the kernel has written an address so long, which has a family and fits, as checked above.
+    let name = unsafe { SocketAddrAny::new(storage, name_bytes) };
+    name.try_into().ok()
 }
 
 fn last_error() -> Errno {

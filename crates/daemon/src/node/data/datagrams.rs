@@ -8,7 +8,7 @@ use std::time::Instant;
 use mio::Interest;
 use mio::unix::SourceFd;
 
-use tributary_protocol::node::{Copies, PortId};
+use tributary_protocol::node::PortId;
 use tributary_protocol::{Carrier, Reach, Time};
 use tributary_transport::Sent;
 use tributary_wire::GroupId;
@@ -145,10 +145,9 @@ impl DataLoop {
             self.multicast.resize(index + 1, None);
         }
         self.multicast[index] = address;
-        let copies = if grant.lazy_copies { Copies::Lazy } else { Copies::Eager };
         // The machine is told even if nothing can be sent: members below may hear the root.
         let longest_bytes = address.map_or(0, |_| self.datagram_payload_max_bytes);
-        self.machine.use_multicast(group, grant.capability, copies, longest_bytes);
+        self.machine.use_multicast(group, grant.capability, longest_bytes);
     }
 
     /// Sends results to their groups' addresses.

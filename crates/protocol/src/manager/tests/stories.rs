@@ -346,7 +346,6 @@ fn without_nodes_there_is_no_tree() {
         payload_max_bytes: 16,
         stream: None,
         outsider: false,
-        rail: Rail::FIRST,
     };
     let error = manager.request_group(Time(0), job.job, &request).unwrap_err();
     assert_eq!(error.code(), RefusalCode::NoTree);
@@ -442,75 +441,4 @@ fn groups_of_different_placements_share_no_stream_lock() {
         site.say(root, NodeEvent::Failed { group, epoch, reason: "gone".into() });
     }
     assert_eq!(tree_of(&mut site).0, first);
-}
-
-#[test]
-fn groups_on_two_rails_have_two_roots_and_each_counts() {
-    let config = ManagerConfig { osos_per_job_max: Some(10), ..ManagerConfig::default() };
-    let mut site = Site::new(config, 2, 8, 16);
-    let job = site.job();
-    let mut roots = Vec::new();
-    let mut locks = Vec::new();
-    for rail in [0, 1].map(Rail) {
-        let ticket = site.ask_on(rail, &job, &ACROSS, 4).unwrap();
-        while let Some((node, install)) = site.take_install() {
-            if install.parent.is_none() {
-                roots.push(node);
-                locks.push(install.stream.map(|stream| stream.tree));
-            }
-            site.say(node, installed(&install));
-        }
-        assert_eq!(site.decisions.remove(&ticket).unwrap().unwrap().endpoints.len(), 4);
-    }
-    assert_eq!(roots, [site.node["root"], site.node["leaf0"]]);
-    assert!(locks[0].is_some() && locks[1].is_some() && locks[0] != locks[1], "{locks:?}");
-    let used = site.used();
-    assert_eq!(["root", "leaf0", "leaf1"].map(|node| used[node]), [8, 8, 8]);
-    let rails: Vec<_> = site.manager.status().groups.iter().map(|group| group.rail.0).collect();
-    assert_eq!(rails, [0, 1]);
-    let parent = |rail, name: &str| {
-        let status = site.manager.status_on(Rail(rail)).unwrap();
-        let node = status.nodes.iter().find(|node| node.registration.name == name).unwrap();
-        node.parent.clone()
-    };
-    assert_eq!(parent(1, "leaf0"), None);
-    assert_eq!(parent(1, "leaf1").as_deref(), Some("root"));
-    assert_eq!(site.manager.status_on(Rail(RAILS_MAX)), None);
-    let quota = GroupError::JobQuota { job: job.job, needs: 4, has: 2 };
-    assert_eq!(site.ask_on(Rail(2), &job, &ACROSS, 4), Err(quota));
-}
-
-#[test]
-fn a_rail_that_ends_at_the_same_root_is_refused() {
-    let mut site = site();
-    let job = site.job();
-    let same = |rail, other, root: &str| {
-        Err(GroupError::SameRoot { rail: Rail(rail), other: Rail(other), root: root.into() })
-    };
-    // All below one leaf.
-    assert_eq!(site.ask_on(Rail(1), &job, &["h0", "h1"], 1), same(1, 0, "leaf0"));
-    // Three nodes have come round by the fourth rail.
-    assert_eq!(site.ask_on(Rail(3), &job, &ACROSS, 1), same(3, 0, "root"));
-    assert!(site.ask_on(Rail(2), &job, &ACROSS, 1).is_ok());
-    let refused = site.ask_on(Rail(RAILS_MAX), &job, &ACROSS, 1).unwrap_err();
-    assert!(matches!(refused, GroupError::OutOfBounds { field: "rail", .. }), "{refused}");
-    assert_eq!(same(1, 0, "a").unwrap_err().code(), RefusalCode::NoTree);
-}
-
-#[test]
-fn rails_follow_the_nodes_that_live() {
-    let mut site = site();
-    let job = site.job();
-    let root_of = |site: &mut Site, rail| {
-        let ticket = site.ask_on(Rail(rail), &job, &ACROSS, 1).unwrap();
-        site.install_all();
-        let group = site.decisions.remove(&ticket).unwrap().unwrap().group;
-        let groups = site.manager.status().groups;
-        groups.iter().find(|it| it.group == group).unwrap().nodes[0].name.clone()
-    };
-    assert_eq!([0, 1].map(|rail| root_of(&mut site, rail)), ["root", "leaf0"]);
-    site.manager.handle_node_gone(site.node["root"]);
-    site.drain();
-    assert!(site.manager.status().groups.is_empty(), "the root was part of both");
-    assert_eq!([0, 1].map(|rail| root_of(&mut site, rail)), ["leaf0", "leaf1"]);
 }

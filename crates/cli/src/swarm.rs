@@ -1,0 +1,115 @@
+//! `tributary swarm`: many seeds on all cores, and the story of those that fail.
+
+use std::collections::BTreeMap;
+use std::io::{self, IsTerminal, Write};
+use std::process::ExitCode;
+use std::time::Instant;
+
+use indicatif::{ProgressBar, ProgressStyle};
+use serde_json::json;
+use tributary_swarm::{self as swarm, Story, Sweep, SweepOptions};
+
+use crate::flags::SwarmFlags;
+
+/// Seeds between two updates of the progress bar.
+const SEEDS_PER_UPDATE: u64 = 256;
+
+/// Runs the seeds; fails if one of them does.
+pub(crate) fn run(flags: &SwarmFlags) -> anyhow::Result<ExitCode> {
+    if let Some(threads) = flags.threads {
+        rayon::ThreadPoolBuilder::new().num_threads(usize::from(threads)).build_global()?;
+    }
+    // A machine that panics is a finding like any other, told with its seed and story.
+    std::panic::set_hook(Box::new(|_| {}));
+    let started = Instant::now();
+    let sweep = run_seeds(flags);
+    let seconds = started.elapsed().as_secs_f64();
+    let stories: Vec<Story> =
+        sweep.failures.iter().filter_map(|failure| swarm::explain(failure.seed)).collect();
+    let _ = std::panic::take_hook();
+    let out = &mut io::stdout().lock();
+    if flags.json {
+        writeln!(out, "{}", as_json(&sweep, &stories, seconds))?;
+    } else {
+        tell(out, &sweep, &stories, seconds)?;
+    }
+    Ok(if sweep.failures.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn run_seeds(flags: &SwarmFlags) -> Sweep {
+    let is_watched = io::stderr().is_terminal() && !flags.json;
+    let count = flags.seeds.end - flags.seeds.start;
+    let bar = if is_watched { ProgressBar::new(count) } else { ProgressBar::hidden() };
+    let style = ProgressStyle::with_template("{bar:40} {pos}/{len} seeds  {per_sec}  {msg}");
+    bar.set_style(style.expect("the template is constant and valid"));
+    let options = SweepOptions { seeds: flags.seeds.clone(), failures_max: flags.failures };
+    let sweep = swarm::sweep(&options, |done, failed| {
+        if done.is_multiple_of(SEEDS_PER_UPDATE) {
+            bar.set_position(done);
+            if failed > 0 {
+                bar.set_message(format!("{failed} failed"));
+            }
+        }
+    });
+    bar.finish_and_clear();
+    sweep
+}
+
+fn tell(out: &mut impl Write, sweep: &Sweep, stories: &[Story], seconds: f64) -> io::Result<()> {
+    for story in stories {
+        writeln!(out, "seed {} at {}: {}", story.seed, swarm::COMMIT, story.violation)?;
+        for line in &story.lines {
+            writeln!(out, "  {line}")?;
+        }
+        writeln!(out, "again: tributary swarm --seeds {}..{}\n", story.seed, story.seed + 1)?;
+    }
+    writeln!(
+        out,
+        "{} seeds, {} failed; {} groups, {} of them cut short by faults; {} completions, {} frames",
+        sweep.seeds,
+        sweep.failures.len(),
+        sweep.groups,
+        sweep.groups_failed,
+        sweep.completions,
+        sweep.frames
+    )?;
+    let hits: Vec<String> = faults(sweep).map(|(name, hits)| format!("{hits} {name}")).collect();
+    writeln!(out, "faults that hit: {}", hits.join(", "))?;
+    writeln!(
+        out,
+        "commit {}, trace {:016x}, {seconds:.1} s, {:.0} seeds/s",
+        swarm::COMMIT,
+        sweep.trace_hash,
+        sweep.seeds as f64 / seconds
+    )
+}
+
+fn faults(sweep: &Sweep) -> impl Iterator<Item = (&'static str, u64)> {
+    swarm::FAULT_NAMES.into_iter().zip(sweep.faults)
+}
+
+fn as_json(sweep: &Sweep, stories: &[Story], seconds: f64) -> serde_json::Value {
+    let failures: Vec<serde_json::Value> = stories
+        .iter()
+        .map(|story| {
+            json!({
+                "seed": story.seed,
+                "violation": story.violation.to_string(),
+                "story": story.lines,
+            })
+        })
+        .collect();
+    json!({
+        "commit": swarm::COMMIT,
+        "seeds": sweep.seeds,
+        "failures": failures,
+        "groups": sweep.groups,
+        "groups_failed": sweep.groups_failed,
+        "faults": faults(sweep).collect::<BTreeMap<_, _>>(),
+        "completions": sweep.completions,
+        "frames": sweep.frames,
+        "steps": sweep.steps,
+        "trace_hash": format!("{:016x}", sweep.trace_hash),
+        "wall_s": seconds,
+    })
+}

@@ -1,0 +1,143 @@
+//! This host's place among the others, and the operations that it carries.
+
+use std::time::{Duration, Instant};
+
+use tributary_transport::Sent;
+use tributary_wire::EndpointId;
+use tributary_wire::frame::{Abort, AbortReason};
+
+use super::failure::Failure;
+use super::identity::Identity;
+use super::listener::Listener;
+use super::peers::Peers;
+use super::running::{Running, Workspace};
+use super::schedules::Found;
+use crate::inter_host::{InterHost, InterHostOperation};
+
+/// How long a graceful close may take: to leave this process, and after a failure to arrive.
+const GRACE_TIMEOUT: Duration = Duration::from_millis(500);
+
+/// This host's place among the others.
+pub(crate) struct DirectLinks {
+    hosts: u32,
+    pub(super) peers: Peers,
+    running: Option<Running>,
+    workspace: Workspace,
+    /// Operations started, which numbers them alike at all hosts.
+    started: u32,
+    pub(super) failed: Option<Abort>,
+}
+
+// SAFETY: the pointers are followed only while an operation runs, whose buffers its caller has
+// promised to every thread (`Communicator::run` and `start`).
+unsafe impl Send for DirectLinks {}
+
+impl DirectLinks {
+    /// The host `me` among those at `addresses`, which listens at its own.
+    pub(crate) fn new(
+        me: u32,
+        identity: Identity,
+        listener: Listener,
+        addresses: Vec<std::net::SocketAddr>,
+    ) -> Self {
+        Self {
+            hosts: addresses.len() as u32,
+            peers: Peers::new(me, identity, listener, addresses),
+            running: None,
+            workspace: Workspace::default(),
+            started: 0,
+            failed: None,
+        }
+    }
+
+    fn fail(&mut self, failure: Failure) -> Abort {
+        let abort = self.peers.explain(failure);
+        self.running = None;
+        self.failed = Some(abort);
+        wait_for_grace(|| self.peers.spread(abort));
+        self.peers.end_untold();
+        abort
+    }
+}
+
+impl InterHost for DirectLinks {
+    unsafe fn start(&mut self, operation: &InterHostOperation) -> Result<(), Abort> {
+        debug_assert!(self.running.is_none(), "operations of a communicator run one by one");
+        if let Some(abort) = self.failed {
+            return Err(abort);
+        }
+        let me = self.peers.me();
+        let Found { index, is_new } = self.workspace.schedules.look_up(operation, me, self.hosts);
+        // SAFETY: the buffers are valid until the operation is over, as the caller promises.
+        self.running =
+            Some(unsafe { Running::new(operation, me, index, self.started, &mut self.workspace) });
+        self.started = self.started.wrapping_add(1);
+        if !is_new {
+            return Ok(());
+        }
+        // Links stay, so the hosts of a schedule are called once.
+        let mut peers = self.workspace.schedules.peers(index);
+        let called = peers.try_for_each(|host| self.peers.call(host));
+        drop(peers);
+        called.map_err(|failure| self.fail(failure))
+    }
+
+    fn poll(&mut self) -> Result<bool, Abort> {
+        if let Some(abort) = self.failed {
+            self.running = None;
+            return Err(abort);
+        }
+        let Some(running) = &mut self.running else { return Ok(true) };
+        // A message counts as sent once its link has taken it, of which the kernel may have left a
+        // rest; the operation may have gone on to wait for another host since. What is still left goes out
+        // in a later round.
+        let _ = self.peers.flush();
+        match running.advance(&mut self.peers, &mut self.workspace) {
+            Ok(false) => Ok(false),
+            Ok(true) => {
+                self.workspace.unsent =
+                    self.running.take().map_or_else(Vec::new, Running::into_room);
+                Ok(true)
+            }
+            Err(failure) => Err(self.fail(failure)),
+        }
+    }
+
+    fn sleep(&mut self, time: Duration) {
+        let Some(running) = &self.running else { return };
+        self.peers.sleep(running.awaited(), running.unsent(), time);
+    }
+
+    fn check(&mut self) {
+        if self.failed.is_none()
+            && let Err(failure) = self.peers.check()
+        {
+            self.fail(failure);
+        }
+    }
+
+    fn host_at_fault(&self, abort: &Abort) -> Option<usize> {
+        Some(abort.at_fault.0 as usize)
+    }
+
+    fn abort(&mut self, reason: AbortReason) {
+        if self.failed.is_none() {
+            self.fail(Abort { reason, at_fault: EndpointId(self.peers.me()) }.into());
+        }
+    }
+
+    fn leave(&mut self) {
+        if self.failed.is_none() {
+            self.peers.say_leave();
+            wait_for_grace(|| self.peers.flush() == Sent::Taken);
+        }
+    }
+}
+
+/// Tries until it succeeds, for as long as a graceful close may take.
+fn wait_for_grace(mut is_said: impl FnMut() -> bool) {
+    let deadline = Instant::now() + GRACE_TIMEOUT;
+    while !is_said() && Instant::now() < deadline {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}

@@ -1,0 +1,100 @@
+//! Where other hosts' links come in, and the check of who they are.
+
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::time::{Duration, Instant};
+
+use tributary_transport::{Link, ListenError, Listener as _, TcpAcceptor, TcpLink};
+use tributary_wire::frame::Message;
+
+use super::identity::Identity;
+use super::options::options;
+
+/// How long a caller may take to say who it is.
+const GREETING_TIMEOUT: Duration = Duration::from_secs(5);
+/// Callers that have not said so far who they are; more are turned away.
+const PENDING_MAX: usize = 64;
+
+/// A listening socket of one communicator.
+pub(crate) struct Listener {
+    acceptor: TcpAcceptor,
+    pending: Vec<Pending>,
+}
+
+/// A caller that has not said so far who it is.
+struct Pending {
+    link: TcpLink,
+    deadline: Instant,
+}
+
+/// Why no listener could be opened.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("can't listen at {address} for other hosts: {problem}")]
+pub(crate) struct ListenerError {
+    address: IpAddr,
+    problem: ListenError,
+}
+
+impl Listener {
+    /// Listens at a port that the system chooses.
+    pub(crate) fn bind(address: IpAddr) -> Result<(Self, SocketAddr), ListenerError> {
+        let opened = TcpAcceptor::bind(SocketAddr::new(address, 0), options())
+            .and_then(|acceptor| acceptor.address().map(|address| (acceptor, address)));
+        match opened {
+            Ok((acceptor, address)) => Ok((Self { acceptor, pending: Vec::new() }, address)),
+            Err(problem) => Err(ListenerError { address, problem }),
+        }
+    }
+
+    /// The next caller that proved to be a member, and its number. Whoever says anything else than
+    /// the right secret, or nothing for too long, is turned away.
+    pub(super) fn admit(&mut self, identity: &Identity) -> Option<(u32, TcpLink)> {
+        let now = Instant::now();
+        while self.pending.len() < PENDING_MAX
+            && let Ok(Some(link)) = self.acceptor.accept(now)
+        {
+            self.pending.push(Pending { link, deadline: now + GREETING_TIMEOUT });
+        }
+        let mut index = 0;
+        while let Some(pending) = self.pending.get_mut(index) {
+            match pending.greeting(identity, now) {
+                Greeting::Awaited => index += 1,
+                Greeting::Wrong => drop(self.pending.swap_remove(index)),
+                Greeting::From(host) => {
+                    return Some((host, self.pending.swap_remove(index).link));
+                }
+            }
+        }
+        None
+    }
+
+    /// Descriptors that become readable when somebody calls or greets.
+    pub(super) fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        std::iter::once(self.acceptor.as_fd())
+            .chain(self.pending.iter().map(|pending| pending.link.as_fd()))
+    }
+}
+
+enum Greeting {
+    Awaited,
+    Wrong,
+    From(u32),
+}
+
+impl Pending {
+    fn greeting(&mut self, identity: &Identity, now: Instant) -> Greeting {
+        match self.link.receive() {
+            Ok(None) if now < self.deadline => Greeting::Awaited,
+            Ok(Some(frame))
+                if frame.header.message == Message::Join
+                    && frame.header.edge.group == identity.group
+                    && frame.header.edge.capability == identity.secret =>
+            {
+                let host = u32::from(frame.header.edge.child.0);
+                self.link.release();
+                Greeting::From(host)
+            }
+            _ => Greeting::Wrong,
+        }
+    }
+}

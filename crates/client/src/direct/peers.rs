@@ -1,0 +1,344 @@
+//! The links to the other hosts, made when they are needed.
+
+use std::net::SocketAddr;
+use std::os::fd::AsFd;
+use std::time::Duration;
+
+use arrayvec::ArrayVec;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use tributary_transport::{Armed, Link, SendError, Sent, TcpLink, connect_tcp_start};
+use tributary_wire::frame::{Abort, AbortReason, Edge, Header, Message, Part};
+use tributary_wire::{ChildIndex, EndpointId, Epoch};
+
+use super::failure::Failure;
+use super::identity::Identity;
+use super::listener::Listener;
+use super::options::options;
+
+/// Most descriptors that one sleep watches. It is a bounded sleep, so one that leaves some out is only
+/// less prompt; all but linear algorithms watch a handful.
+const WATCHED_MAX: usize = 64;
+
+/// Most frames read in search of the last words of a host whose link has ended. What the kernel may
+/// hold of the shortest frames is less.
+const LAST_FRAMES_MAX: u32 = 1 << 20;
+/// Most frames read in search of what another host says, whose link may be alive and never empty.
+const OTHERS_FRAMES_MAX: u32 = 1 << 12;
+/// Most frames thrown away of one link in one round of spreading the news.
+const DISCARDED_FRAMES_MAX: u32 = 64;
+
+/// This host's links.
+pub(super) struct Peers {
+    me: u32,
+    identity: Identity,
+    /// Closed after a failure, so that who calls later is turned away instead of left waiting.
+    listener: Option<Listener>,
+    addresses: Vec<SocketAddr>,
+    /// By host.
+    peers: Vec<Peer>,
+}
+
+/// What is known of one other host.
+#[derive(Default)]
+struct Peer {
+    link: Option<TcpLink>,
+    /// It knows who this host is, because it called or was told.
+    is_greeted: bool,
+    /// It said that it has nothing more to do here.
+    has_left: bool,
+    /// It was sent the reason why there is no going on.
+    is_told: bool,
+    /// A frame that came in while something else was looked for.
+    held: Option<(Part, Vec<u8>)>,
+    /// The payload of the held frame that was handed out last.
+    handed_out: Vec<u8>,
+}
+
+impl Peers {
+    pub(super) fn new(
+        me: u32,
+        identity: Identity,
+        listener: Listener,
+        addresses: Vec<SocketAddr>,
+    ) -> Self {
+        let peers = addresses.iter().map(|_| Peer::default()).collect();
+        Self { me, identity, listener: Some(listener), addresses, peers }
+    }
+
+    pub(super) fn me(&self) -> u32 {
+        self.me
+    }
+
+    /// Sees to it that there will be a link to `host`: calls it if that is this host's part.
+    pub(super) fn call(&mut self, host: u32) -> Result<(), Failure> {
+        let peer = &mut self.peers[host as usize];
+        if peer.link.is_none() && self.me < host {
+            let link = connect_tcp_start(self.addresses[host as usize], options());
+            peer.link = Some(link.map_err(|_| Failure::Ended(host))?);
+        }
+        Ok(())
+    }
+
+    /// Offers a frame to `host`.
+    pub(super) fn send(&mut self, host: u32, part: Part, payload: &[u8]) -> Result<Sent, Failure> {
+        self.accept_from(host);
+        let edge = self.edge();
+        let peer = &mut self.peers[host as usize];
+        if peer.greet(edge).map_err(|_| Failure::Ended(host))? == Sent::Full {
+            return Ok(Sent::Full);
+        }
+        let Some(link) = &mut peer.link else { return Ok(Sent::Full) };
+        let header = Header { edge, message: Message::Request(part) };
+        link.send(&header.encode(), payload).map_err(|_| Failure::Ended(host))
+    }
+
+    /// The next frame from `host`.
+    pub(super) fn receive(&mut self, host: u32) -> Result<Option<(Part, &[u8])>, Failure> {
+        self.accept_from(host);
+        let (edge, identity) = (self.edge(), self.identity);
+        let peer = &mut self.peers[host as usize];
+        // A host that only listens must have said who it is, too.
+        let _ = peer.greet(edge).map_err(|_| Failure::Ended(host))?;
+        if let Some((part, payload)) = peer.held.take() {
+            peer.handed_out = payload;
+            return Ok(Some((part, &peer.handed_out)));
+        }
+        let Some(link) = &mut peer.link else { return Ok(None) };
+        let frame = match link.receive() {
+            Ok(Some(frame)) => frame,
+            Ok(None) => return Ok(None),
+            Err(_) => return Err(Failure::Ended(host)),
+        };
+        match message_from(host, &identity, &frame.header)? {
+            Some(part) => Ok(Some((part, frame.payload))),
+            // It left in the middle of an operation that this host still needs it for.
+            None => Err(Failure::Ended(host)),
+        }
+    }
+
+    /// Looks at every link for a host that failed. What else is found is kept.
+    pub(super) fn check(&mut self) -> Result<(), Failure> {
+        let identity = self.identity;
+        for (host, peer) in self.peers.iter_mut().enumerate() {
+            if peer.held.is_some() || peer.has_left {
+                continue;
+            }
+            let Some(link) = &mut peer.link else { continue };
+            match link.receive() {
+                Ok(None) => {}
+                Err(_) => return Err(Failure::Ended(host as u32)),
+                Ok(Some(frame)) => match message_from(host as u32, &identity, &frame.header)? {
+                    Some(part) => peer.held = Some((part, frame.payload.to_vec())),
+                    None => peer.has_left = true,
+                },
+            }
+        }
+        Ok(())
+    }
+
+    /// Sleeps until a frame from `awaited` may have come, or room for one to a host of `unsent`.
+    pub(super) fn sleep(
+        &mut self,
+        awaited: Option<u32>,
+        unsent: impl Iterator<Item = u32>,
+        time: Duration,
+    ) {
+        if let Some(peer) = awaited.map(|host| &mut self.peers[host as usize])
+            && (peer.held.is_some()
+                || peer.link.as_mut().is_some_and(|link| link.arm() == Armed::Ready))
+        {
+            return;
+        }
+        let time =
+            Timespec { tv_sec: time.as_secs() as i64, tv_nsec: i64::from(time.subsec_nanos()) };
+        {
+            let mut watched = self.watched(awaited, unsent);
+            // A wait that fails is a link that fails, and the next poll says so.
+            let _ = poll(&mut watched, Some(&time));
+        }
+        if let Some(link) = awaited.and_then(|host| self.peers[host as usize].link.as_mut()) {
+            link.disarm();
+        }
+    }
+
+    /// What to sleep on: the link of `awaited`, links that have something to write, and the listener if
+    /// somebody is to come.
+    fn watched(
+        &self,
+        awaited: Option<u32>,
+        mut unsent: impl Iterator<Item = u32>,
+    ) -> ArrayVec<PollFd<'_>, WATCHED_MAX> {
+        let mut watched = ArrayVec::new();
+        let mut watch = |fd, flags| {
+            // Beyond the bound, see `WATCHED_MAX`.
+            let _ = watched.try_push(PollFd::from_borrowed_fd(fd, flags));
+        };
+        let is_outside = |host: u32| self.peers[host as usize].link.is_none();
+        if awaited.is_some_and(is_outside) || unsent.any(is_outside) {
+            let listener = self.listener.iter().flat_map(Listener::descriptors);
+            listener.for_each(|fd| watch(fd, PollFlags::IN));
+        }
+        if let Some(link) = awaited.and_then(|host| self.peers[host as usize].link.as_ref()) {
+            watch(link.as_fd(), PollFlags::IN);
+        }
+        for link in self.peers.iter().filter_map(|peer| peer.link.as_ref()) {
+            if link.wants_write() {
+                watch(link.as_fd(), PollFlags::OUT);
+            }
+        }
+        watched
+    }
+
+    /// Pushes on what links have taken. Full while some of it is left.
+    pub(super) fn flush(&mut self) -> Sent {
+        let mut all = Sent::Taken;
+        for link in self.peers.iter_mut().filter_map(|peer| peer.link.as_mut()) {
+            // A link that failed has nothing left to say.
+            if matches!(link.flush(), Ok(Sent::Full)) {
+                all = Sent::Full;
+            }
+        }
+        all
+    }
+
+    /// Says `Leave` on every link that has room for it.
+    pub(super) fn say_leave(&mut self) {
+        let edge = self.edge();
+        for peer in &mut self.peers {
+            // Who can't hear it either failed or has to be told of a failure, not of a graceful close.
+            let _ = peer.say(edge, Message::Leave);
+        }
+    }
+
+    /// Who is to be blamed for a failure. A host ends its links only after it has said why, unless
+    /// it died: so before one is blamed, its last words are looked for, and then what the others say,
+    /// behind whatever else is unread. Where nobody says anything, the end of the link is all that is
+    /// known, and its host is named for that.
+    pub(super) fn explain(&mut self, failure: Failure) -> Abort {
+        let host = match failure {
+            Failure::Known(abort) => return abort,
+            Failure::Ended(host) => host,
+        };
+        let identity = self.identity;
+        let last_words = self.peers[host as usize].abort_said(host, &identity, LAST_FRAMES_MAX);
+        let mut peers = (0..).zip(&mut self.peers);
+        let said = last_words.or_else(|| {
+            peers.find_map(|(other, peer)| peer.abort_said(other, &identity, OTHERS_FRAMES_MAX))
+        });
+        said.unwrap_or(Abort { reason: AbortReason::MemberLost, at_fault: EndpointId(host) })
+    }
+
+    /// One round of telling everybody why there is no going on. `true` once all who can hear it have
+    /// it: the kernel answers unread input of a closed link with a reset, and drops what the peer's
+    /// has not confirmed. What arrives is thrown away, which also gives room to a peer that can't read
+    /// before it is rid of what it sends.
+    pub(super) fn spread(&mut self, abort: Abort) -> bool {
+        self.accept();
+        let edge = self.edge();
+        let mut all_know = true;
+        for peer in &mut self.peers {
+            if !peer.is_told && peer.link.is_some() {
+                // A link that failed has nobody to tell.
+                peer.is_told = peer.say(edge, Message::Abort(abort)) != Ok(Sent::Full);
+            }
+            let Some(link) = &mut peer.link else { continue };
+            for _ in 0..DISCARDED_FRAMES_MAX {
+                if !matches!(link.receive(), Ok(Some(_))) {
+                    break;
+                }
+            }
+            let is_flushed = link.flush() != Ok(Sent::Full);
+            all_know &= peer.is_told && is_flushed && link.unconfirmed_bytes() == 0;
+        }
+        all_know
+    }
+
+    /// Ends the links of hosts that could not be told, which says enough to one that waits, and lets
+    /// nobody in any more.
+    pub(super) fn end_untold(&mut self) {
+        self.listener = None;
+        for peer in self.peers.iter_mut().filter(|peer| !peer.is_told) {
+            if let Some(link) = &mut peer.link {
+                link.shutdown();
+            }
+        }
+    }
+
+    /// Lets in who called, where `host` may be waiting outside.
+    fn accept_from(&mut self, host: u32) {
+        if self.peers[host as usize].link.is_none() {
+            self.accept();
+        }
+    }
+
+    /// Lets in who called. A host that calls when it should be called, or twice, is none of ours.
+    fn accept(&mut self) {
+        let Some(listener) = &mut self.listener else { return };
+        while let Some((host, link)) = listener.admit(&self.identity) {
+            if host < self.me
+                && let Some(peer @ Peer { link: None, .. }) = self.peers.get_mut(host as usize)
+            {
+                peer.link = Some(link);
+                peer.is_greeted = true;
+            }
+        }
+    }
+
+    fn edge(&self) -> Edge {
+        Edge {
+            group: self.identity.group,
+            epoch: Epoch(0),
+            child: ChildIndex(self.me as u16),
+            capability: self.identity.secret,
+        }
+    }
+}
+
+impl Peer {
+    /// Says who this host is, where that wasn't said. Full until it could be.
+    fn greet(&mut self, edge: Edge) -> Result<Sent, SendError> {
+        let Some(link) = &mut self.link else { return Ok(Sent::Full) };
+        if self.is_greeted {
+            return Ok(Sent::Taken);
+        }
+        let header = Header { edge, message: Message::Join };
+        let sent = link.send(&header.encode(), &[])?;
+        self.is_greeted = sent == Sent::Taken;
+        Ok(sent)
+    }
+
+    /// Sends a message without payload, after the greeting.
+    fn say(&mut self, edge: Edge, message: Message) -> Result<Sent, SendError> {
+        if self.greet(edge)? == Sent::Full {
+            return Ok(Sent::Full);
+        }
+        let Some(link) = &mut self.link else { return Ok(Sent::Full) };
+        link.send(&Header { edge, message }.encode(), &[])
+    }
+
+    /// The abort that `host`, which this is, has said, if it did so within the next `frames_max`
+    /// frames. They are read: there is no going on after this.
+    fn abort_said(&mut self, host: u32, identity: &Identity, frames_max: u32) -> Option<Abort> {
+        let link = self.link.as_mut()?;
+        for _ in 0..frames_max {
+            let Ok(Some(frame)) = link.receive() else { return None };
+            if let Err(abort) = message_from(host, identity, &frame.header) {
+                return Some(abort);
+            }
+        }
+        None
+    }
+}
+
+/// What `host` says in a frame: part of an operation, or that it leaves.
+fn message_from(host: u32, identity: &Identity, header: &Header) -> Result<Option<Part>, Abort> {
+    let Edge { group, child, capability, .. } = header.edge;
+    let is_ours =
+        group == identity.group && capability == identity.secret && u32::from(child.0) == host;
+    match header.message {
+        Message::Request(part) if is_ours => Ok(Some(part)),
+        Message::Leave if is_ours => Ok(None),
+        Message::Abort(abort) if is_ours => Err(abort),
+        _ => Err(Abort { reason: AbortReason::Misbehaved, at_fault: EndpointId(host) }),
+    }
+}

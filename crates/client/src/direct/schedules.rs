@@ -1,0 +1,155 @@
+//! Schedules written out: what this host does, step by step, in each of the last few kinds of operation.
+//!
+//! Programs repeat themselves, and between two hosts an operation takes 4 us: working out the steps
+//! anew would be a twentieth of that.
+
+use arrayvec::ArrayVec;
+use tributary_algorithms::{Action, Algorithm, Collective, Order, Schedule, Shape};
+
+use crate::inter_host::InterHostOperation;
+
+/// How many kinds of operation are remembered.
+const KEPT_MAX: usize = 4;
+
+/// What operations have in common that take the same steps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Kind {
+    collective: Collective,
+    elements: u64,
+    element_bytes: usize,
+    algorithm: Algorithm,
+}
+
+impl Kind {
+    fn of(operation: &InterHostOperation) -> Self {
+        let &InterHostOperation { collective, elements, algorithm, datatype, .. } = operation;
+        Self { collective, elements, element_bytes: datatype.size_bytes(), algorithm }
+    }
+}
+
+/// The steps of one kind of operation.
+struct Written {
+    kind: Kind,
+    actions: Vec<Action>,
+    needs_aside: bool,
+}
+
+/// One of the schedules kept, until the next is looked up.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Index(usize);
+
+/// What [`Schedules::look_up`] found.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Found {
+    pub(super) index: Index,
+    /// Whether it was not there, and had to be written.
+    pub(super) is_new: bool,
+}
+
+/// The schedules of the last few kinds of operation.
+#[derive(Default)]
+pub(super) struct Schedules {
+    kept: ArrayVec<Written, KEPT_MAX>,
+    /// The one that the next new one replaces.
+    oldest: usize,
+}
+
+impl Schedules {
+    /// The schedule of an operation of host `me` among `hosts`.
+    pub(super) fn look_up(&mut self, operation: &InterHostOperation, me: u32, hosts: u32) -> Found {
+        let kind = Kind::of(operation);
+        if let Some(index) = self.kept.iter().position(|written| written.kind == kind) {
+            return Found { index: Index(index), is_new: false };
+        }
+        // Every operator of ours commutes.
+        let shape = Shape { ranks: hosts, elements: operation.elements, order: Order::Any };
+        let schedule = Schedule::new(operation.algorithm, operation.collective, shape, me)
+            .expect("only algorithms that have the form are selected");
+        Found { index: self.write(kind, schedule), is_new: true }
+    }
+
+    fn write(&mut self, kind: Kind, schedule: Schedule) -> Index {
+        let needs_aside = schedule.needs_aside();
+        let actions = schedule.map(|step| step.action);
+        if self.kept.is_full() {
+            let index = self.oldest;
+            self.oldest = (index + 1) % KEPT_MAX;
+            let written = &mut self.kept[index];
+            (written.kind, written.needs_aside) = (kind, needs_aside);
+            written.actions.clear();
+            written.actions.extend(actions);
+            return Index(index);
+        }
+        self.kept.push(Written { kind, actions: actions.collect(), needs_aside });
+        Index(self.kept.len() - 1)
+    }
+
+    /// Step number `step` of a schedule, while there is one.
+    pub(super) fn action(&self, index: Index, step: usize) -> Option<Action> {
+        self.kept[index.0].actions.get(step).copied()
+    }
+
+    /// Whether some step may use the buffer aside.
+    pub(super) fn needs_aside(&self, index: Index) -> bool {
+        self.kept[index.0].needs_aside
+    }
+
+    /// The hosts that a schedule's steps speak with, some more than once.
+    pub(super) fn peers(&self, index: Index) -> impl Iterator<Item = u32> {
+        self.kept[index.0].actions.iter().filter_map(|action| match *action {
+            Action::Send { to, .. } => Some(to),
+            Action::Receive { from, .. } => Some(from),
+            Action::Fold { .. } => None,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tributary_wire::{Datatype, Operator};
+
+    use super::*;
+
+    fn operation(elements: u64, algorithm: Algorithm) -> InterHostOperation {
+        InterHostOperation {
+            collective: Collective::Allreduce,
+            operator: Operator::Sum,
+            datatype: Datatype::F32,
+            elements,
+            algorithm,
+            kernel: None,
+            source: std::ptr::null(),
+            target: std::ptr::null_mut(),
+        }
+    }
+
+    #[test]
+    fn whatever_was_asked_for_before_the_steps_are_those_of_the_algorithm() {
+        let (me, hosts) = (2, 5);
+        let mut schedules = Schedules::default();
+        // More kinds than are kept, forth and back, so that each is written, found and written anew.
+        let lengths = [1, 2, 3, 100, 101, 102, 101, 100, 3, 2, 1];
+        let mut written = 0;
+        for elements in lengths {
+            for algorithm in [Algorithm::Ring, Algorithm::Linear] {
+                let asked = operation(elements, algorithm);
+                let found = schedules.look_up(&asked, me, hosts);
+                written += u32::from(found.is_new);
+                let again = schedules.look_up(&asked, me, hosts);
+                assert!(!again.is_new);
+                let shape = Shape { ranks: hosts, elements, order: Order::Any };
+                let fresh = Schedule::new(algorithm, asked.collective, shape, me).unwrap();
+                assert_eq!(schedules.needs_aside(again.index), fresh.needs_aside());
+                let actions: Vec<Action> = fresh.map(|step| step.action).collect();
+                let kept: Vec<Action> =
+                    (0..).map_while(|step| schedules.action(found.index, step)).collect();
+                assert_eq!(kept, actions, "{elements} elements, {algorithm:?}");
+                assert_eq!(
+                    schedules.peers(found.index).count(),
+                    actions.iter().filter(|it| !matches!(it, Action::Fold { .. })).count()
+                );
+            }
+        }
+        assert!((KEPT_MAX as u32 + 1..2 * lengths.len() as u32).contains(&written), "{written}");
+    }
+}

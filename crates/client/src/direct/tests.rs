@@ -1,0 +1,276 @@
+//! Goal: hosts joined directly agree whatever happens on the links. Method: hosts are threads, their
+//! links loopback TCP; a watchdog ends what hangs.
+
+mod blame;
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+use tributary_transport::{Link as _, connect_tcp};
+use tributary_wire::frame::{Edge, Header, Message};
+use tributary_wire::{ChildIndex, Epoch};
+
+use tributary_algorithms::{Algorithm, Collective, Order, Schedule, Shape};
+use tributary_transport::Sent;
+use tributary_tuning::AlgorithmChoice;
+use tributary_wire::frame::{Abort, AbortReason};
+use tributary_wire::{Datatype, EndpointId, Operator};
+
+use super::options::options;
+use super::*;
+use crate::inter_host::{InterHost, InterHostOperation};
+use crate::kernels::kernel;
+
+/// Longest a test's hosts may take: they deadlock, or they are done long before.
+const WATCHDOG: Duration = Duration::from_secs(60);
+
+fn identity(byte: u8) -> Identity {
+    Identity::from_bytes([byte; Identity::BYTES])
+}
+
+/// Where the frames of `host` say that they come from.
+fn edge_of(identity: Identity, host: u16) -> Edge {
+    Edge {
+        group: identity.group,
+        epoch: Epoch(0),
+        child: ChildIndex(host),
+        capability: identity.secret,
+    }
+}
+
+/// A host's links, and the algorithm of its operations.
+struct Host {
+    links: DirectLinks,
+    named: AlgorithmChoice,
+    hosts: u32,
+}
+
+impl Host {
+    /// The algorithm that is named, where it has a form for the collective.
+    fn algorithm(&self, collective: Collective) -> Algorithm {
+        let shape = Shape { ranks: self.hosts, elements: 1, order: Order::Any };
+        let has_form =
+            |algorithm: &Algorithm| Schedule::new(*algorithm, collective, shape, 0).is_ok();
+        self.named.algorithm().filter(has_form).unwrap_or(Algorithm::Binomial)
+    }
+}
+
+impl std::ops::Deref for Host {
+    type Target = DirectLinks;
+
+    fn deref(&self) -> &DirectLinks {
+        &self.links
+    }
+}
+
+impl std::ops::DerefMut for Host {
+    fn deref_mut(&mut self) -> &mut DirectLinks {
+        &mut self.links
+    }
+}
+
+/// Hosts that listen, and their addresses.
+fn listening(count: u32, named: AlgorithmChoice) -> (Vec<Host>, Vec<SocketAddr>) {
+    let listeners: Vec<_> =
+        (0..count).map(|_| Listener::bind(Ipv4Addr::LOCALHOST.into()).unwrap()).collect();
+    let addresses: Vec<_> = listeners.iter().map(|(_, address)| *address).collect();
+    let host = |(host, (listener, _))| {
+        let links = DirectLinks::new(host, identity(7), listener, addresses.clone());
+        Host { links, named, hosts: count }
+    };
+    let hosts = (0..count).zip(listeners).map(host).collect();
+    (hosts, addresses)
+}
+
+/// Runs `body` at every host, and gives what they return.
+fn on_all<T: Send + 'static>(
+    hosts: Vec<Host>,
+    body: impl Fn(u32, Host) -> T + Send + Sync + Copy + 'static,
+) -> Vec<T> {
+    let (done, finished) = mpsc::channel();
+    let count = hosts.len();
+    for (host, links) in hosts.into_iter().enumerate() {
+        let done = done.clone();
+        std::thread::spawn(move || {
+            done.send((host, body(host as u32, links))).expect("the test waits");
+        });
+    }
+    let deadline = Instant::now() + WATCHDOG;
+    let mut results: Vec<_> = (0..count)
+        .map(|_| {
+            let left = deadline.saturating_duration_since(Instant::now());
+            finished.recv_timeout(left).expect("hosts neither fail nor hang")
+        })
+        .collect();
+    results.sort_by_key(|(host, _)| *host);
+    results.into_iter().map(|(_, result)| result).collect()
+}
+
+fn allreduce_of(vector: &mut [f32], algorithm: Algorithm) -> InterHostOperation {
+    InterHostOperation {
+        collective: Collective::Allreduce,
+        operator: Operator::Sum,
+        datatype: Datatype::F32,
+        elements: vector.len() as u64,
+        algorithm,
+        kernel: kernel(Operator::Sum, Datatype::F32),
+        source: std::ptr::null(),
+        target: vector.as_mut_ptr().cast(),
+    }
+}
+
+fn allreduce(links: &mut Host, vector: &mut [f32]) -> Result<(), Abort> {
+    let algorithm = links.algorithm(Collective::Allreduce);
+    // SAFETY: the vector is borrowed until the operation is over or has failed.
+    unsafe { links.start(&allreduce_of(vector, algorithm))? };
+    while !links.poll()? {
+        links.sleep(Duration::from_millis(5));
+        links.check();
+    }
+    Ok(())
+}
+
+/// Values whose sum depends on the order.
+fn contribution(host: u32, elements: usize) -> Vec<f32> {
+    (0..elements)
+        .map(|at| ((at as f32) * 0.37 + host as f32).sin() * 10_f32.powi(host as i32))
+        .collect()
+}
+
+/// One collective of 4 hosts at `host`, out of `source`; its vector in the end.
+fn run_from(
+    host: u32,
+    links: &mut Host,
+    collective: Collective,
+    source: &[f32],
+    in_place: bool,
+) -> Vec<u32> {
+    let mut vector = if in_place { source.to_vec() } else { vec![f32::NAN; source.len()] };
+    let operation = InterHostOperation {
+        collective,
+        source: if in_place { std::ptr::null() } else { source.as_ptr().cast() },
+        ..allreduce_of(&mut vector, links.algorithm(collective))
+    };
+    // SAFETY: both are borrowed until the operation is over.
+    unsafe { links.start(&operation).unwrap() };
+    while !links.poll().unwrap() {
+        links.sleep(Duration::from_millis(5));
+    }
+    let has_result = collective.root().is_none_or(|root| root == host);
+    if has_result { vector.iter().map(|value| value.to_bits()).collect() } else { Vec::new() }
+}
+
+/// Nothing is copied beforehand, so what a host contributes is combined from two places.
+#[test]
+fn a_contribution_that_stays_where_it_is_gives_the_bits_of_one_in_the_vector() {
+    for named in AlgorithmChoice::all() {
+        let runs = on_all(listening(4, named).0, |host, mut links| {
+            for elements in [1, 3, 5, 1000, 100_003] {
+                let source = contribution(host, elements);
+                for collective in [
+                    Collective::Allreduce,
+                    Collective::Reduce { root: 0 },
+                    Collective::Reduce { root: 2 },
+                ] {
+                    let [there, here] = [false, true]
+                        .map(|in_place| run_from(host, &mut links, collective, &source, in_place));
+                    assert_eq!(there, here, "{elements} elements, {collective:?}");
+                    let untouched = contribution(host, elements);
+                    assert!(source.iter().zip(&untouched).all(|(a, b)| a.to_bits() == b.to_bits()));
+                }
+            }
+            links.leave();
+        });
+        assert_eq!(runs.len(), 4);
+    }
+}
+
+/// Vectors far longer than what sockets hold, so that everybody sends while nobody reads.
+#[test]
+fn long_vectors_pass_each_other_and_bits_are_equal_on_all_hosts_and_runs() {
+    for named in
+        [AlgorithmChoice::RecursiveDoubling, AlgorithmChoice::Ring, AlgorithmChoice::Linear]
+    {
+        let run = || {
+            on_all(listening(3, named).0, |host, mut links| {
+                let mut vector = contribution(host, 2_000_003);
+                allreduce(&mut links, &mut vector).unwrap();
+                links.leave();
+                vector.iter().map(|value| value.to_bits()).collect::<Vec<_>>()
+            })
+        };
+        let (first, second) = (run(), run());
+        assert!(first.iter().chain(&second).all(|bits| *bits == first[0]), "{named:?}");
+    }
+}
+
+/// In a ring of five, host 3 is connected to 2 and 4 only.
+#[test]
+fn every_waiting_host_learns_which_one_died() {
+    let outcomes = on_all(listening(5, AlgorithmChoice::Ring).0, |host, mut links| {
+        let mut vector = contribution(host, 1000);
+        let first = allreduce(&mut links, &mut vector);
+        if host == 3 {
+            // Ends without a word, as a killed process does; others may still be in the first.
+            return Ok(());
+        }
+        first.and_then(|()| allreduce(&mut links, &mut vector))
+    });
+    for (host, outcome) in outcomes.into_iter().enumerate() {
+        let died = Abort { reason: AbortReason::MemberLost, at_fault: EndpointId(3) };
+        assert_eq!(outcome, if host == 3 { Ok(()) } else { Err(died) }, "host {host}");
+    }
+}
+
+#[test]
+fn a_host_that_leaves_after_its_part_harms_nobody() {
+    on_all(listening(3, AlgorithmChoice::Binomial).0, |host, mut links| {
+        for _ in 0..50 {
+            allreduce(&mut links, &mut contribution(host, 10)).unwrap();
+        }
+        links.leave();
+    });
+}
+
+#[test]
+fn an_aborting_host_is_named_by_the_others() {
+    let outcomes = on_all(listening(3, AlgorithmChoice::Ring).0, |host, mut links| {
+        let first = allreduce(&mut links, &mut contribution(host, 10));
+        if host == 1 {
+            links.abort(AbortReason::MemberAborted);
+        }
+        first.and_then(|()| allreduce(&mut links, &mut contribution(host, 10)))
+    });
+    let aborted = Abort { reason: AbortReason::MemberAborted, at_fault: EndpointId(1) };
+    assert_eq!(outcomes, [Err(aborted); 3]);
+}
+
+/// Strangers at every listener: silent ones, garbage, the wrong secret, the right words by a host that
+/// should be called instead of calling.
+#[test]
+fn strangers_are_turned_away() {
+    let (hosts, addresses) = listening(3, AlgorithmChoice::RecursiveDoubling);
+    let call = |address, identity: Identity, host| {
+        let mut link = connect_tcp(address, options(), WATCHDOG).unwrap();
+        let edge = edge_of(identity, host);
+        let join = Header { edge, message: Message::Join }.encode();
+        assert_eq!(link.send(&join, &[]), Ok(Sent::Taken));
+        link
+    };
+    let mut strangers = Vec::new();
+    for address in addresses {
+        strangers.push(connect_tcp(address, options(), WATCHDOG).unwrap());
+        strangers.push(call(address, identity(8), 0));
+        strangers.push(call(address, identity(7), 2));
+        strangers.push(call(address, identity(7), 999));
+    }
+    let sums = on_all(hosts, |host, mut links| {
+        let mut vector = [host as f32 + 1.0];
+        allreduce(&mut links, &mut vector).unwrap();
+        links.leave();
+        vector[0]
+    });
+    assert_eq!(sums, [6.0; 3]);
+    drop(strangers);
+}

@@ -1,0 +1,25 @@
+//! What stages that work in their host and between hosts say when they can't go on.
+
+use tributary_shm_collectives::Lost;
+use tributary_tuning::Method;
+use tributary_wire::frame::Abort;
+
+/// What a rank waits for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum WaitsFor {
+    /// Ranks of its host.
+    #[default]
+    Host,
+    /// Other hosts.
+    InterHost,
+    /// Either.
+    Both,
+}
+
+/// Who failed.
+pub(super) enum Failure {
+    /// A rank of this host.
+    Host(Lost),
+    /// The group of leaders, in this method.
+    InterHost(Method, Abort),
+}

@@ -1,0 +1,244 @@
+//! Long vectors at hosts with several ranks: while one part of the vector is in the tree, the ranks
+//! reduce the next one to their leader, and copy out the one before.
+//!
+//! Owns the order of those steps, which is the same at all ranks of a host and follows from the
+//! vector's length and the group's terms alone: what the host's ranks do together they must do in
+//! one order. Which step waits for what: a part goes up once it is reduced, and out once its result
+//! has come down; everything else goes on.
+
+use tributary_shm_collectives::{HostGroup, Operation};
+use tributary_tuning::Method;
+use tributary_wire::StreamTerms;
+
+use super::outcome::{Failure, WaitsFor};
+use crate::inter_host::{InterHost, InterHostOperation};
+use crate::tree::TreeMember;
+
+/// Parts that are reduced before the first is copied out: as many as fill the stream's window, and
+/// one that is being copied.
+const LEAD: usize = 3;
+
+/// One operation that is streamed while the host works.
+pub(crate) struct Streamed {
+    /// To the leader.
+    reduce: Operation,
+    /// From the leader; none where this host gets no result.
+    spread: Option<Operation>,
+    /// What the leader streams: its vector and where the result goes. None at other ranks.
+    stream: Option<Stream>,
+    part_bytes: usize,
+    reduced: usize,
+    spread_out: usize,
+    is_step_started: bool,
+}
+
+struct Stream {
+    operation: InterHostOperation,
+    is_started: bool,
+    is_over: bool,
+}
+
+/// What a rank does next, to which part.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Step {
+    Reduce(usize),
+    Spread(usize),
+    Done,
+}
+
+impl Streamed {
+    /// `reduce` and `spread` cover the whole vector. None if it is a single part: nothing would
+    /// overlap.
+    pub(crate) fn new(
+        reduce: Operation,
+        spread: Option<Operation>,
+        element_bytes: usize,
+        terms: StreamTerms,
+    ) -> Option<Self> {
+        let chunk_bytes = terms.chunk_bytes as usize / element_bytes * element_bytes;
+        let part_bytes = chunk_bytes * usize::from(terms.window / 2).max(1);
+        (part_bytes > 0 && reduce.len_bytes > part_bytes).then_some(Self {
+            reduce,
+            spread,
+            stream: None,
+            part_bytes,
+            reduced: 0,
+            spread_out: 0,
+            is_step_started: false,
+        })
+    }
+
+    /// At the leader: what it streams.
+    pub(crate) fn streams(self, operation: InterHostOperation) -> Self {
+        let stream = Some(Stream { operation, is_started: false, is_over: false });
+        Self { stream, ..self }
+    }
+
+    /// Goes as far as it can without waiting. `true` once this rank's part is done.
+    pub(super) fn advance(
+        &mut self,
+        host: &mut HostGroup,
+        mut tree: Option<&mut TreeMember>,
+    ) -> Result<bool, Failure> {
+        loop {
+            self.poll_tree(tree.as_deref_mut())?;
+            let step = self.next_step();
+            let (whole, part) = match step {
+                Step::Reduce(part) => (self.reduce, part),
+                Step::Spread(part) => {
+                    if !self.is_step_started && !self.has_result(part, tree.as_deref()) {
+                        return Ok(false);
+                    }
+                    (self.spread.expect("only what is to be spread has steps for it"), part)
+                }
+                Step::Done => return Ok(self.stream.as_ref().is_none_or(|it| it.is_over)),
+            };
+            if !std::mem::replace(&mut self.is_step_started, true) {
+                // SAFETY: the part lies within the whole operation's buffers, which belong to the
+                // operation that runs.
+                unsafe { host.start(self.slice(whole, part)) }.map_err(Failure::Host)?;
+            }
+            if host.poll().map_err(Failure::Host)?.is_pending() {
+                return Ok(false);
+            }
+            self.on_step_done(step, tree.as_deref_mut());
+        }
+    }
+
+    /// What it waits for, after it could not go on.
+    pub(super) fn waits_for(&self) -> WaitsFor {
+        match &self.stream {
+            None => WaitsFor::Host,
+            Some(stream) if stream.is_over => WaitsFor::Host,
+            Some(_) if self.is_step_started => WaitsFor::Both,
+            Some(_) => WaitsFor::InterHost,
+        }
+    }
+
+    fn next_step(&self) -> Step {
+        let parts = self.reduce.len_bytes.div_ceil(self.part_bytes);
+        let spreads = self.spread.is_some();
+        if self.reduced < parts && (!spreads || self.reduced < self.spread_out + LEAD) {
+            Step::Reduce(self.reduced)
+        } else if spreads && self.spread_out < parts {
+            Step::Spread(self.spread_out)
+        } else {
+            Step::Done
+        }
+    }
+
+    fn on_step_done(&mut self, step: Step, tree: Option<&mut TreeMember>) {
+        self.is_step_started = false;
+        match step {
+            Step::Reduce(part) => {
+                self.reduced += 1;
+                if let Some(tree) = tree {
+                    tree.make_ready(self.end_of(part));
+                }
+            }
+            Step::Spread(_) => self.spread_out += 1,
+            Step::Done => {}
+        }
+    }
+
+    fn poll_tree(&mut self, tree: Option<&mut TreeMember>) -> Result<(), Failure> {
+        let (Some(stream), Some(tree)) = (&mut self.stream, tree) else { return Ok(()) };
+        let failed = |abort| Failure::InterHost(Method::Tree, abort);
+        if !std::mem::replace(&mut stream.is_started, true) {
+            // SAFETY: the buffers belong to the operation that runs.
+            unsafe { tree.start_stream(&stream.operation) }.map_err(failed)?;
+        }
+        if !stream.is_over {
+            stream.is_over = tree.poll().map_err(failed)?;
+        }
+        Ok(())
+    }
+
+    /// Whether a part's result is here. Only the leader knows; the others wait for the leader.
+    fn has_result(&self, part: usize, tree: Option<&TreeMember>) -> bool {
+        let (Some(stream), Some(tree)) = (&self.stream, tree) else { return true };
+        stream.is_over || tree.received_bytes() >= self.end_of(part)
+    }
+
+    fn end_of(&self, part: usize) -> usize {
+        ((part + 1) * self.part_bytes).min(self.reduce.len_bytes)
+    }
+
+    fn slice(&self, whole: Operation, part: usize) -> Operation {
+        let first = part * self.part_bytes;
+        // Pointers that are not used at this rank may be null, and stay what they are.
+        let source =
+            if whole.source.is_null() { whole.source } else { whole.source.wrapping_add(first) };
+        let target =
+            if whole.target.is_null() { whole.target } else { whole.target.wrapping_add(first) };
+        Operation { source, target, len_bytes: self.end_of(part) - first, ..whole }
+    }
+}
+
+// SAFETY: the pointers are the operation's own, which may be used from any thread; see `Operation`.
+unsafe impl Send for Streamed {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tributary_shm_collectives::Action;
+
+    fn streamed(len_bytes: usize, spreads: bool) -> Option<Streamed> {
+        let of = |action| Operation {
+            action,
+            source: std::ptr::null(),
+            target: std::ptr::null_mut(),
+            len_bytes,
+        };
+        let spread = spreads.then(|| of(Action::Broadcast { from: 0 }));
+        let terms = StreamTerms { chunk_bytes: 100, window: 4 };
+        Streamed::new(of(Action::Barrier), spread, 8, terms)
+    }
+
+    fn steps(mut streamed: Streamed) -> Vec<Step> {
+        let mut steps = Vec::new();
+        loop {
+            let step = streamed.next_step();
+            if step == Step::Done {
+                return steps;
+            }
+            steps.push(step);
+            streamed.on_step_done(step, None);
+        }
+    }
+
+    #[test]
+    fn parts_are_reduced_ahead_of_what_is_copied_out() {
+        use Step::{Reduce, Spread};
+        // Two chunks of 96 bytes a part.
+        let streamed_in_four = streamed(192 * 3 + 8, true).unwrap();
+        assert_eq!(
+            steps(streamed_in_four),
+            [
+                Reduce(0),
+                Reduce(1),
+                Reduce(2),
+                Spread(0),
+                Reduce(3),
+                Spread(1),
+                Spread(2),
+                Spread(3)
+            ]
+        );
+        assert_eq!(steps(streamed(200, false).unwrap()), [Reduce(0), Reduce(1)]);
+        assert!(streamed(192, true).is_none(), "one part overlaps with nothing");
+    }
+
+    #[test]
+    fn parts_cover_the_vector() {
+        let streamed = streamed(1000, true).unwrap();
+        let mut end = 0;
+        for part in 0..6 {
+            let slice = streamed.slice(streamed.reduce, part);
+            assert!(slice.source.is_null(), "what is not there is not made up");
+            end += slice.len_bytes;
+            assert_eq!(end, streamed.end_of(part));
+        }
+        assert_eq!(end, 1000);
+    }
+}

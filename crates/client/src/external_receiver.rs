@@ -1,0 +1,196 @@
+//! An external receiver: a process outside a group that reads the group's results, such as a monitor or a
+//! checkpoint.
+//!
+//! Owns the way from a grant in a file to results as they come. The job asks for the grant
+//! (`TRIBUTARY_EXTERNAL_RECEIVER`) and writes it; whoever may read the file may read the results, and can do
+//! nothing else with it. The group never waits for this process: results that are complete before it
+//! has joined it misses, and if it reads too slowly it loses its place and is told so. It knows
+//! nothing of the job's communicators.
+
+use std::fs::{self, OpenOptions};
+use std::io::{self, Write};
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use tributary_transport::{
+    Link, OptionsError, SealKey, Sent, TcpLink, TcpOptions, connect_tcp, wait,
+};
+use tributary_wire::control::OutsiderGrant;
+use tributary_wire::frame::{Abort, AbortReason, Edge, Header, Message, OUTSIDER};
+use tributary_wire::{Datatype, OperationNumber, Operator};
+
+/// An external receiver that has joined its group.
+pub struct ExternalReceiver {
+    link: TcpLink,
+    edge: Edge,
+    segment_max_bytes: u32,
+}
+
+/// One segment of a result. The segments of one vector are equally long but the last, and come in
+/// any order; the bytes are elements in the job's own byte order, which is little-endian.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Delivery<'a> {
+    /// Which operation of the group, counted from 0, modulo 2^32. Those without data count too.
+    pub operation: u32,
+    /// Where in the operation's vector the segment begins, in elements.
+    pub first_element: u64,
+    /// How the elements were combined.
+    pub operator: Operator,
+    /// What they are.
+    pub datatype: Datatype,
+    /// The elements.
+    pub bytes: &'a [u8],
+}
+
+/// Why an external receiver did not get in.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum JoinError {
+    /// The grant's address is none.
+    #[error("the grant names {address:?}, which is no address")]
+    NoAddress {
+        /// What it names.
+        address: String,
+    },
+    /// The grant's segments are longer than any frame.
+    #[error("the grant is none: {0}")]
+    Grant(#[from] OptionsError),
+    /// Nobody is reached there.
+    #[error("aggregation node at {address} can't be reached: {problem}")]
+    Unreachable {
+        /// Where.
+        address: SocketAddr,
+        /// Why not.
+        problem: String,
+    },
+    /// It did not answer in time.
+    #[error("aggregation node at {address} did not answer within {} ms", within.as_millis())]
+    Silent {
+        /// Where.
+        address: SocketAddr,
+        /// How long it had.
+        within: Duration,
+    },
+    /// It refused the grant, most likely because the group is gone or somebody else has the place.
+    #[error("aggregation node at {address} turned this process away")]
+    TurnedAway {
+        /// Where.
+        address: SocketAddr,
+    },
+}
+
+/// Why no more results come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Ended {
+    /// The group has ended in good order; every result since the join was delivered.
+    #[error("the group has ended")]
+    InOrder,
+    /// This process did not read in time, and was dropped by the group.
+    #[error("this process read too slowly, and results were lost")]
+    FellBehind,
+    /// The group failed.
+    #[error("the group failed: {0}")]
+    Failed(AbortReason),
+    /// The node is gone, or sent what is no result.
+    #[error("the aggregation node is gone")]
+    NodeLost,
+}
+
+/// Writes a grant where only its owner may read it, all of it at once.
+///
+/// # Errors
+/// If the system says no.
+pub fn write_grant(grant: &OutsiderGrant, path: &Path) -> io::Result<()> {
+    let mut draft = path.as_os_str().to_owned();
+    draft.push(".new");
+    let text = serde_json::to_vec(grant).expect("a grant is plain data");
+    let mut options = OpenOptions::new();
+    options.write(true).create(true).truncate(true).mode(0o600).open(&draft)?.write_all(&text)?;
+    fs::rename(&draft, path)
+}
+
+impl ExternalReceiver {
+    /// Takes the place that a grant gives, and waits at most `within` for the node to say so.
+    ///
+    /// # Errors
+    /// If the place is not to be had.
+    pub fn join(grant: &OutsiderGrant, within: Duration) -> Result<Self, JoinError> {
+        let no_address = || JoinError::NoAddress { address: grant.address.tcp.clone() };
+        let mut addresses = grant.address.tcp.to_socket_addrs().map_err(|_| no_address())?;
+        let address = addresses.next().ok_or_else(no_address)?;
+        let mut link = connect_tcp(address, TcpOptions::new(grant.payload_max_bytes)?, within)
+            .map_err(|error| JoinError::Unreachable { address, problem: error.to_string() })?;
+        if let Some(key) = grant.key {
+            link.protect(SealKey::new(key));
+        }
+        let edge = Edge {
+            group: grant.group,
+            epoch: grant.epoch,
+            child: OUTSIDER,
+            capability: grant.capability,
+        };
+        let mut outsider = Self { link, edge, segment_max_bytes: grant.payload_max_bytes };
+        let join = Header { edge, message: Message::Join }.encode();
+        if outsider.link.send(&join, &[]) != Ok(Sent::Taken) {
+            return Err(JoinError::TurnedAway { address });
+        }
+        let hangs_at = Instant::now() + within;
+        loop {
+            match outsider.link.receive() {
+                Ok(Some(frame)) if frame.header == (Header { edge, message: Message::Joined }) => {
+                    return Ok(outsider);
+                }
+                Ok(None) if Instant::now() < hangs_at => outsider.sleep(hangs_at),
+                Ok(None) => return Err(JoinError::Silent { address, within }),
+                Ok(Some(_)) | Err(_) => return Err(JoinError::TurnedAway { address }),
+            }
+        }
+    }
+
+    /// The next segment of a result; none if none has come within `timeout`.
+    ///
+    /// # Errors
+    /// If no more come.
+    pub fn receive(&mut self, timeout: Duration) -> Result<Option<Delivery<'_>>, Ended> {
+        let until = Instant::now() + timeout;
+        while !self.link.is_ready() {
+            if Instant::now() >= until {
+                return Ok(None);
+            }
+            self.sleep(until);
+        }
+        let frame = match self.link.receive() {
+            Ok(Some(frame)) => frame,
+            // Only room has appeared.
+            Ok(None) => return Ok(None),
+            Err(_) => return Err(Ended::NodeLost),
+        };
+        match frame.header.message {
+            _ if frame.header.edge != self.edge => Err(Ended::NodeLost),
+            Message::Result(part) => {
+                let datatype = part.shape.datatype();
+                let whole = self.segment_max_bytes / datatype.size_bytes() as u32;
+                Ok(Some(Delivery {
+                    operation: part.operation.0.wrapping_sub(OperationNumber::FIRST.0),
+                    first_element: u64::from(part.segment.0) * u64::from(whole),
+                    operator: part.shape.operator(),
+                    datatype,
+                    bytes: frame.payload,
+                }))
+            }
+            Message::Leave => Err(Ended::InOrder),
+            Message::Abort(Abort { reason: AbortReason::FellBehind, .. }) => Err(Ended::FellBehind),
+            Message::Abort(abort) => Err(Ended::Failed(abort.reason)),
+            _ => Err(Ended::NodeLost),
+        }
+    }
+
+    fn sleep(&mut self, until: Instant) {
+        let left = until.saturating_duration_since(Instant::now());
+        // A wait that fails is a link that fails, and the next look says so.
+        let _ = wait(std::slice::from_mut(&mut self.link), Duration::ZERO, Some(left));
+    }
+}

@@ -1,0 +1,99 @@
+//! What the leaders of different hosts meet through: one trait over the aggregation tree and direct
+//! links.
+//!
+//! Owns the contract between the engine, which runs operations, and the two methods, which carry them
+//! between hosts. Knows neither.
+
+use std::time::Duration;
+
+use tributary_algorithms::{Algorithm, Collective};
+use tributary_shm_collectives::{Combine, PeerCheck, Waiter};
+use tributary_tuning::Method;
+use tributary_wire::frame::{Abort, AbortReason};
+use tributary_wire::{Datatype, Operator};
+
+/// One collective between the leaders of hosts, as one leader sees it.
+#[derive(Clone, Copy)]
+pub(crate) struct InterHostOperation {
+    /// Its root, if it has one, is a host.
+    pub(crate) collective: Collective,
+    pub(crate) operator: Operator,
+    pub(crate) datatype: Datatype,
+    pub(crate) elements: u64,
+    /// For reductions.
+    pub(crate) kernel: Option<&'static dyn Combine>,
+    /// Which host algorithm direct links take. The tree has no choice.
+    pub(crate) algorithm: Algorithm,
+    /// This host's contribution; it may lie in the target already.
+    pub(crate) source: *const u8,
+    /// Room for the whole vector: for the result, and for partial ones where direct links need them
+    /// ([`needs_target`]).
+    pub(crate) target: *mut u8,
+}
+
+/// Whether a method needs room for the vector at a leader that gets no result: host algorithms combine
+/// partial results wherever they pass.
+pub(crate) fn needs_target(method: Method) -> bool {
+    method == Method::Direct
+}
+
+impl InterHostOperation {
+    pub(crate) fn len_bytes(&self) -> usize {
+        self.elements as usize * self.datatype.size_bytes()
+    }
+}
+
+/// How leaders of different hosts carry one operation after the other.
+pub(crate) trait InterHost {
+    /// Starts an operation. The one before it is over.
+    ///
+    /// # Errors
+    /// If the group of leaders has failed.
+    ///
+    /// # Safety
+    /// The operation's buffers stay valid, and nobody else uses them, until [`poll`](Self::poll) has
+    /// said that the operation is over, or has failed.
+    unsafe fn start(&mut self, operation: &InterHostOperation) -> Result<(), Abort>;
+
+    /// Goes as far as it can without waiting. `true` once the operation is complete.
+    ///
+    /// # Errors
+    /// If the group of leaders has failed.
+    fn poll(&mut self) -> Result<bool, Abort>;
+
+    /// Whether the next [`poll`](Self::poll) has nothing to do, as far as one cheap system call tells. A
+    /// method without such a call says `false`.
+    fn has_nothing_yet(&mut self) -> bool {
+        false
+    }
+
+    /// Sleeps until the operation may go on, or for `time`.
+    fn sleep(&mut self, time: Duration);
+
+    /// Looks for a failed host among those that the operation does not wait for. The next
+    /// [`poll`](Self::poll) reports it.
+    fn check(&mut self);
+
+    /// Whether the rest of the operation needs this process only to fetch the result.
+    fn goes_on_alone(&mut self) -> bool {
+        false
+    }
+
+    /// The host that an abort of this method blames, by its number in the communicator.
+    fn host_at_fault(&self, abort: &Abort) -> Option<usize>;
+
+    /// Tells the other hosts that this one can't go on.
+    fn abort(&mut self, reason: AbortReason);
+
+    /// Leaves the group of leaders. Others may have operations to finish.
+    fn leave(&mut self);
+
+    /// Lets a little time pass: yields, polling cheaply, or sleeps for `sleep_max` at most.
+    fn pause(&mut self, waiter: &mut Waiter, sleep_max: Duration) {
+        if waiter.yields_next() {
+            waiter.yield_while(|| self.has_nothing_yet());
+        } else if waiter.pause(|time| self.sleep(time.min(sleep_max))) == PeerCheck::Full {
+            self.check();
+        }
+    }
+}

@@ -1,0 +1,109 @@
+//! Where the ranks of a communicator are, and where this one stands among them.
+
+use std::collections::HashMap;
+
+/// Where every rank of a communicator is, seen from one of them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Placement {
+    /// This rank.
+    pub(crate) rank: u32,
+    /// Host of each rank, as an index in order of first appearance.
+    pub(crate) host_of: Vec<u32>,
+    /// Position of each rank among those of its host.
+    pub(crate) local_of: Vec<u32>,
+    /// Name of each host.
+    pub(crate) hosts: Vec<String>,
+    /// Lowest rank on each host: its leader.
+    pub(crate) leaders: Vec<u32>,
+    /// Ranks on each host.
+    pub(crate) ranks_on: Vec<u32>,
+}
+
+impl Placement {
+    /// By the name of each rank's host.
+    pub(crate) fn new(rank: u32, host_of_rank: &[String]) -> Self {
+        let mut index_of: HashMap<&str, u32> = HashMap::new();
+        let mut placement = Self {
+            rank,
+            host_of: Vec::new(),
+            local_of: Vec::new(),
+            hosts: Vec::new(),
+            leaders: Vec::new(),
+            ranks_on: Vec::new(),
+        };
+        for (rank, name) in host_of_rank.iter().enumerate() {
+            let index = *index_of.entry(name).or_insert_with(|| {
+                placement.hosts.push(name.clone());
+                placement.leaders.push(rank as u32);
+                placement.ranks_on.push(0);
+                placement.hosts.len() as u32 - 1
+            });
+            let ranks = &mut placement.ranks_on[index as usize];
+            placement.host_of.push(index);
+            placement.local_of.push(*ranks);
+            *ranks += 1;
+        }
+        placement
+    }
+
+    pub(crate) fn ranks(&self) -> u32 {
+        self.host_of.len() as u32
+    }
+
+    /// This rank's host.
+    pub(crate) fn host(&self) -> u32 {
+        self.host_of[self.rank as usize]
+    }
+
+    /// This rank's position among those of its host.
+    pub(crate) fn local_rank(&self) -> u32 {
+        self.local_of[self.rank as usize]
+    }
+
+    /// Ranks on this rank's host.
+    pub(crate) fn local_ranks(&self) -> u32 {
+        self.ranks_on[self.host() as usize]
+    }
+
+    /// Ranks on the host that has fewest.
+    pub(crate) fn local_ranks_min(&self) -> u32 {
+        self.ranks_on.iter().copied().min().unwrap_or(1)
+    }
+
+    pub(crate) fn is_leader(&self) -> bool {
+        self.local_rank() == 0
+    }
+
+    pub(crate) fn spans_hosts(&self) -> bool {
+        self.hosts.len() > 1
+    }
+
+    /// The rank in the communicator of a rank of this host.
+    pub(crate) fn rank_of_local(&self, local_rank: u32) -> u32 {
+        let is_it =
+            |rank: &usize| self.host_of[*rank] == self.host() && self.local_of[*rank] == local_rank;
+        (0..self.ranks() as usize).find(is_it).map_or(self.rank, |rank| rank as u32)
+    }
+
+    pub(crate) fn is_on_this_host(&self, rank: u32) -> bool {
+        self.host_of[rank as usize] == self.host()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hosts_are_numbered_by_first_appearance() {
+        let names: Vec<String> = ["y", "x", "y", "x", "x"].map(str::to_owned).into();
+        let placement = Placement::new(3, &names);
+        assert_eq!(placement.hosts, ["y", "x"]);
+        assert_eq!(placement.host_of, [0, 1, 0, 1, 1]);
+        assert_eq!(placement.local_of, [0, 0, 1, 1, 2]);
+        assert_eq!(placement.leaders, [0, 1]);
+        assert_eq!(placement.ranks_on, [2, 3]);
+        assert_eq!((placement.host(), placement.local_rank(), placement.local_ranks()), (1, 1, 3));
+        assert_eq!(placement.rank_of_local(2), 4);
+    }
+}

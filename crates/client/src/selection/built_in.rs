@@ -1,0 +1,68 @@
+//! The figures that decide where nobody has measured the system itself.
+
+use std::sync::LazyLock;
+
+use tributary_tuning::{AlgorithmChoice, Measurement, Tuning};
+
+/// The built-in figures are of up to 8 hosts, and say little of many more: steps between hosts grow
+/// with their number, and a tree's depth hardly.
+pub(super) const HOSTS_MAX: u32 = 16;
+
+/// Longest vector for which one host in the middle is taken across a network: 8 hosts at 10 Gb/s, 0.02
+/// ms each way for so much, 0.4 ms for 64 KiB.
+const LINEAR_BYTES_MAX: u64 = 4096;
+
+/// The figures of docs/decisions/0022 and 0028, taken on a lab.
+pub(super) fn figures() -> &'static Tuning {
+    static FIGURES: LazyLock<Tuning> = LazyLock::new(|| {
+        Tuning::from_toml(include_str!("built_in.toml")).expect("a test reads the built-in figures")
+    });
+    &FIGURES
+}
+
+/// Whether a figure holds for hosts with a network between them. A linear algorithm's host in the middle
+/// carries a vector once for every other host; on the machine of the figures that was no link but
+/// memory.
+pub(super) fn holds_across_links(row: &Measurement) -> bool {
+    row.algorithm != AlgorithmChoice::Linear || row.len_bytes <= LINEAR_BYTES_MAX
+}
+
+#[cfg(test)]
+mod tests {
+    use tributary_algorithms::CollectiveKind;
+    use tributary_tuning::Method;
+
+    use super::super::table::Table;
+    use super::*;
+
+    fn best(hosts: u32, len_bytes: u64, is_across_links: bool) -> Measurement {
+        let rows = figures().measurements.iter();
+        let rows = rows.filter(|row| !is_across_links || holds_across_links(row));
+        *Table::fastest(rows, hosts, hosts).rule(CollectiveKind::Allreduce, len_bytes).unwrap()
+    }
+
+    #[test]
+    fn both_methods_are_there_and_the_tree_for_short_vectors_of_many_hosts() {
+        for method in [Method::Tree, Method::Direct] {
+            assert!(figures().measurements.iter().any(|row| row.method == method));
+        }
+        for (hosts, len_bytes, method) in [
+            (3, 8, Method::Direct),
+            (8, 8, Method::Tree),
+            (16, 8, Method::Tree),
+            (8, 1 << 24, Method::Direct),
+        ] {
+            let best = best(hosts, len_bytes, false);
+            assert_eq!(best.method, method, "{hosts} hosts, {len_bytes} B");
+        }
+    }
+
+    #[test]
+    fn across_links_no_long_vector_goes_through_one_host() {
+        for hosts in [4, 8] {
+            assert_eq!(best(hosts, 1 << 14, false).algorithm, AlgorithmChoice::Linear);
+            assert_ne!(best(hosts, 1 << 14, true).algorithm, AlgorithmChoice::Linear);
+            assert_eq!(best(hosts, 8, true), best(hosts, 8, false));
+        }
+    }
+}

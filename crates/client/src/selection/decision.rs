@@ -1,0 +1,168 @@
+//! Which inter-host methods a communicator opens, and what its operations are selected by.
+
+use serde::{Deserialize, Serialize};
+use tributary_algorithms::model::Costs;
+use tributary_tuning::{AlgorithmChoice, CostsRow, Measurement, Method, Tuning};
+use tributary_wire::host::kernel_of;
+
+use super::built_in;
+use super::model::Model;
+use super::table::Table;
+use crate::settings::{BetweenHosts, Fallback, LEADERS_MAX, Settings};
+
+/// What rank 0 decides for all ranks.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Decision {
+    pub(crate) opens_tree: bool,
+    /// Whether direct links follow where the manager refuses a group.
+    pub(crate) falls_back: bool,
+    pub(crate) opens_direct: bool,
+    /// Why these methods.
+    pub(super) basis: Basis,
+    pub(super) table: Table,
+    /// The same where the tree can't be had.
+    pub(super) direct_table: Table,
+    named_algorithm: AlgorithmChoice,
+    costs: Option<CostsRow>,
+    pub(super) leaders: Option<u32>,
+    pub(super) sub_partitions: Option<u32>,
+    /// Shortest vector that is streamed through the tree; none if none is.
+    pub(crate) stream_min_bytes: Option<u64>,
+}
+
+/// What a decision rests on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum Basis {
+    /// The user named the method.
+    Named,
+    /// A tuning file of this system.
+    TuningFile,
+    /// The built-in figures.
+    BuiltIn,
+    /// Two real hosts: a direct exchange is one message each way.
+    Pair,
+    /// Something is asked for that only the tree does: streams, or results for an external receiver.
+    TreeOnly,
+    /// No figures hold: hosts are emulated, or more than anybody has measured.
+    Unmeasured,
+}
+
+/// The hosts of a communicator, as far as a decision depends on them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Hosts {
+    pub(crate) count: u32,
+    /// Whether they are of one kernel, and have no network between them.
+    pub(crate) share_a_kernel: bool,
+    pub(crate) ranks: u32,
+}
+
+impl Hosts {
+    pub(crate) fn named(names: &[String], ranks: u32) -> Self {
+        Self { count: names.len() as u32, share_a_kernel: share_a_kernel(names), ranks }
+    }
+}
+
+/// Whether hosts have no network between them, for all they are called differently.
+fn share_a_kernel(hosts: &[String]) -> bool {
+    let mut kernels = hosts.iter().map(|host| kernel_of(host));
+    let first = kernels.next().flatten();
+    first.is_some() && kernels.all(|kernel| kernel == first)
+}
+
+impl Decision {
+    pub(crate) fn new(settings: &Settings, tuning: &Tuning, hosts: Hosts) -> Self {
+        let basis = Basis::of(settings, tuning, hosts);
+        let measurements = measurements(basis, tuning, hosts.share_a_kernel);
+        let fastest = |only: Option<Method>| {
+            let suits = |row: &&Measurement| only.is_none_or(|method| row.method == method);
+            Table::fastest(measurements.iter().filter(suits), hosts.count, hosts.ranks)
+        };
+        let direct_table = fastest(Some(Method::Direct));
+        let table = match settings.between_hosts {
+            BetweenHosts::Auto => fastest(None),
+            // What was measured of the named method still tells algorithms and leaders.
+            BetweenHosts::Tree => fastest(Some(Method::Tree)),
+            BetweenHosts::Direct => direct_table.clone(),
+        };
+        let (opens_tree, opens_direct) = match (settings.between_hosts, basis) {
+            (BetweenHosts::Tree, _) => (true, false),
+            (BetweenHosts::Direct, _) => (false, true),
+            // The figures are not of every collective; the others go through the tree.
+            (BetweenHosts::Auto, Basis::BuiltIn) => (true, true),
+            (BetweenHosts::Auto, Basis::TuningFile) if !table.is_empty() => {
+                (table.takes(Method::Tree), table.takes(Method::Direct))
+            }
+            (BetweenHosts::Auto, _) => (!is_pair(settings, hosts), is_pair(settings, hosts)),
+        };
+        Self {
+            opens_tree,
+            falls_back: settings.fallback == Fallback::Direct
+                && settings.between_hosts != BetweenHosts::Tree,
+            opens_direct,
+            basis,
+            table,
+            direct_table,
+            named_algorithm: settings.direct_algorithm,
+            costs: tuning.costs,
+            leaders: settings.leaders,
+            sub_partitions: settings.sub_partitions,
+            stream_min_bytes: settings.stream_min_bytes,
+        }
+    }
+
+    /// How many ranks of each host, where the least has `ranks`, may lead over direct links.
+    pub(crate) fn leaders_max(&self, ranks: u32) -> u32 {
+        let modelled = self.costs.map(|_| LEADERS_MAX);
+        let asked = self.leaders.or(self.table.leaders_max()).or(modelled).unwrap_or(1);
+        asked.min(LEADERS_MAX).min(ranks)
+    }
+
+    pub(super) fn model(&self) -> Model {
+        Model::new(self.named_algorithm, self.costs.map(Costs::from))
+    }
+}
+
+impl Basis {
+    fn of(settings: &Settings, tuning: &Tuning, hosts: Hosts) -> Self {
+        if settings.between_hosts != BetweenHosts::Auto {
+            return Self::Named;
+        }
+        if !tuning.measurements.is_empty() {
+            return Self::TuningFile;
+        }
+        if is_pair(settings, hosts) {
+            return Self::Pair;
+        }
+        if settings.stream_min_bytes.is_some() || settings.external_receiver.is_some() {
+            return Self::TreeOnly;
+        }
+        let is_measured = (3..=built_in::HOSTS_MAX).contains(&hosts.count);
+        if are_real(settings) && is_measured { Self::BuiltIn } else { Self::Unmeasured }
+    }
+}
+
+/// Emulated hosts are there to show the tree, and have no network between them.
+fn are_real(settings: &Settings) -> bool {
+    settings.hosts == 1 && settings.manager.is_some()
+}
+
+fn is_pair(settings: &Settings, hosts: Hosts) -> bool {
+    hosts.count == 2 && are_real(settings)
+}
+
+pub(super) fn measurements(
+    basis: Basis,
+    tuning: &Tuning,
+    share_a_kernel: bool,
+) -> Vec<Measurement> {
+    match basis {
+        Basis::BuiltIn => {
+            let figures = built_in::figures().measurements.iter();
+            figures
+                .filter(|row| share_a_kernel || built_in::holds_across_links(row))
+                .copied()
+                .collect()
+        }
+        _ => tuning.measurements.clone(),
+    }
+}

@@ -1,0 +1,274 @@
+//! Which path an operation would take, and why: the answer of [`Selection`](super::Selection), for
+//! people.
+
+use std::fmt;
+
+use serde::Serialize;
+use tributary_algorithms::CollectiveKind;
+use tributary_tuning::{AlgorithmChoice, Measurement, Method, Tuning};
+use tributary_wire::{Datatype, Operator};
+
+use super::decision::{Basis, Decision, Hosts, measurements};
+use super::limits::{Limits, is_on_one_host_only};
+use super::{DirectPath, Opened, Path, Selection, built_in};
+use crate::operation::Operation;
+use crate::settings::Settings;
+
+/// An operation on a communicator that need not exist.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Case {
+    /// Which collective.
+    pub collective: CollectiveKind,
+    /// Length of a rank's contribution, in bytes; not looked at in a barrier.
+    pub len_bytes: u64,
+    /// Hosts of the communicator.
+    pub hosts: u32,
+    /// Ranks on each host.
+    pub ranks_per_host: u32,
+    /// Whether the hosts are of one kernel, as containers and labs are.
+    pub share_a_kernel: bool,
+}
+
+/// The path of a [`Case`], and why it is that one.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Explanation {
+    /// `in_node`, `in_tree`, `direct` or `passed_through`, as reports name it.
+    pub path: &'static str,
+    /// The host algorithm; none on other paths than `direct`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub algorithm: Option<&'static str>,
+    /// Leaders of each host that share the operation; none on other paths than `direct`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub leaders: Option<u32>,
+    /// Sub-partitions of each leader's share; none on other paths than `direct`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sub_partitions: Option<u32>,
+    /// Why, in sentences.
+    pub reasons: Vec<String>,
+    /// What was measured of this length among these hosts or the nearest, the fastest first; empty where
+    /// nothing was.
+    pub measured: Vec<Measured>,
+}
+
+/// One measurement that was weighed.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Measured {
+    /// The inter-host method.
+    pub method: Method,
+    /// The host algorithm, of direct links.
+    pub algorithm: AlgorithmChoice,
+    /// Leaders per host.
+    pub leaders: u32,
+    /// Sub-partitions of each leader's share.
+    pub sub_partitions: u32,
+    /// Hosts that it was measured among.
+    pub hosts: u32,
+    /// Ranks on all of them.
+    pub ranks: u32,
+    /// Length of the vector.
+    pub len_bytes: u64,
+    /// Median time.
+    pub time_us: f64,
+}
+
+/// The path that `case` takes with these settings and measurements, if the manager grants what is asked
+/// for.
+#[must_use]
+pub fn explain(settings: &Settings, tuning: &Tuning, case: Case) -> Explanation {
+    if case.hosts == 1 {
+        return inside_a_host(settings, case);
+    }
+    if is_on_one_host_only(case.collective) {
+        let name = case.collective.name();
+        return passed_through(format!("{name} runs inside one host only"));
+    }
+    let ranks = case.hosts.saturating_mul(case.ranks_per_host);
+    let hosts = Hosts { count: case.hosts, share_a_kernel: case.share_a_kernel, ranks };
+    let decision = Decision::new(settings, tuning, hosts);
+    let basis = decision.basis;
+    let opened = Opened {
+        tree: decision.opens_tree,
+        direct_leaders: if decision.opens_direct {
+            decision.leaders_max(case.ranks_per_host)
+        } else {
+            0
+        },
+        hosts: case.hosts,
+        ranks,
+    };
+    let rule = decision.table.rule(case.collective, case.len_bytes).copied();
+    let mut reasons = vec![reason(basis, settings, case, rule.is_some())];
+    if decision.opens_tree && decision.falls_back {
+        reasons.push("Where the manager refuses a group, direct links carry it".to_owned());
+    }
+    let rows = measurements(basis, tuning, case.share_a_kernel);
+    let path = Selection::between_hosts(decision, opened).path(&operation(case));
+    let measured = rule.map_or_else(Vec::new, |rule| weighed(&rows, &rule));
+    Explanation { reasons, measured, ..Explanation::of(path) }
+}
+
+impl Explanation {
+    /// The answer alone.
+    fn of(path: Path) -> Self {
+        let direct = match path {
+            Path::Direct(direct) => Some(direct),
+            Path::SharedMemory | Path::Tree => None,
+        };
+        Self {
+            path: path.kind().name(),
+            algorithm: direct.map(|DirectPath { algorithm, .. }| algorithm.name()),
+            leaders: direct.map(|direct| direct.leaders),
+            sub_partitions: direct.map(|direct| direct.sub_partitions),
+            reasons: Vec::new(),
+            measured: Vec::new(),
+        }
+    }
+}
+
+fn inside_a_host(settings: &Settings, case: Case) -> Explanation {
+    let longest = Limits::of(settings).longest_bytes(case.collective);
+    if let Some(longest) = longest.filter(|longest| case.len_bytes > *longest) {
+        return passed_through(format!(
+            "{} of more than {longest} bytes is left to the underlying MPI, which was measured to be \
+             faster (TRIBUTARY_REDUCE_SCATTER_MAX, TRIBUTARY_ALLGATHER_MAX, TRIBUTARY_SCAN_MAX)",
+            case.collective.name()
+        ));
+    }
+    let reasons = vec!["All ranks are on one host".to_owned()];
+    Explanation { reasons, ..Explanation::of(Path::SharedMemory) }
+}
+
+fn passed_through(reason: String) -> Explanation {
+    Explanation { path: "passed_through", reasons: vec![reason], ..Explanation::of(Path::Tree) }
+}
+
+/// The operation that a case stands for, in elements of 4 bytes where they fit.
+fn operation(case: Case) -> Operation {
+    let is_in_words = case.len_bytes.is_multiple_of(4);
+    let datatype = if is_in_words { Datatype::F32 } else { Datatype::U8 };
+    Operation {
+        collective: case.collective.rooted_at(0),
+        datatype,
+        operator: Operator::Sum,
+        elements: case.len_bytes / datatype.size_bytes() as u64,
+        ..Operation::BARRIER
+    }
+}
+
+fn reason(basis: Basis, settings: &Settings, case: Case, has_rule: bool) -> String {
+    let Case { hosts, collective, .. } = case;
+    let name = collective.name();
+    match basis {
+        Basis::Named => "TRIBUTARY_BETWEEN_HOSTS names the method".to_owned(),
+        Basis::TuningFile if has_rule => {
+            let file = settings.tuning.as_deref().map(|path| path.display().to_string());
+            format!("It is the fastest in {}", file.as_deref().unwrap_or("the tuning file"))
+        }
+        Basis::TuningFile => format!("The tuning file has no measurement of {name}"),
+        Basis::BuiltIn if has_rule => {
+            "It is the fastest of the built-in figures, which come from a lab on one machine; \
+             tributary tune measures this system"
+                .to_owned()
+        }
+        Basis::BuiltIn => {
+            format!("The built-in figures have none of {name}: it goes through the tree")
+        }
+        Basis::Pair => {
+            "Between two hosts a direct exchange is one message each way, and a tree two".to_owned()
+        }
+        Basis::TreeOnly => "Streams (TRIBUTARY_STREAM_MIN) and external receivers \
+             (TRIBUTARY_EXTERNAL_RECEIVER) need the tree"
+            .to_owned(),
+        Basis::Unmeasured if settings.hosts > 1 => {
+            "Emulated hosts (TRIBUTARY_HOSTS) use the tree, to show it".to_owned()
+        }
+        Basis::Unmeasured if hosts > built_in::HOSTS_MAX => format!(
+            "Nobody has measured {hosts} hosts: beyond {} the tree is the default, because its depth \
+             hardly grows; tributary tune measures this system",
+            built_in::HOSTS_MAX
+        ),
+        Basis::Unmeasured => "No manager is named (TRIBUTARY_MANAGER)".to_owned(),
+    }
+}
+
+/// What was measured like `rule`, the fastest first.
+fn weighed(rows: &[Measurement], rule: &Measurement) -> Vec<Measured> {
+    let is_like = |row: &&Measurement| {
+        (row.collective, row.hosts, row.ranks, row.len_bytes)
+            == (rule.collective, rule.hosts, rule.ranks, rule.len_bytes)
+    };
+    let mut weighed: Vec<Measured> = rows.iter().filter(is_like).map(Measured::from).collect();
+    weighed.sort_by(|a, b| a.time_us.total_cmp(&b.time_us));
+    weighed
+}
+
+impl From<&Measurement> for Measured {
+    fn from(row: &Measurement) -> Self {
+        let &Measurement { method, algorithm, leaders, sub_partitions, .. } = row;
+        let &Measurement { hosts, ranks, len_bytes, time_us, .. } = row;
+        Self { method, algorithm, leaders, sub_partitions, hosts, ranks, len_bytes, time_us }
+    }
+}
+
+impl fmt::Display for Explanation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "path: {}", self.path)?;
+        if let (Some(algorithm), Some(leaders), Some(parts)) =
+            (self.algorithm, self.leaders, self.sub_partitions)
+        {
+            write!(f, ", {algorithm}, {leaders} leaders a host, {parts} sub-partitions each")?;
+        }
+        for reason in &self.reasons {
+            write!(f, "\n{reason}.")?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn explained(settings: &[(&str, &str)], collective: CollectiveKind, hosts: u32) -> Explanation {
+        let set = |name: &str| {
+            let found = settings.iter().find(|(set, _)| *set == name);
+            found.map(|(_, value)| (*value).to_owned())
+        };
+        let settings = Settings::from_environment(set).unwrap();
+        let case =
+            Case { collective, len_bytes: 65_536, hosts, ranks_per_host: 1, share_a_kernel: false };
+        explain(&settings, &Tuning::default(), case)
+    }
+
+    #[test]
+    fn every_answer_has_a_reason_and_the_paths_name() {
+        let manager = ("TRIBUTARY_MANAGER", "10.0.0.1:7470");
+        let allreduce = CollectiveKind::Allreduce;
+        let on_8 = explained(&[manager], allreduce, 8);
+        assert_eq!((on_8.path, on_8.algorithm), ("direct", Some("rabenseifner")));
+        assert!(on_8.reasons[0].contains("built-in"), "{on_8}");
+        assert!(on_8.measured.is_sorted_by_key(|row| row.time_us));
+        assert!(on_8.measured.iter().any(|row| row.method == Method::Tree));
+        assert_eq!(explained(&[manager], allreduce, 1).path, "in_node");
+        let pair = explained(&[manager], allreduce, 2);
+        assert_eq!(pair.path, "direct");
+        assert!(pair.reasons[0].contains("two hosts"), "{pair}");
+        let many = explained(&[manager], allreduce, 1000);
+        assert_eq!(many.path, "in_tree");
+        assert!(many.reasons[0].contains("1000 hosts"), "{many}");
+        let named = explained(&[manager, ("TRIBUTARY_BETWEEN_HOSTS", "tree")], allreduce, 8);
+        assert_eq!(named.path, "in_tree");
+        assert!(named.reasons[0].contains("TRIBUTARY_BETWEEN_HOSTS"), "{named}");
+    }
+
+    #[test]
+    fn what_is_passed_through_says_which_limit_did_it() {
+        let allgather = CollectiveKind::Allgather;
+        let long = explained(&[], allgather, 1);
+        assert_eq!(long.path, "passed_through");
+        assert!(long.reasons[0].contains("4096 bytes"), "{long}");
+        let wide = explained(&[], allgather, 2);
+        assert_eq!(wide.path, "passed_through");
+        assert!(wide.reasons[0].contains("one host only"), "{wide}");
+    }
+}

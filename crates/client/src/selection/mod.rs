@@ -1,0 +1,226 @@
+//! Selection: which path each operation takes.
+//!
+//! The only place that decides. [`Decision`] says which inter-host methods a communicator opens;
+//! [`Selection`] then answers once for each operation: shared memory, the tree, or a host algorithm
+//! over direct links with its parameters. What was measured decides first ([`table`]), by a tuning file
+//! or the [built-in figures](built_in); the cost model decides the rest ([`model`]). [`explain`] prints
+//! the answer and its reason from the same code.
+//!
+//! Every answer is a function of rank 0's settings, the placement, the collective and its length, so
+//! that all ranks of a communicator come to the same. Must not know how operations run.
+
+mod built_in;
+mod decision;
+pub mod explain;
+mod limits;
+mod model;
+mod table;
+
+use arrayvec::ArrayVec;
+use tributary_algorithms::model::{Design, Job};
+use tributary_algorithms::{Algorithm, CollectiveKind};
+use tributary_tuning::Method;
+
+use crate::operation::Operation;
+use crate::report::PathKind;
+use crate::settings::SUB_PARTITIONS_MAX;
+pub(crate) use decision::{Decision, Hosts};
+pub(crate) use limits::{Limits, is_on_one_host_only};
+use model::Model;
+use table::Table;
+
+/// How many answers are remembered: programs repeat themselves.
+const RECENT_MAX: usize = 4;
+
+/// What carries an operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Path {
+    /// Shared memory: all ranks are on one host.
+    SharedMemory,
+    /// The aggregation tree, between hosts.
+    Tree,
+    /// A host algorithm over direct links, between hosts.
+    Direct(DirectPath),
+}
+
+/// How an operation goes over direct links.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DirectPath {
+    /// The host algorithm.
+    pub algorithm: Algorithm,
+    /// Ranks of each host that share the operation, each with its part of the vector.
+    pub leaders: u32,
+    /// Pieces of each leader's part, which follow one another.
+    pub sub_partitions: u32,
+}
+
+impl Path {
+    /// The inter-host method; none inside a host.
+    #[must_use]
+    pub fn method(self) -> Option<Method> {
+        match self {
+            Self::SharedMemory => None,
+            Self::Tree => Some(Method::Tree),
+            Self::Direct(_) => Some(Method::Direct),
+        }
+    }
+
+    /// As reports count it.
+    #[must_use]
+    pub fn kind(self) -> PathKind {
+        match self {
+            Self::SharedMemory => PathKind::InNode,
+            Self::Tree => PathKind::InTree,
+            Self::Direct(_) => PathKind::Direct,
+        }
+    }
+}
+
+/// The answers of one communicator.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Selection {
+    /// The method where nothing was measured; none on one host.
+    default_method: Option<Method>,
+    table: Table,
+    model: Model,
+    /// Leaders per host, if the user said how many.
+    leaders: Option<u32>,
+    /// Sub-partitions of each leader's share, if the user said how many.
+    sub_partitions: Option<u32>,
+    /// Local ranks that can lead on every host: those with links of their own.
+    leaders_max: u32,
+    hosts: u32,
+    ranks: u32,
+    limits: Limits,
+    recent: Recent,
+}
+
+/// The last few answers.
+#[derive(Clone, Debug, Default)]
+struct Recent {
+    answers: ArrayVec<(Question, Path), RECENT_MAX>,
+    /// The one that the next new one replaces.
+    oldest: usize,
+}
+
+/// All that an answer depends on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Question {
+    kind: CollectiveKind,
+    elements: u64,
+    len_bytes: u64,
+}
+
+/// What a communicator has opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Opened {
+    /// Whether it has a group in the tree.
+    pub(crate) tree: bool,
+    /// Leaders of each host that have direct links; 0 where there are none.
+    pub(crate) direct_leaders: u32,
+    pub(crate) hosts: u32,
+    pub(crate) ranks: u32,
+}
+
+impl Selection {
+    /// For a communicator of one host.
+    pub(crate) fn on_one_host(limits: Limits) -> Self {
+        Self { limits, ..Self::default() }
+    }
+
+    /// For a communicator of several.
+    pub(crate) fn between_hosts(decision: Decision, opened: Opened) -> Self {
+        let Opened { tree, direct_leaders, hosts, ranks } = opened;
+        Self {
+            default_method: Some(if tree { Method::Tree } else { Method::Direct }),
+            model: decision.model(),
+            leaders: decision.leaders,
+            sub_partitions: decision.sub_partitions,
+            table: if tree { decision.table } else { decision.direct_table },
+            leaders_max: direct_leaders,
+            hosts,
+            ranks,
+            ..Self::default()
+        }
+    }
+
+    /// The path of an operation.
+    pub(crate) fn path(&mut self, operation: &Operation) -> Path {
+        let question = Question {
+            kind: operation.collective.kind(),
+            elements: operation.elements,
+            len_bytes: operation.len_bytes() as u64,
+        };
+        let Some(default_method) = self.default_method else { return Path::SharedMemory };
+        if let Some(path) = self.recent.answer(&question) {
+            return path;
+        }
+        let path = self.answer(&question, default_method);
+        self.recent.remember(question, path);
+        path
+    }
+
+    /// Where failures lie that no operation met: the method that most operations take.
+    pub(crate) fn default_method(&self) -> Option<Method> {
+        self.default_method
+    }
+
+    /// The longest contribution, in bytes, with which a collective of this kind is taken; none if any
+    /// length is.
+    pub(crate) fn longest_bytes(&self, kind: CollectiveKind) -> Option<u64> {
+        self.limits.longest_bytes(kind)
+    }
+
+    fn answer(&self, question: &Question, default_method: Method) -> Path {
+        let rule = self.table.rule(question.kind, question.len_bytes);
+        if rule.map_or(default_method, |rule| rule.method) == Method::Tree {
+            return Path::Tree;
+        }
+        let measured =
+            rule.map(|rule| Design { leaders: rule.leaders, sub_partitions: rule.sub_partitions });
+        let Design { leaders, sub_partitions } = self.design(question, measured);
+        let pieces = u64::from(leaders) * u64::from(sub_partitions);
+        let piece_bytes = question.len_bytes.div_ceil(pieces);
+        let measured = rule.map(|rule| rule.algorithm).unwrap_or_default();
+        let algorithm = self.model.algorithm(question.kind, self.hosts, piece_bytes, measured);
+        Path::Direct(DirectPath { algorithm, leaders, sub_partitions })
+    }
+
+    /// Leaders of a host and sub-partitions of a share: what the user said, else what was measured, else
+    /// what the model finds best. Only an allreduce has more than one.
+    fn design(&self, question: &Question, measured: Option<Design>) -> Design {
+        let one = Design { leaders: 1, sub_partitions: 1 };
+        let is_single = self.leaders_max <= 1 && self.sub_partitions == Some(1);
+        if question.kind != CollectiveKind::Allreduce || is_single {
+            return one;
+        }
+        let job = Job { processes: self.ranks, hosts: self.hosts, len_bytes: question.len_bytes };
+        let modelled = || Some(self.model.measured_costs()?.best_design(job, SUB_PARTITIONS_MAX));
+        let design = measured.or_else(modelled).unwrap_or(one);
+        let leaders = self.leaders.unwrap_or(design.leaders);
+        let sub_partitions = self.sub_partitions.unwrap_or(design.sub_partitions);
+        // A piece that is empty would be nobody's.
+        let elements = question.elements.min(1 << 20) as u32;
+        let leaders = leaders.min(self.leaders_max).clamp(1, elements.max(1));
+        Design { leaders, sub_partitions: sub_partitions.clamp(1, (elements / leaders).max(1)) }
+    }
+}
+
+impl Recent {
+    fn answer(&self, question: &Question) -> Option<Path> {
+        let found = self.answers.iter().find(|(asked, _)| asked == question);
+        found.map(|(_, path)| *path)
+    }
+
+    fn remember(&mut self, question: Question, path: Path) {
+        if self.answers.is_full() {
+            self.answers[self.oldest] = (question, path);
+            self.oldest = (self.oldest + 1) % RECENT_MAX;
+        } else {
+            self.answers.push((question, path));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,109 @@
+//! The host algorithm where nothing was measured: the one that is named, else the cost model's.
+
+use tributary_algorithms::model::Costs;
+use tributary_algorithms::{Algorithm, CollectiveKind, Order, Schedule, Shape};
+use tributary_tuning::AlgorithmChoice;
+
+/// Constants to choose by where nobody has measured any: TCP on a 10 Gb/s network, and one core's
+/// memory. They order the algorithms about right on other networks too.
+const TYPICAL: Costs = Costs {
+    network_startup_ns: 15_000.0,
+    network_ns_per_byte: 0.8,
+    memory_startup_ns: 200.0,
+    memory_ns_per_byte: 0.08,
+    reduce_ns_per_byte: 0.1,
+};
+
+/// From this length on, a tree's root would send or receive the vector too often: reduce and
+/// broadcast cut it in shares. By the model: `lg h (a + n b)` against `2 lg h a + 2 n b`.
+const SHARED_FROM_BYTES: u64 = 32 << 10;
+
+/// How algorithms are chosen; the same at all hosts, so that they walk matching schedules.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Model {
+    /// Overrules everything else where it has a form for the collective.
+    named: AlgorithmChoice,
+    /// Measured constants.
+    costs: Option<Costs>,
+}
+
+impl Model {
+    pub(super) fn new(named: AlgorithmChoice, costs: Option<Costs>) -> Self {
+        Self { named, costs }
+    }
+
+    /// The constants that were measured on this system, if any were.
+    pub(super) fn measured_costs(&self) -> Option<Costs> {
+        self.costs
+    }
+
+    /// The algorithm for an operation of `len_bytes` among `hosts` hosts: the named one, else the
+    /// one measured best, else the model's.
+    pub(super) fn algorithm(
+        &self,
+        kind: CollectiveKind,
+        hosts: u32,
+        len_bytes: u64,
+        measured: AlgorithmChoice,
+    ) -> Algorithm {
+        let has_form = |algorithm: &Algorithm| has_form(*algorithm, kind, hosts);
+        let preferred = [self.named, measured].into_iter().filter_map(AlgorithmChoice::algorithm);
+        if let Some(preferred) = preferred.into_iter().find(has_form) {
+            return preferred;
+        }
+        let costs = self.costs.unwrap_or(TYPICAL);
+        let is_long = hosts > 2 && len_bytes >= SHARED_FROM_BYTES;
+        match kind {
+            CollectiveKind::Allreduce => costs.best_allreduce(hosts, len_bytes, false),
+            CollectiveKind::Reduce if is_long => Algorithm::Rabenseifner,
+            CollectiveKind::Broadcast if is_long => Algorithm::Ring,
+            CollectiveKind::Barrier => Algorithm::Dissemination,
+            _ => Algorithm::Binomial,
+        }
+    }
+}
+
+/// Whether there is a schedule of the algorithm for the collective, whatever its root and length.
+fn has_form(algorithm: Algorithm, kind: CollectiveKind, hosts: u32) -> bool {
+    let shape = Shape { ranks: hosts, elements: 1, order: Order::Any };
+    Schedule::new(algorithm, kind.rooted_at(0), shape, 0).is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KINDS: [CollectiveKind; 4] = [
+        CollectiveKind::Allreduce,
+        CollectiveKind::Reduce,
+        CollectiveKind::Broadcast,
+        CollectiveKind::Barrier,
+    ];
+
+    #[test]
+    fn whatever_is_named_there_is_a_schedule_for_everything() {
+        for named in AlgorithmChoice::all() {
+            for kind in KINDS {
+                for (hosts, elements) in [(2, 1), (7, 3), (8, 1 << 20)] {
+                    let model = Model::new(named, None);
+                    let algorithm = model.algorithm(kind, hosts, elements, AlgorithmChoice::Auto);
+                    let shape = Shape { ranks: hosts, elements, order: Order::Any };
+                    assert!(Schedule::new(algorithm, kind.rooted_at(1), shape, 0).is_ok());
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn the_named_algorithm_is_taken_where_it_has_the_form() {
+        let (auto, binomial) = (AlgorithmChoice::Auto, AlgorithmChoice::Binomial);
+        let allreduce = CollectiveKind::Allreduce;
+        let model = Model::new(AlgorithmChoice::Ring, None);
+        assert_eq!(model.algorithm(allreduce, 4, 8, binomial), Algorithm::Ring);
+        let barrier = model.algorithm(CollectiveKind::Barrier, 4, 0, auto);
+        assert_eq!(barrier, Algorithm::Dissemination);
+        let model = Model::new(auto, None);
+        assert_eq!(model.algorithm(allreduce, 2, 8, auto), Algorithm::RecursiveDoubling);
+        assert_eq!(model.algorithm(allreduce, 2, 8, binomial), Algorithm::Binomial);
+    }
+}

@@ -1,0 +1,144 @@
+//! Which method a communicator opens, and which path its operations take.
+
+use tributary_tuning::{AlgorithmChoice, Measurement, Tuning};
+use tributary_wire::{Datatype, Operator};
+
+use super::decision::Hosts;
+use super::*;
+use crate::settings::Settings;
+
+const MANAGER: (&str, &str) = ("TRIBUTARY_MANAGER", "10.0.0.1:7470");
+
+fn settings(set: &[(&str, &str)]) -> Settings {
+    let value = |name: &str| {
+        let found = set.iter().find(|(set, _)| *set == name);
+        found.map(|(_, value)| (*value).to_owned())
+    };
+    Settings::from_environment(value).unwrap()
+}
+
+fn decision(hosts: usize, set: &[(&str, &str)]) -> Decision {
+    let hosts: Vec<_> = (0..hosts).map(|host| format!("h{host}@{host}")).collect();
+    Decision::new(&settings(set), &Tuning::default(), Hosts::named(&hosts, 8))
+}
+
+fn selection(rules: &[Measurement], set: &[(&str, &str)], tree: bool, leaders: u32) -> Selection {
+    let tuning = Tuning { measurements: rules.to_vec(), ..Tuning::default() };
+    let hosts = Hosts { count: 2, share_a_kernel: false, ranks: 8 };
+    let decision = Decision::new(&settings(set), &tuning, hosts);
+    let opened = Opened { tree, direct_leaders: leaders, hosts: 2, ranks: 8 };
+    Selection::between_hosts(decision, opened)
+}
+
+fn rule(len_bytes: u64, method: Method, leaders: u32) -> Measurement {
+    Measurement {
+        collective: CollectiveKind::Allreduce,
+        hosts: 2,
+        ranks: 8,
+        len_bytes,
+        method,
+        algorithm: AlgorithmChoice::Ring,
+        leaders,
+        sub_partitions: 1,
+        time_us: 1.0,
+    }
+}
+
+fn allreduce(elements: u64) -> Operation {
+    Operation {
+        collective: tributary_algorithms::Collective::Allreduce,
+        datatype: Datatype::F32,
+        operator: Operator::Sum,
+        elements,
+        ..Operation::BARRIER
+    }
+}
+
+fn ring(leaders: u32) -> Path {
+    Path::Direct(DirectPath { algorithm: Algorithm::Ring, leaders, sub_partitions: 1 })
+}
+
+#[test]
+fn hosts_of_one_kernel_are_told_from_hosts_of_a_network() {
+    let share_a_kernel = |names: &[&str]| {
+        let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+        Hosts::named(&names, 8).share_a_kernel
+    };
+    assert!(share_a_kernel(&["a@12", "b@12#0", "b@12#1"]));
+    assert!(!share_a_kernel(&["a@12", "b@13"]));
+    assert!(!share_a_kernel(&["a", "b"]));
+    assert!(!share_a_kernel(&[]));
+}
+
+#[test]
+fn two_real_hosts_are_joined_directly_and_emulated_ones_by_the_tree() {
+    let opens_tree = |hosts: usize, set: &[(&str, &str)]| decision(hosts, set).opens_tree;
+    assert!(!opens_tree(2, &[MANAGER]));
+    assert!(opens_tree(3, &[MANAGER]));
+    assert!(opens_tree(8, &[MANAGER]));
+    assert!(opens_tree(17, &[MANAGER]));
+    assert!(opens_tree(2, &[]));
+    assert!(opens_tree(2, &[MANAGER, ("TRIBUTARY_HOSTS", "2")]));
+    assert!(opens_tree(2, &[MANAGER, ("TRIBUTARY_BETWEEN_HOSTS", "tree")]));
+    assert!(!opens_tree(9, &[("TRIBUTARY_BETWEEN_HOSTS", "direct")]));
+}
+
+#[test]
+fn long_vectors_of_real_hosts_go_as_was_measured_unless_the_tree_is_needed() {
+    let long_goes = |set: &[(&str, &str)]| {
+        let decision = decision(8, set);
+        let long = decision.table.rule(CollectiveKind::Allreduce, u64::MAX);
+        (decision.opens_tree, decision.opens_direct, long.map(|rule| rule.method))
+    };
+    let tree_alone = (true, false, None);
+    assert_eq!(long_goes(&[MANAGER]), (true, true, Some(Method::Direct)));
+    assert_eq!(long_goes(&[]), tree_alone);
+    assert_eq!(long_goes(&[MANAGER, ("TRIBUTARY_HOSTS", "8")]), tree_alone);
+    assert_eq!(long_goes(&[MANAGER, ("TRIBUTARY_STREAM_MIN", "65536")]), tree_alone);
+    assert_eq!(long_goes(&[MANAGER, ("TRIBUTARY_BETWEEN_HOSTS", "tree")]), tree_alone);
+}
+
+#[test]
+fn without_a_tree_every_length_has_the_fastest_direct_algorithm_of_its_own() {
+    let decision = decision(8, &[MANAGER]);
+    assert!(!decision.direct_table.takes(Method::Tree));
+    let shortest = decision.direct_table.rule(CollectiveKind::Allreduce, 8);
+    assert!(shortest.is_some_and(|rule| rule.len_bytes <= 8));
+}
+
+#[test]
+fn rules_decide_by_length_and_the_default_method_elsewhere() {
+    let rules =
+        [rule(8, Method::Direct, 1), rule(4096, Method::Tree, 1), rule(65536, Method::Direct, 4)];
+    let mut selection = selection(&rules, &[], true, 8);
+    let mut path = |elements| selection.path(&allreduce(elements));
+    assert_eq!([path(1), path(100), path(1024)], [ring(1), ring(1), Path::Tree]);
+    assert_eq!(path(1 << 14), ring(4));
+    assert_eq!(selection.path(&Operation::BARRIER), Path::Tree);
+    let on_one_host = Selection::on_one_host(Limits::default()).path(&allreduce(1));
+    assert_eq!(on_one_host, Path::SharedMemory);
+}
+
+#[test]
+fn answers_stay_the_same_whatever_was_asked_before() {
+    let rules = [rule(8, Method::Direct, 1), rule(4096, Method::Tree, 1)];
+    let mut asked_often = selection(&rules, &[], true, 8);
+    // More questions than are remembered, forth and back.
+    for elements in [1, 2, 3, 1024, 1025, 1026, 3, 2, 1, 1024, 1] {
+        let fresh = selection(&rules, &[], true, 8).path(&allreduce(elements));
+        assert_eq!(asked_often.path(&allreduce(elements)), fresh, "{elements} elements");
+        assert_eq!(asked_often.path(&allreduce(elements)), fresh, "{elements} elements");
+    }
+}
+
+#[test]
+fn leaders_are_what_the_user_said_as_far_as_there_are_any() {
+    let set = [("TRIBUTARY_LEADERS", "4"), ("TRIBUTARY_SUB_PARTITIONS", "8")];
+    let mut selection = selection(&[], &set, false, 3);
+    let mut design = |operation: &Operation| match selection.path(operation) {
+        Path::Direct(direct) => (direct.leaders, direct.sub_partitions),
+        path => panic!("{path:?}"),
+    };
+    assert_eq!([1, 2, 100].map(|elements| design(&allreduce(elements))), [(1, 1), (2, 1), (3, 8)]);
+    assert_eq!(design(&Operation::BARRIER), (1, 1));
+}

@@ -1,0 +1,95 @@
+//! How a communicator's ranks agree on carrying it, step by step and all together.
+//!
+//! Every step ends with an exchange in which each rank says whether it succeeded, so that all go
+//! on or none does.
+
+mod agreement;
+mod direct;
+mod hosts;
+mod memory;
+mod sockets;
+mod tree;
+
+use crate::bootstrap::Bootstrap;
+use crate::context::Context;
+use crate::engine::{Engine, InterHostMethods, Parts};
+use crate::progress_hook::ProgressHook;
+use crate::selection::{Limits, Selection};
+pub use agreement::Unavailable;
+use agreement::agree;
+
+/// A communicator that is ready at this rank.
+pub(crate) struct Ready {
+    pub(crate) engine: Engine,
+    pub(crate) notes: Notes,
+    pub(crate) is_on_one_host: bool,
+}
+
+/// What the report says of a set-up.
+pub(crate) struct Notes {
+    pub(crate) hosts: u32,
+    /// How hosts are split, and why there is no tree where there should be one; none if there is nothing
+    /// to say.
+    pub(crate) joining: Option<String>,
+    /// What carries data between leaders and the tree; none without a tree.
+    pub(crate) carriers: Option<String>,
+    /// What the ranks of a host have to do without among themselves, and why.
+    pub(crate) memory: String,
+}
+
+/// Sets a communicator up. Collective, and the outcome is the same on all ranks.
+pub(crate) fn set_up(
+    context: &Context,
+    bootstrap: &mut dyn Bootstrap,
+    label: &str,
+    progress_hook: ProgressHook,
+) -> Result<Ready, Unavailable> {
+    let reserved = context.reserve();
+    let outcome = set_up_reserved(context, bootstrap, label, progress_hook, reserved);
+    if outcome.is_err() && reserved {
+        context.release();
+    }
+    outcome
+}
+
+fn set_up_reserved(
+    context: &Context,
+    bootstrap: &mut dyn Bootstrap,
+    label: &str,
+    progress_hook: ProgressHook,
+    reserved: bool,
+) -> Result<Ready, Unavailable> {
+    let max = context.settings.communicators_max;
+    let room = if reserved {
+        Ok(())
+    } else {
+        Err(format!("{max} communicators are served already (TRIBUTARY_COMMUNICATORS_MAX)"))
+    };
+    agree(bootstrap, room)?;
+    let (placement, split) = sockets::place(context, bootstrap)?;
+    let (host, memory) = memory::share_memory(context, bootstrap, &placement)?;
+    let joined = if placement.spans_hosts() {
+        hosts::join(context, bootstrap, &placement, label)?
+    } else {
+        let limits = Limits::agree(bootstrap, &context.settings)?;
+        hosts::Joined {
+            methods: InterHostMethods::default(),
+            selection: Selection::on_one_host(limits),
+            stream: None,
+            carriers: None,
+            refusal: None,
+        }
+    };
+    let hosts::Joined { methods, selection, stream, carriers, refusal } = joined;
+    let joining: Vec<String> = [split, refusal].into_iter().flatten().collect();
+    let notes = Notes {
+        hosts: placement.hosts.len() as u32,
+        joining: (!joining.is_empty()).then(|| joining.join("; ")),
+        carriers,
+        memory: memory.join("; "),
+    };
+    let is_on_one_host = !placement.spans_hosts();
+    let (label, policy) = (label.to_owned(), context.policy);
+    let parts = Parts { label, placement, host, methods, selection, stream, policy };
+    Ok(Ready { engine: Engine::new(parts, progress_hook), notes, is_on_one_host })
+}

@@ -1,0 +1,46 @@
+//! How the ranks of a communicator come to the same outcome after each step of its set-up.
+
+use crate::bootstrap::{Bootstrap, BootstrapError, allgather_texts};
+
+/// Why a communicator is left to others, in one line that is the same on all ranks.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Unavailable {
+    /// The launcher's world failed.
+    #[error(transparent)]
+    Bootstrap(#[from] BootstrapError),
+    /// Its ranks are on several hosts and no manager is named.
+    #[error("spans {hosts} hosts, and no manager is named (TRIBUTARY_MANAGER)")]
+    NoManager {
+        /// How many.
+        hosts: u32,
+    },
+    /// The manager refused a group, or did not answer.
+    #[error("{0}")]
+    NotGranted(String),
+    /// A rank could not do its part of the set-up.
+    #[error("rank {rank}: {problem}")]
+    Rank {
+        /// The first such rank.
+        rank: u32,
+        /// Its words.
+        problem: String,
+    },
+}
+
+/// Goes on only if every rank has succeeded.
+pub(super) fn agree<T>(
+    bootstrap: &mut dyn Bootstrap,
+    outcome: Result<T, String>,
+) -> Result<T, Unavailable> {
+    let problem = outcome.as_ref().err().map_or("", String::as_str);
+    let problems = allgather_texts(bootstrap, problem)?;
+    let first = problems.iter().position(|problem| !problem.is_empty());
+    match (first, outcome) {
+        (None, Ok(value)) => Ok(value),
+        (Some(rank), _) => {
+            Err(Unavailable::Rank { rank: rank as u32, problem: problems[rank].clone() })
+        }
+        (None, Err(problem)) => Err(Unavailable::Rank { rank: bootstrap.rank(), problem }),
+    }
+}

@@ -1,0 +1,80 @@
+//! How the hosts of a communicator come to meet: by the methods that selection opens.
+
+use tributary_tuning::Tuning;
+
+use super::agreement::{Unavailable, agree};
+use super::{direct, tree};
+use crate::bootstrap::{Bootstrap, BootstrapError, broadcast_text};
+use crate::context::Context;
+use crate::engine::{InterHostMethods, StreamUse};
+use crate::placement::Placement;
+use crate::selection::{Decision, Hosts, Opened, Selection};
+
+/// What a communicator of several hosts has opened.
+pub(super) struct Joined {
+    pub(super) methods: InterHostMethods,
+    pub(super) selection: Selection,
+    pub(super) stream: Option<StreamUse>,
+    /// What carries data between leaders and the tree, for the report; none without a tree.
+    pub(super) carriers: Option<String>,
+    /// Why there is no tree where there should be one; none if there is.
+    pub(super) refusal: Option<String>,
+}
+
+/// Opens the methods that rank 0's settings and measurements ask for.
+pub(super) fn join(
+    context: &Context,
+    bootstrap: &mut dyn Bootstrap,
+    placement: &Placement,
+    label: &str,
+) -> Result<Joined, Unavailable> {
+    let decision = decide(context, bootstrap, placement)?;
+    let mut tree = None;
+    let mut refusal = None;
+    if decision.opens_tree {
+        match tree::join(context, bootstrap, placement, label, decision.stream_min_bytes) {
+            Ok(joined) => tree = Some(joined),
+            Err(Unavailable::NotGranted(problem)) if decision.falls_back => refusal = Some(problem),
+            Err(error) => return Err(error),
+        }
+    }
+    let mut direct_leaders = 0;
+    let mut links = None;
+    if decision.opens_direct || refusal.is_some() {
+        direct_leaders = decision.leaders_max(placement.local_ranks_min());
+        links = direct::open(context, bootstrap, placement, direct_leaders)?;
+    }
+    let (hosts, ranks) = (placement.hosts.len() as u32, placement.ranks());
+    let opened = Opened { tree: tree.is_some(), direct_leaders, hosts, ranks };
+    let selection = Selection::between_hosts(decision, opened);
+    let mut joined = Joined {
+        methods: InterHostMethods { tree: None, direct: links },
+        selection,
+        stream: None,
+        carriers: None,
+        refusal,
+    };
+    if let Some(tree) = tree {
+        joined.methods.tree = tree.member;
+        joined.stream = tree.stream;
+        joined.carriers = Some(tree.carriers);
+    }
+    Ok(joined)
+}
+
+/// Rank 0 reads what was measured, and decides.
+fn decide(
+    context: &Context,
+    bootstrap: &mut dyn Bootstrap,
+    placement: &Placement,
+) -> Result<Decision, Unavailable> {
+    let path = context.settings.tuning.as_deref().filter(|_| bootstrap.rank() == 0);
+    let tuning = path.map(Tuning::read).transpose().map_err(|error| error.to_string());
+    let tuning = agree(bootstrap, tuning)?.unwrap_or_default();
+    let hosts = Hosts::named(&placement.hosts, placement.ranks());
+    let decision = Decision::new(&context.settings, &tuning, hosts);
+    let text = serde_json::to_string(&decision).expect("a decision is plain data");
+    let text = broadcast_text(bootstrap, 0, &text)?;
+    let damaged = |_| BootstrapError("the choice of a path arrived damaged".to_owned());
+    Ok(serde_json::from_str(&text).map_err(damaged)?)
+}

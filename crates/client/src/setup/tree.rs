@@ -1,0 +1,134 @@
+//! How leaders take their places in the aggregation tree.
+
+use tributary_wire::control::{GroupGrant, GroupRequest};
+
+use super::agreement::{Unavailable, agree};
+use crate::bootstrap::{Bootstrap, BootstrapError, allgather_texts, broadcast_text};
+use crate::context::Context;
+use crate::engine::StreamUse;
+use crate::external_receiver;
+use crate::placement::Placement;
+use crate::tree::{Approach, TreeMember};
+
+/// A communicator's place in the tree.
+pub(super) struct Joined {
+    /// At leaders.
+    pub(super) member: Option<TreeMember>,
+    /// What the group streams; none if it streams nothing.
+    pub(super) stream: Option<StreamUse>,
+    /// What carries data between leaders and the tree, for the report.
+    pub(super) carriers: String,
+}
+
+/// Asks for a group and takes its places. Vectors from `stream_min_bytes` on are streamed, if the group
+/// may stream.
+pub(super) fn join(
+    context: &Context,
+    bootstrap: &mut dyn Bootstrap,
+    placement: &Placement,
+    label: &str,
+    stream_min_bytes: Option<u64>,
+) -> Result<Joined, Unavailable> {
+    let grant = request_group(context, bootstrap, placement, label)?;
+    let stream = stream_min_bytes.zip(grant.stream);
+    let stream = stream.map(|(min_bytes, terms)| StreamUse { min_bytes, terms });
+    let member = enter(context, bootstrap, placement, &grant, stream)?;
+    let path = context.settings.external_receiver.as_deref().filter(|_| bootstrap.rank() == 0);
+    let written = grant.outsider.as_ref().zip(path).map(|(grant, path)| {
+        external_receiver::write_grant(grant, path)
+            .map_err(|error| format!("{}: {error}", path.display()))
+    });
+    agree(bootstrap, written.transpose())?;
+    let carrier = member.as_ref().map_or("", TreeMember::carrier);
+    let carriers = allgather_texts(bootstrap, carrier)?;
+    let leaders = placement.leaders.iter().map(|rank| carriers[*rank as usize].as_str());
+    let carriers = summary(&leaders.collect::<Vec<_>>(), &placement.hosts);
+    Ok(Joined { member, stream, carriers })
+}
+
+/// What carries the hosts' data, in a few words.
+fn summary(carriers: &[&str], hosts: &[String]) -> String {
+    let most = ["shm", "tcp", "udp"]
+        .into_iter()
+        .max_by_key(|name| carriers.iter().filter(|carrier| *carrier == name).count())
+        .unwrap_or_default();
+    let mut others = carriers.iter().zip(hosts).filter(|(carrier, _)| **carrier != most);
+    match (others.next(), others.count()) {
+        (None, _) => most.to_owned(),
+        (Some((carrier, host)), 0) => format!("{most}, but {carrier} at {host}"),
+        (Some((carrier, host)), more) => {
+            format!("{most}, but {carrier} at {host} and {more} more hosts differ")
+        }
+    }
+}
+
+/// Rank 0 asks for a group on behalf of all leaders.
+fn request_group(
+    context: &Context,
+    bootstrap: &mut dyn Bootstrap,
+    placement: &Placement,
+    label: &str,
+) -> Result<GroupGrant, Unavailable> {
+    let hosts = placement.hosts.len() as u32;
+    let Some(job) = &context.job else { return Err(Unavailable::NoManager { hosts }) };
+    let outsider = context.takes_external_receiver();
+    let answer = (bootstrap.rank() == 0).then(|| {
+        // What an external receiver is to read is not streamed: nodes hold a stream's results only
+        // until all members have them.
+        let streams = context.settings.stream_min_bytes.filter(|_| !outsider);
+        let request = GroupRequest {
+            secret: job.admission.secret,
+            label: label.to_owned(),
+            hosts: placement.hosts.clone(),
+            osos: context.settings.osos,
+            payload_max_bytes: context.settings.payload_max_bytes,
+            stream: streams.map(|_| context.settings.stream),
+            outsider,
+        };
+        job.manager.request_group(&job.admission, &request).map_err(|error| error.to_string())
+    });
+    let text = serde_json::to_string(&answer).expect("a grant is plain data");
+    let text = broadcast_text(bootstrap, 0, &text)?;
+    let answer: Option<Result<GroupGrant, String>> = serde_json::from_str(&text)
+        .map_err(|_| BootstrapError("the group's grant arrived damaged".to_owned()))?;
+    match answer {
+        Some(Ok(grant)) if grant.endpoints.len() == placement.hosts.len() => Ok(grant),
+        Some(Ok(_)) => {
+            Err(Unavailable::NotGranted("the manager granted another number of places".to_owned()))
+        }
+        Some(Err(problem)) => Err(Unavailable::NotGranted(problem)),
+        None => Err(BootstrapError("the group's grant did not arrive".to_owned()).into()),
+    }
+}
+
+/// Leaders take their places.
+fn enter(
+    context: &Context,
+    bootstrap: &mut dyn Bootstrap,
+    placement: &Placement,
+    grant: &GroupGrant,
+    stream: Option<StreamUse>,
+) -> Result<Option<TreeMember>, Unavailable> {
+    let settings = &context.settings;
+    let approach = Approach { transport: settings.transport, channel: settings.channel };
+    let stream_min_bytes = stream.map(|stream| stream.min_bytes);
+    let entered = placement.is_leader().then(|| {
+        TreeMember::enter(grant, placement.host(), approach, &context.machine, stream_min_bytes)
+    });
+    agree(bootstrap, entered.transpose().map_err(|error| error.to_string()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_summary_names_the_first_host_that_differs() {
+        let hosts = ["a", "b", "c"].map(str::to_owned);
+        assert_eq!(summary(&["udp"; 3], &hosts), "udp");
+        assert_eq!(summary(&["udp", "tcp", "udp"], &hosts), "udp, but tcp at b");
+        let hosts = ["a", "b", "c", "d", "e"].map(str::to_owned);
+        let many = summary(&["tcp", "udp", "tcp", "udp", "udp"], &hosts);
+        assert_eq!(many, "udp, but tcp at a and 1 more hosts differ");
+    }
+}

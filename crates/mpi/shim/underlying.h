@@ -1,0 +1,149 @@
+/*
+ * The underlying MPI: the functions and handles of the library the program runs on.
+ *
+ * Everything is looked up at run time. So this library has no undefined MPI symbol, can be
+ * preloaded into processes that use no MPI (mpirun, a shell), and finds an MPI that was loaded
+ * later and privately, as Python extensions do. Nothing else in the shim may name a PMPI_ function
+ * except through `underlying`.
+ */
+#ifndef TRIBUTARY_UNDERLYING_H
+#define TRIBUTARY_UNDERLYING_H
+
+#include <mpi.h>
+#ifdef OPEN_MPI
+#include <mpi-ext.h>
+#endif
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+#define UNDERLYING_FUNCTIONS_BASE(X)                                                                  \
+    X(Init) X(Init_thread) X(Query_thread) X(Finalize) X(Get_library_version)                      \
+    X(Allreduce) X(Reduce) X(Barrier) X(Bcast)                                                     \
+    X(Iallreduce) X(Ireduce) X(Ibarrier) X(Ibcast)                                                 \
+    X(Reduce_scatter) X(Reduce_scatter_block) X(Scan) X(Exscan)                                    \
+    X(Ireduce_scatter) X(Ireduce_scatter_block) X(Iallgather) X(Iscan) X(Iexscan)                  \
+    X(Wait) X(Waitall) X(Waitany) X(Waitsome)                                                      \
+    X(Test) X(Testall) X(Testany) X(Testsome) X(Request_get_status) X(Request_free)                \
+    X(Comm_dup) X(Comm_dup_with_info) X(Comm_split) X(Comm_split_type)                             \
+    X(Comm_create) X(Comm_create_group) X(Comm_create_from_group)                                  \
+    X(Cart_create) X(Cart_sub) X(Graph_create)                                                     \
+    X(Dist_graph_create) X(Dist_graph_create_adjacent) X(Intercomm_merge)                          \
+    X(Comm_rank) X(Comm_size) X(Comm_test_inter) X(Comm_free) X(Comm_disconnect)                   \
+    X(Comm_group) X(Comm_remote_group) X(Group_translate_ranks) X(Group_size) X(Group_free)        \
+    X(Comm_create_keyval) X(Comm_free_keyval) X(Comm_set_attr) X(Comm_get_attr) X(Comm_delete_attr) \
+    X(Comm_call_errhandler) X(Comm_get_errhandler) X(Comm_set_errhandler) X(Errhandler_free)       \
+    X(Add_error_class) X(Add_error_code) X(Add_error_string)                                       \
+    X(Allgather) X(Gather) X(Gatherv) X(Iprobe)                                                    \
+    X(Type_get_envelope) X(Type_get_contents)                                                      \
+    X(Type_size) X(Type_get_extent) X(Type_dup) X(Type_free) X(Pack) X(Unpack)                     \
+    X(Grequest_start) X(Grequest_complete)                                                         \
+    X(Status_set_elements) X(Status_set_cancelled)
+
+#if MPI_VERSION >= 4
+#define UNDERLYING_FUNCTIONS_LARGE(X)                                                                 \
+    X(Allreduce_c) X(Reduce_c) X(Bcast_c) X(Iallreduce_c) X(Ireduce_c) X(Ibcast_c)                 \
+    X(Reduce_scatter_c) X(Reduce_scatter_block_c) X(Allgather_c) X(Scan_c) X(Exscan_c)             \
+    X(Ireduce_scatter_c) X(Ireduce_scatter_block_c) X(Iallgather_c) X(Iscan_c) X(Iexscan_c)        \
+    X(Type_get_envelope_c) X(Type_get_contents_c)
+#else
+#define UNDERLYING_FUNCTIONS_LARGE(X)
+#endif
+
+#if MPI_VERSION > 4 || (MPI_VERSION == 4 && MPI_SUBVERSION >= 1)
+#define UNDERLYING_HAS_STATUS_FAMILY 1
+#define UNDERLYING_FUNCTIONS_STATUS(X)                                                                \
+    X(Request_get_status_all) X(Request_get_status_any) X(Request_get_status_some)
+#else
+#define UNDERLYING_HAS_STATUS_FAMILY 0
+#define UNDERLYING_FUNCTIONS_STATUS(X)
+#endif
+
+#define UNDERLYING_FUNCTIONS(X)                                                                       \
+    UNDERLYING_FUNCTIONS_BASE(X) UNDERLYING_FUNCTIONS_LARGE(X) UNDERLYING_FUNCTIONS_STATUS(X)
+
+/*
+ * Extensions, with MPIX_ in their names: User Level Failure Mitigation. MPICH declares MPIX_Comm_revoke
+ * as well, but its ch4 device, the default, ends the process there, so nothing has to be done for it.
+ */
+#if defined(OPEN_MPI) && defined(OMPI_HAVE_MPI_EXT_FTMPI)
+#define UNDERLYING_HAS_REVOCATION 1
+#define UNDERLYING_EXTENSIONS(X)                                                                      \
+    X(Comm_shrink) X(Comm_revoke) X(Comm_is_revoked) X(Comm_get_failed)
+#else
+#define UNDERLYING_HAS_REVOCATION 0
+#define UNDERLYING_EXTENSIONS(X) X(Comm_shrink)
+#endif
+
+/* One pointer a function, named as MPI names it without MPI_; so extensions begin with X_. */
+typedef struct underlying_functions {
+#define UNDERLYING_MEMBER(name) __typeof__(&PMPI_##name) name;
+    UNDERLYING_FUNCTIONS(UNDERLYING_MEMBER)
+#undef UNDERLYING_MEMBER
+#define UNDERLYING_MEMBER(name) __typeof__(&PMPIX_##name) X_##name;
+    UNDERLYING_EXTENSIONS(UNDERLYING_MEMBER)
+#undef UNDERLYING_MEMBER
+} underlying_functions;
+
+extern underlying_functions underlying __attribute__((visibility("hidden")));
+
+#ifdef OPEN_MPI
+/*
+ * Open MPI's handles are addresses of its global objects. Its header says
+ * OMPI_PREDEFINED_GLOBAL(type, object) for each; redefining that macro makes every MPI_* handle of
+ * the header a lookup in this table. A handle that is missing here does not compile.
+ */
+#define UNDERLYING_HANDLES(X)                                                                         \
+    X(ompi_mpi_comm_world) X(ompi_mpi_comm_self) X(ompi_mpi_comm_null)                             \
+    X(ompi_mpi_errors_return) X(ompi_mpi_errhandler_null) X(ompi_request_null)                     \
+    X(ompi_mpi_datatype_null) X(ompi_mpi_op_null)                                                  \
+    X(ompi_mpi_op_max) X(ompi_mpi_op_min) X(ompi_mpi_op_sum) X(ompi_mpi_op_prod)                   \
+    X(ompi_mpi_op_land) X(ompi_mpi_op_band) X(ompi_mpi_op_lor) X(ompi_mpi_op_bor)                  \
+    X(ompi_mpi_op_lxor) X(ompi_mpi_op_bxor) X(ompi_mpi_op_maxloc) X(ompi_mpi_op_minloc)            \
+    X(ompi_mpi_byte) X(ompi_mpi_packed) X(ompi_mpi_char) X(ompi_mpi_wchar)                         \
+    X(ompi_mpi_short) X(ompi_mpi_int) X(ompi_mpi_long) X(ompi_mpi_long_long_int)                   \
+    X(ompi_mpi_signed_char) X(ompi_mpi_unsigned_char) X(ompi_mpi_unsigned_short)                   \
+    X(ompi_mpi_unsigned) X(ompi_mpi_unsigned_long) X(ompi_mpi_unsigned_long_long)                  \
+    X(ompi_mpi_float) X(ompi_mpi_double) X(ompi_mpi_long_double)                                   \
+    X(ompi_mpi_float_int) X(ompi_mpi_double_int) X(ompi_mpi_long_int) X(ompi_mpi_short_int)        \
+    X(ompi_mpi_2int)                                                                               \
+    X(ompi_mpi_int8_t) X(ompi_mpi_int16_t) X(ompi_mpi_int32_t) X(ompi_mpi_int64_t)                 \
+    X(ompi_mpi_uint8_t) X(ompi_mpi_uint16_t) X(ompi_mpi_uint32_t) X(ompi_mpi_uint64_t)             \
+    X(ompi_mpi_aint) X(ompi_mpi_offset) X(ompi_mpi_count)                                          \
+    X(ompi_mpi_c_bool) X(ompi_mpi_cxx_bool)                                                        \
+    X(ompi_mpi_c_float_complex) X(ompi_mpi_c_double_complex) X(ompi_mpi_c_long_double_complex)     \
+    X(ompi_mpi_character) X(ompi_mpi_integer) X(ompi_mpi_real) X(ompi_mpi_dblprec)                 \
+    X(ompi_mpi_logical) X(ompi_mpi_cplex) X(ompi_mpi_dblcplex) X(ompi_mpi_2integer)                \
+    X(ompi_mpi_logical1) X(ompi_mpi_logical2) X(ompi_mpi_logical4) X(ompi_mpi_logical8)            \
+    X(ompi_mpi_integer1) X(ompi_mpi_integer2) X(ompi_mpi_integer4) X(ompi_mpi_integer8)            \
+    X(ompi_mpi_real2) X(ompi_mpi_real4) X(ompi_mpi_real8)
+
+typedef struct underlying_handle_table {
+#define UNDERLYING_MEMBER(object) void *object;
+    UNDERLYING_HANDLES(UNDERLYING_MEMBER)
+#undef UNDERLYING_MEMBER
+} underlying_handle_table;
+
+extern underlying_handle_table underlying_handles __attribute__((visibility("hidden")));
+
+#undef OMPI_PREDEFINED_GLOBAL
+#define OMPI_PREDEFINED_GLOBAL(type, object) ((type)underlying_handles.object)
+#endif
+
+extern atomic_bool underlying_is_resolved __attribute__((visibility("hidden")));
+
+/* Looks everything up. Ends the process, as the dynamic linker would, when there is no MPI. */
+void underlying_resolve(void);
+
+/* Must come first in every interposed function. */
+static inline void underlying_ensure(void) {
+    /* Acquire pairs with the release in underlying_resolve(): the table is filled when this is set. */
+    if (__builtin_expect(!atomic_load_explicit(&underlying_is_resolved, memory_order_acquire), 0)) {
+        underlying_resolve();
+    }
+}
+
+/* True when the library underlying has the ABI this file was compiled for; else says why not. */
+bool underlying_is_expected_library(char *why_not, size_t why_not_bytes);
+
+#endif

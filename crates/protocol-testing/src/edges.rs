@@ -1,0 +1,64 @@
+//! The edges below a node, with a capability of its own for each.
+
+use tributary_protocol::endpoint::EndpointConfig;
+use tributary_protocol::node::ChildConfig;
+use tributary_wire::frame::Edge;
+use tributary_wire::{Capability, ChildIndex, EndpointId, Epoch, GroupId};
+
+/// The edges below one node of a group's tree, in a test that grants them itself.
+#[derive(Clone, Copy, Debug)]
+pub struct NodeEdges {
+    /// The group.
+    pub group: GroupId,
+    /// The node's number in the test.
+    pub node: u32,
+}
+
+impl NodeEdges {
+    /// What a child shows.
+    #[must_use]
+    pub fn capability(self, child: u16) -> Capability {
+        let mut bits = [0x5A; 16];
+        bits[..4].copy_from_slice(&self.group.0.to_le_bytes());
+        bits[4..6].copy_from_slice(&child.to_le_bytes());
+        bits[6..10].copy_from_slice(&self.node.to_le_bytes());
+        Capability::from_bytes(bits)
+    }
+
+    /// The edge to a child, in epoch 0.
+    #[must_use]
+    pub fn edge(self, child: u16) -> Edge {
+        let capability = self.capability(child);
+        Edge { group: self.group, epoch: Epoch(0), child: ChildIndex(child), capability }
+    }
+
+    /// As many children, each with `span` members at or below it: `first`, and those that follow.
+    #[must_use]
+    pub fn children(self, count: u16, first: u32, span: u32) -> Vec<ChildConfig> {
+        let member = |child: u16| EndpointId(first + u32::from(child) * span);
+        (0..count)
+            .map(|child| ChildConfig {
+                capability: self.capability(child),
+                members: member(child)..member(child + 1),
+            })
+            .collect()
+    }
+
+    /// A member at one of the edges, with the least that a group can have: one segment of 64 bytes and
+    /// one operation under way, and no streams.
+    #[must_use]
+    pub fn member(self, child: u16, endpoint: EndpointId) -> EndpointConfig {
+        let Edge { group, epoch, child, capability } = self.edge(child);
+        EndpointConfig {
+            group,
+            epoch,
+            child,
+            capability,
+            endpoint,
+            osos: 1,
+            payload_max_bytes: 64,
+            operations_max: 1,
+            stream: None,
+        }
+    }
+}

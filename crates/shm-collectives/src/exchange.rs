@@ -1,0 +1,88 @@
+//! The exchange of two ranks: each reduces the peer's slot with its own contribution.
+//!
+//! The rule that a slot belongs to a rank in every other step is in the documentation of [`super`].
+
+use std::mem::MaybeUninit;
+use std::{ptr, slice};
+
+use super::combine::Combine;
+use super::copy::copy;
+use super::ring::Rings;
+use super::segment::{EXCHANGE_RING, RINGS};
+
+/// Reduces the peer's exchange slot of the step to come and this rank's `source` into `target`.
+///
+/// The own slot is not read: the peer may be filling it for the next step already.
+///
+/// # Safety
+/// The group has two ranks, the peer's flag was seen, and the vector is not longer than an exchange
+/// slot. `source` and `target` are valid for `len_bytes`, and are one or do not overlap.
+#[inline]
+pub(super) unsafe fn consume_exchanged(
+    rings: &Rings,
+    kernel: &(impl Combine + ?Sized),
+    source: *const u8,
+    target: *mut u8,
+    len_bytes: usize,
+) {
+    if ptr::eq(source, target) {
+        // SAFETY: this function's contract is that of the callee, whose `target` is both.
+        return unsafe { consume_exchanged_in_place(rings, kernel, target, len_bytes) };
+    }
+    // SAFETY: `source` is valid for `len_bytes` by this function's contract, and apart from the
+    // target.
+    let mine = unsafe { slice::from_raw_parts(source, len_bytes) };
+    // SAFETY: the peer's flag was seen and `target` is valid, by this function's contract; `mine`
+    // does not overlap it, for source and target are not one.
+    unsafe { combine_exchanged(rings, kernel, mine, target) };
+}
+
+/// The same where this rank's contribution is what the result overwrites. On its own, because the
+/// copy needs more of the stack than a call should touch.
+///
+/// # Safety
+/// As [`consume_exchanged`], with `target` as the source too.
+#[inline(never)]
+unsafe fn consume_exchanged_in_place(
+    rings: &Rings,
+    kernel: &(impl Combine + ?Sized),
+    target: *mut u8,
+    len_bytes: usize,
+) {
+    let mut aside = [MaybeUninit::<u8>::uninit(); RINGS[EXCHANGE_RING].capacity_bytes];
+    // SAFETY: `target` is valid for `len_bytes` by this function's contract; that is not more than
+    // an exchange slot has, as `aside` does, which no other pointer refers to.
+    let mine = unsafe {
+        copy(target, aside.as_mut_ptr().cast(), len_bytes);
+        slice::from_raw_parts(aside.as_ptr().cast(), len_bytes)
+    };
+    // SAFETY: the peer's flag was seen and `target` is valid, by this function's contract; `mine`
+    // is the copy.
+    unsafe { combine_exchanged(rings, kernel, mine, target) };
+}
+
+/// Reduces `mine` and the peer's exchange slot into `target`.
+///
+/// # Safety
+/// The group has two ranks, and the peer's flag was seen. `target` is valid for writing as many
+/// bytes as `mine` has, and does not overlap it.
+#[inline]
+unsafe fn combine_exchanged(
+    rings: &Rings,
+    kernel: &(impl Combine + ?Sized),
+    mine: &[u8],
+    target: *mut u8,
+) {
+    let own = rings.local_rank;
+    // SAFETY: the peer's flag was seen, by this function's contract, and the peer writes this slot
+    // again only after this rank's next step; `target` is valid by the same contract, and no buffer
+    // of a caller lies in the segment, whose address it never gets.
+    let (theirs, result) = unsafe {
+        (
+            rings.slot(EXCHANGE_RING, 1 - own, rings.step(EXCHANGE_RING), mine.len()),
+            slice::from_raw_parts_mut(target, mine.len()),
+        )
+    };
+    let (left, right) = if own == 0 { (mine, theirs) } else { (theirs, mine) };
+    kernel.combine_into(result, left, right);
+}

@@ -1,0 +1,78 @@
+//! How a group ends early, and the encoding of that in the failure word of the segment.
+
+/// A rank of the group was lost: it ended, left or gave up. The group can do nothing more: this and
+/// every later call of every rank returns the same error. Drop the group, and make a new one
+/// without that rank.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("local rank {local_rank} of the host group {cause}")]
+pub struct Lost {
+    /// The rank at fault.
+    pub local_rank: u32,
+    /// What became of it.
+    pub cause: LostCause,
+}
+
+/// What became of a rank.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum LostCause {
+    /// Its process ended while others waited for it.
+    #[error("died")]
+    Died,
+    /// It left the group while others waited for it.
+    #[error("left")]
+    Left,
+    /// It called [`HostGroup::fail`](super::HostGroup::fail).
+    #[error("reported failure {0}")]
+    Reported(u32),
+    /// Its memory cannot be used any more, though it could before: the error number of
+    /// `process_vm_readv` or `process_vm_writev`.
+    #[error("cannot be reached any more: error {0}")]
+    Unreachable(i32),
+}
+
+impl Lost {
+    /// As a word that is not zero: cause, rank, code, from the top.
+    pub(super) fn to_word(self) -> u64 {
+        let (cause, code) = match self.cause {
+            LostCause::Died => (1, 0),
+            LostCause::Left => (2, 0),
+            LostCause::Reported(code) => (3, code),
+            LostCause::Unreachable(errno) => (4, errno as u32),
+        };
+        cause << 56 | u64::from(self.local_rank) << 32 | u64::from(code)
+    }
+
+    /// What the word says; `None` if no rank has failed.
+    pub(super) fn from_word(word: u64) -> Option<Self> {
+        let cause = match word >> 56 {
+            0 => return None,
+            1 => LostCause::Died,
+            2 => LostCause::Left,
+            4 => LostCause::Unreachable(word as u32 as i32),
+            // The word is this library's own; a code is the best reading of anything else.
+            _ => LostCause::Reported(word as u32),
+        };
+        Some(Self { local_rank: (word >> 32 & 0xff_ffff) as u32, cause })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_say_what_was_meant() {
+        for cause in [
+            LostCause::Died,
+            LostCause::Left,
+            LostCause::Reported(u32::MAX),
+            LostCause::Unreachable(14),
+        ] {
+            for local_rank in [0, 1023] {
+                let lost = Lost { local_rank, cause };
+                assert_eq!(Lost::from_word(lost.to_word()), Some(lost));
+            }
+        }
+        assert_eq!(Lost::from_word(0), None);
+    }
+}

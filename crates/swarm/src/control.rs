@@ -1,0 +1,358 @@
+//! The manager: its machine, its conversations with nodes, and its death.
+//!
+//! A conversation is ordered both ways and ends for both sides, each in its own time. A node whose
+//! conversation ends drops all its groups and registers anew; a manager whose conversation with a
+//! node ends takes the node for dead.
+
+use std::collections::VecDeque;
+
+use tributary_protocol::manager::{EventError, GroupError, Manager, RequestTicket};
+use tributary_wire::NodeId;
+use tributary_wire::control::{
+    GroupGrant, GroupInstall, NodeAddress, NodeEvent, NodeOrder, NodeRegistration,
+};
+
+use super::agenda::Item;
+use super::ledger::Key;
+use super::scenario::{NodePlan, Scenario};
+use super::verdict::Violation;
+use super::world::World;
+use tributary_protocol_testing::values::mix;
+
+/// Between two attempts to reach the manager.
+const RETRY_NS: u64 = 100_000_000;
+
+/// The manager's process.
+pub(super) struct ManagerHost {
+    /// None while it is down.
+    pub(super) machine: Option<Manager>,
+    /// How often it was started anew.
+    pub(super) life: u32,
+    timer_at: Option<u64>,
+    /// Who waits for which decision: job, group, ask.
+    pub(super) waiting: Vec<(RequestTicket, u32, u32, u32)>,
+}
+
+/// A node's conversation with the manager.
+pub(super) struct Session {
+    pub(super) node: u32,
+    /// The manager's life in which it was opened.
+    pub(super) life: u32,
+    id: NodeId,
+    orders: VecDeque<NodeOrder>,
+    events: VecDeque<NodeEvent>,
+    orders_last_at: u64,
+    events_last_at: u64,
+    is_open_at_manager: bool,
+}
+
+impl ManagerHost {
+    pub(super) fn new(scenario: &Scenario) -> Self {
+        let machine = Some(machine(scenario, 0));
+        Self { machine, life: 0, timer_at: None, waiting: Vec::new() }
+    }
+}
+
+fn machine(scenario: &Scenario, life: u32) -> Manager {
+    let mut seed = [0; 32];
+    let word = mix(scenario.seed ^ u64::from(life) << 56);
+    seed[..8].copy_from_slice(&word.to_le_bytes());
+    Manager::new(scenario.manager.clone(), scenario.fabric.clone(), seed)
+}
+
+fn registration(plan: &NodePlan, node: u32) -> NodeRegistration {
+    // The address says which node it is, so that whoever connects finds it.
+    let address = NodeAddress { tcp: node.to_string(), machine: plan.name.clone(), shm: None };
+    NodeRegistration {
+        name: plan.name.clone(),
+        address,
+        radix: plan.radix,
+        osos: plan.osos,
+        payload_max_bytes: plan.payload_max_bytes,
+        stream: plan.streams.capacity(),
+    }
+}
+
+/// The node at an address.
+pub(super) fn node_at(address: &NodeAddress) -> u32 {
+    address.tcp.parse().expect("addresses are numbers of nodes")
+}
+
+impl World<'_> {
+    /// A node asks to be taken in.
+    pub(super) fn on_register(&mut self, node: u32, life: u32) {
+        let host = &self.nodes[node as usize];
+        if !host.is_alive || host.life != life || host.session.is_some() {
+            return;
+        }
+        let apart = self.apart_until(self.node_machine(node), self.manager_machine());
+        let registered = match &mut self.manager.machine {
+            Some(machine) if apart.is_none() => {
+                machine.register_node(registration(&self.scenario.nodes[node as usize], node)).ok()
+            }
+            _ => None,
+        };
+        let Some(id) = registered else {
+            // The manager is down, or takes the node's former life for a living one.
+            let at = self.now + RETRY_NS;
+            self.agenda.put(at, Item::Register { node, life });
+            return;
+        };
+        let session = self.sessions.len() as u32;
+        self.sessions.push(Session {
+            node,
+            life: self.manager.life,
+            id,
+            orders: VecDeque::new(),
+            events: VecDeque::new(),
+            orders_last_at: 0,
+            events_last_at: 0,
+            is_open_at_manager: true,
+        });
+        self.node(node).session = Some(session);
+        self.trace.note(self.now, None, || format!("node {node} is registered"));
+        self.pump_manager();
+    }
+
+    /// Lets the manager say what it has to say.
+    pub(super) fn pump_manager(&mut self) {
+        while let Some((id, order)) = self.manager.machine.as_mut().and_then(Manager::poll_order) {
+            self.give_order(id, order);
+        }
+        while let Some((ticket, decision)) =
+            self.manager.machine.as_mut().and_then(Manager::poll_decision)
+        {
+            self.on_decided(ticket, decision);
+        }
+        let due = self.manager.machine.as_ref().and_then(Manager::poll_timeout);
+        if let Some(due) = due
+            && self.manager.timer_at.is_none_or(|set| due.0 < set)
+        {
+            self.manager.timer_at = Some(due.0);
+            let life = self.manager.life;
+            self.agenda.put(due.0.max(self.now), Item::ManagerTimer { life });
+        }
+    }
+
+    pub(super) fn on_manager_timer(&mut self, life: u32) {
+        if self.manager.life == life {
+            self.manager.timer_at = None;
+            let time = self.time();
+            if let Some(machine) = &mut self.manager.machine {
+                machine.handle_timeout(time);
+            }
+            self.pump_manager();
+        }
+    }
+
+    fn give_order(&mut self, id: NodeId, order: NodeOrder) {
+        let life = self.manager.life;
+        let is_it = |session: &Session| {
+            session.is_open_at_manager && session.life == life && session.id == id
+        };
+        let Some(index) = self.sessions.iter().rposition(is_it) else { return };
+        let node = self.sessions[index].node;
+        if let NodeOrder::Remove { epoch, .. } = order {
+            let key = Key { life, epoch };
+            // Given up while it was being installed: no member has ever heard of it.
+            if self.runs.iter().all(|run| run.key != key) {
+                self.ledger.entry(key).blame_manager(self.now);
+            }
+        }
+        if let NodeOrder::Install(install) = &order {
+            let key = Key { life, epoch: install.epoch };
+            self.trace.note(self.now, Some(key), || {
+                format!("node {node} is ordered to install it, {} children", install.children.len())
+            });
+            self.ledger.entry(key).installs.push((node, install.clone()));
+        }
+        let at = self.now + self.delay_ns();
+        let session = &mut self.sessions[index];
+        session.orders_last_at = session.orders_last_at.max(at);
+        session.orders.push_back(order);
+        let at = session.orders_last_at;
+        self.agenda.put(at, Item::Order { node, session: index as u32 });
+    }
+
+    fn on_decided(&mut self, ticket: RequestTicket, decision: Result<GroupGrant, GroupError>) {
+        let waiting = &mut self.manager.waiting;
+        let Some(at) = waiting.iter().position(|(other, ..)| *other == ticket) else { return };
+        let (_, job, group, ask) = waiting.swap_remove(at);
+        self.answer(job, group, ask, decision);
+    }
+
+    pub(super) fn on_order(&mut self, node: u32, session: u32) {
+        let apart = self.apart_until(self.node_machine(node), self.manager_machine());
+        if let Some(until) = apart {
+            self.agenda.put(until, Item::Order { node, session });
+            return;
+        }
+        if self.node(node).session != Some(session) {
+            return;
+        }
+        let Some(order) = self.sessions[session as usize].orders.pop_front() else { return };
+        self.node(node).inbox.push_back(order);
+        self.work_inbox(node, session);
+    }
+
+    /// Carries orders out, one at a time: a removal must not overtake the install it follows.
+    fn work_inbox(&mut self, node: u32, session: u32) {
+        while self.node(node).connecting.is_none() {
+            let Some(order) = self.node(node).inbox.pop_front() else { return };
+            match order {
+                NodeOrder::Registered { .. } | NodeOrder::Tick => {}
+                NodeOrder::Remove { group, epoch } => self.put_removal(node, group, epoch),
+                NodeOrder::Install(install) if install.parent.is_none() => {
+                    self.install(node, install, None);
+                }
+                NodeOrder::Install(install) => {
+                    self.node(node).connecting = Some(install);
+                    let at = self.now + self.delay_ns() + self.delay_ns();
+                    self.agenda.put(at, Item::Connected { node, session });
+                }
+            }
+        }
+    }
+
+    pub(super) fn on_connected(&mut self, node: u32, session: u32) {
+        if self.node(node).session != Some(session) {
+            return;
+        }
+        let Some(install) = self.node(node).connecting.take() else { return };
+        let parent = install.parent.as_ref().expect("a root connects to nobody");
+        let parent = node_at(&parent.address);
+        let apart = self.apart_until(self.node_machine(node), self.node_machine(parent));
+        if self.node(parent).is_alive && apart.is_none() {
+            self.install(node, install, Some(parent));
+        } else {
+            let GroupInstall { group, epoch, .. } = install;
+            let reason = "the parent can't be reached".to_owned();
+            self.say(node, NodeEvent::Refused { group, epoch, reason });
+        }
+        self.work_inbox(node, session);
+    }
+
+    /// A node tells the manager something, if it believes that it has one.
+    pub(super) fn say(&mut self, node: u32, event: NodeEvent) {
+        let Some(index) = self.node(node).session else { return };
+        let at = self.now + self.delay_ns();
+        let session = &mut self.sessions[index as usize];
+        session.events_last_at = session.events_last_at.max(at);
+        session.events.push_back(event);
+        let at = session.events_last_at;
+        self.agenda.put(at, Item::Report { node, session: index });
+    }
+
+    pub(super) fn on_report(&mut self, node: u32, session: u32) {
+        let apart = self.apart_until(self.node_machine(node), self.manager_machine());
+        if let Some(until) = apart {
+            self.agenda.put(until, Item::Report { node, session });
+            return;
+        }
+        let entry = &mut self.sessions[session as usize];
+        let Some(event) = entry.events.pop_front() else { return };
+        let (id, life, is_open) = (entry.id, entry.life, entry.is_open_at_manager);
+        if !is_open || life != self.manager.life {
+            return;
+        }
+        let time = self.time();
+        let Some(machine) = &mut self.manager.machine else { return };
+        match machine.handle_node_event(time, id, event) {
+            Ok(()) | Err(EventError::UnknownNode { .. }) => {}
+            Err(error) => {
+                let error = error.to_string();
+                self.report(None, Violation::HonestEventRefused { error });
+            }
+        }
+        self.pump_manager();
+    }
+
+    /// One side learns that a conversation is over.
+    pub(super) fn on_session_over(&mut self, node: u32, session: u32, at_manager: bool) {
+        if at_manager {
+            self.lose_node(session);
+            return;
+        }
+        if !self.node(node).is_alive || self.node(node).session != Some(session) {
+            return;
+        }
+        self.trace.note(self.now, None, || format!("node {node} loses its manager"));
+        let host = self.node(node);
+        host.inbox.clear();
+        host.connecting = None;
+        // What it still has to say of its groups has nobody to hear it.
+        host.session = None;
+        let life = host.life;
+        self.remove_all(node);
+        let (at, noticed_at) = (self.now + RETRY_NS, self.now + self.delay_ns());
+        self.agenda.put(at, Item::Register { node, life });
+        self.agenda.put(noticed_at, Item::SessionOver { node, session, at_manager: true });
+    }
+
+    /// The manager takes a node for dead, and with it every group on it.
+    fn lose_node(&mut self, session: u32) {
+        let entry = &mut self.sessions[session as usize];
+        let was_open = std::mem::take(&mut entry.is_open_at_manager);
+        let (node, id, life) = (entry.node, entry.id, entry.life);
+        if !was_open || life != self.manager.life {
+            return;
+        }
+        self.trace.note(self.now, None, || format!("the manager loses node {node}"));
+        let now = self.now;
+        for group in self.ledger.all().filter(|group| group.members_at(node).is_some()) {
+            group.blame_manager(now);
+        }
+        if let Some(machine) = &mut self.manager.machine {
+            machine.handle_node_gone(id);
+        }
+        let at = self.now + self.delay_ns();
+        self.agenda.put(at, Item::SessionOver { node, session, at_manager: false });
+        self.pump_manager();
+    }
+
+    /// The manager dies: nobody's lease holds any more.
+    pub(super) fn crash_manager(&mut self, down_ns: u64) -> bool {
+        if self.manager.machine.take().is_none() {
+            return false;
+        }
+        self.manager.life += 1;
+        self.manager.timer_at = None;
+        self.manager.waiting.clear();
+        let now = self.now;
+        for group in self.ledger.all() {
+            group.blame_manager(now);
+        }
+        for index in 0..self.sessions.len() {
+            let entry = &mut self.sessions[index];
+            if std::mem::take(&mut entry.is_open_at_manager) {
+                let (node, session) = (entry.node, index as u32);
+                let at = now + self.delay_ns();
+                self.agenda.put(at, Item::SessionOver { node, session, at_manager: false });
+            }
+        }
+        self.lose_leases();
+        self.agenda.put(now + down_ns, Item::ManagerStarts);
+        true
+    }
+
+    pub(super) fn start_manager(&mut self) {
+        self.trace.note(self.now, None, || "the manager starts again".to_owned());
+        self.manager.machine = Some(machine(self.scenario, self.manager.life));
+    }
+
+    /// Ends every conversation across a partition, on both sides.
+    pub(super) fn part_sessions(&mut self) {
+        for session in 0..self.sessions.len() as u32 {
+            let entry = &self.sessions[session as usize];
+            let node = entry.node;
+            let machine = self.node_machine(node);
+            if self.apart_until(machine, self.manager_machine()).is_none() {
+                continue;
+            }
+            for at_manager in [false, true] {
+                let at = self.now;
+                self.agenda.put(at, Item::SessionOver { node, session, at_manager });
+            }
+        }
+    }
+}

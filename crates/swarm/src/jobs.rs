@@ -1,0 +1,398 @@
+//! Jobs: they are admitted, ask for groups, use them, ask again where that failed, and end.
+
+mod leases;
+
+use tributary_protocol::manager::GroupError;
+use tributary_wire::control::{GroupGrant, GroupRequest, JobAdmission, JobRequest};
+
+use super::agenda::Item;
+use super::control::node_at;
+use super::ledger::Key;
+use super::members::Member;
+use super::scenario::{GroupPlan, JobPlan};
+use super::world::World;
+use tributary_protocol_testing::values::{Below, TreeShape, mix};
+
+/// Attempts to get a group and to be through with it. Together they take longer than anything stays
+/// broken.
+const ATTEMPTS_MAX: u32 = 24;
+
+/// Attempts to get what others hold, who may take their time where many datagrams are lost.
+const WAITS_MAX: u32 = 1_000;
+
+/// The pause after the first failed attempt; doubled with each further one up to the longest.
+const RETRY_MIN_NS: u64 = 1_000_000;
+const RETRY_MAX_NS: u64 = 2_000_000_000;
+
+/// A job.
+pub(super) struct JobRun {
+    pub(super) groups: Vec<Want>,
+    /// The manager's life in which it was admitted, and the admission.
+    lease: Option<(u32, JobAdmission)>,
+    /// How many leases it has had.
+    leases: u32,
+    is_being_admitted: bool,
+    /// It lost a process: its launcher will end it.
+    pub(super) is_doomed: bool,
+    pub(super) is_over: bool,
+}
+
+/// One of a job's groups, over all its rounds and attempts.
+pub(super) struct Want {
+    pub(super) state: WantState,
+    rounds_left: u32,
+    pub(super) attempts: u32,
+    /// Attempts that failed because others held what it needs.
+    waits: u32,
+    pub(super) ask: u32,
+    answer: Option<Result<u32, GroupError>>,
+    pub(super) last_refusal: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum WantState {
+    /// Nothing is under way; it will be asked for.
+    Idle,
+    Asked,
+    Running(u32),
+    Done,
+    /// No system of this size can have it.
+    Impossible,
+    /// Refused again and again.
+    Starved,
+}
+
+/// One granted group.
+pub(super) struct Run {
+    pub(super) key: Key,
+    pub(super) job: u32,
+    pub(super) group: u32,
+    pub(super) tag: u64,
+    pub(super) grant: GroupGrant,
+    pub(super) shape: TreeShape,
+    /// The world's numbers of its members, by endpoint; none before the grant has reached the job.
+    pub(super) members: Vec<u32>,
+    /// What each operation must give, once somebody wanted to know.
+    pub(super) expected: Vec<Option<Vec<u8>>>,
+    /// The first operation of which members have different ideas.
+    pub(super) disputed: Option<usize>,
+    pub(super) is_over: bool,
+}
+
+impl JobRun {
+    pub(super) fn new(plan: &JobPlan) -> Self {
+        let want = |group: &GroupPlan| Want {
+            state: WantState::Idle,
+            rounds_left: group.rounds,
+            attempts: 0,
+            waits: 0,
+            ask: 0,
+            answer: None,
+            last_refusal: None,
+        };
+        Self {
+            groups: plan.groups.iter().map(want).collect(),
+            lease: None,
+            leases: 0,
+            is_being_admitted: true,
+            is_doomed: false,
+            is_over: false,
+        }
+    }
+}
+
+fn host_name(host: u32) -> String {
+    format!("h{host}")
+}
+
+impl World<'_> {
+    pub(super) fn job(&mut self, job: u32) -> &mut JobRun {
+        &mut self.jobs[job as usize]
+    }
+
+    pub(super) fn want(&mut self, job: u32, group: u32) -> &mut Want {
+        &mut self.jobs[job as usize].groups[group as usize]
+    }
+
+    fn job_plan(&self, job: u32) -> &JobPlan {
+        self.scenario.job(job as usize)
+    }
+
+    pub(super) fn group_plan(&self, job: u32, group: u32) -> &GroupPlan {
+        &self.job_plan(job).groups[group as usize]
+    }
+
+    /// Where the process runs that holds the job's lease.
+    fn lease_machine(&self, job: u32) -> u32 {
+        self.job_plan(job).hosts[0]
+    }
+
+    pub(super) fn on_admit(&mut self, job: u32) {
+        if self.jobs[job as usize].is_over || self.jobs[job as usize].is_doomed {
+            return;
+        }
+        let apart = self.apart_until(self.lease_machine(job), self.manager_machine());
+        let now = self.now;
+        let (Some(machine), None) = (&mut self.manager.machine, apart) else {
+            let at = apart.unwrap_or(now + RETRY_MIN_NS * 100);
+            self.agenda.put(at, Item::Admit { job });
+            return;
+        };
+        let request = JobRequest { name: format!("job{job}"), processes: 1 };
+        let admission = machine.admit_job(request).expect("fewer jobs than the manager takes");
+        let life = self.manager.life;
+        let entry = self.job(job);
+        (entry.lease, entry.leases) = (Some((life, admission)), entry.leases + 1);
+        entry.is_being_admitted = false;
+        let at = now + self.delay_ns();
+        self.agenda.put(at, Item::Admitted { job, life });
+    }
+
+    pub(super) fn on_admitted(&mut self, job: u32, life: u32) {
+        if self.jobs[job as usize].lease.as_ref().is_none_or(|(at, _)| *at != life) {
+            return;
+        }
+        for group in 0..self.jobs[job as usize].groups.len() as u32 {
+            let first = self.group_plan(job, group).after_ns;
+            if self.want(job, group).state == WantState::Idle {
+                let at = self.now + first;
+                self.agenda.put(at, Item::Ask { job, group });
+            }
+        }
+    }
+
+    pub(super) fn on_ask(&mut self, job: u32, group: u32) {
+        let entry = &mut self.jobs[job as usize];
+        let is_idle = entry.groups[group as usize].state == WantState::Idle;
+        if !is_idle || entry.is_doomed || entry.is_over {
+            return;
+        }
+        let Some((life, _)) = entry.lease else {
+            if !std::mem::replace(&mut entry.is_being_admitted, true) {
+                let at = self.now + self.delay_ns();
+                self.agenda.put(at, Item::Admit { job });
+            }
+            return;
+        };
+        let want = self.want(job, group);
+        want.state = WantState::Asked;
+        want.ask += 1;
+        let apart = self.apart_until(self.lease_machine(job), self.manager_machine());
+        let at = apart.unwrap_or(self.now) + self.delay_ns();
+        self.agenda.put(at, Item::Request { job, group, life });
+    }
+
+    pub(super) fn on_request(&mut self, job: u32, group: u32, life: u32) {
+        let Some((leased, admission)) = self.jobs[job as usize].lease.clone() else { return };
+        if leased != life || life != self.manager.life {
+            return;
+        }
+        let plan = self.group_plan(job, group);
+        let request = GroupRequest {
+            secret: admission.secret,
+            label: String::new(),
+            hosts: plan.hosts.iter().copied().map(host_name).collect(),
+            osos: plan.osos,
+            payload_max_bytes: plan.payload_max_bytes,
+            stream: plan.stream,
+            outsider: plan.has_outsider(),
+        };
+        let ask = self.want(job, group).ask;
+        let time = self.time();
+        let Some(machine) = &mut self.manager.machine else { return };
+        match machine.request_group(time, admission.job, &request) {
+            Ok(ticket) => self.manager.waiting.push((ticket, job, group, ask)),
+            Err(refusal) => self.answer(job, group, ask, Err(refusal)),
+        }
+        self.pump_manager();
+    }
+
+    /// The manager has decided; its answer travels to the job.
+    pub(super) fn answer(
+        &mut self,
+        job: u32,
+        group: u32,
+        ask: u32,
+        decision: Result<GroupGrant, GroupError>,
+    ) {
+        let answer = decision.map(|grant| self.add_run(job, group, grant));
+        if self.want(job, group).ask == ask {
+            self.want(job, group).answer = Some(answer);
+        }
+        let at = self.now + self.delay_ns();
+        self.agenda.put(at, Item::Decision { job, group, ask });
+    }
+
+    fn add_run(&mut self, job: u32, group: u32, grant: GroupGrant) -> u32 {
+        let run = self.runs.len() as u32;
+        let key = Key { life: self.manager.life, epoch: grant.epoch };
+        let shape = self.shape_of(key, &grant);
+        let operations = self.group_plan(job, group).script.len();
+        self.trace.note(self.now, Some(key), || {
+            format!("granted to job {job} as its group {group}, {} members", grant.endpoints.len())
+        });
+        self.runs.push(Run {
+            key,
+            job,
+            group,
+            tag: mix(self.scenario.seed ^ mix(u64::from(run) + 1)),
+            grant,
+            shape,
+            members: Vec::new(),
+            expected: vec![None; operations],
+            disputed: None,
+            is_over: false,
+        });
+        run
+    }
+
+    /// The tree that a group's nodes were told to form, and that its members were told to join.
+    fn shape_of(&self, key: Key, grant: &GroupGrant) -> TreeShape {
+        let installs = &self.ledger.find(key).expect("a granted group was ordered").installs;
+        let at = |node: u32| {
+            installs.iter().position(|(other, _)| *other == node).expect("the node was ordered")
+        };
+        let mut nodes: Vec<Vec<Below>> = installs
+            .iter()
+            .map(|(_, install)| vec![Below::Member(u32::MAX); install.children.len()])
+            .collect();
+        for (index, (_, install)) in installs.iter().enumerate() {
+            if let Some(parent) = &install.parent {
+                let above = at(node_at(&parent.address));
+                nodes[above][usize::from(parent.child.0)] = Below::Node(index);
+            }
+        }
+        for endpoint in &grant.endpoints {
+            let place = &mut nodes[at(node_at(&endpoint.address))][usize::from(endpoint.child.0)];
+            assert_eq!(*place, Below::Member(u32::MAX), "a place has one holder");
+            *place = Below::Member(endpoint.endpoint.0);
+        }
+        TreeShape { nodes }
+    }
+
+    pub(super) fn on_decision(&mut self, job: u32, group: u32, ask: u32) {
+        let entry = &mut self.jobs[job as usize];
+        let want = &mut entry.groups[group as usize];
+        if want.state != WantState::Asked || want.ask != ask {
+            return;
+        }
+        let Some(answer) = want.answer.take() else { return };
+        if entry.is_doomed || entry.is_over {
+            return;
+        }
+        match answer {
+            Ok(run) => {
+                want.state = WantState::Running(run);
+                self.add_members(run);
+            }
+            Err(refusal) => self.on_group_refused(job, group, &refusal),
+        }
+    }
+
+    fn on_group_refused(&mut self, job: u32, group: u32, refusal: &GroupError) {
+        let needs = self.group_plan(job, group).osos;
+        let is_impossible = match refusal {
+            GroupError::NodeExhausted { node, .. } => {
+                let plan = self.scenario.nodes.iter().find(|plan| plan.name == *node);
+                plan.is_some_and(|plan| plan.osos < u32::from(needs))
+            }
+            GroupError::JobQuota { .. } => {
+                self.scenario.manager.osos_per_job_max.is_some_and(|max| max < u32::from(needs))
+            }
+            _ => false,
+        };
+        let want = self.want(job, group);
+        want.last_refusal = Some(refusal.to_string());
+        let is_taken =
+            matches!(refusal, GroupError::NodeExhausted { .. } | GroupError::JobQuota { .. });
+        if is_impossible {
+            want.state = WantState::Impossible;
+            self.end_if_done(job);
+            return;
+        }
+        if is_taken && want.waits < WAITS_MAX {
+            want.waits += 1;
+            // Waiting for others is no failure; the pause still grows.
+            let pause_ns = (RETRY_MIN_NS << want.waits.min(20)).min(RETRY_MAX_NS);
+            want.state = WantState::Idle;
+            let at = self.now + pause_ns + self.delay_ns();
+            self.agenda.put(at, Item::Ask { job, group });
+            return;
+        }
+        // A tree that is too narrow may have lost a node for a while, or be so for good.
+        let is_final = matches!(refusal, GroupError::Tree(_));
+        let at_last = if is_final { WantState::Impossible } else { WantState::Starved };
+        self.try_again(job, group, at_last);
+    }
+
+    fn try_again(&mut self, job: u32, group: u32, at_last: WantState) {
+        let jitter_ns = self.delay_ns();
+        let want = self.want(job, group);
+        want.attempts += 1;
+        if want.attempts > ATTEMPTS_MAX {
+            want.state = at_last;
+            self.end_if_done(job);
+            return;
+        }
+        want.state = WantState::Idle;
+        let pause_ns = (RETRY_MIN_NS << want.attempts.min(20)).min(RETRY_MAX_NS);
+        let at = self.now + pause_ns + jitter_ns;
+        self.agenda.put(at, Item::Ask { job, group });
+    }
+
+    fn add_members(&mut self, run: u32) {
+        let grant = self.runs[run as usize].grant.clone();
+        let Run { job, group, tag, .. } = self.runs[run as usize];
+        let plan = self.scenario.job(job as usize).groups[group as usize].clone();
+        let mut by_endpoint = vec![0; grant.endpoints.len()];
+        for (endpoint, host) in grant.endpoints.iter().zip(&plan.hosts) {
+            let member = self.members.len() as u32;
+            by_endpoint[endpoint.endpoint.0 as usize] = member;
+            self.members.push(Member::new(run, *host, &grant, endpoint, &plan, tag));
+            let at = self.now + self.delay_ns() + self.think_ns();
+            self.agenda.put(at, Item::Connect { member });
+        }
+        self.runs[run as usize].members = by_endpoint;
+    }
+
+    /// Looks whether a group is over at all its members, and what its job does then.
+    pub(super) fn check_run_over(&mut self, run: u32) {
+        let entry = &self.runs[run as usize];
+        let members = entry.members.iter().map(|member| &self.members[*member as usize]);
+        if entry.is_over || !members.clone().all(Member::is_over) {
+            return;
+        }
+        let is_done = members.clone().all(Member::is_done);
+        let (job, group) = (entry.job, entry.group);
+        self.runs[run as usize].is_over = true;
+        if self.jobs[job as usize].is_doomed || self.jobs[job as usize].is_over {
+            return;
+        }
+        let want = self.want(job, group);
+        if !is_done {
+            self.try_again(job, group, WantState::Starved);
+            return;
+        }
+        want.rounds_left -= 1;
+        want.state = if want.rounds_left == 0 { WantState::Done } else { WantState::Idle };
+        want.attempts = 0;
+        if want.state == WantState::Idle {
+            let at = self.now + self.think_ns();
+            self.agenda.put(at, Item::Ask { job, group });
+        }
+        self.end_if_done(job);
+    }
+
+    /// A job whose groups are all done ends.
+    fn end_if_done(&mut self, job: u32) {
+        let entry = &self.jobs[job as usize];
+        let is_done = |want: &Want| {
+            matches!(want.state, WantState::Done | WantState::Impossible | WantState::Starved)
+        };
+        if !entry.is_over && entry.groups.iter().all(is_done) {
+            self.job(job).is_over = true;
+            let at = self.now + self.delay_ns();
+            self.close_lease(job, at);
+        }
+    }
+}

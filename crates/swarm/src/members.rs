@@ -1,0 +1,342 @@
+//! Members: the endpoint machine, the application above it and the link below it.
+
+mod frames;
+mod operations;
+
+use tributary_protocol::endpoint::{Endpoint, EndpointConfig, Event};
+use tributary_protocol_testing::{Operations, Running};
+use tributary_wire::control::{EndpointGrant, GroupGrant};
+use tributary_wire::frame::{Abort, AbortReason};
+use tributary_wire::{EndpointId, OperationNumber};
+
+use super::agenda::{End, Item};
+use super::control::node_at;
+use super::ledger::{GAVE_UP, LINK_LOST};
+use super::link::{EdgeOf, Holder};
+use super::nodes::JOIN_TIMEOUT_NS;
+use super::scenario::{GroupPlan, OperationPlan};
+use super::verdict::{Violation, words};
+use super::world::{SILENCE_NS, World};
+
+/// A member must be told within this of the moment at which the cause can be seen.
+const TOLD_WITHIN_NS: u64 = 1_000_000_000;
+
+/// A member of a granted group.
+pub(super) struct Member {
+    pub(super) endpoint: Endpoint,
+    pub(super) run: u32,
+    /// Its number in the group.
+    pub(super) number: u32,
+    pub(super) host: u32,
+    node: u32,
+    pub(super) grant: EndpointGrant,
+    /// Which link it holds, once it has connected.
+    pub(super) link: Option<u32>,
+    started: usize,
+    pub(super) completed: usize,
+    running: Operations,
+    is_start_put: bool,
+    is_leave_put: bool,
+    timer_at: Option<u64>,
+    /// Its node has let it in.
+    has_joined: bool,
+    /// Whether what is sent to its group's multicast address reaches it.
+    pub(super) hears: bool,
+    pub(super) has_left: bool,
+    pub(super) failed: Option<Abort>,
+    /// Its process is gone, or will never do anything.
+    pub(super) is_dead: bool,
+    operations: usize,
+    /// An operation it takes for another one.
+    pub(super) mistake: Option<(usize, OperationPlan)>,
+}
+
+impl Member {
+    pub(super) fn new(
+        run: u32,
+        host: u32,
+        grant: &GroupGrant,
+        endpoint: &EndpointGrant,
+        plan: &GroupPlan,
+        tag: u64,
+    ) -> Self {
+        let config = EndpointConfig::of_grant(grant, endpoint, plan.overlap);
+        Self {
+            endpoint: Endpoint::new(config),
+            run,
+            number: endpoint.endpoint.0,
+            host,
+            node: node_at(&endpoint.address),
+            grant: endpoint.clone(),
+            link: None,
+            started: 0,
+            completed: 0,
+            running: Operations::new(endpoint.endpoint, tag),
+            is_start_put: false,
+            is_leave_put: false,
+            timer_at: None,
+            has_joined: false,
+            hears: false,
+            has_left: false,
+            failed: None,
+            is_dead: false,
+            operations: plan.script.len(),
+            mistake: None,
+        }
+    }
+
+    /// Whether nothing more will happen to it.
+    pub(super) fn is_over(&self) -> bool {
+        self.has_left || self.failed.is_some() || self.is_dead
+    }
+
+    /// Whether it got all it wanted.
+    pub(super) fn is_done(&self) -> bool {
+        self.has_left && self.completed == self.operations
+    }
+
+    /// The next operation it will start.
+    pub(super) fn next_operation(&self) -> usize {
+        self.started
+    }
+}
+
+impl World<'_> {
+    pub(super) fn member(&mut self, member: u32) -> &mut Member {
+        &mut self.members[member as usize]
+    }
+
+    pub(super) fn run_of(&mut self, member: u32) -> &mut super::jobs::Run {
+        let run = self.members[member as usize].run;
+        &mut self.runs[run as usize]
+    }
+
+    fn script(&self, member: u32) -> &[OperationPlan] {
+        let run = &self.runs[self.members[member as usize].run as usize];
+        &self.scenario.job(run.job as usize).groups[run.group as usize].script
+    }
+
+    pub(super) fn connect_member(&mut self, member: u32) {
+        let entry = &self.members[member as usize];
+        if entry.is_over() || entry.link.is_some() {
+            return;
+        }
+        let (node, host, number) = (entry.node, entry.host, entry.number);
+        let run = self.run_of(member);
+        let (key, osos, stream) = (run.key, run.grant.osos, run.grant.stream);
+        let apart = self.apart_until(host, self.node_machine(node));
+        if !self.node(node).is_alive || apart.is_some() {
+            let now = self.now;
+            self.ledger.entry(key).blame(now + JOIN_TIMEOUT_NS, LINK_LOST, number..number + 1);
+            self.member(member).endpoint.handle_link_closed();
+            self.restless_members.push(member);
+            return;
+        }
+        let edge = EdgeOf::new(key, number..number + 1, osos, stream);
+        let link = self.connect((Holder::Member(member), host), node, Some(edge));
+        self.member(member).link = Some(link);
+        self.offer_datagrams(member);
+        self.restless_members.push(member);
+    }
+
+    /// Lets a member say what it has to say, and takes in what its machine says.
+    pub(super) fn pump_member(&mut self, member: u32) {
+        loop {
+            self.transmit(member);
+            let Some(event) = self.member(member).endpoint.poll_event() else { break };
+            self.on_member_event(member, event);
+        }
+        let entry = &self.members[member as usize];
+        if entry.is_over()
+            && let Some(link) = entry.link
+        {
+            // Whoever has failed has nothing to say; whoever leaves says so first.
+            if entry.is_dead || entry.endpoint.is_drained() {
+                self.close(link, End::Lower);
+            }
+        }
+        self.set_timer(member);
+        if self.members[member as usize].is_over() {
+            let run = self.members[member as usize].run;
+            self.check_run_over(run);
+        }
+    }
+
+    /// An operation as a member understands it.
+    fn plan_of(&self, member: u32, operation: usize) -> OperationPlan {
+        match self.members[member as usize].mistake {
+            Some((mistaken, plan)) if mistaken == operation => plan,
+            _ => self.script(member)[operation],
+        }
+    }
+
+    fn on_member_event(&mut self, member: u32, event: Event) {
+        match event {
+            Event::Joined => {
+                self.member(member).has_joined = true;
+                self.put_start(member);
+            }
+            Event::Completed(number) => {
+                self.on_completed(member, number);
+                self.put_start(member);
+            }
+            Event::Failed(abort) => self.on_member_failed(member, abort),
+            Event::Multicast(reach) => {
+                let key = self.run_of(member).key;
+                let number = self.member(member).number;
+                self.trace
+                    .note(self.now, Some(key), || format!("member {number}: multicast {reach:?}"));
+            }
+            Event::DatagramPeer(_) => {
+                if let Some(link) = self.member(member).link {
+                    self.link(link).takes_datagrams[End::Lower as usize] = true;
+                }
+            }
+            Event::Datagrams(reach) => {
+                let key = self.run_of(member).key;
+                let number = self.member(member).number;
+                self.trace
+                    .note(self.now, Some(key), || format!("member {number}: datagrams {reach:?}"));
+            }
+        }
+    }
+
+    pub(super) fn leave(&mut self, member: u32) {
+        if !self.member(member).is_over() {
+            let entry = self.member(member);
+            entry.has_left = true;
+            entry.endpoint.leave();
+            self.restless_members.push(member);
+        }
+    }
+
+    fn on_completed(&mut self, member: u32, number: OperationNumber) {
+        let entry = self.member(member);
+        let (index, group) = (entry.number, entry.run);
+        let running = entry.running.complete(number);
+        let key = self.runs[group as usize].key;
+        let Some(running) = running else {
+            let violation = Violation::OutOfOrder { group: key.to_string(), member: index };
+            return self.report(Some(key), violation);
+        };
+        self.member(member).completed += 1;
+        let Running { operation, got_bytes, .. } = running;
+        self.trace.note(self.now, Some(key), || format!("member {index} completes {operation}"));
+        self.trace.note_number(u64::from(member) << 32 ^ operation as u64);
+        let need_bytes = running.need_bytes(EndpointId(index));
+        if got_bytes != need_bytes {
+            let group = key.to_string();
+            let member = index;
+            let violation =
+                Violation::Incomplete { group, member, operation, got_bytes, need_bytes };
+            self.report(Some(key), violation);
+        }
+        if self.runs[group as usize].disputed == Some(operation) {
+            let group = key.to_string();
+            self.report(Some(key), Violation::AgreedToDiffer { group, member: index, operation });
+        }
+    }
+
+    fn on_member_failed(&mut self, member: u32, abort: Abort) {
+        let entry = self.member(member);
+        let (index, has_joined) = (entry.number, entry.has_joined);
+        entry.failed = Some(abort);
+        let key = self.run_of(member).key;
+        self.trace.note(self.now, Some(key), || format!("member {index} fails: {}", words(abort)));
+        let is_slow = self.scenario.is_slow();
+        let entry = self.ledger.entry(key);
+        let late_ns = self.now.saturating_sub(entry.noticed_by);
+        let is_own_word = match abort.reason {
+            AbortReason::MemberAborted => true,
+            // A group that has failed before a member came is not there any more, and all that the
+            // member learns is that it is not let in.
+            AbortReason::NodeLost => !has_joined,
+            _ => false,
+        } && abort.at_fault.0 == index;
+        let is_explained = entry.explains(abort)
+            || is_own_word
+            || (is_slow && abort.reason == AbortReason::Withdrawn && !entry.blames.is_empty());
+        let has_cause = !entry.blames.is_empty();
+        let (group, told) = (key.to_string(), words(abort));
+        if !has_cause {
+            self.report(Some(key), Violation::Unfounded { group, member: index, abort: told });
+        } else if !is_explained {
+            self.report(Some(key), Violation::Misnamed { group, member: index, abort: told });
+        } else if late_ns > TOLD_WITHIN_NS && !is_slow {
+            self.report(Some(key), Violation::Late { group, member: index, late_ns });
+        }
+    }
+
+    pub(super) fn on_member_timer(&mut self, member: u32) {
+        let time = self.time();
+        let entry = self.member(member);
+        entry.timer_at = None;
+        if !entry.is_dead && entry.endpoint.poll_timeout().is_some_and(|due| due <= time) {
+            entry.endpoint.handle_timeout(time);
+        }
+        self.restless_members.push(member);
+    }
+
+    fn set_timer(&mut self, member: u32) {
+        let now = self.now;
+        let entry = self.member(member);
+        let due = entry.endpoint.poll_timeout().map(|due| due.0.max(now));
+        if let Some(at) = due
+            && !entry.is_dead
+            && entry.timer_at.is_none_or(|set| at < set)
+        {
+            entry.timer_at = Some(at);
+            self.agenda.put(at, Item::MemberTimer { member });
+        }
+    }
+
+    /// A member's end of its link is gone.
+    pub(super) fn member_unplugs(&mut self, member: u32, is_refused: bool) {
+        let entry = self.member(member);
+        if is_refused {
+            entry.endpoint.handle_link_refused();
+        } else {
+            entry.endpoint.handle_link_closed();
+        }
+        self.restless_members.push(member);
+    }
+
+    /// A member's process is gone.
+    pub(super) fn kill_member(&mut self, member: u32, is_silent: bool) {
+        let entry = self.member(member);
+        if entry.is_dead {
+            return;
+        }
+        let was_over = entry.is_over();
+        entry.is_dead = true;
+        let (number, link) = (entry.number, entry.link);
+        let key = self.run_of(member).key;
+        let noticed_at =
+            self.now + if is_silent { SILENCE_NS } else { self.scenario.network.delay_ns_max };
+        let is_open = link.is_some_and(|link| self.links[link as usize].is_open(End::Lower));
+        match link {
+            Some(link) if is_open => self.blame_link(link, LINK_LOST, noticed_at),
+            _ if was_over => {}
+            _ => {
+                let at = self.now + JOIN_TIMEOUT_NS;
+                self.ledger.entry(key).blame(at, LINK_LOST, number..number + 1);
+            }
+        }
+        match link {
+            Some(link) if is_silent => self.vanish(link, End::Lower, noticed_at),
+            Some(link) => self.die(link, End::Lower),
+            None => {}
+        }
+        self.restless_members.push(member);
+    }
+
+    /// A member's application gives up.
+    pub(super) fn abort_member(&mut self, member: u32) {
+        let number = self.member(member).number;
+        let key = self.run_of(member).key;
+        let noticed_at = self.now + self.scenario.network.delay_ns_max;
+        self.ledger.entry(key).blame(noticed_at, GAVE_UP, number..number + 1);
+        self.member(member).endpoint.abort(AbortReason::MemberAborted);
+        self.restless_members.push(member);
+    }
+}

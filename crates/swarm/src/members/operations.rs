@@ -1,0 +1,95 @@
+//! What members start, and how much of it they have ready.
+
+use rand::RngExt;
+use tributary_protocol::endpoint::StartError;
+use tributary_protocol_testing::Running;
+
+use super::Member;
+use crate::agenda::Item;
+use crate::scenario::OperationPlan;
+use crate::world::World;
+
+impl World<'_> {
+    pub(super) fn put_start(&mut self, member: u32) {
+        let at = self.now + self.think_ns();
+        let entry = self.member(member);
+        if entry.is_over() {
+            return;
+        }
+        if entry.started < entry.operations {
+            if !std::mem::replace(&mut entry.is_start_put, true) {
+                self.agenda.put(at, Item::Start { member });
+            }
+        } else if entry.completed == entry.operations
+            && !std::mem::replace(&mut entry.is_leave_put, true)
+        {
+            self.agenda.put(at, Item::Leave { member });
+        }
+    }
+
+    pub(crate) fn start_operation(&mut self, member: u32) {
+        let entry = self.member(member);
+        entry.is_start_put = false;
+        if entry.is_over() {
+            return;
+        }
+        let operation = entry.started;
+        let plan = self.plan_of(member, operation);
+        let is_stream = self.streams(member, &plan);
+        let ready_bytes = is_stream.then(|| self.some_of(0, plan.len_bytes()));
+        let Member { endpoint, running, .. } = self.member(member);
+        match running.start(endpoint, operation, plan, ready_bytes) {
+            Ok(()) => {
+                self.member(member).started += 1;
+                if is_stream {
+                    self.put_ready(member);
+                }
+                self.put_start(member);
+                self.restless_members.push(member);
+            }
+            // The next completion puts another start.
+            Err(StartError::Busy { .. }) => {}
+            Err(error) => panic!("{plan:?} is an operation of a living group, but: {error}"),
+        }
+    }
+
+    /// Whether an operation goes as a stream: where the group was granted streams.
+    fn streams(&self, member: u32, plan: &OperationPlan) -> bool {
+        let run = &self.runs[self.members[member as usize].run as usize];
+        plan.is_stream && run.grant.stream.is_some()
+    }
+
+    /// From `least` to all of `all` bytes; often one or the other.
+    fn some_of(&mut self, least: usize, all: usize) -> usize {
+        match self.random.random_range(0..3) {
+            0 => all,
+            1 => least,
+            _ => self.random.random_range(least..=all),
+        }
+    }
+
+    fn put_ready(&mut self, member: u32) {
+        let at = self.now + self.think_ns();
+        self.agenda.put(at, Item::Ready { member });
+    }
+
+    /// More of the vectors that a member streams may be sent.
+    pub(crate) fn on_ready(&mut self, member: u32) {
+        if self.members[member as usize].is_over() {
+            return;
+        }
+        let mut is_more_to_come = false;
+        let is_unready = |it: &&Running| it.is_stream && it.ready_bytes < it.plan.len_bytes();
+        let unready = self.members[member as usize].running.iter().filter(is_unready);
+        for Running { number, ready_bytes, plan, .. } in unready.copied().collect::<Vec<_>>() {
+            let ready_bytes = self.some_of(ready_bytes, plan.len_bytes());
+            let Member { endpoint, running, .. } = self.member(member);
+            running.make_ready(endpoint, number, ready_bytes);
+            is_more_to_come |= ready_bytes < plan.len_bytes();
+        }
+        if is_more_to_come {
+            self.put_ready(member);
+        }
+        self.restless_members.push(member);
+    }
+}

@@ -1,0 +1,239 @@
+//! Aggregation nodes: the machine and what its daemon does around it.
+
+mod frames;
+mod groups;
+
+use std::collections::VecDeque;
+
+use tributary_protocol::node::{Event, Node, NodeConfig, PortId};
+use tributary_protocol_testing::{NodeMemory, Ports};
+use tributary_wire::control::{GroupInstall, NodeEvent, NodeOrder};
+use tributary_wire::{Epoch, GroupId};
+
+pub(super) use frames::brief;
+
+use super::agenda::{End, Item};
+use super::ledger::Key;
+use super::locks::Locks;
+use super::scenario::NodePlan;
+use super::verdict::Violation;
+use super::world::{OVERDUE_NS, World};
+
+/// How long the children of a new group may take to join.
+pub(super) const JOIN_TIMEOUT_NS: u64 = 10_000_000_000;
+
+/// How long a group that the manager wants dropped may still learn from its tree why it failed.
+const REMOVAL_GRACE_NS: u64 = 50_000_000;
+
+/// A node and its driver's state.
+pub(super) struct NodeHost {
+    pub(super) config: NodeConfig,
+    pub(super) machine: Node,
+    pub(super) memory: NodeMemory,
+    pub(super) is_alive: bool,
+    /// How often it was started anew.
+    pub(super) life: u32,
+    /// The link, and the end of it, that each port number stands for.
+    ports: Ports<(u32, End)>,
+    timer_at: Option<u64>,
+    pub(super) removals: VecDeque<(u64, GroupId, Epoch)>,
+    /// Its conversation with the manager.
+    pub(super) session: Option<u32>,
+    pub(super) inbox: VecDeque<NodeOrder>,
+    /// The group for which it is on its way to its parent.
+    pub(super) connecting: Option<GroupInstall>,
+    /// What is seen of its stream locks.
+    pub(super) locks: Locks,
+    pub(super) takes_datagrams: bool,
+    /// What it serves, and under which manager's life.
+    pub(super) installed: Vec<(GroupId, Key)>,
+}
+
+impl NodeHost {
+    pub(super) fn new(plan: &NodePlan) -> Self {
+        let config = NodeConfig {
+            radix_max: plan.radix,
+            osos_max: plan.osos,
+            groups_max: 64,
+            payload_max_bytes: plan.payload_max_bytes,
+            join_timeout_ns: JOIN_TIMEOUT_NS,
+            streams: plan.streams,
+        };
+        Self {
+            config,
+            machine: Node::new(config),
+            memory: NodeMemory::new(true),
+            is_alive: true,
+            life: 0,
+            ports: Ports::default(),
+            timer_at: None,
+            removals: VecDeque::new(),
+            session: None,
+            inbox: VecDeque::new(),
+            connecting: None,
+            locks: Locks::default(),
+            takes_datagrams: false,
+            installed: Vec::new(),
+        }
+    }
+
+    /// A process of the same name in its place, with nothing of what it had.
+    pub(super) fn start_anew(&mut self, plan: &NodePlan) {
+        let life = self.life;
+        *self = Self::new(plan);
+        self.life = life;
+    }
+
+    /// Gives a link's end the lowest free port.
+    pub(super) fn plug(&mut self, link: u32, end: End) -> PortId {
+        let port = self.ports.free();
+        self.ports.plug(port, (link, end));
+        port
+    }
+
+    pub(super) fn links(&self) -> impl Iterator<Item = (u32, End)> {
+        self.ports.iter()
+    }
+
+    fn link_at(&self, port: PortId) -> Option<(u32, End)> {
+        self.ports.at(port)
+    }
+}
+
+impl World<'_> {
+    pub(super) fn node(&mut self, node: u32) -> &mut NodeHost {
+        &mut self.nodes[node as usize]
+    }
+
+    /// Lets a node say what it has to say.
+    pub(super) fn pump_node(&mut self, node: u32) {
+        loop {
+            // First, because it is for all.
+            while let Some((group, transmit)) = self.node(node).machine.poll_multicast() {
+                self.multicast(node, group, &transmit);
+            }
+            while let Some(port) = self.node(node).machine.poll_ready() {
+                self.flush(node, port);
+            }
+            let Some(event) = self.node(node).machine.poll_event() else { break };
+            self.on_node_event(node, event);
+        }
+        self.check_node(node);
+        let now = self.now;
+        let host = self.node(node);
+        let due = host.machine.poll_timeout().map(|due| due.0.max(now));
+        if let Some(at) = due
+            && host.timer_at.is_none_or(|set| at < set)
+        {
+            host.timer_at = Some(at);
+            let life = host.life;
+            self.agenda.put(at, Item::NodeTimer { node, life });
+        }
+    }
+
+    pub(super) fn on_node_timer(&mut self, node: u32, life: u32) {
+        let time = self.time();
+        let host = self.node(node);
+        if host.life != life || !host.is_alive {
+            return;
+        }
+        host.timer_at = None;
+        if host.machine.poll_timeout().is_some_and(|due| due <= time) {
+            host.machine.handle_timeout(time);
+        }
+        self.restless_nodes.push(node);
+    }
+
+    fn check_node(&mut self, node: u32) {
+        let host = self.node(node);
+        let (got, max) = (host.machine.osos_used(), host.config.osos_max);
+        if got > max {
+            let (got, max) = (u64::from(got), u64::from(max));
+            self.report(None, Violation::Bound { what: "outstanding operations", got, max });
+        }
+        if let Some(what) = self.node(node).locks.check() {
+            let node = self.scenario.nodes[node as usize].name.clone();
+            self.report(None, Violation::Lock { node, what });
+        }
+    }
+
+    fn on_node_event(&mut self, node: u32, event: Event) {
+        match event {
+            Event::DatagramPeer { port, .. } => {
+                if let Some((link, end)) = self.node(node).link_at(port) {
+                    self.link(link).takes_datagrams[end as usize] = true;
+                }
+            }
+            Event::Datagrams { port, reach } => {
+                let link = self.node(node).link_at(port).map(|(link, _)| link);
+                let key = link.and_then(|link| self.edge_key(link));
+                self.trace.note(self.now, key, || format!("node {node}: datagrams {reach:?}"));
+            }
+            Event::Multicast { group, reach } => {
+                self.trace
+                    .note(self.now, None, || format!("node {node}: {group} multicast {reach:?}"));
+            }
+            Event::Released(arena) => self.node(node).memory.release(arena),
+            Event::Close(port) => self.linger(node, port),
+            Event::Formed { group, epoch } => {
+                let key = self.installed_key(node, group, epoch);
+                self.trace.note(self.now, key, || format!("node {node}: formed"));
+            }
+            Event::Failed { group, epoch, abort } => {
+                let key = self.forget_installed(node, group, epoch);
+                let reason = super::verdict::words(abort);
+                self.trace.note(self.now, key, || format!("node {node}: failed, {reason}"));
+                self.say(node, NodeEvent::Failed { group, epoch, reason });
+            }
+            Event::Ended { group, epoch } => {
+                let key = self.forget_installed(node, group, epoch);
+                self.trace.note(self.now, key, || format!("node {node}: ended"));
+                self.say(node, NodeEvent::Ended { group, epoch });
+            }
+        }
+    }
+
+    fn installed_key(&self, node: u32, group: GroupId, epoch: Epoch) -> Option<Key> {
+        let installed = &self.nodes[node as usize].installed;
+        installed.iter().find(|(id, key)| *id == group && key.epoch == epoch).map(|(_, key)| *key)
+    }
+
+    fn forget_installed(&mut self, node: u32, group: GroupId, epoch: Epoch) -> Option<Key> {
+        let key = self.installed_key(node, group, epoch)?;
+        self.node(node).installed.retain(|(_, other)| *other != key);
+        self.node(node).locks.forget(epoch);
+        Some(key)
+    }
+
+    /// The last word over a link is said. The peer is left the time to hear it: a link that is
+    /// closed while something is unread is reset, and takes what was on its way with it.
+    fn linger(&mut self, node: u32, port: PortId) {
+        let Some((link, end)) = self.node(node).link_at(port) else { return };
+        self.say_end(link, end);
+        let at = self.now + OVERDUE_NS;
+        self.link(link).lingers_until[end as usize] = Some(at);
+        self.agenda.put(at, Item::LinkOverdue { link, end });
+    }
+
+    /// A link over which nobody joined, or whose peer does not close it.
+    pub(super) fn on_overdue(&mut self, link: u32, end: End) {
+        let entry = &self.links[link as usize];
+        let has_lingered = entry.lingers_until[end as usize].is_some_and(|until| until <= self.now);
+        let is_unjoined = end == End::Upper && !entry.has_joined;
+        if entry.is_open(end) && (has_lingered || is_unjoined) {
+            self.close(link, end);
+        }
+    }
+
+    /// A node's end of a link is gone.
+    pub(super) fn node_unplugs(&mut self, node: u32, port: PortId, is_refused: bool) {
+        let host = self.node(node);
+        host.ports.unplug(port);
+        if is_refused {
+            host.machine.handle_port_refused(port);
+        } else {
+            host.machine.handle_port_closed(port);
+        }
+        self.restless_nodes.push(node);
+    }
+}

@@ -1,0 +1,139 @@
+//! What a seed stands for: a fabric, nodes on it, jobs with their groups and operations, and what
+//! goes wrong when. All of it is data, so that a failing scenario can be made smaller.
+
+mod draw;
+mod faults;
+
+use tributary_protocol::StreamTerms;
+use tributary_protocol::manager::ManagerConfig;
+use tributary_protocol::node::StreamLimits;
+pub(super) use tributary_protocol_testing::workload::OperationPlan;
+use tributary_topology::Fabric;
+
+pub use faults::FAULT_NAMES;
+pub(super) use faults::{Disagreement, Fault, FaultKind, Intrusion, Offence, StreamTrouble};
+
+/// Everything a run depends on.
+#[derive(Clone, Debug)]
+pub(super) struct Scenario {
+    pub(super) seed: u64,
+    pub(super) fabric: Fabric,
+    pub(super) nodes: Vec<NodePlan>,
+    /// Machines that run processes; aggregation nodes have machines of their own.
+    pub(super) hosts: u32,
+    pub(super) network: NetworkPlan,
+    pub(super) manager: ManagerConfig,
+    pub(super) jobs: Vec<JobPlan>,
+    /// Started when all else is over: the system has to serve it.
+    pub(super) probe: JobPlan,
+    pub(super) faults: Vec<Fault>,
+}
+
+/// An aggregation node.
+#[derive(Clone, Debug)]
+pub(super) struct NodePlan {
+    pub(super) name: String,
+    pub(super) radix: u16,
+    pub(super) osos: u32,
+    pub(super) payload_max_bytes: u32,
+    pub(super) streams: StreamLimits,
+}
+
+/// How links behave.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct NetworkPlan {
+    pub(super) delay_ns_max: u64,
+    /// Frames a link takes before it is full, in each direction.
+    pub(super) link_frames: usize,
+    /// Longest time between two steps of a member.
+    pub(super) think_ns_max: u64,
+    /// None where everything travels over links.
+    pub(super) datagrams: Option<DatagramPlan>,
+}
+
+/// What becomes of datagrams, in parts of a thousand.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct DatagramPlan {
+    /// How many of the nodes and members take datagrams.
+    pub(super) takers: u32,
+    pub(super) lost: u32,
+    pub(super) doubled: u32,
+    pub(super) corrupted: u32,
+    /// How much longer than a link's frame a datagram may take.
+    pub(super) straggle_ns_max: u64,
+    /// None where no results are multicast.
+    pub(super) multicast: Option<MulticastPlan>,
+}
+
+/// What becomes of results that are multicast, beside what becomes of all datagrams.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct MulticastPlan {
+    /// Members that hear nothing, in parts of a thousand.
+    pub(super) deaf: u32,
+    /// Whether nodes below the root hear results as well.
+    pub(super) nodes_hear: bool,
+}
+
+/// A job.
+#[derive(Clone, Debug)]
+pub(super) struct JobPlan {
+    pub(super) starts_at: u64,
+    /// Where its processes run; the first holds the lease.
+    pub(super) hosts: Vec<u32>,
+    pub(super) groups: Vec<GroupPlan>,
+}
+
+/// One of a job's groups.
+#[derive(Clone, Debug)]
+pub(super) struct GroupPlan {
+    /// How long after the job's admission it is asked for.
+    pub(super) after_ns: u64,
+    /// The host of each member; all of them are among the job's.
+    pub(super) hosts: Vec<u32>,
+    pub(super) osos: u16,
+    pub(super) payload_max_bytes: u32,
+    /// The streams it would like; none for none.
+    pub(super) stream: Option<StreamTerms>,
+    /// Operations a member has under way at once.
+    pub(super) overlap: usize,
+    /// How often it is set up, used and left.
+    pub(super) rounds: u32,
+    pub(super) script: Vec<OperationPlan>,
+}
+
+impl Scenario {
+    /// A job of the scenario, the probe last.
+    pub(super) fn job(&self, job: usize) -> &JobPlan {
+        self.jobs.get(job).unwrap_or(&self.probe)
+    }
+
+    /// Whether something in it only makes things slow, so that no bound on time holds.
+    pub(super) fn is_slow(&self) -> bool {
+        self.faults
+            .iter()
+            .any(|fault| matches!(fault.kind, FaultKind::Slow { .. } | FaultKind::Partition { .. }))
+    }
+
+    /// Whether frames have to be kept so that a replay can be made of one.
+    pub(super) fn replays(&self) -> bool {
+        self.faults.iter().any(|fault| {
+            matches!(fault.kind, FaultKind::Offence { offence: Offence::Replay { .. }, .. })
+        })
+    }
+}
+
+impl GroupPlan {
+    /// Whether a result of it goes to the process outside the group.
+    pub(super) fn has_outsider(&self) -> bool {
+        self.script.iter().any(|operation| operation.target.has_outsider())
+    }
+
+    /// Whether its operations name none but its members.
+    pub(super) fn names_only_members(&self) -> bool {
+        let members = self.hosts.len() as u32;
+        self.script.iter().all(|operation| {
+            let target = operation.target.member().map_or(0, |member| member.0);
+            operation.source.0 < members && target < members
+        })
+    }
+}

@@ -1,0 +1,229 @@
+//! Scenarios drawn from a seed.
+
+use super::faults::Weather;
+use super::{
+    DatagramPlan, Fault, GroupPlan, JobPlan, MulticastPlan, NetworkPlan, NodePlan, OperationPlan,
+    Scenario,
+};
+use std::net::Ipv4Addr;
+
+use rand::{RngExt, SeedableRng};
+use rand_pcg::Pcg64;
+use tributary_protocol::StreamTerms;
+use tributary_protocol::manager::{ManagerConfig, MulticastRange};
+use tributary_protocol::node::StreamLimits;
+use tributary_protocol_testing::values::KERNELS;
+use tributary_protocol_testing::workload::Mixture;
+use tributary_topology::{Fabric, VertexId};
+use tributary_wire::frame::Target;
+use tributary_wire::{Datatype, Operator};
+
+/// Bits of a partition's set of machines: hosts, nodes and the manager.
+const MACHINES_MAX: u32 = 40;
+
+/// Sets what is drawn for results that leave their group apart from all else that a seed stands for.
+const OUTSIDE_SEED: u64 = 0x6f75_7473_6964_6521;
+
+impl Scenario {
+    /// The scenario of a seed.
+    pub(crate) fn draw(seed: u64) -> Self {
+        let mut random = Pcg64::seed_from_u64(seed);
+        let random = &mut random;
+        let hosts = random.random_range(2..=10);
+        let switches = random.random_range(1..=6);
+        let nodes: Vec<NodePlan> =
+            (0..switches).map(|index| NodePlan::draw(random, index)).collect();
+        let fabric = draw_fabric(random, switches, hosts);
+        let network = NetworkPlan {
+            delay_ns_max: [2_000, 20_000, 200_000][random.random_range(0..3)],
+            link_frames: [1, 2, 4, 16][random.random_range(0..4)],
+            think_ns_max: [1_000, 50_000, 500_000][random.random_range(0..3)],
+            datagrams: random.random_bool(0.5).then(|| DatagramPlan::draw(random)),
+        };
+        let has_multicast = network.datagrams.is_some_and(|plan| plan.multicast.is_some());
+        let manager = ManagerConfig {
+            multicast: has_multicast.then(|| draw_addresses(random)),
+            osos_per_job_max: random.random_bool(0.2).then_some(8),
+            install_timeout_ns: 5_000_000_000,
+            ..ManagerConfig::default()
+        };
+        let mut jobs: Vec<JobPlan> =
+            (0..random.random_range(1..=3)).map(|_| JobPlan::draw(random, hosts)).collect();
+        let probe = JobPlan::probe(random, hosts);
+        let machines = hosts + switches + 1;
+        assert!(machines <= MACHINES_MAX, "a set of machines has a bit for each");
+        let span_ns =
+            [2_000_000, 3_000_000, 4_000_000, 6_000_000, 20_000_000][random.random_range(0..5)];
+        let faults_max = [1, 4, 12][random.random_range(0..3)];
+        let faults = Fault::draw_all(random, Weather { faults_max, span_ns, machines });
+        for job in &mut jobs {
+            job.send_outside(&mut Pcg64::seed_from_u64(seed ^ OUTSIDE_SEED));
+        }
+        Self { seed, fabric, nodes, hosts, network, manager, jobs, probe, faults }
+    }
+}
+
+impl DatagramPlan {
+    fn draw(random: &mut Pcg64) -> Self {
+        Self {
+            takers: [1000, 1000, 700][random.random_range(0..3)],
+            lost: [0, 10, 50, 250][random.random_range(0..4)],
+            doubled: [0, 50, 300][random.random_range(0..3)],
+            corrupted: [0, 0, 20][random.random_range(0..3)],
+            straggle_ns_max: [1, 30_000, 3_000_000][random.random_range(0..3)],
+            multicast: random.random_bool(0.6).then(|| MulticastPlan {
+                deaf: [0, 0, 300, 1000][random.random_range(0..4)],
+                nodes_hear: random.random_bool(0.5),
+            }),
+        }
+    }
+}
+
+fn draw_addresses(random: &mut Pcg64) -> MulticastRange {
+    MulticastRange {
+        first: Ipv4Addr::new(239, 0, 0, 0),
+        addresses: [1, 2, 64][random.random_range(0..3)],
+        port: 9,
+    }
+}
+
+impl NodePlan {
+    fn draw(random: &mut Pcg64, index: u32) -> Self {
+        Self {
+            name: format!("an{index}"),
+            radix: [3, 4, 8, 16][random.random_range(0..4)],
+            osos: [4, 8, 16, 64][random.random_range(0..4)],
+            payload_max_bytes: [32, 64, 256][random.random_range(0..3)],
+            streams: StreamLimits {
+                trees: [0, 1, 2, 2][random.random_range(0..4)],
+                window_max: [1, 2, 5][random.random_range(0..3)],
+                chunk_bytes_max: [24, 64, 100][random.random_range(0..3)],
+            },
+        }
+    }
+}
+
+/// A tree of switches, an aggregation node at each, hosts below any of them. Some hosts are left
+/// out of the description, and sometimes all of it is.
+fn draw_fabric(random: &mut Pcg64, switches: u32, hosts: u32) -> Fabric {
+    let mut fabric = Fabric::new();
+    if random.random_bool(0.1) {
+        return fabric;
+    }
+    let mut made: Vec<VertexId> = Vec::new();
+    for index in 0..switches {
+        let switch = fabric.add_switch(&format!("s{index}")).expect("names differ");
+        if !made.is_empty() {
+            let above = made[random.random_range(0..made.len())];
+            fabric.add_link(switch, above).expect("two switches");
+        }
+        fabric.add_aggregation_node(&format!("an{index}"), switch).expect("names differ");
+        made.push(switch);
+    }
+    if random.random_bool(0.5) {
+        fabric.prefer_root(&format!("an{}", random.random_range(0..switches)));
+    }
+    for index in 0..hosts {
+        if random.random_bool(0.95) {
+            let host = fabric.add_host(&format!("h{index}")).expect("names differ");
+            let switch = made[random.random_range(0..made.len())];
+            fabric.add_link(switch, host).expect("a host and a switch");
+        }
+    }
+    fabric
+}
+
+impl JobPlan {
+    fn draw(random: &mut Pcg64, hosts: u32) -> Self {
+        let size = random.random_range(1..=hosts.min(6));
+        let mut own: Vec<u32> = (0..hosts).collect();
+        shuffle(random, &mut own);
+        own.truncate(size as usize);
+        let groups =
+            (0..random.random_range(1..=2)).map(|_| GroupPlan::draw(random, &own)).collect();
+        Self { starts_at: random.random_range(0..2_000_000), hosts: own, groups }
+    }
+
+    /// Has some results go to the process outside the group too, or to it alone; a stream's never do.
+    /// Nobody is there in the swarm's groups, so no member may wait for it.
+    fn send_outside(&mut self, random: &mut Pcg64) {
+        for operation in self.groups.iter_mut().flat_map(|group| &mut group.script) {
+            let may_go = operation.operator.is_reduction() && !operation.is_stream;
+            if may_go && random.random_bool(0.15) {
+                let target = operation.target.with_outsider();
+                operation.target = if random.random_bool(0.2) { Target::Outsider } else { target };
+            }
+        }
+    }
+
+    /// A job that any system must be able to serve: two members, few demands.
+    fn probe(random: &mut Pcg64, hosts: u32) -> Self {
+        let own = vec![random.random_range(0..hosts), random.random_range(0..hosts)];
+        let mut group = GroupPlan::draw(random, &own);
+        group.hosts.clone_from(&own);
+        (group.osos, group.rounds, group.after_ns) = (2, 1, 0);
+        group.script = (0..3).map(|_| group.draw_operation(random)).collect();
+        // A lock that was forgotten somewhere would hold it up.
+        group.stream = Some(StreamTerms { chunk_bytes: 24, window: 2 });
+        let sum = OperationPlan::allreduce(Operator::Sum, Datatype::F64, 20);
+        group.script.push(OperationPlan { is_stream: true, ..sum });
+        Self { starts_at: 0, hosts: own, groups: vec![group] }
+    }
+}
+
+impl GroupPlan {
+    fn draw(random: &mut Pcg64, hosts: &[u32]) -> Self {
+        let mut own = hosts.to_vec();
+        shuffle(random, &mut own);
+        own.truncate(random.random_range(1..=own.len()));
+        // Several members of one host: more channels than one.
+        if random.random_bool(0.2) {
+            own.extend_from_within(..);
+        }
+        let mut plan = Self {
+            after_ns: random.random_range(0..1_000_000),
+            hosts: own,
+            osos: [1, 2, 3, 4, 8][random.random_range(0..5)],
+            payload_max_bytes: [16, 32, 64, 256][random.random_range(0..4)],
+            stream: random.random_bool(0.5).then(|| StreamTerms {
+                chunk_bytes: random.random_range(8..=100),
+                window: random.random_range(1..=5),
+            }),
+            overlap: random.random_range(1..=4),
+            rounds: if random.random_bool(0.2) { 2 } else { 1 },
+            script: Vec::new(),
+        };
+        // Counters start 64 before their wrap; a script this long crosses it.
+        let is_long = random.random_bool(0.04);
+        let operations = if is_long { 72 } else { random.random_range(1..=8) };
+        plan.script = (0..operations).map(|_| plan.draw_operation(random)).collect();
+        if is_long {
+            for operation in &mut plan.script {
+                operation.elements = operation.elements.min(2);
+            }
+        }
+        plan
+    }
+
+    fn draw_operation(&self, random: &mut Pcg64) -> OperationPlan {
+        let mut below = |end| random.random_range(0..end);
+        let mixture = Mixture {
+            kernels: &KERNELS,
+            members: self.hosts.len() as u32,
+            segment_bytes: self.payload_max_bytes,
+            short_of_eight: 4,
+            segments_max: 10,
+        };
+        let plan = mixture.draw(&mut below);
+        let is_stream = plan.elements > 0 && random.random_bool(0.5);
+        // Where the group is granted none, it goes in segments.
+        let is_long = is_stream && random.random_bool(0.3);
+        OperationPlan { elements: plan.elements << u32::from(is_long), is_stream, ..plan }
+    }
+}
+
+fn shuffle(random: &mut Pcg64, numbers: &mut [u32]) {
+    for index in (1..numbers.len()).rev() {
+        numbers.swap(index, random.random_range(0..=index));
+    }
+}

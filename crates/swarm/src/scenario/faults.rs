@@ -1,0 +1,285 @@
+//! What can go wrong.
+
+use rand::RngExt;
+use rand_pcg::Pcg64;
+
+/// Something that goes wrong at a point in time.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Fault {
+    pub(crate) at: u64,
+    pub(crate) kind: FaultKind,
+}
+
+/// What goes wrong. A `pick` chooses, when the time has come, among what is there to be hit.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum FaultKind {
+    /// A link's connection ends. With `resets`, what was on its way is lost.
+    Cut { pick: u32, resets: bool },
+    /// A bit of a frame's header flips on its way.
+    Corrupt { pick: u32, bit: u16 },
+    /// One end of a link stops reading for a while.
+    Slow { pick: u32, for_ns: u64 },
+    /// Machines in and out of a set (a bit each) don't reach each other for a while.
+    Partition { machines: u64, for_ns: u64 },
+    /// An aggregation node's process dies; silently, as when its machine loses power, or not.
+    NodeCrash { pick: u32, is_silent: bool, down_ns: u64 },
+    /// A host dies, and every process on it.
+    HostCrash { pick: u32, is_silent: bool },
+    /// One process of a job dies.
+    ProcessCrash { pick: u32, resets: bool },
+    /// The manager dies and forgets everything.
+    ManagerCrash { down_ns: u64 },
+    /// A member's application gives up.
+    Abort { pick: u32 },
+    /// A member leaves before its operations are complete.
+    LeaveEarly { pick: u32 },
+    /// A member never joins.
+    NeverJoin { pick: u32 },
+    /// A member takes its next operation for another one.
+    Disagree { pick: u32, how: Disagreement },
+    /// A member of a group breaks the protocol.
+    Offence { pick: u32, offence: Offence },
+    /// Somebody sends a datagram in a member's name. It must do no harm at all.
+    Spoof { pick: u32, offence: Offence },
+    /// Whoever holds a stream lock, or waits for one, is lost just then.
+    StreamTrouble { pick: u32, holds: bool, how: StreamTrouble },
+    /// Datagrams beside a link are lost for a while.
+    DatagramsLost { pick: u32, for_ns: u64 },
+    /// Somebody who belongs to no group connects to a node.
+    Intrusion { pick: u32, intrusion: Intrusion },
+}
+
+/// The kinds of faults, as [`FaultKind::index`] counts them.
+pub const FAULT_NAMES: [&str; 17] = [
+    "cut link",
+    "corrupt frame",
+    "slow reader",
+    "partition",
+    "node crash",
+    "host crash",
+    "process crash",
+    "manager crash",
+    "member aborts",
+    "member leaves early",
+    "member never joins",
+    "members disagree",
+    "member misbehaves",
+    "spoofed datagram",
+    "datagrams lost",
+    "stream cut short",
+    "intruder",
+];
+
+/// How a member misunderstands an operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Disagreement {
+    /// One element more, or fewer.
+    Length { longer: bool },
+    /// A whole segment more: all common segments are alike.
+    Segments,
+    /// A barrier.
+    Barrier,
+    /// A stream where the others send segments, or the other way round.
+    Course,
+    /// A result for somebody else.
+    Target,
+    /// All members want the result to go to somebody who is not there.
+    Nobody,
+}
+
+/// What happens to a group that streams, or is about to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum StreamTrouble {
+    /// A member's process dies.
+    ProcessDies,
+    /// A member's link ends.
+    LinkCut,
+    /// Its job's lease ends, so the manager takes it back.
+    Withdrawn,
+    /// The node whose lock it is dies, and comes back.
+    NodeDies { down_ns: u64 },
+}
+
+/// How a member breaks the protocol on its own link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Offence {
+    /// Sends its last request again: harmless, and never counted twice.
+    Replay { copies: u8 },
+    /// A request with another capability.
+    ForgedCapability,
+    /// A segment that is longer than was granted.
+    Oversized,
+    /// A segment far beyond the window.
+    OutsideWindow,
+    /// A result, which only travels downward.
+    WrongDirection,
+    /// A frame in another child's name.
+    AnotherChild,
+    /// Joins again.
+    JoinAgain,
+    /// Bytes that are no frame.
+    Garbage,
+}
+
+/// What a stranger does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Intrusion {
+    /// Joins a group that is there, with a capability it made up.
+    Forged,
+    /// Joins with a capability that somebody else has already used.
+    Stolen,
+    /// Joins a group that is not there.
+    Nowhere,
+    /// Sends a request without having joined.
+    Unjoined,
+    /// Sends bytes that are no frame.
+    Garbage,
+    /// Says nothing.
+    Silent,
+}
+
+/// What a run is exposed to, so that every kind of trouble also comes alone.
+#[derive(Clone, Copy)]
+pub(super) struct Weather {
+    pub(super) faults_max: u32,
+    pub(super) span_ns: u64,
+    pub(super) machines: u32,
+}
+
+impl Fault {
+    pub(super) fn draw_all(random: &mut Pcg64, weather: Weather) -> Vec<Self> {
+        if random.random_bool(0.12) {
+            return Vec::new();
+        }
+        // A third of the runs see one kind of trouble only.
+        let only = random.random_bool(0.33).then(|| random.random_range(0..KINDS));
+        let count = random.random_range(1..=weather.faults_max);
+        let mut faults: Vec<Self> = (0..count)
+            .map(|_| {
+                let kind = only.unwrap_or_else(|| random.random_range(0..KINDS));
+                let at = random.random_range(1_000_000..weather.span_ns);
+                Self { at, kind: FaultKind::draw(random, kind, weather) }
+            })
+            .collect();
+        faults.sort_by_key(|fault| fault.at);
+        faults
+    }
+}
+
+const KINDS: u32 = 26;
+
+impl FaultKind {
+    /// Its place in [`FAULT_NAMES`].
+    pub(crate) fn index(&self) -> usize {
+        match self {
+            Self::Cut { .. } => 0,
+            Self::Corrupt { .. } => 1,
+            Self::Slow { .. } => 2,
+            Self::Partition { .. } => 3,
+            Self::NodeCrash { .. } => 4,
+            Self::HostCrash { .. } => 5,
+            Self::ProcessCrash { .. } => 6,
+            Self::ManagerCrash { .. } => 7,
+            Self::Abort { .. } => 8,
+            Self::LeaveEarly { .. } => 9,
+            Self::NeverJoin { .. } => 10,
+            Self::Disagree { .. } => 11,
+            Self::Offence { .. } => 12,
+            Self::Spoof { .. } => 13,
+            Self::DatagramsLost { .. } => 14,
+            Self::StreamTrouble { .. } => 15,
+            Self::Intrusion { .. } => 16,
+        }
+    }
+
+    fn draw(random: &mut Pcg64, kind: u32, weather: Weather) -> Self {
+        let pick = random.random();
+        let short_ns = random.random_range(10_000..3_000_000);
+        match kind {
+            0 | 1 => Self::Cut { pick, resets: random.random_bool(0.3) },
+            2 => Self::Corrupt { pick, bit: random.random() },
+            3 | 4 => Self::Slow { pick, for_ns: short_ns },
+            5 => Self::Partition {
+                machines: random.random_range(1..(1_u64 << weather.machines) - 1),
+                for_ns: if random.random_bool(0.5) { short_ns } else { short_ns + 6_000_000_000 },
+            },
+            6 | 7 => Self::NodeCrash {
+                pick,
+                is_silent: random.random_bool(0.3),
+                down_ns: random.random_range(100_000..5_000_000_000),
+            },
+            8 => Self::HostCrash { pick, is_silent: random.random_bool(0.5) },
+            9 => Self::ProcessCrash { pick, resets: random.random_bool(0.5) },
+            10 => Self::ManagerCrash { down_ns: random.random_range(100_000..2_000_000_000) },
+            11 => Self::Abort { pick },
+            12 => Self::LeaveEarly { pick },
+            13 => Self::NeverJoin { pick },
+            14 => Self::Disagree { pick, how: Disagreement::draw(random) },
+            15..18 => Self::Offence { pick, offence: Offence::draw(random) },
+            18 => Self::Spoof { pick, offence: Offence::draw(random) },
+            19 | 20 => Self::DatagramsLost {
+                pick,
+                for_ns: if random.random_bool(0.5) { short_ns } else { u64::MAX / 2 },
+            },
+            21..24 => Self::StreamTrouble {
+                pick,
+                holds: random.random_bool(0.6),
+                how: StreamTrouble::draw(random),
+            },
+            _ => Self::Intrusion { pick, intrusion: Intrusion::draw(random) },
+        }
+    }
+}
+
+impl Disagreement {
+    fn draw(random: &mut Pcg64) -> Self {
+        match random.random_range(0..7) {
+            0 => Self::Length { longer: true },
+            1 => Self::Length { longer: false },
+            2 => Self::Segments,
+            3 => Self::Barrier,
+            4 => Self::Nobody,
+            5 => Self::Course,
+            _ => Self::Target,
+        }
+    }
+}
+
+impl StreamTrouble {
+    fn draw(random: &mut Pcg64) -> Self {
+        match random.random_range(0..4) {
+            0 => Self::ProcessDies,
+            1 => Self::LinkCut,
+            2 => Self::Withdrawn,
+            _ => Self::NodeDies { down_ns: random.random_range(100_000..2_000_000_000) },
+        }
+    }
+}
+
+impl Offence {
+    fn draw(random: &mut Pcg64) -> Self {
+        match random.random_range(0..12) {
+            0..5 => Self::Replay { copies: random.random_range(1..=3) },
+            5 => Self::ForgedCapability,
+            6 => Self::Oversized,
+            7 => Self::OutsideWindow,
+            8 => Self::WrongDirection,
+            9 => Self::AnotherChild,
+            10 => Self::JoinAgain,
+            _ => Self::Garbage,
+        }
+    }
+}
+
+impl Intrusion {
+    fn draw(random: &mut Pcg64) -> Self {
+        match random.random_range(0..6) {
+            0 => Self::Forged,
+            1 => Self::Stolen,
+            2 => Self::Nowhere,
+            3 => Self::Unjoined,
+            4 => Self::Garbage,
+            _ => Self::Silent,
+        }
+    }
+}

@@ -1,0 +1,230 @@
+//! What is on its way over links, and how links end.
+
+use rand::RngExt;
+use tributary_protocol::Carrier;
+use tributary_wire::frame::Header;
+
+use super::{Incoming, World};
+use crate::agenda::{End, Item};
+use crate::ledger::LINK_LOST;
+use crate::link::{Holder, Parcel};
+use crate::nodes::JOIN_TIMEOUT_NS;
+use crate::verdict::Violation;
+
+impl World<'_> {
+    /// Puts a frame on a link, if the link still carries anything that way.
+    pub(crate) fn send(&mut self, link: u32, to: End, mut bytes: Vec<u8>, is_forged: bool) {
+        let delay_ns = self.delay_ns();
+        let now = self.now;
+        self.frames += 1;
+        let entry = &mut self.links[link as usize];
+        let flip = if is_forged { None } else { entry.flip[to as usize].take() };
+        if entry.has_ended[to.other() as usize] || !entry.is_open(to.other()) {
+            self.recycle(bytes);
+            return;
+        }
+        if let Some(bit) = flip {
+            crate::inject::flip(&mut bytes, bit);
+            entry.is_tampered = true;
+        }
+        self.trace.note_number(now ^ u64::from(link) << 48 ^ (to as u64) << 47);
+        self.trace.note_bytes(&bytes);
+        let is_forged = is_forged || flip.is_some();
+        let at = entry.arrives_at(to, now, delay_ns);
+        entry.queue[to as usize].push_back(Parcel::Frame { bytes, is_forged });
+        self.agenda.put(at, Item::Arrive { link, to });
+        if flip.is_some() {
+            self.blame_link(link, LINK_LOST, at);
+        }
+    }
+
+    /// Whoever is around the link has cause to fail its group, from `at` on.
+    pub(crate) fn blame_link(
+        &mut self,
+        link: u32,
+        reasons: &'static [tributary_wire::frame::AbortReason],
+        at: u64,
+    ) {
+        let entry = &self.links[link as usize];
+        if let Some(edge) = &entry.edge {
+            // A node does not know whose place a link is for that has not joined. If the child is a
+            // node, the manager hears from it first.
+            let at = if entry.has_joined { at } else { at.max(self.now + JOIN_TIMEOUT_NS) };
+            let (key, below, has_joined) = (edge.group, edge.below.clone(), entry.has_joined);
+            let entry = self.ledger.entry(key);
+            entry.blame(at, reasons, below);
+            entry.may_withdraw |= !has_joined;
+        }
+    }
+
+    /// The next parcel comes out of a link.
+    pub(super) fn arrive(&mut self, link: u32, to: End) {
+        let now = self.now;
+        let [lower, upper] = self.links[link as usize].machines;
+        let apart_until = self.apart_until(lower, upper);
+        let entry = self.link(link);
+        let until = entry.held_until[to as usize].max(apart_until.unwrap_or(0));
+        if entry.is_open(to) && now < until {
+            self.agenda.put(until, Item::Arrive { link, to });
+            return;
+        }
+        let Some(parcel) = entry.queue[to as usize].pop_front() else { return };
+        let is_open = entry.is_open(to);
+        match parcel {
+            Parcel::Frame { bytes, is_forged } => {
+                if is_open {
+                    self.deliver(link, to, Carrier::Link, &bytes, is_forged);
+                }
+                self.recycle(bytes);
+            }
+            Parcel::End if is_open => self.on_ended(link, to),
+            Parcel::End => {}
+        }
+        self.after_arrival(link, to);
+    }
+
+    /// What has arrived makes room, and may have been the last unread thing.
+    fn after_arrival(&mut self, link: u32, to: End) {
+        let entry = self.link(link);
+        let source = to.other();
+        let is_waited_for = std::mem::take(&mut entry.is_blocked[source as usize]);
+        if is_waited_for && entry.is_open(source) {
+            match entry.holder(source) {
+                Holder::Node { node, port } => self.flush(node, port),
+                Holder::Member(member) => self.restless_members.push(member),
+                Holder::Stranger => {}
+            }
+        }
+    }
+
+    pub(crate) fn deliver(
+        &mut self,
+        link: u32,
+        to: End,
+        carrier: Carrier,
+        bytes: &[u8],
+        is_forged: bool,
+    ) {
+        let frame = Incoming { link, to, carrier, bytes, is_forged };
+        match self.links[link as usize].holder(to) {
+            Holder::Node { node, port } => self.node_takes(node, port, frame),
+            Holder::Member(member) => self.member_takes(member, frame),
+            Holder::Stranger => {
+                let what = Header::decode(bytes).map(|header| format!("{:?}", header.message));
+                let what = what.unwrap_or_else(|error| error.to_string());
+                self.report(None, Violation::Leak { whom: "a stranger".to_owned(), what });
+            }
+        }
+    }
+
+    /// An end has nothing more to say, but still listens.
+    pub(crate) fn say_end(&mut self, link: u32, end: End) {
+        let delay_ns = self.delay_ns();
+        let now = self.now;
+        let entry = self.link(link);
+        if std::mem::replace(&mut entry.has_ended[end as usize], true) {
+            return;
+        }
+        let to = end.other();
+        let at = entry.arrives_at(to, now, delay_ns);
+        entry.queue[to as usize].push_back(Parcel::End);
+        self.agenda.put(at, Item::Arrive { link, to });
+    }
+
+    /// The other end has nothing more to say: no holder of a link uses one half of it.
+    fn on_ended(&mut self, link: u32, to: End) {
+        self.close(link, to);
+    }
+
+    /// An end closes, and its holder's machine is told.
+    pub(crate) fn close(&mut self, link: u32, end: End) {
+        if self.shut(link, end) {
+            self.say_end(link, end);
+            self.tell_closed(link, end, false);
+        }
+    }
+
+    /// An end closes since its peer broke the protocol.
+    pub(crate) fn refuse(&mut self, link: u32, end: End) {
+        if self.shut(link, end) {
+            self.say_end(link, end);
+            self.tell_closed(link, end, true);
+        }
+    }
+
+    /// An end closes with an error: what it had sent may be lost on the way.
+    pub(crate) fn reset(&mut self, link: u32, end: End) {
+        if !self.links[link as usize].is_open(end) {
+            return;
+        }
+        self.lose_some(link, end.other());
+        self.close(link, end);
+    }
+
+    /// An end stops existing without a word; its holder's machine is not told.
+    pub(crate) fn vanish(&mut self, link: u32, end: End, is_noticed_at: u64) {
+        if self.shut(link, end) {
+            self.link(link).has_ended[end as usize] = true;
+            self.agenda.put(is_noticed_at, Item::LinkSilent { link, end: end.other() });
+        }
+    }
+
+    /// An end's process dies, and its kernel closes what it held; the machine is gone with it.
+    pub(crate) fn die(&mut self, link: u32, end: End) {
+        let has_unread = !self.links[link as usize].queue[end as usize].is_empty();
+        if has_unread {
+            self.lose_some(link, end.other());
+        }
+        if self.shut(link, end) {
+            self.say_end(link, end);
+        }
+    }
+
+    /// Part of what is on its way to an end never arrives.
+    pub(crate) fn lose_some(&mut self, link: u32, to: End) {
+        let sent = self.links[link as usize].queue[to as usize].len();
+        let kept = self.random.random_range(0..=sent);
+        let entry = self.link(link);
+        entry.queue[to as usize].truncate(kept);
+        entry.has_ended[to.other() as usize] = false;
+    }
+
+    /// An end gives its peer up.
+    pub(crate) fn give_up(&mut self, link: u32, end: End) {
+        if self.shut(link, end) {
+            self.say_end(link, end);
+            self.tell_closed(link, end, false);
+        }
+    }
+
+    fn shut(&mut self, link: u32, end: End) -> bool {
+        let entry = self.link(link);
+        let was_open = std::mem::take(&mut entry.is_open[end as usize]);
+        if was_open {
+            for parcel in std::mem::take(&mut self.link(link).queue[end as usize]) {
+                if let Parcel::Frame { bytes, .. } = parcel {
+                    self.recycle(bytes);
+                }
+            }
+        }
+        was_open
+    }
+
+    fn tell_closed(&mut self, link: u32, end: End, is_refused: bool) {
+        let key = self.edge_key(link);
+        self.trace.note(self.now, key, || {
+            let how = if is_refused { "refuses its peer and closes" } else { "closes" };
+            format!("link {link}: {end:?} end {how}")
+        });
+        match self.links[link as usize].holder(end) {
+            Holder::Node { node, port } => self.node_unplugs(node, port, is_refused),
+            Holder::Member(member) => self.member_unplugs(member, is_refused),
+            Holder::Stranger => {}
+        }
+    }
+
+    pub(crate) fn recycle(&mut self, mut bytes: Vec<u8>) {
+        bytes.clear();
+        self.spare.push(bytes);
+    }
+}

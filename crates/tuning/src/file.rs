@@ -1,0 +1,202 @@
+//! The tuning file.
+
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+use tributary_algorithms::CollectiveKind;
+use tributary_algorithms::model::Costs;
+
+use crate::choice::{AlgorithmChoice, Method};
+
+/// A tuning file.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Tuning {
+    /// The machine that it was measured on.
+    #[serde(default)]
+    pub machine: String,
+    /// What moving and combining cost.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub costs: Option<CostsRow>,
+    /// Times of whole operations.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub measurements: Vec<Measurement>,
+}
+
+/// [`Costs`], as the file has them.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[allow(missing_docs, reason = "the fields are those of `Costs`, and documented there")]
+pub struct CostsRow {
+    pub network_startup_ns: f64,
+    pub network_ns_per_byte: f64,
+    pub memory_startup_ns: f64,
+    pub memory_ns_per_byte: f64,
+    pub reduce_ns_per_byte: f64,
+}
+
+/// How long one operation took on one path between hosts.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Measurement {
+    /// Which collective.
+    pub collective: CollectiveKind,
+    /// Hosts of the communicator.
+    pub hosts: u32,
+    /// Its ranks, on all hosts.
+    pub ranks: u32,
+    /// Length of the vector.
+    pub len_bytes: u64,
+    /// How the hosts met.
+    pub method: Method,
+    /// The host algorithm, of direct links.
+    pub algorithm: AlgorithmChoice,
+    /// Leaders per host.
+    pub leaders: u32,
+    /// Sub-partitions of each leader's share.
+    pub sub_partitions: u32,
+    /// Median time.
+    pub time_us: f64,
+}
+
+/// Why a tuning file can't be used.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum TuningError {
+    /// It can't be read or written.
+    #[error("tuning file {}: {problem}", path.display())]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// The system's words.
+        problem: String,
+    },
+    /// It is no tuning file.
+    #[error("tuning file {}: {problem}", path.display())]
+    Format {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong in it, and where.
+        problem: String,
+    },
+}
+
+impl Tuning {
+    /// Reads a file.
+    ///
+    /// # Errors
+    /// If it can't be read, or is no tuning file, or has a cost or a time that is no positive number.
+    pub fn read(path: &Path) -> Result<Self, TuningError> {
+        let text = std::fs::read_to_string(path).map_err(|error| TuningError::File {
+            path: path.to_owned(),
+            problem: error.to_string(),
+        })?;
+        let format = |problem: String| TuningError::Format { path: path.to_owned(), problem };
+        Self::from_toml(&text).map_err(format)
+    }
+
+    /// Reads a file's text.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read): what is wrong, in one line.
+    pub fn from_toml(text: &str) -> Result<Self, String> {
+        let tuning: Self = toml::from_str(text)
+            .map_err(|error| error.to_string().trim_end().replace('\n', " "))?;
+        tuning.check()?;
+        Ok(tuning)
+    }
+
+    /// Writes a file.
+    ///
+    /// # Errors
+    /// If it can't be written.
+    pub fn write(&self, path: &Path) -> Result<(), TuningError> {
+        let text = toml::to_string(self).expect("a tuning is plain data");
+        std::fs::write(path, text).map_err(|error| TuningError::File {
+            path: path.to_owned(),
+            problem: error.to_string(),
+        })
+    }
+
+    fn check(&self) -> Result<(), String> {
+        let costs = self.costs.iter().flat_map(|costs| {
+            let CostsRow { network_startup_ns, network_ns_per_byte, memory_startup_ns, .. } =
+                *costs;
+            let rest = [costs.memory_ns_per_byte, costs.reduce_ns_per_byte];
+            [network_startup_ns, network_ns_per_byte, memory_startup_ns].into_iter().chain(rest)
+        });
+        let times = self.measurements.iter().map(|row| row.time_us);
+        match costs.chain(times).find(|value| !(value.is_finite() && *value >= 0.0)) {
+            Some(value) => Err(format!("{value} is neither a cost nor a time")),
+            None => Ok(()),
+        }
+    }
+}
+
+impl From<CostsRow> for Costs {
+    fn from(row: CostsRow) -> Self {
+        Self {
+            network_startup_ns: row.network_startup_ns,
+            network_ns_per_byte: row.network_ns_per_byte,
+            memory_startup_ns: row.memory_startup_ns,
+            memory_ns_per_byte: row.memory_ns_per_byte,
+            reduce_ns_per_byte: row.reduce_ns_per_byte,
+        }
+    }
+}
+
+impl From<Costs> for CostsRow {
+    fn from(costs: Costs) -> Self {
+        Self {
+            network_startup_ns: costs.network_startup_ns,
+            network_ns_per_byte: costs.network_ns_per_byte,
+            memory_startup_ns: costs.memory_startup_ns,
+            memory_ns_per_byte: costs.memory_ns_per_byte,
+            reduce_ns_per_byte: costs.reduce_ns_per_byte,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tuning() -> Tuning {
+        let row = Measurement {
+            collective: CollectiveKind::Broadcast,
+            hosts: 2,
+            ranks: 4,
+            len_bytes: 8,
+            method: Method::Direct,
+            algorithm: AlgorithmChoice::Linear,
+            leaders: 1,
+            sub_partitions: 1,
+            time_us: 20.0,
+        };
+        Tuning { machine: "lab".into(), costs: None, measurements: vec![row] }
+    }
+
+    #[test]
+    fn a_file_survives_writing_and_a_bad_one_is_refused_with_its_name() {
+        let path = std::env::temp_dir().join(format!("tributary-tuning-{}", std::process::id()));
+        let tuning = tuning();
+        tuning.write(&path).unwrap();
+        assert_eq!(Tuning::read(&path), Ok(tuning));
+        for text in ["costs = 3", "speed = 1", "[costs]\nnetwork_startup_ns = -1.0"] {
+            std::fs::write(&path, text).unwrap();
+            let error = Tuning::read(&path).unwrap_err();
+            assert!(matches!(error, TuningError::Format { .. }), "{text}");
+            assert!(error.to_string().contains("tributary-tuning-"), "{error}");
+        }
+        std::fs::remove_file(&path).unwrap();
+        assert!(matches!(Tuning::read(&path), Err(TuningError::File { .. })));
+    }
+
+    #[test]
+    fn names_in_files_are_those_of_commands_and_reports() {
+        let text = toml::to_string(&tuning()).unwrap();
+        for line in ["collective = \"bcast\"", "method = \"direct\"", "algorithm = \"linear\""] {
+            assert!(text.contains(line), "{text}");
+        }
+    }
+}

@@ -1,0 +1,110 @@
+"""Goal: the documentation names what exists. Method: names of ARCHITECTURE.md are looked for in the
+code, and the tables of knobs are compared with the table that the host library reads."""
+
+import pathlib
+import re
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+CRATES = ROOT / "crates"
+KNOBS = CRATES / "client/src/knobs.rs"
+
+# Crates and modules that the documentation names and the code does not have yet.
+NOT_YET = {"shm-collectives", "tuning", "swarm", "protocol-testing", "client::selection", "client::direct"}
+# Knobs that the code still has under their old names or defaults, and those that replace them.
+STILL_OLD = {("TRIBUTARY_FALLBACK", "mesh"), ("TRIBUTARY_MESH_ALGORITHM", "auto"), ("TRIBUTARY_OUTSIDER", ""),
+             ("TRIBUTARY_STRIPES", "1"), ("TRIBUTARY_STRIPE_MIN", "262144")}
+NOT_YET_KNOBS = {("TRIBUTARY_FALLBACK", "direct"), ("TRIBUTARY_DIRECT_ALGORITHM", "auto"),
+                 ("TRIBUTARY_EXTERNAL_RECEIVER", "")}
+
+NAME = re.compile(r"`([a-z][a-z-]*(?:::[a-z_]+)+)`")
+CALL = re.compile(r"`([a-z_]+(?:::[a-z_]+)+)` \(`(?:[A-Z]\w*::)?(\w+)`\)")
+
+
+def read(path):
+    return (ROOT / path).read_text(encoding="utf-8")
+
+
+def section(text, heading):
+    """What stands below a heading of second order."""
+    return text.split(f"\n## {heading}\n")[1].split("\n## ")[0]
+
+
+def first_cells(text):
+    """The first cell of each row of the tables in `text`."""
+    return [row.split("|")[1].strip() for row in text.splitlines() if row.startswith("| ")]
+
+
+def module_file(name):
+    """The file of a module such as `client::tree`."""
+    crate, *modules = name.split("::")
+    place = CRATES / crate / "src" / "/".join(modules)
+    for file in (place.with_suffix(".rs"), place / "mod.rs"):
+        if file.exists():
+            return file
+    return None
+
+
+class ArchitectureTest(unittest.TestCase):
+    """ARCHITECTURE.md says where things are."""
+
+    text = read("ARCHITECTURE.md")
+
+    def is_expected(self, name):
+        return any(name == other or name.startswith(f"{other}::") for other in NOT_YET)
+
+    def test_modules_exist(self):
+        names = set(NAME.findall(self.text))
+        self.assertGreater(len(names), 15)
+        for name in sorted(names):
+            if not self.is_expected(name):
+                self.assertIsNotNone(module_file(name), f"there is no module {name}")
+
+    def test_exceptions_are_needed(self):
+        for name in NOT_YET:
+            there = module_file(name) if "::" in name else (CRATES / name).exists()
+            self.assertFalse(there, f"{name} is there now: take it out of NOT_YET")
+
+    def test_functions_exist(self):
+        calls = CALL.findall(self.text)
+        self.assertGreaterEqual(len(calls), 5)
+        for name, function in calls:
+            if not self.is_expected(name):
+                source = module_file(name).read_text(encoding="utf-8")
+                self.assertTrue(re.search(rf"fn {function}\b", source), f"{name} has no {function}")
+
+    def test_crates_are_those_of_the_table(self):
+        listed = {cell.strip("`") for cell in first_cells(section(self.text, "The crates"))} - {"crate"}
+        there = {file.parent.name for file in CRATES.glob("*/Cargo.toml")}
+        self.assertEqual(listed - there - NOT_YET, set(), "listed, but not there")
+        self.assertEqual(there - listed, set(), "there, but not listed")
+
+    def test_files_of_the_shim_exist(self):
+        row = next(row for row in self.text.splitlines() if "does an MPI call enter" in row)
+        files = [name.rpartition("/")[2] for name in re.findall(r"`([\w/]+\.c)`", row)]
+        self.assertGreaterEqual(len(files), 4)
+        for name in files:
+            self.assertTrue((CRATES / "mpi/shim" / name).exists(), name)
+
+    def test_contributing_has_the_section_that_is_named(self):
+        self.assertIn("\n## Add a collective\n", read("CONTRIBUTING.md"))
+
+
+class KnobsTest(unittest.TestCase):
+    """docs/knobs.md has the knobs of the host library, with their defaults."""
+
+    def test_knobs_are_those_of_the_code(self):
+        rows = re.findall(r'name: "(TRIBUTARY_\w+)",\s*default: "(\w*)"', KNOBS.read_text(encoding="utf-8"))
+        code = set(rows)
+        self.assertGreater(len(code), 20)
+        self.assertEqual(code - self.page(), STILL_OLD, "in the code, but not on the page")
+        self.assertEqual(self.page() - code, NOT_YET_KNOBS, "on the page, but not in the code")
+
+    def page(self):
+        """The knobs of docs/knobs.md with their defaults."""
+        rows = re.findall(r"^\| `(TRIBUTARY_\w+)` \| (\w+) \|", read("docs/knobs.md"), re.MULTILINE)
+        return {(name, "" if default == "none" else default) for name, default in rows}
+
+
+if __name__ == "__main__":
+    unittest.main()
