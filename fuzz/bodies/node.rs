@@ -326,7 +326,7 @@ impl Run {
         node.take_datagrams(DATAGRAM_PORT, 24);
         let mut run = Self {
             node,
-            memory: NodeMemory::new(true),
+            memory: NodeMemory::checked(true),
             now: Time(0),
             osos: BTreeMap::new(),
             honest_number: 0,

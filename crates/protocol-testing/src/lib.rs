@@ -8,7 +8,7 @@
 //!
 //! - [`workload`]: operations, and the mixture that random ones are drawn from.
 //! - [`values`]: the elements that members contribute, and the result over a tree.
-//! - [`NodeMemory`]: payload memory that checks every call against the contract.
+//! - [`NodeMemory`]: payload memory, which checks every call against the contract if it is asked to.
 //! - [`Operations`]: what a member has under way.
 #![forbid(unsafe_code)]
 
@@ -19,6 +19,7 @@ pub mod workload;
 mod edges;
 mod memory;
 mod operations;
+mod order;
 mod ports;
 mod windows;
 

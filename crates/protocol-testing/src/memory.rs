@@ -1,55 +1,43 @@
-//! A node driver's payload memory that checks every call against the contract of [`Payloads`].
+//! A node driver's payload memory.
 
 use std::collections::BTreeMap;
 
 use tributary_protocol::node::Node;
 use tributary_protocol::payloads::{Arena, ArenaId, Lane, Payloads, Place, Source};
 use tributary_reduce::{Accumulation, accumulator_bytes, accumulator_bytes_max};
+use tributary_wire::GroupId;
 use tributary_wire::frame::{Header, Shape};
-use tributary_wire::{ChildIndex, GroupId};
+
+use crate::order::Order;
 
 /// What a frame carries that is read from a slot after its next use.
 const STALE: u8 = 0xEE;
 
-/// All arenas of one node, with the product's kernels. What a node may not do is asserted.
-#[derive(Debug)]
+/// All arenas of one node, with the product's kernels. Places must lie in living arenas; [`checked`]
+/// memory asserts the whole contract of [`Payloads`], in any other a wrong order of calls shows in the
+/// results.
+///
+/// [`checked`]: NodeMemory::checked
+#[derive(Debug, Default)]
 pub struct NodeMemory {
     arenas: BTreeMap<ArenaId, Held>,
-    /// The child whose frame is being handled: [`Source::Frame`] doesn't say.
-    sender: ChildIndex,
-    allows_stale_reads: bool,
+    order: Option<Order>,
 }
 
 #[derive(Debug)]
 struct Held {
     arena: Arena,
-    slots: Vec<Slot>,
     accumulators: Vec<u8>,
-    /// One place for each slot and child, and how many bytes wait there.
+    /// One place for each slot and child.
     parked: Vec<u8>,
-    parked_bytes: Vec<Option<usize>>,
-}
-
-/// What an accumulator holds.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-enum Slot {
-    #[default]
-    Unused,
-    Reducing {
-        shape: Shape,
-        counted: u16,
-    },
-    Wire {
-        len_bytes: usize,
-    },
 }
 
 impl NodeMemory {
-    /// No arenas. Stale reads are for drivers in which a frame may be sent twice, so that an answer to a
-    /// repeat can be overtaken by the next use of its slot.
+    /// Memory that asserts the contract. Stale reads are for drivers in which a frame may be sent twice,
+    /// so that an answer to a repeat can be overtaken by the next use of its slot.
     #[must_use]
-    pub fn new(allows_stale_reads: bool) -> Self {
-        Self { arenas: BTreeMap::new(), sender: ChildIndex(0), allows_stale_reads }
+    pub fn checked(allows_stale_reads: bool) -> Self {
+        Self { order: Some(Order::new(allows_stale_reads)), ..Self::default() }
     }
 
     /// Sets memory aside for a group that was just installed, and for its tree's streams if those have
@@ -58,12 +46,20 @@ impl NodeMemory {
     /// # Panics
     /// If the group's arena has a name that is in use, or the tree's has changed.
     pub fn install(&mut self, node: &Node, group: GroupId, arena: Arena) {
-        let before = self.arenas.insert(arena.id, Held::new(arena));
-        assert!(before.is_none(), "an arena's name is used again only after its release");
+        assert!(!self.arenas.contains_key(&arena.id), "a name is used again after its release");
+        self.add(arena);
         if let Some(arena) = node.stream_arena(group) {
-            assert!(matches!(arena.id, ArenaId::Stream(_)));
-            let held = self.arenas.entry(arena.id).or_insert_with(|| Held::new(arena));
-            assert_eq!(held.arena, arena, "one arena per tree");
+            match self.arenas.get(&arena.id) {
+                Some(held) => assert_eq!(held.arena, arena, "one arena per tree"),
+                None => self.add(arena),
+            }
+        }
+    }
+
+    fn add(&mut self, arena: Arena) {
+        self.arenas.insert(arena.id, Held::new(arena));
+        if let Some(order) = &mut self.order {
+            order.add(arena);
         }
     }
 
@@ -74,6 +70,9 @@ impl NodeMemory {
     pub fn release(&mut self, id: ArenaId) {
         assert!(matches!(id, ArenaId::Group(_)), "a tree's memory stays");
         assert!(self.arenas.remove(&id).is_some(), "an arena is released once");
+        if let Some(order) = &mut self.order {
+            order.release(id);
+        }
     }
 
     /// Groups that have memory here.
@@ -82,23 +81,23 @@ impl NodeMemory {
         self.arenas.keys().filter(|id| matches!(id, ArenaId::Group(_))).count()
     }
 
-    /// Notes whose frame the node is about to handle.
+    /// Tells checked memory whose frame the node is about to handle.
     pub fn expect(&mut self, header: &Header) {
-        self.sender = header.edge.child;
+        if let Some(order) = &mut self.order {
+            order.sender = header.edge.child;
+        }
     }
 
     /// Appends the bytes that a frame carries.
     ///
     /// # Panics
-    /// If the place holds no result of that length, unless stale reads are allowed.
+    /// If the place is none for results; and if checked memory holds no result of that length there.
     pub fn append(&self, at: Place, len_bytes: usize, bytes: &mut Vec<u8>) {
-        assert_eq!(at.lane, Lane::Accumulator, "only results of a reduction travel");
         let held = self.arenas.get(&at.arena).expect("places lie in living arenas");
-        let slot = held.slots[usize::from(at.slot)];
-        if slot == (Slot::Wire { len_bytes }) {
-            bytes.extend_from_slice(&held.accumulators[held.accumulator(at)..][..len_bytes]);
+        let first = held.accumulator(at);
+        if self.order.as_ref().is_none_or(|order| order.is_readable(at, len_bytes)) {
+            bytes.extend_from_slice(&held.accumulators[first..][..len_bytes]);
         } else {
-            assert!(self.allows_stale_reads, "a frame carries a whole result, not {slot:?}");
             bytes.resize(bytes.len() + len_bytes, STALE);
         }
     }
@@ -112,19 +111,11 @@ impl Held {
     fn new(arena: Arena) -> Self {
         assert!(arena.slots.is_power_of_two(), "slots are chosen by wrapping numbers");
         let (slots, payload_bytes) = (usize::from(arena.slots), arena.payload_max_bytes as usize);
-        let places = slots * usize::from(arena.children);
         Self {
             arena,
-            slots: vec![Slot::Unused; slots],
             accumulators: vec![0; slots * accumulator_bytes_max(payload_bytes)],
-            parked: vec![0; places * payload_bytes],
-            parked_bytes: vec![None; places],
+            parked: vec![0; slots * usize::from(arena.children) * payload_bytes],
         }
-    }
-
-    /// A group that failed in the middle leaves its tree's slots to the next as they are.
-    fn is_shared(&self) -> bool {
-        matches!(self.arena.id, ArenaId::Stream(_))
     }
 
     fn payload_max_bytes(&self) -> usize {
@@ -133,41 +124,38 @@ impl Held {
 
     /// Where an accumulator begins.
     fn accumulator(&self, at: Place) -> usize {
-        assert_eq!(at.lane, Lane::Accumulator);
+        assert_eq!(at.lane, Lane::Accumulator, "only results of a reduction travel");
+        assert!(at.slot < self.arena.slots);
         usize::from(at.slot) * accumulator_bytes_max(self.payload_max_bytes())
     }
 
-    /// Which of the parking places it is, and whose.
-    fn parking_place(&self, at: Place) -> (usize, ChildIndex) {
+    /// Where a parked contribution begins.
+    fn parked(&self, at: Place) -> usize {
         let Lane::Parked(child) = at.lane else { panic!("an accumulator is no parking place") };
         assert!(at.slot < self.arena.slots && child.0 < self.arena.children);
         let place = usize::from(at.slot) * usize::from(self.arena.children) + usize::from(child.0);
-        (place, child)
+        place * self.payload_max_bytes()
     }
 
-    /// The accumulator, the contribution that goes into it, and whose it is.
+    /// The accumulator and the contribution that goes into it.
     fn both<'a>(
         &'a mut self,
         at: Place,
         shape: Shape,
         incoming: Source<'a>,
-        sender: ChildIndex,
-    ) -> (&'a mut [u8], &'a [u8], ChildIndex) {
+    ) -> (&'a mut [u8], &'a [u8]) {
         assert!(shape.bytes() <= self.payload_max_bytes(), "segments fit");
         let first = self.accumulator(at);
-        let (bytes, child) = match incoming {
-            Source::Frame(bytes) => (bytes, sender),
+        let len_bytes = accumulator_bytes(shape.datatype(), shape.elements() as usize);
+        let source = match incoming {
+            Source::Frame(bytes) => bytes,
             Source::Parked(place) => {
-                assert_eq!((place.arena, place.slot), (at.arena, at.slot));
-                let (index, child) = self.parking_place(place);
-                let len_bytes = self.parked_bytes[index].take();
-                let len_bytes = len_bytes.expect("only what was parked is taken, and once");
-                (&self.parked[index * self.arena.payload_max_bytes as usize..][..len_bytes], child)
+                assert_eq!(place.arena, at.arena, "what is parked is its group's");
+                let source_at = self.parked(place);
+                &self.parked[source_at..][..shape.bytes()]
             }
         };
-        assert_eq!(bytes.len(), shape.bytes());
-        let len_bytes = accumulator_bytes(shape.datatype(), shape.elements() as usize);
-        (&mut self.accumulators[first..][..len_bytes], bytes, child)
+        (&mut self.accumulators[first..][..len_bytes], source)
     }
 }
 
@@ -177,64 +165,46 @@ fn accumulation(shape: Shape) -> Accumulation {
 
 impl Payloads for NodeMemory {
     fn park(&mut self, at: Place, incoming: &[u8]) {
-        let sender = self.sender;
+        if let Some(order) = &mut self.order {
+            order.park(at, incoming.len());
+        }
         let held = self.held(at);
         assert!(incoming.len() <= held.payload_max_bytes(), "segments fit");
-        let (index, child) = held.parking_place(at);
-        assert_eq!(child, sender, "a child parks in its own place");
-        let before = held.parked_bytes[index].replace(incoming.len());
-        assert!(held.is_shared() || before.is_none(), "a child parks one contribution per slot");
-        let first = index * held.payload_max_bytes();
+        let first = held.parked(at);
         held.parked[first..][..incoming.len()].copy_from_slice(incoming);
     }
 
     fn begin(&mut self, at: Place, shape: Shape, incoming: Source<'_>) {
-        let sender = self.sender;
-        let held = self.held(at);
-        let slot = held.slots[usize::from(at.slot)];
-        let is_free = !matches!(slot, Slot::Reducing { .. });
-        assert!(held.is_shared() || is_free, "one begin a segment");
-        let (target, source, child) = held.both(at, shape, incoming, sender);
-        assert_eq!(child, ChildIndex(0), "the first child begins");
+        if let Some(order) = &mut self.order {
+            order.begin(at, shape, incoming);
+        }
+        let (target, source) = self.held(at).both(at, shape, incoming);
         accumulation(shape).begin(target, source);
-        held.slots[usize::from(at.slot)] = Slot::Reducing { shape, counted: 1 };
     }
 
     fn fold(&mut self, at: Place, shape: Shape, incoming: Source<'_>) {
-        let sender = self.sender;
-        let held = self.held(at);
-        let slot = held.slots[usize::from(at.slot)];
-        let Slot::Reducing { shape: begun, counted } = slot else {
-            panic!("fold follows begin, not {slot:?}");
-        };
-        assert_eq!(begun, shape, "one shape per segment");
-        let (target, source, child) = held.both(at, shape, incoming, sender);
-        assert_eq!(child.0, counted, "children are folded in order");
+        if let Some(order) = &mut self.order {
+            order.fold(at, shape, incoming);
+        }
+        let (target, source) = self.held(at).both(at, shape, incoming);
         accumulation(shape).fold(target, source);
-        held.slots[usize::from(at.slot)] = Slot::Reducing { shape, counted: counted + 1 };
     }
 
     fn finish(&mut self, at: Place, shape: Shape) {
-        let held = self.held(at);
-        let slot = held.slots[usize::from(at.slot)];
-        let Slot::Reducing { shape: begun, counted } = slot else {
-            panic!("finish follows begin, not {slot:?}");
-        };
-        let is_whole = held.is_shared() || counted == held.arena.children;
-        assert!(begun == shape && is_whole, "all, once");
-        let first = held.accumulator(at);
-        let len_bytes = accumulator_bytes(shape.datatype(), shape.elements() as usize);
-        accumulation(shape).finish(&mut held.accumulators[first..][..len_bytes]);
-        held.slots[usize::from(at.slot)] = Slot::Wire { len_bytes: shape.bytes() };
+        if let Some(order) = &mut self.order {
+            order.finish(at, shape);
+        }
+        let (target, _) = self.held(at).both(at, shape, Source::Frame(&[]));
+        accumulation(shape).finish(target);
     }
 
     fn store(&mut self, at: Place, incoming: &[u8]) {
+        if let Some(order) = &mut self.order {
+            order.store(at, incoming.len());
+        }
         let held = self.held(at);
         assert!(incoming.len() <= held.payload_max_bytes(), "segments fit");
-        let is_reducing = matches!(held.slots[usize::from(at.slot)], Slot::Reducing { .. });
-        assert!(held.is_shared() || !is_reducing, "no result before its reduction");
         let first = held.accumulator(at);
         held.accumulators[first..][..incoming.len()].copy_from_slice(incoming);
-        held.slots[usize::from(at.slot)] = Slot::Wire { len_bytes: incoming.len() };
     }
 }

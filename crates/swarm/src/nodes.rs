@@ -62,7 +62,7 @@ impl NodeHost {
         Self {
             config,
             machine: Node::new(config),
-            memory: NodeMemory::new(true),
+            memory: NodeMemory::default(),
             is_alive: true,
             life: 0,
             ports: Ports::default(),

@@ -16,12 +16,12 @@ const CLEAN: u64 = 100;
 /// search takes longer, and comes round to all of the 10,000 seeds.
 fn first_seed(bug: Bug) -> u64 {
     match bug {
-        Bug::DoubleCount => 769,
+        Bug::DoubleCount => 3020,
         Bug::DoubleDatagram => 251,
         Bug::SharedLock => 265,
         Bug::LostLock => 254,
         Bug::UnfairLock => 88,
-        Bug::SparedCopy => 11,
+        Bug::SparedCopy => 18,
     }
 }
 
