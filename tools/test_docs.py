@@ -9,14 +9,6 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 CRATES = ROOT / "crates"
 KNOBS = CRATES / "client/src/knobs.rs"
 
-# Crates and modules that the documentation names and the code does not have yet.
-NOT_YET = {"shm-collectives", "tuning", "swarm", "protocol-testing", "client::selection", "client::direct"}
-# Knobs that the code still has under their old names or defaults, and those that replace them.
-STILL_OLD = {("TRIBUTARY_FALLBACK", "mesh"), ("TRIBUTARY_MESH_ALGORITHM", "auto"), ("TRIBUTARY_OUTSIDER", ""),
-             ("TRIBUTARY_STRIPES", "1"), ("TRIBUTARY_STRIPE_MIN", "262144")}
-NOT_YET_KNOBS = {("TRIBUTARY_FALLBACK", "direct"), ("TRIBUTARY_DIRECT_ALGORITHM", "auto"),
-                 ("TRIBUTARY_EXTERNAL_RECEIVER", "")}
-
 NAME = re.compile(r"`([a-z][a-z-]*(?:::[a-z_]+)+)`")
 CALL = re.compile(r"`([a-z_]+(?:::[a-z_]+)+)` \(`(?:[A-Z]\w*::)?(\w+)`\)")
 
@@ -50,33 +42,23 @@ class ArchitectureTest(unittest.TestCase):
 
     text = read("ARCHITECTURE.md")
 
-    def is_expected(self, name):
-        return any(name == other or name.startswith(f"{other}::") for other in NOT_YET)
-
     def test_modules_exist(self):
         names = set(NAME.findall(self.text))
         self.assertGreater(len(names), 15)
         for name in sorted(names):
-            if not self.is_expected(name):
-                self.assertIsNotNone(module_file(name), f"there is no module {name}")
-
-    def test_exceptions_are_needed(self):
-        for name in NOT_YET:
-            there = module_file(name) if "::" in name else (CRATES / name).exists()
-            self.assertFalse(there, f"{name} is there now: take it out of NOT_YET")
+            self.assertIsNotNone(module_file(name), f"there is no module {name}")
 
     def test_functions_exist(self):
         calls = CALL.findall(self.text)
         self.assertGreaterEqual(len(calls), 5)
         for name, function in calls:
-            if not self.is_expected(name):
-                source = module_file(name).read_text(encoding="utf-8")
-                self.assertTrue(re.search(rf"fn {function}\b", source), f"{name} has no {function}")
+            source = module_file(name).read_text(encoding="utf-8")
+            self.assertTrue(re.search(rf"fn {function}\b", source), f"{name} has no {function}")
 
     def test_crates_are_those_of_the_table(self):
         listed = {cell.strip("`") for cell in first_cells(section(self.text, "The crates"))} - {"crate"}
         there = {file.parent.name for file in CRATES.glob("*/Cargo.toml")}
-        self.assertEqual(listed - there - NOT_YET, set(), "listed, but not there")
+        self.assertEqual(listed - there, set(), "listed, but not there")
         self.assertEqual(there - listed, set(), "there, but not listed")
 
     def test_files_of_the_shim_exist(self):
@@ -97,8 +79,8 @@ class KnobsTest(unittest.TestCase):
         rows = re.findall(r'name: "(TRIBUTARY_\w+)",\s*default: "(\w*)"', KNOBS.read_text(encoding="utf-8"))
         code = set(rows)
         self.assertGreater(len(code), 20)
-        self.assertEqual(code - self.page(), STILL_OLD, "in the code, but not on the page")
-        self.assertEqual(self.page() - code, NOT_YET_KNOBS, "on the page, but not in the code")
+        self.assertEqual(code - self.page(), set(), "in the code, but not on the page")
+        self.assertEqual(self.page() - code, set(), "on the page, but not in the code")
 
     def page(self):
         """The knobs of docs/knobs.md with their defaults."""

@@ -10,11 +10,17 @@ use tributary_shm_collectives::EXCHANGE_RANKS_MAX;
 use tributary_shm_collectives::processor::{Cache, Processor};
 
 use crate::flags::ConfigFlags;
-use crate::{tables, usage};
+use crate::{explain, tables, usage};
 
-/// Prints every knob and the machine, then says which one holds what can't be.
+/// Prints every knob and the machine, then names a knob whose value is not allowed; or explains which path
+/// an operation takes.
 pub(crate) fn config(flags: ConfigFlags) -> anyhow::Result<ExitCode> {
     let environment = |name: &str| std::env::var(name).ok();
+    if let Some(typed) = &flags.explain {
+        let settings = Settings::from_environment(environment).map_err(usage::from_setting)?;
+        explain::print(typed, &flags, settings)?;
+        return Ok(ExitCode::SUCCESS);
+    }
     let values = knobs::values(environment);
     let mut out = io::stdout().lock();
     if flags.json {

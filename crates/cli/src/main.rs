@@ -7,6 +7,7 @@
 mod bench;
 mod config;
 mod daemons;
+mod explain;
 mod fabric;
 mod flags;
 mod inspect;

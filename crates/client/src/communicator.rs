@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use tributary_algorithms::{Collective, CollectiveKind};
+use tributary_wire::Operator;
 
 use crate::bootstrap::Bootstrap;
 use crate::context::Context;
-use crate::engine::Engine;
-use crate::exclusive::{Exclusive, Guard};
+use crate::exclusive::Exclusive;
 use crate::kernels::PairNumber;
 use crate::operation::{CollectiveError, Operation};
 use crate::progress_hook::ProgressHook;
@@ -74,8 +74,11 @@ impl Communicator {
     /// in it uses them, in place as it says or not overlapping, and nobody else uses them until
     /// this returns; so are the blocks of a reduce-scatter.
     pub unsafe fn run(&self, operation: &Operation) -> Result<(), CollectiveError> {
+        let mut engine = self.shared.engine.lock();
+        let path = engine.path(operation);
+        self.counters.count_in_turn(operation.collective.kind(), path.kind());
         // SAFETY: as the caller of this function promises.
-        unsafe { self.run_with(self.shared.engine.lock(), operation) }
+        unsafe { engine.run(operation, path) }
     }
 
     /// An allreduce, its arguments in registers: [`run`](Self::run) with the least overhead where all
@@ -98,17 +101,15 @@ impl Communicator {
         if let Some((host, kernel)) = engine.idle_host_and_kernel(pair) {
             let len_bytes = kernel.len_bytes(elements);
             // SAFETY: as the caller of this function promises.
-            let outcome = unsafe { host.allreduce_of_two(kernel, source, target, len_bytes) };
-            if let Some(Ok(())) = outcome {
-                self.counters.count_in_turn(CollectiveKind::Allreduce, PathKind::InNode);
-                return Ok(());
-            }
-            if let Some(Err(lost)) = outcome {
-                return Err(engine.on_lost(lost));
+            match unsafe { host.allreduce_of_two(kernel, source, target, len_bytes) } {
+                Some(Ok(())) => return self.counted_in_node(CollectiveKind::Allreduce),
+                Some(Err(lost)) => return Err(engine.on_lost(lost)),
+                None => {}
             }
         }
+        drop(engine);
         // SAFETY: as the caller of this function promises.
-        unsafe { self.run_pair(engine, Collective::Allreduce, pair, elements, source, target) }
+        unsafe { self.run_pair(Collective::Allreduce, pair, elements, source, target) }
     }
 
     /// A reduction to one rank, likewise.
@@ -132,19 +133,15 @@ impl Communicator {
             let len_bytes = kernel.len_bytes(elements);
             // SAFETY: as the caller of this function promises; on one host the local ranks are those of
             // the communicator.
-            let outcome = unsafe { host.reduce_lines(root, kernel, source, target, len_bytes) };
-            if let Some(Ok(())) = outcome {
-                self.counters.count_in_turn(CollectiveKind::Reduce, PathKind::InNode);
-                return Ok(());
-            }
-            if let Some(Err(lost)) = outcome {
-                return Err(engine.on_lost(lost));
+            match unsafe { host.reduce_lines(root, kernel, source, target, len_bytes) } {
+                Some(Ok(())) => return self.counted_in_node(CollectiveKind::Reduce),
+                Some(Err(lost)) => return Err(engine.on_lost(lost)),
+                None => {}
             }
         }
+        drop(engine);
         // SAFETY: as the caller of this function promises.
-        unsafe {
-            self.run_pair(engine, Collective::Reduce { root }, pair, elements, source, target)
-        }
+        unsafe { self.run_pair(Collective::Reduce { root }, pair, elements, source, target) }
     }
 
     /// A broadcast of `len_bytes`, likewise.
@@ -163,28 +160,25 @@ impl Communicator {
     ) -> Result<(), CollectiveError> {
         let mut engine = self.shared.engine.lock();
         if let Some(host) = engine.idle_host() {
-            let (source, bytes) = (buffer.cast_const(), len_bytes as usize);
             // SAFETY: as the caller of this function promises; on one host the local ranks are those of
             // the communicator.
-            let outcome = unsafe { host.broadcast_line(root, source, buffer, bytes) };
-            if let Some(Ok(())) = outcome {
-                self.counters.count_in_turn(CollectiveKind::Broadcast, PathKind::InNode);
-                return Ok(());
-            }
-            if let Some(Err(lost)) = outcome {
-                return Err(engine.on_lost(lost));
+            match unsafe { host.broadcast_line(root, buffer, buffer, len_bytes as usize) } {
+                Some(Ok(())) => return self.counted_in_node(CollectiveKind::Broadcast),
+                Some(Err(lost)) => return Err(engine.on_lost(lost)),
+                None => {}
             }
         }
+        drop(engine);
         let operation = Operation {
             collective: Collective::Broadcast { root },
-            operator: tributary_wire::Operator::Broadcast,
+            operator: Operator::Broadcast,
             elements: len_bytes,
             source: buffer,
             target: buffer,
             ..Operation::BARRIER
         };
         // SAFETY: as the caller of this function promises.
-        unsafe { self.run_with(engine, &operation) }
+        unsafe { self.run(&operation) }
     }
 
     /// A barrier, likewise.
@@ -195,17 +189,15 @@ impl Communicator {
     pub fn barrier(&self) -> Result<(), CollectiveError> {
         let mut engine = self.shared.engine.lock();
         if let Some(host) = engine.idle_host() {
-            let outcome = host.barrier_of_two();
-            if let Some(Ok(())) = outcome {
-                self.counters.count_in_turn(CollectiveKind::Barrier, PathKind::InNode);
-                return Ok(());
-            }
-            if let Some(Err(lost)) = outcome {
-                return Err(engine.on_lost(lost));
+            match host.barrier_of_two() {
+                Some(Ok(())) => return self.counted_in_node(CollectiveKind::Barrier),
+                Some(Err(lost)) => return Err(engine.on_lost(lost)),
+                None => {}
             }
         }
+        drop(engine);
         // SAFETY: a barrier has no buffers.
-        unsafe { self.run_with(engine, &Operation::BARRIER) }
+        unsafe { self.run(&Operation::BARRIER) }
     }
 
     /// Starts an operation and counts it.
@@ -260,12 +252,18 @@ impl Communicator {
         self.shared.engine.lock().path(operation)
     }
 
+    /// Counts an operation that took the fast path. The caller has the engine, so nobody else counts.
+    #[inline]
+    fn counted_in_node(&self, kind: CollectiveKind) -> Result<(), CollectiveError> {
+        self.counters.count_in_turn(kind, PathKind::InNode);
+        Ok(())
+    }
+
     /// # Safety
     /// As [`run`](Self::run).
     #[cold]
     unsafe fn run_pair(
         &self,
-        engine: Guard<'_, Engine>,
         collective: Collective,
         pair: PairNumber,
         elements: u64,
@@ -284,20 +282,7 @@ impl Communicator {
             ..Operation::BARRIER
         };
         // SAFETY: as the caller of this function promises.
-        unsafe { self.run_with(engine, &operation) }
-    }
-
-    /// # Safety
-    /// As [`run`](Self::run).
-    unsafe fn run_with(
-        &self,
-        mut engine: Guard<'_, Engine>,
-        operation: &Operation,
-    ) -> Result<(), CollectiveError> {
-        let path = engine.path(operation);
-        self.counters.count_in_turn(operation.collective.kind(), path.kind());
-        // SAFETY: as the caller of this function promises.
-        unsafe { engine.run(operation, path) }
+        unsafe { self.run(&operation) }
     }
 }
 

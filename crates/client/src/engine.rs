@@ -51,6 +51,9 @@ pub(crate) struct Engine {
     policy: Policy,
     /// Whether all ranks are on this host, and there are several.
     is_one_host: bool,
+    /// Whether shared memory is all that the next operation needs, and nothing is before it in line: one
+    /// flag for the fast path, kept by [`Self::note_idle`].
+    has_idle_host: bool,
     kernels: &'static Kernels,
     progress_hook: ProgressHook,
     /// Nonblocking operations, oldest first; the first is the one that runs.
@@ -110,8 +113,10 @@ impl Engine {
                 Verdict::GiveUp => Err(AbortReason::MemberAborted as u32),
             });
         }
+        let is_one_host = host.is_some() && !placement.spans_hosts();
         Self {
-            is_one_host: host.is_some() && !placement.spans_hosts(),
+            is_one_host,
+            has_idle_host: is_one_host,
             kernels: Kernels::all(),
             progress_hook,
             label,
@@ -201,8 +206,19 @@ impl Engine {
     /// Shared memory, where that is all an operation takes and nothing is before it in line.
     #[inline]
     pub(crate) fn idle_host(&mut self) -> Option<&mut HostGroup> {
-        let is_ready = self.is_one_host && self.queue.is_empty() && self.failed.is_none();
-        if is_ready { self.host.as_mut() } else { None }
+        if self.has_idle_host { self.host.as_mut() } else { None }
+    }
+
+    /// After every change of the queue, and after a failure.
+    fn note_idle(&mut self) {
+        self.has_idle_host = self.is_one_host && self.queue.is_empty() && self.failed.is_none();
+    }
+
+    /// The communicator is of no further use, for this reason unless there is one already.
+    fn fail(&mut self, error: CollectiveError) -> CollectiveError {
+        let error = self.failed.get_or_insert(error).clone();
+        self.note_idle();
+        error
     }
 
     /// The same with the kernel of a pair, if there is one.
@@ -229,6 +245,7 @@ impl Engine {
             request.finish(Ok(()));
         } else {
             self.queue.push_back(Queued { operation, path, request });
+            self.note_idle();
             self.progress();
         }
         Ok(())
@@ -281,6 +298,7 @@ impl Engine {
     fn finish_front(&mut self, result: Result<(), CollectiveError>) {
         self.current = None;
         if let Some(queued) = self.queue.pop_front() {
+            self.note_idle();
             queued.request.finish(result);
         }
     }

@@ -351,32 +351,3 @@ impl Knob {
 pub fn values(environment: impl Fn(&str) -> Option<String>) -> Vec<KnobValue> {
     KNOBS.iter().map(|knob| knob.value(&environment)).collect()
 }
-
-#[cfg(test)]
-mod tests {
-    use std::fmt::Write as _;
-
-    use super::*;
-
-    /// The table of docs/tuning.md; `TRIBUTARY_BLESS=1` rewrites it.
-    #[test]
-    fn every_knob_is_documented() {
-        const MARKS: [&str; 2] = ["<!-- knobs: begin -->\n", "<!-- knobs: end -->"];
-        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/tuning.md");
-        let text = std::fs::read_to_string(path).unwrap();
-        let (before, rest) = text.split_once(MARKS[0]).expect("the table begins");
-        let (found, after) = rest.split_once(MARKS[1]).expect("the table ends");
-        let mut table =
-            "| variable | default | allowed | what it does |\n|---|---|---|---|\n".to_owned();
-        for Knob { name, default, unit, allowed, help } in KNOBS {
-            let default = if default.is_empty() { "none" } else { default };
-            let unit = if unit.is_empty() { String::new() } else { format!(" ({unit})") };
-            writeln!(table, "| `{name}` | {default} | {allowed}{unit} | {help} |").unwrap();
-        }
-        if std::env::var_os("TRIBUTARY_BLESS").is_some() {
-            std::fs::write(path, [before, MARKS[0], &table, MARKS[1], after].concat()).unwrap();
-            return;
-        }
-        assert_eq!(found, table, "{path}");
-    }
-}

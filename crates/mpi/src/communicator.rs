@@ -14,18 +14,26 @@ use crate::request::CRequest;
 /// What C holds a pointer to.
 pub struct CCommunicator {
     counters: Arc<Counters>,
-    /// Set by the join: the communicator, or why there is none.
-    joined: OnceLock<Result<Communicator, String>>,
+    /// Set by the join, if it succeeds.
+    communicator: OnceLock<Communicator>,
+    /// Set by the join, if it fails: why.
+    problem: OnceLock<String>,
 }
 
 impl CCommunicator {
+    /// The communicator; why there is none before a join, or after one that failed.
     #[inline]
-    pub(crate) fn joined(&self) -> Result<&Communicator, &str> {
-        match self.joined.get() {
-            Some(Ok(communicator)) => Ok(communicator),
-            Some(Err(problem)) => Err(problem),
-            None => Err("the communicator was not joined"),
+    pub(crate) fn joined(&self) -> Result<&Communicator, Problem<'_>> {
+        match self.communicator.get() {
+            Some(communicator) => Ok(communicator),
+            None => Err(self.not_joined()),
         }
+    }
+
+    #[cold]
+    fn not_joined(&self) -> Problem<'_> {
+        let problem = self.problem.get();
+        Problem::NotJoined(problem.map_or("the communicator was not joined", String::as_str))
     }
 }
 
@@ -42,7 +50,11 @@ pub unsafe extern "C" fn tributary_communicator_new(
     // SAFETY: the header asks C for it.
     let label = unsafe { CStr::from_ptr(label) }.to_string_lossy();
     let counters = counters().open(&label, size, counted != 0);
-    Box::into_raw(Box::new(CCommunicator { counters, joined: OnceLock::new() }))
+    Box::into_raw(Box::new(CCommunicator {
+        counters,
+        communicator: OnceLock::new(),
+        problem: OnceLock::new(),
+    }))
 }
 
 /// Whether to set a communicator up that was just created.
@@ -78,10 +90,17 @@ pub unsafe extern "C" fn tributary_communicator_join(
         Communicator::create(&context, &mut Ranks(members), &communicator.counters, progress_hook)
             .map_err(|error| error.to_string())
     });
-    let status = c_int::from(joined.is_err());
     // The header allows one join; a second would change nothing.
-    let _ = communicator.joined.set(joined);
-    status
+    match joined {
+        Ok(joined) => {
+            let _ = communicator.communicator.set(joined);
+            0
+        }
+        Err(problem) => {
+            let _ = communicator.problem.set(problem);
+            1
+        }
+    }
 }
 
 /// The longest contribution with which a collective is ours.
@@ -156,7 +175,7 @@ pub unsafe extern "C" fn tributary_run(
                 Err(error) => Problem::Failed(error),
             }
         }
-        (Err(problem), _) => Problem::NotJoined(problem),
+        (Err(problem), _) => problem,
         (_, Err(error)) => Problem::Unknown(error),
     };
     problem.tell()
@@ -204,7 +223,7 @@ pub unsafe extern "C" fn tributary_start(
                 Err(error) => Problem::Failed(error),
             }
         }
-        (Err(problem), _) => Problem::NotJoined(problem),
+        (Err(problem), _) => problem,
         (_, Err(error)) => Problem::Unknown(error),
     };
     problem.tell();
@@ -224,8 +243,8 @@ pub unsafe extern "C" fn tributary_count_passed(
     // SAFETY: the header asks C for it.
     let communicator = unsafe { &*communicator };
     let Some(kind) = CollectiveKind::from_number(collective) else { return };
-    let reason = match (reason, communicator.joined.get()) {
-        (PASS_UNAVAILABLE, Some(Err(problem))) => problem,
+    let reason = match (reason, communicator.problem.get()) {
+        (PASS_UNAVAILABLE, Some(problem)) => problem.as_str(),
         _ => PASS_REASONS.get(reason as usize).copied().unwrap_or("a reason without a name"),
     };
     communicator.counters.count_passed(kind, reason);

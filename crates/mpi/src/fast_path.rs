@@ -19,7 +19,7 @@ unsafe fn run(
             Ok(()) => 0,
             Err(error) => Problem::Failed(error).tell(),
         },
-        Err(problem) => Problem::NotJoined(problem).tell(),
+        Err(problem) => problem.tell(),
     }
 }
 

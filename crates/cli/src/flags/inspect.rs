@@ -23,7 +23,9 @@ Examples:
 const CONFIG_EXAMPLES: &str = "\
 Examples:
   tributary config
-  TRIBUTARY_HOSTS=2 tributary config --json";
+  TRIBUTARY_HOSTS=2 tributary config --json
+  tributary config --explain allreduce:65536 --hosts 8
+  tributary config --explain reduce:8 --hosts 4 --ppn 16 --json";
 
 /// Show the manager's nodes, jobs and groups
 #[derive(Debug, Args)]
@@ -46,6 +48,22 @@ pub(crate) struct FabricFlags {
 #[derive(Debug, Args)]
 #[command(after_help = CONFIG_EXAMPLES)]
 pub(crate) struct ConfigFlags {
+    /// Show which path an operation takes with these knobs, and why, instead of the knobs
+    #[arg(long, value_name = "COLLECTIVE:BYTES")]
+    pub(crate) explain: Option<String>,
+
+    /// Hosts of the communicator to explain
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = whole_number(1..=1 << 20), requires = "explain")]
+    pub(crate) hosts: u64,
+
+    /// Ranks on each of its hosts
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = whole_number(1..=1 << 16), requires = "explain")]
+    pub(crate) ppn: u64,
+
+    /// Its hosts are containers or namespaces of one kernel, without a network between them
+    #[arg(long, requires = "explain")]
+    pub(crate) one_kernel: bool,
+
     /// Write one JSON object a line
     #[arg(long)]
     pub(crate) json: bool,

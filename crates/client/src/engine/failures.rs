@@ -18,7 +18,7 @@ impl Engine {
             group.fail(AbortReason::MemberAborted as u32);
         }
         self.methods.each().for_each(|method| method.abort(AbortReason::MemberAborted));
-        self.failed = Some(CollectiveError::GivenUp { label: self.label.clone() });
+        self.fail(CollectiveError::GivenUp { label: self.label.clone() });
         self.progress();
     }
 
@@ -27,6 +27,7 @@ impl Engine {
         self.methods.each().for_each(|method| method.leave());
         self.methods = super::InterHostMethods::default();
         self.host = None;
+        self.has_idle_host = false;
     }
 
     /// A rank of this host is lost, or said that the communicator is.
@@ -45,7 +46,7 @@ impl Engine {
             }
         };
         self.methods.each().for_each(|method| method.abort(reason));
-        self.failed.get_or_insert(error).clone()
+        self.fail(error)
     }
 
     /// An inter-host method failed. The other ranks of this host are told.
@@ -56,7 +57,7 @@ impl Engine {
             group.fail(abort.reason as u32);
         }
         let error = self.between_hosts(method, abort.reason, host);
-        self.failed.get_or_insert(error).clone()
+        self.fail(error)
     }
 
     fn between_hosts(

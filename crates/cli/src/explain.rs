@@ -1,0 +1,109 @@
+//! `tributary config --explain`: which path an operation takes, and why.
+
+use std::io::{self, Write};
+
+use tributary_client::explain::{Case, Explanation, Measured, explain};
+use tributary_client::{CollectiveKind, Settings};
+use tributary_tuning::Tuning;
+
+use crate::bench::sizes;
+use crate::flags::ConfigFlags;
+use crate::tables;
+use crate::usage::UsageError;
+
+/// Prints the path of the operation `typed`, such as `allreduce:65536`.
+pub(crate) fn print(typed: &str, flags: &ConfigFlags, settings: Settings) -> anyhow::Result<()> {
+    let (collective, len_bytes) = operation(typed)?;
+    let tuning = settings.tuning.as_deref().map(Tuning::read).transpose()?.unwrap_or_default();
+    let has_manager = settings.manager.is_some();
+    // Without a manager communicators stay within one host, and there is nothing to explain.
+    let manager = settings.manager.clone().or_else(|| Some("assumed:0".to_owned()));
+    let settings = Settings { manager, ..settings };
+    let case = Case {
+        collective,
+        len_bytes,
+        hosts: flags.hosts as u32,
+        ranks_per_host: flags.ppn as u32,
+        share_a_kernel: flags.one_kernel,
+    };
+    let mut explanation = explain(&settings, &tuning, case);
+    if !has_manager && case.hosts > 1 {
+        let note = "TRIBUTARY_MANAGER is not set: this is what holds with a manager, and without one \
+                    the operation is passed through";
+        explanation.reasons.push(note.to_owned());
+    }
+    let mut out = io::stdout().lock();
+    if flags.json {
+        writeln!(out, "{}", serde_json::to_string(&explanation)?)?;
+        return Ok(());
+    }
+    writeln!(out, "{explanation}")?;
+    if !explanation.measured.is_empty() {
+        writeln!(out, "\n{}", table(&explanation))?;
+    }
+    Ok(())
+}
+
+fn operation(typed: &str) -> Result<(CollectiveKind, u64), UsageError> {
+    let (name, length) = typed.split_once(':').unwrap_or((typed, ""));
+    let refused = || {
+        let names: Vec<&str> = CollectiveKind::ALL.map(CollectiveKind::name).into();
+        let allowed = format!(
+            "COLLECTIVE:BYTES such as allreduce:64K is allowed, or barrier; collectives are {}",
+            names.join(", ")
+        );
+        UsageError::new("--explain", typed, allowed)
+    };
+    let kind = CollectiveKind::from_name(name).ok_or_else(refused)?;
+    match (kind, length) {
+        (CollectiveKind::Barrier, "") => Ok((kind, 0)),
+        (_, "") => Err(refused()),
+        (_, length) => match sizes::parse(length, 1).map_err(|_| refused())?.as_slice() {
+            [bytes] => Ok((kind, *bytes)),
+            _ => Err(refused()),
+        },
+    }
+}
+
+/// The measurements that were weighed, the fastest first.
+fn table(explanation: &Explanation) -> String {
+    let mut table =
+        tables::plain(["measured", "leaders", "parts", "hosts", "ranks", "bytes", "us"]);
+    for row in &explanation.measured {
+        let &Measured { method, algorithm, leaders, sub_partitions, .. } = row;
+        let &Measured { hosts, ranks, len_bytes, time_us, .. } = row;
+        let path = match method {
+            tributary_tuning::Method::Tree => "tree".to_owned(),
+            tributary_tuning::Method::Direct => format!("direct, {}", algorithm.name()),
+        };
+        let counts = [leaders, sub_partitions, hosts, ranks].map(|count| count.to_string());
+        let [leaders, parts, hosts, ranks] = counts;
+        table.add_row([
+            path,
+            leaders,
+            parts,
+            hosts,
+            ranks,
+            len_bytes.to_string(),
+            format!("{time_us:.1}"),
+        ]);
+    }
+    tables::right(&mut table, 1..7);
+    tables::text(&table)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn operations_are_read_as_they_are_typed() {
+        assert_eq!(operation("allreduce:65536"), Ok((CollectiveKind::Allreduce, 65_536)));
+        assert_eq!(operation("bcast:4K"), Ok((CollectiveKind::Broadcast, 4096)));
+        assert_eq!(operation("barrier"), Ok((CollectiveKind::Barrier, 0)));
+        for wrong in ["allreduce", "alltoall:8", "allreduce:8,16", "allreduce:many", ""] {
+            let error = operation(wrong).unwrap_err().to_string();
+            assert!(error.contains("--explain") && error.contains("allreduce:64K"), "{error}");
+        }
+    }
+}
