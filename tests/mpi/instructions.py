@@ -26,8 +26,8 @@ import mpi_launch  # noqa: E402, its folder is on the path only now
 
 FLAGS = ("-std=c11", "-O2", "-g", "-Wall", "-Wextra", "-Werror")
 # Collective, the function that is entered, instructions allowed per call at the dearer rank.
-LIMITS = [("allreduce", "shim_Allreduce", 330), ("reduce", "shim_Reduce", 375),
-          ("bcast", "shim_Bcast", 280), ("barrier", "shim_Barrier", 150)]
+LIMITS = [("allreduce", "shim_Allreduce", 322), ("reduce", "shim_Reduce", 365),
+          ("bcast", "shim_Bcast", 272), ("barrier", "shim_Barrier", 142)]
 SHORT, LONG = 500, 2500
 
 

@@ -227,8 +227,11 @@ impl Engine {
         &mut self,
         pair: PairNumber,
     ) -> Option<(&mut HostGroup, &'static Adapter)> {
+        if !self.has_idle_host {
+            return None;
+        }
         let kernel = self.kernels.adapter(pair)?;
-        Some((self.idle_host()?, kernel))
+        Some((self.host.as_mut()?, kernel))
     }
 
     /// Queues an operation behind those already started.
