@@ -1,6 +1,6 @@
 //! How the processes of a job find each other before there is anything of ours between them.
 
-/// What the launcher's world offers: MPI's own collectives beneath the preload library, pipes to
+/// What the launcher's world offers: the underlying MPI's own collectives, pipes to
 /// the parent under `tributary bench`.
 ///
 /// One value stands for one communicator at one rank. Every method is collective over it.

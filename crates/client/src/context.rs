@@ -34,7 +34,7 @@ pub struct Context {
     _lease: Option<Lease>,
 }
 
-/// A job's way to the manager; every process has one.
+/// A job's client of the manager; every process has one.
 pub(crate) struct Job {
     pub(crate) manager: ManagerClient,
     pub(crate) admission: JobAdmission,

@@ -132,18 +132,18 @@ impl ExternalReceiver {
             child: OUTSIDER,
             capability: grant.capability,
         };
-        let mut outsider = Self { link, edge, segment_max_bytes: grant.payload_max_bytes };
+        let mut receiver = Self { link, edge, segment_max_bytes: grant.payload_max_bytes };
         let join = Header { edge, message: Message::Join }.encode();
-        if outsider.link.send(&join, &[]) != Ok(Sent::Taken) {
+        if receiver.link.send(&join, &[]) != Ok(Sent::Taken) {
             return Err(JoinError::TurnedAway { address });
         }
         let hangs_at = Instant::now() + within;
         loop {
-            match outsider.link.receive() {
+            match receiver.link.receive() {
                 Ok(Some(frame)) if frame.header == (Header { edge, message: Message::Joined }) => {
-                    return Ok(outsider);
+                    return Ok(receiver);
                 }
-                Ok(None) if Instant::now() < hangs_at => outsider.sleep(hangs_at),
+                Ok(None) if Instant::now() < hangs_at => receiver.sleep(hangs_at),
                 Ok(None) => return Err(JoinError::Silent { address, within }),
                 Ok(Some(_)) | Err(_) => return Err(JoinError::TurnedAway { address }),
             }
@@ -190,7 +190,7 @@ impl ExternalReceiver {
 
     fn sleep(&mut self, until: Instant) {
         let left = until.saturating_duration_since(Instant::now());
-        // A wait that fails is a link that fails, and the next look says so.
+        // A wait that fails is a link that fails, and the next poll says so.
         let _ = wait(std::slice::from_mut(&mut self.link), Duration::ZERO, Some(left));
     }
 }

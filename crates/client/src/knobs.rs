@@ -214,7 +214,7 @@ pub const HOST_ADDRESS: Knob = Knob {
     default: "",
     unit: "",
     allowed: "an IP address",
-    help: "where other hosts reach this one; by default the address that the way to the manager has",
+    help: "where other hosts reach this one; by default the address that the route to the manager has",
 };
 /// Datagrams beside TCP.
 pub const CHANNEL: Knob = Knob {

@@ -66,7 +66,7 @@ pub enum ManagerError {
     Refused(Refusal),
 }
 
-/// A way to the manager.
+/// A client of the manager's control interface.
 #[derive(Clone)]
 pub struct ManagerClient {
     address: String,

@@ -17,13 +17,13 @@ use tributary_wire::{Datatype, Operator};
 pub struct Operation {
     /// The collective.
     pub collective: Collective,
-    /// What an element is; not looked at in a barrier.
+    /// What an element is; ignored in a barrier.
     pub datatype: Datatype,
-    /// How elements combine; looked at in reductions only.
+    /// How elements combine; used in reductions only.
     pub operator: Operator,
     /// How many elements a rank contributes.
     pub elements: u64,
-    /// Which elements are whose; looked at in a reduce-scatter only.
+    /// Which elements each rank gets; used in a reduce-scatter only.
     pub blocks: Blocks,
     /// This rank's contribution. A broadcast does not use it.
     pub source: *const u8,

@@ -56,7 +56,7 @@ pub struct CommunicatorReport {
     /// `tcp` or `udp`, and at which hosts where that differs. Empty without a tree.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub carriers: String,
-    /// What ranks of a host had to do without among themselves, and why: the usual way to a shared
+    /// What ranks of a host had to do without among themselves, and why: the usual method to get a shared
     /// segment, or direct access to each other's memory. Empty if nothing.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub memory: String,

@@ -39,9 +39,9 @@ pub(crate) struct TreeMember {
     endpoints: Vec<EndpointId>,
     /// What carries this member's data, for the report.
     carrier: &'static str,
-    /// What the next round looks at.
+    /// What the next round polls.
     round: Round,
-    /// Rounds that look around until the link is looked at again.
+    /// Full rounds until the link is polled again.
     link_due_in: u32,
     /// Where the endpoint's time starts.
     clock: Instant,

@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr, ToSocketAddrs, UdpSocket};
 /// Why this host can't say where it is reached.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum AddressError {
-    #[error("no way from this host to the manager at {manager}: {problem}")]
+    #[error("this host has no route to the manager at {manager}: {problem}")]
     NoRoute { manager: String, problem: String },
     #[error("without a manager, the address of this host must be given (TRIBUTARY_HOST_ADDRESS)")]
     Unknown,

@@ -9,21 +9,21 @@
 //!
 //! # Links
 //!
-//! Two hosts connect when the first operation needs it; the one with the lower number calls the
-//! other, before it does anything else for that operation. So a host that waits to be called waits for
-//! a host to come to the operation, which it must do anyhow. A caller's first frame is a `Join` with
-//! its number and the communicator's secret; every frame of either side carries the secret.
+//! Two hosts connect when the first operation needs it. The one with the lower number connects, before
+//! it does anything else for that operation, so the other waits for a host to come to the operation,
+//! which it must do anyhow. The first frame is a `Join` with the number of the host that connects and the
+//! communicator's secret; every frame of either side carries the secret.
 //!
 //! # Failure
 //!
-//! Who finds a link ended by a host that didn't say `Leave` tells all it is connected to, and they
-//! pass it on, naming the host at fault; who waits long looks at all its links. A host that waits for
-//! nothing learns it at its next operation.
+//! A link that ends without a `Leave` is a failure. The host that finds it sends an `Abort`, which names
+//! the host at fault, to all hosts that it has a link to, and they pass it on. A host that waits long
+//! checks all its links; a host that waits for nothing learns of the failure at its next operation.
 //!
-//! Who was told ends its links, so an ended link alone blames nobody: what is unread is searched for
-//! the reason first, on that link and then on the others. And a host goes only when what it said has
-//! arrived, or half a second later. Who is blamed without a word is the host whose link ended: it
-//! died, or its word was lost with it, or it was called after it had gone.
+//! A host that was told ends its links, so an ended link alone does not prove a fault. Unread input is
+//! searched for an `Abort` first, on that link and then on the others. A host closes its links only when
+//! its `Abort` has arrived, or half a second later. If no `Abort` is found, the host whose link ended is
+//! named: it died, or its `Abort` was lost with the link, or it was called after it had left.
 
 mod address;
 mod contribution;

@@ -19,10 +19,10 @@ use super::options::options;
 /// less prompt; all but linear algorithms watch a handful.
 const WATCHED_MAX: usize = 64;
 
-/// Most frames read in search of the last words of a host whose link has ended. What the kernel may
+/// Most frames read in search of the abort of a host whose link has ended. What the kernel may
 /// hold of the shortest frames is less.
 const LAST_FRAMES_MAX: u32 = 1 << 20;
-/// Most frames read in search of what another host says, whose link may be alive and never empty.
+/// Most frames read in search of another host's abort; its link may be alive and never empty.
 const OTHERS_FRAMES_MAX: u32 = 1 << 12;
 /// Most frames thrown away of one link in one round of spreading the news.
 const DISCARDED_FRAMES_MAX: u32 = 64;
@@ -48,7 +48,7 @@ struct Peer {
     has_left: bool,
     /// It was sent the reason why there is no going on.
     is_told: bool,
-    /// A frame that came in while something else was looked for.
+    /// A frame that arrived while the links were checked for a failure.
     held: Option<(Part, Vec<u8>)>,
     /// The payload of the held frame that was handed out last.
     handed_out: Vec<u8>,
@@ -210,28 +210,26 @@ impl Peers {
         }
     }
 
-    /// Who is to be blamed for a failure. A host ends its links only after it has said why, unless
-    /// it died: so before one is blamed, its last words are looked for, and then what the others say,
-    /// behind whatever else is unread. Where nobody says anything, the end of the link is all that is
-    /// known, and its host is named for that.
+    /// The abort to report for a failure. A host that has not died sends an abort before it ends its
+    /// links. So unread input is searched for one, first of the host whose link ended, then of the others.
+    /// If there is none, the host whose link ended is at fault.
     pub(super) fn explain(&mut self, failure: Failure) -> Abort {
         let host = match failure {
             Failure::Known(abort) => return abort,
             Failure::Ended(host) => host,
         };
         let identity = self.identity;
-        let last_words = self.peers[host as usize].abort_said(host, &identity, LAST_FRAMES_MAX);
+        let own = self.peers[host as usize].abort_said(host, &identity, LAST_FRAMES_MAX);
         let mut peers = (0..).zip(&mut self.peers);
-        let said = last_words.or_else(|| {
+        let said = own.or_else(|| {
             peers.find_map(|(other, peer)| peer.abort_said(other, &identity, OTHERS_FRAMES_MAX))
         });
         said.unwrap_or(Abort { reason: AbortReason::MemberLost, at_fault: EndpointId(host) })
     }
 
-    /// One round of telling everybody why there is no going on. `true` once all who can hear it have
-    /// it: the kernel answers unread input of a closed link with a reset, and drops what the peer's
-    /// has not confirmed. What arrives is thrown away, which also gives room to a peer that can't read
-    /// before it is rid of what it sends.
+    /// One round of sending `abort` to every host. `true` once all that can receive it have it: the kernel
+    /// answers unread input of a closed link with a reset, and drops what the peer's kernel has not
+    /// acknowledged. Input is discarded, which also makes room for a peer that must send before it reads.
     pub(super) fn spread(&mut self, abort: Abort) -> bool {
         self.accept();
         let edge = self.edge();
@@ -253,8 +251,8 @@ impl Peers {
         all_know
     }
 
-    /// Ends the links of hosts that could not be told, which says enough to one that waits, and lets
-    /// nobody in any more.
+    /// Ends the links of hosts that could not be told, so that they find an ended link, and accepts no
+    /// further link.
     pub(super) fn end_untold(&mut self) {
         self.listener = None;
         for peer in self.peers.iter_mut().filter(|peer| !peer.is_told) {
@@ -264,14 +262,15 @@ impl Peers {
         }
     }
 
-    /// Lets in who called, where `host` may be waiting outside.
+    /// Accepts links, if `host` may be waiting to be accepted.
     fn accept_from(&mut self, host: u32) {
         if self.peers[host as usize].link.is_none() {
             self.accept();
         }
     }
 
-    /// Lets in who called. A host that calls when it should be called, or twice, is none of ours.
+    /// Accepts the links of hosts that connect. One that connects when it should be connected to, or
+    /// twice, is turned away.
     fn accept(&mut self) {
         let Some(listener) = &mut self.listener else { return };
         while let Some((host, link)) = listener.admit(&self.identity) {

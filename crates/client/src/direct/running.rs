@@ -96,7 +96,7 @@ impl Running {
         let mut is_in_vector =
             operation.source == operation.target.cast_const() || operation.source.is_null();
         if !is_in_vector && len_bytes <= COPIED_BYTES_MAX {
-            // SAFETY: the caller's promise: both are `len_bytes` long, and equal or apart.
+            // SAFETY: the caller of `start` promises that both are `len_bytes` long, and equal or apart.
             unsafe { operation.target.copy_from_nonoverlapping(operation.source, len_bytes) };
             is_in_vector = true;
         }

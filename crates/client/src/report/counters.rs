@@ -77,7 +77,7 @@ impl Counters {
         }
     }
 
-    /// Counts an operation that went to the MPI beneath.
+    /// Counts an operation that went to the underlying MPI.
     pub fn count_passed(&self, kind: CollectiveKind, reason: &str) {
         if self.counts {
             let mut passed = self.passed.lock().unwrap_or_else(PoisonError::into_inner);

@@ -62,7 +62,7 @@ impl Hosts {
     }
 }
 
-/// Whether hosts have no network between them, for all they are called differently.
+/// Whether hosts share a kernel, and have no network between them, although their names differ.
 fn share_a_kernel(hosts: &[String]) -> bool {
     let mut kernels = hosts.iter().map(|host| kernel_of(host));
     let first = kernels.next().flatten();

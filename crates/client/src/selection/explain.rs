@@ -19,7 +19,7 @@ use crate::settings::Settings;
 pub struct Case {
     /// Which collective.
     pub collective: CollectiveKind,
-    /// Length of a rank's contribution, in bytes; not looked at in a barrier.
+    /// Length of a rank's contribution, in bytes; ignored in a barrier.
     pub len_bytes: u64,
     /// Hosts of the communicator.
     pub hosts: u32,
@@ -216,7 +216,9 @@ impl fmt::Display for Explanation {
         if let (Some(algorithm), Some(leaders), Some(parts)) =
             (self.algorithm, self.leaders, self.sub_partitions)
         {
-            write!(f, ", {algorithm}, {leaders} leaders a host, {parts} sub-partitions each")?;
+            let plural = |count| if count == 1 { "" } else { "s" };
+            let (s, p) = (plural(leaders), plural(parts));
+            write!(f, ", {algorithm}, {leaders} leader{s} a host, {parts} sub-partition{p} each")?;
         }
         for reason in &self.reasons {
             write!(f, "\n{reason}.")?;

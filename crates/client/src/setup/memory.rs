@@ -49,7 +49,7 @@ pub(super) fn share_memory(
     Ok((group, notes))
 }
 
-/// The usual way: through `/proc`.
+/// The usual method: through `/proc`.
 fn attach_by_offer(
     bootstrap: &mut dyn Bootstrap,
     placement: &Placement,
@@ -68,7 +68,7 @@ fn attach_by_offer(
     attached
 }
 
-/// The other way: leaders hand their segments over a socket.
+/// The other method: leaders hand their segments over a socket.
 fn attach_by_delivery(
     bootstrap: &mut dyn Bootstrap,
     placement: &Placement,

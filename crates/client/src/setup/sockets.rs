@@ -4,7 +4,7 @@
 //! section 4.3).
 //!
 //! Owns the choice of who shares a leader. To everything else such a socket is a host: its ranks share
-//! memory, their leader goes to the tree or the mesh, and sockets are folded in the order of their
+//! memory, their leader meets the others between hosts, and sockets are reduced in the order of their
 //! lowest ranks. Communicators of one host have node-level leaders always: there is nothing between
 //! hosts to go to.
 
