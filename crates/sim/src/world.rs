@@ -30,7 +30,7 @@ use tributary_algorithms::Unsupported;
 use tributary_protocol::{Time, endpoint, node};
 use tributary_wire::frame::Abort;
 
-use crate::engine::{Agenda, Chance, Picos};
+use crate::engine::{EventQueue, Picos, Random};
 use crate::fabric::{Network, Vertex, Wiring};
 use crate::preset::Preset;
 use aggregator::Aggregator;
@@ -123,10 +123,10 @@ pub struct Finished {
 
 /// A simulated system. `D` says what payload is: [`Nothing`] or real [`Numbers`].
 pub struct World<D: Data> {
-    agenda: Agenda<Event>,
+    events: EventQueue<Event>,
     network: Network,
     costs: Costs,
-    chance: Chance,
+    random: Random,
     packets: Packets<D::Piece>,
     adapters: Vec<Adapter>,
     processes: Vec<Process>,
@@ -148,10 +148,10 @@ impl<D: Data> World<D> {
     pub fn new(preset: &Preset, wiring: Wiring, seed: u64) -> Self {
         let adapters = vec![Adapter::default(); wiring.hosts() as usize];
         Self {
-            agenda: Agenda::default(),
+            events: EventQueue::default(),
             network: Network::new(wiring, preset.network_cost()),
             costs: Costs::new(preset),
-            chance: Chance::new(seed),
+            random: Random::new(seed),
             packets: Packets::default(),
             adapters,
             processes: Vec::new(),
@@ -170,13 +170,13 @@ impl<D: Data> World<D> {
     /// The time.
     #[must_use]
     pub fn now(&self) -> Picos {
-        self.agenda.now()
+        self.events.now()
     }
 
     /// Events so far.
     #[must_use]
     pub fn events(&self) -> u64 {
-        self.agenda.taken()
+        self.events.taken()
     }
 
     /// The network.
@@ -190,7 +190,7 @@ impl<D: Data> World<D> {
     /// # Errors
     /// [`RunError`]; the system is of no more use then.
     pub fn run(&mut self) -> Result<(), RunError> {
-        while let Some(event) = self.agenda.take() {
+        while let Some(event) = self.events.take() {
             match event {
                 Event::Post(packet) => self.post(packet),
                 Event::Hop(packet) => self.hop(packet),
@@ -214,7 +214,7 @@ impl<D: Data> World<D> {
 
     /// The adapter takes a packet from a core and puts it on the wire.
     fn post(&mut self, id: PacketId) {
-        let now = self.agenda.now();
+        let now = self.events.now();
         let packet = self.packets.at(id);
         let ready = self.adapters[packet.at.0 as usize].transmit(&self.costs, now, packet.bytes);
         let wire_free_at = self.forward(id, ready);
@@ -237,7 +237,7 @@ impl<D: Data> World<D> {
         if packet.at == packet.to {
             self.replicate(id);
         } else {
-            self.forward(id, self.agenda.now());
+            self.forward(id, self.events.now());
         }
     }
 
@@ -249,15 +249,15 @@ impl<D: Data> World<D> {
         let is_there = step.to == packet.to;
         self.packets.at_mut(id).at = step.to;
         if is_there && !is_copy {
-            self.agenda.schedule(step.tail_at, Event::Arrive(id));
+            self.events.schedule(step.tail_at, Event::Arrive(id));
         } else {
-            self.agenda.schedule(step.head_at, Event::Hop(id));
+            self.events.schedule(step.head_at, Event::Hop(id));
         }
         step.left_at
     }
 
     fn arrive(&mut self, id: PacketId) {
-        let now = self.agenda.now();
+        let now = self.events.now();
         let packet = self.packets.take(id);
         let hosts = self.network.wiring().hosts();
         let seen_at = if packet.to.0 < hosts {
@@ -279,7 +279,7 @@ impl<D: Data> World<D> {
 
     fn send(&mut self, at: Picos, event: fn(PacketId) -> Event, packet: Packet<D::Piece>) {
         let id = self.packets.put(packet);
-        self.agenda.schedule(at, event(id));
+        self.events.schedule(at, event(id));
     }
 
     fn host_of(&self, process: ProcessId) -> Vertex {

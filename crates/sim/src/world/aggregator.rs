@@ -83,7 +83,7 @@ impl<D: Data> World<D> {
         let reduced = if matches!(header.message, Message::Request(_)) { bytes as u32 } else { 0 };
         *take_free_at = seen_at.max(*take_free_at) + self.costs.node.take.of(reduced);
         let ready = *take_free_at + self.costs.node.latency;
-        let now = time_at(self.agenda.now());
+        let now = time_at(self.events.now());
         let payload = D::bytes(piece, bytes);
         match node.handle_frame(now, port, Carrier::Link, header, payload, arenas) {
             Ok(()) => self.drain_node(ready, id),
@@ -117,7 +117,7 @@ impl<D: Data> World<D> {
 
     /// A result has freed a slot: what waited for one is taken in.
     fn resume_held(&mut self, ready: Picos, id: AggregatorId) {
-        let now = time_at(self.agenda.now());
+        let now = time_at(self.events.now());
         for (port, header, piece) in core::mem::take(&mut self.aggregators[id.index()].held) {
             let Aggregator { node, arenas, .. } = &mut self.aggregators[id.index()];
             let payload = D::bytes(&piece, header.payload_bytes());
@@ -181,7 +181,7 @@ impl<D: Data> World<D> {
         let Cargo::Copy { group, node, part, piece } = packet.cargo else {
             unreachable!("only multicast copies are replicated")
         };
-        let now = self.agenda.now();
+        let now = self.events.now();
         for index in 0..self.groups[group as usize].copies(node).members.len() {
             let member = self.groups[group as usize].copies(node).members[index];
             let CopyEnd { host, header } = self.copy_for(member, part);

@@ -218,7 +218,7 @@ impl<D: Data> World<D> {
             let position = self.groups[group].copies.len() as u32;
             self.groups[group].at(parent).below.push(position);
         }
-        let now = super::time_at(self.agenda.now());
+        let now = super::time_at(self.events.now());
         let machine = &mut self.aggregators[aggregator.index()];
         let arena = machine
             .node
@@ -227,7 +227,7 @@ impl<D: Data> World<D> {
         D::allocate(&mut machine.arenas, arena);
         let vertex = machine.vertex;
         self.groups[group].add(aggregator, vertex);
-        self.drain_node(self.agenda.now(), aggregator);
+        self.drain_node(self.events.now(), aggregator);
         Ok(())
     }
 

@@ -76,7 +76,7 @@ impl<D: Data> World<D> {
         if skew_ps == 0.0 {
             return at;
         }
-        at + Picos((2.0 * skew_ps * self.chance.unit()) as u64)
+        at + Picos((2.0 * skew_ps * self.random.unit()) as u64)
     }
 
     /// The core of `process` does something that takes `cost`, from `earliest` on; when it is done.
@@ -85,7 +85,7 @@ impl<D: Data> World<D> {
         let start = earliest.max(self.processes[index].free_at);
         let jitter = self.costs.noise.jitter;
         let cost = if jitter > 0.0 {
-            Picos((cost.0 as f64 * (1.0 + jitter * self.chance.bell()).max(0.0)) as u64)
+            Picos((cost.0 as f64 * (1.0 + jitter * self.random.bell()).max(0.0)) as u64)
         } else {
             cost
         };
@@ -101,14 +101,14 @@ impl<D: Data> World<D> {
     /// core was waiting, what is left of it.
     fn take_detour(&mut self, index: usize, start: Picos, end: Picos) -> Picos {
         let began_at = self.processes[index].detour_at;
-        let length = Picos((self.costs.noise.detour_ps * self.chance.exponential()) as u64);
+        let length = Picos((self.costs.noise.detour_ps * self.random.exponential()) as u64);
         self.processes[index].detour_at = self.next_detour(began_at + length);
         end + (began_at + length).since(began_at.max(start))
     }
 
     fn next_detour(&mut self, from: Picos) -> Picos {
         match self.costs.noise.between_detours_ps {
-            Some(mean_ps) => from + Picos((mean_ps * self.chance.exponential()) as u64 + 1),
+            Some(mean_ps) => from + Picos((mean_ps * self.random.exponential()) as u64 + 1),
             None => Picos(u64::MAX),
         }
     }

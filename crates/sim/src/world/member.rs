@@ -68,14 +68,14 @@ impl<D: Data> World<D> {
             began_at: Picos::ZERO,
             vector: D::Vector::default(),
         });
-        self.drain_member(id, self.agenda.now());
+        self.drain_member(id, self.events.now());
         id
     }
 
     /// Has a member start an operation at `at`.
     pub fn start(&mut self, member: MemberId, at: Picos, spec: OperationSpec) {
         self.members[member.index()].spec = spec;
-        self.agenda.schedule(at, Event::Begin(member));
+        self.events.schedule(at, Event::Begin(member));
     }
 
     /// The vector that a member contributes, and that the result replaces.
@@ -90,7 +90,7 @@ impl<D: Data> World<D> {
     }
 
     pub(super) fn begin(&mut self, id: MemberId) {
-        let now = self.agenda.now();
+        let now = self.events.now();
         let member = &mut self.members[id.index()];
         member.began_at = now;
         let (process, spec) = (member.process, member.spec);
@@ -110,7 +110,7 @@ impl<D: Data> World<D> {
         piece: &D::Piece,
     ) {
         let tree = self.costs.tree;
-        let now = time_at(self.agenda.now());
+        let now = time_at(self.events.now());
         let member = &mut self.members[id.index()];
         let process = member.process;
         let repeats = member.endpoint.repeats();
@@ -152,7 +152,7 @@ impl<D: Data> World<D> {
 
     /// Sends all that the machine has to say now.
     fn drain_member(&mut self, id: MemberId, from: Picos) {
-        let now = time_at(self.agenda.now());
+        let now = time_at(self.events.now());
         let mut at_time = from;
         while let Some(transmit) = self.members[id.index()].endpoint.peek_transmit() {
             let bytes = transmit.header.payload_bytes() as u32;

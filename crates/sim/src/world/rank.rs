@@ -135,7 +135,7 @@ impl<D: Data> World<D> {
             rank.schedule = Some(schedule.peekable());
             rank.element_bytes = operation.element_bytes;
             rank.round = None;
-            self.agenda.schedule(start, Event::Enter(id));
+            self.events.schedule(start, Event::Enter(id));
         }
         Ok(())
     }
@@ -146,7 +146,7 @@ impl<D: Data> World<D> {
     }
 
     pub(super) fn entered(&mut self, id: RankId) {
-        let now = self.agenda.now();
+        let now = self.events.now();
         self.ranks[id.index()].began_at = now;
         let process = self.ranks[id.index()].process;
         let called_at = self.work(process, now, self.costs.message.call);

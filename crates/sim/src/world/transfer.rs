@@ -86,7 +86,7 @@ impl<D: Data> World<D> {
         match way {
             Way::Memory => {
                 let done_at = self.work(process, at, costs.share.of(bytes));
-                self.agenda.schedule(done_at + costs.line, Event::Share(id));
+                self.events.schedule(done_at + costs.line, Event::Share(id));
                 done_at
             }
             Way::Eager => {
@@ -135,7 +135,7 @@ impl<D: Data> World<D> {
         if sign == (Sign::Part { is_last: false }) {
             let ahead = self.costs.adapter.transmit
                 + self.costs.adapter.fetch.of(self.costs.message.mtu_bytes);
-            self.send_part(id, wire_free_at.since(ahead).max(self.agenda.now()));
+            self.send_part(id, wire_free_at.since(ahead).max(self.events.now()));
         }
     }
 
@@ -159,7 +159,7 @@ impl<D: Data> World<D> {
 
     /// A message through a host's memory is there.
     pub(super) fn shared(&mut self, id: TransferId) {
-        let now = self.agenda.now();
+        let now = self.events.now();
         let Transfer { from, to, .. } = self.transfers.at(id);
         self.message_begins(to, from, id, Some(now), now);
     }
@@ -177,7 +177,7 @@ impl<D: Data> World<D> {
     /// The receiver of an announced message fetches it: the sender's adapter answers, and no core.
     fn go_on(&mut self, id: TransferId) {
         let from = self.transfers.at(id).from;
-        let now = self.agenda.now();
+        let now = self.events.now();
         self.send_part(id, now);
         self.ranks[from.index()].unanswered -= 1;
         self.advance(from, now);
