@@ -10,20 +10,19 @@ mod aggregator;
 mod cost;
 mod group;
 mod host;
+mod ids;
 mod member;
-mod memory;
 mod packet;
+mod payload;
 mod rank;
 mod site;
 mod transfer;
 
-pub use aggregator::AggregatorId;
 pub use cost::Costs;
 pub use group::{ChildPlan, GroupPlan, NodePlan, SetupError, Terms};
-pub use host::ProcessId;
-pub use member::MemberId;
-pub use memory::{Data, Nothing, Numbers};
-pub use rank::{HostCollective, RankFinished, RankId, Team};
+pub use ids::{AggregatorId, MemberId, ProcessId, RankId};
+pub use payload::{Data, NoPayload, RealPayload};
+pub use rank::{HostCollective, RankFinished, Team};
 pub use site::Site;
 
 use tributary_algorithms::Unsupported;
@@ -36,10 +35,11 @@ use crate::preset::Preset;
 use aggregator::Aggregator;
 use group::Group;
 use host::{Adapter, Process};
+use ids::TransferId;
 use member::Member;
 use packet::{Cargo, Packet, PacketId, Packets};
 use rank::Rank;
-use transfer::{TransferId, Transfers};
+use transfer::Transfers;
 
 /// What happens next.
 #[derive(Clone, Copy, Debug)]
@@ -121,7 +121,7 @@ pub struct Finished {
     pub ended_at: Picos,
 }
 
-/// A simulated system. `D` says what payload is: [`Nothing`] or real [`Numbers`].
+/// A simulated system. `D` says what payload is: [`NoPayload`] or real [`RealPayload`].
 pub struct World<D: Data> {
     events: EventQueue<Event>,
     network: Network,
@@ -218,8 +218,8 @@ impl<D: Data> World<D> {
         let packet = self.packets.at(id);
         let ready = self.adapters[packet.at.0 as usize].transmit(&self.costs, now, packet.bytes);
         let wire_free_at = self.forward(id, ready);
-        if let Cargo::Message { transfer, sign } = self.packets.at(id).cargo {
-            self.part_sent(transfer, sign, wire_free_at);
+        if let Cargo::Message { transfer, kind } = self.packets.at(id).cargo {
+            self.part_sent(transfer, kind, wire_free_at);
         }
     }
 
@@ -272,7 +272,7 @@ impl<D: Data> World<D> {
             Cargo::ToMember { member, header, piece } => {
                 self.member_receives(seen_at, member, &header, &piece);
             }
-            Cargo::Message { transfer, sign } => self.message_receives(seen_at, transfer, sign),
+            Cargo::Message { transfer, kind } => self.message_receives(seen_at, transfer, kind),
             Cargo::Copy { .. } => unreachable!("a multicast copy is replicated, not delivered"),
         }
     }

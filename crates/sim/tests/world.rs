@@ -7,7 +7,7 @@ use tributary_sim::fabric::Vertex;
 use tributary_sim::measure::{HostRun, TreeBenchmark, is_refusal, spread_hosts};
 use tributary_sim::preset::{self, Preset};
 use tributary_sim::system::System;
-use tributary_sim::world::{Numbers, Terms};
+use tributary_sim::world::{RealPayload, Terms};
 use tributary_wire::frame::Target;
 use tributary_wire::{Datatype, Operator};
 
@@ -56,7 +56,7 @@ fn a_seed_determines_every_bit() {
 
 /// What every member must have: the sum in rank order, by wrapping 32-bit integers.
 fn assert_sums(hosts: u32, elements: usize, multicast: bool) {
-    let mut system = System::<Numbers>::new(&edr(), 11, None).unwrap();
+    let mut system = System::<RealPayload>::new(&edr(), 11, None).unwrap();
     let processes: Vec<_> = spread_hosts(hosts, 128)
         .into_iter()
         .map(|host| (system.world.add_process(host), host))

@@ -15,9 +15,9 @@ pub struct LinkCost {
 /// The cost of every link and switch of a network.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct NetworkCost {
-    /// Between a host and its switch.
+    /// InterHost a host and its switch.
     pub access: LinkCost,
-    /// Between two switches.
+    /// InterHost two switches.
     pub trunk: LinkCost,
     /// A switch, from the head of a packet coming in to the head going out.
     pub port_to_port: Picos,

@@ -5,21 +5,11 @@ use tributary_protocol::node::{FrameError, Node, NodeConfig, PortId, Transmit};
 use tributary_wire::ChildIndex;
 use tributary_wire::frame::{Header, Message, Part};
 
-use super::member::MemberId;
+use super::ids::{AggregatorId, MemberId};
 use super::packet::{Cargo, Packet, PacketId};
 use super::{Data, Event, RunError, World, time_at};
 use crate::engine::Picos;
 use crate::fabric::Vertex;
-
-/// Names an aggregation node.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct AggregatorId(pub u32);
-
-impl AggregatorId {
-    pub(super) fn index(self) -> usize {
-        self.0 as usize
-    }
-}
 
 /// Who is at the other end of a port.
 #[derive(Clone, Copy, Debug)]

@@ -50,7 +50,7 @@ pub(super) struct TreeCosts {
     pub(super) call: Picos,
     pub(super) request: Linear,
     pub(super) result: Linear,
-    pub(super) look: Picos,
+    pub(super) line_read: Picos,
     pub(super) notice_max_bytes: u32,
     pub(super) repeat: Picos,
 }
@@ -110,7 +110,7 @@ impl Costs {
                 call: tree.call.span(),
                 request: Linear::new(tree.request.value(), tree.segment_byte.value()),
                 result: Linear::new(tree.result.value(), tree.segment_byte.value()),
-                look: tree.look.span(),
+                line_read: tree.line_read.span(),
                 notice_max_bytes: tree.notice_max.bytes() as u32,
                 repeat: tree.repeat.span(),
             },

@@ -6,9 +6,8 @@ use tributary_protocol::endpoint::EndpointConfig;
 use tributary_protocol::node::{ChildConfig, GroupConfig, InstallError, ParentConfig};
 use tributary_wire::{Capability, ChildIndex, EndpointId, Epoch, GroupId};
 
-use super::aggregator::{AggregatorId, Peer};
-use super::host::ProcessId;
-use super::member::MemberId;
+use super::aggregator::Peer;
+use super::ids::{AggregatorId, MemberId, ProcessId};
 use super::{Data, RunError, World};
 use crate::fabric::Vertex;
 

@@ -1,19 +1,10 @@
 //! Hosts: adapters and processes, each with a core of its own.
 
 use super::cost::{AdapterCosts, Costs};
+use super::ids::ProcessId;
 use super::{Data, World};
 use crate::engine::Picos;
 use crate::fabric::Vertex;
-
-/// Names a process.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct ProcessId(pub u32);
-
-impl ProcessId {
-    pub(super) fn index(self) -> usize {
-        self.0 as usize
-    }
-}
 
 /// A host's adapter: a pipeline each way, which takes packets no faster than its rate.
 #[derive(Clone, Copy, Debug, Default)]
@@ -63,7 +54,7 @@ impl<D: Data> World<D> {
     }
 
     /// Switches everything random off, for good.
-    pub fn silence(&mut self) {
+    pub fn disable_noise(&mut self) {
         self.costs = self.costs.clone().quiet();
         for process in &mut self.processes {
             process.detour_at = Picos(u64::MAX);

@@ -5,22 +5,11 @@ use tributary_protocol::endpoint::{Endpoint, EndpointConfig, Event as Said, Oper
 use tributary_protocol::node::PortId;
 use tributary_wire::frame::{Edge, Header};
 
-use super::aggregator::AggregatorId;
-use super::host::ProcessId;
+use super::ids::{AggregatorId, MemberId, ProcessId};
 use super::packet::{Cargo, Packet};
 use super::{Data, Event, Finished, RunError, World, time_at};
 use crate::engine::Picos;
 use crate::fabric::Vertex;
-
-/// Names a member of a group.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct MemberId(pub u32);
-
-impl MemberId {
-    pub(super) fn index(self) -> usize {
-        self.0 as usize
-    }
-}
 
 /// A member of a group.
 pub(super) struct Member<D: Data> {
@@ -130,7 +119,7 @@ impl<D: Data> World<D> {
         // What doesn't come with the notice lies in memory, and each line of it is fetched.
         let lines = bytes.saturating_sub(1) / tree.notice_max_bytes.max(1);
         let fetching = if is_repeat { 0 } else { u64::from(lines) };
-        let found_at = seen_at + Picos(tree.look.0 * fetching);
+        let found_at = seen_at + Picos(tree.line_read.0 * fetching);
         let done_at = self.work(process, found_at, cost);
         let member = &mut self.members[id.index()];
         while let Some(said) = member.endpoint.poll_event() {

@@ -3,9 +3,8 @@
 use tributary_protocol::node::PortId;
 use tributary_wire::frame::{Header, Part};
 
-use super::aggregator::AggregatorId;
-use super::member::MemberId;
-use super::transfer::{Sign, TransferId};
+use super::ids::{AggregatorId, MemberId, TransferId};
+use super::transfer::PacketKind;
 use crate::fabric::Vertex;
 
 /// Names a packet until it is taken.
@@ -34,7 +33,7 @@ pub(super) enum Cargo<P> {
     /// A result on its way through the fabric's multicast tree: `node` numbers the tree's nodes.
     Copy { group: u32, node: u32, part: Part, piece: P },
     /// A packet of a message between ranks.
-    Message { transfer: TransferId, sign: Sign },
+    Message { transfer: TransferId, kind: PacketKind },
 }
 
 /// All packets under way, in reused places.

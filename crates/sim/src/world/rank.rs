@@ -10,20 +10,9 @@ use tributary_algorithms::{
     Action, Algorithm, Collective, Landing, Order, Schedule, Shape, Unsupported,
 };
 
-use super::host::ProcessId;
-use super::transfer::TransferId;
+use super::ids::{ProcessId, RankId, TransferId};
 use super::{Data, Event, World};
 use crate::engine::Picos;
-
-/// Names a rank, over all teams.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct RankId(pub u32);
-
-impl RankId {
-    pub(super) fn index(self) -> usize {
-        self.0 as usize
-    }
-}
 
 /// Ranks that run collectives together.
 #[derive(Clone, Copy, Debug)]

@@ -13,10 +13,8 @@ use tributary_wire::control::{
 };
 use tributary_wire::{GroupId, NodeId};
 
-use super::aggregator::AggregatorId;
 use super::group::{Group, SetupError, Terms, Upward};
-use super::host::ProcessId;
-use super::member::MemberId;
+use super::ids::{AggregatorId, MemberId, ProcessId};
 use super::{Data, World};
 
 /// A manager, and which aggregation node is which.

@@ -1,15 +1,11 @@
 //! Messages between ranks: eager, after asking (rendezvous by remote read), or through a host's
 //! memory.
 
+use super::ids::{RankId, TransferId};
 use super::packet::{Cargo, Packet};
-use super::rank::RankId;
 use super::{Data, Event, World};
 use crate::engine::Picos;
 use crate::fabric::Vertex;
-
-/// Names a message until its receiver has taken it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct TransferId(u32);
 
 /// A message.
 #[derive(Clone, Copy, Debug)]
@@ -17,13 +13,13 @@ pub(super) struct Transfer {
     from: RankId,
     to: RankId,
     bytes: u32,
-    way: Way,
+    protocol: MessageProtocol,
     /// Bytes not yet handed to the adapter.
     left_bytes: u32,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Way {
+enum MessageProtocol {
     Eager,
     Rendezvous,
     Memory,
@@ -31,16 +27,16 @@ enum Way {
 
 /// What a packet of a message is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Sign {
+pub(super) enum PacketKind {
     /// A long message is announced.
-    Ask,
+    RequestToSend,
     /// Its receiver is ready.
-    Answer,
+    ClearToSend,
     /// A part of the message.
-    Part { is_last: bool },
+    Data { is_last: bool },
 }
 
-/// All messages under way, in reused places.
+/// All messages under protocol, in reused places.
 #[derive(Debug, Default)]
 pub(super) struct Transfers {
     places: Vec<Transfer>,
@@ -74,31 +70,31 @@ impl<D: Data> World<D> {
         let process = self.ranks[from.index()].process;
         let (here, there) = (self.host_of(process), self.host_of(self.ranks[to.index()].process));
         let costs = self.costs.message;
-        let way = if here == there {
-            Way::Memory
+        let protocol = if here == there {
+            MessageProtocol::Memory
         } else if bytes <= costs.eager_max_bytes {
-            Way::Eager
+            MessageProtocol::Eager
         } else {
-            Way::Rendezvous
+            MessageProtocol::Rendezvous
         };
-        let transfer = Transfer { from, to, bytes, way, left_bytes: bytes };
+        let transfer = Transfer { from, to, bytes, protocol, left_bytes: bytes };
         let id = self.transfers.put(transfer);
-        match way {
-            Way::Memory => {
+        match protocol {
+            MessageProtocol::Memory => {
                 let done_at = self.work(process, at, costs.share.of(bytes));
                 self.events.schedule(done_at + costs.line, Event::Share(id));
                 done_at
             }
-            Way::Eager => {
+            MessageProtocol::Eager => {
                 let inline = self.inline_cost(bytes);
                 let done_at = self.work(process, at, costs.send.of(bytes) + inline);
                 self.send_part(id, done_at);
                 done_at
             }
-            Way::Rendezvous => {
+            MessageProtocol::Rendezvous => {
                 self.ranks[from.index()].unanswered += 1;
                 let done_at = self.work(process, at, costs.register + costs.send.of(0));
-                self.send_sign(id, here, there, Sign::Ask, done_at);
+                self.send_control(id, here, there, PacketKind::RequestToSend, done_at);
                 done_at
             }
         }
@@ -110,8 +106,15 @@ impl<D: Data> World<D> {
         if bytes <= adapter.inline_max_bytes { adapter.inline_byte.of(bytes) } else { Picos::ZERO }
     }
 
-    fn send_sign(&mut self, id: TransferId, from: Vertex, to: Vertex, sign: Sign, at: Picos) {
-        let cargo = Cargo::Message { transfer: id, sign };
+    fn send_control(
+        &mut self,
+        id: TransferId,
+        from: Vertex,
+        to: Vertex,
+        kind: PacketKind,
+        at: Picos,
+    ) {
+        let cargo = Cargo::Message { transfer: id, kind };
         let packet = Packet { at: from, to, bytes: 0, cargo };
         self.send(at, Event::Post, packet);
     }
@@ -123,16 +126,16 @@ impl<D: Data> World<D> {
         let bytes = left_bytes.min(self.costs.message.mtu_bytes);
         let left_bytes = left_bytes - bytes;
         self.transfers.places[id.0 as usize].left_bytes = left_bytes;
-        let sign = Sign::Part { is_last: left_bytes == 0 };
-        let cargo = Cargo::Message { transfer: id, sign };
+        let kind = PacketKind::Data { is_last: left_bytes == 0 };
+        let cargo = Cargo::Message { transfer: id, kind };
         let packet = Packet { at: here, to: there, bytes, cargo };
         self.send(at, Event::Post, packet);
     }
 
     /// A packet of a message is on the wire until `wire_free_at`; the next one follows it without a
     /// gap, as the adapter fetches ahead.
-    pub(super) fn part_sent(&mut self, id: TransferId, sign: Sign, wire_free_at: Picos) {
-        if sign == (Sign::Part { is_last: false }) {
+    pub(super) fn part_sent(&mut self, id: TransferId, kind: PacketKind, wire_free_at: Picos) {
+        if kind == (PacketKind::Data { is_last: false }) {
             let ahead = self.costs.adapter.transmit
                 + self.costs.adapter.fetch.of(self.costs.message.mtu_bytes);
             self.send_part(id, wire_free_at.since(ahead).max(self.events.now()));
@@ -140,18 +143,20 @@ impl<D: Data> World<D> {
     }
 
     /// A packet of a message can be seen at its receiver.
-    pub(super) fn message_receives(&mut self, seen_at: Picos, id: TransferId, sign: Sign) {
-        let Transfer { from, to, way, .. } = self.transfers.at(id);
-        match (sign, way) {
-            (Sign::Ask, _) => {
+    pub(super) fn message_receives(&mut self, seen_at: Picos, id: TransferId, kind: PacketKind) {
+        let Transfer { from, to, protocol, .. } = self.transfers.at(id);
+        match (kind, protocol) {
+            (PacketKind::RequestToSend, _) => {
                 let process = self.ranks[to.index()].process;
                 let noticed_at = self.work(process, seen_at, self.costs.message.control);
                 self.message_begins(to, from, id, None, noticed_at);
             }
-            (Sign::Answer, _) => self.go_on(id),
-            (Sign::Part { is_last: false }, _) => {}
-            (Sign::Part { is_last: true }, Way::Rendezvous) => self.message_ends(to, id, seen_at),
-            (Sign::Part { is_last: true }, _) => {
+            (PacketKind::ClearToSend, _) => self.go_on(id),
+            (PacketKind::Data { is_last: false }, _) => {}
+            (PacketKind::Data { is_last: true }, MessageProtocol::Rendezvous) => {
+                self.message_ends(to, id, seen_at)
+            }
+            (PacketKind::Data { is_last: true }, _) => {
                 self.message_begins(to, from, id, Some(seen_at), seen_at);
             }
         }
@@ -170,7 +175,7 @@ impl<D: Data> World<D> {
         let process = self.ranks[rank.index()].process;
         let done_at = self.work(process, at, costs.register + costs.send.of(0));
         let to = self.host_of_rank(self.transfers.at(id).from);
-        self.send_sign(id, self.host_of_rank(rank), to, Sign::Answer, done_at);
+        self.send_control(id, self.host_of_rank(rank), to, PacketKind::ClearToSend, done_at);
         done_at
     }
 
@@ -185,12 +190,12 @@ impl<D: Data> World<D> {
 
     /// What taking a message in costs its receiver's core.
     pub(super) fn landing_cost(&self, id: TransferId, is_folded: bool) -> Picos {
-        let Transfer { bytes, way, .. } = self.transfers.at(id);
+        let Transfer { bytes, protocol, .. } = self.transfers.at(id);
         let costs = &self.costs.message;
-        let taking = match way {
-            Way::Eager => costs.receive.of(bytes),
-            Way::Rendezvous => costs.receive_cold.of(bytes),
-            Way::Memory => costs.share.of(bytes),
+        let taking = match protocol {
+            MessageProtocol::Eager => costs.receive.of(bytes),
+            MessageProtocol::Rendezvous => costs.receive_cold.of(bytes),
+            MessageProtocol::Memory => costs.share.of(bytes),
         };
         if is_folded { taking + costs.reduce.of(bytes) } else { taking }
     }

@@ -37,11 +37,11 @@ pub trait Data {
 
 /// No payload: only lengths count.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Nothing;
+pub struct NoPayload;
 
 static ZEROS: [u8; PAYLOAD_BYTES_MAX] = [0; PAYLOAD_BYTES_MAX];
 
-impl Payloads for Nothing {
+impl Payloads for NoPayload {
     fn park(&mut self, _: Place, _: &[u8]) {}
     fn begin(&mut self, _: Place, _: Shape, _: Source<'_>) {}
     fn fold(&mut self, _: Place, _: Shape, _: Source<'_>) {}
@@ -49,7 +49,7 @@ impl Payloads for Nothing {
     fn store(&mut self, _: Place, _: &[u8]) {}
 }
 
-impl Data for Nothing {
+impl Data for NoPayload {
     type Piece = ();
     type Arenas = Self;
     type Vector = ();
@@ -66,7 +66,7 @@ impl Data for Nothing {
 
 /// Real payload, reduced by the kernels that the daemons use.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Numbers;
+pub struct RealPayload;
 
 /// The arenas of one node.
 #[derive(Debug, Default)]
@@ -143,7 +143,7 @@ impl Payloads for Arenas {
     }
 }
 
-impl Data for Numbers {
+impl Data for RealPayload {
     type Piece = Rc<[u8]>;
     type Arenas = Arenas;
     type Vector = Vec<u8>;
