@@ -1,9 +1,9 @@
-//! Hosts, adapters, aggregation nodes and processes on a network, from one event to the next.
+//! Hosts, adapters, aggregation nodes and processes on a network, and the events between them.
 //!
-//! Owns every machine of a simulated system and what its actions cost. The protocol is not modelled
-//! here: aggregation nodes are [`tributary_protocol::node::Node`]s, members are
+//! Owns every machine of a simulated system, and the cost of its actions. The protocol itself is the
+//! real one: aggregation nodes are [`tributary_protocol::node::Node`]s, members are
 //! [`tributary_protocol::endpoint::Endpoint`]s, and messages follow
-//! [`tributary_algorithms::Schedule`]s; this module carries what they say over the [`Network`] and
+//! [`tributary_algorithms::Schedule`]s. This module carries their frames over the [`Network`] and
 //! charges the time. Start at [`World::run`].
 
 mod aggregator;
@@ -41,27 +41,26 @@ use packet::{Cargo, Packet, PacketId, Packets};
 use rank::Rank;
 use transfer::Transfers;
 
-/// What happens next.
+/// An event.
 #[derive(Clone, Copy, Debug)]
 enum Event {
     /// A core has handed a packet to its host's adapter.
     Post(PacketId),
-    /// The head of a packet is at a switch.
+    /// The head of a packet reaches a switch.
     Hop(PacketId),
-    /// The whole of a packet is where it was to go.
+    /// The last byte of a packet reaches its destination.
     Arrive(PacketId),
     /// An aggregation node sends a packet.
     Emit(PacketId),
-    /// A member starts the operation it was given.
+    /// A member starts its operation.
     Begin(MemberId),
-    /// A rank starts the collective it was given.
+    /// A rank starts its collective.
     Enter(RankId),
-    /// A message through a host's memory can be seen.
+    /// A message through shared memory is visible to its receiver.
     Share(TransferId),
 }
 
-/// The simulated system can't go on: a machine refused what another said. It is a defect of this
-/// program, in the machines or in the model.
+/// The simulation can't continue, because of a defect in the protocol's machines or in the model.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RunError {
@@ -89,18 +88,18 @@ pub enum RunError {
         /// Why.
         fault: endpoint::StartError,
     },
-    /// A member was told that its group failed.
-    #[error("member {member} was told that its group failed: {}", .abort.reason)]
+    /// A member received an abort of its group.
+    #[error("member {member} received an abort of its group: {}", .abort.reason)]
     Failed {
         /// Which member.
         member: u32,
-        /// What it was told.
+        /// The abort.
         abort: Abort,
     },
-    /// The algorithm has no such form.
+    /// The algorithm does not implement the collective.
     #[error(transparent)]
     Unsupported(#[from] Unsupported),
-    /// Everything came to rest and somebody still waits.
+    /// No event is left, and a participant still waits.
     #[error("{waiting} of {of} participants never finished")]
     Stuck {
         /// How many wait.
@@ -110,7 +109,7 @@ pub enum RunError {
     },
 }
 
-/// A participant's operation, from its own start to its own end.
+/// A finished operation of one member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Finished {
     /// Which member.
@@ -121,7 +120,7 @@ pub struct Finished {
     pub ended_at: Picos,
 }
 
-/// A simulated system. `D` says what payload is: [`NoPayload`] or real [`RealPayload`].
+/// A simulated system. `D` is the payload model: [`NoPayload`] or [`RealPayload`].
 pub struct World<D: Data> {
     events: EventQueue<Event>,
     network: Network,
@@ -137,7 +136,7 @@ pub struct World<D: Data> {
     ranks: Vec<Rank>,
     transfers: Transfers,
     ranks_finished: Vec<RankFinished>,
-    /// Members whose aggregation node has taken them in.
+    /// How many members have joined their aggregation node.
     joined: usize,
     fault: Option<RunError>,
 }
@@ -173,7 +172,7 @@ impl<D: Data> World<D> {
         self.events.now()
     }
 
-    /// Events so far.
+    /// Events processed so far.
     #[must_use]
     pub fn events(&self) -> u64 {
         self.events.taken()
@@ -185,10 +184,10 @@ impl<D: Data> World<D> {
         &self.network
     }
 
-    /// Runs until nothing is left to happen.
+    /// Runs until no event is left.
     ///
     /// # Errors
-    /// [`RunError`]; the system is of no more use then.
+    /// [`RunError`]; the system can't be used afterwards.
     pub fn run(&mut self) -> Result<(), RunError> {
         while let Some(event) = self.events.take() {
             match event {
@@ -207,7 +206,7 @@ impl<D: Data> World<D> {
         Ok(())
     }
 
-    /// The operations that ended since this was last asked.
+    /// The operations that finished since the last call.
     pub fn take_finished(&mut self) -> std::vec::Drain<'_, Finished> {
         self.finished.drain(..)
     }
@@ -223,7 +222,7 @@ impl<D: Data> World<D> {
         }
     }
 
-    /// An aggregation node's packet leaves it: through its switch, or its host's adapter.
+    /// An aggregation node sends a packet through its switch, or through its host's adapter.
     fn emit(&mut self, id: PacketId) {
         if self.packets.at(id).at.0 < self.network.wiring().hosts() {
             self.post(id);
@@ -241,7 +240,7 @@ impl<D: Data> World<D> {
         }
     }
 
-    /// Sends a packet over its next link; when it has left.
+    /// Sends a packet over its next link. Returns when its last byte is on the wire.
     fn forward(&mut self, id: PacketId, ready: Picos) -> Picos {
         let packet = self.packets.at(id);
         let step = self.network.forward(ready, packet.at, packet.to, packet.bytes);
@@ -287,7 +286,7 @@ impl<D: Data> World<D> {
     }
 }
 
-/// The time as the protocol's machines count it.
+/// The time in the protocol's unit.
 fn time_at(now: Picos) -> Time {
     Time(now.0 / 1000)
 }

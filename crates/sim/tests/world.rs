@@ -1,4 +1,4 @@
-//! Simulated systems as a whole: right results, repeatable, and within physical bounds.
+//! Simulated systems as a whole: their results are right, repeatable, and within physical bounds.
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
 use tributary_protocol::endpoint::OperationSpec;
@@ -54,7 +54,7 @@ fn a_seed_determines_every_bit() {
     assert_ne!(run_hash(5), run_hash(6));
 }
 
-/// What every member must have: the sum in rank order, by wrapping 32-bit integers.
+/// Asserts that every member has the wrapping sum of 32-bit integers.
 fn assert_sums(hosts: u32, elements: usize, multicast: bool) {
     let mut system = System::<RealPayload>::new(&edr(), 11, None).unwrap();
     let processes: Vec<_> = spread_hosts(hosts, 128)
@@ -98,7 +98,7 @@ fn assert_sums(hosts: u32, elements: usize, multicast: bool) {
             "{hosts} hosts, {elements} elements"
         );
     }
-    // Every result came twice, once by each way; a lone member at the root has no exception.
+    // Every result arrives twice, once by each path, even with a single member at the root.
     if multicast {
         let segments = (elements * 4).div_ceil(256) as u64;
         assert_eq!(system.world.repeats(), segments * members.len() as u64);
@@ -136,8 +136,8 @@ fn latency_grows_with_every_cable_and_every_byte() {
     }
     let sizes = [4, 64, 256, 260, 1024, 4096, 65_536];
     assert!(sizes.map(|bytes| quiet_us(&edr(), bytes)).is_sorted());
-    // Just beyond 256 B the adapter fetches what the core wrote before, which frees the core: short
-    // of that step, more bytes take longer.
+    // From 257 B on, the adapter fetches the message instead of the core writing it, which frees the
+    // core. Apart from that step, more bytes take longer.
     let sizes = [4, 64, 256, 512, 1024, 4096, 65_536];
     assert!(sizes.map(|bytes| host_us(&edr(), bytes)).is_sorted());
 }

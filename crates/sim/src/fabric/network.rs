@@ -15,9 +15,9 @@ pub struct LinkCost {
 /// The cost of every link and switch of a network.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct NetworkCost {
-    /// InterHost a host and its switch.
+    /// Links between a host and its switch.
     pub access: LinkCost,
-    /// InterHost two switches.
+    /// Links between two switches.
     pub trunk: LinkCost,
     /// A switch, from the head of a packet coming in to the head going out.
     pub port_to_port: Picos,

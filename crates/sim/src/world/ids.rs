@@ -1,6 +1,6 @@
 //! Numbers of the simulated machines, processes, ranks and messages.
 
-/// Names an aggregation node.
+/// The number of an aggregation node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct AggregatorId(pub u32);
 
@@ -10,7 +10,7 @@ impl AggregatorId {
     }
 }
 
-/// Names a process.
+/// The number of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ProcessId(pub u32);
 
@@ -20,7 +20,7 @@ impl ProcessId {
     }
 }
 
-/// Names a member of a group.
+/// The number of a member, over all groups.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct MemberId(pub u32);
 
@@ -30,7 +30,7 @@ impl MemberId {
     }
 }
 
-/// Names a rank, over all teams.
+/// The number of a rank, over all teams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RankId(pub u32);
 
@@ -40,6 +40,6 @@ impl RankId {
     }
 }
 
-/// Names a message until its receiver has taken it.
+/// The number of a message, reused after its receiver has taken it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct TransferId(pub(super) u32);

@@ -1,5 +1,4 @@
-//! Messages between ranks: eager, after asking (rendezvous by remote read), or through a host's
-//! memory.
+//! Messages between ranks: eager, by rendezvous (with a remote read), or through shared memory.
 
 use super::ids::{RankId, TransferId};
 use super::packet::{Cargo, Packet};
@@ -22,21 +21,21 @@ pub(super) struct Transfer {
 enum MessageProtocol {
     Eager,
     Rendezvous,
-    Memory,
+    SharedMemory,
 }
 
-/// What a packet of a message is.
+/// The kind of a message's packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PacketKind {
-    /// A long message is announced.
+    /// The rendezvous request of a long message.
     RequestToSend,
-    /// Its receiver is ready.
+    /// The receiver is ready for it.
     ClearToSend,
-    /// A part of the message.
+    /// Data of the message.
     Data { is_last: bool },
 }
 
-/// All messages under protocol, in reused places.
+/// All messages in progress, in reused places.
 #[derive(Debug, Default)]
 pub(super) struct Transfers {
     places: Vec<Transfer>,
@@ -59,7 +58,7 @@ impl Transfers {
 }
 
 impl<D: Data> World<D> {
-    /// A rank sends a message; when its core is done with that.
+    /// Sends a message. Returns when the core is done.
     pub(super) fn send_message(
         &mut self,
         from: RankId,
@@ -71,7 +70,7 @@ impl<D: Data> World<D> {
         let (here, there) = (self.host_of(process), self.host_of(self.ranks[to.index()].process));
         let costs = self.costs.message;
         let protocol = if here == there {
-            MessageProtocol::Memory
+            MessageProtocol::SharedMemory
         } else if bytes <= costs.eager_max_bytes {
             MessageProtocol::Eager
         } else {
@@ -80,7 +79,7 @@ impl<D: Data> World<D> {
         let transfer = Transfer { from, to, bytes, protocol, left_bytes: bytes };
         let id = self.transfers.put(transfer);
         match protocol {
-            MessageProtocol::Memory => {
+            MessageProtocol::SharedMemory => {
                 let done_at = self.work(process, at, costs.share.of(bytes));
                 self.events.schedule(done_at + costs.line, Event::Share(id));
                 done_at
@@ -100,7 +99,7 @@ impl<D: Data> World<D> {
         }
     }
 
-    /// What a core pays for writing a short message into the adapter itself.
+    /// The time that a core takes to write a short message into the adapter itself.
     pub(super) fn inline_cost(&self, bytes: u32) -> Picos {
         let adapter = &self.costs.adapter;
         if bytes <= adapter.inline_max_bytes { adapter.inline_byte.of(bytes) } else { Picos::ZERO }
@@ -119,7 +118,7 @@ impl<D: Data> World<D> {
         self.send(at, Event::Post, packet);
     }
 
-    /// Hands the next packet of a message to the adapter.
+    /// Posts the next packet of a message to the adapter.
     fn send_part(&mut self, id: TransferId, at: Picos) {
         let Transfer { from, to, left_bytes, .. } = self.transfers.at(id);
         let (here, there) = (self.host_of_rank(from), self.host_of_rank(to));
@@ -132,8 +131,8 @@ impl<D: Data> World<D> {
         self.send(at, Event::Post, packet);
     }
 
-    /// A packet of a message is on the wire until `wire_free_at`; the next one follows it without a
-    /// gap, as the adapter fetches ahead.
+    /// A packet of a message is on the wire until `wire_free_at`. The next one follows without a gap,
+    /// because the adapter prefetches it.
     pub(super) fn part_sent(&mut self, id: TransferId, kind: PacketKind, wire_free_at: Picos) {
         if kind == (PacketKind::Data { is_last: false }) {
             let ahead = self.costs.adapter.transmit
@@ -151,7 +150,7 @@ impl<D: Data> World<D> {
                 let noticed_at = self.work(process, seen_at, self.costs.message.control);
                 self.message_begins(to, from, id, None, noticed_at);
             }
-            (PacketKind::ClearToSend, _) => self.go_on(id),
+            (PacketKind::ClearToSend, _) => self.read_remote(id),
             (PacketKind::Data { is_last: false }, _) => {}
             (PacketKind::Data { is_last: true }, MessageProtocol::Rendezvous) => {
                 self.message_ends(to, id, seen_at)
@@ -162,14 +161,14 @@ impl<D: Data> World<D> {
         }
     }
 
-    /// A message through a host's memory is there.
+    /// A message through shared memory has arrived.
     pub(super) fn shared(&mut self, id: TransferId) {
         let now = self.events.now();
         let Transfer { from, to, .. } = self.transfers.at(id);
         self.message_begins(to, from, id, Some(now), now);
     }
 
-    /// The receiver of an announced message has a place for it, and says so.
+    /// The receiver of a rendezvous message tells the sender that it is ready.
     pub(super) fn answer(&mut self, rank: RankId, id: TransferId, at: Picos) -> Picos {
         let costs = self.costs.message;
         let process = self.ranks[rank.index()].process;
@@ -179,8 +178,8 @@ impl<D: Data> World<D> {
         done_at
     }
 
-    /// The receiver of an announced message fetches it: the sender's adapter answers, and no core.
-    fn go_on(&mut self, id: TransferId) {
+    /// The receiver reads a rendezvous message from the sender's memory, without the sender's core.
+    fn read_remote(&mut self, id: TransferId) {
         let from = self.transfers.at(id).from;
         let now = self.events.now();
         self.send_part(id, now);
@@ -188,14 +187,14 @@ impl<D: Data> World<D> {
         self.advance(from, now);
     }
 
-    /// What taking a message in costs its receiver's core.
+    /// The cost of receiving a message on the receiver's core.
     pub(super) fn landing_cost(&self, id: TransferId, is_folded: bool) -> Picos {
         let Transfer { bytes, protocol, .. } = self.transfers.at(id);
         let costs = &self.costs.message;
         let taking = match protocol {
             MessageProtocol::Eager => costs.receive.of(bytes),
             MessageProtocol::Rendezvous => costs.receive_cold.of(bytes),
-            MessageProtocol::Memory => costs.share.of(bytes),
+            MessageProtocol::SharedMemory => costs.share.of(bytes),
         };
         if is_folded { taking + costs.reduce.of(bytes) } else { taking }
     }
