@@ -182,7 +182,7 @@ fn more_outstanding_operations_are_never_slower_and_a_refused_grant_is_said_so()
 fn the_managers_tree_is_the_computed_one() {
     let small = "name = \"x\"\nbase = \"edr-sharp\"\n[fabric]\nkind = \"fat-tree\"\n";
     let managed = preset::read(&format!("{small}down = [8, 8, 8]\nup = [1, 4, 4]\n")).unwrap();
-    // One more host than the manager is asked for; the first 512 are the same.
+    // More hosts than the manager places; the first 512 are the same.
     let computed = preset::read(&format!("{small}down = [8, 8, 9]\nup = [1, 4, 4]\n")).unwrap();
     let us = |preset: &Preset| {
         let hosts = (0..512).step_by(3).map(Vertex).collect();

@@ -22,7 +22,7 @@ pub struct TreeBenchmark {
     pub hosts: Vec<Vertex>,
     /// Communicators at once.
     pub communicators: u32,
-    /// Outstanding operations each communicator asks for.
+    /// Outstanding operations that each communicator requests.
     pub osos: u16,
     /// Outstanding operations that the job may hold in all; none for the limits of the nodes alone.
     pub osos_per_job: Option<u32>,
