@@ -1,5 +1,5 @@
-//! The collectives, under the one set of names that everything above uses: the C interface, selection,
-//! schedules, tuning files and the report.
+//! The collectives, with the names and numbers that the C interface, selection, schedules, tuning files
+//! and the report share.
 
 /// A collective operation, as all ranks see it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -11,27 +11,27 @@ pub enum Collective {
         /// That rank.
         root: u32,
     },
-    /// Every rank gets what one has.
+    /// Every rank gets the vector of one.
     Broadcast {
         /// That rank.
         root: u32,
     },
-    /// No rank goes on before every rank has come. Takes no elements.
+    /// No rank leaves before every rank has entered. Takes no elements.
     Barrier,
-    /// Every rank gets its block of the reduction of all. As a schedule: part `rank` of
-    /// [`Split::new(elements, ranks)`](crate::Split), where it lies in the vector; the rest of the
-    /// vector is left with partial results.
+    /// Every rank gets its block of the reduction of all. A schedule leaves part `rank` of
+    /// [`Split::new(elements, ranks)`](crate::Split) at its position in the vector, and partial results
+    /// in the rest of the vector.
     ReduceScatter,
-    /// Every rank gets the contributions of all, one after the other. As a schedule: every rank has
-    /// its part, as in [`Self::ReduceScatter`], in its place.
+    /// Every rank gets the contributions of all, one after the other. A schedule expects each rank's
+    /// part at its position in the vector, as [`Self::ReduceScatter`] leaves it.
     Allgather,
-    /// Every rank gets the reduction of the ranks up to and with itself.
+    /// Every rank gets the reduction of the ranks up to and including itself.
     Scan,
     /// Every rank but the first gets the reduction of the ranks before it.
     Exscan,
 }
 
-/// Which collective, whoever its root is. Its number is the C interface's.
+/// A collective without its root. The numbers are those of the C interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
@@ -57,7 +57,7 @@ pub enum CollectiveKind {
 }
 
 impl Collective {
-    /// Which collective it is.
+    /// The collective without its root.
     #[inline]
     #[must_use]
     pub const fn kind(self) -> CollectiveKind {
@@ -73,7 +73,7 @@ impl Collective {
         }
     }
 
-    /// The rank that stands out, if one does.
+    /// The root, if the collective has one.
     #[must_use]
     pub const fn root(self) -> Option<u32> {
         match self {
@@ -102,13 +102,13 @@ impl CollectiveKind {
         Self::Exscan,
     ];
 
-    /// The collective of a number; none if there is none.
+    /// The collective with this number, if there is one.
     #[must_use]
     pub fn from_number(number: u32) -> Option<Self> {
         Self::ALL.get(number as usize).copied()
     }
 
-    /// The collective with this root, of those that have one.
+    /// The collective with this root; those without a root ignore it.
     #[must_use]
     pub const fn rooted_at(self, root: u32) -> Collective {
         match self {
@@ -138,7 +138,7 @@ impl CollectiveKind {
         }
     }
 
-    /// The collective of a [name](Self::name); none if there is none.
+    /// The collective with this [name](Self::name), if there is one.
     #[must_use]
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| kind.name() == name)

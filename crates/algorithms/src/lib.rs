@@ -1,10 +1,10 @@
-//! Host collective algorithms, written once for everyone who runs them.
+//! Host collective algorithms, independent of what runs them.
 //!
-//! An algorithm is a [`Schedule`]: what one rank sends, receives and folds, produced step by step
-//! from a few numbers. It owns no data and does no I/O, so that the same schedule drives real links,
-//! MPI's own point-to-point calls, and a simulator of 100,000 ranks; a schedule is a few hundred
-//! bytes whatever the number of ranks or elements. [`step`] says what an executor must do and which
-//! steps may overlap. [`Algorithm`] says of each algorithm in which order it combines.
+//! An algorithm is a [`Schedule`]: what one rank sends, receives and folds, step by step. A schedule
+//! owns no data and does no I/O, so the same one drives real links, MPI's own point-to-point calls, and
+//! a simulator of 100,000 ranks. It takes a few hundred bytes, whatever the number of ranks or
+//! elements. [`step`] says what an executor must do and which steps may overlap. [`Algorithm`] lists
+//! the order in which each algorithm combines.
 //!
 //! [`model`] predicts what algorithms and multi-leader designs cost.
 //!

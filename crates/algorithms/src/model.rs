@@ -1,13 +1,13 @@
-//! What collectives cost, by formula: where no table was measured, the model chooses.
+//! The cost model of collectives: it chooses where no table was measured.
 //!
 //! The model of Bayatpour et al., "Scalable Reduction Collectives with Data Partitioning-based
-//! Multi-Leader Design" (SC 2017), section 5, and for the host algorithms the usual closed forms of
+//! Multi-Leader Design" (SC 2017), section 5, and for the host algorithms the closed forms of
 //! Thakur, Rabenseifner, Gropp (IJHPCA 2005). Pure functions of measured constants. All times are
-//! nanoseconds, all lengths bytes. A model orders designs; it does not promise times.
+//! nanoseconds, all lengths bytes. The model ranks designs; it does not predict exact times.
 
 use crate::request::Algorithm;
 
-/// What moving and combining cost on this system.
+/// The cost of data movement and reduction on this system.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Costs {
     /// `a`: between hosts, the time before the first byte.
@@ -42,14 +42,14 @@ pub struct Design {
     pub sub_partitions: u32,
 }
 
-/// What an allreduce by data-partitioned leaders takes, phase by phase.
+/// The time of an allreduce by data-partitioned leaders (DPML), phase by phase.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Prediction {
     /// Every process copies its vector to the leaders: `l (a' + b' n / l)`.
     pub copy_in_ns: f64,
-    /// Each leader combines what its host's processes brought: `(p / (h l) - 1) n c`, or nothing where
-    /// that is negative. At l = p / h the formula has nothing left to combine, though every leader
-    /// still combines p / h shares; the paper's simplification is kept.
+    /// Each leader combines the vectors of its host's processes: `(p / (h l) - 1) n c`, or 0 where that
+    /// is negative. At l = p / h the paper's formula gives 0, though every leader still combines p / h
+    /// shares. The model keeps this simplification.
     pub reduce_ns: f64,
     /// Between the hosts: `ceil(lg h) (a k + n b / l + n c / l)`.
     pub network_ns: f64,
@@ -69,8 +69,8 @@ impl Prediction {
     /// The time with sub-partitions that overlap: while one is between the hosts, the next is
     /// combined and the one before copied out. Equal to [`Self::sum_ns`] for one sub-partition.
     ///
-    /// The paper's sum alone can't prefer k > 1, for it only adds startups. This is our reading of what
-    /// its pipelining is for: the first part's way through all stages, then one slowest stage a part.
+    /// The paper's sum never prefers k > 1, because k only adds startups to it. This is our model of its
+    /// pipelining: the first part passes all stages, and each further part adds the slowest stage.
     #[must_use]
     pub fn overlapped_ns(&self) -> f64 {
         let parts = f64::from(self.sub_partitions.max(1));
@@ -82,7 +82,7 @@ impl Prediction {
 }
 
 impl Costs {
-    /// What a design takes.
+    /// The predicted time of a design.
     ///
     /// # Panics
     /// If the job has no host, or the design no leader.
@@ -142,7 +142,7 @@ impl Costs {
         let (startup, rounds) = (self.network_startup_ns, f64::from(log2_up(ranks)));
         let (byte, combine) = (self.network_ns_per_byte, self.reduce_ns_per_byte);
         let all_but_own = (p - 1.0) / p * bytes;
-        // Ranks beyond the power of two hand everything in before, and get everything after.
+        // Ranks beyond the power of two send their vector before, and receive the result after.
         let uneven = if ranks.is_power_of_two() { 0.0 } else { 1.0 };
         let outside = uneven * (2.0 * (startup + bytes * byte) + bytes * combine);
         let whole = f64::from(ranks.max(1).ilog2());
@@ -225,7 +225,7 @@ mod tests {
         close(piped.network_ns, 4.0 * (8_000.0 + 1_000.0 * 0.1));
     }
 
-    /// The paper's finding: one leader for short vectors, all the more the longer they get.
+    /// The paper's finding: one leader for short vectors, and more for longer ones.
     #[test]
     fn longer_vectors_take_more_leaders() {
         let best = |len_bytes| COSTS.best_design(job(len_bytes), 1).leaders;

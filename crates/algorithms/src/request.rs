@@ -1,24 +1,24 @@
-//! What can be asked for of a collective: the algorithm, the order and the size; and what each promises.
+//! What a schedule is requested with: algorithm, order and size; and what each algorithm promises.
 
 use core::num::NonZeroU64;
 
 use crate::collective::Collective;
 
-/// How it is done.
+/// A collective algorithm.
 ///
-/// | algorithm | combines in rank order | where |
+/// | algorithm | combines in rank order | how |
 /// |---|---|---|
-/// | recursive doubling, recursive k-ing | yes | contiguous blocks of ranks merge |
-/// | Rabenseifner | yes | the same blocks; each part of the vector at one rank |
-/// | ring | **no** | part i combines i+1, i+2, ..., i, cyclically |
-/// | binomial, k-nomial | if asked for | else a root other than 0 starts with itself, cyclically |
-/// | chain | yes | towards the root from both ends |
-/// | linear | yes | one by one |
-/// | dissemination | reduces nothing | |
+/// | recursive doubling, recursive k-ing | yes | merges contiguous blocks of ranks |
+/// | Rabenseifner | yes | merges the same blocks, each part of the vector at one rank |
+/// | ring | **no** | combines part i over ranks i+1, i+2, ..., i, cyclically |
+/// | binomial, k-nomial | if requested | else combines cyclically from the root on |
+/// | chain | yes | folds from both ends towards the root |
+/// | linear | yes | the root folds one rank after the other |
+/// | dissemination | does not reduce | |
 ///
-/// Every allreduce here leaves **the same bits at all ranks**, whatever the operator: each element's
-/// result is either made once and copied, or made at several ranks from the same operands in the same
-/// association. Equal requests give equal bits from run to run; another algorithm, or another number
+/// Every allreduce here gives **the same bits at all ranks**, whatever the operator: each element is
+/// either reduced once and copied, or reduced at several ranks from the same operands in the same
+/// association. Equal requests give equal bits from run to run. Another algorithm, or another number
 /// of ranks, associates differently.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Algorithm {
@@ -45,12 +45,12 @@ pub enum Algorithm {
         /// At least 2.
         radix: u32,
     },
-    /// From neighbour to neighbour, in segments that follow one another.
+    /// From neighbour to neighbour, pipelined in segments.
     Chain {
         /// Elements per segment, the last one perhaps fewer.
         segment_elements: NonZeroU64,
     },
-    /// One rank hears from, or speaks to, all others.
+    /// The root receives from, or sends to, all other ranks.
     Linear,
     /// Barrier: Hensgen, Finkel, Manber, "Two Algorithms for Barrier Synchronization" (IJPP 1988).
     /// Allgather: Bruck et al., "Efficient Algorithms for All-to-All Communications" (IEEE TPDS
@@ -61,10 +61,11 @@ pub enum Algorithm {
 /// In which order operands may be combined.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Order {
-    /// Any: the operator is commutative.
+    /// Any order: the operator is commutative.
     #[default]
     Any,
-    /// By rank, in any association: what MPI asks for a non-commutative operator (MPI 4.1, 6.9.1).
+    /// Rank order, in any association: MPI requires it for a non-commutative operator (MPI 4.1,
+    /// 6.9.1).
     Rank,
 }
 
@@ -73,45 +74,45 @@ pub enum Order {
 pub struct Shape {
     /// How many ranks take part.
     pub ranks: u32,
-    /// How many elements the vector has; not looked at in a barrier.
+    /// How many elements the vector has; ignored for a barrier.
     pub elements: u64,
-    /// In which order they may be combined.
+    /// In which order operands may be combined.
     pub order: Order,
 }
 
-/// Why there is no schedule for a request. The caller is at fault.
+/// Why there is no schedule for a request: a mistake of the caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Unsupported {
-    /// The algorithm has no form for this collective.
-    #[error("{algorithm:?} has no form for {collective:?}")]
+    /// The algorithm does not implement this collective.
+    #[error("{algorithm:?} does not implement {collective:?}")]
     Combination {
         /// The algorithm.
         algorithm: Algorithm,
         /// The collective.
         collective: Collective,
     },
-    /// Rank order was asked of an algorithm that combines in another.
+    /// The request needs rank order, and the algorithm combines in another order.
     #[error("{algorithm:?} can't combine in rank order")]
     OutOfOrder {
         /// The algorithm.
         algorithm: Algorithm,
     },
     /// A radix below 2.
-    #[error("radix {radix} is not possible here")]
+    #[error("radix {radix} is too small; the least is 2")]
     Radix {
         /// The radix.
         radix: u32,
     },
-    /// A chain of more segments than rounds can be counted.
-    #[error("{segments} segments are more than {segments_max}")]
+    /// A chain with more segments than its round counter can hold.
+    #[error("a chain of {segments} segments is too long; {segments_max} are allowed")]
     Segments {
-        /// How many they would be.
+        /// How many there would be.
         segments: u64,
-        /// How many they may be.
+        /// How many there may be.
         segments_max: u64,
     },
-    /// A rank, or a root, that isn't there.
+    /// A rank, or a root, that does not exist.
     #[error("rank {rank} is not one of {ranks}")]
     NoSuchRank {
         /// The rank.

@@ -1,11 +1,11 @@
-//! Schedules: phases put together, and the walk over them.
+//! Schedules: sequences of phases, and the iteration over their steps.
 
 use arrayvec::ArrayVec;
 
 use crate::collective::Collective;
 use crate::phases::{
-    Blocks, Chain, ChainWay, Cyclic, CyclicWay, Exchange, Flat, FlatWay, Halving, HalvingWay, Hop,
-    Phase, Place, Ring, RingWay, Slot, Tree, TreeWay,
+    Blocks, Chain, ChainKind, Cyclic, CyclicKind, Exchange, Flat, FlatKind, Halving, HalvingKind,
+    Hop, Phase, Place, Ring, RingKind, Slot, Tree, TreeKind,
 };
 use crate::request::{Algorithm, Order, Shape, Unsupported};
 use crate::step::{Action, Step};
@@ -17,13 +17,12 @@ type Phases = ArrayVec<Phase, PHASES_MAX>;
 
 /// What one rank does in one collective operation, step by step.
 ///
-/// An iterator that makes each step when it is asked for, from a fixed amount of memory. See
-/// [`crate::step`] for what its steps mean.
+/// A lazy iterator in a fixed amount of memory. See [`crate::step`] for the meaning of its steps.
 #[derive(Clone, Debug)]
 pub struct Schedule {
     place: Place,
     phases: Phases,
-    /// Whether empty messages count: they are all that a barrier has.
+    /// Whether empty messages count: a barrier has no others.
     is_barrier: bool,
     phase: usize,
     /// Round and index within the phase.
@@ -156,51 +155,57 @@ fn exchange(
     rank: u32,
 ) -> Result<Option<Phases>, Unsupported> {
     check_radix(radix)?;
-    let prefix = |first| Phase::Cyclic(Cyclic { way: CyclicWay::Prefix { first } });
+    let prefix = |first| Phase::Cyclic(Cyclic { kind: CyclicKind::Prefix { first } });
     Ok(match collective {
         Collective::Allreduce | Collective::Barrier => {
             let blocks = Blocks::by_power(ranks, radix, 0);
-            let [fold, spread] = within_block(&blocks, rank);
-            list([fold, Phase::Exchange(Exchange { blocks, radix }), spread])
+            let [reduce, broadcast] = within_block(&blocks, rank);
+            list([reduce, Phase::Exchange(Exchange { blocks, radix }), broadcast])
         }
         Collective::Scan if radix == 2 => list([prefix(0)]),
         Collective::Exscan if radix == 2 => {
-            list([Phase::Cyclic(Cyclic { way: CyclicWay::Shift }), prefix(1)])
+            list([Phase::Cyclic(Cyclic { kind: CyclicKind::Shift }), prefix(1)])
         }
         _ => None,
     })
 }
 
-/// Into a block's speaker before the exchange, and out to the block after it.
+/// Reduces to a block's representative before the exchange, and broadcasts in the block after it.
 fn within_block(blocks: &Blocks, rank: u32) -> [Phase; 2] {
     let (first, count) = blocks.around(rank);
-    let root = blocks.speaker(blocks.block_of(rank));
-    [FlatWay::Fold, FlatWay::Spread].map(|way| Phase::Flat(Flat { way, first, count, root }))
+    let root = blocks.representative(blocks.block_of(rank));
+    [FlatKind::Reduce, FlatKind::Broadcast]
+        .map(|kind| Phase::Flat(Flat { kind, first, count, root }))
 }
 
 fn rabenseifner(collective: Collective, ranks: u32, rank: u32) -> Option<Phases> {
     let blocks = Blocks::by_power(ranks, 2, collective.root().unwrap_or(0));
-    let [fold, spread] = within_block(&blocks, rank);
-    let halving = |way| Phase::Halving(Halving { blocks, way });
+    let [reduce, broadcast] = within_block(&blocks, rank);
+    let halving = |kind| Phase::Halving(Halving { blocks, kind });
     match collective {
-        Collective::Allreduce => {
-            list([fold, halving(HalvingWay::Reduce), halving(HalvingWay::Allgather), spread])
-        }
-        Collective::Reduce { root } => {
-            list([fold, halving(HalvingWay::Reduce), halving(HalvingWay::Gather { root })])
-        }
+        Collective::Allreduce => list([
+            reduce,
+            halving(HalvingKind::ReduceScatter),
+            halving(HalvingKind::Allgather),
+            broadcast,
+        ]),
+        Collective::Reduce { root } => list([
+            reduce,
+            halving(HalvingKind::ReduceScatter),
+            halving(HalvingKind::Gather { root }),
+        ]),
         _ => None,
     }
 }
 
 fn ring(collective: Collective, ranks: u32) -> Option<Phases> {
-    let reduce = Phase::Ring(Ring { way: RingWay::Reduce });
-    let gather = Phase::Ring(Ring { way: RingWay::Gather });
-    let flat = |way, root| Phase::Flat(Flat::whole(way, root, ranks));
+    let reduce = Phase::Ring(Ring { kind: RingKind::ReduceScatter });
+    let gather = Phase::Ring(Ring { kind: RingKind::Allgather });
+    let flat = |kind, root| Phase::Flat(Flat::whole(kind, root, ranks));
     match collective {
         Collective::Allreduce => list([reduce, gather]),
-        Collective::Reduce { root } => list([reduce, flat(FlatWay::Gather, root)]),
-        Collective::Broadcast { root } => list([flat(FlatWay::Scatter, root), gather]),
+        Collective::Reduce { root } => list([reduce, flat(FlatKind::Gather, root)]),
+        Collective::Broadcast { root } => list([flat(FlatKind::Scatter, root), gather]),
         Collective::ReduceScatter => list([reduce]),
         Collective::Allgather => list([gather]),
         Collective::Barrier | Collective::Scan | Collective::Exscan => None,
@@ -209,11 +214,11 @@ fn ring(collective: Collective, ranks: u32) -> Option<Phases> {
 
 fn tree(collective: Collective, radix: u32, shape: Shape) -> Result<Option<Phases>, Unsupported> {
     check_radix(radix)?;
-    let up = |root| Phase::Tree(Tree { way: TreeWay::Up, radix, root });
-    let down = |root| Phase::Tree(Tree { way: TreeWay::Down, radix, root });
+    let up = |root| Phase::Tree(Tree { kind: TreeKind::Reduce, radix, root });
+    let down = |root| Phase::Tree(Tree { kind: TreeKind::Broadcast, radix, root });
     Ok(match collective {
         Collective::Allreduce | Collective::Barrier => list([up(0), down(0)]),
-        // Counting from the root would begin in the middle of the ranks.
+        // A tree rooted at `root` would combine cyclically, from `root` on.
         Collective::Reduce { root } if root != 0 && shape.order == Order::Rank => {
             list([up(0), Phase::Hop(Hop { from: 0, to: root })])
         }
@@ -232,36 +237,36 @@ fn chain(
     if segments > Chain::SEGMENTS_MAX {
         return Err(Unsupported::Segments { segments, segments_max: Chain::SEGMENTS_MAX });
     }
-    let way = match collective {
-        Collective::Allreduce | Collective::Barrier => ChainWay::UpAndDown,
-        Collective::Reduce { root } => ChainWay::Up { root },
-        Collective::Broadcast { root } => ChainWay::Down { root },
-        // On its way up to the last rank, each rank's vector is what the scan asks for.
-        Collective::Scan => ChainWay::Up { root: shape.ranks - 1 },
+    let kind = match collective {
+        Collective::Allreduce | Collective::Barrier => ChainKind::Allreduce,
+        Collective::Reduce { root } => ChainKind::Reduce { root },
+        Collective::Broadcast { root } => ChainKind::Broadcast { root },
+        // In a reduce to the last rank, each rank's partial result is its prefix.
+        Collective::Scan => ChainKind::Reduce { root: shape.ranks - 1 },
         _ => return Ok(None),
     };
-    Ok(list([Phase::Chain(Chain { way, segment_elements })]))
+    Ok(list([Phase::Chain(Chain { kind, segment_elements })]))
 }
 
 fn linear(collective: Collective, ranks: u32) -> Option<Phases> {
-    let flat = |way, root| Phase::Flat(Flat::whole(way, root, ranks));
+    let flat = |kind, root| Phase::Flat(Flat::whole(kind, root, ranks));
     match collective {
         Collective::Allreduce | Collective::Barrier => {
-            list([flat(FlatWay::Fold, 0), flat(FlatWay::Spread, 0)])
+            list([flat(FlatKind::Reduce, 0), flat(FlatKind::Broadcast, 0)])
         }
-        Collective::Reduce { root } => list([flat(FlatWay::Fold, root)]),
-        Collective::Broadcast { root } => list([flat(FlatWay::Spread, root)]),
-        Collective::ReduceScatter => list([flat(FlatWay::Fold, 0), flat(FlatWay::Scatter, 0)]),
-        Collective::Allgather => list([flat(FlatWay::Gather, 0), flat(FlatWay::Spread, 0)]),
+        Collective::Reduce { root } => list([flat(FlatKind::Reduce, root)]),
+        Collective::Broadcast { root } => list([flat(FlatKind::Broadcast, root)]),
+        Collective::ReduceScatter => list([flat(FlatKind::Reduce, 0), flat(FlatKind::Scatter, 0)]),
+        Collective::Allgather => list([flat(FlatKind::Gather, 0), flat(FlatKind::Broadcast, 0)]),
         Collective::Scan | Collective::Exscan => None,
     }
 }
 
 fn dissemination(collective: Collective) -> Option<Phases> {
-    let way = match collective {
-        Collective::Barrier => CyclicWay::Barrier,
-        Collective::Allgather => CyclicWay::Allgather,
+    let kind = match collective {
+        Collective::Barrier => CyclicKind::Barrier,
+        Collective::Allgather => CyclicKind::Allgather,
         _ => return None,
     };
-    list([Phase::Cyclic(Cyclic { way })])
+    list([Phase::Cyclic(Cyclic { kind })])
 }

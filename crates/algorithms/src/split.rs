@@ -20,13 +20,13 @@ impl Span {
         Self { first, elements: end - first }
     }
 
-    /// The one after the last.
+    /// The position after the last element.
     #[must_use]
     pub const fn end(self) -> u64 {
         self.first + self.elements
     }
 
-    /// Whether nothing is in it.
+    /// Whether it has no element.
     #[must_use]
     pub const fn is_empty(self) -> bool {
         self.elements == 0
@@ -41,7 +41,7 @@ impl Span {
             && other.first < self.end()
     }
 
-    /// The lower half, which is the shorter one of an odd range, or the upper half.
+    /// The lower or the upper half. The lower one of an odd range is the shorter.
     #[must_use]
     pub(crate) const fn half(self, upper: bool) -> Self {
         let lower = self.elements / 2;

@@ -1,31 +1,31 @@
-//! What one rank does, one step after the other, and which steps may overlap.
+//! The steps of one rank, and which of them may overlap.
 //!
-//! # What an executor promises
+//! # What an executor must do
 //!
-//! A rank has a *vector* as long as the operation, which holds its contribution at first and its
-//! result at the end (for a broadcast, only the root's counts at first), and, for the few schedules
-//! whose [`Schedule::needs_aside`](crate::Schedule::needs_aside) says so, a second one *aside*.
-//! At ranks that get no result, the vector is working space and ends with partial results in it.
+//! A rank has a *vector* of the operation's length. It holds the rank's contribution at first (of a
+//! broadcast, the root's) and the result at the end. A rank also has, for the few schedules
+//! for which [`Schedule::needs_aside`](crate::Schedule::needs_aside) holds, a second buffer *aside*.
+//! At ranks that get no result, the vector is working space and ends with partial results.
 //!
 //! 1. Messages from one rank to another arrive in the order in which they were sent, whole.
 //! 2. Steps come in order, and those that change a buffer (the landing of a [`Action::Receive`], and
 //!    [`Action::Fold`]) happen in that order wherever they touch the same elements.
 //! 3. A send reads its span after all earlier steps that change it, and before any later one.
-//! 4. No send waits for its receiver: a rank whose send has not got through goes on to its receives.
+//! 4. No send waits for its receiver: a rank with an unfinished send proceeds to its receives.
 //!
-//! The plainest executor walks the steps one by one with sends that copy, and is correct.
-//! One that sends from the vector itself must not let a landing wait for a send that its receiver
-//! doesn't take because it, too, waits: land a long message piece by piece, each as soon as the same
-//! elements are out (enough where two exchange), or copy what is still to be sent.
+//! An executor that runs the steps one by one, with sends that copy, is correct. An executor that sends
+//! from the vector itself can deadlock: two ranks that exchange a long message would each wait for the
+//! other to take it before they store what has arrived. It must either store the message piece by
+//! piece, each as soon as the same elements are sent, or copy what is still to be sent.
 //!
 //! # What may overlap
 //!
-//! Everything within one [`Step::round`], under the promises above: its sends come first and don't
-//! depend on its receives; its receives can all be under way at once, and only their landings keep
-//! their order where their spans meet. A send may also go on through later rounds until a step
-//! changes its span; only in recursive doubling and k-ing is that the same round. A round's sends may
-//! depend on every receive of earlier rounds. Round numbers are a rank's own: equal numbers at two
-//! ranks mean nothing.
+//! All steps of one [`Step::round`], under the rules above. A round's sends come first and don't depend
+//! on its receives. Its receives can all be in progress at once; only their landings keep their order
+//! where their spans overlap. A send may also continue through later rounds, until a step changes its
+//! span; only in recursive doubling and k-ing does that happen in the same round. A round's sends may
+//! depend on every receive of earlier rounds. Round numbers are local: equal numbers at two ranks have
+//! no relation.
 
 use crate::split::Span;
 
@@ -52,9 +52,9 @@ pub enum Action {
     Receive {
         /// The sending rank.
         from: u32,
-        /// Which elements of `buffer` it is about.
+        /// Which elements of `buffer`.
         span: Span,
-        /// Whose elements those are.
+        /// The buffer that changes.
         buffer: Buffer,
         /// What to do with what arrives.
         landing: Landing,
@@ -69,16 +69,16 @@ pub enum Action {
 /// A rank's own memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Buffer {
-    /// Contribution at first, result at the end.
+    /// The contribution at first, the result at the end.
     Vector,
-    /// As long as the vector; holds nothing at first, and nothing of worth at the end.
+    /// A second buffer of the vector's length. Its content is undefined at first and unused at the end.
     Aside,
 }
 
-/// What becomes of a received range.
+/// What an executor does with a received range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Landing {
-    /// It replaces what was there.
+    /// Overwrites the buffer.
     Store,
     /// `buffer = received op buffer`.
     FoldAsLeft,

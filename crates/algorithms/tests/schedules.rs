@@ -1,5 +1,5 @@
-//! Every algorithm's form of every collective against an oracle: every process count from 1 to 17,
-//! every root, odd lengths, both orders, under deliveries that a seed decides.
+//! Compares every algorithm of every collective with an oracle: every process count from 1 to 17,
+//! every root, odd lengths, both orders, and an order of delivery that depends on a seed.
 
 mod common;
 
@@ -49,7 +49,7 @@ fn lengths(ranks: u32, is_rooted: bool) -> Vec<u64> {
     lengths
 }
 
-/// Runs a collective under all algorithms that have it; `check` gets each rank's result.
+/// Runs a collective under all algorithms that implement it; `check` gets each rank's result.
 fn for_all(
     collective: impl Fn(u32) -> Collective,
     is_rooted: bool,
@@ -88,7 +88,7 @@ fn for_all(
     assert_eq!(seen.into_iter().collect::<Vec<_>>(), has, "forms that exist");
 }
 
-/// Whether `term` combines the ranks `0..ranks`, each once, in the order asked for.
+/// Asserts that `term` combines the ranks `0..ranks`, each once, in the requested order.
 fn check_term(algorithm: Algorithm, shape: Shape, element: u64, term: &Term) {
     let mut leaves = term.leaves();
     let mut expected: Vec<_> = (0..shape.ranks).map(|rank| Term::leaf(rank, element).0).collect();
@@ -194,7 +194,7 @@ fn allgather_puts_each_part_in_its_place() {
     );
 }
 
-/// Whether rank `rank`'s result combines the ranks `0..end`, in this order.
+/// Asserts that the result of each rank combines the ranks `0..end`, in this order.
 fn check_prefixes(shape: Shape, results: &[Vec<Term>], end: impl Fn(u32) -> u32) {
     for rank in 0..shape.ranks {
         let expected = |element| -> Vec<_> {
@@ -230,10 +230,10 @@ fn scans_combine_what_comes_before() {
     );
 }
 
-/// A barrier holds if every rank's arrival is known to every rank when it leaves. Messages carry the
+/// A barrier is correct if every rank knows of every rank's arrival when it leaves. Messages carry the
 /// set of ranks that their sender knows of.
 #[test]
-fn no_rank_leaves_a_barrier_before_all_have_come() {
+fn no_rank_leaves_a_barrier_before_all_have_entered() {
     let mut checked = 0;
     for algorithm in algorithms() {
         for ranks in 1..=RANKS_MAX {
@@ -281,7 +281,7 @@ fn spread_knowledge(schedules: Vec<Schedule>) -> Vec<u32> {
     known
 }
 
-/// The promises about rounds that executors build on.
+/// The rules about rounds that executors rely on.
 #[test]
 fn rounds_never_go_back_and_begin_with_their_sends() {
     for algorithm in algorithms() {
@@ -335,7 +335,7 @@ fn a_hundred_thousand_ranks_take_no_tables() {
     }
 }
 
-/// The bytes that make Rabenseifner and the ring worth having: 2 (p - 1) / p vectors a rank.
+/// Rabenseifner and the ring send 2 (p - 1) / p vectors per rank.
 #[test]
 fn long_vector_algorithms_send_each_element_twice_at_most() {
     for (algorithm, ranks) in [(Algorithm::Rabenseifner, 8), (Algorithm::Ring, 7)] {

@@ -1,11 +1,11 @@
-//! Speed of the kernels beside a plain memory copy and beside the oracle.
+//! Speed of the kernels, compared with a plain memory copy and with the oracle.
 //!
-//! `cargo bench -p tributary-reduce [-- --json]`. Every figure is memory traffic as the program
-//! asks for it, bytes read plus bytes written: a copy of n bytes moves 2n, `target = target OP
-//! source` and `target = left OP right` move 3n. What is compared runs in turns, a few milliseconds
-//! each, so that a slow spell of the machine hits all alike; the median turn counts.
+//! `cargo bench -p tributary-reduce [-- --json]`. Every figure is the memory traffic of the
+//! program, bytes read plus bytes written: a copy of n bytes moves 2n, `target = target OP
+//! source` and `target = left OP right` move 3n. The contenders run in turns of a few
+//! milliseconds, so that a slow period of the machine affects all alike; the median turn counts.
 //!
-//! `results.txt` beside this file holds what was measured, and on what.
+//! `results.txt` beside this file holds results, and names the machine.
 //!
 //! The oracle is compiled like everything here (release profile, the target's base instruction
 //! set) and looks its operator up for every element. `portable` is the plain loop of the kernels,
@@ -24,7 +24,7 @@ const TURNS: usize = 31;
 /// How long one turn takes at least.
 const TURN: Duration = Duration::from_millis(2);
 
-/// Vector lengths of the first table: two vectors inside L2, around L2, far outside it.
+/// Vector lengths of the first table: two vectors fit in L2, about fill L2, exceed it by far.
 const LENGTHS_BYTES: [usize; 4] = [64 << 10, 256 << 10, 1 << 20, 16 << 20];
 
 /// Vector length of the table of datatypes.
@@ -56,8 +56,8 @@ fn main() -> io::Result<()> {
     Ok(())
 }
 
-/// The vectors that all contenders of a table row work on: the same memory for each, because where
-/// pages lie in a cache is worth several percent.
+/// The vectors that all contenders of a table row work on. They share the memory, because the position
+/// of pages in a cache changes results by several percent.
 struct Vectors {
     datatype: Datatype,
     length_bytes: usize,
@@ -101,7 +101,7 @@ impl Vector {
     }
 
     fn zeroed(len_bytes: usize) -> Self {
-        // Ones, then zeros: pages that were never written would all be the same one.
+        // Ones, then zeros: pages that were never written would all map to the zero page.
         let mut memory = vec![1; len_bytes + LINE_BYTES + MISALIGNED_BYTES];
         memory.fill(0);
         let start = memory.as_ptr().align_offset(LINE_BYTES);
@@ -135,7 +135,7 @@ struct Contender {
     calls: u32,
 }
 
-/// What was measured of a contender.
+/// The result of a contender.
 struct Figure {
     name: &'static str,
     /// Traffic of the median turn, in 10^9 bytes a second.
@@ -201,8 +201,8 @@ fn accumulate_contender(accumulation: Accumulation, vectors: &mut Vectors) -> Co
     })
 }
 
-/// The obvious loop with no operator to look up, one float after another. Volatile reads keep it
-/// scalar; without them the compiler would vectorise it, into what `portable` is.
+/// The obvious loop without an operator to look up, one float after another. Volatile reads keep it
+/// scalar; without them the compiler would vectorise it into the same code as `portable`.
 fn scalar_contender(vectors: &Vectors) -> Contender {
     contender("scalar loop", 3 * vectors.length_bytes, |Vectors { target, left, .. }| {
         let elements = target.len_bytes / size_of::<f32>();
@@ -265,7 +265,7 @@ fn measure(mut contenders: Vec<Contender>, vectors: &mut Vectors) -> Vec<Figure>
 }
 
 fn turn(contender: &Contender, vectors: &mut Vectors) -> Duration {
-    // One call outside the clock, so that the vectors are where this contender leaves them.
+    // One untimed call, so that the caches are in the state that this contender leaves.
     (contender.call)(vectors);
     let start = Instant::now();
     for _ in 0..contender.calls {

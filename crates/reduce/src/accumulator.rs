@@ -20,11 +20,11 @@ pub fn accumulator_bytes(datatype: Datatype, elements: usize) -> usize {
     elements
         .checked_mul(datatype.size_bytes())
         .and_then(|bytes| bytes.checked_mul(widening(datatype)))
-        .expect("a vector that exists in memory, twice over, has a length that is an integer")
+        .expect("an accumulator is at most twice as long as a vector in memory")
 }
 
-/// Length that an accumulator of any datatype can have for contributions of at most
-/// `payload_max_bytes`: what to set aside before the datatype is known.
+/// The longest accumulator for contributions of at most `payload_max_bytes`, whatever the datatype: how
+/// much memory to reserve before the datatype is known.
 #[must_use]
 pub const fn accumulator_bytes_max(payload_max_bytes: usize) -> usize {
     payload_max_bytes * WIDENING_MAX
@@ -53,7 +53,7 @@ impl Accumulation {
 
     /// The accumulation compiled for `isa`, for tests and measurements.
     ///
-    /// `None` where [`Accumulation::new`] gives none, and if this processor does not have `isa`.
+    /// `None` where [`Accumulation::new`] returns `None`, and if this processor does not have `isa`.
     #[must_use]
     pub fn with_isa(isa: Isa, operator: Operator, datatype: Datatype) -> Option<Self> {
         let kernel = Kernel::with_isa(isa, operator, datatype)?;
@@ -68,7 +68,7 @@ impl Accumulation {
     pub fn begin(&self, accumulator: &mut [u8], source: &[u8]) {
         self.assert_lengths(accumulator, source);
         match self.wide {
-            // SAFETY: `wide_functions` gives functions only for what the processor has.
+            // SAFETY: `wide_functions` gives functions only for an instruction set the processor has.
             Some(wide) => unsafe { (wide.begin)(accumulator, source) },
             None => accumulator.copy_from_slice(source),
         }
@@ -81,14 +81,14 @@ impl Accumulation {
     pub fn fold(&self, accumulator: &mut [u8], source: &[u8]) {
         self.assert_lengths(accumulator, source);
         match self.wide {
-            // SAFETY: `wide_functions` gives functions only for what the processor has.
+            // SAFETY: `wide_functions` gives functions only for an instruction set the processor has.
             Some(wide) => unsafe { (wide.fold)(accumulator, source) },
             None => self.kernel.fold(accumulator, source),
         }
     }
 
-    /// Rounds once, and gives the result's bytes as they go on the wire: the front of
-    /// `accumulator`. What lies behind them is of no use any more.
+    /// Rounds once, and returns the result's bytes in wire format: the front of `accumulator`. The rest
+    /// of it is unused from then on.
     ///
     /// # Panics
     /// If `accumulator` does not hold whole elements.
@@ -97,18 +97,18 @@ impl Accumulation {
         let element_bytes = datatype.size_bytes() * widening(datatype);
         assert!(
             accumulator.len().is_multiple_of(element_bytes),
-            "{} bytes are no whole number of {element_bytes}-byte elements",
+            "{} bytes are not a whole number of {element_bytes}-byte elements",
             accumulator.len()
         );
         if let Some(wide) = self.wide {
-            // SAFETY: `wide_functions` gives functions only for what the processor has.
+            // SAFETY: `wide_functions` gives functions only for an instruction set the processor has.
             unsafe { (wide.finish)(accumulator) };
         }
         let result_bytes = accumulator.len() / widening(datatype);
         &mut accumulator[..result_bytes]
     }
 
-    /// The kernel for combining contributions as they are, each time rounded.
+    /// The kernel that combines contributions without a wider accumulator, rounding each time.
     #[must_use]
     pub const fn kernel(&self) -> &Kernel {
         &self.kernel
@@ -119,13 +119,13 @@ impl Accumulation {
         let size_bytes = datatype.size_bytes();
         assert!(
             source.len().is_multiple_of(size_bytes),
-            "{} bytes are no whole number of {size_bytes}-byte elements",
+            "{} bytes are not a whole number of {size_bytes}-byte elements",
             source.len()
         );
         assert_eq!(
             accumulator.len(),
             accumulator_bytes(datatype, source.len() / size_bytes),
-            "the accumulator has the length its datatype asks for"
+            "the accumulator must have the length that its datatype requires"
         );
     }
 }

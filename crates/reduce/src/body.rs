@@ -1,8 +1,8 @@
 //! The loops of all kernels, written once and compiled for each instruction set.
 //!
-//! Loops over [`Element`]s are plain Rust that the compiler vectorises with whatever instructions
-//! the function they are inlined into may use; `arch` owns those functions. The slices are
-//! references all the way down, which is how the compiler knows that they do not overlap.
+//! Loops over [`Element`]s are plain Rust. The compiler vectorises them with the instructions of the
+//! function that they are inlined into; `arch` owns those functions. The slices stay references down to
+//! the loop, so the compiler knows that they do not overlap.
 
 use core::marker::PhantomData;
 
@@ -20,7 +20,7 @@ pub(crate) trait One {
 
 /// Work on one slice with another.
 pub(crate) trait Two {
-    /// Changes `target` by means of `source`.
+    /// Changes `target` in place, using `source`.
     ///
     /// # Safety
     /// The processor has the instruction set that the body was written for.
@@ -29,7 +29,7 @@ pub(crate) trait Two {
 
 /// Work that makes one slice from two others.
 pub(crate) trait Three {
-    /// Overwrites `target` with what `left` and `right` give.
+    /// Overwrites `target` with the result of `left` and `right`.
     ///
     /// # Safety
     /// The processor has the instruction set that the body was written for.

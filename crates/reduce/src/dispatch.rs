@@ -1,4 +1,4 @@
-//! The one table of kernels: which functions serve an operator, a datatype, an instruction set.
+//! The table of kernels: the functions for each operator, datatype and instruction set.
 
 use tributary_wire::{Datatype, Operator};
 
@@ -12,7 +12,7 @@ use crate::half_body::{CombineHalf, FoldHalf, FoldWide, Narrow, Widen};
 use crate::lanes::{Bf16, F16, Half};
 use crate::operation::*;
 
-/// What a [`crate::Kernel`] calls.
+/// The functions of a [`crate::Kernel`].
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Functions {
     /// `target = target OP source`.
@@ -21,7 +21,7 @@ pub(crate) struct Functions {
     pub(crate) combine: ThreeFunction,
 }
 
-/// What an [`crate::Accumulation`] of 16-bit floats calls.
+/// The functions of an [`crate::Accumulation`] of 16-bit floats.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct WideFunctions {
     /// Widens the first contribution.

@@ -1,6 +1,6 @@
-//! How elements lie in bytes: loads and stores that need no alignment.
+//! The byte layout of elements: loads and stores that need no alignment.
 
-/// A value that vectors are made of, and its little-endian layout.
+/// An element of a vector, and its little-endian layout.
 pub(crate) trait Element: Copy {
     /// The bytes of one element.
     type Bytes: Copy;
@@ -11,7 +11,7 @@ pub(crate) trait Element: Copy {
     /// Writes one element; padding becomes zero.
     fn store(self) -> Self::Bytes;
 
-    /// Cuts `bytes` into elements; what does not fill an element is left out.
+    /// Cuts `bytes` into elements; an incomplete last element is left out.
     fn elements(bytes: &[u8]) -> &[Self::Bytes];
 
     /// Cuts `bytes` into elements that can be replaced.
@@ -55,8 +55,8 @@ macro_rules! numbers {
 
 numbers!(i8 i16 i32 i64 u8 u16 u32 u64 f32 f64);
 
-/// Pairs are loaded and stored as a slot with the value and a slot with the index, not as one word:
-/// the compiler sees two interleaved vectors then, and vectorises.
+/// Pairs are loaded and stored as two slots, the value and the index, not as one word: the compiler then
+/// sees two interleaved vectors, and vectorises.
 macro_rules! pairs {
     ($($value:ty: $value_bits:ty, $slot:ty;)*) => {$(
         impl Element for Pair<$value> {

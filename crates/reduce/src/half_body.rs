@@ -17,9 +17,9 @@ const LANES_MAX: usize = 64;
 
 /// Runs the block with `(first, count)` for runs of `V::COUNT` elements and then for the rest.
 ///
-/// In the full runs `count` is a constant to the compiler, which removes the partial path there.
-/// A macro, because a closure would be compiled on its own, without the instruction set that the
-/// function around it may use.
+/// `count` is a compile-time constant in the full runs, so the compiler removes the partial path there.
+/// It is a macro because a closure would be compiled without the instruction set of the function
+/// around it.
 macro_rules! for_each_block {
     ($lanes:ty, $elements:ident, |$first:ident, $count:ident| $block:block) => {{
         let full = $elements - $elements % <$lanes>::COUNT;
@@ -45,7 +45,7 @@ impl<H: Half, O: LanesOperation, V: Lanes> Two for FoldHalf<H, O, V> {
         let elements = target.len().min(source.len()) / HALF_BYTES;
         let (target, source) = (target.as_mut_ptr(), source.as_ptr());
         // SAFETY: both slices hold `elements` 16-bit floats, and the two pointers are the only ones
-        // in use; the caller vouches for the instructions.
+        // in use; the processor has the instructions by the contract of `run`.
         unsafe {
             for_each_block!(V, elements, |first, count| {
                 let at = target.add(first * HALF_BYTES);
@@ -65,8 +65,8 @@ impl<H: Half, O: LanesOperation, V: Lanes> Three for CombineHalf<H, O, V> {
     unsafe fn run(target: &mut [u8], left: &[u8], right: &[u8]) {
         let elements = target.len().min(left.len()).min(right.len()) / HALF_BYTES;
         let (target, left, right) = (target.as_mut_ptr(), left.as_ptr(), right.as_ptr());
-        // SAFETY: all slices hold `elements` 16-bit floats; the caller vouches for the
-        // instructions.
+        // SAFETY: all slices hold `elements` 16-bit floats; the processor has the instructions by the
+        // contract of `run`.
         unsafe {
             for_each_block!(V, elements, |first, count| {
                 let left = load_half::<H, V>(left.add(first * HALF_BYTES), count);
@@ -87,7 +87,7 @@ impl<H: Half, V: Lanes> Two for Widen<H, V> {
         let elements = (target.len() / SINGLE_BYTES).min(source.len() / HALF_BYTES);
         let (target, source) = (target.as_mut_ptr(), source.as_ptr());
         // SAFETY: `target` holds `elements` binary32 values and `source` as many 16-bit floats; the
-        // caller vouches for the instructions.
+        // processor has the instructions by the contract of `run`.
         unsafe {
             for_each_block!(V, elements, |first, count| {
                 let values = load_half::<H, V>(source.add(first * HALF_BYTES), count);
@@ -106,7 +106,7 @@ impl<H: Half, O: LanesOperation, V: Lanes> Two for FoldWide<H, O, V> {
         let elements = (target.len() / SINGLE_BYTES).min(source.len() / HALF_BYTES);
         let (target, source) = (target.as_mut_ptr(), source.as_ptr());
         // SAFETY: `target` holds `elements` binary32 values and `source` as many 16-bit floats; the
-        // caller vouches for the instructions.
+        // processor has the instructions by the contract of `run`.
         unsafe {
             for_each_block!(V, elements, |first, count| {
                 let at = target.add(first * SINGLE_BYTES);
@@ -128,7 +128,7 @@ impl<H: Half, V: Lanes> One for Narrow<H, V> {
         let target = target.as_mut_ptr();
         // SAFETY: `target` holds `elements` binary32 values. A block is read before it is written,
         // and it is written at or before where it was read, so no later block is overwritten. The
-        // caller vouches for the instructions.
+        // processor has the instructions by the contract of `run`.
         unsafe {
             for_each_block!(V, elements, |first, count| {
                 let values = load_single::<V>(target.add(first * SINGLE_BYTES), count);
@@ -146,11 +146,12 @@ impl<H: Half, V: Lanes> One for Narrow<H, V> {
 unsafe fn load_half<H: Half, V: Lanes>(at: *const u8, count: usize) -> V {
     const { assert!(V::COUNT <= LANES_MAX) };
     if count == V::COUNT {
-        // SAFETY: the caller's promise, with `count` being all lanes.
+        // SAFETY: by this function's contract, all `V::COUNT` values at `at` can be read.
         return unsafe { H::load(at) };
     }
     let mut block = [0; LANES_MAX * HALF_BYTES];
-    // SAFETY: `count` values fit in `block`, which holds the values of the largest lanes.
+    // SAFETY: by this function's contract, `count` values at `at` can be read. `block` has room for them,
+    // because it holds the values of the largest lanes.
     unsafe {
         at.copy_to_nonoverlapping(block.as_mut_ptr(), count * HALF_BYTES);
         H::load(block.as_ptr())
@@ -165,11 +166,12 @@ unsafe fn load_half<H: Half, V: Lanes>(at: *const u8, count: usize) -> V {
 unsafe fn store_half<H: Half, V: Lanes>(values: V, at: *mut u8, count: usize) {
     const { assert!(V::COUNT <= LANES_MAX) };
     if count == V::COUNT {
-        // SAFETY: the caller's promise, with `count` being all lanes.
+        // SAFETY: by this function's contract, all `V::COUNT` values at `at` can be written.
         return unsafe { H::store(values, at) };
     }
     let mut block = [0; LANES_MAX * HALF_BYTES];
-    // SAFETY: `block` holds the values of the largest lanes, and `at` takes `count` of them.
+    // SAFETY: `block` holds the values of the largest lanes. By this function's contract, `count` values
+    // at `at` can be written.
     unsafe {
         H::store(values, block.as_mut_ptr());
         at.copy_from_nonoverlapping(block.as_ptr(), count * HALF_BYTES);
@@ -184,11 +186,12 @@ unsafe fn store_half<H: Half, V: Lanes>(values: V, at: *mut u8, count: usize) {
 unsafe fn load_single<V: Lanes>(at: *const u8, count: usize) -> V {
     const { assert!(V::COUNT <= LANES_MAX) };
     if count == V::COUNT {
-        // SAFETY: the caller's promise, with `count` being all lanes.
+        // SAFETY: by this function's contract, all `V::COUNT` values at `at` can be read.
         return unsafe { V::load(at) };
     }
     let mut block = [0; LANES_MAX * SINGLE_BYTES];
-    // SAFETY: `count` values fit in `block`, which holds the values of the largest lanes.
+    // SAFETY: by this function's contract, `count` values at `at` can be read. `block` has room for them,
+    // because it holds the values of the largest lanes.
     unsafe {
         at.copy_to_nonoverlapping(block.as_mut_ptr(), count * SINGLE_BYTES);
         V::load(block.as_ptr())
@@ -203,11 +206,12 @@ unsafe fn load_single<V: Lanes>(at: *const u8, count: usize) -> V {
 unsafe fn store_single<V: Lanes>(values: V, at: *mut u8, count: usize) {
     const { assert!(V::COUNT <= LANES_MAX) };
     if count == V::COUNT {
-        // SAFETY: the caller's promise, with `count` being all lanes.
+        // SAFETY: by this function's contract, all `V::COUNT` values at `at` can be written.
         return unsafe { values.store(at) };
     }
     let mut block = [0; LANES_MAX * SINGLE_BYTES];
-    // SAFETY: `block` holds the values of the largest lanes, and `at` takes `count` of them.
+    // SAFETY: `block` holds the values of the largest lanes. By this function's contract, `count` values
+    // at `at` can be written.
     unsafe {
         values.store(block.as_mut_ptr());
         at.copy_from_nonoverlapping(block.as_ptr(), count * SINGLE_BYTES);

@@ -1,4 +1,4 @@
-//! Which instruction sets kernels exist for, and which of them this processor has.
+//! The instruction sets that have kernels, and which of them this processor has.
 
 use std::sync::LazyLock;
 
@@ -7,7 +7,7 @@ use std::sync::LazyLock;
 /// All give the same results; they differ in speed only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Isa {
-    /// What every processor of the compiled target has (SSE2 on `x86_64`, NEON on `aarch64`).
+    /// The base instruction set of the compiled target (SSE2 on `x86_64`, NEON on `aarch64`).
     Portable,
     /// `x86_64` with AVX2 and F16C.
     Avx2,
@@ -19,7 +19,7 @@ impl Isa {
     /// Every instruction set, the slowest first.
     pub const ALL: [Self; 3] = [Self::Portable, Self::Avx2, Self::Avx512];
 
-    /// The fastest one this processor has. The processor is asked once per process.
+    /// The fastest one this processor has, determined once per process.
     #[must_use]
     pub fn best() -> Self {
         static BEST: LazyLock<Isa> = LazyLock::new(|| {

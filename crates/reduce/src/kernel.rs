@@ -7,14 +7,14 @@ use crate::dispatch::{Functions, functions};
 
 /// One operator on one datatype, ready to run.
 ///
-/// Made once per operation and used for all its segments: making it looks the functions up, using
-/// it is one indirect call.
+/// Create it once per operation and use it for all segments: creating it looks the functions up, and
+/// each use is one indirect call.
 #[derive(Clone, Copy, Debug)]
 pub struct Kernel {
     operator: Operator,
     datatype: Datatype,
     isa: Isa,
-    /// A power of two, so that whole elements are told without a division.
+    /// A power of two, so the check for whole elements needs no division.
     element_bytes: usize,
     functions: Functions,
 }
@@ -31,7 +31,7 @@ impl Kernel {
 
     /// The kernel compiled for `isa`, for tests and measurements.
     ///
-    /// `None` where [`Kernel::new`] gives none, and if this processor does not have `isa`.
+    /// `None` where [`Kernel::new`] returns `None`, and if this processor does not have `isa`.
     #[must_use]
     pub fn with_isa(isa: Isa, operator: Operator, datatype: Datatype) -> Option<Self> {
         let functions = functions(isa, operator, datatype)?;
@@ -71,16 +71,16 @@ impl Kernel {
     /// by each call; see [`crate::Accumulation`] for one rounding over many.
     ///
     /// # Panics
-    /// If the lengths differ or don't hold whole elements: both come from one checked header.
+    /// If the lengths differ or don't hold whole elements.
     #[inline]
     pub fn fold(&self, target: &mut [u8], source: &[u8]) {
-        assert_eq!(target.len(), source.len(), "operands hold equally many elements");
+        assert_eq!(target.len(), source.len(), "operands must have the same length");
         self.assert_whole(target.len());
         // SAFETY: `with_isa` gives functions only for an instruction set the processor has.
         unsafe { (self.functions.fold)(target, source) }
     }
 
-    /// `target = left OP right`, element by element; what `target` held does not matter.
+    /// `target = left OP right`, element by element; the previous content of `target` does not matter.
     ///
     /// `left` is the operand of the lower rank. Any alignment will do.
     ///
@@ -88,8 +88,8 @@ impl Kernel {
     /// If the lengths differ or don't hold whole elements.
     #[inline]
     pub fn combine_into(&self, target: &mut [u8], left: &[u8], right: &[u8]) {
-        assert_eq!(left.len(), right.len(), "operands hold equally many elements");
-        assert_eq!(target.len(), left.len(), "the result has the length of its operands");
+        assert_eq!(left.len(), right.len(), "operands must have the same length");
+        assert_eq!(target.len(), left.len(), "the result must have the length of its operands");
         self.assert_whole(target.len());
         // SAFETY: `with_isa` gives functions only for an instruction set the processor has.
         unsafe { (self.functions.combine)(target, left, right) }
@@ -100,7 +100,7 @@ impl Kernel {
         let element_bytes = self.element_bytes;
         assert!(
             len_bytes & (element_bytes - 1) == 0,
-            "{len_bytes} bytes are no whole number of {element_bytes}-byte elements"
+            "{len_bytes} bytes are not a whole number of {element_bytes}-byte elements"
         );
     }
 }

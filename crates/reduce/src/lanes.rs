@@ -1,11 +1,11 @@
-//! Several binary32 values at once, and how 16-bit floats become them and come back.
+//! Several binary32 values at once, and the conversions between them and 16-bit floats.
 //!
-//! The compiler can vectorise every other element by itself; for binary16 it does not know the
-//! conversion instructions, so these few operations are spelled out per instruction set.
+//! The compiler vectorises every other element by itself. It does not know the conversion instructions
+//! for binary16, so each instruction set implements these few operations.
 
 /// A register's worth of binary32 values.
 pub(crate) trait Lanes: Copy {
-    /// Values in it.
+    /// How many values.
     const COUNT: usize;
 
     /// Reads `COUNT` binary32 values.
@@ -96,13 +96,13 @@ pub(crate) struct Bf16;
 impl Half for F16 {
     #[inline(always)]
     unsafe fn load<V: Lanes>(at: *const u8) -> V {
-        // SAFETY: the caller vouches for the bytes and the instructions.
+        // SAFETY: the contract of `Half::load` is that of the function it calls.
         unsafe { V::load_f16(at) }
     }
 
     #[inline(always)]
     unsafe fn store<V: Lanes>(values: V, at: *mut u8) {
-        // SAFETY: the caller vouches for the bytes and the instructions.
+        // SAFETY: the contract of `Half::store` is that of the function it calls.
         unsafe { values.store_f16(at) }
     }
 }
@@ -110,13 +110,13 @@ impl Half for F16 {
 impl Half for Bf16 {
     #[inline(always)]
     unsafe fn load<V: Lanes>(at: *const u8) -> V {
-        // SAFETY: the caller vouches for the bytes and the instructions.
+        // SAFETY: the contract of `Half::load` is that of the function it calls.
         unsafe { V::load_bf16(at) }
     }
 
     #[inline(always)]
     unsafe fn store<V: Lanes>(values: V, at: *mut u8) {
-        // SAFETY: the caller vouches for the bytes and the instructions.
+        // SAFETY: the contract of `Half::store` is that of the function it calls.
         unsafe { values.store_bf16(at) }
     }
 }

@@ -1,8 +1,8 @@
 //! Reduction kernels: every operator on every datatype, over plain bytes.
 //!
-//! Owns what one element combined with another gives, and how fast. Knows nothing of frames,
-//! groups, children or threads. Start at [`Kernel`]; an aggregation node, which merges many
-//! contributions into one, uses [`Accumulation`] instead.
+//! Owns the meaning and the speed of combining elements. Must not know frames, groups, children or
+//! threads. Start at [`Kernel`]. An aggregation node merges many contributions into one, and uses
+//! [`Accumulation`] instead.
 //!
 //! # Order
 //! An operation is `left OP right`, and `left` is always the contribution of the lower rank:
@@ -12,9 +12,9 @@
 //! # Meaning
 //! * Integers wrap, as two's complement does (`Sum`, `Product`).
 //! * `Min` is `if right < left { right } else { left }` and `Max` is
-//!   `if right > left { right } else { left }`, on floats too. So `left` is kept where neither is
+//!   `if right > left { right } else { left }`, on floats too. So `left` stays where neither is
 //!   smaller: between -0.0 and +0.0, and where either is a NaN. A NaN on the left stays and a NaN
-//!   on the right is ignored; which of the two happens depends on the ranks' order, never on
+//!   on the right is ignored. Which of the two happens depends on the order of ranks, never on
 //!   timing.
 //! * `MinLoc` and `MaxLoc` take the smaller (larger) value with its index, and between equal values
 //!   the smaller index (MPI 4.1 §6.9.4). NaN values are treated as `Min` and `Max` treat them.
@@ -24,14 +24,14 @@
 //!   call of [`Kernel`], once for all contributions with [`Accumulation`]. NaNs come out quiet.
 //!
 //! # Equal bits
-//! All instruction sets give the same bits, with one exception: which payload and sign a NaN has
-//! that `Sum` or `Product` *made* is left to the processor. (NaN payloads are carried by `Min`,
-//! `Max`, `MinLoc` and `MaxLoc`.) The default floating-point environment is assumed: a process that
-//! flushes subnormals to zero gets flushed sums.
+//! All instruction sets give the same bits, with one exception: the payload and sign of a NaN that
+//! `Sum` or `Product` *made* depend on the processor. (`Min`, `Max`, `MinLoc` and `MaxLoc` keep NaN
+//! payloads.) The kernels assume the default floating-point environment: a process that flushes
+//! subnormals to zero gets flushed sums.
 //!
 //! # Alignment
-//! All entry points take byte slices of any alignment. Elements are in little-endian order, as they
-//! are on the wire; a big-endian machine is not supported, here or there.
+//! All entry points take byte slices of any alignment. Elements are in little-endian order, as on the
+//! wire. Tributary does not support big-endian machines.
 
 #[cfg(target_endian = "big")]
 compile_error!("elements travel in little-endian order and are not swapped");

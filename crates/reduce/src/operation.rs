@@ -1,7 +1,7 @@
 //! What each operator does with two elements.
 //!
-//! The types here are named for the operators they carry out, and hold no data: a kernel is a loop
-//! compiled for one of them.
+//! The types here have the names of the operators and hold no data: a kernel is a loop compiled for one
+//! of them.
 
 use crate::element::Pair;
 use crate::lanes::Lanes;
@@ -12,12 +12,12 @@ pub(crate) trait Operation<T> {
     fn combine(left: T, right: T) -> T;
 }
 
-/// An operator on several binary32 values at once: what 16-bit floats are computed with.
+/// An operator on several binary32 values at once, for 16-bit floats.
 pub(crate) trait LanesOperation {
     /// `left OP right`, lane by lane.
     ///
     /// # Safety
-    /// The processor has the instructions `V` is made of.
+    /// The processor has the instructions of `V`.
     unsafe fn combine_lanes<V: Lanes>(left: V, right: V) -> V;
 }
 
@@ -50,7 +50,7 @@ macro_rules! lanes_operations {
         impl LanesOperation for $operation {
             #[inline(always)]
             unsafe fn combine_lanes<V: Lanes>(left: V, right: V) -> V {
-                // SAFETY: the caller vouches for the instructions of `V`.
+                // SAFETY: the contract of `combine_lanes`: the processor has the instructions of `V`.
                 unsafe { left.$method(right) }
             }
         }
@@ -61,17 +61,17 @@ operations!(Sum on i8 i16 i32 i64 u8 u16 u32 u64: |left, right| left.wrapping_ad
 operations!(Sum on f32 f64: |left, right| left + right);
 operations!(Product on i8 i16 i32 i64 u8 u16 u32 u64: |left, right| left.wrapping_mul(right));
 operations!(Product on f32 f64: |left, right| left * right);
-// The operands stand as `minps` and `maxps` take them, so that one instruction does it, NaNs and
-// signed zeros included. `f32::min` would mean something else, and take three.
+// This order of operands is that of `minps` and `maxps`, so one instruction suffices, with NaNs and
+// signed zeros included. `f32::min` treats these differently, and takes three instructions.
 operations!(Min on i8 i16 i32 i64 u8 u16 u32 u64 f32 f64:
     |left, right| if right < left { right } else { left });
 operations!(Max on i8 i16 i32 i64 u8 u16 u32 u64 f32 f64:
     |left, right| if right > left { right } else { left });
-// Bitwise operators do not see where elements end, so bytes serve for all integers.
+// Bitwise operators do not depend on the element's size, so bytes serve for all integers.
 operations!(BitAnd on u8: |left, right| left & right);
 operations!(BitOr on u8: |left, right| left | right);
 operations!(BitXor on u8: |left, right| left ^ right);
-// Logical operators only ask for zero, so the sign is of no account. No short circuit: a branch
+// Logical operators only compare with zero, so signedness does not matter. No short circuit: a branch
 // would keep the loop scalar.
 operations!(LogicalAnd on u8 u16 u32 u64: |left, right| ((left != 0) & (right != 0)).into());
 operations!(LogicalOr on u8 u16 u32 u64: |left, right| ((left | right) != 0).into());

@@ -1,8 +1,7 @@
-//! What every kernel must give, written as plainly as possible.
+//! The reference for every kernel, written as plainly as possible.
 //!
-//! Scalar code without tricks that shares nothing with the kernels: it takes one element after
-//! another, looks the operator up for each, and computes. Tests compare every kernel with it, bit
-//! by bit, and the benchmark names its speed as the starting point.
+//! It is scalar code that shares nothing with the kernels, and looks the operator up for each element.
+//! Tests compare every kernel with it, bit by bit. The benchmark uses its speed as the baseline.
 
 use half::{bf16, f16};
 use tributary_wire::{Datatype, Operator};

@@ -1,4 +1,4 @@
-//! What operators mean, by hand-written examples that the oracle is held to as well.
+//! The meaning of operators, by hand-written examples that check the oracle as well.
 #![expect(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
 use tributary_reduce::{
@@ -102,7 +102,7 @@ fn located_values_bring_their_index_and_zero_the_padding() {
     assert_eq!(apply(Operator::MaxLoc, Datatype::F64Index, &high, &low), pair_f64(5.0, 1, 0));
 }
 
-/// 2048 + 1 is not a binary16 value: rounding after every addition stays at 2048 for ever.
+/// 2048 + 1 is not a binary16 value: with a rounding after every addition, the sum stays at 2048.
 #[test]
 fn an_accumulation_rounds_once_where_folding_rounds_each_time() {
     let (large, one) = (0x6800u16.to_le_bytes(), 0x3c00u16.to_le_bytes());
@@ -130,7 +130,7 @@ fn order_decides_the_bits_of_a_float_sum() {
 }
 
 #[test]
-fn accumulators_fit_what_was_set_aside() {
+fn accumulators_fit_the_reserved_memory() {
     for datatype in Datatype::ALL {
         for elements in [0, 1, 100] {
             let contribution_bytes = elements * datatype.size_bytes();
@@ -150,7 +150,7 @@ fn the_free_functions_are_the_kernels() {
 }
 
 #[test]
-#[should_panic(expected = "equally many elements")]
+#[should_panic(expected = "must have the same length")]
 fn lengths_that_differ_panic() {
     fold(Operator::Sum, Datatype::U8, &mut [0; 3], &[0; 4]);
 }
@@ -162,7 +162,7 @@ fn a_result_of_another_length_panics() {
 }
 
 #[test]
-#[should_panic(expected = "no whole number")]
+#[should_panic(expected = "not a whole number")]
 fn a_broken_element_panics() {
     let kernel = Kernel::new(Operator::Sum, Datatype::F32).unwrap();
     kernel.fold(&mut [0; 6], &[0; 6]);
@@ -175,7 +175,7 @@ fn an_undefined_combination_panics() {
 }
 
 #[test]
-#[should_panic(expected = "the length its datatype asks for")]
+#[should_panic(expected = "the length that its datatype requires")]
 fn an_accumulator_too_short_panics() {
     let accumulation = Accumulation::new(Operator::Sum, Datatype::Bf16).unwrap();
     accumulation.begin(&mut [0; 6], &[0; 6]);

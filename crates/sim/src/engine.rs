@@ -1,12 +1,12 @@
 //! Discrete events in virtual time.
 //!
-//! Owns the clock, the queue of what is to happen, and randomness. Knows nothing of networks. All
-//! of it is a function of the inputs and the seed: same seed, same run.
+//! Owns the clock, the event queue and the random numbers. Must not know networks. A run is a function
+//! of the inputs and the seed.
 
-mod agenda;
-mod chance;
-mod clock;
+mod event_queue;
+mod random;
+mod time;
 
-pub use agenda::Agenda;
-pub use chance::Chance;
-pub use clock::Picos;
+pub use event_queue::EventQueue;
+pub use random::Random;
+pub use time::Picos;

@@ -1,53 +1,38 @@
-//! Switches, links and the way packets take through them.
+//! Switches, links and the routes of packets.
 //!
-//! Owns where a packet goes next and when it gets there. Knows nothing of what packets carry, nor
-//! of hosts' adapters. Regular fabrics compute their routes, so that a fabric of 100,000 hosts
-//! costs no more memory than its links' state.
+//! Owns where a packet goes next and when it arrives. Must not know the content of packets, nor hosts'
+//! adapters. Regular fabrics compute their routes, so a fabric of 100,000 hosts needs memory for the
+//! state of its links only.
 
 mod dragonfly;
 mod fat_tree;
 mod graph;
+mod hop;
 mod network;
 mod torus;
 
 pub use dragonfly::Dragonfly;
 pub use fat_tree::FatTree;
 pub use graph::{Graph, GraphError};
+pub use hop::{Hop, Link, Vertex};
 pub use network::{LinkCost, Network, NetworkCost, Step};
 pub use torus::Torus;
 
-/// A host or a switch; hosts come first.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Vertex(pub u32);
-
-/// One direction of one cable.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Link(pub u32);
-
-/// A link and where it ends.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Hop {
-    /// The link.
-    pub link: Link,
-    /// Its far end.
-    pub to: Vertex,
-}
-
-/// What is connected to what, and the minimal route between any two.
+/// The vertices, the links, and a minimal route between any two vertices.
 #[derive(Clone, Debug)]
 pub enum Wiring {
-    /// Levels of switches, any of which may be thinned out.
+    /// Levels of switches, each of which may be oversubscribed.
     FatTree(FatTree),
-    /// Groups of routers, every two groups joined.
+    /// Groups of routers, with a link between every two groups.
     Dragonfly(Dragonfly),
-    /// A grid that wraps in every dimension, one host a router.
+    /// A grid that wraps in every dimension, with one host per router.
     Torus(Torus),
     /// Anything that a topology file describes.
     Graph(Graph),
 }
 
 impl Wiring {
-    /// Hosts: the vertices below this number.
+    /// The number of hosts; their vertices come first.
     #[must_use]
     pub fn hosts(&self) -> u32 {
         match self {
@@ -58,7 +43,7 @@ impl Wiring {
         }
     }
 
-    /// Hosts and switches.
+    /// The number of hosts and switches.
     #[must_use]
     pub fn vertices(&self) -> u32 {
         match self {
@@ -80,19 +65,19 @@ impl Wiring {
         }
     }
 
-    /// The switch that a host hangs from.
+    /// The switch of a host.
     #[must_use]
     pub fn switch_of(&self, host: Vertex) -> Vertex {
         let elsewhere = Vertex(u32::from(host.0 == 0));
         self.next(host, elsewhere).to
     }
 
-    /// The next link on a shortest way from `at` to `to`, which differ: always the same one, so that
-    /// packets between two vertices stay in order.
+    /// The next link on a shortest path from `at` to `to`, which must differ. It is always the same one,
+    /// so packets between two vertices stay in order.
     #[must_use]
     #[inline]
     pub fn next(&self, at: Vertex, to: Vertex) -> Hop {
-        debug_assert_ne!(at, to, "a packet that is there goes nowhere");
+        debug_assert_ne!(at, to, "the packet has arrived");
         match self {
             Self::FatTree(wiring) => wiring.next(at, to),
             Self::Dragonfly(wiring) => wiring.next(at, to),
@@ -101,7 +86,7 @@ impl Wiring {
         }
     }
 
-    /// Every vertex on the way from `source` to `target`, both ends included.
+    /// Every vertex on the path from `source` to `target`, both included.
     #[must_use]
     pub fn path(&self, source: Vertex, target: Vertex) -> Vec<Vertex> {
         let mut path = vec![source];

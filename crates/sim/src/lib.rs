@@ -1,7 +1,7 @@
 //! Fabric simulator: the unchanged `protocol` machines over a modelled network.
 //!
-//! Everything happens in virtual time and from a seed: nothing here reads a clock, opens a socket
-//! or starts a process.
+//! A run is in virtual time and depends on its seed alone. This crate must not read a clock, open a
+//! socket or start a process.
 #![forbid(unsafe_code)]
 
 pub mod engine;

@@ -1,14 +1,14 @@
-//! Running one collective again and again and keeping its times, as a benchmark does.
+//! Benchmarks in the simulator: they repeat one collective and record its times.
 
-mod full;
-mod host;
-mod node;
+mod full_hosts;
+mod host_based;
+mod host_memory;
 mod operation;
 mod samples;
 mod tree;
 
-pub use full::{Between, FullHosts, FullRun};
-pub use host::HostRun;
-pub use node::HostMemory;
+pub use full_hosts::{FullHosts, FullRun, InterHost};
+pub use host_based::HostRun;
+pub use host_memory::HostMemory;
 pub use samples::{Quartiles, Samples, Summary};
 pub use tree::{TreeBenchmark, TreeRun, is_refusal, spread_hosts};

@@ -1,11 +1,11 @@
-//! A person's own cluster: what would it do, and which design would do best?
+//! Predictions for a user's own cluster: latencies, and a ranking of designs.
 
 use crate::figure::{Cell, Effort, FigureError, Progress, Table, sweep};
-use crate::measure::{Between, FullHosts};
+use crate::measure::{FullHosts, InterHost};
 use crate::preset::Preset;
 use crate::system;
 
-/// What is asked of a cluster.
+/// The workload to simulate on a cluster.
 #[derive(Clone, Debug)]
 pub struct Question {
     /// Hosts that take part; all by default.
@@ -18,16 +18,16 @@ pub struct Question {
     pub effort: Effort,
 }
 
-/// A way to run an allreduce.
+/// A design of an allreduce.
 #[derive(Clone, Debug)]
 struct Design {
     name: String,
     leaders: u32,
-    between: Between,
+    inter_host: InterHost,
 }
 
-/// Mean, median and extremes of an allreduce, by hosts alone and, where there are aggregation nodes,
-/// in the tree.
+/// Mean, median and extremes of an allreduce: host-based and, if the preset has aggregation nodes, in
+/// the tree.
 ///
 /// # Errors
 /// [`FigureError`].
@@ -49,7 +49,7 @@ pub fn run(
     Ok(table)
 }
 
-/// Every design, the fastest of each size first.
+/// Every design by length, the fastest first.
 ///
 /// # Errors
 /// [`FigureError`].
@@ -86,7 +86,7 @@ fn simulate(
 ) -> Result<Vec<(String, usize, crate::measure::Summary)>, FigureError> {
     let wiring = system::wiring(&preset.fabric)?;
     let software_nodes = match &preset.aggregation {
-        // Hosts that run aggregation nodes run nothing else.
+        // Hosts that run aggregation nodes run no processes.
         Some(nodes) if nodes.on_hosts => system::Layout::regular(&wiring).vertices().count() as u32,
         _ => 0,
     };
@@ -100,7 +100,7 @@ fn simulate(
             hosts,
             processes: question.processes,
             leaders: design.leaders,
-            between: design.between,
+            inter_host: design.inter_host,
             seed: Some(question.effort.seed),
         };
         let samples = setting.set_up(preset)?.allreduce(size, question.effort.operations)?;
@@ -108,25 +108,25 @@ fn simulate(
     })
 }
 
-/// Every design that makes sense for so many processes a host.
+/// Every design for this number of processes per host.
 fn designs(preset: &Preset, processes: u32) -> Vec<Design> {
     let mut all = Vec::new();
     let leaders = [1, 2, 4, 8, 16].into_iter().filter(|&leaders| leaders <= processes);
     for leaders in leaders {
         let name = format!("hosts alone, {} a host", counted(leaders, "leader"));
-        all.push(Design { name, leaders, between: Between::Hosts });
+        all.push(Design { name, leaders, inter_host: InterHost::HostBased });
     }
     let Some(nodes) = &preset.aggregation else { return all };
     let sockets = preset.memory.sockets.count();
     for leaders in [1, sockets].into_iter().filter(|&leaders| leaders <= processes) {
         for multicast in [false, true] {
-            // A node on a host has no switch that would copy for it.
+            // An aggregation node on a host has no multicast in the switch.
             if multicast && nodes.on_hosts {
                 continue;
             }
             let results = if multicast { "multicast and reliable" } else { "reliable" };
             let name = format!("tree, {} a host, {results} results", counted(leaders, "channel"));
-            let design = Design { name, leaders, between: Between::Tree { multicast } };
+            let design = Design { name, leaders, inter_host: InterHost::Tree { multicast } };
             if !all.iter().any(|known: &Design| known.name == design.name) {
                 all.push(design);
             }

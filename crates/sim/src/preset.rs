@@ -1,7 +1,6 @@
-//! Presets: every constant of a modelled system, once, with its unit and where it comes from.
+//! Presets: every constant of a modelled system, with its unit and its source.
 //!
-//! Owns the files and what may stand in them. Nothing else in this crate holds a number that
-//! describes hardware or software.
+//! Owns the files and their format. No other module holds a constant of hardware or software.
 
 mod constant;
 mod file;
@@ -37,7 +36,7 @@ pub fn names() -> impl Iterator<Item = &'static str> {
 /// A preset that comes with the program.
 ///
 /// # Errors
-/// [`PresetError::Unknown`]; the others would be mistakes of ours, and a test excludes them.
+/// [`PresetError::Unknown`]. A test excludes the other errors.
 pub fn shipped(name: &str) -> Result<Preset, PresetError> {
     read(shipped_text(name)?)
 }

@@ -1,8 +1,8 @@
-//! A preset made into a simulated system: a fabric with its aggregation nodes in place.
+//! Builds a simulated system from a preset: a fabric with its aggregation nodes.
 //!
-//! Owns where aggregation nodes stand in each kind of fabric, and which is whose parent. Small
-//! systems are handed to the protocol's manager, which places and grants; in large regular ones the
-//! same tree is computed, because placing it by search would take longer than simulating it.
+//! Owns the placement of aggregation nodes in each kind of fabric. In small systems, the protocol's
+//! manager places trees and grants groups. In large regular ones this module computes the same tree,
+//! because the manager's search would take longer than the simulation.
 
 mod layout;
 
@@ -23,19 +23,19 @@ pub use layout::Layout;
 /// Groups a node may serve: more than any scenario has.
 const GROUPS_MAX: u32 = 4096;
 
-/// Hosts up to which the manager places the tree. Beyond, its search takes longer than it is worth.
+/// Most hosts for which the manager places the tree. For more, its search takes too long.
 const MANAGED_HOSTS_MAX: u32 = 512;
 
 /// Why a system could not be made.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SystemError {
-    /// The topology file can't be read from its place.
+    /// The topology file can't be read.
     #[error("topology `{path}`: {fault}")]
     File {
         /// Its path.
         path: String,
-        /// What the operating system says.
+        /// The operating system's error.
         fault: std::io::Error,
     },
     /// The topology file is malformed.
@@ -55,9 +55,9 @@ pub enum SystemError {
     /// More hosts are needed than the fabric has.
     #[error("{needed} hosts are needed, the fabric has {has}")]
     TooFewHosts {
-        /// Asked for.
+        /// Hosts needed.
         needed: u32,
-        /// There.
+        /// Hosts of the fabric.
         has: u32,
     },
     /// A group could not be set up.
@@ -65,9 +65,9 @@ pub enum SystemError {
     Setup(#[from] SetupError),
 }
 
-/// A system: the world, and where things are in it.
+/// A system: the world, and the placement of its aggregation nodes.
 pub struct System<D: Data> {
-    /// Everything that happens.
+    /// Hosts, network and aggregation nodes.
     pub world: World<D>,
     layout: Option<Layout>,
     site: Option<Site>,
@@ -100,7 +100,7 @@ fn topology(shape: &FabricShape) -> Result<Fabric, SystemError> {
 }
 
 impl<D: Data> System<D> {
-    /// An idle system. `osos_per_job` bounds what the one job's groups may hold on a node.
+    /// An idle system. `osos_per_job` bounds the outstanding operations of the only job's groups.
     ///
     /// # Errors
     /// [`SystemError`].
@@ -124,7 +124,7 @@ impl<D: Data> System<D> {
         Ok(Self { world, layout, site })
     }
 
-    /// Hosts there are.
+    /// The number of hosts.
     #[must_use]
     pub fn hosts(&self) -> u32 {
         self.world.network().wiring().hosts()

@@ -1,67 +1,66 @@
-//! Hosts, adapters, aggregation nodes and processes on a network, from one event to the next.
+//! Hosts, adapters, aggregation nodes and processes on a network, and the events between them.
 //!
-//! Owns every machine of a simulated system and what its actions cost. The protocol is not modelled
-//! here: aggregation nodes are [`tributary_protocol::node::Node`]s, members are
+//! Owns every machine of a simulated system, and the cost of its actions. The protocol itself is the
+//! real one: aggregation nodes are [`tributary_protocol::node::Node`]s, members are
 //! [`tributary_protocol::endpoint::Endpoint`]s, and messages follow
-//! [`tributary_algorithms::Schedule`]s; this module carries what they say over the [`Network`] and
+//! [`tributary_algorithms::Schedule`]s. This module carries their frames over the [`Network`] and
 //! charges the time. Start at [`World::run`].
 
 mod aggregator;
 mod cost;
 mod group;
 mod host;
+mod ids;
 mod member;
-mod memory;
 mod packet;
+mod payload;
 mod rank;
 mod site;
 mod transfer;
 
-pub use aggregator::AggregatorId;
 pub use cost::Costs;
 pub use group::{ChildPlan, GroupPlan, NodePlan, SetupError, Terms};
-pub use host::ProcessId;
-pub use member::MemberId;
-pub use memory::{Data, Nothing, Numbers};
-pub use rank::{HostCollective, RankFinished, RankId, Team};
+pub use ids::{AggregatorId, MemberId, ProcessId, RankId};
+pub use payload::{Data, NoPayload, RealPayload};
+pub use rank::{HostCollective, RankFinished, Team};
 pub use site::Site;
 
 use tributary_algorithms::Unsupported;
 use tributary_protocol::{Time, endpoint, node};
 use tributary_wire::frame::Abort;
 
-use crate::engine::{Agenda, Chance, Picos};
+use crate::engine::{EventQueue, Picos, Random};
 use crate::fabric::{Network, Vertex, Wiring};
 use crate::preset::Preset;
 use aggregator::Aggregator;
 use group::Group;
 use host::{Adapter, Process};
+use ids::TransferId;
 use member::Member;
 use packet::{Cargo, Packet, PacketId, Packets};
 use rank::Rank;
-use transfer::{TransferId, Transfers};
+use transfer::Transfers;
 
-/// What happens next.
+/// An event.
 #[derive(Clone, Copy, Debug)]
 enum Event {
     /// A core has handed a packet to its host's adapter.
     Post(PacketId),
-    /// The head of a packet is at a switch.
+    /// The head of a packet reaches a switch.
     Hop(PacketId),
-    /// The whole of a packet is where it was to go.
+    /// The last byte of a packet reaches its destination.
     Arrive(PacketId),
     /// An aggregation node sends a packet.
     Emit(PacketId),
-    /// A member starts the operation it was given.
+    /// A member starts its operation.
     Begin(MemberId),
-    /// A rank starts the collective it was given.
+    /// A rank starts its collective.
     Enter(RankId),
-    /// A message through a host's memory can be seen.
+    /// A message through shared memory is visible to its receiver.
     Share(TransferId),
 }
 
-/// The simulated system can't go on: a machine refused what another said. It is a defect of this
-/// program, in the machines or in the model.
+/// The simulation can't continue, because of a defect in the protocol's machines or in the model.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RunError {
@@ -89,18 +88,18 @@ pub enum RunError {
         /// Why.
         fault: endpoint::StartError,
     },
-    /// A member was told that its group failed.
-    #[error("member {member} was told that its group failed: {}", .abort.reason)]
+    /// A member received an abort of its group.
+    #[error("member {member} received an abort of its group: {}", .abort.reason)]
     Failed {
         /// Which member.
         member: u32,
-        /// What it was told.
+        /// The abort.
         abort: Abort,
     },
-    /// The algorithm has no such form.
+    /// The algorithm does not implement the collective.
     #[error(transparent)]
     Unsupported(#[from] Unsupported),
-    /// Everything came to rest and somebody still waits.
+    /// No event is left, and a participant still waits.
     #[error("{waiting} of {of} participants never finished")]
     Stuck {
         /// How many wait.
@@ -110,7 +109,7 @@ pub enum RunError {
     },
 }
 
-/// A participant's operation, from its own start to its own end.
+/// A finished operation of one member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Finished {
     /// Which member.
@@ -121,12 +120,12 @@ pub struct Finished {
     pub ended_at: Picos,
 }
 
-/// A simulated system. `D` says what payload is: [`Nothing`] or real [`Numbers`].
+/// A simulated system. `D` is the payload model: [`NoPayload`] or [`RealPayload`].
 pub struct World<D: Data> {
-    agenda: Agenda<Event>,
+    events: EventQueue<Event>,
     network: Network,
     costs: Costs,
-    chance: Chance,
+    random: Random,
     packets: Packets<D::Piece>,
     adapters: Vec<Adapter>,
     processes: Vec<Process>,
@@ -137,7 +136,7 @@ pub struct World<D: Data> {
     ranks: Vec<Rank>,
     transfers: Transfers,
     ranks_finished: Vec<RankFinished>,
-    /// Members whose aggregation node has taken them in.
+    /// How many members have joined their aggregation node.
     joined: usize,
     fault: Option<RunError>,
 }
@@ -148,10 +147,10 @@ impl<D: Data> World<D> {
     pub fn new(preset: &Preset, wiring: Wiring, seed: u64) -> Self {
         let adapters = vec![Adapter::default(); wiring.hosts() as usize];
         Self {
-            agenda: Agenda::default(),
+            events: EventQueue::default(),
             network: Network::new(wiring, preset.network_cost()),
             costs: Costs::new(preset),
-            chance: Chance::new(seed),
+            random: Random::new(seed),
             packets: Packets::default(),
             adapters,
             processes: Vec::new(),
@@ -170,13 +169,13 @@ impl<D: Data> World<D> {
     /// The time.
     #[must_use]
     pub fn now(&self) -> Picos {
-        self.agenda.now()
+        self.events.now()
     }
 
-    /// Events so far.
+    /// Events processed so far.
     #[must_use]
     pub fn events(&self) -> u64 {
-        self.agenda.taken()
+        self.events.taken()
     }
 
     /// The network.
@@ -185,12 +184,12 @@ impl<D: Data> World<D> {
         &self.network
     }
 
-    /// Runs until nothing is left to happen.
+    /// Runs until no event is left.
     ///
     /// # Errors
-    /// [`RunError`]; the system is of no more use then.
+    /// [`RunError`]; the system can't be used afterwards.
     pub fn run(&mut self) -> Result<(), RunError> {
-        while let Some(event) = self.agenda.take() {
+        while let Some(event) = self.events.take() {
             match event {
                 Event::Post(packet) => self.post(packet),
                 Event::Hop(packet) => self.hop(packet),
@@ -207,23 +206,23 @@ impl<D: Data> World<D> {
         Ok(())
     }
 
-    /// The operations that ended since this was last asked.
+    /// The operations that finished since the last call.
     pub fn take_finished(&mut self) -> std::vec::Drain<'_, Finished> {
         self.finished.drain(..)
     }
 
     /// The adapter takes a packet from a core and puts it on the wire.
     fn post(&mut self, id: PacketId) {
-        let now = self.agenda.now();
+        let now = self.events.now();
         let packet = self.packets.at(id);
         let ready = self.adapters[packet.at.0 as usize].transmit(&self.costs, now, packet.bytes);
         let wire_free_at = self.forward(id, ready);
-        if let Cargo::Message { transfer, sign } = self.packets.at(id).cargo {
-            self.part_sent(transfer, sign, wire_free_at);
+        if let Cargo::Message { transfer, kind } = self.packets.at(id).cargo {
+            self.part_sent(transfer, kind, wire_free_at);
         }
     }
 
-    /// An aggregation node's packet leaves it: through its switch, or its host's adapter.
+    /// An aggregation node sends a packet through its switch, or through its host's adapter.
     fn emit(&mut self, id: PacketId) {
         if self.packets.at(id).at.0 < self.network.wiring().hosts() {
             self.post(id);
@@ -237,11 +236,11 @@ impl<D: Data> World<D> {
         if packet.at == packet.to {
             self.replicate(id);
         } else {
-            self.forward(id, self.agenda.now());
+            self.forward(id, self.events.now());
         }
     }
 
-    /// Sends a packet over its next link; when it has left.
+    /// Sends a packet over its next link. Returns when its last byte is on the wire.
     fn forward(&mut self, id: PacketId, ready: Picos) -> Picos {
         let packet = self.packets.at(id);
         let step = self.network.forward(ready, packet.at, packet.to, packet.bytes);
@@ -249,15 +248,15 @@ impl<D: Data> World<D> {
         let is_there = step.to == packet.to;
         self.packets.at_mut(id).at = step.to;
         if is_there && !is_copy {
-            self.agenda.schedule(step.tail_at, Event::Arrive(id));
+            self.events.schedule(step.tail_at, Event::Arrive(id));
         } else {
-            self.agenda.schedule(step.head_at, Event::Hop(id));
+            self.events.schedule(step.head_at, Event::Hop(id));
         }
         step.left_at
     }
 
     fn arrive(&mut self, id: PacketId) {
-        let now = self.agenda.now();
+        let now = self.events.now();
         let packet = self.packets.take(id);
         let hosts = self.network.wiring().hosts();
         let seen_at = if packet.to.0 < hosts {
@@ -272,14 +271,14 @@ impl<D: Data> World<D> {
             Cargo::ToMember { member, header, piece } => {
                 self.member_receives(seen_at, member, &header, &piece);
             }
-            Cargo::Message { transfer, sign } => self.message_receives(seen_at, transfer, sign),
+            Cargo::Message { transfer, kind } => self.message_receives(seen_at, transfer, kind),
             Cargo::Copy { .. } => unreachable!("a multicast copy is replicated, not delivered"),
         }
     }
 
     fn send(&mut self, at: Picos, event: fn(PacketId) -> Event, packet: Packet<D::Piece>) {
         let id = self.packets.put(packet);
-        self.agenda.schedule(at, event(id));
+        self.events.schedule(at, event(id));
     }
 
     fn host_of(&self, process: ProcessId) -> Vertex {
@@ -287,7 +286,7 @@ impl<D: Data> World<D> {
     }
 }
 
-/// The time as the protocol's machines count it.
+/// The time in the protocol's unit.
 fn time_at(now: Picos) -> Time {
     Time(now.0 / 1000)
 }

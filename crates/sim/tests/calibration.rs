@@ -1,10 +1,10 @@
-//! How far the simulator is from what it was calibrated on: it is deterministic, so the bound is
-//! asserted.
+//! The simulator's errors against the published values: it is deterministic, so the tests assert
+//! bounds.
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
 use tributary_sim::figure::{self, Cell, Effort, Progress};
 
-/// The errors of a figure's rows that were published, in percent.
+/// The errors of a figure's rows with published values, in percent.
 fn errors(name: &str, column: &str) -> Vec<f64> {
     let effort = Effort { seed: 1, operations: 60 };
     let figure = figure::make(name, &effort, &Progress::default()).unwrap();
@@ -40,7 +40,7 @@ fn published_grants_are_met_and_the_refused_one_is_refused() {
     assert_eq!(figure.table.rows.len(), 24);
 }
 
-/// Directions that a person would decide by; the values stand in docs/simulator.md.
+/// The directions of effects that guide a choice of design; docs/simulator.md has the values.
 #[test]
 fn published_directions_are_met() {
     let effort = Effort { seed: 1, operations: 20 };

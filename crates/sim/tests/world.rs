@@ -1,4 +1,4 @@
-//! Simulated systems as a whole: right results, repeatable, and within physical bounds.
+//! Simulated systems as a whole: their results are right, repeatable, and within physical bounds.
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
 use tributary_protocol::endpoint::OperationSpec;
@@ -7,7 +7,7 @@ use tributary_sim::fabric::Vertex;
 use tributary_sim::measure::{HostRun, TreeBenchmark, is_refusal, spread_hosts};
 use tributary_sim::preset::{self, Preset};
 use tributary_sim::system::System;
-use tributary_sim::world::{Numbers, Terms};
+use tributary_sim::world::{RealPayload, Terms};
 use tributary_wire::frame::Target;
 use tributary_wire::{Datatype, Operator};
 
@@ -54,9 +54,9 @@ fn a_seed_determines_every_bit() {
     assert_ne!(run_hash(5), run_hash(6));
 }
 
-/// What every member must have: the sum in rank order, by wrapping 32-bit integers.
+/// Asserts that every member has the wrapping sum of 32-bit integers.
 fn assert_sums(hosts: u32, elements: usize, multicast: bool) {
-    let mut system = System::<Numbers>::new(&edr(), 11, None).unwrap();
+    let mut system = System::<RealPayload>::new(&edr(), 11, None).unwrap();
     let processes: Vec<_> = spread_hosts(hosts, 128)
         .into_iter()
         .map(|host| (system.world.add_process(host), host))
@@ -98,7 +98,7 @@ fn assert_sums(hosts: u32, elements: usize, multicast: bool) {
             "{hosts} hosts, {elements} elements"
         );
     }
-    // Every result came twice, once by each way; a lone member at the root has no exception.
+    // Every result arrives twice, once by each path, even with a single member at the root.
     if multicast {
         let segments = (elements * 4).div_ceil(256) as u64;
         assert_eq!(system.world.repeats(), segments * members.len() as u64);
@@ -136,8 +136,8 @@ fn latency_grows_with_every_cable_and_every_byte() {
     }
     let sizes = [4, 64, 256, 260, 1024, 4096, 65_536];
     assert!(sizes.map(|bytes| quiet_us(&edr(), bytes)).is_sorted());
-    // Just beyond 256 B the adapter fetches what the core wrote before, which frees the core: short
-    // of that step, more bytes take longer.
+    // From 257 B on, the adapter fetches the message instead of the core writing it, which frees the
+    // core. Apart from that step, more bytes take longer.
     let sizes = [4, 64, 256, 512, 1024, 4096, 65_536];
     assert!(sizes.map(|bytes| host_us(&edr(), bytes)).is_sorted());
 }
@@ -182,7 +182,7 @@ fn more_outstanding_operations_are_never_slower_and_a_refused_grant_is_said_so()
 fn the_managers_tree_is_the_computed_one() {
     let small = "name = \"x\"\nbase = \"edr-sharp\"\n[fabric]\nkind = \"fat-tree\"\n";
     let managed = preset::read(&format!("{small}down = [8, 8, 8]\nup = [1, 4, 4]\n")).unwrap();
-    // One more host than the manager is asked for; the first 512 are the same.
+    // More hosts than the manager places; the first 512 are the same.
     let computed = preset::read(&format!("{small}down = [8, 8, 9]\nup = [1, 4, 4]\n")).unwrap();
     let us = |preset: &Preset| {
         let hosts = (0..512).step_by(3).map(Vertex).collect();

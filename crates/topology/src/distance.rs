@@ -6,11 +6,11 @@ use alloc::vec::Vec;
 
 use crate::fabric::{Fabric, VertexId, VertexKind};
 
-/// Hops to a vertex that no path leads to.
+/// Hops to a vertex that has no path.
 pub(crate) const UNREACHABLE: u32 = u32::MAX;
 
 /// Hops from `start` to every vertex, by vertex index. Hosts do not forward: a path may begin or
-/// end at a host, never pass through it.
+/// end at a host, but never pass through it.
 pub(crate) fn hops_from(fabric: &Fabric, start: VertexId) -> Vec<u32> {
     let mut hops = vec![UNREACHABLE; fabric.vertices().len()];
     hops[start.index()] = 0;
@@ -34,7 +34,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_host_with_two_links_is_no_way_through() {
+    fn no_path_leads_through_a_host() {
         let mut fabric = Fabric::new();
         let left = fabric.add_switch("left").unwrap();
         let right = fabric.add_switch("right").unwrap();

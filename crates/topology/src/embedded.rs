@@ -1,13 +1,13 @@
-//! The fabric that one machine plays when no real one is named.
+//! The fabric of a single machine that runs all nodes, when no topology is given.
 
 use alloc::format;
 
 use crate::fabric::{Fabric, FabricError};
 use crate::spread;
 
-/// A switch `root`, under it switches `leaf0`, `leaf1`, …, and `hosts` dealt out over these in
-/// blocks; each switch has an aggregation node of its own name. Without leaves the hosts hang from
-/// the root.
+/// A switch `root`, switches `leaf0`, `leaf1`, … below it, and `hosts` distributed over the leaves in
+/// blocks. Each switch has an aggregation node of its own name. Without leaves, the hosts are linked
+/// to the root.
 ///
 /// # Errors
 /// [`FabricError::VertexTwice`] if two hosts, or a host and a switch, have one name.
@@ -39,7 +39,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn hosts_are_dealt_out_in_blocks() {
+    fn hosts_are_distributed_in_blocks() {
         let fabric = two_level(2, &["m#0", "m#1", "m#2", "m#3", "m#4"]).unwrap();
         let switch_of = |host: &str| {
             let at = fabric.neighbours(fabric.find(host).unwrap())[0];

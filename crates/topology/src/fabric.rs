@@ -1,4 +1,4 @@
-//! The graph of switches, hosts and links, with the aggregation nodes a description places on it.
+//! The graph of switches, hosts and links, with the aggregation nodes that a description places on it.
 
 use alloc::collections::BTreeMap;
 use alloc::string::{String, ToString};
@@ -32,7 +32,7 @@ pub struct Vertex {
     pub kind: VertexKind,
 }
 
-/// The description contradicts itself. Whoever wrote it is at fault.
+/// The description contradicts itself: a mistake in the topology file.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum FabricError {
@@ -45,14 +45,15 @@ pub enum FabricError {
     /// A link needs two ends.
     #[error("`{0}` is linked to itself; a link joins two different switches or hosts")]
     LinkToItself(String),
-    /// Hosts hang from switches: a fabric of cables between hosts has nowhere to aggregate.
+    /// A host is linked to switches only: two hosts with a cable between them have no place to
+    /// aggregate.
     #[error("hosts `{0}` and `{1}` are linked; a link needs a switch at one end at least")]
     LinkBetweenHosts(String, String),
 }
 
 /// Switches, hosts, the links between them, and where aggregation nodes are attached.
 ///
-/// Links have no direction, and parallel links count once: only distances matter here.
+/// Links have no direction, and parallel links count once, because only distances matter here.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Fabric {
     vertices: Vec<Vertex>,
@@ -64,7 +65,7 @@ pub struct Fabric {
 }
 
 impl Fabric {
-    /// A fabric without anything in it, as when there is no topology file.
+    /// An empty fabric, as without a topology file.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
@@ -110,7 +111,7 @@ impl Fabric {
         Ok(())
     }
 
-    /// Says that the aggregation node `name`, once it lives, is attached to `at`.
+    /// Attaches the aggregation node `name`, once it runs, to `at`.
     ///
     /// # Errors
     /// [`FabricError::AggregationNodeTwice`].
@@ -126,12 +127,12 @@ impl Fabric {
         Ok(())
     }
 
-    /// Wishes for the aggregation node `name` as the root, whenever it lives.
+    /// Makes the aggregation node `name` the root whenever it runs.
     pub fn prefer_root(&mut self, name: &str) {
         self.root = Some(name.to_string());
     }
 
-    /// The aggregation node the description wants as the root.
+    /// The aggregation node that the description prefers as the root.
     #[must_use]
     pub fn preferred_root(&self) -> Option<&str> {
         self.root.as_deref()
@@ -166,12 +167,12 @@ impl Fabric {
         &self.links[id.index()]
     }
 
-    /// Aggregation nodes the description places, by name.
+    /// The aggregation nodes that the description places, by name.
     pub fn aggregation_nodes(&self) -> impl ExactSizeIterator<Item = (&str, VertexId)> {
         self.aggregation_nodes.iter().map(|(name, at)| (name.as_str(), *at))
     }
 
-    /// Where the description places that aggregation node.
+    /// Where the description places an aggregation node.
     #[must_use]
     pub fn aggregation_node(&self, name: &str) -> Option<VertexId> {
         self.aggregation_nodes.get(name).copied()

@@ -1,5 +1,6 @@
 //! The part of an aggregation tree that serves one group.
 
+mod error;
 mod homes;
 #[cfg(test)]
 mod tests;
@@ -13,41 +14,7 @@ use tributary_wire::{ChildIndex, EndpointId};
 
 use crate::tree::{AggregationTree, NodeIndex};
 
-/// Why no tree can carry a group.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum GroupTreeError {
-    /// A group without endpoints has no tree.
-    #[error("the group has no endpoint")]
-    NoEndpoints,
-    /// Nothing to build a tree of.
-    #[error("no aggregation node lives")]
-    NoAggregationNode,
-    /// The hosts are served by different trees.
-    #[error(
-        "host `{one}` is served by aggregation node `{one_node}` and host `{other}` by `{other_node}`, and no tree joins these"
-    )]
-    Apart {
-        /// A host.
-        one: String,
-        /// The node that serves it.
-        one_node: String,
-        /// A host of another tree.
-        other: String,
-        /// The node that serves that one.
-        other_node: String,
-    },
-    /// A node would have more children in this group than it can serve.
-    #[error("aggregation node `{node}` needs {needs} children for this group, has radix {has}")]
-    RadixExceeded {
-        /// The node.
-        node: String,
-        /// Children it would have in the group.
-        needs: usize,
-        /// Children it can serve.
-        has: u16,
-    },
-}
+pub use error::GroupTreeError;
 
 /// The nodes of one group and the numbers of its endpoints.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -71,7 +38,7 @@ pub struct GroupNode {
     pub members: Range<u32>,
 }
 
-/// A node's place below its parent.
+/// Where a node is attached to its parent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ParentPlace {
     /// Position of the parent in [`GroupTree::nodes`].
@@ -108,13 +75,13 @@ pub struct EndpointPlace {
 impl GroupTree {
     /// The subtree that joins the endpoints on `hosts`, one entry per endpoint.
     ///
-    /// Its root is the lowest node that is above all of them, and every node between is part of
-    /// it, also where it has a single child. Children stand in the order of the first endpoint of
-    /// the request below them, and endpoints are numbered depth first in that order, so that each
-    /// child covers a contiguous range, and a request in tree order keeps its order.
+    /// Its root is the lowest node above all of them. Every node between belongs to it, even with a
+    /// single child. Children are ordered by the first endpoint of the request below them, and
+    /// endpoints are numbered depth first in that order. So each child covers a contiguous range, and
+    /// a request in tree order keeps its order.
     ///
-    /// A host that the fabric does not know is served by an AN of its own machine, else by one of
-    /// the main tree's lowest nodes, dealt out in blocks in the order of the request.
+    /// An AN on its own machine serves a host that the fabric does not know; else one of the main
+    /// tree's lowest nodes does, assigned in blocks in the order of the request.
     ///
     /// # Errors
     /// [`GroupTreeError`].
@@ -188,8 +155,8 @@ impl<'a> Builder<'a> {
         let mut first_request = BTreeMap::new();
         for (request, &home) in homes.iter().enumerate() {
             let mut at = home;
-            // The request is walked in order, so the first visit to a node is its lowest endpoint,
-            // and everything above a visited node is visited.
+            // The loop follows the request, so a node's first visitor is its first endpoint, and
+            // every node above a visited one has been visited.
             while !first_request.contains_key(&at) {
                 first_request.insert(at, request);
                 match tree.node(at).parent {
@@ -260,11 +227,11 @@ impl<'a> Builder<'a> {
         Ok(())
     }
 
-    /// Numbers endpoints depth first: counts members upwards, then deals out ranges downwards.
+    /// Numbers endpoints depth first: counts members upwards, then assigns ranges downwards.
     fn number(&mut self) {
         for position in (0..self.nodes.len()).rev() {
             let count = |child: &GroupChild| match *child {
-                // Levels are listed in order, so a child's own range is already counted.
+                // The list goes level by level, so a child's members are already counted.
                 GroupChild::Node(below) => self.nodes[below].members.end,
                 GroupChild::Endpoint { .. } => 1,
             };
@@ -307,5 +274,5 @@ impl<'a> Builder<'a> {
 }
 
 fn child_index(index: usize) -> ChildIndex {
-    ChildIndex(u16::try_from(index).expect("the radix was checked, and has 16 bits"))
+    ChildIndex(u16::try_from(index).expect("a radix has 16 bits, and `check_radix` has compared"))
 }

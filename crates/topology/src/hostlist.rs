@@ -4,10 +4,10 @@ use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
-/// Most names one expression may stand for.
+/// Most names that one expression may stand for.
 pub const NAMES_MAX: usize = 1 << 20;
 
-/// Why an expression names no hosts. Its writer is at fault.
+/// Why an expression names no hosts: a mistake in the expression.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum HostlistError {
@@ -17,8 +17,8 @@ pub enum HostlistError {
     /// A bracket without its partner, or one inside another.
     #[error("`{0}` has unbalanced brackets; write ranges as `name[1-4,7]`")]
     Brackets(String),
-    /// Something else than numbers between brackets.
-    #[error("`{0}` is no range; between brackets stand numbers such as `7` or `01-16`")]
+    /// Something other than numbers between brackets.
+    #[error("`{0}` is no range; write numbers such as `7` or `01-16` between brackets")]
     Range(String),
     /// A range that counts down.
     #[error("range `{0}` counts down; write the smaller number first")]
@@ -34,7 +34,7 @@ pub enum HostlistError {
 /// Every name that `expression` stands for, in its order.
 ///
 /// A number keeps the width of its range's first number: `[01-10]` gives `01` to `10`. Several
-/// brackets in one name combine, the last one counting fastest.
+/// brackets in one name combine; the last one varies fastest.
 ///
 /// # Errors
 /// [`HostlistError`].

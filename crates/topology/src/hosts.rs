@@ -1,4 +1,4 @@
-//! Under which names a fabric may list a host.
+//! The names under which a fabric may list a host.
 
 use tributary_wire::host::machine_of;
 

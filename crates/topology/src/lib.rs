@@ -1,10 +1,10 @@
 //! The physical fabric, and the aggregation trees that are placed over it.
 //!
 //! Owns the graph of switches, hosts and links, the readers of topology files, and the choice of
-//! which aggregation node (AN) is the parent of which. Does no I/O: readers take text. Knows
-//! nothing of groups' capabilities, of links between processes, or of time.
+//! which aggregation node (AN) is the parent of which. Does no I/O: readers take text. Must not
+//! know groups' capabilities, links between processes, or time.
 //!
-//! The way through it: a [`Fabric`] (read by [`readers`] or made by [`two_level`]) and the living
+//! The steps: a [`Fabric`] (read by [`readers`] or made by [`two_level`]) and the running
 //! [`AggregationNode`]s give an [`AggregationTree`]; that and the hosts of a group's endpoints give
 //! a [`GroupTree`]. Every step is a function of its arguments alone, so equal inputs give equal
 //! trees, and so equal reduction orders.

@@ -1,9 +1,9 @@
 //! Readers of topology files: text in, [`Fabric`] out.
 //!
-//! Every reader refuses what it does not understand, with the line and what would be allowed
-//! there: a topology that was half read would place trees nobody asked for. Formats:
-//! `docs/topology.md`.
+//! Every reader refuses what it does not understand, and names the line and what is allowed there:
+//! a half-read topology would give wrong trees. `docs/topology.md` describes the formats.
 
+mod error;
 mod ibnetdiscover;
 mod slurm;
 mod tributary;
@@ -12,8 +12,9 @@ use alloc::string::String;
 use core::fmt;
 use core::str::FromStr;
 
-use crate::fabric::{Fabric, FabricError};
-use crate::hostlist::HostlistError;
+use crate::fabric::Fabric;
+
+pub use error::{Fault, ReadError};
 
 /// How a topology file is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -21,63 +22,16 @@ use crate::hostlist::HostlistError;
 pub enum Format {
     /// Tributary's own, in TOML.
     Tributary,
-    /// What `ibnetdiscover` prints of an InfiniBand fabric.
+    /// The output of `ibnetdiscover` for an InfiniBand fabric.
     Ibnetdiscover,
     /// Slurm's `topology.conf`, tree plug-in.
     Slurm,
 }
 
-/// No format has that name.
+/// There is no format of that name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is no topology format; formats are tributary, ibnetdiscover and slurm")]
 pub struct UnknownFormat(pub String);
-
-/// Why a topology file was refused. Its writer is at fault.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("line {line}: {fault}")]
-pub struct ReadError {
-    /// The line, from 1.
-    pub line: usize,
-    /// What is wrong there.
-    pub fault: Fault,
-}
-
-/// What is wrong with a line of a topology file.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum Fault {
-    /// The line is none of those the format has.
-    #[error("`{found}` is not understood; allowed: {allowed}")]
-    NotUnderstood {
-        /// What stands there.
-        found: String,
-        /// What may stand there.
-        allowed: &'static str,
-    },
-    /// The TOML parser refused it, or a key or value is not one the format has.
-    #[error("{0}")]
-    Toml(String),
-    /// A host list is malformed.
-    #[error(transparent)]
-    Hostlist(#[from] HostlistError),
-    /// The line contradicts an earlier one.
-    #[error(transparent)]
-    Fabric(#[from] FabricError),
-    /// A name is used that no line describes.
-    #[error("`{name}` is not described anywhere in the file; allowed: {allowed}")]
-    Undescribed {
-        /// The name.
-        name: String,
-        /// What it may name.
-        allowed: &'static str,
-    },
-    /// The file describes nothing.
-    #[error("the file describes no switch; allowed: {allowed}")]
-    Nothing {
-        /// What a file of the format holds.
-        allowed: &'static str,
-    },
-}
 
 /// Reads a topology file.
 ///
@@ -136,12 +90,6 @@ impl fmt::Display for Format {
             Self::Ibnetdiscover => "ibnetdiscover",
             Self::Slurm => "slurm",
         })
-    }
-}
-
-impl ReadError {
-    fn at(line: usize, fault: impl Into<Fault>) -> Self {
-        Self { line, fault: fault.into() }
     }
 }
 

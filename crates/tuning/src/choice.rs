@@ -1,9 +1,9 @@
-//! What there is to choose between where hosts meet: the method, and the host algorithm.
+//! The choices between hosts: the inter-host method, and the host algorithm.
 
 use serde::{Deserialize, Serialize};
 use tributary_algorithms::Algorithm;
 
-/// How leaders of different hosts meet.
+/// The inter-host method: how leaders of different hosts combine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Method {
@@ -14,7 +14,7 @@ pub enum Method {
 }
 
 impl Method {
-    /// As knobs and tuning files write it.
+    /// Its name in knobs and tuning files.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -24,11 +24,11 @@ impl Method {
     }
 }
 
-/// A host algorithm, or the choice of one.
+/// A host algorithm, or the automatic choice of one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum AlgorithmChoice {
-    /// By collective, hosts and length.
+    /// Chosen by collective, hosts and length.
     #[default]
     Auto,
     /// [`Algorithm::RecursiveDoubling`].
@@ -44,7 +44,7 @@ pub enum AlgorithmChoice {
 }
 
 impl AlgorithmChoice {
-    /// Every choice, and its word in knobs and tuning files.
+    /// Every choice, with its name in knobs and tuning files.
     pub const NAMED: &[(&str, Self)] = &[
         ("auto", Self::Auto),
         ("recursive-doubling", Self::RecursiveDoubling),
@@ -59,14 +59,14 @@ impl AlgorithmChoice {
         Self::NAMED.iter().map(|(_, choice)| *choice)
     }
 
-    /// As the knob and tuning files write it.
+    /// Its name in the knob and in tuning files.
     #[must_use]
     pub fn name(self) -> &'static str {
         let named = Self::NAMED.iter().find(|(_, choice)| *choice == self);
-        named.expect("the table has every choice").0
+        named.expect("`NAMED` has every choice").0
     }
 
-    /// The algorithm, unless it is to be chosen.
+    /// The algorithm; none if the choice is automatic.
     #[must_use]
     pub fn algorithm(self) -> Option<Algorithm> {
         Some(match self {

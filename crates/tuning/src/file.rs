@@ -15,7 +15,7 @@ pub struct Tuning {
     /// The machine that it was measured on.
     #[serde(default)]
     pub machine: String,
-    /// What moving and combining cost.
+    /// The constants of the cost model.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub costs: Option<CostsRow>,
     /// Times of whole operations.
@@ -23,7 +23,7 @@ pub struct Tuning {
     pub measurements: Vec<Measurement>,
 }
 
-/// [`Costs`], as the file has them.
+/// [`Costs`], as the file stores them.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[allow(missing_docs, reason = "the fields are those of `Costs`, and documented there")]
@@ -35,7 +35,7 @@ pub struct CostsRow {
     pub reduce_ns_per_byte: f64,
 }
 
-/// How long one operation took on one path between hosts.
+/// The time of one operation with one inter-host method.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Measurement {
@@ -47,9 +47,9 @@ pub struct Measurement {
     pub ranks: u32,
     /// Length of the vector.
     pub len_bytes: u64,
-    /// How the hosts met.
+    /// The inter-host method.
     pub method: Method,
-    /// The host algorithm, of direct links.
+    /// The host algorithm, if the method is direct links.
     pub algorithm: AlgorithmChoice,
     /// Leaders per host.
     pub leaders: u32,
@@ -68,10 +68,10 @@ pub enum TuningError {
     File {
         /// The file.
         path: PathBuf,
-        /// The system's words.
+        /// The operating system's message.
         problem: String,
     },
-    /// It is no tuning file.
+    /// The text is not a valid tuning file.
     #[error("tuning file {}: {problem}", path.display())]
     Format {
         /// The file.
@@ -85,7 +85,7 @@ impl Tuning {
     /// Reads a file.
     ///
     /// # Errors
-    /// If it can't be read, or is no tuning file, or has a cost or a time that is no positive number.
+    /// If it can't be read, if it is not a tuning file, or if a cost or time is negative or not finite.
     pub fn read(path: &Path) -> Result<Self, TuningError> {
         let text = std::fs::read_to_string(path).map_err(|error| TuningError::File {
             path: path.to_owned(),
@@ -98,7 +98,7 @@ impl Tuning {
     /// Reads a file's text.
     ///
     /// # Errors
-    /// As [`read`](Self::read): what is wrong, in one line.
+    /// As [`read`](Self::read), as one line.
     pub fn from_toml(text: &str) -> Result<Self, String> {
         let tuning: Self = toml::from_str(text)
             .map_err(|error| error.to_string().trim_end().replace('\n', " "))?;
@@ -111,7 +111,7 @@ impl Tuning {
     /// # Errors
     /// If it can't be written.
     pub fn write(&self, path: &Path) -> Result<(), TuningError> {
-        let text = toml::to_string(self).expect("a tuning is plain data");
+        let text = toml::to_string(self).expect("plain data always serializes");
         std::fs::write(path, text).map_err(|error| TuningError::File {
             path: path.to_owned(),
             problem: error.to_string(),
@@ -127,7 +127,7 @@ impl Tuning {
         });
         let times = self.measurements.iter().map(|row| row.time_us);
         match costs.chain(times).find(|value| !(value.is_finite() && *value >= 0.0)) {
-            Some(value) => Err(format!("{value} is neither a cost nor a time")),
+            Some(value) => Err(format!("{value} is not a valid cost or time")),
             None => Ok(()),
         }
     }

@@ -1,4 +1,4 @@
-//! What was measured on a system: the cost model's constants and times of whole operations.
+//! Measurements of a system: the constants of the cost model, and times of whole operations.
 //!
 //! Owns the tuning file ([`Tuning`]) and the measurement of the constants ([`measure_costs`]).
 //! `tributary tune` writes the file, `tributary model` shows it beside the model, and communicators

@@ -1,4 +1,4 @@
-//! The model's constants, measured on this machine with the links and kernels that operations use.
+//! Measures the model's constants on this machine, with the links and kernels that operations use.
 
 use std::hint::{black_box, spin_loop};
 use std::net::{IpAddr, SocketAddr};
@@ -16,14 +16,14 @@ use tributary_wire::{
     Sequence,
 };
 
-/// The long message of the network's slope, and of the copy and the reduction.
+/// Length of the message for the per-byte costs of network, copy and reduction.
 const LONG_BYTES: usize = 64 << 10;
-/// Measurements of each constant. The least counts: the constants are the machine's, and whatever else
-/// runs on it only adds to them.
+/// Measurements of each constant. The least counts, because other programs on the machine only add to
+/// the time.
 const SAMPLES: usize = 100;
-/// Rounds of one measurement: few, so that some measurements are not interrupted.
+/// Rounds of one measurement: few, so that some measurements run without an interruption.
 const ROUNDS: u32 = 20;
-/// Looks at a condition before the other thread is given the core.
+/// Polls of a condition before the thread yields the core.
 const SPINS: u32 = 2_000;
 const TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -32,7 +32,7 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 #[error("measuring this machine failed: {0}")]
 pub struct MeasureError(String);
 
-/// Measures the five constants: the network's over TCP from this host to its own `address` (on the
+/// Measures the five constants: those of the network over TCP from this host to its own `address` (on the
 /// loopback interface, unless the address is routed elsewhere), the others in memory.
 ///
 /// # Errors
@@ -53,10 +53,10 @@ fn least(samples: impl Iterator<Item = f64>) -> f64 {
     samples.fold(f64::INFINITY, f64::min)
 }
 
-/// Waits for another thread: briefly by spinning, then by making room for it.
-struct Patience(u32);
+/// Waits for another thread: spins at first, then yields the core to it.
+struct Backoff(u32);
 
-impl Patience {
+impl Backoff {
     fn wait(&mut self) {
         self.0 = self.0.wrapping_add(1);
         if self.0.is_multiple_of(SPINS) {
@@ -100,7 +100,7 @@ fn one_way_ns(address: IpAddr, payload_bytes: usize) -> Result<f64, MeasureError
         }
         samples.push(begun.elapsed().as_nanos() as f64 / f64::from(2 * ROUNDS));
     }
-    other.join().expect("an echo panics never")?;
+    other.join().expect("the echo thread returns its errors")?;
     Ok(least(samples.into_iter()))
 }
 
@@ -128,63 +128,63 @@ fn frame(payload_bytes: usize) -> (EncodedHeader, Vec<u8>) {
 
 fn send(link: &mut TcpLink, header: &EncodedHeader, payload: &[u8]) -> Result<(), MeasureError> {
     let failed = |error: &dyn std::fmt::Display| MeasureError(error.to_string());
-    let mut patience = Patience(0);
+    let mut backoff = Backoff(0);
     while link.send(header, payload).map_err(|error| failed(&error))? == Sent::Full {
-        patience.wait();
+        backoff.wait();
     }
     while link.flush().map_err(|error| failed(&error))? == Sent::Full {
-        patience.wait();
+        backoff.wait();
     }
     Ok(())
 }
 
 fn receive(link: &mut TcpLink) -> Result<(), MeasureError> {
-    let mut patience = Patience(0);
+    let mut backoff = Backoff(0);
     loop {
         match link.receive() {
             Ok(Some(frame)) => {
                 black_box(frame.payload);
                 return Ok(());
             }
-            Ok(None) => patience.wait(),
+            Ok(None) => backoff.wait(),
             Err(error) => return Err(MeasureError(error.to_string())),
         }
     }
 }
 
-/// One way of a cache line between two threads.
+/// The time of a cache line from one thread to another.
 fn line_ns() -> f64 {
     let line = Arc::new(AtomicU64::new(0));
     let other = thread::spawn({
         let line = Arc::clone(&line);
         move || {
-            let mut patience = Patience(0);
+            let mut backoff = Backoff(0);
             for round in 0..u64::from(ROUNDS) {
                 // Acquire: pairs with the Release of the other thread's store.
                 while line.load(Ordering::Acquire) != 2 * round + 1 {
-                    patience.wait();
+                    backoff.wait();
                 }
                 // Release: pairs with the Acquire of the other thread's load.
                 line.store(2 * round + 2, Ordering::Release);
             }
         }
     });
-    let mut patience = Patience(0);
+    let mut backoff = Backoff(0);
     let begun = Instant::now();
     for round in 0..u64::from(ROUNDS) {
         // Release: pairs with the Acquire of the other thread's load.
         line.store(2 * round + 1, Ordering::Release);
         // Acquire: pairs with the Release of the other thread's store.
         while line.load(Ordering::Acquire) != 2 * round + 2 {
-            patience.wait();
+            backoff.wait();
         }
     }
     let elapsed = begun.elapsed();
-    other.join().expect("counting panics never");
+    other.join().expect("the other thread only counts");
     elapsed.as_nanos() as f64 / f64::from(2 * ROUNDS)
 }
 
-/// A copy of a piece from one buffer to another, over buffers that no second-level cache holds.
+/// Copies pieces from one buffer to another, each buffer larger than a second-level cache.
 fn copy_ns_per_byte() -> f64 {
     const BUFFER_BYTES: usize = 32 << 20;
     let source = vec![1_u8; BUFFER_BYTES];
@@ -198,7 +198,7 @@ fn copy_ns_per_byte() -> f64 {
     }))
 }
 
-/// The sum of one float vector into another, in cache, per byte of input.
+/// Sums one float vector into another, in cache; per byte of input.
 fn reduce_ns_per_byte() -> f64 {
     let kernel = Kernel::new(Operator::Sum, Datatype::F32).expect("floats are added");
     let source = vec![0_u8; LONG_BYTES];

@@ -1,4 +1,4 @@
-//! A communicator cut into neighbouring blocks of ranks, one of which speaks for each block.
+//! A communicator cut into neighbouring blocks of ranks, with a representative rank for each block.
 
 use crate::split::Split;
 
@@ -7,12 +7,12 @@ use crate::split::Split;
 pub(crate) struct Blocks {
     split: Split,
     pub(crate) blocks: u32,
-    /// A rank that speaks for its block; elsewhere the first one does.
+    /// This rank represents its block; the first rank represents any other block.
     preferred: u32,
 }
 
 impl Blocks {
-    /// The largest power of `radix` that is at most `ranks`, as that many blocks. Every block has
+    /// As many blocks as the largest power of `radix` that is at most `ranks`. Every block has
     /// fewer than `radix` ranks.
     pub(crate) fn by_power(ranks: u32, radix: u32, preferred: u32) -> Self {
         let mut blocks = 1;
@@ -32,8 +32,8 @@ impl Blocks {
         self.split.part_of(u64::from(rank)) as u32
     }
 
-    /// The rank that speaks for `block`.
-    pub(crate) fn speaker(&self, block: u32) -> u32 {
+    /// The rank that represents `block`.
+    pub(crate) fn representative(&self, block: u32) -> u32 {
         if self.block_of(self.preferred) == block {
             self.preferred
         } else {
@@ -41,7 +41,7 @@ impl Blocks {
         }
     }
 
-    pub(crate) fn is_speaker(&self, rank: u32) -> bool {
-        self.speaker(self.block_of(rank)) == rank
+    pub(crate) fn is_representative(&self, rank: u32) -> bool {
+        self.representative(self.block_of(rank)) == rank
     }
 }

@@ -1,44 +1,46 @@
 //! Chains of neighbours, with segments that follow one another.
 //!
-//! While a rank receives one segment it sends on the one before, so that all ranks are busy once the
-//! first segment has reached the far end.
+//! While a rank receives one segment it sends the previous one, so all ranks are busy once the first
+//! segment has reached the far end.
 
-use super::{Place, Slot, receive, send};
+use super::slot::{Place, Slot, receive, send};
 use crate::split::Span;
 use crate::step::Landing;
 
-/// Which way data goes.
+/// What the phase does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum ChainWay {
+pub(crate) enum ChainKind {
     /// From both ends to the root, folded.
-    Up { root: u32 },
+    Reduce { root: u32 },
     /// From the root to both ends.
-    Down { root: u32 },
-    /// Folded from the last rank to rank 0, and back from there while later segments still come.
-    UpAndDown,
+    Broadcast { root: u32 },
+    /// Folded from the last rank to rank 0, and back from there while later segments still arrive.
+    Allreduce,
 }
 
 /// One phase among all ranks.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Chain {
-    pub(crate) way: ChainWay,
+    pub(crate) kind: ChainKind,
     pub(crate) segment_elements: u64,
 }
 
 impl Chain {
-    /// Rounds are counted in 32 bits, and a chain there and back has up to two for a segment.
+    /// The round counter has 32 bits, and an allreduce takes up to two rounds per segment.
     pub(crate) const SEGMENTS_MAX: u64 = 1 << 30;
 
     pub(crate) fn slot(&self, place: &Place, round: u32, index: u32) -> Slot {
         let segments = self.segments(place);
-        match self.way {
-            ChainWay::Up { root } => self.up_slot(place, root, round, index, segments),
-            ChainWay::Down { root } => self.down_slot(place, root, round, index, segments),
-            ChainWay::UpAndDown => self.both_slot(place, round, index, segments),
+        match self.kind {
+            ChainKind::Reduce { root } => self.reduce_slot(place, root, round, index, segments),
+            ChainKind::Broadcast { root } => {
+                self.broadcast_slot(place, root, round, index, segments)
+            }
+            ChainKind::Allreduce => self.allreduce_slot(place, round, index, segments),
         }
     }
 
-    fn up_slot(&self, place: &Place, root: u32, round: u32, index: u32, segments: u32) -> Slot {
+    fn reduce_slot(&self, place: &Place, root: u32, round: u32, index: u32, segments: u32) -> Slot {
         let rank = place.rank;
         let (earlier, now) =
             (self.segment(place, round.checked_sub(1)), self.segment(place, Some(round)));
@@ -59,7 +61,14 @@ impl Chain {
         }
     }
 
-    fn down_slot(&self, place: &Place, root: u32, round: u32, index: u32, segments: u32) -> Slot {
+    fn broadcast_slot(
+        &self,
+        place: &Place,
+        root: u32,
+        round: u32,
+        index: u32,
+        segments: u32,
+    ) -> Slot {
         let rank = place.rank;
         let (earlier, now) =
             (self.segment(place, round.checked_sub(1)), self.segment(place, Some(round)));
@@ -82,9 +91,9 @@ impl Chain {
         }
     }
 
-    /// A segment comes back to rank r 2r + 1 rounds after r has received its operand: r hops on to
-    /// rank 0, r hops back, one to begin with. With fewer segments than that, all have gone up before.
-    fn both_slot(&self, place: &Place, round: u32, index: u32, segments: u32) -> Slot {
+    /// A segment returns to rank r 2r + 1 rounds after r has received its operand: one round to send
+    /// it, r hops to rank 0, r hops back. With fewer segments than that, r has sent all of them before.
+    fn allreduce_slot(&self, place: &Place, round: u32, index: u32, segments: u32) -> Slot {
         let rank = place.rank;
         let lag = u64::from(rank) * 2 + 1;
         let lag = if rank == 0 { 0 } else { lag.min(u64::from(segments)) as u32 };
@@ -104,7 +113,7 @@ impl Chain {
         slot.unwrap_or(Slot::Nothing)
     }
 
-    /// One at least, so that a barrier has one to pass on.
+    /// At least one, so that a barrier has a segment to pass on.
     fn segments(&self, place: &Place) -> u32 {
         (place.elements.div_ceil(self.segment_elements) as u32).max(1)
     }

@@ -1,26 +1,27 @@
 //! Rounds in which every rank sends a growing distance further: barrier, allgather, scan.
 
-use super::{Place, Slot, power, receive, send};
+use super::slot::{Place, Slot, power, receive, send};
 use crate::split::{Span, Split};
 use crate::step::Landing;
 
-/// What the rounds do.
+/// What the phase does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum CyclicWay {
-    /// Says that it is there, to one rank a round.
+pub(crate) enum CyclicKind {
+    /// Every rank signals one rank per round.
     Barrier,
-    /// Sends on all parts it has, until all have all.
+    /// Every rank sends all parts that it has, until every rank has every part.
     Allgather,
-    /// Folds what a rank before it has gathered, among the ranks from `first` on, without wrapping.
+    /// Every rank folds the prefix of an earlier rank, among the ranks from `first` on, without
+    /// wrapping.
     Prefix { first: u32 },
-    /// Every rank hands its vector to the next, without wrapping.
+    /// Every rank sends its vector to the next, without wrapping.
     Shift,
 }
 
 /// One phase among all ranks.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Cyclic {
-    pub(crate) way: CyclicWay,
+    pub(crate) kind: CyclicKind,
 }
 
 impl Cyclic {
@@ -30,15 +31,15 @@ impl Cyclic {
             return Slot::End;
         }
         let distance = distance as u32;
-        match self.way {
-            CyclicWay::Barrier => barrier_slot(place, distance, index),
-            CyclicWay::Allgather => allgather_slot(place, distance, index),
-            CyclicWay::Prefix { first } if place.rank < first => Slot::End,
-            CyclicWay::Prefix { first } => {
+        match self.kind {
+            CyclicKind::Barrier => barrier_slot(place, distance, index),
+            CyclicKind::Allgather => allgather_slot(place, distance, index),
+            CyclicKind::Prefix { first } if place.rank < first => Slot::End,
+            CyclicKind::Prefix { first } => {
                 neighbour_slot(place, first, distance, index, Landing::FoldAsLeft)
             }
-            CyclicWay::Shift if round > 0 => Slot::End,
-            CyclicWay::Shift => neighbour_slot(place, 0, 1, index, Landing::Store),
+            CyclicKind::Shift if round > 0 => Slot::End,
+            CyclicKind::Shift => neighbour_slot(place, 0, 1, index, Landing::Store),
         }
     }
 }
@@ -51,8 +52,8 @@ fn barrier_slot(place: &Place, distance: u32, index: u32) -> Slot {
     }
 }
 
-/// A rank has the parts from its own on, cyclically, as many as `distance`, and gets as many more from
-/// the rank whose parts follow. A range that wraps is two messages.
+/// A rank has `distance` parts, cyclically from its own on, and receives as many more from the rank
+/// whose parts follow. A range that wraps takes two messages.
 fn allgather_slot(place: &Place, distance: u32, index: u32) -> Slot {
     let parts = distance.min(place.ranks - distance);
     let pieces = |from: u32| cyclic_pieces(place, from, parts);

@@ -1,16 +1,16 @@
 //! One rank and all others of a range of ranks: reduce, broadcast, gather and scatter.
 
-use super::{Place, Slot, receive, send};
+use super::slot::{Place, Slot, receive, send};
 use crate::split::{Span, Split};
 use crate::step::{Action, Buffer, Landing};
 
-/// Which way data goes.
+/// What the phase does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum FlatWay {
+pub(crate) enum FlatKind {
     /// To the root, folded in rank order.
-    Fold,
+    Reduce,
     /// From the root to all.
-    Spread,
+    Broadcast,
     /// Each rank's part to the root.
     Gather,
     /// Each rank's part from the root.
@@ -20,15 +20,15 @@ pub(crate) enum FlatWay {
 /// One phase over the ranks `first..first + count`, of which `root` is one.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Flat {
-    pub(crate) way: FlatWay,
+    pub(crate) kind: FlatKind,
     pub(crate) first: u32,
     pub(crate) count: u32,
     pub(crate) root: u32,
 }
 
 impl Flat {
-    pub(crate) fn whole(way: FlatWay, root: u32, ranks: u32) -> Self {
-        Self { way, first: 0, count: ranks, root }
+    pub(crate) fn whole(kind: FlatKind, root: u32, ranks: u32) -> Self {
+        Self { kind, first: 0, count: ranks, root }
     }
 
     pub(crate) fn slot(&self, place: &Place, round: u32, index: u32) -> Slot {
@@ -42,9 +42,9 @@ impl Flat {
             return Slot::EndOfRound;
         }
         let span = self.span(place, place.rank);
-        match self.way {
-            FlatWay::Fold | FlatWay::Gather => send(self.root, span),
-            FlatWay::Spread | FlatWay::Scatter => receive(self.root, span, Landing::Store),
+        match self.kind {
+            FlatKind::Reduce | FlatKind::Gather => send(self.root, span),
+            FlatKind::Broadcast | FlatKind::Scatter => receive(self.root, span, Landing::Store),
         }
     }
 
@@ -54,32 +54,33 @@ impl Flat {
         }
         let peer = self.first + index;
         let span = self.span(place, peer);
-        match (self.way, peer == self.root) {
-            (FlatWay::Fold, _) => fold_slot(peer, index, self.root - self.first, span),
+        match (self.kind, peer == self.root) {
+            (FlatKind::Reduce, _) => fold_slot(peer, index, self.root - self.first, span),
             (_, true) => Slot::Nothing,
-            (FlatWay::Gather, false) => receive(peer, span, Landing::Store),
-            (FlatWay::Spread | FlatWay::Scatter, false) => send(peer, span),
+            (FlatKind::Gather, false) => receive(peer, span, Landing::Store),
+            (FlatKind::Broadcast | FlatKind::Scatter, false) => send(peer, span),
         }
     }
 
     fn span(&self, place: &Place, rank: u32) -> Span {
-        match self.way {
-            FlatWay::Fold | FlatWay::Spread => place.whole(),
-            FlatWay::Gather | FlatWay::Scatter => {
+        match self.kind {
+            FlatKind::Reduce | FlatKind::Broadcast => place.whole(),
+            FlatKind::Gather | FlatKind::Scatter => {
                 Split::new(place.elements, u64::from(place.ranks)).part(u64::from(rank))
             }
         }
     }
 }
 
-/// What rank `own` of a range does with the contribution of rank `index`, known to its peers as
-/// `peer`, so that all of them together are `((v0 op v1) op v2) ...`: what comes before its own gathers
-/// aside, is folded in when its own turn comes, and what comes after is folded in at once.
+/// What rank `own` of a range does with the contribution of rank `index`, whose rank number is `peer`,
+/// so that the result is `((v0 op v1) op v2) ...`. Contributions before its own are folded in the
+/// buffer aside. At `index == own`, that buffer is folded into the vector. Later contributions are
+/// folded into the vector at once.
 pub(super) fn fold_slot(peer: u32, index: u32, own: u32, span: Span) -> Slot {
     let aside =
         |landing| Slot::Do(Action::Receive { from: peer, span, buffer: Buffer::Aside, landing });
     match (index, own) {
-        // Alone before its own, it needs no gathering.
+        // A single contribution before its own needs no second buffer.
         (0, 1) => receive(peer, span, Landing::FoldAsLeft),
         (1, 1) | (0, 0) => Slot::Nothing,
         (0, _) => aside(Landing::Store),

@@ -1,41 +1,42 @@
-//! Recursive halving and its way back, among blocks whose number is a power of two.
+//! Recursive halving and recursive doubling, among blocks whose number is a power of two.
 //!
-//! At level j, a block and the one whose number differs in bit j share the span that both hold; the
-//! one with a zero there keeps the lower half. Levels start at neighbours, so that what is combined
-//! are always neighbouring ranges of ranks, in rank order.
+//! At level j, a block and the one whose number differs in bit j divide the span that both hold: the
+//! one with a zero in bit j keeps the lower half. Level 0 pairs neighbours, so every fold combines
+//! neighbouring ranges of ranks, in rank order.
 
-use super::{Blocks, Place, Slot, receive, send};
+use super::blocks::Blocks;
+use super::slot::{Place, Slot, receive, send};
 use crate::split::Span;
 use crate::step::Landing;
 
-/// Which way data goes.
+/// What the phase does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum HalvingWay {
-    /// Halve and fold: every block ends with its share reduced.
-    Reduce,
-    /// Double: every block ends with everything.
+pub(crate) enum HalvingKind {
+    /// Halve and fold: every block ends with its share, reduced.
+    ReduceScatter,
+    /// Double: every block ends with the whole vector.
     Allgather,
-    /// Towards the block of this rank, the speaker of its block.
+    /// Gather at this rank, which represents its block.
     Gather { root: u32 },
 }
 
-/// One phase among the speakers; other ranks do nothing.
+/// One phase among the blocks' representatives; other ranks do nothing.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Halving {
     pub(crate) blocks: Blocks,
-    pub(crate) way: HalvingWay,
+    pub(crate) kind: HalvingKind,
 }
 
 impl Halving {
     pub(crate) fn slot(&self, place: &Place, round: u32, index: u32) -> Slot {
         let levels = self.blocks.blocks.trailing_zeros();
-        if round >= levels || !self.blocks.is_speaker(place.rank) {
+        if round >= levels || !self.blocks.is_representative(place.rank) {
             return Slot::End;
         }
         let block = self.blocks.block_of(place.rank);
-        match self.way {
-            HalvingWay::Reduce => self.reduce_slot(place, block, round, index),
-            HalvingWay::Allgather => {
+        match self.kind {
+            HalvingKind::ReduceScatter => self.reduce_slot(place, block, round, index),
+            HalvingKind::Allgather => {
                 let (partner, mine, theirs) = self.pair(place, block, levels - 1 - round);
                 match index {
                     0 => send(partner, mine),
@@ -43,7 +44,7 @@ impl Halving {
                     _ => Slot::EndOfRound,
                 }
             }
-            HalvingWay::Gather { root } => {
+            HalvingKind::Gather { root } => {
                 let level = levels - 1 - round;
                 let differ = block ^ self.blocks.block_of(root);
                 let (partner, mine, theirs) = self.pair(place, block, level);
@@ -72,6 +73,6 @@ impl Halving {
         let partner = block ^ (1 << level);
         let share =
             |of: u32| (0..=level).fold(place.whole(), |span, bit| span.half(of >> bit & 1 == 1));
-        (self.blocks.speaker(partner), share(block), share(partner))
+        (self.blocks.representative(partner), share(block), share(partner))
     }
 }

@@ -1,22 +1,22 @@
-//! Around a ring, one part of the vector a round.
+//! Around a ring, one part of the vector per round.
 
-use super::{Place, Slot, receive, send};
+use super::slot::{Place, Slot, receive, send};
 use crate::split::{Span, Split};
 use crate::step::Landing;
 
-/// What a round does.
+/// What the phase does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum RingWay {
-    /// Folds: rank r ends with part r reduced.
-    Reduce,
+pub(crate) enum RingKind {
+    /// Folds: rank r ends with part r, reduced.
+    ReduceScatter,
     /// Copies: from part r at rank r to all parts at all ranks.
-    Gather,
+    Allgather,
 }
 
 /// One phase among all ranks.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ring {
-    pub(crate) way: RingWay,
+    pub(crate) kind: RingKind,
 }
 
 impl Ring {
@@ -24,9 +24,9 @@ impl Ring {
         if round + 1 >= place.ranks {
             return Slot::End;
         }
-        let (lag, landing) = match self.way {
-            RingWay::Reduce => (1, Landing::FoldAsLeft),
-            RingWay::Gather => (0, Landing::Store),
+        let (lag, landing) = match self.kind {
+            RingKind::ReduceScatter => (1, Landing::FoldAsLeft),
+            RingKind::Allgather => (0, Landing::Store),
         };
         match index {
             0 => send(place.after(1), part(place, round + lag)),

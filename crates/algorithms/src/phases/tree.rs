@@ -1,25 +1,25 @@
 //! k-nomial trees, which are binomial for radix 2.
 //!
-//! Ranks are counted from the root, cyclically. Written in base `radix`, a rank's parent is the
-//! rank with its lowest nonzero digit cleared; the subtree of a rank is the range of ranks up to its
-//! next sibling, so folding children by digit keeps the order of that counting.
+//! Ranks are numbered from the root, cyclically. In base `radix`, the number of a rank's parent is its
+//! own with the lowest nonzero digit cleared. The subtree of a rank is the range up to its next
+//! sibling, so folding children by digit keeps the order of these numbers.
 
-use super::{Place, Slot, power, receive, send};
+use super::slot::{Place, Slot, power, receive, send};
 use crate::step::Landing;
 
-/// Which way data goes.
+/// What the phase does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum TreeWay {
+pub(crate) enum TreeKind {
     /// To the root, folded.
-    Up,
+    Reduce,
     /// From the root to all.
-    Down,
+    Broadcast,
 }
 
 /// One phase among all ranks.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Tree {
-    pub(crate) way: TreeWay,
+    pub(crate) kind: TreeKind,
     pub(crate) radix: u32,
     pub(crate) root: u32,
 }
@@ -27,15 +27,15 @@ pub(crate) struct Tree {
 impl Tree {
     pub(crate) fn slot(&self, place: &Place, round: u32, index: u32) -> Slot {
         let node = Node::new(self, place);
-        match self.way {
-            TreeWay::Up if round < node.level => node
+        match self.kind {
+            TreeKind::Reduce if round < node.level => node
                 .child(round, index, |child| receive(child, place.whole(), Landing::FoldAsRight)),
-            TreeWay::Up => match (round == node.level, index, node.parent()) {
+            TreeKind::Reduce => match (round == node.level, index, node.parent()) {
                 (true, 0, Some(parent)) => send(parent, place.whole()),
                 (true, 1, Some(_)) => Slot::EndOfRound,
                 _ => Slot::End,
             },
-            TreeWay::Down => match (round, index, node.parent()) {
+            TreeKind::Broadcast => match (round, index, node.parent()) {
                 (0, 0, Some(parent)) => receive(parent, place.whole(), Landing::Store),
                 (0, _, _) => Slot::EndOfRound,
                 // The largest subtrees first: they take longest.
@@ -52,9 +52,9 @@ impl Tree {
 struct Node<'a> {
     tree: &'a Tree,
     ranks: u32,
-    /// Counted from the root.
+    /// Its number, counted from the root.
     relative: u32,
-    /// Levels at which it has children: the number of zero digits at its end.
+    /// Levels at which it has children: the number of trailing zero digits.
     level: u32,
 }
 

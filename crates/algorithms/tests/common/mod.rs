@@ -1,5 +1,5 @@
-//! An executor over in-memory channels whose delivery a seed decides, and operands that record how
-//! they were combined.
+//! An executor over in-memory channels, whose order of delivery depends on a seed, and operands that
+//! record how they were combined.
 
 use std::collections::VecDeque;
 
@@ -7,8 +7,8 @@ use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 use tributary_algorithms::{Action, Algorithm, Buffer, Collective, Landing, Schedule, Shape, Span};
 
-/// An operand of the free magma: it tells every association and order from every other, so that equal
-/// values mean equal bits under any operator.
+/// An operand of the free magma: it records association and order, so equal values mean equal bits under
+/// any operator.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Term(pub(crate) String);
 
@@ -32,7 +32,7 @@ struct Rank {
     schedule: std::iter::Peekable<Schedule>,
     vector: Vec<Term>,
     aside: Vec<Term>,
-    /// Sends not yet done: the executor puts them off as long as it is allowed to.
+    /// Unfinished sends: the executor delays them as long as the rules allow.
     unsent: VecDeque<(u32, Span)>,
     messages: usize,
 }
@@ -71,21 +71,21 @@ impl Team {
         }
     }
 
-    /// Runs the operation; what each rank's vector holds then, and how many messages it sent.
+    /// Runs the operation. Returns each rank's final vector and how many messages it sent.
     pub(crate) fn run(mut self) -> Vec<(Vec<Term>, usize)> {
-        let mut idle_turns = 0;
+        let mut idle_steps = 0;
         while self.ranks.iter_mut().any(|rank| !is_over(rank)) {
             let rank = self.random.random_range(0..self.ranks.len());
-            // Now and then a long run of one rank, so that some get far ahead.
-            let turns = if self.random.random_ratio(1, 8) { 50 } else { 1 };
-            for _ in 0..turns {
+            // Sometimes one rank takes many steps in a row, so that some ranks get far ahead.
+            let steps = if self.random.random_ratio(1, 8) { 50 } else { 1 };
+            for _ in 0..steps {
                 let moved = if self.random.random_bool(0.5) {
                     self.send_one(rank)
                 } else {
                     self.step(rank)
                 };
-                idle_turns = if moved { 0 } else { idle_turns + 1 };
-                assert!(idle_turns < 1_000_000, "the schedule deadlocks");
+                idle_steps = if moved { 0 } else { idle_steps + 1 };
+                assert!(idle_steps < 1_000_000, "the schedule deadlocks");
             }
         }
         assert!(self.wires.iter().flatten().all(VecDeque::is_empty), "messages nobody received");
@@ -130,7 +130,7 @@ impl Team {
         true
     }
 
-    /// The sends that can't be put off any longer, because their span is about to change.
+    /// Completes the sends that can wait no longer, because their span is about to change.
     fn send_overlapping(&mut self, rank: usize, span: Span) {
         while self.ranks[rank].unsent.iter().any(|(_, unsent)| unsent.overlaps(span)) {
             self.send_one(rank);

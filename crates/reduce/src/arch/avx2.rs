@@ -1,4 +1,4 @@
-//! AVX2 with F16C: eight binary32 values a register.
+//! AVX2 with F16C: eight binary32 values per register.
 
 use core::arch::x86_64::*;
 
@@ -27,7 +27,8 @@ impl Arch for Avx2 {
 
 compile!(#[target_feature(enable = "avx2,f16c")]);
 
-// SAFETY, for all blocks below: the caller vouches for the bytes at `at` and for AVX2 and F16C.
+// SAFETY, for all blocks below: by the contracts of [`Lanes`], the bytes at `at` are accessible and the
+// processor has AVX2 and F16C.
 impl Lanes for __m256 {
     const COUNT: usize = 8;
 
@@ -98,7 +99,7 @@ impl Lanes for __m256 {
 
     #[inline(always)]
     unsafe fn min(self, right: Self) -> Self {
-        // The second operand is what the instruction gives when neither is smaller.
+        // The instruction gives its second operand when neither is smaller.
         // SAFETY: see above.
         unsafe { _mm256_min_ps(right, self) }
     }

@@ -1,4 +1,4 @@
-//! AVX-512 F, BW, DQ and VL: sixteen binary32 values a register.
+//! AVX-512 F, BW, DQ and VL: sixteen binary32 values per register.
 //!
 //! AVX512_BF16 is not used: its conversion flushes subnormals, so its results would differ from
 //! those of the other instruction sets.
@@ -30,7 +30,8 @@ impl Arch for Avx512 {
 
 compile!(#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,f16c")]);
 
-// SAFETY, for all blocks below: the caller vouches for the bytes at `at` and for AVX-512.
+// SAFETY, for all blocks below: by the contracts of [`Lanes`], the bytes at `at` are accessible and the
+// processor has AVX-512.
 impl Lanes for __m512 {
     const COUNT: usize = 16;
 
@@ -100,7 +101,7 @@ impl Lanes for __m512 {
 
     #[inline(always)]
     unsafe fn min(self, right: Self) -> Self {
-        // The second operand is what the instruction gives when neither is smaller.
+        // The instruction gives its second operand when neither is smaller.
         // SAFETY: see above.
         unsafe { _mm512_min_ps(right, self) }
     }

@@ -1,4 +1,4 @@
-//! One file an instruction set: how its functions are compiled, and its [`Lanes`].
+//! One file for each instruction set: how its functions are compiled, and its [`Lanes`].
 
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod avx2;
@@ -38,7 +38,7 @@ macro_rules! compile {
     ($(#[$attribute:meta])*) => {
         $(#[$attribute])*
         fn one<B: One>(target: &mut [u8]) {
-            // SAFETY: this function runs with the instruction set that its attribute enables.
+            // SAFETY: `B::run` needs the instruction set that the attribute of this function enables.
             unsafe { B::run(target) }
         }
 

@@ -1,7 +1,7 @@
-//! What every processor of the compiled target can run: plain Rust.
+//! Plain Rust, for every processor of the compiled target.
 //!
-//! The conversions avoid subnormal binary32 operands, so they hold whatever a program has told its
-//! processor to do with those.
+//! The conversions avoid subnormal binary32 operands, so they are right even if a program has its
+//! processor flush those to zero.
 
 use super::{Arch, OneFunction, ThreeFunction, TwoFunction, compile};
 use crate::body::{One, Three, Two};
@@ -28,8 +28,8 @@ impl Arch for Portable {
 
 compile!();
 
-/// Values handled together: so many that the compiler keeps their loops as loops, and vectorises
-/// them. With fewer it unrolls them first, and leaves them scalar.
+/// Values handled together. With this many, the compiler keeps their loops and vectorises them; with
+/// fewer, it unrolls them first and leaves them scalar.
 const LANES: usize = 64;
 
 impl Lanes for [f32; LANES] {
@@ -37,19 +37,19 @@ impl Lanes for [f32; LANES] {
 
     #[inline(always)]
     unsafe fn load(at: *const u8) -> Self {
-        // SAFETY: the caller vouches for `4 * COUNT` bytes.
+        // SAFETY: the contract of `load`: `4 * COUNT` bytes at `at` can be read.
         unsafe { at.cast::<Self>().read_unaligned() }
     }
 
     #[inline(always)]
     unsafe fn store(self, at: *mut u8) {
-        // SAFETY: the caller vouches for `4 * COUNT` bytes.
+        // SAFETY: the contract of `store`: `4 * COUNT` bytes at `at` can be written.
         unsafe { at.cast::<Self>().write_unaligned(self) }
     }
 
     #[inline(always)]
     unsafe fn load_f16(at: *const u8) -> Self {
-        // SAFETY: the caller vouches for `2 * COUNT` bytes.
+        // SAFETY: the contract of `load_f16`: `2 * COUNT` bytes at `at` can be read.
         let halves = unsafe { at.cast::<[u16; LANES]>().read_unaligned() };
         each_lane(|lane| single_from_f16(halves[lane]))
     }
@@ -57,13 +57,13 @@ impl Lanes for [f32; LANES] {
     #[inline(always)]
     unsafe fn store_f16(self, at: *mut u8) {
         let halves = each_lane(|lane| f16_from_single(self[lane]));
-        // SAFETY: the caller vouches for `2 * COUNT` bytes.
+        // SAFETY: the contract of `store_f16`: `2 * COUNT` bytes at `at` can be written.
         unsafe { at.cast::<[u16; LANES]>().write_unaligned(halves) }
     }
 
     #[inline(always)]
     unsafe fn load_bf16(at: *const u8) -> Self {
-        // SAFETY: the caller vouches for `2 * COUNT` bytes.
+        // SAFETY: the contract of `load_bf16`: `2 * COUNT` bytes at `at` can be read.
         let halves = unsafe { at.cast::<[u16; LANES]>().read_unaligned() };
         each_lane(|lane| single_from_bf16(halves[lane]))
     }
@@ -71,7 +71,7 @@ impl Lanes for [f32; LANES] {
     #[inline(always)]
     unsafe fn store_bf16(self, at: *mut u8) {
         let halves = each_lane(|lane| bf16_from_single(self[lane]));
-        // SAFETY: the caller vouches for `2 * COUNT` bytes.
+        // SAFETY: the contract of `store_bf16`: `2 * COUNT` bytes at `at` can be written.
         unsafe { at.cast::<[u16; LANES]>().write_unaligned(halves) }
     }
 
@@ -96,7 +96,7 @@ impl Lanes for [f32; LANES] {
     }
 }
 
-/// One value a lane. A plain loop, because the compiler does not vectorise `array::from_fn`.
+/// One value per lane. A plain loop, because the compiler does not vectorise `array::from_fn`.
 #[inline(always)]
 fn each_lane<T: Copy + Default>(value: impl Fn(usize) -> T) -> [T; LANES] {
     let mut values = [T::default(); LANES];
@@ -109,7 +109,7 @@ fn each_lane<T: Copy + Default>(value: impl Fn(usize) -> T) -> [T; LANES] {
 /// Distance between the exponent biases of binary32 and binary16, in binary32's exponent field.
 const REBIAS: u32 = (127 - 15) << 23;
 
-/// Infinity, and the least NaN above it, in binary16 without its sign.
+/// Infinity in binary16, without its sign. NaNs are larger.
 const F16_INFINITY: u32 = 0x7c00;
 
 /// The quiet bit of a binary32 NaN.
@@ -120,7 +120,7 @@ fn single_from_f16(half: u16) -> f32 {
     let magnitude = u32::from(half) & 0x7fff;
     let sign = (u32::from(half) & 0x8000) << 16;
     let normal = (magnitude << 13) + REBIAS;
-    // A subnormal is its fraction put behind the leading one of 2^-14, minus that leading one.
+    // A subnormal is 2^-14 with its fraction appended, minus 2^-14.
     let leading_one = f32::from_bits(REBIAS + (1 << 23));
     let subnormal = (f32::from_bits(normal + (1 << 23)) - leading_one).to_bits();
     let special = (magnitude << 13) + 2 * REBIAS;

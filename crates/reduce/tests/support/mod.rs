@@ -1,4 +1,4 @@
-//! Vectors to test with, and what counts as equal.
+//! Test vectors, and their comparison.
 
 use rand_pcg::Pcg64Mcg;
 use rand_pcg::rand_core::Rng;
@@ -19,7 +19,7 @@ pub(crate) fn available() -> impl Iterator<Item = Isa> {
     Isa::ALL.into_iter().filter(|isa| isa.is_available())
 }
 
-/// Elements worth meeting each other: extremes, both zeros, NaNs quiet and signalling, subnormals,
+/// Elements to combine with each other: extremes, both zeros, NaNs quiet and signalling, subnormals,
 /// values that tie.
 pub(crate) fn special_elements(datatype: Datatype) -> Vec<Vec<u8>> {
     match datatype {
@@ -139,7 +139,7 @@ pub(crate) fn random_vector(datatype: Datatype, elements: usize, random: &mut Pc
 }
 
 /// Fails unless both vectors hold the same bits. NaNs that a sum or product made may differ in
-/// sign and payload: those are the processor's choice, as the crate documents.
+/// sign and payload: they depend on the processor, as the crate documents.
 #[track_caller]
 pub(crate) fn assert_same(
     what: &str,

@@ -1,6 +1,7 @@
-//! Dragonfly: groups of routers, all joined inside, every two groups joined once.
+//! Dragonfly: groups of routers, with links between all routers of a group and one between every two
+//! groups.
 
-use super::{Hop, Link, Vertex};
+use super::hop::{Hop, Link, Vertex};
 
 /// Kim, Dally, Scott and Abts, ISCA 2008, with minimal routes: local, global, local.
 #[derive(Clone, Debug)]
@@ -49,7 +50,7 @@ impl Dragonfly {
         self.first_local() + self.groups * self.routers * self.routers
     }
 
-    /// The router of group `from` that holds the cable to group `to`: cables are dealt out evenly.
+    /// The router of group `from` with the cable to group `to`: cables are distributed evenly.
     fn gateway(&self, from: u32, to: u32) -> u32 {
         let port = if to > from { to - 1 } else { to };
         let ports = (self.groups - 1).div_ceil(self.routers);

@@ -1,6 +1,6 @@
 //! Fat trees of any number of levels.
 
-use super::{Hop, Link, Vertex};
+use super::hop::{Hop, Link, Vertex};
 
 /// One level of switches.
 #[derive(Clone, Copy, Debug)]
@@ -23,10 +23,10 @@ struct Level {
 /// An extended generalized fat tree (Ohring, Ibel, Das and Kumar, IPPS 1995): each switch of level
 /// i has `down[i]` children, each vertex of level i - 1 has `up[i]` parents.
 ///
-/// A vertex of level l is numbered `(a, b)`: which block of hosts lies below, and which of the
-/// switches above that block it is. Its parents differ in one digit of `b`, so a route is
-/// arithmetic: up along the digits of the target (D-mod-k: Zahavi, Johnson, Kerbyson and Lang, 2010)
-/// until the target lies below; then down along the digits of the target.
+/// The label of a vertex of level l is `(a, b)`: the block of hosts below it, and its number among the
+/// switches above that block. Its parents differ in one digit of `b`, so routes are computed: up by the
+/// digits of the target (D-mod-k: Zahavi, Johnson, Kerbyson and Lang, 2010) until the target lies
+/// below, then down by the digits of the target.
 #[derive(Clone, Debug)]
 pub struct FatTree {
     hosts: u32,
@@ -35,7 +35,7 @@ pub struct FatTree {
     levels: Vec<Level>,
 }
 
-/// A vertex taken apart.
+/// The parts of a vertex number.
 struct Label {
     /// 0 for hosts.
     level: usize,
@@ -52,7 +52,7 @@ impl FatTree {
     #[must_use]
     pub fn new(down: &[u32], up: &[u32]) -> Self {
         assert!(!down.is_empty() && down.len() == up.len(), "one pair of radices for each level");
-        assert_eq!(up[0], 1, "a host hangs from one switch");
+        assert_eq!(up[0], 1, "a host has one switch");
         let product = |factors: &[u32]| {
             factors.iter().try_fold(1_u32, |all, &one| all.checked_mul(one)).expect("fits 32 bits")
         };
@@ -61,7 +61,7 @@ impl FatTree {
         let mut levels = Vec::with_capacity(down.len());
         let mut below = hosts;
         for index in 0..down.len() {
-            assert!(down[index] > 0 && up[index] > 0, "a level without links joins nothing");
+            assert!(down[index] > 0 && up[index] > 0, "a level has links");
             let (width, span) = (product(&up[..=index]), product(&down[..=index]));
             let (first, first_link) = (vertices, links);
             levels.push(Level { down: down[index], up: up[index], first, first_link, width, span });
@@ -124,13 +124,13 @@ impl FatTree {
 
     pub(super) fn next(&self, at: Vertex, to: Vertex) -> Hop {
         let (here, there) = (self.label(at), self.label(to));
-        // The block that `there` belongs to, counted in blocks of this level.
+        // The block of `there`, counted in blocks of this level.
         let goal = if here.level > there.level {
             there.block / (self.span(here.level) / self.span(there.level))
         } else {
             here.block
         };
-        // Switches above the same hosts, but neither above the other, meet only further down.
+        // Two switches above the same hosts, neither above the other, have only lower switches in common.
         let shared = self.width(here.level.min(there.level));
         let is_beside = here.copy % shared != there.copy % shared;
         if is_beside || (here.level > there.level && goal == here.block) {
@@ -152,8 +152,8 @@ impl FatTree {
         let digit = if there.level > here.level {
             there.copy / width % level.up
         } else {
-            // By the target alone, as InfiniBand's forwarding tables go: neighbours that send at one
-            // distance, as the rounds of host algorithms do, never share a link upward.
+            // The target alone decides, as in InfiniBand's forwarding tables: neighbours that send at the
+            // same distance, as in the rounds of host algorithms, never share a link upward.
             there.block / width % level.up
         };
         let below = here.block * width + here.copy;

@@ -4,16 +4,16 @@ use std::collections::VecDeque;
 
 use tributary_topology::{Fabric, VertexKind};
 
-use super::{Hop, Link, Vertex};
+use super::hop::{Hop, Link, Vertex};
 
-/// The fabric can't be simulated. Whoever wrote it is at fault.
+/// The fabric can't be simulated: a mistake in the topology file.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum GraphError {
-    /// A host that hangs from nothing.
+    /// A host without a link.
     #[error("host `{0}` is linked to no switch")]
     Unlinked(String),
-    /// Two parts with no way between them.
+    /// Two parts with no path between them.
     #[error("no path leads from `{from}` to `{to}`")]
     Apart {
         /// One end.
@@ -23,7 +23,7 @@ pub enum GraphError {
     },
 }
 
-/// A fabric by tables: for each vertex and each switch, the first link of a shortest way.
+/// A fabric with routing tables: for each vertex and each switch, the first link of a shortest path.
 #[derive(Clone, Debug)]
 pub struct Graph {
     hosts: u32,
@@ -39,10 +39,10 @@ pub struct Graph {
 }
 
 impl Graph {
-    /// Numbers the fabric's hosts first, each in the order described, and finds every route.
+    /// Numbers hosts first, then switches, each in the order of the description, and finds every route.
     ///
     /// # Errors
-    /// [`GraphError`]: everything must be joined.
+    /// [`GraphError`]: every vertex must reach every other.
     pub fn new(fabric: &Fabric) -> Result<Self, GraphError> {
         let of_kind = |kind| fabric.vertices().filter(move |(_, vertex)| vertex.kind == kind);
         let order: Vec<_> = of_kind(VertexKind::Host).chain(of_kind(VertexKind::Switch)).collect();
@@ -101,8 +101,8 @@ impl Graph {
                         continue;
                     }
                     seen[from] = true;
-                    let way = self.neighbours[from].iter().position(|&to| to as usize == at);
-                    next[from] = way.expect("links go both ways") as u16;
+                    let port = self.neighbours[from].iter().position(|&to| to as usize == at);
+                    next[from] = port.expect("links have both directions") as u16;
                     if from >= self.hosts as usize {
                         frontier.push_back(from);
                     }
@@ -147,12 +147,12 @@ impl Graph {
     pub(super) fn next(&self, at: Vertex, to: Vertex) -> Hop {
         let goal = self.switch_of[to.0 as usize];
         let near = &self.neighbours[at.0 as usize];
-        let way = if goal == at.0 {
-            near.iter().position(|&vertex| vertex == to.0).expect("a host hangs from its switch")
+        let port = if goal == at.0 {
+            near.iter().position(|&vertex| vertex == to.0).expect("a host is linked to its switch")
         } else {
             let row = (goal - self.hosts) as usize * self.names.len();
             usize::from(self.routes[row + at.0 as usize])
         };
-        Hop { link: Link(self.first_link[at.0 as usize] + way as u32), to: Vertex(near[way]) }
+        Hop { link: Link(self.first_link[at.0 as usize] + port as u32), to: Vertex(near[port]) }
     }
 }

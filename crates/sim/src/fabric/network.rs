@@ -1,9 +1,9 @@
-//! Packets on links: who waits for whom, and until when.
+//! Packets on links: when each packet departs and arrives.
 
 use super::{Vertex, Wiring};
 use crate::engine::Picos;
 
-/// What a kind of link costs.
+/// The cost of a kind of link.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LinkCost {
     /// Time for one byte.
@@ -12,38 +12,38 @@ pub struct LinkCost {
     pub propagation: Picos,
 }
 
-/// What every link and switch of a network costs.
+/// The cost of every link and switch of a network.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct NetworkCost {
-    /// Between a host and its switch.
+    /// Links between a host and its switch.
     pub access: LinkCost,
-    /// Between two switches.
+    /// Links between two switches.
     pub trunk: LinkCost,
     /// A switch, from the head of a packet coming in to the head going out.
     pub port_to_port: Picos,
     /// Least time between two packets on one switch port.
     pub port_gap: Picos,
-    /// Bytes every packet has besides what it carries.
+    /// Bytes of a packet besides its payload.
     pub packet_overhead_bytes: u32,
 }
 
-/// Where a packet is next.
+/// A packet's transfer over one link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Step {
     /// The far end of the link.
     pub to: Vertex,
     /// When its last byte is on the wire.
     pub left_at: Picos,
-    /// When its first byte gets there: a switch forwards from then on (cut-through).
+    /// When its first byte arrives: a switch forwards from then on (cut-through).
     pub head_at: Picos,
-    /// When its last byte gets there: a receiver has it whole.
+    /// When its last byte arrives.
     pub tail_at: Picos,
 }
 
-/// All links, with what they are busy with.
+/// All links, and until when each is busy.
 ///
-/// Output queues are first come, first served and unbounded: a lossless fabric whose buffers don't
-/// fill up.
+/// Output queues are first come, first served and unbounded: a lossless fabric whose buffers never fill
+/// up.
 #[derive(Clone, Debug)]
 pub struct Network {
     wiring: Wiring,
@@ -61,19 +61,19 @@ impl Network {
         Self { wiring, cost, free_at, packets: 0 }
     }
 
-    /// What is connected to what.
+    /// The vertices, links and routes.
     #[must_use]
     pub fn wiring(&self) -> &Wiring {
         &self.wiring
     }
 
-    /// What links and switches cost.
+    /// The cost of links and switches.
     #[must_use]
     pub fn cost(&self) -> &NetworkCost {
         &self.cost
     }
 
-    /// Packets that went over a link so far, each link counted.
+    /// Packets so far, counted once for each link.
     #[must_use]
     pub fn packets(&self) -> u64 {
         self.packets

@@ -16,7 +16,7 @@ fn assert_routes_are_minimal(wiring: &Wiring, pairs: impl Iterator<Item = (u32, 
     }
 }
 
-/// A link always joins the same two ends, and no other link joins them the same way.
+/// A link always has the same two ends, and no other link has them in the same direction.
 fn assert_links_are_consistent(wiring: &Wiring) {
     let mut ends = vec![None; wiring.links() as usize];
     for source in 0..wiring.vertices() {
@@ -39,7 +39,7 @@ fn fat_trees_of_two_and_three_levels_route() {
     }
 }
 
-/// Rounds of host algorithms: everyone sends at one distance, or to where one bit differs.
+/// Rounds of host algorithms: every host sends at one distance, or to the host with one bit flipped.
 #[test]
 fn neighbours_that_send_at_one_distance_share_no_link() {
     let wiring = Wiring::FatTree(FatTree::new(&[16, 8], &[1, 16]));
@@ -89,7 +89,7 @@ fn dragonfly_takes_at_most_one_global_link() {
 }
 
 #[test]
-fn torus_goes_the_short_way_around() {
+fn torus_routes_in_the_shorter_direction() {
     let wiring = Wiring::Torus(Torus::new(&[5, 4, 3]));
     assert_links_are_consistent(&wiring);
     // One step back in the first dimension: host, router, router, host.

@@ -1,8 +1,8 @@
 //! Torus: a grid that wraps in every dimension.
 
-use super::{Hop, Link, Vertex};
+use super::hop::{Hop, Link, Vertex};
 
-/// One host at each router; routes settle the dimensions in order, the short way around.
+/// One host at each router. Routes are dimension-ordered, in the shorter direction.
 #[derive(Clone, Debug)]
 pub struct Torus {
     sizes: Vec<u32>,
@@ -35,7 +35,7 @@ impl Torus {
         2 * self.hosts
     }
 
-    /// Two for each host, and each router's two ways in each dimension.
+    /// Two for each host, and two of each router in each dimension.
     pub(super) fn links(&self) -> u32 {
         2 * self.hosts + self.hosts * 2 * self.sizes.len() as u32
     }
@@ -54,9 +54,9 @@ impl Torus {
                 let is_forward = 2 * ahead <= size;
                 let step = if is_forward { (from + 1) % size } else { (from + size - 1) % size };
                 let router = here - from * stride + step * stride;
-                let ways = 2 * self.sizes.len() as u32;
-                let way = 2 * dimension as u32 + u32::from(!is_forward);
-                let link = Link(2 * hosts + here * ways + way);
+                let ports = 2 * self.sizes.len() as u32;
+                let port = 2 * dimension as u32 + u32::from(!is_forward);
+                let link = Link(2 * hosts + here * ports + port);
                 return Hop { link, to: Vertex(hosts + router) };
             }
             stride *= size;

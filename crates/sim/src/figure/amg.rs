@@ -1,30 +1,30 @@
 //! An application like AMG: 8-byte reductions between compute phases.
 
+use super::chart::{Axis, Chart, Mark, Quantity, Scale, Series};
 use super::full_hosts::setting;
-use super::{
-    Axis, Cell, Chart, Effort, Figure, FigureError, Mark, Progress, Quantity, Scale, Series, Table,
-    sweep,
-};
-use crate::measure::Between;
+use super::output::Figure;
+use super::sweep::{Effort, FigureError, Progress, sweep};
+use super::table::{Cell, Table};
+use crate::measure::InterHost;
 use crate::preset;
 
 /// Hosts and processes on each.
 const SHAPE: (u32, u32) = (64, 28);
 
-/// Computing between two reductions, in microseconds: a cycle of the solver on coarse levels.
+/// Computing time between two reductions, in microseconds: a cycle of the solver on coarse levels.
 const PHASES_US: [f64; 5] = [5.0, 10.0, 20.0, 50.0, 100.0];
 
-/// Figure of merit, in solved systems a second for each thousand reductions, with and without the
-/// tree: every phase is computing, then one 8-byte allreduce that all wait for.
+/// The figure of merit, in thousand reductions per second, with and without the tree. Every phase
+/// computes, then waits for one 8-byte allreduce.
 pub(super) fn amg(effort: &Effort, progress: &Progress) -> Result<Figure, FigureError> {
     let preset = preset::shipped("edr-sharp")?;
-    let ways = [
-        ("hosts alone", 1, Between::Hosts),
-        ("one channel a socket", 2, Between::Tree { multicast: true }),
+    let settings = [
+        ("hosts alone", 1, InterHost::HostBased),
+        ("one channel a socket", 2, InterHost::Tree { multicast: true }),
     ];
-    let means = sweep(&ways, progress, |&(_, leaders, between)| {
+    let means = sweep(&settings, progress, |&(_, leaders, inter_host)| {
         let (hosts, processes) = SHAPE;
-        let setting = setting(hosts, processes, leaders, between, effort);
+        let setting = setting(hosts, processes, leaders, inter_host, effort);
         super::full_hosts::measure(&preset, &setting, 8, effort.operations)
     })?;
     let mut table = Table::new(&[
@@ -36,7 +36,7 @@ pub(super) fn amg(effort: &Effort, progress: &Progress) -> Result<Figure, Figure
         "gain_percent",
     ]);
     let line = |name: &str| Series { name: name.into(), points: Vec::new(), mark: Mark::Line };
-    let mut series = vec![line(ways[0].0), line(ways[1].0)];
+    let mut series = vec![line(settings[0].0), line(settings[1].0)];
     for phase in PHASES_US {
         let merit = |reduction: f64| 1e6 / ((phase + reduction) * 1e3);
         let (host, tree) = (merit(means[0]), merit(means[1]));

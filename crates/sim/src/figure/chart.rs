@@ -1,21 +1,21 @@
-//! Drawings: lines, dots and boxes over logarithmic or linear axes, as SVG, with the legend beside
-//! them and what was published in words below.
+//! Drawings: lines, dots and boxes over logarithmic or linear axes, as SVG, with a legend beside them
+//! and captions below.
 
 mod axis;
 
 use plotters::chart::ChartContext;
 use plotters::prelude::*;
 
-use super::FigureError;
+use super::sweep::FigureError;
 use axis::Range;
 pub use axis::{Axis, Quantity, Scale};
 
 /// One line, or one set of marks.
 #[derive(Clone, Debug)]
 pub struct Series {
-    /// What the legend calls it.
+    /// Its name in the legend.
     pub name: String,
-    /// Where it goes.
+    /// Its points.
     pub points: Vec<(f64, f64)>,
     /// How its points are drawn.
     pub mark: Mark,
@@ -30,7 +30,7 @@ pub enum Mark {
     Dots,
     /// Crosses: published values.
     Published,
-    /// Boxes: every five points of one place are least, quartiles and most.
+    /// Boxes: every five points at one position are minimum, quartiles and maximum.
     Boxes,
 }
 
@@ -41,25 +41,25 @@ pub struct Chart {
     pub x: Axis,
     /// The vertical axis.
     pub y: Axis,
-    /// What is drawn.
+    /// The series.
     pub series: Vec<Series>,
 }
 
 const SIZE: (u32, u32) = (1100, 600);
-/// Where the legend begins.
+/// Horizontal position of the legend.
 const LEGEND_AT: u32 = 850;
-/// Between two lines of the legend.
+/// Distance between two lines of the legend.
 const LEGEND_STEP: i32 = 22;
-/// Between two lines below the drawing.
+/// Distance between two captions.
 const CAPTION_STEP: u32 = 22;
-/// Half of a box's width, in places of a named axis.
+/// Half of a box's width, in positions of a named axis.
 const BOX_HALF: f64 = 0.06;
 const FONT: &str = "sans-serif";
 const LINE_WIDTH: u32 = 2;
-/// Radii of dots, series by series: of neighbours that lie on one another, the earlier show as rings.
+/// Radii of dots, by series: where dots of neighbouring series overlap, the earlier show as rings.
 const DOT_RADII: [i32; 3] = [7, 5, 3];
 
-/// Colours that people who see few of them can tell apart too (Okabe and Ito, "Color Universal Design",
+/// Colours that are distinguishable with colour blindness (Okabe and Ito, "Color Universal Design",
 /// 2008), without its yellow and its black, and two darker ones.
 const COLOURS: [RGBColor; 9] = [
     RGBColor(213, 94, 0),
@@ -78,7 +78,7 @@ type Plane<'a, 'b> = ChartContext<'b, SVGBackend<'a>, Cartesian2d<Range, Range>>
 type Outcome = Result<(), Box<dyn std::error::Error>>;
 
 impl Chart {
-    /// Latencies by length of the vector, both in equal factors.
+    /// Latencies by length of the vector, both logarithmic.
     #[must_use]
     pub fn latency_by_size(series: Vec<Series>) -> Self {
         let axis =
@@ -90,7 +90,7 @@ impl Chart {
         }
     }
 
-    /// Latencies by communicators at once, these in equal factors.
+    /// Latencies by the number of simultaneous communicators, which is logarithmic.
     #[must_use]
     pub fn latency_by_communicators(series: Vec<Series>) -> Self {
         let axis = |label: &str, scale, shows| Axis { label: label.to_owned(), scale, shows };
@@ -101,7 +101,7 @@ impl Chart {
         }
     }
 
-    /// The drawing, under a title and over captions.
+    /// The drawing with a title above and captions below.
     ///
     /// # Errors
     /// [`FigureError::Drawing`].
@@ -212,7 +212,7 @@ fn draw_series(plane: &mut Plane<'_, '_>, index: usize, series: &Series) -> Outc
     Ok(())
 }
 
-/// A box between the quartiles, a line at the median, and one from least to most.
+/// A box between the quartiles, a line at the median, and a line from minimum to maximum.
 fn draw_box(plane: &mut Plane<'_, '_>, five: &[(f64, f64)], colour: RGBColor) -> Outcome {
     let at = five[0].0;
     let style = colour.stroke_width(LINE_WIDTH);
@@ -275,7 +275,7 @@ mod tests {
         let text = chart.svg("a title", &[]).unwrap();
         assert!(text.contains("first") && text.contains("second"), "both names are shown");
         let outlines = text.matches("<rect").count();
-        // The background, the legend's and the two.
+        // The background, the legend's box and the two boxes.
         assert_eq!(outlines, 4, "{outlines}");
     }
 }

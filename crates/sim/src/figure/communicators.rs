@@ -1,6 +1,9 @@
-//! Many communicators at once over the same hosts and the same tree.
+//! Simultaneous communicators on the same hosts and the same tree.
 
-use super::{Cell, Chart, Effort, Figure, FigureError, Mark, Progress, Series, Table, sweep};
+use super::chart::{Chart, Mark, Series};
+use super::output::Figure;
+use super::sweep::{Effort, FigureError, Progress, sweep};
+use super::table::{Cell, Table};
 use crate::fabric::Vertex;
 use crate::measure::TreeBenchmark;
 use crate::preset::{self, Preset};
@@ -9,7 +12,7 @@ const SIZES: [usize; 3] = [8, 64, 256];
 
 const COMMUNICATORS: [u32; 5] = [1, 2, 4, 8, 16];
 
-/// The mean of `communicators` fully overlapping communicators on 128 hosts.
+/// The mean latency of `communicators` communicators that run at once on the same 128 hosts.
 pub(super) fn measure(
     preset: &Preset,
     communicators: u32,

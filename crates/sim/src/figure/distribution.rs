@@ -1,11 +1,12 @@
-//! How single operations and single processes spread, beside what was published of them.
+//! Distributions over operations and over processes, beside the published ones.
 
+use super::chart::{Axis, Chart, Mark, Quantity, Scale, Series};
 use super::latency::beside;
+use super::output::Figure;
+use super::published;
+use super::sweep::{Effort, FigureError, Progress, sweep};
+use super::table::{Cell, Table};
 use super::tables::{Mode, measure};
-use super::{
-    Axis, Cell, Chart, Effort, Figure, FigureError, Mark, Progress, Quantity, Scale, Series, Table,
-    published, sweep,
-};
 use crate::preset;
 
 /// Hosts of the published table.
@@ -17,7 +18,7 @@ const STATISTICS: [&str; 11] = [
     "proc_q3", "proc_max",
 ];
 
-/// What boxes show: their name, whether published, and the first of their five statistics.
+/// The boxes: their name, whether they are published, and the index of the first of their five statistics.
 const BOXES: [(&str, bool, usize); 4] = [
     ("operations, simulated", false, 1),
     ("operations, published", true, 1),
@@ -25,7 +26,7 @@ const BOXES: [(&str, bool, usize); 4] = [
     ("processes, published", true, 6),
 ];
 
-/// Every row of which a whole distribution was published.
+/// Every row with a complete published distribution.
 pub(super) fn distribution(effort: &Effort, progress: &Progress) -> Result<Figure, FigureError> {
     let preset = preset::shipped("edr-sharp")?;
     let known = published::distributions();
@@ -69,7 +70,7 @@ pub(super) fn distribution(effort: &Effort, progress: &Progress) -> Result<Figur
     Ok(Figure { name: "distribution", title, table, chart: chart(names, series.into()) })
 }
 
-/// Boxes over the names of what they are of.
+/// Boxes above the names of their rows.
 fn chart(names: Vec<String>, series: Vec<Series>) -> Chart {
     Chart {
         x: Axis {

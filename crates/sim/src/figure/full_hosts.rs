@@ -1,10 +1,13 @@
-//! Hosts full of processes: channels into the tree, leaders, DPML.
+//! Hosts with one process per core: channels into the tree, leaders, DPML.
 
-use super::{Cell, Chart, Effort, Figure, FigureError, Mark, Progress, Series, Table, sweep};
-use crate::measure::{Between, FullHosts};
+use super::chart::{Chart, Mark, Series};
+use super::output::Figure;
+use super::sweep::{Effort, FigureError, Progress, sweep};
+use super::table::{Cell, Table};
+use crate::measure::{FullHosts, InterHost};
 use crate::preset::{self, Preset};
 
-/// The mean of an allreduce on full hosts.
+/// The mean latency of an allreduce on full hosts.
 pub(super) fn measure(
     preset: &Preset,
     setting: &FullHosts,
@@ -14,17 +17,17 @@ pub(super) fn measure(
     Ok(setting.set_up(preset)?.allreduce(size_bytes, operations)?.avg())
 }
 
-const IN_TREE: Between = Between::Tree { multicast: true };
+const IN_TREE: InterHost = InterHost::Tree { multicast: true };
 
 /// A setting of the given shape.
 pub(super) fn setting(
     hosts: u32,
     processes: u32,
     leaders: u32,
-    between: Between,
+    inter_host: InterHost,
     effort: &Effort,
 ) -> FullHosts {
-    FullHosts { hosts, processes, leaders, between, seed: Some(effort.seed) }
+    FullHosts { hosts, processes, leaders, inter_host, seed: Some(effort.seed) }
 }
 
 /// One line of a figure: its name, its preset and its setting.
@@ -34,7 +37,7 @@ struct Line {
     setting: FullHosts,
 }
 
-/// Latency by size of several settings, as table and lines.
+/// Latency by length of several settings, as a table and lines.
 fn by_size(
     figure: (&'static str, &str),
     lines: Vec<Line>,
@@ -61,17 +64,17 @@ fn by_size(
     Ok(Figure { name: figure.0, title: figure.1.to_owned(), table, chart })
 }
 
-/// 28 processes a host: hosts alone, one channel a host, one a socket.
+/// 28 processes per host: host-based, one channel per host, one per socket.
 pub(super) fn channels(effort: &Effort, progress: &Progress) -> Result<Figure, FigureError> {
-    let line = |name: &str, leaders, between| {
+    let line = |name: &str, leaders, inter_host| {
         Ok::<_, FigureError>(Line {
             name: name.to_owned(),
             preset: preset::shipped("edr-sharp")?,
-            setting: setting(128, 28, leaders, between, effort),
+            setting: setting(128, 28, leaders, inter_host, effort),
         })
     };
     let lines = vec![
-        line("hosts alone", 1, Between::Hosts)?,
+        line("hosts alone", 1, InterHost::HostBased)?,
         line("one channel a host", 1, IN_TREE)?,
         line("one channel a socket", 2, IN_TREE)?,
     ];
@@ -80,20 +83,20 @@ pub(super) fn channels(effort: &Effort, progress: &Progress) -> Result<Figure, F
     by_size(("channels", title), lines, &sizes, effort.operations.div_ceil(4), progress)
 }
 
-/// Node- and socket-level leaders into the tree beside hosts alone, 16 hosts.
+/// Node-level and socket-level leaders into the tree, beside a host algorithm, on 16 hosts.
 pub(super) fn leaders(effort: &Effort, progress: &Progress) -> Result<Figure, FigureError> {
     let mut lines = Vec::new();
     for processes in [1, 4, 28] {
         let kinds = [
-            ("hosts alone", 1, Between::Hosts),
+            ("hosts alone", 1, InterHost::HostBased),
             ("node-level leader", 1, IN_TREE),
             ("socket-level leaders", 2, IN_TREE),
         ];
-        for (name, leaders, between) in kinds {
+        for (name, leaders, inter_host) in kinds {
             lines.push(Line {
                 name: format!("{name}, {processes} a host"),
                 preset: preset::shipped("edr-leaders")?,
-                setting: setting(16, processes, leaders, between, effort),
+                setting: setting(16, processes, leaders, inter_host, effort),
             });
         }
     }
@@ -116,7 +119,7 @@ fn dpml_on(
         Ok::<_, FigureError>(Line {
             name: format!("{leaders} leader{}", if leaders == 1 { "" } else { "s" }),
             preset: preset::shipped(preset)?,
-            setting: setting(hosts, processes, leaders, Between::Parts, effort),
+            setting: setting(hosts, processes, leaders, InterHost::Dpml, effort),
         })
     });
     let lines = lines.into_iter().collect::<Result<Vec<_>, _>>()?;

@@ -1,15 +1,18 @@
-//! Latency by size: hosts alone, in the network, and in the network with multicast.
+//! Latency by length: host-based, in the network, and in the network with multicast.
 
+use super::chart::{Chart, Mark, Series};
+use super::output::Figure;
 use super::published;
+use super::sweep::{Effort, FigureError, Progress};
+use super::table::{Cell, Table};
 use super::tables::{Mode, table1_points};
-use super::{Cell, Chart, Effort, Figure, FigureError, Mark, Progress, Series, Table};
 
 /// The relative error of a simulated value, in percent.
 pub(super) fn error_percent(simulated: f64, published: f64) -> f64 {
     (simulated / published - 1.0) * 100.0
 }
 
-/// Three fields for a value that may have been published: the published one and the error.
+/// Two cells for a simulated value: the published value and the error, if a value was published.
 pub(super) fn beside(simulated: f64, published: Option<f64>) -> [Cell; 2] {
     match published {
         Some(known) => [Cell::Number(known, 3), Cell::Number(error_percent(simulated, known), 1)],

@@ -1,4 +1,4 @@
-//! The published values, from their files.
+//! The published values, read from their files.
 
 /// Rows of a published CSV file: comments and the header left out, fields as text.
 fn rows(text: &'static str) -> impl Iterator<Item = Vec<&'static str>> {
@@ -18,12 +18,12 @@ pub(super) fn table1(mode: &str, size_bytes: usize) -> Option<f64> {
 pub(super) struct Distribution {
     pub(super) mode: &'static str,
     pub(super) size_bytes: usize,
-    /// The mean, then least, quartiles and most of operations, then those of processes, in
+    /// The mean, then minimum, quartiles and maximum over operations, then those over processes, in
     /// microseconds.
     pub(super) statistics: Vec<f64>,
 }
 
-/// The rows of table 1 that are published in full.
+/// The rows of table 1 with all numbers published.
 pub(super) fn distributions() -> Vec<Distribution> {
     let whole = |row: Vec<&'static str>| {
         let statistics: Option<Vec<f64>> = row[2..].iter().map(|us| us.parse().ok()).collect();
@@ -52,17 +52,17 @@ pub(super) struct Statement {
     pub(super) value: &'static str,
 }
 
-/// All of them.
+/// All published statements.
 pub(super) fn statements() -> Vec<Statement> {
     let text = include_str!("../../published/statements.csv");
     let lines = text.lines().skip(1).filter(|line| !line.trim().is_empty());
     lines.filter_map(statement).collect()
 }
 
-/// The value of a statement that is one number.
+/// The value of a statement with a single number.
 ///
 /// # Panics
-/// If there is no such statement, or its value is none.
+/// If there is no such statement, or its value is not a number.
 pub(super) fn statement_value(id: &str) -> f64 {
     let all = statements();
     let found =

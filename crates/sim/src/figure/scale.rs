@@ -1,9 +1,10 @@
-//! Large fabrics of other kinds: does the model hold where nobody calibrated it?
+//! Large fabrics of other kinds, on which the model was not calibrated.
 
-use super::{
-    Axis, Cell, Chart, Effort, Figure, FigureError, Mark, Progress, Quantity, Scale, Series, Table,
-    published, sweep,
-};
+use super::chart::{Axis, Chart, Mark, Quantity, Scale, Series};
+use super::output::Figure;
+use super::published;
+use super::sweep::{Effort, FigureError, Progress, sweep};
+use super::table::{Cell, Table};
 use crate::fabric::Vertex;
 use crate::measure::TreeBenchmark;
 use crate::preset;
@@ -12,7 +13,8 @@ use crate::system;
 /// Hosts of the published BlueGene/Q system.
 const BLUEGENE_Q_HOSTS: u32 = 96_304;
 
-/// The mean of a short allreduce over every host of a preset, without noise.
+/// The latency of an 8-byte allreduce without noise, over `hosts` hosts of a preset or all of them; and
+/// how many hosts those are.
 pub(super) fn short(name: &str, hosts: Option<u32>) -> Result<(u32, f64), FigureError> {
     let preset = preset::shipped(name)?;
     let all = system::wiring(&preset.fabric)?.hosts();

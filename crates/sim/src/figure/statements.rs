@@ -1,30 +1,30 @@
-//! The published statements, each with what the simulator says.
+//! The published statements, each with the simulated value.
 
+use super::chart::{Axis, Chart, Mark, Quantity, Scale, Series};
 use super::full_hosts::{self, DPML_LEADERS, setting};
 use super::latency::{beside, error_percent};
+use super::output::{Compared, Figure};
 use super::published::Statement;
+use super::sweep::{Effort, FigureError, Progress, sweep};
+use super::table::{Cell, Table};
 use super::tables::Mode;
-use super::{
-    Axis, Cell, Chart, Compared, Effort, Figure, FigureError, Mark, Progress, Quantity, Scale,
-    Series, Table,
-};
-use super::{communicators, published, scale, streaming, sweep, tables};
-use crate::measure::Between;
+use super::{communicators, published, scale, streaming, tables};
+use crate::measure::InterHost;
 use crate::preset;
 
-const IN_TREE: Between = Between::Tree { multicast: true };
+const IN_TREE: InterHost = InterHost::Tree { multicast: true };
 
-/// What the simulator has for a statement: one number, and its unit.
+/// A simulated value for a statement.
 struct Answer {
     value: f64,
     unit: &'static str,
-    /// The published number, where the statement gives exactly one, or the middle of a range.
+    /// The published number: the only one, or the middle of a range.
     published: Option<f64>,
-    /// Which of a statement's several numbers; nothing where there is one.
+    /// Which of a statement's several numbers; empty if there is one.
     of: &'static str,
 }
 
-/// All of them, and how far off each is.
+/// All statements, with the error of each.
 pub(super) fn statements(effort: &Effort, progress: &Progress) -> Result<Figure, FigureError> {
     let known = published::statements();
     let answers = answers(&known, effort, progress)?;
@@ -52,7 +52,7 @@ pub(super) fn statements(effort: &Effort, progress: &Progress) -> Result<Figure,
     Ok(Figure { name: "statements", title, table: table(&answers), chart })
 }
 
-/// Those of the given numbers.
+/// The statements with these ids.
 pub(super) fn compared(
     ids: &[&str],
     effort: &Effort,
@@ -111,9 +111,9 @@ fn table(answers: &[(&Statement, Answer)]) -> Table {
 
 fn answer(id: &str, effort: &Effort) -> Result<Vec<Answer>, FigureError> {
     let one = |value, unit, published| Ok(vec![Answer { value, unit, published, of: "" }]);
-    // 16 hosts with the MPI library that leaders were measured with.
-    let library = |processes, leaders, between| {
-        full("edr-leaders", (16, processes), leaders, between, effort)
+    // 16 hosts with the MPI library of the multi-leader study.
+    let library = |processes, leaders, inter_host| {
+        full("edr-leaders", (16, processes), leaders, inter_host, effort)
     };
     match id {
         "S1" => {
@@ -150,11 +150,11 @@ fn answer(id: &str, effort: &Effort) -> Result<Vec<Answer>, FigureError> {
             one(f64::from(best.1), "leaders", Some(4.0))
         }
         "S10" => {
-            let (host, tree) = (library(1, 1, Between::Hosts)?, library(1, 1, IN_TREE)?);
+            let (host, tree) = (library(1, 1, InterHost::HostBased)?, library(1, 1, IN_TREE)?);
             one(host / tree, "times faster", Some(2.5))
         }
         "S11" => {
-            let (host, tree) = (library(28, 1, Between::Hosts)?, library(28, 2, IN_TREE)?);
+            let (host, tree) = (library(28, 1, InterHost::HostBased)?, library(28, 2, IN_TREE)?);
             one((host / tree - 1.0) * 100.0, "percent faster", Some(73.0))
         }
         "S12" => one(scale::short("bluegene-q", Some(96_304))?.1, "us", Some(6.5)),
@@ -167,7 +167,7 @@ fn table1(mode: Mode, size_bytes: usize, effort: &Effort) -> Result<f64, FigureE
     Ok(tables::measure(&preset, mode, 128, size_bytes, effort)?.avg)
 }
 
-/// Host-based, then in-network with reliable results, as measured before multicast was there.
+/// Host-based, then in-network with reliable results only, as published before multicast existed.
 fn pair(size_bytes: usize, known: [f64; 2], effort: &Effort) -> Result<Vec<Answer>, FigureError> {
     [(Mode::Host, "hosts"), (Mode::SharpReliable, "tree")]
         .into_iter()
@@ -190,27 +190,27 @@ fn stream(id: &str, effort: &Effort) -> Result<Vec<Answer>, FigureError> {
     }
     let mut best: f64 = 0.0;
     for size in [64 << 10, 1 << 20, 4 << 20] {
-        let alone = setting(32, 1, 1, Between::Hosts, effort);
+        let alone = setting(32, 1, 1, InterHost::HostBased, effort);
         let host = full_hosts::measure(&preset, &alone, size, 2)?;
         best = best.max(host / streaming::stream(&preset, 32, size, effort)?);
     }
     Ok(vec![Answer { value: best, unit: "times faster", published: Some(3.95), of: "" }])
 }
 
-/// 8 bytes on full hosts of a preset.
+/// The latency of 8 bytes on full hosts of a preset.
 fn full(
     preset: &str,
     (hosts, processes): (u32, u32),
     leaders: u32,
-    between: Between,
+    inter_host: InterHost,
     effort: &Effort,
 ) -> Result<f64, FigureError> {
     let preset = preset::shipped(preset)?;
-    let setting = setting(hosts, processes, leaders, between, effort);
+    let setting = setting(hosts, processes, leaders, inter_host, effort);
     full_hosts::measure(&preset, &setting, 8, effort.operations.div_ceil(2))
 }
 
 fn dpml(leaders: u32, size_bytes: usize, effort: &Effort) -> Result<f64, FigureError> {
-    let setting = setting(64, 28, leaders, Between::Parts, effort);
+    let setting = setting(64, 28, leaders, InterHost::Dpml, effort);
     full_hosts::measure(&preset::shipped("edr")?, &setting, size_bytes, 3)
 }

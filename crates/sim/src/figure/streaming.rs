@@ -1,18 +1,21 @@
-//! Long vectors streamed through the tree in chunks, beside hosts alone.
+//! Long vectors streamed through the tree in chunks, beside a host algorithm.
 
+use super::chart::{Chart, Mark, Series};
 use super::full_hosts::{measure, setting};
-use super::{Cell, Chart, Effort, Figure, FigureError, Mark, Progress, Series, Table, sweep};
+use super::output::Figure;
+use super::sweep::{Effort, FigureError, Progress, sweep};
+use super::table::{Cell, Table};
 use crate::fabric::Vertex;
-use crate::measure::{Between, HostRun, TreeBenchmark};
+use crate::measure::{HostRun, InterHost, TreeBenchmark};
 use crate::preset::{self, Preset};
 
-/// The shortest operation stands for the word that asks for the stream lock.
-const WORD_BYTES: usize = 4;
+/// Length of the short operation that models the request for the stream lock.
+const LOCK_BYTES: usize = 4;
 
-/// Hosts that take part.
+/// Numbers of hosts.
 const HOSTS: [u32; 3] = [8, 32, 128];
 
-/// Chunks in flight: enough for several round trips' worth of the link.
+/// Chunks in flight: several times the bandwidth-delay product.
 const WINDOW: u16 = 64;
 
 /// What is streamed.
@@ -22,8 +25,8 @@ enum Kind {
     Reduce,
 }
 
-/// The mean time of an allreduce streamed through the tree, in microseconds. The tree's stream lock
-/// is asked for first: one word up to the root, and one down when it is this group's turn.
+/// The mean time of an allreduce streamed through the tree, in microseconds. It includes the request for
+/// the tree's stream lock: one message up to the root, and the grant down.
 pub(super) fn stream(
     preset: &Preset,
     hosts: u32,
@@ -33,7 +36,7 @@ pub(super) fn stream(
     stream_kind(Kind::Allreduce, preset, hosts, size_bytes, effort)
 }
 
-/// The same for either kind; a reduce takes until its root has the result.
+/// The same for either kind. A reduce ends when its root has the result.
 fn stream_kind(
     kind: Kind,
     preset: &Preset,
@@ -50,16 +53,16 @@ fn stream_kind(
         seed: Some(effort.seed),
     };
     let mut run = benchmark.set_up(preset)?;
-    let asked = run.allreduce(WORD_BYTES, 2)?.avg();
+    let lock = run.allreduce(LOCK_BYTES, 2)?.avg();
     let streamed = match kind {
         Kind::Allreduce => run.allreduce(size_bytes, 2)?,
         Kind::Reduce => run.reduce(size_bytes, 2)?,
     };
-    Ok(asked + streamed.avg())
+    Ok(lock + streamed.avg())
 }
 
-/// The mean time of the same by hosts alone.
-fn alone(
+/// The mean time of a host algorithm.
+fn host_based(
     kind: Kind,
     preset: &Preset,
     hosts: u32,
@@ -67,7 +70,7 @@ fn alone(
     effort: &Effort,
 ) -> Result<f64, FigureError> {
     if kind == Kind::Allreduce {
-        let setting = setting(hosts, 1, 1, Between::Hosts, effort);
+        let setting = setting(hosts, 1, 1, InterHost::HostBased, effort);
         return measure(preset, &setting, size_bytes, 2);
     }
     let hosts: Vec<Vertex> = (0..hosts).map(Vertex).collect();
@@ -86,7 +89,7 @@ pub(super) fn reduce(effort: &Effort, progress: &Progress) -> Result<Figure, Fig
     by_size(Kind::Reduce, ("streaming-reduce", "MPI_Reduce"), effort, progress)
 }
 
-/// Time by size and hosts, and the share of the link's rate that the stream reaches.
+/// Time by length and hosts, and the share of the link rate that the stream reaches.
 fn by_size(
     kind: Kind,
     (name, call): (&'static str, &str),
@@ -100,7 +103,7 @@ fn by_size(
         sizes.flat_map(|size| HOSTS.map(|hosts| (hosts, size))).collect();
     let times = sweep(&points, progress, |&(hosts, size)| {
         let streamed = stream_kind(kind, &preset, hosts, size, effort)?;
-        Ok((streamed, alone(kind, &preset, hosts, size, effort)?))
+        Ok((streamed, host_based(kind, &preset, hosts, size, effort)?))
     })?;
     let columns =
         ["hosts", "size_bytes", "streamed_us", "host_us", "speedup", "link_share_percent"];
@@ -124,7 +127,7 @@ fn by_size(
     Ok(Figure { name, title, table, chart })
 }
 
-/// Two empty lines for each number of hosts.
+/// Two empty series for each number of hosts.
 fn lines() -> Vec<Series> {
     let both = |hosts| [format!("streamed, {hosts} hosts"), format!("hosts alone, {hosts} hosts")];
     let named = |name| Series { name, points: Vec::new(), mark: Mark::Line };

@@ -1,19 +1,19 @@
-//! A figure's numbers, as CSV and as rows for people.
+//! A figure's numbers: rows under named columns, written as CSV.
 
 use core::fmt::Write as _;
 
 /// One field.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Cell {
-    /// Words.
+    /// Text.
     Text(String),
     /// A whole number.
     Whole(u64),
-    /// A number, with so many decimals.
+    /// A number, and how many decimals it is written with.
     Number(f64, usize),
-    /// What could not be had: a grant was refused.
+    /// No value, because the manager refused the grant.
     Refused,
-    /// Nothing to say.
+    /// No value.
     Empty,
 }
 
@@ -27,7 +27,7 @@ pub struct Table {
 }
 
 impl Table {
-    /// A table of no rows yet.
+    /// A table without rows.
     #[must_use]
     pub fn new(columns: &[&str]) -> Self {
         Self { columns: columns.iter().map(|&name| name.to_owned()).collect(), rows: Vec::new() }
@@ -36,7 +36,7 @@ impl Table {
     /// Adds a row.
     ///
     /// # Panics
-    /// If it has not one field for each column.
+    /// If it does not have one field for each column.
     pub fn add(&mut self, row: Vec<Cell>) {
         assert_eq!(row.len(), self.columns.len(), "one field for each column");
         self.rows.push(row);

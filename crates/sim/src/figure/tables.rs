@@ -1,7 +1,10 @@
-//! The two published tables, in their own layout.
+//! The two published tables, in their published layout.
 
+use super::chart::{Chart, Mark, Series};
+use super::output::Figure;
 use super::published;
-use super::{Cell, Chart, Effort, Figure, FigureError, Mark, Progress, Series, Table, sweep};
+use super::sweep::{Effort, FigureError, Progress, sweep};
+use super::table::{Cell, Table};
 use crate::fabric::Vertex;
 use crate::measure::{HostRun, Summary, TreeBenchmark, is_refusal, spread_hosts};
 use crate::preset::{self, Preset};
@@ -12,7 +15,7 @@ const HOSTS: u32 = 127;
 /// Outstanding operations of the only communicator: more than its longest vector has segments.
 const OSOS: u16 = 16;
 
-/// How results are distributed, or that hosts do it all.
+/// Host-based, or how in-network results are distributed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Mode {
     Host,
@@ -31,7 +34,7 @@ impl Mode {
         }
     }
 
-    /// What a legend says.
+    /// Its name in a legend.
     pub(super) fn description(self) -> &'static str {
         match self {
             Self::Host => "host: hosts alone",
@@ -117,7 +120,7 @@ pub(super) fn table1(effort: &Effort, progress: &Progress) -> Result<Figure, Fig
     Ok(Figure { name: "table1", title, table, chart })
 }
 
-/// For each mode, median and extremes of single processes, by size.
+/// For each mode, median and extremes over processes, by length.
 fn spreads(points: &[(Mode, usize, Summary)]) -> Vec<Series> {
     let mut series = Vec::new();
     for mode in Mode::ALL {
@@ -132,13 +135,13 @@ fn spreads(points: &[(Mode, usize, Summary)]) -> Vec<Series> {
     series
 }
 
-/// Total and each communicator's outstanding operations, at a size.
+/// Lengths, total outstanding operations, and those of each communicator.
 const GRANTS: [(usize, u32, u16); 6] =
     [(8, 8, 1), (8, 16, 1), (8, 32, 2), (2048, 32, 2), (2048, 64, 4), (2048, 128, 8)];
 
 const COMMUNICATORS: [u32; 4] = [1, 2, 4, 8];
 
-/// The mean of a cell of table 2; none where the manager refused a grant.
+/// The mean of a cell of table 2; none if the manager refuses a grant.
 pub(super) fn measure_grant(
     preset: &Preset,
     size_bytes: usize,
@@ -160,7 +163,7 @@ pub(super) fn measure_grant(
         seed: Some(effort.seed),
     };
     match benchmark.set_up_beside_world(preset) {
-        // Fewer processes a time than in table 1, so more operations for the same certainty.
+        // Fewer processes per operation than in table 1, so more operations for the same confidence.
         Ok(mut run) => Ok(Some(run.allreduce(size_bytes, effort.operations * 4)?.avg())),
         Err(error) if is_refusal(&error) => Ok(None),
         Err(error) => Err(error.into()),

@@ -1,32 +1,32 @@
-//! One reduction in the tree, at all members of one group or several.
+//! One reduction in the tree, at all members of one or several groups.
 
 use tributary_protocol::endpoint::OperationSpec;
 use tributary_wire::frame::Target;
 use tributary_wire::{Datatype, Operator};
 
 use crate::engine::Picos;
-use crate::world::{Finished, MemberId, Nothing, RunError, World};
+use crate::world::{Finished, MemberId, NoPayload, RunError, World};
 
-/// Has every member start a sum of `bytes` bytes of 32-bit integers at its time, and runs the system
-/// until nothing is left to happen.
+/// Starts a sum of `bytes` bytes of 32-bit integers at every member, each at its time, and runs the
+/// system until no event is left.
 ///
 /// # Errors
 /// [`RunError`], also if a member has not finished.
 pub(super) fn sum_in_tree(
-    world: &mut World<Nothing>,
+    world: &mut World<NoPayload>,
     starts: impl IntoIterator<Item = (MemberId, Picos)>,
     bytes: usize,
 ) -> Result<Vec<Finished>, RunError> {
     sum_towards(world, starts, bytes, |_| (Target::All, true))
 }
 
-/// The same, with a result that not all members get: `whose` says for each member where the group's
-/// result goes and whether that is this member.
+/// The same with a result that not all members get: `whose` gives each member the group's target, and
+/// whether this member receives the result.
 ///
 /// # Errors
 /// As [`sum_in_tree`].
 pub(super) fn sum_towards(
-    world: &mut World<Nothing>,
+    world: &mut World<NoPayload>,
     starts: impl IntoIterator<Item = (MemberId, Picos)>,
     bytes: usize,
     whose: impl Fn(MemberId) -> (Target, bool),

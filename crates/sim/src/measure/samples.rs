@@ -1,37 +1,37 @@
-//! Times of many operations, and what to say of them.
+//! Times of many operations, and their statistics.
 
 /// Times of a collective, in microseconds: of every process in every operation.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Samples {
-    /// Mean over the processes, one for each operation.
+    /// The mean over the processes, for each operation.
     operations: Vec<f64>,
-    /// Every process's own.
+    /// The time of every process in every operation.
     processes: Vec<f64>,
 }
 
-/// Least, quartiles and most.
+/// Minimum, quartiles and maximum.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Quartiles {
-    /// The least.
+    /// Minimum.
     pub min: f64,
-    /// A quarter is at most this.
+    /// First quartile.
     pub q1: f64,
-    /// Half is.
+    /// Median.
     pub q2: f64,
-    /// Three quarters are.
+    /// Third quartile.
     pub q3: f64,
-    /// The most.
+    /// Maximum.
     pub max: f64,
 }
 
-/// What a table says of a collective, in microseconds.
+/// Statistics of a collective, in microseconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Summary {
     /// Mean over everything.
     pub avg: f64,
-    /// Of each operation's mean over its processes.
+    /// Over the operations, each with the mean of its processes.
     pub operations: Quartiles,
-    /// Of single processes' times.
+    /// Over the times of single processes.
     pub processes: Quartiles,
 }
 
@@ -51,7 +51,7 @@ impl Samples {
         self.processes.iter().sum::<f64>() / self.processes.len().max(1) as f64
     }
 
-    /// What a table says of them.
+    /// Their statistics.
     ///
     /// # Panics
     /// If there are none.
@@ -69,7 +69,7 @@ impl Quartiles {
     /// Of these values, by linear interpolation between neighbours.
     ///
     /// # Panics
-    /// If there are none, or one is no number.
+    /// If there are none.
     #[must_use]
     pub fn of(values: &[f64]) -> Self {
         assert!(!values.is_empty(), "quartiles of nothing");
@@ -84,7 +84,7 @@ impl Quartiles {
         Self { min: at(0.0), q1: at(0.25), q2: at(0.5), q3: at(0.75), max: at(1.0) }
     }
 
-    /// As a list, least first.
+    /// As an array, minimum first.
     #[must_use]
     pub fn to_array(self) -> [f64; 5] {
         [self.min, self.q1, self.q2, self.q3, self.max]

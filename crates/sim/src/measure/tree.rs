@@ -1,4 +1,4 @@
-//! Allreduce in the tree, as a benchmark measures it.
+//! Benchmarks of collectives in the tree.
 
 use tributary_wire::EndpointId;
 use tributary_wire::frame::Target;
@@ -9,22 +9,22 @@ use crate::engine::Picos;
 use crate::fabric::Vertex;
 use crate::preset::Preset;
 use crate::system::{System, SystemError};
-use crate::world::{MemberId, Nothing, RunError, SetupError, Terms};
+use crate::world::{MemberId, NoPayload, RunError, SetupError, Terms};
 
-/// Pause between two operations, in which everything comes to rest, as behind a barrier.
+/// Pause between two operations, in which all traffic ends, as after a barrier.
 pub(super) const PAUSE: Picos = Picos(1_000_000);
 
 /// A benchmark of the tree: communicators that all run the same collective at once, each with a
 /// process of its own on every host.
 #[derive(Clone, Debug)]
 pub struct TreeBenchmark {
-    /// One process of every communicator runs on each.
+    /// The hosts. Each runs one process of every communicator.
     pub hosts: Vec<Vertex>,
     /// Communicators at once.
     pub communicators: u32,
-    /// Outstanding operations each communicator asks for.
+    /// Outstanding operations that each communicator requests.
     pub osos: u16,
-    /// Outstanding operations that the job may hold in all; none for no limit but the nodes'.
+    /// Outstanding operations that the job may hold in all; none for the limits of the nodes alone.
     pub osos_per_job: Option<u32>,
     /// Whether results also go out by multicast.
     pub multicast: bool,
@@ -40,9 +40,9 @@ enum Goal {
     First,
 }
 
-/// A benchmark set up, ready to measure any length.
+/// The benchmark, set up for any length.
 pub struct TreeRun {
-    system: System<Nothing>,
+    system: System<NoPayload>,
     groups: Vec<Vec<MemberId>>,
     payload_max_bytes: usize,
 }
@@ -59,13 +59,13 @@ impl TreeBenchmark {
     /// Sets everything up.
     ///
     /// # Errors
-    /// [`SystemError`]; see [`is_refusal`] for the one that is a result.
+    /// [`SystemError`]; see [`is_refusal`] for the refusal of a grant.
     pub fn set_up(&self, preset: &Preset) -> Result<TreeRun, SystemError> {
         self.prepare(preset)?.form(self.communicators)
     }
 
-    /// The same in a job whose world communicator holds a group as well, as a library that sets one
-    /// up for each communicator has it: one grant more.
+    /// The same in a job whose world communicator has a group as well, as in a library that sets up a
+    /// group for each communicator: one more grant.
     ///
     /// # Errors
     /// As [`TreeBenchmark::set_up`].
@@ -82,16 +82,16 @@ impl TreeBenchmark {
         let payload_max_bytes = nodes.payload_max.bytes();
         let mut system = System::new(preset, self.seed.unwrap_or(0), self.osos_per_job)?;
         if self.seed.is_none() {
-            system.world.silence();
+            system.world.disable_noise();
         }
         Ok(Prepared { benchmark: self, system, payload_max_bytes })
     }
 }
 
-/// A system in which no group stands yet.
+/// A system without groups.
 struct Prepared<'a> {
     benchmark: &'a TreeBenchmark,
-    system: System<Nothing>,
+    system: System<NoPayload>,
     payload_max_bytes: usize,
 }
 
@@ -152,7 +152,7 @@ impl TreeRun {
 
     /// The system, for its counters.
     #[must_use]
-    pub fn system(&self) -> &System<Nothing> {
+    pub fn system(&self) -> &System<NoPayload> {
         &self.system
     }
 
@@ -162,7 +162,7 @@ impl TreeRun {
         self.payload_max_bytes
     }
 
-    /// One operation; adds the times of those of each communicator's processes that count.
+    /// Runs one operation. Adds the times that count to those of each communicator.
     fn one(&mut self, bytes: usize, goal: Goal, times: &mut [Vec<f64>]) -> Result<(), RunError> {
         let world = &mut self.system.world;
         let begin = world.now() + PAUSE;

@@ -8,7 +8,7 @@ use crate::engine::Picos;
 
 /// A unit that a constant may have.
 pub trait Unit {
-    /// As it stands in a preset file.
+    /// Its name in a preset file.
     const NAME: &'static str;
 }
 
@@ -35,17 +35,17 @@ units! {
     Gigabits = "Gb/s";
     /// Bytes.
     Bytes = "B";
-    /// A number of things.
+    /// A count.
     Count = "1";
-    /// A part of a whole.
+    /// A fraction of a whole.
     Share = "share";
-    /// Things a microsecond.
+    /// Per microsecond.
     PerMicrosecond = "1/us";
-    /// Things a second.
+    /// Per second.
     PerSecond = "1/s";
 }
 
-/// A value, its unit checked, with its source kept for people.
+/// A value whose unit was checked, and the source of the value.
 #[derive(Clone, Debug)]
 pub struct Constant<U> {
     value: f64,
@@ -67,7 +67,7 @@ impl<'de, U: Unit> Deserialize<'de> for Constant<U> {
         let fault = if unit != U::NAME {
             format!("the unit is `{unit}`, it must be `{}`", U::NAME)
         } else if !value.is_finite() || value < 0.0 {
-            format!("the value {value} is no quantity")
+            format!("the value {value} is negative or not finite")
         } else if source.trim().is_empty() {
             "a constant needs a source".to_owned()
         } else {
@@ -84,7 +84,7 @@ impl<U> Constant<U> {
         self.value
     }
 
-    /// The same, scaled: for asking what would be if.
+    /// The same, scaled, for what-if simulations.
     #[must_use]
     pub fn scaled(&self, factor: f64) -> Self {
         Self { value: self.value * factor, source: self.source.clone(), unit: PhantomData }
@@ -122,7 +122,7 @@ impl Constant<Gigabits> {
 }
 
 impl Constant<PerMicrosecond> {
-    /// The time between two.
+    /// The time between two of them.
     #[must_use]
     pub fn gap(&self) -> Picos {
         Picos::from_ns(1e3 / self.value)

@@ -1,4 +1,4 @@
-//! What stands in a preset file.
+//! The format of preset files.
 
 use serde::Deserialize;
 
@@ -7,19 +7,19 @@ use super::constant::{
 };
 use crate::fabric::{LinkCost, NetworkCost};
 
-/// Why a preset was refused. Whoever wrote it, or named it, is at fault.
+/// Why a preset was refused: a mistake in the file or in its name.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PresetError {
     /// No such preset comes with the program.
     #[error("no preset is called `{name}`; there are {known}")]
     Unknown {
-        /// What was asked for.
+        /// The name.
         name: String,
-        /// What there is.
+        /// The names of all presets.
         known: String,
     },
-    /// The text is no preset.
+    /// The text is not a valid preset.
     #[error("the preset can't be read: {0}")]
     Text(#[from] toml::de::Error),
 }
@@ -28,51 +28,51 @@ pub enum PresetError {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Preset {
-    /// What to call it.
+    /// Its name.
     pub name: String,
-    /// What it stands for.
+    /// The system that it describes.
     #[serde(default)]
     pub about: String,
-    /// The preset whose values hold where this file gives none.
+    /// The preset that provides the values that this file leaves out.
     #[serde(default)]
     pub base: Option<String>,
-    /// What is connected to what.
+    /// Hosts, switches and links.
     pub fabric: FabricShape,
     /// Cables between hosts and switches.
     pub access: Cable,
     /// Cables between switches.
     pub trunk: Cable,
-    /// What a packet is.
+    /// Sizes of packets.
     pub packet: Packet,
-    /// Every switch.
+    /// The cost of every switch.
     pub switch: Switch,
-    /// Every host's adapter.
+    /// The cost of every host's adapter.
     pub adapter: Adapter,
-    /// Every host's cores and memory.
+    /// The cost of every host's cores and memory.
     pub memory: Memory,
-    /// Software of messages between processes.
+    /// The cost of the software for point-to-point messages.
     pub software: Software,
-    /// Software of tree operations.
+    /// The cost of the software for tree operations.
     pub tree: TreeSoftware,
-    /// Aggregation nodes; none where the system has none.
+    /// Aggregation nodes, if the system has any.
     #[serde(default)]
     pub aggregation: Option<AggregationNodes>,
-    /// What disturbs processes.
+    /// Noise of processes.
     pub noise: Noise,
 }
 
-/// What is connected to what.
+/// The shape of a fabric.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
 pub enum FabricShape {
-    /// For each level, from below: children of a switch, and parents of what is one level below.
+    /// A fat tree, with two numbers for each level from below.
     FatTree {
         /// Children of a switch.
         down: Vec<u32>,
-        /// Parents of what is below.
+        /// Parents of a vertex one level below.
         up: Vec<u32>,
     },
-    /// Groups of routers.
+    /// A dragonfly.
     Dragonfly {
         /// Groups.
         groups: u32,
@@ -81,9 +81,9 @@ pub enum FabricShape {
         /// Hosts at a router.
         hosts: u32,
     },
-    /// A wrapping grid.
+    /// A torus.
     Torus {
-        /// Sizes.
+        /// Its size in each dimension.
         sizes: Vec<u32>,
     },
     /// A topology file, as in `docs/topology.md`.
@@ -99,17 +99,17 @@ pub enum FabricShape {
 pub struct Cable {
     /// Rate of data in each direction.
     pub rate: Constant<Gigabits>,
-    /// From end to end.
+    /// Delay from end to end.
     pub propagation: Constant<Nanoseconds>,
 }
 
-/// What a packet is.
+/// Sizes of packets.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Packet {
-    /// Headers and checks.
+    /// Headers and checksums.
     pub overhead: Constant<Bytes>,
-    /// Data at most.
+    /// Most bytes of data.
     pub mtu: Constant<Bytes>,
 }
 
@@ -117,9 +117,9 @@ pub struct Packet {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Switch {
-    /// Head in to head out.
+    /// Delay of a packet's head from port to port.
     pub port_to_port: Constant<Nanoseconds>,
-    /// Packets a port can handle.
+    /// Packet rate of a port.
     pub port_rate: Constant<PerMicrosecond>,
 }
 
@@ -127,21 +127,21 @@ pub struct Switch {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Adapter {
-    /// From the core's doorbell to the wire.
+    /// Delay from the core's doorbell to the wire.
     pub transmit: Constant<Nanoseconds>,
-    /// From the wire to where a core can see it.
+    /// Delay from the wire until a core can see the packet.
     pub receive: Constant<Nanoseconds>,
-    /// Packets the adapter can handle, each way.
+    /// Packet rate of the adapter, in each direction.
     pub packet_rate: Constant<PerMicrosecond>,
     /// Rate of the bus between adapter and memory.
     pub bus: Constant<Gigabits>,
     /// Longest message that the core writes into the adapter itself.
     pub inline_max: Constant<Bytes>,
-    /// That writing.
+    /// Writing such a message.
     pub inline_byte: Constant<NsPerByte>,
     /// Fetching a longer one from memory, besides the bus's rate.
     pub fetch: Constant<Nanoseconds>,
-    /// Longest message that is sent without asking.
+    /// Longest message that is sent eagerly.
     pub eager_max: Constant<Bytes>,
 }
 
@@ -157,7 +157,7 @@ pub struct Memory {
     pub line_near: Constant<Nanoseconds>,
     /// The same across the sockets.
     pub line_far: Constant<Nanoseconds>,
-    /// What a core that reads many others' lines needs for each: reads overlap.
+    /// Time per line for a core that reads the lines of many others, with overlapping reads.
     pub line_gap_near: Constant<Nanoseconds>,
     /// The same across the sockets.
     pub line_gap_far: Constant<Nanoseconds>,
@@ -165,18 +165,18 @@ pub struct Memory {
     pub copy: Constant<NsPerByte>,
     /// One core reducing, from cache.
     pub reduce: Constant<NsPerByte>,
-    /// Handing one more piece of a vector to another process, or taking one: finding its place
-    /// free, saying that it is there, and the calls for both. The multi-leader design's a'.
+    /// Passing one more piece of a vector to another process, or taking one: waiting for a free slot,
+    /// setting its flag, and the calls for both. The a' of the multi-leader design.
     pub piece: Constant<Nanoseconds>,
-    /// Last-level cache of a socket: what fits is moved at the cores' own rate.
+    /// Last-level cache of a socket. Data that fits moves at the rate of the cores.
     pub cache: Constant<Bytes>,
-    /// What all cores of a socket can move together, to and from memory.
+    /// Memory bandwidth of a socket.
     pub socket_rate: Constant<Gigabits>,
-    /// What the link between sockets can move each way, of lines that the other side has written.
+    /// Bandwidth of the link between sockets in each direction, for lines that the other side has written.
     pub intersocket_rate: Constant<Gigabits>,
 }
 
-/// What the software of messages costs a core.
+/// The time that the software of messages takes on a core.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Software {
@@ -190,17 +190,17 @@ pub struct Software {
     pub eager_byte: Constant<NsPerByte>,
     /// Each byte of any message folded into the vector.
     pub reduce_byte: Constant<NsPerByte>,
-    /// Making memory ready for a message that is sent after asking, at each end.
+    /// Registering memory for a rendezvous message, at each end.
     pub register: Constant<Nanoseconds>,
-    /// Each byte of such a message at its receiver, whose caches don't have it.
+    /// Each byte of a rendezvous message at its receiver, which is not in the caches.
     pub cold_byte: Constant<NsPerByte>,
     /// Ranks that exchange at once, in recursive k-ing.
     pub radix: Constant<Count>,
-    /// From this length on, reduce-scatter and allgather instead.
+    /// Shortest vector for Rabenseifner's algorithm.
     pub long_min: Constant<Bytes>,
 }
 
-/// What the software of tree operations costs a core.
+/// The time that the software of tree operations takes on a core.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TreeSoftware {
@@ -214,10 +214,10 @@ pub struct TreeSoftware {
     pub repeat: Constant<Nanoseconds>,
     /// Each byte of a segment, at each end: out of the vector, into the vector.
     pub segment_byte: Constant<NsPerByte>,
-    /// What comes with the notice of a result, and needs no further look into memory: a line.
+    /// Bytes that arrive with the completion of a result and need no further memory read: one line.
     pub notice_max: Constant<Bytes>,
-    /// Each further look: one for each further line.
-    pub look: Constant<Nanoseconds>,
+    /// Reading one further cache line of a result.
+    pub line_read: Constant<Nanoseconds>,
 }
 
 /// Aggregation nodes.
@@ -227,15 +227,15 @@ pub struct AggregationNodes {
     /// Whether they run on hosts of their own instead of in switches.
     #[serde(default)]
     pub on_hosts: bool,
-    /// From the end of a packet to the beginning of what it leads to.
+    /// Delay from the end of a packet to the start of the packets that it causes.
     pub latency: Constant<Nanoseconds>,
-    /// Least time between two packets taken in.
+    /// Least time between two received packets.
     pub packet: Constant<Nanoseconds>,
     /// Each byte of a contribution.
     pub byte: Constant<NsPerByte>,
     /// Making one reliable copy.
     pub reply: Constant<Nanoseconds>,
-    /// Each byte of such a copy, on its way out of the node's one port.
+    /// Each byte of such a copy at the node's one port.
     pub reply_byte: Constant<NsPerByte>,
     /// Engines that make copies, each for its share of the groups.
     pub reply_engines: Constant<Count>,
@@ -247,22 +247,22 @@ pub struct AggregationNodes {
     pub payload_max: Constant<Bytes>,
 }
 
-/// What disturbs processes.
+/// Noise of processes.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Noise {
-    /// Deviation of what an action of a core takes, as a share of it.
+    /// Standard deviation of an action of a core, as a fraction of its time.
     pub jitter: Constant<Share>,
-    /// How late processes start a collective, on average: evenly spread up to twice that.
+    /// Mean delay of a process that starts a collective; uniform up to twice that.
     pub skew: Constant<Nanoseconds>,
-    /// How often a core is taken away by the operating system.
+    /// How often the operating system interrupts a core.
     pub detour_rate: Constant<PerSecond>,
     /// For how long, on average.
     pub detour: Constant<Nanoseconds>,
 }
 
 impl Preset {
-    /// What links and switches cost.
+    /// The cost of links and switches.
     #[must_use]
     pub fn network_cost(&self) -> NetworkCost {
         let link = |cable: &Cable| LinkCost {
@@ -296,7 +296,7 @@ pub(super) fn read<'a>(
     Ok(Preset::deserialize(toml::Value::Table(table))?)
 }
 
-/// Takes out which of its base's tables a preset does without.
+/// Removes the key `without`: the tables of its base that a preset leaves out.
 fn without(table: &mut toml::Table) -> Vec<String> {
     match table.remove("without") {
         Some(toml::Value::Array(names)) => {
@@ -306,7 +306,7 @@ fn without(table: &mut toml::Table) -> Vec<String> {
     }
 }
 
-/// Replaces values of `below` by those of `above`; tables merge, except those that are one thing.
+/// Replaces values of `below` by those of `above`. Tables merge, except constants and fabrics.
 fn overlay(below: &mut toml::Table, above: toml::Table) {
     for (key, value) in above {
         match (below.get_mut(&key), value) {

@@ -1,4 +1,4 @@
-//! Where aggregation nodes stand, and which is whose parent.
+//! The placement of aggregation nodes: where each is, and its parent.
 
 use std::collections::BTreeMap;
 
@@ -28,7 +28,7 @@ struct Place {
 /// Which node serves a host.
 #[derive(Clone, Debug)]
 enum Homes {
-    /// So many neighbouring hosts to each of the first nodes.
+    /// This many neighbouring hosts for each of the first nodes.
     Blocks(u32),
     /// By host.
     Table(Vec<usize>),
@@ -38,11 +38,12 @@ impl Layout {
     /// The tree of a regular fabric.
     ///
     /// Fat tree: the first switch of each level above every block of hosts, so that each child of a
-    /// node is one link away. Dragonfly: every router, below the first router of its group, below
-    /// the first of all. Torus: every router, below the next one on the way to the first.
+    /// node is one link away. Dragonfly: every router; its parent is the first router of its group, and
+    /// theirs is the first router of all. Torus: every router; its parent is the next router on the path
+    /// to the first.
     ///
     /// # Panics
-    /// On a fabric that only a file describes.
+    /// On a fabric from a topology file.
     #[must_use]
     pub fn regular(wiring: &Wiring) -> Self {
         let hosts = wiring.hosts();
@@ -77,13 +78,13 @@ impl Layout {
                 };
                 (router_places(hosts, hosts, &parent), 1)
             }
-            Wiring::Graph(_) => panic!("a described fabric has a described tree"),
+            Wiring::Graph(_) => panic!("a fabric from a file has no regular tree"),
         };
         Self { nodes: with_levels(places), homes: Homes::Blocks(per_node), described: None }
     }
 
-    /// The same tree with every node in software, on a host of its own: the last ones below it that
-    /// no other node has.
+    /// The same tree with every node in software, on a host of its own: the last host below it without
+    /// a node.
     #[must_use]
     pub fn on_hosts(mut self, wiring: &Wiring) -> Self {
         let mut free: Vec<bool> = vec![true; wiring.hosts() as usize];
@@ -103,8 +104,8 @@ impl Layout {
         self
     }
 
-    /// The tree that the manager would place on a described fabric: nodes where the file puts them,
-    /// or one at every switch if it puts none.
+    /// The tree that the manager would place on the fabric of a topology file: nodes where the file puts
+    /// them, or one at every switch if it names none.
     #[must_use]
     pub fn described(fabric: &Fabric, graph: &Graph) -> Self {
         let mut named: Vec<(String, Vertex)> = fabric
@@ -147,17 +148,17 @@ impl Layout {
         }
     }
 
-    /// Where each node stands.
+    /// The vertex of each node.
     pub fn vertices(&self) -> impl Iterator<Item = Vertex> + '_ {
         self.nodes.iter().map(|node| node.vertex)
     }
 
-    /// What each node is called.
+    /// The name of each node.
     pub fn node_names(&self) -> impl Iterator<Item = String> + '_ {
         self.nodes.iter().map(|node| node.name.clone())
     }
 
-    /// What the manager calls a host.
+    /// The manager's name for a host.
     #[must_use]
     pub fn host_name(&self, host: Vertex) -> String {
         match &self.described {
@@ -166,8 +167,8 @@ impl Layout {
         }
     }
 
-    /// The fabric as the manager is told of it: the description, or of a regular fabric the cables
-    /// that the tree uses.
+    /// The fabric that the manager gets: the description, or the links of a regular fabric that the tree
+    /// uses.
     ///
     /// # Panics
     /// Never: the names differ.
@@ -193,7 +194,7 @@ impl Layout {
         }
         for host in (0..wiring.hosts()).map(Vertex) {
             let at = fabric.add_host(&self.host_name(host)).expect("host names differ");
-            fabric.add_link(switches[self.home(host)], at).expect("a host hangs from a switch");
+            fabric.add_link(switches[self.home(host)], at).expect("a host is linked to a switch");
         }
         fabric
     }
@@ -205,8 +206,8 @@ impl Layout {
         }
     }
 
-    /// The group of these processes, as the manager would grant it: the part of the tree up to the
-    /// lowest node above all, children in the order of their first process.
+    /// The group of these processes, as the manager would grant it: the subtree of the lowest node above
+    /// all of them, with children in the order of their first process.
     ///
     /// # Panics
     /// If there is no process.
@@ -260,7 +261,7 @@ fn list(root: usize, children: &BTreeMap<usize, Vec<Child>>) -> GroupPlan {
     GroupPlan { nodes }
 }
 
-/// One node at each switch of `switches`, which are listed level by level from below.
+/// One node at each switch of `switches`, a list for each level from below.
 fn fat_tree_places(switches: &[Vec<Vertex>]) -> Vec<Place> {
     let mut places = Vec::new();
     let mut first = 0;

@@ -1,42 +1,32 @@
-//! Aggregation nodes: the protocol's machine, and the time that a switch or a daemon needs for it.
+//! Aggregation nodes: the protocol's machine, and its time in a switch or a daemon.
 
 use tributary_protocol::Carrier;
 use tributary_protocol::node::{FrameError, Node, NodeConfig, PortId, Transmit};
 use tributary_wire::ChildIndex;
 use tributary_wire::frame::{Header, Message, Part};
 
-use super::member::MemberId;
+use super::ids::{AggregatorId, MemberId};
 use super::packet::{Cargo, Packet, PacketId};
 use super::{Data, Event, RunError, World, time_at};
 use crate::engine::Picos;
 use crate::fabric::Vertex;
 
-/// Names an aggregation node.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct AggregatorId(pub u32);
-
-impl AggregatorId {
-    pub(super) fn index(self) -> usize {
-        self.0 as usize
-    }
-}
-
-/// Who is at the other end of a port.
+/// The other end of a port.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Peer {
     Member(MemberId),
     Node { aggregator: AggregatorId, port: PortId },
 }
 
-/// An aggregation node: one engine that takes packets in, and some that send copies out, each for
-/// its share of the groups.
+/// An aggregation node: one engine that receives packets, and several that send copies, each for its
+/// share of the groups.
 pub(super) struct Aggregator<D: Data> {
     pub(super) vertex: Vertex,
     pub(super) node: Node,
     pub(super) arenas: D::Arenas,
     pub(super) ports: Vec<Peer>,
-    /// Requests that came before there was a slot for them; see [`World::hold`].
-    held: Vec<(PortId, Header, D::Piece)>,
+    /// Requests that arrived before their slot was free; see [`World::defer`].
+    deferred: Vec<(PortId, Header, D::Piece)>,
     take_free_at: Picos,
     /// By engine.
     reply_free_at: Vec<Picos>,
@@ -62,7 +52,7 @@ impl<D: Data> World<D> {
             node: Node::new(config),
             arenas: D::Arenas::default(),
             ports: Vec::new(),
-            held: Vec::new(),
+            deferred: Vec::new(),
             take_free_at: Picos::ZERO,
             reply_free_at: vec![Picos::ZERO; self.costs.node.reply_engines],
         });
@@ -79,27 +69,27 @@ impl<D: Data> World<D> {
     ) {
         let bytes = header.payload_bytes();
         let Aggregator { node, arenas, take_free_at, .. } = &mut self.aggregators[id.index()];
-        // A result is only handed on; a contribution's bytes go through the engine.
+        // The engine forwards a result, but reads every byte of a contribution.
         let reduced = if matches!(header.message, Message::Request(_)) { bytes as u32 } else { 0 };
         *take_free_at = seen_at.max(*take_free_at) + self.costs.node.take.of(reduced);
         let ready = *take_free_at + self.costs.node.latency;
-        let now = time_at(self.agenda.now());
+        let now = time_at(self.events.now());
         let payload = D::bytes(piece, bytes);
         match node.handle_frame(now, port, Carrier::Link, header, payload, arenas) {
             Ok(()) => self.drain_node(ready, id),
-            Err(fault) => self.hold(id, port, header, piece, fault),
+            Err(fault) => self.defer(id, port, header, piece, fault),
         }
         if matches!(header.message, Message::Result(_)) {
-            self.resume_held(ready, id);
+            self.resume_deferred(ready, id);
         }
         while self.aggregators[id.index()].node.poll_event().is_some() {}
     }
 
-    /// A request that comes before its slot is free waits at the node's receiver.
+    /// Keeps a request that arrives before its slot is free.
     ///
-    /// It happens where a multicast result overtakes the reliable one: the member knows that the
-    /// operation is complete before its aggregation node does.
-    fn hold(
+    /// This happens when a multicast result overtakes the reliable one: the member completes the
+    /// operation before its aggregation node does.
+    fn defer(
         &mut self,
         id: AggregatorId,
         port: PortId,
@@ -109,26 +99,26 @@ impl<D: Data> World<D> {
     ) {
         let group = &self.groups[header.edge.group.0 as usize];
         if matches!(fault, FrameError::OutsideWindow { .. }) && group.has_multicast() {
-            self.aggregators[id.index()].held.push((port, *header, piece.clone()));
+            self.aggregators[id.index()].deferred.push((port, *header, piece.clone()));
         } else {
             self.fault = Some(RunError::Node { node: id.0, fault });
         }
     }
 
-    /// A result has freed a slot: what waited for one is taken in.
-    fn resume_held(&mut self, ready: Picos, id: AggregatorId) {
-        let now = time_at(self.agenda.now());
-        for (port, header, piece) in core::mem::take(&mut self.aggregators[id.index()].held) {
+    /// A result has freed a slot: handles the requests that waited for one.
+    fn resume_deferred(&mut self, ready: Picos, id: AggregatorId) {
+        let now = time_at(self.events.now());
+        for (port, header, piece) in core::mem::take(&mut self.aggregators[id.index()].deferred) {
             let Aggregator { node, arenas, .. } = &mut self.aggregators[id.index()];
             let payload = D::bytes(&piece, header.payload_bytes());
             match node.handle_frame(now, port, Carrier::Link, &header, payload, arenas) {
                 Ok(()) => self.drain_node(ready, id),
-                Err(fault) => self.hold(id, port, &header, &piece, fault),
+                Err(fault) => self.defer(id, port, &header, &piece, fault),
             }
         }
     }
 
-    /// Sends what the machine has to say, one copy after the other.
+    /// Sends the machine's frames, one copy after the other.
     pub(super) fn drain_node(&mut self, ready: Picos, id: AggregatorId) {
         while let Some(port) = self.aggregators[id.index()].node.poll_ready() {
             while let Some(transmit) = self.aggregators[id.index()].node.peek_transmit(port) {
@@ -174,25 +164,25 @@ impl<D: Data> World<D> {
         self.send(at_time, Event::Emit, Packet { at, to, bytes: bytes as u32, cargo });
     }
 
-    /// A switch of a multicast tree sends a result on: to the members that hang from it and to the
-    /// next switches, all at once.
+    /// A switch of a multicast tree forwards a result to its members and to the next switches, all at
+    /// once.
     pub(super) fn replicate(&mut self, id: PacketId) {
         let packet = self.packets.take(id);
         let Cargo::Copy { group, node, part, piece } = packet.cargo else {
             unreachable!("only multicast copies are replicated")
         };
-        let now = self.agenda.now();
+        let now = self.events.now();
         for index in 0..self.groups[group as usize].copies(node).members.len() {
             let member = self.groups[group as usize].copies(node).members[index];
             let CopyEnd { host, header } = self.copy_for(member, part);
             let cargo = Cargo::ToMember { member, header, piece: piece.clone() };
-            self.copy_on(now, packet.at, host, packet.bytes, cargo);
+            self.send_copy(now, packet.at, host, packet.bytes, cargo);
         }
         for index in 0..self.groups[group as usize].copies(node).below.len() {
             let next = self.groups[group as usize].copies(node).below[index];
             let vertex = self.groups[group as usize].copies(next).vertex;
             let cargo = Cargo::Copy { group, node: next, part, piece: piece.clone() };
-            self.copy_on(now, packet.at, vertex, packet.bytes, cargo);
+            self.send_copy(now, packet.at, vertex, packet.bytes, cargo);
         }
     }
 
@@ -204,13 +194,20 @@ impl<D: Data> World<D> {
         }
     }
 
-    fn copy_on(&mut self, now: Picos, at: Vertex, to: Vertex, bytes: u32, cargo: Cargo<D::Piece>) {
+    fn send_copy(
+        &mut self,
+        now: Picos,
+        at: Vertex,
+        to: Vertex,
+        bytes: u32,
+        cargo: Cargo<D::Piece>,
+    ) {
         let id = self.packets.put(Packet { at, to, bytes, cargo });
         self.forward(id, now);
     }
 }
 
-/// Where a multicast copy ends, and what it says there.
+/// The destination of a multicast copy, and its header there.
 struct CopyEnd {
     host: Vertex,
     header: Header,

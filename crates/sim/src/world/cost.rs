@@ -1,4 +1,4 @@
-//! What actions cost, in virtual time: a preset's constants, ready to add.
+//! The cost of actions in virtual time, from a preset's constants.
 
 use crate::engine::Picos;
 use crate::preset::Preset;
@@ -25,7 +25,7 @@ impl Linear {
     }
 }
 
-/// What the actions of hosts and aggregation nodes cost.
+/// The cost of the actions of hosts and aggregation nodes.
 #[derive(Clone, Debug)]
 pub struct Costs {
     pub(super) adapter: AdapterCosts,
@@ -50,7 +50,7 @@ pub(super) struct TreeCosts {
     pub(super) call: Picos,
     pub(super) request: Linear,
     pub(super) result: Linear,
-    pub(super) look: Picos,
+    pub(super) line_read: Picos,
     pub(super) notice_max_bytes: u32,
     pub(super) repeat: Picos,
 }
@@ -58,15 +58,15 @@ pub(super) struct TreeCosts {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct MessageCosts {
     pub(super) call: Picos,
-    /// Sending eagerly; of no byte, sending a word about a message.
+    /// Sending eagerly; with 0 bytes, sending a rendezvous control message.
     pub(super) send: Linear,
-    /// Hearing a word about a message.
+    /// Receiving a rendezvous control message.
     pub(super) control: Picos,
     pub(super) receive: Linear,
     pub(super) receive_cold: Linear,
     pub(super) reduce: Linear,
     pub(super) register: Picos,
-    /// Each end of a message through memory.
+    /// Each end of a message through shared memory.
     pub(super) share: Linear,
     pub(super) line: Picos,
     pub(super) eager_max_bytes: u32,
@@ -85,13 +85,13 @@ pub(super) struct NodeCosts {
 pub(super) struct NoiseCosts {
     pub(super) jitter: f64,
     pub(super) skew_ps: f64,
-    /// Mean time between two detours of one core; none if they don't happen.
+    /// Mean time between two detours of one core; none without detours.
     pub(super) between_detours_ps: Option<f64>,
     pub(super) detour_ps: f64,
 }
 
 impl Costs {
-    /// A preset's.
+    /// The costs of a preset.
     #[must_use]
     pub fn new(preset: &Preset) -> Self {
         let (adapter, tree, noise) = (&preset.adapter, &preset.tree, &preset.noise);
@@ -110,7 +110,7 @@ impl Costs {
                 call: tree.call.span(),
                 request: Linear::new(tree.request.value(), tree.segment_byte.value()),
                 result: Linear::new(tree.result.value(), tree.segment_byte.value()),
-                look: tree.look.span(),
+                line_read: tree.line_read.span(),
                 notice_max_bytes: tree.notice_max.bytes() as u32,
                 repeat: tree.repeat.span(),
             },
@@ -130,7 +130,7 @@ impl Costs {
         }
     }
 
-    /// The same without anything random.
+    /// The same without noise.
     #[must_use]
     pub fn quiet(mut self) -> Self {
         self.noise =
@@ -160,7 +160,7 @@ impl MessageCosts {
 }
 
 impl NodeCosts {
-    /// Of a system without aggregation nodes: nothing is ever charged.
+    /// The costs in a system without aggregation nodes, which are never charged.
     fn nothing() -> Self {
         Self {
             latency: Picos::ZERO,

@@ -1,4 +1,4 @@
-//! How a group comes to stand on aggregation nodes and processes.
+//! Groups: their plan, and their set-up on aggregation nodes and processes.
 
 use std::collections::BTreeMap;
 
@@ -6,13 +6,12 @@ use tributary_protocol::endpoint::EndpointConfig;
 use tributary_protocol::node::{ChildConfig, GroupConfig, InstallError, ParentConfig};
 use tributary_wire::{Capability, ChildIndex, EndpointId, Epoch, GroupId};
 
-use super::aggregator::{AggregatorId, Peer};
-use super::host::ProcessId;
-use super::member::MemberId;
+use super::aggregator::Peer;
+use super::ids::{AggregatorId, MemberId, ProcessId};
 use super::{Data, RunError, World};
 use crate::fabric::Vertex;
 
-/// Operations that a member may have under way: more than any scenario starts at once.
+/// Operations that a member may have in progress: more than any scenario starts at once.
 pub(super) const OPERATIONS_MAX: usize = 4;
 
 /// Why a group could not be set up.
@@ -22,7 +21,7 @@ pub enum SetupError {
     /// The manager refused the grant.
     #[error(transparent)]
     Refused(#[from] tributary_protocol::manager::GroupError),
-    /// A node refused to take part.
+    /// An aggregation node refused its part of the group.
     #[error("aggregation node {node} refused: {fault}")]
     Node {
         /// Which node.
@@ -35,7 +34,7 @@ pub enum SetupError {
     Run(#[from] RunError),
 }
 
-/// What all of a group agree on.
+/// Parameters of a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Terms {
     /// Segments in flight.
@@ -46,10 +45,10 @@ pub struct Terms {
     pub multicast: bool,
 }
 
-/// A group, planned without a manager.
+/// The plan of a group, made without a manager.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GroupPlan {
-    /// Every node before those below it.
+    /// The nodes, each before those below it.
     pub nodes: Vec<NodePlan>,
 }
 
@@ -89,7 +88,7 @@ impl GroupPlan {
     }
 }
 
-/// A group as the fabric knows it: the switches that its multicast results go through.
+/// A group's multicast tree: the switches that forward its multicast results.
 #[derive(Debug)]
 pub(super) struct Group {
     multicast: bool,
@@ -106,7 +105,7 @@ pub(super) struct CopyNode {
     pub(super) below: Vec<u32>,
 }
 
-/// An edge of a group's tree, as the upper end names it.
+/// The edge from a node to its parent in a group.
 pub(super) struct Upward {
     pub(super) parent: AggregatorId,
     pub(super) child: ChildIndex,
@@ -141,8 +140,8 @@ impl Group {
 }
 
 impl<D: Data> World<D> {
-    /// Sets a group up as planned, without a manager, and has everyone join. Its members come in
-    /// the order of the tree: depth first.
+    /// Sets a group up as planned, without a manager, and runs until all members have joined. Returns
+    /// the members depth first.
     ///
     /// # Errors
     /// [`SetupError`].
@@ -199,7 +198,7 @@ impl<D: Data> World<D> {
         Ok(members)
     }
 
-    /// One node's part of a group.
+    /// Installs one node's part of a group.
     pub(super) fn install(
         &mut self,
         aggregator: AggregatorId,
@@ -218,7 +217,7 @@ impl<D: Data> World<D> {
             let position = self.groups[group].copies.len() as u32;
             self.groups[group].at(parent).below.push(position);
         }
-        let now = super::time_at(self.agenda.now());
+        let now = super::time_at(self.events.now());
         let machine = &mut self.aggregators[aggregator.index()];
         let arena = machine
             .node
@@ -227,11 +226,11 @@ impl<D: Data> World<D> {
         D::allocate(&mut machine.arenas, arena);
         let vertex = machine.vertex;
         self.groups[group].add(aggregator, vertex);
-        self.drain_node(self.agenda.now(), aggregator);
+        self.drain_node(self.events.now(), aggregator);
         Ok(())
     }
 
-    /// A process becomes a member and says so to its aggregation node.
+    /// Makes a process a member, and sends its join to its aggregation node.
     pub(super) fn join(
         &mut self,
         process: ProcessId,

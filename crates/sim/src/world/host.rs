@@ -1,38 +1,29 @@
-//! Hosts: adapters and processes, each with a core of its own.
+//! Hosts: adapters, and processes with a core each.
 
 use super::cost::{AdapterCosts, Costs};
+use super::ids::ProcessId;
 use super::{Data, World};
 use crate::engine::Picos;
 use crate::fabric::Vertex;
 
-/// Names a process.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct ProcessId(pub u32);
-
-impl ProcessId {
-    pub(super) fn index(self) -> usize {
-        self.0 as usize
-    }
-}
-
-/// A host's adapter: a pipeline each way, which takes packets no faster than its rate.
+/// A host's adapter: a pipeline in each direction with a maximum packet rate.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Adapter {
     transmit_free_at: Picos,
     receive_free_at: Picos,
 }
 
-/// A process on a core of its own.
+/// A process on its own core.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Process {
     pub(super) host: Vertex,
     free_at: Picos,
-    /// When the operating system takes the core next.
+    /// When the operating system next interrupts the core.
     detour_at: Picos,
 }
 
 impl Adapter {
-    /// When a packet that a core hands over now is ready for the wire.
+    /// When a packet that a core posts now is ready for the wire.
     pub(super) fn transmit(&mut self, costs: &Costs, now: Picos, bytes: u32) -> Picos {
         let AdapterCosts { transmit, fetch, gap, inline_max_bytes, .. } = costs.adapter;
         let start = now.max(self.transmit_free_at);
@@ -41,7 +32,7 @@ impl Adapter {
         start + transmit + fetching
     }
 
-    /// When a core can see a packet whose last byte comes in now.
+    /// When a core can see a packet whose last byte arrives now.
     pub(super) fn receive(&mut self, costs: &Costs, now: Picos, bytes: u32) -> Picos {
         let start = now.max(self.receive_free_at);
         self.receive_free_at = start + costs.adapter.gap;
@@ -62,30 +53,30 @@ impl<D: Data> World<D> {
         id
     }
 
-    /// Switches everything random off, for good.
-    pub fn silence(&mut self) {
+    /// Switches noise off for the rest of the simulation.
+    pub fn disable_noise(&mut self) {
         self.costs = self.costs.clone().quiet();
         for process in &mut self.processes {
             process.detour_at = Picos(u64::MAX);
         }
     }
 
-    /// When a process that should start at `at` really does.
+    /// `at`, plus the random delay of a process that starts a collective.
     pub fn skewed(&mut self, at: Picos) -> Picos {
         let skew_ps = self.costs.noise.skew_ps;
         if skew_ps == 0.0 {
             return at;
         }
-        at + Picos((2.0 * skew_ps * self.chance.unit()) as u64)
+        at + Picos((2.0 * skew_ps * self.random.unit()) as u64)
     }
 
-    /// The core of `process` does something that takes `cost`, from `earliest` on; when it is done.
+    /// Occupies the core of `process` for `cost`, from `earliest` on. Returns when it is done.
     pub(super) fn work(&mut self, process: ProcessId, earliest: Picos, cost: Picos) -> Picos {
         let index = process.index();
         let start = earliest.max(self.processes[index].free_at);
         let jitter = self.costs.noise.jitter;
         let cost = if jitter > 0.0 {
-            Picos((cost.0 as f64 * (1.0 + jitter * self.chance.bell()).max(0.0)) as u64)
+            Picos((cost.0 as f64 * (1.0 + jitter * self.random.bell()).max(0.0)) as u64)
         } else {
             cost
         };
@@ -97,18 +88,18 @@ impl<D: Data> World<D> {
         end
     }
 
-    /// A detour begins before the core is done: it adds all of itself, or, having begun while the
-    /// core was waiting, what is left of it.
+    /// Adds a detour that begins before the core is done: all of it, or its remainder if it began while
+    /// the core was idle.
     fn take_detour(&mut self, index: usize, start: Picos, end: Picos) -> Picos {
         let began_at = self.processes[index].detour_at;
-        let length = Picos((self.costs.noise.detour_ps * self.chance.exponential()) as u64);
+        let length = Picos((self.costs.noise.detour_ps * self.random.exponential()) as u64);
         self.processes[index].detour_at = self.next_detour(began_at + length);
         end + (began_at + length).since(began_at.max(start))
     }
 
     fn next_detour(&mut self, from: Picos) -> Picos {
         match self.costs.noise.between_detours_ps {
-            Some(mean_ps) => from + Picos((mean_ps * self.chance.exponential()) as u64 + 1),
+            Some(mean_ps) => from + Picos((mean_ps * self.random.exponential()) as u64 + 1),
             None => Picos(u64::MAX),
         }
     }

@@ -1,26 +1,17 @@
-//! Members of groups: the protocol's endpoint machine, and the time its process needs for it.
+//! Members of groups: the protocol's endpoint machine, and its time on the core of its process.
 
 use tributary_protocol::Carrier;
-use tributary_protocol::endpoint::{Endpoint, EndpointConfig, Event as Said, OperationSpec};
+use tributary_protocol::endpoint::{
+    Endpoint, EndpointConfig, Event as EndpointEvent, OperationSpec,
+};
 use tributary_protocol::node::PortId;
 use tributary_wire::frame::{Edge, Header};
 
-use super::aggregator::AggregatorId;
-use super::host::ProcessId;
+use super::ids::{AggregatorId, MemberId, ProcessId};
 use super::packet::{Cargo, Packet};
 use super::{Data, Event, Finished, RunError, World, time_at};
 use crate::engine::Picos;
 use crate::fabric::Vertex;
-
-/// Names a member of a group.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct MemberId(pub u32);
-
-impl MemberId {
-    pub(super) fn index(self) -> usize {
-        self.0 as usize
-    }
-}
 
 /// A member of a group.
 pub(super) struct Member<D: Data> {
@@ -37,7 +28,7 @@ pub(super) struct Member<D: Data> {
 }
 
 impl<D: Data> World<D> {
-    /// The next member to be added.
+    /// The number of the next member.
     pub(super) fn next_member(&self) -> MemberId {
         MemberId(self.members.len() as u32)
     }
@@ -68,29 +59,29 @@ impl<D: Data> World<D> {
             began_at: Picos::ZERO,
             vector: D::Vector::default(),
         });
-        self.drain_member(id, self.agenda.now());
+        self.drain_member(id, self.events.now());
         id
     }
 
-    /// Has a member start an operation at `at`.
+    /// Starts an operation of a member at `at`.
     pub fn start(&mut self, member: MemberId, at: Picos, spec: OperationSpec) {
         self.members[member.index()].spec = spec;
-        self.agenda.schedule(at, Event::Begin(member));
+        self.events.schedule(at, Event::Begin(member));
     }
 
-    /// The vector that a member contributes, and that the result replaces.
+    /// The vector of a member: its contribution, then the result.
     pub fn vector_mut(&mut self, member: MemberId) -> &mut D::Vector {
         &mut self.members[member.index()].vector
     }
 
-    /// Results that came a second time and were dropped, over all members.
+    /// Duplicate results that were dropped, over all members.
     #[must_use]
     pub fn repeats(&self) -> u64 {
         self.members.iter().map(|member| member.endpoint.repeats()).sum()
     }
 
     pub(super) fn begin(&mut self, id: MemberId) {
-        let now = self.agenda.now();
+        let now = self.events.now();
         let member = &mut self.members[id.index()];
         member.began_at = now;
         let (process, spec) = (member.process, member.spec);
@@ -110,7 +101,7 @@ impl<D: Data> World<D> {
         piece: &D::Piece,
     ) {
         let tree = self.costs.tree;
-        let now = time_at(self.agenda.now());
+        let now = time_at(self.events.now());
         let member = &mut self.members[id.index()];
         let process = member.process;
         let repeats = member.endpoint.repeats();
@@ -127,32 +118,34 @@ impl<D: Data> World<D> {
             D::fill(&mut member.vector, body.bytes, piece);
         }
         let cost = if is_repeat { tree.repeat } else { tree.result.of(bytes) };
-        // What doesn't come with the notice lies in memory, and each line of it is fetched.
+        // The first line arrives with the completion; each further one is a read of memory.
         let lines = bytes.saturating_sub(1) / tree.notice_max_bytes.max(1);
         let fetching = if is_repeat { 0 } else { u64::from(lines) };
-        let found_at = seen_at + Picos(tree.look.0 * fetching);
+        let found_at = seen_at + Picos(tree.line_read.0 * fetching);
         let done_at = self.work(process, found_at, cost);
         let member = &mut self.members[id.index()];
-        while let Some(said) = member.endpoint.poll_event() {
-            match said {
-                Said::Completed(_) => {
+        while let Some(event) = member.endpoint.poll_event() {
+            match event {
+                EndpointEvent::Completed(_) => {
                     let began_at = member.began_at;
                     self.finished.push(Finished { member: id, began_at, ended_at: done_at });
                 }
-                Said::Joined => self.joined += 1,
-                Said::Failed(abort) => {
+                EndpointEvent::Joined => self.joined += 1,
+                EndpointEvent::Failed(abort) => {
                     self.fault = Some(RunError::Failed { member: id.0, abort });
                 }
-                // Links carry everything here: no member offers datagrams.
-                Said::DatagramPeer(_) | Said::Datagrams(_) | Said::Multicast(_) => {}
+                // Links carry all frames here: no member offers datagrams.
+                EndpointEvent::DatagramPeer(_)
+                | EndpointEvent::Datagrams(_)
+                | EndpointEvent::Multicast(_) => {}
             }
         }
         self.drain_member(id, done_at);
     }
 
-    /// Sends all that the machine has to say now.
+    /// Sends all frames that the machine has now.
     fn drain_member(&mut self, id: MemberId, from: Picos) {
-        let now = time_at(self.agenda.now());
+        let now = time_at(self.events.now());
         let mut at_time = from;
         while let Some(transmit) = self.members[id.index()].endpoint.peek_transmit() {
             let bytes = transmit.header.payload_bytes() as u32;

@@ -1,43 +1,42 @@
-//! Packets under way.
+//! Packets in the network.
 
 use tributary_protocol::node::PortId;
 use tributary_wire::frame::{Header, Part};
 
-use super::aggregator::AggregatorId;
-use super::member::MemberId;
-use super::transfer::{Sign, TransferId};
+use super::ids::{AggregatorId, MemberId, TransferId};
+use super::transfer::PacketKind;
 use crate::fabric::Vertex;
 
-/// Names a packet until it is taken.
+/// The number of a packet, reused after it is taken.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PacketId(u32);
 
 /// A packet.
 #[derive(Clone, Debug)]
 pub(super) struct Packet<P> {
-    /// Where it is, or where its next link ends.
+    /// Its vertex, or the end of the link that it is on.
     pub(super) at: Vertex,
-    /// Where it goes.
+    /// Its destination.
     pub(super) to: Vertex,
-    /// What it carries, headers of the network not counted.
+    /// Its payload, without headers of the network.
     pub(super) bytes: u32,
     pub(super) cargo: Cargo<P>,
 }
 
-/// What a packet is about.
+/// The content of a packet.
 #[derive(Clone, Debug)]
 pub(super) enum Cargo<P> {
     /// A frame to an aggregation node.
     ToNode { aggregator: AggregatorId, port: PortId, header: Header, piece: P },
     /// A frame to a member.
     ToMember { member: MemberId, header: Header, piece: P },
-    /// A result on its way through the fabric's multicast tree: `node` numbers the tree's nodes.
+    /// A result in the fabric's multicast tree, at the tree's node `node`.
     Copy { group: u32, node: u32, part: Part, piece: P },
     /// A packet of a message between ranks.
-    Message { transfer: TransferId, sign: Sign },
+    Message { transfer: TransferId, kind: PacketKind },
 }
 
-/// All packets under way, in reused places.
+/// All packets in the network, in reused places.
 #[derive(Debug)]
 pub(super) struct Packets<P> {
     places: Vec<Option<Packet<P>>>,
@@ -61,15 +60,15 @@ impl<P> Packets<P> {
     }
 
     pub(super) fn at(&self, id: PacketId) -> &Packet<P> {
-        self.places[id.0 as usize].as_ref().expect("an event's packet is under way")
+        self.places[id.0 as usize].as_ref().expect("a packet stays until its last event")
     }
 
     pub(super) fn at_mut(&mut self, id: PacketId) -> &mut Packet<P> {
-        self.places[id.0 as usize].as_mut().expect("an event's packet is under way")
+        self.places[id.0 as usize].as_mut().expect("a packet stays until its last event")
     }
 
     pub(super) fn take(&mut self, id: PacketId) -> Packet<P> {
         self.free.push(id.0);
-        self.places[id.0 as usize].take().expect("an event's packet is under way")
+        self.places[id.0 as usize].take().expect("a packet stays until its last event")
     }
 }

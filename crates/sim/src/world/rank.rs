@@ -1,8 +1,7 @@
-//! Ranks of host algorithms: they walk their schedules, and their messages are sent eagerly or
-//! after asking.
+//! Ranks of host algorithms: they run schedules, with eager or rendezvous messages.
 //!
-//! A rank posts all receives of a round when it enters the round, as the schedules allow, and its
-//! core does one thing after the other: sends, landings, and answers to those that ask.
+//! A rank posts all receives of a round when it enters the round, as the schedules allow. Its core does
+//! one action after the other: sends, landings, and answers to rendezvous requests.
 
 use std::iter::Peekable;
 
@@ -10,20 +9,9 @@ use tributary_algorithms::{
     Action, Algorithm, Collective, Landing, Order, Schedule, Shape, Unsupported,
 };
 
-use super::host::ProcessId;
-use super::transfer::TransferId;
+use super::ids::{ProcessId, RankId, TransferId};
 use super::{Data, Event, World};
 use crate::engine::Picos;
-
-/// Names a rank, over all teams.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct RankId(pub u32);
-
-impl RankId {
-    pub(super) fn index(self) -> usize {
-        self.0 as usize
-    }
-}
 
 /// Ranks that run collectives together.
 #[derive(Clone, Copy, Debug)]
@@ -35,9 +23,9 @@ pub struct Team {
 /// A collective that a team runs.
 #[derive(Clone, Copy, Debug)]
 pub struct HostCollective {
-    /// How.
+    /// The algorithm.
     pub algorithm: Algorithm,
-    /// What.
+    /// The collective.
     pub collective: Collective,
     /// Elements of the vector.
     pub elements: u64,
@@ -45,14 +33,14 @@ pub struct HostCollective {
     pub element_bytes: u32,
 }
 
-/// A rank's operation, from its own start to its own end.
+/// A finished collective of one rank.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RankFinished {
     /// Which rank.
     pub rank: RankId,
     /// When it started.
     pub began_at: Picos,
-    /// When it had its result and had sent all it owed.
+    /// When it had its result and had completed its sends.
     pub ended_at: Picos,
 }
 
@@ -61,7 +49,7 @@ pub struct RankFinished {
 struct Incoming {
     from: RankId,
     transfer: TransferId,
-    /// When all of it was there; none while only its announcement is.
+    /// When all of it was there; none for a rendezvous message of which only the request has arrived.
     seen_at: Option<Picos>,
     is_matched: bool,
 }
@@ -76,7 +64,7 @@ pub(super) struct Rank {
     /// Sources of receives that are posted and not matched.
     posted: Vec<RankId>,
     inbox: Vec<Incoming>,
-    /// Sends that wait for an answer.
+    /// Rendezvous sends that wait for the receiver.
     pub(super) unanswered: u32,
     began_at: Picos,
 }
@@ -113,7 +101,7 @@ impl<D: Data> World<D> {
         Team { first, ranks: processes.len() as u32 }
     }
 
-    /// Has a team run a collective, each rank from its own start on.
+    /// Runs a collective on a team. Each rank has its own start.
     ///
     /// # Errors
     /// [`Unsupported`], as [`Schedule::new`].
@@ -135,25 +123,25 @@ impl<D: Data> World<D> {
             rank.schedule = Some(schedule.peekable());
             rank.element_bytes = operation.element_bytes;
             rank.round = None;
-            self.agenda.schedule(start, Event::Enter(id));
+            self.events.schedule(start, Event::Enter(id));
         }
         Ok(())
     }
 
-    /// The ranks that ended since this was last asked.
+    /// The ranks that finished since the last call.
     pub fn take_ranks_finished(&mut self) -> std::vec::Drain<'_, RankFinished> {
         self.ranks_finished.drain(..)
     }
 
     pub(super) fn entered(&mut self, id: RankId) {
-        let now = self.agenda.now();
+        let now = self.events.now();
         self.ranks[id.index()].began_at = now;
         let process = self.ranks[id.index()].process;
         let called_at = self.work(process, now, self.costs.message.call);
         self.advance(id, called_at);
     }
 
-    /// Walks a rank's schedule as far as it goes now.
+    /// Runs a rank's schedule until it must wait.
     pub(super) fn advance(&mut self, id: RankId, from: Picos) {
         let mut at = from;
         loop {
@@ -199,7 +187,7 @@ impl<D: Data> World<D> {
         self.ranks_finished.push(RankFinished { rank: id, began_at, ended_at: at });
     }
 
-    /// The rank enters a round: its receives are posted, and those that asked are answered.
+    /// Posts the receives of a round that the rank enters, and answers rendezvous requests.
     fn post_receives(&mut self, id: RankId, round: u32, at: Picos) -> Picos {
         let rank = &mut self.ranks[id.index()];
         let first = rank.first.0;
@@ -215,8 +203,8 @@ impl<D: Data> World<D> {
         self.match_incoming(id, at)
     }
 
-    /// Matches what came in with what was posted; whoever announced a long message is told to go
-    /// on. When the core is done with that.
+    /// Matches incoming messages with posted receives, and answers matched rendezvous requests. Returns
+    /// when the core is done.
     fn match_incoming(&mut self, id: RankId, from: Picos) -> Picos {
         let mut at = from;
         for index in 0..self.ranks[id.index()].inbox.len() {
@@ -233,7 +221,7 @@ impl<D: Data> World<D> {
         at
     }
 
-    /// Takes the next message from `from` in, if all of it is there; when that is done.
+    /// Receives the next message from `from`, if all of it is there. Returns when that is done.
     fn land(&mut self, id: RankId, from: RankId, landing: Landing) -> Option<Picos> {
         let rank = &mut self.ranks[id.index()];
         let place = rank.inbox.iter().position(|incoming| incoming.from == from)?;
@@ -245,7 +233,7 @@ impl<D: Data> World<D> {
         Some(self.work(process, seen_at, cost))
     }
 
-    /// The first sign of a message: the whole of it, or the announcement of a long one.
+    /// A message arrives: all of it, or the rendezvous request of a long one.
     pub(super) fn message_begins(
         &mut self,
         id: RankId,
@@ -262,11 +250,11 @@ impl<D: Data> World<D> {
         }
     }
 
-    /// The whole of an announced message is there.
+    /// The data of a rendezvous message has arrived.
     pub(super) fn message_ends(&mut self, id: RankId, transfer: TransferId, seen_at: Picos) {
         let inbox = &mut self.ranks[id.index()].inbox;
         let incoming = inbox.iter_mut().find(|incoming| incoming.transfer == transfer);
-        incoming.expect("an announced message is in the inbox").seen_at = Some(seen_at);
+        incoming.expect("the request of a message is in the inbox").seen_at = Some(seen_at);
         self.advance(id, seen_at);
     }
 }

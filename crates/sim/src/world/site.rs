@@ -1,4 +1,4 @@
-//! A site: its aggregation nodes, where they stand, and the manager that grants groups on them.
+//! A site: its aggregation nodes, and the manager that grants groups on them.
 
 use std::collections::BTreeMap;
 
@@ -13,16 +13,14 @@ use tributary_wire::control::{
 };
 use tributary_wire::{GroupId, NodeId};
 
-use super::aggregator::AggregatorId;
 use super::group::{Group, SetupError, Terms, Upward};
-use super::host::ProcessId;
-use super::member::MemberId;
+use super::ids::{AggregatorId, MemberId, ProcessId};
 use super::{Data, World};
 
-/// A manager, and which aggregation node is which.
+/// A manager, and the aggregation nodes by their numbers and addresses.
 ///
-/// What the manager and the nodes say to each other takes no time here: setting a group up is not
-/// what is measured.
+/// Messages between the manager and the nodes take no time here, because benchmarks do not measure the
+/// set-up of groups.
 pub struct Site {
     manager: Manager,
     job: JobAdmission,
@@ -69,11 +67,12 @@ impl Site {
 }
 
 impl<D: Data> World<D> {
-    /// Asks the site's manager for a group of `members`, each a process and its host's name in the
-    /// manager's fabric, and sets it up if it is granted. Members come in the order asked.
+    /// Requests a group of `members`, each a process and its host's name in the manager's fabric, and
+    /// sets it up if it is granted. Returns the members in the order of the request.
     ///
     /// # Errors
-    /// [`SetupError::Refused`] if the manager or a node of the tree refuses; nothing is held then.
+    /// [`SetupError::Refused`] if the manager or a node of the tree refuses. The group then holds no
+    /// resources.
     pub fn request_group(
         &mut self,
         site: &mut Site,
@@ -92,7 +91,7 @@ impl<D: Data> World<D> {
         site.manager.request_group(Time(0), site.job.job, &request)?;
         loop {
             while let Some((node, order)) = site.manager.poll_order() {
-                self.obey(site, node, order, terms.multicast)?;
+                self.execute(site, node, order, terms.multicast)?;
             }
             if let Some((_, decision)) = site.manager.poll_decision() {
                 let grant = decision?;
@@ -107,7 +106,7 @@ impl<D: Data> World<D> {
         }
     }
 
-    fn obey(
+    fn execute(
         &mut self,
         site: &mut Site,
         node: NodeId,
@@ -129,7 +128,7 @@ impl<D: Data> World<D> {
         Ok(())
     }
 
-    /// Makes room for a group; a number may come again once its group is over.
+    /// Creates the entry of a group. Numbers are reused after their group has ended.
     fn open(&mut self, group: GroupId, multicast: bool) {
         let index = group.0 as usize;
         if self.groups.len() <= index {

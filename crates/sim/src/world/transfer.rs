@@ -1,15 +1,10 @@
-//! Messages between ranks: eager, after asking (rendezvous by remote read), or through a host's
-//! memory.
+//! Messages between ranks: eager, by rendezvous (with a remote read), or through shared memory.
 
+use super::ids::{RankId, TransferId};
 use super::packet::{Cargo, Packet};
-use super::rank::RankId;
 use super::{Data, Event, World};
 use crate::engine::Picos;
 use crate::fabric::Vertex;
-
-/// Names a message until its receiver has taken it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct TransferId(u32);
 
 /// A message.
 #[derive(Clone, Copy, Debug)]
@@ -17,30 +12,30 @@ pub(super) struct Transfer {
     from: RankId,
     to: RankId,
     bytes: u32,
-    way: Way,
+    protocol: MessageProtocol,
     /// Bytes not yet handed to the adapter.
     left_bytes: u32,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Way {
+enum MessageProtocol {
     Eager,
     Rendezvous,
-    Memory,
+    SharedMemory,
 }
 
-/// What a packet of a message is.
+/// The kind of a message's packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Sign {
-    /// A long message is announced.
-    Ask,
-    /// Its receiver is ready.
-    Answer,
-    /// A part of the message.
-    Part { is_last: bool },
+pub(super) enum PacketKind {
+    /// The rendezvous request of a long message.
+    RequestToSend,
+    /// The receiver is ready for it.
+    ClearToSend,
+    /// Data of the message.
+    Data { is_last: bool },
 }
 
-/// All messages under way, in reused places.
+/// All messages in progress, in reused places.
 #[derive(Debug, Default)]
 pub(super) struct Transfers {
     places: Vec<Transfer>,
@@ -63,7 +58,7 @@ impl Transfers {
 }
 
 impl<D: Data> World<D> {
-    /// A rank sends a message; when its core is done with that.
+    /// Sends a message. Returns when the core is done.
     pub(super) fn send_message(
         &mut self,
         from: RankId,
@@ -74,123 +69,132 @@ impl<D: Data> World<D> {
         let process = self.ranks[from.index()].process;
         let (here, there) = (self.host_of(process), self.host_of(self.ranks[to.index()].process));
         let costs = self.costs.message;
-        let way = if here == there {
-            Way::Memory
+        let protocol = if here == there {
+            MessageProtocol::SharedMemory
         } else if bytes <= costs.eager_max_bytes {
-            Way::Eager
+            MessageProtocol::Eager
         } else {
-            Way::Rendezvous
+            MessageProtocol::Rendezvous
         };
-        let transfer = Transfer { from, to, bytes, way, left_bytes: bytes };
+        let transfer = Transfer { from, to, bytes, protocol, left_bytes: bytes };
         let id = self.transfers.put(transfer);
-        match way {
-            Way::Memory => {
+        match protocol {
+            MessageProtocol::SharedMemory => {
                 let done_at = self.work(process, at, costs.share.of(bytes));
-                self.agenda.schedule(done_at + costs.line, Event::Share(id));
+                self.events.schedule(done_at + costs.line, Event::Share(id));
                 done_at
             }
-            Way::Eager => {
+            MessageProtocol::Eager => {
                 let inline = self.inline_cost(bytes);
                 let done_at = self.work(process, at, costs.send.of(bytes) + inline);
                 self.send_part(id, done_at);
                 done_at
             }
-            Way::Rendezvous => {
+            MessageProtocol::Rendezvous => {
                 self.ranks[from.index()].unanswered += 1;
                 let done_at = self.work(process, at, costs.register + costs.send.of(0));
-                self.send_sign(id, here, there, Sign::Ask, done_at);
+                self.send_control(id, here, there, PacketKind::RequestToSend, done_at);
                 done_at
             }
         }
     }
 
-    /// What a core pays for writing a short message into the adapter itself.
+    /// The time that a core takes to write a short message into the adapter itself.
     pub(super) fn inline_cost(&self, bytes: u32) -> Picos {
         let adapter = &self.costs.adapter;
         if bytes <= adapter.inline_max_bytes { adapter.inline_byte.of(bytes) } else { Picos::ZERO }
     }
 
-    fn send_sign(&mut self, id: TransferId, from: Vertex, to: Vertex, sign: Sign, at: Picos) {
-        let cargo = Cargo::Message { transfer: id, sign };
+    fn send_control(
+        &mut self,
+        id: TransferId,
+        from: Vertex,
+        to: Vertex,
+        kind: PacketKind,
+        at: Picos,
+    ) {
+        let cargo = Cargo::Message { transfer: id, kind };
         let packet = Packet { at: from, to, bytes: 0, cargo };
         self.send(at, Event::Post, packet);
     }
 
-    /// Hands the next packet of a message to the adapter.
+    /// Posts the next packet of a message to the adapter.
     fn send_part(&mut self, id: TransferId, at: Picos) {
         let Transfer { from, to, left_bytes, .. } = self.transfers.at(id);
         let (here, there) = (self.host_of_rank(from), self.host_of_rank(to));
         let bytes = left_bytes.min(self.costs.message.mtu_bytes);
         let left_bytes = left_bytes - bytes;
         self.transfers.places[id.0 as usize].left_bytes = left_bytes;
-        let sign = Sign::Part { is_last: left_bytes == 0 };
-        let cargo = Cargo::Message { transfer: id, sign };
+        let kind = PacketKind::Data { is_last: left_bytes == 0 };
+        let cargo = Cargo::Message { transfer: id, kind };
         let packet = Packet { at: here, to: there, bytes, cargo };
         self.send(at, Event::Post, packet);
     }
 
-    /// A packet of a message is on the wire until `wire_free_at`; the next one follows it without a
-    /// gap, as the adapter fetches ahead.
-    pub(super) fn part_sent(&mut self, id: TransferId, sign: Sign, wire_free_at: Picos) {
-        if sign == (Sign::Part { is_last: false }) {
+    /// A packet of a message is on the wire until `wire_free_at`. The next one follows without a gap,
+    /// because the adapter prefetches it.
+    pub(super) fn part_sent(&mut self, id: TransferId, kind: PacketKind, wire_free_at: Picos) {
+        if kind == (PacketKind::Data { is_last: false }) {
             let ahead = self.costs.adapter.transmit
                 + self.costs.adapter.fetch.of(self.costs.message.mtu_bytes);
-            self.send_part(id, wire_free_at.since(ahead).max(self.agenda.now()));
+            self.send_part(id, wire_free_at.since(ahead).max(self.events.now()));
         }
     }
 
     /// A packet of a message can be seen at its receiver.
-    pub(super) fn message_receives(&mut self, seen_at: Picos, id: TransferId, sign: Sign) {
-        let Transfer { from, to, way, .. } = self.transfers.at(id);
-        match (sign, way) {
-            (Sign::Ask, _) => {
+    pub(super) fn message_receives(&mut self, seen_at: Picos, id: TransferId, kind: PacketKind) {
+        let Transfer { from, to, protocol, .. } = self.transfers.at(id);
+        match (kind, protocol) {
+            (PacketKind::RequestToSend, _) => {
                 let process = self.ranks[to.index()].process;
                 let noticed_at = self.work(process, seen_at, self.costs.message.control);
                 self.message_begins(to, from, id, None, noticed_at);
             }
-            (Sign::Answer, _) => self.go_on(id),
-            (Sign::Part { is_last: false }, _) => {}
-            (Sign::Part { is_last: true }, Way::Rendezvous) => self.message_ends(to, id, seen_at),
-            (Sign::Part { is_last: true }, _) => {
+            (PacketKind::ClearToSend, _) => self.read_remote(id),
+            (PacketKind::Data { is_last: false }, _) => {}
+            (PacketKind::Data { is_last: true }, MessageProtocol::Rendezvous) => {
+                self.message_ends(to, id, seen_at)
+            }
+            (PacketKind::Data { is_last: true }, _) => {
                 self.message_begins(to, from, id, Some(seen_at), seen_at);
             }
         }
     }
 
-    /// A message through a host's memory is there.
+    /// A message through shared memory has arrived.
     pub(super) fn shared(&mut self, id: TransferId) {
-        let now = self.agenda.now();
+        let now = self.events.now();
         let Transfer { from, to, .. } = self.transfers.at(id);
         self.message_begins(to, from, id, Some(now), now);
     }
 
-    /// The receiver of an announced message has a place for it, and says so.
+    /// The receiver of a rendezvous message tells the sender that it is ready.
     pub(super) fn answer(&mut self, rank: RankId, id: TransferId, at: Picos) -> Picos {
         let costs = self.costs.message;
         let process = self.ranks[rank.index()].process;
         let done_at = self.work(process, at, costs.register + costs.send.of(0));
         let to = self.host_of_rank(self.transfers.at(id).from);
-        self.send_sign(id, self.host_of_rank(rank), to, Sign::Answer, done_at);
+        self.send_control(id, self.host_of_rank(rank), to, PacketKind::ClearToSend, done_at);
         done_at
     }
 
-    /// The receiver of an announced message fetches it: the sender's adapter answers, and no core.
-    fn go_on(&mut self, id: TransferId) {
+    /// The receiver reads a rendezvous message from the sender's memory, without the sender's core.
+    fn read_remote(&mut self, id: TransferId) {
         let from = self.transfers.at(id).from;
-        let now = self.agenda.now();
+        let now = self.events.now();
         self.send_part(id, now);
         self.ranks[from.index()].unanswered -= 1;
         self.advance(from, now);
     }
 
-    /// What taking a message in costs its receiver's core.
+    /// The cost of receiving a message on the receiver's core.
     pub(super) fn landing_cost(&self, id: TransferId, is_folded: bool) -> Picos {
-        let Transfer { bytes, way, .. } = self.transfers.at(id);
+        let Transfer { bytes, protocol, .. } = self.transfers.at(id);
         let costs = &self.costs.message;
-        let taking = match way {
-            Way::Eager => costs.receive.of(bytes),
-            Way::Rendezvous => costs.receive_cold.of(bytes),
-            Way::Memory => costs.share.of(bytes),
+        let taking = match protocol {
+            MessageProtocol::Eager => costs.receive.of(bytes),
+            MessageProtocol::Rendezvous => costs.receive_cold.of(bytes),
+            MessageProtocol::SharedMemory => costs.share.of(bytes),
         };
         if is_folded { taking + costs.reduce.of(bytes) } else { taking }
     }

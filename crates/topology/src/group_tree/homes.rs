@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 
 use tributary_wire::host::machine_of;
 
-use super::GroupTreeError;
+use super::error::GroupTreeError;
 use crate::spread;
 use crate::tree::{AggregationTree, NodeIndex};
 
@@ -26,13 +26,13 @@ pub(super) fn assign<S: AsRef<str>>(
             None => unknown.push(host),
         }
     }
-    deal_out(tree, hosts, &unknown, &mut known);
+    assign_unknown(tree, hosts, &unknown, &mut known);
     Ok(hosts.iter().map(|host| known[host.as_ref()]).collect())
 }
 
-/// Deals hosts that the fabric does not know out over the nodes of their machine, else over the
-/// lowest nodes of the main tree: in blocks, moving on where a node has no place left.
-fn deal_out<'a, S: AsRef<str>>(
+/// Assigns hosts that the fabric does not know to the nodes on their own machine, else to the lowest
+/// nodes of the main tree, in blocks. A host goes to the next candidate if a node has no child left.
+fn assign_unknown<'a, S: AsRef<str>>(
     tree: &AggregationTree,
     hosts: &'a [S],
     unknown: &[&'a str],
@@ -55,7 +55,7 @@ fn deal_out<'a, S: AsRef<str>>(
                 taken + children[host] <= usize::from(placed.node.radix)
             };
             let mut onwards = candidates[wanted..].iter().chain(&candidates[..wanted]);
-            // Where none fits, the block's own node is kept, and the radix check names it.
+            // If none fits, the block's own node stays, and the radix check names it.
             let home = *onwards.find(|at| fits(at)).unwrap_or(&candidates[wanted]);
             *taken.entry(home).or_default() += children[host];
             known.insert(host, home);
@@ -83,7 +83,7 @@ fn by_candidates<'a>(
     groups
 }
 
-/// The nodes among these that have no node below them; all of them if each has. By name.
+/// The nodes among these without a node below them, by name; all of them if each has one.
 fn lowest(tree: &AggregationTree, mut nodes: Vec<NodeIndex>) -> Vec<NodeIndex> {
     nodes.sort_unstable();
     let leaves: Vec<_> =

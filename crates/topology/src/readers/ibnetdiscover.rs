@@ -11,7 +11,7 @@ use alloc::collections::BTreeMap;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
-use super::{Fault, ReadError};
+use super::error::{Fault, ReadError};
 use crate::fabric::{Fabric, FabricError, VertexId};
 
 const LINES: &str = "`key=value`, `Switch|Ca|Rt <ports> \"<id>\" # \"<description>\"`, \
@@ -65,7 +65,7 @@ fn parse(text: &str) -> Result<Vec<Record<'_>>, ReadError> {
     Ok(records)
 }
 
-/// `vendid=0x2c9` and its like, which say nothing about links.
+/// `vendid=0x2c9` and the like: lines that describe no links.
 fn is_attribute(content: &str) -> bool {
     let key = content.split_once('=').map_or("", |(key, _)| key);
     !key.is_empty() && key.bytes().all(|byte| byte.is_ascii_lowercase())
@@ -83,7 +83,7 @@ fn parse_record(line: usize, content: &str) -> Option<Record<'_>> {
     Some(Record { line, kind, id, description: quoted(comment).unwrap_or(""), peers: Vec::new() })
 }
 
-/// What stands between the first two quotation marks, unless that is empty.
+/// The text between the first two quotation marks, unless it is empty.
 fn quoted(content: &str) -> Option<&str> {
     let (_, behind) = content.split_once('"')?;
     behind.split_once('"').map(|(inside, _)| inside).filter(|inside| !inside.is_empty())
@@ -93,7 +93,7 @@ fn build(records: &[Record<'_>]) -> Result<Fabric, ReadError> {
     let mut fabric = Fabric::new();
     let mut vertices: BTreeMap<&str, Option<VertexId>> = BTreeMap::new();
     let names = switch_names(records);
-    // Switches first, so that a host with the name of one is found to be the contradiction.
+    // Switches first, so that the fault names the host that has a switch's name.
     let switches = records.iter().filter(|record| record.kind == RecordKind::Switch);
     let others = records.iter().filter(|record| record.kind != RecordKind::Switch);
     for record in switches.chain(others) {
@@ -133,8 +133,8 @@ fn link(
     Ok(())
 }
 
-/// The host an adapter belongs to, added if it is new: a host with several adapters is one host.
-/// `None` for a switch's own reduction device, which shows up as an adapter.
+/// The host of an adapter, added if it is new: a host with several adapters is one host.
+/// `None` for a switch's own reduction device, which the file lists as an adapter.
 fn adapter(
     fabric: &mut Fabric,
     switch_names: &BTreeMap<&str, String>,
@@ -143,8 +143,8 @@ fn adapter(
     if record.description.contains("Aggregation Node") {
         return Ok(None);
     }
-    // `node01 HCA-1` begins with the host's name. The maker's name means that no host ever set
-    // the description, so it is the same on many.
+    // `node01 HCA-1` begins with the host's name. The vendor's name means that no host has set the
+    // description, so many adapters share it.
     let named = !record.description.contains("Mellanox Technologies");
     let first = record.description.split_whitespace().next().filter(|_| named);
     let name = first.unwrap_or(record.id);

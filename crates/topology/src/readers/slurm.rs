@@ -4,7 +4,7 @@ use alloc::collections::BTreeMap;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
-use super::{Fault, ReadError};
+use super::error::{Fault, ReadError};
 use crate::fabric::{Fabric, VertexId};
 use crate::hostlist;
 
@@ -62,9 +62,9 @@ fn parse_line(line: usize, content: &str) -> Result<SwitchLine<'_>, ReadError> {
     for word in content.split_whitespace() {
         let (key, value) = word.split_once('=').ok_or_else(|| not_understood(word, LINES))?;
         if value.is_empty() {
-            return Err(not_understood(word, "a value behind `=`"));
+            return Err(not_understood(word, "a value after `=`"));
         }
-        // Slurm takes keys in any case.
+        // Slurm ignores the case of keys.
         match key.to_ascii_lowercase().as_str() {
             "switchname" => parsed.name = value,
             "nodes" => parsed.nodes = value,
@@ -153,7 +153,7 @@ SwitchName=s2 Switches=s[0-1]
             ("SwitchName=a Nodes=n1\nInclude other", 2, other("Include", LINES)),
             ("BlockName=b Nodes=n1", 1, other("BlockName", KEYS)),
             ("SwitchName=a", 1, other("SwitchName=a", LINES)),
-            ("SwitchName=a Nodes=", 1, other("Nodes=", "a value behind `=`")),
+            ("SwitchName=a Nodes=", 1, other("Nodes=", "a value after `=`")),
             ("SwitchName=s[0-1] Nodes=n1", 1, other("s[0-1]", "the name of one switch")),
             ("\nSwitchName=a Nodes=n[1-", 2, HostlistError::Brackets("n[1-".into()).into()),
             (

@@ -8,7 +8,7 @@ use core::ops::Range;
 use serde::Deserialize;
 use toml::Spanned;
 
-use super::{Fault, ReadError};
+use super::error::{Fault, ReadError};
 use crate::fabric::{Fabric, FabricError, VertexId};
 use crate::hostlist;
 

@@ -4,8 +4,9 @@ use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 use core::cmp::Reverse;
 
+use super::linked::{AggregationNode, AggregationTree, NodeIndex, PlacedNode};
+use super::report::PlacementNote;
 use super::survey::Survey;
-use super::{AggregationNode, AggregationTree, NodeIndex, PlacedNode, PlacementNote};
 use crate::distance::UNREACHABLE;
 use crate::fabric::Fabric;
 
@@ -30,7 +31,7 @@ pub(super) fn link(
     builder.finish()
 }
 
-/// Why a parent is always found.
+/// Why every node finds a parent.
 const ALWAYS_ROOM: &str = "the node placed last has a radix of 1 at least, and no child yet";
 
 struct Builder {
@@ -40,9 +41,10 @@ struct Builder {
     order: Vec<usize>,
 }
 
-/// Whether places that hosts will want are spared.
+/// Which of a node's free children count.
 #[derive(Clone, Copy)]
 enum Room {
+    /// Those that are not reserved for hosts.
     BesidesHosts,
     Any,
 }
@@ -62,7 +64,7 @@ impl Builder {
             members.retain(|&node| node != root);
             members.sort_by_key(|&node| (self.to_root(root, node), node));
             for node in members {
-                self.hang_by_distance(root, node);
+                self.attach_by_distance(root, node);
             }
         }
     }
@@ -90,7 +92,7 @@ impl Builder {
         self.order = Vec::from([root]);
     }
 
-    fn hang_by_distance(&mut self, root: usize, node: usize) {
+    fn attach_by_distance(&mut self, root: usize, node: usize) {
         let far = self.to_root(root, node);
         let towards_root = |other: &usize| {
             let other = *other;
@@ -106,7 +108,7 @@ impl Builder {
             .filter(|other| towards_root(other))
             .min_by_key(|other| near(other))
             .copied()
-            .expect("the root is towards the root");
+            .expect("`towards_root` holds for the root itself");
         let find = |room, any: bool| {
             self.order
                 .iter()
@@ -119,10 +121,10 @@ impl Builder {
             .or_else(|| find(Room::BesidesHosts, true))
             .or_else(|| find(Room::Any, false))
             .or_else(|| find(Room::Any, true));
-        self.hang(node, parent.expect(ALWAYS_ROOM), Some(wanted));
+        self.attach(node, parent.expect(ALWAYS_ROOM), Some(wanted));
     }
 
-    /// Nodes the fabric does not know fill the main tree, level by level.
+    /// Nodes that the fabric does not know fill the main tree, level by level.
     fn link_unlocated(&mut self) {
         self.put_main_tree_first();
         let known = !self.tree.roots.is_empty();
@@ -141,7 +143,7 @@ impl Builder {
             let find =
                 |room| order.iter().map(|index| index.0).find(|&other| self.has_room(other, room));
             let parent = find(Room::BesidesHosts).or_else(|| find(Room::Any));
-            self.hang(node, parent.expect(ALWAYS_ROOM), None);
+            self.attach(node, parent.expect(ALWAYS_ROOM), None);
         }
     }
 
@@ -154,8 +156,8 @@ impl Builder {
         }
     }
 
-    /// Hangs `node` below `parent`, noting it if that is not the one it `wanted`.
-    fn hang(&mut self, node: usize, parent: usize, wanted: Option<usize>) {
+    /// Makes `node` a child of `parent`, with a note if that is not the `wanted` one.
+    fn attach(&mut self, node: usize, parent: usize, wanted: Option<usize>) {
         if let Some(full) = wanted.filter(|&wanted| wanted != parent) {
             self.tree.notes.push(PlacementNote::MovedAside {
                 node: self.name(node),

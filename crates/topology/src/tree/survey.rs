@@ -5,15 +5,15 @@ use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
 
-use super::{AggregationNode, NodeIndex};
+use super::linked::{AggregationNode, NodeIndex};
 use crate::distance::{UNREACHABLE, hops_from};
 use crate::fabric::{Fabric, VertexId, VertexKind};
 use crate::hosts;
 use crate::spread;
 
-/// What placement needs to know of the fabric; indexed by node, nodes sorted by name.
+/// Distances and served hosts, as placement needs them; indexed by node, nodes sorted by name.
 pub(super) struct Survey {
-    /// What each node is attached to.
+    /// The vertex to which each node is attached.
     pub(super) at: Vec<Option<VertexId>>,
     /// Hops from each node to each node; [`UNREACHABLE`] if either is not in the fabric.
     pub(super) hops: Vec<Vec<u32>>,
@@ -51,10 +51,10 @@ impl Survey {
             if let Some(start) = survey.at[node] {
                 let hops = hops_from(fabric, start);
                 survey.measure(node, &hops);
-                survey.meet_hosts(fabric, node, &hops, &mut nearest);
+                survey.measure_hosts(fabric, node, &hops, &mut nearest);
             }
         }
-        survey.settle_hosts(fabric, &nearest);
+        survey.assign_hosts(fabric, &nearest);
         survey
     }
 
@@ -66,7 +66,13 @@ impl Survey {
         }
     }
 
-    fn meet_hosts(&mut self, fabric: &Fabric, node: usize, hops: &[u32], nearest: &mut [Nearest]) {
+    fn measure_hosts(
+        &mut self,
+        fabric: &Fabric,
+        node: usize,
+        hops: &[u32],
+        nearest: &mut [Nearest],
+    ) {
         for (host, vertex) in fabric.vertices() {
             let far = hops[host.index()];
             if vertex.kind != VertexKind::Host || far == UNREACHABLE {
@@ -83,9 +89,9 @@ impl Survey {
         }
     }
 
-    /// Gives each host to a nearest node. Hosts that are equally near to the same several nodes
-    /// are dealt out over these in blocks, by host name.
-    fn settle_hosts(&mut self, fabric: &Fabric, nearest: &[Nearest]) {
+    /// Assigns each host to a nearest node. Hosts with the same several nearest nodes are distributed
+    /// over these in blocks, by host name.
+    fn assign_hosts(&mut self, fabric: &Fabric, nearest: &[Nearest]) {
         let mut alike: BTreeMap<&[usize], Vec<&str>> = BTreeMap::new();
         for (host, vertex) in fabric.vertices() {
             let best = &nearest[host.index()];

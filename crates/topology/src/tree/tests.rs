@@ -3,7 +3,8 @@ use crate::embedded::two_level;
 use crate::fabric::VertexKind;
 use alloc::collections::BTreeSet;
 use alloc::format;
-use alloc::string::ToString;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
 use proptest::prelude::*;
 
 fn nodes(names: &[&str], radix: u16) -> Vec<AggregationNode> {
@@ -109,7 +110,7 @@ fn a_full_parent_sends_children_to_their_siblings() {
     assert_eq!(edges(&tree), ["leaf0 root", "leaf1 root", "leaf2 leaf0", "leaf3 leaf1", "root -"]);
     assert_eq!(
         tree.notes()[0].to_string(),
-        "aggregation node `leaf2` hangs below `leaf0`: `root` has radix 2 and no place left"
+        "aggregation node `leaf2` is a child of `leaf0`: `root` has radix 2 and no child left"
     );
 }
 

@@ -1,19 +1,19 @@
-//! Axes: how values become places, and where the ticks are.
+//! Axes: the positions of values, and the ticks.
 
 use plotters::coord::ranged1d::{KeyPointHint, NoDefaultFormatting, Ranged, ValueFormatter};
 
-/// What an axis shows and how.
+/// An axis of a chart.
 #[derive(Clone, Debug)]
 pub struct Axis {
-    /// What it shows, with the unit.
+    /// Its label, with the unit.
     pub label: String,
-    /// How it divides.
+    /// Its scale.
     pub scale: Scale,
-    /// How its ticks are written.
+    /// The kind of its values, which decides how ticks are written.
     pub shows: Quantity,
 }
 
-/// How an axis divides.
+/// The scale of an axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scale {
     /// Equal steps.
@@ -22,23 +22,23 @@ pub enum Scale {
     Logarithmic,
 }
 
-/// How numbers are written.
+/// The kind of an axis's values.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Quantity {
-    /// In B, KiB and MiB; ticks where values are.
+    /// Lengths in B, KiB and MiB; ticks at the values.
     Bytes,
-    /// Counts of things; ticks where values are.
+    /// Counts; ticks at the values.
     Count,
-    /// Anything: ticks at round numbers.
+    /// Other numbers; ticks at round numbers.
     Number,
-    /// Places 1, 2, 3 and so on, which have names.
+    /// Positions 1, 2, 3 and so on, with these names.
     Named(Vec<String>),
 }
 
 /// Ticks of an axis, at most.
 const TICKS_MAX: usize = 12;
 
-/// An axis over what there is to show.
+/// An axis with its range and ticks.
 #[derive(Clone)]
 pub(super) struct Range {
     scale: Scale,
@@ -49,7 +49,7 @@ pub(super) struct Range {
 }
 
 impl Axis {
-    /// Over these values: with some air, and from zero where steps are equal.
+    /// The range for these values: with a margin, and from zero on a linear scale.
     pub(super) fn range(&self, values: impl Iterator<Item = f64>) -> Range {
         let mut values: Vec<f64> = values.collect();
         values.sort_unstable_by(f64::total_cmp);
@@ -75,7 +75,7 @@ impl Axis {
 }
 
 impl Range {
-    /// Where a value is, on a line that divides equally.
+    /// A value's position before scaling to pixels.
     fn place(&self, value: f64) -> f64 {
         match self.scale {
             Scale::Linear => value,
@@ -95,7 +95,7 @@ impl Ranged for Range {
     }
 
     fn key_points<Hint: KeyPointHint>(&self, hint: Hint) -> Vec<f64> {
-        // Ticks alone have lines.
+        // Only ticks have grid lines.
         if hint.weight().allow_light_points() { Vec::new() } else { self.ticks.clone() }
     }
 
@@ -116,7 +116,7 @@ impl ValueFormatter<f64> for Range {
     }
 }
 
-/// 1, 2 and 5 times the powers of ten; the powers alone where that is too much.
+/// 1, 2 and 5 times the powers of ten; the powers alone if those are too many.
 fn logarithmic_ticks(low: f64, high: f64) -> Vec<f64> {
     let decades = low.log10().floor() as i32..=high.log10().ceil() as i32;
     let of = |factors: &[f64]| -> Vec<f64> {
@@ -128,7 +128,7 @@ fn logarithmic_ticks(low: f64, high: f64) -> Vec<f64> {
     if fine.len() <= TICKS_MAX { fine } else { of(&[1.0]) }
 }
 
-/// Some ten steps of 1, 2 or 5 times a power of ten.
+/// About ten steps of 1, 2 or 5 times a power of ten.
 fn linear_ticks(high: f64) -> Vec<f64> {
     let power = 10_f64.powf((high / 10.0).log10().floor());
     let steps = [1.0, 2.0, 5.0, 10.0].map(|factor| factor * power);
@@ -145,7 +145,7 @@ fn bytes(value: f64) -> String {
     }
 }
 
-/// Without needless digits, thousands parted by commas.
+/// Without trailing zeros, and with commas between thousands.
 fn number(value: f64) -> String {
     if value.fract().abs() > 1e-9 {
         let text = format!("{value:.3}");
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_shown_lies_inside_and_there_are_few_ticks() {
+    fn values_lie_inside_the_range_and_there_are_few_ticks() {
         let values: Vec<f64> = (1..40).map(f64::from).collect();
         for scale in [Scale::Linear, Scale::Logarithmic] {
             for shows in [Quantity::Bytes, Quantity::Count, Quantity::Number] {

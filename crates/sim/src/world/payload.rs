@@ -1,4 +1,4 @@
-//! What payload is in a simulation: nothing, or real numbers.
+//! Payload models: lengths only, or real bytes.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -8,9 +8,9 @@ use tributary_protocol::payloads::{Arena, ArenaId, Lane, Payloads, Place, Source
 use tributary_reduce::{Accumulation, accumulator_bytes, accumulator_bytes_max};
 use tributary_wire::frame::{PAYLOAD_BYTES_MAX, Shape};
 
-/// What payload is.
+/// A payload model.
 ///
-/// The machines are the same either way: they never look at payload.
+/// The protocol's machines are the same in both models, because they never read payload.
 pub trait Data {
     /// A segment's payload.
     type Piece: Clone + Default;
@@ -19,10 +19,10 @@ pub trait Data {
     /// A member's vector.
     type Vector: Default;
 
-    /// Sets memory aside for a group on a node.
+    /// Reserves memory for a group on a node.
     fn allocate(arenas: &mut Self::Arenas, arena: Arena);
 
-    /// What lies at `place`.
+    /// The payload at `place`.
     fn read(arenas: &Self::Arenas, place: Place, bytes: usize) -> Self::Piece;
 
     /// Part of a vector.
@@ -31,17 +31,17 @@ pub trait Data {
     /// Replaces part of a vector.
     fn fill(vector: &mut Self::Vector, bytes: Range<usize>, piece: &Self::Piece);
 
-    /// A piece as bytes, of which there are `bytes`.
+    /// A piece as `bytes` bytes.
     fn bytes(piece: &Self::Piece, bytes: usize) -> &[u8];
 }
 
-/// No payload: only lengths count.
+/// No payload, only lengths.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Nothing;
+pub struct NoPayload;
 
 static ZEROS: [u8; PAYLOAD_BYTES_MAX] = [0; PAYLOAD_BYTES_MAX];
 
-impl Payloads for Nothing {
+impl Payloads for NoPayload {
     fn park(&mut self, _: Place, _: &[u8]) {}
     fn begin(&mut self, _: Place, _: Shape, _: Source<'_>) {}
     fn fold(&mut self, _: Place, _: Shape, _: Source<'_>) {}
@@ -49,7 +49,7 @@ impl Payloads for Nothing {
     fn store(&mut self, _: Place, _: &[u8]) {}
 }
 
-impl Data for Nothing {
+impl Data for NoPayload {
     type Piece = ();
     type Arenas = Self;
     type Vector = ();
@@ -64,9 +64,9 @@ impl Data for Nothing {
     }
 }
 
-/// Real payload, reduced by the kernels that the daemons use.
+/// Real payload, reduced by the daemons' kernels.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Numbers;
+pub struct RealPayload;
 
 /// The arenas of one node.
 #[derive(Debug, Default)]
@@ -100,7 +100,8 @@ impl Arenas {
     fn reduce(&mut self, at: Place, shape: Shape, incoming: Source<'_>, is_first: bool) {
         let memory = self.at(at);
         let (operator, datatype) = (shape.operator(), shape.datatype());
-        let accumulation = Accumulation::new(operator, datatype).expect("a shape's pair combines");
+        let accumulation = Accumulation::new(operator, datatype)
+            .expect("a shape's operator applies to its datatype");
         let bytes = accumulator_bytes(datatype, shape.elements() as usize);
         let parked = match incoming {
             Source::Frame(_) => Vec::new(),
@@ -134,7 +135,8 @@ impl Payloads for Arenas {
     fn finish(&mut self, at: Place, shape: Shape) {
         let (operator, datatype) = (shape.operator(), shape.datatype());
         let bytes = accumulator_bytes(datatype, shape.elements() as usize);
-        let accumulation = Accumulation::new(operator, datatype).expect("a shape's pair combines");
+        let accumulation = Accumulation::new(operator, datatype)
+            .expect("a shape's operator applies to its datatype");
         accumulation.finish(&mut self.at(at).accumulator(at.slot)[..bytes]);
     }
 
@@ -143,7 +145,7 @@ impl Payloads for Arenas {
     }
 }
 
-impl Data for Numbers {
+impl Data for RealPayload {
     type Piece = Rc<[u8]>;
     type Arenas = Arenas;
     type Vector = Vec<u8>;

@@ -1,7 +1,7 @@
-//! What happens inside a host: its processes meet in shared memory before and after the network.
+//! The cost of collectives in a host's shared memory, before and after the network.
 //!
-//! Each process is followed on its own clock. A leader reads the others' lines one after the other,
-//! first those of its own socket; what other sockets have gathered follows, over longer lines.
+//! Each process has its own clock. A leader reads the other processes' cache lines one after the other:
+//! first those of its own socket, then the results of the other sockets, which take longer.
 
 use std::ops::Range;
 
@@ -17,7 +17,7 @@ pub struct HostMemory {
 }
 
 impl HostMemory {
-    /// `processes` processes, dealt out over the sockets in blocks.
+    /// `processes` processes, distributed over the sockets in blocks.
     #[must_use]
     pub fn new(memory: &Memory, processes: u32) -> Self {
         let sockets = memory.sockets.count().clamp(1, processes.max(1));
@@ -36,7 +36,8 @@ impl HostMemory {
         process * self.sockets / self.processes
     }
 
-    /// Cuts the host into `parts` neighbouring blocks of processes, the first of which leads.
+    /// Cuts the host into `parts` neighbouring blocks of processes. The first process of a block is its
+    /// leader.
     #[must_use]
     pub fn blocks(&self, parts: u32) -> Vec<Range<u32>> {
         let parts = parts.clamp(1, self.processes);
@@ -44,9 +45,9 @@ impl HostMemory {
         (0..parts).map(|part| start(part)..start(part + 1)).collect()
     }
 
-    /// When the first process of a block has reduced `bytes` bytes of all of them; `starts` says
-    /// when each process of the host starts. Each socket's first process gathers from its own
-    /// socket, then the block's first from the other sockets' first.
+    /// When the leader of a block has reduced the vectors of all its processes, `bytes` bytes each.
+    /// `starts` has the start of each process of the host. The first process on each socket gathers from
+    /// its own socket, then the leader gathers from these.
     #[must_use]
     pub fn gather(&self, block: &Range<u32>, starts: &[Picos], bytes: usize) -> Picos {
         let Memory { line_near, line_gap_near, line_far, line_gap_far, .. } = &self.memory;
@@ -64,8 +65,8 @@ impl HostMemory {
             .fold(own, |at, other| at.max(other + line_far.span()) + line_gap_far.span() + reduced)
     }
 
-    /// When a process of a block has the result that its leader has at `from`: directly on the
-    /// leader's socket, through the first process of its own socket elsewhere.
+    /// When a process of a block has the result that its leader has at `from`. A process on the leader's
+    /// socket reads it directly, others through the first process on their own socket.
     #[must_use]
     pub fn spread(&self, block: &Range<u32>, process: u32, from: Picos, bytes: usize) -> Picos {
         let Memory { line_near, line_gap_near, line_far, line_gap_far, .. } = &self.memory;
@@ -94,8 +95,8 @@ impl HostMemory {
         })
     }
 
-    /// Time for every process to copy a vector of `bytes` bytes, in one piece for each of `leaders`:
-    /// what one core needs for pieces and bytes, or what the memory of all does if that is longer.
+    /// Time for every process to copy a vector of `bytes` bytes, in one piece for each of `leaders`
+    /// leaders: the time of one core, or that of the shared memory bandwidth if it is longer.
     #[must_use]
     pub fn copy_all(&self, bytes: usize, leaders: u32) -> Picos {
         let pieces = Picos(self.memory.piece.span().0 * u64::from(leaders));
@@ -104,8 +105,8 @@ impl HostMemory {
         pieces + core.max(self.all_memory(2 * bytes * self.processes as usize))
     }
 
-    /// Time for `leaders` leaders to reduce all processes' vectors of `bytes` bytes, a part each:
-    /// what one core needs, or what the memory or the link between sockets does if that is longer.
+    /// Time for `leaders` leaders to reduce all processes' vectors of `bytes` bytes, a part each: the
+    /// longest of the times of one core, of the memory and of the link between sockets.
     #[must_use]
     pub fn reduce_all(&self, bytes: usize, leaders: u32) -> Picos {
         let part = bytes.div_ceil(leaders as usize);
@@ -115,14 +116,14 @@ impl HostMemory {
             + self.memory.line_gap_far.span().0 * u64::from(others - near);
         let core = self.memory.reduce.span_of(part * others as usize);
         let moved = bytes * self.processes as usize;
-        // What one socket's processes wrote, and another socket's leaders read: all links at once.
+        // Bytes that a leader reads from another socket. All links between sockets work at once.
         let far = moved / self.sockets as usize * (self.sockets as usize - 1);
         let link = self.memory.intersocket_rate.span_of(far / self.sockets as usize);
         Picos(flags) + core.max(self.all_memory(moved)).max(link)
     }
 
-    /// Time for all sockets to move `bytes` bytes together; none if caches hold them, because then
-    /// every core has its share of the cache to itself.
+    /// Time for all sockets to move `bytes` bytes together; 0 if the caches hold them, because each core
+    /// then works in its own share of the cache.
     fn all_memory(&self, bytes: usize) -> Picos {
         let of_socket = bytes / self.sockets as usize;
         if of_socket <= self.memory.cache.bytes() {
@@ -149,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn a_socket_gathers_faster_than_a_host_and_nobody_is_before_the_last() {
+    fn a_socket_gathers_faster_than_a_host_and_no_result_precedes_the_last_process() {
         let preset = preset::shipped("edr-sharp").unwrap();
         let host = HostMemory::new(&preset.memory, 28);
         let mut starts = vec![Picos::ZERO; 28];

@@ -1,4 +1,4 @@
-//! Host-based collectives, as a benchmark measures them.
+//! Benchmarks of host-based collectives.
 
 use tributary_algorithms::{Algorithm, Collective};
 
@@ -8,17 +8,17 @@ use super::tree::PAUSE;
 use crate::fabric::Vertex;
 use crate::preset::Preset;
 use crate::system::{System, SystemError};
-use crate::world::{HostCollective, Nothing, RankId, RunError, Team};
+use crate::world::{HostCollective, NoPayload, RankId, RunError, Team};
 
 /// A host-based benchmark: one process on each host.
 pub struct HostRun {
-    system: System<Nothing>,
+    system: System<NoPayload>,
     team: Team,
     algorithm: Algorithm,
 }
 
 impl HostRun {
-    /// Sets a team up. Without a `seed` there is no noise.
+    /// Sets a team up, without noise if there is no `seed`.
     ///
     /// # Errors
     /// [`SystemError`].
@@ -30,7 +30,7 @@ impl HostRun {
     ) -> Result<Self, SystemError> {
         let mut system = System::new(preset, seed.unwrap_or(0), None)?;
         if seed.is_none() {
-            system.world.silence();
+            system.world.disable_noise();
         }
         let processes: Vec<_> = hosts.iter().map(|&host| system.world.add_process(host)).collect();
         let team = system.world.add_team(&processes);
@@ -109,7 +109,7 @@ impl HostRun {
 
     /// The system, for its counters.
     #[must_use]
-    pub fn system(&self) -> &System<Nothing> {
+    pub fn system(&self) -> &System<NoPayload> {
         &self.system
     }
 }

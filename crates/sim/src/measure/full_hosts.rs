@@ -1,8 +1,8 @@
-//! Collectives on hosts full of processes: inside the host, between hosts, inside the host again.
+//! Collectives on hosts with several processes: in the node, between hosts, in the node again.
 
 use tributary_algorithms::{Algorithm, Collective};
 
-use super::node::HostMemory;
+use super::host_memory::HostMemory;
 use super::operation::{expect_all, sum_in_tree};
 use super::tree::PAUSE;
 use super::{HostRun, Samples};
@@ -10,46 +10,46 @@ use crate::engine::Picos;
 use crate::fabric::Vertex;
 use crate::preset::Preset;
 use crate::system::{System, SystemError};
-use crate::world::{HostCollective, MemberId, Nothing, RunError, Team, Terms};
+use crate::world::{HostCollective, MemberId, NoPayload, RunError, Team, Terms};
 
 /// Outstanding operations of a group of leaders.
 const OSOS: u16 = 16;
 
-/// How leaders meet.
+/// The inter-host method: how leaders of different hosts combine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Between {
-    /// All leaders in one group of the tree; with multicast results or without.
+pub enum InterHost {
+    /// Through the tree, with all leaders in one group.
     Tree {
         /// Whether results also go out by multicast.
         multicast: bool,
     },
-    /// By a host algorithm. One leader gathers socket by socket, as MPI libraries do; several share
-    /// the vector as in [`Between::Parts`].
-    Hosts,
-    /// By a host algorithm; leaders of the same rank in their hosts make a team each, and each team
-    /// has its part of the vector, be it the whole: DPML.
-    Parts,
+    /// By a host algorithm. A single leader gathers socket by socket, as MPI libraries do; several
+    /// leaders divide the vector as in [`InterHost::Dpml`].
+    HostBased,
+    /// By a host algorithm on parts of the vector (DPML): the leaders with the same number in their
+    /// hosts form a team, and each team reduces its part. With one leader the part is the whole.
+    Dpml,
 }
 
-/// Full hosts.
+/// A benchmark on hosts with several processes.
 #[derive(Clone, Debug)]
 pub struct FullHosts {
-    /// How many.
+    /// The number of hosts.
     pub hosts: u32,
     /// Processes on each.
     pub processes: u32,
     /// Leaders on each.
     pub leaders: u32,
-    /// How leaders meet.
-    pub between: Between,
+    /// The inter-host method.
+    pub inter_host: InterHost,
     /// Seed of everything random; none for a run without noise.
     pub seed: Option<u64>,
 }
 
-/// Full hosts, ready to measure any length.
+/// The benchmark, set up for any length.
 pub struct FullRun {
     setting: FullHosts,
-    system: System<Nothing>,
+    system: System<NoPayload>,
     memory: HostMemory,
     preset: Preset,
     leaders: Leaders,
@@ -74,7 +74,7 @@ impl FullHosts {
             return Err(SystemError::TooFewHosts { needed, has });
         }
         if self.seed.is_none() {
-            system.world.silence();
+            system.world.disable_noise();
         }
         let memory = HostMemory::new(&preset.memory, self.processes);
         let mut setting = self.clone();
@@ -85,14 +85,14 @@ impl FullHosts {
             .flat_map(|host| (0..leaders).map(move |_| host))
             .map(|host| (system.world.add_process(host), host))
             .collect();
-        let leaders = match self.between {
-            Between::Tree { multicast } => {
+        let leaders = match self.inter_host {
+            InterHost::Tree { multicast } => {
                 let payload_max_bytes =
                     preset.aggregation.as_ref().map_or(0, |nodes| nodes.payload_max.bytes() as u32);
                 let terms = Terms { osos: OSOS, payload_max_bytes, multicast };
                 Leaders::Members(system.form(&processes, terms)?)
             }
-            Between::Hosts | Between::Parts => Leaders::Teams(
+            InterHost::HostBased | InterHost::Dpml => Leaders::Teams(
                 (0..leaders as usize)
                     .map(|leader| {
                         let own = processes.iter().skip(leader).step_by(leaders as usize);
@@ -114,9 +114,9 @@ impl FullRun {
     pub fn allreduce(&mut self, bytes: usize, operations: u32) -> Result<Samples, RunError> {
         let mut samples = Samples::default();
         for _ in 0..operations {
-            let times = match self.setting.between {
-                Between::Tree { .. } => self.by_blocks(bytes)?,
-                Between::Hosts | Between::Parts => self.by_parts(bytes)?,
+            let times = match self.setting.inter_host {
+                InterHost::Tree { .. } => self.by_blocks(bytes)?,
+                InterHost::HostBased | InterHost::Dpml => self.by_parts(bytes)?,
             };
             samples.add(&times);
         }
@@ -132,7 +132,7 @@ impl FullRun {
             .collect()
     }
 
-    /// Each leader speaks for a block of processes, with the whole vector.
+    /// Each leader reduces the whole vector of a block of processes.
     fn by_blocks(&mut self, bytes: usize) -> Result<Vec<f64>, RunError> {
         let starts = self.starts();
         let blocks = self.memory.blocks(self.setting.leaders);
@@ -140,7 +140,7 @@ impl FullRun {
             .iter()
             .flat_map(|own| blocks.iter().map(|block| self.memory.gather(block, own, bytes)))
             .collect();
-        let ended = self.meet_in_tree(&ready, bytes)?;
+        let ended = self.combine_in_tree(&ready, bytes)?;
         let mut times = Vec::new();
         for (host, own) in starts.iter().enumerate() {
             for (index, block) in blocks.iter().enumerate() {
@@ -154,8 +154,8 @@ impl FullRun {
         Ok(times)
     }
 
-    /// Starts each leader when it is ready; when each has its result.
-    fn meet_in_tree(&mut self, ready: &[Picos], bytes: usize) -> Result<Vec<Picos>, RunError> {
+    /// Starts each leader when it is ready. Returns when each has its result.
+    fn combine_in_tree(&mut self, ready: &[Picos], bytes: usize) -> Result<Vec<Picos>, RunError> {
         let Leaders::Members(members) = &self.leaders else {
             unreachable!("blocks have leaders in the tree")
         };
@@ -173,12 +173,12 @@ impl FullRun {
         Ok(ended)
     }
 
-    /// Each leader has its part of the vector, over all processes of the host.
+    /// Each leader reduces its part of the vector, over all processes of the host.
     fn by_parts(&mut self, bytes: usize) -> Result<Vec<f64>, RunError> {
         let leaders = self.setting.leaders;
         let starts = self.starts();
         let is_alone = self.setting.processes == 1;
-        let is_gathered = leaders == 1 && self.setting.between == Between::Hosts;
+        let is_gathered = leaders == 1 && self.setting.inter_host == InterHost::HostBased;
         let whole = 0..self.setting.processes;
         let ready: Vec<Picos> = starts
             .iter()
@@ -192,7 +192,7 @@ impl FullRun {
                 }
             })
             .collect();
-        let ended = self.meet_by_hosts(&ready, bytes)?;
+        let ended = self.combine_by_hosts(&ready, bytes)?;
         let mut times = Vec::new();
         for (own, &from) in starts.iter().zip(&ended) {
             times.extend((0..self.setting.processes).map(|process| {
@@ -207,8 +207,8 @@ impl FullRun {
         Ok(times)
     }
 
-    /// Every team reduces its part; when the last leader of each host has its own.
-    fn meet_by_hosts(&mut self, ready: &[Picos], bytes: usize) -> Result<Vec<Picos>, RunError> {
+    /// Every team reduces its part. Returns when the last leader of each host has its result.
+    fn combine_by_hosts(&mut self, ready: &[Picos], bytes: usize) -> Result<Vec<Picos>, RunError> {
         let Leaders::Teams(teams) = &self.leaders else {
             unreachable!("parts have leaders in teams")
         };
@@ -236,7 +236,7 @@ impl FullRun {
     }
 }
 
-/// The tuned algorithm for a vector: the preset's k-ing, or Rabenseifner's for a long one.
+/// The tuned algorithm for a vector: recursive k-ing, or Rabenseifner's for a long one.
 fn tuned(preset: &Preset, bytes: usize) -> Algorithm {
     if bytes >= preset.software.long_min.bytes() {
         Algorithm::Rabenseifner

@@ -1,11 +1,11 @@
-//! What is to happen, in order of time.
+//! The event queue.
 
-use super::Picos;
+use super::time::Picos;
 
 /// Slots of one wheel: one bit each in a word.
 const SLOTS: usize = 64;
 
-/// Bits of a time that one wheel looks at.
+/// Bits of a time that select a slot of one wheel.
 const DIGIT_BITS: u32 = SLOTS.trailing_zeros();
 
 /// Wheels that 64-bit times need.
@@ -17,20 +17,20 @@ const CHUNK_EVENTS: usize = 15;
 /// A queue of events by time; events of equal time come out in the order in which they went in.
 ///
 /// Hierarchical timing wheels (Varghese and Lauck, SOSP 1987): the wheel of an event is the highest
-/// digit, in base 64, in which its time differs from now. An event moves down once per wheel at
-/// most, so its cost depends on how far ahead it lies and not on how many others wait. A slot whose
-/// events all have one time is not dealt out, but emptied where it is.
+/// digit, in base 64, in which its time differs from now. An event moves down at most once per wheel,
+/// so its cost depends on how far ahead it lies and not on the length of the queue. A slot whose
+/// events all have the same time is emptied in place.
 ///
-/// Slots are lists of chunks from one store, and the chunk that was emptied last is filled next:
-/// memory follows the most events that ever waited at once, and what is touched stays in cache.
+/// Slots are lists of chunks from one store. The chunk that was emptied last is filled next, so the
+/// chunks in use stay in cache, and memory is bounded by the longest queue so far.
 #[derive(Debug)]
-pub struct Agenda<E> {
+pub struct EventQueue<E> {
     now: Picos,
     wheels: Vec<Wheel>,
-    /// Wheels that hold anything, one bit each.
+    /// Wheels with events, one bit each.
     occupied: u32,
     store: Store<E>,
-    /// What is being emptied: events of the time `now`, all older than those in the wheels.
+    /// The slot being emptied: events of time `now`, all scheduled before those in the wheels.
     current: Option<Reader>,
     len: usize,
     taken: u64,
@@ -38,19 +38,19 @@ pub struct Agenda<E> {
 
 #[derive(Debug)]
 struct Wheel {
-    /// Slots that hold anything, one bit each.
+    /// Slots with events, one bit each.
     occupied: u64,
     slots: [Option<Slot>; SLOTS],
 }
 
-/// A slot that holds something.
+/// A slot with events.
 #[derive(Clone, Copy, Debug)]
 struct Slot {
     first: ChunkId,
     last: ChunkId,
     /// The time of its first event.
     at: Picos,
-    /// Whether an event has another time.
+    /// Whether some event has another time.
     is_mixed: bool,
 }
 
@@ -77,7 +77,7 @@ struct Chunk<E> {
     next: Option<ChunkId>,
 }
 
-/// All chunks, with those that are free.
+/// All chunks, and which of them are free.
 #[derive(Debug)]
 struct Store<E> {
     chunks: Vec<Chunk<E>>,
@@ -101,7 +101,7 @@ impl<E: Copy> Store<E> {
         ChunkId(u32::try_from(self.chunks.len() - 1).expect("fewer than 2^32 chunks"))
     }
 
-    /// Puts an event behind the last of a list; which chunk is the last now.
+    /// Appends an event to a list. Returns the list's last chunk.
     fn push(&mut self, last: ChunkId, entry: Entry<E>) -> ChunkId {
         let chunk = &mut self.chunks[last.0 as usize];
         if let Some(place) = chunk.entries.get_mut(chunk.len) {
@@ -128,7 +128,7 @@ impl<E: Copy> Store<E> {
     }
 }
 
-impl<E: Copy> Default for Agenda<E> {
+impl<E: Copy> Default for EventQueue<E> {
     fn default() -> Self {
         let wheel = || Wheel { occupied: 0, slots: [None; SLOTS] };
         Self {
@@ -143,20 +143,20 @@ impl<E: Copy> Default for Agenda<E> {
     }
 }
 
-impl<E: Copy> Agenda<E> {
-    /// The time of the event that was last taken.
+impl<E: Copy> EventQueue<E> {
+    /// The time of the event taken last.
     #[must_use]
     pub fn now(&self) -> Picos {
         self.now
     }
 
-    /// Events that wait.
+    /// Events in the queue.
     #[must_use]
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether nothing waits.
+    /// Whether the queue is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len == 0
@@ -168,10 +168,10 @@ impl<E: Copy> Agenda<E> {
         self.taken
     }
 
-    /// Puts an event on the agenda.
+    /// Adds an event.
     ///
     /// # Panics
-    /// If `at` is over: time does not run backwards.
+    /// If `at` is in the past.
     pub fn schedule(&mut self, at: Picos, event: E) {
         assert!(at >= self.now, "an event for {at:?} is scheduled at {:?}", self.now);
         self.len += 1;
@@ -188,7 +188,7 @@ impl<E: Copy> Agenda<E> {
             let slot = self.vacate_first(wheel);
             let reader = Reader { chunk: slot.first, index: 0 };
             if slot.is_mixed {
-                self.deal_out(wheel, slot.at, reader);
+                self.move_down(wheel, slot.at, reader);
             } else {
                 self.now = slot.at;
                 self.current = Some(reader);
@@ -202,9 +202,9 @@ impl<E: Copy> Agenda<E> {
         Some(entry.event)
     }
 
-    /// Deals a slot of a higher wheel out over the lower ones, which are empty. The clock moves to
-    /// the slot's beginning, so that all of its events fall into lower wheels, in the same order.
-    fn deal_out(&mut self, wheel: usize, first: Picos, reader: Reader) {
+    /// Moves a slot of a higher wheel down to the lower ones, which are empty. The clock advances to
+    /// the start of the slot, so all its events fall into lower wheels, in the same order.
+    fn move_down(&mut self, wheel: usize, first: Picos, reader: Reader) {
         let shift = DIGIT_BITS * wheel as u32;
         self.now = Picos(first.0 >> shift << shift);
         let mut rest = Some(reader);
@@ -247,40 +247,40 @@ impl<E: Copy> Agenda<E> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::engine::Chance;
+    use crate::engine::Random;
 
     #[test]
     fn events_come_in_order_of_time_then_of_scheduling() {
-        let mut chance = Chance::new(7);
-        let mut agenda = Agenda::default();
+        let mut random = Random::new(7);
+        let mut queue = EventQueue::default();
         let mut expected: Vec<(u64, u32)> = Vec::new();
         let mut got = Vec::new();
         for number in 0..20_000_u32 {
-            let spread = 1_u64 << chance.below(34);
-            let at = agenda.now().0 + chance.below(spread) / 3 * 3;
-            agenda.schedule(Picos(at), (at, number));
+            let spread = 1_u64 << random.below(34);
+            let at = queue.now().0 + random.below(spread) / 3 * 3;
+            queue.schedule(Picos(at), (at, number));
             expected.push((at, number));
-            while chance.below(3) == 0 {
-                got.extend(agenda.take());
+            while random.below(3) == 0 {
+                got.extend(queue.take());
             }
         }
-        while let Some(event) = agenda.take() {
-            assert_eq!(agenda.now().0, event.0);
+        while let Some(event) = queue.take() {
+            assert_eq!(queue.now().0, event.0);
             got.push(event);
         }
-        // Taking interleaves with scheduling, so order holds among all, and by number among equals.
+        // `take` and `schedule` alternate; still all events come in order, those of equal time by number.
         assert!(got.is_sorted());
         expected.sort_unstable();
         assert_eq!(got, expected);
-        assert!(agenda.is_empty());
+        assert!(queue.is_empty());
     }
 
     #[test]
     #[should_panic(expected = "is scheduled at")]
     fn the_past_is_refused() {
-        let mut agenda = Agenda::default();
-        agenda.schedule(Picos(5), ());
-        agenda.take();
-        agenda.schedule(Picos(4), ());
+        let mut queue = EventQueue::default();
+        queue.schedule(Picos(5), ());
+        queue.take();
+        queue.schedule(Picos(4), ());
     }
 }

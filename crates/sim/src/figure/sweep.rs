@@ -1,0 +1,83 @@
+//! Simulation of a figure's points, on all cores.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use rayon::prelude::*;
+
+use crate::preset::PresetError;
+use crate::system::SystemError;
+use crate::world::RunError;
+
+/// Why a figure could not be made.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum FigureError {
+    /// No such figure.
+    #[error("no figure is called `{name}`; there are {known}")]
+    Unknown {
+        /// The name.
+        name: String,
+        /// The names of all figures.
+        known: String,
+    },
+    /// A preset could not be read.
+    #[error(transparent)]
+    Preset(#[from] PresetError),
+    /// A system could not be made.
+    #[error(transparent)]
+    System(#[from] SystemError),
+    /// A simulation failed.
+    #[error(transparent)]
+    Run(#[from] RunError),
+    /// A drawing could not be made.
+    #[error("the drawing failed: {0}")]
+    Drawing(String),
+}
+
+/// How much is simulated.
+#[derive(Clone, Copy, Debug)]
+pub struct Effort {
+    /// Seed of everything random.
+    pub seed: u64,
+    /// Operations for each point of a distribution.
+    pub operations: u32,
+}
+
+impl Default for Effort {
+    fn default() -> Self {
+        Self { seed: 1, operations: 200 }
+    }
+}
+
+/// The progress of a figure: points done, and points in all.
+#[derive(Debug, Default)]
+pub struct Progress {
+    done: AtomicU64,
+    total: AtomicU64,
+}
+
+impl Progress {
+    /// Points done, and points known so far.
+    #[must_use]
+    pub fn state(&self) -> (u64, u64) {
+        // Relaxed: the counters are for display, and no other data depends on them.
+        (self.done.load(Ordering::Relaxed), self.total.load(Ordering::Relaxed))
+    }
+}
+
+/// Simulates the points in parallel. Returns the results in the order of the points.
+pub(crate) fn sweep<P: Sync, R: Send>(
+    points: &[P],
+    progress: &Progress,
+    simulate: impl Fn(&P) -> Result<R, FigureError> + Sync,
+) -> Result<Vec<R>, FigureError> {
+    progress.total.fetch_add(points.len() as u64, Ordering::Relaxed);
+    points
+        .par_iter()
+        .map(|point| {
+            let result = simulate(point);
+            progress.done.fetch_add(1, Ordering::Relaxed);
+            result
+        })
+        .collect()
+}
