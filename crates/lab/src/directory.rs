@@ -1,7 +1,7 @@
 //! The folder of a lab: all that a lab leaves on disk, and whether the lab lives.
 //!
 //! A lab lives as long as somebody holds the lock on its folder: the process that brings it up, its
-//! keeper, and the keeper's members. The kernel lets go of the lock when the last of them ends, so
+//! supervisor, and the supervisor's members. The kernel lets go of the lock when the last of them ends, so
 //! that a folder whose lock can be had belongs to nobody.
 
 use std::fmt;
@@ -59,8 +59,8 @@ pub struct LabConfig {
     pub node_spin_us: u64,
     /// Whether the manager gives groups multicast addresses for their results.
     pub has_multicast: bool,
-    /// Whether frames between its members are sealed.
-    pub seals_frames: bool,
+    /// Whether frames between its members are authenticated.
+    pub authenticates_frames: bool,
 }
 
 /// Where things lie in a lab's folder.

@@ -14,10 +14,10 @@ use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
 use crate::channel::{self, Receiver};
 use crate::directory::{Directory, LabConfig, LabName, Lock};
-use crate::keeper::{Failure, Go};
 use crate::lab::Lab;
 use crate::launch;
 use crate::scheduling::Scheduling;
+use crate::supervisor::{Failure, Go};
 use crate::tools::{self, ToolError};
 
 /// How long killed processes may take to be gone.
@@ -80,7 +80,7 @@ pub enum DownError {
         name: LabName,
     },
     /// Its processes did not end.
-    #[error("lab {name} still runs {} s after its keeper was killed", END_WITHIN.as_secs())]
+    #[error("lab {name} still runs {} s after its supervisor was killed", END_WITHIN.as_secs())]
     StillRunning {
         /// The name.
         name: LabName,
@@ -107,7 +107,7 @@ pub fn up(options: &UpOptions) -> Result<Lab, UpError> {
         .map_err(file("the lab's folder"))?
         .ok_or_else(|| UpError::Exists { name: options.name.clone() })?;
     let outcome = fill(&directory, &options.config, &lock)
-        .and_then(|()| start_keeper(&directory, &options.config, &lock));
+        .and_then(|()| start_supervisor(&directory, &options.config, &lock));
     if outcome.is_err() {
         // What was started ends because its counterpart here is gone by now; it may be removing
         // the folder itself, and if it is not, a later `down` does.
@@ -161,12 +161,16 @@ fn make_token(directory: &Directory, config: &LabConfig, lock: &Lock) -> Result<
     Err(UpError::Failed(String::from_utf8_lossy(&output.stderr).trim().to_owned()))
 }
 
-fn start_keeper(directory: &Directory, config: &LabConfig, lock: &Lock) -> Result<Lab, UpError> {
+fn start_supervisor(
+    directory: &Directory,
+    config: &LabConfig,
+    lock: &Lock,
+) -> Result<Lab, UpError> {
     let (control, far) = UnixStream::pair().map_err(file("socket pair"))?;
-    let log = File::create(directory.log("keeper")).map_err(file("the keeper's log"))?;
+    let log = File::create(directory.log("supervisor")).map_err(file("the supervisor's log"))?;
     let lock = lock.0.try_clone().map_err(file("the lab's lock"))?;
     let mut starter = Command::new(&config.program)
-        .arg("lab-keeper")
+        .arg("lab-supervisor")
         .arg(directory.path())
         .stdin(Stdio::from(lock))
         .stdout(Stdio::from(OwnedFd::from(far)))
@@ -174,7 +178,7 @@ fn start_keeper(directory: &Directory, config: &LabConfig, lock: &Lock) -> Resul
         .spawn()
         .map_err(file("the tributary program"))?;
     let report = Receiver::new(&control).receive::<Result<(), Failure>>();
-    // It ends by itself, once it has made the keeper or failed to.
+    // It ends by itself, once it has made the supervisor or failed to.
     let _ = starter.wait();
     match report {
         Ok(Some(Ok(()))) => {}
@@ -183,13 +187,13 @@ fn start_keeper(directory: &Directory, config: &LabConfig, lock: &Lock) -> Resul
         }
         Ok(Some(Err(failure))) => return Err(UpError::Failed(failure.text)),
         Ok(None) | Err(_) => {
-            let said = fs::read_to_string(directory.log("keeper")).unwrap_or_default();
-            return Err(UpError::Failed(format!("its keeper ended: {}", said.trim())));
+            let said = fs::read_to_string(directory.log("supervisor")).unwrap_or_default();
+            return Err(UpError::Failed(format!("its supervisor ended: {}", said.trim())));
         }
     }
     let lab = Lab::new(directory.clone(), config.clone());
     lab.await_nodes()?;
-    channel::send(&control, &Go).map_err(file("word to the keeper"))?;
+    channel::send(&control, &Go).map_err(file("word to the supervisor"))?;
     Ok(lab)
 }
 
@@ -240,7 +244,7 @@ fn end(directory: &Directory) -> io::Result<()> {
         Ok(()) | Err(rustix::io::Errno::SRCH) => {}
         Err(error) => return Err(error.into()),
     }
-    // The keeper is gone when all its members are.
+    // The supervisor is gone when all its members are.
     let limit = Timespec { tv_sec: END_WITHIN.as_secs() as i64, tv_nsec: 0 };
     poll(&mut [PollFd::new(&descriptor, PollFlags::IN)], Some(&limit))?;
     Ok(())

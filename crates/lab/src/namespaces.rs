@@ -1,6 +1,6 @@
 //! The system calls that put a process into namespaces of its own.
 //!
-//! Everything here is called in a process with one thread, right after it was made: in the keeper
+//! Everything here is called in a process with one thread, right after it was made: in the supervisor
 //! and, before it serves, in each member.
 
 use std::fs;

@@ -102,9 +102,9 @@ pub enum ReceiveError {
         /// The link's limit.
         max_bytes: u32,
     },
-    /// A frame came over a link whose frames are sealed, and has no code or a wrong one: the peer
+    /// A frame came over an authenticated link with no code or a wrong one: the peer
     /// does not hold the group's key, or the frame was altered on its way.
-    #[error("a frame from {} is not sealed with its group's key", describe(*.peer))]
+    #[error("a frame from {} has no valid authentication code", describe(*.peer))]
     NotAuthentic {
         /// The other end of the link, unless the connection is over.
         peer: Option<SocketAddr>,

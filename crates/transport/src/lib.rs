@@ -16,12 +16,12 @@
 //! - Sending and receiving allocate nothing, take no lock and format no text.
 //! - Nothing here reads a clock except the functions that take a timeout.
 
+mod authentication;
 mod error;
 #[cfg(feature = "fault")]
 pub mod fault;
 mod link;
 pub mod machine;
-mod seal;
 pub mod shm;
 mod socket;
 pub mod tcp;
@@ -30,12 +30,12 @@ pub mod token;
 pub mod udp;
 mod wait;
 
+pub use authentication::{AuthenticationCode, AuthenticationKey};
 pub use error::{
     AcceptError, ConnectError, HandshakeError, ListenError, OptionsError, OsError, ReceiveError,
     SendError,
 };
 pub use link::{Armed, Frame, Inject, Link, Listener, Sent};
-pub use seal::{Seal, SealKey};
 pub use shm::{ShmLink, ShmListener, ShmOptions, connect_shm};
 pub use socket::HostProbes;
 pub use tcp::{TcpAcceptor, TcpLink, TcpOptions, connect_tcp, connect_tcp_start};

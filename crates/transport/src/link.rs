@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use tributary_wire::frame::{HEADER_BYTES, Header, MAGIC};
 
-use crate::{AcceptError, ReceiveError, Seal, SendError};
+use crate::{AcceptError, AuthenticationCode, ReceiveError, SendError};
 
 /// What became of a frame that was offered to a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,8 +40,8 @@ pub struct Frame<'a> {
     /// As many bytes as the header announces.
     pub payload: &'a [u8],
     /// The code that came behind the payload. Whoever knows the key checks it before he believes
-    /// anything of the rest, unless the link does ([`TcpLink::protect`](crate::TcpLink::protect)).
-    pub seal: Option<Seal>,
+    /// anything of the rest, unless the link does ([`TcpLink::authenticate`](crate::TcpLink::authenticate)).
+    pub code: Option<AuthenticationCode>,
 }
 
 /// One end of a point-to-point, bidirectional, ordered, reliable carrier of frames.

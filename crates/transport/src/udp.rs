@@ -14,7 +14,7 @@ mod sys;
 
 pub use socket::{Datagram, DatagramSocket, DatagramStats, MULTICAST_HOPS};
 
-/// Longest payload that a datagram carries between a frame's header and the code of a sealed one:
+/// Longest payload that a datagram carries between a frame's header and its authentication code:
 /// what IPv4 leaves of 65,535 bytes. Beyond [`WHOLE_PAYLOAD_BYTES`] the network cuts it into fragments.
 pub const DATAGRAM_PAYLOAD_BYTES_MAX: u32 = 65_535 - 20 - 8 - 64 - 16;
 

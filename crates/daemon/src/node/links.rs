@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use tributary_protocol::node::PortId;
 use tributary_transport::{
-    Armed, Frame, Link, ReceiveError, SealKey, SendError, Sent, ShmLink, TcpLink,
+    Armed, AuthenticationKey, Frame, Link, ReceiveError, SendError, Sent, ShmLink, TcpLink,
 };
 use tributary_wire::frame::HEADER_BYTES;
 
@@ -58,9 +58,9 @@ impl AnyLink {
 
     /// Seals what is sent and takes only what is sealed alike, where others could put something
     /// between the two ends.
-    pub(super) fn protect(&mut self, key: SealKey) {
+    pub(super) fn authenticate(&mut self, key: AuthenticationKey) {
         match self {
-            Self::Tcp(link) => link.protect(key),
+            Self::Tcp(link) => link.authenticate(key),
             // Nobody but the two ends can write to their memory.
             Self::Shm(_) => {}
         }

@@ -37,7 +37,7 @@ pub(super) enum Reason {
 /// Why a datagram was dropped, as the metrics' label `reason` names it. Its sender may be anybody.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Dropped {
-    /// Its group's frames are sealed, and it has no code or a wrong one.
+    /// It has no code or a wrong one, and its group's frames are authenticated.
     NotAuthentic,
     /// It names no edge of this node, or shows another capability than the edge's.
     NoEdge,

@@ -11,7 +11,8 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tributary_daemon::embedded::{Fabric, FabricOptions};
 use tributary_transport::{
-    Link, ReceiveError, SealKey, Sent, ShmOptions, TcpOptions, connect_shm, connect_tcp, machine,
+    AuthenticationKey, Link, ReceiveError, Sent, ShmOptions, TcpOptions, connect_shm, connect_tcp,
+    machine,
 };
 use tributary_wire::control::{
     EndpointGrant, GroupGrant, GroupRequest, JobAdmission, JobRequest, Refusal, Status,
@@ -265,8 +266,8 @@ pub(crate) enum Way {
 pub(crate) struct Member {
     pub(crate) link: Box<dyn Link>,
     pub(crate) edge: Edge,
-    /// What its frames are sealed with, where the fabric wants that.
-    pub(crate) key: Option<SealKey>,
+    /// The key of its frames, where the fabric authenticates them.
+    pub(crate) key: Option<AuthenticationKey>,
     next: u32,
 }
 
@@ -281,7 +282,7 @@ pub(crate) fn connect(
     grant: &EndpointGrant,
     payload_max_bytes: u32,
     way: Way,
-    key: Option<SealKey>,
+    key: Option<AuthenticationKey>,
 ) -> Box<dyn Link> {
     match way {
         Way::Tcp => {
@@ -289,7 +290,7 @@ pub(crate) fn connect(
             let address = grant.address.tcp.parse().unwrap();
             let mut link = connect_tcp(address, options, WATCHDOG).unwrap();
             if let Some(key) = key {
-                link.protect(key);
+                link.authenticate(key);
             }
             Box::new(link)
         }
@@ -316,7 +317,7 @@ impl Member {
     pub(crate) fn join(group: &GroupGrant, index: usize, way: Way) -> Self {
         let chunk_bytes = group.stream.map_or(0, |terms| terms.chunk_bytes);
         let payload_max_bytes = group.payload_max_bytes.max(chunk_bytes);
-        let key = group.key.map(SealKey::new);
+        let key = group.key.map(AuthenticationKey::new);
         let link = connect(&group.endpoints[index], payload_max_bytes, way, key);
         let mut member = Self { link, edge: edge(group, index), key, next: 0 };
         member.say(Message::Join, &[]);

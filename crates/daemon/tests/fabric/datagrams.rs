@@ -51,7 +51,7 @@ impl Beside {
         loop {
             if let Some(datagram) = self.socket.receive().unwrap() {
                 assert_eq!(datagram.source, self.node);
-                assert!(self.member.key.is_none_or(|key| key.has_sealed(&datagram.frame)));
+                assert!(self.member.key.is_none_or(|key| key.authenticates(&datagram.frame)));
                 return (datagram.frame.header, datagram.frame.payload.to_vec());
             }
             assert!(Instant::now() < until, "nothing to hear");

@@ -204,7 +204,7 @@ impl Link for ShmLink {
         let Some(header) = self.next_header()? else { return Ok(None) };
         let payload = self.incoming.take(header.payload_bytes());
         // Nobody but the two ends can write to their memory.
-        Ok(Some(Frame { header, payload, seal: None }))
+        Ok(Some(Frame { header, payload, code: None }))
     }
 
     fn release(&mut self) {

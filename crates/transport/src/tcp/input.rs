@@ -1,8 +1,8 @@
 //! The receive buffer: filled by large reads, emptied frame by frame.
 
-use tributary_wire::frame::{HEADER_BYTES, Header, SEAL_BYTES, announces_seal, without_seal};
+use tributary_wire::frame::{CODE_BYTES, HEADER_BYTES, Header, announces_code, without_code};
 
-use crate::{Frame, ReceiveError, Seal};
+use crate::{AuthenticationCode, Frame, ReceiveError};
 
 /// Bytes that have arrived and haven't been released.
 ///
@@ -23,19 +23,19 @@ pub(super) struct Input {
 #[derive(Clone, Copy)]
 pub(super) struct Begun {
     pub(super) header: Header,
-    is_sealed: bool,
+    is_authenticated: bool,
 }
 
 impl Begun {
     fn frame_bytes(&self) -> usize {
-        let seal_bytes = if self.is_sealed { SEAL_BYTES } else { 0 };
-        HEADER_BYTES + self.header.payload_bytes() + seal_bytes
+        let code_bytes = if self.is_authenticated { CODE_BYTES } else { 0 };
+        HEADER_BYTES + self.header.payload_bytes() + code_bytes
     }
 }
 
 impl Input {
     pub(super) fn new(payload_max_bytes: u32, batch_bytes: usize) -> Self {
-        let bytes = HEADER_BYTES + payload_max_bytes as usize + SEAL_BYTES + batch_bytes;
+        let bytes = HEADER_BYTES + payload_max_bytes as usize + CODE_BYTES + batch_bytes;
         let buffer = vec![0; bytes].into_boxed_slice();
         Self { buffer, start: 0, end: 0, held_bytes: 0, payload_max_bytes }
     }
@@ -58,9 +58,9 @@ impl Input {
         let Some(bytes) = self.buffer[self.start..self.end].first_chunk::<HEADER_BYTES>() else {
             return Ok(None);
         };
-        let is_sealed = announces_seal(bytes);
-        let header = match is_sealed {
-            true => Header::decode(&without_seal(*bytes))?,
+        let is_authenticated = announces_code(bytes);
+        let header = match is_authenticated {
+            true => Header::decode(&without_code(*bytes))?,
             false => Header::decode(bytes)?,
         };
         let announced_bytes = header.payload_bytes();
@@ -68,7 +68,7 @@ impl Input {
             let max_bytes = self.payload_max_bytes;
             return Err(ReceiveError::TooLong { announced_bytes, max_bytes });
         }
-        Ok(Some(Begun { header, is_sealed }))
+        Ok(Some(Begun { header, is_authenticated }))
     }
 
     fn arrived_bytes(&self) -> usize {
@@ -80,9 +80,9 @@ impl Input {
         let end = self.start + begun.frame_bytes();
         let behind_header = &self.buffer[self.start + HEADER_BYTES..end];
         let (payload, code) = behind_header.split_at(begun.header.payload_bytes());
-        // Empty where the frame is not sealed.
-        let seal = code.first_chunk().map(|code| Seal::from_bytes(*code));
-        Frame { header: begun.header, payload, seal }
+        // `code` is empty where the frame is not authenticated.
+        let code = code.first_chunk().map(|code| AuthenticationCode::from_bytes(*code));
+        Frame { header: begun.header, payload, code }
     }
 
     /// Hands out the complete frame that begins so, and holds it.

@@ -11,13 +11,14 @@ use rustix::net::{
     RecvFlags, SendAncillaryBuffer, SendFlags, Shutdown, getpeername, getsockname, recv, send,
     sendmsg, shutdown, sockopt,
 };
-use tributary_wire::frame::{HEADER_BYTES, PAYLOAD_BYTES_MAX, SEAL_BYTES, announcing_seal};
+use tributary_wire::frame::{CODE_BYTES, HEADER_BYTES, PAYLOAD_BYTES_MAX, announcing_code};
 
 use super::input::{Begun, Input};
 use crate::link::check_announced;
 use crate::socket::{HostProbes, is_closed};
 use crate::{
-    Armed, Frame, Inject, Link, OptionsError, OsError, ReceiveError, SealKey, SendError, Sent,
+    Armed, AuthenticationKey, Frame, Inject, Link, OptionsError, OsError, ReceiveError, SendError,
+    Sent,
 };
 
 /// Room for short frames behind the longest, so that one read takes many.
@@ -66,8 +67,8 @@ pub struct TcpLink {
     input: Input,
     output: Output,
     payload_max_bytes: u32,
-    /// What every frame is sealed with, in both directions; none for frames without codes.
-    key: Option<SealKey>,
+    /// Authenticates every frame in both directions; none if frames carry no codes.
+    key: Option<AuthenticationKey>,
     /// The last read found the socket empty.
     drained: bool,
     /// `send` last said `Full`.
@@ -111,7 +112,7 @@ impl TcpLink {
         PROBES.set(socket.as_fd())?;
         super::sys::send_again_after(socket.as_fd(), SENT_AGAIN_AFTER)?;
         let payload_max_bytes = options.payload_max_bytes;
-        let frame_bytes_max = HEADER_BYTES + payload_max_bytes as usize + SEAL_BYTES;
+        let frame_bytes_max = HEADER_BYTES + payload_max_bytes as usize + CODE_BYTES;
         Ok(Self {
             socket,
             input: Input::new(payload_max_bytes, BATCH_BYTES),
@@ -125,9 +126,9 @@ impl TcpLink {
         })
     }
 
-    /// From now on seals what is sent, and takes only what is sealed under the same key: anything
-    /// else ends the link.
-    pub fn protect(&mut self, key: SealKey) {
+    /// From now on puts a code made with `key` behind every frame, and requires one behind every
+    /// frame received: any other frame ends the link.
+    pub fn authenticate(&mut self, key: AuthenticationKey) {
         self.key = Some(key);
     }
 
@@ -170,7 +171,7 @@ impl TcpLink {
         *self.send_failed.insert(error)
     }
 
-    fn refuse_unsealed(&mut self) -> ReceiveError {
+    fn refuse_not_authentic(&mut self) -> ReceiveError {
         let peer = self.peer_address().ok();
         self.fail_receive(ReceiveError::NotAuthentic { peer })
     }
@@ -307,8 +308,8 @@ impl Link for TcpLink {
     fn send(&mut self, header: &[u8; HEADER_BYTES], payload: &[u8]) -> Result<Sent, SendError> {
         check_announced(header, payload, self.payload_max_bytes)?;
         let Some(key) = self.key else { return self.send_gathered([header, payload, &[]]) };
-        let code = key.seal(header, payload).to_bytes();
-        self.send_gathered([&announcing_seal(*header), payload, &code])
+        let code = key.code(header, payload).to_bytes();
+        self.send_gathered([&announcing_code(*header), payload, &code])
     }
 
     fn flush(&mut self) -> Result<Sent, SendError> {
@@ -319,9 +320,9 @@ impl Link for TcpLink {
         self.input.release();
         let Some(begun) = self.next_header()? else { return Ok(None) };
         if let Some(key) = &self.key
-            && !key.has_sealed(&self.input.frame(&begun))
+            && !key.authenticates(&self.input.frame(&begun))
         {
-            return Err(self.refuse_unsealed());
+            return Err(self.refuse_not_authentic());
         }
         Ok(Some(self.input.take(&begun)))
     }

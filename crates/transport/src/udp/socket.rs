@@ -10,7 +10,7 @@ use rustix::net::{
     socket_with, sockopt,
 };
 use tributary_wire::frame::{
-    HEADER_BYTES, Header, SEAL_BYTES, announces_seal, announcing_seal, without_seal,
+    CODE_BYTES, HEADER_BYTES, Header, announces_code, announcing_code, without_code,
 };
 
 use super::DATAGRAM_PAYLOAD_BYTES_MAX;
@@ -18,7 +18,7 @@ use super::inbox::{Inbox, RECEIVE_BATCH};
 use super::queue::{Entry, Queue, train};
 use super::sys::{self, BATCH, FEW, Outgoing};
 use crate::link::check_announced;
-use crate::{Frame, ListenError, OsError, Seal, SealKey, SendError, Sent};
+use crate::{AuthenticationCode, AuthenticationKey, Frame, ListenError, OsError, SendError, Sent};
 
 /// Asked of the kernel for each direction; it may give less. A window of segments from each of many
 /// children may arrive before this process is given a core.
@@ -148,7 +148,7 @@ impl DatagramSocket {
     /// Queues one frame for `target`, or for the peer that the socket is connected to. It goes out
     /// with [`DatagramSocket::flush`], or when the queue is full.
     ///
-    /// With a key, the frame is sealed.
+    /// With a key, the frame carries a code.
     ///
     /// # Errors
     /// If it isn't a frame that a datagram carries; the caller is at fault.
@@ -157,7 +157,7 @@ impl DatagramSocket {
         target: Option<SocketAddr>,
         header: &[u8; HEADER_BYTES],
         payload: &[u8],
-        key: Option<&SealKey>,
+        key: Option<&AuthenticationKey>,
     ) -> Result<Sent, SendError> {
         check_announced(header, payload, DATAGRAM_PAYLOAD_BYTES_MAX)?;
         if self.queue.entries.len() == QUEUED_FRAMES_MAX && self.flush() == Sent::Full {
@@ -171,9 +171,9 @@ impl DatagramSocket {
                 bytes.extend_from_slice(payload);
             }
             Some(key) => {
-                bytes.extend_from_slice(&announcing_seal(*header));
+                bytes.extend_from_slice(&announcing_code(*header));
                 bytes.extend_from_slice(payload);
-                bytes.extend_from_slice(&key.seal(header, payload).to_bytes());
+                bytes.extend_from_slice(&key.code(header, payload).to_bytes());
             }
         }
         entries.push(Entry { start, len_bytes: bytes.len() - start, target });
@@ -266,7 +266,7 @@ impl DatagramSocket {
                 }
                 continue;
             };
-            let Some((header, seal)) = taken_apart(&self.inbox.buffers[message][range.clone()])
+            let Some((header, code)) = taken_apart(&self.inbox.buffers[message][range.clone()])
             else {
                 self.stats.garbage += 1;
                 continue;
@@ -275,7 +275,7 @@ impl DatagramSocket {
             let behind_header = &self.inbox.buffers[message][range][HEADER_BYTES..];
             let payload = &behind_header[..header.payload_bytes()];
             let source = self.inbox.messages[message].source;
-            return Ok(Some(Datagram { frame: Frame { header, payload, seal }, source }));
+            return Ok(Some(Datagram { frame: Frame { header, payload, code }, source }));
         }
     }
 
@@ -369,22 +369,22 @@ impl AsFd for DatagramSocket {
 /// How long the frame at the start of `bytes` is by its header, with its code.
 fn announced_bytes(bytes: &[u8]) -> Option<usize> {
     let header = bytes.first_chunk::<HEADER_BYTES>()?;
-    let seal_bytes = if announces_seal(header) { SEAL_BYTES } else { 0 };
-    let header = Header::decode(&without_seal(*header)).ok()?;
-    Some(HEADER_BYTES + header.payload_bytes() + seal_bytes)
+    let code_bytes = if announces_code(header) { CODE_BYTES } else { 0 };
+    let header = Header::decode(&without_code(*header)).ok()?;
+    Some(HEADER_BYTES + header.payload_bytes() + code_bytes)
 }
 
 /// The header and the code of a datagram that is one whole frame.
-fn taken_apart(datagram: &[u8]) -> Option<(Header, Option<Seal>)> {
+fn taken_apart(datagram: &[u8]) -> Option<(Header, Option<AuthenticationCode>)> {
     let (bytes, behind_header) = datagram.split_first_chunk::<HEADER_BYTES>()?;
-    if !announces_seal(bytes) {
+    if !announces_code(bytes) {
         let header = Header::decode(bytes).ok()?;
         return (header.payload_bytes() == behind_header.len()).then_some((header, None));
     }
-    let header = Header::decode(&without_seal(*bytes)).ok()?;
-    let (payload, code) = behind_header.split_last_chunk::<SEAL_BYTES>()?;
+    let header = Header::decode(&without_code(*bytes)).ok()?;
+    let (payload, code) = behind_header.split_last_chunk::<CODE_BYTES>()?;
     let is_whole = header.payload_bytes() == payload.len();
-    is_whole.then_some((header, Some(Seal::from_bytes(*code))))
+    is_whole.then_some((header, Some(AuthenticationCode::from_bytes(*code))))
 }
 
 fn os(call: &'static str) -> impl Fn(Errno) -> ListenError {

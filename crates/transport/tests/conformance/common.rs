@@ -9,8 +9,8 @@ use rand::{Rng, SeedableRng};
 use rand_pcg::Pcg64;
 use tributary_transport::fault::{FaultPlan, FaultyLink};
 use tributary_transport::{
-    Frame, Inject, Link, Listener, SealKey, Sent, ShmListener, ShmOptions, TcpAcceptor, TcpLink,
-    TcpOptions, connect_shm, connect_tcp,
+    AuthenticationKey, Frame, Inject, Link, Listener, Sent, ShmListener, ShmOptions, TcpAcceptor,
+    TcpLink, TcpOptions, connect_shm, connect_tcp,
 };
 use tributary_wire::frame::{Edge, HEADER_BYTES, Header, Message, Part, Shape, Target, Trail};
 use tributary_wire::{
@@ -70,10 +70,10 @@ pub(crate) fn tcp_pair(payload_max_bytes: u32) -> Pair {
     (Box::new(connected), Box::new(accepted))
 }
 
-pub(crate) fn sealed_tcp_pair(payload_max_bytes: u32) -> Pair {
+pub(crate) fn authenticated_tcp_pair(payload_max_bytes: u32) -> Pair {
     let (mut connected, mut accepted) = tcp_links(payload_max_bytes);
-    connected.protect(seal_key(5));
-    accepted.protect(seal_key(5));
+    connected.authenticate(authentication_key(5));
+    accepted.authenticate(authentication_key(5));
     (Box::new(connected), Box::new(accepted))
 }
 
@@ -85,8 +85,8 @@ pub(crate) fn tcp_links(payload_max_bytes: u32) -> (TcpLink, TcpLink) {
     (connected, accept_one(&mut acceptor))
 }
 
-pub(crate) fn seal_key(byte: u8) -> SealKey {
-    SealKey::new(FrameKey::from_bytes([byte; 16]))
+pub(crate) fn authentication_key(byte: u8) -> AuthenticationKey {
+    AuthenticationKey::new(FrameKey::from_bytes([byte; 16]))
 }
 
 pub(crate) fn faultless_pair(payload_max_bytes: u32) -> Pair {

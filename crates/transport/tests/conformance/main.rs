@@ -12,7 +12,7 @@ mod shm;
 mod suite;
 mod tcp;
 
-use common::{Pair, faultless_pair, sealed_tcp_pair, shm_pair, slow_pair, tcp_pair};
+use common::{Pair, authenticated_tcp_pair, faultless_pair, shm_pair, slow_pair, tcp_pair};
 
 macro_rules! conformance {
     ($($link:ident: $pair:expr;)*) => { $(mod $link {
@@ -37,7 +37,7 @@ macro_rules! conformance {
 conformance! {
     over_shm: shm_pair as fn(u32) -> Pair;
     over_tcp: tcp_pair as fn(u32) -> Pair;
-    over_sealed_tcp: sealed_tcp_pair as fn(u32) -> Pair;
+    over_authenticated_tcp: authenticated_tcp_pair as fn(u32) -> Pair;
     wrapped_without_faults: faultless_pair as fn(u32) -> Pair;
     wrapped_with_delays: slow_pair as fn(u32) -> Pair;
 }

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use tributary_protocol::node::{GroupConfig, InstallError};
-use tributary_transport::SealKey;
+use tributary_transport::AuthenticationKey;
 use tributary_wire::control::{GroupInstall, NodeEvent};
 use tributary_wire::frame::{Abort, AbortReason};
 use tributary_wire::{Epoch, GroupId};
@@ -82,7 +82,7 @@ impl DataLoop {
         let port = match upward {
             Some(mut link) => {
                 if let Some(keys) = keys {
-                    link.protect(SealKey::new(keys.group));
+                    link.authenticate(AuthenticationKey::new(keys.group));
                 }
                 self.make_room(now);
                 Some(self.watch(now, link, Stage::Joined)?)

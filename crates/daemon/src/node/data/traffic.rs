@@ -105,7 +105,7 @@ impl DataLoop {
                 if entry.stage == Stage::Unjoined {
                     entry.stage = Stage::Joined;
                     if let Some(key) = self.installed.key(&edge) {
-                        entry.link.protect(*key);
+                        entry.link.authenticate(*key);
                     }
                 }
                 Taken::Frame { payload_bytes }

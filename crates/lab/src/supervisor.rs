@@ -13,9 +13,9 @@ use std::path::Path;
 use rustix::process::{WaitOptions, wait};
 use serde::{Deserialize, Serialize};
 
-use crate::cell;
 use crate::channel::{self, Receiver};
 use crate::directory::{Directory, LabConfig, Lock};
+use crate::member;
 use crate::namespaces::{self, Birthplace, Forked, StepError, step};
 use crate::plan::Member;
 use crate::scripts;
@@ -43,11 +43,11 @@ impl From<ToolError> for Failure {
     }
 }
 
-/// The word to go on: to a member that it is connected, to the keeper that the lab is to stay.
+/// The word to go on: to a member that it is connected, to the supervisor that the lab is to stay.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Go;
 
-/// A member that was made, as the keeper sees it.
+/// A member that was made, as the supervisor sees it.
 struct Made {
     name: String,
     process: i32,
@@ -59,15 +59,15 @@ struct Made {
 ///
 /// # Errors
 /// If that process can't be told what else went wrong.
-pub fn keep(path: &Path) -> Result<(), Failure> {
+pub fn supervise(path: &Path) -> Result<(), Failure> {
     let directory = Directory::at(path);
     let (lock, control) = take_standard_streams().map_err(step("standard streams"))?;
     match leave_machine(&directory) {
         Err(error) => tell(&control, &Err(error.into())),
-        Ok(Forked::Parent(keeper)) => {
-            directory.write_process(keeper).map_err(|error| step("pid file")(error).into())
+        Ok(Forked::Parent(supervisor)) => {
+            directory.write_process(supervisor).map_err(|error| step("pid file")(error).into())
         }
-        Ok(Forked::Child) => keep_as_first_process(&directory, &lock, control),
+        Ok(Forked::Child) => supervise_as_first_process(&directory, &lock, control),
     }
 }
 
@@ -96,12 +96,12 @@ fn tell(control: &UnixStream, outcome: &Result<(), Failure>) -> Result<(), Failu
     channel::send(control, outcome).map_err(|error| step("report")(error).into())
 }
 
-fn keep_as_first_process(
+fn supervise_as_first_process(
     directory: &Directory,
     lock: &Lock,
     control: UnixStream,
 ) -> Result<(), Failure> {
-    name_process("lab-keeper");
+    name_process("lab-supervisor");
     let mut control = Some(control);
     let built = build(directory, &mut control);
     let control = control.expect("only members let go of it");
@@ -129,7 +129,7 @@ fn end_members() {
     while wait(WaitOptions::empty()).is_ok() {}
 }
 
-/// Makes members and links. What the keeper says to whoever brings the lab up is not the members'
+/// Makes members and links. What the supervisor says to whoever brings the lab up is not the members'
 /// to hold open, so these let go of `control`.
 fn build(directory: &Directory, control: &mut Option<UnixStream>) -> Result<(), Failure> {
     namespaces::mount_processes()?;
@@ -182,10 +182,15 @@ fn await_all(made: &[Made]) -> Result<(), Failure> {
     Ok(())
 }
 
-/// What a member's first process does; it never comes back to the keeper's code.
-fn be_member(directory: &Directory, config: &LabConfig, member: &Member, keeper: UnixStream) -> ! {
+/// What a member's first process does; it never comes back to the supervisor's code.
+fn be_member(
+    directory: &Directory,
+    config: &LabConfig,
+    member: &Member,
+    supervisor: UnixStream,
+) -> ! {
     name_process(&format!("lab-{}", member.name));
-    let code = match cell::run(directory, config, member, keeper) {
+    let code = match member::run(directory, config, member, supervisor) {
         Ok(()) => 0,
         Err(_) => 1,
     };

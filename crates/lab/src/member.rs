@@ -15,35 +15,36 @@ use signal_hook::consts::SIGCHLD;
 
 use crate::channel::{self, Receiver};
 use crate::directory::{Directory, LabConfig};
-use crate::keeper::{Failure, Go};
 use crate::namespaces::{self, StepError, step};
 use crate::plan::{DAEMON_PORT, MULTICAST_ADDRESSES, Member, Role};
 use crate::scripts;
 use crate::session::Sessions;
+use crate::supervisor::{Failure, Go};
 use crate::tools::Tool;
 
-/// Runs a member for as long as the lab lives. `keeper` hears of each step and says when to go on.
+/// Runs a member for as long as the lab lives. `supervisor` hears of each step and says when to go on.
 pub(crate) fn run(
     directory: &Directory,
     config: &LabConfig,
     member: &Member,
-    keeper: UnixStream,
+    supervisor: UnixStream,
 ) -> Result<(), Failure> {
-    let mut orders = Receiver::new(&keeper);
+    let mut orders = Receiver::new(&supervisor);
     let separated = separate(directory, member).map_err(Failure::from);
-    report(&keeper, &separated)?;
+    report(&supervisor, &separated)?;
     separated?;
-    // Without the keeper there is no lab.
-    let Some(Go) = orders.receive().map_err(step("the keeper's word"))? else { return Ok(()) };
+    // Without the supervisor there is no lab.
+    let Some(Go) = orders.receive().map_err(step("the supervisor's word"))? else { return Ok(()) };
     let listener = connect_and_listen(directory, config, member);
-    report(&keeper, &listener.as_ref().map(|_| ()).map_err(Clone::clone))?;
+    report(&supervisor, &listener.as_ref().map(|_| ()).map_err(Clone::clone))?;
     let listener = listener?;
-    drop(keeper);
+    drop(supervisor);
     serve(&listener).map_err(|error| step("the member's loop")(error).into())
 }
 
-fn report(keeper: &UnixStream, outcome: &Result<(), Failure>) -> Result<(), Failure> {
-    channel::send(keeper, outcome).map_err(|error| step("report to the keeper")(error).into())
+fn report(supervisor: &UnixStream, outcome: &Result<(), Failure>) -> Result<(), Failure> {
+    channel::send(supervisor, outcome)
+        .map_err(|error| step("report to the supervisor")(error).into())
 }
 
 /// Leaves everything that this process has in common with the machine, but its files.
@@ -104,8 +105,9 @@ fn daemon_arguments(
             let words = ["manager", "--listen", &listen, "--topology", &topology];
             let multicast: &[&str] =
                 if config.has_multicast { &["--multicast", MULTICAST_ADDRESSES] } else { &[] };
-            let sealing: &[&str] = if config.seals_frames { &["--seal-frames"] } else { &[] };
-            let words = words.iter().chain(multicast).chain(sealing);
+            let authentication: &[&str] =
+                if config.authenticates_frames { &["--authenticate-frames"] } else { &[] };
+            let words = words.iter().chain(multicast).chain(authentication);
             words.map(|word| (*word).to_owned()).collect()
         }
         Role::Node => {

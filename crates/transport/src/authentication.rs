@@ -9,41 +9,41 @@ use std::hash::Hasher;
 
 use siphasher::sip128::{Hasher128, SipHasher24};
 use tributary_wire::FrameKey;
-use tributary_wire::frame::{HEADER_BYTES, SEAL_BYTES, announcing_seal};
+use tributary_wire::frame::{CODE_BYTES, HEADER_BYTES, announcing_code};
 
-/// The code behind a sealed frame.
+/// The code behind an authenticated frame.
 ///
 /// Compared in constant time, so that a forger who measures how long a refusal takes learns nothing.
 #[derive(Clone, Copy, Debug)]
-pub struct Seal([u8; SEAL_BYTES]);
+pub struct AuthenticationCode([u8; CODE_BYTES]);
 
-impl Seal {
+impl AuthenticationCode {
     /// Wraps what arrived behind a payload.
-    pub(crate) const fn from_bytes(bytes: [u8; SEAL_BYTES]) -> Self {
+    pub(crate) const fn from_bytes(bytes: [u8; CODE_BYTES]) -> Self {
         Self(bytes)
     }
 
     /// The code, to be sent behind the payload.
     #[must_use]
-    pub const fn to_bytes(self) -> [u8; SEAL_BYTES] {
+    pub const fn to_bytes(self) -> [u8; CODE_BYTES] {
         self.0
     }
 }
 
-impl PartialEq for Seal {
+impl PartialEq for AuthenticationCode {
     fn eq(&self, other: &Self) -> bool {
         // One exclusive-or over the whole value, as for capabilities.
         (u128::from_ne_bytes(self.0) ^ u128::from_ne_bytes(other.0)) == 0
     }
 }
 
-impl Eq for Seal {}
+impl Eq for AuthenticationCode {}
 
 /// What makes and checks the codes of one group's frames.
 #[derive(Clone, Copy)]
-pub struct SealKey(SipHasher24);
+pub struct AuthenticationKey(SipHasher24);
 
-impl SealKey {
+impl AuthenticationKey {
     /// For a group's key.
     #[must_use]
     pub fn new(key: FrameKey) -> Self {
@@ -52,24 +52,24 @@ impl SealKey {
 
     /// The code of a frame with this header, which need not announce it, and payload.
     #[must_use]
-    pub fn seal(&self, header: &[u8; HEADER_BYTES], payload: &[u8]) -> Seal {
+    pub fn code(&self, header: &[u8; HEADER_BYTES], payload: &[u8]) -> AuthenticationCode {
         let mut hasher = self.0;
-        hasher.write(&announcing_seal(*header));
+        hasher.write(&announcing_code(*header));
         hasher.write(payload);
-        Seal(hasher.finish128().as_bytes())
+        AuthenticationCode(hasher.finish128().as_bytes())
     }
 
-    /// Whether `frame` is sealed under this key.
+    /// Whether `frame` carries the code that this key makes for it.
     #[must_use]
-    pub fn has_sealed(&self, frame: &crate::Frame<'_>) -> bool {
+    pub fn authenticates(&self, frame: &crate::Frame<'_>) -> bool {
         // A header has one encoding only, so this is what arrived.
-        frame.seal.is_some_and(|seal| self.seal(&frame.header.encode(), frame.payload) == seal)
+        frame.code.is_some_and(|code| self.code(&frame.header.encode(), frame.payload) == code)
     }
 }
 
-impl std::fmt::Debug for SealKey {
+impl std::fmt::Debug for AuthenticationKey {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        out.write_str("SealKey(..)")
+        out.write_str("AuthenticationKey(..)")
     }
 }
 
@@ -85,7 +85,7 @@ mod tests {
     #[test]
     fn the_function_is_the_published_one() {
         let key: [u8; 16] = std::array::from_fn(|index| index as u8);
-        let SealKey(mut hasher) = SealKey::new(FrameKey::from_bytes(key));
+        let AuthenticationKey(mut hasher) = AuthenticationKey::new(FrameKey::from_bytes(key));
         let nothing = 0xa381_7f04_ba25_a8e6_6df6_7214_c755_0293_u128;
         assert_eq!(hasher.finish128().as_bytes(), nothing.to_be_bytes());
         hasher.write(&[0]);
@@ -104,30 +104,30 @@ mod tests {
         let header = Header { edge, message: Message::Join };
         let bytes = header.encode();
         let payload = [8; 24];
-        let key = SealKey::new(FrameKey::from_bytes([9; 16]));
-        let seal = key.seal(&bytes, &payload);
-        assert!(key.has_sealed(&Frame { header, payload: &payload, seal: Some(seal) }));
-        assert!(!key.has_sealed(&Frame { header, payload: &payload, seal: None }));
+        let key = AuthenticationKey::new(FrameKey::from_bytes([9; 16]));
+        let code = key.code(&bytes, &payload);
+        assert!(key.authenticates(&Frame { header, payload: &payload, code: Some(code) }));
+        assert!(!key.authenticates(&Frame { header, payload: &payload, code: None }));
         for bit in 0..8 * HEADER_BYTES {
-            let mut altered = announcing_seal(bytes);
+            let mut altered = announcing_code(bytes);
             altered[bit / 8] ^= 1 << (bit % 8);
-            if announcing_seal(altered) == altered {
-                assert_ne!(key.seal(&altered, &payload), seal, "header bit {bit}");
+            if announcing_code(altered) == altered {
+                assert_ne!(key.code(&altered, &payload), code, "header bit {bit}");
             }
         }
         for bit in 0..8 * payload.len() {
             let mut altered = payload;
             altered[bit / 8] ^= 1 << (bit % 8);
-            assert_ne!(key.seal(&bytes, &altered), seal, "payload bit {bit}");
+            assert_ne!(key.code(&bytes, &altered), code, "payload bit {bit}");
         }
-        for bit in 0..8 * SEAL_BYTES {
+        for bit in 0..8 * CODE_BYTES {
             let mut other = [9; 16];
             other[bit / 8] ^= 1 << (bit % 8);
-            let other = SealKey::new(FrameKey::from_bytes(other));
-            assert!(!other.has_sealed(&Frame { header, payload: &payload, seal: Some(seal) }));
-            let mut code = seal.to_bytes();
-            code[bit / 8] ^= 1 << (bit % 8);
-            assert_ne!(Seal::from_bytes(code), seal);
+            let other = AuthenticationKey::new(FrameKey::from_bytes(other));
+            assert!(!other.authenticates(&Frame { header, payload: &payload, code: Some(code) }));
+            let mut altered = code.to_bytes();
+            altered[bit / 8] ^= 1 << (bit % 8);
+            assert_ne!(AuthenticationCode::from_bytes(altered), code);
         }
     }
 }
