@@ -4,7 +4,7 @@
 
 pub(crate) mod answer;
 mod certificate;
-mod speech;
+mod scheme;
 #[cfg(test)]
 mod tests;
 
@@ -32,7 +32,7 @@ pub use certificate::certificate_pem;
 use crate::liveness::watch_host;
 use crate::shutdown::Shutdown;
 use answer::Refused;
-use speech::Speech;
+use scheme::Scheme;
 use tributary_transport::token::Token;
 
 /// What connections may take.
@@ -50,7 +50,7 @@ const LIMITS: Limits = Limits { connections: 16_384, head_within: Duration::from
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 /// How long calls may take to end when the daemon stops.
-const FAREWELL_WITHIN: Duration = Duration::from_secs(2);
+const GRACEFUL_CLOSE_WITHIN: Duration = Duration::from_secs(2);
 
 /// Calls that are answered to holders of the token.
 #[derive(Clone)]
@@ -69,7 +69,7 @@ impl Guarded {
             .fallback(not_found)
             .method_not_allowed_fallback(not_found)
             .layer(from_fn_with_state(Arc::new(token), authorize));
-        Self { calls, exposed: speech::exposed_router(), tls }
+        Self { calls, exposed: scheme::exposed_router(), tls }
     }
 }
 
@@ -128,7 +128,7 @@ async fn serve_within(
     }
     drop(listener);
     let ending = async { while connections.join_next().await.is_some() {} };
-    let ended = tokio::time::timeout(FAREWELL_WITHIN, ending).await;
+    let ended = tokio::time::timeout(GRACEFUL_CLOSE_WITHIN, ending).await;
     if ended.is_err() {
         connections.shutdown().await;
     }
@@ -184,10 +184,10 @@ impl Accepted {
         if self.stream.peek(&mut first_byte).await? == 0 {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
-        Ok(match Speech::of(first_byte[0], self.peer.ip()) {
-            Speech::Tls => Opened::Tls(Box::new(tls.accept(self.stream).await?)),
-            Speech::Plain => Opened::Plain(self.stream),
-            Speech::Exposed => Opened::Exposed(self.stream),
+        Ok(match Scheme::of(first_byte[0], self.peer.ip()) {
+            Scheme::Tls => Opened::Tls(Box::new(tls.accept(self.stream).await?)),
+            Scheme::Plain => Opened::Plain(self.stream),
+            Scheme::Exposed => Opened::Exposed(self.stream),
         })
     }
 }

@@ -39,7 +39,7 @@ use crate::metrics::Registry;
 use crate::shutdown::Shutdown;
 use commands::Channels;
 use control::Control;
-use data::{DataLoop, DataOptions, Surroundings};
+use data::{DataLoop, DataOptions, Resources};
 use meters::DataMeters;
 use tributary_transport::token::Token;
 
@@ -238,7 +238,7 @@ impl Node {
                 let _ = waker.wake();
             }
         });
-        let around = Surroundings {
+        let resources = Resources {
             poll,
             waker,
             tcp,
@@ -249,7 +249,7 @@ impl Node {
             meters: DataMeters::new(&registry),
             shutdown: shutdown.clone(),
         };
-        let data = DataLoop::new(&data_options(&options), around).map_err(system("epoll"))?;
+        let data = DataLoop::new(&data_options(&options), resources).map_err(system("epoll"))?;
         let control = Control {
             registration: registration(&options, address),
             manager: options.manager,
@@ -264,11 +264,11 @@ impl Node {
             .spawn(move || data.run())
             .map_err(system("thread"))?;
         let metrics = metrics.map(|listener| (listener, metrics_calls(&registry, options.token)));
-        let conversed = converse(control, metrics, shutdown);
+        let controlled = converse(control, metrics, shutdown);
         // Without the conversation no group can be had, so the loop has nothing to live for.
         shutdown.request();
         let served = data.join().map_err(|_| NodeError::Panicked)?;
-        conversed?;
+        controlled?;
         served.map_err(system("epoll"))
     }
 }

@@ -1,9 +1,9 @@
-//! Codes that say that a frame comes from a holder of its group's key, unaltered.
+//! Codes that prove that a frame comes unaltered from a holder of its group's key.
 //!
-//! Owns what the code is computed of and with: SipHash-2-4 with 128 bits of output (Aumasson,
-//! Bernstein, "SipHash: a fast short-input PRF", 2012), over header and payload as they travel.
-//! Why this one, what it costs and what it doesn't protect from: decision 23. Which frames must be
-//! sealed, and under which key, is for the owner of a link or socket to say.
+//! The code is SipHash-2-4 with 128 bits of output (Aumasson, Bernstein, "SipHash: a fast
+//! short-input PRF", 2012) over header and payload as they travel. Decision 23 says why this
+//! function, what it costs and what it does not protect from. The owner of a link or socket decides
+//! which frames must carry a code, and which key makes it.
 
 use std::hash::Hasher;
 
@@ -39,18 +39,18 @@ impl PartialEq for AuthenticationCode {
 
 impl Eq for AuthenticationCode {}
 
-/// What makes and checks the codes of one group's frames.
+/// Makes and checks the codes of one group's frames.
 #[derive(Clone, Copy)]
 pub struct AuthenticationKey(SipHasher24);
 
 impl AuthenticationKey {
-    /// For a group's key.
+    /// Prepares a group's key.
     #[must_use]
     pub fn new(key: FrameKey) -> Self {
         Self(SipHasher24::new_with_key(&key.to_bytes()))
     }
 
-    /// The code of a frame with this header, which need not announce it, and payload.
+    /// The code of a frame. The header need not announce the code.
     #[must_use]
     pub fn code(&self, header: &[u8; HEADER_BYTES], payload: &[u8]) -> AuthenticationCode {
         let mut hasher = self.0;

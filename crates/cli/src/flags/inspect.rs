@@ -53,9 +53,10 @@ pub(crate) struct ConfigFlags {
 
 const LISTEN_EXAMPLES: &str = "\
 Examples:
-  TRIBUTARY_EXTERNAL_RECEIVER=grant tributary run --hosts 2 -- mpirun -n 4 ./app
-  tributary listen grant  in another terminal, while the job runs
-  tributary listen grant --count 10
+  export TRIBUTARY_EXTERNAL_RECEIVER=/tmp/grant
+  tributary run --hosts 2 -- mpirun -n 4 ./app
+  tributary listen /tmp/grant  in another terminal, while the job runs
+  tributary listen /tmp/grant --count 10
 
 The job never waits for this process: results from before it joined it misses, and when it reads too \
 slowly the job goes on without it.";

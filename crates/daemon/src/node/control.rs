@@ -60,11 +60,11 @@ impl Control {
         let shutdown = self.shutdown.clone();
         tokio::select! {
             () = shutdown.requested() => {}
-            LoopGone = self.converse_again_and_again() => {}
+            LoopGone = self.reconnect_until_stopped() => {}
         }
     }
 
-    async fn converse_again_and_again(&mut self) -> LoopGone {
+    async fn reconnect_until_stopped(&mut self) -> LoopGone {
         let mut pause = RETRY_MIN;
         // One line per outage, not one per attempt.
         let mut is_outage_logged = false;
@@ -110,7 +110,7 @@ impl Control {
             self.registration.name
         );
         let (refusals, refused) = mpsc::channel(1);
-        let carrier = Carrier {
+        let forwarder = Forwarder {
             orders: &self.orders,
             allow_shm: self.allow_shm,
             registration: &self.registration,
@@ -119,7 +119,7 @@ impl Control {
         let path = events_path(node);
         let mut reporter = Caller::new(&self.manager, &self.token);
         tokio::select! {
-            ended = carrier.carry_orders(&mut lines) => ended,
+            ended = forwarder.forward_orders(&mut lines) => ended,
             ended = report(&mut reporter, &path, &mut self.events, refused) => ended,
         }
     }
@@ -135,7 +135,7 @@ impl Control {
 }
 
 /// Carries orders to the event loop.
-struct Carrier<'a> {
+struct Forwarder<'a> {
     orders: &'a Orders,
     allow_shm: bool,
     registration: &'a NodeRegistration,
@@ -143,8 +143,8 @@ struct Carrier<'a> {
     refusals: mpsc::Sender<NodeEvent>,
 }
 
-impl Carrier<'_> {
-    async fn carry_orders<B>(
+impl Forwarder<'_> {
+    async fn forward_orders<B>(
         &self,
         lines: &mut Lines<B>,
     ) -> Result<std::convert::Infallible, SessionError>
@@ -158,7 +158,7 @@ impl Carrier<'_> {
                 NodeOrder::Remove { group, epoch } => {
                     self.orders.give(Command::Remove(group, epoch)).await?;
                 }
-                NodeOrder::Install(install) => self.carry_install(install).await?,
+                NodeOrder::Install(install) => self.forward_install(install).await?,
                 NodeOrder::Registered { .. } => return Err(SessionError::NotRegistered),
             }
         }
@@ -166,7 +166,7 @@ impl Carrier<'_> {
 
     /// Connects to the group's parent, then hands the install over. One at a time: a removal must
     /// not overtake the install it follows.
-    async fn carry_install(&self, install: GroupInstall) -> Result<(), SessionError> {
+    async fn forward_install(&self, install: GroupInstall) -> Result<(), SessionError> {
         let (group, epoch) = (install.group, install.epoch);
         let link = match self.connect_upward(&install).await? {
             Ok(link) => link,

@@ -4,8 +4,8 @@
 //! nothing about groups. What it waits for: frames and room on its links, connectors, orders of the
 //! control conversation, deadlines.
 
+mod accept;
 mod datagrams;
-mod doors;
 mod groups;
 mod installed;
 mod traffic;
@@ -28,7 +28,7 @@ use tributary_transport::{DatagramSocket, ShmListener, TcpAcceptor};
 use super::arenas::Arenas;
 use super::commands::{Answers, Command};
 use super::links::Links;
-use super::meters::{DataMeters, Tally};
+use super::meters::{Counters, DataMeters};
 use super::refusals::Log;
 use super::scheduling;
 use crate::shutdown::Shutdown;
@@ -39,8 +39,8 @@ use installed::Installed;
 const EVENTS_MAX: usize = 256;
 
 const WAKER: Token = Token(0);
-const TCP_DOOR: Token = Token(1);
-const SHM_DOOR: Token = Token(2);
+const TCP_LISTENER: Token = Token(1);
+const SHM_LISTENER: Token = Token(2);
 const DATAGRAMS: Token = Token(3);
 /// Ports follow.
 const FIRST_PORT: usize = 4;
@@ -75,9 +75,9 @@ pub(super) struct DataLoop {
     shm: Option<ShmListener>,
     datagrams: Option<DatagramSocket>,
     /// The kernel said that there may be datagrams.
-    datagrams_hot: bool,
+    datagrams_signalled: bool,
     /// What came last came by datagram.
-    datagrams_lead: bool,
+    datagrams_active: bool,
     /// The kernel had no room for more of them.
     datagrams_full: bool,
     /// A batch is being made: what is queued goes out when it is whole.
@@ -96,14 +96,14 @@ pub(super) struct DataLoop {
     removals: Removals,
     clock: Instant,
     spin: Duration,
-    tally: Tally,
+    counters: Counters,
     meters: DataMeters,
     log: Log,
     shutdown: Shutdown,
 }
 
 /// What the loop is connected to.
-pub(super) struct Surroundings {
+pub(super) struct Resources {
     pub(super) poll: Poll,
     pub(super) waker: Arc<Waker>,
     pub(super) tcp: TcpAcceptor,
@@ -124,14 +124,18 @@ pub(super) fn poll_and_waker() -> io::Result<(Poll, Arc<Waker>)> {
 
 impl DataLoop {
     /// A loop that serves no group yet.
-    pub(super) fn new(options: &DataOptions, around: Surroundings) -> io::Result<Self> {
-        let Surroundings { poll, waker, tcp, shm, datagrams, commands, answers, meters, shutdown } =
-            around;
+    pub(super) fn new(options: &DataOptions, resources: Resources) -> io::Result<Self> {
+        let Resources { poll, waker, tcp, shm, datagrams, commands, answers, meters, shutdown } =
+            resources;
         let registry = poll.registry();
-        registry.register(&mut SourceFd(&tcp.as_fd().as_raw_fd()), TCP_DOOR, Interest::READABLE)?;
+        registry.register(
+            &mut SourceFd(&tcp.as_fd().as_raw_fd()),
+            TCP_LISTENER,
+            Interest::READABLE,
+        )?;
         if let Some(shm) = &shm {
             let descriptor = shm.as_fd().as_raw_fd();
-            registry.register(&mut SourceFd(&descriptor), SHM_DOOR, Interest::READABLE)?;
+            registry.register(&mut SourceFd(&descriptor), SHM_LISTENER, Interest::READABLE)?;
         }
         let mut machine = Node::new(options.machine);
         if let Some(socket) = &datagrams {
@@ -150,8 +154,8 @@ impl DataLoop {
             tcp,
             shm,
             datagrams,
-            datagrams_hot: true,
-            datagrams_lead: false,
+            datagrams_signalled: true,
+            datagrams_active: false,
             datagrams_full: false,
             holds_back: false,
             multicast: Vec::new(),
@@ -165,7 +169,7 @@ impl DataLoop {
             removals: Removals::default(),
             clock,
             spin: options.spin,
-            tally: Tally::default(),
+            counters: Counters::default(),
             meters,
             log: Log::new(clock),
             shutdown,
@@ -228,15 +232,15 @@ impl DataLoop {
     }
 
     fn publish(&mut self) {
-        self.tally.links = self.links.count() as u64;
-        self.tally.arena_bytes = self.arenas.bytes_used();
-        self.tally.stream_arena_bytes = self.arenas.stream_bytes();
-        self.tally.streams_waiting = self.machine.streams_waiting() as u64;
-        self.tally.groups = self.installed.count() as u64;
-        self.tally.osos = u64::from(self.machine.osos_used());
-        self.tally.datagrams_garbage =
+        self.counters.links = self.links.count() as u64;
+        self.counters.arena_bytes = self.arenas.bytes_used();
+        self.counters.stream_arena_bytes = self.arenas.stream_bytes();
+        self.counters.streams_waiting = self.machine.streams_waiting() as u64;
+        self.counters.groups = self.installed.count() as u64;
+        self.counters.osos = u64::from(self.machine.osos_used());
+        self.counters.datagrams_garbage =
             self.datagrams.as_ref().map_or(0, |socket| socket.stats().garbage);
-        self.meters.publish(&self.tally, self.machine.stats());
+        self.meters.publish(&self.counters, self.machine.stats());
     }
 }
 

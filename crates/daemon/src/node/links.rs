@@ -77,7 +77,7 @@ impl AnyLink {
     /// Whether what was flushed can still be read after this end is closed, whatever is unread here.
     pub(super) fn is_safe_to_close(&self) -> bool {
         match self {
-            Self::Tcp(link) => link.unconfirmed_bytes() == 0,
+            Self::Tcp(link) => link.unacknowledged_bytes() == 0,
             // It lies in the peer's memory, too.
             Self::Shm(_) => true,
         }
@@ -110,7 +110,7 @@ pub(super) struct Entry {
     pub(super) link: AnyLink,
     pub(super) stage: Stage,
     /// The kernel said that there may be something to read, or room.
-    pub(super) is_hot: bool,
+    pub(super) is_signalled: bool,
     /// The machine has frames for it that it, or the socket for datagrams, had no room for.
     pub(super) is_blocked: bool,
     /// Where the datagrams of its edge go and come from, once the peer has said so.
@@ -170,8 +170,14 @@ impl Links {
         self.tcp_count += usize::from(link.is_tcp());
         let generation = self.generation;
         // What came before the link was watched makes no edge, so it is looked at once.
-        let entry =
-            Entry { link, stage, is_hot: true, is_blocked: false, datagram_peer: None, generation };
+        let entry = Entry {
+            link,
+            stage,
+            is_signalled: true,
+            is_blocked: false,
+            datagram_peer: None,
+            generation,
+        };
         self.entries[port.0 as usize] = Some(entry);
         if stage == Stage::Unjoined {
             self.unjoined.push_back(Deadline { at: now + self.join_within, port, generation });
@@ -191,7 +197,7 @@ impl Links {
     pub(super) fn linger(&mut self, now: Instant, port: PortId) {
         let Some(entry) = self.entry(port) else { return };
         entry.stage = Stage::Lingering;
-        entry.is_hot = true;
+        entry.is_signalled = true;
         let generation = entry.generation;
         self.lingering.push_back(Deadline { at: now + self.linger, port, generation });
     }

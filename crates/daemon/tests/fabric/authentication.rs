@@ -20,7 +20,7 @@ use tributary_wire::frame::{
 };
 
 use crate::common::*;
-use crate::datagrams::{Beside, pair};
+use crate::datagrams::{DatagramMember, pair};
 
 fn options(authenticates_frames: bool, leaves: u16) -> FabricOptions {
     let manager_limits = ManagerConfig { authenticates_frames, ..ManagerConfig::default() };
@@ -55,7 +55,7 @@ fn request(edge: Edge, number: u32, key: Option<&AuthenticationKey>) -> Vec<u8> 
 }
 
 /// Sends bytes from the member's own address.
-fn pose_as(member: &Beside, bytes: &[u8]) {
+fn pose_as(member: &DatagramMember, bytes: &[u8]) {
     let socket = UdpSocket::from(rustix::io::dup(&member.socket).unwrap());
     socket.send_to(bytes, member.node).unwrap();
 }
@@ -76,9 +76,9 @@ fn every_path_through_the_tree_is_authenticated() {
         });
         let [first, _] = &group.endpoints[..] else { panic!("two members") };
         let mut members = members.into_iter();
-        let mut beside = Beside::open(members.next().unwrap(), &first.address.tcp);
+        let mut beside = DatagramMember::open(members.next().unwrap(), &first.address.tcp);
         let mut other = members.next().unwrap();
-        // Every frame that a member hears is checked by its link, or by `Beside`.
+        // Every frame that a member hears is checked by its link, or by `DatagramMember`.
         let number = other.rounds();
         for number in number..number + 10 {
             beside.ask(number, 1.0);

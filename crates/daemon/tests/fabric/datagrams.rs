@@ -16,14 +16,14 @@ use crate::common::{
 };
 
 /// A member whose data travel by datagram.
-pub(crate) struct Beside {
+pub(crate) struct DatagramMember {
     pub(crate) member: Member,
     pub(crate) socket: DatagramSocket,
     pub(crate) node: SocketAddr,
     pub(crate) attempt: u8,
 }
 
-impl Beside {
+impl DatagramMember {
     /// Offers datagrams and probes the way.
     pub(crate) fn open(mut member: Member, address: &str) -> Self {
         let socket = DatagramSocket::bind(SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
@@ -74,13 +74,14 @@ impl Beside {
 }
 
 /// A group of two whose members both speak by datagram, below one node.
-pub(crate) fn pair(fabric: &Fabric, job: &Job) -> [Beside; 2] {
+pub(crate) fn pair(fabric: &Fabric, job: &Job) -> [DatagramMember; 2] {
     let group = job.group(&hosts(2), 2, 64);
     let grants: Vec<_> = group.endpoints.iter().map(|it| it.address.tcp.clone()).collect();
     assert_eq!(grants[0], grants[1], "one node serves both");
     assert_eq!(fabric.status().groups.len(), 1);
     let mut members = members(&group, Way::Tcp).into_iter().zip(grants);
-    [(); 2].map(|()| members.next().map(|(it, address)| Beside::open(it, &address)).unwrap())
+    [(); 2]
+        .map(|()| members.next().map(|(it, address)| DatagramMember::open(it, &address)).unwrap())
 }
 
 #[test]
@@ -258,7 +259,8 @@ fn results_are_multicast_and_copies_spared_to_who_hears_them() {
         let mut ear =
             DatagramSocket::hear(grant.address.parse().unwrap(), Ipv4Addr::LOCALHOST).unwrap();
         let address = group.endpoints[0].address.tcp.clone();
-        let mut beside = members(&group, Way::Tcp).into_iter().map(|it| Beside::open(it, &address));
+        let mut beside =
+            members(&group, Way::Tcp).into_iter().map(|it| DatagramMember::open(it, &address));
         let [mut one, mut two] = [(); 2].map(|()| beside.next().unwrap());
         for round in 0..8 {
             one.ask(round, 1.0);

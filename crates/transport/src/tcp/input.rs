@@ -6,11 +6,11 @@ use crate::{AuthenticationCode, Frame, ReceiveError};
 
 /// Bytes that have arrived and haven't been released.
 ///
-/// Holds one frame of the longest kind and a batch besides. Bytes are moved only when the frame they
-/// begin wouldn't fit behind them.
+/// Holds one of the longest frames and a batch. Bytes move to the front only when the frame that they
+/// begin would not fit otherwise.
 pub(super) struct Input {
     buffer: Box<[u8]>,
-    /// Where the frame to come begins.
+    /// Where the next frame begins.
     start: usize,
     /// Behind the last byte that has arrived.
     end: usize,
@@ -19,7 +19,7 @@ pub(super) struct Input {
     payload_max_bytes: u32,
 }
 
-/// What begins a frame: its header, checked, and whether a code ends it.
+/// The beginning of a frame: its checked header, and whether a code follows the payload.
 #[derive(Clone, Copy)]
 pub(super) struct Begun {
     pub(super) header: Header,
@@ -48,12 +48,12 @@ impl Input {
         }
     }
 
-    /// The header of the next frame if all of it has arrived. Nothing is held.
+    /// The beginning of the next frame if all of the frame has arrived. No frame is held.
     pub(super) fn complete(&self) -> Result<Option<Begun>, ReceiveError> {
         Ok(self.begun()?.filter(|begun| self.arrived_bytes() >= begun.frame_bytes()))
     }
 
-    /// The header of the next frame if the header has arrived.
+    /// The beginning of the next frame if its header has arrived.
     fn begun(&self) -> Result<Option<Begun>, ReceiveError> {
         let Some(bytes) = self.buffer[self.start..self.end].first_chunk::<HEADER_BYTES>() else {
             return Ok(None);
@@ -75,7 +75,7 @@ impl Input {
         self.end - self.start
     }
 
-    /// The complete frame that begins so.
+    /// The complete frame that begins with `begun`.
     pub(super) fn frame(&self, begun: &Begun) -> Frame<'_> {
         let end = self.start + begun.frame_bytes();
         let behind_header = &self.buffer[self.start + HEADER_BYTES..end];
@@ -85,13 +85,13 @@ impl Input {
         Frame { header: begun.header, payload, code }
     }
 
-    /// Hands out the complete frame that begins so, and holds it.
+    /// Hands out the complete frame that begins with `begun`, and holds it.
     pub(super) fn take(&mut self, begun: &Begun) -> Frame<'_> {
         self.held_bytes = begun.frame_bytes();
         self.frame(begun)
     }
 
-    /// Where the next read goes; never empty. The next frame is not complete.
+    /// The room for the next read; never empty. The next frame is not complete.
     pub(super) fn room(&mut self) -> Result<&mut [u8], ReceiveError> {
         let need_bytes = self.begun()?.map_or(HEADER_BYTES, |begun| begun.frame_bytes());
         if self.start + need_bytes > self.buffer.len() {
@@ -102,7 +102,7 @@ impl Input {
         Ok(&mut self.buffer[self.end..])
     }
 
-    /// Notes that a read put `got_bytes` where `room` said.
+    /// Notes that a read put `got_bytes` into `room`.
     pub(super) fn filled(&mut self, got_bytes: usize) {
         self.end += got_bytes;
         assert!(
@@ -111,7 +111,7 @@ impl Input {
         );
     }
 
-    /// What it means that no more bytes come.
+    /// The error of a connection that ended here.
     pub(super) fn closed(&self) -> ReceiveError {
         let got_bytes = self.arrived_bytes();
         match self.begun() {

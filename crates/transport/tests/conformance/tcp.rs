@@ -83,7 +83,7 @@ fn what_is_confirmed_survives_a_reset() {
         let mut going = accept_one(&mut acceptor);
         send(&mut staying, 0, 100);
         send(&mut going, 1, 100);
-        while going.unconfirmed_bytes() > 0 || staying.unconfirmed_bytes() > 0 {
+        while going.unacknowledged_bytes() > 0 || staying.unacknowledged_bytes() > 0 {
             thread::yield_now();
         }
         drop(going);
@@ -104,12 +104,12 @@ fn what_the_peer_has_no_room_for_is_unconfirmed_until_it_reads_or_goes() {
             let options = TcpOptions::new(1000).unwrap();
             let mut link = connect_tcp(address, options, TIMEOUT).unwrap();
             let peer = accept_one(&mut acceptor);
-            assert_eq!(link.unconfirmed_bytes(), 0);
+            assert_eq!(link.unacknowledged_bytes(), 0);
             let (header, payload) = frame(0, 1000);
             while link.send(&header, &payload).unwrap() == Sent::Taken {}
-            assert!(link.unconfirmed_bytes() > 0);
+            assert!(link.unacknowledged_bytes() > 0);
             let mut peer = reads.then_some(peer);
-            while link.unconfirmed_bytes() > 0 {
+            while link.unacknowledged_bytes() > 0 {
                 if let Some(peer) = &mut peer {
                     // Whole frames only: the rest of a half-taken one isn't the kernel's yet.
                     let _ = peer.receive().unwrap();

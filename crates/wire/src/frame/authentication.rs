@@ -1,4 +1,5 @@
-//! How a header says that a code follows the payload. Who makes the code, and of what: the transport.
+//! How a header announces that an authentication code follows the payload. The transport makes and
+//! checks the codes.
 
 use super::HEADER_BYTES;
 
@@ -22,8 +23,8 @@ pub const fn announcing_code(mut header: [u8; HEADER_BYTES]) -> [u8; HEADER_BYTE
     header
 }
 
-/// The same header as [`Header::decode`](super::Header::decode) takes it: what carries frames has
-/// seen to the code, and no other part of the program knows of it.
+/// The same header without the announcement, as [`Header::decode`](super::Header::decode) takes it. Only
+/// the transport knows of codes.
 #[must_use]
 pub const fn without_code(mut header: [u8; HEADER_BYTES]) -> [u8; HEADER_BYTES] {
     header[FOLLOWS_AT] &= !CODE_FOLLOWS;

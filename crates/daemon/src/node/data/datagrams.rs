@@ -31,7 +31,7 @@ enum Taken {
 impl DataLoop {
     /// Takes what datagrams there are, and sends what they lead to. True if there were any.
     pub(super) fn serve_datagrams(&mut self) -> bool {
-        if !self.datagrams_hot {
+        if !self.datagrams_signalled {
             return false;
         }
         let mut worked = false;
@@ -42,11 +42,11 @@ impl DataLoop {
         for _ in 0..BURST_DATAGRAMS {
             match self.take_datagram(&mut burst_time) {
                 Taken::Nothing => {
-                    self.datagrams_hot = false;
+                    self.datagrams_signalled = false;
                     break;
                 }
                 Taken::Datagram => self.drain(),
-                Taken::Dropped(why) => self.tally.drop_datagram(why),
+                Taken::Dropped(why) => self.counters.drop_datagram(why),
             }
             worked = true;
         }
@@ -77,8 +77,8 @@ impl DataLoop {
         if self.links.entry(port).and_then(|entry| entry.datagram_peer) != Some(source) {
             return Taken::Dropped(Dropped::WrongSource);
         }
-        self.tally.datagrams_received += 1;
-        self.tally.payload_bytes_received += frame.payload.len() as u64;
+        self.counters.datagrams_received += 1;
+        self.counters.payload_bytes_received += frame.payload.len() as u64;
         let clock = self.clock;
         let now = *burst_time.get_or_insert_with(|| time_since(clock, Instant::now()));
         let taken = self.machine.handle_frame(
@@ -130,7 +130,7 @@ impl DataLoop {
             tracing::error!("the socket for datagrams can't be watched: {error}");
         }
         // What came before is no edge any more.
-        self.datagrams_hot = true;
+        self.datagrams_signalled = true;
     }
 
     /// Lets a group's results be multicast from here, if they start here.
@@ -163,8 +163,8 @@ impl DataLoop {
             let key = self.installed.key(&transmit.header.edge);
             let header = transmit.header.encode();
             if socket.send(Some(address), &header, payload, key) == Ok(Sent::Taken) {
-                self.tally.datagrams_sent += 1;
-                self.tally.payload_bytes_sent += payload.len() as u64;
+                self.counters.datagrams_sent += 1;
+                self.counters.payload_bytes_sent += payload.len() as u64;
             }
         }
     }

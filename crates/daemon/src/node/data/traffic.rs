@@ -34,7 +34,7 @@ impl DataLoop {
         for port in 0..self.links.ports_end() {
             let port = PortId(port);
             let Some(entry) = self.links.entry(port) else { continue };
-            if entry.link.is_tcp() && !entry.is_hot && !ask_every_socket {
+            if entry.link.is_tcp() && !entry.is_signalled && !ask_every_socket {
                 continue;
             }
             worked |= self.serve_link(port);
@@ -80,18 +80,18 @@ impl DataLoop {
         let frame = match entry.link.receive() {
             Ok(Some(frame)) => frame,
             Ok(None) => {
-                entry.is_hot = false;
+                entry.is_signalled = false;
                 return Taken::Nothing;
             }
             Err(error) => return Taken::Lost(error),
         };
-        self.tally.frames_received += 1;
+        self.counters.frames_received += 1;
         if is_unproven && !self.installed.admits(&frame) {
             return Taken::Lost(ReceiveError::NotAuthentic { peer: entry.link.peer_address() });
         }
         let edge = frame.header.edge;
         let payload_bytes = frame.payload.len();
-        self.tally.payload_bytes_received += payload_bytes as u64;
+        self.counters.payload_bytes_received += payload_bytes as u64;
         let outcome = self.machine.handle_frame(
             now,
             port,
@@ -133,7 +133,7 @@ impl DataLoop {
     /// Gives a link what it had no room for. True if it took any of it.
     fn push_on(&mut self, port: PortId) -> bool {
         let Some(entry) = self.links.entry(port) else { return false };
-        if !entry.is_hot && entry.link.is_tcp() {
+        if !entry.is_signalled && entry.link.is_tcp() {
             return false;
         }
         // A link that can't be flushed says why when it is read.
@@ -192,10 +192,10 @@ impl DataLoop {
                 Ok(Sent::Taken) => {
                     entry.is_blocked = false;
                     match transmit.carrier {
-                        Carrier::Link => self.tally.frames_sent += 1,
-                        Carrier::Datagram | Carrier::Multicast => self.tally.datagrams_sent += 1,
+                        Carrier::Link => self.counters.frames_sent += 1,
+                        Carrier::Datagram | Carrier::Multicast => self.counters.datagrams_sent += 1,
                     }
-                    self.tally.payload_bytes_sent += payload.len() as u64;
+                    self.counters.payload_bytes_sent += payload.len() as u64;
                     self.machine.pop_transmit(port);
                     any = true;
                 }
@@ -221,7 +221,7 @@ impl DataLoop {
             // meets the same end right after them.
             SendError::Closed => {
                 if let Some(entry) = self.links.entry(port) {
-                    entry.is_hot = true;
+                    entry.is_signalled = true;
                 }
             }
             SendError::BadPeerIndex { .. } => self.refuse(port, Reason::BadField, &error),
@@ -243,7 +243,7 @@ impl DataLoop {
     }
 
     fn refuse(&mut self, port: PortId, reason: Reason, what: &dyn std::fmt::Display) {
-        self.tally.refuse(reason);
+        self.counters.refuse(reason);
         self.log.refused(Instant::now(), reason, what);
         if self.hang_up(port) {
             self.machine.handle_port_refused(port);

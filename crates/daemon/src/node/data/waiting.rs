@@ -8,7 +8,7 @@ use mio::{Events, Token};
 use tributary_protocol::node::PortId;
 use tributary_transport::{Armed, Listener};
 
-use super::{DATAGRAMS, DataLoop, FIRST_PORT, SHM_DOOR, TCP_DOOR, WAKER};
+use super::{DATAGRAMS, DataLoop, FIRST_PORT, SHM_LISTENER, TCP_LISTENER, WAKER};
 use crate::node::links::{AnyLink, Stage};
 use crate::node::refusals::Reason;
 
@@ -18,7 +18,7 @@ const ROUNDS_PER_KERNEL_POLL: u32 = 32;
 /// While frames come by datagram, the socket is asked itself in every round: one system call that
 /// brings them, in the place of one that says that they are there. The kernel is asked about the
 /// others, and the clock looked at, once in so many rounds.
-const ROUNDS_PER_LOOK_UP_LED: u32 = 4;
+const ROUNDS_PER_KERNEL_POLL_WITH_DATAGRAMS: u32 = 4;
 
 /// Rounds over the links between two updates of the counters that others read.
 const ROUNDS_PER_PUBLISH: u32 = 4096;
@@ -36,10 +36,11 @@ impl DataLoop {
             }
             // A round over sockets costs system calls anyway; one over rings costs next to nothing.
             let has_sockets = self.links.tcp_count() > 0 || self.datagrams.is_some();
-            let looks_up = !self.datagrams_lead || rounds.is_multiple_of(ROUNDS_PER_LOOK_UP_LED);
-            let is_look_due = (!worked && has_sockets && looks_up)
+            let may_poll_kernel = !self.datagrams_active
+                || rounds.is_multiple_of(ROUNDS_PER_KERNEL_POLL_WITH_DATAGRAMS);
+            let is_kernel_poll_due = (!worked && has_sockets && may_poll_kernel)
                 || rounds.is_multiple_of(ROUNDS_PER_KERNEL_POLL);
-            if is_look_due {
+            if is_kernel_poll_due {
                 worked |= self.kernel_events(events, Some(Duration::ZERO))?;
                 worked |= self.serve_deadlines();
             }
@@ -52,16 +53,16 @@ impl DataLoop {
             if worked {
                 idle_since = None;
                 // Datagrams are taken until there are none: a look right after finds nothing.
-                if !self.datagrams_lead || self.datagrams_hot {
+                if !self.datagrams_active || self.datagrams_signalled {
                     continue;
                 }
-            } else if is_look_due {
+            } else if is_kernel_poll_due {
                 let now = Instant::now();
                 if now - *idle_since.get_or_insert(now) >= self.spin {
                     return Ok(());
                 }
             }
-            if has_sockets || is_look_due {
+            if has_sockets || is_kernel_poll_due {
                 // Whoever this loop waits for may be waiting for this very core.
                 thread::yield_now();
             } else {
@@ -73,11 +74,11 @@ impl DataLoop {
     /// Goes once over everything that frames come from. True if any of it had something.
     fn serve_sockets(&mut self) -> bool {
         // Where the loop sleeps at once, the kernel has said whether there is anything.
-        self.datagrams_hot |= self.datagrams_lead && !self.spin.is_zero();
+        self.datagrams_signalled |= self.datagrams_active && !self.spin.is_zero();
         let by_datagram = self.serve_datagrams();
         let by_link = self.serve_links();
         if by_datagram || by_link {
-            self.datagrams_lead = by_datagram;
+            self.datagrams_active = by_datagram;
         }
         by_datagram || by_link
     }
@@ -97,14 +98,14 @@ impl DataLoop {
 
     /// Prepares every link for sleep; false, with all of them awake, if one has something already.
     fn arm_links(&mut self) -> bool {
-        if self.datagrams_hot {
+        if self.datagrams_signalled {
             return false;
         }
         for port in 0..self.links.ports_end() {
             let Some(entry) = self.links.entry(PortId(port)) else { continue };
             let is_ready = match &mut entry.link {
                 // Watched for edges, and drained since the last one: nothing to prepare.
-                AnyLink::Tcp(_) => entry.is_hot,
+                AnyLink::Tcp(_) => entry.is_signalled,
                 AnyLink::Shm(_) => entry.link.arm() == Armed::Ready,
             };
             if is_ready {
@@ -119,7 +120,7 @@ impl DataLoop {
         for port in 0..self.links.ports_end() {
             let Some(entry) = self.links.entry(PortId(port)) else { continue };
             // The others were disarmed when their descriptors woke the loop.
-            if !entry.is_hot {
+            if !entry.is_signalled {
                 entry.link.disarm();
             }
         }
@@ -139,16 +140,16 @@ impl DataLoop {
         for event in events.iter() {
             match event.token() {
                 WAKER => self.take_commands(),
-                TCP_DOOR | SHM_DOOR => self.accept_at = Some(self.clock),
+                TCP_LISTENER | SHM_LISTENER => self.accept_at = Some(self.clock),
                 DATAGRAMS => {
-                    self.datagrams_hot |= event.is_readable() || event.is_error();
+                    self.datagrams_signalled |= event.is_readable() || event.is_error();
                     if event.is_writable() {
                         self.on_datagram_room();
                     }
                 }
                 Token(token) => {
                     if let Some(entry) = self.links.entry(PortId((token - FIRST_PORT) as u32)) {
-                        entry.is_hot = true;
+                        entry.is_signalled = true;
                         // The edge is spent, whether or not this loop was asleep: the link has to
                         // take note of what is on its descriptor, above all that the peer is gone.
                         entry.link.disarm();
@@ -163,13 +164,14 @@ impl DataLoop {
     pub(super) fn serve_deadlines(&mut self) -> bool {
         let now = Instant::now();
         let mut worked = false;
-        let doors_due = self.shm.as_ref().and_then(Listener::deadline).is_some_and(|at| at <= now);
-        if doors_due || self.accept_at.is_some_and(|at| at <= now) {
+        let handshake_due =
+            self.shm.as_ref().and_then(Listener::deadline).is_some_and(|at| at <= now);
+        if handshake_due || self.accept_at.is_some_and(|at| at <= now) {
             worked |= self.accept(now);
         }
         while let Some((port, stage)) = self.links.pop_overdue(now) {
             if stage == Stage::Unjoined {
-                self.tally.refuse(Reason::NeverJoined);
+                self.counters.refuse(Reason::NeverJoined);
                 self.log.refused(now, Reason::NeverJoined, &"nobody joined a group over the link");
             }
             self.close(port);
@@ -188,9 +190,9 @@ impl DataLoop {
     fn next_deadline(&mut self) -> Option<Instant> {
         let machine =
             self.machine.poll_timeout().map(|due| self.clock + Duration::from_nanos(due.0));
-        let doors = self.shm.as_ref().and_then(Listener::deadline);
+        let handshakes = self.shm.as_ref().and_then(Listener::deadline);
         let links = self.links.next_deadline();
-        [machine, doors, links, self.removals.next_due(), self.accept_at]
+        [machine, handshakes, links, self.removals.next_due(), self.accept_at]
             .into_iter()
             .flatten()
             .min()

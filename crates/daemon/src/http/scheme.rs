@@ -13,7 +13,7 @@ use super::answer::Refused;
 
 /// How a connection is served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Speech {
+pub(super) enum Scheme {
     /// Over TLS.
     Tls,
     /// As it is: it doesn't leave this host.
@@ -22,7 +22,7 @@ pub(super) enum Speech {
     Exposed,
 }
 
-impl Speech {
+impl Scheme {
     /// Tells by the first byte, which no request of HTTP and every TLS connection has.
     pub(super) fn of(first_byte: u8, peer: IpAddr) -> Self {
         if first_byte == HANDSHAKE_RECORD {
@@ -57,10 +57,10 @@ mod tests {
         let far = ["10.0.0.7", "0.0.0.0", "169.254.1.1", "fe80::1", "::ffff:10.0.0.7", "::"];
         for first_byte in 0..=u8::MAX {
             let tls = first_byte == 0x16;
-            for (peers, plain) in [(&near[..], Speech::Plain), (&far[..], Speech::Exposed)] {
+            for (peers, plain) in [(&near[..], Scheme::Plain), (&far[..], Scheme::Exposed)] {
                 for peer in peers {
-                    let speech = Speech::of(first_byte, peer.parse().unwrap());
-                    assert_eq!(speech, if tls { Speech::Tls } else { plain }, "{peer}");
+                    let scheme = Scheme::of(first_byte, peer.parse().unwrap());
+                    assert_eq!(scheme, if tls { Scheme::Tls } else { plain }, "{peer}");
                 }
             }
         }

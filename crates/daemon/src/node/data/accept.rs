@@ -32,7 +32,7 @@ impl DataLoop {
                 Ok(Some(link)) => self.admit(now, link),
                 Err(error) => match Reason::of_accept(&error) {
                     Some(reason) => {
-                        self.tally.refuse(reason);
+                        self.counters.refuse(reason);
                         self.log.refused(now, reason, &error);
                     }
                     None => {
@@ -48,7 +48,7 @@ impl DataLoop {
 
     fn admit(&mut self, now: Instant, link: AnyLink) {
         if !self.make_room(now) {
-            self.tally.refuse(Reason::TooManyLinks);
+            self.counters.refuse(Reason::TooManyLinks);
             self.log.refused(now, Reason::TooManyLinks, &"every link is in use");
         } else if let Err(error) = self.watch(now, link, Stage::Unjoined) {
             tracing::error!("cannot watch a new link: {error}");
@@ -61,7 +61,7 @@ impl DataLoop {
             return true;
         }
         let Some(oldest) = self.links.oldest_unjoined() else { return false };
-        self.tally.refuse(Reason::NeverJoined);
+        self.counters.refuse(Reason::NeverJoined);
         self.log.refused(now, Reason::NeverJoined, &"pushed out by a newer link");
         self.close(oldest);
         true
