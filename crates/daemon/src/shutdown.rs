@@ -1,6 +1,6 @@
-//! One request to stop, seen by threads, event loops and async tasks alike.
+//! One request to stop, for threads, event loops and async tasks alike.
 //!
-//! Owns the flag and who is told of it. Knows nothing of signals: the program maps those to
+//! Owns the flag and the waiters. Knows nothing of signals: the program maps those to
 //! [`Shutdown::request`].
 
 use std::fmt;
@@ -29,7 +29,7 @@ struct State {
 }
 
 impl Shutdown {
-    /// A request that nobody has expressed yet.
+    /// Nobody has requested to stop yet.
     #[must_use]
     pub fn new() -> Self {
         let (watched, _) = watch::channel(false);
@@ -43,8 +43,8 @@ impl Shutdown {
         self.wake();
     }
 
-    /// Asks everybody who holds a clone of any of `requests`. Whoever wakes up for one of them finds
-    /// the others requested too, so that nobody takes a partner's end for a failure.
+    /// Makes several requests at once: a waiter that wakes up for one finds the others made too, so that
+    /// it does not take the end of another daemon for a failure.
     pub(crate) fn request_together<'a>(requests: impl Iterator<Item = &'a Self> + Clone) {
         requests.clone().for_each(Self::note);
         requests.for_each(Self::wake);
@@ -84,8 +84,8 @@ impl Shutdown {
         let _ = watched.wait_for(|requested| *requested).await;
     }
 
-    /// Calls `wake` once when somebody asks, at once if somebody has; for loops that sleep in a
-    /// poll of their own.
+    /// Calls `wake` once when somebody asks, or at once if somebody has asked. For loops that sleep in
+    /// a system call of their own.
     pub(crate) fn on_request(&self, wake: impl Fn() + Send + 'static) {
         let mut state = self.state();
         if state.requested {
@@ -121,7 +121,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn everybody_hears_it_once() {
+    fn everybody_is_told_once() {
         let shutdown = Shutdown::new();
         let calls = Arc::new(AtomicU32::new(0));
         let count = || {
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn wishes_expressed_together_are_seen_together() {
+    fn requests_made_together_are_seen_together() {
         let requests = [Shutdown::new(), Shutdown::new()];
         let both = Arc::new(AtomicU32::new(0));
         for request in &requests {

@@ -1,5 +1,5 @@
-//! What a link costs: one-way latency and rate, over shared memory, TCP and authenticated TCP, both ends
-//! polling; and what it costs to make or check the code of a frame.
+//! Costs of links: one-way latency and rate over shared memory, TCP and authenticated TCP, with both ends
+//! polling; and the time to make or check the code of a frame.
 //!
 //! `cargo bench -p tributary-transport --bench links [-- --json] [-- --quick]`
 //!
@@ -69,7 +69,7 @@ fn main() {
             rows.push(Row { link, what: "rate", payload_bytes, quartiles, unit: "GB/s" });
         }
     }
-    // What whoever makes or checks a code pays for it, and no link.
+    // The cost of a code alone, without a link.
     for payload_bytes in [8, 1388, 4096, 64 << 10] {
         let quartiles = authentication_ns(payload_bytes, batches);
         rows.push(Row { link: "code", what: "made", payload_bytes, quartiles, unit: "ns" });

@@ -1,6 +1,6 @@
-//! Goal: frames go out and come in whole, in batches and trains, and nothing that is no frame does.
-//! Method: sockets on loopback, seeded lengths and bytes. What the kernel drops for want of room is
-//! asked for again by the layers above; here no more is sent than the buffers hold.
+//! Goal: frames arrive whole, in batches and trains, and datagrams that are no frames are dropped.
+//! Method: sockets on loopback, seeded lengths and bytes. The tests send no more than the buffers hold,
+//! because the layers above recover what the kernel drops.
 #![allow(clippy::unwrap_used, reason = "a test that can't go on fails here")]
 
 use std::net::{SocketAddr, UdpSocket};
@@ -184,7 +184,7 @@ fn frames_that_no_datagram_carries_are_refused() {
     assert_eq!(refused, Err(SendError::HeaderMismatch { payload_bytes: 3 }));
 }
 
-/// Lengths up to the longest, alone and as trains, with codes and without in turns.
+/// Lengths up to the longest, alone and as trains, alternately with and without codes.
 #[test]
 fn authenticated_frames_of_any_length_arrive_with_their_codes() {
     let key = AuthenticationKey::new(FrameKey::from_bytes([3; 16]));

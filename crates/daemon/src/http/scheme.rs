@@ -1,7 +1,7 @@
-//! What a new connection speaks, and whether it may.
+//! Whether a new connection uses TLS or plain HTTP, and whether it may.
 //!
-//! Everybody speaks TLS. Plain HTTP is for tools on this host (`curl`, a Prometheus beside the
-//! daemon), whose words no network sees.
+//! TLS is allowed from everywhere. Plain HTTP is allowed for tools on this host (`curl`, a local
+//! Prometheus), whose traffic crosses no network.
 
 use std::net::IpAddr;
 
@@ -14,16 +14,16 @@ use super::answer::Refused;
 /// How a connection is served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Scheme {
-    /// Over TLS.
+    /// TLS.
     Tls,
-    /// As it is: it doesn't leave this host.
+    /// Plain HTTP within this host.
     Plain,
-    /// Not at all: what it says has crossed a network unencrypted.
+    /// Refused: plain HTTP that has crossed a network.
     Exposed,
 }
 
 impl Scheme {
-    /// Tells by the first byte, which no request of HTTP and every TLS connection has.
+    /// Decides by the first byte: only TLS connections begin with a handshake record.
     pub(super) fn of(first_byte: u8, peer: IpAddr) -> Self {
         if first_byte == HANDSHAKE_RECORD {
             Self::Tls
@@ -35,7 +35,7 @@ impl Scheme {
     }
 }
 
-/// Refuses every call, whatever token it shows: none is looked at, so nothing can be learnt here.
+/// Refuses every call without checking its token, so that an answer reveals nothing about the token.
 pub(super) fn exposed_router() -> Router {
     Router::new().fallback(async || {
         Refused::new(

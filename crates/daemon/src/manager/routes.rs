@@ -1,4 +1,4 @@
-//! Paths, and what they take and give.
+//! HTTP paths, and how their bodies become calls of the service.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! What the event loop counts, and where others read it.
+//! The event loop's counters, and their publication as metrics.
 
 use metrics::{Counter, Label};
 use tributary_protocol::node::NodeStats;
@@ -6,7 +6,7 @@ use tributary_protocol::node::NodeStats;
 use super::refusals::{Dropped, Reason};
 use crate::metrics::{Meters, Registry, Table};
 
-/// The event loop's own counts: plain numbers, so that counting costs nothing.
+/// The event loop's counters: plain numbers, so that counting is cheap.
 #[derive(Debug, Default)]
 pub(super) struct Counters {
     pub(super) frames_received: u64,
@@ -28,7 +28,7 @@ pub(super) struct Counters {
 }
 
 impl Counters {
-    /// Counts one peer turned away.
+    /// Counts one refused peer.
     pub(super) fn refuse(&mut self, reason: Reason) {
         self.refused[reason as usize] += 1;
     }
@@ -87,7 +87,7 @@ const GAUGES: Table<Counters> = &[
     ("tributary_node_streams_waiting", "groups that wait for a stream lock", |counters| counters.streams_waiting),
 ];
 
-/// The same counts where the metrics' reader finds them.
+/// The counters as metrics.
 pub(super) struct DataMeters {
     counters: Meters<Counters>,
     machine: Meters<NodeStats>,
@@ -97,7 +97,7 @@ pub(super) struct DataMeters {
 }
 
 impl DataMeters {
-    /// Announces every metric, so that each is there, at zero, from the start.
+    /// Registers every metric, so that each is there, at zero, from the start.
     pub(super) fn new(registry: &Registry) -> Self {
         let for_reason = |name, help, reason| {
             registry.counter(name, help, Some(Label::from_static_parts("reason", reason)))
@@ -111,7 +111,7 @@ impl DataMeters {
         }
     }
 
-    /// Makes the counts readable.
+    /// Publishes the current counts.
     pub(super) fn publish(&self, counters: &Counters, stats: &NodeStats) {
         self.counters.publish(counters);
         self.machine.publish(stats);

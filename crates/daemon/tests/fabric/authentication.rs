@@ -1,7 +1,7 @@
-//! A fabric whose frames are authenticated, and an attacker who has everything but the keys.
+//! A fabric whose frames are authenticated, and an attacker who has everything except the keys.
 //!
-//! He reads the network, so he has capabilities, addresses and recorded frames, and he sends from
-//! any address: where he poses as a member, what he sends comes from the member's own socket.
+//! The attacker reads the network, so he has capabilities, addresses and recorded frames. He sends from
+//! any address: to pose as a member, he uses the member's own socket.
 
 use std::net::{Ipv4Addr, UdpSocket};
 
@@ -76,14 +76,14 @@ fn every_path_through_the_tree_is_authenticated() {
         });
         let [first, _] = &group.endpoints[..] else { panic!("two members") };
         let mut members = members.into_iter();
-        let mut beside = DatagramMember::open(members.next().unwrap(), &first.address.tcp);
+        let mut member = DatagramMember::open(members.next().unwrap(), &first.address.tcp);
         let mut other = members.next().unwrap();
-        // Every frame that a member hears is checked by its link, or by `DatagramMember`.
+        // A member's link, or `DatagramMember`, checks every frame that the member receives.
         let number = other.rounds();
         for number in number..number + 10 {
-            beside.ask(number, 1.0);
+            member.ask(number, 1.0);
             other.contribute(&[2.0]);
-            assert_eq!(beside.hear_sum(number).1, to_bytes(&[3.0]));
+            assert_eq!(member.hear_sum(number).1, to_bytes(&[3.0]));
             assert_eq!(other.result(), Ok(vec![3.0]));
         }
         for node in ["root", "leaf0", "leaf1"] {
@@ -94,8 +94,8 @@ fn every_path_through_the_tree_is_authenticated() {
     });
 }
 
-/// What the rest of this file defends from: without codes, whoever reads the network and forges
-/// addresses puts words into a member's mouth.
+/// The attack that codes prevent: without them, an attacker who reads the network and forges addresses
+/// sends frames in a member's name.
 #[test]
 fn without_codes_a_perfect_forgery_counts() {
     guarded(|| {
@@ -122,8 +122,8 @@ fn a_spoofed_source_without_the_key_changes_nothing() {
         pose_as(&one, &Header { edge, message: Message::Probe(0) }.encode());
         one.ask(0, 1.0);
         two.ask(0, 2.0);
-        for beside in [&mut one, &mut two] {
-            assert_eq!(beside.hear_sum(0).1, to_bytes(&[3.0]));
+        for member in [&mut one, &mut two] {
+            assert_eq!(member.hear_sum(0).1, to_bytes(&[3.0]));
         }
         eventually("the forgeries are counted", || dropped(&fabric, "not-authentic") == 3.0);
         assert_eq!(metric(&fabric, "root", "tributary_node_refused_total", ""), 0.0);
@@ -150,8 +150,8 @@ fn a_datagram_altered_in_flight_changes_nothing() {
         pose_as(&one, &whole[..whole.len() - 1]);
         one.ask(0, 1.0);
         two.ask(0, 2.0);
-        for beside in [&mut one, &mut two] {
-            assert_eq!(beside.hear_sum(0).1, to_bytes(&[3.0]));
+        for member in [&mut one, &mut two] {
+            assert_eq!(member.hear_sum(0).1, to_bytes(&[3.0]));
         }
         eventually("all are counted", || {
             dropped(&fabric, "not-authentic") == altered.len() as f64
@@ -172,7 +172,7 @@ fn replays_change_nothing_be_they_of_this_epoch_or_an_old_one() {
         two.ask(0, 2.0);
         assert_eq!(two.hear_sum(0).1, to_bytes(&[1e9 + 2.0]), "it was the member's own");
         assert_eq!(one.hear_sum(0).1, to_bytes(&[1e9 + 2.0]));
-        // Within the epoch: it was counted, so it is answered and not counted again.
+        // Within the epoch the request was counted, so it is answered and not counted again.
         pose_as(&one, &recorded);
         assert_eq!(one.hear_sum(0).1, to_bytes(&[1e9 + 2.0]));
         drop((one, two));
@@ -182,7 +182,7 @@ fn replays_change_nothing_be_they_of_this_epoch_or_an_old_one() {
         let new = one.member.edge;
         assert_eq!(new.group, old.group, "the number is used again");
         assert_ne!(new.epoch, old.epoch);
-        // As it was; then with all that the new epoch has in the clear, and the old code.
+        // Unchanged; then with the new epoch's readable fields and the old code.
         pose_as(&one, &recorded);
         let fresh = request(new, 0, None);
         let code = &recorded[recorded.len() - CODE_BYTES..];
@@ -190,8 +190,8 @@ fn replays_change_nothing_be_they_of_this_epoch_or_an_old_one() {
         pose_as(&one, &[&header, &fresh[header.len()..], code].concat());
         one.ask(0, 1.0);
         two.ask(0, 2.0);
-        for beside in [&mut one, &mut two] {
-            assert_eq!(beside.hear_sum(0).1, to_bytes(&[3.0]));
+        for member in [&mut one, &mut two] {
+            assert_eq!(member.hear_sum(0).1, to_bytes(&[3.0]));
         }
         eventually("both are counted", || {
             dropped(&fabric, "no-edge") == 1.0 && dropped(&fabric, "not-authentic") == 1.0
@@ -217,8 +217,8 @@ fn a_flood_from_a_non_member_changes_nothing() {
             }
             one.ask(number, 1.0);
             two.ask(number, 2.0);
-            for beside in [&mut one, &mut two] {
-                assert_eq!(beside.hear_sum(number).1, to_bytes(&[3.0]));
+            for member in [&mut one, &mut two] {
+                assert_eq!(member.hear_sum(number).1, to_bytes(&[3.0]));
             }
         }
         // The socket's buffer holds more than comes between two sums, so few are lost.
@@ -259,7 +259,7 @@ fn links_without_the_key_are_closed_and_the_group_does_not_notice() {
         let group = job.group(&hosts(2), 2, 64);
         let wrong = FrameKey::from_bytes([0x55; 16]);
         for (count, key) in [(1.0, None), (2.0, Some(wrong))] {
-            // He has the capability.
+            // The attacker has the capability.
             let mut link = link_to(&group, key);
             assert_eq!(join_over(&mut link, edge(&group, 0)), Err(ReceiveError::Closed));
             eventually("the refusal is counted", || refused(&fabric, "not-authentic") == count);
@@ -299,7 +299,7 @@ fn an_outsider_has_a_key_of_its_own() {
         let outsider = group.outsider.as_ref().unwrap();
         assert_ne!(outsider.key, group.key);
         let edge = Edge { child: OUTSIDER, capability: outsider.capability, ..edge(&group, 0) };
-        // A member's key does not open it, nor, above all, its key a member's place.
+        // A member's key does not admit an external receiver, nor the reverse.
         let mut link = link_to(&group, group.key);
         assert_eq!(join_over(&mut link, edge), Err(ReceiveError::Closed));
         let mut link = link_to(&group, outsider.key);

@@ -20,7 +20,7 @@ use tributary_wire::control::{
 use tributary_wire::frame::{Abort, Edge, Header, Message, Part, Shape, Target, Trail};
 use tributary_wire::{Datatype, OperationNumber, Operator, SegmentIndex, Sequence, StreamTerms};
 
-/// Nothing here takes nearly so long; whatever does is stuck.
+/// No test takes nearly so long unless it hangs.
 pub(crate) const WATCHDOG: Duration = Duration::from_secs(60);
 
 /// Runs a test that could hang, and fails it if it does.
@@ -72,8 +72,7 @@ pub(crate) fn token(file: &Path) -> String {
     std::fs::read_to_string(file).unwrap().trim().to_owned()
 }
 
-/// One HTTP call over a connection of its own, written out by hand: the client must not share a
-/// misunderstanding with the server.
+/// One HTTP call over a new connection, written by hand so that client and server share no code.
 pub(crate) fn call(
     address: SocketAddr,
     token: Option<&str>,
@@ -94,8 +93,8 @@ pub(crate) fn call(
     Answer { status, body }
 }
 
-/// The status that a body meets which is too long to be read to its end; `None` if the connection
-/// was closed before it could be read.
+/// The status that answers a body too long to be read completely; `None` if the connection was closed
+/// before the status could be read.
 pub(crate) fn call_with_long_body(address: SocketAddr, token: &str, body: &str) -> Option<u16> {
     let mut stream = TcpStream::connect(address).unwrap();
     stream.set_read_timeout(Some(WATCHDOG)).unwrap();
@@ -255,7 +254,7 @@ pub(crate) fn metric(fabric: &Fabric, node: &str, name: &str, label: &str) -> f6
     sum
 }
 
-/// Which way a member reaches its node.
+/// How a member reaches its node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Way {
     Tcp,
@@ -271,7 +270,7 @@ pub(crate) struct Member {
     next: u32,
 }
 
-/// What came instead of a frame that was waited for.
+/// Why no frame was received.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum End {
     Aborted(Abort),

@@ -21,7 +21,7 @@ use tributary_wire::{
 pub(crate) type Pair = (Box<dyn Inject>, Box<dyn Inject>);
 pub(crate) type MakePair = fn(u32) -> Pair;
 
-/// Long enough for any machine to finish; reached only by what hangs.
+/// Long enough for any machine; only a test that hangs reaches it.
 const WATCHDOG: Duration = Duration::from_secs(120);
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(30);
 
@@ -95,7 +95,7 @@ pub(crate) fn faultless_pair(payload_max_bytes: u32) -> Pair {
     (Box::new(FaultyLink::new(one, plan)), Box::new(FaultyLink::new(other, plan)))
 }
 
-/// Delays are no faults: a link that suffers them passes the whole suite.
+/// A link with delays and no other faults passes the whole suite.
 pub(crate) fn slow_pair(payload_max_bytes: u32) -> Pair {
     let (one, other) = shm_pair(payload_max_bytes);
     let plan = FaultPlan {
@@ -140,7 +140,7 @@ pub(crate) fn frame_bytes(sequence: u32, payload_bytes: usize) -> Vec<u8> {
     [&header[..], &payload[..]].concat()
 }
 
-/// Holds a frame that arrived against the one that was sent.
+/// Compares a frame that arrived with the one that was sent.
 pub(crate) fn check(got: &Frame<'_>, sequence: u32, payload_bytes: usize) {
     let (header, payload) = frame(sequence, payload_bytes);
     assert_eq!(got.header.encode(), header, "header of frame {sequence}");

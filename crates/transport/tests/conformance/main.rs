@@ -1,8 +1,8 @@
-//! One suite that every link passes, then what only one kind of link can be asked.
+//! One suite that every kind of link passes, then tests of each kind.
 //!
-//! Goal: whatever carries the frames, its user can't tell. Method: each function of `suite` takes a
-//! way to make a connected pair and is stamped onto every kind of link. Everything that could hang
-//! runs under a watchdog.
+//! Goal: users can't tell the kinds of link apart. Method: each function of `suite` takes a function that
+//! makes a connected pair, and a macro applies it to every kind of link. Everything that could hang runs
+//! under a watchdog.
 #![allow(clippy::unwrap_used, reason = "a test that can't go on fails here")]
 
 mod common;

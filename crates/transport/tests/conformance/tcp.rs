@@ -1,4 +1,4 @@
-//! What only TCP can be asked.
+//! Tests of TCP only.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
@@ -97,8 +97,8 @@ fn what_is_confirmed_survives_a_reset() {
 }
 
 #[test]
-fn what_the_peer_has_no_room_for_is_unconfirmed_until_it_reads_or_goes() {
-    guarded("what_the_peer_has_no_room_for_is_unconfirmed_until_it_reads_or_goes", || {
+fn what_the_peer_has_no_room_for_is_unacknowledged_until_it_reads_or_goes() {
+    guarded("what_the_peer_has_no_room_for_is_unacknowledged_until_it_reads_or_goes", || {
         for reads in [true, false] {
             let (mut acceptor, address) = acceptor();
             let options = TcpOptions::new(1000).unwrap();

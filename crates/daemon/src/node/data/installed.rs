@@ -1,17 +1,17 @@
-//! Which groups are installed here, and the keys of those whose frames are authenticated.
+//! The groups installed on this node, and the keys of those whose frames are authenticated.
 
 use tributary_transport::{AuthenticationKey, Frame};
 use tributary_wire::control::GroupKeys;
 use tributary_wire::frame::{Edge, OUTSIDER};
 use tributary_wire::{Epoch, GroupId};
 
-/// The groups of one node, so that all can be dropped, and every frame held against its group's key.
+/// The groups of one node, with the keys to check their frames.
 #[derive(Default)]
 pub(super) struct Installed {
     /// Indexed by group id, which the manager keeps small and dense.
     places: Vec<Option<Place>>,
     count: usize,
-    /// Those among them whose frames are authenticated.
+    /// How many of them authenticate their frames.
     authenticated: usize,
 }
 

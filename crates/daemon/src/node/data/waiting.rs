@@ -1,4 +1,4 @@
-//! How long the loop goes round, what it asks in a round, and how it sleeps.
+//! The loop's rounds: how long it polls, what it polls in a round, and how it sleeps.
 
 use std::io;
 use std::thread;
@@ -12,12 +12,12 @@ use super::{DATAGRAMS, DataLoop, FIRST_PORT, SHM_LISTENER, TCP_LISTENER, WAKER};
 use crate::node::links::{AnyLink, Stage};
 use crate::node::refusals::Reason;
 
-/// Rounds over the links between two looks at the kernel's events and the clock.
+/// Rounds over the links between two polls of the kernel and the clock.
 const ROUNDS_PER_KERNEL_POLL: u32 = 32;
 
-/// While frames come by datagram, the socket is asked itself in every round: one system call that
-/// brings them, in the place of one that says that they are there. The kernel is asked about the
-/// others, and the clock looked at, once in so many rounds.
+/// While frames come by datagram, every round receives from the socket directly: that takes one system
+/// call, where asking the kernel first would take two. The kernel's other events and the clock are
+/// polled once in so many rounds.
 const ROUNDS_PER_KERNEL_POLL_WITH_DATAGRAMS: u32 = 4;
 
 /// Rounds over the links between two updates of the counters that others read.
@@ -34,7 +34,7 @@ impl DataLoop {
             if !worked && self.spin.is_zero() {
                 return Ok(());
             }
-            // A round over sockets costs system calls anyway; one over rings costs next to nothing.
+            // A round over sockets costs system calls anyway; one over rings costs almost nothing.
             let has_sockets = self.links.tcp_count() > 0 || self.datagrams.is_some();
             let may_poll_kernel = !self.datagrams_active
                 || rounds.is_multiple_of(ROUNDS_PER_KERNEL_POLL_WITH_DATAGRAMS);
@@ -52,7 +52,7 @@ impl DataLoop {
             }
             if worked {
                 idle_since = None;
-                // Datagrams are taken until there are none: a look right after finds nothing.
+                // All datagrams have been handled, so a poll right after finds nothing.
                 if !self.datagrams_active || self.datagrams_signalled {
                     continue;
                 }
@@ -63,7 +63,7 @@ impl DataLoop {
                 }
             }
             if has_sockets || is_kernel_poll_due {
-                // Whoever this loop waits for may be waiting for this very core.
+                // The peer that this loop waits for may need this core.
                 thread::yield_now();
             } else {
                 std::hint::spin_loop();
@@ -71,9 +71,9 @@ impl DataLoop {
         }
     }
 
-    /// Goes once over everything that frames come from. True if any of it had something.
+    /// Serves datagrams and links once. True if there was anything.
     fn serve_sockets(&mut self) -> bool {
-        // Where the loop sleeps at once, the kernel has said whether there is anything.
+        // A loop that sleeps at once gets the kernel's signal instead.
         self.datagrams_signalled |= self.datagrams_active && !self.spin.is_zero();
         let by_datagram = self.serve_datagrams();
         let by_link = self.serve_links();
@@ -96,7 +96,7 @@ impl DataLoop {
         outcome.map(drop)
     }
 
-    /// Prepares every link for sleep; false, with all of them awake, if one has something already.
+    /// Prepares every link for sleep. False, with all links disarmed, if one has something already.
     fn arm_links(&mut self) -> bool {
         if self.datagrams_signalled {
             return false;
@@ -104,7 +104,7 @@ impl DataLoop {
         for port in 0..self.links.ports_end() {
             let Some(entry) = self.links.entry(PortId(port)) else { continue };
             let is_ready = match &mut entry.link {
-                // Watched for edges, and drained since the last one: nothing to prepare.
+                // Edge-triggered, and drained since the last edge: nothing to prepare.
                 AnyLink::Tcp(_) => entry.is_signalled,
                 AnyLink::Shm(_) => entry.link.arm() == Armed::Ready,
             };
@@ -126,7 +126,7 @@ impl DataLoop {
         }
     }
 
-    /// Takes what the kernel has to say, waiting for it at most `timeout`. True if it was anything.
+    /// Handles the kernel's events, waiting for them at most `timeout`. True if there were any.
     fn kernel_events(
         &mut self,
         events: &mut Events,
@@ -150,8 +150,8 @@ impl DataLoop {
                 Token(token) => {
                     if let Some(entry) = self.links.entry(PortId((token - FIRST_PORT) as u32)) {
                         entry.is_signalled = true;
-                        // The edge is spent, whether or not this loop was asleep: the link has to
-                        // take note of what is on its descriptor, above all that the peer is gone.
+                        // The edge will not be reported again. So the link reads its descriptor now,
+                        // above all to notice that the peer is gone.
                         entry.link.disarm();
                     }
                 }
@@ -160,7 +160,7 @@ impl DataLoop {
         Ok(!events.is_empty())
     }
 
-    /// Does what is due. True if it was anything.
+    /// Handles deadlines that have passed. True if there were any.
     pub(super) fn serve_deadlines(&mut self) -> bool {
         let now = Instant::now();
         let mut worked = false;
