@@ -52,7 +52,7 @@ def parse_arguments():
     parser.add_argument("--between-hosts", choices=["auto", "tree", "direct"], default="auto",
                         help="way of every operation (default %(default)s: each the one that its "
                              "length and its communicator suggest)")
-    parser.add_argument("--seal-frames", action="store_true", help="seal every frame")
+    parser.add_argument("--authenticate-frames", action="store_true", help="authenticate every frame")
     parser.add_argument("--operations", type=int, default=5_000_000,
                         help="on communicators that span hosts (default %(default)s)")
     parser.add_argument("--depth", type=int, default=8,
@@ -105,7 +105,7 @@ class Lab:
             [self.program, "lab", "up", "--name", self.name, "--hosts", str(arguments.hosts),
              "--hosts-per-leaf", str(arguments.hosts_per_leaf), "--loss", arguments.loss,
              "--tcp-rto-min", arguments.tcp_rto_min,
-             *(["--seal-frames"] if arguments.seal_frames else [])],
+             *(["--authenticate-frames"] if arguments.authenticate_frames else [])],
             check=False, stdout=subprocess.DEVNULL).returncode
         if code != 0:
             sys.exit(code)
@@ -231,7 +231,7 @@ def main():
     found = complaints(summary, before, after, status)
     settings = {name: vars(arguments)[name] for name in
                 ("mpi", "hosts", "hosts_per_leaf", "loss", "ranks_per_host", "channel",
-                 "between_hosts", "depth", "seal_frames", "seed")}
+                 "between_hosts", "depth", "authenticate_frames", "seed")}
     result = {**settings, **summary, "before": before, "after": after, "complaints": found}
     state.add(result)
     print(json.dumps(result))

@@ -36,7 +36,7 @@ LABS = [
 MULTICAST_LABS = [
     (["--hosts", "4", "--hosts-per-leaf", "2"], True),
     (["--hosts", "4", "--hosts-per-leaf", "2", "--block-multicast"], False),
-    (["--hosts", "4", "--hosts-per-leaf", "2", "--seal-frames"], True),
+    (["--hosts", "4", "--hosts-per-leaf", "2", "--authenticate-frames"], True),
 ]
 
 # What a host that is not the manager's is told over plain HTTP, whatever token it shows.
@@ -154,11 +154,11 @@ def check_plain_http(name, arguments):
 
 
 def check_soak(mpi, arguments):
-    """A soak of seconds, on a lossy lab of its own whose frames are sealed."""
+    """A soak of seconds, on a lossy lab of its own whose frames are authenticated."""
     code, text = bounded(
         [sys.executable, HERE / "soak.py", "--tributary", arguments.tributary, "--venvs",
          arguments.venvs, "--build", arguments.build, "--mpi", mpi, "--hosts", "4",
-         "--hosts-per-leaf", "2", "--ranks-per-host", "2", "--seconds", "5", "--seal-frames"],
+         "--hosts-per-leaf", "2", "--ranks-per-host", "2", "--seconds", "5", "--authenticate-frames"],
         arguments.timeout)
     if code != 0:
         raise Failure(f"exit code {code}\n{text}")

@@ -29,7 +29,7 @@ pub(crate) fn manager(flags: ManagerFlags) -> anyhow::Result<ExitCode> {
         fabric: flags.topology.as_deref().map_or_else(|| Ok(Fabric::new()), read_fabric)?,
         config: ManagerConfig {
             multicast: flags.multicast,
-            seals_frames: flags.seal_frames,
+            authenticates_frames: flags.authenticate_frames,
             ..ManagerConfig::default()
         },
     };

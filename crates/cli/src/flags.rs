@@ -14,8 +14,8 @@ pub(crate) use bench::{BenchFlags, BenchRankFlags, CollectiveFlag, PathFlag};
 pub(crate) use daemons::{ManagerFlags, NodeFlags, TokenAction, TokenFlags};
 pub(crate) use inspect::{CompletionsFlags, ConfigFlags, FabricFlags, ListenFlags};
 pub(crate) use lab::{
-    LabAction, LabAgentFlags, LabExecFlags, LabFlags, LabKeeperFlags, LabNodesFlag, LabRunFlags,
-    LabStatusFlags, LabUpFlags,
+    LabAction, LabAgentFlags, LabExecFlags, LabFlags, LabNodesFlag, LabRunFlags, LabStatusFlags,
+    LabSupervisorFlags, LabUpFlags,
 };
 pub(crate) use model::{ModelFlags, TuneFlags};
 pub(crate) use run::{MpiFlag, RunFlags, TransportFlag};
@@ -67,7 +67,7 @@ pub(crate) enum Command {
     #[command(hide = true)]
     BenchRank(BenchRankFlags),
     #[command(hide = true)]
-    LabKeeper(LabKeeperFlags),
+    LabSupervisor(LabSupervisorFlags),
     #[command(hide = true)]
     LabAgent(LabAgentFlags),
 }

@@ -15,8 +15,8 @@ use tributary_lab::session::Request;
 use tributary_lab::{Lab, OpenError, Scheduling, UpError, UpOptions};
 
 use crate::flags::{
-    LabAction, LabAgentFlags, LabExecFlags, LabKeeperFlags, LabNodesFlag, LabRunFlags,
-    LabStatusFlags, LabUpFlags,
+    LabAction, LabAgentFlags, LabExecFlags, LabNodesFlag, LabRunFlags, LabStatusFlags,
+    LabSupervisorFlags, LabUpFlags,
 };
 use crate::signals;
 use crate::tables;
@@ -37,8 +37,8 @@ pub(crate) fn lab(action: LabAction) -> anyhow::Result<ExitCode> {
 }
 
 /// Is the process that a lab hangs on.
-pub(crate) fn keeper(flags: &LabKeeperFlags) -> anyhow::Result<ExitCode> {
-    tributary_lab::keep(&flags.directory)?;
+pub(crate) fn supervise(flags: &LabSupervisorFlags) -> anyhow::Result<ExitCode> {
+    tributary_lab::supervise(&flags.directory)?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -72,7 +72,7 @@ fn up(flags: LabUpFlags) -> anyhow::Result<ExitCode> {
         program: std::env::current_exe().context("this program's path")?,
         node_spin_us: flags.node_spin,
         has_multicast: !flags.no_multicast,
-        seals_frames: flags.seal_frames,
+        authenticates_frames: flags.authenticate_frames,
     };
     let options = UpOptions { name: flags.lab.name, config };
     let lab = tributary_lab::up(&options).map_err(|error| match error {

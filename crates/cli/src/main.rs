@@ -77,7 +77,7 @@ fn dispatch(flags: Flags) -> anyhow::Result<ExitCode> {
         Command::Tune(flags) => tune::tune(flags),
         Command::Config(flags) => config::config(flags),
         Command::Lab(flags) => lab::lab(flags.action),
-        Command::LabKeeper(flags) => lab::keeper(&flags),
+        Command::LabSupervisor(flags) => lab::supervise(&flags),
         Command::LabAgent(flags) => lab::agent(flags),
         Command::Completions(flags) => {
             let mut script = Vec::new();

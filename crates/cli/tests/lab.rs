@@ -70,8 +70,9 @@ impl TestLab {
         folder(&self.0)
     }
 
-    fn keeper(&self) -> u32 {
-        let text = std::fs::read_to_string(self.folder().join("pid")).expect("a lab has a keeper");
+    fn supervisor(&self) -> u32 {
+        let text =
+            std::fs::read_to_string(self.folder().join("pid")).expect("a lab has a supervisor");
         text.trim().parse().expect("a number")
     }
 
@@ -288,19 +289,19 @@ fn two_labs_of_the_same_addresses_do_not_meet() {
 }
 
 #[test]
-fn a_killed_keeper_takes_everything_along_and_down_removes_the_rest() {
-    let Some(lab) = up("keeper", &["--hosts", "2"]) else { return };
+fn a_killed_supervisor_takes_everything_along_and_down_removes_the_rest() {
+    let Some(lab) = up("supervisor", &["--hosts", "2"]) else { return };
     let running = Running::start(&mut lab.shell("h0", "sleep 1000"));
     await_that("the command runs", || {
         let looked = lab.output("h0", "ps axo args | grep -c '^[s]leep 1000' || true");
         (looked.trim() == "1").then_some(())
     });
-    let keeper = lab.keeper();
-    kill(keeper);
+    let supervisor = lab.supervisor();
+    kill(supervisor);
     let ended = running.wait();
     assert_eq!(ended.status.code(), Some(1));
     assert!(ended.stderr.contains("the member ended"), "{}", ended.stderr);
-    await_that("the keeper ends", || (!is_alive(keeper)).then_some(()));
+    await_that("the supervisor ends", || (!is_alive(supervisor)).then_some(()));
     await_that("the members end", || processes_of(&lab.0).is_empty().then_some(()));
     let ended = run(&mut lab.command(&["exec", "h0", "--", "true"]));
     assert!(ended.stderr.contains("is not running"), "{}", ended.stderr);
@@ -324,7 +325,7 @@ fn up_killed_at_any_time_leaves_nothing_that_down_does_not_remove() {
         let ended = run(&mut self::lab(&name, &["down"]));
         let is_none = ended.stderr.contains("there is no lab");
         assert!(ended.status.success() || is_none, "after {after_ms} ms: {}", ended.stderr);
-        // A keeper without anybody to keep for removes the folder and ends an instant later.
+        // A supervisor without anybody to keep for removes the folder and ends an instant later.
         await_that("all processes end", || processes_of(&name).is_empty().then_some(()));
         assert_nothing_left(&name);
     }

@@ -15,7 +15,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use tributary_transport::{
-    Link, OptionsError, SealKey, Sent, TcpLink, TcpOptions, connect_tcp, wait,
+    AuthenticationKey, Link, OptionsError, Sent, TcpLink, TcpOptions, connect_tcp, wait,
 };
 use tributary_wire::control::OutsiderGrant;
 use tributary_wire::frame::{Abort, AbortReason, Edge, Header, Message, OUTSIDER};
@@ -124,7 +124,7 @@ impl ExternalReceiver {
         let mut link = connect_tcp(address, TcpOptions::new(grant.payload_max_bytes)?, within)
             .map_err(|error| JoinError::Unreachable { address, problem: error.to_string() })?;
         if let Some(key) = grant.key {
-            link.protect(SealKey::new(key));
+            link.authenticate(AuthenticationKey::new(key));
         }
         let edge = Edge {
             group: grant.group,

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use tributary_algorithms::Collective;
 use tributary_protocol::endpoint::{Endpoint, Event, OperationSpec, StartError};
 use tributary_protocol::{Reach, Time};
-use tributary_transport::{Beside, Link, Sent, wait, wait_beside};
+use tributary_transport::{Link, Sent, WakeSources, wait, wait_with_datagrams};
 use tributary_wire::frame::{Abort, AbortReason, Target};
 use tributary_wire::{EndpointId, OperationNumber, Operator};
 
@@ -240,8 +240,8 @@ impl InterHost for TreeMember {
         match &mut self.datagrams {
             Some(datagrams) => {
                 let receiver = datagrams.multicast_receiver.as_ref();
-                let woken = wait_beside(&mut self.link, &datagrams.socket, receiver, time);
-                let woken = woken.unwrap_or(Beside { link: true, datagrams: true });
+                let woken = wait_with_datagrams(&mut self.link, &datagrams.socket, receiver, time);
+                let woken = woken.unwrap_or(WakeSources { link: true, datagrams: true });
                 if woken.link {
                     self.link_due_in = 0;
                 }

@@ -1,6 +1,6 @@
 //! A manager and its aggregation nodes as threads of this process, for one machine.
 //!
-//! Owns their threads and a private folder for their token and sockets; both go with the value.
+//! Owns their threads and a private folder for their token and sockets. Dropping the value ends both.
 
 use std::fs::Permissions;
 use std::io;
@@ -29,28 +29,28 @@ const READY_WITHIN: Duration = Duration::from_secs(10);
 
 const POLL: Duration = Duration::from_millis(2);
 
-/// What an embedded fabric is made of.
+/// The composition of an embedded fabric.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FabricOptions {
     /// How many hosts this machine acts as.
     pub hosts: u32,
-    /// Aggregation nodes below the root; with none, hosts hang from the root.
+    /// Aggregation nodes below the root; with none, hosts are children of the root.
     pub leaves: u16,
     /// Whether nodes take links over shared memory besides TCP.
     pub shared_memory: bool,
     /// How long a node polls after its last frame before it sleeps.
     pub spin: Duration,
-    /// Longest segment that travels by datagram where it can; 0 for no datagrams at all.
+    /// Longest segment that nodes send by datagram; 0 for no datagrams at all.
     pub datagram_payload_max_bytes: u32,
-    /// What each node takes on.
+    /// The limits of each node.
     pub node_limits: NodeLimits,
     /// The manager's limits.
     pub manager_limits: ManagerConfig,
 }
 
 impl Default for FabricOptions {
-    /// Two hosts under a tree of two levels. Nodes sleep at once: they share the cores with the
-    /// ranks, which need them more.
+    /// Two hosts under a tree of two levels. Nodes sleep at once, because they share the cores with
+    /// the ranks, which need them more.
     fn default() -> Self {
         Self {
             hosts: 2,
@@ -64,11 +64,11 @@ impl Default for FabricOptions {
     }
 }
 
-/// Why there is no embedded fabric.
+/// Why an embedded fabric did not start.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StartError {
-    /// No host, or more than can be named.
+    /// No host, or too many.
     #[error("a fabric has from 1 to {max} hosts, not {hosts}")]
     Hosts {
         /// Asked for.
@@ -96,7 +96,7 @@ pub enum StartError {
         /// Why not.
         source: NodeError,
     },
-    /// A listener, a thread or a runtime can't be had.
+    /// The system refused a listener, a thread or a runtime.
     #[error("{what}: {source}")]
     System {
         /// What was attempted.
@@ -125,7 +125,7 @@ pub struct Fabric {
     shutdown: Shutdown,
     manager_thread: Option<JoinHandle<()>>,
     token_file: PathBuf,
-    // Last: the sockets in it are closed by then.
+    // Last, so that the sockets in it are closed before it is removed.
     folder: TempDir,
 }
 
@@ -184,13 +184,13 @@ impl Fabric {
         self.manager
     }
 
-    /// The file with the token, for `TRIBUTARY_TOKEN_FILE`. Goes with this value.
+    /// The file with the token, for `TRIBUTARY_TOKEN_FILE`. Removed with this value.
     #[must_use]
     pub fn token_file(&self) -> &Path {
         &self.token_file
     }
 
-    /// Where a node serves its metrics.
+    /// The address at which a node serves its metrics.
     #[must_use]
     pub fn metrics_address(&self, node: &str) -> Option<SocketAddr> {
         self.nodes.iter().find(|running| running.name == node)?.metrics
@@ -202,7 +202,7 @@ impl Fabric {
         self.watch.status()
     }
 
-    /// Stops one node, as if it had been taken down; false if there is none of that name.
+    /// Stops one node, as an operator would; false if there is none of that name.
     pub fn stop_node(&mut self, name: &str) -> bool {
         let Some(at) = self.nodes.iter().position(|node| node.name == name) else { return false };
         self.nodes.remove(at).stop();
@@ -321,7 +321,7 @@ fn system(what: &'static str) -> impl Fn(io::Error) -> StartError {
 }
 
 fn join(thread: &mut Option<JoinHandle<()>>) {
-    // A thread that panicked has said so on its own.
+    // A thread that panicked has reported that itself.
     if let Some(thread) = thread.take() {
         let _ = thread.join();
     }

@@ -1,10 +1,10 @@
-//! What every HTTP interface here has: TLS, the bearer token, bounded connections, refusals as JSON.
+//! The HTTP server of all daemons: TLS, bearer token, bounded connections, refusals as JSON.
 //!
-//! Knows nothing of the paths behind it.
+//! Knows nothing of the paths that it serves.
 
 pub(crate) mod answer;
 mod certificate;
-mod speech;
+mod scheme;
 #[cfg(test)]
 mod tests;
 
@@ -32,27 +32,27 @@ pub use certificate::certificate_pem;
 use crate::liveness::watch_host;
 use crate::shutdown::Shutdown;
 use answer::Refused;
-use speech::Speech;
+use scheme::Scheme;
 use tributary_transport::token::Token;
 
-/// What connections may take.
+/// Limits of connections.
 #[derive(Clone, Copy, Debug)]
 struct Limits {
-    /// Connections at once, handshakes included; more wait in the listener's queue.
+    /// Connections at once, including those in a handshake; others wait in the listener's queue.
     connections: usize,
-    /// How long a client may take until both have agreed on keys, and again for a request's head.
+    /// How long a client may take for the TLS handshake, and again for a request's head.
     head_within: Duration,
 }
 
 const LIMITS: Limits = Limits { connections: 16_384, head_within: Duration::from_secs(10) };
 
-/// After the system was short of something, connectors wait this long.
+/// Pause before the next accept after the system lacked a resource.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
-/// How long calls may take to end when the daemon stops.
-const FAREWELL_WITHIN: Duration = Duration::from_secs(2);
+/// Timeout of the graceful close of all connections when the daemon stops.
+const GRACEFUL_CLOSE_WITHIN: Duration = Duration::from_secs(2);
 
-/// Calls that are answered to holders of the token.
+/// A router whose calls need the token.
 #[derive(Clone)]
 pub(crate) struct Guarded {
     calls: Router,
@@ -61,15 +61,14 @@ pub(crate) struct Guarded {
 }
 
 impl Guarded {
-    /// Puts the token before every path of `router`, those it doesn't have included, and before
-    /// that TLS for whoever is on another host.
+    /// Requires the token for every path, including unknown ones, and TLS from clients on other hosts.
     pub(crate) fn new(router: Router, token: Token) -> Self {
         let tls = TlsAcceptor::from(certificate::server_config(&token));
         let calls = router
             .fallback(not_found)
             .method_not_allowed_fallback(not_found)
             .layer(from_fn_with_state(Arc::new(token), authorize));
-        Self { calls, exposed: speech::exposed_router(), tls }
+        Self { calls, exposed: scheme::exposed_router(), tls }
     }
 }
 
@@ -78,7 +77,7 @@ async fn not_found(request: Request) -> Refused {
     Refused::new(RefusalCode::NotFound, format!("no such call: {method} {path}"))
 }
 
-/// Lets nobody in without the token, whatever the path.
+/// Refuses every request without the token, whatever the path.
 async fn authorize(State(token): State<Arc<Token>>, request: Request, next: Next) -> Response {
     let shown = request.headers().get(header::AUTHORIZATION).map(|value| value.as_bytes());
     let shown = shown.and_then(|value| value.strip_prefix(b"Bearer "));
@@ -93,7 +92,7 @@ async fn authorize(State(token): State<Arc<Token>>, request: Request, next: Next
     (scheme, refused).into_response()
 }
 
-/// Serves `guarded` on `listener` until asked to stop; calls under way then have a moment to end.
+/// Serves `guarded` on `listener` until asked to stop, then closes gracefully.
 pub(crate) async fn serve(listener: TcpListener, guarded: Guarded, shutdown: &Shutdown) {
     serve_within(LIMITS, listener, guarded, shutdown).await;
 }
@@ -128,7 +127,7 @@ async fn serve_within(
     }
     drop(listener);
     let ending = async { while connections.join_next().await.is_some() {} };
-    let ended = tokio::time::timeout(FAREWELL_WITHIN, ending).await;
+    let ended = tokio::time::timeout(GRACEFUL_CLOSE_WITHIN, ending).await;
     if ended.is_err() {
         connections.shutdown().await;
     }
@@ -143,7 +142,7 @@ async fn accept(
     Ok((Accepted { stream, peer }, permit))
 }
 
-/// A connection that has said nothing yet.
+/// A connection on which nothing has been received.
 struct Accepted {
     stream: TcpStream,
     peer: SocketAddr,
@@ -163,43 +162,43 @@ impl Accepted {
         };
         match opened {
             Ok(Ok(Opened::Tls(stream))) => {
-                converse(*stream, guarded.calls, head_within, shutdown).await;
+                serve_requests(*stream, guarded.calls, head_within, shutdown).await;
             }
             Ok(Ok(Opened::Plain(stream))) => {
-                converse(stream, guarded.calls, head_within, shutdown).await;
+                serve_requests(stream, guarded.calls, head_within, shutdown).await;
             }
             Ok(Ok(Opened::Exposed(stream))) => {
                 tracing::warn!("{peer} speaks plain HTTP over a network; it is told to use TLS");
-                converse(stream, guarded.exposed, head_within, shutdown).await;
+                serve_requests(stream, guarded.exposed, head_within, shutdown).await;
             }
-            // Whoever has another token gives up here, and says why on his side.
+            // A client with another token ends the handshake here, and reports the reason on its side.
             Ok(Err(error)) => tracing::debug!(%peer, %error, "no control connection"),
             Err(_) => tracing::debug!(%peer, "no control connection within {head_within:?}"),
         }
     }
 
-    /// Waits for the first byte, and for keys if it asks for them.
+    /// Waits for the first byte, then does the TLS handshake if the byte begins one.
     async fn open(self, tls: &TlsAcceptor) -> io::Result<Opened> {
         let mut first_byte = [0];
         if self.stream.peek(&mut first_byte).await? == 0 {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
-        Ok(match Speech::of(first_byte[0], self.peer.ip()) {
-            Speech::Tls => Opened::Tls(Box::new(tls.accept(self.stream).await?)),
-            Speech::Plain => Opened::Plain(self.stream),
-            Speech::Exposed => Opened::Exposed(self.stream),
+        Ok(match Scheme::of(first_byte[0], self.peer.ip()) {
+            Scheme::Tls => Opened::Tls(Box::new(tls.accept(self.stream).await?)),
+            Scheme::Plain => Opened::Plain(self.stream),
+            Scheme::Exposed => Opened::Exposed(self.stream),
         })
     }
 }
 
-/// A connection over which HTTP can be spoken.
+/// A connection that is ready for HTTP.
 enum Opened {
     Tls(Box<tokio_rustls::server::TlsStream<TcpStream>>),
     Plain(TcpStream),
     Exposed(TcpStream),
 }
 
-async fn converse(
+async fn serve_requests(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send,
     router: Router,
     head_within: Duration,
@@ -218,7 +217,7 @@ async fn converse(
         }
     };
     if let Err(error) = outcome {
-        // A node or job that dies ends its stream this way: nothing out of the ordinary.
+        // A node or job that dies ends its stream this way, which is no fault of this daemon.
         tracing::debug!(%error, "control connection");
     }
 }

@@ -1,8 +1,8 @@
 //! The daemons: the aggregation node, the manager, and both together in one process.
 //!
-//! Owns event loops, sockets, timers, HTTP and metrics. Decides no protocol matter: that is
-//! `tributary-protocol`'s, which these drive. The program only parses arguments and calls here.
-//! Logs through `tracing`; the program says where to.
+//! Owns event loops, sockets, timers, HTTP and metrics. The daemons drive the state machines of
+//! `tributary-protocol`, which make all protocol decisions. The program only parses arguments and
+//! calls this crate. Logs go to `tracing`; the program decides where they end up.
 
 pub mod embedded;
 pub mod limits;

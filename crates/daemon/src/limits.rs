@@ -1,16 +1,16 @@
-//! What the system lets a daemon have.
+//! Resource limits of a daemon's process.
 
 use std::io;
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// Raises the number of files this process may have open to the most it may ask for: every child of
-/// a node and every job of a manager is a descriptor. Returns that number, or `None` where there is
-/// no limit. For daemons of their own: children inherit it, and not every program bears numbers
-/// beyond 1,023 (`select`).
+/// Raises the limit on open files to the hard limit, because every child of a node and every job of a
+/// manager needs a descriptor. Returns the new limit, or `None` if there is none. For daemons that
+/// have a process of their own: child processes inherit the limit, and some programs can't handle
+/// descriptors beyond 1,023 (`select`).
 ///
 /// # Errors
-/// If the system refuses, which it may not for a number up to the hard limit.
+/// If the system refuses.
 pub fn raise_open_files() -> io::Result<Option<u64>> {
     let limit = getrlimit(Resource::Nofile);
     if limit.current != limit.maximum {

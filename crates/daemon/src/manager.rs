@@ -1,8 +1,8 @@
 //! The manager's HTTP service around [`tributary_protocol::manager`].
 //!
-//! Owns the connections, the clock and the way of each order to its node. Decides nothing: every
-//! request becomes an input of the machine, every output goes to whoever waits for it. Paths and
-//! bodies: `docs/control.md`.
+//! Owns the connections and the clock, and delivers orders to nodes. Decides nothing: every request
+//! becomes an input of the state machine, and every output goes to the connection that waits for it.
+//! `docs/control.md` describes paths and bodies.
 //!
 //! One mutex guards the machine. Its inputs take microseconds, and there are a few per job.
 
@@ -25,37 +25,37 @@ use crate::shutdown::Shutdown;
 use service::Service;
 use tributary_transport::token::Token;
 
-/// Between two ticks: to nodes, and of the manager's own deadlines.
+/// Interval at which the manager checks its deadlines and whether ticks to nodes are due.
 const TICK_INTERVAL: Duration = Duration::from_millis(250);
 
-/// What a manager is told at its start.
+/// Options of a manager.
 #[derive(Debug)]
 pub struct ManagerOptions {
-    /// What every caller has to show.
+    /// The token that every caller must present.
     pub token: Token,
-    /// The fabric; an empty one where there is no topology file.
+    /// The fabric; empty without a topology file.
     pub fabric: Fabric,
     /// Limits.
     pub config: ManagerConfig,
 }
 
-/// Why there is no manager.
+/// Why a manager did not start.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ManagerError {
-    /// No random seed for capabilities could be had.
+    /// The kernel gave no random seed for capabilities.
     #[error("no random bytes for capabilities: {0}")]
     NoEntropy(io::Error),
 }
 
-/// A manager that is about to serve.
+/// A manager that does not serve yet.
 pub struct Manager {
     token: Token,
     service: Arc<Service>,
     shutdown: Shutdown,
 }
 
-/// A look at a manager from within its process.
+/// Reads a manager's status from within its process.
 #[derive(Clone)]
 pub struct Watch(Arc<Service>);
 
@@ -68,10 +68,10 @@ impl Watch {
 }
 
 impl Manager {
-    /// A manager with nothing to manage yet, that serves until `shutdown`.
+    /// A manager without nodes and jobs, which will serve until `shutdown`.
     ///
     /// # Errors
-    /// If no random bytes can be had.
+    /// If the kernel gives no random bytes.
     pub fn new(options: ManagerOptions, shutdown: Shutdown) -> Result<Self, ManagerError> {
         let ManagerOptions { token, fabric, config } = options;
         let service =
@@ -79,13 +79,13 @@ impl Manager {
         Ok(Self { token, service: Arc::new(service), shutdown })
     }
 
-    /// A look at it, for whoever runs it in the same process.
+    /// Gives access to its status from within this process.
     #[must_use]
     pub fn watch(&self) -> Watch {
         Watch(Arc::clone(&self.service))
     }
 
-    /// Serves until asked to stop. Then nodes and jobs see their connections end.
+    /// Serves until asked to stop. Then it closes the connections of nodes and jobs.
     pub async fn serve(self, listener: TcpListener) {
         if let Ok(address) = listener.local_addr() {
             tracing::info!(%address, "manager listens");

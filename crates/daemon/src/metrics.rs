@@ -1,7 +1,7 @@
-//! Metrics in Prometheus' text format, rendered when somebody asks.
+//! Metrics in Prometheus' text format, rendered on request.
 //!
-//! Owns the registry of one daemon. Not the process's global one: an embedded fabric runs several
-//! daemons in one process, each with its own figures.
+//! Every daemon has its own registry instead of the process's global one, because an embedded fabric
+//! runs several daemons in one process.
 
 use metrics::{Counter, Gauge, Key, KeyName, Label, Level, Metadata, Recorder};
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle, PrometheusRecorder};
@@ -41,7 +41,7 @@ impl Registry {
         self.recorder.register_gauge(&key(name, label), &METADATA)
     }
 
-    /// What renders them all.
+    /// Renders all of them.
     pub(crate) fn handle(&self) -> PrometheusHandle {
         self.recorder.handle()
     }
@@ -51,7 +51,7 @@ fn key(name: &'static str, label: Option<Label>) -> Key {
     Key::from_parts(name, label.into_iter().collect::<Vec<_>>())
 }
 
-/// Metrics without labels: the name of each, what it means, and where its value comes from.
+/// Metrics without labels: name, help text, and how to read the value.
 pub(crate) type Table<S> = &'static [(&'static str, &'static str, Read<S>)];
 
 type Read<S> = fn(&S) -> u64;
@@ -63,7 +63,7 @@ pub(crate) struct Meters<S: 'static> {
 }
 
 impl<S> Meters<S> {
-    /// Announces all of them.
+    /// Registers all of them.
     pub(crate) fn new(registry: &Registry, counters: Table<S>, gauges: Table<S>) -> Self {
         let counter = |&(name, help, read): &_| (registry.counter(name, help, None), read);
         let gauge = |&(name, help, read): &_| (registry.gauge(name, help, None), read);
@@ -73,7 +73,7 @@ impl<S> Meters<S> {
         }
     }
 
-    /// Makes the values readable.
+    /// Publishes the current values.
     pub(crate) fn publish(&self, source: &S) {
         for (counter, read) in &self.counters {
             counter.absolute(read(source));

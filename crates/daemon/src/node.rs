@@ -1,9 +1,9 @@
 //! The aggregation node's daemon.
 //!
-//! Two threads. The *data* thread runs the protocol machine over its links (`data`), sleeping only
-//! when nothing has happened for a while. The *control* thread converses with the manager
-//! (`control`) and serves metrics. Between them go orders and answers (`commands`), and nothing
-//! else. What a group's frames mean is the protocol crate's business.
+//! It has two threads. The *data* thread runs the protocol machine over its links (`data`), and sleeps
+//! when nothing has happened for a while. The *control* thread holds the session with the manager
+//! (`control`) and serves metrics. They exchange only orders and answers (`commands`). The protocol
+//! crate interprets the frames of groups.
 
 mod arenas;
 mod call;
@@ -39,42 +39,42 @@ use crate::metrics::Registry;
 use crate::shutdown::Shutdown;
 use commands::Channels;
 use control::Control;
-use data::{DataLoop, DataOptions, Surroundings};
+use data::{DataLoop, DataOptions, Resources};
 use meters::DataMeters;
 use tributary_transport::token::Token;
 
-/// How long a connector over shared memory may take to say what it is.
+/// How long a connector over shared memory may take to complete its greeting.
 const GREETING_WITHIN: Duration = Duration::from_secs(2);
 
 /// Only this user's processes may connect over shared memory.
 const SOCKET_MODE: u32 = 0o600;
 
-/// What a node is started with.
+/// Options of a node.
 #[derive(Clone, Debug)]
 pub struct NodeOptions {
     /// Its name in the fabric description; unique among living nodes.
     pub name: String,
     /// `host:port` of the manager.
     pub manager: String,
-    /// What the manager has to be shown, and what this node's metrics ask for.
+    /// The token that it presents to the manager, and that readers of its metrics must present.
     pub token: Token,
-    /// Where it takes links over TCP; port 0 lets the system choose.
+    /// Address for links over TCP; port 0 lets the system choose.
     pub listen: SocketAddr,
-    /// `host:port` under which others reach `listen`; needed if that is every address of the host.
+    /// `host:port` under which others reach `listen`; required if `listen` is a wildcard address.
     pub advertise: Option<String>,
-    /// Where it takes links over shared memory; `None` for TCP only, upward too.
+    /// Socket path for links over shared memory; `None` for TCP only, also to the parent.
     pub shm_socket: Option<PathBuf>,
-    /// Where it serves `GET /metrics`; `None` for nowhere.
+    /// Address of `GET /metrics`; `None` for no metrics.
     pub metrics: Option<SocketAddr>,
-    /// How much it takes on.
+    /// Its limits.
     pub limits: NodeLimits,
-    /// Longest segment that travels by datagram where it can; 0 for no datagrams at all.
+    /// Longest segment that it sends by datagram; 0 for no datagrams at all.
     pub datagram_payload_max_bytes: u32,
     /// How long to poll after the last frame before sleeping. Polling costs a whole core.
     pub spin: Duration,
 }
 
-/// How much a node takes on.
+/// Limits of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NodeLimits {
     /// Children at most in one group.
@@ -89,9 +89,9 @@ pub struct NodeLimits {
     pub links: u32,
     /// Payload memory of all groups and streams at most, in bytes.
     pub arena_bytes: u64,
-    /// What streams may use of it: per tree, `radix` x window x chunk, and some for results.
+    /// Share of that memory for streams: per tree, `radix` x window x chunk, and some for results.
     pub streams: StreamLimits,
-    /// How long the members of a new group, and any connector, may take to join.
+    /// How long members of a new group, and any connector, may take to join.
     pub join_within: Duration,
 }
 
@@ -130,7 +130,7 @@ pub enum NodeError {
         /// Why not.
         source: io::Error,
     },
-    /// Others can't be told where it listens.
+    /// It listens at a wildcard address and has no address to advertise.
     #[error("listening at {listen} needs an address under which others reach it (advertise)")]
     NeedsAdvertise {
         /// Where it listens.
@@ -139,7 +139,7 @@ pub enum NodeError {
     /// The longest segment is longer than any link carries.
     #[error("payload limit: {0}")]
     Options(#[from] OptionsError),
-    /// The system refuses what every daemon needs.
+    /// The system refused a resource that every daemon needs.
     #[error("{what}: {source}")]
     System {
         /// What was attempted.
@@ -147,7 +147,7 @@ pub enum NodeError {
         /// What it said.
         source: io::Error,
     },
-    /// The event loop broke; a bug, which its thread has reported.
+    /// The event loop panicked. That is a bug; its thread has reported it.
     #[error("the event loop panicked")]
     Panicked,
 }
@@ -156,7 +156,7 @@ fn system(what: &'static str) -> impl Fn(io::Error) -> NodeError {
     move |source| NodeError::System { what, source }
 }
 
-/// A node whose listeners stand, and which nobody knows of yet.
+/// A node that listens and is not registered yet.
 pub struct Node {
     options: NodeOptions,
     address: NodeAddress,
@@ -178,7 +178,7 @@ impl Node {
     /// Makes a node's listeners.
     ///
     /// # Errors
-    /// If one of them can't be made, or others could not be told where they are.
+    /// If a listener can't be made, or its address can't be advertised.
     pub fn bind(options: NodeOptions) -> Result<Self, NodeError> {
         let payload_max_bytes = options.limits.frame_payload_max_bytes();
         let at = |place: String| move |source| NodeError::Listen { place: place.clone(), source };
@@ -209,19 +209,19 @@ impl Node {
         Ok(Self { options, address, tcp, shm, datagrams, metrics })
     }
 
-    /// Where it takes links.
+    /// The addresses at which it accepts links.
     #[must_use]
     pub fn address(&self) -> &NodeAddress {
         &self.address
     }
 
-    /// Where it serves metrics, if it does.
+    /// The address at which it serves metrics, if it does.
     #[must_use]
     pub fn metrics_address(&self) -> Option<SocketAddr> {
         self.metrics.as_ref().and_then(|listener| listener.local_addr().ok())
     }
 
-    /// Registers at the manager, as often as it takes, and serves until asked to stop.
+    /// Registers at the manager, again after each failure, and serves until asked to stop.
     ///
     /// # Errors
     /// If the event loop fails.
@@ -238,7 +238,7 @@ impl Node {
                 let _ = waker.wake();
             }
         });
-        let around = Surroundings {
+        let resources = Resources {
             poll,
             waker,
             tcp,
@@ -249,7 +249,7 @@ impl Node {
             meters: DataMeters::new(&registry),
             shutdown: shutdown.clone(),
         };
-        let data = DataLoop::new(&data_options(&options), around).map_err(system("epoll"))?;
+        let data = DataLoop::new(&data_options(&options), resources).map_err(system("epoll"))?;
         let control = Control {
             registration: registration(&options, address),
             manager: options.manager,
@@ -264,17 +264,17 @@ impl Node {
             .spawn(move || data.run())
             .map_err(system("thread"))?;
         let metrics = metrics.map(|listener| (listener, metrics_calls(&registry, options.token)));
-        let conversed = converse(control, metrics, shutdown);
-        // Without the conversation no group can be had, so the loop has nothing to live for.
+        let controlled = run_control(control, metrics, shutdown);
+        // Without a control thread no group can be installed, so the data thread ends too.
         shutdown.request();
         let served = data.join().map_err(|_| NodeError::Panicked)?;
-        conversed?;
+        controlled?;
         served.map_err(system("epoll"))
     }
 }
 
-/// Runs the control thread's part until it ends.
-fn converse(
+/// Runs the control session and the metrics server until the session ends.
+fn run_control(
     control: Control,
     metrics: Option<(std::net::TcpListener, http::Guarded)>,
     shutdown: &Shutdown,
@@ -292,7 +292,7 @@ fn converse(
         control.run().await;
         Ok::<(), NodeError>(())
     })?;
-    // A connection attempt upward may be under way; nobody waits for it any more.
+    // A connection attempt to a parent may still be running; nobody needs its result.
     runtime.shutdown_background();
     Ok(())
 }
@@ -303,8 +303,8 @@ fn metrics_calls(registry: &Registry, token: Token) -> http::Guarded {
     http::Guarded::new(axum::Router::new().route("/metrics", render), token)
 }
 
-/// At the same address as links and, where it is free, at the same port: a firewall that is open
-/// for one number is then open for both.
+/// Binds the datagram socket to the address of the links and, if it is free, to the same port number,
+/// so that one firewall rule covers both.
 fn bind_datagrams(links: SocketAddr) -> Result<DatagramSocket, ListenError> {
     let socket = match DatagramSocket::bind(links) {
         Err(ListenError::InUse) => DatagramSocket::bind(SocketAddr::new(links.ip(), 0))?,
@@ -351,8 +351,8 @@ fn registration(options: &NodeOptions, address: NodeAddress) -> NodeRegistration
 }
 
 impl NodeLimits {
-    /// What streams may use, with no more trees than fit half of the payload memory: a node that is
-    /// short of it serves groups without streams rather than none.
+    /// Limits of streams, with no more trees than fit into half of the payload memory. So a node with
+    /// little memory still serves groups, without streams.
     fn streams_that_fit(&self) -> StreamLimits {
         let per_tree = arenas::arena_bytes(&self.streams.arena(TreeId(0), self.radix)).max(1);
         let trees = u16::try_from(self.arena_bytes / 2 / per_tree).unwrap_or(u16::MAX);

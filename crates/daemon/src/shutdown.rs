@@ -1,6 +1,6 @@
-//! One wish to stop, seen by threads, event loops and async tasks alike.
+//! One request to stop, for threads, event loops and async tasks alike.
 //!
-//! Owns the flag and who is told of it. Knows nothing of signals: the program maps those to
+//! Owns the flag and the waiters. Knows nothing of signals: the program maps those to
 //! [`Shutdown::request`].
 
 use std::fmt;
@@ -10,7 +10,7 @@ use tokio::sync::watch;
 
 type Waker = Box<dyn Fn() + Send>;
 
-/// A wish to stop. Clones share it; once requested it stays requested.
+/// A request to stop. Clones share it; once requested it stays requested.
 #[derive(Clone)]
 pub struct Shutdown {
     shared: Arc<Shared>,
@@ -29,7 +29,7 @@ struct State {
 }
 
 impl Shutdown {
-    /// A wish that nobody has expressed yet.
+    /// Nobody has requested to stop yet.
     #[must_use]
     pub fn new() -> Self {
         let (watched, _) = watch::channel(false);
@@ -43,11 +43,11 @@ impl Shutdown {
         self.wake();
     }
 
-    /// Asks everybody who holds a clone of any of `wishes`. Whoever wakes up for one of them finds
-    /// the others requested too, so that nobody takes a partner's end for a failure.
-    pub(crate) fn request_together<'a>(wishes: impl Iterator<Item = &'a Self> + Clone) {
-        wishes.clone().for_each(Self::note);
-        wishes.for_each(Self::wake);
+    /// Makes several requests at once: a waiter that wakes up for one finds the others made too, so that
+    /// it does not take the end of another daemon for a failure.
+    pub(crate) fn request_together<'a>(requests: impl Iterator<Item = &'a Self> + Clone) {
+        requests.clone().for_each(Self::note);
+        requests.for_each(Self::wake);
     }
 
     fn note(&self) {
@@ -84,8 +84,8 @@ impl Shutdown {
         let _ = watched.wait_for(|requested| *requested).await;
     }
 
-    /// Calls `wake` once when somebody asks, at once if somebody has; for loops that sleep in a
-    /// poll of their own.
+    /// Calls `wake` once when somebody asks, or at once if somebody has asked. For loops that sleep in
+    /// a system call of their own.
     pub(crate) fn on_request(&self, wake: impl Fn() + Send + 'static) {
         let mut state = self.state();
         if state.requested {
@@ -121,7 +121,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn everybody_hears_it_once() {
+    fn everybody_is_told_once() {
         let shutdown = Shutdown::new();
         let calls = Arc::new(AtomicU32::new(0));
         let count = || {
@@ -147,18 +147,18 @@ mod tests {
     }
 
     #[test]
-    fn wishes_expressed_together_are_seen_together() {
-        let wishes = [Shutdown::new(), Shutdown::new()];
+    fn requests_made_together_are_seen_together() {
+        let requests = [Shutdown::new(), Shutdown::new()];
         let both = Arc::new(AtomicU32::new(0));
-        for wish in &wishes {
-            let (all, both) = (wishes.clone(), Arc::clone(&both));
-            wish.on_request(move || {
+        for request in &requests {
+            let (all, both) = (requests.clone(), Arc::clone(&both));
+            request.on_request(move || {
                 // Relaxed: one thread writes and reads it.
-                let seen = all.iter().filter(|wish| wish.is_requested()).count() as u32;
+                let seen = all.iter().filter(|request| request.is_requested()).count() as u32;
                 both.fetch_add(seen, Ordering::Relaxed);
             });
         }
-        Shutdown::request_together(wishes.iter());
+        Shutdown::request_together(requests.iter());
         assert_eq!(both.load(Ordering::Relaxed), 4);
     }
 }

@@ -6,7 +6,7 @@ use std::os::unix::net::UnixStream;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-/// No message is longer: an environment and a command line are the longest.
+/// Longest message: an environment and a command line.
 const MESSAGE_MAX_BYTES: u64 = 8 << 20;
 
 /// Sends one message.
@@ -16,7 +16,7 @@ pub(crate) fn send(mut stream: &UnixStream, message: &impl Serialize) -> io::Res
     stream.write_all(&line)
 }
 
-/// The receiving side; reads ahead, so there is one per socket.
+/// The receiving side. It reads ahead, so a socket may have only one.
 #[derive(Debug)]
 pub(crate) struct Receiver<'a>(BufReader<&'a UnixStream>);
 

@@ -1,8 +1,8 @@
 //! The folder of a lab: all that a lab leaves on disk, and whether the lab lives.
 //!
-//! A lab lives as long as somebody holds the lock on its folder: the process that brings it up, its
-//! keeper, and the keeper's members. The kernel lets go of the lock when the last of them ends, so
-//! that a folder whose lock can be had belongs to nobody.
+//! A lab lives as long as a process holds the lock on its folder: the process that brings it up, its
+//! supervisor, or a member. The kernel releases the lock when the last of them ends, so a folder whose
+//! lock is free belongs to no living lab.
 
 use std::fmt;
 use std::fs::{self, File, OpenOptions};
@@ -18,16 +18,16 @@ use serde::{Deserialize, Serialize};
 use crate::plan::Plan;
 use crate::scheduling::Scheduling;
 
-/// A lab's name: what its folder is called.
+/// A lab's name, which is also the name of its folder.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LabName(String);
 
-/// A lab's name that can't be.
+/// Why a text is no lab name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("1 to 20 lower-case letters, digits and - are allowed")]
 pub struct ParseLabNameError;
 
-/// Sockets lie below the folder, and their paths have 108 bytes in all.
+/// Sockets lie below the folder, and the path of a socket has at most 108 bytes.
 const NAME_MAX_BYTES: usize = 20;
 
 impl FromStr for LabName {
@@ -48,7 +48,7 @@ impl fmt::Display for LabName {
     }
 }
 
-/// What a lab was brought up with; kept in its folder.
+/// A lab's configuration, stored in its folder.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LabConfig {
     /// Its members and links.
@@ -59,15 +59,15 @@ pub struct LabConfig {
     pub node_spin_us: u64,
     /// Whether the manager gives groups multicast addresses for their results.
     pub has_multicast: bool,
-    /// Whether frames between its members are sealed.
-    pub seals_frames: bool,
+    /// Whether frames between its members are authenticated.
+    pub authenticates_frames: bool,
 }
 
-/// Where things lie in a lab's folder.
+/// A lab's folder, and the paths in it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Directory(PathBuf);
 
-/// The lock on a lab's folder, held by whoever has this or a copy of its descriptor.
+/// The lock on a lab's folder. Every process with a copy of the descriptor holds it.
 #[derive(Debug)]
 pub(crate) struct Lock(pub(crate) File);
 
@@ -78,7 +78,7 @@ impl Directory {
         Self(labs_folder().join(&name.0))
     }
 
-    /// A lab's folder whose path is known.
+    /// The folder at a path.
     #[must_use]
     pub fn at(path: &Path) -> Self {
         Self(path.to_owned())
@@ -90,19 +90,19 @@ impl Directory {
         &self.0
     }
 
-    /// Socket at which a member takes commands.
+    /// Socket at which a member accepts commands.
     #[must_use]
     pub fn socket(&self, member: &str) -> PathBuf {
         self.0.join("sockets").join(member)
     }
 
-    /// What a member's processes find as their temporary folder.
+    /// The temporary folder of a member's processes.
     #[must_use]
     pub fn temporary(&self, member: &str) -> PathBuf {
         self.0.join("tmp").join(member)
     }
 
-    /// What a member's daemon writes.
+    /// The log of a member's daemon.
     #[must_use]
     pub fn log(&self, member: &str) -> PathBuf {
         self.0.join("log").join(member)
@@ -120,13 +120,13 @@ impl Directory {
         self.0.join("topology.toml")
     }
 
-    /// What members see as `/etc/hosts`.
+    /// The members' `/etc/hosts`.
     #[must_use]
     pub fn hosts_file(&self) -> PathBuf {
         self.0.join("hosts")
     }
 
-    /// The program that launchers call to run something on another host.
+    /// The program that launchers call to run a command on another host.
     #[must_use]
     pub fn launch_agent(&self) -> PathBuf {
         self.0.join("launch-agent")
@@ -148,7 +148,7 @@ impl Directory {
         self.0.join("lock")
     }
 
-    /// Makes the folder unless it is there, and takes its lock; `None` if somebody holds that.
+    /// Makes the folder if it is missing, and takes its lock; `None` if another process holds it.
     pub(crate) fn create_and_lock(&self) -> io::Result<Option<Lock>> {
         let labs = self.0.parent().expect("a lab's folder lies in the folder of all labs");
         loop {
@@ -157,7 +157,7 @@ impl Directory {
             if let Err(error) = made {
                 match error.kind() {
                     io::ErrorKind::AlreadyExists => {}
-                    // Whoever took the last lab down took the folder of all labs along.
+                    // The end of the last lab removed the folder of all labs.
                     io::ErrorKind::NotFound => continue,
                     _ => return Err(error),
                 }
@@ -169,7 +169,7 @@ impl Directory {
         }
     }
 
-    /// Takes the lock of a folder that is there; `None` if somebody holds it.
+    /// Takes the lock of an existing folder; `None` if another process holds it.
     pub(crate) fn lock(&self) -> io::Result<Option<Lock>> {
         self.try_lock(false)
     }
@@ -196,7 +196,7 @@ impl Directory {
         Ok(Some(Lock(file)))
     }
 
-    /// Removes everything but the lock, and the control group of the lab that was here.
+    /// Removes everything but the lock file, and also an earlier lab's control group.
     pub(crate) fn empty(&self) -> io::Result<()> {
         if let Ok(scheduling) = self.read_scheduling() {
             scheduling.remove()?;
@@ -212,8 +212,8 @@ impl Directory {
         Ok(())
     }
 
-    /// Removes the folder, and that of all labs after the last one. The lock shows that nobody is
-    /// using it.
+    /// Removes the folder, and the folder of all labs if this was the last. The lock shows that nobody
+    /// uses it.
     pub(crate) fn remove(&self, _lock: &Lock) -> io::Result<()> {
         self.empty()?;
         fs::remove_file(self.lock_file())?;
@@ -225,12 +225,12 @@ impl Directory {
         Ok(())
     }
 
-    /// Names the process to end for the lab to end.
+    /// Notes the process whose end ends the lab.
     pub(crate) fn write_process(&self, process: i32) -> io::Result<()> {
         write_at_once(&self.process(), process.to_string().as_bytes(), 0o600)
     }
 
-    /// The process to end for the lab to end; `None` if none was named yet.
+    /// The process whose end ends the lab; `None` if none was noted yet.
     pub(crate) fn read_process(&self) -> Option<i32> {
         fs::read_to_string(self.process()).ok()?.trim().parse().ok().filter(|pid| *pid > 1)
     }
@@ -266,12 +266,11 @@ impl Directory {
     }
 }
 
-/// Writes a file so that readers see all of it or nothing, also where several write at once: then it
-/// is one's.
+/// Replaces a file atomically: readers see all of one write, also if several processes write at once.
 pub(crate) fn write_at_once(path: &Path, text: &[u8], mode: u32) -> io::Result<()> {
     use std::io::Write as _;
     static WRITTEN: AtomicU32 = AtomicU32::new(0);
-    // Nothing but the number is shared, so that nothing has to be ordered with it.
+    // Relaxed: only the number itself is shared.
     let number = WRITTEN.fetch_add(1, Ordering::Relaxed);
     let mut new = path.as_os_str().to_owned();
     new.push(format!(".{}-{number}.new", std::process::id()));
@@ -292,7 +291,7 @@ pub fn names() -> Vec<LabName> {
     names
 }
 
-/// Where the labs of this user lie.
+/// The folder of this user's labs.
 fn labs_folder() -> PathBuf {
     let user = rustix::process::geteuid();
     if user.is_root() {

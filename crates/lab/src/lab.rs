@@ -1,4 +1,4 @@
-//! A lab that is up, for whoever runs something in it.
+//! A lab that is up, for callers that run commands in it.
 
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -14,23 +14,23 @@ use crate::plan::{MANAGER, Plan, Role};
 use crate::scheduling::Scheduling;
 use crate::session::{ExecError, Request, Session};
 
-/// How long aggregation nodes may take to register. They have nothing to wait for but the machine.
+/// How long aggregation nodes may take to register. Only a slow machine delays them.
 const NODES_WITHIN: Duration = Duration::from_secs(30);
 
-/// How often the manager is asked meanwhile.
+/// Pause between two queries of the manager.
 const POLL: Duration = Duration::from_millis(10);
 
-/// Why there is no such lab to work with.
+/// Why a lab can't be used.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum OpenError {
-    /// None of that name.
+    /// No lab has that name.
     #[error("there is no lab {name}; `tributary lab up` makes one")]
     NoSuchLab {
         /// The name.
         name: LabName,
     },
-    /// Only what a crash left behind.
+    /// Its processes have ended and its folder remains.
     #[error("lab {name} is not running; `tributary lab down` removes what is left of it")]
     Dead {
         /// The name.
@@ -54,7 +54,7 @@ pub struct Lab {
 }
 
 impl Lab {
-    /// The lab in a folder, with what is known of it.
+    /// The lab in a folder, with its configuration.
     pub(crate) fn new(directory: Directory, config: LabConfig) -> Self {
         Self { directory, config }
     }
@@ -79,7 +79,7 @@ impl Lab {
         }
     }
 
-    /// The lab whose folder this is, taken to be up.
+    /// The lab in a folder, which is assumed to be up.
     ///
     /// # Errors
     /// If the folder lacks the lab's description.
@@ -94,16 +94,16 @@ impl Lab {
         &self.config.plan
     }
 
-    /// What it was brought up with.
+    /// Its configuration.
     #[must_use]
     pub fn config(&self) -> &LabConfig {
         &self.config
     }
 
-    /// How its processes are scheduled beside each other.
+    /// How its processes are scheduled relative to each other.
     ///
     /// # Errors
-    /// If the folder does not say.
+    /// If its folder has no such file.
     pub fn scheduling(&self) -> io::Result<Scheduling> {
         self.directory.read_scheduling()
     }
@@ -114,11 +114,11 @@ impl Lab {
         &self.directory
     }
 
-    /// Starts a command in a member, with the names of the member's own surroundings and of the
-    /// lab's manager in its environment.
+    /// Starts a command in a member. Sets host name, temporary folder, manager and token file in its
+    /// environment.
     ///
     /// # Errors
-    /// If nobody takes the request.
+    /// If the member does not accept the request.
     pub fn start(
         &self,
         member: &str,
@@ -132,7 +132,7 @@ impl Lab {
         Session::start(&self.directory.socket(member), &request, descriptors)
     }
 
-    /// What launchers need to be told; see [`launch::environment`].
+    /// The environment for launchers; see [`launch::environment`].
     ///
     /// # Errors
     /// If a file of the lab can't be written.
@@ -158,14 +158,14 @@ impl Lab {
                         "{} of {expected} aggregation nodes have registered after {} s{}",
                         seen.unwrap_or(0),
                         NODES_WITHIN.as_secs(),
-                        self.daemons_last_words(),
+                        self.last_log_lines(),
                     )));
                 }
             }
         }
     }
 
-    /// Nodes that the manager knows of; `None` while it does not answer.
+    /// Number of nodes registered at the manager; `None` while it does not answer.
     fn registered_nodes(&self) -> Option<usize> {
         let words: [OsString; 3] =
             [self.config.program.clone().into(), "status".into(), "--json".into()];
@@ -181,7 +181,7 @@ impl Lab {
         status.get("nodes")?.as_array().map(Vec::len)
     }
 
-    fn daemons_last_words(&self) -> String {
+    fn last_log_lines(&self) -> String {
         let last = |member: &str| {
             let text = fs::read_to_string(self.directory.log(member)).unwrap_or_default();
             text.lines().last().map(|line| format!("; {member}: {line}"))

@@ -1,5 +1,5 @@
-//! How launchers start processes in a lab: host files, a launch agent in the place of `ssh`, and
-//! the environment by which Open MPI and MPICH find both.
+//! How launchers start processes in a lab: host files, a launch agent in place of `ssh`, and the
+//! environment by which Open MPI and MPICH find both.
 
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -9,14 +9,14 @@ use std::path::PathBuf;
 use crate::directory::{Directory, LabConfig, write_at_once};
 use crate::plan::{MEMBER_INTERFACE, Plan, Role};
 
-/// Host files for both kinds of launcher.
+/// Paths of the host files, one per kind of launcher.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct HostFiles {
     open_mpi: PathBuf,
     hydra: PathBuf,
 }
 
-/// Writes the launch agent: a script, because some launchers take a path only and no arguments.
+/// Writes the launch agent. It is a script, because some launchers accept a path without arguments only.
 pub(crate) fn write_agent(directory: &Directory, config: &LabConfig) -> io::Result<()> {
     let mut script = b"#!/bin/sh\nexec ".to_vec();
     for word in [config.program.as_os_str(), OsStr::new("lab-agent"), directory.path().as_os_str()]
@@ -28,7 +28,7 @@ pub(crate) fn write_agent(directory: &Directory, config: &LabConfig) -> io::Resu
     write_at_once(&directory.launch_agent(), &script, 0o700)
 }
 
-/// Writes the host files for so many ranks on each host.
+/// Writes the host files for `ranks_per_host`.
 fn write_host_files(
     directory: &Directory,
     plan: &Plan,
@@ -46,8 +46,8 @@ fn write_host_files(
     Ok(files)
 }
 
-/// What a launcher has to find in its environment to start `ranks_per_host` ranks on every host of
-/// the lab. Variables that are set already are left to whoever set them.
+/// The environment in which a launcher starts `ranks_per_host` ranks on every host of the lab. Leaves
+/// out variables that are already set.
 ///
 /// # Errors
 /// If the host files can't be written.
@@ -62,7 +62,7 @@ pub fn environment(
     let mut variables: Vec<(&'static str, OsString)> = vec![
         ("PRTE_MCA_plm_ssh_agent", agent.clone().into()),
         ("PRTE_MCA_prte_default_hostfile", files.open_mpi.into()),
-        // Every host would bind its first rank to the first core, which they all share.
+        // Otherwise every host would bind its first rank to the machine's first core.
         ("PRTE_MCA_hwloc_default_binding_policy", "none".into()),
         ("OMPI_ALLOW_RUN_AS_ROOT", "1".into()),
         ("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1".into()),
@@ -72,7 +72,7 @@ pub fn environment(
         ("HYDRA_IFACE", MEMBER_INTERFACE.into()),
     ];
     if is_crowded(config.plan.shape.hosts() * ranks_per_host) {
-        // Each host believes to have all cores to itself; only the lab knows better.
+        // Each host sees all cores as its own; only the lab knows that they are shared.
         variables.push(("OMPI_MCA_mpi_yield_when_idle", "1".into()));
         variables.push(("TRIBUTARY_WAIT", "sleep".into()));
     }
@@ -80,28 +80,28 @@ pub fn environment(
     Ok(variables)
 }
 
-/// Whether so many ranks have more than this machine's cores.
+/// Whether there are more ranks than cores.
 fn is_crowded(ranks: u32) -> bool {
     let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get());
     ranks as usize > cores
 }
 
-/// A call of the launch agent, as launchers call `ssh`.
+/// A call of the launch agent, with the arguments of `ssh`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AgentCall {
     /// The host to run on.
     pub host: String,
-    /// What a shell is to run there.
+    /// The shell script to run there.
     pub script: OsString,
 }
 
-/// A call that is not understood.
+/// Why a call of the launch agent is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AgentCallError {
     /// No host, or nothing to run.
     #[error("HOST COMMAND... is needed, as ssh takes it")]
     Incomplete,
-    /// An option that ssh may have and this has not.
+    /// An option of ssh that the agent does not support.
     #[error("option {option} of ssh is not known here; -x, -n, -q and -l USER are")]
     Option {
         /// As it was given.
@@ -113,7 +113,7 @@ impl AgentCall {
     /// Reads the arguments that a launcher gives to `ssh`.
     ///
     /// # Errors
-    /// If they lack something or hold what would change the meaning.
+    /// If they are incomplete, or contain an unsupported option.
     pub fn parse(arguments: Vec<OsString>) -> Result<Self, AgentCallError> {
         let mut arguments = arguments.into_iter();
         let host = loop {
@@ -137,7 +137,7 @@ impl AgentCall {
         Ok(Self { host, script: words.join(OsStr::new(" ")) })
     }
 
-    /// The command that does it.
+    /// The command that runs the script.
     #[must_use]
     pub fn words(self) -> Vec<OsString> {
         vec!["/bin/sh".into(), "-c".into(), self.script]

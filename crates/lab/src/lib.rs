@@ -1,15 +1,15 @@
-//! A lab: hosts, switches and aggregation nodes of one machine, each with a network of its own.
+//! A lab: hosts, switches and aggregation nodes on one machine, each with its own network.
 //!
-//! Every member of a lab is a process in namespaces of its own: network, host name, processes,
-//! shared memory and mounts. Switches are Linux bridges, links are veth pairs, and all of them lie
-//! in the lab's namespaces, never in the machine's. Nothing holds a namespace but processes, and
-//! all of these descend from one keeper in a process namespace of its own: when the keeper ends,
-//! however it ends, the kernel ends the others and takes the networks with them. What is left is
-//! one folder and at most one empty control group, which [`down`] removes.
+//! Every member of a lab is a process in its own namespaces: network, host name, processes, shared
+//! memory and mounts. Switches are Linux bridges and links are veth pairs, all of them in the lab's
+//! namespaces and never in the machine's. Only processes hold these namespaces, and all of them
+//! descend from one supervisor, the first process of a process namespace. When the supervisor ends,
+//! however it ends, the kernel ends the others and removes their networks. What remains is one folder
+//! and at most one empty control group, which [`down`] removes.
 //!
-//! Start reading at [`plan`] for what a lab consists of, at `keeper` for how it comes to be, at
-//! `cell` for what a member does, and at [`session`] for how commands run in it. This crate starts
-//! the `tributary` program for the daemons and knows nothing of what they do.
+//! [`plan`] says what a lab consists of, `supervisor` builds it, `member` is what each member runs,
+//! and [`session`] runs commands in members. This crate starts the `tributary` program for the
+//! daemons and knows nothing of what they do.
 
 pub mod directory;
 pub mod launch;
@@ -17,17 +17,17 @@ pub mod network;
 pub mod plan;
 pub mod session;
 
-mod cell;
 mod channel;
-mod keeper;
 mod lab;
 mod lifecycle;
+mod member;
 mod namespaces;
 mod scheduling;
 mod scripts;
+mod supervisor;
 mod tools;
 
-pub use keeper::keep;
 pub use lab::{Lab, OpenError};
 pub use lifecycle::{DownError, UpError, UpOptions, down, up};
 pub use scheduling::Scheduling;
+pub use supervisor::supervise;

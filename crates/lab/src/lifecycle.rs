@@ -1,4 +1,4 @@
-//! Bringing labs up, finding them, and taking them down.
+//! Brings labs up and takes them down.
 
 use std::fs::{self, DirBuilder, File};
 use std::io;
@@ -14,37 +14,37 @@ use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
 use crate::channel::{self, Receiver};
 use crate::directory::{Directory, LabConfig, LabName, Lock};
-use crate::keeper::{Failure, Go};
 use crate::lab::Lab;
 use crate::launch;
 use crate::scheduling::Scheduling;
+use crate::supervisor::{Failure, Go};
 use crate::tools::{self, ToolError};
 
-/// How long killed processes may take to be gone.
+/// How long killed processes may take to end.
 const END_WITHIN: Duration = Duration::from_secs(20);
 
 const POLL: Duration = Duration::from_millis(10);
 
-/// What to bring up.
+/// The lab to bring up.
 #[derive(Clone, Debug)]
 pub struct UpOptions {
-    /// What to call it; unique among this user's labs.
+    /// Its name; unique among this user's labs.
     pub name: LabName,
-    /// What it consists of and runs.
+    /// Its configuration.
     pub config: LabConfig,
 }
 
-/// Why a lab did not come up. Nothing is left of it.
+/// Why a lab did not come up. Nothing of it remains.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum UpError {
-    /// One of that name is there.
+    /// A lab of that name exists.
     #[error("lab {name} is up already; `tributary lab down` ends it, or choose another --name")]
     Exists {
         /// Its name.
         name: LabName,
     },
-    /// This user may not have namespaces on this machine.
+    /// The system does not permit this user to make namespaces.
     #[error(
         "this machine does not let this user have network namespaces ({reason}); run as root, or \
          allow unprivileged user namespaces"
@@ -69,18 +69,18 @@ pub enum UpError {
     },
 }
 
-/// Why a lab is still there.
+/// Why a lab was not taken down.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DownError {
-    /// None of that name.
+    /// No lab has that name.
     #[error("there is no lab {name}")]
     NoSuchLab {
         /// The name.
         name: LabName,
     },
     /// Its processes did not end.
-    #[error("lab {name} still runs {} s after its keeper was killed", END_WITHIN.as_secs())]
+    #[error("lab {name} still runs {} s after its supervisor was killed", END_WITHIN.as_secs())]
     StillRunning {
         /// The name.
         name: LabName,
@@ -98,7 +98,7 @@ pub enum DownError {
 /// Brings a lab up, with its manager and all aggregation nodes registered.
 ///
 /// # Errors
-/// If it can't; then nothing is left of it.
+/// If it can't; then nothing of it remains.
 pub fn up(options: &UpOptions) -> Result<Lab, UpError> {
     tools::check(&options.config.plan.links)?;
     let directory = Directory::of(&options.name);
@@ -107,19 +107,19 @@ pub fn up(options: &UpOptions) -> Result<Lab, UpError> {
         .map_err(file("the lab's folder"))?
         .ok_or_else(|| UpError::Exists { name: options.name.clone() })?;
     let outcome = fill(&directory, &options.config, &lock)
-        .and_then(|()| start_keeper(&directory, &options.config, &lock));
+        .and_then(|()| start_supervisor(&directory, &options.config, &lock));
     if outcome.is_err() {
-        // What was started ends because its counterpart here is gone by now; it may be removing
-        // the folder itself, and if it is not, a later `down` does.
+        // The supervisor ends because its socket to this process is closed. It may be removing the
+        // folder itself; if not, a later `down` does.
         drop(lock);
         let _ = down(&options.name);
     }
     outcome
 }
 
-/// Writes what members and launchers read.
+/// Writes the files that members and launchers read.
 fn fill(directory: &Directory, config: &LabConfig, lock: &Lock) -> Result<(), UpError> {
-    // Whoever made what is there has ended: the lock was free.
+    // The lock was free, so the lab that left these files has ended.
     directory.empty().map_err(file("what an earlier lab left behind"))?;
     directory.write_process(std::process::id() as i32).map_err(file("pid file"))?;
     for folder in ["sockets", "log", "tmp"] {
@@ -140,14 +140,14 @@ fn make_control_group(directory: &Directory) -> Result<(), UpError> {
     let note = |scheduling: &Scheduling| {
         directory.write_scheduling(scheduling).map_err(file("scheduling.json"))
     };
-    // Before it is made, so that `down` knows of it whatever happens in between.
+    // Noted before it is made, so that `down` removes it even after a crash in between.
     note(&planned)?;
     note(&planned.make())
 }
 
 fn make_token(directory: &Directory, config: &LabConfig, lock: &Lock) -> Result<(), UpError> {
-    // It holds the lock as well: it may outlive this process, and must not write into a folder that is
-    // being removed.
+    // The program holds the lock too: it may outlive this process, and must not write into a folder that
+    // is being removed.
     let lock = lock.0.try_clone().map_err(file("the lab's lock"))?;
     let output = Command::new(&config.program)
         .args(["token", "create"])
@@ -161,12 +161,16 @@ fn make_token(directory: &Directory, config: &LabConfig, lock: &Lock) -> Result<
     Err(UpError::Failed(String::from_utf8_lossy(&output.stderr).trim().to_owned()))
 }
 
-fn start_keeper(directory: &Directory, config: &LabConfig, lock: &Lock) -> Result<Lab, UpError> {
+fn start_supervisor(
+    directory: &Directory,
+    config: &LabConfig,
+    lock: &Lock,
+) -> Result<Lab, UpError> {
     let (control, far) = UnixStream::pair().map_err(file("socket pair"))?;
-    let log = File::create(directory.log("keeper")).map_err(file("the keeper's log"))?;
+    let log = File::create(directory.log("supervisor")).map_err(file("the supervisor's log"))?;
     let lock = lock.0.try_clone().map_err(file("the lab's lock"))?;
     let mut starter = Command::new(&config.program)
-        .arg("lab-keeper")
+        .arg("lab-supervisor")
         .arg(directory.path())
         .stdin(Stdio::from(lock))
         .stdout(Stdio::from(OwnedFd::from(far)))
@@ -174,7 +178,7 @@ fn start_keeper(directory: &Directory, config: &LabConfig, lock: &Lock) -> Resul
         .spawn()
         .map_err(file("the tributary program"))?;
     let report = Receiver::new(&control).receive::<Result<(), Failure>>();
-    // It ends by itself, once it has made the keeper or failed to.
+    // The starter ends once it has made the supervisor, or failed to.
     let _ = starter.wait();
     match report {
         Ok(Some(Ok(()))) => {}
@@ -183,13 +187,13 @@ fn start_keeper(directory: &Directory, config: &LabConfig, lock: &Lock) -> Resul
         }
         Ok(Some(Err(failure))) => return Err(UpError::Failed(failure.text)),
         Ok(None) | Err(_) => {
-            let said = fs::read_to_string(directory.log("keeper")).unwrap_or_default();
-            return Err(UpError::Failed(format!("its keeper ended: {}", said.trim())));
+            let said = fs::read_to_string(directory.log("supervisor")).unwrap_or_default();
+            return Err(UpError::Failed(format!("its supervisor ended: {}", said.trim())));
         }
     }
     let lab = Lab::new(directory.clone(), config.clone());
     lab.await_nodes()?;
-    channel::send(&control, &Go).map_err(file("word to the keeper"))?;
+    channel::send(&control, &Go).map_err(file("message to the supervisor"))?;
     Ok(lab)
 }
 
@@ -219,20 +223,20 @@ pub fn down(name: &LabName) -> Result<(), DownError> {
     }
 }
 
-/// Kills the process that a lab hangs on, if it is known and there, and waits a moment.
+/// Kills a lab's supervisor if there is one, and waits for its end.
 fn end(directory: &Directory) -> io::Result<()> {
     let descriptor = directory
         .read_process()
         .and_then(Pid::from_raw)
-        // A lab that did not come up is ended by the very process that it hung on at first.
+        // If `up` failed, the file may still name the process that is running this.
         .filter(|process| *process != rustix::process::getpid())
         .and_then(|process| pidfd_open(process, PidfdFlags::empty()).ok());
     let Some(descriptor) = descriptor else {
-        // The lab is about to name another process, or to end.
+        // The lab is about to note another process, or to end.
         thread::sleep(POLL);
         return Ok(());
     };
-    // The lock is still held, so the process is of the lab and not another one with its number.
+    // The lock is still held, so the process belongs to the lab and its number was not reused.
     if directory.create_and_lock()?.is_some() {
         return Ok(());
     }
@@ -240,7 +244,7 @@ fn end(directory: &Directory) -> io::Result<()> {
         Ok(()) | Err(rustix::io::Errno::SRCH) => {}
         Err(error) => return Err(error.into()),
     }
-    // The keeper is gone when all its members are.
+    // The supervisor is gone only after all members are.
     let limit = Timespec { tv_sec: END_WITHIN.as_secs() as i64, tv_nsec: 0 };
     poll(&mut [PollFd::new(&descriptor, PollFlags::IN)], Some(&limit))?;
     Ok(())

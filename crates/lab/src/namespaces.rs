@@ -1,7 +1,7 @@
-//! The system calls that put a process into namespaces of its own.
+//! The system calls that put a process into its own namespaces.
 //!
-//! Everything here is called in a process with one thread, right after it was made: in the keeper
-//! and, before it serves, in each member.
+//! All callers have one thread and are newly started: the supervisor, and each member before it
+//! serves.
 
 use std::fs;
 use std::io;
@@ -20,18 +20,18 @@ pub(crate) struct StepError {
     pub(crate) source: io::Error,
 }
 
-/// Names the step that an error came from.
+/// Adds to an error the step that failed.
 pub(crate) fn step<E: Into<io::Error>>(step: &'static str) -> impl Fn(E) -> StepError {
     move |source| StepError { step, source: source.into() }
 }
 
 impl StepError {
-    /// Whether the system does not let this user have namespaces, for good.
+    /// Whether the system permanently does not permit this user to make namespaces.
     pub(crate) fn is_refusal(&self) -> bool {
         let code = self.source.raw_os_error().map(rustix::io::Errno::from_raw_os_error);
         use rustix::io::Errno;
-        // No space: the number of namespaces is limited, to 0 where they are not wanted. Invalid
-        // and not implemented: the kernel has none of the kind.
+        // NOSPC: the number of namespaces is limited, to 0 where an administrator forbids them. INVAL
+        // and NOSYS: the kernel lacks this kind of namespace.
         matches!(
             code,
             Some(Errno::PERM | Errno::ACCESS | Errno::NOSPC | Errno::INVAL | Errno::NOSYS)
@@ -39,8 +39,8 @@ impl StepError {
     }
 }
 
-/// Moves this process to namespaces of its own: network, host name, shared memory and mounts; and
-/// its children to a process namespace of their own.
+/// Moves this process to new namespaces for network, host name, shared memory and mounts, and its
+/// children to a new process namespace.
 pub(crate) fn enter_all() -> Result<(), StepError> {
     let flags = UnshareFlags::NEWNET
         | UnshareFlags::NEWUTS
@@ -50,31 +50,32 @@ pub(crate) fn enter_all() -> Result<(), StepError> {
     unshare(flags).map_err(step("new namespaces"))
 }
 
-/// Moves a member's first process to namespaces of its own; it is born in its process namespace.
+/// Moves a member's first process to new namespaces. It was forked into its process namespace.
 pub(crate) fn enter_member() -> Result<(), StepError> {
     let flags =
         UnshareFlags::NEWNET | UnshareFlags::NEWUTS | UnshareFlags::NEWIPC | UnshareFlags::NEWNS;
     unshare(flags).map_err(step("a member's namespaces"))
 }
 
-/// Makes this process root of a user namespace of its own, for users who are not root.
+/// Makes this process root of a new user namespace, for users who are not root.
 pub(crate) fn enter_user() -> Result<(), StepError> {
     let user = rustix::process::geteuid().as_raw();
     let group = rustix::process::getegid().as_raw();
     unshare(UnshareFlags::NEWUSER).map_err(step("a new user namespace"))?;
     let write = |path: &str, text: String| fs::write(path, text);
-    // Groups can be mapped only by who can't change them (user_namespaces(7)).
+    // A process may map groups only after it has given up `setgroups` (user_namespaces(7)).
     write("/proc/self/setgroups", "deny".to_owned()).map_err(step("setgroups"))?;
     write("/proc/self/uid_map", format!("0 {user} 1")).map_err(step("uid_map"))?;
     write("/proc/self/gid_map", format!("0 {group} 1")).map_err(step("gid_map"))
 }
 
 fn unshare(flags: UnshareFlags) -> rustix::io::Result<()> {
-    // SAFETY: the flags leave the descriptor table shared as it is, which is what would be unsafe.
+    // SAFETY: `unshare_unsafe` is unsafe because unsharing the descriptor table can break other code
+    // (`UnshareFlags::FILES`). Callers in this module never pass that flag.
     unsafe { rustix::thread::unshare_unsafe(flags) }
 }
 
-/// Where this process's children are born, to come back to.
+/// The process namespace that this process's children normally start in.
 pub(crate) struct Birthplace(OwnedFd);
 
 impl Birthplace {
@@ -100,9 +101,9 @@ impl Birthplace {
 
 /// Which side of a fork this is.
 pub(crate) enum Forked {
-    /// The one that forked, with the child's number in this side's process namespace.
+    /// The parent, with the child's number in the parent's process namespace.
     Parent(i32),
-    /// The new one.
+    /// The child.
     Child,
 }
 
@@ -110,7 +111,8 @@ pub(crate) enum Forked {
 pub(crate) fn fork() -> Result<Forked, StepError> {
     let threads = fs::read_dir("/proc/self/task").map_err(step("/proc/self/task"))?.count();
     assert_eq!(threads, 1, "only a process with one thread may fork and go on");
-    // SAFETY: with one thread, checked above, nobody holds a lock that the child would inherit.
+    // SAFETY: the process has one thread (checked above), so no other thread holds a lock that the
+    // child would inherit locked.
     match unsafe { libc::fork() } {
         -1 => Err(step("fork")(io::Error::last_os_error())),
         0 => Ok(Forked::Child),
@@ -118,8 +120,8 @@ pub(crate) fn fork() -> Result<Forked, StepError> {
     }
 }
 
-/// Keeps what is mounted from now on from the rest of the machine, and mounts `/proc` anew, for
-/// the process namespace this process is the first of.
+/// Makes later mounts invisible to the rest of the machine, and mounts a `/proc` for the process
+/// namespace of this process.
 pub(crate) fn mount_processes() -> Result<(), StepError> {
     mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC)
         .map_err(step("private mounts"))?;
@@ -127,7 +129,7 @@ pub(crate) fn mount_processes() -> Result<(), StepError> {
     mount("proc", "/proc", "proc", flags, None).map_err(step("mount /proc"))
 }
 
-/// Gives a member what a machine has of its own: `/sys`, by which programs find interfaces, shared
+/// Gives a member what every machine has for itself: `/sys`, where programs find interfaces, shared
 /// memory, and the names of the lab's hosts.
 pub(crate) fn mount_machine(hosts_file: &Path) -> Result<(), StepError> {
     let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
@@ -143,7 +145,7 @@ pub(crate) fn set_host_name(name: &str) -> Result<(), StepError> {
     rustix::system::sethostname(name.as_bytes()).map_err(step("host name"))
 }
 
-/// Leaves IPv6 out of this process's network: its autoconfiguration would add packets.
+/// Disables IPv6 in this process's network, because its autoconfiguration would add packets.
 pub(crate) fn disable_ipv6() -> Result<(), StepError> {
     for which in ["all", "default"] {
         let path = format!("/proc/sys/net/ipv6/conf/{which}/disable_ipv6");

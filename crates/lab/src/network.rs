@@ -1,22 +1,22 @@
-//! What a lab's network looks like: its shape, and what every link does to packets.
+//! A lab's network: its shape, and what every link does to packets.
 //!
-//! Values only; `plan` makes members and links of them.
+//! Values only; `plan` derives members and links from them.
 
 use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-/// Hosts at most: each is a handful of processes of this machine.
+/// Most hosts of a lab. Each is a few processes on this machine.
 pub const HOSTS_MAX: u32 = 64;
 
-/// Which switches have an aggregation node beside them.
+/// Which switches have an aggregation node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum NodePlacement {
     /// Every switch.
     All,
-    /// The spine alone; the only leaf where there is no spine.
+    /// Only the spine; without a spine, the only leaf.
     Spine,
 }
 
@@ -28,7 +28,7 @@ pub struct Shape {
     nodes: NodePlacement,
 }
 
-/// A shape that can't be.
+/// Why a shape is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ShapeError {
     /// No hosts, or too many.
@@ -83,21 +83,20 @@ impl Shape {
     }
 }
 
-/// What every link does to packets, each direction by itself.
+/// What every link does to packets, independently in each direction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct LinkOptions {
-    /// How fast it carries; `None` for as fast as this machine does.
+    /// Its rate; `None` for as fast as the machine can.
     pub rate: Option<Rate>,
-    /// How many packets it loses.
+    /// The share of packets it loses.
     pub loss: Loss,
-    /// After how long at least TCP sends again what was not acknowledged, in milliseconds; `None`
-    /// for the kernel's 200.
+    /// TCP's minimum retransmission timeout in milliseconds; `None` for the kernel's 200.
     pub tcp_rto_min_ms: Option<u32>,
-    /// Whether it drops what is sent to a multicast address, as many a network does.
+    /// Whether it drops multicast packets, as many networks do.
     #[serde(default)]
     pub blocks_multicast: bool,
-    /// Whether packets are on it one by one, as on a wire; else a sender hands up to 64 KiB over as one,
-    /// and that is what is lost.
+    /// Whether it carries packets one by one, like a wire. Otherwise a sender passes up to 64 KiB as one
+    /// packet (GSO), which is lost as a whole.
     #[serde(default)]
     pub has_single_packets: bool,
 }
@@ -108,7 +107,7 @@ pub struct Rate {
     bits_per_s: u64,
 }
 
-/// A rate as text that isn't one.
+/// Why a text is no rate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a rate from 1mbit to 400gbit is allowed, such as 100mbit or 10gbit")]
 pub struct ParseRateError;
@@ -159,12 +158,12 @@ pub struct Loss {
     parts_per_million: u32,
 }
 
-/// A loss as text that isn't one.
+/// Why a text is no loss.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a percentage from 0 to 50 with at most four decimals is allowed, such as 0.5")]
 pub struct ParseLossError;
 
-/// Beyond this not even control traffic gets through.
+/// With more loss not even control traffic gets through.
 const LOSS_MAX_PPM: u32 = 500_000;
 const PPM_PER_PERCENT: u32 = 10_000;
 
@@ -185,7 +184,7 @@ impl Loss {
 impl FromStr for Loss {
     type Err = ParseLossError;
 
-    /// Reads a percentage, in decimal so that 0.1 is exactly that.
+    /// Reads a percentage. In decimal, so that 0.1 is exact.
     fn from_str(text: &str) -> Result<Self, ParseLossError> {
         let text = text.strip_suffix('%').unwrap_or(text);
         let (whole, decimals) = text.split_once('.').unwrap_or((text, "0"));

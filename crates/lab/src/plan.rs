@@ -1,7 +1,7 @@
-//! What a lab consists of: its members, and the links between them.
+//! The plan of a lab: its members, and the links between them.
 //!
-//! Derived from a [`Shape`] alone, so that everybody who knows the shape knows every name and
-//! address. Makes nothing; `scripts` says how each part is made.
+//! Derived from a [`Shape`] alone, so the shape determines every name and address. Makes nothing;
+//! `scripts` has the commands that make each part.
 
 use std::fmt::Write as _;
 use std::net::Ipv4Addr;
@@ -10,14 +10,14 @@ use serde::{Deserialize, Serialize};
 
 use crate::network::{LinkOptions, NodePlacement, Shape};
 
-/// Port of every daemon in a lab; each has an address of its own.
+/// Port of every daemon in a lab. Daemons differ by address.
 pub const DAEMON_PORT: u16 = 7470;
 
-/// Addresses and port of groups' multicast results, as the manager takes them: 256 of the block that
-/// is every site's own (RFC 2365, section 6.1).
+/// The manager's `--multicast` option: 256 addresses of the block for use within a site (RFC 2365,
+/// section 6.1).
 pub const MULTICAST_ADDRESSES: &str = "239.255.77.0/256:7475";
 
-/// The network that all members are in.
+/// The network of all members.
 pub const NETWORK: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 0);
 
 /// Bits of the network's prefix.
@@ -35,7 +35,7 @@ const SPINE: &str = "spine";
 /// The manager's host.
 pub const MANAGER: &str = "manager";
 
-/// What a member is for.
+/// The role of a member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Role {
@@ -50,7 +50,7 @@ pub enum Role {
 }
 
 impl Role {
-    /// As it is shown.
+    /// Its name for users.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -62,36 +62,36 @@ impl Role {
     }
 }
 
-/// Something with namespaces of its own.
+/// A member of a lab, which has its own namespaces.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Member {
     /// Its host name; unique in the lab.
     pub name: String,
-    /// What it is for.
+    /// Its role.
     pub role: Role,
     /// Its address on [`MEMBER_INTERFACE`]; switches have none.
     pub address: Option<Ipv4Addr>,
-    /// The switch it is linked to, upward for a leaf; the topmost switch has none.
+    /// The switch it is linked to: the spine for a leaf. The topmost switch has none.
     pub switch: Option<String>,
 }
 
-/// A pair of interfaces.
+/// A link: a pair of interfaces.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cable {
     /// Member and interface at the lower end.
     pub below: (String, String),
-    /// Switch and interface at the upper end, which its bridge takes as a port.
+    /// Switch and interface at the upper end, which is a port of the switch's bridge.
     pub above: (String, String),
 }
 
 /// Members and links of one lab.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Plan {
-    /// The shape it was made from.
+    /// The shape that it was derived from.
     pub shape: Shape,
     /// What every link does.
     pub links: LinkOptions,
-    /// Switches first, from the top; then manager, nodes, hosts.
+    /// Switches from the top down, then manager, nodes and hosts.
     pub members: Vec<Member>,
 }
 
@@ -159,7 +159,7 @@ impl Plan {
             .collect()
     }
 
-    /// Where the manager listens.
+    /// The address at which the manager listens.
     #[must_use]
     pub fn manager_address(&self) -> String {
         let manager = self.member(MANAGER).and_then(|member| member.address);

@@ -1,10 +1,10 @@
-//! Whether the kernel schedules all of a lab alike.
+//! Puts all processes of a lab into one scheduling group.
 //!
 //! With `CONFIG_SCHED_AUTOGROUP` (sched(7), "The autogroup feature") each session is a scheduling group,
-//! and a process that yields hands its core to others of its session only. What launchers start are
-//! sessions of their own; with more of them than cores, waits for one another last whole time slices.
-//! On a cluster they would have cores of their own, so a lab does not want to measure that. Processes
-//! in a control group of the `cpu` controller are exempt (cgroups(7)): a lab makes one and is in it.
+//! and a process that yields gives its core only to others of its session. Launchers start each rank in
+//! a session of its own. With more ranks than cores, a wait for another rank then lasts whole time
+//! slices. On a cluster every rank has a core, so a lab should not measure that. Processes in a control
+//! group of the `cpu` controller are exempt (cgroups(7)), so a lab makes one and runs in it.
 
 use std::fmt;
 use std::fs;
@@ -15,32 +15,32 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
-/// How long the kernel may take to let go of a control group whose processes were killed.
+/// How long the kernel may take to empty a control group whose processes were killed.
 const EMPTY_WITHIN: Duration = Duration::from_secs(5);
 
 const POLL: Duration = Duration::from_millis(10);
 
-/// How the processes of a lab are scheduled beside each other.
+/// How the processes of a lab are scheduled relative to each other.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Scheduling {
-    /// As one group already: the kernel has no groups of sessions, or the lab was brought up in a
-    /// control group.
+    /// As one group already: the kernel does not group by session, or the lab was brought up in a control
+    /// group.
     Alike,
-    /// As one group, by a control group that the lab has made; its folder.
+    /// As one group, in a control group that the lab has made, with this folder.
     Together(PathBuf),
-    /// Each session as a group of its own; why there is no control group.
+    /// Each session as a group of its own, with the reason why there is no control group.
     Apart(String),
 }
 
-/// Where this process is among the control groups that schedule processors.
+/// This process's place among the control groups with the `cpu` controller.
 struct Place {
-    /// Folder of the topmost group.
+    /// Folder of the root group.
     top: PathBuf,
-    /// Its own group, from the topmost on; `/` is that.
+    /// Path of its own group from the root group, which is `/`.
     own: String,
-    /// Whether it is the second version's hierarchy, in which controllers are handed down one by one.
+    /// Whether this is cgroup version 2, where each controller must be enabled for a subtree.
     is_unified: bool,
 }
 
@@ -59,7 +59,7 @@ impl fmt::Display for Scheduling {
 }
 
 impl Scheduling {
-    /// How a lab brought up by this process will be scheduled. Makes nothing.
+    /// Decides how a lab brought up by this process will be scheduled. Makes nothing.
     pub(crate) fn plan(lab: &str) -> Self {
         let enabled = fs::read_to_string("/proc/sys/kernel/sched_autogroup_enabled");
         if !enabled.is_ok_and(|text| text.trim() == "1") {
@@ -74,14 +74,14 @@ impl Scheduling {
         }
     }
 
-    /// Makes the control group, if one is planned; what came of it.
+    /// Makes the control group, if one is planned, and returns the outcome.
     pub(crate) fn make(self) -> Self {
         let Self::Together(folder) = &self else { return self };
         let made = match fs::create_dir(folder) {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error.to_string()),
             _ if has_processor_controller(folder) => Ok(()),
             _ => {
-                // A group that schedules nothing is of no use; if it stays, so does the lab's note of it.
+                // Without the controller it is useless. If it can't be removed, `down` tries again.
                 let _ = fs::remove_dir(folder);
                 Err("the cpu controller is not enabled there".to_owned())
             }
@@ -108,7 +108,7 @@ impl Scheduling {
         }
     }
 
-    /// Removes the control group, whose processes have ended or are about to.
+    /// Removes the control group, whose processes have ended or are ending.
     pub(crate) fn remove(&self) -> io::Result<()> {
         let Self::Together(folder) = self else { return Ok(()) };
         let hangs_at = Instant::now() + EMPTY_WITHIN;
@@ -128,7 +128,7 @@ impl Scheduling {
 }
 
 impl Place {
-    /// From the texts of `/proc/self/cgroup` (cgroups(7)) and `/proc/self/mountinfo`
+    /// Parses `/proc/self/cgroup` (cgroups(7)) and `/proc/self/mountinfo`
     /// (proc_pid_mountinfo(5)); `None` where no mounted hierarchy can schedule processors.
     fn among(groups: &str, mounts: &str) -> Option<Self> {
         let first = groups.lines().find_map(|line| {
@@ -162,7 +162,7 @@ impl Place {
     }
 }
 
-/// Whether processes of a control group, which is not the topmost, are scheduled by it.
+/// Whether a control group other than the root schedules its processes.
 fn has_processor_controller(folder: &Path) -> bool {
     ["cpu.weight", "cpu.shares"].iter().any(|file| folder.join(file).exists())
 }

@@ -1,33 +1,31 @@
-//! How each part of a plan is made: input for `ip`, `tc` and `nft`, as text.
+//! Scripts for `ip`, `tc` and `nft` that make each part of a plan.
 //!
-//! Pure text, run by `tools`. What it does to packets:
+//! Only makes the text; `tools` runs it. Effects on packets:
 //!
-//! - a rate is a token bucket filter (`tc-tbf(8)`) on both interfaces of a link, that is on what
-//!   leaves them;
+//! - a rate is a token bucket filter (`tc-tbf(8)`) for packets that leave either interface of a link;
 //! - a loss drops IP packets at random as they come in at an interface (nftables, family netdev,
-//!   hook ingress), so each direction of each link loses by itself. ARP is spared: a lost ARP
-//!   request costs a second, which no link of a running cluster shows;
-//! - links without multicast drop, at the same place, what is sent to a multicast address;
-//! - where packets are to be single, their sender may not leave cutting them to a device further on
-//!   (`gso_max_segs` of ip-link(8)).
+//!   hook ingress), so each direction of each link loses independently. ARP is exempt: a lost ARP
+//!   request costs a second, which does not happen on a running cluster;
+//! - links without multicast drop packets to multicast addresses at the same place;
+//! - with single packets, the sender does no segmentation offload (`gso_max_segs` of ip-link(8)).
 
 use std::fmt::Write as _;
 
 use crate::network::{LinkOptions, Rate};
 use crate::plan::{BRIDGE, MEMBER_INTERFACE, Member, NETWORK, PREFIX_BITS, Plan};
 
-/// A token bucket holds this much of the rate, in microseconds.
+/// Size of a token bucket as time at the full rate, in microseconds.
 const BURST_US: u64 = 1_000;
 
-/// It holds at least this much: a segment that the kernel cuts up only behind it has 64 KiB.
+/// Minimum size of a token bucket: packets before segmentation have up to 64 KiB.
 const BURST_MIN_BYTES: u64 = 128 << 10;
 
 /// How long a packet may queue before the link drops it, in milliseconds.
 const QUEUE_MS: u64 = 20;
 
-/// Lines for `ip -batch` that make every link, its ends in the members' namespaces.
+/// Lines for `ip -batch` that make every link, with its ends in the members' namespaces.
 ///
-/// `process_of` gives each member's process as the caller sees it.
+/// `process_of` gives each member's process number in the caller's process namespace.
 pub(crate) fn cables(plan: &Plan, process_of: impl Fn(&str) -> i32) -> String {
     let mut text = String::new();
     for cable in plan.cables() {
@@ -44,7 +42,7 @@ pub(crate) fn cables(plan: &Plan, process_of: impl Fn(&str) -> i32) -> String {
     text
 }
 
-/// Lines for `ip -batch` that put a switch into service, in its own namespace.
+/// Lines for `ip -batch` that set up a switch, in its own namespace.
 pub(crate) fn switch(interfaces: &[String]) -> String {
     let mut text = format!(
         "link set dev lo up\nlink add name {BRIDGE} type bridge\nlink set dev {BRIDGE} up\n"
@@ -77,7 +75,7 @@ pub(crate) fn addresses(links: &LinkOptions, member: &Member) -> String {
     text
 }
 
-/// Lines for `tc -batch` that limit what leaves the interfaces; empty without a rate.
+/// Lines for `tc -batch` that limit the rate of packets leaving the interfaces; empty without a rate.
 pub(crate) fn rates(links: &LinkOptions, interfaces: &[String]) -> String {
     let Some(rate) = links.rate else { return String::new() };
     let burst = burst_bytes(rate);
@@ -96,7 +94,7 @@ fn burst_bytes(rate: Rate) -> u64 {
     (rate.bits_per_s() / 8 * BURST_US / 1_000_000).max(BURST_MIN_BYTES)
 }
 
-/// Input for `nft -f` that drops packets which come in at the interfaces; empty where none is to be.
+/// Input for `nft -f` that drops packets arriving at the interfaces; empty if nothing is to be dropped.
 pub(crate) fn drops(links: &LinkOptions, interfaces: &[String]) -> String {
     let mut rules = String::new();
     if links.blocks_multicast {

@@ -1,9 +1,8 @@
-//! Commands in members: asked for over a member's socket, run by the member itself.
+//! Commands in members: a caller requests them over the member's socket, and the member runs them.
 //!
-//! It is what a remote shell does, without the network: the caller hands over its three standard
-//! descriptors, its environment and its folder; signals go one way and the exit status the other.
-//! So a command starts with the member's networks, names and processes, and the caller needs no
-//! privilege but to open the socket.
+//! This works like a remote shell without a network. The caller passes its three standard descriptors,
+//! its environment and its folder; signals go one way and the exit status the other. So a command starts
+//! in the member's namespaces, and the caller needs no privilege except access to the socket.
 
 mod client;
 mod server;
@@ -20,9 +19,9 @@ pub(crate) use server::Sessions;
 /// A command for a member.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Request {
-    /// The program, by its path or on the request's PATH, and its arguments.
+    /// The program, as a path or a name on the request's PATH, and its arguments.
     pub words: Vec<OsString>,
-    /// The whole environment, later entries over earlier ones.
+    /// The whole environment; later entries override earlier ones.
     pub environment: Vec<(OsString, OsString)>,
     /// The folder it starts in.
     pub folder: OsString,
@@ -42,7 +41,7 @@ impl Request {
     }
 }
 
-/// What a member answers.
+/// A member's answer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 enum Answer {
     /// The command did not start.
@@ -50,7 +49,7 @@ enum Answer {
         /// Why not.
         reason: String,
     },
-    /// It ended, with the status that `wait` gave.
+    /// The command ended, with the status that `wait` gave.
     Ended {
         /// As the kernel encodes it.
         status: i32,

@@ -1,7 +1,7 @@
-//! Runs the system's network tools, and says what went wrong in words to act on.
+//! Runs the system's network tools, and reports their errors with the failing line.
 //!
-//! `ip` and `tc` come with iproute2, `nft` with nftables. They are run with a whole script at once,
-//! so that a lab costs a handful of processes.
+//! `ip` and `tc` come with iproute2, `nft` with nftables. Each call runs a whole script, so that a lab
+//! needs few processes.
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -16,11 +16,11 @@ pub(crate) enum Tool {
     Ip,
     /// Rates.
     Tc,
-    /// Losses, and what is blocked.
+    /// Losses and blocked multicast.
     Nft,
 }
 
-/// Why a tool did not do its work.
+/// Why a tool failed.
 #[derive(Debug, thiserror::Error)]
 pub enum ToolError {
     /// It is not installed.
@@ -28,7 +28,7 @@ pub enum ToolError {
     Missing {
         /// Its name.
         tool: &'static str,
-        /// Debian's name for what it comes with.
+        /// Debian's name of its package.
         package: &'static str,
     },
     /// It did not start, or ended before it had read its script.
@@ -51,7 +51,7 @@ pub enum ToolError {
     },
 }
 
-/// Folders with tools that are not on every user's PATH.
+/// Folders of tools that are not on every user's PATH.
 const MORE_FOLDERS: [&str; 3] = ["/usr/sbin", "/sbin", "/usr/local/sbin"];
 
 impl Tool {
@@ -77,7 +77,7 @@ impl Tool {
         }
     }
 
-    /// Where it lies.
+    /// Its path.
     ///
     /// # Errors
     /// If it is not installed.
@@ -90,10 +90,10 @@ impl Tool {
             .ok_or(ToolError::Missing { tool: self.name(), package: self.package() })
     }
 
-    /// Runs a script; an empty one needs no tool.
+    /// Runs a script. Does nothing for an empty script.
     ///
     /// # Errors
-    /// If the tool is missing, or refuses any of it.
+    /// If the tool is missing, or refuses any line.
     pub(crate) fn run(self, script: &str) -> Result<(), ToolError> {
         if script.is_empty() {
             return Ok(());
@@ -138,7 +138,7 @@ fn feed(
     let written = child.stdin.take().expect("piped above").write_all(script.as_bytes());
     let output = child.wait_with_output()?;
     if output.status.success() {
-        // One that succeeded without reading everything has not done everything.
+        // A tool that did not read the whole script has not done all of it.
         written?;
     }
     Ok((output.status, String::from_utf8_lossy(&output.stderr).into_owned()))

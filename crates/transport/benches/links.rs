@@ -1,5 +1,5 @@
-//! What a link costs: one-way latency and rate, over shared memory, TCP and sealed TCP, both ends
-//! polling; and what the code of a sealed frame costs whoever makes or checks it.
+//! Costs of links: one-way latency and rate over shared memory, TCP and authenticated TCP, with both ends
+//! polling; and the time to make or check the code of a frame.
 //!
 //! `cargo bench -p tributary-transport --bench links [-- --json] [-- --quick]`
 //!
@@ -19,8 +19,8 @@ use std::time::{Duration, Instant};
 
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use tributary_transport::{
-    Link, Listener, SealKey, Sent, ShmListener, ShmOptions, TcpAcceptor, TcpLink, TcpOptions,
-    connect_shm, connect_tcp,
+    AuthenticationKey, Link, Listener, Sent, ShmListener, ShmOptions, TcpAcceptor, TcpLink,
+    TcpOptions, connect_shm, connect_tcp,
 };
 use tributary_wire::frame::{Edge, HEADER_BYTES, Header, Message, Part, Shape, Target, Trail};
 use tributary_wire::{
@@ -51,9 +51,11 @@ fn main() {
     let quartiles = line_ns(batches);
     let (link, what) = ("line", "one way");
     let mut rows = vec![Row { link, what, payload_bytes: 8, quartiles, unit: "ns" }];
-    for (link, pair) in
-        [("shm", shm_pair as fn() -> Pair), ("tcp", tcp_pair), ("sealed tcp", sealed_tcp_pair)]
-    {
+    for (link, pair) in [
+        ("shm", shm_pair as fn() -> Pair),
+        ("tcp", tcp_pair),
+        ("authenticated tcp", authenticated_tcp_pair),
+    ] {
         let batches = if link != "shm" { batches / 4 } else { batches };
         for payload_bytes in [0, 8, 64, 1024, 4096] {
             let quartiles = one_way_ns(pair(), payload_bytes, batches);
@@ -67,9 +69,9 @@ fn main() {
             rows.push(Row { link, what: "rate", payload_bytes, quartiles, unit: "GB/s" });
         }
     }
-    // What whoever makes or checks a code pays for it, and no link.
+    // The cost of a code alone, without a link.
     for payload_bytes in [8, 1388, 4096, 64 << 10] {
-        let quartiles = seal_ns(payload_bytes, batches);
+        let quartiles = authentication_ns(payload_bytes, batches);
         rows.push(Row { link: "code", what: "made", payload_bytes, quartiles, unit: "ns" });
     }
     rows.iter().for_each(if has("--json") { print_json } else { print_text });
@@ -113,15 +115,15 @@ fn tcp_pair() -> Pair {
     (Box::new(connected), Box::new(accepted))
 }
 
-fn sealed_tcp_pair() -> Pair {
+fn authenticated_tcp_pair() -> Pair {
     let (mut connected, mut accepted) = tcp_links();
-    connected.protect(seal_key());
-    accepted.protect(seal_key());
+    connected.authenticate(authentication_key());
+    accepted.authenticate(authentication_key());
     (Box::new(connected), Box::new(accepted))
 }
 
-fn seal_key() -> SealKey {
-    SealKey::new(FrameKey::from_bytes([1; 16]))
+fn authentication_key() -> AuthenticationKey {
+    AuthenticationKey::new(FrameKey::from_bytes([1; 16]))
 }
 
 fn tcp_links() -> (TcpLink, TcpLink) {
@@ -228,14 +230,14 @@ fn line_ns(batches: usize) -> [f64; 3] {
 }
 
 /// Time to make one frame's code; checking makes it again and compares.
-fn seal_ns(payload_bytes: usize, batches: usize) -> [f64; 3] {
+fn authentication_ns(payload_bytes: usize, batches: usize) -> [f64; 3] {
     let (mut header, payload) = frame(payload_bytes);
-    let key = seal_key();
+    let key = authentication_key();
     let batch = || {
         let begun = Instant::now();
         for round in 0..ROUNDS_PER_BATCH {
             header[20] = round as u8;
-            black_box(key.seal(black_box(&header), black_box(&payload)));
+            black_box(key.code(black_box(&header), black_box(&payload)));
         }
         begun.elapsed().as_nanos() as f64 / f64::from(ROUNDS_PER_BATCH)
     };

@@ -1,4 +1,4 @@
-//! Why links are not made, and why they fail.
+//! Errors: why links are not made, and why they fail.
 
 use std::fmt;
 use std::io;
@@ -63,12 +63,12 @@ pub enum SendError {
     /// The peer is gone.
     #[error("the peer closed the link")]
     Closed,
-    /// The peer says it has consumed what it was never sent, or takes back what it consumed.
+    /// The peer claims to have consumed more than it was sent, or less than it claimed before.
     #[error("the peer claims to have consumed {claimed_bytes} of {sent_bytes} bytes sent")]
     BadPeerIndex {
-        /// What the peer says it has consumed, in all.
+        /// Bytes that the peer claims to have consumed, in all.
         claimed_bytes: u64,
-        /// What it was sent, in all.
+        /// Bytes that it was sent, in all.
         sent_bytes: u64,
     },
     /// The operating system.
@@ -76,7 +76,7 @@ pub enum SendError {
     Os(OsError),
 }
 
-/// Why nothing more can be received. The peer, or what lies between, is at fault.
+/// Why nothing more can be received. The peer or the network is at fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReceiveError {
@@ -86,12 +86,12 @@ pub enum ReceiveError {
     /// The peer is gone, in the middle of a frame.
     #[error("the peer closed the link after {got_bytes} bytes of a frame of {need_bytes}")]
     Truncated {
-        /// What arrived of the frame.
+        /// Bytes of the frame that arrived.
         got_bytes: usize,
-        /// What it takes: the whole frame's length, or a header's if that isn't whole either.
+        /// Bytes needed: the frame's length, or a header's if the header is not complete.
         need_bytes: usize,
     },
-    /// The peer sent what is no frame.
+    /// The peer sent something that is no frame.
     #[error(transparent)]
     Decode(#[from] DecodeError),
     /// The peer announced more than this link carries.
@@ -102,9 +102,9 @@ pub enum ReceiveError {
         /// The link's limit.
         max_bytes: u32,
     },
-    /// A frame came over a link whose frames are sealed, and has no code or a wrong one: the peer
+    /// A frame came over an authenticated link with no code or a wrong one: the peer
     /// does not hold the group's key, or the frame was altered on its way.
-    #[error("a frame from {} is not sealed with its group's key", describe(*.peer))]
+    #[error("a frame from {} has no valid authentication code", describe(*.peer))]
     NotAuthentic {
         /// The other end of the link, unless the connection is over.
         peer: Option<SocketAddr>,
@@ -114,7 +114,7 @@ pub enum ReceiveError {
     Os(OsError),
 }
 
-/// Why a link's options make no link.
+/// Why a link's options are invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum OptionsError {
@@ -129,9 +129,9 @@ pub enum OptionsError {
     RingBytes {
         /// What was asked for.
         ring_bytes: usize,
-        /// The least that holds two of the longest frames.
+        /// The smallest size that holds two of the longest frames.
         min_bytes: usize,
-        /// The most.
+        /// The largest size.
         max_bytes: usize,
     },
 }
@@ -140,10 +140,10 @@ pub enum OptionsError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConnectError {
-    /// Nobody answered in time.
+    /// No answer came in time.
     #[error("no answer within {timeout:?}")]
     TimedOut {
-        /// How long was waited.
+        /// How long the connector waited.
         timeout: Duration,
     },
     /// The path of the socket is longer than the system allows.
@@ -163,7 +163,7 @@ pub enum ConnectError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ListenError {
-    /// Somebody listens there already.
+    /// The address or path is in use.
     #[error("somebody listens there already")]
     InUse,
     /// The path of the socket is longer than the system allows.
@@ -183,10 +183,10 @@ pub enum ListenError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum AcceptError {
-    /// One connector was turned away; it is at fault.
+    /// One connector was refused; it is at fault.
     #[error("a connector was refused: {0}")]
     Refused(#[from] HandshakeError),
-    /// This side is short of something (descriptors, memory). Pause before the next attempt.
+    /// This side lacks descriptors or memory. Pause before the next attempt.
     #[error("{call} failed: {error}")]
     Os {
         /// What was attempted.
@@ -200,13 +200,13 @@ pub enum AcceptError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum HandshakeError {
-    /// It said nothing, or too little, before its deadline.
+    /// Its greeting was not complete before its deadline.
     #[error("no complete greeting in time")]
     TimedOut,
-    /// It was pushed out by newer connectors before it had said what it is.
-    #[error("pushed out by newer connectors")]
+    /// Newer connectors evicted it before its greeting was complete.
+    #[error("evicted by newer connectors")]
     Evicted,
-    /// It left before it had said what it is.
+    /// It closed before its greeting was complete.
     #[error("closed before its greeting was complete")]
     Closed,
     /// It doesn't speak this protocol.
@@ -220,23 +220,23 @@ pub enum HandshakeError {
     RingBytes {
         /// What it announced.
         ring_bytes: u64,
-        /// The least that is taken.
+        /// The smallest size accepted.
         min_bytes: usize,
-        /// The most that is taken.
+        /// The largest size accepted.
         max_bytes: usize,
     },
     /// It passed no descriptor, or more than one.
     #[error("it passed {0} descriptors instead of one")]
     DescriptorCount(usize),
-    /// What it passed is not sealed ordinary shared memory.
-    #[error("what it passed is not shared memory sealed against resizing")]
+    /// The descriptor is not ordinary shared memory with the seals that forbid resizing.
+    #[error("the descriptor is not shared memory sealed against resizing")]
     NotSealedMemory,
-    /// What it passed has another size than its greeting says.
+    /// The memory has another size than the greeting says.
     #[error("the memory has {got_bytes} bytes, the greeting says {need_bytes}")]
     MemoryBytes {
-        /// What there is.
+        /// Its size.
         got_bytes: u64,
-        /// What there should be.
+        /// The size it should have.
         need_bytes: u64,
     },
     /// The operating system wouldn't map it.

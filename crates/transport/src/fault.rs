@@ -1,9 +1,9 @@
-//! A link that misbehaves on purpose, by a seed: the same seed and calls give the same faults.
+//! A link that injects faults by a seed: the same seed and calls give the same faults.
 //!
-//! Owns delays, cuts and corruption of what is sent. It never drops or reorders frames, because the
-//! links it stands for don't; a frame is delayed, or the link breaks. No clock: a delay is counted in
-//! calls. Corruption is of headers only: payloads have no check of their own, the carriers' is
-//! theirs.
+//! Delays, cuts and corrupts the frames that are sent. It never drops or reorders frames, because
+//! real links never do: a frame is delayed, or the link breaks. There is no clock: a delay is counted
+//! in calls. Only headers are corrupted, because payloads have no checksum of their own and rely on
+//! the checksum of TCP.
 
 use std::os::fd::{AsFd, BorrowedFd};
 
@@ -14,12 +14,12 @@ use tributary_wire::frame::HEADER_BYTES;
 use crate::link::check_announced;
 use crate::{Armed, Frame, Inject, Link, ReceiveError, SendError, Sent};
 
-/// How often what goes wrong. Rates are per million frames sent.
+/// How often each fault happens. Rates are per million frames sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FaultPlan {
-    /// Chooses the frames and the details.
+    /// Seed of the generator that picks frames and details.
     pub seed: u64,
-    /// Frames held back for a while; the frames behind them wait.
+    /// Frames that are delayed; the frames behind them wait.
     pub delays_per_million: u32,
     /// Calls that a delay lasts, at most.
     pub delay_calls_max: u32,
@@ -38,14 +38,14 @@ enum Fate {
     Corrupted { bit: usize },
 }
 
-/// A link that misbehaves as a [`FaultPlan`] says.
+/// A link that injects the faults of a [`FaultPlan`].
 pub struct FaultyLink<L> {
     inner: L,
     plan: FaultPlan,
     random: Pcg64,
-    /// Decided for the frame that was last offered and not taken.
+    /// The fate of the frame that was last offered and not taken.
     fate: Option<Fate>,
-    /// A frame as it goes on the carrier; in use while `delay_calls_left` is not `None`.
+    /// A delayed frame; in use while `delay_calls_left` is not `None`.
     frame: Vec<u8>,
     delay_calls_left: Option<u32>,
     lacked_room: bool,
@@ -181,7 +181,7 @@ impl<L: Inject> Link for FaultyLink<L> {
     }
 
     fn receive(&mut self) -> Result<Option<Frame<'_>>, ReceiveError> {
-        // What fails here fails again in the next `send` or `flush`.
+        // A failure here repeats in the next `send` or `flush`.
         let _ = self.pass_delay();
         self.inner.receive()
     }
@@ -196,7 +196,7 @@ impl<L: Inject> Link for FaultyLink<L> {
     }
 
     fn arm(&mut self) -> Armed {
-        // Nobody would wake a sleeper when a delay is over: delays end by being called.
+        // Delays end by calls, so nobody would wake a sleeper when a delay is over.
         if self.is_ready() || self.delay_calls_left.is_some() {
             return Armed::Ready;
         }

@@ -1,27 +1,27 @@
 //! Point-to-point links that carry wire frames: a 64-byte header, then its payload.
 //!
 //! Owns how frames move between two processes: shared-memory rings on one host ([`shm`]), TCP
-//! between hosts ([`tcp`]), a wrapper that misbehaves on purpose (`fault`, behind the feature of
-//! that name), frames as datagrams beside a link ([`udp`]), and how one thread sleeps until a link
-//! has something to do ([`wait`]). Knows nothing of groups, trees or what a frame means beyond its
-//! length. Start at [`Link`]. Beside the links lie things that both ends of a connection must agree
-//! on: the name of a machine ([`machine`]), the secret of the control connections ([`token`]) and how
-//! those are encrypted ([`tls`]).
+//! between hosts ([`tcp`]), a wrapper that injects faults (`fault`, behind the feature of that
+//! name), frames as datagrams ([`udp`]), and how one thread sleeps until a link has something to do
+//! ([`wait`]). Knows nothing of groups, trees or what a frame means beyond its length. Start at
+//! [`Link`]. The crate also holds what both ends of a connection must agree on: the name of a
+//! machine ([`machine`]), the secret of the control connections ([`token`]) and their encryption
+//! ([`tls`]).
 //!
 //! Invariants:
 //! - Frames of one direction arrive in order, whole and once, or the link fails. A link that has
 //!   failed stays failed.
 //! - Nothing a peer does panics this side, blocks it, or makes it hold more memory than its options
-//!   said when the link was made. What a peer wrote is copied, then checked, before it is used.
+//!   allow. What a peer wrote is copied, then checked, before it is used.
 //! - Sending and receiving allocate nothing, take no lock and format no text.
 //! - Nothing here reads a clock except the functions that take a timeout.
 
+mod authentication;
 mod error;
 #[cfg(feature = "fault")]
 pub mod fault;
 mod link;
 pub mod machine;
-mod seal;
 pub mod shm;
 mod socket;
 pub mod tcp;
@@ -30,14 +30,14 @@ pub mod token;
 pub mod udp;
 mod wait;
 
+pub use authentication::{AuthenticationCode, AuthenticationKey};
 pub use error::{
     AcceptError, ConnectError, HandshakeError, ListenError, OptionsError, OsError, ReceiveError,
     SendError,
 };
 pub use link::{Armed, Frame, Inject, Link, Listener, Sent};
-pub use seal::{Seal, SealKey};
 pub use shm::{ShmLink, ShmListener, ShmOptions, connect_shm};
 pub use socket::HostProbes;
 pub use tcp::{TcpAcceptor, TcpLink, TcpOptions, connect_tcp, connect_tcp_start};
 pub use udp::{Datagram, DatagramSocket};
-pub use wait::{Beside, Wake, wait, wait_beside};
+pub use wait::{Wake, WakeSources, wait, wait_with_datagrams};

@@ -1,19 +1,20 @@
-//! What every link does, whatever carries it.
+//! The interface of every link: shared memory, TCP, or the fault-injecting wrapper.
 
 use std::os::fd::AsFd;
 use std::time::Instant;
 
 use tributary_wire::frame::{HEADER_BYTES, Header, MAGIC};
 
-use crate::{AcceptError, ReceiveError, Seal, SendError};
+use crate::{AcceptError, AuthenticationCode, ReceiveError, SendError};
 
 /// What became of a frame that was offered to a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Sent {
-    /// The link has it; the caller's buffers are free. (Of [`Link::flush`]: nothing is left.)
+    /// The link has the frame, and the caller may reuse its buffers. From [`Link::flush`]: nothing
+    /// is left to push on.
     Taken,
-    /// No room: nothing was taken, offer it again later. (Of [`Link::flush`]: some is left.)
+    /// There was no room; offer the frame again later. From [`Link::flush`]: some is left.
     Full,
 }
 
@@ -21,32 +22,33 @@ pub enum Sent {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Armed {
-    /// It may: whatever comes will make the descriptor readable (or writable, where
+    /// It may: the next event makes the descriptor readable (or writable, where
     /// [`Link::wants_write`] says so).
     Asleep,
-    /// It must not: there is something to do already. The link has been disarmed.
+    /// It must not: the link has something to do already, and has been disarmed.
     Ready,
 }
 
-/// A frame that arrived, its payload still where the link received it.
+/// A frame that arrived. The payload is still where the link received it.
 ///
 /// A peer on shared memory that breaks the protocol can change the payload while it is being read.
-/// Any bytes are a valid payload, so this can spoil a result, never memory safety, as long as no
-/// decision that memory safety rests on is taken from payload bytes.
+/// Any bytes are a valid payload, so this can spoil a result. It cannot violate memory safety as
+/// long as memory safety does not depend on payload bytes.
 #[derive(Clone, Copy, Debug)]
 pub struct Frame<'a> {
-    /// The header, checked. Its own copy, which no peer can change.
+    /// The checked header: a private copy that no peer can change.
     pub header: Header,
     /// As many bytes as the header announces.
     pub payload: &'a [u8],
-    /// The code that came behind the payload. Whoever knows the key checks it before he believes
-    /// anything of the rest, unless the link does ([`TcpLink::protect`](crate::TcpLink::protect)).
-    pub seal: Option<Seal>,
+    /// The code that came behind the payload. A link that authenticates
+    /// ([`TcpLink::authenticate`](crate::TcpLink::authenticate)) has checked it; otherwise the owner
+    /// of the key must, before it uses any other field.
+    pub code: Option<AuthenticationCode>,
 }
 
-/// One end of a point-to-point, bidirectional, ordered, reliable carrier of frames.
+/// One end of a point-to-point, bidirectional, ordered, reliable channel for frames.
 ///
-/// Its [`AsFd`] descriptor is what to sleep on, in this order:
+/// To sleep until the link has something, use its [`AsFd`] descriptor in this order:
 ///
 /// 1. [`receive`](Link::receive) until it returns `None`;
 /// 2. [`arm`](Link::arm); on [`Armed::Ready`] go back to 1;
@@ -54,8 +56,8 @@ pub struct Frame<'a> {
 ///    edge-triggered waiting is enough;
 /// 4. [`disarm`](Link::disarm), [`flush`](Link::flush), offer again what was `Full`, go to 1.
 ///
-/// A thread that only polls needs none of this. A link may wake its owner for nothing; it never
-/// leaves it asleep with a frame to receive, with room after `Full`, or with a peer that is gone.
+/// A thread that only polls needs none of this. Spurious wake-ups happen. A link never leaves its
+/// owner asleep with a frame to receive, with room after `Full`, or with a peer that is gone.
 pub trait Link: AsFd + Send {
     /// Offers one frame. `header` must announce exactly `payload`.
     ///
@@ -64,7 +66,7 @@ pub trait Link: AsFd + Send {
     /// link has failed.
     fn send(&mut self, header: &[u8; HEADER_BYTES], payload: &[u8]) -> Result<Sent, SendError>;
 
-    /// Pushes on what the link has taken and not yet handed to its carrier.
+    /// Hands frames that the link has taken to the kernel or the ring.
     ///
     /// # Errors
     /// If the link has failed.
@@ -73,12 +75,12 @@ pub trait Link: AsFd + Send {
     /// The next frame, or `None` if none has arrived whole. Releases the frame before it.
     ///
     /// # Errors
-    /// If the peer sent what is no frame, or is gone; everything it sent before has been returned
-    /// by then. The same error is returned from then on.
+    /// If the peer sent something that is no frame, or is gone. Every frame it sent before has been
+    /// returned by then. All later calls return the same error.
     fn receive(&mut self) -> Result<Option<Frame<'_>>, ReceiveError>;
 
-    /// Gives the room of the last received frame back to the peer, now rather than at the next
-    /// call. Worth calling before work that takes long.
+    /// Gives the room of the last received frame back to the peer now, not at the next call. Useful
+    /// before work that takes long.
     fn release(&mut self);
 
     /// Whether [`receive`](Link::receive) has a frame or an error to return, or room has appeared
@@ -88,7 +90,7 @@ pub trait Link: AsFd + Send {
     /// Prepares to sleep on the descriptor.
     fn arm(&mut self) -> Armed;
 
-    /// Ends what [`arm`](Link::arm) began, and takes the wake-ups off the descriptor.
+    /// Undoes [`arm`](Link::arm), and consumes the wake-ups on the descriptor.
     fn disarm(&mut self);
 
     /// Whether the descriptor is to be watched for writability too.
@@ -97,37 +99,38 @@ pub trait Link: AsFd + Send {
     /// Longest payload this link carries.
     fn payload_max_bytes(&self) -> u32;
 
-    /// Ends the link in both directions at once; what the peer hasn't read may be lost. Dropping
-    /// the link closes it in the gentle way: the peer still receives all that was taken and flushed.
+    /// Ends the link in both directions at once; frames that the peer has not read may be lost.
+    /// Dropping the link closes it gracefully: the peer still receives all that was taken and
+    /// flushed.
     fn shutdown(&mut self);
 }
 
 /// A link through which a test can break the rules.
 pub trait Inject: Link {
-    /// Puts `bytes` on the carrier as they are: whole frames, parts of frames, or garbage. What is
-    /// less than a whole frame is what a peer leaves that dies while it sends.
+    /// Sends `bytes` as they are: whole frames, parts of frames, or garbage. A part of a frame looks
+    /// like the rest of a peer that died while it sent. Takes all of `bytes` or nothing.
     ///
     /// # Errors
-    /// If the link has failed. Takes all of `bytes` or nothing.
+    /// If the link has failed.
     fn inject(&mut self, bytes: &[u8]) -> Result<Sent, SendError>;
 }
 
-/// Where links come in.
+/// Accepts links.
 ///
 /// Its descriptor becomes readable when [`accept`](Listener::accept) may have something.
 pub trait Listener: AsFd + Send {
-    /// What it makes.
+    /// The links that it accepts.
     type Link: Link + 'static;
 
-    /// The next link, or `None` if there is none for now. Never waits for a connector: one that is
-    /// slow in saying what it is stays half-open, in bounded number, until its deadline.
+    /// The next link, or `None` if there is none for now. Never waits for a connector: a slow one
+    /// stays half-open until its deadline, and the number of half-open connectors is bounded.
     ///
     /// # Errors
-    /// If a connector was turned away, or the system is short of something. The listener lives on;
-    /// call again after a refusal, and after a pause if the system is at fault.
+    /// If a connector was refused, or the system lacks a resource. The listener lives on; call again
+    /// after a refusal, and after a pause if the system is at fault.
     fn accept(&mut self, now: Instant) -> Result<Option<Self::Link>, AcceptError>;
 
-    /// When [`accept`](Listener::accept) wants to be called even if nothing happens.
+    /// When to call [`accept`](Listener::accept) even if nothing happens.
     fn deadline(&self) -> Option<Instant>;
 }
 
@@ -179,8 +182,8 @@ impl<L: Inject + ?Sized> Inject for Box<L> {
     }
 }
 
-/// Holds what a caller wants to send against the link's limit and against itself. A length that
-/// isn't the announced one would put every later frame out of step.
+/// Checks a frame that a caller sends: its length against the link's limit, and its header against
+/// its payload. A wrong length would make every later frame of the stream unreadable.
 pub(crate) fn check_announced(
     header: &[u8; HEADER_BYTES],
     payload: &[u8],

@@ -1,4 +1,4 @@
-//! What both kinds of socket have in common.
+//! Helpers for Unix and TCP sockets.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
@@ -15,15 +15,15 @@ pub(crate) fn stream(family: AddressFamily) -> Result<OwnedFd, Errno> {
     socket_with(family, SocketType::STREAM, flags, None)
 }
 
-/// When the kernel counts the other host of a TCP connection as gone.
+/// When the kernel takes the other host of a TCP connection for gone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HostProbes {
-    /// A silent connection is probed after this long, and as often again; whole seconds.
+    /// Silence before the first probe, and the interval between probes; whole seconds.
     pub interval: Duration,
     /// Unanswered probes after which the host is gone.
     pub probes_max: u32,
-    /// How long what was sent may stay unacknowledged, if that is bounded: while something is on its
-    /// way no probe is sent. A peer that does not read for as long is taken for gone as well.
+    /// How long sent data may stay unacknowledged, if that is bounded. The kernel sends no probes
+    /// while data are in flight. A peer that does not read for this long is taken for gone as well.
     pub unacknowledged_max: Option<Duration>,
 }
 
@@ -49,8 +49,8 @@ impl HostProbes {
     }
 }
 
-/// Whether an error of `accept` is about one connection that failed before it was accepted, so that
-/// the next one should be tried at once.
+/// Whether an error of `accept` concerns one connection that failed before it was accepted. The caller
+/// should try the next one at once.
 pub(crate) fn is_lost_connection(error: Errno) -> bool {
     const LOST: [Errno; 10] = [
         Errno::CONNABORTED,
@@ -67,12 +67,12 @@ pub(crate) fn is_lost_connection(error: Errno) -> bool {
     LOST.contains(&error)
 }
 
-/// Whether an error of `send` or `recv` means that the peer is gone, however that came about.
+/// Whether an error of `send` or `recv` means that the peer is gone.
 pub(crate) fn is_closed(error: Errno) -> bool {
     matches!(error, Errno::PIPE | Errno::CONNRESET | Errno::CONNABORTED | Errno::NOTCONN)
 }
 
-/// A duration as the kernel takes it; what it can't represent is as good as for ever.
+/// A duration as the kernel takes it. One that it cannot represent becomes its maximum.
 pub(crate) fn timespec(duration: Duration) -> Timespec {
     Timespec {
         tv_sec: i64::try_from(duration.as_secs()).unwrap_or(i64::MAX),
@@ -80,7 +80,7 @@ pub(crate) fn timespec(duration: Duration) -> Timespec {
     }
 }
 
-/// Sleeps until `fd` is as `flags` say, or until `deadline`: true or false.
+/// Sleeps until `fd` is ready for `flags`. False if `deadline` passed first.
 pub(crate) fn wait_until(
     fd: BorrowedFd<'_>,
     flags: PollFlags,

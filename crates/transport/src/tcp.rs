@@ -1,10 +1,10 @@
 //! Links over TCP, between hosts.
 //!
-//! One system call per frame sent (header and payload gathered), one per batch of frames received:
-//! a read takes whatever has arrived, and the frames in it are handed out in place. Nagle's delay is
-//! off, sending is not paced, and keep-alive is on, so that a host that vanishes while the link is idle is noticed after some
-//! seconds. A host that vanishes with bytes under way to it is noticed by the kernel only after its
-//! retransmissions are spent, minutes later: whoever needs to know sooner asks the manager.
+//! Sending costs one system call per frame (header and payload gathered), receiving one per batch: a
+//! read takes whatever has arrived, and the frames in it are handed out in place. Nagle's delay is
+//! off and sending is not paced. Keep-alive is on, so that the kernel notices within seconds when a
+//! host vanishes while the link is idle. If a host vanishes while bytes are in flight to it, the kernel
+//! notices only after its last retransmission, minutes later; the manager notices sooner.
 
 mod congestion;
 mod connect;

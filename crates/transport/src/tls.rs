@@ -1,12 +1,12 @@
-//! What both ends of a control connection mean by TLS.
+//! The TLS profile of control connections.
 //!
 //! Owns the profile (TLS 1.3, RFC 8446, with one key exchange and one kind of signature), how a
-//! client knows the server of its own token, and what went wrong when it doesn't. Knows nothing of
-//! sockets or HTTP: those who have them bring them to `rustls`.
+//! client recognizes a server that holds its token, and the errors if it does not. Knows nothing of
+//! sockets or HTTP: callers combine those with `rustls`.
 //!
-//! No authority is asked, no name compared and no date looked at: a server is right if it proves to
-//! hold the private half of the key pair that the client's own token stands for
-//! ([`crate::token::Identity`]), and nobody without that token can.
+//! There is no certificate authority, and names and dates are not checked. A client accepts a server
+//! that proves to hold the private half of the key pair derived from the client's own token
+//! ([`crate::token::Identity`]). Nobody without the token can prove that.
 
 use std::io;
 use std::sync::Arc;
@@ -27,31 +27,31 @@ use rustls::{
 
 use crate::token::{PublicKey, Token, random_bytes};
 
-/// The name in every manager's and node's certificate, whatever the host is called: what tells one
-/// from another is the key. Under `.tributary`, which no public name ends with.
+/// The name in every manager's and node's certificate, whatever the host is called: clients check the
+/// key. No public name ends with `.tributary`.
 pub const SERVER_NAME: &str = "manager.tributary";
 
-/// What every TLS connection starts with: the type of a record that holds a handshake (RFC 8446,
-/// section 5.1). No request of HTTP starts with it.
+/// The first byte of every TLS connection: the type of a handshake record (RFC 8446, section 5.1). No
+/// HTTP request starts with it.
 pub const HANDSHAKE_RECORD: u8 = 0x16;
 
-/// Why a server could not be spoken to over TLS.
+/// Why a TLS connection to a server failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TlsError {
-    /// It proved to hold another token's key. One of the two token files is the wrong one.
+    /// The server holds another token's key. One of the two token files is the wrong one.
     #[error("it has another token than this side (its certificate is of another key)")]
     OtherToken,
-    /// It answered something else than TLS.
+    /// The server does not speak TLS.
     #[error("it does not speak TLS: an older version of Tributary, or something else altogether")]
     NotTls,
-    /// It closed the connection before it could be trusted.
+    /// The server closed the connection during the handshake.
     #[error("it closed the connection before the two had agreed on keys")]
     Closed,
     /// Both speak TLS, but not this profile of it.
     #[error("it and this side have no common way to speak TLS: {0}")]
     Incompatible(rustls::Error),
-    /// The connection failed beneath TLS.
+    /// The TCP connection failed.
     #[error(transparent)]
     Connection(io::Error),
 }
@@ -60,7 +60,7 @@ impl From<rustls::Error> for TlsError {
     fn from(error: rustls::Error) -> Self {
         match error {
             rustls::Error::InvalidCertificate(_) => Self::OtherToken,
-            // The first bytes aren't a record, or not one that can come here.
+            // The first bytes are no TLS record, or one that is not allowed here.
             rustls::Error::InvalidMessage(_)
             | rustls::Error::InappropriateMessage { .. }
             | rustls::Error::PeerSentOversizedRecord => Self::NotTls,
@@ -70,7 +70,7 @@ impl From<rustls::Error> for TlsError {
 }
 
 impl From<io::Error> for TlsError {
-    /// Takes apart what `rustls` and those around it wrap into an error of the system.
+    /// Finds the `rustls` error inside an I/O error.
     fn from(error: io::Error) -> Self {
         let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
         match inner {
@@ -81,10 +81,10 @@ impl From<io::Error> for TlsError {
     }
 }
 
-/// How a holder of `token` connects to a server that holds it too.
+/// The configuration with which a holder of `token` connects to a server that holds it too.
 ///
-/// Every connection makes keys of its own, and none is resumed: who learns the token later can't
-/// read what was said before (forward secrecy).
+/// Every connection makes new keys, and none is resumed: somebody who learns the token later cannot
+/// decrypt earlier traffic (forward secrecy).
 #[must_use]
 pub fn client_config(token: &Token) -> Arc<ClientConfig> {
     let expected = Arc::new(SameToken { public_key: token.identity().public_key() });
@@ -95,7 +95,7 @@ pub fn client_config(token: &Token) -> Arc<ClientConfig> {
         .with_custom_certificate_verifier(expected)
         .with_no_client_auth();
     config.resumption = Resumption::disabled();
-    // The name is the same everywhere, and says to whoever listens what this is.
+    // The name is the same everywhere, and would tell eavesdroppers what this is.
     config.enable_sni = false;
     Arc::new(config)
 }
@@ -106,10 +106,10 @@ pub fn server_name() -> ServerName<'static> {
     ServerName::try_from(SERVER_NAME).expect("it is a name")
 }
 
-/// The profile: one exchange of keys, one kind of signature, and a cipher for processors with and
-/// one for those without instructions for AES. Brought by hand instead of taken from the library,
-/// so that neither code nor doors come along that nobody here uses, and without the library's
-/// process-wide default, which belongs to the application in whose process this may run.
+/// The profile: one key exchange, one kind of signature, and one cipher each for processors with and
+/// without AES instructions. It is not the library's default provider: that has more algorithms, an
+/// attack surface that nobody here uses, and its process-wide default belongs to the application in
+/// whose process this may run.
 #[must_use]
 pub fn provider() -> Arc<CryptoProvider> {
     Arc::new(CryptoProvider {
@@ -118,7 +118,7 @@ pub fn provider() -> Arc<CryptoProvider> {
             cipher_suite::TLS13_CHACHA20_POLY1305_SHA256,
         ],
         kx_groups: vec![kx_group::X25519],
-        // For chains of certificates, of which there are none.
+        // There are no certificate chains to verify.
         signature_verification_algorithms: WebPkiSupportedAlgorithms { all: &[], mapping: &[] },
         secure_random: &Kernel,
         key_provider: &Ed25519Keys,
@@ -132,8 +132,8 @@ struct SameToken {
 }
 
 impl ServerCertVerifier for SameToken {
-    /// The certificate's key is compared and nothing else of it; that the server also holds the
-    /// private half is for [`Self::verify_tls13_signature`] to say.
+    /// Compares the certificate's key and no other field. [`Self::verify_tls13_signature`] checks that
+    /// the server also holds the private half.
     fn verify_server_cert(
         &self,
         end_entity: &CertificateDer<'_>,
@@ -179,7 +179,7 @@ impl ServerCertVerifier for SameToken {
     }
 }
 
-/// Random bytes from where all others here come from.
+/// Random bytes from the kernel.
 #[derive(Debug)]
 struct Kernel;
 

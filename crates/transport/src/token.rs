@@ -1,7 +1,7 @@
-//! The bearer token that every call to a manager or a node's metrics has to show.
+//! The bearer token that every call to a manager or to a node's metrics carries.
 //!
-//! Owns reading and creating the token's file and comparing tokens. Knows nothing of HTTP. It lies
-//! here because daemons and the host library, which don't know each other, must agree on it.
+//! Owns reading and creating the token's file and comparing tokens. Knows nothing of HTTP. It is in
+//! this crate because daemons and the host library do not depend on each other and both need it.
 
 mod identity;
 
@@ -24,12 +24,12 @@ pub const TOKEN_FILE_BYTES_MAX: u64 = 4096;
 
 const TOKEN_RANDOM_BYTES: usize = 32;
 
-/// Permission bits that let anybody but the owner near the file.
+/// Permission bits that give anybody but the owner access to the file.
 const OTHERS_MODE: u32 = 0o077;
 
 /// A secret that client and server share.
 ///
-/// Compared in constant time and never printed, so neither timing nor a log gives it away.
+/// Compared in constant time and never printed, so neither timing nor a log reveals it.
 #[derive(Clone)]
 pub struct Token(String);
 
@@ -91,7 +91,7 @@ pub enum TokenError {
     },
 }
 
-/// Why no token's file could be made.
+/// Why a token file was not created.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CreateTokenError {
@@ -115,15 +115,15 @@ pub enum CreateTokenError {
 }
 
 impl Token {
-    /// Reads the token from `path`; white space around it does not count.
+    /// Reads the token from `path`, without the white space around it.
     ///
     /// # Errors
-    /// If the file can't be read, is open to others, belongs to another user, or holds nothing that
-    /// can serve as a token.
+    /// If the file can't be read, is open to others, belongs to another user, or holds no valid
+    /// token.
     pub fn load(path: &Path) -> Result<Self, TokenError> {
         let unreadable = |source| TokenError::Unreadable { path: path.to_owned(), source };
-        // Opening a pipe without a writer would block for ever but for NONBLOCK; the file's
-        // properties are then read from the open file, so that nobody can swap it in between.
+        // NONBLOCK, because opening a pipe without a writer would block for ever. The checks below
+        // use the open file, so that nobody can swap it in between.
         let mut file = OpenOptions::new()
             .read(true)
             .custom_flags(OFlags::NONBLOCK.bits() as i32)

@@ -1,4 +1,4 @@
-//! One thread waits for several links.
+//! One thread waits for several links, or for a link and its datagram sockets.
 
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
@@ -9,25 +9,25 @@ use rustix::io::Errno;
 use crate::socket::timespec;
 use crate::{Armed, DatagramSocket, Link, OsError};
 
-/// Between two looks at the clock while polling.
+/// Polls between two readings of the clock.
 const POLLS_PER_CLOCK: u32 = 64;
 
-/// Links whose descriptors fit on the stack; more of them cost an allocation per sleep.
+/// Links whose descriptors fit on the stack. More links cost an allocation per sleep.
 const STACK_LINKS: usize = 16;
 
 /// Why [`wait`] returned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Wake {
-    /// The link at this index has something: a frame, an error, or room after `Full`.
+    /// The link at this index has a frame, an error, or room after `Full`.
     Ready(usize),
-    /// The timeout has passed, or a signal arrived, or it was for nothing. Look at everything.
+    /// The timeout has passed, a signal arrived, or the wake-up was spurious. Poll everything.
     Other,
 }
 
-/// Waits until one of `links` has something to do: polls for `spin`, then sleeps, `timeout` in all
-/// (`None`: as long as it takes). Polling costs the whole core, so `spin` is zero where there are
-/// more threads than cores. All links are disarmed on return.
+/// Waits until one of `links` has something to do. Polls for `spin`, then sleeps; `timeout` bounds
+/// both together (`None`: no bound). Polling costs a whole core, so `spin` should be zero where
+/// there are more threads than cores. All links are disarmed on return.
 ///
 /// # Errors
 /// If the system can't watch the links' descriptors.
@@ -62,29 +62,29 @@ pub fn wait<L: Link>(
     }
 }
 
-/// What [`wait_beside`] found; all false if the time has passed or a signal arrived.
+/// What ended [`wait_with_datagrams`]; all false after a timeout or a signal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Beside {
-    /// The link may have something.
+pub struct WakeSources {
+    /// The link may have something to do.
     pub link: bool,
-    /// One of the sockets may.
+    /// One of the sockets may have something to do.
     pub datagrams: bool,
 }
 
-/// Sleeps until a link or one of the two sockets beside it may have something to do, or `timeout` has passed.
+/// Sleeps until a link or one of its two datagram sockets may have something to do, or `timeout` has
+/// passed.
 ///
-/// Unlike [`wait`] it does not look first: whoever calls it has drained both. The link is one whose
-/// descriptor says by itself when it has something (TCP); it is not armed, which saves a system
-/// call.
+/// Unlike [`wait`] it does not poll first: the caller has drained link and sockets. The link must be
+/// TCP, whose descriptor becomes readable by itself. It is not armed, which saves a system call.
 ///
 /// # Errors
 /// If the system can't watch their descriptors.
-pub fn wait_beside<L: Link>(
+pub fn wait_with_datagrams<L: Link>(
     link: &mut L,
     socket: &DatagramSocket,
     ear: Option<&DatagramSocket>,
     timeout: Duration,
-) -> Result<Beside, OsError> {
+) -> Result<WakeSources, OsError> {
     let watched =
         |writes: bool| if writes { PollFlags::IN | PollFlags::OUT } else { PollFlags::IN };
     let mut fds = [
@@ -94,11 +94,11 @@ pub fn wait_beside<L: Link>(
     ];
     let count = if ear.is_some() { 3 } else { 2 };
     match poll(&mut fds[..count], Some(&timespec(timeout))) {
-        Ok(_) => Ok(Beside {
+        Ok(_) => Ok(WakeSources {
             link: !fds[0].revents().is_empty(),
             datagrams: fds[1..count].iter().any(|fd| !fd.revents().is_empty()),
         }),
-        Err(Errno::INTR) => Ok(Beside { link: false, datagrams: false }),
+        Err(Errno::INTR) => Ok(WakeSources { link: false, datagrams: false }),
         Err(error) => Err(error.into()),
     }
 }

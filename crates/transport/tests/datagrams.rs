@@ -1,6 +1,6 @@
-//! Goal: frames go out and come in whole, in batches and trains, and nothing that is no frame does.
-//! Method: sockets on loopback, seeded lengths and bytes. What the kernel drops for want of room is
-//! asked for again by the layers above; here no more is sent than the buffers hold.
+//! Goal: frames arrive whole, in batches and trains, and datagrams that are no frames are dropped.
+//! Method: sockets on loopback, seeded lengths and bytes. The tests send no more than the buffers hold,
+//! because the layers above recover what the kernel drops.
 #![allow(clippy::unwrap_used, reason = "a test that can't go on fails here")]
 
 use std::net::{SocketAddr, UdpSocket};
@@ -9,9 +9,9 @@ use std::time::{Duration, Instant};
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
 use tributary_transport::udp::{DATAGRAM_PAYLOAD_BYTES_MAX, WHOLE_PAYLOAD_BYTES};
-use tributary_transport::{Datagram, DatagramSocket, SealKey, SendError, Sent};
+use tributary_transport::{AuthenticationKey, Datagram, DatagramSocket, SendError, Sent};
 use tributary_wire::frame::{
-    Edge, HEADER_BYTES, Header, MAGIC, Message, Part, Shape, Target, Trail, announcing_seal,
+    Edge, HEADER_BYTES, Header, MAGIC, Message, Part, Shape, Target, Trail, announcing_code,
 };
 use tributary_wire::{
     Capability, ChildIndex, Datatype, Epoch, FrameKey, GroupId, OperationNumber, Operator,
@@ -184,10 +184,10 @@ fn frames_that_no_datagram_carries_are_refused() {
     assert_eq!(refused, Err(SendError::HeaderMismatch { payload_bytes: 3 }));
 }
 
-/// Lengths up to the longest, alone and as trains, with codes and without in turns.
+/// Lengths up to the longest, alone and as trains, alternately with and without codes.
 #[test]
-fn sealed_frames_of_any_length_arrive_with_their_codes() {
-    let key = SealKey::new(FrameKey::from_bytes([3; 16]));
+fn authenticated_frames_of_any_length_arrive_with_their_codes() {
+    let key = AuthenticationKey::new(FrameKey::from_bytes([3; 16]));
     let mut sender = DatagramSocket::bind(loopback()).unwrap();
     let mut receiver = DatagramSocket::bind(loopback()).unwrap();
     let target = Some(receiver.address().unwrap());
@@ -199,23 +199,23 @@ fn sealed_frames_of_any_length_arrive_with_their_codes() {
         assert_eq!(sender.send(target, &header, &payload(number, bytes), key), Ok(Sent::Taken));
         flush(&mut sender);
         let until = Instant::now() + WATCHDOG;
-        let sealed = loop {
+        let authenticated = loop {
             assert!(Instant::now() < until, "frame {number} is lost");
             if let Some(Datagram { frame, .. }) = receiver.receive().unwrap() {
                 assert_eq!(frame.header.encode(), header);
                 assert!(frame.payload == payload(number, bytes));
-                break frame.seal.is_some() && key.is_some_and(|key| key.has_sealed(&frame));
+                break frame.code.is_some() && key.is_some_and(|key| key.authenticates(&frame));
             }
         };
-        assert_eq!(sealed, key.is_some(), "frame {number}");
+        assert_eq!(authenticated, key.is_some(), "frame {number}");
     }
     assert_eq!(receiver.stats().garbage, 0);
 }
 
 /// A connected socket is told only how long a whole train is.
 #[test]
-fn trains_come_apart_at_a_connected_socket_sealed_or_not() {
-    let key = SealKey::new(FrameKey::from_bytes([5; 16]));
+fn trains_come_apart_at_a_connected_socket_authenticated_or_not() {
+    let key = AuthenticationKey::new(FrameKey::from_bytes([5; 16]));
     for key in [None, Some(&key)] {
         let mut sender = DatagramSocket::bind(loopback()).unwrap();
         let mut receiver = DatagramSocket::bind(loopback()).unwrap();
@@ -237,14 +237,14 @@ fn trains_come_apart_at_a_connected_socket_sealed_or_not() {
 }
 
 #[test]
-fn a_sealed_frame_without_all_of_its_code_is_garbage() {
-    let key = SealKey::new(FrameKey::from_bytes([3; 16]));
+fn an_authenticated_frame_without_all_of_its_code_is_garbage() {
+    let key = AuthenticationKey::new(FrameKey::from_bytes([3; 16]));
     let stranger = UdpSocket::bind(loopback()).unwrap();
     let mut receiver = DatagramSocket::bind(loopback()).unwrap();
     let target = receiver.address().unwrap();
     let bytes = header(1, 8).encode();
-    let code = key.seal(&bytes, &payload(1, 8)).to_bytes();
-    let whole = [&announcing_seal(bytes)[..], &payload(1, 8), &code].concat();
+    let code = key.code(&bytes, &payload(1, 8)).to_bytes();
+    let whole = [&announcing_code(bytes)[..], &payload(1, 8), &code].concat();
     for cut in [64, 71, 72, 87] {
         stranger.send_to(&whole[..cut], target).unwrap();
     }

@@ -113,12 +113,12 @@ pub struct GroupInstall {
     /// one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outsider: Option<Capability>,
-    /// What the group's frames are sealed with; none where the fabric doesn't seal.
+    /// The keys of the group's frames; none where the fabric does not authenticate.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub keys: Option<GroupKeys>,
 }
 
-/// What seals a group's frames at one of its nodes.
+/// The keys of a group's frames at one of its nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GroupKeys {
     /// Those between members and nodes.
@@ -262,8 +262,8 @@ pub struct GroupGrant {
     /// The way in for a process outside the group, if one was asked for. The job hands it on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outsider: Option<Box<OutsiderGrant>>,
-    /// What the group's frames are sealed with, unless they travel in shared memory; none where the
-    /// fabric doesn't seal.
+    /// The key of the group's frames, except those in shared memory; none where the fabric does not
+    /// authenticate.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<FrameKey>,
 }
@@ -282,7 +282,7 @@ pub struct OutsiderGrant {
     /// Longest segment, in bytes: all segments of a vector but the last have as many whole elements
     /// as fit.
     pub payload_max_bytes: u32,
-    /// What frames both ways are sealed with; none where the fabric doesn't seal.
+    /// The key of frames in both directions; none where the fabric does not authenticate.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<FrameKey>,
 }

@@ -4,8 +4,8 @@
 //! little-endian. [`Header::decode`] is the only way in: it turns bytes from a peer into a value in
 //! which every code is known and the lengths agree, or says what is wrong with them.
 
+mod authentication;
 mod layout;
-mod seal;
 mod shape;
 mod stream;
 
@@ -17,7 +17,7 @@ use crate::{
     UnknownDatatype, UnknownOperator,
 };
 
-pub use seal::{SEAL_BYTES, announces_seal, announcing_seal, without_seal};
+pub use authentication::{CODE_BYTES, announces_code, announcing_code, without_code};
 pub use shape::{Shape, ShapeError};
 pub use stream::{STREAM_BYTES_MAX, StreamAsk, StreamShape, StreamShapeError};
 

@@ -1,8 +1,8 @@
-//! The secret under which the frames of one group are sealed.
+//! The secret that authenticates the frames of one group.
 
 use core::fmt;
 
-/// 128 unguessable bits that the manager draws for one group and epoch, where frames are sealed.
+/// 128 unguessable bits that the manager draws for one group and epoch, where frames are authenticated.
 ///
 /// Unlike a capability it never travels with the frames: it comes with grants and installs, and is
 /// never printed. What is made of it: `docs/wire.md`, *Authenticated frames*.

@@ -47,9 +47,10 @@ pub(crate) struct ManagerFlags {
     #[arg(long, value_name = "IP/COUNT:PORT", value_parser = multicast_range)]
     pub(crate) multicast: Option<MulticastRange>,
 
-    /// Seal every frame between hosts with a code that only its group's members and nodes can make
+    /// Authenticate every frame between hosts with a code that only the group's members and nodes can
+    /// make
     #[arg(long)]
-    pub(crate) seal_frames: bool,
+    pub(crate) authenticate_frames: bool,
 }
 
 /// Reads a range of multicast addresses, such as `239.255.70.0/256:7475`.

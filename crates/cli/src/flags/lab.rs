@@ -117,9 +117,9 @@ pub(crate) struct LabUpFlags {
     #[arg(long)]
     pub(crate) block_multicast: bool,
 
-    /// Seal every frame between members with a code that only its group can make
+    /// Authenticate every frame between members with a code that only its group can make
     #[arg(long)]
-    pub(crate) seal_frames: bool,
+    pub(crate) authenticate_frames: bool,
 }
 
 /// Which switches have an aggregation node.
@@ -191,7 +191,7 @@ pub(crate) struct LabStatusFlags {
 
 /// The process that a lab hangs on; started by `lab up`.
 #[derive(Debug, Args)]
-pub(crate) struct LabKeeperFlags {
+pub(crate) struct LabSupervisorFlags {
     pub(crate) directory: PathBuf,
 }
 

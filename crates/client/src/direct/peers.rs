@@ -246,7 +246,7 @@ impl Peers {
                 }
             }
             let is_flushed = link.flush() != Ok(Sent::Full);
-            all_know &= peer.is_told && is_flushed && link.unconfirmed_bytes() == 0;
+            all_know &= peer.is_told && is_flushed && link.unacknowledged_bytes() == 0;
         }
         all_know
     }

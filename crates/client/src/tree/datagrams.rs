@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use tributary_transport::{DatagramSocket, SealKey, TcpLink};
+use tributary_transport::{AuthenticationKey, DatagramSocket, TcpLink};
 
 /// What a member needs for datagrams.
 pub(super) struct Datagrams {
@@ -10,8 +10,8 @@ pub(super) struct Datagrams {
     /// The aggregation node's end of the link.
     pub(super) peer: SocketAddr,
     pub(super) is_open: bool,
-    /// What all of them are sealed with, if they are.
-    pub(super) key: Option<SealKey>,
+    /// The key that authenticates all of them, if the group has one.
+    pub(super) key: Option<AuthenticationKey>,
     /// Where the group's multicast results arrive, if it has any.
     pub(super) multicast_receiver: Option<DatagramSocket>,
     /// Whether the next full round polls the socket that results do not usually come to: every second
@@ -21,7 +21,7 @@ pub(super) struct Datagrams {
 
 impl Datagrams {
     /// A socket beside a link, at the same address.
-    pub(super) fn beside(link: &TcpLink, key: Option<SealKey>) -> Option<Self> {
+    pub(super) fn beside(link: &TcpLink, key: Option<AuthenticationKey>) -> Option<Self> {
         let (ours, peer) = (link.local_address().ok()?, link.peer_address().ok()?);
         let socket = DatagramSocket::bind(SocketAddr::new(ours.ip(), 0)).ok()?;
         Some(Self {

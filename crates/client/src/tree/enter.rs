@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use tributary_protocol::endpoint::{Endpoint, EndpointConfig, Event, ShortVectors};
 use tributary_transport::udp::{DATAGRAM_PAYLOAD_BYTES_MAX, WHOLE_PAYLOAD_BYTES};
 use tributary_transport::{
-    DatagramSocket, Link, SealKey, ShmOptions, TcpOptions, connect_shm, connect_tcp,
+    AuthenticationKey, DatagramSocket, Link, ShmOptions, TcpOptions, connect_shm, connect_tcp,
 };
 use tributary_wire::control::{EndpointGrant, GroupGrant};
 use tributary_wire::frame::{Abort, AbortReason};
@@ -182,9 +182,9 @@ fn connect(
                 .map_err(|error| unreachable(error.to_string()))?;
             let mut link = connect_tcp(socket, options, JOIN_TIMEOUT)
                 .map_err(|error| unreachable(error.to_string()))?;
-            let key = group.key.map(SealKey::new);
+            let key = group.key.map(AuthenticationKey::new);
             if let Some(key) = key {
-                link.protect(key);
+                link.authenticate(key);
             }
             let is_wanted = approach.channel != ChannelChoice::Tcp;
             let datagrams = is_wanted.then(|| Datagrams::beside(&link, key)).flatten();

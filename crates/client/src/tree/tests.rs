@@ -49,7 +49,7 @@ impl Link for LastWords {
         }
         let abort = self.unread.take().ok_or(ReceiveError::Closed)?;
         let header = Header { edge: EDGE, message: Message::Abort(abort) };
-        Ok(Some(Frame { header, payload: &[], seal: None }))
+        Ok(Some(Frame { header, payload: &[], code: None }))
     }
 
     fn release(&mut self) {}

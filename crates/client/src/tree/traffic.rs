@@ -108,7 +108,7 @@ impl TreeMember {
         while let Ok(Some(datagram)) = socket.receive() {
             has_come = true;
             let frame = datagram.frame;
-            if key.is_some_and(|key| !key.has_sealed(&frame)) {
+            if key.is_some_and(|key| !key.authenticates(&frame)) {
                 continue;
             }
             let now = time_since(self.clock);

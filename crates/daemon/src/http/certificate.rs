@@ -1,8 +1,9 @@
-//! The certificate of a token, and how a server presents it.
+//! The certificate of a token, and the TLS configuration that presents it.
 //!
-//! A pure function of the token: the key pair is ([`tributary_transport::token::Identity`]), every
-//! other field is fixed, and Ed25519 signs without randomness. So it need not be kept anywhere, and
-//! a manager and all nodes of one token present the same, today and after a restart.
+//! The certificate is a pure function of the token: the key pair is derived from it
+//! ([`tributary_transport::token::Identity`]), every other field is fixed, and Ed25519 signs without
+//! randomness. So it is stored nowhere, and the manager and all nodes of one token present the same
+//! certificate, also after a restart.
 
 use std::sync::Arc;
 
@@ -19,14 +20,14 @@ use rustls::version::TLS13;
 use tributary_transport::tls::{SERVER_NAME, provider};
 use tributary_transport::token::Token;
 
-/// One certificate per token, so one number will do.
+/// There is one certificate per token, so one serial number is enough.
 const SERIAL_NUMBER: u64 = 1;
 
-/// The first and the last year of validity. The token ends it earlier: another token, another key.
+/// The first and the last year of validity. Replacing the token replaces the certificate earlier.
 const YEARS: (i32, i32) = (2020, 9999);
 
-/// The certificate, in PEM, that every daemon of this token presents: for tools on other hosts,
-/// which have to be told whom to trust. It is no secret.
+/// The certificate, in PEM, that every daemon with this token presents. Tools on other hosts need it to
+/// verify a daemon. It is no secret.
 #[must_use]
 pub fn certificate_pem(token: &Token) -> String {
     certificate(token).pem()
@@ -51,7 +52,7 @@ pub(super) fn certificate(token: &Token) -> rcgen::Certificate {
     fields.self_signed(&pair).expect("fixed fields and a key at hand make a certificate")
 }
 
-/// How a server of `token` speaks TLS. No connection is resumed, and no state kept for it.
+/// The TLS configuration of a server that holds `token`. Sessions are never resumed.
 pub(super) fn server_config(token: &Token) -> Arc<ServerConfig> {
     let private_key = token.identity().private_key_der();
     let signer = any_eddsa_type(&PrivatePkcs8KeyDer::from(private_key))

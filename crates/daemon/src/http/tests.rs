@@ -1,4 +1,4 @@
-//! Goal: keys come before words, and whoever dawdles over them costs himself only.
+//! Goal: nothing is served before the TLS handshake, and a slow handshake delays only its own client.
 //! Method: the server over real connections of this host, with short limits; where a peer on
 //! another host is needed, the connection is handed over with such a peer's address.
 
@@ -11,7 +11,7 @@ use tributary_wire::control::Refusal;
 
 use super::*;
 
-/// Nothing here takes nearly so long; whatever does is stuck.
+/// No test takes nearly so long unless it hangs.
 const WATCHDOG: Duration = Duration::from_secs(60);
 
 const SHORT: Limits = Limits { connections: 3, head_within: Duration::from_millis(300) };
@@ -78,7 +78,7 @@ async fn ask_over(mut stream: impl AsyncRead + AsyncWrite + Unpin, bearer: &str)
 
 /// Waits for the other side to close.
 async fn until_closed(mut stream: TcpStream) {
-    // Closed, or closed with something unread: both end it.
+    // End of file, or a reset because of unread input: both are a close.
     let _ = stream.read_to_end(&mut Vec::new()).await;
 }
 
@@ -97,7 +97,7 @@ fn the_same_token_finds_its_server_and_another_does_not() {
         let error = encrypt(server.connect().await, &other).await.unwrap_err();
         assert!(matches!(error.into(), tls::TlsError::OtherToken));
 
-        // Who knows the key but not the token, as anybody does who has connected once.
+        // A server that knows the public key but not the token, as everybody does who has connected.
         let stream = encrypt(server.connect().await, &token).await.unwrap();
         let answer = ask_over(stream, other.reveal()).await;
         assert!(answer.starts_with("HTTP/1.1 401 "), "{answer}");
@@ -146,8 +146,8 @@ const CERTIFICATE: &str = "\
     83b81eb44d69f7c76fa58fd7d43910ca9841c5693557bc0f3d5f240ad2aded18978a2c4e2756cf946de8\
     e1d986c3506235225b0d01";
 
-/// Whoever wrote a manager's certificate down (for `curl --cacert`, say) must find it unchanged
-/// after an update, of `rcgen` too.
+/// A stored copy of a manager's certificate (for `curl --cacert`, say) must stay valid after an update,
+/// also of `rcgen`.
 #[test]
 fn the_certificate_is_a_function_of_the_token() {
     let folder = tempfile::tempdir().unwrap();
@@ -180,7 +180,7 @@ fn plain_http_works_here_and_is_refused_from_elsewhere() {
     });
 }
 
-/// What plain HTTP from another host is answered.
+/// The answer to plain HTTP from another host.
 async fn from_afar(token: &Token, bearer: &str) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
@@ -195,7 +195,7 @@ async fn from_afar(token: &Token, bearer: &str) -> String {
     answer
 }
 
-/// The first bytes of a handshake, from whoever will never go on.
+/// The first bytes of a handshake that never continues.
 const HALF_A_HANDSHAKE: &[u8] = &[0x16, 3, 1, 2, 0, 1, 0, 1, 0xfc, 3, 3];
 
 #[test]
@@ -216,7 +216,7 @@ fn silence_garbage_and_half_a_handshake_end_with_the_limit() {
     });
 }
 
-/// Nobody's time runs out within a test.
+/// Limits that no test reaches.
 const PATIENT: Limits = Limits { head_within: Duration::from_secs(3600), ..SHORT };
 
 async fn half_a_handshake(server: &Server) -> TcpStream {

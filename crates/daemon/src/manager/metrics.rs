@@ -22,7 +22,7 @@ const GAUGES: Table<Status> = &[
     ("tributary_manager_groups", "groups that hold a grant", |status| status.groups.len() as u64),
 ];
 
-/// The manager's metrics, read when somebody asks for them.
+/// The manager's metrics, read on request.
 pub(super) struct Metrics {
     registry: Registry,
     stats: Meters<ManagerStats>,

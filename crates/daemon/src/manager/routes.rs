@@ -1,4 +1,4 @@
-//! Paths, and what they take and give.
+//! HTTP paths, and how their bodies become calls of the service.
 
 use std::sync::Arc;
 
@@ -25,7 +25,7 @@ type Shared = State<Arc<Service>>;
 pub(super) fn router(service: Arc<Service>) -> Router {
     Router::new()
         .route("/v1/nodes", post(register))
-        .route("/v1/nodes/{node}/events", post(hear))
+        .route("/v1/nodes/{node}/events", post(take_events))
         .route("/v1/jobs", post(admit))
         .route("/v1/jobs/{job}/groups", post(request_group))
         .route("/v1/status", get(status))
@@ -38,8 +38,12 @@ async fn register(State(service): Shared, body: Body) -> Result<Response, Refuse
     Ok(service.register(parse(body)?)?)
 }
 
-async fn hear(State(service): Shared, node: Number, body: Body) -> Result<StatusCode, Refused> {
-    service.hear(NodeId(number(node)?), parse(body)?)?;
+async fn take_events(
+    State(service): Shared,
+    node: Number,
+    body: Body,
+) -> Result<StatusCode, Refused> {
+    service.take_events(NodeId(number(node)?), parse(body)?)?;
     Ok(StatusCode::NO_CONTENT)
 }
 

@@ -1,4 +1,4 @@
-//! The machine, and the connections its outputs go to.
+//! The state machine, and the connections that its outputs go to.
 
 use std::collections::HashMap;
 use std::io;
@@ -23,7 +23,7 @@ use crate::liveness::{SILENT_TICKS_MAX, TICK};
 use crate::shutdown::Shutdown;
 use tributary_transport::token::random_bytes;
 
-/// Orders a node may be behind; one that reads nothing for so long is as good as dead.
+/// Most orders queued for a node. A node that leaves so many unread is dropped.
 const ORDERS_MAX: usize = 4096;
 
 type Decision = Result<GroupGrant, GroupError>;
@@ -31,7 +31,7 @@ type Decision = Result<GroupGrant, GroupError>;
 pub(super) struct Service {
     metrics: Metrics,
     started: Instant,
-    /// Once asked for, it is no news that nodes go.
+    /// While stopping, nodes that disconnect are not logged.
     shutdown: Shutdown,
     core: Mutex<Core>,
 }
@@ -46,7 +46,7 @@ struct Core {
 
 struct NodeConnection {
     lines: Lines,
-    /// Ticks since it last said something.
+    /// Ticks since its last message.
     silent_ticks: u32,
 }
 
@@ -68,7 +68,7 @@ impl Service {
         Ok(Self { metrics, started, shutdown, core: Mutex::new(core) })
     }
 
-    /// Takes a node in; the answer carries its orders for as long as it stays open.
+    /// Registers a node. The answer stays open and carries the node's orders.
     pub(super) fn register(
         self: &Arc<Self>,
         registration: NodeRegistration,
@@ -88,8 +88,12 @@ impl Service {
         Ok(response)
     }
 
-    /// Takes in what a node says: all of it, or up to the first thing that is out of turn.
-    pub(super) fn hear(&self, node: NodeId, events: Vec<NodeEvent>) -> Result<(), EventError> {
+    /// Handles a node's events in order, up to the first that the state machine refuses.
+    pub(super) fn take_events(
+        &self,
+        node: NodeId,
+        events: Vec<NodeEvent>,
+    ) -> Result<(), EventError> {
         let now = self.now();
         let mut core = self.lock();
         if let Some(connection) = core.nodes.get_mut(&node) {
@@ -97,7 +101,7 @@ impl Service {
         }
         let outcome = events.into_iter().try_for_each(|event| {
             if !matches!(event, NodeEvent::Tick) {
-                tracing::debug!(%node, ?event, "node says");
+                tracing::debug!(%node, ?event, "node event");
             }
             core.machine.handle_node_event(now, node, event)
         });
@@ -105,7 +109,7 @@ impl Service {
         outcome
     }
 
-    /// Admits a job; the answer is its lease.
+    /// Admits a job. The open answer is the job's lease.
     pub(super) fn admit(self: &Arc<Self>, request: JobRequest) -> Result<Response, AdmitError> {
         let name = request.name.clone();
         let mut core = self.lock();
@@ -124,7 +128,7 @@ impl Service {
         Ok(response)
     }
 
-    /// Sets a group up; the decision comes through the receiver.
+    /// Requests a group. The decision comes through the receiver.
     pub(super) fn request_group(
         &self,
         job: JobId,
@@ -149,7 +153,7 @@ impl Service {
         self.metrics.render(core.machine.stats(), &core.machine.status())
     }
 
-    /// Looks at deadlines, tells nodes that the manager lives, and gives up on silent ones.
+    /// Checks deadlines, sends ticks to nodes, and drops nodes that are silent for too long.
     pub(super) fn tick(&self) {
         let now = self.now();
         let mut core = self.lock();
@@ -159,7 +163,7 @@ impl Service {
             let tick = line(&NodeOrder::Tick);
             for connection in core.nodes.values_mut() {
                 connection.silent_ticks += 1;
-                // A full channel is dealt with by silence: the node does not read.
+                // If the channel is full, the node does not read; its silence then ends it.
                 let _ = connection.lines.try_send(tick.clone());
             }
         }
@@ -210,13 +214,13 @@ impl Service {
 }
 
 impl Core {
-    /// Hands the machine's outputs to whoever waits for them.
+    /// Delivers the machine's outputs to nodes and jobs.
     fn deliver(&mut self) {
         while let Some((node, order)) = self.machine.poll_order() {
             let Some(connection) = self.nodes.get(&node) else { continue };
             if connection.lines.try_send(line(&order)).is_err() {
-                // Its groups would be wrong from here on. Ending its answer makes it register
-                // anew, and the machine learns of it as of any node that goes.
+                // It would miss an order. Ending its answer makes it register again, and the machine
+                // handles that like any node that disconnects.
                 tracing::warn!(%node, "aggregation node takes no orders");
                 self.nodes.remove(&node);
             }
@@ -227,7 +231,7 @@ impl Core {
                 Err(error) => tracing::warn!(%error, "group refused"),
             }
             if let Some(waiting) = self.waiting.remove(&ticket) {
-                // Whoever asked may be gone; its job's lease then frees the group.
+                // If the caller is gone, its job's lease frees the group.
                 let _ = waiting.send(decision);
             }
         }

@@ -1,4 +1,4 @@
-//! Answers that stay open: one JSON value a line, and something that happens when they end.
+//! HTTP answers that stay open and carry one JSON value a line, with a callback for their end.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -11,7 +11,7 @@ use hyper::body::Frame;
 use serde::Serialize;
 use tokio::sync::mpsc;
 
-/// Sends lines into an open answer. Dropping it ends the answer in good order.
+/// Sends lines into an open answer. Dropping it ends the answer cleanly.
 pub(super) type Lines = mpsc::Sender<Bytes>;
 
 /// An answer that stays open until its [`Lines`] are dropped or the caller goes away.
@@ -20,8 +20,8 @@ struct OpenAnswer<F: FnMut() + Unpin + Send + 'static> {
     on_end: F,
 }
 
-/// Makes an open answer. `on_end` is called once when the caller has gone away, however that came
-/// about, or the answer has ended.
+/// Makes an open answer. `on_end` is called once, when the caller has disconnected or the answer has
+/// ended.
 pub(super) fn open_answer(
     lines_max: usize,
     on_end: impl FnMut() + Unpin + Send + 'static,

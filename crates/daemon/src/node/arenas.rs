@@ -1,8 +1,8 @@
-//! Payload memory: one arena per group, allocated when the group is installed, and one per tree for
-//! streams, allocated with the first group that may stream in it and kept.
+//! Payload memory. Each group has an arena, allocated when the group is installed. Each tree has an
+//! arena for streams, allocated with the first group that may stream there and never released.
 //!
-//! Owns every byte a contribution or result occupies on this node, and applies the reduction
-//! kernels to it at the protocol machine's word. Knows nothing of children's turns or of links.
+//! Owns all memory of contributions and results on this node, and applies the reduction kernels to it
+//! when the protocol machine asks. Knows nothing of links or of the order of contributions.
 
 use memmap2::MmapMut;
 use tributary_protocol::payloads::{Arena, ArenaId, Lane, Payloads, Place, Source};
@@ -20,17 +20,17 @@ const DATATYPES: usize = Datatype::ALL.len() + 1;
 pub(super) struct Arenas {
     /// Indexed by group, whose numbers the manager keeps small and dense.
     groups: Vec<Option<Memory>>,
-    /// Indexed by tree, of which the machine knows a few.
+    /// Indexed by tree; there are few.
     streams: Vec<Option<Memory>>,
     /// Indexed by the codes of operator and datatype.
     kernels: Box<[[Option<Accumulation>; DATATYPES]; OPERATORS]>,
     bytes_used: u64,
-    /// The part of it that streams have.
+    /// The part of `bytes_used` that belongs to streams.
     stream_bytes: u64,
     bytes_max: u64,
 }
 
-/// Why a group got no memory.
+/// Why an arena was not allocated.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum AllocateError {
     /// The node's own limit.
@@ -64,7 +64,7 @@ impl Arenas {
         Self { groups, streams, kernels, bytes_used: 0, stream_bytes: 0, bytes_max }
     }
 
-    /// Sets an arena's memory aside, unless it is there: a tree's is allocated once.
+    /// Allocates an arena. A tree's arena is allocated once.
     pub(super) fn allocate(&mut self, arena: &Arena) -> Result<(), AllocateError> {
         let (arenas, index) = match arena.id {
             ArenaId::Group(group) => (&mut self.groups, group.0 as usize),
@@ -86,7 +86,7 @@ impl Arenas {
         Ok(())
     }
 
-    /// Gives a group's memory back. Does nothing if it never got any; a tree's stays.
+    /// Releases a group's arena, if it was allocated. A tree's arena stays.
     pub(super) fn release(&mut self, id: ArenaId) {
         let ArenaId::Group(group) = id else { return };
         if let Some(memory) = self.groups.get_mut(group.0 as usize).and_then(Option::take) {
@@ -94,12 +94,12 @@ impl Arenas {
         }
     }
 
-    /// Bytes that groups and streams hold now.
+    /// Bytes allocated for groups and streams.
     pub(super) fn bytes_used(&self) -> u64 {
         self.bytes_used
     }
 
-    /// Bytes that streams hold now: of each tree's arena, most of which is never touched.
+    /// Bytes allocated for streams. Most pages of a tree's arena are never touched.
     pub(super) fn stream_bytes(&self) -> u64 {
         self.stream_bytes
     }
@@ -133,10 +133,9 @@ impl Arenas {
 }
 
 const INSTALLED: &str = "the machine names only places of arenas that it has not released";
-const IS_REDUCTION: &str =
-    "a shape that exists is a reduction with a kernel, or moves data as it is";
+const IS_REDUCTION: &str = "every shape is a reduction with a kernel, or moves data unchanged";
 
-/// Where things lie in an arena's memory.
+/// Layout of an arena's memory.
 struct Layout {
     parking_offset: usize,
     accumulator_stride: usize,
@@ -222,7 +221,7 @@ impl Payloads for Arenas {
                     memory.operands(at, widened_bytes(shape), incoming, shape.bytes());
                 kernel.begin(accumulator, source);
             }
-            // A broadcast moves bytes as they are, and a barrier moves none.
+            // A broadcast moves data unchanged, and a barrier moves none.
             None => {
                 let (accumulator, source) =
                     memory.operands(at, shape.bytes(), incoming, shape.bytes());

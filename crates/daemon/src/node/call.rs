@@ -1,7 +1,7 @@
-//! HTTP calls to the manager over TLS, on one kept connection.
+//! HTTP calls to the manager over TLS, on one persistent connection.
 //!
-//! On tokio rather than a blocking client, because an endless stream of orders has to be read with
-//! a deadline per line and left at once when the node stops.
+//! Uses tokio instead of a blocking client, because the stream of orders never ends: it is read with a
+//! deadline per line, and dropped at once when the node stops.
 
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::{Bytes, Incoming};
@@ -21,7 +21,7 @@ use tributary_transport::token::Token;
 /// Longest refusal that is read.
 const REFUSAL_BYTES_MAX: usize = 64 << 10;
 
-/// Why a call to the manager came to nothing.
+/// Why a call to the manager failed.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum CallError {
     #[error("manager {address}: {source}")]
@@ -34,11 +34,11 @@ pub(super) enum CallError {
     BrokenOff { address: String, source: hyper::Error },
     #[error("manager {address} refuses: {}", refusal.message)]
     Refused { address: String, refusal: Refusal },
-    #[error("manager {address} answers {status} with what is no refusal of this version")]
+    #[error("manager {address} answers {status} without a readable refusal")]
     Garbled { address: String, status: StatusCode },
 }
 
-/// The way to a manager.
+/// A client of one manager.
 pub(super) struct Caller {
     address: String,
     authorization: String,
@@ -47,7 +47,7 @@ pub(super) struct Caller {
 }
 
 impl Caller {
-    /// Connects to nothing yet.
+    /// A client that has not connected yet.
     pub(super) fn new(address: &str, token: &Token) -> Self {
         Self {
             address: address.to_owned(),
@@ -101,7 +101,7 @@ impl Caller {
         Ok(response)
     }
 
-    /// The kept connection, unless it has been closed in the meantime.
+    /// The persistent connection, unless it has been closed in the meantime.
     async fn kept(&mut self) -> Option<SendRequest<Full<Bytes>>> {
         let mut kept = self.connection.take()?;
         kept.ready().await.ok()?;

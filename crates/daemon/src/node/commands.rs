@@ -1,4 +1,4 @@
-//! What the control conversation tells the event loop, and what it hears from it.
+//! Messages between the control session and the event loop.
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
@@ -11,13 +11,13 @@ use tributary_wire::{Epoch, GroupId};
 
 use super::links::AnyLink;
 
-/// Orders the event loop may have before it.
+/// Most orders queued for the event loop.
 const COMMANDS_MAX: usize = 256;
 
-/// Answers the control conversation may have before it, per group the node can have.
+/// Most answers queued for the control session, per group the node can have.
 const ANSWERS_PER_GROUP: usize = 4;
 
-/// How long to wait before offering a command to a loop that is behind.
+/// Pause before offering a command again when the queue is full.
 const RETRY: Duration = Duration::from_millis(1);
 
 /// An order.
@@ -27,11 +27,11 @@ pub(super) enum Command {
     Install(Box<GroupInstall>, Option<AnyLink>),
     /// Drop a group.
     Remove(GroupId, Epoch),
-    /// Drop every group, then say so. Nothing of what went before is answered after that.
+    /// Drop every group, then reply. No answer about an earlier order follows the reply.
     RemoveAll(oneshot::Sender<()>),
 }
 
-/// The control conversation's end.
+/// The control session's end.
 pub(super) struct Orders {
     commands: SyncSender<Command>,
     waker: Arc<Waker>,
@@ -43,7 +43,7 @@ pub(super) struct Orders {
 pub(super) struct LoopGone;
 
 impl Orders {
-    /// Hands one order over, waiting while the loop is behind.
+    /// Sends one order, waiting while the queue is full.
     pub(super) async fn give(&self, mut command: Command) -> Result<(), LoopGone> {
         loop {
             match self.commands.try_send(command) {
@@ -63,10 +63,10 @@ pub(super) struct Answers {
 }
 
 impl Answers {
-    /// Queues an answer. A group makes three at most (installed, failed, ended), and the manager
-    /// reuses its number only after it has seen the last, so the queue is long enough; if it
-    /// overflows all the same, the control conversation is behind by more than its deadline and
-    /// starts afresh, and with it every group, so the answer is of no use any more.
+    /// Queues an answer. A group causes three at most (installed, failed, ended), and the manager
+    /// reuses its number only after it has seen the last, so the queue is long enough. If it overflows
+    /// nevertheless, the control session is behind by more than its deadline. It then starts again
+    /// without any group, so the lost answer does not matter.
     pub(super) fn push(&self, event: NodeEvent) {
         // A closed queue means that the node is stopping, and with it every group.
         if let Err(mpsc::error::TrySendError::Full(event)) = self.events.try_send(event) {
@@ -75,7 +75,7 @@ impl Answers {
     }
 }
 
-/// Both directions between the control conversation and the event loop.
+/// Both directions between the control session and the event loop.
 pub(super) struct Channels {
     pub(super) orders: Orders,
     pub(super) commands: Receiver<Command>,

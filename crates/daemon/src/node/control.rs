@@ -1,8 +1,9 @@
-//! The node's conversation with the manager: registers, carries orders in and answers out.
+//! The node's session with the manager: registers, forwards orders to the event loop and its answers
+//! to the manager.
 //!
-//! Decides nothing about groups but this: without a manager there are none. When the conversation
-//! ends, for whatever reason, every group is dropped with `Withdrawn` before the node registers
-//! anew, because the manager gave up on all of them when it lost the node.
+//! It makes one decision about groups: when a session ends, for whatever reason, every group is dropped
+//! with `Withdrawn` before the node registers again, because the manager gave up all of them when it
+//! lost the node.
 
 use std::time::Duration;
 
@@ -19,14 +20,14 @@ use crate::liveness::{SILENCE_MAX, TICK};
 use crate::shutdown::Shutdown;
 use tributary_transport::token::Token;
 
-/// Pauses before the node registers anew: the first, and what doubling it leads to at most.
+/// Pauses before the node registers again: the first, and the longest after doubling.
 const RETRY_MIN: Duration = Duration::from_millis(100);
 const RETRY_MAX: Duration = Duration::from_secs(2);
 
-/// Answers in one call at most.
+/// Most answers in one call.
 const BATCH_MAX: usize = 256;
 
-/// What the conversation needs.
+/// The control thread's state.
 pub(super) struct Control {
     pub(super) manager: String,
     pub(super) token: Token,
@@ -37,7 +38,7 @@ pub(super) struct Control {
     pub(super) shutdown: Shutdown,
 }
 
-/// Why one conversation ended.
+/// Why a session ended.
 #[derive(Debug, thiserror::Error)]
 enum SessionError {
     #[error(transparent)]
@@ -55,16 +56,16 @@ enum SessionError {
 }
 
 impl Control {
-    /// Converses until asked to stop, or until the event loop is gone.
+    /// Holds sessions until asked to stop, or until the event loop is gone.
     pub(super) async fn run(mut self) {
         let shutdown = self.shutdown.clone();
         tokio::select! {
             () = shutdown.requested() => {}
-            LoopGone = self.converse_again_and_again() => {}
+            LoopGone = self.reconnect_until_stopped() => {}
         }
     }
 
-    async fn converse_again_and_again(&mut self) -> LoopGone {
+    async fn reconnect_until_stopped(&mut self) -> LoopGone {
         let mut pause = RETRY_MIN;
         // One line per outage, not one per attempt.
         let mut is_outage_logged = false;
@@ -78,7 +79,7 @@ impl Control {
                 pause = RETRY_MIN;
                 is_outage_logged = false;
             }
-            // A node that is stopping may outlive its manager by a moment.
+            // While stopping, a node may outlive its manager for a moment.
             if !is_outage_logged && !self.shutdown.is_requested() {
                 tracing::warn!("no manager: {error}; trying again until there is one");
                 is_outage_logged = true;
@@ -91,7 +92,7 @@ impl Control {
         }
     }
 
-    /// Registers, and converses until something goes wrong.
+    /// Registers, and serves the session until it fails.
     async fn session(
         &mut self,
         registered: &mut bool,
@@ -110,7 +111,7 @@ impl Control {
             self.registration.name
         );
         let (refusals, refused) = mpsc::channel(1);
-        let carrier = Carrier {
+        let forwarder = Forwarder {
             orders: &self.orders,
             allow_shm: self.allow_shm,
             registration: &self.registration,
@@ -119,12 +120,12 @@ impl Control {
         let path = events_path(node);
         let mut reporter = Caller::new(&self.manager, &self.token);
         tokio::select! {
-            ended = carrier.carry_orders(&mut lines) => ended,
+            ended = forwarder.forward_orders(&mut lines) => ended,
             ended = report(&mut reporter, &path, &mut self.events, refused) => ended,
         }
     }
 
-    /// Drops every group, and what the event loop still has to say of them.
+    /// Drops every group, and discards the event loop's answers about them.
     async fn drop_groups(&mut self) -> Result<(), LoopGone> {
         let (done, dropped) = oneshot::channel();
         self.orders.give(Command::RemoveAll(done)).await?;
@@ -134,8 +135,8 @@ impl Control {
     }
 }
 
-/// Carries orders to the event loop.
-struct Carrier<'a> {
+/// Forwards orders to the event loop.
+struct Forwarder<'a> {
     orders: &'a Orders,
     allow_shm: bool,
     registration: &'a NodeRegistration,
@@ -143,8 +144,8 @@ struct Carrier<'a> {
     refusals: mpsc::Sender<NodeEvent>,
 }
 
-impl Carrier<'_> {
-    async fn carry_orders<B>(
+impl Forwarder<'_> {
+    async fn forward_orders<B>(
         &self,
         lines: &mut Lines<B>,
     ) -> Result<std::convert::Infallible, SessionError>
@@ -158,22 +159,22 @@ impl Carrier<'_> {
                 NodeOrder::Remove { group, epoch } => {
                     self.orders.give(Command::Remove(group, epoch)).await?;
                 }
-                NodeOrder::Install(install) => self.carry_install(install).await?,
+                NodeOrder::Install(install) => self.forward_install(install).await?,
                 NodeOrder::Registered { .. } => return Err(SessionError::NotRegistered),
             }
         }
     }
 
-    /// Connects to the group's parent, then hands the install over. One at a time: a removal must
-    /// not overtake the install it follows.
-    async fn carry_install(&self, install: GroupInstall) -> Result<(), SessionError> {
+    /// Connects to the group's parent, then forwards the install. Orders are handled one at a time: a
+    /// removal must not overtake the install it follows.
+    async fn forward_install(&self, install: GroupInstall) -> Result<(), SessionError> {
         let (group, epoch) = (install.group, install.epoch);
         let link = match self.connect_upward(&install).await? {
             Ok(link) => link,
             Err(error) => {
                 tracing::warn!("group {group} epoch {epoch} refused: {error}");
                 let refused = NodeEvent::Refused { group, epoch, reason: error.to_string() };
-                // The receiver lives as long as this conversation.
+                // The receiver lives as long as this session.
                 let _ = self.refusals.send(refused).await;
                 return Ok(());
             }
@@ -188,7 +189,7 @@ impl Carrier<'_> {
         let Some(parent) = &install.parent else { return Ok(Ok(None)) };
         let address = parent.address.clone();
         let allow_shm = self.allow_shm;
-        // Never longer than this node's own limits, whatever the order says.
+        // Never longer than this node's own limits.
         let segment = install.payload_max_bytes.min(self.registration.payload_max_bytes);
         let chunk = match (&install.stream, &self.registration.stream) {
             (Some(stream), Some(own)) => stream.terms.chunk_bytes.min(own.terms_max.chunk_bytes),
@@ -214,7 +215,7 @@ where
     Ok(timeout(SILENCE_MAX, lines.next()).await.map_err(|_| SessionError::Silent)??)
 }
 
-/// Carries answers to the manager, and a sign of life where there are none.
+/// Sends answers to the manager, and a tick once a second.
 async fn report(
     caller: &mut Caller,
     path: &str,
@@ -238,7 +239,7 @@ async fn report(
     }
 }
 
-/// Reads an answer's empty body to its end, so that its connection can be used again.
+/// Reads an answer's empty body to its end, so that its connection can be reused.
 async fn drop_body(answer: hyper::Response<hyper::body::Incoming>) {
     use http_body_util::BodyExt;
     let _ = timeout(TICK, http_body_util::Limited::new(answer.into_body(), 4096).collect()).await;

@@ -1,11 +1,11 @@
-//! The event loop of the data path: one thread, no runtime, nothing allocated per frame.
+//! The event loop of the data path: one thread, no runtime, no allocation per frame.
 //!
 //! Owns the protocol machine, the arenas and every link, and moves frames between them. Decides
-//! nothing about groups. What it waits for: frames and room on its links, connectors, orders of the
-//! control conversation, deadlines.
+//! nothing about groups. It waits for frames and room on its links, connectors, orders of the control
+//! session, and deadlines.
 
+mod accept;
 mod datagrams;
-mod doors;
 mod groups;
 mod installed;
 mod traffic;
@@ -28,7 +28,7 @@ use tributary_transport::{DatagramSocket, ShmListener, TcpAcceptor};
 use super::arenas::Arenas;
 use super::commands::{Answers, Command};
 use super::links::Links;
-use super::meters::{DataMeters, Tally};
+use super::meters::{Counters, DataMeters};
 use super::refusals::Log;
 use super::scheduling;
 use crate::shutdown::Shutdown;
@@ -39,30 +39,30 @@ use installed::Installed;
 const EVENTS_MAX: usize = 256;
 
 const WAKER: Token = Token(0);
-const TCP_DOOR: Token = Token(1);
-const SHM_DOOR: Token = Token(2);
+const TCP_LISTENER: Token = Token(1);
+const SHM_LISTENER: Token = Token(2);
 const DATAGRAMS: Token = Token(3);
 /// Ports follow.
 const FIRST_PORT: usize = 4;
 
-/// With as many TCP links as this, or fewer, asking each socket costs less than asking the kernel
-/// which of them has something.
+/// With up to this many TCP links, polling each socket costs less than asking the kernel which of them
+/// has something.
 const DIRECT_TCP_MAX: usize = 2;
 
-/// Once asked to stop: how long the last words may take to go out.
+/// Timeout of the graceful close of all links when the node stops.
 const STOP_WITHIN: Duration = Duration::from_millis(300);
 
-/// How long links may stay whose last word is said, for it to go out.
+/// How long a lingering link may take to deliver its final frames.
 const LINGER: Duration = Duration::from_secs(2);
 
-/// What the loop is made with.
+/// Options of the loop.
 pub(super) struct DataOptions {
     pub(super) machine: NodeConfig,
     pub(super) links_max: usize,
     pub(super) arena_bytes_max: u64,
     pub(super) join_within: Duration,
     pub(super) spin: Duration,
-    /// Longer segments go up over links.
+    /// Longer segments go to the parent over its link.
     pub(super) datagram_payload_max_bytes: u32,
 }
 
@@ -74,21 +74,21 @@ pub(super) struct DataLoop {
     tcp: TcpAcceptor,
     shm: Option<ShmListener>,
     datagrams: Option<DatagramSocket>,
-    /// The kernel said that there may be datagrams.
-    datagrams_hot: bool,
-    /// What came last came by datagram.
-    datagrams_lead: bool,
-    /// The kernel had no room for more of them.
+    /// The kernel has signalled that there may be datagrams.
+    datagrams_signalled: bool,
+    /// The last frames came by datagram.
+    datagrams_active: bool,
+    /// The kernel had no room for more datagrams.
     datagrams_full: bool,
-    /// A batch is being made: what is queued goes out when it is whole.
+    /// A batch is being made: queued datagrams are sent when it is complete.
     holds_back: bool,
     /// Where groups' results are multicast, by group id.
     multicast: Vec<Option<SocketAddr>>,
     datagram_payload_max_bytes: u32,
-    /// Accepting goes on then; a connector may be waiting now.
+    /// When to accept next, if a connector may be waiting.
     accept_at: Option<Instant>,
     poll: Poll,
-    /// Held here too: a waker that is dropped takes its last call back.
+    /// Kept alive, because dropping a waker cancels its pending wake-up.
     _waker: Arc<Waker>,
     commands: Receiver<Command>,
     answers: Answers,
@@ -96,14 +96,14 @@ pub(super) struct DataLoop {
     removals: Removals,
     clock: Instant,
     spin: Duration,
-    tally: Tally,
+    counters: Counters,
     meters: DataMeters,
     log: Log,
     shutdown: Shutdown,
 }
 
-/// What the loop is connected to.
-pub(super) struct Surroundings {
+/// Sockets and channels of the loop.
+pub(super) struct Resources {
     pub(super) poll: Poll,
     pub(super) waker: Arc<Waker>,
     pub(super) tcp: TcpAcceptor,
@@ -115,7 +115,7 @@ pub(super) struct Surroundings {
     pub(super) shutdown: Shutdown,
 }
 
-/// The poll that a loop will sleep in, and what wakes it from outside.
+/// The poll that the loop sleeps in, and its waker.
 pub(super) fn poll_and_waker() -> io::Result<(Poll, Arc<Waker>)> {
     let poll = Poll::new()?;
     let waker = Arc::new(Waker::new(poll.registry(), WAKER)?);
@@ -124,14 +124,18 @@ pub(super) fn poll_and_waker() -> io::Result<(Poll, Arc<Waker>)> {
 
 impl DataLoop {
     /// A loop that serves no group yet.
-    pub(super) fn new(options: &DataOptions, around: Surroundings) -> io::Result<Self> {
-        let Surroundings { poll, waker, tcp, shm, datagrams, commands, answers, meters, shutdown } =
-            around;
+    pub(super) fn new(options: &DataOptions, resources: Resources) -> io::Result<Self> {
+        let Resources { poll, waker, tcp, shm, datagrams, commands, answers, meters, shutdown } =
+            resources;
         let registry = poll.registry();
-        registry.register(&mut SourceFd(&tcp.as_fd().as_raw_fd()), TCP_DOOR, Interest::READABLE)?;
+        registry.register(
+            &mut SourceFd(&tcp.as_fd().as_raw_fd()),
+            TCP_LISTENER,
+            Interest::READABLE,
+        )?;
         if let Some(shm) = &shm {
             let descriptor = shm.as_fd().as_raw_fd();
-            registry.register(&mut SourceFd(&descriptor), SHM_DOOR, Interest::READABLE)?;
+            registry.register(&mut SourceFd(&descriptor), SHM_LISTENER, Interest::READABLE)?;
         }
         let mut machine = Node::new(options.machine);
         if let Some(socket) = &datagrams {
@@ -150,8 +154,8 @@ impl DataLoop {
             tcp,
             shm,
             datagrams,
-            datagrams_hot: true,
-            datagrams_lead: false,
+            datagrams_signalled: true,
+            datagrams_active: false,
             datagrams_full: false,
             holds_back: false,
             multicast: Vec::new(),
@@ -165,17 +169,17 @@ impl DataLoop {
             removals: Removals::default(),
             clock,
             spin: options.spin,
-            tally: Tally::default(),
+            counters: Counters::default(),
             meters,
             log: Log::new(clock),
             shutdown,
         })
     }
 
-    /// Runs until asked to stop; then tells every group, and returns.
+    /// Runs until asked to stop, then aborts every group and closes gracefully.
     pub(super) fn run(mut self) -> io::Result<()> {
-        // Whoever polls is never woken, and hands its core over by yielding: with a shorter slice than
-        // the ranks have it would get it back before they have run.
+        // A polling node is never woken, and gives up its core by yielding. With a shorter time slice
+        // than the ranks' it would get the core back before they have run.
         if self.spin.is_zero()
             && let Err(error) = scheduling::ask_for_short_slices()
         {
@@ -185,8 +189,8 @@ impl DataLoop {
         loop {
             self.work_until_idle(&mut events)?;
             self.publish();
-            // Asked for right before sleeping: the wake-up that came with the wish to stop may have
-            // been taken while there was work.
+            // Checked right before sleeping: the wake-up of the request to stop may have been consumed
+            // while there was work.
             if self.shutdown.is_requested() {
                 return self.stop(&mut events);
             }
@@ -202,14 +206,14 @@ impl DataLoop {
                 Command::Remove(group, epoch) => self.removals.add(group, epoch),
                 Command::RemoveAll(done) => {
                     self.remove_all();
-                    // Nobody waits any more if the whole node is about to stop.
+                    // If the whole node is stopping, nobody waits for this.
                     let _ = done.send(());
                 }
             }
         }
     }
 
-    /// Says a last word to every group and gives it a moment to go out.
+    /// Closes gracefully: aborts every group, and sends the aborts within a timeout.
     fn stop(&mut self, events: &mut Events) -> io::Result<()> {
         self.remove_all();
         let until = Instant::now() + STOP_WITHIN;
@@ -228,19 +232,19 @@ impl DataLoop {
     }
 
     fn publish(&mut self) {
-        self.tally.links = self.links.count() as u64;
-        self.tally.arena_bytes = self.arenas.bytes_used();
-        self.tally.stream_arena_bytes = self.arenas.stream_bytes();
-        self.tally.streams_waiting = self.machine.streams_waiting() as u64;
-        self.tally.groups = self.installed.count() as u64;
-        self.tally.osos = u64::from(self.machine.osos_used());
-        self.tally.datagrams_garbage =
+        self.counters.links = self.links.count() as u64;
+        self.counters.arena_bytes = self.arenas.bytes_used();
+        self.counters.stream_arena_bytes = self.arenas.stream_bytes();
+        self.counters.streams_waiting = self.machine.streams_waiting() as u64;
+        self.counters.groups = self.installed.count() as u64;
+        self.counters.osos = u64::from(self.machine.osos_used());
+        self.counters.datagrams_garbage =
             self.datagrams.as_ref().map_or(0, |socket| socket.stats().garbage);
-        self.meters.publish(&self.tally, self.machine.stats());
+        self.meters.publish(&self.counters, self.machine.stats());
     }
 }
 
-/// `now`, as the machine counts it: from when the loop was made.
+/// `now` as the machine counts it: since the loop was made.
 fn time_since(clock: Instant, now: Instant) -> Time {
     let passed = now.saturating_duration_since(clock);
     Time(u64::try_from(passed.as_nanos()).unwrap_or(u64::MAX))

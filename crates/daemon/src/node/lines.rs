@@ -1,13 +1,13 @@
-//! One JSON value a line, out of an endless body.
+//! Reads JSON values, one a line, from an endless body.
 
 use http_body_util::BodyExt;
 use hyper::body::{Body, Bytes};
 use serde::de::DeserializeOwned;
 
-/// Longest line: an install with some ten thousand children.
+/// Longest line: that of an install with some ten thousand children.
 const LINE_BYTES_MAX: usize = 1 << 20;
 
-/// Why a stream of lines can't be read on.
+/// Why a stream of lines ended.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum LineError {
     #[error("the stream ended")]
@@ -35,7 +35,7 @@ where
         Self { body, buffer: Vec::new() }
     }
 
-    /// The next line's value. May be dropped and called again without losing anything.
+    /// The next line's value. Cancel-safe: dropping the future loses nothing.
     pub(super) async fn next<T: DeserializeOwned>(&mut self) -> Result<T, LineError> {
         loop {
             if let Some(end) = self.buffer.iter().position(|byte| *byte == b'\n') {
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_line_is_an_error() {
+    fn invalid_lines_are_errors() {
         assert!(matches!(read(&[b"1\nx\n"]), (values, LineError::Garbled(_)) if values == [1]));
         let long: &'static [u8] = vec![b'1'; LINE_BYTES_MAX + 1].leak();
         assert!(matches!(read(&[long]).1, LineError::TooLong));

@@ -10,11 +10,11 @@ use std::time::{Duration, Instant};
 
 use tributary_protocol::node::PortId;
 use tributary_transport::{
-    Armed, Frame, Link, ReceiveError, SealKey, SendError, Sent, ShmLink, TcpLink,
+    Armed, AuthenticationKey, Frame, Link, ReceiveError, SendError, Sent, ShmLink, TcpLink,
 };
 use tributary_wire::frame::HEADER_BYTES;
 
-/// A link of either kind, told apart without a call through a table.
+/// A link of either kind. An enum, because dynamic dispatch costs more.
 pub(super) enum AnyLink {
     /// Between hosts.
     Tcp(TcpLink),
@@ -56,12 +56,11 @@ impl AnyLink {
         on_link!(self, link => link.disarm());
     }
 
-    /// Seals what is sent and takes only what is sealed alike, where others could put something
-    /// between the two ends.
-    pub(super) fn protect(&mut self, key: SealKey) {
+    /// Authenticates all further frames, if the link is TCP.
+    pub(super) fn authenticate(&mut self, key: AuthenticationKey) {
         match self {
-            Self::Tcp(link) => link.protect(key),
-            // Nobody but the two ends can write to their memory.
+            Self::Tcp(link) => link.authenticate(key),
+            // Only the two ends can write to their memory.
             Self::Shm(_) => {}
         }
     }
@@ -74,11 +73,11 @@ impl AnyLink {
         }
     }
 
-    /// Whether what was flushed can still be read after this end is closed, whatever is unread here.
+    /// Whether the peer can still read all flushed frames after this end is closed.
     pub(super) fn is_safe_to_close(&self) -> bool {
         match self {
-            Self::Tcp(link) => link.unconfirmed_bytes() == 0,
-            // It lies in the peer's memory, too.
+            Self::Tcp(link) => link.unacknowledged_bytes() == 0,
+            // The frames lie in memory that the peer has mapped too.
             Self::Shm(_) => true,
         }
     }
@@ -94,14 +93,15 @@ impl AsFd for AnyLink {
     }
 }
 
-/// Where a link is in its life.
+/// The stage of a link's life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stage {
     /// Accepted; nobody has joined over it yet.
     Unjoined,
     /// It carries an edge of a group.
     Joined,
-    /// Its last word is said; it stays until that has arrived or the peer is gone, or for a while.
+    /// It is closing gracefully: it stays until its final frames have arrived, the peer is gone, or the
+    /// deadline has passed.
     Lingering,
 }
 
@@ -109,16 +109,16 @@ pub(super) enum Stage {
 pub(super) struct Entry {
     pub(super) link: AnyLink,
     pub(super) stage: Stage,
-    /// The kernel said that there may be something to read, or room.
-    pub(super) is_hot: bool,
-    /// The machine has frames for it that it, or the socket for datagrams, had no room for.
+    /// The kernel has signalled that there may be something to read, or room.
+    pub(super) is_signalled: bool,
+    /// The link, or the datagram socket, had no room for frames that the machine has for this port.
     pub(super) is_blocked: bool,
-    /// Where the datagrams of its edge go and come from, once the peer has said so.
+    /// The peer's address for datagrams of this edge, once the peer has announced it.
     pub(super) datagram_peer: Option<SocketAddr>,
     generation: u64,
 }
 
-/// A point in time at which a link is looked at, unless it is another link's port by then.
+/// When the stage of a link ends, unless another link has the port by then.
 #[derive(Clone, Copy)]
 struct Deadline {
     at: Instant,
@@ -169,9 +169,15 @@ impl Links {
         self.generation += 1;
         self.tcp_count += usize::from(link.is_tcp());
         let generation = self.generation;
-        // What came before the link was watched makes no edge, so it is looked at once.
-        let entry =
-            Entry { link, stage, is_hot: true, is_blocked: false, datagram_peer: None, generation };
+        // Bytes that came before the link was watched cause no edge, so it is polled once.
+        let entry = Entry {
+            link,
+            stage,
+            is_signalled: true,
+            is_blocked: false,
+            datagram_peer: None,
+            generation,
+        };
         self.entries[port.0 as usize] = Some(entry);
         if stage == Stage::Unjoined {
             self.unjoined.push_back(Deadline { at: now + self.join_within, port, generation });
@@ -187,11 +193,11 @@ impl Links {
         Some(entry)
     }
 
-    /// Starts a link's last stage.
+    /// Starts a link's graceful close.
     pub(super) fn linger(&mut self, now: Instant, port: PortId) {
         let Some(entry) = self.entry(port) else { return };
         entry.stage = Stage::Lingering;
-        entry.is_hot = true;
+        entry.is_signalled = true;
         let generation = entry.generation;
         self.lingering.push_back(Deadline { at: now + self.linger, port, generation });
     }
@@ -206,17 +212,17 @@ impl Links {
         self.entries.len() as u32
     }
 
-    /// Links there are.
+    /// Number of links.
     pub(super) fn count(&self) -> usize {
         self.entries.len() - self.free.len()
     }
 
-    /// Whether one more link would be one too many.
+    /// Whether there is no room for another link.
     pub(super) fn is_full(&self) -> bool {
         self.count() == self.links_max
     }
 
-    /// TCP links there are.
+    /// Number of TCP links.
     pub(super) fn tcp_count(&self) -> usize {
         self.tcp_count
     }
@@ -246,7 +252,7 @@ impl Links {
     /// When [`Links::pop_overdue`] may have something.
     pub(super) fn next_deadline(&mut self) -> Option<Instant> {
         for stage in [Stage::Unjoined, Stage::Lingering] {
-            // Links that have moved on would wake the loop for nothing.
+            // Links that have left the stage would wake the loop for nothing.
             while let Some(first) = self.queue(stage).front().copied() {
                 if self.is_at(first, stage) {
                     break;

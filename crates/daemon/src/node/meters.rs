@@ -1,4 +1,4 @@
-//! What the event loop counts, and where others read it.
+//! The event loop's counters, and their publication as metrics.
 
 use metrics::{Counter, Label};
 use tributary_protocol::node::NodeStats;
@@ -6,9 +6,9 @@ use tributary_protocol::node::NodeStats;
 use super::refusals::{Dropped, Reason};
 use crate::metrics::{Meters, Registry, Table};
 
-/// The event loop's own counts: plain numbers, so that counting costs nothing.
+/// The event loop's counters: plain numbers, so that counting is cheap.
 #[derive(Debug, Default)]
-pub(super) struct Tally {
+pub(super) struct Counters {
     pub(super) frames_received: u64,
     pub(super) frames_sent: u64,
     pub(super) payload_bytes_received: u64,
@@ -27,8 +27,8 @@ pub(super) struct Tally {
     dropped: [u64; Dropped::ALL.len()],
 }
 
-impl Tally {
-    /// Counts one peer turned away.
+impl Counters {
+    /// Counts one refused peer.
     pub(super) fn refuse(&mut self, reason: Reason) {
         self.refused[reason as usize] += 1;
     }
@@ -46,13 +46,13 @@ const REFUSED: &str = "tributary_node_refused_total";
 const REFUSED_HELP: &str = "links closed for what their peers did";
 
 #[rustfmt::skip] // One metric a line.
-const COUNTERS: Table<Tally> = &[
-    ("tributary_node_frames_received_total", "frames taken from links", |tally| tally.frames_received),
-    ("tributary_node_frames_sent_total", "frames that links took", |tally| tally.frames_sent),
-    ("tributary_node_payload_received_bytes_total", "payload in received frames", |tally| tally.payload_bytes_received),
-    ("tributary_node_payload_sent_bytes_total", "payload in sent frames", |tally| tally.payload_bytes_sent),
-    ("tributary_node_datagrams_received_total", "frames taken from datagrams", |tally| tally.datagrams_received),
-    ("tributary_node_datagrams_sent_total", "frames sent as datagrams", |tally| tally.datagrams_sent),
+const COUNTERS: Table<Counters> = &[
+    ("tributary_node_frames_received_total", "frames taken from links", |counters| counters.frames_received),
+    ("tributary_node_frames_sent_total", "frames that links took", |counters| counters.frames_sent),
+    ("tributary_node_payload_received_bytes_total", "payload in received frames", |counters| counters.payload_bytes_received),
+    ("tributary_node_payload_sent_bytes_total", "payload in sent frames", |counters| counters.payload_bytes_sent),
+    ("tributary_node_datagrams_received_total", "frames taken from datagrams", |counters| counters.datagrams_received),
+    ("tributary_node_datagrams_sent_total", "frames sent as datagrams", |counters| counters.datagrams_sent),
 ];
 
 #[rustfmt::skip] // One metric a line.
@@ -78,18 +78,18 @@ const MACHINE_COUNTERS: Table<NodeStats> = &[
 ];
 
 #[rustfmt::skip] // One metric a line.
-const GAUGES: Table<Tally> = &[
-    ("tributary_node_links", "open links", |tally| tally.links),
-    ("tributary_node_groups", "installed groups", |tally| tally.groups),
-    ("tributary_node_osos_used", "outstanding operations that groups hold", |tally| tally.osos),
-    ("tributary_node_arena_bytes", "payload memory that groups and streams hold", |tally| tally.arena_bytes),
-    ("tributary_node_stream_arena_bytes", "payload memory that streams hold, shared by all groups", |tally| tally.stream_arena_bytes),
-    ("tributary_node_streams_waiting", "groups that wait for a stream lock", |tally| tally.streams_waiting),
+const GAUGES: Table<Counters> = &[
+    ("tributary_node_links", "open links", |counters| counters.links),
+    ("tributary_node_groups", "installed groups", |counters| counters.groups),
+    ("tributary_node_osos_used", "outstanding operations that groups hold", |counters| counters.osos),
+    ("tributary_node_arena_bytes", "payload memory that groups and streams hold", |counters| counters.arena_bytes),
+    ("tributary_node_stream_arena_bytes", "payload memory that streams hold, shared by all groups", |counters| counters.stream_arena_bytes),
+    ("tributary_node_streams_waiting", "groups that wait for a stream lock", |counters| counters.streams_waiting),
 ];
 
-/// The same counts where the metrics' reader finds them.
+/// The counters as metrics.
 pub(super) struct DataMeters {
-    tally: Meters<Tally>,
+    counters: Meters<Counters>,
     machine: Meters<NodeStats>,
     garbage: Counter,
     dropped: [Counter; Dropped::ALL.len()],
@@ -97,13 +97,13 @@ pub(super) struct DataMeters {
 }
 
 impl DataMeters {
-    /// Announces every metric, so that each is there, at zero, from the start.
+    /// Registers every metric, so that each is there, at zero, from the start.
     pub(super) fn new(registry: &Registry) -> Self {
         let for_reason = |name, help, reason| {
             registry.counter(name, help, Some(Label::from_static_parts("reason", reason)))
         };
         Self {
-            tally: Meters::new(registry, COUNTERS, GAUGES),
+            counters: Meters::new(registry, COUNTERS, GAUGES),
             machine: Meters::new(registry, MACHINE_COUNTERS, &[]),
             garbage: for_reason(DROPPED, DROPPED_HELP, "garbage"),
             dropped: Dropped::ALL.map(|why| for_reason(DROPPED, DROPPED_HELP, why.label())),
@@ -111,15 +111,15 @@ impl DataMeters {
         }
     }
 
-    /// Makes the counts readable.
-    pub(super) fn publish(&self, tally: &Tally, stats: &NodeStats) {
-        self.tally.publish(tally);
+    /// Publishes the current counts.
+    pub(super) fn publish(&self, counters: &Counters, stats: &NodeStats) {
+        self.counters.publish(counters);
         self.machine.publish(stats);
-        self.garbage.absolute(tally.datagrams_garbage);
-        for (counter, count) in self.dropped.iter().zip(tally.dropped) {
+        self.garbage.absolute(counters.datagrams_garbage);
+        for (counter, count) in self.dropped.iter().zip(counters.dropped) {
             counter.absolute(count);
         }
-        for (counter, count) in self.refused.iter().zip(tally.refused) {
+        for (counter, count) in self.refused.iter().zip(counters.refused) {
             counter.absolute(count);
         }
     }

@@ -1,4 +1,4 @@
-//! Names for what peers do wrong: one per counter, and one line in the log for each fault.
+//! Names of peers' faults: one per counter, and one log line for each fault.
 
 use std::time::{Duration, Instant};
 
@@ -6,12 +6,12 @@ use tributary_protocol::node::FrameError;
 use tributary_transport::{AcceptError, ReceiveError};
 use tributary_wire::frame::DecodeError;
 
-/// Most lines about refused peers in one [`PERIOD`]: a peer must not be able to fill a disk.
+/// Most log lines about refused peers in one [`PERIOD`], so that a peer can't fill a disk.
 const LINES_MAX: u32 = 20;
 
 const PERIOD: Duration = Duration::from_secs(1);
 
-/// Why a link was closed against the peer's will, as the metrics' label `reason` names it.
+/// Why the node closed a peer's link. The metrics' label `reason` names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Reason {
     Truncated,
@@ -34,10 +34,10 @@ pub(super) enum Reason {
     NotAuthentic,
 }
 
-/// Why a datagram was dropped, as the metrics' label `reason` names it. Its sender may be anybody.
+/// Why a datagram was dropped. The metrics' label `reason` names it. Its sender may be anybody.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Dropped {
-    /// Its group's frames are sealed, and it has no code or a wrong one.
+    /// Its group's frames are authenticated, and its code is missing or wrong.
     NotAuthentic,
     /// It names no edge of this node, or shows another capability than the edge's.
     NoEdge,
@@ -110,7 +110,7 @@ impl Reason {
         }
     }
 
-    /// What a link's failure says of the peer; `None` if it merely went away.
+    /// The peer's fault in a link's failure; `None` if the peer only disconnected.
     pub(super) fn of_receive(error: &ReceiveError) -> Option<Self> {
         match error {
             ReceiveError::Truncated { .. } => Some(Self::Truncated),
@@ -123,7 +123,7 @@ impl Reason {
         }
     }
 
-    /// What a refused frame says of the peer.
+    /// The peer's fault in a refused frame.
     pub(super) fn of_frame(error: &FrameError) -> Self {
         match error {
             FrameError::UnknownGroup { .. } => Self::UnknownGroup,
@@ -135,12 +135,12 @@ impl Reason {
             FrameError::Unexpected { .. } => Self::UnexpectedResult,
             FrameError::NotReading => Self::NotReading,
             FrameError::OutOfTurn { .. } | FrameError::NotOfStream { .. } => Self::OutOfTurn,
-            // The rest are frames on links that have no right to them.
+            // The rest are frames on a link that may not carry them.
             _ => Self::WrongPort,
         }
     }
 
-    /// What a failed attempt to accept says of the connector; `None` if this side is at fault.
+    /// The connector's fault in a failed accept; `None` if this side is at fault.
     pub(super) fn of_accept(error: &AcceptError) -> Option<Self> {
         match error {
             AcceptError::Refused(_) => Some(Self::Handshake),
@@ -149,7 +149,7 @@ impl Reason {
     }
 }
 
-/// Writes a bounded number of lines a second.
+/// Writes a bounded number of log lines a second.
 pub(super) struct Log {
     began: Instant,
     lines: u32,
@@ -160,7 +160,7 @@ impl Log {
         Self { began: now, lines: 0 }
     }
 
-    /// One line for one fault, or, where there are too many, one line for those left out.
+    /// Writes one line for one fault; if there are too many, one line for all the others.
     pub(super) fn refused(&mut self, now: Instant, reason: Reason, what: &dyn std::fmt::Display) {
         if now - self.began >= PERIOD {
             if self.lines > LINES_MAX {

@@ -1,18 +1,18 @@
 //! How soon the kernel runs the data thread once a frame has woken it.
 //!
-//! Owns the thread's time slice, and nothing else of its scheduling: policy and nice level stay as
-//! whoever started the node wants them. It must not know what the thread does.
+//! Owns the thread's time slice only: scheduling policy and nice level stay as they are. Knows nothing
+//! of what the thread does.
 //!
-//! A node that shares its cores with ranks (`tributary run`) cannot count on them to give way:
+//! A node that shares its cores with ranks (`tributary run`) cannot rely on them to yield to it:
 //! `sched_yield` hands a core over only within one scheduling group, and a launcher that starts
 //! every rank in a session of its own (MPICH's Hydra) makes each of them a group. Linux lets a
-//! woken thread go before the running one at once if it asks for the shorter slice
+//! woken thread preempt the running one at once if it asks for the shorter slice
 //! (Documentation/scheduler/sched-eevdf.rst). Its share of the core stays what it was, so computing
 //! ranks lose no more time to the node than before.
 //!
-//! For nodes that sleep at once, and only for them. One that polls yields between its looks, and a
-//! yield gives up no more than a slice: with 100 us of its own among slices of milliseconds a node
-//! on a core of 4 ranks took 15 turns an operation of 8 bytes, 11 of them before any rank had run.
+//! Only nodes that sleep at once use this. A node that polls yields between its polls, and a yield gives
+//! up no more than a slice. With slices of 100 us among slices of milliseconds, a node that shared a
+//! core with 4 ranks ran 15 time slices per operation of 8 bytes, 11 of them before any rank had run.
 
 use std::io;
 
@@ -22,8 +22,8 @@ use libc::{SYS_sched_getattr, SYS_sched_setattr, c_long, sched_attr};
 /// a few microseconds and then sleeps.
 const SLICE_NS: u64 = 100_000;
 
-/// Why the data thread runs with the slice that everyone has. It serves all the same, and later
-/// where cores are shared.
+/// Why the data thread keeps the default slice. The node works nevertheless, but slower where cores are
+/// shared.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum SliceError {
     #[error("the kernel refused to say or set how the data thread is scheduled: {0}")]
@@ -36,7 +36,7 @@ pub(super) enum SliceError {
     NotGranted { granted_ns: u64 },
 }
 
-/// Asks for short slices for the calling thread.
+/// Asks for short time slices for the calling thread.
 ///
 /// # Errors
 /// If the kernel grants none; nothing is changed then.
@@ -53,7 +53,7 @@ pub(super) fn ask_for_short_slices() -> Result<(), SliceError> {
     }
 }
 
-/// The calling thread's scheduling.
+/// The calling thread's scheduling attributes.
 fn attributes() -> io::Result<sched_attr> {
     let size = size_of::<sched_attr>() as u32;
     let mut attributes = sched_attr {

@@ -1,4 +1,4 @@
-//! The way from one aggregation node to its parent.
+//! The connection from an aggregation node to its parent.
 
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
@@ -15,7 +15,7 @@ use super::links::AnyLink;
 /// How long the parent may take to answer. Less than the manager waits for an install.
 const CONNECT_WITHIN: Duration = Duration::from_secs(2);
 
-/// Why there is no way up.
+/// Why there is no link to the parent.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum UpwardError {
     #[error("the parent's address {address} leads nowhere: {source}")]
@@ -26,8 +26,8 @@ pub(super) enum UpwardError {
     Options(#[from] OptionsError),
 }
 
-/// Connects to the node at `address`: in shared memory where both are on one machine and both offer
-/// it, else over TCP. Blocks for [`CONNECT_WITHIN`] at most, besides looking up a name.
+/// Connects to the node at `address`: over shared memory if both are on one machine and both offer it,
+/// else over TCP. Blocks for at most [`CONNECT_WITHIN`] plus the time of a name lookup.
 pub(super) fn connect(
     address: &NodeAddress,
     payload_max_bytes: u32,

@@ -11,7 +11,8 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tributary_daemon::embedded::{Fabric, FabricOptions};
 use tributary_transport::{
-    Link, ReceiveError, SealKey, Sent, ShmOptions, TcpOptions, connect_shm, connect_tcp, machine,
+    AuthenticationKey, Link, ReceiveError, Sent, ShmOptions, TcpOptions, connect_shm, connect_tcp,
+    machine,
 };
 use tributary_wire::control::{
     EndpointGrant, GroupGrant, GroupRequest, JobAdmission, JobRequest, Refusal, Status,
@@ -19,7 +20,7 @@ use tributary_wire::control::{
 use tributary_wire::frame::{Abort, Edge, Header, Message, Part, Shape, Target, Trail};
 use tributary_wire::{Datatype, OperationNumber, Operator, SegmentIndex, Sequence, StreamTerms};
 
-/// Nothing here takes nearly so long; whatever does is stuck.
+/// No test takes nearly so long unless it hangs.
 pub(crate) const WATCHDOG: Duration = Duration::from_secs(60);
 
 /// Runs a test that could hang, and fails it if it does.
@@ -71,8 +72,7 @@ pub(crate) fn token(file: &Path) -> String {
     std::fs::read_to_string(file).unwrap().trim().to_owned()
 }
 
-/// One HTTP call over a connection of its own, written out by hand: the client must not share a
-/// misunderstanding with the server.
+/// One HTTP call over a new connection, written by hand so that client and server share no code.
 pub(crate) fn call(
     address: SocketAddr,
     token: Option<&str>,
@@ -93,8 +93,8 @@ pub(crate) fn call(
     Answer { status, body }
 }
 
-/// The status that a body meets which is too long to be read to its end; `None` if the connection
-/// was closed before it could be read.
+/// The status that answers a body too long to be read completely; `None` if the connection was closed
+/// before the status could be read.
 pub(crate) fn call_with_long_body(address: SocketAddr, token: &str, body: &str) -> Option<u16> {
     let mut stream = TcpStream::connect(address).unwrap();
     stream.set_read_timeout(Some(WATCHDOG)).unwrap();
@@ -254,7 +254,7 @@ pub(crate) fn metric(fabric: &Fabric, node: &str, name: &str, label: &str) -> f6
     sum
 }
 
-/// Which way a member reaches its node.
+/// How a member reaches its node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Way {
     Tcp,
@@ -265,12 +265,12 @@ pub(crate) enum Way {
 pub(crate) struct Member {
     pub(crate) link: Box<dyn Link>,
     pub(crate) edge: Edge,
-    /// What its frames are sealed with, where the fabric wants that.
-    pub(crate) key: Option<SealKey>,
+    /// The key of its frames, where the fabric authenticates them.
+    pub(crate) key: Option<AuthenticationKey>,
     next: u32,
 }
 
-/// What came instead of a frame that was waited for.
+/// Why no frame was received.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum End {
     Aborted(Abort),
@@ -281,7 +281,7 @@ pub(crate) fn connect(
     grant: &EndpointGrant,
     payload_max_bytes: u32,
     way: Way,
-    key: Option<SealKey>,
+    key: Option<AuthenticationKey>,
 ) -> Box<dyn Link> {
     match way {
         Way::Tcp => {
@@ -289,7 +289,7 @@ pub(crate) fn connect(
             let address = grant.address.tcp.parse().unwrap();
             let mut link = connect_tcp(address, options, WATCHDOG).unwrap();
             if let Some(key) = key {
-                link.protect(key);
+                link.authenticate(key);
             }
             Box::new(link)
         }
@@ -316,7 +316,7 @@ impl Member {
     pub(crate) fn join(group: &GroupGrant, index: usize, way: Way) -> Self {
         let chunk_bytes = group.stream.map_or(0, |terms| terms.chunk_bytes);
         let payload_max_bytes = group.payload_max_bytes.max(chunk_bytes);
-        let key = group.key.map(SealKey::new);
+        let key = group.key.map(AuthenticationKey::new);
         let link = connect(&group.endpoints[index], payload_max_bytes, way, key);
         let mut member = Self { link, edge: edge(group, index), key, next: 0 };
         member.say(Message::Join, &[]);

@@ -1,4 +1,4 @@
-//! Data beside the link: datagrams that belong, and datagrams that don't.
+//! Data by datagram: valid datagrams, and datagrams that must be dropped.
 
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::num::NonZeroU16;
@@ -16,15 +16,15 @@ use crate::common::{
 };
 
 /// A member whose data travel by datagram.
-pub(crate) struct Beside {
+pub(crate) struct DatagramMember {
     pub(crate) member: Member,
     pub(crate) socket: DatagramSocket,
     pub(crate) node: SocketAddr,
     pub(crate) attempt: u8,
 }
 
-impl Beside {
-    /// Offers datagrams and probes the way.
+impl DatagramMember {
+    /// Offers datagrams and probes the path.
     pub(crate) fn open(mut member: Member, address: &str) -> Self {
         let socket = DatagramSocket::bind(SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
         let ours = NonZeroU16::new(socket.address().unwrap().port());
@@ -33,10 +33,10 @@ impl Beside {
         let Message::Datagrams(Some(theirs)) = answer.message else { panic!("{answer:?}") };
         let mut node: SocketAddr = address.parse().unwrap();
         node.set_port(theirs.get());
-        let mut beside = Self { member, socket, node, attempt: 0 };
-        beside.say(Message::Probe(3), &[]);
-        assert_eq!(beside.hear().0.message, Message::Probed(3));
-        beside
+        let mut opened = Self { member, socket, node, attempt: 0 };
+        opened.say(Message::Probe(3), &[]);
+        assert_eq!(opened.hear().0.message, Message::Probed(3));
+        opened
     }
 
     pub(crate) fn say(&mut self, message: Message, payload: &[u8]) {
@@ -51,7 +51,7 @@ impl Beside {
         loop {
             if let Some(datagram) = self.socket.receive().unwrap() {
                 assert_eq!(datagram.source, self.node);
-                assert!(self.member.key.is_none_or(|key| key.has_sealed(&datagram.frame)));
+                assert!(self.member.key.is_none_or(|key| key.authenticates(&datagram.frame)));
                 return (datagram.frame.header, datagram.frame.payload.to_vec());
             }
             assert!(Instant::now() < until, "nothing to hear");
@@ -74,13 +74,14 @@ impl Beside {
 }
 
 /// A group of two whose members both speak by datagram, below one node.
-pub(crate) fn pair(fabric: &Fabric, job: &Job) -> [Beside; 2] {
+pub(crate) fn pair(fabric: &Fabric, job: &Job) -> [DatagramMember; 2] {
     let group = job.group(&hosts(2), 2, 64);
     let grants: Vec<_> = group.endpoints.iter().map(|it| it.address.tcp.clone()).collect();
     assert_eq!(grants[0], grants[1], "one node serves both");
     assert_eq!(fabric.status().groups.len(), 1);
     let mut members = members(&group, Way::Tcp).into_iter().zip(grants);
-    [(); 2].map(|()| members.next().map(|(it, address)| Beside::open(it, &address)).unwrap())
+    [(); 2]
+        .map(|()| members.next().map(|(it, address)| DatagramMember::open(it, &address)).unwrap())
 }
 
 #[test]
@@ -90,16 +91,16 @@ fn sums_travel_by_datagram_and_repeats_are_answered() {
         let job = Job::admit(&fabric);
         let [mut one, mut two] = pair(&fabric, &job);
         one.ask(0, 1.5);
-        // Not lost, but late: the repeat is told so.
+        // Not lost, but late: the answer to the repeat says so.
         one.attempt = 1;
         one.ask(0, 1.5);
         let sequence = part(1, 0).sequence;
         assert_eq!(one.hear().0.message, Message::Held { sequence, attempt: 1 });
         two.ask(0, 2.25);
-        for beside in [&mut one, &mut two] {
-            assert_eq!(beside.hear_sum(0).1, to_bytes(&[3.75]));
+        for member in [&mut one, &mut two] {
+            assert_eq!(member.hear_sum(0).1, to_bytes(&[3.75]));
         }
-        // A lost result is there for whoever asks.
+        // A member that asks again gets a lost result.
         one.attempt = 2;
         one.ask(0, 1.5);
         let (again, bytes) = one.hear_sum(0);
@@ -167,8 +168,8 @@ fn strangers_datagrams_change_nothing_and_are_counted() {
         one.say(Message::Leave, &[]);
         one.ask(0, 1.0);
         two.ask(0, 2.0);
-        for beside in [&mut one, &mut two] {
-            assert_eq!(beside.hear_sum(0).1, to_bytes(&[3.0]));
+        for member in [&mut one, &mut two] {
+            assert_eq!(member.hear_sum(0).1, to_bytes(&[3.0]));
         }
         let dropped =
             |label: &str| metric(&fabric, "root", "tributary_node_datagrams_dropped_total", label);
@@ -229,7 +230,7 @@ fn nodes_speak_by_datagram_among_themselves() {
         let mut members = members(&group, Way::Tcp);
         let sent = |node: &str| metric(&fabric, node, "tributary_node_datagrams_sent_total", "");
         eventually("a probe", || sent("leaf0") > 0.0 && sent("leaf1") > 0.0);
-        // The way is open once the answer is there.
+        // The path is open once the answer has arrived.
         eventually("sums by datagram", || {
             sum_once(&mut members, 1.0);
             ["root", "leaf0", "leaf1"].iter().all(|node| sent(node) > 20.0)
@@ -258,8 +259,9 @@ fn results_are_multicast_and_copies_spared_to_who_hears_them() {
         let mut ear =
             DatagramSocket::hear(grant.address.parse().unwrap(), Ipv4Addr::LOCALHOST).unwrap();
         let address = group.endpoints[0].address.tcp.clone();
-        let mut beside = members(&group, Way::Tcp).into_iter().map(|it| Beside::open(it, &address));
-        let [mut one, mut two] = [(); 2].map(|()| beside.next().unwrap());
+        let mut opened =
+            members(&group, Way::Tcp).into_iter().map(|it| DatagramMember::open(it, &address));
+        let [mut one, mut two] = [(); 2].map(|()| opened.next().unwrap());
         for round in 0..8 {
             one.ask(round, 1.0);
             two.ask(round, 2.0);

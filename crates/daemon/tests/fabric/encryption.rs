@@ -1,4 +1,4 @@
-//! Goal: whoever listens between a manager and its clients learns nothing that opens a door.
+//! Goal: an eavesdropper between a manager and its clients learns no secret.
 //! Method: a proxy that keeps every byte of both directions; a real node and the host library's own
 //! client behind it.
 
@@ -111,7 +111,7 @@ fn nothing_worth_having_can_be_read_on_the_way() {
             "authorization".to_owned(),
             "HTTP/1.1".to_owned(),
         ];
-        assert!(ear.heard_bytes() > 2000, "the conversation goes past it");
+        assert!(ear.heard_bytes() > 2000, "the traffic passes the proxy");
         for secret in secrets.into_iter().chain(capabilities) {
             assert!(!ear.has_heard(&secret), "{secret} was readable");
         }

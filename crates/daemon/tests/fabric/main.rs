@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that finds no value has failed")]
 
+mod authentication;
 mod common;
 mod communicators;
 mod datagrams;
@@ -12,5 +13,4 @@ mod misbehaviour;
 mod ranks;
 mod recovery;
 mod resources;
-mod sealed;
 mod streams;

@@ -1,4 +1,4 @@
-//! Peers that break the rules beside a group that keeps them.
+//! Peers that break the protocol, while another group keeps it.
 //!
 //! Each case runs while a bystanders' group on the same nodes sums on, and ends with the case's own
 //! counter one higher and every other counter where it was.
@@ -20,7 +20,7 @@ use crate::common::*;
 
 const PAYLOAD_MAX_BYTES: u32 = 1024;
 
-/// Two members on one leaf, so that the leaf and the root are on their way.
+/// Two members on one leaf, so that their path leads through the leaf and the root.
 struct Scene {
     fabric: Fabric,
     job: Job,

@@ -1,4 +1,4 @@
-//! Managers that go and come back, and what they are told by nodes that aren't what they say.
+//! Managers that stop and restart, and false messages to managers.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;

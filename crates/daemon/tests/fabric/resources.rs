@@ -1,7 +1,7 @@
 //! Nothing is left behind: descriptors, memory, files.
 //!
-//! Descriptors are counted for the whole process, so the tests here take turns, and each runs its
-//! scenario once before it counts.
+//! Descriptors are counted for the whole process, so the tests run one after the other, and each runs
+//! its scenario once before it counts.
 
 use std::fs;
 use std::thread;
@@ -117,7 +117,7 @@ fn a_stopped_fabric_leaves_no_thread_descriptor_or_file() {
         sum_once(&mut members, 1.0);
         drop(fabric);
         for member in &mut members {
-            assert!(member.result().is_err(), "the fabric said a last word or closed");
+            assert!(member.result().is_err(), "the fabric aborted the group or closed the link");
         }
         drop((members, job));
         assert!(!folder.exists());

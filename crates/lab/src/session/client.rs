@@ -1,4 +1,4 @@
-//! The asking side of a session.
+//! The caller's side of a session.
 
 use std::io::{self, IoSlice, Write};
 use std::mem::MaybeUninit;
@@ -12,14 +12,14 @@ use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg}
 use super::{Answer, Request};
 use crate::channel::{self, Receiver};
 
-/// Why a command in a member has no exit status.
+/// Why a command in a member gave no exit status.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ExecError {
-    /// Nobody answers at the member's socket: the member, or the whole lab, is gone.
+    /// Nobody answers at the member's socket: the member or the whole lab is gone.
     #[error("nobody answers at {}", socket.display())]
     Gone {
-        /// Where it should.
+        /// The member's socket.
         socket: PathBuf,
         /// What the system said.
         source: io::Error,
@@ -27,7 +27,7 @@ pub enum ExecError {
     /// The member could not start the command.
     #[error("{reason}")]
     Refused {
-        /// Its words.
+        /// The member's explanation.
         reason: String,
     },
     /// The member ended before the command did.
@@ -61,7 +61,7 @@ impl Session {
     /// input, output and error.
     ///
     /// # Errors
-    /// If nobody takes the request. That the command could not start is told by [`Session::wait`].
+    /// If the member does not accept the request. [`Session::wait`] reports a command that did not start.
     pub fn start(
         socket: &Path,
         request: &Request,
@@ -74,7 +74,7 @@ impl Session {
         Ok(Self { stream, socket: socket.to_owned() })
     }
 
-    /// Something to send signals with while another thread waits.
+    /// A handle that sends signals while another thread waits.
     ///
     /// # Errors
     /// If the system has no descriptor left.
@@ -106,7 +106,7 @@ fn send_descriptors(
     let mut control = SendAncillaryBuffer::new(&mut space);
     let fits = control.push(SendAncillaryMessage::ScmRights(descriptors));
     assert!(fits, "the buffer was made for three descriptors");
-    // They travel with a byte; one alone carries them.
+    // Descriptors travel only together with data, so one byte is sent.
     sendmsg(stream, &[IoSlice::new(&[0])], &mut control, SendFlags::empty())?;
     Ok(())
 }

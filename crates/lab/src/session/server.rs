@@ -1,7 +1,7 @@
-//! The answering side: every session of one member.
+//! The member's side: all sessions of one member.
 //!
-//! Owns the commands' process groups. Never waits, but for a request that is on its way; the
-//! member's loop says when there is something to read and which processes have ended.
+//! Owns the commands' process groups. Waits only for the request of a new caller; the member's loop
+//! reports readable sockets and ended processes.
 
 use std::io::{self, IoSliceMut, Read};
 use std::mem::MaybeUninit;
@@ -18,16 +18,16 @@ use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use super::{Answer, Request};
 use crate::channel::{self, Receiver};
 
-/// A caller that connected sends its request at once, or is not worth waiting for.
+/// How long a new caller may take to send its request.
 const REQUEST_WITHIN: Duration = Duration::from_secs(5);
 
-/// A command whose caller is gone may take this long to end by itself.
+/// How long a command may take to end by itself after its caller is gone.
 const HANG_UP_GRACE: Duration = Duration::from_secs(2);
 
 struct Entry {
     process: Pid,
     stream: UnixStream,
-    /// The caller is gone; at this time the command is ended for good.
+    /// Set if the caller is gone: when to kill the command.
     kill_at: Option<Instant>,
 }
 
@@ -47,13 +47,13 @@ impl Sessions {
         }
     }
 
-    /// The callers to be watched, in order; one that is gone is watched no more.
+    /// The sockets of callers that are not gone, with their places.
     pub(crate) fn streams(&self) -> impl Iterator<Item = (usize, &UnixStream)> {
         let watched = self.0.iter().enumerate().filter(|(_, entry)| entry.kill_at.is_none());
         watched.map(|(at, entry)| (at, &entry.stream))
     }
 
-    /// Takes what the caller at a place in the order has sent: signals, or its end.
+    /// Handles input of the caller at a place: signals, or end of file.
     pub(crate) fn handle_readable(&mut self, at: usize, now: Instant) {
         let entry = &mut self.0[at];
         let mut signals = [0; 16];
@@ -65,19 +65,19 @@ impl Sessions {
         }
     }
 
-    /// Tells the caller that its command has ended; nothing if the process is no session's.
+    /// Tells the caller that its command has ended. Ignores processes that are no session's.
     pub(crate) fn handle_exit(&mut self, process: Pid, status: i32) {
         let Some(at) = self.0.iter().position(|entry| entry.process == process) else { return };
         let entry = self.0.swap_remove(at);
-        // A caller that is gone does not mind.
+        // Fails if the caller is gone.
         let _ = channel::send(&entry.stream, &Answer::Ended { status });
     }
 
-    /// Ends what has outlived its caller for too long.
+    /// Kills commands that have outlived their callers for too long.
     pub(crate) fn handle_timeout(&mut self, now: Instant) {
         for entry in &mut self.0 {
             if entry.kill_at.is_some_and(|at| at <= now) {
-                // Fails if the whole group has ended; its exit is on its way.
+                // Fails if the whole group has ended; its exit will be handled soon.
                 let _ = kill_process_group(entry.process, Signal::KILL);
                 entry.kill_at = Some(now + HANG_UP_GRACE);
             }
@@ -100,7 +100,7 @@ impl Entry {
     fn pass_on(&self, signals: &[u8]) {
         for signal in signals {
             if let Some(signal) = Signal::from_named_raw(i32::from(*signal)) {
-                // To the command alone: launchers tell their processes themselves.
+                // Only to the command: launchers forward signals to their processes themselves.
                 let _ = kill_process(self.process, signal);
             }
         }
@@ -120,7 +120,7 @@ fn start(stream: &UnixStream) -> io::Result<Pid> {
     let child = command.process_group(0).spawn().map_err(|error| {
         io::Error::new(error.kind(), format!("{}: {error}", program.to_string_lossy()))
     })?;
-    // The member's loop hears of its end; nobody waits for it here.
+    // The member's loop reaps it.
     Ok(Pid::from_child(&child))
 }
 

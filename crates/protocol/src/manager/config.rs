@@ -24,8 +24,8 @@ pub struct ManagerConfig {
     pub install_timeout_ns: u64,
     /// Addresses to which groups' results are multicast; none for no multicast.
     pub multicast: Option<MulticastRange>,
-    /// Whether frames between hosts are sealed: every group then gets a key of its own.
-    pub seals_frames: bool,
+    /// Whether frames between hosts are authenticated: every group then gets a key of its own.
+    pub authenticates_frames: bool,
 }
 
 /// Multicast addresses that groups may use, one each.
@@ -58,7 +58,7 @@ impl Default for ManagerConfig {
             osos_per_job_max: None,
             install_timeout_ns: 5_000_000_000,
             multicast: None,
-            seals_frames: false,
+            authenticates_frames: false,
         }
     }
 }

@@ -53,7 +53,7 @@ impl Plan {
                 .find(|node| tree.nodes()[*node].parent.is_none())
                 .expect("a tree has a root"),
             outsider: has_outsider.then(|| secrets.draw()),
-            keys: config.seals_frames.then(|| GroupKeys {
+            keys: config.authenticates_frames.then(|| GroupKeys {
                 group: secrets.draw_key(),
                 outsider: has_outsider.then(|| secrets.draw_key()),
             }),

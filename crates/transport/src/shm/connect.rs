@@ -1,4 +1,4 @@
-//! The connecting side: make the memory, pass it on.
+//! The connecting side: makes the memory and passes it to the listener.
 
 use std::io::IoSlice;
 use std::mem::MaybeUninit;
@@ -22,7 +22,7 @@ use super::memory::{Mapping, file_bytes};
 use crate::ConnectError;
 use crate::socket::stream;
 
-/// Between two attempts while the listener's queue is full.
+/// Pause between two attempts while the listener's queue is full.
 const RETRY: Duration = Duration::from_millis(1);
 
 /// Connects to the [`ShmListener`](super::ShmListener) at `path`.
@@ -59,7 +59,7 @@ fn enter_queue(
     loop {
         match connect(socket, address) {
             Ok(()) => return Ok(()),
-            // A Unix socket says so while the listener's queue is full, and can't be waited for.
+            // The listener's queue is full; `poll` cannot wait for room in it.
             Err(Errno::AGAIN | Errno::INTR) if Instant::now() < deadline => thread::sleep(RETRY),
             Err(Errno::AGAIN | Errno::INTR) => return Err(ConnectError::TimedOut { timeout }),
             Err(error) => return Err(os("connect")(error)),
@@ -88,7 +88,7 @@ fn pass(socket: &OwnedFd, memory: &OwnedFd, options: ShmOptions) -> Result<(), C
     let bytes = hello.encode();
     let sent = sendmsg(socket, &[IoSlice::new(&bytes)], &mut control, SendFlags::NOSIGNAL)
         .map_err(os("sendmsg"))?;
-    // The first bytes on a fresh socket whose buffer holds thousands.
+    // These are the first bytes on a new socket, whose buffer holds thousands.
     assert_eq!(sent, HELLO_BYTES, "a greeting is sent whole");
     Ok(())
 }

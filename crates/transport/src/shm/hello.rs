@@ -1,4 +1,4 @@
-//! The greeting that a connector sends with its memory, and its examination.
+//! The greeting that a connector sends with its memory, and the listener's checks.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
@@ -20,10 +20,10 @@ const VERSION: u32 = 1;
 /// kill the reader when the system runs out of them.
 const TMPFS_MAGIC: u64 = 0x0102_1994;
 
-/// What no later call can take back: the file keeps its size, so no access can fault.
+/// Seals that no later call can remove: the file keeps its size, so no access can fault.
 pub(super) const SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW).union(SealFlags::SEAL);
 
-/// What the connector says of its memory.
+/// The connector's description of its memory.
 ///
 /// ```text
 /// 0  magic[8]   8  version u32   12  payload_max_bytes u32   16  ring_bytes u64   24  zero[8]
@@ -60,8 +60,9 @@ impl Hello {
         })
     }
 
-    /// Holds the greeting against what the listener takes; returns what the link will carry and its
-    /// ring size. Each side's limit binds both: a group may be granted less than its node could.
+    /// Checks the greeting against the listener's limits. Returns the longest payload of the link and
+    /// its ring size. The lower of both sides' payload limits holds, because a group may be granted
+    /// shorter payloads than its node allows.
     fn check(self, options: &ShmOptions) -> Result<(u32, usize), HandshakeError> {
         let payload_max_bytes = self.payload_max_bytes.min(options.payload_max_bytes());
         let least = ShmOptions::new(payload_max_bytes).unwrap_or(*options);
@@ -74,8 +75,8 @@ impl Hello {
     }
 }
 
-/// Examines what a connector said and passed, and maps it. Also says the longest payload that both
-/// sides carry.
+/// Checks a connector's greeting and memory, and maps the memory. Also returns the longest payload that
+/// both sides carry.
 pub(super) fn admit(
     hello: &[u8; HELLO_BYTES],
     memory: &OwnedFd,

@@ -12,11 +12,12 @@ use super::ring::{BadReleased, Consumer, Producer, Push, record_bytes};
 use crate::link::check_announced;
 use crate::{Armed, Frame, Inject, Link, ReceiveError, SendError, Sent};
 
-/// A poll that finds nothing looks at shared memory only. One in this many looks at the socket too,
-/// so that a side that only polls learns of its peer's death.
-const POLLS_PER_SOCKET_LOOK: u32 = 8192;
+/// An empty poll reads shared memory only. One in this many also polls the socket, so that a side that
+/// only polls notices its peer's death.
+const EMPTY_POLLS_PER_SOCKET_POLL: u32 = 8192;
 
-/// Doorbells taken off the socket per call: a peer that rings without end can't keep this side busy.
+/// Reads from the socket per call. They are bounded so that a peer that rings without end can't keep
+/// this side busy.
 const DRAIN_READS_MAX: usize = 16;
 
 /// Which end of the connection this is; it decides which ring is whose.
@@ -32,11 +33,11 @@ pub struct ShmLink {
     incoming: Consumer<Ring>,
     socket: OwnedFd,
     payload_max_bytes: u32,
-    /// Room that `send` last lacked; zero if it lacked none.
+    /// Room that the last `send` lacked; zero if it was taken.
     lacked_bytes: usize,
     empty_polls: u32,
     peer_gone: bool,
-    /// Whether the socket held more than one look takes; the rest will not make it readable anew.
+    /// Whether the socket held more than one call reads. An edge-triggered wait does not report the rest.
     is_undrained: bool,
     failed: Option<ReceiveError>,
 }
@@ -70,11 +71,11 @@ impl ShmLink {
         let _ = send(&self.socket, &[1], SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
     }
 
-    /// Takes doorbells off the socket and learns whether the peer is gone.
+    /// Reads doorbells from the socket and notices whether the peer is gone.
     ///
-    /// Reads until the kernel has nothing more, also after a short read: the end may stand right
-    /// behind a doorbell, and who watches for edges is told of both at once, and only once.
-    fn look_at_socket(&mut self) {
+    /// Reads until the kernel has nothing more, also after a short read: end of file may follow a
+    /// doorbell directly, and an edge-triggered wait reports both once, together.
+    fn poll_socket(&mut self) {
         let mut bytes = [0; 256];
         for _ in 0..DRAIN_READS_MAX {
             match recv(&self.socket, &mut bytes[..], RecvFlags::DONTWAIT) {
@@ -101,13 +102,13 @@ impl ShmLink {
         }
     }
 
-    /// The next header, looked for where it is due. Nothing is held.
+    /// The header of the next record. No record is held.
     fn next_header(&mut self) -> Result<Option<Header>, ReceiveError> {
         if let Some(error) = self.failed {
             return Err(error);
         }
         let Some(bytes) = self.find_record() else {
-            // Whoever closes publishes first: after the socket's end one more look decides.
+            // A peer publishes before it closes, so one more poll after end of file decides.
             if !self.peer_gone {
                 return Ok(None);
             }
@@ -130,8 +131,8 @@ impl ShmLink {
 
     fn count_empty_poll(&mut self) {
         self.empty_polls = self.empty_polls.wrapping_add(1);
-        if self.empty_polls.is_multiple_of(POLLS_PER_SOCKET_LOOK) && !self.peer_gone {
-            self.look_at_socket();
+        if self.empty_polls.is_multiple_of(EMPTY_POLLS_PER_SOCKET_POLL) && !self.peer_gone {
+            self.poll_socket();
         }
     }
 
@@ -164,7 +165,8 @@ impl ShmLink {
         Ok(Sent::Taken)
     }
 
-    /// Whether room has appeared since `send` said `Full`. A peer that lies counts: `send` says so.
+    /// Whether room has appeared since `send` said `Full`. A false index of the peer counts as room:
+    /// `send` then reports it.
     fn has_regained_room(&mut self) -> bool {
         let regained =
             self.lacked_bytes != 0 && self.outgoing.has_room(self.lacked_bytes).unwrap_or(true);
@@ -195,7 +197,7 @@ impl Link for ShmLink {
     }
 
     fn flush(&mut self) -> Result<Sent, SendError> {
-        // A ring is its own carrier: what was taken is with the peer.
+        // A frame in the ring is already with the peer.
         Ok(Sent::Taken)
     }
 
@@ -203,8 +205,8 @@ impl Link for ShmLink {
         self.release_held();
         let Some(header) = self.next_header()? else { return Ok(None) };
         let payload = self.incoming.take(header.payload_bytes());
-        // Nobody but the two ends can write to their memory.
-        Ok(Some(Frame { header, payload, seal: None }))
+        // No code: only the two ends can write to their memory.
+        Ok(Some(Frame { header, payload, code: None }))
     }
 
     fn release(&mut self) {
@@ -220,7 +222,7 @@ impl Link for ShmLink {
         self.announce_released();
         self.count_empty_poll();
         if self.is_undrained {
-            self.look_at_socket();
+            self.poll_socket();
         }
         self.peer_gone || self.is_undrained
     }
@@ -242,7 +244,7 @@ impl Link for ShmLink {
     fn disarm(&mut self) {
         self.incoming.disarm();
         self.outgoing.disarm();
-        self.look_at_socket();
+        self.poll_socket();
     }
 
     fn wants_write(&self) -> bool {
@@ -265,7 +267,7 @@ impl Inject for ShmLink {
         if self.peer_gone {
             return Err(SendError::Closed);
         }
-        // No more than this is written below, however the bytes are cut.
+        // An upper bound on what is written below, wherever the frames begin and end.
         let enough = 2 * bytes.len() + 2 * record_bytes(0);
         if !self.outgoing.has_room(enough).map_err(bad_index)? {
             self.lacked_bytes = enough;
@@ -283,7 +285,7 @@ impl Inject for ShmLink {
             let _ = self.publish(header, payload)?;
             rest = behind;
         }
-        // What is left is less than a frame: written as far as it goes, and never published.
+        // The rest is less than a frame. It is written and never published.
         let mut header = [0; HEADER_BYTES];
         let (start, payload) = rest.split_at(rest.len().min(HEADER_BYTES));
         header[..start.len()].copy_from_slice(start);

@@ -1,4 +1,4 @@
-//! The accepting side: a Unix socket, and connectors that haven't said yet what they are.
+//! The accepting side: a Unix socket, and connectors whose greeting is not complete.
 
 use std::collections::VecDeque;
 use std::io::IoSliceMut;
@@ -28,7 +28,7 @@ pub const HALF_OPEN_MAX: usize = 64;
 /// Connections that may wait for [`ShmListener::accept`].
 const BACKLOG: i32 = 1024;
 
-/// Where links over shared memory come in: a Unix socket at a path.
+/// Accepts links over shared memory, at a Unix socket with a path.
 ///
 /// Its descriptor is an epoll instance over the socket and the half-open connectors.
 pub struct ShmListener {
@@ -58,12 +58,12 @@ struct Bound {
 
 impl ShmListener {
     /// Listens at `path`, with the permission bits `mode` (`0o600`: this user's processes only).
-    /// Connectors have `handshake_max` to say what they are.
+    /// Connectors have `handshake_max` to complete their greeting.
     ///
     /// A socket that a dead process left at `path` is replaced.
     ///
     /// # Errors
-    /// If somebody listens at `path`, or it can't be made.
+    /// If somebody listens at `path`, or the socket can't be made.
     pub fn bind(
         path: &Path,
         mode: u32,
@@ -72,7 +72,7 @@ impl ShmListener {
     ) -> Result<Self, ListenError> {
         let address = SocketAddrUnix::new(path).map_err(|_| ListenError::PathTooLong)?;
         let socket = stream(AddressFamily::UNIX).map_err(os("socket"))?;
-        // Before `bind`, which makes the file with the socket's own mode: no moment of being open.
+        // Before `bind`, which gives the file the socket's mode: so it is never open to others.
         fchmod(&socket, Mode::from_raw_mode(mode)).map_err(os("fchmod"))?;
         bind_or_replace(&socket, &address, path)?;
         let bound = Bound { path: path.to_owned(), identity: identity(path) };
@@ -89,7 +89,7 @@ impl ShmListener {
         &self.bound.path
     }
 
-    /// Takes one connection from the queue; false if there is none. Makes at most one error.
+    /// Takes one connection from the queue; false if there is none.
     fn admit_connection(&mut self, now: Instant) -> Result<bool, AcceptError> {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let socket = match accept_with(&self.socket, flags) {
@@ -114,7 +114,7 @@ impl ShmListener {
         if evicted { Err(HandshakeError::Evicted.into()) } else { Ok(true) }
     }
 
-    /// Advances the half-open connectors until one is through or fails.
+    /// Reads from the half-open connectors until one completes its greeting or fails.
     fn advance(&mut self) -> Result<Option<ShmLink>, AcceptError> {
         for index in 0..self.half_open.len() {
             let outcome = self.half_open[index].read_hello();
@@ -178,7 +178,7 @@ impl HalfOpen {
     /// Reads as much of the greeting as there is; true once it is complete.
     fn read_hello(&mut self) -> Result<bool, HandshakeError> {
         while self.hello_bytes < HELLO_BYTES {
-            // Room for one descriptor more than is right, to tell.
+            // Room for a second descriptor, to detect a connector that passes more than one.
             let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
             let mut control = RecvAncillaryBuffer::new(&mut space);
             let mut slices = [IoSliceMut::new(&mut self.hello[self.hello_bytes..])];
@@ -227,7 +227,7 @@ impl Listener for ShmListener {
     type Link = ShmLink;
 
     fn accept(&mut self, now: Instant) -> Result<Option<ShmLink>, AcceptError> {
-        // Ends: the queue is `BACKLOG` long, and more than `HALF_OPEN_MAX` in a row are an error.
+        // This ends: the queue holds `BACKLOG`, and after `HALF_OPEN_MAX` in a row it is an error.
         while self.admit_connection(now)? {}
         if let Some(link) = self.advance()? {
             return Ok(Some(link));

@@ -48,7 +48,7 @@ unsafe impl Send for Mapping {}
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
-    /// Maps a file of exactly [`file_bytes`], which nobody can shrink any more.
+    /// Maps a file of exactly [`file_bytes`] that is sealed against shrinking.
     pub(super) fn new(file: BorrowedFd<'_>, ring_bytes: usize) -> Result<Self, Errno> {
         let page = rustix::param::page_size();
         assert!(ring_bytes.is_power_of_two() && ring_bytes.is_multiple_of(page));
@@ -91,8 +91,8 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: exactly what `new` reserved; every `Ring` that points into it holds the `Arc` that
-        // is being dropped with this, so none is left. Failure would leak, nothing else.
+        // SAFETY: this is exactly the range that `new` reserved. Every `Ring` that points into it holds
+        // an `Arc` of this mapping, so none is left. A failure would only leak.
         let _ = unsafe { munmap(self.base.as_ptr().cast(), Self::total_bytes(self.ring_bytes)) };
     }
 }
@@ -145,8 +145,9 @@ impl Ring {
 
     fn ready_word(&self, at: usize) -> &AtomicU32 {
         debug_assert!(at < self.ring_bytes && at.is_multiple_of(LINE_BYTES));
-        // SAFETY: `at` is a line of the ring, so the word is mapped and aligned. It is accessed
-        // otherwise only while its line is payload, which the side that owns the line then knows.
+        // SAFETY: `at` is a line of the ring (a position modulo the ring size, see `Memory`), so the word
+        // is mapped and aligned. Non-atomic accesses to it happen only while its line holds payload;
+        // then only the side that owns the line accesses it.
         unsafe { AtomicU32::from_ptr(self.data.add(at).as_ptr().cast()) }
     }
 }
@@ -166,8 +167,8 @@ impl Memory for Ring {
 
     fn write(&self, at: usize, header: &[u8; HEADER_BYTES], payload: &[u8]) {
         assert!(at < self.ring_bytes && LINE_BYTES + payload.len() <= self.ring_bytes);
-        // SAFETY: the record lies inside the doubly mapped ring (asserted above), can't overlap the
-        // caller's private buffers, and is the producer's until published.
+        // SAFETY: the record lies inside the doubly mapped ring (asserted above) and can't overlap the
+        // caller's private buffers. Until it is published, only the producer accesses it.
         unsafe {
             let record = self.data.add(at).as_ptr();
             ptr::copy_nonoverlapping(header.as_ptr().add(4), record.add(4), HEADER_BYTES - 4);
@@ -180,8 +181,8 @@ impl Memory for Ring {
         let mut words = [0_u64; HEADER_BYTES / 8];
         let line = self.data.as_ptr().cast::<u64>();
         for (index, word) in words.iter_mut().enumerate() {
-            // SAFETY: inside the line at `at`, which is mapped and aligned. Volatile, so that a
-            // header is read once: what is checked is what is used, whatever a peer does meanwhile.
+            // SAFETY: inside the line at `at`, which is mapped and aligned. Volatile, so that every word
+            // is read once: a peer can't change a header between its check and its use.
             *word = unsafe { line.add(at / 8 + index).read_volatile() };
         }
         let mut header = [0; HEADER_BYTES];
@@ -193,10 +194,10 @@ impl Memory for Ring {
 
     fn payload(&self, at: usize, payload_bytes: usize) -> &[u8] {
         assert!(at < self.ring_bytes && LINE_BYTES + payload_bytes <= self.ring_bytes);
-        // SAFETY: inside the doubly mapped ring (asserted above), and the producer's protocol leaves
-        // it alone until it is released, which needs `&mut` of the consumer that this borrow comes
-        // from. A peer that breaks the protocol can change bytes under the slice; `Frame` says so,
-        // and no code of ours lets memory safety depend on payload bytes.
+        // SAFETY: inside the doubly mapped ring (asserted above). The producer does not write there
+        // until the record is released, which needs `&mut` of the consumer that this borrow comes
+        // from. A peer that breaks the protocol can change bytes under the slice; `Frame` documents
+        // that, and memory safety depends on payload bytes nowhere.
         unsafe {
             std::slice::from_raw_parts(self.data.add(at + LINE_BYTES).as_ptr(), payload_bytes)
         }

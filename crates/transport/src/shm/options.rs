@@ -1,17 +1,17 @@
-//! What a link over shared memory may hold.
+//! Limits of a link over shared memory.
 
 use tributary_wire::frame::PAYLOAD_BYTES_MAX;
 
 use super::ring::{LINE_BYTES, record_bytes};
 use crate::OptionsError;
 
-/// Largest ring: holds a dozen of the longest frames there are.
+/// Largest ring: it holds a dozen of the longest frames.
 pub const RING_BYTES_MAX: usize = 16 << 20;
 
 /// Smallest default ring. It holds 500 short frames and stays in a core's own cache.
 const RING_BYTES_DEFAULT: usize = 64 << 10;
 
-/// Limits of a link over shared memory. It holds two rings and nothing else of size.
+/// Limits of a link over shared memory. Its memory is two rings and a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ShmOptions {
     payload_max_bytes: u32,
@@ -19,7 +19,7 @@ pub struct ShmOptions {
 }
 
 impl ShmOptions {
-    /// For payloads up to `payload_max_bytes`, with rings that hold at least four of them.
+    /// Options for payloads up to `payload_max_bytes`, with rings that hold at least four of them.
     ///
     /// # Errors
     /// If no frame is that long.
@@ -63,7 +63,7 @@ impl ShmOptions {
         self.ring_bytes
     }
 
-    /// The least a ring must have: two of the longest frames and the ready word after them.
+    /// The smallest ring: two of the longest frames and the ready word after them.
     pub(super) fn ring_bytes_min(&self) -> usize {
         let two = LINE_BYTES + 2 * record_bytes(self.payload_max_bytes as usize);
         two.max(rustix::param::page_size()).next_power_of_two()

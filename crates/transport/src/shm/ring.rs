@@ -1,6 +1,6 @@
 //! The protocol of one ring: publish, consume, wait for data, wait for room.
 //!
-//! Generic over [`Memory`], so that the model checker runs this very code on its own atomics.
+//! Generic over [`Memory`], so that the model checker runs the same code on its own atomics.
 //!
 //! Positions count bytes from the ring's beginning and never wrap (64 bits); a record starts at a
 //! multiple of [`LINE_BYTES`] and is a header line followed by payload lines. The first word of a
@@ -35,7 +35,7 @@ pub(super) trait Memory {
     fn released(&self, order: Ordering) -> u64;
     /// Stores how far the consumer has released the ring.
     fn set_released(&self, released: u64, order: Ordering);
-    /// The word in which the named side says that it sleeps: zero, or which sleep of its this is.
+    /// The word in which the named side says that it sleeps: zero, or the number of its sleep.
     fn waiting(&self, side: Side, order: Ordering) -> u64;
     /// Stores that word. Only the side it is named for does.
     fn set_waiting(&self, side: Side, waiting: u64, order: Ordering);
@@ -50,7 +50,7 @@ pub(super) enum Side {
     Consumer,
 }
 
-/// What a consumer claims to have consumed, and can't have.
+/// An impossible claim of a consumer about what it has consumed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct BadReleased {
     pub(super) claimed: u64,
@@ -62,10 +62,10 @@ pub(super) const fn record_bytes(payload_bytes: usize) -> usize {
     LINE_BYTES + payload_bytes.next_multiple_of(LINE_BYTES)
 }
 
-/// What one end knows of sleeping: its own, and the other's.
+/// One end's record of its own sleeps and of the other end's.
 ///
-/// Each end numbers its sleeps, so that the other needs to remember only which it has woken to ring
-/// once per sleep, and each word has one writer.
+/// Each end numbers its sleeps. The other end remembers which sleep it has woken, so it rings once per
+/// sleep, and each word has one writer.
 #[derive(Default)]
 struct Sleeps {
     own: u64,
@@ -73,11 +73,11 @@ struct Sleeps {
 }
 
 impl Sleeps {
-    /// Says that `side`, this end, sleeps. Whoever calls looks again before sleeping.
+    /// Says that `side`, this end, sleeps. The caller must poll again before it sleeps.
     fn begin<M: Memory>(&mut self, memory: &M, side: Side) {
         self.own += 1;
         memory.set_waiting(side, self.own, Relaxed);
-        // Orders the store above before the second look; partner is the fence in `must_wake`.
+        // Orders the store above before the caller's second poll; partner is the fence in `must_wake`.
         memory.fence();
     }
 
@@ -87,9 +87,9 @@ impl Sleeps {
         memory.set_waiting(side, 0, Relaxed);
     }
 
-    /// True if `side`, the other end, sleeps and hasn't been woken yet; asked after what it waits
-    /// for was stored. The fence orders that store before the load; partner is the fence in
-    /// `begin`. One of the two ends sees what the other did.
+    /// True if `side`, the other end, sleeps and hasn't been woken yet. The caller has stored what the
+    /// other end waits for. The fence orders that store before the load; partner is the fence in
+    /// `begin`. So at least one of the two ends sees the other's store.
     fn must_wake<M: Memory>(&mut self, memory: &M, side: Side) -> bool {
         memory.fence();
         let sleep = memory.waiting(side, Relaxed);
@@ -161,8 +161,8 @@ impl<M: Memory> Producer<M> {
         }
         let at = self.write(header, payload);
         let ready = u32::from_ne_bytes([header[0], header[1], header[2], header[3]]);
-        // Release: partner is the Acquire load in `Consumer::peek`; whoever sees the ready word sees
-        // the record and the zero after it.
+        // Release: partner is the Acquire load in `Consumer::peek`. A consumer that sees the ready word
+        // also sees the record and the zero after it.
         self.memory.set_ready(at, ready, Release);
         self.written += record_bytes as u64;
         Ok(if self.sleeps.must_wake(&self.memory, Side::Consumer) {
@@ -172,7 +172,7 @@ impl<M: Memory> Producer<M> {
         })
     }
 
-    /// Writes a record and doesn't publish it: what a process leaves that dies here. There is room.
+    /// Writes a record without publishing it, as a process does that dies here. There must be room.
     pub(super) fn write(&mut self, header: &[u8; HEADER_BYTES], payload: &[u8]) -> usize {
         let at = self.at(self.written);
         let next = self.at(self.written + record_bytes(payload.len()) as u64);
@@ -182,7 +182,7 @@ impl<M: Memory> Producer<M> {
         at
     }
 
-    /// Says that this side sleeps until there is room. Look again with `has_room` before sleeping.
+    /// Says that this side sleeps until there is room. Poll `has_room` again before sleeping.
     pub(super) fn arm(&mut self) {
         self.sleeps.begin(&self.memory, Side::Producer);
     }
@@ -197,9 +197,9 @@ impl<M: Memory> Producer<M> {
 pub(super) struct Consumer<M> {
     memory: M,
     read: u64,
-    /// Bytes of the record being looked at, which the producer may not overwrite yet.
+    /// Bytes of the record in use, which the producer may not overwrite yet.
     held: usize,
-    /// Released since the producer was last checked for being asleep.
+    /// Bytes released since this side last checked whether the producer sleeps.
     unannounced: usize,
     sleeps: Sleeps,
 }
@@ -238,9 +238,9 @@ impl<M: Memory> Consumer<M> {
         self.memory.payload(self.at(), payload_bytes)
     }
 
-    /// Gives back the record held, if any. True if the producer is to be woken; that is looked at
-    /// only once a quarter of the ring has been given back, because the look costs a fence: a
-    /// consumer that stops before has to call `announce`.
+    /// Gives back the record held, if any. True if the producer is to be woken. That check costs a
+    /// fence, so it happens once per quarter of the ring: a consumer that stops earlier has to call
+    /// `announce`.
     pub(super) fn release(&mut self) -> bool {
         if self.held == 0 {
             return false;
@@ -253,7 +253,7 @@ impl<M: Memory> Consumer<M> {
         self.unannounced >= self.memory.ring_bytes() / 4 && self.announce()
     }
 
-    /// True if the producer is to be woken for what was released since the last look.
+    /// True if the producer is to be woken for the bytes released since the last check.
     pub(super) fn announce(&mut self) -> bool {
         if self.unannounced == 0 {
             return false;
@@ -262,8 +262,7 @@ impl<M: Memory> Consumer<M> {
         self.sleeps.must_wake(&self.memory, Side::Producer)
     }
 
-    /// Says that this side sleeps until there is a record. Look again with `has_record` before
-    /// sleeping.
+    /// Says that this side sleeps until there is a record. Poll `has_record` again before sleeping.
     pub(super) fn arm(&mut self) {
         self.sleeps.begin(&self.memory, Side::Consumer);
     }

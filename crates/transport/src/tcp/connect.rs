@@ -16,7 +16,7 @@ use crate::socket::{stream, wait_until};
 /// Connects to a [`TcpAcceptor`](super::TcpAcceptor), waiting at most `timeout`.
 ///
 /// # Errors
-/// If nobody answers in time, or the system says no.
+/// If nobody answers in time, or the system refuses.
 pub fn connect_tcp(
     address: SocketAddr,
     options: TcpOptions,
@@ -33,14 +33,15 @@ pub fn connect_tcp(
     }
 }
 
-/// Begins to connect, and waits for nothing.
+/// Begins to connect, without waiting.
 ///
 /// The link can be used at once: until the peer has answered it is `Full` and has nothing to
-/// receive, and it wants its descriptor watched for writability. If the attempt fails, `receive` and
-/// `send` say so; the kernel gives up by itself after minutes, so whoever wants less sets a timer.
+/// receive, and its descriptor must be watched for writability. If the attempt fails, `receive` and
+/// `send` return the error. The kernel gives up only after minutes; a caller with less patience needs
+/// a timer.
 ///
 /// # Errors
-/// If the attempt can't even begin.
+/// If the attempt can't begin.
 pub fn connect_tcp_start(
     address: SocketAddr,
     options: TcpOptions,

@@ -1,4 +1,4 @@
-//! The link itself: a socket, a receive buffer, and the rest of a frame the kernel took half of.
+//! The link itself: a socket, a receive buffer, and the rest of a frame that the kernel took partly.
 
 use std::io::IoSlice;
 use std::net::SocketAddr;
@@ -11,27 +11,28 @@ use rustix::net::{
     RecvFlags, SendAncillaryBuffer, SendFlags, Shutdown, getpeername, getsockname, recv, send,
     sendmsg, shutdown, sockopt,
 };
-use tributary_wire::frame::{HEADER_BYTES, PAYLOAD_BYTES_MAX, SEAL_BYTES, announcing_seal};
+use tributary_wire::frame::{CODE_BYTES, HEADER_BYTES, PAYLOAD_BYTES_MAX, announcing_code};
 
 use super::input::{Begun, Input};
 use crate::link::check_announced;
 use crate::socket::{HostProbes, is_closed};
 use crate::{
-    Armed, Frame, Inject, Link, OptionsError, OsError, ReceiveError, SealKey, SendError, Sent,
+    Armed, AuthenticationKey, Frame, Inject, Link, OptionsError, OsError, ReceiveError, SendError,
+    Sent,
 };
 
 /// Room for short frames behind the longest, so that one read takes many.
 const BATCH_BYTES: usize = 64 << 10;
 
-/// Frames up to this length, with what surrounds them, are copied into one piece to be sent.
+/// Frames up to this length, with header and code, are copied into one piece to be sent.
 const COPIED_BYTES_MAX: usize = 256;
 
-/// A round trip within one fabric takes far less, and one within its hosts no longer: what the kernel
-/// takes for lost by its age it sends again this soon, not after the 200 ms that suit the internet.
-const SENT_AGAIN_AFTER: Duration = Duration::from_millis(5);
+/// Minimum retransmission timeout. Round trips in a fabric, including delays in the hosts, take less;
+/// the kernel's default of 200 ms suits the internet.
+const RETRANSMIT_AFTER_MIN: Duration = Duration::from_millis(5);
 
-/// A member of a group must not read for long, and is alive all the same: what is unacknowledged tells
-/// nothing.
+/// A live member of a group may go for long without reading, so unacknowledged data say nothing about
+/// its host.
 const PROBES: HostProbes =
     HostProbes { interval: Duration::from_secs(1), probes_max: 4, unacknowledged_max: None };
 
@@ -42,7 +43,8 @@ pub struct TcpOptions {
 }
 
 impl TcpOptions {
-    /// For payloads up to `payload_max_bytes`. A link holds two of them and 64 KiB, at most.
+    /// Options for payloads up to `payload_max_bytes`. A link's buffers hold at most two of them and
+    /// 64 KiB.
     ///
     /// # Errors
     /// If no frame is that long.
@@ -66,8 +68,8 @@ pub struct TcpLink {
     input: Input,
     output: Output,
     payload_max_bytes: u32,
-    /// What every frame is sealed with, in both directions; none for frames without codes.
-    key: Option<SealKey>,
+    /// Authenticates every frame in both directions; none if frames carry no codes.
+    key: Option<AuthenticationKey>,
     /// The last read found the socket empty.
     drained: bool,
     /// `send` last said `Full`.
@@ -76,7 +78,7 @@ pub struct TcpLink {
     send_failed: Option<SendError>,
 }
 
-/// The rest of a frame that the kernel took half of.
+/// The rest of a frame that the kernel took partly.
 struct Output {
     buffer: Vec<u8>,
     sent_bytes: usize,
@@ -91,8 +93,8 @@ impl Output {
         self.sent_bytes == self.buffer.len()
     }
 
-    /// Keeps what of a frame's `pieces` the kernel didn't take. Within the capacity reserved for
-    /// the longest frame, so nothing is allocated (except after `inject` of more than a frame).
+    /// Keeps the part of a frame's `pieces` that the kernel didn't take. It fits the capacity reserved
+    /// for the longest frame, so nothing is allocated (except after `inject` of more than a frame).
     fn keep(&mut self, pieces: [&[u8]; 3], mut taken_bytes: usize) {
         self.buffer.clear();
         self.sent_bytes = 0;
@@ -105,13 +107,13 @@ impl Output {
 }
 
 impl TcpLink {
-    /// Takes over a socket that is connected, or on the way to be, and doesn't block.
+    /// Takes over a non-blocking socket that is connected or connecting.
     pub(super) fn new(socket: OwnedFd, options: TcpOptions) -> Result<Self, Errno> {
         sockopt::set_tcp_nodelay(&socket, true)?;
         PROBES.set(socket.as_fd())?;
-        super::sys::send_again_after(socket.as_fd(), SENT_AGAIN_AFTER)?;
+        super::sys::set_retransmit_after_min(socket.as_fd(), RETRANSMIT_AFTER_MIN)?;
         let payload_max_bytes = options.payload_max_bytes;
-        let frame_bytes_max = HEADER_BYTES + payload_max_bytes as usize + SEAL_BYTES;
+        let frame_bytes_max = HEADER_BYTES + payload_max_bytes as usize + CODE_BYTES;
         Ok(Self {
             socket,
             input: Input::new(payload_max_bytes, BATCH_BYTES),
@@ -125,9 +127,9 @@ impl TcpLink {
         })
     }
 
-    /// From now on seals what is sent, and takes only what is sealed under the same key: anything
-    /// else ends the link.
-    pub fn protect(&mut self, key: SealKey) {
+    /// Authenticates every frame from now on: puts a code made with `key` behind each frame sent, and
+    /// fails the link at a received frame without a valid code.
+    pub fn authenticate(&mut self, key: AuthenticationKey) {
         self.key = Some(key);
     }
 
@@ -151,18 +153,18 @@ impl TcpLink {
         Ok(getpeername(&self.socket)?.ok_or(Errno::NOTCONN)?.try_into()?)
     }
 
-    /// Bytes given to the kernel that the peer's has not confirmed. None once the connection is over,
-    /// whatever was lost with it. What is confirmed the peer can still read after this end is closed,
-    /// even if unread input makes the kernel reset the connection.
+    /// Bytes given to the kernel that the peer's kernel has not acknowledged; zero once the connection
+    /// is over. The peer can still read acknowledged bytes after this end is closed, even if unread
+    /// input makes the kernel reset the connection.
     #[must_use]
-    pub fn unconfirmed_bytes(&self) -> usize {
+    pub fn unacknowledged_bytes(&self) -> usize {
         let mut fds = [PollFd::new(&self.socket, PollFlags::empty())];
         let now = Timespec { tv_sec: 0, tv_nsec: 0 };
-        // An error or a hang-up is told without being asked for.
+        // `poll` reports errors and hang-ups without being asked.
         if poll(&mut fds, Some(&now)) != Ok(0) {
             return 0;
         }
-        super::sys::unconfirmed_bytes(self.socket.as_fd())
+        super::sys::unacknowledged_bytes(self.socket.as_fd())
     }
 
     fn fail_send(&mut self, errno: Errno) -> SendError {
@@ -170,7 +172,7 @@ impl TcpLink {
         *self.send_failed.insert(error)
     }
 
-    fn refuse_unsealed(&mut self) -> ReceiveError {
+    fn refuse_not_authentic(&mut self) -> ReceiveError {
         let peer = self.peer_address().ok();
         self.fail_receive(ReceiveError::NotAuthentic { peer })
     }
@@ -179,7 +181,7 @@ impl TcpLink {
         *self.receive_failed.insert(error)
     }
 
-    /// Sends the rest of the frame that the kernel took half of.
+    /// Sends the rest of the frame that the kernel took partly.
     fn send_rest(&mut self) -> Result<Sent, SendError> {
         if let Some(error) = self.send_failed {
             return Err(error);
@@ -196,7 +198,7 @@ impl TcpLink {
         Ok(Sent::Taken)
     }
 
-    /// Gives a frame's pieces to the kernel; what it leaves of a frame it began is kept.
+    /// Gives a frame's pieces to the kernel. Keeps the rest of a frame that the kernel took partly.
     fn send_gathered(&mut self, pieces: [&[u8]; 3]) -> Result<Sent, SendError> {
         if self.send_rest()? == Sent::Full {
             self.lacked_room = true;
@@ -220,7 +222,7 @@ impl TcpLink {
         Ok(Sent::Taken)
     }
 
-    /// Reads until the next frame is complete or the socket is empty. Nothing is held.
+    /// Reads until the next frame is complete or the socket is empty. No frame is held.
     fn next_header(&mut self) -> Result<Option<Begun>, ReceiveError> {
         if let Some(error) = self.receive_failed {
             return Err(error);
@@ -273,15 +275,14 @@ impl TcpLink {
         }
         let mut fds = [PollFd::new(&self.socket, PollFlags::OUT)];
         let now = Timespec { tv_sec: 0, tv_nsec: 0 };
-        // An error of `poll` itself counts as room: `send` says what is wrong.
+        // An error of `poll` counts as room: `send` then reports what is wrong.
         let regained = poll(&mut fds, Some(&now)) != Ok(0);
         self.lacked_room = !regained;
         regained
     }
 }
 
-/// Gives pieces to the kernel as one. Short ones are copied first: the call that gathers them costs
-/// more than that.
+/// Gives pieces to the kernel as one. Short ones are copied first, which costs less than gathering.
 fn send_pieces(socket: BorrowedFd<'_>, pieces: [&[u8]; 3]) -> Result<usize, Errno> {
     let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
     let mut whole = [0; COPIED_BYTES_MAX];
@@ -307,8 +308,8 @@ impl Link for TcpLink {
     fn send(&mut self, header: &[u8; HEADER_BYTES], payload: &[u8]) -> Result<Sent, SendError> {
         check_announced(header, payload, self.payload_max_bytes)?;
         let Some(key) = self.key else { return self.send_gathered([header, payload, &[]]) };
-        let code = key.seal(header, payload).to_bytes();
-        self.send_gathered([&announcing_seal(*header), payload, &code])
+        let code = key.code(header, payload).to_bytes();
+        self.send_gathered([&announcing_code(*header), payload, &code])
     }
 
     fn flush(&mut self) -> Result<Sent, SendError> {
@@ -319,9 +320,9 @@ impl Link for TcpLink {
         self.input.release();
         let Some(begun) = self.next_header()? else { return Ok(None) };
         if let Some(key) = &self.key
-            && !key.has_sealed(&self.input.frame(&begun))
+            && !key.authenticates(&self.input.frame(&begun))
         {
-            return Err(self.refuse_unsealed());
+            return Err(self.refuse_not_authentic());
         }
         Ok(Some(self.input.take(&begun)))
     }
@@ -332,14 +333,14 @@ impl Link for TcpLink {
 
     fn is_ready(&mut self) -> bool {
         self.input.release();
-        // What fails here is remembered, and returned by the next call that can.
+        // The link remembers a failure here, and the next call that can returns it.
         let _ = self.send_rest();
         !matches!(self.next_header(), Ok(None)) || self.has_regained_room()
     }
 
     fn arm(&mut self) -> Armed {
-        // `is_ready` says no only after a read has found the socket empty, so what comes later makes
-        // it readable anew; nothing has to be said to the peer.
+        // `is_ready` returns false only after a read has found the socket empty. So bytes that come
+        // later make it readable, and the peer need not know that this side sleeps.
         if self.is_ready() {
             return Armed::Ready;
         }

@@ -13,10 +13,10 @@ use super::{TcpLink, TcpOptions};
 use crate::socket::is_lost_connection;
 use crate::{AcceptError, ListenError, Listener};
 
-/// Where links over TCP come in.
+/// Accepts links over TCP.
 ///
-/// A connector says what it is in its first frame, so there is no handshake to be half-way in; how
-/// long a link may stay silent is for its owner to say.
+/// A connector identifies itself in its first frame, so there is no handshake and no half-open link.
+/// The owner of a link decides how long it may stay silent.
 pub struct TcpAcceptor {
     socket: TcpListener,
     options: TcpOptions,
@@ -26,7 +26,7 @@ impl TcpAcceptor {
     /// Listens at `address`; port 0 lets the system choose.
     ///
     /// # Errors
-    /// If somebody listens there, or the system says no.
+    /// If somebody listens there, or the system refuses.
     pub fn bind(address: SocketAddr, options: TcpOptions) -> Result<Self, ListenError> {
         let socket = TcpListener::bind(address).map_err(|error| listen_error("bind", &error))?;
         socket.set_nonblocking(true).map_err(|error| listen_error("fcntl", &error))?;
@@ -35,7 +35,7 @@ impl TcpAcceptor {
         Ok(Self { socket, options })
     }
 
-    /// Where it listens, with the port that the system chose.
+    /// The address it listens at, with the port that the system chose.
     ///
     /// # Errors
     /// If the system doesn't say.
@@ -71,7 +71,7 @@ impl Listener for TcpAcceptor {
             };
             match TcpLink::new(socket, self.options) {
                 Ok(link) => return Ok(Some(link)),
-                // The connection broke before it was looked at.
+                // The connection broke before its options were set.
                 Err(Errno::INVAL) => continue,
                 Err(error) => {
                     return Err(AcceptError::Os { call: "setsockopt", error: error.into() });

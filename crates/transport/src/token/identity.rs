@@ -1,52 +1,51 @@
-//! The key pair that a token stands for.
+//! The key pair that is derived from a token.
 //!
-//! Owns the derivation, and the two encodings in which others want its halves. Whoever holds the
-//! token computes the same pair, so the public half can be expected of a peer instead of being
-//! learnt from it, and nothing has to be configured or distributed besides the token.
+//! Owns the derivation, and the encodings of the two halves. All holders of the token compute the
+//! same pair. So a client knows the public half of its server in advance, and nothing but the token
+//! has to be configured or distributed.
 //!
-//! The public half is seen by whoever connects, and lets him test guesses of the token as fast as
-//! he can compute. That is nothing against the 256 random bits that `tributary token create` makes,
-//! or the 128 that are the least a token should hold, and everything against a word that somebody
-//! thought of.
+//! Anybody who connects sees the public half, and can test guesses of the token against it offline.
+//! That is hopeless against the 256 random bits of `tributary token create`, and against the 128
+//! bits that a token should have at least. It succeeds against a word that somebody thought of.
 
 use ring::hkdf;
 use ring::signature::{ED25519, Ed25519KeyPair, KeyPair, UnparsedPublicKey};
 
 use super::Token;
 
-/// Keeps this derivation apart from whatever else may be derived from a token.
+/// Separates this derivation from any other derivation from a token.
 const DOMAIN: &[u8] = b"tributary control identity";
 
-/// What is derived, and the how of it. Another number is another key: old and new then tell each
-/// other that their tokens differ.
+/// Names the derived value and the version of the derivation. Another version gives another key: old
+/// and new daemons would then report different tokens.
 const PURPOSE: &[u8] = b"ed25519 seed, version 1";
 
 const SEED_BYTES: usize = 32;
 const PUBLIC_KEY_BYTES: usize = 32;
 
-/// What stands before a seed in PKCS #8, version 1: RFC 8410, section 7 and its example.
+/// The bytes before a seed in PKCS #8, version 1: RFC 8410, section 7 and its example.
 const PRIVATE_KEY_HEAD: [u8; 16] =
     [0x30, 0x2e, 0x02, 0x01, 0, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x04, 0x22, 0x04, 0x20];
 
-/// What stands before a public key in a SubjectPublicKeyInfo: RFC 8410, section 4.
+/// The bytes before a public key in a SubjectPublicKeyInfo: RFC 8410, section 4.
 const PUBLIC_KEY_HEAD: [u8; 12] =
     [0x30, 0x2a, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x03, 0x21, 0x00];
 
-/// An Ed25519 key pair (RFC 8032), by which holders of one token know each other's servers.
+/// An Ed25519 key pair (RFC 8032) by which clients recognize servers that hold the same token.
 ///
-/// Never printed, as the token isn't.
+/// Its secret half is never printed, like the token.
 pub struct Identity {
     seed: [u8; SEED_BYTES],
     public_key: PublicKey,
 }
 
-/// The public half: what a server of the same token must prove to hold the other half of.
+/// The public half. A server proves that it holds the private half of the same pair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PublicKey([u8; PUBLIC_KEY_BYTES]);
 
 impl Token {
-    /// The key pair that this token stands for: HKDF-SHA-256 (RFC 5869) of its characters, as the
-    /// seed of Ed25519. Some ten thousand instructions; the same pair every time.
+    /// The key pair of this token. HKDF-SHA-256 (RFC 5869) of its characters is the Ed25519 seed, so
+    /// the pair is always the same. Costs some ten thousand instructions.
     #[must_use]
     pub fn identity(&self) -> Identity {
         let secret = hkdf::Salt::new(hkdf::HKDF_SHA256, DOMAIN).extract(self.0.as_bytes());
@@ -54,7 +53,7 @@ impl Token {
         secret
             .expand(&[PURPOSE], hkdf::HKDF_SHA256)
             .and_then(|material| material.fill(&mut seed))
-            .expect("one hash's length may be asked of HKDF, and is what a seed has");
+            .expect("HKDF gives up to 255 hashes, and a seed is as long as one");
         let pair = Ed25519KeyPair::from_seed_unchecked(&seed).expect("a seed is any 32 bytes");
         let public_key = pair.public_key().as_ref().try_into();
         let public_key = PublicKey(public_key.expect("public keys of Ed25519 have 32 bytes"));
@@ -63,7 +62,7 @@ impl Token {
 }
 
 impl Identity {
-    /// The private half in PKCS #8 (DER), as libraries for TLS load it.
+    /// The private half in PKCS #8 (DER), as TLS libraries load it.
     #[must_use]
     pub fn private_key_der(&self) -> Vec<u8> {
         [&PRIVATE_KEY_HEAD[..], &self.seed].concat()
@@ -77,13 +76,13 @@ impl Identity {
 }
 
 impl PublicKey {
-    /// As a SubjectPublicKeyInfo (DER), the form in which a certificate holds it.
+    /// The key as a SubjectPublicKeyInfo (DER), as in a certificate.
     #[must_use]
     pub fn der(&self) -> Vec<u8> {
         [&PUBLIC_KEY_HEAD[..], &self.0].concat()
     }
 
-    /// Whether `signature` is of `message` and was made with the private half.
+    /// Whether `signature` was made of `message` with the private half.
     #[must_use]
     pub fn has_signed(&self, message: &[u8], signature: &[u8]) -> bool {
         UnparsedPublicKey::new(&ED25519, self.0).verify(message, signature).is_ok()

@@ -1,4 +1,4 @@
-//! Messages that one system call brought, handed out frame by frame.
+//! Messages that one system call received, handed out frame by frame.
 
 use std::net::SocketAddr;
 
@@ -15,15 +15,16 @@ pub(super) struct Inbox {
     pub(super) buffers: Vec<Box<[u8]>>,
     pub(super) messages: [Incoming; RECEIVE_BATCH],
     pub(super) count: usize,
-    /// The message whose turn it is, and where in it.
+    /// The message to hand out from.
     pub(super) next: usize,
+    /// Where its next datagram begins.
     pub(super) offset: usize,
-    /// The last call brought fewer than it could have.
+    /// The last call received fewer messages than it asked for.
     pub(super) is_drained: bool,
     /// How many messages the next call asks for.
     pub(super) asks: usize,
-    /// Where everything comes from, if that is one place: then messages are taken one by one, by the
-    /// cheapest call there is.
+    /// The only possible source, if there is only one. Messages are then received one by one, with the
+    /// cheapest system call.
     pub(super) only_source: Option<SocketAddr>,
 }
 
@@ -32,7 +33,7 @@ impl Inbox {
         let nothing =
             Incoming { len_bytes: 0, source: SocketAddr::from(([0; 4], 0)), segment_bytes: 0 };
         Self {
-            // Pages of it that no message reaches cost nothing.
+            // Pages that no message reaches cost nothing.
             buffers: (0..RECEIVE_BATCH)
                 .map(|_| vec![0; MESSAGE_BYTES_MAX].into_boxed_slice())
                 .collect(),
@@ -46,7 +47,7 @@ impl Inbox {
         }
     }
 
-    /// The message that the next datagram lies in, and where in its buffer.
+    /// The message that holds the next datagram, and the datagram's place in its buffer.
     pub(super) fn next_piece(&mut self) -> Option<(usize, std::ops::Range<usize>)> {
         while self.next < self.count {
             let message = self.messages[self.next];
@@ -63,7 +64,7 @@ impl Inbox {
         None
     }
 
-    /// Notes the one message that a plain call has put into the first buffer: `len_bytes` in all, in
+    /// Notes the one message that a plain `recv` has put into the first buffer: `len_bytes` in all, in
     /// datagrams of `segment_bytes`.
     pub(super) fn note_one(&mut self, len_bytes: usize, segment_bytes: usize, source: SocketAddr) {
         self.messages[0] = Incoming { len_bytes, source, segment_bytes };
@@ -71,7 +72,7 @@ impl Inbox {
         (self.next, self.offset) = (0, 0);
     }
 
-    /// Whether something that was received has not been handed out.
+    /// Whether a received datagram has not been handed out.
     pub(super) fn holds_more(&self) -> bool {
         let rest = self.messages[..self.count].get(self.next..).unwrap_or_default();
         rest.len() > 1 || rest.first().is_some_and(|message| self.offset < message.len_bytes)

@@ -1,4 +1,4 @@
-//! Frames on their way out of a datagram socket, and how many of them make one train.
+//! Frames queued for sending, and how many of them make one train.
 
 use std::net::SocketAddr;
 
@@ -36,7 +36,8 @@ impl Queue {
     }
 }
 
-/// How many of the first entries make one train: to one receiver, equally long but the last.
+/// How many of the first entries make one train: they go to one receiver and have one length, except
+/// that the last may be shorter.
 pub(super) fn train(entries: &[Entry]) -> usize {
     let head = entries[0];
     if head.len_bytes > HEADER_BYTES + WHOLE_PAYLOAD_BYTES as usize {

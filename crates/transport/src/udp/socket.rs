@@ -1,4 +1,4 @@
-//! The socket: frames out in batches, frames in from batches.
+//! The socket: sends and receives frames in batches.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, UdpSocket};
@@ -10,7 +10,7 @@ use rustix::net::{
     socket_with, sockopt,
 };
 use tributary_wire::frame::{
-    HEADER_BYTES, Header, SEAL_BYTES, announces_seal, announcing_seal, without_seal,
+    CODE_BYTES, HEADER_BYTES, Header, announces_code, announcing_code, without_code,
 };
 
 use super::DATAGRAM_PAYLOAD_BYTES_MAX;
@@ -18,24 +18,24 @@ use super::inbox::{Inbox, RECEIVE_BATCH};
 use super::queue::{Entry, Queue, train};
 use super::sys::{self, BATCH, FEW, Outgoing};
 use crate::link::check_announced;
-use crate::{Frame, ListenError, OsError, Seal, SealKey, SendError, Sent};
+use crate::{AuthenticationCode, AuthenticationKey, Frame, ListenError, OsError, SendError, Sent};
 
-/// Asked of the kernel for each direction; it may give less. A window of segments from each of many
-/// children may arrive before this process is given a core.
+/// Buffer size requested for each direction; the kernel may give less. A window of segments from each of
+/// many children may arrive before this process gets a core.
 const SOCKET_BUFFER_BYTES: usize = 4 << 20;
 
-/// Frames that wait to be sent together, at most.
+/// Most frames that are queued to be sent together.
 const QUEUED_FRAMES_MAX: usize = 64;
 
-/// Routers that a result may cross on its way to members: those of one site.
+/// Routers that a result may cross on its path to members: those of one site.
 pub const MULTICAST_HOPS: u32 = 8;
 
 /// A frame that arrived as a datagram.
 #[derive(Clone, Copy, Debug)]
 pub struct Datagram<'a> {
-    /// The frame, checked as [`Header::decode`] does, and of the length that it announces.
+    /// The frame. [`Header::decode`] has checked its header, and its length is as announced.
     pub frame: Frame<'a>,
-    /// Where it claims to come from.
+    /// The source address, which can be forged.
     pub source: SocketAddr,
 }
 
@@ -48,11 +48,11 @@ pub struct DatagramStats {
     pub received: u64,
     /// System calls that sent.
     pub send_calls: u64,
-    /// System calls that received, or found nothing.
+    /// System calls that received, including those that found nothing.
     pub receive_calls: u64,
     /// Datagrams that were no frame; dropped.
     pub garbage: u64,
-    /// Frames the kernel would not send, for instance for want of a route; dropped.
+    /// Frames that the kernel refused to send, for instance without a route; dropped.
     pub unsent: u64,
 }
 
@@ -66,10 +66,10 @@ pub struct DatagramSocket {
 }
 
 impl DatagramSocket {
-    /// Takes datagrams at `address`; port 0 lets the system choose.
+    /// Receives datagrams at `address`; port 0 lets the system choose.
     ///
     /// # Errors
-    /// If the address is taken, or the system says no.
+    /// If the address is in use, or the system refuses.
     pub fn bind(address: SocketAddr) -> Result<Self, ListenError> {
         let socket = UdpSocket::bind(address).map_err(|error| listen_error("bind", &error))?;
         Self::over(socket)
@@ -109,7 +109,7 @@ impl DatagramSocket {
     /// Takes over a socket that is bound.
     pub(super) fn over(socket: UdpSocket) -> Result<Self, ListenError> {
         socket.set_nonblocking(true).map_err(|error| listen_error("fcntl", &error))?;
-        // Smaller buffers work, too: what doesn't fit is lost and asked for again.
+        // Smaller buffers work too: frames that don't fit are lost and requested again.
         let _ = sockopt::set_socket_recv_buffer_size(&socket, SOCKET_BUFFER_BYTES);
         let _ = sockopt::set_socket_send_buffer_size(&socket, SOCKET_BUFFER_BYTES);
         let takes_trains = sys::enable_receive_trains(socket.as_fd());
@@ -117,27 +117,27 @@ impl DatagramSocket {
             socket,
             queue: Queue { bytes: Vec::new(), entries: Vec::with_capacity(QUEUED_FRAMES_MAX) },
             inbox: Inbox::new(),
-            // Kernels have learnt to receive trains after they learnt to send them.
+            // Kernels that can receive trains can send them too.
             sends_trains: takes_trains,
             stats: DatagramStats::default(),
         })
     }
 
-    /// Exchanges datagrams with nobody but `peer` from now on.
+    /// From now on exchanges datagrams with `peer` only.
     ///
     /// # Errors
-    /// If the system says no.
+    /// If the system refuses.
     pub fn connect(&mut self, peer: SocketAddr) -> Result<(), OsError> {
         self.socket
             .connect(peer)
             .map_err(|error| OsError::from(Errno::from_io_error(&error).unwrap_or(Errno::IO)))?;
-        // What came from others before has a source of its own, and is dropped as a stranger's.
+        // Drops datagrams that arrived before, which may come from others.
         while let Ok(Some(_)) = self.receive() {}
         self.inbox.only_source = Some(peer);
         Ok(())
     }
 
-    /// Where it takes datagrams, with the port that the system chose.
+    /// The address it receives at, with the port that the system chose.
     ///
     /// # Errors
     /// If the system doesn't say.
@@ -148,16 +148,16 @@ impl DatagramSocket {
     /// Queues one frame for `target`, or for the peer that the socket is connected to. It goes out
     /// with [`DatagramSocket::flush`], or when the queue is full.
     ///
-    /// With a key, the frame is sealed.
+    /// With a key, the frame carries a code.
     ///
     /// # Errors
-    /// If it isn't a frame that a datagram carries; the caller is at fault.
+    /// If the frame is invalid or too long for a datagram; the caller is at fault.
     pub fn send(
         &mut self,
         target: Option<SocketAddr>,
         header: &[u8; HEADER_BYTES],
         payload: &[u8],
-        key: Option<&SealKey>,
+        key: Option<&AuthenticationKey>,
     ) -> Result<Sent, SendError> {
         check_announced(header, payload, DATAGRAM_PAYLOAD_BYTES_MAX)?;
         if self.queue.entries.len() == QUEUED_FRAMES_MAX && self.flush() == Sent::Full {
@@ -171,17 +171,17 @@ impl DatagramSocket {
                 bytes.extend_from_slice(payload);
             }
             Some(key) => {
-                bytes.extend_from_slice(&announcing_seal(*header));
+                bytes.extend_from_slice(&announcing_code(*header));
                 bytes.extend_from_slice(payload);
-                bytes.extend_from_slice(&key.seal(header, payload).to_bytes());
+                bytes.extend_from_slice(&key.code(header, payload).to_bytes());
             }
         }
         entries.push(Entry { start, len_bytes: bytes.len() - start, target });
         Ok(Sent::Taken)
     }
 
-    /// Gives the kernel what is queued. What it refuses for good is dropped and counted, as the
-    /// network might do; where it lacks room for now, the rest stays queued.
+    /// Gives the queued frames to the kernel. Frames that it refuses for good are dropped and counted,
+    /// as if the network had lost them. If it lacks room, the rest stays queued.
     pub fn flush(&mut self) -> Sent {
         let mut done = 0;
         let outcome = loop {
@@ -193,11 +193,11 @@ impl DatagramSocket {
                 Err(Errno::AGAIN | Errno::NOBUFS) => break Sent::Full,
                 Err(Errno::INTR) => {}
                 Err(Errno::IO | Errno::INVAL | Errno::MSGSIZE) if self.sends_trains => {
-                    // A device that can't, or a smaller MTU than Ethernet's.
+                    // The device can't send trains, or its MTU is below Ethernet's.
                     self.sends_trains = false;
                 }
                 Err(_) => {
-                    // An earlier datagram's fate (nobody listens there), or this one has no way.
+                    // The error of an earlier datagram (nobody listens there), or there is no route.
                     self.stats.unsent += 1;
                     done += 1;
                 }
@@ -215,7 +215,7 @@ impl DatagramSocket {
         }
     }
 
-    /// The plain call costs less than the one for several.
+    /// `send` and `sendto` cost less than `sendmmsg`.
     fn send_one(&mut self, first: usize) -> Result<usize, Errno> {
         let Entry { start, len_bytes, target } = self.queue.entries[first];
         let bytes = &self.queue.bytes[start..start + len_bytes];
@@ -254,10 +254,10 @@ impl DatagramSocket {
         Ok(sent_frames)
     }
 
-    /// The next frame that has arrived, or `None`. What is no frame is dropped and counted.
+    /// The next frame that has arrived, or `None`. Datagrams that are no frames are dropped and counted.
     ///
     /// # Errors
-    /// If the system can't receive. What it says of datagrams sent earlier is no error.
+    /// If the system can't receive. Errors about datagrams sent earlier are ignored.
     pub fn receive(&mut self) -> Result<Option<Datagram<'_>>, OsError> {
         loop {
             let Some((message, range)) = self.inbox.next_piece() else {
@@ -266,7 +266,7 @@ impl DatagramSocket {
                 }
                 continue;
             };
-            let Some((header, seal)) = taken_apart(&self.inbox.buffers[message][range.clone()])
+            let Some((header, code)) = taken_apart(&self.inbox.buffers[message][range.clone()])
             else {
                 self.stats.garbage += 1;
                 continue;
@@ -275,12 +275,12 @@ impl DatagramSocket {
             let behind_header = &self.inbox.buffers[message][range][HEADER_BYTES..];
             let payload = &behind_header[..header.payload_bytes()];
             let source = self.inbox.messages[message].source;
-            return Ok(Some(Datagram { frame: Frame { header, payload, seal }, source }));
+            return Ok(Some(Datagram { frame: Frame { header, payload, code }, source }));
         }
     }
 
-    /// Whether [`DatagramSocket::receive`] has something to look at, which is a frame unless it is
-    /// garbage. Receives if nothing was left.
+    /// Whether a datagram is there for [`DatagramSocket::receive`], which may turn out to be garbage.
+    /// Asks the kernel if nothing was left.
     ///
     /// # Errors
     /// As [`DatagramSocket::receive`].
@@ -288,9 +288,9 @@ impl DatagramSocket {
         Ok(self.inbox.holds_more() || self.refill()?)
     }
 
-    /// Receives what is there; false if nothing came. A call that brought less than it could have
-    /// has shown that nothing was left, so the next is spared: whoever waits for the socket to
-    /// become readable misses nothing by it, and whoever polls asks again at once.
+    /// Receives a batch; false if nothing came. After a call that received fewer messages than it asked
+    /// for, nothing was left, so the next system call is skipped. A caller that waits for the socket to
+    /// become readable misses nothing; a caller that polls asks again at once.
     fn refill(&mut self) -> Result<bool, OsError> {
         if std::mem::take(&mut self.inbox.is_drained) {
             return Ok(false);
@@ -304,7 +304,7 @@ impl DatagramSocket {
             match received {
                 Ok(count) => return Ok(count > 0),
                 Err(Errno::AGAIN) => return Ok(false),
-                // Nobody listens where an earlier datagram went; and the like.
+                // Errors about earlier datagrams, for instance that nobody listens there.
                 Err(
                     Errno::INTR
                     | Errno::CONNREFUSED
@@ -322,7 +322,7 @@ impl DatagramSocket {
         let buffer = &mut self.inbox.buffers[0][..];
         let (len_bytes, _) = recv(&self.socket, &mut *buffer, RecvFlags::DONTWAIT)?;
         let received = &buffer[..len_bytes];
-        // This call does not tell how long the datagrams of a train are; the first one's header does.
+        // `recv` does not tell how long the datagrams of a train are; the first header does.
         let segment_bytes = announced_bytes(received).unwrap_or(len_bytes).min(len_bytes);
         self.inbox.note_one(len_bytes, segment_bytes, source);
         Ok(1)
@@ -336,18 +336,18 @@ impl DatagramSocket {
         (self.inbox.next, self.inbox.offset) = (0, 0);
         // The kernel stops early when nothing is left.
         self.inbox.is_drained = count < asks;
-        // Who has many senders hears from several at once.
+        // A socket with many senders often receives from several at once.
         self.inbox.asks = if count < FEW { FEW } else { RECEIVE_BATCH };
         Ok(count)
     }
 
-    /// Whether frames were received that [`DatagramSocket::receive`] has not handed out.
+    /// Whether [`DatagramSocket::receive`] has not handed out all received frames.
     #[must_use]
     pub fn holds_more(&self) -> bool {
         self.inbox.holds_more()
     }
 
-    /// Whether frames wait for room in the kernel.
+    /// Whether queued frames wait for room in the kernel.
     #[must_use]
     pub fn wants_write(&self) -> bool {
         !self.queue.entries.is_empty()
@@ -366,25 +366,25 @@ impl AsFd for DatagramSocket {
     }
 }
 
-/// How long the frame at the start of `bytes` is by its header, with its code.
+/// Length of the frame at the start of `bytes` by its header, including its code.
 fn announced_bytes(bytes: &[u8]) -> Option<usize> {
     let header = bytes.first_chunk::<HEADER_BYTES>()?;
-    let seal_bytes = if announces_seal(header) { SEAL_BYTES } else { 0 };
-    let header = Header::decode(&without_seal(*header)).ok()?;
-    Some(HEADER_BYTES + header.payload_bytes() + seal_bytes)
+    let code_bytes = if announces_code(header) { CODE_BYTES } else { 0 };
+    let header = Header::decode(&without_code(*header)).ok()?;
+    Some(HEADER_BYTES + header.payload_bytes() + code_bytes)
 }
 
 /// The header and the code of a datagram that is one whole frame.
-fn taken_apart(datagram: &[u8]) -> Option<(Header, Option<Seal>)> {
+fn taken_apart(datagram: &[u8]) -> Option<(Header, Option<AuthenticationCode>)> {
     let (bytes, behind_header) = datagram.split_first_chunk::<HEADER_BYTES>()?;
-    if !announces_seal(bytes) {
+    if !announces_code(bytes) {
         let header = Header::decode(bytes).ok()?;
         return (header.payload_bytes() == behind_header.len()).then_some((header, None));
     }
-    let header = Header::decode(&without_seal(*bytes)).ok()?;
-    let (payload, code) = behind_header.split_last_chunk::<SEAL_BYTES>()?;
+    let header = Header::decode(&without_code(*bytes)).ok()?;
+    let (payload, code) = behind_header.split_last_chunk::<CODE_BYTES>()?;
     let is_whole = header.payload_bytes() == payload.len();
-    is_whole.then_some((header, Some(Seal::from_bytes(*code))))
+    is_whole.then_some((header, Some(AuthenticationCode::from_bytes(*code))))
 }
 
 fn os(call: &'static str) -> impl Fn(Errno) -> ListenError {

@@ -1,7 +1,7 @@
 //! `sendmmsg`, `recvmmsg` and the two socket options for trains of datagrams.
 //!
-//! rustix 1.1 has a `sendmmsg` without control messages of UDP, so that it can't say how a train is
-//! cut, and neither `recvmmsg` nor `UDP_GRO`. Addresses are its.
+//! The `sendmmsg` of rustix 1.1 has no UDP control messages, so it can't tell the kernel how to cut a
+//! train. It has neither `recvmmsg` nor `UDP_GRO`. Its address types are used here.
 
 use std::mem::{self, MaybeUninit};
 use std::net::{Ipv4Addr, SocketAddr};
@@ -14,7 +14,7 @@ use rustix::net::addr::{SocketAddrLen, SocketAddrStorage};
 /// Messages in one system call.
 pub(super) const BATCH: usize = 32;
 
-/// Messages that are received in one call where one is expected: one more shows that it was the last.
+/// Messages asked for in one call when one is expected: getting only one shows that it was the last.
 pub(super) const FEW: usize = 2;
 
 /// `linux/udp.h`; not in every version of `libc` for every target.
@@ -26,7 +26,7 @@ const UDP_GRO: libc::c_int = 104;
 #[derive(Clone, Copy)]
 struct Control([u8; 32]);
 
-/// What a message to be sent is: bytes, where to, and how long each datagram of a train is.
+/// A message to send.
 #[derive(Clone, Copy)]
 pub(super) struct Outgoing<'a> {
     pub(super) bytes: &'a [u8],
@@ -36,15 +36,16 @@ pub(super) struct Outgoing<'a> {
     pub(super) segment_bytes: Option<u16>,
 }
 
-/// What came: how many bytes, from where, and how long each datagram of a train is.
+/// A message received.
 #[derive(Clone, Copy)]
 pub(super) struct Incoming {
     pub(super) len_bytes: usize,
     pub(super) source: SocketAddr,
+    /// Length of each datagram of a train; of the message if it is none.
     pub(super) segment_bytes: usize,
 }
 
-/// Sends up to [`BATCH`] messages without waiting; how many the kernel took.
+/// Sends up to [`BATCH`] messages without waiting. Returns how many the kernel took.
 pub(super) fn send(socket: BorrowedFd<'_>, messages: &[Outgoing<'_>]) -> Result<usize, Errno> {
     match messages.len() {
         0 | 1 => send_up_to::<1>(socket, messages),
@@ -91,7 +92,7 @@ fn send_up_to<const ROOM: usize>(
     usize::try_from(sent).map_err(|_| last_error())
 }
 
-/// Receives up to [`BATCH`] messages without waiting, one into each of `buffers`; how many came.
+/// Receives up to [`BATCH`] messages without waiting, one into each of `buffers`. Returns how many came.
 pub(super) fn receive(
     socket: BorrowedFd<'_>,
     buffers: &mut [Box<[u8]>],
@@ -141,7 +142,7 @@ fn receive_up_to<const ROOM: usize>(
     for index in 0..got {
         let len_bytes = headers[index].msg_len as usize;
         let name_bytes = headers[index].msg_hdr.msg_namelen;
-        // Nobody is at the unspecified address, so what has no source belongs to nobody.
+        // No peer has the unspecified address, so a message without a source is nobody's.
         let source = address(names[index], name_bytes)
             .unwrap_or(SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)));
         let segment_bytes = segment_bytes(&headers[index].msg_hdr).unwrap_or(len_bytes);
@@ -150,7 +151,7 @@ fn receive_up_to<const ROOM: usize>(
     Ok(got)
 }
 
-/// Lets the kernel hand several datagrams over as one train. False if it can't.
+/// Lets the kernel deliver several datagrams as one train. False if it can't.
 pub(super) fn enable_receive_trains(socket: BorrowedFd<'_>) -> bool {
     let on: libc::c_int = 1;
     // SAFETY: the option's value is an int, whose address and length are given.
@@ -167,7 +168,7 @@ pub(super) fn enable_receive_trains(socket: BorrowedFd<'_>) -> bool {
 }
 
 fn put_segment_bytes(header: &mut libc::msghdr, control: &mut Control, segment_bytes: u16) {
-    // SAFETY: computes a length from a length.
+    // SAFETY: these macros only compute a length from a length.
     let (space, length) = unsafe { (libc::CMSG_SPACE(2) as usize, libc::CMSG_LEN(2) as usize) };
     assert!(space <= control.0.len(), "a control buffer holds one control message");
     header.msg_control = control.0.as_mut_ptr().cast();
@@ -199,7 +200,7 @@ fn segment_bytes(header: &libc::msghdr) -> Option<usize> {
     None
 }
 
-/// The address that the kernel has written `name_bytes` of.
+/// The address in `storage`, of which the kernel has written `name_bytes`.
 fn address(
     storage: MaybeUninit<SocketAddrStorage>,
     name_bytes: SocketAddrLen,
@@ -208,7 +209,8 @@ fn address(
     if !(size_of::<libc::sa_family_t>() as SocketAddrLen..=name_bytes_max).contains(&name_bytes) {
         return None;
     }
-    // SAFETY: the kernel has written an address so long, which has a family and fits, as checked above.
+    // SAFETY: the kernel has written `name_bytes` of an address. They include the family and fit the
+    // storage, as checked above.
     let name = unsafe { SocketAddrAny::new(storage, name_bytes) };
     name.try_into().ok()
 }

@@ -9,8 +9,8 @@ use rand::{Rng, SeedableRng};
 use rand_pcg::Pcg64;
 use tributary_transport::fault::{FaultPlan, FaultyLink};
 use tributary_transport::{
-    Frame, Inject, Link, Listener, SealKey, Sent, ShmListener, ShmOptions, TcpAcceptor, TcpLink,
-    TcpOptions, connect_shm, connect_tcp,
+    AuthenticationKey, Frame, Inject, Link, Listener, Sent, ShmListener, ShmOptions, TcpAcceptor,
+    TcpLink, TcpOptions, connect_shm, connect_tcp,
 };
 use tributary_wire::frame::{Edge, HEADER_BYTES, Header, Message, Part, Shape, Target, Trail};
 use tributary_wire::{
@@ -21,7 +21,7 @@ use tributary_wire::{
 pub(crate) type Pair = (Box<dyn Inject>, Box<dyn Inject>);
 pub(crate) type MakePair = fn(u32) -> Pair;
 
-/// Long enough for any machine to finish; reached only by what hangs.
+/// Long enough for any machine; only a test that hangs reaches it.
 const WATCHDOG: Duration = Duration::from_secs(120);
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(30);
 
@@ -70,10 +70,10 @@ pub(crate) fn tcp_pair(payload_max_bytes: u32) -> Pair {
     (Box::new(connected), Box::new(accepted))
 }
 
-pub(crate) fn sealed_tcp_pair(payload_max_bytes: u32) -> Pair {
+pub(crate) fn authenticated_tcp_pair(payload_max_bytes: u32) -> Pair {
     let (mut connected, mut accepted) = tcp_links(payload_max_bytes);
-    connected.protect(seal_key(5));
-    accepted.protect(seal_key(5));
+    connected.authenticate(authentication_key(5));
+    accepted.authenticate(authentication_key(5));
     (Box::new(connected), Box::new(accepted))
 }
 
@@ -85,8 +85,8 @@ pub(crate) fn tcp_links(payload_max_bytes: u32) -> (TcpLink, TcpLink) {
     (connected, accept_one(&mut acceptor))
 }
 
-pub(crate) fn seal_key(byte: u8) -> SealKey {
-    SealKey::new(FrameKey::from_bytes([byte; 16]))
+pub(crate) fn authentication_key(byte: u8) -> AuthenticationKey {
+    AuthenticationKey::new(FrameKey::from_bytes([byte; 16]))
 }
 
 pub(crate) fn faultless_pair(payload_max_bytes: u32) -> Pair {
@@ -95,7 +95,7 @@ pub(crate) fn faultless_pair(payload_max_bytes: u32) -> Pair {
     (Box::new(FaultyLink::new(one, plan)), Box::new(FaultyLink::new(other, plan)))
 }
 
-/// Delays are no faults: a link that suffers them passes the whole suite.
+/// A link with delays and no other faults passes the whole suite.
 pub(crate) fn slow_pair(payload_max_bytes: u32) -> Pair {
     let (one, other) = shm_pair(payload_max_bytes);
     let plan = FaultPlan {
@@ -140,7 +140,7 @@ pub(crate) fn frame_bytes(sequence: u32, payload_bytes: usize) -> Vec<u8> {
     [&header[..], &payload[..]].concat()
 }
 
-/// Holds a frame that arrived against the one that was sent.
+/// Compares a frame that arrived with the one that was sent.
 pub(crate) fn check(got: &Frame<'_>, sequence: u32, payload_bytes: usize) {
     let (header, payload) = frame(sequence, payload_bytes);
     assert_eq!(got.header.encode(), header, "header of frame {sequence}");

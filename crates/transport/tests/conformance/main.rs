@@ -1,8 +1,8 @@
-//! One suite that every link passes, then what only one kind of link can be asked.
+//! One suite that every kind of link passes, then tests of each kind.
 //!
-//! Goal: whatever carries the frames, its user can't tell. Method: each function of `suite` takes a
-//! way to make a connected pair and is stamped onto every kind of link. Everything that could hang
-//! runs under a watchdog.
+//! Goal: users can't tell the kinds of link apart. Method: each function of `suite` takes a function that
+//! makes a connected pair, and a macro applies it to every kind of link. Everything that could hang runs
+//! under a watchdog.
 #![allow(clippy::unwrap_used, reason = "a test that can't go on fails here")]
 
 mod common;
@@ -12,7 +12,7 @@ mod shm;
 mod suite;
 mod tcp;
 
-use common::{Pair, faultless_pair, sealed_tcp_pair, shm_pair, slow_pair, tcp_pair};
+use common::{Pair, authenticated_tcp_pair, faultless_pair, shm_pair, slow_pair, tcp_pair};
 
 macro_rules! conformance {
     ($($link:ident: $pair:expr;)*) => { $(mod $link {
@@ -37,7 +37,7 @@ macro_rules! conformance {
 conformance! {
     over_shm: shm_pair as fn(u32) -> Pair;
     over_tcp: tcp_pair as fn(u32) -> Pair;
-    over_sealed_tcp: sealed_tcp_pair as fn(u32) -> Pair;
+    over_authenticated_tcp: authenticated_tcp_pair as fn(u32) -> Pair;
     wrapped_without_faults: faultless_pair as fn(u32) -> Pair;
     wrapped_with_delays: slow_pair as fn(u32) -> Pair;
 }

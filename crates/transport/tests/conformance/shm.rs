@@ -1,4 +1,4 @@
-//! What only shared memory can be asked: connectors and memory that lie.
+//! Tests of shared memory only: false greetings and false memory.
 
 use std::fs::{self, File};
 use std::io::IoSlice;
@@ -74,7 +74,7 @@ fn good_memory() -> OwnedFd {
     memory(good_bytes(), MemfdFlags::empty(), ALL_SEALS)
 }
 
-/// Connects, and says `bytes` with `passed` beside them.
+/// Connects, and sends `bytes` with the descriptors `passed`.
 fn greet(path: &Path, bytes: &[u8], passed: &[&OwnedFd]) -> UnixStream {
     let stream = UnixStream::connect(path).unwrap();
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(8))];
@@ -316,7 +316,7 @@ fn an_impossible_consumed_index_is_refused() {
                 Err(error) => break Some(error),
             }
         };
-        // A claim that could be true is believed: it harms only its author's own frames.
+        // A possible claim is accepted: a false one harms only the peer's own frames.
         let ring_bytes = options().ring_bytes() as u64;
         if claimed_bytes % 64 == 0 && claimed_bytes <= ring_bytes {
             assert_eq!(error, None);
@@ -382,7 +382,7 @@ fn a_flood_of_doorbells_is_only_noise() {
     });
 }
 
-/// A peer may ring and die before this side looks: one event then stands for both.
+/// A peer may ring and die before this side polls. One event then reports both.
 #[test]
 fn the_end_right_behind_a_doorbell_is_seen() {
     guarded("the_end_right_behind_a_doorbell_is_seen", || {
@@ -392,7 +392,7 @@ fn the_end_right_behind_a_doorbell_is_seen() {
             stream.write_all(&vec![1; doorbells]).unwrap();
             drop(stream);
             link.disarm();
-            // As a driver that is told of edges only: it goes to sleep if nothing is ready.
+            // As an edge-triggered event loop does: it sleeps if nothing is ready.
             while matches!(link.receive(), Ok(None)) {
                 assert_eq!(link.arm(), Armed::Ready, "asleep for ever after {doorbells} doorbells");
                 link.disarm();

@@ -1,4 +1,4 @@
-//! What every link must do. Each function takes a way to make a pair for a payload limit.
+//! Tests of every kind of link. Each function takes a function that makes a pair for a payload limit.
 
 use std::slice;
 use std::thread;
@@ -52,7 +52,7 @@ pub(crate) fn carries_frames_across_the_wrap(pair: MakePair) {
     drop(sender.join().unwrap());
 }
 
-/// Sends until the link is full; how many it took.
+/// Sends until the link is full. Returns how many frames it took.
 fn fill(link: &mut (impl Link + ?Sized), payload_bytes: usize) -> u32 {
     // More than any kernel buffers: a link that takes this much holds it itself.
     const BYTES_MAX: usize = 64 << 20;

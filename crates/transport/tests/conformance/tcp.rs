@@ -1,4 +1,4 @@
-//! What only TCP can be asked.
+//! Tests of TCP only.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
@@ -11,11 +11,11 @@ use tributary_transport::{
     TcpOptions, connect_tcp, connect_tcp_start, wait,
 };
 
-use tributary_wire::frame::announcing_seal;
+use tributary_wire::frame::announcing_code;
 
 use crate::common::{
-    TIMEOUT, accept_one, check, expect, expect_failure, frame, frame_bytes, guarded, seal_key,
-    send, tcp_links,
+    TIMEOUT, accept_one, authentication_key, check, expect, expect_failure, frame, frame_bytes,
+    guarded, send, tcp_links,
 };
 
 fn acceptor() -> (TcpAcceptor, SocketAddr) {
@@ -83,7 +83,7 @@ fn what_is_confirmed_survives_a_reset() {
         let mut going = accept_one(&mut acceptor);
         send(&mut staying, 0, 100);
         send(&mut going, 1, 100);
-        while going.unconfirmed_bytes() > 0 || staying.unconfirmed_bytes() > 0 {
+        while going.unacknowledged_bytes() > 0 || staying.unacknowledged_bytes() > 0 {
             thread::yield_now();
         }
         drop(going);
@@ -97,19 +97,19 @@ fn what_is_confirmed_survives_a_reset() {
 }
 
 #[test]
-fn what_the_peer_has_no_room_for_is_unconfirmed_until_it_reads_or_goes() {
-    guarded("what_the_peer_has_no_room_for_is_unconfirmed_until_it_reads_or_goes", || {
+fn what_the_peer_has_no_room_for_is_unacknowledged_until_it_reads_or_goes() {
+    guarded("what_the_peer_has_no_room_for_is_unacknowledged_until_it_reads_or_goes", || {
         for reads in [true, false] {
             let (mut acceptor, address) = acceptor();
             let options = TcpOptions::new(1000).unwrap();
             let mut link = connect_tcp(address, options, TIMEOUT).unwrap();
             let peer = accept_one(&mut acceptor);
-            assert_eq!(link.unconfirmed_bytes(), 0);
+            assert_eq!(link.unacknowledged_bytes(), 0);
             let (header, payload) = frame(0, 1000);
             while link.send(&header, &payload).unwrap() == Sent::Taken {}
-            assert!(link.unconfirmed_bytes() > 0);
+            assert!(link.unacknowledged_bytes() > 0);
             let mut peer = reads.then_some(peer);
-            while link.unconfirmed_bytes() > 0 {
+            while link.unacknowledged_bytes() > 0 {
                 if let Some(peer) = &mut peer {
                     // Whole frames only: the rest of a half-taken one isn't the kernel's yet.
                     let _ = peer.receive().unwrap();
@@ -207,25 +207,25 @@ fn nobody_to_accept_is_no_error() {
 }
 
 #[test]
-fn a_sealed_link_takes_nothing_else_and_names_who_sent_it() {
-    guarded("a_sealed_link_takes_nothing_else_and_names_who_sent_it", || {
+fn an_authenticated_link_takes_nothing_else_and_names_who_sent_it() {
+    guarded("an_authenticated_link_takes_nothing_else_and_names_who_sent_it", || {
         let (header, payload) = frame(1, 100);
-        let code = seal_key(5).seal(&header, &payload).to_bytes();
-        let sealed = [&announcing_seal(header)[..], &payload, &code].concat();
+        let code = authentication_key(5).code(&header, &payload).to_bytes();
+        let authenticated = [&announcing_code(header)[..], &payload, &code].concat();
         let altered = |at: usize| {
-            let mut bytes = sealed.clone();
+            let mut bytes = authenticated.clone();
             bytes[at] ^= 1;
             bytes
         };
-        let other = seal_key(6).seal(&header, &payload).to_bytes();
-        let wrong_key = [&announcing_seal(header)[..], &payload, &other].concat();
+        let other = authentication_key(6).code(&header, &payload).to_bytes();
+        let wrong_key = [&announcing_code(header)[..], &payload, &other].concat();
         // A number of the header, the first and the last byte of the payload, the code.
         let forgeries = [28, 64, 163, 164, 179].map(altered);
         let forgeries = forgeries.into_iter().chain([wrong_key, frame_bytes(1, 100)]);
         for forgery in forgeries {
             let (mut up, mut down) = tcp_links(1000);
-            down.protect(seal_key(5));
-            assert_eq!(up.inject(&sealed), Ok(Sent::Taken));
+            down.authenticate(authentication_key(5));
+            assert_eq!(up.inject(&authenticated), Ok(Sent::Taken));
             assert_eq!(up.inject(&forgery), Ok(Sent::Taken));
             expect(&mut down, 1, 100);
             let peer = Some(up.local_address().unwrap());
@@ -238,14 +238,14 @@ fn a_sealed_link_takes_nothing_else_and_names_who_sent_it() {
 fn a_link_without_a_key_hands_codes_to_its_owner() {
     guarded("a_link_without_a_key_hands_codes_to_its_owner", || {
         let (mut up, mut down) = tcp_links(1000);
-        up.protect(seal_key(5));
+        up.authenticate(authentication_key(5));
         for length in [0, 1, 997] {
             send(&mut up, 7, length);
             loop {
                 if let Some(frame) = down.receive().unwrap() {
                     check(&frame, 7, length);
-                    assert!(seal_key(5).has_sealed(&frame));
-                    assert!(!seal_key(6).has_sealed(&frame));
+                    assert!(authentication_key(5).authenticates(&frame));
+                    assert!(!authentication_key(6).authenticates(&frame));
                     break;
                 }
             }

@@ -105,7 +105,7 @@ fn a_reset_behind_the_reason_takes_nothing_away() {
     let mut scene = Scene::new(LONG_ELEMENTS);
     scene.fill_next();
     say(scene.next(), 1, Message::Abort(fault_of_two()));
-    patiently("it is never confirmed", || (scene.next().unconfirmed_bytes() == 0).then_some(()));
+    patiently("it is never confirmed", || (scene.next().unacknowledged_bytes() == 0).then_some(()));
     scene.next = None;
     assert_eq!(scene.failure(), fault_of_two());
 }

@@ -1,4 +1,4 @@
-//! Datagrams in, datagrams out: one socket for all edges.
+//! Receives and sends datagrams, with one socket for all edges.
 
 use std::net::SocketAddr;
 use std::num::NonZeroU16;
@@ -18,10 +18,10 @@ use super::{DATAGRAMS, DataLoop, time_since};
 use crate::node::links::AnyLink;
 use crate::node::refusals::{Dropped, Reason};
 
-/// Datagrams taken before the links have their turn.
+/// Datagrams handled before the links are served again.
 const BURST_DATAGRAMS: u32 = 256;
 
-/// What came of asking the socket for a datagram.
+/// The outcome of one attempt to receive a datagram.
 enum Taken {
     Nothing,
     Datagram,
@@ -29,24 +29,24 @@ enum Taken {
 }
 
 impl DataLoop {
-    /// Takes what datagrams there are, and sends what they lead to. True if there were any.
+    /// Handles a burst of datagrams, and sends the frames that result. True if there were any.
     pub(super) fn serve_datagrams(&mut self) -> bool {
-        if !self.datagrams_hot {
+        if !self.datagrams_signalled {
             return false;
         }
         let mut worked = false;
-        // Once for the burst: a look at the clock a frame is a tenth of what the frame costs. Most
-        // looks at the socket find nothing.
+        // One clock reading per burst, because one per frame is a tenth of the frame's cost. None
+        // without a datagram, because most polls of the socket find nothing.
         let mut burst_time = None;
         self.holds_back = true;
         for _ in 0..BURST_DATAGRAMS {
             match self.take_datagram(&mut burst_time) {
                 Taken::Nothing => {
-                    self.datagrams_hot = false;
+                    self.datagrams_signalled = false;
                     break;
                 }
                 Taken::Datagram => self.drain(),
-                Taken::Dropped(why) => self.tally.drop_datagram(why),
+                Taken::Dropped(why) => self.counters.drop_datagram(why),
             }
             worked = true;
         }
@@ -65,20 +65,19 @@ impl DataLoop {
                 return Taken::Nothing;
             }
         };
-        // First of all: nothing else of it is worth a look unless it comes from a holder of the key.
+        // First: no other field is used unless the frame comes from a holder of the key.
         if !self.installed.admits(&frame) {
             return Taken::Dropped(Dropped::NotAuthentic);
         }
         let Some(port) = self.machine.port_of_datagram(&frame.header) else {
             return Taken::Dropped(Dropped::NoEdge);
         };
-        // A capability can be overheard where datagrams travel in the clear; an address that is
-        // another's is not routed back.
+        // Datagrams are not encrypted, so others can read a capability. The source must match too.
         if self.links.entry(port).and_then(|entry| entry.datagram_peer) != Some(source) {
             return Taken::Dropped(Dropped::WrongSource);
         }
-        self.tally.datagrams_received += 1;
-        self.tally.payload_bytes_received += frame.payload.len() as u64;
+        self.counters.datagrams_received += 1;
+        self.counters.payload_bytes_received += frame.payload.len() as u64;
         let clock = self.clock;
         let now = *burst_time.get_or_insert_with(|| time_since(clock, Instant::now()));
         let taken = self.machine.handle_frame(
@@ -98,7 +97,7 @@ impl DataLoop {
         }
     }
 
-    /// Hands over what was queued for the network, unless a batch is being made.
+    /// Sends queued datagrams, unless a batch is being made.
     pub(super) fn flush_datagrams(&mut self) {
         if self.holds_back {
             return;
@@ -111,8 +110,8 @@ impl DataLoop {
         }
     }
 
-    /// Asks the kernel to tell of room only while there is none: it would tell of every datagram that
-    /// a receiver has taken.
+    /// Watches for room only while there is none, because the kernel would otherwise report every
+    /// datagram that has left the send buffer.
     pub(super) fn note_datagram_room(&mut self, has_room: bool) {
         if self.datagrams_full != has_room {
             return;
@@ -129,11 +128,11 @@ impl DataLoop {
         if let Err(error) = watched {
             tracing::error!("the socket for datagrams can't be watched: {error}");
         }
-        // What came before is no edge any more.
-        self.datagrams_hot = true;
+        // Registering again may have lost an edge-triggered event.
+        self.datagrams_signalled = true;
     }
 
-    /// Lets a group's results be multicast from here, if they start here.
+    /// Prepares the multicast of a group's results, which starts at the root.
     pub(super) fn use_multicast(&mut self, group: GroupId, grant: &MulticastGrant) {
         let address = grant.address.parse::<SocketAddr>().ok();
         let address = address.filter(|it| it.ip().is_multicast() && self.datagrams.is_some());
@@ -145,12 +144,12 @@ impl DataLoop {
             self.multicast.resize(index + 1, None);
         }
         self.multicast[index] = address;
-        // The machine is told even if nothing can be sent: members below may hear the root.
+        // Also if this node can't send: members below it may receive the root's multicast.
         let longest_bytes = address.map_or(0, |_| self.datagram_payload_max_bytes);
         self.machine.use_multicast(group, grant.capability, longest_bytes);
     }
 
-    /// Sends results to their groups' addresses.
+    /// Multicasts results to their groups' addresses.
     pub(super) fn multicast_results(&mut self) {
         while let Some((group, transmit)) = self.machine.poll_multicast() {
             let address = self.multicast.get(group.0 as usize).copied().flatten();
@@ -159,12 +158,12 @@ impl DataLoop {
                 Some(place) => self.arenas.payload(place, transmit.header.payload_bytes()),
                 None => &[],
             };
-            // Where there is no room, the reliable copy has to do.
+            // Without room the multicast is skipped; the reliable copy follows.
             let key = self.installed.key(&transmit.header.edge);
             let header = transmit.header.encode();
             if socket.send(Some(address), &header, payload, key) == Ok(Sent::Taken) {
-                self.tally.datagrams_sent += 1;
-                self.tally.payload_bytes_sent += payload.len() as u64;
+                self.counters.datagrams_sent += 1;
+                self.counters.payload_bytes_sent += payload.len() as u64;
             }
         }
     }
@@ -188,12 +187,12 @@ impl DataLoop {
         self.flush_datagrams();
     }
 
-    /// Where the datagrams of a link's edge go.
+    /// Notes the peer's datagram address of a link's edge.
     pub(super) fn on_datagram_peer(&mut self, port: PortId, datagram_port: NonZeroU16) {
         let Some(entry) = self.links.entry(port) else { return };
         let address = match &entry.link {
             AnyLink::Tcp(link) => link.peer_address(),
-            // Whoever is reached through memory needs no datagrams.
+            // Peers in shared memory need no datagrams.
             AnyLink::Shm(_) => return,
         };
         match address {

@@ -1,10 +1,10 @@
-//! Groups come and go at the manager's word, and the manager hears of it.
+//! Installs and removes groups as the manager orders, and reports the outcome.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use tributary_protocol::node::{GroupConfig, InstallError};
-use tributary_transport::SealKey;
+use tributary_transport::AuthenticationKey;
 use tributary_wire::control::{GroupInstall, NodeEvent};
 use tributary_wire::frame::{Abort, AbortReason};
 use tributary_wire::{Epoch, GroupId};
@@ -13,13 +13,13 @@ use super::DataLoop;
 use crate::node::arenas::AllocateError;
 use crate::node::links::{AnyLink, Stage};
 
-/// How long a group that the manager wants dropped may still learn from its own tree why it failed.
+/// Delay of removals, so that a group can still learn from its own tree why it failed.
 ///
-/// Where a member is lost, the first node to notice tells both its tree and the manager. Members are
-/// to hear the tree's reason, which says who was lost, even where the manager's word comes first.
+/// The first node that notices a lost member tells both the tree and the manager. The tree's reason
+/// names the lost member, so it should reach members even if the manager's removal arrives first.
 const REMOVAL_GRACE: Duration = Duration::from_millis(50);
 
-/// Groups that the manager wants dropped.
+/// Groups that the manager has ordered to be removed.
 #[derive(Default)]
 pub(super) struct Removals {
     /// Ascending, because all wait equally long.
@@ -48,9 +48,9 @@ enum InstallFailure {
 }
 
 impl DataLoop {
-    /// Takes part in a group, and answers.
+    /// Installs a group, and answers.
     pub(super) fn install(&mut self, install: GroupInstall, upward: Option<AnyLink>) {
-        // The manager counts as free what it has ordered to be dropped.
+        // The manager already counts the resources of removed groups as free.
         while let Some((_, group, epoch)) = self.removals.queue.pop_front() {
             self.remove(group, epoch);
         }
@@ -64,7 +64,7 @@ impl DataLoop {
                 tracing::warn!("group {group} epoch {epoch} refused: {failure}");
                 let reason = failure.to_string();
                 self.answers.push(NodeEvent::Refused { group, epoch, reason });
-                // Only now, so that what this says of the group finds the manager done with it.
+                // After the answer, so that the manager ignores later events about this group.
                 self.machine.withdraw(group, epoch);
             }
         }
@@ -82,7 +82,7 @@ impl DataLoop {
         let port = match upward {
             Some(mut link) => {
                 if let Some(keys) = keys {
-                    link.protect(SealKey::new(keys.group));
+                    link.authenticate(AuthenticationKey::new(keys.group));
                 }
                 self.make_room(now);
                 Some(self.watch(now, link, Stage::Joined)?)
@@ -113,14 +113,14 @@ impl DataLoop {
         if let Some(grant) = multicast {
             self.use_multicast(group, &grant);
         }
-        // Rings in shared memory lose nothing and are faster.
+        // A parent in shared memory needs no datagrams: rings lose nothing and are faster.
         if is_tcp {
             self.machine.offer_datagrams(group);
         }
         Ok(())
     }
 
-    /// Drops the groups whose time is over. True if there were any.
+    /// Removes the groups whose delay is over. True if there were any.
     pub(super) fn remove_due(&mut self, now: Instant) -> bool {
         let mut any = false;
         while let Some((_, group, epoch)) =
@@ -137,7 +137,7 @@ impl DataLoop {
         self.drain();
     }
 
-    /// Drops every group, telling its children and parent.
+    /// Withdraws every group, and tells its children and parent.
     pub(super) fn remove_all(&mut self) {
         self.removals.queue.clear();
         while let Some((group, epoch)) = self.installed.first() {
@@ -149,7 +149,7 @@ impl DataLoop {
 
     pub(super) fn on_failed(&mut self, group: GroupId, epoch: Epoch, abort: Abort) {
         if abort.reason == AbortReason::Withdrawn {
-            // The ordinary end of a job whose last members were still saying good-bye.
+            // The usual end of a job whose last members had not left yet.
             tracing::info!("group {group} epoch {epoch} withdrawn by the manager");
         } else {
             tracing::warn!("group {group} epoch {epoch} failed: {}", describe(abort));

@@ -1,18 +1,18 @@
-//! Which groups are installed here, and the keys of those whose frames are sealed.
+//! The groups installed on this node, and the keys of those whose frames are authenticated.
 
-use tributary_transport::{Frame, SealKey};
+use tributary_transport::{AuthenticationKey, Frame};
 use tributary_wire::control::GroupKeys;
 use tributary_wire::frame::{Edge, OUTSIDER};
 use tributary_wire::{Epoch, GroupId};
 
-/// The groups of one node, so that all can be dropped, and every frame held against its group's key.
+/// The groups of one node, with the keys to check their frames.
 #[derive(Default)]
 pub(super) struct Installed {
     /// Indexed by group id, which the manager keeps small and dense.
     places: Vec<Option<Place>>,
     count: usize,
-    /// Those among them whose frames are sealed.
-    sealed: usize,
+    /// How many of them authenticate their frames.
+    authenticated: usize,
 }
 
 struct Place {
@@ -21,8 +21,8 @@ struct Place {
 }
 
 struct Keys {
-    group: SealKey,
-    outsider: Option<SealKey>,
+    group: AuthenticationKey,
+    outsider: Option<AuthenticationKey>,
 }
 
 impl Installed {
@@ -37,11 +37,11 @@ impl Installed {
             self.places.resize_with(index + 1, || None);
         }
         let keys = keys.map(|keys| Keys {
-            group: SealKey::new(keys.group),
-            outsider: keys.outsider.map(SealKey::new),
+            group: AuthenticationKey::new(keys.group),
+            outsider: keys.outsider.map(AuthenticationKey::new),
         });
         self.count += 1;
-        self.sealed += usize::from(keys.is_some());
+        self.authenticated += usize::from(keys.is_some());
         self.places[index] = Some(Place { epoch, keys });
     }
 
@@ -49,7 +49,7 @@ impl Installed {
         let found = self.places.get_mut(group.0 as usize).and_then(Option::take);
         let Some(place) = found else { return };
         self.count -= 1;
-        self.sealed -= usize::from(place.keys.is_some());
+        self.authenticated -= usize::from(place.keys.is_some());
     }
 
     pub(super) fn first(&self) -> Option<(GroupId, Epoch)> {
@@ -59,10 +59,10 @@ impl Installed {
         })
     }
 
-    /// What the frames of an edge are sealed with; none if they aren't, or its group is not here.
+    /// The key of an edge's frames; none if they are not authenticated, or the group is not here.
     #[inline]
-    pub(super) fn key(&self, edge: &Edge) -> Option<&SealKey> {
-        if self.sealed == 0 {
+    pub(super) fn key(&self, edge: &Edge) -> Option<&AuthenticationKey> {
+        if self.authenticated == 0 {
             return None;
         }
         let place = self.places.get(edge.group.0 as usize)?.as_ref()?;
@@ -70,10 +70,10 @@ impl Installed {
         if edge.child == OUTSIDER { keys.outsider.as_ref() } else { Some(&keys.group) }
     }
 
-    /// Whether a frame may be believed as far as codes go: those of a sealed group only with theirs.
+    /// Whether a frame passes authentication. Frames of a group without a key always do.
     #[inline]
     pub(super) fn admits(&self, frame: &Frame<'_>) -> bool {
-        self.key(&frame.header.edge).is_none_or(|key| key.has_sealed(frame))
+        self.key(&frame.header.edge).is_none_or(|key| key.authenticates(frame))
     }
 }
 
@@ -91,13 +91,14 @@ mod tests {
         GroupKeys { group: key(group), outsider: outsider.map(key) }
     }
 
-    /// Whether a join is believed that is sealed under a key of this byte, or not at all.
+    /// Whether a join passes whose code was made with a key of this byte, or that has no code.
     fn admits(installed: &Installed, epoch: Epoch, child: ChildIndex, byte: Option<u8>) -> bool {
         let edge = Edge { group: GROUP, epoch, child, capability: Capability::default() };
         let header = Header { edge, message: Message::Join };
-        let seal = byte
-            .map(|byte| SealKey::new(FrameKey::from_bytes([byte; 16])).seal(&header.encode(), &[]));
-        installed.admits(&Frame { header, payload: &[], seal })
+        let code = byte.map(|byte| {
+            AuthenticationKey::new(FrameKey::from_bytes([byte; 16])).code(&header.encode(), &[])
+        });
+        installed.admits(&Frame { header, payload: &[], code })
     }
 
     #[test]
@@ -112,13 +113,13 @@ mod tests {
             }
         }
         installed.insert(GROUP, Epoch(8), None);
-        assert!(admits(&installed, Epoch(8), member, None), "this one is not sealed");
+        assert!(admits(&installed, Epoch(8), member, None), "this one is not authenticated");
         installed.remove(GROUP);
-        assert_eq!((installed.count(), installed.sealed, installed.first()), (0, 0, None));
+        assert_eq!((installed.count(), installed.authenticated, installed.first()), (0, 0, None));
     }
 
     #[test]
-    fn a_sealed_group_without_an_outsider_leaves_strangers_to_the_machine() {
+    fn an_authenticated_group_without_an_outsider_leaves_strangers_to_the_machine() {
         let mut installed = Installed::default();
         installed.insert(GROUP, EPOCH, Some(keys(1, None)));
         assert!(admits(&installed, EPOCH, OUTSIDER, None), "there is no such place to believe in");

@@ -1,4 +1,4 @@
-//! Frames in, frames out.
+//! Receives and sends frames over links.
 
 use std::time::Instant;
 
@@ -10,14 +10,14 @@ use super::{DIRECT_TCP_MAX, DataLoop};
 use crate::node::links::{Entry, Stage};
 use crate::node::refusals::Reason;
 
-/// Frames taken from one link before the others have their turn.
+/// Frames handled from one link before the next link is served.
 const BURST_FRAMES: u32 = 64;
 
-/// Payload after which a link's turn is over: a stream's chunks must not hold up what is short. At
-/// the speed of memory this is some 20 us.
+/// Payload handled from one link before the next link is served: a stream's chunks must not delay short
+/// frames. At the speed of memory this takes some 20 us.
 const BURST_BYTES: usize = 128 << 10;
 
-/// What came of asking a link for a frame.
+/// The outcome of one attempt to receive a frame.
 enum Taken {
     Nothing,
     Frame { payload_bytes: usize },
@@ -26,15 +26,15 @@ enum Taken {
 }
 
 impl DataLoop {
-    /// Goes once over all links. True if any of them had something.
+    /// Serves every link once. True if any of them had something.
     pub(super) fn serve_links(&mut self) -> bool {
-        // Where data travel by datagram, a link has nothing to say for a long time.
+        // While data travel by datagram, links carry almost nothing.
         let ask_every_socket = self.links.tcp_count() <= DIRECT_TCP_MAX && self.datagrams.is_none();
         let mut worked = false;
         for port in 0..self.links.ports_end() {
             let port = PortId(port);
             let Some(entry) = self.links.entry(port) else { continue };
-            if entry.link.is_tcp() && !entry.is_hot && !ask_every_socket {
+            if entry.link.is_tcp() && !entry.is_signalled && !ask_every_socket {
                 continue;
             }
             worked |= self.serve_link(port);
@@ -71,27 +71,27 @@ impl DataLoop {
         worked
     }
 
-    /// Hands the machine one frame, its payload still where the link received it.
+    /// Passes one frame to the machine, without copying its payload.
     fn take_frame(&mut self, port: PortId) -> Taken {
         let now = self.time(Instant::now());
         let Some(entry) = self.links.entry(port) else { return Taken::Nothing };
-        // From its second frame on a link holds the frames against the key itself.
+        // The link itself authenticates all frames after the first.
         let is_unproven = entry.stage == Stage::Unjoined && entry.link.is_tcp();
         let frame = match entry.link.receive() {
             Ok(Some(frame)) => frame,
             Ok(None) => {
-                entry.is_hot = false;
+                entry.is_signalled = false;
                 return Taken::Nothing;
             }
             Err(error) => return Taken::Lost(error),
         };
-        self.tally.frames_received += 1;
+        self.counters.frames_received += 1;
         if is_unproven && !self.installed.admits(&frame) {
             return Taken::Lost(ReceiveError::NotAuthentic { peer: entry.link.peer_address() });
         }
         let edge = frame.header.edge;
         let payload_bytes = frame.payload.len();
-        self.tally.payload_bytes_received += payload_bytes as u64;
+        self.counters.payload_bytes_received += payload_bytes as u64;
         let outcome = self.machine.handle_frame(
             now,
             port,
@@ -105,7 +105,7 @@ impl DataLoop {
                 if entry.stage == Stage::Unjoined {
                     entry.stage = Stage::Joined;
                     if let Some(key) = self.installed.key(&edge) {
-                        entry.link.protect(*key);
+                        entry.link.authenticate(*key);
                     }
                 }
                 Taken::Frame { payload_bytes }
@@ -114,10 +114,10 @@ impl DataLoop {
         }
     }
 
-    /// Closes a link whose last word has arrived. True if it did.
+    /// Closes a lingering link whose final frames have arrived. True if it did.
     ///
-    /// The kernel answers input to a closed link with a reset, and drops what is not confirmed. That it
-    /// was confirmed wakes nobody: then the peer's end of the link, or the deadline, does.
+    /// The kernel answers input on a closed socket with a reset, and drops unacknowledged data. An
+    /// acknowledgement wakes nobody; the peer's close or the deadline ends the wait.
     fn finish(&mut self, port: PortId) -> bool {
         let Some(entry) = self.links.entry(port) else { return false };
         if entry.stage != Stage::Lingering
@@ -130,22 +130,22 @@ impl DataLoop {
         true
     }
 
-    /// Gives a link what it had no room for. True if it took any of it.
+    /// Offers a link the frames that it had no room for. True if it took any.
     fn push_on(&mut self, port: PortId) -> bool {
         let Some(entry) = self.links.entry(port) else { return false };
-        if !entry.is_hot && entry.link.is_tcp() {
+        if !entry.is_signalled && entry.link.is_tcp() {
             return false;
         }
-        // A link that can't be flushed says why when it is read.
+        // If the flush fails, the next receive returns the reason.
         let _ = entry.link.flush();
         entry.is_blocked && self.transmit(port)
     }
 
-    /// Sends what the machine has, and does what it says, until it has no more.
+    /// Sends the machine's frames and handles its events until there are no more.
     pub(super) fn drain(&mut self) {
         loop {
             let mut any = false;
-            // First, because it is for all.
+            // First, because one multicast serves all members.
             self.multicast_results();
             while let Some(port) = self.machine.poll_ready() {
                 self.transmit(port);
@@ -162,12 +162,12 @@ impl DataLoop {
         self.flush_datagrams();
     }
 
-    /// Sends what there is for one port. True if the link took any of it.
+    /// Sends the frames queued for one port. True if the link took any.
     pub(super) fn transmit(&mut self, port: PortId) -> bool {
         let mut any = false;
         while let Some(transmit) = self.machine.peek_transmit(port) {
             let Some(entry) = self.links.entry(port) else {
-                // Can't be: a port's frames go with it when it is closed.
+                // Unreachable: closing a port drops its frames.
                 debug_assert!(false, "frames are waiting for a port without a link");
                 return any;
             };
@@ -183,7 +183,7 @@ impl DataLoop {
                         let key = self.installed.key(&transmit.header.edge);
                         socket.send(Some(peer), &header, payload, key)
                     }
-                    // Its address was not to be had: as good as lost.
+                    // The address is unknown: treat the datagram as lost.
                     None => Ok(Sent::Taken),
                 },
                 _ => entry.link.send(&header, payload),
@@ -192,10 +192,10 @@ impl DataLoop {
                 Ok(Sent::Taken) => {
                     entry.is_blocked = false;
                     match transmit.carrier {
-                        Carrier::Link => self.tally.frames_sent += 1,
-                        Carrier::Datagram | Carrier::Multicast => self.tally.datagrams_sent += 1,
+                        Carrier::Link => self.counters.frames_sent += 1,
+                        Carrier::Datagram | Carrier::Multicast => self.counters.datagrams_sent += 1,
                     }
-                    self.tally.payload_bytes_sent += payload.len() as u64;
+                    self.counters.payload_bytes_sent += payload.len() as u64;
                     self.machine.pop_transmit(port);
                     any = true;
                 }
@@ -217,11 +217,11 @@ impl DataLoop {
 
     fn on_send_failed(&mut self, port: PortId, error: SendError) {
         match error {
-            // The peer's last words, above all why the group failed, may still be unread; reading
-            // meets the same end right after them.
+            // The peer's final frames, above all why the group failed, may still be unread. The receive
+            // after them returns the same error.
             SendError::Closed => {
                 if let Some(entry) = self.links.entry(port) {
-                    entry.is_hot = true;
+                    entry.is_signalled = true;
                 }
             }
             SendError::BadPeerIndex { .. } => self.refuse(port, Reason::BadField, &error),
@@ -243,15 +243,15 @@ impl DataLoop {
     }
 
     fn refuse(&mut self, port: PortId, reason: Reason, what: &dyn std::fmt::Display) {
-        self.tally.refuse(reason);
+        self.counters.refuse(reason);
         self.log.refused(Instant::now(), reason, what);
         if self.hang_up(port) {
             self.machine.handle_port_refused(port);
         }
     }
 
-    /// Closes a link and tells the machine. What it then has to say is for the next drain: that may
-    /// be the one this is called from.
+    /// Closes a link and tells the machine. The next drain handles the machine's output; this may be
+    /// called from a drain.
     pub(super) fn close(&mut self, port: PortId) {
         if self.hang_up(port) {
             self.machine.handle_port_closed(port);
@@ -279,7 +279,7 @@ impl DataLoop {
                 self.on_datagram_peer(port, datagram_port);
             }
             Event::Multicast { group, reach: Reach::Silent } => {
-                tracing::warn!("nobody hears group {group}'s multicast: it goes on without");
+                tracing::warn!("nobody receives group {group}'s multicast: it continues without");
             }
             Event::Multicast { group, reach: Reach::Open } => {
                 tracing::info!("group {group}'s multicast is heard again");

@@ -1,4 +1,4 @@
-//! How long the loop goes round, what it asks in a round, and how it sleeps.
+//! The loop's rounds: how long it polls, what it polls in a round, and how it sleeps.
 
 use std::io;
 use std::thread;
@@ -8,17 +8,17 @@ use mio::{Events, Token};
 use tributary_protocol::node::PortId;
 use tributary_transport::{Armed, Listener};
 
-use super::{DATAGRAMS, DataLoop, FIRST_PORT, SHM_DOOR, TCP_DOOR, WAKER};
+use super::{DATAGRAMS, DataLoop, FIRST_PORT, SHM_LISTENER, TCP_LISTENER, WAKER};
 use crate::node::links::{AnyLink, Stage};
 use crate::node::refusals::Reason;
 
-/// Rounds over the links between two looks at the kernel's events and the clock.
+/// Rounds over the links between two polls of the kernel and the clock.
 const ROUNDS_PER_KERNEL_POLL: u32 = 32;
 
-/// While frames come by datagram, the socket is asked itself in every round: one system call that
-/// brings them, in the place of one that says that they are there. The kernel is asked about the
-/// others, and the clock looked at, once in so many rounds.
-const ROUNDS_PER_LOOK_UP_LED: u32 = 4;
+/// While frames come by datagram, every round receives from the socket directly: that takes one system
+/// call, where asking the kernel first would take two. The kernel's other events and the clock are
+/// polled once in so many rounds.
+const ROUNDS_PER_KERNEL_POLL_WITH_DATAGRAMS: u32 = 4;
 
 /// Rounds over the links between two updates of the counters that others read.
 const ROUNDS_PER_PUBLISH: u32 = 4096;
@@ -34,12 +34,13 @@ impl DataLoop {
             if !worked && self.spin.is_zero() {
                 return Ok(());
             }
-            // A round over sockets costs system calls anyway; one over rings costs next to nothing.
+            // A round over sockets costs system calls anyway; one over rings costs almost nothing.
             let has_sockets = self.links.tcp_count() > 0 || self.datagrams.is_some();
-            let looks_up = !self.datagrams_lead || rounds.is_multiple_of(ROUNDS_PER_LOOK_UP_LED);
-            let is_look_due = (!worked && has_sockets && looks_up)
+            let may_poll_kernel = !self.datagrams_active
+                || rounds.is_multiple_of(ROUNDS_PER_KERNEL_POLL_WITH_DATAGRAMS);
+            let is_kernel_poll_due = (!worked && has_sockets && may_poll_kernel)
                 || rounds.is_multiple_of(ROUNDS_PER_KERNEL_POLL);
-            if is_look_due {
+            if is_kernel_poll_due {
                 worked |= self.kernel_events(events, Some(Duration::ZERO))?;
                 worked |= self.serve_deadlines();
             }
@@ -51,18 +52,18 @@ impl DataLoop {
             }
             if worked {
                 idle_since = None;
-                // Datagrams are taken until there are none: a look right after finds nothing.
-                if !self.datagrams_lead || self.datagrams_hot {
+                // All datagrams have been handled, so a poll right after finds nothing.
+                if !self.datagrams_active || self.datagrams_signalled {
                     continue;
                 }
-            } else if is_look_due {
+            } else if is_kernel_poll_due {
                 let now = Instant::now();
                 if now - *idle_since.get_or_insert(now) >= self.spin {
                     return Ok(());
                 }
             }
-            if has_sockets || is_look_due {
-                // Whoever this loop waits for may be waiting for this very core.
+            if has_sockets || is_kernel_poll_due {
+                // The peer that this loop waits for may need this core.
                 thread::yield_now();
             } else {
                 std::hint::spin_loop();
@@ -70,14 +71,14 @@ impl DataLoop {
         }
     }
 
-    /// Goes once over everything that frames come from. True if any of it had something.
+    /// Serves datagrams and links once. True if there was anything.
     fn serve_sockets(&mut self) -> bool {
-        // Where the loop sleeps at once, the kernel has said whether there is anything.
-        self.datagrams_hot |= self.datagrams_lead && !self.spin.is_zero();
+        // A loop that sleeps at once gets the kernel's signal instead.
+        self.datagrams_signalled |= self.datagrams_active && !self.spin.is_zero();
         let by_datagram = self.serve_datagrams();
         let by_link = self.serve_links();
         if by_datagram || by_link {
-            self.datagrams_lead = by_datagram;
+            self.datagrams_active = by_datagram;
         }
         by_datagram || by_link
     }
@@ -95,16 +96,16 @@ impl DataLoop {
         outcome.map(drop)
     }
 
-    /// Prepares every link for sleep; false, with all of them awake, if one has something already.
+    /// Prepares every link for sleep. False, with all links disarmed, if one has something already.
     fn arm_links(&mut self) -> bool {
-        if self.datagrams_hot {
+        if self.datagrams_signalled {
             return false;
         }
         for port in 0..self.links.ports_end() {
             let Some(entry) = self.links.entry(PortId(port)) else { continue };
             let is_ready = match &mut entry.link {
-                // Watched for edges, and drained since the last one: nothing to prepare.
-                AnyLink::Tcp(_) => entry.is_hot,
+                // Edge-triggered, and drained since the last edge: nothing to prepare.
+                AnyLink::Tcp(_) => entry.is_signalled,
                 AnyLink::Shm(_) => entry.link.arm() == Armed::Ready,
             };
             if is_ready {
@@ -119,13 +120,13 @@ impl DataLoop {
         for port in 0..self.links.ports_end() {
             let Some(entry) = self.links.entry(PortId(port)) else { continue };
             // The others were disarmed when their descriptors woke the loop.
-            if !entry.is_hot {
+            if !entry.is_signalled {
                 entry.link.disarm();
             }
         }
     }
 
-    /// Takes what the kernel has to say, waiting for it at most `timeout`. True if it was anything.
+    /// Handles the kernel's events, waiting for them at most `timeout`. True if there were any.
     fn kernel_events(
         &mut self,
         events: &mut Events,
@@ -139,18 +140,18 @@ impl DataLoop {
         for event in events.iter() {
             match event.token() {
                 WAKER => self.take_commands(),
-                TCP_DOOR | SHM_DOOR => self.accept_at = Some(self.clock),
+                TCP_LISTENER | SHM_LISTENER => self.accept_at = Some(self.clock),
                 DATAGRAMS => {
-                    self.datagrams_hot |= event.is_readable() || event.is_error();
+                    self.datagrams_signalled |= event.is_readable() || event.is_error();
                     if event.is_writable() {
                         self.on_datagram_room();
                     }
                 }
                 Token(token) => {
                     if let Some(entry) = self.links.entry(PortId((token - FIRST_PORT) as u32)) {
-                        entry.is_hot = true;
-                        // The edge is spent, whether or not this loop was asleep: the link has to
-                        // take note of what is on its descriptor, above all that the peer is gone.
+                        entry.is_signalled = true;
+                        // The edge will not be reported again. So the link reads its descriptor now,
+                        // above all to notice that the peer is gone.
                         entry.link.disarm();
                     }
                 }
@@ -159,17 +160,18 @@ impl DataLoop {
         Ok(!events.is_empty())
     }
 
-    /// Does what is due. True if it was anything.
+    /// Handles deadlines that have passed. True if there were any.
     pub(super) fn serve_deadlines(&mut self) -> bool {
         let now = Instant::now();
         let mut worked = false;
-        let doors_due = self.shm.as_ref().and_then(Listener::deadline).is_some_and(|at| at <= now);
-        if doors_due || self.accept_at.is_some_and(|at| at <= now) {
+        let handshake_due =
+            self.shm.as_ref().and_then(Listener::deadline).is_some_and(|at| at <= now);
+        if handshake_due || self.accept_at.is_some_and(|at| at <= now) {
             worked |= self.accept(now);
         }
         while let Some((port, stage)) = self.links.pop_overdue(now) {
             if stage == Stage::Unjoined {
-                self.tally.refuse(Reason::NeverJoined);
+                self.counters.refuse(Reason::NeverJoined);
                 self.log.refused(now, Reason::NeverJoined, &"nobody joined a group over the link");
             }
             self.close(port);
@@ -188,9 +190,9 @@ impl DataLoop {
     fn next_deadline(&mut self) -> Option<Instant> {
         let machine =
             self.machine.poll_timeout().map(|due| self.clock + Duration::from_nanos(due.0));
-        let doors = self.shm.as_ref().and_then(Listener::deadline);
+        let handshakes = self.shm.as_ref().and_then(Listener::deadline);
         let links = self.links.next_deadline();
-        [machine, doors, links, self.removals.next_due(), self.accept_at]
+        [machine, handshakes, links, self.removals.next_due(), self.accept_at]
             .into_iter()
             .flatten()
             .min()

@@ -1,10 +1,10 @@
 //! The ring under the model checker: every interleaving of a producer and a consumer that sleep.
 //!
 //! Goal: no record is lost, torn or read while it is overwritten, and neither side sleeps through
-//! what it waits for. Method: `Producer` and `Consumer` as they are, on loom's atomics; the two
+//! what it waits for. Method: the real `Producer` and `Consumer` run on loom's atomics. The two
 //! doorbells are loom's `Notify`, so that a lost wake-up is a deadlock, which loom reports. The ring
-//! has room for one record at a time, so both sides have to sleep. Canaries leave out one ordering
-//! each and must fail.
+//! has room for one record at a time, so both sides have to sleep. Each canary leaves out one ordering
+//! and must fail.
 
 use loom::cell::UnsafeCell;
 use loom::sync::atomic::{AtomicU32, AtomicU64, fence};
@@ -76,7 +76,7 @@ impl Memory for Arc<Shared> {
 
     fn write(&self, at: usize, header: &[u8; HEADER_BYTES], payload: &[u8]) {
         assert!(payload.is_empty());
-        // SAFETY: loom hands out the pointer of a live cell and reports any access at the same time.
+        // SAFETY: loom passes the pointer of a live cell, and reports a concurrent access.
         self.rest[at / LINE_BYTES].with_mut(|rest| unsafe { *rest = header[4] });
     }
 
@@ -184,8 +184,8 @@ fn check(broken: Broken) {
 
 const HEADER: [u8; HEADER_BYTES] = [1; HEADER_BYTES];
 
-/// One side makes ready what the other is about to sleep for: one of them has to notice. The same
-/// as above without sleeping, because what deadlocks under loom can't be expected to.
+/// One side provides what the other is about to sleep for: one of them has to notice. This checks the
+/// same as above without sleeping, because a test can't expect loom to report a deadlock.
 fn check_data_is_noticed(broken: Broken) {
     explore(2, move || {
         let shared = Shared::new(LINES, broken);
@@ -249,8 +249,8 @@ fn canary_without_publishing_order_reads_too_early() {
     check(Broken::ReadyOrder);
 }
 
-/// A ring large enough that a record is released without a fence, full, and written over while it
-/// is being emptied.
+/// A full ring is written over while it is being emptied. It is large enough that a record is released
+/// without a fence.
 fn check_reuse(broken: Broken) {
     const LINES: usize = 8;
     explore(3, move || {
@@ -265,7 +265,7 @@ fn check_reuse(broken: Broken) {
                 consumer.release();
             }
         });
-        // The second lands where the reader has just been.
+        // These records overwrite those that the reader has just released.
         while producer.push(&HEADER, &[]) != Ok(Push::Full) {}
         reader.join().expect("the reader's own assertions hold");
     });

@@ -1,7 +1,7 @@
-//! What a new connection speaks, and whether it may.
+//! Whether a new connection uses TLS or plain HTTP, and whether it may.
 //!
-//! Everybody speaks TLS. Plain HTTP is for tools on this host (`curl`, a Prometheus beside the
-//! daemon), whose words no network sees.
+//! TLS is allowed from everywhere. Plain HTTP is allowed for tools on this host (`curl`, a local
+//! Prometheus), whose traffic crosses no network.
 
 use std::net::IpAddr;
 
@@ -13,17 +13,17 @@ use super::answer::Refused;
 
 /// How a connection is served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Speech {
-    /// Over TLS.
+pub(super) enum Scheme {
+    /// TLS.
     Tls,
-    /// As it is: it doesn't leave this host.
+    /// Plain HTTP within this host.
     Plain,
-    /// Not at all: what it says has crossed a network unencrypted.
+    /// Refused: plain HTTP that has crossed a network.
     Exposed,
 }
 
-impl Speech {
-    /// Tells by the first byte, which no request of HTTP and every TLS connection has.
+impl Scheme {
+    /// Decides by the first byte: only TLS connections begin with a handshake record.
     pub(super) fn of(first_byte: u8, peer: IpAddr) -> Self {
         if first_byte == HANDSHAKE_RECORD {
             Self::Tls
@@ -35,7 +35,7 @@ impl Speech {
     }
 }
 
-/// Refuses every call, whatever token it shows: none is looked at, so nothing can be learnt here.
+/// Refuses every call without checking its token, so that an answer reveals nothing about the token.
 pub(super) fn exposed_router() -> Router {
     Router::new().fallback(async || {
         Refused::new(
@@ -57,10 +57,10 @@ mod tests {
         let far = ["10.0.0.7", "0.0.0.0", "169.254.1.1", "fe80::1", "::ffff:10.0.0.7", "::"];
         for first_byte in 0..=u8::MAX {
             let tls = first_byte == 0x16;
-            for (peers, plain) in [(&near[..], Speech::Plain), (&far[..], Speech::Exposed)] {
+            for (peers, plain) in [(&near[..], Scheme::Plain), (&far[..], Scheme::Exposed)] {
                 for peer in peers {
-                    let speech = Speech::of(first_byte, peer.parse().unwrap());
-                    assert_eq!(speech, if tls { Speech::Tls } else { plain }, "{peer}");
+                    let scheme = Scheme::of(first_byte, peer.parse().unwrap());
+                    assert_eq!(scheme, if tls { Scheme::Tls } else { plain }, "{peer}");
                 }
             }
         }

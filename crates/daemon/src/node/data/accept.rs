@@ -13,11 +13,11 @@ use super::{DataLoop, FIRST_PORT};
 use crate::node::links::{AnyLink, Stage};
 use crate::node::refusals::Reason;
 
-/// After the system was short of something, connectors wait this long.
+/// Pause before the next accept after the system lacked a resource.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 impl DataLoop {
-    /// Lets connectors in. True if there was one.
+    /// Accepts all pending connections. True if there was one.
     pub(super) fn accept(&mut self, now: Instant) -> bool {
         self.accept_at = None;
         let mut any = false;
@@ -32,7 +32,7 @@ impl DataLoop {
                 Ok(Some(link)) => self.admit(now, link),
                 Err(error) => match Reason::of_accept(&error) {
                     Some(reason) => {
-                        self.tally.refuse(reason);
+                        self.counters.refuse(reason);
                         self.log.refused(now, reason, &error);
                     }
                     None => {
@@ -48,21 +48,22 @@ impl DataLoop {
 
     fn admit(&mut self, now: Instant, link: AnyLink) {
         if !self.make_room(now) {
-            self.tally.refuse(Reason::TooManyLinks);
+            self.counters.refuse(Reason::TooManyLinks);
             self.log.refused(now, Reason::TooManyLinks, &"every link is in use");
         } else if let Err(error) = self.watch(now, link, Stage::Unjoined) {
             tracing::error!("cannot watch a new link: {error}");
         }
     }
 
-    /// Makes room for one more link: whoever connects and stays silent must not keep others out.
+    /// Makes room for one more link by closing the oldest that has not joined, so that silent
+    /// connectors can't keep others out.
     pub(super) fn make_room(&mut self, now: Instant) -> bool {
         if !self.links.is_full() {
             return true;
         }
         let Some(oldest) = self.links.oldest_unjoined() else { return false };
-        self.tally.refuse(Reason::NeverJoined);
-        self.log.refused(now, Reason::NeverJoined, &"pushed out by a newer link");
+        self.counters.refuse(Reason::NeverJoined);
+        self.log.refused(now, Reason::NeverJoined, &"evicted by a newer link");
         self.close(oldest);
         true
     }
@@ -80,7 +81,7 @@ impl DataLoop {
             .add(now, link, stage)
             .ok_or_else(|| io::Error::other("every link this node may have is in use"))?;
         let token = Token(FIRST_PORT + port.0 as usize);
-        // Edges only: room that is there already is not reported again and again.
+        // mio is edge-triggered, so room that stays is not reported again and again.
         let interest = Interest::READABLE | Interest::WRITABLE;
         let registered = self.poll.registry().register(&mut SourceFd(&descriptor), token, interest);
         if let Err(error) = registered {

@@ -1,7 +1,7 @@
-//! A member's first process: makes the member's surroundings, runs its daemon and its sessions.
+//! A member's first process: sets up the member's namespaces, and runs its daemon and its sessions.
 //!
-//! Being the first process of a process namespace, it inherits and reaps what others leave behind,
-//! and when it ends, the member ends.
+//! As the first process of a process namespace, it inherits and reaps orphans, and when it ends, the
+//! member ends.
 
 use std::fs::{self, File};
 use std::io;
@@ -15,38 +15,42 @@ use signal_hook::consts::SIGCHLD;
 
 use crate::channel::{self, Receiver};
 use crate::directory::{Directory, LabConfig};
-use crate::keeper::{Failure, Go};
 use crate::namespaces::{self, StepError, step};
 use crate::plan::{DAEMON_PORT, MULTICAST_ADDRESSES, Member, Role};
 use crate::scripts;
 use crate::session::Sessions;
+use crate::supervisor::{Failure, Go};
 use crate::tools::Tool;
 
-/// Runs a member for as long as the lab lives. `keeper` hears of each step and says when to go on.
+/// Runs a member for as long as the lab lives. Reports each step to `supervisor`, which says when to go
+/// on.
 pub(crate) fn run(
     directory: &Directory,
     config: &LabConfig,
     member: &Member,
-    keeper: UnixStream,
+    supervisor: UnixStream,
 ) -> Result<(), Failure> {
-    let mut orders = Receiver::new(&keeper);
+    let mut orders = Receiver::new(&supervisor);
     let separated = separate(directory, member).map_err(Failure::from);
-    report(&keeper, &separated)?;
+    report(&supervisor, &separated)?;
     separated?;
-    // Without the keeper there is no lab.
-    let Some(Go) = orders.receive().map_err(step("the keeper's word"))? else { return Ok(()) };
+    // Without the supervisor there is no lab.
+    let Some(Go) = orders.receive().map_err(step("the supervisor's message"))? else {
+        return Ok(());
+    };
     let listener = connect_and_listen(directory, config, member);
-    report(&keeper, &listener.as_ref().map(|_| ()).map_err(Clone::clone))?;
+    report(&supervisor, &listener.as_ref().map(|_| ()).map_err(Clone::clone))?;
     let listener = listener?;
-    drop(keeper);
+    drop(supervisor);
     serve(&listener).map_err(|error| step("the member's loop")(error).into())
 }
 
-fn report(keeper: &UnixStream, outcome: &Result<(), Failure>) -> Result<(), Failure> {
-    channel::send(keeper, outcome).map_err(|error| step("report to the keeper")(error).into())
+fn report(supervisor: &UnixStream, outcome: &Result<(), Failure>) -> Result<(), Failure> {
+    channel::send(supervisor, outcome)
+        .map_err(|error| step("report to the supervisor")(error).into())
 }
 
-/// Leaves everything that this process has in common with the machine, but its files.
+/// Separates this process from the machine in everything but files.
 fn separate(directory: &Directory, member: &Member) -> Result<(), StepError> {
     namespaces::enter_member()?;
     namespaces::set_host_name(&member.name)?;
@@ -55,7 +59,7 @@ fn separate(directory: &Directory, member: &Member) -> Result<(), StepError> {
     namespaces::disable_ipv6()
 }
 
-/// Puts this member's end of the network into service, starts its daemon, and takes commands.
+/// Configures this member's end of the network, starts its daemon, and listens for commands.
 fn connect_and_listen(
     directory: &Directory,
     config: &LabConfig,
@@ -104,8 +108,9 @@ fn daemon_arguments(
             let words = ["manager", "--listen", &listen, "--topology", &topology];
             let multicast: &[&str] =
                 if config.has_multicast { &["--multicast", MULTICAST_ADDRESSES] } else { &[] };
-            let sealing: &[&str] = if config.seals_frames { &["--seal-frames"] } else { &[] };
-            let words = words.iter().chain(multicast).chain(sealing);
+            let authentication: &[&str] =
+                if config.authenticates_frames { &["--authenticate-frames"] } else { &[] };
+            let words = words.iter().chain(multicast).chain(authentication);
             words.map(|word| (*word).to_owned()).collect()
         }
         Role::Node => {
@@ -141,7 +146,7 @@ fn serve(listener: &UnixListener) -> io::Result<()> {
             drain(&children);
         }
         let now = Instant::now();
-        // From the back: an end is only noted here, so the places stay what they were.
+        // A caller's end is only noted here, so the places stay valid.
         for at in readable {
             sessions.handle_readable(at, now);
         }
@@ -154,7 +159,7 @@ fn serve(listener: &UnixListener) -> io::Result<()> {
     }
 }
 
-/// Waits until something happens: a connection, an exit, or callers with something to say.
+/// Waits until something happens: a connection, an exit, or input from callers.
 fn sleep(
     listener: &UnixListener,
     children: &UnixStream,
@@ -189,12 +194,12 @@ fn timespec(time: Duration) -> Timespec {
 fn drain(mut children: &UnixStream) {
     use std::io::Read as _;
     let mut bytes = [0; 64];
-    // Empty, or interrupted, in which case the next round goes on.
+    // Ends when the pipe is empty. If a signal interrupts it, the next round continues.
     while children.read(&mut bytes).is_ok_and(|count| count > 0) {}
 }
 
 fn reap(sessions: &mut Sessions) {
-    // Nobody left is an error here; there is nothing to do about any other.
+    // `wait` fails if there are no children; nothing can be done about other errors.
     while let Ok(Some((process, status))) = wait(WaitOptions::NOHANG) {
         sessions.handle_exit(process, status.as_raw());
     }

@@ -1,9 +1,8 @@
-//! The process that a lab hangs on.
+//! The supervisor of a lab, whose end ends the lab.
 //!
-//! It is the first process of the lab's process namespace, so that its end is every member's end.
-//! It makes the members and the links between them, tells whoever brings the lab up, and from
-//! then on does nothing but exist. Until the lab is committed, the end of that process is its own
-//! end too.
+//! It is the first process of the lab's process namespace, so the kernel ends every member with it. It
+//! makes the members and the links between them, reports to the process that brings the lab up, and
+//! then only waits. Until that process confirms that the lab is to stay, the supervisor ends with it.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -13,9 +12,9 @@ use std::path::Path;
 use rustix::process::{WaitOptions, wait};
 use serde::{Deserialize, Serialize};
 
-use crate::cell;
 use crate::channel::{self, Receiver};
 use crate::directory::{Directory, LabConfig, Lock};
+use crate::member;
 use crate::namespaces::{self, Birthplace, Forked, StepError, step};
 use crate::plan::Member;
 use crate::scripts;
@@ -25,9 +24,9 @@ use crate::tools::{Tool, ToolError};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[error("{text}")]
 pub struct Failure {
-    /// Whether it is that this user may not have namespaces.
+    /// Whether the system does not permit this user to make namespaces.
     pub is_refusal: bool,
-    /// What was attempted, and what the system said.
+    /// The step that failed, and the system's error.
     pub text: String,
 }
 
@@ -43,35 +42,36 @@ impl From<ToolError> for Failure {
     }
 }
 
-/// The word to go on: to a member that it is connected, to the keeper that the lab is to stay.
+/// The message to continue: it tells a member that its links exist, and the supervisor that the lab is
+/// to stay.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Go;
 
-/// A member that was made, as the keeper sees it.
+/// The supervisor's record of a member.
 struct Made {
     name: String,
     process: i32,
     stream: UnixStream,
 }
 
-/// Keeps the lab whose folder this is; what the hidden subcommand runs. Standard input is the lab's
-/// lock, and standard output a socket to the process that brings the lab up.
+/// Supervises the lab in the folder `path`; the hidden subcommand runs this. Standard input is the lab's
+/// lock, and standard output is a socket to the process that brings the lab up.
 ///
 /// # Errors
-/// If that process can't be told what else went wrong.
-pub fn keep(path: &Path) -> Result<(), Failure> {
+/// If the lab failed and that process could not be told.
+pub fn supervise(path: &Path) -> Result<(), Failure> {
     let directory = Directory::at(path);
     let (lock, control) = take_standard_streams().map_err(step("standard streams"))?;
     match leave_machine(&directory) {
         Err(error) => tell(&control, &Err(error.into())),
-        Ok(Forked::Parent(keeper)) => {
-            directory.write_process(keeper).map_err(|error| step("pid file")(error).into())
+        Ok(Forked::Parent(supervisor)) => {
+            directory.write_process(supervisor).map_err(|error| step("pid file")(error).into())
         }
-        Ok(Forked::Child) => keep_as_first_process(&directory, &lock, control),
+        Ok(Forked::Child) => supervise_as_first_process(&directory, &lock, control),
     }
 }
 
-/// Takes over the two descriptors, and leaves nothing in their place.
+/// Takes over the two descriptors, and puts `/dev/null` in their place.
 fn take_standard_streams() -> io::Result<(Lock, UnixStream)> {
     let lock: OwnedFd = rustix::stdio::stdin().try_clone_to_owned()?;
     let control: OwnedFd = rustix::stdio::stdout().try_clone_to_owned()?;
@@ -96,15 +96,15 @@ fn tell(control: &UnixStream, outcome: &Result<(), Failure>) -> Result<(), Failu
     channel::send(control, outcome).map_err(|error| step("report")(error).into())
 }
 
-fn keep_as_first_process(
+fn supervise_as_first_process(
     directory: &Directory,
     lock: &Lock,
     control: UnixStream,
 ) -> Result<(), Failure> {
-    name_process("lab-keeper");
+    name_process("lab-supervisor");
     let mut control = Some(control);
     let built = build(directory, &mut control);
-    let control = control.expect("only members let go of it");
+    let control = control.expect("only members drop it");
     let is_built = built.is_ok();
     let is_wanted = tell(&control, &built).is_ok()
         && is_built
@@ -116,21 +116,21 @@ fn keep_as_first_process(
         return directory.remove(lock).map_err(|error| step("remove the folder")(error).into());
     }
     drop(control);
-    // Members end only when they are killed; the lab goes on without them.
+    // Members end only when they are killed; the lab continues without them.
     while wait(WaitOptions::empty()).is_ok() {}
     Ok(())
 }
 
-/// Ends every other process of the lab, so that the folder does not go before they do.
+/// Ends every other process of the lab, before its folder is removed.
 fn end_members() {
-    // SAFETY: no memory is involved. From the first process of a process namespace, -1 means all
-    // others of that namespace and none outside it.
+    // SAFETY: `kill` accesses no memory. Called by the first process of a process namespace, which this
+    // is, -1 means all others of that namespace and none outside it.
     unsafe { libc::kill(-1, libc::SIGKILL) };
     while wait(WaitOptions::empty()).is_ok() {}
 }
 
-/// Makes members and links. What the keeper says to whoever brings the lab up is not the members'
-/// to hold open, so these let go of `control`.
+/// Makes members and links. Members drop their copy of `control`, so that the other end sees the
+/// supervisor's end.
 fn build(directory: &Directory, control: &mut Option<UnixStream>) -> Result<(), Failure> {
     namespaces::mount_processes()?;
     let config = directory.read_config().map_err(step("lab.json"))?;
@@ -155,7 +155,7 @@ fn build(directory: &Directory, control: &mut Option<UnixStream>) -> Result<(), 
     };
     Tool::Ip.run(&scripts::cables(&config.plan, process_of))?;
     for member in &made {
-        channel::send(&member.stream, &Go).map_err(step("word to a member"))?;
+        channel::send(&member.stream, &Go).map_err(step("message to a member"))?;
     }
     await_all(&made)
 }
@@ -164,7 +164,7 @@ fn build(directory: &Directory, control: &mut Option<UnixStream>) -> Result<(), 
 fn await_all(made: &[Made]) -> Result<(), Failure> {
     for member in made {
         let named = |text: String| format!("{}: {text}", member.name);
-        // One message is waited for before the next is asked for, so nothing is read ahead.
+        // A member sends one message per step, so a new receiver loses nothing.
         match Receiver::new(&member.stream).receive::<Result<(), Failure>>() {
             Ok(Some(Ok(()))) => {}
             Ok(Some(Err(failure))) => {
@@ -182,10 +182,15 @@ fn await_all(made: &[Made]) -> Result<(), Failure> {
     Ok(())
 }
 
-/// What a member's first process does; it never comes back to the keeper's code.
-fn be_member(directory: &Directory, config: &LabConfig, member: &Member, keeper: UnixStream) -> ! {
+/// Runs a member's first process; never returns to the supervisor's code.
+fn be_member(
+    directory: &Directory,
+    config: &LabConfig,
+    member: &Member,
+    supervisor: UnixStream,
+) -> ! {
     name_process(&format!("lab-{}", member.name));
-    let code = match cell::run(directory, config, member, keeper) {
+    let code = match member::run(directory, config, member, supervisor) {
         Ok(()) => 0,
         Err(_) => 1,
     };
@@ -196,7 +201,7 @@ fn be_member(directory: &Directory, config: &LabConfig, member: &Member, keeper:
 fn name_process(name: &str) {
     let text: String = name.chars().take(15).collect();
     if let Ok(text) = std::ffi::CString::new(text) {
-        // Only a name.
+        // Cosmetic, so an error is ignored.
         let _ = rustix::thread::set_name(&text);
     }
 }

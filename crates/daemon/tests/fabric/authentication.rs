@@ -1,7 +1,7 @@
-//! A fabric whose frames are sealed, and an attacker who has everything but the keys.
+//! A fabric whose frames are authenticated, and an attacker who has everything except the keys.
 //!
-//! He reads the network, so he has capabilities, addresses and recorded frames, and he sends from
-//! any address: where he poses as a member, what he sends comes from the member's own socket.
+//! The attacker reads the network, so he has capabilities, addresses and recorded frames. He sends from
+//! any address: to pose as a member, he uses the member's own socket.
 
 use std::net::{Ipv4Addr, UdpSocket};
 
@@ -10,23 +10,24 @@ use rand_pcg::Pcg64Mcg;
 use tributary_daemon::embedded::{Fabric, FabricOptions};
 use tributary_protocol::manager::{ManagerConfig, MulticastRange};
 use tributary_transport::{
-    DatagramSocket, Inject, Link, ReceiveError, SealKey, Sent, TcpLink, TcpOptions, connect_tcp,
+    AuthenticationKey, DatagramSocket, Inject, Link, ReceiveError, Sent, TcpLink, TcpOptions,
+    connect_tcp,
 };
 use tributary_wire::FrameKey;
 use tributary_wire::control::GroupGrant;
 use tributary_wire::frame::{
-    AbortReason, Edge, Header, Message, OUTSIDER, SEAL_BYTES, announcing_seal,
+    AbortReason, CODE_BYTES, Edge, Header, Message, OUTSIDER, announcing_code,
 };
 
 use crate::common::*;
-use crate::datagrams::{Beside, pair};
+use crate::datagrams::{DatagramMember, pair};
 
-fn options(seals_frames: bool, leaves: u16) -> FabricOptions {
-    let manager_limits = ManagerConfig { seals_frames, ..ManagerConfig::default() };
+fn options(authenticates_frames: bool, leaves: u16) -> FabricOptions {
+    let manager_limits = ManagerConfig { authenticates_frames, ..ManagerConfig::default() };
     FabricOptions { leaves, shared_memory: false, manager_limits, ..FabricOptions::default() }
 }
 
-fn sealing(leaves: u16) -> Fabric {
+fn authenticated(leaves: u16) -> Fabric {
     Fabric::start(&options(true, leaves)).unwrap()
 }
 
@@ -41,28 +42,28 @@ fn refused(fabric: &Fabric, reason: &str) -> f64 {
 }
 
 /// A request of the value 10^9, as its sender would put it on the wire.
-fn request(edge: Edge, number: u32, key: Option<&SealKey>) -> Vec<u8> {
+fn request(edge: Edge, number: u32, key: Option<&AuthenticationKey>) -> Vec<u8> {
     let header = Header { edge, message: Message::Request(part(1, number)) }.encode();
     let payload = to_bytes(&[1e9]);
     match key {
         None => [&header[..], &payload].concat(),
         Some(key) => {
-            let code = key.seal(&header, &payload).to_bytes();
-            [&announcing_seal(header)[..], &payload, &code].concat()
+            let code = key.code(&header, &payload).to_bytes();
+            [&announcing_code(header)[..], &payload, &code].concat()
         }
     }
 }
 
 /// Sends bytes from the member's own address.
-fn pose_as(member: &Beside, bytes: &[u8]) {
+fn pose_as(member: &DatagramMember, bytes: &[u8]) {
     let socket = UdpSocket::from(rustix::io::dup(&member.socket).unwrap());
     socket.send_to(bytes, member.node).unwrap();
 }
 
 #[test]
-fn every_way_through_the_tree_is_sealed() {
+fn every_path_through_the_tree_is_authenticated() {
     guarded(|| {
-        let fabric = sealing(2);
+        let fabric = authenticated(2);
         let job = Job::admit(&fabric);
         let group = job.group(&hosts(2), 2, 64);
         assert!(group.key.is_some());
@@ -75,14 +76,14 @@ fn every_way_through_the_tree_is_sealed() {
         });
         let [first, _] = &group.endpoints[..] else { panic!("two members") };
         let mut members = members.into_iter();
-        let mut beside = Beside::open(members.next().unwrap(), &first.address.tcp);
+        let mut member = DatagramMember::open(members.next().unwrap(), &first.address.tcp);
         let mut other = members.next().unwrap();
-        // Every frame that a member hears is checked by its link, or by `Beside`.
+        // A member's link, or `DatagramMember`, checks every frame that the member receives.
         let number = other.rounds();
         for number in number..number + 10 {
-            beside.ask(number, 1.0);
+            member.ask(number, 1.0);
             other.contribute(&[2.0]);
-            assert_eq!(beside.hear_sum(number).1, to_bytes(&[3.0]));
+            assert_eq!(member.hear_sum(number).1, to_bytes(&[3.0]));
             assert_eq!(other.result(), Ok(vec![3.0]));
         }
         for node in ["root", "leaf0", "leaf1"] {
@@ -93,8 +94,8 @@ fn every_way_through_the_tree_is_sealed() {
     });
 }
 
-/// What the rest of this file defends from: without codes, whoever reads the network and forges
-/// addresses puts words into a member's mouth.
+/// The attack that codes prevent: without them, an attacker who reads the network and forges addresses
+/// sends frames in a member's name.
 #[test]
 fn without_codes_a_perfect_forgery_counts() {
     guarded(|| {
@@ -111,18 +112,18 @@ fn without_codes_a_perfect_forgery_counts() {
 #[test]
 fn a_spoofed_source_without_the_key_changes_nothing() {
     guarded(|| {
-        let fabric = sealing(0);
+        let fabric = authenticated(0);
         let job = Job::admit(&fabric);
         let [mut one, mut two] = pair(&fabric, &job);
         let edge = one.member.edge;
-        let guess = SealKey::new(FrameKey::from_bytes([0x55; 16]));
+        let guess = AuthenticationKey::new(FrameKey::from_bytes([0x55; 16]));
         pose_as(&one, &request(edge, 0, None));
         pose_as(&one, &request(edge, 0, Some(&guess)));
         pose_as(&one, &Header { edge, message: Message::Probe(0) }.encode());
         one.ask(0, 1.0);
         two.ask(0, 2.0);
-        for beside in [&mut one, &mut two] {
-            assert_eq!(beside.hear_sum(0).1, to_bytes(&[3.0]));
+        for member in [&mut one, &mut two] {
+            assert_eq!(member.hear_sum(0).1, to_bytes(&[3.0]));
         }
         eventually("the forgeries are counted", || dropped(&fabric, "not-authentic") == 3.0);
         assert_eq!(metric(&fabric, "root", "tributary_node_refused_total", ""), 0.0);
@@ -132,12 +133,12 @@ fn a_spoofed_source_without_the_key_changes_nothing() {
 #[test]
 fn a_datagram_altered_in_flight_changes_nothing() {
     guarded(|| {
-        let fabric = sealing(0);
+        let fabric = authenticated(0);
         let job = Job::admit(&fabric);
         let [mut one, mut two] = pair(&fabric, &job);
         let key = one.member.key;
         let whole = request(one.member.edge, 0, key.as_ref());
-        let payload_at = whole.len() - SEAL_BYTES - 8;
+        let payload_at = whole.len() - CODE_BYTES - 8;
         // Its group, epoch, child and capability stay: other values make it another edge's frame.
         let altered = [20, 24, 28, 43, payload_at, payload_at + 7, whole.len() - 1];
         for at in altered {
@@ -149,8 +150,8 @@ fn a_datagram_altered_in_flight_changes_nothing() {
         pose_as(&one, &whole[..whole.len() - 1]);
         one.ask(0, 1.0);
         two.ask(0, 2.0);
-        for beside in [&mut one, &mut two] {
-            assert_eq!(beside.hear_sum(0).1, to_bytes(&[3.0]));
+        for member in [&mut one, &mut two] {
+            assert_eq!(member.hear_sum(0).1, to_bytes(&[3.0]));
         }
         eventually("all are counted", || {
             dropped(&fabric, "not-authentic") == altered.len() as f64
@@ -162,7 +163,7 @@ fn a_datagram_altered_in_flight_changes_nothing() {
 #[test]
 fn replays_change_nothing_be_they_of_this_epoch_or_an_old_one() {
     guarded(|| {
-        let fabric = sealing(0);
+        let fabric = authenticated(0);
         let job = Job::admit(&fabric);
         let [mut one, mut two] = pair(&fabric, &job);
         let old = one.member.edge;
@@ -171,7 +172,7 @@ fn replays_change_nothing_be_they_of_this_epoch_or_an_old_one() {
         two.ask(0, 2.0);
         assert_eq!(two.hear_sum(0).1, to_bytes(&[1e9 + 2.0]), "it was the member's own");
         assert_eq!(one.hear_sum(0).1, to_bytes(&[1e9 + 2.0]));
-        // Within the epoch: it was counted, so it is answered and not counted again.
+        // Within the epoch the request was counted, so it is answered and not counted again.
         pose_as(&one, &recorded);
         assert_eq!(one.hear_sum(0).1, to_bytes(&[1e9 + 2.0]));
         drop((one, two));
@@ -181,16 +182,16 @@ fn replays_change_nothing_be_they_of_this_epoch_or_an_old_one() {
         let new = one.member.edge;
         assert_eq!(new.group, old.group, "the number is used again");
         assert_ne!(new.epoch, old.epoch);
-        // As it was; then with all that the new epoch has in the clear, and the old code.
+        // Unchanged; then with the new epoch's readable fields and the old code.
         pose_as(&one, &recorded);
         let fresh = request(new, 0, None);
-        let code = &recorded[recorded.len() - SEAL_BYTES..];
-        let header = announcing_seal(*fresh.first_chunk().unwrap());
+        let code = &recorded[recorded.len() - CODE_BYTES..];
+        let header = announcing_code(*fresh.first_chunk().unwrap());
         pose_as(&one, &[&header, &fresh[header.len()..], code].concat());
         one.ask(0, 1.0);
         two.ask(0, 2.0);
-        for beside in [&mut one, &mut two] {
-            assert_eq!(beside.hear_sum(0).1, to_bytes(&[3.0]));
+        for member in [&mut one, &mut two] {
+            assert_eq!(member.hear_sum(0).1, to_bytes(&[3.0]));
         }
         eventually("both are counted", || {
             dropped(&fabric, "no-edge") == 1.0 && dropped(&fabric, "not-authentic") == 1.0
@@ -201,7 +202,7 @@ fn replays_change_nothing_be_they_of_this_epoch_or_an_old_one() {
 #[test]
 fn a_flood_from_a_non_member_changes_nothing() {
     guarded(|| {
-        let fabric = sealing(0);
+        let fabric = authenticated(0);
         let job = Job::admit(&fabric);
         let [mut one, mut two] = pair(&fabric, &job);
         let stranger = UdpSocket::bind("127.0.0.1:0").unwrap();
@@ -216,8 +217,8 @@ fn a_flood_from_a_non_member_changes_nothing() {
             }
             one.ask(number, 1.0);
             two.ask(number, 2.0);
-            for beside in [&mut one, &mut two] {
-                assert_eq!(beside.hear_sum(number).1, to_bytes(&[3.0]));
+            for member in [&mut one, &mut two] {
+                assert_eq!(member.hear_sum(number).1, to_bytes(&[3.0]));
             }
         }
         // The socket's buffer holds more than comes between two sums, so few are lost.
@@ -233,7 +234,7 @@ fn link_to(group: &GroupGrant, key: Option<FrameKey>) -> TcpLink {
     let address = group.endpoints[0].address.tcp.parse().unwrap();
     let mut link = connect_tcp(address, TcpOptions::new(1024).unwrap(), WATCHDOG).unwrap();
     if let Some(key) = key {
-        link.protect(SealKey::new(key));
+        link.authenticate(AuthenticationKey::new(key));
     }
     link
 }
@@ -253,12 +254,12 @@ fn join_over(link: &mut TcpLink, edge: Edge) -> Result<Header, ReceiveError> {
 #[test]
 fn links_without_the_key_are_closed_and_the_group_does_not_notice() {
     guarded(|| {
-        let fabric = sealing(0);
+        let fabric = authenticated(0);
         let job = Job::admit(&fabric);
         let group = job.group(&hosts(2), 2, 64);
         let wrong = FrameKey::from_bytes([0x55; 16]);
         for (count, key) in [(1.0, None), (2.0, Some(wrong))] {
-            // He has the capability.
+            // The attacker has the capability.
             let mut link = link_to(&group, key);
             assert_eq!(join_over(&mut link, edge(&group, 0)), Err(ReceiveError::Closed));
             eventually("the refusal is counted", || refused(&fabric, "not-authentic") == count);
@@ -270,7 +271,7 @@ fn links_without_the_key_are_closed_and_the_group_does_not_notice() {
 #[test]
 fn a_frame_altered_on_a_link_ends_the_group_with_a_typed_error() {
     guarded(|| {
-        let fabric = sealing(0);
+        let fabric = authenticated(0);
         let job = Job::admit(&fabric);
         let mut bystanders = members(&job.group(&hosts(2), 2, 64), Way::Tcp);
         let group = job.group(&hosts(2), 2, 64);
@@ -278,7 +279,7 @@ fn a_frame_altered_on_a_link_ends_the_group_with_a_typed_error() {
         let mut link = link_to(&group, group.key);
         let joined = join_over(&mut link, edge(&group, 0)).unwrap();
         assert_eq!(joined.message, Message::Joined);
-        let mut bytes = request(edge(&group, 0), 0, group.key.map(SealKey::new).as_ref());
+        let mut bytes = request(edge(&group, 0), 0, group.key.map(AuthenticationKey::new).as_ref());
         bytes[64] ^= 1;
         assert_eq!(link.inject(&bytes), Ok(Sent::Taken));
         let End::Aborted(abort) = other.hear().unwrap_err() else { panic!("no reason") };
@@ -292,13 +293,13 @@ fn a_frame_altered_on_a_link_ends_the_group_with_a_typed_error() {
 #[test]
 fn an_outsider_has_a_key_of_its_own() {
     guarded(|| {
-        let fabric = sealing(0);
+        let fabric = authenticated(0);
         let job = Job::admit(&fabric);
         let group = job.watched_group(&hosts(2));
         let outsider = group.outsider.as_ref().unwrap();
         assert_ne!(outsider.key, group.key);
         let edge = Edge { child: OUTSIDER, capability: outsider.capability, ..edge(&group, 0) };
-        // A member's key does not open it, nor, above all, its key a member's place.
+        // A member's key does not admit an external receiver, nor the reverse.
         let mut link = link_to(&group, group.key);
         assert_eq!(join_over(&mut link, edge), Err(ReceiveError::Closed));
         let mut link = link_to(&group, outsider.key);
@@ -310,7 +311,7 @@ fn an_outsider_has_a_key_of_its_own() {
 }
 
 #[test]
-fn multicast_results_are_sealed() {
+fn multicast_results_are_authenticated() {
     guarded(|| {
         let first = Ipv4Addr::new(239, 255, 72, 0);
         let range = MulticastRange { first, addresses: 4, port: 7478 };
@@ -322,10 +323,10 @@ fn multicast_results_are_sealed() {
         let address = group.multicast.as_ref().unwrap().address.parse().unwrap();
         let mut ear = DatagramSocket::hear(address, Ipv4Addr::LOCALHOST).unwrap();
         sum_once(&mut members(&group, Way::Tcp), 1.0);
-        let key = SealKey::new(group.key.unwrap());
+        let key = AuthenticationKey::new(group.key.unwrap());
         eventually("a result by multicast", || {
             let datagram = ear.receive().unwrap();
-            datagram.is_some_and(|datagram| key.has_sealed(&datagram.frame))
+            datagram.is_some_and(|datagram| key.authenticates(&datagram.frame))
         });
     });
 }
