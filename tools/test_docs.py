@@ -10,12 +10,10 @@ CRATES = ROOT / "crates"
 KNOBS = CRATES / "client/src/knobs.rs"
 
 # Crates and modules that the documentation names and the code does not have yet.
-NOT_YET = {"shm-collectives", "tuning", "swarm", "protocol-testing", "client::selection", "client::direct"}
+NOT_YET = set()
 # Knobs that the code still has under their old names or defaults, and those that replace them.
-STILL_OLD = {("TRIBUTARY_FALLBACK", "mesh"), ("TRIBUTARY_MESH_ALGORITHM", "auto"), ("TRIBUTARY_OUTSIDER", ""),
-             ("TRIBUTARY_STRIPES", "1"), ("TRIBUTARY_STRIPE_MIN", "262144")}
-NOT_YET_KNOBS = {("TRIBUTARY_FALLBACK", "direct"), ("TRIBUTARY_DIRECT_ALGORITHM", "auto"),
-                 ("TRIBUTARY_EXTERNAL_RECEIVER", "")}
+STILL_OLD = set()
+NOT_YET_KNOBS = set()
 
 NAME = re.compile(r"`([a-z][a-z-]*(?:::[a-z_]+)+)`")
 CALL = re.compile(r"`([a-z_]+(?:::[a-z_]+)+)` \(`(?:[A-Z]\w*::)?(\w+)`\)")

@@ -17,8 +17,8 @@ use std::time::{Duration, Instant};
 use tributary_transport::{
     Link, OptionsError, SealKey, Sent, TcpLink, TcpOptions, connect_tcp, wait,
 };
-use tributary_wire::control::OutsiderGrant;
-use tributary_wire::frame::{Abort, AbortReason, Edge, Header, Message, OUTSIDER};
+use tributary_wire::control::ExternalReceiverGrant;
+use tributary_wire::frame::{Abort, AbortReason, EXTERNAL_RECEIVER, Edge, Header, Message};
 use tributary_wire::{Datatype, OperationNumber, Operator};
 
 /// An external receiver that has joined its group.
@@ -103,7 +103,7 @@ pub enum Ended {
 ///
 /// # Errors
 /// If the system says no.
-pub fn write_grant(grant: &OutsiderGrant, path: &Path) -> io::Result<()> {
+pub fn write_grant(grant: &ExternalReceiverGrant, path: &Path) -> io::Result<()> {
     let mut draft = path.as_os_str().to_owned();
     draft.push(".new");
     let text = serde_json::to_vec(grant).expect("a grant is plain data");
@@ -117,7 +117,7 @@ impl ExternalReceiver {
     ///
     /// # Errors
     /// If the place is not to be had.
-    pub fn join(grant: &OutsiderGrant, within: Duration) -> Result<Self, JoinError> {
+    pub fn join(grant: &ExternalReceiverGrant, within: Duration) -> Result<Self, JoinError> {
         let no_address = || JoinError::NoAddress { address: grant.address.tcp.clone() };
         let mut addresses = grant.address.tcp.to_socket_addrs().map_err(|_| no_address())?;
         let address = addresses.next().ok_or_else(no_address)?;
@@ -129,21 +129,21 @@ impl ExternalReceiver {
         let edge = Edge {
             group: grant.group,
             epoch: grant.epoch,
-            child: OUTSIDER,
+            child: EXTERNAL_RECEIVER,
             capability: grant.capability,
         };
-        let mut outsider = Self { link, edge, segment_max_bytes: grant.payload_max_bytes };
+        let mut external_receiver = Self { link, edge, segment_max_bytes: grant.payload_max_bytes };
         let join = Header { edge, message: Message::Join }.encode();
-        if outsider.link.send(&join, &[]) != Ok(Sent::Taken) {
+        if external_receiver.link.send(&join, &[]) != Ok(Sent::Taken) {
             return Err(JoinError::TurnedAway { address });
         }
         let hangs_at = Instant::now() + within;
         loop {
-            match outsider.link.receive() {
+            match external_receiver.link.receive() {
                 Ok(Some(frame)) if frame.header == (Header { edge, message: Message::Joined }) => {
-                    return Ok(outsider);
+                    return Ok(external_receiver);
                 }
-                Ok(None) if Instant::now() < hangs_at => outsider.sleep(hangs_at),
+                Ok(None) if Instant::now() < hangs_at => external_receiver.sleep(hangs_at),
                 Ok(None) => return Err(JoinError::Silent { address, within }),
                 Ok(Some(_)) | Err(_) => return Err(JoinError::TurnedAway { address }),
             }

@@ -1,7 +1,7 @@
 //! Frames as drivers carry them, and parts of operations as tests write them by hand.
 
 use tributary_protocol::Carrier;
-use tributary_wire::frame::{HEADER_BYTES, Header, Part, Shape, Target, Trail};
+use tributary_wire::frame::{HEADER_BYTES, Header, Part, RetransmitState, Shape, Target};
 use tributary_wire::{OperationNumber, SegmentIndex, Sequence};
 
 /// A frame's bytes.
@@ -36,7 +36,7 @@ pub fn part(operation: OperationNumber, sequence: Sequence, shape: Shape) -> Par
         shape,
         target: Target::All,
         has_data: true,
-        trail: Trail::default(),
+        retransmit: RetransmitState::default(),
     }
 }
 

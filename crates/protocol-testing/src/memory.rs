@@ -14,14 +14,14 @@ const STALE: u8 = 0xEE;
 /// All arenas of one node, with the product's kernels. What a node may not do is asserted.
 #[derive(Debug)]
 pub struct NodeMemory {
-    arenas: BTreeMap<ArenaId, Held>,
+    arenas: BTreeMap<ArenaId, ArenaMemory>,
     /// The child whose frame is being handled: [`Source::Frame`] doesn't say.
     sender: ChildIndex,
     allows_stale_reads: bool,
 }
 
 #[derive(Debug)]
-struct Held {
+struct ArenaMemory {
     arena: Arena,
     slots: Vec<Slot>,
     accumulators: Vec<u8>,
@@ -58,12 +58,12 @@ impl NodeMemory {
     /// # Panics
     /// If the group's arena has a name that is in use, or the tree's has changed.
     pub fn install(&mut self, node: &Node, group: GroupId, arena: Arena) {
-        let before = self.arenas.insert(arena.id, Held::new(arena));
+        let before = self.arenas.insert(arena.id, ArenaMemory::new(arena));
         assert!(before.is_none(), "an arena's name is used again only after its release");
         if let Some(arena) = node.stream_arena(group) {
             assert!(matches!(arena.id, ArenaId::Stream(_)));
-            let held = self.arenas.entry(arena.id).or_insert_with(|| Held::new(arena));
-            assert_eq!(held.arena, arena, "one arena per tree");
+            let memory = self.arenas.entry(arena.id).or_insert_with(|| ArenaMemory::new(arena));
+            assert_eq!(memory.arena, arena, "one arena per tree");
         }
     }
 
@@ -93,22 +93,22 @@ impl NodeMemory {
     /// If the place holds no result of that length, unless stale reads are allowed.
     pub fn append(&self, at: Place, len_bytes: usize, bytes: &mut Vec<u8>) {
         assert_eq!(at.lane, Lane::Accumulator, "only results of a reduction travel");
-        let held = self.arenas.get(&at.arena).expect("places lie in living arenas");
-        let slot = held.slots[usize::from(at.slot)];
+        let memory = self.arenas.get(&at.arena).expect("places lie in living arenas");
+        let slot = memory.slots[usize::from(at.slot)];
         if slot == (Slot::Wire { len_bytes }) {
-            bytes.extend_from_slice(&held.accumulators[held.accumulator(at)..][..len_bytes]);
+            bytes.extend_from_slice(&memory.accumulators[memory.accumulator(at)..][..len_bytes]);
         } else {
             assert!(self.allows_stale_reads, "a frame carries a whole result, not {slot:?}");
             bytes.resize(bytes.len() + len_bytes, STALE);
         }
     }
 
-    fn held(&mut self, at: Place) -> &mut Held {
+    fn memory(&mut self, at: Place) -> &mut ArenaMemory {
         self.arenas.get_mut(&at.arena).expect("places lie in living arenas")
     }
 }
 
-impl Held {
+impl ArenaMemory {
     fn new(arena: Arena) -> Self {
         assert!(arena.slots.is_power_of_two(), "slots are chosen by wrapping numbers");
         let (slots, payload_bytes) = (usize::from(arena.slots), arena.payload_max_bytes as usize);
@@ -178,63 +178,63 @@ fn accumulation(shape: Shape) -> Accumulation {
 impl Payloads for NodeMemory {
     fn park(&mut self, at: Place, incoming: &[u8]) {
         let sender = self.sender;
-        let held = self.held(at);
-        assert!(incoming.len() <= held.payload_max_bytes(), "segments fit");
-        let (index, child) = held.parking_place(at);
+        let memory = self.memory(at);
+        assert!(incoming.len() <= memory.payload_max_bytes(), "segments fit");
+        let (index, child) = memory.parking_place(at);
         assert_eq!(child, sender, "a child parks in its own place");
-        let before = held.parked_bytes[index].replace(incoming.len());
-        assert!(held.is_shared() || before.is_none(), "a child parks one contribution per slot");
-        let first = index * held.payload_max_bytes();
-        held.parked[first..][..incoming.len()].copy_from_slice(incoming);
+        let before = memory.parked_bytes[index].replace(incoming.len());
+        assert!(memory.is_shared() || before.is_none(), "a child parks one contribution per slot");
+        let first = index * memory.payload_max_bytes();
+        memory.parked[first..][..incoming.len()].copy_from_slice(incoming);
     }
 
     fn begin(&mut self, at: Place, shape: Shape, incoming: Source<'_>) {
         let sender = self.sender;
-        let held = self.held(at);
-        let slot = held.slots[usize::from(at.slot)];
+        let memory = self.memory(at);
+        let slot = memory.slots[usize::from(at.slot)];
         let is_free = !matches!(slot, Slot::Reducing { .. });
-        assert!(held.is_shared() || is_free, "one begin a segment");
-        let (target, source, child) = held.both(at, shape, incoming, sender);
+        assert!(memory.is_shared() || is_free, "one begin a segment");
+        let (target, source, child) = memory.both(at, shape, incoming, sender);
         assert_eq!(child, ChildIndex(0), "the first child begins");
         accumulation(shape).begin(target, source);
-        held.slots[usize::from(at.slot)] = Slot::Reducing { shape, counted: 1 };
+        memory.slots[usize::from(at.slot)] = Slot::Reducing { shape, counted: 1 };
     }
 
     fn fold(&mut self, at: Place, shape: Shape, incoming: Source<'_>) {
         let sender = self.sender;
-        let held = self.held(at);
-        let slot = held.slots[usize::from(at.slot)];
+        let memory = self.memory(at);
+        let slot = memory.slots[usize::from(at.slot)];
         let Slot::Reducing { shape: begun, counted } = slot else {
             panic!("fold follows begin, not {slot:?}");
         };
         assert_eq!(begun, shape, "one shape per segment");
-        let (target, source, child) = held.both(at, shape, incoming, sender);
+        let (target, source, child) = memory.both(at, shape, incoming, sender);
         assert_eq!(child.0, counted, "children are folded in order");
         accumulation(shape).fold(target, source);
-        held.slots[usize::from(at.slot)] = Slot::Reducing { shape, counted: counted + 1 };
+        memory.slots[usize::from(at.slot)] = Slot::Reducing { shape, counted: counted + 1 };
     }
 
     fn finish(&mut self, at: Place, shape: Shape) {
-        let held = self.held(at);
-        let slot = held.slots[usize::from(at.slot)];
+        let memory = self.memory(at);
+        let slot = memory.slots[usize::from(at.slot)];
         let Slot::Reducing { shape: begun, counted } = slot else {
             panic!("finish follows begin, not {slot:?}");
         };
-        let is_whole = held.is_shared() || counted == held.arena.children;
+        let is_whole = memory.is_shared() || counted == memory.arena.children;
         assert!(begun == shape && is_whole, "all, once");
-        let first = held.accumulator(at);
+        let first = memory.accumulator(at);
         let len_bytes = accumulator_bytes(shape.datatype(), shape.elements() as usize);
-        accumulation(shape).finish(&mut held.accumulators[first..][..len_bytes]);
-        held.slots[usize::from(at.slot)] = Slot::Wire { len_bytes: shape.bytes() };
+        accumulation(shape).finish(&mut memory.accumulators[first..][..len_bytes]);
+        memory.slots[usize::from(at.slot)] = Slot::Wire { len_bytes: shape.bytes() };
     }
 
     fn store(&mut self, at: Place, incoming: &[u8]) {
-        let held = self.held(at);
-        assert!(incoming.len() <= held.payload_max_bytes(), "segments fit");
-        let is_reducing = matches!(held.slots[usize::from(at.slot)], Slot::Reducing { .. });
-        assert!(held.is_shared() || !is_reducing, "no result before its reduction");
-        let first = held.accumulator(at);
-        held.accumulators[first..][..incoming.len()].copy_from_slice(incoming);
-        held.slots[usize::from(at.slot)] = Slot::Wire { len_bytes: incoming.len() };
+        let memory = self.memory(at);
+        assert!(incoming.len() <= memory.payload_max_bytes(), "segments fit");
+        let is_reducing = matches!(memory.slots[usize::from(at.slot)], Slot::Reducing { .. });
+        assert!(memory.is_shared() || !is_reducing, "no result before its reduction");
+        let first = memory.accumulator(at);
+        memory.accumulators[first..][..incoming.len()].copy_from_slice(incoming);
+        memory.slots[usize::from(at.slot)] = Slot::Wire { len_bytes: incoming.len() };
     }
 }

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use tributary_wire::frame::Message;
 
-/// How many answered sequences are remembered: as many as can be asked for again.
+/// How many answered sequences are remembered: as many as may be repeated.
 const ANSWERED_MAX: usize = 32;
 
 /// Farther than any test gets: nothing is given up.
@@ -68,7 +68,7 @@ impl Windows {
             Message::Result(part) => self.segments.on_result(part.sequence.0),
             Message::ChunkResult(part) => self.chunks.on_result(part.sequence.0),
             // Chunks are counted anew in every stream.
-            Message::StreamTurn(_) => self.chunks = Window::default(),
+            Message::StreamGrant(_) => self.chunks = Window::default(),
             _ => {}
         }
     }
@@ -76,8 +76,9 @@ impl Windows {
 
 impl Window {
     fn on_request(&mut self, sequence: u32, horizon: u32) -> usize {
-        self.outstanding
-            .retain(|asked| sequence.wrapping_sub(*asked).cast_signed() < horizon.cast_signed());
+        self.outstanding.retain(|earlier| {
+            sequence.wrapping_sub(*earlier).cast_signed() < horizon.cast_signed()
+        });
         if !self.outstanding.contains(&sequence) && !self.answered.contains(&sequence) {
             self.outstanding.push(sequence);
         }
@@ -85,7 +86,7 @@ impl Window {
     }
 
     fn on_result(&mut self, sequence: u32) {
-        self.outstanding.retain(|asked| *asked != sequence);
+        self.outstanding.retain(|earlier| *earlier != sequence);
         if self.answered.len() == ANSWERED_MAX {
             self.answered.pop_front();
         }

@@ -88,14 +88,14 @@ fn node_inputs() {
         total.refused += reached.refused;
         total.groups_failed += reached.groups_failed;
         total.repeated += reached.repeated;
-        total.held += reached.held;
+        total.acks += reached.acks;
         total.chunks += reached.chunks;
         total.streams += reached.streams;
     }
     assert!(total.groups_failed > NODE_RUNS, "{total:?}");
     assert!(total.refused > NODE_RUNS, "{total:?}");
     assert!(total.honest_sums > NODE_RUNS, "{total:?}");
-    assert!(total.repeated > 300 && total.held > 20, "{total:?}");
+    assert!(total.repeated > 300 && total.acks > 20, "{total:?}");
     let strangers = total.requests - 2 * total.honest_sums;
     assert!(strangers > 100, "attacked groups must get to reduce, too: {total:?}");
     // The honest group streams once a run, six chunks' contributions.

@@ -6,7 +6,7 @@ use std::cell::Cell;
 use std::num::NonZeroU16;
 
 use tributary_protocol::endpoint::{Endpoint, EndpointConfig, Event, OperationSpec};
-use tributary_protocol::node::{GroupConfig, Node, NodeConfig, PortId, StreamGrant, StreamLimits};
+use tributary_protocol::node::{GroupConfig, Node, NodeConfig, PortId, StreamConfig, StreamLimits};
 use tributary_protocol::payloads::{Payloads, Place, Source};
 use tributary_protocol::{Carrier, StreamTerms, Time};
 use tributary_protocol_testing::NodeEdges;
@@ -77,7 +77,7 @@ fn node() -> Node {
         payload_max_bytes: PAYLOAD_BYTES,
         children: EDGES.children(MEMBERS, 0, 1),
         parent: None,
-        stream: Some(StreamGrant { tree: TreeId(0), terms: TERMS }),
+        stream: Some(StreamConfig { tree: TreeId(0), terms: TERMS }),
     };
     node.install(Time(0), config).expect("it has room");
     node
@@ -178,7 +178,7 @@ fn steady_operations_allocate_nothing() {
 #[test]
 fn steady_operations_by_datagram_allocate_nothing() {
     let [by_link, by_datagram] = run_without_allocating(true);
-    // Streams keep to their links: an ask, the chunks and a done, from each member in each round.
+    // Streams keep to their links: a stream request, the chunks and a stream done, from each member in each round.
     let chunks = u64::from((50 * 8_u32).div_ceil(TERMS.chunk_bytes));
     assert_eq!(by_link, 100 * u64::from(MEMBERS) * (1 + chunks + 1));
     assert!(by_datagram > 0);

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use tributary_protocol::endpoint::{Endpoint, EndpointConfig, Event};
 use tributary_protocol::node::{
-    GroupConfig, Node, NodeConfig, ParentConfig, PortId, StreamGrant, StreamLimits,
+    GroupConfig, Node, NodeConfig, ParentConfig, PortId, StreamConfig, StreamLimits,
 };
 use tributary_protocol::payloads::{ArenaId, Lane, Payloads, Place, Source};
 use tributary_protocol::{Carrier, StreamTerms, Time};
@@ -145,7 +145,7 @@ impl Tree {
                 payload_max_bytes: 64,
                 children: edges(group, node).children(RADIX, first, span),
                 parent,
-                stream: Some(StreamGrant { tree: TreeId(0), terms: TERMS }),
+                stream: Some(StreamConfig { tree: TreeId(0), terms: TERMS }),
             };
             self.nodes[node].install(Time(0), config).expect("it has room");
         }

@@ -67,11 +67,11 @@ pub(super) enum Item {
     /// The manager learns that a job's lease is closed.
     LeaseOver { job: u32, lease: u32, life: u32 },
     /// A job asks for one of its groups.
-    Ask { job: u32, group: u32 },
+    GroupRequest { job: u32, group: u32 },
     /// That wish reaches the manager.
     Request { job: u32, group: u32, life: u32 },
     /// The manager's answer reaches the job.
-    Decision { job: u32, group: u32, ask: u32 },
+    Decision { job: u32, group: u32, attempt: u32 },
     /// A job that lost a process is ended by its launcher.
     JobEnds { job: u32 },
     /// A member connects to its node.

@@ -13,7 +13,7 @@ use tributary_wire::control::{
 };
 
 use super::agenda::Item;
-use super::ledger::Key;
+use super::fault_record::Key;
 use super::scenario::{NodePlan, Scenario};
 use super::verdict::Violation;
 use super::world::World;
@@ -29,7 +29,7 @@ pub(super) struct ManagerHost {
     /// How often it was started anew.
     pub(super) life: u32,
     timer_at: Option<u64>,
-    /// Who waits for which decision: job, group, ask.
+    /// Who waits for which decision: job, group, attempt.
     pub(super) waiting: Vec<(RequestTicket, u32, u32, u32)>,
 }
 
@@ -156,7 +156,7 @@ impl World<'_> {
             let key = Key { life, epoch };
             // Given up while it was being installed: no member has ever heard of it.
             if self.runs.iter().all(|run| run.key != key) {
-                self.ledger.entry(key).blame_manager(self.now);
+                self.fault_record.entry(key).blame_manager(self.now);
             }
         }
         if let NodeOrder::Install(install) = &order {
@@ -164,7 +164,7 @@ impl World<'_> {
             self.trace.note(self.now, Some(key), || {
                 format!("node {node} is ordered to install it, {} children", install.children.len())
             });
-            self.ledger.entry(key).installs.push((node, install.clone()));
+            self.fault_record.entry(key).installs.push((node, install.clone()));
         }
         let at = self.now + self.delay_ns();
         let session = &mut self.sessions[index];
@@ -177,8 +177,8 @@ impl World<'_> {
     fn on_decided(&mut self, ticket: RequestTicket, decision: Result<GroupGrant, GroupError>) {
         let waiting = &mut self.manager.waiting;
         let Some(at) = waiting.iter().position(|(other, ..)| *other == ticket) else { return };
-        let (_, job, group, ask) = waiting.swap_remove(at);
-        self.answer(job, group, ask, decision);
+        let (_, job, group, attempt) = waiting.swap_remove(at);
+        self.answer(job, group, attempt, decision);
     }
 
     pub(super) fn on_order(&mut self, node: u32, session: u32) {
@@ -299,7 +299,7 @@ impl World<'_> {
         }
         self.trace.note(self.now, None, || format!("the manager loses node {node}"));
         let now = self.now;
-        for group in self.ledger.all().filter(|group| group.members_at(node).is_some()) {
+        for group in self.fault_record.all().filter(|group| group.members_at(node).is_some()) {
             group.blame_manager(now);
         }
         if let Some(machine) = &mut self.manager.machine {
@@ -319,7 +319,7 @@ impl World<'_> {
         self.manager.timer_at = None;
         self.manager.waiting.clear();
         let now = self.now;
-        for group in self.ledger.all() {
+        for group in self.fault_record.all() {
             group.blame_manager(now);
         }
         for index in 0..self.sessions.len() {

@@ -77,7 +77,7 @@ impl World<'_> {
         if self.happens(plan.takers) {
             let segment_max_bytes = self.datagram_segment_max_bytes();
             self.member(member).endpoint.offer_datagrams(UDP_PORT, segment_max_bytes);
-            self.hear_multicast(member);
+            self.subscribe_multicast(member);
         }
     }
 

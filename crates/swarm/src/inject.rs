@@ -1,7 +1,7 @@
 //! Making things go wrong.
 //!
 //! A fault hits what is there when its time has come; where nothing fits, it misses. Whatever it
-//! may lead to is written into the ledger, so that nothing else is taken for its consequence.
+//! may lead to is written into the fault_record, so that nothing else is taken for its consequence.
 
 mod forgeries;
 mod streams;
@@ -11,7 +11,7 @@ use tributary_wire::frame::Edge;
 use forgeries::{forged_multicast, intruding_frame, mistake, offensive_frame};
 
 use super::agenda::{End, Item};
-use super::ledger::{DISAGREED, GAVE_UP, LINK_LOST, MISBEHAVED};
+use super::fault_record::{DISAGREED, GAVE_UP, LINK_LOST, MISBEHAVED};
 use super::link::Holder;
 use super::scenario::{Disagreement, Fault, FaultKind, Intrusion, Offence};
 use super::world::{SILENCE_NS, World};
@@ -186,7 +186,7 @@ impl World<'_> {
         let number = self.members[member as usize].number;
         let key = self.run_of(member).key;
         // Others notice once they wait for it, and that may be a while.
-        self.ledger.entry(key).blame(u64::MAX / 2, GAVE_UP, number..number + 1);
+        self.fault_record.entry(key).blame(u64::MAX / 2, GAVE_UP, number..number + 1);
         self.leave(member);
         true
     }
@@ -205,7 +205,7 @@ impl World<'_> {
         self.member(member).is_dead = true;
         let key = self.run_of(member).key;
         let at = self.now + super::nodes::JOIN_TIMEOUT_NS;
-        self.ledger.entry(key).blame(at, LINK_LOST, number..number + 1);
+        self.fault_record.entry(key).blame(at, LINK_LOST, number..number + 1);
         self.restless_members.push(member);
         true
     }
@@ -240,7 +240,7 @@ impl World<'_> {
         }
         self.run_of(member).disputed = Some(operation);
         // Noticed when the others come to it, and that may be a while.
-        self.ledger.entry(key).blame(u64::MAX / 2, DISAGREED, 0..u32::MAX);
+        self.fault_record.entry(key).blame(u64::MAX / 2, DISAGREED, 0..u32::MAX);
         true
     }
 
@@ -266,7 +266,7 @@ impl World<'_> {
         let payload_bytes = self.run_of(member).grant.payload_max_bytes;
         let bytes = offensive_frame(offence, edge, payload_bytes);
         let at = self.now + self.scenario.network.delay_ns_max;
-        self.ledger.entry(key).blame(at, MISBEHAVED, number..number + 1);
+        self.fault_record.entry(key).blame(at, MISBEHAVED, number..number + 1);
         self.link(link).is_tampered = true;
         self.send(link, End::Upper, bytes, true);
         true

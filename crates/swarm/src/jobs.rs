@@ -1,4 +1,4 @@
-//! Jobs: they are admitted, ask for groups, use them, ask again where that failed, and end.
+//! Jobs: they are admitted, attempt for groups, use them, attempt again where that failed, and end.
 
 mod leases;
 
@@ -7,7 +7,7 @@ use tributary_wire::control::{GroupGrant, GroupRequest, JobAdmission, JobRequest
 
 use super::agenda::Item;
 use super::control::node_at;
-use super::ledger::Key;
+use super::fault_record::Key;
 use super::members::Member;
 use super::scenario::{GroupPlan, JobPlan};
 use super::world::World;
@@ -44,7 +44,7 @@ pub(super) struct Want {
     pub(super) attempts: u32,
     /// Attempts that failed because others held what it needs.
     waits: u32,
-    pub(super) ask: u32,
+    pub(super) attempt: u32,
     answer: Option<Result<u32, GroupError>>,
     pub(super) last_refusal: Option<String>,
 }
@@ -53,7 +53,7 @@ pub(super) struct Want {
 pub(super) enum WantState {
     /// Nothing is under way; it will be asked for.
     Idle,
-    Asked,
+    Requested,
     Running(u32),
     Done,
     /// No system of this size can have it.
@@ -86,7 +86,7 @@ impl JobRun {
             rounds_left: group.rounds,
             attempts: 0,
             waits: 0,
-            ask: 0,
+            attempt: 0,
             answer: None,
             last_refusal: None,
         };
@@ -156,12 +156,12 @@ impl World<'_> {
             let first = self.group_plan(job, group).after_ns;
             if self.want(job, group).state == WantState::Idle {
                 let at = self.now + first;
-                self.agenda.put(at, Item::Ask { job, group });
+                self.agenda.put(at, Item::GroupRequest { job, group });
             }
         }
     }
 
-    pub(super) fn on_ask(&mut self, job: u32, group: u32) {
+    pub(super) fn on_group_request(&mut self, job: u32, group: u32) {
         let entry = &mut self.jobs[job as usize];
         let is_idle = entry.groups[group as usize].state == WantState::Idle;
         if !is_idle || entry.is_doomed || entry.is_over {
@@ -175,8 +175,8 @@ impl World<'_> {
             return;
         };
         let want = self.want(job, group);
-        want.state = WantState::Asked;
-        want.ask += 1;
+        want.state = WantState::Requested;
+        want.attempt += 1;
         let apart = self.apart_until(self.lease_machine(job), self.manager_machine());
         let at = apart.unwrap_or(self.now) + self.delay_ns();
         self.agenda.put(at, Item::Request { job, group, life });
@@ -195,14 +195,14 @@ impl World<'_> {
             osos: plan.osos,
             payload_max_bytes: plan.payload_max_bytes,
             stream: plan.stream,
-            outsider: plan.has_outsider(),
+            external_receiver: plan.has_external_receiver(),
         };
-        let ask = self.want(job, group).ask;
+        let attempt = self.want(job, group).attempt;
         let time = self.time();
         let Some(machine) = &mut self.manager.machine else { return };
         match machine.request_group(time, admission.job, &request) {
-            Ok(ticket) => self.manager.waiting.push((ticket, job, group, ask)),
-            Err(refusal) => self.answer(job, group, ask, Err(refusal)),
+            Ok(ticket) => self.manager.waiting.push((ticket, job, group, attempt)),
+            Err(refusal) => self.answer(job, group, attempt, Err(refusal)),
         }
         self.pump_manager();
     }
@@ -212,15 +212,15 @@ impl World<'_> {
         &mut self,
         job: u32,
         group: u32,
-        ask: u32,
+        attempt: u32,
         decision: Result<GroupGrant, GroupError>,
     ) {
         let answer = decision.map(|grant| self.add_run(job, group, grant));
-        if self.want(job, group).ask == ask {
+        if self.want(job, group).attempt == attempt {
             self.want(job, group).answer = Some(answer);
         }
         let at = self.now + self.delay_ns();
-        self.agenda.put(at, Item::Decision { job, group, ask });
+        self.agenda.put(at, Item::Decision { job, group, attempt });
     }
 
     fn add_run(&mut self, job: u32, group: u32, grant: GroupGrant) -> u32 {
@@ -248,7 +248,7 @@ impl World<'_> {
 
     /// The tree that a group's nodes were told to form, and that its members were told to join.
     fn shape_of(&self, key: Key, grant: &GroupGrant) -> TreeShape {
-        let installs = &self.ledger.find(key).expect("a granted group was ordered").installs;
+        let installs = &self.fault_record.find(key).expect("a granted group was ordered").installs;
         let at = |node: u32| {
             installs.iter().position(|(other, _)| *other == node).expect("the node was ordered")
         };
@@ -270,10 +270,10 @@ impl World<'_> {
         TreeShape { nodes }
     }
 
-    pub(super) fn on_decision(&mut self, job: u32, group: u32, ask: u32) {
+    pub(super) fn on_decision(&mut self, job: u32, group: u32, attempt: u32) {
         let entry = &mut self.jobs[job as usize];
         let want = &mut entry.groups[group as usize];
-        if want.state != WantState::Asked || want.ask != ask {
+        if want.state != WantState::Requested || want.attempt != attempt {
             return;
         }
         let Some(answer) = want.answer.take() else { return };
@@ -316,7 +316,7 @@ impl World<'_> {
             let pause_ns = (RETRY_MIN_NS << want.waits.min(20)).min(RETRY_MAX_NS);
             want.state = WantState::Idle;
             let at = self.now + pause_ns + self.delay_ns();
-            self.agenda.put(at, Item::Ask { job, group });
+            self.agenda.put(at, Item::GroupRequest { job, group });
             return;
         }
         // A tree that is too narrow may have lost a node for a while, or be so for good.
@@ -337,7 +337,7 @@ impl World<'_> {
         want.state = WantState::Idle;
         let pause_ns = (RETRY_MIN_NS << want.attempts.min(20)).min(RETRY_MAX_NS);
         let at = self.now + pause_ns + jitter_ns;
-        self.agenda.put(at, Item::Ask { job, group });
+        self.agenda.put(at, Item::GroupRequest { job, group });
     }
 
     fn add_members(&mut self, run: u32) {
@@ -378,7 +378,7 @@ impl World<'_> {
         want.attempts = 0;
         if want.state == WantState::Idle {
             let at = self.now + self.think_ns();
-            self.agenda.put(at, Item::Ask { job, group });
+            self.agenda.put(at, Item::GroupRequest { job, group });
         }
         self.end_if_done(job);
     }

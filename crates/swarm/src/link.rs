@@ -13,7 +13,7 @@ use tributary_protocol::node::PortId;
 use tributary_protocol_testing::Windows;
 
 use super::agenda::End;
-use super::ledger::Key;
+use super::fault_record::Key;
 
 /// Frames a port may hold beyond one per slot.
 const OUTBOX_SPARE: usize = 4;

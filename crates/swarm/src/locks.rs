@@ -28,7 +28,7 @@ struct Watched {
     is_root: bool,
     children: usize,
     /// Links over which the next stream was asked for, or the present one reported done.
-    asked: Vec<u32>,
+    requested: Vec<u32>,
     done: Vec<u32>,
 }
 
@@ -40,7 +40,7 @@ impl Locks {
             tree: stream.tree,
             is_root: order.parent.is_none(),
             children: order.children.len(),
-            asked: Vec::new(),
+            requested: Vec::new(),
             done: Vec::new(),
         });
     }
@@ -64,13 +64,13 @@ impl Locks {
             links.len() == group.children
         };
         match header.message {
-            Message::StreamAsk(_) => {
-                let have_all_asked = mark(&mut group.asked);
-                if have_all_asked && group.is_root {
+            Message::StreamRequest(_) => {
+                let have_all_requested = mark(&mut group.requested);
+                if have_all_requested && group.is_root {
                     self.wait(epoch);
                 }
             }
-            Message::StreamTurn(_) => self.wait(epoch),
+            Message::StreamGrant(_) => self.wait(epoch),
             Message::StreamDone(_) => {
                 let are_all_done = mark(&mut group.done);
                 if are_all_done {
@@ -93,7 +93,7 @@ impl Locks {
         let Some(group) = self.groups.iter_mut().find(|group| group.epoch == epoch) else { return };
         let tree = group.tree;
         let Some(at) = self.waiting.iter().position(|waiting| *waiting == epoch) else { return };
-        group.asked.clear();
+        group.requested.clear();
         group.done.clear();
         for earlier in self.waiting.iter().take(at) {
             if self.tree_of(*earlier) == Some(tree) {

@@ -11,7 +11,7 @@ use tributary_wire::{EndpointId, OperationNumber};
 
 use super::agenda::{End, Item};
 use super::control::node_at;
-use super::ledger::{GAVE_UP, LINK_LOST};
+use super::fault_record::{GAVE_UP, LINK_LOST};
 use super::link::{EdgeOf, Holder};
 use super::nodes::JOIN_TIMEOUT_NS;
 use super::scenario::{GroupPlan, OperationPlan};
@@ -41,7 +41,7 @@ pub(super) struct Member {
     /// Its node has let it in.
     has_joined: bool,
     /// Whether what is sent to its group's multicast address reaches it.
-    pub(super) hears: bool,
+    pub(super) is_subscribed: bool,
     pub(super) has_left: bool,
     pub(super) failed: Option<Abort>,
     /// Its process is gone, or will never do anything.
@@ -76,7 +76,7 @@ impl Member {
             is_leave_put: false,
             timer_at: None,
             has_joined: false,
-            hears: false,
+            is_subscribed: false,
             has_left: false,
             failed: None,
             is_dead: false,
@@ -127,7 +127,11 @@ impl World<'_> {
         let apart = self.apart_until(host, self.node_machine(node));
         if !self.node(node).is_alive || apart.is_some() {
             let now = self.now;
-            self.ledger.entry(key).blame(now + JOIN_TIMEOUT_NS, LINK_LOST, number..number + 1);
+            self.fault_record.entry(key).blame(
+                now + JOIN_TIMEOUT_NS,
+                LINK_LOST,
+                number..number + 1,
+            );
             self.member(member).endpoint.handle_link_closed();
             self.restless_members.push(member);
             return;
@@ -181,22 +185,24 @@ impl World<'_> {
                 self.put_start(member);
             }
             Event::Failed(abort) => self.on_member_failed(member, abort),
-            Event::Multicast(reach) => {
+            Event::Multicast(reachability) => {
                 let key = self.run_of(member).key;
                 let number = self.member(member).number;
-                self.trace
-                    .note(self.now, Some(key), || format!("member {number}: multicast {reach:?}"));
+                self.trace.note(self.now, Some(key), || {
+                    format!("member {number}: multicast {reachability:?}")
+                });
             }
             Event::DatagramPeer(_) => {
                 if let Some(link) = self.member(member).link {
                     self.link(link).takes_datagrams[End::Lower as usize] = true;
                 }
             }
-            Event::Datagrams(reach) => {
+            Event::Datagrams(reachability) => {
                 let key = self.run_of(member).key;
                 let number = self.member(member).number;
-                self.trace
-                    .note(self.now, Some(key), || format!("member {number}: datagrams {reach:?}"));
+                self.trace.note(self.now, Some(key), || {
+                    format!("member {number}: datagrams {reachability:?}")
+                });
             }
         }
     }
@@ -244,7 +250,7 @@ impl World<'_> {
         let key = self.run_of(member).key;
         self.trace.note(self.now, Some(key), || format!("member {index} fails: {}", words(abort)));
         let is_slow = self.scenario.is_slow();
-        let entry = self.ledger.entry(key);
+        let entry = self.fault_record.entry(key);
         let late_ns = self.now.saturating_sub(entry.noticed_by);
         let is_own_word = match abort.reason {
             AbortReason::MemberAborted => true,
@@ -319,7 +325,7 @@ impl World<'_> {
             _ if was_over => {}
             _ => {
                 let at = self.now + JOIN_TIMEOUT_NS;
-                self.ledger.entry(key).blame(at, LINK_LOST, number..number + 1);
+                self.fault_record.entry(key).blame(at, LINK_LOST, number..number + 1);
             }
         }
         match link {
@@ -335,7 +341,7 @@ impl World<'_> {
         let number = self.member(member).number;
         let key = self.run_of(member).key;
         let noticed_at = self.now + self.scenario.network.delay_ns_max;
-        self.ledger.entry(key).blame(noticed_at, GAVE_UP, number..number + 1);
+        self.fault_record.entry(key).blame(noticed_at, GAVE_UP, number..number + 1);
         self.member(member).endpoint.abort(AbortReason::MemberAborted);
         self.restless_members.push(member);
     }

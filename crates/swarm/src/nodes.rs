@@ -13,7 +13,7 @@ use tributary_wire::{Epoch, GroupId};
 pub(super) use frames::brief;
 
 use super::agenda::{End, Item};
-use super::ledger::Key;
+use super::fault_record::Key;
 use super::locks::Locks;
 use super::scenario::NodePlan;
 use super::verdict::Violation;
@@ -164,14 +164,16 @@ impl World<'_> {
                     self.link(link).takes_datagrams[end as usize] = true;
                 }
             }
-            Event::Datagrams { port, reach } => {
+            Event::Datagrams { port, reachability } => {
                 let link = self.node(node).link_at(port).map(|(link, _)| link);
                 let key = link.and_then(|link| self.edge_key(link));
-                self.trace.note(self.now, key, || format!("node {node}: datagrams {reach:?}"));
-            }
-            Event::Multicast { group, reach } => {
                 self.trace
-                    .note(self.now, None, || format!("node {node}: {group} multicast {reach:?}"));
+                    .note(self.now, key, || format!("node {node}: datagrams {reachability:?}"));
+            }
+            Event::Multicast { group, reachability } => {
+                self.trace.note(self.now, None, || {
+                    format!("node {node}: {group} multicast {reachability:?}")
+                });
             }
             Event::Released(arena) => self.node(node).memory.release(arena),
             Event::Close(port) => self.linger(node, port),

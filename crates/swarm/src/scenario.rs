@@ -69,9 +69,9 @@ pub(super) struct DatagramPlan {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct MulticastPlan {
     /// Members that hear nothing, in parts of a thousand.
-    pub(super) deaf: u32,
+    pub(super) without_multicast: u32,
     /// Whether nodes below the root hear results as well.
-    pub(super) nodes_hear: bool,
+    pub(super) nodes_subscribe: bool,
 }
 
 /// A job.
@@ -124,8 +124,8 @@ impl Scenario {
 
 impl GroupPlan {
     /// Whether a result of it goes to the process outside the group.
-    pub(super) fn has_outsider(&self) -> bool {
-        self.script.iter().any(|operation| operation.target.has_outsider())
+    pub(super) fn has_external_receiver(&self) -> bool {
+        self.script.iter().any(|operation| operation.target.has_external_receiver())
     }
 
     /// Whether its operations name none but its members.

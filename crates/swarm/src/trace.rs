@@ -1,6 +1,6 @@
 //! What happened: one number always, and in words where somebody wants to read it.
 
-use super::ledger::Key;
+use super::fault_record::Key;
 use tributary_protocol_testing::values::mix;
 
 /// The record of one run.

@@ -2,7 +2,7 @@
 
 use tributary_wire::frame::Abort;
 
-use super::ledger::Key;
+use super::fault_record::Key;
 
 /// Something that must never happen, and did.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

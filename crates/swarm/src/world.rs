@@ -9,8 +9,8 @@ use tributary_protocol::{Carrier, Time};
 use super::agenda::{Agenda, End, Item};
 use super::control::{ManagerHost, Session};
 use super::datagrams::Datagrams;
+use super::fault_record::{FaultRecord, Key};
 use super::jobs::{JobRun, Run};
-use super::ledger::{Key, Ledger};
 use super::link::{EdgeOf, Holder, Link};
 use super::members::Member;
 use super::nodes::NodeHost;
@@ -53,7 +53,7 @@ pub(super) struct World<'a> {
     pub(super) runs: Vec<Run>,
     pub(super) members: Vec<Member>,
     pub(super) links: Vec<Link>,
-    pub(super) ledger: Ledger,
+    pub(super) fault_record: FaultRecord,
     /// Machines that don't reach the others, a bit each, and until when.
     pub(super) partition: Option<(u64, u64)>,
     /// Who has something to say after the present step.
@@ -84,7 +84,7 @@ impl<'a> World<'a> {
             runs: Vec::new(),
             members: Vec::new(),
             links: Vec::new(),
-            ledger: Ledger::default(),
+            fault_record: FaultRecord::default(),
             partition: None,
             restless_nodes: Vec::new(),
             restless_members: Vec::new(),
@@ -168,9 +168,9 @@ impl<'a> World<'a> {
             Item::Admit { job } => self.on_admit(job),
             Item::Admitted { job, life } => self.on_admitted(job, life),
             Item::LeaseOver { job, lease, life } => self.on_lease_over(job, lease, life),
-            Item::Ask { job, group } => self.on_ask(job, group),
+            Item::GroupRequest { job, group } => self.on_group_request(job, group),
             Item::Request { job, group, life } => self.on_request(job, group, life),
-            Item::Decision { job, group, ask } => self.on_decision(job, group, ask),
+            Item::Decision { job, group, attempt } => self.on_decision(job, group, attempt),
             Item::JobEnds { job } => self.end_doomed(job),
             Item::Connect { member } => self.connect_member(member),
             Item::Start { member } => self.start_operation(member),

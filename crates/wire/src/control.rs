@@ -1,8 +1,8 @@
 //! The manager's HTTP interface: what its JSON bodies hold. Paths and meaning: `docs/control.md`.
 //!
-//! Two requests stay open as streams of one JSON value a line, so that a process that dies gives
-//! back what it held when the kernel closes its socket: [`NodeRegistration`] (answered by
-//! [`NodeOrder`]s) and [`JobRequest`] (answered by one [`JobAdmission`], then silence).
+//! Two requests stay open and are answered by a stream of one JSON value per line:
+//! [`NodeRegistration`] by [`NodeOrder`]s, [`JobRequest`] by one [`JobAdmission`] and then nothing.
+//! When the process dies, the kernel closes its socket, and the manager frees what the process had.
 
 use alloc::boxed::Box;
 use alloc::string::String;
@@ -27,7 +27,7 @@ pub struct NodeAddress {
     pub shm: Option<String>,
 }
 
-/// `POST /v1/nodes`: an aggregation node offers itself.
+/// `POST /v1/nodes`: an aggregation node registers.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeRegistration {
     /// Its name in the fabric description; unique among living nodes.
@@ -65,7 +65,7 @@ pub struct StreamInstall {
     pub terms: StreamTerms,
 }
 
-/// A line of the answer to [`NodeRegistration`]: what the manager wants of the node.
+/// A line of the answer to [`NodeRegistration`]: what the node is to do.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[expect(clippy::large_enum_variant, reason = "orders are few, and gone as soon as they are read")]
@@ -84,7 +84,7 @@ pub enum NodeOrder {
         /// Its incarnation.
         epoch: Epoch,
     },
-    /// Nothing: proof of life, once a second.
+    /// Keep-alive, once a second.
     Tick,
 }
 
@@ -109,10 +109,10 @@ pub struct GroupInstall {
     /// Where its results are multicast; none if they are not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub multicast: Option<MulticastGrant>,
-    /// What a process outside the group has to show to get results; at the root, if there is to be
-    /// one.
+    /// What the external receiver has to show to get results. Set at the root only, and only if the
+    /// group has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub outsider: Option<Capability>,
+    pub external_receiver: Option<Capability>,
     /// What the group's frames are sealed with; none where the fabric doesn't seal.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub keys: Option<GroupKeys>,
@@ -123,10 +123,10 @@ pub struct GroupInstall {
 pub struct GroupKeys {
     /// Those between members and nodes.
     pub group: FrameKey,
-    /// Those to and from the process outside the group, which must not be able to contribute; where
-    /// there is one.
+    /// Those to and from the external receiver, if the group has one. It must not be able to
+    /// contribute, so it does not get the group's key.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub outsider: Option<FrameKey>,
+    pub external_receiver: Option<FrameKey>,
 }
 
 /// A group's multicast address.
@@ -134,7 +134,7 @@ pub struct GroupKeys {
 pub struct MulticastGrant {
     /// `ip:port` to which the group's root sends results.
     pub address: String,
-    /// What such results show. It admits to nothing.
+    /// The capability in those results. It allows nothing else.
     pub capability: Capability,
 }
 
@@ -149,7 +149,7 @@ pub struct ChildGrant {
     pub members_end: EndpointId,
 }
 
-/// The way up from one node in one group.
+/// One node's edge to its parent in one group.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ParentGrant {
     /// Where the parent takes links.
@@ -160,7 +160,7 @@ pub struct ParentGrant {
     pub capability: Capability,
 }
 
-/// `POST /v1/nodes/{node}/events`: what a node has to say; the body is a list of these.
+/// `POST /v1/nodes/{node}/events`: the body is a list of these.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum NodeEvent {
@@ -186,7 +186,7 @@ pub enum NodeEvent {
         group: GroupId,
         /// Its incarnation.
         epoch: Epoch,
-        /// Why, for people.
+        /// Why, as text for people.
         reason: String,
     },
     /// Every child has left; nothing of the group is kept.
@@ -196,7 +196,7 @@ pub enum NodeEvent {
         /// Its incarnation.
         epoch: Epoch,
     },
-    /// Nothing: proof of life, once a second.
+    /// Keep-alive, once a second.
     Tick,
 }
 
@@ -228,19 +228,19 @@ pub struct GroupRequest {
     /// The host of each endpoint, one entry per endpoint. A host is a machine name, with `#i`
     /// behind it where one machine acts as several hosts.
     pub hosts: Vec<String>,
-    /// Segments the job would like to have in flight.
+    /// Segments in flight that the job asks for.
     pub osos: u16,
-    /// Longest segment the job would like, in bytes.
+    /// Longest segment that the job asks for, in bytes.
     pub payload_max_bytes: u32,
-    /// Streams the job would like; none for none.
+    /// Streams that the job asks for; none if it streams nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stream: Option<StreamTerms>,
-    /// Whether a place is wanted for one process outside the group that results may go to.
+    /// Whether the group gets an external receiver.
     #[serde(default)]
-    pub outsider: bool,
+    pub external_receiver: bool,
 }
 
-/// The answer to [`GroupRequest`]: every endpoint's way in.
+/// The answer to [`GroupRequest`]: what every endpoint needs to join.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GroupGrant {
     /// The group.
@@ -259,25 +259,25 @@ pub struct GroupGrant {
     /// Where its results are multicast; none if they are not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub multicast: Option<MulticastGrant>,
-    /// The way in for a process outside the group, if one was asked for. The job hands it on.
+    /// What the external receiver needs to join, if one was asked for. The job passes it on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub outsider: Option<Box<OutsiderGrant>>,
+    pub external_receiver: Option<Box<ExternalReceiverGrant>>,
     /// What the group's frames are sealed with, unless they travel in shared memory; none where the
     /// fabric doesn't seal.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<FrameKey>,
 }
 
-/// How a process outside a group comes to results: all that it needs to know.
+/// All that an external receiver needs to know to get a group's results.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct OutsiderGrant {
+pub struct ExternalReceiverGrant {
     /// The group.
     pub group: GroupId,
     /// Its incarnation.
     pub epoch: Epoch,
     /// Where the group's root takes links.
     pub address: NodeAddress,
-    /// What to show there. It lets read, and nothing else.
+    /// What to show there. It allows reading and nothing else.
     pub capability: Capability,
     /// Longest segment, in bytes: all segments of a vector but the last have as many whole elements
     /// as fit.
@@ -287,7 +287,7 @@ pub struct OutsiderGrant {
     pub key: Option<FrameKey>,
 }
 
-/// One endpoint's way into a group.
+/// What one endpoint needs to join a group.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EndpointGrant {
     /// Its number in the group.

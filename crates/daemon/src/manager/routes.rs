@@ -25,7 +25,7 @@ type Shared = State<Arc<Service>>;
 pub(super) fn router(service: Arc<Service>) -> Router {
     Router::new()
         .route("/v1/nodes", post(register))
-        .route("/v1/nodes/{node}/events", post(hear))
+        .route("/v1/nodes/{node}/events", post(handle_events))
         .route("/v1/jobs", post(admit))
         .route("/v1/jobs/{job}/groups", post(request_group))
         .route("/v1/status", get(status))
@@ -38,8 +38,12 @@ async fn register(State(service): Shared, body: Body) -> Result<Response, Refuse
     Ok(service.register(parse(body)?)?)
 }
 
-async fn hear(State(service): Shared, node: Number, body: Body) -> Result<StatusCode, Refused> {
-    service.hear(NodeId(number(node)?), parse(body)?)?;
+async fn handle_events(
+    State(service): Shared,
+    node: Number,
+    body: Body,
+) -> Result<StatusCode, Refused> {
+    service.handle_events(NodeId(number(node)?), parse(body)?)?;
     Ok(StatusCode::NO_CONTENT)
 }
 

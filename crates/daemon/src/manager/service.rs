@@ -89,7 +89,11 @@ impl Service {
     }
 
     /// Takes in what a node says: all of it, or up to the first thing that is out of turn.
-    pub(super) fn hear(&self, node: NodeId, events: Vec<NodeEvent>) -> Result<(), EventError> {
+    pub(super) fn handle_events(
+        &self,
+        node: NodeId,
+        events: Vec<NodeEvent>,
+    ) -> Result<(), EventError> {
         let now = self.now();
         let mut core = self.lock();
         if let Some(connection) = core.nodes.get_mut(&node) {

@@ -95,7 +95,7 @@ impl Site {
             osos,
             payload_max_bytes: 1024,
             stream: Some(StreamTerms { chunk_bytes: 1 << 20, window: 4 }),
-            outsider: false,
+            external_receiver: false,
         };
         let ticket = self.manager.request_group(self.now, job.job, &request);
         self.drain();

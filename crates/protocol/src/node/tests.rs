@@ -1,12 +1,12 @@
 //! Goal: each refusal of a node, and the limits of one. Method: one node, frames by hand.
 
-mod outsider;
+mod external_receiver;
 
 use alloc::vec;
 use alloc::vec::Vec;
 
 use tributary_wire::frame::{
-    Abort, AbortReason, Edge, Part, Shape, StreamAsk, StreamShape, Target, Trail,
+    Abort, AbortReason, Edge, Part, RetransmitState, Shape, StreamRequest, StreamShape, Target,
 };
 use tributary_wire::{
     Capability, ChildIndex, Datatype, EndpointId, Epoch, OperationNumber, Operator, SegmentIndex,
@@ -83,7 +83,7 @@ fn part(number: u32, elements: u32) -> Part {
         shape: Shape::new(Operator::Sum, Datatype::U8, elements).unwrap(),
         target: Target::All,
         has_data: true,
-        trail: Trail::default(),
+        retransmit: RetransmitState::default(),
     }
 }
 
@@ -149,7 +149,7 @@ fn install_says_what_is_lacking_and_keeps_nothing() {
     );
     let stream = |tree, chunk_bytes, window| {
         let terms = StreamTerms { chunk_bytes, window };
-        Some(StreamGrant { tree: TreeId(tree), terms })
+        Some(StreamConfig { tree: TreeId(tree), terms })
     };
     assert_eq!(
         refusal(&|it| it.stream = stream(2, 32, 4)),
@@ -268,7 +268,7 @@ fn repeats_are_answered_until_the_slot_moves_on() {
         };
         assert_eq!(sent, [result(0), result(1)]);
         put(&mut node, 1, edge(1), request(number, 4)).unwrap();
-        assert_eq!(drain(&mut node).0, [result(1)], "only who asks is answered");
+        assert_eq!(drain(&mut node).0, [result(1)], "only who repeat is answered");
         if number >= 4 {
             put(&mut node, 1, edge(1), request(number - 4, 4)).unwrap();
             assert_eq!(drain(&mut node).0, [], "every member has had that");
@@ -305,8 +305,8 @@ fn a_child_that_has_left_stays_gone() {
     put(&mut node, 1, edge(1), request(0, 4)).unwrap();
     let abort = Abort { reason: AbortReason::MemberLost, at_fault: EndpointId(0) };
     let (sent, events) = drain(&mut node);
-    let last_word = Header { edge: edge(1), message: Message::Abort(abort) };
-    assert_eq!(sent, [(PortId(1), last_word)]);
+    let last_message = Header { edge: edge(1), message: Message::Abort(abort) };
+    assert_eq!(sent, [(PortId(1), last_message)]);
     let failed = Event::Failed { group: GROUP, epoch: EPOCH, abort };
     assert_eq!(events, [failed, Event::Released(ArenaId::Group(GROUP)), Event::Close(PortId(1))]);
     assert_eq!(node.osos_used(), 0);
@@ -325,7 +325,7 @@ fn a_failed_groups_late_frames_are_dropped() {
 }
 
 #[test]
-fn results_nobody_asked_for_are_refused() {
+fn results_without_a_request_are_refused() {
     let mut node = Node::new(limits());
     let parent = ParentConfig { port: PortId(9), child: ChildIndex(6), capability: capability(6) };
     node.install(Time(0), GroupConfig { parent: Some(parent), ..group(1) }).unwrap();
@@ -372,7 +372,7 @@ fn the_join_timer_names_the_first_missing_child() {
 fn two_streamers() -> Node {
     let mut node = Node::new(limits());
     let terms = StreamTerms { chunk_bytes: 16, window: 2 };
-    let stream = Some(StreamGrant { tree: TreeId(0), terms });
+    let stream = Some(StreamConfig { tree: TreeId(0), terms });
     for id in 0..2 {
         let config = GroupConfig { group: GroupId(id), stream, ..group(1) };
         node.install(Time(0), config).unwrap();
@@ -386,9 +386,13 @@ fn streamer(group: u32) -> Edge {
     Edge { group: GroupId(group), ..edge(0) }
 }
 
-fn stream_ask(number: u32) -> Message {
+fn stream_request(number: u32) -> Message {
     let shape = StreamShape::new(Operator::Sum, Datatype::U8, 40).unwrap();
-    Message::StreamAsk(StreamAsk { operation: OperationNumber(number), shape, target: Target::All })
+    Message::StreamRequest(StreamRequest {
+        operation: OperationNumber(number),
+        shape,
+        target: Target::All,
+    })
 }
 
 fn stream_chunk(number: u32, chunk: u32) -> Message {
@@ -404,10 +408,10 @@ fn stream_chunk(number: u32, chunk: u32) -> Message {
 #[test]
 fn the_lock_changes_hands_only_when_its_holder_is_done() {
     let mut node = two_streamers();
-    put(&mut node, 0, streamer(0), stream_ask(1)).unwrap();
-    put(&mut node, 1, streamer(1), stream_ask(1)).unwrap();
+    put(&mut node, 0, streamer(0), stream_request(1)).unwrap();
+    put(&mut node, 1, streamer(1), stream_request(1)).unwrap();
     let turn = |group| {
-        let message = Message::StreamTurn(OperationNumber(1));
+        let message = Message::StreamGrant(OperationNumber(1));
         (PortId(group), Header { edge: streamer(group), message })
     };
     assert_eq!(drain(&mut node).0, [turn(0)], "first come, first served");
@@ -423,15 +427,15 @@ fn the_lock_changes_hands_only_when_its_holder_is_done() {
     // What comes for a stream that is over is a late copy.
     put(&mut node, 0, streamer(0), stream_chunk(1, 0)).unwrap();
     put(&mut node, 0, streamer(0), Message::StreamDone(OperationNumber(1))).unwrap();
-    put(&mut node, 0, streamer(0), stream_ask(1)).unwrap();
+    put(&mut node, 0, streamer(0), stream_request(1)).unwrap();
     assert_eq!((drain(&mut node).0, node.stats().repeats), (vec![], 3));
 }
 
 #[test]
 fn answers_to_repeats_never_show_the_next_groups_chunks() {
     let mut node = two_streamers();
-    put(&mut node, 0, streamer(0), stream_ask(1)).unwrap();
-    put(&mut node, 1, streamer(1), stream_ask(1)).unwrap();
+    put(&mut node, 0, streamer(0), stream_request(1)).unwrap();
+    put(&mut node, 1, streamer(1), stream_request(1)).unwrap();
     for chunk in 0..3 {
         put(&mut node, 0, streamer(0), stream_chunk(1, chunk)).unwrap();
     }
@@ -480,10 +484,10 @@ fn nothing_more_goes_to_a_child_that_has_left() {
 #[test]
 fn repeats_by_datagram_leave_the_link_its_room() {
     let mut node = joined(2);
-    let mut asks = part(0, 1);
+    let mut repeat = part(0, 1);
     for attempt in 0..100 {
-        asks.trail.attempt = attempt;
-        let header = Header { edge: edge(0), message: Message::Request(asks) };
+        repeat.retransmit.attempt = attempt;
+        let header = Header { edge: edge(0), message: Message::Request(repeat) };
         node.handle_frame(Time(0), PortId(0), Carrier::Datagram, &header, &[0], &mut Nowhere)
             .unwrap();
     }
@@ -500,9 +504,9 @@ fn repeats_by_datagram_leave_the_link_its_room() {
 #[test]
 fn an_operation_is_a_stream_for_all_or_for_none() {
     let stream =
-        Some(StreamGrant { tree: TreeId(0), terms: StreamTerms { chunk_bytes: 16, window: 2 } });
+        Some(StreamConfig { tree: TreeId(0), terms: StreamTerms { chunk_bytes: 16, window: 2 } });
     let by_segments = Message::Request(Part { operation: OperationNumber(1), ..part(0, 16) });
-    let orders = [[stream_ask(1), by_segments], [by_segments, stream_ask(1)]];
+    let orders = [[stream_request(1), by_segments], [by_segments, stream_request(1)]];
     for [first, second] in orders {
         let mut node = Node::new(limits());
         node.install(Time(0), GroupConfig { stream, ..group(2) }).unwrap();
@@ -520,7 +524,7 @@ fn an_operation_is_a_stream_for_all_or_for_none() {
 }
 
 #[test]
-fn a_node_that_hears_no_multicast_lets_its_members_go_on() {
+fn a_node_without_multicast_lets_its_subscribed_members_go_on() {
     let parent = ParentConfig { port: PortId(9), child: ChildIndex(0), capability: capability(0) };
     let sends_next = |is_multicast: bool| {
         let mut node = Node::new(limits());
@@ -549,7 +553,7 @@ fn copies_that_multicast_has_overtaken_make_room() {
     }
     assert!(node.queued_frames(PortId(0)) < 20);
     let (sent, events) = drain(&mut node);
-    let is_newest = |header: &Header| matches!(header.message, Message::Result(it) if it == Part { trail: it.trail, ..part(59, 1) });
+    let is_newest = |header: &Header| matches!(header.message, Message::Result(it) if it == Part { retransmit: it.retransmit, ..part(59, 1) });
     assert!(is_newest(&sent.last().unwrap().1), "what is wanted is there: {sent:?}");
     assert_eq!(events, [], "the group goes on");
 }

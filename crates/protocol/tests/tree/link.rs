@@ -36,7 +36,7 @@ pub(crate) struct Datagrams {
     /// Whether multicast reaches nobody.
     pub(crate) multicast_is_blocked: bool,
     /// Members that multicast does not reach: the first so many.
-    pub(crate) deaf: usize,
+    pub(crate) without_multicast: usize,
 }
 
 impl Datagrams {
@@ -47,7 +47,7 @@ impl Datagrams {
             is_orderly: false,
             has_multicast: false,
             multicast_is_blocked: false,
-            deaf: 0,
+            without_multicast: 0,
         }
     }
 }
@@ -84,7 +84,7 @@ pub(crate) struct Link {
     pub(crate) holders: [Holder; 2],
     pub(crate) is_open: [bool; 2],
     /// Frames that are kept from an end that doesn't read.
-    pub(crate) held: [Option<Vec<Vec<u8>>>; 2],
+    pub(crate) stopped: [Option<Vec<Vec<u8>>>; 2],
     in_flight: [usize; 2],
     last_at: [u64; 2],
     last_datagram_at: [u64; 2],
@@ -109,7 +109,7 @@ impl Link {
         Self {
             holders: [lower, upper],
             is_open: [true; 2],
-            held: [None, None],
+            stopped: [None, None],
             in_flight: [0; 2],
             last_at: [0; 2],
             last_datagram_at: [0; 2],
@@ -199,11 +199,11 @@ impl Link {
         }
         match self.windows.on_sent(&header.message) {
             Some(InFlight::Segments(count)) => {
-                // What members have heard by multicast, a node below them need not wait for any more:
+                // A node does not wait for results that its members received by multicast:
                 // it reuses the slot, and this side can't tell.
-                let is_heard = timing.datagrams.is_some_and(|travel| travel.has_multicast);
+                let has_multicast = timing.datagrams.is_some_and(|travel| travel.has_multicast);
                 let is_nodes = matches!(self.holders[LOWER], Holder::Node { .. });
-                let max = if is_heard && is_nodes { usize::MAX } else { self.osos };
+                let max = if has_multicast && is_nodes { usize::MAX } else { self.osos };
                 assert!(count <= max, "{count} segments in flight, {} granted", self.osos);
                 self.peak_outstanding = self.peak_outstanding.max(count);
             }
@@ -222,7 +222,7 @@ impl Link {
     }
 
     /// The lower end has a result that came another way.
-    pub(crate) fn on_heard(&mut self, header: &Header) {
+    pub(crate) fn on_multicast(&mut self, header: &Header) {
         self.windows.on_taken(&header.message);
     }
 

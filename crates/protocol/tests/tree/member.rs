@@ -3,7 +3,7 @@
 use std::num::NonZeroU16;
 
 use tributary_protocol::endpoint::{Endpoint, EndpointConfig, Event, StartError};
-use tributary_protocol::{Carrier, Reach, Time};
+use tributary_protocol::{Carrier, Reachability, Time};
 use tributary_protocol_testing::Operations;
 use tributary_wire::EndpointId;
 use tributary_wire::frame::Abort;
@@ -29,9 +29,9 @@ pub(crate) struct Member {
     pub(crate) has_left: bool,
     pub(crate) is_joined: bool,
     /// What became of datagrams.
-    pub(crate) reach: Option<Reach>,
-    /// Whether it hears multicast.
-    pub(crate) hears: bool,
+    pub(crate) reachability: Option<Reachability>,
+    /// Whether results reach it by multicast.
+    pub(crate) is_subscribed: bool,
     /// What each completed operation left in its target; empty where it receives nothing.
     pub(crate) results: Vec<Option<Vec<u8>>>,
     pub(crate) failed: Option<Abort>,
@@ -60,8 +60,8 @@ impl Member {
             leaves: true,
             has_left: false,
             is_joined: false,
-            reach: None,
-            hears: false,
+            reachability: None,
+            is_subscribed: false,
             failed: None,
             targets: Vec::new(),
         }
@@ -121,8 +121,10 @@ impl Member {
                     self.is_joined = true;
                 }
                 Event::DatagramPeer(port) => assert_eq!(port, DATAGRAM_PORT),
-                Event::Multicast(reach) => self.hears = reach == Reach::Open,
-                Event::Datagrams(reach) => self.reach = Some(reach),
+                Event::Multicast(reachability) => {
+                    self.is_subscribed = reachability == Reachability::Reachable
+                }
+                Event::Datagrams(reachability) => self.reachability = Some(reachability),
                 Event::Completed(number) => {
                     let running = self.running.complete(number).expect("once, in order");
                     let need_bytes = running.need_bytes(EndpointId(self.index));

@@ -5,7 +5,8 @@ use std::collections::BTreeSet;
 use tributary_protocol::node::{Event, FrameError};
 use tributary_protocol::{Carrier, StreamTerms};
 use tributary_wire::frame::{
-    Abort, AbortReason, Edge, Header, Message, Part, Shape, StreamAsk, StreamShape, Target, Trail,
+    Abort, AbortReason, Edge, Header, Message, Part, RetransmitState, Shape, StreamRequest,
+    StreamShape, Target,
 };
 use tributary_wire::{Datatype, EndpointId, OperationNumber, Operator, SegmentIndex, Sequence};
 
@@ -315,16 +316,16 @@ fn chunk(number: u32, chunk: u32, elements: u32) -> Part {
         shape: Shape::new(Operator::Sum, Datatype::F64, elements).expect("a sum"),
         target: Target::All,
         has_data: true,
-        trail: Trail::default(),
+        retransmit: RetransmitState::default(),
     }
 }
 
 #[test]
 fn whoever_breaks_the_rules_of_streams_ends_only_its_group() {
     let first = OperationNumber::FIRST;
-    let out_of_turn = |operation| FrameError::OutOfTurn { operation };
+    let out_of_turn = |operation| FrameError::StreamNotGranted { operation };
     let next = first.next();
-    let ask = StreamAsk {
+    let request = StreamRequest {
         operation: next.next(),
         shape: StreamShape::new(Operator::Sum, Datatype::F64, 5).unwrap(),
         target: Target::All,
@@ -345,7 +346,7 @@ fn whoever_breaks_the_rules_of_streams_ends_only_its_group() {
             Message::Chunk(chunk(first.0, 29, 1)),
             FrameError::NotOfStream { operation: first, chunk: 29 },
         ),
-        (Message::StreamTurn(ask.operation), FrameError::WrongDirection),
+        (Message::StreamGrant(request.operation), FrameError::WrongDirection),
     ];
     for (message, error) in cases {
         let mut world = World::new(&rivals(2, 1), Timing::orderly(4));
@@ -371,8 +372,8 @@ fn a_group_without_streams_is_refused_them() {
     world.run_until(|world| world.members.iter().all(|member| member.is_joined));
     let operation = OperationNumber::FIRST;
     let shape = StreamShape::new(Operator::Sum, Datatype::F64, 5).unwrap();
-    let ask = StreamAsk { operation, shape, target: Target::All };
-    let refused = misbehave(&mut world, 2, Message::StreamAsk(ask));
-    assert_eq!(refused, [FrameError::OutOfTurn { operation }]);
+    let request = StreamRequest { operation, shape, target: Target::All };
+    let refused = misbehave(&mut world, 2, Message::StreamRequest(request));
+    assert_eq!(refused, [FrameError::StreamNotGranted { operation }]);
     assert!(world.nodes[0].events.iter().any(|event| matches!(event, Event::Failed { .. })));
 }

@@ -7,7 +7,7 @@ use rand_pcg::Pcg64;
 use tributary_protocol::endpoint::EndpointConfig;
 use tributary_protocol::node::{
     ChildConfig, Event, FrameError, GroupConfig, Node, NodeConfig, ParentConfig, PortId,
-    StreamGrant,
+    StreamConfig,
 };
 use tributary_protocol::{Carrier, Time};
 use tributary_protocol_testing::values::Below;
@@ -56,7 +56,7 @@ pub(crate) struct World {
 enum Item {
     Arrive { link: usize, to: usize, carrier: Carrier, frame: Vec<u8> },
     LearnClosed { link: usize, to: usize },
-    Hear { hearer: Hearer, frame: Vec<u8> },
+    Multicast { receiver: Receiver, frame: Vec<u8> },
     Connect(usize),
     Start(usize),
     Leave(usize),
@@ -64,7 +64,7 @@ enum Item {
 
 /// Whom multicast may reach.
 #[derive(Clone, Copy)]
-enum Hearer {
+enum Receiver {
     Node(usize),
     Member(usize),
 }
@@ -175,7 +175,7 @@ impl World {
                 payload_max_bytes: plan.payload_max_bytes,
                 children,
                 parent,
-                stream: plan.stream.map(|terms| StreamGrant { tree: TreeId(0), terms }),
+                stream: plan.stream.map(|terms| StreamConfig { tree: TreeId(0), terms }),
             };
             let host = &mut self.nodes[tree_node.node];
             let arena = host.node.install(Time(self.now), config).expect("nodes have room");
@@ -211,7 +211,7 @@ impl World {
                 member.endpoint.offer_datagrams(DATAGRAM_PORT, SEGMENT_MAX_BYTES);
             }
             if self.timing.datagrams.is_some_and(|travel| travel.has_multicast) {
-                member.endpoint.hear_multicast(multicast_capability(Self::group_id(group)));
+                member.endpoint.subscribe_multicast(multicast_capability(Self::group_id(group)));
             }
             self.members.push(member);
             let at = self.now + self.random.random_range(1..=self.timing.delay_ns_max);
@@ -279,7 +279,7 @@ impl World {
         match item {
             Item::Arrive { link, to, carrier, frame } => self.arrive(link, to, carrier, frame),
             Item::LearnClosed { link, to } => self.close(link, to),
-            Item::Hear { hearer, frame } => self.hear(hearer, &frame),
+            Item::Multicast { receiver, frame } => self.deliver_multicast(receiver, &frame),
             Item::Connect(member) => self.connect_member(member),
             Item::Start(member) => {
                 // When it is too busy to start another, the next completion puts this off no more.
@@ -344,8 +344,8 @@ impl World {
             }
             return;
         }
-        if let Some(held) = &mut self.links[link].held[to] {
-            held.push(frame);
+        if let Some(stopped) = &mut self.links[link].stopped[to] {
+            stopped.push(frame);
             return;
         }
         self.links[link].on_arrived(to, carrier, &frame);
@@ -437,7 +437,7 @@ impl World {
 
     /// The end stops reading.
     pub(crate) fn hold(&mut self, link: usize, end: usize) {
-        self.links[link].held[end] = Some(Vec::new());
+        self.links[link].stopped[end] = Some(Vec::new());
     }
 
     /// The process of a node is gone: all its links close.
@@ -483,40 +483,41 @@ impl World {
             self.hash(&frame);
             let plan = &self.groups[group.0 as usize];
             let nodes = plan.tree.iter().map(|it| it.node).filter(|it| *it != node);
-            let members = (0..self.members.len())
-                .filter(|it| self.members[*it].group == group.0 as usize && *it >= travel.deaf);
-            let hearers: Vec<Hearer> =
-                nodes.map(Hearer::Node).chain(members.map(Hearer::Member)).collect();
-            for hearer in hearers {
+            let members = (0..self.members.len()).filter(|it| {
+                self.members[*it].group == group.0 as usize && *it >= travel.without_multicast
+            });
+            let receivers: Vec<Receiver> =
+                nodes.map(Receiver::Node).chain(members.map(Receiver::Member)).collect();
+            for receiver in receivers {
                 let at = self.now + self.random.random_range(1..=self.timing.delay_ns_max);
                 let is_lost = self.random.random_bool(travel.loss) || travel.multicast_is_blocked;
                 if !is_lost && at < travel.blocked_at {
-                    self.put(at, Item::Hear { hearer, frame: frame.clone() });
+                    self.put(at, Item::Multicast { receiver, frame: frame.clone() });
                 }
             }
         }
     }
 
-    fn hear(&mut self, hearer: Hearer, frame: &[u8]) {
+    fn deliver_multicast(&mut self, receiver: Receiver, frame: &[u8]) {
         let (header, payload) = frames::decode(frame).expect("machines send frames that decode");
         let now = Time(self.now);
-        match hearer {
-            Hearer::Node(node) => {
+        match receiver {
+            Receiver::Node(node) => {
                 // Sequences of other groups may be struck off, too: the check is weaker then.
                 let is_upward = |link: &&mut Link| matches!(link.holders[LOWER], Holder::Node { node: lower, .. } if lower == node);
-                self.links.iter_mut().filter(is_upward).for_each(|link| link.on_heard(&header));
+                self.links.iter_mut().filter(is_upward).for_each(|link| link.on_multicast(&header));
                 let host = &mut self.nodes[node];
                 let taken = host.node.handle_multicast(now, &header, payload, &mut host.memory);
                 // The group may be over by then.
                 host.dropped.extend(taken.err().map(Some));
                 self.pump_node(node);
             }
-            Hearer::Member(member) => {
+            Receiver::Member(member) => {
                 if let Some(link) = self.members[member].link {
-                    self.links[link].on_heard(&header);
+                    self.links[link].on_multicast(&header);
                     let taken =
                         self.members[member].take(now, Carrier::Multicast, &header, payload);
-                    taken.expect("multicast results are as they were asked for");
+                    taken.expect("multicast results match the requests");
                     self.pump_member(member);
                 }
             }

@@ -60,7 +60,7 @@ pub(super) struct MessageCosts {
     pub(super) call: Picos,
     /// Sending eagerly; of no byte, sending a word about a message.
     pub(super) send: Linear,
-    /// Hearing a word about a message.
+    /// Subscription a word about a message.
     pub(super) control: Picos,
     pub(super) receive: Linear,
     pub(super) receive_cold: Linear,

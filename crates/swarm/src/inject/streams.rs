@@ -1,7 +1,7 @@
 //! Trouble for groups that stream: at the moment when one holds a lock, or waits for one.
 
 use crate::agenda::Item;
-use crate::ledger::{Key, LINK_LOST};
+use crate::fault_record::{Key, LINK_LOST};
 use crate::scenario::StreamTrouble;
 use crate::world::World;
 

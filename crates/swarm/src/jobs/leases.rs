@@ -39,7 +39,7 @@ impl World<'_> {
         let now = self.now;
         for run in &self.runs {
             if run.job == job && !run.is_over {
-                self.ledger.entry(run.key).blame_manager(now);
+                self.fault_record.entry(run.key).blame_manager(now);
             }
         }
     }
@@ -57,13 +57,13 @@ impl World<'_> {
     fn ask_anew(&mut self, job: u32) {
         for group in 0..self.jobs[job as usize].groups.len() as u32 {
             let want = self.want(job, group);
-            if want.state == WantState::Asked {
+            if want.state == WantState::Requested {
                 want.answer = None;
                 want.state = WantState::Idle;
             }
             if want.state == WantState::Idle {
                 let at = self.now + RETRY_MIN_NS;
-                self.agenda.put(at, Item::Ask { job, group });
+                self.agenda.put(at, Item::GroupRequest { job, group });
             }
         }
     }

@@ -56,7 +56,7 @@ impl World<'_> {
             self.report(key, Violation::Leak { whom, what: "a result".to_owned() });
         }
         self.count_sent(link, &header.message);
-        if let Message::StreamTurn(_) = header.message {
+        if let Message::StreamGrant(_) = header.message {
             self.node(node).locks.on_announced(header.edge.epoch);
         }
         self.trace.note(self.now, key, || format!("link {link}: {end:?} sends {}", brief(header)));
@@ -128,7 +128,7 @@ impl World<'_> {
         }
         let is_tampered = is_forged || self.links[link as usize].is_tampered;
         let is_blamed =
-            key.and_then(|key| self.ledger.find(key)).is_some_and(|it| !it.blames.is_empty());
+            key.and_then(|key| self.fault_record.find(key)).is_some_and(|it| !it.blames.is_empty());
         if !is_tampered && !is_blamed {
             let group = key.map_or_else(String::new, |key| key.to_string());
             self.report(key, Violation::HonestRefused { group, error: error.to_owned() });
@@ -150,13 +150,13 @@ pub(crate) fn brief(header: &Header) -> String {
             )
         }
         Message::Result(part) => format!("result {}", part.sequence.0),
-        Message::StreamAsk(ask) => {
-            format!("asks to stream operation {}, {}", ask.operation, ask.shape.elements())
+        Message::StreamRequest(request) => {
+            format!("asks to stream operation {}, {}", request.operation, request.shape.elements())
         }
         Message::Chunk(part) => format!("chunk {} of {}", part.sequence.0, part.operation),
         Message::ChunkResult(part) => format!("chunk result {}", part.sequence.0),
-        Message::Held { sequence, .. } => format!("held {}", sequence.0),
-        Message::Missing { sequence } => format!("missing {}", sequence.0),
+        Message::Ack { sequence, .. } => format!("ack {}", sequence.0),
+        Message::Nack { sequence } => format!("nack {}", sequence.0),
         Message::Abort(abort) => format!("abort: {}", words(abort)),
         other => format!("{other:?}").to_lowercase(),
     }

@@ -6,7 +6,7 @@ use tributary_wire::{Epoch, GroupId};
 
 use super::REMOVAL_GRACE_NS;
 use crate::agenda::{End, Item};
-use crate::ledger::{Key, LINK_LOST};
+use crate::fault_record::{Key, LINK_LOST};
 use crate::link::{EdgeOf, Holder};
 use crate::verdict::Violation;
 use crate::world::{SILENCE_NS, World};
@@ -28,8 +28,8 @@ impl World<'_> {
                 let host = self.node(node);
                 host.memory.install(&host.machine, group, arena);
                 host.locks.install(&order);
-                if let Some(capability) = order.outsider {
-                    host.machine.admit_outsider(group, capability);
+                if let Some(capability) = order.external_receiver {
+                    host.machine.admit_external_receiver(group, capability);
                 }
                 self.use_multicast(node, &order);
                 // Not where rings in shared memory lead to the parent.
@@ -60,7 +60,7 @@ impl World<'_> {
         key: Key,
     ) -> PortId {
         let place = install.parent.as_ref().expect("only a node with a parent connects");
-        let below = self.ledger.entry(key).members_below(parent, place.child.0);
+        let below = self.fault_record.entry(key).members_below(parent, place.child.0);
         let below = below.expect("the parent was ordered first");
         let below = below.start.0..below.end.0;
         let stream = install.stream.map(|stream| stream.terms);
@@ -92,7 +92,7 @@ impl World<'_> {
                 && let Some(key) = self.installed_key(node, group, epoch)
             {
                 // Its number is wanted again, so it can't wait for its tree's own words.
-                self.ledger.entry(key).may_withdraw = true;
+                self.fault_record.entry(key).may_withdraw = true;
             }
             self.node(node).machine.withdraw(group, epoch);
             self.pump_node(node);
@@ -112,7 +112,7 @@ impl World<'_> {
         self.node(node).removals.clear();
         let now = self.now;
         for (group, key) in self.node(node).installed.clone() {
-            self.ledger.entry(key).blame_manager(now);
+            self.fault_record.entry(key).blame_manager(now);
             self.node(node).machine.withdraw(group, key.epoch);
         }
         self.pump_node(node);
@@ -123,7 +123,7 @@ impl World<'_> {
         let now = self.now;
         let delay_ns = self.delay_ns();
         let noticed_at = if is_silent { now + shows_after_ns(down_ns) } else { now + delay_ns };
-        for entry in self.ledger.all() {
+        for entry in self.fault_record.all() {
             if let Some(members) = entry.members_at(node) {
                 entry.blame(noticed_at, LINK_LOST, members);
                 entry.blame_manager(noticed_at);

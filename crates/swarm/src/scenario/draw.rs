@@ -72,8 +72,8 @@ impl DatagramPlan {
             corrupted: [0, 0, 20][random.random_range(0..3)],
             straggle_ns_max: [1, 30_000, 3_000_000][random.random_range(0..3)],
             multicast: random.random_bool(0.6).then(|| MulticastPlan {
-                deaf: [0, 0, 300, 1000][random.random_range(0..4)],
-                nodes_hear: random.random_bool(0.5),
+                without_multicast: [0, 0, 300, 1000][random.random_range(0..4)],
+                nodes_subscribe: random.random_bool(0.5),
             }),
         }
     }
@@ -150,8 +150,9 @@ impl JobPlan {
         for operation in self.groups.iter_mut().flat_map(|group| &mut group.script) {
             let may_go = operation.operator.is_reduction() && !operation.is_stream;
             if may_go && random.random_bool(0.15) {
-                let target = operation.target.with_outsider();
-                operation.target = if random.random_bool(0.2) { Target::Outsider } else { target };
+                let target = operation.target.with_external_receiver();
+                operation.target =
+                    if random.random_bool(0.2) { Target::ExternalReceiver } else { target };
             }
         }
     }

@@ -6,7 +6,7 @@ use tributary_wire::frame::Header;
 
 use super::{Incoming, World};
 use crate::agenda::{End, Item};
-use crate::ledger::LINK_LOST;
+use crate::fault_record::LINK_LOST;
 use crate::link::{Holder, Parcel};
 use crate::nodes::JOIN_TIMEOUT_NS;
 use crate::verdict::Violation;
@@ -48,10 +48,10 @@ impl World<'_> {
         let entry = &self.links[link as usize];
         if let Some(edge) = &entry.edge {
             // A node does not know whose place a link is for that has not joined. If the child is a
-            // node, the manager hears from it first.
+            // node, the manager is_subscribed from it first.
             let at = if entry.has_joined { at } else { at.max(self.now + JOIN_TIMEOUT_NS) };
             let (key, below, has_joined) = (edge.group, edge.below.clone(), entry.has_joined);
-            let entry = self.ledger.entry(key);
+            let entry = self.fault_record.entry(key);
             entry.blame(at, reasons, below);
             entry.may_withdraw |= !has_joined;
         }

@@ -9,7 +9,7 @@ use mio::Interest;
 use mio::unix::SourceFd;
 
 use tributary_protocol::node::PortId;
-use tributary_protocol::{Carrier, Reach, Time};
+use tributary_protocol::{Carrier, Reachability, Time};
 use tributary_transport::Sent;
 use tributary_wire::GroupId;
 use tributary_wire::control::MulticastGrant;
@@ -145,7 +145,7 @@ impl DataLoop {
             self.multicast.resize(index + 1, None);
         }
         self.multicast[index] = address;
-        // The machine is told even if nothing can be sent: members below may hear the root.
+        // The machine is told even if nothing can be sent: members below may receive the root's.
         let longest_bytes = address.map_or(0, |_| self.datagram_payload_max_bytes);
         self.machine.use_multicast(group, grant.capability, longest_bytes);
     }
@@ -204,10 +204,10 @@ impl DataLoop {
         }
     }
 
-    pub(super) fn on_reach(&mut self, port: PortId, reach: Reach) {
-        match reach {
-            Reach::Open => tracing::debug!(port = port.0, "datagrams reach the parent"),
-            Reach::Silent => {
+    pub(super) fn on_reachability(&mut self, port: PortId, reachability: Reachability) {
+        match reachability {
+            Reachability::Reachable => tracing::debug!(port = port.0, "datagrams reach the parent"),
+            Reachability::Unreachable => {
                 let peer = self.links.entry(port).and_then(|entry| entry.datagram_peer);
                 let peer = peer.map_or("a parent that takes none".to_owned(), |it| it.to_string());
                 tracing::warn!(port = port.0, "no datagrams with {peer}: TCP carries all");

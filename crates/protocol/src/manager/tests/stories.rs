@@ -232,7 +232,7 @@ fn ids_are_reused_and_epochs_are_not() {
 }
 
 #[test]
-fn nodes_that_speak_out_of_turn_are_refused() {
+fn unexpected_events_of_nodes_are_refused() {
     let mut site = site();
     let job = site.job();
     let GroupGrant { group, epoch, .. } = site.grant(&job, &["h0", "h1"], 4);
@@ -244,7 +244,7 @@ fn nodes_that_speak_out_of_turn_are_refused() {
     assert_eq!(say(leaf, NodeEvent::Ended { group, epoch: never }), Err(unknown));
     let stranger = Err(EventError::NotAMember { node: root, group });
     assert_eq!(say(root, NodeEvent::Failed { group, epoch, reason: String::new() }), stranger);
-    let twice = Err(EventError::OutOfTurn { node: leaf, group, event: "installed" });
+    let twice = Err(EventError::Unexpected { node: leaf, group, event: "installed" });
     assert_eq!(say(leaf, NodeEvent::Installed { group, epoch }), twice);
     let nobody = NodeId(99);
     assert_eq!(say(nobody, NodeEvent::Tick), Err(EventError::UnknownNode { node: nobody }));
@@ -255,7 +255,7 @@ fn nodes_that_speak_out_of_turn_are_refused() {
     let early = site.manager.handle_node_event(now, leaf, installed(&top));
     assert_eq!(
         early,
-        Err(EventError::OutOfTurn { node: leaf, group: top.group, event: "installed" })
+        Err(EventError::Unexpected { node: leaf, group: top.group, event: "installed" })
     );
     assert!(!site.decisions.contains_key(&ticket));
 }
@@ -345,7 +345,7 @@ fn without_nodes_there_is_no_tree() {
         osos: 1,
         payload_max_bytes: 16,
         stream: None,
-        outsider: false,
+        external_receiver: false,
     };
     let error = manager.request_group(Time(0), job.job, &request).unwrap_err();
     assert_eq!(error.code(), RefusalCode::NoTree);

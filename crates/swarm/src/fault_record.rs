@@ -42,7 +42,7 @@ pub(super) struct Entry {
 
 /// All groups that were ever ordered.
 #[derive(Default)]
-pub(super) struct Ledger {
+pub(super) struct FaultRecord {
     entries: Vec<Entry>,
 }
 
@@ -62,7 +62,7 @@ pub(super) const DISAGREED: &[AbortReason] = &[AbortReason::Disagreement, AbortR
 /// The manager took the group back.
 pub(super) const WITHDRAWN: &[AbortReason] = &[AbortReason::Withdrawn];
 
-impl Ledger {
+impl FaultRecord {
     pub(super) fn entry(&mut self, key: Key) -> &mut Entry {
         let at = self.entries.iter().rposition(|entry| entry.key == key);
         let at = at.unwrap_or_else(|| {
@@ -102,7 +102,7 @@ impl Entry {
 
     /// Whether the group has cause to fail with these words.
     pub(super) fn explains(&self, abort: Abort) -> bool {
-        // Where members were lost, whoever is told by the manager first hears only this.
+        // Where members were lost, whoever is told by the manager first is_subscribed only this.
         if abort.reason == AbortReason::Withdrawn {
             return self.may_withdraw;
         }
