@@ -1,7 +1,7 @@
-//! Making things go wrong.
+//! Injection of faults.
 //!
-//! A fault hits what is there when its time has come; where nothing fits, it misses. Whatever it
-//! may lead to is written into the fault_record, so that nothing else is taken for its consequence.
+//! A fault hits a target that exists at its time; without one, it misses. All that it may lead to
+//! is written into the record of faults, so that any other failure is reported.
 
 mod forgeries;
 mod streams;
@@ -16,8 +16,8 @@ use super::link::Holder;
 use super::scenario::{Disagreement, Fault, FaultKind, Intrusion, Offence};
 use super::world::{SILENCE_NS, World};
 
-/// Bytes of a header in which no flipped bit may pass: magic, version, length, group, epoch, child
-/// and capability. What is left describes the operation, and is believed.
+/// Bytes of a header in which the receiver finds every flipped bit: magic, version, length, group,
+/// epoch, child and capability. The rest describes the operation and is not checked.
 const CHECKED_BYTES: [std::ops::Range<usize>; 4] = [0..5, 8..20, 44..46, 48..64];
 
 /// Flips a bit of a frame's header that the receiver checks.
@@ -31,7 +31,7 @@ pub(super) fn flip(bytes: &mut [u8], bit: u16) {
 impl World<'_> {
     pub(super) fn inject(&mut self, index: u32) {
         let Fault { at, kind } = self.scenario.faults[index as usize];
-        // Those that wait for their moment come back.
+        // Faults that wait for their moment come back.
         if at == self.now {
             self.trace.note(self.now, None, || format!("FAULT {kind:?}"));
         }
@@ -72,7 +72,7 @@ impl World<'_> {
         self.hits[kind.index()] += u64::from(has_hit);
     }
 
-    /// One of the members that still have something to do and a link to do it over.
+    /// One of the members that have something left to do and a link.
     fn pick_member(&self, pick: u32) -> Option<u32> {
         let is_fit = |index: &u32| {
             let member = &self.members[*index as usize];
@@ -129,7 +129,7 @@ impl World<'_> {
         true
     }
 
-    /// The partition has lasted so long that nobody believes in the other side any more.
+    /// The partition has lasted so long that both sides give each other up.
     pub(super) fn on_partition_silent(&mut self, _index: u32) {
         self.trace.note(self.now, None, || "links across the partition time out".to_owned());
         for link in 0..self.links.len() as u32 {
@@ -139,7 +139,7 @@ impl World<'_> {
             }
             self.blame_link(link, LINK_LOST, self.now);
             for end in [End::Lower, End::Upper] {
-                // Nothing of what an end says now reaches the other.
+                // Nothing that an end sends now reaches the other.
                 self.link(link).has_ended[end as usize] = true;
                 self.give_up(link, end);
             }
@@ -185,7 +185,7 @@ impl World<'_> {
         let Some(member) = self.pick_member(pick) else { return false };
         let number = self.members[member as usize].number;
         let key = self.run_of(member).key;
-        // Others notice once they wait for it, and that may be a while.
+        // Others notice when they wait for it, which may be much later.
         self.fault_record.entry(key).blame(u64::MAX / 2, GAVE_UP, number..number + 1);
         self.leave(member);
         true
@@ -210,7 +210,8 @@ impl World<'_> {
         true
     }
 
-    /// A member takes the next operation for another one; or all of them take one that can't be.
+    /// A member mistakes the next operation for another one, or all members start an impossible
+    /// one.
     fn disagree(&mut self, pick: u32, how: Disagreement) -> bool {
         let Some(member) = self.pick_member(pick) else { return false };
         let run = &self.runs[self.members[member as usize].run as usize];
@@ -239,7 +240,7 @@ impl World<'_> {
             self.member(member).mistake = Some((operation, plan));
         }
         self.run_of(member).disputed = Some(operation);
-        // Noticed when the others come to it, and that may be a while.
+        // It is noticed when the others come to that operation, which may be much later.
         self.fault_record.entry(key).blame(u64::MAX / 2, DISAGREED, 0..u32::MAX);
         true
     }
@@ -278,11 +279,11 @@ impl World<'_> {
         Edge { group, epoch, child: grant.child, capability: grant.capability }
     }
 
-    /// A datagram in a member's name, from somewhere else. Nobody is to blame for anything.
+    /// A datagram in a member's name, from a stranger. It must cause no failure.
     fn spoof(&mut self, pick: u32, offence: Offence) -> bool {
         let Some(member) = self.pick_member(pick) else { return false };
         let link = self.members[member as usize].link.expect("a picked member has a link");
-        // A replay by datagram is what the network does anyway.
+        // The network itself may repeat a datagram.
         if self.scenario.network.datagrams.is_none() || matches!(offence, Offence::Replay { .. }) {
             return false;
         }
@@ -290,7 +291,7 @@ impl World<'_> {
         let (group, has_address) = (run.grant.group, run.grant.multicast.is_some());
         let bytes = offensive_frame(offence, edge, run.grant.payload_max_bytes);
         if has_address {
-            // A member's capability admits to no multicast.
+            // A member's capability is not valid in multicast frames.
             self.forge_multicast(group, &bytes);
             self.forge_multicast(group, &forged_multicast(edge));
         }
@@ -304,7 +305,7 @@ impl World<'_> {
         self.scenario.network.datagrams.is_some()
     }
 
-    /// Somebody who belongs to no group connects to a node.
+    /// A process that belongs to no group connects to a node.
     fn intrude(&mut self, pick: u32, intrusion: Intrusion) -> bool {
         let node = pick % self.nodes.len() as u32;
         if !self.node(node).is_alive {

@@ -1,6 +1,6 @@
-//! Results that groups' roots send to multicast addresses: who listens, and what becomes of them.
+//! Results that roots send to multicast addresses, their receivers and their loss.
 //!
-//! Every listener's copy is lost, doubled, delayed or damaged by itself. Some come so late that
+//! Every receiver's copy is lost, doubled, delayed or damaged independently. Some come so late that
 //! another group may have the address by then.
 
 use rand::RngExt;
@@ -18,24 +18,24 @@ use super::scenario::DatagramPlan;
 use super::verdict::Violation;
 use super::world::{Incoming, World};
 
-/// Parts in a thousand of all results that come to their address once more, much later.
+/// Results, in parts of a thousand, that are delivered to their address once more, much later.
 const STRAYS: u32 = 30;
 
 /// How much later.
 const STRAY_NS_MAX: u64 = 20_000_000;
 
 impl World<'_> {
-    /// Lets a node send or hear a group's results by multicast, as the manager ordered.
+    /// Lets a node send or receive a group's results by multicast, as the manager ordered.
     pub(super) fn use_multicast(&mut self, node: u32, order: &GroupInstall) {
         let segment_max_bytes = self.datagram_segment_max_bytes();
         let Some(grant) = &order.multicast else { return };
         let host = self.node(node);
-        // Where the node sends none, members below it may hear them all the same.
+        // A node that sends no multicast may have members below it that receive it.
         let segment_max_bytes = if host.takes_datagrams { segment_max_bytes } else { 0 };
         host.machine.use_multicast(order.group, grant.capability, segment_max_bytes);
     }
 
-    /// Lets a member that takes datagrams hear its group's results.
+    /// Subscribes a member that takes datagrams to its group's multicast.
     pub(super) fn subscribe_multicast(&mut self, member: u32) {
         let Some(grant) = self.run_of(member).grant.multicast.clone() else { return };
         let Some(plan) = self.scenario.network.datagrams.and_then(|plan| plan.multicast) else {
@@ -92,7 +92,7 @@ impl World<'_> {
         }
     }
 
-    /// Whoever forged it, everybody at the address gets it.
+    /// Everybody at the address gets a forged frame too.
     pub(super) fn forge_multicast(&mut self, group: GroupId, bytes: &[u8]) {
         for listener in self.listeners(group) {
             let at = self.now + self.delay_ns();
@@ -101,7 +101,7 @@ impl World<'_> {
         }
     }
 
-    /// Who listens at a group's address now. Groups with one number have one address.
+    /// Who receives at a group's address now. Groups with the same number have the same address.
     fn listeners(&self, group: GroupId) -> Vec<Listener> {
         let listens = |index: &u32| {
             let member = &self.members[*index as usize];

@@ -10,7 +10,7 @@ use crate::verdict::{Violation, words};
 use crate::world::{Incoming, World};
 
 impl World<'_> {
-    /// Sends what the machine has for a port, as far as the link takes it.
+    /// Sends the machine's frames for a port, as far as the link takes them.
     pub(crate) fn flush(&mut self, node: u32, port: PortId) {
         let Some((link, end)) = self.node(node).link_at(port) else { return };
         let frames_max = self.scenario.network.link_frames;
@@ -46,7 +46,7 @@ impl World<'_> {
         }
     }
 
-    /// Looks at a frame that a node is about to send.
+    /// Checks a frame that a node is about to send.
     fn note_sent(&mut self, node: u32, link: u32, end: End, header: &Header) {
         let entry = &mut self.links[link as usize];
         let key = entry.edge.as_ref().map(|edge| edge.group);
@@ -107,7 +107,7 @@ impl World<'_> {
         }
     }
 
-    /// Reads a frame. What is none is refused.
+    /// Decodes a frame. Invalid bytes are refused.
     pub(crate) fn decode<'a>(&mut self, frame: Incoming<'a>) -> Option<(Header, &'a [u8])> {
         match frames::decode(frame.bytes) {
             Ok(whole) => Some(whole),
@@ -118,7 +118,7 @@ impl World<'_> {
         }
     }
 
-    /// A node, or a member, refused a frame: it closes the link, or drops the datagram.
+    /// A node or a member refused a frame: it closes the link, or drops the datagram.
     pub(crate) fn on_refused(&mut self, frame: Incoming<'_>, error: &str) {
         let Incoming { link, to: end, carrier, is_forged, .. } = frame;
         let key = self.edge_key(link);
