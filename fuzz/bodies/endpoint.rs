@@ -1,5 +1,5 @@
-//! Any sequence of calls and frames at one endpoint: it never panics, never has more in flight
-//! than it was granted, and every byte range it names lies in its operation's vector.
+//! Any sequence of calls and frames at one endpoint. The endpoint never panics, never has more in
+//! flight than it was granted, and names only byte ranges within its operation's vector.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::num::NonZeroU16;
@@ -45,7 +45,7 @@ enum Step {
     Serve {
         results: u8,
     },
-    /// The answer to the `index`th request in flight, changed or not.
+    /// An answer to the `index`th request in flight, changed or not.
     Answer {
         index: u8,
         has_data: bool,
@@ -56,7 +56,7 @@ enum Step {
     Joined {
         is_forged: bool,
     },
-    /// What travels by datagram beside results, or claims to.
+    /// A datagram that is no result, or a link frame that should be one.
     Sign {
         kind: u8,
         back: u8,
@@ -67,12 +67,12 @@ enum Step {
         us: u16,
     },
     Upward(u8),
-    /// The end, of a sort, if the number is small: an endpoint that has ended does nothing more.
+    /// Ends the endpoint in some way, if the number is small. After that it does nothing more.
     End(u8),
     Poll,
 }
 
-/// What a run came to.
+/// Counters of a run.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Reached {
     pub(crate) completed: u64,
@@ -99,7 +99,7 @@ struct Run {
     reached: Reached,
 }
 
-/// Takes `bytes` for a sequence of steps and runs it.
+/// Takes `bytes` as a sequence of steps and runs it.
 pub(crate) fn run(bytes: &[u8]) -> Reached {
     let mut unstructured = Unstructured::new(bytes);
     let osos = 1 + u16::arbitrary(&mut unstructured).unwrap_or(0) % 8;
@@ -224,7 +224,7 @@ impl Run {
     }
 
     fn start(&mut self, spec: OperationSpec, streams: bool) {
-        // A driver drains events after each call; those of what it started last included.
+        // A driver takes events after each call, also those of what it started last.
         self.poll();
         let started = if streams {
             self.endpoint.start_stream(spec, usize::MAX)

@@ -1,4 +1,4 @@
-//! Any sequence of orders, frames, closings and timeouts at one node: it never panics, its
+//! Any sequence of orders, frames, closings and timeouts at one node. The node never panics, its
 //! accounts stay right, and an honest group beside the attacked ones is not disturbed.
 
 use std::collections::BTreeMap;
@@ -28,11 +28,11 @@ const GROUPS: u32 = 4;
 const OSOS_MAX: u32 = 16;
 const PAYLOAD_MAX_BYTES: u32 = 32;
 const TIMEOUT_NS: u64 = 1000;
-/// More than a child's or a parent's queue may ever hold: slots for 8 segments, and a few.
+/// More than a child's or a parent's queue may ever hold: slots for 8 segments, and a few more.
 const QUEUE_MAX: usize = 16 + 5 + 8 + 1;
 const TREES: u16 = 2;
 const TERMS: StreamTerms = StreamTerms { chunk_bytes: 8, window: 3 };
-/// The honest group's: its ports are beyond any that a step names.
+/// The honest group. Its ports are beyond all that a step names.
 const HONEST: GroupId = GroupId(GROUPS);
 const HONEST_PORTS: [PortId; 2] = [PortId(30), PortId(31)];
 const PORTS: u32 = 20;
@@ -65,7 +65,7 @@ enum Step {
         attempt: u8,
         is_datagram: bool,
     },
-    /// What a parent says to a group below one, rightly or not.
+    /// A frame from a parent to a group below it, valid or not.
     FromParent {
         group: u8,
         message: AnyMessage,
@@ -77,7 +77,7 @@ enum Step {
     AdvanceFar {
         ms: u8,
     },
-    /// The next word that a formed child has to say of a stream, or one near it.
+    /// The next stream frame of a formed group's child, or one near it.
     Stream {
         group: u8,
         child: u8,
@@ -178,8 +178,8 @@ impl AnyPart {
     }
 }
 
-/// Where streams' operations are numbered from: no request has such a number, because an operation
-/// that is a stream for one and none for another fails its group.
+/// First number of streamed operations. No request has such a number, because the group fails if an
+/// operation is a stream for one member and none for another.
 const FIRST_STREAM: u32 = 1 << 20;
 
 /// The port to a formed group's parent: behind those of all children.
@@ -238,7 +238,7 @@ fn chunk_of(operation: OperationNumber, chunk: u32) -> Part {
     Part { segment, ..part(operation, sequence(chunk), shape) }
 }
 
-/// What a run came to, so that a caller can see that inputs do reach the machine's depths.
+/// Counters of a run, so that a caller can see that inputs reach the machine's depths.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Reached {
     pub(crate) honest_sums: u64,
@@ -256,17 +256,18 @@ struct Run {
     node: Node,
     memory: NodeMemory,
     now: Time,
-    /// Outstanding operations of each group that stands, by its arena's number.
+    /// Outstanding operations of each installed group, by its arena's number.
     osos: BTreeMap<ArenaId, u32>,
     honest_number: u32,
-    /// How many requests each child that was formed has sent.
+    /// How many requests each formed child has sent.
     sent: BTreeMap<(GroupId, u16), u32>,
-    /// Streams that each child that was formed is done with, and chunks that it has sent of the next.
+    /// How many streams each formed child has completed, and how many chunks of the next it has
+    /// sent.
     streamed: BTreeMap<(GroupId, u16), (u32, u32)>,
     reached: Reached,
 }
 
-/// Takes `bytes` for a sequence of steps and runs it.
+/// Takes `bytes` as a sequence of steps and runs it.
 pub(crate) fn run(bytes: &[u8]) -> Reached {
     let mut unstructured = Unstructured::new(bytes);
     let mut run = Run::new();
@@ -281,7 +282,7 @@ pub(crate) fn run(bytes: &[u8]) -> Reached {
     // Whatever was done to the node, the honest group still works.
     run.honest_sum(1, 2, false);
     run.check();
-    // Once nobody else holds or waits for the lock, neither does a ghost.
+    // Once no group has the lock or waits for it, no removed group does either.
     for group in (0..GROUPS).map(GroupId) {
         for epoch in (0..2).map(Epoch) {
             run.node.withdraw(group, epoch);
@@ -528,7 +529,7 @@ impl Run {
         self.say(group, child, message, Carrier::Link);
     }
 
-    /// Sends over the port that [`Step::Form`] gives to a child, rightly or not.
+    /// Sends over the port of a child that [`Step::Form`] joined, valid or not.
     fn say(&mut self, group: GroupId, child: u16, message: Message, carrier: Carrier) {
         let edge = edges(group).edge(child);
         let port = PortId(group.0 * 4 + u32::from(child));
@@ -536,7 +537,7 @@ impl Run {
         self.drain_events();
     }
 
-    /// Sends over the port that [`Step::Form`] gives to a parent, rightly or not.
+    /// Sends over the port of a parent that [`Step::Form`] connected, valid or not.
     fn say_down(&mut self, group: GroupId, message: Message, carrier: Carrier) {
         let edge = edges(group).edge(0);
         self.put(upward(group), Header { edge, message }, carrier);
@@ -544,7 +545,7 @@ impl Run {
     }
 
     fn frame(&mut self, port: u8, edge: &AnyEdge, message: &AnyMessage, carrier: Carrier) {
-        // The honest group may be named, but none of its capabilities be known.
+        // A frame may name the honest group, but never its capabilities.
         let group = GroupId(u32::from(edge.group) % (GROUPS + 2));
         let child = ChildIndex(u16::from(edge.child % 5));
         let capability = if edge.is_forged || group == HONEST {
@@ -564,7 +565,7 @@ impl Run {
         let payload = vec![0xCC; header.payload_bytes()];
         if self.handle(port, carrier, &header, &payload).is_err() {
             self.reached.refused += 1;
-            // A datagram that is refused is dropped, and nothing else.
+            // A datagram that is refused is dropped, and nothing else happens.
             if carrier == Carrier::Link {
                 self.close(port);
             }

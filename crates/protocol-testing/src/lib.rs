@@ -1,15 +1,15 @@
-//! What the tests of the protocol machines have in common: the tree tests and the fuzzers of
-//! `protocol`, and the swarm.
+//! What the tests of the protocol machines share: the tree tests and fuzzers of `protocol`, and the
+//! swarm.
 //!
-//! Owns what stands around a machine wherever it is tried out: the payload memory of a node, the
-//! operations of a member, the data and what must become of it, the unanswered requests of an edge,
-//! frames and grants. Must not know how links behave or in which order things happen: that is each
-//! driver's own. No crate of the product depends on this one, except for its tests.
+//! Owns the surroundings of a machine under test: a node's payload memory, a member's operations,
+//! their data and expected results, an edge's unanswered requests, frames and grants. Must not know
+//! how links behave or in which order things happen; every driver decides that itself. Only tests
+//! depend on this crate.
 //!
-//! - [`workload`]: operations, and the mixture that random ones are drawn from.
+//! - [`workload`]: operations, and the mixture from which random ones are drawn.
 //! - [`values`]: the elements that members contribute, and the result over a tree.
 //! - [`NodeMemory`]: payload memory that checks every call against the contract.
-//! - [`Operations`]: what a member has under way.
+//! - [`Operations`]: the operations that a member has under way.
 #![forbid(unsafe_code)]
 
 pub mod frames;

@@ -1,4 +1,4 @@
-//! A node driver's payload memory that checks every call against the contract of [`Payloads`].
+//! A node driver's payload memory. It checks every call against the contract of [`Payloads`].
 
 use std::collections::BTreeMap;
 
@@ -8,14 +8,14 @@ use tributary_reduce::{Accumulation, accumulator_bytes, accumulator_bytes_max};
 use tributary_wire::frame::{Header, Shape};
 use tributary_wire::{ChildIndex, GroupId};
 
-/// What a frame carries that is read from a slot after its next use.
+/// Payload of a frame that is read from a slot after the slot was used again.
 const STALE: u8 = 0xEE;
 
-/// All arenas of one node, with the product's kernels. What a node may not do is asserted.
+/// All arenas of one node, with the product's kernels. Asserts the contract.
 #[derive(Debug)]
 pub struct NodeMemory {
     arenas: BTreeMap<ArenaId, ArenaMemory>,
-    /// The child whose frame is being handled: [`Source::Frame`] doesn't say.
+    /// The child whose frame is being handled, because [`Source::Frame`] does not name it.
     sender: ChildIndex,
     allows_stale_reads: bool,
 }
@@ -25,12 +25,12 @@ struct ArenaMemory {
     arena: Arena,
     slots: Vec<Slot>,
     accumulators: Vec<u8>,
-    /// One place for each slot and child, and how many bytes wait there.
+    /// A parking place for each slot and child, and how many bytes are parked there.
     parked: Vec<u8>,
     parked_bytes: Vec<Option<usize>>,
 }
 
-/// What an accumulator holds.
+/// State of an accumulator.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 enum Slot {
     #[default]
@@ -45,18 +45,18 @@ enum Slot {
 }
 
 impl NodeMemory {
-    /// No arenas. Stale reads are for drivers in which a frame may be sent twice, so that an answer to a
-    /// repeat can be overtaken by the next use of its slot.
+    /// No arenas. Stale reads are for drivers in which a frame may be sent twice, so that the slot
+    /// of an answer to a repeat can be used again before the answer is read.
     #[must_use]
     pub fn new(allows_stale_reads: bool) -> Self {
         Self { arenas: BTreeMap::new(), sender: ChildIndex(0), allows_stale_reads }
     }
 
-    /// Sets memory aside for a group that was just installed, and for its tree's streams if those have
-    /// none yet.
+    /// Allocates the arena of a group that was just installed, and that of its tree's streams if
+    /// there is none yet.
     ///
     /// # Panics
-    /// If the group's arena has a name that is in use, or the tree's has changed.
+    /// If the group's arena exists already, or the tree's has changed.
     pub fn install(&mut self, node: &Node, group: GroupId, arena: Arena) {
         let before = self.arenas.insert(arena.id, ArenaMemory::new(arena));
         assert!(before.is_none(), "an arena's name is used again only after its release");
@@ -67,27 +67,27 @@ impl NodeMemory {
         }
     }
 
-    /// Frees what a node has released.
+    /// Frees an arena that a node has released.
     ///
     /// # Panics
-    /// If it is not there, or is a tree's, which stays.
+    /// If it does not exist, or belongs to a tree, whose arena stays.
     pub fn release(&mut self, id: ArenaId) {
         assert!(matches!(id, ArenaId::Group(_)), "a tree's memory stays");
         assert!(self.arenas.remove(&id).is_some(), "an arena is released once");
     }
 
-    /// Groups that have memory here.
+    /// Groups that have an arena here.
     #[must_use]
     pub fn groups(&self) -> usize {
         self.arenas.keys().filter(|id| matches!(id, ArenaId::Group(_))).count()
     }
 
-    /// Notes whose frame the node is about to handle.
+    /// Notes which child's frame the node is about to handle.
     pub fn expect(&mut self, header: &Header) {
         self.sender = header.edge.child;
     }
 
-    /// Appends the bytes that a frame carries.
+    /// Appends the payload of a frame.
     ///
     /// # Panics
     /// If the place holds no result of that length, unless stale reads are allowed.
@@ -122,7 +122,7 @@ impl ArenaMemory {
         }
     }
 
-    /// A group that failed in the middle leaves its tree's slots to the next as they are.
+    /// A group that fails in the middle leaves its tree's slots to the next group as they are.
     fn is_shared(&self) -> bool {
         matches!(self.arena.id, ArenaId::Stream(_))
     }
@@ -137,7 +137,7 @@ impl ArenaMemory {
         usize::from(at.slot) * accumulator_bytes_max(self.payload_max_bytes())
     }
 
-    /// Which of the parking places it is, and whose.
+    /// The index of a parking place, and its child.
     fn parking_place(&self, at: Place) -> (usize, ChildIndex) {
         let Lane::Parked(child) = at.lane else { panic!("an accumulator is no parking place") };
         assert!(at.slot < self.arena.slots && child.0 < self.arena.children);
@@ -145,7 +145,7 @@ impl ArenaMemory {
         (place, child)
     }
 
-    /// The accumulator, the contribution that goes into it, and whose it is.
+    /// The accumulator, the contribution that is reduced into it, and the child that it comes from.
     fn both<'a>(
         &'a mut self,
         at: Place,

@@ -1,4 +1,4 @@
-//! Goal: each refusal of a node, and the limits of one. Method: one node, frames by hand.
+//! Goal: every refusal of a node, and its limits. Method: one node, and frames written by hand.
 
 mod external_receiver;
 
@@ -17,7 +17,7 @@ use super::*;
 use crate::StreamTerms;
 use crate::payloads::{Arena, ArenaId, Place, Source};
 
-/// Payload is of no interest here.
+/// These tests do not check payload.
 struct Nowhere;
 
 impl Payloads for Nowhere {
@@ -93,7 +93,7 @@ fn put(node: &mut Node, port: u32, edge: Edge, message: Message) -> Result<(), F
     node.handle_frame(Time(0), PortId(port), Carrier::Link, &header, &payload, &mut Nowhere)
 }
 
-/// A node whose group's child `i` has joined over port `i`, and all of it drained.
+/// A node whose group's child `i` has joined over port `i`, with all output taken.
 fn joined(children: u16) -> Node {
     let mut node = Node::new(limits());
     node.install(Time(0), group(children)).unwrap();
@@ -301,7 +301,7 @@ fn a_child_that_has_left_stays_gone() {
     let again = FrameError::AlreadyJoined { group: GROUP, child: 0 };
     assert_eq!(put(&mut node, 0, edge(0), Message::Join), Err(again));
     assert_eq!(drain(&mut node), (vec![], vec![]), "its sibling is not disturbed");
-    // Its sibling waits for it in vain, and is told.
+    // Its sibling waits in vain, and is told.
     put(&mut node, 1, edge(1), request(0, 4)).unwrap();
     let abort = Abort { reason: AbortReason::MemberLost, at_fault: EndpointId(0) };
     let (sent, events) = drain(&mut node);
@@ -337,7 +337,7 @@ fn results_without_a_request_are_refused() {
     assert_eq!(result(&mut node, 0, 4), unexpected(0), "nothing is open");
     put(&mut node, 0, edge(0), request(0, 4)).unwrap();
     assert_eq!(result(&mut node, 0, 5), unexpected(0), "another shape");
-    assert_eq!(result(&mut node, 1, 4), unexpected(1), "not asked yet");
+    assert_eq!(result(&mut node, 1, 4), unexpected(1), "not requested yet");
     for message in [Message::Join, Message::Leave, request(0, 4)] {
         assert_eq!(put(&mut node, 9, edge(6), message), Err(FrameError::WrongDirection));
     }
@@ -368,7 +368,7 @@ fn the_join_timer_names_the_first_missing_child() {
     assert_eq!(node.poll_timeout(), None);
 }
 
-/// Two groups of one child each, which may stream in one tree.
+/// Two groups of one child each, which may stream in the same tree.
 fn two_streamers() -> Node {
     let mut node = Node::new(limits());
     let terms = StreamTerms { chunk_bytes: 16, window: 2 };
@@ -410,11 +410,11 @@ fn the_lock_changes_hands_only_when_its_holder_is_done() {
     let mut node = two_streamers();
     put(&mut node, 0, streamer(0), stream_request(1)).unwrap();
     put(&mut node, 1, streamer(1), stream_request(1)).unwrap();
-    let turn = |group| {
+    let grant = |group| {
         let message = Message::StreamGrant(OperationNumber(1));
         (PortId(group), Header { edge: streamer(group), message })
     };
-    assert_eq!(drain(&mut node).0, [turn(0)], "first come, first served");
+    assert_eq!(drain(&mut node).0, [grant(0)], "first come, first served");
     assert_eq!(node.streams_waiting(), 1);
     for chunk in 0..3 {
         put(&mut node, 0, streamer(0), stream_chunk(1, chunk)).unwrap();
@@ -422,9 +422,9 @@ fn the_lock_changes_hands_only_when_its_holder_is_done() {
     let sent = drain(&mut node).0;
     assert!(sent.iter().all(|(port, _)| *port == PortId(0)), "results are not the end: {sent:?}");
     put(&mut node, 0, streamer(0), Message::StreamDone(OperationNumber(1))).unwrap();
-    assert_eq!(drain(&mut node).0, [turn(1)]);
+    assert_eq!(drain(&mut node).0, [grant(1)]);
     assert_eq!((node.streams_waiting(), node.stats().streams), (0, 1));
-    // What comes for a stream that is over is a late copy.
+    // A frame for a stream that has ended is a late copy.
     put(&mut node, 0, streamer(0), stream_chunk(1, 0)).unwrap();
     put(&mut node, 0, streamer(0), Message::StreamDone(OperationNumber(1))).unwrap();
     put(&mut node, 0, streamer(0), stream_request(1)).unwrap();
@@ -457,13 +457,13 @@ fn a_child_that_comes_after_the_failure_is_told_of_it_once_it_has_shown_its_gran
     let unknown = Err(FrameError::UnknownGroup { group: GROUP, epoch: EPOCH });
     let forged = Edge { capability: capability(7), ..edge(1) };
     assert_eq!(put(&mut node, 1, forged, Message::Join), unknown);
-    // Child 0 had joined, and was told then.
+    // Child 0 had joined, so it was told then.
     assert_eq!(put(&mut node, 1, edge(0), Message::Join), unknown);
     put(&mut node, 1, edge(1), Message::Join).unwrap();
     let word = Header { edge: edge(1), message: Message::Abort(abort) };
     assert_eq!(drain(&mut node), (vec![(PortId(1), word)], vec![Event::Close(PortId(1))]));
     assert_eq!((node.osos_used(), node.poll_timeout()), (0, None));
-    // The next incarnation takes the memory with it.
+    // The next incarnation removes the record.
     node.install(Time(0), GroupConfig { epoch: Epoch(10), ..group(3) }).unwrap();
     assert!(put(&mut node, 2, edge(2), Message::Join).is_err());
 }
@@ -474,7 +474,7 @@ fn nothing_more_goes_to_a_child_that_has_left() {
     for child in [0, 1] {
         put(&mut node, child, edge(child as u16), request(0, 1)).unwrap();
     }
-    // Child 0 leaves before its result has gone out.
+    // Child 0 leaves before its result was sent.
     put(&mut node, 0, edge(0), Message::Leave).unwrap();
     let (sent, _) = drain(&mut node);
     assert!(sent.iter().all(|(port, _)| *port == PortId(1)), "{sent:?}");
@@ -547,7 +547,7 @@ fn a_node_without_multicast_lets_its_subscribed_members_go_on() {
 fn copies_that_multicast_has_overtaken_make_room() {
     let mut node = joined(1);
     node.use_multicast(GROUP, capability(8), 64);
-    // The child goes on with what it hears, and reads nothing of its link.
+    // The child goes on with what it gets by multicast, and reads nothing from its link.
     for number in 0..60 {
         put(&mut node, 0, edge(0), request(number, 1)).unwrap();
     }

@@ -1,4 +1,4 @@
-//! Goal: when a request is repeated, and over what. Method: one lower end, time by hand.
+//! Goal: when a request is repeated, and over what. Method: one lower end, with times set by hand.
 
 use alloc::vec::Vec;
 
@@ -15,7 +15,7 @@ fn number(index: u32) -> Sequence {
     Sequence(Sequence::FIRST.0.wrapping_add(index))
 }
 
-/// An end whose one probe took [`RTT_NS`] to be answered, at time 0.
+/// An end whose only probe was answered after [`RTT_NS`], at time 0.
 fn open() -> LowerEnd {
     let mut end = LowerEnd::new(4);
     end.on_offering(SEGMENT_MAX_BYTES);
@@ -30,7 +30,7 @@ fn open() -> LowerEnd {
     end
 }
 
-/// Fires the timer when it is due, and sends what is then due.
+/// Fires the timer when it is due, and sends what is due then.
 fn fire(end: &mut LowerEnd) -> (Time, Option<Repeat>) {
     let due = end.poll_timeout().expect("something is waited for");
     assert_eq!(end.handle_timeout(Time(due.0 - 1)), None);
@@ -130,7 +130,7 @@ fn evidence_of_loss_hurries_a_request_once() {
 #[test]
 fn what_no_datagram_answers_goes_over_the_link_and_such_answers_close_the_way() {
     let mut end = open();
-    // The request was known once: silence counts from when it began.
+    // The request was acked once: silence counts from its beginning.
     end.on_sent(Time(2 * RTT_NS), number(0));
     for attempt in 1..=20 {
         let (at, _) = fire(&mut end);
@@ -182,7 +182,7 @@ fn a_standstill_closes_nothing() {
     }
     assert_eq!(end.stats().by_link, 2);
     for index in [0, 1] {
-        // The parent goes on, and looks at the link first.
+        // The parent goes on, and polls the link first.
         let (now, retransmit) = (Time(1 << 41), RetransmitState::default());
         assert_eq!(end.on_result(now, Carrier::Link, number(index), retransmit), None);
         assert_eq!(end.carrier(8), Carrier::Datagram);

@@ -1,8 +1,8 @@
 //! Runs over datagrams that are lost, come twice and overtake each other.
 //!
-//! What the other runs show still holds: every bit of every result, each contribution folded once
-//! (the memory of these tests checks it), all freed in the end. Besides: how many datagrams it
-//! takes, and what happens where none arrive.
+//! Everything that other runs check still holds: every bit of every result, each contribution
+//! reduced once (the test memory checks it), everything freed in the end. These runs also check how
+//! many datagrams are needed, and what happens if none arrives.
 
 use std::collections::BTreeSet;
 
@@ -20,7 +20,7 @@ use crate::world::{SEGMENT_MAX_BYTES, World};
 
 const SEEDS: u64 = 40;
 
-/// As long as a lost probe, or a bit more.
+/// A little longer than a lost probe takes.
 const PROBE_NS: u64 = 5_000_000;
 
 fn members(world: &World) -> impl Iterator<Item = RecoveryStats> {
@@ -39,7 +39,7 @@ fn losses_change_no_bit() {
         for seed in 0..SEEDS {
             let world = run(&Scenario::random(seed), Timing::lossy(seed, loss));
             for host in &world.nodes {
-                // A late copy of something that is over: the child has left, or its group ended.
+                // A late copy: the child has left, or its group has ended.
                 let is_late = |why: &Option<FrameError>| {
                     why.is_none_or(|error| error == FrameError::WrongPort)
                 };
@@ -51,7 +51,7 @@ fn losses_change_no_bit() {
             by_link += world.links.iter().map(|link| link.link_parts).sum::<u64>();
             by_datagram += datagrams(&world);
             if loss < 0.1 {
-                // A short run may be over before a lost probe is repeated.
+                // A short run may end before a lost probe is repeated.
                 let is_short = world.now < 2 * PROBE_NS;
                 let is_open = |it: &Member| it.reachability == Some(Reachability::Reachable);
                 assert!(is_short || world.members.iter().all(is_open), "seed {seed}");
@@ -107,11 +107,11 @@ fn a_late_sibling_causes_no_storm() {
         let datagrams = Datagrams { is_orderly: true, ..Datagrams::with_loss(0.0) };
         let timing = Timing { datagrams: Some(datagrams), ..Timing::orderly(1) };
         let mut world = World::new(&scenario, timing);
-        // The first member does its sixth operation late, and all others wait for it.
+        // The first member starts its sixth operation late, and all others wait for it.
         world.members[0].pause = Some((5, late_ns));
         world.run();
         assert!(world.members.iter().all(|member| member.is_done()));
-        // Repeats come at doubling distances from 200 us on, up to 100 ms; each is answered.
+        // Repeats come at doubling intervals from 200 us up to 100 ms, and each gets an ack.
         let doublings = 64 - (late_ns / 200_000).leading_zeros() as u64 + 1;
         let repeats = doublings.min(10) + late_ns / 100_000_000;
         for link in &world.links {
@@ -140,7 +140,7 @@ fn losses_within_a_window_are_found_without_a_timer() {
         let edges = world.links.len() as u64;
         least += 2 * edges * segments(&sum, &scenario.groups[0]);
     }
-    // Had each loss waited for a timer, it would have been this long at least.
+    // If each loss had waited for a timer, the run would have taken at least this long.
     let by_timer_ns = lost * 200_000;
     assert!(passed_ns < by_timer_ns / 10, "{passed_ns} ns for {lost} losses");
     assert!(sent < least + least * 3 / 20, "{sent} datagrams for {least} at 1% loss");
@@ -152,7 +152,7 @@ fn where_no_datagram_ever_arrives_the_link_carries_all() {
         let scenario = Scenario::random(seed);
         let world = run(&scenario, Timing::lossy(seed, 1.0));
         for member in &world.members {
-            // A short run may be over before the last probe is given up.
+            // A short run may end before the last probe is given up.
             let is_decided = member.reachability == Some(Reachability::Unreachable);
             assert!(is_decided || world.now < 40 * PROBE_NS, "seed {seed}");
             assert_ne!(member.reachability, Some(Reachability::Reachable));
@@ -228,7 +228,7 @@ fn multicast_changes_no_bit() {
 fn short_vectors_go_by_datagram_once_they_are_cut_for_it() {
     let mut scenario = uneven(4);
     scenario.groups[0].payload_max_bytes = 256;
-    // 240 bytes: longer than a datagram here, and no longer than a segment of the grant.
+    // 240 bytes: longer than a datagram here, and no longer than a granted segment.
     let sum = OperationPlan::allreduce(Operator::Sum, Datatype::F64, 30);
     scenario.groups[0].script = vec![sum; 50];
     let run_cut = |segment_max_bytes| {
@@ -242,7 +242,7 @@ fn short_vectors_go_by_datagram_once_they_are_cut_for_it() {
         world.assert_all_is_free(&BTreeSet::new());
         datagrams(&world)
     };
-    // In three there are datagrams and losses; in six there would be more than may be in flight.
+    // Cut into three there are datagrams and losses; six would be more than may be in flight.
     let in_three = run_cut(SEGMENT_MAX_BYTES);
     assert!(in_three > 50 * 3 * 9, "{in_three}: every segment of every member");
     assert!(run_cut(40) < 50, "{} probes", run_cut(40));
@@ -304,7 +304,7 @@ fn streams_keep_to_their_links_among_segments_that_are_lost() {
             for seed in seeds {
                 let travel = Datagrams { has_multicast, ..Datagrams::with_loss(loss) };
                 let timing = Timing { datagrams: Some(travel), ..Timing::orderly(seed) };
-                // No chunk travels by datagram, as the links see to.
+                // No chunk travels by datagram; the links check that.
                 let world = run(&Scenario::random_streams(seed), timing);
                 streams += world.nodes.iter().map(|it| it.node.stats().streams).sum::<u64>();
                 repeated +=

@@ -19,23 +19,23 @@ use crate::link::{Holder, LOWER, Link, Timing, UPPER};
 use crate::member::{DATAGRAM_PORT, Member};
 use crate::plan::{GroupPlan, STREAMS, Scenario};
 
-/// Less than the longest segments here, which therefore go over links.
+/// Shorter than the longest segments here, which therefore go over links.
 pub(crate) const SEGMENT_MAX_BYTES: u32 = 100;
 
 pub(crate) const JOIN_TIMEOUT_NS: u64 = 1_000_000;
 
-/// More events than any scenario here needs: a run that reaches it is stuck in a loop.
+/// More events than any scenario here needs. A run that reaches it is stuck in a loop.
 const STEPS_MAX: u64 = 2_000_000;
 
 /// An aggregation node and its driver's state.
 pub(crate) struct NodeHost {
     pub(crate) node: Node,
     pub(crate) memory: NodeMemory,
-    /// The link, and the end of it, that each port number stands for.
+    /// The link, and the end of it, at each port number.
     ports: Ports<(usize, usize)>,
     pub(crate) events: Vec<Event>,
     pub(crate) refused: Vec<FrameError>,
-    /// Datagrams that were dropped, and why; none where no edge was found for one.
+    /// Datagrams that were dropped, with the error; none if no edge was found.
     pub(crate) dropped: Vec<Option<FrameError>>,
 }
 
@@ -45,7 +45,7 @@ pub(crate) struct World {
     pub(crate) members: Vec<Member>,
     pub(crate) links: Vec<Link>,
     pub(crate) timing: Timing,
-    /// Everything that was ever sent, when and where, in one number.
+    /// Hash of every frame, with its time and place.
     pub(crate) frames_hash: u64,
     groups: Vec<GroupPlan>,
     agenda: BTreeMap<(u64, u64), Item>,
@@ -62,14 +62,14 @@ enum Item {
     Leave(usize),
 }
 
-/// Whom multicast may reach.
+/// A receiver of multicast.
 #[derive(Clone, Copy)]
 enum Receiver {
     Node(usize),
     Member(usize),
 }
 
-/// What groups' multicasts show.
+/// Counters of multicasts.
 fn multicast_capability(group: GroupId) -> Capability {
     Capability::from_bytes([0xE0 + group.0 as u8; 16])
 }
@@ -96,7 +96,7 @@ impl NodeHost {
 }
 
 impl World {
-    /// Installs every group, root first, and puts the members' connecting on the agenda.
+    /// Installs every group, root first, and schedules the members' connections.
     pub(crate) fn new(scenario: &Scenario, timing: Timing) -> Self {
         let osos_max = scenario.groups.iter().map(|group| u32::from(group.osos)).sum();
         let config = NodeConfig {
@@ -231,7 +231,7 @@ impl World {
         panic!("member {member} is nowhere in group {group}");
     }
 
-    /// Lets a member connect at another time than chance had chosen.
+    /// Lets a member connect at another time than the random one.
     pub(crate) fn connect_at(&mut self, member: usize, at: u64) {
         self.agenda.retain(|_, item| !matches!(item, Item::Connect(it) if *it == member));
         self.put(at, Item::Connect(member));
@@ -254,7 +254,7 @@ impl World {
         link
     }
 
-    /// Does the next thing; false if nothing is left to do.
+    /// Processes the next event; false if none is left.
     pub(crate) fn step(&mut self) -> bool {
         let due_nodes = self.nodes.iter().filter_map(|host| host.node.poll_timeout());
         let due_members = self.members.iter().filter_map(|member| member.endpoint.poll_timeout());
@@ -282,7 +282,8 @@ impl World {
             Item::Multicast { receiver, frame } => self.deliver_multicast(receiver, &frame),
             Item::Connect(member) => self.connect_member(member),
             Item::Start(member) => {
-                // When it is too busy to start another, the next completion puts this off no more.
+                // If it is too busy to start another operation, the next completion does not delay
+                // this further.
                 if self.members[member].start_next() {
                     self.put_start(member);
                     self.pump_member(member);
@@ -302,7 +303,7 @@ impl World {
         panic!("not quiet after {STEPS_MAX} steps");
     }
 
-    /// Runs until something holds that must come to hold.
+    /// Runs until a condition holds, which must hold in the end.
     pub(crate) fn run_until(&mut self, mut holds: impl FnMut(&Self) -> bool) {
         while !holds(self) {
             assert!(self.step(), "all is quiet and it doesn't hold");
@@ -440,7 +441,7 @@ impl World {
         self.links[link].stopped[end] = Some(Vec::new());
     }
 
-    /// The process of a node is gone: all its links close.
+    /// A node's process dies: all its links close.
     pub(crate) fn kill_node(&mut self, node: usize) {
         let links: Vec<(usize, usize)> = self.nodes[node].ports.iter().collect();
         for (link, end) in links {
@@ -471,7 +472,7 @@ impl World {
         }
     }
 
-    /// Sends what a node has for multicast addresses to everyone in the group but itself.
+    /// Sends a node's multicasts to everyone else in the group.
     fn multicast(&mut self, node: usize) {
         while let Some((group, transmit)) = self.nodes[node].node.poll_multicast() {
             let travel = self.timing.datagrams.expect("nobody multicasts without datagrams");
@@ -503,12 +504,12 @@ impl World {
         let now = Time(self.now);
         match receiver {
             Receiver::Node(node) => {
-                // Sequences of other groups may be struck off, too: the check is weaker then.
+                // Sequences of other groups may be removed too, which weakens the check.
                 let is_upward = |link: &&mut Link| matches!(link.holders[LOWER], Holder::Node { node: lower, .. } if lower == node);
                 self.links.iter_mut().filter(is_upward).for_each(|link| link.on_multicast(&header));
                 let host = &mut self.nodes[node];
                 let taken = host.node.handle_multicast(now, &header, payload, &mut host.memory);
-                // The group may be over by then.
+                // The group may have ended by then.
                 host.dropped.extend(taken.err().map(Some));
                 self.pump_node(node);
             }

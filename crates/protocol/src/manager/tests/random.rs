@@ -1,7 +1,7 @@
-//! Any order of events: the books stay balanced.
+//! Any order of events leaves the OSO accounts right.
 //!
-//! The test plays the nodes and keeps books of its own, from the orders alone: what a node was
-//! told to install it holds until it was told to remove it, or said that it is over.
+//! The test plays the nodes and keeps its own accounts from the orders alone. A node has what it
+//! was told to install until it was told to remove it, or reported its end.
 
 use super::*;
 use alloc::collections::BTreeSet;
@@ -70,7 +70,7 @@ struct World {
     played: BTreeMap<NodeId, Played>,
     jobs: Vec<JobAdmission>,
     tickets: BTreeSet<RequestTicket>,
-    /// Everything that came out, to compare two runs by.
+    /// All output, to compare two runs.
     trace: String,
 }
 
@@ -206,7 +206,7 @@ impl World {
         }
         for (ticket, decision) in core::mem::take(&mut self.site.decisions) {
             self.trace.push_str(&format!("{ticket:?} {decision:?}\n"));
-            assert!(self.tickets.remove(&ticket), "only what was asked is decided, and once");
+            assert!(self.tickets.remove(&ticket), "only requests are decided, and once");
         }
     }
 

@@ -1,4 +1,4 @@
-//! Whole stories of admission.
+//! Admission from request to end.
 
 use super::*;
 use crate::manager::{AdmitError, EventError, RegisterError};
@@ -91,7 +91,7 @@ fn one_nodes_refusal_rolls_everything_back() {
     );
     assert_eq!(site.take_removals(), [(root, top.group), (second, top.group)]);
     assert_eq!(site.used_in_all(), 0);
-    // The other leaf's answer crossed the removal.
+    // The other leaf answered before it got the removal.
     site.say(second, installed(&first_install));
     assert_eq!(site.manager.stats().events_stale, 1);
 }
@@ -140,7 +140,7 @@ fn a_nodes_death_frees_the_others_and_spares_other_groups() {
             .all(|(node, group)| { *node != site.node["leaf1"] && *group != within.group })
     );
     assert_eq!(site.used(), BTreeMap::from([("leaf0".into(), 4), ("root".into(), 0)]));
-    // The fabric's other hosts are served by the root now, until the node is back.
+    // Until the node is back, the root serves the fabric's other hosts.
     let moved = site.grant(&job, &["h4", "h5"], 1);
     assert_eq!(moved.endpoints[0].address.tcp, "root:1");
     site.register("leaf1", 8, 16);
@@ -226,7 +226,7 @@ fn ids_are_reused_and_epochs_are_not() {
     let third = site.grant(&job, &["h0"], 1);
     assert_eq!(third.group, GroupId(0));
     assert!(third.epoch > second.epoch && second.epoch > first.epoch);
-    // Late words about the first incarnation do not touch the third.
+    // Late events about the first incarnation do not affect the third.
     site.say(leaf, NodeEvent::Ended { group: first.group, epoch: first.epoch });
     assert_eq!(site.used()["leaf0"], 2);
 }
@@ -399,7 +399,7 @@ fn streams_are_granted_as_wide_as_every_node_holds() {
     let mut site = site();
     let job = site.job();
     let grant = site.grant(&job, &ACROSS, 4);
-    // Asked for 1 MiB and 4; the nodes hold 64 KiB and 8.
+    // 1 MiB and 4 were requested; the nodes have 64 KiB and 8.
     assert_eq!(grant.stream, Some(StreamTerms { chunk_bytes: 1 << 16, window: 4 }));
     let node = NodeRegistration { stream: None, ..registration("narrow", 8, 8) };
     site.manager.register_node(node).unwrap();
@@ -434,7 +434,7 @@ fn groups_of_different_placements_share_no_stream_lock() {
     site.register("later", 8, 8);
     let (third, grant_without) = tree_of(&mut site);
     assert_eq!((third, grant_without.stream), (None, None), "the nodes have two locks each");
-    // The first placement's groups go; their number is free.
+    // The first placement's groups end, and its number is free.
     for group in [grant.group, GroupId(1)] {
         let epoch = site.manager.status().groups.iter().find(|it| it.group == group).unwrap().epoch;
         let root = site.node["root"];

@@ -1,4 +1,4 @@
-//! Results for a process outside the group.
+//! Results for the external receiver.
 
 use tributary_wire::frame::EXTERNAL_RECEIVER;
 
@@ -33,7 +33,7 @@ fn run(node: &mut Node, number: u32, target: Target) {
     }
 }
 
-/// Takes what waits for the members only.
+/// Takes what waits for the members, and nothing else.
 fn drain_members(node: &mut Node) {
     for port in [PortId(0), PortId(1)] {
         while node.peek_transmit(port).is_some() {
