@@ -1,4 +1,4 @@
-//! One wish to stop, seen by threads, event loops and async tasks alike.
+//! One request to stop, seen by threads, event loops and async tasks alike.
 //!
 //! Owns the flag and who is told of it. Knows nothing of signals: the program maps those to
 //! [`Shutdown::request`].
@@ -10,7 +10,7 @@ use tokio::sync::watch;
 
 type Waker = Box<dyn Fn() + Send>;
 
-/// A wish to stop. Clones share it; once requested it stays requested.
+/// A request to stop. Clones share it; once requested it stays requested.
 #[derive(Clone)]
 pub struct Shutdown {
     shared: Arc<Shared>,
@@ -29,7 +29,7 @@ struct State {
 }
 
 impl Shutdown {
-    /// A wish that nobody has expressed yet.
+    /// No request yet.
     #[must_use]
     pub fn new() -> Self {
         let (watched, _) = watch::channel(false);
@@ -43,11 +43,11 @@ impl Shutdown {
         self.wake();
     }
 
-    /// Asks everybody who holds a clone of any of `wishes`. Whoever wakes up for one of them finds
+    /// Asks everybody who holds a clone of any of `requests`. Whoever wakes up for one of them finds
     /// the others requested too, so that nobody takes a partner's end for a failure.
-    pub(crate) fn request_together<'a>(wishes: impl Iterator<Item = &'a Self> + Clone) {
-        wishes.clone().for_each(Self::note);
-        wishes.for_each(Self::wake);
+    pub(crate) fn request_together<'a>(requests: impl Iterator<Item = &'a Self> + Clone) {
+        requests.clone().for_each(Self::note);
+        requests.for_each(Self::wake);
     }
 
     fn note(&self) {
@@ -147,18 +147,18 @@ mod tests {
     }
 
     #[test]
-    fn wishes_expressed_together_are_seen_together() {
-        let wishes = [Shutdown::new(), Shutdown::new()];
+    fn requests_made_together_are_seen_together() {
+        let requests = [Shutdown::new(), Shutdown::new()];
         let both = Arc::new(AtomicU32::new(0));
-        for wish in &wishes {
-            let (all, both) = (wishes.clone(), Arc::clone(&both));
-            wish.on_request(move || {
+        for request in &requests {
+            let (all, both) = (requests.clone(), Arc::clone(&both));
+            request.on_request(move || {
                 // Relaxed: one thread writes and reads it.
-                let seen = all.iter().filter(|wish| wish.is_requested()).count() as u32;
+                let seen = all.iter().filter(|request| request.is_requested()).count() as u32;
                 both.fetch_add(seen, Ordering::Relaxed);
             });
         }
-        Shutdown::request_together(wishes.iter());
+        Shutdown::request_together(requests.iter());
         assert_eq!(both.load(Ordering::Relaxed), 4);
     }
 }

@@ -22,7 +22,7 @@ const EDGE: Edge = Edge {
 /// receive.
 struct LastWords {
     unread: Option<Abort>,
-    has_looked: bool,
+    has_polled: bool,
     /// Something to watch.
     descriptor: std::fs::File,
 }
@@ -35,7 +35,7 @@ impl AsFd for LastWords {
 
 impl Link for LastWords {
     fn send(&mut self, _: &[u8; HEADER_BYTES], _: &[u8]) -> Result<Sent, SendError> {
-        assert!(self.has_looked, "the member looks before it sends");
+        assert!(self.has_polled, "the member polls before it sends");
         Err(SendError::Closed)
     }
 
@@ -44,7 +44,7 @@ impl Link for LastWords {
     }
 
     fn receive(&mut self) -> Result<Option<Frame<'_>>, ReceiveError> {
-        if !std::mem::replace(&mut self.has_looked, true) {
+        if !std::mem::replace(&mut self.has_polled, true) {
             return Ok(None);
         }
         let abort = self.unread.take().ok_or(ReceiveError::Closed)?;
@@ -81,7 +81,7 @@ impl Link for LastWords {
 fn a_node_that_told_why_and_went_is_not_blamed() {
     let abort = Abort { reason: AbortReason::MemberLost, at_fault: EndpointId(7) };
     let descriptor = std::fs::File::open("/dev/null").unwrap();
-    let link = LastWords { unread: Some(abort), has_looked: false, descriptor };
+    let link = LastWords { unread: Some(abort), has_polled: false, descriptor };
     let endpoint = Endpoint::new(EndpointConfig {
         group: EDGE.group,
         epoch: EDGE.epoch,

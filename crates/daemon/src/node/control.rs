@@ -110,7 +110,7 @@ impl Control {
             self.registration.name
         );
         let (refusals, refused) = mpsc::channel(1);
-        let carrier = Carrier {
+        let forwarder = OrderForwarder {
             orders: &self.orders,
             allow_shm: self.allow_shm,
             registration: &self.registration,
@@ -119,7 +119,7 @@ impl Control {
         let path = events_path(node);
         let mut reporter = Caller::new(&self.manager, &self.token);
         tokio::select! {
-            ended = carrier.carry_orders(&mut lines) => ended,
+            ended = forwarder.forward_orders(&mut lines) => ended,
             ended = report(&mut reporter, &path, &mut self.events, refused) => ended,
         }
     }
@@ -134,8 +134,8 @@ impl Control {
     }
 }
 
-/// Carries orders to the event loop.
-struct Carrier<'a> {
+/// Forwards the manager's orders to the event loop.
+struct OrderForwarder<'a> {
     orders: &'a Orders,
     allow_shm: bool,
     registration: &'a NodeRegistration,
@@ -143,8 +143,8 @@ struct Carrier<'a> {
     refusals: mpsc::Sender<NodeEvent>,
 }
 
-impl Carrier<'_> {
-    async fn carry_orders<B>(
+impl OrderForwarder<'_> {
+    async fn forward_orders<B>(
         &self,
         lines: &mut Lines<B>,
     ) -> Result<std::convert::Infallible, SessionError>

@@ -74,7 +74,7 @@ impl ShmLink {
     ///
     /// Reads until the kernel has nothing more, also after a short read: the end may stand right
     /// behind a doorbell, and who watches for edges is told of both at once, and only once.
-    fn look_at_socket(&mut self) {
+    fn poll_socket(&mut self) {
         let mut bytes = [0; 256];
         for _ in 0..DRAIN_READS_MAX {
             match recv(&self.socket, &mut bytes[..], RecvFlags::DONTWAIT) {
@@ -131,7 +131,7 @@ impl ShmLink {
     fn count_empty_poll(&mut self) {
         self.empty_polls = self.empty_polls.wrapping_add(1);
         if self.empty_polls.is_multiple_of(POLLS_PER_SOCKET_LOOK) && !self.peer_gone {
-            self.look_at_socket();
+            self.poll_socket();
         }
     }
 
@@ -220,7 +220,7 @@ impl Link for ShmLink {
         self.announce_released();
         self.count_empty_poll();
         if self.is_undrained {
-            self.look_at_socket();
+            self.poll_socket();
         }
         self.peer_gone || self.is_undrained
     }
@@ -242,7 +242,7 @@ impl Link for ShmLink {
     fn disarm(&mut self) {
         self.incoming.disarm();
         self.outgoing.disarm();
-        self.look_at_socket();
+        self.poll_socket();
     }
 
     fn wants_write(&self) -> bool {

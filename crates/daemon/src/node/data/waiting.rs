@@ -37,9 +37,9 @@ impl DataLoop {
             // A round over sockets costs system calls anyway; one over rings costs next to nothing.
             let has_sockets = self.links.tcp_count() > 0 || self.datagrams.is_some();
             let looks_up = !self.datagrams_lead || rounds.is_multiple_of(ROUNDS_PER_LOOK_UP_LED);
-            let is_look_due = (!worked && has_sockets && looks_up)
+            let is_poll_due = (!worked && has_sockets && looks_up)
                 || rounds.is_multiple_of(ROUNDS_PER_KERNEL_POLL);
-            if is_look_due {
+            if is_poll_due {
                 worked |= self.kernel_events(events, Some(Duration::ZERO))?;
                 worked |= self.serve_deadlines();
             }
@@ -55,13 +55,13 @@ impl DataLoop {
                 if !self.datagrams_lead || self.datagrams_hot {
                     continue;
                 }
-            } else if is_look_due {
+            } else if is_poll_due {
                 let now = Instant::now();
                 if now - *idle_since.get_or_insert(now) >= self.spin {
                     return Ok(());
                 }
             }
-            if has_sockets || is_look_due {
+            if has_sockets || is_poll_due {
                 // Whoever this loop waits for may be waiting for this very core.
                 thread::yield_now();
             } else {
