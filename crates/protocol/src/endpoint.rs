@@ -272,7 +272,7 @@ impl Endpoint {
     }
 
     fn streams_mut(&mut self) -> &mut Streams {
-        self.streams.as_mut().expect("only a group with streams has a stream's words to say")
+        self.streams.as_mut().expect("only a group with streams handles stream frames")
     }
 
     fn flight_mut(&mut self, is_stream: bool) -> &mut Flight {

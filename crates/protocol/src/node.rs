@@ -55,7 +55,7 @@ pub use port::PortId;
 
 use distribution::Answer;
 use failed::FailedGroup;
-use group::{Course, Group};
+use group::{Group, PartKind};
 use port::{Port, Role};
 use slots::From;
 use stream::StreamLock;
@@ -155,12 +155,12 @@ impl Node {
                 let from = From { now, child, carrier };
                 match (&header.message, carrier) {
                     (Message::Request(part), Carrier::Link | Carrier::Datagram) => {
-                        let course = Course::Segment;
-                        self.handle_contribution(group, course, from, part, payload, payloads)
+                        let kind = PartKind::Segment;
+                        self.handle_contribution(group, kind, from, part, payload, payloads)
                     }
                     (Message::Chunk(part), Carrier::Link) => {
-                        let course = Course::Chunk;
-                        self.handle_contribution(group, course, from, part, payload, payloads)
+                        let kind = PartKind::Chunk;
+                        self.handle_contribution(group, kind, from, part, payload, payloads)
                     }
                     (message, Carrier::Link) => {
                         self.handle_child_message(port, group, child, message)
@@ -177,11 +177,11 @@ impl Node {
                 match (&header.message, carrier) {
                     (Message::Result(part), Carrier::Link | Carrier::Datagram) => {
                         let answer = Answer { now, carrier, part };
-                        self.handle_result(group, Course::Segment, answer, payload, payloads)
+                        self.handle_result(group, PartKind::Segment, answer, payload, payloads)
                     }
                     (Message::ChunkResult(part), Carrier::Link) => {
                         let answer = Answer { now, carrier, part };
-                        self.handle_result(group, Course::Chunk, answer, payload, payloads)
+                        self.handle_result(group, PartKind::Chunk, answer, payload, payloads)
                     }
                     (message, Carrier::Link) => self.handle_parent_message(now, group, message),
                     (message, Carrier::Datagram) => {

@@ -91,7 +91,8 @@ impl World<'_> {
     }
 
     fn send_datagram(&mut self, link: u32, to: End, mut bytes: Vec<u8>) {
-        let plan = self.scenario.network.datagrams.expect("nobody took datagrams else");
+        let plan =
+            self.scenario.network.datagrams.expect("only a scenario with datagrams comes here");
         self.frames += 1;
         self.trace.note_number(self.now ^ u64::from(link) << 48 ^ (to as u64) << 47 ^ 1 << 46);
         self.trace.note_bytes(&bytes);
@@ -116,7 +117,8 @@ impl World<'_> {
 
     /// A datagram is sent, whoever sent it.
     pub(super) fn put_datagram(&mut self, link: u32, to: End, bytes: Vec<u8>, is_forged: bool) {
-        let plan = self.scenario.network.datagrams.expect("nobody took datagrams else");
+        let plan =
+            self.scenario.network.datagrams.expect("only a scenario with datagrams comes here");
         let at = self.now + self.delay_ns() + self.random.random_range(0..plan.straggle_ns_max);
         let place = self.datagrams.add(bytes, is_forged);
         self.agenda.put(at, Item::Datagram { link, to, place });

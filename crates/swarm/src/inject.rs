@@ -235,7 +235,7 @@ impl World<'_> {
         for member in wrong {
             self.trace.note(self.now, Some(key), || {
                 let number = self.members[member as usize].number;
-                format!("member {number} takes operation {operation} for {plan:?}")
+                format!("member {number} mistakes operation {operation} for {plan:?}")
             });
             self.member(member).mistake = Some((operation, plan));
         }
@@ -256,7 +256,9 @@ impl World<'_> {
         let number = entry.number;
         let edge = self.edge_of(member);
         let key = self.run_of(member).key;
-        self.trace.note(self.now, Some(key), || format!("member {number} offends: {offence:?}"));
+        self.trace.note(self.now, Some(key), || {
+            format!("member {number} breaks the protocol: {offence:?}")
+        });
         if let Offence::Replay { copies } = offence {
             let last = self.links[link as usize].last_request.clone();
             for _ in 0..if last.is_empty() { 0 } else { copies } {

@@ -29,7 +29,7 @@ pub fn explain(seed: u64) -> Option<Story> {
     let mut scenario = Scenario::draw(seed);
     shrink(&mut scenario, &violation);
     let Report { finding, lines, .. } = run_scenario(&scenario, true);
-    let finding = finding.expect("what is kept still fails, and runs repeat");
+    let finding = finding.expect("the reduced scenario still fails, and runs repeat exactly");
     let mut told = describe(&scenario);
     told.extend(tell(&finding, &lines));
     Some(Story { seed, violation: finding.violation, lines: told })

@@ -131,7 +131,7 @@ pub enum Violation {
         error: String,
     },
     /// An invalid frame, or a stranger's, was accepted.
-    #[error("{what} was taken for a good frame")]
+    #[error("{what} was accepted as a frame")]
     ForgeryAccepted {
         /// What it was.
         what: String,

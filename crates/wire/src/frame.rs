@@ -305,7 +305,7 @@ impl AbortReason {
 #[non_exhaustive]
 pub enum DecodeError {
     /// Fewer bytes than a header.
-    #[error("{got_bytes} bytes are no frame: its header alone has {HEADER_BYTES}")]
+    #[error("{got_bytes} bytes are too few for a frame: its header has {HEADER_BYTES}")]
     Truncated {
         /// What there was.
         got_bytes: usize,

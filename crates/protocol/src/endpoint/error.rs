@@ -37,7 +37,7 @@ pub enum FrameError {
     #[error("this message only travels upward")]
     WrongDirection,
     /// A message that travels by datagram came over the link, or the other way round.
-    #[error("this message is not carried that way")]
+    #[error("this message does not travel over this carrier")]
     WrongCarrier,
     /// A result for a segment that is not in flight, or that differs from its request.
     #[error("result for sequence {sequence} does not match a request")]

@@ -38,7 +38,7 @@ impl Endpoint {
             Item::Offer(port) => self.link_frame(Message::Datagrams(Some(port))),
             Item::Subscribed(subscription) => self.link_frame(Message::Subscribed(subscription)),
             Item::Done(operation) => self.link_frame(Message::StreamDone(operation)),
-            Item::LastMessage(word) => self.link_frame(word),
+            Item::LastMessage(message) => self.link_frame(message),
             Item::StreamRequest(index) => {
                 let request = self.operations[index].stream_request();
                 self.link_frame(Message::StreamRequest(

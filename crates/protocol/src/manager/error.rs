@@ -17,7 +17,7 @@ pub enum RegisterError {
         max: u32,
     },
     /// A living node has the name.
-    #[error("an aggregation node called `{name}` lives already; names must differ")]
+    #[error("an aggregation node called `{name}` is registered already; names must differ")]
     NameTaken {
         /// The name.
         name: String,
@@ -173,17 +173,17 @@ pub enum EventError {
         node: NodeId,
     },
     /// The manager never used that epoch.
-    #[error("node {node} speaks of group {group} in epoch {epoch}, which was never given out")]
+    #[error("node {node} names group {group} in epoch {epoch}, which was never used")]
     UnknownEpoch {
         /// The node.
         node: NodeId,
-        /// The group it speaks of.
+        /// The group that it names.
         group: GroupId,
-        /// The epoch it speaks of.
+        /// The epoch that it names.
         epoch: Epoch,
     },
     /// The node is not part of the group.
-    #[error("node {node} speaks of group {group}, of which it is no part")]
+    #[error("node {node} names group {group}, of which it is not a part")]
     NotAMember {
         /// The node.
         node: NodeId,

@@ -82,7 +82,7 @@ impl Site {
         self.manager.admit_job(JobRequest { name: "job".into(), processes: 8 }).unwrap()
     }
 
-    pub(super) fn ask(
+    pub(super) fn request(
         &mut self,
         job: &JobAdmission,
         hosts: &[&str],
@@ -104,14 +104,14 @@ impl Site {
 
     /// Requests a group, and lets every node install it.
     pub(super) fn grant(&mut self, job: &JobAdmission, hosts: &[&str], osos: u16) -> GroupGrant {
-        let ticket = self.ask(job, hosts, osos).unwrap();
+        let ticket = self.request(job, hosts, osos).unwrap();
         self.install_all();
         self.decisions.remove(&ticket).expect("every node answered").unwrap()
     }
 
     pub(super) fn install_all(&mut self) {
         while let Some((node, install)) = self.take_install() {
-            self.say(node, installed(&install));
+            self.report(node, installed(&install));
         }
     }
 
@@ -136,7 +136,7 @@ impl Site {
             .collect()
     }
 
-    pub(super) fn say(&mut self, node: NodeId, event: NodeEvent) {
+    pub(super) fn report(&mut self, node: NodeId, event: NodeEvent) {
         self.manager.handle_node_event(self.now, node, event).unwrap();
         self.drain();
     }

@@ -90,7 +90,11 @@ impl GroupConfig {
     /// If the order names a parent and there is no link, or the other way round.
     #[must_use]
     pub fn of_order(order: GroupInstall, upward: Option<PortId>) -> Self {
-        assert_eq!(order.parent.is_some(), upward.is_some(), "a way up leads to the parent");
+        assert_eq!(
+            order.parent.is_some(),
+            upward.is_some(),
+            "a link is given if the order names a parent, and only then"
+        );
         let children = order.children.into_iter().map(|child| ChildConfig {
             capability: child.capability,
             members: child.members_first..child.members_end,

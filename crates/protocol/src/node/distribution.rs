@@ -3,7 +3,7 @@
 use tributary_wire::frame::{Abort, AbortReason, Message, Part, RetransmitState};
 use tributary_wire::{ChildIndex, GroupId, Operator};
 
-use super::group::{Child, Course};
+use super::group::{Child, PartKind};
 use super::slot::{Phase, Slot};
 use super::{FrameError, Node, PortId};
 use crate::payloads::Payloads;
@@ -22,20 +22,20 @@ impl Node {
     pub(super) fn handle_result(
         &mut self,
         id: GroupId,
-        course: Course,
+        kind: PartKind,
         answer: Answer<'_>,
         payload: &[u8],
         payloads: &mut impl Payloads,
     ) -> Result<(), FrameError> {
         let Answer { now, carrier, part } = answer;
-        if course == Course::Chunk && !self.admits_chunk(id, part)? {
+        if kind == PartKind::Chunk && !self.admits_chunk(id, part)? {
             return Ok(());
         }
         let group = self.group_mut(id);
         if carrier == Carrier::Datagram {
             group.upward.on_datagram(now);
         }
-        let (slots, _) = group.window(course);
+        let (slots, _) = group.window(kind);
         let index = slots.index_of(part.sequence);
         let place = slots.accumulator(index);
         let slot = slots.slot_mut(index);
@@ -58,11 +58,11 @@ impl Node {
         if part.has_data {
             payloads.store(place, payload);
         }
-        if course == Course::Segment {
+        if kind == PartKind::Segment {
             self.on_answered(id, Answer { now, carrier, part });
             self.update_subscription(id, carrier, part);
         }
-        self.distribute(id, course, index);
+        self.distribute(id, kind, index);
         Ok(())
     }
 
@@ -83,28 +83,28 @@ impl Node {
     }
 
     /// Hands the result in the slot's accumulator to every child.
-    pub(super) fn distribute(&mut self, id: GroupId, course: Course, slot: usize) {
+    pub(super) fn distribute(&mut self, id: GroupId, kind: PartKind, slot: usize) {
         let group = self.group_mut(id);
-        group.window(course).0.slot_mut(slot).phase = Phase::Done;
-        match course {
-            Course::Segment => {
+        group.window(kind).0.slot_mut(slot).phase = Phase::Done;
+        match kind {
+            PartKind::Segment => {
                 group.advance_floor();
                 self.multicast_result(id, slot);
                 self.send_to_external_receiver(id, slot);
                 self.stats.results += 1;
             }
-            Course::Chunk => {
+            PartKind::Chunk => {
                 group.on_chunk_complete();
                 self.stats.chunk_results += 1;
             }
         }
         for index in 0..self.group_mut(id).children.len() {
             let child = ChildIndex(index as u16);
-            if course == Course::Segment && self.group_mut(id).spares_copy(slot, child) {
+            if kind == PartKind::Segment && self.group_mut(id).spares_copy(slot, child) {
                 self.stats.spared += 1;
                 continue;
             }
-            if self.send_result(id, course, slot, child).is_err() {
+            if self.send_result(id, kind, slot, child).is_err() {
                 let at_fault = self.group_mut(id).children[index].members.start;
                 self.fail(id, Abort { reason: AbortReason::Misbehaved, at_fault });
                 return;
@@ -116,25 +116,25 @@ impl Node {
     pub(super) fn send_result(
         &mut self,
         id: GroupId,
-        course: Course,
+        kind: PartKind,
         index: usize,
         child: ChildIndex,
     ) -> Result<(), FrameError> {
         let group = self.group_mut(id);
-        let (slots, children) = group.window(course);
+        let (slots, children) = group.window(kind);
         let slot = &slots[index];
         let newest_attempt = slot.newest_attempt(child);
         let mut part = slot.part.expect("a result's slot is open");
         part.has_data = wants_data(slot, &part, child, &children[usize::from(child.0)]);
         let body = part.has_data.then(|| slots.accumulator(index));
-        part.retransmit = match course {
-            Course::Segment => RetransmitState {
+        part.retransmit = match kind {
+            PartKind::Segment => RetransmitState {
                 attempt: newest_attempt.attempt,
                 behind: group.behind(part.sequence),
             },
-            Course::Chunk => RetransmitState::default(),
+            PartKind::Chunk => RetransmitState::default(),
         };
-        let header = group.header_to_child(child, course.downward(part));
+        let header = group.header_to_child(child, kind.downward(part));
         // A child that has left reads nothing more.
         let to = &group.children[usize::from(child.0)];
         let (Some(port), false) = (to.port, to.has_left) else { return Ok(()) };

@@ -43,7 +43,7 @@ pub enum FrameError {
         max_bytes: u32,
     },
     /// A message that travels by datagram came over the link, or the other way round.
-    #[error("this message is not carried that way")]
+    #[error("this message does not travel over this carrier")]
     WrongCarrier,
     /// More segments in flight than the group was granted.
     #[error("sequence {sequence} is outside the {osos} segments granted to the group")]
@@ -68,7 +68,7 @@ pub enum FrameError {
         chunk: u32,
     },
     /// A result without a request that waits for it.
-    #[error("result for sequence {sequence}, which is not waiting for one")]
+    #[error("result for sequence {sequence}, for which none is awaited")]
     Unexpected {
         /// The sequence number sent.
         sequence: u32,

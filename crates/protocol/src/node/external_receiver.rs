@@ -146,8 +146,8 @@ impl Node {
         let waits = self.ports[port.0 as usize].outbox.iter().any(|queued| queued.body.is_some());
         let at_fault = group.first_member();
         let fell_behind = waits.then_some(Abort { reason: AbortReason::FellBehind, at_fault });
-        let word = abort.or(fell_behind).map_or(Message::Leave, Message::Abort);
-        self.retire(port, group.header_to_external_receiver(word));
+        let message = abort.or(fell_behind).map_or(Message::Leave, Message::Abort);
+        self.retire(port, group.header_to_external_receiver(message));
     }
 }
 

@@ -60,9 +60,9 @@ impl Node {
         if !failed.awaited.contains(&(edge.child, edge.capability)) {
             return Err(unknown);
         }
-        let word = Header { edge, message: Message::Abort(failed.abort) };
+        let message = Header { edge, message: Message::Abort(failed.abort) };
         self.bind(port, Role::Closing, 0);
-        self.retire(port, Some(word));
+        self.retire(port, Some(message));
         Ok(())
     }
 }

@@ -40,14 +40,14 @@ pub(super) struct Group {
 
 /// Whether a part travels as a segment or as a chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Course {
+pub(super) enum PartKind {
     /// As a segment, through the group's own slots.
     Segment,
     /// As a chunk, through the tree's stream slots.
     Chunk,
 }
 
-impl Course {
+impl PartKind {
     pub(super) fn upward(self, part: Part) -> Message {
         match self {
             Self::Segment => Message::Request(part),
@@ -144,15 +144,15 @@ impl Group {
     ///
     /// # Panics
     /// For chunks, if the group does not have the stream lock.
-    pub(super) fn window(&mut self, course: Course) -> (&mut Slots, &[Child]) {
-        let slots = match course {
-            Course::Segment => &mut self.slots,
-            Course::Chunk => {
+    pub(super) fn window(&mut self, kind: PartKind) -> (&mut Slots, &[Child]) {
+        let slots = match kind {
+            PartKind::Segment => &mut self.slots,
+            PartKind::Chunk => {
                 let stream = self.stream.as_mut().expect("chunks come to groups that may stream");
                 &mut stream
                     .active
                     .as_mut()
-                    .expect("chunks are let in while the group has the lock")
+                    .expect("chunks are admitted while the group has the lock")
                     .slots
             }
         };
@@ -160,10 +160,10 @@ impl Group {
     }
 
     /// What carries a contribution to the parent. Chunks never travel by datagram.
-    pub(super) fn carrier_upward(&self, course: Course, part: &Part) -> Carrier {
-        match course {
-            Course::Segment => self.upward.carrier(part.shape.bytes()),
-            Course::Chunk => Carrier::Link,
+    pub(super) fn carrier_upward(&self, kind: PartKind, part: &Part) -> Carrier {
+        match kind {
+            PartKind::Segment => self.upward.carrier(part.shape.bytes()),
+            PartKind::Chunk => Carrier::Link,
         }
     }
 

@@ -249,14 +249,14 @@ impl Node {
         let group = self.remove(id);
         self.remember(&group, abort);
         self.tell_external_receiver(&group, Some(abort));
-        let word = Message::Abort(abort);
+        let message = Message::Abort(abort);
         for (index, child) in group.children.iter().enumerate() {
             if let Some(port) = child.port {
-                let last_message = group.header_to_child(ChildIndex(index as u16), word);
+                let last_message = group.header_to_child(ChildIndex(index as u16), message);
                 self.retire(port, Some(last_message));
             }
         }
-        if let Some((port, last_message)) = group.header_to_parent(word) {
+        if let Some((port, last_message)) = group.header_to_parent(message) {
             self.retire(port, Some(last_message));
         }
         self.stats.groups_failed += 1;

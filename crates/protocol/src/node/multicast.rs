@@ -4,7 +4,7 @@ use tributary_wire::frame::{EVERYONE, Edge, Header, Message, Part, RetransmitSta
 use tributary_wire::{Capability, ChildIndex, GroupId};
 
 use super::distribution::Answer;
-use super::group::{Course, Group};
+use super::group::{Group, PartKind};
 use super::{Event, FrameError, Node, Transmit};
 use crate::multicast::MulticastReceiver;
 use crate::payloads::Payloads;
@@ -83,7 +83,7 @@ impl Node {
         }
         let Message::Result(part) = header.message else { return Err(FrameError::WrongDirection) };
         let answer = Answer { now, carrier: Carrier::Multicast, part: &part };
-        self.handle_result(id, Course::Segment, answer, payload, payloads)
+        self.handle_result(id, PartKind::Segment, answer, payload, payloads)
     }
 
     /// Multicasts a result, if this is the root and multicast is in use.
@@ -92,7 +92,8 @@ impl Node {
         let Some(header) = group.multicast_header(slot_index) else { return };
         let body = (header.payload_bytes() > 0).then(|| group.slots.accumulator(slot_index));
         let has_subscriber = group.has_subscriber_below();
-        let multicast = group.multicast.as_mut().expect("it gave the header");
+        let multicast =
+            group.multicast.as_mut().expect("a group with a header for multicast has multicast");
         let mut gives_up = false;
         if let Some(unreceived) = &mut multicast.unreceived {
             *unreceived = if has_subscriber { 0 } else { *unreceived + 1 };

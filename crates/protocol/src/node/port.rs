@@ -153,8 +153,8 @@ impl Node {
         entry.role = Role::Closing;
         entry.outbox.retain(|queued| queued.body.is_none() && queued.carrier == Carrier::Link);
         if let Some(header) = last_message {
-            let word = Transmit { header, body: None, carrier: Carrier::Link };
-            entry.outbox.queue.push_back(word);
+            let message = Transmit { header, body: None, carrier: Carrier::Link };
+            entry.outbox.queue.push_back(message);
         }
         if entry.outbox.is_empty() {
             self.events.push_back(super::Event::Close(port));

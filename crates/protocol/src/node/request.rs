@@ -3,7 +3,7 @@
 use tributary_wire::frame::{Abort, AbortReason, Message, Part, RetransmitState};
 use tributary_wire::{GroupId, Operator};
 
-use super::group::Course;
+use super::group::PartKind;
 use super::slot::{NewestAttempt, Phase};
 use super::slots::{From, Outcome, Repeated};
 use super::stream::GroupStream;
@@ -16,57 +16,57 @@ impl Node {
     pub(super) fn handle_contribution(
         &mut self,
         id: GroupId,
-        course: Course,
+        kind: PartKind,
         from: From,
         part: &Part,
         payload: &[u8],
         payloads: &mut impl Payloads,
     ) -> Result<(), FrameError> {
-        if course == Course::Chunk && !self.admits_chunk(id, part)? {
+        if kind == PartKind::Chunk && !self.admits_chunk(id, part)? {
             return Ok(());
         }
         let group = self.group_mut(id);
         let streams = |stream: &GroupStream| stream.is_requested(part.operation);
-        if course == Course::Segment && group.stream.as_ref().is_some_and(streams) {
+        if kind == PartKind::Segment && group.stream.as_ref().is_some_and(streams) {
             let at_fault = group.children[usize::from(from.child.0)].members.start;
             self.fail(id, Abort { reason: AbortReason::Disagreement, at_fault });
             return Ok(());
         }
-        if course == Course::Segment {
+        if kind == PartKind::Segment {
             self.open_past_external_receiver(id, part.sequence);
         }
-        let (slots, children) = self.group_mut(id).window(course);
+        let (slots, children) = self.group_mut(id).window(kind);
         let outcome = slots.contribute(children, from, part, payload, payloads)?;
         let slot = slots.index_of(part.sequence);
         match outcome {
-            Outcome::Gathering => self.on_counted(id, course, from, part),
+            Outcome::Gathering => self.on_counted(id, kind, from, part),
             Outcome::Repeat(repeated) => {
                 self.stats.repeats += 1;
-                self.answer_repeat(id, (course, slot), from, part, repeated)?;
+                self.answer_repeat(id, (kind, slot), from, part, repeated)?;
             }
             Outcome::Complete => {
-                self.on_counted(id, course, from, part);
-                self.complete(from.now, id, course, slot, payloads);
+                self.on_counted(id, kind, from, part);
+                self.complete(from.now, id, kind, slot, payloads);
             }
             Outcome::Failed(abort) => self.fail(id, abort),
         }
         Ok(())
     }
 
-    fn on_counted(&mut self, id: GroupId, course: Course, from: From, part: &Part) {
-        match course {
-            Course::Segment => {
+    fn on_counted(&mut self, id: GroupId, kind: PartKind, from: From, part: &Part) {
+        match kind {
+            PartKind::Segment => {
                 self.stats.requests += 1;
                 self.send_nacks(id, from, part.sequence);
             }
-            Course::Chunk => self.stats.chunks += 1,
+            PartKind::Chunk => self.stats.chunks += 1,
         }
     }
 
     fn answer_repeat(
         &mut self,
         id: GroupId,
-        (course, index): (Course, usize),
+        (kind, index): (PartKind, usize),
         from: From,
         part: &Part,
         repeated: Repeated,
@@ -76,10 +76,10 @@ impl Node {
         if matches!(repeated, Repeated::Past) {
             return Ok(());
         }
-        let slot = self.group_mut(id).window(course).0.slot_mut(index);
+        let slot = self.group_mut(id).window(kind).0.slot_mut(index);
         slot.note_repeat(child, NewestAttempt { carrier, attempt });
         match repeated {
-            Repeated::Done => self.send_result(id, course, index, child)?,
+            Repeated::Done => self.send_result(id, kind, index, child)?,
             // Nothing is lost on a link, so no ack is needed.
             Repeated::Waiting if carrier == Carrier::Datagram => {
                 self.stats.acks += 1;
@@ -96,12 +96,12 @@ impl Node {
         &mut self,
         now: Time,
         id: GroupId,
-        course: Course,
+        kind: PartKind,
         index: usize,
         payloads: &mut impl Payloads,
     ) {
         let group = self.group_mut(id);
-        let (slots, _) = group.window(course);
+        let (slots, _) = group.window(kind);
         let place = slots.accumulator(index);
         let slot = slots.slot_mut(index);
         let mut part = slot.part.expect("a slot that completes is open");
@@ -111,7 +111,7 @@ impl Node {
         if part.shape.operator().is_reduction() {
             payloads.finish(place, part.shape);
         }
-        let Some((port, header)) = group.header_to_parent(course.upward(part)) else {
+        let Some((port, header)) = group.header_to_parent(kind.upward(part)) else {
             let lacks_source = part.shape.operator() == Operator::Broadcast && !part.has_data;
             // All members agree on the operation, so if the target or source does not exist, all
             // are wrong.
@@ -122,10 +122,10 @@ impl Node {
                 self.fail(id, Abort { reason: AbortReason::Disagreement, at_fault });
                 return;
             }
-            self.distribute(id, course, index);
+            self.distribute(id, kind, index);
             return;
         };
-        if group.carrier_upward(course, &part) == Carrier::Datagram {
+        if group.carrier_upward(kind, &part) == Carrier::Datagram {
             let was_waiting = group.upward.is_waiting();
             group.upward.on_sent(now, part.sequence);
             self.update_repeat_timer(id, was_waiting);

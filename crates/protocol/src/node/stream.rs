@@ -216,8 +216,8 @@ impl Node {
         for index in 0..self.group_mut(id).children.len() {
             let group = self.group_mut(id);
             let operation = group.stream.as_ref().and_then(|stream| stream.newest);
-            let word = Message::StreamGrant(operation.expect("the group has the lock"));
-            let header = group.header_to_child(ChildIndex(index as u16), word);
+            let message = Message::StreamGrant(operation.expect("the group has the lock"));
+            let header = group.header_to_child(ChildIndex(index as u16), message);
             let child = &group.children[index];
             let at_fault = child.members.start;
             let is_queued = child.port.is_some_and(|port| self.transmit(port, header, None));

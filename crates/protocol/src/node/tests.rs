@@ -268,7 +268,11 @@ fn repeats_are_answered_until_the_slot_moves_on() {
         };
         assert_eq!(sent, [result(0), result(1)]);
         put(&mut node, 1, edge(1), request(number, 4)).unwrap();
-        assert_eq!(drain(&mut node).0, [result(1)], "only who repeat is answered");
+        assert_eq!(
+            drain(&mut node).0,
+            [result(1)],
+            "only a child that repeats its request is answered"
+        );
         if number >= 4 {
             put(&mut node, 1, edge(1), request(number - 4, 4)).unwrap();
             assert_eq!(drain(&mut node).0, [], "every member has had that");
@@ -443,7 +447,11 @@ fn answers_to_repeats_never_show_the_next_groups_chunks() {
     put(&mut node, 0, streamer(0), stream_chunk(1, 2)).expect("a repeat, which is answered");
     assert_eq!(node.queued_frames(PortId(0)), 1);
     put(&mut node, 0, streamer(0), Message::StreamDone(OperationNumber(1))).unwrap();
-    assert_eq!(node.queued_frames(PortId(0)), 0, "the memory behind the answer is another's now");
+    assert_eq!(
+        node.queued_frames(PortId(0)),
+        0,
+        "the answer's memory belongs to another group now"
+    );
 }
 
 #[test]
@@ -460,8 +468,8 @@ fn a_child_that_comes_after_the_failure_is_told_of_it_once_it_has_shown_its_gran
     // Child 0 had joined, so it was told then.
     assert_eq!(put(&mut node, 1, edge(0), Message::Join), unknown);
     put(&mut node, 1, edge(1), Message::Join).unwrap();
-    let word = Header { edge: edge(1), message: Message::Abort(abort) };
-    assert_eq!(drain(&mut node), (vec![(PortId(1), word)], vec![Event::Close(PortId(1))]));
+    let message = Header { edge: edge(1), message: Message::Abort(abort) };
+    assert_eq!(drain(&mut node), (vec![(PortId(1), message)], vec![Event::Close(PortId(1))]));
     assert_eq!((node.osos_used(), node.poll_timeout()), (0, None));
     // The next incarnation removes the record.
     node.install(Time(0), GroupConfig { epoch: Epoch(10), ..group(3) }).unwrap();

@@ -138,7 +138,7 @@ fn what_no_datagram_answers_goes_over_the_link_and_such_answers_close_the_way() 
         end.on_ack(at.after_ns(1), number(0), attempt);
     }
     let (now, last) = repeat_until_by_link(&mut end);
-    assert_eq!(last.attempt, 20 + 1 + SILENT_REPEATS_MAX + 1, "attempt 20 was datagram");
+    assert_eq!(last.attempt, 20 + 1 + SILENT_REPEATS_MAX + 1, "a datagram answered attempt 20");
     assert_eq!(end.poll_timeout(), None, "the link needs no timer");
     let retransmit = RetransmitState::default();
     assert_eq!(

@@ -151,7 +151,11 @@ pub(crate) fn brief(header: &Header) -> String {
         }
         Message::Result(part) => format!("result {}", part.sequence.0),
         Message::StreamRequest(request) => {
-            format!("asks to stream operation {}, {}", request.operation, request.shape.elements())
+            format!(
+                "stream request for operation {}, {} elements",
+                request.operation,
+                request.shape.elements()
+            )
         }
         Message::Chunk(part) => format!("chunk {} of {}", part.sequence.0, part.operation),
         Message::ChunkResult(part) => format!("chunk result {}", part.sequence.0),

@@ -134,10 +134,10 @@ fn who_reads_too_slowly_loses_its_place_and_costs_the_group_nothing() {
     run(&mut node, slots, Target::AllAndExternalReceiver);
     drain_members(&mut node);
     assert_eq!(node.stats().external_dropped, 1);
-    let word = node.peek_transmit(OUTSIDE).expect("it is told why").header.message;
+    let message = node.peek_transmit(OUTSIDE).expect("it is told why").header.message;
     assert!(
-        matches!(word, Message::Abort(Abort { reason: AbortReason::FellBehind, .. })),
-        "{word:?}"
+        matches!(message, Message::Abort(Abort { reason: AbortReason::FellBehind, .. })),
+        "{message:?}"
     );
     assert_eq!(node.queued_frames(OUTSIDE), 1, "nothing that lies in the group's memory");
     run(&mut node, slots + 1, Target::All);
@@ -150,8 +150,8 @@ fn the_groups_end_is_told() {
     for child in 0..2 {
         put(&mut node, u32::from(child), edge(child), Message::Leave).unwrap();
     }
-    let word = |node: &mut Node| node.peek_transmit(OUTSIDE).map(|it| it.header.message);
-    assert_eq!(word(&mut node), Some(Message::Leave));
+    let message = |node: &mut Node| node.peek_transmit(OUTSIDE).map(|it| it.header.message);
+    assert_eq!(message(&mut node), Some(Message::Leave));
 
     let mut node = with_external_receiver();
     run(&mut node, 0, Target::ExternalReceiver);
@@ -160,10 +160,10 @@ fn the_groups_end_is_told() {
         put(&mut node, u32::from(child), edge(child), Message::Leave).unwrap();
     }
     let fell_behind = Abort { reason: AbortReason::FellBehind, at_fault: EndpointId(0) };
-    assert_eq!(word(&mut node), Some(Message::Abort(fell_behind)), "a result was not taken yet");
+    assert_eq!(message(&mut node), Some(Message::Abort(fell_behind)), "a result was not taken yet");
 
     let mut node = with_external_receiver();
     node.handle_port_closed(PortId(1));
     let lost = Abort { reason: AbortReason::MemberLost, at_fault: EndpointId(1) };
-    assert_eq!(word(&mut node), Some(Message::Abort(lost)));
+    assert_eq!(message(&mut node), Some(Message::Abort(lost)));
 }
