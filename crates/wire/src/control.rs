@@ -109,8 +109,7 @@ pub struct GroupInstall {
     /// Where its results are multicast; none if they are not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub multicast: Option<MulticastGrant>,
-    /// What the external receiver has to show to get results. Set at the root only, and only if the
-    /// group has one.
+    /// What the external receiver has to show to get results; at the root, if the group has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub external_receiver: Option<Capability>,
     /// What the group's frames are sealed with; none where the fabric doesn't seal.
@@ -123,8 +122,7 @@ pub struct GroupInstall {
 pub struct GroupKeys {
     /// Those between members and nodes.
     pub group: FrameKey,
-    /// Those to and from the external receiver, if the group has one. It must not be able to
-    /// contribute, so it does not get the group's key.
+    /// Those to and from the external receiver, if there is one. It must not be able to contribute.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub external_receiver: Option<FrameKey>,
 }
@@ -279,8 +277,7 @@ pub struct ExternalReceiverGrant {
     pub address: NodeAddress,
     /// What to show there. It allows reading and nothing else.
     pub capability: Capability,
-    /// Longest segment, in bytes: all segments of a vector but the last have as many whole elements
-    /// as fit.
+    /// Longest segment, in bytes. All segments but the last have as many whole elements as fit.
     pub payload_max_bytes: u32,
     /// What frames both ways are sealed with; none where the fabric doesn't seal.
     #[serde(default, skip_serializing_if = "Option::is_none")]
