@@ -1,5 +1,5 @@
-//! Any sequence of calls and frames at one endpoint: it never panics, never has more in flight
-//! than it was granted, and every byte range it names lies in its operation's vector.
+//! Any sequence of calls and frames at one endpoint. The endpoint never panics, never has more in
+//! flight than it was granted, and names only byte ranges within its operation's vector.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::num::NonZeroU16;
@@ -11,7 +11,9 @@ use tributary_protocol::endpoint::{
 use tributary_protocol::{Carrier, StreamTerms, Time};
 use tributary_protocol_testing::NodeEdges;
 use tributary_protocol_testing::frames::{carrier, sequence};
-use tributary_wire::frame::{Abort, AbortReason, Edge, Header, Message, Part, Target, Trail};
+use tributary_wire::frame::{
+    Abort, AbortReason, Edge, Header, Message, Part, RetransmitState, Target,
+};
 use tributary_wire::{
     Capability, Datatype, EndpointId, GroupId, OperationNumber, Operator, Sequence,
 };
@@ -31,7 +33,7 @@ enum Step {
         one: bool,
         streams: bool,
     },
-    /// The turn of the stream that was asked for, or of another.
+    /// A stream grant: for the stream that was requested last, or for another.
     Turn {
         is_right: bool,
         other: u8,
@@ -43,7 +45,7 @@ enum Step {
     Serve {
         results: u8,
     },
-    /// The answer to the `index`th request in flight, changed or not.
+    /// An answer to the `index`th request in flight, changed or not.
     Answer {
         index: u8,
         has_data: bool,
@@ -54,7 +56,7 @@ enum Step {
     Joined {
         is_forged: bool,
     },
-    /// What travels by datagram beside results, or claims to.
+    /// A datagram that is no result, or a link frame that should be one.
     Sign {
         kind: u8,
         back: u8,
@@ -65,12 +67,12 @@ enum Step {
         us: u16,
     },
     Upward(u8),
-    /// The end, of a sort, if the number is small: an endpoint that has ended does nothing more.
+    /// Ends the endpoint in some way, if the number is small. After that it does nothing more.
     End(u8),
     Poll,
 }
 
-/// What a run came to.
+/// Counters of a run.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Reached {
     pub(crate) completed: u64,
@@ -86,9 +88,9 @@ struct Run {
     osos: u16,
     edge: Edge,
     /// Requests sent, and whether they were answered.
-    asked: Vec<Part>,
+    requests: Vec<Part>,
     in_flight: BTreeSet<u32>,
-    /// The stream that was asked for last, and its chunks in flight.
+    /// The stream that was requested last, and its chunks in flight.
     stream: Option<OperationNumber>,
     chunks: VecDeque<Part>,
     lengths: BTreeMap<OperationNumber, usize>,
@@ -97,7 +99,7 @@ struct Run {
     reached: Reached,
 }
 
-/// Takes `bytes` for a sequence of steps and runs it.
+/// Takes `bytes` as a sequence of steps and runs it.
 pub(crate) fn run(bytes: &[u8]) -> Reached {
     let mut unstructured = Unstructured::new(bytes);
     let osos = 1 + u16::arbitrary(&mut unstructured).unwrap_or(0) % 8;
@@ -135,7 +137,7 @@ impl Run {
             endpoint,
             osos,
             edge,
-            asked: Vec::new(),
+            requests: Vec::new(),
             in_flight: BTreeSet::new(),
             stream: None,
             chunks: VecDeque::new(),
@@ -160,18 +162,19 @@ impl Run {
                 self.start(spec, streams);
             }
             Step::Turn { is_right, other } => {
-                let asked = self.stream.filter(|_| is_right && self.endpoint.awaits_turn());
-                let operation = asked.unwrap_or(OperationNumber(other.into()));
-                self.take(Carrier::Link, Message::StreamTurn(operation));
+                let request =
+                    self.stream.filter(|_| is_right && self.endpoint.awaits_stream_grant());
+                let operation = request.unwrap_or(OperationNumber(other.into()));
+                self.take(Carrier::Link, Message::StreamGrant(operation));
             }
             Step::Send { frames } => self.send(frames),
             Step::Serve { results } => {
                 for _ in 0..results {
                     self.serve_chunk();
                     let Some(oldest) = self.in_flight.first() else { break };
-                    let back = self.asked.len() - 1 - *oldest as usize;
-                    let trail = Trail::default();
-                    self.answer(back as u8, true, u8::MAX, trail, Carrier::Link);
+                    let back = self.requests.len() - 1 - *oldest as usize;
+                    let retransmit = RetransmitState::default();
+                    self.answer(back as u8, true, u8::MAX, retransmit, Carrier::Link);
                     self.poll();
                     if self.is_over {
                         break;
@@ -179,8 +182,8 @@ impl Run {
                 }
             }
             Step::Answer { index, has_data, damage, behind, is_datagram } => {
-                let trail = Trail { attempt: 0, behind: behind.into() };
-                self.answer(index, has_data, damage, trail, carrier(is_datagram));
+                let retransmit = RetransmitState { attempt: 0, behind: behind.into() };
+                self.answer(index, has_data, damage, retransmit, carrier(is_datagram));
             }
             Step::Sign { kind, back, attempt, is_datagram } => {
                 self.sign(kind, back, attempt, carrier(is_datagram));
@@ -221,7 +224,7 @@ impl Run {
     }
 
     fn start(&mut self, spec: OperationSpec, streams: bool) {
-        // A driver drains events after each call; those of what it started last included.
+        // A driver takes events after each call, also those of what it started last.
         self.poll();
         let started = if streams {
             self.endpoint.start_stream(spec, usize::MAX)
@@ -249,9 +252,9 @@ impl Run {
                     self.on_chunk(part, transmit.body.as_ref());
                     continue;
                 }
-                Message::StreamAsk(ask) => {
+                Message::StreamRequest(request) => {
                     assert!(!self.is_over && self.chunks.is_empty(), "one stream at a time");
-                    self.stream = Some(ask.operation);
+                    self.stream = Some(request.operation);
                     continue;
                 }
                 _ => continue,
@@ -261,26 +264,30 @@ impl Run {
                 self.check_body(body, &part);
             }
             assert_eq!(transmit.body.is_some(), part.has_data);
-            if part.trail.attempt > 0 {
+            if part.retransmit.attempt > 0 {
                 let number = part.sequence.distance_from(Sequence::FIRST);
                 assert!(self.in_flight.contains(&number), "only what is in flight is repeated");
-                let asked = self.asked[number as usize];
-                assert_eq!(Part { trail: Trail::default(), ..part }, asked, "as it was");
+                let request = self.requests[number as usize];
+                assert_eq!(
+                    Part { retransmit: RetransmitState::default(), ..part },
+                    request,
+                    "as it was"
+                );
                 self.reached.repeated += 1;
                 continue;
             }
-            let sent = self.asked.len() as u32;
+            let sent = self.requests.len() as u32;
             assert_eq!(part.sequence.distance_from(Sequence::FIRST), sent, "no gap");
-            self.asked.push(part);
+            self.requests.push(part);
             self.in_flight.insert(sent);
             let oldest = self.in_flight.first().expect("one was just put in");
             assert!(sent - oldest < u32::from(self.osos), "within the window");
         }
     }
 
-    /// A chunk goes out: in its turn, in order, within the window. Answered in [`Step::Serve`].
+    /// A chunk goes out: with a grant, in order, within the window. Answered in [`Step::Serve`].
     fn on_chunk(&mut self, part: Part, body: Option<&Body>) {
-        assert!(!self.is_over && self.stream == Some(part.operation), "in its turn");
+        assert!(!self.is_over && self.stream == Some(part.operation), "with a grant");
         if let Some(body) = body {
             self.check_body(body, &part);
         }
@@ -289,8 +296,8 @@ impl Run {
     }
 
     fn serve_chunk(&mut self) {
-        let Some(asked) = self.chunks.pop_front() else { return };
-        let part = Part { has_data: true, ..asked };
+        let Some(request) = self.chunks.pop_front() else { return };
+        let part = Part { has_data: true, ..request };
         let header = Header { edge: self.edge, message: Message::ChunkResult(part) };
         assert_eq!(
             self.endpoint.handle_frame(self.now, Carrier::Datagram, &header),
@@ -298,9 +305,9 @@ impl Run {
             "chunks are the link's"
         );
         let body =
-            self.endpoint.handle_frame(self.now, Carrier::Link, &header).expect("it was asked for");
+            self.endpoint.handle_frame(self.now, Carrier::Link, &header).expect("it was requested");
         if let Some(body) = body {
-            self.check_body(&body, &asked);
+            self.check_body(&body, &request);
         }
         self.reached.chunks += u64::from(!self.is_over);
         assert_eq!(
@@ -316,11 +323,19 @@ impl Run {
         assert!(body.bytes.end <= self.lengths[&body.operation]);
     }
 
-    fn answer(&mut self, index: u8, has_data: bool, damage: u8, trail: Trail, carrier: Carrier) {
-        let Some(asked) = self.asked.iter().rev().nth(usize::from(index % 16)).copied() else {
+    fn answer(
+        &mut self,
+        index: u8,
+        has_data: bool,
+        damage: u8,
+        retransmit: RetransmitState,
+        carrier: Carrier,
+    ) {
+        let Some(request) = self.requests.iter().rev().nth(usize::from(index % 16)).copied() else {
             return;
         };
-        let mut part = Part { has_data: has_data && asked.shape.bytes() > 0, trail, ..asked };
+        let mut part =
+            Part { has_data: has_data && request.shape.bytes() > 0, retransmit, ..request };
         match damage {
             0 => part.operation = part.operation.next(),
             1 => part.segment.0 ^= 1,
@@ -328,14 +343,14 @@ impl Run {
             3 => part.target = Target::Member(EndpointId(9)),
             _ => {}
         }
-        let number = asked.sequence.distance_from(Sequence::FIRST);
+        let number = request.sequence.distance_from(Sequence::FIRST);
         let was_open = self.in_flight.contains(&number);
         let header = Header { edge: self.edge, message: Message::Result(part) };
         match self.endpoint.handle_frame(self.now, carrier, &header) {
             Ok(body) => {
                 if let Some(body) = body {
                     assert!(was_open && damage >= 4, "each result is taken once");
-                    self.check_body(&body, &asked);
+                    self.check_body(&body, &request);
                 }
                 if damage >= 4 && !self.is_over {
                     self.in_flight.remove(&number);
@@ -346,11 +361,11 @@ impl Run {
     }
 
     fn sign(&mut self, kind: u8, back: u8, attempt: u8, carrier: Carrier) {
-        let sent = (self.asked.len() as u32).wrapping_sub(u32::from(back % 16));
+        let sent = (self.requests.len() as u32).wrapping_sub(u32::from(back % 16));
         let sequence = sequence(sent);
         let message = match kind % 4 {
-            0 => Message::Held { sequence, attempt },
-            1 => Message::Missing { sequence },
+            0 => Message::Ack { sequence, attempt },
+            1 => Message::Nack { sequence },
             2 => Message::Probed(attempt),
             _ => Message::Datagrams(NonZeroU16::new(attempt.into())),
         };

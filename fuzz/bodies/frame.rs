@@ -1,9 +1,9 @@
-//! Any bytes: decoding never panics, and what decodes is the only encoding of what it says.
+//! Any bytes: decoding never panics, and what decodes is the only encoding of its message.
 
 use tributary_wire::frame::{HEADER_BYTES, Header, MAGIC, PAYLOAD_BYTES_MAX, VERSION};
 
-/// Decodes `bytes` as they are, and again below a good magic and version, which a fuzzer that
-/// doesn't see comparisons would rarely guess. True if either was a frame.
+/// Decodes `bytes` as they are, and again below a valid magic and version, because a fuzzer that
+/// does not see comparisons would rarely guess those. True if either decodes.
 pub(crate) fn run(bytes: &[u8]) -> bool {
     let mut dressed = bytes.to_vec();
     if dressed.len() > MAGIC.len() {

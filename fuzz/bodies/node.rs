@@ -1,4 +1,4 @@
-//! Any sequence of orders, frames, closings and timeouts at one node: it never panics, its
+//! Any sequence of orders, frames, closings and timeouts at one node. The node never panics, its
 //! accounts stay right, and an honest group beside the attacked ones is not disturbed.
 
 use std::collections::BTreeMap;
@@ -7,14 +7,15 @@ use std::num::NonZeroU16;
 use arbitrary::{Arbitrary, Unstructured};
 use tributary_protocol::node::{
     ChildConfig, Event, FrameError, GroupConfig, Node, NodeConfig, ParentConfig, PortId,
-    StreamGrant, StreamLimits,
+    StreamConfig, StreamLimits,
 };
 use tributary_protocol::payloads::ArenaId;
 use tributary_protocol::{Carrier, StreamTerms, Time};
 use tributary_protocol_testing::frames::{carrier, part, sequence};
 use tributary_protocol_testing::{NodeEdges, NodeMemory};
 use tributary_wire::frame::{
-    Abort, AbortReason, Edge, Header, Message, Part, Shape, StreamAsk, StreamShape, Target, Trail,
+    Abort, AbortReason, Edge, Header, Message, Part, RetransmitState, Shape, StreamRequest,
+    StreamShape, Target,
 };
 use tributary_wire::{
     Capability, ChildIndex, Datatype, EndpointId, Epoch, GroupId, OperationNumber, Operator,
@@ -27,11 +28,11 @@ const GROUPS: u32 = 4;
 const OSOS_MAX: u32 = 16;
 const PAYLOAD_MAX_BYTES: u32 = 32;
 const TIMEOUT_NS: u64 = 1000;
-/// More than a child's or a parent's queue may ever hold: slots for 8 segments, and a few.
+/// More than a child's or a parent's queue may ever hold: slots for 8 segments, and a few more.
 const QUEUE_MAX: usize = 16 + 5 + 8 + 1;
 const TREES: u16 = 2;
 const TERMS: StreamTerms = StreamTerms { chunk_bytes: 8, window: 3 };
-/// The honest group's: its ports are beyond any that a step names.
+/// The honest group. Its ports are beyond all that a step names.
 const HONEST: GroupId = GroupId(GROUPS);
 const HONEST_PORTS: [PortId; 2] = [PortId(30), PortId(31)];
 const PORTS: u32 = 20;
@@ -56,7 +57,7 @@ enum Step {
         is_below: bool,
     },
     /// The next request of a child that [`Step::Form`] joined, or one near it.
-    Ask {
+    Request {
         group: u8,
         child: u8,
         skip: u8,
@@ -64,7 +65,7 @@ enum Step {
         attempt: u8,
         is_datagram: bool,
     },
-    /// What a parent says to a group below one, rightly or not.
+    /// A frame from a parent to a group below it, valid or not.
     FromParent {
         group: u8,
         message: AnyMessage,
@@ -76,14 +77,14 @@ enum Step {
     AdvanceFar {
         ms: u8,
     },
-    /// The next word that a formed child has to say of a stream, or one near it.
+    /// The next stream frame of a formed group's child, or one near it.
     Stream {
         group: u8,
         child: u8,
         word: u8,
         skip: u8,
     },
-    /// All of a formed group's children ask for a stream, send some of its chunks and, if there are
+    /// All children of a formed group request a stream, send some of its chunks and, if there are
     /// many, are done with it.
     StreamOn {
         group: u8,
@@ -135,10 +136,10 @@ enum AnyMessage {
     Datagrams(u16),
     Probe(u8),
     Probed(u8),
-    Held(u8, u8),
-    Missing(u8),
-    StreamAsk(AnyPart),
-    StreamTurn(u8),
+    Ack(u8, u8),
+    Nack(u8),
+    StreamRequest(AnyPart),
+    StreamGrant(u8),
     Chunk(AnyPart),
     ChunkResult(AnyPart),
     StreamDone(u8),
@@ -168,7 +169,7 @@ impl AnyPart {
         Part {
             target: self.member.map_or(Target::All, |it| Target::Member(EndpointId(it.into()))),
             has_data: shape != Shape::BARRIER && (self.has_data || (is_reduction && is_request)),
-            trail: Trail {
+            retransmit: RetransmitState {
                 attempt: self.attempt,
                 behind: if is_request { 0 } else { self.behind.into() },
             },
@@ -177,8 +178,8 @@ impl AnyPart {
     }
 }
 
-/// Where streams' operations are numbered from: no request has such a number, because an operation
-/// that is a stream for one and none for another fails its group.
+/// First number of streamed operations. No request has such a number, because the group fails if an
+/// operation is a stream for one member and none for another.
 const FIRST_STREAM: u32 = 1 << 20;
 
 /// The port to a formed group's parent: behind those of all children.
@@ -196,25 +197,25 @@ impl AnyMessage {
             Self::Datagrams(port) => Message::Datagrams(NonZeroU16::new(port)),
             Self::Probe(attempt) => Message::Probe(attempt),
             Self::Probed(attempt) => Message::Probed(attempt % 2),
-            Self::Held(sequence, attempt) => Message::Held { sequence: number(sequence), attempt },
-            Self::Missing(sequence) => Message::Missing { sequence: number(sequence) },
+            Self::Ack(sequence, attempt) => Message::Ack { sequence: number(sequence), attempt },
+            Self::Nack(sequence) => Message::Nack { sequence: number(sequence) },
             Self::Join => Message::Join,
             Self::Joined => Message::Joined,
             Self::Leave => Message::Leave,
             Self::Request(ref part) => Message::Request(part.part(true)),
             Self::Result(ref part) => Message::Result(part.part(false)),
-            Self::StreamAsk(ref part) => {
+            Self::StreamRequest(ref part) => {
                 let Part { operation, shape, target, .. } = part.part(true);
                 let elements = u64::from(shape.elements().max(1));
                 let shape = StreamShape::new(shape.operator(), shape.datatype(), elements)
                     .unwrap_or_else(|_| stream_shape(elements));
-                Message::StreamAsk(StreamAsk { operation, shape, target })
+                Message::StreamRequest(StreamRequest { operation, shape, target })
             }
-            Self::StreamTurn(number) => Message::StreamTurn(OperationNumber(u32::from(number))),
+            Self::StreamGrant(number) => Message::StreamGrant(OperationNumber(u32::from(number))),
             Self::Chunk(ref part) => Message::Chunk(part.part(true)),
             Self::ChunkResult(ref part) => {
-                let trail = Trail { behind: 0, ..part.part(false).trail };
-                Message::ChunkResult(Part { trail, ..part.part(false) })
+                let retransmit = RetransmitState { behind: 0, ..part.part(false).retransmit };
+                Message::ChunkResult(Part { retransmit, ..part.part(false) })
             }
             Self::StreamDone(number) => Message::StreamDone(OperationNumber(u32::from(number))),
             Self::Abort(reason) => Message::Abort(Abort {
@@ -237,7 +238,7 @@ fn chunk_of(operation: OperationNumber, chunk: u32) -> Part {
     Part { segment, ..part(operation, sequence(chunk), shape) }
 }
 
-/// What a run came to, so that a caller can see that inputs do reach the machine's depths.
+/// Counters of a run, so that a caller can see that inputs reach the machine's depths.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Reached {
     pub(crate) honest_sums: u64,
@@ -246,7 +247,7 @@ pub(crate) struct Reached {
     pub(crate) refused: u64,
     pub(crate) groups_failed: u64,
     pub(crate) repeated: u64,
-    pub(crate) held: u64,
+    pub(crate) acks: u64,
     pub(crate) chunks: u64,
     pub(crate) streams: u64,
 }
@@ -255,17 +256,18 @@ struct Run {
     node: Node,
     memory: NodeMemory,
     now: Time,
-    /// Outstanding operations of each group that stands, by its arena's number.
+    /// Outstanding operations of each installed group, by its arena's number.
     osos: BTreeMap<ArenaId, u32>,
     honest_number: u32,
-    /// How many requests each child that was formed has sent.
-    asked: BTreeMap<(GroupId, u16), u32>,
-    /// Streams that each child that was formed is done with, and chunks that it has sent of the next.
+    /// How many requests each formed child has sent.
+    sent: BTreeMap<(GroupId, u16), u32>,
+    /// How many streams each formed child has completed, and how many chunks of the next it has
+    /// sent.
     streamed: BTreeMap<(GroupId, u16), (u32, u32)>,
     reached: Reached,
 }
 
-/// Takes `bytes` for a sequence of steps and runs it.
+/// Takes `bytes` as a sequence of steps and runs it.
 pub(crate) fn run(bytes: &[u8]) -> Reached {
     let mut unstructured = Unstructured::new(bytes);
     let mut run = Run::new();
@@ -280,7 +282,7 @@ pub(crate) fn run(bytes: &[u8]) -> Reached {
     // Whatever was done to the node, the honest group still works.
     run.honest_sum(1, 2, false);
     run.check();
-    // Once nobody else holds or waits for the lock, neither does a ghost.
+    // Once no group has the lock or waits for it, no removed group does either.
     for group in (0..GROUPS).map(GroupId) {
         for epoch in (0..2).map(Epoch) {
             run.node.withdraw(group, epoch);
@@ -296,7 +298,7 @@ pub(crate) fn run(bytes: &[u8]) -> Reached {
         results: stats.results,
         groups_failed: stats.groups_failed,
         repeated: stats.repeated,
-        held: stats.held,
+        acks: stats.acks,
         chunks: stats.chunks,
         streams: stats.streams,
         ..run.reached
@@ -330,7 +332,7 @@ impl Run {
             now: Time(0),
             osos: BTreeMap::new(),
             honest_number: 0,
-            asked: BTreeMap::new(),
+            sent: BTreeMap::new(),
             streamed: BTreeMap::new(),
             reached: Reached::default(),
         };
@@ -341,7 +343,7 @@ impl Run {
             payload_max_bytes: 4,
             children: children(HONEST, 2),
             parent: None,
-            stream: Some(StreamGrant { tree: TreeId(0), terms: TERMS }),
+            stream: Some(StreamConfig { tree: TreeId(0), terms: TERMS }),
         });
         for (child, port) in (0..).zip(HONEST_PORTS) {
             let header = Header { edge: edges(HONEST).edge(child), message: Message::Join };
@@ -376,7 +378,7 @@ impl Run {
                         child: ChildIndex(0),
                         capability: edges(group).capability(0),
                     }),
-                    stream: stream.map(|what| StreamGrant {
+                    stream: stream.map(|what| StreamConfig {
                         tree: TreeId(u16::from(what % 3)),
                         terms: StreamTerms {
                             chunk_bytes: u32::from(what / 4 % 10),
@@ -388,9 +390,9 @@ impl Run {
             Step::Form { group, osos, children, is_below } => {
                 self.form(group, osos, children, is_below);
             }
-            Step::Ask { group, child, skip, elements, attempt, is_datagram } => {
-                let trail = Trail { attempt, behind: 0 };
-                self.ask(group, child, skip, elements, trail, carrier(is_datagram));
+            Step::Request { group, child, skip, elements, attempt, is_datagram } => {
+                let retransmit = RetransmitState { attempt, behind: 0 };
+                self.request(group, child, skip, elements, retransmit, carrier(is_datagram));
             }
             Step::FromParent { group, ref message, is_datagram } => {
                 let group = GroupId(u32::from(group) % GROUPS);
@@ -447,11 +449,11 @@ impl Run {
                 child: ChildIndex(0),
                 capability: edges(group).capability(0),
             }),
-            stream: Some(StreamGrant { tree: TreeId(0), terms: TERMS }),
+            stream: Some(StreamConfig { tree: TreeId(0), terms: TERMS }),
         });
         for child in 0..count {
             self.say(group, child, Message::Join, Carrier::Link);
-            self.asked.insert((group, child), 0);
+            self.sent.insert((group, child), 0);
             self.streamed.insert((group, child), (FIRST_STREAM, 0));
         }
         if is_below {
@@ -461,24 +463,24 @@ impl Run {
         }
     }
 
-    fn ask(
+    fn request(
         &mut self,
         group: u8,
         child: u8,
         skip: u8,
         elements: u8,
-        trail: Trail,
+        retransmit: RetransmitState,
         carrier: Carrier,
     ) {
         let group = GroupId(u32::from(group) % GROUPS);
         let child = u16::from(child % 4);
-        let Some(asked) = self.asked.get_mut(&(group, child)) else { return };
+        let Some(sent) = self.sent.get_mut(&(group, child)) else { return };
         let number = match skip {
-            0..48 => asked.wrapping_sub(1),
-            48..50 => *asked + 1,
-            _ => *asked,
+            0..48 => sent.wrapping_sub(1),
+            48..50 => *sent + 1,
+            _ => *sent,
         };
-        *asked += u32::from(number == *asked);
+        *sent += u32::from(number == *sent);
         let part = AnyPart {
             number: 0,
             is_far: false,
@@ -492,7 +494,7 @@ impl Run {
         let part = Part {
             operation: OperationNumber(number),
             sequence: sequence(number),
-            trail,
+            retransmit,
             ..part.part(true)
         };
         self.say(group, child, Message::Request(part), carrier);
@@ -508,7 +510,7 @@ impl Run {
             _ => *done,
         });
         let message = match word % 4 {
-            0 => Message::StreamAsk(StreamAsk {
+            0 => Message::StreamRequest(StreamRequest {
                 operation,
                 shape: stream_shape(20 + u64::from(skip == 6)),
                 target: Target::All,
@@ -527,7 +529,7 @@ impl Run {
         self.say(group, child, message, Carrier::Link);
     }
 
-    /// Sends over the port that [`Step::Form`] gives to a child, rightly or not.
+    /// Sends over the port of a child that [`Step::Form`] joined, valid or not.
     fn say(&mut self, group: GroupId, child: u16, message: Message, carrier: Carrier) {
         let edge = edges(group).edge(child);
         let port = PortId(group.0 * 4 + u32::from(child));
@@ -535,7 +537,7 @@ impl Run {
         self.drain_events();
     }
 
-    /// Sends over the port that [`Step::Form`] gives to a parent, rightly or not.
+    /// Sends over the port of a parent that [`Step::Form`] connected, valid or not.
     fn say_down(&mut self, group: GroupId, message: Message, carrier: Carrier) {
         let edge = edges(group).edge(0);
         self.put(upward(group), Header { edge, message }, carrier);
@@ -543,7 +545,7 @@ impl Run {
     }
 
     fn frame(&mut self, port: u8, edge: &AnyEdge, message: &AnyMessage, carrier: Carrier) {
-        // The honest group may be named, but none of its capabilities be known.
+        // A frame may name the honest group, but never its capabilities.
         let group = GroupId(u32::from(edge.group) % (GROUPS + 2));
         let child = ChildIndex(u16::from(edge.child % 5));
         let capability = if edge.is_forged || group == HONEST {
@@ -563,7 +565,7 @@ impl Run {
         let payload = vec![0xCC; header.payload_bytes()];
         if self.handle(port, carrier, &header, &payload).is_err() {
             self.reached.refused += 1;
-            // A datagram that is refused is dropped, and nothing else.
+            // A datagram that is refused is dropped, and nothing else happens.
             if carrier == Carrier::Link {
                 self.close(port);
             }
@@ -644,13 +646,13 @@ impl Run {
     fn honest_stream(&mut self) {
         let operation = OperationNumber(FIRST_STREAM);
         let shape = StreamShape::new(Operator::Sum, Datatype::U32, 6).expect("six numbers");
-        let ask = StreamAsk { operation, shape, target: Target::All };
+        let request = StreamRequest { operation, shape, target: Target::All };
         let say = |run: &mut Self, child: usize, message, payload: &[u8]| {
             let header = Header { edge: edges(HONEST).edge(child as u16), message };
             run.handle(HONEST_PORTS[child], Carrier::Link, &header, payload)
         };
         for child in 0..2 {
-            say(self, child, Message::StreamAsk(ask), &[]).expect("honest");
+            say(self, child, Message::StreamRequest(request), &[]).expect("honest");
         }
         for port in HONEST_PORTS {
             self.drain(port, usize::MAX);
@@ -660,7 +662,7 @@ impl Run {
             let segment = SegmentIndex(2 - chunk);
             let part = Part { segment, ..part(operation, sequence(chunk), shape) };
             for child in 0..2 {
-                say(self, child, Message::Chunk(part), &[child as u8; 8]).expect("its turn");
+                say(self, child, Message::Chunk(part), &[child as u8; 8]).expect("granted");
             }
             for port in HONEST_PORTS {
                 assert_eq!(self.drain(port, usize::MAX).len(), 1, "chunk {chunk} is complete");

@@ -2,7 +2,7 @@
 #![no_main]
 
 #[path = "../bodies/node.rs"]
-#[allow(dead_code, reason = "what was reached is looked at by the smoke test only")]
+#[allow(dead_code, reason = "only the smoke test reads what was reached")]
 mod body;
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {

@@ -32,7 +32,7 @@ LABS = [
 ]
 
 # Datagrams with results by multicast, over two levels: what labs are brought up with, and whether
-# multicast is to be heard. Where links drop it, the root has to notice, and say so.
+# multicast is to be received. Where links drop it, the root has to notice, and say so.
 MULTICAST_LABS = [
     (["--hosts", "4", "--hosts-per-leaf", "2"], True),
     (["--hosts", "4", "--hosts-per-leaf", "2", "--block-multicast"], False),
@@ -119,7 +119,7 @@ def check(mpi, name, ranks, per_host, hosts, tree_only, program, arguments):
             f"{counts['direct']} direct")
 
 
-def check_multicast(name, is_heard, program, arguments):
+def check_multicast(name, is_received, program, arguments):
     """Results come by multicast where it arrives; where it does not, the group goes on without."""
     environment = {"TRIBUTARY_CHANNEL": "auto", "TRIBUTARY_BETWEEN_HOSTS": "tree"}
     counts = run_program("mpich", name, 4, 1, program, arguments, environment)
@@ -127,16 +127,16 @@ def check_multicast(name, is_heard, program, arguments):
     results = world.get("multicast_results", 0)
     if counts["in_tree"] == 0 or world["carriers"] != "udp":
         raise Failure(f"nothing ran in_tree by datagram: {counts}")
-    if (results > 0) != is_heard:
+    if (results > 0) != is_received:
         raise Failure(f"{results} results came by multicast")
     # Counts are of the host of a communicator's first rank: the reversed one's is below another leaf.
     reversed_ = [entry for entry in counts["communicators"]
                  if entry["label"] == "split" and entry["ranks"] == 4]
     far = sum(entry.get("multicast_results", 0) for entry in reversed_)
-    if not reversed_ or (far > 0) != is_heard:
+    if not reversed_ or (far > 0) != is_received:
         raise Failure(f"{far} results came by multicast below the other leaf")
     log = (labs_folder() / name / "log/spine-an").read_text()
-    if ("nobody hears group" in log) == is_heard:
+    if ("nobody receives group" in log) == is_received:
         raise Failure(f"the root says of multicast:\n{log}")
     return f"{counts['in_tree']} in_tree, {results} and {far} results by multicast"
 
@@ -256,10 +256,10 @@ def main():
              lambda name, mpi=mpi, run=(ranks, per_host, hosts, tree_only):
                 check(mpi, name, *run, programs[mpi], arguments))
             for mpi in mpis for ranks, per_host, hosts in runs])
-    for options, is_heard in MULTICAST_LABS:
+    for options, is_received in MULTICAST_LABS:
         tests.on_lab(options, [
-            ("mpich    multicast", lambda name, is_heard=is_heard:
-                check_multicast(name, is_heard, programs["mpich"], arguments)),
+            ("mpich    multicast", lambda name, is_received=is_received:
+                check_multicast(name, is_received, programs["mpich"], arguments)),
             ("plain HTTP", lambda name: check_plain_http(name, arguments))])
     tests.on_lab(BLOCKED_LAB, [
         (f"mpich    no UDP into {BLOCKED_HOST}",

@@ -9,7 +9,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 use serde::Serialize;
 use tributary_client::external_receiver::{Delivery, Ended, ExternalReceiver};
-use tributary_wire::control::OutsiderGrant;
+use tributary_wire::control::ExternalReceiverGrant;
 
 use crate::flags::ListenFlags;
 use crate::usage::UsageError;
@@ -36,7 +36,7 @@ struct Line<'a> {
 pub(crate) fn listen(flags: &ListenFlags) -> anyhow::Result<ExitCode> {
     let path = flags.grant.display();
     let text = fs::read(&flags.grant).with_context(|| format!("the grant {path}"))?;
-    let grant: OutsiderGrant = serde_json::from_slice(&text)
+    let grant: ExternalReceiverGrant = serde_json::from_slice(&text)
         .map_err(|error| UsageError::new("GRANT", path.to_string(), error.to_string()))?;
     let mut receiver = ExternalReceiver::join(&grant, JOIN_WITHIN)?;
     let mut out = io::stdout().lock();

@@ -17,8 +17,8 @@ use std::time::{Duration, Instant};
 use tributary_transport::{
     AuthenticationKey, Link, OptionsError, Sent, TcpLink, TcpOptions, connect_tcp, wait,
 };
-use tributary_wire::control::OutsiderGrant;
-use tributary_wire::frame::{Abort, AbortReason, Edge, Header, Message, OUTSIDER};
+use tributary_wire::control::ExternalReceiverGrant;
+use tributary_wire::frame::{Abort, AbortReason, EXTERNAL_RECEIVER, Edge, Header, Message};
 use tributary_wire::{Datatype, OperationNumber, Operator};
 
 /// An external receiver that has joined its group.
@@ -103,7 +103,7 @@ pub enum Ended {
 ///
 /// # Errors
 /// If the system says no.
-pub fn write_grant(grant: &OutsiderGrant, path: &Path) -> io::Result<()> {
+pub fn write_grant(grant: &ExternalReceiverGrant, path: &Path) -> io::Result<()> {
     let mut draft = path.as_os_str().to_owned();
     draft.push(".new");
     let text = serde_json::to_vec(grant).expect("a grant is plain data");
@@ -117,7 +117,7 @@ impl ExternalReceiver {
     ///
     /// # Errors
     /// If the place is not to be had.
-    pub fn join(grant: &OutsiderGrant, within: Duration) -> Result<Self, JoinError> {
+    pub fn join(grant: &ExternalReceiverGrant, within: Duration) -> Result<Self, JoinError> {
         let no_address = || JoinError::NoAddress { address: grant.address.tcp.clone() };
         let mut addresses = grant.address.tcp.to_socket_addrs().map_err(|_| no_address())?;
         let address = addresses.next().ok_or_else(no_address)?;
@@ -129,7 +129,7 @@ impl ExternalReceiver {
         let edge = Edge {
             group: grant.group,
             epoch: grant.epoch,
-            child: OUTSIDER,
+            child: EXTERNAL_RECEIVER,
             capability: grant.capability,
         };
         let mut receiver = Self { link, edge, segment_max_bytes: grant.payload_max_bytes };

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use tributary_algorithms::Collective;
 use tributary_protocol::endpoint::{Endpoint, Event, OperationSpec, StartError};
-use tributary_protocol::{Reach, Time};
+use tributary_protocol::{Reachability, Time};
 use tributary_transport::{Link, Sent, WakeSources, wait, wait_with_datagrams};
 use tributary_wire::frame::{Abort, AbortReason, Target};
 use tributary_wire::{EndpointId, OperationNumber, Operator};
@@ -162,8 +162,8 @@ impl TreeMember {
         }
     }
 
-    fn on_reach(&mut self, reach: Reach) {
-        let is_open = reach == Reach::Open;
+    fn on_reachability(&mut self, reachability: Reachability) {
+        let is_open = reachability == Reachability::Reachable;
         self.carrier = if is_open { "udp" } else { "tcp" };
         match &mut self.datagrams {
             Some(datagrams) if is_open => datagrams.is_open = true,
@@ -190,7 +190,7 @@ impl InterHost for TreeMember {
         let mut spec = self.spec(operation);
         // The same at all members: the operator, the group's terms.
         if self.has_external_receiver && spec.operator.is_reduction() {
-            spec.target = spec.target.with_outsider();
+            spec.target = spec.target.with_external_receiver();
         }
         let least = self.stream_min_bytes;
         let is_stream = least.is_some_and(|least| operation.len_bytes() as u64 >= least);
@@ -215,7 +215,7 @@ impl InterHost for TreeMember {
                     self.running = None;
                     return Err(abort);
                 }
-                Event::Datagrams(reach) => self.on_reach(reach),
+                Event::Datagrams(reachability) => self.on_reachability(reachability),
                 Event::Joined | Event::DatagramPeer(_) | Event::Multicast(_) => {}
             }
         }

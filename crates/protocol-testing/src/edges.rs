@@ -1,4 +1,4 @@
-//! The edges below a node, with a capability of its own for each.
+//! The edges below a node, each with its own capability.
 
 use tributary_protocol::endpoint::EndpointConfig;
 use tributary_protocol::node::ChildConfig;
@@ -15,7 +15,7 @@ pub struct NodeEdges {
 }
 
 impl NodeEdges {
-    /// What a child shows.
+    /// The capability of a child.
     #[must_use]
     pub fn capability(self, child: u16) -> Capability {
         let mut bits = [0x5A; 16];
@@ -32,7 +32,7 @@ impl NodeEdges {
         Edge { group: self.group, epoch: Epoch(0), child: ChildIndex(child), capability }
     }
 
-    /// As many children, each with `span` members at or below it: `first`, and those that follow.
+    /// `count` children, each with `span` members at or below it, in order from member `first`.
     #[must_use]
     pub fn children(self, count: u16, first: u32, span: u32) -> Vec<ChildConfig> {
         let member = |child: u16| EndpointId(first + u32::from(child) * span);
@@ -44,8 +44,8 @@ impl NodeEdges {
             .collect()
     }
 
-    /// A member at one of the edges, with the least that a group can have: one segment of 64 bytes and
-    /// one operation under way, and no streams.
+    /// A member at one of the edges with a minimal group: one segment of 64 bytes, one operation
+    /// under way, no streams.
     #[must_use]
     pub fn member(self, child: u16, endpoint: EndpointId) -> EndpointConfig {
         let Edge { group, epoch, child, capability } = self.edge(child);

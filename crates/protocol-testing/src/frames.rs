@@ -1,7 +1,7 @@
-//! Frames as drivers carry them, and parts of operations as tests write them by hand.
+//! Frames as bytes, and parts of operations for tests.
 
 use tributary_protocol::Carrier;
-use tributary_wire::frame::{HEADER_BYTES, Header, Part, Shape, Target, Trail};
+use tributary_wire::frame::{HEADER_BYTES, Header, Part, RetransmitState, Shape, Target};
 use tributary_wire::{OperationNumber, SegmentIndex, Sequence};
 
 /// A frame's bytes.
@@ -12,10 +12,10 @@ pub fn encode(header: &Header, payload: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// The header and the payload of a frame that is as long as it says.
+/// Splits bytes into the header and the payload of a frame whose length is right.
 ///
 /// # Errors
-/// What is wrong with it, in words.
+/// A text that says what is wrong.
 pub fn decode(bytes: &[u8]) -> Result<(Header, &[u8]), String> {
     let header = Header::decode(bytes).map_err(|error| error.to_string())?;
     let payload = &bytes[HEADER_BYTES..];
@@ -26,7 +26,7 @@ pub fn decode(bytes: &[u8]) -> Result<(Header, &[u8]), String> {
     }
 }
 
-/// A whole vector in one part, for everybody; never repeated.
+/// A whole vector in one part, for all members; not a repeat.
 #[must_use]
 pub fn part(operation: OperationNumber, sequence: Sequence, shape: Shape) -> Part {
     Part {
@@ -36,7 +36,7 @@ pub fn part(operation: OperationNumber, sequence: Sequence, shape: Shape) -> Par
         shape,
         target: Target::All,
         has_data: true,
-        trail: Trail::default(),
+        retransmit: RetransmitState::default(),
     }
 }
 
@@ -46,7 +46,7 @@ pub fn sequence(number: u32) -> Sequence {
     Sequence(Sequence::FIRST.0.wrapping_add(number))
 }
 
-/// How a frame travels that may be a datagram.
+/// The carrier of a frame that may be a datagram.
 #[must_use]
 pub fn carrier(is_datagram: bool) -> Carrier {
     if is_datagram { Carrier::Datagram } else { Carrier::Link }

@@ -1,4 +1,4 @@
-//! What a member has under way, and the bytes that go with it.
+//! A member's operations under way, with their bytes.
 
 use std::collections::VecDeque;
 
@@ -20,11 +20,11 @@ pub struct Operations {
 /// An operation under way.
 #[derive(Clone, Copy, Debug)]
 pub struct Running {
-    /// What the endpoint calls it.
+    /// The endpoint's number for it.
     pub number: OperationNumber,
-    /// Its place in the member's script.
+    /// Its index in the member's script.
     pub operation: usize,
-    /// What the member takes it for.
+    /// The operation as the member understands it.
     pub plan: OperationPlan,
     /// Whether its vector goes as a stream.
     pub is_stream: bool,
@@ -35,7 +35,7 @@ pub struct Running {
 }
 
 impl Running {
-    /// Bytes of the result that the member is to have.
+    /// The result that the member expects.
     #[must_use]
     pub fn need_bytes(&self, member: EndpointId) -> usize {
         if self.plan.spec(member).receives { self.plan.len_bytes() } else { 0 }
@@ -43,13 +43,13 @@ impl Running {
 }
 
 impl Operations {
-    /// None so far.
+    /// No operations.
     #[must_use]
     pub fn new(member: EndpointId, tag: u64) -> Self {
         Self { member, tag, running: VecDeque::new() }
     }
 
-    /// Starts one: as a stream, if it is said how much of its vector is ready.
+    /// Starts an operation: as a stream, if `ready_bytes` is given.
     ///
     /// # Errors
     /// As the endpoint.
@@ -76,7 +76,7 @@ impl Operations {
         Ok(())
     }
 
-    /// All of them, the oldest first.
+    /// All of them, oldest first.
     pub fn iter(&self) -> impl Iterator<Item = &Running> {
         self.running.iter()
     }
@@ -95,7 +95,7 @@ impl Operations {
     /// Appends the bytes that follow the header in a frame.
     ///
     /// # Panics
-    /// If the endpoint sends something of an operation that is over.
+    /// If the endpoint sends a frame of an operation that has ended.
     pub fn append_payload(&self, transmit: &Transmit, bytes: &mut Vec<u8>) {
         let Some(body) = &transmit.body else { return };
         let running = self.running.iter().find(|running| running.number == body.operation);
@@ -108,18 +108,18 @@ impl Operations {
         contribution.append(datatype, first as u64, end as u64, bytes);
     }
 
-    /// Counts a piece of a result; the operation that it belongs to.
+    /// Counts a piece of a result, and returns its operation.
     ///
     /// # Panics
-    /// If the endpoint takes a result of an operation that is over.
+    /// If the endpoint takes a result of an operation that has ended.
     pub fn on_result(&mut self, body: &Body) -> usize {
         let running = self.find(body.operation);
         running.got_bytes += body.bytes.len();
         running.operation
     }
 
-    /// Takes an operation that the endpoint says is complete. None if it is not under way, or an older
-    /// one of its kind is: streams and others pass each other.
+    /// Removes an operation that the endpoint reports as complete. None if it is not under way, or
+    /// if an older one of its kind is; streams and other operations may pass each other.
     pub fn complete(&mut self, number: OperationNumber) -> Option<Running> {
         let at = self.running.iter().position(|running| running.number == number)?;
         let is_stream = self.running[at].is_stream;

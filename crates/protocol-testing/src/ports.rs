@@ -1,8 +1,8 @@
-//! What a node's driver has at each port number.
+//! A node driver's port numbers.
 
 use tributary_protocol::node::PortId;
 
-/// What is plugged in at each port of a node.
+/// What is at each port of a node.
 #[derive(Clone, Debug)]
 pub struct Ports<T>(Vec<Option<T>>);
 
@@ -20,7 +20,7 @@ impl<T: Copy> Ports<T> {
         PortId(free as u32)
     }
 
-    /// Plugs something in.
+    /// Puts something at a port.
     ///
     /// # Panics
     /// If the port is taken.
@@ -43,7 +43,7 @@ impl<T: Copy> Ports<T> {
         self.0.get(port.0 as usize).copied().flatten()
     }
 
-    /// All that is plugged in.
+    /// Everything that is at a port.
     pub fn iter(&self) -> impl Iterator<Item = T> {
         self.0.iter().flatten().copied()
     }

@@ -1,8 +1,8 @@
-//! What members contribute, and what must come of it.
+//! What members contribute, and the results.
 //!
-//! Every element is drawn from (group, operation, member, position), so a contribution that is
-//! counted twice, left out, taken from another member, operation, group or job shows in the bits of
-//! the result. Floats differ so much in magnitude that the order of additions shows as well.
+//! Every element is drawn from (group, operation, member, position). So a contribution that is
+//! counted twice, left out, or taken from another member, operation, group or job shows in the bits
+//! of the result. Floats differ so much in magnitude that the order of additions shows as well.
 
 use half::{bf16, f16};
 use tributary_reduce::oracle;
@@ -10,8 +10,8 @@ use tributary_wire::{Datatype, Operator};
 
 use crate::workload::OperationPlan;
 
-/// What operations compute. Sums and exclusive ors show every double or missing count;
-/// the others show that values keep their places.
+/// What operations compute. Sums and exclusive ors show every double or missing count; the others
+/// show that values keep their places.
 pub const KERNELS: [(Operator, Datatype); 10] = [
     (Operator::Sum, Datatype::I64),
     (Operator::Sum, Datatype::F64),
@@ -28,9 +28,9 @@ pub const KERNELS: [(Operator, Datatype); 10] = [
 /// A member's vector for one operation.
 #[derive(Clone, Copy, Debug)]
 pub struct Contribution {
-    /// Differs for groups whose data are to differ.
+    /// Differs between groups whose data must differ.
     pub tag: u64,
-    /// Which of the group's operations.
+    /// The operation's number in its group.
     pub operation: u32,
     /// Which member.
     pub member: u32,
@@ -59,7 +59,7 @@ impl Contribution {
                 Datatype::F32 => bytes.extend((number(word) as f32).to_le_bytes()),
                 Datatype::F16 => bytes.extend(f16::from_f64(number(word)).to_le_bytes()),
                 Datatype::Bf16 => bytes.extend(bf16::from_f64(number(word)).to_le_bytes()),
-                // An even factor would soon make every product zero.
+                // Even factors would soon make every product zero.
                 Datatype::U32 => bytes.extend((word as u32 | 1).to_le_bytes()),
                 other => {
                     let raw = [word, mix(word)].map(u64::to_le_bytes);
@@ -85,7 +85,7 @@ fn number(word: u64) -> f64 {
     unit * SCALES[(word & 7) as usize]
 }
 
-/// A group's tree as results depend on it: per node, what stands below it, in order.
+/// A group's tree, as results depend on it: per node its children, in order.
 #[derive(Clone, Debug, Default)]
 pub struct TreeShape {
     /// Root first; children come after their parents.
@@ -95,14 +95,14 @@ pub struct TreeShape {
 /// A child of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Below {
-    /// Another node, by its place in the tree.
+    /// Another node, by its index in the tree.
     Node(usize),
     /// A member.
     Member(u32),
 }
 
 impl TreeShape {
-    /// What an operation must give, wherever its result goes.
+    /// The result of an operation, whatever its target.
     #[must_use]
     pub fn expected(&self, plan: &OperationPlan, tag: u64, operation: usize) -> Vec<u8> {
         let of = |member: u32| {
@@ -116,7 +116,8 @@ impl TreeShape {
         }
     }
 
-    /// The reduction at the root: at every node the children in order, 16-bit floats rounded once.
+    /// The reduction at the root. Every node reduces its children in order and rounds 16-bit floats
+    /// once.
     fn reduce(
         &self,
         operator: Operator,

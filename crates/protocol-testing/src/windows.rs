@@ -1,13 +1,13 @@
-//! What went up over an edge and is not answered yet.
+//! Requests of an edge that are not answered yet.
 
 use std::collections::VecDeque;
 
 use tributary_wire::frame::Message;
 
-/// How many answered sequences are remembered: as many as can be asked for again.
+/// How many answered sequences are remembered: as many as may be repeated.
 const ANSWERED_MAX: usize = 32;
 
-/// Farther than any test gets: nothing is given up.
+/// A horizon that no test reaches: no request is given up.
 const HORIZON: u32 = 1 << 30;
 
 /// How many requests of one kind are unanswered.
@@ -19,7 +19,7 @@ pub enum InFlight {
     Chunks(usize),
 }
 
-/// Segments and chunks that went up over one edge and are not answered.
+/// Segments and chunks that were sent up over one edge and are not answered.
 #[derive(Debug)]
 pub struct Windows {
     segments: Window,
@@ -30,7 +30,7 @@ pub struct Windows {
 #[derive(Debug, Default)]
 struct Window {
     outstanding: Vec<u32>,
-    /// The last sequences that were answered: repeats of them may still be on their way.
+    /// The last sequences that were answered. Repeats of them may still be on their way.
     answered: VecDeque<u32>,
 }
 
@@ -41,13 +41,13 @@ impl Default for Windows {
 }
 
 impl Windows {
-    /// Gives a request up that lies `horizon` or more before the newest.
+    /// Gives up a request that lies `horizon` or more before the newest.
     #[must_use]
     pub fn with_horizon(horizon: u32) -> Self {
         Self { segments: Window::default(), chunks: Window::default(), horizon }
     }
 
-    /// Notes what is sent upward; how many of its kind are unanswered then.
+    /// Notes what is sent up. Returns how many of its kind are unanswered then.
     pub fn on_sent(&mut self, message: &Message) -> Option<InFlight> {
         match message {
             Message::Request(part) => {
@@ -62,13 +62,13 @@ impl Windows {
         }
     }
 
-    /// Notes what has come down and was taken.
+    /// Notes what came down and was accepted.
     pub fn on_taken(&mut self, message: &Message) {
         match message {
             Message::Result(part) => self.segments.on_result(part.sequence.0),
             Message::ChunkResult(part) => self.chunks.on_result(part.sequence.0),
-            // Chunks are counted anew in every stream.
-            Message::StreamTurn(_) => self.chunks = Window::default(),
+            // Every stream counts its chunks anew.
+            Message::StreamGrant(_) => self.chunks = Window::default(),
             _ => {}
         }
     }
@@ -76,8 +76,9 @@ impl Windows {
 
 impl Window {
     fn on_request(&mut self, sequence: u32, horizon: u32) -> usize {
-        self.outstanding
-            .retain(|asked| sequence.wrapping_sub(*asked).cast_signed() < horizon.cast_signed());
+        self.outstanding.retain(|earlier| {
+            sequence.wrapping_sub(*earlier).cast_signed() < horizon.cast_signed()
+        });
         if !self.outstanding.contains(&sequence) && !self.answered.contains(&sequence) {
             self.outstanding.push(sequence);
         }
@@ -85,7 +86,7 @@ impl Window {
     }
 
     fn on_result(&mut self, sequence: u32) {
-        self.outstanding.retain(|asked| *asked != sequence);
+        self.outstanding.retain(|earlier| *earlier != sequence);
         if self.answered.len() == ANSWERED_MAX {
             self.answered.pop_front();
         }

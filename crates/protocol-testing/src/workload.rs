@@ -1,7 +1,7 @@
 //! Operations as all members of a group mean them.
 //!
-//! Owns what each member tells its endpoint of a collective operation, and the mixture that random
-//! operations are drawn from. Draws nothing itself: numbers come from the caller's seed.
+//! Owns what each member tells its endpoint about a collective operation, and the mixture from
+//! which random operations are drawn. It draws nothing itself: numbers come from the caller's seed.
 
 use tributary_protocol::endpoint::OperationSpec;
 use tributary_wire::frame::Target;
@@ -24,7 +24,7 @@ pub struct OperationPlan {
     pub is_stream: bool,
 }
 
-/// What operations are drawn from.
+/// The mixture from which operations are drawn.
 #[derive(Clone, Copy, Debug)]
 pub struct Mixture<'a> {
     /// What is computed.
@@ -33,8 +33,8 @@ pub struct Mixture<'a> {
     pub members: u32,
     /// Its longest segment.
     pub segment_bytes: u32,
-    /// Of eight vectors, how many have a few elements only. Two more fill a segment; of the others
-    /// half have up to three segments.
+    /// Of eight vectors, how many have a few elements only. Two more fill a segment. Half of the
+    /// others have up to three segments.
     pub short_of_eight: u64,
     /// How many segments the rest have at most.
     pub segments_max: u64,
@@ -70,20 +70,20 @@ impl Mixture<'_> {
 }
 
 impl OperationPlan {
-    /// Everybody contributes, and everybody has the result.
+    /// An operation to which all members contribute, and whose result all get.
     #[must_use]
     pub const fn allreduce(operator: Operator, datatype: Datatype, elements: u64) -> Self {
         let (target, source) = (Target::All, EndpointId(0));
         Self { operator, datatype, elements, target, source, is_stream: false }
     }
 
-    /// Nobody has data.
+    /// An operation without data.
     #[must_use]
     pub const fn barrier() -> Self {
         Self::allreduce(Operator::Barrier, Datatype::U8, 0)
     }
 
-    /// What `member` tells its endpoint.
+    /// The specification that `member` gives its endpoint.
     #[must_use]
     pub fn spec(&self, member: EndpointId) -> OperationSpec {
         let (contributes, receives) = match self.operator {

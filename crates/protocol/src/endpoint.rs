@@ -1,15 +1,15 @@
 //! A member of a group: cuts vectors into segments, keeps as many in flight as the group was
-//! granted, and says where results belong.
+//! granted, and places results.
 //!
 //! Payload stays in the application's buffers. [`Endpoint::peek_transmit`] names the part of the
-//! vector a frame carries; [`Endpoint::handle_frame`] names the part a result fills. Segments use
-//! consecutive sequence numbers across operations, so all members agree on them without talking;
-//! a segment is sent only while fewer than `osos` sequence numbers separate it from the oldest
-//! incomplete one. Aggregation nodes rely on that (see [`crate::node`]).
+//! vector that a frame carries; [`Endpoint::handle_frame`] names the part that a result fills.
+//! Segments use consecutive sequence numbers across operations, so all members number them alike
+//! without communicating. A segment is sent only while fewer than `osos` sequence numbers separate
+//! it from the oldest incomplete one. Aggregation nodes rely on that (see [`crate::node`]).
 //!
-//! If the driver can carry datagrams, it says so ([`Endpoint::offer_datagrams`]); requests then
-//! travel by them once the aggregation node has been heard that way, and are repeated until they
-//! are answered (see [`crate::Reach`]).
+//! A driver that can carry datagrams calls [`Endpoint::offer_datagrams`]. Requests travel by
+//! datagram once the aggregation node has answered that way, and are repeated until they are
+//! answered (see [`crate::Reachability`]).
 
 mod error;
 mod flight;
@@ -23,12 +23,12 @@ use core::num::NonZeroU16;
 use core::ops::Range;
 
 use tributary_wire::control::{EndpointGrant, GroupGrant};
-use tributary_wire::frame::{Abort, AbortReason, Edge, Header, Hearing, Message};
+use tributary_wire::frame::{Abort, AbortReason, Edge, Header, Message, Subscription};
 use tributary_wire::{Capability, ChildIndex, EndpointId, Epoch, GroupId, OperationNumber};
 
-use crate::multicast::Ear;
+use crate::multicast::MulticastReceiver;
 use crate::recovery::LowerEnd;
-use crate::{Carrier, Reach, RecoveryStats, StreamTerms, Time};
+use crate::{Carrier, Reachability, RecoveryStats, StreamTerms, Time};
 
 use flight::Flight;
 use operation::Operation;
@@ -79,11 +79,11 @@ impl EndpointConfig {
     }
 }
 
-/// Events beside completions that may wait to be polled: joined, failed, and what becomes of
-/// datagrams.
+/// Events besides completions that may wait to be polled: joined, failed, and changes of
+/// reachability.
 const EVENTS_SPARE: usize = 6;
 
-/// A member of a group. See the module's page.
+/// A member of a group; see the module documentation.
 #[derive(Debug)]
 pub struct Endpoint {
     config: EndpointConfig,
@@ -97,13 +97,13 @@ pub struct Endpoint {
     short_vectors: Option<ShortVectors>,
     /// Complete or failed, not yet polled.
     events: VecDeque<Event>,
-    has_said_join: bool,
-    /// What the link is to carry next: one word at a time.
+    has_sent_join: bool,
+    /// The next message for the link, besides requests. At most one of each kind waits.
     offer: Option<NonZeroU16>,
-    last_word: Option<Message>,
-    ear: Option<Ear>,
-    /// Whether multicast is heard, to be told to the node.
-    hears: Option<Hearing>,
+    last_message: Option<Message>,
+    multicast: Option<MulticastReceiver>,
+    /// The subscription to multicast, if the node has to be told of it.
+    subscription: Option<Subscription>,
     recovery: LowerEnd,
     repeats: u64,
 }
@@ -142,18 +142,18 @@ pub struct Body {
 pub enum Event {
     /// The aggregation node has taken this member in.
     Joined,
-    /// The operation is complete; its results are where they were to go.
+    /// The operation is complete, and its results are in place.
     Completed(OperationNumber),
-    /// The group failed; nothing that was started and has not completed will.
+    /// The group failed. Operations that have not completed never will.
     Failed(Abort),
-    /// The aggregation node takes datagrams at this UDP port of the address that the link leads
-    /// to. The driver delivers what comes from there from now on.
+    /// The aggregation node takes datagrams at this UDP port of the address that the link leads to.
+    /// The driver delivers datagrams from there from now on.
     DatagramPeer(NonZeroU16),
-    /// Whether results sent to the group's multicast address arrive: told when the first does, and
-    /// when they cease to.
-    Multicast(Reach),
-    /// Whether datagrams arrive: decided once after they were offered, and again if they cease to.
-    Datagrams(Reach),
+    /// Whether results sent to the group's multicast address arrive: sent when the first arrives,
+    /// and when they cease to.
+    Multicast(Reachability),
+    /// Whether datagrams arrive: sent once after the offer, and again if they cease to arrive.
+    Datagrams(Reachability),
 }
 
 impl Endpoint {
@@ -179,40 +179,41 @@ impl Endpoint {
             next_operation: OperationNumber::FIRST,
             short_vectors: None,
             events,
-            has_said_join: false,
+            has_sent_join: false,
             offer: None,
-            last_word: None,
-            ear: None,
-            hears: None,
+            last_message: None,
+            multicast: None,
+            subscription: None,
             recovery,
             repeats: 0,
         }
     }
 
-    /// Offers the aggregation node to exchange datagrams, which this side takes at the UDP port
-    /// `port` of the address that the link starts from, for segments up to `segment_max_bytes`;
-    /// longer ones go over the link. Once, before the first frame is sent.
+    /// Offers the aggregation node to exchange datagrams for segments up to `segment_max_bytes`;
+    /// longer ones go over the link. This side takes them at the UDP port `port` of the address
+    /// that the link starts from. To be called once, before the first frame is sent.
     pub fn offer_datagrams(&mut self, port: NonZeroU16, segment_max_bytes: u32) {
-        debug_assert!(!self.has_said_join, "offered after the join was sent");
+        debug_assert!(!self.has_sent_join, "offered after the join was sent");
         self.offer = Some(port);
         self.recovery.on_offering(segment_max_bytes);
     }
 
-    /// Takes results that come to the group's multicast address and show `capability`.
-    pub fn hear_multicast(&mut self, capability: Capability) {
-        self.ear = Some(Ear::new(capability));
+    /// Takes results that are sent to the group's multicast address and show `capability`.
+    pub fn subscribe_multicast(&mut self, capability: Capability) {
+        self.multicast = Some(MulticastReceiver::new(capability));
     }
 
-    /// Cuts short vectors so from now on. All members of a group must, before the first operation.
+    /// Cuts short vectors so from now on. All members of a group must do so, before the first
+    /// operation.
     pub fn cut_short_vectors(&mut self, short: ShortVectors) {
-        debug_assert!(!self.has_said_join, "decided after the join was sent");
+        debug_assert!(!self.has_sent_join, "decided after the join was sent");
         self.short_vectors = Some(short);
     }
 
     /// Starts an operation. Every member starts the same ones in the same order.
     ///
     /// # Errors
-    /// If it is no operation, too many are under way, or the group is gone.
+    /// If the operation is invalid, too many are under way, or the group is gone.
     pub fn start(&mut self, spec: OperationSpec) -> Result<OperationNumber, StartError> {
         self.check_start()?;
         let number = self.next_operation;
@@ -241,13 +242,13 @@ impl Endpoint {
         self.operations.push_back(operation);
     }
 
-    /// Leaves the group: the last thing a member does. Operations under way are given up.
+    /// Leaves the group, as the member's last action. Operations under way are given up.
     pub fn leave(&mut self) {
         if matches!(self.state, State::Joining | State::Active) {
             self.state = State::Left;
             self.operations.clear();
             self.recovery.clear();
-            self.last_word = Some(Message::Leave);
+            self.last_message = Some(Message::Leave);
         }
     }
 
@@ -256,11 +257,11 @@ impl Endpoint {
         if matches!(self.state, State::Joining | State::Active) {
             let abort = Abort { reason, at_fault: self.config.endpoint };
             self.fail(abort);
-            self.last_word = Some(Message::Abort(abort));
+            self.last_message = Some(Message::Abort(abort));
         }
     }
 
-    /// Where an operation stands among those under way, if it is one of them.
+    /// An operation's index among those under way, if it is one of them.
     fn index_of(&self, number: OperationNumber) -> usize {
         let oldest = self.operations.front().map_or(number, Operation::number);
         number.0.wrapping_sub(oldest.0) as usize
@@ -271,7 +272,7 @@ impl Endpoint {
     }
 
     fn streams_mut(&mut self) -> &mut Streams {
-        self.streams.as_mut().expect("only a group with streams has a stream's words to say")
+        self.streams.as_mut().expect("only a group with streams handles stream frames")
     }
 
     fn flight_mut(&mut self, is_stream: bool) -> &mut Flight {
@@ -289,13 +290,13 @@ impl Endpoint {
         self.fail(Abort { reason: AbortReason::Misbehaved, at_fault: self.config.endpoint });
     }
 
-    /// When [`Endpoint::handle_timeout`] is due; none while nothing is waited for.
+    /// When [`Endpoint::handle_timeout`] is due; none without a timer.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Time> {
         self.recovery.poll_timeout()
     }
 
-    /// Does what is due: repeats what may be lost.
+    /// Repeats the requests that are due.
     pub fn handle_timeout(&mut self, now: Time) {
         let decided = self.recovery.handle_timeout(now);
         self.decide(decided);
@@ -310,14 +311,14 @@ impl Endpoint {
         event
     }
 
-    /// Whether the member has nothing more to send, so that a link may be closed.
+    /// Whether the member has nothing more to send, so the link may be closed.
     #[must_use]
     pub fn is_drained(&self) -> bool {
         self.peek_transmit().is_none()
     }
 
-    /// Whether everything that was started has been sent, so that the rest is up to others: nothing
-    /// has to be done here until results are wanted. Not so while a datagram may have to be repeated.
+    /// Whether everything that was started has been sent. Nothing has to be done here until results
+    /// come. False while a datagram may have to be repeated.
     #[must_use]
     pub fn is_all_sent(&self) -> bool {
         self.peek_transmit().is_none()
@@ -325,27 +326,27 @@ impl Endpoint {
             && !self.operations.iter().any(Operation::has_unsent)
     }
 
-    /// Whether nothing that was started is under way.
+    /// Whether no operation is under way.
     #[must_use]
     pub fn is_idle(&self) -> bool {
         self.operations.is_empty()
     }
 
-    /// Results that came twice, and were dropped.
+    /// Results that came a second time and were dropped.
     #[must_use]
     pub fn repeats(&self) -> u64 {
         self.repeats
     }
 
-    /// Results that came to the group's multicast address before any copy of them did.
+    /// Results that came by multicast before any copy of them did.
     #[must_use]
     pub fn multicast_results(&self) -> u64 {
-        self.ear.as_ref().map_or(0, Ear::results)
+        self.multicast.as_ref().map_or(0, MulticastReceiver::results)
     }
 
-    /// Where the next result most likely comes from: by datagram from the aggregation node, to the
-    /// group's multicast address if such results have been heard, or over the link if segments are
-    /// too long for either.
+    /// How the next result will most likely come: by datagram from the aggregation node, by
+    /// multicast if such results have arrived, or over the link if segments are too long for
+    /// either.
     #[must_use]
     pub fn expected_carrier(&self) -> Carrier {
         let Some(oldest) = self.operations.front() else { return Carrier::Link };
@@ -353,9 +354,9 @@ impl Endpoint {
             true => Carrier::Link,
             false => self.recovery.carrier(oldest.segment_bytes()),
         };
-        let hears = self.ear.as_ref().is_some_and(Ear::hears);
+        let is_subscribed = self.multicast.as_ref().is_some_and(MulticastReceiver::is_subscribed);
         match carrier {
-            Carrier::Datagram if hears && oldest.is_for_all() => Carrier::Multicast,
+            Carrier::Datagram if is_subscribed && oldest.is_for_all() => Carrier::Multicast,
             other => other,
         }
     }

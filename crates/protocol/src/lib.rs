@@ -1,14 +1,14 @@
-//! The aggregation protocol, written once: the daemons, the host library and the simulator all
-//! drive these machines.
+//! The aggregation protocol as sans-I/O state machines. The daemons, the host library, the
+//! simulator and the swarm all drive the same machines.
 //!
-//! Owns what happens to a frame. Must never do I/O, read a clock, draw randomness, log, or touch
-//! payload: time and seeds are passed in, and payload stays where the driver keeps it (see
-//! [`payloads`]). `handle_*` takes input, `poll_*` gives output. `no_std`, so that none of this can
-//! change by accident.
+//! This crate decides what happens to a frame. It never does I/O, reads a clock, draws randomness,
+//! logs or touches payload: callers pass in time and seeds, and payload stays where the driver
+//! keeps it (see [`payloads`]). `handle_*` takes input, `poll_*` gives output. The crate is
+//! `no_std`, so the compiler rejects I/O and clocks.
 //!
 //! - [`node`]: an aggregation node. Start here.
 //! - [`endpoint`]: a member of a group.
-//! - [`manager`]: who may form which group on which nodes.
+//! - [`manager`]: admits jobs and grants groups on nodes.
 #![no_std]
 #![forbid(unsafe_code)]
 
@@ -28,6 +28,6 @@ mod stream;
 mod time;
 
 pub use carrier::Carrier;
-pub use recovery::{Reach, RecoveryStats};
+pub use recovery::{Reachability, RecoveryStats};
 pub use time::Time;
 pub use tributary_wire::StreamTerms;

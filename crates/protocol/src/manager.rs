@@ -1,19 +1,19 @@
-//! The aggregation manager: which nodes live, which jobs are admitted, which groups stand on which
-//! nodes.
+//! The aggregation manager: knows the living nodes, admits jobs and places groups on nodes.
 //!
-//! Owns admission and the accounting of outstanding operations (OSOs). Knows nothing of HTTP, of
-//! sockets or of what travels in a group. The messages are those of [`tributary_wire::control`].
+//! Owns admission and the accounting of outstanding operations (OSOs). Knows nothing about HTTP,
+//! sockets or the frames of a group. Its messages are those of [`tributary_wire::control`].
 //!
-//! A group of k OSOs costs k on every aggregation node (AN) of its subtree, from the moment it is
-//! asked for. Its nodes are told to install it level by level from the root, because a node links
-//! to its parent when it installs; once the lowest level has answered, the grant is decided. A
-//! node that refuses, fails, dies or stays silent undoes the whole group and nothing else. Every
-//! group ends in one place, `Manager::close`, which tells its nodes and gives its OSOs back.
+//! A group of k OSOs reserves k on every aggregation node (AN) of its subtree as soon as it is
+//! requested. Its nodes are told to install it level by level from the root, because a node
+//! connects to its parent when it installs. Once the lowest level has answered, the group is
+//! granted. If a node refuses, fails, dies or stays silent, the manager takes back the whole group,
+//! and nothing else. Every group ends in `Manager::close`, which tells its nodes and frees its
+//! OSOs.
 //!
-//! After any input, drain [`Manager::poll_order`] and [`Manager::poll_decision`], then ask
-//! [`Manager::poll_timeout`]. One input adds at most one order per node of the groups it touches.
-//! Orders to one node must reach it in order: a group's number may be given away again as soon as
-//! its removal is ordered.
+//! After any input, drain [`Manager::poll_order`] and [`Manager::poll_decision`], then call
+//! [`Manager::poll_timeout`]. One input adds at most one order per node of the groups that it
+//! affects. Orders to one node must reach it in order, because a group's number may be used again
+//! as soon as its removal is ordered.
 
 mod config;
 mod error;
@@ -54,7 +54,7 @@ pub use error::{AdmitError, EventError, GroupError, RegisterError};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RequestTicket(pub u64);
 
-/// What happened since the manager began, for metrics.
+/// Counters since the manager began.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ManagerStats {
     /// Groups granted.
@@ -65,7 +65,7 @@ pub struct ManagerStats {
     pub groups_ended: u64,
     /// Granted groups cut short: by a failure, a node's death or their job's end.
     pub groups_cut: u64,
-    /// Events about groups that were over when the event came; harmless.
+    /// Events about groups that had ended when the event came; harmless.
     pub events_stale: u64,
 }
 
@@ -73,8 +73,8 @@ pub struct ManagerStats {
 pub struct Manager {
     config: ManagerConfig,
     fabric: Fabric,
-    /// The tree of the nodes that live now. It is placed when it is first asked for: many nodes may
-    /// come before any group does.
+    /// The tree of the nodes that live now. It is placed at the first request for a group, because
+    /// many nodes may register before that.
     tree: OnceCell<AggregationTree>,
     /// Numbers the shapes of the tree, for stream locks.
     placement: Placement,
@@ -90,8 +90,8 @@ pub struct Manager {
 }
 
 impl Manager {
-    /// A manager of `fabric` (an empty one where there is no topology file). Capabilities are drawn
-    /// from `seed`, which must be unguessable.
+    /// A manager of `fabric`, which is empty if there is no topology file. `seed` must be
+    /// unguessable: capabilities are drawn from it.
     #[must_use]
     pub fn new(config: ManagerConfig, fabric: Fabric, seed: [u8; 32]) -> Self {
         Self {
@@ -111,7 +111,7 @@ impl Manager {
         }
     }
 
-    /// Takes an aggregation node in. Its first order is [`NodeOrder::Registered`]. Groups that stand
+    /// Registers an aggregation node. Its first order is [`NodeOrder::Registered`]. Existing groups
     /// stay where they are, whatever the new tree looks like.
     ///
     /// # Errors
@@ -126,7 +126,7 @@ impl Manager {
         Ok(node)
     }
 
-    /// A node's connection closed: it is dead, and so is every group on it.
+    /// A node's connection closed: the node is dead, and every group on it ends.
     pub fn handle_node_gone(&mut self, node: NodeId) {
         let Some(name) = self.nodes.remove(node) else { return };
         self.orders.retain(|(to, _)| *to != node);
@@ -136,13 +136,13 @@ impl Manager {
         self.place_anew();
     }
 
-    /// A node said something.
+    /// A node sent an event.
     ///
-    /// An event about a group that is over already is counted and otherwise ignored: it crossed
-    /// the removal on its way.
+    /// An event about a group that has ended is counted and otherwise ignored: it was sent before
+    /// the node got the removal.
     ///
     /// # Errors
-    /// [`EventError`]: the node speaks out of turn. Nothing changes.
+    /// [`EventError`]: the event does not follow from the node's orders. Nothing changes.
     pub fn handle_node_event(
         &mut self,
         now: Time,
@@ -173,7 +173,8 @@ impl Manager {
         self.jobs.admit(&self.config, request, &mut self.secrets)
     }
 
-    /// A job is over: whatever it holds or waits for is undone. An unknown job is over already.
+    /// A job has ended: its groups and pending requests are removed. Does nothing for an unknown
+    /// job.
     pub fn end_job(&mut self, job: JobId) {
         if self.jobs.remove(job) {
             for id in self.groups.ids_of(job) {
@@ -182,10 +183,10 @@ impl Manager {
         }
     }
 
-    /// Begins to set up a group; the decision comes from [`Manager::poll_decision`].
+    /// Begins to set up a group. [`Manager::poll_decision`] returns the decision.
     ///
-    /// The group gets the OSOs that were asked for, or the configured most if that is less, and
-    /// segments as long as was asked for and every node of its tree can hold.
+    /// The group gets the OSOs that were requested, up to the configured limit, and segments of the
+    /// requested length, up to what every node of its tree can hold.
     ///
     /// # Errors
     /// [`GroupError`]; nothing changes.
@@ -218,25 +219,25 @@ impl Manager {
         self.orders.pop_front()
     }
 
-    /// The next decision about a group that was asked for.
+    /// The next decision about a requested group.
     pub fn poll_decision(&mut self) -> Option<(RequestTicket, Result<GroupGrant, GroupError>)> {
         self.decisions.pop_front()
     }
 
-    /// When [`Manager::handle_timeout`] wants to be called.
+    /// When [`Manager::handle_timeout`] is due.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Time> {
         self.groups.earliest_deadline()
     }
 
-    /// Gives up on every install that was due at or before `now`.
+    /// Gives up every install that was due at or before `now`.
     pub fn handle_timeout(&mut self, now: Time) {
         for (id, silent) in self.groups.overdue(now) {
             self.close(id, Some(GroupError::NodeSilent { node: silent }));
         }
     }
 
-    /// The tree that new groups are placed on, with what an operator may want to know of it.
+    /// The tree on which new groups are placed, with notes for the operator.
     #[must_use]
     pub fn tree(&self) -> &AggregationTree {
         self.tree.get_or_init(|| {
@@ -245,19 +246,19 @@ impl Manager {
         })
     }
 
-    /// What happened so far.
+    /// Counters so far.
     #[must_use]
     pub fn stats(&self) -> &ManagerStats {
         &self.stats
     }
 
-    /// The living nodes have changed, so the tree may have.
+    /// The living nodes have changed, so the tree may have changed.
     fn place_anew(&mut self) {
         self.placement.0 += 1;
         self.tree = OnceCell::new();
     }
 
-    /// Finds out whether the group can be had, without changing anything but the next capability.
+    /// Checks whether the group can be granted. Only the next capability changes.
     fn plan_group(
         &mut self,
         job: JobId,
@@ -285,14 +286,14 @@ impl Manager {
             &tree,
             &self.nodes,
             &self.config,
-            request.outsider,
+            request.external_receiver,
             &mut self.secrets,
         );
         Ok((plan, groups::members(&tree, &self.nodes, &request.hosts)))
     }
 
-    /// The streams that every node of the tree can serve, no wider than wanted. A group that can
-    /// have none goes without: its long vectors travel in segments.
+    /// Stream terms that every node of the tree can serve, no wider than requested. A group without
+    /// streams sends long vectors in segments.
     fn plan_stream(&self, tree: &GroupTree, wanted: StreamTerms) -> Option<StreamInstall> {
         let capacity = self.nodes.stream_capacity(tree, wanted)?;
         let number = self.stream_trees.number(self.placement, capacity.trees)?;
@@ -314,7 +315,7 @@ impl Manager {
         }
     }
 
-    /// One node holds nothing of the group any more.
+    /// A node has nothing of the group any more.
     fn retire(&mut self, id: GroupId, at: usize) {
         let group = self.groups.live(id);
         let osos = group.osos();
@@ -325,8 +326,8 @@ impl Manager {
         }
     }
 
-    /// The one end of every group: its nodes are told, its OSOs are free, and whoever waits for it
-    /// learns why. Without a `reason` it ended by itself.
+    /// Ends a group: tells its nodes, frees its OSOs and reports the reason to the requester.
+    /// Without a `reason` the group ended in good order.
     fn close(&mut self, id: GroupId, reason: Option<GroupError>) {
         let group = self.groups.remove(id);
         let (osos, epoch) = (group.osos(), group.epoch());

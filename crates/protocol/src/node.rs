@@ -2,32 +2,32 @@
 //!
 //! A [`Node`] serves any number of groups at once. Its methods are of four families:
 //!
-//! - *control*: [`Node::install`], [`Node::withdraw`], at the manager's word;
+//! - *control*: [`Node::install`] and [`Node::withdraw`], as the manager orders;
 //! - *input*: `handle_frame`, `handle_port_closed`, `handle_port_refused`, `handle_timeout`;
 //! - *output*: `poll_ready`, then `peek_transmit` and `pop_transmit` per port, and `poll_event`;
 //! - *time*: `poll_timeout` says when `handle_timeout` is due.
 //!
-//! After any input, drain transmits and events. A port is the driver's number for one link, and
-//! one link carries one edge of one group; so a peer that misbehaves takes only its own group with
-//! it, and a slow one holds up nobody else's frames.
+//! After any input, drain transmits and events. A port is the driver's number for one link, and one
+//! link carries one edge of one group. A peer that misbehaves therefore fails only its own group,
+//! and a slow peer delays nobody else's frames.
 //!
 //! Sequence numbers choose slots (`sequence % slots`, with `slots >= 2 * osos`). A member sends
-//! sequence `s` only when everything up to `s - osos` is complete at it, hence was contributed to by
-//! every member, each of whom had everything up to `s - 2 * osos`. So a slot's result may be needed
-//! again only while its sequence lies within `2 * osos` of the newest: the slots are the result
-//! history that answers repeats, and never more is needed.
+//! sequence `s` only when it has every result up to `s - osos`. So every member has contributed to
+//! `s - osos`, and therefore has every result up to `s - 2 * osos`. A slot's result can only be
+//! needed again while its sequence lies within `2 * osos` of the newest. The slots are all the
+//! history that repeats need.
 
 mod arrivals;
 mod config;
 mod datagrams;
 mod distribution;
 mod error;
-mod fallen;
+mod external_receiver;
+mod failed;
 mod group;
 mod lifecycle;
 mod multicast;
 mod output;
-mod outsider;
 mod port;
 mod request;
 mod slot;
@@ -47,27 +47,27 @@ use crate::payloads::Payloads;
 use crate::{Carrier, Time};
 
 pub use config::{
-    ChildConfig, GroupConfig, InstallError, NodeConfig, ParentConfig, StreamGrant, StreamLimits,
+    ChildConfig, GroupConfig, InstallError, NodeConfig, ParentConfig, StreamConfig, StreamLimits,
 };
 pub use error::FrameError;
 pub use output::{Event, NodeStats, Transmit};
 pub use port::PortId;
 
 use distribution::Answer;
-use fallen::Fallen;
-use group::{Course, Group};
+use failed::FailedGroup;
+use group::{Group, PartKind};
 use port::{Port, Role};
 use slots::From;
 use stream::StreamLock;
 
-/// An aggregation node. See the module's page.
+/// An aggregation node; see the module documentation.
 #[derive(Debug)]
 pub struct Node {
     config: NodeConfig,
     /// Indexed by group id: the manager keeps those small and dense.
     groups: Vec<Option<Box<Group>>>,
-    /// By group id as well.
-    fallen: Vec<Option<Box<Fallen>>>,
+    /// Failed groups whose children are not all told. By group id as well.
+    failed: Vec<Option<Box<FailedGroup>>>,
     ports: Vec<Port>,
     ready: VecDeque<PortId>,
     events: VecDeque<Event>,
@@ -77,14 +77,14 @@ pub struct Node {
     locks: Vec<StreamLock>,
     /// Groups still waiting for children to join.
     forming: u32,
-    /// Where this node takes datagrams, if it does.
+    /// The UDP port at which this node takes datagrams, if it does.
     datagram_port: Option<NonZeroU16>,
     datagram_segment_max_bytes: u32,
-    /// Groups that wait for an answer to a datagram upward; while there are none, no timer of
-    /// theirs runs.
-    asking: u32,
-    /// No timer of theirs runs out before this.
-    ask_again_at: Option<Time>,
+    /// Groups that wait for an answer to a datagram they sent upward. Without any, no such timer
+    /// runs.
+    unanswered_groups: u32,
+    /// Earliest timer of those groups.
+    repeat_at: Option<Time>,
     stats: NodeStats,
 }
 
@@ -98,7 +98,7 @@ impl Node {
             locks: trees.map(lock).collect(),
             config,
             groups: Vec::new(),
-            fallen: Vec::new(),
+            failed: Vec::new(),
             ports: Vec::new(),
             ready: VecDeque::new(),
             events: VecDeque::new(),
@@ -107,15 +107,15 @@ impl Node {
             forming: 0,
             datagram_port: None,
             datagram_segment_max_bytes: 0,
-            asking: 0,
-            ask_again_at: None,
+            unanswered_groups: 0,
+            repeat_at: None,
             stats: NodeStats::default(),
         }
     }
 
-    /// Lets edges use datagrams, which this node takes at the UDP port `port` of every address at
+    /// Lets edges use datagrams. This node takes them at the UDP port `port` of every address at
     /// which it takes links. Segments longer than `segment_max_bytes` go up over the link all the
-    /// same; down, results follow their requests.
+    /// same. Results go down the way their requests came.
     pub fn take_datagrams(&mut self, port: NonZeroU16, segment_max_bytes: u32) {
         self.datagram_port = Some(port);
         self.datagram_segment_max_bytes = segment_max_bytes;
@@ -126,8 +126,8 @@ impl Node {
     ///
     /// # Errors
     /// If the frame breaks the protocol. If the link carried it, the driver then closes that port
-    /// and reports it with [`Node::handle_port_refused`]; nothing but the port's own group is
-    /// affected. If it was a datagram, it is dropped, and nothing else happens.
+    /// and reports it with [`Node::handle_port_refused`], which affects the port's own group only.
+    /// If it was a datagram, it is dropped, and nothing else happens.
     pub fn handle_frame(
         &mut self,
         now: Time,
@@ -147,21 +147,23 @@ impl Node {
                 self.stats.late += 1;
                 Ok(())
             }
-            Role::Outsider { group } => self.handle_outsiders_word(group, header),
+            Role::ExternalReceiver { group } => {
+                self.handle_external_receiver_message(group, header)
+            }
             Role::Child { group, child } => {
                 self.group_mut(group).check_edge(header, child)?;
                 let from = From { now, child, carrier };
                 match (&header.message, carrier) {
                     (Message::Request(part), Carrier::Link | Carrier::Datagram) => {
-                        let course = Course::Segment;
-                        self.handle_contribution(group, course, from, part, payload, payloads)
+                        let kind = PartKind::Segment;
+                        self.handle_contribution(group, kind, from, part, payload, payloads)
                     }
                     (Message::Chunk(part), Carrier::Link) => {
-                        let course = Course::Chunk;
-                        self.handle_contribution(group, course, from, part, payload, payloads)
+                        let kind = PartKind::Chunk;
+                        self.handle_contribution(group, kind, from, part, payload, payloads)
                     }
                     (message, Carrier::Link) => {
-                        self.handle_childs_word(port, group, child, message)
+                        self.handle_child_message(port, group, child, message)
                     }
                     (Message::Probe(attempt), Carrier::Datagram) => {
                         self.reply(group, child, Message::Probed(*attempt));
@@ -175,22 +177,24 @@ impl Node {
                 match (&header.message, carrier) {
                     (Message::Result(part), Carrier::Link | Carrier::Datagram) => {
                         let answer = Answer { now, carrier, part };
-                        self.handle_result(group, Course::Segment, answer, payload, payloads)
+                        self.handle_result(group, PartKind::Segment, answer, payload, payloads)
                     }
                     (Message::ChunkResult(part), Carrier::Link) => {
                         let answer = Answer { now, carrier, part };
-                        self.handle_result(group, Course::Chunk, answer, payload, payloads)
+                        self.handle_result(group, PartKind::Chunk, answer, payload, payloads)
                     }
-                    (message, Carrier::Link) => self.handle_parents_word(now, group, message),
-                    (message, Carrier::Datagram) => self.handle_sign(now, group, *message),
+                    (message, Carrier::Link) => self.handle_parent_message(now, group, message),
+                    (message, Carrier::Datagram) => {
+                        self.handle_parent_datagram(now, group, *message)
+                    }
                     (_, Carrier::Multicast) => Err(FrameError::WrongCarrier),
                 }
             }
         }
     }
 
-    /// Takes what a child says over its link beside contributions.
-    fn handle_childs_word(
+    /// Takes any message from a child's link except contributions.
+    fn handle_child_message(
         &mut self,
         port: PortId,
         group: GroupId,
@@ -198,7 +202,9 @@ impl Node {
         message: &Message,
     ) -> Result<(), FrameError> {
         match *message {
-            Message::StreamAsk(ref ask) => self.handle_stream_ask(group, child, ask),
+            Message::StreamRequest(ref request) => {
+                self.handle_stream_request(group, child, request)
+            }
             Message::StreamDone(operation) => self.handle_stream_done(group, child, operation),
             Message::Leave => self.handle_leave(group, child),
             Message::Abort(abort) => {
@@ -209,8 +215,8 @@ impl Node {
                 self.handle_offer(port, group, child, theirs);
                 Ok(())
             }
-            Message::Hears(hearing) => {
-                self.handle_hears(group, child, hearing);
+            Message::Subscribed(subscription) => {
+                self.handle_subscribed(group, child, subscription);
                 Ok(())
             }
             Message::Join => Err(FrameError::AlreadyJoined { group, child: child.0 }),
@@ -219,19 +225,19 @@ impl Node {
         }
     }
 
-    /// Takes what the parent says over its link beside results.
-    fn handle_parents_word(
+    /// Takes any message from the parent's link except results.
+    fn handle_parent_message(
         &mut self,
         now: Time,
         group: GroupId,
         message: &Message,
     ) -> Result<(), FrameError> {
         match *message {
-            Message::StreamTurn(operation) => return self.handle_stream_turn(group, operation),
+            Message::StreamGrant(operation) => return self.handle_stream_grant(group, operation),
             Message::Joined => {}
             Message::Abort(abort) => self.fail(group, abort),
             Message::Datagrams(theirs) => self.handle_answered_offer(now, group, theirs),
-            Message::Probed(_) | Message::Held { .. } | Message::Missing { .. } => {
+            Message::Probed(_) | Message::Ack { .. } | Message::Nack { .. } => {
                 return Err(FrameError::WrongCarrier);
             }
             _ => return Err(FrameError::WrongDirection),
@@ -239,8 +245,8 @@ impl Node {
         Ok(())
     }
 
-    /// The next port that has something to send; the driver then sends until the port is empty or
-    /// its link is full, and in the latter case goes on when the link takes more.
+    /// The next port with something to send. The driver sends until the port is empty or its link
+    /// is full, and continues a full one when the link takes more.
     pub fn poll_ready(&mut self) -> Option<PortId> {
         let port = self.ready.pop_front()?;
         self.ports[port.0 as usize].is_ready = false;

@@ -1,7 +1,7 @@
-//! Bugs that can be planted on purpose, to see whether the simulator's swarm finds them.
+//! Bugs that can be planted on purpose, to test that the swarm finds them.
 //!
-//! Only with the feature `planted-bugs`, which nothing but the swarm's own test asks for. One bug at
-//! a time, for the whole process, because machines know nothing of each other.
+//! Only with the feature `planted-bugs`, which only the swarm's own test uses. One bug at a time is
+//! planted, for the whole process.
 
 use core::sync::atomic::{AtomicU8, Ordering};
 
@@ -11,15 +11,15 @@ use core::sync::atomic::{AtomicU8, Ordering};
 pub enum Bug {
     /// A contribution that comes again over a link is counted again.
     DoubleCount = 1,
-    /// The same for one that comes again as a datagram.
+    /// The same for a contribution that comes again as a datagram.
     DoubleDatagram = 2,
-    /// A stream lock is given to whoever asks, be it free or not.
+    /// A stream lock is given to every group that asks, even if another one has it.
     SharedLock = 3,
-    /// The stream lock of a group that fails while it streams never comes back.
+    /// The stream lock of a group that fails while it streams is never freed.
     LostLock = 4,
-    /// A stream lock goes to whoever came last.
+    /// A stream lock goes to the group that came last.
     UnfairLock = 5,
-    /// Reliable copies are spared for a child that asked over its link, and so never asks again.
+    /// A child that sent its request over its link, and so never repeats it, gets no reliable copy.
     SparedCopy = 6,
 }
 
@@ -39,12 +39,12 @@ static PLANTED: AtomicU8 = AtomicU8::new(0);
 
 /// Plants a bug in every machine of this process, in place of the one before it; or none.
 pub fn plant(bug: Option<Bug>) {
-    // Ordering: nothing else is published with it. Whoever plants a bug starts the threads that
-    // run into it afterwards.
+    // Ordering: nothing else is published with it. The threads that run into the bug are started
+    // after it was planted.
     PLANTED.store(bug.map_or(0, |bug| bug as u8), Ordering::Relaxed);
 }
 
 pub(crate) fn is_planted(bug: Bug) -> bool {
-    // Ordering: pairs with the store in `plant`, which explains it.
+    // Ordering: pairs with the store in `plant`; see there.
     PLANTED.load(Ordering::Relaxed) == bug as u8
 }

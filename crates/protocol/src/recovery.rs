@@ -1,22 +1,23 @@
-//! How the lower end of an edge gets its requests answered although datagrams may be lost.
+//! Loss recovery at the lower end of an edge, whose datagrams may be lost.
 //!
-//! Requests are idempotent and each asks for exactly one result, so there is no acknowledgement
-//! beside the result: whoever asked asks again. Owned here, for an endpoint and for a node towards
-//! its parent alike: finding out whether datagrams arrive at all, the round-trip time, and when
-//! which request is sent again, and over what. It must not know what a request says.
+//! Requests are idempotent and each has exactly one result, so the result is the acknowledgement,
+//! and the sender repeats the request until it comes. This module serves an endpoint, and a node
+//! towards its parent, alike. It finds out whether datagrams arrive at all, measures the round-trip
+//! time, and decides when each request is sent again and over what. It does not know what a request
+//! says.
 //!
 //! A request is repeated
 //!
-//! - when its timer runs out: first after the retransmission timeout of the edge ([`rtt`]), then at
-//!   doubling distances, so that a sibling that is late by `t` costs each child `log2(t / timeout)`
-//!   repeats and as many short answers, and a result lost after a long wait is fetched at the latest
-//!   after as long a wait again;
-//! - at once, when the parent says that it missed it, or that it has its result although that has
-//!   not arrived ([`tributary_wire::frame::Trail::behind`]).
+//! - when its timer expires: first after the retransmission timeout of the edge ([`rtt`]), then at
+//!   doubling intervals. A sibling that is late by `t` costs each child `log2(t / timeout)` repeats
+//!   and as many acks. A result that is lost after a long wait is requested again after at most as
+//!   long a wait;
+//! - at once, when the parent sends a nack, or shows that it has the result although that has not
+//!   arrived ([`tributary_wire::frame::RetransmitState::behind`]): a fast retransmit.
 //!
-//! A request that stays unanswered while no datagram arrives at all goes over the link in the end;
-//! if that is answered, the edge has lost its datagrams and goes on without them. A parent that
-//! merely stands still answers neither way, and costs the edge nothing.
+//! If a request stays unanswered while no datagram arrives at all, it finally goes over the link.
+//! If it is answered there, the edge has lost its datagrams and goes on without them. A parent that
+//! merely stands still answers neither way, so the edge keeps its datagrams.
 
 mod repeats;
 mod rtt;
@@ -32,35 +33,35 @@ use repeats::Pending;
 pub(crate) use repeats::Repeat;
 use rtt::RoundTrip;
 
-/// Probes before an edge counts as one without datagrams: together 155 ms of them.
+/// Unanswered probes after which an edge has no datagrams; together they take 155 ms.
 const PROBES_MAX: u8 = 5;
 /// The first probe's time to be answered; doubles with each.
 const PROBE_NS: u64 = 5_000_000;
 
-/// Answers over the link to such requests, one after the other with no datagram heard between,
-/// after which the edge counts as one without datagrams. Not the first: when a parent that stood
-/// still goes on, it may look at the link before it looks at its datagrams.
+/// Answers over the link to requests that no datagram answered, in a row and with no datagram
+/// received between, after which the edge has no datagrams. One is not enough: a parent that stood
+/// still and goes on may poll the link before its datagrams.
 const SILENT_ANSWERS_MAX: u8 = 2;
 
-/// Whether an edge's datagrams arrive.
+/// Whether datagrams arrive: those of an edge, or those to a multicast address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reach {
-    /// They do, in both directions: requests and results travel by datagram.
-    Open,
-    /// They don't, or no more: the edge goes on over its link.
-    Silent,
+pub enum Reachability {
+    /// They arrive. On an edge, in both directions: requests and results travel by datagram.
+    Reachable,
+    /// They do not arrive, or not any more. An edge goes on over its link.
+    Unreachable,
 }
 
-/// What loss recovery has done at one lower end since it was made.
+/// Counters of loss recovery at one lower end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RecoveryStats {
     /// Requests sent again because their timer ran out.
     pub timeouts: u64,
-    /// Requests sent again because the parent gave evidence of a loss.
-    pub hurried: u64,
-    /// Answers that a request is known and its result not there yet.
-    pub held: u64,
-    /// Requests that went over the link after no datagram was answered.
+    /// Requests sent again at once because the parent gave evidence of a loss.
+    pub fast_retransmits: u64,
+    /// Acks: the parent has the request and not yet the result.
+    pub acks: u64,
+    /// Requests that went over the link because no datagram was answered.
     pub by_link: u64,
     /// The retransmission timeout now.
     pub timeout_ns: u64,
@@ -70,7 +71,7 @@ pub struct RecoveryStats {
 enum State {
     /// Nothing was offered to the parent.
     Unoffered,
-    /// Nothing came of the offer, or the edge is over.
+    /// The offer was refused or the probes were not answered, or the edge has ended.
     Closed,
     /// Offered; the parent has not answered yet.
     Offered,
@@ -93,10 +94,10 @@ pub(crate) struct LowerEnd {
     pending: Box<[Option<Pending>]>,
     pending_count: usize,
     due_count: usize,
-    /// No timer of a request runs out before this.
+    /// Earliest timer of a request.
     next_due: Option<Time>,
     /// When a datagram last came from the parent.
-    heard_at: Option<Time>,
+    datagram_at: Option<Time>,
     /// Answers over the link to requests that no datagram answered, and when the last came.
     silent_answers: u8,
     silent_answer_at: Time,
@@ -114,7 +115,7 @@ impl LowerEnd {
             pending_count: 0,
             due_count: 0,
             next_due: None,
-            heard_at: None,
+            datagram_at: None,
             silent_answers: 0,
             silent_answer_at: Time(0),
             stats: RecoveryStats::default(),
@@ -128,7 +129,7 @@ impl LowerEnd {
         self.segment_max_bytes = segment_max_bytes as usize;
     }
 
-    /// Whether an offer may be made: once, if at all.
+    /// Whether an offer may still be made. There is at most one.
     pub(crate) fn may_offer(&self) -> bool {
         self.state == State::Unoffered
     }
@@ -139,13 +140,18 @@ impl LowerEnd {
     }
 
     /// A datagram has come from the parent, whatever it says.
-    pub(crate) fn on_heard(&mut self, now: Time) {
-        self.heard_at = Some(now);
+    pub(crate) fn on_datagram(&mut self, now: Time) {
+        self.datagram_at = Some(now);
         self.silent_answers = 0;
     }
 
-    /// The parent has said whether it takes datagrams. What this decides, if it decides anything.
-    pub(crate) fn on_answer(&mut self, now: Time, port: Option<NonZeroU16>) -> Option<Reach> {
+    /// The parent has said whether it takes datagrams. Returns a decision about reachability, if
+    /// this makes one.
+    pub(crate) fn on_answer(
+        &mut self,
+        now: Time,
+        port: Option<NonZeroU16>,
+    ) -> Option<Reachability> {
         if self.state != State::Offered {
             return None;
         }
@@ -156,19 +162,19 @@ impl LowerEnd {
             }
             None => {
                 self.state = State::Closed;
-                Some(Reach::Silent)
+                Some(Reachability::Unreachable)
             }
         }
     }
 
-    /// What carries a new request for a segment of this length. The result comes the same way, so
-    /// it is the segment that counts, even if the request has no data.
+    /// What carries a new request for a segment of this length. The result travels the same way, so
+    /// the segment's length counts even if the request has no data.
     pub(crate) fn carrier(&self, segment_bytes: usize) -> Carrier {
         let is_datagram = self.state == State::Open && segment_bytes <= self.segment_max_bytes;
         if is_datagram { Carrier::Datagram } else { Carrier::Link }
     }
 
-    /// Whether anything is waited for.
+    /// Whether any answer is awaited.
     pub(crate) fn is_waiting(&self) -> bool {
         self.pending_count > 0 || matches!(self.state, State::Probing { .. })
     }
@@ -193,8 +199,8 @@ impl LowerEnd {
         }
     }
 
-    /// The parent has heard a probe. What this decides, if it decides anything.
-    pub(crate) fn on_probed(&mut self, now: Time, answered: u8) -> Option<Reach> {
+    /// The parent has received a probe. Returns a decision about reachability, if this makes one.
+    pub(crate) fn on_probed(&mut self, now: Time, answered: u8) -> Option<Reachability> {
         let State::Probing { attempt, sent_at, .. } = self.state else { return None };
         if let Some(sent_at) = sent_at
             && attempt == answered
@@ -202,15 +208,15 @@ impl LowerEnd {
             self.round_trip.sample(now.since_ns(sent_at));
         }
         self.state = State::Open;
-        Some(Reach::Open)
+        Some(Reachability::Reachable)
     }
 
-    /// A request that no datagram answered has been answered over the link.
-    fn on_silent_answer(&mut self, now: Time, done: &Pending) -> Option<Reach> {
-        let is_heard = self.heard_at.is_some_and(|heard| heard >= done.last_sent);
-        // Those that waited together count as one.
+    /// A request that no datagram answered was answered over the link.
+    fn on_silent_answer(&mut self, now: Time, done: &Pending) -> Option<Reachability> {
+        let has_datagram = self.datagram_at.is_some_and(|at| at >= done.last_sent);
+        // Requests that waited at the same time count as one.
         let is_same = self.silent_answers > 0 && done.first_sent < self.silent_answer_at;
-        if is_heard || is_same || self.state != State::Open {
+        if has_datagram || is_same || self.state != State::Open {
             return None;
         }
         self.silent_answers += 1;
@@ -219,7 +225,7 @@ impl LowerEnd {
             return None;
         }
         self.fall_silent();
-        Some(Reach::Silent)
+        Some(Reachability::Unreachable)
     }
 
     /// When [`LowerEnd::handle_timeout`] is due.
@@ -231,8 +237,8 @@ impl LowerEnd {
         [probe, self.next_due].into_iter().flatten().min()
     }
 
-    /// Finds out which requests are due. What this decides, if it decides anything.
-    pub(crate) fn handle_timeout(&mut self, now: Time) -> Option<Reach> {
+    /// Marks the requests that are due. Returns a decision about reachability, if this makes one.
+    pub(crate) fn handle_timeout(&mut self, now: Time) -> Option<Reachability> {
         if self.next_due.is_some_and(|due| due <= now) {
             self.expire(now);
         }
@@ -242,20 +248,20 @@ impl LowerEnd {
         }
         if attempt + 1 == PROBES_MAX {
             self.state = State::Closed;
-            return Some(Reach::Silent);
+            return Some(Reachability::Unreachable);
         }
         self.state = State::Probing { attempt: attempt + 1, sent_at: None, due };
         None
     }
 
-    /// Nothing is waited for any more.
+    /// Forgets all requests and ends the use of datagrams.
     pub(crate) fn clear(&mut self) {
         self.pending.fill(None);
         (self.pending_count, self.due_count, self.next_due) = (0, 0, None);
         self.state = State::Closed;
     }
 
-    /// Datagrams have stopped to arrive: what was sent as one goes over the link.
+    /// Datagrams have stopped arriving: what was sent by datagram goes over the link.
     fn fall_silent(&mut self) {
         self.state = State::Closed;
         self.next_due = None;

@@ -1,29 +1,29 @@
-//! What both ends of a stream agree on: how long its chunks are, and how many travel at once.
+//! How a streamed vector is cut into chunks. Both ends of a stream agree on it.
 
-use tributary_wire::frame::{Part, Shape, StreamAsk, Trail};
+use tributary_wire::frame::{Part, RetransmitState, Shape, StreamRequest};
 use tributary_wire::{SegmentIndex, Sequence, StreamTerms};
 
 /// A vector cut into chunks of equal length but the last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Cut {
-    ask: StreamAsk,
+    request: StreamRequest,
     elements_per_chunk: u32,
     chunks: u32,
 }
 
 impl Cut {
     /// None if a single element is longer than a chunk.
-    pub(crate) fn new(ask: StreamAsk, terms: &StreamTerms) -> Option<Self> {
-        let elements_per_chunk = terms.chunk_bytes / ask.shape.datatype().size_bytes() as u32;
+    pub(crate) fn new(request: StreamRequest, terms: &StreamTerms) -> Option<Self> {
+        let elements_per_chunk = terms.chunk_bytes / request.shape.datatype().size_bytes() as u32;
         if elements_per_chunk == 0 {
             return None;
         }
-        let chunks = ask.shape.elements().div_ceil(elements_per_chunk);
-        Some(Self { ask, elements_per_chunk, chunks })
+        let chunks = request.shape.elements().div_ceil(elements_per_chunk);
+        Some(Self { request, elements_per_chunk, chunks })
     }
 
-    pub(crate) fn ask(&self) -> &StreamAsk {
-        &self.ask
+    pub(crate) fn request(&self) -> &StreamRequest {
+        &self.request
     }
 
     /// How many chunks there are.
@@ -33,23 +33,23 @@ impl Cut {
 
     fn elements_of(&self, chunk: u32) -> u32 {
         let first = u64::from(chunk) * u64::from(self.elements_per_chunk);
-        let left = u64::from(self.ask.shape.elements()).saturating_sub(first);
+        let left = u64::from(self.request.shape.elements()).saturating_sub(first);
         left.min(u64::from(self.elements_per_chunk)) as u32
     }
 
-    /// The chunk that so many come before, as it travels; none beyond the last.
+    /// The chunk with this index, as it travels; none beyond the last.
     pub(crate) fn part(&self, chunk: u32, has_data: bool) -> Option<Part> {
         let segment = SegmentIndex(self.chunks.checked_sub(chunk)?.checked_sub(1)?);
-        let whole = &self.ask.shape;
+        let whole = &self.request.shape;
         let shape = Shape::new(whole.operator(), whole.datatype(), self.elements_of(chunk)).ok()?;
         Some(Part {
-            operation: self.ask.operation,
+            operation: self.request.operation,
             segment,
             sequence: Sequence(Sequence::FIRST.0.wrapping_add(chunk)),
             shape,
-            target: self.ask.target,
+            target: self.request.target,
             has_data,
-            trail: Trail::default(),
+            retransmit: RetransmitState::default(),
         })
     }
 
@@ -60,7 +60,7 @@ impl Cut {
     }
 }
 
-/// How many chunks come before this one in its stream.
+/// The index of a chunk in its stream.
 pub(crate) fn chunk_of(part: &Part) -> u32 {
     part.sequence.distance_from(Sequence::FIRST)
 }
@@ -73,8 +73,8 @@ mod tests {
 
     fn cut(datatype: Datatype, elements: u64, chunk_bytes: u32) -> Option<Cut> {
         let shape = StreamShape::new(Operator::Sum, datatype, elements).unwrap();
-        let ask = StreamAsk { operation: OperationNumber(7), shape, target: Target::All };
-        Cut::new(ask, &StreamTerms { chunk_bytes, window: 4 })
+        let request = StreamRequest { operation: OperationNumber(7), shape, target: Target::All };
+        Cut::new(request, &StreamTerms { chunk_bytes, window: 4 })
     }
 
     #[test]

@@ -7,13 +7,13 @@
 pub struct Time(pub u64);
 
 impl Time {
-    /// The point `ns` later; the end of time rather than a wrap.
+    /// The point `ns` later, saturating.
     #[must_use]
     pub const fn after_ns(self, ns: u64) -> Self {
         Self(self.0.saturating_add(ns))
     }
 
-    /// How long this is after `earlier`; zero if it isn't after it.
+    /// Nanoseconds from `earlier` to this point; zero if this is not later.
     #[must_use]
     pub const fn since_ns(self, earlier: Self) -> u64 {
         self.0.saturating_sub(earlier.0)

@@ -1,12 +1,12 @@
-//! Goal: an operation allocates nothing, at a node or at a member. Method: an allocator that
-//! counts per thread, one node between two members, and a warm-up before the count.
+//! Goal: an operation allocates nothing, at a node or at a member. Method: an allocator that counts
+//! per thread, one node between two members, and a warm-up before the count.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::num::NonZeroU16;
 
 use tributary_protocol::endpoint::{Endpoint, EndpointConfig, Event, OperationSpec};
-use tributary_protocol::node::{GroupConfig, Node, NodeConfig, PortId, StreamGrant, StreamLimits};
+use tributary_protocol::node::{GroupConfig, Node, NodeConfig, PortId, StreamConfig, StreamLimits};
 use tributary_protocol::payloads::{Payloads, Place, Source};
 use tributary_protocol::{Carrier, StreamTerms, Time};
 use tributary_protocol_testing::NodeEdges;
@@ -24,7 +24,7 @@ thread_local! {
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         ALLOCATIONS.with(|count| count.set(count.get() + 1));
-        // SAFETY: the caller's duties are `System`'s.
+        // SAFETY: `layout` meets the contract of `GlobalAlloc::alloc`, which is `System`'s as well.
         unsafe { System.alloc(layout) }
     }
 
@@ -43,7 +43,7 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// Payload is not moved: only the machines are under test.
+/// Payload is not moved, because only the machines are tested.
 struct Nowhere;
 
 impl Payloads for Nowhere {
@@ -77,7 +77,7 @@ fn node() -> Node {
         payload_max_bytes: PAYLOAD_BYTES,
         children: EDGES.children(MEMBERS, 0, 1),
         parent: None,
-        stream: Some(StreamGrant { tree: TreeId(0), terms: TERMS }),
+        stream: Some(StreamConfig { tree: TreeId(0), terms: TERMS }),
     };
     node.install(Time(0), config).expect("it has room");
     node
@@ -147,7 +147,7 @@ fn round(node: &mut Node, members: &mut [Endpoint], carried: &mut [u64; 2]) -> u
     completed + settle(node, members, carried)
 }
 
-/// Runs operations, and says how many frames the links and the datagrams carried upward.
+/// Runs operations. Returns how many frames went up over links and by datagram.
 fn run_without_allocating(takes_datagrams: bool) -> [u64; 2] {
     let mut node = node();
     let mut members: Vec<Endpoint> = (0..MEMBERS).map(endpoint).collect();
@@ -178,7 +178,8 @@ fn steady_operations_allocate_nothing() {
 #[test]
 fn steady_operations_by_datagram_allocate_nothing() {
     let [by_link, by_datagram] = run_without_allocating(true);
-    // Streams keep to their links: an ask, the chunks and a done, from each member in each round.
+    // Streams use their links only: a stream request, the chunks and a stream done, from each
+    // member in each round.
     let chunks = u64::from((50 * 8_u32).div_ceil(TERMS.chunk_bytes));
     assert_eq!(by_link, 100 * u64::from(MEMBERS) * (1 + chunks + 1));
     assert!(by_datagram > 0);

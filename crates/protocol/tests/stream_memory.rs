@@ -1,12 +1,12 @@
-//! Goal: what a node needs for streams depends on radix, window and chunk, and on nothing else.
-//! Method: a tree of three nodes and four members stream vectors of 1 MiB to 1 GiB, alone and among
-//! many groups, over a driver that moves no payload but notes every place that is ever written.
+//! Goal: a node's memory for streams depends only on radix, window and chunk length. Method: in a
+//! tree of three nodes, four members stream vectors of 1 MiB to 1 GiB, alone and among many groups,
+//! with a driver that moves no payload but notes every place that is written.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use tributary_protocol::endpoint::{Endpoint, EndpointConfig, Event};
 use tributary_protocol::node::{
-    GroupConfig, Node, NodeConfig, ParentConfig, PortId, StreamGrant, StreamLimits,
+    GroupConfig, Node, NodeConfig, ParentConfig, PortId, StreamConfig, StreamLimits,
 };
 use tributary_protocol::payloads::{ArenaId, Lane, Payloads, Place, Source};
 use tributary_protocol::{Carrier, StreamTerms, Time};
@@ -19,7 +19,7 @@ const MIB: usize = 1 << 20;
 const TERMS: StreamTerms = StreamTerms { chunk_bytes: 1 << 16, window: 4 };
 const RADIX: u16 = 2;
 
-/// Places of the stream arena that were written, and payload parked there now and at most.
+/// Places of the stream arena that were written, and payload parked there, now and at most.
 #[derive(Default)]
 struct Places {
     written: BTreeSet<(u16, Option<u16>)>,
@@ -73,12 +73,12 @@ impl Payloads for Places {
     }
 }
 
-/// Node 0 is the root, 1 and 2 are below it, each with two members of every group.
+/// Node 0 is the root, with nodes 1 and 2 below it. Each of these has two members of every group.
 struct Tree {
     nodes: [Node; 3],
     places: [Places; 3],
     members: Vec<Endpoint>,
-    /// Frames on their way, with where they go.
+    /// Frames on their way, with their destinations.
     wires: VecDeque<(End, Header)>,
     completed: usize,
 }
@@ -145,7 +145,7 @@ impl Tree {
                 payload_max_bytes: 64,
                 children: edges(group, node).children(RADIX, first, span),
                 parent,
-                stream: Some(StreamGrant { tree: TreeId(0), terms: TERMS }),
+                stream: Some(StreamConfig { tree: TreeId(0), terms: TERMS }),
             };
             self.nodes[node].install(Time(0), config).expect("it has room");
         }
@@ -170,7 +170,8 @@ impl Tree {
 
     fn settle(&mut self) {
         loop {
-            // The second child of every node is ahead of the first, so nodes must park what it brings.
+            // The second child of every node is ahead of the first, so nodes must park its
+            // contributions.
             for member in (0..self.members.len()).rev() {
                 if member % 2 == 1 || self.wires.is_empty() {
                     self.pump_member(member);
@@ -221,7 +222,7 @@ impl Tree {
         }
     }
 
-    /// What each node's streams have ever touched, in bytes; and parked at once, at most.
+    /// Bytes that each node's streams have ever written, and the most that were parked at once.
     fn used(&self) -> [(usize, usize); 3] {
         let used =
             |it: &Places| (it.written.len() * TERMS.chunk_bytes as usize, it.parked_bytes_max);

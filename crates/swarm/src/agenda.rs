@@ -1,9 +1,9 @@
-//! What happens next, in virtual time.
+//! The agenda: what is due, in virtual time.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// One end of a link: the nearer to the members, or the nearer to the root.
+/// One end of a link: the lower one is nearer to the members, the upper one nearer to the root.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum End {
     Lower,
@@ -19,80 +19,82 @@ impl End {
     }
 }
 
-/// Who takes what is sent to a group's multicast address.
+/// A receiver of what is sent to a group's multicast address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Listener {
     Member(u32),
     Node { node: u32, life: u32 },
 }
 
-/// Something that is due. Numbers name entries of the world's tables; a `life` tells a process from
-/// the one that was started in its place.
+/// Something that is due. Numbers are indices into the world's tables. A `life` tells a process
+/// from the one that is started in its place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Item {
-    /// The next parcel of a link comes out at an end.
+    /// The next parcel of a link arrives at an end.
     Arrive { link: u32, to: End },
-    /// A datagram comes out at an end of the path beside a link.
+    /// A datagram arrives at an end of the path beside a link.
     Datagram { link: u32, to: End, place: u32 },
-    /// A member's machine asked to be called.
+    /// A timer of a member's machine expires.
     MemberTimer { member: u32 },
-    /// An end that has heard nothing for too long gives its link up.
+    /// An end that has received nothing for too long gives up its link.
     LinkSilent { link: u32, end: End },
-    /// Nobody has joined over a link that a node took, or its last word is said for long enough.
+    /// Nobody has joined over a link that a node accepted, or the peer did not close it after the
+    /// node's last message.
     LinkOverdue { link: u32, end: End },
-    /// A node's machine asked to be called.
+    /// A timer of a node's machine expires.
     NodeTimer { node: u32, life: u32 },
-    /// Groups that were ordered to be dropped are due.
+    /// The time comes to drop groups that the manager ordered to be dropped.
     Removals { node: u32, life: u32 },
-    /// A node's wish to be registered reaches the manager.
+    /// A node's registration reaches the manager.
     Register { node: u32, life: u32 },
     /// An order reaches a node.
     Order { node: u32, session: u32 },
     /// A node's event reaches the manager.
     Report { node: u32, session: u32 },
-    /// One side of a node's conversation with the manager learns that it is over.
+    /// One side of a node's conversation with the manager learns that it has ended.
     SessionOver { node: u32, session: u32, at_manager: bool },
     /// A node's attempt to reach its parent succeeds or fails.
     Connected { node: u32, session: u32 },
-    /// A crashed node is started again.
+    /// A crashed node is restarted.
     NodeStarts { node: u32 },
-    /// The manager is started again.
+    /// The manager is restarted.
     ManagerStarts,
-    /// The manager's machine asked to be called.
+    /// A timer of the manager's machine expires.
     ManagerTimer { life: u32 },
-    /// A job's wish to be admitted reaches the manager.
+    /// A job's request to be admitted reaches the manager.
     Admit { job: u32 },
-    /// Its lease reaches the job.
+    /// The lease reaches the job.
     Admitted { job: u32, life: u32 },
     /// The manager learns that a job's lease is closed.
     LeaseOver { job: u32, lease: u32, life: u32 },
-    /// A job asks for one of its groups.
-    Ask { job: u32, group: u32 },
-    /// That wish reaches the manager.
+    /// A job requests one of its groups.
+    GroupRequest { job: u32, group: u32 },
+    /// That request reaches the manager.
     Request { job: u32, group: u32, life: u32 },
     /// The manager's answer reaches the job.
-    Decision { job: u32, group: u32, ask: u32 },
-    /// A job that lost a process is ended by its launcher.
+    Decision { job: u32, group: u32, attempt: u32 },
+    /// The launcher of a job that lost a process ends the job.
     JobEnds { job: u32 },
     /// A member connects to its node.
     Connect { member: u32 },
     /// A member starts its next operation.
     Start { member: u32 },
-    /// More of what a member streams may be sent.
+    /// More bytes of a member's stream become ready.
     Ready { member: u32 },
-    /// A result that was multicast comes to one who listens.
+    /// A multicast result reaches a receiver.
     Multicast { listener: Listener, place: u32 },
-    /// Such a result comes late, to whoever listens at the group's address by then.
+    /// A multicast result comes late, to all who receive at the group's address by then.
     Stray { group: u32, place: u32 },
     /// A member whose operations are complete leaves.
     Leave { member: u32 },
-    /// Something goes wrong.
+    /// A fault is injected.
     Fault { index: u32 },
-    /// The ends of links across a partition stop believing in each other.
+    /// The ends of links across a partition give each other up.
     PartitionSilent { index: u32 },
 }
 
-/// Things due, earliest first; those due at once in the order in which they were put.
+/// Items that are due, earliest first; those of the same time in the order in which they were
+/// added.
 #[derive(Default)]
 pub(super) struct Agenda {
     heap: BinaryHeap<Reverse<(u64, u64, Item)>>,

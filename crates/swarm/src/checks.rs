@@ -1,4 +1,4 @@
-//! What must hold when all is quiet.
+//! Checks once all is quiet.
 
 use super::agenda::End;
 use super::jobs::WantState;
@@ -6,8 +6,8 @@ use super::verdict::Violation;
 use super::world::World;
 
 impl World<'_> {
-    /// Liveness: nobody waits for anything, and every job got what it asked for, or was told that
-    /// it can't.
+    /// Liveness: nobody waits for anything, and every job got its groups, or was told that it
+    /// cannot have them.
     pub(super) fn check_quiet(&mut self) {
         if self.finding.is_some() {
             return;
@@ -37,7 +37,7 @@ impl World<'_> {
         }
     }
 
-    /// The probe was served, whatever had happened before.
+    /// The probe job was served, whatever happened before.
     pub(super) fn check_probe(&mut self) {
         if self.finding.is_some() {
             return;

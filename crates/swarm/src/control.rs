@@ -1,8 +1,8 @@
 //! The manager: its machine, its conversations with nodes, and its death.
 //!
-//! A conversation is ordered both ways and ends for both sides, each in its own time. A node whose
-//! conversation ends drops all its groups and registers anew; a manager whose conversation with a
-//! node ends takes the node for dead.
+//! A conversation keeps its order both ways, and each side learns of its end at its own time. A
+//! node whose conversation ends drops all its groups and registers again. A manager that learns of
+//! the end considers the node dead.
 
 use std::collections::VecDeque;
 
@@ -13,30 +13,30 @@ use tributary_wire::control::{
 };
 
 use super::agenda::Item;
-use super::ledger::Key;
+use super::fault_record::Key;
 use super::scenario::{NodePlan, Scenario};
 use super::verdict::Violation;
 use super::world::World;
 use tributary_protocol_testing::values::mix;
 
-/// Between two attempts to reach the manager.
+/// Pause between two attempts to reach the manager.
 const RETRY_NS: u64 = 100_000_000;
 
 /// The manager's process.
 pub(super) struct ManagerHost {
     /// None while it is down.
     pub(super) machine: Option<Manager>,
-    /// How often it was started anew.
+    /// How often it was restarted.
     pub(super) life: u32,
     timer_at: Option<u64>,
-    /// Who waits for which decision: job, group, ask.
+    /// Pending decisions: ticket, job, group, attempt.
     pub(super) waiting: Vec<(RequestTicket, u32, u32, u32)>,
 }
 
 /// A node's conversation with the manager.
 pub(super) struct Session {
     pub(super) node: u32,
-    /// The manager's life in which it was opened.
+    /// The manager's life in which the conversation was opened.
     pub(super) life: u32,
     id: NodeId,
     orders: VecDeque<NodeOrder>,
@@ -61,7 +61,7 @@ fn machine(scenario: &Scenario, life: u32) -> Manager {
 }
 
 fn registration(plan: &NodePlan, node: u32) -> NodeRegistration {
-    // The address says which node it is, so that whoever connects finds it.
+    // The address contains the node's number, so that whoever connects finds the node.
     let address = NodeAddress { tcp: node.to_string(), machine: plan.name.clone(), shm: None };
     NodeRegistration {
         name: plan.name.clone(),
@@ -79,7 +79,7 @@ pub(super) fn node_at(address: &NodeAddress) -> u32 {
 }
 
 impl World<'_> {
-    /// A node asks to be taken in.
+    /// A node registers.
     pub(super) fn on_register(&mut self, node: u32, life: u32) {
         let host = &self.nodes[node as usize];
         if !host.is_alive || host.life != life || host.session.is_some() {
@@ -93,7 +93,7 @@ impl World<'_> {
             _ => None,
         };
         let Some(id) = registered else {
-            // The manager is down, or takes the node's former life for a living one.
+            // The manager is down, or still considers the node's former life alive.
             let at = self.now + RETRY_NS;
             self.agenda.put(at, Item::Register { node, life });
             return;
@@ -114,7 +114,7 @@ impl World<'_> {
         self.pump_manager();
     }
 
-    /// Lets the manager say what it has to say.
+    /// Takes the manager's orders and decisions.
     pub(super) fn pump_manager(&mut self) {
         while let Some((id, order)) = self.manager.machine.as_mut().and_then(Manager::poll_order) {
             self.give_order(id, order);
@@ -154,9 +154,9 @@ impl World<'_> {
         let node = self.sessions[index].node;
         if let NodeOrder::Remove { epoch, .. } = order {
             let key = Key { life, epoch };
-            // Given up while it was being installed: no member has ever heard of it.
+            // The group was given up while it was being installed, so no member knows it.
             if self.runs.iter().all(|run| run.key != key) {
-                self.ledger.entry(key).blame_manager(self.now);
+                self.fault_record.entry(key).blame_manager(self.now);
             }
         }
         if let NodeOrder::Install(install) = &order {
@@ -164,7 +164,7 @@ impl World<'_> {
             self.trace.note(self.now, Some(key), || {
                 format!("node {node} is ordered to install it, {} children", install.children.len())
             });
-            self.ledger.entry(key).installs.push((node, install.clone()));
+            self.fault_record.entry(key).installs.push((node, install.clone()));
         }
         let at = self.now + self.delay_ns();
         let session = &mut self.sessions[index];
@@ -177,8 +177,8 @@ impl World<'_> {
     fn on_decided(&mut self, ticket: RequestTicket, decision: Result<GroupGrant, GroupError>) {
         let waiting = &mut self.manager.waiting;
         let Some(at) = waiting.iter().position(|(other, ..)| *other == ticket) else { return };
-        let (_, job, group, ask) = waiting.swap_remove(at);
-        self.answer(job, group, ask, decision);
+        let (_, job, group, attempt) = waiting.swap_remove(at);
+        self.answer(job, group, attempt, decision);
     }
 
     pub(super) fn on_order(&mut self, node: u32, session: u32) {
@@ -195,7 +195,7 @@ impl World<'_> {
         self.work_inbox(node, session);
     }
 
-    /// Carries orders out, one at a time: a removal must not overtake the install it follows.
+    /// Executes orders one at a time, because a removal must not overtake the install before it.
     fn work_inbox(&mut self, node: u32, session: u32) {
         while self.node(node).connecting.is_none() {
             let Some(order) = self.node(node).inbox.pop_front() else { return };
@@ -232,7 +232,7 @@ impl World<'_> {
         self.work_inbox(node, session);
     }
 
-    /// A node tells the manager something, if it believes that it has one.
+    /// A node sends the manager events, if it has a conversation.
     pub(super) fn say(&mut self, node: u32, event: NodeEvent) {
         let Some(index) = self.node(node).session else { return };
         let at = self.now + self.delay_ns();
@@ -267,7 +267,7 @@ impl World<'_> {
         self.pump_manager();
     }
 
-    /// One side learns that a conversation is over.
+    /// One side learns that a conversation has ended.
     pub(super) fn on_session_over(&mut self, node: u32, session: u32, at_manager: bool) {
         if at_manager {
             self.lose_node(session);
@@ -280,7 +280,7 @@ impl World<'_> {
         let host = self.node(node);
         host.inbox.clear();
         host.connecting = None;
-        // What it still has to say of its groups has nobody to hear it.
+        // Nobody receives the events that it still has.
         host.session = None;
         let life = host.life;
         self.remove_all(node);
@@ -289,7 +289,7 @@ impl World<'_> {
         self.agenda.put(noticed_at, Item::SessionOver { node, session, at_manager: true });
     }
 
-    /// The manager takes a node for dead, and with it every group on it.
+    /// The manager considers a node dead, and ends every group on it.
     fn lose_node(&mut self, session: u32) {
         let entry = &mut self.sessions[session as usize];
         let was_open = std::mem::take(&mut entry.is_open_at_manager);
@@ -299,7 +299,7 @@ impl World<'_> {
         }
         self.trace.note(self.now, None, || format!("the manager loses node {node}"));
         let now = self.now;
-        for group in self.ledger.all().filter(|group| group.members_at(node).is_some()) {
+        for group in self.fault_record.all().filter(|group| group.members_at(node).is_some()) {
             group.blame_manager(now);
         }
         if let Some(machine) = &mut self.manager.machine {
@@ -310,7 +310,7 @@ impl World<'_> {
         self.pump_manager();
     }
 
-    /// The manager dies: nobody's lease holds any more.
+    /// The manager dies: all leases end.
     pub(super) fn crash_manager(&mut self, down_ns: u64) -> bool {
         if self.manager.machine.take().is_none() {
             return false;
@@ -319,7 +319,7 @@ impl World<'_> {
         self.manager.timer_at = None;
         self.manager.waiting.clear();
         let now = self.now;
-        for group in self.ledger.all() {
+        for group in self.fault_record.all() {
             group.blame_manager(now);
         }
         for index in 0..self.sessions.len() {

@@ -1,4 +1,4 @@
-//! The path for datagrams beside a link: it loses, doubles, delays and damages them as it likes.
+//! The path for datagrams beside a link. It loses, doubles, delays and damages them at random.
 
 use std::num::NonZeroU16;
 
@@ -9,7 +9,7 @@ use super::agenda::{End, Item};
 use super::world::World;
 use tributary_protocol_testing::values::mix;
 
-/// Where everybody takes datagrams: links tell who is meant.
+/// The UDP port of every process; the link tells which process is meant.
 const UDP_PORT: NonZeroU16 = NonZeroU16::new(9).expect("9 is not 0");
 
 /// Datagrams on their way.
@@ -45,22 +45,22 @@ impl Datagrams {
     }
 }
 
-/// What fits a datagram, where not every segment does.
+/// Longest segment that fits a datagram, in scenarios where some are longer.
 const SHORT_SEGMENT_BYTES: u32 = 64;
 
 impl World<'_> {
-    /// Whether the chance of `parts` in a thousand comes true.
+    /// True with a probability of `parts` in a thousand.
     pub(super) fn happens(&mut self, parts: u32) -> bool {
         parts > 0 && self.random.random_range(0..1000) < parts
     }
 
-    /// Every other scenario sends its longer segments over the links, as drivers do.
+    /// Every other scenario sends longer segments over the links, as drivers do.
     pub(super) fn datagram_segment_max_bytes(&self) -> u32 {
         let is_short = mix(self.scenario.seed ^ 0x5e6) & 1 == 1;
         if is_short { SHORT_SEGMENT_BYTES } else { u32::MAX }
     }
 
-    /// Lets a node take datagrams, where the scenario has it so.
+    /// Lets a node take datagrams, if the scenario says so.
     pub(super) fn equip(&mut self, node: u32) {
         let Some(plan) = self.scenario.network.datagrams else { return };
         let chance = mix(self.scenario.seed ^ u64::from(node)) % 1000;
@@ -71,13 +71,13 @@ impl World<'_> {
         }
     }
 
-    /// Lets a member offer datagrams, where the scenario has it so.
+    /// Lets a member offer datagrams, if the scenario says so.
     pub(super) fn offer_datagrams(&mut self, member: u32) {
         let Some(plan) = self.scenario.network.datagrams else { return };
         if self.happens(plan.takers) {
             let segment_max_bytes = self.datagram_segment_max_bytes();
             self.member(member).endpoint.offer_datagrams(UDP_PORT, segment_max_bytes);
-            self.hear_multicast(member);
+            self.subscribe_multicast(member);
         }
     }
 
@@ -91,7 +91,8 @@ impl World<'_> {
     }
 
     fn send_datagram(&mut self, link: u32, to: End, mut bytes: Vec<u8>) {
-        let plan = self.scenario.network.datagrams.expect("nobody took datagrams else");
+        let plan =
+            self.scenario.network.datagrams.expect("only a scenario with datagrams comes here");
         self.frames += 1;
         self.trace.note_number(self.now ^ u64::from(link) << 48 ^ (to as u64) << 47 ^ 1 << 46);
         self.trace.note_bytes(&bytes);
@@ -114,9 +115,10 @@ impl World<'_> {
         self.put_datagram(link, to, bytes, is_corrupted);
     }
 
-    /// A datagram is on its way, whoever sent it.
+    /// A datagram is sent, whoever sent it.
     pub(super) fn put_datagram(&mut self, link: u32, to: End, bytes: Vec<u8>, is_forged: bool) {
-        let plan = self.scenario.network.datagrams.expect("nobody took datagrams else");
+        let plan =
+            self.scenario.network.datagrams.expect("only a scenario with datagrams comes here");
         let at = self.now + self.delay_ns() + self.random.random_range(0..plan.straggle_ns_max);
         let place = self.datagrams.add(bytes, is_forged);
         self.agenda.put(at, Item::Datagram { link, to, place });

@@ -1,7 +1,7 @@
-//! Making things go wrong.
+//! Injection of faults.
 //!
-//! A fault hits what is there when its time has come; where nothing fits, it misses. Whatever it
-//! may lead to is written into the ledger, so that nothing else is taken for its consequence.
+//! A fault hits a target that exists at its time; without one, it misses. All that it may lead to
+//! is written into the record of faults, so that any other failure is reported.
 
 mod forgeries;
 mod streams;
@@ -11,13 +11,13 @@ use tributary_wire::frame::Edge;
 use forgeries::{forged_multicast, intruding_frame, mistake, offensive_frame};
 
 use super::agenda::{End, Item};
-use super::ledger::{DISAGREED, GAVE_UP, LINK_LOST, MISBEHAVED};
+use super::fault_record::{DISAGREED, GAVE_UP, LINK_LOST, MISBEHAVED};
 use super::link::Holder;
 use super::scenario::{Disagreement, Fault, FaultKind, Intrusion, Offence};
 use super::world::{SILENCE_NS, World};
 
-/// Bytes of a header in which no flipped bit may pass: magic, version, length, group, epoch, child
-/// and capability. What is left describes the operation, and is believed.
+/// Bytes of a header in which the receiver finds every flipped bit: magic, version, length, group,
+/// epoch, child and capability. The rest describes the operation and is not checked.
 const CHECKED_BYTES: [std::ops::Range<usize>; 4] = [0..5, 8..20, 44..46, 48..64];
 
 /// Flips a bit of a frame's header that the receiver checks.
@@ -31,7 +31,7 @@ pub(super) fn flip(bytes: &mut [u8], bit: u16) {
 impl World<'_> {
     pub(super) fn inject(&mut self, index: u32) {
         let Fault { at, kind } = self.scenario.faults[index as usize];
-        // Those that wait for their moment come back.
+        // Faults that wait for their moment come back.
         if at == self.now {
             self.trace.note(self.now, None, || format!("FAULT {kind:?}"));
         }
@@ -72,7 +72,7 @@ impl World<'_> {
         self.hits[kind.index()] += u64::from(has_hit);
     }
 
-    /// One of the members that still have something to do and a link to do it over.
+    /// One of the members that have something left to do and a link.
     fn pick_member(&self, pick: u32) -> Option<u32> {
         let is_fit = |index: &u32| {
             let member = &self.members[*index as usize];
@@ -129,7 +129,7 @@ impl World<'_> {
         true
     }
 
-    /// The partition has lasted so long that nobody believes in the other side any more.
+    /// The partition has lasted so long that both sides give each other up.
     pub(super) fn on_partition_silent(&mut self, _index: u32) {
         self.trace.note(self.now, None, || "links across the partition time out".to_owned());
         for link in 0..self.links.len() as u32 {
@@ -139,7 +139,7 @@ impl World<'_> {
             }
             self.blame_link(link, LINK_LOST, self.now);
             for end in [End::Lower, End::Upper] {
-                // Nothing of what an end says now reaches the other.
+                // Nothing that an end sends now reaches the other.
                 self.link(link).has_ended[end as usize] = true;
                 self.give_up(link, end);
             }
@@ -185,8 +185,8 @@ impl World<'_> {
         let Some(member) = self.pick_member(pick) else { return false };
         let number = self.members[member as usize].number;
         let key = self.run_of(member).key;
-        // Others notice once they wait for it, and that may be a while.
-        self.ledger.entry(key).blame(u64::MAX / 2, GAVE_UP, number..number + 1);
+        // Others notice when they wait for it, which may be much later.
+        self.fault_record.entry(key).blame(u64::MAX / 2, GAVE_UP, number..number + 1);
         self.leave(member);
         true
     }
@@ -205,12 +205,13 @@ impl World<'_> {
         self.member(member).is_dead = true;
         let key = self.run_of(member).key;
         let at = self.now + super::nodes::JOIN_TIMEOUT_NS;
-        self.ledger.entry(key).blame(at, LINK_LOST, number..number + 1);
+        self.fault_record.entry(key).blame(at, LINK_LOST, number..number + 1);
         self.restless_members.push(member);
         true
     }
 
-    /// A member takes the next operation for another one; or all of them take one that can't be.
+    /// A member mistakes the next operation for another one, or all members start an impossible
+    /// one.
     fn disagree(&mut self, pick: u32, how: Disagreement) -> bool {
         let Some(member) = self.pick_member(pick) else { return false };
         let run = &self.runs[self.members[member as usize].run as usize];
@@ -234,13 +235,13 @@ impl World<'_> {
         for member in wrong {
             self.trace.note(self.now, Some(key), || {
                 let number = self.members[member as usize].number;
-                format!("member {number} takes operation {operation} for {plan:?}")
+                format!("member {number} mistakes operation {operation} for {plan:?}")
             });
             self.member(member).mistake = Some((operation, plan));
         }
         self.run_of(member).disputed = Some(operation);
-        // Noticed when the others come to it, and that may be a while.
-        self.ledger.entry(key).blame(u64::MAX / 2, DISAGREED, 0..u32::MAX);
+        // It is noticed when the others come to that operation, which may be much later.
+        self.fault_record.entry(key).blame(u64::MAX / 2, DISAGREED, 0..u32::MAX);
         true
     }
 
@@ -255,7 +256,9 @@ impl World<'_> {
         let number = entry.number;
         let edge = self.edge_of(member);
         let key = self.run_of(member).key;
-        self.trace.note(self.now, Some(key), || format!("member {number} offends: {offence:?}"));
+        self.trace.note(self.now, Some(key), || {
+            format!("member {number} breaks the protocol: {offence:?}")
+        });
         if let Offence::Replay { copies } = offence {
             let last = self.links[link as usize].last_request.clone();
             for _ in 0..if last.is_empty() { 0 } else { copies } {
@@ -266,7 +269,7 @@ impl World<'_> {
         let payload_bytes = self.run_of(member).grant.payload_max_bytes;
         let bytes = offensive_frame(offence, edge, payload_bytes);
         let at = self.now + self.scenario.network.delay_ns_max;
-        self.ledger.entry(key).blame(at, MISBEHAVED, number..number + 1);
+        self.fault_record.entry(key).blame(at, MISBEHAVED, number..number + 1);
         self.link(link).is_tampered = true;
         self.send(link, End::Upper, bytes, true);
         true
@@ -278,11 +281,11 @@ impl World<'_> {
         Edge { group, epoch, child: grant.child, capability: grant.capability }
     }
 
-    /// A datagram in a member's name, from somewhere else. Nobody is to blame for anything.
+    /// A datagram in a member's name, from a stranger. It must cause no failure.
     fn spoof(&mut self, pick: u32, offence: Offence) -> bool {
         let Some(member) = self.pick_member(pick) else { return false };
         let link = self.members[member as usize].link.expect("a picked member has a link");
-        // A replay by datagram is what the network does anyway.
+        // The network itself may repeat a datagram.
         if self.scenario.network.datagrams.is_none() || matches!(offence, Offence::Replay { .. }) {
             return false;
         }
@@ -290,7 +293,7 @@ impl World<'_> {
         let (group, has_address) = (run.grant.group, run.grant.multicast.is_some());
         let bytes = offensive_frame(offence, edge, run.grant.payload_max_bytes);
         if has_address {
-            // A member's capability admits to no multicast.
+            // A member's capability is not valid in multicast frames.
             self.forge_multicast(group, &bytes);
             self.forge_multicast(group, &forged_multicast(edge));
         }
@@ -304,7 +307,7 @@ impl World<'_> {
         self.scenario.network.datagrams.is_some()
     }
 
-    /// Somebody who belongs to no group connects to a node.
+    /// A process that belongs to no group connects to a node.
     fn intrude(&mut self, pick: u32, intrusion: Intrusion) -> bool {
         let node = pick % self.nodes.len() as u32;
         if !self.node(node).is_alive {

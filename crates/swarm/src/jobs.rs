@@ -1,4 +1,4 @@
-//! Jobs: they are admitted, ask for groups, use them, ask again where that failed, and end.
+//! Jobs: they are admitted, request groups, use them, request them again after a failure, and end.
 
 mod leases;
 
@@ -7,20 +7,20 @@ use tributary_wire::control::{GroupGrant, GroupRequest, JobAdmission, JobRequest
 
 use super::agenda::Item;
 use super::control::node_at;
-use super::ledger::Key;
+use super::fault_record::Key;
 use super::members::Member;
 use super::scenario::{GroupPlan, JobPlan};
 use super::world::World;
 use tributary_protocol_testing::values::{Below, TreeShape, mix};
 
-/// Attempts to get a group and to be through with it. Together they take longer than anything stays
-/// broken.
+/// Attempts to get a group and complete it. Together they take longer than any fault lasts.
 const ATTEMPTS_MAX: u32 = 24;
 
-/// Attempts to get what others hold, who may take their time where many datagrams are lost.
+/// Attempts to get a group while others have what it needs. Those may take long if many datagrams
+/// are lost.
 const WAITS_MAX: u32 = 1_000;
 
-/// The pause after the first failed attempt; doubled with each further one up to the longest.
+/// The pause after the first failed attempt. It doubles with each further one, up to the longest.
 const RETRY_MIN_NS: u64 = 1_000_000;
 const RETRY_MAX_NS: u64 = 2_000_000_000;
 
@@ -32,7 +32,7 @@ pub(super) struct JobRun {
     /// How many leases it has had.
     leases: u32,
     is_being_admitted: bool,
-    /// It lost a process: its launcher will end it.
+    /// It lost a process, and its launcher will end it.
     pub(super) is_doomed: bool,
     pub(super) is_over: bool,
 }
@@ -42,23 +42,23 @@ pub(super) struct Want {
     pub(super) state: WantState,
     rounds_left: u32,
     pub(super) attempts: u32,
-    /// Attempts that failed because others held what it needs.
+    /// Attempts that failed because other groups had what it needs.
     waits: u32,
-    pub(super) ask: u32,
+    pub(super) attempt: u32,
     answer: Option<Result<u32, GroupError>>,
     pub(super) last_refusal: Option<String>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum WantState {
-    /// Nothing is under way; it will be asked for.
+    /// Nothing is under way; it will be requested.
     Idle,
-    Asked,
+    Requested,
     Running(u32),
     Done,
-    /// No system of this size can have it.
+    /// No system of this size can grant it.
     Impossible,
-    /// Refused again and again.
+    /// It was refused in every attempt.
     Starved,
 }
 
@@ -70,11 +70,12 @@ pub(super) struct Run {
     pub(super) tag: u64,
     pub(super) grant: GroupGrant,
     pub(super) shape: TreeShape,
-    /// The world's numbers of its members, by endpoint; none before the grant has reached the job.
+    /// Its members, as indices into the world's table, by endpoint; none before the grant has
+    /// reached the job.
     pub(super) members: Vec<u32>,
-    /// What each operation must give, once somebody wanted to know.
+    /// The expected result of each operation, once it was computed.
     pub(super) expected: Vec<Option<Vec<u8>>>,
-    /// The first operation of which members have different ideas.
+    /// The first operation on which members disagree.
     pub(super) disputed: Option<usize>,
     pub(super) is_over: bool,
 }
@@ -86,7 +87,7 @@ impl JobRun {
             rounds_left: group.rounds,
             attempts: 0,
             waits: 0,
-            ask: 0,
+            attempt: 0,
             answer: None,
             last_refusal: None,
         };
@@ -122,7 +123,7 @@ impl World<'_> {
         &self.job_plan(job).groups[group as usize]
     }
 
-    /// Where the process runs that holds the job's lease.
+    /// Where the process with the job's lease runs.
     fn lease_machine(&self, job: u32) -> u32 {
         self.job_plan(job).hosts[0]
     }
@@ -156,12 +157,12 @@ impl World<'_> {
             let first = self.group_plan(job, group).after_ns;
             if self.want(job, group).state == WantState::Idle {
                 let at = self.now + first;
-                self.agenda.put(at, Item::Ask { job, group });
+                self.agenda.put(at, Item::GroupRequest { job, group });
             }
         }
     }
 
-    pub(super) fn on_ask(&mut self, job: u32, group: u32) {
+    pub(super) fn on_group_request(&mut self, job: u32, group: u32) {
         let entry = &mut self.jobs[job as usize];
         let is_idle = entry.groups[group as usize].state == WantState::Idle;
         if !is_idle || entry.is_doomed || entry.is_over {
@@ -175,8 +176,8 @@ impl World<'_> {
             return;
         };
         let want = self.want(job, group);
-        want.state = WantState::Asked;
-        want.ask += 1;
+        want.state = WantState::Requested;
+        want.attempt += 1;
         let apart = self.apart_until(self.lease_machine(job), self.manager_machine());
         let at = apart.unwrap_or(self.now) + self.delay_ns();
         self.agenda.put(at, Item::Request { job, group, life });
@@ -195,32 +196,32 @@ impl World<'_> {
             osos: plan.osos,
             payload_max_bytes: plan.payload_max_bytes,
             stream: plan.stream,
-            outsider: plan.has_outsider(),
+            external_receiver: plan.has_external_receiver(),
         };
-        let ask = self.want(job, group).ask;
+        let attempt = self.want(job, group).attempt;
         let time = self.time();
         let Some(machine) = &mut self.manager.machine else { return };
         match machine.request_group(time, admission.job, &request) {
-            Ok(ticket) => self.manager.waiting.push((ticket, job, group, ask)),
-            Err(refusal) => self.answer(job, group, ask, Err(refusal)),
+            Ok(ticket) => self.manager.waiting.push((ticket, job, group, attempt)),
+            Err(refusal) => self.answer(job, group, attempt, Err(refusal)),
         }
         self.pump_manager();
     }
 
-    /// The manager has decided; its answer travels to the job.
+    /// The manager has decided, and its answer travels to the job.
     pub(super) fn answer(
         &mut self,
         job: u32,
         group: u32,
-        ask: u32,
+        attempt: u32,
         decision: Result<GroupGrant, GroupError>,
     ) {
         let answer = decision.map(|grant| self.add_run(job, group, grant));
-        if self.want(job, group).ask == ask {
+        if self.want(job, group).attempt == attempt {
             self.want(job, group).answer = Some(answer);
         }
         let at = self.now + self.delay_ns();
-        self.agenda.put(at, Item::Decision { job, group, ask });
+        self.agenda.put(at, Item::Decision { job, group, attempt });
     }
 
     fn add_run(&mut self, job: u32, group: u32, grant: GroupGrant) -> u32 {
@@ -248,7 +249,7 @@ impl World<'_> {
 
     /// The tree that a group's nodes were told to form, and that its members were told to join.
     fn shape_of(&self, key: Key, grant: &GroupGrant) -> TreeShape {
-        let installs = &self.ledger.find(key).expect("a granted group was ordered").installs;
+        let installs = &self.fault_record.find(key).expect("a granted group was ordered").installs;
         let at = |node: u32| {
             installs.iter().position(|(other, _)| *other == node).expect("the node was ordered")
         };
@@ -270,10 +271,10 @@ impl World<'_> {
         TreeShape { nodes }
     }
 
-    pub(super) fn on_decision(&mut self, job: u32, group: u32, ask: u32) {
+    pub(super) fn on_decision(&mut self, job: u32, group: u32, attempt: u32) {
         let entry = &mut self.jobs[job as usize];
         let want = &mut entry.groups[group as usize];
-        if want.state != WantState::Asked || want.ask != ask {
+        if want.state != WantState::Requested || want.attempt != attempt {
             return;
         }
         let Some(answer) = want.answer.take() else { return };
@@ -312,14 +313,15 @@ impl World<'_> {
         }
         if is_taken && want.waits < WAITS_MAX {
             want.waits += 1;
-            // Waiting for others is no failure; the pause still grows.
+            // Waiting for others does not count as a failure, but the pause grows.
             let pause_ns = (RETRY_MIN_NS << want.waits.min(20)).min(RETRY_MAX_NS);
             want.state = WantState::Idle;
             let at = self.now + pause_ns + self.delay_ns();
-            self.agenda.put(at, Item::Ask { job, group });
+            self.agenda.put(at, Item::GroupRequest { job, group });
             return;
         }
-        // A tree that is too narrow may have lost a node for a while, or be so for good.
+        // If the tree is too narrow, it may have lost a node for a while, or it may always be too
+        // narrow.
         let is_final = matches!(refusal, GroupError::Tree(_));
         let at_last = if is_final { WantState::Impossible } else { WantState::Starved };
         self.try_again(job, group, at_last);
@@ -337,7 +339,7 @@ impl World<'_> {
         want.state = WantState::Idle;
         let pause_ns = (RETRY_MIN_NS << want.attempts.min(20)).min(RETRY_MAX_NS);
         let at = self.now + pause_ns + jitter_ns;
-        self.agenda.put(at, Item::Ask { job, group });
+        self.agenda.put(at, Item::GroupRequest { job, group });
     }
 
     fn add_members(&mut self, run: u32) {
@@ -355,7 +357,7 @@ impl World<'_> {
         self.runs[run as usize].members = by_endpoint;
     }
 
-    /// Looks whether a group is over at all its members, and what its job does then.
+    /// Checks whether a group has ended at all its members, and continues the job.
     pub(super) fn check_run_over(&mut self, run: u32) {
         let entry = &self.runs[run as usize];
         let members = entry.members.iter().map(|member| &self.members[*member as usize]);
@@ -378,12 +380,12 @@ impl World<'_> {
         want.attempts = 0;
         if want.state == WantState::Idle {
             let at = self.now + self.think_ns();
-            self.agenda.put(at, Item::Ask { job, group });
+            self.agenda.put(at, Item::GroupRequest { job, group });
         }
         self.end_if_done(job);
     }
 
-    /// A job whose groups are all done ends.
+    /// Ends a job whose groups have all ended.
     fn end_if_done(&mut self, job: u32) {
         let entry = &self.jobs[job as usize];
         let is_done = |want: &Want| {

@@ -1,22 +1,24 @@
-//! Random systems under random faults, checked for safety first and for liveness after.
+//! Random systems under random faults, checked for safety and then for liveness.
 //!
-//! A seed stands for a fabric, aggregation nodes on it, jobs with groups and operations, and what
-//! goes wrong when. The machines are the product's, unchanged: [`tributary_protocol::manager`]
-//! grants groups over a `topology` fabric, [`tributary_protocol::node`] reduces,
-//! [`tributary_protocol::endpoint`] takes part. What stands between them (links, conversations,
-//! processes, payload memory) is modelled here after the daemons, in virtual time. TigerBeetle's
-//! simulator is the example: faults first, then quiet, then everything must come to a good end.
+//! A seed decides a fabric, the aggregation nodes on it, jobs with groups and operations, and the
+//! faults and their times. The machines are the product's, unchanged:
+//! [`tributary_protocol::manager`] grants groups over a `topology` fabric,
+//! [`tributary_protocol::node`] reduces, [`tributary_protocol::endpoint`] takes part. Links,
+//! conversations, processes and payload memory are modelled here after the daemons, in virtual
+//! time. The order is that of TigerBeetle's simulator: faults first, then quiet, then all work must
+//! complete.
 //!
-//! Start at [`run`]. What is checked: `docs/swarm.md`. Nothing here reads a clock or opens a socket.
+//! Start at [`run`]. `docs/swarm.md` lists the checks. Nothing here reads a clock or opens a
+//! socket.
 #![forbid(unsafe_code)]
 
 mod agenda;
 mod checks;
 mod control;
 mod datagrams;
+mod fault_record;
 mod inject;
 mod jobs;
-mod ledger;
 mod link;
 mod locks;
 mod members;
@@ -41,17 +43,18 @@ pub use shrink::{Story, explain};
 pub use sweep::{Sweep, SweepOptions, sweep};
 pub use verdict::Violation;
 
-/// The commit that this was built from; `unknown` outside a checkout. `+` marks changed files.
+/// The commit that this was built from; `unknown` outside a checkout. `+` marks uncommitted
+/// changes.
 pub const COMMIT: &str = env!("TRIBUTARY_COMMIT");
 
-/// What one run came to.
+/// Outcome of one run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Outcome {
     /// The seed.
     pub seed: u64,
-    /// Every frame, when and where it was sent, and every completion, in one number.
+    /// Hash of every frame, with its time and place, and of every completion.
     pub trace_hash: u64,
-    /// Things that happened.
+    /// Events that were processed.
     pub steps: u64,
     /// Frames that were sent.
     pub frames: u64,
@@ -59,11 +62,11 @@ pub struct Outcome {
     pub groups: u64,
     /// Operations that completed, counted at every member.
     pub completions: u64,
-    /// Groups that failed at one member at least.
+    /// Groups that failed at one or more members.
     pub groups_failed: u64,
-    /// Faults that found something to hit, by kind, in the order of [`FAULT_NAMES`].
+    /// Faults that hit a target, by kind, in the order of [`FAULT_NAMES`].
     pub faults: [u64; FAULT_NAMES.len()],
-    /// What must never happen, if it did.
+    /// The violation, if there was one.
     pub violation: Option<Violation>,
 }
 
@@ -73,7 +76,7 @@ pub fn run(seed: u64) -> Outcome {
     run_scenario(&Scenario::draw(seed), false).outcome
 }
 
-/// A run with all that is known of it.
+/// A run with its finding and its trace.
 struct Report {
     outcome: Outcome,
     finding: Option<Finding>,
@@ -82,14 +85,14 @@ struct Report {
 
 fn run_scenario(scenario: &Scenario, keeps_trace: bool) -> Report {
     let mut world = World::new(scenario, keeps_trace);
-    // The machines assert their invariants, in release as well.
+    // The machines assert their invariants, in release builds too.
     let ended = catch_unwind(AssertUnwindSafe(|| world.run()));
     if let Err(panic) = ended {
         let message = panic
             .downcast_ref::<String>()
             .cloned()
             .or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()))
-            .unwrap_or_else(|| "without a word".to_owned());
+            .unwrap_or_else(|| "no message".to_owned());
         world.report(None, Violation::Panicked { message });
     }
     let failed = |run: &jobs::Run| {

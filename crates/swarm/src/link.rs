@@ -1,4 +1,4 @@
-//! Links between processes. What is sent on one end comes out of the other, later.
+//! Links between processes. What is sent at one end arrives at the other, later.
 //!
 //! A link keeps one contract: frames arrive whole, once and in order, or the connection ends, as
 //! with TCP and shared memory. Beside it there may be a path for datagrams between the same two
@@ -13,12 +13,12 @@ use tributary_protocol::node::PortId;
 use tributary_protocol_testing::Windows;
 
 use super::agenda::End;
-use super::ledger::Key;
+use super::fault_record::Key;
 
 /// Frames a port may hold beyond one per slot.
 const OUTBOX_SPARE: usize = 4;
 
-/// Who holds an end of a link.
+/// The process at an end of a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Holder {
     Node {
@@ -26,22 +26,22 @@ pub(super) enum Holder {
         port: PortId,
     },
     Member(u32),
-    /// Somebody who belongs to no group.
+    /// A process that belongs to no group.
     Stranger,
 }
 
-/// What travels.
+/// What travels on a link.
 #[derive(Debug)]
 pub(super) enum Parcel {
     Frame {
         bytes: Vec<u8>,
         is_forged: bool,
     },
-    /// The other end has nothing more to say.
+    /// The other end has closed its direction.
     End,
 }
 
-/// The place in a group's tree that a link is for.
+/// The edge of a group's tree that a link serves.
 #[derive(Clone, Debug)]
 pub(super) struct EdgeOf {
     pub(super) group: Key,
@@ -51,7 +51,7 @@ pub(super) struct EdgeOf {
     pub(super) windows: [u16; 2],
     /// Frames that either end may have queued.
     pub(super) queued_max: usize,
-    /// How far a request may lie before the newest and be waited for, where that is bounded.
+    /// How far a request may lie before the newest and still be awaited, if that is bounded.
     pub(super) horizon: Option<u32>,
 }
 
@@ -70,45 +70,46 @@ impl EdgeOf {
         Self { group, below, windows: [osos, window], queued_max, horizon: None }
     }
 
-    /// Lets members go on with results that the node below has not had, as far as it has slots.
+    /// Lets members go on with results that the node below does not have yet, as far as it has
+    /// slots.
     pub(super) fn let_be_overtaken(&mut self) {
         self.windows[0] = (2 * self.windows[0]).next_power_of_two();
         self.horizon = Some(u32::from(self.windows[0]));
     }
 }
 
-/// A link; arrays are indexed by the end a thing is at, or on its way to.
+/// A link. Arrays are indexed by the end at which a thing is, or to which it travels.
 #[derive(Debug)]
 pub(super) struct Link {
     pub(super) holders: [Holder; 2],
     pub(super) machines: [u32; 2],
     pub(super) is_open: [bool; 2],
-    /// Whether the end has said that nothing more will come.
+    /// Whether the end has closed its direction.
     pub(super) has_ended: [bool; 2],
     pub(super) queue: [VecDeque<Parcel>; 2],
     pub(super) last_at: [u64; 2],
-    /// Until when an end does not read.
+    /// When an end that has stopped reading goes on.
     pub(super) held_until: [u64; 2],
-    /// Whether the end has frames that the link had no room for.
+    /// Whether the end has frames for which the link had no room.
     pub(super) is_blocked: [bool; 2],
     /// The bit to flip in the next frame to an end.
     pub(super) flip: [Option<u16>; 2],
-    /// None for a stranger's.
+    /// None on a stranger's link.
     pub(super) edge: Option<EdgeOf>,
-    /// Whether the node above has taken a leave, or a first join, over it.
+    /// Whether the node above has accepted a leave, or a first join, over it.
     pub(super) has_left: bool,
     pub(super) has_joined: bool,
-    /// Whether somebody has interfered, so that refusals are no fault of the protocol.
+    /// Whether a fault has interfered, so that refusals are no fault of the protocol.
     pub(super) is_tampered: bool,
-    /// Until when a node's end that has said its last word waits for its peer to close.
+    /// Until when a node's end that has sent its last message waits for its peer to close.
     pub(super) lingers_until: [Option<u64>; 2],
     /// Whether the end takes datagrams from the other.
     pub(super) takes_datagrams: [bool; 2],
-    /// Until when no datagram gets through.
+    /// Until when datagrams are lost.
     pub(super) datagrams_lost_until: u64,
-    /// Segments, and chunks, on their way.
+    /// Unanswered segments and chunks.
     pub(super) windows: Windows,
-    /// The newest request, where replays are to come.
+    /// The newest request, in scenarios with replays.
     pub(super) last_request: Vec<u8>,
 }
 
@@ -154,7 +155,8 @@ impl Link {
         self.queue[to as usize].len() < frames_max
     }
 
-    /// When a parcel that is sent now, and takes `delay_ns`, comes out. Never before another that
+    /// When a parcel that is sent now and takes `delay_ns` arrives: never before one that was sent
+    /// earlier.
     /// was sent earlier.
     pub(super) fn arrives_at(&mut self, to: End, now: u64, delay_ns: u64) -> u64 {
         let at = &mut self.last_at[to as usize];

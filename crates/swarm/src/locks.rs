@@ -1,7 +1,7 @@
-//! What is seen of a node's stream locks from outside: who asked, whose turn it is, who is done.
+//! A node's stream locks as seen from outside: requested, granted, done.
 //!
-//! Kept beside the machine, from the frames that it takes and sends, so that a lock which is given
-//! twice or out of turn shows although the machine thinks all is well.
+//! This record follows the frames that the node takes and sends, beside the machine. So it shows a
+//! lock that is given twice or in the wrong order, even if the machine does not notice.
 
 use std::collections::VecDeque;
 
@@ -13,11 +13,11 @@ use tributary_wire::{Epoch, TreeId};
 #[derive(Default)]
 pub(super) struct Locks {
     groups: Vec<Watched>,
-    /// Groups that wait, in the order in which they came to do so.
+    /// Groups that wait, in the order in which they began to wait.
     waiting: VecDeque<Epoch>,
-    /// Groups whose turn was announced and that are not done.
+    /// Groups that were granted the lock and are not done.
     holders: Vec<Epoch>,
-    /// Who was given a lock before whom, although the latter had waited longer.
+    /// A group that got the lock, and one that had waited longer.
     overtaken: Vec<(Epoch, Epoch)>,
 }
 
@@ -27,8 +27,8 @@ struct Watched {
     tree: TreeId,
     is_root: bool,
     children: usize,
-    /// Links over which the next stream was asked for, or the present one reported done.
-    asked: Vec<u32>,
+    /// Links over which the next stream was requested, or the present one reported done.
+    requested: Vec<u32>,
     done: Vec<u32>,
 }
 
@@ -40,12 +40,12 @@ impl Locks {
             tree: stream.tree,
             is_root: order.parent.is_none(),
             children: order.children.len(),
-            asked: Vec::new(),
+            requested: Vec::new(),
             done: Vec::new(),
         });
     }
 
-    /// The group is over here.
+    /// The group has ended here.
     pub(super) fn forget(&mut self, epoch: Epoch) {
         self.groups.retain(|group| group.epoch != epoch);
         self.waiting.retain(|waiting| *waiting != epoch);
@@ -64,13 +64,13 @@ impl Locks {
             links.len() == group.children
         };
         match header.message {
-            Message::StreamAsk(_) => {
-                let have_all_asked = mark(&mut group.asked);
-                if have_all_asked && group.is_root {
+            Message::StreamRequest(_) => {
+                let have_all_requested = mark(&mut group.requested);
+                if have_all_requested && group.is_root {
                     self.wait(epoch);
                 }
             }
-            Message::StreamTurn(_) => self.wait(epoch),
+            Message::StreamGrant(_) => self.wait(epoch),
             Message::StreamDone(_) => {
                 let are_all_done = mark(&mut group.done);
                 if are_all_done {
@@ -88,12 +88,12 @@ impl Locks {
         }
     }
 
-    /// The node tells a child that it is the group's turn.
+    /// The node sends a child the group's stream grant.
     pub(super) fn on_announced(&mut self, epoch: Epoch) {
         let Some(group) = self.groups.iter_mut().find(|group| group.epoch == epoch) else { return };
         let tree = group.tree;
         let Some(at) = self.waiting.iter().position(|waiting| *waiting == epoch) else { return };
-        group.asked.clear();
+        group.requested.clear();
         group.done.clear();
         for earlier in self.waiting.iter().take(at) {
             if self.tree_of(*earlier) == Some(tree) {
@@ -108,7 +108,7 @@ impl Locks {
         self.groups.iter().find(|group| group.epoch == epoch).map(|group| group.tree)
     }
 
-    /// What is wrong, once the node has said all it had to say: groups that failed meanwhile are
+    /// What is wrong, once the node has sent all it had to send. Groups that failed meanwhile are
     /// forgotten by then.
     pub(super) fn check(&mut self) -> Option<String> {
         if let Some((late, early)) = self.overtaken.pop() {
@@ -124,13 +124,13 @@ impl Locks {
         None
     }
 
-    /// Groups that hold a lock here, then those that wait for one.
+    /// Groups that have a lock here, then those that wait for one.
     pub(super) fn concerned(&self) -> impl Iterator<Item = (Epoch, bool)> {
         let holders = self.holders.iter().map(|epoch| (*epoch, true));
         holders.chain(self.waiting.iter().map(|epoch| (*epoch, false)))
     }
 
-    /// Whether nobody holds or awaits anything.
+    /// Whether no group has or awaits a lock.
     pub(super) fn is_quiet(&self) -> bool {
         self.holders.is_empty() && self.waiting.is_empty()
     }

@@ -1,4 +1,4 @@
-//! Members: the endpoint machine, the application above it and the link below it.
+//! Members: the endpoint machine, its application and its link.
 
 mod frames;
 mod operations;
@@ -11,14 +11,14 @@ use tributary_wire::{EndpointId, OperationNumber};
 
 use super::agenda::{End, Item};
 use super::control::node_at;
-use super::ledger::{GAVE_UP, LINK_LOST};
+use super::fault_record::{GAVE_UP, LINK_LOST};
 use super::link::{EdgeOf, Holder};
 use super::nodes::JOIN_TIMEOUT_NS;
 use super::scenario::{GroupPlan, OperationPlan};
 use super::verdict::{Violation, words};
 use super::world::{SILENCE_NS, World};
 
-/// A member must be told within this of the moment at which the cause can be seen.
+/// A member must be told within this time of the moment at which the cause can be seen.
 const TOLD_WITHIN_NS: u64 = 1_000_000_000;
 
 /// A member of a granted group.
@@ -30,7 +30,7 @@ pub(super) struct Member {
     pub(super) host: u32,
     node: u32,
     pub(super) grant: EndpointGrant,
-    /// Which link it holds, once it has connected.
+    /// Its link, once it has connected.
     pub(super) link: Option<u32>,
     started: usize,
     pub(super) completed: usize,
@@ -38,16 +38,16 @@ pub(super) struct Member {
     is_start_put: bool,
     is_leave_put: bool,
     timer_at: Option<u64>,
-    /// Its node has let it in.
+    /// Its node has accepted its join.
     has_joined: bool,
-    /// Whether what is sent to its group's multicast address reaches it.
-    pub(super) hears: bool,
+    /// Whether multicast to its group's address reaches it.
+    pub(super) is_subscribed: bool,
     pub(super) has_left: bool,
     pub(super) failed: Option<Abort>,
     /// Its process is gone, or will never do anything.
     pub(super) is_dead: bool,
     operations: usize,
-    /// An operation it takes for another one.
+    /// An operation that it mistakes for another one.
     pub(super) mistake: Option<(usize, OperationPlan)>,
 }
 
@@ -76,7 +76,7 @@ impl Member {
             is_leave_put: false,
             timer_at: None,
             has_joined: false,
-            hears: false,
+            is_subscribed: false,
             has_left: false,
             failed: None,
             is_dead: false,
@@ -90,12 +90,12 @@ impl Member {
         self.has_left || self.failed.is_some() || self.is_dead
     }
 
-    /// Whether it got all it wanted.
+    /// Whether it completed all it wanted.
     pub(super) fn is_done(&self) -> bool {
         self.has_left && self.completed == self.operations
     }
 
-    /// The next operation it will start.
+    /// The next operation that it will start.
     pub(super) fn next_operation(&self) -> usize {
         self.started
     }
@@ -127,7 +127,11 @@ impl World<'_> {
         let apart = self.apart_until(host, self.node_machine(node));
         if !self.node(node).is_alive || apart.is_some() {
             let now = self.now;
-            self.ledger.entry(key).blame(now + JOIN_TIMEOUT_NS, LINK_LOST, number..number + 1);
+            self.fault_record.entry(key).blame(
+                now + JOIN_TIMEOUT_NS,
+                LINK_LOST,
+                number..number + 1,
+            );
             self.member(member).endpoint.handle_link_closed();
             self.restless_members.push(member);
             return;
@@ -139,7 +143,7 @@ impl World<'_> {
         self.restless_members.push(member);
     }
 
-    /// Lets a member say what it has to say, and takes in what its machine says.
+    /// Sends what a member has to send, and takes its machine's events.
     pub(super) fn pump_member(&mut self, member: u32) {
         loop {
             self.transmit(member);
@@ -150,7 +154,7 @@ impl World<'_> {
         if entry.is_over()
             && let Some(link) = entry.link
         {
-            // Whoever has failed has nothing to say; whoever leaves says so first.
+            // A failed member sends nothing more; a member that leaves says so first.
             if entry.is_dead || entry.endpoint.is_drained() {
                 self.close(link, End::Lower);
             }
@@ -181,22 +185,24 @@ impl World<'_> {
                 self.put_start(member);
             }
             Event::Failed(abort) => self.on_member_failed(member, abort),
-            Event::Multicast(reach) => {
+            Event::Multicast(reachability) => {
                 let key = self.run_of(member).key;
                 let number = self.member(member).number;
-                self.trace
-                    .note(self.now, Some(key), || format!("member {number}: multicast {reach:?}"));
+                self.trace.note(self.now, Some(key), || {
+                    format!("member {number}: multicast {reachability:?}")
+                });
             }
             Event::DatagramPeer(_) => {
                 if let Some(link) = self.member(member).link {
                     self.link(link).takes_datagrams[End::Lower as usize] = true;
                 }
             }
-            Event::Datagrams(reach) => {
+            Event::Datagrams(reachability) => {
                 let key = self.run_of(member).key;
                 let number = self.member(member).number;
-                self.trace
-                    .note(self.now, Some(key), || format!("member {number}: datagrams {reach:?}"));
+                self.trace.note(self.now, Some(key), || {
+                    format!("member {number}: datagrams {reachability:?}")
+                });
             }
         }
     }
@@ -244,12 +250,12 @@ impl World<'_> {
         let key = self.run_of(member).key;
         self.trace.note(self.now, Some(key), || format!("member {index} fails: {}", words(abort)));
         let is_slow = self.scenario.is_slow();
-        let entry = self.ledger.entry(key);
+        let entry = self.fault_record.entry(key);
         let late_ns = self.now.saturating_sub(entry.noticed_by);
         let is_own_word = match abort.reason {
             AbortReason::MemberAborted => true,
-            // A group that has failed before a member came is not there any more, and all that the
-            // member learns is that it is not let in.
+            // If a group has failed before a member joins, it is not there any more, and the member
+            // learns only that its join was refused.
             AbortReason::NodeLost => !has_joined,
             _ => false,
         } && abort.at_fault.0 == index;
@@ -290,7 +296,7 @@ impl World<'_> {
         }
     }
 
-    /// A member's end of its link is gone.
+    /// A member's end of its link was closed.
     pub(super) fn member_unplugs(&mut self, member: u32, is_refused: bool) {
         let entry = self.member(member);
         if is_refused {
@@ -301,7 +307,7 @@ impl World<'_> {
         self.restless_members.push(member);
     }
 
-    /// A member's process is gone.
+    /// A member's process died.
     pub(super) fn kill_member(&mut self, member: u32, is_silent: bool) {
         let entry = self.member(member);
         if entry.is_dead {
@@ -319,7 +325,7 @@ impl World<'_> {
             _ if was_over => {}
             _ => {
                 let at = self.now + JOIN_TIMEOUT_NS;
-                self.ledger.entry(key).blame(at, LINK_LOST, number..number + 1);
+                self.fault_record.entry(key).blame(at, LINK_LOST, number..number + 1);
             }
         }
         match link {
@@ -335,7 +341,7 @@ impl World<'_> {
         let number = self.member(member).number;
         let key = self.run_of(member).key;
         let noticed_at = self.now + self.scenario.network.delay_ns_max;
-        self.ledger.entry(key).blame(noticed_at, GAVE_UP, number..number + 1);
+        self.fault_record.entry(key).blame(noticed_at, GAVE_UP, number..number + 1);
         self.member(member).endpoint.abort(AbortReason::MemberAborted);
         self.restless_members.push(member);
     }

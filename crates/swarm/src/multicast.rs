@@ -1,6 +1,6 @@
-//! Results that groups' roots send to multicast addresses: who listens, and what becomes of them.
+//! Results that roots send to multicast addresses, their receivers and their loss.
 //!
-//! Every listener's copy is lost, doubled, delayed or damaged by itself. Some come so late that
+//! Every receiver's copy is lost, doubled, delayed or damaged independently. Some come so late that
 //! another group may have the address by then.
 
 use rand::RngExt;
@@ -18,32 +18,32 @@ use super::scenario::DatagramPlan;
 use super::verdict::Violation;
 use super::world::{Incoming, World};
 
-/// Parts in a thousand of all results that come to their address once more, much later.
+/// Results, in parts of a thousand, that are delivered to their address once more, much later.
 const STRAYS: u32 = 30;
 
 /// How much later.
 const STRAY_NS_MAX: u64 = 20_000_000;
 
 impl World<'_> {
-    /// Lets a node send or hear a group's results by multicast, as the manager ordered.
+    /// Lets a node send or receive a group's results by multicast, as the manager ordered.
     pub(super) fn use_multicast(&mut self, node: u32, order: &GroupInstall) {
         let segment_max_bytes = self.datagram_segment_max_bytes();
         let Some(grant) = &order.multicast else { return };
         let host = self.node(node);
-        // Where the node sends none, members below it may hear them all the same.
+        // A node that sends no multicast may have members below it that receive it.
         let segment_max_bytes = if host.takes_datagrams { segment_max_bytes } else { 0 };
         host.machine.use_multicast(order.group, grant.capability, segment_max_bytes);
     }
 
-    /// Lets a member that takes datagrams hear its group's results.
-    pub(super) fn hear_multicast(&mut self, member: u32) {
+    /// Subscribes a member that takes datagrams to its group's multicast.
+    pub(super) fn subscribe_multicast(&mut self, member: u32) {
         let Some(grant) = self.run_of(member).grant.multicast.clone() else { return };
         let Some(plan) = self.scenario.network.datagrams.and_then(|plan| plan.multicast) else {
             return;
         };
-        self.member(member).endpoint.hear_multicast(grant.capability);
-        let is_deaf = self.happens(plan.deaf);
-        self.member(member).hears = !is_deaf;
+        self.member(member).endpoint.subscribe_multicast(grant.capability);
+        let is_without_multicast = self.happens(plan.without_multicast);
+        self.member(member).is_subscribed = !is_without_multicast;
     }
 
     /// Sends a result to a group's address.
@@ -92,7 +92,7 @@ impl World<'_> {
         }
     }
 
-    /// Whoever forged it, everybody at the address gets it.
+    /// Everybody at the address gets a forged frame too.
     pub(super) fn forge_multicast(&mut self, group: GroupId, bytes: &[u8]) {
         for listener in self.listeners(group) {
             let at = self.now + self.delay_ns();
@@ -101,26 +101,26 @@ impl World<'_> {
         }
     }
 
-    /// Who listens at a group's address now. Groups with one number have one address.
+    /// Who receives at a group's address now. Groups with the same number have the same address.
     fn listeners(&self, group: GroupId) -> Vec<Listener> {
         let listens = |index: &u32| {
             let member = &self.members[*index as usize];
             let run = &self.runs[member.run as usize];
             let has_address = run.grant.group == group && run.grant.multicast.is_some();
-            member.hears && !member.is_over() && has_address
+            member.is_subscribed && !member.is_over() && has_address
         };
         let members = (0..self.members.len() as u32).filter(listens).map(Listener::Member);
         let multicast = self.scenario.network.datagrams.and_then(|plan| plan.multicast);
-        let do_nodes_hear = multicast.is_some_and(|plan| plan.nodes_hear);
-        let hears = |index: &u32| {
+        let do_nodes_subscribe = multicast.is_some_and(|plan| plan.nodes_subscribe);
+        let is_subscribed = |index: &u32| {
             let host = &self.nodes[*index as usize];
-            do_nodes_hear
+            do_nodes_subscribe
                 && host.is_alive
                 && host.takes_datagrams
                 && host.installed.iter().any(|(id, _)| *id == group)
         };
         let nodes = (0..self.nodes.len() as u32)
-            .filter(hears)
+            .filter(is_subscribed)
             .map(|node| Listener::Node { node, life: self.nodes[node as usize].life });
         members.chain(nodes).collect()
     }
@@ -134,19 +134,19 @@ impl World<'_> {
 
     pub(super) fn multicast_arrives(&mut self, listener: Listener, place: u32) {
         let Flying { bytes, is_forged } = self.datagrams.take(place);
-        self.hear(listener, &bytes, is_forged);
+        self.deliver_multicast(listener, &bytes, is_forged);
         self.recycle(bytes);
     }
 
     pub(super) fn stray_arrives(&mut self, group: u32, place: u32) {
         let Flying { bytes, is_forged } = self.datagrams.take(place);
         for listener in self.listeners(GroupId(group)) {
-            self.hear(listener, &bytes, is_forged);
+            self.deliver_multicast(listener, &bytes, is_forged);
         }
         self.recycle(bytes);
     }
 
-    fn hear(&mut self, listener: Listener, bytes: &[u8], is_forged: bool) {
+    fn deliver_multicast(&mut self, listener: Listener, bytes: &[u8], is_forged: bool) {
         match listener {
             Listener::Member(member) => {
                 let Some(link) = self.members[member as usize].link else { return };
@@ -157,13 +157,13 @@ impl World<'_> {
             }
             Listener::Node { node, life } => {
                 if self.nodes[node as usize].life == life && self.nodes[node as usize].is_alive {
-                    self.node_hears(node, bytes, is_forged);
+                    self.deliver_multicast_to_node(node, bytes, is_forged);
                 }
             }
         }
     }
 
-    fn node_hears(&mut self, node: u32, bytes: &[u8], is_forged: bool) {
+    fn deliver_multicast_to_node(&mut self, node: u32, bytes: &[u8], is_forged: bool) {
         let Ok((header, payload)) = frames::decode(bytes) else { return };
         let edge = header.edge;
         let is_root = self.upward_link(node, edge.group).is_none();

@@ -1,4 +1,4 @@
-//! Aggregation nodes: the machine and what its daemon does around it.
+//! Aggregation nodes: the machine and its daemon.
 
 mod frames;
 mod groups;
@@ -13,7 +13,7 @@ use tributary_wire::{Epoch, GroupId};
 pub(super) use frames::brief;
 
 use super::agenda::{End, Item};
-use super::ledger::Key;
+use super::fault_record::Key;
 use super::locks::Locks;
 use super::scenario::NodePlan;
 use super::verdict::Violation;
@@ -31,21 +31,21 @@ pub(super) struct NodeHost {
     pub(super) machine: Node,
     pub(super) memory: NodeMemory,
     pub(super) is_alive: bool,
-    /// How often it was started anew.
+    /// How often it was restarted.
     pub(super) life: u32,
-    /// The link, and the end of it, that each port number stands for.
+    /// The link, and the end of it, at each port number.
     ports: Ports<(u32, End)>,
     timer_at: Option<u64>,
     pub(super) removals: VecDeque<(u64, GroupId, Epoch)>,
     /// Its conversation with the manager.
     pub(super) session: Option<u32>,
     pub(super) inbox: VecDeque<NodeOrder>,
-    /// The group for which it is on its way to its parent.
+    /// The group for which it is connecting to its parent.
     pub(super) connecting: Option<GroupInstall>,
-    /// What is seen of its stream locks.
+    /// Its stream locks as seen from outside.
     pub(super) locks: Locks,
     pub(super) takes_datagrams: bool,
-    /// What it serves, and under which manager's life.
+    /// Its groups, and the manager's life that installed each.
     pub(super) installed: Vec<(GroupId, Key)>,
 }
 
@@ -77,7 +77,7 @@ impl NodeHost {
         }
     }
 
-    /// A process of the same name in its place, with nothing of what it had.
+    /// A process of the same name in its place, without any of its state.
     pub(super) fn start_anew(&mut self, plan: &NodePlan) {
         let life = self.life;
         *self = Self::new(plan);
@@ -105,10 +105,10 @@ impl World<'_> {
         &mut self.nodes[node as usize]
     }
 
-    /// Lets a node say what it has to say.
+    /// Sends what a node has to send, and takes its machine's events.
     pub(super) fn pump_node(&mut self, node: u32) {
         loop {
-            // First, because it is for all.
+            // First, because every subscriber needs it.
             while let Some((group, transmit)) = self.node(node).machine.poll_multicast() {
                 self.multicast(node, group, &transmit);
             }
@@ -164,14 +164,16 @@ impl World<'_> {
                     self.link(link).takes_datagrams[end as usize] = true;
                 }
             }
-            Event::Datagrams { port, reach } => {
+            Event::Datagrams { port, reachability } => {
                 let link = self.node(node).link_at(port).map(|(link, _)| link);
                 let key = link.and_then(|link| self.edge_key(link));
-                self.trace.note(self.now, key, || format!("node {node}: datagrams {reach:?}"));
-            }
-            Event::Multicast { group, reach } => {
                 self.trace
-                    .note(self.now, None, || format!("node {node}: {group} multicast {reach:?}"));
+                    .note(self.now, key, || format!("node {node}: datagrams {reachability:?}"));
+            }
+            Event::Multicast { group, reachability } => {
+                self.trace.note(self.now, None, || {
+                    format!("node {node}: {group} multicast {reachability:?}")
+                });
             }
             Event::Released(arena) => self.node(node).memory.release(arena),
             Event::Close(port) => self.linger(node, port),
@@ -205,8 +207,8 @@ impl World<'_> {
         Some(key)
     }
 
-    /// The last word over a link is said. The peer is left the time to hear it: a link that is
-    /// closed while something is unread is reset, and takes what was on its way with it.
+    /// The last message over a link was sent. The peer gets time to read it: a link that is closed
+    /// with unread data is reset, which loses what is on its way.
     fn linger(&mut self, node: u32, port: PortId) {
         let Some((link, end)) = self.node(node).link_at(port) else { return };
         self.say_end(link, end);
@@ -215,7 +217,7 @@ impl World<'_> {
         self.agenda.put(at, Item::LinkOverdue { link, end });
     }
 
-    /// A link over which nobody joined, or whose peer does not close it.
+    /// A link over which nobody joined, or whose peer does not close it, is closed.
     pub(super) fn on_overdue(&mut self, link: u32, end: End) {
         let entry = &self.links[link as usize];
         let has_lingered = entry.lingers_until[end as usize].is_some_and(|until| until <= self.now);
@@ -225,7 +227,7 @@ impl World<'_> {
         }
     }
 
-    /// A node's end of a link is gone.
+    /// A node's end of a link was closed.
     pub(super) fn node_unplugs(&mut self, node: u32, port: PortId, is_refused: bool) {
         let host = self.node(node);
         host.ports.unplug(port);

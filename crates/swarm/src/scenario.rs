@@ -1,5 +1,5 @@
-//! What a seed stands for: a fabric, nodes on it, jobs with their groups and operations, and what
-//! goes wrong when. All of it is data, so that a failing scenario can be made smaller.
+//! Scenarios: a fabric, its nodes, jobs with groups and operations, and faults. All of it is data,
+//! so that a failing scenario can be made smaller.
 
 mod draw;
 mod faults;
@@ -13,18 +13,18 @@ use tributary_topology::Fabric;
 pub use faults::FAULT_NAMES;
 pub(super) use faults::{Disagreement, Fault, FaultKind, Intrusion, Offence, StreamTrouble};
 
-/// Everything a run depends on.
+/// Everything that a run depends on.
 #[derive(Clone, Debug)]
 pub(super) struct Scenario {
     pub(super) seed: u64,
     pub(super) fabric: Fabric,
     pub(super) nodes: Vec<NodePlan>,
-    /// Machines that run processes; aggregation nodes have machines of their own.
+    /// Machines that run processes; aggregation nodes have their own machines.
     pub(super) hosts: u32,
     pub(super) network: NetworkPlan,
     pub(super) manager: ManagerConfig,
     pub(super) jobs: Vec<JobPlan>,
-    /// Started when all else is over: the system has to serve it.
+    /// The probe job, started when all else has ended: the system must serve it.
     pub(super) probe: JobPlan,
     pub(super) faults: Vec<Fault>,
 }
@@ -43,15 +43,15 @@ pub(super) struct NodePlan {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct NetworkPlan {
     pub(super) delay_ns_max: u64,
-    /// Frames a link takes before it is full, in each direction.
+    /// Frames that a link takes in each direction before it is full.
     pub(super) link_frames: usize,
     /// Longest time between two steps of a member.
     pub(super) think_ns_max: u64,
-    /// None where everything travels over links.
+    /// None if everything travels over links.
     pub(super) datagrams: Option<DatagramPlan>,
 }
 
-/// What becomes of datagrams, in parts of a thousand.
+/// Faults of datagrams, in parts of a thousand.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct DatagramPlan {
     /// How many of the nodes and members take datagrams.
@@ -61,17 +61,17 @@ pub(super) struct DatagramPlan {
     pub(super) corrupted: u32,
     /// How much longer than a link's frame a datagram may take.
     pub(super) straggle_ns_max: u64,
-    /// None where no results are multicast.
+    /// None if no results are multicast.
     pub(super) multicast: Option<MulticastPlan>,
 }
 
-/// What becomes of results that are multicast, beside what becomes of all datagrams.
+/// Faults of multicast results, besides those of all datagrams.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct MulticastPlan {
-    /// Members that hear nothing, in parts of a thousand.
-    pub(super) deaf: u32,
-    /// Whether nodes below the root hear results as well.
-    pub(super) nodes_hear: bool,
+    /// Members that receive no multicast, in parts of a thousand.
+    pub(super) without_multicast: u32,
+    /// Whether nodes below the root receive multicast too.
+    pub(super) nodes_subscribe: bool,
 }
 
 /// A job.
@@ -86,13 +86,13 @@ pub(super) struct JobPlan {
 /// One of a job's groups.
 #[derive(Clone, Debug)]
 pub(super) struct GroupPlan {
-    /// How long after the job's admission it is asked for.
+    /// How long after the job's admission it is requested.
     pub(super) after_ns: u64,
     /// The host of each member; all of them are among the job's.
     pub(super) hosts: Vec<u32>,
     pub(super) osos: u16,
     pub(super) payload_max_bytes: u32,
-    /// The streams it would like; none for none.
+    /// The streams that it requests; none for none.
     pub(super) stream: Option<StreamTerms>,
     /// Operations a member has under way at once.
     pub(super) overlap: usize,
@@ -102,19 +102,19 @@ pub(super) struct GroupPlan {
 }
 
 impl Scenario {
-    /// A job of the scenario, the probe last.
+    /// A job of the scenario; the last number is the probe.
     pub(super) fn job(&self, job: usize) -> &JobPlan {
         self.jobs.get(job).unwrap_or(&self.probe)
     }
 
-    /// Whether something in it only makes things slow, so that no bound on time holds.
+    /// Whether it has faults that make things slow, so that no bound on time holds.
     pub(super) fn is_slow(&self) -> bool {
         self.faults
             .iter()
             .any(|fault| matches!(fault.kind, FaultKind::Slow { .. } | FaultKind::Partition { .. }))
     }
 
-    /// Whether frames have to be kept so that a replay can be made of one.
+    /// Whether frames must be kept, because one may be replayed.
     pub(super) fn replays(&self) -> bool {
         self.faults.iter().any(|fault| {
             matches!(fault.kind, FaultKind::Offence { offence: Offence::Replay { .. }, .. })
@@ -123,12 +123,12 @@ impl Scenario {
 }
 
 impl GroupPlan {
-    /// Whether a result of it goes to the process outside the group.
-    pub(super) fn has_outsider(&self) -> bool {
-        self.script.iter().any(|operation| operation.target.has_outsider())
+    /// Whether any of its results goes to the external receiver.
+    pub(super) fn has_external_receiver(&self) -> bool {
+        self.script.iter().any(|operation| operation.target.has_external_receiver())
     }
 
-    /// Whether its operations name none but its members.
+    /// Whether its operations name only its members.
     pub(super) fn names_only_members(&self) -> bool {
         let members = self.hosts.len() as u32;
         self.script.iter().all(|operation| {

@@ -1,41 +1,41 @@
-//! Making a failing scenario as small as it stays failing, and telling its story.
+//! Reduces a failing scenario, and reports what happened in it.
 
 use super::scenario::Scenario;
 use super::trace::Line;
 use super::verdict::{Finding, Violation};
 use super::{Report, run, run_scenario};
 
-/// Runs that may be spent on making one scenario smaller.
+/// Most runs that are spent on reducing one scenario.
 const RUNS_MAX: u32 = 3_000;
 
-/// Lines of a trace that are told: the last ones.
+/// Most lines of a trace that are reported: the last ones.
 const LINES_MAX: usize = 120;
 
-/// What is left of a failing seed.
+/// A failing seed, reduced.
 #[derive(Clone, Debug)]
 pub struct Story {
     /// The seed.
     pub seed: u64,
-    /// What must never happen, and did.
+    /// The violation.
     pub violation: Violation,
-    /// What the scenario was cut down to, and then what happened, a line each.
+    /// The reduced scenario, and then what happened, one line each.
     pub lines: Vec<String>,
 }
 
-/// Runs a seed again, and if it fails, makes it smaller and tells what happened.
+/// Runs a seed again. If it fails, reduces the scenario and reports what happened.
 #[must_use]
 pub fn explain(seed: u64) -> Option<Story> {
     let violation = run(seed).violation?;
     let mut scenario = Scenario::draw(seed);
     shrink(&mut scenario, &violation);
     let Report { finding, lines, .. } = run_scenario(&scenario, true);
-    let finding = finding.expect("what is kept still fails, and runs repeat");
+    let finding = finding.expect("the reduced scenario still fails, and runs repeat exactly");
     let mut told = describe(&scenario);
     told.extend(tell(&finding, &lines));
     Some(Story { seed, violation: finding.violation, lines: told })
 }
 
-/// Takes away whatever is not needed for the violation.
+/// Removes whatever the violation does not need.
 fn shrink(scenario: &mut Scenario, violation: &Violation) {
     let mut budget = RUNS_MAX;
     loop {
@@ -134,7 +134,7 @@ fn drop_members(scenario: &mut Scenario, violation: &Violation, budget: &mut u32
     }
 }
 
-/// What a scenario holds, in words.
+/// A scenario in words.
 fn describe(scenario: &Scenario) -> Vec<String> {
     let mut lines = vec![format!(
         "{} hosts, {} aggregation nodes, {:?}",
@@ -155,7 +155,7 @@ fn describe(scenario: &Scenario) -> Vec<String> {
     lines
 }
 
-/// What happened to the group that the violation is about, and to all.
+/// What happened to the violation's group, and what concerned all groups.
 fn tell(finding: &Finding, lines: &[Line]) -> Vec<String> {
     let concerns = |line: &&Line| {
         line.group.is_none() || finding.group.is_none() || line.group == finding.group

@@ -7,33 +7,33 @@ use rayon::iter::{IntoParallelIterator, ParallelIterator};
 
 use super::{FAULT_NAMES, Outcome, run};
 
-/// How a sweep is run.
+/// Options of a sweep.
 #[derive(Clone, Debug)]
 pub struct SweepOptions {
     /// The seeds.
     pub seeds: Range<u64>,
-    /// Stop after so many failing seeds; those already under way are still counted.
+    /// Stop after so many failing seeds. Seeds that are under way then still count.
     pub failures_max: u64,
 }
 
-/// What a sweep came to.
+/// Outcome of a sweep.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Sweep {
     /// Seeds that were run.
     pub seeds: u64,
-    /// Things that happened in them.
+    /// Events that were processed in them.
     pub steps: u64,
     /// Frames that were sent.
     pub frames: u64,
     /// Groups that were granted.
     pub groups: u64,
-    /// Faults that found something to hit, by kind, in the order of [`FAULT_NAMES`].
+    /// Faults that hit a target, by kind, in the order of [`FAULT_NAMES`].
     pub faults: [u64; FAULT_NAMES.len()],
-    /// Groups of these that failed.
+    /// Groups that failed at one or more members.
     pub groups_failed: u64,
     /// Operations that completed, counted at every member.
     pub completions: u64,
-    /// All traces in one number, whatever the order in which cores came to them.
+    /// Sum of all trace hashes, so it does not depend on the order in which cores ran the seeds.
     pub trace_hash: u64,
     /// Seeds that failed, ascending.
     pub failures: Vec<Outcome>,
@@ -70,8 +70,8 @@ impl Sweep {
     }
 }
 
-/// Runs a range of seeds on all cores. `progress` is told, from any of them, how many are done and
-/// how many have failed.
+/// Runs a range of seeds on all cores. Calls `progress` on any of them with the numbers of seeds
+/// that are done and that have failed.
 pub fn sweep(options: &SweepOptions, progress: impl Fn(u64, u64) + Sync) -> Sweep {
     let (done, failed) = (AtomicU64::new(0), AtomicU64::new(0));
     let is_enough = AtomicBool::new(false);

@@ -1,19 +1,19 @@
-//! What happened: one number always, and in words where somebody wants to read it.
+//! The trace of a run: always as a hash, and as text if it is wanted.
 
-use super::ledger::Key;
+use super::fault_record::Key;
 use tributary_protocol_testing::values::mix;
 
-/// The record of one run.
+/// The trace of one run.
 pub(super) struct Trace {
     hash: u64,
     lines: Option<Vec<Line>>,
 }
 
-/// One thing that happened.
+/// One line of the trace.
 #[derive(Clone, Debug)]
 pub(super) struct Line {
     pub(super) at_ns: u64,
-    /// The group it concerns; none for what concerns all.
+    /// Its group; none if it concerns all.
     pub(super) group: Option<Key>,
     pub(super) text: String,
 }
@@ -23,7 +23,7 @@ impl Trace {
         Self { hash: 0, lines: keeps_lines.then(Vec::new) }
     }
 
-    /// Everything that was noted, in one number.
+    /// The hash of everything that was noted.
     pub(super) fn hash(&self) -> u64 {
         self.hash
     }
@@ -49,7 +49,7 @@ impl Trace {
         self.hash = mix(hash);
     }
 
-    /// Adds a line, which is made only if somebody wants to read it.
+    /// Adds a line. Its text is made only if it is wanted.
     pub(super) fn note(&mut self, at_ns: u64, group: Option<Key>, text: impl FnOnce() -> String) {
         if let Some(lines) = &mut self.lines {
             lines.push(Line { at_ns, group, text: text() });

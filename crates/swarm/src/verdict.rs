@@ -1,10 +1,10 @@
-//! What a run can be guilty of.
+//! Violations that a run can find.
 
 use tributary_wire::frame::Abort;
 
-use super::ledger::Key;
+use super::fault_record::Key;
 
-/// Something that must never happen, and did.
+/// A violation: something that must never happen.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Violation {
@@ -34,7 +34,7 @@ pub enum Violation {
         /// Bytes of the vector.
         need_bytes: usize,
     },
-    /// An operation completed that was not the oldest, or not once.
+    /// An operation completed before an older one, or twice.
     #[error("{group}: member {member} completed operations out of order")]
     OutOfOrder {
         /// The group.
@@ -42,7 +42,7 @@ pub enum Violation {
         /// The member.
         member: u32,
     },
-    /// An operation completed of which members had different ideas.
+    /// An operation completed on which members disagree.
     #[error(
         "{group}: operation {operation} completed at member {member} although members disagree on it"
     )]
@@ -54,7 +54,7 @@ pub enum Violation {
         /// The operation's place in the group's script.
         operation: usize,
     },
-    /// A group failed that nothing was done to.
+    /// A group failed without cause.
     #[error("{group}: failed at member {member} without cause: {abort}")]
     Unfounded {
         /// The group.
@@ -64,7 +64,7 @@ pub enum Violation {
         /// What it was told.
         abort: String,
     },
-    /// A group failed with a reason, or a culprit, that is not the cause.
+    /// A group failed with a reason, or a member at fault, that is not the cause.
     #[error("{group}: member {member} was told `{abort}`, which is not what happened")]
     Misnamed {
         /// The group.
@@ -81,10 +81,10 @@ pub enum Violation {
         group: String,
         /// The member.
         member: u32,
-        /// How long it took.
+        /// How late.
         late_ns: u64,
     },
-    /// All is quiet and a member is neither done nor told that it won't be.
+    /// All is quiet, and a member is neither done nor told why not.
     #[error("{group}: member {member} waits for ever, {completed} operations complete")]
     Stuck {
         /// The group.
@@ -94,7 +94,7 @@ pub enum Violation {
         /// Operations it has completed.
         completed: usize,
     },
-    /// All is quiet and a job did not get what it asked for.
+    /// All is quiet, and a job did not get a group that it requested.
     #[error("job {job} can't have group {group}: {last}")]
     Starved {
         /// The job.
@@ -104,17 +104,17 @@ pub enum Violation {
         /// The last refusal.
         last: String,
     },
-    /// More of something than was granted.
+    /// A bound of a grant was exceeded.
     #[error("{what}: {got}, allowed are {max}")]
     Bound {
-        /// What there is too much of.
+        /// What exceeds its bound.
         what: &'static str,
         /// How much there is.
         got: u64,
         /// How much was granted.
         max: u64,
     },
-    /// A stream lock was given to two groups, or out of turn.
+    /// A stream lock was given to two groups at once, or in the wrong order.
     #[error("{node}: {what}")]
     Lock {
         /// The node.
@@ -122,7 +122,7 @@ pub enum Violation {
         /// What is wrong with its lock.
         what: String,
     },
-    /// An honest peer's frame was refused.
+    /// A frame of an honest peer was refused.
     #[error("{group}: an honest frame was refused: {error}")]
     HonestRefused {
         /// The group.
@@ -130,13 +130,13 @@ pub enum Violation {
         /// The refusal.
         error: String,
     },
-    /// A frame that is none, or a stranger's, was taken.
-    #[error("{what} was taken for a good frame")]
+    /// An invalid frame, or a stranger's, was accepted.
+    #[error("{what} was accepted as a frame")]
     ForgeryAccepted {
         /// What it was.
         what: String,
     },
-    /// A stranger, or a child that has left, was sent something.
+    /// A frame was sent to a stranger, or to a child that has left.
     #[error("{whom} was sent {what}")]
     Leak {
         /// Who got it.
@@ -144,24 +144,24 @@ pub enum Violation {
         /// What it was.
         what: String,
     },
-    /// The manager refused what an honest node said.
+    /// The manager refused an event of an honest node.
     #[error("the manager refused an honest node: {error}")]
     HonestEventRefused {
         /// The refusal.
         error: String,
     },
-    /// A node could not install what the manager had counted out for it.
+    /// A node could not install a group that the manager had granted.
     #[error("node {node} could not install what was granted: {error}")]
     InstallRefused {
         /// The node.
         node: String,
-        /// Its words.
+        /// The node's error.
         error: String,
     },
-    /// All is over and something is still held.
+    /// Everything has ended, and something is still in use.
     #[error("after everything ended, {whom} holds {what}")]
     Leftover {
-        /// Who holds it.
+        /// Who has it.
         whom: String,
         /// What it is.
         what: String,
@@ -175,13 +175,13 @@ pub enum Violation {
     /// A machine or its driver panicked.
     #[error("panicked: {message}")]
     Panicked {
-        /// The panic's words.
+        /// The panic's message.
         message: String,
     },
 }
 
 impl Violation {
-    /// Whether another run found the same kind of thing.
+    /// Whether both are violations of the same kind.
     pub(super) fn is_like(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Panicked { message: one }, Self::Panicked { message: other }) => one == other,
@@ -194,7 +194,7 @@ pub(super) fn words(abort: Abort) -> String {
     format!("{} (member {})", abort.reason, abort.at_fault)
 }
 
-/// What is wrong, and with which group.
+/// A violation with its time and group.
 #[derive(Clone, Debug)]
 pub(super) struct Finding {
     pub(super) at_ns: u64,

@@ -9,8 +9,8 @@ use tributary_protocol::{Carrier, Time};
 use super::agenda::{Agenda, End, Item};
 use super::control::{ManagerHost, Session};
 use super::datagrams::Datagrams;
+use super::fault_record::{FaultRecord, Key};
 use super::jobs::{JobRun, Run};
-use super::ledger::{Key, Ledger};
 use super::link::{EdgeOf, Holder, Link};
 use super::members::Member;
 use super::nodes::NodeHost;
@@ -18,24 +18,24 @@ use super::scenario::{FAULT_NAMES, Scenario};
 use super::trace::Trace;
 use super::verdict::{Finding, Violation};
 
-/// After so long without a sign of life a link's end, or one side of a conversation with the
-/// manager, gives the other up: what the daemons do.
+/// After so long without a message, a link's end, or one side of a conversation with the manager,
+/// gives up the other, as the daemons do.
 pub(super) const SILENCE_NS: u64 = 5_000_000_000;
 
-/// How long a link may stay over which nobody joins, or whose last word is said.
+/// How long a link may stay over which nobody joins, or whose last message was sent.
 pub(super) const OVERDUE_NS: u64 = 2_000_000_000;
 
-/// More events than any scenario needs: a run that reaches it is stuck in a loop.
+/// More events than any scenario needs. A run that reaches it is stuck in a loop.
 const STEPS_MAX: u64 = 4_000_000;
 
-/// A frame that has come out of a link, or beside it.
+/// A frame that has arrived, by link or datagram.
 #[derive(Clone, Copy)]
 pub(super) struct Incoming<'a> {
     pub(super) link: u32,
     pub(super) to: End,
     pub(super) carrier: Carrier,
     pub(super) bytes: &'a [u8],
-    /// Whether it must not be taken for a good one.
+    /// Whether it must be refused.
     pub(super) is_forged: bool,
 }
 
@@ -53,15 +53,15 @@ pub(super) struct World<'a> {
     pub(super) runs: Vec<Run>,
     pub(super) members: Vec<Member>,
     pub(super) links: Vec<Link>,
-    pub(super) ledger: Ledger,
-    /// Machines that don't reach the others, a bit each, and until when.
+    pub(super) fault_record: FaultRecord,
+    /// Machines cut off from the others, one bit each, and until when.
     pub(super) partition: Option<(u64, u64)>,
-    /// Who has something to say after the present step.
+    /// Machines whose output must be taken after the present step.
     pub(super) restless_nodes: Vec<u32>,
     pub(super) restless_members: Vec<u32>,
     pub(super) steps: u64,
     pub(super) frames: u64,
-    /// Faults that found something to hit, by kind.
+    /// Faults that hit a target, by kind.
     pub(super) hits: [u64; FAULT_NAMES.len()],
     pub(super) datagrams: Datagrams,
     /// Buffers of frames that have arrived.
@@ -84,7 +84,7 @@ impl<'a> World<'a> {
             runs: Vec::new(),
             members: Vec::new(),
             links: Vec::new(),
-            ledger: Ledger::default(),
+            fault_record: FaultRecord::default(),
             partition: None,
             restless_nodes: Vec::new(),
             restless_members: Vec::new(),
@@ -115,7 +115,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// Runs until all is quiet, lets the probe be served, and looks for what is left.
+    /// Runs until all is quiet, serves the probe job, and checks that nothing is left.
     pub(super) fn run(&mut self) {
         self.run_until_quiet();
         self.check_quiet();
@@ -168,9 +168,9 @@ impl<'a> World<'a> {
             Item::Admit { job } => self.on_admit(job),
             Item::Admitted { job, life } => self.on_admitted(job, life),
             Item::LeaseOver { job, lease, life } => self.on_lease_over(job, lease, life),
-            Item::Ask { job, group } => self.on_ask(job, group),
+            Item::GroupRequest { job, group } => self.on_group_request(job, group),
             Item::Request { job, group, life } => self.on_request(job, group, life),
-            Item::Decision { job, group, ask } => self.on_decision(job, group, ask),
+            Item::Decision { job, group, attempt } => self.on_decision(job, group, attempt),
             Item::JobEnds { job } => self.end_doomed(job),
             Item::Connect { member } => self.connect_member(member),
             Item::Start { member } => self.start_operation(member),
@@ -183,7 +183,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// Lets everybody say what this step made them want to say.
+    /// Takes the output of all machines that this step affected.
     fn settle(&mut self) {
         loop {
             if let Some(node) = self.restless_nodes.pop() {
@@ -205,12 +205,12 @@ impl<'a> World<'a> {
         self.random.random_range(1..=self.scenario.network.delay_ns_max)
     }
 
-    /// How long a member takes to decide.
+    /// How long a member takes between two steps.
     pub(super) fn think_ns(&mut self) -> u64 {
         self.random.random_range(1..=self.scenario.network.think_ns_max)
     }
 
-    /// Something must never happen, and did. The first such thing ends the run.
+    /// Reports a violation. The first one ends the run.
     pub(super) fn report(&mut self, group: Option<Key>, violation: Violation) {
         self.trace.note(self.now, group, || format!("VIOLATION: {violation}"));
         if self.finding.is_none() {
@@ -218,7 +218,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// Until when two machines don't reach each other.
+    /// Until when two machines are cut off from each other.
     pub(super) fn apart_until(&self, one: u32, other: u32) -> Option<u64> {
         let (machines, until) = self.partition?;
         let is_apart = (machines >> one ^ machines >> other) & 1 == 1;

@@ -1,19 +1,19 @@
-//! Is the swarm able to find a bug? `cargo test -p tributary-swarm --features planted-bugs` plants one
-//! after the other in the machines, and asks the swarm to find each within 10,000 seeds.
+//! Tests that the swarm finds bugs. `cargo test -p tributary-swarm --features planted-bugs` plants
+//! one bug after the other in the machines; the swarm has to find each within 10,000 seeds.
 
 #![cfg(feature = "planted-bugs")]
 
 use tributary_protocol::planted::{Bug, plant};
 use tributary_swarm::{self as swarm, SweepOptions, Violation};
 
-/// Seeds of one bite: the swarm stops at the first that fails.
+/// Seeds of one sweep. The search stops after a sweep with a failing seed.
 const BITE: u64 = 25;
 const SEEDS_MAX: u64 = 10_000;
-/// Seeds that have to be clean once nothing is planted.
+/// Seeds that must be clean once nothing is planted.
 const CLEAN: u64 = 100;
 
-/// Where the search for a bug begins: with the seed that found it first. If the scenarios change, the
-/// search takes longer, and comes round to all of the 10,000 seeds.
+/// First seed of the search for a bug: the one that found it first. If the scenarios change, the
+/// search takes longer and wraps around to cover all 10,000 seeds.
 fn first_seed(bug: Bug) -> u64 {
     match bug {
         Bug::DoubleCount => 3020,
@@ -40,7 +40,7 @@ fn is_fitting(bug: Bug, violation: &Violation) -> bool {
         Bug::DoubleCount | Bug::DoubleDatagram => {
             matches!(violation, Violation::WrongResult { .. })
         }
-        // What two groups do in one memory can show in many ways.
+        // Two groups in one memory can show in many ways.
         Bug::SharedLock => true,
         Bug::UnfairLock => matches!(violation, Violation::Lock { .. }),
         Bug::LostLock | Bug::SparedCopy => {

@@ -1,5 +1,5 @@
-//! The swarm over a range of seeds, over the seeds that once found something, and over one seed
-//! twice. A bug planted on purpose has a test of its own, `planted.rs`.
+//! The swarm over a range of seeds, over the seeds that once failed, and over one seed twice.
+//! `planted.rs` tests that it finds planted bugs.
 
 use std::collections::BTreeSet;
 

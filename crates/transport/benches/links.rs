@@ -22,7 +22,9 @@ use tributary_transport::{
     AuthenticationKey, Link, Listener, Sent, ShmListener, ShmOptions, TcpAcceptor, TcpLink,
     TcpOptions, connect_shm, connect_tcp,
 };
-use tributary_wire::frame::{Edge, HEADER_BYTES, Header, Message, Part, Shape, Target, Trail};
+use tributary_wire::frame::{
+    Edge, HEADER_BYTES, Header, Message, Part, RetransmitState, Shape, Target,
+};
 use tributary_wire::{
     Capability, ChildIndex, Datatype, Epoch, FrameKey, GroupId, OperationNumber, Operator,
     SegmentIndex, Sequence,
@@ -158,7 +160,7 @@ fn frame(payload_bytes: usize) -> ([u8; HEADER_BYTES], Vec<u8>) {
         shape,
         target: Target::All,
         has_data: payload_bytes != 0,
-        trail: Trail::default(),
+        retransmit: RetransmitState::default(),
     };
     let edge = Edge {
         group: GroupId(1),

@@ -207,7 +207,7 @@ fn announced_bytes(header: &[u8; HEADER_BYTES]) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tributary_wire::frame::{Edge, Message, Part, Shape, Target, Trail};
+    use tributary_wire::frame::{Edge, Message, Part, RetransmitState, Shape, Target};
     use tributary_wire::{
         Capability, ChildIndex, Datatype, Epoch, GroupId, OperationNumber, Operator, SegmentIndex,
         Sequence,
@@ -222,7 +222,7 @@ mod tests {
             shape: Shape::new(Operator::Sum, Datatype::U8, 0x01_02_03).unwrap(),
             target: Target::All,
             has_data: true,
-            trail: Trail::default(),
+            retransmit: RetransmitState::default(),
         };
         let edge = Edge {
             group: GroupId(4),

@@ -82,7 +82,7 @@ pub struct WakeSources {
 pub fn wait_with_datagrams<L: Link>(
     link: &mut L,
     socket: &DatagramSocket,
-    ear: Option<&DatagramSocket>,
+    multicast: Option<&DatagramSocket>,
     timeout: Duration,
 ) -> Result<WakeSources, OsError> {
     let watched =
@@ -90,9 +90,9 @@ pub fn wait_with_datagrams<L: Link>(
     let mut fds = [
         PollFd::from_borrowed_fd(link.as_fd(), watched(link.wants_write())),
         PollFd::from_borrowed_fd(socket.as_fd(), watched(socket.wants_write())),
-        PollFd::from_borrowed_fd(ear.unwrap_or(socket).as_fd(), PollFlags::IN),
+        PollFd::from_borrowed_fd(multicast.unwrap_or(socket).as_fd(), PollFlags::IN),
     ];
-    let count = if ear.is_some() { 3 } else { 2 };
+    let count = if multicast.is_some() { 3 } else { 2 };
     match poll(&mut fds[..count], Some(&timespec(timeout))) {
         Ok(_) => Ok(WakeSources {
             link: !fds[0].revents().is_empty(),

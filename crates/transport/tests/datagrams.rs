@@ -11,7 +11,8 @@ use rand_pcg::Pcg64;
 use tributary_transport::udp::{DATAGRAM_PAYLOAD_BYTES_MAX, WHOLE_PAYLOAD_BYTES};
 use tributary_transport::{AuthenticationKey, Datagram, DatagramSocket, SendError, Sent};
 use tributary_wire::frame::{
-    Edge, HEADER_BYTES, Header, MAGIC, Message, Part, Shape, Target, Trail, announcing_code,
+    Edge, HEADER_BYTES, Header, MAGIC, Message, Part, RetransmitState, Shape, Target,
+    announcing_code,
 };
 use tributary_wire::{
     Capability, ChildIndex, Datatype, Epoch, FrameKey, GroupId, OperationNumber, Operator,
@@ -32,7 +33,7 @@ fn header(number: u32, payload_bytes: u32) -> Header {
         shape: Shape::new(Operator::BitXor, Datatype::U8, payload_bytes).unwrap(),
         target: Target::All,
         has_data: true,
-        trail: Trail { attempt: number as u8, behind: 0 },
+        retransmit: RetransmitState { attempt: number as u8, behind: 0 },
     };
     let edge = Edge {
         group: GroupId(1),

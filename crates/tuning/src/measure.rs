@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use tributary_algorithms::model::Costs;
 use tributary_reduce::Kernel;
 use tributary_transport::{Link, Listener, Sent, TcpAcceptor, TcpLink, TcpOptions, connect_tcp};
-use tributary_wire::frame::{Edge, Header, Message, Part, Shape, Target, Trail};
+use tributary_wire::frame::{Edge, Header, Message, Part, RetransmitState, Shape, Target};
 use tributary_wire::{
     Capability, ChildIndex, Datatype, Epoch, GroupId, OperationNumber, Operator, SegmentIndex,
     Sequence,
@@ -115,7 +115,7 @@ fn frame(payload_bytes: usize) -> (EncodedHeader, Vec<u8>) {
             .expect("floats are added, and fit a frame"),
         target: Target::All,
         has_data: true,
-        trail: Trail::default(),
+        retransmit: RetransmitState::default(),
     };
     let edge = Edge {
         group: GroupId(0),

@@ -26,8 +26,8 @@ impl PartialEq for Capability {
     fn eq(&self, other: &Self) -> bool {
         let ours = u128::from_ne_bytes(self.0);
         let theirs = u128::from_ne_bytes(other.0);
-        // One exclusive-or over the whole value: the time taken does not depend on where the
-        // first differing bit stands.
+        // A single exclusive-or over the whole value takes the same time wherever the first
+        // differing bit lies.
         (ours ^ theirs) == 0
     }
 }

@@ -112,7 +112,7 @@ pub struct GroupInstall {
     /// What a process outside the group has to show to get results; at the root, if there is to be
     /// one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub outsider: Option<Capability>,
+    pub external_receiver: Option<Capability>,
     /// The keys of the group's frames; none where the fabric does not authenticate.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub keys: Option<GroupKeys>,
@@ -126,7 +126,7 @@ pub struct GroupKeys {
     /// Those to and from the process outside the group, which must not be able to contribute; where
     /// there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub outsider: Option<FrameKey>,
+    pub external_receiver: Option<FrameKey>,
 }
 
 /// A group's multicast address.
@@ -237,7 +237,7 @@ pub struct GroupRequest {
     pub stream: Option<StreamTerms>,
     /// Whether a place is wanted for one process outside the group that results may go to.
     #[serde(default)]
-    pub outsider: bool,
+    pub external_receiver: bool,
 }
 
 /// The answer to [`GroupRequest`]: every endpoint's way in.
@@ -261,7 +261,7 @@ pub struct GroupGrant {
     pub multicast: Option<MulticastGrant>,
     /// The way in for a process outside the group, if one was asked for. The job hands it on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub outsider: Option<Box<OutsiderGrant>>,
+    pub external_receiver: Option<Box<ExternalReceiverGrant>>,
     /// The key of the group's frames, except those in shared memory; none where the fabric does not
     /// authenticate.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -270,7 +270,7 @@ pub struct GroupGrant {
 
 /// How a process outside a group comes to results: all that it needs to know.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct OutsiderGrant {
+pub struct ExternalReceiverGrant {
     /// The group.
     pub group: GroupId,
     /// Its incarnation.

@@ -1,8 +1,8 @@
-//! The one frame: a 64-byte header, then the payload it announces.
+//! Frames: a 64-byte header, then the payload that it announces.
 //!
-//! 64 bytes, so that a header is one cache line in a shared-memory ring. Everything is
-//! little-endian. [`Header::decode`] is the only way in: it turns bytes from a peer into a value in
-//! which every code is known and the lengths agree, or says what is wrong with them.
+//! A header has 64 bytes so that it is one cache line in a shared-memory ring. Everything is
+//! little-endian. Bytes from a peer enter only through [`Header::decode`]. It returns a value in
+//! which every code is known and the lengths agree, or an error that says what is wrong.
 
 mod authentication;
 mod layout;
@@ -19,18 +19,18 @@ use crate::{
 
 pub use authentication::{CODE_BYTES, announces_code, announcing_code, without_code};
 pub use shape::{Shape, ShapeError};
-pub use stream::{STREAM_BYTES_MAX, StreamAsk, StreamShape, StreamShapeError};
+pub use stream::{STREAM_BYTES_MAX, StreamRequest, StreamShape, StreamShapeError};
 
 /// First four bytes of every frame: `TRIB`.
 pub const MAGIC: [u8; 4] = *b"TRIB";
 
-/// Version of the layout below. A peer that speaks another is refused, not guessed at.
+/// Version of the layout below. A peer that speaks another version is refused.
 pub const VERSION: u8 = 2;
 
 /// Size of the header.
 pub const HEADER_BYTES: usize = 64;
 
-/// Longest payload any frame may announce: what a receiver must be able to hold.
+/// Longest payload that a frame may announce. Every receiver can hold this much.
 pub const PAYLOAD_BYTES_MAX: usize = 1 << 20;
 
 /// A frame's header, checked.
@@ -70,36 +70,36 @@ pub enum Message {
     Result(Part),
     /// Either way: the group has failed.
     Abort(Abort),
-    /// Up: the child has no more operations and gives its place back. Down, to the process outside
-    /// the group: the group has ended, and every result for that process was sent.
+    /// Up: the child has no more operations and gives up its place. Down, to the external receiver:
+    /// the group has ended, and every result for it was sent.
     Leave,
     /// Either way, over the link: where the sender takes this edge's datagrams (a UDP port of the
     /// address that the link ends at), or that it takes none.
     Datagrams(Option<NonZeroU16>),
-    /// Up, as a datagram: does this arrive? The number tells attempts apart.
+    /// Up, as a datagram: asks whether datagrams arrive. The number tells attempts apart.
     Probe(u8),
     /// Down, as a datagram: the probe with this number arrived.
     Probed(u8),
-    /// Down, as a datagram: the request is counted, its result not there yet. Answers a repeat, so
-    /// that whoever waits for a late sibling knows that nothing was lost.
-    Held {
+    /// Down, as a datagram: the request is counted and its result is not there yet. Answers a
+    /// repeat, so the child knows that nothing was lost and only a sibling is late.
+    Ack {
         /// The request's.
         sequence: Sequence,
         /// Which attempt this answers.
         attempt: u8,
     },
-    /// Down, as a datagram: a later request has come before this one, which is therefore lost.
-    Missing {
+    /// Down, as a datagram: a later request came before this one, so this one is lost.
+    Nack {
         /// The request's.
         sequence: Sequence,
     },
-    /// Up: who hears results that are sent to the group's multicast address.
-    Hears(Hearing),
+    /// Up: who receives results that are sent to the group's multicast address.
+    Subscribed(Subscription),
     /// Up: everyone below wants to stream a vector.
-    StreamAsk(StreamAsk),
-    /// Down: the stream may begin; the node's stream slots are the group's.
-    StreamTurn(OperationNumber),
-    /// Up: one chunk's contribution to the stream whose turn it is.
+    StreamRequest(StreamRequest),
+    /// Down: the stream may begin. The node's stream slots belong to the group now.
+    StreamGrant(OperationNumber),
+    /// Up: one chunk's contribution to the stream that has the grant.
     Chunk(Part),
     /// Down: one chunk's result, or, without data, that it was delivered elsewhere.
     ChunkResult(Part),
@@ -107,28 +107,29 @@ pub enum Message {
     StreamDone(OperationNumber),
 }
 
-/// Who at or below one child hears what is sent to the group's multicast address.
+/// Who at or below one child receives what is sent to the group's multicast address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u16)]
-pub enum Hearing {
-    /// Nobody, any more.
+pub enum Subscription {
+    /// Nobody any more.
     Nobody = 0,
-    /// Somebody below the child, so that it is worth sending; the child itself needs its copies.
+    /// Somebody below the child, so multicasting is worthwhile; the child itself needs its copies.
     Below = 1,
-    /// The child: it asks for what it misses.
+    /// The child itself. It repeats its request if a result is lost, and needs no copies.
     Here = 2,
 }
 
-impl Hearing {
+impl Subscription {
     /// All of them, in code order.
     pub const ALL: [Self; 3] = [Self::Nobody, Self::Below, Self::Here];
 }
 
-/// In frames sent to a group's multicast address: every child of every node. No edge has it.
+/// The child in frames to a group's multicast address, which go to every child of every node. No
+/// edge has this number.
 pub const EVERYONE: ChildIndex = ChildIndex(u16::MAX);
 
-/// In frames between a group's root and the process outside the group: that process. No child has it.
-pub const OUTSIDER: ChildIndex = ChildIndex(u16::MAX - 1);
+/// The child in frames between a group's root and its external receiver. No child has this number.
+pub const EXTERNAL_RECEIVER: ChildIndex = ChildIndex(u16::MAX - 1);
 
 /// One segment of one operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -146,28 +147,30 @@ pub struct Part {
     /// Whether a payload follows. Without one, a request contributes nothing (a barrier, or a
     /// broadcast at a member that isn't its source), and a result is a completion only.
     pub has_data: bool,
-    /// What the recovery of lost frames adds.
-    pub trail: Trail,
+    /// State of the recovery of lost frames.
+    pub retransmit: RetransmitState,
 }
 
-/// What the recovery of lost frames adds to a segment. It is no part of what the segment is.
+/// State of the recovery of lost frames that travels with a segment. It does not identify the
+/// segment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Trail {
-    /// In a request: how often it was sent before, as far as a byte can count. In a result: the
-    /// attempt that it answers, so that its round trip can be told from an earlier one's.
+pub struct RetransmitState {
+    /// In a request: how often it was sent before, up to 255. In a result: the attempt that it
+    /// answers, so the receiver does not measure the round trip of an earlier attempt.
     pub attempt: u8,
-    /// In a result: how far before this sequence number the earliest lies whose result the sender
-    /// does not have; 0 if it has them all, in a request too. What lies before that and has not
-    /// arrived was lost.
+    /// In a result: how many sequence numbers before this one lies the first whose result the
+    /// sender does not have; 0 if there is none. Whatever lies before that one and has not arrived
+    /// was lost. In a request always 0.
     pub behind: u16,
 }
 
 impl Part {
-    /// Whether both describe the same segment. Whether they have data may differ (a completion has
-    /// none, and a broadcast's members differ in it), and so may what loss recovery adds.
+    /// Whether both describe the same segment. They may differ in whether they have data (a
+    /// completion has none, and only one member of a broadcast has some) and in the retransmit
+    /// state.
     #[must_use]
     pub fn is_same_segment(&self, other: &Self) -> bool {
-        Self { has_data: other.has_data, trail: other.trail, ..*self } == *other
+        Self { has_data: other.has_data, retransmit: other.retransmit, ..*self } == *other
     }
 
     /// Length of the payload that follows the header.
@@ -177,44 +180,49 @@ impl Part {
     }
 }
 
-/// Where a result goes. Members that are no target get a completion without data.
+/// Where a result goes. Members that are not targets get a completion without data.
 ///
-/// A result for all is multicast besides where the group has an address; a target of its own for
-/// that has a code reserved in `docs/wire.md`.
+/// If the group has a multicast address, results for all members go there too. `docs/wire.md`
+/// reserves a code for a target that is a multicast address alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Target {
     /// Every member.
     All,
     /// One member.
     Member(EndpointId),
-    /// The process outside the group.
-    Outsider,
-    /// Every member, and the process outside the group.
-    AllAndOutsider,
-    /// One member, and the process outside the group.
-    MemberAndOutsider(EndpointId),
+    /// The external receiver.
+    ExternalReceiver,
+    /// Every member and the external receiver.
+    AllAndExternalReceiver,
+    /// One member and the external receiver.
+    MemberAndExternalReceiver(EndpointId),
 }
 
 impl Target {
     /// Whether every member is a target.
     #[must_use]
     pub const fn is_all(self) -> bool {
-        matches!(self, Self::All | Self::AllAndOutsider)
+        matches!(self, Self::All | Self::AllAndExternalReceiver)
     }
 
     /// The one member that is a target, if there is one.
     #[must_use]
     pub const fn member(self) -> Option<EndpointId> {
         match self {
-            Self::Member(member) | Self::MemberAndOutsider(member) => Some(member),
-            Self::All | Self::Outsider | Self::AllAndOutsider => None,
+            Self::Member(member) | Self::MemberAndExternalReceiver(member) => Some(member),
+            Self::All | Self::ExternalReceiver | Self::AllAndExternalReceiver => None,
         }
     }
 
-    /// Whether the process outside the group is a target.
+    /// Whether the external receiver is a target.
     #[must_use]
-    pub const fn has_outsider(self) -> bool {
-        matches!(self, Self::Outsider | Self::AllAndOutsider | Self::MemberAndOutsider(_))
+    pub const fn has_external_receiver(self) -> bool {
+        matches!(
+            self,
+            Self::ExternalReceiver
+                | Self::AllAndExternalReceiver
+                | Self::MemberAndExternalReceiver(_)
+        )
     }
 
     /// Whether any of these members is a target.
@@ -223,12 +231,12 @@ impl Target {
         self.is_all() || self.member().is_some_and(|member| members.contains(&member))
     }
 
-    /// The same, and the process outside the group besides.
+    /// The same target, and the external receiver too.
     #[must_use]
-    pub const fn with_outsider(self) -> Self {
+    pub const fn with_external_receiver(self) -> Self {
         match self {
-            Self::All => Self::AllAndOutsider,
-            Self::Member(member) => Self::MemberAndOutsider(member),
+            Self::All => Self::AllAndExternalReceiver,
+            Self::Member(member) => Self::MemberAndExternalReceiver(member),
             other => other,
         }
     }
@@ -269,7 +277,7 @@ pub enum AbortReason {
     /// A peer broke the protocol.
     #[error("a peer broke the protocol")]
     Misbehaved = 7,
-    /// A process outside the group did not read its results in time. Said to that process only.
+    /// The external receiver did not read its results in time. Only the external receiver is told.
     #[error("a process outside the group did not read its results in time")]
     FellBehind = 8,
 }
@@ -297,7 +305,7 @@ impl AbortReason {
 #[non_exhaustive]
 pub enum DecodeError {
     /// Fewer bytes than a header.
-    #[error("{got_bytes} bytes are no frame: its header alone has {HEADER_BYTES}")]
+    #[error("{got_bytes} bytes are too few for a frame: its header has {HEADER_BYTES}")]
     Truncated {
         /// What there was.
         got_bytes: usize,
@@ -308,25 +316,25 @@ pub enum DecodeError {
     /// This protocol in another version.
     #[error("frame has version {0}, this side speaks {VERSION}")]
     BadVersion(u8),
-    /// A kind of message nobody defined.
+    /// A kind that is not defined.
     #[error("frame kind {0} is not defined")]
     UnknownKind(u8),
-    /// An operator nobody defined.
+    /// An operator that is not defined.
     #[error(transparent)]
     Operator(#[from] UnknownOperator),
-    /// A datatype nobody defined.
+    /// A datatype that is not defined.
     #[error(transparent)]
     Datatype(#[from] UnknownDatatype),
-    /// Operator, datatype and count that don't go together.
+    /// Operator, datatype and count that do not fit together.
     #[error(transparent)]
     Shape(#[from] ShapeError),
-    /// Operator, datatype and count that make no stream.
+    /// Operator, datatype and count that are not a valid stream.
     #[error(transparent)]
     StreamShape(#[from] StreamShapeError),
-    /// A target nobody defined.
+    /// A target that is not defined.
     #[error("result target {0} is not defined")]
     UnknownTarget(u8),
-    /// A failure reason nobody defined.
+    /// An abort reason that is not defined.
     #[error("abort reason {0} is not defined")]
     UnknownReason(u8),
     /// The announced payload isn't the one the shape needs.
@@ -340,7 +348,7 @@ pub enum DecodeError {
     /// A reduction without a contribution, or a barrier with one.
     #[error("frame has data where its operation has none, or none where it needs some")]
     DataMismatch,
-    /// A field that this kind of frame leaves zero isn't.
+    /// A field that this kind of frame must leave zero is not zero.
     #[error("frame sets a reserved field")]
     ReservedField,
 }

@@ -1,16 +1,17 @@
-//! What a host's name tells: `machine@boot#part`.
+//! Parts of a host's name: `machine@boot#part`.
 //!
-//! `boot` is of the kernel's boot id, because host names repeat; `#part` is there where one machine
-//! acts as several hosts (its sockets, emulated hosts). Names that people write may lack both.
+//! `boot` comes from the kernel's boot id and tells apart machines of the same name. `#part` is
+//! present if one machine acts as several hosts (its sockets, or emulated hosts). Names that people
+//! write may lack both.
 
-/// The machine that `host` is, or that acts as it.
+/// The machine part of `host`.
 #[must_use]
 pub fn machine_of(host: &str) -> &str {
     host.split_once('#').map_or(host, |(machine, _)| machine)
 }
 
-/// The booted kernel that `host` runs on: hosts that have it in common are containers, or
-/// namespaces, of one machine. None if the name does not tell.
+/// The booted kernel that `host` runs on; none if the name does not contain it. Hosts with the same
+/// kernel are containers or namespaces of one machine.
 #[must_use]
 pub fn kernel_of(host: &str) -> Option<&str> {
     machine_of(host).rsplit_once('@').map(|(_, boot)| boot).filter(|boot| !boot.is_empty())

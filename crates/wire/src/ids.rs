@@ -1,4 +1,4 @@
-//! Newtypes for everything that is counted or named on the wire.
+//! Newtypes for ids and counters on the wire.
 
 macro_rules! id {
     ($(#[$doc:meta])* $name:ident($inner:ty)) => {
@@ -39,9 +39,9 @@ id! {
     OperationNumber(u32)
 }
 id! {
-    /// Which piece of its operation's vector, by how many pieces follow it: the last is 0. So
-    /// members whose vectors differ in length disagree on the first piece already, and none of them
-    /// takes a part of another's vector for the whole of its own.
+    /// Which piece of its operation's vector: the number of pieces that follow it, so the last is
+    /// 0. Members whose vectors differ in length therefore disagree on the first piece already, and
+    /// none takes a part of a longer vector for its whole one.
     SegmentIndex(u32)
 }
 id! {
@@ -66,8 +66,8 @@ id! {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Sequence(pub u32);
 
-/// Counters start this far before they wrap, so that every group crosses the wrap early in its
-/// life, in every test and on every machine, and not after months at one unlucky site.
+/// Counters start this far before they wrap, so that every group crosses the wrap early, in every
+/// test and on every machine.
 const FIRST: u32 = 64_u32.wrapping_neg();
 
 impl Sequence {

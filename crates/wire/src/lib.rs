@@ -3,9 +3,8 @@
 //! Owns frame layouts, ids, the datatype and operator tables and checked decoding. Knows nothing
 //! of groups, links or time. Start at [`frame`]; byte layouts are tabulated in `docs/wire.md`.
 //!
-//! A [`frame::Header`] that exists is valid on its own: every code in it is known, and its payload
-//! length agrees with its datatype and element count. Whether it fits a *group* is the protocol
-//! crate's business.
+//! Every [`frame::Header`] is valid by itself: every code in it is known, and its payload length
+//! agrees with its datatype and element count. The protocol crate checks whether it fits a *group*.
 #![no_std]
 #![forbid(unsafe_code)]
 

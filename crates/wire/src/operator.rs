@@ -4,8 +4,8 @@ use crate::Datatype;
 
 /// Operation on vectors, as the frame header names it.
 ///
-/// The reductions are MPI 4.1 §6.9.2's and §6.9.4's. Barrier and broadcast are operations in which
-/// at most one child brings data, so the nodes carry them by the same path.
+/// The reductions are those of MPI 4.1 §6.9.2 and §6.9.4. In a barrier or broadcast at most one
+/// child brings data, so nodes handle them on the same path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "control", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "control", serde(rename_all = "kebab-case"))]

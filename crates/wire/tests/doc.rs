@@ -3,7 +3,7 @@
 
 use tributary_wire::frame::{
     Abort, AbortReason, DecodeError, Edge, HEADER_BYTES, Header, MAGIC, Message, Part,
-    STREAM_BYTES_MAX, Shape, StreamAsk, StreamShape, Target, Trail, VERSION,
+    RetransmitState, STREAM_BYTES_MAX, Shape, StreamRequest, StreamShape, Target, VERSION,
 };
 use tributary_wire::{
     Capability, ChildIndex, Datatype, EndpointId, Epoch, GroupId, OperationNumber, Operator,
@@ -33,7 +33,7 @@ fn part(target: Target) -> Part {
         shape: Shape::new(Operator::Sum, Datatype::F32, 0x101).expect("a sum of floats"),
         target,
         has_data: true,
-        trail: Trail { attempt: 0x99, behind: 0 },
+        retransmit: RetransmitState { attempt: 0x99, behind: 0 },
     }
 }
 
@@ -104,23 +104,23 @@ fn message(kind: &str) -> Message {
         "request" => Message::Request(part(Target::Member(EndpointId(5)))),
         "result" => {
             let mut part = part(Target::Member(EndpointId(5)));
-            part.trail.behind = 0xAAAA;
+            part.retransmit.behind = 0xAAAA;
             Message::Result(part)
         }
         "datagrams" => Message::Datagrams(core::num::NonZeroU16::new(0xBBBB)),
         "probe" => Message::Probe(3),
         "probed" => Message::Probed(4),
-        "ack" => Message::Held { sequence: Sequence(0xCCCC_CCCC), attempt: 5 },
-        "subscribed" => Message::Hears(tributary_wire::frame::Hearing::Here),
-        "nack" => Message::Missing { sequence: Sequence(0xDDDD_DDDD) },
+        "ack" => Message::Ack { sequence: Sequence(0xCCCC_CCCC), attempt: 5 },
+        "subscribed" => Message::Subscribed(tributary_wire::frame::Subscription::Here),
+        "nack" => Message::Nack { sequence: Sequence(0xDDDD_DDDD) },
         "abort" => Message::Abort(abort),
         "leave" => Message::Leave,
-        "stream request" => Message::StreamAsk(StreamAsk {
+        "stream request" => Message::StreamRequest(StreamRequest {
             operation: OperationNumber(3),
             shape: StreamShape::new(Operator::Sum, Datatype::F64, 1 << 28).expect("2 GiB"),
             target: Target::Member(EndpointId(5)),
         }),
-        "stream grant" => Message::StreamTurn(OperationNumber(3)),
+        "stream grant" => Message::StreamGrant(OperationNumber(3)),
         "chunk" => Message::Chunk(part(Target::Member(EndpointId(5)))),
         "chunk result" => Message::ChunkResult(part(Target::Member(EndpointId(5)))),
         "stream done" => Message::StreamDone(OperationNumber(3)),
@@ -169,11 +169,13 @@ fn targets_have_their_codes_and_all_others_are_refused() {
         let name = match Header::decode(&bytes).map(|header| header.message) {
             Ok(Message::Request(Part { target: Target::All, .. })) => "all",
             Ok(Message::Request(Part { target: Target::Member(_), .. })) => "member",
-            Ok(Message::Request(Part { target: Target::Outsider, .. })) => "external receiver",
-            Ok(Message::Request(Part { target: Target::AllAndOutsider, .. })) => {
+            Ok(Message::Request(Part { target: Target::ExternalReceiver, .. })) => {
+                "external receiver"
+            }
+            Ok(Message::Request(Part { target: Target::AllAndExternalReceiver, .. })) => {
                 "all and external receiver"
             }
-            Ok(Message::Request(Part { target: Target::MemberAndOutsider(_), .. })) => {
+            Ok(Message::Request(Part { target: Target::MemberAndExternalReceiver(_), .. })) => {
                 "member and external receiver"
             }
             Err(DecodeError::UnknownTarget(it)) if it == target => "",

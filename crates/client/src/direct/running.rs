@@ -11,7 +11,7 @@ use std::ops::Range;
 use tributary_algorithms::{Action, Buffer, Collective, Landing, Span};
 use tributary_shm_collectives::Combine;
 use tributary_transport::Sent;
-use tributary_wire::frame::{self, Abort, AbortReason, Part, Target, Trail};
+use tributary_wire::frame::{self, Abort, AbortReason, Part, RetransmitState, Target};
 use tributary_wire::{Datatype, EndpointId, OperationNumber, Operator, SegmentIndex, Sequence};
 
 use super::contribution::Contribution;
@@ -379,7 +379,7 @@ impl What {
             shape,
             target: Target::All,
             has_data: elements > 0,
-            trail: Trail::default(),
+            retransmit: RetransmitState::default(),
         }
     }
 

@@ -20,7 +20,7 @@ pub struct Counters {
     done: [[AtomicU64; PathKind::ALL.len()]; CollectiveKind::ALL.len()],
     passed: Mutex<BTreeMap<(CollectiveKind, String), u64>>,
     notes: OnceLock<Notes>,
-    /// Segments whose results its counting rank's host heard by multicast.
+    /// Segments whose results its counting rank's host received by multicast.
     multicast_results: AtomicU64,
 }
 

@@ -34,7 +34,7 @@ pub(super) fn join(
     let stream = stream.map(|(min_bytes, terms)| StreamUse { min_bytes, terms });
     let member = enter(context, bootstrap, placement, &grant, stream)?;
     let path = context.settings.external_receiver.as_deref().filter(|_| bootstrap.rank() == 0);
-    let written = grant.outsider.as_ref().zip(path).map(|(grant, path)| {
+    let written = grant.external_receiver.as_ref().zip(path).map(|(grant, path)| {
         external_receiver::write_grant(grant, path)
             .map_err(|error| format!("{}: {error}", path.display()))
     });
@@ -71,11 +71,11 @@ fn request_group(
 ) -> Result<GroupGrant, Unavailable> {
     let hosts = placement.hosts.len() as u32;
     let Some(job) = &context.job else { return Err(Unavailable::NoManager { hosts }) };
-    let outsider = context.takes_external_receiver();
+    let external_receiver = context.takes_external_receiver();
     let answer = (bootstrap.rank() == 0).then(|| {
         // What an external receiver is to read is not streamed: nodes hold a stream's results only
         // until all members have them.
-        let streams = context.settings.stream_min_bytes.filter(|_| !outsider);
+        let streams = context.settings.stream_min_bytes.filter(|_| !external_receiver);
         let request = GroupRequest {
             secret: job.admission.secret,
             label: label.to_owned(),
@@ -83,7 +83,7 @@ fn request_group(
             osos: context.settings.osos,
             payload_max_bytes: context.settings.payload_max_bytes,
             stream: streams.map(|_| context.settings.stream),
-            outsider,
+            external_receiver,
         };
         job.manager.request_group(&job.admission, &request).map_err(|error| error.to_string())
     });

@@ -60,7 +60,7 @@ impl TreeMember {
         let mut endpoint = Endpoint::new(EndpointConfig::of_grant(group, grant, 1));
         // By the group's terms alone, which are the same for all members. An external receiver knows
         // only the grant's segments.
-        if group.multicast.is_some() && group.outsider.is_none() {
+        if group.multicast.is_some() && group.external_receiver.is_none() {
             endpoint.cut_short_vectors(SHORT_VECTORS);
         }
         if let Some(port) = datagrams.as_ref().and_then(Datagrams::port) {
@@ -72,7 +72,7 @@ impl TreeMember {
         if let (Some(datagrams), Some(multicast)) = (&mut datagrams, &group.multicast) {
             datagrams.multicast_receiver = open_multicast_receiver(datagrams, &multicast.address);
             if datagrams.multicast_receiver.is_some() {
-                endpoint.hear_multicast(multicast.capability);
+                endpoint.subscribe_multicast(multicast.capability);
             }
         }
         let mut member = Self {
@@ -90,7 +90,7 @@ impl TreeMember {
             stream_min_bytes,
             is_gone: false,
             counters: None,
-            has_external_receiver: group.outsider.is_some(),
+            has_external_receiver: group.external_receiver.is_some(),
         };
         member.await_place(&grant.address.tcp)?;
         Ok(member)
@@ -107,8 +107,8 @@ impl TreeMember {
             match self.endpoint.poll_event() {
                 Some(Event::Joined) => is_joined = true,
                 Some(Event::DatagramPeer(port)) => self.on_datagram_peer(port.get()),
-                Some(Event::Datagrams(reach)) => {
-                    self.on_reach(reach);
+                Some(Event::Datagrams(reachability)) => {
+                    self.on_reachability(reachability);
                     is_undecided = false;
                 }
                 // How long to wait for datagrams is the endpoint's to say.
@@ -138,7 +138,7 @@ fn segment_max_bytes(payload_max_bytes: u32, channel: ChannelChoice) -> u32 {
 /// then this member never tells the group's node of a subscription, and the node sends it every result.
 fn open_multicast_receiver(datagrams: &Datagrams, address: &str) -> Option<DatagramSocket> {
     let SocketAddr::V4(ours) = datagrams.socket.address().ok()? else { return None };
-    DatagramSocket::hear(address.parse().ok()?, *ours.ip()).ok()
+    DatagramSocket::subscribe(address.parse().ok()?, *ours.ip()).ok()
 }
 
 /// A link, and what stands beside it.

@@ -66,15 +66,15 @@ const MACHINE_COUNTERS: Table<NodeStats> = &[
     ("tributary_node_late_frames_total", "frames for groups that were gone, dropped", |stats| stats.late),
     ("tributary_node_groups_failed_total", "groups that failed", |stats| stats.groups_failed),
     ("tributary_node_groups_ended_total", "groups that ended in good order", |stats| stats.groups_ended),
-    ("tributary_node_held_total", "repeated requests answered that they are known", |stats| stats.held),
-    ("tributary_node_missing_total", "requests that children were told of as lost", |stats| stats.missing),
+    ("tributary_node_acks_total", "acks sent: repeated requests that wait for other children", |stats| stats.acks),
+    ("tributary_node_nacks_total", "nacks sent: requests that came after a later one or not at all", |stats| stats.nacks),
     ("tributary_node_repeated_total", "own requests sent upward again", |stats| stats.repeated),
     ("tributary_node_silent_edges_total", "edges upward whose datagrams do not arrive, left to TCP", |stats| stats.silent_edges),
     ("tributary_node_multicasts_total", "results sent to multicast addresses", |stats| stats.multicasts),
-    ("tributary_node_copies_spared_total", "reliable copies not sent, because multicast is heard", |stats| stats.spared),
-    ("tributary_node_outsider_results_total", "results sent to processes outside their groups", |stats| stats.outsider_results),
-    ("tributary_node_outsider_missed_total", "results for a process outside its group while none was there", |stats| stats.outsider_missed),
-    ("tributary_node_outsiders_dropped_total", "processes outside groups that read too slowly", |stats| stats.outsiders_dropped),
+    ("tributary_node_copies_spared_total", "reliable copies not sent, because the child is subscribed to multicast", |stats| stats.spared),
+    ("tributary_node_external_results_total", "results sent to external receivers", |stats| stats.external_results),
+    ("tributary_node_external_missed_total", "results for an external receiver while none had joined", |stats| stats.external_missed),
+    ("tributary_node_external_dropped_total", "external receivers dropped because they read too slowly", |stats| stats.external_dropped),
 ];
 
 #[rustfmt::skip] // One metric a line.

@@ -134,7 +134,7 @@ impl Reason {
             FrameError::OutsideWindow { .. } => Self::OutsideWindow,
             FrameError::Unexpected { .. } => Self::UnexpectedResult,
             FrameError::NotReading => Self::NotReading,
-            FrameError::OutOfTurn { .. } | FrameError::NotOfStream { .. } => Self::OutOfTurn,
+            FrameError::StreamNotGranted { .. } | FrameError::NotOfStream { .. } => Self::OutOfTurn,
             // The rest are frames on a link that may not carry them.
             _ => Self::WrongPort,
         }

@@ -16,7 +16,7 @@ use tributary_transport::{
 use tributary_wire::FrameKey;
 use tributary_wire::control::GroupGrant;
 use tributary_wire::frame::{
-    AbortReason, CODE_BYTES, Edge, Header, Message, OUTSIDER, announcing_code,
+    AbortReason, CODE_BYTES, EXTERNAL_RECEIVER, Edge, Header, Message, announcing_code,
 };
 
 use crate::common::*;
@@ -83,7 +83,7 @@ fn every_path_through_the_tree_is_authenticated() {
         for number in number..number + 10 {
             member.ask(number, 1.0);
             other.contribute(&[2.0]);
-            assert_eq!(member.hear_sum(number).1, to_bytes(&[3.0]));
+            assert_eq!(member.receive_sum(number).1, to_bytes(&[3.0]));
             assert_eq!(other.result(), Ok(vec![3.0]));
         }
         for node in ["root", "leaf0", "leaf1"] {
@@ -104,8 +104,8 @@ fn without_codes_a_perfect_forgery_counts() {
         let [mut one, mut two] = pair(&fabric, &job);
         pose_as(&one, &request(one.member.edge, 0, None));
         two.ask(0, 2.0);
-        assert_eq!(two.hear_sum(0).1, to_bytes(&[1e9 + 2.0]));
-        assert_eq!(one.hear_sum(0).1, to_bytes(&[1e9 + 2.0]));
+        assert_eq!(two.receive_sum(0).1, to_bytes(&[1e9 + 2.0]));
+        assert_eq!(one.receive_sum(0).1, to_bytes(&[1e9 + 2.0]));
     });
 }
 
@@ -123,7 +123,7 @@ fn a_spoofed_source_without_the_key_changes_nothing() {
         one.ask(0, 1.0);
         two.ask(0, 2.0);
         for member in [&mut one, &mut two] {
-            assert_eq!(member.hear_sum(0).1, to_bytes(&[3.0]));
+            assert_eq!(member.receive_sum(0).1, to_bytes(&[3.0]));
         }
         eventually("the forgeries are counted", || dropped(&fabric, "not-authentic") == 3.0);
         assert_eq!(metric(&fabric, "root", "tributary_node_refused_total", ""), 0.0);
@@ -151,7 +151,7 @@ fn a_datagram_altered_in_flight_changes_nothing() {
         one.ask(0, 1.0);
         two.ask(0, 2.0);
         for member in [&mut one, &mut two] {
-            assert_eq!(member.hear_sum(0).1, to_bytes(&[3.0]));
+            assert_eq!(member.receive_sum(0).1, to_bytes(&[3.0]));
         }
         eventually("all are counted", || {
             dropped(&fabric, "not-authentic") == altered.len() as f64
@@ -170,11 +170,11 @@ fn replays_change_nothing_be_they_of_this_epoch_or_an_old_one() {
         let recorded = request(old, 0, one.member.key.as_ref());
         pose_as(&one, &recorded);
         two.ask(0, 2.0);
-        assert_eq!(two.hear_sum(0).1, to_bytes(&[1e9 + 2.0]), "it was the member's own");
-        assert_eq!(one.hear_sum(0).1, to_bytes(&[1e9 + 2.0]));
+        assert_eq!(two.receive_sum(0).1, to_bytes(&[1e9 + 2.0]), "it was the member's own");
+        assert_eq!(one.receive_sum(0).1, to_bytes(&[1e9 + 2.0]));
         // Within the epoch the request was counted, so it is answered and not counted again.
         pose_as(&one, &recorded);
-        assert_eq!(one.hear_sum(0).1, to_bytes(&[1e9 + 2.0]));
+        assert_eq!(one.receive_sum(0).1, to_bytes(&[1e9 + 2.0]));
         drop((one, two));
         eventually("the group ends", || fabric.status().groups.is_empty());
 
@@ -191,7 +191,7 @@ fn replays_change_nothing_be_they_of_this_epoch_or_an_old_one() {
         one.ask(0, 1.0);
         two.ask(0, 2.0);
         for member in [&mut one, &mut two] {
-            assert_eq!(member.hear_sum(0).1, to_bytes(&[3.0]));
+            assert_eq!(member.receive_sum(0).1, to_bytes(&[3.0]));
         }
         eventually("both are counted", || {
             dropped(&fabric, "no-edge") == 1.0 && dropped(&fabric, "not-authentic") == 1.0
@@ -218,7 +218,7 @@ fn a_flood_from_a_non_member_changes_nothing() {
             one.ask(number, 1.0);
             two.ask(number, 2.0);
             for member in [&mut one, &mut two] {
-                assert_eq!(member.hear_sum(number).1, to_bytes(&[3.0]));
+                assert_eq!(member.receive_sum(number).1, to_bytes(&[3.0]));
             }
         }
         // The socket's buffer holds more than comes between two sums, so few are lost.
@@ -282,7 +282,7 @@ fn a_frame_altered_on_a_link_ends_the_group_with_a_typed_error() {
         let mut bytes = request(edge(&group, 0), 0, group.key.map(AuthenticationKey::new).as_ref());
         bytes[64] ^= 1;
         assert_eq!(link.inject(&bytes), Ok(Sent::Taken));
-        let End::Aborted(abort) = other.hear().unwrap_err() else { panic!("no reason") };
+        let End::Aborted(abort) = other.receive().unwrap_err() else { panic!("no reason") };
         assert_eq!(abort.reason, AbortReason::Misbehaved);
         assert_eq!(abort.at_fault, group.endpoints[0].endpoint);
         eventually("the refusal is counted", || refused(&fabric, "not-authentic") == 1.0);
@@ -291,21 +291,25 @@ fn a_frame_altered_on_a_link_ends_the_group_with_a_typed_error() {
 }
 
 #[test]
-fn an_outsider_has_a_key_of_its_own() {
+fn an_external_receiver_has_a_key_of_its_own() {
     guarded(|| {
         let fabric = authenticated(0);
         let job = Job::admit(&fabric);
         let group = job.watched_group(&hosts(2));
-        let outsider = group.outsider.as_ref().unwrap();
-        assert_ne!(outsider.key, group.key);
-        let edge = Edge { child: OUTSIDER, capability: outsider.capability, ..edge(&group, 0) };
+        let external_receiver = group.external_receiver.as_ref().unwrap();
+        assert_ne!(external_receiver.key, group.key);
+        let edge = Edge {
+            child: EXTERNAL_RECEIVER,
+            capability: external_receiver.capability,
+            ..edge(&group, 0)
+        };
         // A member's key does not admit an external receiver, nor the reverse.
         let mut link = link_to(&group, group.key);
         assert_eq!(join_over(&mut link, edge), Err(ReceiveError::Closed));
-        let mut link = link_to(&group, outsider.key);
+        let mut link = link_to(&group, external_receiver.key);
         assert_eq!(join_over(&mut link, self::edge(&group, 0)), Err(ReceiveError::Closed));
         eventually("the refusal is counted", || refused(&fabric, "not-authentic") == 2.0);
-        let mut link = link_to(&group, outsider.key);
+        let mut link = link_to(&group, external_receiver.key);
         assert_eq!(join_over(&mut link, edge).unwrap().message, Message::Joined);
     });
 }
@@ -321,11 +325,11 @@ fn multicast_results_are_authenticated() {
         let job = Job::admit(&fabric);
         let group = job.group(&hosts(2), 2, 64);
         let address = group.multicast.as_ref().unwrap().address.parse().unwrap();
-        let mut ear = DatagramSocket::hear(address, Ipv4Addr::LOCALHOST).unwrap();
+        let mut socket = DatagramSocket::subscribe(address, Ipv4Addr::LOCALHOST).unwrap();
         sum_once(&mut members(&group, Way::Tcp), 1.0);
         let key = AuthenticationKey::new(group.key.unwrap());
         eventually("a result by multicast", || {
-            let datagram = ear.receive().unwrap();
+            let datagram = socket.receive().unwrap();
             datagram.is_some_and(|datagram| key.authenticates(&datagram.frame))
         });
     });

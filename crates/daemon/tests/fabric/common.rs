@@ -17,7 +17,7 @@ use tributary_transport::{
 use tributary_wire::control::{
     EndpointGrant, GroupGrant, GroupRequest, JobAdmission, JobRequest, Refusal, Status,
 };
-use tributary_wire::frame::{Abort, Edge, Header, Message, Part, Shape, Target, Trail};
+use tributary_wire::frame::{Abort, Edge, Header, Message, Part, RetransmitState, Shape, Target};
 use tributary_wire::{Datatype, OperationNumber, Operator, SegmentIndex, Sequence, StreamTerms};
 
 /// No test takes nearly so long unless it hangs.
@@ -193,7 +193,7 @@ impl Job {
         osos: u16,
         payload_max_bytes: u32,
         stream: Option<StreamTerms>,
-        outsider: bool,
+        external_receiver: bool,
     ) -> Answer {
         let request = GroupRequest {
             secret: self.admission.secret,
@@ -202,7 +202,7 @@ impl Job {
             osos,
             payload_max_bytes,
             stream,
-            outsider,
+            external_receiver,
         };
         self.post("groups", &request)
     }
@@ -320,7 +320,7 @@ impl Member {
         let link = connect(&group.endpoints[index], payload_max_bytes, way, key);
         let mut member = Self { link, edge: edge(group, index), key, next: 0 };
         member.say(Message::Join, &[]);
-        let (joined, _) = member.hear().expect("a place");
+        let (joined, _) = member.receive().expect("a place");
         assert_eq!(joined.message, Message::Joined);
         member
     }
@@ -338,11 +338,11 @@ impl Member {
         }
     }
 
-    pub(crate) fn hear(&mut self) -> Result<(Header, Vec<u8>), End> {
-        self.hear_waiting(|| thread::sleep(Duration::from_micros(100)))
+    pub(crate) fn receive(&mut self) -> Result<(Header, Vec<u8>), End> {
+        self.receive_waiting(|| thread::sleep(Duration::from_micros(100)))
     }
 
-    fn hear_waiting(&mut self, wait: impl Fn()) -> Result<(Header, Vec<u8>), End> {
+    fn receive_waiting(&mut self, wait: impl Fn()) -> Result<(Header, Vec<u8>), End> {
         let until = Instant::now() + WATCHDOG;
         loop {
             match self.link.receive() {
@@ -356,7 +356,7 @@ impl Member {
                 Err(ReceiveError::Closed) => return Err(End::Closed),
                 Err(error) => panic!("{error}"),
             }
-            assert!(Instant::now() < until, "nothing to hear");
+            assert!(Instant::now() < until, "nothing to receive");
             wait();
         }
     }
@@ -375,13 +375,13 @@ impl Member {
 
     /// The sum.
     pub(crate) fn result(&mut self) -> Result<Vec<f64>, End> {
-        self.hear().map(Self::sum)
+        self.receive().map(Self::sum)
     }
 
     /// The sum, waited for without sleeping.
     #[allow(dead_code, reason = "the benchmark's")]
     pub(crate) fn result_polling(&mut self) -> Result<Vec<f64>, End> {
-        self.hear_waiting(thread::yield_now).map(Self::sum)
+        self.receive_waiting(thread::yield_now).map(Self::sum)
     }
 
     fn sum((header, payload): (Header, Vec<u8>)) -> Vec<f64> {
@@ -399,7 +399,7 @@ pub(crate) fn part(elements: u32, number: u32) -> Part {
         shape: Shape::new(Operator::Sum, Datatype::F64, elements).unwrap(),
         target: Target::All,
         has_data: true,
-        trail: Trail::default(),
+        retransmit: RetransmitState::default(),
     }
 }
 

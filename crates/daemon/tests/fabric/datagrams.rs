@@ -8,7 +8,7 @@ use tributary_daemon::embedded::{Fabric, FabricOptions};
 use tributary_protocol::manager::{ManagerConfig, MulticastRange};
 use tributary_transport::{DatagramSocket, Sent};
 use tributary_wire::Capability;
-use tributary_wire::frame::{EVERYONE, Edge, Header, Hearing, Message, Part};
+use tributary_wire::frame::{EVERYONE, Edge, Header, Message, Part, Subscription};
 
 use crate::common::{
     Job, Member, WATCHDOG, Way, eventually, fabric, guarded, hosts, members, metric, part,
@@ -29,13 +29,13 @@ impl DatagramMember {
         let socket = DatagramSocket::bind(SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
         let ours = NonZeroU16::new(socket.address().unwrap().port());
         member.say(Message::Datagrams(ours), &[]);
-        let (answer, _) = member.hear().unwrap();
+        let (answer, _) = member.receive().unwrap();
         let Message::Datagrams(Some(theirs)) = answer.message else { panic!("{answer:?}") };
         let mut node: SocketAddr = address.parse().unwrap();
         node.set_port(theirs.get());
         let mut opened = Self { member, socket, node, attempt: 0 };
         opened.say(Message::Probe(3), &[]);
-        assert_eq!(opened.hear().0.message, Message::Probed(3));
+        assert_eq!(opened.receive().0.message, Message::Probed(3));
         opened
     }
 
@@ -46,7 +46,7 @@ impl DatagramMember {
         assert_eq!(self.socket.flush(), Sent::Taken);
     }
 
-    pub(crate) fn hear(&mut self) -> (Header, Vec<u8>) {
+    pub(crate) fn receive(&mut self) -> (Header, Vec<u8>) {
         let until = Instant::now() + WATCHDOG;
         loop {
             if let Some(datagram) = self.socket.receive().unwrap() {
@@ -54,19 +54,19 @@ impl DatagramMember {
                 assert!(self.member.key.is_none_or(|key| key.authenticates(&datagram.frame)));
                 return (datagram.frame.header, datagram.frame.payload.to_vec());
             }
-            assert!(Instant::now() < until, "nothing to hear");
+            assert!(Instant::now() < until, "nothing to receive");
             std::thread::sleep(Duration::from_micros(100));
         }
     }
 
     pub(crate) fn ask(&mut self, number: u32, value: f64) {
         let mut part = part(1, number);
-        part.trail.attempt = self.attempt;
+        part.retransmit.attempt = self.attempt;
         self.say(Message::Request(part), &to_bytes(&[value]));
     }
 
-    pub(crate) fn hear_sum(&mut self, number: u32) -> (Part, Vec<u8>) {
-        let (header, payload) = self.hear();
+    pub(crate) fn receive_sum(&mut self, number: u32) -> (Part, Vec<u8>) {
+        let (header, payload) = self.receive();
         let Message::Result(got) = header.message else { panic!("{header:?}") };
         assert_eq!(got.sequence, part(1, number).sequence);
         (got, payload)
@@ -95,25 +95,25 @@ fn sums_travel_by_datagram_and_repeats_are_answered() {
         one.attempt = 1;
         one.ask(0, 1.5);
         let sequence = part(1, 0).sequence;
-        assert_eq!(one.hear().0.message, Message::Held { sequence, attempt: 1 });
+        assert_eq!(one.receive().0.message, Message::Ack { sequence, attempt: 1 });
         two.ask(0, 2.25);
         for member in [&mut one, &mut two] {
-            assert_eq!(member.hear_sum(0).1, to_bytes(&[3.75]));
+            assert_eq!(member.receive_sum(0).1, to_bytes(&[3.75]));
         }
         // A member that asks again gets a lost result.
         one.attempt = 2;
         one.ask(0, 1.5);
-        let (again, bytes) = one.hear_sum(0);
-        assert_eq!((again.trail.attempt, bytes), (2, to_bytes(&[3.75])));
+        let (again, bytes) = one.receive_sum(0);
+        assert_eq!((again.retransmit.attempt, bytes), (2, to_bytes(&[3.75])));
         // A later request shows that an earlier one was lost.
         (one.attempt, two.attempt) = (0, 0);
         one.ask(2, 1.0);
         let sequence = part(1, 1).sequence;
-        assert_eq!(one.hear().0.message, Message::Missing { sequence });
+        assert_eq!(one.receive().0.message, Message::Nack { sequence });
         assert!(metric(&fabric, "root", "tributary_node_links", "") > 0.0);
         eventually("the counters", || {
-            metric(&fabric, "root", "tributary_node_held_total", "") == 1.0
-                && metric(&fabric, "root", "tributary_node_missing_total", "") == 1.0
+            metric(&fabric, "root", "tributary_node_acks_total", "") == 1.0
+                && metric(&fabric, "root", "tributary_node_nacks_total", "") == 1.0
                 && metric(&fabric, "root", "tributary_node_repeats_total", "") == 2.0
                 && metric(&fabric, "root", "tributary_node_datagrams_received_total", "") >= 7.0
         });
@@ -129,7 +129,7 @@ fn what_goes_by_datagram_and_what_by_link_meet_in_one_sum() {
         for round in 0..50 {
             one.ask(round, f64::from(round));
             two.member.contribute(&[0.5]);
-            assert_eq!(one.hear_sum(round).1, to_bytes(&[f64::from(round) + 0.5]));
+            assert_eq!(one.receive_sum(round).1, to_bytes(&[f64::from(round) + 0.5]));
             assert_eq!(two.member.result(), Ok(vec![f64::from(round) + 0.5]));
         }
     });
@@ -169,7 +169,7 @@ fn strangers_datagrams_change_nothing_and_are_counted() {
         one.ask(0, 1.0);
         two.ask(0, 2.0);
         for member in [&mut one, &mut two] {
-            assert_eq!(member.hear_sum(0).1, to_bytes(&[3.0]));
+            assert_eq!(member.receive_sum(0).1, to_bytes(&[3.0]));
         }
         let dropped =
             |label: &str| metric(&fabric, "root", "tributary_node_datagrams_dropped_total", label);
@@ -199,7 +199,7 @@ fn an_old_groups_datagrams_do_not_reach_the_new_one() {
         old_socket.send_to(&replayed, node).unwrap();
         one.ask(0, 1.0);
         two.ask(0, 2.0);
-        assert_eq!(two.hear_sum(0).1, to_bytes(&[3.0]));
+        assert_eq!(two.receive_sum(0).1, to_bytes(&[3.0]));
         let dropped =
             || metric(&fabric, "root", "tributary_node_datagrams_dropped_total", "no-edge");
         eventually("the replay is counted", || dropped() >= 1.0);
@@ -215,7 +215,7 @@ fn a_node_without_datagrams_says_so() {
         let group = job.group(&hosts(2), 2, 64);
         let mut members = members(&group, Way::Tcp);
         members[0].say(Message::Datagrams(NonZeroU16::new(9)), &[]);
-        assert_eq!(members[0].hear().unwrap().0.message, Message::Datagrams(None));
+        assert_eq!(members[0].receive().unwrap().0.message, Message::Datagrams(None));
         sum_once(&mut members, 1.0);
     });
 }
@@ -250,14 +250,14 @@ fn multicasting(port: u16) -> Fabric {
 }
 
 #[test]
-fn results_are_multicast_and_copies_spared_to_who_hears_them() {
+fn results_are_multicast_and_subscribers_get_no_copies() {
     guarded(|| {
         let fabric = multicasting(7475);
         let job = Job::admit(&fabric);
         let group = job.group(&hosts(2), 2, 64);
         let grant = group.multicast.clone().expect("a multicast address");
-        let mut ear =
-            DatagramSocket::hear(grant.address.parse().unwrap(), Ipv4Addr::LOCALHOST).unwrap();
+        let mut socket =
+            DatagramSocket::subscribe(grant.address.parse().unwrap(), Ipv4Addr::LOCALHOST).unwrap();
         let address = group.endpoints[0].address.tcp.clone();
         let mut opened =
             members(&group, Way::Tcp).into_iter().map(|it| DatagramMember::open(it, &address));
@@ -265,23 +265,23 @@ fn results_are_multicast_and_copies_spared_to_who_hears_them() {
         for round in 0..8 {
             one.ask(round, 1.0);
             two.ask(round, 2.0);
-            let (header, payload) = hear(&mut ear);
+            let (header, payload) = receive(&mut socket);
             let edge = one.member.edge;
             let everyones = Edge { child: EVERYONE, capability: grant.capability, ..edge };
             assert_eq!(header.edge, everyones);
             assert_eq!(payload, to_bytes(&[3.0]));
-            assert_eq!(two.hear_sum(round).1, to_bytes(&[3.0]), "it never said it hears");
+            assert_eq!(two.receive_sum(round).1, to_bytes(&[3.0]), "it never subscribed");
             if round == 0 {
-                assert_eq!(one.hear_sum(round).1, to_bytes(&[3.0]));
+                assert_eq!(one.receive_sum(round).1, to_bytes(&[3.0]));
             }
-            one.member.say(Message::Hears(Hearing::Here), &[]);
-            // The word goes another way than the next request.
+            one.member.say(Message::Subscribed(Subscription::Here), &[]);
+            // The subscription and the next request travel apart.
             std::thread::sleep(Duration::from_millis(20));
         }
-        // Whoever has heard nothing asks.
+        // A subscriber that receives nothing repeats its request.
         one.attempt = 1;
         one.ask(7, 1.0);
-        assert_eq!(one.hear_sum(7).1, to_bytes(&[3.0]));
+        assert_eq!(one.receive_sum(7).1, to_bytes(&[3.0]));
         let count = |name: &str| metric(&fabric, "root", name, "");
         eventually("the counters", || {
             count("tributary_node_multicasts_total") == 8.0
@@ -290,7 +290,7 @@ fn results_are_multicast_and_copies_spared_to_who_hears_them() {
     });
 }
 
-fn hear(socket: &mut DatagramSocket) -> (Header, Vec<u8>) {
+fn receive(socket: &mut DatagramSocket) -> (Header, Vec<u8>) {
     let until = Instant::now() + WATCHDOG;
     loop {
         if let Some(datagram) = socket.receive().unwrap() {

@@ -75,7 +75,7 @@ fn group_of(client: &ManagerClient, admission: &JobAdmission) -> GroupGrant {
         osos: 2,
         payload_max_bytes: 1024,
         stream: None,
-        outsider: false,
+        external_receiver: false,
     };
     client.request_group(admission, &request).unwrap()
 }

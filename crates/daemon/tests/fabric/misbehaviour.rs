@@ -182,7 +182,7 @@ fn members_that_break_the_rules_take_only_their_group_with_them() {
                 let mut group = members(&scene.victim(), Way::Tcp);
                 group[0].say(message, payload);
                 for member in &mut group[1..] {
-                    assert!(matches!(member.hear(), Err(End::Aborted(_))), "{reason}");
+                    assert!(matches!(member.receive(), Err(End::Aborted(_))), "{reason}");
                 }
             });
         };
@@ -207,7 +207,7 @@ fn a_segment_longer_than_the_grant_is_refused() {
             // Its own link would not send what is too long for the group.
             drop(first);
             for member in &mut group {
-                assert!(matches!(member.hear(), Err(End::Aborted(_))));
+                assert!(matches!(member.receive(), Err(End::Aborted(_))));
             }
             let grant = scene.victim();
             let options = TcpOptions::new(2 * PAYLOAD_MAX_BYTES).unwrap();

@@ -195,7 +195,7 @@ fn short_sums_pass_a_stream_that_stands_still() {
         // The last member requests too, because no stream would be granted otherwise, and then sleeps.
         eventually("it has asked", || {
             long[3].pump();
-            long[3].endpoint.awaits_turn()
+            long[3].endpoint.awaits_stream_grant()
         });
         eventually("chunks flow", || {
             long[..3].iter_mut().for_each(|member| {
@@ -278,7 +278,11 @@ fn a_killed_holder_frees_the_lock_for_who_waits() {
             });
             gauge(&fabric, "root", "streams_waiting") == 1.0
         });
-        assert!(second.iter().all(|member| member.completed == 0 && member.endpoint.awaits_turn()));
+        assert!(
+            second
+                .iter()
+                .all(|member| member.completed == 0 && member.endpoint.awaits_stream_grant())
+        );
         child.kill().unwrap();
         child.wait().unwrap();
         drive(&mut second, |members| members.iter().all(|member| member.completed == 1));

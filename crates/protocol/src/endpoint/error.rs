@@ -1,4 +1,4 @@
-//! Why an endpoint would not start an operation, or take a frame.
+//! Why an endpoint refused to start an operation, or refused a frame.
 
 use tributary_wire::OperationNumber;
 use tributary_wire::frame::Abort;
@@ -9,7 +9,7 @@ use super::SpecError;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum StartError {
-    /// The caller's operation is none.
+    /// The caller's specification is invalid.
     #[error(transparent)]
     Spec(#[from] SpecError),
     /// As many operations as allowed are under way; finish one first.
@@ -37,21 +37,22 @@ pub enum FrameError {
     #[error("this message only travels upward")]
     WrongDirection,
     /// A message that travels by datagram came over the link, or the other way round.
-    #[error("this message is not carried that way")]
+    #[error("this message does not travel over this carrier")]
     WrongCarrier,
-    /// A result for a segment that is not in flight, or not described as it was asked.
-    #[error("result for sequence {sequence} does not match what was asked")]
+    /// A result for a segment that is not in flight, or that differs from its request.
+    #[error("result for sequence {sequence} does not match a request")]
     Unexpected {
         /// The sequence number sent.
         sequence: u32,
     },
-    /// A stream's word for an operation that streams nothing now.
-    #[error("it is not operation {operation}'s turn to stream")]
-    OutOfTurn {
+    /// A stream grant, or a chunk's result, for an operation that did not request a stream or does
+    /// not stream now.
+    #[error("operation {operation} has no stream grant")]
+    StreamNotGranted {
         /// The operation named.
         operation: OperationNumber,
     },
-    /// A result that should bring data and doesn't.
+    /// A result without the data that it should have.
     #[error("result for sequence {sequence} lacks its data")]
     MissingData {
         /// The sequence number sent.

@@ -6,15 +6,15 @@ use alloc::vec;
 use tributary_wire::Sequence;
 use tributary_wire::frame::Part;
 
-/// A window over sequence numbers: those from the oldest incomplete one to the next to send.
+/// The sequence numbers from the oldest incomplete one to the next to send.
 #[derive(Debug)]
 pub(super) struct Flight {
     osos: u32,
     oldest: Sequence,
     next: Sequence,
-    /// What was asked under each sequence number; none once it is complete. Indexed by the number
-    /// modulo the length, a power of two, so that wrapping changes nothing.
-    asked: Box<[Option<Part>]>,
+    /// The request under each sequence number; none once it is complete. Indexed by the number
+    /// modulo the length, a power of two, so that numbers map to places across the wrap.
+    requests: Box<[Option<Part>]>,
 }
 
 impl Flight {
@@ -24,17 +24,17 @@ impl Flight {
             osos: u32::from(osos),
             oldest: Sequence::FIRST,
             next: Sequence::FIRST,
-            asked: vec![None; places].into_boxed_slice(),
+            requests: vec![None; places].into_boxed_slice(),
         }
     }
 
     /// Forgets everything.
     pub(super) fn start_over(&mut self) {
         (self.oldest, self.next) = (Sequence::FIRST, Sequence::FIRST);
-        self.asked.fill(None);
+        self.requests.fill(None);
     }
 
-    /// How many from the first on are complete, without a gap.
+    /// How many are complete, counted from the first without a gap.
     pub(super) fn complete_in_order(&self) -> u32 {
         self.oldest.distance_from(Sequence::FIRST)
     }
@@ -50,42 +50,42 @@ impl Flight {
     pub(super) fn push(&mut self, part: &Part) {
         debug_assert!(self.has_room());
         debug_assert_eq!(part.sequence, self.next);
-        self.asked[self.place(part.sequence)] = Some(*part);
+        self.requests[self.place(part.sequence)] = Some(*part);
         self.next = self.next.next();
     }
 
-    /// Whether a result for this number has already been taken. Half of all numbers lie behind.
+    /// Whether a result for this number was already taken. Half of all numbers count as past.
     pub(super) fn is_past(&self, sequence: Sequence) -> bool {
         let behind = self.oldest.distance_from(sequence);
         let is_behind = (1..1 << 31).contains(&behind);
         let is_within = sequence.distance_from(self.oldest) < self.next.distance_from(self.oldest);
-        is_behind || (is_within && self.asked[self.place(sequence)].is_none())
+        is_behind || (is_within && self.requests[self.place(sequence)].is_none())
     }
 
-    /// Whether a result describes the segment as it was asked. Only whether data follows may
-    /// differ: a completion has none, and a broadcast's request may have had none.
+    /// Whether a result describes the same segment as its request. They may differ in whether data
+    /// follow: a completion has none, and a broadcast's request may have had none.
     pub(super) fn expects(&self, part: &Part) -> bool {
         let is_within =
             part.sequence.distance_from(self.oldest) < self.next.distance_from(self.oldest);
         is_within
-            && self.asked[self.place(part.sequence)]
-                .is_some_and(|asked| asked.is_same_segment(part))
+            && self.requests[self.place(part.sequence)]
+                .is_some_and(|requested| requested.is_same_segment(part))
     }
 
-    /// What was asked under a number that is in flight.
-    pub(super) fn asked(&self, sequence: Sequence) -> Option<&Part> {
-        self.asked[self.place(sequence)].as_ref().filter(|part| part.sequence == sequence)
+    /// The request under a number that is in flight.
+    pub(super) fn requested(&self, sequence: Sequence) -> Option<&Part> {
+        self.requests[self.place(sequence)].as_ref().filter(|part| part.sequence == sequence)
     }
 
     pub(super) fn complete(&mut self, sequence: Sequence) {
         let place = self.place(sequence);
-        self.asked[place] = None;
-        while self.oldest != self.next && self.asked[self.place(self.oldest)].is_none() {
+        self.requests[place] = None;
+        while self.oldest != self.next && self.requests[self.place(self.oldest)].is_none() {
             self.oldest = self.oldest.next();
         }
     }
 
     fn place(&self, sequence: Sequence) -> usize {
-        sequence.0 as usize & (self.asked.len() - 1)
+        sequence.0 as usize & (self.requests.len() - 1)
     }
 }

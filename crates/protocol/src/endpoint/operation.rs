@@ -3,14 +3,14 @@
 use core::ops::Range;
 
 use tributary_wire::frame::{
-    Part, Shape, ShapeError, StreamAsk, StreamShape, StreamShapeError, Target, Trail,
+    Part, RetransmitState, Shape, ShapeError, StreamRequest, StreamShape, StreamShapeError, Target,
 };
 use tributary_wire::{Datatype, OperationNumber, Operator, SegmentIndex, Sequence};
 
 use crate::StreamTerms;
 
-/// An operation, as its member starts it. All members name the same one, except for who brings
-/// and who takes data.
+/// An operation, as its member starts it. All members name the same one, except for which of them
+/// bring and take data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OperationSpec {
     /// How elements combine; [`Operator::Barrier`] takes none.
@@ -41,11 +41,12 @@ impl OperationSpec {
 
 /// Vectors that are cut into shorter segments than the grant allows.
 ///
-/// A segment that fits one packet can go by datagram, and its result to all members at once; for a
-/// vector of a few packets that is worth more frames.
+/// A segment that fits one packet can go by datagram, and its result by multicast to all members at
+/// once. For a vector of a few packets that outweighs the cost of more frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ShortVectors {
-    /// The longest of them. Those that would need more segments than may be in flight are not cut so.
+    /// The longest such vector. Vectors that would need more segments than may be in flight are not
+    /// cut so.
     pub vector_max_bytes: u64,
     /// How long their segments are, at most.
     pub segment_max_bytes: u32,
@@ -60,14 +61,14 @@ impl ShortVectors {
     }
 }
 
-/// Why a specification is no operation. The caller is at fault.
+/// Why a specification is invalid. The caller is at fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SpecError {
-    /// Operator, datatype and count don't go together.
+    /// Operator, datatype and count do not fit together.
     #[error(transparent)]
     Shape(#[from] ShapeError),
-    /// Operator, datatype and count make no stream.
+    /// Operator, datatype and count are not a valid stream.
     #[error(transparent)]
     StreamShape(#[from] StreamShapeError),
     /// The group was granted no streams.
@@ -116,7 +117,7 @@ impl Operation {
         elements as usize * self.spec.datatype.size_bytes()
     }
 
-    /// Whether its result is every member's.
+    /// Whether every member gets its result.
     pub(super) fn is_for_all(&self) -> bool {
         self.spec.target.is_all()
     }
@@ -134,7 +135,7 @@ impl Operation {
         if spec.operator.is_reduction() && !spec.contributes {
             return Err(SpecError::NotContributing);
         }
-        // Checks that the three go together; the segments' own shapes follow from that.
+        // Checks that the three fit together; then every segment's shape is valid too.
         let first = spec.elements.min(u64::from(elements_per_segment)) as u32;
         Shape::new(spec.operator, spec.datatype, first)?;
         let segments = spec.elements.div_ceil(u64::from(elements_per_segment)).max(1);
@@ -153,7 +154,7 @@ impl Operation {
         })
     }
 
-    /// One whose vector goes as a stream, and of which `ready_bytes` may be sent.
+    /// An operation whose vector goes as a stream. Its first `ready_bytes` may be sent.
     pub(super) fn new_stream(
         number: OperationNumber,
         spec: OperationSpec,
@@ -169,12 +170,12 @@ impl Operation {
         self.stream.is_some()
     }
 
-    pub(super) fn stream_ask(&self) -> Option<StreamAsk> {
+    pub(super) fn stream_request(&self) -> Option<StreamRequest> {
         let shape = self.stream?;
-        Some(StreamAsk { operation: self.number, shape, target: self.spec.target })
+        Some(StreamRequest { operation: self.number, shape, target: self.spec.target })
     }
 
-    /// Whether the next segment's bytes may be sent. A member that brings none has none to wait for.
+    /// Whether the next segment's bytes may be sent. A member that brings no data need not wait.
     pub(super) fn is_next_ready(&self) -> bool {
         !self.spec.contributes || self.bytes_behind(self.sent).end <= self.ready_bytes
     }
@@ -200,7 +201,7 @@ impl Operation {
         self.completed == self.segments
     }
 
-    /// Notes that the driver is told that it is complete: true the first time.
+    /// Notes that the driver was told of its completion. True the first time.
     pub(super) fn is_told_first(&mut self) -> bool {
         !core::mem::replace(&mut self.is_told, true)
     }
@@ -219,7 +220,7 @@ impl Operation {
             shape,
             target: self.spec.target,
             has_data: self.spec.contributes && self.spec.operator != Operator::Barrier,
-            trail: Trail::default(),
+            retransmit: RetransmitState::default(),
         };
         (part, bytes)
     }
@@ -229,7 +230,7 @@ impl Operation {
         self.bytes_behind(self.segments - 1 - segment.0)
     }
 
-    /// The bytes of the segment that so many come before.
+    /// The bytes of the segment with this index.
     fn bytes_behind(&self, segments: u32) -> Range<usize> {
         let first = u64::from(segments) * u64::from(self.elements_per_segment);
         let end = (first + u64::from(self.elements_per_segment)).min(self.spec.elements);

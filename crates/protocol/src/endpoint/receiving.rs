@@ -1,12 +1,12 @@
-//! What a member takes from its aggregation node, and what that completes.
+//! Frames from the aggregation node, and what they complete.
 
-use tributary_wire::frame::{Header, Hearing, Message, Part};
+use tributary_wire::frame::{Header, Message, Part, Subscription};
 
 use super::operation::Operation;
 use super::{Body, Endpoint, Event, FrameError, State};
-use crate::{Carrier, Reach, Time};
+use crate::{Carrier, Reachability, Time};
 
-/// A result that was waited for.
+/// A result that was awaited.
 struct Taken {
     body: Option<Body>,
     /// Whether it was its operation's last.
@@ -14,8 +14,8 @@ struct Taken {
 }
 
 impl Endpoint {
-    /// Takes one frame from the aggregation node. Where its payload, if any, belongs is returned;
-    /// the driver copies it there before it polls for events.
+    /// Takes one frame from the aggregation node. Returns where its payload, if any, belongs; the
+    /// driver copies it there before it polls for events.
     ///
     /// # Errors
     /// If the frame breaks the protocol. If the link carried it, the driver closes the link and
@@ -33,7 +33,7 @@ impl Endpoint {
             return Err(FrameError::WrongEdge);
         }
         if carrier == Carrier::Datagram {
-            self.recovery.on_heard(now);
+            self.recovery.on_datagram(now);
         }
         match (header.message, carrier) {
             (Message::Result(part), _) => return self.handle_result(now, carrier, &part),
@@ -44,8 +44,8 @@ impl Endpoint {
                 }
             }
             (Message::ChunkResult(part), Carrier::Link) => return self.handle_chunk_result(&part),
-            (Message::StreamTurn(operation), Carrier::Link) => {
-                self.handle_stream_turn(operation)?;
+            (Message::StreamGrant(operation), Carrier::Link) => {
+                self.handle_stream_grant(operation)?;
             }
             (Message::Abort(abort), Carrier::Link) => self.fail(abort),
             (Message::Datagrams(_), Carrier::Link) if !self.recovery.is_offered() => {}
@@ -58,18 +58,18 @@ impl Endpoint {
                 let decided = self.recovery.on_probed(now, attempt);
                 self.decide(decided);
             }
-            (Message::Held { sequence, attempt }, Carrier::Datagram) => {
-                self.recovery.on_held(now, sequence, attempt);
+            (Message::Ack { sequence, attempt }, Carrier::Datagram) => {
+                self.recovery.on_ack(now, sequence, attempt);
             }
-            (Message::Missing { sequence }, Carrier::Datagram) => {
-                self.recovery.on_missing(sequence);
+            (Message::Nack { sequence }, Carrier::Datagram) => {
+                self.recovery.on_nack(sequence);
             }
             (
                 Message::Join
                 | Message::Request(_)
                 | Message::Leave
                 | Message::Probe(_)
-                | Message::Hears(_),
+                | Message::Subscribed(_),
                 _,
             ) => return Err(FrameError::WrongDirection),
             _ => return Err(FrameError::WrongCarrier),
@@ -80,9 +80,9 @@ impl Endpoint {
     fn handle_multicast(&mut self, now: Time, header: &Header) -> Result<Option<Body>, FrameError> {
         let config = &self.config;
         let is_ours = self
-            .ear
+            .multicast
             .as_ref()
-            .is_some_and(|ear| ear.accepts(config.group, config.epoch, &header.edge));
+            .is_some_and(|multicast| multicast.accepts(config.group, config.epoch, &header.edge));
         match header.message {
             Message::Result(part) if is_ours => self.handle_result(now, Carrier::Multicast, &part),
             _ if is_ours => Err(FrameError::WrongCarrier),
@@ -90,19 +90,19 @@ impl Endpoint {
         }
     }
 
-    /// Takes note of how a result came.
-    fn listen(&mut self, carrier: Carrier, attempt: u8) {
-        let Some(ear) = &mut self.ear else { return };
-        if let Some(reach) = ear.on_result(carrier, attempt) {
-            self.hears = Some(match reach {
-                Reach::Open => Hearing::Here,
-                Reach::Silent => Hearing::Nobody,
+    /// Notes how a result came, and changes the subscription if necessary.
+    fn update_subscription(&mut self, carrier: Carrier, attempt: u8) {
+        let Some(multicast) = &mut self.multicast else { return };
+        if let Some(reachability) = multicast.on_result(carrier, attempt) {
+            self.subscription = Some(match reachability {
+                Reachability::Reachable => Subscription::Here,
+                Reachability::Unreachable => Subscription::Nobody,
             });
-            self.events.push_back(Event::Multicast(reach));
+            self.events.push_back(Event::Multicast(reachability));
         }
     }
 
-    pub(super) fn decide(&mut self, decided: Option<Reach>) {
+    pub(super) fn decide(&mut self, decided: Option<Reachability>) {
         self.events.extend(decided.map(Event::Datagrams));
     }
 
@@ -116,7 +116,7 @@ impl Endpoint {
         }
         let is_under_way = |it: &Operation| it.number() == operation && !it.is_complete();
         if !operation.is_before(self.next_operation) || self.operations.iter().any(is_under_way) {
-            return Err(FrameError::OutOfTurn { operation });
+            return Err(FrameError::StreamNotGranted { operation });
         }
         self.repeats += 1;
         Ok(None)
@@ -141,16 +141,16 @@ impl Endpoint {
             return Ok(None);
         }
         let Some(taken) = self.take_result(part, false)? else { return Ok(None) };
-        let decided = self.recovery.on_result(now, carrier, part.sequence, part.trail);
+        let decided = self.recovery.on_result(now, carrier, part.sequence, part.retransmit);
         self.decide(decided);
-        self.listen(carrier, part.trail.attempt);
+        self.update_subscription(carrier, part.retransmit.attempt);
         if taken.is_complete {
             self.retire_complete();
         }
         Ok(taken.body)
     }
 
-    /// Counts a result; none if it was counted before.
+    /// Counts a result; none if it was already counted.
     fn take_result(&mut self, part: &Part, is_chunk: bool) -> Result<Option<Taken>, FrameError> {
         let unexpected = FrameError::Unexpected { sequence: part.sequence.0 };
         let flight = self.flight_mut(is_chunk);
@@ -175,9 +175,9 @@ impl Endpoint {
         Ok(Some(Taken { body: (receives && part.has_data).then_some(body), is_complete }))
     }
 
-    /// Tells of operations that have become complete, and drops those before which none is under
-    /// way. Operations complete in the order they were started in, except that streams and others
-    /// pass each other.
+    /// Reports operations that have become complete, and removes those before which none is under
+    /// way. Operations complete in the order in which they were started, except that streams and
+    /// other operations may pass each other.
     fn retire_complete(&mut self) {
         let mut is_next = [true; 2];
         for operation in &mut self.operations {
@@ -187,11 +187,11 @@ impl Endpoint {
                 self.events.push_back(Event::Completed(operation.number()));
             }
         }
-        // Later ones may be complete before the oldest: their places are kept until it is.
+        // Later operations may be complete before the oldest. They keep their places until it is.
         while self.operations.pop_front_if(|front| front.is_complete()).is_some() {}
         if self.operations.is_empty() {
-            // Back to the beginning of its memory: a member with one operation at a time keeps to
-            // the same cache lines. The events' queue does as well.
+            // Starts again at the beginning of the queue's memory, so that a member with one
+            // operation at a time uses the same cache lines. The event queue does the same.
             self.operations.clear();
         }
     }

@@ -1,31 +1,31 @@
-//! What a member sends next, and what carries it.
+//! The next frame of a member, and its carrier.
 
 use core::num::NonZeroU16;
 
 use tributary_wire::OperationNumber;
-use tributary_wire::frame::{Header, Hearing, Message, Part};
+use tributary_wire::frame::{Header, Message, Part, Subscription};
 
 use super::flight::Flight;
-use super::stream::Word;
+use super::stream::NextFrame;
 use super::{Body, Endpoint, State, Transmit};
 use crate::recovery::Repeat;
 use crate::{Carrier, Time};
 
-/// What there is to send; indices are into the operations under way.
+/// What to send next. Indices are into the operations under way.
 #[derive(Clone, Copy, Debug)]
 enum Item {
     Join,
     Offer(NonZeroU16),
-    Hears(Hearing),
+    Subscribed(Subscription),
     /// A stream is complete.
     Done(OperationNumber),
     /// Leave, or abort.
-    LastWord(Message),
+    LastMessage(Message),
     Probe(Message),
     Repeat(Repeat),
     Segment(usize),
     /// A stream is wanted.
-    Ask(usize),
+    StreamRequest(usize),
     Chunk(usize),
 }
 
@@ -34,14 +34,16 @@ impl Endpoint {
     #[must_use]
     pub fn peek_transmit(&self) -> Option<Transmit> {
         Some(match self.next_item()? {
-            Item::Join => self.word(Message::Join),
-            Item::Offer(port) => self.word(Message::Datagrams(Some(port))),
-            Item::Hears(hearing) => self.word(Message::Hears(hearing)),
-            Item::Done(operation) => self.word(Message::StreamDone(operation)),
-            Item::LastWord(word) => self.word(word),
-            Item::Ask(index) => {
-                let ask = self.operations[index].stream_ask();
-                self.word(Message::StreamAsk(ask.expect("only streams are asked for")))
+            Item::Join => self.link_frame(Message::Join),
+            Item::Offer(port) => self.link_frame(Message::Datagrams(Some(port))),
+            Item::Subscribed(subscription) => self.link_frame(Message::Subscribed(subscription)),
+            Item::Done(operation) => self.link_frame(Message::StreamDone(operation)),
+            Item::LastMessage(message) => self.link_frame(message),
+            Item::StreamRequest(index) => {
+                let request = self.operations[index].stream_request();
+                self.link_frame(Message::StreamRequest(
+                    request.expect("only streams send stream requests"),
+                ))
             }
             Item::Probe(probe) => {
                 let header = Header { edge: self.edge(), message: probe };
@@ -53,7 +55,7 @@ impl Endpoint {
                 let carrier = self.recovery.carrier(part.shape.bytes());
                 self.part(&part, Message::Request(part), body, carrier)
             }
-            // Never by datagram: chunks are longer than one may be, and nobody repeats them.
+            // Chunks are too long for datagrams, and loss recovery does not repeat them.
             Item::Chunk(index) => {
                 let (part, body) = self.next_part(index, &self.streams().flight);
                 self.part(&part, Message::Chunk(part), body, Carrier::Link)
@@ -61,21 +63,21 @@ impl Endpoint {
         })
     }
 
-    /// The carrier has taken the frame that [`Endpoint::peek_transmit`] just gave. Nothing else may
-    /// be called in between.
+    /// Confirms that the carrier took the frame that [`Endpoint::peek_transmit`] just returned. No
+    /// other method may be called in between.
     ///
     /// # Panics
     /// If there was no such frame.
     pub fn pop_transmit(&mut self, now: Time) {
         match self.next_item().expect("pop follows a peek that found a frame") {
-            Item::Join => self.has_said_join = true,
+            Item::Join => self.has_sent_join = true,
             Item::Offer(_) => self.offer = None,
-            Item::Hears(_) => self.hears = None,
+            Item::Subscribed(_) => self.subscription = None,
             Item::Done(_) => self.streams_mut().done = None,
-            Item::LastWord(_) => self.last_word = None,
-            Item::Ask(index) => {
+            Item::LastMessage(_) => self.last_message = None,
+            Item::StreamRequest(index) => {
                 let number = self.operations[index].number();
-                self.streams_mut().on_asked(number);
+                self.streams_mut().on_requested(number);
             }
             Item::Probe(_) => self.recovery.on_probe_sent(now),
             Item::Repeat(repeat) => self.recovery.on_repeated(now, repeat),
@@ -95,11 +97,11 @@ impl Endpoint {
         }
     }
 
-    /// What is to be sent next. Older operations come first, but a stream that waits for its turn,
-    /// or whose window is full, holds up no segments, nor they it.
+    /// The next thing to send. Older operations come first. A stream without a grant, or with a
+    /// full window, does not hold up segments, nor they the stream.
     fn next_item(&self) -> Option<Item> {
-        if let Some(word) = self.next_word() {
-            return Some(word);
+        if let Some(item) = self.next_link_item() {
+            return Some(item);
         }
         if self.state != State::Active {
             return None;
@@ -115,11 +117,11 @@ impl Endpoint {
         let mut operations = self.operations.iter().enumerate();
         let stream = operations
             .find(|(_, operation)| operation.is_stream() && !operation.is_complete())
-            .and_then(|(index, operation)| Some((index, streams.next_word(operation)?)));
+            .and_then(|(index, operation)| Some((index, streams.next_frame(operation)?)));
         match (segment, stream) {
             (Some(segment), Some((stream, _))) if segment < stream => Some(Item::Segment(segment)),
-            (_, Some((index, Word::Ask))) => Some(Item::Ask(index)),
-            (_, Some((index, Word::Chunk))) => Some(Item::Chunk(index)),
+            (_, Some((index, NextFrame::Request))) => Some(Item::StreamRequest(index)),
+            (_, Some((index, NextFrame::Chunk))) => Some(Item::Chunk(index)),
             (segment, None) => segment.map(Item::Segment),
         }
     }
@@ -131,27 +133,28 @@ impl Endpoint {
         self.flight.has_room().then_some(found)
     }
 
-    /// What the link is to carry before anything else.
-    fn next_word(&self) -> Option<Item> {
-        if !self.has_said_join {
+    /// Messages for the link that go before anything else.
+    fn next_link_item(&self) -> Option<Item> {
+        if !self.has_sent_join {
             return Some(Item::Join);
         }
         if let Some(port) = self.offer {
             return Some(Item::Offer(port));
         }
-        if let Some(hearing) = self.hears {
-            return Some(Item::Hears(hearing));
+        if let Some(subscription) = self.subscription {
+            return Some(Item::Subscribed(subscription));
         }
-        // Before the last word: a member that left unfinished would fail the group.
+        // Before leaving: a member that left in the middle of a stream would fail the group.
         if let Some(done) = self.streams.as_ref().and_then(|streams| streams.done) {
             return Some(Item::Done(done));
         }
-        self.last_word.map(Item::LastWord)
+        self.last_message.map(Item::LastMessage)
     }
 
     fn repeat(&self, repeat: Repeat) -> Transmit {
-        let mut part = *self.flight.asked(repeat.sequence).expect("what is repeated is in flight");
-        part.trail.attempt = repeat.attempt;
+        let mut part =
+            *self.flight.requested(repeat.sequence).expect("what is repeated is in flight");
+        part.retransmit.attempt = repeat.attempt;
         let operation = &self.operations[self.index_of(part.operation)];
         let body = Body { operation: part.operation, bytes: operation.bytes_of(part.segment) };
         self.part(&part, Message::Request(part), body, repeat.carrier)
@@ -163,7 +166,7 @@ impl Endpoint {
         (part, Body { operation: operation.number(), bytes })
     }
 
-    fn word(&self, message: Message) -> Transmit {
+    fn link_frame(&self, message: Message) -> Transmit {
         let header = Header { edge: self.edge(), message };
         Transmit { header, body: None, carrier: Carrier::Link }
     }

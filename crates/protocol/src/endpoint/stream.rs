@@ -1,4 +1,4 @@
-//! A member's side of streams: one at a time, asked for, streamed when its turn comes, and done.
+//! A member's streams, one at a time: requested, granted, streamed, done.
 
 use tributary_wire::OperationNumber;
 
@@ -12,23 +12,23 @@ use super::operation::Operation;
 pub(super) struct Streams {
     pub(super) flight: Flight,
     stage: Stage,
-    /// The stream whose results are all here, which the node has not been told.
+    /// A stream with all its results, of which the node has not been told.
     pub(super) done: Option<OperationNumber>,
 }
 
 /// How far the oldest stream that isn't complete has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
-    /// There is none, or it has not been asked for.
+    /// There is none, or it has not been requested.
     Idle,
-    Asked(OperationNumber),
-    Turn(OperationNumber),
+    Requested(OperationNumber),
+    Granted(OperationNumber),
 }
 
-/// What a stream has to say next.
+/// The next frame of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Word {
-    Ask,
+pub(super) enum NextFrame {
+    Request,
     Chunk,
 }
 
@@ -39,34 +39,34 @@ impl Streams {
     }
 
     /// What the oldest stream that isn't complete may send now.
-    pub(super) fn next_word(&self, operation: &Operation) -> Option<Word> {
+    pub(super) fn next_frame(&self, operation: &Operation) -> Option<NextFrame> {
         match self.stage {
-            Stage::Idle => Some(Word::Ask),
-            Stage::Asked(_) => None,
-            Stage::Turn(_) => {
+            Stage::Idle => Some(NextFrame::Request),
+            Stage::Requested(_) => None,
+            Stage::Granted(_) => {
                 let may_send =
                     self.flight.has_room() && operation.has_unsent() && operation.is_next_ready();
-                may_send.then_some(Word::Chunk)
+                may_send.then_some(NextFrame::Chunk)
             }
         }
     }
 
-    pub(super) fn on_asked(&mut self, operation: OperationNumber) {
-        self.stage = Stage::Asked(operation);
+    pub(super) fn on_requested(&mut self, operation: OperationNumber) {
+        self.stage = Stage::Requested(operation);
     }
 
-    pub(super) fn on_turn(&mut self, operation: OperationNumber) -> Result<(), FrameError> {
-        if self.stage != Stage::Asked(operation) {
-            return Err(FrameError::OutOfTurn { operation });
+    pub(super) fn on_granted(&mut self, operation: OperationNumber) -> Result<(), FrameError> {
+        if self.stage != Stage::Requested(operation) {
+            return Err(FrameError::StreamNotGranted { operation });
         }
-        self.stage = Stage::Turn(operation);
+        self.stage = Stage::Granted(operation);
         self.flight.start_over();
         Ok(())
     }
 
-    /// Whether a chunk's result can only be of the stream that runs.
+    /// Whether this stream has the grant, so that a chunk's result can only be its own.
     pub(super) fn is_running(&self, operation: OperationNumber) -> bool {
-        self.stage == Stage::Turn(operation)
+        self.stage == Stage::Granted(operation)
     }
 
     pub(super) fn on_complete(&mut self, operation: OperationNumber) {
@@ -95,16 +95,16 @@ impl Endpoint {
         Ok(number)
     }
 
-    /// The first `ready_bytes` of a stream's vector may be sent: no fewer than before. Does nothing
-    /// if the operation is over.
+    /// Lets the first `ready_bytes` of a stream's vector be sent. They never become fewer. Does
+    /// nothing if the operation has ended.
     pub fn make_ready(&mut self, number: OperationNumber, ready_bytes: usize) {
         if let Some(operation) = self.operations.iter_mut().find(|it| it.number() == number) {
             operation.set_ready(ready_bytes);
         }
     }
 
-    /// How many bytes of a stream's result are in their place, from the first on without a gap.
-    /// None if the operation isn't under way.
+    /// How many bytes of a stream's result are in place, counted from the first without a gap. None
+    /// if the operation is not under way.
     #[must_use]
     pub fn received_bytes(&self, number: OperationNumber) -> Option<usize> {
         let operation = self.operations.iter().find(|it| it.number() == number)?;
@@ -117,19 +117,20 @@ impl Endpoint {
         Some(operation.bytes_before(complete))
     }
 
-    /// Whether a stream waits for its turn: asked for, and not granted yet.
+    /// Whether a stream was requested and is not granted yet.
     #[must_use]
-    pub fn awaits_turn(&self) -> bool {
-        self.streams.as_ref().is_some_and(|streams| matches!(streams.stage, Stage::Asked(_)))
+    pub fn awaits_stream_grant(&self) -> bool {
+        self.streams.as_ref().is_some_and(|streams| matches!(streams.stage, Stage::Requested(_)))
     }
 
-    pub(super) fn handle_stream_turn(
+    pub(super) fn handle_stream_grant(
         &mut self,
         operation: OperationNumber,
     ) -> Result<Option<Body>, FrameError> {
         if self.state == super::State::Active {
-            let streams = self.streams.as_mut().ok_or(FrameError::OutOfTurn { operation })?;
-            streams.on_turn(operation)?;
+            let streams =
+                self.streams.as_mut().ok_or(FrameError::StreamNotGranted { operation })?;
+            streams.on_granted(operation)?;
         }
         Ok(None)
     }

@@ -1,4 +1,4 @@
-//! What the manager is told at its start.
+//! Configuration of the manager.
 
 use core::net::{Ipv4Addr, SocketAddrV4};
 
@@ -17,8 +17,8 @@ pub struct ManagerConfig {
     pub endpoints_max: u32,
     /// OSOs of one group at most; a request for more gets this many.
     pub osos_per_group_max: u16,
-    /// OSOs that the groups of one job may add up to, which bounds what the job can hold on any
-    /// one node; none for no bound but the nodes' own.
+    /// OSOs of all groups of one job at most. This bounds what the job can use on any one node;
+    /// none for no limit.
     pub osos_per_job_max: Option<u32>,
     /// How long the nodes of one level may take to answer an install, in nanoseconds.
     pub install_timeout_ns: u64,
@@ -33,7 +33,7 @@ pub struct ManagerConfig {
 pub struct MulticastRange {
     /// The first.
     pub first: Ipv4Addr,
-    /// How many. Groups numbered beyond go without.
+    /// How many. Groups with higher numbers have no multicast.
     pub addresses: u32,
     /// The UDP port of all.
     pub port: u16,

@@ -1,4 +1,4 @@
-//! Why the manager refuses.
+//! Why the manager refuses a request or an event.
 
 use alloc::string::{String, ToString};
 
@@ -6,7 +6,7 @@ use tributary_topology::GroupTreeError;
 use tributary_wire::control::{Refusal, RefusalCode};
 use tributary_wire::{Epoch, GroupId, JobId, NodeId};
 
-/// Why a node was not taken in.
+/// Why a node was not registered.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RegisterError {
@@ -17,7 +17,7 @@ pub enum RegisterError {
         max: u32,
     },
     /// A living node has the name.
-    #[error("an aggregation node called `{name}` lives already; names must differ")]
+    #[error("an aggregation node called `{name}` is registered already; names must differ")]
     NameTaken {
         /// The name.
         name: String,
@@ -68,7 +68,7 @@ pub enum AdmitError {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum GroupError {
-    /// The job was never admitted, or is over.
+    /// The job was never admitted, or has ended.
     #[error("job {job} is not admitted")]
     UnknownJob {
         /// The job.
@@ -108,8 +108,8 @@ pub enum GroupError {
         /// What is left.
         has: u32,
     },
-    /// Every epoch was given out; the manager has to be started anew.
-    #[error("the manager gave out every epoch; start it anew")]
+    /// Every epoch was used; the manager must be restarted.
+    #[error("the manager used every epoch; restart it")]
     EpochsUsedUp,
     /// No tree can carry the group.
     #[error(transparent)]
@@ -172,27 +172,27 @@ pub enum EventError {
         /// The number.
         node: NodeId,
     },
-    /// The manager never gave out that epoch.
-    #[error("node {node} speaks of group {group} in epoch {epoch}, which was never given out")]
+    /// The manager never used that epoch.
+    #[error("node {node} names group {group} in epoch {epoch}, which was never used")]
     UnknownEpoch {
         /// The node.
         node: NodeId,
-        /// The group it speaks of.
+        /// The group that it names.
         group: GroupId,
-        /// The epoch it speaks of.
+        /// The epoch that it names.
         epoch: Epoch,
     },
-    /// The node has no part in the group.
-    #[error("node {node} speaks of group {group}, of which it is no part")]
+    /// The node is not part of the group.
+    #[error("node {node} names group {group}, of which it is not a part")]
     NotAMember {
         /// The node.
         node: NodeId,
         /// The group.
         group: GroupId,
     },
-    /// The event does not follow from what the node was ordered and said before.
-    #[error("node {node} says that group {group} is {event}, out of turn")]
-    OutOfTurn {
+    /// The event does not follow from the node's orders and earlier events.
+    #[error("node {node} says unexpectedly that group {group} is {event}")]
+    Unexpected {
         /// The node.
         node: NodeId,
         /// The group.

@@ -1,4 +1,4 @@
-//! What nodes say about groups.
+//! Events that nodes send about groups.
 
 use alloc::string::String;
 
@@ -66,8 +66,8 @@ impl Manager {
         Ok(())
     }
 
-    /// A node's part is over. When the root's is, everyone below has left too, and what their
-    /// nodes have not reported yet is swept up.
+    /// A node's part has ended. Once the root's part has ended, everyone below has left too, so
+    /// parts that nodes have not reported yet are removed.
     pub(super) fn on_ended(
         &mut self,
         node: NodeId,
@@ -78,7 +78,7 @@ impl Manager {
         let group = self.groups.live(id);
         group.members[at].expect_state(node, id, "ended", &[MemberState::Installed])?;
         if matches!(group.stage, Stage::Installing(_)) {
-            return Err(EventError::OutOfTurn { node, group: id, event: "ended" });
+            return Err(EventError::Unexpected { node, group: id, event: "ended" });
         }
         self.retire(id, at);
         if at == 0 {
@@ -87,7 +87,7 @@ impl Manager {
         Ok(())
     }
 
-    /// The node's position in the group; `None` if that incarnation is over.
+    /// The node's position in the group; `None` if that incarnation has ended.
     fn locate(
         &mut self,
         node: NodeId,

@@ -1,4 +1,4 @@
-//! Groups: which nodes they stand on and how far their installation is.
+//! Groups, the nodes they are on, and the progress of their installation.
 
 use alloc::collections::BTreeMap;
 use alloc::string::String;
@@ -22,7 +22,7 @@ pub(super) enum MemberState {
     Ordered,
     /// It said that it did.
     Installed,
-    /// It has nothing of it any more, and holds no OSO for it.
+    /// It has nothing of it any more, and no OSO is reserved for it.
     Over,
 }
 
@@ -40,7 +40,7 @@ pub(super) struct Member {
 
 pub(super) struct Installing {
     pub(super) ticket: RequestTicket,
-    /// When the lowest level that was ordered has to have answered.
+    /// Deadline of the lowest level that was ordered to install.
     pub(super) deadline: Time,
     pub(super) plan: Plan,
 }
@@ -61,7 +61,7 @@ pub(super) struct Group {
 #[derive(Default)]
 pub(super) struct GroupTable {
     groups: BTreeMap<GroupId, Group>,
-    /// The last epoch that was given out; 0 before the first.
+    /// The last epoch that was used; 0 before the first.
     epoch: Epoch,
 }
 
@@ -76,7 +76,7 @@ impl Member {
         if allowed.contains(&self.state) {
             return Ok(());
         }
-        Err(EventError::OutOfTurn { node, group, event })
+        Err(EventError::Unexpected { node, group, event })
     }
 }
 
@@ -96,7 +96,7 @@ impl Group {
         self.terms().epoch
     }
 
-    /// Ends the installation, and gives back the stage that it was in.
+    /// Ends the installation and returns the stage that it had reached.
     pub(super) fn go_live(&mut self) -> Stage {
         let terms = self.terms();
         core::mem::replace(&mut self.stage, Stage::Live(terms))
@@ -108,8 +108,7 @@ impl GroupTable {
         self.groups.len()
     }
 
-    /// The lowest number that no group has, and an epoch that none ever had; none are left after
-    /// 2^32 - 1 groups.
+    /// The lowest free number, and an epoch that was never used; none after 2^32 - 1 groups.
     pub(super) fn next_incarnation(&mut self) -> Option<(GroupId, Epoch)> {
         let epoch = Epoch(self.epoch.0.checked_add(1)?);
         self.epoch = epoch;
@@ -159,7 +158,7 @@ impl GroupTable {
         self.iter().filter(|(_, group)| group.job == job).map(|(id, _)| id).collect()
     }
 
-    /// What the groups of a job add up to.
+    /// What all groups of a job add up to.
     pub(super) fn osos_of(&self, job: JobId) -> u32 {
         let own = self.groups.values().filter(|group| group.job == job);
         own.fold(0, |sum: u32, group| sum.saturating_add(u32::from(group.osos())))
@@ -169,7 +168,8 @@ impl GroupTable {
         self.groups.values().filter_map(Group::deadline).min()
     }
 
-    /// Groups whose installation is due, each with the first node that has not answered.
+    /// Groups whose installation deadline has passed, each with the first node that has not
+    /// answered.
     pub(super) fn overdue(&self, now: Time) -> Vec<(GroupId, String)> {
         self.iter()
             .filter(|(_, group)| group.deadline().is_some_and(|deadline| deadline <= now))

@@ -132,7 +132,7 @@ impl NodeTable {
         assert!(living.osos_used <= living.registration.osos, "admission checked the capacity");
     }
 
-    /// Gives `osos` back; a dead node has nothing to give back to.
+    /// Frees `osos` of a node, unless it is dead.
     pub(super) fn release(&mut self, node: NodeId, osos: u16) {
         if let Some(living) = self.nodes.get_mut(&node) {
             living.osos_used = living

@@ -1,4 +1,4 @@
-//! What a group's nodes and endpoints are told: numbers, addresses, capabilities.
+//! The messages to a group's nodes and endpoints: numbers, addresses, capabilities.
 
 use alloc::boxed::Box;
 use alloc::string::{String, ToString};
@@ -6,8 +6,8 @@ use alloc::vec::Vec;
 
 use tributary_topology::{GroupChild, GroupTree};
 use tributary_wire::control::{
-    ChildGrant, EndpointGrant, GroupGrant, GroupInstall, GroupKeys, GroupRequest, MulticastGrant,
-    NodeAddress, OutsiderGrant, ParentGrant, StreamInstall,
+    ChildGrant, EndpointGrant, ExternalReceiverGrant, GroupGrant, GroupInstall, GroupKeys,
+    GroupRequest, MulticastGrant, NodeAddress, ParentGrant, StreamInstall,
 };
 use tributary_wire::{Capability, ChildIndex, EndpointId, Epoch, GroupId};
 
@@ -26,7 +26,7 @@ pub(super) struct Terms {
     pub(super) stream: Option<StreamInstall>,
 }
 
-/// Everything that will be said about a group that is admitted.
+/// All messages about a group that is admitted.
 pub(super) struct Plan {
     terms: Terms,
     /// One per node, root first and level by level.
@@ -42,7 +42,7 @@ impl Plan {
         tree: &GroupTree,
         nodes: &NodeTable,
         config: &ManagerConfig,
-        has_outsider: bool,
+        has_external_receiver: bool,
         secrets: &mut Secrets,
     ) -> Self {
         let draft = Draft {
@@ -52,10 +52,10 @@ impl Plan {
             root: (0..tree.nodes().len())
                 .find(|node| tree.nodes()[*node].parent.is_none())
                 .expect("a tree has a root"),
-            outsider: has_outsider.then(|| secrets.draw()),
+            external_receiver: has_external_receiver.then(|| secrets.draw()),
             keys: config.authenticates_frames.then(|| GroupKeys {
                 group: secrets.draw_key(),
-                outsider: has_outsider.then(|| secrets.draw_key()),
+                external_receiver: has_external_receiver.then(|| secrets.draw_key()),
             }),
             multicast: config.multicast.as_ref().and_then(|range| {
                 Some(MulticastGrant {
@@ -78,15 +78,15 @@ impl Plan {
     }
 }
 
-/// What was drawn for a group, to be written out for each of its parties.
+/// Values drawn for a group, from which each party's part is written.
 struct Draft<'a> {
     terms: Terms,
     tree: &'a GroupTree,
     nodes: &'a NodeTable,
     /// The root's place among the tree's nodes.
     root: usize,
-    /// What a process outside the group shows at the root.
-    outsider: Option<Capability>,
+    /// The external receiver's capability at the root.
+    external_receiver: Option<Capability>,
     keys: Option<GroupKeys>,
     multicast: Option<MulticastGrant>,
     /// By node, then by child.
@@ -119,10 +119,11 @@ impl Draft<'_> {
             }),
             multicast: self.multicast.clone(),
             stream,
-            outsider: self.outsider.filter(|_| is_root),
-            keys: self
-                .keys
-                .map(|keys| GroupKeys { outsider: keys.outsider.filter(|_| is_root), ..keys }),
+            external_receiver: self.external_receiver.filter(|_| is_root),
+            keys: self.keys.map(|keys| GroupKeys {
+                external_receiver: keys.external_receiver.filter(|_| is_root),
+                ..keys
+            }),
         }
     }
 
@@ -143,14 +144,14 @@ impl Draft<'_> {
             stream: stream.map(|stream| stream.terms),
             endpoints: endpoints.collect(),
             multicast: self.multicast.clone(),
-            outsider: self.outsider.map(|capability| {
-                Box::new(OutsiderGrant {
+            external_receiver: self.external_receiver.map(|capability| {
+                Box::new(ExternalReceiverGrant {
                     group,
                     epoch,
                     address: self.address(self.root),
                     capability,
                     payload_max_bytes,
-                    key: self.keys.and_then(|keys| keys.outsider),
+                    key: self.keys.and_then(|keys| keys.external_receiver),
                 })
             }),
             key: self.keys.map(|keys| keys.group),

@@ -1,4 +1,4 @@
-//! Unguessable bits, all from one seed.
+//! Unguessable bits, all drawn from one seed.
 
 use rand_chacha::ChaCha20Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};

@@ -1,4 +1,4 @@
-//! What the manager shows of itself.
+//! The manager's status report.
 
 use tributary_topology::AggregationTree;
 use tributary_wire::control::{GroupNodeStatus, GroupStatus, JobStatus, NodeStatus, Status};
@@ -9,8 +9,8 @@ use super::groups::{Group, Stage};
 use super::nodes::LivingNode;
 
 impl Manager {
-    /// The fabric now: living nodes, admitted jobs, granted groups. Groups that are still being
-    /// installed show in the OSOs they hold, and in their job's count.
+    /// The living nodes, admitted jobs and granted groups. Groups that are being installed count in
+    /// the nodes' OSOs and in their job's number of groups.
     #[must_use]
     pub fn status(&self) -> Status {
         let tree = self.tree();

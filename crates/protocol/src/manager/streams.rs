@@ -1,15 +1,15 @@
-//! Which trees' stream locks are in use.
+//! Trees whose stream locks are in use.
 //!
-//! Groups with one [`TreeId`] have to agree on which of two nodes is above the other, or their locks
-//! could wait for each other in a circle (see `node::stream`). Groups stay where they are when the
-//! fabric is placed anew, so each placement gets a number of its own; a number is free again once
-//! the last group of its placement is gone.
+//! Groups with one [`TreeId`] must agree on which of two nodes is above the other; otherwise their
+//! locks could wait for each other in a circle (see `node::stream`). Groups stay where they are
+//! when the fabric is placed anew, so each placement gets its own number. A number is free again
+//! once the last group of its placement has ended.
 
 use alloc::collections::BTreeMap;
 
 use tributary_wire::TreeId;
 
-/// Numbers a shape of the tree; grows whenever it may have changed.
+/// Numbers a shape of the tree. It grows whenever the shape may have changed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Placement(pub(super) u64);
 
@@ -19,8 +19,8 @@ pub(super) struct StreamTrees {
 }
 
 impl StreamTrees {
-    /// The number of a placement, below `trees`: the one that it has, or a free one. None if there
-    /// is none; then the group goes without streams.
+    /// The number of a placement, below `trees`: its present one, or a free one. None if none is
+    /// free; then the group has no streams.
     pub(super) fn number(&self, placement: Placement, trees: u16) -> Option<TreeId> {
         let has_it = |tree: &TreeId| self.in_use.get(tree).is_some_and(|it| it.0 == placement);
         let numbers = || (0..trees).map(TreeId);
@@ -34,7 +34,7 @@ impl StreamTrees {
         *groups += 1;
     }
 
-    /// One group less.
+    /// One group fewer.
     pub(super) fn give_back(&mut self, tree: TreeId) {
         let (_, groups) = self.in_use.get_mut(&tree).expect("only what was taken is given back");
         *groups -= 1;

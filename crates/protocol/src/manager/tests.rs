@@ -1,4 +1,4 @@
-//! The manager, with nodes and jobs that the tests play.
+//! Tests of the manager. They play its nodes and jobs.
 
 mod random;
 mod stories;
@@ -44,7 +44,7 @@ pub(super) fn fabric(leaves: u16, hosts: usize) -> Fabric {
     two_level(leaves, &hosts).unwrap()
 }
 
-/// A manager with its nodes' open orders, and the decisions it came to.
+/// A manager, its nodes' open orders, and its decisions.
 pub(super) struct Site {
     pub(super) manager: Manager,
     pub(super) now: Time,
@@ -54,7 +54,7 @@ pub(super) struct Site {
 }
 
 impl Site {
-    /// `root` and `leaf0`, `leaf1`, … each of that radix and number of OSOs; four hosts a leaf.
+    /// `root`, `leaf0`, `leaf1`, … each with that radix and number of OSOs; four hosts per leaf.
     pub(super) fn new(config: ManagerConfig, leaves: u16, radix: u16, osos: u32) -> Self {
         let manager = Manager::new(config, fabric(leaves, usize::from(leaves) * 4), SEED);
         let mut site = Self {
@@ -82,7 +82,7 @@ impl Site {
         self.manager.admit_job(JobRequest { name: "job".into(), processes: 8 }).unwrap()
     }
 
-    pub(super) fn ask(
+    pub(super) fn request(
         &mut self,
         job: &JobAdmission,
         hosts: &[&str],
@@ -95,27 +95,27 @@ impl Site {
             osos,
             payload_max_bytes: 1024,
             stream: Some(StreamTerms { chunk_bytes: 1 << 20, window: 4 }),
-            outsider: false,
+            external_receiver: false,
         };
         let ticket = self.manager.request_group(self.now, job.job, &request);
         self.drain();
         ticket
     }
 
-    /// Asks, and lets every node install.
+    /// Requests a group, and lets every node install it.
     pub(super) fn grant(&mut self, job: &JobAdmission, hosts: &[&str], osos: u16) -> GroupGrant {
-        let ticket = self.ask(job, hosts, osos).unwrap();
+        let ticket = self.request(job, hosts, osos).unwrap();
         self.install_all();
         self.decisions.remove(&ticket).expect("every node answered").unwrap()
     }
 
     pub(super) fn install_all(&mut self) {
         while let Some((node, install)) = self.take_install() {
-            self.say(node, installed(&install));
+            self.report(node, installed(&install));
         }
     }
 
-    /// The next install that a node is told, dropping other orders before it.
+    /// The next install ordered from a node; drops other orders before it.
     pub(super) fn take_install(&mut self) -> Option<(NodeId, GroupInstall)> {
         loop {
             match self.orders.pop_front()? {
@@ -125,7 +125,7 @@ impl Site {
         }
     }
 
-    /// Who is told to remove which group; drops other orders.
+    /// Which nodes are ordered to remove which group; drops other orders.
     pub(super) fn take_removals(&mut self) -> Vec<(NodeId, GroupId)> {
         self.orders
             .drain(..)
@@ -136,7 +136,7 @@ impl Site {
             .collect()
     }
 
-    pub(super) fn say(&mut self, node: NodeId, event: NodeEvent) {
+    pub(super) fn report(&mut self, node: NodeId, event: NodeEvent) {
         self.manager.handle_node_event(self.now, node, event).unwrap();
         self.drain();
     }

@@ -1,4 +1,4 @@
-//! Which children have been heard.
+//! The set of children whose message has come.
 
 use alloc::boxed::Box;
 use alloc::vec;

@@ -1,4 +1,4 @@
-//! What a node is given: its own limits, and its part of a group.
+//! Configuration of a node: its limits, and its part of each group.
 
 use alloc::vec::Vec;
 use core::ops::Range;
@@ -28,8 +28,8 @@ pub struct NodeConfig {
     pub streams: StreamLimits,
 }
 
-/// What streams may use of a node. Per tree it holds slots for `window_max` chunks in flight from
-/// as many children as the node's radix.
+/// Limits of a node's streams. Per tree it has slots for `window_max` chunks in flight from as many
+/// children as the node's radix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StreamLimits {
     /// Trees that may stream; also the bound on tree ids. Zero for no streams at all.
@@ -77,20 +77,24 @@ pub struct GroupConfig {
     pub payload_max_bytes: u32,
     /// Children in reduction order.
     pub children: Vec<ChildConfig>,
-    /// The way up; none at the root.
+    /// The edge to the parent; none at the root.
     pub parent: Option<ParentConfig>,
     /// What it may stream; none if nothing.
-    pub stream: Option<StreamGrant>,
+    pub stream: Option<StreamConfig>,
 }
 
 impl GroupConfig {
-    /// What the manager's order says, with the link to the parent that the driver has opened.
+    /// Converts the manager's order. `upward` is the link to the parent that the driver has opened.
     ///
     /// # Panics
     /// If the order names a parent and there is no link, or the other way round.
     #[must_use]
     pub fn of_order(order: GroupInstall, upward: Option<PortId>) -> Self {
-        assert_eq!(order.parent.is_some(), upward.is_some(), "a way up leads to the parent");
+        assert_eq!(
+            order.parent.is_some(),
+            upward.is_some(),
+            "a link is given if the order names a parent, and only then"
+        );
         let children = order.children.into_iter().map(|child| ChildConfig {
             capability: child.capability,
             members: child.members_first..child.members_end,
@@ -101,7 +105,7 @@ impl GroupConfig {
             capability: parent.capability,
         });
         let stream =
-            order.stream.map(|stream| StreamGrant { tree: stream.tree, terms: stream.terms });
+            order.stream.map(|stream| StreamConfig { tree: stream.tree, terms: stream.terms });
         Self {
             group: order.group,
             epoch: order.epoch,
@@ -114,11 +118,11 @@ impl GroupConfig {
     }
 }
 
-/// What a group may stream.
+/// Stream terms of a group on this node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct StreamGrant {
-    /// The tree whose lock it needs for that. Groups of one tree agree on which of two nodes is
-    /// above the other.
+pub struct StreamConfig {
+    /// The tree whose lock the group needs to stream. All groups of one tree agree on which of two
+    /// nodes is above the other.
     pub tree: TreeId,
     /// Its chunks.
     pub terms: StreamTerms,
@@ -133,7 +137,7 @@ pub struct ChildConfig {
     pub members: Range<EndpointId>,
 }
 
-/// The way up from a node in one group.
+/// A node's edge to its parent in one group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ParentConfig {
     /// An open link to the parent, used for nothing else.
@@ -225,7 +229,7 @@ pub enum InstallError {
         /// The node's limit.
         chunk_bytes_max: u32,
     },
-    /// The link named as the way up is already in use.
+    /// The link to the parent is already in use.
     #[error("port {port:?} already serves another group")]
     PortInUse {
         /// The port.

@@ -1,4 +1,4 @@
-//! What only datagrams need: offers and probes, repeats upward, and signs that spare repeats.
+//! What edges with datagrams need: offers, probes, repeats upward, acks and nacks.
 
 use core::num::NonZeroU16;
 
@@ -8,11 +8,12 @@ use tributary_wire::{ChildIndex, Epoch, GroupId, Sequence};
 use super::slot::Phase;
 use super::slots::From;
 use super::{Event, FrameError, Node, PortId, Role};
-use crate::{Carrier, Reach, Time};
+use crate::{Carrier, Reachability, Time};
 
 impl Node {
-    /// Offers the parent in `group` to exchange datagrams, if this node takes any and the link that
-    /// [`Node::install`] was given leads to another host's process. Right after the install.
+    /// Offers the parent in `group` to exchange datagrams, if this node takes any. To be called
+    /// right after the install, if the link given to [`Node::install`] leads to a process of
+    /// another host.
     pub fn offer_datagrams(&mut self, group: GroupId) {
         let Some(ours) = self.datagram_port else { return };
         let Some(found) = self.groups.get_mut(group.0 as usize).and_then(Option::as_mut) else {
@@ -26,13 +27,13 @@ impl Node {
         }
         found.upward.on_offering(self.datagram_segment_max_bytes);
         if !self.transmit(port, header, None) {
-            // Can't be right after the install; then there are no datagrams on this edge.
+            // The port has room right after the install. If not, this edge has no datagrams.
             self.stats.dropped += 1;
         }
     }
 
-    /// The port that a datagram belongs to: the edge's that it names, if its capability is right.
-    /// Whether it comes from the peer's address is for the driver to check.
+    /// The port whose edge a datagram names, if its capability is right. The driver checks that it
+    /// comes from the peer's address.
     #[must_use]
     pub fn port_of_datagram(&self, header: &Header) -> Option<PortId> {
         let edge = &header.edge;
@@ -49,7 +50,7 @@ impl Node {
         is_ours.then_some(parent.port)
     }
 
-    /// A child takes datagrams: so do we, or not.
+    /// A child takes datagrams, or not: answers whether this node does.
     pub(super) fn handle_offer(
         &mut self,
         port: PortId,
@@ -60,7 +61,7 @@ impl Node {
         let ours = self.datagram_port.filter(|_| theirs.is_some());
         let answer = self.group_mut(group).header_to_child(child, Message::Datagrams(ours));
         if !self.transmit(port, answer, None) {
-            // Whoever offers again and again and doesn't read the answers gets none.
+            // A child that offers again and again without reading the answers gets none.
             self.stats.dropped += 1;
             return;
         }
@@ -81,33 +82,33 @@ impl Node {
             return;
         }
         self.events.extend(theirs.map(|datagram_port| Event::DatagramPeer { port, datagram_port }));
-        let was_asking = self.group_mut(group).upward.is_waiting();
+        let was_waiting = self.group_mut(group).upward.is_waiting();
         let decided = self.group_mut(group).upward.on_answer(now, theirs);
         self.decide(port, decided);
         self.send_upward(now, group);
-        self.note_asking(group, was_asking);
+        self.update_repeat_timer(group, was_waiting);
     }
 
-    /// Takes what the parent says by datagram beside results.
-    pub(super) fn handle_sign(
+    /// Takes a datagram from the parent that is no result.
+    pub(super) fn handle_parent_datagram(
         &mut self,
         now: Time,
         group: GroupId,
         message: Message,
     ) -> Result<(), FrameError> {
         let Some(port) = self.parent_port(group) else { return Ok(()) };
-        let was_asking = self.group_mut(group).upward.is_waiting();
+        let was_waiting = self.group_mut(group).upward.is_waiting();
         let upward = &mut self.group_mut(group).upward;
         let mut decided = None;
-        upward.on_heard(now);
+        upward.on_datagram(now);
         match message {
             Message::Probed(attempt) => decided = upward.on_probed(now, attempt),
-            Message::Held { sequence, attempt } => upward.on_held(now, sequence, attempt),
-            Message::Missing { sequence } => upward.on_missing(sequence),
+            Message::Ack { sequence, attempt } => upward.on_ack(now, sequence, attempt),
+            Message::Nack { sequence } => upward.on_nack(sequence),
             Message::Joined
             | Message::Abort(_)
             | Message::Datagrams(_)
-            | Message::StreamTurn(_)
+            | Message::StreamGrant(_)
             | Message::ChunkResult(_) => {
                 return Err(FrameError::WrongCarrier);
             }
@@ -115,7 +116,7 @@ impl Node {
         }
         self.decide(port, decided);
         self.send_upward(now, group);
-        self.note_asking(group, was_asking);
+        self.update_repeat_timer(group, was_waiting);
         Ok(())
     }
 
@@ -138,7 +139,7 @@ impl Node {
                 continue;
             }
             part.has_data = slot.has_data;
-            part.trail.attempt = repeat.attempt;
+            part.retransmit.attempt = repeat.attempt;
             let body = part.has_data.then(|| group.slots.accumulator(index));
             let Some((port, header)) = group.header_to_parent(Message::Request(part)) else {
                 return;
@@ -149,7 +150,7 @@ impl Node {
                     self.transmit_datagram(port, header, body);
                 }
                 Carrier::Link => {
-                    // A link that takes nothing more fails in the end, and with it the group.
+                    // If a link takes nothing more, it fails in the end, and the group with it.
                     let is_queued = self.transmit(port, header, body);
                     self.stats.dropped += u64::from(!is_queued);
                 }
@@ -157,7 +158,7 @@ impl Node {
         }
     }
 
-    /// Tells a child something by datagram.
+    /// Sends a child a datagram without payload.
     pub(super) fn reply(&mut self, group: GroupId, child: ChildIndex, message: Message) {
         let header = self.group_mut(group).header_to_child(child, message);
         if let Some(port) = self.group_mut(group).children[usize::from(child.0)].port {
@@ -165,15 +166,15 @@ impl Node {
         }
     }
 
-    /// Takes note of a request that has come; if it is a datagram, its sender is told which of
-    /// those before it have not.
-    pub(super) fn report_missing(&mut self, group: GroupId, from: From, sequence: Sequence) {
+    /// Notes that a request has come. If it came by datagram, nacks every earlier one that has not
+    /// come.
+    pub(super) fn send_nacks(&mut self, group: GroupId, from: From, sequence: Sequence) {
         let slots = self.group_mut(group).slots.len() as u32;
         let child = &mut self.group_mut(group).children[usize::from(from.child.0)];
         let first = child.next;
         let gap = sequence.distance_from(first);
         if gap >= 1 << 31 {
-            // One that was missing itself.
+            // It had been nacked itself.
             return;
         }
         child.next = sequence.next();
@@ -183,22 +184,22 @@ impl Node {
         }
         for offset in 0..gap {
             let sequence = Sequence(first.0.wrapping_add(offset));
-            self.stats.missing += 1;
-            self.reply(group, from.child, Message::Missing { sequence });
+            self.stats.nacks += 1;
+            self.reply(group, from.child, Message::Nack { sequence });
         }
     }
 
-    /// When one of the requests upward is to be repeated.
-    pub(super) fn next_ask(&self) -> Option<Time> {
-        if self.asking == 0 { None } else { self.ask_again_at }
+    /// When the next request upward is to be repeated.
+    pub(super) fn next_repeat_at(&self) -> Option<Time> {
+        if self.unanswered_groups == 0 { None } else { self.repeat_at }
     }
 
     /// Repeats what is due upward.
-    pub(super) fn ask_again(&mut self, now: Time) {
-        if self.next_ask().is_none_or(|due| now < due) {
+    pub(super) fn repeat_due(&mut self, now: Time) {
+        if self.next_repeat_at().is_none_or(|due| now < due) {
             return;
         }
-        self.ask_again_at = None;
+        self.repeat_at = None;
         for index in 0..self.groups.len() {
             let Some(group) = &mut self.groups[index] else { continue };
             if !group.upward.is_waiting() {
@@ -210,30 +211,30 @@ impl Node {
                 self.decide(port, decided);
             }
             self.send_upward(now, id);
-            self.note_asking(id, true);
+            self.update_repeat_timer(id, true);
         }
     }
 
-    /// Keeps account of how many groups wait for an answer by datagram, and of the earliest timer.
-    pub(super) fn note_asking(&mut self, group: GroupId, was_asking: bool) {
+    /// Updates how many groups wait for an answer by datagram, and the earliest timer.
+    pub(super) fn update_repeat_timer(&mut self, group: GroupId, was_waiting: bool) {
         let upward = &self.group_mut(group).upward;
-        let (is_asking, due) = (upward.is_waiting(), upward.poll_timeout());
-        match (was_asking, is_asking) {
-            (false, true) => self.asking += 1,
-            (true, false) => self.asking -= 1,
+        let (is_waiting, due) = (upward.is_waiting(), upward.poll_timeout());
+        match (was_waiting, is_waiting) {
+            (false, true) => self.unanswered_groups += 1,
+            (true, false) => self.unanswered_groups -= 1,
             _ => {}
         }
-        if self.asking == 0 {
-            self.ask_again_at = None;
+        if self.unanswered_groups == 0 {
+            self.repeat_at = None;
         } else {
-            self.ask_again_at = [self.ask_again_at, due].into_iter().flatten().min();
+            self.repeat_at = [self.repeat_at, due].into_iter().flatten().min();
         }
     }
 
-    pub(super) fn decide(&mut self, port: PortId, decided: Option<Reach>) {
-        let Some(reach) = decided else { return };
-        self.stats.silent_edges += u64::from(reach == Reach::Silent);
-        self.events.push_back(Event::Datagrams { port, reach });
+    pub(super) fn decide(&mut self, port: PortId, decided: Option<Reachability>) {
+        let Some(reachability) = decided else { return };
+        self.stats.silent_edges += u64::from(reachability == Reachability::Unreachable);
+        self.events.push_back(Event::Datagrams { port, reachability });
     }
 
     fn parent_port(&self, group: GroupId) -> Option<PortId> {

@@ -1,9 +1,9 @@
-//! The way down: results, from the root to every child.
+//! Results on their way down, from the root to every child.
 
-use tributary_wire::frame::{Abort, AbortReason, Message, Part, Trail};
+use tributary_wire::frame::{Abort, AbortReason, Message, Part, RetransmitState};
 use tributary_wire::{ChildIndex, GroupId, Operator};
 
-use super::group::{Child, Course};
+use super::group::{Child, PartKind};
 use super::slot::{Phase, Slot};
 use super::{FrameError, Node, PortId};
 use crate::payloads::Payloads;
@@ -22,20 +22,20 @@ impl Node {
     pub(super) fn handle_result(
         &mut self,
         id: GroupId,
-        course: Course,
+        kind: PartKind,
         answer: Answer<'_>,
         payload: &[u8],
         payloads: &mut impl Payloads,
     ) -> Result<(), FrameError> {
         let Answer { now, carrier, part } = answer;
-        if course == Course::Chunk && !self.admits_chunk(id, part)? {
+        if kind == PartKind::Chunk && !self.admits_chunk(id, part)? {
             return Ok(());
         }
         let group = self.group_mut(id);
         if carrier == Carrier::Datagram {
-            group.upward.on_heard(now);
+            group.upward.on_datagram(now);
         }
-        let (slots, _) = group.window(course);
+        let (slots, _) = group.window(kind);
         let index = slots.index_of(part.sequence);
         let place = slots.accumulator(index);
         let slot = slots.slot_mut(index);
@@ -58,53 +58,53 @@ impl Node {
         if part.has_data {
             payloads.store(place, payload);
         }
-        if course == Course::Segment {
+        if kind == PartKind::Segment {
             self.on_answered(id, Answer { now, carrier, part });
-            self.listen(id, carrier, part);
+            self.update_subscription(id, carrier, part);
         }
-        self.distribute(id, course, index);
+        self.distribute(id, kind, index);
         Ok(())
     }
 
-    /// Tells loss recovery, and repeats what the result shows to be lost.
+    /// Passes a result to loss recovery, and repeats what the result shows to be lost.
     fn on_answered(&mut self, id: GroupId, answer: Answer<'_>) {
         let Answer { now, carrier, part } = answer;
         let group = self.group_mut(id);
-        let was_asking = group.upward.is_waiting();
-        if !was_asking {
+        let was_waiting = group.upward.is_waiting();
+        if !was_waiting {
             return;
         }
-        let decided = group.upward.on_result(now, carrier, part.sequence, part.trail);
+        let decided = group.upward.on_result(now, carrier, part.sequence, part.retransmit);
         if let Some(port) = group.parent.as_ref().map(|parent| parent.port) {
             self.decide(port, decided);
         }
         self.send_upward(now, id);
-        self.note_asking(id, was_asking);
+        self.update_repeat_timer(id, was_waiting);
     }
 
     /// Hands the result in the slot's accumulator to every child.
-    pub(super) fn distribute(&mut self, id: GroupId, course: Course, slot: usize) {
+    pub(super) fn distribute(&mut self, id: GroupId, kind: PartKind, slot: usize) {
         let group = self.group_mut(id);
-        group.window(course).0.slot_mut(slot).phase = Phase::Done;
-        match course {
-            Course::Segment => {
+        group.window(kind).0.slot_mut(slot).phase = Phase::Done;
+        match kind {
+            PartKind::Segment => {
                 group.advance_floor();
                 self.multicast_result(id, slot);
-                self.send_to_outsider(id, slot);
+                self.send_to_external_receiver(id, slot);
                 self.stats.results += 1;
             }
-            Course::Chunk => {
+            PartKind::Chunk => {
                 group.on_chunk_complete();
                 self.stats.chunk_results += 1;
             }
         }
         for index in 0..self.group_mut(id).children.len() {
             let child = ChildIndex(index as u16);
-            if course == Course::Segment && self.group_mut(id).spares_copy(slot, child) {
+            if kind == PartKind::Segment && self.group_mut(id).spares_copy(slot, child) {
                 self.stats.spared += 1;
                 continue;
             }
-            if self.send_result(id, course, slot, child).is_err() {
+            if self.send_result(id, kind, slot, child).is_err() {
                 let at_fault = self.group_mut(id).children[index].members.start;
                 self.fail(id, Abort { reason: AbortReason::Misbehaved, at_fault });
                 return;
@@ -116,28 +116,29 @@ impl Node {
     pub(super) fn send_result(
         &mut self,
         id: GroupId,
-        course: Course,
+        kind: PartKind,
         index: usize,
         child: ChildIndex,
     ) -> Result<(), FrameError> {
         let group = self.group_mut(id);
-        let (slots, children) = group.window(course);
+        let (slots, children) = group.window(kind);
         let slot = &slots[index];
-        let heard = slot.heard(child);
+        let newest_attempt = slot.newest_attempt(child);
         let mut part = slot.part.expect("a result's slot is open");
         part.has_data = wants_data(slot, &part, child, &children[usize::from(child.0)]);
         let body = part.has_data.then(|| slots.accumulator(index));
-        part.trail = match course {
-            Course::Segment => {
-                Trail { attempt: heard.attempt, behind: group.behind(part.sequence) }
-            }
-            Course::Chunk => Trail::default(),
+        part.retransmit = match kind {
+            PartKind::Segment => RetransmitState {
+                attempt: newest_attempt.attempt,
+                behind: group.behind(part.sequence),
+            },
+            PartKind::Chunk => RetransmitState::default(),
         };
-        let header = group.header_to_child(child, course.downward(part));
-        // Whoever gave the operation up and left reads nothing more.
+        let header = group.header_to_child(child, kind.downward(part));
+        // A child that has left reads nothing more.
         let to = &group.children[usize::from(child.0)];
         let (Some(port), false) = (to.port, to.has_left) else { return Ok(()) };
-        match heard.carrier {
+        match newest_attempt.carrier {
             Carrier::Datagram | Carrier::Multicast => self.transmit_datagram(port, header, body),
             Carrier::Link if self.transmit(port, header, body) => {}
             Carrier::Link => {
@@ -152,8 +153,8 @@ impl Node {
 }
 
 impl Node {
-    /// Drops results that wait for a port's link and that nobody waits for. A child whose members
-    /// hear multicast goes on before it has read its copies, which therefore don't hold it back.
+    /// Drops results that wait for a port's link and that nobody needs any more. A child whose
+    /// members receive multicast goes on before it has read its copies.
     fn forget_overtaken(&mut self, id: GroupId, port: PortId) {
         let group = self.groups[id.0 as usize].as_ref().expect("the caller found the group");
         let slots = &group.slots;

@@ -1,4 +1,4 @@
-//! Why a node would not take a frame.
+//! Why a node refused a frame.
 
 use tributary_wire::{Epoch, GroupId, OperationNumber};
 
@@ -43,7 +43,7 @@ pub enum FrameError {
         max_bytes: u32,
     },
     /// A message that travels by datagram came over the link, or the other way round.
-    #[error("this message is not carried that way")]
+    #[error("this message does not travel over this carrier")]
     WrongCarrier,
     /// More segments in flight than the group was granted.
     #[error("sequence {sequence} is outside the {osos} segments granted to the group")]
@@ -53,22 +53,22 @@ pub enum FrameError {
         /// The grant.
         osos: u16,
     },
-    /// A stream's word where the group streams nothing of that number now.
-    #[error("it is not operation {operation}'s turn to stream")]
-    OutOfTurn {
+    /// A stream's frame for an operation that has no stream grant.
+    #[error("operation {operation} has no stream grant")]
+    StreamNotGranted {
         /// The operation named.
         operation: OperationNumber,
     },
-    /// A chunk that isn't one of the vector that was asked for.
+    /// A chunk that does not belong to the vector of the stream request.
     #[error("operation {operation} streams no such chunk {chunk}")]
     NotOfStream {
         /// The operation.
         operation: OperationNumber,
-        /// How many chunks come before it, by its sequence number.
+        /// Its index, from its sequence number.
         chunk: u32,
     },
-    /// A result for something that was not asked.
-    #[error("result for sequence {sequence}, which is not waiting for one")]
+    /// A result without a request that waits for it.
+    #[error("result for sequence {sequence}, for which none is awaited")]
     Unexpected {
         /// The sequence number sent.
         sequence: u32,

@@ -3,11 +3,11 @@
 use alloc::boxed::Box;
 use core::ops::Range;
 
-use tributary_wire::frame::{Edge, Header, Hearing, Message, Part};
+use tributary_wire::frame::{Edge, Header, Message, Part, Subscription};
 use tributary_wire::{Capability, ChildIndex, EndpointId, Epoch, GroupId, Sequence};
 
+use super::external_receiver::ExternalReceiver;
 use super::multicast::Multicast;
-use super::outsider::Outsider;
 use super::slots::Slots;
 use super::stream::GroupStream;
 use super::{FrameError, GroupConfig, ParentConfig, PortId};
@@ -21,33 +21,33 @@ pub(super) struct Group {
     pub(super) epoch: Epoch,
     pub(super) children: Box<[Child]>,
     pub(super) parent: Option<ParentConfig>,
-    /// When the children that are still missing are missed; none once all have joined.
+    /// When the children that have not joined are given up; none once all have joined.
     pub(super) join_by: Option<Time>,
     /// For segments.
     pub(super) slots: Slots,
-    /// What it may stream, and how far that is; none if it may not.
+    /// Its state in streaming; none if it may not stream.
     pub(super) stream: Option<GroupStream>,
     /// How many children have left.
     pub(super) left_count: u16,
-    /// What is known of requests on their way up by datagram.
+    /// Loss recovery of requests on their way up.
     pub(super) upward: LowerEnd,
     pub(super) multicast: Option<Multicast>,
-    /// A process outside the group that results may go to; at the root, if at all.
-    pub(super) outsider: Option<Outsider>,
+    /// The group's external receiver; at the root only, if there is one.
+    pub(super) external_receiver: Option<ExternalReceiver>,
     /// The earliest segment whose result is not here.
     floor: Sequence,
 }
 
-/// Which way a part goes through a node.
+/// Whether a part travels as a segment or as a chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Course {
+pub(super) enum PartKind {
     /// As a segment, through the group's own slots.
     Segment,
     /// As a chunk, through the tree's stream slots.
     Chunk,
 }
 
-impl Course {
+impl PartKind {
     pub(super) fn upward(self, part: Part) -> Message {
         match self {
             Self::Segment => Message::Request(part),
@@ -67,12 +67,12 @@ impl Course {
 pub(super) struct Child {
     pub(super) capability: Capability,
     pub(super) members: Range<EndpointId>,
-    /// Its link; none before it has joined, and none again once it has left and hung up.
+    /// Its link; none before it has joined, and after it has left and closed its link.
     pub(super) port: Option<PortId>,
     pub(super) has_joined: bool,
     pub(super) has_left: bool,
-    /// Who at or below it hears what is multicast.
-    pub(super) hearing: Hearing,
+    /// Who at or below it receives multicast.
+    pub(super) subscription: Subscription,
     /// The number after the highest it has sent.
     pub(super) next: Sequence,
 }
@@ -88,7 +88,7 @@ impl Group {
                 port: None,
                 has_joined: false,
                 has_left: false,
-                hearing: Hearing::Nobody,
+                subscription: Subscription::Nobody,
                 next: Sequence::FIRST,
             })
             .collect();
@@ -106,22 +106,23 @@ impl Group {
             left_count: 0,
             upward,
             multicast: None,
-            outsider: None,
+            external_receiver: None,
             floor: Sequence::FIRST,
         }
     }
 
-    /// Takes note that a segment's result is here now.
+    /// Advances the floor over results that are here now.
     pub(super) fn advance_floor(&mut self) {
         while self.slots.is_answered(self.floor) {
             self.floor = self.floor.next();
         }
     }
 
-    /// How far before `sequence` the earliest segment lies whose result is not here; 0 if none does.
+    /// How many numbers before `sequence` the earliest segment without a result lies; 0 if none
+    /// does.
     pub(super) fn behind(&self, sequence: Sequence) -> u16 {
         let behind = sequence.distance_from(self.floor);
-        // Beyond half of all numbers, the floor lies after the sequence.
+        // A distance of 2^31 or more means that the floor lies after the sequence.
         if behind < 1 << 31 { u16::try_from(behind).unwrap_or(u16::MAX) } else { 0 }
     }
 
@@ -129,7 +130,7 @@ impl Group {
         self.slots.window()
     }
 
-    /// Frames that one of its ports can honestly have queued.
+    /// The most frames that an honest peer can cause to be queued at one of the group's ports.
     pub(super) fn outbox_frames(&self) -> u16 {
         let streamed = self.stream.as_ref().map_or(0, GroupStream::outbox_frames);
         self.arena().slots + streamed
@@ -142,23 +143,27 @@ impl Group {
     /// The slots that segments, or chunks, lie in, and the children that fill them.
     ///
     /// # Panics
-    /// For chunks, if it isn't the group's turn to stream.
-    pub(super) fn window(&mut self, course: Course) -> (&mut Slots, &[Child]) {
-        let slots = match course {
-            Course::Segment => &mut self.slots,
-            Course::Chunk => {
+    /// For chunks, if the group does not have the stream lock.
+    pub(super) fn window(&mut self, kind: PartKind) -> (&mut Slots, &[Child]) {
+        let slots = match kind {
+            PartKind::Segment => &mut self.slots,
+            PartKind::Chunk => {
                 let stream = self.stream.as_mut().expect("chunks come to groups that may stream");
-                &mut stream.held.as_mut().expect("chunks are let in while the lock is held").slots
+                &mut stream
+                    .active
+                    .as_mut()
+                    .expect("chunks are admitted while the group has the lock")
+                    .slots
             }
         };
         (slots, &self.children)
     }
 
-    /// What carries a contribution to the parent. Chunks are longer than a datagram may be.
-    pub(super) fn carrier_upward(&self, course: Course, part: &Part) -> Carrier {
-        match course {
-            Course::Segment => self.upward.carrier(part.shape.bytes()),
-            Course::Chunk => Carrier::Link,
+    /// What carries a contribution to the parent. Chunks never travel by datagram.
+    pub(super) fn carrier_upward(&self, kind: PartKind, part: &Part) -> Carrier {
+        match kind {
+            PartKind::Segment => self.upward.carrier(part.shape.bytes()),
+            PartKind::Chunk => Carrier::Link,
         }
     }
 
@@ -167,7 +172,7 @@ impl Group {
         self.children[0].members.start
     }
 
-    /// Whether a member is at or below this node. At the root that is whether it exists.
+    /// Whether a member is at or below this node. At the root: whether it exists.
     pub(super) fn has_member(&self, member: EndpointId) -> bool {
         self.children.iter().any(|child| child.members.contains(&member))
     }
@@ -188,7 +193,7 @@ impl Group {
         Some((parent.port, Header { edge, message }))
     }
 
-    /// Whether a frame is the child's it claims to be.
+    /// Checks that a frame comes from the child.
     pub(super) fn check_edge(&self, header: &Header, child: ChildIndex) -> Result<(), FrameError> {
         let edge = &header.edge;
         if edge.group != self.id || edge.epoch != self.epoch {
@@ -203,7 +208,7 @@ impl Group {
         Ok(())
     }
 
-    /// Whether a frame is the parent's.
+    /// Checks that a frame comes from the parent.
     pub(super) fn check_parent_edge(&self, header: &Header) -> Result<(), FrameError> {
         let parent = self.parent.as_ref().expect("only a group with a parent has a parent port");
         let edge = &header.edge;

@@ -1,11 +1,11 @@
-//! How a group comes to a node and goes from it.
+//! How groups are installed, joined, left and removed.
 
 use alloc::boxed::Box;
 
-use tributary_wire::frame::{Abort, AbortReason, Header, Message, OUTSIDER};
+use tributary_wire::frame::{Abort, AbortReason, EXTERNAL_RECEIVER, Header, Message};
 use tributary_wire::{ChildIndex, Epoch, GroupId, TreeId};
 
-use super::config::{StreamGrant, StreamLimits};
+use super::config::{StreamConfig, StreamLimits};
 use super::group::Group;
 use super::port::{PortId, Role};
 use super::slot::Phase;
@@ -13,12 +13,12 @@ use super::{Event, FrameError, GroupConfig, InstallError, Node};
 use crate::payloads::Arena;
 use crate::{StreamTerms, Time};
 
-/// Outstanding operations a group may have: its slots must be numbered in 16 bits.
+/// Most outstanding operations of a group: its slots are numbered in 16 bits.
 const OSOS_MAX: u16 = 1 << 14;
 
 impl Node {
-    /// Takes part in a group: reserves its slots and asks the parent, if any, for this node's
-    /// place. The driver allocates the arena before it delivers another frame.
+    /// Takes part in a group: reserves its slots and joins the parent, if there is one. The driver
+    /// allocates the arena before it delivers another frame.
     ///
     /// # Errors
     /// If the node lacks what the group needs; then nothing of it is kept.
@@ -37,7 +37,7 @@ impl Node {
             let is_queued = self.transmit(port, header, None);
             debug_assert!(is_queued, "a port just bound has room");
         }
-        self.forget_fallen(group.id);
+        self.forget_failed(group.id);
         self.groups[index] = Some(Box::new(group));
         Ok(arena)
     }
@@ -87,8 +87,8 @@ impl Node {
         }
     }
 
-    /// Drops a group at the manager's word, telling its children and parent. `false` if there is
-    /// no such group, which is no fault: it may have failed or ended meanwhile.
+    /// Drops a group on the manager's order, and tells its children and parent. Returns `false` if
+    /// there is no such group: it may have failed or ended meanwhile.
     pub fn withdraw(&mut self, group: GroupId, epoch: Epoch) -> bool {
         let Some(Some(found)) = self.groups.get(group.0 as usize) else { return false };
         if found.epoch != epoch {
@@ -102,13 +102,14 @@ impl Node {
     pub(super) fn handle_join(&mut self, port: PortId, header: &Header) -> Result<(), FrameError> {
         let edge = header.edge;
         let Some(Some(group)) = self.groups.get_mut(edge.group.0 as usize) else {
-            return self.turn_away(port, header);
+            return self.handle_late_join(port, header);
         };
-        if edge.child == OUTSIDER {
-            return self.handle_outsiders_join(port, header);
+        if edge.child == EXTERNAL_RECEIVER {
+            return self.handle_external_receiver_join(port, header);
         }
         if usize::from(edge.child.0) >= group.children.len() {
-            // Said like a wrong capability, so that a stranger learns nothing of the group.
+            // The same error as for a wrong capability, so that a stranger learns nothing about the
+            // group.
             return Err(FrameError::Forged { group: edge.group });
         }
         group.check_edge(header, edge.child)?;
@@ -145,14 +146,14 @@ impl Node {
         entry.has_left = true;
         let (at_fault, port) = (entry.members.start, entry.port);
         group.left_count += 1;
-        // Whoever leaves in the middle of an operation leaves the others waiting for it.
+        // A child that leaves during an operation leaves the others waiting for it.
         let is_awaited = group
             .slots
             .iter()
             .any(|slot| slot.phase == Phase::Gathering && !slot.arrived.has(child))
             || group.stream.as_ref().is_some_and(|stream| stream.awaits(child));
         let have_all_left = usize::from(group.left_count) == group.children.len();
-        // It reads nothing more: what is queued for it is results that it gave up.
+        // The child reads nothing more, so what is queued for it is dropped.
         if let Some(port) = port {
             self.ports[port.0 as usize].outbox.clear();
         }
@@ -169,13 +170,13 @@ impl Node {
         self.unbind(port, AbortReason::MemberLost, AbortReason::NodeLost);
     }
 
-    /// A link was closed on this side, because what came over it was no frame or was refused. Its
-    /// number may be used again.
+    /// A link was closed on this side, because a frame from it was invalid or refused. Its number
+    /// may be used again.
     pub fn handle_port_refused(&mut self, port: PortId) {
         self.unbind(port, AbortReason::Misbehaved, AbortReason::Misbehaved);
     }
 
-    /// Takes the port from its group, which fails if it still needs it.
+    /// Takes the port from its group, and fails the group if it still needs the port.
     fn unbind(&mut self, port: PortId, child_lost: AbortReason, parent_lost: AbortReason) {
         let role = self.role(port);
         if let Some(entry) = self.ports.get_mut(port.0 as usize) {
@@ -184,9 +185,9 @@ impl Node {
         }
         match role {
             Role::Unbound | Role::Closing => {}
-            Role::Outsider { group } => {
-                if let Some(outsider) = &mut self.group_mut(group).outsider {
-                    outsider.port = None;
+            Role::ExternalReceiver { group } => {
+                if let Some(external_receiver) = &mut self.group_mut(group).external_receiver {
+                    external_receiver.port = None;
                 }
             }
             Role::Parent { group } => {
@@ -197,7 +198,7 @@ impl Node {
             Role::Child { group, child } => {
                 let entry = &mut self.group_mut(group).children[usize::from(child.0)];
                 entry.port = None;
-                // A child that has left may close its link while its siblings stay a while.
+                // A child that has left may close its link while its siblings still run operations.
                 if !entry.has_left {
                     let at_fault = entry.members.start;
                     self.fail(group, Abort { reason: child_lost, at_fault });
@@ -206,20 +207,20 @@ impl Node {
         }
     }
 
-    /// When [`Node::handle_timeout`] is due; none while nothing is waited for.
+    /// When [`Node::handle_timeout`] is due; none without a timer.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Time> {
-        let ask = self.next_ask();
+        let repeat = self.next_repeat_at();
         if self.forming == 0 {
-            return ask;
+            return repeat;
         }
         let joins = self.groups.iter().flatten().filter_map(|group| group.join_by);
-        joins.chain(ask).min()
+        joins.chain(repeat).min()
     }
 
     /// Repeats what is due upward, and fails every group whose children did not all join in time.
     pub fn handle_timeout(&mut self, now: Time) {
-        self.ask_again(now);
+        self.repeat_due(now);
         if self.forming == 0 {
             return;
         }
@@ -228,34 +229,35 @@ impl Node {
             if group.join_by.is_none_or(|join_by| now < join_by) {
                 continue;
             }
-            let missing = group.children.iter().find(|child| !child.has_joined);
-            let at_fault = missing.expect("a formed group has no join timer").members.start;
+            let absent = group.children.iter().find(|child| !child.has_joined);
+            let at_fault = absent.expect("a formed group has no join timer").members.start;
             self.fail(group.id, Abort { reason: AbortReason::JoinTimeout, at_fault });
         }
     }
 
-    /// Fails a group: everyone around is told, everything it held is free.
+    /// Fails a group: tells everyone around it and frees what it used.
     pub(super) fn fail(&mut self, id: GroupId, abort: Abort) {
         if let Some(tree) = self.drop_group(id, abort) {
             self.serve_lock(tree);
         }
     }
 
-    /// Fails a group; the tree whose stream lock it may have held is the caller's to serve.
+    /// Fails a group. Returns the tree whose stream lock it may have had; the caller serves that
+    /// lock.
     pub(super) fn drop_group(&mut self, id: GroupId, abort: Abort) -> Option<TreeId> {
         let tree = self.leave_lock(id);
         let group = self.remove(id);
         self.remember(&group, abort);
-        self.tell_outsider(&group, Some(abort));
-        let word = Message::Abort(abort);
+        self.tell_external_receiver(&group, Some(abort));
+        let message = Message::Abort(abort);
         for (index, child) in group.children.iter().enumerate() {
             if let Some(port) = child.port {
-                let last_word = group.header_to_child(ChildIndex(index as u16), word);
-                self.retire(port, Some(last_word));
+                let last_message = group.header_to_child(ChildIndex(index as u16), message);
+                self.retire(port, Some(last_message));
             }
         }
-        if let Some((port, last_word)) = group.header_to_parent(word) {
-            self.retire(port, Some(last_word));
+        if let Some((port, last_message)) = group.header_to_parent(message) {
+            self.retire(port, Some(last_message));
         }
         self.stats.groups_failed += 1;
         self.events.push_back(Event::Failed { group: id, epoch: group.epoch, abort });
@@ -266,12 +268,12 @@ impl Node {
     /// Ends a group in good order.
     fn end(&mut self, id: GroupId) {
         let group = self.remove(id);
-        self.tell_outsider(&group, None);
+        self.tell_external_receiver(&group, None);
         for port in group.children.iter().filter_map(|child| child.port) {
             self.retire(port, None);
         }
-        if let Some((port, last_word)) = group.header_to_parent(Message::Leave) {
-            self.retire(port, Some(last_word));
+        if let Some((port, last_message)) = group.header_to_parent(Message::Leave) {
+            self.retire(port, Some(last_message));
         }
         self.stats.groups_ended += 1;
         self.events.push_back(Event::Ended { group: id, epoch: group.epoch });
@@ -284,7 +286,7 @@ impl Node {
         if group.join_by.is_some() {
             self.forming -= 1;
         }
-        self.asking -= u32::from(group.upward.is_waiting());
+        self.unanswered_groups -= u32::from(group.upward.is_waiting());
         group
     }
 
@@ -293,7 +295,7 @@ impl Node {
     }
 }
 
-fn check_stream(limits: &StreamLimits, grant: &StreamGrant) -> Result<(), InstallError> {
+fn check_stream(limits: &StreamLimits, grant: &StreamConfig) -> Result<(), InstallError> {
     if grant.tree.0 >= limits.trees {
         return Err(InstallError::TreeIdTooLarge { tree: grant.tree, trees: limits.trees });
     }

@@ -1,37 +1,39 @@
-//! Results to a group's multicast address: sent at its root, heard at its other nodes.
+//! Results that go to a group's multicast address: the root sends them, other nodes receive them.
 
-use tributary_wire::frame::{EVERYONE, Edge, Header, Hearing, Message, Part, Trail};
+use tributary_wire::frame::{EVERYONE, Edge, Header, Message, Part, RetransmitState, Subscription};
 use tributary_wire::{Capability, ChildIndex, GroupId};
 
 use super::distribution::Answer;
-use super::group::{Course, Group};
+use super::group::{Group, PartKind};
 use super::{Event, FrameError, Node, Transmit};
-use crate::multicast::Ear;
+use crate::multicast::MulticastReceiver;
 use crate::payloads::Payloads;
-use crate::{Carrier, Reach, Time};
+use crate::{Carrier, Reachability, Time};
 
-/// Results sent with nobody hearing any, after which the root saves itself the trouble.
-const UNHEARD_MAX: u8 = 64;
+/// Results sent without a subscriber, after which the root stops multicasting.
+const UNRECEIVED_MAX: u8 = 64;
 
 /// A group's multicast at one of its nodes.
 #[derive(Debug)]
 pub(super) struct Multicast {
     capability: Capability,
-    ear: Ear,
-    /// Results sent since anybody said that it hears them; none once the root has given up.
-    unheard: Option<u8>,
+    receiver: MulticastReceiver,
+    /// Results sent since there was a subscriber; none once the root has stopped.
+    unreceived: Option<u8>,
     longest_bytes: u32,
 }
 
 impl Node {
-    /// Lets a group's results travel by multicast: its root sends them to the address that the
-    /// driver knows, in datagrams of `capability`; its other nodes hear them. Right after the
-    /// install, wherever the manager grants an address: with `segment_max_bytes` of 0 where this
-    /// node sends and hears none, because members below it may hear them all the same, and go on
-    /// with results that have not come to it. Segments longer than `segment_max_bytes` are not multicast.
+    /// Lets a group's results travel by multicast. The root sends them, in datagrams of
+    /// `capability`, to the address that the driver knows; other nodes receive them. Segments
+    /// longer than `segment_max_bytes` are not multicast.
     ///
-    /// A child that hears multicast gets a reliable copy only when it asks for one: a lost multicast
-    /// costs it a timeout, and the others cost the node nothing.
+    /// To be called right after the install wherever the manager grants an address. A node that can
+    /// neither send nor receive multicast is told with a `segment_max_bytes` of 0, because members
+    /// below it may still receive it and go on with results that this node does not have yet.
+    ///
+    /// A subscribed child gets a reliable copy only when it repeats its request. A lost multicast
+    /// costs it a timeout; the others cost the node nothing.
     pub fn use_multicast(
         &mut self,
         group: GroupId,
@@ -42,13 +44,13 @@ impl Node {
         found.slots.let_be_overtaken();
         found.multicast = Some(Multicast {
             capability,
-            ear: Ear::new(capability),
-            unheard: Some(0),
+            receiver: MulticastReceiver::new(capability),
+            unreceived: Some(0),
             longest_bytes: segment_max_bytes,
         });
     }
 
-    /// The next frame for a group's multicast address, to be taken at once.
+    /// The next frame for a group's multicast address. It is removed at once.
     pub fn poll_multicast(&mut self) -> Option<(GroupId, Transmit)> {
         self.multicasts.pop_front()
     }
@@ -56,8 +58,8 @@ impl Node {
     /// Takes a frame that came by multicast.
     ///
     /// # Errors
-    /// If it isn't a result of a group that is served below another node, or doesn't show the
-    /// group's capability. It is dropped, and nothing else happens.
+    /// If it is not a result of a group that this node serves below another node, or does not show
+    /// the group's capability. It is dropped, and nothing else happens.
     pub fn handle_multicast(
         &mut self,
         now: Time,
@@ -72,76 +74,89 @@ impl Node {
         if found.epoch != epoch {
             return Err(unknown);
         }
-        if !multicast.ear.accepts(found.id, found.epoch, &header.edge) {
+        if !multicast.receiver.accepts(found.id, found.epoch, &header.edge) {
             return Err(FrameError::Forged { group: id });
         }
         if found.parent.is_none() {
-            // The root hears itself.
+            // The root receives its own multicast.
             return Ok(());
         }
         let Message::Result(part) = header.message else { return Err(FrameError::WrongDirection) };
         let answer = Answer { now, carrier: Carrier::Multicast, part: &part };
-        self.handle_result(id, Course::Segment, answer, payload, payloads)
+        self.handle_result(id, PartKind::Segment, answer, payload, payloads)
     }
 
-    /// Sends a result to everybody, if this is the root and anybody may hear it.
+    /// Multicasts a result, if this is the root and multicast is in use.
     pub(super) fn multicast_result(&mut self, id: GroupId, slot_index: usize) {
         let group = self.group_mut(id);
         let Some(header) = group.multicast_header(slot_index) else { return };
         let body = (header.payload_bytes() > 0).then(|| group.slots.accumulator(slot_index));
-        let is_heard = group.is_heard_below();
-        let multicast = group.multicast.as_mut().expect("it gave the header");
+        let has_subscriber = group.has_subscriber_below();
+        let multicast =
+            group.multicast.as_mut().expect("a group with a header for multicast has multicast");
         let mut gives_up = false;
-        if let Some(unheard) = &mut multicast.unheard {
-            *unheard = if is_heard { 0 } else { *unheard + 1 };
-            gives_up = *unheard > UNHEARD_MAX;
+        if let Some(unreceived) = &mut multicast.unreceived {
+            *unreceived = if has_subscriber { 0 } else { *unreceived + 1 };
+            gives_up = *unreceived > UNRECEIVED_MAX;
         }
         if gives_up {
-            self.group_mut(id).multicast.as_mut().expect("seen above").unheard = None;
-            self.events.push_back(Event::Multicast { group: id, reach: Reach::Silent });
+            self.group_mut(id).multicast.as_mut().expect("seen above").unreceived = None;
+            self.events
+                .push_back(Event::Multicast { group: id, reachability: Reachability::Unreachable });
             return;
         }
         self.stats.multicasts += 1;
         self.multicasts.push_back((id, Transmit { header, body, carrier: Carrier::Multicast }));
     }
 
-    /// A child says who hears what is multicast.
-    pub(super) fn handle_hears(&mut self, id: GroupId, child: ChildIndex, hearing: Hearing) {
+    /// A child says who at or below it receives multicast.
+    pub(super) fn handle_subscribed(
+        &mut self,
+        id: GroupId,
+        child: ChildIndex,
+        subscription: Subscription,
+    ) {
         let group = self.group_mut(id);
         if group.multicast.is_none() {
             return;
         }
-        let was_heard = group.is_heard_below();
-        group.children[usize::from(child.0)].hearing = hearing;
-        let is_heard = group.is_heard_below();
+        let had_subscriber = group.has_subscriber_below();
+        group.children[usize::from(child.0)].subscription = subscription;
+        let has_subscriber = group.has_subscriber_below();
         let multicast = group.multicast.as_mut().expect("seen above");
         if group.parent.is_none() {
-            // Somebody hears, so it is worth the while even after giving up.
-            if is_heard && multicast.unheard.replace(0).is_none() {
-                self.events.push_back(Event::Multicast { group: id, reach: Reach::Open });
+            // There is a subscriber, so multicasting is worthwhile again.
+            if has_subscriber && multicast.unreceived.replace(0).is_none() {
+                self.events.push_back(Event::Multicast {
+                    group: id,
+                    reachability: Reachability::Reachable,
+                });
             }
-        } else if was_heard != is_heard && !multicast.ear.hears() {
-            self.tell_hearing(id);
+        } else if had_subscriber != has_subscriber && !multicast.receiver.is_subscribed() {
+            self.announce_subscription(id);
         }
     }
 
-    /// Takes note of how a result from above came, and tells the parent what follows.
-    pub(super) fn listen(&mut self, id: GroupId, carrier: Carrier, part: &Part) {
+    /// Notes how a result from above came, and tells the parent if that changes the subscription.
+    pub(super) fn update_subscription(&mut self, id: GroupId, carrier: Carrier, part: &Part) {
         let Some(multicast) = &mut self.group_mut(id).multicast else { return };
-        if multicast.ear.on_result(carrier, part.trail.attempt).is_some() {
-            self.tell_hearing(id);
+        if multicast.receiver.on_result(carrier, part.retransmit.attempt).is_some() {
+            self.announce_subscription(id);
         }
     }
 
-    fn tell_hearing(&mut self, id: GroupId) {
+    fn announce_subscription(&mut self, id: GroupId) {
         let group = self.group_mut(id);
-        let hears = group.multicast.as_ref().is_some_and(|multicast| multicast.ear.hears());
-        let hearing = match group.is_heard_below() {
-            _ if hears => Hearing::Here,
-            true => Hearing::Below,
-            false => Hearing::Nobody,
+        let is_subscribed =
+            group.multicast.as_ref().is_some_and(|multicast| multicast.receiver.is_subscribed());
+        let subscription = match group.has_subscriber_below() {
+            _ if is_subscribed => Subscription::Here,
+            true => Subscription::Below,
+            false => Subscription::Nobody,
         };
-        let Some((port, header)) = group.header_to_parent(Message::Hears(hearing)) else { return };
+        let Some((port, header)) = group.header_to_parent(Message::Subscribed(subscription)) else {
+            return;
+        };
         if !self.transmit(port, header, None) {
             self.stats.dropped += 1;
         }
@@ -149,31 +164,32 @@ impl Node {
 }
 
 impl Group {
-    fn is_heard_below(&self) -> bool {
-        self.children.iter().any(|child| child.hearing != Hearing::Nobody)
+    fn has_subscriber_below(&self) -> bool {
+        self.children.iter().any(|child| child.subscription != Subscription::Nobody)
     }
 
-    /// Whether a child gets no copy of a result, because it hears it or asks for it.
+    /// Whether a child gets no copy of a result, because it is subscribed and repeats lost
+    /// requests.
     pub(super) fn spares_copy(&self, slot_index: usize, child: ChildIndex) -> bool {
         let slot = &self.slots[slot_index];
         let (Some(multicast), Some(part)) = (&self.multicast, &slot.part) else { return false };
-        let hears = self.children[usize::from(child.0)].hearing == Hearing::Here;
-        // Only who asked by datagram asks again by itself.
-        let asks = slot.heard(child).carrier == Carrier::Datagram;
+        let is_subscribed = self.children[usize::from(child.0)].subscription == Subscription::Here;
+        // Only a child that sent its request by datagram repeats it.
+        let repeats = slot.newest_attempt(child).carrier == Carrier::Datagram;
         #[cfg(feature = "planted-bugs")]
-        let asks = asks || crate::planted::is_planted(crate::planted::Bug::SparedCopy);
-        hears && asks && multicast.carries(part)
+        let repeats = repeats || crate::planted::is_planted(crate::planted::Bug::SparedCopy);
+        is_subscribed && repeats && multicast.carries(part)
     }
 
     fn multicast_header(&self, slot_index: usize) -> Option<Header> {
         let multicast = self.multicast.as_ref()?;
         let slot = &self.slots[slot_index];
         let mut part = slot.part?;
-        if self.parent.is_some() || multicast.unheard.is_none() || !multicast.carries(&part) {
+        if self.parent.is_some() || multicast.unreceived.is_none() || !multicast.carries(&part) {
             return None;
         }
         part.has_data = slot.has_data;
-        part.trail = Trail { attempt: 0, behind: self.behind(part.sequence) };
+        part.retransmit = RetransmitState { attempt: 0, behind: self.behind(part.sequence) };
         let capability = multicast.capability;
         let edge = Edge { group: self.id, epoch: self.epoch, child: EVERYONE, capability };
         Some(Header { edge, message: Message::Result(part) })

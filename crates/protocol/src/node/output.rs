@@ -1,4 +1,4 @@
-//! What a node gives its driver: frames to send, things to know, counters.
+//! What a node gives its driver: frames, events and counters.
 
 use core::num::NonZeroU16;
 
@@ -7,7 +7,7 @@ use tributary_wire::{Epoch, GroupId};
 
 use super::PortId;
 use crate::payloads::{ArenaId, Place};
-use crate::{Carrier, Reach};
+use crate::{Carrier, Reachability};
 
 /// A frame to send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,30 +48,30 @@ pub enum Event {
     },
     /// Nothing refers to this arena any more.
     Released(ArenaId),
-    /// The port has said all it had to say: close the link.
+    /// The port has sent all it had to send: close the link.
     Close(PortId),
-    /// The peer at the other end of a link takes datagrams at this UDP port of the address that
-    /// the link leads to. The driver delivers what comes from there from now on.
+    /// The peer at the other end of a link takes datagrams at this UDP port of the address that the
+    /// link leads to. The driver delivers datagrams from there from now on.
     DatagramPeer {
         /// The link.
         port: PortId,
         /// The peer's UDP port.
         datagram_port: NonZeroU16,
     },
-    /// Whether anybody hears what this node, the group's root, sends to its multicast address: told
-    /// when it gives up, and when somebody is heard of after that.
+    /// Whether this node, the group's root, multicasts: sent when it stops for lack of subscribers,
+    /// and when there is one again.
     Multicast {
         /// The group.
         group: GroupId,
         /// What was found.
-        reach: Reach,
+        reachability: Reachability,
     },
-    /// Whether datagrams to the parent arrive: decided once, and again if they cease to.
+    /// Whether datagrams to the parent arrive: sent once, and again if they cease to arrive.
     Datagrams {
         /// The link to the parent.
         port: PortId,
         /// What was found.
-        reach: Reach,
+        reachability: Reachability,
     },
 }
 
@@ -92,24 +92,24 @@ pub struct NodeStats {
     pub streams: u64,
     /// Frames for groups that were gone by the time they came; dropped.
     pub late: u64,
-    /// Repeats of requests that wait for other children, told so.
-    pub held: u64,
-    /// Requests that children were told of as missing.
-    pub missing: u64,
+    /// Acks sent: repeats of requests that wait for other children.
+    pub acks: u64,
+    /// Nacks sent: requests that came by datagram after a later one, or not at all.
+    pub nacks: u64,
     /// Own requests sent upward again.
     pub repeated: u64,
-    /// Edges upward that went over to their link because datagrams do not arrive.
+    /// Edges to parents that use only their link because datagrams do not arrive.
     pub silent_edges: u64,
     /// Results sent to multicast addresses.
     pub multicasts: u64,
-    /// Reliable copies of such results that were not sent because their receivers hear multicast.
+    /// Reliable copies not sent because the child is subscribed to multicast.
     pub spared: u64,
-    /// Results sent to processes outside their groups.
-    pub outsider_results: u64,
-    /// Results for such a process while none was there.
-    pub outsider_missed: u64,
-    /// Such processes that lost their place because they did not read in time.
-    pub outsiders_dropped: u64,
+    /// Results sent to external receivers.
+    pub external_results: u64,
+    /// Results for an external receiver while none had joined.
+    pub external_missed: u64,
+    /// External receivers dropped because they did not read in time.
+    pub external_dropped: u64,
     /// Datagrams not sent because too many waited already.
     pub dropped: u64,
     /// Groups that failed.

@@ -24,8 +24,8 @@ pub(super) enum Role {
     Child { group: GroupId, child: ChildIndex },
     /// The parent in a group.
     Parent { group: GroupId },
-    /// The process outside a group.
-    Outsider { group: GroupId },
+    /// The external receiver of a group.
+    ExternalReceiver { group: GroupId },
     /// Its group is gone; what is queued still goes out.
     Closing,
 }
@@ -43,13 +43,13 @@ const OUTBOX_SPARE: usize = 4;
 
 /// What waits to be sent, in order: frames for the link, and datagrams beside it.
 ///
-/// Either kind has a bound of its own. Answers to repeats that came by datagram must not take the
-/// room of what the link owes a peer that is merely slow to read it.
+/// Each kind has its own bound, so that answers to repeated datagrams do not take the room of
+/// results for a slow peer's link.
 #[derive(Debug, Default)]
 pub(super) struct Outbox {
     queue: VecDeque<Transmit>,
     datagrams: usize,
-    /// Frames of either kind that the port's role can honestly have queued.
+    /// Bound of each kind: the most frames that an honest peer can cause.
     max: usize,
 }
 
@@ -66,7 +66,7 @@ impl Outbox {
         self.queue.iter()
     }
 
-    /// False if there are as many of its kind as there may be.
+    /// False if the bound of its kind is reached.
     fn push(&mut self, transmit: Transmit) -> bool {
         let is_datagram = transmit.carrier != Carrier::Link;
         let waiting = if is_datagram { self.datagrams } else { self.queue.len() - self.datagrams };
@@ -101,8 +101,8 @@ impl Outbox {
 }
 
 impl Node {
-    /// Frames that wait to be sent at a port: for its link never more than its group has slots, its
-    /// tree's stream slots included, and a few; and no more datagrams than that.
+    /// Frames that wait to be sent at a port. Link frames are bounded by the slots of the group and
+    /// of its tree's streams, plus a few. Datagrams have the same bound.
     #[must_use]
     pub fn queued_frames(&self, port: PortId) -> usize {
         self.ports.get(port.0 as usize).map_or(0, |entry| entry.outbox.queue.len())
@@ -125,15 +125,14 @@ impl Node {
         entry.outbox.queue.reserve(2 * entry.outbox.max);
     }
 
-    /// Queues a frame for the link. `false` if the port holds as many as its role can honestly
-    /// need.
+    /// Queues a frame for the link. `false` if the port holds as many as an honest peer can cause.
     #[must_use]
     pub(super) fn transmit(&mut self, port: PortId, header: Header, body: Option<Place>) -> bool {
         self.enqueue(port, Transmit { header, body, carrier: Carrier::Link })
     }
 
-    /// Queues a datagram, or drops it if the port holds too much: it may be lost anyway, and
-    /// whoever misses it asks.
+    /// Queues a datagram, or drops it if too many wait. A datagram may be lost anyway, and the peer
+    /// repeats its request.
     pub(super) fn transmit_datagram(&mut self, port: PortId, header: Header, body: Option<Place>) {
         let is_queued = self.enqueue(port, Transmit { header, body, carrier: Carrier::Datagram });
         self.stats.dropped += u64::from(!is_queued);
@@ -147,15 +146,15 @@ impl Node {
         is_queued
     }
 
-    /// Takes the port from its group. A last word, if any, goes out before the link is closed;
-    /// frames that refer to the group's memory don't.
-    pub(super) fn retire(&mut self, port: PortId, last_word: Option<Header>) {
+    /// Takes the port from its group. The last message, if any, is sent before the link is closed;
+    /// frames that refer to the group's memory are dropped.
+    pub(super) fn retire(&mut self, port: PortId, last_message: Option<Header>) {
         let entry = &mut self.ports[port.0 as usize];
         entry.role = Role::Closing;
         entry.outbox.retain(|queued| queued.body.is_none() && queued.carrier == Carrier::Link);
-        if let Some(header) = last_word {
-            let word = Transmit { header, body: None, carrier: Carrier::Link };
-            entry.outbox.queue.push_back(word);
+        if let Some(header) = last_message {
+            let message = Transmit { header, body: None, carrier: Carrier::Link };
+            entry.outbox.queue.push_back(message);
         }
         if entry.outbox.is_empty() {
             self.events.push_back(super::Event::Close(port));

@@ -20,7 +20,7 @@ pub(super) enum Phase {
     Done,
 }
 
-/// The segment a slot holds, and which children it has heard.
+/// The segment that a slot holds, and which children have contributed to it.
 #[derive(Debug)]
 pub(super) struct Slot {
     /// The segment as its first contributor described it; none before first use.
@@ -34,14 +34,14 @@ pub(super) struct Slot {
     pub(super) has_data: bool,
     /// The children whose contribution has come.
     pub(super) arrived: Arrivals,
-    /// How each child's contribution came, as far as the newest attempt is known: its result goes
-    /// the same way.
-    heard: Box<[Heard]>,
+    /// How the newest attempt of each child's contribution came. The child's result goes the same
+    /// way.
+    newest_attempt: Box<[NewestAttempt]>,
 }
 
 /// How a contribution came.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Heard {
+pub(super) struct NewestAttempt {
     pub(super) carrier: Carrier,
     pub(super) attempt: u8,
 }
@@ -55,7 +55,7 @@ impl Slot {
             data_from: None,
             has_data: false,
             arrived: Arrivals::new(children),
-            heard: vec![Heard::default(); children].into_boxed_slice(),
+            newest_attempt: vec![NewestAttempt::default(); children].into_boxed_slice(),
         }
     }
 
@@ -69,7 +69,7 @@ impl Slot {
         self.arrived.clear();
     }
 
-    /// Forgets what it held: the slot serves another group from now on.
+    /// Forgets the segment: the slot serves another group from now on.
     pub(super) fn forget(&mut self) {
         self.part = None;
         self.phase = Phase::Done;
@@ -84,8 +84,8 @@ impl Slot {
         self.part.is_some_and(|part| part.operation == operation)
     }
 
-    /// Whether the slot has moved on past a number. It moves on only when every member has had
-    /// that number's result, so whatever still comes for it is a late copy.
+    /// Whether the slot has moved on past a number. It does so only when every member has that
+    /// number's result, so a frame for it is a late copy.
     pub(super) fn is_past(&self, sequence: Sequence) -> bool {
         let ahead = self.part.map_or(0, |part| part.sequence.distance_from(sequence));
         (1..1 << 31).contains(&ahead)
@@ -95,27 +95,27 @@ impl Slot {
         self.part.expect("an open slot has a part").shape
     }
 
-    pub(super) fn heard(&self, child: ChildIndex) -> Heard {
-        self.heard[usize::from(child.0)]
+    pub(super) fn newest_attempt(&self, child: ChildIndex) -> NewestAttempt {
+        self.newest_attempt[usize::from(child.0)]
     }
 
-    /// Notes how a repeat came; an attempt that was overtaken changes nothing.
-    pub(super) fn hear_again(&mut self, child: ChildIndex, heard: Heard) {
-        let before = &mut self.heard[usize::from(child.0)];
-        // Attempts are counted only so far, and the last goes over the link.
-        if heard.attempt > before.attempt || heard.carrier == Carrier::Link {
-            *before = heard;
+    /// Notes how a repeat came. An attempt that a newer one has overtaken changes nothing.
+    pub(super) fn note_repeat(&mut self, child: ChildIndex, newest_attempt: NewestAttempt) {
+        let before = &mut self.newest_attempt[usize::from(child.0)];
+        // The attempt number saturates, and the last attempt goes over the link.
+        if newest_attempt.attempt > before.attempt || newest_attempt.carrier == Carrier::Link {
+            *before = newest_attempt;
         }
     }
 
-    pub(super) fn mark_arrived(&mut self, child: ChildIndex, heard: Heard) {
+    pub(super) fn mark_arrived(&mut self, child: ChildIndex, newest_attempt: NewestAttempt) {
         let is_new = self.arrived.mark(child);
         debug_assert!(is_new, "a repeat is not counted");
-        self.heard[usize::from(child.0)] = heard;
+        self.newest_attempt[usize::from(child.0)] = newest_attempt;
     }
 
-    /// Whether a further contributor means the same segment. A broadcast's members differ in
-    /// whether they bring data, and in nothing else.
+    /// Whether another contribution is for the same segment. Contributions to a broadcast may
+    /// differ in whether they have data, and in nothing else.
     pub(super) fn agrees_with(&self, part: &Part) -> bool {
         self.part.is_some_and(|ours| ours.is_same_segment(part))
     }

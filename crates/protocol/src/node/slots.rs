@@ -1,7 +1,7 @@
-//! A window of slots: those of a group, or those that a tree's streams use in turn.
+//! A window of slots: a group's own, or a tree's, which groups use one after the other to stream.
 //!
-//! Owns which slot a sequence number has, who may open it, and the order of reduction in it. Knows
-//! neither links nor where results go.
+//! Maps sequence numbers to slots, decides who may open one, and keeps the order of reduction. It
+//! knows neither links nor where results go.
 
 use alloc::boxed::Box;
 use core::ops::Index;
@@ -11,11 +11,11 @@ use tributary_wire::{ChildIndex, Operator, Sequence};
 
 use super::FrameError;
 use super::group::Child;
-use super::slot::{Heard, Phase, Slot};
+use super::slot::{NewestAttempt, Phase, Slot};
 use crate::payloads::{Arena, ArenaId, Lane, Payloads, Place, Source};
 use crate::{Carrier, Time};
 
-/// See the module's page.
+/// See the module documentation.
 #[derive(Debug)]
 pub(super) struct Slots {
     arena: ArenaId,
@@ -28,17 +28,17 @@ pub(super) struct Slots {
 
 /// What a contribution leads to.
 pub(super) enum Outcome {
-    /// Others are still missing.
+    /// Other contributions have not come.
     Gathering,
     /// It was counted before.
     Repeat(Repeated),
     /// It was the last.
     Complete,
-    /// It cannot belong to what the others started, or one of them has left.
+    /// It does not fit what the others started, or one of them has left.
     Failed(Abort),
 }
 
-/// Which repeat of a contribution that was counted before.
+/// State of the slot when a contribution comes again.
 #[derive(Clone, Copy)]
 pub(super) enum Repeated {
     /// Its slot waits for others.
@@ -78,16 +78,16 @@ impl Slots {
         self.slots.iter_mut().for_each(Slot::forget);
     }
 
-    /// Lets members go on with results that have not come to this node, because they are multicast.
+    /// Lets members go on with results that have not come to this node, because they came by
+    /// multicast.
     ///
-    /// The next request of such a member shows that the root had the segment complete, hence that
-    /// every child here had contributed to it, and that nobody will ask this node for what lies a
-    /// window before it.
+    /// The next request of such a member shows that the root had completed the segment. Hence every
+    /// child here had contributed to it, and no child will repeat requests from a window before it.
     pub(super) fn let_be_overtaken(&mut self) {
         self.may_be_overtaken = true;
     }
 
-    /// The memory that goes with them.
+    /// The memory that these slots need.
     pub(super) fn arena(&self, children: u16) -> Arena {
         Arena {
             id: self.arena,
@@ -131,7 +131,7 @@ impl Slots {
         Place { arena: self.arena, slot: index as u16, lane: Lane::Parked(child) }
     }
 
-    /// Takes one contribution in, and reduces what has become due.
+    /// Takes a contribution, and reduces all that can be reduced in child order.
     pub(super) fn contribute(
         &mut self,
         children: &[Child],
@@ -171,7 +171,8 @@ impl Slots {
             let at_fault = children[usize::from(child.0)].members.start;
             return Ok(Outcome::Failed(Abort { reason: AbortReason::Disagreement, at_fault }));
         }
-        self.slots[index].mark_arrived(child, Heard { carrier, attempt: part.trail.attempt });
+        self.slots[index]
+            .mark_arrived(child, NewestAttempt { carrier, attempt: part.retransmit.attempt });
         if part.shape.operator().is_reduction() {
             self.reduce(children.len(), index, child, payload, payloads);
         } else if part.has_data {
@@ -184,15 +185,15 @@ impl Slots {
         Ok(if is_complete { Outcome::Complete } else { Outcome::Gathering })
     }
 
-    /// Opens a slot for a segment it doesn't hold yet, if the sender has the credit.
+    /// Opens a slot for a segment that it does not hold yet, if the sender has the credit.
     fn open(
         &mut self,
         children: &[Child],
         index: usize,
         part: &Part,
     ) -> Result<Option<Abort>, FrameError> {
-        // The second condition follows from the first for every honest group; members in league
-        // could still number their segments with gaps.
+        // For honest members the second condition follows from the first. Colluding members could
+        // number their segments with gaps.
         if !self.has_credit(part.sequence) || !self.is_spent(&self.slots[index]) {
             let sequence = part.sequence.0;
             return Err(FrameError::OutsideWindow { sequence, osos: self.window });
@@ -205,30 +206,30 @@ impl Slots {
         Ok(None)
     }
 
-    /// Whether a segment's result is here, or no longer wanted.
+    /// Whether a segment's result is here, or is not needed any more.
     pub(super) fn is_answered(&self, sequence: Sequence) -> bool {
         let slot = &self.slots[self.index_of(sequence)];
         slot.is_past(sequence) || (slot.holds(sequence) && slot.phase == Phase::Done)
     }
 
-    /// Whether a slot's segment may be followed by the one that needs it to be complete.
+    /// Whether the segment a window later may be sent while this slot is in its present phase.
     fn is_spent(&self, slot: &Slot) -> bool {
         slot.phase == Phase::Done || (self.may_be_overtaken && slot.phase == Phase::Forwarded)
     }
 
-    /// Whether a member may have this segment in flight: all it sent a window ago must be complete
-    /// here, because it must be complete at the member.
+    /// Whether a member may have this segment in flight. Everything a window before it must be
+    /// complete at the member, hence here.
     fn has_credit(&self, sequence: Sequence) -> bool {
         let earlier = Sequence(sequence.0.wrapping_sub(u32::from(self.window)));
         let slot = &self.slots[self.index_of(earlier)];
         match slot.part {
             Some(_) => slot.holds(earlier) && self.is_spent(slot),
-            // Never used: the window is still in its first segments.
+            // The slot was never used: the group is still in its first window.
             None => sequence.distance_from(Sequence::FIRST) < u32::from(self.window),
         }
     }
 
-    /// One of the bugs that the simulator's swarm has to find.
+    /// One of the bugs that the swarm has to find.
     #[cfg(feature = "planted-bugs")]
     fn count_twice(
         &mut self,
@@ -252,8 +253,8 @@ impl Slots {
         }
     }
 
-    /// Reduces a contribution if it is its child's turn, and then every parked one whose turn it
-    /// has become; parks it otherwise. So the order of reduction is the order of children, whatever
+    /// Reduces a contribution if those of all earlier children are reduced, and then every parked
+    /// one that follows; parks it otherwise. So contributions are reduced in child order, whatever
     /// the order of arrival.
     fn reduce(
         &mut self,
@@ -294,8 +295,9 @@ impl Index<usize> for Slots {
     }
 }
 
-/// Slots that `window` segments in flight need: as many again for results still wanted by members
-/// that lag, rounded up so that a wrapping sequence number keeps choosing the same slot.
+/// Slots for `window` segments in flight: twice as many, because slower members may still need
+/// earlier results, rounded up to a power of two, so that sequence numbers map to slots across the
+/// wrap.
 pub(super) fn slots_for(window: u16) -> u16 {
     (2 * window).next_power_of_two()
 }

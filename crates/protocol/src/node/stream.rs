@@ -1,36 +1,36 @@
 //! Streams: long vectors that go through a node chunk by chunk, one group at a time.
 //!
-//! A tree's stream slots are the node's, not a group's, and a group that holds them holds the
-//! tree's *stream lock* there: the lock is the possession of the slots. So the memory that streams
-//! need is radix x window x chunk per tree, whatever the number of groups and the length of their
-//! vectors.
+//! A tree's stream slots belong to the node, not to a group. A group that has these slots has the
+//! tree's *stream lock* on this node. So streams need radix x window x chunk bytes per tree,
+//! whatever the number of groups and the length of their vectors.
 //!
-//! A wish for a stream ([`Message::StreamAsk`]) goes up, merged like a contribution, to the group's
-//! root. From there locks are taken downward: a node passes [`Message::StreamTurn`] on to its
-//! children only once it holds its own lock; each node serves groups in the order in which they
-//! came to wait. Chunks then go through the slots as segments do. Whoever has all results says
-//! [`Message::StreamDone`]; a node whose children have all said so gives the lock to the next group
-//! and says it upward.
+//! A stream request ([`Message::StreamRequest`]) goes up to the group's root, merged like a
+//! contribution. From there locks are taken downward: a node sends [`Message::StreamGrant`] to its
+//! children only once it has its own lock. Each node serves groups in the order in which they began
+//! to wait. Chunks then go through the slots as segments do. A member that has all results sends
+//! [`Message::StreamDone`]. A node whose children have all sent it gives the lock to the next group
+//! and sends it upward.
 //!
 //! # Why groups never wait for each other in a circle
 //!
 //! A group's nodes form a connected part of the tree; let `root(g)` be the uppermost. Say that `g`
-//! waits for `h` at node `n` if both asked for `n`'s lock and `h` came first. Whoever asks for the
-//! lock of a node holds those of all its ancestors in its group, so `g` and `h` have no common node
-//! above `n`: else one of them held it and the other was still waiting there. So `n` is `root(g)`
-//! or `root(h)`. Take a shortest circle of waiting groups, `g1` for `g2` at `n1`, and so on. If
-//! `n2 = root(g2)`, then `g2` holds nothing and waits nowhere else, so `n1 = n2`, and `g1` waits at
-//! `n1` for whomever `g2` waits for: a shorter circle, or a group that came before itself. Hence
-//! each `n(i) = root(g(i+1))`, which is not `root(g(i))` and therefore lies strictly below it; all
-//! the way round the circle, each root lies below itself. There is no circle.
+//! waits for `h` at node `n` if both requested `n`'s lock and `h` came first. A group that requests
+//! the lock of a node has the locks of all the node's ancestors in the group. So `g` and `h` have
+//! no common node above `n`: otherwise one of them would have its lock and the other would still be
+//! waiting there. So `n` is `root(g)` or `root(h)`. Take a shortest circle of waiting groups, `g1`
+//! for `g2` at `n1`, and so on. If `n2 = root(g2)`, then `g2` has no lock and waits nowhere else,
+//! so `n1 = n2`, and `g1` waits at `n1` for the group that `g2` waits for. That is a shorter
+//! circle, or a group that came before itself. Hence each `n(i) = root(g(i+1))`, which is not
+//! `root(g(i))` and therefore lies strictly below it. All the way round the circle, each root lies
+//! below itself. So there is no circle.
 //!
-//! This needs that all groups with one [`TreeId`] agree on which of two nodes is above the other,
-//! which the manager sees to.
+//! This needs all groups with one [`TreeId`] to agree on which of two nodes is above the other. The
+//! manager ensures that.
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 
-use tributary_wire::frame::{Abort, AbortReason, Message, Part, StreamAsk};
+use tributary_wire::frame::{Abort, AbortReason, Message, Part, StreamRequest};
 use tributary_wire::{ChildIndex, GroupId, OperationNumber, TreeId};
 
 use super::config::StreamLimits;
@@ -41,12 +41,12 @@ use crate::payloads::{Arena, ArenaId};
 mod group;
 
 pub(super) use group::GroupStream;
-use group::{Step, Wish, WishStage};
+use group::{PendingStage, PendingStream, Step};
 
 /// One tree's stream lock on this node.
 #[derive(Debug)]
 pub(super) struct StreamLock {
-    /// At home while no group streams.
+    /// Here while no group streams.
     slots: Option<Box<Slots>>,
     /// Groups that wait for it, first come first served.
     queue: VecDeque<GroupId>,
@@ -80,23 +80,24 @@ impl Node {
         self.locks.iter().map(|lock| lock.queue.len()).sum()
     }
 
-    pub(super) fn handle_stream_ask(
+    pub(super) fn handle_stream_request(
         &mut self,
         id: GroupId,
         child: ChildIndex,
-        ask: &StreamAsk,
+        request: &StreamRequest,
     ) -> Result<(), FrameError> {
-        match self.group_mut(id).wish(child, ask)? {
+        match self.group_mut(id).pending(child, request)? {
             Step::Waiting => {}
             Step::Repeat => self.stats.repeats += 1,
             Step::Failed(abort) => self.fail(id, abort),
             Step::All => {
                 let group = self.group_mut(id);
-                let Some((port, header)) = group.header_to_parent(Message::StreamAsk(*ask)) else {
+                let Some((port, header)) = group.header_to_parent(Message::StreamRequest(*request))
+                else {
                     self.wait_for_lock(id);
                     return Ok(());
                 };
-                group.set_wish_stage(WishStage::Forwarded);
+                group.set_pending_stage(PendingStage::Forwarded);
                 if !self.transmit(port, header, None) {
                     self.fail_for_lost_parent(id);
                 }
@@ -105,27 +106,30 @@ impl Node {
         Ok(())
     }
 
-    /// The parent holds its lock: this node's is next.
-    pub(super) fn handle_stream_turn(
+    /// The parent has its lock; this node's lock is next.
+    pub(super) fn handle_stream_grant(
         &mut self,
         id: GroupId,
         operation: OperationNumber,
     ) -> Result<(), FrameError> {
         let stream = self.group_mut(id).stream.as_ref();
-        let stream = stream.ok_or(FrameError::OutOfTurn { operation })?;
-        match &stream.wish {
-            Some(Wish { cut, stage: WishStage::Forwarded }) if cut.ask().operation == operation => {
+        let stream = stream.ok_or(FrameError::StreamNotGranted { operation })?;
+        match &stream.pending {
+            Some(PendingStream { cut, stage: PendingStage::Forwarded })
+                if cut.request().operation == operation =>
+            {
                 self.wait_for_lock(id);
             }
-            _ => return Err(FrameError::OutOfTurn { operation }),
+            _ => return Err(FrameError::StreamNotGranted { operation }),
         }
         Ok(())
     }
 
-    /// Whether a chunk, or a chunk's result, is one of the stream that runs; late copies are counted.
+    /// Whether a chunk, or a chunk's result, belongs to the stream that runs. Late copies are
+    /// counted.
     pub(super) fn admits_chunk(&mut self, id: GroupId, part: &Part) -> Result<bool, FrameError> {
-        let out_of_turn = FrameError::OutOfTurn { operation: part.operation };
-        let is_running = self.group_mut(id).stream.as_ref().ok_or(out_of_turn)?.admit(part)?;
+        let not_granted = FrameError::StreamNotGranted { operation: part.operation };
+        let is_running = self.group_mut(id).stream.as_ref().ok_or(not_granted)?.admit(part)?;
         self.stats.repeats += u64::from(!is_running);
         Ok(is_running)
     }
@@ -158,20 +162,21 @@ impl Node {
     }
 
     fn fail_for_lost_parent(&mut self, id: GroupId) {
-        // The parent's link is stuck although all it may have queued fits: count it as lost.
+        // All that the parent's link may have queued fits. If it is full, the parent does not read:
+        // count it as lost.
         let at_fault = self.group_mut(id).first_member();
         self.fail(id, Abort { reason: AbortReason::NodeLost, at_fault });
     }
 
     fn wait_for_lock(&mut self, id: GroupId) {
         let group = self.group_mut(id);
-        group.set_wish_stage(WishStage::Queued);
-        let tree = group.stream.as_ref().expect("it has a wish").tree;
+        group.set_pending_stage(PendingStage::Queued);
+        let tree = group.stream.as_ref().expect("it has a pending stream").tree;
         self.locks[usize::from(tree.0)].queue.push_back(id);
         self.serve_lock(tree);
     }
 
-    /// Gives a lock that is free to whoever has waited longest.
+    /// Gives a free lock to the group that has waited longest.
     pub(super) fn serve_lock(&mut self, tree: TreeId) {
         loop {
             #[cfg(feature = "planted-bugs")]
@@ -182,10 +187,10 @@ impl Node {
             }
             let Some(id) = lock.queue.pop_front() else { return };
             let slots = lock.slots.take().expect("it was just seen");
-            self.group_mut(id).take_turn(slots);
-            match self.announce_turn(id) {
+            self.group_mut(id).start_stream(slots);
+            match self.send_stream_grant(id) {
                 Ok(()) => return,
-                // The lock comes back at once; going round rather than deeper bounds the stack.
+                // The lock is free again at once. Looping instead of recursing bounds the stack.
                 Err(abort) => {
                     self.drop_group(id, abort);
                 }
@@ -193,7 +198,7 @@ impl Node {
         }
     }
 
-    /// Two of the bugs that the simulator's swarm has to find.
+    /// Two of the bugs that the swarm has to find.
     #[cfg(feature = "planted-bugs")]
     fn plant_in_lock(&mut self, tree: TreeId) {
         use crate::planted::{Bug, is_planted};
@@ -207,12 +212,12 @@ impl Node {
         }
     }
 
-    fn announce_turn(&mut self, id: GroupId) -> Result<(), Abort> {
+    fn send_stream_grant(&mut self, id: GroupId) -> Result<(), Abort> {
         for index in 0..self.group_mut(id).children.len() {
             let group = self.group_mut(id);
             let operation = group.stream.as_ref().and_then(|stream| stream.newest);
-            let word = Message::StreamTurn(operation.expect("it is the group's turn"));
-            let header = group.header_to_child(ChildIndex(index as u16), word);
+            let message = Message::StreamGrant(operation.expect("the group has the lock"));
+            let header = group.header_to_child(ChildIndex(index as u16), message);
             let child = &group.children[index];
             let at_fault = child.members.start;
             let is_queued = child.port.is_some_and(|port| self.transmit(port, header, None));
@@ -223,31 +228,31 @@ impl Node {
         Ok(())
     }
 
-    /// Takes the slots of the stream that runs, if one does, from its group, and says whose they
-    /// were. Answers to repeats that are still queued would show the next group's data: they go.
+    /// Takes the slots from the group if it streams, and returns their tree. Queued answers to
+    /// repeats are dropped, because they would show the next group's data.
     pub(super) fn take_lock_back(&mut self, id: GroupId) -> Option<TreeId> {
         let group = self.groups[id.0 as usize].as_mut().expect("the caller found the group");
         let stream = group.stream.as_mut()?;
-        let held = stream.held.take()?;
-        let arena = held.slots.arena_id();
+        let active = stream.active.take()?;
+        let arena = active.slots.arena_id();
         let parent = group.parent.as_ref().map(|parent| parent.port);
         let tree = stream.tree;
         for port in group.children.iter().filter_map(|child| child.port).chain(parent) {
             self.ports[port.0 as usize].outbox.forget(arena);
         }
-        self.locks[usize::from(tree.0)].slots = Some(held.slots);
+        self.locks[usize::from(tree.0)].slots = Some(active.slots);
         Some(tree)
     }
 
-    /// Takes a group that is about to go from whatever lock it holds or waits for.
+    /// Takes a group that is being removed from the lock that it has or waits for.
     pub(super) fn leave_lock(&mut self, id: GroupId) -> Option<TreeId> {
         let tree = self.group_mut(id).stream.as_ref()?.tree;
         #[cfg(feature = "planted-bugs")]
-        let was_held = self.group_mut(id).stream.as_ref().is_some_and(|it| it.held.is_some());
+        let was_active = self.group_mut(id).stream.as_ref().is_some_and(|it| it.active.is_some());
         self.locks[usize::from(tree.0)].queue.retain(|waiting| *waiting != id);
         self.take_lock_back(id);
         #[cfg(feature = "planted-bugs")]
-        if was_held && crate::planted::is_planted(crate::planted::Bug::LostLock) {
+        if was_active && crate::planted::is_planted(crate::planted::Bug::LostLock) {
             self.locks[usize::from(tree.0)].slots = None;
         }
         Some(tree)

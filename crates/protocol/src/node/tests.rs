@@ -1,12 +1,12 @@
-//! Goal: each refusal of a node, and the limits of one. Method: one node, frames by hand.
+//! Goal: every refusal of a node, and its limits. Method: one node, and frames written by hand.
 
-mod outsider;
+mod external_receiver;
 
 use alloc::vec;
 use alloc::vec::Vec;
 
 use tributary_wire::frame::{
-    Abort, AbortReason, Edge, Part, Shape, StreamAsk, StreamShape, Target, Trail,
+    Abort, AbortReason, Edge, Part, RetransmitState, Shape, StreamRequest, StreamShape, Target,
 };
 use tributary_wire::{
     Capability, ChildIndex, Datatype, EndpointId, Epoch, OperationNumber, Operator, SegmentIndex,
@@ -17,7 +17,7 @@ use super::*;
 use crate::StreamTerms;
 use crate::payloads::{Arena, ArenaId, Place, Source};
 
-/// Payload is of no interest here.
+/// These tests do not check payload.
 struct Nowhere;
 
 impl Payloads for Nowhere {
@@ -83,7 +83,7 @@ fn part(number: u32, elements: u32) -> Part {
         shape: Shape::new(Operator::Sum, Datatype::U8, elements).unwrap(),
         target: Target::All,
         has_data: true,
-        trail: Trail::default(),
+        retransmit: RetransmitState::default(),
     }
 }
 
@@ -93,7 +93,7 @@ fn put(node: &mut Node, port: u32, edge: Edge, message: Message) -> Result<(), F
     node.handle_frame(Time(0), PortId(port), Carrier::Link, &header, &payload, &mut Nowhere)
 }
 
-/// A node whose group's child `i` has joined over port `i`, and all of it drained.
+/// A node whose group's child `i` has joined over port `i`, with all output taken.
 fn joined(children: u16) -> Node {
     let mut node = Node::new(limits());
     node.install(Time(0), group(children)).unwrap();
@@ -149,7 +149,7 @@ fn install_says_what_is_lacking_and_keeps_nothing() {
     );
     let stream = |tree, chunk_bytes, window| {
         let terms = StreamTerms { chunk_bytes, window };
-        Some(StreamGrant { tree: TreeId(tree), terms })
+        Some(StreamConfig { tree: TreeId(tree), terms })
     };
     assert_eq!(
         refusal(&|it| it.stream = stream(2, 32, 4)),
@@ -268,7 +268,11 @@ fn repeats_are_answered_until_the_slot_moves_on() {
         };
         assert_eq!(sent, [result(0), result(1)]);
         put(&mut node, 1, edge(1), request(number, 4)).unwrap();
-        assert_eq!(drain(&mut node).0, [result(1)], "only who asks is answered");
+        assert_eq!(
+            drain(&mut node).0,
+            [result(1)],
+            "only a child that repeats its request is answered"
+        );
         if number >= 4 {
             put(&mut node, 1, edge(1), request(number - 4, 4)).unwrap();
             assert_eq!(drain(&mut node).0, [], "every member has had that");
@@ -301,12 +305,12 @@ fn a_child_that_has_left_stays_gone() {
     let again = FrameError::AlreadyJoined { group: GROUP, child: 0 };
     assert_eq!(put(&mut node, 0, edge(0), Message::Join), Err(again));
     assert_eq!(drain(&mut node), (vec![], vec![]), "its sibling is not disturbed");
-    // Its sibling waits for it in vain, and is told.
+    // Its sibling waits in vain, and is told.
     put(&mut node, 1, edge(1), request(0, 4)).unwrap();
     let abort = Abort { reason: AbortReason::MemberLost, at_fault: EndpointId(0) };
     let (sent, events) = drain(&mut node);
-    let last_word = Header { edge: edge(1), message: Message::Abort(abort) };
-    assert_eq!(sent, [(PortId(1), last_word)]);
+    let last_message = Header { edge: edge(1), message: Message::Abort(abort) };
+    assert_eq!(sent, [(PortId(1), last_message)]);
     let failed = Event::Failed { group: GROUP, epoch: EPOCH, abort };
     assert_eq!(events, [failed, Event::Released(ArenaId::Group(GROUP)), Event::Close(PortId(1))]);
     assert_eq!(node.osos_used(), 0);
@@ -325,7 +329,7 @@ fn a_failed_groups_late_frames_are_dropped() {
 }
 
 #[test]
-fn results_nobody_asked_for_are_refused() {
+fn results_without_a_request_are_refused() {
     let mut node = Node::new(limits());
     let parent = ParentConfig { port: PortId(9), child: ChildIndex(6), capability: capability(6) };
     node.install(Time(0), GroupConfig { parent: Some(parent), ..group(1) }).unwrap();
@@ -337,7 +341,7 @@ fn results_nobody_asked_for_are_refused() {
     assert_eq!(result(&mut node, 0, 4), unexpected(0), "nothing is open");
     put(&mut node, 0, edge(0), request(0, 4)).unwrap();
     assert_eq!(result(&mut node, 0, 5), unexpected(0), "another shape");
-    assert_eq!(result(&mut node, 1, 4), unexpected(1), "not asked yet");
+    assert_eq!(result(&mut node, 1, 4), unexpected(1), "not requested yet");
     for message in [Message::Join, Message::Leave, request(0, 4)] {
         assert_eq!(put(&mut node, 9, edge(6), message), Err(FrameError::WrongDirection));
     }
@@ -368,11 +372,11 @@ fn the_join_timer_names_the_first_missing_child() {
     assert_eq!(node.poll_timeout(), None);
 }
 
-/// Two groups of one child each, which may stream in one tree.
+/// Two groups of one child each, which may stream in the same tree.
 fn two_streamers() -> Node {
     let mut node = Node::new(limits());
     let terms = StreamTerms { chunk_bytes: 16, window: 2 };
-    let stream = Some(StreamGrant { tree: TreeId(0), terms });
+    let stream = Some(StreamConfig { tree: TreeId(0), terms });
     for id in 0..2 {
         let config = GroupConfig { group: GroupId(id), stream, ..group(1) };
         node.install(Time(0), config).unwrap();
@@ -386,9 +390,13 @@ fn streamer(group: u32) -> Edge {
     Edge { group: GroupId(group), ..edge(0) }
 }
 
-fn stream_ask(number: u32) -> Message {
+fn stream_request(number: u32) -> Message {
     let shape = StreamShape::new(Operator::Sum, Datatype::U8, 40).unwrap();
-    Message::StreamAsk(StreamAsk { operation: OperationNumber(number), shape, target: Target::All })
+    Message::StreamRequest(StreamRequest {
+        operation: OperationNumber(number),
+        shape,
+        target: Target::All,
+    })
 }
 
 fn stream_chunk(number: u32, chunk: u32) -> Message {
@@ -404,13 +412,13 @@ fn stream_chunk(number: u32, chunk: u32) -> Message {
 #[test]
 fn the_lock_changes_hands_only_when_its_holder_is_done() {
     let mut node = two_streamers();
-    put(&mut node, 0, streamer(0), stream_ask(1)).unwrap();
-    put(&mut node, 1, streamer(1), stream_ask(1)).unwrap();
-    let turn = |group| {
-        let message = Message::StreamTurn(OperationNumber(1));
+    put(&mut node, 0, streamer(0), stream_request(1)).unwrap();
+    put(&mut node, 1, streamer(1), stream_request(1)).unwrap();
+    let grant = |group| {
+        let message = Message::StreamGrant(OperationNumber(1));
         (PortId(group), Header { edge: streamer(group), message })
     };
-    assert_eq!(drain(&mut node).0, [turn(0)], "first come, first served");
+    assert_eq!(drain(&mut node).0, [grant(0)], "first come, first served");
     assert_eq!(node.streams_waiting(), 1);
     for chunk in 0..3 {
         put(&mut node, 0, streamer(0), stream_chunk(1, chunk)).unwrap();
@@ -418,20 +426,20 @@ fn the_lock_changes_hands_only_when_its_holder_is_done() {
     let sent = drain(&mut node).0;
     assert!(sent.iter().all(|(port, _)| *port == PortId(0)), "results are not the end: {sent:?}");
     put(&mut node, 0, streamer(0), Message::StreamDone(OperationNumber(1))).unwrap();
-    assert_eq!(drain(&mut node).0, [turn(1)]);
+    assert_eq!(drain(&mut node).0, [grant(1)]);
     assert_eq!((node.streams_waiting(), node.stats().streams), (0, 1));
-    // What comes for a stream that is over is a late copy.
+    // A frame for a stream that has ended is a late copy.
     put(&mut node, 0, streamer(0), stream_chunk(1, 0)).unwrap();
     put(&mut node, 0, streamer(0), Message::StreamDone(OperationNumber(1))).unwrap();
-    put(&mut node, 0, streamer(0), stream_ask(1)).unwrap();
+    put(&mut node, 0, streamer(0), stream_request(1)).unwrap();
     assert_eq!((drain(&mut node).0, node.stats().repeats), (vec![], 3));
 }
 
 #[test]
 fn answers_to_repeats_never_show_the_next_groups_chunks() {
     let mut node = two_streamers();
-    put(&mut node, 0, streamer(0), stream_ask(1)).unwrap();
-    put(&mut node, 1, streamer(1), stream_ask(1)).unwrap();
+    put(&mut node, 0, streamer(0), stream_request(1)).unwrap();
+    put(&mut node, 1, streamer(1), stream_request(1)).unwrap();
     for chunk in 0..3 {
         put(&mut node, 0, streamer(0), stream_chunk(1, chunk)).unwrap();
     }
@@ -439,7 +447,11 @@ fn answers_to_repeats_never_show_the_next_groups_chunks() {
     put(&mut node, 0, streamer(0), stream_chunk(1, 2)).expect("a repeat, which is answered");
     assert_eq!(node.queued_frames(PortId(0)), 1);
     put(&mut node, 0, streamer(0), Message::StreamDone(OperationNumber(1))).unwrap();
-    assert_eq!(node.queued_frames(PortId(0)), 0, "the memory behind the answer is another's now");
+    assert_eq!(
+        node.queued_frames(PortId(0)),
+        0,
+        "the answer's memory belongs to another group now"
+    );
 }
 
 #[test]
@@ -453,13 +465,13 @@ fn a_child_that_comes_after_the_failure_is_told_of_it_once_it_has_shown_its_gran
     let unknown = Err(FrameError::UnknownGroup { group: GROUP, epoch: EPOCH });
     let forged = Edge { capability: capability(7), ..edge(1) };
     assert_eq!(put(&mut node, 1, forged, Message::Join), unknown);
-    // Child 0 had joined, and was told then.
+    // Child 0 had joined, so it was told then.
     assert_eq!(put(&mut node, 1, edge(0), Message::Join), unknown);
     put(&mut node, 1, edge(1), Message::Join).unwrap();
-    let word = Header { edge: edge(1), message: Message::Abort(abort) };
-    assert_eq!(drain(&mut node), (vec![(PortId(1), word)], vec![Event::Close(PortId(1))]));
+    let message = Header { edge: edge(1), message: Message::Abort(abort) };
+    assert_eq!(drain(&mut node), (vec![(PortId(1), message)], vec![Event::Close(PortId(1))]));
     assert_eq!((node.osos_used(), node.poll_timeout()), (0, None));
-    // The next incarnation takes the memory with it.
+    // The next incarnation removes the record.
     node.install(Time(0), GroupConfig { epoch: Epoch(10), ..group(3) }).unwrap();
     assert!(put(&mut node, 2, edge(2), Message::Join).is_err());
 }
@@ -470,7 +482,7 @@ fn nothing_more_goes_to_a_child_that_has_left() {
     for child in [0, 1] {
         put(&mut node, child, edge(child as u16), request(0, 1)).unwrap();
     }
-    // Child 0 leaves before its result has gone out.
+    // Child 0 leaves before its result was sent.
     put(&mut node, 0, edge(0), Message::Leave).unwrap();
     let (sent, _) = drain(&mut node);
     assert!(sent.iter().all(|(port, _)| *port == PortId(1)), "{sent:?}");
@@ -480,10 +492,10 @@ fn nothing_more_goes_to_a_child_that_has_left() {
 #[test]
 fn repeats_by_datagram_leave_the_link_its_room() {
     let mut node = joined(2);
-    let mut asks = part(0, 1);
+    let mut repeat = part(0, 1);
     for attempt in 0..100 {
-        asks.trail.attempt = attempt;
-        let header = Header { edge: edge(0), message: Message::Request(asks) };
+        repeat.retransmit.attempt = attempt;
+        let header = Header { edge: edge(0), message: Message::Request(repeat) };
         node.handle_frame(Time(0), PortId(0), Carrier::Datagram, &header, &[0], &mut Nowhere)
             .unwrap();
     }
@@ -500,9 +512,9 @@ fn repeats_by_datagram_leave_the_link_its_room() {
 #[test]
 fn an_operation_is_a_stream_for_all_or_for_none() {
     let stream =
-        Some(StreamGrant { tree: TreeId(0), terms: StreamTerms { chunk_bytes: 16, window: 2 } });
+        Some(StreamConfig { tree: TreeId(0), terms: StreamTerms { chunk_bytes: 16, window: 2 } });
     let by_segments = Message::Request(Part { operation: OperationNumber(1), ..part(0, 16) });
-    let orders = [[stream_ask(1), by_segments], [by_segments, stream_ask(1)]];
+    let orders = [[stream_request(1), by_segments], [by_segments, stream_request(1)]];
     for [first, second] in orders {
         let mut node = Node::new(limits());
         node.install(Time(0), GroupConfig { stream, ..group(2) }).unwrap();
@@ -520,7 +532,7 @@ fn an_operation_is_a_stream_for_all_or_for_none() {
 }
 
 #[test]
-fn a_node_that_hears_no_multicast_lets_its_members_go_on() {
+fn a_node_without_multicast_lets_its_subscribed_members_go_on() {
     let parent = ParentConfig { port: PortId(9), child: ChildIndex(0), capability: capability(0) };
     let sends_next = |is_multicast: bool| {
         let mut node = Node::new(limits());
@@ -543,13 +555,13 @@ fn a_node_that_hears_no_multicast_lets_its_members_go_on() {
 fn copies_that_multicast_has_overtaken_make_room() {
     let mut node = joined(1);
     node.use_multicast(GROUP, capability(8), 64);
-    // The child goes on with what it hears, and reads nothing of its link.
+    // The child goes on with what it gets by multicast, and reads nothing from its link.
     for number in 0..60 {
         put(&mut node, 0, edge(0), request(number, 1)).unwrap();
     }
     assert!(node.queued_frames(PortId(0)) < 20);
     let (sent, events) = drain(&mut node);
-    let is_newest = |header: &Header| matches!(header.message, Message::Result(it) if it == Part { trail: it.trail, ..part(59, 1) });
+    let is_newest = |header: &Header| matches!(header.message, Message::Result(it) if it == Part { retransmit: it.retransmit, ..part(59, 1) });
     assert!(is_newest(&sent.last().unwrap().1), "what is wanted is there: {sent:?}");
     assert_eq!(events, [], "the group goes on");
 }

@@ -1,16 +1,15 @@
-//! The requests that have no answer yet, and when each is sent again.
+//! Unanswered requests, and when each is sent again.
 
 use tributary_wire::Sequence;
-use tributary_wire::frame::Trail;
+use tributary_wire::frame::RetransmitState;
 
-use super::{LowerEnd, Reach, State};
+use super::{LowerEnd, Reachability, State};
 use crate::{Carrier, Time};
 
 /// The longest distance between two repeats of one request.
 pub(super) const REPEAT_NS_MAX: u64 = 100_000_000;
 
-/// Repeats in a row, with not one datagram heard meanwhile, after which a request goes over the
-/// link.
+/// Repeats in a row, with no datagram received between, after which a request goes over the link.
 pub(super) const SILENT_REPEATS_MAX: u8 = 8;
 
 /// A request that has been sent and not answered.
@@ -19,17 +18,17 @@ pub(super) struct Pending {
     pub(super) sequence: Sequence,
     pub(super) first_sent: Time,
     pub(super) last_sent: Time,
-    /// When it is repeated unless something happens; never, once it went over the link.
+    /// When it is repeated, unless something happens before; none once it went over the link.
     pub(super) due: Option<Time>,
-    /// The last distance between two attempts.
+    /// The interval between the last two attempts.
     pub(super) interval_ns: u64,
     pub(super) attempt: u8,
     /// Waits to be sent again.
     pub(super) is_due: bool,
-    /// Evidence of loss is taken once: what follows is the timer's.
-    pub(super) was_hurried: bool,
-    /// Attempts in a row that no datagram followed.
-    pub(super) unheard: u8,
+    /// Whether evidence of its loss was used. It is used once; after that the timer repeats it.
+    pub(super) had_fast_retransmit: bool,
+    /// Attempts in a row after which no datagram came.
+    pub(super) unanswered: u8,
 }
 
 /// A request to be sent again.
@@ -54,31 +53,31 @@ impl LowerEnd {
             interval_ns,
             attempt: 0,
             is_due: false,
-            was_hurried: false,
-            unheard: 0,
+            had_fast_retransmit: false,
+            unanswered: 0,
         });
         match before {
             None => self.pending_count += 1,
-            // A place is used again only when its request is answered, or has become pointless.
+            // A place is used again only when its request is answered or no longer needs an answer.
             Some(before) => self.due_count -= usize::from(before.is_due),
         }
         self.set_earlier(due);
     }
 
-    /// A result has come. What this decides, if it decides anything.
+    /// A result has come. Returns a decision about reachability, if this makes one.
     pub(crate) fn on_result(
         &mut self,
         now: Time,
         carrier: Carrier,
         sequence: Sequence,
-        trail: Trail,
-    ) -> Option<Reach> {
+        retransmit: RetransmitState,
+    ) -> Option<Reachability> {
         if self.pending_count == 0 {
             return None;
         }
         let mut decided = None;
         if let Some(done) = self.take(sequence) {
-            // Karn's rule: a repeated request's answer tells no round trip.
+            // Karn's algorithm: the answer to a repeated request does not measure a round trip.
             if carrier == Carrier::Datagram && done.attempt == 0 {
                 self.round_trip.sample_result(now.since_ns(done.first_sent));
             }
@@ -86,17 +85,17 @@ impl LowerEnd {
                 decided = self.on_silent_answer(now, &done);
             }
         }
-        // What the link carries may overtake a datagram that is not lost.
+        // A result over the link may overtake a datagram that is not lost.
         if carrier != Carrier::Link {
-            let end = Sequence(sequence.0.wrapping_sub(u32::from(trail.behind)));
-            self.hurry_before(end);
+            let end = Sequence(sequence.0.wrapping_sub(u32::from(retransmit.behind)));
+            self.fast_retransmit_before(end);
         }
         decided
     }
 
-    /// The parent has the request and not yet the result.
-    pub(crate) fn on_held(&mut self, now: Time, sequence: Sequence, attempt: u8) {
-        self.stats.held += 1;
+    /// The parent has acked a request: it does not have the result yet.
+    pub(crate) fn on_ack(&mut self, now: Time, sequence: Sequence, attempt: u8) {
+        self.stats.acks += 1;
         let Some(pending) = self.find(sequence) else { return };
         let sent_at = match attempt {
             _ if attempt == pending.attempt => pending.last_sent,
@@ -106,11 +105,11 @@ impl LowerEnd {
         self.round_trip.sample(now.since_ns(sent_at));
     }
 
-    /// The parent has a later request, and not this one.
-    pub(crate) fn on_missing(&mut self, sequence: Sequence) {
+    /// The parent has nacked a request: it has a later one, and not this one.
+    pub(crate) fn on_nack(&mut self, sequence: Sequence) {
         let place = self.place(sequence);
         if self.find(sequence).is_some() {
-            self.hurry(place);
+            self.fast_retransmit(place);
         }
     }
 
@@ -137,8 +136,8 @@ impl LowerEnd {
             return None;
         }
         let pending = self.pending.iter().flatten().find(|pending| pending.is_due)?;
-        let is_unheard = self.heard_at.is_none_or(|heard| heard < pending.last_sent);
-        let is_silent = is_unheard && pending.unheard >= SILENT_REPEATS_MAX;
+        let is_unanswered = self.datagram_at.is_none_or(|at| at < pending.last_sent);
+        let is_silent = is_unanswered && pending.unanswered >= SILENT_REPEATS_MAX;
         let is_by_link = is_silent || self.state != State::Open;
         let carrier = if is_by_link { Carrier::Link } else { Carrier::Datagram };
         let attempt = pending.attempt.saturating_add(1);
@@ -152,12 +151,12 @@ impl LowerEnd {
         debug_assert!(pending.is_due && pending.sequence == repeat.sequence);
         pending.is_due = false;
         self.due_count -= 1;
-        let is_heard = self.heard_at.is_some_and(|heard| heard >= pending.last_sent);
-        pending.unheard = if is_heard { 0 } else { pending.unheard.saturating_add(1) };
+        let has_datagram = self.datagram_at.is_some_and(|at| at >= pending.last_sent);
+        pending.unanswered = if has_datagram { 0 } else { pending.unanswered.saturating_add(1) };
         pending.attempt = repeat.attempt;
         pending.last_sent = now;
         if repeat.carrier == Carrier::Link {
-            // What the link takes arrives, or the link fails.
+            // The link is reliable, so no timer is needed.
             pending.due = None;
             self.stats.by_link += 1;
             return;
@@ -168,28 +167,28 @@ impl LowerEnd {
         self.set_earlier(due);
     }
 
-    /// Every result before this number is at the parent; those that have not come were lost.
-    fn hurry_before(&mut self, end: Sequence) {
+    /// The parent has every result before this number, so those that have not come were lost.
+    fn fast_retransmit_before(&mut self, end: Sequence) {
         if self.pending_count == 0 {
             return;
         }
         for place in 0..self.pending.len() {
             let Some(pending) = &self.pending[place] else { continue };
             if (1..1 << 31).contains(&end.distance_from(pending.sequence)) {
-                self.hurry(place);
+                self.fast_retransmit(place);
             }
         }
     }
 
-    fn hurry(&mut self, place: usize) {
+    fn fast_retransmit(&mut self, place: usize) {
         let Some(pending) = &mut self.pending[place] else { return };
-        if pending.is_due || pending.was_hurried || pending.due.is_none() {
+        if pending.is_due || pending.had_fast_retransmit || pending.due.is_none() {
             return;
         }
-        pending.was_hurried = true;
+        pending.had_fast_retransmit = true;
         pending.is_due = true;
         self.due_count += 1;
-        self.stats.hurried += 1;
+        self.stats.fast_retransmits += 1;
     }
 
     fn take(&mut self, sequence: Sequence) -> Option<Pending> {

@@ -1,13 +1,13 @@
-//! Round-trip time and the timeout that follows from it, after RFC 6298, in nanoseconds.
+//! Round-trip time and retransmission timeout after RFC 6298, in nanoseconds.
 
-/// Before anything was measured.
+/// Timeout before the first measurement.
 const INITIAL_NS: u64 = 10_000_000;
 
-/// The least timeout. Round trips here take tens of microseconds, but whoever answers may first
-/// have to be given a core; below this, repeats are mostly for nothing.
+/// The shortest timeout. Round trips take tens of microseconds, but the peer may first have to be
+/// scheduled on a core. With a shorter timeout most repeats would be unnecessary.
 const TIMEOUT_NS_MIN: u64 = 200_000;
 
-/// The most. It bounds what a single loss costs after measurements on a crowded machine.
+/// The longest timeout. It bounds what a single loss costs after measurements on a busy machine.
 const TIMEOUT_NS_MAX: u64 = 50_000_000;
 
 /// Smoothed round-trip time and its variation.
@@ -18,7 +18,7 @@ pub(super) struct RoundTrip {
 }
 
 impl RoundTrip {
-    /// Takes one measurement in (RFC 6298, 2.2 and 2.3).
+    /// Adds one measurement (RFC 6298, 2.2 and 2.3).
     pub(super) fn sample(&mut self, ns: u64) {
         let Some(smoothed) = self.smoothed_ns else {
             self.smoothed_ns = Some(ns);
@@ -29,15 +29,16 @@ impl RoundTrip {
         self.smoothed_ns = Some((7 * smoothed + ns) / 8);
     }
 
-    /// Takes in how long a result took, which is a round trip and the wait for the slowest sibling. What
-    /// took more than twice as long as usual waited for a sibling, often for one that lost a datagram:
-    /// taken in whole, its timeout would make the next loss wait longer, and so on up to the bound.
+    /// Adds the time that a result took: a round trip and the wait for the slowest sibling. A
+    /// result that took more than twice the usual time waited for a sibling, often for one that
+    /// lost a datagram. Only twice the usual time is counted then: otherwise the sibling's timeout
+    /// would lengthen this one, and so on up to the bound.
     pub(super) fn sample_result(&mut self, ns: u64) {
         let believed_ns = self.smoothed_ns.map_or(ns, |smoothed| ns.min(2 * smoothed));
         self.sample(believed_ns);
     }
 
-    /// How long to wait for an answer (RFC 6298, 2.1 and 2.3, with bounds of this network's own).
+    /// How long to wait for an answer (RFC 6298, 2.1 and 2.3, with this network's own bounds).
     pub(super) fn timeout_ns(&self) -> u64 {
         let Some(smoothed) = self.smoothed_ns else { return INITIAL_NS };
         (smoothed + 4 * self.variation_ns).clamp(TIMEOUT_NS_MIN, TIMEOUT_NS_MAX)
@@ -69,8 +70,8 @@ mod tests {
         }
         assert_eq!(trip.timeout_ns(), TIMEOUT_NS_MAX);
     }
-    /// At 1 % loss about one operation in four waits for somebody's repeat. If what they take went into
-    /// the timeout whole, each would make the next one's repeat later.
+    /// At 1 % loss about one operation in four waits for a sibling's repeat. If that time were
+    /// counted in full, each repeat would delay the next one.
     #[test]
     fn siblings_repeats_do_not_feed_on_themselves() {
         let mut trip = RoundTrip::default();

@@ -1,4 +1,4 @@
-//! Runs in which somebody fails: everyone else is told whose fault it was, and all is freed.
+//! Runs with a failure: all others are told whose fault it was, and everything is freed.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -133,14 +133,14 @@ fn whoever_does_not_join_in_time_is_named() {
         let at_fault = EndpointId(missing as u32);
         let abort = Abort { reason: AbortReason::JoinTimeout, at_fault };
         assert_all_failed_with(&world, abort, &[missing]);
-        // It comes at last, and is told as well.
+        // It joins at last, and is told as well.
         world.run();
         assert_eq!(world.members[missing].failed, Some(abort));
         world.assert_all_is_free(&BTreeSet::new());
     }
 }
 
-/// Runs with one member's third operation changed; the group must fail, blaming somebody.
+/// Runs with one member's third operation changed. The group must fail and name a member.
 fn disagree(scenario: &Scenario, member: usize, change: impl Fn(&mut OperationPlan)) {
     for seed in 0..SEEDS {
         let mut world = World::new(scenario, Timing::orderly(seed));
@@ -162,7 +162,7 @@ fn members_that_disagree_fail_together() {
     for member in [0, 4, 8] {
         disagree(&scenario, member, |plan| plan.datatype = Datatype::I64);
         disagree(&scenario, member, |plan| plan.elements = 1);
-        // Whole segments more or less: those that both have are alike.
+        // Whole segments more or less: the common segments are equal.
         disagree(&scenario, member, |plan| plan.elements += 2);
         disagree(&scenario, member, |plan| plan.elements -= 2);
         disagree(&scenario, member, |plan| plan.target = Target::Member(EndpointId(1)));
@@ -181,7 +181,7 @@ fn a_broadcast_has_one_source() {
     for member in [0, 4, 8] {
         disagree(&scenario, member, |plan| plan.source = EndpointId(member as u32));
     }
-    // Nobody is member 77, so its source thinks it is not.
+    // There is no member 77, so no member is the source.
     disagree(&scenario, 3, |plan| plan.source = EndpointId(77));
 }
 

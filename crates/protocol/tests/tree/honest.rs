@@ -1,4 +1,4 @@
-//! Runs in which nobody fails.
+//! Runs without a failure.
 
 use std::collections::BTreeSet;
 
@@ -198,7 +198,7 @@ fn only_the_target_of_a_reduce_gets_data() {
 
 #[test]
 fn whoever_is_done_may_leave_while_others_have_not_come() {
-    // Member 0 has nothing to do and leaves at once; member 1 joins when it is long gone.
+    // Member 0 has nothing to do and leaves at once. Member 1 joins long after that.
     let scenario = Scenario::one_group(vec![None], &[2], 1);
     let mut world = World::new(&scenario, Timing::orderly(1));
     world.connect_at(1, JOIN_TIMEOUT_NS / 2);

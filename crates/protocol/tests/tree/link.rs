@@ -1,4 +1,4 @@
-//! Virtual links: what is sent on one end comes out of the other, later.
+//! Virtual links. What is sent at one end arrives at the other, later.
 
 use rand::RngExt;
 use rand_pcg::Pcg64;
@@ -14,11 +14,11 @@ use crate::plan::GroupPlan;
 pub(crate) struct Timing {
     pub(crate) seed: u64,
     pub(crate) delay_ns_max: u64,
-    /// Frames a link takes before it is full, in each direction.
+    /// Frames that a link takes in each direction before it is full.
     pub(crate) link_frames: usize,
     /// Whether requests and results may overtake each other and come twice.
     pub(crate) is_disorderly: bool,
-    /// Whether everybody takes datagrams, and how they travel.
+    /// How datagrams travel, if all processes take them; none for no datagrams.
     pub(crate) datagrams: Option<Datagrams>,
 }
 
@@ -31,12 +31,12 @@ pub(crate) struct Datagrams {
     pub(crate) blocked_at: u64,
     /// Whether they keep their order.
     pub(crate) is_orderly: bool,
-    /// Whether results are multicast, too.
+    /// Whether results are multicast too.
     pub(crate) has_multicast: bool,
-    /// Whether multicast reaches nobody.
+    /// Whether multicast reaches no process at all.
     pub(crate) multicast_is_blocked: bool,
     /// Members that multicast does not reach: the first so many.
-    pub(crate) deaf: usize,
+    pub(crate) without_multicast: usize,
 }
 
 impl Datagrams {
@@ -47,7 +47,7 @@ impl Datagrams {
             is_orderly: false,
             has_multicast: false,
             multicast_is_blocked: false,
-            deaf: 0,
+            without_multicast: 0,
         }
     }
 }
@@ -67,7 +67,7 @@ impl Timing {
     }
 }
 
-/// Who holds an end of a link.
+/// The process at an end of a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Holder {
     Node { node: usize, port: PortId },
@@ -79,17 +79,17 @@ pub(crate) const LOWER: usize = 0;
 /// The end nearer to the root.
 pub(crate) const UPPER: usize = 1;
 
-/// A link; arrays are indexed by the end a thing is at, or on its way to.
+/// A link. Arrays are indexed by the end at which a thing is, or to which it travels.
 pub(crate) struct Link {
     pub(crate) holders: [Holder; 2],
     pub(crate) is_open: [bool; 2],
-    /// Frames that are kept from an end that doesn't read.
-    pub(crate) held: [Option<Vec<Vec<u8>>>; 2],
+    /// Frames for an end that has stopped reading.
+    pub(crate) stopped: [Option<Vec<Vec<u8>>>; 2],
     in_flight: [usize; 2],
     last_at: [u64; 2],
     last_datagram_at: [u64; 2],
     floor_at: [u64; 2],
-    /// What went up over this link and is not answered.
+    /// Requests that were sent up over this link and are not answered.
     windows: Windows,
     pub(crate) peak_chunks: usize,
     pub(crate) window: usize,
@@ -109,7 +109,7 @@ impl Link {
         Self {
             holders: [lower, upper],
             is_open: [true; 2],
-            held: [None, None],
+            stopped: [None, None],
             in_flight: [0; 2],
             last_at: [0; 2],
             last_datagram_at: [0; 2],
@@ -130,7 +130,8 @@ impl Link {
         self.in_flight[to] < timing.link_frames
     }
 
-    /// Notes a frame that is sent and says when it arrives: more than once, if it is disorder's.
+    /// Notes a frame that is sent. Returns when it arrives: several times, if the link is
+    /// disordered.
     pub(crate) fn on_sent(
         &mut self,
         to: usize,
@@ -164,7 +165,7 @@ impl Link {
         times
     }
 
-    /// Notes a datagram that is sent and says when it arrives: never, once or twice.
+    /// Notes a datagram that is sent. Returns when it arrives: never, once or twice.
     pub(crate) fn on_datagram(
         &mut self,
         to: usize,
@@ -199,11 +200,11 @@ impl Link {
         }
         match self.windows.on_sent(&header.message) {
             Some(InFlight::Segments(count)) => {
-                // What members have heard by multicast, a node below them need not wait for any more:
-                // it reuses the slot, and this side can't tell.
-                let is_heard = timing.datagrams.is_some_and(|travel| travel.has_multicast);
+                // A node does not wait for results that its members received by multicast: it
+                // reuses the slot, which this side cannot see.
+                let has_multicast = timing.datagrams.is_some_and(|travel| travel.has_multicast);
                 let is_nodes = matches!(self.holders[LOWER], Holder::Node { .. });
-                let max = if is_heard && is_nodes { usize::MAX } else { self.osos };
+                let max = if has_multicast && is_nodes { usize::MAX } else { self.osos };
                 assert!(count <= max, "{count} segments in flight, {} granted", self.osos);
                 self.peak_outstanding = self.peak_outstanding.max(count);
             }
@@ -221,12 +222,12 @@ impl Link {
         self.last_at[to]
     }
 
-    /// The lower end has a result that came another way.
-    pub(crate) fn on_heard(&mut self, header: &Header) {
+    /// The lower end has a result that came by multicast.
+    pub(crate) fn on_multicast(&mut self, header: &Header) {
         self.windows.on_taken(&header.message);
     }
 
-    /// A frame has come out.
+    /// A frame has arrived.
     pub(crate) fn on_arrived(&mut self, to: usize, carrier: Carrier, frame: &[u8]) {
         let (header, _) = frames::decode(frame).expect("machines send frames that decode");
         self.windows.on_taken(&header.message);

@@ -1,14 +1,14 @@
 //! Runs over datagrams that are lost, come twice and overtake each other.
 //!
-//! What the other runs show still holds: every bit of every result, each contribution folded once
-//! (the memory of these tests checks it), all freed in the end. Besides: how many datagrams it
-//! takes, and what happens where none arrive.
+//! Everything that other runs check still holds: every bit of every result, each contribution
+//! reduced once (the test memory checks it), everything freed in the end. These runs also check how
+//! many datagrams are needed, and what happens if none arrives.
 
 use std::collections::BTreeSet;
 
 use tributary_protocol::endpoint::ShortVectors;
 use tributary_protocol::node::{Event, FrameError};
-use tributary_protocol::{Reach, RecoveryStats};
+use tributary_protocol::{Reachability, RecoveryStats};
 use tributary_wire::frame::{Abort, AbortReason};
 use tributary_wire::{Datatype, EndpointId, Operator};
 
@@ -20,7 +20,7 @@ use crate::world::{SEGMENT_MAX_BYTES, World};
 
 const SEEDS: u64 = 40;
 
-/// As long as a lost probe, or a bit more.
+/// A little longer than a lost probe takes.
 const PROBE_NS: u64 = 5_000_000;
 
 fn members(world: &World) -> impl Iterator<Item = RecoveryStats> {
@@ -33,13 +33,13 @@ fn datagrams(world: &World) -> u64 {
 
 #[test]
 fn losses_change_no_bit() {
-    let (mut timeouts, mut hurried, mut repeated) = (0, 0, 0);
+    let (mut timeouts, mut fast_retransmits, mut repeated) = (0, 0, 0);
     let (mut by_link, mut by_datagram) = (0, 0);
     for loss in [0.0, 0.01, 0.1, 0.3] {
         for seed in 0..SEEDS {
             let world = run(&Scenario::random(seed), Timing::lossy(seed, loss));
             for host in &world.nodes {
-                // A late copy of something that is over: the child has left, or its group ended.
+                // A late copy: the child has left, or its group has ended.
                 let is_late = |why: &Option<FrameError>| {
                     why.is_none_or(|error| error == FrameError::WrongPort)
                 };
@@ -47,21 +47,21 @@ fn losses_change_no_bit() {
                 repeated += host.node.stats().repeated;
             }
             timeouts += members(&world).map(|stats| stats.timeouts).sum::<u64>();
-            hurried += members(&world).map(|stats| stats.hurried).sum::<u64>();
+            fast_retransmits += members(&world).map(|stats| stats.fast_retransmits).sum::<u64>();
             by_link += world.links.iter().map(|link| link.link_parts).sum::<u64>();
             by_datagram += datagrams(&world);
             if loss < 0.1 {
-                // A short run may be over before a lost probe is repeated.
+                // A short run may end before a lost probe is repeated.
                 let is_short = world.now < 2 * PROBE_NS;
-                let is_open = |it: &Member| it.reach == Some(Reach::Open);
+                let is_open = |it: &Member| it.reachability == Some(Reachability::Reachable);
                 assert!(is_short || world.members.iter().all(is_open), "seed {seed}");
             }
         }
     }
     assert!(by_datagram > 4 * by_link, "{by_datagram} datagrams, {by_link} over links");
     assert!(
-        timeouts > 1000 && hurried > 1000 && repeated > 1000,
-        "{timeouts} {hurried} {repeated}"
+        timeouts > 1000 && fast_retransmits > 1000 && repeated > 1000,
+        "{timeouts} {fast_retransmits} {repeated}"
     );
 }
 
@@ -83,12 +83,12 @@ fn without_loss_nothing_is_sent_twice() {
         let timing = Timing { datagrams: Some(datagrams), ..Timing::orderly(seed) };
         let world = run(&scenario, timing);
         for stats in members(&world) {
-            let repeats = (stats.timeouts, stats.hurried, stats.by_link);
+            let repeats = (stats.timeouts, stats.fast_retransmits, stats.by_link);
             assert_eq!(repeats, (0, 0, 0), "seed {seed}: timers are longer than these runs");
         }
         for host in &world.nodes {
             let stats = host.node.stats();
-            assert_eq!((stats.repeats, stats.repeated, stats.held), (0, 0, 0), "seed {seed}");
+            assert_eq!((stats.repeats, stats.repeated, stats.acks), (0, 0, 0), "seed {seed}");
         }
     }
 }
@@ -107,11 +107,11 @@ fn a_late_sibling_causes_no_storm() {
         let datagrams = Datagrams { is_orderly: true, ..Datagrams::with_loss(0.0) };
         let timing = Timing { datagrams: Some(datagrams), ..Timing::orderly(1) };
         let mut world = World::new(&scenario, timing);
-        // The first member does its sixth operation late, and all others wait for it.
+        // The first member starts its sixth operation late, and all others wait for it.
         world.members[0].pause = Some((5, late_ns));
         world.run();
         assert!(world.members.iter().all(|member| member.is_done()));
-        // Repeats come at doubling distances from 200 us on, up to 100 ms; each is answered.
+        // Repeats come at doubling intervals from 200 us up to 100 ms, and each gets an ack.
         let doublings = 64 - (late_ns / 200_000).leading_zeros() as u64 + 1;
         let repeats = doublings.min(10) + late_ns / 100_000_000;
         for link in &world.links {
@@ -120,7 +120,7 @@ fn a_late_sibling_causes_no_storm() {
             let sent = link.datagrams;
             assert!(sent[0].max(sent[1]) <= bound, "{sent:?} for {late_ns}, {bound}");
         }
-        assert!(members(&world).any(|stats| stats.held > 0), "the late one made others repeat");
+        assert!(members(&world).any(|stats| stats.acks > 0), "the late one made others repeat");
     }
 }
 
@@ -140,7 +140,7 @@ fn losses_within_a_window_are_found_without_a_timer() {
         let edges = world.links.len() as u64;
         least += 2 * edges * segments(&sum, &scenario.groups[0]);
     }
-    // Had each loss waited for a timer, it would have been this long at least.
+    // If each loss had waited for a timer, the run would have taken at least this long.
     let by_timer_ns = lost * 200_000;
     assert!(passed_ns < by_timer_ns / 10, "{passed_ns} ns for {lost} losses");
     assert!(sent < least + least * 3 / 20, "{sent} datagrams for {least} at 1% loss");
@@ -152,10 +152,10 @@ fn where_no_datagram_ever_arrives_the_link_carries_all() {
         let scenario = Scenario::random(seed);
         let world = run(&scenario, Timing::lossy(seed, 1.0));
         for member in &world.members {
-            // A short run may be over before the last probe is given up.
-            let is_decided = member.reach == Some(Reach::Silent);
+            // A short run may end before the last probe is given up.
+            let is_decided = member.reachability == Some(Reachability::Unreachable);
             assert!(is_decided || world.now < 40 * PROBE_NS, "seed {seed}");
-            assert_ne!(member.reach, Some(Reach::Open));
+            assert_ne!(member.reachability, Some(Reachability::Reachable));
         }
         assert!(world.links.iter().any(|link| link.link_parts > 0));
     }
@@ -171,7 +171,11 @@ fn datagrams_that_cease_to_arrive_cost_time_and_nothing_else() {
         let blocked_at = 5_000 + 997 * seed;
         let travel = Datagrams { blocked_at, ..Datagrams::with_loss(0.0) };
         let world = run(&scenario, Timing { datagrams: Some(travel), ..Timing::orderly(seed) });
-        silent += world.members.iter().filter(|it| it.reach == Some(Reach::Silent)).count();
+        silent += world
+            .members
+            .iter()
+            .filter(|it| it.reachability == Some(Reachability::Unreachable))
+            .count();
         silent += world.nodes.iter().map(|it| it.node.stats().silent_edges as usize).sum::<usize>();
     }
     assert!(silent > SEEDS as usize, "{silent} edges went over to their links");
@@ -198,8 +202,8 @@ fn a_lost_member_is_named_though_datagrams_are_lost_too() {
     }
 }
 
-fn multicast(seed: u64, loss: f64, deaf: usize) -> Timing {
-    let travel = Datagrams { has_multicast: true, deaf, ..Datagrams::with_loss(loss) };
+fn multicast(seed: u64, loss: f64, without_multicast: usize) -> Timing {
+    let travel = Datagrams { has_multicast: true, without_multicast, ..Datagrams::with_loss(loss) };
     Timing { datagrams: Some(travel), ..Timing::orderly(seed) }
 }
 
@@ -224,7 +228,7 @@ fn multicast_changes_no_bit() {
 fn short_vectors_go_by_datagram_once_they_are_cut_for_it() {
     let mut scenario = uneven(4);
     scenario.groups[0].payload_max_bytes = 256;
-    // 240 bytes: longer than a datagram here, and no longer than a segment of the grant.
+    // 240 bytes: longer than a datagram here, and no longer than a granted segment.
     let sum = OperationPlan::allreduce(Operator::Sum, Datatype::F64, 30);
     scenario.groups[0].script = vec![sum; 50];
     let run_cut = |segment_max_bytes| {
@@ -238,7 +242,7 @@ fn short_vectors_go_by_datagram_once_they_are_cut_for_it() {
         world.assert_all_is_free(&BTreeSet::new());
         datagrams(&world)
     };
-    // In three there are datagrams and losses; in six there would be more than may be in flight.
+    // Cut into three there are datagrams and losses; six would be more than may be in flight.
     let in_three = run_cut(SEGMENT_MAX_BYTES);
     assert!(in_three > 50 * 3 * 9, "{in_three}: every segment of every member");
     assert!(run_cut(40) < 50, "{} probes", run_cut(40));
@@ -252,7 +256,7 @@ fn copies_are_spared_and_a_lost_multicast_costs_a_timeout() {
     let reliable = run(&scenario, Timing::lossy(3, 0.02));
     let [lossless, lossy] = [0.0, 0.02].map(|loss| run(&scenario, multicast(3, loss, 0)));
     for world in [&lossless, &lossy] {
-        assert!(world.members.iter().all(|member| member.hears));
+        assert!(world.members.iter().all(|member| member.is_subscribed));
     }
     let sent = [&lossy, &reliable].map(datagrams);
     assert!(sent[0] < sent[1] * 7 / 10, "{sent:?}: half of all datagrams are results");
@@ -267,11 +271,11 @@ fn members_that_multicast_does_not_reach_get_their_copies() {
     let mut scenario = uneven(2);
     let sum = OperationPlan::allreduce(Operator::Sum, Datatype::F64, 1);
     scenario.groups[0].script = vec![sum; 100];
-    for deaf in [3, 9] {
-        let world = run(&scenario, multicast(1, 0.0, deaf));
+    for without_multicast in [3, 9] {
+        let world = run(&scenario, multicast(1, 0.0, without_multicast));
         for (index, member) in world.members.iter().enumerate() {
-            assert_eq!(member.hears, index >= deaf);
-            assert_eq!(member.endpoint.recovery_stats().timeouts, 0, "it never has to ask");
+            assert_eq!(member.is_subscribed, index >= without_multicast);
+            assert_eq!(member.endpoint.recovery_stats().timeouts, 0, "it never repeats a request");
         }
     }
 }
@@ -286,7 +290,8 @@ fn a_network_without_multicast_is_left_alone_after_a_while() {
     let world = run(&scenario, timing);
     let stats = world.nodes[0].node.stats();
     assert!(stats.multicasts <= 64, "{} multicasts into the void", stats.multicasts);
-    let gave_up = Event::Multicast { group: World::group_id(0), reach: Reach::Silent };
+    let gave_up =
+        Event::Multicast { group: World::group_id(0), reachability: Reachability::Unreachable };
     assert!(world.nodes[0].events.contains(&gave_up), "it says so");
     assert!(members(&world).all(|stats| stats.timeouts == 0), "nobody noticed");
 }
@@ -299,10 +304,11 @@ fn streams_keep_to_their_links_among_segments_that_are_lost() {
             for seed in seeds {
                 let travel = Datagrams { has_multicast, ..Datagrams::with_loss(loss) };
                 let timing = Timing { datagrams: Some(travel), ..Timing::orderly(seed) };
-                // No chunk travels by datagram, as the links see to.
+                // No chunk travels by datagram; the links check that.
                 let world = run(&Scenario::random_streams(seed), timing);
                 streams += world.nodes.iter().map(|it| it.node.stats().streams).sum::<u64>();
-                repeated += members(&world).map(|it| it.timeouts + it.hurried).sum::<u64>();
+                repeated +=
+                    members(&world).map(|it| it.timeouts + it.fast_retransmits).sum::<u64>();
                 by_datagram += datagrams(&world);
             }
         }

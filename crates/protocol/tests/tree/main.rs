@@ -1,9 +1,9 @@
-//! Goal: whatever tree, whatever timing, every member gets exactly the result that reducing in
-//! tree order gives, and a failure reaches everyone and frees everything.
+//! Goal: for every tree and timing, every member gets exactly the result of reducing in tree order,
+//! and a failure reaches all members and frees everything.
 //!
-//! Method: whole trees of real machines over virtual links, from a seed. A *scenario* holds all
-//! that decides results; a *timing* holds delays, link sizes and disorder. The same scenario under
-//! different timings must give the same bits.
+//! Method: whole trees of the real machines over virtual links, drawn from a seed. A *scenario*
+//! holds all that decides results; a *timing* holds delays, link sizes and disorder. The same
+//! scenario must give the same bits under different timings.
 
 mod failures;
 mod honest;

@@ -3,40 +3,40 @@
 use std::num::NonZeroU16;
 
 use tributary_protocol::endpoint::{Endpoint, EndpointConfig, Event, StartError};
-use tributary_protocol::{Carrier, Reach, Time};
+use tributary_protocol::{Carrier, Reachability, Time};
 use tributary_protocol_testing::Operations;
 use tributary_wire::EndpointId;
 use tributary_wire::frame::Abort;
 
 use crate::plan::OperationPlan;
 
-/// Everybody's: the virtual links lead to the right end anyway.
+/// The UDP port of every process; the virtual links lead to the right end anyway.
 pub(crate) const DATAGRAM_PORT: NonZeroU16 = NonZeroU16::new(7).unwrap();
 
 pub(crate) struct Member {
     pub(crate) endpoint: Endpoint,
     pub(crate) group: usize,
     pub(crate) index: u32,
-    /// Which link it holds, once it has connected.
+    /// Its link, once it has connected.
     pub(crate) link: Option<usize>,
-    /// What it will do; a copy, so that a test can make it disagree.
+    /// Its script; a copy, so that a test can make it disagree.
     pub(crate) script: Vec<OperationPlan>,
     pub(crate) started: usize,
-    /// Before which operation it pauses, and how long.
+    /// Before which operation it pauses, and for how long.
     pub(crate) pause: Option<(usize, u64)>,
     /// Whether it leaves once its script is done.
     pub(crate) leaves: bool,
     pub(crate) has_left: bool,
     pub(crate) is_joined: bool,
-    /// What became of datagrams.
-    pub(crate) reach: Option<Reach>,
-    /// Whether it hears multicast.
-    pub(crate) hears: bool,
-    /// What each completed operation left in its target; empty where it receives nothing.
+    /// The last decision about datagrams.
+    pub(crate) reachability: Option<Reachability>,
+    /// Whether results reach it by multicast.
+    pub(crate) is_subscribed: bool,
+    /// The result of each completed operation; empty if the member receives none.
     pub(crate) results: Vec<Option<Vec<u8>>>,
     pub(crate) failed: Option<Abort>,
     running: Operations,
-    /// What results are written to, for each operation that was started.
+    /// Where results are written, for each operation that was started.
     targets: Vec<Vec<u8>>,
 }
 
@@ -60,8 +60,8 @@ impl Member {
             leaves: true,
             has_left: false,
             is_joined: false,
-            reach: None,
-            hears: false,
+            reachability: None,
+            is_subscribed: false,
             failed: None,
             targets: Vec::new(),
         }
@@ -88,14 +88,14 @@ impl Member {
         self.results.iter().all(Option::is_some)
     }
 
-    /// The bytes that follow the header in a frame.
+    /// The payload of a frame.
     pub(crate) fn payload(&self, transmit: &tributary_protocol::endpoint::Transmit) -> Vec<u8> {
         let mut bytes = Vec::new();
         self.running.append_payload(transmit, &mut bytes);
         bytes
     }
 
-    /// Takes one frame. `Err` stands for the link's end.
+    /// Takes one frame. `Err` means that the link ends.
     pub(crate) fn take(
         &mut self,
         now: Time,
@@ -110,7 +110,7 @@ impl Member {
         Ok(())
     }
 
-    /// Takes in what the endpoint has to say; true if something came of it.
+    /// Takes the endpoint's events. True if there were any.
     pub(crate) fn drain_events(&mut self) -> bool {
         let mut has_news = false;
         while let Some(event) = self.endpoint.poll_event() {
@@ -121,8 +121,10 @@ impl Member {
                     self.is_joined = true;
                 }
                 Event::DatagramPeer(port) => assert_eq!(port, DATAGRAM_PORT),
-                Event::Multicast(reach) => self.hears = reach == Reach::Open,
-                Event::Datagrams(reach) => self.reach = Some(reach),
+                Event::Multicast(reachability) => {
+                    self.is_subscribed = reachability == Reachability::Reachable
+                }
+                Event::Datagrams(reachability) => self.reachability = Some(reachability),
                 Event::Completed(number) => {
                     let running = self.running.complete(number).expect("once, in order");
                     let need_bytes = running.need_bytes(EndpointId(self.index));

@@ -1,4 +1,4 @@
-//! What a run is about: a fabric, the groups on it, what their members do, and what must come out.
+//! Plans of runs: a fabric, its groups, their members' operations, and the expected results.
 
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
@@ -9,7 +9,7 @@ use tributary_protocol_testing::workload::Mixture;
 pub(crate) use tributary_protocol_testing::workload::OperationPlan;
 use tributary_wire::{Capability, Datatype, EndpointId, Operator};
 
-/// What nodes hold for streams, in one tree.
+/// The nodes' limits for streams, in one tree.
 pub(crate) const STREAMS: StreamLimits =
     StreamLimits { trees: 1, window_max: 5, chunk_bytes_max: 100 };
 
@@ -24,7 +24,7 @@ const KERNELS: [(Operator, Datatype); 7] = [
     (Operator::BitXor, Datatype::U64),
 ];
 
-/// Everything that decides results. Timing is not here: it must not matter.
+/// Everything that decides results. Timing is not part of it, because it must not matter.
 #[derive(Clone, Debug)]
 pub(crate) struct Scenario {
     pub(crate) seed: u64,
@@ -42,7 +42,7 @@ pub(crate) struct GroupPlan {
     pub(crate) stream: Option<StreamTerms>,
     /// Operations a member has under way at once.
     pub(crate) overlap: usize,
-    /// The nodes that serve it, parents before children; the first is its root.
+    /// Its nodes, parents before children; the first is its root.
     pub(crate) tree: Vec<TreeNode>,
     pub(crate) members: u32,
     pub(crate) script: Vec<OperationPlan>,
@@ -51,14 +51,14 @@ pub(crate) struct GroupPlan {
 /// One node's part of a group's tree.
 #[derive(Clone, Debug)]
 pub(crate) struct TreeNode {
-    /// Which node of the fabric.
+    /// The node of the fabric.
     pub(crate) node: usize,
-    /// Its parent in the tree and its place there.
+    /// Its parent in the group's tree, and its place among the parent's children.
     pub(crate) parent: Option<(usize, u16)>,
     pub(crate) children: Vec<Child>,
 }
 
-/// One child, with what the manager would have granted to it.
+/// One child, with its grant.
 #[derive(Clone, Debug)]
 pub(crate) struct Child {
     pub(crate) below: Below,
@@ -67,7 +67,7 @@ pub(crate) struct Child {
 }
 
 impl GroupPlan {
-    /// What every member must hold when an operation is complete: none where it receives nothing.
+    /// What every member must have when an operation is complete; none if it receives nothing.
     pub(crate) fn expected(&self, seed: u64, operation: usize) -> Option<Vec<u8>> {
         let plan = &self.script[operation];
         let children = |node: &TreeNode| node.children.iter().map(|child| child.below).collect();
@@ -106,7 +106,7 @@ impl Scenario {
         scenario
     }
 
-    /// One group on one tree: `shape[i]` is what hangs below node `i`, depth first.
+    /// One group on one tree: `shape[i]` holds the children of node `i`, depth first.
     pub(crate) fn one_group(fabric: Vec<Option<usize>>, members: &[u32], osos: u16) -> Self {
         let mut random = Pcg64::seed_from_u64(7);
         let mut plan = GroupPlan {
@@ -129,7 +129,7 @@ fn random_fabric(random: &mut Pcg64) -> Vec<Option<usize>> {
     let mut depth = vec![1];
     let mut at = 0;
     while at < fabric.len() {
-        // Chains half the time, or few fabrics would be deep before they are full.
+        // Chains half the time; otherwise few fabrics would be deep before they are full.
         let radix_max = if random.random_bool(0.5) { 2 } else { 8 };
         let radix = if depth[at] < depth_max { random.random_range(1..=radix_max) } else { 0 };
         for _ in 0..radix.min(nodes_max - fabric.len().min(nodes_max)) {

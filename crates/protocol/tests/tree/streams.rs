@@ -5,7 +5,8 @@ use std::collections::BTreeSet;
 use tributary_protocol::node::{Event, FrameError};
 use tributary_protocol::{Carrier, StreamTerms};
 use tributary_wire::frame::{
-    Abort, AbortReason, Edge, Header, Message, Part, Shape, StreamAsk, StreamShape, Target, Trail,
+    Abort, AbortReason, Edge, Header, Message, Part, RetransmitState, Shape, StreamRequest,
+    StreamShape, Target,
 };
 use tributary_wire::{Datatype, EndpointId, OperationNumber, Operator, SegmentIndex, Sequence};
 
@@ -102,7 +103,7 @@ fn only_the_target_of_a_streamed_reduce_gets_data() {
 
 #[test]
 fn segments_pass_a_stream_that_waits() {
-    // Group 0 holds the lock and doesn't finish, for one of its members doesn't read.
+    // Group 0 has the lock and does not finish, because one of its members does not read.
     let mut scenario = rivals(2, 1);
     let short = OperationPlan::allreduce(Operator::Sum, Datatype::F64, 3);
     scenario.groups[1].script = vec![scenario.groups[1].script[0], short, short];
@@ -121,7 +122,7 @@ fn segments_pass_a_stream_that_waits() {
         assert!(member.results[1].is_some() && member.results[2].is_some(), "segments are not");
     }
     assert_eq!(world.nodes[0].node.streams_waiting(), 1);
-    // The slow member dies; the lock is free for the other group at once.
+    // The slow member dies, and the other group gets the lock at once.
     let link = world.members[slow].link.unwrap();
     world.close(link, LOWER);
     world.run();
@@ -133,7 +134,7 @@ fn segments_pass_a_stream_that_waits() {
 
 #[test]
 fn the_lock_goes_round() {
-    // Five groups want eight streams each, from the same moment on: none falls behind by two.
+    // Five groups request eight streams each, from the same moment on. None falls behind by two.
     let scenario = rivals(5, 8);
     for seed in 0..SEEDS / 6 {
         let mut world = World::new(&scenario, Timing::orderly(seed));
@@ -141,7 +142,8 @@ fn the_lock_goes_round() {
             let finished: Vec<usize> = (0..5).map(|group| finished(&world, group)).collect();
             let waiting = world.nodes[0].node.streams_waiting();
             let (least, most) = (finished.iter().min().unwrap(), finished.iter().max().unwrap());
-            // One that had not asked when it came to the others' turn may lie behind.
+            // A group that had not requested its stream when the others got the lock may lie
+            // behind.
             assert!(most - least <= 2 || waiting < 4, "seed {seed}: {finished:?}");
         }
         check_results(&scenario, &world);
@@ -168,7 +170,7 @@ fn a_holder_that_is_killed_frees_the_lock_for_the_next() {
                 let stats = |node: usize| world.nodes[node].node.stats();
                 stats(0).chunks > 0 && world.nodes[0].node.streams_waiting() == 2
             });
-            // Whose turn it is at the root: the one that doesn't wait.
+            // The group with the lock at the root is the one that does not wait.
             let holder = holder_at_root(&world);
             kill(&mut world, holder, victim);
             world.run();
@@ -288,7 +290,7 @@ fn leaving_a_stream_that_was_asked_for_fails_the_others() {
     }
 }
 
-/// Puts a frame in a member's name on its link, and says what its node thought of it.
+/// Sends a frame in a member's name on its link. Returns the node's errors.
 fn misbehave(world: &mut World, member: usize, message: Message) -> Vec<FrameError> {
     let index = world.members[member].index;
     let group = world.members[member].group;
@@ -315,26 +317,26 @@ fn chunk(number: u32, chunk: u32, elements: u32) -> Part {
         shape: Shape::new(Operator::Sum, Datatype::F64, elements).expect("a sum"),
         target: Target::All,
         has_data: true,
-        trail: Trail::default(),
+        retransmit: RetransmitState::default(),
     }
 }
 
 #[test]
 fn whoever_breaks_the_rules_of_streams_ends_only_its_group() {
     let first = OperationNumber::FIRST;
-    let out_of_turn = |operation| FrameError::OutOfTurn { operation };
+    let not_granted = |operation| FrameError::StreamNotGranted { operation };
     let next = first.next();
-    let ask = StreamAsk {
+    let request = StreamRequest {
         operation: next.next(),
         shape: StreamShape::new(Operator::Sum, Datatype::F64, 5).unwrap(),
         target: Target::All,
     };
     let running = |number| chunk(first.0, number, 2);
     let cases: [(Message, FrameError); 7] = [
-        // Without having asked, and without being done.
-        (Message::Chunk(chunk(next.0, 0, 2)), out_of_turn(next)),
-        (Message::StreamDone(next), out_of_turn(next)),
-        (Message::StreamDone(first), out_of_turn(first)),
+        // Without a stream request, and without being done.
+        (Message::Chunk(chunk(next.0, 0, 2)), not_granted(next)),
+        (Message::StreamDone(next), not_granted(next)),
+        (Message::StreamDone(first), not_granted(first)),
         // Beyond the window, beyond the total, and of another length.
         (
             Message::Chunk(running(20)),
@@ -345,7 +347,7 @@ fn whoever_breaks_the_rules_of_streams_ends_only_its_group() {
             Message::Chunk(chunk(first.0, 29, 1)),
             FrameError::NotOfStream { operation: first, chunk: 29 },
         ),
-        (Message::StreamTurn(ask.operation), FrameError::WrongDirection),
+        (Message::StreamGrant(request.operation), FrameError::WrongDirection),
     ];
     for (message, error) in cases {
         let mut world = World::new(&rivals(2, 1), Timing::orderly(4));
@@ -371,8 +373,8 @@ fn a_group_without_streams_is_refused_them() {
     world.run_until(|world| world.members.iter().all(|member| member.is_joined));
     let operation = OperationNumber::FIRST;
     let shape = StreamShape::new(Operator::Sum, Datatype::F64, 5).unwrap();
-    let ask = StreamAsk { operation, shape, target: Target::All };
-    let refused = misbehave(&mut world, 2, Message::StreamAsk(ask));
-    assert_eq!(refused, [FrameError::OutOfTurn { operation }]);
+    let request = StreamRequest { operation, shape, target: Target::All };
+    let refused = misbehave(&mut world, 2, Message::StreamRequest(request));
+    assert_eq!(refused, [FrameError::StreamNotGranted { operation }]);
     assert!(world.nodes[0].events.iter().any(|event| matches!(event, Event::Failed { .. })));
 }

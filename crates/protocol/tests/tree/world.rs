@@ -7,7 +7,7 @@ use rand_pcg::Pcg64;
 use tributary_protocol::endpoint::EndpointConfig;
 use tributary_protocol::node::{
     ChildConfig, Event, FrameError, GroupConfig, Node, NodeConfig, ParentConfig, PortId,
-    StreamGrant,
+    StreamConfig,
 };
 use tributary_protocol::{Carrier, Time};
 use tributary_protocol_testing::values::Below;
@@ -19,23 +19,23 @@ use crate::link::{Holder, LOWER, Link, Timing, UPPER};
 use crate::member::{DATAGRAM_PORT, Member};
 use crate::plan::{GroupPlan, STREAMS, Scenario};
 
-/// Less than the longest segments here, which therefore go over links.
+/// Shorter than the longest segments here, which therefore go over links.
 pub(crate) const SEGMENT_MAX_BYTES: u32 = 100;
 
 pub(crate) const JOIN_TIMEOUT_NS: u64 = 1_000_000;
 
-/// More events than any scenario here needs: a run that reaches it is stuck in a loop.
+/// More events than any scenario here needs. A run that reaches it is stuck in a loop.
 const STEPS_MAX: u64 = 2_000_000;
 
 /// An aggregation node and its driver's state.
 pub(crate) struct NodeHost {
     pub(crate) node: Node,
     pub(crate) memory: NodeMemory,
-    /// The link, and the end of it, that each port number stands for.
+    /// The link, and the end of it, at each port number.
     ports: Ports<(usize, usize)>,
     pub(crate) events: Vec<Event>,
     pub(crate) refused: Vec<FrameError>,
-    /// Datagrams that were dropped, and why; none where no edge was found for one.
+    /// Datagrams that were dropped, with the error; none if no edge was found.
     pub(crate) dropped: Vec<Option<FrameError>>,
 }
 
@@ -45,7 +45,7 @@ pub(crate) struct World {
     pub(crate) members: Vec<Member>,
     pub(crate) links: Vec<Link>,
     pub(crate) timing: Timing,
-    /// Everything that was ever sent, when and where, in one number.
+    /// Hash of every frame, with its time and place.
     pub(crate) frames_hash: u64,
     groups: Vec<GroupPlan>,
     agenda: BTreeMap<(u64, u64), Item>,
@@ -56,20 +56,20 @@ pub(crate) struct World {
 enum Item {
     Arrive { link: usize, to: usize, carrier: Carrier, frame: Vec<u8> },
     LearnClosed { link: usize, to: usize },
-    Hear { hearer: Hearer, frame: Vec<u8> },
+    Multicast { receiver: Receiver, frame: Vec<u8> },
     Connect(usize),
     Start(usize),
     Leave(usize),
 }
 
-/// Whom multicast may reach.
+/// A receiver of multicast.
 #[derive(Clone, Copy)]
-enum Hearer {
+enum Receiver {
     Node(usize),
     Member(usize),
 }
 
-/// What groups' multicasts show.
+/// Counters of multicasts.
 fn multicast_capability(group: GroupId) -> Capability {
     Capability::from_bytes([0xE0 + group.0 as u8; 16])
 }
@@ -96,7 +96,7 @@ impl NodeHost {
 }
 
 impl World {
-    /// Installs every group, root first, and puts the members' connecting on the agenda.
+    /// Installs every group, root first, and schedules the members' connections.
     pub(crate) fn new(scenario: &Scenario, timing: Timing) -> Self {
         let osos_max = scenario.groups.iter().map(|group| u32::from(group.osos)).sum();
         let config = NodeConfig {
@@ -175,7 +175,7 @@ impl World {
                 payload_max_bytes: plan.payload_max_bytes,
                 children,
                 parent,
-                stream: plan.stream.map(|terms| StreamGrant { tree: TreeId(0), terms }),
+                stream: plan.stream.map(|terms| StreamConfig { tree: TreeId(0), terms }),
             };
             let host = &mut self.nodes[tree_node.node];
             let arena = host.node.install(Time(self.now), config).expect("nodes have room");
@@ -211,7 +211,7 @@ impl World {
                 member.endpoint.offer_datagrams(DATAGRAM_PORT, SEGMENT_MAX_BYTES);
             }
             if self.timing.datagrams.is_some_and(|travel| travel.has_multicast) {
-                member.endpoint.hear_multicast(multicast_capability(Self::group_id(group)));
+                member.endpoint.subscribe_multicast(multicast_capability(Self::group_id(group)));
             }
             self.members.push(member);
             let at = self.now + self.random.random_range(1..=self.timing.delay_ns_max);
@@ -231,7 +231,7 @@ impl World {
         panic!("member {member} is nowhere in group {group}");
     }
 
-    /// Lets a member connect at another time than chance had chosen.
+    /// Lets a member connect at another time than the random one.
     pub(crate) fn connect_at(&mut self, member: usize, at: u64) {
         self.agenda.retain(|_, item| !matches!(item, Item::Connect(it) if *it == member));
         self.put(at, Item::Connect(member));
@@ -254,7 +254,7 @@ impl World {
         link
     }
 
-    /// Does the next thing; false if nothing is left to do.
+    /// Processes the next event; false if none is left.
     pub(crate) fn step(&mut self) -> bool {
         let due_nodes = self.nodes.iter().filter_map(|host| host.node.poll_timeout());
         let due_members = self.members.iter().filter_map(|member| member.endpoint.poll_timeout());
@@ -279,10 +279,11 @@ impl World {
         match item {
             Item::Arrive { link, to, carrier, frame } => self.arrive(link, to, carrier, frame),
             Item::LearnClosed { link, to } => self.close(link, to),
-            Item::Hear { hearer, frame } => self.hear(hearer, &frame),
+            Item::Multicast { receiver, frame } => self.deliver_multicast(receiver, &frame),
             Item::Connect(member) => self.connect_member(member),
             Item::Start(member) => {
-                // When it is too busy to start another, the next completion puts this off no more.
+                // If it is too busy to start another operation, the next completion does not delay
+                // this further.
                 if self.members[member].start_next() {
                     self.put_start(member);
                     self.pump_member(member);
@@ -302,7 +303,7 @@ impl World {
         panic!("not quiet after {STEPS_MAX} steps");
     }
 
-    /// Runs until something holds that must come to hold.
+    /// Runs until a condition holds, which must hold in the end.
     pub(crate) fn run_until(&mut self, mut holds: impl FnMut(&Self) -> bool) {
         while !holds(self) {
             assert!(self.step(), "all is quiet and it doesn't hold");
@@ -344,8 +345,8 @@ impl World {
             }
             return;
         }
-        if let Some(held) = &mut self.links[link].held[to] {
-            held.push(frame);
+        if let Some(stopped) = &mut self.links[link].stopped[to] {
+            stopped.push(frame);
             return;
         }
         self.links[link].on_arrived(to, carrier, &frame);
@@ -437,10 +438,10 @@ impl World {
 
     /// The end stops reading.
     pub(crate) fn hold(&mut self, link: usize, end: usize) {
-        self.links[link].held[end] = Some(Vec::new());
+        self.links[link].stopped[end] = Some(Vec::new());
     }
 
-    /// The process of a node is gone: all its links close.
+    /// A node's process dies: all its links close.
     pub(crate) fn kill_node(&mut self, node: usize) {
         let links: Vec<(usize, usize)> = self.nodes[node].ports.iter().collect();
         for (link, end) in links {
@@ -471,7 +472,7 @@ impl World {
         }
     }
 
-    /// Sends what a node has for multicast addresses to everyone in the group but itself.
+    /// Sends a node's multicasts to everyone else in the group.
     fn multicast(&mut self, node: usize) {
         while let Some((group, transmit)) = self.nodes[node].node.poll_multicast() {
             let travel = self.timing.datagrams.expect("nobody multicasts without datagrams");
@@ -483,40 +484,41 @@ impl World {
             self.hash(&frame);
             let plan = &self.groups[group.0 as usize];
             let nodes = plan.tree.iter().map(|it| it.node).filter(|it| *it != node);
-            let members = (0..self.members.len())
-                .filter(|it| self.members[*it].group == group.0 as usize && *it >= travel.deaf);
-            let hearers: Vec<Hearer> =
-                nodes.map(Hearer::Node).chain(members.map(Hearer::Member)).collect();
-            for hearer in hearers {
+            let members = (0..self.members.len()).filter(|it| {
+                self.members[*it].group == group.0 as usize && *it >= travel.without_multicast
+            });
+            let receivers: Vec<Receiver> =
+                nodes.map(Receiver::Node).chain(members.map(Receiver::Member)).collect();
+            for receiver in receivers {
                 let at = self.now + self.random.random_range(1..=self.timing.delay_ns_max);
                 let is_lost = self.random.random_bool(travel.loss) || travel.multicast_is_blocked;
                 if !is_lost && at < travel.blocked_at {
-                    self.put(at, Item::Hear { hearer, frame: frame.clone() });
+                    self.put(at, Item::Multicast { receiver, frame: frame.clone() });
                 }
             }
         }
     }
 
-    fn hear(&mut self, hearer: Hearer, frame: &[u8]) {
+    fn deliver_multicast(&mut self, receiver: Receiver, frame: &[u8]) {
         let (header, payload) = frames::decode(frame).expect("machines send frames that decode");
         let now = Time(self.now);
-        match hearer {
-            Hearer::Node(node) => {
-                // Sequences of other groups may be struck off, too: the check is weaker then.
+        match receiver {
+            Receiver::Node(node) => {
+                // Sequences of other groups may be removed too, which weakens the check.
                 let is_upward = |link: &&mut Link| matches!(link.holders[LOWER], Holder::Node { node: lower, .. } if lower == node);
-                self.links.iter_mut().filter(is_upward).for_each(|link| link.on_heard(&header));
+                self.links.iter_mut().filter(is_upward).for_each(|link| link.on_multicast(&header));
                 let host = &mut self.nodes[node];
                 let taken = host.node.handle_multicast(now, &header, payload, &mut host.memory);
-                // The group may be over by then.
+                // The group may have ended by then.
                 host.dropped.extend(taken.err().map(Some));
                 self.pump_node(node);
             }
-            Hearer::Member(member) => {
+            Receiver::Member(member) => {
                 if let Some(link) = self.members[member].link {
-                    self.links[link].on_heard(&header);
+                    self.links[link].on_multicast(&header);
                     let taken =
                         self.members[member].take(now, Carrier::Multicast, &header, payload);
-                    taken.expect("multicast results are as they were asked for");
+                    taken.expect("multicast results match the requests");
                     self.pump_member(member);
                 }
             }

@@ -86,7 +86,7 @@ impl<D: Data> World<D> {
             osos: terms.osos,
             payload_max_bytes: terms.payload_max_bytes,
             stream: None,
-            outsider: false,
+            external_receiver: false,
         };
         site.manager.request_group(Time(0), site.job.job, &request)?;
         loop {

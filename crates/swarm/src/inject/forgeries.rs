@@ -1,4 +1,4 @@
-//! What does not belong: operations that are mistaken, and frames that nobody may send.
+//! Mistaken operations and forged frames.
 
 use tributary_protocol_testing::frames;
 use tributary_wire::frame::{EVERYONE, Edge, Header, Message, Part, Shape, Target};
@@ -9,7 +9,7 @@ use tributary_wire::{
 
 use crate::scenario::{Disagreement, Intrusion, Offence, OperationPlan};
 
-/// An operation as a member sees it that is wrong about it; none if there is no other way to see it.
+/// An operation as a mistaken member sees it; none if it cannot be mistaken in this way.
 pub(super) fn mistake(
     plan: OperationPlan,
     how: Disagreement,
@@ -48,14 +48,14 @@ pub(super) fn mistake(
             ..plan
         },
         Disagreement::Target | Disagreement::Nobody => {
-            // The member after the last: nobody.
+            // One past the last member, which does not exist.
             OperationPlan { target: Target::Member(EndpointId(members)), ..plan }
         }
     };
     (wrong != plan && (wrong.elements > 0 || wrong.operator == Operator::Barrier)).then_some(wrong)
 }
 
-/// A sum of bytes, of an operation that nobody has under way.
+/// A sum of bytes, of an operation that no member has under way.
 fn part(elements: u32, sequence: Sequence) -> Part {
     let shape = Shape::new(Operator::Sum, Datatype::U8, elements).expect("a sum of bytes");
     frames::part(OperationNumber(0x7FFF_FFF0), sequence, shape)
@@ -71,7 +71,7 @@ pub(super) fn offensive_frame(offence: Offence, edge: Edge, payload_bytes: u32) 
     let (edge, message) = match offence {
         Offence::ForgedCapability => (forged, Message::Request(part(1, Sequence::FIRST))),
         Offence::Oversized => (edge, Message::Request(part(payload_bytes + 1, Sequence::FIRST))),
-        // Ahead of all that a group here comes to, by less than half of all numbers.
+        // Ahead of every sequence number that a group reaches here, by less than 2^31.
         Offence::OutsideWindow => (edge, Message::Request(part(1, Sequence(1 << 30)))),
         Offence::WrongDirection => (edge, Message::Result(part(1, Sequence::FIRST))),
         Offence::AnotherChild => {
@@ -84,7 +84,7 @@ pub(super) fn offensive_frame(offence: Offence, edge: Edge, payload_bytes: u32) 
     frame(&Header { edge, message })
 }
 
-/// A result in the root's name, by somebody who knows a member's secret only.
+/// A result in the root's name, from a sender that knows only a member's capability.
 pub(super) fn forged_multicast(edge: Edge) -> Vec<u8> {
     let message = Message::Result(part(1, Sequence::FIRST));
     frame(&Header { edge: Edge { child: EVERYONE, ..edge }, message })

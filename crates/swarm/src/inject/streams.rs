@@ -1,16 +1,16 @@
-//! Trouble for groups that stream: at the moment when one holds a lock, or waits for one.
+//! Faults that hit a group while it has a stream lock or waits for one.
 
 use crate::agenda::Item;
-use crate::ledger::{Key, LINK_LOST};
+use crate::fault_record::{Key, LINK_LOST};
 use crate::scenario::StreamTrouble;
 use crate::world::World;
 
-/// Between two looks for such a moment, and how often it is looked for.
+/// Interval between two checks for such a group, and how often it is checked.
 const LOOK_NS: u64 = 20_000;
 const LOOKS_MAX: u64 = 200;
 
 impl World<'_> {
-    /// Waits until a group holds a stream lock (or waits for one), and cuts it short then.
+    /// Waits until a group has a stream lock (or waits for one), and then cuts it short.
     pub(super) fn cut_stream_short(
         &mut self,
         index: u32,
@@ -55,7 +55,7 @@ impl World<'_> {
         true
     }
 
-    /// A node, and a group that holds or awaits a stream lock there.
+    /// A node, and a group that has or awaits a stream lock there.
     fn pick_stream(&self, pick: u32, holds: bool) -> Option<(u32, u32)> {
         let at_node = |(index, host): (usize, &crate::nodes::NodeHost)| -> Vec<(u32, Key)> {
             let epochs = host.locks.concerned().filter(|(_, is_holder)| *is_holder == holds);

@@ -1,4 +1,4 @@
-//! Leases: what a job holds as long as its processes live.
+//! Leases: a job has one as long as its processes live.
 
 use rand::RngExt;
 
@@ -7,7 +7,7 @@ use crate::agenda::Item;
 use crate::world::{SILENCE_NS, World};
 
 impl World<'_> {
-    /// The job's lease is closed on its side; the manager learns of it at a time.
+    /// The job's end of the lease closes; the manager learns of it later.
     pub(crate) fn close_lease(&mut self, job: u32, at: u64) {
         let entry = self.job(job);
         if let Some((life, _)) = entry.lease {
@@ -34,17 +34,17 @@ impl World<'_> {
         self.ask_anew(job);
     }
 
-    /// Whatever a job holds may be withdrawn from now on.
+    /// The manager may withdraw all of a job's groups from now on.
     fn blame_manager_for(&mut self, job: u32) {
         let now = self.now;
         for run in &self.runs {
             if run.job == job && !run.is_over {
-                self.ledger.entry(run.key).blame_manager(now);
+                self.fault_record.entry(run.key).blame_manager(now);
             }
         }
     }
 
-    /// Every lease is void: the manager that gave them has died.
+    /// The manager died, so every lease it gave ends.
     pub(crate) fn lose_leases(&mut self) {
         for job in 0..self.jobs.len() as u32 {
             if self.job(job).lease.take().is_some() {
@@ -53,17 +53,17 @@ impl World<'_> {
         }
     }
 
-    /// What the job was waiting for will not come.
+    /// The answer that the job was waiting for will not come.
     fn ask_anew(&mut self, job: u32) {
         for group in 0..self.jobs[job as usize].groups.len() as u32 {
             let want = self.want(job, group);
-            if want.state == WantState::Asked {
+            if want.state == WantState::Requested {
                 want.answer = None;
                 want.state = WantState::Idle;
             }
             if want.state == WantState::Idle {
                 let at = self.now + RETRY_MIN_NS;
-                self.agenda.put(at, Item::Ask { job, group });
+                self.agenda.put(at, Item::GroupRequest { job, group });
             }
         }
     }
@@ -79,7 +79,7 @@ impl World<'_> {
         }
     }
 
-    /// A job has lost a process. Its launcher notices, in its own time, and ends the others.
+    /// A job has lost a process. Its launcher notices after a while, and ends the others.
     pub(crate) fn doom(&mut self, job: u32, lost_machine: u32, is_silent: bool) {
         let holds_lease = lost_machine == self.lease_machine(job);
         if holds_lease {
@@ -93,7 +93,7 @@ impl World<'_> {
         }
     }
 
-    /// The launcher of a job that lost a process ends what is left of it.
+    /// The launcher of a job that lost a process ends the rest of it.
     pub(crate) fn end_doomed(&mut self, job: u32) {
         self.trace.note(self.now, None, || format!("job {job} is ended by its launcher"));
         self.job(job).is_over = true;

@@ -88,7 +88,7 @@ impl World<'_> {
         }
     }
 
-    /// What an operation of a group must give.
+    /// The expected result of an operation.
     fn expected(&mut self, run: u32, operation: usize) -> &[u8] {
         let entry = &mut self.runs[run as usize];
         let plan =

@@ -1,4 +1,4 @@
-//! What members start, and how much of it they have ready.
+//! The operations that members start, and how many of their bytes are ready.
 
 use rand::RngExt;
 use tributary_protocol::endpoint::StartError;
@@ -47,19 +47,19 @@ impl World<'_> {
                 self.put_start(member);
                 self.restless_members.push(member);
             }
-            // The next completion puts another start.
+            // The next completion schedules another start.
             Err(StartError::Busy { .. }) => {}
             Err(error) => panic!("{plan:?} is an operation of a living group, but: {error}"),
         }
     }
 
-    /// Whether an operation goes as a stream: where the group was granted streams.
+    /// Whether an operation goes as a stream, if the group was granted streams.
     fn streams(&self, member: u32, plan: &OperationPlan) -> bool {
         let run = &self.runs[self.members[member as usize].run as usize];
         plan.is_stream && run.grant.stream.is_some()
     }
 
-    /// From `least` to all of `all` bytes; often one or the other.
+    /// A number of bytes from `least` to `all`; often one of the two.
     fn some_of(&mut self, least: usize, all: usize) -> usize {
         match self.random.random_range(0..3) {
             0 => all,
@@ -73,7 +73,7 @@ impl World<'_> {
         self.agenda.put(at, Item::Ready { member });
     }
 
-    /// More of the vectors that a member streams may be sent.
+    /// More bytes of a member's stream are ready.
     pub(crate) fn on_ready(&mut self, member: u32) {
         if self.members[member as usize].is_over() {
             return;

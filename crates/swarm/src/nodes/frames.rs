@@ -10,7 +10,7 @@ use crate::verdict::{Violation, words};
 use crate::world::{Incoming, World};
 
 impl World<'_> {
-    /// Sends what the machine has for a port, as far as the link takes it.
+    /// Sends the machine's frames for a port, as far as the link takes them.
     pub(crate) fn flush(&mut self, node: u32, port: PortId) {
         let Some((link, end)) = self.node(node).link_at(port) else { return };
         let frames_max = self.scenario.network.link_frames;
@@ -46,7 +46,7 @@ impl World<'_> {
         }
     }
 
-    /// Looks at a frame that a node is about to send.
+    /// Checks a frame that a node is about to send.
     fn note_sent(&mut self, node: u32, link: u32, end: End, header: &Header) {
         let entry = &mut self.links[link as usize];
         let key = entry.edge.as_ref().map(|edge| edge.group);
@@ -56,7 +56,7 @@ impl World<'_> {
             self.report(key, Violation::Leak { whom, what: "a result".to_owned() });
         }
         self.count_sent(link, &header.message);
-        if let Message::StreamTurn(_) = header.message {
+        if let Message::StreamGrant(_) = header.message {
             self.node(node).locks.on_announced(header.edge.epoch);
         }
         self.trace.note(self.now, key, || format!("link {link}: {end:?} sends {}", brief(header)));
@@ -106,7 +106,7 @@ impl World<'_> {
         }
     }
 
-    /// Reads a frame. What is none is refused.
+    /// Decodes a frame. Invalid bytes are refused.
     pub(crate) fn decode<'a>(&mut self, frame: Incoming<'a>) -> Option<(Header, &'a [u8])> {
         match frames::decode(frame.bytes) {
             Ok(whole) => Some(whole),
@@ -117,7 +117,7 @@ impl World<'_> {
         }
     }
 
-    /// A node, or a member, refused a frame: it closes the link, or drops the datagram.
+    /// A node or a member refused a frame: it closes the link, or drops the datagram.
     pub(crate) fn on_refused(&mut self, frame: Incoming<'_>, error: &str) {
         let Incoming { link, to: end, carrier, is_forged, .. } = frame;
         let key = self.edge_key(link);
@@ -127,7 +127,7 @@ impl World<'_> {
         }
         let is_tampered = is_forged || self.links[link as usize].is_tampered;
         let is_blamed =
-            key.and_then(|key| self.ledger.find(key)).is_some_and(|it| !it.blames.is_empty());
+            key.and_then(|key| self.fault_record.find(key)).is_some_and(|it| !it.blames.is_empty());
         if !is_tampered && !is_blamed {
             let group = key.map_or_else(String::new, |key| key.to_string());
             self.report(key, Violation::HonestRefused { group, error: error.to_owned() });
@@ -149,13 +149,17 @@ pub(crate) fn brief(header: &Header) -> String {
             )
         }
         Message::Result(part) => format!("result {}", part.sequence.0),
-        Message::StreamAsk(ask) => {
-            format!("asks to stream operation {}, {}", ask.operation, ask.shape.elements())
+        Message::StreamRequest(request) => {
+            format!(
+                "stream request for operation {}, {} elements",
+                request.operation,
+                request.shape.elements()
+            )
         }
         Message::Chunk(part) => format!("chunk {} of {}", part.sequence.0, part.operation),
         Message::ChunkResult(part) => format!("chunk result {}", part.sequence.0),
-        Message::Held { sequence, .. } => format!("held {}", sequence.0),
-        Message::Missing { sequence } => format!("missing {}", sequence.0),
+        Message::Ack { sequence, .. } => format!("ack {}", sequence.0),
+        Message::Nack { sequence } => format!("nack {}", sequence.0),
         Message::Abort(abort) => format!("abort: {}", words(abort)),
         other => format!("{other:?}").to_lowercase(),
     }

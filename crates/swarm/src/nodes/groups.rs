@@ -1,4 +1,4 @@
-//! Groups come to nodes and go, and nodes die.
+//! Groups on nodes, and the death of nodes.
 
 use tributary_protocol::node::{GroupConfig, PortId};
 use tributary_wire::control::{GroupInstall, NodeEvent};
@@ -6,14 +6,14 @@ use tributary_wire::{Epoch, GroupId};
 
 use super::REMOVAL_GRACE_NS;
 use crate::agenda::{End, Item};
-use crate::ledger::{Key, LINK_LOST};
+use crate::fault_record::{Key, LINK_LOST};
 use crate::link::{EdgeOf, Holder};
 use crate::verdict::Violation;
 use crate::world::{SILENCE_NS, World};
 use tributary_protocol_testing::values::mix;
 
 impl World<'_> {
-    /// Takes part in a group, and answers.
+    /// Takes part in a group, and answers the manager.
     pub(crate) fn install(&mut self, node: u32, install: GroupInstall, parent: Option<u32>) {
         self.remove_due(node, u64::MAX);
         let (group, epoch) = (install.group, install.epoch);
@@ -28,11 +28,11 @@ impl World<'_> {
                 let host = self.node(node);
                 host.memory.install(&host.machine, group, arena);
                 host.locks.install(&order);
-                if let Some(capability) = order.outsider {
-                    host.machine.admit_outsider(group, capability);
+                if let Some(capability) = order.external_receiver {
+                    host.machine.admit_external_receiver(group, capability);
                 }
                 self.use_multicast(node, &order);
-                // Not where rings in shared memory lead to the parent.
+                // Rings in shared memory to the parent have no datagrams.
                 if !is_near {
                     self.node(node).machine.offer_datagrams(group);
                 }
@@ -60,7 +60,7 @@ impl World<'_> {
         key: Key,
     ) -> PortId {
         let place = install.parent.as_ref().expect("only a node with a parent connects");
-        let below = self.ledger.entry(key).members_below(parent, place.child.0);
+        let below = self.fault_record.entry(key).members_below(parent, place.child.0);
         let below = below.expect("the parent was ordered first");
         let below = below.start.0..below.end.0;
         let stream = install.stream.map(|stream| stream.terms);
@@ -82,7 +82,7 @@ impl World<'_> {
         }
     }
 
-    /// Drops the groups whose time is over.
+    /// Drops the groups whose time has come.
     fn remove_due(&mut self, node: u32, until: u64) {
         let now = self.now;
         while let Some((due, group, epoch)) =
@@ -91,8 +91,8 @@ impl World<'_> {
             if due > now
                 && let Some(key) = self.installed_key(node, group, epoch)
             {
-                // Its number is wanted again, so it can't wait for its tree's own words.
-                self.ledger.entry(key).may_withdraw = true;
+                // Its number is used again, so it cannot wait for its tree's own abort.
+                self.fault_record.entry(key).may_withdraw = true;
             }
             self.node(node).machine.withdraw(group, epoch);
             self.pump_node(node);
@@ -112,18 +112,18 @@ impl World<'_> {
         self.node(node).removals.clear();
         let now = self.now;
         for (group, key) in self.node(node).installed.clone() {
-            self.ledger.entry(key).blame_manager(now);
+            self.fault_record.entry(key).blame_manager(now);
             self.node(node).machine.withdraw(group, key.epoch);
         }
         self.pump_node(node);
     }
 
-    /// A node's process is gone. What its peers have to go by depends on how.
+    /// A node's process dies. How its peers learn of it depends on the kind of death.
     pub(crate) fn crash_node(&mut self, node: u32, is_silent: bool, down_ns: u64) {
         let now = self.now;
         let delay_ns = self.delay_ns();
         let noticed_at = if is_silent { now + shows_after_ns(down_ns) } else { now + delay_ns };
-        for entry in self.ledger.all() {
+        for entry in self.fault_record.all() {
             if let Some(members) = entry.members_at(node) {
                 entry.blame(noticed_at, LINK_LOST, members);
                 entry.blame_manager(noticed_at);
@@ -157,8 +157,8 @@ impl World<'_> {
     }
 }
 
-/// When a silent death shows: once its peers have waited long enough, or when the machine is up
-/// again and denies what it knows nothing of.
+/// When a silent death is noticed: when its peers have waited long enough, or when the machine is
+/// up again and resets their connections.
 fn shows_after_ns(down_ns: u64) -> u64 {
     SILENCE_NS.min(down_ns)
 }

@@ -21,7 +21,7 @@ use tributary_wire::{Datatype, Operator};
 /// Bits of a partition's set of machines: hosts, nodes and the manager.
 const MACHINES_MAX: u32 = 40;
 
-/// Sets what is drawn for results that leave their group apart from all else that a seed stands for.
+/// Separates the random numbers for external results from all others of a seed.
 const OUTSIDE_SEED: u64 = 0x6f75_7473_6964_6521;
 
 impl Scenario {
@@ -72,8 +72,8 @@ impl DatagramPlan {
             corrupted: [0, 0, 20][random.random_range(0..3)],
             straggle_ns_max: [1, 30_000, 3_000_000][random.random_range(0..3)],
             multicast: random.random_bool(0.6).then(|| MulticastPlan {
-                deaf: [0, 0, 300, 1000][random.random_range(0..4)],
-                nodes_hear: random.random_bool(0.5),
+                without_multicast: [0, 0, 300, 1000][random.random_range(0..4)],
+                nodes_subscribe: random.random_bool(0.5),
             }),
         }
     }
@@ -103,8 +103,8 @@ impl NodePlan {
     }
 }
 
-/// A tree of switches, an aggregation node at each, hosts below any of them. Some hosts are left
-/// out of the description, and sometimes all of it is.
+/// A tree of switches with an aggregation node each, and hosts below any of them. Some hosts are
+/// left out of the description; sometimes the whole description is empty.
 fn draw_fabric(random: &mut Pcg64, switches: u32, hosts: u32) -> Fabric {
     let mut fabric = Fabric::new();
     if random.random_bool(0.1) {
@@ -144,26 +144,27 @@ impl JobPlan {
         Self { starts_at: random.random_range(0..2_000_000), hosts: own, groups }
     }
 
-    /// Has some results go to the process outside the group too, or to it alone; a stream's never do.
-    /// Nobody is there in the swarm's groups, so no member may wait for it.
+    /// Sends some results to the external receiver too, or to it alone; never those of streams. No
+    /// external receiver joins in the swarm, and no member may wait for one.
     fn send_outside(&mut self, random: &mut Pcg64) {
         for operation in self.groups.iter_mut().flat_map(|group| &mut group.script) {
             let may_go = operation.operator.is_reduction() && !operation.is_stream;
             if may_go && random.random_bool(0.15) {
-                let target = operation.target.with_outsider();
-                operation.target = if random.random_bool(0.2) { Target::Outsider } else { target };
+                let target = operation.target.with_external_receiver();
+                operation.target =
+                    if random.random_bool(0.2) { Target::ExternalReceiver } else { target };
             }
         }
     }
 
-    /// A job that any system must be able to serve: two members, few demands.
+    /// A job that every system must be able to serve: two members, small demands.
     fn probe(random: &mut Pcg64, hosts: u32) -> Self {
         let own = vec![random.random_range(0..hosts), random.random_range(0..hosts)];
         let mut group = GroupPlan::draw(random, &own);
         group.hosts.clone_from(&own);
         (group.osos, group.rounds, group.after_ns) = (2, 1, 0);
         group.script = (0..3).map(|_| group.draw_operation(random)).collect();
-        // A lock that was forgotten somewhere would hold it up.
+        // A stream lock that was never freed would block it.
         group.stream = Some(StreamTerms { chunk_bytes: 24, window: 2 });
         let sum = OperationPlan::allreduce(Operator::Sum, Datatype::F64, 20);
         group.script.push(OperationPlan { is_stream: true, ..sum });
@@ -176,7 +177,7 @@ impl GroupPlan {
         let mut own = hosts.to_vec();
         shuffle(random, &mut own);
         own.truncate(random.random_range(1..=own.len()));
-        // Several members of one host: more channels than one.
+        // Several members on one host, as with more than one channel.
         if random.random_bool(0.2) {
             own.extend_from_within(..);
         }
@@ -193,7 +194,7 @@ impl GroupPlan {
             rounds: if random.random_bool(0.2) { 2 } else { 1 },
             script: Vec::new(),
         };
-        // Counters start 64 before their wrap; a script this long crosses it.
+        // Counters start 64 before their wrap, and a script of this length crosses it.
         let is_long = random.random_bool(0.04);
         let operations = if is_long { 72 } else { random.random_range(1..=8) };
         plan.script = (0..operations).map(|_| plan.draw_operation(random)).collect();
@@ -216,7 +217,7 @@ impl GroupPlan {
         };
         let plan = mixture.draw(&mut below);
         let is_stream = plan.elements > 0 && random.random_bool(0.5);
-        // Where the group is granted none, it goes in segments.
+        // If the group is granted no streams, its vector goes in segments.
         let is_long = is_stream && random.random_bool(0.3);
         OperationPlan { elements: plan.elements << u32::from(is_long), is_stream, ..plan }
     }

@@ -1,16 +1,16 @@
-//! What can go wrong.
+//! Faults.
 
 use rand::RngExt;
 use rand_pcg::Pcg64;
 
-/// Something that goes wrong at a point in time.
+/// A fault and its time.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Fault {
     pub(crate) at: u64,
     pub(crate) kind: FaultKind,
 }
 
-/// What goes wrong. A `pick` chooses, when the time has come, among what is there to be hit.
+/// A fault. A `pick` chooses its target among those that exist at its time.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum FaultKind {
     /// A link's connection ends. With `resets`, what was on its way is lost.
@@ -19,9 +19,9 @@ pub(crate) enum FaultKind {
     Corrupt { pick: u32, bit: u16 },
     /// One end of a link stops reading for a while.
     Slow { pick: u32, for_ns: u64 },
-    /// Machines in and out of a set (a bit each) don't reach each other for a while.
+    /// Machines in and out of a set (one bit each) cannot reach each other for a while.
     Partition { machines: u64, for_ns: u64 },
-    /// An aggregation node's process dies; silently, as when its machine loses power, or not.
+    /// An aggregation node's process dies: silently, as when its machine loses power, or not.
     NodeCrash { pick: u32, is_silent: bool, down_ns: u64 },
     /// A host dies, and every process on it.
     HostCrash { pick: u32, is_silent: bool },
@@ -35,21 +35,21 @@ pub(crate) enum FaultKind {
     LeaveEarly { pick: u32 },
     /// A member never joins.
     NeverJoin { pick: u32 },
-    /// A member takes its next operation for another one.
+    /// A member mistakes its next operation for another one.
     Disagree { pick: u32, how: Disagreement },
     /// A member of a group breaks the protocol.
     Offence { pick: u32, offence: Offence },
-    /// Somebody sends a datagram in a member's name. It must do no harm at all.
+    /// A stranger sends a datagram in a member's name. It must do no harm.
     Spoof { pick: u32, offence: Offence },
-    /// Whoever holds a stream lock, or waits for one, is lost just then.
+    /// A member, link, node or lease of a group with a stream lock, or waiting for one, is lost.
     StreamTrouble { pick: u32, holds: bool, how: StreamTrouble },
     /// Datagrams beside a link are lost for a while.
     DatagramsLost { pick: u32, for_ns: u64 },
-    /// Somebody who belongs to no group connects to a node.
+    /// A process that belongs to no group connects to a node.
     Intrusion { pick: u32, intrusion: Intrusion },
 }
 
-/// The kinds of faults, as [`FaultKind::index`] counts them.
+/// The kinds of faults, in the order of [`FaultKind::index`].
 pub const FAULT_NAMES: [&str; 17] = [
     "cut link",
     "corrupt frame",
@@ -70,40 +70,40 @@ pub const FAULT_NAMES: [&str; 17] = [
     "intruder",
 ];
 
-/// How a member misunderstands an operation.
+/// How a member mistakes an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Disagreement {
     /// One element more, or fewer.
     Length { longer: bool },
-    /// A whole segment more: all common segments are alike.
+    /// A whole segment more: the common segments are equal.
     Segments,
     /// A barrier.
     Barrier,
     /// A stream where the others send segments, or the other way round.
     Course,
-    /// A result for somebody else.
+    /// A result for another member.
     Target,
-    /// All members want the result to go to somebody who is not there.
+    /// All members want the result to go to a member that does not exist.
     Nobody,
 }
 
-/// What happens to a group that streams, or is about to.
+/// How a group that streams, or is about to, is cut short.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum StreamTrouble {
     /// A member's process dies.
     ProcessDies,
     /// A member's link ends.
     LinkCut,
-    /// Its job's lease ends, so the manager takes it back.
+    /// Its job's lease ends, so the manager takes the group back.
     Withdrawn,
-    /// The node whose lock it is dies, and comes back.
+    /// The node with the lock dies, and comes back.
     NodeDies { down_ns: u64 },
 }
 
 /// How a member breaks the protocol on its own link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Offence {
-    /// Sends its last request again: harmless, and never counted twice.
+    /// It sends its last request again. This is harmless, and must never be counted twice.
     Replay { copies: u8 },
     /// A request with another capability.
     ForgedCapability,
@@ -124,21 +124,21 @@ pub(crate) enum Offence {
 /// What a stranger does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Intrusion {
-    /// Joins a group that is there, with a capability it made up.
+    /// It joins an existing group with a forged capability.
     Forged,
-    /// Joins with a capability that somebody else has already used.
+    /// It joins with a capability that is in use.
     Stolen,
-    /// Joins a group that is not there.
+    /// It joins a group that does not exist.
     Nowhere,
-    /// Sends a request without having joined.
+    /// It sends a request without having joined.
     Unjoined,
-    /// Sends bytes that are no frame.
+    /// It sends bytes that are no frame.
     Garbage,
-    /// Says nothing.
+    /// It sends nothing.
     Silent,
 }
 
-/// What a run is exposed to, so that every kind of trouble also comes alone.
+/// The kinds of trouble in a run; every kind also comes alone.
 #[derive(Clone, Copy)]
 pub(super) struct Weather {
     pub(super) faults_max: u32,
@@ -151,7 +151,7 @@ impl Fault {
         if random.random_bool(0.12) {
             return Vec::new();
         }
-        // A third of the runs see one kind of trouble only.
+        // A third of the runs have one kind of trouble only.
         let only = random.random_bool(0.33).then(|| random.random_range(0..KINDS));
         let count = random.random_range(1..=weather.faults_max);
         let mut faults: Vec<Self> = (0..count)
@@ -169,7 +169,7 @@ impl Fault {
 const KINDS: u32 = 26;
 
 impl FaultKind {
-    /// Its place in [`FAULT_NAMES`].
+    /// Its index in [`FAULT_NAMES`].
     pub(crate) fn index(&self) -> usize {
         match self {
             Self::Cut { .. } => 0,

@@ -1,4 +1,4 @@
-//! What is on its way over links, and how links end.
+//! Frames on their way over links, and the end of links.
 
 use rand::RngExt;
 use tributary_protocol::Carrier;
@@ -6,13 +6,13 @@ use tributary_wire::frame::Header;
 
 use super::{Incoming, World};
 use crate::agenda::{End, Item};
-use crate::ledger::LINK_LOST;
+use crate::fault_record::LINK_LOST;
 use crate::link::{Holder, Parcel};
 use crate::nodes::JOIN_TIMEOUT_NS;
 use crate::verdict::Violation;
 
 impl World<'_> {
-    /// Puts a frame on a link, if the link still carries anything that way.
+    /// Sends a frame over a link, if the link still carries anything in that direction.
     pub(crate) fn send(&mut self, link: u32, to: End, mut bytes: Vec<u8>, is_forged: bool) {
         let delay_ns = self.delay_ns();
         let now = self.now;
@@ -38,7 +38,7 @@ impl World<'_> {
         }
     }
 
-    /// Whoever is around the link has cause to fail its group, from `at` on.
+    /// The processes at the link have cause, from `at` on, to fail its group.
     pub(crate) fn blame_link(
         &mut self,
         link: u32,
@@ -47,17 +47,17 @@ impl World<'_> {
     ) {
         let entry = &self.links[link as usize];
         if let Some(edge) = &entry.edge {
-            // A node does not know whose place a link is for that has not joined. If the child is a
-            // node, the manager hears from it first.
+            // A node does not know which child a link is for before it has joined. If the child is
+            // a node, that node reports the failure to the manager first.
             let at = if entry.has_joined { at } else { at.max(self.now + JOIN_TIMEOUT_NS) };
             let (key, below, has_joined) = (edge.group, edge.below.clone(), entry.has_joined);
-            let entry = self.ledger.entry(key);
+            let entry = self.fault_record.entry(key);
             entry.blame(at, reasons, below);
             entry.may_withdraw |= !has_joined;
         }
     }
 
-    /// The next parcel comes out of a link.
+    /// The next parcel of a link arrives.
     pub(super) fn arrive(&mut self, link: u32, to: End) {
         let now = self.now;
         let [lower, upper] = self.links[link as usize].machines;
@@ -83,7 +83,7 @@ impl World<'_> {
         self.after_arrival(link, to);
     }
 
-    /// What has arrived makes room, and may have been the last unread thing.
+    /// A parcel that has arrived makes room, and may have been the last unread one.
     fn after_arrival(&mut self, link: u32, to: End) {
         let entry = self.link(link);
         let source = to.other();
@@ -117,7 +117,7 @@ impl World<'_> {
         }
     }
 
-    /// An end has nothing more to say, but still listens.
+    /// An end closes its direction, but still reads.
     pub(crate) fn say_end(&mut self, link: u32, end: End) {
         let delay_ns = self.delay_ns();
         let now = self.now;
@@ -131,12 +131,12 @@ impl World<'_> {
         self.agenda.put(at, Item::Arrive { link, to });
     }
 
-    /// The other end has nothing more to say: no holder of a link uses one half of it.
+    /// The other end has closed its direction. No process keeps using only the other one.
     fn on_ended(&mut self, link: u32, to: End) {
         self.close(link, to);
     }
 
-    /// An end closes, and its holder's machine is told.
+    /// An end closes, and its machine is told.
     pub(crate) fn close(&mut self, link: u32, end: End) {
         if self.shut(link, end) {
             self.say_end(link, end);
@@ -144,7 +144,7 @@ impl World<'_> {
         }
     }
 
-    /// An end closes since its peer broke the protocol.
+    /// An end closes because its peer broke the protocol.
     pub(crate) fn refuse(&mut self, link: u32, end: End) {
         if self.shut(link, end) {
             self.say_end(link, end);
@@ -152,7 +152,7 @@ impl World<'_> {
         }
     }
 
-    /// An end closes with an error: what it had sent may be lost on the way.
+    /// An end closes with an error: what it had sent may be lost.
     pub(crate) fn reset(&mut self, link: u32, end: End) {
         if !self.links[link as usize].is_open(end) {
             return;
@@ -161,7 +161,7 @@ impl World<'_> {
         self.close(link, end);
     }
 
-    /// An end stops existing without a word; its holder's machine is not told.
+    /// An end vanishes without a message; its machine is not told.
     pub(crate) fn vanish(&mut self, link: u32, end: End, is_noticed_at: u64) {
         if self.shut(link, end) {
             self.link(link).has_ended[end as usize] = true;
@@ -169,7 +169,7 @@ impl World<'_> {
         }
     }
 
-    /// An end's process dies, and its kernel closes what it held; the machine is gone with it.
+    /// An end's process dies, and its kernel closes the link; the machine is gone too.
     pub(crate) fn die(&mut self, link: u32, end: End) {
         let has_unread = !self.links[link as usize].queue[end as usize].is_empty();
         if has_unread {
@@ -189,7 +189,7 @@ impl World<'_> {
         entry.has_ended[to.other() as usize] = false;
     }
 
-    /// An end gives its peer up.
+    /// An end gives up its peer.
     pub(crate) fn give_up(&mut self, link: u32, end: End) {
         if self.shut(link, end) {
             self.say_end(link, end);

@@ -75,12 +75,12 @@ impl DatagramSocket {
         Self::over(socket)
     }
 
-    /// Hears what is sent to the multicast address `group` and arrives at `interface`. Several
-    /// sockets of one machine may. Its datagrams name the group as their source.
+    /// Receives what is sent to the multicast address `group` and arrives at `interface`. Several
+    /// sockets of one machine may subscribe. The datagrams name the group as their source.
     ///
     /// # Errors
     /// If the interface has no multicast, or the system says no.
-    pub fn hear(group: SocketAddrV4, interface: Ipv4Addr) -> Result<Self, ListenError> {
+    pub fn subscribe(group: SocketAddrV4, interface: Ipv4Addr) -> Result<Self, ListenError> {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let socket = socket_with(AddressFamily::INET, SocketType::DGRAM, flags, None)
             .map_err(os("socket"))?;
@@ -89,9 +89,9 @@ impl DatagramSocket {
         bind(&socket, &group).map_err(os("bind"))?;
         sockopt::set_ip_add_membership(&socket, group.ip(), &interface)
             .map_err(os("IP_ADD_MEMBERSHIP"))?;
-        let mut ear = Self::over(UdpSocket::from(socket))?;
-        ear.inbox.only_source = Some(group.into());
-        Ok(ear)
+        let mut socket = Self::over(UdpSocket::from(socket))?;
+        socket.inbox.only_source = Some(group.into());
+        Ok(socket)
     }
 
     /// Sends what goes to multicast addresses out of `interface`, for receivers on this machine

@@ -12,7 +12,9 @@ use tributary_transport::{
     AuthenticationKey, Frame, Inject, Link, Listener, Sent, ShmListener, ShmOptions, TcpAcceptor,
     TcpLink, TcpOptions, connect_shm, connect_tcp,
 };
-use tributary_wire::frame::{Edge, HEADER_BYTES, Header, Message, Part, Shape, Target, Trail};
+use tributary_wire::frame::{
+    Edge, HEADER_BYTES, Header, Message, Part, RetransmitState, Shape, Target,
+};
 use tributary_wire::{
     Capability, ChildIndex, Datatype, Epoch, FrameKey, GroupId, OperationNumber, Operator,
     SegmentIndex, Sequence,
@@ -121,7 +123,7 @@ pub(crate) fn frame(sequence: u32, payload_bytes: usize) -> ([u8; HEADER_BYTES],
         shape,
         target: Target::All,
         has_data: payload_bytes != 0,
-        trail: Trail::default(),
+        retransmit: RetransmitState::default(),
     };
     let edge = Edge {
         group: GroupId(4),

@@ -1,18 +1,18 @@
-//! How a header lies on the wire.
+//! Layout of a header on the wire.
 
 use zerocopy::little_endian::{U16, U32};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use super::{
-    Abort, AbortReason, DecodeError, Edge, HEADER_BYTES, Header, Hearing, MAGIC, Message, Part,
-    Shape, StreamAsk, StreamShape, Target, Trail, VERSION,
+    Abort, AbortReason, DecodeError, Edge, HEADER_BYTES, Header, MAGIC, Message, Part,
+    RetransmitState, Shape, StreamRequest, StreamShape, Subscription, Target, VERSION,
 };
 use crate::{
     Capability, ChildIndex, Datatype, EndpointId, Epoch, GroupId, OperationNumber, Operator,
     SegmentIndex, Sequence,
 };
 
-/// A header as it lies on the wire. It never judges; [`Header`] does.
+/// A header as it lies on the wire, unchecked. [`Header`] is the checked form.
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 struct RawHeader {
@@ -49,11 +49,11 @@ const KIND_LEAVE: u8 = 6;
 const KIND_DATAGRAMS: u8 = 7;
 const KIND_PROBE: u8 = 8;
 const KIND_PROBED: u8 = 9;
-const KIND_HELD: u8 = 10;
-const KIND_MISSING: u8 = 11;
-const KIND_HEARS: u8 = 12;
-const KIND_STREAM_ASK: u8 = 16;
-const KIND_STREAM_TURN: u8 = 17;
+const KIND_ACK: u8 = 10;
+const KIND_NACK: u8 = 11;
+const KIND_SUBSCRIBED: u8 = 12;
+const KIND_STREAM_REQUEST: u8 = 16;
+const KIND_STREAM_GRANT: u8 = 17;
 const KIND_CHUNK: u8 = 18;
 const KIND_CHUNK_RESULT: u8 = 19;
 const KIND_STREAM_DONE: u8 = 20;
@@ -61,9 +61,9 @@ const KIND_STREAM_DONE: u8 = 20;
 const TARGET_NONE: u8 = 0;
 pub(super) const TARGET_ALL: u8 = 1;
 const TARGET_MEMBER: u8 = 2;
-const TARGET_OUTSIDER: u8 = 3;
-const TARGET_ALL_AND_OUTSIDER: u8 = 5;
-const TARGET_MEMBER_AND_OUTSIDER: u8 = 6;
+const TARGET_EXTERNAL_RECEIVER: u8 = 3;
+const TARGET_ALL_AND_EXTERNAL_RECEIVER: u8 = 5;
+const TARGET_MEMBER_AND_EXTERNAL_RECEIVER: u8 = 6;
 
 impl Header {
     /// Length of the payload that follows this header.
@@ -105,9 +105,9 @@ impl Header {
         if announced_bytes != needed_bytes {
             return Err(DecodeError::WrongLength { announced_bytes, needed_bytes });
         }
-        // The fields that a frame without a part leaves zero differ from kind to kind; what they
-        // have in common is that the frame is the only encoding of what it says. Parts are checked
-        // field by field, because they are what is fast.
+        // Which fields must be zero differs from kind to kind. Encoding the message again and
+        // comparing covers them all. Frames with a part are checked field by field instead, because
+        // they are on the fast path.
         let has_part = matches!(
             message,
             Message::Request(_) | Message::Result(_) | Message::Chunk(_) | Message::ChunkResult(_)
@@ -146,21 +146,23 @@ impl Header {
             }
             Message::Probe(attempt) => (raw.kind, raw.attempt) = (KIND_PROBE, attempt),
             Message::Probed(attempt) => (raw.kind, raw.attempt) = (KIND_PROBED, attempt),
-            Message::Held { sequence, attempt } => {
-                raw.kind = KIND_HELD;
+            Message::Ack { sequence, attempt } => {
+                raw.kind = KIND_ACK;
                 raw.sequence = U32::new(sequence.0);
                 raw.attempt = attempt;
             }
-            Message::Missing { sequence } => {
-                raw.kind = KIND_MISSING;
+            Message::Nack { sequence } => {
+                raw.kind = KIND_NACK;
                 raw.sequence = U32::new(sequence.0);
             }
-            Message::Hears(hears) => {
-                raw.kind = KIND_HEARS;
-                raw.detail = U16::new(hears as u16);
+            Message::Subscribed(subscription) => {
+                raw.kind = KIND_SUBSCRIBED;
+                raw.detail = U16::new(subscription as u16);
             }
-            Message::StreamAsk(ask) => raw.put_ask(KIND_STREAM_ASK, &ask),
-            Message::StreamTurn(operation) => raw.put_operation(KIND_STREAM_TURN, operation),
+            Message::StreamRequest(request) => {
+                raw.put_stream_request(KIND_STREAM_REQUEST, &request)
+            }
+            Message::StreamGrant(operation) => raw.put_operation(KIND_STREAM_GRANT, operation),
             Message::Chunk(part) => raw.put_part(KIND_CHUNK, &part),
             Message::ChunkResult(part) => raw.put_part(KIND_CHUNK_RESULT, &part),
             Message::StreamDone(operation) => raw.put_operation(KIND_STREAM_DONE, operation),
@@ -186,21 +188,22 @@ impl RawHeader {
             KIND_DATAGRAMS => Message::Datagrams(self.detail.get().try_into().ok()),
             KIND_PROBE => Message::Probe(self.attempt),
             KIND_PROBED => Message::Probed(self.attempt),
-            KIND_HELD => {
-                Message::Held { sequence: Sequence(self.sequence.get()), attempt: self.attempt }
+            KIND_ACK => {
+                Message::Ack { sequence: Sequence(self.sequence.get()), attempt: self.attempt }
             }
-            KIND_MISSING => Message::Missing { sequence: Sequence(self.sequence.get()) },
-            KIND_HEARS => {
+            KIND_NACK => Message::Nack { sequence: Sequence(self.sequence.get()) },
+            KIND_SUBSCRIBED => {
                 let code = self.detail.get();
-                let hearing = Hearing::ALL.into_iter().find(|hearing| *hearing as u16 == code);
-                Message::Hears(hearing.ok_or(DecodeError::ReservedField)?)
+                let subscription =
+                    Subscription::ALL.into_iter().find(|subscription| *subscription as u16 == code);
+                Message::Subscribed(subscription.ok_or(DecodeError::ReservedField)?)
             }
-            KIND_STREAM_ASK => Message::StreamAsk(self.stream_ask()?),
-            KIND_STREAM_TURN => Message::StreamTurn(self.operation_number()),
+            KIND_STREAM_REQUEST => Message::StreamRequest(self.stream_request()?),
+            KIND_STREAM_GRANT => Message::StreamGrant(self.operation_number()),
             KIND_CHUNK => Message::Chunk(self.request()?),
             KIND_CHUNK_RESULT => {
                 let part = self.part()?;
-                if part.trail.behind != 0 {
+                if part.retransmit.behind != 0 {
                     return Err(DecodeError::ReservedField);
                 }
                 Message::ChunkResult(part)
@@ -216,7 +219,7 @@ impl RawHeader {
         if part.shape.operator().is_reduction() && !part.has_data {
             return Err(DecodeError::DataMismatch);
         }
-        if part.trail.behind != 0 {
+        if part.retransmit.behind != 0 {
             return Err(DecodeError::ReservedField);
         }
         Ok(part)
@@ -242,21 +245,21 @@ impl RawHeader {
             shape,
             target,
             has_data,
-            trail: Trail { attempt: self.attempt, behind: self.detail.get() },
+            retransmit: RetransmitState { attempt: self.attempt, behind: self.detail.get() },
         })
     }
 
     fn target(&self) -> Result<Target, DecodeError> {
         match (self.target_kind, self.target_member.get()) {
             (TARGET_ALL, 0) => Ok(Target::All),
-            (TARGET_OUTSIDER, 0) => Ok(Target::Outsider),
-            (TARGET_ALL_AND_OUTSIDER, 0) => Ok(Target::AllAndOutsider),
-            (TARGET_ALL | TARGET_OUTSIDER | TARGET_ALL_AND_OUTSIDER, _) => {
+            (TARGET_EXTERNAL_RECEIVER, 0) => Ok(Target::ExternalReceiver),
+            (TARGET_ALL_AND_EXTERNAL_RECEIVER, 0) => Ok(Target::AllAndExternalReceiver),
+            (TARGET_ALL | TARGET_EXTERNAL_RECEIVER | TARGET_ALL_AND_EXTERNAL_RECEIVER, _) => {
                 Err(DecodeError::ReservedField)
             }
             (TARGET_MEMBER, member) => Ok(Target::Member(EndpointId(member))),
-            (TARGET_MEMBER_AND_OUTSIDER, member) => {
-                Ok(Target::MemberAndOutsider(EndpointId(member)))
+            (TARGET_MEMBER_AND_EXTERNAL_RECEIVER, member) => {
+                Ok(Target::MemberAndExternalReceiver(EndpointId(member)))
             }
             (other, _) => Err(DecodeError::UnknownTarget(other)),
         }
@@ -266,16 +269,17 @@ impl RawHeader {
         OperationNumber(self.operation.get())
     }
 
-    fn stream_ask(&self) -> Result<StreamAsk, DecodeError> {
+    fn stream_request(&self) -> Result<StreamRequest, DecodeError> {
         let operator = Operator::from_code(self.operator)?;
         let datatype = Datatype::from_code(self.datatype)?;
         let shape = StreamShape::new(operator, datatype, u64::from(self.elements.get()))?;
         let target = self.target()?;
-        // The memory of a stream is another group's as soon as all members are done with it.
-        if target.has_outsider() {
+        // A stream's memory belongs to the next group as soon as all members are done with it, so
+        // no external receiver may still need a result there.
+        if target.has_external_receiver() {
             return Err(DecodeError::UnknownTarget(self.target_kind));
         }
-        Ok(StreamAsk { operation: self.operation_number(), shape, target })
+        Ok(StreamRequest { operation: self.operation_number(), shape, target })
     }
 
     fn put_operation(&mut self, kind: u8, operation: OperationNumber) {
@@ -283,12 +287,12 @@ impl RawHeader {
         self.operation = U32::new(operation.0);
     }
 
-    fn put_ask(&mut self, kind: u8, ask: &StreamAsk) {
-        self.put_operation(kind, ask.operation);
-        self.elements = U32::new(ask.shape.elements());
-        self.datatype = ask.shape.datatype().code();
-        self.operator = ask.shape.operator().code();
-        self.put_target(ask.target);
+    fn put_stream_request(&mut self, kind: u8, request: &StreamRequest) {
+        self.put_operation(kind, request.operation);
+        self.elements = U32::new(request.shape.elements());
+        self.datatype = request.shape.datatype().code();
+        self.operator = request.shape.operator().code();
+        self.put_target(request.target);
     }
 
     fn put_part(&mut self, kind: u8, part: &Part) {
@@ -300,8 +304,8 @@ impl RawHeader {
         self.elements = U32::new(part.shape.elements());
         self.datatype = part.shape.datatype().code();
         self.operator = part.shape.operator().code();
-        self.attempt = part.trail.attempt;
-        self.detail = U16::new(part.trail.behind);
+        self.attempt = part.retransmit.attempt;
+        self.detail = U16::new(part.retransmit.behind);
         self.put_target(part.target);
     }
 
@@ -309,9 +313,11 @@ impl RawHeader {
         let (target_kind, target_member) = match target {
             Target::All => (TARGET_ALL, 0),
             Target::Member(EndpointId(member)) => (TARGET_MEMBER, member),
-            Target::Outsider => (TARGET_OUTSIDER, 0),
-            Target::AllAndOutsider => (TARGET_ALL_AND_OUTSIDER, 0),
-            Target::MemberAndOutsider(EndpointId(member)) => (TARGET_MEMBER_AND_OUTSIDER, member),
+            Target::ExternalReceiver => (TARGET_EXTERNAL_RECEIVER, 0),
+            Target::AllAndExternalReceiver => (TARGET_ALL_AND_EXTERNAL_RECEIVER, 0),
+            Target::MemberAndExternalReceiver(EndpointId(member)) => {
+                (TARGET_MEMBER_AND_EXTERNAL_RECEIVER, member)
+            }
         };
         debug_assert_ne!(target_kind, TARGET_NONE);
         self.target_kind = target_kind;

@@ -1,4 +1,4 @@
-//! The words of a stream: who wants one, whose turn it is, who is done with it.
+//! Stream requests, and the shape of a streamed vector.
 
 use super::Target;
 use super::shape::impl_elements;
@@ -7,10 +7,10 @@ use crate::{Datatype, OperationNumber, Operator};
 /// Longest vector of one stream: 2 GiB. A longer one is several streams.
 pub const STREAM_BYTES_MAX: u64 = 1 << 31;
 
-/// A wish for a stream.
+/// A request to stream a vector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct StreamAsk {
-    /// The operation that wants it.
+pub struct StreamRequest {
+    /// The operation that streams.
     pub operation: OperationNumber,
     /// The whole vector.
     pub shape: StreamShape,

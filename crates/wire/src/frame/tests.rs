@@ -19,8 +19,8 @@ fn any_shape() -> impl Strategy<Value = Shape> {
 fn any_target() -> impl Strategy<Value = Target> {
     prop_oneof![
         any_target_within(),
-        Just(Target::Outsider),
-        any_target_within().prop_map(Target::with_outsider),
+        Just(Target::ExternalReceiver),
+        any_target_within().prop_map(Target::with_external_receiver),
     ]
 }
 
@@ -40,14 +40,14 @@ fn any_part() -> impl Strategy<Value = Part> {
             shape,
             target,
             has_data: shape.operator() != Operator::Barrier,
-            trail: Trail { attempt, behind: 0 },
+            retransmit: RetransmitState { attempt, behind: 0 },
         },
     )
 }
 
-fn any_stream_ask() -> impl Strategy<Value = StreamAsk> {
+fn any_stream_request() -> impl Strategy<Value = StreamRequest> {
     let pair = (0..Operator::ALL.len(), 0..Datatype::ALL.len(), 1..=1_u64 << 31);
-    (any::<u32>(), pair, any_target_within()).prop_map(|(operation, pair, target)| StreamAsk {
+    (any::<u32>(), pair, any_target_within()).prop_map(|(operation, pair, target)| StreamRequest {
         operation: OperationNumber(operation),
         shape: StreamShape::new(Operator::ALL[pair.0], Datatype::ALL[pair.1], pair.2)
             .unwrap_or_else(|_| StreamShape::new(Operator::Sum, Datatype::U8, pair.2).unwrap()),
@@ -63,20 +63,18 @@ fn any_message() -> impl Strategy<Value = Message> {
         any_part().prop_map(Message::Request),
         any_part().prop_map(Message::Result),
         (any_part(), any::<[u8; 1]>(), any::<u16>()).prop_map(|(part, [attempt], behind)| {
-            let trail = Trail { attempt, behind };
-            Message::Result(Part { has_data: false, trail, ..part })
+            let retransmit = RetransmitState { attempt, behind };
+            Message::Result(Part { has_data: false, retransmit, ..part })
         }),
         any::<u16>().prop_map(|port| Message::Datagrams(NonZeroU16::new(port))),
         any::<u8>().prop_map(Message::Probe),
         any::<u8>().prop_map(Message::Probed),
-        (any::<u32>(), any::<u8>()).prop_map(|(sequence, attempt)| Message::Held {
-            sequence: Sequence(sequence),
-            attempt,
-        }),
-        (0..3_usize).prop_map(|index| Message::Hears(Hearing::ALL[index])),
-        any::<u32>().prop_map(|sequence| Message::Missing { sequence: Sequence(sequence) }),
-        any_stream_ask().prop_map(Message::StreamAsk),
-        any::<u32>().prop_map(|number| Message::StreamTurn(OperationNumber(number))),
+        (any::<u32>(), any::<u8>())
+            .prop_map(|(sequence, attempt)| Message::Ack { sequence: Sequence(sequence), attempt }),
+        (0..3_usize).prop_map(|index| Message::Subscribed(Subscription::ALL[index])),
+        any::<u32>().prop_map(|sequence| Message::Nack { sequence: Sequence(sequence) }),
+        any_stream_request().prop_map(Message::StreamRequest),
+        any::<u32>().prop_map(|number| Message::StreamGrant(OperationNumber(number))),
         any::<u32>().prop_map(|number| Message::StreamDone(OperationNumber(number))),
         any_part().prop_map(Message::Chunk),
         any_part().prop_map(|part| Message::ChunkResult(Part { has_data: false, ..part })),
@@ -142,7 +140,7 @@ fn sample() -> Header {
         shape: Shape::new(Operator::Sum, Datatype::F32, 2).unwrap(),
         target: Target::All,
         has_data: true,
-        trail: Trail::default(),
+        retransmit: RetransmitState::default(),
     };
     let edge = Edge {
         group: GroupId(7),

@@ -2,7 +2,7 @@
 //! whose neighbours the test plays by a script, link by link.
 
 use tributary_transport::{Listener as _, TcpAcceptor, TcpLink};
-use tributary_wire::frame::{Part, Shape, Target, Trail};
+use tributary_wire::frame::{Part, RetransmitState, Shape, Target};
 use tributary_wire::{OperationNumber, SegmentIndex, Sequence};
 
 use super::*;
@@ -121,7 +121,7 @@ fn what_another_host_says_counts_more_than_an_ended_link() {
         shape: Shape::BARRIER,
         target: Target::All,
         has_data: false,
-        trail: Trail::default(),
+        retransmit: RetransmitState::default(),
     };
     say(&mut scene.previous, 3, Message::Request(part));
     say(&mut scene.previous, 3, Message::Abort(fault_of_two()));

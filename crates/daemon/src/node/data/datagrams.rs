@@ -9,7 +9,7 @@ use mio::Interest;
 use mio::unix::SourceFd;
 
 use tributary_protocol::node::PortId;
-use tributary_protocol::{Carrier, Reach, Time};
+use tributary_protocol::{Carrier, Reachability, Time};
 use tributary_transport::Sent;
 use tributary_wire::GroupId;
 use tributary_wire::control::MulticastGrant;
@@ -203,10 +203,10 @@ impl DataLoop {
         }
     }
 
-    pub(super) fn on_reach(&mut self, port: PortId, reach: Reach) {
-        match reach {
-            Reach::Open => tracing::debug!(port = port.0, "datagrams reach the parent"),
-            Reach::Silent => {
+    pub(super) fn on_reachability(&mut self, port: PortId, reachability: Reachability) {
+        match reachability {
+            Reachability::Reachable => tracing::debug!(port = port.0, "datagrams reach the parent"),
+            Reachability::Unreachable => {
                 let peer = self.links.entry(port).and_then(|entry| entry.datagram_peer);
                 let peer = peer.map_or("a parent that takes none".to_owned(), |it| it.to_string());
                 tracing::warn!(port = port.0, "no datagrams with {peer}: TCP carries all");

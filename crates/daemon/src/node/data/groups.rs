@@ -91,7 +91,7 @@ impl DataLoop {
         };
         let (group, epoch) = (install.group, install.epoch);
         let multicast = install.multicast.clone();
-        let outsider = install.outsider;
+        let external_receiver = install.external_receiver;
         let arena = match self.machine.install(self.time(now), GroupConfig::of_order(install, port))
         {
             Ok(arena) => arena,
@@ -107,8 +107,8 @@ impl DataLoop {
         if let Some(arena) = self.machine.stream_arena(group) {
             self.arenas.allocate(&arena)?;
         }
-        if let Some(capability) = outsider {
-            self.machine.admit_outsider(group, capability);
+        if let Some(capability) = external_receiver {
+            self.machine.admit_external_receiver(group, capability);
         }
         if let Some(grant) = multicast {
             self.use_multicast(group, &grant);

@@ -2,7 +2,7 @@
 
 use tributary_transport::{AuthenticationKey, Frame};
 use tributary_wire::control::GroupKeys;
-use tributary_wire::frame::{Edge, OUTSIDER};
+use tributary_wire::frame::{EXTERNAL_RECEIVER, Edge};
 use tributary_wire::{Epoch, GroupId};
 
 /// The groups of one node, with the keys to check their frames.
@@ -22,7 +22,7 @@ struct Place {
 
 struct Keys {
     group: AuthenticationKey,
-    outsider: Option<AuthenticationKey>,
+    external_receiver: Option<AuthenticationKey>,
 }
 
 impl Installed {
@@ -38,7 +38,7 @@ impl Installed {
         }
         let keys = keys.map(|keys| Keys {
             group: AuthenticationKey::new(keys.group),
-            outsider: keys.outsider.map(AuthenticationKey::new),
+            external_receiver: keys.external_receiver.map(AuthenticationKey::new),
         });
         self.count += 1;
         self.authenticated += usize::from(keys.is_some());
@@ -67,7 +67,11 @@ impl Installed {
         }
         let place = self.places.get(edge.group.0 as usize)?.as_ref()?;
         let keys = place.keys.as_ref().filter(|_| place.epoch == edge.epoch)?;
-        if edge.child == OUTSIDER { keys.outsider.as_ref() } else { Some(&keys.group) }
+        if edge.child == EXTERNAL_RECEIVER {
+            keys.external_receiver.as_ref()
+        } else {
+            Some(&keys.group)
+        }
     }
 
     /// Whether a frame passes authentication. Frames of a group without a key always do.
@@ -86,9 +90,9 @@ mod tests {
     const GROUP: GroupId = GroupId(2);
     const EPOCH: Epoch = Epoch(7);
 
-    fn keys(group: u8, outsider: Option<u8>) -> GroupKeys {
+    fn keys(group: u8, external_receiver: Option<u8>) -> GroupKeys {
         let key = |byte| FrameKey::from_bytes([byte; 16]);
-        GroupKeys { group: key(group), outsider: outsider.map(key) }
+        GroupKeys { group: key(group), external_receiver: external_receiver.map(key) }
     }
 
     /// Whether a join passes whose code was made with a key of this byte, or that has no code.
@@ -102,12 +106,12 @@ mod tests {
     }
 
     #[test]
-    fn members_and_outsider_have_keys_of_their_own() {
+    fn members_and_external_receiver_have_keys_of_their_own() {
         let mut installed = Installed::default();
         let member = ChildIndex(0);
         assert!(admits(&installed, EPOCH, member, None), "the machine knows no such group");
         installed.insert(GROUP, EPOCH, Some(keys(1, Some(2))));
-        for (child, right) in [(member, 1), (OUTSIDER, 2)] {
+        for (child, right) in [(member, 1), (EXTERNAL_RECEIVER, 2)] {
             for (byte, expected) in [(Some(right), true), (Some(3 - right), false), (None, false)] {
                 assert_eq!(admits(&installed, EPOCH, child, byte), expected, "{child:?} {byte:?}");
             }
@@ -119,10 +123,13 @@ mod tests {
     }
 
     #[test]
-    fn an_authenticated_group_without_an_outsider_leaves_strangers_to_the_machine() {
+    fn an_authenticated_group_without_an_external_receiver_leaves_strangers_to_the_machine() {
         let mut installed = Installed::default();
         installed.insert(GROUP, EPOCH, Some(keys(1, None)));
-        assert!(admits(&installed, EPOCH, OUTSIDER, None), "there is no such place to believe in");
+        assert!(
+            admits(&installed, EPOCH, EXTERNAL_RECEIVER, None),
+            "there is no such place to believe in"
+        );
         assert!(admits(&installed, Epoch(6), ChildIndex(0), None), "nor such a group");
     }
 }

@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use tributary_protocol::node::{Event, FrameError, PortId};
-use tributary_protocol::{Carrier, Reach};
+use tributary_protocol::{Carrier, Reachability};
 use tributary_transport::{ReceiveError, SendError, Sent};
 
 use super::{DIRECT_TCP_MAX, DataLoop};
@@ -278,13 +278,13 @@ impl DataLoop {
             Event::DatagramPeer { port, datagram_port } => {
                 self.on_datagram_peer(port, datagram_port);
             }
-            Event::Multicast { group, reach: Reach::Silent } => {
+            Event::Multicast { group, reachability: Reachability::Unreachable } => {
                 tracing::warn!("nobody receives group {group}'s multicast: it continues without");
             }
-            Event::Multicast { group, reach: Reach::Open } => {
-                tracing::info!("group {group}'s multicast is heard again");
+            Event::Multicast { group, reachability: Reachability::Reachable } => {
+                tracing::info!("group {group}'s multicast has a subscriber again");
             }
-            Event::Datagrams { port, reach } => self.on_reach(port, reach),
+            Event::Datagrams { port, reachability } => self.on_reachability(port, reachability),
         }
     }
 }

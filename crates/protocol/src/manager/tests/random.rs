@@ -1,7 +1,7 @@
-//! Any order of events: the books stay balanced.
+//! Any order of events leaves the OSO accounts right.
 //!
-//! The test plays the nodes and keeps books of its own, from the orders alone: what a node was
-//! told to install it holds until it was told to remove it, or said that it is over.
+//! The test plays the nodes and keeps its own accounts from the orders alone. A node has what it
+//! was told to install until it was told to remove it, or reported its end.
 
 use super::*;
 use alloc::collections::BTreeSet;
@@ -16,7 +16,7 @@ const TIMEOUT_NS: u64 = 50;
 enum Step {
     Admit,
     EndJob(usize),
-    Ask {
+    Request {
         job: usize,
         hosts: Vec<u8>,
         osos: u16,
@@ -45,7 +45,7 @@ fn step() -> impl Strategy<Value = Step> {
         2 => Just(Step::Admit),
         1 => (0_usize..4).prop_map(Step::EndJob),
         6 => (0_usize..4, prop::collection::vec(0_u8..14, 1..8), 1_u16..6)
-            .prop_map(|(job, hosts, osos)| Step::Ask { job, hosts, osos }),
+            .prop_map(|(job, hosts, osos)| Step::Request { job, hosts, osos }),
         16 => (node.clone(), prop::bool::weighted(0.9))
             .prop_map(|(node, accept)| Step::Answer { node, accept }),
         1 => (node.clone(), 0_usize..4).prop_map(|(node, which)| Step::Fail { node, which }),
@@ -70,7 +70,7 @@ struct World {
     played: BTreeMap<NodeId, Played>,
     jobs: Vec<JobAdmission>,
     tickets: BTreeSet<RequestTicket>,
-    /// Everything that came out, to compare two runs by.
+    /// All output, to compare two runs.
     trace: String,
 }
 
@@ -105,7 +105,7 @@ impl World {
                     self.site.manager.end_job(job.job);
                 }
             }
-            Step::Ask { job, hosts, osos } => self.ask(*job, hosts, *osos),
+            Step::Request { job, hosts, osos } => self.request(*job, hosts, *osos),
             Step::Answer { node, accept } => self.answer(*node, *accept),
             Step::Fail { node, which } => self.finish(*node, *which, true),
             Step::End { node, which } => self.finish(*node, *which, false),
@@ -135,12 +135,12 @@ impl World {
         self.obey();
     }
 
-    fn ask(&mut self, job: usize, hosts: &[u8], osos: u16) {
+    fn request(&mut self, job: usize, hosts: &[u8], osos: u16) {
         let Some(job) = self.jobs.get(job).cloned() else { return };
         let hosts: Vec<String> = hosts.iter().map(|host| format!("h{host}")).collect();
         let hosts: Vec<&str> = hosts.iter().map(String::as_str).collect();
         let before = self.site.used();
-        match self.site.ask(&job, &hosts, osos) {
+        match self.site.request(&job, &hosts, osos) {
             Ok(ticket) => assert!(self.tickets.insert(ticket)),
             Err(error) => {
                 self.trace.push_str(&format!("{error}\n"));
@@ -158,10 +158,10 @@ impl World {
             if played.holds.contains_key(&key) {
                 played.installed.insert(key);
             }
-            self.site.say(node, installed(&install));
+            self.site.report(node, installed(&install));
         } else {
             played.holds.remove(&key);
-            self.site.say(node, refused(&install));
+            self.site.report(node, refused(&install));
         }
     }
 
@@ -170,7 +170,7 @@ impl World {
         let played = self.played.get_mut(&node).unwrap();
         let Some(&(group, epoch)) = played.installed.iter().nth(which) else { return };
         if fail {
-            self.site.say(node, NodeEvent::Failed { group, epoch, reason: "lost".into() });
+            self.site.report(node, NodeEvent::Failed { group, epoch, reason: "lost".into() });
             return;
         }
         // A group that is not granted has no member that could leave.
@@ -178,7 +178,7 @@ impl World {
         if granted {
             played.installed.remove(&(group, epoch));
             played.holds.remove(&(group, epoch));
-            self.site.say(node, NodeEvent::Ended { group, epoch });
+            self.site.report(node, NodeEvent::Ended { group, epoch });
         }
     }
 
@@ -206,7 +206,7 @@ impl World {
         }
         for (ticket, decision) in core::mem::take(&mut self.site.decisions) {
             self.trace.push_str(&format!("{ticket:?} {decision:?}\n"));
-            assert!(self.tickets.remove(&ticket), "only what was asked is decided, and once");
+            assert!(self.tickets.remove(&ticket), "only requests are decided, and once");
         }
     }
 
@@ -225,8 +225,8 @@ impl World {
                 assert_eq!(holds, node.osos_used, "{}", node.registration.name);
             }
         }
-        let asked: u32 = status.jobs.iter().map(|job| job.groups).sum();
-        assert_eq!(asked as usize, status.groups.len() + self.tickets.len());
+        let requested: u32 = status.jobs.iter().map(|job| job.groups).sum();
+        assert_eq!(requested as usize, status.groups.len() + self.tickets.len());
     }
 
     fn finish_all(&mut self) {

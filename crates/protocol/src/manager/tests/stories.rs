@@ -1,4 +1,4 @@
-//! Whole stories of admission.
+//! Admission from request to end.
 
 use super::*;
 use crate::manager::{AdmitError, EventError, RegisterError};
@@ -16,12 +16,12 @@ fn site() -> Site {
 fn installs_go_down_level_by_level_and_fit_together() {
     let mut site = site();
     let job = site.job();
-    let ticket = site.ask(&job, &ACROSS, 4).unwrap();
+    let ticket = site.request(&job, &ACROSS, 4).unwrap();
     let (root, top) = site.take_install().unwrap();
     assert_eq!(root, site.node["root"]);
     assert!(site.orders.is_empty(), "leaves have to wait for the root");
     assert_eq!(top.parent, None);
-    site.say(root, installed(&top));
+    site.report(root, installed(&top));
     let leaves = [site.take_install().unwrap(), site.take_install().unwrap()];
     assert!(site.decisions.is_empty());
     for (index, (node, install)) in leaves.iter().enumerate() {
@@ -33,7 +33,7 @@ fn installs_go_down_level_by_level_and_fit_together() {
         assert_eq!(install.children[1].members_end, place.members_end);
         assert_eq!((install.osos, install.payload_max_bytes), (4, 1024));
         assert_eq!(*node, site.node[&format!("leaf{index}")]);
-        site.say(*node, installed(install));
+        site.report(*node, installed(install));
     }
     let grant = site.decisions.remove(&ticket).unwrap().unwrap();
     for (index, endpoint) in grant.endpoints.iter().enumerate() {
@@ -51,7 +51,7 @@ fn a_refusal_names_the_node_and_what_it_lacks() {
     let mut site = site();
     let job = site.job();
     site.grant(&job, &["h0", "h1"], 12);
-    let error = site.ask(&job, &ACROSS, 5).unwrap_err();
+    let error = site.request(&job, &ACROSS, 5).unwrap_err();
     assert_eq!(error, GroupError::NodeExhausted { node: "leaf0".into(), needs: 5, has: 4 });
     let refusal = Refusal::from(error);
     assert_eq!(refusal.code, RefusalCode::NodeExhausted);
@@ -65,7 +65,7 @@ fn too_few_children_are_named_too() {
     let mut site = Site::new(ManagerConfig::default(), 2, 3, 16);
     let job = site.job();
     assert_eq!(
-        site.ask(&job, &["h0", "h1", "h2", "h3"], 1),
+        site.request(&job, &["h0", "h1", "h2", "h3"], 1),
         Err(GroupError::Tree(GroupTreeError::RadixExceeded {
             node: "leaf0".into(),
             needs: 4,
@@ -79,20 +79,20 @@ fn too_few_children_are_named_too() {
 fn one_nodes_refusal_rolls_everything_back() {
     let mut site = site();
     let job = site.job();
-    let ticket = site.ask(&job, &ACROSS, 4).unwrap();
+    let ticket = site.request(&job, &ACROSS, 4).unwrap();
     let (root, top) = site.take_install().unwrap();
-    site.say(root, installed(&top));
+    site.report(root, installed(&top));
     let (first, first_install) = site.take_install().unwrap();
     let (second, _) = site.take_install().unwrap();
-    site.say(first, refused(&first_install));
+    site.report(first, refused(&first_install));
     assert_eq!(
         site.decisions[&ticket],
         Err(GroupError::NodeRefused { node: "leaf0".into(), reason: "its own reasons".into() })
     );
     assert_eq!(site.take_removals(), [(root, top.group), (second, top.group)]);
     assert_eq!(site.used_in_all(), 0);
-    // The other leaf's answer crossed the removal.
-    site.say(second, installed(&first_install));
+    // The other leaf answered before it got the removal.
+    site.report(second, installed(&first_install));
     assert_eq!(site.manager.stats().events_stale, 1);
 }
 
@@ -102,13 +102,13 @@ fn a_silent_node_is_given_up_on() {
     let mut site = Site::new(config, 2, 8, 16);
     let job = site.job();
     assert_eq!(site.manager.poll_timeout(), None);
-    let ticket = site.ask(&job, &ACROSS, 4).unwrap();
+    let ticket = site.request(&job, &ACROSS, 4).unwrap();
     let (root, top) = site.take_install().unwrap();
     site.now = Time(60);
-    site.say(root, installed(&top));
+    site.report(root, installed(&top));
     assert_eq!(site.manager.poll_timeout(), Some(Time(160)), "each level has its own time");
     let (first, install) = site.take_install().unwrap();
-    site.say(first, installed(&install));
+    site.report(first, installed(&install));
     site.manager.handle_timeout(Time(159));
     site.drain();
     assert!(site.decisions.is_empty());
@@ -126,7 +126,7 @@ fn a_nodes_death_frees_the_others_and_spares_other_groups() {
     let job = site.job();
     let across = site.grant(&job, &ACROSS, 4);
     let within = site.grant(&job, &["h0", "h1"], 4);
-    let pending = site.ask(&job, &ACROSS, 4).unwrap();
+    let pending = site.request(&job, &ACROSS, 4).unwrap();
     site.take_removals();
     site.manager.handle_node_gone(site.node["leaf1"]);
     site.drain();
@@ -140,7 +140,7 @@ fn a_nodes_death_frees_the_others_and_spares_other_groups() {
             .all(|(node, group)| { *node != site.node["leaf1"] && *group != within.group })
     );
     assert_eq!(site.used(), BTreeMap::from([("leaf0".into(), 4), ("root".into(), 0)]));
-    // The fabric's other hosts are served by the root now, until the node is back.
+    // Until the node is back, the root serves the fabric's other hosts.
     let moved = site.grant(&job, &["h4", "h5"], 1);
     assert_eq!(moved.endpoints[0].address.tcp, "root:1");
     site.register("leaf1", 8, 16);
@@ -153,12 +153,12 @@ fn a_jobs_end_undoes_what_it_holds_and_what_it_waits_for() {
     let (job, other) = (site.job(), site.job());
     site.grant(&job, &ACROSS, 4);
     site.grant(&other, &ACROSS, 2);
-    let pending = site.ask(&job, &ACROSS, 4).unwrap();
+    let pending = site.request(&job, &ACROSS, 4).unwrap();
     site.manager.end_job(job.job);
     site.drain();
     assert_eq!(site.decisions[&pending], Err(GroupError::JobEnded { job: job.job }));
     assert!(site.used().values().all(|used| *used == 2));
-    assert_eq!(site.ask(&job, &ACROSS, 1), Err(GroupError::UnknownJob { job: job.job }));
+    assert_eq!(site.request(&job, &ACROSS, 1), Err(GroupError::UnknownJob { job: job.job }));
     let status = site.manager.status();
     assert_eq!((status.jobs.len(), status.groups.len()), (1, 1));
     site.manager.end_job(job.job);
@@ -170,14 +170,14 @@ fn a_group_ends_by_itself_node_by_node() {
     let job = site.job();
     let GroupGrant { group, epoch, .. } = site.grant(&job, &ACROSS, 4);
     let [root, leaf0] = ["root", "leaf0"].map(|name| site.node[name]);
-    site.say(leaf0, NodeEvent::Ended { group, epoch });
+    site.report(leaf0, NodeEvent::Ended { group, epoch });
     assert_eq!(site.used()["leaf0"], 0);
     assert_eq!(site.used()["root"], 4);
-    site.say(root, NodeEvent::Ended { group, epoch });
+    site.report(root, NodeEvent::Ended { group, epoch });
     assert_eq!(site.used_in_all(), 0);
     assert_eq!(site.take_removals(), [(site.node["leaf1"], group)], "swept up");
     assert_eq!(site.manager.stats().groups_ended, 1);
-    site.say(site.node["leaf1"], NodeEvent::Ended { group, epoch });
+    site.report(site.node["leaf1"], NodeEvent::Ended { group, epoch });
 }
 
 #[test]
@@ -185,7 +185,10 @@ fn a_failure_removes_the_group_everywhere() {
     let mut site = site();
     let job = site.job();
     let GroupGrant { group, epoch, .. } = site.grant(&job, &ACROSS, 4);
-    site.say(site.node["leaf1"], NodeEvent::Failed { group, epoch, reason: "member lost".into() });
+    site.report(
+        site.node["leaf1"],
+        NodeEvent::Failed { group, epoch, reason: "member lost".into() },
+    );
     assert_eq!(site.take_removals().len(), 3);
     assert_eq!(site.used_in_all(), 0);
     assert!(site.manager.status().groups.is_empty());
@@ -198,19 +201,19 @@ fn secrets_and_bounds_are_checked() {
     let (mut job, other) = (site.job(), site.job());
     assert_ne!(job.secret, other.secret);
     job.secret = other.secret;
-    let wrong = site.ask(&job, &ACROSS, 1).unwrap_err();
+    let wrong = site.request(&job, &ACROSS, 1).unwrap_err();
     assert_eq!(wrong, GroupError::WrongSecret { job: job.job });
     assert_eq!(wrong.code(), RefusalCode::Forbidden);
     job.secret = Capability::default();
-    assert!(site.ask(&job, &ACROSS, 1).is_err());
+    assert!(site.request(&job, &ACROSS, 1).is_err());
     job.job = JobId(99);
-    assert_eq!(site.ask(&job, &ACROSS, 1), Err(GroupError::UnknownJob { job: JobId(99) }));
+    assert_eq!(site.request(&job, &ACROSS, 1), Err(GroupError::UnknownJob { job: JobId(99) }));
     let out_of_bounds = |error| matches!(error, Err(GroupError::OutOfBounds { .. }));
-    assert!(out_of_bounds(site.ask(&other, &[], 1)));
-    assert!(out_of_bounds(site.ask(&other, &["h0"], 0)));
-    assert!(out_of_bounds(site.ask(&other, &["h0", ""], 1)));
+    assert!(out_of_bounds(site.request(&other, &[], 1)));
+    assert!(out_of_bounds(site.request(&other, &["h0"], 0)));
+    assert!(out_of_bounds(site.request(&other, &["h0", ""], 1)));
     let long = "h".repeat(256);
-    assert!(out_of_bounds(site.ask(&other, &["h0", &long], 1)));
+    assert!(out_of_bounds(site.request(&other, &["h0", &long], 1)));
     assert_eq!(site.used_in_all(), 0);
 }
 
@@ -222,40 +225,40 @@ fn ids_are_reused_and_epochs_are_not() {
     let second = site.grant(&job, &["h0"], 1);
     assert_eq!((first.group, second.group), (GroupId(0), GroupId(1)));
     let leaf = site.node["leaf0"];
-    site.say(leaf, NodeEvent::Ended { group: first.group, epoch: first.epoch });
+    site.report(leaf, NodeEvent::Ended { group: first.group, epoch: first.epoch });
     let third = site.grant(&job, &["h0"], 1);
     assert_eq!(third.group, GroupId(0));
     assert!(third.epoch > second.epoch && second.epoch > first.epoch);
-    // Late words about the first incarnation do not touch the third.
-    site.say(leaf, NodeEvent::Ended { group: first.group, epoch: first.epoch });
+    // Late events about the first incarnation do not affect the third.
+    site.report(leaf, NodeEvent::Ended { group: first.group, epoch: first.epoch });
     assert_eq!(site.used()["leaf0"], 2);
 }
 
 #[test]
-fn nodes_that_speak_out_of_turn_are_refused() {
+fn unexpected_events_of_nodes_are_refused() {
     let mut site = site();
     let job = site.job();
     let GroupGrant { group, epoch, .. } = site.grant(&job, &["h0", "h1"], 4);
     let [root, leaf] = ["root", "leaf0"].map(|name| site.node[name]);
     let now = site.now;
-    let mut say = |node, event| site.manager.handle_node_event(now, node, event);
+    let mut report = |node, event| site.manager.handle_node_event(now, node, event);
     let never = Epoch(epoch.0 + 1);
     let unknown = EventError::UnknownEpoch { node: leaf, group, epoch: never };
-    assert_eq!(say(leaf, NodeEvent::Ended { group, epoch: never }), Err(unknown));
+    assert_eq!(report(leaf, NodeEvent::Ended { group, epoch: never }), Err(unknown));
     let stranger = Err(EventError::NotAMember { node: root, group });
-    assert_eq!(say(root, NodeEvent::Failed { group, epoch, reason: String::new() }), stranger);
-    let twice = Err(EventError::OutOfTurn { node: leaf, group, event: "installed" });
-    assert_eq!(say(leaf, NodeEvent::Installed { group, epoch }), twice);
+    assert_eq!(report(root, NodeEvent::Failed { group, epoch, reason: String::new() }), stranger);
+    let twice = Err(EventError::Unexpected { node: leaf, group, event: "installed" });
+    assert_eq!(report(leaf, NodeEvent::Installed { group, epoch }), twice);
     let nobody = NodeId(99);
-    assert_eq!(say(nobody, NodeEvent::Tick), Err(EventError::UnknownNode { node: nobody }));
+    assert_eq!(report(nobody, NodeEvent::Tick), Err(EventError::UnknownNode { node: nobody }));
     assert_eq!(site.used()["leaf0"], 4);
 
-    let ticket = site.ask(&job, &["h0", "h4"], 1).unwrap();
+    let ticket = site.request(&job, &["h0", "h4"], 1).unwrap();
     let (_, top) = site.take_install().unwrap();
     let early = site.manager.handle_node_event(now, leaf, installed(&top));
     assert_eq!(
         early,
-        Err(EventError::OutOfTurn { node: leaf, group: top.group, event: "installed" })
+        Err(EventError::Unexpected { node: leaf, group: top.group, event: "installed" })
     );
     assert!(!site.decisions.contains_key(&ticket));
 }
@@ -265,9 +268,12 @@ fn exhaustion_passes() {
     let mut site = site();
     let job = site.job();
     let grants: Vec<_> = (0..4).map(|_| site.grant(&job, &ACROSS, 4)).collect();
-    assert!(matches!(site.ask(&job, &ACROSS, 1), Err(GroupError::NodeExhausted { has: 0, .. })));
+    assert!(matches!(
+        site.request(&job, &ACROSS, 1),
+        Err(GroupError::NodeExhausted { has: 0, .. })
+    ));
     let GroupGrant { group, epoch, .. } = grants[2];
-    site.say(site.node["root"], NodeEvent::Ended { group, epoch });
+    site.report(site.node["root"], NodeEvent::Ended { group, epoch });
     assert_eq!(site.grant(&job, &ACROSS, 4).group, group);
 }
 
@@ -293,14 +299,14 @@ fn quotas_and_limits_hold() {
         Err(RegisterError::TooManyNodes { max: 3 })
     );
     assert!(matches!(
-        site.ask(&job, &["h0", "h1", "h2", "h3", "h4"], 1),
+        site.request(&job, &["h0", "h1", "h2", "h3", "h4"], 1),
         Err(GroupError::OutOfBounds { got: 5, max: 4, .. })
     ));
     assert_eq!(site.grant(&job, &["h0"], 500).osos, 6, "cut to what a group may have");
     let quota = GroupError::JobQuota { job: job.job, needs: 3, has: 2 };
-    assert_eq!(site.ask(&job, &["h0"], 3), Err(quota));
+    assert_eq!(site.request(&job, &["h0"], 3), Err(quota));
     site.grant(&other, &["h0"], 3);
-    let full = site.ask(&other, &["h0"], 1).unwrap_err();
+    let full = site.request(&other, &["h0"], 1).unwrap_err();
     assert_eq!(full, GroupError::TooManyGroups { max: 2 });
     assert_eq!(full.code(), RefusalCode::LimitReached);
 }
@@ -345,7 +351,7 @@ fn without_nodes_there_is_no_tree() {
         osos: 1,
         payload_max_bytes: 16,
         stream: None,
-        outsider: false,
+        external_receiver: false,
     };
     let error = manager.request_group(Time(0), job.job, &request).unwrap_err();
     assert_eq!(error.code(), RefusalCode::NoTree);
@@ -399,12 +405,12 @@ fn streams_are_granted_as_wide_as_every_node_holds() {
     let mut site = site();
     let job = site.job();
     let grant = site.grant(&job, &ACROSS, 4);
-    // Asked for 1 MiB and 4; the nodes hold 64 KiB and 8.
+    // 1 MiB and 4 were requested; the nodes have 64 KiB and 8.
     assert_eq!(grant.stream, Some(StreamTerms { chunk_bytes: 1 << 16, window: 4 }));
     let node = NodeRegistration { stream: None, ..registration("narrow", 8, 8) };
     site.manager.register_node(node).unwrap();
     site.drain();
-    let far = site.ask(&job, &["narrow.machine", "h0"], 1);
+    let far = site.request(&job, &["narrow.machine", "h0"], 1);
     if let Ok(ticket) = far {
         site.install_all();
         let grant = site.decisions.remove(&ticket).unwrap().unwrap();
@@ -417,11 +423,11 @@ fn groups_of_different_placements_share_no_stream_lock() {
     let mut site = site();
     let job = site.job();
     let tree_of = |site: &mut Site| {
-        let ticket = site.ask(&job, &ACROSS, 1).unwrap();
+        let ticket = site.request(&job, &ACROSS, 1).unwrap();
         let mut trees = Vec::new();
         while let Some((node, install)) = site.take_install() {
             trees.push(install.stream.map(|stream| stream.tree));
-            site.say(node, installed(&install));
+            site.report(node, installed(&install));
         }
         assert!(trees.windows(2).all(|pair| pair[0] == pair[1]), "one tree at all its nodes");
         (trees[0], site.decisions.remove(&ticket).unwrap().unwrap())
@@ -434,11 +440,11 @@ fn groups_of_different_placements_share_no_stream_lock() {
     site.register("later", 8, 8);
     let (third, grant_without) = tree_of(&mut site);
     assert_eq!((third, grant_without.stream), (None, None), "the nodes have two locks each");
-    // The first placement's groups go; their number is free.
+    // The first placement's groups end, and its number is free.
     for group in [grant.group, GroupId(1)] {
         let epoch = site.manager.status().groups.iter().find(|it| it.group == group).unwrap().epoch;
         let root = site.node["root"];
-        site.say(root, NodeEvent::Failed { group, epoch, reason: "gone".into() });
+        site.report(root, NodeEvent::Failed { group, epoch, reason: "gone".into() });
     }
     assert_eq!(tree_of(&mut site).0, first);
 }

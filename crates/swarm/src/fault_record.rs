@@ -1,5 +1,5 @@
-//! What is known of each group that was ever ordered: where it stands, what was done to it, and
-//! hence how it may end.
+//! The record of faults: for each group that was ever ordered, where it is, what was done to it,
+//! and hence how it may end.
 
 use std::ops::Range;
 
@@ -7,7 +7,7 @@ use tributary_wire::control::GroupInstall;
 use tributary_wire::frame::{Abort, AbortReason};
 use tributary_wire::{EndpointId, Epoch};
 
-/// One incarnation of a group: epochs differ within one life of the manager.
+/// One incarnation of a group. Within one life of the manager, epochs differ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct Key {
     pub(super) life: u32,
@@ -20,49 +20,49 @@ impl std::fmt::Display for Key {
     }
 }
 
-/// Somebody who may be named for a group's failure, and with which reasons.
+/// Members that may be named as the cause of a group's failure, and for which reasons.
 #[derive(Clone, Debug)]
 pub(super) struct Blame {
     reasons: &'static [AbortReason],
     members: Range<u32>,
 }
 
-/// What is known of one group.
+/// The record of one group.
 #[derive(Clone, Debug)]
 pub(super) struct Entry {
     pub(super) key: Key,
     /// Each node's part, root first and level by level.
     pub(super) installs: Vec<(u32, GroupInstall)>,
     pub(super) blames: Vec<Blame>,
-    /// When its members last had a new reason to notice that it failed.
+    /// When its members last had a new cause to notice that it failed.
     pub(super) noticed_by: u64,
-    /// Whether the manager's word may reach members before their own tree's.
+    /// Whether the manager's withdrawal may reach members before their own tree's abort.
     pub(super) may_withdraw: bool,
 }
 
 /// All groups that were ever ordered.
 #[derive(Default)]
-pub(super) struct Ledger {
+pub(super) struct FaultRecord {
     entries: Vec<Entry>,
 }
 
-/// Whoever holds the link's other end is gone, or broke the protocol.
+/// The process at the link's other end is gone, or broke the protocol.
 pub(super) const LINK_LOST: &[AbortReason] = &[
     AbortReason::MemberLost,
     AbortReason::NodeLost,
     AbortReason::Misbehaved,
     AbortReason::JoinTimeout,
 ];
-/// A member gave up, with or without a word.
+/// A member gave up, and may or may not have said so.
 pub(super) const GAVE_UP: &[AbortReason] = &[AbortReason::MemberLost, AbortReason::MemberAborted];
-/// A member broke the protocol: the others hear that, and it finds its link closed.
+/// A member broke the protocol: the others are told that, and its link is closed.
 pub(super) const MISBEHAVED: &[AbortReason] = &[AbortReason::Misbehaved, AbortReason::NodeLost];
-/// A member took an operation for another one.
+/// A member mistook an operation for another one.
 pub(super) const DISAGREED: &[AbortReason] = &[AbortReason::Disagreement, AbortReason::MemberLost];
 /// The manager took the group back.
 pub(super) const WITHDRAWN: &[AbortReason] = &[AbortReason::Withdrawn];
 
-impl Ledger {
+impl FaultRecord {
     pub(super) fn entry(&mut self, key: Key) -> &mut Entry {
         let at = self.entries.iter().rposition(|entry| entry.key == key);
         let at = at.unwrap_or_else(|| {
@@ -88,21 +88,22 @@ impl Ledger {
 }
 
 impl Entry {
-    /// Something was done for which the group may fail, from `at` on.
+    /// Something was done at `at` for which the group may fail.
     pub(super) fn blame(&mut self, at: u64, reasons: &'static [AbortReason], members: Range<u32>) {
         self.noticed_by = self.noticed_by.max(at);
         self.blames.push(Blame { reasons, members });
     }
 
-    /// The manager has cause to withdraw it, from `at` on.
+    /// The manager has cause, from `at` on, to withdraw the group.
     pub(super) fn blame_manager(&mut self, at: u64) {
         self.may_withdraw = true;
         self.blame(at, WITHDRAWN, 0..u32::MAX);
     }
 
-    /// Whether the group has cause to fail with these words.
+    /// Whether the group has cause to fail with this abort.
     pub(super) fn explains(&self, abort: Abort) -> bool {
-        // Where members were lost, whoever is told by the manager first hears only this.
+        // If members were lost, a member that the manager tells first learns only that the group
+        // was withdrawn.
         if abort.reason == AbortReason::Withdrawn {
             return self.may_withdraw;
         }

@@ -1,24 +1,27 @@
-//! Results for a process outside the group.
+//! Results for the external receiver.
 
-use tributary_wire::frame::OUTSIDER;
+use tributary_wire::frame::EXTERNAL_RECEIVER;
 
 use super::*;
 
-/// The port over which the outsider joins.
+/// The port over which the external receiver joins.
 const OUTSIDE: PortId = PortId(3);
 
-fn outsiders_edge() -> Edge {
+fn external_receiver_edge() -> Edge {
     let capability = Capability::from_bytes([0xEE; 16]);
-    Edge { group: GROUP, epoch: EPOCH, child: OUTSIDER, capability }
+    Edge { group: GROUP, epoch: EPOCH, child: EXTERNAL_RECEIVER, capability }
 }
 
-/// A node with a group of two, and an outsider that has joined.
-fn with_outsider() -> Node {
+/// A node with a group of two, and an external receiver that has joined.
+fn with_external_receiver() -> Node {
     let mut node = joined(2);
-    node.admit_outsider(GROUP, outsiders_edge().capability);
-    put(&mut node, OUTSIDE.0, outsiders_edge(), Message::Join).unwrap();
+    node.admit_external_receiver(GROUP, external_receiver_edge().capability);
+    put(&mut node, OUTSIDE.0, external_receiver_edge(), Message::Join).unwrap();
     let (sent, _) = drain(&mut node);
-    assert_eq!(sent, [(OUTSIDE, Header { edge: outsiders_edge(), message: Message::Joined })]);
+    assert_eq!(
+        sent,
+        [(OUTSIDE, Header { edge: external_receiver_edge(), message: Message::Joined })]
+    );
     node
 }
 
@@ -30,7 +33,7 @@ fn run(node: &mut Node, number: u32, target: Target) {
     }
 }
 
-/// Takes what waits for the members only.
+/// Takes what waits for the members, and nothing else.
 fn drain_members(node: &mut Node) {
     for port in [PortId(0), PortId(1)] {
         while node.peek_transmit(port).is_some() {
@@ -41,14 +44,14 @@ fn drain_members(node: &mut Node) {
 
 #[test]
 fn a_result_goes_to_its_targets_up_to_two_at_once() {
-    let mut node = with_outsider();
+    let mut node = with_external_receiver();
     let member = EndpointId(1);
     let targets = [
         (Target::All, vec![0, 1]),
         (Target::Member(member), vec![1]),
-        (Target::Outsider, vec![OUTSIDE.0]),
-        (Target::AllAndOutsider, vec![0, 1, OUTSIDE.0]),
-        (Target::MemberAndOutsider(member), vec![1, OUTSIDE.0]),
+        (Target::ExternalReceiver, vec![OUTSIDE.0]),
+        (Target::AllAndExternalReceiver, vec![0, 1, OUTSIDE.0]),
+        (Target::MemberAndExternalReceiver(member), vec![1, OUTSIDE.0]),
     ];
     for (number, (target, expected)) in (0..).zip(targets) {
         run(&mut node, number, target);
@@ -62,37 +65,40 @@ fn a_result_goes_to_its_targets_up_to_two_at_once() {
         let completions = sent.iter().filter(|(port, _)| *port != OUTSIDE).count();
         assert_eq!(completions, 2, "every member learns that {target:?} is complete");
     }
-    assert_eq!(node.stats().outsider_results, 3);
+    assert_eq!(node.stats().external_results, 3);
 }
 
 #[test]
-fn an_outsider_that_is_away_misses_results_and_may_come_back() {
-    let mut node = with_outsider();
-    put(&mut node, OUTSIDE.0, outsiders_edge(), Message::Leave).unwrap();
-    run(&mut node, 0, Target::AllAndOutsider);
+fn an_absent_external_receiver_misses_results_and_may_come_back() {
+    let mut node = with_external_receiver();
+    put(&mut node, OUTSIDE.0, external_receiver_edge(), Message::Leave).unwrap();
+    run(&mut node, 0, Target::AllAndExternalReceiver);
     let (_, events) = drain(&mut node);
     assert_eq!(events, [Event::Close(OUTSIDE)]);
     node.handle_port_closed(OUTSIDE);
-    assert_eq!((node.stats().outsider_missed, node.stats().outsider_results), (1, 0));
+    assert_eq!((node.stats().external_missed, node.stats().external_results), (1, 0));
 
-    put(&mut node, OUTSIDE.0, outsiders_edge(), Message::Join).unwrap();
+    put(&mut node, OUTSIDE.0, external_receiver_edge(), Message::Join).unwrap();
     node.handle_port_closed(OUTSIDE);
-    put(&mut node, OUTSIDE.0, outsiders_edge(), Message::Join).unwrap();
-    run(&mut node, 1, Target::AllAndOutsider);
-    assert_eq!((node.stats().outsider_missed, node.stats().outsider_results), (1, 1));
+    put(&mut node, OUTSIDE.0, external_receiver_edge(), Message::Join).unwrap();
+    run(&mut node, 1, Target::AllAndExternalReceiver);
+    assert_eq!((node.stats().external_missed, node.stats().external_results), (1, 1));
 }
 
 #[test]
-fn an_outsider_reads_and_nothing_else() {
-    let mut node = with_outsider();
+fn an_external_receiver_reads_and_nothing_else() {
+    let mut node = with_external_receiver();
     let other = PortId(4);
-    let forged = Edge { capability: capability(0), ..outsiders_edge() };
+    let forged = Edge { capability: capability(0), ..external_receiver_edge() };
     let refused = put(&mut node, other.0, forged, Message::Join);
     assert_eq!(refused, Err(FrameError::Forged { group: GROUP }));
-    let refused = put(&mut node, other.0, outsiders_edge(), Message::Join);
-    assert_eq!(refused, Err(FrameError::AlreadyJoined { group: GROUP, child: OUTSIDER.0 }));
-    let childs = Edge { child: ChildIndex(0), ..outsiders_edge() };
-    for (edge, message) in [(outsiders_edge(), request(0, 8)), (childs, request(0, 8))] {
+    let refused = put(&mut node, other.0, external_receiver_edge(), Message::Join);
+    assert_eq!(
+        refused,
+        Err(FrameError::AlreadyJoined { group: GROUP, child: EXTERNAL_RECEIVER.0 })
+    );
+    let childs = Edge { child: ChildIndex(0), ..external_receiver_edge() };
+    for (edge, message) in [(external_receiver_edge(), request(0, 8)), (childs, request(0, 8))] {
         let refused = put(&mut node, OUTSIDE.0, edge, message);
         assert_eq!(refused, Err(FrameError::WrongDirection));
     }
@@ -103,11 +109,11 @@ fn an_outsider_reads_and_nothing_else() {
 }
 
 #[test]
-fn without_a_place_for_an_outsider_its_join_is_a_forgery_and_its_target_a_disagreement() {
+fn without_a_grant_the_join_of_an_external_receiver_is_forged_and_its_target_a_disagreement() {
     let mut node = joined(2);
-    let refused = put(&mut node, OUTSIDE.0, outsiders_edge(), Message::Join);
+    let refused = put(&mut node, OUTSIDE.0, external_receiver_edge(), Message::Join);
     assert_eq!(refused, Err(FrameError::Forged { group: GROUP }));
-    run(&mut node, 0, Target::Outsider);
+    run(&mut node, 0, Target::ExternalReceiver);
     let (_, events) = drain(&mut node);
     assert!(events.iter().any(|event| matches!(
         event,
@@ -117,21 +123,21 @@ fn without_a_place_for_an_outsider_its_join_is_a_forgery_and_its_target_a_disagr
 
 #[test]
 fn who_reads_too_slowly_loses_its_place_and_costs_the_group_nothing() {
-    let mut node = with_outsider();
+    let mut node = with_external_receiver();
     // Results stay in their slots for as many operations as there are slots.
     let slots = 2 * u32::from(OSOS);
     for number in 0..slots {
-        run(&mut node, number, Target::AllAndOutsider);
+        run(&mut node, number, Target::AllAndExternalReceiver);
         drain_members(&mut node);
     }
-    assert_eq!((node.queued_frames(OUTSIDE), node.stats().outsiders_dropped), (slots as usize, 0));
-    run(&mut node, slots, Target::AllAndOutsider);
+    assert_eq!((node.queued_frames(OUTSIDE), node.stats().external_dropped), (slots as usize, 0));
+    run(&mut node, slots, Target::AllAndExternalReceiver);
     drain_members(&mut node);
-    assert_eq!(node.stats().outsiders_dropped, 1);
-    let word = node.peek_transmit(OUTSIDE).expect("it is told why").header.message;
+    assert_eq!(node.stats().external_dropped, 1);
+    let message = node.peek_transmit(OUTSIDE).expect("it is told why").header.message;
     assert!(
-        matches!(word, Message::Abort(Abort { reason: AbortReason::FellBehind, .. })),
-        "{word:?}"
+        matches!(message, Message::Abort(Abort { reason: AbortReason::FellBehind, .. })),
+        "{message:?}"
     );
     assert_eq!(node.queued_frames(OUTSIDE), 1, "nothing that lies in the group's memory");
     run(&mut node, slots + 1, Target::All);
@@ -140,24 +146,24 @@ fn who_reads_too_slowly_loses_its_place_and_costs_the_group_nothing() {
 
 #[test]
 fn the_groups_end_is_told() {
-    let mut node = with_outsider();
+    let mut node = with_external_receiver();
     for child in 0..2 {
         put(&mut node, u32::from(child), edge(child), Message::Leave).unwrap();
     }
-    let word = |node: &mut Node| node.peek_transmit(OUTSIDE).map(|it| it.header.message);
-    assert_eq!(word(&mut node), Some(Message::Leave));
+    let message = |node: &mut Node| node.peek_transmit(OUTSIDE).map(|it| it.header.message);
+    assert_eq!(message(&mut node), Some(Message::Leave));
 
-    let mut node = with_outsider();
-    run(&mut node, 0, Target::Outsider);
+    let mut node = with_external_receiver();
+    run(&mut node, 0, Target::ExternalReceiver);
     drain_members(&mut node);
     for child in 0..2 {
         put(&mut node, u32::from(child), edge(child), Message::Leave).unwrap();
     }
     let fell_behind = Abort { reason: AbortReason::FellBehind, at_fault: EndpointId(0) };
-    assert_eq!(word(&mut node), Some(Message::Abort(fell_behind)), "a result was not taken yet");
+    assert_eq!(message(&mut node), Some(Message::Abort(fell_behind)), "a result was not taken yet");
 
-    let mut node = with_outsider();
+    let mut node = with_external_receiver();
     node.handle_port_closed(PortId(1));
     let lost = Abort { reason: AbortReason::MemberLost, at_fault: EndpointId(1) };
-    assert_eq!(word(&mut node), Some(Message::Abort(lost)));
+    assert_eq!(message(&mut node), Some(Message::Abort(lost)));
 }
