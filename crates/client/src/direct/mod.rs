@@ -14,6 +14,10 @@
 //! a host to come to the operation, which it must do anyhow. A caller's first frame is a `Join` with
 //! its number and the communicator's secret; every frame of either side carries the secret.
 //!
+//! Where the manager has frames authenticated, every frame of either side, the `Join` included, also
+//! carries a code. Each link has a key of its own, and the codes tell the order of the frames: a frame
+//! that was altered, repeated or taken from elsewhere is refused, and that ends the operation.
+//!
 //! # Failure
 //!
 //! Who finds a link ended by a host that didn't say `Leave` tells all it is connected to, and they

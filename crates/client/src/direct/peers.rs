@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use arrayvec::ArrayVec;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use tributary_transport::{Armed, Link, SendError, Sent, TcpLink, connect_tcp_start};
+use tributary_transport::{Armed, Link, ReceiveError, SendError, Sent, TcpLink, connect_tcp_start};
 use tributary_wire::frame::{Abort, AbortReason, Edge, Header, Message, Part};
 use tributary_wire::{ChildIndex, EndpointId, Epoch};
 
@@ -73,8 +73,12 @@ impl Peers {
     pub(super) fn call(&mut self, host: u32) -> Result<(), Failure> {
         let peer = &mut self.peers[host as usize];
         if peer.link.is_none() && self.me < host {
-            let link = connect_tcp_start(self.addresses[host as usize], options());
-            peer.link = Some(link.map_err(|_| Failure::Ended(host))?);
+            let mut link = connect_tcp_start(self.addresses[host as usize], options())
+                .map_err(|_| Failure::Ended(host))?;
+            if let Some(key) = self.identity.link_key([self.me, host]) {
+                link.protect_in_order(key, 0);
+            }
+            peer.link = Some(link);
         }
         Ok(())
     }
@@ -107,7 +111,7 @@ impl Peers {
         let frame = match link.receive() {
             Ok(Some(frame)) => frame,
             Ok(None) => return Ok(None),
-            Err(_) => return Err(Failure::Ended(host)),
+            Err(error) => return Err(failure_of(host, &identity, error)),
         };
         match message_from(host, &identity, &frame.header)? {
             Some(part) => Ok(Some((part, frame.payload))),
@@ -126,7 +130,7 @@ impl Peers {
             let Some(link) = &mut peer.link else { continue };
             match link.receive() {
                 Ok(None) => {}
-                Err(_) => return Err(Failure::Ended(host as u32)),
+                Err(error) => return Err(failure_of(host as u32, &identity, error)),
                 Ok(Some(frame)) => match message_from(host as u32, &identity, &frame.header)? {
                     Some(part) => peer.held = Some((part, frame.payload.to_vec())),
                     None => peer.has_left = true,
@@ -274,7 +278,7 @@ impl Peers {
     /// Lets in who called. A host that calls when it should be called, or twice, is none of ours.
     fn accept(&mut self) {
         let Some(listener) = &mut self.listener else { return };
-        while let Some((host, link)) = listener.admit(&self.identity) {
+        while let Some((host, link)) = listener.admit(&self.identity, self.me) {
             if host < self.me
                 && let Some(peer @ Peer { link: None, .. }) = self.peers.get_mut(host as usize)
             {
@@ -321,13 +325,29 @@ impl Peer {
     fn abort_said(&mut self, host: u32, identity: &Identity, frames_max: u32) -> Option<Abort> {
         let link = self.link.as_mut()?;
         for _ in 0..frames_max {
-            let Ok(Some(frame)) = link.receive() else { return None };
-            if let Err(abort) = message_from(host, identity, &frame.header) {
-                return Some(abort);
+            match link.receive() {
+                Ok(Some(frame)) => {
+                    if let Err(abort) = message_from(host, identity, &frame.header) {
+                        return Some(abort);
+                    }
+                }
+                Ok(None) => return None,
+                Err(error) => return failure_of(host, identity, error).known(),
             }
         }
         None
     }
+}
+
+/// What it means that nothing more can be received from `host`. What is no frame at all has no code
+/// either.
+fn failure_of(host: u32, identity: &Identity, error: ReceiveError) -> Failure {
+    use ReceiveError::{Decode, NotAuthentic, TooLong};
+    let is_altered = matches!(error, NotAuthentic { .. } | Decode(_) | TooLong { .. });
+    if identity.key.is_some() && is_altered {
+        return Abort { reason: AbortReason::NotAuthentic, at_fault: EndpointId(host) }.into();
+    }
+    Failure::Ended(host)
 }
 
 /// What `host` says in a frame: part of an operation, or that it leaves.

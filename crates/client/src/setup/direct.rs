@@ -37,7 +37,8 @@ pub(super) fn open(
         Ok(Vec::new())
     };
     let addresses = agree(bootstrap, addresses)?;
-    let identity = share_identity(bootstrap)?.of_leader(number);
+    let authenticates = context.authenticates_frames();
+    let identity = share_identity(bootstrap, authenticates)?.of_leader(number);
     Ok(opened
         .map(|(listener, _)| DirectLinks::new(placement.host(), identity, listener, addresses)))
 }
@@ -70,8 +71,11 @@ fn address_of(text: &str, host: &str, machine: &str) -> Result<SocketAddr, Strin
     Ok(address)
 }
 
-/// Rank 0 draws what the members know each other by.
-fn share_identity(bootstrap: &mut dyn Bootstrap) -> Result<Identity, Unavailable> {
+/// Rank 0 draws what the members know each other by, and what their frames are authenticated with.
+fn share_identity(
+    bootstrap: &mut dyn Bootstrap,
+    authenticates: bool,
+) -> Result<Identity, Unavailable> {
     let mut bytes = [0; Identity::BYTES];
     let mut drawn = Ok(());
     if bootstrap.rank() == 0 {
@@ -82,7 +86,7 @@ fn share_identity(bootstrap: &mut dyn Bootstrap) -> Result<Identity, Unavailable
     }
     agree(bootstrap, drawn)?;
     bootstrap.broadcast(0, &mut bytes)?;
-    Ok(Identity::from_bytes(bytes))
+    Ok(Identity::from_bytes(bytes, authenticates))
 }
 
 #[cfg(test)]
