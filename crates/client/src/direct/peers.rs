@@ -83,6 +83,16 @@ impl Peers {
         Ok(())
     }
 
+    /// Calls a host anew whose link has ended, so that it can be told why there is no going on: if this
+    /// host's `Join` was altered on its way, the other turned it away, and still waits to be called.
+    pub(super) fn call_again(&mut self, host: u32) {
+        if self.identity.key.is_some() && self.me < host {
+            self.peers[host as usize] = Peer::default();
+            // A host that can't be called is gone.
+            let _ = self.call(host);
+        }
+    }
+
     /// Offers a frame to `host`.
     pub(super) fn send(&mut self, host: u32, part: Part, payload: &[u8]) -> Result<Sent, Failure> {
         self.accept_from(host);
