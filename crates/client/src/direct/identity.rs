@@ -9,7 +9,7 @@ pub(crate) struct Identity {
     pub(super) group: GroupId,
     pub(super) secret: Capability,
     /// What the links' keys are derived from; none where frames carry no codes.
-    pub(super) key: Option<FrameKey>,
+    key: Option<FrameKey>,
 }
 
 impl Identity {
@@ -33,6 +33,11 @@ impl Identity {
     /// The identity for the links between each host's leader number `leader`.
     pub(crate) fn of_leader(self, leader: u32) -> Self {
         Self { group: GroupId(self.group.0.wrapping_add(leader)), ..self }
+    }
+
+    /// Whether frames carry codes.
+    pub(crate) fn is_authenticated(&self) -> bool {
+        self.key.is_some()
     }
 
     /// The key of the link between two hosts, which no other link of the communicator has; none where

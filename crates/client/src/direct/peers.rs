@@ -86,7 +86,7 @@ impl Peers {
     /// Calls a host anew whose link has ended, so that it can be told why there is no going on: if this
     /// host's `Join` was altered on its way, the other turned it away, and still waits to be called.
     pub(super) fn call_again(&mut self, host: u32) {
-        if self.identity.key.is_some() && self.me < host {
+        if self.identity.is_authenticated() && self.me < host {
             self.peers[host as usize] = Peer::default();
             // A host that can't be called is gone.
             let _ = self.call(host);
@@ -354,7 +354,7 @@ impl Peer {
 fn failure_of(host: u32, identity: &Identity, error: ReceiveError) -> Failure {
     use ReceiveError::{Decode, NotAuthentic, TooLong};
     let is_altered = matches!(error, NotAuthentic { .. } | Decode(_) | TooLong { .. });
-    if identity.key.is_some() && is_altered {
+    if identity.is_authenticated() && is_altered {
         return Abort { reason: AbortReason::NotAuthentic, at_fault: EndpointId(host) }.into();
     }
     Failure::Ended(host)

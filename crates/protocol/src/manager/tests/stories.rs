@@ -215,6 +215,17 @@ fn secrets_and_bounds_are_checked() {
 }
 
 #[test]
+fn a_job_is_told_whether_frames_are_authenticated() {
+    for seals_frames in [false, true] {
+        let config = ManagerConfig { seals_frames, ..ManagerConfig::default() };
+        let mut site = Site::new(config, 2, 8, 16);
+        let job = site.job();
+        assert_eq!(job.authenticate_frames, seals_frames);
+        assert_eq!(site.grant(&job, &ACROSS, 4).key.is_some(), seals_frames);
+    }
+}
+
+#[test]
 fn ids_are_reused_and_epochs_are_not() {
     let mut site = site();
     let job = site.job();
