@@ -57,6 +57,17 @@ BLOCKED_HOST = "h1"
 BLOCK = ("table inet blocked { chain input { type filter hook input priority 0; "
          "meta l4proto udp counter drop; }; }")
 
+# A direct link between two hosts, with frames authenticated and without, where somebody on the way alters
+# one byte: in the first packet that comes to a host with a request (kind 3) for a sum (1) of i32 (3)
+# behind TCP's header of 32 bytes, the first byte behind the frame's header of 64.
+TAMPERED_LABS = [(["--hosts", "2", "--seal-frames"], True), (["--hosts", "2"], False)]
+TAMPERED_HOST = "h1"
+TAMPER = ("add table inet tampered; delete table inet tampered; table inet tampered { "
+          "chain input { type filter hook input priority 0; tcp doff 8 @th,256,32 0x54524942 "
+          "@th,296,8 3 @th,584,16 0x0301 @th,768,8 != 0x5a limit rate 1/day burst 1 packets "
+          "counter @th,768,8 set 0x5a; }; }")
+NOT_AUTHENTIC = "a frame was not authentic, on or near host h0@"
+
 
 class Failure(Exception):
     """Why a run failed, in a few lines."""
@@ -184,6 +195,22 @@ def check_blocked(name, program, arguments):
     return f"{counts['in_tree']} in_tree, carried by {carriers}"
 
 
+def check_tampered(mpi, name, is_authenticated, program, arguments):
+    """Whoever alters a frame of a direct link ends the program, or without codes makes it wrong."""
+    in_host = [arguments.tributary, "lab", "exec", "--name", name, TAMPERED_HOST, "--"]
+    code, text = bounded([*in_host, "nft", TAMPER], 60)
+    if code != 0:
+        raise Failure(f"nft: exit code {code}\n{text}")
+    code, text = bounded(program_words(mpi, name, 2, 1, program, arguments), arguments.timeout)
+    altered = bounded([*in_host, "nft", "list", "table", "inet", "tampered"], 60)[1]
+    if "counter packets 1 " not in altered:
+        raise Failure(f"not one frame was altered:\n{altered}\n{text}")
+    is_wrong, is_told = "FAIL collectives" in text, NOT_AUTHENTIC in text
+    if code == 0 or (is_told, is_wrong) != (is_authenticated, not is_authenticated):
+        raise Failure(f"exit code {code}\n{text}")
+    return "ended by an error" if is_told else "a wrong result"
+
+
 def labs_folder():
     """Where labs of this user have their folders (docs/lab.md)."""
     if os.geteuid() == 0:
@@ -197,15 +224,20 @@ def world_of(counts):
     return next(entry for entry in counts["communicators"] if entry["label"] == "world")
 
 
+def program_words(mpi, name, ranks, per_host, program, arguments, *options):
+    """The command that runs the program on a lab."""
+    return [arguments.tributary, "lab", "run", "--name", name, "--ranks-per-host", per_host,
+            "--mpi", mpi, *options, "--", arguments.venvs.resolve() / mpi / "bin/mpirun", "-n", ranks,
+            program, "--sample", "18"]
+
+
 def run_program(mpi, name, ranks, per_host, program, arguments, environment=None):
     """Runs the program on a lab; its report."""
     with tempfile.TemporaryDirectory(prefix="tributary-lab-") as folder:
         report = pathlib.Path(folder) / "report.json"
         code, text = bounded(
-            [arguments.tributary, "lab", "run", "--name", name, "--ranks-per-host", per_host,
-             "--mpi", mpi, "--report", report, "--",
-             arguments.venvs.resolve() / mpi / "bin/mpirun", "-n", ranks, program,
-             "--sample", "18"], arguments.timeout, environment)
+            program_words(mpi, name, ranks, per_host, program, arguments, "--report", report),
+            arguments.timeout, environment)
         if code != 0:
             raise Failure(f"exit code {code}\n{text}")
         return json.loads(report.read_text())
@@ -264,6 +296,11 @@ def main():
     tests.on_lab(BLOCKED_LAB, [
         (f"mpich    no UDP into {BLOCKED_HOST}",
          lambda name: check_blocked(name, programs["mpich"], arguments))])
+    for options, is_authenticated in TAMPERED_LABS:
+        tests.on_lab(options, [
+            (f"{mpi:8} altered frame", lambda name, mpi=mpi, is_authenticated=is_authenticated:
+                check_tampered(mpi, name, is_authenticated, programs[mpi], arguments))
+            for mpi in ("openmpi", "mpich")])
     tests.run("mpich    soak", lambda _: check_soak("mpich", arguments), None)
     print(f"{tests.failed} failed")
     return 1 if tests.failed else 0

@@ -137,6 +137,11 @@ impl Context {
         is_first && self.settings.external_receiver.is_some()
     }
 
+    /// Whether frames between hosts are authenticated. The same on all ranks: rank 0's admission holds.
+    pub(crate) fn authenticates_frames(&self) -> bool {
+        self.job.as_ref().is_some_and(|job| job.admission.authenticate_frames)
+    }
+
     /// Takes a place for one more communicator, or says that there is none.
     pub(crate) fn reserve(&self) -> bool {
         // Relaxed: a bound, not a lock; nothing is published with it.

@@ -8,8 +8,11 @@
 use std::hash::Hasher;
 
 use siphasher::sip128::{Hasher128, SipHasher24};
-use tributary_wire::FrameKey;
 use tributary_wire::frame::{CODE_BYTES, HEADER_BYTES, announcing_code};
+use tributary_wire::{FrameKey, GroupId};
+
+/// Sets the keys of direct links apart from everything else that a key may make codes of.
+const DIRECT_LINK: &[u8; 16] = b"tributary direct";
 
 /// The code behind an authenticated frame.
 ///
@@ -50,6 +53,29 @@ impl AuthenticationKey {
         Self(SipHasher24::new_with_key(&key.to_bytes()))
     }
 
+    /// For the direct link between two hosts of a communicator whose key is `key`: the code, under that
+    /// key, of the words `tributary direct`, the group number of the link's leaders, the lower host and
+    /// the higher one (4 bytes each, little-endian). So a frame counts on no other link than its own.
+    #[must_use]
+    pub fn of_direct_link(key: FrameKey, group: GroupId, hosts: [u32; 2]) -> Self {
+        let Self(mut hasher) = Self::new(key);
+        hasher.write(DIRECT_LINK);
+        let [one, other] = hosts;
+        for number in [group.0, one.min(other), one.max(other)] {
+            hasher.write(&number.to_le_bytes());
+        }
+        Self::new(FrameKey::from_bytes(hasher.finish128().as_bytes()))
+    }
+
+    /// For frame number `number` of one direction of a link whose codes also tell the order of its
+    /// frames: the number (8 bytes, little-endian) goes before the header.
+    #[must_use]
+    pub fn numbered(&self, number: u64) -> Self {
+        let mut hasher = self.0;
+        hasher.write(&number.to_le_bytes());
+        Self(hasher)
+    }
+
     /// The code of a frame. The header need not announce the code.
     #[must_use]
     pub fn code(&self, header: &[u8; HEADER_BYTES], payload: &[u8]) -> AuthenticationCode {
@@ -78,7 +104,7 @@ mod tests {
     use super::*;
     use crate::Frame;
     use tributary_wire::frame::{Edge, Header, Message};
-    use tributary_wire::{Capability, ChildIndex, Epoch, GroupId};
+    use tributary_wire::{Capability, ChildIndex, Epoch};
 
     /// Vectors of the reference implementation (SipHash, vectors.h, `vectors_sip128`): the key is 0
     /// to 15, the input nothing and the single byte 0.
@@ -91,6 +117,26 @@ mod tests {
         hasher.write(&[0]);
         let zero = 0xda87_c1d8_6b99_af44_3476_5911_9b22_fc45_u128;
         assert_eq!(hasher.finish128().as_bytes(), zero.to_be_bytes());
+    }
+
+    /// The expected codes come from another implementation of the function, checked with the vectors
+    /// above.
+    #[test]
+    fn derived_keys_are_the_described_ones_and_differ_between_links() {
+        let key: [u8; 16] = std::array::from_fn(|index| index as u8);
+        let key = FrameKey::from_bytes(key);
+        let empty = |AuthenticationKey(hasher): AuthenticationKey| hasher.finish128().as_bytes();
+        let derived = 0x67cc_41e8_98e6_c430_4be8_2cbf_9e09_994e_u128.to_be_bytes();
+        let expected = empty(AuthenticationKey::new(FrameKey::from_bytes(derived)));
+        let of =
+            |group, hosts| empty(AuthenticationKey::of_direct_link(key, GroupId(group), hosts));
+        assert_eq!(of(7, [1, 2]), expected);
+        assert_eq!(of(7, [2, 1]), expected);
+        for (group, hosts) in [(8, [1, 2]), (7, [0, 2]), (7, [1, 3]), (7, [1, 1]), (2, [1, 7])] {
+            assert_ne!(of(group, hosts), expected, "group {group}, hosts {hosts:?}");
+        }
+        let fifth = 0x195c_bf06_67b5_57fd_c82c_8056_662e_f5f1_u128.to_be_bytes();
+        assert_eq!(empty(AuthenticationKey::new(key).numbered(5)), fifth);
     }
 
     #[test]

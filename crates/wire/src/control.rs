@@ -216,6 +216,10 @@ pub struct JobAdmission {
     pub job: JobId,
     /// What its processes have to show when they ask for groups.
     pub secret: Capability,
+    /// Whether its processes authenticate the frames of direct links between hosts, under keys that
+    /// they draw themselves.
+    #[serde(default, skip_serializing_if = "core::ops::Not::not")]
+    pub authenticate_frames: bool,
 }
 
 /// `POST /v1/jobs/{job}/groups`: a job asks for a group.

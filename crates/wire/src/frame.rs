@@ -280,11 +280,14 @@ pub enum AbortReason {
     /// The external receiver did not read its results in time. Only the external receiver is told.
     #[error("a process outside the group did not read its results in time")]
     FellBehind = 8,
+    /// A frame on a direct link has no code or a wrong one: somebody else sent or altered it.
+    #[error("a frame was not authentic")]
+    NotAuthentic = 9,
 }
 
 impl AbortReason {
     /// Every reason, in code order.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::MemberLost,
         Self::NodeLost,
         Self::Disagreement,
@@ -293,6 +296,7 @@ impl AbortReason {
         Self::MemberAborted,
         Self::Misbehaved,
         Self::FellBehind,
+        Self::NotAuthentic,
     ];
 
     fn from_code(code: u8) -> Option<Self> {

@@ -52,6 +52,9 @@ impl DirectLinks {
 
     fn fail(&mut self, failure: Failure) -> Abort {
         let abort = self.peers.explain(failure);
+        if let Failure::Ended(host) = failure {
+            self.peers.call_again(host);
+        }
         self.running = None;
         self.failed = Some(abort);
         wait_for_grace(|| self.peers.spread(abort));

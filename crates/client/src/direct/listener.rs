@@ -46,9 +46,10 @@ impl Listener {
         }
     }
 
-    /// The next caller that proved to be a member, and its number. Whoever says anything else than
-    /// the right secret, or nothing for too long, is turned away.
-    pub(super) fn admit(&mut self, identity: &Identity) -> Option<(u32, TcpLink)> {
+    /// The next caller that proved to be a member to host `me`, and its number. Whoever says anything
+    /// else than the right secret, or nothing for too long, is turned away; so is a caller without the
+    /// right code, where frames are authenticated.
+    pub(super) fn admit(&mut self, identity: &Identity, me: u32) -> Option<(u32, TcpLink)> {
         let now = Instant::now();
         while self.pending.len() < PENDING_MAX
             && let Ok(Some(link)) = self.acceptor.accept(now)
@@ -57,7 +58,7 @@ impl Listener {
         }
         let mut index = 0;
         while let Some(pending) = self.pending.get_mut(index) {
-            match pending.greeting(identity, now) {
+            match pending.greeting(identity, me, now) {
                 Greeting::Awaited => index += 1,
                 Greeting::Wrong => drop(self.pending.swap_remove(index)),
                 Greeting::From(host) => {
@@ -82,19 +83,24 @@ enum Greeting {
 }
 
 impl Pending {
-    fn greeting(&mut self, identity: &Identity, now: Instant) -> Greeting {
-        match self.link.receive() {
-            Ok(None) if now < self.deadline => Greeting::Awaited,
-            Ok(Some(frame))
-                if frame.header.message == Message::Join
-                    && frame.header.edge.group == identity.group
-                    && frame.header.edge.capability == identity.secret =>
-            {
-                let host = u32::from(frame.header.edge.child.0);
-                self.link.release();
-                Greeting::From(host)
-            }
-            _ => Greeting::Wrong,
+    fn greeting(&mut self, identity: &Identity, me: u32, now: Instant) -> Greeting {
+        let frame = match self.link.receive() {
+            Ok(None) if now < self.deadline => return Greeting::Awaited,
+            Ok(Some(frame)) => frame,
+            _ => return Greeting::Wrong,
+        };
+        let edge = frame.header.edge;
+        let host = u32::from(edge.child.0);
+        let key = identity.link_key([me, host]);
+        let is_authentic = key.is_none_or(|key| key.numbered(0).authenticates(&frame));
+        let is_member = edge.group == identity.group && edge.capability == identity.secret;
+        if frame.header.message != Message::Join || !is_member || !is_authentic {
+            return Greeting::Wrong;
         }
+        self.link.release();
+        if let Some(key) = key {
+            self.link.authenticate_in_order(key, 1);
+        }
+        Greeting::From(host)
     }
 }

@@ -14,6 +14,10 @@
 //! which it must do anyhow. The first frame is a `Join` with the number of the host that connects and the
 //! communicator's secret; every frame of either side carries the secret.
 //!
+//! Where the manager has frames authenticated, every frame of either side, the `Join` included, also
+//! carries a code. Each link has a key of its own, and the codes tell the order of the frames: a frame
+//! that was altered, repeated or taken from elsewhere is refused, and that ends the operation.
+//!
 //! # Failure
 //!
 //! A link that ends without a `Leave` is a failure. The host that finds it sends an `Abort`, which names

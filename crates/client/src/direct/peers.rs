@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use arrayvec::ArrayVec;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use tributary_transport::{Armed, Link, SendError, Sent, TcpLink, connect_tcp_start};
+use tributary_transport::{Armed, Link, ReceiveError, SendError, Sent, TcpLink, connect_tcp_start};
 use tributary_wire::frame::{Abort, AbortReason, Edge, Header, Message, Part};
 use tributary_wire::{ChildIndex, EndpointId, Epoch};
 
@@ -73,10 +73,24 @@ impl Peers {
     pub(super) fn call(&mut self, host: u32) -> Result<(), Failure> {
         let peer = &mut self.peers[host as usize];
         if peer.link.is_none() && self.me < host {
-            let link = connect_tcp_start(self.addresses[host as usize], options());
-            peer.link = Some(link.map_err(|_| Failure::Ended(host))?);
+            let mut link = connect_tcp_start(self.addresses[host as usize], options())
+                .map_err(|_| Failure::Ended(host))?;
+            if let Some(key) = self.identity.link_key([self.me, host]) {
+                link.authenticate_in_order(key, 0);
+            }
+            peer.link = Some(link);
         }
         Ok(())
+    }
+
+    /// Calls a host anew whose link has ended, so that it can be told why there is no going on: if this
+    /// host's `Join` was altered on its way, the other turned it away, and still waits to be called.
+    pub(super) fn call_again(&mut self, host: u32) {
+        if self.identity.is_authenticated() && self.me < host {
+            self.peers[host as usize] = Peer::default();
+            // A host that can't be called is gone.
+            let _ = self.call(host);
+        }
     }
 
     /// Offers a frame to `host`.
@@ -107,7 +121,7 @@ impl Peers {
         let frame = match link.receive() {
             Ok(Some(frame)) => frame,
             Ok(None) => return Ok(None),
-            Err(_) => return Err(Failure::Ended(host)),
+            Err(error) => return Err(failure_of(host, &identity, error)),
         };
         match message_from(host, &identity, &frame.header)? {
             Some(part) => Ok(Some((part, frame.payload))),
@@ -126,7 +140,7 @@ impl Peers {
             let Some(link) = &mut peer.link else { continue };
             match link.receive() {
                 Ok(None) => {}
-                Err(_) => return Err(Failure::Ended(host as u32)),
+                Err(error) => return Err(failure_of(host as u32, &identity, error)),
                 Ok(Some(frame)) => match message_from(host as u32, &identity, &frame.header)? {
                     Some(part) => peer.held = Some((part, frame.payload.to_vec())),
                     None => peer.has_left = true,
@@ -273,7 +287,7 @@ impl Peers {
     /// twice, is turned away.
     fn accept(&mut self) {
         let Some(listener) = &mut self.listener else { return };
-        while let Some((host, link)) = listener.admit(&self.identity) {
+        while let Some((host, link)) = listener.admit(&self.identity, self.me) {
             if host < self.me
                 && let Some(peer @ Peer { link: None, .. }) = self.peers.get_mut(host as usize)
             {
@@ -320,13 +334,29 @@ impl Peer {
     fn abort_said(&mut self, host: u32, identity: &Identity, frames_max: u32) -> Option<Abort> {
         let link = self.link.as_mut()?;
         for _ in 0..frames_max {
-            let Ok(Some(frame)) = link.receive() else { return None };
-            if let Err(abort) = message_from(host, identity, &frame.header) {
-                return Some(abort);
+            match link.receive() {
+                Ok(Some(frame)) => {
+                    if let Err(abort) = message_from(host, identity, &frame.header) {
+                        return Some(abort);
+                    }
+                }
+                Ok(None) => return None,
+                Err(error) => return failure_of(host, identity, error).known(),
             }
         }
         None
     }
+}
+
+/// What it means that nothing more can be received from `host`. What is no frame at all has no code
+/// either.
+fn failure_of(host: u32, identity: &Identity, error: ReceiveError) -> Failure {
+    use ReceiveError::{Decode, NotAuthentic, TooLong};
+    let is_altered = matches!(error, NotAuthentic { .. } | Decode(_) | TooLong { .. });
+    if identity.is_authenticated() && is_altered {
+        return Abort { reason: AbortReason::NotAuthentic, at_fault: EndpointId(host) }.into();
+    }
+    Failure::Ended(host)
 }
 
 /// What `host` says in a frame: part of an operation, or that it leaves.

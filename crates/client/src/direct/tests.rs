@@ -1,6 +1,7 @@
 //! Goal: hosts joined directly agree whatever happens on the links. Method: hosts are threads, their
 //! links loopback TCP; a watchdog ends what hangs.
 
+mod authentication;
 mod blame;
 
 use std::net::{Ipv4Addr, SocketAddr};
@@ -25,8 +26,13 @@ use crate::kernels::kernel;
 /// Longest a test's hosts may take: they deadlock, or they are done long before.
 const WATCHDOG: Duration = Duration::from_secs(60);
 
-fn identity(byte: u8) -> Identity {
-    Identity::from_bytes([byte; Identity::BYTES])
+fn identity(byte: u8, authenticates: bool) -> Identity {
+    Identity::from_bytes([byte; Identity::BYTES], authenticates)
+}
+
+/// One communicator's identity, for frames without codes and with them.
+fn identities() -> [Identity; 2] {
+    [false, true].map(|authenticates| identity(7, authenticates))
 }
 
 /// Where the frames of `host` say that they come from.
@@ -71,12 +77,16 @@ impl std::ops::DerefMut for Host {
 }
 
 /// Hosts that listen, and their addresses.
-fn listening(count: u32, named: AlgorithmChoice) -> (Vec<Host>, Vec<SocketAddr>) {
+fn listening(
+    count: u32,
+    named: AlgorithmChoice,
+    identity: Identity,
+) -> (Vec<Host>, Vec<SocketAddr>) {
     let listeners: Vec<_> =
         (0..count).map(|_| Listener::bind(Ipv4Addr::LOCALHOST.into()).unwrap()).collect();
     let addresses: Vec<_> = listeners.iter().map(|(_, address)| *address).collect();
     let host = |(host, (listener, _))| {
-        let links = DirectLinks::new(host, identity(7), listener, addresses.clone());
+        let links = DirectLinks::new(host, identity, listener, addresses.clone());
         Host { links, named, hosts: count }
     };
     let hosts = (0..count).zip(listeners).map(host).collect();
@@ -164,8 +174,9 @@ fn run_from(
 /// Nothing is copied beforehand, so what a host contributes is combined from two places.
 #[test]
 fn a_contribution_that_stays_where_it_is_gives_the_bits_of_one_in_the_vector() {
-    for named in AlgorithmChoice::all() {
-        let runs = on_all(listening(4, named).0, |host, mut links| {
+    let choices = AlgorithmChoice::all().flat_map(|named| identities().map(|it| (named, it)));
+    for (named, identity) in choices {
+        let runs = on_all(listening(4, named, identity).0, |host, mut links| {
             for elements in [1, 3, 5, 1000, 100_003] {
                 let source = contribution(host, elements);
                 for collective in [
@@ -189,88 +200,116 @@ fn a_contribution_that_stays_where_it_is_gives_the_bits_of_one_in_the_vector() {
 /// Vectors far longer than what sockets hold, so that everybody sends while nobody reads.
 #[test]
 fn long_vectors_pass_each_other_and_bits_are_equal_on_all_hosts_and_runs() {
-    for named in
-        [AlgorithmChoice::RecursiveDoubling, AlgorithmChoice::Ring, AlgorithmChoice::Linear]
-    {
-        let run = || {
-            on_all(listening(3, named).0, |host, mut links| {
+    let choices =
+        [AlgorithmChoice::RecursiveDoubling, AlgorithmChoice::Ring, AlgorithmChoice::Linear];
+    for named in choices {
+        let run = |identity| {
+            on_all(listening(3, named, identity).0, |host, mut links| {
                 let mut vector = contribution(host, 2_000_003);
                 allreduce(&mut links, &mut vector).unwrap();
                 links.leave();
                 vector.iter().map(|value| value.to_bits()).collect::<Vec<_>>()
             })
         };
-        let (first, second) = (run(), run());
-        assert!(first.iter().chain(&second).all(|bits| *bits == first[0]), "{named:?}");
+        let mut runs = identities().into_iter().cycle().take(4).flat_map(run);
+        let first = runs.next().expect("three hosts ran");
+        assert!(runs.all(|bits| bits == first), "{named:?}");
     }
 }
 
 /// In a ring of five, host 3 is connected to 2 and 4 only.
 #[test]
 fn every_waiting_host_learns_which_one_died() {
-    let outcomes = on_all(listening(5, AlgorithmChoice::Ring).0, |host, mut links| {
-        let mut vector = contribution(host, 1000);
-        let first = allreduce(&mut links, &mut vector);
-        if host == 3 {
-            // Ends without a word, as a killed process does; others may still be in the first.
-            return Ok(());
+    for identity in identities() {
+        let outcomes =
+            on_all(listening(5, AlgorithmChoice::Ring, identity).0, |host, mut links| {
+                let mut vector = contribution(host, 1000);
+                let first = allreduce(&mut links, &mut vector);
+                if host == 3 {
+                    // Ends without a word, as a killed process does; others may still be in the first.
+                    return Ok(());
+                }
+                first.and_then(|()| allreduce(&mut links, &mut vector))
+            });
+        for (host, outcome) in outcomes.into_iter().enumerate() {
+            let died = Abort { reason: AbortReason::MemberLost, at_fault: EndpointId(3) };
+            assert_eq!(outcome, if host == 3 { Ok(()) } else { Err(died) }, "host {host}");
         }
-        first.and_then(|()| allreduce(&mut links, &mut vector))
-    });
-    for (host, outcome) in outcomes.into_iter().enumerate() {
-        let died = Abort { reason: AbortReason::MemberLost, at_fault: EndpointId(3) };
-        assert_eq!(outcome, if host == 3 { Ok(()) } else { Err(died) }, "host {host}");
     }
 }
 
 #[test]
 fn a_host_that_leaves_after_its_part_harms_nobody() {
-    on_all(listening(3, AlgorithmChoice::Binomial).0, |host, mut links| {
-        for _ in 0..50 {
-            allreduce(&mut links, &mut contribution(host, 10)).unwrap();
-        }
-        links.leave();
-    });
+    for identity in identities() {
+        on_all(listening(3, AlgorithmChoice::Binomial, identity).0, |host, mut links| {
+            for _ in 0..50 {
+                allreduce(&mut links, &mut contribution(host, 10)).unwrap();
+            }
+            links.leave();
+        });
+    }
 }
 
 #[test]
 fn an_aborting_host_is_named_by_the_others() {
-    let outcomes = on_all(listening(3, AlgorithmChoice::Ring).0, |host, mut links| {
-        let first = allreduce(&mut links, &mut contribution(host, 10));
-        if host == 1 {
-            links.abort(AbortReason::MemberAborted);
-        }
-        first.and_then(|()| allreduce(&mut links, &mut contribution(host, 10)))
-    });
-    let aborted = Abort { reason: AbortReason::MemberAborted, at_fault: EndpointId(1) };
-    assert_eq!(outcomes, [Err(aborted); 3]);
+    for identity in identities() {
+        let outcomes =
+            on_all(listening(3, AlgorithmChoice::Ring, identity).0, |host, mut links| {
+                let first = allreduce(&mut links, &mut contribution(host, 10));
+                if host == 1 {
+                    links.abort(AbortReason::MemberAborted);
+                }
+                first.and_then(|()| allreduce(&mut links, &mut contribution(host, 10)))
+            });
+        let aborted = Abort { reason: AbortReason::MemberAborted, at_fault: EndpointId(1) };
+        assert_eq!(outcomes, [Err(aborted); 3]);
+    }
 }
 
 /// Strangers at every listener: silent ones, garbage, the wrong secret, the right words by a host that
-/// should be called instead of calling.
+/// should be called instead of calling. Where frames are authenticated, also the right words without a
+/// code, or with one under another key: of another communicator, of another pair of hosts, or meant for
+/// a later frame.
 #[test]
 fn strangers_are_turned_away() {
-    let (hosts, addresses) = listening(3, AlgorithmChoice::RecursiveDoubling);
-    let call = |address, identity: Identity, host| {
-        let mut link = connect_tcp(address, options(), WATCHDOG).unwrap();
-        let edge = edge_of(identity, host);
-        let join = Header { edge, message: Message::Join }.encode();
-        assert_eq!(link.send(&join, &[]), Ok(Sent::Taken));
-        link
-    };
-    let mut strangers = Vec::new();
-    for address in addresses {
-        strangers.push(connect_tcp(address, options(), WATCHDOG).unwrap());
-        strangers.push(call(address, identity(8), 0));
-        strangers.push(call(address, identity(7), 2));
-        strangers.push(call(address, identity(7), 999));
+    for identity in identities() {
+        let (hosts, addresses) = listening(3, AlgorithmChoice::RecursiveDoubling, identity);
+        let call = |address, edge, key| {
+            let mut link = connect_tcp(address, options(), WATCHDOG).unwrap();
+            if let Some(key) = key {
+                link.authenticate(key);
+            }
+            let join = Header { edge, message: Message::Join }.encode();
+            assert_eq!(link.send(&join, &[]), Ok(Sent::Taken));
+            link
+        };
+        let mut strangers = Vec::new();
+        for (host, address) in (0..).zip(addresses) {
+            strangers.push(connect_tcp(address, options(), WATCHDOG).unwrap());
+            let other = Identity::from_bytes([8; Identity::BYTES], true);
+            let edge = edge_of(identity, 0);
+            let key = identity.link_key([0, host]).map(|key| key.numbered(0));
+            strangers.push(call(address, edge_of(other, 0), key));
+            let later = [2, 999].map(|caller| (caller, identity.link_key([caller.into(), host])));
+            for (caller, key) in later {
+                let key = key.map(|key| key.numbered(0));
+                strangers.push(call(address, edge_of(identity, caller), key));
+            }
+            if let Some(key) = identity.link_key([0, host]) {
+                let of_another = other.link_key([0, host]).map(|key| key.numbered(0));
+                let of_others = identity.link_key([1, 2 - host]).map(|key| key.numbered(0));
+                for key in [None, of_another, of_others, Some(key.numbered(1)), Some(key)] {
+                    strangers.push(call(address, edge, key));
+                }
+            }
+        }
+        let sums = on_all(hosts, |host, mut links| {
+            let mut vector = [host as f32 + 1.0];
+            allreduce(&mut links, &mut vector).unwrap();
+            links.leave();
+            vector[0]
+        });
+        assert_eq!(sums, [6.0; 3]);
+        drop(strangers);
     }
-    let sums = on_all(hosts, |host, mut links| {
-        let mut vector = [host as f32 + 1.0];
-        allreduce(&mut links, &mut vector).unwrap();
-        links.leave();
-        vector[0]
-    });
-    assert_eq!(sums, [6.0; 3]);
-    drop(strangers);
 }

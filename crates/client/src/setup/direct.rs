@@ -37,7 +37,8 @@ pub(super) fn open(
         Ok(Vec::new())
     };
     let addresses = agree(bootstrap, addresses)?;
-    let identity = share_identity(bootstrap)?.of_leader(number);
+    let authenticates = context.authenticates_frames();
+    let identity = share_identity(bootstrap, authenticates)?.of_leader(number);
     Ok(opened
         .map(|(listener, _)| DirectLinks::new(placement.host(), identity, listener, addresses)))
 }
@@ -70,8 +71,11 @@ fn address_of(text: &str, host: &str, machine: &str) -> Result<SocketAddr, Strin
     Ok(address)
 }
 
-/// Rank 0 draws what the members know each other by.
-fn share_identity(bootstrap: &mut dyn Bootstrap) -> Result<Identity, Unavailable> {
+/// Rank 0 draws what the members know each other by, and what their frames are authenticated with.
+fn share_identity(
+    bootstrap: &mut dyn Bootstrap,
+    authenticates: bool,
+) -> Result<Identity, Unavailable> {
     let mut bytes = [0; Identity::BYTES];
     let mut drawn = Ok(());
     if bootstrap.rank() == 0 {
@@ -82,12 +86,40 @@ fn share_identity(bootstrap: &mut dyn Bootstrap) -> Result<Identity, Unavailable
     }
     agree(bootstrap, drawn)?;
     bootstrap.broadcast(0, &mut bytes)?;
-    Ok(Identity::from_bytes(bytes))
+    Ok(Identity::from_bytes(bytes, authenticates))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::bootstrap::BootstrapError;
+
+    /// A rank by itself.
+    struct Alone;
+
+    impl Bootstrap for Alone {
+        fn rank(&self) -> u32 {
+            0
+        }
+
+        fn size(&self) -> u32 {
+            1
+        }
+
+        fn allgather(&mut self, mine: &[u8], all: &mut [u8]) -> Result<(), BootstrapError> {
+            all.copy_from_slice(mine);
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn every_communicator_has_an_identity_of_its_own_and_a_key_where_the_job_says_so() {
+        for authenticates in [false, true] {
+            let drawn = [(); 2].map(|()| share_identity(&mut Alone, authenticates).unwrap());
+            assert_ne!(drawn[0], drawn[1]);
+            assert!(drawn.iter().all(|identity| identity.is_authenticated() == authenticates));
+        }
+    }
 
     #[test]
     fn a_loopback_address_is_for_its_own_machine() {

@@ -42,7 +42,7 @@ impl JobTable {
         self.next = self.next.wrapping_add(1);
         let secret = secrets.draw();
         self.jobs.insert(job, Job { request, secret });
-        Ok(JobAdmission { job, secret })
+        Ok(JobAdmission { job, secret, authenticate_frames: config.authenticates_frames })
     }
 
     /// Whether the job was there.

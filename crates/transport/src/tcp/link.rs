@@ -70,12 +70,21 @@ pub struct TcpLink {
     payload_max_bytes: u32,
     /// Authenticates every frame in both directions; none if frames carry no codes.
     key: Option<AuthenticationKey>,
+    /// How many frames there were in each direction, where codes tell their order.
+    order: Option<Order>,
     /// The last read found the socket empty.
     drained: bool,
     /// `send` last said `Full`.
     lacked_room: bool,
     receive_failed: Option<ReceiveError>,
     send_failed: Option<SendError>,
+}
+
+/// Frames so far on a link whose codes tell the order of its frames.
+#[derive(Clone, Copy)]
+struct Order {
+    sent: u64,
+    received: u64,
 }
 
 /// The rest of a frame that the kernel took partly.
@@ -120,6 +129,7 @@ impl TcpLink {
             output: Output { buffer: Vec::with_capacity(frame_bytes_max), sent_bytes: 0 },
             payload_max_bytes,
             key: None,
+            order: None,
             drained: false,
             lacked_room: false,
             receive_failed: None,
@@ -131,6 +141,15 @@ impl TcpLink {
     /// fails the link at a received frame without a valid code.
     pub fn authenticate(&mut self, key: AuthenticationKey) {
         self.key = Some(key);
+    }
+
+    /// As [`protect`](Self::protect), and codes also tell the order of each direction's frames, so that
+    /// none counts twice or in another's place. Before this end has sent anything, and after it has
+    /// received `received` frames, whose codes the caller has checked
+    /// ([`AuthenticationKey::numbered`], from 0).
+    pub fn authenticate_in_order(&mut self, key: AuthenticationKey, received: u64) {
+        self.authenticate(key);
+        self.order = Some(Order { sent: 0, received });
     }
 
     pub(super) fn socket(&self) -> BorrowedFd<'_> {
@@ -308,8 +327,13 @@ impl Link for TcpLink {
     fn send(&mut self, header: &[u8; HEADER_BYTES], payload: &[u8]) -> Result<Sent, SendError> {
         check_announced(header, payload, self.payload_max_bytes)?;
         let Some(key) = self.key else { return self.send_gathered([header, payload, &[]]) };
+        let key = self.order.map_or(key, |order| key.numbered(order.sent));
         let code = key.code(header, payload).to_bytes();
-        self.send_gathered([&announcing_code(*header), payload, &code])
+        let sent = self.send_gathered([&announcing_code(*header), payload, &code])?;
+        if let Some(order) = self.order.as_mut().filter(|_| sent == Sent::Taken) {
+            order.sent += 1;
+        }
+        Ok(sent)
     }
 
     fn flush(&mut self) -> Result<Sent, SendError> {
@@ -319,10 +343,14 @@ impl Link for TcpLink {
     fn receive(&mut self) -> Result<Option<Frame<'_>>, ReceiveError> {
         self.input.release();
         let Some(begun) = self.next_header()? else { return Ok(None) };
-        if let Some(key) = &self.key
-            && !key.authenticates(&self.input.frame(&begun))
-        {
-            return Err(self.refuse_not_authentic());
+        if let Some(key) = self.key {
+            let key = self.order.map_or(key, |order| key.numbered(order.received));
+            if !key.authenticates(&self.input.frame(&begun)) {
+                return Err(self.refuse_not_authentic());
+            }
+            if let Some(order) = &mut self.order {
+                order.received += 1;
+            }
         }
         Ok(Some(self.input.take(&begun)))
     }

@@ -79,6 +79,13 @@ pub(crate) fn authenticated_tcp_pair(payload_max_bytes: u32) -> Pair {
     (Box::new(connected), Box::new(accepted))
 }
 
+pub(crate) fn ordered_tcp_pair(payload_max_bytes: u32) -> Pair {
+    let (mut connected, mut accepted) = tcp_links(payload_max_bytes);
+    connected.authenticate_in_order(authentication_key(5), 0);
+    accepted.authenticate_in_order(authentication_key(5), 0);
+    (Box::new(connected), Box::new(accepted))
+}
+
 pub(crate) fn tcp_links(payload_max_bytes: u32) -> (TcpLink, TcpLink) {
     let options = TcpOptions::new(payload_max_bytes).unwrap();
     let any_port = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));

@@ -12,7 +12,9 @@ mod shm;
 mod suite;
 mod tcp;
 
-use common::{Pair, authenticated_tcp_pair, faultless_pair, shm_pair, slow_pair, tcp_pair};
+use common::{
+    Pair, authenticated_tcp_pair, faultless_pair, ordered_tcp_pair, shm_pair, slow_pair, tcp_pair,
+};
 
 macro_rules! conformance {
     ($($link:ident: $pair:expr;)*) => { $(mod $link {
@@ -38,6 +40,7 @@ conformance! {
     over_shm: shm_pair as fn(u32) -> Pair;
     over_tcp: tcp_pair as fn(u32) -> Pair;
     over_authenticated_tcp: authenticated_tcp_pair as fn(u32) -> Pair;
+    over_ordered_tcp: ordered_tcp_pair as fn(u32) -> Pair;
     wrapped_without_faults: faultless_pair as fn(u32) -> Pair;
     wrapped_with_delays: slow_pair as fn(u32) -> Pair;
 }

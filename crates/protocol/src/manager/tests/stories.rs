@@ -218,6 +218,17 @@ fn secrets_and_bounds_are_checked() {
 }
 
 #[test]
+fn a_job_is_told_whether_frames_are_authenticated() {
+    for authenticates_frames in [false, true] {
+        let config = ManagerConfig { authenticates_frames, ..ManagerConfig::default() };
+        let mut site = Site::new(config, 2, 8, 16);
+        let job = site.job();
+        assert_eq!(job.authenticate_frames, authenticates_frames);
+        assert_eq!(site.grant(&job, &ACROSS, 4).key.is_some(), authenticates_frames);
+    }
+}
+
+#[test]
 fn ids_are_reused_and_epochs_are_not() {
     let mut site = site();
     let job = site.job();
