@@ -166,7 +166,7 @@ fn start_keeper(directory: &Directory, config: &LabConfig, lock: &Lock) -> Resul
     let log = File::create(directory.log("keeper")).map_err(file("the keeper's log"))?;
     let lock = lock.0.try_clone().map_err(file("the lab's lock"))?;
     let mut starter = Command::new(&config.program)
-        .arg("lab-keeper")
+        .arg("lab-supervisor")
         .arg(directory.path())
         .stdin(Stdio::from(lock))
         .stdout(Stdio::from(OwnedFd::from(far)))
