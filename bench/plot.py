@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Plots what tests/lab/bench.py --output wrote: latency by length, one line a way, log-log, as PNG."""
+"""Plots the JSON of tests/lab/bench.py --output as PNG: latency by length, one line a path, log-log."""
 
 import argparse
 import json
@@ -23,11 +23,11 @@ def main():
     measured = json.loads(arguments.measured.read_text(encoding="utf-8"))
     lines = {}
     for row in measured["also"]:
-        if row["table"] == "ways":
+        if row["table"] == "paths":
             size = int(row["case"].split(":")[1])
             lines.setdefault(row["variant"], []).append((size, row["median_us"]))
     if not lines:
-        raise SystemExit(f"{arguments.measured} has no table of ways: bench.py --also ways")
+        raise SystemExit(f"{arguments.measured} has no table of paths: measure it with bench.py --also paths")
     figure, axes = plt.subplots(figsize=(8, 5.5), layout="constrained")
     for name, points in lines.items():
         sizes, times = zip(*sorted(points))

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Writes what tests/lab/bench.py --output wrote as Markdown tables into a document, between two markers."""
+"""Reads the JSON of tests/lab/bench.py --output and writes Markdown tables into a document, between two
+markers."""
 
 import argparse
 import json
@@ -9,7 +10,7 @@ BEGIN = "<!-- bench/tables.py: begin -->\n"
 END = "<!-- bench/tables.py: end -->\n"
 
 PLAIN = {"openmpi": "Open MPI", "mpich-ucx": "MPICH, UCX", "mpich-ofi": "MPICH, OFI"}
-# A column is the better of a way's runs on both MPIs.
+# A column has the smaller median of the two MPIs.
 OURS = {"ours": ("tributary-openmpi", "tributary-mpich"), "TCP": ("tcp-openmpi", "tcp-mpich")}
 
 
@@ -41,7 +42,7 @@ def table(head, rows):
 
 
 def command(words):
-    """The command without where its files were."""
+    """The command without the paths of its files."""
     places = [at for at, word in enumerate(words) if word in ("--tributary", "--output", "--venvs", "--build")]
     left_out = {at + further for at in places for further in (0, 1)}
     return " ".join(word for at, word in enumerate(words) if at not in left_out)
@@ -74,8 +75,8 @@ def split_case(case):
     return case_name(operation, int(size)) if size else operation
 
 
-def ways(measured):
-    rows = [row for row in measured["also"] if row["table"] == "ways"]
+def paths(measured):
+    rows = [row for row in measured["also"] if row["table"] == "paths"]
     variants = list(dict.fromkeys(row["variant"] for row in rows))
     holds = {check["case"]: check["holds"] for check in measured["choice"]}
     found = {(row["case"], row["variant"]): figure(row["median_us"]) for row in rows}
@@ -85,7 +86,7 @@ def ways(measured):
 
 
 def remarks(row):
-    """What is said of a row beside its times."""
+    """The last column: figures of a row other than times."""
     said = []
     if "overlap_percent" in row:
         said.append(f"overlap {row['overlap_percent']:.0f}%")
@@ -101,7 +102,7 @@ def remarks(row):
 def others(measured):
     rows = []
     for row in measured["also"]:
-        if row["table"] != "ways":
+        if row["table"] != "paths":
             times = [figure(row[key]) if key in row else ""
                      for key in ("median_us", "call_median_us", "p99_us")]
             rows.append([row["table"], row["variant"], split_case(row["case"]), *times, remarks(row)])
@@ -111,7 +112,7 @@ def others(measured):
 def main():
     arguments = parse_arguments()
     measured = json.loads(arguments.measured.read_text(encoding="utf-8"))
-    lines = [*head_line(measured), *cases(measured), *ways(measured), *others(measured)]
+    lines = [*head_line(measured), *cases(measured), *paths(measured), *others(measured)]
     text = arguments.document.read_text(encoding="utf-8")
     before, begin, rest = text.partition(BEGIN)
     _, end, after = rest.partition(END)

@@ -2,8 +2,8 @@
  * Conjugate gradients on a 3-D Laplacian, the seven-point stencil with zero boundary values.
  *
  * The cube of size^3 unknowns is cut into slabs along z, one per rank. An iteration exchanges one
- * plane with each neighbour and takes two dot products: two 8-byte MPI_Allreduce calls, which is
- * where such codes spend their time once there are many ranks. Nothing here knows of Tributary.
+ * plane with each neighbour and takes two dot products: two 8-byte MPI_Allreduce calls, in which such
+ * codes spend their time on many ranks. Nothing here depends on Tributary.
  */
 #include <errno.h>
 #include <math.h>
@@ -83,7 +83,7 @@ static bool parse_option(const char *name, const char *value, options *chosen, c
                          size_t problem_bytes) {
     const char *allowed = NULL;
     if (value == NULL) {
-        snprintf(problem, problem_bytes, "%s needs a value, or is no option; see --help", name);
+        snprintf(problem, problem_bytes, "%s is unknown, or lacks a value; see --help", name);
         return false;
     }
     if (strcmp(name, "--size") == 0) {
@@ -93,7 +93,7 @@ static bool parse_option(const char *name, const char *value, options *chosen, c
     } else if (strcmp(name, "--tolerance") == 0) {
         allowed = parse_tolerance(value, &chosen->tolerance) ? NULL : "0 up to, not including, 1";
     } else {
-        snprintf(problem, problem_bytes, "%s is no option; see --help", name);
+        snprintf(problem, problem_bytes, "%s is unknown; see --help", name);
         return false;
     }
     if (allowed != NULL) {
@@ -102,7 +102,7 @@ static bool parse_option(const char *name, const char *value, options *chosen, c
     return allowed == NULL;
 }
 
-/* Returns -1 to go on, or the exit code to end with. Every rank decides alike; rank 0 speaks. */
+/* Returns -1 to go on, or the exit code to end with, the same on every rank. Rank 0 prints. */
 static int parse_options(int argc, char **argv, int rank, options *chosen) {
     char problem[256];
     for (int at = 1; at < argc; at += 2) {
@@ -175,7 +175,7 @@ static double dot(const double *left, const double *right, size_t points, allred
     return sum;
 }
 
-/* Fills the outer planes of `with_halo` from the neighbours; at the cube's ends they stay zero. */
+/* Fills the outer planes of `with_halo` from the neighbours; at the ends of the cube they stay zero. */
 static void exchange_halo(const slab *own, double *with_halo) {
     size_t plane = plane_points(own);
     int count = (int)plane;
@@ -216,7 +216,7 @@ static void apply_laplacian(const slab *own, double *with_halo, double *product)
     }
 }
 
-/* A right-hand side without symmetry, so that the method can't end early by luck. */
+/* A right-hand side without symmetry, so that the method does not converge early by chance. */
 static void fill_right_hand_side(const slab *own, double *values) {
     long at = 0;
     double scale = 1.0 / (double)own->size;
@@ -275,7 +275,7 @@ static outcome solve(const slab *own, const options *chosen, vectors *all) {
     return reached;
 }
 
-/* Mean over the unknowns of the solution: a second figure to compare runs by. */
+/* The mean of the solution: a second figure by which runs are compared. */
 static double solution_mean(const slab *own, const vectors *all) {
     double local = 0.0;
     double sum = 0.0;

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """The demonstration: one MPI program, unmodified, with plain MPI and through the aggregation tree.
 
-Compiles cg.c, runs it both ways with the same ranks, and compares what it computed. Exits with 0
-only when both runs agree and the report says that collectives really went through the tree.
+Compiles cg.c, runs it with plain MPI and through the tree with the same ranks, and compares the results.
+Exits with 0 only if both runs agree and the report says that the collectives went through the tree.
 """
 
 import argparse
@@ -19,8 +19,8 @@ ROOT = HERE.parent
 sys.path.insert(0, str(ROOT / "mk"))
 import mpi_launch  # noqa: E402, its folder is on the path only now
 
-# Sums in another order differ in the last bits, and the method carries that into its residual:
-# measured, about 1e-13 at the default size and tolerance.
+# Sums in another order differ in the last bits, and so does the residual: by about 1e-13, measured at the
+# default size and tolerance.
 RESIDUAL_DIFFERENCE_MAX = 1e-10
 COUNTS = ("in_node", "in_tree", "passed_through")
 MEASURED = ("ranks", "size", "iterations", "residual", "solution_mean", "solve_seconds",
@@ -38,9 +38,9 @@ def parse_arguments():
     parser.add_argument("--tributary", type=pathlib.Path, default=ROOT / "target/release/tributary",
                         help="the program (default %(default)s)")
     parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build/demo",
-                        help="folder for what is compiled (default %(default)s)")
+                        help="folder for compiled programs (default %(default)s)")
     parser.add_argument("--report", type=pathlib.Path, default=os.environ.get("TRIBUTARY_REPORT"),
-                        help="where to keep the report (default: TRIBUTARY_REPORT, or not at all)")
+                        help="file for the report (default: TRIBUTARY_REPORT; if unset, none is kept)")
     parser.add_argument("--ranks", type=int, default=4, help="MPI ranks (default %(default)s)")
     parser.add_argument("--hosts", type=int, default=2,
                         help="hosts they act as (default %(default)s)")
@@ -54,7 +54,7 @@ def executable(path):
     """`path` made absolute; an error when it can't be run."""
     path = path.absolute()
     if not os.access(path, os.X_OK) or path.is_dir():
-        raise DemoError(f"{path} is not there or can't be run; `make demo` builds all that is needed")
+        raise DemoError(f"{path} can't be run; `make demo` builds it")
     return path
 
 
@@ -69,7 +69,7 @@ def compile_solver(mpicc, folder):
 
 
 def run(name, command, environment, timeout):
-    """Runs one command and returns its standard output; standard error goes where ours goes."""
+    """Runs one command and returns its standard output; standard error passes through."""
     print(f"\n{name}: {shlex.join(str(word) for word in command)}", flush=True)
     try:
         code, output = mpi_launch.run(command, timeout, environment, stderr=None)
@@ -109,7 +109,7 @@ def relative_difference(left, right):
 
 
 def compare(plain, tree):
-    """Raises an error where the two runs computed something different."""
+    """Raises an error if the two runs computed different results."""
     for key in ("ranks", "iterations", "allreduce_calls"):
         if plain[key] != tree[key]:
             raise DemoError(f"{key} differ: {plain[key]:.0f} with plain MPI, "
@@ -124,8 +124,8 @@ def compare(plain, tree):
 
 def check_counts(counts, calls):
     if counts["in_tree"] < calls:
-        raise DemoError(f"only {counts['in_tree']} operations went through the tree; the solver "
-                        f"made {calls} MPI_Allreduce calls that should have")
+        raise DemoError(f"only {counts['in_tree']} operations went through the tree, but the solver "
+                        f"made {calls} MPI_Allreduce calls")
 
 
 def print_table(plain, tree):
@@ -141,9 +141,9 @@ def print_table(plain, tree):
     print(f"residual              {plain['residual']:.17g} and {tree['residual']:.17g}, "
           f"relative difference {relative_difference(plain['residual'], tree['residual']):.1e}")
     print("\nAll of this ran on one machine: ranks, aggregation nodes and manager share its cores,\n"
-          "and frames cross the loopback device. It shows that the tree computes the same and what\n"
-          "the software costs. It shows no network gain: there is no network in it, and waiting\n"
-          "for a slower rank counts as time in MPI_Allreduce.")
+          "and frames cross the loopback device. The run shows that the tree gives the same result,\n"
+          "and the cost of the software. It shows no gain from a network, because there is none.\n"
+          "Waiting for a slower rank counts as time in MPI_Allreduce.")
 
 
 def print_report(report, counts):
@@ -151,8 +151,8 @@ def print_report(report, counts):
     for communicator in report.get("communicators", []):
         print(f"  {communicator.get('label')}: {communicator.get('ranks')} ranks on "
               f"{communicator.get('hosts')} hosts")
-        for collective, ways in sorted(communicator.get("collectives", {}).items()):
-            print(f"    {collective:12}" + ", ".join(f"{key} {ways.get(key, 0)}" for key in COUNTS))
+        for collective, paths in sorted(communicator.get("collectives", {}).items()):
+            print(f"    {collective:12}" + ", ".join(f"{key} {paths.get(key, 0)}" for key in COUNTS))
     for reason, count in sorted(report.get("reasons", {}).items()):
         print(f"  passed through {count}: {reason}")
 

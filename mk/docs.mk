@@ -5,7 +5,7 @@ MDBOOK := build/tools/bin/mdbook
 MDBOOK_STAMP := build/tools/mdbook-$(MDBOOK_VERSION).stamp
 
 .PHONY: docs
-docs: $(MDBOOK_STAMP) ## The book of docs/ as pages in build/docs; fails on a warning or a dead link
+docs: $(MDBOOK_STAMP) ## Build the book of docs/ in build/docs; fails on a warning or a dead link
 	@rm -rf build/docs
 	@$(MDBOOK) build >build/docs.log 2>&1; status=$$?; cat build/docs.log; \
 	test $$status = 0 && ! grep -E '^ *(WARN|ERROR)|\[(WARN|ERROR)\]' build/docs.log >/dev/null || \
@@ -13,7 +13,7 @@ docs: $(MDBOOK_STAMP) ## The book of docs/ as pages in build/docs; fails on a wa
 	$(PYTHON) tools/links.py
 	$(PYTHON) tools/links.py --html build/docs
 
-# CARGO_TARGET_DIR is unset, so that cargo compiles mdBook in a folder of its own and removes that.
+# Without CARGO_TARGET_DIR, cargo compiles mdBook in a temporary folder and removes it.
 $(MDBOOK_STAMP):
 	@mkdir -p build/tools
 	rm -f build/tools/mdbook-*.stamp

@@ -1,16 +1,16 @@
-# The lab (`tributary lab`, docs/lab.md): ip and tc, of iproute2, and nft, of nftables.
+# The lab (`tributary lab`, docs/lab.md). It needs ip and tc of iproute2, and nft of nftables.
 
 .PHONY: lab-tools
-lab-tools: ## What the lab needs: ip, tc, nft (installs them if root on Debian)
+lab-tools: ## Find ip, tc and nft, which the lab needs (as root on Debian: install them)
 	$(call system_tools,the lab,ip tc nft,iproute2 nftables)
 
 .PHONY: test-lab bench-lab soak-lab
-test-lab: build mpi-venvs lab-tools ## MPI programs on hosts of a lab, under both MPIs
+test-lab: build mpi-venvs lab-tools ## Run MPI programs on hosts of a lab, under both MPIs
 	$(PYTHON) tests/lab/test.py --tributary $(PROGRAM)
 
-# The table of targets, then the others, as JSON and a plot in build/bench/ and as tables in
-# docs/benchmarks.md. A part alone: tests/lab/bench.py --cases none --also PART.
-bench-lab: build mpi-venvs lab-tools .venv/plot.stamp ## Collectives over a lab beside plain Open MPI and MPICH
+# Writes JSON and a plot to build/bench/, and tables to docs/benchmarks.md. One table alone:
+# tests/lab/bench.py --cases none --also TABLE.
+bench-lab: build mpi-venvs lab-tools .venv/plot.stamp ## Time collectives over a lab, beside plain Open MPI and MPICH
 	$(PYTHON) tests/lab/bench.py --tributary $(PROGRAM) --also all --output build/bench/lab.json
 	$(VENV_plot)/bin/python bench/plot.py build/bench/lab.json build/bench/allreduce.png
 	$(PYTHON) bench/tables.py build/bench/lab.json docs/benchmarks.md
@@ -25,5 +25,5 @@ VENV_plot := .venv/plot
 	$(VENV_plot)/bin/python -m pip install --quiet --disable-pip-version-check matplotlib==$(MATPLOTLIB_VERSION)
 	@echo matplotlib $(MATPLOTLIB_VERSION) > $@
 
-soak-lab: build mpi-venvs lab-tools ## Five million mixed operations over a lossy lab, or an hour
+soak-lab: build mpi-venvs lab-tools ## Run five million mixed operations over a lossy lab, for an hour at most
 	$(PYTHON) tests/lab/soak.py --tributary $(PROGRAM) --between-hosts tree --depth 32

@@ -1,7 +1,7 @@
-# The MPI preload libraries, and the local virtual environments whose MPI they are compiled for.
+# The MPI preload libraries, and virtual environments with the MPIs that they are compiled against.
 #
-# Included by the Makefile; may also be used alone: `make -f mk/mpi.mk mpi-preload`.
-# Nothing is installed outside .venv/.
+# The Makefile includes this file; it works alone too: `make -f mk/mpi.mk mpi-preload`. It installs
+# nothing outside .venv/.
 
 include mk/tools.mk
 
@@ -25,7 +25,7 @@ MPI_PRELOADS := $(CARGO_TARGET_DIR)/release/libtributary_openmpi.so \
 
 MPI_CFLAGS := -std=gnu11 -O2 -g -fPIC -fvisibility=hidden -ftls-model=initial-exec \
 	-Wall -Wextra -Werror -Wno-cast-function-type
-# What the Rust standard library needs of the system.
+# The system libraries that the Rust standard library needs.
 MPI_LIBS := -lpthread -ldl -lm -lc
 
 .PHONY: mpi-venvs mpi-preload mpi-core
@@ -46,13 +46,13 @@ endef
 $(eval $(call MPI_VENV,openmpi,$(OPENMPI_VERSION)))
 $(eval $(call MPI_VENV,mpich,$(MPICH_VERSION)))
 
-# Cargo knows best whether the archive is up to date, and leaves its time alone if it is.
+# Cargo always runs: it decides whether the archive is up to date, and then keeps its time.
 mpi-core:
 	$(CARGO) build --release --locked -p tributary-mpi
 $(MPI_CORE): mpi-core ;
 
-# One set of sources; what differs is the mpi.h they are compiled against. Symbols of the archive
-# stay inside: only the interposed MPI functions are exported.
+# Both libraries are compiled from the same sources, against different mpi.h. They export only the
+# interposed MPI functions, and no symbol of the archive.
 define MPI_PRELOAD
 $(MPI_OBJECT_DIR)/$(1)/%.o: $(MPI_SHIM_DIR)/%.c $(MPI_SHIM_HEADERS) .venv/$(1).stamp
 	@mkdir -p $$(@D)

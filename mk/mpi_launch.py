@@ -1,6 +1,6 @@
-"""Running MPI programs on this machine: the environment they need, and an end to every run.
+"""Runs MPI programs on this machine: sets the environment that they need, and ends every run in time.
 
-Shared by the demonstration and the MPI tests. Whoever uses it puts this folder on sys.path.
+The demonstration and the MPI tests share it. Its users put this folder on sys.path.
 """
 
 import os
@@ -8,7 +8,7 @@ import pathlib
 import signal
 import subprocess
 
-# Containers run as root and have fewer cores than ranks; waiting must not burn those cores.
+# Containers run as root and have fewer cores than ranks, so ranks that wait must yield.
 SETTINGS = {
     "OMPI_ALLOW_RUN_AS_ROOT": "1",
     "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
@@ -17,12 +17,12 @@ SETTINGS = {
     "MPIR_CVAR_CH4_PROGRESS_THROTTLE_NO_PROGRESS_COUNT": "10",
 }
 
-# What a surrounding run of tributary, or a person, may have set, and a test must not inherit.
+# Variables that a surrounding run of tributary, or a person, may have set. A test must not inherit them.
 FOREIGN = ("TRIBUTARY_MANAGER", "TRIBUTARY_REPORT", "TRIBUTARY_HOSTS", "LD_PRELOAD")
 
 
 class TimedOut(Exception):
-    """A run did not end in time and was ended; `output` is what it had printed."""
+    """A run was ended because it took too long; `output` is what it had printed."""
 
     def __init__(self, timeout, output):
         super().__init__(f"did not end within {timeout:g} s")
@@ -30,7 +30,7 @@ class TimedOut(Exception):
 
 
 def environment(**extra):
-    """This process's environment, made fit for mpirun; what it sets itself has precedence."""
+    """This process's environment with the settings for mpirun; variables that are set take precedence."""
     own = {name: value for name, value in os.environ.items() if name not in FOREIGN}
     return SETTINGS | own | extra
 
@@ -44,7 +44,7 @@ def children_of(parents):
                 stat = (folder / "stat").read_text()
                 parent_of[int(folder.name)] = int(stat.rsplit(")", 1)[1].split()[1])
             except (OSError, ValueError, IndexError):
-                continue  # it ended meanwhile
+                continue  # it has ended
     found = set(parents)
     while True:
         more = {child for child, parent in parent_of.items() if parent in found} - found
@@ -54,7 +54,7 @@ def children_of(parents):
 
 
 def signal_all(number, group, processes):
-    """Sends a signal to a process group and to processes that left it for one of their own."""
+    """Sends a signal to a process group, and to descendants that are in other groups."""
     for send, target in ((os.killpg, group), *((os.kill, process) for process in processes)):
         try:
             send(target, number)
@@ -63,7 +63,7 @@ def signal_all(number, group, processes):
 
 
 def stop(process):
-    """Ends what we started: first in a way that lets the launcher end its ranks."""
+    """Ends a command: first by SIGTERM, so that the launcher ends its ranks."""
     descendants = children_of({process.pid})
     signal_all(signal.SIGTERM, process.pid, ())
     try:
@@ -74,10 +74,10 @@ def stop(process):
 
 
 def run(command, timeout, env=None, stderr=subprocess.STDOUT):
-    """Runs a command to its end; its exit code and what it wrote.
+    """Runs a command to its end; its exit code and its output.
 
-    Standard error is part of that unless `stderr` says otherwise, as in subprocess.Popen. When
-    `timeout` (in seconds) is over, or the caller is interrupted, all its processes are ended.
+    The output includes standard error, unless `stderr` says otherwise, as in subprocess.Popen. After
+    `timeout` seconds, or if the caller is interrupted, all its processes are ended.
     """
     process = subprocess.Popen([str(word) for word in command], env=env or environment(),
                                stdout=subprocess.PIPE, stderr=stderr, text=True, errors="replace",

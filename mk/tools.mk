@@ -1,10 +1,10 @@
-# Programs of the system that make targets need: found, or installed if root on Debian, or named.
+# Finds system programs that make targets need. As root on Debian, installs them; else names them.
 
-# Where such tools are, though not on every user's PATH.
+# Some of them are in folders that are not on every user's PATH.
 TOOLS_PATH := $(PATH):/usr/sbin:/sbin
 
-# $(call system_tools,PURPOSE,TOOLS,PACKAGES): PACKAGES are Debian's names; other distributions have
-# the same.
+# $(call system_tools,PURPOSE,TOOLS,PACKAGES): PACKAGES are Debian's names, which other distributions
+# share.
 define system_tools
 @missing=; for tool in $(2); do \
 	PATH="$(TOOLS_PATH)" command -v $$tool >/dev/null || missing="$$missing $$tool"; done; \

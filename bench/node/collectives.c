@@ -1,11 +1,10 @@
 /*
  * Times MPI collectives back to back, for bench/node/node.py.
  *
- * Arguments are cases, `operation:bytes` (allreduce, reduce, bcast, barrier, allgather,
- * reduce_scatter, scan). Floats are summed; `bytes` is the length of one rank's
- * vector. A block is a number of calls in a row, so many that it lasts about BLOCK_NS; its time is
- * that of the slowest rank, divided by the calls. Blocks of all cases take turns, so that a slow
- * moment of the machine meets every case alike. Prints, from rank 0, one line a case:
+ * Arguments are cases, `operation:bytes` (allreduce, reduce, bcast, barrier, allgather, reduce_scatter,
+ * scan). Floats are summed; `bytes` is the length of one rank's vector. A block is as many calls in a row
+ * as take about BLOCK_NS; its time is that of the slowest rank, divided by the calls. Blocks of all cases
+ * alternate, so that a slow moment of the machine affects every case alike. Rank 0 prints one line a case:
  *
  *     case calls median_ns least_ns switches
  *
@@ -110,7 +109,7 @@ static void parse(const char *text, bench_case *into) {
     }
 }
 
-/* What the slowest rank saw, per call. */
+/* The slowest rank's time per call. */
 static double block_ns(const bench_case *of, int calls) {
     double slowest = 0;
     PMPI_Barrier(MPI_COMM_WORLD);
@@ -123,7 +122,7 @@ static double block_ns(const bench_case *of, int calls) {
     return slowest;
 }
 
-/* Every rank's source holds rank + 1 in all places. */
+/* Every rank's source holds rank + 1 in every element. */
 static void check(const bench_case *of) {
     float sum = (float)(ranks * (ranks + 1)) / 2;
     size_t last = of->elements == 0 ? 0 : of->elements - 1;
@@ -147,10 +146,10 @@ static void check(const bench_case *of) {
     }
 }
 
-/* The least of a few blocks: a rank that lost its core in one must not make all blocks short. */
+/* The least of a few blocks: if a rank lost its core in one of them, blocks would get too short. */
 static double least_ns(const bench_case *of, int calls) {
     double least = block_ns(of, calls);
-    for (int turn = 1; turn < GUESSES; turn++) {
+    for (int guess = 1; guess < GUESSES; guess++) {
         double again = block_ns(of, calls);
         least = again < least ? again : least;
     }

@@ -1,13 +1,13 @@
 /*
- * What this machine needs at least, for bench/node/node.py, as one JSON object:
+ * The least times of this machine, for bench/node/node.py, as one JSON object:
  *
  *   cores              cores this process may run on
- *   line_ns            a cache line, one way between two cores: half a round trip of one line that
- *                      both sides write in turn
+ *   line_ns            a cache line, in one direction between two cores: half a round trip of one
+ *                      line that both sides write alternately
  *   two_line_hop_ns    half a round trip where each side writes a line of its own and polls the
  *                      other's: twice as much, because each hop first takes the line away from the
  *                      poller and then brings it back
- *   traded_ns          an exchange over two lines that swap roles every round
+ *   exchange_ns        an exchange over two lines that swap roles every round
  *   copy_bytes_per_ns  memcpy of 16 MiB on one core while the other does the same
  *   switch_ns          a context switch between two processes on one core, by sched_yield
  */
@@ -60,7 +60,7 @@ static void bounce_two(int rank, uint64_t round) {
     }
 }
 
-static void trade(int rank, uint64_t round) {
+static void exchange(int rank, uint64_t round) {
     unsigned mine = ((unsigned)rank + (unsigned)round) & 1;
     put(&shared->lines[mine], round + 1);
     await(&shared->lines[1 - mine], round + 1);
@@ -164,7 +164,7 @@ int main(void) {
     printf("{\"cores\": %d", CPU_COUNT(&granted));
     printf(", \"line_ns\": %.1f", time_pair(0, 1, ROUNDS, bounce) / 2);
     printf(", \"two_line_hop_ns\": %.1f", time_pair(0, 1, ROUNDS, bounce_two) / 2);
-    printf(", \"traded_ns\": %.1f", time_pair(0, 1, ROUNDS, trade));
+    printf(", \"exchange_ns\": %.1f", time_pair(0, 1, ROUNDS, exchange));
     printf(", \"copy_bytes_per_ns\": %.2f", COPY_BYTES / time_pair(0, 1, COPIES, copy));
     printf(", \"switch_ns\": %.1f}\n", time_pair(0, 0, ROUNDS, yield) / 2);
     return 0;

@@ -1,4 +1,4 @@
-/* What the benchmarks of one node have in common. */
+/* Shared by the benchmarks of one node. */
 #ifndef MEASURE_H
 #define MEASURE_H
 

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """The table of collectives inside one node: plain MPI beside the same program with the library.
 
-Compiles collectives.c and floors.c against each MPI, then runs plain and preloaded processes in
-turns, as often as --rounds says. A figure is the median over rounds of a run's median. `ratio` is
-the better plain MPI over the preloaded run on that same MPI; it is compared with `target`.
-Exit status 1 when a target is missed and --strict is given.
+Compiles collectives.c against each MPI, and floors.c, and then alternates plain and preloaded runs, in
+--rounds rounds. A figure is the median over rounds of a run's median. `ratio` is the better plain MPI
+over the preloaded run on that same MPI; it is compared with `target`. Exit status 1 if a target is missed
+and --strict is given.
 """
 
 import argparse
@@ -37,9 +37,9 @@ TABLE = [
 ]
 
 
-# Collectives that are left to the MPI from some length on: no ratio to reach but 1. `--further` runs
-# these alone, with the library told to take every length, and says which to give it. Lengths are of
-# one rank's contribution, as the knobs count.
+# Collectives that go to the underlying MPI from some length on; the target is 1. `--further` runs only
+# these, offloads every length, and prints the value for each knob. Lengths are of one rank's
+# contribution, as the knobs count.
 FURTHER = {
     "reduce_scatter": ("TRIBUTARY_REDUCE_SCATTER_MAX", (64, KIB, 4 * KIB, 64 * KIB, MIB)),
     "allgather": ("TRIBUTARY_ALLGATHER_MAX", (8, KIB, 4 * KIB, 16 * KIB, 64 * KIB)),
@@ -55,7 +55,7 @@ def parse_arguments():
     parser.add_argument("--libraries", type=pathlib.Path, default=target / "release",
                         help="folder of the preload libraries (default %(default)s)")
     parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build/bench-node",
-                        help="folder for what is compiled (default %(default)s)")
+                        help="folder for compiled programs (default %(default)s)")
     parser.add_argument("--rounds", type=int, default=5, help="interleaved runs of each kind")
     parser.add_argument("--ranks", type=int, help="only rows with so many ranks")
     parser.add_argument("--filter", default="", help="only cases whose name contains this")
@@ -70,7 +70,7 @@ def parse_arguments():
 
 
 def environment(ranks):
-    """A core for every rank: each MPI as it comes. Fewer: they are told not to burn them."""
+    """With a core for every rank, each MPI's defaults; with fewer cores, settings that let it yield."""
     result = mpi_launch.environment()
     if ranks <= len(os.sched_getaffinity(0)):
         for name in [name for name in mpi_launch.SETTINGS if name.startswith("MPIR_CVAR_CH4")]:
@@ -105,7 +105,7 @@ def run_cases(mpi, program, ranks, cases, preload, arguments):
         if preload:
             library = (arguments.libraries / f"libtributary_{mpi}.so").resolve()
             if not library.exists():
-                sys.exit(f"{library} is not there: make build")
+                sys.exit(f"{library} does not exist; run `make build`")
             command += ["env", f"LD_PRELOAD={library}", f"TRIBUTARY_REPORT={report}"]
             if arguments.further:
                 command += [f"{knob}=always" for knob, _ in FURTHER.values()]
@@ -127,10 +127,10 @@ def run_cases(mpi, program, ranks, cases, preload, arguments):
 def measure(ranks, cases, programs, arguments):
     """Figures of every round by (mpi, preloaded, case)."""
     runs = {}
-    for turn in range(arguments.rounds):
+    for number in range(arguments.rounds):
         for mpi in MPIS:
-            # Which comes first changes, so that neither always follows the other.
-            for preload in ((False, True) if turn % 2 == 0 else (True, False)):
+            # The order alternates, so that neither always follows the other.
+            for preload in ((False, True) if number % 2 == 0 else (True, False)):
                 figures = run_cases(mpi, programs[mpi], ranks, cases, preload, arguments)
                 for case, figure in figures.items():
                     runs.setdefault((mpi, preload, case), []).append(figure)
@@ -138,7 +138,7 @@ def measure(ranks, cases, programs, arguments):
 
 
 def moved_bytes(case, ranks):
-    """Bytes that one rank must bring in or write out beyond its own cores' caches; None if short.
+    """Bytes that one rank must read or write beyond its core's caches; None for short vectors.
 
     An allreduce: its share of every other vector, and every other share of the result.
     """
@@ -149,7 +149,7 @@ def moved_bytes(case, ranks):
 
 
 def floor_ns(case, ranks, floors):
-    """What the machine needs for the case at least, and why; None where that is not computed."""
+    """The least time of the case on this machine, and why; None if it is not computed."""
     operation, length = case.split(":")
     length = int(length)
     if moved_bytes(case, ranks) is not None:
@@ -159,7 +159,7 @@ def floor_ns(case, ranks, floors):
     if ranks > floors["cores"]:
         return (ranks / floors["cores"]) * floors["switch_ns"], "switches of one core's ranks"
     if operation in ("allreduce", "barrier") and length <= 64:
-        return floors["line_ns"], "one line, one way"
+        return floors["line_ns"], "one line, one direction"
     return None, ""
 
 
@@ -210,7 +210,7 @@ def show(result, as_json):
 
 
 def further(programs, floors, arguments):
-    """Each collective beside both MPIs, and up to which length it was faster than either."""
+    """Times each collective beside both MPIs; prints up to which length it was faster than either."""
     for ranks in [arguments.ranks] if arguments.ranks is not None else [2, 4]:
         for operation, (knob, lengths) in FURTHER.items():
             if arguments.filter not in operation:

@@ -2,15 +2,14 @@
  * Message rate and bandwidth of concurrent pairs, for bench/node/pairs.py: what osu_mbw_mr measures.
  *
  * Arguments: the number of pairs, and message lengths in bytes. Ranks 0 to pairs - 1 send, rank
- * pairs + i receives from rank i, the others wait. A sender posts WINDOW sends and waits for all of
- * them and for an answer of 4 bytes; that is one turn. A block is a number of turns, so many that it
- * lasts about BLOCK_NS; blocks of all lengths take turns, so that a slow moment of the machine meets
- * every length alike. All pairs move data at the same time; a block's time is that of the slowest
- * sender. Prints, from rank 0, one line a length:
+ * pairs + i receives from rank i, the others wait. A sender posts a window of WINDOW sends and waits for
+ * all of them and for an answer of 4 bytes. A block is as many windows as take about BLOCK_NS; blocks of
+ * all lengths alternate, so that a slow moment of the machine affects every length alike. All pairs move
+ * data at the same time; a block's time is that of the slowest sender. Rank 0 prints one line a length:
  *
- *     bytes turns median_ns least_ns
+ *     bytes windows median_ns least_ns
  *
- * nanoseconds a turn: pairs * WINDOW messages pass in it. Fails if a message is not what was sent.
+ * in nanoseconds a window, in which pairs * WINDOW messages pass. Fails if a message arrives changed.
  */
 #define _GNU_SOURCE
 #include <mpi.h>
@@ -21,11 +20,11 @@
 
 #include "measure.h"
 
-enum { WINDOW = 64, BLOCKS = 21, BLOCK_NS = 2000000, TURNS_MAX = 20000, LENGTHS_MAX = 32, WATCHDOG_S = 120 };
+enum { WINDOW = 64, BLOCKS = 21, BLOCK_NS = 2000000, WINDOWS_MAX = 20000, LENGTHS_MAX = 32, WATCHDOG_S = 120 };
 
 typedef struct length_case {
     int bytes;
-    int turns;
+    int windows;
     double block_ns[BLOCKS];
 } length_case;
 
@@ -38,7 +37,7 @@ static void give_up(const char *problem, const char *what) {
     PMPI_Abort(MPI_COMM_WORLD, 2);
 }
 
-static void send_turn(int bytes) {
+static void send_window(int bytes) {
     MPI_Request requests[WINDOW];
     char answer[4];
     for (int at = 0; at < WINDOW; at++) {
@@ -48,8 +47,8 @@ static void send_turn(int bytes) {
     MPI_Recv(answer, sizeof answer, MPI_CHAR, rank + pairs, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
 }
 
-/* All messages of a window land in the same place, as in osu_mbw_mr. */
-static void receive_turn(int bytes) {
+/* All messages of a window go to the same buffer, as in osu_mbw_mr. */
+static void receive_window(int bytes) {
     MPI_Request requests[WINDOW];
     const char answer[4] = {0};
     for (int at = 0; at < WINDOW; at++) {
@@ -59,19 +58,19 @@ static void receive_turn(int bytes) {
     MPI_Send(answer, sizeof answer, MPI_CHAR, rank - pairs, 1, MPI_COMM_WORLD);
 }
 
-/* Nanoseconds a turn that the slowest sender saw. */
-static double block_ns(int bytes, int turns) {
+/* Nanoseconds a window, of the slowest sender. */
+static double block_ns(int bytes, int windows) {
     double slowest = 0;
     PMPI_Barrier(MPI_COMM_WORLD);
     double started = now_ns();
-    for (int at = 0; at < turns && rank < 2 * pairs; at++) {
+    for (int at = 0; at < windows && rank < 2 * pairs; at++) {
         if (rank < pairs) {
-            send_turn(bytes);
+            send_window(bytes);
         } else {
-            receive_turn(bytes);
+            receive_window(bytes);
         }
     }
-    double elapsed = rank < pairs ? (now_ns() - started) / turns : 0;
+    double elapsed = rank < pairs ? (now_ns() - started) / windows : 0;
     PMPI_Allreduce(&elapsed, &slowest, 1, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
     return slowest;
 }
@@ -80,14 +79,14 @@ static int calibrate(int bytes) {
     block_ns(bytes, 2);
     double first = block_ns(bytes, 5);
     double again = block_ns(bytes, 5);
-    double turns = BLOCK_NS / (again < first ? again : first);
-    return turns > TURNS_MAX ? TURNS_MAX : turns < 2 ? 2 : (int)turns;
+    double windows = BLOCK_NS / (again < first ? again : first);
+    return windows > WINDOWS_MAX ? WINDOWS_MAX : windows < 2 ? 2 : (int)windows;
 }
 
 static void check(int bytes) {
     for (int at = 0; at < bytes && rank >= pairs && rank < 2 * pairs; at++) {
         if (buffer[at] != (char)(rank - pairs + at)) {
-            give_up("a message is not what was sent", "buffer");
+            give_up("a message arrived changed", "buffer");
         }
     }
 }
@@ -135,17 +134,17 @@ int main(int argc, char **argv) {
         buffer[at] = rank < pairs ? (char)(rank + at) : 0;
     }
     for (int at = 0; at < count; at++) {
-        cases[at].turns = calibrate(cases[at].bytes);
+        cases[at].windows = calibrate(cases[at].bytes);
     }
     for (int block = 0; block < BLOCKS; block++) {
         for (int at = 0; at < count; at++) {
-            cases[at].block_ns[block] = block_ns(cases[at].bytes, cases[at].turns);
+            cases[at].block_ns[block] = block_ns(cases[at].bytes, cases[at].windows);
         }
     }
     check(longest);
     for (int at = 0; at < count && rank == 0; at++) {
         qsort(cases[at].block_ns, BLOCKS, sizeof(double), compare);
-        printf("%d %d %.1f %.1f\n", cases[at].bytes, cases[at].turns,
+        printf("%d %d %.1f %.1f\n", cases[at].bytes, cases[at].windows,
                cases[at].block_ns[BLOCKS / 2], cases[at].block_ns[0]);
     }
     MPI_Finalize();

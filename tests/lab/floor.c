@@ -1,13 +1,13 @@
 /*
- * The floor under an operation through one aggregation node, for floor.py: a server and its clients
- * exchange frames of the product's length and do nothing else.
+ * The least time of an operation through one aggregation node, for floor.py: a server and its clients
+ * exchange frames of the length that Tributary's have, and do nothing else.
  *
  *   floor server MODE YIELDS CLIENTS ROUNDS OWN_IP
  *   floor client MODE YIELDS ROUNDS SERVER_IP OWN_IP
  *
- * In each round every client sends one frame; when the server has them all it answers all: over TCP,
- * by UDP, or by UDP with one answer to a multicast address. Who waits yields YIELDS times and sleeps
- * then. The server prints microseconds a round.
+ * In each round every client sends one frame. When the server has all frames it answers all clients: over
+ * TCP, by UDP, or by UDP with one answer to a multicast address. A process that waits yields YIELDS times
+ * and then sleeps. The server prints microseconds a round.
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -58,7 +58,7 @@ static void set_no_delay(int socket) {
     need(setsockopt(socket, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on) == 0, "TCP_NODELAY");
 }
 
-/* The server's sockets: one for UDP, or one a client, watched for edges. */
+/* The server's sockets: one for UDP, or one for each client, watched with edge triggers. */
 static int datagrams, watcher, links[CLIENTS_MAX];
 static struct sockaddr_in senders[CLIENTS_MAX];
 static int known;
@@ -89,20 +89,20 @@ static void open_server(int clients, const char *own_ip) {
     }
 }
 
-/* Frames that came, after a wait for the first of them. */
+/* Waits for a frame, and returns how many have come. */
 static int receive_links(void) {
     struct epoll_event events[CLIENTS_MAX];
     char frame[FRAME_BYTES];
     int count = 0, got = 0;
-    for (int look = 0; count <= 0; look++) {
-        count = epoll_wait(watcher, events, CLIENTS_MAX, look < yields ? 0 : -1);
+    for (int polls = 0; count <= 0; polls++) {
+        count = epoll_wait(watcher, events, CLIENTS_MAX, polls < yields ? 0 : -1);
         if (count <= 0) {
             sched_yield();
         }
     }
     for (int at = 0; at < count; at++) {
         ssize_t bytes = recv(links[events[at].data.u32], frame, sizeof frame, 0);
-        need(bytes != 0, "a client is gone");
+        need(bytes != 0, "a client closed its connection");
         got += bytes == FRAME_BYTES;
     }
     return got;
@@ -121,8 +121,8 @@ static int receive_datagrams(int clients, bool is_first_round) {
                                                .msg_iov = &pieces[at], .msg_iovlen = 1};
     }
     int count = 0;
-    for (int look = 0; count <= 0; look++) {
-        int flags = look < yields ? MSG_DONTWAIT : MSG_WAITFORONE;
+    for (int polls = 0; count <= 0; polls++) {
+        int flags = polls < yields ? MSG_DONTWAIT : MSG_WAITFORONE;
         count = recvmmsg(datagrams, messages, (unsigned)clients, flags, NULL);
         if (count <= 0) {
             sched_yield();
@@ -173,20 +173,20 @@ static void serve(int clients, int rounds, const char *own_ip) {
     printf("%.2f\n", (now_us() - started) / (rounds - WARM_ROUNDS));
 }
 
-static int open_ear(const char *own_ip) {
+static int open_multicast_receiver(const char *own_ip) {
     struct sockaddr_in group = address(group_address, PORT + 1);
     struct ip_mreq membership = {group.sin_addr, address(own_ip, 0).sin_addr};
-    int ear = socket(AF_INET, SOCK_DGRAM, 0);
-    need(bind(ear, (struct sockaddr *)&group, sizeof group) == 0, "bind");
-    need(setsockopt(ear, IPPROTO_IP, IP_ADD_MEMBERSHIP, &membership, sizeof membership) == 0,
+    int receiver = socket(AF_INET, SOCK_DGRAM, 0);
+    need(bind(receiver, (struct sockaddr *)&group, sizeof group) == 0, "bind");
+    need(setsockopt(receiver, IPPROTO_IP, IP_ADD_MEMBERSHIP, &membership, sizeof membership) == 0,
          "IP_ADD_MEMBERSHIP");
-    return ear;
+    return receiver;
 }
 
 static void await_answer(int from) {
     char frame[FRAME_BYTES];
-    for (int look = 0;; look++) {
-        ssize_t got = recv(from, frame, sizeof frame, look < yields ? MSG_DONTWAIT : 0);
+    for (int polls = 0;; polls++) {
+        ssize_t got = recv(from, frame, sizeof frame, polls < yields ? MSG_DONTWAIT : 0);
         if (got == FRAME_BYTES) {
             return;
         }
@@ -199,7 +199,7 @@ static void ask(int rounds, const char *server_ip, const char *own_ip) {
     struct sockaddr_in server = address(server_ip, PORT);
     char frame[FRAME_BYTES] = {0};
     int link = socket(AF_INET, over_tcp ? SOCK_STREAM : SOCK_DGRAM, 0);
-    int ear = by_multicast ? open_ear(own_ip) : link;
+    int receiver = by_multicast ? open_multicast_receiver(own_ip) : link;
     for (int tries = 0; connect(link, (struct sockaddr *)&server, sizeof server) != 0; tries++) {
         need(tries < TRIES, "connect");
         usleep(20000);
@@ -213,7 +213,7 @@ static void ask(int rounds, const char *server_ip, const char *own_ip) {
             need(errno == ECONNREFUSED && tries < TRIES, "send");
             usleep(20000);
         }
-        await_answer(ear);
+        await_answer(receiver);
     }
 }
 

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Measures what an operation of 8 hosts through one node costs at least on this machine.
+"""Measures the least that an operation of 8 hosts through one node costs on this machine.
 
-Runs floor.c on a lab: one server where the aggregation node is, one client on each host, frames as
-long as the product's for 8 bytes, and nothing but system calls. Prints medians over interleaved runs.
+Runs floor.c on a lab: one server in the place of the aggregation node, one client on each host, frames
+of the length that 8 bytes need, and only system calls. Prints medians over interleaved runs.
 """
 
 import argparse
@@ -24,7 +24,7 @@ def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--tributary", type=pathlib.Path, default=ROOT / "target/release/tributary")
     parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build/lab",
-                        help="folder for what is compiled (default %(default)s)")
+                        help="folder for compiled programs (default %(default)s)")
     parser.add_argument("--hosts", type=int, default=8)
     parser.add_argument("--exchanges", type=int, default=10000, help="exchanges of one run")
     parser.add_argument("--rounds", type=int, default=5, help="runs of every mode")

@@ -1,5 +1,5 @@
-"""Tables beside that of targets: ways, copies of results, losses, outstanding operations, overlap with
-computing, groups at once, and an aggregation node's memory."""
+"""Tables beside that of targets: paths, copies of results, losses, outstanding operations, overlap with
+computation, groups at once, and an aggregation node's memory."""
 
 import os
 import statistics
@@ -8,17 +8,17 @@ from typing import NamedTuple
 
 from labs import MPICH_UCX, OPEN_MPI, Lab
 
-# What fits a packet: a segment so long goes by datagram, and its result by multicast.
+# The payload that fits a packet: such a segment goes as a datagram, and its result by multicast.
 PACKET_BYTES = "1388"
 
-# Lengths of the table of ways, and of its plot.
-WAYS_BYTES = [8, 256, 4096, 16384, 65536, 262144, 1 << 20]
-# How much slower than the best single way the chosen one may be.
+# Lengths of the table of paths, and of its plot.
+PATHS_BYTES = [8, 256, 4096, 16384, 65536, 262144, 1 << 20]
+# How much slower than the best single path the chosen one may be.
 CHOICE_MAX = 1.1
 
 
 class Variant(NamedTuple):
-    """What ranks find in their environment, and what their lab is brought up with."""
+    """The ranks' environment, and the options of their lab."""
 
     environment: dict
     lab: tuple = ()
@@ -26,8 +26,8 @@ class Variant(NamedTuple):
     is_plain: bool = False
 
 
-def way(**settings):
-    """A lab as it is, and ranks that go one way."""
+def with_knobs(**settings):
+    """A lab with default options, and ranks with these knobs."""
     return Variant({**MPICH_UCX, **{f"TRIBUTARY_{name}": value for name, value in settings.items()}})
 
 
@@ -36,39 +36,42 @@ MPICH_ALONE = Variant(MPICH_UCX, is_plain=True)
 
 # Tables on 8 hosts: the variants, then the cases.
 ALSO = {
-    "ways": ({"Open MPI": OPEN_MPI_ALONE, "MPICH, UCX": MPICH_ALONE,
-              "tree": way(BETWEEN_HOSTS="tree"),
-              "tree, streams": way(BETWEEN_HOSTS="tree", STREAM_MIN="1"),
-              "direct, ring": way(BETWEEN_HOSTS="direct", DIRECT_ALGORITHM="ring"),
-              "direct, Rabenseifner": way(BETWEEN_HOSTS="direct", DIRECT_ALGORITHM="rabenseifner"),
-              "direct, recursive doubling": way(BETWEEN_HOSTS="direct",
-                                              DIRECT_ALGORITHM="recursive-doubling"),
-              "direct, linear": way(BETWEEN_HOSTS="direct", DIRECT_ALGORITHM="linear"),
-              "chosen": way()},
-             [f"allreduce:{size}" for size in WAYS_BYTES]),
-    # Whole packets whether or not there is multicast, so that nothing but the copies differs.
-    "copies": ({title: way(PAYLOAD_MAX=PACKET_BYTES)._replace(lab=options)
+    "paths": ({"Open MPI": OPEN_MPI_ALONE, "MPICH, UCX": MPICH_ALONE,
+               "tree": with_knobs(BETWEEN_HOSTS="tree"),
+               "tree, streams": with_knobs(BETWEEN_HOSTS="tree", STREAM_MIN="1"),
+               "direct, ring": with_knobs(BETWEEN_HOSTS="direct", DIRECT_ALGORITHM="ring"),
+               "direct, Rabenseifner": with_knobs(BETWEEN_HOSTS="direct", DIRECT_ALGORITHM="rabenseifner"),
+               "direct, recursive doubling": with_knobs(BETWEEN_HOSTS="direct",
+                                                        DIRECT_ALGORITHM="recursive-doubling"),
+               "direct, linear": with_knobs(BETWEEN_HOSTS="direct", DIRECT_ALGORITHM="linear"),
+               "chosen": with_knobs()},
+              [f"allreduce:{size}" for size in PATHS_BYTES]),
+    # Both with segments of one packet, so that only the copies differ.
+    "copies": ({title: with_knobs(PAYLOAD_MAX=PACKET_BYTES)._replace(lab=options)
                 for title, options in (("reliable only", ("--no-multicast",)), ("multicast", ()))},
                ["allreduce:8", "allreduce:4096"]),
     "loss": ({f"{title}, {loss}% lost": variant._replace(lab=("--single-packets", "--loss", loss))
               for loss in ("0", "1")
               for title, variant in (
-                  ("MPICH, UCX", MPICH_ALONE), ("chosen", way()), ("tree", way(BETWEEN_HOSTS="tree")),
-                  ("tree, datagrams", way(BETWEEN_HOSTS="tree", PAYLOAD_MAX=PACKET_BYTES, OSOS="32")))},
+                  ("MPICH, UCX", MPICH_ALONE), ("chosen", with_knobs()),
+                  ("tree", with_knobs(BETWEEN_HOSTS="tree")),
+                  ("tree, datagrams", with_knobs(BETWEEN_HOSTS="tree", PAYLOAD_MAX=PACKET_BYTES,
+                                                 OSOS="32")))},
              ["allreduce:8", "allreduce:65536", "allreduce:1048576"]),
-    "osos": ({f"{osos} outstanding": way(PAYLOAD_MAX="256", OSOS=str(osos)) for osos in (1, 2, 4, 8)},
+    "osos": ({f"{osos} outstanding": with_knobs(PAYLOAD_MAX="256", OSOS=str(osos))
+              for osos in (1, 2, 4, 8)},
              ["allreduce:2048"]),
-    "overlap": ({"plain MPICH": MPICH_ALONE, "tributary": way()},
+    "overlap": ({"plain MPICH": MPICH_ALONE, "tributary": with_knobs()},
                 ["overlap:8", "overlap:65536"]),
 }
 
 
-# All of the further tables, in the order in which they are measured.
+# All further tables, in the order of measurement.
 TABLES = [*ALSO, "groups", "memory", "throughput"]
 
 
 def measure_also(table, programs, arguments):
-    """Every run of one of these tables, as rows."""
+    """Measures one of these tables; its rows."""
     variants, cases = ALSO[table]
     found = {(name, case): [] for name in variants for case in cases}
     labs = {}
@@ -110,7 +113,7 @@ def measure_groups(programs, arguments):
 
 
 def measure_memory(programs, arguments):
-    """The most memory that an aggregation node has had, after ever longer vectors."""
+    """The peak memory of an aggregation node, for three lengths of vectors."""
     method = ("mpich", False, {**MPICH_UCX, "TRIBUTARY_BETWEEN_HOSTS": "tree"})
     rows = []
     for size in (1 << 16, 1 << 20, 1 << 24):
@@ -123,8 +126,8 @@ def measure_memory(programs, arguments):
 
 
 def check_choice(rows):
-    """For each length of the table of ways: the best single one, and how much the choice costs."""
-    ours = [row for row in rows if row["table"] == "ways" and row["runs"][0]["is_ours"]]
+    """For each length of the table of paths: the best single path, and whether the chosen one is near it."""
+    ours = [row for row in rows if row["table"] == "paths" and row["runs"][0]["is_ours"]]
     checks = []
     for case in dict.fromkeys(row["case"] for row in ours):
         medians = {row["variant"]: row["median_us"] for row in ours if row["case"] == case}
@@ -158,4 +161,4 @@ def print_checks(checks):
     for check in checks:
         verdict = "within a tenth of" if check["holds"] else "MORE than a tenth slower than"
         print(f"{check['case']:>18}: chosen {check['chosen_us']:.1f} us, {verdict} the best single "
-              f"way, {check['best']}, {check['best_us']:.1f} us")
+              f"path, {check['best']}, {check['best_us']:.1f} us")

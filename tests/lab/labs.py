@@ -1,4 +1,4 @@
-"""Labs for benchmarks, and what runs on them: plain MPIs, and ours beneath each."""
+"""Labs for benchmarks, and the methods that run on them: plain MPIs, and Tributary with each MPI."""
 
 import json
 import os
@@ -10,8 +10,8 @@ import time
 
 HERE = pathlib.Path(__file__).resolve().parent
 
-# What each method runs on, with what besides the lab's own environment. Peers are tuned: no
-# transport but TCP between hosts, and yielding where there are more ranks than cores.
+# Each method: MPI, whether it is plain, and variables beside those of the lab. Plain MPIs are tuned: TCP
+# alone between hosts, and yielding if there are more ranks than cores.
 OPEN_MPI = {"OMPI_MCA_pml": "ob1", "OMPI_MCA_btl": "tcp,self"}
 MPICH_UCX = {"MPIR_CVAR_CH4_NETMOD": "ucx", "UCX_TLS": "tcp,self", "UCX_NET_DEVICES": "eth0"}
 MPICH_OFI = {"MPIR_CVAR_CH4_NETMOD": "ofi", "FI_PROVIDER": "tcp"}
@@ -31,7 +31,7 @@ GROUPS_CASES = 9
 
 
 def waiting(processes):
-    """How ranks are to wait: hosts share this machine's cores, which none of them can know."""
+    """Knobs of waiting: the hosts share this machine's cores, which no host can see."""
     is_crowded = processes > os.cpu_count()
     return {"OMPI_MCA_mpi_yield_when_idle": "1" if is_crowded else "0",
             "TRIBUTARY_WAIT": "sleep" if is_crowded else "spin"}
@@ -47,8 +47,8 @@ def compile_program(mpi, arguments):
 
 
 def finish(title, processes, timeout):
-    """What each process wrote, as (stdout, stderr). Unless all of them end well within so many seconds,
-    ends this program with what each of them said, and whether it still ran."""
+    """The output of each process, as (stdout, stderr). Unless all of them succeed within `timeout` seconds,
+    ends this program with the output and the state of each."""
     until = time.monotonic() + timeout
     outputs, states = [], []
     for process in processes:
@@ -68,7 +68,7 @@ def finish(title, processes, timeout):
 
 
 def start(words, environment=None):
-    """A process whose streams `finish` reads."""
+    """Starts a process; `finish` reads its output."""
     return subprocess.Popen([str(word) for word in words], text=True, stdin=subprocess.DEVNULL,
                             stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                             env={**os.environ, **(environment or {})})
@@ -98,7 +98,7 @@ class Lab:
         subprocess.run([self.program, "lab", "down", "--name", self.name], check=False)
 
     def run(self, method, hosts, cases, programs, arguments):
-        """Microseconds by case, or ends this program with what went wrong."""
+        """Microseconds by case; ends this program if the run fails."""
         mpi, is_plain, environment = METHODS[method]
         words = [f"{operation}:{size}" for operation, size, _ in cases]
         lines = self.lines(method, (mpi, is_plain, environment), hosts, words, programs, arguments)
@@ -114,30 +114,30 @@ class Lab:
         return words + cases
 
     def at_once(self, jobs, method, programs, arguments):
-        """Medians of as many jobs of two hosts each, through one node, while all of them ran."""
+        """Medians of `jobs` jobs of two hosts each, through one node, while all of them ran."""
         cases = ["allreduce:8"] * GROUPS_CASES
         words = self.words(method, 2, cases, programs, arguments)
-        # The node has to have a core as well.
+        # The node needs a core too.
         running = [start(words, {**waiting(2 * jobs + 1), **method[2]}) for _ in range(jobs)]
         outputs = finish(f"{jobs} groups at once", running, arguments.timeout)
-        # The first and the last third may have run while others started or had ended.
+        # During the first and the last third, other jobs may not have run.
         third = GROUPS_CASES // 3
         return [statistics.median([json.loads(line)["median_us"] for line in output.splitlines()
                                    if line.startswith("{")][third:-third]) for output, _ in outputs]
 
     def lines(self, title, method, hosts, cases, programs, arguments):
-        """What the program on the lab's hosts says of each case."""
+        """Runs the program on the lab's hosts; its figures, one mapping a case."""
         mpi, is_plain, environment = method
         words = self.words(method, hosts, cases, programs, arguments)
         running = start(words, {**waiting(hosts), **environment})
         (stdout, stderr), = finish(f"{title} on {hosts} hosts", [running], arguments.timeout)
         if not is_plain and " 0 passed_through" not in stderr:
-            sys.exit(f"{title} on {hosts} hosts left operations to the MPI:\n{stderr}")
+            sys.exit(f"{title} on {hosts} hosts left operations to the underlying MPI:\n{stderr}")
         lines = [json.loads(line) for line in stdout.splitlines() if line.startswith("{")]
         return [{**line, "mpi": mpi, "is_ours": not is_plain} for line in lines]
 
     def node_peak_kib(self):
-        """What the aggregation node's process has had of memory at most (VmHWM)."""
+        """The peak memory of the aggregation node's process (VmHWM)."""
         found = self.ask_node("grep VmHWM $it/status").split()
         return int(found[found.index("VmHWM:") + 1])
 
@@ -148,7 +148,7 @@ class Lab:
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
     def ask_node(self, command):
-        """What a shell command says of the aggregation node's process, whose folder is $it."""
+        """The output of a shell command about the aggregation node's process, whose folder is $it."""
         words = [self.program, "lab", "exec", "--name", self.name, "leaf0-an", "--", "sh", "-c",
                  "for it in /proc/[0-9]*; do "
                  "[ \"$(readlink $it/ns/net)\" = \"$(readlink /proc/self/ns/net)\" ] && "

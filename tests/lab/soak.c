@@ -1,13 +1,12 @@
 /*
- * Mixed operations for long, each checked against a reduction computed here.
+ * Mixed operations over a long time, each checked against a reduction computed here.
  *
- * Operation, datatype, operator, length, root and whether it blocks are drawn from the seed and the
- * round's number, anew for every communicator of shapes.h, --depth times in every round.
- * Nonblocking operations of one round are under way together, on all communicators. --operations and
- * --seconds bound the run, whichever comes first; operations count if their communicator spans
- * hosts. --first-round goes on where an earlier run has ended. Rank 0 says every ten seconds how
- * far it is. One line of JSON at the end says what ran, which round comes next, and whether this
- * program's memory and descriptors grew after the first fifth.
+ * In every round, --depth times for every communicator of shapes.h, seed and round determine operation,
+ * datatype, operator, length, root and whether it blocks. The nonblocking operations of a round are
+ * outstanding together, on all communicators. The run ends after --operations or --seconds, whichever
+ * comes first; only operations on communicators that span hosts count. --first-round continues an earlier
+ * run. Rank 0 prints its progress every ten seconds. One line of JSON at the end has the counts, the next
+ * round, and the growth of memory and descriptors after the first fifth.
  */
 #include <dirent.h>
 #include <stdio.h>
@@ -24,7 +23,7 @@ enum {
     EXTENT_MAX = 32,
     DEPTH_MAX = 64,
     ROUNDS_PER_LOOK = 32,
-    SECONDS_PER_WORD = 10
+    SECONDS_PER_LINE = 10
 };
 typedef enum { ALLREDUCE, REDUCE, BCAST, BARRIER } operation;
 
@@ -41,7 +40,7 @@ typedef struct {
     unsigned char *target;
 } draw;
 
-/* A communicator and the operations that are under way on it. */
+/* A communicator and the operations that are outstanding on it. */
 typedef struct {
     shape where;
     bool spans_hosts;
@@ -52,13 +51,13 @@ typedef struct {
     uint64_t operations; /* on communicators that span hosts */
     uint64_t local;      /* on the others */
     uint64_t bytes;
-} tally;
+} counters;
 
 static uint64_t pick(uint64_t salt, uint64_t what, uint64_t below) {
     return check_hash(salt, what, 77) % below;
 }
 
-/* Mostly a few elements, sometimes a thousand; the first of a round seldom many. */
+/* Mostly a few elements, sometimes a thousand; rarely, and only first in a round, more. */
 static size_t draw_count(uint64_t salt, bool may_be_long) {
     uint64_t kind = pick(salt, 1, 1000);
     if (may_be_long && kind < 16) {
@@ -112,7 +111,7 @@ static void start(draw *drawn, MPI_Comm comm) {
     }
 }
 
-/* A broadcast carries the reduction over one rank, so that the same oracle knows it. */
+/* A broadcast carries the reduction over one rank, so the same oracle checks it. */
 static void fill(draw *drawn, const shape *where) {
     size_t bytes = drawn->count * drawn->type->extent;
     bool is_root = where->rank == drawn->root;
@@ -135,7 +134,7 @@ static void finish(draw *drawn, const shape *where) {
     }
 }
 
-static void count(const draw *drawn, const lane *on, tally *done) {
+static void count(const draw *drawn, const lane *on, counters *done) {
     if (on->where.rank != 0) {
         return;
     }
@@ -143,25 +142,25 @@ static void count(const draw *drawn, const lane *on, tally *done) {
     done->bytes += drawn->what == BARRIER ? 0 : drawn->count * drawn->type->extent;
 }
 
-static void run_round(uint64_t number, int depth, lane lanes[SHAPES], tally *done) {
+static void run_round(uint64_t number, int depth, lane lanes[SHAPES], counters *done) {
     check_case("round %llu", (unsigned long long)number);
-    for (int turn = 0; turn < depth; turn++) {
+    for (int slot = 0; slot < depth; slot++) {
         for (int at = 0; at < SHAPES; at++) {
             const shape *where = &lanes[at].where;
             if (where->comm != MPI_COMM_NULL) {
-                draw *drawn = &lanes[at].draws[turn];
-                uint64_t salt = (number * SHAPES + (uint64_t)at) * DEPTH_MAX + (uint64_t)turn;
-                draw_operation(drawn, salt, where->size, turn == 0);
+                draw *drawn = &lanes[at].draws[slot];
+                uint64_t salt = (number * SHAPES + (uint64_t)at) * DEPTH_MAX + (uint64_t)slot;
+                draw_operation(drawn, salt, where->size, slot == 0);
                 fill(drawn, where);
                 start(drawn, where->comm);
             }
         }
     }
-    for (int turn = 0; turn < depth; turn++) {
+    for (int slot = 0; slot < depth; slot++) {
         for (int at = 0; at < SHAPES; at++) {
             if (lanes[at].where.comm != MPI_COMM_NULL) {
-                finish(&lanes[at].draws[turn], &lanes[at].where);
-                count(&lanes[at].draws[turn], &lanes[at], done);
+                finish(&lanes[at].draws[slot], &lanes[at].where);
+                count(&lanes[at].draws[slot], &lanes[at], done);
             }
         }
     }
@@ -185,19 +184,19 @@ static void make_lanes(lane lanes[SHAPES], shape shapes[SHAPES], int depth) {
     for (int at = 0; at < SHAPES; at++) {
         lanes[at].where = shapes[at];
         lanes[at].spans_hosts = spans_hosts(&shapes[at]);
-        for (int turn = 0; turn < depth; turn++) {
-            size_t bytes = (size_t)(turn == 0 ? LONG_COUNT_MAX : COUNT_MAX) * EXTENT_MAX;
-            lanes[at].draws[turn].source = check_memory(bytes);
-            lanes[at].draws[turn].target = check_memory(bytes);
+        for (int slot = 0; slot < depth; slot++) {
+            size_t bytes = (size_t)(slot == 0 ? LONG_COUNT_MAX : COUNT_MAX) * EXTENT_MAX;
+            lanes[at].draws[slot].source = check_memory(bytes);
+            lanes[at].draws[slot].target = check_memory(bytes);
         }
     }
 }
 
 static void free_lanes(lane lanes[SHAPES], shape shapes[SHAPES], int depth) {
     for (int at = 0; at < SHAPES; at++) {
-        for (int turn = 0; turn < depth; turn++) {
-            free(lanes[at].draws[turn].source);
-            free(lanes[at].draws[turn].target);
+        for (int slot = 0; slot < depth; slot++) {
+            free(lanes[at].draws[slot].source);
+            free(lanes[at].draws[slot].target);
         }
     }
     shapes_free(shapes);
@@ -227,25 +226,25 @@ static long descriptors(void) {
     return open;
 }
 
-/* What all ranks have done so far, and whether rank 0 says that it is enough. */
-static tally look_around(const tally *mine, uint64_t operations_max, int64_t ends_at, int *is_over) {
+/* The counters summed over all ranks, and whether rank 0 ends the run. */
+static counters sum_over_ranks(const counters *mine, uint64_t operations_max, int64_t ends_at, int *is_over) {
     unsigned long long own[3] = {mine->operations, mine->local, mine->bytes};
     unsigned long long all[3] = {0, 0, 0};
     PMPI_Allreduce(own, all, 3, MPI_UNSIGNED_LONG_LONG, MPI_SUM, MPI_COMM_WORLD);
     *is_over = all[0] >= operations_max || check_now_ns() >= ends_at;
     PMPI_Bcast(is_over, 1, MPI_INT, 0, MPI_COMM_WORLD);
-    return (tally){all[0], all[1], all[2]};
+    return (counters){all[0], all[1], all[2]};
 }
 
-/* Rank 0 tells whoever waits how far it is. */
-static void say_where(const tally *all, uint64_t round, int64_t started, int64_t *said_at) {
+/* Rank 0 prints its progress. */
+static void print_progress(const counters *all, uint64_t round, int64_t started, int64_t *printed_at) {
     int64_t now = check_now_ns();
-    if (world.rank == 0 && now - *said_at >= SECONDS_PER_WORD * 1000000000LL) {
+    if (world.rank == 0 && now - *printed_at >= SECONDS_PER_LINE * 1000000000LL) {
         double seconds = (double)(now - started) / 1e9;
         fprintf(stderr, "soak: %llu operations in %.0f s, %.0f a second, round %llu\n",
                 (unsigned long long)all->operations, seconds, (double)all->operations / seconds,
                 (unsigned long long)round);
-        *said_at = now;
+        *printed_at = now;
     }
 }
 
@@ -282,7 +281,7 @@ static bounds take_bounds(int *argc, char **argv) {
     taken.first_round = (uint64_t)take_option(argc, argv, "--first-round", 1);
     taken.depth = (int)take_option(argc, argv, "--depth", 8);
     if (taken.depth < 1 || taken.depth > DEPTH_MAX) {
-        fprintf(stderr, "--depth is from 1 to %d\n", DEPTH_MAX);
+        fprintf(stderr, "--depth: allowed is 1 to %d\n", DEPTH_MAX);
         exit(2);
     }
     return taken;
@@ -291,8 +290,8 @@ static bounds take_bounds(int *argc, char **argv) {
 int main(int argc, char **argv) {
     static shape shapes[SHAPES];
     static lane lanes[SHAPES];
-    tally mine = {0, 0, 0};
-    tally all = {0, 0, 0};
+    counters mine = {0, 0, 0};
+    counters all = {0, 0, 0};
     int is_over = 0;
     bounds limits = take_bounds(&argc, argv);
     check_start(argc, argv, "soak", MPI_THREAD_SINGLE);
@@ -300,15 +299,15 @@ int main(int argc, char **argv) {
     int64_t started = check_now_ns();
     int64_t ends_at = started + (int64_t)(limits.seconds * 1e9);
     int64_t settled_at = started + (int64_t)(limits.seconds * 0.2e9);
-    int64_t said_at = started;
+    int64_t printed_at = started;
     long settled_kib = 0;
     long settled_descriptors = 0;
     uint64_t round = limits.first_round;
     for (; !is_over; round++) {
         run_round(round, limits.depth, lanes, &mine);
         if (round % ROUNDS_PER_LOOK == 0) {
-            all = look_around(&mine, limits.operations, ends_at, &is_over);
-            say_where(&all, round, started, &said_at);
+            all = sum_over_ranks(&mine, limits.operations, ends_at, &is_over);
+            print_progress(&all, round, started, &printed_at);
         }
         bool is_settled = check_now_ns() >= settled_at || all.operations > limits.operations / 5;
         if (settled_kib == 0 && is_settled) {

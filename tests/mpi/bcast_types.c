@@ -1,6 +1,6 @@
 /*
- * Broadcasts where ranks describe the same values differently: MPI asks for equal type signatures,
- * not for equal counts and datatypes (MPI 4.1, 6.4). Gaps between elements must stay untouched.
+ * Broadcasts in which ranks describe the same values differently: MPI requires equal type signatures,
+ * not equal counts and datatypes (MPI 4.1, 6.4). Gaps between elements must stay untouched.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -9,14 +9,14 @@
 #include "layouts.h"
 
 enum { INTS_MAX = 300000, SPREAD = LAYOUTS_SPREAD, GAP = -77 };
-/* Not 0: Open MPI 5.0 and MPICH 5.0 hang where only some ranks give a count of 0. */
+/* Not 0: Open MPI 5.0 and MPICH 5.0 hang if only some ranks give a count of 0. */
 static const int lengths[] = {2, 12, 120, 4092, INTS_MAX};
 
 static int value_at(uint64_t salt, int index) {
     return (int)(check_hash(salt, (uint64_t)index, 0) & 0x7fffffff);
 }
 
-/* Checks values and gaps by building the whole buffer anew. */
+/* Checks values and gaps against a whole buffer built here. */
 static void check_buffer(const layout *mine, int ints, uint64_t salt, const int *got, int *wanted) {
     size_t room = (size_t)INTS_MAX * SPREAD;
     for (size_t at = 0; at < room; at++) {
@@ -65,7 +65,7 @@ static void run_case(int ints, int root_layout, int shift, bool blocking, int *b
     layout_free(&mine);
 }
 
-/* A structure with a gap in it, sent as such and received as its parts. */
+/* A structure with a gap, sent as a structure and received as its parts. */
 static void run_struct(void) {
     typedef struct { char tag; double value; short extra; } record;
     int blocks[3] = {1, 1, 1};

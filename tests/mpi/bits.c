@@ -1,9 +1,8 @@
 /*
- * Floating-point sums whose value depends on the order of the terms, with ranks that arrive in
- * another order every time. All ranks must hold the same bits; the runner compares repeats
- * and two runs.
+ * Floating-point sums whose value depends on the order of the terms, with ranks that arrive in another
+ * order every time. All ranks must get the same bits; the runner compares repeats, and two runs.
  *
- * Delays are not drawn from the seed: the two runs must differ in timing and in nothing else.
+ * Delays do not depend on the seed, so that the two runs differ in timing only.
  */
 #include <stdio.h>
 #include <string.h>
@@ -19,7 +18,7 @@ static float singles[COUNT_MAX];
 static double doubles[COUNT_MAX];
 static unsigned char result[COUNT_MAX * sizeof(double)];
 
-/* Numbers of very different size, so that every order of addition rounds differently. */
+/* Numbers of very different magnitude, so that every order of addition rounds differently. */
 static double awkward(uint64_t salt, int index) {
     uint64_t bits = check_hash(salt, (uint64_t)world.rank, (uint64_t)index);
     double fraction = (double)(bits >> 11) / 9007199254740992.0 - 0.5;
@@ -43,7 +42,7 @@ static uint64_t fingerprint(const unsigned char *bytes, size_t length) { /* FNV-
     return hash;
 }
 
-/* Equal on all ranks? Compared as integers, by the MPI beneath. */
+/* Checks that all ranks have the same bits: compares them as integers, through the underlying MPI. */
 static void compare_ranks(uint64_t mine) {
     uint64_t low = 0;
     uint64_t high = 0;

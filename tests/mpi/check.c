@@ -22,7 +22,7 @@ static const char *main_case; /* the first thread's current_case */
 static atomic_llong checks;
 static atomic_llong failures;
 
-/* Appends `text`; only what a signal handler may do. */
+/* Appends `text`; a signal handler may call it. */
 static size_t append(char *line, size_t used, const char *text) {
     while (*text != '\0' && used < LINE_BYTES - 1) {
         line[used++] = *text++;
@@ -48,7 +48,7 @@ static void on_alarm(int number) {
         used = append(line, used, parts[part]);
     }
     ssize_t written = write(STDERR_FILENO, line, used);
-    (void)written; /* nothing is left to be done about it */
+    (void)written; /* nothing can be done about a failure */
     _exit(EXIT_WATCHDOG);
 }
 

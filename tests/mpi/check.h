@@ -1,8 +1,8 @@
 /*
- * What every test program shares: start and end, the name of the case in hand, failures that say
- * which rank saw what, a watchdog, and reproducible "random" numbers.
+ * Shared by every test program: start and end, the name of the current case, failures that name the rank,
+ * a watchdog, and reproducible "random" numbers.
  *
- * Everything here speaks PMPI_, so that the checking never goes through what is being checked.
+ * All of it calls PMPI_ functions, so that the checks never go through the code under test.
  */
 #ifndef CHECK_H
 #define CHECK_H
@@ -30,16 +30,16 @@ void check_start(int argc, char **argv, const char *program, int threads);
 /* Names the case that the next checks belong to; per thread. */
 void check_case(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-/* Counts one check; says what was expected and what was there if `holds` is false. */
+/* Counts one check; if `holds` is false, prints the message. */
 bool check_that(bool holds, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* check_that() for two numbers. */
 bool check_equal(long long expected, long long got, const char *what);
 
-/* What memory that nobody may write to is filled with. */
+/* The byte that fills memory to which nobody may write. */
 enum { CHECK_FILL = 0xA5 };
 
-/* Checks that memory still holds what it was filled with; `what` says which memory it is. */
+/* Checks that memory still holds that byte; `what` names the memory. */
 void check_filled(const unsigned char *at, size_t bytes, const char *what);
 
 /* Sums up over all ranks, prints one line, finalises MPI. Returns the program's exit code. */
@@ -54,7 +54,7 @@ int check_sum_up_on(MPI_Comm comm);
 /* A number that depends on the seed and the three arguments only. */
 uint64_t check_hash(uint64_t first, uint64_t second, uint64_t third);
 
-/* Memory, or the end of the test. */
+/* Allocates memory, or ends the test. */
 void *check_memory(size_t bytes);
 
 /* Sleeps. */

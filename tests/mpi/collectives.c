@@ -1,9 +1,9 @@
 /*
  * Every offloaded collective x datatype x operator x count x in place or not x communicator shape.
  *
- * That product has some 170,000 members for reductions. --sample N runs every N-th combination of
- * in-place and shape for each (collective, datatype, operator, count), starting where the seed
- * says; --sample 1 runs all. The program prints how many it ran of how many.
+ * For reductions these are some 170,000 combinations. --sample N runs every N-th combination of in-place
+ * and shape for each (collective, datatype, operator, count), and the seed says which is the first;
+ * --sample 1 runs all. The program prints how many of them it ran.
  */
 #include <stdio.h>
 #include <string.h>
@@ -36,7 +36,7 @@ typedef struct {
 static unsigned char *source;
 static unsigned char *target;
 
-/* The longest vectors only for types with kernels of their own: the oracle is slow. */
+/* The longest vectors only for types that have their own kernels: the oracle is slow. */
 static bool count_is_for(const value_type *type, size_t count) {
     return count < COUNT_MAX || type->handle == MPI_FLOAT || type->handle == MPI_DOUBLE ||
            type->handle == MPI_INT32_T || type->handle == MPI_DOUBLE_INT;
@@ -97,7 +97,7 @@ static void run_trial(const trial *run) {
     }
 }
 
-/* The settings that the sample takes, for one of everything else. */
+/* Runs the sampled combinations of in-place and shape for one reduction. */
 static void run_settings(trial run, const shape shapes[SHAPES], uint64_t product) {
     for (uint64_t pick = 0; pick < SETTINGS; pick++) {
         if (sample_takes_setting(shapes, product, pick, &run.with) &&
@@ -140,7 +140,7 @@ static void fill_bytes(unsigned char *buffer, size_t bytes, uint64_t salt, int r
     }
 }
 
-/* Padding inside pairs may or may not travel, so one scalar at a time is compared. */
+/* Padding inside pairs may or may not be sent, so scalars are compared one by one. */
 static bool same_values(const value_type *type, const unsigned char *wanted,
                         const unsigned char *got, size_t count) {
     for (size_t at = 0; at < count; at++, wanted += type->extent, got += type->extent) {
@@ -194,7 +194,7 @@ static void run_broadcasts(const shape shapes[SHAPES]) {
     }
 }
 
-/* Nobody may leave a barrier before everybody has entered: compared on this machine's clock. */
+/* No rank may leave a barrier before all have entered, by this machine's clock. */
 static void run_barrier(const shape *where, bool blocking, int round) {
     MPI_Request request = MPI_REQUEST_NULL;
     int64_t last_entry = 0;

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Runs MPI ranks that are confined as in containers and on hardened kernels, each by itself.
+"""Runs MPI ranks that are confined as in containers and on hardened kernels, each rank by itself.
 
-Every rank finds its way to the shared segment or is handed it, long vectors take the way that is
-left, the report says which and why, and results have the bits that they have at large.
+Every rank opens the shared segment or gets it over a socket, long vectors take a path that is permitted,
+the report names it and the reason, and results have the same bits as without confinement.
 """
 
 import dataclasses
@@ -20,24 +20,24 @@ HANDED_OVER = "segment handed over a socket"
 
 @dataclasses.dataclass(frozen=True)
 class Confinement:
-    """A command in front of every rank, and what the report must say of memory because of it."""
+    """A command in front of every rank, and words that the report must then say of memory."""
 
     name: str
     command: tuple
     memory: tuple
-    # The MPIs that run so themselves.
+    # The MPIs that run under it at all.
     mpis: tuple = run.MPIS
 
 
 CONFINEMENTS = (
-    Confinement("at large", (), ()),
+    Confinement("none", (), ()),
     Confinement("seccomp", ("without_cross_memory",), ("long vectors staged", "process_vm_readv")),
     Confinement("user ns", ("unshare", "-Ur"),
                 (HANDED_OVER, "long vectors staged", "process_vm_readv")),
-    # Open MPI 5.0.11 itself crashes if ranks of one host have process namespaces of their own.
+    # Open MPI 5.0.11 crashes if ranks of one host have different process namespaces.
     Confinement("user+pid ns", ("unshare", "-Urpf", "--mount-proc"),
                 (HANDED_OVER, "long vectors staged", "another pid namespace"), ("mpich",)),
-    # MPICH 5.0.2 itself does not start with so little.
+    # MPICH 5.0.2 does not start with so little shared memory.
     Confinement("16 KiB shm", ("unshare", "-Urm", "sh", "-c", SMALL_SHM), (HANDED_OVER,),
                 ("openmpi",)),
 )
@@ -51,8 +51,7 @@ def compile_filter(folder):
 
 
 def is_permitted(command):
-    """Whether this machine lets tests confine processes so. Where not: said, and with CI=true a
-    failure."""
+    """Whether this machine permits this confinement. If not, says so; with CI=true that is a failure."""
     if not command:
         return True
     tried = subprocess.run([*command, "true"], check=False, capture_output=True, text=True)
@@ -63,13 +62,13 @@ def is_permitted(command):
 
 
 def memory_of(report):
-    """What the report says of the way to the segment, and of long vectors."""
+    """What the report says of the segment and of long vectors."""
     worlds = [entry for entry in report["communicators"] if entry["label"] == "world"]
     return worlds[0].get("memory", "") if worlds else "no communicator"
 
 
 def run_confined(options, confinement, command, place):
-    """Runs it; returns the bits of its cases."""
+    """Runs `bits` confined; the bits of its cases."""
     program = run.Program("bits")
     report_path = place["folder"] / "confined.json"
     report_path.unlink(missing_ok=True)
@@ -95,7 +94,7 @@ def main():
     for mpi in run.MPIS if options.mpi == "all" else (options.mpi,):
         place = run.prepare(options, mpi, [run.Program("bits")])
         without = compile_filter(place["folder"])
-        at_large = None
+        unconfined = None
         for confinement in (each for each in CONFINEMENTS if mpi in each.mpis):
             command = [without if word == "without_cross_memory" else word
                        for word in confinement.command]
@@ -104,9 +103,9 @@ def main():
                 continue
             try:
                 bits = run_confined(options, confinement, command, place)
-                at_large = at_large or bits
-                if bits != at_large:
-                    raise run.Failure("other bits than at large")
+                unconfined = unconfined or bits
+                if bits != unconfined:
+                    raise run.Failure("other bits than without confinement")
                 verdict = "ok"
             except run.Failure as failure:
                 verdict = f"FAILED: {failure}\n{failure.output}"

@@ -1,9 +1,9 @@
 /*
- * Wrong arguments give the error the MPI beneath gives, once, through the error handler of the
- * right communicator; and the communicator works on afterwards. The truth is the PMPI_ form of the
- * same call in the same place, so that every MPI may have its own idea.
+ * Wrong arguments give the error of the underlying MPI, once, through the error handler of the right
+ * communicator, which works on afterwards. The expected error is that of the PMPI_ form of the same call
+ * in the same place, so that every MPI may have its own.
  *
- * All ranks make the same mistake: nobody is left waiting in a call that the others refused.
+ * All ranks make the same mistake, so no rank waits in a call that the others refused.
  */
 #include "check.h"
 
@@ -25,7 +25,7 @@ typedef struct {
 static const calls interposed = {"MPI",          MPI_Allreduce, MPI_Reduce, MPI_Bcast, MPI_Barrier,
                                  MPI_Iallreduce, MPI_Ireduce,   MPI_Ibcast, MPI_Ibarrier, MPI_Scan,
                                  MPI_Iexscan,    MPI_Wait};
-static const calls beneath = {"PMPI",          PMPI_Allreduce, PMPI_Reduce,
+static const calls plain = {"PMPI",          PMPI_Allreduce, PMPI_Reduce,
                               PMPI_Bcast,      PMPI_Barrier,   PMPI_Iallreduce,
                               PMPI_Ireduce,    PMPI_Ibcast,    PMPI_Ibarrier,
                               PMPI_Scan,       PMPI_Iexscan,   PMPI_Wait};
@@ -110,7 +110,7 @@ static void check_still_works(MPI_Comm comm) {
     check_equal(ranks, sum, "its sum");
 }
 
-/* MPICH 5.0 looks at neither of these in a reduction, and crashes without the preload library. */
+/* MPICH 5.0 checks neither of these in a reduction, and crashes without the preload library. */
 static bool crashes_beneath(const mistake *wrong) {
 #ifdef MPICH_VERSION
     return wrong->count < 0 || wrong->type == MPI_DATATYPE_NULL;
@@ -129,7 +129,7 @@ static bool applies(const mistake *wrong, int collective) {
     if (wrong->root != 0 && !is_rooted) {
         return false;
     }
-    if (wrong->aliased && is_rooted) { /* only the root could notice: the ranks would differ */
+    if (wrong->aliased && is_rooted) { /* only the root could notice, so ranks would differ */
         return false;
     }
     if (wrong->aliased && collective == IEXSCAN) { /* rank 0 has no result that could be aliased */
@@ -138,7 +138,7 @@ static bool applies(const mistake *wrong, int collective) {
     return !is_bcast || wrong->op == MPI_SUM;
 }
 
-/* Returns how many of the calls the MPI beneath refused. */
+/* Returns how many of the calls the underlying MPI refused. */
 static int run_mistake(const mistake *wrong, MPI_Comm comm, const char *where) {
     int refused = 0;
     for (int collective = 0; collective < COLLECTIVES; collective++) {
@@ -146,7 +146,7 @@ static int run_mistake(const mistake *wrong, MPI_Comm comm, const char *where) {
             continue;
         }
         check_case("%s in MPI_%s on %s", wrong->name, names[collective], where);
-        consequence expected = consequence_of(&beneath, collective, wrong, comm);
+        consequence expected = consequence_of(&plain, collective, wrong, comm);
         consequence got = consequence_of(&interposed, collective, wrong, comm);
         check_equal(expected.class, got.class, "error class");
         check_equal(expected.handler_calls, got.handler_calls, "calls of the error handler");
@@ -178,21 +178,21 @@ static void run_mistakes(MPI_Comm comm, const char *where) {
         {"MPI_IN_PLACE as receive buffer", 1, MPI_INT, MPI_SUM, 0, false, true},
     };
     for (size_t at = 0; at < sizeof mistakes / sizeof mistakes[0]; at++) {
-        /* Where the MPI beneath does not notice, it would write to that address. */
+        /* If the underlying MPI does not notice, it writes to that address. */
         bool skip = mistakes[at].in_place_target && world.ranks > 1;
         refused += skip ? 0 : run_mistake(&mistakes[at], comm, where);
     }
     check_case("mistakes on %s", where);
-    check_that(refused > 0, "the MPI beneath refused none: this test tested nothing");
+    check_that(refused > 0, "the underlying MPI refused no call, so nothing was tested");
     MPI_Type_free(&uncommitted);
 }
 
-/* With an operation on a null communicator the error goes to MPI_COMM_SELF's or WORLD's handler. */
+/* The error of an operation on a null communicator goes to MPI_COMM_SELF's or WORLD's handler. */
 static void run_null_communicator(void) {
     const mistake wrong = {"null communicator", 1, MPI_INT, MPI_SUM, 0, false, false};
     for (int collective = 0; collective < COLLECTIVES; collective++) {
         check_case("null communicator in MPI_%s", names[collective]);
-        consequence expected = consequence_of(&beneath, collective, &wrong, MPI_COMM_NULL);
+        consequence expected = consequence_of(&plain, collective, &wrong, MPI_COMM_NULL);
         consequence got = consequence_of(&interposed, collective, &wrong, MPI_COMM_NULL);
         check_equal(expected.class, got.class, "error class");
     }
@@ -210,8 +210,8 @@ static void run_null_communicator(void) {
 }
 
 /*
- * An error that belongs to no communicator. Only MPI_COMM_WORLD's handler was set by now: both MPIs
- * then return, unless somebody has touched MPI_COMM_SELF's.
+ * An error that belongs to no communicator. Only MPI_COMM_WORLD's handler was set so far: both MPIs then
+ * return the error, unless MPI_COMM_SELF's handler was set too.
  */
 static void run_unattached(void) {
     MPI_Op op = MPI_SUM;

@@ -1,10 +1,10 @@
 /*
- * Reduce_scatter, Reduce_scatter_block, Scan, Exscan and Allgather, blocking and not: every datatype
- * and operator on lengths at which something changes, in place and not, on communicators of every
- * shape; and allgathers whose ranks describe the same values differently.
+ * Reduce_scatter, Reduce_scatter_block, Scan, Exscan and Allgather, blocking and nonblocking: every
+ * datatype and operator on lengths at which the algorithm changes, in place and not, on communicators of
+ * every shape; and allgathers whose ranks describe the same values differently.
  *
- * Like collectives.c, --sample N runs every N-th combination. On several hosts all of it passes to
- * the MPI beneath, but for communicators inside one of them.
+ * As in collectives.c, --sample N runs every N-th combination. On several hosts all calls go to the
+ * underlying MPI, except on communicators inside one host.
  */
 #include <stdio.h>
 #include <string.h>
@@ -18,7 +18,7 @@
 enum { GUARD_BYTES = 64, COUNT_MAX = 60000, EXTENT_MAX = 32, GAP = -77 };
 enum { RANKS_MAX = 32, INTS_MAX = 20000 };
 
-/* Of a scan, of all blocks of a reduce-scatter, or about so. */
+/* Elements of a scan, or about so many in all blocks of a reduce-scatter. */
 static const size_t counts[] = {0, 1, 2, 7, 64, 1000, 4097, COUNT_MAX};
 enum { COUNTS = sizeof counts / sizeof counts[0] };
 
@@ -39,13 +39,13 @@ typedef struct {
 static unsigned char *source;
 static unsigned char *target;
 
-/* The longest vectors only for types with kernels of their own: the oracle is slow. */
+/* The longest vectors only for types that have their own kernels: the oracle is slow. */
 static bool count_is_for(const value_type *type, size_t count) {
     return count < COUNT_MAX || type->handle == MPI_FLOAT || type->handle == MPI_DOUBLE_INT ||
            type->handle == MPI_INT8_T;
 }
 
-/* Blocks of any lengths, empty ones among them, or all of one. */
+/* Blocks of different lengths, some of them empty, or all of one length. */
 static void deal(trial *run) {
     size_t size = (size_t)run->with.where->size;
     size_t all = 0;
@@ -98,7 +98,7 @@ static int call_nonblocking(const trial *run, const void *from, void *into) {
     return code;
 }
 
-/* The number of elements this rank has a result for; which ones, and over how many ranks. */
+/* How many elements of the result this rank has, from which on, and over how many ranks. */
 static size_t result_of(const trial *run, size_t *first, int *ranks) {
     int own = run->with.where->rank;
     *first = 0;
@@ -146,7 +146,7 @@ static void run_trial(trial *run) {
     }
 }
 
-/* The settings that the sample takes, for one of everything else. */
+/* Runs the sampled combinations of in-place and shape for one collective. */
 static void run_settings(trial run, const shape shapes[SHAPES], uint64_t product) {
     for (uint64_t pick = 0; pick < SETTINGS; pick++) {
         trial one = run;
@@ -183,7 +183,7 @@ static void run_reductions(const shape shapes[SHAPES]) {
     }
 }
 
-/* A rank that gets no result may have no buffer for one. */
+/* A rank that gets no result may pass no receive buffer. */
 static void run_without_buffers(void) {
     int none[RANKS_MAX] = {0};
     int ones[RANKS_MAX];
@@ -215,7 +215,7 @@ static void fill_gaps(int *buffer, size_t ints) {
     }
 }
 
-/* Where a layout has the i-th int of a rank's part among all parts. */
+/* The position in memory of the i-th int of a rank's part. */
 static size_t place_of(const layout *of, int rank, int index, int ints) {
     MPI_Aint lower = 0;
     MPI_Aint extent = 0;
@@ -263,7 +263,7 @@ static void allgather(const gather *with, const int *from, int *into, MPI_Comm c
     MPI_Wait(&request, MPI_STATUS_IGNORE);
 }
 
-/* Every rank picks the two layouts that `shift` and its rank say. */
+/* `shift` and its rank determine the two layouts of a rank. */
 static void run_gather(const shape *where, int ints, int shift) {
     uint64_t salt = check_hash((uint64_t)ints, (uint64_t)shift, (uint64_t)where->size);
     int *from = (int *)source;
@@ -307,7 +307,7 @@ static void run_gathers(const shape shapes[SHAPES]) {
 }
 
 #if MPI_VERSION >= 4
-/* The forms with MPI_Count differ in nothing else. */
+/* The forms with MPI_Count differ only in the type of the count. */
 static void run_large_counts(void) {
     MPI_Count blocks[RANKS_MAX];
     int ones[RANKS_MAX];
@@ -338,7 +338,7 @@ static void run_large_counts(void) {
 int main(int argc, char **argv) {
     shape shapes[SHAPES];
     check_start(argc, argv, "further", MPI_THREAD_SINGLE);
-    /* The longest that are used: gathered ints with gaps, or a vector of pairs. */
+    /* The longest buffers: gathered ints with gaps, or a vector of pairs. */
     size_t bytes = (size_t)INTS_MAX * LAYOUTS_SPREAD * RANKS_MAX * sizeof(int);
     source = check_memory(bytes + GUARD_BYTES);
     target = check_memory(bytes + GUARD_BYTES);
@@ -351,7 +351,7 @@ int main(int argc, char **argv) {
 #endif
     check_case("freeing communicators");
     shapes_free(shapes);
-    /* Every run offloads something: this goes between hosts, too. */
+    /* Every run offloads this one, which goes between hosts too. */
     MPI_Barrier(MPI_COMM_WORLD);
     if (world.rank == 0) {
         printf("further: %s\n", sample_summary());

@@ -2,13 +2,12 @@
 """Counts the instructions of short blocking collectives through the preload library.
 
 Two ranks each run under callgrind, which counts from the entry of the interposed function to its
-return, without the loop that waits for the other rank: how often that loop turns is a matter of
-timing, the rest is not. A count is the difference between a long and a short run, divided by the
-calls, so that what happens once falls out. Valgrind offers no AVX-512, so the kernels are those for
-AVX2.
+return, without the loop that waits for the other rank: its number of iterations depends on timing. A
+count is the difference between a long and a short run, divided by the calls, so that work that is done
+once does not count. Valgrind has no AVX-512, so the kernels are those for AVX2.
 
-Prints every count and fails when one is above its limit. A limit is the count when it was last
-set, and a few per cent: lower it when the path gets shorter. Without valgrind this fails and says so.
+Prints every count and fails if one is above its limit. A limit is a few per cent above the count at the
+time when it was set: lower it when the path gets shorter. Fails if valgrind is not installed.
 """
 
 import argparse
@@ -25,14 +24,14 @@ sys.path.insert(0, str(ROOT / "mk"))
 import mpi_launch  # noqa: E402, its folder is on the path only now
 
 FLAGS = ("-std=c11", "-O2", "-g", "-Wall", "-Wextra", "-Werror")
-# Collective, the function that is entered, instructions allowed per call at the dearer rank.
+# Collective, interposed function, instructions allowed per call on the rank with more of them.
 LIMITS = [("allreduce", "shim_Allreduce", 322), ("reduce", "shim_Reduce", 365),
           ("bcast", "shim_Bcast", 272), ("barrier", "shim_Barrier", 142)]
 SHORT, LONG = 500, 2500
 
 
 class Failure(Exception):
-    """Why there is no count."""
+    """No count could be taken."""
 
 
 def parse_arguments():
@@ -46,7 +45,7 @@ def parse_arguments():
 
 
 def collected(program, collective, function, calls, arguments, folder):
-    """Instructions of each of the two ranks, in no order."""
+    """Instructions of the two ranks, in any order."""
     library = (arguments.libraries / "libtributary_mpich.so").resolve()
     command = [arguments.venvs / "mpich/bin/mpirun", "-n", 2, "env", f"LD_PRELOAD={library}",
                "valgrind", "--tool=callgrind", f"--callgrind-out-file={folder}/callgrind.%p",
@@ -68,7 +67,7 @@ def per_call(program, collective, function, arguments, folder):
 def main():
     arguments = parse_arguments()
     if shutil.which("valgrind") is None:
-        print("instructions: valgrind is not installed; this check cannot run without it",
+        print("instructions: valgrind is not installed: install it",
               file=sys.stderr)
         return 1
     failed = 0

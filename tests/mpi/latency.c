@@ -2,8 +2,8 @@
  * Latency of a small MPI_Allreduce, beside the PMPI_ form of the same call in the same run: with
  * the preload library the first goes through Tributary and the second does not.
  *
- * The two are timed in blocks, in turns; the medians over blocks are given. Figures need as many
- * free cores as there are ranks. It fails only when a sum is wrong.
+ * Blocks of the two alternate; medians over blocks are printed. The figures need a free core for each
+ * rank. The program fails only if a sum is wrong.
  */
 #include <stdio.h>
 #include <stdlib.h>

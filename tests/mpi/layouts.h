@@ -1,5 +1,5 @@
 /*
- * Different descriptions of the same MPI_INTs: equal type signatures (MPI 4.1, 6.4), different places
+ * Different descriptions of the same MPI_INTs: equal type signatures (MPI 4.1, 6.4), different positions
  * in memory.
  */
 #ifndef LAYOUTS_H
@@ -10,7 +10,7 @@
 /* A layout of `ints` takes up at most LAYOUTS_SPREAD * `ints`. */
 enum { LAYOUTS = 6, LAYOUTS_SPREAD = 3 };
 
-/* Where the i-th int lies is position(), in ints. */
+/* position() is the offset of the i-th int, in ints. */
 typedef struct {
     const char *name;
     MPI_Datatype type;

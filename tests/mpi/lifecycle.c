@@ -1,7 +1,7 @@
 /*
- * Communicators come and go: attributes are copied and deleted as without the preload library,
- * names stay, order of freeing does not matter, thousands leave nothing behind, and an operation
- * may outlive the handle of its communicator.
+ * Lifetimes of communicators: attributes are copied and deleted as without the preload library, names
+ * stay, communicators may be freed in any order, thousands leave nothing behind, and an operation may
+ * outlive the handle of its communicator.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -32,7 +32,7 @@ static int delete_attribute(MPI_Comm comm, int key, void *value, void *extra) {
     return MPI_SUCCESS;
 }
 
-/* A sum that only the right members make. */
+/* A sum that only the right members give. */
 static void use(MPI_Comm comm) {
     int ranks;
     int rank;
@@ -102,7 +102,7 @@ static void check_names(void) {
     MPI_Comm_free(&comm);
 }
 
-/* Made and ended in both ways; every seventh is used, the others end as they came. */
+/* Makes communicators and ends them by MPI_Comm_free or MPI_Comm_disconnect; uses every seventh. */
 static void check_many(void) {
     for (int cycle = 0; cycle < CYCLES; cycle++) {
         MPI_Comm comm;
@@ -124,7 +124,7 @@ static void check_many(void) {
     }
 }
 
-/* Many at once, freed in an order of their own; those left must go on working. */
+/* Many at once, freed in another order; the others must go on working. */
 static void check_alive_together(void) {
     MPI_Comm comms[ALIVE];
     check_case("%d communicators at once", ALIVE);
@@ -153,7 +153,7 @@ static bool crashes_beneath(void) {
 #endif
 }
 
-/* MPI_Comm_free only marks: pending operations complete normally (MPI 4.1, 7.4.3). */
+/* After MPI_Comm_free, pending operations complete normally (MPI 4.1, 7.4.3). */
 static void check_free_while_pending(int round) {
     MPI_Comm comm;
     MPI_Request requests[2];
@@ -161,7 +161,7 @@ static void check_free_while_pending(int round) {
     int sum = 0;
     check_case("communicator freed before its operations are waited for, round %d", round);
     MPI_Comm_dup(MPI_COMM_WORLD, &comm);
-    use(comm); /* sets it up, late as it is: its nonblocking operations are ours from here on */
+    use(comm); /* sets it up, so that nonblocking operations on it are offloaded */
     check_sleep_us(200L * ((world.rank + round) % world.ranks));
     MPI_Iallreduce(&one, &sum, 1, MPI_INT, MPI_SUM, comm, &requests[0]);
     MPI_Ibarrier(comm, &requests[1]);

@@ -1,6 +1,6 @@
 /*
- * A job that ends without MPI_Finalize, in the middle of everything: communicators not freed, an
- * operation not waited for. It must end, with this exit code, and leave nothing behind.
+ * A job that ends without MPI_Finalize, with communicators that were not freed and an operation that
+ * nobody waited for. It must end with this exit code and leave nothing behind.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,7 +21,7 @@ int main(int argc, char **argv) {
     MPI_Iallreduce(&one, &early, 1, MPI_INT, MPI_SUM, second, &request);
     int exit_code = check_sum_up();
     fflush(NULL);
-    /* Launchers call it an error when a rank ends without MPI_Finalize and others do not. */
+    /* Launchers report an error if only some ranks end without MPI_Finalize. */
     PMPI_Barrier(MPI_COMM_WORLD);
     _exit(exit_code);
 }

@@ -1,17 +1,17 @@
 /*
- * What interposing costs a call that is not offloaded: the difference between a call and its
- * PMPI_ form, on a communicator of one rank with an operator of the user's, where the MPI beneath
- * does next to nothing; and MPI_Wait on a null request, which any program calls often.
+ * The overhead of interposing a call that is not offloaded: the difference between a call and its PMPI_
+ * form, on a communicator of one rank with a user-defined operator, where the underlying MPI does next to
+ * nothing; and MPI_Wait and MPI_Test on a null request.
  *
- * The two are timed in turns, so that a slow moment of the machine meets both, and the smallest of
- * many turns is taken: it is the one least disturbed. Prints figures and fails only when the calls
- * are wrong; preload.py holds the limit.
+ * Blocks of the two alternate, so that a slow moment of the machine affects both. The figure is the
+ * smallest of many blocks, which was disturbed least. The program fails only if a result is wrong;
+ * preload.py has the limit.
  */
 #include <stdio.h>
 
 #include "check.h"
 
-enum { TURNS = 400, CALLS = 2000 };
+enum { BLOCKS = 400, CALLS = 2000 };
 
 static void add(void *in, void *inout, int *length, MPI_Datatype *type) {
     (void)type;
@@ -69,7 +69,7 @@ static void keep_smaller(double *smallest, double value) {
 static void measure(const char *name, void (*interposed)(void), void (*plain)(void)) {
     double with = 1e9;
     double without = 1e9;
-    for (int turn = 0; turn < TURNS; turn++) {
+    for (int block = 0; block < BLOCKS; block++) {
         keep_smaller(&with, ns_per_call(interposed));
         keep_smaller(&without, ns_per_call(plain));
     }

@@ -1,5 +1,5 @@
 /*
- * What the MPI beneath does itself: the user's operators, derived datatypes in reductions,
+ * Calls that the underlying MPI runs: user-defined operators, derived datatypes in reductions,
  * intercommunicators, complex numbers. The results must be as without the preload library.
  */
 #include <complex.h>
@@ -98,7 +98,7 @@ static void run_user_operators(void) {
     MPI_Comm_free(&reversed);
 }
 
-/* Adds every second double: the datatype has gaps, which the operator steps over. */
+/* Adds every second double: the datatype has gaps, which the operator skips. */
 static void add_with_gaps(void *in, void *inout, int *length, MPI_Datatype *type) {
     MPI_Aint low;
     MPI_Aint extent;
@@ -187,7 +187,7 @@ static void run_complex(void) {
     }
 }
 
-/* Reductions give each side the other side's result; rooted calls go from one side to the other. */
+/* A reduction gives each group the other group's result; a rooted call goes from one to the other. */
 static void run_on_intercommunicator(MPI_Comm inter, bool even, int even_ranks, int odd_ranks) {
     int local_rank;
     int mine = 100 + world.rank;
@@ -238,7 +238,7 @@ static void run_intercommunicator(void) {
     MPI_Comm_free(&side);
 }
 
-/* Taken over between others that are not: the order of both must hold. */
+/* Offloaded operations between others that are not: both must stay in order. */
 static void run_in_turns(void) {
     affine mine = affine_of(9, world.rank, 0);
     affine all;
@@ -253,7 +253,7 @@ static void run_in_turns(void) {
         float complex number = 1.0f * I;
         float complex sum = 0;
         MPI_Request request;
-        check_case("offloaded and passed operations in turns, round %d", round);
+        check_case("offloaded and passed operations alternate, round %d", round);
         MPI_Allreduce(&mine, &all, 1, type, op, MPI_COMM_WORLD);
         MPI_Iallreduce(&number, &sum, 1, MPI_C_FLOAT_COMPLEX, MPI_SUM, MPI_COMM_WORLD, &request);
         MPI_Allreduce(&own, &max, 1, MPI_LONG, MPI_MAX, MPI_COMM_WORLD);
@@ -266,7 +266,7 @@ static void run_in_turns(void) {
     MPI_Type_free(&type);
 }
 
-/* Collectives that nobody takes over must find their communicator as it was. */
+/* Collectives that are not offloaded must find their communicator unchanged. */
 static void run_other_collectives(void) {
     int mine = world.rank + 1;
     int got = 0;

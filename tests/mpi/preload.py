@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Checks the preload libraries as files: what they export, where they load, what they cost.
+"""Checks the preload libraries as files: exported symbols, loading into any program, overhead.
 
-Every check runs for both libraries, and under the other's MPI as well, where the library has to say
-that it is the wrong one and stay out of the way.
+Every check runs for both libraries, and under the other's MPI too, where the library must warn that it
+is the wrong one and leave every call to the MPI.
 """
 
 import argparse
@@ -31,7 +31,7 @@ def symbols(library, option):
 
 
 def check_symbols(library):
-    """Only MPI functions out, no MPI symbol in."""
+    """The library exports MPI functions only, and needs no MPI symbol."""
     exported = symbols(library, "--defined-only")
     if not exported or "MPI_Allreduce" not in exported:
         return "does not export MPI_Allreduce"
@@ -44,7 +44,7 @@ def check_symbols(library):
 
 
 def check_loads(library, mpirun):
-    """Programs without MPI, even with every symbol bound at once; and the launcher itself."""
+    """The library loads into programs without MPI, with every symbol bound at once, and into launchers."""
     for command in (["/bin/sh", "-c", "exit 0"], [mpirun, "--version"]):
         code, output = run(command, LD_PRELOAD=str(library), LD_BIND_NOW="1")
         if code != 0:

@@ -1,7 +1,7 @@
 /*
- * Collectives and messages that need each other: a blocking collective must keep the MPI beneath
- * going, and a blocking receive must not keep a nonblocking collective from finishing. Where one
- * does not progress the other, these hang, and the watchdog says in which case.
+ * Collectives and messages that need each other: a blocking collective must progress the underlying MPI,
+ * and a blocking receive must not keep a nonblocking collective from completing. If one does not progress
+ * the other, the program hangs, and the watchdog names the case.
  */
 #include <stdlib.h>
 
@@ -13,8 +13,8 @@ static int left_neighbour(void) { return (world.rank + world.ranks - 1) % world.
 static int right_neighbour(void) { return (world.rank + 1) % world.ranks; }
 
 /*
- * Rank r > 0 starts its operation, waits for it, and tells the next rank. Rank 0 starts its own,
- * then sits in MPI_Recv for the last rank's word before it ever waits.
+ * Rank r > 0 starts its operation, waits for it, and sends a message to the next rank. Rank 0 starts its
+ * own, and receives the last rank's message before it waits.
  */
 static void receive_depends_on_collective(int round) {
     MPI_Request request;
@@ -34,7 +34,7 @@ static void receive_depends_on_collective(int round) {
     }
 }
 
-/* The same with a long vector, which no single message of any transport can carry. */
+/* The same with a vector that is longer than one message of any transport. */
 static void receive_depends_on_long_collective(int round) {
     static long mine[VECTOR];
     static long sum[VECTOR];
@@ -105,8 +105,8 @@ static void rendezvous_under_collective(int which, int *buffer, const char *also
 }
 
 /*
- * The same while each rank has a message that it asks for only later: a probe that finds that one
- * ends before it has moved the long one on.
+ * The same while each rank has an unexpected message that it receives only later: a probe that finds it
+ * ends before it has progressed the long one.
  */
 static void rendezvous_beside_unexpected(int which, int *buffer) {
     MPI_Request request;
@@ -118,7 +118,7 @@ static void rendezvous_beside_unexpected(int which, int *buffer) {
     rendezvous_under_collective(which, buffer, ", a message unexpected");
     MPI_Recv(&word, 1, MPI_INT, left_neighbour(), LATER_TAG, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
     MPI_Wait(&request, MPI_STATUS_IGNORE);
-    check_equal(which, word, "the message asked for later");
+    check_equal(which, word, "the message received later");
 }
 
 /* Everybody's blocking send of a long message ends before it enters the collective. */
@@ -155,7 +155,7 @@ static void ring_with_collective(int round, int *outgoing, int *incoming) {
                0.5 * world.ranks * world.ranks, sum);
 }
 
-/* MPI_Probe and MPI_Iprobe loops are blocking receives in disguise. */
+/* MPI_Probe and MPI_Iprobe loops, which block as a receive does. */
 static void probe_loop(void) {
     MPI_Request request;
     int flag = 0;

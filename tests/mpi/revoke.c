@@ -1,8 +1,8 @@
 /*
  * Revoked communicators (User Level Failure Mitigation): every collective on one ends with
- * MPI_ERR_REVOKED, once, through its error handler, also at ranks that wait in it at that moment;
- * and what MPIX_Comm_shrink makes of it works. Needs mpirun --with-ft ulfm: otherwise Open MPI keeps
- * a revocation to itself, and only the cases in which every rank revokes are run.
+ * MPI_ERR_REVOKED, once, through its error handler, also at ranks that are waiting in it; and the
+ * communicator that MPIX_Comm_shrink makes of it works. Needs mpirun --with-ft ulfm: otherwise Open MPI
+ * tells no other rank of a revocation, and only the cases in which every rank revokes are run.
  */
 #include <mpi.h>
 #include <mpi-ext.h>
@@ -81,13 +81,13 @@ static MPI_Comm fresh(MPI_Errhandler handler) {
     MPI_Comm comm;
     MPI_Comm_dup(MPI_COMM_WORLD, &comm);
     MPI_Comm_set_errhandler(comm, handler);
-    MPI_Barrier(comm); /* nobody is revoking it before everybody has it */
+    MPI_Barrier(comm); /* no rank revokes it before all have it */
     return comm;
 }
 
 /*
- * Every blocking collective on `comm`, which this rank knows to be revoked, is refused at once.
- * (Open MPI looks at that in nonblocking ones only where they wait.)
+ * Every blocking collective on `comm`, which this rank knows to be revoked, is refused at once. (Open MPI
+ * checks nonblocking ones only when the program waits for them.)
  */
 static void check_refused(MPI_Comm comm) {
     int revoked = 0;
@@ -111,7 +111,7 @@ static void everybody_revokes(MPI_Errhandler handler) {
     MPI_Comm_free(&comm);
 }
 
-/* Whether rank 0 can keep this rank waiting in the collective; a leaf of a reduction just leaves. */
+/* Whether this rank must wait for rank 0 in the collective; a leaf of a reduction does not. */
 static bool must_wait(collective which) {
     bool is_reduction = which == REDUCE || which == IREDUCE;
     return !is_reduction || world.rank == world.ranks - 1;
@@ -145,7 +145,7 @@ static void revoke_while_others_wait(collective which, bool freed_early, MPI_Err
     MPI_Comm_free(&comm);
 }
 
-/* The ranks learn of it elsewhere; a broadcast's root then needs nobody's word any more. */
+/* The ranks learn of it in MPI_Recv; after that a broadcast's root refuses by itself. */
 static void revoked_under_a_receive(MPI_Errhandler handler) {
     int word;
     check_case("revoked under MPI_Recv");
@@ -163,7 +163,7 @@ static void revoked_under_a_receive(MPI_Errhandler handler) {
     MPI_Comm_free(&comm);
 }
 
-/* Revoking one communicator says nothing of others, of the shrunken one least of all. */
+/* Revoking one communicator affects no other, nor the one that MPIX_Comm_shrink made of it. */
 static void check_others_work(MPI_Errhandler handler) {
     check_case("communicators beside a revoked one");
     MPI_Comm shrunk = MPI_COMM_NULL;

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Runs the MPI test programs through `tributary run`, or with plain MPI, and checks the reports.
 
-Every program checks itself and says which rank failed in which case; this runner adds what only
-the outside can see: exit codes, hangs, the end-of-run report, and equal bits in two runs.
+Every program checks itself and says which rank failed in which case. This runner checks what is visible
+from outside: exit codes, hangs, the end-of-run report, and equal bits in two runs.
 """
 
 import argparse
@@ -29,20 +29,20 @@ COUNTS = ("in_node", "in_tree", "passed_through")
 
 @dataclasses.dataclass(frozen=True)
 class Program:
-    """One test program and how it is run."""
+    """One test program and its runs."""
 
     name: str
     # How many ranks, on how many hosts, with which arguments.
     matrix: tuple = ((4, 1, ()), (4, 2, ()))
-    # Whether collectives of it must show in the report as offloaded.
+    # Whether the report must show offloaded collectives.
     offloads: bool = True
-    # Ends without MPI_Finalize: launchers call that an error, and there is no report.
+    # Ends without MPI_Finalize: launchers report an error, and there is no report.
     abrupt: bool = False
     # Whether it runs twice and its `bits` lines must be equal.
     twice: bool = False
-    # What of it must show as passed through where there are several hosts: words of a reason.
+    # On several hosts the report must have a reason with these words.
     passes: str = ""
-    # The MPIs that have what it tests.
+    # The MPIs that it runs under.
     mpis: tuple = MPIS
     # Options of mpirun.
     launcher: tuple = ()
@@ -59,7 +59,7 @@ PROGRAMS = (
                             sample(4, 1, 32), sample(9, 1, 256), sample(2, 2, 32),
                             sample(3, 2, 32), sample(4, 2, 32), sample(9, 2, 256),
                             sample(9, 3, 256))),
-    # Lengths at which the MPI beneath is faster must be offloaded too, to be tested.
+    # Offloads also the lengths with which the underlying MPI is faster, to test them.
     Program("further", (sample(1, 1, 64), sample(2, 1, 32), sample(3, 1, 64), sample(4, 1, 64),
                         sample(9, 1, 512), sample(4, 2, 128), sample(9, 3, 512)),
             passes="one host", settings=(("TRIBUTARY_REDUCE_SCATTER_MAX", "always"),
@@ -80,13 +80,13 @@ PROGRAMS = (
             launcher=("--with-ft", "ulfm")),
     Program("no_finalize", offloads=False, abrupt=True),
     Program("overhead", ((1, 1, ()),), offloads=False),
-    # Each rank has a core here, and the plain MPI must be allowed to spin on it.
+    # Each rank has a core here, so the plain MPI may spin.
     Program("latency", ((2, 1, ()), (2, 2, ())), settings=(("MPIR_CVAR_CH4_PROGRESS_THROTTLE", "0"),)),
 )
 
 
 class Failure(Exception):
-    """Why one run did not pass, in one line; `output` is what it printed."""
+    """Why one run failed, in one line; `output` is what it printed."""
 
     def __init__(self, reason, output=""):
         super().__init__(reason)
@@ -117,10 +117,10 @@ def parse_arguments():
 
 
 def run_checked(program, command, environment, timeout):
-    """Runs a program, with a folder of its own for what it must not leave behind."""
+    """Runs a program with its own temporary folder, in which it must leave no file of ours."""
     with tempfile.TemporaryDirectory(prefix="mpi-test-") as folder:
         output = run_judged(program, command, environment | {"TMPDIR": folder}, timeout)
-        # What Open MPI leaves when a job ends in disorder is not ours.
+        # Open MPI may leave files there if a job fails.
         left = sorted(path.name for path in pathlib.Path(folder).glob("tributary*"))
     if left:
         raise Failure(f"left behind in the temporary folder: {', '.join(left)}", output)
@@ -128,7 +128,7 @@ def run_checked(program, command, environment, timeout):
 
 
 def run_judged(program, command, environment, timeout):
-    """Runs a program to its end and returns its output; raises what is wrong with it."""
+    """Runs a program to its end and returns its output; raises Failure if it failed."""
     try:
         code, output = mpi_launch.run(command, timeout, environment)
         if code != 0 and not program.abrupt:
@@ -142,7 +142,7 @@ def run_judged(program, command, environment, timeout):
 
 
 def compile_programs(programs, mpicc, folder):
-    """The programs whose compilation failed, with what the compiler said."""
+    """The programs whose compilation failed, with the compiler's messages."""
     folder.mkdir(parents=True, exist_ok=True)
     failed = {}
     objects = [folder / source.replace(".c", ".o") for source in SUPPORT]
@@ -168,12 +168,12 @@ def read_counts(path, output):
 
 
 def check_counts(program, ranks, hosts, counts, output):
-    """A program that offloads must have been offloaded, in the way its hosts ask for."""
+    """Checks that a program that offloads was offloaded, on the path that its hosts require."""
     if not program.offloads or ranks == 1:
         return
-    way = "in_tree" if hosts > 1 else "in_node"
-    if counts[way] == 0:
-        raise Failure(f"the report says {way} 0", output)
+    path = "in_tree" if hosts > 1 else "in_node"
+    if counts[path] == 0:
+        raise Failure(f"the report says {path} 0", output)
     if hosts > 1 and program.passes and not any(program.passes in why for why in counts["reasons"]):
         raise Failure(f"nothing was passed through for {program.passes!r}", output)
 
@@ -181,7 +181,7 @@ def check_counts(program, ranks, hosts, counts, output):
 def arguments_of(options, extra):
     if options.sample is not None and "--sample" in extra:
         extra = ("--sample", str(options.sample))
-    # The program's watchdog barks first: it knows the case.
+    # The program's watchdog fires first: it knows the case.
     watchdog = max(1, int(options.timeout) - 10)
     return ["--seed", str(options.seed), "--watchdog", str(watchdog), *extra]
 
@@ -227,14 +227,14 @@ def check_bits(first, again):
 
 def run_program(options, program, place, run, environment):
     output, counts = run_once(options, program, place, run, environment)
-    # Equal bits are our promise; MPICH by itself doesn't keep it.
+    # Tributary guarantees equal bits; plain MPICH does not.
     if program.twice and not options.without:
         check_bits(output, run_once(options, program, place, run, environment)[0])
     return output, counts
 
 
 def selected(options, program):
-    """The runs of a program that the options leave."""
+    """The runs of a program that the options select."""
     runs = [run for run in program.matrix
             if (options.procs is None or run[0] in options.procs)
             and (options.hosts is None or run[1] in options.hosts)]
@@ -248,10 +248,10 @@ def show(options, result):
         print(json.dumps(result), flush=True)
         return
     counts = result["counts"]
-    ways = " ".join(f"{key} {counts[key]}" for key in COUNTS) if counts else ""
+    paths = " ".join(f"{key} {counts[key]}" for key in COUNTS) if counts else ""
     verdict = "ok" if result["passed"] else "FAILED"
     print(f"{result['mpi']:8} {result['program']:12} ranks {result['ranks']} hosts "
-          f"{result['hosts']} {result['seconds']:7.1f} s  {verdict:7}{ways}", flush=True)
+          f"{result['hosts']} {result['seconds']:7.1f} s  {verdict:7}{paths}", flush=True)
     if not result["passed"]:
         print(f"    {result['reason']}")
     if not result["passed"] or options.verbose or result["program"] in ("overhead", "latency"):
@@ -275,12 +275,13 @@ def run_and_show(options, mpi, program, place, run, environment):
 
 
 def prepare(options, mpi, programs):
-    """Compiles for one MPI; where its launcher and our programs lie."""
+    """Compiles for one MPI; the paths of its launcher and of our programs."""
     venv = (options.venvs / mpi).absolute()
     folder = options.build.absolute() / mpi
     for name in ("mpicc", "mpirun"):
         if not (venv / "bin" / name).exists():
-            raise SystemExit(f"run.py: --venvs {options.venvs}: {venv}/bin/{name} is not there")
+            raise SystemExit(f"run.py: --venvs {options.venvs}: {venv}/bin/{name} does not exist; "
+                             "`make mpi-venvs` installs it")
     failed = compile_programs(programs, venv / "bin/mpicc", folder)
     return {"mpi": mpi, "mpirun": venv / "bin/mpirun", "folder": folder, "failed": failed}
 
@@ -303,7 +304,7 @@ def main():
     print(f"{sum(verdicts)} passed, {len(verdicts) - sum(verdicts)} failed",
           file=sys.stderr if options.json else sys.stdout)
     if not verdicts:
-        raise SystemExit("run.py: no run is left by --filter, --procs and --hosts")
+        raise SystemExit("run.py: --filter, --procs and --hosts select no run")
     return 0 if all(verdicts) else 1
 
 

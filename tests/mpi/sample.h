@@ -1,6 +1,6 @@
 /*
- * A sample of a product too large to run whole: which of its cases to run (--sample N takes every
- * N-th, starting where the seed says), and a count of how many there are and were.
+ * A sample of combinations that are too many to run: which of them to run (--sample N takes every N-th,
+ * and the seed says which is the first), and how many there are and were run.
  */
 #ifndef SAMPLE_H
 #define SAMPLE_H
@@ -10,7 +10,7 @@
 
 #include "shapes.h"
 
-/* What every case is run with: a communicator, in place or not, a number no other case has. */
+/* The settings of a case: a communicator, in place or not, a number that no other case has. */
 typedef struct {
     const shape *where;
     bool in_place;
@@ -19,7 +19,7 @@ typedef struct {
 
 enum { SETTINGS = 2 * SHAPES };
 
-/* Whether to run the one case of this number. Counts it. */
+/* Whether to run the case of this number. Counts it. */
 bool sample_takes(uint64_t number);
 
 /*

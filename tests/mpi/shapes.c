@@ -31,7 +31,7 @@ static MPI_Comm split(int color, int key) {
     return made;
 }
 
-/* All ranks but the last, or the one there is. */
+/* All ranks but the last; with one rank, that one. */
 static MPI_Comm create(void) {
     MPI_Comm made;
     MPI_Group all;
@@ -45,7 +45,7 @@ static MPI_Comm create(void) {
     return made;
 }
 
-/* The upper half of the ranks, backwards; nobody else calls MPI_Comm_create_group. */
+/* The upper half of the ranks, backwards; only they call MPI_Comm_create_group. */
 static MPI_Comm create_group(void) {
     MPI_Comm made = MPI_COMM_NULL;
     MPI_Group all;

@@ -1,4 +1,4 @@
-/* Intracommunicators made in every way that MPI has, for a test to run on each. */
+/* Intracommunicators from every MPI constructor; a test runs on each. */
 #ifndef SHAPES_H
 #define SHAPES_H
 

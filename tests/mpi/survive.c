@@ -1,9 +1,10 @@
 /*
  * A rank is killed while the others wait for it in a collective (User Level Failure Mitigation, under
- * mpirun --with-ft ulfm): each of them gets MPI_ERR_PROC_FAILED or, once somebody has revoked the
+ * mpirun --with-ft ulfm): each of them gets MPI_ERR_PROC_FAILED or, once a rank has revoked the
  * communicator, MPI_ERR_REVOKED; and the communicator of the survivors works.
  *
- * Ends without MPI_Finalize: after a failure Open MPI 5.0.11 hangs there now and then, by itself.
+ * Ends without MPI_Finalize: after a failure Open MPI 5.0.11 sometimes hangs there, also without the
+ * preload library.
  */
 #include <mpi.h>
 #include <mpi-ext.h>
@@ -22,7 +23,7 @@ static void check_sum(MPI_Comm comm, int ranks) {
     check_equal(ranks, sum, "sum");
 }
 
-/* The failure, seen from a rank that waited for the dead one. */
+/* A rank that waits for the dead one gets the error. */
 static void meet_failure(MPI_Comm comm) {
     int class = MPI_SUCCESS;
     int acknowledged = 0;
@@ -58,6 +59,6 @@ int main(int argc, char **argv) {
         check_sum(survivors, world.ranks - 1);
     }
     int exit_code = check_sum_up_on(survivors);
-    MPI_Barrier(survivors); /* nobody leaves before the line of rank 0 is out */
+    MPI_Barrier(survivors); /* no rank ends before rank 0 has printed its line */
     _exit(exit_code);
 }

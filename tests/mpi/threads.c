@@ -1,6 +1,6 @@
 /*
- * MPI_THREAD_MULTIPLE: several threads, each with communicators of its own, call everything at
- * once; one makes and frees communicators meanwhile, one sends messages.
+ * MPI_THREAD_MULTIPLE: several threads, each with its own communicators, call all collectives at the same
+ * time; meanwhile one thread makes and frees communicators, and one sends messages.
  */
 #include <pthread.h>
 

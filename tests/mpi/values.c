@@ -10,7 +10,7 @@
 #define ALL_OF_C (ARITHMETIC | BITWISE | LOGIC)
 #define ALL_OF_FORTRAN (ARITHMETIC | BITWISE)
 
-/* The name is taken in the outermost macro: in some MPIs the handle is a macro itself. */
+/* The outermost macro makes the name: in some MPIs the handle is a macro itself. */
 #define ROW(name, handle, ctype, kind, operators)                                                  \
     {name, handle, {kind, sizeof(ctype)}, {OPAQUE, 0}, 0, sizeof(ctype), operators}
 #define SCALAR(handle, ctype, kind, operators) ROW(#handle, handle, ctype, kind, operators)
@@ -173,7 +173,7 @@ static int64_t arithmetic_contribution(const value_type *type, MPI_Op op, uint64
     }
     int width = (int)(8 * type->value.bytes);
     if (type->value.kind == UNSIGNED) {
-        /* Open MPI 5.0's vector code saturates unsigned sums of 8 and 16 bits: stay below that. */
+        /* Open MPI 5.0's vector code saturates unsigned sums of 8 and 16 bits: stay below the limit. */
         bool narrow = op == MPI_SUM && width <= 16;
         return (int64_t)(narrow ? bits & ((1ULL << (width - 4)) - 1) : bits);
     }
@@ -191,7 +191,7 @@ static element contribution(const value_type *type, MPI_Op op, uint64_t salt, in
     uint64_t bits = check_hash(salt, (uint64_t)rank, index);
     element made = {0, 0};
     if (is_one_of(op, MPI_MINLOC, MPI_MAXLOC)) {
-        made.value = (int64_t)(bits % 4) - 2; /* ties are the point */
+        made.value = (int64_t)(bits % 4) - 2; /* ties must occur */
         made.location = (int64_t)(bits >> 8) % 1000;
     } else if (is_one_of(op, MPI_LAND, MPI_LOR) || op == MPI_LXOR) {
         bool simple = type->value.kind == BOOLEAN || type->value.kind == LOGICAL;

@@ -1,9 +1,10 @@
 /*
- * The predefined datatypes and operators, contributions for them, and the oracle: what a reduction
- * must give, computed from scratch in 64-bit integers.
+ * The predefined datatypes and operators, contributions for them, and the oracle: the expected result of a
+ * reduction, computed in 64-bit integers.
  *
  * Contributions are whole numbers small enough that every type holds every partial result exactly,
- * so no order of reduction may change a bit. Unsigned types of 32 and 64 bits get full-width numbers: they wrap.
+ * so no order of reduction may change a bit. Unsigned types of 32 and 64 bits get full-width numbers,
+ * which wrap.
  */
 #ifndef VALUES_H
 #define VALUES_H
@@ -44,7 +45,7 @@ extern const size_t value_types_count;
 extern const value_operator value_operators[];
 extern const size_t value_operators_count;
 
-/* Whether the MPI beneath has this type, with the size we think it has. */
+/* Whether the underlying MPI has this type, with the size that the oracle assumes. */
 bool value_type_exists(const value_type *type);
 
 /* Writes `count` contributions of `rank`; `salt` makes cases differ. */

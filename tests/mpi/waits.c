@@ -15,7 +15,7 @@ static const char *const family_names[] = {"MPI_Wait",    "MPI_Waitall", "MPI_Wa
                                            "MPI_Waitsome", "MPI_Test",    "MPI_Testall",
                                            "MPI_Testany", "MPI_Testsome", "MPI_Request_get_status"};
 
-/* What stands where in the array of requests. */
+/* The kinds of requests, by index in the array. */
 typedef enum {
     IALLREDUCE, IREDUCE, IBCAST, IBARRIER, ISCAN, IEXSCAN, IALLGATHER, IREDUCE_SCATTER,
     NULL_REQUEST, ISEND, IRECV, KINDS
@@ -37,7 +37,7 @@ static int contribution(int at, int rank, int index) { return 1000 * at + 7 * ra
 
 static int peer(int distance) { return (world.rank + distance + world.ranks) % world.ranks; }
 
-/* Ints of each rank that an allgather brings together in one target. */
+/* Ints that each rank contributes to an allgather. */
 static int gathered(void) { return ELEMENTS / world.ranks; }
 
 /* Where a rank's block of a reduce-scatter begins: blocks of two lengths. */
@@ -88,7 +88,7 @@ static void start_one(batch *all, int at, MPI_Comm comm) {
     }
 }
 
-/* A send is always followed by the receive that takes what the neighbour sent. */
+/* The request after a send is the receive of the neighbour's message. */
 static void choose_kinds(batch *all, uint64_t salt, bool mixed) {
     for (int at = 0; at < BATCH; at++) {
         uint64_t bits = check_hash(salt, (uint64_t)at, 0);
@@ -219,7 +219,7 @@ static void complete_any(batch *all, bool wait) {
     }
 }
 
-/* Completes the first request that is left, through one-request calls. */
+/* Completes the first request that is left, by calls for one request. */
 static void complete_one(batch *all, completion how) {
     MPI_Status status;
     int flag = 1;
@@ -280,7 +280,7 @@ static void run_batch(completion how, bool mixed, int round, MPI_Comm comm) {
     }
 }
 
-/* All-null arrays and empty ones: what MPI 4.1, 3.7.3 to 3.7.5 says about inactive requests. */
+/* Arrays of null requests and empty ones: MPI 4.1, 3.7.3 to 3.7.5, inactive requests. */
 static void check_empty(int count) {
     MPI_Request requests[2] = {MPI_REQUEST_NULL, MPI_REQUEST_NULL};
     MPI_Status statuses[2];
@@ -320,7 +320,7 @@ static void check_null_request(void) {
     check_equal(1, flag, "MPI_Request_get_status's flag");
 }
 
-/* Operations may be completed in another order than they were started in. */
+/* Operations may complete in another order than they started. */
 static void check_reverse_order(MPI_Comm comm) {
     enum { MANY = 40 };
     MPI_Request requests[MANY];
@@ -338,7 +338,7 @@ static void check_reverse_order(MPI_Comm comm) {
     }
 }
 
-/* A blocking operation may overtake nonblocking ones that nobody has waited for. */
+/* A blocking operation may overtake outstanding nonblocking ones. */
 static void check_blocking_between(MPI_Comm comm) {
     MPI_Request request;
     int one = 1;

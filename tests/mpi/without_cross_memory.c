@@ -1,6 +1,6 @@
 /*
- * Runs a program to which the kernel denies the memory of other processes, as container runtimes do
- * by default: process_vm_readv(2) and process_vm_writev(2) answer EPERM. The filter stays across exec.
+ * Runs a program to which the kernel denies access to other processes' memory, as container runtimes do
+ * by default: process_vm_readv(2) and process_vm_writev(2) fail with EPERM. The filter stays across exec.
  */
 #include <errno.h>
 #include <linux/filter.h>

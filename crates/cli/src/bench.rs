@@ -1,7 +1,7 @@
-//! `tributary bench`: collectives between processes of its own, without any MPI.
+//! `tributary bench`: collectives between processes that it starts, without any MPI.
 //!
-//! The parent (`hub`) starts one child per rank (`rank`), is their bootstrap, collects what they
-//! measured and says what happened when one of them ends early. It runs no collective itself.
+//! The parent (`hub`) starts one child per rank (`rank`), is their bootstrap, and collects their times. If
+//! a rank ends early, it says what happened to each. It runs no collective itself.
 
 mod bootstrap;
 mod children;

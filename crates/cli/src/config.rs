@@ -1,4 +1,4 @@
-//! `tributary config`: the knob table, and the machine by which the rest is chosen.
+//! `tributary config`: the knob table, and the properties of the machine that set the layout.
 
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -12,8 +12,8 @@ use tributary_shm_collectives::processor::{Cache, Processor};
 use crate::flags::ConfigFlags;
 use crate::{explain, tables, usage};
 
-/// Prints every knob and the machine, then names a knob whose value is not allowed; or explains which path
-/// an operation takes.
+/// Prints every knob and the machine, then fails if a knob has a value that is not allowed; or explains
+/// which path an operation takes.
 pub(crate) fn config(flags: ConfigFlags) -> anyhow::Result<ExitCode> {
     let environment = |name: &str| std::env::var(name).ok();
     if let Some(typed) = &flags.explain {
@@ -85,9 +85,9 @@ fn machine(processor: &Processor) -> String {
     format!(
         "machine (from the kernel): {cpus} CPUs granted, on {cores} cores of {sockets} sockets\n\
          caches: {caches}\n\
-         layout inside a host: up to {cpus} ranks spin, more hand their cores over; short allreduces \
-         of up to {EXCHANGE_RANKS_MAX} ranks are one exchange, of more a gather and a release; long \
-         vectors are reduced in {} KiB of scratch memory, a quarter of the second-level cache",
+         layout inside a host: up to {cpus} ranks spin, more of them yield; a short allreduce of up to \
+         {EXCHANGE_RANKS_MAX} ranks is one exchange, of more ranks a gather and a release; long vectors \
+         are reduced in {} KiB of scratch memory, a quarter of the second-level cache",
         processor.scratch_bytes() / 1024
     )
 }

@@ -1,5 +1,5 @@
-//! `tributary manager`, `tributary node` and `tributary token`: options, files and signals for the
-//! daemons' libraries.
+//! `tributary manager`, `tributary node` and `tributary token`: passes options, files and signals to the
+//! daemons' library.
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -43,7 +43,7 @@ pub(crate) fn manager(flags: ManagerFlags) -> anyhow::Result<ExitCode> {
         .worker_threads(2)
         .enable_all()
         .build()
-        .context("the manager's threads")?;
+        .context("the manager's threads did not start")?;
     runtime.block_on(async {
         let listener = tokio::net::TcpListener::from_std(listener)?;
         announce(&format!("manager listens on {address}"))?;
@@ -87,7 +87,7 @@ pub(crate) fn node(flags: NodeFlags) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Makes a token, or prints what belongs to one.
+/// Makes a token, or prints its certificate.
 pub(crate) fn token(flags: TokenFlags) -> anyhow::Result<ExitCode> {
     match flags.action {
         TokenAction::Create { file } => create_token(&file),
@@ -110,8 +110,8 @@ fn create_token(file: &Path) -> anyhow::Result<ExitCode> {
 }
 
 fn raise_open_files() -> anyhow::Result<()> {
-    let files = limits::raise_open_files().context("the number of open files")?;
-    tracing::debug!(files, "most open files");
+    let files = limits::raise_open_files().context("the limit of open files can't be raised")?;
+    tracing::debug!(files, "limit of open files");
     Ok(())
 }
 
@@ -138,7 +138,7 @@ fn stop_on_signal(shutdown: &Shutdown) -> io::Result<crate::signals::Watch> {
     }))
 }
 
-/// Says on standard output what whoever started this daemon waits for.
+/// Writes a line to standard output for which the process that started this daemon may wait.
 fn announce(line: &str) -> io::Result<()> {
     let mut out = io::stdout().lock();
     writeln!(out, "{line}")?;

@@ -1,5 +1,5 @@
-//! The fabric that `run` and `bench` work on: the one the environment names, or one of their own
-//! on this machine for as long as they run.
+//! The fabric that `run` and `bench` use: the one that the environment names, or one that they start on
+//! this machine for as long as they run.
 
 use std::ffi::OsString;
 
@@ -20,30 +20,30 @@ impl Environment {
         self.set_variable(knob.name, value);
     }
 
-    /// Sets a variable that is no knob.
+    /// Sets a variable that is not a knob.
     pub(crate) fn set_variable(&mut self, name: &'static str, value: impl Into<OsString>) {
         self.0.push((name, value.into()));
     }
 
-    /// The variables that are set, the last one of a name counting.
+    /// The variables that are set; the last value of a name counts.
     pub(crate) fn variables(&self) -> impl Iterator<Item = (&'static str, &OsString)> {
         self.0.iter().map(|(name, value)| (*name, value))
     }
 }
 
-/// A fabric to work on; one of our own stops when this is dropped.
+/// A fabric to use. One that we started stops when this is dropped.
 pub(crate) enum Fabric {
-    /// The one that the environment names, if it does; one host alone needs none.
+    /// The one that the environment names, if any; a single host needs none.
     Named,
-    /// One of our own.
+    /// One that we started.
     Own(embedded::Fabric),
 }
 
-/// Takes the fabric that `TRIBUTARY_MANAGER` names, or starts one for `hosts` hosts. Its nodes speak
-/// over TCP alone if that is the `transport` asked for, among each other too.
+/// Takes the fabric that `TRIBUTARY_MANAGER` names, or starts one for `hosts` hosts. If `transport` is
+/// TCP, its nodes use TCP alone, with each other too.
 ///
 /// # Errors
-/// If a knob in the environment can't be, or our own fabric doesn't start.
+/// If a knob in the environment has a value that is not allowed, or the fabric does not start.
 pub(crate) fn join_or_start(hosts: u32, transport: TransportFlag) -> anyhow::Result<Fabric> {
     let settings = Settings::from_env().map_err(crate::usage::from_setting)?;
     if settings.manager.is_some() {
@@ -60,7 +60,7 @@ pub(crate) fn join_or_start(hosts: u32, transport: TransportFlag) -> anyhow::Res
 }
 
 impl Fabric {
-    /// What child processes need to know of it.
+    /// The variables by which child processes find it.
     pub(crate) fn environment(&self) -> Environment {
         let mut environment = Environment::default();
         if let Self::Own(fabric) = self {

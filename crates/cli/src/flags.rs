@@ -1,5 +1,5 @@
-//! The command line as it is typed: clap's view, one struct a subcommand. Values are read one by
-//! one here; the module that runs a subcommand decides whether they go together.
+//! The command line as it is typed: clap's view, one struct for each subcommand. Here values are checked
+//! one by one; the module that runs a subcommand checks whether they go together.
 
 mod bench;
 mod daemons;
@@ -34,7 +34,7 @@ Examples:
   tributary config                              show every knob and its origin
 
 The environment variable TRIBUTARY_LOG (error, warn, info, debug, trace, or a filter such as \
-tributary_daemon=debug) says what is logged to standard error.";
+tributary_daemon=debug) selects what is logged to standard error.";
 
 /// Aggregation trees for MPI collectives, in software.
 #[derive(Debug, Parser)]

@@ -124,21 +124,21 @@ fn trees_of(status: &Status) -> String {
     text
 }
 
-/// What no implementation can better: a node on one link takes in what all its children send.
+/// The bound that no implementation can beat: a node on one link receives what all its children send.
 fn bandwidth_bound(group: &GroupStatus) -> Option<String> {
     let busiest = group.nodes.iter().rev().max_by_key(|node| node.children.len())?;
     let children = busiest.children.len();
     (children > 1).then(|| {
         format!(
-            "bound: {} takes in the vectors of {children} children; on one link as fast as theirs, \
+            "bound: {} receives the vectors of {children} children; on one link as fast as theirs, \
              each can send at most 1/{children} of its rate",
             busiest.name
         )
     })
 }
 
-/// Writes the nodes below `parent`, deeper ones further right. A manager's tree has no cycles, and
-/// one that had would be unreachable from `None`.
+/// Writes the nodes below `parent`, indented by depth. A manager's tree has no cycles; a cycle would be
+/// unreachable from `None`.
 fn indent_nodes(
     text: &mut String,
     below: &BTreeMap<Option<&str>, Vec<&NodeStatus>>,
@@ -161,7 +161,7 @@ fn indent_nodes(
     }
 }
 
-/// Writes one node of a group and what is below it: nodes of the group, else hosts.
+/// Writes one node of a group and its children, which are nodes of the group or hosts.
 fn indent_group(text: &mut String, group: &GroupStatus, name: &str, depth: usize) {
     let _ = writeln!(text, "{:indent$}{name}", "", indent = 2 * depth);
     if depth > group.nodes.len() {
@@ -245,7 +245,7 @@ group 7 'world' of job 5: epoch 3, 8 osos
     leaf1
       m#1
       m#2
-  bound: root takes in the vectors of 2 children; on one link as fast as theirs, each can send at most 1/2 of its rate
+  bound: root receives the vectors of 2 children; on one link as fast as theirs, each can send at most 1/2 of its rate
 ";
         assert_eq!(trees_of(&sample()), expected);
     }

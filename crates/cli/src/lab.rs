@@ -1,4 +1,4 @@
-//! `tributary lab`: options for the lab's library, and its answers as text or JSON.
+//! `tributary lab`: passes options to the lab's library, and prints its answers as text or JSON.
 
 use std::ffi::OsString;
 use std::io::{self, Write};
@@ -22,7 +22,7 @@ use crate::signals;
 use crate::tables;
 use crate::usage::UsageError;
 
-/// Does what the words after `lab` ask for.
+/// Runs a subcommand of `lab`.
 pub(crate) fn lab(action: LabAction) -> anyhow::Result<ExitCode> {
     match action {
         LabAction::Up(flags) => up(flags),
@@ -36,17 +36,18 @@ pub(crate) fn lab(action: LabAction) -> anyhow::Result<ExitCode> {
     }
 }
 
-/// Is the process that a lab hangs on.
-pub(crate) fn supervise(flags: &LabSupervisorFlags) -> anyhow::Result<ExitCode> {
+/// Runs the supervisor of a lab.
+pub(crate) fn supervisor(flags: &LabSupervisorFlags) -> anyhow::Result<ExitCode> {
     tributary_lab::supervise(&flags.directory)?;
     Ok(ExitCode::SUCCESS)
 }
 
-/// Runs what a launcher asks for on another host.
+/// Runs a launcher's command on another host.
 pub(crate) fn agent(flags: LabAgentFlags) -> anyhow::Result<ExitCode> {
     let call = AgentCall::parse(flags.arguments)
         .map_err(|error| UsageError::new("launch agent", "", error.to_string()))?;
-    let lab = Lab::at(Directory::at(&flags.directory)).context("the lab's description")?;
+    let lab =
+        Lab::at(Directory::at(&flags.directory)).context("the lab's description can't be read")?;
     let host = call.host.clone();
     run_in(&lab, &host, Request::here(call.words()))
 }
@@ -69,14 +70,14 @@ fn up(flags: LabUpFlags) -> anyhow::Result<ExitCode> {
     };
     let config = LabConfig {
         plan: Plan::new(shape, links),
-        program: std::env::current_exe().context("this program's path")?,
+        program: std::env::current_exe().context("this program's path is unknown")?,
         node_spin_us: flags.node_spin,
         has_multicast: !flags.no_multicast,
         authenticates_frames: flags.authenticate_frames,
     };
     let options = UpOptions { name: flags.lab.name, config };
     let lab = tributary_lab::up(&options).map_err(|error| match error {
-        // Nothing but another user or another machine helps.
+        // Only another user or another machine can help.
         UpError::NotPermitted { .. } => {
             anyhow::Error::from(UsageError::new("lab up", "", error.to_string()))
         }
@@ -126,7 +127,9 @@ fn run(flags: LabRunFlags) -> anyhow::Result<ExitCode> {
     words.extend(flags.command);
     let mut request = Request::here(words);
     let is_set = |name: &str| std::env::var_os(name).is_some();
-    let launch = lab.launch_environment(ranks_per_host, is_set).context("the lab's host files")?;
+    let launch = lab
+        .launch_environment(ranks_per_host, is_set)
+        .context("the lab's host files can't be written")?;
     for (name, value) in launch {
         request.set(name, value);
     }
@@ -134,7 +137,7 @@ fn run(flags: LabRunFlags) -> anyhow::Result<ExitCode> {
     run_in(&lab, &first, request)
 }
 
-/// Runs a command in a member with this process's standard descriptors, passing on signals.
+/// Runs a command in a member with this process's standard descriptors, and passes signals on.
 fn run_in(lab: &Lab, member: &str, request: Request) -> anyhow::Result<ExitCode> {
     let (input, output, error) = (io::stdin(), io::stdout(), io::stderr());
     let session = lab.start(member, request, [input.as_fd(), output.as_fd(), error.as_fd()])?;

@@ -17,7 +17,7 @@ use crate::usage::UsageError;
 /// How long the aggregation node may take to answer.
 const JOIN_WITHIN: Duration = Duration::from_secs(5);
 
-/// How long one wait for results lasts; there is another behind it.
+/// How long one wait for results lasts; the next one follows it.
 const WAIT: Duration = Duration::from_secs(1);
 
 /// One segment of a result, as it is printed.
@@ -32,7 +32,7 @@ struct Line<'a> {
     data: String,
 }
 
-/// Prints results until there are enough, or no more.
+/// Prints results until there are `--count`, or the job ends.
 pub(crate) fn listen(flags: &ListenFlags) -> anyhow::Result<ExitCode> {
     let path = flags.grant.display();
     let text = fs::read(&flags.grant).with_context(|| format!("the grant {path}"))?;

@@ -10,7 +10,7 @@ use crate::usage::UsageError;
 /// Starts logging.
 ///
 /// # Errors
-/// If the knob holds what is no filter.
+/// If the knob does not hold a filter.
 pub(crate) fn start() -> Result<(), UsageError> {
     let filter = knobs::LOG.value(|name| std::env::var(name).ok()).value;
     let filter = EnvFilter::try_new(&filter).map_err(|_| {

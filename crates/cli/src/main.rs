@@ -1,5 +1,5 @@
-//! The `tributary` program: reads the command line, hands over to the libraries, and writes what
-//! people and programs read. What any of it means is decided in the libraries.
+//! The `tributary` program: reads the command line, calls the libraries, and writes output for people and
+//! programs. The libraries hold the logic.
 //!
 //! Start at [`dispatch`]. A subcommand has its flags, as typed, in `flags`, and turns them into
 //! checked arguments before it does anything.
@@ -77,7 +77,7 @@ fn dispatch(flags: Flags) -> anyhow::Result<ExitCode> {
         Command::Tune(flags) => tune::tune(flags),
         Command::Config(flags) => config::config(flags),
         Command::Lab(flags) => lab::lab(flags.action),
-        Command::LabSupervisor(flags) => lab::supervise(&flags),
+        Command::LabSupervisor(flags) => lab::supervisor(&flags),
         Command::LabAgent(flags) => lab::agent(flags),
         Command::Completions(flags) => {
             let mut script = Vec::new();
@@ -88,7 +88,7 @@ fn dispatch(flags: Flags) -> anyhow::Result<ExitCode> {
     }
 }
 
-/// Answers what clap did not take: help where that was asked for, else one line.
+/// Answers a command line that clap did not take: with help if it asks for help, else with one line.
 fn refuse(error: &clap::Error) -> ExitCode {
     match usage::line_of(error) {
         Some(line) => {
@@ -96,20 +96,20 @@ fn refuse(error: &clap::Error) -> ExitCode {
             ExitCode::from(EXIT_USAGE)
         }
         None => {
-            // A reader that left early (`tributary --help | head`) is no failure.
+            // A closed pipe (`tributary --help | head`) is no failure.
             let _ = error.print();
             ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(EXIT_USAGE))
         }
     }
 }
 
-/// Says what is wrong on standard error.
+/// Writes an error to standard error.
 fn complain(line: &str) {
-    // Where standard error is closed, the exit code has to do.
+    // If standard error is closed, the exit code has to suffice.
     let _ = writeln!(io::stderr().lock(), "tributary: {line}");
 }
 
-/// Whether output stopped because its reader left, as in `tributary config | head -1`.
+/// Whether the reader closed the pipe, as in `tributary config | head -1`.
 fn is_closed_pipe(error: &anyhow::Error) -> bool {
     error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
 }

@@ -1,4 +1,4 @@
-//! `tributary model`: the cost model's predictions, beside what was measured.
+//! `tributary model`: the cost model's predictions, beside measured times.
 
 use std::io::{self, Write};
 use std::net::{IpAddr, Ipv4Addr};
@@ -15,9 +15,9 @@ use crate::tables;
 use crate::tune::{self, LEADERS};
 use crate::usage::UsageError;
 
-/// Element of the vectors that are measured.
+/// Bytes of an element of the measured vectors.
 const FLOAT_BYTES: u64 = 4;
-/// Most processes on this machine for one measurement.
+/// Most processes in one measurement on this machine.
 const MEASURED_PROCESSES_MAX: u64 = 256;
 
 /// One length with one number of leaders.
@@ -25,9 +25,9 @@ struct Row {
     len_bytes: u64,
     leaders: u32,
     predicted_us: f64,
-    /// By the fastest measured path without sub-partitions.
+    /// Of the fastest measured path without sub-partitions.
     measured_us: Option<f64>,
-    /// Sub-partitions that the model finds best, and what it predicts with them.
+    /// The best number of sub-partitions by the model, and its prediction with them.
     sub_partitions: u32,
     pipelined_us: f64,
     recursive_doubling_us: f64,
@@ -53,7 +53,7 @@ pub(crate) fn model(flags: ModelFlags) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// What was measured: by a file, and now if that is asked for.
+/// The measurements: of the file, or of now with `--measure`.
 fn tuning(flags: &ModelFlags) -> anyhow::Result<Tuning> {
     let mut tuning = match flags.tuning.as_deref() {
         Some(file) => Tuning::read(file)?,
@@ -68,24 +68,25 @@ fn tuning(flags: &ModelFlags) -> anyhow::Result<Tuning> {
     Ok(tuning)
 }
 
-/// Hosts are processes of this machine when they are measured, so they are some and not many.
+/// Processes of this machine act as hosts in a measurement, so their number is limited.
 fn check_measurable(flags: &ModelFlags) -> Result<(), UsageError> {
     let processes = flags.hosts.saturating_mul(flags.ppn);
     if flags.hosts >= 2 && processes <= MEASURED_PROCESSES_MAX {
         return Ok(());
     }
     let typed = format!("{} and --ppn {}", flags.hosts, flags.ppn);
-    let allowed =
-        format!("with --measure, 2 hosts or more and {MEASURED_PROCESSES_MAX} processes at most");
+    let allowed = format!(
+        "with --measure, 2 hosts or more and at most {MEASURED_PROCESSES_MAX} processes are allowed"
+    );
     Err(UsageError::new("--hosts", typed, allowed))
 }
 
-/// The constants: what was typed, else what the file has.
+/// The constants: those of the command line, else those of the file.
 fn costs(flags: &ModelFlags, tuning: &Tuning) -> Result<Costs, UsageError> {
     let measured = tuning.costs.map(Costs::from);
     let pick = |option: &str, typed: Option<f64>, of: fn(&Costs) -> f64| {
         typed.or_else(|| measured.as_ref().map(of)).ok_or_else(|| {
-            let allowed = "needed, unless --tuning FILE holds what tributary tune measured";
+            let allowed = "needed, unless --tuning names a file of tributary tune";
             UsageError::new(option, "", allowed)
         })
     };

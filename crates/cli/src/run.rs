@@ -18,7 +18,7 @@ use crate::flags::TransportFlag;
 use arguments::Arguments;
 pub(crate) use command::exit_code;
 
-/// Runs the command and reports.
+/// Runs the command and shows its report.
 pub(crate) fn run(flags: RunFlags) -> anyhow::Result<ExitCode> {
     let arguments = Arguments::try_from(flags)?;
     let report = report::Destination::new(arguments.report.as_deref())?;
@@ -35,7 +35,7 @@ pub(crate) fn run(flags: RunFlags) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::from(exit_code(status)))
 }
 
-/// Puts our library before what is preloaded already.
+/// Puts our library before those that LD_PRELOAD has.
 fn with_preload(mut environment: Environment, arguments: &Arguments) -> Environment {
     let mut preload = arguments.library.clone().into_os_string();
     if let Some(others) = std::env::var_os("LD_PRELOAD").filter(|others| !others.is_empty()) {

@@ -1,4 +1,4 @@
-//! Signals that ask this process to stop: who hears of them, and what they are called.
+//! Signals that ask this process to stop: listeners for them, and their names.
 
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -18,7 +18,7 @@ pub(crate) struct Caught {
     pub(crate) from_terminal: bool,
 }
 
-/// Signals this process takes care of from now on.
+/// The signals that this process catches.
 pub(crate) struct Signals {
     listener: Arc<Mutex<Option<Listener>>>,
 }
@@ -27,8 +27,8 @@ pub(crate) struct Signals {
 pub(crate) struct Watch(Arc<Mutex<Option<Listener>>>);
 
 impl Signals {
-    /// Catches what asks a process to stop: SIGINT, SIGTERM and SIGHUP. Until somebody watches,
-    /// and after that, such a signal ends the process as if it were not caught.
+    /// Catches SIGINT, SIGTERM and SIGHUP. While there is no [`Watch`], such a signal ends the process
+    /// as if it were not caught.
     pub(crate) fn catch() -> io::Result<Self> {
         let listener: Arc<Mutex<Option<Listener>>> = Arc::default();
         let shared = Arc::clone(&listener);
@@ -62,7 +62,7 @@ pub(crate) fn forward(
     let mut caught = SignalsInfo::<WithOrigin>::new(signals)?;
     std::thread::Builder::new().name("signals".to_owned()).spawn(move || {
         for origin in &mut caught {
-            // The kernel itself sends on behalf of the terminal; a process is named otherwise.
+            // A signal of the terminal comes from the kernel and names no process.
             listener(Caught { signal: origin.signal, from_terminal: origin.process.is_none() });
         }
     })?;
@@ -72,7 +72,7 @@ pub(crate) fn forward(
 /// Signals that `tributary run` passes on to its command.
 pub(crate) const PASSED_ON: [i32; 6] = [SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2];
 
-/// What a signal is called: `signal 9 (SIGKILL)`.
+/// The name of a signal: `signal 9 (SIGKILL)`.
 pub(crate) fn name(signal: i32) -> String {
     match signal_hook::low_level::signal_name(signal) {
         Some(name) => format!("signal {signal} ({name})"),

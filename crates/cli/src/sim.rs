@@ -1,4 +1,4 @@
-//! `tributary sim figure`, `run` and `compare`: asks the simulator, and writes tables and files.
+//! `tributary sim figure`, `run` and `compare`: calls the simulator, and writes tables and files.
 
 use std::io::{self, IsTerminal, Write};
 use std::path::Path;
@@ -16,8 +16,8 @@ use crate::flags::{CompareFlags, FigureFlags, SimRunFlags, SystemFlags};
 use crate::tables;
 use crate::usage::UsageError;
 
-/// How often the progress bar looks.
-const LOOK: Duration = Duration::from_millis(100);
+/// How often the progress bar is updated.
+const PROGRESS_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Makes one figure or all of them.
 pub(crate) fn figure(flags: &FigureFlags) -> anyhow::Result<ExitCode> {
@@ -88,7 +88,7 @@ fn question(flags: &SystemFlags) -> anyhow::Result<(Preset, Question)> {
     Ok((preset, question))
 }
 
-/// Runs `work` beside a progress bar, where somebody watches.
+/// Runs `work`, with a progress bar if standard error is a terminal.
 fn watched<T: Send>(
     name: &str,
     work: impl FnOnce(&Progress) -> Result<T, FigureError> + Send,
@@ -106,7 +106,7 @@ fn watched<T: Send>(
             let (done, total) = progress.state();
             bar.set_length(total);
             bar.set_position(done);
-            std::thread::sleep(LOOK);
+            std::thread::sleep(PROGRESS_INTERVAL);
         }
         worker.join()
     });
@@ -124,7 +124,7 @@ fn show(figure: &Figure, compared: &Compared, took: Duration) -> anyhow::Result<
     Ok(())
 }
 
-/// The table, then what was published in words about it.
+/// The table, then the published statements about it.
 fn in_text(figure: &Figure, compared: &Compared) -> String {
     let mut text = as_text(&figure.table) + "\n";
     for caption in &compared.captions {

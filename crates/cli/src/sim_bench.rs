@@ -1,4 +1,4 @@
-//! `tributary sim bench`: how fast the simulator is, beside what it is meant to reach.
+//! `tributary sim bench`: the speed of the simulator, beside its targets.
 
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -10,7 +10,7 @@ use tributary_sim::preset;
 use crate::flags::SimBenchFlags;
 use crate::tables;
 
-/// One fabric to time: hosts, its shape, operations, and the most an operation may take.
+/// One fabric to time: its hosts and shape, the operations, and the target time of one.
 struct Case {
     hosts: u32,
     shape: &'static str,
@@ -29,7 +29,7 @@ const CASES: [Case; 3] = [
     },
 ];
 
-/// Least events a second, in millions.
+/// The target of events a second, in millions.
 const TARGET_MEVENTS: f64 = 5.0;
 
 /// Times one 8-byte allreduce in the network on fabrics of growing size.
@@ -92,7 +92,7 @@ fn time(case: &Case) -> anyhow::Result<Vec<String>> {
     ])
 }
 
-/// Most memory this process ever had, in MiB; 0 where the system does not say.
+/// Peak memory of this process, in MiB; 0 if the system does not say.
 fn peak_mib() -> f64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));

@@ -1,4 +1,4 @@
-//! `tributary swarm`: many seeds on all cores, and the story of those that fail.
+//! `tributary swarm`: many seeds on all cores, and the log of those that fail.
 
 use std::collections::BTreeMap;
 use std::io::{self, IsTerminal, Write};
@@ -19,7 +19,7 @@ pub(crate) fn run(flags: &SwarmFlags) -> anyhow::Result<ExitCode> {
     if let Some(threads) = flags.threads {
         rayon::ThreadPoolBuilder::new().num_threads(usize::from(threads)).build_global()?;
     }
-    // A machine that panics is a finding like any other, told with its seed and story.
+    // A protocol machine that panics is a failure like any other, reported with its seed and log.
     std::panic::set_hook(Box::new(|_| {}));
     let started = Instant::now();
     let sweep = run_seeds(flags);

@@ -1,4 +1,4 @@
-//! Text tables of one look.
+//! Text tables in one style.
 
 use comfy_table::{Cell, CellAlignment, ContentArrangement, Table};
 
@@ -14,7 +14,7 @@ pub(crate) fn plain<const COLUMNS: usize>(header: [&str; COLUMNS]) -> Table {
     table
 }
 
-/// Lines the columns from `first` to before `end` up on the right: they hold numbers.
+/// Aligns columns to the right, because they hold numbers.
 pub(crate) fn right(table: &mut Table, columns: std::ops::Range<usize>) {
     for index in columns {
         if let Some(column) = table.column_mut(index) {
@@ -23,7 +23,7 @@ pub(crate) fn right(table: &mut Table, columns: std::ops::Range<usize>) {
     }
 }
 
-/// The table as text without blanks at the ends of lines.
+/// The table as text, without trailing blanks.
 pub(crate) fn text(table: &Table) -> String {
     let lines: Vec<String> = table.lines().map(|line| line.trim_end().to_owned()).collect();
     lines.join("\n")

@@ -16,9 +16,9 @@ use crate::bench::sizes;
 use crate::flags::{CollectiveFlag, TuneFlags};
 use crate::usage;
 
-/// Leaders per host that are tried, as far as there are ranks.
+/// Numbers of leaders per host to try, up to the number of ranks.
 pub(crate) const LEADERS: [u32; 5] = [1, 2, 4, 8, 16];
-/// Sub-partitions of each leader's share that are tried.
+/// Numbers of sub-partitions of each leader's share to try.
 const SUB_PARTITIONS: [u32; 2] = [1, 4];
 
 /// One path on which all lengths are measured.
@@ -33,7 +33,7 @@ struct Trial {
     sub_partitions: u32,
 }
 
-/// What of a benchmark's line is kept.
+/// The fields of a benchmark's line that are kept.
 #[derive(Deserialize)]
 struct BenchRow {
     size_bytes: u64,
@@ -48,7 +48,7 @@ pub(crate) fn tune(flags: TuneFlags) -> anyhow::Result<ExitCode> {
     if !flags.measure {
         for trial in trials(&flags) {
             tuning.measurements.extend(trial.measure(&flags.sizes, flags.iters)?);
-            // What was measured so far stays if a later trial fails.
+            // Keeps the measurements so far if a later trial fails.
             tuning.write(&flags.file)?;
         }
     }
@@ -67,8 +67,8 @@ pub(crate) fn constants(address: IpAddr) -> anyhow::Result<Tuning> {
     })
 }
 
-/// Allreduces as the model describes them, over direct links by recursive doubling, with each of
-/// [`LEADERS`] that a host has processes for.
+/// Measures allreduces as the model describes them: over direct links by recursive doubling, with each
+/// number of [`LEADERS`] up to the processes of a host.
 pub(crate) fn by_leaders(
     hosts: u32,
     ppn: u32,
@@ -91,7 +91,7 @@ pub(crate) fn by_leaders(
     Ok(measurements)
 }
 
-/// Every path that is worth trying, for every number of hosts and processes.
+/// Every path to try, for every number of hosts and processes.
 fn trials(flags: &TuneFlags) -> Vec<Trial> {
     let mut trials = Vec::new();
     for &collective in &flags.collectives {
@@ -115,12 +115,12 @@ fn trials(flags: &TuneFlags) -> Vec<Trial> {
     trials
 }
 
-/// The direct paths: every algorithm that suits some length, then more leaders.
+/// The paths over direct links: every algorithm that suits some length, then more leaders.
 fn direct(trial: Trial, ppn: u32) -> impl Iterator<Item = Trial> {
     let trial = Trial { method: Method::Direct, ..trial };
     let is_allreduce = trial.collective == CollectiveFlag::Allreduce;
     let algorithms: &[AlgorithmChoice] = match (is_allreduce, trial.hosts) {
-        // Among two, halving and the ring are the same exchange of halves.
+        // Between two hosts, halving and the ring are the same exchange of halves.
         (true, 2) => &[AlgorithmChoice::RecursiveDoubling, AlgorithmChoice::Rabenseifner],
         (true, _) => &[
             AlgorithmChoice::RecursiveDoubling,
@@ -128,7 +128,7 @@ fn direct(trial: Trial, ppn: u32) -> impl Iterator<Item = Trial> {
             AlgorithmChoice::Ring,
             AlgorithmChoice::Linear,
         ],
-        // Among two, one hears from all others whatever the algorithm.
+        // Between two hosts, every algorithm sends the same messages.
         (false, 2) => &[AlgorithmChoice::Auto],
         (false, _) => &[AlgorithmChoice::Auto, AlgorithmChoice::Linear],
     };
@@ -168,16 +168,18 @@ impl Trial {
         set(&knobs::SUB_PARTITIONS, &self.sub_partitions.to_string());
         set(&knobs::DIRECT_ALGORITHM, self.algorithm.name());
         set(&knobs::TUNING, "");
-        let ended = command.stderr(Stdio::inherit()).output().context("the benchmark")?;
+        let ended =
+            command.stderr(Stdio::inherit()).output().context("the benchmark did not start")?;
         if !ended.status.success() {
-            bail!("the benchmark of {} over {} hosts failed", self.collective.name(), self.hosts);
+            bail!("the benchmark of {} on {} hosts failed", self.collective.name(), self.hosts);
         }
-        let text = String::from_utf8(ended.stdout).context("the benchmark's output")?;
+        let text = String::from_utf8(ended.stdout).context("the benchmark's output is not text")?;
         text.lines().map(|line| self.measurement(line)).collect()
     }
 
     fn measurement(&self, line: &str) -> anyhow::Result<Measurement> {
-        let row: BenchRow = serde_json::from_str(line).context("the benchmark's output")?;
+        let row: BenchRow =
+            serde_json::from_str(line).context("the benchmark's output can't be read")?;
         Ok(Measurement {
             collective: self.collective.kind(),
             hosts: self.hosts,

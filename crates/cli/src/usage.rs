@@ -1,5 +1,5 @@
-//! What a bad option or a bad file gets: one line that names the option, the value and what is
-//! allowed, and exit code 2. Knows clap's errors; knows nothing of what the options mean.
+//! Errors about options and files: one line that names the option, the value and what is allowed, and
+//! exit code 2. Knows clap's errors; does not know what options mean.
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use tributary_client::SettingError;
@@ -10,14 +10,14 @@ use tributary_client::SettingError;
 pub(crate) struct UsageError {
     /// As it is typed: `--sizes`.
     pub(crate) option: String,
-    /// What stood there; empty if nothing did.
+    /// The value that was given; empty if none was.
     pub(crate) value: String,
-    /// What would have been right.
+    /// What is allowed.
     pub(crate) allowed: String,
 }
 
 impl UsageError {
-    /// An error about `option`, which held `value` where only `allowed` is.
+    /// An error about `option`, whose `value` is not what is `allowed`.
     pub(crate) fn new(
         option: impl Into<String>,
         value: impl Into<String>,
@@ -37,7 +37,7 @@ pub(crate) fn from_setting(error: SettingError) -> UsageError {
     UsageError::new(error.knob.name, error.value, allowed)
 }
 
-/// One line for a refusal of clap's; `None` for what is no refusal (`--help`, `--version`).
+/// One line for an error of clap's; `None` for help and version, which are no errors.
 pub(crate) fn line_of(error: &clap::Error) -> Option<String> {
     let text = |kind| error.get(kind).map(ToString::to_string);
     let line = match error.kind() {
@@ -62,7 +62,7 @@ pub(crate) fn line_of(error: &clap::Error) -> Option<String> {
     Some(line)
 }
 
-/// A word that no command line here has, and the nearest that one has.
+/// An unknown option or subcommand, and the nearest known one.
 fn unknown_word(error: &clap::Error) -> String {
     let text = |kind| error.get(kind).map(ToString::to_string);
     let word = text(ContextKind::InvalidArg)
@@ -70,8 +70,8 @@ fn unknown_word(error: &clap::Error) -> String {
         .unwrap_or_default();
     let near = text(ContextKind::SuggestedArg).or_else(|| text(ContextKind::SuggestedSubcommand));
     match near {
-        Some(near) => format!("'{word}' is not known here; nearest: {near}"),
-        None => format!("'{word}' is not known here; --help lists what is"),
+        Some(near) => format!("'{word}' is unknown; did you mean {near}?"),
+        None => format!("'{word}' is unknown; --help lists what is allowed"),
     }
 }
 

@@ -1,4 +1,4 @@
-//! `tributary bench` from end to end, with the fabric it starts itself.
+//! `tributary bench` from end to end, with the fabric that it starts itself.
 
 mod support;
 
@@ -40,8 +40,8 @@ fn every_collective_is_verified_in_the_node_and_in_the_tree() {
         let rows = rows(&line);
         assert_eq!(rows.len(), 3 * 15, "{collective}");
         for row in rows {
-            let way = if row["algo"] == "node" { "in_node" } else { "in_tree" };
-            assert_eq!(row["path"], way, "{collective}");
+            let path = if row["algo"] == "node" { "in_node" } else { "in_tree" };
+            assert_eq!(row["path"], path, "{collective}");
         }
     }
     let rows = rows("barrier --procs 3 --hosts 3 --algo node,auto --iters 10");
@@ -105,12 +105,12 @@ fn people_get_a_table() {
     assert!(ended.status.success(), "{}", ended.stderr);
     let lines: Vec<&str> = ended.stdout.lines().collect();
     assert!(lines[0].contains("bcast of f32, 2 processes") && lines[0].contains("verified"));
-    assert!(lines[3].starts_with("algo  way") && lines[3].contains("size_bytes"));
+    assert!(lines[3].starts_with("algo  path") && lines[3].contains("size_bytes"));
     assert_eq!(lines[4].split_whitespace().count(), lines[3].split_whitespace().count());
-    assert_eq!(ended.stderr, "", "no progress bar unless a person looks");
+    assert_eq!(ended.stderr, "", "no progress bar without a terminal");
 }
 
-/// Kills rank 2 of 4 and expects everybody to be told.
+/// Kills rank 2 of 4 and expects every other rank to fail.
 fn a_killed_rank_is_reported(hosts: &str) {
     let mut command = tributary();
     command.args(["bench", "allreduce", "--procs", "4", "--sizes", "8", "--iters", "10000000"]);

@@ -1,10 +1,10 @@
-//! Real daemons as processes, and what `kill -9` of a rank and of a node leaves behind.
+//! Real daemons as processes, and `kill -9` of a rank and of a node.
 
 mod support;
 
 use support::{Daemons, Ended, Running, await_children, is_alive, kill, run};
 
-/// Descriptors that may differ: connections of ours that the other side has not seen end yet.
+/// Descriptors that may differ: connections whose end the other side has not seen yet.
 const DESCRIPTORS_SLACK: usize = 2;
 /// Memory that may differ: the allocator keeps pages.
 const RESIDENT_SLACK_KIB: u64 = 8 << 10;
@@ -21,21 +21,21 @@ fn assert_serves(daemons: &Daemons) {
     daemons.await_idle();
 }
 
-/// Starts a benchmark that never ends by itself, and waits until its group stands.
+/// Starts a benchmark that never ends by itself, and waits for its group.
 fn endless_bench(daemons: &Daemons) -> (Running, Vec<u32>) {
     let mut command = daemons.tributary();
     command.args("bench allreduce --procs 4 --hosts 4 --sizes 8 --iters 10000000".split(' '));
     let bench = Running::start(command.env("TRIBUTARY_LOG", "off"));
     let mut ranks = await_children(bench.id(), 4);
     ranks.sort_unstable();
-    support::await_that("the group stands", || {
+    support::await_that("the group is set up", || {
         (!support::list(&daemons.status(), "groups").is_empty()).then_some(())
     });
     std::thread::sleep(std::time::Duration::from_millis(300));
     (bench, ranks)
 }
 
-/// What each daemon holds.
+/// Descriptors and memory of each daemon.
 fn holdings(daemons: &Daemons) -> Vec<(usize, u64)> {
     std::iter::once(&daemons.manager)
         .chain(&daemons.nodes)
@@ -43,9 +43,9 @@ fn holdings(daemons: &Daemons) -> Vec<(usize, u64)> {
         .collect()
 }
 
-/// Waits until every daemon holds about what it held `before`.
+/// Waits until every daemon has about the descriptors and memory of `before`.
 fn await_holdings(daemons: &Daemons, before: &[(usize, u64)]) {
-    support::await_that("daemons give back what they held", || {
+    support::await_that("daemons free what they held", || {
         let now = holdings(daemons);
         before
             .iter()
@@ -144,8 +144,8 @@ fn daemons_stop_cleanly_and_a_wrong_token_is_refused() {
     }
 }
 
-/// Without aggregation nodes there is no group: a host algorithm takes over, and nobody says that the
-/// tree was used; unless the MPI beneath is to have it.
+/// Without aggregation nodes there is no group: operations take direct links, and the report says so,
+/// unless TRIBUTARY_FALLBACK sends them to the underlying MPI.
 #[test]
 fn a_refused_group_falls_back_to_a_host_algorithm() {
     let daemons = Daemons::start(&[]);
@@ -160,7 +160,7 @@ fn a_refused_group_falls_back_to_a_host_algorithm() {
 }
 
 #[test]
-fn a_killed_rank_of_a_mesh_is_named_by_all_others() {
+fn a_killed_rank_on_direct_links_is_named_by_all_others() {
     let daemons = Daemons::start(&[]);
     let mut command = daemons.tributary();
     command.args("bench allreduce --procs 4 --hosts 4 --sizes 8 --iters 10000000".split(' '));
@@ -197,15 +197,15 @@ fn a_process_outside_the_job_reads_its_results_and_costs_it_nothing() {
         |count: &str| run(daemons.tributary().arg("listen").arg(&grant).args(["--count", count]));
     let mut last = 0;
     for count in ["1", "100"] {
-        // The first process has left by the time the second takes its place.
-        let ended = support::await_that("the place is free", || {
+        // The second process can join once the first has left.
+        let ended = support::await_that("the receiver's place is free", || {
             Some(listen(count)).filter(|ended| ended.status.success())
         });
         assert_eq!(ended.stdout.lines().count(), count.parse::<usize>().unwrap());
         for line in ended.stdout.lines() {
             let line: serde_json::Value = serde_json::from_str(line).expect("JSON");
             assert_eq!((&line["operator"], &line["datatype"]), (&"sum".into(), &"f32".into()));
-            // Four ranks put in 0 to 3, each its own, in every place: 6, twice.
+            // Ranks 0 to 3 contribute their numbers in both elements: 6, twice.
             assert_eq!(line["data"], "0000c0400000c040");
             let operation = line["operation"].as_u64().expect("a number");
             assert!(operation > last, "operation {operation} after {last}");

@@ -1,6 +1,6 @@
-//! Labs of namespaces: they come up, do what they should to packets, and leave nothing behind.
+//! Labs of namespaces: they come up, treat packets as their options say, and leave nothing behind.
 //!
-//! Where this user may not have namespaces the tests say so and end; with `CI=true` they fail.
+//! If this user may not create namespaces, the tests say so and end; with `CI=true` they fail.
 
 mod support;
 
@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use rustix::process::Signal;
 use support::{Ended, Running, await_that, await_within, is_alive, kill, run, signal, tributary};
 
-/// A lab of a test's own, taken down with this value.
+/// A test's own lab, which goes down with this value.
 struct TestLab(String);
 
 fn lab(name: &str, words: &[&str]) -> Command {
@@ -26,7 +26,7 @@ fn lab(name: &str, words: &[&str]) -> Command {
     command
 }
 
-/// Brings a lab up; `None`, said loudly, where that is not permitted.
+/// Brings a lab up; if that is not permitted, says so and returns `None`.
 fn up(test: &str, options: &[&str]) -> Option<TestLab> {
     let name = format!("{test}-{}", std::process::id());
     let mut words = vec!["up"];
@@ -35,7 +35,7 @@ fn up(test: &str, options: &[&str]) -> Option<TestLab> {
     if ended.status.code() == Some(2) {
         let is_ci = std::env::var("CI").is_ok_and(|value| value == "true");
         assert!(!is_ci, "labs have to work in CI: {}", ended.stderr);
-        // Past the test runner, which keeps what tests print to itself.
+        // Not by a macro: the test runner captures what they print.
         let line = format!("\nNOT RUN: {test}: {}\n", ended.stderr);
         std::io::stderr().write_all(line.as_bytes()).expect("standard error is open");
         return None;
@@ -54,14 +54,14 @@ impl TestLab {
         self.command(&["exec", member, "--", "sh", "-c", script])
     }
 
-    /// What a shell script on a member writes; it has to succeed.
+    /// The output of a shell script on a member, which must succeed.
     fn output(&self, member: &str, script: &str) -> String {
         let ended = run(&mut self.shell(member, script));
         assert!(ended.status.success(), "{script}: {}", ended.stderr);
         ended.stdout
     }
 
-    /// What a Python program on a member writes; it has to succeed.
+    /// Starts a Python program on a member.
     fn python(&self, member: &str, program: &str) -> Running {
         Running::start(&mut self.command(&["exec", member, "--", "python3", "-c", program]))
     }
@@ -111,7 +111,7 @@ fn machine_mounts() -> usize {
     std::fs::read_to_string("/proc/self/mounts").expect("mounts").lines().count()
 }
 
-/// The process whose command line is this, each word with a zero behind it.
+/// The process with this command line, each word with a zero after it.
 fn process_with(command_line: &str) -> Option<u32> {
     let entries = std::fs::read_dir("/proc").expect("processes");
     entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).find(|pid| {
@@ -143,7 +143,7 @@ fn a_lab_comes_up_and_goes_without_a_trace() {
     let (links, mounts) = (machine_links(), machine_mounts());
     let Some(lab) = up("trace", &["--hosts", "3", "--hosts-per-leaf", "2"]) else { return };
     let name = lab.0.clone();
-    assert_eq!(machine_links(), links, "the machine's network is not the lab's");
+    assert_eq!(machine_links(), links, "a lab changes the machine's network");
     assert!(processes_of(&name).len() > 8, "members and daemons are processes");
 
     let named: Vec<String> =
@@ -194,8 +194,8 @@ fn commands_have_their_own_exit_codes_streams_and_signals() {
     let running = Running::start(&mut lab.shell("h0", trap));
     // It sleeps only once the trap is set.
     await_that("the script runs", || {
-        let looked = lab.output("h0", "ps axo args | grep -c '^[s]leep 0.05' || true");
-        (looked.trim() == "1").then_some(())
+        let found = lab.output("h0", "ps axo args | grep -c '^[s]leep 0.05' || true");
+        (found.trim() == "1").then_some(())
     });
     signal(running.id(), Signal::TERM);
     assert_eq!(running.wait().status.code(), Some(9));
@@ -208,7 +208,7 @@ fn a_request_is_awaited_while_another_command_ends() {
     let running = Running::start(&mut lab.shell("h0", "exec sleep 1009"));
     let sleeper = await_that("the sleeper runs", || process_with("sleep\x001009\0"));
     let mut caller = UnixStream::connect(lab.folder().join("sockets/h0")).expect("it listens");
-    // Time for the member to take the connection and to wait for the request.
+    // Gives the member time to accept the connection and to wait for the request.
     thread::sleep(Duration::from_millis(200));
     kill(sleeper);
     caller.set_read_timeout(Some(Duration::from_secs(1))).expect("not zero");
@@ -238,7 +238,7 @@ fn a_wait_in_vain_tells_what_processes_said() {
 #[test]
 fn a_command_does_not_outlive_its_caller() {
     let Some(lab) = up("caller", &["--hosts", "1"]) else { return };
-    // Deaf to the hang-up, so that only the kill behind it ends it.
+    // Ignores SIGHUP, so that only the SIGKILL after it ends the script.
     let running =
         Running::start(&mut lab.shell("h0", "trap '' HUP; sleep 1000 & wait; sleep 1001"));
     let sleepers = |lab: &TestLab| lab.output("h0", "ps axo args | grep -c '^[s]leep 100' || true");
@@ -248,7 +248,8 @@ fn a_command_does_not_outlive_its_caller() {
     await_that("the script ends", || (sleepers(&lab).trim() == "0").then_some(()));
 }
 
-/// Where sessions are scheduled as groups, a lab has one control group for all of its own, or says why not.
+/// If sessions are scheduled as groups, a lab puts all its processes into one control group, or says why
+/// not.
 #[test]
 fn a_lab_is_scheduled_as_one_group_or_says_why_not() {
     let Some(lab) = up("group", &["--hosts", "1"]) else { return };
@@ -293,8 +294,8 @@ fn a_killed_supervisor_takes_everything_along_and_down_removes_the_rest() {
     let Some(lab) = up("supervisor", &["--hosts", "2"]) else { return };
     let running = Running::start(&mut lab.shell("h0", "sleep 1000"));
     await_that("the command runs", || {
-        let looked = lab.output("h0", "ps axo args | grep -c '^[s]leep 1000' || true");
-        (looked.trim() == "1").then_some(())
+        let found = lab.output("h0", "ps axo args | grep -c '^[s]leep 1000' || true");
+        (found.trim() == "1").then_some(())
     });
     let supervisor = lab.supervisor();
     kill(supervisor);
@@ -321,11 +322,11 @@ fn up_killed_at_any_time_leaves_nothing_that_down_does_not_remove() {
         thread::sleep(Duration::from_millis(after_ms));
         kill(child.id());
         child.wait().expect("the child is ours");
-        // It may be gone by itself, or never have begun.
+        // The lab may have ended by itself, or not have begun.
         let ended = run(&mut self::lab(&name, &["down"]));
         let is_none = ended.stderr.contains("there is no lab");
         assert!(ended.status.success() || is_none, "after {after_ms} ms: {}", ended.stderr);
-        // A supervisor without anybody to keep for removes the folder and ends an instant later.
+        // A supervisor whose `up` is gone removes the folder and ends a moment later.
         await_that("all processes end", || processes_of(&name).is_empty().then_some(()));
         assert_nothing_left(&name);
     }
@@ -344,7 +345,7 @@ fn lab_quietly(name: &str, words: &[&str]) -> std::process::Child {
 fn where_namespaces_are_refused_up_says_so_with_exit_code_2() {
     let Some(lab) = up("allowed", &["--hosts", "1"]) else { return };
     drop(lab);
-    // In a user namespace of its own, root may forbid itself any further networks.
+    // In its own user namespace, root may forbid itself further network namespaces.
     let name = format!("refused-{}", std::process::id());
     let script = format!(
         "echo 0 > /proc/sys/user/max_net_namespaces && exec '{}' lab up --name {name}",
@@ -357,7 +358,7 @@ fn where_namespaces_are_refused_up_says_so_with_exit_code_2() {
     assert_nothing_left(&name);
 }
 
-/// Counts datagrams until an empty one says that no more come.
+/// Counts datagrams until an empty one arrives.
 const RECEIVER: &str = "
 import socket
 s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
@@ -385,7 +386,7 @@ fn dropped(lab: &TestLab, member: &str, interface: &str) -> u64 {
     words.nth(1).and_then(|word| word.parse().ok()).unwrap_or_else(|| panic!("{text}"))
 }
 
-/// A script on h1 of a lab that takes what comes to port 9000, once it does.
+/// Starts a script on h1 of a lab that receives on port 9000, and waits until it listens.
 fn receiving(lab: &TestLab, script: &str) -> Running {
     let receiver = lab.python("h1", script);
     await_that("the receiver listens", || {
@@ -401,9 +402,9 @@ fn links_lose_the_share_of_packets_they_are_told_to() {
     let sent = lab.python("h0", SENDER).wait();
     assert!(sent.status.success(), "{}", sent.stderr);
     let received: u64 = receiver.wait().stdout.trim().parse().expect("a count");
-    // Two links on the way, each losing a tenth: 3,240 of 4,000 arrive, give or take 25.
+    // Two links in a row, each of which loses a tenth: 3,240 of 4,000 arrive, give or take 25.
     assert!((3_000..3_480).contains(&received), "{received} of 4000 datagrams arrived");
-    // The switch drops what h0 sends, the host what the switch sends; about a tenth each.
+    // The switch drops about a tenth of what h0 sends, and h1 a tenth of what the switch sends.
     let up = dropped(&lab, "leaf0", "h0");
     let down = dropped(&lab, "h1", "eth0");
     assert!((280..540).contains(&up) && (240..480).contains(&down), "dropped {up} and {down}");
@@ -472,7 +473,7 @@ print(s.recv(16).decode())
 ",
     );
     assert_eq!(sender.wait().stdout.trim(), "1000000");
-    // A bucket of 128 KiB goes at once, the rest at 10 Mbit/s: 0.69 s, and no network is faster.
+    // The bucket lets 128 KiB pass at once, the rest at 10 Mbit/s: 0.69 s.
     let elapsed = started.elapsed();
     assert!(elapsed >= Duration::from_millis(650), "1 MB took {elapsed:?}");
     assert!(receiver.wait().status.success());

@@ -1,4 +1,4 @@
-//! What a person types: help, refusals, knobs, completions.
+//! The command line: help, errors, knobs, completions.
 
 mod support;
 
@@ -43,7 +43,7 @@ fn help(page: &[&str], columns: usize) -> String {
     ended.stdout
 }
 
-/// Compares help texts with the ones in `snapshots`; `TRIBUTARY_BLESS=1` rewrites those.
+/// Compares help texts with those in `snapshots`; `TRIBUTARY_BLESS=1` rewrites them.
 #[test]
 fn help_is_as_reviewed() {
     let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/snapshots");
@@ -60,7 +60,7 @@ fn help_is_as_reviewed() {
     }
 }
 
-/// What follows a page's options: examples keep their lines, and paragraphs fill theirs.
+/// The text after a page's options: examples keep their lines, and paragraphs fill theirs.
 #[test]
 fn examples_and_paragraphs_are_readable_at_any_width() {
     for page in PAGES {
@@ -83,7 +83,7 @@ fn examples_and_paragraphs_are_readable_at_any_width() {
     }
 }
 
-/// Each line, and what the one line on standard error must name.
+/// Each command line, and the words that the one line on standard error must contain.
 const REFUSED: &[(&str, &[&str])] = &[
     ("lab up --hosts 65", &["--hosts", "65", "1 to 64"]),
     ("lab up --rate fast", &["--rate", "fast", "10gbit"]),

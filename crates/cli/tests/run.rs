@@ -1,5 +1,5 @@
-//! `tributary run` around ordinary commands: what they get, how they end, what is reported. Real
-//! MPI programs are run by tests/mpi.
+//! `tributary run` with ordinary commands: their environment, exit codes and reports. tests/mpi runs real MPI
+//! programs.
 
 mod support;
 
@@ -10,7 +10,7 @@ use std::process::Command;
 use support::{Running, run, tributary};
 use tempfile::TempDir;
 
-/// A folder with preload libraries. They are empty, so the loader says that it leaves them out.
+/// A folder with preload libraries. They are empty, so the loader warns and ignores them.
 fn libraries() -> TempDir {
     let folder = tempfile::tempdir().expect("a temporary folder can be written");
     for mpi in ["openmpi", "mpich"] {
@@ -27,7 +27,7 @@ fn shell(libraries: &TempDir, options: &str, script: &str) -> Command {
     command
 }
 
-/// A launcher that says it is `version`.
+/// A launcher whose `--version` prints `version`.
 fn launcher(folder: &Path, version: &str) {
     let path = folder.join("mpirun");
     std::fs::write(&path, format!("#!/bin/sh\necho '{version}'\n"))

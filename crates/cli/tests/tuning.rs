@@ -1,4 +1,4 @@
-//! `tributary model` and `tributary tune`: what is measured is what is shown and what is chosen by.
+//! `tributary model` and `tributary tune`: measurements are shown, and communicators select by them.
 
 mod support;
 
@@ -57,7 +57,7 @@ fn what_is_measured_now_stands_beside_the_prediction() {
     assert!(alone.stderr.contains("2 hosts or more"), "{}", alone.stderr);
 }
 
-/// A table measured here is shown by the model and followed by communicators.
+/// The model shows a table that is measured here, and communicators select by it.
 #[test]
 fn what_was_tuned_is_shown_and_chosen_by() {
     let folder = tempfile::tempdir().unwrap();

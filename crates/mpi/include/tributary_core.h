@@ -1,14 +1,18 @@
 /*
- * What the MPI shim asks of the Rust core: open a context, join communicators, run operations,
- * count what was passed on, report.
+ * What the MPI shim asks of the Rust core: open a context, set communicators up, run operations,
+ * count the calls that go to the underlying MPI, and report.
  *
- * The core knows nothing of MPI. It reaches the other ranks, before it has channels of its own,
- * through the bootstrap the caller hands it; its own progress thread never calls MPI.
+ * The core knows nothing of MPI. Before it has links of its own it reaches the other ranks through
+ * the bootstrap that the caller passes. Its progress thread never calls MPI.
  *
- * Messages: a function that fails keeps one line for the calling thread; tributary_message() tells it.
+ * Pointers: a pointer is not null, and what it points to is valid until the function returns, unless a
+ * comment says otherwise. A tributary_communicator came from tributary_communicator_new(), a
+ * tributary_request from tributary_start(), and neither was freed.
  *
- * The numbers of datatypes and operators are those of the frame header (docs/wire.md); a test of
- * the Rust side compares every one of them with this file.
+ * Messages: a function that fails keeps one line for the calling thread; tributary_message() gives it.
+ *
+ * The numbers of datatypes and operators are those of the frame header (docs/wire.md). A test of
+ * the Rust side compares each of them with this file.
  */
 #ifndef TRIBUTARY_CORE_H
 #define TRIBUTARY_CORE_H
@@ -59,7 +63,7 @@
 #define TRIBUTARY_SCAN 6
 #define TRIBUTARY_EXSCAN 7
 #define TRIBUTARY_COLLECTIVES 8
-/* From this one on: between the ranks of one host only. */
+/* This one and those after it are offloaded only if all ranks are on one host. */
 #define TRIBUTARY_FIRST_ON_HOST TRIBUTARY_REDUCE_SCATTER
 
 /* Why an operation went to the underlying MPI. */
@@ -68,26 +72,26 @@
 #define TRIBUTARY_PASS_COMBINATION 2       /* MPI doesn't define this operator on this datatype */
 #define TRIBUTARY_PASS_INTERCOMMUNICATOR 3 /* two groups */
 #define TRIBUTARY_PASS_NOT_SET_UP 4        /* made by a call that couldn't set it up */
-#define TRIBUTARY_PASS_UNAVAILABLE 5       /* the core refused it; the report gives its words */
+#define TRIBUTARY_PASS_UNAVAILABLE 5       /* the core refused it; the report gives its message */
 #define TRIBUTARY_PASS_EMPTY 6             /* no elements: nothing to do */
-#define TRIBUTARY_PASS_TOO_LONG 7          /* more bytes than MPI_Pack can count, of a type that may have to be packed */
-#define TRIBUTARY_PASS_ARGUMENTS 8         /* looks wrong: MPI judges it and raises its own error */
+#define TRIBUTARY_PASS_TOO_LONG 7          /* 2 GiB or more, which MPI_Pack can't count */
+#define TRIBUTARY_PASS_ARGUMENTS 8         /* MPI may refuse them, and then raises its own error */
 #define TRIBUTARY_PASS_REVOKED 9           /* the program has revoked the communicator */
 #define TRIBUTARY_PASS_SEVERAL_HOSTS 10    /* a collective of one host, a communicator of several */
-#define TRIBUTARY_PASS_SLOWER 11           /* longer than what was measured to be faster here */
+#define TRIBUTARY_PASS_SLOWER 11           /* so long that the underlying MPI was measured to be faster */
 #define TRIBUTARY_PASS_REASONS 12
 
 /* What became of an operation. */
 #define TRIBUTARY_PENDING 0
 #define TRIBUTARY_DONE 1
-#define TRIBUTARY_FAILED (-1)   /* and there is a message */
+#define TRIBUTARY_FAILED (-1)   /* tributary_message() says why */
 #define TRIBUTARY_GIVEN_UP (-2) /* some rank gave the communicator up */
 
 /* An operator and a datatype in one number. */
 #define TRIBUTARY_PAIR_DATATYPES 32
 #define TRIBUTARY_PAIR(operator_, datatype) ((operator_) * TRIBUTARY_PAIR_DATATYPES + (datatype))
 
-/* How the core reaches all ranks of one communicator while it sets things up. */
+/* How the core reaches all ranks of one communicator before it has links of its own. */
 typedef struct tributary_bootstrap {
     uint32_t rank;
     uint32_t size;
@@ -100,29 +104,33 @@ typedef struct tributary_bootstrap {
 } tributary_bootstrap;
 
 /*
- * Called now and then, from the waiting thread, while a blocking operation waits long: the
- * underlying MPI needs it to progress its own messages. A result other than 0 gives the communicator
- * up. Must not call the core on the communicator that waits.
+ * A thread whose blocking operation waits long calls it now and then, so that the underlying MPI can
+ * progress its own messages. Any thread may be the one that waits. A result other than 0 gives the
+ * communicator up. Must not call the core on the communicator that waits.
  */
 typedef struct tributary_progress_hook {
     int (*call)(void *context);
     void *context; /* valid until the communicator is freed */
 } tributary_progress_hook;
 
-/* One collective operation. */
+/*
+ * One collective operation. The buffers and `cuts` are valid, and nobody else uses them, until the
+ * operation is over: when tributary_run() returns, or tributary_test() returns something else than
+ * TRIBUTARY_PENDING. `source` and `target` are equal or do not overlap.
+ */
 typedef struct tributary_operation {
     uint32_t collective; /* TRIBUTARY_ALLREDUCE ... */
     uint32_t root;       /* of a reduce or broadcast; else 0 */
     uint32_t datatype;   /* TRIBUTARY_I8 ...; a broadcast or allgather moves TRIBUTARY_U8 */
     uint32_t operator_;  /* TRIBUTARY_SUM ...; barrier, broadcast and allgather have their own */
-    uint64_t elements;   /* that a rank contributes; of a reduce-scatter, of all blocks */
+    uint64_t elements;   /* in one rank's contribution; of a reduce-scatter, in all blocks */
     /* Equal to `target` when in place, for an allgather to the rank's own part of it; null for a
      * barrier. */
     const void *source;
     void *target; /* null at a reduce's ranks other than the root */
     /*
-     * Of a reduce-scatter whose blocks are not of one length: where each rank's begins, in elements,
-     * and behind them where the last one ends. In use as long as the buffers are. Else null.
+     * For a reduce-scatter whose blocks differ in length: the first element of each rank's block, and
+     * behind them the end of the last block. Else null.
      */
     const uint64_t *cuts;
 } tributary_operation;
@@ -137,8 +145,8 @@ typedef struct tributary_request tributary_request;
 int tributary_open(const tributary_bootstrap *world);
 
 /*
- * Writes the message of this thread's last failure, terminated and cut at `bytes`. Nothing is
- * written where `bytes` is 0.
+ * Writes the message of this thread's last failure, terminated and cut at `bytes`. Writes nothing if
+ * `bytes` is 0.
  */
 void tributary_message(char *text, size_t bytes);
 
@@ -149,18 +157,18 @@ void tributary_message(char *text, size_t bytes);
  */
 void tributary_take_turns(void);
 
-/* Frees everything the context holds. Counts stay readable. Not collective. */
+/* Frees the context. Counters stay readable. Not collective. */
 void tributary_close(void);
 
 /*
  * Registers a communicator for counting. Local; never fails. `counted` is nonzero on the one rank
- * that counts for the communicator. `label` says how it was made and is copied.
+ * that counts for the communicator. `label` says how it was made: a terminated string, which is copied.
  */
 tributary_communicator *tributary_communicator_new(const char *label, uint32_t size, int counted);
 
 /*
- * Whether a communicator that was just created is to be set up at once (nonzero) or at its first
- * blocking collective. Collective, and the outcome is the same on all ranks.
+ * Whether to set up a communicator that was just created at once (nonzero) or at its first blocking
+ * collective. Collective, and the outcome is the same on all ranks.
  */
 int tributary_communicator_joins_now(const tributary_bootstrap *members);
 
@@ -174,8 +182,8 @@ int tributary_communicator_join(tributary_communicator *communicator,
                                 const tributary_progress_hook *progress_hook);
 
 /*
- * The longest contribution, in bytes, with which `collective` is to be offloaded on a communicator
- * that was joined, the same on all ranks; 0 where it can't be.
+ * The longest contribution, in bytes, with which `collective` is offloaded on a communicator that was
+ * joined; the same on all ranks. 0 if it can't be offloaded.
  */
 uint64_t tributary_communicator_longest(const tributary_communicator *communicator,
                                         uint32_t collective);
@@ -184,9 +192,9 @@ uint64_t tributary_communicator_longest(const tributary_communicator *communicat
 int tributary_communicator_is_on_one_host(const tributary_communicator *communicator);
 
 /*
- * Gives the communicator up at all its ranks: what waits on it and what comes later ends with
- * TRIBUTARY_GIVEN_UP. Not collective. Waits for a blocking operation of another thread on it, which
- * its progress hook has to end.
+ * Gives the communicator up at all its ranks: operations that wait on it, and all later ones, end with
+ * TRIBUTARY_GIVEN_UP. Not collective. Waits while another thread is in a blocking operation on it; the
+ * progress hook has to end that operation.
  */
 void tributary_communicator_give_up(tributary_communicator *communicator);
 
@@ -200,9 +208,9 @@ void tributary_communicator_free(tributary_communicator *communicator);
 int tributary_run(tributary_communicator *communicator, const tributary_operation *operation);
 
 /*
- * The same with arguments in registers, fields as in tributary_operation, `pair` a TRIBUTARY_PAIR: the
- * least overhead for short operations of a communicator whose ranks are on one host, which
- * tributary_communicator_is_on_one_host() tells. On others it is right too, and no faster.
+ * The fast path: the same with arguments in registers, as the fields of tributary_operation, and
+ * `pair` a TRIBUTARY_PAIR. It has the least overhead for short operations if
+ * tributary_communicator_is_on_one_host(). On other communicators it works too, and is no faster.
  */
 int tributary_allreduce(const tributary_communicator *communicator, uint32_t pair,
                         uint64_t elements, const void *source, void *target);
@@ -213,15 +221,15 @@ int tributary_broadcast(const tributary_communicator *communicator, uint64_t len
 int tributary_barrier(const tributary_communicator *communicator);
 
 /*
- * Starts one operation and counts it; the buffers stay in use until it is done. Returns null with
- * a message when it could not start.
+ * Starts one operation and counts it. Returns null with a message if it could not start. `operation`
+ * itself is copied.
  */
 tributary_request *tributary_start(tributary_communicator *communicator,
                                    const tributary_operation *operation);
 
 /*
- * Drives an operation, and says how far it is: TRIBUTARY_PENDING, TRIBUTARY_DONE, TRIBUTARY_FAILED with a
- * message, or TRIBUTARY_GIVEN_UP.
+ * Drives an operation. Returns TRIBUTARY_PENDING, TRIBUTARY_DONE, TRIBUTARY_FAILED with a message, or
+ * TRIBUTARY_GIVEN_UP.
  */
 int tributary_test(tributary_request *request);
 
@@ -229,9 +237,9 @@ int tributary_test(tributary_request *request);
 void tributary_request_free(tributary_request *request);
 
 /*
- * Lets a little time pass in a wait that `request` may end, or something that only the caller can
- * poll between two calls. Where cores are short it soon sleeps, for 50 us at most. `request` is null if
- * there is none to drive; `is_first` is not 0 in a wait's first call.
+ * Pauses for a moment, in a wait for `request` and for what only the caller can poll between two calls.
+ * If there are fewer cores than ranks it soon sleeps, for 50 us at most. `request` is null if there is
+ * none to drive; `is_first` is not 0 in a wait's first call.
  */
 void tributary_rest(const tributary_request *request, int is_first);
 
@@ -240,8 +248,8 @@ void tributary_count_passed(tributary_communicator *communicator, uint32_t colle
                             uint32_t reason);
 
 /*
- * This process's counts as JSON text, not terminated; `*len_bytes` is its length.
- * Free it with tributary_report_free().
+ * This process's counts as JSON text, not terminated; `*len_bytes` is its length. Free it with
+ * tributary_report_free(), with both values.
  */
 char *tributary_report(size_t *len_bytes);
 void tributary_report_free(char *text, size_t len_bytes);

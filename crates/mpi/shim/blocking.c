@@ -1,12 +1,12 @@
-/* The blocking collectives that go between hosts as well. */
+/* The blocking collectives that are offloaded between hosts too. */
 #include "blocking.h"
 #include "offload_between.h"
 #include "shim.h"
 
 /*
- * Where all ranks are on one host, the fast path: arguments in registers, nothing of the operation in
- * memory. Between hosts, the whole operation, which is passed by value: so the fast path has nothing of
- * it in memory either.
+ * A communicator whose ranks are on one host takes the fast path: arguments in registers, nothing of
+ * the operation in memory. Others pass the whole operation, by value: if its address were taken, the
+ * fast path would have to keep it in memory too.
  */
 static __attribute__((noinline)) int run_whole(comm_record *record, tributary_operation operation) {
     return run(record, &operation);
@@ -59,7 +59,7 @@ static inline int run_barrier(comm_record *record, tributary_operation operation
                                    : run_whole(record, operation);
 }
 
-/* The forms with int and with MPI_Count differ in nothing else. */
+/* The forms with int and with MPI_Count differ only in the type of the count. */
 #define ALLREDUCE(name, count_type)                                                                \
     INTERPOSE(name,                                                                                \
               (const void *sendbuf, void *recvbuf, count_type count, MPI_Datatype datatype,        \
@@ -69,7 +69,7 @@ static inline int run_barrier(comm_record *record, tributary_operation operation
         comm_record *record = offload_allreduce(sendbuf, recvbuf, count, datatype, op, comm,       \
                                                 OFFLOAD_BLOCKING, &operation);                     \
         return record != NULL ? run_allreduce(record, operation)                                   \
-                              : underlying.name(sendbuf, recvbuf, count, datatype, op, comm);         \
+                              : underlying.name(sendbuf, recvbuf, count, datatype, op, comm);      \
     }
 
 #define REDUCE(name, count_type)                                                                   \
@@ -80,8 +80,9 @@ static inline int run_barrier(comm_record *record, tributary_operation operation
         tributary_operation operation;                                                             \
         comm_record *record = offload_reduce(sendbuf, recvbuf, count, datatype, op, root, comm,    \
                                              OFFLOAD_BLOCKING, &operation);                        \
-        return record != NULL ? run_reduce(record, operation)                                      \
-                              : underlying.name(sendbuf, recvbuf, count, datatype, op, root, comm);   \
+        return record != NULL                                                                      \
+                   ? run_reduce(record, operation)                                                 \
+                   : underlying.name(sendbuf, recvbuf, count, datatype, op, root, comm);           \
     }
 
 #define BCAST(name, count_type)                                                                    \
@@ -93,7 +94,7 @@ static inline int run_barrier(comm_record *record, tributary_operation operation
         comm_record *record = offload_broadcast(buffer, count, datatype, root, comm,               \
                                                 OFFLOAD_BLOCKING, &operation, &through);           \
         return record != NULL ? run_broadcast(record, operation, &through)                         \
-                              : underlying.name(buffer, count, datatype, root, comm);                 \
+                              : underlying.name(buffer, count, datatype, root, comm);              \
     }
 
 ALLREDUCE(Allreduce, int)

@@ -1,17 +1,17 @@
-/* Running an offloaded operation to its end. Here, because a call of its own would show. */
+/* Runs an offloaded operation to its end. In a header: a call more would cost measurable time. */
 #ifndef TRIBUTARY_BLOCKING_H
 #define TRIBUTARY_BLOCKING_H
 
 #include "failure.h"
 #include "staging.h"
 
-/* Returns an MPI error code, already raised. */
+/* Returns an MPI error code, for which the error handler was called. */
 static inline int run(comm_record *record, const tributary_operation *operation) {
     int outcome = tributary_run(record->core, operation);
     return __builtin_expect(outcome == 0, 1) ? MPI_SUCCESS : failure_raise(record, outcome);
 }
 
-/* The same for one that may need memory of ours. */
+/* The same for an operation that may need a dense copy or cuts. */
 static inline int run_through(comm_record *record, tributary_operation *operation, staging *through) {
     if (staging_is_idle(through)) {
         return run(record, operation);

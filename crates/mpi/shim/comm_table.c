@@ -1,7 +1,7 @@
 /*
- * A table that gets half full is copied into a new one; the old one stays, because readers may be in
- * it. Removed slots before an empty one become empty again, so a program that makes and frees
- * communicators for ever doesn't cause copies.
+ * A table that gets half full is copied into a new one. The old one is never freed, because readers may
+ * be in it. Removed slots before an empty one become empty again, so a program that keeps making and
+ * freeing communicators causes no copies.
  */
 #include "comm_table.h"
 
@@ -26,7 +26,7 @@ comm_record *comm_table_find_behind(comm_table *in, uintptr_t wanted, size_t at)
     return NULL;
 }
 
-/* Readers of another key skip this slot at every moment: they see it removed, or with this key. */
+/* Readers of other keys always skip this slot: they see it removed, or with this key. */
 static void put(comm_table *in, comm_record *record) {
     uintptr_t key = (uintptr_t)record->comm;
     size_t mask = ((size_t)1 << in->slots_log2) - 1;
@@ -86,7 +86,7 @@ bool comm_table_insert(comm_record *record) {
     return in != NULL;
 }
 
-/* Nothing can lie behind an empty slot, so removed ones right before it need not be marked. */
+/* No probe goes past an empty slot, so removed slots right before it can become empty. */
 static void clean_backwards(comm_table *in, size_t at) {
     size_t mask = ((size_t)1 << in->slots_log2) - 1;
     size_t next = (at + 1) & mask;
@@ -112,7 +112,7 @@ void comm_table_remove(comm_record *record) {
         }
         if (key == (uintptr_t)record->comm &&
             atomic_load_explicit(&in->slots[at].record, memory_order_relaxed) == record) {
-            /* Relaxed: only a thread that may no longer use this communicator could miss it. */
+            /* Relaxed: only a thread that may no longer use this communicator can miss the store. */
             atomic_store_explicit(&in->slots[at].key, COMM_TABLE_REMOVED, memory_order_relaxed);
             clean_backwards(in, at);
             break;

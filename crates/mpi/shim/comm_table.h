@@ -1,8 +1,8 @@
 /*
- * Hash table from communicator handles to records: readers take no lock, writers take one.
+ * Hash table from communicator handles to records. Readers take no lock, writers take one.
  *
- * Open addressing with linear probing. A slot goes from empty to used to removed and may be used
- * again; its key is stored last and read first.
+ * Open addressing with linear probing. A slot goes from empty to used to removed, and may be used
+ * again. A writer stores the key last; a reader loads it first.
  */
 #ifndef TRIBUTARY_COMM_TABLE_H
 #define TRIBUTARY_COMM_TABLE_H
@@ -19,7 +19,7 @@ typedef struct comm_table_slot {
 
 typedef struct comm_table {
     unsigned slots_log2;
-    size_t taken; /* used or removed; only the writer looks */
+    size_t taken; /* used or removed; only the writer reads it */
     comm_table_slot slots[];
 } comm_table;
 
@@ -29,10 +29,10 @@ static inline size_t comm_table_first_slot(uintptr_t key, unsigned slots_log2) {
     return (size_t)(((uint64_t)key * UINT64_C(0x9E3779B97F4A7C15)) >> (64 - slots_log2));
 }
 
-/* comm_table_find() from the slot `at` on, for the few that share a first slot. */
+/* comm_table_find() from the slot `at` on, for the few keys that share a first slot. */
 comm_record *comm_table_find_behind(comm_table *in, uintptr_t wanted, size_t at);
 
-/* The record, or null. Here, because every collective begins with it. */
+/* The record, or null. In a header: every collective begins with it. */
 static inline comm_record *comm_table_find(MPI_Comm comm) {
     uintptr_t wanted = (uintptr_t)comm;
     /* Acquire pairs with the release in grow(): the copied slots are visible. */
@@ -52,10 +52,10 @@ static inline comm_record *comm_table_find(MPI_Comm comm) {
 /* Adds a record under its `comm`, which must not be in the table. False: out of memory. */
 bool comm_table_insert(comm_record *record);
 
-/* Takes a record out; nothing happens when it is not in. */
+/* Removes a record, if it is in the table. */
 void comm_table_remove(comm_record *record);
 
-/* Calls `visit`, which may remove it, on every record. No other thread may use the table. */
+/* Calls `visit` on every record, which `visit` may remove. No other thread may use the table. */
 void comm_table_visit(void (*visit)(comm_record *record));
 
 #endif

@@ -1,4 +1,4 @@
-/* Making, setting up and giving up the records of communicators. */
+/* Makes records of communicators, sets communicators up, and frees both. */
 #include "communicators.h"
 #include "comm_table.h"
 #include "fault_tolerance.h"
@@ -19,7 +19,7 @@ static int never_copied(MPI_Comm from, int key, void *extra, void *value, void *
 }
 
 void communicators_hold(comm_record *record) {
-    /* Relaxed: whoever takes a hold has one already, by using the communicator. */
+    /* Relaxed: the caller uses the communicator, whose own hold is still there. */
     atomic_fetch_add_explicit(&record->holds, 1, memory_order_relaxed);
 }
 
@@ -31,7 +31,7 @@ void communicators_let_go(comm_record *record) {
     }
 }
 
-/* MPI is freeing the communicator; its nonblocking operations may still be on their way. */
+/* MPI is freeing the communicator; nonblocking operations on it may still be outstanding. */
 static int give_up(MPI_Comm comm, int key, void *value, void *extra) {
     (void)comm, (void)key, (void)extra;
     comm_record *record = value;
@@ -64,7 +64,7 @@ tributary_bootstrap communicators_bootstrap(MPI_Comm *comm, int rank, int size) 
 }
 
 /*
- * Both groups of an intercommunicator call the same operation, and it counts once: by rank 0 of the
+ * Both groups of an intercommunicator call the same operation, which counts once: at rank 0 of the
  * group whose rank 0 comes first in the world. Ranks of two worlds each count in their own report.
  */
 static bool remote_group_counts(MPI_Comm comm) {
@@ -115,8 +115,8 @@ static comm_record *new_record(MPI_Comm comm, const char *label) {
     return record;
 }
 
-/* While a blocking operation waits. Another rank, or another thread, may have revoked it meanwhile. */
-static int wait_on(void *context) {
+/* The progress hook. Another rank, or another thread, may have revoked the communicator meanwhile. */
+static int progress(void *context) {
     comm_record *record = context;
     shim_drive_mpi();
     return fault_tolerance_is_revoked(record->comm);
@@ -124,15 +124,15 @@ static int wait_on(void *context) {
 
 static void pass_on(comm_record *record, uint32_t reason) {
     atomic_store_explicit(&record->pass_reason, reason, memory_order_relaxed);
-    /* Pairs with the acquire in offload.c: the reason is visible with the state. */
+    /* Pairs with the acquire in decide(): the reason is visible with the state. */
     atomic_store_explicit(&record->state, COMM_PASSES, memory_order_release);
 }
 
 void communicators_join(comm_record *record) {
     tributary_bootstrap members =
         communicators_bootstrap(&record->comm, record->rank, record->size);
-    tributary_progress_hook waiting = {.call = wait_on, .context = record};
-    if (tributary_communicator_join(record->core, &members, &waiting) != 0) {
+    tributary_progress_hook hook = {.call = progress, .context = record};
+    if (tributary_communicator_join(record->core, &members, &hook) != 0) {
         pass_on(record, TRIBUTARY_PASS_UNAVAILABLE);
         return;
     }
@@ -142,7 +142,7 @@ void communicators_join(comm_record *record) {
             tributary_communicator_longest(record->core, collective);
     }
     comm_state state = fault_tolerance_is_on() ? COMM_WATCHED : COMM_READY;
-    /* Pairs with the acquire in offload.c: the channels are visible with the state. */
+    /* Pairs with the acquire in decide(): the links are visible with the state. */
     atomic_store_explicit(&record->state, state, memory_order_release);
 }
 

@@ -1,10 +1,10 @@
 /*
- * What this library knows of each communicator.
+ * The record that this library keeps of each communicator.
  *
- * A record is found by its communicator's handle in a table that is read without locks. It is made
- * when the communicator is created (setting it up then, which is collective as creation is), or at
- * the first call on a communicator that came about otherwise. An attribute on the communicator
- * tells when MPI frees it.
+ * A table finds the record by the communicator's handle, without locks. The record is made when the
+ * communicator is created; setting it up is then possible, because both are collective. A communicator
+ * that was created by a call that is not interposed gets its record at its first collective. An
+ * attribute on the communicator tells when MPI frees it.
  */
 #ifndef TRIBUTARY_COMMUNICATORS_H
 #define TRIBUTARY_COMMUNICATORS_H
@@ -15,7 +15,7 @@
 typedef enum comm_state {
     COMM_LATE,    /* not set up yet; its first blocking collective does it */
     COMM_READY,   /* offloads */
-    COMM_WATCHED, /* offloads unless MPI has heard that it is revoked */
+    COMM_WATCHED, /* offloads unless MPI knows that it is revoked */
     COMM_PASSES,  /* never offloads, for the record's `pass_reason` */
 } comm_state;
 
@@ -30,35 +30,35 @@ typedef struct comm_record {
     _Atomic uint32_t pass_reason; /* TRIBUTARY_PASS_*; written before `state` is COMM_PASSES */
     /* Written before `state` is COMM_READY or COMM_WATCHED. */
     bool is_on_one_host;
-    uint64_t longest_bytes[TRIBUTARY_COLLECTIVES]; /* of a rank's contribution */
+    uint64_t longest_bytes[TRIBUTARY_COLLECTIVES]; /* of a rank's contribution that is offloaded */
 } comm_record;
 
-/* Once per process, after MPI is initialised. Nonzero when MPI refused. */
+/* Called once per process, after MPI is initialised. Nonzero: MPI refused. */
 int communicators_open(void);
 
 /*
- * Takes in a communicator that all its members have just created, and sets it up unless there have
- * been many already. MPI_COMM_NULL is ignored.
+ * Makes the record of a communicator that all its members have just created, and sets it up unless
+ * many have been set up already. Ignores MPI_COMM_NULL.
  */
 void communicators_add(MPI_Comm comm, const char *label);
 
-/* The record of `comm`, made if need be. Null: let MPI judge this handle. */
+/* The record of `comm`, made if there is none. Null: MPI must judge this handle. */
 comm_record *communicators_find(MPI_Comm comm);
 
 /* Sets a late communicator up. Collective over its members. */
 void communicators_join(comm_record *record);
 
-/* Passes every later operation on `record` to MPI, which refuses it: the program has revoked it. */
+/* The program has revoked it: passes every later operation on `record` to MPI, which refuses it. */
 void communicators_revoked(comm_record *record);
 
-/* Keep a record, and the core's communicator, alive while an operation is on its way. */
+/* Keep a record and the core's communicator alive while an operation is outstanding. */
 void communicators_hold(comm_record *record);
 void communicators_let_go(comm_record *record);
 
 /* Gives up every communicator. No other thread may be in MPI. */
 void communicators_close(void);
 
-/* The bootstrap that speaks through `*comm`. */
+/* The bootstrap that gathers over `*comm`. */
 tributary_bootstrap communicators_bootstrap(MPI_Comm *comm, int rank, int size);
 
 #endif

@@ -1,21 +1,21 @@
 /*
  * Wait, Test and Request_get_status.
  *
- * While none of our operations is on its way each is the MPI's own function. Otherwise a Test first
- * completes what is done, and a Wait repeats the matching Test: blocking in the underlying MPI would
- * keep this thread from completing our requests. The MPI's Test progresses its own messages, so
- * both kinds move on.
+ * While none of our operations is outstanding, each calls the underlying MPI's function and nothing
+ * else. Otherwise a Test first completes those of our requests that are done, and a Wait repeats the
+ * matching Test: a thread that blocked in the underlying MPI could not complete our requests. The
+ * underlying MPI's Test progresses its own messages, so requests of both kinds complete.
  */
 #include "pending.h"
 #include "shim.h"
 
-/* One request: the MPI's error, else ours. */
+/* One request: the underlying MPI's error, else ours. */
 static int conclude_one(int error) {
     int ours = pending_conclude();
     return error != MPI_SUCCESS ? error : ours;
 }
 
-/* Several requests: errors are in the statuses, where the MPI hasn't put ours. */
+/* Several requests: errors are in the statuses. The underlying MPI has not put ours there. */
 static int conclude_many(int error, int count, MPI_Status statuses[]) {
     int ours = pending_conclude();
     if (ours == MPI_SUCCESS) {
@@ -31,9 +31,11 @@ static int conclude_many(int error, int count, MPI_Status statuses[]) {
     return MPI_ERR_IN_STATUS;
 }
 
-/* Repeats `test`, which sets `error`, until it fails or `done` holds. Rests after the first already:
- * with a core for each rank a rest returns at once for long, and with fewer what is waited for needs
- * this core. */
+/*
+ * Repeats `test`, which sets `error`, until it fails or `done` holds. Rests after the first test
+ * already: if each rank has a core, a rest returns at once for a long time; if not, another rank
+ * needs this core to get on.
+ */
 #define UNTIL(test, done)                                                                          \
     for (bool is_first = true;; is_first = false) {                                                \
         pending_progress();                                                                        \
@@ -89,14 +91,14 @@ INTERPOSE(Waitsome,
     return conclude_many(error, *completed, statuses);
 }
 
-/* `conclude` turns `error`, the MPI's own, into what the program gets. */
+/* `conclude` makes the program's error of `error`, the underlying MPI's. */
 #define PROGRESS_AND_CALL(name, parameters, arguments, conclude)                                   \
     INTERPOSE(name, parameters, arguments) {                                                       \
         if (!pending_any()) {                                                                      \
-            return underlying.name arguments;                                                         \
+            return underlying.name arguments;                                                      \
         }                                                                                          \
         pending_progress();                                                                        \
-        int error = underlying.name arguments;                                                        \
+        int error = underlying.name arguments;                                                     \
         return conclude;                                                                           \
     }
 
@@ -138,7 +140,7 @@ PROGRESS_AND_CALL(Request_get_status_some,
                   conclude_many(error, *completed, statuses))
 #endif
 
-/* The communicator must be at rest when MPI takes it apart. */
+/* No operation may be outstanding when MPI disconnects the communicator. */
 INTERPOSE(Comm_disconnect, (MPI_Comm *comm), (comm)) {
     if (pending_any()) {
         pending_drain();

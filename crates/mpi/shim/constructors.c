@@ -1,15 +1,15 @@
 /*
- * Calls that make communicators. Each is collective over the members of the new one, so setting it
- * up here, collectively, can't block a correct program. MPI_Comm_idup is not among them: its
- * communicator isn't there yet when the call returns.
+ * Calls that make communicators. Each is collective over the members of the new one, so setting it up
+ * here, which is collective too, can't block a correct program. MPI_Comm_idup is not here: its
+ * communicator does not exist yet when the call returns.
  */
 #include "communicators.h"
 #include "shim.h"
 
-/* Defines MPI_<name>: the MPI's own call, then setting up what it made. */
+/* Defines MPI_<name>: calls the underlying MPI, then sets up the communicator that it made. */
 #define CONSTRUCTOR(name, label, parameters, arguments, made)                                      \
     INTERPOSE(name, parameters, arguments) {                                                       \
-        int error = underlying.name arguments;                                                        \
+        int error = underlying.name arguments;                                                     \
         if (error == MPI_SUCCESS) {                                                                \
             communicators_add(*(made), label);                                                     \
         }                                                                                          \
@@ -66,7 +66,7 @@ CONSTRUCTOR(Dist_graph_create_adjacent, "dist_graph",
              reorder, made),
             made)
 
-/* Of the ranks that are left. All of them know of the same failures when it returns. */
+/* Makes a communicator of the ranks that are left, which all know of the same failures on return. */
 INTERPOSE_EXTENSION(Comm_shrink, (MPI_Comm comm, MPI_Comm *made), (comm, made)) {
     int error = underlying.X_Comm_shrink(comm, made);
     if (error == MPI_SUCCESS) {

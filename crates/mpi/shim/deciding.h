@@ -1,4 +1,4 @@
-/* What deciding has in common for all collectives. For the files named offload_* alone. */
+/* What all offload decisions share. Only the files named offload_* include it. */
 #ifndef TRIBUTARY_DECIDING_H
 #define TRIBUTARY_DECIDING_H
 
@@ -6,7 +6,7 @@
 #include "maps.h"
 #include "offload.h"
 
-/* The record of `comm`, which is nearly always in the table. Null: let MPI judge this handle. */
+/* The record of `comm`, which is nearly always in the table. Null: MPI must judge this handle. */
 static inline comm_record *find(MPI_Comm comm) {
     comm_record *record = comm_table_find(comm);
     return __builtin_expect(record != NULL, 1) ? record : communicators_find(comm);
@@ -15,11 +15,11 @@ static inline comm_record *find(MPI_Comm comm) {
 /* No reason to pass the call on. */
 #define OFFLOAD_IT TRIBUTARY_PASS_REASONS
 
-/* decide() for a communicator that isn't simply ready, or arguments that aren't ours. */
+/* decide() for a communicator that is not COMM_READY, or for arguments that are not offloaded. */
 comm_record *decide_slowly(comm_record *record, uint32_t collective, uint32_t reason,
                            offload_mode mode);
 
-/* The record, if the operation is to be run on it; `reason` is what its arguments say. */
+/* The record, if the operation is offloaded; `reason` is the verdict on its arguments. */
 static inline comm_record *decide(comm_record *record, uint32_t collective, uint32_t reason,
                                   offload_mode mode) {
     /* Acquire pairs with the release in communicators_join(). */
@@ -29,7 +29,7 @@ static inline comm_record *decide(comm_record *record, uint32_t collective, uint
                                          : decide_slowly(record, collective, reason, mode);
 }
 
-/* What datatype, operator and count say; fills those fields of `operation`. */
+/* The verdict on datatype, operator and count; fills those fields of `operation`. */
 static inline __attribute__((always_inline)) uint32_t
 judge_reduction(MPI_Count count, MPI_Datatype datatype, MPI_Op op,
                 tributary_operation *operation) {
@@ -52,17 +52,17 @@ judge_reduction(MPI_Count count, MPI_Datatype datatype, MPI_Op op,
     return OFFLOAD_IT;
 }
 
-/* MPI has no buffer at the null address, except through derived datatypes, which aren't here. */
+/* No buffer is at the null address, except of derived datatypes, which do not come here. */
 static inline bool is_buffer(const void *buffer) {
     return buffer != NULL && buffer != MPI_IN_PLACE;
 }
 
-/* element_of() for a datatype that isn't in the table, or has gaps. */
+/* element_of() for a datatype that is not in the table, or has gaps. */
 bool element_of_unusual(MPI_Datatype datatype, int64_t *size_bytes, bool *dense);
 
 /*
- * Bytes of one element and whether elements lie densely, in the order of the type map; false when MPI
- * must judge the datatype.
+ * Bytes of one element, and whether elements lie densely in the order of the type map. False: MPI must
+ * judge the datatype.
  */
 static inline bool element_of(MPI_Datatype datatype, int64_t *size_bytes, bool *dense) {
     const datatype_entry *entry = maps_datatype(datatype);

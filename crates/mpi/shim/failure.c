@@ -1,6 +1,6 @@
 /*
- * One error class, one code per message. MPI never takes a code back, so the number of codes is
- * bounded; after that, new messages share the last code.
+ * One error class, and one code for each message. MPI can't remove a code, so their number is bounded;
+ * after that, new messages share the last code.
  */
 #include "failure.h"
 #include "fault_tolerance.h"
@@ -63,7 +63,7 @@ int failure_code(comm_record *record, int outcome) {
         return fault_tolerance_revoke(record);
     }
     char message[FAILURE_MESSAGE_BYTES];
-    /* First: MPI may run our functions in what follows. */
+    /* First: what follows may call our functions, which replace the message. */
     tributary_message(message, sizeof message);
     int code = fault_tolerance_explain(record);
     return code != MPI_SUCCESS ? code : code_of(message);

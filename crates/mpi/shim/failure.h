@@ -7,17 +7,17 @@
 /* Room for the core's one-line messages; MPI_MAX_ERROR_STRING is at least 256 in both MPIs. */
 #define FAILURE_MESSAGE_BYTES 240
 
-/* Adds the error class. Once, after MPI is initialised. */
+/* Adds the error class. Called once, after MPI is initialised. */
 void failure_open(void);
 
 /*
- * The MPI error of an operation that has just ended in this thread with TRIBUTARY_FAILED, or with
- * TRIBUTARY_GIVEN_UP: MPI's own where MPI knows what has happened, else one whose string is the
+ * The MPI error of an operation that has just ended in this thread with TRIBUTARY_FAILED or
+ * TRIBUTARY_GIVEN_UP: MPI's own error if MPI knows what has happened, else one whose string is the
  * core's message. Thread-safe.
  */
 int failure_code(comm_record *record, int outcome);
 
-/* Calls the communicator's error handler with that error; returns it if the handler returns. */
+/* Calls the communicator's error handler with that error, and returns it if the handler returns. */
 int failure_raise(comm_record *record, int outcome);
 
 #endif

@@ -1,4 +1,4 @@
-/* Asking MPI what is revoked and who has failed; MPIX_Comm_revoke and MPIX_Comm_shrink. */
+/* Asks MPI what is revoked and who has failed. Interposes MPIX_Comm_revoke. */
 #include "fault_tolerance.h"
 #include "shim.h"
 
@@ -7,7 +7,7 @@
 
 #if UNDERLYING_HAS_REVOCATION
 
-/* How long MPI may take to notice a failure that an offloaded collective has met already. */
+/* How long MPI may take to notice a failure that an offloaded collective has met. */
 #define NOTICE_NS_MAX INT64_C(1000000000)
 
 static bool is_on;
@@ -80,8 +80,8 @@ MPI_Comm fault_tolerance_survivors(MPI_Comm comm) {
 }
 
 /*
- * MPI is told first: then a thread of this process that waits in one of our operations is told by
- * its own question, and the others find MPI's word behind ours.
+ * Revokes in MPI first: a thread of this process that waits in one of our operations then learns it
+ * from its progress hook, and ranks that we tell find that MPI knows already.
  */
 INTERPOSE_EXTENSION(Comm_revoke, (MPI_Comm comm), (comm)) {
     int error = underlying.X_Comm_revoke(comm);

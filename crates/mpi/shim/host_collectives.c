@@ -1,12 +1,12 @@
-/* The collectives that are ours between the ranks of one host, blocking and not. */
+/* The collectives that are offloaded inside one host only, blocking and nonblocking. */
 #include "blocking.h"
 #include "offload.h"
 #include "pending.h"
 #include "shim.h"
 
 /*
- * Every form exists with int and with MPI_Count. `parameters` and `arguments` are those of the
- * function; `decision` fills `operation` and `through`.
+ * Every form exists with int and with MPI_Count. `parameters` and `arguments` are the function's;
+ * `decision` fills `operation` and `through`.
  */
 #define BLOCKING(name, parameters, arguments, decision)                                            \
     INTERPOSE(name, parameters, arguments) {                                                       \
@@ -14,7 +14,7 @@
         staging through = {.needed = false};                                                       \
         comm_record *record = decision(OFFLOAD_BLOCKING);                                          \
         return record != NULL ? run_through(record, &operation, &through)                          \
-                              : underlying.name arguments;                                            \
+                              : underlying.name arguments;                                         \
     }
 
 #define NONBLOCKING(name, parameters, arguments, decision)                                         \
@@ -23,10 +23,10 @@
         staging through = {.needed = false};                                                       \
         comm_record *record = decision(OFFLOAD_NONBLOCKING);                                       \
         return record != NULL ? pending_start(record, &operation, &through, request)               \
-                              : underlying.name arguments;                                            \
+                              : underlying.name arguments;                                         \
     }
 
-/* Both kinds of one collective. The lists come without their parentheses. */
+/* The blocking and the nonblocking form. The lists come without their parentheses. */
 #define COLLECTIVE(name, iname, parameters, arguments, decision)                                   \
     BLOCKING(name, (parameters), (arguments), decision)                                            \
     NONBLOCKING(iname, (parameters, MPI_Request * request), (arguments, request), decision)

@@ -1,4 +1,4 @@
-/* The start and the end: MPI_Init, MPI_Init_thread, MPI_Finalize. */
+/* MPI_Init, MPI_Init_thread and MPI_Finalize. */
 #include "communicators.h"
 #include "failure.h"
 #include "fault_tolerance.h"
@@ -16,14 +16,15 @@ MPI_Comm shim_self;
 static bool report_wanted;
 /* A copy of MPI_COMM_WORLD on which nobody ever sends. */
 static MPI_Comm silent_world;
-/* Whom to probe for on it. */
+/* The source to probe for on it. */
 static int silent_source = MPI_ANY_SOURCE;
 
 void shim_drive_mpi(void) {
     int found = 0;
     /*
-     * A probe takes nothing. Not on a communicator of one: there MPICH looks, and moves nothing on.
-     * Nor on one that carries messages: a probe that finds one at once moves nothing on either.
+     * A probe progresses messages and takes none. It must not be on a communicator of one rank, where
+     * MPICH only checks its queue, nor on one that carries messages: a probe that finds a message at
+     * once progresses nothing.
      */
     underlying.Iprobe(silent_source, MPI_ANY_TAG, silent_world, &found, MPI_STATUS_IGNORE);
 }
@@ -43,11 +44,11 @@ static void open_core(void) {
     if (tributary_open(&members) != 0 && rank == 0) {
         char message[FAILURE_MESSAGE_BYTES];
         tributary_message(message, sizeof message);
-        fprintf(stderr, "tributary: %s; collectives are left to the underlying MPI\n", message);
+        fprintf(stderr, "tributary: %s; collectives go to the underlying MPI\n", message);
     }
 }
 
-/* Said by one rank. With the wrong ABI its number can't be asked for, so launchers are. */
+/* One rank warns. With the wrong ABI MPI can't tell the rank, but the launcher's environment does. */
 static void warn_once(const char *message) {
     static const char *const rank_names[] = {"OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK"};
     for (size_t at = 0; at < sizeof rank_names / sizeof *rank_names; at++) {
@@ -56,7 +57,7 @@ static void warn_once(const char *message) {
             return;
         }
     }
-    fprintf(stderr, "tributary: %s; collectives are left to the underlying MPI\n", message);
+    fprintf(stderr, "tributary: %s; collectives go to the underlying MPI\n", message);
 }
 
 static void start(void) {
@@ -76,7 +77,7 @@ static void start(void) {
     }
     fault_tolerance_open();
     if (fault_tolerance_is_on()) {
-        /* Once a rank has failed, MPI refuses to look for a message from anybody. */
+        /* Once a rank has failed, MPI refuses a probe for any source. */
         underlying.Comm_rank(silent_world, &silent_source);
     }
     staging_open();
@@ -106,7 +107,7 @@ INTERPOSED int MPI_Init_thread(int *argc, char ***argv, int required, int *provi
     return error;
 }
 
-/* Operations whose requests the program has freed still have to reach their end. */
+/* Waits for operations whose requests the program has freed, reports, and frees everything. */
 static void stop(void) {
     pending_drain();
     atomic_store_explicit(&shim_is_on, false, memory_order_release);

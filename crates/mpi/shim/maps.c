@@ -1,9 +1,9 @@
 /*
  * The tables of datatypes and operators.
  *
- * What MPI defines on what: MPI 4.1 section 6.9.2 (table of operators and kinds) and 6.9.4 (pairs).
- * Combinations outside it are left out even where an implementation allows them, so that it gives
- * its own result or raises its own error, as without this library.
+ * MPI 4.1 section 6.9.2 (operators and kinds of datatypes) and 6.9.4 (pairs) define which operator
+ * takes which datatype. Other combinations are left out even if an implementation allows them: it then
+ * gives its own result, or raises its own error, as without this library.
  */
 #include "maps.h"
 #include "tributary_core.h"
@@ -24,7 +24,7 @@
 datatype_entry maps_datatypes[1u << MAPS_DATATYPE_SLOTS_LOG2];
 operator_entry maps_operators[1u << MAPS_OPERATOR_SLOTS_LOG2];
 
-/* Size of an element without gaps, or 0: the type has gaps, or this MPI doesn't have it. */
+/* Bytes of an element without gaps, or 0: the type has gaps, or this MPI does not have it. */
 static uint32_t dense_size_bytes(MPI_Datatype datatype) {
     int size_bytes = 0;
     MPI_Aint lower = 0;
@@ -52,7 +52,7 @@ static void add(MPI_Datatype handle, uint32_t datatype, uint32_t mask) {
     entry->size_bytes = dense_size_bytes(handle);
 }
 
-/* A number whose width is only known here, like `long` or Fortran's INTEGER. */
+/* A number whose width depends on the platform, such as `long` or Fortran's INTEGER. */
 static void add_by_width(MPI_Datatype handle, uint32_t width8, uint32_t width16, uint32_t width32,
                          uint32_t width64, uint32_t mask) {
     uint32_t datatype = 0;
@@ -146,8 +146,8 @@ static void fill_fortran(void) {
 }
 
 /*
- * A pair is known by the C struct behind it. MPI_2REAL and MPI_2DOUBLE_PRECISION hold the index as
- * a float, which no node does, so they are not here.
+ * A pair is recognised by the extent of its C struct. MPI_2REAL and MPI_2DOUBLE_PRECISION hold the
+ * index as a float, which nodes do not reduce, so they are not here.
  */
 static void add_pair(MPI_Datatype handle, uint32_t datatype, size_t expected_extent) {
     MPI_Aint lower = 0;
@@ -171,7 +171,7 @@ static void fill_pairs(void) {
     }
 }
 
-/* Types that are only broadcast. Being listed saves the question to MPI at every call. */
+/* Types that are broadcast, but not reduced. Without an entry, every call would have to ask MPI. */
 static void fill_unreduced(void) {
     add(MPI_CHAR, 0, 0);
     add(MPI_CHARACTER, 0, 0);
@@ -207,9 +207,9 @@ static void fill_operators(void) {
 }
 
 /*
- * Whose error handlers get errors that belong to no communicator. MPICH takes MPI_COMM_SELF's if it was
- * ever set, and else MPI_COMM_WORLD's: to set the former, even to what it was, would change what
- * becomes of the program's own errors.
+ * The communicators whose error handlers get errors that belong to no communicator. MPICH calls
+ * MPI_COMM_SELF's if it was ever set, else MPI_COMM_WORLD's. So setting MPI_COMM_SELF's, even to its old
+ * value, would change where the program's own errors go.
  */
 #ifdef OPEN_MPI
 enum { UNATTACHED = 2 };
@@ -218,7 +218,7 @@ enum { UNATTACHED = 1 };
 #endif
 
 void maps_fill(void) {
-    /* Some types exist only in some builds, and asking for their size is then an error. */
+    /* Some builds lack some types; asking for the size of such a type is an error. */
     MPI_Comm comms[] = {MPI_COMM_WORLD, MPI_COMM_SELF};
     MPI_Errhandler before[] = {MPI_ERRHANDLER_NULL, MPI_ERRHANDLER_NULL};
     for (int at = 0; at < UNATTACHED; at++) {

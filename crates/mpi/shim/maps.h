@@ -1,8 +1,8 @@
 /*
  * Which MPI datatypes and operators the aggregation nodes know.
  *
- * Filled once by maps_fill(), read without locks afterwards. Only predefined handles are in here:
- * what MPI_Type_* or MPI_Op_create make is never found.
+ * maps_fill() fills the tables once; after that they are read without locks. They hold predefined
+ * handles only, and nothing that MPI_Type_* or MPI_Op_create made.
  */
 #ifndef TRIBUTARY_MAPS_H
 #define TRIBUTARY_MAPS_H
@@ -13,7 +13,7 @@
 
 typedef struct datatype_entry {
     uintptr_t handle;
-    uint8_t datatype;    /* TRIBUTARY_I8 ..., or 0: can't be reduced */
+    uint8_t datatype;    /* TRIBUTARY_I8 ..., or 0: can't be reduced by nodes */
     uint16_t operators;  /* bit n set: TRIBUTARY operator n is defined on it by MPI */
     uint32_t size_bytes; /* of one element, without gaps; 0 when the type has gaps */
 } datatype_entry;
@@ -26,7 +26,7 @@ typedef struct operator_entry {
     uint32_t operator_;
 } operator_entry;
 
-/* Load stays at or below a half: about 70 datatypes, 12 operators. */
+/* The tables are at most half full: about 70 datatypes, 12 operators. */
 #define MAPS_DATATYPE_SLOTS_LOG2 8
 #define MAPS_OPERATOR_SLOTS_LOG2 5
 
@@ -35,12 +35,12 @@ extern datatype_entry maps_datatypes[1u << MAPS_DATATYPE_SLOTS_LOG2]
 extern operator_entry maps_operators[1u << MAPS_OPERATOR_SLOTS_LOG2]
     __attribute__((visibility("hidden")));
 
-/* Handles are addresses or small numbers in a word; the multiplication spreads either kind. */
+/* Handles are addresses or small numbers; the multiplication spreads both. */
 static inline uint32_t maps_slot_of(uintptr_t handle, unsigned slots_log2) {
     return (uint32_t)(((uint64_t)handle * UINT64_C(0x9E3779B97F4A7C15)) >> (64 - slots_log2));
 }
 
-/* Where the handle is, or would be. */
+/* The slot that the handle has, or would get. */
 static inline datatype_entry *maps_datatype_slot(uintptr_t handle) {
     uint32_t slot = maps_slot_of(handle, MAPS_DATATYPE_SLOTS_LOG2);
     while (maps_datatypes[slot].handle != handle && maps_datatypes[slot].handle != 0) {

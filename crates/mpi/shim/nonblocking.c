@@ -1,4 +1,4 @@
-/* The nonblocking collectives that go between hosts as well. */
+/* The nonblocking collectives that are offloaded between hosts too. */
 #include "offload_between.h"
 #include "pending.h"
 #include "shim.h"
@@ -14,7 +14,7 @@
                                                 OFFLOAD_NONBLOCKING, &operation);                  \
         return record != NULL                                                                      \
                    ? pending_start(record, &operation, NULL, request)                              \
-                   : underlying.name(sendbuf, recvbuf, count, datatype, op, comm, request);           \
+                   : underlying.name(sendbuf, recvbuf, count, datatype, op, comm, request);        \
     }
 
 #define IREDUCE(name, count_type)                                                                  \
@@ -28,7 +28,7 @@
                                              OFFLOAD_NONBLOCKING, &operation);                     \
         return record != NULL                                                                      \
                    ? pending_start(record, &operation, NULL, request)                              \
-                   : underlying.name(sendbuf, recvbuf, count, datatype, op, root, comm, request);     \
+                   : underlying.name(sendbuf, recvbuf, count, datatype, op, root, comm, request);  \
     }
 
 #define IBCAST(name, count_type)                                                                   \
@@ -41,7 +41,7 @@
         comm_record *record = offload_broadcast(buffer, count, datatype, root, comm,               \
                                                 OFFLOAD_NONBLOCKING, &operation, &through);        \
         return record != NULL ? pending_start(record, &operation, &through, request)               \
-                              : underlying.name(buffer, count, datatype, root, comm, request);        \
+                              : underlying.name(buffer, count, datatype, root, comm, request);     \
     }
 
 IALLREDUCE(Iallreduce, int)

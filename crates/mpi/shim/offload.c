@@ -1,9 +1,9 @@
-/* What deciding comes to where a communicator or a datatype is not one of the usual ones. */
+/* Decides in unusual cases: a communicator that is not COMM_READY, a datatype not in the table. */
 #include "offload.h"
 #include "deciding.h"
 #include "fault_tolerance.h"
 
-/* Brings a communicator that isn't simply ready into the state it has for this operation. */
+/* Sets up a late communicator, notices a revoked one, and returns the state. */
 static comm_state settle(comm_record *record, offload_mode mode) {
     comm_state state = atomic_load_explicit(&record->state, memory_order_relaxed);
     if (state != COMM_PASSES && fault_tolerance_is_on() &&
@@ -24,22 +24,22 @@ __attribute__((noinline)) comm_record *decide_slowly(comm_record *record, uint32
         }
         reason = atomic_load_explicit(&record->pass_reason, memory_order_relaxed);
     }
-    /* What the program asked for comes before what the communicator can't do. */
+    /* A reason in the arguments takes precedence over one in the communicator. */
     tributary_count_passed(record->core, collective, reason);
     return NULL;
 }
 
-/* How deep a type made by MPI_Type_contiguous of another is looked into. */
+/* How many levels of MPI_Type_contiguous are followed. */
 #define NESTED_MAX 4
 
 #if MPI_VERSION >= 4
-/* Types may have been made with counts that the form with int refuses to tell. */
+/* A type may have counts that the form with int can't return. */
 typedef MPI_Count type_count;
 #else
 typedef int type_count;
 #endif
 
-/* What MPI_Type_contiguous or MPI_Type_dup made `datatype` of; MPI_DATATYPE_NULL if neither did. */
+/* The type of which MPI_Type_contiguous or MPI_Type_dup made `datatype`; else MPI_DATATYPE_NULL. */
 static MPI_Datatype made_of(MPI_Datatype datatype) {
     int combiner = MPI_COMBINER_NAMED;
     MPI_Datatype inner = MPI_DATATYPE_NULL;
@@ -73,7 +73,7 @@ static MPI_Datatype made_of(MPI_Datatype datatype) {
     return error == MPI_SUCCESS ? inner : MPI_DATATYPE_NULL;
 }
 
-/* Whether a committed type that isn't in the table is a row of elements that lie densely. */
+/* Whether a committed type that is not in the table is a row of dense elements. */
 static bool is_dense_row(MPI_Datatype datatype, int depth) {
     MPI_Datatype inner = made_of(datatype);
     if (inner == MPI_DATATYPE_NULL) {

@@ -1,10 +1,10 @@
 /*
- * The decision: does this call go to the core, or to the underlying MPI?
+ * Decides whether a call goes to the core or to the underlying MPI.
  *
- * All members must decide alike, so it depends only on what MPI guarantees to be equal on all of
- * them: the communicator; for reductions and scans the datatype, operator and count, or counts; for
- * broadcasts and allgathers the number of bytes, as each rank may describe them by another datatype.
- * Arguments that look wrong go to MPI, which raises its own error as if this library weren't there.
+ * All members must decide alike, so the decision depends only on what MPI guarantees to be equal on all
+ * of them: the communicator; for reductions and scans the datatype, operator and counts; for broadcasts
+ * and allgathers the number of bytes, because each rank may describe them by another datatype.
+ * Arguments that MPI may refuse go to MPI, which raises its own error as without this library.
  */
 #ifndef TRIBUTARY_OFFLOAD_H
 #define TRIBUTARY_OFFLOAD_H
@@ -22,8 +22,8 @@ typedef enum offload_mode { OFFLOAD_BLOCKING, OFFLOAD_NONBLOCKING } offload_mode
  */
 
 /*
- * The following are ours where all ranks are on one host, up to a length from which on the MPI is
- * faster; what is longer passes.
+ * The following are offloaded if all ranks are on one host, up to the length from which on the underlying
+ * MPI is faster.
  */
 
 /* Numbers of elements for each rank, in an array of either kind; the other is null. */
@@ -32,7 +32,7 @@ typedef struct count_array {
     const MPI_Count *large;
 } count_array;
 
-/* Where the blocks differ in length, or `staging` is needed for another reason, it says so. */
+/* `through` says whether cuts or a dense copy are needed. */
 comm_record *offload_reduce_scatter(const void *sendbuf, void *recvbuf, count_array counts,
                                     MPI_Datatype datatype, MPI_Op op, MPI_Comm comm,
                                     offload_mode mode, tributary_operation *operation,
@@ -47,7 +47,7 @@ comm_record *offload_scan(uint32_t collective, const void *sendbuf, void *recvbu
                           MPI_Datatype datatype, MPI_Op op, MPI_Comm comm, offload_mode mode,
                           tributary_operation *operation);
 
-/* What one rank gives to, or takes from, an allgather. */
+/* The elements that one rank sends to, or receives from each rank in, an allgather. */
 typedef struct gather_side {
     MPI_Count count;
     MPI_Datatype datatype;

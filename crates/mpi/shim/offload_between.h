@@ -1,6 +1,6 @@
 /*
- * Deciding, for the collectives that go between hosts as well. In a header, because of an operation of
- * a few bytes a call more would show.
+ * Decides for the collectives that are offloaded between hosts too. In a header: for an operation of a
+ * few bytes, a call more would cost measurable time.
  */
 #ifndef TRIBUTARY_OFFLOAD_BETWEEN_H
 #define TRIBUTARY_OFFLOAD_BETWEEN_H
@@ -9,12 +9,13 @@
 
 #include <limits.h>
 
-/* Their callers then need no operation in memory, only what the core's short way takes. */
+/* Inlined, so that the fast path keeps the operation's fields in registers. */
 #define OFFLOAD_INLINE inline __attribute__((always_inline))
 
-static OFFLOAD_INLINE comm_record *offload_allreduce(const void *sendbuf, void *recvbuf, MPI_Count count,
-                               MPI_Datatype datatype, MPI_Op op, MPI_Comm comm, offload_mode mode,
-                               tributary_operation *operation) {
+static OFFLOAD_INLINE comm_record *offload_allreduce(const void *sendbuf, void *recvbuf,
+                                                     MPI_Count count, MPI_Datatype datatype,
+                                                     MPI_Op op, MPI_Comm comm, offload_mode mode,
+                                                     tributary_operation *operation) {
     comm_record *record = find(comm);
     if (record == NULL) {
         return NULL;
@@ -39,9 +40,11 @@ static inline bool reduce_buffers_are_valid(const void *sendbuf, void *recvbuf, 
     return sendbuf != NULL && is_buffer(recvbuf) && sendbuf != recvbuf;
 }
 
-static OFFLOAD_INLINE comm_record *offload_reduce(const void *sendbuf, void *recvbuf, MPI_Count count,
-                            MPI_Datatype datatype, MPI_Op op, int root, MPI_Comm comm,
-                            offload_mode mode, tributary_operation *operation) {
+static OFFLOAD_INLINE comm_record *offload_reduce(const void *sendbuf, void *recvbuf,
+                                                  MPI_Count count, MPI_Datatype datatype,
+                                                  MPI_Op op, int root, MPI_Comm comm,
+                                                  offload_mode mode,
+                                                  tributary_operation *operation) {
     comm_record *record = find(comm);
     if (record == NULL) {
         return NULL;
@@ -59,7 +62,8 @@ static OFFLOAD_INLINE comm_record *offload_reduce(const void *sendbuf, void *rec
     return decide(record, TRIBUTARY_REDUCE, reason, mode);
 }
 
-static OFFLOAD_INLINE comm_record *offload_barrier(MPI_Comm comm, offload_mode mode, tributary_operation *operation) {
+static OFFLOAD_INLINE comm_record *offload_barrier(MPI_Comm comm, offload_mode mode,
+                                                   tributary_operation *operation) {
     comm_record *record = find(comm);
     if (record == NULL) {
         return NULL;
@@ -73,11 +77,11 @@ static OFFLOAD_INLINE comm_record *offload_barrier(MPI_Comm comm, offload_mode m
 }
 
 /*
- * The limit and the check of MPI_Pack hold for dense types as well, because another rank may
- * describe the same bytes by a type that must be packed.
+ * The limit and the check of MPI_Pack apply to dense types too: another rank may describe the same bytes
+ * by a type that must be packed.
  */
 static OFFLOAD_INLINE uint32_t judge_broadcast(MPI_Count count, MPI_Datatype datatype,
-                                tributary_operation *operation, bool *dense) {
+                                               tributary_operation *operation, bool *dense) {
     int64_t size_bytes = 0;
     int64_t total_bytes = 0;
     if (count < 0 || !element_of(datatype, &size_bytes, dense)) {
@@ -93,9 +97,11 @@ static OFFLOAD_INLINE uint32_t judge_broadcast(MPI_Count count, MPI_Datatype dat
     return staging_is_possible() ? OFFLOAD_IT : TRIBUTARY_PASS_DATATYPE;
 }
 
-static OFFLOAD_INLINE comm_record *offload_broadcast(void *buffer, MPI_Count count, MPI_Datatype datatype, int root,
-                               MPI_Comm comm, offload_mode mode, tributary_operation *operation,
-                               staging *through) {
+static OFFLOAD_INLINE comm_record *offload_broadcast(void *buffer, MPI_Count count,
+                                                     MPI_Datatype datatype, int root,
+                                                     MPI_Comm comm, offload_mode mode,
+                                                     tributary_operation *operation,
+                                                     staging *through) {
     comm_record *record = find(comm);
     if (record == NULL) {
         return NULL;
@@ -112,7 +118,7 @@ static OFFLOAD_INLINE comm_record *offload_broadcast(void *buffer, MPI_Count cou
     operation->operator_ = TRIBUTARY_BROADCAST_OPERATOR;
     operation->source = buffer;
     operation->target = buffer;
-    /* The rest of it is looked at only where one of these holds. */
+    /* Nobody reads the other fields unless one of these holds. */
     through->needed = !dense;
     through->needs_cuts = false;
     if (!dense) {

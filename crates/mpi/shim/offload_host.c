@@ -1,14 +1,14 @@
 /*
- * Deciding, for the collectives between the ranks of one host.
+ * Decides for the collectives that are offloaded inside one host only.
  *
- * A rank may have no buffer where it has no part, so only what a rank needs is looked at: otherwise
- * one rank would pass a call on that the others offload.
+ * A rank that contributes or receives nothing may pass no buffer. So a rank checks only the buffers that
+ * it uses; otherwise it would pass on a call that the others offload.
  */
 #include "deciding.h"
 
 #include <limits.h>
 
-/* decide(), and then by how long this rank's contribution is. */
+/* decide(), then by the length of this rank's contribution. */
 static comm_record *decide_on_host(comm_record *record, uint32_t collective, uint32_t reason,
                                    uint64_t len_bytes, offload_mode mode) {
     record = decide(record, collective, reason, mode);
@@ -21,11 +21,11 @@ static comm_record *decide_on_host(comm_record *record, uint32_t collective, uin
     return NULL;
 }
 
-/* Length of a reduction's vector in memory; its datatype was found in the table. */
+/* Bytes of a reduction's vector in memory; its datatype is in the table. */
 static uint64_t vector_bytes(MPI_Count count, MPI_Datatype datatype) {
     const datatype_entry *entry = maps_datatype(datatype);
     uint64_t element_bytes = entry->size_bytes;
-    if (element_bytes == 0) { /* a pair with a gap, which travels with it */
+    if (element_bytes == 0) { /* a pair with a gap, which is sent too */
         MPI_Aint lower = 0;
         MPI_Aint extent = 0;
         underlying.Type_get_extent(datatype, &lower, &extent);
@@ -35,7 +35,7 @@ static uint64_t vector_bytes(MPI_Count count, MPI_Datatype datatype) {
     return __builtin_mul_overflow(element_bytes, (uint64_t)count, &bytes) ? UINT64_MAX : bytes;
 }
 
-/* The end of deciding on a reduction of `count` elements in all, with its buffers as the core takes them. */
+/* Ends the decision on a reduction of `count` elements in all, and fills in its buffers. */
 static comm_record *decide_reduction(comm_record *record, uint32_t collective, uint32_t reason,
                                      MPI_Count count, MPI_Datatype datatype, const void *sendbuf,
                                      void *recvbuf, offload_mode mode,
@@ -60,7 +60,7 @@ static MPI_Count count_at(count_array counts, int rank) {
     return counts.small != NULL ? counts.small[rank] : counts.large[rank];
 }
 
-/* The sum of the counts; -1 where they can't be. Says whether they differ. */
+/* The sum of the counts, and whether they differ. -1 if MPI must judge them. */
 static MPI_Count add_up(count_array counts, int ranks, bool *differ) {
     MPI_Count all = 0;
     *differ = false;
@@ -130,8 +130,8 @@ comm_record *offload_scan(uint32_t collective, const void *sendbuf, void *recvbu
     }
     uint32_t reason = judge_reduction(count, datatype, op, operation);
     /*
-     * An exclusive scan has no result at rank 0, whose receive buffer may be anything, the send buffer
-     * too. So that no other rank decides otherwise, equal buffers are in place there at all ranks.
+     * An exclusive scan has no result at rank 0, whose receive buffer may be anything, even the send
+     * buffer. All ranks must decide alike, so equal buffers count as in place at every rank.
      */
     bool may_alias = collective == TRIBUTARY_EXSCAN;
     bool has_target = recvbuf != NULL || (may_alias && record->rank == 0 && sendbuf != MPI_IN_PLACE);
@@ -143,7 +143,7 @@ comm_record *offload_scan(uint32_t collective, const void *sendbuf, void *recvbu
                             operation);
 }
 
-/* Bytes that one side describes; false where MPI must judge it. Saturates. */
+/* Bytes that one side describes, at most INT64_MAX. False: MPI must judge the arguments. */
 static bool side_bytes(gather_side side, int64_t *bytes, bool *dense) {
     int64_t size_bytes = 0;
     if (side.count < 0 || !element_of(side.datatype, &size_bytes, dense)) {
@@ -156,8 +156,8 @@ static bool side_bytes(gather_side side, int64_t *bytes, bool *dense) {
 }
 
 /*
- * What the bytes of one contribution say. The limit and the check of MPI_Pack hold for dense types as
- * well, because another rank may describe the same bytes by a type that must be packed.
+ * The verdict on the bytes of one contribution. The limit and the check of MPI_Pack apply to dense types
+ * too: another rank may describe the same bytes by a type that must be packed.
  */
 static uint32_t judge_gathered(int64_t block_bytes, int ranks, tributary_operation *operation) {
     int64_t all_bytes = 0;
@@ -171,7 +171,7 @@ static uint32_t judge_gathered(int64_t block_bytes, int ranks, tributary_operati
     return staging_is_possible() ? OFFLOAD_IT : TRIBUTARY_PASS_DATATYPE;
 }
 
-/* The elements of `rank` among all that are received. */
+/* Where the elements of `rank` lie in the receive buffer. */
 static void *place_of(void *recvbuf, gather_side receive, int rank) {
     MPI_Aint lower = 0;
     MPI_Aint extent = 0;
@@ -179,7 +179,7 @@ static void *place_of(void *recvbuf, gather_side receive, int rank) {
     return (char *)recvbuf + (MPI_Aint)rank * (MPI_Aint)receive.count * extent;
 }
 
-/* The dense copy holds all contributions; this rank's lies where it would in place. */
+/* The dense copy holds all contributions; this rank's is where an in-place call has it. */
 static staging gather_through(const void *sendbuf, gather_side send, void *recvbuf,
                               gather_side receive, const comm_record *record, int block_bytes) {
     bool in_place = sendbuf == MPI_IN_PLACE;

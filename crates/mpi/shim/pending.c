@@ -1,4 +1,4 @@
-/* The list of nonblocking operations, and the generalized requests that stand for them. */
+/* The list of nonblocking operations, and their generalized requests. */
 #include "pending.h"
 #include "failure.h"
 #include "fault_tolerance.h"
@@ -10,17 +10,17 @@
 typedef struct pending {
     struct pending *previous;
     struct pending *next;
-    comm_record *record; /* held until the operation is over */
+    comm_record *record; /* has a hold until the operation is over */
     tributary_request *operation;
     MPI_Request request;
-    int error; /* what MPI_Wait returns; not MPI_SUCCESS: `record` is held until release() */
+    int error; /* what MPI_Wait returns; not MPI_SUCCESS: the hold stays until release() */
     staging through;
 } pending;
 
 atomic_long pending_count;
 static pthread_mutex_t listing = PTHREAD_MUTEX_INITIALIZER;
 static pending *first;
-static atomic_long pending_failed; /* of `pending_count`: over, with an error nobody has seen */
+static atomic_long pending_failed; /* of `pending_count`: over, with an error that no call has returned */
 
 /* What query() found in this thread since the last pending_conclude(). */
 static __thread struct {
@@ -29,8 +29,8 @@ static __thread struct {
 } failure;
 
 /*
- * The status of a collective's request is empty, as MPI 4.1 section 3.7.3 says it. An error isn't
- * returned here, because MPI would take it to the handler of a communicator of its own choice.
+ * The status of a collective's request is empty (MPI 4.1 section 3.7.3). An error is not returned here:
+ * MPI would call the error handler of a communicator of its own choice.
  */
 static int query(void *extra, MPI_Status *status) {
     pending *of = extra;
@@ -55,7 +55,7 @@ int pending_conclude(void) {
     return error;
 }
 
-/* MPI calls this once the request is complete and the program has let go of it. */
+/* MPI calls this once the request is complete and the program has freed it. */
 static int release(void *extra) {
     pending *of = extra;
     if (of->error != MPI_SUCCESS) {
@@ -135,7 +135,7 @@ int pending_start(comm_record *record, tributary_operation *operation, const sta
     return MPI_SUCCESS;
 }
 
-/* How far an operation is. One on a communicator that MPI knows to be revoked ends here. */
+/* The state of an operation. Ends one on a communicator that MPI knows to be revoked. */
 static int test(pending *entry) {
     comm_record *record = entry->record;
     int outcome = tributary_test(entry->operation);
@@ -148,7 +148,7 @@ static int test(pending *entry) {
     return outcome;
 }
 
-/* Takes one entry through its end if the core says so. Called with `listing` held. */
+/* Completes one entry if the core says that it is over. The caller holds `listing`. */
 static void finish_if_done(pending *entry) {
     int outcome = test(entry);
     if (outcome == TRIBUTARY_PENDING) {
@@ -164,7 +164,7 @@ static void finish_if_done(pending *entry) {
     link_out(entry);
     bool has_failed = entry->error != MPI_SUCCESS;
     if (has_failed) {
-        /* Stays counted until release(), so that whoever waits for it concludes with the error. */
+        /* Stays counted until release(), so that the call that waits for it returns the error. */
         atomic_fetch_add_explicit(&pending_failed, 1, memory_order_relaxed);
     } else {
         communicators_let_go(entry->record);
@@ -177,7 +177,7 @@ static void finish_if_done(pending *entry) {
 }
 
 void pending_progress(void) {
-    /* Another thread in here does this one's work as well. */
+    /* If another thread is in here, it does this thread's work too. */
     if (pthread_mutex_trylock(&listing) != 0) {
         return;
     }
@@ -190,8 +190,8 @@ void pending_progress(void) {
 }
 
 /*
- * Keeps `listing` meanwhile, so that the operation stays: 50 us at most, and only where cores are
- * short. Other threads find it taken and look after their own requests only.
+ * Holds `listing` meanwhile, so that nobody frees the operation: for 50 us at most, and only if there are
+ * fewer cores than ranks. Other threads find it taken and rest without an operation to drive.
  */
 void pending_rest(bool is_first) {
     if (pthread_mutex_trylock(&listing) != 0) {

@@ -1,9 +1,9 @@
 /*
- * Nonblocking operations on their way.
+ * Outstanding nonblocking operations.
  *
- * Each is a generalized request of the underlying MPI, so every rule about requests and statuses is
- * MPI's own. Someone has to call MPI_Grequest_complete when the operation is done, and that is
- * pending_progress(), called from the Wait and Test functions.
+ * Each is a generalized request of the underlying MPI, which thus applies its own rules on requests and
+ * statuses. When the operation is done, pending_progress() calls MPI_Grequest_complete; the Wait and
+ * Test functions call pending_progress().
  */
 #ifndef TRIBUTARY_PENDING_H
 #define TRIBUTARY_PENDING_H
@@ -14,34 +14,37 @@
 extern atomic_long pending_count __attribute__((visibility("hidden")));
 
 /*
- * True when an operation of this process is on its way. Relaxed: a thread that waits for a request
- * got its handle after the operation was counted, and so sees the count.
+ * True if an operation of this process is outstanding. Relaxed: a thread that waits for a request got
+ * its handle after the operation was counted, so it sees the count.
  */
 static inline bool pending_any(void) {
     return __builtin_expect(atomic_load_explicit(&pending_count, memory_order_relaxed) != 0, 0);
 }
 
-/* Starts an operation and makes its request. Returns an MPI error code, already raised. */
+/*
+ * Starts an operation and makes its request. Returns an MPI error code, for which the error handler was
+ * called.
+ */
 int pending_start(comm_record *record, tributary_operation *operation, const staging *through,
                   MPI_Request *request);
 
 /* Completes the requests whose operations are done. Any thread may call it. */
 void pending_progress(void);
 
-/* Lets a little time pass in a wait for requests, ours or MPI's; `is_first` in its first call. */
+/* Pauses for a moment in a wait for requests, ours or MPI's; `is_first` in the wait's first call. */
 void pending_rest(bool is_first);
 
 /* The tag in the status of a request that has failed; a valid one is never negative. */
 #define PENDING_FAILED_TAG MPI_UNDEFINED
 
 /*
- * To be called after every function of the MPI that looks at requests. If it has met a failed
- * operation of ours, calls that communicator's error handler and returns the error; else
- * MPI_SUCCESS.
+ * Call it after every function of the underlying MPI that completes or tests requests. If that function
+ * met a failed operation of ours, this calls the communicator's error handler and returns the error; else
+ * it returns MPI_SUCCESS.
  */
 int pending_conclude(void);
 
-/* Waits until nothing is on its way. */
+/* Waits until no operation is outstanding. */
 void pending_drain(void);
 
 #endif

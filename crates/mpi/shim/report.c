@@ -1,4 +1,4 @@
-/* Gathering the counts to world rank 0, which writes them. */
+/* Gathers the counts to world rank 0, which writes them. */
 #include "report.h"
 #include "failure.h"
 #include "tributary_core.h"
@@ -9,7 +9,7 @@
 #include <stdlib.h>
 
 bool report_is_wanted(void) {
-    /* Rank 0's environment decides: launchers don't hand the same one to every host. */
+    /* Rank 0's environment decides: launchers may give another one to other hosts. */
     int wanted = tributary_report_wanted();
     underlying.Bcast(&wanted, 1, MPI_INT, 0, MPI_COMM_WORLD);
     return wanted != 0;
@@ -31,7 +31,7 @@ static void publish(const char *texts, const int *lengths, int ranks) {
     free(len_bytes);
 }
 
-/* Where each rank's text begins; -1 when the sum is too large for MPI_Gatherv to count. */
+/* Where each rank's text begins. Returns their sum, or -1 if MPI_Gatherv can't count it. */
 static int displace(const int *lengths, int *starts, int ranks) {
     int64_t total = 0;
     for (int rank = 0; rank < ranks; rank++) {
@@ -65,7 +65,7 @@ void report_collect(MPI_Comm comm) {
         }
         free(texts);
     } else if (rank == 0) {
-        fprintf(stderr, "tributary: no report: the counts of all ranks exceed 2 GiB\n");
+        fprintf(stderr, "tributary: no report: the counts of all ranks are longer than 2 GiB\n");
     }
     free(lengths);
     tributary_report_free(text, text_bytes);

@@ -1,4 +1,4 @@
-/* The end-of-run report: one process of the world collects every process's counts. */
+/* The end-of-run report: world rank 0 collects every process's counts. */
 #ifndef TRIBUTARY_SHIM_REPORT_H
 #define TRIBUTARY_SHIM_REPORT_H
 
@@ -9,7 +9,7 @@
 /* Collective over the world: whether rank 0 was asked for a report. */
 bool report_is_wanted(void);
 
-/* Collective over `comm`: the world, or what is left of it. Its rank 0 writes the report. */
+/* Collective over `comm`: the world, or the ranks that are left. Its rank 0 writes the report. */
 void report_collect(MPI_Comm comm);
 
 #endif

@@ -1,4 +1,4 @@
-/* State of the shim as a whole: is it on, and what does it hold of MPI's. */
+/* Whether the shim is on, its communicators, and the macros that interpose functions. */
 #ifndef TRIBUTARY_SHIM_H
 #define TRIBUTARY_SHIM_H
 
@@ -10,28 +10,28 @@
  */
 extern atomic_bool shim_is_on __attribute__((visibility("hidden")));
 
-/* When false, the call must go to the underlying MPI with nothing in between. */
+/* If false, the call must go straight to the underlying MPI. */
 static inline bool shim_enter(void) {
     underlying_ensure();
-    /* Acquire pairs with the release in init.c: the tables are filled when this is set. */
+    /* Acquire pairs with the release in start() of init.c: the tables are filled once this is set. */
     return __builtin_expect(atomic_load_explicit(&shim_is_on, memory_order_acquire), 1);
 }
 
-/* A private copy of MPI_COMM_SELF: nothing ever arrives on it. */
+/* A private copy of MPI_COMM_SELF, on which no message arrives. */
 extern MPI_Comm shim_self __attribute__((visibility("hidden")));
 
-/* Lets the underlying MPI progress its own messages while a rank waits for one of ours. */
+/* Lets the underlying MPI progress its messages while a rank waits for one of our operations. */
 void shim_drive_mpi(void);
 
-/* Marks a function that programs call in place of the MPI's. */
+/* Marks a function that programs call instead of the underlying MPI's. */
 #define INTERPOSED __attribute__((visibility("default")))
 
 /*
- * Defines MPI_<name>; the body that follows runs only while the shim is on.
+ * Defines MPI_<name>. The body that follows runs only while the shim is on.
  *
- * The two are separate functions so that the outer one is nothing but two jumps. It then leaves the
- * arguments in their registers as they came, which matters when this library was preloaded under
- * another MPI: an argument that is an int here may be a pointer there.
+ * The body is a function of its own, so that MPI_<name> consists of two jumps and leaves the arguments
+ * in their registers. That matters if this library was preloaded under another MPI, where an argument
+ * that is an int here may be a pointer.
  */
 #define INTERPOSE(name, parameters, arguments)                                                     \
     INTERPOSE_AS(MPI_##name, name, parameters, arguments)
@@ -43,7 +43,7 @@ void shim_drive_mpi(void);
 #define INTERPOSE_AS(function, name, parameters, arguments)                                        \
     static int shim_##name parameters;                                                             \
     INTERPOSED int function parameters {                                                           \
-        return shim_enter() ? shim_##name arguments : underlying.name arguments;                      \
+        return shim_enter() ? shim_##name arguments : underlying.name arguments;                   \
     }                                                                                              \
     static __attribute__((noinline)) int shim_##name parameters
 

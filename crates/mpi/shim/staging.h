@@ -1,9 +1,9 @@
 /*
- * Memory of our own that an operation needs: a dense copy of elements with gaps or an order of their
- * own, and the places of blocks that differ in length.
+ * Memory that this library allocates for an operation: a dense copy of elements that have gaps or another
+ * order in the program's memory, and the cuts between blocks that differ in length.
  *
- * MPI_Pack writes the elements in the order of the type map without anything between them, in both
- * MPIs on equal machines; staging_open() checks that it does.
+ * MPI_Pack writes the elements in the order of the type map with nothing between them, in both MPIs on
+ * equal machines. staging_open() checks that.
  */
 #ifndef TRIBUTARY_STAGING_H
 #define TRIBUTARY_STAGING_H
@@ -20,45 +20,45 @@ typedef struct staging_side {
 
 typedef struct staging {
     bool needed;       /* a dense copy */
-    bool packs;        /* it gets this rank's elements, `from` */
-    bool unpacks;      /* it goes to this rank's elements, `to` */
+    bool packs;        /* from this rank's elements, `from` */
+    bool unpacks;      /* to this rank's elements, `to` */
     staging_side from;
-    staging_side to;   /* its datatype is a duplicate while a nonblocking operation is on its way */
+    staging_side to;   /* of a nonblocking operation: with a duplicate of the datatype */
     bool owns_datatype;
     char *bytes;       /* the dense copy */
     int len_bytes;
-    int packed_at;     /* where in it this rank's elements begin */
+    int packed_at;     /* where this rank's elements begin in the dense copy */
     bool needs_cuts;   /* the blocks differ in length */
     uint64_t *cuts;
-    const int *counts; /* elements of each rank's block, in either array */
+    const int *counts; /* elements of each rank's block, in one of two arrays */
     const MPI_Count *large_counts;
     int ranks;
 } staging;
 
-/* Whether an operation can do without. */
+/* Whether an operation needs no such memory. */
 static inline bool staging_is_idle(const staging *through) {
     return !through->needed && !through->needs_cuts;
 }
 
-/* Once, after shim_self exists. */
+/* Called once, after shim_self exists. */
 void staging_open(void);
 
-/* False when MPI_Pack here writes more than the elements; types with gaps then pass. */
+/* False if this MPI_Pack writes more than the elements; broadcasts and allgathers then pass. */
 bool staging_is_possible(void);
 
-/* False for a datatype that is not committed: MPI has no other way to ask. */
+/* False for a datatype that is not committed. Tries MPI_Pack: MPI has no function that tells. */
 bool staging_accepts(MPI_Datatype datatype);
 
 /*
- * Allocates what is needed, fills it, and points `operation` at it. With `keep`, the datatype may be
- * freed by the program before staging_unload(). Returns an MPI error code.
+ * Allocates and fills the memory, and points `operation` at it. With `keep`, the program may free the
+ * datatype before staging_unload(). Returns an MPI error code.
  */
 int staging_load(staging *through, bool keep, tributary_operation *operation);
 
-/* Writes the dense copy to the program's buffer, where this rank receives. Returns an MPI error code. */
+/* If this rank receives, writes the dense copy to the program's buffer. Returns an MPI error code. */
 int staging_unload(staging *through);
 
-/* Frees what staging_load() took. */
+/* Frees what staging_load() allocated. */
 void staging_free(staging *through);
 
 #endif

@@ -1,4 +1,4 @@
-/* Finding the underlying MPI, and checking that it is the one this library was compiled for. */
+/* Finds the underlying MPI, and checks that this library was compiled for it. */
 #define _GNU_SOURCE
 #include "underlying.h"
 
@@ -15,7 +15,7 @@ underlying_handle_table underlying_handles;
 #endif
 atomic_bool underlying_is_resolved;
 
-/* Every MPI has it, and no version of this library defines it. */
+/* Every MPI defines it, and this library never does. */
 #define PROBE "PMPI_Get_library_version"
 
 static int open_if_mpi(struct dl_phdr_info *info, size_t size, void *found) {
@@ -31,12 +31,12 @@ static int open_if_mpi(struct dl_phdr_info *info, size_t size, void *found) {
         dlclose(object);
         return 0;
     }
-    /* The reference is kept: the library must not be unloaded while its addresses are in use. */
+    /* Keep the reference: the library must not be unloaded while its addresses are in use. */
     *(void **)found = object;
     return 1;
 }
 
-/* The object to search: the usual order, or an MPI some module has loaded for itself alone. */
+/* The object to search: the usual order, or an MPI that a module has loaded privately. */
 static void *mpi_library(void) {
     if (dlsym(RTLD_NEXT, PROBE) != NULL) {
         return RTLD_NEXT;
@@ -44,7 +44,7 @@ static void *mpi_library(void) {
     void *found = NULL;
     dl_iterate_phdr(open_if_mpi, &found);
     if (found == NULL) {
-        fprintf(stderr, "tributary: this program calls MPI, but no MPI library is loaded\n");
+        fprintf(stderr, "tributary: this program calls MPI, but has loaded no MPI library\n");
         _Exit(127);
     }
     return found;
@@ -62,9 +62,8 @@ static void *find_function(void *library, const char *name) {
 
 #ifdef OPEN_MPI
 /*
- * A program that isn't position-independent has the objects copied into itself, and everyone uses
- * that copy; so the program comes first. An object that this version lacks stays null, and is then
- * equal to no handle.
+ * A program that is not position-independent has copies of the objects, which everyone uses; so search
+ * the program first. An object that this version lacks stays null, and equals no handle.
  */
 static void *find_object(void *library, const char *name) {
     void *address = dlsym(RTLD_DEFAULT, name);
@@ -78,11 +77,11 @@ void underlying_resolve(void) {
     pthread_mutex_lock(&resolving);
     if (!atomic_load_explicit(&underlying_is_resolved, memory_order_relaxed)) {
         void *library = mpi_library();
-#define UNDERLYING_FIND(name)                                                                         \
+#define UNDERLYING_FIND(name)                                                                      \
     underlying.name = (__typeof__(underlying.name))find_function(library, "PMPI_" #name);
         UNDERLYING_FUNCTIONS(UNDERLYING_FIND)
 #undef UNDERLYING_FIND
-#define UNDERLYING_FIND(name)                                                                         \
+#define UNDERLYING_FIND(name)                                                                      \
     underlying.X_##name = (__typeof__(underlying.X_##name))find_function(library, "PMPIX_" #name);
         UNDERLYING_EXTENSIONS(UNDERLYING_FIND)
 #undef UNDERLYING_FIND

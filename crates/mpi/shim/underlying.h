@@ -1,10 +1,10 @@
 /*
- * The underlying MPI: the functions and handles of the library the program runs on.
+ * The underlying MPI: functions and handles of the MPI library that the program uses.
  *
- * Everything is looked up at run time. So this library has no undefined MPI symbol, can be
- * preloaded into processes that use no MPI (mpirun, a shell), and finds an MPI that was loaded
- * later and privately, as Python extensions do. Nothing else in the shim may name a PMPI_ function
- * except through `underlying`.
+ * Every symbol is looked up at run time. So this library has no undefined MPI symbol, can be preloaded
+ * into processes that use no MPI (mpirun, a shell), and finds an MPI that was loaded later and
+ * privately, as Python extensions do. The rest of the shim calls PMPI_ functions through `underlying`
+ * only.
  */
 #ifndef TRIBUTARY_UNDERLYING_H
 #define TRIBUTARY_UNDERLYING_H
@@ -17,7 +17,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#define UNDERLYING_FUNCTIONS_BASE(X)                                                                  \
+#define UNDERLYING_FUNCTIONS_BASE(X)                                                               \
     X(Init) X(Init_thread) X(Query_thread) X(Finalize) X(Get_library_version)                      \
     X(Allreduce) X(Reduce) X(Barrier) X(Bcast)                                                     \
     X(Iallreduce) X(Ireduce) X(Ibarrier) X(Ibcast)                                                 \
@@ -31,7 +31,8 @@
     X(Dist_graph_create) X(Dist_graph_create_adjacent) X(Intercomm_merge)                          \
     X(Comm_rank) X(Comm_size) X(Comm_test_inter) X(Comm_free) X(Comm_disconnect)                   \
     X(Comm_group) X(Comm_remote_group) X(Group_translate_ranks) X(Group_size) X(Group_free)        \
-    X(Comm_create_keyval) X(Comm_free_keyval) X(Comm_set_attr) X(Comm_get_attr) X(Comm_delete_attr) \
+    X(Comm_create_keyval) X(Comm_free_keyval) X(Comm_set_attr) X(Comm_get_attr)                    \
+    X(Comm_delete_attr)                                                                            \
     X(Comm_call_errhandler) X(Comm_get_errhandler) X(Comm_set_errhandler) X(Errhandler_free)       \
     X(Add_error_class) X(Add_error_code) X(Add_error_string)                                       \
     X(Allgather) X(Gather) X(Gatherv) X(Iprobe)                                                    \
@@ -41,7 +42,7 @@
     X(Status_set_elements) X(Status_set_cancelled)
 
 #if MPI_VERSION >= 4
-#define UNDERLYING_FUNCTIONS_LARGE(X)                                                                 \
+#define UNDERLYING_FUNCTIONS_LARGE(X)                                                              \
     X(Allreduce_c) X(Reduce_c) X(Bcast_c) X(Iallreduce_c) X(Ireduce_c) X(Ibcast_c)                 \
     X(Reduce_scatter_c) X(Reduce_scatter_block_c) X(Allgather_c) X(Scan_c) X(Exscan_c)             \
     X(Ireduce_scatter_c) X(Ireduce_scatter_block_c) X(Iallgather_c) X(Iscan_c) X(Iexscan_c)        \
@@ -52,30 +53,30 @@
 
 #if MPI_VERSION > 4 || (MPI_VERSION == 4 && MPI_SUBVERSION >= 1)
 #define UNDERLYING_HAS_STATUS_FAMILY 1
-#define UNDERLYING_FUNCTIONS_STATUS(X)                                                                \
+#define UNDERLYING_FUNCTIONS_STATUS(X)                                                             \
     X(Request_get_status_all) X(Request_get_status_any) X(Request_get_status_some)
 #else
 #define UNDERLYING_HAS_STATUS_FAMILY 0
 #define UNDERLYING_FUNCTIONS_STATUS(X)
 #endif
 
-#define UNDERLYING_FUNCTIONS(X)                                                                       \
+#define UNDERLYING_FUNCTIONS(X)                                                                    \
     UNDERLYING_FUNCTIONS_BASE(X) UNDERLYING_FUNCTIONS_LARGE(X) UNDERLYING_FUNCTIONS_STATUS(X)
 
 /*
- * Extensions, with MPIX_ in their names: User Level Failure Mitigation. MPICH declares MPIX_Comm_revoke
- * as well, but its ch4 device, the default, ends the process there, so nothing has to be done for it.
+ * Extensions (MPIX_): User Level Failure Mitigation. MPICH declares MPIX_Comm_revoke too, but its ch4
+ * device, the default, ends the process in it, so it is not interposed there.
  */
 #if defined(OPEN_MPI) && defined(OMPI_HAVE_MPI_EXT_FTMPI)
 #define UNDERLYING_HAS_REVOCATION 1
-#define UNDERLYING_EXTENSIONS(X)                                                                      \
+#define UNDERLYING_EXTENSIONS(X)                                                                   \
     X(Comm_shrink) X(Comm_revoke) X(Comm_is_revoked) X(Comm_get_failed)
 #else
 #define UNDERLYING_HAS_REVOCATION 0
 #define UNDERLYING_EXTENSIONS(X) X(Comm_shrink)
 #endif
 
-/* One pointer a function, named as MPI names it without MPI_; so extensions begin with X_. */
+/* One pointer for each function, named as in MPI but without MPI; so extensions begin with X_. */
 typedef struct underlying_functions {
 #define UNDERLYING_MEMBER(name) __typeof__(&PMPI_##name) name;
     UNDERLYING_FUNCTIONS(UNDERLYING_MEMBER)
@@ -89,11 +90,11 @@ extern underlying_functions underlying __attribute__((visibility("hidden")));
 
 #ifdef OPEN_MPI
 /*
- * Open MPI's handles are addresses of its global objects. Its header says
- * OMPI_PREDEFINED_GLOBAL(type, object) for each; redefining that macro makes every MPI_* handle of
- * the header a lookup in this table. A handle that is missing here does not compile.
+ * Open MPI's handles are addresses of its global objects. Its header defines each by
+ * OMPI_PREDEFINED_GLOBAL(type, object); redefining that macro makes every MPI_* handle of the header a
+ * lookup in this table. Using a handle that is not in this list does not compile.
  */
-#define UNDERLYING_HANDLES(X)                                                                         \
+#define UNDERLYING_HANDLES(X)                                                                      \
     X(ompi_mpi_comm_world) X(ompi_mpi_comm_self) X(ompi_mpi_comm_null)                             \
     X(ompi_mpi_errors_return) X(ompi_mpi_errhandler_null) X(ompi_request_null)                     \
     X(ompi_mpi_datatype_null) X(ompi_mpi_op_null)                                                  \
@@ -132,18 +133,18 @@ extern underlying_handle_table underlying_handles __attribute__((visibility("hid
 
 extern atomic_bool underlying_is_resolved __attribute__((visibility("hidden")));
 
-/* Looks everything up. Ends the process, as the dynamic linker would, when there is no MPI. */
+/* Looks up every symbol. If there is no MPI, ends the process, as the dynamic linker would. */
 void underlying_resolve(void);
 
-/* Must come first in every interposed function. */
+/* Every interposed function calls it first. */
 static inline void underlying_ensure(void) {
-    /* Acquire pairs with the release in underlying_resolve(): the table is filled when this is set. */
+    /* Acquire pairs with the release in underlying_resolve(): the table is filled once this is set. */
     if (__builtin_expect(!atomic_load_explicit(&underlying_is_resolved, memory_order_acquire), 0)) {
         underlying_resolve();
     }
 }
 
-/* True when the library underlying has the ABI this file was compiled for; else says why not. */
+/* True if the underlying MPI has the ABI this file was compiled for; else writes why not. */
 bool underlying_is_expected_library(char *why_not, size_t why_not_bytes);
 
 #endif

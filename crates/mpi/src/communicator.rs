@@ -1,4 +1,4 @@
-//! `tributary_communicator`: a communicator's counts, and the communicator itself once it is set up.
+//! `tributary_communicator`: a communicator's counters, and the communicator itself once it is set up.
 
 use std::ffi::{CStr, c_char, c_int};
 use std::sync::{Arc, OnceLock};
@@ -11,7 +11,7 @@ use crate::names::{COperation, FAILED, GIVEN_UP, PASS_REASONS, PASS_UNAVAILABLE,
 use crate::process::{CBootstrap, CProgressHook, Ranks, context, counters};
 use crate::request::CRequest;
 
-/// What C holds a pointer to.
+/// C holds a pointer to it.
 pub struct CCommunicator {
     counters: Arc<Counters>,
     /// Set by the join, if it succeeds.
@@ -33,21 +33,24 @@ impl CCommunicator {
     #[cold]
     fn not_joined(&self) -> Problem<'_> {
         let problem = self.problem.get();
-        Problem::NotJoined(problem.map_or("the communicator was not joined", String::as_str))
+        Problem::NotJoined(problem.map_or(
+            "the communicator is not set up: call tributary_communicator_join first",
+            String::as_str,
+        ))
     }
 }
 
 /// Registers a communicator for counting.
 ///
 /// # Safety
-/// `label` is a terminated string.
+/// `label` is a terminated string, valid during this call.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tributary_communicator_new(
     label: *const c_char,
     size: u32,
     counted: c_int,
 ) -> *mut CCommunicator {
-    // SAFETY: the header asks C for it.
+    // SAFETY: the header asks for a terminated string that is valid during this call.
     let label = unsafe { CStr::from_ptr(label) }.to_string_lossy();
     let counters = counters().open(&label, size, counted != 0);
     Box::into_raw(Box::new(CCommunicator {
@@ -57,15 +60,16 @@ pub unsafe extern "C" fn tributary_communicator_new(
     }))
 }
 
-/// Whether to set a communicator up that was just created.
+/// Whether to set up now a communicator that was just created.
 ///
 /// # Safety
-/// `members` is a bootstrap of the communicator's ranks.
+/// `members` points to a bootstrap of the communicator's ranks, valid during this call.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tributary_communicator_joins_now(members: *const CBootstrap) -> c_int {
-    // SAFETY: the header asks C for it.
+    // SAFETY: `members` points to a bootstrap that is valid during this call: the header's rule on
+    // pointers.
     let members = unsafe { &*members };
-    // Without a context, or with a failed exchange, the join is what says why.
+    // Without a context, or after a failed exchange, join now: the join reports the reason.
     let now =
         context().map_or(true, |context| context.sets_up_now(&mut Ranks(members)).unwrap_or(true));
     c_int::from(now)
@@ -74,17 +78,20 @@ pub unsafe extern "C" fn tributary_communicator_joins_now(members: *const CBoots
 /// Sets a communicator up.
 ///
 /// # Safety
-/// `communicator` came from `tributary_communicator_new`; `members` is a bootstrap of its ranks;
-/// `progress_hook` is as the header asks.
+/// `communicator` came from `tributary_communicator_new` and was not freed. `members` points to a
+/// bootstrap of its ranks and `progress_hook` to a hook, both valid during this call; the hook's
+/// context is valid until the communicator is freed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tributary_communicator_join(
     communicator: *mut CCommunicator,
     members: *const CBootstrap,
     progress_hook: *const CProgressHook,
 ) -> c_int {
-    // SAFETY: the header asks C for it.
+    // SAFETY: `communicator` came from `tributary_communicator_new` and was not freed, and `members`
+    // points to a bootstrap that is valid during this call: the header's rule on pointers.
     let (communicator, members) = unsafe { (&*communicator, &*members) };
-    // SAFETY: the header asks C for it.
+    // SAFETY: `progress_hook` points to a hook that is valid during this call, by the same rule; it
+    // is copied.
     let progress_hook = unsafe { *progress_hook }.into_hook();
     let joined = context().map_err(|error| error.to_string()).and_then(|context| {
         Communicator::create(&context, &mut Ranks(members), &communicator.counters, progress_hook)
@@ -103,16 +110,17 @@ pub unsafe extern "C" fn tributary_communicator_join(
     }
 }
 
-/// The longest contribution with which a collective is ours.
+/// The longest contribution with which a collective is offloaded.
 ///
 /// # Safety
-/// `communicator` came from `tributary_communicator_new`.
+/// `communicator` came from `tributary_communicator_new` and was not freed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tributary_communicator_longest(
     communicator: *const CCommunicator,
     collective: u32,
 ) -> u64 {
-    // SAFETY: the header asks C for it.
+    // SAFETY: `communicator` came from `tributary_communicator_new` and was not freed: the
+    // header's rule on pointers.
     let joined = unsafe { &*communicator }.joined();
     match (joined, CollectiveKind::from_number(collective)) {
         (Ok(communicator), Some(kind)) => communicator.longest_bytes(kind).unwrap_or(u64::MAX),
@@ -123,12 +131,13 @@ pub unsafe extern "C" fn tributary_communicator_longest(
 /// Whether a communicator's ranks are on one host.
 ///
 /// # Safety
-/// `communicator` came from `tributary_communicator_new`.
+/// `communicator` came from `tributary_communicator_new` and was not freed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tributary_communicator_is_on_one_host(
     communicator: *const CCommunicator,
 ) -> c_int {
-    // SAFETY: the header asks C for it.
+    // SAFETY: `communicator` came from `tributary_communicator_new` and was not freed: the
+    // header's rule on pointers.
     let joined = unsafe { &*communicator }.joined();
     c_int::from(joined.is_ok_and(Communicator::is_on_one_host))
 }
@@ -136,10 +145,11 @@ pub unsafe extern "C" fn tributary_communicator_is_on_one_host(
 /// Gives a communicator up at all its ranks.
 ///
 /// # Safety
-/// `communicator` came from `tributary_communicator_new`.
+/// `communicator` came from `tributary_communicator_new` and was not freed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tributary_communicator_give_up(communicator: *mut CCommunicator) {
-    // SAFETY: the header asks C for it.
+    // SAFETY: `communicator` came from `tributary_communicator_new` and was not freed: the
+    // header's rule on pointers.
     if let Ok(communicator) = unsafe { &*communicator }.joined() {
         communicator.give_up();
     }
@@ -152,24 +162,28 @@ pub unsafe extern "C" fn tributary_communicator_give_up(communicator: *mut CComm
 /// outstanding request.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tributary_communicator_free(communicator: *mut CCommunicator) {
-    // SAFETY: the header asks C for it.
+    // SAFETY: `communicator` is the box of `tributary_communicator_new`; the header forbids every
+    // later use of it.
     drop(unsafe { Box::from_raw(communicator) });
 }
 
 /// Runs one operation to its end.
 ///
 /// # Safety
-/// As the header says; `operation`'s buffers are as `Communicator::run` asks for them.
+/// `communicator` came from `tributary_communicator_new` and was not freed. `operation` is valid
+/// during this call, and its buffers are as `Communicator::run` asks.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tributary_run(
     communicator: *mut CCommunicator,
     operation: *const COperation,
 ) -> c_int {
-    // SAFETY: the header asks C for it.
+    // SAFETY: `communicator` came from `tributary_communicator_new` and was not freed, and
+    // `operation` is valid during this call: the header's rule on pointers.
     let (communicator, operation) = unsafe { (&*communicator, &*operation) };
     let problem = match (communicator.joined(), operation.operation()) {
         (Ok(communicator), Ok(operation)) => {
-            // SAFETY: the header asks C for it.
+            // SAFETY: the header asks that the buffers and cuts be valid, and used by nobody else, until
+            // tributary_run() returns: what `Communicator::run` asks for.
             match unsafe { communicator.run(&operation) } {
                 Ok(()) => return 0,
                 Err(error) => Problem::Failed(error),
@@ -178,7 +192,7 @@ pub unsafe extern "C" fn tributary_run(
         (Err(problem), _) => problem,
         (_, Err(error)) => Problem::Unknown(error),
     };
-    problem.tell()
+    problem.report()
 }
 
 /// Why an operation ended without a result.
@@ -193,9 +207,9 @@ pub(crate) enum Problem<'a> {
 }
 
 impl Problem<'_> {
-    /// What C returns for it; the message is kept.
+    /// Keeps the message and returns the code for C.
     #[cold]
-    pub(crate) fn tell(self) -> c_int {
+    pub(crate) fn report(self) -> c_int {
         if matches!(self, Self::Failed(CollectiveError::GivenUp { .. })) {
             return GIVEN_UP;
         }
@@ -207,17 +221,20 @@ impl Problem<'_> {
 /// Starts one operation.
 ///
 /// # Safety
-/// As the header says; `operation`'s buffers are as `Communicator::start` asks for them.
+/// `communicator` came from `tributary_communicator_new` and was not freed. `operation` is valid
+/// during this call, and its buffers are as `Communicator::start` asks.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tributary_start(
     communicator: *mut CCommunicator,
     operation: *const COperation,
 ) -> *mut CRequest {
-    // SAFETY: the header asks C for it.
+    // SAFETY: `communicator` came from `tributary_communicator_new` and was not freed, and
+    // `operation` is valid during this call: the header's rule on pointers.
     let (communicator, operation) = unsafe { (&*communicator, &*operation) };
     let problem = match (communicator.joined(), operation.operation()) {
         (Ok(communicator), Ok(operation)) => {
-            // SAFETY: the header asks C for it.
+            // SAFETY: the header asks that the buffers and cuts be valid, and used by nobody else, until
+            // tributary_test() says that the operation is over: what `Communicator::start` asks for.
             match unsafe { communicator.start(operation) } {
                 Ok(request) => return CRequest::into_raw(request),
                 Err(error) => Problem::Failed(error),
@@ -226,26 +243,27 @@ pub unsafe extern "C" fn tributary_start(
         (Err(problem), _) => problem,
         (_, Err(error)) => Problem::Unknown(error),
     };
-    problem.tell();
+    problem.report();
     std::ptr::null_mut()
 }
 
 /// Counts one operation that goes to the underlying MPI.
 ///
 /// # Safety
-/// `communicator` came from `tributary_communicator_new`.
+/// `communicator` came from `tributary_communicator_new` and was not freed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tributary_count_passed(
     communicator: *mut CCommunicator,
     collective: u32,
     reason: u32,
 ) {
-    // SAFETY: the header asks C for it.
+    // SAFETY: `communicator` came from `tributary_communicator_new` and was not freed: the
+    // header's rule on pointers.
     let communicator = unsafe { &*communicator };
     let Some(kind) = CollectiveKind::from_number(collective) else { return };
     let reason = match (reason, communicator.problem.get()) {
         (PASS_UNAVAILABLE, Some(problem)) => problem.as_str(),
-        _ => PASS_REASONS.get(reason as usize).copied().unwrap_or("a reason without a name"),
+        _ => PASS_REASONS.get(reason as usize).copied().unwrap_or("unknown reason"),
     };
     communicator.counters.count_passed(kind, reason);
 }

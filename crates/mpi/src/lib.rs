@@ -1,8 +1,8 @@
 //! The C interface of the host library, which the MPI preload libraries are linked with.
 //!
-//! Owns the translation between C and `tributary-client`, and nothing else. The prototypes and
-//! their meaning stand in `include/tributary_core.h`; the MPI side is C and lies in `shim/`. A panic
-//! ends the process: nothing unwinds into C.
+//! Translates between C and `tributary-client`, and does nothing else. `include/tributary_core.h` has
+//! the prototypes and what they ask of callers; the MPI side is C, in `shim/`. A panic ends the
+//! process: nothing unwinds into C.
 #![allow(unreachable_pub, reason = "C reaches these functions by name, not by path")]
 
 mod communicator;

@@ -1,4 +1,4 @@
-//! One-line messages for C: each thread keeps the one of its last failure until C asks for it.
+//! One-line messages for C. Each thread keeps the message of its last failure until C asks for it.
 
 use std::cell::RefCell;
 use std::ffi::{c_char, c_int};
@@ -29,7 +29,7 @@ pub(crate) fn status<E: Display>(outcome: Result<(), E>) -> c_int {
 /// Writes the message of the calling thread's last failure, cut to fit, on one line and terminated.
 ///
 /// # Safety
-/// `text` is valid for writing `bytes`.
+/// `text` is valid for writing `bytes` during this call.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tributary_message(text: *mut c_char, bytes: usize) {
     if bytes == 0 {
@@ -37,8 +37,8 @@ pub unsafe extern "C" fn tributary_message(text: *mut c_char, bytes: usize) {
     }
     LAST.with_borrow(|line| {
         let cut = line.floor_char_boundary(bytes - 1);
-        // SAFETY: `cut` and the terminator fit in `bytes`, which are valid as the caller promises; the
-        // kept string does not overlap them.
+        // SAFETY: `cut` bytes and the terminator fit in `bytes`, which this function's contract makes
+        // valid for writing; the kept string does not overlap them.
         unsafe {
             text.copy_from_nonoverlapping(line.as_ptr().cast(), cut);
             text.add(cut).write(0);
@@ -56,7 +56,7 @@ mod tests {
         keep(&problem);
         // SAFETY: `bytes` of a longer vector.
         unsafe { tributary_message(room.as_mut_ptr(), bytes) };
-        assert_eq!(room[bytes], 1, "nothing is written behind the room");
+        assert_eq!(room[bytes], 1, "nothing is written past the end");
         // SAFETY: the vector lives, and a terminator was written.
         unsafe { CStr::from_ptr(room.as_ptr()) }.to_str().unwrap().to_owned()
     }

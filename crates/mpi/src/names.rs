@@ -18,9 +18,9 @@ pub(crate) struct COperation {
     cuts: *const u64,
 }
 
-/// A number that the header doesn't define: the shim is at fault.
+/// A number that the header doesn't define. The shim is at fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the preload library passed {what} {value}, which is not defined")]
+#[error("the preload library passed {what} {value}, which tributary_core.h does not define")]
 pub(crate) struct UnknownNumber {
     what: &'static str,
     value: u32,
@@ -57,7 +57,7 @@ pub(crate) const FAILED: c_int = -1;
 /// `TRIBUTARY_GIVEN_UP`.
 pub(crate) const GIVEN_UP: c_int = -2;
 
-/// `TRIBUTARY_PASS_UNAVAILABLE`: the core's own words say why.
+/// `TRIBUTARY_PASS_UNAVAILABLE`: the report gives the core's message instead.
 pub(crate) const PASS_UNAVAILABLE: u32 = 5;
 
 /// Why an operation went to the underlying MPI, for the report.
@@ -70,10 +70,10 @@ pub(crate) const PASS_REASONS: [&str; 12] = [
     "communicator not available",
     "no elements",
     "too long to pack",
-    "arguments left to MPI to judge",
+    "arguments that MPI may refuse",
     "communicator revoked",
-    "collective of one host on a communicator that spans several",
-    "longer than what was measured to be faster than the MPI's",
+    "collective of one host on a communicator of several hosts",
+    "length at which the underlying MPI was measured to be faster",
 ];
 
 #[cfg(test)]

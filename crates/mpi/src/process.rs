@@ -1,4 +1,4 @@
-//! What the process has: its context, its counts, and the way to the other ranks.
+//! The process's context and counters, and the bootstrap through which it reaches the other ranks.
 
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -39,8 +39,8 @@ impl Bootstrap for Ranks<'_> {
 
     fn allgather(&mut self, mine: &[u8], all: &mut [u8]) -> Result<(), BootstrapError> {
         assert_eq!(all.len(), mine.len() * self.0.size as usize, "room for every rank's bytes");
-        // SAFETY: the header asks for a function that reads `len_bytes` and writes `size` times as
-        // many; that both are there was just checked.
+        // SAFETY: the header asks for a function that reads `len_bytes` from `mine` and writes `size`
+        // times as many to `all`; the assertion above makes `all` so long.
         let status = unsafe {
             (self.0.allgather)(
                 self.0.context,
@@ -60,13 +60,13 @@ impl Bootstrap for Ranks<'_> {
 /// Why the process has no context.
 #[derive(Clone, Debug, thiserror::Error)]
 pub(crate) enum NoContext {
-    #[error("tributary was not opened")]
+    #[error("the process has no context: call tributary_open first")]
     NotOpened,
     #[error(transparent)]
     Setting(#[from] SettingError),
     #[error(transparent)]
     Open(#[from] OpenError),
-    /// Another rank's setting is bad; this one's are not.
+    /// Another rank has a setting that is not allowed; this rank has none.
     #[error("{0}")]
     OtherRank(String),
 }
@@ -78,7 +78,7 @@ pub(crate) fn context() -> Result<Arc<Context>, NoContext> {
     CONTEXT.lock().unwrap_or_else(PoisonError::into_inner).clone()
 }
 
-/// The process's counts.
+/// The process's counters.
 pub(crate) fn counters() -> &'static CounterRegistry {
     static COUNTERS: OnceLock<CounterRegistry> = OnceLock::new();
     COUNTERS.get_or_init(CounterRegistry::default)
@@ -92,7 +92,7 @@ pub(crate) struct CProgressHook {
     context: *mut c_void,
 }
 
-// SAFETY: the header asks for a function that any thread may call with its context.
+// SAFETY: the header asks for a `call` that any thread may make with `context`.
 unsafe impl Send for CProgressHook {}
 // SAFETY: as above.
 unsafe impl Sync for CProgressHook {}
@@ -103,8 +103,8 @@ impl CProgressHook {
     }
 
     fn verdict(&self) -> Verdict {
-        // SAFETY: the header promises that it may be called while an operation of the communicator
-        // waits, and that the context outlives the communicator.
+        // SAFETY: the header asks that `context` be valid until the communicator is freed, and only an
+        // operation that waits on the communicator calls the hook.
         let answer = unsafe { (self.call)(self.context) };
         if answer == 0 { Verdict::GoOn } else { Verdict::GiveUp }
     }
@@ -115,7 +115,8 @@ static TAKE_TURNS: AtomicBool = AtomicBool::new(false);
 /// Promises that no two threads are in one communicator at a time.
 ///
 /// # Safety
-/// It is so, as the header says.
+/// Calls on one communicator, and on its requests, happen one after the other, whichever threads make
+/// them.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tributary_take_turns() {
     TAKE_TURNS.store(true, Ordering::Relaxed);
@@ -124,10 +125,11 @@ pub unsafe extern "C" fn tributary_take_turns() {
 /// Opens the process's context.
 ///
 /// # Safety
-/// As the header says: `world` points to a bootstrap of all ranks.
+/// `world` points to a bootstrap of all ranks, valid during this call.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tributary_open(world: *const CBootstrap) -> c_int {
-    // SAFETY: the header asks C for a bootstrap that lives as long as this call.
+    // SAFETY: `world` points to a bootstrap that is valid during this call: the header's rule on
+    // pointers.
     let mut world = Ranks(unsafe { &*world });
     let opened = open(&mut world);
     let outcome = opened.as_ref().map(|_| ()).map_err(Clone::clone);
@@ -143,18 +145,19 @@ fn open(world: &mut Ranks<'_>) -> Result<Arc<Context>, NoContext> {
     world.allgather(&mine, &mut all).map_err(OpenError::from)?;
     let settings = settings?;
     if let Some(rank) = all.iter().position(|is_bad| *is_bad != 0) {
-        return Err(NoContext::OtherRank(format!("rank {rank} has a setting that can't be")));
+        let problem = format!("rank {rank} has a setting that is not allowed: correct it there");
+        return Err(NoContext::OtherRank(problem));
     }
     let mut context = Context::open(world, settings)?;
-    // Relaxed: stored by this very thread, or by none.
+    // Relaxed: this thread stored it, or none did.
     if TAKE_TURNS.load(Ordering::Relaxed) {
-        // SAFETY: the caller of `tributary_take_turns` promised it.
+        // SAFETY: the contract of `tributary_take_turns`, which was called.
         unsafe { context.callers_take_turns() };
     }
     Ok(Arc::new(context))
 }
 
-/// Frees what the context holds.
+/// Frees the context.
 #[unsafe(no_mangle)]
 pub extern "C" fn tributary_close() {
     *CONTEXT.lock().unwrap_or_else(PoisonError::into_inner) = Err(NoContext::NotOpened);

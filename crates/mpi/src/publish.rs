@@ -1,4 +1,4 @@
-//! The report: from every process's counts to where the environment wants them.
+//! The report: adds up every process's counts, and writes them where the environment says.
 
 use std::ffi::{c_char, c_int};
 use std::fs::{self, File, OpenOptions};
@@ -14,7 +14,7 @@ use crate::process::counters;
 /// Why a report was not written.
 #[derive(Debug, thiserror::Error)]
 enum PublishError {
-    #[error("a process's counts arrived damaged: {0}")]
+    #[error("the counts of a process can't be read: {0}")]
     Damaged(serde_json::Error),
     #[error("report {}: {problem}", path.display())]
     File { path: PathBuf, problem: io::Error },
@@ -33,12 +33,12 @@ pub extern "C" fn tributary_report_wanted() -> c_int {
 /// This process's counts as JSON.
 ///
 /// # Safety
-/// `len_bytes` can be written to.
+/// `len_bytes` is valid for writing during this call.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tributary_report(len_bytes: *mut usize) -> *mut c_char {
     let text = serde_json::to_vec(&counters().report()).expect("a report is plain data");
     let text = text.into_boxed_slice();
-    // SAFETY: the header asks C for it.
+    // SAFETY: `len_bytes` is valid during this call: the header's rule on pointers.
     unsafe { len_bytes.write(text.len()) };
     Box::into_raw(text).cast()
 }
@@ -46,28 +46,30 @@ pub unsafe extern "C" fn tributary_report(len_bytes: *mut usize) -> *mut c_char 
 /// Frees a text of `tributary_report`.
 ///
 /// # Safety
-/// `text` and `len_bytes` are what one call of `tributary_report` gave.
+/// One call of `tributary_report` gave `text` and `len_bytes`, and nothing uses the text any more.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tributary_report_free(text: *mut c_char, len_bytes: usize) {
     let text = std::ptr::slice_from_raw_parts_mut(text.cast::<u8>(), len_bytes);
-    // SAFETY: by the caller's promise this is the box of `tributary_report`.
+    // SAFETY: this function's contract: pointer and length are those of the box that
+    // `tributary_report` gave away, and nothing uses it any more.
     drop(unsafe { Box::from_raw(text) });
 }
 
 /// Adds up the counts of all processes and writes them.
 ///
 /// # Safety
-/// `len_bytes` points to `ranks` lengths, `texts` to as many bytes as they add up to.
+/// `len_bytes` points to `ranks` lengths and `texts` to as many bytes as they add up to, both valid
+/// during this call.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tributary_report_publish(
     texts: *const c_char,
     len_bytes: *const usize,
     ranks: usize,
 ) -> c_int {
-    // SAFETY: the header asks C for it.
+    // SAFETY: the header asks for `ranks` lengths, valid during this call.
     let lengths = unsafe { std::slice::from_raw_parts(len_bytes, ranks) };
     let total_bytes = lengths.iter().sum();
-    // SAFETY: the header asks C for it.
+    // SAFETY: the header asks for the texts one behind the other, so for the sum of their lengths.
     let texts = unsafe { std::slice::from_raw_parts(texts.cast::<u8>(), total_bytes) };
     let outcome = add_up(texts, lengths).and_then(|report| {
         let path = knob(&knobs::REPORT);
@@ -93,9 +95,9 @@ fn write_text(report: &Report) -> Result<(), PublishError> {
         .map_err(|problem| PublishError::File { path, problem })
 }
 
-/// Writes the report, added to one of the same run that is there already. A lock beside the file
-/// keeps jobs that end at once apart; the file itself is replaced whole, so a reader never sees
-/// half of it.
+/// Writes the report, and adds the one of the same run that is there already. A lock on the directory
+/// serialises jobs that end at the same time. The file is replaced whole, so a reader never sees half
+/// of it.
 fn write_file(path: &Path, report: &Report) -> Result<(), PublishError> {
     let failed = |problem| PublishError::File { path: path.to_owned(), problem };
     let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
@@ -121,7 +123,7 @@ fn write_file(path: &Path, report: &Report) -> Result<(), PublishError> {
         fs::rename(&partial, path)
     };
     write().map_err(|problem| {
-        // What could not be written may not even be there.
+        // The file may not exist.
         let _ = fs::remove_file(&partial);
         failed(problem)
     })

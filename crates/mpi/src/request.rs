@@ -1,4 +1,4 @@
-//! `tributary_request`: an operation under way.
+//! `tributary_request`: an operation that was started.
 
 use std::cell::Cell;
 use std::ffi::c_int;
@@ -12,7 +12,7 @@ use crate::names::{FAILED, GIVEN_UP};
 const PENDING: c_int = 0;
 const DONE: c_int = 1;
 
-/// What C holds a pointer to.
+/// C holds a pointer to it.
 pub struct CRequest(Request);
 
 impl CRequest {
@@ -21,13 +21,13 @@ impl CRequest {
     }
 }
 
-/// Says how far a request is, and drives it.
+/// Drives a request and says whether it is done.
 ///
 /// # Safety
 /// `request` came from `tributary_start` and was not freed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tributary_test(request: *mut CRequest) -> c_int {
-    // SAFETY: the header asks C for a request that was not freed.
+    // SAFETY: `request` came from `tributary_start` and was not freed: the header's rule on pointers.
     let request = unsafe { &*request };
     match request.0.test() {
         Ok(false) => PENDING,
@@ -46,23 +46,23 @@ pub unsafe extern "C" fn tributary_test(request: *mut CRequest) -> c_int {
 /// `request` came from `tributary_start` and is not used any more.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tributary_request_free(request: *mut CRequest) {
-    // SAFETY: the header asks C for a request that was not freed.
+    // SAFETY: `request` is the box of `tributary_start`; the header forbids every later use of it.
     drop(unsafe { Box::from_raw(request) });
 }
 
-/// Lets a little time pass in a wait for `request` and for what only the caller can poll;
-/// `is_first` is not 0 in the first call of a wait. `request` is null if there is none to drive.
+/// Pauses for a moment in a wait for `request` and for what only the caller can poll. `is_first` is
+/// not 0 in the first call of a wait. `request` is null if there is none to drive.
 ///
 /// # Safety
 /// `request` is null, or came from `tributary_start` and was not freed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tributary_rest(request: *const CRequest, is_first: c_int) {
     thread_local! {
-        /// The wait of this thread.
+        /// The state of the wait that this thread is in.
         static WAITER: Cell<Option<Waiter>> = const { Cell::new(None) };
     }
     let kept = if is_first != 0 { None } else { WAITER.take() };
-    // SAFETY: the header asks C for a request that was not freed.
+    // SAFETY: the header asks for null, or a request of `tributary_start` that was not freed.
     let waiter = if let Some(CRequest(request)) = unsafe { request.as_ref() } {
         let mut waiter = kept.unwrap_or_else(|| request.waiter());
         request.rest(&mut waiter);

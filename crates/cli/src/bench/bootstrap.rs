@@ -1,4 +1,4 @@
-//! A rank's path to its parent, which is its bootstrap.
+//! A rank's connection to its parent, which is its bootstrap.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -8,7 +8,7 @@ use tributary_client::{Bootstrap, BootstrapError};
 
 use super::message::{Assignment, FromRank, ToRank, Work};
 
-/// The rank's end of the socket, and who the rank is.
+/// The rank's end of the socket, and its rank number.
 pub(super) struct Parent {
     socket: UnixStream,
     rank: u32,
@@ -16,18 +16,20 @@ pub(super) struct Parent {
 }
 
 impl Parent {
-    /// Takes the socket that the parent left as standard input, and the first message on it.
+    /// Takes the socket from standard input, and receives the first message.
     pub(super) fn meet() -> io::Result<(Self, Work)> {
         let mut socket = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
         match ToRank::read(&mut socket)? {
             ToRank::Start(Assignment { rank, ranks, work }) => {
                 Ok((Self { socket, rank, ranks }, work))
             }
-            ToRank::Gathered(_) => Err(io::Error::other("the parent did not start with the work")),
+            ToRank::Gathered(_) => {
+                Err(io::Error::other("the parent's first message is not the work"))
+            }
         }
     }
 
-    /// Tells the parent something.
+    /// Sends a message to the parent.
     pub(super) fn tell(&mut self, message: &FromRank) -> io::Result<()> {
         message.write(&mut self.socket)
     }
@@ -55,7 +57,7 @@ impl Bootstrap for Parent {
                 parts.len(),
                 all.len()
             ))),
-            ToRank::Start(_) => Err(BootstrapError("the parent started twice".to_owned())),
+            ToRank::Start(_) => Err(BootstrapError("the parent sent the work twice".to_owned())),
         }
     }
 }

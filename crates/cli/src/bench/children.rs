@@ -1,4 +1,4 @@
-//! The processes of one benchmark: started together, and none of them outlives this value.
+//! The processes of one benchmark, which start together and end with this value.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -10,14 +10,14 @@ use std::sync::mpsc::Sender;
 use super::message::{Assignment, FromRank, ToRank, Work};
 use crate::fabric::Environment;
 
-/// What reached the hub.
+/// An event for the hub.
 #[derive(Debug)]
 pub(super) enum Event {
-    /// A rank said something.
+    /// A message of a rank.
     Said(u32, FromRank),
-    /// A rank's socket is closed: it ended, or is about to.
+    /// A rank closed its socket: it ended, or is about to.
     Closed(u32),
-    /// A person or the system asks this process to stop.
+    /// A signal asks this process to stop.
     Signal(i32),
 }
 
@@ -33,7 +33,7 @@ pub(super) struct Children {
 }
 
 impl Children {
-    /// Starts `count` ranks that do `work`; what they say goes to `events`.
+    /// Starts `count` ranks that do `work`; their messages go to `events`.
     pub(super) fn start(
         count: u32,
         work: &Work,
@@ -58,30 +58,29 @@ impl Children {
         }
         for rank in 0..count {
             let work = work.clone();
-            // A rank that has ended by now is noticed by its closed socket.
+            // Fails if the rank has ended; its closed socket tells the hub.
             children.tell(rank, &ToRank::Start(Assignment { rank, ranks: count, work }));
         }
         Ok(children)
     }
 
-    /// Tells a rank something. That it can't hear any more is noticed by its closed socket.
+    /// Sends a message to a rank. If the rank has ended, its closed socket tells the hub.
     pub(super) fn tell(&mut self, rank: u32, message: &ToRank) {
         let _ = message.write(&mut self.ranks[rank as usize].socket);
     }
 
-    /// Tells a rank that nothing more comes: what it waits for from the parent, it gets an error
-    /// for.
+    /// Ends the parent's messages to a rank: if the rank waits for one, it gets an error.
     pub(super) fn hang_up(&mut self, rank: u32) {
-        // The socket may be closed from the other side already.
+        // Fails if the rank has closed the socket.
         let _ = self.ranks[rank as usize].socket.shutdown(std::net::Shutdown::Write);
     }
 
-    /// How a rank ended; waits for that.
+    /// Waits for a rank to end, and returns how it ended.
     pub(super) fn wait(&mut self, rank: u32) -> io::Result<ExitStatus> {
         self.ranks[rank as usize].child.wait()
     }
 
-    /// Ends a rank that does not end by itself.
+    /// Kills a rank that does not end by itself.
     pub(super) fn kill(&mut self, rank: u32) -> io::Result<ExitStatus> {
         let child = &mut self.ranks[rank as usize].child;
         child.kill()?;
@@ -92,21 +91,21 @@ impl Children {
 impl Drop for Children {
     fn drop(&mut self) {
         for rank in &mut self.ranks {
-            // Fails only for a child that is reaped already.
+            // Fails only for a child that was reaped.
             let _ = rank.child.kill();
             let _ = rank.child.wait();
         }
     }
 }
 
-/// Passes on what a rank says until it ends.
+/// Passes on the messages of a rank until it ends.
 fn listen(rank: u32, mut socket: UnixStream, events: &Sender<Event>) {
     while let Ok(message) = FromRank::read(&mut socket) {
         if events.send(Event::Said(rank, message)).is_err() {
             return;
         }
     }
-    // A hub that is gone needs no news.
+    // Fails only if the hub is gone.
     let _ = events.send(Event::Closed(rank));
 }
 

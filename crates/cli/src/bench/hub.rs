@@ -1,5 +1,5 @@
-//! The parent of a benchmark's ranks: carries their allgathers, collects their times, and when one
-//! fails or ends early, hears the others out and says what happened to each.
+//! The parent of a benchmark's ranks: carries their allgathers and collects their times. If a rank fails or
+//! ends early, it waits for the others and says what happened to each.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
@@ -20,7 +20,7 @@ use crate::signals::Signals;
 /// How long the other ranks may take to notice that one is gone.
 const NOTICE_WAIT: Duration = Duration::from_secs(10);
 
-/// Why a benchmark came to no end.
+/// Why a benchmark failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum BenchError {
     /// The ranks could not be started.
@@ -29,21 +29,21 @@ pub(crate) enum BenchError {
     /// A rank failed or ended.
     #[error("benchmark failed: {0}")]
     Rank(Outcomes),
-    /// A person or the system asked for an end.
+    /// A signal asked this process to stop.
     #[error("stopped by {}", crate::signals::name(*.0))]
     Stopped(i32),
-    /// A rank said what it never should.
-    #[error("rank {rank} said {what} out of turn")]
+    /// A rank sent a message that it may not send now.
+    #[error("rank {rank} sent {what}, which was not expected")]
     OutOfTurn {
         /// The rank.
         rank: u32,
-        /// What it said.
+        /// What it sent.
         what: &'static str,
     },
 }
 
-/// What became of every rank of a benchmark that failed; the first one is where it began: a rank
-/// that ended without a word rather than one that says what it noticed.
+/// What happened to every rank of a benchmark that failed. The first one is where the failure began: a
+/// rank that ended without a message, rather than one that reports what it noticed.
 #[derive(Debug)]
 pub(crate) struct Outcomes {
     first: u32,
@@ -60,7 +60,7 @@ impl fmt::Display for Outcomes {
     }
 }
 
-/// Runs the plan's work one path, and puts a row per size into `output`.
+/// Runs the plan's work on one path, and puts a row per size into `output`.
 pub(super) fn run(
     plan: &Plan,
     path: PathFlag,
@@ -71,7 +71,7 @@ pub(super) fn run(
     let (sender, events) = channel();
     let forward = sender.clone();
     let _watch = signals.watch(move |signal| {
-        // A hub that is done needs no news.
+        // Fails only if the hub is done.
         let _ = forward.send(Event::Signal(signal));
     });
     let children = Children::start(plan.ranks, &plan.work, environment, &sender)?;
@@ -95,15 +95,15 @@ struct Hub<'a> {
     path: PathFlag,
     children: Children,
     events: Receiver<Event>,
-    /// Each rank's part of the allgather that is under path.
+    /// Each rank's part of the allgather that is in progress.
     parts: Vec<Option<Vec<u8>>>,
-    /// Each rank's times of the sizes it is through with and others are not.
+    /// Each rank's times of the sizes that it has finished and others have not.
     times_ns: Vec<Vec<Vec<u64>>>,
-    /// What each rank said of overlap in those sizes.
+    /// Each rank's overlap in those sizes.
     overlaps: Vec<VecDeque<OverlapTimes>>,
     /// `in_node`, `in_tree` or `direct`, as the ranks say.
     carried: String,
-    /// Sizes that all ranks are through with.
+    /// The number of sizes that all ranks have finished.
     rows: usize,
     finished: Vec<bool>,
 }
@@ -115,13 +115,13 @@ impl Hub<'_> {
             let Ok(event) = self.events.recv() else { return Ok(()) };
             match event {
                 Event::Said(rank, FromRank::Failed(what)) => {
-                    return Err(self.hear_out(rank, format!("failed: {what}"), false));
+                    return Err(self.await_others(rank, format!("failed: {what}"), false));
                 }
                 Event::Said(rank, message) => self.take(rank, message, output)?,
                 Event::Closed(rank) if self.finished[rank as usize] => {}
                 Event::Closed(rank) => {
                     let how = self.ending(rank);
-                    return Err(self.hear_out(rank, how, true));
+                    return Err(self.await_others(rank, how, true));
                 }
                 Event::Signal(signal) => return Err(BenchError::Stopped(signal)),
             }
@@ -135,11 +135,11 @@ impl Hub<'_> {
         message: FromRank,
         output: &mut Output,
     ) -> Result<(), BenchError> {
-        let out_of_turn = |what| BenchError::OutOfTurn { rank, what };
+        let unexpected = |what| BenchError::OutOfTurn { rank, what };
         match message {
             FromRank::Gather(part) => {
                 if self.parts[rank as usize].replace(part).is_some() {
-                    return Err(out_of_turn("a second part of one allgather"));
+                    return Err(unexpected("a second part of one allgather"));
                 }
                 self.answer_allgather();
             }
@@ -151,7 +151,7 @@ impl Hub<'_> {
                 let step = self.rows + self.times_ns[rank as usize].len();
                 let wanted = self.plan.work.steps.get(step).map(|step| step.iterations);
                 if wanted != Some(times_ns.len() as u64) {
-                    return Err(out_of_turn("times"));
+                    return Err(unexpected("times"));
                 }
                 self.times_ns[rank as usize].push(times_ns);
                 self.emit_row(output)?;
@@ -159,14 +159,14 @@ impl Hub<'_> {
             FromRank::Overlap(times) if self.plan.work.overlap => {
                 self.overlaps[rank as usize].push_back(times);
             }
-            FromRank::Overlap(_) => return Err(out_of_turn("overlap")),
+            FromRank::Overlap(_) => return Err(unexpected("overlap")),
             FromRank::Finished => self.finished[rank as usize] = true,
-            FromRank::Failed(_) => return Err(out_of_turn("a failure")),
+            FromRank::Failed(_) => return Err(unexpected("a failure")),
         }
         Ok(())
     }
 
-    /// Answers the allgather once every rank's part is there.
+    /// Answers the allgather once it has every rank's part.
     fn answer_allgather(&mut self) {
         if self.parts.iter().any(Option::is_none) {
             return;
@@ -177,7 +177,7 @@ impl Hub<'_> {
         }
     }
 
-    /// Puts out the next row once every rank's times of it are there.
+    /// Outputs the next row once it has every rank's times.
     fn emit_row(&mut self, output: &mut Output) -> Result<(), BenchError> {
         if self.times_ns.iter().any(Vec::is_empty) {
             return Ok(());
@@ -198,15 +198,15 @@ impl Hub<'_> {
         Ok(())
     }
 
-    /// How a rank whose socket closed without a word ended.
+    /// How a rank ended whose socket closed without a last message.
     fn ending(&mut self, rank: u32) -> String {
         match self.children.wait(rank) {
             Ok(status) => format!("{}{}", describe(status), self.place(rank)),
-            Err(error) => format!("ended; how is not known: {error}"),
+            Err(error) => format!("ended in an unknown way: {error}"),
         }
     }
 
-    /// Where in the work a rank was.
+    /// Which part of the work a rank was in.
     fn place(&self, rank: u32) -> String {
         let step = self.rows + self.times_ns[rank as usize].len();
         match self.plan.work.steps.get(step) {
@@ -218,8 +218,13 @@ impl Hub<'_> {
         }
     }
 
-    /// Waits until every other rank has ended too, ends those that don't, and tells it all.
-    fn hear_out(&mut self, mut first: u32, outcome: String, first_is_silent: bool) -> BenchError {
+    /// Waits until every other rank has ended too, kills those that do not, and reports all of them.
+    fn await_others(
+        &mut self,
+        mut first: u32,
+        outcome: String,
+        first_is_silent: bool,
+    ) -> BenchError {
         let mut silent = first_is_silent;
         let mut ranks = BTreeMap::from([(first, outcome)]);
         for rank in 0..self.plan.ranks {

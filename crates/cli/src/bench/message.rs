@@ -1,5 +1,5 @@
-//! What parent and ranks of a benchmark say to each other over their socket: one tag byte, a
-//! length, and a body. Both sides are this program; lengths are bounded all the same.
+//! The messages between parent and ranks of a benchmark: one tag byte, a length, and a body. Both sides are
+//! this program; lengths are bounded nevertheless.
 
 use std::io::{self, Read, Write};
 
@@ -13,7 +13,7 @@ use crate::flags::CollectiveFlag;
 /// Longest body either side takes: the times of 10 million operations.
 const BODY_MAX_BYTES: u32 = 80_000_000;
 
-/// First word to a rank: who it is and what to run.
+/// The first message to a rank: its rank number, and the work.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Assignment {
     pub(super) rank: u32,
@@ -29,7 +29,7 @@ pub(super) struct Work {
     pub(super) operator: Operator,
     pub(super) steps: Vec<Step>,
     pub(super) verify: bool,
-    /// Whether operations are started and waited for, with computation between.
+    /// Whether to start operations, compute, and then wait for them.
     pub(super) overlap: bool,
 }
 
@@ -46,24 +46,24 @@ pub(super) struct Step {
 pub(super) enum FromRank {
     /// This rank's part of an allgather.
     Gather(Vec<u8>),
-    /// The communicator stands; its path is `in_node`, `in_tree` or `direct`.
+    /// The communicator is set up; its path is `in_node`, `in_tree` or `direct`.
     Ready(String),
     /// Nanoseconds of each operation of the next step.
     Times(Vec<u64>),
-    /// What hides behind computation in the next step; its times follow.
+    /// The overlap with computation in the next step, whose times follow.
     Overlap(OverlapTimes),
-    /// Nothing more comes, and all went well.
+    /// The last message: all steps are done.
     Finished,
-    /// Nothing more comes: what failed.
+    /// The last message: why the rank failed.
     Failed(String),
 }
 
 /// The parent to a rank.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum ToRank {
-    /// What to do; comes first.
+    /// The work; the first message.
     Start(Assignment),
-    /// Everyone's parts of the allgather, in rank order.
+    /// All ranks' parts of the allgather, in rank order.
     Gathered(Vec<u8>),
 }
 
@@ -85,7 +85,7 @@ impl FromRank {
         }
     }
 
-    /// Takes the next message.
+    /// Receives the next message.
     pub(super) fn read(from: &mut impl Read) -> io::Result<Self> {
         let (tag, body) = unframe(from)?;
         match tag {
@@ -120,7 +120,7 @@ impl ToRank {
         }
     }
 
-    /// Takes the next message.
+    /// Receives the next message.
     pub(super) fn read(from: &mut impl Read) -> io::Result<Self> {
         let (tag, body) = unframe(from)?;
         match tag {

@@ -13,19 +13,19 @@ use super::timing::Summary;
 use crate::flags::{CollectiveFlag, PathFlag};
 use crate::tables;
 
-/// What one size took, one path.
+/// The times of one size on one path.
 #[derive(Clone, Debug)]
 pub(super) struct Row {
     pub(super) path: PathFlag,
-    /// `in_node` or `in_tree`.
+    /// `in_node`, `in_tree` or `direct`.
     pub(super) carried: String,
     pub(super) step: Step,
     pub(super) summary: Summary,
-    /// How much of it computation hides, where that was asked.
+    /// With `--overlap`, how much of it computation hides.
     pub(super) overlap: Option<Overlap>,
 }
 
-/// Where rows go.
+/// Writes the rows.
 pub(super) struct Output {
     json: bool,
     work: Work,
@@ -69,7 +69,7 @@ impl Output {
         }
     }
 
-    /// Shows which path and size is under path.
+    /// Shows which path and size is being timed.
     pub(super) fn progress_to(&self, path: PathFlag, step: usize) {
         if let Some(step) = self.work.steps.get(step) {
             self.bar.set_message(format!("{}: {} bytes", path.name(), step.size_bytes));
@@ -93,7 +93,7 @@ impl Output {
         self.bar.finish_and_clear();
     }
 
-    /// Writes the table, where it is wanted.
+    /// Writes the table, unless rows are JSON.
     pub(super) fn finish(self) -> io::Result<()> {
         self.bar.finish_and_clear();
         if self.json {

@@ -1,16 +1,16 @@
 //! How much of a nonblocking operation hides behind computation, as osu_iallreduce defines it.
 //!
-//! Three times per rank: the operation alone (start, wait); the computation, made to last as long as
-//! that; and both together (start, compute, wait). With averages over all ranks,
+//! Each rank measures three times: of the operation alone (start, wait); of a computation of the same
+//! length; and of both together (start, compute, wait). With averages over all ranks,
 //! `overlap = max(0, 100 - 100 * (overall - compute) / pure)` percent (OSU micro-benchmarks 7,
-//! `osu_util.c`). Nobody tests the operation while computing.
+//! `osu_util.c`). No rank tests the operation while it computes.
 
 use std::hint::black_box;
 use std::time::Instant;
 
 use super::rank::Rank;
 
-/// What one rank measured, in nanoseconds, each an average over operations.
+/// The three times of one rank, in nanoseconds, each an average over operations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct OverlapTimes {
     pub(super) pure_ns: u64,
@@ -27,7 +27,7 @@ pub(super) struct Overlap {
 }
 
 impl Overlap {
-    /// Averages what the ranks measured.
+    /// Averages over the ranks.
     pub(super) fn of(ranks: &[OverlapTimes]) -> Self {
         let mean_us = |pick: fn(&OverlapTimes) -> u64| {
             let total_ns: u128 = ranks.iter().map(|times| u128::from(pick(times))).sum();
@@ -46,16 +46,16 @@ impl Overlap {
     }
 }
 
-/// A computation of a length that is known beforehand.
+/// A computation of known length.
 struct Computation {
     rounds: u64,
 }
 
 impl Computation {
-    /// One that takes about `ns` when it has a core to itself.
+    /// One that takes about `ns` on a core of its own.
     fn lasting(ns: u64) -> Self {
         let probe = Self { rounds: 20_000 };
-        // The quickest of some: the others met with something else on their core.
+        // The quickest of some: the others were disturbed on their core.
         let probe_ns = (0..9).map(|_| probe.run_timed()).min().unwrap_or(1).max(1);
         Self { rounds: (u128::from(probe.rounds) * u128::from(ns) / u128::from(probe_ns)) as u64 }
     }
@@ -76,7 +76,7 @@ impl Computation {
 }
 
 impl Rank<'_> {
-    /// Measures the operation of this size, started and waited for.
+    /// Measures the nonblocking operation of this size.
     pub(super) fn measure_overlap(&mut self) -> anyhow::Result<(OverlapTimes, Vec<u64>)> {
         let iterations = self.iterations();
         let mut pure = Vec::with_capacity(iterations as usize);

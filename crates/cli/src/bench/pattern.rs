@@ -1,11 +1,10 @@
-//! What ranks put in, and what must come out: small whole numbers, so that every order of reducing
-//! them is exact and the result can be told by plain arithmetic, apart from the kernels under test.
+//! The ranks' contributions and the expected results. Contributions are small whole numbers, so every order
+//! of reduction is exact, and plain arithmetic gives the result without the kernels under test.
 
 use half::{bf16, f16};
 use tributary_wire::{Datatype, Operator};
 
-/// Elements after which the pattern repeats: a prime, so that no segment length divides it and a
-/// segment in the wrong place shows.
+/// Elements after which the pattern repeats: a prime, so that a segment in the wrong place is noticed.
 const PERIOD: usize = 1021;
 
 /// Rank `rank`'s vector of `elements`, in the layout of `datatype`.
@@ -15,7 +14,7 @@ pub(super) fn input(datatype: Datatype, operator: Operator, rank: u32, elements:
     })
 }
 
-/// What the reduction of `ranks` inputs must be; for a broadcast, rank 0's input.
+/// The expected reduction of `ranks` inputs; for a broadcast, rank 0's input.
 pub(super) fn expected(
     datatype: Datatype,
     operator: Operator,
@@ -45,7 +44,7 @@ pub(super) fn first_difference(datatype: Datatype, left: &[u8], right: &[u8]) ->
     })
 }
 
-/// A vector that repeats what `element` makes of the indices below [`PERIOD`].
+/// A vector that repeats `element` of the indices below [`PERIOD`].
 fn repeated(elements: usize, element: impl Fn(usize) -> Vec<u8>) -> Vec<u8> {
     let period: Vec<Vec<u8>> = (0..PERIOD.min(elements)).map(element).collect();
     (0..elements).flat_map(|index| period[index % PERIOD].iter().copied()).collect()
@@ -65,7 +64,7 @@ fn value(datatype: Datatype, operator: Operator, rank: u32, index: usize) -> u8 
     }
 }
 
-/// A result before it gets its layout.
+/// A result before it is laid out as a datatype.
 #[derive(Clone, Copy)]
 struct Number {
     /// For the integer types; wraps.

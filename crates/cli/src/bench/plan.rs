@@ -1,4 +1,4 @@
-//! From what was typed to what is run: the checks that take more than one option.
+//! Makes a plan of the options, with the checks that need several of them.
 
 use tributary_wire::{Datatype, Operator};
 
@@ -7,7 +7,7 @@ use super::sizes;
 use crate::flags::{BenchFlags, CollectiveFlag, PathFlag, TransportFlag};
 use crate::usage::UsageError;
 
-/// A benchmark that makes sense.
+/// A benchmark with checked options.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Plan {
     pub(super) ranks: u32,
@@ -30,8 +30,8 @@ impl Plan {
 
     /// Operations timed, over all sizes and paths.
     pub(super) fn operations(&self) -> u64 {
-        let per_way: u64 = self.work.steps.iter().map(|step| step.iterations).sum();
-        per_way * self.paths.len() as u64
+        let per_path: u64 = self.work.steps.iter().map(|step| step.iterations).sum();
+        per_path * self.paths.len() as u64
     }
 }
 
@@ -139,7 +139,7 @@ fn steps(flags: &BenchFlags, datatype: Datatype) -> Result<Vec<Step>, UsageError
     Ok(sizes.into_iter().map(step).collect())
 }
 
-/// 1000 up to 8 KiB as in the OSU benchmarks; above, fewer, so that a row takes about as long.
+/// 1000 up to 8 KiB as in the OSU benchmarks; fewer above, so that every row takes about as long.
 fn usual_iterations(size_bytes: u64) -> u64 {
     match size_bytes {
         0..=8_192 => 1_000,
@@ -172,8 +172,8 @@ mod tests {
     }
 
     #[test]
-    fn every_way_decides_the_hosts() {
-        let plan = plan("reduce --procs 6 --hosts 2 --algo auto,node,tree,mesh").unwrap();
+    fn every_path_decides_the_hosts() {
+        let plan = plan("reduce --procs 6 --hosts 2 --algo auto,node,tree,direct").unwrap();
         let hosts: Vec<u32> = plan.paths.iter().map(|&path| plan.hosts_of(path)).collect();
         assert_eq!(hosts, [2, 1, 6, 6]);
     }

@@ -20,23 +20,24 @@ use crate::flags::CollectiveFlag;
 /// Barriers whose order of arrivals and departures is checked.
 const BARRIERS_CHECKED: u32 = 20;
 
-/// Runs what the parent asks for and tells it how that went.
+/// Runs the parent's work, and reports how it ended.
 pub(crate) fn run() -> anyhow::Result<ExitCode> {
     die_with_the_parent()?;
-    let (mut parent, work) = Parent::meet().context("this command is for tributary bench alone")?;
+    let (mut parent, work) =
+        Parent::meet().context("only tributary bench may start this command")?;
     let told = match measure_all(&mut parent, &work) {
         Ok(()) => FromRank::Finished,
         Err(error) => FromRank::Failed(format!("{error:#}")),
     };
-    // A parent that is gone hears nothing; this process ends either path.
+    // Fails if the parent is gone; this process ends in any case.
     let _ = parent.tell(&told);
     Ok(if told == FromRank::Finished { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Asks the kernel to end this process when the parent ends, however that happens.
+/// Asks the kernel to end this process when the parent ends for any reason.
 fn die_with_the_parent() -> anyhow::Result<()> {
     set_parent_process_death_signal(Some(Signal::KILL))?;
-    // The parent may have ended before the request; this process is then another's child.
+    // The parent may have ended before the request; this process then has another parent.
     if getppid().is_none_or(rustix::process::Pid::is_init) && std::process::id() != 1 {
         bail!("the parent ended");
     }
@@ -64,7 +65,7 @@ fn measure_all(parent: &mut Parent, work: &Work) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The path that operations go; several where that depends on the size.
+/// The path that operations take; several if it depends on the size.
 fn paths(communicator: &Communicator, work: &Work) -> String {
     let mut names: Vec<&str> = work
         .steps
@@ -169,7 +170,7 @@ impl<'a> Rank<'a> {
         unsafe { self.communicator.run(&Operation::BARRIER) }.map_err(anyhow::Error::from)
     }
 
-    /// Fills the target with what no operation leaves there; a broadcast's root holds its data.
+    /// Fills the target with bytes that are no result; a broadcast's root keeps its data.
     fn poison(&mut self) {
         if self.work.collective == CollectiveFlag::Bcast && self.rank == 0 {
             self.target.copy_from_slice(&self.source);
@@ -195,7 +196,7 @@ impl<'a> Rank<'a> {
         }
     }
 
-    /// Nobody may leave a barrier before everybody has come; each round, another rank comes late.
+    /// Checks that no rank leaves a barrier before all have entered; each round, another rank is late.
     fn check_barrier(&self, parent: &mut Parent) -> anyhow::Result<()> {
         for round in 0..BARRIERS_CHECKED {
             if round % self.ranks == parent.rank() {
@@ -211,7 +212,7 @@ impl<'a> Rank<'a> {
             let last_came = all.chunks_exact(16).map(|times| at(&times[..8])).max();
             let first_left = all.chunks_exact(16).map(|times| at(&times[8..])).min();
             if last_came > first_left {
-                bail!("in round {round}, a rank left the barrier before the last had come");
+                bail!("in round {round}, a rank left the barrier before the last one had entered");
             }
         }
         Ok(())

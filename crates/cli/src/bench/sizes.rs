@@ -2,13 +2,13 @@
 
 use crate::usage::UsageError;
 
-/// Longest vector a benchmark takes: 1 GiB a process.
+/// Longest vector of a process: 1 GiB.
 const SIZE_MAX_BYTES: u64 = 1 << 30;
 
 /// Reads `text` into sizes in bytes, each a whole number of elements.
 ///
 /// # Errors
-/// If a size is no number, is 0, is beyond 1 GiB, or cuts an element.
+/// If a size is not a number, is 0, is beyond 1 GiB, or is no multiple of an element.
 pub(crate) fn parse(text: &str, element_bytes: u64) -> Result<Vec<u64>, UsageError> {
     let sizes = match text.split_once(':') {
         Some((first, last)) => powers_of_two(text, size(first)?, size(last)?, element_bytes)?,
@@ -42,7 +42,7 @@ fn powers_of_two(
             "--sizes",
             text,
             format!(
-                "FIRST:LAST with a power of two of at least {element_bytes} bytes between is allowed"
+                "FIRST:LAST that includes a power of two of at least {element_bytes} bytes is allowed"
             ),
         ));
     }

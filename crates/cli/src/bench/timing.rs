@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-/// Exact quartiles, in microseconds; between two samples, the straight line between them.
+/// Exact quartiles, in microseconds, with linear interpolation between two samples.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub(super) struct Quartiles {
     pub(super) min: f64,
@@ -12,7 +12,7 @@ pub(super) struct Quartiles {
     pub(super) max: f64,
 }
 
-/// One row: what one size took.
+/// One row: the times of one size.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Summary {
     /// Mean over ranks and operations, in microseconds.

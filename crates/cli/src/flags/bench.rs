@@ -15,15 +15,15 @@ Examples:
   tributary bench allreduce --procs 4 --hosts 4 --overlap
 
 Latency in the manner of the OSU benchmarks: a barrier before each operation, every rank times its \
-own part. After avg_us, min to max are given twice: over operations, of the mean over ranks, and over \
-ranks, of the mean over operations (in JSON op_min_us ... and rank_min_us ...). A rank or node that \
-dies ends the benchmark with exit code 1 and tells what every rank saw.";
+own part. After avg_us come quartiles over operations, of the mean over ranks, and quartiles over ranks, \
+of the mean over operations (in JSON op_min_us ... and rank_min_us ...). If a rank or node dies, the \
+benchmark ends with exit code 1 and says what happened to every rank.";
 
-/// Time collectives with processes of its own, without any MPI
+/// Time collectives between processes that it starts, without any MPI
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct BenchFlags {
-    /// What to time
+    /// The collective to time
     #[arg(value_enum, value_name = "COLLECTIVE")]
     pub(crate) collective: CollectiveFlag,
 
@@ -48,9 +48,9 @@ pub(crate) struct BenchFlags {
     #[arg(long, value_name = "OPERATOR")]
     pub(crate) op: Option<String>,
 
-    /// Paths to compare: auto reduces inside each host and then between hosts, node keeps all in
-    /// one host's shared memory, tree makes every process an endpoint of the tree, direct joins
-    /// every process to the others by direct links
+    /// Paths to compare: auto reduces inside each host and then between hosts, node makes all
+    /// processes one host, tree makes every process an endpoint of the tree, direct connects every
+    /// process to the others by direct links
     #[arg(long, value_enum, value_name = "PATHS", default_value = "auto", value_delimiter = ',')]
     pub(crate) algo: Vec<PathFlag>,
 
@@ -66,12 +66,12 @@ pub(crate) struct BenchFlags {
     #[arg(long, value_enum, value_name = "TRANSPORT", default_value = "auto")]
     pub(crate) transport: super::TransportFlag,
 
-    /// Start each operation, compute as long as it takes alone, and wait: tells how much of it the
+    /// Start each operation, compute as long as it takes alone, and wait: measures how much of it the
     /// computation hides, in the manner of osu_iallreduce
     #[arg(long)]
     pub(crate) overlap: bool,
 
-    /// Do not compare results with what they must be
+    /// Do not check results
     #[arg(long)]
     pub(crate) no_verify: bool,
 
@@ -87,7 +87,7 @@ pub(crate) enum CollectiveFlag {
     Allreduce,
     /// Rank 0 gets the reduction of all vectors
     Reduce,
-    /// No data: all wait for all
+    /// No data: every process waits for all others
     Barrier,
     /// Every process gets rank 0's vector
     Bcast,
@@ -102,7 +102,7 @@ pub(crate) enum PathFlag {
     Node,
     /// Every process is an endpoint of the tree
     Tree,
-    /// Every process is a host, joined to the others by host algorithms over direct links
+    /// Every process is a host; host algorithms run over direct links between them
     Direct,
 }
 

@@ -26,7 +26,7 @@ Examples:
 
 SIGTERM or SIGINT stops it cleanly.";
 
-/// Serve as the aggregation manager: nodes register, jobs are admitted, groups are granted
+/// Serve as the aggregation manager: register nodes, admit jobs, grant groups
 #[derive(Debug, Args)]
 #[command(after_help = MANAGER_EXAMPLES)]
 pub(crate) struct ManagerFlags {
@@ -42,8 +42,8 @@ pub(crate) struct ManagerFlags {
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) topology: Option<PathBuf>,
 
-    /// Multicast addresses for groups' results, one a group: the first, how many, and the UDP
-    /// port; without it, no multicast
+    /// Multicast addresses for groups' results, one a group: the first address, how many, and the
+    /// UDP port; without this option there is no multicast
     #[arg(long, value_name = "IP/COUNT:PORT", value_parser = multicast_range)]
     pub(crate) multicast: Option<MulticastRange>,
 
@@ -63,7 +63,7 @@ fn multicast_range(text: &str) -> Result<MulticastRange, String> {
         Some((first, addresses, port)) if first.is_multicast() && addresses > 0 && port > 0 => {
             Ok(MulticastRange { first, addresses, port })
         }
-        _ => Err("not like 239.255.70.0/256:7475".to_owned()),
+        _ => Err("a range such as 239.255.70.0/256:7475 is allowed".to_owned()),
     }
 }
 
@@ -79,7 +79,7 @@ pub(crate) struct NodeFlags {
     #[arg(long, value_name = "FILE", env = "TRIBUTARY_TOKEN_FILE", value_hint = ValueHint::FilePath)]
     pub(crate) token_file: PathBuf,
 
-    /// Address to take links on; port 0 takes any free port
+    /// Address to listen on for links; port 0 takes any free port
     #[arg(long, value_name = "IP:PORT", value_parser = socket_address)]
     pub(crate) listen: SocketAddr,
 
@@ -87,23 +87,23 @@ pub(crate) struct NodeFlags {
     #[arg(long, value_name = "NAME")]
     pub(crate) name: String,
 
-    /// Children it serves in one group, at most
+    /// Most children that the node serves in one group
     #[arg(long, value_name = "CHILDREN", default_value = "64", value_parser = whole_number(1..=1024))]
     pub(crate) radix: u64,
 
-    /// Outstanding operations it holds at once, over all groups
+    /// Most outstanding operations that the node holds, over all groups
     #[arg(long, value_name = "COUNT", default_value = "1024", value_parser = whole_number(1..=1_048_576))]
     pub(crate) osos: u64,
 
-    /// Longest segment it holds, in bytes
+    /// Longest segment that the node takes, in bytes
     #[arg(long, value_name = "BYTES", default_value = "65536", value_parser = whole_number(256..=1_048_576))]
     pub(crate) payload_max: u64,
 
-    /// Address under which others reach --listen, where that is another
+    /// Address under which others reach --listen, if it is another
     #[arg(long, value_name = "HOST:PORT", value_parser = host_and_port)]
     pub(crate) advertise: Option<String>,
 
-    /// Unix socket on which processes of this machine get shared memory; without it, TCP only
+    /// Unix socket over which processes of this machine get shared memory; without it, TCP only
     #[arg(long, value_name = "PATH", value_hint = ValueHint::FilePath)]
     pub(crate) shm: Option<PathBuf>,
 
@@ -111,17 +111,17 @@ pub(crate) struct NodeFlags {
     #[arg(long, value_name = "IP:PORT", value_parser = socket_address)]
     pub(crate) metrics: Option<SocketAddr>,
 
-    /// Longest segment that goes by UDP beside TCP, in bytes; 0 for TCP only. The socket has the
-    /// address and, where it is free, the port number of --listen
+    /// Longest segment that goes by UDP, in bytes; 0 for TCP only. The UDP socket has the address
+    /// and, if it is free, the port number of --listen
     #[arg(long, value_name = "BYTES", default_value = "1388", value_parser = whole_number(0..=65_427))]
     pub(crate) datagram_max: u64,
 
-    /// Microseconds to poll after the last frame before sleeping; polling takes a whole core
+    /// Microseconds to poll after the last frame before sleeping; polling occupies a core
     #[arg(long, value_name = "MICROSECONDS", default_value = "0", value_parser = whole_number(0..=1_000_000))]
     pub(crate) spin: u64,
 }
 
-/// Make the token that manager, nodes and jobs share
+/// Make the token that manager, nodes and jobs share, or print its certificate
 #[derive(Debug, Args)]
 pub(crate) struct TokenFlags {
     #[command(subcommand)]
@@ -130,15 +130,15 @@ pub(crate) struct TokenFlags {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum TokenAction {
-    /// Write a new random token to FILE with mode 0600; an existing file is left alone
+    /// Write a new random token to FILE with mode 0600; an existing file is an error
     Create {
         /// The file to make
         #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
         file: PathBuf,
     },
-    /// Print the certificate (PEM) that daemons of the token in FILE present
+    /// Print the certificate (PEM) that daemons with the token in FILE present
     #[command(after_help = "\
-It is no secret. Tributary's own programs need it nowhere; tools on other hosts do:
+The certificate is not secret. Tributary's programs do not need it; other tools do:
   curl --cacert manager.pem --connect-to manager.tributary:7470:10.0.0.1:7470 \\
       -H \"Authorization: Bearer $(cat token)\" https://manager.tributary:7470/metrics")]
     Certificate {

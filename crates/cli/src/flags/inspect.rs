@@ -44,7 +44,7 @@ pub(crate) struct FabricFlags {
     pub(crate) json: bool,
 }
 
-/// Show every knob: its value, where that came from, its unit and what it does
+/// Show every knob: its value, where the value comes from, its unit and its effect
 #[derive(Debug, Args)]
 #[command(after_help = CONFIG_EXAMPLES)]
 pub(crate) struct ConfigFlags {
@@ -71,19 +71,19 @@ pub(crate) struct ConfigFlags {
 
 const LISTEN_EXAMPLES: &str = "\
 Examples:
-  export TRIBUTARY_EXTERNAL_RECEIVER=/tmp/grant
-  tributary run --hosts 2 -- mpirun -n 4 ./app
+  TRIBUTARY_EXTERNAL_RECEIVER=/tmp/grant \\
+      tributary run --hosts 2 -- mpirun -n 4 ./app
   tributary listen /tmp/grant  in another terminal, while the job runs
   tributary listen /tmp/grant --count 10
 
-The job never waits for this process: results from before it joined it misses, and when it reads too \
-slowly the job goes on without it.";
+The job never waits for this process: it misses results from before it joined, and the root drops it \
+if it reads too slowly.";
 
-/// Read the results of a job's reductions from outside it, one JSON object per segment
+/// Read the results of a job's reductions from outside the job, one JSON object per segment
 #[derive(Debug, Args)]
 #[command(after_help = LISTEN_EXAMPLES)]
 pub(crate) struct ListenFlags {
-    /// What the job wrote to where TRIBUTARY_EXTERNAL_RECEIVER said
+    /// The file that the job wrote, which TRIBUTARY_EXTERNAL_RECEIVER named
     #[arg(value_name = "GRANT", value_hint = ValueHint::FilePath)]
     pub(crate) grant: PathBuf,
 

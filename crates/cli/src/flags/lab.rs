@@ -15,7 +15,7 @@ const EXAMPLES: &str = "\
 Examples:
   tributary lab up --hosts 8
   tributary lab run -- mpirun -n 8 ./app          collectives in the tree
-  tributary lab run --plain -- mpirun -n 8 ./app  the MPI alone
+  tributary lab run --plain -- mpirun -n 8 ./app  the plain MPI
   tributary lab exec h3 -- ip address
   tributary lab status
   tributary lab down";
@@ -26,8 +26,8 @@ Examples:
   tributary lab up --hosts 8 --hosts-per-leaf 8 --name flat
   tributary lab up --hosts 4 --rate 10gbit --loss 0.5
 
-Hosts are called h0, h1, ...; switches leaf0, ... and spine; an aggregation node is called after \
-its switch, as leaf0-an; the manager is manager.";
+Hosts are called h0, h1, ...; switches leaf0, ... and spine; an aggregation node has the name of its \
+switch and -an, such as leaf0-an; the manager is called manager.";
 
 const RUN_EXAMPLES: &str = "\
 Examples:
@@ -35,14 +35,14 @@ Examples:
   tributary lab run --ranks-per-host 2 -- mpirun -n 16 ./app
   tributary lab run --plain -- mpirun -n 8 ./app
 
-The command starts on h0 and finds a host file and a launch agent in its environment, for Open MPI \
-and for launchers of MPICH's kind. The exit code is the command's own.";
+The command starts on h0. Its environment names a host file and a launch agent, for Open MPI and for \
+launchers such as MPICH's. The exit code is the command's own.";
 
 /// Make hosts, switches and aggregation nodes out of this machine's namespaces
 ///
-/// Every host has a network, a name, processes and shared memory of its own; switches are bridges,
-/// an aggregation node is beside each. Nothing is added to this machine's own network, and all of
-/// it goes when the lab goes down, or its processes end in any other way.
+/// Every host has its own network, name, processes and shared memory. Switches are bridges, with an
+/// aggregation node beside each. A lab adds nothing to this machine's own network. When it goes down,
+/// or its processes end for any other reason, nothing of it remains.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct LabFlags {
@@ -63,7 +63,7 @@ pub(crate) enum LabAction {
 /// Which lab.
 #[derive(Debug, Args)]
 pub(crate) struct LabNameFlags {
-    /// The lab's name; several labs don't meet
+    /// The lab's name; labs with different names are isolated from each other
     #[arg(long, value_name = "NAME", default_value = "lab", env = "TRIBUTARY_LAB")]
     pub(crate) name: LabName,
 }
@@ -75,11 +75,11 @@ pub(crate) struct LabUpFlags {
     #[command(flatten)]
     pub(crate) lab: LabNameFlags,
 
-    /// Hosts
+    /// Number of hosts
     #[arg(long, value_name = "N", default_value = "4", value_parser = whole_number(1..=u64::from(HOSTS_MAX)))]
     pub(crate) hosts: u64,
 
-    /// Hosts on each leaf switch; more leaves than one are joined by a spine
+    /// Hosts on each leaf switch; if there are several leaves, a spine connects them
     #[arg(long, value_name = "N", default_value = "4", value_parser = whole_number(1..=u64::from(HOSTS_MAX)))]
     pub(crate) hosts_per_leaf: u64,
 
@@ -91,21 +91,20 @@ pub(crate) struct LabUpFlags {
     #[arg(long, value_name = "MICROSECONDS", default_value = "50", value_parser = whole_number(0..=1_000_000))]
     pub(crate) node_spin: u64,
 
-    /// Rate of every link, each way, such as 10gbit; unlimited unless given
+    /// Rate of every link in each direction, such as 10gbit; unlimited unless given
     #[arg(long, value_name = "RATE")]
     pub(crate) rate: Option<Rate>,
 
-    /// Percentage of packets that every link loses, each way, such as 0.5
+    /// Percentage of packets that every link loses in each direction, such as 0.5
     #[arg(long, value_name = "PERCENT", default_value = "0")]
     pub(crate) loss: Loss,
 
-    /// Cut what is sent into packets at once, as they are on a wire; else up to 64 KiB stay together,
-    /// and are lost together
+    /// Send single packets, as on a wire; else the kernel keeps up to 64 KiB together, and they are lost
+    /// together
     #[arg(long)]
     pub(crate) single_packets: bool,
 
-    /// Milliseconds before TCP sends again what was not acknowledged, at least; the kernel's 200
-    /// unless given
+    /// TCP's least retransmission timeout, in milliseconds; the kernel's 200 unless given
     #[arg(long, value_name = "MILLISECONDS", value_parser = whole_number(1..=10_000))]
     pub(crate) tcp_rto_min: Option<u64>,
 
@@ -113,7 +112,7 @@ pub(crate) struct LabUpFlags {
     #[arg(long)]
     pub(crate) no_multicast: bool,
 
-    /// Drop multicast on every link, as a network does that has none
+    /// Drop multicast on every link, as a network without multicast does
     #[arg(long)]
     pub(crate) block_multicast: bool,
 
@@ -180,22 +179,22 @@ pub(crate) struct LabRunFlags {
 /// List labs, or show the members of one
 #[derive(Debug, Args)]
 pub(crate) struct LabStatusFlags {
-    /// The lab to show; without it, every lab is listed
+    /// The lab to show; without it, all labs are listed
     #[arg(long, value_name = "NAME")]
     pub(crate) name: Option<LabName>,
 
-    /// JSON
+    /// Write JSON
     #[arg(long)]
     pub(crate) json: bool,
 }
 
-/// The process that a lab hangs on; started by `lab up`.
+/// The supervisor of a lab, which `lab up` starts.
 #[derive(Debug, Args)]
 pub(crate) struct LabSupervisorFlags {
     pub(crate) directory: PathBuf,
 }
 
-/// What launchers call in the place of `ssh`.
+/// The launch agent that launchers call instead of `ssh`.
 #[derive(Debug, Args)]
 pub(crate) struct LabAgentFlags {
     pub(crate) directory: PathBuf,

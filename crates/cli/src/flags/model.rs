@@ -18,7 +18,7 @@ Examples:
       --reduce-ns-per-byte 0.05
 
 The model is that of Bayatpour et al. (SC 2017), section 5. A measured time stands beside the model's \
-where the file has one of the same hosts, ranks, length and leaders, whichever way was fastest.";
+if the file has one for the same hosts, ranks, length and leaders: that of the fastest path.";
 
 const TUNE_EXAMPLES: &str = "\
 Examples:
@@ -27,10 +27,10 @@ Examples:
   tributary tune --hosts 2,4 --ppn 1,2 --sizes 8,4K,64K,1M tuning.toml
   TRIBUTARY_TUNING=tuning.toml tributary run -- mpirun ./app
 
-Hosts are emulated by processes of this machine, joined over its own network stack: the table holds \
-for jobs on one machine, and orders ways elsewhere only roughly.";
+Processes of this machine act as the hosts, over its own network stack. The table is exact for jobs on \
+one machine; for a cluster it only orders the paths roughly.";
 
-/// Predict allreduces by data-partitioned leaders, beside what was measured
+/// Predict allreduces with data-partitioned leaders, beside measured times
 #[derive(Debug, Args)]
 #[command(after_help = MODEL_EXAMPLES)]
 pub(crate) struct ModelFlags {
@@ -38,7 +38,7 @@ pub(crate) struct ModelFlags {
     #[arg(long, value_name = "FILE", env = "TRIBUTARY_TUNING", value_hint = ValueHint::FilePath)]
     pub(crate) tuning: Option<PathBuf>,
 
-    /// Measure now, hosts being processes of this machine; constants too, if there is no file
+    /// Measure now, with processes of this machine as hosts; without a file, constants too
     #[arg(long)]
     pub(crate) measure: bool,
 
@@ -46,7 +46,7 @@ pub(crate) struct ModelFlags {
     #[arg(long, value_name = "N", default_value = "100", value_parser = whole_number(1..=1_000_000))]
     pub(crate) iters: u64,
 
-    /// Hosts
+    /// Number of hosts
     #[arg(long, value_name = "N", default_value = "16", value_parser = whole_number(1..=1_000_000))]
     pub(crate) hosts: u64,
 
@@ -87,7 +87,7 @@ pub(crate) struct ModelFlags {
     pub(crate) json: bool,
 }
 
-/// Measure this machine, and write what communicators choose by
+/// Measure this machine, and write the file by which communicators select paths
 #[derive(Debug, Args)]
 #[command(after_help = TUNE_EXAMPLES)]
 pub(crate) struct TuneFlags {
@@ -95,11 +95,11 @@ pub(crate) struct TuneFlags {
     #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) file: PathBuf,
 
-    /// Measure the constants of the cost model only
+    /// Measure only the constants of the cost model
     #[arg(long)]
     pub(crate) measure: bool,
 
-    /// This host's address, whose network is measured
+    /// This host's address on the network to measure
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1")]
     pub(crate) address: IpAddr,
 
@@ -117,7 +117,7 @@ pub(crate) struct TuneFlags {
     #[arg(long, value_name = "SIZES", default_value = "8,4K,64K,1M")]
     pub(crate) sizes: String,
 
-    /// Collectives
+    /// Collectives to measure
     #[arg(
         long,
         value_enum,
@@ -127,7 +127,7 @@ pub(crate) struct TuneFlags {
     )]
     pub(crate) collectives: Vec<CollectiveFlag>,
 
-    /// Operations timed per size and way
+    /// Operations timed per size and path
     #[arg(long, value_name = "N", default_value = "200", value_parser = whole_number(1..=1_000_000))]
     pub(crate) iters: u64,
 }

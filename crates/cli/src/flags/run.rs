@@ -15,13 +15,13 @@ Examples:
   export TRIBUTARY_MANAGER=10.0.0.1:7470 TRIBUTARY_TOKEN_FILE=token
   tributary run -- mpirun ./app
 
-The exit code is the command's own; 128 and the signal's number if a signal ended it.";
+The exit code is the command's own, or 128 plus the signal's number if a signal ended it.";
 
-/// Run a command with its MPI collectives carried by aggregation trees
+/// Run a command whose MPI collectives go through aggregation trees
 ///
 /// Starts a manager and a two-level tree on this machine for as long as the command runs, unless
-/// TRIBUTARY_MANAGER names a manager. The program is not changed: a library is preloaded. At the
-/// end, standard error says how many operations ran where, and why.
+/// TRIBUTARY_MANAGER names a manager. The program stays unchanged: a library is preloaded. At the end,
+/// a report on standard error says how many operations took which path, and why.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct RunFlags {

@@ -36,11 +36,11 @@ pub(crate) enum SimAction {
     Bench(SimBenchFlags),
 }
 
-/// Make the published figures again, with the published values beside the simulated ones
+/// Reproduce the published figures, with published values beside simulated ones
 #[derive(Debug, Args)]
 #[command(after_help = FIGURE_EXAMPLES)]
 pub(crate) struct FigureFlags {
-    /// The figure; `--list` says which there are
+    /// The figure; `--list` lists the names
     #[arg(value_name = "NAME", required_unless_present_any = ["all", "list"])]
     pub(crate) name: Option<String>,
 
@@ -48,27 +48,27 @@ pub(crate) struct FigureFlags {
     #[arg(long, conflicts_with = "name")]
     pub(crate) all: bool,
 
-    /// Say which figures there are, and make none
+    /// List the figures, and make none
     #[arg(long)]
     pub(crate) list: bool,
 
-    /// Directory for NAME.csv, NAME.txt and NAME.svg; made if it is not there
+    /// Directory for NAME.csv, NAME.txt and NAME.svg; created if it does not exist
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub(crate) out: Option<PathBuf>,
 
-    /// Seed of everything random
+    /// Seed of all random numbers
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) seed: u64,
 
-    /// Operations behind each point
+    /// Operations for each point
     #[arg(long, value_name = "N", default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) operations: u32,
 }
 
-/// What system, and what is run on it
+/// The system, and the operations to run on it
 #[derive(Debug, Args)]
 pub(crate) struct SystemFlags {
-    /// A preset that comes with the program
+    /// A preset of the program
     #[arg(long, value_name = "NAME", conflicts_with = "config", default_value = "edr-sharp")]
     pub(crate) preset: String,
 
@@ -93,11 +93,11 @@ pub(crate) struct SystemFlags {
     )]
     pub(crate) sizes: Vec<usize>,
 
-    /// Seed of everything random
+    /// Seed of all random numbers
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) seed: u64,
 
-    /// Operations behind each number
+    /// Operations for each number
     #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) operations: u32,
 
@@ -106,19 +106,19 @@ pub(crate) struct SystemFlags {
     pub(crate) csv: bool,
 }
 
-/// Simulate allreduce on a cluster: in the tree, and by hosts alone
+/// Simulate allreduce on a cluster: in the tree, and by host algorithms
 #[derive(Debug, Args)]
 #[command(after_help = RUN_EXAMPLES)]
 pub(crate) struct SimRunFlags {
     #[command(flatten)]
     pub(crate) system: SystemFlags,
 
-    /// Write a preset that comes with the program to standard output, to begin a file with
+    /// Write a preset of the program to standard output, as a start for a file
     #[arg(long, value_name = "NAME")]
     pub(crate) print_preset: Option<String>,
 }
 
-/// Rank ways to run a cluster's allreduce: leaders, channels, tree or hosts alone
+/// Rank designs of a cluster's allreduce: leaders, channels, tree or host algorithms
 #[derive(Debug, Args)]
 #[command(after_help = COMPARE_EXAMPLES)]
 pub(crate) struct CompareFlags {
@@ -126,10 +126,10 @@ pub(crate) struct CompareFlags {
     pub(crate) system: SystemFlags,
 }
 
-/// Time the simulator itself, beside what it is meant to reach
+/// Time the simulator itself, beside its targets
 #[derive(Debug, Args)]
 pub(crate) struct SimBenchFlags {
-    /// Leave the fabric of 100,000 hosts out
+    /// Leave out the fabric of 100,000 hosts
     #[arg(long)]
     pub(crate) short: bool,
 }

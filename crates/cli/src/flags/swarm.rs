@@ -7,10 +7,10 @@ use clap::Args;
 const EXAMPLES: &str = "\
 Examples:
   tributary swarm --seeds 0..100000
-  tributary swarm --seeds 4711..4712  one seed again, with its story if it fails
+  tributary swarm --seeds 4711..4712    one seed again, with its log if it fails
   tributary swarm --seeds 0..10000 --json";
 
-/// Run random systems under random faults, one per seed, and check that nothing goes wrong
+/// Run random systems under random faults, one per seed, and check the invariants
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct SwarmFlags {
@@ -18,7 +18,7 @@ pub(crate) struct SwarmFlags {
     #[arg(long, value_name = "A..B", value_parser = seeds)]
     pub(crate) seeds: Range<u64>,
 
-    /// Stop after so many failing seeds
+    /// Stop after this many failing seeds
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) failures: u64,
 

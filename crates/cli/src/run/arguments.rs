@@ -1,4 +1,4 @@
-//! What `tributary run` was asked for, checked: which program, which MPI, which library.
+//! The checked arguments of `tributary run`: program, MPI and library.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -56,7 +56,7 @@ impl TryFrom<RunFlags> for Arguments {
     }
 }
 
-/// The report's path: the option's, else the environment's; `-` and nothing are none.
+/// The report's path: the option's, else the environment's. `None` for `-` and an empty path.
 fn report_path(flag: Option<OsString>) -> Result<Option<PathBuf>, UsageError> {
     let given = flag.or_else(|| std::env::var_os(tributary_client::knobs::REPORT.name));
     let Some(path) = given.filter(|path| !path.is_empty() && path != "-") else {

@@ -1,4 +1,4 @@
-//! The command as a child process: signals reach it, and its end is passed on.
+//! Runs the command as a child process: passes signals to it, and its exit code on.
 
 use std::io;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
@@ -12,13 +12,13 @@ use crate::signals;
 
 /// Runs the command to its end.
 ///
-/// Signals that processes send to this one are passed on. Those of the terminal are not: it sends
-/// them to the command as well, and a launcher takes a second SIGINT for impatience.
+/// Passes on the signals that processes send to this one, but not those of the terminal: it sends them to
+/// the command too, and a launcher ends its ranks at once on a second SIGINT.
 pub(super) fn run(arguments: &Arguments, environment: &Environment) -> io::Result<ExitStatus> {
     let (sender, receiver) = std::sync::mpsc::channel();
     signals::forward(&signals::PASSED_ON, move |caught| {
         if !caught.from_terminal {
-            // A run that is over needs no news.
+            // Fails only if the run is over.
             let _ = sender.send(caught.signal);
         }
     })?;
@@ -28,7 +28,7 @@ pub(super) fn run(arguments: &Arguments, environment: &Environment) -> io::Resul
         .envs(environment.variables())
         .spawn()?;
     let pid = Pid::from_child(&child);
-    // A descriptor, because the number may be another process's by the time a signal comes.
+    // A descriptor: the pid may be another process's when a signal comes.
     let command = pidfd_open(pid, PidfdFlags::empty())?;
     std::thread::Builder::new().name("pass-on".to_owned()).spawn(move || {
         for signal in receiver {
@@ -41,8 +41,8 @@ pub(super) fn run(arguments: &Arguments, environment: &Environment) -> io::Resul
     child.wait()
 }
 
-/// What this process's exit code is when the command ended with `status`: the same, or as shells
-/// have it, 128 and the signal's number.
+/// This process's exit code after the command ended with `status`: the command's, or as in shells 128 plus
+/// the signal's number.
 pub(crate) fn exit_code(status: ExitStatus) -> u8 {
     let code = status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0));
     u8::try_from(code).unwrap_or(u8::MAX)

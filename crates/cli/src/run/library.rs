@@ -1,4 +1,4 @@
-//! Where the preload libraries lie.
+//! Finds the preload libraries.
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -21,11 +21,11 @@ pub(super) fn find(mpi: Mpi) -> Result<PathBuf, UsageError> {
     let candidates = folders.iter().map(|folder| folder.join(mpi.library()));
     let found = candidates.clone().find(|candidate| candidate.is_file());
     found.and_then(|path| path.canonicalize().ok()).ok_or_else(|| {
-        let looked: Vec<String> =
+        let searched: Vec<String> =
             folders.iter().map(|folder| folder.display().to_string()).collect();
         UsageError::new(
             knobs::LIBRARY_PATH.name,
-            looked.join(":"),
+            searched.join(":"),
             format!("a folder that holds {} is needed; `make build` makes it", mpi.library()),
         )
     })

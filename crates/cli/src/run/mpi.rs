@@ -1,4 +1,4 @@
-//! Which MPI a command uses: asked of its launcher.
+//! Finds out which MPI a command uses, by asking its launcher.
 
 use std::env;
 use std::ffi::OsStr;
@@ -15,7 +15,7 @@ use crate::usage::UsageError;
 pub(super) enum Mpi {
     /// Open MPI 5.
     OpenMpi,
-    /// MPICH and its relatives.
+    /// MPICH, Intel MPI and MVAPICH.
     Mpich,
 }
 
@@ -38,10 +38,10 @@ impl fmt::Display for Mpi {
     }
 }
 
-/// Launchers, by how their names begin: `mpiexec.hydra` and `mpirun-5` are some too.
+/// How names of launchers begin; `mpiexec.hydra` and `mpirun-5` are launchers too.
 const LAUNCHERS: [&str; 4] = ["mpirun", "mpiexec", "prterun", "orterun"];
 
-/// What launchers say of themselves, and whose they then are.
+/// Words in a launcher's answer to `--version`, and the MPI that they mean.
 const MARKS: [(&str, Mpi); 7] = [
     ("Open MPI", Mpi::OpenMpi),
     ("OpenRTE", Mpi::OpenMpi),
@@ -56,7 +56,7 @@ const MARKS: [(&str, Mpi); 7] = [
 /// `mpiexec` on PATH, which a script or a test runner will find too.
 ///
 /// # Errors
-/// If no launcher is found, or its answer is no known MPI's.
+/// If no launcher is found, or its answer names no known MPI.
 pub(super) fn of_command(program: &Path) -> Result<Mpi, UsageError> {
     let launcher = if is_launcher(program) {
         Some(program.to_owned())
@@ -67,7 +67,10 @@ pub(super) fn of_command(program: &Path) -> Result<Mpi, UsageError> {
         UsageError::new("--mpi", "", format!("one of openmpi, mpich is needed: {why}"))
     };
     let launcher = launcher.ok_or_else(|| {
-        unclear(format!("{} is no launcher and PATH has no mpirun or mpiexec", program.display()))
+        unclear(format!(
+            "{} is not a launcher and PATH has no mpirun or mpiexec",
+            program.display()
+        ))
     })?;
     let answer = version(&launcher)
         .map_err(|error| unclear(format!("{} --version: {error}", launcher.display())))?;
@@ -82,7 +85,7 @@ fn is_launcher(program: &Path) -> bool {
     LAUNCHERS.iter().any(|launcher| name.starts_with(launcher))
 }
 
-/// What `launcher --version` writes.
+/// The output of `launcher --version`.
 fn version(launcher: &Path) -> std::io::Result<String> {
     let output = Command::new(launcher).arg("--version").stdin(Stdio::null()).output()?;
     let mut text = String::from_utf8_lossy(&output.stdout).into_owned();

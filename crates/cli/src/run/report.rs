@@ -1,4 +1,4 @@
-//! The end-of-run report: where the preload library leaves it, and how it is shown.
+//! The end-of-run report: where the preload library writes it, and its text.
 
 use std::fs;
 use std::io::{self, Write};
@@ -16,12 +16,12 @@ use crate::tables;
 /// Where the report of this run goes.
 pub(super) struct Destination {
     path: PathBuf,
-    /// Holds the file if nobody asked for it; removed with this value.
+    /// Holds the file if the user named none; removed with this value.
     _folder: Option<TempDir>,
 }
 
 impl Destination {
-    /// `path`, or a file of our own.
+    /// `path`, or a temporary file.
     pub(super) fn new(path: Option<&Path>) -> anyhow::Result<Self> {
         if let Some(path) = path {
             return Ok(Self { path: path.to_owned(), _folder: None });
@@ -29,7 +29,7 @@ impl Destination {
         let folder = tempfile::Builder::new()
             .prefix("tributary-run-")
             .tempdir()
-            .context("no temporary folder for the report")?;
+            .context("the temporary folder for the report can't be made")?;
         Ok(Self { path: folder.path().join("report.json"), _folder: Some(folder) })
     }
 
@@ -64,24 +64,22 @@ impl Destination {
         };
         match serde_json::from_slice::<Report>(&bytes) {
             Ok(report) => Ok(Some(report).filter(|report| run_id == report.run_id.as_str())),
-            // Somebody else's file, which this run did not touch.
+            // Another file, to which this run did not write.
             Err(_) => Ok(None),
         }
     }
 }
 
-/// Why no report came, as far as this side can tell.
+/// Why there is no report, as far as this process can tell.
 fn absence(arguments: &Arguments, status: ExitStatus) -> String {
     let command = arguments.command[0].to_string_lossy();
     if !status.success() {
-        return format!(
-            "tributary: no report: {command} ended ({status}) before MPI_Finalize wrote one"
-        );
+        return format!("tributary: no report: {command} ended ({status}) before MPI_Finalize");
     }
     format!(
         "tributary: no report: no process of {command} reached MPI_Finalize with the preload \
-         library for {} in it. Likely: the program uses another MPI (see --mpi), is linked \
-         statically, does not use MPI, or its processes do not inherit LD_PRELOAD",
+         library for {} loaded. Check that the program uses this MPI (see --mpi), is linked \
+         dynamically, and that its processes inherit LD_PRELOAD",
         arguments.mpi
     )
 }

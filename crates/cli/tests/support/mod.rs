@@ -1,4 +1,4 @@
-//! Processes under test: each is ended when its value is dropped, and no wait lasts for ever.
+//! Processes under test: each ends when its value is dropped, and every wait has a limit.
 
 #![allow(dead_code, reason = "every test program uses another part")]
 
@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
-/// After this long a process hangs: a guard, not a bound on speed.
+/// A process that takes longer hangs; this is no bound on speed.
 const WATCHDOG: Duration = Duration::from_secs(120);
 
 const POLL: Duration = Duration::from_millis(10);
@@ -39,13 +39,13 @@ pub(crate) struct Ended {
 }
 
 thread_local! {
-    /// What this test has started and still has; a wait in vain tells what they said.
+    /// The processes of this test; a wait that fails prints their output.
     static STARTED: RefCell<Vec<Weak<Process>>> = const { RefCell::new(Vec::new()) };
-    /// The last process that was waited for: the one that a wait looks with, if it looks with any.
+    /// The last process that was waited for, which a wait may run to poll.
     static LAST_ENDED: RefCell<String> = const { RefCell::new(String::new()) };
 }
 
-/// A process, and what it has written so far.
+/// A process, and its output so far.
 struct Process {
     command: String,
     child: RefCell<Child>,
@@ -70,7 +70,7 @@ impl fmt::Display for Process {
     }
 }
 
-/// What a process writes to one of its streams.
+/// The output of a process on one of its streams.
 struct Output {
     bytes: Arc<Mutex<Vec<u8>>>,
     reader: Cell<Option<thread::JoinHandle<()>>>,
@@ -93,7 +93,7 @@ impl Output {
         Self { bytes, reader: Cell::new(Some(reader)) }
     }
 
-    /// What has come so far.
+    /// The output so far.
     fn text(&self) -> String {
         String::from_utf8_lossy(&self.bytes.lock().expect("nobody panics with it")).into_owned()
     }
@@ -176,21 +176,21 @@ pub(crate) fn await_children(parent: u32, count: usize) -> Vec<u32> {
     })
 }
 
-/// Polls until `look` sees something.
-pub(crate) fn await_that<T>(what: &str, look: impl FnMut() -> Option<T>) -> T {
-    await_within(WATCHDOG, what, look)
+/// Polls until `poll` returns something.
+pub(crate) fn await_that<T>(what: &str, poll: impl FnMut() -> Option<T>) -> T {
+    await_within(WATCHDOG, what, poll)
 }
 
-/// Polls until `look` sees something; panics after `limit`, with the words of every process that
-/// this test has started and still has.
+/// Polls until `poll` returns something. Panics after `limit`, with the output of every process of this
+/// test.
 pub(crate) fn await_within<T>(
     limit: Duration,
     what: &str,
-    mut look: impl FnMut() -> Option<T>,
+    mut poll: impl FnMut() -> Option<T>,
 ) -> T {
     let hangs_at = Instant::now() + limit;
     loop {
-        if let Some(seen) = look() {
+        if let Some(seen) = poll() {
             return seen;
         }
         assert!(Instant::now() < hangs_at, "waited in vain: {what}\n{}", started());
@@ -218,7 +218,7 @@ pub(crate) fn signal(pid: u32, signal: rustix::process::Signal) {
     rustix::process::kill_process(pid, signal).expect("the process is there");
 }
 
-/// Whether a process is there and no zombie.
+/// Whether a process exists and is not a zombie.
 pub(crate) fn is_alive(pid: u32) -> bool {
     std::fs::read_to_string(format!("/proc/{pid}/stat"))
         .is_ok_and(|stat| !stat.rsplit(')').next().unwrap_or_default().starts_with(" Z"))

@@ -238,18 +238,18 @@ fn an_authenticated_link_takes_nothing_else_and_names_who_sent_it() {
 fn where_codes_tell_the_order_no_frame_counts_twice_or_out_of_turn() {
     guarded("where_codes_tell_the_order_no_frame_counts_twice_or_out_of_turn", || {
         let (header, payload) = frame(1, 100);
-        let sealed = |number| {
+        let coded = |number| {
             let code = authentication_key(5).numbered(number).code(&header, &payload).to_bytes();
             [&announcing_code(header)[..], &payload, &code].concat()
         };
         let unnumbered = authentication_key(5).code(&header, &payload).to_bytes();
         let unnumbered = [&announcing_code(header)[..], &payload, &unnumbered].concat();
-        for forgery in [sealed(2), sealed(3), sealed(5), unnumbered] {
+        for forgery in [coded(2), coded(3), coded(5), unnumbered] {
             let (mut up, mut down) = tcp_links(1000);
             // The first frame was received before the key was known.
             down.authenticate_in_order(authentication_key(5), 1);
             for number in 1..4 {
-                assert_eq!(up.inject(&sealed(number)), Ok(Sent::Taken));
+                assert_eq!(up.inject(&coded(number)), Ok(Sent::Taken));
                 expect(&mut down, 1, 100);
             }
             assert_eq!(up.inject(&forgery), Ok(Sent::Taken));
