@@ -13,7 +13,8 @@ use tributary_wire::frame::{CODE_BYTES, HEADER_BYTES, announcing_code};
 
 /// The code behind an authenticated frame.
 ///
-/// Compared in constant time, so that a forger who measures how long a refusal takes learns nothing.
+/// Compared in constant time, so that a forger who measures how long a refusal takes learns
+/// nothing.
 #[derive(Clone, Copy, Debug)]
 pub struct AuthenticationCode([u8; CODE_BYTES]);
 
