@@ -1,6 +1,7 @@
 //! A manager and its aggregation nodes as threads of this process, for one machine.
 //!
-//! Owns their threads and a private folder for their token and sockets. Dropping the value ends both.
+//! Owns their threads and a private folder for their token and sockets. Dropping the value ends
+//! both.
 
 use std::fs::Permissions;
 use std::io;

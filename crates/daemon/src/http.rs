@@ -61,7 +61,8 @@ pub(crate) struct Guarded {
 }
 
 impl Guarded {
-    /// Requires the token for every path, including unknown ones, and TLS from clients on other hosts.
+    /// Requires the token for every path, including unknown ones, and TLS from clients on other
+    /// hosts.
     pub(crate) fn new(router: Router, token: Token) -> Self {
         let tls = TlsAcceptor::from(certificate::server_config(&token));
         let calls = router
@@ -152,7 +153,8 @@ impl Accepted {
     async fn serve(self, guarded: Guarded, head_within: Duration, shutdown: &Shutdown) {
         // Orders are short lines that must not wait for each other.
         let _ = self.stream.set_nodelay(true);
-        // A lease is silent by design, so only the kernel can notice that its holder's host is gone.
+        // A lease is silent by design, so only the kernel can notice that its holder's host is
+        // gone.
         let _ = watch_host(&self.stream);
         let peer = self.peer;
         let opening = tokio::time::timeout(head_within, self.open(&guarded.tls));
@@ -171,7 +173,8 @@ impl Accepted {
                 tracing::warn!("{peer} speaks plain HTTP over a network; it is told to use TLS");
                 serve_requests(stream, guarded.exposed, head_within, shutdown).await;
             }
-            // A client with another token ends the handshake here, and reports the reason on its side.
+            // A client with another token ends the handshake here, and reports the reason on its
+            // side.
             Ok(Err(error)) => tracing::debug!(%peer, %error, "no control connection"),
             Err(_) => tracing::debug!(%peer, "no control connection within {head_within:?}"),
         }

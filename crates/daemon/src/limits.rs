@@ -4,10 +4,10 @@ use std::io;
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// Raises the limit on open files to the hard limit, because every child of a node and every job of a
-/// manager needs a descriptor. Returns the new limit, or `None` if there is none. For daemons that
-/// have a process of their own: child processes inherit the limit, and some programs can't handle
-/// descriptors beyond 1,023 (`select`).
+/// Raises the limit on open files to the hard limit, because every child of a node and every job of
+/// a manager needs a descriptor. Returns the new limit, or `None` if there is none. For daemons
+/// that have a process of their own: child processes inherit the limit, and some programs can't
+/// handle descriptors beyond 1,023 (`select`).
 ///
 /// # Errors
 /// If the system refuses.

@@ -1,8 +1,8 @@
 //! The manager's HTTP service around [`tributary_protocol::manager`].
 //!
 //! Owns the connections and the clock, and delivers orders to nodes. Decides nothing: every request
-//! becomes an input of the state machine, and every output goes to the connection that waits for it.
-//! `docs/control.md` describes paths and bodies.
+//! becomes an input of the state machine, and every output goes to the connection that waits for
+//! it. `docs/control.md` describes paths and bodies.
 //!
 //! One mutex guards the machine. Its inputs take microseconds, and there are a few per job.
 

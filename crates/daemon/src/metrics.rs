@@ -1,7 +1,7 @@
 //! Metrics in Prometheus' text format, rendered on request.
 //!
-//! Every daemon has its own registry instead of the process's global one, because an embedded fabric
-//! runs several daemons in one process.
+//! Every daemon has its own registry instead of the process's global one, because an embedded
+//! fabric runs several daemons in one process.
 
 use metrics::{Counter, Gauge, Key, KeyName, Label, Level, Metadata, Recorder};
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle, PrometheusRecorder};

@@ -1,9 +1,9 @@
 //! The aggregation node's daemon.
 //!
-//! It has two threads. The *data* thread runs the protocol machine over its links (`data`), and sleeps
-//! when nothing has happened for a while. The *control* thread holds the session with the manager
-//! (`control`) and serves metrics. They exchange only orders and answers (`commands`). The protocol
-//! crate interprets the frames of groups.
+//! It has two threads. The *data* thread runs the protocol machine over its links (`data`), and
+//! sleeps when nothing has happened for a while. The *control* thread holds the session with the
+//! manager (`control`) and serves metrics. They exchange only orders and answers (`commands`). The
+//! protocol crate interprets the frames of groups.
 
 mod arenas;
 mod call;
@@ -303,8 +303,8 @@ fn metrics_calls(registry: &Registry, token: Token) -> http::Guarded {
     http::Guarded::new(axum::Router::new().route("/metrics", render), token)
 }
 
-/// Binds the datagram socket to the address of the links and, if it is free, to the same port number,
-/// so that one firewall rule covers both.
+/// Binds the datagram socket to the address of the links and, if it is free, to the same port
+/// number, so that one firewall rule covers both.
 fn bind_datagrams(links: SocketAddr) -> Result<DatagramSocket, ListenError> {
     let socket = match DatagramSocket::bind(links) {
         Err(ListenError::InUse) => DatagramSocket::bind(SocketAddr::new(links.ip(), 0))?,
@@ -351,8 +351,8 @@ fn registration(options: &NodeOptions, address: NodeAddress) -> NodeRegistration
 }
 
 impl NodeLimits {
-    /// Limits of streams, with no more trees than fit into half of the payload memory. So a node with
-    /// little memory still serves groups, without streams.
+    /// Limits of streams, with no more trees than fit into half of the payload memory. So a node
+    /// with little memory still serves groups, without streams.
     fn streams_that_fit(&self) -> StreamLimits {
         let per_tree = arenas::arena_bytes(&self.streams.arena(TreeId(0), self.radix)).max(1);
         let trees = u16::try_from(self.arena_bytes / 2 / per_tree).unwrap_or(u16::MAX);

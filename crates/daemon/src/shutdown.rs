@@ -43,8 +43,8 @@ impl Shutdown {
         self.wake();
     }
 
-    /// Makes several requests at once: a waiter that wakes up for one finds the others made too, so that
-    /// it does not take the end of another daemon for a failure.
+    /// Makes several requests at once: a waiter that wakes up for one finds the others made too, so
+    /// that it does not take the end of another daemon for a failure.
     pub(crate) fn request_together<'a>(requests: impl Iterator<Item = &'a Self> + Clone) {
         requests.clone().for_each(Self::note);
         requests.for_each(Self::wake);
@@ -84,8 +84,8 @@ impl Shutdown {
         let _ = watched.wait_for(|requested| *requested).await;
     }
 
-    /// Calls `wake` once when somebody asks, or at once if somebody has asked. For loops that sleep in
-    /// a system call of their own.
+    /// Calls `wake` once when somebody asks, or at once if somebody has asked. For loops that sleep
+    /// in a system call of their own.
     pub(crate) fn on_request(&self, wake: impl Fn() + Send + 'static) {
         let mut state = self.state();
         if state.requested {

@@ -1,8 +1,8 @@
 //! The folder of a lab: all that a lab leaves on disk, and whether the lab lives.
 //!
-//! A lab lives as long as a process holds the lock on its folder: the process that brings it up, its
-//! supervisor, or a member. The kernel releases the lock when the last of them ends, so a folder whose
-//! lock is free belongs to no living lab.
+//! A lab lives as long as a process holds the lock on its folder: the process that brings it up,
+//! its supervisor, or a member. The kernel releases the lock when the last of them ends, so a
+//! folder whose lock is free belongs to no living lab.
 
 use std::fmt;
 use std::fs::{self, File, OpenOptions};
@@ -212,8 +212,8 @@ impl Directory {
         Ok(())
     }
 
-    /// Removes the folder, and the folder of all labs if this was the last. The lock shows that nobody
-    /// uses it.
+    /// Removes the folder, and the folder of all labs if this was the last. The lock shows that
+    /// nobody uses it.
     pub(crate) fn remove(&self, _lock: &Lock) -> io::Result<()> {
         self.empty()?;
         fs::remove_file(self.lock_file())?;
@@ -266,7 +266,8 @@ impl Directory {
     }
 }
 
-/// Replaces a file atomically: readers see all of one write, also if several processes write at once.
+/// Replaces a file atomically: readers see all of one write, also if several processes write at
+/// once.
 pub(crate) fn write_at_once(path: &Path, text: &[u8], mode: u32) -> io::Result<()> {
     use std::io::Write as _;
     static WRITTEN: AtomicU32 = AtomicU32::new(0);

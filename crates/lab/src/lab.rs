@@ -114,8 +114,8 @@ impl Lab {
         &self.directory
     }
 
-    /// Starts a command in a member. Sets host name, temporary folder, manager and token file in its
-    /// environment.
+    /// Starts a command in a member. Sets host name, temporary folder, manager and token file in
+    /// its environment.
     ///
     /// # Errors
     /// If the member does not accept the request.

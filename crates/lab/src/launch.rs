@@ -16,7 +16,8 @@ struct HostFiles {
     hydra: PathBuf,
 }
 
-/// Writes the launch agent. It is a script, because some launchers accept a path without arguments only.
+/// Writes the launch agent. It is a script, because some launchers accept a path without arguments
+/// only.
 pub(crate) fn write_agent(directory: &Directory, config: &LabConfig) -> io::Result<()> {
     let mut script = b"#!/bin/sh\nexec ".to_vec();
     for word in [config.program.as_os_str(), OsStr::new("lab-agent"), directory.path().as_os_str()]
@@ -46,8 +47,8 @@ fn write_host_files(
     Ok(files)
 }
 
-/// The environment in which a launcher starts `ranks_per_host` ranks on every host of the lab. Leaves
-/// out variables that are already set.
+/// The environment in which a launcher starts `ranks_per_host` ranks on every host of the lab.
+/// Leaves out variables that are already set.
 ///
 /// # Errors
 /// If the host files can't be written.

@@ -4,8 +4,8 @@
 //! memory and mounts. Switches are Linux bridges and links are veth pairs, all of them in the lab's
 //! namespaces and never in the machine's. Only processes hold these namespaces, and all of them
 //! descend from one supervisor, the first process of a process namespace. When the supervisor ends,
-//! however it ends, the kernel ends the others and removes their networks. What remains is one folder
-//! and at most one empty control group, which [`down`] removes.
+//! however it ends, the kernel ends the others and removes their networks. What remains is one
+//! folder and at most one empty control group, which [`down`] removes.
 //!
 //! [`plan`] says what a lab consists of, `supervisor` builds it, `member` is what each member runs,
 //! and [`session`] runs commands in members. This crate starts the `tributary` program for the

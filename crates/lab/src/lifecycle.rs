@@ -146,8 +146,8 @@ fn make_control_group(directory: &Directory) -> Result<(), UpError> {
 }
 
 fn make_token(directory: &Directory, config: &LabConfig, lock: &Lock) -> Result<(), UpError> {
-    // The program holds the lock too: it may outlive this process, and must not write into a folder that
-    // is being removed.
+    // The program holds the lock too: it may outlive this process, and must not write into a folder
+    // that is being removed.
     let lock = lock.0.try_clone().map_err(file("the lab's lock"))?;
     let output = Command::new(&config.program)
         .args(["token", "create"])

@@ -1,7 +1,7 @@
 //! A member's first process: sets up the member's namespaces, and runs its daemon and its sessions.
 //!
-//! As the first process of a process namespace, it inherits and reaps orphans, and when it ends, the
-//! member ends.
+//! As the first process of a process namespace, it inherits and reaps orphans, and when it ends,
+//! the member ends.
 
 use std::fs::{self, File};
 use std::io;
@@ -22,8 +22,8 @@ use crate::session::Sessions;
 use crate::supervisor::{Failure, Go};
 use crate::tools::Tool;
 
-/// Runs a member for as long as the lab lives. Reports each step to `supervisor`, which says when to go
-/// on.
+/// Runs a member for as long as the lab lives. Reports each step to `supervisor`, which says when
+/// to go on.
 pub(crate) fn run(
     directory: &Directory,
     config: &LabConfig,

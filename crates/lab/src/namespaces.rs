@@ -30,8 +30,8 @@ impl StepError {
     pub(crate) fn is_refusal(&self) -> bool {
         let code = self.source.raw_os_error().map(rustix::io::Errno::from_raw_os_error);
         use rustix::io::Errno;
-        // NOSPC: the number of namespaces is limited, to 0 where an administrator forbids them. INVAL
-        // and NOSYS: the kernel lacks this kind of namespace.
+        // NOSPC: the number of namespaces is limited, to 0 where an administrator forbids them.
+        // INVAL and NOSYS: the kernel lacks this kind of namespace.
         matches!(
             code,
             Some(Errno::PERM | Errno::ACCESS | Errno::NOSPC | Errno::INVAL | Errno::NOSYS)
@@ -70,8 +70,8 @@ pub(crate) fn enter_user() -> Result<(), StepError> {
 }
 
 fn unshare(flags: UnshareFlags) -> rustix::io::Result<()> {
-    // SAFETY: `unshare_unsafe` is unsafe because unsharing the descriptor table can break other code
-    // (`UnshareFlags::FILES`). Callers in this module never pass that flag.
+    // SAFETY: `unshare_unsafe` is unsafe because unsharing the descriptor table can break other
+    // code (`UnshareFlags::FILES`). Callers in this module never pass that flag.
     unsafe { rustix::thread::unshare_unsafe(flags) }
 }
 

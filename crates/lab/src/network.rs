@@ -95,8 +95,8 @@ pub struct LinkOptions {
     /// Whether it drops multicast packets, as many networks do.
     #[serde(default)]
     pub blocks_multicast: bool,
-    /// Whether it carries packets one by one, like a wire. Otherwise a sender passes up to 64 KiB as one
-    /// packet (GSO), which is lost as a whole.
+    /// Whether it carries packets one by one, like a wire. Otherwise a sender passes up to 64 KiB
+    /// as one packet (GSO), which is lost as a whole.
     #[serde(default)]
     pub has_single_packets: bool,
 }

@@ -1,10 +1,11 @@
 //! Puts all processes of a lab into one scheduling group.
 //!
-//! With `CONFIG_SCHED_AUTOGROUP` (sched(7), "The autogroup feature") each session is a scheduling group,
-//! and a process that yields gives its core only to others of its session. Launchers start each rank in
-//! a session of its own. With more ranks than cores, a wait for another rank then lasts whole time
-//! slices. On a cluster every rank has a core, so a lab should not measure that. Processes in a control
-//! group of the `cpu` controller are exempt (cgroups(7)), so a lab makes one and runs in it.
+//! With `CONFIG_SCHED_AUTOGROUP` (sched(7), "The autogroup feature") each session is a scheduling
+//! group, and a process that yields gives its core only to others of its session. Launchers start
+//! each rank in a session of its own. With more ranks than cores, a wait for another rank then
+//! lasts whole time slices. On a cluster every rank has a core, so a lab should not measure that.
+//! Processes in a control group of the `cpu` controller are exempt (cgroups(7)), so a lab makes one
+//! and runs in it.
 
 use std::fmt;
 use std::fs;
@@ -25,8 +26,8 @@ const POLL: Duration = Duration::from_millis(10);
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Scheduling {
-    /// As one group already: the kernel does not group by session, or the lab was brought up in a control
-    /// group.
+    /// As one group already: the kernel does not group by session, or the lab was brought up in a
+    /// control group.
     Alike,
     /// As one group, in a control group that the lab has made, with this folder.
     Together(PathBuf),

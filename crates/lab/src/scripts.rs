@@ -75,7 +75,8 @@ pub(crate) fn addresses(links: &LinkOptions, member: &Member) -> String {
     text
 }
 
-/// Lines for `tc -batch` that limit the rate of packets leaving the interfaces; empty without a rate.
+/// Lines for `tc -batch` that limit the rate of packets leaving the interfaces; empty without a
+/// rate.
 pub(crate) fn rates(links: &LinkOptions, interfaces: &[String]) -> String {
     let Some(rate) = links.rate else { return String::new() };
     let burst = burst_bytes(rate);
@@ -94,7 +95,8 @@ fn burst_bytes(rate: Rate) -> u64 {
     (rate.bits_per_s() / 8 * BURST_US / 1_000_000).max(BURST_MIN_BYTES)
 }
 
-/// Input for `nft -f` that drops packets arriving at the interfaces; empty if nothing is to be dropped.
+/// Input for `nft -f` that drops packets arriving at the interfaces; empty if nothing is to be
+/// dropped.
 pub(crate) fn drops(links: &LinkOptions, interfaces: &[String]) -> String {
     let mut rules = String::new();
     if links.blocks_multicast {

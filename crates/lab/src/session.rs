@@ -1,8 +1,9 @@
 //! Commands in members: a caller requests them over the member's socket, and the member runs them.
 //!
-//! This works like a remote shell without a network. The caller passes its three standard descriptors,
-//! its environment and its folder; signals go one way and the exit status the other. So a command starts
-//! in the member's namespaces, and the caller needs no privilege except access to the socket.
+//! This works like a remote shell without a network. The caller passes its three standard
+//! descriptors, its environment and its folder; signals go one way and the exit status the other.
+//! So a command starts in the member's namespaces, and the caller needs no privilege except access
+//! to the socket.
 
 mod client;
 mod server;

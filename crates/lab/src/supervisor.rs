@@ -1,8 +1,9 @@
 //! The supervisor of a lab, whose end ends the lab.
 //!
-//! It is the first process of the lab's process namespace, so the kernel ends every member with it. It
-//! makes the members and the links between them, reports to the process that brings the lab up, and
-//! then only waits. Until that process confirms that the lab is to stay, the supervisor ends with it.
+//! It is the first process of the lab's process namespace, so the kernel ends every member with it.
+//! It makes the members and the links between them, reports to the process that brings the lab up,
+//! and then only waits. Until that process confirms that the lab is to stay, the supervisor ends
+//! with it.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -42,8 +43,8 @@ impl From<ToolError> for Failure {
     }
 }
 
-/// The message to continue: it tells a member that its links exist, and the supervisor that the lab is
-/// to stay.
+/// The message to continue: it tells a member that its links exist, and the supervisor that the lab
+/// is to stay.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Go;
 
@@ -54,8 +55,8 @@ struct Made {
     stream: UnixStream,
 }
 
-/// Supervises the lab in the folder `path`; the hidden subcommand runs this. Standard input is the lab's
-/// lock, and standard output is a socket to the process that brings the lab up.
+/// Supervises the lab in the folder `path`; the hidden subcommand runs this. Standard input is the
+/// lab's lock, and standard output is a socket to the process that brings the lab up.
 ///
 /// # Errors
 /// If the lab failed and that process could not be told.
@@ -123,8 +124,8 @@ fn supervise_as_first_process(
 
 /// Ends every other process of the lab, before its folder is removed.
 fn end_members() {
-    // SAFETY: `kill` accesses no memory. Called by the first process of a process namespace, which this
-    // is, -1 means all others of that namespace and none outside it.
+    // SAFETY: `kill` accesses no memory. Called by the first process of a process namespace, which
+    // this is, -1 means all others of that namespace and none outside it.
     unsafe { libc::kill(-1, libc::SIGKILL) };
     while wait(WaitOptions::empty()).is_ok() {}
 }

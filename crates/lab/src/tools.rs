@@ -1,7 +1,7 @@
 //! Runs the system's network tools, and reports their errors with the failing line.
 //!
-//! `ip` and `tc` come with iproute2, `nft` with nftables. Each call runs a whole script, so that a lab
-//! needs few processes.
+//! `ip` and `tc` come with iproute2, `nft` with nftables. Each call runs a whole script, so that a
+//! lab needs few processes.
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};

@@ -1,11 +1,11 @@
-//! Costs of links: one-way latency and rate over shared memory, TCP and authenticated TCP, with both ends
-//! polling; and the time to make or check the code of a frame.
+//! Costs of links: one-way latency and rate over shared memory, TCP and authenticated TCP, with
+//! both ends polling; and the time to make or check the code of a frame.
 //!
 //! `cargo bench -p tributary-transport --bench links [-- --json] [-- --quick]`
 //!
 //! Latency is half of a ping-pong's round trip, as quartiles over batches of 100 round trips. Rate
-//! is of payload, one way, timed at the receiver, which reads every byte once. Two threads stand for
-//! the two processes, each pinned to a core of its own where there are two.
+//! is of payload, one way, timed at the receiver, which reads every byte once. Two threads stand
+//! for the two processes, each pinned to a core of its own where there are two.
 #![allow(clippy::print_stdout, reason = "a benchmark's output is its purpose")]
 #![allow(clippy::unwrap_used, reason = "a benchmark that can't run has nothing better to do")]
 

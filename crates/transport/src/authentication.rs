@@ -16,7 +16,8 @@ const DIRECT_LINK: &[u8; 16] = b"tributary direct";
 
 /// The code behind an authenticated frame.
 ///
-/// Compared in constant time, so that a forger who measures how long a refusal takes learns nothing.
+/// Compared in constant time, so that a forger who measures how long a refusal takes learns
+/// nothing.
 #[derive(Clone, Copy, Debug)]
 pub struct AuthenticationCode([u8; CODE_BYTES]);
 

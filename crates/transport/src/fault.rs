@@ -1,9 +1,9 @@
 //! A link that injects faults by a seed: the same seed and calls give the same faults.
 //!
 //! Delays, cuts and corrupts the frames that are sent. It never drops or reorders frames, because
-//! real links never do: a frame is delayed, or the link breaks. There is no clock: a delay is counted
-//! in calls. Only headers are corrupted, because payloads have no checksum of their own and rely on
-//! the checksum of TCP.
+//! real links never do: a frame is delayed, or the link breaks. There is no clock: a delay is
+//! counted in calls. Only headers are corrupted, because payloads have no checksum of their own and
+//! rely on the checksum of TCP.
 
 use std::os::fd::{AsFd, BorrowedFd};
 

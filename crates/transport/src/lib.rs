@@ -3,7 +3,7 @@
 //! Owns how frames move between two processes: shared-memory rings on one host ([`shm`]), TCP
 //! between hosts ([`tcp`]), a wrapper that injects faults (`fault`, behind the feature of that
 //! name), frames as datagrams ([`udp`]), and how one thread sleeps until a link has something to do
-//! ([`wait`]). Knows nothing of groups, trees or what a frame means beyond its length. Start at
+//! ([`wait()`]). Knows nothing of groups, trees or what a frame means beyond its length. Start at
 //! [`Link`]. The crate also holds what both ends of a connection must agree on: the name of a
 //! machine ([`machine`]), the secret of the control connections ([`token`]) and their encryption
 //! ([`tls`]).

@@ -41,8 +41,8 @@ pub struct Frame<'a> {
     /// As many bytes as the header announces.
     pub payload: &'a [u8],
     /// The code that came behind the payload. A link that authenticates
-    /// ([`TcpLink::authenticate`](crate::TcpLink::authenticate)) has checked it; otherwise the owner
-    /// of the key must, before it uses any other field.
+    /// ([`TcpLink::authenticate`](crate::TcpLink::authenticate)) has checked it; otherwise the
+    /// owner of the key must, before it uses any other field.
     pub code: Option<AuthenticationCode>,
 }
 
@@ -107,8 +107,8 @@ pub trait Link: AsFd + Send {
 
 /// A link through which a test can break the rules.
 pub trait Inject: Link {
-    /// Sends `bytes` as they are: whole frames, parts of frames, or garbage. A part of a frame looks
-    /// like the rest of a peer that died while it sent. Takes all of `bytes` or nothing.
+    /// Sends `bytes` as they are: whole frames, parts of frames, or garbage. A part of a frame
+    /// looks like the rest of a peer that died while it sent. Takes all of `bytes` or nothing.
     ///
     /// # Errors
     /// If the link has failed.

@@ -2,8 +2,9 @@
 
 use std::sync::OnceLock;
 
-/// A name that two processes share exactly when they run on the same booted machine. It has the host
-/// name and the first digits of the kernel's boot id, because host names repeat (containers, clones).
+/// A name that two processes share exactly when they run on the same booted machine. It has the
+/// host name and the first digits of the kernel's boot id, because host names repeat (containers,
+/// clones).
 #[must_use]
 pub fn name() -> String {
     static NAME: OnceLock<String> = OnceLock::new();

@@ -49,8 +49,8 @@ impl HostProbes {
     }
 }
 
-/// Whether an error of `accept` concerns one connection that failed before it was accepted. The caller
-/// should try the next one at once.
+/// Whether an error of `accept` concerns one connection that failed before it was accepted. The
+/// caller should try the next one at once.
 pub(crate) fn is_lost_connection(error: Errno) -> bool {
     const LOST: [Errno; 10] = [
         Errno::CONNABORTED,

@@ -1,10 +1,11 @@
 //! Links over TCP, between hosts.
 //!
-//! Sending costs one system call per frame (header and payload gathered), receiving one per batch: a
-//! read takes whatever has arrived, and the frames in it are handed out in place. Nagle's delay is
-//! off and sending is not paced. Keep-alive is on, so that the kernel notices within seconds when a
-//! host vanishes while the link is idle. If a host vanishes while bytes are in flight to it, the kernel
-//! notices only after its last retransmission, minutes later; the manager notices sooner.
+//! Sending costs one system call per frame (header and payload gathered), receiving one per batch:
+//! a read takes whatever has arrived, and the frames in it are handed out in place. Nagle's delay
+//! is off and sending is not paced. Keep-alive is on, so that the kernel notices within seconds
+//! when a host vanishes while the link is idle. If a host vanishes while bytes are in flight to it,
+//! the kernel notices only after its last retransmission, minutes later; the manager notices
+//! sooner.
 
 mod congestion;
 mod connect;

@@ -4,8 +4,8 @@
 //! client recognizes a server that holds its token, and the errors if it does not. Knows nothing of
 //! sockets or HTTP: callers combine those with `rustls`.
 //!
-//! There is no certificate authority, and names and dates are not checked. A client accepts a server
-//! that proves to hold the private half of the key pair derived from the client's own token
+//! There is no certificate authority, and names and dates are not checked. A client accepts a
+//! server that proves to hold the private half of the key pair derived from the client's own token
 //! ([`crate::token::Identity`]). Nobody without the token can prove that.
 
 use std::io;
@@ -27,12 +27,12 @@ use rustls::{
 
 use crate::token::{PublicKey, Token, random_bytes};
 
-/// The name in every manager's and node's certificate, whatever the host is called: clients check the
-/// key. No public name ends with `.tributary`.
+/// The name in every manager's and node's certificate, whatever the host is called: clients check
+/// the key. No public name ends with `.tributary`.
 pub const SERVER_NAME: &str = "manager.tributary";
 
-/// The first byte of every TLS connection: the type of a handshake record (RFC 8446, section 5.1). No
-/// HTTP request starts with it.
+/// The first byte of every TLS connection: the type of a handshake record (RFC 8446, section 5.1).
+/// No HTTP request starts with it.
 pub const HANDSHAKE_RECORD: u8 = 0x16;
 
 /// Why a TLS connection to a server failed.
@@ -106,10 +106,10 @@ pub fn server_name() -> ServerName<'static> {
     ServerName::try_from(SERVER_NAME).expect("it is a name")
 }
 
-/// The profile: one key exchange, one kind of signature, and one cipher each for processors with and
-/// without AES instructions. It is not the library's default provider: that has more algorithms, an
-/// attack surface that nobody here uses, and its process-wide default belongs to the application in
-/// whose process this may run.
+/// The profile: one key exchange, one kind of signature, and one cipher each for processors with
+/// and without AES instructions. It is not the library's default provider: that has more
+/// algorithms, an attack surface that nobody here uses, and its process-wide default belongs to the
+/// application in whose process this may run.
 #[must_use]
 pub fn provider() -> Arc<CryptoProvider> {
     Arc::new(CryptoProvider {
@@ -132,8 +132,8 @@ struct SameToken {
 }
 
 impl ServerCertVerifier for SameToken {
-    /// Compares the certificate's key and no other field. [`Self::verify_tls13_signature`] checks that
-    /// the server also holds the private half.
+    /// Compares the certificate's key and no other field. [`Self::verify_tls13_signature`] checks
+    /// that the server also holds the private half.
     fn verify_server_cert(
         &self,
         end_entity: &CertificateDer<'_>,

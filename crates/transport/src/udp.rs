@@ -1,10 +1,10 @@
 //! Frames as UDP datagrams, one frame each, for the data of an edge whose link is TCP.
 //!
-//! Not a [`Link`](crate::Link): a datagram may be lost, duplicated or late, and anybody can send one.
-//! The users of this module handle that. It owns the socket and two ways to make many datagrams
-//! cheap: several per system call (`sendmmsg`, `recvmmsg`), and, where the kernel supports it, several
-//! of one length to one receiver as a *train* that crosses the kernel once (UDP segmentation and
-//! receive offload).
+//! Not a [`Link`](crate::Link): a datagram may be lost, duplicated or late, and anybody can send
+//! one. The users of this module handle that. It owns the socket and two ways to make many
+//! datagrams cheap: several per system call (`sendmmsg`, `recvmmsg`), and, where the kernel
+//! supports it, several of one length to one receiver as a *train* that crosses the kernel once
+//! (UDP segmentation and receive offload).
 
 mod inbox;
 mod queue;
@@ -18,6 +18,7 @@ pub use socket::{Datagram, DatagramSocket, DatagramStats, MULTICAST_HOPS};
 /// authentication code. Beyond [`WHOLE_PAYLOAD_BYTES`] the network fragments it.
 pub const DATAGRAM_PAYLOAD_BYTES_MAX: u32 = 65_535 - 20 - 8 - 64 - 16;
 
-/// Longest payload that crosses an Ethernet with the usual MTU of 1,500 bytes without fragmentation.
-/// With an authentication code, this holds for IPv4 only, whose header is shorter than IPv6's.
+/// Longest payload that crosses an Ethernet with the usual MTU of 1,500 bytes without
+/// fragmentation. With an authentication code, this holds for IPv4 only, whose header is shorter
+/// than IPv6's.
 pub const WHOLE_PAYLOAD_BYTES: u32 = 1500 - 40 - 8 - 64;

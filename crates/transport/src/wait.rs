@@ -71,11 +71,11 @@ pub struct WakeSources {
     pub datagrams: bool,
 }
 
-/// Sleeps until a link or one of its two datagram sockets may have something to do, or `timeout` has
-/// passed.
+/// Sleeps until a link or one of its two datagram sockets may have something to do, or `timeout`
+/// has passed.
 ///
-/// Unlike [`wait`] it does not poll first: the caller has drained link and sockets. The link must be
-/// TCP, whose descriptor becomes readable by itself. It is not armed, which saves a system call.
+/// Unlike [`wait`] it does not poll first: the caller has drained link and sockets. The link must
+/// be TCP, whose descriptor becomes readable by itself. It is not armed, which saves a system call.
 ///
 /// # Errors
 /// If the system can't watch their descriptors.

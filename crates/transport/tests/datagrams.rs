@@ -1,6 +1,6 @@
 //! Goal: frames arrive whole, in batches and trains, and datagrams that are no frames are dropped.
-//! Method: sockets on loopback, seeded lengths and bytes. The tests send no more than the buffers hold,
-//! because the layers above recover what the kernel drops.
+//! Method: sockets on loopback, seeded lengths and bytes. The tests send no more than the buffers
+//! hold, because the layers above recover what the kernel drops.
 #![allow(clippy::unwrap_used, reason = "a test that can't go on fails here")]
 
 use std::net::{SocketAddr, UdpSocket};

@@ -47,8 +47,8 @@ pub(crate) struct ManagerFlags {
     #[arg(long, value_name = "IP/COUNT:PORT", value_parser = multicast_range)]
     pub(crate) multicast: Option<MulticastRange>,
 
-    /// Authenticate every frame between hosts with a code that only the group's members and nodes can
-    /// make
+    /// Authenticate every frame between hosts with a code that only the group's members and nodes
+    /// can make
     #[arg(long)]
     pub(crate) authenticate_frames: bool,
 }

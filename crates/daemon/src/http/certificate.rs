@@ -1,9 +1,9 @@
 //! The certificate of a token, and the TLS configuration that presents it.
 //!
 //! The certificate is a pure function of the token: the key pair is derived from it
-//! ([`tributary_transport::token::Identity`]), every other field is fixed, and Ed25519 signs without
-//! randomness. So it is stored nowhere, and the manager and all nodes of one token present the same
-//! certificate, also after a restart.
+//! ([`tributary_transport::token::Identity`]), every other field is fixed, and Ed25519 signs
+//! without randomness. So it is stored nowhere, and the manager and all nodes of one token present
+//! the same certificate, also after a restart.
 
 use std::sync::Arc;
 
@@ -26,8 +26,8 @@ const SERIAL_NUMBER: u64 = 1;
 /// The first and the last year of validity. Replacing the token replaces the certificate earlier.
 const YEARS: (i32, i32) = (2020, 9999);
 
-/// The certificate, in PEM, that every daemon with this token presents. Tools on other hosts need it to
-/// verify a daemon. It is no secret.
+/// The certificate, in PEM, that every daemon with this token presents. Tools on other hosts need
+/// it to verify a daemon. It is no secret.
 #[must_use]
 pub fn certificate_pem(token: &Token) -> String {
     certificate(token).pem()

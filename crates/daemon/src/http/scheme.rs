@@ -35,7 +35,8 @@ impl Scheme {
     }
 }
 
-/// Refuses every call without checking its token, so that an answer reveals nothing about the token.
+/// Refuses every call without checking its token, so that an answer reveals nothing about the
+/// token.
 pub(super) fn exposed_router() -> Router {
     Router::new().fallback(async || {
         Refused::new(

@@ -1,6 +1,6 @@
-//! Goal: nothing is served before the TLS handshake, and a slow handshake delays only its own client.
-//! Method: the server over real connections of this host, with short limits; where a peer on
-//! another host is needed, the connection is handed over with such a peer's address.
+//! Goal: nothing is served before the TLS handshake, and a slow handshake delays only its own
+//! client. Method: the server over real connections of this host, with short limits; where a peer
+//! on another host is needed, the connection is handed over with such a peer's address.
 
 use axum::routing::get;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -97,7 +97,8 @@ fn the_same_token_finds_its_server_and_another_does_not() {
         let error = encrypt(server.connect().await, &other).await.unwrap_err();
         assert!(matches!(error.into(), tls::TlsError::OtherToken));
 
-        // A server that knows the public key but not the token, as everybody does who has connected.
+        // A server that knows the public key but not the token, as everybody does who has
+        // connected.
         let stream = encrypt(server.connect().await, &token).await.unwrap();
         let answer = ask_over(stream, other.reveal()).await;
         assert!(answer.starts_with("HTTP/1.1 401 "), "{answer}");
@@ -146,8 +147,8 @@ const CERTIFICATE: &str = "\
     83b81eb44d69f7c76fa58fd7d43910ca9841c5693557bc0f3d5f240ad2aded18978a2c4e2756cf946de8\
     e1d986c3506235225b0d01";
 
-/// A stored copy of a manager's certificate (for `curl --cacert`, say) must stay valid after an update,
-/// also of `rcgen`.
+/// A stored copy of a manager's certificate (for `curl --cacert`, say) must stay valid after an
+/// update, also of `rcgen`.
 #[test]
 fn the_certificate_is_a_function_of_the_token() {
     let folder = tempfile::tempdir().unwrap();

@@ -219,8 +219,8 @@ impl Core {
         while let Some((node, order)) = self.machine.poll_order() {
             let Some(connection) = self.nodes.get(&node) else { continue };
             if connection.lines.try_send(line(&order)).is_err() {
-                // It would miss an order. Ending its answer makes it register again, and the machine
-                // handles that like any node that disconnects.
+                // It would miss an order. Ending its answer makes it register again, and the
+                // machine handles that like any node that disconnects.
                 tracing::warn!(%node, "aggregation node takes no orders");
                 self.nodes.remove(&node);
             }

@@ -20,8 +20,8 @@ struct OpenAnswer<F: FnMut() + Unpin + Send + 'static> {
     on_end: F,
 }
 
-/// Makes an open answer. `on_end` is called once, when the caller has disconnected or the answer has
-/// ended.
+/// Makes an open answer. `on_end` is called once, when the caller has disconnected or the answer
+/// has ended.
 pub(super) fn open_answer(
     lines_max: usize,
     on_end: impl FnMut() + Unpin + Send + 'static,

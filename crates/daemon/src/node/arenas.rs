@@ -1,8 +1,8 @@
 //! Payload memory. Each group has an arena, allocated when the group is installed. Each tree has an
 //! arena for streams, allocated with the first group that may stream there and never released.
 //!
-//! Owns all memory of contributions and results on this node, and applies the reduction kernels to it
-//! when the protocol machine asks. Knows nothing of links or of the order of contributions.
+//! Owns all memory of contributions and results on this node, and applies the reduction kernels to
+//! it when the protocol machine asks. Knows nothing of links or of the order of contributions.
 
 use memmap2::MmapMut;
 use tributary_protocol::payloads::{Arena, ArenaId, Lane, Payloads, Place, Source};

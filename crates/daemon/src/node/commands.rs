@@ -64,9 +64,9 @@ pub(super) struct Answers {
 
 impl Answers {
     /// Queues an answer. A group causes three at most (installed, failed, ended), and the manager
-    /// reuses its number only after it has seen the last, so the queue is long enough. If it overflows
-    /// nevertheless, the control session is behind by more than its deadline. It then starts again
-    /// without any group, so the lost answer does not matter.
+    /// reuses its number only after it has seen the last, so the queue is long enough. If it
+    /// overflows nevertheless, the control session is behind by more than its deadline. It then
+    /// starts again without any group, so the lost answer does not matter.
     pub(super) fn push(&self, event: NodeEvent) {
         // A closed queue means that the node is stopping, and with it every group.
         if let Err(mpsc::error::TrySendError::Full(event)) = self.events.try_send(event) {

@@ -1,9 +1,9 @@
-//! The node's session with the manager: registers, forwards orders to the event loop and its answers
-//! to the manager.
+//! The node's session with the manager: registers, forwards orders to the event loop and its
+//! answers to the manager.
 //!
-//! It makes one decision about groups: when a session ends, for whatever reason, every group is dropped
-//! with `Withdrawn` before the node registers again, because the manager gave up all of them when it
-//! lost the node.
+//! It makes one decision about groups: when a session ends, for whatever reason, every group is
+//! dropped with `Withdrawn` before the node registers again, because the manager gave up all of
+//! them when it lost the node.
 
 use std::time::Duration;
 
@@ -165,8 +165,8 @@ impl Forwarder<'_> {
         }
     }
 
-    /// Connects to the group's parent, then forwards the install. Orders are handled one at a time: a
-    /// removal must not overtake the install it follows.
+    /// Connects to the group's parent, then forwards the install. Orders are handled one at a time:
+    /// a removal must not overtake the install it follows.
     async fn forward_install(&self, install: GroupInstall) -> Result<(), SessionError> {
         let (group, epoch) = (install.group, install.epoch);
         let link = match self.connect_upward(&install).await? {

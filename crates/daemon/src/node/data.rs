@@ -1,8 +1,8 @@
 //! The event loop of the data path: one thread, no runtime, no allocation per frame.
 //!
 //! Owns the protocol machine, the arenas and every link, and moves frames between them. Decides
-//! nothing about groups. It waits for frames and room on its links, connectors, orders of the control
-//! session, and deadlines.
+//! nothing about groups. It waits for frames and room on its links, connectors, orders of the
+//! control session, and deadlines.
 
 mod accept;
 mod datagrams;
@@ -45,8 +45,8 @@ const DATAGRAMS: Token = Token(3);
 /// Ports follow.
 const FIRST_PORT: usize = 4;
 
-/// With up to this many TCP links, polling each socket costs less than asking the kernel which of them
-/// has something.
+/// With up to this many TCP links, polling each socket costs less than asking the kernel which of
+/// them has something.
 const DIRECT_TCP_MAX: usize = 2;
 
 /// Timeout of the graceful close of all links when the node stops.
@@ -178,8 +178,8 @@ impl DataLoop {
 
     /// Runs until asked to stop, then aborts every group and closes gracefully.
     pub(super) fn run(mut self) -> io::Result<()> {
-        // A polling node is never woken, and gives up its core by yielding. With a shorter time slice
-        // than the ranks' it would get the core back before they have run.
+        // A polling node is never woken, and gives up its core by yielding. With a shorter time
+        // slice than the ranks' it would get the core back before they have run.
         if self.spin.is_zero()
             && let Err(error) = scheduling::ask_for_short_slices()
         {
@@ -189,8 +189,8 @@ impl DataLoop {
         loop {
             self.work_until_idle(&mut events)?;
             self.publish();
-            // Checked right before sleeping: the wake-up of the request to stop may have been consumed
-            // while there was work.
+            // Checked right before sleeping: the wake-up of the request to stop may have been
+            // consumed while there was work.
             if self.shutdown.is_requested() {
                 return self.stop(&mut events);
             }

@@ -100,8 +100,8 @@ pub(super) enum Stage {
     Unjoined,
     /// It carries an edge of a group.
     Joined,
-    /// It is closing gracefully: it stays until its final frames have arrived, the peer is gone, or the
-    /// deadline has passed.
+    /// It is closing gracefully: it stays until its final frames have arrived, the peer is gone, or
+    /// the deadline has passed.
     Lingering,
 }
 

@@ -1,7 +1,7 @@
 //! How soon the kernel runs the data thread once a frame has woken it.
 //!
-//! Owns the thread's time slice only: scheduling policy and nice level stay as they are. Knows nothing
-//! of what the thread does.
+//! Owns the thread's time slice only: scheduling policy and nice level stay as they are. Knows
+//! nothing of what the thread does.
 //!
 //! A node that shares its cores with ranks (`tributary run`) cannot rely on them to yield to it:
 //! `sched_yield` hands a core over only within one scheduling group, and a launcher that starts
@@ -10,9 +10,10 @@
 //! (Documentation/scheduler/sched-eevdf.rst). Its share of the core stays what it was, so computing
 //! ranks lose no more time to the node than before.
 //!
-//! Only nodes that sleep at once use this. A node that polls yields between its polls, and a yield gives
-//! up no more than a slice. With slices of 100 us among slices of milliseconds, a node that shared a
-//! core with 4 ranks ran 15 time slices per operation of 8 bytes, 11 of them before any rank had run.
+//! Only nodes that sleep at once use this. A node that polls yields between its polls, and a yield
+//! gives up no more than a slice. With slices of 100 us among slices of milliseconds, a node that
+//! shared a core with 4 ranks ran 15 time slices per operation of 8 bytes, 11 of them before any
+//! rank had run.
 
 use std::io;
 
@@ -22,8 +23,8 @@ use libc::{SYS_sched_getattr, SYS_sched_setattr, c_long, sched_attr};
 /// a few microseconds and then sleeps.
 const SLICE_NS: u64 = 100_000;
 
-/// Why the data thread keeps the default slice. The node works nevertheless, but slower where cores are
-/// shared.
+/// Why the data thread keeps the default slice. The node works nevertheless, but slower where cores
+/// are shared.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum SliceError {
     #[error("the kernel refused to say or set how the data thread is scheduled: {0}")]

@@ -26,8 +26,8 @@ pub(super) enum UpwardError {
     Options(#[from] OptionsError),
 }
 
-/// Connects to the node at `address`: over shared memory if both are on one machine and both offer it,
-/// else over TCP. Blocks for at most [`CONNECT_WITHIN`] plus the time of a name lookup.
+/// Connects to the node at `address`: over shared memory if both are on one machine and both offer
+/// it, else over TCP. Blocks for at most [`CONNECT_WITHIN`] plus the time of a name lookup.
 pub(super) fn connect(
     address: &NodeAddress,
     payload_max_bytes: u32,

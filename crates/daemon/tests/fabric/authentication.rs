@@ -1,7 +1,7 @@
 //! A fabric whose frames are authenticated, and an attacker who has everything except the keys.
 //!
-//! The attacker reads the network, so he has capabilities, addresses and recorded frames. He sends from
-//! any address: to pose as a member, he uses the member's own socket.
+//! The attacker reads the network, so he has capabilities, addresses and recorded frames. He sends
+//! from any address: to pose as a member, he uses the member's own socket.
 
 use std::net::{Ipv4Addr, UdpSocket};
 
@@ -94,8 +94,8 @@ fn every_path_through_the_tree_is_authenticated() {
     });
 }
 
-/// The attack that codes prevent: without them, an attacker who reads the network and forges addresses
-/// sends frames in a member's name.
+/// The attack that codes prevent: without them, an attacker who reads the network and forges
+/// addresses sends frames in a member's name.
 #[test]
 fn without_codes_a_perfect_forgery_counts() {
     guarded(|| {

@@ -93,8 +93,8 @@ pub(crate) fn call(
     Answer { status, body }
 }
 
-/// The status that answers a body too long to be read completely; `None` if the connection was closed
-/// before the status could be read.
+/// The status that answers a body too long to be read completely; `None` if the connection was
+/// closed before the status could be read.
 pub(crate) fn call_with_long_body(address: SocketAddr, token: &str, body: &str) -> Option<u16> {
     let mut stream = TcpStream::connect(address).unwrap();
     stream.set_read_timeout(Some(WATCHDOG)).unwrap();

@@ -1,7 +1,7 @@
 //! Nothing is left behind: descriptors, memory, files.
 //!
-//! Descriptors are counted for the whole process, so the tests run one after the other, and each runs
-//! its scenario once before it counts.
+//! Descriptors are counted for the whole process, so the tests run one after the other, and each
+//! runs its scenario once before it counts.
 
 use std::fs;
 use std::thread;

@@ -192,7 +192,8 @@ fn short_sums_pass_a_stream_that_stands_still() {
         for (index, member) in long.iter_mut().enumerate() {
             member.start(4 * MIB / 8, index as u64 + 1);
         }
-        // The last member requests too, because no stream would be granted otherwise, and then sleeps.
+        // The last member requests too, because no stream would be granted otherwise, and then
+        // sleeps.
         eventually("it has asked", || {
             long[3].pump();
             long[3].endpoint.awaits_stream_grant()

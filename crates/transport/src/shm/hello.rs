@@ -16,8 +16,8 @@ const MAGIC: [u8; 8] = *b"TRIBSHM\n";
 /// Version of the greeting and of the layout of the shared memory.
 const VERSION: u32 = 1;
 
-/// `f_type` of shared memory made of ordinary pages. Memory of huge pages is refused: reading it can
-/// kill the reader when the system runs out of them.
+/// `f_type` of shared memory made of ordinary pages. Memory of huge pages is refused: reading it
+/// can kill the reader when the system runs out of them.
 const TMPFS_MAGIC: u64 = 0x0102_1994;
 
 /// Seals that no later call can remove: the file keeps its size, so no access can fault.
@@ -60,9 +60,9 @@ impl Hello {
         })
     }
 
-    /// Checks the greeting against the listener's limits. Returns the longest payload of the link and
-    /// its ring size. The lower of both sides' payload limits holds, because a group may be granted
-    /// shorter payloads than its node allows.
+    /// Checks the greeting against the listener's limits. Returns the longest payload of the link
+    /// and its ring size. The lower of both sides' payload limits holds, because a group may be
+    /// granted shorter payloads than its node allows.
     fn check(self, options: &ShmOptions) -> Result<(u32, usize), HandshakeError> {
         let payload_max_bytes = self.payload_max_bytes.min(options.payload_max_bytes());
         let least = ShmOptions::new(payload_max_bytes).unwrap_or(*options);
@@ -75,8 +75,8 @@ impl Hello {
     }
 }
 
-/// Checks a connector's greeting and memory, and maps the memory. Also returns the longest payload that
-/// both sides carry.
+/// Checks a connector's greeting and memory, and maps the memory. Also returns the longest payload
+/// that both sides carry.
 pub(super) fn admit(
     hello: &[u8; HELLO_BYTES],
     memory: &OwnedFd,

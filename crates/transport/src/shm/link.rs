@@ -12,12 +12,12 @@ use super::ring::{BadReleased, Consumer, Producer, Push, record_bytes};
 use crate::link::check_announced;
 use crate::{Armed, Frame, Inject, Link, ReceiveError, SendError, Sent};
 
-/// An empty poll reads shared memory only. One in this many also polls the socket, so that a side that
-/// only polls notices its peer's death.
+/// An empty poll reads shared memory only. One in this many also polls the socket, so that a side
+/// that only polls notices its peer's death.
 const EMPTY_POLLS_PER_SOCKET_POLL: u32 = 8192;
 
-/// Reads from the socket per call. They are bounded so that a peer that rings without end can't keep
-/// this side busy.
+/// Reads from the socket per call. They are bounded so that a peer that rings without end can't
+/// keep this side busy.
 const DRAIN_READS_MAX: usize = 16;
 
 /// Which end of the connection this is; it decides which ring is whose.
@@ -37,7 +37,8 @@ pub struct ShmLink {
     lacked_bytes: usize,
     empty_polls: u32,
     peer_gone: bool,
-    /// Whether the socket held more than one call reads. An edge-triggered wait does not report the rest.
+    /// Whether the socket held more than one call reads. An edge-triggered wait does not report the
+    /// rest.
     is_undrained: bool,
     failed: Option<ReceiveError>,
 }
@@ -165,8 +166,8 @@ impl ShmLink {
         Ok(Sent::Taken)
     }
 
-    /// Whether room has appeared since `send` said `Full`. A false index of the peer counts as room:
-    /// `send` then reports it.
+    /// Whether room has appeared since `send` said `Full`. A false index of the peer counts as
+    /// room: `send` then reports it.
     fn has_regained_room(&mut self) -> bool {
         let regained =
             self.lacked_bytes != 0 && self.outgoing.has_room(self.lacked_bytes).unwrap_or(true);

@@ -91,8 +91,8 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: this is exactly the range that `new` reserved. Every `Ring` that points into it holds
-        // an `Arc` of this mapping, so none is left. A failure would only leak.
+        // SAFETY: this is exactly the range that `new` reserved. Every `Ring` that points into it
+        // holds an `Arc` of this mapping, so none is left. A failure would only leak.
         let _ = unsafe { munmap(self.base.as_ptr().cast(), Self::total_bytes(self.ring_bytes)) };
     }
 }
@@ -106,8 +106,8 @@ pub(super) struct Ring {
     _mapping: Arc<Mapping>,
 }
 
-// SAFETY: the pointers are into the mapping held by the `Arc`, which is `Send` and `Sync`; one `Ring`
-// is used by one thread at a time.
+// SAFETY: the pointers are into the mapping held by the `Arc`, which is `Send` and `Sync`; one
+// `Ring` is used by one thread at a time.
 unsafe impl Send for Ring {}
 
 impl Ring {
@@ -145,9 +145,9 @@ impl Ring {
 
     fn ready_word(&self, at: usize) -> &AtomicU32 {
         debug_assert!(at < self.ring_bytes && at.is_multiple_of(LINE_BYTES));
-        // SAFETY: `at` is a line of the ring (a position modulo the ring size, see `Memory`), so the word
-        // is mapped and aligned. Non-atomic accesses to it happen only while its line holds payload;
-        // then only the side that owns the line accesses it.
+        // SAFETY: `at` is a line of the ring (a position modulo the ring size, see `Memory`), so
+        // the word is mapped and aligned. Non-atomic accesses to it happen only while its line
+        // holds payload; then only the side that owns the line accesses it.
         unsafe { AtomicU32::from_ptr(self.data.add(at).as_ptr().cast()) }
     }
 }
@@ -167,8 +167,8 @@ impl Memory for Ring {
 
     fn write(&self, at: usize, header: &[u8; HEADER_BYTES], payload: &[u8]) {
         assert!(at < self.ring_bytes && LINE_BYTES + payload.len() <= self.ring_bytes);
-        // SAFETY: the record lies inside the doubly mapped ring (asserted above) and can't overlap the
-        // caller's private buffers. Until it is published, only the producer accesses it.
+        // SAFETY: the record lies inside the doubly mapped ring (asserted above) and can't overlap
+        // the caller's private buffers. Until it is published, only the producer accesses it.
         unsafe {
             let record = self.data.add(at).as_ptr();
             ptr::copy_nonoverlapping(header.as_ptr().add(4), record.add(4), HEADER_BYTES - 4);
@@ -181,8 +181,8 @@ impl Memory for Ring {
         let mut words = [0_u64; HEADER_BYTES / 8];
         let line = self.data.as_ptr().cast::<u64>();
         for (index, word) in words.iter_mut().enumerate() {
-            // SAFETY: inside the line at `at`, which is mapped and aligned. Volatile, so that every word
-            // is read once: a peer can't change a header between its check and its use.
+            // SAFETY: inside the line at `at`, which is mapped and aligned. Volatile, so that every
+            // word is read once: a peer can't change a header between its check and its use.
             *word = unsafe { line.add(at / 8 + index).read_volatile() };
         }
         let mut header = [0; HEADER_BYTES];

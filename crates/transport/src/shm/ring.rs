@@ -25,7 +25,8 @@ pub(super) trait Memory {
     fn ready(&self, at: usize, order: Ordering) -> u32;
     /// Stores a ready word.
     fn set_ready(&self, at: usize, ready: u32, order: Ordering);
-    /// Writes a record except for its ready word, that is, except for the first 4 bytes of `header`.
+    /// Writes a record except for its ready word, that is, except for the first 4 bytes of
+    /// `header`.
     fn write(&self, at: usize, header: &[u8; HEADER_BYTES], payload: &[u8]);
     /// Copies a header, ready word included.
     fn read_header(&self, at: usize) -> [u8; HEADER_BYTES];
@@ -64,8 +65,8 @@ pub(super) const fn record_bytes(payload_bytes: usize) -> usize {
 
 /// One end's record of its own sleeps and of the other end's.
 ///
-/// Each end numbers its sleeps. The other end remembers which sleep it has woken, so it rings once per
-/// sleep, and each word has one writer.
+/// Each end numbers its sleeps. The other end remembers which sleep it has woken, so it rings once
+/// per sleep, and each word has one writer.
 #[derive(Default)]
 struct Sleeps {
     own: u64,
@@ -77,7 +78,8 @@ impl Sleeps {
     fn begin<M: Memory>(&mut self, memory: &M, side: Side) {
         self.own += 1;
         memory.set_waiting(side, self.own, Relaxed);
-        // Orders the store above before the caller's second poll; partner is the fence in `must_wake`.
+        // Orders the store above before the caller's second poll; partner is the fence in
+        // `must_wake`.
         memory.fence();
     }
 
@@ -87,9 +89,9 @@ impl Sleeps {
         memory.set_waiting(side, 0, Relaxed);
     }
 
-    /// True if `side`, the other end, sleeps and hasn't been woken yet. The caller has stored what the
-    /// other end waits for. The fence orders that store before the load; partner is the fence in
-    /// `begin`. So at least one of the two ends sees the other's store.
+    /// True if `side`, the other end, sleeps and hasn't been woken yet. The caller has stored what
+    /// the other end waits for. The fence orders that store before the load; partner is the fence
+    /// in `begin`. So at least one of the two ends sees the other's store.
     fn must_wake<M: Memory>(&mut self, memory: &M, side: Side) -> bool {
         memory.fence();
         let sleep = memory.waiting(side, Relaxed);
@@ -161,8 +163,8 @@ impl<M: Memory> Producer<M> {
         }
         let at = self.write(header, payload);
         let ready = u32::from_ne_bytes([header[0], header[1], header[2], header[3]]);
-        // Release: partner is the Acquire load in `Consumer::peek`. A consumer that sees the ready word
-        // also sees the record and the zero after it.
+        // Release: partner is the Acquire load in `Consumer::peek`. A consumer that sees the ready
+        // word also sees the record and the zero after it.
         self.memory.set_ready(at, ready, Release);
         self.written += record_bytes as u64;
         Ok(if self.sleeps.must_wake(&self.memory, Side::Consumer) {

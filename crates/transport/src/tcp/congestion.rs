@@ -1,10 +1,10 @@
 //! The congestion control of links.
 //!
 //! A link carries bursts of segments that its group bounds (outstanding operations, chunks of a
-//! window), and the next burst waits for the last. Algorithms that pace, such as BBR, spread a burst
-//! over timers: 8 hosts of a lab on two cores reduced 1 MiB in 7.7 ms over a ring of paced links, and
-//! in 2.8 ms over unpaced ones. So if the system's default paces, a link takes the first permitted
-//! algorithm of a list of unpaced ones. Any other default stays.
+//! window), and the next burst waits for the last. Algorithms that pace, such as BBR, spread a
+//! burst over timers: 8 hosts of a lab on two cores reduced 1 MiB in 7.7 ms over a ring of paced
+//! links, and in 2.8 ms over unpaced ones. So if the system's default paces, a link takes the first
+//! permitted algorithm of a list of unpaced ones. Any other default stays.
 
 use std::os::fd::BorrowedFd;
 
@@ -16,8 +16,9 @@ const PACING: [&str; 3] = ["bbr", "bbr2", "bbr3"];
 /// Their replacements, best first. Every kernel has the last one and permits it to everybody.
 const UNPACED: [&str; 2] = ["cubic", "reno"];
 
-/// Makes a socket send its bursts at once. The socket must not be connected yet, because a connection
-/// that has begun to pace would continue. Connections inherit the setting of a listening socket.
+/// Makes a socket send its bursts at once. The socket must not be connected yet, because a
+/// connection that has begun to pace would continue. Connections inherit the setting of a listening
+/// socket.
 pub(super) fn send_at_once(socket: BorrowedFd<'_>) -> Result<(), Errno> {
     let usual = tcp_congestion(socket)?;
     if !PACING.contains(&usual.as_str()) {

@@ -37,8 +37,8 @@ pub fn connect_tcp(
 ///
 /// The link can be used at once: until the peer has answered it is `Full` and has nothing to
 /// receive, and its descriptor must be watched for writability. If the attempt fails, `receive` and
-/// `send` return the error. The kernel gives up only after minutes; a caller with less patience needs
-/// a timer.
+/// `send` return the error. The kernel gives up only after minutes; a caller with less patience
+/// needs a timer.
 ///
 /// # Errors
 /// If the attempt can't begin.

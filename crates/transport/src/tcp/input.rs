@@ -6,8 +6,8 @@ use crate::{AuthenticationCode, Frame, ReceiveError};
 
 /// Bytes that have arrived and haven't been released.
 ///
-/// Holds one of the longest frames and a batch. Bytes move to the front only when the frame that they
-/// begin would not fit otherwise.
+/// Holds one of the longest frames and a batch. Bytes move to the front only when the frame that
+/// they begin would not fit otherwise.
 pub(super) struct Input {
     buffer: Box<[u8]>,
     /// Where the next frame begins.

@@ -1,4 +1,5 @@
-//! The link itself: a socket, a receive buffer, and the rest of a frame that the kernel took partly.
+//! The link itself: a socket, a receive buffer, and the rest of a frame that the kernel took
+//! partly.
 
 use std::io::IoSlice;
 use std::net::SocketAddr;
@@ -27,12 +28,12 @@ const BATCH_BYTES: usize = 64 << 10;
 /// Frames up to this length, with header and code, are copied into one piece to be sent.
 const COPIED_BYTES_MAX: usize = 256;
 
-/// Minimum retransmission timeout. Round trips in a fabric, including delays in the hosts, take less;
-/// the kernel's default of 200 ms suits the internet.
+/// Minimum retransmission timeout. Round trips in a fabric, including delays in the hosts, take
+/// less; the kernel's default of 200 ms suits the internet.
 const RETRANSMIT_AFTER_MIN: Duration = Duration::from_millis(5);
 
-/// A live member of a group may go for long without reading, so unacknowledged data say nothing about
-/// its host.
+/// A live member of a group may go for long without reading, so unacknowledged data say nothing
+/// about its host.
 const PROBES: HostProbes =
     HostProbes { interval: Duration::from_secs(1), probes_max: 4, unacknowledged_max: None };
 
@@ -43,8 +44,8 @@ pub struct TcpOptions {
 }
 
 impl TcpOptions {
-    /// Options for payloads up to `payload_max_bytes`. A link's buffers hold at most two of them and
-    /// 64 KiB.
+    /// Options for payloads up to `payload_max_bytes`. A link's buffers hold at most two of them
+    /// and 64 KiB.
     ///
     /// # Errors
     /// If no frame is that long.
@@ -102,8 +103,9 @@ impl Output {
         self.sent_bytes == self.buffer.len()
     }
 
-    /// Keeps the part of a frame's `pieces` that the kernel didn't take. It fits the capacity reserved
-    /// for the longest frame, so nothing is allocated (except after `inject` of more than a frame).
+    /// Keeps the part of a frame's `pieces` that the kernel didn't take. It fits the capacity
+    /// reserved for the longest frame, so nothing is allocated (except after `inject` of more than
+    /// a frame).
     fn keep(&mut self, pieces: [&[u8]; 3], mut taken_bytes: usize) {
         self.buffer.clear();
         self.sent_bytes = 0;
@@ -137,8 +139,8 @@ impl TcpLink {
         })
     }
 
-    /// Authenticates every frame from now on: puts a code made with `key` behind each frame sent, and
-    /// fails the link at a received frame without a valid code.
+    /// Authenticates every frame from now on: puts a code made with `key` behind each frame sent,
+    /// and fails the link at a received frame without a valid code.
     pub fn authenticate(&mut self, key: AuthenticationKey) {
         self.key = Some(key);
     }
@@ -172,9 +174,9 @@ impl TcpLink {
         Ok(getpeername(&self.socket)?.ok_or(Errno::NOTCONN)?.try_into()?)
     }
 
-    /// Bytes given to the kernel that the peer's kernel has not acknowledged; zero once the connection
-    /// is over. The peer can still read acknowledged bytes after this end is closed, even if unread
-    /// input makes the kernel reset the connection.
+    /// Bytes given to the kernel that the peer's kernel has not acknowledged; zero once the
+    /// connection is over. The peer can still read acknowledged bytes after this end is closed,
+    /// even if unread input makes the kernel reset the connection.
     #[must_use]
     pub fn unacknowledged_bytes(&self) -> usize {
         let mut fds = [PollFd::new(&self.socket, PollFlags::empty())];

@@ -15,8 +15,8 @@ use crate::{AcceptError, ListenError, Listener};
 
 /// Accepts links over TCP.
 ///
-/// A connector identifies itself in its first frame, so there is no handshake and no half-open link.
-/// The owner of a link decides how long it may stay silent.
+/// A connector identifies itself in its first frame, so there is no handshake and no half-open
+/// link. The owner of a link decides how long it may stay silent.
 pub struct TcpAcceptor {
     socket: TcpListener,
     options: TcpOptions,

@@ -7,8 +7,8 @@ use std::time::Duration;
 use rustix::io::Errno;
 use rustix::ioctl::{Getter, Opcode, ioctl};
 
-/// `TCP_RTO_MIN_US` of Linux's tcp.h: the minimum retransmission timeout in microseconds. Since Linux
-/// 6.15.
+/// `TCP_RTO_MIN_US` of Linux's tcp.h: the minimum retransmission timeout in microseconds. Since
+/// Linux 6.15.
 const RTO_MIN_US: c_int = 45;
 /// `TCP_DELACK_MAX_US`: the maximum delay of an acknowledgement. Since Linux 6.15.
 const DELAYED_ACK_MAX_US: c_int = 46;
@@ -16,8 +16,8 @@ const DELAYED_ACK_MAX_US: c_int = 46;
 /// `SIOCOUTQ` of tcp(7), another name of `TIOCOUTQ`.
 const UNACKNOWLEDGED: Opcode = libc::TIOCOUTQ as Opcode;
 
-/// Bytes in a connected TCP socket's send queue: not sent, or not acknowledged by the peer. Zero for
-/// any other socket.
+/// Bytes in a connected TCP socket's send queue: not sent, or not acknowledged by the peer. Zero
+/// for any other socket.
 pub(super) fn unacknowledged_bytes(socket: BorrowedFd<'_>) -> usize {
     // SAFETY: the request writes one `int`, which is what the getter makes room for.
     let request = unsafe { Getter::<UNACKNOWLEDGED, c_int>::new() };
@@ -27,8 +27,8 @@ pub(super) fn unacknowledged_bytes(socket: BorrowedFd<'_>) -> usize {
 }
 
 /// Sets the minimum retransmission timeout and the maximum delay of acknowledgements to `least`. A
-/// kernel that can't (before Linux 6.15, or with a clock of 100 ticks a second) keeps its 200 ms, unless
-/// the route says otherwise (`rto_min` of ip-route(8)).
+/// kernel that can't (before Linux 6.15, or with a clock of 100 ticks a second) keeps its 200 ms,
+/// unless the route says otherwise (`rto_min` of ip-route(8)).
 pub(super) fn set_retransmit_after_min(
     socket: BorrowedFd<'_>,
     least: Duration,
@@ -40,8 +40,8 @@ pub(super) fn set_retransmit_after_min(
     Ok(())
 }
 
-/// Sets an option of TCP. False if the kernel does not know the option or refuses the value, which must
-/// be at least two of its clock ticks.
+/// Sets an option of TCP. False if the kernel does not know the option or refuses the value, which
+/// must be at least two of its clock ticks.
 fn set(socket: BorrowedFd<'_>, option: c_int, value: c_int) -> Result<bool, Errno> {
     // SAFETY: the kernel reads one `int`, which lives until the call has returned.
     let outcome = unsafe {

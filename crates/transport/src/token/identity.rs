@@ -16,8 +16,8 @@ use super::Token;
 /// Separates this derivation from any other derivation from a token.
 const DOMAIN: &[u8] = b"tributary control identity";
 
-/// Names the derived value and the version of the derivation. Another version gives another key: old
-/// and new daemons would then report different tokens.
+/// Names the derived value and the version of the derivation. Another version gives another key:
+/// old and new daemons would then report different tokens.
 const PURPOSE: &[u8] = b"ed25519 seed, version 1";
 
 const SEED_BYTES: usize = 32;
@@ -44,8 +44,8 @@ pub struct Identity {
 pub struct PublicKey([u8; PUBLIC_KEY_BYTES]);
 
 impl Token {
-    /// The key pair of this token. HKDF-SHA-256 (RFC 5869) of its characters is the Ed25519 seed, so
-    /// the pair is always the same. Costs some ten thousand instructions.
+    /// The key pair of this token. HKDF-SHA-256 (RFC 5869) of its characters is the Ed25519 seed,
+    /// so the pair is always the same. Costs some ten thousand instructions.
     #[must_use]
     pub fn identity(&self) -> Identity {
         let secret = hkdf::Salt::new(hkdf::HKDF_SHA256, DOMAIN).extract(self.0.as_bytes());

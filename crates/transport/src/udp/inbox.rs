@@ -23,8 +23,8 @@ pub(super) struct Inbox {
     pub(super) is_drained: bool,
     /// How many messages the next call asks for.
     pub(super) asks: usize,
-    /// The only possible source, if there is only one. Messages are then received one by one, with the
-    /// cheapest system call.
+    /// The only possible source, if there is only one. Messages are then received one by one, with
+    /// the cheapest system call.
     pub(super) only_source: Option<SocketAddr>,
 }
 
@@ -64,8 +64,8 @@ impl Inbox {
         None
     }
 
-    /// Notes the one message that a plain `recv` has put into the first buffer: `len_bytes` in all, in
-    /// datagrams of `segment_bytes`.
+    /// Notes the one message that a plain `recv` has put into the first buffer: `len_bytes` in all,
+    /// in datagrams of `segment_bytes`.
     pub(super) fn note_one(&mut self, len_bytes: usize, segment_bytes: usize, source: SocketAddr) {
         self.messages[0] = Incoming { len_bytes, source, segment_bytes };
         self.count = 1;

@@ -36,8 +36,8 @@ impl Queue {
     }
 }
 
-/// How many of the first entries make one train: they go to one receiver and have one length, except
-/// that the last may be shorter.
+/// How many of the first entries make one train: they go to one receiver and have one length,
+/// except that the last may be shorter.
 pub(super) fn train(entries: &[Entry]) -> usize {
     let head = entries[0];
     if head.len_bytes > HEADER_BYTES + WHOLE_PAYLOAD_BYTES as usize {

@@ -20,8 +20,8 @@ use super::sys::{self, BATCH, FEW, Outgoing};
 use crate::link::check_announced;
 use crate::{AuthenticationCode, AuthenticationKey, Frame, ListenError, OsError, SendError, Sent};
 
-/// Buffer size requested for each direction; the kernel may give less. A window of segments from each of
-/// many children may arrive before this process gets a core.
+/// Buffer size requested for each direction; the kernel may give less. A window of segments from
+/// each of many children may arrive before this process gets a core.
 const SOCKET_BUFFER_BYTES: usize = 4 << 20;
 
 /// Most frames that are queued to be sent together.
@@ -180,8 +180,8 @@ impl DatagramSocket {
         Ok(Sent::Taken)
     }
 
-    /// Gives the queued frames to the kernel. Frames that it refuses for good are dropped and counted,
-    /// as if the network had lost them. If it lacks room, the rest stays queued.
+    /// Gives the queued frames to the kernel. Frames that it refuses for good are dropped and
+    /// counted, as if the network had lost them. If it lacks room, the rest stays queued.
     pub fn flush(&mut self) -> Sent {
         let mut done = 0;
         let outcome = loop {
@@ -197,7 +197,8 @@ impl DatagramSocket {
                     self.sends_trains = false;
                 }
                 Err(_) => {
-                    // The error of an earlier datagram (nobody listens there), or there is no route.
+                    // The error of an earlier datagram (nobody listens there), or there is no
+                    // route.
                     self.stats.unsent += 1;
                     done += 1;
                 }
@@ -254,7 +255,8 @@ impl DatagramSocket {
         Ok(sent_frames)
     }
 
-    /// The next frame that has arrived, or `None`. Datagrams that are no frames are dropped and counted.
+    /// The next frame that has arrived, or `None`. Datagrams that are no frames are dropped and
+    /// counted.
     ///
     /// # Errors
     /// If the system can't receive. Errors about datagrams sent earlier are ignored.
@@ -279,8 +281,8 @@ impl DatagramSocket {
         }
     }
 
-    /// Whether a datagram is there for [`DatagramSocket::receive`], which may turn out to be garbage.
-    /// Asks the kernel if nothing was left.
+    /// Whether a datagram is there for [`DatagramSocket::receive`], which may turn out to be
+    /// garbage. Asks the kernel if nothing was left.
     ///
     /// # Errors
     /// As [`DatagramSocket::receive`].
@@ -288,9 +290,9 @@ impl DatagramSocket {
         Ok(self.inbox.holds_more() || self.refill()?)
     }
 
-    /// Receives a batch; false if nothing came. After a call that received fewer messages than it asked
-    /// for, nothing was left, so the next system call is skipped. A caller that waits for the socket to
-    /// become readable misses nothing; a caller that polls asks again at once.
+    /// Receives a batch; false if nothing came. After a call that received fewer messages than it
+    /// asked for, nothing was left, so the next system call is skipped. A caller that waits for the
+    /// socket to become readable misses nothing; a caller that polls asks again at once.
     fn refill(&mut self) -> Result<bool, OsError> {
         if std::mem::take(&mut self.inbox.is_drained) {
             return Ok(false);

@@ -1,7 +1,7 @@
 //! `sendmmsg`, `recvmmsg` and the two socket options for trains of datagrams.
 //!
-//! The `sendmmsg` of rustix 1.1 has no UDP control messages, so it can't tell the kernel how to cut a
-//! train. It has neither `recvmmsg` nor `UDP_GRO`. Its address types are used here.
+//! The `sendmmsg` of rustix 1.1 has no UDP control messages, so it can't tell the kernel how to cut
+//! a train. It has neither `recvmmsg` nor `UDP_GRO`. Its address types are used here.
 
 use std::mem::{self, MaybeUninit};
 use std::net::{Ipv4Addr, SocketAddr};
@@ -14,7 +14,8 @@ use rustix::net::addr::{SocketAddrLen, SocketAddrStorage};
 /// Messages in one system call.
 pub(super) const BATCH: usize = 32;
 
-/// Messages asked for in one call when one is expected: getting only one shows that it was the last.
+/// Messages asked for in one call when one is expected: getting only one shows that it was the
+/// last.
 pub(super) const FEW: usize = 2;
 
 /// `linux/udp.h`; not in every version of `libc` for every target.
@@ -92,7 +93,8 @@ fn send_up_to<const ROOM: usize>(
     usize::try_from(sent).map_err(|_| last_error())
 }
 
-/// Receives up to [`BATCH`] messages without waiting, one into each of `buffers`. Returns how many came.
+/// Receives up to [`BATCH`] messages without waiting, one into each of `buffers`. Returns how many
+/// came.
 pub(super) fn receive(
     socket: BorrowedFd<'_>,
     buffers: &mut [Box<[u8]>],
@@ -209,8 +211,8 @@ fn address(
     if !(size_of::<libc::sa_family_t>() as SocketAddrLen..=name_bytes_max).contains(&name_bytes) {
         return None;
     }
-    // SAFETY: the kernel has written `name_bytes` of an address. They include the family and fit the
-    // storage, as checked above.
+    // SAFETY: the kernel has written `name_bytes` of an address. They include the family and fit
+    // the storage, as checked above.
     let name = unsafe { SocketAddrAny::new(storage, name_bytes) };
     name.try_into().ok()
 }

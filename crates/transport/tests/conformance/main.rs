@@ -1,8 +1,8 @@
 //! One suite that every kind of link passes, then tests of each kind.
 //!
-//! Goal: users can't tell the kinds of link apart. Method: each function of `suite` takes a function that
-//! makes a connected pair, and a macro applies it to every kind of link. Everything that could hang runs
-//! under a watchdog.
+//! Goal: users can't tell the kinds of link apart. Method: each function of `suite` takes a
+//! function that makes a connected pair, and a macro applies it to every kind of link. Everything
+//! that could hang runs under a watchdog.
 #![allow(clippy::unwrap_used, reason = "a test that can't go on fails here")]
 
 mod common;

@@ -1,4 +1,5 @@
-//! Tests of every kind of link. Each function takes a function that makes a pair for a payload limit.
+//! Tests of every kind of link. Each function takes a function that makes a pair for a payload
+//! limit.
 
 use std::slice;
 use std::thread;

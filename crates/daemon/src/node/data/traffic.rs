@@ -13,8 +13,8 @@ use crate::node::refusals::Reason;
 /// Frames handled from one link before the next link is served.
 const BURST_FRAMES: u32 = 64;
 
-/// Payload handled from one link before the next link is served: a stream's chunks must not delay short
-/// frames. At the speed of memory this takes some 20 us.
+/// Payload handled from one link before the next link is served: a stream's chunks must not delay
+/// short frames. At the speed of memory this takes some 20 us.
 const BURST_BYTES: usize = 128 << 10;
 
 /// The outcome of one attempt to receive a frame.
@@ -217,8 +217,8 @@ impl DataLoop {
 
     fn on_send_failed(&mut self, port: PortId, error: SendError) {
         match error {
-            // The peer's final frames, above all why the group failed, may still be unread. The receive
-            // after them returns the same error.
+            // The peer's final frames, above all why the group failed, may still be unread. The
+            // receive after them returns the same error.
             SendError::Closed => {
                 if let Some(entry) = self.links.entry(port) {
                     entry.is_signalled = true;
@@ -250,8 +250,8 @@ impl DataLoop {
         }
     }
 
-    /// Closes a link and tells the machine. The next drain handles the machine's output; this may be
-    /// called from a drain.
+    /// Closes a link and tells the machine. The next drain handles the machine's output; this may
+    /// be called from a drain.
     pub(super) fn close(&mut self, port: PortId) {
         if self.hang_up(port) {
             self.machine.handle_port_closed(port);

@@ -15,9 +15,9 @@ use crate::node::refusals::Reason;
 /// Rounds over the links between two polls of the kernel and the clock.
 const ROUNDS_PER_KERNEL_POLL: u32 = 32;
 
-/// While frames come by datagram, every round receives from the socket directly: that takes one system
-/// call, where asking the kernel first would take two. The kernel's other events and the clock are
-/// polled once in so many rounds.
+/// While frames come by datagram, every round receives from the socket directly: that takes one
+/// system call, where asking the kernel first would take two. The kernel's other events and the
+/// clock are polled once in so many rounds.
 const ROUNDS_PER_KERNEL_POLL_WITH_DATAGRAMS: u32 = 4;
 
 /// Rounds over the links between two updates of the counters that others read.
@@ -150,8 +150,8 @@ impl DataLoop {
                 Token(token) => {
                     if let Some(entry) = self.links.entry(PortId((token - FIRST_PORT) as u32)) {
                         entry.is_signalled = true;
-                        // The edge will not be reported again. So the link reads its descriptor now,
-                        // above all to notice that the peer is gone.
+                        // The edge will not be reported again. So the link reads its descriptor
+                        // now, above all to notice that the peer is gone.
                         entry.link.disarm();
                     }
                 }

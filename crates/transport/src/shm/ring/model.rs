@@ -2,9 +2,9 @@
 //!
 //! Goal: no record is lost, torn or read while it is overwritten, and neither side sleeps through
 //! what it waits for. Method: the real `Producer` and `Consumer` run on loom's atomics. The two
-//! doorbells are loom's `Notify`, so that a lost wake-up is a deadlock, which loom reports. The ring
-//! has room for one record at a time, so both sides have to sleep. Each canary leaves out one ordering
-//! and must fail.
+//! doorbells are loom's `Notify`, so that a lost wake-up is a deadlock, which loom reports. The
+//! ring has room for one record at a time, so both sides have to sleep. Each canary leaves out one
+//! ordering and must fail.
 
 use loom::cell::UnsafeCell;
 use loom::sync::atomic::{AtomicU32, AtomicU64, fence};
@@ -184,8 +184,8 @@ fn check(broken: Broken) {
 
 const HEADER: [u8; HEADER_BYTES] = [1; HEADER_BYTES];
 
-/// One side provides what the other is about to sleep for: one of them has to notice. This checks the
-/// same as above without sleeping, because a test can't expect loom to report a deadlock.
+/// One side provides what the other is about to sleep for: one of them has to notice. This checks
+/// the same as above without sleeping, because a test can't expect loom to report a deadlock.
 fn check_data_is_noticed(broken: Broken) {
     explore(2, move || {
         let shared = Shared::new(LINES, broken);
@@ -249,8 +249,8 @@ fn canary_without_publishing_order_reads_too_early() {
     check(Broken::ReadyOrder);
 }
 
-/// A full ring is written over while it is being emptied. It is large enough that a record is released
-/// without a fence.
+/// A full ring is written over while it is being emptied. It is large enough that a record is
+/// released without a fence.
 fn check_reuse(broken: Broken) {
     const LINES: usize = 8;
     explore(3, move || {
