@@ -53,7 +53,7 @@ pub(crate) struct ConfigFlags {
 
 const LISTEN_EXAMPLES: &str = "\
 Examples:
-  TRIBUTARY_EXTERNAL_RECEIVER=/tmp/grant tributary run --hosts 2 -- mpirun -n 4 ./app
+  TRIBUTARY_EXTERNAL_RECEIVER=/tmp/grant tributary run -- mpirun -n 4 ./app
   tributary listen /tmp/grant  in another terminal, while the job runs
   tributary listen /tmp/grant --count 10
 
