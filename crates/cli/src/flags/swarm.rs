@@ -7,7 +7,7 @@ use clap::Args;
 const EXAMPLES: &str = "\
 Examples:
   tributary swarm --seeds 0..100000
-  tributary swarm --seeds 4711..4712    one seed again, with its story if it fails
+  tributary swarm --seeds 4711..4712  one seed, with its story if it fails
   tributary swarm --seeds 0..10000 --json";
 
 /// Run random systems under random faults, one per seed, and check that nothing goes wrong
