@@ -5,6 +5,7 @@
 #include "comm_table.h"
 #include "maps.h"
 #include "offload.h"
+#include "staging.h"
 
 /* The record of `comm`, which is nearly always in the table. Null: MPI must judge this handle. */
 static inline comm_record *find(MPI_Comm comm) {

@@ -1,8 +1,257 @@
-/* The collectives that are offloaded inside one host only, blocking and nonblocking. */
+/*
+ * The collectives that are offloaded inside one host only, blocking and nonblocking, up to the length
+ * from which on the underlying MPI is faster.
+ *
+ * Each offload_* fills `operation` and returns the record to run it on, or counts the call as passed
+ * through and returns null; `through` says whether cuts or a dense copy are needed. A rank that
+ * contributes or receives nothing may pass no buffer. So a rank checks only the buffers that it uses;
+ * otherwise it would pass on a call that the others offload.
+ */
 #include "blocking.h"
-#include "offload.h"
+#include "deciding.h"
 #include "pending.h"
 #include "shim.h"
+
+#include <limits.h>
+
+/* Numbers of elements for each rank, in an array of either kind; the other is null. */
+typedef struct count_array {
+    const int *small;
+    const MPI_Count *large;
+} count_array;
+
+/* The elements that one rank sends to, or receives from each rank in, an allgather. */
+typedef struct gather_side {
+    MPI_Count count;
+    MPI_Datatype datatype;
+} gather_side;
+
+/* decide(), then by the length of this rank's contribution. */
+static comm_record *decide_on_host(comm_record *record, uint32_t collective, uint32_t reason,
+                                   uint64_t len_bytes, offload_mode mode) {
+    record = decide(record, collective, reason, mode);
+    if (record == NULL || len_bytes <= record->longest_bytes[collective]) {
+        return record;
+    }
+    tributary_count_passed(record->core, collective,
+                           record->is_on_one_host ? TRIBUTARY_PASS_SLOWER
+                                                  : TRIBUTARY_PASS_SEVERAL_HOSTS);
+    return NULL;
+}
+
+/* Bytes of a reduction's vector in memory; its datatype is in the table. */
+static uint64_t vector_bytes(MPI_Count count, MPI_Datatype datatype) {
+    const datatype_entry *entry = maps_datatype(datatype);
+    uint64_t element_bytes = entry->size_bytes;
+    if (element_bytes == 0) { /* a pair with a gap, which is sent too */
+        MPI_Aint lower = 0;
+        MPI_Aint extent = 0;
+        underlying.Type_get_extent(datatype, &lower, &extent);
+        element_bytes = (uint64_t)extent;
+    }
+    uint64_t bytes = 0;
+    return __builtin_mul_overflow(element_bytes, (uint64_t)count, &bytes) ? UINT64_MAX : bytes;
+}
+
+/* Ends the decision on a reduction of `count` elements in all, and fills in its buffers. */
+static comm_record *decide_reduction(comm_record *record, uint32_t collective, uint32_t reason,
+                                     MPI_Count count, MPI_Datatype datatype, const void *sendbuf,
+                                     void *recvbuf, offload_mode mode,
+                                     tributary_operation *operation) {
+    operation->collective = collective;
+    operation->root = 0;
+    operation->source = sendbuf == MPI_IN_PLACE ? recvbuf : sendbuf;
+    operation->target = recvbuf;
+    operation->cuts = NULL;
+    uint64_t len_bytes = reason == OFFLOAD_IT ? vector_bytes(count, datatype) : 0;
+    return decide_on_host(record, collective, reason, len_bytes, mode);
+}
+
+static bool scatter_buffers_are_valid(const void *sendbuf, const void *recvbuf, MPI_Count own) {
+    if (sendbuf == MPI_IN_PLACE) {
+        return is_buffer(recvbuf);
+    }
+    return sendbuf != NULL && (own == 0 || (is_buffer(recvbuf) && sendbuf != recvbuf));
+}
+
+static MPI_Count count_at(count_array counts, int rank) {
+    return counts.small != NULL ? counts.small[rank] : counts.large[rank];
+}
+
+/* The sum of the counts, and whether they differ. -1 if MPI must judge them. */
+static MPI_Count add_up(count_array counts, int ranks, bool *differ) {
+    MPI_Count all = 0;
+    *differ = false;
+    if (counts.small == NULL && counts.large == NULL) {
+        return -1;
+    }
+    for (int rank = 0; rank < ranks; rank++) {
+        MPI_Count count = count_at(counts, rank);
+        if (count < 0 || __builtin_add_overflow(all, count, &all)) {
+            return -1;
+        }
+        *differ |= count != count_at(counts, 0);
+    }
+    return all;
+}
+
+static comm_record *offload_reduce_scatter(const void *sendbuf, void *recvbuf, count_array counts,
+                                    MPI_Datatype datatype, MPI_Op op, MPI_Comm comm,
+                                    offload_mode mode, tributary_operation *operation,
+                                    staging *through) {
+    comm_record *record = find(comm);
+    if (record == NULL) {
+        return NULL;
+    }
+    bool differ = false;
+    MPI_Count all = add_up(counts, record->size, &differ);
+    uint32_t reason = judge_reduction(all, datatype, op, operation);
+    if (reason == OFFLOAD_IT &&
+        !scatter_buffers_are_valid(sendbuf, recvbuf, count_at(counts, record->rank))) {
+        reason = TRIBUTARY_PASS_ARGUMENTS;
+    }
+    *through = (staging){
+        .needs_cuts = differ,
+        .counts = counts.small,
+        .large_counts = counts.large,
+        .ranks = record->size,
+    };
+    return decide_reduction(record, TRIBUTARY_REDUCE_SCATTER, reason, all, datatype, sendbuf,
+                            recvbuf, mode, operation);
+}
+
+static comm_record *offload_reduce_scatter_block(const void *sendbuf, void *recvbuf, MPI_Count count,
+                                          MPI_Datatype datatype, MPI_Op op, MPI_Comm comm,
+                                          offload_mode mode, tributary_operation *operation) {
+    comm_record *record = find(comm);
+    if (record == NULL) {
+        return NULL;
+    }
+    MPI_Count all = 0;
+    if (count < 0 || __builtin_mul_overflow(count, (MPI_Count)record->size, &all)) {
+        all = -1;
+    }
+    uint32_t reason = judge_reduction(all, datatype, op, operation);
+    if (reason == OFFLOAD_IT && !scatter_buffers_are_valid(sendbuf, recvbuf, count)) {
+        reason = TRIBUTARY_PASS_ARGUMENTS;
+    }
+    return decide_reduction(record, TRIBUTARY_REDUCE_SCATTER, reason, all, datatype, sendbuf,
+                            recvbuf, mode, operation);
+}
+
+static comm_record *offload_scan(uint32_t collective, const void *sendbuf, void *recvbuf, MPI_Count count,
+                          MPI_Datatype datatype, MPI_Op op, MPI_Comm comm, offload_mode mode,
+                          tributary_operation *operation) {
+    comm_record *record = find(comm);
+    if (record == NULL) {
+        return NULL;
+    }
+    uint32_t reason = judge_reduction(count, datatype, op, operation);
+    /*
+     * An exclusive scan has no result at rank 0, whose receive buffer may be anything, even the send
+     * buffer. All ranks must decide alike, so equal buffers count as in place at every rank.
+     */
+    bool may_alias = collective == TRIBUTARY_EXSCAN;
+    bool has_target = recvbuf != NULL || (may_alias && record->rank == 0 && sendbuf != MPI_IN_PLACE);
+    if (reason == OFFLOAD_IT && (sendbuf == NULL || recvbuf == MPI_IN_PLACE || !has_target ||
+                                 (sendbuf == recvbuf && !may_alias))) {
+        reason = TRIBUTARY_PASS_ARGUMENTS;
+    }
+    return decide_reduction(record, collective, reason, count, datatype, sendbuf, recvbuf, mode,
+                            operation);
+}
+
+/* Bytes that one side describes, at most INT64_MAX. False: MPI must judge the arguments. */
+static bool side_bytes(gather_side side, int64_t *bytes, bool *dense) {
+    int64_t size_bytes = 0;
+    if (side.count < 0 || !element_of(side.datatype, &size_bytes, dense)) {
+        return false;
+    }
+    if (__builtin_mul_overflow(size_bytes, (int64_t)side.count, bytes)) {
+        *bytes = INT64_MAX;
+    }
+    return true;
+}
+
+/*
+ * The verdict on the bytes of one contribution. The limit and the check of MPI_Pack apply to dense types
+ * too: another rank may describe the same bytes by a type that must be packed.
+ */
+static uint32_t judge_gathered(int64_t block_bytes, int ranks, tributary_operation *operation) {
+    int64_t all_bytes = 0;
+    operation->elements = (uint64_t)block_bytes;
+    if (block_bytes == 0) {
+        return TRIBUTARY_PASS_EMPTY;
+    }
+    if (__builtin_mul_overflow(block_bytes, (int64_t)ranks, &all_bytes) || all_bytes > INT_MAX) {
+        return TRIBUTARY_PASS_TOO_LONG;
+    }
+    return staging_is_possible() ? OFFLOAD_IT : TRIBUTARY_PASS_DATATYPE;
+}
+
+/* Where the elements of `rank` lie in the receive buffer. */
+static void *place_of(void *recvbuf, gather_side receive, int rank) {
+    MPI_Aint lower = 0;
+    MPI_Aint extent = 0;
+    underlying.Type_get_extent(receive.datatype, &lower, &extent);
+    return (char *)recvbuf + (MPI_Aint)rank * (MPI_Aint)receive.count * extent;
+}
+
+/* The dense copy holds all contributions; this rank's is where an in-place call has it. */
+static staging gather_through(const void *sendbuf, gather_side send, void *recvbuf,
+                              gather_side receive, const comm_record *record, int block_bytes) {
+    bool in_place = sendbuf == MPI_IN_PLACE;
+    gather_side from = in_place ? receive : send;
+    return (staging){
+        .needed = true,
+        .packs = true,
+        .unpacks = true,
+        .from = {.user = in_place ? place_of(recvbuf, receive, record->rank) : (void *)sendbuf,
+                 .count = (int)from.count,
+                 .datatype = from.datatype},
+        .to = {.user = recvbuf,
+               .count = (int)receive.count * record->size,
+               .datatype = receive.datatype},
+        .len_bytes = block_bytes * record->size,
+        .packed_at = block_bytes * record->rank,
+    };
+}
+
+static comm_record *offload_allgather(const void *sendbuf, gather_side send, void *recvbuf,
+                               gather_side receive, MPI_Comm comm, offload_mode mode,
+                               tributary_operation *operation, staging *through) {
+    comm_record *record = find(comm);
+    if (record == NULL) {
+        return NULL;
+    }
+    bool in_place = sendbuf == MPI_IN_PLACE;
+    int64_t block_bytes = 0;
+    int64_t sent_bytes = 0;
+    bool dense = false;
+    bool sends_dense = true;
+    uint32_t reason = TRIBUTARY_PASS_ARGUMENTS;
+    if (side_bytes(receive, &block_bytes, &dense) &&
+        (in_place ||
+         (side_bytes(send, &sent_bytes, &sends_dense) && sent_bytes == block_bytes))) {
+        reason = judge_gathered(block_bytes, record->size, operation);
+    }
+    bool lacks_buffer = (dense && !is_buffer(recvbuf)) || (sends_dense && sendbuf == NULL);
+    if (reason == OFFLOAD_IT && lacks_buffer) {
+        reason = TRIBUTARY_PASS_ARGUMENTS;
+    }
+    operation->collective = TRIBUTARY_ALLGATHER;
+    operation->root = 0;
+    operation->datatype = TRIBUTARY_U8;
+    operation->operator_ = TRIBUTARY_BROADCAST_OPERATOR;
+    operation->source = in_place ? (char *)recvbuf + record->rank * block_bytes : sendbuf;
+    operation->target = recvbuf;
+    operation->cuts = NULL;
+    *through = (staging){.needed = false};
+    if (reason == OFFLOAD_IT && !(dense && sends_dense)) {
+        *through = gather_through(sendbuf, send, recvbuf, receive, record, (int)block_bytes);
+    }
+    return decide_on_host(record, TRIBUTARY_ALLGATHER, reason, (uint64_t)block_bytes, mode);
+}
 
 /*
  * Every form exists with int and with MPI_Count. `parameters` and `arguments` are the function's;
