@@ -1,7 +1,5 @@
 //! What a schedule is requested with: algorithm, order and size; and what each algorithm promises.
 
-use core::num::NonZeroU64;
-
 use crate::collective::Collective;
 
 /// A collective algorithm.
@@ -12,7 +10,6 @@ use crate::collective::Collective;
 /// | Rabenseifner | yes | merges the same blocks, each part of the vector at one rank |
 /// | ring | **no** | combines part i over ranks i+1, i+2, ..., i, cyclically |
 /// | binomial, k-nomial | if requested | else combines cyclically from the root on |
-/// | chain | yes | folds from both ends towards the root |
 /// | linear | yes | the root folds one rank after the other |
 /// | dissemination | does not reduce | |
 ///
@@ -44,11 +41,6 @@ pub enum Algorithm {
     Knomial {
         /// At least 2.
         radix: u32,
-    },
-    /// From neighbour to neighbour, pipelined in segments.
-    Chain {
-        /// Elements per segment, the last one perhaps fewer.
-        segment_elements: NonZeroU64,
     },
     /// The root receives from, or sends to, all other ranks.
     Linear,
@@ -104,14 +96,6 @@ pub enum Unsupported {
         /// The radix.
         radix: u32,
     },
-    /// A chain with more segments than its round counter can hold.
-    #[error("a chain of {segments} segments is too long; {segments_max} are allowed")]
-    Segments {
-        /// How many there would be.
-        segments: u64,
-        /// How many there may be.
-        segments_max: u64,
-    },
     /// A rank, or a root, that does not exist.
     #[error("rank {rank} is not one of {ranks}")]
     NoSuchRank {
@@ -139,7 +123,6 @@ impl Algorithm {
             Self::Ring => "ring",
             Self::Binomial => "binomial",
             Self::Knomial { .. } => "knomial",
-            Self::Chain { .. } => "chain",
             Self::Linear => "linear",
             Self::Dissemination => "dissemination",
         }

@@ -4,8 +4,8 @@ use arrayvec::ArrayVec;
 
 use crate::collective::Collective;
 use crate::phases::{
-    Blocks, Chain, ChainKind, Cyclic, CyclicKind, Exchange, Flat, FlatKind, Halving, HalvingKind,
-    Hop, Phase, Place, Ring, RingKind, Slot, Tree, TreeKind,
+    Blocks, Cyclic, CyclicKind, Exchange, Flat, FlatKind, Halving, HalvingKind, Hop, Phase, Place,
+    Ring, RingKind, Slot, Tree, TreeKind,
 };
 use crate::request::{Algorithm, Order, Shape, Unsupported};
 use crate::step::{Action, Step};
@@ -133,7 +133,6 @@ fn phases(
         Algorithm::Ring => ring(collective, shape.ranks),
         Algorithm::Binomial => tree(collective, 2, shape)?,
         Algorithm::Knomial { radix } => tree(collective, radix, shape)?,
-        Algorithm::Chain { segment_elements } => chain(collective, segment_elements.into(), shape)?,
         Algorithm::Linear => linear(collective, shape.ranks),
         Algorithm::Dissemination => dissemination(collective),
     };
@@ -226,26 +225,6 @@ fn tree(collective: Collective, radix: u32, shape: Shape) -> Result<Option<Phase
         Collective::Broadcast { root } => list([down(root)]),
         _ => None,
     })
-}
-
-fn chain(
-    collective: Collective,
-    segment_elements: u64,
-    shape: Shape,
-) -> Result<Option<Phases>, Unsupported> {
-    let segments = shape.elements.div_ceil(segment_elements);
-    if segments > Chain::SEGMENTS_MAX {
-        return Err(Unsupported::Segments { segments, segments_max: Chain::SEGMENTS_MAX });
-    }
-    let kind = match collective {
-        Collective::Allreduce | Collective::Barrier => ChainKind::Allreduce,
-        Collective::Reduce { root } => ChainKind::Reduce { root },
-        Collective::Broadcast { root } => ChainKind::Broadcast { root },
-        // In a reduce to the last rank, each rank's partial result is its prefix.
-        Collective::Scan => ChainKind::Reduce { root: shape.ranks - 1 },
-        _ => return Ok(None),
-    };
-    Ok(list([Phase::Chain(Chain { kind, segment_elements })]))
 }
 
 fn linear(collective: Collective, ranks: u32) -> Option<Phases> {

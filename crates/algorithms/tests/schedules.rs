@@ -3,19 +3,12 @@
 
 mod common;
 
-use std::num::NonZeroU64;
-
 use common::{Team, Term};
 use tributary_algorithms::{
     Action, Algorithm, Collective, Order, Schedule, Shape, Split, Unsupported,
 };
 
 const RANKS_MAX: u32 = 17;
-
-fn segments(segment_elements: u64) -> Algorithm {
-    let segment_elements = NonZeroU64::new(segment_elements).expect("not zero");
-    Algorithm::Chain { segment_elements }
-}
 
 fn algorithms() -> Vec<Algorithm> {
     let mut all = vec![
@@ -25,9 +18,6 @@ fn algorithms() -> Vec<Algorithm> {
         Algorithm::Binomial,
         Algorithm::Linear,
         Algorithm::Dissemination,
-        segments(1),
-        segments(3),
-        segments(1000),
     ];
     for radix in [2, 3, 5, 100] {
         all.push(Algorithm::RecursiveKing { radix });
@@ -99,7 +89,7 @@ fn check_term(algorithm: Algorithm, shape: Shape, element: u64, term: &Term) {
     assert_eq!(leaves, expected, "{algorithm:?} {shape:?} element {element}");
 }
 
-const REDUCE: &[&str] = &["binomial", "chain", "knomial", "rabenseifner", "ring", "linear"];
+const REDUCE: &[&str] = &["binomial", "knomial", "rabenseifner", "ring", "linear"];
 
 #[test]
 fn allreduce_combines_every_rank_once_and_equally_everywhere() {
@@ -138,7 +128,7 @@ fn reduce_reaches_every_root() {
 
 #[test]
 fn broadcast_reaches_everyone_from_every_root() {
-    let has = ["binomial", "chain", "knomial", "ring", "linear"];
+    let has = ["binomial", "knomial", "ring", "linear"];
     for_all(
         |root| Collective::Broadcast { root },
         true,
@@ -210,7 +200,7 @@ fn check_prefixes(shape: Shape, results: &[Vec<Term>], end: impl Fn(u32) -> u32)
 
 #[test]
 fn scans_combine_what_comes_before() {
-    let has = ["chain", "recursive_doubling", "recursive_king"];
+    let has = ["recursive_doubling", "recursive_king"];
     for_all(
         |_| Collective::Scan,
         false,
@@ -219,7 +209,6 @@ fn scans_combine_what_comes_before() {
             check_prefixes(shape, results, |rank| rank + 1);
         },
     );
-    let has = ["recursive_doubling", "recursive_king"];
     for_all(
         |_| Collective::Exscan,
         false,
@@ -383,9 +372,4 @@ fn impossible_requests_are_refused() {
         refusal(algorithm, collective, 0),
         Unsupported::Combination { algorithm, collective }
     );
-    let long = Shape { elements: u64::MAX, ..shape };
-    assert!(matches!(
-        Schedule::new(segments(1), allreduce, long, 0),
-        Err(Unsupported::Segments { .. })
-    ));
 }

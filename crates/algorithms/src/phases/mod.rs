@@ -4,7 +4,6 @@
 //! state is therefore a few counters, and a phase's rounds can be read in any order.
 
 mod blocks;
-mod chain;
 mod cyclic;
 mod exchange;
 mod flat;
@@ -14,7 +13,6 @@ mod slot;
 mod tree;
 
 pub(crate) use blocks::Blocks;
-pub(crate) use chain::{Chain, ChainKind};
 pub(crate) use cyclic::{Cyclic, CyclicKind};
 pub(crate) use exchange::Exchange;
 pub(crate) use flat::{Flat, FlatKind, Hop};
@@ -32,7 +30,6 @@ pub(crate) enum Phase {
     Halving(Halving),
     Ring(Ring),
     Tree(Tree),
-    Chain(Chain),
     Cyclic(Cyclic),
 }
 
@@ -57,7 +54,6 @@ impl Phase {
             Self::Halving(phase) => phase.slot(place, round, index),
             Self::Ring(phase) => phase.slot(place, round, index),
             Self::Tree(phase) => phase.slot(place, round, index),
-            Self::Chain(phase) => phase.slot(place, round, index),
             Self::Cyclic(phase) => phase.slot(place, round, index),
         }
     }
