@@ -4,8 +4,10 @@
 Each of --before and --after is a folder with `tributary` and the preload libraries, such as
 target/release of two checkouts. Cases run inside one host (bench/node/collectives.c) and over the hosts
 of a lab (tests/lab/bench.c), one build after the other in every round, so that slow minutes of the
-machine meet both. A ratio is the median over rounds of after / before: below 1 is faster now. --limit
-makes the program fail if a ratio is above it.
+machine meet both. Below 1 is faster now, in both ratios: the median over rounds of after / before, and the
+best round of after over the best of before. Where there are more ranks than cores, the kernel's placement
+decides a round, and only the best rounds compare the builds. --limit makes the program fail if both ratios
+of a case are above it.
 """
 
 import argparse
@@ -50,10 +52,14 @@ def parse_arguments():
     parser.add_argument("--rounds", type=int, default=7, help="runs of each build (default 7)")
     parser.add_argument("--skip", choices=["node", "lab"], action="append", default=[],
                         help="leave these cases out")
+    parser.add_argument("--hosts", type=int, action="append",
+                        help=f"hosts of the lab's cases, once for each (default {LAB_HOSTS})")
     parser.add_argument("--limit", type=float, help="largest ratio that is no failure")
     parser.add_argument("--timeout", type=float, default=300.0, help="seconds a run may take")
     parser.add_argument("--json", action="store_true", help="one object per line")
-    return parser.parse_args()
+    arguments = parser.parse_args()
+    arguments.hosts = arguments.hosts or LAB_HOSTS
+    return arguments
 
 
 def of_build(arguments, build, **more):
@@ -91,15 +97,16 @@ def lab_rows(arguments):
     cases = [(case.split(":")[0], int(case.split(":")[1]), {}) for case in LAB_CASES]
     method = f"tributary-{arguments.mpi}"
     builds = {build: of_build(arguments, build) for build in BUILDS}
-    with Lab(max(LAB_HOSTS), builds["before"]) as before, Lab(max(LAB_HOSTS), builds["after"]) as after:
-        labs = {"before": before, "after": after}
-        for hosts in LAB_HOSTS:
-            def measure(build):
-                figures = labs[build].run(method, hosts, cases, programs, builds[build])
-                return {f"{name}:{size}": us for (name, size), us in figures.items()}
+    for hosts in arguments.hosts:
+        def measure(build):
+            # A lab of its own: where the kernel places the nodes differs from lab to lab by more than
+            # a build does, and of two labs at once one is the slower.
+            with Lab(hosts, builds[build]) as lab:
+                figures = lab.run(method, hosts, cases, programs, builds[build])
+            return {f"{name}:{size}": us for (name, size), us in figures.items()}
 
-            print(f"{hosts} hosts of a lab", file=sys.stderr, flush=True)
-            yield from rows(f"{hosts} hosts", in_turns(arguments.rounds, measure), LAB_CASES)
+        print(f"{hosts} hosts of a lab", file=sys.stderr, flush=True)
+        yield from rows(f"{hosts} hosts", in_turns(arguments.rounds, measure), LAB_CASES)
 
 
 def rows(where, figures, cases):
@@ -110,7 +117,8 @@ def rows(where, figures, cases):
         yield {"where": where, "case": case,
                "before_us": statistics.median(before for before, _ in pairs),
                "after_us": statistics.median(after for _, after in pairs),
-               "ratio": statistics.median(ratios), "ratio_min": ratios[0], "ratio_max": ratios[-1]}
+               "ratio": statistics.median(ratios), "ratio_min": ratios[0], "ratio_max": ratios[-1],
+               "best": min(after for _, after in pairs) / min(before for before, _ in pairs)}
 
 
 def main():
@@ -122,7 +130,8 @@ def main():
     if not arguments.json:
         print(f"{os.cpu_count()} cores, {arguments.mpi}, {arguments.rounds} rounds, load "
               f"{os.getloadavg()[0]:.1f}")
-        print(f"{'where':<18}{'case':<20}{'before us':>11}{'after us':>11}{'ratio':>8}  of rounds")
+        print(f"{'where':<18}{'case':<20}{'before us':>11}{'after us':>11}{'ratio':>8}{'best':>8}"
+              "  ratio of rounds")
     for row in (row for name, part in parts.items() if name not in arguments.skip
                 for row in part(arguments)):
         found.append(row)
@@ -130,10 +139,12 @@ def main():
             print(json.dumps(row), flush=True)
         else:
             print(f"{row['where']:<18}{row['case']:<20}{row['before_us']:>11.2f}{row['after_us']:>11.2f}"
-                  f"{row['ratio']:>8.3f}  {row['ratio_min']:.3f} to {row['ratio_max']:.3f}", flush=True)
-    slower = [row for row in found if arguments.limit and row["ratio"] > arguments.limit]
+                  f"{row['ratio']:>8.3f}{row['best']:>8.3f}  {row['ratio_min']:.3f} to {row['ratio_max']:.3f}", flush=True)
+    slower = [row for row in found
+              if arguments.limit and min(row["ratio"], row["best"]) > arguments.limit]
     for row in slower:
-        print(f"slower than --limit: {row['where']}, {row['case']}: {row['ratio']:.3f}",
+        print(f"slower than --limit: {row['where']}, {row['case']}: {row['ratio']:.3f}, best "
+              f"{row['best']:.3f}",
               file=sys.stderr)
     return 1 if slower else 0
 
