@@ -1,7 +1,7 @@
 # The MPI preload libraries, and virtual environments with the MPIs that they are compiled against.
 #
-# The Makefile includes this file; it works alone too: `make -f mk/mpi.mk mpi-preload`. It installs
-# nothing outside .venv/.
+# The Makefile includes this file; it works alone too: `make -f mk/mpi.mk mpi-preload`. Outside .venv/ it
+# installs Debian packages only, as root, for the targets that say so.
 
 include mk/tools.mk
 
