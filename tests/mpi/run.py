@@ -28,6 +28,8 @@ DEBIAN = {"debian-openmpi": "openmpi", "debian-mpich": "mpich"}
 DEBIAN_PROGRAMS = ("collectives", "waits", "bcast_types", "passing", "lifecycle", "threads", "bits")
 # MPICH 4.0.2 by itself crashes in MPI_Reduce in place on long vectors otherwise.
 DEBIAN_SETTINGS = {"MPIR_CVAR_DEVICE_COLLECTIVES": "none"}
+# MPICH 4.0.2 by itself ends the program there: a communicator of its own making is null.
+DEBIAN_FAILS = ("debian-mpich", "lifecycle")
 DEBIAN_RANKS = 4
 DEBIAN_HOSTS_MAX = 2
 SUPPORT = ("check.c", "values.c", "shapes.c", "sample.c", "layouts.c")
@@ -312,7 +314,8 @@ def is_there(options, mpi):
 def programs_of(mpi, filter_words):
     named = [program for program in PROGRAMS if filter_words in program.name]
     if mpi in DEBIAN:
-        return [program for program in named if program.name in DEBIAN_PROGRAMS]
+        return [program for program in named
+                if program.name in DEBIAN_PROGRAMS and (mpi, program.name) != DEBIAN_FAILS]
     return [program for program in named if mpi in program.mpis]
 
 
