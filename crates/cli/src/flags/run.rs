@@ -49,7 +49,7 @@ pub(crate) struct RunFlags {
 /// The kinds of MPI that a preload library exists for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum MpiFlag {
-    /// Open MPI 5
+    /// Open MPI 4 and 5
     Openmpi,
     /// MPICH, and everything with its binary interface: Intel MPI, MVAPICH
     Mpich,

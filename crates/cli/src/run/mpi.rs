@@ -13,7 +13,7 @@ use crate::usage::UsageError;
 /// A kind of MPI, by its binary interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Mpi {
-    /// Open MPI 5.
+    /// Open MPI 4 and 5.
     OpenMpi,
     /// MPICH, Intel MPI and MVAPICH.
     Mpich,
@@ -120,6 +120,7 @@ mod tests {
                 "mpirun (Open MPI) 5.0.11\n\nReport bugs to https://www.open-mpi.org/\n",
                 Some(Mpi::OpenMpi),
             ),
+            ("mpirun.openmpi (OpenRTE) 4.1.4\n", Some(Mpi::OpenMpi)),
             ("prterun (PRRTE) 3.0.13\n", Some(Mpi::OpenMpi)),
             ("HYDRA build details:\n    Version:    5.0.2\n", Some(Mpi::Mpich)),
             ("Intel(R) MPI Library for Linux* OS, Version 2021.19\n", Some(Mpi::Mpich)),
