@@ -12,6 +12,31 @@ mod communicator;
 mod context;
 mod direct;
 mod engine;
+/// What a guard lends ends with the guard:
+///
+/// ```
+/// # #[path = "exclusive.rs"] #[allow(dead_code)] mod exclusive;
+/// let value = exclusive::Exclusive::new(1);
+/// {
+///     let mut guard = value.lock();
+///     let lent: &mut i32 = &mut guard;
+///     *lent += 1;
+/// }
+/// assert_eq!(*value.lock(), 2);
+/// ```
+///
+/// Nobody can keep it beside a later guard. This differs in one line, and does not compile:
+///
+/// ```compile_fail,E0597
+/// # #[path = "exclusive.rs"] #[allow(dead_code)] mod exclusive;
+/// let value = exclusive::Exclusive::new(1);
+/// let lent: &mut i32;
+/// {
+///     let mut guard = value.lock();
+///     lent = &mut guard;
+/// }
+/// *lent += *value.lock();
+/// ```
 mod exclusive;
 pub mod external_receiver;
 mod inter_host;
