@@ -56,7 +56,8 @@ impl<T> Exclusive<T> {
     /// Waits for the value.
     ///
     /// # Panics
-    /// If this thread has a guard already: the caller is called by what it calls itself.
+    /// If this thread has a guard already: the caller is called by what it calls itself. Once threads
+    /// share the value, such a call may wait for itself for ever instead, as `Mutex::lock` may.
     #[inline]
     pub(crate) fn lock(&self) -> Guard<'_, T> {
         // Relaxed: as in `share`.
