@@ -103,7 +103,7 @@ def run_cases(mpi, program, ranks, cases, preload, arguments):
         command = [arguments.venvs / mpi / "bin/mpirun", "-n", ranks]
         report = pathlib.Path(folder) / "report.json"
         if preload:
-            library = (arguments.libraries / f"libtributary_{mpi}.so").resolve()
+            library = (arguments.libraries / "libtributary.so").resolve()
             if not library.exists():
                 sys.exit(f"{library} does not exist; run `make build`")
             command += ["env", f"LD_PRELOAD={library}", f"TRIBUTARY_REPORT={report}"]

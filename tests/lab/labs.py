@@ -108,7 +108,7 @@ class Lab:
         """The command that runs the program on the lab's first hosts."""
         mpi, is_plain, _ = method
         words = [self.program, "lab", "run", "--name", self.name]
-        words += ["--plain"] if is_plain else ["--mpi", mpi]
+        words += ["--plain"] if is_plain else []
         words += ["--", arguments.venvs.resolve() / mpi / "bin/mpirun", "-n", str(hosts),
                   programs[mpi]]
         return words + cases

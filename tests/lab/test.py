@@ -226,7 +226,7 @@ def world_of(counts):
 def program_words(mpi, name, ranks, per_host, program, arguments, *options):
     """The command that runs the program on a lab."""
     return [arguments.tributary, "lab", "run", "--name", name, "--ranks-per-host", per_host,
-            "--mpi", mpi, *options, "--", arguments.venvs.resolve() / mpi / "bin/mpirun", "-n", ranks,
+            *options, "--", arguments.venvs.resolve() / mpi / "bin/mpirun", "-n", ranks,
             program, "--sample", "18"]
 
 

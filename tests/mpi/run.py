@@ -207,9 +207,7 @@ def run_once(options, program, place, run, environment):
         return run_checked(program, command, environment, options.timeout), None
     report = place["folder"] / f"{program.name}-{ranks}-{hosts}.json"
     report.unlink(missing_ok=True)
-    # Of Debian's, tributary must find out from the launcher which they are.
-    kind = () if place["mpi"] in DEBIAN else ("--mpi", place["mpi"])
-    command = [options.tributary, "run", *kind, "--hosts", str(hosts), "--report", report, "--", *command]
+    command = [options.tributary, "run", "--hosts", str(hosts), "--report", report, "--", *command]
     output = run_checked(program, command, environment, options.timeout)
     if program.abrupt:
         return output, None

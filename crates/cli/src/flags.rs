@@ -18,7 +18,7 @@ pub(crate) use lab::{
     LabSupervisorFlags, LabUpFlags,
 };
 pub(crate) use model::{ModelFlags, TuneFlags};
-pub(crate) use run::{MpiFlag, RunFlags, TransportFlag};
+pub(crate) use run::{RunFlags, TransportFlag};
 pub(crate) use sim::{
     CompareFlags, FigureFlags, SimAction, SimBenchFlags, SimFlags, SimRunFlags, SystemFlags,
 };

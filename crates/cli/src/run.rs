@@ -3,7 +3,7 @@
 mod arguments;
 mod command;
 mod library;
-mod mpi;
+mod program;
 mod report;
 
 use std::ffi::OsString;

@@ -27,28 +27,29 @@ operator_entry maps_operators[1u << MAPS_OPERATOR_SLOTS_LOG2];
 /*
  * Whether the MPI at hand has handles that this version of MPICH was the first to have. MPICH aborts when
  * it is asked about a handle that it does not know, so nobody may ask. Every MPI with its ABI has those of
- * MPI 3.0. In Open MPI, a handle that it does not have is null.
+ * MPI 3.0. In Open MPI, a handle that it does not have is null; in the standard interface every MPI knows every
+ * handle, and one without the datatype answers with an error.
  */
-#ifdef OPEN_MPI
-#define HAS_HANDLES_OF(major, minor) true
-#else
+#ifdef SHIM_IS_MPICH
 #define HAS_HANDLES_OF(major, minor) underlying_is_mpich_since(major, minor)
+#else
+#define HAS_HANDLES_OF(major, minor) true
 #endif
 
 static bool is_handle(MPI_Datatype datatype) {
     return (uintptr_t)datatype != 0 && datatype != MPI_DATATYPE_NULL;
 }
 
-#ifdef OPEN_MPI
-static bool agrees_with_handle(MPI_Datatype datatype, int size_bytes) {
-    (void)datatype, (void)size_bytes;
-    return true;
-}
-#else
+#ifdef SHIM_IS_MPICH
 /* MPICH's handle of a basic datatype holds its size; one of another kind (bits 30, 31) does not. */
 static bool agrees_with_handle(MPI_Datatype datatype, int size_bytes) {
     uint32_t bits = (uint32_t)datatype;
     return bits >> 30 != 1 || (bits >> 8 & 0xff) == (uint32_t)size_bytes;
+}
+#else
+static bool agrees_with_handle(MPI_Datatype datatype, int size_bytes) {
+    (void)datatype, (void)size_bytes;
+    return true;
 }
 #endif
 

@@ -1,21 +1,12 @@
-/* Whether the shim is on, its communicators, and the macros that interpose functions. */
+/* Whether the shim is on, its communicators, and the macros that define its functions. */
 #ifndef TRIBUTARY_SHIM_H
 #define TRIBUTARY_SHIM_H
 
+#include "dispatch.h"
 #include "underlying.h"
 
-/*
- * True between the end of MPI_Init and the start of MPI_Finalize, when the underlying MPI is the
- * expected one. While it is false every call goes straight to the underlying MPI.
- */
+/* True between the end of MPI_Init and the start of MPI_Finalize, if the shim serves this MPI. */
 extern atomic_bool shim_is_on __attribute__((visibility("hidden")));
-
-/* If false, the call must go straight to the underlying MPI. */
-static inline bool shim_enter(void) {
-    underlying_ensure();
-    /* Acquire pairs with the release in start() of init.c: the tables are filled once this is set. */
-    return __builtin_expect(atomic_load_explicit(&shim_is_on, memory_order_acquire), 1);
-}
 
 /* A private copy of MPI_COMM_SELF, on which no message arrives. */
 extern MPI_Comm shim_self __attribute__((visibility("hidden")));
@@ -23,28 +14,36 @@ extern MPI_Comm shim_self __attribute__((visibility("hidden")));
 /* Lets the underlying MPI progress its messages while a rank waits for one of our operations. */
 void shim_drive_mpi(void);
 
-/* Marks a function that programs call instead of the underlying MPI's. */
-#define INTERPOSED __attribute__((visibility("default")))
+/* The section that lists this shim's functions; the compiler's command line names the interface. */
+#define SHIM_PASTE(left, right) left##right
+#define SHIM_NAME(left, right) SHIM_PASTE(left, right)
+#define SHIM_QUOTE(text) #text
+#define SHIM_SECTION_OF(interface) SHIM_QUOTE(shim_entries_##interface)
+#define SHIM_SECTION(interface) SHIM_SECTION_OF(interface)
 
 /*
- * Defines MPI_<name>. The body that follows runs only while the shim is on.
- *
- * The body is a function of its own, so that MPI_<name> consists of two jumps and leaves the arguments
- * in their registers. That matters if this library was preloaded under another MPI, where an argument
- * that is an int here may be a pointer.
+ * Defines the shim's MPI_<name>, which runs while the shim is on. `number` says that dispatch/functions.h
+ * has it too.
  */
 #define INTERPOSE(name, parameters, arguments)                                                     \
-    INTERPOSE_AS(MPI_##name, name, parameters, arguments)
+    INTERPOSE_AS(DISPATCH_MPI_##name, name, parameters, false)
 
 /* The same for MPIX_<name>. */
 #define INTERPOSE_EXTENSION(name, parameters, arguments)                                           \
-    INTERPOSE_AS(MPIX_##name, X_##name, parameters, arguments)
+    INTERPOSE_AS(DISPATCH_MPIX_##name, X_##name, parameters, false)
 
-#define INTERPOSE_AS(function, name, parameters, arguments)                                        \
+/* The same for a function that runs before the shim is on, too. */
+#define INTERPOSE_ALWAYS(name, parameters)                                                         \
+    INTERPOSE_AS(DISPATCH_MPI_##name, name, parameters, true)
+
+#define INTERPOSE_AS(entry_number, name, parameters, always)                                       \
     static int shim_##name parameters;                                                             \
-    INTERPOSED int function parameters {                                                           \
-        return shim_enter() ? shim_##name arguments : underlying.name arguments;                   \
-    }                                                                                              \
-    static __attribute__((noinline)) int shim_##name parameters
+    __attribute__((section(SHIM_SECTION(SHIM_INTERFACE)), used))                                   \
+    static const dispatch_entry entry_##name = {                                                   \
+        .number = (entry_number),                                                                  \
+        .is_always_on = (always),                                                                  \
+        .function = (dispatch_function)shim_##name,                                                \
+    };                                                                                             \
+    static int shim_##name parameters
 
 #endif

@@ -1,10 +1,9 @@
 /*
  * The underlying MPI: functions and handles of the MPI library that the program uses.
  *
- * Every symbol is looked up at run time. So this library has no undefined MPI symbol, can be preloaded
- * into processes that use no MPI (mpirun, a shell), and finds an MPI that was loaded later and
- * privately, as Python extensions do. The rest of the shim calls PMPI_ functions through `underlying`
- * only.
+ * Every symbol is looked up at run time, in the library that the dispatcher has found. So this library has
+ * no undefined MPI symbol, and can be preloaded into processes that use no MPI (mpirun, a shell). The rest
+ * of the shim calls PMPI_ functions through `underlying` only.
  */
 #ifndef TRIBUTARY_UNDERLYING_H
 #define TRIBUTARY_UNDERLYING_H
@@ -12,6 +11,12 @@
 #include <mpi.h>
 #ifdef OPEN_MPI
 #include <mpi-ext.h>
+#endif
+/* Which of the three interfaces this is: OPEN_MPI, or MPICH's, or the standard one of MPI 5. */
+#if defined(MPI_ABI)
+#define SHIM_IS_STANDARD 1
+#elif !defined(OPEN_MPI)
+#define SHIM_IS_MPICH 1
 #endif
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -81,7 +86,11 @@
     X(Comm_shrink) X(Comm_revoke) X(Comm_is_revoked) X(Comm_get_failed)
 #else
 #define UNDERLYING_HAS_REVOCATION 0
+#ifdef SHIM_IS_MPICH
 #define UNDERLYING_EXTENSIONS(X) X(Comm_shrink)
+#else
+#define UNDERLYING_EXTENSIONS(X)
+#endif
 #endif
 
 /* One pointer for each function, named as in MPI but without MPI; so extensions begin with X_. */
@@ -148,29 +157,16 @@ extern underlying_handle_table underlying_handles __attribute__((visibility("hid
 #define OMPI_PREDEFINED_GLOBAL(type, object) ((type)underlying_handles.object)
 #endif
 
-extern atomic_bool underlying_is_resolved __attribute__((visibility("hidden")));
+/* Looks up every symbol in `library`, a handle of dlopen(). */
+void underlying_open(void *library) __attribute__((visibility("hidden")));
 
 /*
- * Looks up every symbol. If there is no MPI, ends the process, as the dynamic linker would: nothing could
- * answer the program's call.
- */
-void underlying_resolve(void);
-
-/* Every interposed function calls it first. */
-static inline void underlying_ensure(void) {
-    /* Acquire pairs with the release in underlying_resolve(): the table is filled once this is set. */
-    if (__builtin_expect(!atomic_load_explicit(&underlying_is_resolved, memory_order_acquire), 0)) {
-        underlying_resolve();
-    }
-}
-
-/*
- * True if the underlying MPI has the ABI this file was compiled for, and all that this library needs;
- * else writes why not.
+ * True if the underlying MPI is one that this shim knows, and has all that this library needs; else writes
+ * why not.
  */
 bool underlying_is_expected_library(char *why_not, size_t why_not_bytes);
 
-#ifndef OPEN_MPI
+#ifdef SHIM_IS_MPICH
 /*
  * Whether the underlying MPI is MPICH itself, of this version or a later one. False for other MPIs with
  * its ABI: their versions do not tell which MPICH they are made from.

@@ -1,13 +1,12 @@
-//! The checked arguments of `tributary run`: program, MPI and library.
+//! The checked arguments of `tributary run`: program and library.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use tributary_client::Settings;
 
-use super::library;
-use super::mpi::{self, Mpi};
-use crate::flags::{MpiFlag, RunFlags, TransportFlag};
+use super::{library, program};
+use crate::flags::{RunFlags, TransportFlag};
 use crate::usage::{self, UsageError};
 
 /// A run that can start.
@@ -17,7 +16,6 @@ pub(super) struct Arguments {
     pub(super) program: PathBuf,
     /// The command as it was typed.
     pub(super) command: Vec<OsString>,
-    pub(super) mpi: Mpi,
     /// The preload library.
     pub(super) library: PathBuf,
     pub(super) hosts: u32,
@@ -31,23 +29,17 @@ impl TryFrom<RunFlags> for Arguments {
 
     fn try_from(flags: RunFlags) -> Result<Self, UsageError> {
         let settings = Settings::from_env().map_err(usage::from_setting)?;
-        let program = mpi::find_program(&flags.command[0]).ok_or_else(|| {
+        let program = program::find(&flags.command[0]).ok_or_else(|| {
             let word = flags.command[0].to_string_lossy();
             UsageError::new("COMMAND", word, "a program, by its path or on PATH, is allowed")
         })?;
-        let mpi = match flags.mpi {
-            Some(MpiFlag::Openmpi) => Mpi::OpenMpi,
-            Some(MpiFlag::Mpich) => Mpi::Mpich,
-            None => mpi::of_command(&program)?,
-        };
         let hosts = match flags.hosts {
             Some(hosts) => u32::try_from(hosts).expect("the option's range ends at 64"),
             None => settings.hosts,
         };
         Ok(Self {
             program,
-            mpi,
-            library: library::find(mpi)?,
+            library: library::find()?,
             hosts,
             transport: flags.transport,
             report: report_path(flags.report)?,

@@ -78,9 +78,8 @@ fn absence(arguments: &Arguments, status: ExitStatus) -> String {
     }
     format!(
         "tributary: no report: no process of {command} reached MPI_Finalize with the preload \
-         library for {} loaded. Check that the program uses this MPI (see --mpi), is linked \
-         dynamically, and that its processes inherit LD_PRELOAD",
-        arguments.mpi
+         library loaded. Check that the program uses MPI, is linked dynamically, and that its processes \
+         inherit LD_PRELOAD"
     )
 }
 
