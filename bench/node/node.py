@@ -53,7 +53,7 @@ def parse_arguments():
                         help="folder with openmpi/ and mpich/ (default %(default)s)")
     target = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
     parser.add_argument("--libraries", type=pathlib.Path, default=target / "release",
-                        help="folder of the preload libraries (default %(default)s)")
+                        help="folder of the preload library (default %(default)s)")
     parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build/bench-node",
                         help="folder for compiled programs (default %(default)s)")
     parser.add_argument("--rounds", type=int, default=5, help="interleaved runs of each kind")

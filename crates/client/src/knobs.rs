@@ -292,13 +292,13 @@ pub const LOG: Knob = Knob {
     allowed: "error, warn, info, debug, trace, or a tracing filter",
     help: "what the daemons and the tributary program log, to standard error",
 };
-/// Where preload libraries lie.
+/// Where the preload library is.
 pub const LIBRARY_PATH: Knob = Knob {
     name: "TRIBUTARY_LIBRARY_PATH",
     default: "",
     unit: "",
     allowed: "a directory",
-    help: "where tributary run looks for the preload libraries before its own directory",
+    help: "where tributary run looks for the preload library before its own directory",
 };
 
 /// All of them, in the order in which they are printed.

@@ -34,10 +34,12 @@ typedef struct dispatch_entry {
 typedef struct dispatch_interface {
     /* Looks up what the shim calls in `library`, a handle of dlopen() on the MPI. */
     void (*open)(void *library);
-    /* Stands for a function that the MPI at hand lacks: says so, and raises an error of MPI. */
+    /* For a function that the MPI at hand lacks, and for which nothing stands in: raises an error of MPI. */
     dispatch_function missing;
     const dispatch_entry *first; /* its functions, up to and without `end` */
     const dispatch_entry *end;
+    const dispatch_entry *first_stand_in; /* for functions that the MPI at hand may lack */
+    const dispatch_entry *end_of_stand_ins;
 } dispatch_interface;
 
 /* In libmpi.so.40: Open MPI 4 and 5. */
@@ -46,6 +48,10 @@ extern const dispatch_interface dispatch_interface_openmpi __attribute__((visibi
 extern const dispatch_interface dispatch_interface_mpich __attribute__((visibility("hidden")));
 /* In libmpi_abi.so: the standard one of MPI 5. */
 extern const dispatch_interface dispatch_interface_abi __attribute__((visibility("hidden")));
+
+/* What stands in for a function that the MPI at hand lacks; the interface's `missing` if nothing does. */
+dispatch_function dispatch_stand_in(const dispatch_interface *interface, unsigned number)
+    __attribute__((visibility("hidden")));
 
 /* From now on calls go to the shim, or again to the MPI alone. Not for several threads at a time. */
 void dispatch_turn_on(void) __attribute__((visibility("hidden")));

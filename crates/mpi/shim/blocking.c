@@ -101,11 +101,9 @@ ALLREDUCE(Allreduce, int)
 REDUCE(Reduce, int)
 BCAST(Bcast, int)
 
-#if MPI_VERSION >= 4
 ALLREDUCE(Allreduce_c, MPI_Count)
 REDUCE(Reduce_c, MPI_Count)
 BCAST(Bcast_c, MPI_Count)
-#endif
 
 INTERPOSE(Barrier, (MPI_Comm comm), (comm)) {
     tributary_operation operation;

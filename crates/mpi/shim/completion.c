@@ -122,7 +122,6 @@ PROGRESS_AND_CALL(Testsome,
 PROGRESS_AND_CALL(Request_get_status, (MPI_Request request, int *flag, MPI_Status *status),
                   (request, flag, status), conclude_one(error))
 
-#if UNDERLYING_HAS_STATUS_FAMILY
 PROGRESS_AND_CALL(Request_get_status_all,
                   (int count, const MPI_Request requests[], int *flag, MPI_Status statuses[]),
                   (count, requests, flag, statuses),
@@ -138,7 +137,6 @@ PROGRESS_AND_CALL(Request_get_status_some,
                    MPI_Status statuses[]),
                   (count, requests, completed, indices, statuses),
                   conclude_many(error, *completed, statuses))
-#endif
 
 /* No operation may be outstanding when MPI disconnects the communicator. */
 INTERPOSE(Comm_disconnect, (MPI_Comm *comm), (comm)) {

@@ -332,10 +332,8 @@ SCAN(Scan, Iscan, int, DECIDE_SCAN)
 SCAN(Exscan, Iexscan, int, DECIDE_EXSCAN)
 ALLGATHER(Allgather, Iallgather, int)
 
-#if MPI_VERSION >= 4
 REDUCE_SCATTER(Reduce_scatter_c, Ireduce_scatter_c, MPI_Count, DECIDE_SCATTER_LARGE)
 REDUCE_SCATTER_BLOCK(Reduce_scatter_block_c, Ireduce_scatter_block_c, MPI_Count)
 SCAN(Scan_c, Iscan_c, MPI_Count, DECIDE_SCAN)
 SCAN(Exscan_c, Iexscan_c, MPI_Count, DECIDE_EXSCAN)
 ALLGATHER(Allgather_c, Iallgather_c, MPI_Count)
-#endif

@@ -7,6 +7,7 @@
 #include "report.h"
 #include "shim.h"
 #include "staging.h"
+#include "stand_ins.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -109,6 +110,7 @@ static void stop(void) {
         }
     }
     communicators_close();
+    stand_ins_close();
     tributary_close();
     underlying.Comm_free(&silent_world);
     underlying.Comm_free(&shim_self);
@@ -119,12 +121,15 @@ INTERPOSE(Finalize, (void), ()) {
     return underlying.Finalize();
 }
 
-extern const dispatch_entry SHIM_NAME(__start_shim_entries_, SHIM_INTERFACE)[];
-extern const dispatch_entry SHIM_NAME(__stop_shim_entries_, SHIM_INTERFACE)[];
+#define LISTED(list, end) SHIM_NAME(__##end##_##list##_, SHIM_INTERFACE)
+extern const dispatch_entry LISTED(functions, start)[], LISTED(functions, stop)[];
+extern const dispatch_entry LISTED(stand_ins, start)[], LISTED(stand_ins, stop)[];
 
-const dispatch_interface SHIM_NAME(dispatch_interface_, SHIM_INTERFACE) = {
+const dispatch_interface shim_interface = {
     .open = underlying_open,
     .missing = underlying_missing,
-    .first = SHIM_NAME(__start_shim_entries_, SHIM_INTERFACE),
-    .end = SHIM_NAME(__stop_shim_entries_, SHIM_INTERFACE),
+    .first = LISTED(functions, start),
+    .end = LISTED(functions, stop),
+    .first_stand_in = LISTED(stand_ins, start),
+    .end_of_stand_ins = LISTED(stand_ins, stop),
 };

@@ -5,8 +5,15 @@
 #include "dispatch.h"
 #include "underlying.h"
 
+/* A name that ends with that of the interface, which the compiler's command line gives. */
+#define SHIM_PASTE(left, right) left##right
+#define SHIM_NAME(left, right) SHIM_PASTE(left, right)
+
 /* True between the end of MPI_Init and the start of MPI_Finalize, if the shim serves this MPI. */
 extern atomic_bool shim_is_on __attribute__((visibility("hidden")));
+
+/* This interface, as the dispatcher knows it: dispatch_interface_openmpi, ... */
+#define shim_interface SHIM_NAME(dispatch_interface_, SHIM_INTERFACE)
 
 /* A private copy of MPI_COMM_SELF, on which no message arrives. */
 extern MPI_Comm shim_self __attribute__((visibility("hidden")));
@@ -14,12 +21,10 @@ extern MPI_Comm shim_self __attribute__((visibility("hidden")));
 /* Lets the underlying MPI progress its messages while a rank waits for one of our operations. */
 void shim_drive_mpi(void);
 
-/* The section that lists this shim's functions; the compiler's command line names the interface. */
-#define SHIM_PASTE(left, right) left##right
-#define SHIM_NAME(left, right) SHIM_PASTE(left, right)
+/* Sections that list functions of this shim. */
 #define SHIM_QUOTE(text) #text
-#define SHIM_SECTION_OF(interface) SHIM_QUOTE(shim_entries_##interface)
-#define SHIM_SECTION(interface) SHIM_SECTION_OF(interface)
+#define SHIM_SECTION_OF(list, interface) SHIM_QUOTE(list##_##interface)
+#define SHIM_SECTION(list, interface) SHIM_SECTION_OF(list, interface)
 
 /*
  * Defines the shim's MPI_<name>, which runs while the shim is on. `number` says that dispatch/functions.h
@@ -38,7 +43,7 @@ void shim_drive_mpi(void);
 
 #define INTERPOSE_AS(entry_number, name, parameters, always)                                       \
     static int shim_##name parameters;                                                             \
-    __attribute__((section(SHIM_SECTION(SHIM_INTERFACE)), used))                                   \
+    __attribute__((section(SHIM_SECTION(functions, SHIM_INTERFACE)), used))                        \
     static const dispatch_entry entry_##name = {                                                   \
         .number = (entry_number),                                                                  \
         .is_always_on = (always),                                                                  \

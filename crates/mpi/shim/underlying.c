@@ -46,6 +46,14 @@ void underlying_open(void *library) {
     UNDERLYING_FUNCTIONS(UNDERLYING_FIND)
 #undef UNDERLYING_FIND
 #define UNDERLYING_FIND(name)                                                                      \
+    underlying.name = (__typeof__(underlying.name))find_function(library, "PMPI_" #name);          \
+    if (!UNDERLYING_HAS(name)) {                                                                   \
+        underlying.name = (__typeof__(underlying.name))dispatch_stand_in(&shim_interface,          \
+                                                                         DISPATCH_MPI_##name);     \
+    }
+    UNDERLYING_FUNCTIONS_NEWER(UNDERLYING_FIND)
+#undef UNDERLYING_FIND
+#define UNDERLYING_FIND(name)                                                                      \
     underlying.X_##name = (__typeof__(underlying.X_##name))find_function(library, "PMPIX_" #name);
     UNDERLYING_EXTENSIONS(UNDERLYING_FIND)
 #undef UNDERLYING_FIND

@@ -8,6 +8,8 @@
 #ifndef TRIBUTARY_UNDERLYING_H
 #define TRIBUTARY_UNDERLYING_H
 
+#include "stand_ins.h"
+
 #include <mpi.h>
 #ifdef OPEN_MPI
 #include <mpi-ext.h>
@@ -43,7 +45,8 @@
     X(Add_error_class) X(Add_error_code) X(Add_error_string)                                       \
     X(Allgather) X(Gather) X(Gatherv) X(Iprobe)                                                    \
     X(Type_get_envelope) X(Type_get_contents)                                                      \
-    X(Type_size) X(Type_get_extent) X(Type_dup) X(Type_free) X(Pack) X(Unpack)                     \
+    X(Type_size) X(Type_get_extent) X(Type_dup) X(Type_free) X(Type_create_hindexed)               \
+    X(Type_commit) X(Pack) X(Unpack)                                                               \
     X(Grequest_start) X(Grequest_complete)                                                         \
     X(Status_set_elements) X(Status_set_cancelled)
 
@@ -53,28 +56,21 @@
  */
 #define UNDERLYING_FUNCTIONS_GROUP(X) X(Comm_create_from_group)
 
-#if MPI_VERSION >= 4
-#define UNDERLYING_FUNCTIONS_LARGE(X)                                                              \
+/* These have stand-ins: they can always be called. */
+#define UNDERLYING_FUNCTIONS_NEWER(X)                                                              \
     X(Allreduce_c) X(Reduce_c) X(Bcast_c) X(Iallreduce_c) X(Ireduce_c) X(Ibcast_c)                 \
     X(Reduce_scatter_c) X(Reduce_scatter_block_c) X(Allgather_c) X(Scan_c) X(Exscan_c)             \
-    X(Ireduce_scatter_c) X(Ireduce_scatter_block_c) X(Iallgather_c) X(Iscan_c) X(Iexscan_c)        \
-    X(Type_get_envelope_c) X(Type_get_contents_c)
-#else
-#define UNDERLYING_FUNCTIONS_LARGE(X)
-#endif
-
-#if MPI_VERSION > 4 || (MPI_VERSION == 4 && MPI_SUBVERSION >= 1)
-#define UNDERLYING_HAS_STATUS_FAMILY 1
-#define UNDERLYING_FUNCTIONS_STATUS(X)                                                             \
+    X(Ireduce_scatter_c) X(Ireduce_scatter_block_c) X(Iallgather_c) X(Iscan_c) X(Iexscan_c) \
     X(Request_get_status_all) X(Request_get_status_any) X(Request_get_status_some)
+
+#if MPI_VERSION >= 4
+#define UNDERLYING_FUNCTIONS_TYPE(X) X(Type_get_envelope_c) X(Type_get_contents_c)
 #else
-#define UNDERLYING_HAS_STATUS_FAMILY 0
-#define UNDERLYING_FUNCTIONS_STATUS(X)
+#define UNDERLYING_FUNCTIONS_TYPE(X)
 #endif
 
 #define UNDERLYING_FUNCTIONS(X)                                                                    \
-    UNDERLYING_FUNCTIONS_BASE(X) UNDERLYING_FUNCTIONS_GROUP(X) UNDERLYING_FUNCTIONS_LARGE(X)       \
-    UNDERLYING_FUNCTIONS_STATUS(X)
+    UNDERLYING_FUNCTIONS_BASE(X) UNDERLYING_FUNCTIONS_GROUP(X) UNDERLYING_FUNCTIONS_TYPE(X)
 
 /*
  * Extensions (MPIX_): User Level Failure Mitigation. MPICH declares MPIX_Comm_revoke too, but its ch4
@@ -97,6 +93,7 @@
 typedef struct underlying_functions {
 #define UNDERLYING_MEMBER(name) __typeof__(&PMPI_##name) name;
     UNDERLYING_FUNCTIONS(UNDERLYING_MEMBER)
+    UNDERLYING_FUNCTIONS_NEWER(UNDERLYING_MEMBER)
 #undef UNDERLYING_MEMBER
 #define UNDERLYING_MEMBER(name) __typeof__(&PMPIX_##name) X_##name;
     UNDERLYING_EXTENSIONS(UNDERLYING_MEMBER)

@@ -1,4 +1,4 @@
-//! The C interface of the host library, which the MPI preload libraries are linked with.
+//! The C interface of the host library, which the MPI preload library is linked with.
 //!
 //! Translates between C and `tributary-client`, and does nothing else. `include/tributary_core.h` has
 //! the prototypes and what they ask of callers; the MPI side is C, in `shim/`. A panic ends the
