@@ -11,6 +11,7 @@ Examples:
   tributary run -- mpirun -n 4 ./app
   tributary run --hosts 2 -- mpirun -n 4 ./app
   tributary run --report report.json -- mpiexec -n 8 python3 train.py
+  tributary run --report plain.json --offload off -- mpirun -n 4 ./app
   tributary run --mpi mpich -- ./run-all-tests.sh
   export TRIBUTARY_MANAGER=10.0.0.1:7470 TRIBUTARY_TOKEN_FILE=token
   tributary run -- mpirun ./app
@@ -33,9 +34,14 @@ pub(crate) struct RunFlags {
     #[arg(long, value_enum, value_name = "MPI")]
     pub(crate) mpi: Option<MpiFlag>,
 
-    /// Also write the report as JSON to PATH; - writes it as text to standard error only
+    /// Also write the report as JSON to PATH, with times, for `tributary report`; - writes it as text to
+    /// standard error only
     #[arg(long, value_name = "PATH", value_hint = ValueHint::FilePath)]
     pub(crate) report: Option<OsString>,
+
+    /// Whether collectives are offloaded; if not, the report is a baseline for `tributary report`
+    #[arg(long, value_enum, value_name = "SWITCH")]
+    pub(crate) offload: Option<SwitchFlag>,
 
     /// How processes reach their aggregation node
     #[arg(long, value_enum, value_name = "TRANSPORT", default_value = "auto")]
@@ -61,6 +67,25 @@ impl MpiFlag {
         match self {
             Self::Openmpi => "openmpi",
             Self::Mpich => "mpich",
+        }
+    }
+}
+
+/// Whether something is done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum SwitchFlag {
+    /// Wherever it is possible
+    On,
+    /// Never: the underlying MPI gets every call
+    Off,
+}
+
+impl SwitchFlag {
+    /// As the client's knob spells it.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::On => "on",
+            Self::Off => "off",
         }
     }
 }
