@@ -46,6 +46,7 @@ test-fuzz: ## Run the fuzz smoke alone: decoder and input sequences, over seeded
 test-mpi: build mpi-venvs mpi-debian mpi-check-preload mpi-check-instructions ## Run the MPI programs of tests/mpi under Open MPI and MPICH, the newest and Debian's
 	$(PYTHON) tests/mpi/run.py --tributary $(PROGRAM)
 	$(PYTHON) tests/mpi/confined.py --tributary $(PROGRAM)
+	$(PYTHON) tests/mpi/times.py --tributary $(PROGRAM)
 
 bench: build mpi-venvs ## Time kernels, links, host groups, MPI in one node, the tree, the lab
 	$(CARGO) bench --locked -p tributary-reduce --bench kernels
