@@ -148,11 +148,14 @@ mod tests {
 
     #[test]
     fn threads_lose_nothing() {
-        const CALLS: u64 = 10_000;
+        const CALLS: u64 = 300_000;
         let cells = TimeCells::new();
+        // Threads that begin together run side by side for long enough to meet.
+        let start = std::sync::Barrier::new(4);
         std::thread::scope(|scope| {
             for _ in 0..4 {
                 scope.spawn(|| {
+                    start.wait();
                     for duration_ns in 1..=CALLS {
                         cells.add(CollectiveKind::Scan, PathTaken::InNode, 8, duration_ns);
                     }
