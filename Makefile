@@ -47,6 +47,7 @@ test-mpi: build mpi-venvs mpi-further mpi-debian mpi-check-preload mpi-check-ins
 	$(PYTHON) tests/mpi/bindings.py --tributary $(PROGRAM)
 	$(PYTHON) tests/mpi/run.py --tributary $(PROGRAM)
 	$(PYTHON) tests/mpi/confined.py --tributary $(PROGRAM)
+	$(PYTHON) tests/mpi/times.py --tributary $(PROGRAM)
 
 bench: build mpi-venvs ## Time kernels, links, host groups, MPI in one node, the tree, the lab
 	$(CARGO) bench --locked -p tributary-reduce --bench kernels

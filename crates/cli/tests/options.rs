@@ -10,6 +10,7 @@ use support::{run, tributary};
 const PAGES: &[&[&str]] = &[
     &[],
     &["run"],
+    &["report"],
     &["bench"],
     &["manager"],
     &["node"],
@@ -100,6 +101,9 @@ const REFUSED: &[(&str, &[&str])] = &[
     ("run --transport ib -- true", &["--transport", "'ib'", "auto", "shm", "tcp"]),
     ("run -- /no/such/program", &["COMMAND", "/no/such/program"]),
     ("run -- no-such-program-anywhere", &["COMMAND", "no-such-program-anywhere"]),
+    ("run --offload maybe -- true", &["--offload", "'maybe'", "on", "off"]),
+    ("report", &["FILE"]),
+    ("report /no/such/report.json", &["FILE", "/no/such/report.json", "tributary run --report"]),
     ("bench", &["COLLECTIVE"]),
     ("bench alltoall", &["'alltoall'", "allreduce", "bcast"]),
     ("bench allreduce --procs 0", &["--procs", "'0'", "1 to 256"]),

@@ -89,6 +89,28 @@ fn a_report_is_shown_and_kept() {
     assert_eq!(report["in_tree"], 7);
 }
 
+/// Measuring costs time, so only a report that somebody asks for tells times.
+#[test]
+fn times_and_offloading_are_switched_as_asked() {
+    let libraries = libraries();
+    let script = r#"echo "times=$TRIBUTARY_TIMES offload=$TRIBUTARY_OFFLOAD""#;
+    let kept = libraries.path().join("report.json");
+    let report = format!("--report {}", kept.display());
+    for (options, said) in [
+        ("", "times=off offload=\n"),
+        ("--offload off", "times=off offload=off\n"),
+        ("--report -", "times= offload=\n"),
+        (&report, "times= offload=\n"),
+    ] {
+        let ended = run(&mut shell(&libraries, options, script));
+        assert_eq!(ended.stdout, said, "{options}");
+    }
+    let mut asked = shell(&libraries, "", script);
+    assert_eq!(run(asked.env("TRIBUTARY_REPORT", &kept)).stdout, "times= offload=\n");
+    let mut refused = shell(&libraries, &report, script);
+    assert_eq!(run(refused.env("TRIBUTARY_TIMES", "off")).stdout, "times=off offload=\n");
+}
+
 #[test]
 fn what_is_missing_is_named() {
     let empty = tempfile::tempdir().unwrap();

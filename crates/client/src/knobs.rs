@@ -276,6 +276,24 @@ pub const REPORT: Knob = Knob {
     allowed: "a path, or - for standard error",
     help: "where to write the report at MPI_Finalize: JSON to a path, text to standard error",
 };
+/// Whether the report tells times.
+pub const TIMES: Knob = Knob {
+    name: "TRIBUTARY_TIMES",
+    default: "on",
+    unit: "",
+    allowed: "on, off",
+    help: "whether a report that is written also tells how long blocking collectives took, which costs \
+           each of them two readings of the clock",
+};
+/// Whether anything is offloaded.
+pub const OFFLOAD: Knob = Knob {
+    name: "TRIBUTARY_OFFLOAD",
+    default: "on",
+    unit: "",
+    allowed: "on, off",
+    help: "off leaves every collective to the underlying MPI, and still counts and times it: for the \
+           baseline of tributary report",
+};
 /// Marks the reports of one `tributary run`.
 pub const RUN_ID: Knob = Knob {
     name: "TRIBUTARY_RUN_ID",
@@ -329,7 +347,9 @@ pub const KNOBS: &[&Knob] = &[
     &CROSS_MEMORY,
     &COMMUNICATORS_MAX,
     &COMMUNICATORS_EAGER,
+    &OFFLOAD,
     &REPORT,
+    &TIMES,
     &RUN_ID,
     &LOG,
     &LIBRARY_PATH,

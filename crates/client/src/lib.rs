@@ -64,7 +64,8 @@ pub use progress_hook::{ProgressHook, Verdict};
 pub use request::Request;
 pub use selection::{DirectPath, Path, explain};
 pub use settings::{
-    BetweenHosts, ChannelChoice, Fallback, SettingError, Settings, TransportChoice, WaitChoice,
+    BetweenHosts, ChannelChoice, Fallback, SettingError, Settings, Switch, TransportChoice,
+    WaitChoice,
 };
 pub use setup::Unavailable;
 pub use tributary_algorithms::CollectiveKind;

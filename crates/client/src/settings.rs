@@ -10,7 +10,9 @@ use std::path::PathBuf;
 use tributary_tuning::AlgorithmChoice;
 use tributary_wire::StreamTerms;
 
-pub use self::choice::{BetweenHosts, ChannelChoice, Fallback, TransportChoice, WaitChoice};
+pub use self::choice::{
+    BetweenHosts, ChannelChoice, Fallback, Switch, TransportChoice, WaitChoice,
+};
 pub use self::error::SettingError;
 use self::reader::Reader;
 use crate::knobs;
@@ -73,6 +75,10 @@ pub struct Settings {
     pub communicators_max: usize,
     /// Communicators set up when they are created.
     pub communicators_eager: usize,
+    /// Whether anything is offloaded.
+    pub offload: Switch,
+    /// Whether the report tells times.
+    pub times: Switch,
 }
 
 impl Settings {
@@ -127,6 +133,8 @@ impl Settings {
             cross_memory: read.choice(&knobs::CROSS_MEMORY)?,
             communicators_max: read.number(&knobs::COMMUNICATORS_MAX, 1..=1 << 16)?,
             communicators_eager: read.number(&knobs::COMMUNICATORS_EAGER, 0..=1 << 16)?,
+            offload: read.choice(&knobs::OFFLOAD)?,
+            times: read.choice(&knobs::TIMES)?,
         })
     }
 }

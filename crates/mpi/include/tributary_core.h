@@ -248,7 +248,25 @@ void tributary_count_passed(tributary_communicator *communicator, uint32_t colle
                             uint32_t reason);
 
 /*
- * This process's counts as JSON text, not terminated; `*len_bytes` is its length. Free it with
+ * 1 when the environment wants the report to tell how long blocking operations take, else 0. Then call
+ * tributary_times_begin() once, when MPI is initialised, and one of the three functions below it for each
+ * operation. All of them are thread-safe, and take a time that the caller has measured.
+ */
+int tributary_times_wanted(void);
+void tributary_times_begin(void);
+
+/* Adds the time of an operation that tributary_run(), or a function of the fast path, has run. */
+void tributary_count_time(const tributary_communicator *communicator,
+                          const tributary_operation *operation, uint64_t duration_ns);
+
+/* Adds the time of an operation in the underlying MPI, to which this rank has contributed `len_bytes`. */
+void tributary_count_time_passed(uint32_t collective, uint64_t len_bytes, uint64_t duration_ns);
+
+/* Counts an operation that is not measured: a nonblocking one. */
+void tributary_count_not_measured(uint32_t collective);
+
+/*
+ * This process's counts and times as JSON text, not terminated; `*len_bytes` is its length. Free it with
  * tributary_report_free(), with both values.
  */
 char *tributary_report(size_t *len_bytes);

@@ -2,18 +2,19 @@
 #include "blocking.h"
 #include "offload_between.h"
 #include "shim.h"
+#include "timing.h"
 
 /*
  * A communicator whose ranks are on one host takes the fast path: arguments in registers, nothing of
  * the operation in memory. Others pass the whole operation, by value: if its address were taken, the
- * fast path would have to keep it in memory too.
+ * fast path would have to keep it in memory too. Timed operations come by this way as well.
  */
 static __attribute__((noinline)) int run_whole(comm_record *record, tributary_operation operation) {
-    return run(record, &operation);
+    return timing_is_on ? timing_run(record, &operation, NULL) : run(record, &operation);
 }
 
 static inline bool takes_fast_path(const comm_record *record) {
-    return __builtin_expect(record->is_on_one_host, 1);
+    return __builtin_expect(record->takes_fast_path, 1);
 }
 
 static inline int concluded(comm_record *record, int outcome) {
@@ -42,7 +43,8 @@ static inline int run_reduce(comm_record *record, tributary_operation operation)
 static __attribute__((noinline)) int run_whole_through(comm_record *record,
                                                        tributary_operation operation,
                                                        staging *through) {
-    return run_through(record, &operation, through);
+    return timing_is_on ? timing_run(record, &operation, through)
+                        : run_through(record, &operation, through);
 }
 
 static inline int run_broadcast(comm_record *record, tributary_operation operation,
@@ -61,6 +63,11 @@ static inline int run_barrier(comm_record *record, tributary_operation operation
 
 /* The forms with int and with MPI_Count differ only in the type of the count. */
 #define ALLREDUCE(name, count_type)                                                                \
+    TIMED(name,                                                                                    \
+          (const void *sendbuf, void *recvbuf, count_type count, MPI_Datatype datatype, MPI_Op op, \
+           MPI_Comm comm),                                                                         \
+          (sendbuf, recvbuf, count, datatype, op, comm), TRIBUTARY_ALLREDUCE,                      \
+          timing_len_bytes(count, datatype))                                                       \
     INTERPOSE(name,                                                                                \
               (const void *sendbuf, void *recvbuf, count_type count, MPI_Datatype datatype,        \
                MPI_Op op, MPI_Comm comm),                                                          \
@@ -69,10 +76,15 @@ static inline int run_barrier(comm_record *record, tributary_operation operation
         comm_record *record = offload_allreduce(sendbuf, recvbuf, count, datatype, op, comm,       \
                                                 OFFLOAD_BLOCKING, &operation);                     \
         return record != NULL ? run_allreduce(record, operation)                                   \
-                              : underlying.name(sendbuf, recvbuf, count, datatype, op, comm);      \
+                              : PASS_ON(name, (sendbuf, recvbuf, count, datatype, op, comm));      \
     }
 
 #define REDUCE(name, count_type)                                                                   \
+    TIMED(name,                                                                                    \
+          (const void *sendbuf, void *recvbuf, count_type count, MPI_Datatype datatype, MPI_Op op, \
+           int root, MPI_Comm comm),                                                               \
+          (sendbuf, recvbuf, count, datatype, op, root, comm), TRIBUTARY_REDUCE,                   \
+          timing_rooted_bytes(root, count, datatype))                                              \
     INTERPOSE(name,                                                                                \
               (const void *sendbuf, void *recvbuf, count_type count, MPI_Datatype datatype,        \
                MPI_Op op, int root, MPI_Comm comm),                                                \
@@ -82,10 +94,13 @@ static inline int run_barrier(comm_record *record, tributary_operation operation
                                              OFFLOAD_BLOCKING, &operation);                        \
         return record != NULL                                                                      \
                    ? run_reduce(record, operation)                                                 \
-                   : underlying.name(sendbuf, recvbuf, count, datatype, op, root, comm);           \
+                   : PASS_ON(name, (sendbuf, recvbuf, count, datatype, op, root, comm));           \
     }
 
 #define BCAST(name, count_type)                                                                    \
+    TIMED(name, (void *buffer, count_type count, MPI_Datatype datatype, int root, MPI_Comm comm),  \
+          (buffer, count, datatype, root, comm), TRIBUTARY_BROADCAST,                              \
+          timing_rooted_bytes(root, count, datatype))                                              \
     INTERPOSE(name,                                                                                \
               (void *buffer, count_type count, MPI_Datatype datatype, int root, MPI_Comm comm),    \
               (buffer, count, datatype, root, comm)) {                                             \
@@ -94,7 +109,7 @@ static inline int run_barrier(comm_record *record, tributary_operation operation
         comm_record *record = offload_broadcast(buffer, count, datatype, root, comm,               \
                                                 OFFLOAD_BLOCKING, &operation, &through);           \
         return record != NULL ? run_broadcast(record, operation, &through)                         \
-                              : underlying.name(buffer, count, datatype, root, comm);              \
+                              : PASS_ON(name, (buffer, count, datatype, root, comm));              \
     }
 
 ALLREDUCE(Allreduce, int)
@@ -105,8 +120,10 @@ ALLREDUCE(Allreduce_c, MPI_Count)
 REDUCE(Reduce_c, MPI_Count)
 BCAST(Bcast_c, MPI_Count)
 
+TIMED(Barrier, (MPI_Comm comm), (comm), TRIBUTARY_BARRIER, 0)
+
 INTERPOSE(Barrier, (MPI_Comm comm), (comm)) {
     tributary_operation operation;
     comm_record *record = offload_barrier(comm, OFFLOAD_BLOCKING, &operation);
-    return record != NULL ? run_barrier(record, operation) : underlying.Barrier(comm);
+    return record != NULL ? run_barrier(record, operation) : PASS_ON(Barrier, (comm));
 }

@@ -11,6 +11,7 @@
 #include "deciding.h"
 #include "pending.h"
 #include "shim.h"
+#include "timing.h"
 
 #include <limits.h>
 
@@ -36,6 +37,9 @@ static comm_record *decide_on_host(comm_record *record, uint32_t collective, uin
     tributary_count_passed(record->core, collective,
                            record->is_on_one_host ? TRIBUTARY_PASS_SLOWER
                                                   : TRIBUTARY_PASS_SEVERAL_HOSTS);
+    if (mode == OFFLOAD_NONBLOCKING) {
+        timing_leave_out(collective);
+    }
     return NULL;
 }
 
@@ -253,17 +257,45 @@ static comm_record *offload_allgather(const void *sendbuf, gather_side send, voi
     return decide_on_host(record, TRIBUTARY_ALLGATHER, reason, (uint64_t)block_bytes, mode);
 }
 
+static int run_timed_or_not(comm_record *record, tributary_operation *operation, staging *through) {
+    return timing_is_on ? timing_run(record, operation, through)
+                        : run_through(record, operation, through);
+}
+
+/* Bytes of the vector that a reduce-scatter takes from each rank. */
+static uint64_t scattered_bytes(count_array counts, MPI_Datatype datatype, MPI_Comm comm) {
+    int ranks = 0;
+    bool differ = false;
+    underlying.Comm_size(comm, &ranks);
+    return timing_len_bytes(add_up(counts, ranks, &differ), datatype);
+}
+
+/* The same where all blocks are equal. */
+static uint64_t equally_scattered_bytes(MPI_Count count, MPI_Datatype datatype, MPI_Comm comm) {
+    int ranks = 0;
+    underlying.Comm_size(comm, &ranks);
+    return timing_len_bytes(count, datatype) * (uint64_t)ranks;
+}
+
+/* Bytes that an allgather takes from this rank. */
+static uint64_t gathered_bytes(const void *sendbuf, gather_side send, gather_side receive) {
+    gather_side own = sendbuf == MPI_IN_PLACE ? receive : send;
+    return timing_len_bytes(own.count, own.datatype);
+}
+
 /*
  * Every form exists with int and with MPI_Count. `parameters` and `arguments` are the function's;
- * `decision` fills `operation` and `through`.
+ * `decision` fills `operation` and `through`; `collective` and `len_bytes` are for the time of a call that
+ * is passed through.
  */
-#define BLOCKING(name, parameters, arguments, decision)                                            \
+#define BLOCKING(name, parameters, arguments, decision, collective, len_bytes)                     \
+    TIMED(name, parameters, arguments, collective, len_bytes)                                      \
     INTERPOSE(name, parameters, arguments) {                                                       \
         tributary_operation operation;                                                             \
         staging through = {.needed = false};                                                       \
         comm_record *record = decision(OFFLOAD_BLOCKING);                                          \
-        return record != NULL ? run_through(record, &operation, &through)                          \
-                              : underlying.name arguments;                                         \
+        return record != NULL ? run_timed_or_not(record, &operation, &through)                     \
+                              : PASS_ON(name, arguments);                                          \
     }
 
 #define NONBLOCKING(name, parameters, arguments, decision)                                         \
@@ -276,8 +308,8 @@ static comm_record *offload_allgather(const void *sendbuf, gather_side send, voi
     }
 
 /* The blocking and the nonblocking form. The lists come without their parentheses. */
-#define COLLECTIVE(name, iname, parameters, arguments, decision)                                   \
-    BLOCKING(name, (parameters), (arguments), decision)                                            \
+#define COLLECTIVE(name, iname, parameters, arguments, decision, collective, len_bytes)            \
+    BLOCKING(name, (parameters), (arguments), decision, collective, len_bytes)                     \
     NONBLOCKING(iname, (parameters, MPI_Request * request), (arguments, request), decision)
 
 #define LIST(...) __VA_ARGS__
@@ -301,39 +333,44 @@ static comm_record *offload_allgather(const void *sendbuf, gather_side send, voi
     offload_allgather(sendbuf, (gather_side){sendcount, sendtype}, recvbuf,                        \
                       (gather_side){recvcount, recvtype}, comm, mode, &operation, &through)
 
-#define REDUCE_SCATTER(name, iname, count_type, decision)                                          \
+#define REDUCE_SCATTER(name, iname, count_type, decision, counts)                                  \
     COLLECTIVE(name, iname,                                                                        \
                LIST(const void *sendbuf, void *recvbuf, const count_type recvcounts[],             \
                     MPI_Datatype datatype, MPI_Op op, MPI_Comm comm),                              \
-               LIST(sendbuf, recvbuf, recvcounts, datatype, op, comm), decision)
+               LIST(sendbuf, recvbuf, recvcounts, datatype, op, comm), decision,                   \
+               TRIBUTARY_REDUCE_SCATTER, scattered_bytes(counts, datatype, comm))
 
 #define REDUCE_SCATTER_BLOCK(name, iname, count_type)                                              \
     COLLECTIVE(name, iname,                                                                        \
                LIST(const void *sendbuf, void *recvbuf, count_type recvcount,                      \
                     MPI_Datatype datatype, MPI_Op op, MPI_Comm comm),                              \
-               LIST(sendbuf, recvbuf, recvcount, datatype, op, comm), DECIDE_SCATTER_BLOCK)
+               LIST(sendbuf, recvbuf, recvcount, datatype, op, comm), DECIDE_SCATTER_BLOCK,        \
+               TRIBUTARY_REDUCE_SCATTER, equally_scattered_bytes(recvcount, datatype, comm))
 
-#define SCAN(name, iname, count_type, decision)                                                    \
+#define SCAN(name, iname, count_type, decision, collective)                                        \
     COLLECTIVE(name, iname,                                                                        \
                LIST(const void *sendbuf, void *recvbuf, count_type count, MPI_Datatype datatype,   \
                     MPI_Op op, MPI_Comm comm),                                                     \
-               LIST(sendbuf, recvbuf, count, datatype, op, comm), decision)
+               LIST(sendbuf, recvbuf, count, datatype, op, comm), decision, collective,            \
+               timing_len_bytes(count, datatype))
 
 #define ALLGATHER(name, iname, count_type)                                                         \
     COLLECTIVE(name, iname,                                                                        \
                LIST(const void *sendbuf, count_type sendcount, MPI_Datatype sendtype,              \
                     void *recvbuf, count_type recvcount, MPI_Datatype recvtype, MPI_Comm comm),    \
                LIST(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm),             \
-               DECIDE_GATHER)
+               DECIDE_GATHER, TRIBUTARY_ALLGATHER,                                                 \
+               gathered_bytes(sendbuf, (gather_side){sendcount, sendtype},                         \
+                              (gather_side){recvcount, recvtype}))
 
-REDUCE_SCATTER(Reduce_scatter, Ireduce_scatter, int, DECIDE_SCATTER)
+REDUCE_SCATTER(Reduce_scatter, Ireduce_scatter, int, DECIDE_SCATTER, SMALL_COUNTS)
 REDUCE_SCATTER_BLOCK(Reduce_scatter_block, Ireduce_scatter_block, int)
-SCAN(Scan, Iscan, int, DECIDE_SCAN)
-SCAN(Exscan, Iexscan, int, DECIDE_EXSCAN)
+SCAN(Scan, Iscan, int, DECIDE_SCAN, TRIBUTARY_SCAN)
+SCAN(Exscan, Iexscan, int, DECIDE_EXSCAN, TRIBUTARY_EXSCAN)
 ALLGATHER(Allgather, Iallgather, int)
 
-REDUCE_SCATTER(Reduce_scatter_c, Ireduce_scatter_c, MPI_Count, DECIDE_SCATTER_LARGE)
+REDUCE_SCATTER(Reduce_scatter_c, Ireduce_scatter_c, MPI_Count, DECIDE_SCATTER_LARGE, LARGE_COUNTS)
 REDUCE_SCATTER_BLOCK(Reduce_scatter_block_c, Ireduce_scatter_block_c, MPI_Count)
-SCAN(Scan_c, Iscan_c, MPI_Count, DECIDE_SCAN)
-SCAN(Exscan_c, Iexscan_c, MPI_Count, DECIDE_EXSCAN)
+SCAN(Scan_c, Iscan_c, MPI_Count, DECIDE_SCAN, TRIBUTARY_SCAN)
+SCAN(Exscan_c, Iexscan_c, MPI_Count, DECIDE_EXSCAN, TRIBUTARY_EXSCAN)
 ALLGATHER(Allgather_c, Iallgather_c, MPI_Count)

@@ -2,6 +2,7 @@
 #include "offload.h"
 #include "deciding.h"
 #include "fault_tolerance.h"
+#include "timing.h"
 
 /* Sets up a late communicator, notices a revoked one, and returns the state. */
 static comm_state settle(comm_record *record, offload_mode mode) {
@@ -26,6 +27,9 @@ __attribute__((noinline)) comm_record *decide_slowly(comm_record *record, uint32
     }
     /* A reason in the arguments takes precedence over one in the communicator. */
     tributary_count_passed(record->core, collective, reason);
+    if (mode == OFFLOAD_NONBLOCKING) {
+        timing_leave_out(collective);
+    }
     return NULL;
 }
 

@@ -12,3 +12,4 @@ mod names;
 mod process;
 mod publish;
 mod request;
+mod times;

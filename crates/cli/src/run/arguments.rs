@@ -3,10 +3,10 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use tributary_client::Settings;
+use tributary_client::{Settings, knobs};
 
 use super::{library, program};
-use crate::flags::{RunFlags, TransportFlag};
+use crate::flags::{RunFlags, SwitchFlag, TransportFlag};
 use crate::usage::{self, UsageError};
 
 /// A run that can start.
@@ -20,8 +20,12 @@ pub(super) struct Arguments {
     pub(super) library: PathBuf,
     pub(super) hosts: u32,
     pub(super) transport: TransportFlag,
+    /// As the option says; none: as the environment does.
+    pub(super) offload: Option<SwitchFlag>,
     /// Where to put the report as JSON.
     pub(super) report: Option<PathBuf>,
+    /// Whether the report is to tell times: somebody asked for a report.
+    pub(super) times: bool,
 }
 
 impl TryFrom<RunFlags> for Arguments {
@@ -37,20 +41,22 @@ impl TryFrom<RunFlags> for Arguments {
             Some(hosts) => u32::try_from(hosts).expect("the option's range ends at 64"),
             None => settings.hosts,
         };
+        let report = flags.report.or_else(|| std::env::var_os(knobs::REPORT.name));
         Ok(Self {
             program,
             library: library::find()?,
             hosts,
             transport: flags.transport,
-            report: report_path(flags.report)?,
+            offload: flags.offload,
+            times: report.as_ref().is_some_and(|report| !report.is_empty()),
+            report: report_path(report)?,
             command: flags.command,
         })
     }
 }
 
-/// The report's path: the option's, else the environment's. `None` for `-` and an empty path.
-fn report_path(flag: Option<OsString>) -> Result<Option<PathBuf>, UsageError> {
-    let given = flag.or_else(|| std::env::var_os(tributary_client::knobs::REPORT.name));
+/// The report's path, of the option or the environment. `None` for `-` and an empty path.
+fn report_path(given: Option<OsString>) -> Result<Option<PathBuf>, UsageError> {
     let Some(path) = given.filter(|path| !path.is_empty() && path != "-") else {
         return Ok(None);
     };
