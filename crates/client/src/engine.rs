@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tributary_algorithms::{Collective, CollectiveKind};
-use tributary_shm_collectives::{self as shm, Blocks, HostGroup, Policy, Waiter};
+use tributary_shm_collectives::{self as shm, Blocks, Combine, HostGroup, Policy, Waiter};
 use tributary_wire::frame::AbortReason;
 
 use crate::kernels::{Adapter, Kernels, PairNumber};
@@ -190,7 +190,10 @@ impl Engine {
         if root >= ranks || self.check_blocks(operation).is_err() {
             return None;
         }
-        let kernel = self.kernels.kernel(operation.operator, operation.datatype);
+        if operation.combiner.is_some() && self.check(operation).is_err() {
+            return None;
+        }
+        let kernel = self.kernel_of(operation);
         // On one host the local ranks are the ranks of the communicator.
         let action = shm_action(operation, kernel)?;
         let is_broadcast = matches!(action, shm::Action::Broadcast { .. });
@@ -363,23 +366,45 @@ impl Engine {
     }
 
     fn plan(&mut self, operation: &Operation, path: Path) -> Plan {
-        let kernel = operation
-            .operator
-            .is_reduction()
-            .then(|| self.kernels.kernel(operation.operator, operation.datatype))
-            .flatten();
+        let kernel = self.kernel_of(operation);
         let placement = &self.placement;
         let (stream, scratch) = (self.stream, &mut self.scratch);
         plan(operation, path, PlanContext { placement, kernel, stream, scratch })
     }
 
+    /// How the operation's elements combine; none where it reduces nothing.
+    #[inline]
+    fn kernel_of(&self, operation: &Operation) -> Option<&'static dyn Combine> {
+        match &operation.combiner {
+            // SAFETY: it is valid until the operation is over, as the caller of `Communicator::run` or
+            // `start` promised; the stages with the kernel are gone with the operation.
+            Some(combiner) => Some(unsafe { combiner.kernel() }),
+            None => self.kernels.kernel(operation.operator, operation.datatype),
+        }
+    }
+
+    /// The longest elements, in bytes, that an operator of the caller's own may have here; 0 if it can't
+    /// be called. The same at all ranks.
+    pub(crate) fn combined_bytes_max(&self, commutes: bool) -> usize {
+        let is_called = !self.placement.spans_hosts()
+            || self.selection.has_direct_links() && (commutes || self.placement.keeps_rank_order());
+        if is_called { shm::element_bytes_max(self.placement.ranks()) } else { 0 }
+    }
+
     fn check(&self, operation: &Operation) -> Result<(), CollectiveError> {
         let &Operation { collective, operator, datatype, .. } = operation;
         let is_defined = operator.is_reduction() && operator.applies_to(datatype);
-        if collective.is_reduction() && !is_defined {
+        let (ranks, label) = (self.placement.ranks(), || self.label.clone());
+        if let Some(combiner) = operation.combiner {
+            let element_bytes = combiner.element_bytes();
+            let max_bytes = self.combined_bytes_max(combiner.commutes());
+            if !(1..=max_bytes).contains(&element_bytes) {
+                let label = label();
+                return Err(CollectiveError::NotCombined { label, element_bytes, max_bytes });
+            }
+        } else if collective.is_reduction() && !is_defined {
             return Err(CollectiveError::NotDefined { operator, datatype });
         }
-        let (ranks, label) = (self.placement.ranks(), || self.label.clone());
         let root = collective.root().unwrap_or(0);
         if root >= ranks {
             return Err(CollectiveError::NoSuchRoot { label: label(), root, ranks });

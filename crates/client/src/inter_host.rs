@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use tributary_algorithms::{Algorithm, Collective};
+use tributary_algorithms::{Algorithm, Collective, Order};
 use tributary_shm_collectives::{Combine, PeerCheck, Waiter};
 use tributary_tuning::Method;
 use tributary_wire::frame::{Abort, AbortReason};
@@ -20,6 +20,11 @@ pub(crate) struct InterHostOperation {
     pub(crate) operator: Operator,
     pub(crate) datatype: Datatype,
     pub(crate) elements: u64,
+    /// Size of an element: that of the datatype, but for operators of the caller's own. Those have the
+    /// operator and the datatype of a broadcast.
+    pub(crate) element_bytes: usize,
+    /// In which order the hosts' contributions may be combined.
+    pub(crate) order: Order,
     /// For reductions.
     pub(crate) kernel: Option<&'static dyn Combine>,
     /// Which host algorithm direct links take. The tree has no choice.
@@ -39,7 +44,7 @@ pub(crate) fn needs_target(method: Method) -> bool {
 
 impl InterHostOperation {
     pub(crate) fn len_bytes(&self) -> usize {
-        self.elements as usize * self.datatype.size_bytes()
+        self.elements as usize * self.element_bytes
     }
 }
 

@@ -8,6 +8,7 @@
 //! nonblocking operations are outstanding. Start at [`Communicator`].
 
 mod bootstrap;
+mod combiner;
 mod communicator;
 mod context;
 mod direct;
@@ -56,6 +57,7 @@ mod shared;
 mod tree;
 
 pub use bootstrap::{Bootstrap, BootstrapError};
+pub use combiner::Combiner;
 pub use communicator::Communicator;
 pub use context::{Context, OpenError};
 pub use kernels::PairNumber;
@@ -69,5 +71,6 @@ pub use settings::{
 };
 pub use setup::Unavailable;
 pub use tributary_algorithms::CollectiveKind;
+pub use tributary_shm_collectives::Combine;
 pub use tributary_transport::machine::name as machine_name;
 pub use tributary_tuning::AlgorithmChoice;

@@ -6,6 +6,8 @@ pub use tributary_shm_collectives::Blocks;
 use tributary_tuning::Method;
 use tributary_wire::{Datatype, Operator};
 
+use crate::combiner::Combiner;
+
 /// One operation at one rank. Collective, datatype, operator, elements and blocks are the same at all
 /// ranks; the reduction order is a function of the communicator alone.
 ///
@@ -21,6 +23,9 @@ pub struct Operation {
     pub datatype: Datatype,
     /// How elements combine; used in reductions only.
     pub operator: Operator,
+    /// How elements combine that no kernel knows: used in reductions only, instead of `datatype` and
+    /// `operator`. Valid until the operation is over.
+    pub combiner: Option<Combiner>,
     /// How many elements a rank contributes.
     pub elements: u64,
     /// Which elements each rank gets; used in a reduce-scatter only.
@@ -41,16 +46,25 @@ impl Operation {
         collective: Collective::Barrier,
         datatype: Datatype::U8,
         operator: Operator::Barrier,
+        combiner: None,
         elements: 0,
         blocks: Blocks::Even,
         source: std::ptr::null(),
         target: std::ptr::null_mut(),
     };
 
+    /// Size of one element.
+    #[inline]
+    #[must_use]
+    pub fn element_bytes(&self) -> usize {
+        self.combiner.map_or(self.datatype.size_bytes(), |combiner| combiner.element_bytes())
+    }
+
     /// Length of a contribution.
+    #[inline]
     #[must_use]
     pub fn len_bytes(&self) -> usize {
-        self.elements as usize * self.datatype.size_bytes()
+        self.elements as usize * self.element_bytes()
     }
 }
 
@@ -99,6 +113,20 @@ pub enum CollectiveError {
         operator: Operator,
         /// The datatype it was asked for on.
         datatype: Datatype,
+    },
+    /// The caller brings an operator that this communicator cannot call: there are several hosts and no
+    /// direct links between them, or links in another order than an operator that does not commute needs,
+    /// or its elements are too long.
+    #[error(
+        "elements of {element_bytes} bytes of {label} can't be combined; the longest have {max_bytes}"
+    )]
+    NotCombined {
+        /// The communicator.
+        label: String,
+        /// Size of an element.
+        element_bytes: usize,
+        /// Size of the longest elements that can; 0 if none can.
+        max_bytes: usize,
     },
     /// The caller named an operator and a datatype by a number that stands for none.
     #[error("{number} is the number of no operator and datatype")]

@@ -78,6 +78,12 @@ impl Placement {
         self.hosts.len() > 1
     }
 
+    /// Whether the ranks of each host follow one another: hosts, reduced each by itself, then combine in
+    /// the order of the ranks.
+    pub(crate) fn keeps_rank_order(&self) -> bool {
+        self.host_of.is_sorted()
+    }
+
     /// The rank in the communicator of a rank of this host.
     pub(crate) fn rank_of_local(&self, local_rank: u32) -> u32 {
         let is_it =
@@ -105,5 +111,14 @@ mod tests {
         assert_eq!(placement.ranks_on, [2, 3]);
         assert_eq!((placement.host(), placement.local_rank(), placement.local_ranks()), (1, 1, 3));
         assert_eq!(placement.rank_of_local(2), 4);
+    }
+
+    #[test]
+    fn ranks_in_turn_on_two_hosts_are_out_of_order() {
+        let placement = |names: &[&str]| {
+            Placement::new(0, &names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>())
+        };
+        assert!(placement(&["y", "y", "x", "x", "z"]).keeps_rank_order());
+        assert!(!placement(&["y", "x", "y", "x"]).keeps_rank_order());
     }
 }

@@ -34,6 +34,7 @@
     X(MPI, Comm_create_from_group, 5) X(MPI, Cart_create, 6) X(MPI, Cart_sub, 3)                   \
     X(MPI, Graph_create, 6) X(MPI, Dist_graph_create, 9) X(MPI, Dist_graph_create_adjacent, 10)    \
     X(MPI, Intercomm_merge, 3) X(MPI, Comm_disconnect, 1)                                          \
+    X(MPI, Op_create, 3) X(MPI, Op_free, 1)                                                        \
     X(MPIX, Comm_shrink, 2) X(MPIX, Comm_revoke, 1)
 
 #endif

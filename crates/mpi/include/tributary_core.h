@@ -37,6 +37,10 @@
 #define TRIBUTARY_I64_INDEX 15
 #define TRIBUTARY_F32_INDEX 16
 #define TRIBUTARY_F64_INDEX 17
+#define TRIBUTARY_F32_COMPLEX 18
+#define TRIBUTARY_F64_COMPLEX 19
+#define TRIBUTARY_F32_FLOAT_INDEX 20
+#define TRIBUTARY_F64_FLOAT_INDEX 21
 
 #define TRIBUTARY_SUM 1
 #define TRIBUTARY_PRODUCT 2
@@ -79,7 +83,12 @@
 #define TRIBUTARY_PASS_REVOKED 9           /* the program has revoked the communicator */
 #define TRIBUTARY_PASS_SEVERAL_HOSTS 10    /* a collective of one host, a communicator of several */
 #define TRIBUTARY_PASS_SLOWER 11           /* so long that the underlying MPI was measured to be faster */
-#define TRIBUTARY_PASS_REASONS 12
+#define TRIBUTARY_PASS_GAPS 12             /* derived datatype with gaps, in a reduction */
+/* An operator that only MPI can call (tributary_combiner): */
+#define TRIBUTARY_PASS_COMBINER_NONBLOCKING 13 /* in a nonblocking call */
+#define TRIBUTARY_PASS_COMBINER_HOSTS 14       /* between hosts without direct links in rank order */
+#define TRIBUTARY_PASS_LONG_ELEMENT 15         /* on elements that are too long */
+#define TRIBUTARY_PASS_REASONS 16
 
 /* What became of an operation. */
 #define TRIBUTARY_PENDING 0
@@ -114,6 +123,23 @@ typedef struct tributary_progress_hook {
 } tributary_progress_hook;
 
 /*
+ * An operator that only the caller can call, on elements of a size of its own. Operands come in rank
+ * order, those of several hosts if their ranks are in order or the operator commutes.
+ *
+ * `combine` reads `elements` elements at `left` and as many at `right`, at most INT_MAX, and replaces
+ * those at `right` by `left` OP `right`. Both are aligned as malloc() aligns memory, as far as the size of
+ * an element allows. It may be called any number of times on parts of the vector, on the thread in
+ * tributary_run(), and must not call the core on the communicator that it is called for. A result other
+ * than 0 does not end the operation, for other ranks wait for it; tributary_run() returns the first one.
+ */
+typedef struct tributary_combiner {
+    int (*combine)(void *const context[2], const void *left, void *right, uint64_t elements);
+    void *context[2]; /* two words, so that the caller needs no memory for them */
+    uint32_t element_bytes;
+    uint32_t commutes; /* operands may change places, if not 0 */
+} tributary_combiner;
+
+/*
  * One collective operation. The buffers and `cuts` are valid, and nobody else uses them, until the
  * operation is over: when tributary_run() returns, or tributary_test() returns something else than
  * TRIBUTARY_PENDING. `source` and `target` are equal or do not overlap.
@@ -133,6 +159,11 @@ typedef struct tributary_operation {
      * behind them the end of the last block. Else null.
      */
     const uint64_t *cuts;
+    /*
+     * How the elements of a reduction combine, instead of `datatype` and `operator_`; the same at all
+     * ranks but for the context. `combine` is null if they say it.
+     */
+    tributary_combiner combiner;
 } tributary_operation;
 
 typedef struct tributary_communicator tributary_communicator;
@@ -188,6 +219,13 @@ int tributary_communicator_join(tributary_communicator *communicator,
 uint64_t tributary_communicator_longest(const tributary_communicator *communicator,
                                         uint32_t collective);
 
+/*
+ * The longest elements, in bytes, that a combiner may have on a communicator that was joined; the same on
+ * all ranks. 0 if none can be called: the hosts have no direct links, or, for one that does not commute
+ * (`commutes` is 0), their ranks are out of order.
+ */
+uint64_t tributary_communicator_combines(const tributary_communicator *communicator, int commutes);
+
 /* 1 if all ranks of a communicator that was joined are on one host, else 0. */
 int tributary_communicator_is_on_one_host(const tributary_communicator *communicator);
 
@@ -202,8 +240,8 @@ void tributary_communicator_give_up(tributary_communicator *communicator);
 void tributary_communicator_free(tributary_communicator *communicator);
 
 /*
- * Runs one operation to its end and counts it. Returns 0, TRIBUTARY_FAILED with a message, or
- * TRIBUTARY_GIVEN_UP.
+ * Runs one operation to its end and counts it. Returns 0, TRIBUTARY_FAILED with a message,
+ * TRIBUTARY_GIVEN_UP, or what the combiner returned.
  */
 int tributary_run(tributary_communicator *communicator, const tributary_operation *operation);
 
@@ -222,7 +260,7 @@ int tributary_barrier(const tributary_communicator *communicator);
 
 /*
  * Starts one operation and counts it. Returns null with a message if it could not start. `operation`
- * itself is copied.
+ * itself is copied, and has no combiner.
  */
 tributary_request *tributary_start(tributary_communicator *communicator,
                                    const tributary_operation *operation);

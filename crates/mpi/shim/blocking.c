@@ -5,12 +5,34 @@
 #include "timing.h"
 
 /*
- * A communicator whose ranks are on one host takes the fast path: arguments in registers, nothing of
- * the operation in memory. Others pass the whole operation, by value: if its address were taken, the
- * fast path would have to keep it in memory too. Timed operations come by this way as well.
+ * A communicator whose ranks are on one host takes the fast path, unless only MPI can combine the elements:
+ * arguments in registers, nothing of the operation in memory. Others copy the operation, field by field: if
+ * its own address were taken, or it were passed whole, the fast path would have to keep it in memory too. Timed operations come by this way as well.
  */
-static __attribute__((noinline)) int run_whole(comm_record *record, tributary_operation operation) {
-    return timing_is_on ? timing_run(record, &operation, NULL) : run(record, &operation);
+static __attribute__((noinline)) int run_copy(comm_record *record,
+                                              tributary_operation *operation) {
+    return timing_is_on ? timing_run(record, operation, NULL) : run(record, operation);
+}
+
+static inline tributary_operation copy_of(tributary_operation operation) {
+    return (tributary_operation){
+        .collective = operation.collective,
+        .root = operation.root,
+        .datatype = operation.datatype,
+        .operator_ = operation.operator_,
+        .elements = operation.elements,
+        .source = operation.source,
+        .target = operation.target,
+        .combiner = {.combine = operation.combiner.combine,
+                     .context = {operation.combiner.context[0], operation.combiner.context[1]},
+                     .element_bytes = operation.combiner.element_bytes,
+                     .commutes = operation.combiner.commutes},
+    };
+}
+
+static inline int run_whole(comm_record *record, tributary_operation operation) {
+    tributary_operation copy = copy_of(operation);
+    return run_copy(record, &copy);
 }
 
 static inline bool takes_fast_path(const comm_record *record) {
@@ -21,8 +43,14 @@ static inline int concluded(comm_record *record, int outcome) {
     return __builtin_expect(outcome == 0, 1) ? MPI_SUCCESS : failure_raise(record, outcome);
 }
 
+static inline bool reduces_on_fast_path(const comm_record *record,
+                                        const tributary_operation *operation) {
+    return takes_fast_path(record) &&
+           __builtin_expect(operation->combiner.combine == NULL, 1);
+}
+
 static inline int run_allreduce(comm_record *record, tributary_operation operation) {
-    if (!takes_fast_path(record)) {
+    if (!reduces_on_fast_path(record, &operation)) {
         return run_whole(record, operation);
     }
     uint32_t pair = TRIBUTARY_PAIR(operation.operator_, operation.datatype);
@@ -31,7 +59,7 @@ static inline int run_allreduce(comm_record *record, tributary_operation operati
 }
 
 static inline int run_reduce(comm_record *record, tributary_operation operation) {
-    if (!takes_fast_path(record)) {
+    if (!reduces_on_fast_path(record, &operation)) {
         return run_whole(record, operation);
     }
     uint32_t pair = TRIBUTARY_PAIR(operation.operator_, operation.datatype);
@@ -40,17 +68,18 @@ static inline int run_reduce(comm_record *record, tributary_operation operation)
                                               operation.target));
 }
 
-static __attribute__((noinline)) int run_whole_through(comm_record *record,
-                                                       tributary_operation operation,
-                                                       staging *through) {
-    return timing_is_on ? timing_run(record, &operation, through)
-                        : run_through(record, &operation, through);
+static __attribute__((noinline)) int run_copy_through(comm_record *record,
+                                                      tributary_operation *operation,
+                                                      staging *through) {
+    return timing_is_on ? timing_run(record, operation, through)
+                        : run_through(record, operation, through);
 }
 
 static inline int run_broadcast(comm_record *record, tributary_operation operation,
                                 staging *through) {
     if (!takes_fast_path(record) || !staging_is_idle(through)) {
-        return run_whole_through(record, operation, through);
+        tributary_operation copy = copy_of(operation);
+        return run_copy_through(record, &copy, through);
     }
     return concluded(record, tributary_broadcast(record->core, operation.elements, operation.root,
                                                  operation.target));

@@ -29,8 +29,9 @@ typedef struct gather_side {
 
 /* decide(), then by the length of this rank's contribution. */
 static comm_record *decide_on_host(comm_record *record, uint32_t collective, uint32_t reason,
-                                   uint64_t len_bytes, offload_mode mode) {
-    record = decide(record, collective, reason, mode);
+                                   uint64_t len_bytes, offload_mode mode,
+                                   const tributary_operation *operation) {
+    record = decide(record, collective, reason, mode, operation);
     if (record == NULL || len_bytes <= record->longest_bytes[collective]) {
         return record;
     }
@@ -43,10 +44,13 @@ static comm_record *decide_on_host(comm_record *record, uint32_t collective, uin
     return NULL;
 }
 
-/* Bytes of a reduction's vector in memory; its datatype is in the table. */
-static uint64_t vector_bytes(MPI_Count count, MPI_Datatype datatype) {
-    const datatype_entry *entry = maps_datatype(datatype);
-    uint64_t element_bytes = entry->size_bytes;
+/* Bytes of a reduction's vector in memory; its datatype is in the table, or it has a combiner. */
+static uint64_t vector_bytes(MPI_Count count, MPI_Datatype datatype,
+                             const tributary_operation *operation) {
+    uint64_t element_bytes = operation->combiner.element_bytes;
+    if (element_bytes == 0) {
+        element_bytes = maps_datatype(datatype)->size_bytes;
+    }
     if (element_bytes == 0) { /* a pair with a gap, which is sent too */
         MPI_Aint lower = 0;
         MPI_Aint extent = 0;
@@ -67,8 +71,8 @@ static comm_record *decide_reduction(comm_record *record, uint32_t collective, u
     operation->source = sendbuf == MPI_IN_PLACE ? recvbuf : sendbuf;
     operation->target = recvbuf;
     operation->cuts = NULL;
-    uint64_t len_bytes = reason == OFFLOAD_IT ? vector_bytes(count, datatype) : 0;
-    return decide_on_host(record, collective, reason, len_bytes, mode);
+    uint64_t len_bytes = reason >= OFFLOAD_IT ? vector_bytes(count, datatype, operation) : 0;
+    return decide_on_host(record, collective, reason, len_bytes, mode, operation);
 }
 
 static bool scatter_buffers_are_valid(const void *sendbuf, const void *recvbuf, MPI_Count own) {
@@ -110,7 +114,7 @@ static comm_record *offload_reduce_scatter(const void *sendbuf, void *recvbuf, c
     bool differ = false;
     MPI_Count all = add_up(counts, record->size, &differ);
     uint32_t reason = judge_reduction(all, datatype, op, operation);
-    if (reason == OFFLOAD_IT &&
+    if (reason >= OFFLOAD_IT &&
         !scatter_buffers_are_valid(sendbuf, recvbuf, count_at(counts, record->rank))) {
         reason = TRIBUTARY_PASS_ARGUMENTS;
     }
@@ -136,7 +140,7 @@ static comm_record *offload_reduce_scatter_block(const void *sendbuf, void *recv
         all = -1;
     }
     uint32_t reason = judge_reduction(all, datatype, op, operation);
-    if (reason == OFFLOAD_IT && !scatter_buffers_are_valid(sendbuf, recvbuf, count)) {
+    if (reason >= OFFLOAD_IT && !scatter_buffers_are_valid(sendbuf, recvbuf, count)) {
         reason = TRIBUTARY_PASS_ARGUMENTS;
     }
     return decide_reduction(record, TRIBUTARY_REDUCE_SCATTER, reason, all, datatype, sendbuf,
@@ -157,7 +161,7 @@ static comm_record *offload_scan(uint32_t collective, const void *sendbuf, void 
      */
     bool may_alias = collective == TRIBUTARY_EXSCAN;
     bool has_target = recvbuf != NULL || (may_alias && record->rank == 0 && sendbuf != MPI_IN_PLACE);
-    if (reason == OFFLOAD_IT && (sendbuf == NULL || recvbuf == MPI_IN_PLACE || !has_target ||
+    if (reason >= OFFLOAD_IT && (sendbuf == NULL || recvbuf == MPI_IN_PLACE || !has_target ||
                                  (sendbuf == recvbuf && !may_alias))) {
         reason = TRIBUTARY_PASS_ARGUMENTS;
     }
@@ -247,6 +251,7 @@ static comm_record *offload_allgather(const void *sendbuf, gather_side send, voi
     operation->root = 0;
     operation->datatype = TRIBUTARY_U8;
     operation->operator_ = TRIBUTARY_BROADCAST_OPERATOR;
+    operation->combiner = no_combiner();
     operation->source = in_place ? (char *)recvbuf + record->rank * block_bytes : sendbuf;
     operation->target = recvbuf;
     operation->cuts = NULL;
@@ -254,7 +259,8 @@ static comm_record *offload_allgather(const void *sendbuf, gather_side send, voi
     if (reason == OFFLOAD_IT && !(dense && sends_dense)) {
         *through = gather_through(sendbuf, send, recvbuf, receive, record, (int)block_bytes);
     }
-    return decide_on_host(record, TRIBUTARY_ALLGATHER, reason, (uint64_t)block_bytes, mode);
+    return decide_on_host(record, TRIBUTARY_ALLGATHER, reason, (uint64_t)block_bytes, mode,
+                          operation);
 }
 
 static int run_timed_or_not(comm_record *record, tributary_operation *operation, staging *through) {

@@ -39,7 +39,8 @@ static int run_fast(comm_record *record, const tributary_operation *operation) {
 }
 
 static int run_untimed(comm_record *record, tributary_operation *operation, staging *through) {
-    if (!record->is_on_one_host || (through != NULL && !staging_is_idle(through))) {
+    bool combines_by_mpi = operation->combiner.combine != NULL;
+    if (!record->is_on_one_host || combines_by_mpi || (through != NULL && !staging_is_idle(through))) {
         return through != NULL ? run_through(record, operation, through) : run(record, operation);
     }
     int outcome = run_fast(record, operation);

@@ -56,6 +56,10 @@
  */
 #define UNDERLYING_FUNCTIONS_GROUP(X) X(Comm_create_from_group)
 
+/* MPI 2.2 has them. Without MPI_Reduce_local, operators of the program are left to the MPI. */
+#define UNDERLYING_FUNCTIONS_OPERATORS(X)                                                          \
+    X(Op_create) X(Op_free) X(Reduce_local) X(Type_get_true_extent)
+
 /* These have stand-ins: they can always be called. */
 #define UNDERLYING_FUNCTIONS_NEWER(X)                                                              \
     X(Allreduce_c) X(Reduce_c) X(Bcast_c) X(Iallreduce_c) X(Ireduce_c) X(Ibcast_c)                 \
@@ -70,7 +74,8 @@
 #endif
 
 #define UNDERLYING_FUNCTIONS(X)                                                                    \
-    UNDERLYING_FUNCTIONS_BASE(X) UNDERLYING_FUNCTIONS_GROUP(X) UNDERLYING_FUNCTIONS_TYPE(X)
+    UNDERLYING_FUNCTIONS_BASE(X) UNDERLYING_FUNCTIONS_GROUP(X) UNDERLYING_FUNCTIONS_OPERATORS(X)   \
+    UNDERLYING_FUNCTIONS_TYPE(X)
 
 /*
  * Extensions (MPIX_): User Level Failure Mitigation. MPICH declares MPIX_Comm_revoke too, but its ch4
@@ -137,6 +142,10 @@ int underlying_missing(void) __attribute__((visibility("hidden")));
     X(ompi_mpi_c_float_complex) X(ompi_mpi_c_double_complex) X(ompi_mpi_c_long_double_complex)     \
     X(ompi_mpi_character) X(ompi_mpi_integer) X(ompi_mpi_real) X(ompi_mpi_dblprec)                 \
     X(ompi_mpi_logical) X(ompi_mpi_cplex) X(ompi_mpi_dblcplex) X(ompi_mpi_2integer)                \
+    X(ompi_mpi_2real) X(ompi_mpi_2dblprec) X(ompi_mpi_longdbl_int)                                 \
+    X(ompi_mpi_integer16) X(ompi_mpi_real16)                                                       \
+    X(ompi_mpi_complex8) X(ompi_mpi_complex16) X(ompi_mpi_complex32)                               \
+    X(ompi_mpi_cxx_cplex) X(ompi_mpi_cxx_dblcplex) X(ompi_mpi_cxx_ldblcplex)                       \
     X(ompi_mpi_logical1) X(ompi_mpi_logical2) X(ompi_mpi_logical4) X(ompi_mpi_logical8)            \
     X(ompi_mpi_integer1) X(ompi_mpi_integer2) X(ompi_mpi_integer4) X(ompi_mpi_integer8)            \
     X(ompi_mpi_real2) X(ompi_mpi_real4) X(ompi_mpi_real8)

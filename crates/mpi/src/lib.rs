@@ -5,6 +5,7 @@
 //! process: nothing unwinds into C.
 #![allow(unreachable_pub, reason = "C reaches these functions by name, not by path")]
 
+mod combiner;
 mod communicator;
 mod fast_path;
 mod message;

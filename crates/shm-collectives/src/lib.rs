@@ -184,7 +184,7 @@ mod tests;
 pub mod waiting;
 
 pub use attach::{Attachment, SettleError};
-pub use combine::{Combine, Wide};
+pub use combine::{Combine, Wide, element_bytes_max};
 pub use delivery::{DeliveryError, Mailbox, MailboxName};
 pub use failure::{Lost, LostCause};
 pub use group::HostGroup;

@@ -65,6 +65,7 @@ struct What {
     operator: Operator,
     datatype: Datatype,
     elements: u64,
+    element_bytes: usize,
     kernel: Option<&'static dyn Combine>,
 }
 
@@ -90,8 +91,10 @@ impl Running {
         number: u32,
         workspace: &mut Workspace,
     ) -> Self {
-        let &InterHostOperation { operator, datatype, elements, kernel, .. } = operation;
-        let len_bytes = elements as usize * datatype.size_bytes();
+        let &InterHostOperation { operator, datatype, elements, element_bytes, kernel, .. } =
+            operation;
+        let number = OperationNumber(number);
+        let len_bytes = operation.len_bytes();
         let needs_aside = workspace.schedules.needs_aside(schedule);
         let mut is_in_vector =
             operation.source == operation.target.cast_const() || operation.source.is_null();
@@ -108,7 +111,7 @@ impl Running {
             step: None,
             unsent,
             landed_elements: 0,
-            what: What { number: OperationNumber(number), operator, datatype, elements, kernel },
+            what: What { number, operator, datatype, elements, element_bytes, kernel },
             source: operation.source,
             contribution: Contribution::whole(if is_in_vector { 0 } else { elements }),
             vector: operation.target,
@@ -353,8 +356,7 @@ impl What {
     /// Where a span lies in a vector.
     fn bytes(&self, span: Span) -> Range<usize> {
         assert!(span.end() <= self.elements, "schedules stay within their vector");
-        let size_bytes = self.datatype.size_bytes();
-        span.first as usize * size_bytes..span.end() as usize * size_bytes
+        span.first as usize * self.element_bytes..span.end() as usize * self.element_bytes
     }
 
     /// The elements of a message's next frame, `done` elements into it.
@@ -369,7 +371,9 @@ impl What {
         let shape = if elements == 0 {
             frame::Shape::BARRIER
         } else {
-            frame::Shape::new(self.operator, self.datatype, elements)
+            // Of operators of the caller's own, frames have bytes.
+            let in_datatype = (self.element_bytes / self.datatype.size_bytes()) as u32;
+            frame::Shape::new(self.operator, self.datatype, elements * in_datatype)
                 .expect("operations are checked before they start, frames are short")
         };
         Part {
@@ -384,7 +388,7 @@ impl What {
     }
 
     fn frame_elements(&self) -> u64 {
-        u64::from(FRAME_BYTES_MAX) / self.datatype.size_bytes() as u64
+        u64::from(FRAME_BYTES_MAX) / self.element_bytes as u64
     }
 }
 

@@ -17,13 +17,15 @@ struct Kind {
     collective: Collective,
     elements: u64,
     element_bytes: usize,
+    order: Order,
     algorithm: Algorithm,
 }
 
 impl Kind {
     fn of(operation: &InterHostOperation) -> Self {
-        let &InterHostOperation { collective, elements, algorithm, datatype, .. } = operation;
-        Self { collective, elements, element_bytes: datatype.size_bytes(), algorithm }
+        let &InterHostOperation { collective, elements, element_bytes, order, algorithm, .. } =
+            operation;
+        Self { collective, elements, element_bytes, order, algorithm }
     }
 }
 
@@ -61,8 +63,7 @@ impl Schedules {
         if let Some(index) = self.kept.iter().position(|written| written.kind == kind) {
             return Found { index: Index(index), is_new: false };
         }
-        // Every operator of ours commutes.
-        let shape = Shape { ranks: hosts, elements: operation.elements, order: Order::Any };
+        let shape = Shape { ranks: hosts, elements: kind.elements, order: kind.order };
         let schedule = Schedule::new(operation.algorithm, operation.collective, shape, me)
             .expect("only algorithms that have the form are selected");
         Found { index: self.write(kind, schedule), is_new: true }
@@ -116,6 +117,8 @@ mod tests {
             operator: Operator::Sum,
             datatype: Datatype::F32,
             elements,
+            element_bytes: Datatype::F32.size_bytes(),
+            order: Order::Any,
             algorithm,
             kernel: None,
             source: std::ptr::null(),

@@ -5,10 +5,10 @@
 //! part in the same shared-memory stages in the same order, which keeps their step counts equal.
 
 use arrayvec::ArrayVec;
-use tributary_algorithms::{Algorithm, Collective};
+use tributary_algorithms::{Algorithm, Collective, Order};
 use tributary_shm_collectives::{self as shm, Action, Combine};
 use tributary_tuning::Method;
-use tributary_wire::{Operator, StreamTerms};
+use tributary_wire::{Datatype, Operator, StreamTerms};
 
 use super::multi_leader::Partition;
 use super::streaming::Streamed;
@@ -106,7 +106,7 @@ fn streamed(mut plan: Plan, operation: &Operation, stream: Option<StreamUse>) ->
         }
         _ => return plan,
     };
-    let element_bytes = operation.datatype.size_bytes();
+    let element_bytes = operation.element_bytes();
     let Some(mut streamed) = Streamed::new(reduce, spread, element_bytes, terms) else {
         return plan;
     };
@@ -281,15 +281,20 @@ impl Planner<'_> {
             Path::Direct(direct) => direct.algorithm,
             Path::SharedMemory | Path::Tree => Algorithm::Binomial,
         };
-        let operator = match collective {
-            Collective::Broadcast { .. } => Operator::Broadcast,
-            _ => self.operation.operator,
+        let &Operation { operator, datatype, combiner, elements, .. } = self.operation;
+        let (operator, datatype) = match (collective, combiner) {
+            (Collective::Broadcast { .. }, _) => (Operator::Broadcast, datatype),
+            (_, Some(_)) => (Operator::Broadcast, Datatype::U8),
+            (_, None) => (operator, datatype),
         };
         InterHostOperation {
             collective,
             operator,
-            datatype: self.operation.datatype,
-            elements: self.operation.elements,
+            datatype,
+            elements,
+            element_bytes: self.operation.element_bytes(),
+            // Every operator of ours commutes.
+            order: if combiner.is_some() { Order::Rank } else { Order::Any },
             kernel: self.context.kernel,
             algorithm,
             source,
@@ -307,8 +312,6 @@ impl Planner<'_> {
 
 #[cfg(test)]
 mod tests {
-    use tributary_wire::Datatype;
-
     use super::*;
     use crate::kernels::kernel;
 

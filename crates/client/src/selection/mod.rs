@@ -152,12 +152,20 @@ impl Selection {
             len_bytes: operation.len_bytes() as u64,
         };
         let Some(default_method) = self.default_method else { return Path::SharedMemory };
+        if operation.combiner.is_some() {
+            return Path::Direct(combined(&question));
+        }
         if let Some(path) = self.recent.answer(&question) {
             return path;
         }
         let path = self.answer(&question, default_method);
         self.recent.remember(question, path);
         path
+    }
+
+    /// Whether leaders of different hosts are joined directly.
+    pub(crate) fn has_direct_links(&self) -> bool {
+        self.leaders_max > 0
     }
 
     /// Where failures lie that no operation met: the method that most operations take.
@@ -204,6 +212,21 @@ impl Selection {
         let leaders = leaders.min(self.leaders_max).clamp(1, elements.max(1));
         Design { leaders, sub_partitions: sub_partitions.clamp(1, (elements / leaders).max(1)) }
     }
+}
+
+/// Shortest vector of which every host combines a part, with an operator of the caller's own: below, fewer
+/// messages are faster.
+const COMBINED_IN_PARTS_MIN_BYTES: u64 = 32 << 10;
+
+/// How an operation goes whose operator nodes cannot call: by an algorithm that keeps the hosts' order.
+/// These were not measured, for what an operator costs is the caller's.
+fn combined(question: &Question) -> DirectPath {
+    let algorithm = match question.kind {
+        _ if question.len_bytes >= COMBINED_IN_PARTS_MIN_BYTES => Algorithm::Rabenseifner,
+        CollectiveKind::Allreduce => Algorithm::RecursiveDoubling,
+        _ => Algorithm::Binomial,
+    };
+    DirectPath { algorithm, leaders: 1, sub_partitions: 1 }
 }
 
 impl Recent {
