@@ -61,7 +61,7 @@ pub(crate) const GIVEN_UP: c_int = -2;
 pub(crate) const PASS_UNAVAILABLE: u32 = 5;
 
 /// Why an operation went to the underlying MPI, for the report.
-pub(crate) const PASS_REASONS: [&str; 12] = [
+pub(crate) const PASS_REASONS: [&str; 11] = [
     "user-defined operator",
     "datatype that aggregation nodes don't know",
     "operator not defined on the datatype",
@@ -72,7 +72,6 @@ pub(crate) const PASS_REASONS: [&str; 12] = [
     "too long to pack",
     "arguments that MPI may refuse",
     "communicator revoked",
-    "collective of one host on a communicator of several hosts",
     "length at which the underlying MPI was measured to be faster",
 ];
 

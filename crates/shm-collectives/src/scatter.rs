@@ -69,6 +69,9 @@ impl Round for Scatter {
         }
         let block = self.slices.block(rings.local_rank);
         let slice = self.slices.slice_of(&block);
+        if slice.is_empty() {
+            return;
+        }
         let place = self.slices.place_of(rings.local_rank, &block);
         let ring = self.slices.ring;
         // SAFETY: the flag of the sender was seen, by this function's contract; the target has room

@@ -198,6 +198,7 @@ mod tests {
             operator: Operator::Sum,
             datatype: Datatype::F64,
             elements,
+            parts: shm::Blocks::Even,
             algorithm: Algorithm::Ring,
             kernel: Some(kernel),
             source: std::ptr::null(),

@@ -9,8 +9,12 @@ use tributary_tuning::{AlgorithmChoice, Measurement, Method, Tuning};
 use tributary_wire::{Datatype, Operator};
 
 use super::decision::{Basis, Decision, Hosts, measurements};
-use super::limits::{Limits, is_on_one_host_only};
+use super::limits::Limits;
 use super::{DirectPath, Opened, Path, Selection, built_in};
+use crate::knobs::{
+    ALLGATHER_MAX, BETWEEN_ALLGATHER_MAX, BETWEEN_REDUCE_SCATTER_MAX, BETWEEN_SCAN_MAX,
+    REDUCE_SCATTER_MAX, SCAN_MAX,
+};
 use crate::operation::Operation;
 use crate::settings::Settings;
 
@@ -75,12 +79,19 @@ pub struct Measured {
 /// for.
 #[must_use]
 pub fn explain(settings: &Settings, tuning: &Tuning, case: Case) -> Explanation {
-    if case.hosts == 1 {
-        return inside_a_host(settings, case);
+    let (limits, knobs) = if case.hosts == 1 {
+        (Limits::on_one_host(settings), [&REDUCE_SCATTER_MAX, &ALLGATHER_MAX, &SCAN_MAX])
+    } else {
+        let knobs = [&BETWEEN_REDUCE_SCATTER_MAX, &BETWEEN_ALLGATHER_MAX, &BETWEEN_SCAN_MAX];
+        (Limits::between_hosts(settings), knobs)
+    };
+    let longest = limits.longest_bytes(case.collective);
+    if let Some(longest) = longest.filter(|longest| case.len_bytes > *longest) {
+        return too_long(case.collective, longest, knobs.map(|knob| knob.name));
     }
-    if is_on_one_host_only(case.collective) {
-        let name = case.collective.name();
-        return passed_through(format!("{name} runs inside one host only"));
+    if case.hosts == 1 {
+        let reasons = vec!["All ranks are on one host".to_owned()];
+        return Explanation { reasons, ..Explanation::of(Path::SharedMemory) };
     }
     let ranks = case.hosts.saturating_mul(case.ranks_per_host);
     let hosts = Hosts { count: case.hosts, share_a_kernel: case.share_a_kernel, ranks };
@@ -95,6 +106,7 @@ pub fn explain(settings: &Settings, tuning: &Tuning, case: Case) -> Explanation 
         },
         hosts: case.hosts,
         ranks,
+        is_in_host_order: true,
     };
     let rule = decision.table.rule(case.collective, case.len_bytes).copied();
     let mut reasons = vec![reason(basis, settings, case, rule.is_some())];
@@ -125,20 +137,12 @@ impl Explanation {
     }
 }
 
-fn inside_a_host(settings: &Settings, case: Case) -> Explanation {
-    let longest = Limits::of(settings).longest_bytes(case.collective);
-    if let Some(longest) = longest.filter(|longest| case.len_bytes > *longest) {
-        return passed_through(format!(
-            "{} of more than {longest} bytes is left to the underlying MPI, which was measured to be \
-             faster (TRIBUTARY_REDUCE_SCATTER_MAX, TRIBUTARY_ALLGATHER_MAX, TRIBUTARY_SCAN_MAX)",
-            case.collective.name()
-        ));
-    }
-    let reasons = vec!["All ranks are on one host".to_owned()];
-    Explanation { reasons, ..Explanation::of(Path::SharedMemory) }
-}
-
-fn passed_through(reason: String) -> Explanation {
+fn too_long(collective: CollectiveKind, longest: u64, knobs: [&str; 3]) -> Explanation {
+    let (name, knobs) = (collective.name(), knobs.join(", "));
+    let reason = format!(
+        "{name} of more than {longest} bytes is left to the underlying MPI, which was measured to be \
+         faster ({knobs})"
+    );
     Explanation { path: "passed_through", reasons: vec![reason], ..Explanation::of(Path::Tree) }
 }
 
@@ -269,8 +273,11 @@ mod tests {
         let long = explained(&[], allgather, 1);
         assert_eq!(long.path, "passed_through");
         assert!(long.reasons[0].contains("4096 bytes"), "{long}");
-        let wide = explained(&[], allgather, 2);
+        assert!(long.reasons[0].contains("TRIBUTARY_ALLGATHER_MAX"), "{long}");
+        let wide = explained(&[("TRIBUTARY_BETWEEN_ALLGATHER_MAX", "65535")], allgather, 2);
         assert_eq!(wide.path, "passed_through");
-        assert!(wide.reasons[0].contains("one host only"), "{wide}");
+        assert!(wide.reasons[0].contains("TRIBUTARY_BETWEEN_ALLGATHER_MAX"), "{wide}");
+        let short = explained(&[("TRIBUTARY_BETWEEN_ALLGATHER_MAX", "65536")], allgather, 2);
+        assert_eq!(short.path, "in_tree");
     }
 }

@@ -25,7 +25,7 @@ use crate::operation::Operation;
 use crate::report::PathKind;
 use crate::settings::SUB_PARTITIONS_MAX;
 pub(crate) use decision::{Decision, Hosts};
-pub(crate) use limits::{Limits, is_on_one_host_only};
+pub(crate) use limits::Limits;
 use model::Model;
 use table::Table;
 
@@ -91,6 +91,8 @@ pub(crate) struct Selection {
     leaders_max: u32,
     hosts: u32,
     ranks: u32,
+    /// Whether a scan's contributions are gathered, because the ranks of a host are no neighbours.
+    gathers_scans: bool,
     limits: Limits,
     recent: Recent,
 }
@@ -120,6 +122,8 @@ pub(crate) struct Opened {
     pub(crate) direct_leaders: u32,
     pub(crate) hosts: u32,
     pub(crate) ranks: u32,
+    /// Whether the ranks of every host are neighbours.
+    pub(crate) is_in_host_order: bool,
 }
 
 impl Selection {
@@ -130,7 +134,8 @@ impl Selection {
 
     /// For a communicator of several.
     pub(crate) fn between_hosts(decision: Decision, opened: Opened) -> Self {
-        let Opened { tree, direct_leaders, hosts, ranks } = opened;
+        let Opened { tree, direct_leaders, hosts, ranks, is_in_host_order } = opened;
+        let limits = decision.limits;
         Self {
             default_method: Some(if tree { Method::Tree } else { Method::Direct }),
             model: decision.model(),
@@ -140,14 +145,16 @@ impl Selection {
             leaders_max: direct_leaders,
             hosts,
             ranks,
-            ..Self::default()
+            gathers_scans: !is_in_host_order,
+            limits: if is_in_host_order { limits } else { limits.with_scans_gathered(ranks) },
+            recent: Recent::default(),
         }
     }
 
     /// The path of an operation.
     pub(crate) fn path(&mut self, operation: &Operation) -> Path {
         let question = Question {
-            kind: operation.collective.kind(),
+            kind: self.carried_as(operation.collective.kind()),
             elements: operation.elements,
             len_bytes: operation.len_bytes() as u64,
         };
@@ -158,6 +165,16 @@ impl Selection {
         let path = self.answer(&question, default_method);
         self.recent.remember(question, path);
         path
+    }
+
+    /// The collective that goes between hosts for another.
+    fn carried_as(&self, kind: CollectiveKind) -> CollectiveKind {
+        match kind {
+            CollectiveKind::Scan | CollectiveKind::Exscan if self.gathers_scans => {
+                CollectiveKind::Allgather
+            }
+            kind => kind,
+        }
     }
 
     /// Where failures lie that no operation met: the method that most operations take.
