@@ -203,30 +203,30 @@ pub const SCAN_MAX: Knob = Knob {
 /// Where a reduce-scatter between hosts is left to the underlying MPI.
 pub const BETWEEN_REDUCE_SCATTER_MAX: Knob = Knob {
     name: "TRIBUTARY_BETWEEN_REDUCE_SCATTER_MAX",
-    default: "always",
+    default: "auto",
     unit: "bytes",
-    allowed: "0 to 18446744073709551615, or always",
+    allowed: "0 to 18446744073709551615, always, or auto",
     help: "longest vector of a reduce-scatter between hosts that is ours; \
-           tests/lab/bench.py measures up to where that is faster",
+           auto: always where long ones take direct links, 32 KiB in all where the tree carries them whole",
 };
 /// Where an allgather between hosts is left to the underlying MPI.
 pub const BETWEEN_ALLGATHER_MAX: Knob = Knob {
     name: "TRIBUTARY_BETWEEN_ALLGATHER_MAX",
-    default: "always",
+    default: "auto",
     unit: "bytes",
-    allowed: "0 to 18446744073709551615, or always",
+    allowed: "0 to 18446744073709551615, always, or auto",
     help: "longest contribution of a rank to an allgather between hosts that is ours; \
-           tests/lab/bench.py measures up to where that is faster",
+           auto: always where long ones take direct links, 32 KiB in all where the tree carries them whole",
 };
 /// Where a scan between hosts is left to the underlying MPI.
 pub const BETWEEN_SCAN_MAX: Knob = Knob {
     name: "TRIBUTARY_BETWEEN_SCAN_MAX",
-    default: "always",
+    default: "auto",
     unit: "bytes",
-    allowed: "0 to 18446744073709551615, or always",
+    allowed: "0 to 18446744073709551615, always, or auto",
     help: "longest vector of a scan between hosts, exclusive or not, that is ours; where the ranks of a \
            host are no neighbours in the communicator, of all ranks' vectors together; \
-           tests/lab/bench.py measures up to where that is faster",
+           auto: always where long ones take direct links, 32 KiB in all where the tree carries them whole",
 };
 /// Measurements to choose by.
 pub const TUNING: Knob = Knob {

@@ -193,7 +193,6 @@ fn perform(
         blocks: if what.dealt_by.is_some() { Blocks::At(cuts.as_ptr()) } else { Blocks::Even },
         source: source.cast(),
         target: target.as_mut_ptr().cast(),
-        ..Operation::BARRIER
     };
     let operation =
         if what.collective == Collective::Barrier { Operation::BARRIER } else { operation };
@@ -524,8 +523,8 @@ fn hosts_have_limits_of_their_own() {
             let settings = Settings {
                 allgather_max_bytes: inside,
                 scan_max_bytes: inside,
-                between_allgather_max_bytes: between,
-                between_scan_max_bytes: between,
+                between_allgather_max_bytes: Some(between),
+                between_scan_max_bytes: Some(between),
                 ..direct_settings(2, "auto", 1, 1)
             };
             let context = Arc::new(Context::open(&mut ranks, settings).unwrap());

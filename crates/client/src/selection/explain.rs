@@ -12,7 +12,7 @@ use super::decision::{Basis, Decision, Hosts, measurements};
 use super::limits::Limits;
 use super::{DirectPath, Opened, Path, Selection, built_in};
 use crate::knobs::{
-    ALLGATHER_MAX, BETWEEN_ALLGATHER_MAX, BETWEEN_REDUCE_SCATTER_MAX, BETWEEN_SCAN_MAX,
+    ALLGATHER_MAX, BETWEEN_ALLGATHER_MAX, BETWEEN_REDUCE_SCATTER_MAX, BETWEEN_SCAN_MAX, Knob,
     REDUCE_SCATTER_MAX, SCAN_MAX,
 };
 use crate::operation::Operation;
@@ -79,19 +79,8 @@ pub struct Measured {
 /// for.
 #[must_use]
 pub fn explain(settings: &Settings, tuning: &Tuning, case: Case) -> Explanation {
-    let (limits, knobs) = if case.hosts == 1 {
-        (Limits::on_one_host(settings), [&REDUCE_SCATTER_MAX, &ALLGATHER_MAX, &SCAN_MAX])
-    } else {
-        let knobs = [&BETWEEN_REDUCE_SCATTER_MAX, &BETWEEN_ALLGATHER_MAX, &BETWEEN_SCAN_MAX];
-        (Limits::between_hosts(settings), knobs)
-    };
-    let longest = limits.longest_bytes(case.collective);
-    if let Some(longest) = longest.filter(|longest| case.len_bytes > *longest) {
-        return too_long(case.collective, longest, knobs.map(|knob| knob.name));
-    }
     if case.hosts == 1 {
-        let reasons = vec!["All ranks are on one host".to_owned()];
-        return Explanation { reasons, ..Explanation::of(Path::SharedMemory) };
+        return inside_a_host(settings, case);
     }
     let ranks = case.hosts.saturating_mul(case.ranks_per_host);
     let hosts = Hosts { count: case.hosts, share_a_kernel: case.share_a_kernel, ranks };
@@ -114,7 +103,12 @@ pub fn explain(settings: &Settings, tuning: &Tuning, case: Case) -> Explanation 
         reasons.push("Where the manager refuses a group, direct links carry it".to_owned());
     }
     let rows = measurements(basis, tuning, case.share_a_kernel);
-    let path = Selection::between_hosts(decision, opened).path(&operation(case));
+    let mut selection = Selection::between_hosts(decision, opened);
+    if let Some(longest) = exceeded(selection.longest_bytes(case.collective), case) {
+        let knobs = [BETWEEN_REDUCE_SCATTER_MAX, BETWEEN_ALLGATHER_MAX, BETWEEN_SCAN_MAX];
+        return too_long(case.collective, longest, knobs);
+    }
+    let path = selection.path(&operation(case));
     let measured = rule.map_or_else(Vec::new, |rule| weighed(&rows, &rule));
     Explanation { reasons, measured, ..Explanation::of(path) }
 }
@@ -137,8 +131,22 @@ impl Explanation {
     }
 }
 
-fn too_long(collective: CollectiveKind, longest: u64, knobs: [&str; 3]) -> Explanation {
-    let (name, knobs) = (collective.name(), knobs.join(", "));
+fn inside_a_host(settings: &Settings, case: Case) -> Explanation {
+    let longest = Limits::on_one_host(settings).longest_bytes(case.collective);
+    if let Some(longest) = exceeded(longest, case) {
+        return too_long(case.collective, longest, [REDUCE_SCATTER_MAX, ALLGATHER_MAX, SCAN_MAX]);
+    }
+    let reasons = vec!["All ranks are on one host".to_owned()];
+    Explanation { reasons, ..Explanation::of(Path::SharedMemory) }
+}
+
+/// The limit, if a contribution is longer.
+fn exceeded(longest: Option<u64>, case: Case) -> Option<u64> {
+    longest.filter(|longest| case.len_bytes > *longest)
+}
+
+fn too_long(collective: CollectiveKind, longest: u64, knobs: [Knob; 3]) -> Explanation {
+    let (name, knobs) = (collective.name(), knobs.map(|knob| knob.name).join(", "));
     let reason = format!(
         "{name} of more than {longest} bytes is left to the underlying MPI, which was measured to be \
          faster ({knobs})"
@@ -277,6 +285,11 @@ mod tests {
         let wide = explained(&[("TRIBUTARY_BETWEEN_ALLGATHER_MAX", "65535")], allgather, 2);
         assert_eq!(wide.path, "passed_through");
         assert!(wide.reasons[0].contains("TRIBUTARY_BETWEEN_ALLGATHER_MAX"), "{wide}");
+        let by_tree = explained(&[("TRIBUTARY_BETWEEN_HOSTS", "tree")], allgather, 2);
+        assert_eq!(by_tree.path, "passed_through");
+        assert!(by_tree.reasons[0].contains("16384 bytes"), "{by_tree}");
+        let direct = explained(&[("TRIBUTARY_BETWEEN_HOSTS", "direct")], allgather, 2);
+        assert_eq!(direct.path, "direct");
         let short = explained(&[("TRIBUTARY_BETWEEN_ALLGATHER_MAX", "65536")], allgather, 2);
         assert_eq!(short.path, "in_tree");
     }

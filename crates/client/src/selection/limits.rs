@@ -6,8 +6,12 @@ use tributary_algorithms::CollectiveKind;
 use crate::bootstrap::{Bootstrap, BootstrapError};
 use crate::settings::Settings;
 
+/// The tree carries whole vectors, and host algorithms the parts of each host: where long ones go through
+/// the tree, only vectors up to this length do (docs/decisions/0031).
+const WHOLE_BYTES_MAX: u64 = 32 << 10;
+
 /// Longest contributions, in bytes; the same at all ranks of a communicator.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Limits {
     reduce_scatter_bytes: u64,
     allgather_bytes: u64,
@@ -22,24 +26,6 @@ impl Limits {
             allgather_bytes: settings.allgather_max_bytes,
             scan_bytes: settings.scan_max_bytes,
         }
-    }
-
-    /// What they say of those of several.
-    pub(crate) fn between_hosts(settings: &Settings) -> Self {
-        Self {
-            reduce_scatter_bytes: settings.between_reduce_scatter_max_bytes,
-            allgather_bytes: settings.between_allgather_max_bytes,
-            scan_bytes: settings.between_scan_max_bytes,
-        }
-    }
-
-    /// The same where the scans of `ranks` ranks gather all their vectors: the limit is of all together.
-    pub(crate) fn with_scans_gathered(self, ranks: u32) -> Self {
-        let scan_bytes = match self.scan_bytes {
-            u64::MAX => u64::MAX,
-            all_bytes => all_bytes / u64::from(ranks.max(1)),
-        };
-        Self { scan_bytes, ..self }
     }
 
     /// What rank 0's settings say of one host, at all ranks.
@@ -66,6 +52,48 @@ impl Limits {
             | CollectiveKind::Reduce
             | CollectiveKind::Barrier
             | CollectiveKind::Broadcast => None,
+        }
+    }
+}
+
+/// What one rank's settings say of communicators of several hosts; none where the path decides.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct AskedLimits {
+    reduce_scatter_bytes: Option<u64>,
+    allgather_bytes: Option<u64>,
+    scan_bytes: Option<u64>,
+}
+
+impl AskedLimits {
+    pub(super) fn of(settings: &Settings) -> Self {
+        Self {
+            reduce_scatter_bytes: settings.between_reduce_scatter_max_bytes,
+            allgather_bytes: settings.between_allgather_max_bytes,
+            scan_bytes: settings.between_scan_max_bytes,
+        }
+    }
+
+    /// The limits of a communicator. `times_in_tree` tells how many contributions a long one becomes in
+    /// the tree, or none if it takes direct links; `gathered` how many ranks' vectors a scan gathers,
+    /// where it does.
+    pub(super) fn settle(
+        self,
+        gathered: Option<u32>,
+        times_in_tree: impl Fn(CollectiveKind) -> Option<u64>,
+    ) -> Limits {
+        let limit = |asked: Option<u64>, kind| {
+            let by_path = || times_in_tree(kind).map_or(u64::MAX, |times| WHOLE_BYTES_MAX / times);
+            asked.unwrap_or_else(by_path)
+        };
+        // What is asked for counts all vectors that are gathered.
+        let is_bounded = |bytes: &u64| *bytes != u64::MAX;
+        let of_one = |bytes: u64| bytes / u64::from(gathered.unwrap_or(1).max(1));
+        let scan_bytes =
+            self.scan_bytes.map(|bytes| Some(bytes).filter(is_bounded).map_or(u64::MAX, of_one));
+        Limits {
+            reduce_scatter_bytes: limit(self.reduce_scatter_bytes, CollectiveKind::ReduceScatter),
+            allgather_bytes: limit(self.allgather_bytes, CollectiveKind::Allgather),
+            scan_bytes: limit(scan_bytes, CollectiveKind::Scan),
         }
     }
 }

@@ -32,6 +32,9 @@ use table::Table;
 /// How many answers are remembered: programs repeat themselves.
 const RECENT_MAX: usize = 4;
 
+/// Longer than any length at which the path changes.
+const LONG_BYTES: u64 = 1 << 40;
+
 /// What carries an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Path {
@@ -135,8 +138,8 @@ impl Selection {
     /// For a communicator of several.
     pub(crate) fn between_hosts(decision: Decision, opened: Opened) -> Self {
         let Opened { tree, direct_leaders, hosts, ranks, is_in_host_order } = opened;
-        let limits = decision.limits;
-        Self {
+        let asked = decision.limits;
+        let mut selection = Self {
             default_method: Some(if tree { Method::Tree } else { Method::Direct }),
             model: decision.model(),
             leaders: decision.leaders,
@@ -146,9 +149,24 @@ impl Selection {
             hosts,
             ranks,
             gathers_scans: !is_in_host_order,
-            limits: if is_in_host_order { limits } else { limits.with_scans_gathered(ranks) },
+            limits: Limits::default(),
             recent: Recent::default(),
-        }
+        };
+        let gathered = selection.gathers_scans.then_some(ranks);
+        selection.limits = asked.settle(gathered, |kind| selection.times_in_tree(kind));
+        selection
+    }
+
+    /// How many contributions a long one of this kind becomes in the tree; none if it takes direct links.
+    fn times_in_tree(&self, kind: CollectiveKind) -> Option<u64> {
+        let kind = self.carried_as(kind);
+        let long = Question { kind, elements: LONG_BYTES, len_bytes: LONG_BYTES };
+        let path = self.answer(&long, self.default_method?);
+        (path == Path::Tree).then(|| match kind {
+            CollectiveKind::Allgather => self.ranks.into(),
+            CollectiveKind::Scan | CollectiveKind::Exscan => self.hosts.into(),
+            _ => 1,
+        })
     }
 
     /// The path of an operation.
