@@ -76,9 +76,9 @@ PROGRAMS = (
     # Offloads also the lengths with which the underlying MPI is faster, to test them.
     Program("further", (sample(1, 1, 64), sample(2, 1, 32), sample(3, 1, 64), sample(4, 1, 64),
                         sample(9, 1, 512), sample(4, 2, 128), sample(9, 3, 512)),
-            passes="one host", settings=(("TRIBUTARY_REDUCE_SCATTER_MAX", "always"),
-                                         ("TRIBUTARY_ALLGATHER_MAX", "always"),
-                                         ("TRIBUTARY_SCAN_MAX", "always"))),
+            settings=tuple((f"TRIBUTARY_{kind}_MAX", "always") for kind in (
+                "REDUCE_SCATTER", "ALLGATHER", "SCAN", "BETWEEN_REDUCE_SCATTER", "BETWEEN_ALLGATHER",
+                "BETWEEN_SCAN"))),
     Program("operators", (sample(1, 1, 32), sample(2, 1, 24), sample(3, 1, 24), sample(4, 1, 24),
                           sample(9, 1, 64), sample(4, 2, 24)), passes="direct links"),
     # The tree cannot call operators of a program; direct links between hosts can.

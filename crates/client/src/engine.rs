@@ -14,14 +14,16 @@ use crate::placement::Placement;
 use crate::progress_hook::{ProgressHook, Verdict};
 use crate::report::Counters;
 use crate::request_state::RequestState;
-use crate::selection::{Path, Selection, is_on_one_host_only};
+use crate::selection::{Path, Selection};
 use multi_leader::MultiLeader;
 use plan::{Plan, PlanContext, Stage, plan, shm_action};
 
 pub(crate) use methods::InterHostMethods;
 pub(crate) use plan::StreamUse;
 
+mod blocks;
 mod failures;
+mod local;
 mod methods;
 mod multi_leader;
 mod outcome;
@@ -60,7 +62,9 @@ pub(crate) struct Engine {
     queue: VecDeque<Queued>,
     current: Option<Current>,
     failed: Option<CollectiveError>,
+    /// Memory of plans, kept from operation to operation.
     scratch: Vec<u8>,
+    cuts: Vec<u64>,
 }
 
 /// What an engine is made of.
@@ -130,6 +134,7 @@ impl Engine {
             current: None,
             failed: None,
             scratch: Vec::new(),
+            cuts: Vec::new(),
         }
     }
 
@@ -368,8 +373,8 @@ impl Engine {
     fn plan(&mut self, operation: &Operation, path: Path) -> Plan {
         let kernel = self.kernel_of(operation);
         let placement = &self.placement;
-        let (stream, scratch) = (self.stream, &mut self.scratch);
-        plan(operation, path, PlanContext { placement, kernel, stream, scratch })
+        let (stream, scratch, cuts) = (self.stream, &mut self.scratch, &mut self.cuts);
+        plan(operation, path, PlanContext { placement, kernel, stream, scratch, cuts })
     }
 
     /// How the operation's elements combine; none where it reduces nothing.
@@ -387,7 +392,7 @@ impl Engine {
     /// be called. The same at all ranks.
     pub(crate) fn combined_bytes_max(&self, commutes: bool) -> usize {
         let is_called = !self.placement.spans_hosts()
-            || self.selection.has_direct_links() && (commutes || self.placement.keeps_rank_order());
+            || self.selection.has_direct_links() && (commutes || self.placement.is_in_host_order());
         if is_called { shm::element_bytes_max(self.placement.ranks()) } else { 0 }
     }
 
@@ -397,7 +402,14 @@ impl Engine {
         let (ranks, label) = (self.placement.ranks(), || self.label.clone());
         if let Some(combiner) = operation.combiner {
             let element_bytes = combiner.element_bytes();
-            let max_bytes = self.combined_bytes_max(combiner.commutes());
+            // Between hosts nobody has tried the parts of a vector in elements of another size.
+            let goes_between =
+                matches!(collective, Collective::Allreduce | Collective::Reduce { .. });
+            let max_bytes = if goes_between || !self.placement.spans_hosts() {
+                self.combined_bytes_max(combiner.commutes())
+            } else {
+                0
+            };
             if !(1..=max_bytes).contains(&element_bytes) {
                 let label = label();
                 return Err(CollectiveError::NotCombined { label, element_bytes, max_bytes });
@@ -408,11 +420,6 @@ impl Engine {
         let root = collective.root().unwrap_or(0);
         if root >= ranks {
             return Err(CollectiveError::NoSuchRoot { label: label(), root, ranks });
-        }
-        let kind = collective.kind();
-        if self.placement.spans_hosts() && is_on_one_host_only(kind) {
-            let hosts = self.placement.hosts.len() as u32;
-            return Err(CollectiveError::SeveralHosts { label: label(), kind, hosts });
         }
         self.check_blocks(operation)
     }
@@ -429,8 +436,12 @@ impl Engine {
             Blocks::At(cuts) => {
                 // SAFETY: there is one more of them than there are ranks, as the caller of
                 // `Communicator::run` or `start` promised.
-                let end = unsafe { cuts.add(ranks as usize).read() };
-                (end == elements, end)
+                let cut = |at: u32| unsafe { cuts.add(at as usize).read() };
+                let end = cut(ranks);
+                // Inside a host a block stays within the vector whatever the cuts are.
+                let is_ascending =
+                    !self.placement.spans_hosts() || (0..ranks).all(|at| cut(at) <= cut(at + 1));
+                (end == elements && is_ascending, end)
             }
         };
         if is_covered {

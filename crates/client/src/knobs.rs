@@ -200,6 +200,34 @@ pub const SCAN_MAX: Knob = Knob {
     help: "longest vector of a scan inside one host, exclusive or not, that is ours; \
            bench/node/node.py --further measures up to where that is faster",
 };
+/// Where a reduce-scatter between hosts is left to the underlying MPI.
+pub const BETWEEN_REDUCE_SCATTER_MAX: Knob = Knob {
+    name: "TRIBUTARY_BETWEEN_REDUCE_SCATTER_MAX",
+    default: "auto",
+    unit: "bytes",
+    allowed: "0 to 18446744073709551615, always, or auto",
+    help: "longest vector of a reduce-scatter between hosts that is ours; \
+           auto: always where long ones take direct links, 32 KiB in all where the tree carries them whole",
+};
+/// Where an allgather between hosts is left to the underlying MPI.
+pub const BETWEEN_ALLGATHER_MAX: Knob = Knob {
+    name: "TRIBUTARY_BETWEEN_ALLGATHER_MAX",
+    default: "auto",
+    unit: "bytes",
+    allowed: "0 to 18446744073709551615, always, or auto",
+    help: "longest contribution of a rank to an allgather between hosts that is ours; \
+           auto: always where long ones take direct links, 32 KiB in all where the tree carries them whole",
+};
+/// Where a scan between hosts is left to the underlying MPI.
+pub const BETWEEN_SCAN_MAX: Knob = Knob {
+    name: "TRIBUTARY_BETWEEN_SCAN_MAX",
+    default: "auto",
+    unit: "bytes",
+    allowed: "0 to 18446744073709551615, always, or auto",
+    help: "longest vector of a scan between hosts, exclusive or not, that is ours; where the ranks of a \
+           host are no neighbours in the communicator, of all ranks' vectors together; \
+           auto: always where long ones take direct links, 32 KiB in all where the tree carries them whole",
+};
 /// Measurements to choose by.
 pub const TUNING: Knob = Knob {
     name: "TRIBUTARY_TUNING",
@@ -340,6 +368,9 @@ pub const KNOBS: &[&Knob] = &[
     &REDUCE_SCATTER_MAX,
     &ALLGATHER_MAX,
     &SCAN_MAX,
+    &BETWEEN_REDUCE_SCATTER_MAX,
+    &BETWEEN_ALLGATHER_MAX,
+    &BETWEEN_SCAN_MAX,
     &TUNING,
     &HOST_ADDRESS,
     &EXTERNAL_RECEIVER,

@@ -1,7 +1,6 @@
 //! A collective operation, as one rank asks for it.
 
 pub use tributary_algorithms::Collective;
-use tributary_algorithms::CollectiveKind;
 pub use tributary_shm_collectives::Blocks;
 use tributary_tuning::Method;
 use tributary_wire::{Datatype, Operator};
@@ -134,17 +133,7 @@ pub enum CollectiveError {
         /// The number.
         number: u32,
     },
-    /// The caller asked for a collective that runs inside one host only.
-    #[error("{} of {label}, which is on {hosts} hosts, is left to others", kind.name())]
-    SeveralHosts {
-        /// The communicator.
-        label: String,
-        /// The collective.
-        kind: CollectiveKind,
-        /// How many hosts its ranks are on.
-        hosts: u32,
-    },
-    /// The caller named blocks that do not cover the vector.
+    /// The caller named blocks that do not cover the vector, or not in ascending order.
     #[error("blocks of {label} end at element {end}, its vector at {elements}")]
     Blocks {
         /// The communicator.

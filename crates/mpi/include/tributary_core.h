@@ -67,8 +67,6 @@
 #define TRIBUTARY_SCAN 6
 #define TRIBUTARY_EXSCAN 7
 #define TRIBUTARY_COLLECTIVES 8
-/* This one and those after it are offloaded only if all ranks are on one host. */
-#define TRIBUTARY_FIRST_ON_HOST TRIBUTARY_REDUCE_SCATTER
 
 /* Why an operation went to the underlying MPI. */
 #define TRIBUTARY_PASS_USER_OPERATOR 0     /* an operator made by MPI_Op_create, or an RMA one */
@@ -81,14 +79,13 @@
 #define TRIBUTARY_PASS_TOO_LONG 7          /* 2 GiB or more, which MPI_Pack can't count */
 #define TRIBUTARY_PASS_ARGUMENTS 8         /* MPI may refuse them, and then raises its own error */
 #define TRIBUTARY_PASS_REVOKED 9           /* the program has revoked the communicator */
-#define TRIBUTARY_PASS_SEVERAL_HOSTS 10    /* a collective of one host, a communicator of several */
-#define TRIBUTARY_PASS_SLOWER 11           /* so long that the underlying MPI was measured to be faster */
-#define TRIBUTARY_PASS_GAPS 12             /* derived datatype with gaps, in a reduction */
+#define TRIBUTARY_PASS_SLOWER 10           /* so long that the underlying MPI was measured to be faster */
+#define TRIBUTARY_PASS_GAPS 11             /* derived datatype with gaps, in a reduction */
 /* An operator that only MPI can call (tributary_combiner): */
-#define TRIBUTARY_PASS_COMBINER_NONBLOCKING 13 /* in a nonblocking call */
-#define TRIBUTARY_PASS_COMBINER_HOSTS 14       /* between hosts without direct links in rank order */
-#define TRIBUTARY_PASS_LONG_ELEMENT 15         /* on elements that are too long */
-#define TRIBUTARY_PASS_REASONS 16
+#define TRIBUTARY_PASS_COMBINER_NONBLOCKING 12 /* in a nonblocking call */
+#define TRIBUTARY_PASS_COMBINER_HOSTS 13       /* between hosts, where it cannot go */
+#define TRIBUTARY_PASS_LONG_ELEMENT 14         /* on elements that are too long */
+#define TRIBUTARY_PASS_REASONS 15
 
 /* What became of an operation. */
 #define TRIBUTARY_PENDING 0

@@ -1,6 +1,6 @@
 /*
- * The collectives that are offloaded inside one host only, blocking and nonblocking, up to the length
- * from which on the underlying MPI is faster.
+ * The collectives that are offloaded up to the length from which on the underlying MPI is faster,
+ * blocking and nonblocking. That length is the communicator's.
  *
  * Each offload_* fills `operation` and returns the record to run it on, or counts the call as passed
  * through and returns null; `through` says whether cuts or a dense copy are needed. A rank that
@@ -28,16 +28,14 @@ typedef struct gather_side {
 } gather_side;
 
 /* decide(), then by the length of this rank's contribution. */
-static comm_record *decide_on_host(comm_record *record, uint32_t collective, uint32_t reason,
-                                   uint64_t len_bytes, offload_mode mode,
-                                   const tributary_operation *operation) {
+static comm_record *decide_by_length(comm_record *record, uint32_t collective, uint32_t reason,
+                                     uint64_t len_bytes, offload_mode mode,
+                                     const tributary_operation *operation) {
     record = decide(record, collective, reason, mode, operation);
     if (record == NULL || len_bytes <= record->longest_bytes[collective]) {
         return record;
     }
-    tributary_count_passed(record->core, collective,
-                           record->is_on_one_host ? TRIBUTARY_PASS_SLOWER
-                                                  : TRIBUTARY_PASS_SEVERAL_HOSTS);
+    tributary_count_passed(record->core, collective, TRIBUTARY_PASS_SLOWER);
     if (mode == OFFLOAD_NONBLOCKING) {
         timing_leave_out(collective);
     }
@@ -72,7 +70,7 @@ static comm_record *decide_reduction(comm_record *record, uint32_t collective, u
     operation->target = recvbuf;
     operation->cuts = NULL;
     uint64_t len_bytes = reason >= OFFLOAD_IT ? vector_bytes(count, datatype, operation) : 0;
-    return decide_on_host(record, collective, reason, len_bytes, mode, operation);
+    return decide_by_length(record, collective, reason, len_bytes, mode, operation);
 }
 
 static bool scatter_buffers_are_valid(const void *sendbuf, const void *recvbuf, MPI_Count own) {
@@ -259,7 +257,7 @@ static comm_record *offload_allgather(const void *sendbuf, gather_side send, voi
     if (reason == OFFLOAD_IT && !(dense && sends_dense)) {
         *through = gather_through(sendbuf, send, recvbuf, receive, record, (int)block_bytes);
     }
-    return decide_on_host(record, TRIBUTARY_ALLGATHER, reason, (uint64_t)block_bytes, mode,
+    return decide_by_length(record, TRIBUTARY_ALLGATHER, reason, (uint64_t)block_bytes, mode,
                           operation);
 }
 

@@ -27,7 +27,7 @@ static uint32_t judge_combining_on(const comm_record *record, uint32_t collectiv
     }
     bool goes_between = collective == TRIBUTARY_ALLREDUCE || collective == TRIBUTARY_REDUCE;
     if (!record->is_on_one_host && !goes_between) {
-        return TRIBUTARY_PASS_SEVERAL_HOSTS;
+        return TRIBUTARY_PASS_COMBINER_HOSTS;
     }
     uint64_t longest_bytes =
         tributary_communicator_combines(record->core, reason == OFFLOAD_COMBINING);

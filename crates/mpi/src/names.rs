@@ -79,7 +79,7 @@ pub(crate) const GIVEN_UP: c_int = -2;
 pub(crate) const PASS_UNAVAILABLE: u32 = 5;
 
 /// Why an operation went to the underlying MPI, for the report.
-pub(crate) const PASS_REASONS: [&str; 16] = [
+pub(crate) const PASS_REASONS: [&str; 15] = [
     "user-defined operator",
     "datatype that aggregation nodes don't know",
     "operator not defined on the datatype",
@@ -90,11 +90,10 @@ pub(crate) const PASS_REASONS: [&str; 16] = [
     "too long to pack",
     "arguments that MPI may refuse",
     "communicator revoked",
-    "collective of one host on a communicator of several hosts",
     "length at which the underlying MPI was measured to be faster",
     "derived datatype with gaps, in a reduction",
     "nonblocking call with an operator that only MPI can call",
-    "operator that only MPI can call, on a communicator whose hosts have no direct links in rank order",
+    "operator that only MPI can call, which cannot go between these hosts",
     "element too long for an operator that only MPI can call",
 ];
 

@@ -72,7 +72,7 @@ pub trait Wide {
 ///
 /// The bits of the result depend on the ranks' data only: where blocks are cut does not enter into
 /// any element's value, because kernels work element by element.
-pub(super) fn reduce_in_order<'a>(
+pub fn reduce_in_order<'a>(
     kernel: &(impl Combine + ?Sized),
     target: &mut [u8],
     ranks: u32,

@@ -200,6 +200,7 @@ mod tests {
             elements,
             element_bytes: Datatype::F64.size_bytes(),
             order: Order::Any,
+            parts: shm::Blocks::Even,
             algorithm: Algorithm::Ring,
             kernel: Some(kernel),
             source: std::ptr::null(),
