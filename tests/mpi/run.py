@@ -80,7 +80,7 @@ PROGRAMS = (
                 "REDUCE_SCATTER", "ALLGATHER", "SCAN", "BETWEEN_REDUCE_SCATTER", "BETWEEN_ALLGATHER",
                 "BETWEEN_SCAN"))),
     Program("operators", (sample(1, 1, 32), sample(2, 1, 24), sample(3, 1, 24), sample(4, 1, 24),
-                          sample(9, 1, 64), sample(4, 2, 24)), passes="direct links"),
+                          sample(9, 1, 64), sample(4, 2, 24)), passes="cannot go between"),
     # The tree cannot call operators of a program; direct links between hosts can.
     Program("operators", (sample(2, 2, 24), sample(4, 2, 24), sample(9, 3, 64)), between="direct",
             settings=(("TRIBUTARY_BETWEEN_HOSTS", "direct"),

@@ -172,7 +172,10 @@ fn collectives_of_one_host_and_elements_too_long_are_refused() {
         let rank = ranks.rank();
         let apart = communicator(&mut ranks, 2, "direct");
         let outcome = run(&apart, Collective::Scan, rank, 3);
-        assert!(matches!(outcome, Err(CollectiveError::NotCombined { max_bytes: 0, .. })), "{outcome:?}");
+        assert!(
+            matches!(outcome, Err(CollectiveError::NotCombined { max_bytes: 0, .. })),
+            "{outcome:?}"
+        );
         let together = communicator(&mut ranks, 1, "direct");
         let max_bytes = together.combined_bytes_max(false);
         assert!((64..1 << 20).contains(&max_bytes), "{max_bytes}");

@@ -5,7 +5,7 @@ use std::sync::OnceLock;
 use std::time::Instant;
 
 use tributary_client::report::{PathTaken, TimeCells, Times};
-use tributary_client::{CollectiveKind, Settings, Switch};
+use tributary_client::{CollectiveKind, Combiner, Settings, Switch};
 
 use crate::communicator::CCommunicator;
 use crate::names::COperation;
@@ -47,8 +47,13 @@ pub unsafe extern "C" fn tributary_count_time(
     // SAFETY: `communicator` came from `tributary_communicator_new` and was not freed, and
     // `operation` is valid during this call: the header's rule on pointers.
     let (communicator, operation) = unsafe { (&*communicator, &*operation) };
+    let combining = operation.combining();
+    let combiner =
+        combining.as_ref().map(|(combining, commutes)| Combiner::new(combining, *commutes));
     // Neither fails for an operation that ran.
-    if let (Ok(communicator), Ok(operation)) = (communicator.joined(), operation.operation()) {
+    if let (Ok(communicator), Ok(operation)) =
+        (communicator.joined(), operation.operation(combiner))
+    {
         let path = communicator.path(&operation).kind().into();
         let len_bytes = operation.len_bytes() as u64;
         CELLS.add(operation.collective.kind(), path, len_bytes, duration_ns);

@@ -13,11 +13,11 @@
 //! host's scan. Where host order is not the order of the ranks no host has a prefix to hand on: all
 //! contributions are gathered instead, and every rank reduces those up to its own.
 
-use tributary_algorithms::Collective;
+use tributary_algorithms::{self as algorithms, Collective};
 use tributary_shm_collectives::{self as shm, Action, Blocks};
 use tributary_wire::{Datatype, Operator};
 
-use super::local::{Arrangement, Lead, Local, Order, block_of};
+use super::local::{Arrangement, BlockOrder, Lead, Local, block_of};
 use super::plan::{Plan, Planner, Stage};
 use crate::inter_host::InterHostOperation;
 use crate::operation::Operation;
@@ -38,7 +38,7 @@ impl Planner<'_> {
         self.gather_at_leaders(&mut plan, source, all, block_bytes);
         if is_arranged {
             plan.push(Stage::Local(Local::Arrange(Arrangement {
-                into: Order::Ranks,
+                into: BlockOrder::Ranks,
                 source: all,
                 target,
                 blocks: Blocks::Even,
@@ -83,7 +83,7 @@ impl Planner<'_> {
             if is_arranged {
                 into = part.wrapping_sub(first);
                 plan.push(Stage::Local(Local::Arrange(Arrangement {
-                    into: Order::Hosts,
+                    into: BlockOrder::Hosts,
                     source: reduced,
                     target: into,
                     blocks,
@@ -228,6 +228,8 @@ impl Planner<'_> {
             operator: Operator::BitOr,
             datatype: Datatype::U8,
             elements: len_bytes as u64,
+            element_bytes: Datatype::U8.size_bytes(),
+            order: algorithms::Order::Any,
             parts: Blocks::At(cuts.as_ptr()),
             kernel: None,
             algorithm: self.algorithm(),

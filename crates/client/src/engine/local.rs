@@ -35,7 +35,7 @@ pub(super) enum Local {
 /// A vector of one block for each rank, from one order into the other.
 #[derive(Clone, Copy)]
 pub(super) struct Arrangement {
-    pub(super) into: Order,
+    pub(super) into: BlockOrder,
     pub(super) source: *const u8,
     pub(super) target: *mut u8,
     /// Blocks of the vector in rank order, in elements.
@@ -46,7 +46,7 @@ pub(super) struct Arrangement {
 
 /// The order of blocks in a vector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Order {
+pub(super) enum BlockOrder {
     /// As [`Placement`] has the ranks of each host together.
     Hosts,
     /// By rank.
@@ -126,8 +126,8 @@ impl Arrangement {
                 let first_by_rank = elements.start as usize * self.element_bytes;
                 let block_bytes = (elements.end - elements.start) as usize * self.element_bytes;
                 let (from, to) = match self.into {
-                    Order::Hosts => (first_by_rank, in_host_order),
-                    Order::Ranks => (in_host_order, first_by_rank),
+                    BlockOrder::Hosts => (first_by_rank, in_host_order),
+                    BlockOrder::Ranks => (in_host_order, first_by_rank),
                 };
                 // SAFETY: blocks lie within the vector in either order, and the buffers are apart, by
                 // this function's contract.
