@@ -190,6 +190,7 @@ fn perform(
         datatype: Datatype::I64,
         operator: Operator::Sum,
         elements: what.elements as u64,
+        combiner: None,
         blocks: if what.dealt_by.is_some() { Blocks::At(cuts.as_ptr()) } else { Blocks::Even },
         source: source.cast(),
         target: target.as_mut_ptr().cast(),

@@ -124,6 +124,8 @@ fn allreduce_of(vector: &mut [f32], algorithm: Algorithm) -> InterHostOperation 
         collective: Collective::Allreduce,
         operator: Operator::Sum,
         datatype: Datatype::F32,
+        element_bytes: Datatype::F32.size_bytes(),
+        order: Order::Any,
         elements: vector.len() as u64,
         algorithm,
         parts: Blocks::Even,
