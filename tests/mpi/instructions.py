@@ -27,7 +27,7 @@ FLAGS = ("-std=c11", "-O2", "-g", "-Wall", "-Wextra", "-Werror")
 # Collective, interposed functions, instructions allowed per call on the rank with more of them.
 LIMITS = [("allreduce", ("shim_Allreduce",), 322), ("reduce", ("shim_Reduce",), 365),
           ("bcast", ("shim_Bcast",), 272), ("barrier", ("shim_Barrier",), 142),
-          ("persistent", ("shim_Start", "shim_Wait"), 1000)]
+          ("persistent", ("shim_Start", "shim_Wait"), 545)]
 SHORT, LONG = 500, 2500
 
 

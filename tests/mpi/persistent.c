@@ -504,7 +504,14 @@ static void check_freed(void) {
     MPI_Request_free(&request);
 }
 
-static bool is_empty(int at) { return at % 10 == 9; }
+/* MPICH 4.0.2's own may never be complete if another call than MPI_Waitall drives them. */
+static bool is_empty(int at) {
+#ifdef MPICH_NUMVERSION
+    return MPICH_NUMVERSION >= 50000000 && at % 10 == 9;
+#else
+    return at % 10 == 9;
+#endif
+}
 
 /* Handles come and go; a vector without elements goes to the MPI. */
 static void check_many(MPI_Comm comm) {

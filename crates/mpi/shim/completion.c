@@ -115,12 +115,14 @@ static int wait_for_direct(int count, MPI_Request requests[], MPI_Status statuse
     return errors == 0 ? MPI_SUCCESS : MPI_ERR_IN_STATUS;
 }
 
-/* Waits for one after the other, last for those during whose wait none of ours is completed. */
+/*
+ * Waits for one after the other. First for those that went to the MPI: ours go on by themselves.
+ */
 static int wait_in_turn(int count, MPI_Request shown[], MPI_Status statuses[]) {
     int errors = 0;
-    for (int last = 0; last <= 1; last++) {
+    for (int is_ours = 0; is_ours <= 1; is_ours++) {
         for (int at = 0; at < count; at++) {
-            if (persistent_is_passed(shown[at]) != (last == 1)) {
+            if (persistent_is_passed(shown[at]) == (is_ours == 1)) {
                 continue;
             }
             MPI_Status *status =
