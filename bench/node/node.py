@@ -53,7 +53,7 @@ def parse_arguments():
                         help="folder with openmpi/ and mpich/ (default %(default)s)")
     target = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
     parser.add_argument("--libraries", type=pathlib.Path, default=target / "release",
-                        help="folder of the preload libraries (default %(default)s)")
+                        help="folder of the preload library (default %(default)s)")
     parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build/bench-node",
                         help="folder for compiled programs (default %(default)s)")
     parser.add_argument("--rounds", type=int, default=5, help="interleaved runs of each kind")
@@ -103,7 +103,7 @@ def run_cases(mpi, program, ranks, cases, preload, arguments):
         command = [arguments.venvs / mpi / "bin/mpirun", "-n", ranks]
         report = pathlib.Path(folder) / "report.json"
         if preload:
-            library = (arguments.libraries / f"libtributary_{mpi}.so").resolve()
+            library = (arguments.libraries / "libtributary.so").resolve()
             if not library.exists():
                 sys.exit(f"{library} does not exist; run `make build`")
             command += ["env", f"LD_PRELOAD={library}", f"TRIBUTARY_REPORT={report}"]

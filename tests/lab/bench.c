@@ -1,7 +1,9 @@
 /*
  * Latency of collectives, one line of JSON a case, for bench.py.
  *
- * A case is OPERATION:BYTES, such as allreduce:8. It is timed in blocks of calls that take about BLOCK_US
+ * A case is OPERATION:BYTES, such as allreduce:8; bytes are those that a rank contributes, as in the OSU
+ * benchmarks. A reduce_scatter deals its vector to the ranks in blocks that differ by one element at most
+ * (osu_reduce_scatter). A case is timed in blocks of calls that take about BLOCK_US
  * together. A block's latency is its time on the slowest rank over its calls; the median over blocks is
  * printed. A block begins after a barrier of the underlying MPI (PMPI_), which also gathers the figures,
  * so the same calls surround every method. The median and the 99th percentile of single calls on rank 0
@@ -33,6 +35,7 @@ struct one_case {
 
 static int rank, ranks;
 static float *mine, *result;
+static int *blocks_of; /* elements that each rank gets of a reduce_scatter */
 static double call_us[BLOCKS * CALLS_MAX]; /* rank 0's timed calls */
 static int counted;
 static int calls_made; /* of a case, in all */
@@ -52,7 +55,7 @@ static void fail(const char *what, const char *detail) {
 static struct one_case parse_case(const char *text) {
     struct one_case parsed = {.elements = 0};
     int bytes = 0;
-    if (sscanf(text, "%15[a-z]:%d", parsed.operation, &bytes) < 1) {
+    if (sscanf(text, "%15[a-z_]:%d", parsed.operation, &bytes) < 1) {
         fail("not a case (operation:bytes)", text);
     }
     parsed.elements = bytes / (int)sizeof(float);
@@ -67,8 +70,23 @@ static void call(const struct one_case *one) {
         MPI_Reduce(mine, result, one->elements, MPI_FLOAT, MPI_SUM, 0, MPI_COMM_WORLD);
     } else if (strcmp(one->operation, "allreduce") == 0) {
         MPI_Allreduce(mine, result, one->elements, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
+    } else if (strcmp(one->operation, "allgather") == 0) {
+        MPI_Allgather(mine, one->elements, MPI_FLOAT, result, one->elements, MPI_FLOAT,
+                      MPI_COMM_WORLD);
+    } else if (strcmp(one->operation, "reduce_scatter") == 0) {
+        MPI_Reduce_scatter(mine, result, blocks_of, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
+    } else if (strcmp(one->operation, "scan") == 0) {
+        MPI_Scan(mine, result, one->elements, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
+    } else if (strcmp(one->operation, "exscan") == 0) {
+        MPI_Exscan(mine, result, one->elements, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
     } else {
         fail("no such operation", one->operation);
+    }
+}
+
+static void deal(int elements) {
+    for (int other = 0; other < ranks; other++) {
+        blocks_of[other] = elements / ranks + (other < elements % ranks);
     }
 }
 
@@ -77,19 +95,53 @@ static float element(int of_rank, int at) {
     return (float)(of_rank + 1 + at % 16);
 }
 
-static void check_result(const struct one_case *one) {
-    int has_result = rank == 0 || strcmp(one->operation, "reduce") != 0;
-    if (!has_result) {
-        return;
+static bool is(const struct one_case *one, const char *operation) {
+    return strcmp(one->operation, operation) == 0;
+}
+
+/* Element `at` of the reduction of the first ranks. */
+static float reduced(int of_ranks, int at) {
+    float sum = 0;
+    for (int other = 0; other < of_ranks; other++) {
+        sum += element(other, at);
     }
-    for (int at = 0; at < one->elements; at++) {
-        float expected = 0;
-        for (int other = 0; other < ranks; other++) {
-            expected += element(other, at);
-        }
-        if (result[at] != expected) {
+    return sum;
+}
+
+/* Compares `elements` results, which are those from element `first` on over the first ranks. */
+static void check_reduced(const struct one_case *one, int elements, int first, int of_ranks) {
+    for (int at = 0; at < elements; at++) {
+        if (result[at] != reduced(of_ranks, first + at)) {
             fail("wrong result", one->operation);
         }
+    }
+}
+
+static void check_gathered(const struct one_case *one) {
+    for (int other = 0; other < ranks; other++) {
+        for (int at = 0; at < one->elements; at++) {
+            if (result[(size_t)other * (size_t)one->elements + (size_t)at] != element(other, at)) {
+                fail("wrong result", one->operation);
+            }
+        }
+    }
+}
+
+static void check_result(const struct one_case *one) {
+    if (is(one, "allgather")) {
+        check_gathered(one);
+    } else if (is(one, "reduce_scatter")) {
+        int first = 0;
+        for (int other = 0; other < rank; other++) {
+            first += blocks_of[other];
+        }
+        check_reduced(one, blocks_of[rank], first, ranks);
+    } else if (is(one, "scan")) {
+        check_reduced(one, one->elements, 0, rank + 1);
+    } else if (is(one, "exscan")) {
+        check_reduced(one, rank > 0 ? one->elements : 0, 0, rank);
+    } else if (rank == 0 || !is(one, "reduce")) {
+        check_reduced(one, one->elements, 0, ranks);
     }
 }
 
@@ -133,8 +185,9 @@ static double in_a_row_us(const struct one_case *one, int calls) {
 /* Microseconds a call, on the slowest rank. */
 static double block_us(const struct one_case *one, int calls) {
     double slowest = 0;
-    bool is_rooted = strcmp(one->operation, "reduce") == 0;
-    double each = is_rooted ? one_by_one_us(one, calls) : in_a_row_us(one, calls);
+    /* Ranks run ahead there, too: of a scan, the first need nothing of the last. */
+    bool is_one_way = is(one, "reduce") || is(one, "scan") || is(one, "exscan");
+    double each = is_one_way ? one_by_one_us(one, calls) : in_a_row_us(one, calls);
     PMPI_Allreduce(&each, &slowest, 1, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
     return slowest;
 }
@@ -147,7 +200,9 @@ static int compare_doubles(const void *left, const void *right) {
 
 static void run_case(const struct one_case *one) {
     double blocks[BLOCKS];
-    memset(result, 0, (size_t)one->elements * sizeof(float));
+    size_t results = (size_t)one->elements * (is(one, "allgather") ? (size_t)ranks : 1);
+    memset(result, 0, results * sizeof(float));
+    deal(one->elements);
     int warm_calls = one->elements > 65536 ? 5 : WARM_CALLS;
     calls_made = 0;
     block_us(one, FIRST_CALLS);
@@ -214,13 +269,17 @@ int main(int argc, char **argv) {
     MPI_Init(&argc, &argv);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+    blocks_of = calloc((size_t)ranks, sizeof *blocks_of);
     int most = 1;
+    int most_results = 1;
     for (int at = 1; at < argc; at++) {
-        int elements = parse_case(argv[at]).elements;
-        most = elements > most ? elements : most;
+        struct one_case one = parse_case(argv[at]);
+        int results = is(&one, "allgather") ? one.elements * ranks : one.elements;
+        most = one.elements > most ? one.elements : most;
+        most_results = results > most_results ? results : most_results;
     }
     mine = malloc((size_t)most * sizeof(float));
-    result = malloc((size_t)most * sizeof(float));
+    result = malloc((size_t)most_results * sizeof(float));
     for (int at = 0; at < most; at++) {
         mine[at] = element(rank, at);
     }
@@ -234,6 +293,7 @@ int main(int argc, char **argv) {
     }
     free(mine);
     free(result);
+    free(blocks_of);
     MPI_Finalize();
     return 0;
 }

@@ -36,6 +36,9 @@ CASES = [
     ("barrier", 0, {8: 3.0}),
     ("reduce", 8, {8: 2.0}),
     ("reduce", 1 << 20, {8: 2.0}),
+    *[(operation, size, {4: 1.5, 8: 1.5}) for operation in ("allgather", "reduce_scatter")
+      for size in (8, 4096, 65536)],
+    *[("scan", size, {}) for size in (8, 4096, 65536)],
 ]
 
 def parse_arguments():

@@ -11,6 +11,8 @@ from labs import MPICH_UCX, OPEN_MPI, Lab
 # The payload that fits a packet: such a segment goes as a datagram, and its result by multicast.
 PACKET_BYTES = "1388"
 
+# Lengths of the table of paths of parts.
+PARTS_BYTES = [8, 256, 4096, 16384, 65536]
 # Lengths of the table of paths, and of its plot.
 PATHS_BYTES = [8, 256, 4096, 16384, 65536, 262144, 1 << 20]
 # How much slower than the best single path the chosen one may be.
@@ -46,6 +48,15 @@ ALSO = {
                "direct, linear": with_knobs(BETWEEN_HOSTS="direct", DIRECT_ALGORITHM="linear"),
                "chosen": with_knobs()},
               [f"allreduce:{size}" for size in PATHS_BYTES]),
+    # An algorithm without a form for the collective leaves the choice to the model.
+    "parts": ({"Open MPI": OPEN_MPI_ALONE, "MPICH, UCX": MPICH_ALONE,
+               "tree": with_knobs(BETWEEN_HOSTS="tree"),
+               "direct": with_knobs(BETWEEN_HOSTS="direct"),
+               **{f"direct, {name}": with_knobs(BETWEEN_HOSTS="direct", DIRECT_ALGORITHM=name)
+                  for name in ("ring", "linear", "recursive-doubling")},
+               "chosen": with_knobs()},
+              [f"{operation}:{size}" for operation in ("allgather", "reduce_scatter", "scan")
+               for size in PARTS_BYTES]),
     # Both with segments of one packet, so that only the copies differ.
     "copies": ({title: with_knobs(PAYLOAD_MAX=PACKET_BYTES)._replace(lab=options)
                 for title, options in (("reliable only", ("--no-multicast",)), ("multicast", ()))},
@@ -65,6 +76,9 @@ ALSO = {
                 ["overlap:8", "overlap:65536"]),
 }
 
+
+# Tables that compare every path.
+PATHS_TABLES = ("paths", "parts")
 
 # All further tables, in the order of measurement.
 TABLES = [*ALSO, "groups", "memory", "throughput"]
@@ -126,14 +140,14 @@ def measure_memory(programs, arguments):
 
 
 def check_choice(rows):
-    """For each length of the table of paths: the best single path, and whether the chosen one is near it."""
-    ours = [row for row in rows if row["table"] == "paths" and row["runs"][0]["is_ours"]]
+    """For each case of the tables of paths: the best single path, and whether the chosen one is near it."""
+    ours = [row for row in rows if row["table"] in PATHS_TABLES and row["runs"][0]["is_ours"]]
     checks = []
-    for case in dict.fromkeys(row["case"] for row in ours):
+    for table, case in dict.fromkeys((row["table"], row["case"]) for row in ours):
         medians = {row["variant"]: row["median_us"] for row in ours if row["case"] == case}
         chosen = medians.pop("chosen")
         best = min(medians, key=medians.get)
-        checks.append({"case": case, "best": best, "best_us": medians[best], "chosen_us": chosen,
+        checks.append({"table": table, "case": case, "best": best, "best_us": medians[best], "chosen_us": chosen,
                        "holds": chosen <= CHOICE_MAX * medians[best]})
     return checks
 

@@ -16,6 +16,9 @@ OPEN_MPI = {"OMPI_MCA_pml": "ob1", "OMPI_MCA_btl": "tcp,self"}
 MPICH_UCX = {"MPIR_CVAR_CH4_NETMOD": "ucx", "UCX_TLS": "tcp,self", "UCX_NET_DEVICES": "eth0"}
 MPICH_OFI = {"MPIR_CVAR_CH4_NETMOD": "ofi", "FI_PROVIDER": "tcp"}
 TCP = {"TRIBUTARY_CHANNEL": "tcp"}
+# Lengths that are left to the underlying MPI are measured too, to see that they should be.
+ALL_LENGTHS = {f"TRIBUTARY_BETWEEN_{kind}_MAX": "always"
+               for kind in ("REDUCE_SCATTER", "ALLGATHER", "SCAN")}
 METHODS = {
     "openmpi": ("openmpi", True, OPEN_MPI),
     "mpich-ucx": ("mpich", True, MPICH_UCX),
@@ -108,7 +111,7 @@ class Lab:
         """The command that runs the program on the lab's first hosts."""
         mpi, is_plain, _ = method
         words = [self.program, "lab", "run", "--name", self.name]
-        words += ["--plain"] if is_plain else ["--mpi", mpi]
+        words += ["--plain"] if is_plain else []
         words += ["--", arguments.venvs.resolve() / mpi / "bin/mpirun", "-n", str(hosts),
                   programs[mpi]]
         return words + cases
@@ -129,7 +132,7 @@ class Lab:
         """Runs the program on the lab's hosts; its figures, one mapping a case."""
         mpi, is_plain, environment = method
         words = self.words(method, hosts, cases, programs, arguments)
-        running = start(words, {**waiting(hosts), **environment})
+        running = start(words, {**waiting(hosts), **ALL_LENGTHS, **environment})
         (stdout, stderr), = finish(f"{title} on {hosts} hosts", [running], arguments.timeout)
         if not is_plain and " 0 passed_through" not in stderr:
             sys.exit(f"{title} on {hosts} hosts left operations to the underlying MPI:\n{stderr}")

@@ -141,7 +141,7 @@ class Lab:
         with tempfile.TemporaryDirectory(prefix="tributary-soak-") as folder:
             report = pathlib.Path(folder) / "report.json"
             command = [
-                self.program, "lab", "run", "--name", self.name, "--mpi", arguments.mpi,
+                self.program, "lab", "run", "--name", self.name,
                 "--ranks-per-host", str(arguments.ranks_per_host), "--report", report, "--",
                 arguments.venvs.resolve() / arguments.mpi / "bin/mpirun", "-n", str(ranks), program,
                 "--operations", str(arguments.operations), "--seconds", str(arguments.seconds),

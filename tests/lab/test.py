@@ -17,7 +17,9 @@ import time
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 MPI_TESTS = ROOT / "tests/mpi"
-SOURCES = ["collectives.c", "check.c", "sample.c", "shapes.c", "values.c"]
+SOURCES = ["check.c", "sample.c", "shapes.c", "values.c", "layouts.c"]
+# The programs, each with the part of its combinations that runs.
+SAMPLES = {"collectives": "18", "further": "256"}
 
 # Each lab: its options, the runs on it (ranks, ranks per host, hosts expected), the MPIs, and whether
 # every operation goes through the tree; else, with so few hosts, some take direct links. Open MPI's
@@ -29,6 +31,12 @@ LABS = [
      ("openmpi", "mpich"), False),
     (["--hosts", "3", "--loss", "0.5", "--rate", "1gbit"], [(3, 1, 3)], ("mpich",), True),
 ]
+
+# Collectives in which every rank has a part of its own, at every length, by either way between hosts.
+FURTHER_LAB = ["--hosts", "4", "--hosts-per-leaf", "2"]
+FURTHER = [("mpich", "tree", 8, 2), ("mpich", "direct", 8, 2), ("openmpi", "direct", 4, 1)]
+ALL_LENGTHS = {f"TRIBUTARY_BETWEEN_{kind}_MAX": "always"
+               for kind in ("REDUCE_SCATTER", "ALLGATHER", "SCAN")}
 
 # Datagrams with results by multicast, over two levels: the labs' options, and whether multicast arrives.
 # If links drop it, the root must notice and log it.
@@ -83,13 +91,14 @@ def parse_arguments():
     return parser.parse_args()
 
 
-def compile_program(mpi, arguments):
+def compile_program(name, mpi, arguments):
+    """The words that run a program of the MPI tests."""
     arguments.build.mkdir(parents=True, exist_ok=True)
-    target = arguments.build / f"collectives-{mpi}"
-    sources = [MPI_TESTS / source for source in SOURCES]
+    target = arguments.build / f"{name}-{mpi}"
+    sources = [MPI_TESTS / source for source in (f"{name}.c", *SOURCES)]
     subprocess.run([arguments.venvs / mpi / "bin/mpicc", "-std=gnu11", "-O1", "-g", *sources,
                     "-o", target, "-lm", "-lpthread"], check=True)
-    return target.resolve()
+    return [target.resolve(), "--sample", SAMPLES[name]]
 
 
 def bounded(words, timeout, environment=None):
@@ -127,6 +136,18 @@ def check(mpi, name, ranks, per_host, hosts, tree_only, program, arguments):
         raise Failure(f"{counts['direct']} ran direct: {counts}")
     return (f"{counts['in_node']} in_node, {counts['in_tree']} in_tree, "
             f"{counts['direct']} direct")
+
+
+def check_further(mpi, name, method, ranks, per_host, program, arguments):
+    """Every such collective goes by the method; on communicators inside a host, in its memory."""
+    environment = {**ALL_LENGTHS, "TRIBUTARY_BETWEEN_HOSTS": method}
+    counts = run_program(mpi, name, ranks, per_host, program, arguments, environment)
+    path = {"tree": "in_tree", "direct": "direct"}[method]
+    found = world_of(counts)["collectives"]
+    for collective in ("reduce_scatter", "allgather", "scan", "exscan"):
+        if found[collective][path] == 0:
+            raise Failure(f"no {collective} of the world ran {path}: {found}")
+    return f"{counts[path]} {path}, {counts['in_node']} in_node"
 
 
 def check_multicast(name, arrives, program, arguments):
@@ -226,8 +247,8 @@ def world_of(counts):
 def program_words(mpi, name, ranks, per_host, program, arguments, *options):
     """The command that runs the program on a lab."""
     return [arguments.tributary, "lab", "run", "--name", name, "--ranks-per-host", per_host,
-            "--mpi", mpi, *options, "--", arguments.venvs.resolve() / mpi / "bin/mpirun", "-n", ranks,
-            program, "--sample", "18"]
+            *options, "--", arguments.venvs.resolve() / mpi / "bin/mpirun", "-n", ranks,
+            *program]
 
 
 def run_program(mpi, name, ranks, per_host, program, arguments, environment=None):
@@ -279,7 +300,8 @@ def main():
     # SIGTERM takes the labs down too.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     arguments = parse_arguments()
-    programs = {mpi: compile_program(mpi, arguments) for mpi in ("openmpi", "mpich")}
+    programs, further = ({mpi: compile_program(name, mpi, arguments)
+                          for mpi in ("openmpi", "mpich")} for name in SAMPLES)
     tests = Tests(arguments)
     for options, runs, mpis, tree_only in LABS:
         tests.on_lab(options, [
@@ -287,6 +309,11 @@ def main():
              lambda name, mpi=mpi, run=(ranks, per_host, hosts, tree_only):
                 check(mpi, name, *run, programs[mpi], arguments))
             for mpi in mpis for ranks, per_host, hosts in runs])
+    tests.on_lab(FURTHER_LAB, [
+        (f"{mpi:8} {ranks} ranks, parts, {method}",
+         lambda name, mpi=mpi, run=(method, ranks, per_host):
+            check_further(mpi, name, *run, further[mpi], arguments))
+        for mpi, method, ranks, per_host in FURTHER])
     for options, arrives in MULTICAST_LABS:
         tests.on_lab(options, [
             ("mpich    multicast", lambda name, arrives=arrives:

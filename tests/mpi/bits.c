@@ -1,6 +1,7 @@
 /*
  * Floating-point sums whose value depends on the order of the terms, with ranks that arrive in another
- * order every time. All ranks must get the same bits; the runner compares repeats, and two runs.
+ * order every time. All ranks must get the same bits of an allreduce; of a reduce-scatter and a scan each
+ * has its own, of which a sum is printed. The runner compares repeats, and two runs.
  *
  * Delays do not depend on the seed, so that the two runs differ in timing only.
  */
@@ -11,8 +12,11 @@
 
 #include "check.h"
 
-enum { COUNT_MAX = 20000, REPEATS = 3 };
+enum { COUNT_MAX = 20000, REPEATS = 3, RANKS_MAX = 32 };
 static const int counts[] = {1, 3, 64, 1000, COUNT_MAX};
+
+typedef enum { ALLREDUCE, REDUCE_SCATTER, SCAN, KINDS } kind;
+static const char *const kind_names[] = {"allreduce", "reduce_scatter", "scan"};
 
 static float singles[COUNT_MAX];
 static double doubles[COUNT_MAX];
@@ -52,22 +56,50 @@ static void compare_ranks(uint64_t mine) {
                (unsigned long long)low, (unsigned long long)high, (unsigned long long)mine);
 }
 
-static void sum(int count, bool wide, bool blocking) {
+/* Elements that each rank gets of a reduce-scatter: the first more than the others. */
+static int *deal(int count) {
+    static int blocks[RANKS_MAX];
+    for (int rank = 0; rank < world.ranks; rank++) {
+        blocks[rank] = count / world.ranks;
+    }
+    blocks[0] += count % world.ranks;
+    return blocks;
+}
+
+static void sum(kind what, int count, bool wide, bool blocking) {
     MPI_Datatype type = wide ? MPI_DOUBLE : MPI_FLOAT;
     const void *source = wide ? (const void *)doubles : (const void *)singles;
+    const int *blocks = deal(count);
+    MPI_Comm all = MPI_COMM_WORLD;
     MPI_Request request = MPI_REQUEST_NULL;
-    if (blocking) {
-        MPI_Allreduce(source, result, count, type, MPI_SUM, MPI_COMM_WORLD);
+    if (what == ALLREDUCE && blocking) {
+        MPI_Allreduce(source, result, count, type, MPI_SUM, all);
+    } else if (what == ALLREDUCE) {
+        MPI_Iallreduce(source, result, count, type, MPI_SUM, all, &request);
+    } else if (what == REDUCE_SCATTER && blocking) {
+        MPI_Reduce_scatter(source, result, blocks, type, MPI_SUM, all);
+    } else if (what == REDUCE_SCATTER) {
+        MPI_Ireduce_scatter(source, result, blocks, type, MPI_SUM, all, &request);
+    } else if (blocking) {
+        MPI_Scan(source, result, count, type, MPI_SUM, all);
     } else {
-        MPI_Iallreduce(source, result, count, type, MPI_SUM, MPI_COMM_WORLD, &request);
+        MPI_Iscan(source, result, count, type, MPI_SUM, all, &request);
     }
     MPI_Wait(&request, MPI_STATUS_IGNORE);
 }
 
-static void run_case(int count, bool wide, bool blocking) {
+/* One number for the bits of all ranks, each of which has its own. */
+static uint64_t sum_of_ranks(uint64_t mine) {
+    uint64_t part = mine * (2 * (uint64_t)world.rank + 1);
+    uint64_t all = 0;
+    PMPI_Allreduce(&part, &all, 1, MPI_UINT64_T, MPI_SUM, MPI_COMM_WORLD);
+    return all;
+}
+
+static void run_case(kind what, int count, bool wide, bool blocking) {
     uint64_t salt = (uint64_t)count * 2 + wide;
     size_t length = (size_t)count * (wide ? sizeof(double) : sizeof(float));
-    check_case("%s of %d %s", blocking ? "MPI_Allreduce" : "MPI_Iallreduce", count,
+    check_case("%s %s of %d %s", blocking ? "blocking" : "nonblocking", kind_names[what], count,
                wide ? "MPI_DOUBLE" : "MPI_FLOAT");
     for (int index = 0; index < count; index++) {
         doubles[index] = awkward(salt, index);
@@ -76,12 +108,17 @@ static void run_case(int count, bool wide, bool blocking) {
     for (int repeat = 0; repeat < REPEATS; repeat++) {
         memset(result, 0, length);
         shuffle_arrival();
-        sum(count, wide, blocking);
-        uint64_t mine = fingerprint(result, length);
-        compare_ranks(mine);
+        sum(what, count, wide, blocking);
+        uint64_t bits = fingerprint(result, length);
+        if (what == ALLREDUCE) {
+            compare_ranks(bits);
+        } else {
+            bits = sum_of_ranks(bits);
+        }
         if (world.rank == 0) {
-            printf("bits %d %s %s %016llx repeat %d\n", count, wide ? "double" : "float",
-                   blocking ? "blocking" : "nonblocking", (unsigned long long)mine, repeat);
+            printf("bits %s:%d %s %s %016llx repeat %d\n", kind_names[what], count,
+                   wide ? "double" : "float", blocking ? "blocking" : "nonblocking",
+                   (unsigned long long)bits, repeat);
         }
     }
 }
@@ -89,8 +126,8 @@ static void run_case(int count, bool wide, bool blocking) {
 int main(int argc, char **argv) {
     check_start(argc, argv, "bits", MPI_THREAD_SINGLE);
     for (size_t at = 0; at < sizeof counts / sizeof counts[0]; at++) {
-        for (int form = 0; form < 4; form++) {
-            run_case(counts[at], form % 2 == 0, form / 2 == 0);
+        for (int form = 0; form < 4 * KINDS; form++) {
+            run_case((kind)(form / 4), counts[at], form % 2 == 0, form / 2 % 2 == 0);
         }
     }
     return check_finish();

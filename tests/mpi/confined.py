@@ -72,7 +72,7 @@ def run_confined(options, confinement, command, place):
     program = run.Program("bits")
     report_path = place["folder"] / "confined.json"
     report_path.unlink(missing_ok=True)
-    words = [options.tributary, "run", "--mpi", place["mpi"], "--hosts", "1", "--report", report_path,
+    words = [options.tributary, "run", "--hosts", "1", "--report", report_path,
              "--", place["mpirun"], "-n", str(RANKS), *command, place["folder"] / "bits",
              "--seed", str(options.seed)]
     output = run.run_checked(program, words, run.mpi_launch.environment(), options.timeout)

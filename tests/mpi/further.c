@@ -3,8 +3,7 @@
  * datatype and operator on lengths at which the algorithm changes, in place and not, on communicators of
  * every shape; and allgathers whose ranks describe the same values differently.
  *
- * As in collectives.c, --sample N runs every N-th combination. On several hosts all calls go to the
- * underlying MPI, except on communicators inside one host.
+ * As in collectives.c, --sample N runs every N-th combination.
  */
 #include <stdio.h>
 #include <string.h>

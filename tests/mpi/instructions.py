@@ -38,7 +38,7 @@ class Failure(Exception):
 def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--libraries", type=pathlib.Path, required=True,
-                        help="folder of the preload libraries")
+                        help="folder of the preload library")
     parser.add_argument("--venvs", type=pathlib.Path, default=ROOT / ".venv",
                         help="folder with mpich/ (default %(default)s)")
     parser.add_argument("--timeout", type=float, default=300.0, help="seconds a run may take")
@@ -47,7 +47,7 @@ def parse_arguments():
 
 def collected(program, collective, functions, calls, arguments, folder):
     """Instructions of the two ranks, in any order."""
-    library = (arguments.libraries / "libtributary_mpich.so").resolve()
+    library = (arguments.libraries / "libtributary.so").resolve()
     command = [arguments.venvs / "mpich/bin/mpirun", "-n", 2, "env", f"LD_PRELOAD={library}",
                "valgrind", "--tool=callgrind", f"--callgrind-out-file={folder}/callgrind.%p",
                "--collect-atstart=no", *(f"--toggle-collect={name}" for name in functions),

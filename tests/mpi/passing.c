@@ -1,6 +1,7 @@
 /*
- * Calls that the underlying MPI runs: user-defined operators, derived datatypes in reductions,
- * intercommunicators, complex numbers. The results must be as without the preload library.
+ * Calls that the underlying MPI runs, or combines for: user-defined operators, derived datatypes in
+ * reductions, intercommunicators; and complex numbers between them. The results must be as without the
+ * preload library.
  */
 #include <complex.h>
 #include <string.h>

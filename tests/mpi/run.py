@@ -25,7 +25,8 @@ MPIS = ("openmpi", "mpich")
 # Those that Debian ships, and the programs and numbers of ranks and hosts that run under them.
 DEBIAN = {"debian-openmpi": "openmpi", "debian-mpich": "mpich"}
 # Not `further`: it also passes calls on whose results are wrong there (docs/mpi.md).
-DEBIAN_PROGRAMS = ("collectives", "waits", "persistent", "bcast_types", "passing", "lifecycle", "threads", "bits")
+DEBIAN_PROGRAMS = ("collectives", "waits", "persistent", "bcast_types", "passing", "lifecycle", "threads", "bits",
+                   "operators")
 # MPICH 4.0.2 by itself crashes in MPI_Reduce in place on long vectors otherwise.
 DEBIAN_SETTINGS = {"MPIR_CVAR_DEVICE_COLLECTIVES": "none"}
 # MPICH 4.0.2 by itself ends the program there: a communicator of its own making is null.
@@ -35,7 +36,7 @@ DEBIAN_HOSTS_MAX = 2
 SUPPORT = ("check.c", "values.c", "shapes.c", "sample.c", "layouts.c")
 # MPICH 4.0 declares the address MPI_STATUSES_IGNORE, which is 1, as an array: GCC then warns of overflow.
 FLAGS = ("-std=c11", "-O2", "-g", "-Wall", "-Wextra", "-Werror", "-Wno-stringop-overflow", "-pthread")
-COUNTS = ("in_node", "in_tree", "passed_through")
+COUNTS = ("in_node", "in_tree", "direct", "passed_through")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,6 +54,8 @@ class Program:
     twice: bool = False
     # On several hosts the report must have a reason with these words.
     passes: str = ""
+    # What the report must count on several hosts.
+    between: str = "in_tree"
     # The MPIs that it runs under.
     mpis: tuple = MPIS
     # Options of mpirun.
@@ -73,9 +76,15 @@ PROGRAMS = (
     # Offloads also the lengths with which the underlying MPI is faster, to test them.
     Program("further", (sample(1, 1, 64), sample(2, 1, 32), sample(3, 1, 64), sample(4, 1, 64),
                         sample(9, 1, 512), sample(4, 2, 128), sample(9, 3, 512)),
-            passes="one host", settings=(("TRIBUTARY_REDUCE_SCATTER_MAX", "always"),
-                                         ("TRIBUTARY_ALLGATHER_MAX", "always"),
-                                         ("TRIBUTARY_SCAN_MAX", "always"))),
+            settings=tuple((f"TRIBUTARY_{kind}_MAX", "always") for kind in (
+                "REDUCE_SCATTER", "ALLGATHER", "SCAN", "BETWEEN_REDUCE_SCATTER", "BETWEEN_ALLGATHER",
+                "BETWEEN_SCAN"))),
+    Program("operators", (sample(1, 1, 32), sample(2, 1, 24), sample(3, 1, 24), sample(4, 1, 24),
+                          sample(9, 1, 64), sample(4, 2, 24)), passes="cannot go between"),
+    # The tree cannot call operators of a program; direct links between hosts can.
+    Program("operators", (sample(2, 2, 24), sample(4, 2, 24), sample(9, 3, 64)), between="direct",
+            settings=(("TRIBUTARY_BETWEEN_HOSTS", "direct"),
+                      ("TRIBUTARY_HOST_ADDRESS", "127.0.0.1"))),
     Program("waits"),
     Program("persistent", ((2, 1, ()), (4, 1, ()), (9, 1, ()), (2, 2, ()), (4, 2, ()))),
     Program("bcast_types"),
@@ -184,7 +193,7 @@ def check_counts(program, ranks, hosts, counts, output):
     """Checks that a program that offloads was offloaded, on the path that its hosts require."""
     if not program.offloads or ranks == 1:
         return
-    path = "in_tree" if hosts > 1 else "in_node"
+    path = program.between if hosts > 1 else "in_node"
     if counts[path] == 0:
         raise Failure(f"the report says {path} 0", output)
     if hosts > 1 and program.passes and not any(program.passes in why for why in counts["reasons"]):
@@ -208,9 +217,7 @@ def run_once(options, program, place, run, environment):
         return run_checked(program, command, environment, options.timeout), None
     report = place["folder"] / f"{program.name}-{ranks}-{hosts}.json"
     report.unlink(missing_ok=True)
-    # Of Debian's, tributary must find out from the launcher which they are.
-    kind = () if place["mpi"] in DEBIAN else ("--mpi", place["mpi"])
-    command = [options.tributary, "run", *kind, "--hosts", str(hosts), "--report", report, "--", *command]
+    command = [options.tributary, "run", "--hosts", str(hosts), "--report", report, "--", *command]
     output = run_checked(program, command, environment, options.timeout)
     if program.abrupt:
         return output, None
@@ -329,7 +336,7 @@ def summarise(results):
             for key in COUNTS:
                 made[key] += result["counts"][key]
     for (mpi, hosts), counts in sums.items():
-        offloaded = counts["in_node"] + counts["in_tree"]
+        offloaded = counts["in_node"] + counts["in_tree"] + counts["direct"]
         print(f"{mpi:14} hosts {hosts}  {sum(counts.values())} calls, {offloaded} offloaded")
 
 

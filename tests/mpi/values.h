@@ -22,13 +22,13 @@ typedef struct {
 } scalar;
 
 /* Operators that MPI defines on a type (MPI 4.1, 6.9.2), as a set. */
-enum { NO_OPERATORS = 0, ARITHMETIC = 1, BITWISE = 2, LOGIC = 4, LOCATION = 8 };
+enum { NO_OPERATORS = 0, ARITHMETIC = 1, BITWISE = 2, LOGIC = 4, LOCATION = 8, COMPLEX = 16 };
 
 typedef struct {
     const char *name;
     MPI_Datatype handle;
     scalar value;
-    scalar location; /* bytes 0: not a pair */
+    scalar location; /* of a complex number the imaginary part; bytes 0: not a pair */
     size_t location_offset;
     size_t extent;
     int operators;

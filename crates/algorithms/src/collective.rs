@@ -20,7 +20,7 @@ pub enum Collective {
     Barrier,
     /// Every rank gets its block of the reduction of all. A schedule leaves part `rank` of
     /// [`Split::new(elements, ranks)`](crate::Split) at its position in the vector, and partial results
-    /// in the rest of the vector.
+    /// or whole ones, in the rest of the vector.
     ReduceScatter,
     /// Every rank gets the contributions of all, one after the other. A schedule expects each rank's
     /// part at its position in the vector, as [`Self::ReduceScatter`] leaves it.

@@ -156,7 +156,8 @@ fn exchange(
     check_radix(radix)?;
     let prefix = |first| Phase::Cyclic(Cyclic { kind: CyclicKind::Prefix { first } });
     Ok(match collective {
-        Collective::Allreduce | Collective::Barrier => {
+        // A reduce-scatter so takes as many rounds as an allreduce: few, where the vector is short.
+        Collective::Allreduce | Collective::Barrier | Collective::ReduceScatter => {
             let blocks = Blocks::by_power(ranks, radix, 0);
             let [reduce, broadcast] = within_block(&blocks, rank);
             list([reduce, Phase::Exchange(Exchange { blocks, radix }), broadcast])

@@ -145,7 +145,7 @@ fn broadcast_reaches_everyone_from_every_root() {
 
 #[test]
 fn reduce_scatter_leaves_each_rank_its_part() {
-    let has = ["ring", "linear"];
+    let has = ["ring", "linear", "recursive_doubling", "recursive_king"];
     for_all(
         |_| Collective::ReduceScatter,
         false,

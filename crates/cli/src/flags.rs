@@ -6,6 +6,7 @@ mod daemons;
 mod inspect;
 mod lab;
 mod model;
+mod report;
 mod run;
 mod sim;
 mod swarm;
@@ -18,7 +19,8 @@ pub(crate) use lab::{
     LabSupervisorFlags, LabUpFlags,
 };
 pub(crate) use model::{ModelFlags, TuneFlags};
-pub(crate) use run::{MpiFlag, RunFlags, TransportFlag};
+pub(crate) use report::ReportFlags;
+pub(crate) use run::{RunFlags, SwitchFlag, TransportFlag};
 pub(crate) use sim::{
     CompareFlags, FigureFlags, SimAction, SimBenchFlags, SimFlags, SimRunFlags, SystemFlags,
 };
@@ -48,6 +50,7 @@ pub(crate) struct Flags {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     Run(RunFlags),
+    Report(ReportFlags),
     Bench(BenchFlags),
     Manager(ManagerFlags),
     Node(NodeFlags),

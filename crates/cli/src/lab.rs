@@ -116,9 +116,6 @@ fn run(flags: LabRunFlags) -> anyhow::Result<ExitCode> {
     let mut words: Vec<OsString> = Vec::new();
     if !flags.plain {
         words.extend([std::env::current_exe()?.into(), "run".into()]);
-        if let Some(mpi) = flags.mpi {
-            words.extend(["--mpi".into(), mpi.name().into()]);
-        }
         if let Some(report) = flags.report {
             words.extend(["--report".into(), report]);
         }

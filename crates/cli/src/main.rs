@@ -15,6 +15,7 @@ mod lab;
 mod listen;
 mod logging;
 mod model;
+mod report;
 mod run;
 mod signals;
 mod sim;
@@ -58,6 +59,7 @@ fn main() -> ExitCode {
 fn dispatch(flags: Flags) -> anyhow::Result<ExitCode> {
     match flags.command {
         Command::Run(flags) => run::run(flags),
+        Command::Report(flags) => report::report(&flags),
         Command::Bench(flags) => bench::run(flags),
         Command::BenchRank(_) => bench::run_rank(),
         Command::Manager(flags) => daemons::manager(flags),

@@ -3,7 +3,7 @@
 mod arguments;
 mod command;
 mod library;
-mod mpi;
+mod program;
 mod report;
 
 use std::ffi::OsString;
@@ -29,6 +29,13 @@ pub(crate) fn run(flags: RunFlags) -> anyhow::Result<ExitCode> {
     environment.set(&knobs::TRANSPORT, arguments.transport.name());
     environment.set(&knobs::REPORT, report.path());
     environment.set(&knobs::RUN_ID, &run_id);
+    if let Some(offload) = arguments.offload {
+        environment.set(&knobs::OFFLOAD, offload.name());
+    }
+    if !arguments.times {
+        // Nobody asked for them, so nobody should pay for them.
+        environment.set(&knobs::TIMES, "off");
+    }
     let status = command::run(&arguments, &with_preload(environment, &arguments))?;
     drop(fabric);
     report.show(&run_id, &arguments, status)?;

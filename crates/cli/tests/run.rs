@@ -3,20 +3,16 @@
 
 mod support;
 
-use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
 use std::process::Command;
 
 use support::{Running, run, tributary};
 use tempfile::TempDir;
 
-/// A folder with preload libraries. They are empty, so the loader warns and ignores them.
+/// A folder with a preload library. It is empty, so the loader warns and ignores it.
 fn libraries() -> TempDir {
     let folder = tempfile::tempdir().expect("a temporary folder can be written");
-    for mpi in ["openmpi", "mpich"] {
-        std::fs::write(folder.path().join(format!("libtributary_{mpi}.so")), "")
-            .expect("a temporary folder can be written");
-    }
+    std::fs::write(folder.path().join("libtributary.so"), "")
+        .expect("a temporary folder can be written");
     folder
 }
 
@@ -27,20 +23,11 @@ fn shell(libraries: &TempDir, options: &str, script: &str) -> Command {
     command
 }
 
-/// A launcher whose `--version` prints `version`.
-fn launcher(folder: &Path, version: &str) {
-    let path = folder.join("mpirun");
-    std::fs::write(&path, format!("#!/bin/sh\necho '{version}'\n"))
-        .expect("a temporary folder can be written");
-    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755))
-        .expect("a temporary folder can be written");
-}
-
 #[test]
 fn exit_codes_and_signals_are_the_commands_own() {
     let libraries = libraries();
     for (script, code) in [("exit 0", 0), ("exit 7", 7), ("kill -9 $$", 128 + 9)] {
-        let ended = run(&mut shell(&libraries, "--mpi mpich", script));
+        let ended = run(&mut shell(&libraries, "", script));
         assert_eq!(ended.status.code(), Some(code), "{}", ended.stderr);
         assert!(ended.stderr.contains("no report"), "{}", ended.stderr);
     }
@@ -50,10 +37,10 @@ fn exit_codes_and_signals_are_the_commands_own() {
 fn the_command_gets_library_fabric_and_knobs() {
     let libraries = libraries();
     let script = r#"cat "$TRIBUTARY_TOKEN_FILE" >/dev/null && echo "$LD_PRELOAD|$TRIBUTARY_HOSTS|$TRIBUTARY_TRANSPORT|$TRIBUTARY_MANAGER""#;
-    let mut command = shell(&libraries, "--mpi openmpi --hosts 3 --transport tcp", script);
+    let mut command = shell(&libraries, "--hosts 3 --transport tcp", script);
     let ended = run(command.env("LD_PRELOAD", "/no/such/other.so"));
     let words: Vec<&str> = ended.stdout.trim().split('|').collect();
-    let library = libraries.path().canonicalize().unwrap().join("libtributary_openmpi.so");
+    let library = libraries.path().canonicalize().unwrap().join("libtributary.so");
     assert_eq!(words[0], format!("{}:/no/such/other.so", library.display()));
     assert_eq!(words[1..3], ["3", "tcp"]);
     assert!(words[3].starts_with("127.0.0.1:"), "{}", words[3]);
@@ -62,7 +49,7 @@ fn the_command_gets_library_fabric_and_knobs() {
 #[test]
 fn a_named_manager_is_left_alone() {
     let libraries = libraries();
-    let mut command = shell(&libraries, "--mpi mpich", "echo $TRIBUTARY_MANAGER");
+    let mut command = shell(&libraries, "", "echo $TRIBUTARY_MANAGER");
     let ended = run(command.env("TRIBUTARY_MANAGER", "192.0.2.1:7470"));
     assert_eq!(ended.stdout, "192.0.2.1:7470\n");
 }
@@ -72,7 +59,7 @@ fn a_signal_is_passed_on() {
     let libraries = libraries();
     let script = "trap 'exit 9' TERM; echo > \"$READY\"; while :; do sleep 0.05; done";
     let ready = libraries.path().join("ready");
-    let running = Running::start(shell(&libraries, "--mpi mpich", script).env("READY", &ready));
+    let running = Running::start(shell(&libraries, "", script).env("READY", &ready));
     support::await_that("the command starts", || ready.exists().then_some(()));
     support::signal(running.id(), rustix::process::Signal::TERM);
     let ended = running.wait();
@@ -87,8 +74,8 @@ fn a_report_is_shown_and_kept() {
         "communicators":1,"collectives":{"allreduce":{"in_node":5,"in_tree":7,"passed_through":2,
         "reasons":{"user operator":2}}}}]}' "$TRIBUTARY_RUN_ID" > "$TRIBUTARY_REPORT""#;
     let kept = libraries.path().join("report.json");
-    let options = format!("--mpi mpich --report {}", kept.display());
-    for options in ["--mpi mpich", &options, "--mpi mpich --report -"] {
+    let options = format!("--report {}", kept.display());
+    for options in ["", &options, "--report -"] {
         let ended = run(&mut shell(&libraries, options, script));
         assert!(ended.status.success());
         assert!(
@@ -102,39 +89,38 @@ fn a_report_is_shown_and_kept() {
     assert_eq!(report["in_tree"], 7);
 }
 
+/// Measuring costs time, so only a report that somebody asks for tells times.
 #[test]
-fn the_launcher_on_path_decides_the_library() {
+fn times_and_offloading_are_switched_as_asked() {
     let libraries = libraries();
-    let system = std::env::var("PATH").unwrap();
-    let path = format!("{}:{system}", libraries.path().display());
-    for (version, library) in [
-        ("mpirun (Open MPI) 5.0.11", "libtributary_openmpi.so"),
-        ("HYDRA build details:", "libtributary_mpich.so"),
+    let script = r#"echo "times=$TRIBUTARY_TIMES offload=$TRIBUTARY_OFFLOAD""#;
+    let kept = libraries.path().join("report.json");
+    let report = format!("--report {}", kept.display());
+    for (options, said) in [
+        ("", "times=off offload=\n"),
+        ("--offload off", "times=off offload=off\n"),
+        ("--report -", "times= offload=\n"),
+        (&report, "times= offload=\n"),
     ] {
-        launcher(libraries.path(), version);
-        let ended = run(shell(&libraries, "", "echo $LD_PRELOAD").env("PATH", &path));
-        assert!(ended.stdout.contains(library), "{}{}", ended.stdout, ended.stderr);
+        let ended = run(&mut shell(&libraries, options, script));
+        assert_eq!(ended.stdout, said, "{options}");
     }
-    launcher(libraries.path(), "mpirun of nobody");
-    let ended = run(shell(&libraries, "", "true").env("PATH", &path));
-    assert_eq!(ended.status.code(), Some(2));
-    assert!(
-        ended.stderr.contains("--mpi") && ended.stderr.contains("of nobody"),
-        "{}",
-        ended.stderr
-    );
+    let mut asked = shell(&libraries, "", script);
+    assert_eq!(run(asked.env("TRIBUTARY_REPORT", &kept)).stdout, "times= offload=\n");
+    let mut refused = shell(&libraries, &report, script);
+    assert_eq!(run(refused.env("TRIBUTARY_TIMES", "off")).stdout, "times=off offload=\n");
 }
 
 #[test]
 fn what_is_missing_is_named() {
     let empty = tempfile::tempdir().unwrap();
-    let ended = run(&mut shell(&empty, "--mpi mpich", "true"));
+    let ended = run(&mut shell(&empty, "", "true"));
     assert_eq!(ended.status.code(), Some(2));
     assert!(ended.stderr.contains("TRIBUTARY_LIBRARY_PATH"), "{}", ended.stderr);
-    assert!(ended.stderr.contains("libtributary_mpich.so"), "{}", ended.stderr);
+    assert!(ended.stderr.contains("libtributary.so"), "{}", ended.stderr);
     let libraries = libraries();
     for path in ["/no/such/folder/report.json", "/"] {
-        let options = format!("--mpi mpich --report {path}");
+        let options = format!("--report {path}");
         let ended = run(&mut shell(&libraries, &options, "true"));
         assert_eq!(ended.status.code(), Some(2));
         assert!(ended.stderr.contains("--report") && ended.stderr.contains(path));

@@ -73,7 +73,7 @@ impl Communicator {
     /// # Safety
     /// `source` and `target` are valid for the lengths that [`Operation`] states where this rank's part
     /// in it uses them, in place as it says or not overlapping, and nobody else uses them until
-    /// this returns; so are the blocks of a reduce-scatter.
+    /// this returns; so are the blocks of a reduce-scatter, and the combiner.
     pub unsafe fn run(&self, operation: &Operation) -> Result<(), CollectiveError> {
         let mut engine = self.shared.engine.lock();
         let path = engine.path(operation);
@@ -249,6 +249,14 @@ impl Communicator {
     #[must_use]
     pub fn longest_bytes(&self, kind: CollectiveKind) -> Option<u64> {
         self.shared.engine.lock().longest_bytes(kind)
+    }
+
+    /// The longest elements, in bytes, with which an operator of the caller's own
+    /// ([`Combiner`](crate::Combiner)) runs here; 0 if none does: the hosts have no direct links, or not
+    /// in the order that an operator needs that does not commute. The same at all ranks.
+    #[must_use]
+    pub fn combined_bytes_max(&self, commutes: bool) -> usize {
+        self.shared.engine.lock().combined_bytes_max(commutes)
     }
 
     /// Whether all its ranks are on one host.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tributary_algorithms::{Collective, CollectiveKind};
-use tributary_shm_collectives::{self as shm, Blocks, HostGroup, Policy, Waiter};
+use tributary_shm_collectives::{self as shm, Blocks, Combine, HostGroup, Policy, Waiter};
 use tributary_wire::frame::AbortReason;
 
 use crate::kernels::{Adapter, Kernels, PairNumber};
@@ -14,7 +14,7 @@ use crate::placement::Placement;
 use crate::progress_hook::{ProgressHook, Verdict};
 use crate::report::Counters;
 use crate::request_state::RequestState;
-use crate::selection::{Path, Selection, is_on_one_host_only};
+use crate::selection::{Path, Selection};
 use multi_leader::MultiLeader;
 use plan::{Plan, PlanContext, Stage, plan, shm_action};
 use prepared::PreparedOperation;
@@ -23,7 +23,9 @@ pub(crate) use methods::InterHostMethods;
 pub(crate) use plan::StreamUse;
 pub(crate) use prepared::PreparedNumber;
 
+mod blocks;
 mod failures;
+mod local;
 mod methods;
 mod multi_leader;
 mod outcome;
@@ -68,7 +70,9 @@ pub(crate) struct Engine {
     /// The one of them that is under way beside the queue, which is empty then.
     posted: Option<PreparedNumber>,
     failed: Option<CollectiveError>,
+    /// Memory of plans, kept from operation to operation.
     scratch: Vec<u8>,
+    cuts: Vec<u64>,
 }
 
 /// What an engine is made of.
@@ -140,6 +144,7 @@ impl Engine {
             posted: None,
             failed: None,
             scratch: Vec::new(),
+            cuts: Vec::new(),
         }
     }
 
@@ -201,6 +206,9 @@ impl Engine {
         if root >= ranks || self.check_blocks(operation).is_err() {
             return None;
         }
+        if operation.combiner.is_some() && self.check(operation).is_err() {
+            return None;
+        }
         let stage = self.host_stage(operation)?;
         // SAFETY: the buffers are valid and this call's alone, as the caller promises.
         let outcome = unsafe { self.idle_host()?.run(&stage) };
@@ -210,7 +218,7 @@ impl Engine {
     /// What an operation does in shared memory if all ranks are on one host.
     #[inline]
     fn host_stage(&self, operation: &Operation) -> Option<shm::Operation> {
-        let kernel = self.kernels.kernel(operation.operator, operation.datatype);
+        let kernel = self.kernel_of(operation);
         // On one host the local ranks are the ranks of the communicator.
         let action = shm_action(operation, kernel)?;
         let is_broadcast = matches!(action, shm::Action::Broadcast { .. });
@@ -392,31 +400,55 @@ impl Engine {
     }
 
     fn plan(&mut self, operation: &Operation, path: Path) -> Plan {
-        let kernel = operation
-            .operator
-            .is_reduction()
-            .then(|| self.kernels.kernel(operation.operator, operation.datatype))
-            .flatten();
+        let kernel = self.kernel_of(operation);
         let placement = &self.placement;
-        let (stream, scratch) = (self.stream, &mut self.scratch);
-        plan(operation, path, PlanContext { placement, kernel, stream, scratch })
+        let (stream, scratch, cuts) = (self.stream, &mut self.scratch, &mut self.cuts);
+        plan(operation, path, PlanContext { placement, kernel, stream, scratch, cuts })
+    }
+
+    /// How the operation's elements combine; none where it reduces nothing.
+    #[inline]
+    fn kernel_of(&self, operation: &Operation) -> Option<&'static dyn Combine> {
+        match &operation.combiner {
+            // SAFETY: it is valid until the operation is over, as the caller of `Communicator::run` or
+            // `start` promised; the stages with the kernel are gone with the operation.
+            Some(combiner) => Some(unsafe { combiner.kernel() }),
+            None => self.kernels.kernel(operation.operator, operation.datatype),
+        }
+    }
+
+    /// The longest elements, in bytes, that an operator of the caller's own may have here; 0 if it can't
+    /// be called. The same at all ranks.
+    pub(crate) fn combined_bytes_max(&self, commutes: bool) -> usize {
+        let is_called = !self.placement.spans_hosts()
+            || self.selection.has_direct_links() && (commutes || self.placement.is_in_host_order());
+        if is_called { shm::element_bytes_max(self.placement.ranks()) } else { 0 }
     }
 
     fn check(&self, operation: &Operation) -> Result<(), CollectiveError> {
         let &Operation { collective, operator, datatype, .. } = operation;
         let is_defined = operator.is_reduction() && operator.applies_to(datatype);
-        if collective.is_reduction() && !is_defined {
+        let (ranks, label) = (self.placement.ranks(), || self.label.clone());
+        if let Some(combiner) = operation.combiner {
+            let element_bytes = combiner.element_bytes();
+            // Between hosts nobody has tried the parts of a vector in elements of another size.
+            let goes_between =
+                matches!(collective, Collective::Allreduce | Collective::Reduce { .. });
+            let max_bytes = if goes_between || !self.placement.spans_hosts() {
+                self.combined_bytes_max(combiner.commutes())
+            } else {
+                0
+            };
+            if !(1..=max_bytes).contains(&element_bytes) {
+                let label = label();
+                return Err(CollectiveError::NotCombined { label, element_bytes, max_bytes });
+            }
+        } else if collective.is_reduction() && !is_defined {
             return Err(CollectiveError::NotDefined { operator, datatype });
         }
-        let (ranks, label) = (self.placement.ranks(), || self.label.clone());
         let root = collective.root().unwrap_or(0);
         if root >= ranks {
             return Err(CollectiveError::NoSuchRoot { label: label(), root, ranks });
-        }
-        let kind = collective.kind();
-        if self.placement.spans_hosts() && is_on_one_host_only(kind) {
-            let hosts = self.placement.hosts.len() as u32;
-            return Err(CollectiveError::SeveralHosts { label: label(), kind, hosts });
         }
         self.check_blocks(operation)
     }
@@ -433,8 +465,12 @@ impl Engine {
             Blocks::At(cuts) => {
                 // SAFETY: there is one more of them than there are ranks, as the caller of
                 // `Communicator::run` or `start` promised.
-                let end = unsafe { cuts.add(ranks as usize).read() };
-                (end == elements, end)
+                let cut = |at: u32| unsafe { cuts.add(at as usize).read() };
+                let end = cut(ranks);
+                // Inside a host a block stays within the vector whatever the cuts are.
+                let is_ascending =
+                    !self.placement.spans_hosts() || (0..ranks).all(|at| cut(at) <= cut(at + 1));
+                (end == elements && is_ascending, end)
             }
         };
         if is_covered {

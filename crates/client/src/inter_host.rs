@@ -6,8 +6,8 @@
 
 use std::time::Duration;
 
-use tributary_algorithms::{Algorithm, Collective};
-use tributary_shm_collectives::{Combine, PeerCheck, Waiter};
+use tributary_algorithms::{Algorithm, Collective, Order};
+use tributary_shm_collectives::{Blocks, Combine, PeerCheck, Waiter};
 use tributary_tuning::Method;
 use tributary_wire::frame::{Abort, AbortReason};
 use tributary_wire::{Datatype, Operator};
@@ -20,11 +20,20 @@ pub(crate) struct InterHostOperation {
     pub(crate) operator: Operator,
     pub(crate) datatype: Datatype,
     pub(crate) elements: u64,
+    /// Size of an element: that of the datatype, but for operators of the caller's own. Those have the
+    /// operator and the datatype of a broadcast.
+    pub(crate) element_bytes: usize,
+    /// In which order the hosts' contributions may be combined.
+    pub(crate) order: Order,
+    /// Which elements are whose host's part, in a reduce-scatter or an allgather; one for each host.
+    pub(crate) parts: Blocks,
     /// For reductions.
     pub(crate) kernel: Option<&'static dyn Combine>,
     /// Which host algorithm direct links take. The tree has no choice.
     pub(crate) algorithm: Algorithm,
-    /// This host's contribution; it may lie in the target already.
+    /// This host's contribution; it may lie in the target already. In an allgather it does, at its place,
+    /// and the tree's combines the hosts' vectors: then the rest of each is zero, and the operator a
+    /// bitwise or.
     pub(crate) source: *const u8,
     /// Room for the whole vector: for the result, and for partial ones where direct links need them
     /// ([`needs_target`]).
@@ -39,7 +48,7 @@ pub(crate) fn needs_target(method: Method) -> bool {
 
 impl InterHostOperation {
     pub(crate) fn len_bytes(&self) -> usize {
-        self.elements as usize * self.datatype.size_bytes()
+        self.elements as usize * self.element_bytes
     }
 }
 
@@ -51,7 +60,7 @@ pub(crate) trait InterHost {
     /// If the group of leaders has failed.
     ///
     /// # Safety
-    /// The operation's buffers stay valid, and nobody else uses them, until [`poll`](Self::poll) has
+    /// The operation's buffers and parts stay valid, and nobody else uses them, until [`poll`](Self::poll) has
     /// said that the operation is over, or has failed.
     unsafe fn start(&mut self, operation: &InterHostOperation) -> Result<(), Abort>;
 

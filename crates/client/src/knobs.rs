@@ -200,6 +200,34 @@ pub const SCAN_MAX: Knob = Knob {
     help: "longest vector of a scan inside one host, exclusive or not, that is ours; \
            bench/node/node.py --further measures up to where that is faster",
 };
+/// Where a reduce-scatter between hosts is left to the underlying MPI.
+pub const BETWEEN_REDUCE_SCATTER_MAX: Knob = Knob {
+    name: "TRIBUTARY_BETWEEN_REDUCE_SCATTER_MAX",
+    default: "auto",
+    unit: "bytes",
+    allowed: "0 to 18446744073709551615, always, or auto",
+    help: "longest vector of a reduce-scatter between hosts that is ours; \
+           auto: always where long ones take direct links, 32 KiB in all where the tree carries them whole",
+};
+/// Where an allgather between hosts is left to the underlying MPI.
+pub const BETWEEN_ALLGATHER_MAX: Knob = Knob {
+    name: "TRIBUTARY_BETWEEN_ALLGATHER_MAX",
+    default: "auto",
+    unit: "bytes",
+    allowed: "0 to 18446744073709551615, always, or auto",
+    help: "longest contribution of a rank to an allgather between hosts that is ours; \
+           auto: always where long ones take direct links, 32 KiB in all where the tree carries them whole",
+};
+/// Where a scan between hosts is left to the underlying MPI.
+pub const BETWEEN_SCAN_MAX: Knob = Knob {
+    name: "TRIBUTARY_BETWEEN_SCAN_MAX",
+    default: "auto",
+    unit: "bytes",
+    allowed: "0 to 18446744073709551615, always, or auto",
+    help: "longest vector of a scan between hosts, exclusive or not, that is ours; where the ranks of a \
+           host are no neighbours in the communicator, of all ranks' vectors together; \
+           auto: always where long ones take direct links, 32 KiB in all where the tree carries them whole",
+};
 /// Measurements to choose by.
 pub const TUNING: Knob = Knob {
     name: "TRIBUTARY_TUNING",
@@ -276,6 +304,24 @@ pub const REPORT: Knob = Knob {
     allowed: "a path, or - for standard error",
     help: "where to write the report at MPI_Finalize: JSON to a path, text to standard error",
 };
+/// Whether the report tells times.
+pub const TIMES: Knob = Knob {
+    name: "TRIBUTARY_TIMES",
+    default: "on",
+    unit: "",
+    allowed: "on, off",
+    help: "whether a report that is written also tells how long blocking collectives took, which costs \
+           each of them two readings of the clock",
+};
+/// Whether anything is offloaded.
+pub const OFFLOAD: Knob = Knob {
+    name: "TRIBUTARY_OFFLOAD",
+    default: "on",
+    unit: "",
+    allowed: "on, off",
+    help: "off leaves every collective to the underlying MPI, and still counts and times it: for the \
+           baseline of tributary report",
+};
 /// Marks the reports of one `tributary run`.
 pub const RUN_ID: Knob = Knob {
     name: "TRIBUTARY_RUN_ID",
@@ -292,13 +338,13 @@ pub const LOG: Knob = Knob {
     allowed: "error, warn, info, debug, trace, or a tracing filter",
     help: "what the daemons and the tributary program log, to standard error",
 };
-/// Where preload libraries lie.
+/// Where the preload library is.
 pub const LIBRARY_PATH: Knob = Knob {
     name: "TRIBUTARY_LIBRARY_PATH",
     default: "",
     unit: "",
     allowed: "a directory",
-    help: "where tributary run looks for the preload libraries before its own directory",
+    help: "where tributary run looks for the preload library before its own directory",
 };
 
 /// All of them, in the order in which they are printed.
@@ -322,6 +368,9 @@ pub const KNOBS: &[&Knob] = &[
     &REDUCE_SCATTER_MAX,
     &ALLGATHER_MAX,
     &SCAN_MAX,
+    &BETWEEN_REDUCE_SCATTER_MAX,
+    &BETWEEN_ALLGATHER_MAX,
+    &BETWEEN_SCAN_MAX,
     &TUNING,
     &HOST_ADDRESS,
     &EXTERNAL_RECEIVER,
@@ -329,7 +378,9 @@ pub const KNOBS: &[&Knob] = &[
     &CROSS_MEMORY,
     &COMMUNICATORS_MAX,
     &COMMUNICATORS_EAGER,
+    &OFFLOAD,
     &REPORT,
+    &TIMES,
     &RUN_ID,
     &LOG,
     &LIBRARY_PATH,

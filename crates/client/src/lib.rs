@@ -8,6 +8,7 @@
 //! nonblocking operations are outstanding. Start at [`Communicator`].
 
 mod bootstrap;
+mod combiner;
 mod communicator;
 mod context;
 mod direct;
@@ -57,6 +58,7 @@ mod shared;
 mod tree;
 
 pub use bootstrap::{Bootstrap, BootstrapError};
+pub use combiner::Combiner;
 pub use communicator::Communicator;
 pub use context::{Context, OpenError};
 pub use kernels::PairNumber;
@@ -66,9 +68,11 @@ pub use progress_hook::{ProgressHook, Verdict};
 pub use request::Request;
 pub use selection::{DirectPath, Path, explain};
 pub use settings::{
-    BetweenHosts, ChannelChoice, Fallback, SettingError, Settings, TransportChoice, WaitChoice,
+    BetweenHosts, ChannelChoice, Fallback, SettingError, Settings, Switch, TransportChoice,
+    WaitChoice,
 };
 pub use setup::Unavailable;
 pub use tributary_algorithms::CollectiveKind;
+pub use tributary_shm_collectives::Combine;
 pub use tributary_transport::machine::name as machine_name;
 pub use tributary_tuning::AlgorithmChoice;

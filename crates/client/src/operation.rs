@@ -1,10 +1,11 @@
 //! A collective operation, as one rank asks for it.
 
 pub use tributary_algorithms::Collective;
-use tributary_algorithms::CollectiveKind;
 pub use tributary_shm_collectives::Blocks;
 use tributary_tuning::Method;
 use tributary_wire::{Datatype, Operator};
+
+use crate::combiner::Combiner;
 
 /// One operation at one rank. Collective, datatype, operator, elements and blocks are the same at all
 /// ranks; the reduction order is a function of the communicator alone.
@@ -21,6 +22,9 @@ pub struct Operation {
     pub datatype: Datatype,
     /// How elements combine; used in reductions only.
     pub operator: Operator,
+    /// How elements combine that no kernel knows: used in reductions only, instead of `datatype` and
+    /// `operator`. Valid until the operation is over.
+    pub combiner: Option<Combiner>,
     /// How many elements a rank contributes.
     pub elements: u64,
     /// Which elements each rank gets; used in a reduce-scatter only.
@@ -41,16 +45,25 @@ impl Operation {
         collective: Collective::Barrier,
         datatype: Datatype::U8,
         operator: Operator::Barrier,
+        combiner: None,
         elements: 0,
         blocks: Blocks::Even,
         source: std::ptr::null(),
         target: std::ptr::null_mut(),
     };
 
+    /// Size of one element.
+    #[inline]
+    #[must_use]
+    pub fn element_bytes(&self) -> usize {
+        self.combiner.map_or(self.datatype.size_bytes(), |combiner| combiner.element_bytes())
+    }
+
     /// Length of a contribution.
+    #[inline]
     #[must_use]
     pub fn len_bytes(&self) -> usize {
-        self.elements as usize * self.datatype.size_bytes()
+        self.elements as usize * self.element_bytes()
     }
 }
 
@@ -100,23 +113,27 @@ pub enum CollectiveError {
         /// The datatype it was asked for on.
         datatype: Datatype,
     },
+    /// The caller brings an operator that this communicator cannot call: there are several hosts and no
+    /// direct links between them, or links in another order than an operator that does not commute needs,
+    /// or its elements are too long.
+    #[error(
+        "elements of {element_bytes} bytes of {label} can't be combined; the longest have {max_bytes}"
+    )]
+    NotCombined {
+        /// The communicator.
+        label: String,
+        /// Size of an element.
+        element_bytes: usize,
+        /// Size of the longest elements that can; 0 if none can.
+        max_bytes: usize,
+    },
     /// The caller named an operator and a datatype by a number that stands for none.
     #[error("{number} is the number of no operator and datatype")]
     NoSuchPair {
         /// The number.
         number: u32,
     },
-    /// The caller asked for a collective that runs inside one host only.
-    #[error("{} of {label}, which is on {hosts} hosts, is left to others", kind.name())]
-    SeveralHosts {
-        /// The communicator.
-        label: String,
-        /// The collective.
-        kind: CollectiveKind,
-        /// How many hosts its ranks are on.
-        hosts: u32,
-    },
-    /// The caller named blocks that do not cover the vector.
+    /// The caller named blocks that do not cover the vector, or not in ascending order.
     #[error("blocks of {label} end at element {end}, its vector at {elements}")]
     Blocks {
         /// The communicator.

@@ -17,6 +17,10 @@ pub(crate) struct Placement {
     pub(crate) leaders: Vec<u32>,
     /// Ranks on each host.
     pub(crate) ranks_on: Vec<u32>,
+    /// All ranks in host order: those of the first host, those of the second, and so on.
+    by_host: Vec<u32>,
+    /// Position of each host's leader in host order, and at last the number of ranks.
+    first_on: Vec<u32>,
 }
 
 impl Placement {
@@ -30,6 +34,8 @@ impl Placement {
             hosts: Vec::new(),
             leaders: Vec::new(),
             ranks_on: Vec::new(),
+            by_host: Vec::new(),
+            first_on: vec![0],
         };
         for (rank, name) in host_of_rank.iter().enumerate() {
             let index = *index_of.entry(name).or_insert_with(|| {
@@ -43,11 +49,50 @@ impl Placement {
             placement.local_of.push(*ranks);
             *ranks += 1;
         }
+        placement.put_in_host_order();
         placement
+    }
+
+    fn put_in_host_order(&mut self) {
+        for ranks in &self.ranks_on {
+            let first = self.first_on[self.first_on.len() - 1];
+            self.first_on.push(first + ranks);
+        }
+        self.by_host = vec![0; self.host_of.len()];
+        for rank in 0..self.ranks() {
+            let position = self.position(rank);
+            self.by_host[position as usize] = rank;
+        }
     }
 
     pub(crate) fn ranks(&self) -> u32 {
         self.host_of.len() as u32
+    }
+
+    pub(crate) fn host_count(&self) -> u32 {
+        self.hosts.len() as u32
+    }
+
+    /// Where a rank stands in host order.
+    pub(crate) fn position(&self, rank: u32) -> u32 {
+        self.first_position(self.host_of[rank as usize]) + self.local_of[rank as usize]
+    }
+
+    /// Where a host's ranks begin in host order; of the number of hosts, where the last one's end.
+    pub(crate) fn first_position(&self, host: u32) -> u32 {
+        self.first_on[host as usize]
+    }
+
+    /// The ranks of a host, in their order.
+    pub(crate) fn ranks_of(&self, host: u32) -> &[u32] {
+        let (first, end) = (self.first_position(host), self.first_position(host + 1));
+        &self.by_host[first as usize..end as usize]
+    }
+
+    /// Whether host order is the order of ranks: those of every host are neighbours. Hosts, each reduced by
+    /// itself, then combine in the order of the ranks.
+    pub(crate) fn is_in_host_order(&self) -> bool {
+        self.by_host.is_sorted()
     }
 
     /// This rank's host.
@@ -105,5 +150,19 @@ mod tests {
         assert_eq!(placement.ranks_on, [2, 3]);
         assert_eq!((placement.host(), placement.local_rank(), placement.local_ranks()), (1, 1, 3));
         assert_eq!(placement.rank_of_local(2), 4);
+    }
+
+    #[test]
+    fn host_order_puts_the_ranks_of_a_host_together() {
+        let placement = |names: &[&str]| {
+            let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+            Placement::new(0, &names)
+        };
+        let dealt = placement(&["y", "x", "y", "z", "x"]);
+        assert_eq!([0, 1, 2].map(|host| dealt.ranks_of(host)), [&[0, 2][..], &[1, 4], &[3]]);
+        assert_eq!([0, 1, 2, 3, 4].map(|rank| dealt.position(rank)), [0, 2, 1, 4, 3]);
+        assert_eq!([0, 1, 2, 3].map(|host| dealt.first_position(host)), [0, 2, 4, 5]);
+        assert!(!dealt.is_in_host_order());
+        assert!(placement(&["y", "y", "x", "z", "z"]).is_in_host_order());
     }
 }

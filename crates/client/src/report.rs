@@ -1,18 +1,27 @@
 //! What became of every collective: the counts behind the end-of-run report.
 //!
 //! An operation is counted once per communicator, by its rank 0, however many ranks take part.
-//! Counting ([`Counters`]) is one relaxed addition; everything else happens when the job ends.
+//! Counting ([`Counters`]) is one relaxed addition; everything else happens when the job ends. On request
+//! every rank also measures how long its blocking operations take ([`TimeCells`]).
 
+mod comparison;
 mod counters;
+mod histogram;
 mod path;
+mod time_cells;
+mod times;
 
 use std::collections::BTreeMap;
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+pub use comparison::{Compared, compare};
 pub use counters::{CounterRegistry, Counters};
-pub use path::PathKind;
+pub use histogram::{Bounds, Histogram};
+pub use path::{PathKind, PathTaken};
+pub use time_cells::TimeCells;
+pub use times::{Measured, Times};
 pub use tributary_algorithms::CollectiveKind;
 
 /// The end-of-run report.
@@ -36,6 +45,9 @@ pub struct Report {
     pub reasons: BTreeMap<String, u64>,
     /// Each communicator; those with equal labels, ranks and hosts together.
     pub communicators: Vec<CommunicatorReport>,
+    /// Time inside collectives, if it was measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub times: Option<Times>,
 }
 
 /// One communicator's part of a report.
@@ -143,7 +155,7 @@ impl fmt::Display for Report {
         for (reason, count) in &self.reasons {
             writeln!(f, "  passed through {count}: {reason}")?;
         }
-        Ok(())
+        self.times.as_ref().map_or(Ok(()), |times| times.fmt(f))
     }
 }
 
@@ -187,6 +199,9 @@ impl Report {
         self.jobs += other.jobs;
         for communicator in &other.communicators {
             self.add(communicator);
+        }
+        if let Some(times) = &other.times {
+            self.times.get_or_insert_default().merge(times);
         }
     }
 }

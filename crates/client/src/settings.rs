@@ -10,7 +10,9 @@ use std::path::PathBuf;
 use tributary_tuning::AlgorithmChoice;
 use tributary_wire::StreamTerms;
 
-pub use self::choice::{BetweenHosts, ChannelChoice, Fallback, TransportChoice, WaitChoice};
+pub use self::choice::{
+    BetweenHosts, ChannelChoice, Fallback, Switch, TransportChoice, WaitChoice,
+};
 pub use self::error::SettingError;
 use self::reader::Reader;
 use crate::knobs;
@@ -59,6 +61,12 @@ pub struct Settings {
     pub allgather_max_bytes: u64,
     /// Longest vector of a scan that is worth it.
     pub scan_max_bytes: u64,
+    /// The same between hosts, none where the path decides: longest vector of a reduce-scatter.
+    pub between_reduce_scatter_max_bytes: Option<u64>,
+    /// Longest contribution to an allgather between hosts.
+    pub between_allgather_max_bytes: Option<u64>,
+    /// Longest vector of a scan between hosts.
+    pub between_scan_max_bytes: Option<u64>,
     /// What was measured on this system.
     pub tuning: Option<PathBuf>,
     /// Where other hosts reach this one.
@@ -73,6 +81,10 @@ pub struct Settings {
     pub communicators_max: usize,
     /// Communicators set up when they are created.
     pub communicators_eager: usize,
+    /// Whether anything is offloaded.
+    pub offload: Switch,
+    /// Whether the report tells times.
+    pub times: Switch,
 }
 
 impl Settings {
@@ -94,6 +106,12 @@ impl Settings {
         let read = Reader(environment);
         let bytes_or_always =
             |knob| Ok(read.number_unless(knob, "always", 0..=u64::MAX)?.unwrap_or(u64::MAX));
+        let bytes_or_auto = |knob: &'static knobs::Knob| {
+            if knob.value(&read.0).value == "always" {
+                return Ok(Some(u64::MAX));
+            }
+            read.number_unless(knob, "auto", 0..=u64::MAX)
+        };
         Ok(Self {
             manager: read.parsed(&knobs::MANAGER, reader::address)?,
             token_file: read.path(&knobs::TOKEN_FILE),
@@ -120,6 +138,9 @@ impl Settings {
             reduce_scatter_max_bytes: bytes_or_always(&knobs::REDUCE_SCATTER_MAX)?,
             allgather_max_bytes: bytes_or_always(&knobs::ALLGATHER_MAX)?,
             scan_max_bytes: bytes_or_always(&knobs::SCAN_MAX)?,
+            between_reduce_scatter_max_bytes: bytes_or_auto(&knobs::BETWEEN_REDUCE_SCATTER_MAX)?,
+            between_allgather_max_bytes: bytes_or_auto(&knobs::BETWEEN_ALLGATHER_MAX)?,
+            between_scan_max_bytes: bytes_or_auto(&knobs::BETWEEN_SCAN_MAX)?,
             tuning: read.path(&knobs::TUNING),
             host_address: read.parsed(&knobs::HOST_ADDRESS, |text| text.parse().ok())?,
             external_receiver: read.path(&knobs::EXTERNAL_RECEIVER),
@@ -127,6 +148,8 @@ impl Settings {
             cross_memory: read.choice(&knobs::CROSS_MEMORY)?,
             communicators_max: read.number(&knobs::COMMUNICATORS_MAX, 1..=1 << 16)?,
             communicators_eager: read.number(&knobs::COMMUNICATORS_EAGER, 0..=1 << 16)?,
+            offload: read.choice(&knobs::OFFLOAD)?,
+            times: read.choice(&knobs::TIMES)?,
         })
     }
 }

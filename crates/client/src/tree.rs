@@ -189,7 +189,9 @@ impl InterHost for TreeMember {
     unsafe fn start(&mut self, operation: &InterHostOperation) -> Result<(), Abort> {
         let mut spec = self.spec(operation);
         // The same at all members: the operator, the group's terms.
-        if self.has_external_receiver && spec.operator.is_reduction() {
+        let is_for_receivers =
+            matches!(operation.collective, Collective::Allreduce | Collective::Reduce { .. });
+        if self.has_external_receiver && is_for_receivers {
             spec.target = spec.target.with_external_receiver();
         }
         let least = self.stream_min_bytes;

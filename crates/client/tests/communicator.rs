@@ -13,8 +13,8 @@ use rand_pcg::Pcg64Mcg;
 use ranks::{ThreadRanks, on_all_ranks};
 use tributary_client::report::{CounterRegistry, PathKind};
 use tributary_client::{
-    Blocks, Bootstrap, Collective, CollectiveError, CollectiveKind, Communicator, Context,
-    Operation, Request, Settings, Verdict,
+    Blocks, Bootstrap, BootstrapError, Collective, CollectiveError, CollectiveKind, Communicator,
+    Context, Operation, Request, Settings, Verdict,
 };
 use tributary_wire::{Datatype, Operator};
 
@@ -58,18 +58,19 @@ fn direct_settings(hosts: u32, algorithm: &str, leaders: u32, parts: u32) -> Set
 struct Step {
     collective: Collective,
     elements: usize,
+    /// Where blocks of any length come from, in a reduce-scatter; none if they are even.
+    dealt_by: Option<u64>,
     in_place: bool,
     blocking: bool,
 }
 
-/// With `one_host`, of collectives that only ranks of one host perform, too.
-fn script(seed: u64, ranks: u32, steps: usize, one_host: bool) -> Vec<Step> {
+fn script(seed: u64, ranks: u32, steps: usize) -> Vec<Step> {
     let mut random = Pcg64Mcg::seed_from_u64(seed);
     let lengths = [0, 1, 2, 7, 8, 63, 1000, 1039, 20_000, 70_001];
     (0..steps)
         .map(|_| {
             let root = random.random_range(0..ranks);
-            let collective = match random.random_range(0..if one_host { 8 } else { 4 }) {
+            let collective = match random.random_range(0..8) {
                 0 => Collective::Allreduce,
                 1 => Collective::Reduce { root },
                 2 => Collective::Broadcast { root },
@@ -80,15 +81,29 @@ fn script(seed: u64, ranks: u32, steps: usize, one_host: bool) -> Vec<Step> {
                 _ => Collective::Exscan,
             };
             let elements = lengths[random.random_range(0..lengths.len())];
-            let is_dealt = collective == Collective::ReduceScatter;
+            let dealt_by = random.random::<bool>().then(|| random.random());
+            let is_even = collective == Collective::ReduceScatter && dealt_by.is_none();
             Step {
                 collective,
-                elements: if is_dealt { elements - elements % ranks as usize } else { elements },
+                elements: if is_even { elements - elements % ranks as usize } else { elements },
+                dealt_by,
                 in_place: random.random(),
                 blocking: random.random_range(0..3) > 0,
             }
         })
         .collect()
+}
+
+/// Where the blocks of a reduce-scatter begin, and the last one ends.
+fn cuts(what: &Step, ranks: u32) -> Vec<u64> {
+    let (ranks, elements) = (ranks as usize, what.elements as u64);
+    let mut cuts: Vec<u64> = (0..=ranks as u64).map(|at| at * elements / ranks as u64).collect();
+    if let Some(seed) = what.dealt_by {
+        let mut random = Pcg64Mcg::seed_from_u64(seed);
+        cuts[1..ranks].fill_with(|| random.random_range(0..=elements));
+        cuts.sort_unstable();
+    }
+    cuts
 }
 
 fn contribution(step: usize, rank: u32, element: usize) -> i64 {
@@ -112,8 +127,9 @@ fn expected(step: usize, what: &Step, rank: u32, ranks: u32) -> Option<Vec<i64>>
         Collective::Barrier => None,
         Collective::Allgather => Some((0..ranks).flat_map(of_rank).collect()),
         Collective::ReduceScatter => {
-            let block = what.elements / ranks as usize;
-            Some(sum()[rank as usize * block..][..block].to_vec())
+            let cuts = cuts(what, ranks);
+            let cut = |at: u32| cuts[at as usize] as usize;
+            Some(sum()[cut(rank)..cut(rank + 1)].to_vec())
         }
         Collective::Scan => Some(sum_up_to(rank + 1)),
         Collective::Exscan => (rank > 0).then(|| sum_up_to(rank)),
@@ -125,6 +141,8 @@ struct Pending {
     request: Option<Request>,
     source: Vec<i64>,
     target: Vec<i64>,
+    /// In use as long as the buffers.
+    _cuts: Vec<u64>,
     expected: Option<Vec<i64>>,
     step: usize,
 }
@@ -166,14 +184,16 @@ fn perform(
     }
     let source: *const i64 =
         if what.in_place || is_broadcast { target[own_part..].as_ptr() } else { mine.as_ptr() };
+    let cuts = cuts(what, ranks);
     let operation = Operation {
         collective: what.collective,
         datatype: Datatype::I64,
         operator: Operator::Sum,
         elements: what.elements as u64,
+        combiner: None,
+        blocks: if what.dealt_by.is_some() { Blocks::At(cuts.as_ptr()) } else { Blocks::Even },
         source: source.cast(),
         target: target.as_mut_ptr().cast(),
-        ..Operation::BARRIER
     };
     let operation =
         if what.collective == Collective::Barrier { Operation::BARRIER } else { operation };
@@ -188,7 +208,7 @@ fn perform(
         }
     }
     let expected = expected(step, what, rank, ranks);
-    Pending { request, source: mine, target, expected, step }
+    Pending { request, source: mine, target, _cuts: cuts, expected, step }
 }
 
 #[test]
@@ -197,7 +217,7 @@ fn random_mixes_of_collectives_agree_with_the_oracle() {
         on_all_ranks(size, move |mut ranks| {
             let communicator = communicator(&mut ranks, &CounterRegistry::default(), "world");
             assert_eq!(communicator.path(&Operation::BARRIER).kind(), PathKind::InNode);
-            play(&communicator, &script(seed, size, 100, true), ranks.rank(), size);
+            play(&communicator, &script(seed, size, 100), ranks.rank(), size);
         });
     }
 }
@@ -220,7 +240,65 @@ fn hosts_with_direct_links_agree_with_the_oracle() {
             let registry = CounterRegistry::default();
             let communicator = communicator_with(&mut ranks, &registry, "world", settings);
             assert_eq!(communicator.path(&Operation::BARRIER).kind(), PathKind::Direct);
-            play(&communicator, &script(seed, size, 60, false), ranks.rank(), size);
+            play(&communicator, &script(seed, size, 60), ranks.rank(), size);
+        });
+    }
+}
+
+/// The ranks of a communicator, in another order than the world's.
+struct Reordered {
+    ranks: ThreadRanks,
+    /// The rank in the communicator of each rank of the world.
+    rank_of: Vec<u32>,
+}
+
+impl Bootstrap for Reordered {
+    fn rank(&self) -> u32 {
+        self.rank_of[self.ranks.rank() as usize]
+    }
+
+    fn size(&self) -> u32 {
+        self.ranks.size()
+    }
+
+    fn allgather(&mut self, mine: &[u8], all: &mut [u8]) -> Result<(), BootstrapError> {
+        let mut by_world = vec![0; all.len()];
+        self.ranks.allgather(mine, &mut by_world)?;
+        for (world, rank) in self.rank_of.iter().enumerate() {
+            let place = *rank as usize * mine.len();
+            all[place..][..mine.len()]
+                .copy_from_slice(&by_world[world * mine.len()..][..mine.len()]);
+        }
+        Ok(())
+    }
+}
+
+/// Hosts whose ranks are no neighbours in the communicator, of as many ranks each or not: dealt one by
+/// one, backwards, and without order.
+#[test]
+fn ranks_that_are_no_neighbours_on_their_host_agree_with_the_oracle() {
+    let dealt =
+        |size: u32, hosts: u32| (0..size).map(move |at| at % hosts * size / hosts + at / hosts);
+    let orders: Vec<(u32, Vec<u32>)> = vec![
+        (2, dealt(6, 2).collect()),
+        (3, dealt(9, 3).collect()),
+        (3, (0..7).rev().collect()),
+        (2, vec![3, 0, 4, 1, 2]),
+        (4, vec![2, 0, 3, 1]),
+        (3, vec![1, 4, 0, 2, 3]),
+    ];
+    for (number, (hosts, rank_of)) in orders.into_iter().enumerate() {
+        let size = rank_of.len() as u32;
+        on_all_ranks(size, move |mut ranks| {
+            let algorithm = ["auto", "linear", "ring"][number % 3];
+            let settings = direct_settings(hosts, algorithm, 1, 1);
+            let context = Arc::new(Context::open(&mut ranks, settings).unwrap());
+            let counters = CounterRegistry::default().open("dealt", size, false);
+            let mut ranks = Reordered { ranks, rank_of: rank_of.clone() };
+            let hook = Arc::new(|| Verdict::GoOn);
+            let communicator = Communicator::create(&context, &mut ranks, &counters, hook).unwrap();
+            assert_eq!(communicator.path(&Operation::BARRIER).kind(), PathKind::Direct);
+            play(&communicator, &script(31 + number as u64, size, 80), ranks.rank(), size);
         });
     }
 }
@@ -235,7 +313,7 @@ fn leaders_of_sockets_agree_with_the_oracle() {
             let registry = CounterRegistry::default();
             let communicator = communicator_with(&mut ranks, &registry, "world", settings);
             let seed = u64::from(100 * size + sockets);
-            play(&communicator, &script(seed, size, 6, false), ranks.rank(), size);
+            play(&communicator, &script(seed, size, 12), ranks.rank(), size);
             if ranks.rank() == 0 {
                 let note = registry.report().communicators[0].note.clone();
                 // Every host has as many leaders as sockets, if it has as many ranks.
@@ -271,6 +349,7 @@ fn a_started_operation_completes_while_its_rank_does_something_else() {
         let what = Step {
             collective: Collective::Allreduce,
             elements: 70_001,
+            dealt_by: None,
             in_place: false,
             blocking: false,
         };
@@ -400,7 +479,7 @@ fn a_verdict_while_waiting_ends_the_wait() {
 }
 
 #[test]
-fn collectives_of_one_host_say_so_between_hosts_and_name_bad_blocks() {
+fn bad_blocks_are_named() {
     let operation = |collective, elements: &mut [i64]| Operation {
         collective,
         datatype: Datatype::I64,
@@ -414,13 +493,13 @@ fn collectives_of_one_host_say_so_between_hosts_and_name_bad_blocks() {
         let settings = direct_settings(2, "auto", 1, 1);
         let communicator =
             communicator_with(&mut ranks, &CounterRegistry::default(), "apart", settings);
-        assert_eq!(communicator.longest_bytes(CollectiveKind::Allgather), Some(0));
-        assert_eq!(communicator.longest_bytes(CollectiveKind::Allreduce), None);
-        let scan = operation(Collective::Scan, &mut [1; 3]);
-        // SAFETY: refused before a buffer is used.
-        let refused = unsafe { communicator.run(&scan) }.unwrap_err();
-        let (label, kind) = ("apart".to_owned(), CollectiveKind::Scan);
-        assert_eq!(refused, CollectiveError::SeveralHosts { label, kind, hosts: 2 });
+        let back_and_forth = [0_u64, 4, 3];
+        let dealt = operation(Collective::ReduceScatter, &mut [1; 3]);
+        let dealt = Operation { blocks: Blocks::At(back_and_forth.as_ptr()), ..dealt };
+        // SAFETY: refused before a buffer is used; the blocks are there.
+        let refused = unsafe { communicator.run(&dealt) }.unwrap_err();
+        let label = "apart".to_owned();
+        assert_eq!(refused, CollectiveError::Blocks { label, end: 3, elements: 3 });
     });
     on_all_ranks(2, move |mut ranks| {
         let communicator = communicator(&mut ranks, &CounterRegistry::default(), "world");
@@ -434,6 +513,33 @@ fn collectives_of_one_host_say_so_between_hosts_and_name_bad_blocks() {
             assert_eq!(refused, CollectiveError::Blocks { label, end, elements: 3 });
         }
     });
+}
+
+/// Between hosts other limits hold than inside one; a scan that gathers all vectors counts all.
+#[test]
+fn hosts_have_limits_of_their_own() {
+    for (rank_of, scan_bytes) in [([0, 1, 2, 3], 1 << 20), ([0, 2, 1, 3], 1 << 18)] {
+        on_all_ranks(4, move |mut ranks| {
+            let (inside, between) = (1, if ranks.rank() == 0 { 1 << 20 } else { 7 });
+            let settings = Settings {
+                allgather_max_bytes: inside,
+                scan_max_bytes: inside,
+                between_allgather_max_bytes: Some(between),
+                between_scan_max_bytes: Some(between),
+                ..direct_settings(2, "auto", 1, 1)
+            };
+            let context = Arc::new(Context::open(&mut ranks, settings).unwrap());
+            let counters = CounterRegistry::default().open("apart", 4, false);
+            let mut ranks = Reordered { ranks, rank_of: rank_of.to_vec() };
+            let hook = Arc::new(|| Verdict::GoOn);
+            let communicator = Communicator::create(&context, &mut ranks, &counters, hook).unwrap();
+            let longest = |kind| communicator.longest_bytes(kind);
+            assert_eq!(longest(CollectiveKind::Allgather), Some(1 << 20));
+            assert_eq!(longest(CollectiveKind::Exscan), Some(scan_bytes));
+            assert_eq!(longest(CollectiveKind::ReduceScatter), Some(u64::MAX));
+            assert_eq!(longest(CollectiveKind::Allreduce), None);
+        });
+    }
 }
 
 #[test]

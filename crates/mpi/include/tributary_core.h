@@ -37,6 +37,10 @@
 #define TRIBUTARY_I64_INDEX 15
 #define TRIBUTARY_F32_INDEX 16
 #define TRIBUTARY_F64_INDEX 17
+#define TRIBUTARY_F32_COMPLEX 18
+#define TRIBUTARY_F64_COMPLEX 19
+#define TRIBUTARY_F32_FLOAT_INDEX 20
+#define TRIBUTARY_F64_FLOAT_INDEX 21
 
 #define TRIBUTARY_SUM 1
 #define TRIBUTARY_PRODUCT 2
@@ -63,8 +67,6 @@
 #define TRIBUTARY_SCAN 6
 #define TRIBUTARY_EXSCAN 7
 #define TRIBUTARY_COLLECTIVES 8
-/* This one and those after it are offloaded only if all ranks are on one host. */
-#define TRIBUTARY_FIRST_ON_HOST TRIBUTARY_REDUCE_SCATTER
 
 /* Why an operation went to the underlying MPI. */
 #define TRIBUTARY_PASS_USER_OPERATOR 0     /* an operator made by MPI_Op_create, or an RMA one */
@@ -77,9 +79,13 @@
 #define TRIBUTARY_PASS_TOO_LONG 7          /* 2 GiB or more, which MPI_Pack can't count */
 #define TRIBUTARY_PASS_ARGUMENTS 8         /* MPI may refuse them, and then raises its own error */
 #define TRIBUTARY_PASS_REVOKED 9           /* the program has revoked the communicator */
-#define TRIBUTARY_PASS_SEVERAL_HOSTS 10    /* a collective of one host, a communicator of several */
-#define TRIBUTARY_PASS_SLOWER 11           /* so long that the underlying MPI was measured to be faster */
-#define TRIBUTARY_PASS_REASONS 12
+#define TRIBUTARY_PASS_SLOWER 10           /* so long that the underlying MPI was measured to be faster */
+#define TRIBUTARY_PASS_GAPS 11             /* derived datatype with gaps, in a reduction */
+/* An operator that only MPI can call (tributary_combiner): */
+#define TRIBUTARY_PASS_COMBINER_NONBLOCKING 12 /* in a nonblocking call */
+#define TRIBUTARY_PASS_COMBINER_HOSTS 13       /* between hosts, where it cannot go */
+#define TRIBUTARY_PASS_LONG_ELEMENT 14         /* on elements that are too long */
+#define TRIBUTARY_PASS_REASONS 15
 
 /* What became of an operation. */
 #define TRIBUTARY_PENDING 0
@@ -114,6 +120,23 @@ typedef struct tributary_progress_hook {
 } tributary_progress_hook;
 
 /*
+ * An operator that only the caller can call, on elements of a size of its own. Operands come in rank
+ * order, those of several hosts if their ranks are in order or the operator commutes.
+ *
+ * `combine` reads `elements` elements at `left` and as many at `right`, at most INT_MAX, and replaces
+ * those at `right` by `left` OP `right`. Both are aligned as malloc() aligns memory, as far as the size of
+ * an element allows. It may be called any number of times on parts of the vector, on the thread in
+ * tributary_run(), and must not call the core on the communicator that it is called for. A result other
+ * than 0 does not end the operation, for other ranks wait for it; tributary_run() returns the first one.
+ */
+typedef struct tributary_combiner {
+    int (*combine)(void *const context[2], const void *left, void *right, uint64_t elements);
+    void *context[2]; /* two words, so that the caller needs no memory for them */
+    uint32_t element_bytes;
+    uint32_t commutes; /* operands may change places, if not 0 */
+} tributary_combiner;
+
+/*
  * One collective operation. The buffers and `cuts` are valid, and nobody else uses them, until the
  * operation is over: when tributary_run() returns, or tributary_test() returns something else than
  * TRIBUTARY_PENDING. `source` and `target` are equal or do not overlap.
@@ -133,6 +156,11 @@ typedef struct tributary_operation {
      * behind them the end of the last block. Else null.
      */
     const uint64_t *cuts;
+    /*
+     * How the elements of a reduction combine, instead of `datatype` and `operator_`; the same at all
+     * ranks but for the context. `combine` is null if they say it.
+     */
+    tributary_combiner combiner;
 } tributary_operation;
 
 typedef struct tributary_communicator tributary_communicator;
@@ -189,6 +217,13 @@ int tributary_communicator_join(tributary_communicator *communicator,
 uint64_t tributary_communicator_longest(const tributary_communicator *communicator,
                                         uint32_t collective);
 
+/*
+ * The longest elements, in bytes, that a combiner may have on a communicator that was joined; the same on
+ * all ranks. 0 if none can be called: the hosts have no direct links, or, for one that does not commute
+ * (`commutes` is 0), their ranks are out of order.
+ */
+uint64_t tributary_communicator_combines(const tributary_communicator *communicator, int commutes);
+
 /* 1 if all ranks of a communicator that was joined are on one host, else 0. */
 int tributary_communicator_is_on_one_host(const tributary_communicator *communicator);
 
@@ -203,8 +238,8 @@ void tributary_communicator_give_up(tributary_communicator *communicator);
 void tributary_communicator_free(tributary_communicator *communicator);
 
 /*
- * Runs one operation to its end and counts it. Returns 0, TRIBUTARY_FAILED with a message, or
- * TRIBUTARY_GIVEN_UP.
+ * Runs one operation to its end and counts it. Returns 0, TRIBUTARY_FAILED with a message,
+ * TRIBUTARY_GIVEN_UP, or what the combiner returned.
  */
 int tributary_run(tributary_communicator *communicator, const tributary_operation *operation);
 
@@ -223,7 +258,7 @@ int tributary_barrier(const tributary_communicator *communicator);
 
 /*
  * Starts one operation and counts it. Returns null with a message if it could not start. `operation`
- * itself is copied.
+ * itself is copied, and has no combiner.
  */
 tributary_request *tributary_start(tributary_communicator *communicator,
                                    const tributary_operation *operation);
@@ -282,7 +317,25 @@ void tributary_count_passed(tributary_communicator *communicator, uint32_t colle
                             uint32_t reason);
 
 /*
- * This process's counts as JSON text, not terminated; `*len_bytes` is its length. Free it with
+ * 1 when the environment wants the report to tell how long blocking operations take, else 0. Then call
+ * tributary_times_begin() once, when MPI is initialised, and one of the three functions below it for each
+ * operation. All of them are thread-safe, and take a time that the caller has measured.
+ */
+int tributary_times_wanted(void);
+void tributary_times_begin(void);
+
+/* Adds the time of an operation that tributary_run(), or a function of the fast path, has run. */
+void tributary_count_time(const tributary_communicator *communicator,
+                          const tributary_operation *operation, uint64_t duration_ns);
+
+/* Adds the time of an operation in the underlying MPI, to which this rank has contributed `len_bytes`. */
+void tributary_count_time_passed(uint32_t collective, uint64_t len_bytes, uint64_t duration_ns);
+
+/* Counts an operation that is not measured: a nonblocking one. */
+void tributary_count_not_measured(uint32_t collective);
+
+/*
+ * This process's counts and times as JSON text, not terminated; `*len_bytes` is its length. Free it with
  * tributary_report_free(), with both values.
  */
 char *tributary_report(size_t *len_bytes);

@@ -2,26 +2,55 @@
 #include "blocking.h"
 #include "offload_between.h"
 #include "shim.h"
+#include "timing.h"
 
 /*
- * A communicator whose ranks are on one host takes the fast path: arguments in registers, nothing of
- * the operation in memory. Others pass the whole operation, by value: if its address were taken, the
- * fast path would have to keep it in memory too.
+ * A communicator whose ranks are on one host takes the fast path, unless only MPI can combine the elements:
+ * arguments in registers, nothing of the operation in memory. Others copy the operation, field by field: if
+ * its own address were taken, or it were passed whole, the fast path would have to keep it in memory too. Timed operations come by this way as well.
  */
-static __attribute__((noinline)) int run_whole(comm_record *record, tributary_operation operation) {
-    return run(record, &operation);
+static __attribute__((noinline)) int run_copy(comm_record *record,
+                                              tributary_operation *operation) {
+    return timing_is_on ? timing_run(record, operation, NULL) : run(record, operation);
+}
+
+static inline tributary_operation copy_of(tributary_operation operation) {
+    return (tributary_operation){
+        .collective = operation.collective,
+        .root = operation.root,
+        .datatype = operation.datatype,
+        .operator_ = operation.operator_,
+        .elements = operation.elements,
+        .source = operation.source,
+        .target = operation.target,
+        .combiner = {.combine = operation.combiner.combine,
+                     .context = {operation.combiner.context[0], operation.combiner.context[1]},
+                     .element_bytes = operation.combiner.element_bytes,
+                     .commutes = operation.combiner.commutes},
+    };
+}
+
+static inline int run_whole(comm_record *record, tributary_operation operation) {
+    tributary_operation copy = copy_of(operation);
+    return run_copy(record, &copy);
 }
 
 static inline bool takes_fast_path(const comm_record *record) {
-    return __builtin_expect(record->is_on_one_host, 1);
+    return __builtin_expect(record->takes_fast_path, 1);
 }
 
 static inline int concluded(comm_record *record, int outcome) {
     return __builtin_expect(outcome == 0, 1) ? MPI_SUCCESS : failure_raise(record, outcome);
 }
 
+static inline bool reduces_on_fast_path(const comm_record *record,
+                                        const tributary_operation *operation) {
+    return takes_fast_path(record) &&
+           __builtin_expect(operation->combiner.combine == NULL, 1);
+}
+
 static inline int run_allreduce(comm_record *record, tributary_operation operation) {
-    if (!takes_fast_path(record)) {
+    if (!reduces_on_fast_path(record, &operation)) {
         return run_whole(record, operation);
     }
     uint32_t pair = TRIBUTARY_PAIR(operation.operator_, operation.datatype);
@@ -30,7 +59,7 @@ static inline int run_allreduce(comm_record *record, tributary_operation operati
 }
 
 static inline int run_reduce(comm_record *record, tributary_operation operation) {
-    if (!takes_fast_path(record)) {
+    if (!reduces_on_fast_path(record, &operation)) {
         return run_whole(record, operation);
     }
     uint32_t pair = TRIBUTARY_PAIR(operation.operator_, operation.datatype);
@@ -39,16 +68,18 @@ static inline int run_reduce(comm_record *record, tributary_operation operation)
                                               operation.target));
 }
 
-static __attribute__((noinline)) int run_whole_through(comm_record *record,
-                                                       tributary_operation operation,
-                                                       staging *through) {
-    return run_through(record, &operation, through);
+static __attribute__((noinline)) int run_copy_through(comm_record *record,
+                                                      tributary_operation *operation,
+                                                      staging *through) {
+    return timing_is_on ? timing_run(record, operation, through)
+                        : run_through(record, operation, through);
 }
 
 static inline int run_broadcast(comm_record *record, tributary_operation operation,
                                 staging *through) {
     if (!takes_fast_path(record) || !staging_is_idle(through)) {
-        return run_whole_through(record, operation, through);
+        tributary_operation copy = copy_of(operation);
+        return run_copy_through(record, &copy, through);
     }
     return concluded(record, tributary_broadcast(record->core, operation.elements, operation.root,
                                                  operation.target));
@@ -61,6 +92,11 @@ static inline int run_barrier(comm_record *record, tributary_operation operation
 
 /* The forms with int and with MPI_Count differ only in the type of the count. */
 #define ALLREDUCE(name, count_type)                                                                \
+    TIMED(name,                                                                                    \
+          (const void *sendbuf, void *recvbuf, count_type count, MPI_Datatype datatype, MPI_Op op, \
+           MPI_Comm comm),                                                                         \
+          (sendbuf, recvbuf, count, datatype, op, comm), TRIBUTARY_ALLREDUCE,                      \
+          timing_len_bytes(count, datatype))                                                       \
     INTERPOSE(name,                                                                                \
               (const void *sendbuf, void *recvbuf, count_type count, MPI_Datatype datatype,        \
                MPI_Op op, MPI_Comm comm),                                                          \
@@ -69,10 +105,15 @@ static inline int run_barrier(comm_record *record, tributary_operation operation
         comm_record *record = offload_allreduce(sendbuf, recvbuf, count, datatype, op, comm,       \
                                                 OFFLOAD_BLOCKING, &operation);                     \
         return record != NULL ? run_allreduce(record, operation)                                   \
-                              : underlying.name(sendbuf, recvbuf, count, datatype, op, comm);      \
+                              : PASS_ON(name, (sendbuf, recvbuf, count, datatype, op, comm));      \
     }
 
 #define REDUCE(name, count_type)                                                                   \
+    TIMED(name,                                                                                    \
+          (const void *sendbuf, void *recvbuf, count_type count, MPI_Datatype datatype, MPI_Op op, \
+           int root, MPI_Comm comm),                                                               \
+          (sendbuf, recvbuf, count, datatype, op, root, comm), TRIBUTARY_REDUCE,                   \
+          timing_rooted_bytes(root, count, datatype))                                              \
     INTERPOSE(name,                                                                                \
               (const void *sendbuf, void *recvbuf, count_type count, MPI_Datatype datatype,        \
                MPI_Op op, int root, MPI_Comm comm),                                                \
@@ -82,10 +123,13 @@ static inline int run_barrier(comm_record *record, tributary_operation operation
                                              OFFLOAD_BLOCKING, &operation);                        \
         return record != NULL                                                                      \
                    ? run_reduce(record, operation)                                                 \
-                   : underlying.name(sendbuf, recvbuf, count, datatype, op, root, comm);           \
+                   : PASS_ON(name, (sendbuf, recvbuf, count, datatype, op, root, comm));           \
     }
 
 #define BCAST(name, count_type)                                                                    \
+    TIMED(name, (void *buffer, count_type count, MPI_Datatype datatype, int root, MPI_Comm comm),  \
+          (buffer, count, datatype, root, comm), TRIBUTARY_BROADCAST,                              \
+          timing_rooted_bytes(root, count, datatype))                                              \
     INTERPOSE(name,                                                                                \
               (void *buffer, count_type count, MPI_Datatype datatype, int root, MPI_Comm comm),    \
               (buffer, count, datatype, root, comm)) {                                             \
@@ -94,21 +138,21 @@ static inline int run_barrier(comm_record *record, tributary_operation operation
         comm_record *record = offload_broadcast(buffer, count, datatype, root, comm,               \
                                                 OFFLOAD_BLOCKING, &operation, &through);           \
         return record != NULL ? run_broadcast(record, operation, &through)                         \
-                              : underlying.name(buffer, count, datatype, root, comm);              \
+                              : PASS_ON(name, (buffer, count, datatype, root, comm));              \
     }
 
 ALLREDUCE(Allreduce, int)
 REDUCE(Reduce, int)
 BCAST(Bcast, int)
 
-#if MPI_VERSION >= 4
 ALLREDUCE(Allreduce_c, MPI_Count)
 REDUCE(Reduce_c, MPI_Count)
 BCAST(Bcast_c, MPI_Count)
-#endif
+
+TIMED(Barrier, (MPI_Comm comm), (comm), TRIBUTARY_BARRIER, 0)
 
 INTERPOSE(Barrier, (MPI_Comm comm), (comm)) {
     tributary_operation operation;
     comm_record *record = offload_barrier(comm, OFFLOAD_BLOCKING, &operation);
-    return record != NULL ? run_barrier(record, operation) : underlying.Barrier(comm);
+    return record != NULL ? run_barrier(record, operation) : PASS_ON(Barrier, (comm));
 }

@@ -3,6 +3,7 @@
 #include "comm_table.h"
 #include "fault_tolerance.h"
 #include "shim.h"
+#include "timing.h"
 
 #include <limits.h>
 #include <pthread.h>
@@ -138,6 +139,7 @@ void communicators_join(comm_record *record) {
         return;
     }
     record->is_on_one_host = tributary_communicator_is_on_one_host(record->core);
+    record->takes_fast_path = record->is_on_one_host && !timing_is_on;
     for (uint32_t collective = 0; collective < TRIBUTARY_COLLECTIVES; collective++) {
         record->longest_bytes[collective] =
             tributary_communicator_longest(record->core, collective);

@@ -30,6 +30,7 @@ typedef struct comm_record {
     _Atomic uint32_t pass_reason; /* TRIBUTARY_PASS_*; written before `state` is COMM_PASSES */
     /* Written before `state` is COMM_READY or COMM_WATCHED. */
     bool is_on_one_host;
+    bool takes_fast_path; /* on one host, and nobody measures its operations */
     uint64_t longest_bytes[TRIBUTARY_COLLECTIVES]; /* of a rank's contribution that is offloaded */
 } comm_record;
 

@@ -245,7 +245,6 @@ INTERPOSE(Testsome,
                conclude_many(error, *completed, statuses))
 }
 
-#if UNDERLYING_HAS_STATUS_FAMILY
 /* These set no request, and the program's may be in memory that can't be written. */
 INTERPOSE(Request_get_status_all,
           (int count, const MPI_Request requests[], int *flag, MPI_Status statuses[]),
@@ -282,7 +281,6 @@ INTERPOSE(Request_get_status_some,
                underlying.Request_get_status_some(count, shown.requests, completed, indices, statuses),
                conclude_many(error, *completed, statuses))
 }
-#endif
 
 /* No operation may be outstanding when MPI disconnects the communicator. */
 INTERPOSE(Comm_disconnect, (MPI_Comm *comm), (comm)) {

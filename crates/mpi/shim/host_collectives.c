@@ -1,6 +1,6 @@
 /*
- * The collectives that are offloaded inside one host only, blocking and nonblocking, up to the length
- * from which on the underlying MPI is faster.
+ * The collectives that are offloaded up to the length from which on the underlying MPI is faster,
+ * blocking and nonblocking. That length is the communicator's.
  *
  * Each offload_* fills `operation` and returns the record to run it on, or counts the call as passed
  * through and returns null; `through` says whether cuts or a dense copy are needed. A rank that
@@ -11,6 +11,7 @@
 #include "deciding.h"
 #include "persistent.h"
 #include "shim.h"
+#include "timing.h"
 
 #include <limits.h>
 
@@ -27,22 +28,27 @@ typedef struct gather_side {
 } gather_side;
 
 /* decide(), then by the length of this rank's contribution. */
-static comm_record *decide_on_host(comm_record *record, uint32_t collective, uint32_t reason,
-                                   uint64_t len_bytes, offload_mode mode) {
-    record = decide(record, collective, reason, mode);
+static comm_record *decide_by_length(comm_record *record, uint32_t collective, uint32_t reason,
+                                     uint64_t len_bytes, offload_mode mode,
+                                     const tributary_operation *operation) {
+    record = decide(record, collective, reason, mode, operation);
     if (record == NULL || len_bytes <= record->longest_bytes[collective]) {
         return record;
     }
-    tributary_count_passed(record->core, collective,
-                           record->is_on_one_host ? TRIBUTARY_PASS_SLOWER
-                                                  : TRIBUTARY_PASS_SEVERAL_HOSTS);
+    tributary_count_passed(record->core, collective, TRIBUTARY_PASS_SLOWER);
+    if (mode != OFFLOAD_BLOCKING) {
+        timing_leave_out(collective);
+    }
     return NULL;
 }
 
-/* Bytes of a reduction's vector in memory; its datatype is in the table. */
-static uint64_t vector_bytes(MPI_Count count, MPI_Datatype datatype) {
-    const datatype_entry *entry = maps_datatype(datatype);
-    uint64_t element_bytes = entry->size_bytes;
+/* Bytes of a reduction's vector in memory; its datatype is in the table, or it has a combiner. */
+static uint64_t vector_bytes(MPI_Count count, MPI_Datatype datatype,
+                             const tributary_operation *operation) {
+    uint64_t element_bytes = operation->combiner.element_bytes;
+    if (element_bytes == 0) {
+        element_bytes = maps_datatype(datatype)->size_bytes;
+    }
     if (element_bytes == 0) { /* a pair with a gap, which is sent too */
         MPI_Aint lower = 0;
         MPI_Aint extent = 0;
@@ -63,8 +69,8 @@ static comm_record *decide_reduction(comm_record *record, uint32_t collective, u
     operation->source = sendbuf == MPI_IN_PLACE ? recvbuf : sendbuf;
     operation->target = recvbuf;
     operation->cuts = NULL;
-    uint64_t len_bytes = reason == OFFLOAD_IT ? vector_bytes(count, datatype) : 0;
-    return decide_on_host(record, collective, reason, len_bytes, mode);
+    uint64_t len_bytes = reason >= OFFLOAD_IT ? vector_bytes(count, datatype, operation) : 0;
+    return decide_by_length(record, collective, reason, len_bytes, mode, operation);
 }
 
 static bool scatter_buffers_are_valid(const void *sendbuf, const void *recvbuf, MPI_Count own) {
@@ -106,7 +112,7 @@ static comm_record *offload_reduce_scatter(const void *sendbuf, void *recvbuf, c
     bool differ = false;
     MPI_Count all = add_up(counts, record->size, &differ);
     uint32_t reason = judge_reduction(all, datatype, op, operation);
-    if (reason == OFFLOAD_IT &&
+    if (reason >= OFFLOAD_IT &&
         !scatter_buffers_are_valid(sendbuf, recvbuf, count_at(counts, record->rank))) {
         reason = TRIBUTARY_PASS_ARGUMENTS;
     }
@@ -132,7 +138,7 @@ static comm_record *offload_reduce_scatter_block(const void *sendbuf, void *recv
         all = -1;
     }
     uint32_t reason = judge_reduction(all, datatype, op, operation);
-    if (reason == OFFLOAD_IT && !scatter_buffers_are_valid(sendbuf, recvbuf, count)) {
+    if (reason >= OFFLOAD_IT && !scatter_buffers_are_valid(sendbuf, recvbuf, count)) {
         reason = TRIBUTARY_PASS_ARGUMENTS;
     }
     return decide_reduction(record, TRIBUTARY_REDUCE_SCATTER, reason, all, datatype, sendbuf,
@@ -153,7 +159,7 @@ static comm_record *offload_scan(uint32_t collective, const void *sendbuf, void 
      */
     bool may_alias = collective == TRIBUTARY_EXSCAN;
     bool has_target = recvbuf != NULL || (may_alias && record->rank == 0 && sendbuf != MPI_IN_PLACE);
-    if (reason == OFFLOAD_IT && (sendbuf == NULL || recvbuf == MPI_IN_PLACE || !has_target ||
+    if (reason >= OFFLOAD_IT && (sendbuf == NULL || recvbuf == MPI_IN_PLACE || !has_target ||
                                  (sendbuf == recvbuf && !may_alias))) {
         reason = TRIBUTARY_PASS_ARGUMENTS;
     }
@@ -243,6 +249,7 @@ static comm_record *offload_allgather(const void *sendbuf, gather_side send, voi
     operation->root = 0;
     operation->datatype = TRIBUTARY_U8;
     operation->operator_ = TRIBUTARY_BROADCAST_OPERATOR;
+    operation->combiner = no_combiner();
     operation->source = in_place ? (char *)recvbuf + record->rank * block_bytes : sendbuf;
     operation->target = recvbuf;
     operation->cuts = NULL;
@@ -250,20 +257,49 @@ static comm_record *offload_allgather(const void *sendbuf, gather_side send, voi
     if (reason == OFFLOAD_IT && !(dense && sends_dense)) {
         *through = gather_through(sendbuf, send, recvbuf, receive, record, (int)block_bytes);
     }
-    return decide_on_host(record, TRIBUTARY_ALLGATHER, reason, (uint64_t)block_bytes, mode);
+    return decide_by_length(record, TRIBUTARY_ALLGATHER, reason, (uint64_t)block_bytes, mode,
+                          operation);
+}
+
+static int run_timed_or_not(comm_record *record, tributary_operation *operation, staging *through) {
+    return timing_is_on ? timing_run(record, operation, through)
+                        : run_through(record, operation, through);
+}
+
+/* Bytes of the vector that a reduce-scatter takes from each rank. */
+static uint64_t scattered_bytes(count_array counts, MPI_Datatype datatype, MPI_Comm comm) {
+    int ranks = 0;
+    bool differ = false;
+    underlying.Comm_size(comm, &ranks);
+    return timing_len_bytes(add_up(counts, ranks, &differ), datatype);
+}
+
+/* The same where all blocks are equal. */
+static uint64_t equally_scattered_bytes(MPI_Count count, MPI_Datatype datatype, MPI_Comm comm) {
+    int ranks = 0;
+    underlying.Comm_size(comm, &ranks);
+    return timing_len_bytes(count, datatype) * (uint64_t)ranks;
+}
+
+/* Bytes that an allgather takes from this rank. */
+static uint64_t gathered_bytes(const void *sendbuf, gather_side send, gather_side receive) {
+    gather_side own = sendbuf == MPI_IN_PLACE ? receive : send;
+    return timing_len_bytes(own.count, own.datatype);
 }
 
 /*
  * Every form exists with int and with MPI_Count. `parameters` and `arguments` are the function's;
- * `decision` fills `operation` and `through`.
+ * `decision` fills `operation` and `through`; `collective` and `len_bytes` are for the time of a call that
+ * is passed through.
  */
-#define BLOCKING(name, parameters, arguments, decision)                                            \
+#define BLOCKING(name, parameters, arguments, decision, collective, len_bytes)                     \
+    TIMED(name, parameters, arguments, collective, len_bytes)                                      \
     INTERPOSE(name, parameters, arguments) {                                                       \
         tributary_operation operation;                                                             \
         staging through = {.needed = false};                                                       \
         comm_record *record = decision(OFFLOAD_BLOCKING);                                          \
-        return record != NULL ? run_through(record, &operation, &through)                          \
-                              : underlying.name arguments;                                         \
+        return record != NULL ? run_timed_or_not(record, &operation, &through)                     \
+                              : PASS_ON(name, arguments);                                          \
     }
 
 #define NONBLOCKING(name, parameters, arguments, decision)                                         \
@@ -280,14 +316,14 @@ static comm_record *offload_allgather(const void *sendbuf, gather_side send, voi
     define(name, parameters, arguments) {                                                          \
         tributary_operation operation;                                                             \
         staging through = {.needed = false};                                                       \
-        comm_record *record = decision(OFFLOAD_BLOCKING);                                          \
+        comm_record *record = decision(OFFLOAD_PERSISTENT);                                          \
         return record != NULL ? persistent_make(record, &operation, &through, request)             \
                               : persistent_passed(underlying.underlying_name arguments, request);  \
     }
 
 /* The blocking and the nonblocking form. The lists come without their parentheses. */
-#define COLLECTIVE(name, iname, parameters, arguments, decision)                                   \
-    BLOCKING(name, (parameters), (arguments), decision)                                            \
+#define COLLECTIVE(name, iname, parameters, arguments, decision, collective, len_bytes)            \
+    BLOCKING(name, (parameters), (arguments), decision, collective, len_bytes)                     \
     NONBLOCKING(iname, (parameters, MPI_Request * request), (arguments, request), decision)
 
 #define LIST(...) __VA_ARGS__
@@ -311,44 +347,47 @@ static comm_record *offload_allgather(const void *sendbuf, gather_side send, voi
     offload_allgather(sendbuf, (gather_side){sendcount, sendtype}, recvbuf,                        \
                       (gather_side){recvcount, recvtype}, comm, mode, &operation, &through)
 
-#define REDUCE_SCATTER(name, iname, count_type, decision)                                          \
+#define REDUCE_SCATTER(name, iname, count_type, decision, counts)                                  \
     COLLECTIVE(name, iname,                                                                        \
                LIST(const void *sendbuf, void *recvbuf, const count_type recvcounts[],             \
                     MPI_Datatype datatype, MPI_Op op, MPI_Comm comm),                              \
-               LIST(sendbuf, recvbuf, recvcounts, datatype, op, comm), decision)
+               LIST(sendbuf, recvbuf, recvcounts, datatype, op, comm), decision,                   \
+               TRIBUTARY_REDUCE_SCATTER, scattered_bytes(counts, datatype, comm))
 
 #define REDUCE_SCATTER_BLOCK(name, iname, count_type)                                              \
     COLLECTIVE(name, iname,                                                                        \
                LIST(const void *sendbuf, void *recvbuf, count_type recvcount,                      \
                     MPI_Datatype datatype, MPI_Op op, MPI_Comm comm),                              \
-               LIST(sendbuf, recvbuf, recvcount, datatype, op, comm), DECIDE_SCATTER_BLOCK)
+               LIST(sendbuf, recvbuf, recvcount, datatype, op, comm), DECIDE_SCATTER_BLOCK,        \
+               TRIBUTARY_REDUCE_SCATTER, equally_scattered_bytes(recvcount, datatype, comm))
 
-#define SCAN(name, iname, count_type, decision)                                                    \
+#define SCAN(name, iname, count_type, decision, collective)                                        \
     COLLECTIVE(name, iname,                                                                        \
                LIST(const void *sendbuf, void *recvbuf, count_type count, MPI_Datatype datatype,   \
                     MPI_Op op, MPI_Comm comm),                                                     \
-               LIST(sendbuf, recvbuf, count, datatype, op, comm), decision)
+               LIST(sendbuf, recvbuf, count, datatype, op, comm), decision, collective,            \
+               timing_len_bytes(count, datatype))
 
 #define ALLGATHER(name, iname, count_type)                                                         \
     COLLECTIVE(name, iname,                                                                        \
                LIST(const void *sendbuf, count_type sendcount, MPI_Datatype sendtype,              \
                     void *recvbuf, count_type recvcount, MPI_Datatype recvtype, MPI_Comm comm),    \
                LIST(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm),             \
-               DECIDE_GATHER)
+               DECIDE_GATHER, TRIBUTARY_ALLGATHER,                                                 \
+               gathered_bytes(sendbuf, (gather_side){sendcount, sendtype},                         \
+                              (gather_side){recvcount, recvtype}))
 
-REDUCE_SCATTER(Reduce_scatter, Ireduce_scatter, int, DECIDE_SCATTER)
+REDUCE_SCATTER(Reduce_scatter, Ireduce_scatter, int, DECIDE_SCATTER, SMALL_COUNTS)
 REDUCE_SCATTER_BLOCK(Reduce_scatter_block, Ireduce_scatter_block, int)
-SCAN(Scan, Iscan, int, DECIDE_SCAN)
-SCAN(Exscan, Iexscan, int, DECIDE_EXSCAN)
+SCAN(Scan, Iscan, int, DECIDE_SCAN, TRIBUTARY_SCAN)
+SCAN(Exscan, Iexscan, int, DECIDE_EXSCAN, TRIBUTARY_EXSCAN)
 ALLGATHER(Allgather, Iallgather, int)
 
-#if MPI_VERSION >= 4
-REDUCE_SCATTER(Reduce_scatter_c, Ireduce_scatter_c, MPI_Count, DECIDE_SCATTER_LARGE)
+REDUCE_SCATTER(Reduce_scatter_c, Ireduce_scatter_c, MPI_Count, DECIDE_SCATTER_LARGE, LARGE_COUNTS)
 REDUCE_SCATTER_BLOCK(Reduce_scatter_block_c, Ireduce_scatter_block_c, MPI_Count)
-SCAN(Scan_c, Iscan_c, MPI_Count, DECIDE_SCAN)
-SCAN(Exscan_c, Iexscan_c, MPI_Count, DECIDE_EXSCAN)
+SCAN(Scan_c, Iscan_c, MPI_Count, DECIDE_SCAN, TRIBUTARY_SCAN)
+SCAN(Exscan_c, Iexscan_c, MPI_Count, DECIDE_EXSCAN, TRIBUTARY_EXSCAN)
 ALLGATHER(Allgather_c, Iallgather_c, MPI_Count)
-#endif
 
 #define PERSISTENT_SCATTER(define, name, underlying_name, count_type, decision)                    \
     PERSISTENT(define, name, underlying_name,                                                      \
@@ -384,7 +423,6 @@ PERSISTENT_SCAN(INTERPOSE, Scan_init, Scan_init, int, DECIDE_SCAN)
 PERSISTENT_SCAN(INTERPOSE, Exscan_init, Exscan_init, int, DECIDE_EXSCAN)
 PERSISTENT_GATHER(INTERPOSE, Allgather_init, Allgather_init, int)
 
-#if MPI_VERSION >= 4
 PERSISTENT_SCATTER(INTERPOSE, Reduce_scatter_init_c, Reduce_scatter_init_c, MPI_Count,
                    DECIDE_SCATTER_LARGE)
 PERSISTENT_SCATTER_BLOCK(INTERPOSE, Reduce_scatter_block_init_c, Reduce_scatter_block_init_c,
@@ -392,7 +430,6 @@ PERSISTENT_SCATTER_BLOCK(INTERPOSE, Reduce_scatter_block_init_c, Reduce_scatter_
 PERSISTENT_SCAN(INTERPOSE, Scan_init_c, Scan_init_c, MPI_Count, DECIDE_SCAN)
 PERSISTENT_SCAN(INTERPOSE, Exscan_init_c, Exscan_init_c, MPI_Count, DECIDE_EXSCAN)
 PERSISTENT_GATHER(INTERPOSE, Allgather_init_c, Allgather_init_c, MPI_Count)
-#endif
 
 #ifdef OPEN_MPI
 PERSISTENT_SCATTER(INTERPOSE_EXTENSION, Reduce_scatter_init, X_Reduce_scatter_init, int,

@@ -8,6 +8,7 @@
 #include "report.h"
 #include "shim.h"
 #include "staging.h"
+#include "stand_ins.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -49,22 +50,13 @@ static void open_core(void) {
     }
 }
 
-/* One rank warns. With the wrong ABI MPI can't tell the rank, but the launcher's environment does. */
-static void warn_once(const char *message) {
-    static const char *const rank_names[] = {"OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK"};
-    for (size_t at = 0; at < sizeof rank_names / sizeof *rank_names; at++) {
-        const char *rank = getenv(rank_names[at]);
-        if (rank != NULL && rank[0] != '0') {
-            return;
-        }
-    }
-    fprintf(stderr, "tributary: %s; collectives go to the underlying MPI\n", message);
-}
-
 static void start(void) {
+    if (atomic_load_explicit(&shim_is_on, memory_order_relaxed)) {
+        return; /* an MPI whose MPI_Init calls PMPI_Init_thread */
+    }
     char why_not[FAILURE_MESSAGE_BYTES];
     if (!underlying_is_expected_library(why_not, sizeof why_not)) {
-        warn_once(why_not);
+        dispatch_warn(why_not);
         return;
     }
     maps_fill();
@@ -86,12 +78,11 @@ static void start(void) {
     open_core();
     communicators_add(MPI_COMM_WORLD, "world");
     communicators_add(MPI_COMM_SELF, "self");
-    /* Pairs with the acquire in shim_enter(). */
     atomic_store_explicit(&shim_is_on, true, memory_order_release);
+    dispatch_turn_on();
 }
 
-INTERPOSED int MPI_Init(int *argc, char ***argv) {
-    underlying_ensure();
+INTERPOSE_ALWAYS(Init, (int *argc, char ***argv)) {
     int error = underlying.Init(argc, argv);
     if (error == MPI_SUCCESS) {
         start();
@@ -99,8 +90,7 @@ INTERPOSED int MPI_Init(int *argc, char ***argv) {
     return error;
 }
 
-INTERPOSED int MPI_Init_thread(int *argc, char ***argv, int required, int *provided) {
-    underlying_ensure();
+INTERPOSE_ALWAYS(Init_thread, (int *argc, char ***argv, int required, int *provided)) {
     int error = underlying.Init_thread(argc, argv, required, provided);
     if (error == MPI_SUCCESS) {
         start();
@@ -111,6 +101,7 @@ INTERPOSED int MPI_Init_thread(int *argc, char ***argv, int required, int *provi
 /* Waits for operations whose requests the program has freed, reports, and frees everything. */
 static void stop(void) {
     pending_drain();
+    dispatch_turn_off();
     atomic_store_explicit(&shim_is_on, false, memory_order_release);
     if (report_wanted) {
         MPI_Comm survivors = fault_tolerance_survivors(silent_world);
@@ -121,14 +112,26 @@ static void stop(void) {
     }
     persistent_close();
     communicators_close();
+    stand_ins_close();
     tributary_close();
     underlying.Comm_free(&silent_world);
     underlying.Comm_free(&shim_self);
 }
 
-INTERPOSED int MPI_Finalize(void) {
-    if (shim_enter()) {
-        stop();
-    }
+INTERPOSE(Finalize, (void), ()) {
+    stop();
     return underlying.Finalize();
 }
+
+#define LISTED(list, end) SHIM_NAME(__##end##_##list##_, SHIM_INTERFACE)
+extern const dispatch_entry LISTED(functions, start)[], LISTED(functions, stop)[];
+extern const dispatch_entry LISTED(stand_ins, start)[], LISTED(stand_ins, stop)[];
+
+const dispatch_interface shim_interface = {
+    .open = underlying_open,
+    .missing = underlying_missing,
+    .first = LISTED(functions, start),
+    .end = LISTED(functions, stop),
+    .first_stand_in = LISTED(stand_ins, start),
+    .end_of_stand_ins = LISTED(stand_ins, stop),
+};

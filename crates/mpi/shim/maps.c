@@ -18,6 +18,8 @@
     (BIT(TRIBUTARY_LOGICAL_AND) | BIT(TRIBUTARY_LOGICAL_OR) | BIT(TRIBUTARY_LOGICAL_XOR))
 #define LOCATION (BIT(TRIBUTARY_MINLOC) | BIT(TRIBUTARY_MAXLOC))
 
+#define COMPLEX (BIT(TRIBUTARY_SUM) | BIT(TRIBUTARY_PRODUCT))
+
 #define C_INTEGER (ARITHMETIC | BITWISE | LOGICAL)
 #define FORTRAN_INTEGER (ARITHMETIC | BITWISE)
 
@@ -27,28 +29,29 @@ operator_entry maps_operators[1u << MAPS_OPERATOR_SLOTS_LOG2];
 /*
  * Whether the MPI at hand has handles that this version of MPICH was the first to have. MPICH aborts when
  * it is asked about a handle that it does not know, so nobody may ask. Every MPI with its ABI has those of
- * MPI 3.0. In Open MPI, a handle that it does not have is null.
+ * MPI 3.0. In Open MPI, a handle that it does not have is null; in the standard interface every MPI knows every
+ * handle, and one without the datatype answers with an error.
  */
-#ifdef OPEN_MPI
-#define HAS_HANDLES_OF(major, minor) true
-#else
+#ifdef SHIM_IS_MPICH
 #define HAS_HANDLES_OF(major, minor) underlying_is_mpich_since(major, minor)
+#else
+#define HAS_HANDLES_OF(major, minor) true
 #endif
 
 static bool is_handle(MPI_Datatype datatype) {
     return (uintptr_t)datatype != 0 && datatype != MPI_DATATYPE_NULL;
 }
 
-#ifdef OPEN_MPI
-static bool agrees_with_handle(MPI_Datatype datatype, int size_bytes) {
-    (void)datatype, (void)size_bytes;
-    return true;
-}
-#else
+#ifdef SHIM_IS_MPICH
 /* MPICH's handle of a basic datatype holds its size; one of another kind (bits 30, 31) does not. */
 static bool agrees_with_handle(MPI_Datatype datatype, int size_bytes) {
     uint32_t bits = (uint32_t)datatype;
     return bits >> 30 != 1 || (bits >> 8 & 0xff) == (uint32_t)size_bytes;
+}
+#else
+static bool agrees_with_handle(MPI_Datatype datatype, int size_bytes) {
+    (void)datatype, (void)size_bytes;
+    return true;
 }
 #endif
 
@@ -76,7 +79,7 @@ static void add(MPI_Datatype handle, uint32_t datatype, uint32_t mask) {
     }
     entry->handle = key;
     entry->datatype = (uint8_t)datatype;
-    entry->operators = (uint16_t)(datatype != 0 ? mask : 0);
+    entry->operators = (uint16_t)mask;
     entry->size_bytes = dense_size_bytes(handle);
 }
 
@@ -91,7 +94,7 @@ static void add_by_width(MPI_Datatype handle, uint32_t width8, uint32_t width16,
     case 8: datatype = width64; break;
     default: break;
     }
-    add(handle, datatype, mask);
+    add(handle, datatype, datatype != 0 ? mask : 0);
 }
 
 static void add_signed(MPI_Datatype handle, uint32_t mask) {
@@ -179,10 +182,7 @@ static void fill_fortran(void) {
 #endif
 }
 
-/*
- * A pair is recognised by the extent of its C struct. MPI_2REAL and MPI_2DOUBLE_PRECISION hold the
- * index as a float, which nodes do not reduce, so they are not here.
- */
+/* A pair is recognised by the extent of its C struct. */
 static void add_pair(MPI_Datatype handle, uint32_t datatype, size_t expected_extent) {
     MPI_Aint lower = 0;
     MPI_Aint extent = 0;
@@ -191,6 +191,32 @@ static void add_pair(MPI_Datatype handle, uint32_t datatype, size_t expected_ext
         (size_t)extent == expected_extent) {
         add(handle, datatype, LOCATION);
     }
+}
+
+/* Two floats of one width: a complex number, or a value and its index, both floats. */
+static void add_two_floats(MPI_Datatype handle, uint32_t of_32, uint32_t of_64, uint32_t mask) {
+    switch (dense_size_bytes(handle)) {
+    case 8: add(handle, of_32, mask); break;
+    case 16: add(handle, of_64, mask); break;
+    default: break;
+    }
+}
+
+static void add_complex(MPI_Datatype handle) {
+    add_two_floats(handle, TRIBUTARY_F32_COMPLEX, TRIBUTARY_F64_COMPLEX, COMPLEX);
+}
+
+static void fill_complex(void) {
+    add_complex(MPI_C_FLOAT_COMPLEX);
+    add_complex(MPI_C_DOUBLE_COMPLEX);
+    add_complex(MPI_CXX_FLOAT_COMPLEX);
+    add_complex(MPI_CXX_DOUBLE_COMPLEX);
+    add_complex(MPI_COMPLEX);
+    add_complex(MPI_DOUBLE_COMPLEX);
+#ifdef MPI_COMPLEX8
+    add_complex(MPI_COMPLEX8);
+    add_complex(MPI_COMPLEX16);
+#endif
 }
 
 static void fill_pairs(void) {
@@ -203,6 +229,41 @@ static void fill_pairs(void) {
     if (dense_size_bytes(MPI_INTEGER) == 4) {
         add_pair(MPI_2INTEGER, TRIBUTARY_I32_INDEX, 8);
     }
+    add_two_floats(MPI_2REAL, TRIBUTARY_F32_FLOAT_INDEX, TRIBUTARY_F64_FLOAT_INDEX, LOCATION);
+    add_two_floats(MPI_2DOUBLE_PRECISION, TRIBUTARY_F32_FLOAT_INDEX, TRIBUTARY_F64_FLOAT_INDEX,
+                   LOCATION);
+}
+
+/* A type that no kernel knows, so that MPI combines its elements, if MPI has it in this size. */
+static void add_combined(MPI_Datatype handle, uint32_t size_bytes, uint32_t mask) {
+    if (dense_size_bytes(handle) == size_bytes) {
+        add(handle, 0, mask);
+    }
+}
+
+static void fill_combined(void) {
+    struct padded { long double value; int index; };
+    MPI_Aint lower = 0;
+    MPI_Aint extent = 0;
+    add_combined(MPI_LONG_DOUBLE, sizeof(long double), ARITHMETIC);
+    add_combined(MPI_C_LONG_DOUBLE_COMPLEX, 2 * sizeof(long double), COMPLEX);
+    add_combined(MPI_CXX_LONG_DOUBLE_COMPLEX, 2 * sizeof(long double), COMPLEX);
+    if (is_handle(MPI_LONG_DOUBLE_INT) &&
+        underlying.Type_get_extent(MPI_LONG_DOUBLE_INT, &lower, &extent) == MPI_SUCCESS &&
+        extent == (MPI_Aint)sizeof(struct padded)) {
+        add(MPI_LONG_DOUBLE_INT, 0, LOCATION);
+    }
+#ifdef MPI_REAL16
+    add_combined(MPI_REAL16, 16, ARITHMETIC);
+#endif
+#ifdef MPI_COMPLEX32
+    add_combined(MPI_COMPLEX32, 32, COMPLEX);
+#endif
+#ifdef MPI_INTEGER16
+    if (HAS_HANDLES_OF(5, 0)) {
+        add_combined(MPI_INTEGER16, 16, FORTRAN_INTEGER);
+    }
+#endif
 }
 
 /* Types that are broadcast, but not reduced. Without an entry, every call would have to ask MPI. */
@@ -211,12 +272,6 @@ static void fill_unreduced(void) {
     add(MPI_CHARACTER, 0, 0);
     add(MPI_WCHAR, 0, 0);
     add(MPI_PACKED, 0, 0);
-    add(MPI_LONG_DOUBLE, 0, 0);
-    add(MPI_C_FLOAT_COMPLEX, 0, 0);
-    add(MPI_C_DOUBLE_COMPLEX, 0, 0);
-    add(MPI_C_LONG_DOUBLE_COMPLEX, 0, 0);
-    add(MPI_COMPLEX, 0, 0);
-    add(MPI_DOUBLE_COMPLEX, 0, 0);
 }
 
 static void add_operator(MPI_Op handle, uint32_t operator_) {
@@ -265,7 +320,9 @@ void maps_fill(void) {
     fill_c_numbers();
     fill_other_kinds();
     fill_fortran();
+    fill_complex();
     fill_pairs();
+    fill_combined();
     fill_unreduced();
     fill_operators();
     for (int at = 0; at < UNATTACHED; at++) {

@@ -1,5 +1,5 @@
 /*
- * Which MPI datatypes and operators the aggregation nodes know.
+ * Which MPI datatypes and operators the kernels know, and which operators MPI defines on the others.
  *
  * maps_fill() fills the tables once; after that they are read without locks. They hold predefined
  * handles only, and nothing that MPI_Type_* or MPI_Op_create made.
@@ -13,7 +13,7 @@
 
 typedef struct datatype_entry {
     uintptr_t handle;
-    uint8_t datatype;    /* TRIBUTARY_I8 ..., or 0: can't be reduced by nodes */
+    uint8_t datatype;    /* TRIBUTARY_I8 ..., or 0: no kernel reduces it */
     uint16_t operators;  /* bit n set: TRIBUTARY operator n is defined on it by MPI */
     uint32_t size_bytes; /* of one element, without gaps; 0 when the type has gaps */
 } datatype_entry;
@@ -26,7 +26,7 @@ typedef struct operator_entry {
     uint32_t operator_;
 } operator_entry;
 
-/* The tables are at most half full: about 70 datatypes, 12 operators. */
+/* The tables are at most half full: about 90 datatypes, 12 operators. */
 #define MAPS_DATATYPE_SLOTS_LOG2 8
 #define MAPS_OPERATOR_SLOTS_LOG2 5
 

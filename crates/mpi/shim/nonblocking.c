@@ -48,11 +48,9 @@ IALLREDUCE(Iallreduce, int)
 IREDUCE(Ireduce, int)
 IBCAST(Ibcast, int)
 
-#if MPI_VERSION >= 4
 IALLREDUCE(Iallreduce_c, MPI_Count)
 IREDUCE(Ireduce_c, MPI_Count)
 IBCAST(Ibcast_c, MPI_Count)
-#endif
 
 INTERPOSE(Ibarrier, (MPI_Comm comm, MPI_Request *request), (comm, request)) {
     tributary_operation operation;

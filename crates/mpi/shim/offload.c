@@ -2,6 +2,7 @@
 #include "offload.h"
 #include "deciding.h"
 #include "fault_tolerance.h"
+#include "timing.h"
 
 /* Sets up a late communicator, notices a revoked one, and returns the state. */
 static comm_state settle(comm_record *record, offload_mode mode) {
@@ -9,23 +10,53 @@ static comm_state settle(comm_record *record, offload_mode mode) {
     if (state != COMM_PASSES && fault_tolerance_is_on() &&
         fault_tolerance_is_revoked(record->comm)) {
         communicators_revoked(record);
-    } else if (state == COMM_LATE && mode == OFFLOAD_BLOCKING) {
+    } else if (state == COMM_LATE && mode != OFFLOAD_NONBLOCKING) {
         communicators_join(record);
     }
     return atomic_load_explicit(&record->state, memory_order_relaxed);
 }
 
+/*
+ * OFFLOAD_IT, or why an operation whose elements only MPI can combine is not offloaded on a communicator
+ * that is set up. A nonblocking or persistent one would go on in a
+ * thread that must not call MPI.
+ */
+static uint32_t judge_combining_on(const comm_record *record, uint32_t collective, uint32_t reason,
+                                   uint32_t element_bytes, offload_mode mode) {
+    if (mode != OFFLOAD_BLOCKING) {
+        return TRIBUTARY_PASS_COMBINER_NONBLOCKING;
+    }
+    bool goes_between = collective == TRIBUTARY_ALLREDUCE || collective == TRIBUTARY_REDUCE;
+    if (!record->is_on_one_host && !goes_between) {
+        return TRIBUTARY_PASS_COMBINER_HOSTS;
+    }
+    uint64_t longest_bytes =
+        tributary_communicator_combines(record->core, reason == OFFLOAD_COMBINING);
+    if (element_bytes <= longest_bytes) {
+        return OFFLOAD_IT;
+    }
+    return longest_bytes == 0 ? TRIBUTARY_PASS_COMBINER_HOSTS : TRIBUTARY_PASS_LONG_ELEMENT;
+}
+
 __attribute__((noinline)) comm_record *decide_slowly(comm_record *record, uint32_t collective,
-                                                     uint32_t reason, offload_mode mode) {
-    if (reason == OFFLOAD_IT) {
+                                                     uint32_t reason, uint32_t element_bytes,
+                                                     offload_mode mode) {
+    if (reason >= OFFLOAD_IT) {
         comm_state state = settle(record, mode);
-        if (state == COMM_READY || state == COMM_WATCHED) {
+        if (state != COMM_READY && state != COMM_WATCHED) {
+            reason = atomic_load_explicit(&record->pass_reason, memory_order_relaxed);
+        } else if (reason != OFFLOAD_IT) {
+            reason = judge_combining_on(record, collective, reason, element_bytes, mode);
+        }
+        if (reason == OFFLOAD_IT) {
             return record;
         }
-        reason = atomic_load_explicit(&record->pass_reason, memory_order_relaxed);
     }
     /* A reason in the arguments takes precedence over one in the communicator. */
     tributary_count_passed(record->core, collective, reason);
+    if (mode != OFFLOAD_BLOCKING) {
+        timing_leave_out(collective);
+    }
     return NULL;
 }
 

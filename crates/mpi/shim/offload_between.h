@@ -22,7 +22,7 @@ static OFFLOAD_INLINE comm_record *offload_allreduce(const void *sendbuf, void *
     }
     uint32_t reason = judge_reduction(count, datatype, op, operation);
     bool in_place = sendbuf == MPI_IN_PLACE;
-    if (reason == OFFLOAD_IT &&
+    if (reason >= OFFLOAD_IT &&
         (!is_buffer(recvbuf) || sendbuf == NULL || (!in_place && sendbuf == recvbuf))) {
         reason = TRIBUTARY_PASS_ARGUMENTS;
     }
@@ -30,7 +30,7 @@ static OFFLOAD_INLINE comm_record *offload_allreduce(const void *sendbuf, void *
     operation->root = 0;
     operation->source = in_place ? recvbuf : sendbuf;
     operation->target = recvbuf;
-    return decide(record, TRIBUTARY_ALLREDUCE, reason, mode);
+    return decide(record, TRIBUTARY_ALLREDUCE, reason, mode, operation);
 }
 
 static inline bool reduce_buffers_are_valid(const void *sendbuf, void *recvbuf, bool is_root) {
@@ -51,7 +51,7 @@ static OFFLOAD_INLINE comm_record *offload_reduce(const void *sendbuf, void *rec
     }
     uint32_t reason = judge_reduction(count, datatype, op, operation);
     bool is_root = root == record->rank;
-    if (reason == OFFLOAD_IT && (root < 0 || root >= record->size ||
+    if (reason >= OFFLOAD_IT && (root < 0 || root >= record->size ||
                                  !reduce_buffers_are_valid(sendbuf, recvbuf, is_root))) {
         reason = TRIBUTARY_PASS_ARGUMENTS;
     }
@@ -59,7 +59,7 @@ static OFFLOAD_INLINE comm_record *offload_reduce(const void *sendbuf, void *rec
     operation->root = (uint32_t)root;
     operation->source = sendbuf == MPI_IN_PLACE ? recvbuf : sendbuf;
     operation->target = is_root ? recvbuf : NULL;
-    return decide(record, TRIBUTARY_REDUCE, reason, mode);
+    return decide(record, TRIBUTARY_REDUCE, reason, mode, operation);
 }
 
 static OFFLOAD_INLINE comm_record *offload_barrier(MPI_Comm comm, offload_mode mode,
@@ -68,12 +68,15 @@ static OFFLOAD_INLINE comm_record *offload_barrier(MPI_Comm comm, offload_mode m
     if (record == NULL) {
         return NULL;
     }
-    *operation = (tributary_operation){
-        .collective = TRIBUTARY_BARRIER,
-        .datatype = TRIBUTARY_U8,
-        .operator_ = TRIBUTARY_BARRIER_OPERATOR,
-    };
-    return decide(record, TRIBUTARY_BARRIER, OFFLOAD_IT, mode);
+    operation->collective = TRIBUTARY_BARRIER;
+    operation->root = 0;
+    operation->datatype = TRIBUTARY_U8;
+    operation->operator_ = TRIBUTARY_BARRIER_OPERATOR;
+    operation->elements = 0;
+    operation->source = NULL;
+    operation->target = NULL;
+    operation->combiner = no_combiner();
+    return decide(record, TRIBUTARY_BARRIER, OFFLOAD_IT, mode, operation);
 }
 
 /*
@@ -116,6 +119,7 @@ static OFFLOAD_INLINE comm_record *offload_broadcast(void *buffer, MPI_Count cou
     operation->root = (uint32_t)root;
     operation->datatype = TRIBUTARY_U8;
     operation->operator_ = TRIBUTARY_BROADCAST_OPERATOR;
+    operation->combiner = no_combiner();
     operation->source = buffer;
     operation->target = buffer;
     /* Nobody reads the other fields unless one of these holds. */
@@ -132,7 +136,7 @@ static OFFLOAD_INLINE comm_record *offload_broadcast(void *buffer, MPI_Count cou
             .len_bytes = (int)operation->elements,
         };
     }
-    return decide(record, TRIBUTARY_BROADCAST, reason, mode);
+    return decide(record, TRIBUTARY_BROADCAST, reason, mode, operation);
 }
 
 #endif

@@ -3,6 +3,7 @@
 #include "failure.h"
 #include "fault_tolerance.h"
 #include "shim.h"
+#include "timing.h"
 
 #include <pthread.h>
 #include <stdlib.h>
@@ -128,6 +129,7 @@ int pending_start(comm_record *record, tributary_operation *operation, const sta
         underlying.Comm_call_errhandler(record->comm, code);
         return code;
     }
+    timing_leave_out(operation->collective);
     entry->record = record;
     communicators_hold(record);
     *request = entry->request;

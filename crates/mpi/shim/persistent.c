@@ -3,6 +3,7 @@
 #include "failure.h"
 #include "fault_tolerance.h"
 #include "shim.h"
+#include "timing.h"
 
 #include <stdlib.h>
 
@@ -54,6 +55,7 @@ int persistent_make(comm_record *record, tributary_operation *operation, const s
         return raise_error(record, MPI_ERR_NO_MEM);
     }
     of->record = record;
+    of->collective = operation->collective;
     of->handle = MPI_REQUEST_NULL;
     of->stand_in = MPI_REQUEST_NULL;
     if (through != NULL && !staging_is_idle(through)) {
@@ -96,6 +98,7 @@ static int start(persistent *of) {
     if (fault_tolerance_is_on() && communicators_is_revoked(of->record)) {
         tributary_communicator_give_up(of->record->core); /* so this operation fails as well */
     }
+    timing_leave_out(of->collective);
     tributary_prepared_start(of->core);
     of->is_direct = true;
     return MPI_SUCCESS;

@@ -17,6 +17,7 @@
 typedef struct persistent {
     comm_record *record; /* has a hold */
     tributary_prepared *core;
+    uint32_t collective; /* TRIBUTARY_ALLREDUCE ... */
     MPI_Request handle;
     bool is_direct;       /* active, without a stand-in */
     MPI_Request stand_in; /* active with this stand-in, unless it is MPI_REQUEST_NULL */

@@ -17,7 +17,7 @@
            (sendbuf, recvbuf, count, datatype, op, comm, info, request)) {                         \
         tributary_operation operation = {.cuts = NULL};                                            \
         comm_record *record = offload_allreduce(sendbuf, recvbuf, count, datatype, op, comm,       \
-                                                OFFLOAD_BLOCKING, &operation);                     \
+                                                OFFLOAD_PERSISTENT, &operation);                     \
         return record != NULL ? persistent_make(record, &operation, NULL, request)                 \
                               : persistent_passed(underlying.underlying_name(                       \
                                     sendbuf, recvbuf, count, datatype, op, comm, info, request),   \
@@ -31,7 +31,7 @@
            (sendbuf, recvbuf, count, datatype, op, root, comm, info, request)) {                   \
         tributary_operation operation = {.cuts = NULL};                                            \
         comm_record *record = offload_reduce(sendbuf, recvbuf, count, datatype, op, root, comm,    \
-                                             OFFLOAD_BLOCKING, &operation);                        \
+                                             OFFLOAD_PERSISTENT, &operation);                        \
         return record != NULL ? persistent_make(record, &operation, NULL, request)                 \
                               : persistent_passed(underlying.underlying_name(                       \
                                     sendbuf, recvbuf, count, datatype, op, root, comm, info,       \
@@ -46,7 +46,7 @@
         tributary_operation operation = {.cuts = NULL};                                            \
         staging through;                                                                           \
         comm_record *record = offload_broadcast(buffer, count, datatype, root, comm,               \
-                                                OFFLOAD_BLOCKING, &operation, &through);           \
+                                                OFFLOAD_PERSISTENT, &operation, &through);           \
         return record != NULL ? persistent_make(record, &operation, &through, request)             \
                               : persistent_passed(underlying.underlying_name(                       \
                                     buffer, count, datatype, root, comm, info, request),           \
@@ -56,7 +56,7 @@
 #define BARRIER_INIT(define, name, underlying_name)                                                \
     define(name, (MPI_Comm comm, MPI_Info info, MPI_Request *request), (comm, info, request)) {    \
         tributary_operation operation;                                                             \
-        comm_record *record = offload_barrier(comm, OFFLOAD_BLOCKING, &operation);                 \
+        comm_record *record = offload_barrier(comm, OFFLOAD_PERSISTENT, &operation);                 \
         return record != NULL ? persistent_make(record, &operation, NULL, request)                 \
                               : persistent_passed(                                                  \
                                     underlying.underlying_name(comm, info, request), request);     \
@@ -67,11 +67,9 @@ REDUCE_INIT(INTERPOSE, Reduce_init, Reduce_init, int)
 BCAST_INIT(INTERPOSE, Bcast_init, Bcast_init, int)
 BARRIER_INIT(INTERPOSE, Barrier_init, Barrier_init)
 
-#if MPI_VERSION >= 4
 ALLREDUCE_INIT(INTERPOSE, Allreduce_init_c, Allreduce_init_c, MPI_Count)
 REDUCE_INIT(INTERPOSE, Reduce_init_c, Reduce_init_c, MPI_Count)
 BCAST_INIT(INTERPOSE, Bcast_init_c, Bcast_init_c, MPI_Count)
-#endif
 
 #ifdef OPEN_MPI
 ALLREDUCE_INIT(INTERPOSE_EXTENSION, Allreduce_init, X_Allreduce_init, int)

@@ -1,6 +1,7 @@
-/* Gathers the counts to world rank 0, which writes them. */
+/* Gathers counts and times to world rank 0, which writes them. */
 #include "report.h"
 #include "failure.h"
+#include "timing.h"
 #include "tributary_core.h"
 
 #include <limits.h>
@@ -10,9 +11,12 @@
 
 bool report_is_wanted(void) {
     /* Rank 0's environment decides: launchers may give another one to other hosts. */
-    int wanted = tributary_report_wanted();
-    underlying.Bcast(&wanted, 1, MPI_INT, 0, MPI_COMM_WORLD);
-    return wanted != 0;
+    int wanted[2] = {tributary_report_wanted(), tributary_times_wanted()};
+    underlying.Bcast(wanted, 2, MPI_INT, 0, MPI_COMM_WORLD);
+    if (wanted[0] != 0 && wanted[1] != 0) {
+        timing_begin();
+    }
+    return wanted[0] != 0;
 }
 
 static void publish(const char *texts, const int *lengths, int ranks) {

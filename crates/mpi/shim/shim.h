@@ -1,21 +1,19 @@
-/* Whether the shim is on, its communicators, and the macros that interpose functions. */
+/* Whether the shim is on, its communicators, and the macros that define its functions. */
 #ifndef TRIBUTARY_SHIM_H
 #define TRIBUTARY_SHIM_H
 
+#include "dispatch.h"
 #include "underlying.h"
 
-/*
- * True between the end of MPI_Init and the start of MPI_Finalize, when the underlying MPI is the
- * expected one. While it is false every call goes straight to the underlying MPI.
- */
+/* A name that ends with that of the interface, which the compiler's command line gives. */
+#define SHIM_PASTE(left, right) left##right
+#define SHIM_NAME(left, right) SHIM_PASTE(left, right)
+
+/* True between the end of MPI_Init and the start of MPI_Finalize, if the shim serves this MPI. */
 extern atomic_bool shim_is_on __attribute__((visibility("hidden")));
 
-/* If false, the call must go straight to the underlying MPI. */
-static inline bool shim_enter(void) {
-    underlying_ensure();
-    /* Acquire pairs with the release in start() of init.c: the tables are filled once this is set. */
-    return __builtin_expect(atomic_load_explicit(&shim_is_on, memory_order_acquire), 1);
-}
+/* This interface, as the dispatcher knows it: dispatch_interface_openmpi, ... */
+#define shim_interface SHIM_NAME(dispatch_interface_, SHIM_INTERFACE)
 
 /* A private copy of MPI_COMM_SELF, on which no message arrives. */
 extern MPI_Comm shim_self __attribute__((visibility("hidden")));
@@ -23,28 +21,34 @@ extern MPI_Comm shim_self __attribute__((visibility("hidden")));
 /* Lets the underlying MPI progress its messages while a rank waits for one of our operations. */
 void shim_drive_mpi(void);
 
-/* Marks a function that programs call instead of the underlying MPI's. */
-#define INTERPOSED __attribute__((visibility("default")))
+/* Sections that list functions of this shim. */
+#define SHIM_QUOTE(text) #text
+#define SHIM_SECTION_OF(list, interface) SHIM_QUOTE(list##_##interface)
+#define SHIM_SECTION(list, interface) SHIM_SECTION_OF(list, interface)
 
 /*
- * Defines MPI_<name>. The body that follows runs only while the shim is on.
- *
- * The body is a function of its own, so that MPI_<name> consists of two jumps and leaves the arguments
- * in their registers. That matters if this library was preloaded under another MPI, where an argument
- * that is an int here may be a pointer.
+ * Defines the shim's MPI_<name>, which runs while the shim is on. `number` says that dispatch/functions.h
+ * has it too.
  */
 #define INTERPOSE(name, parameters, arguments)                                                     \
-    INTERPOSE_AS(MPI_##name, name, parameters, arguments)
+    INTERPOSE_AS(DISPATCH_MPI_##name, name, parameters, false)
 
 /* The same for MPIX_<name>. */
 #define INTERPOSE_EXTENSION(name, parameters, arguments)                                           \
-    INTERPOSE_AS(MPIX_##name, X_##name, parameters, arguments)
+    INTERPOSE_AS(DISPATCH_MPIX_##name, X_##name, parameters, false)
 
-#define INTERPOSE_AS(function, name, parameters, arguments)                                        \
+/* The same for a function that runs before the shim is on, too. */
+#define INTERPOSE_ALWAYS(name, parameters)                                                         \
+    INTERPOSE_AS(DISPATCH_MPI_##name, name, parameters, true)
+
+#define INTERPOSE_AS(entry_number, name, parameters, always)                                       \
     static int shim_##name parameters;                                                             \
-    INTERPOSED int function parameters {                                                           \
-        return shim_enter() ? shim_##name arguments : underlying.name arguments;                   \
-    }                                                                                              \
-    static __attribute__((noinline)) int shim_##name parameters
+    __attribute__((section(SHIM_SECTION(functions, SHIM_INTERFACE)), used))                        \
+    static const dispatch_entry entry_##name = {                                                   \
+        .number = (entry_number),                                                                  \
+        .is_always_on = (always),                                                                  \
+        .function = (dispatch_function)shim_##name,                                                \
+    };                                                                                             \
+    static int shim_##name parameters
 
 #endif

@@ -45,6 +45,57 @@ static int load_cuts(staging *through, tributary_operation *operation) {
     return MPI_SUCCESS;
 }
 
+/*
+ * The same elements, seen from `origin`: MPICH's MPI_Pack and MPI_Unpack refuse the null address, which
+ * MPI_BOTTOM is, even if the datatype holds whole addresses. The caller frees the datatype.
+ */
+static int see_from(char *origin, const staging_side *side, staging_side *seen) {
+    MPI_Aint displacement = -(MPI_Aint)(uintptr_t)origin;
+    *seen = (staging_side){.user = origin, .count = 1};
+    int error = underlying.Type_create_hindexed(1, &side->count, &displacement, side->datatype,
+                                                &seen->datatype);
+    if (error != MPI_SUCCESS) {
+        return error;
+    }
+    error = underlying.Type_commit(&seen->datatype);
+    if (error != MPI_SUCCESS) {
+        underlying.Type_free(&seen->datatype);
+    }
+    return error;
+}
+
+/* MPI_Pack of this rank's elements to the dense copy. */
+static int pack(const staging *through, const staging_side *from) {
+    if (from->user == MPI_BOTTOM) {
+        staging_side seen;
+        int error = see_from(through->bytes, from, &seen);
+        if (error == MPI_SUCCESS) {
+            error = pack(through, &seen);
+            underlying.Type_free(&seen.datatype);
+        }
+        return error;
+    }
+    int position = through->packed_at;
+    return underlying.Pack(from->user, from->count, from->datatype, through->bytes,
+                           through->len_bytes, &position, shim_self);
+}
+
+/* MPI_Unpack of the dense copy to this rank's elements. */
+static int unpack(const staging *through, const staging_side *to) {
+    if (to->user == MPI_BOTTOM) {
+        staging_side seen;
+        int error = see_from(through->bytes, to, &seen);
+        if (error == MPI_SUCCESS) {
+            error = unpack(through, &seen);
+            underlying.Type_free(&seen.datatype);
+        }
+        return error;
+    }
+    int position = 0;
+    return underlying.Unpack(through->bytes, through->len_bytes, &position, to->user, to->count,
+                             to->datatype, shim_self);
+}
+
 /* Allocates the dense copy. With `keep`, makes the receiving side's datatype this library's own. */
 static int allocate_copy(staging *through, bool keep, tributary_operation *operation) {
     through->bytes = malloc((size_t)through->len_bytes);
@@ -74,9 +125,7 @@ int staging_pack(const staging *through) {
     if (!through->needed || !through->packs) {
         return MPI_SUCCESS;
     }
-    int position = through->packed_at;
-    return underlying.Pack(through->from.user, through->from.count, through->from.datatype,
-                           through->bytes, through->len_bytes, &position, shim_self);
+    return pack(through, &through->from);
 }
 
 int staging_load(staging *through, bool keep, tributary_operation *operation) {
@@ -106,9 +155,7 @@ int staging_unload(staging *through) {
     if (!through->needed || !through->unpacks) {
         return MPI_SUCCESS;
     }
-    int position = 0;
-    return underlying.Unpack(through->bytes, through->len_bytes, &position, through->to.user,
-                          through->to.count, through->to.datatype, shim_self);
+    return unpack(through, &through->to);
 }
 
 void staging_free(staging *through) {

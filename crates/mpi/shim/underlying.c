@@ -1,10 +1,8 @@
-/* Finds the underlying MPI, and checks that this library was compiled for it. */
+/* Looks up the symbols of the underlying MPI, and checks that it is one that this shim knows. */
 #define _GNU_SOURCE
 #include "shim.h"
 
 #include <dlfcn.h>
-#include <link.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,50 +11,13 @@ underlying_functions underlying;
 #ifdef OPEN_MPI
 underlying_handle_table underlying_handles;
 #endif
-atomic_bool underlying_is_resolved;
-
-/* Every MPI defines it, and this library never does. */
-#define PROBE "PMPI_Init"
-
-static int open_if_mpi(struct dl_phdr_info *info, size_t size, void *found) {
-    (void)size;
-    if (info->dlpi_name == NULL || info->dlpi_name[0] == '\0') {
-        return 0;
-    }
-    void *object = dlopen(info->dlpi_name, RTLD_LAZY | RTLD_NOLOAD);
-    if (object == NULL) {
-        return 0;
-    }
-    if (dlsym(object, PROBE) == NULL) {
-        dlclose(object);
-        return 0;
-    }
-    /* Keep the reference: the library must not be unloaded while its addresses are in use. */
-    *(void **)found = object;
-    return 1;
-}
-
-/* The object to search: the usual order, or an MPI that a module has loaded privately. */
-static void *mpi_library(void) {
-    if (dlsym(RTLD_NEXT, PROBE) != NULL) {
-        return RTLD_NEXT;
-    }
-    void *found = NULL;
-    dl_iterate_phdr(open_if_mpi, &found);
-    if (found == NULL) {
-        fprintf(stderr, "tributary: this program calls MPI, but has loaded no MPI library\n");
-        _Exit(127);
-    }
-    return found;
-}
-
 /* Only a program that looks functions up at run time gets here: the linker would have refused it. */
 int underlying_missing(void) {
     static atomic_flag is_said = ATOMIC_FLAG_INIT;
     if (!atomic_flag_test_and_set(&is_said)) {
         fprintf(stderr, "tributary: the MPI library lacks a function that this program calls\n");
     }
-    /* While the shim is off, this may be another MPI, whose handles differ. */
+    /* While the shim is off, this may be an MPI that it does not know, whose handles differ. */
     if (atomic_load_explicit(&shim_is_on, memory_order_acquire)) {
         underlying.Comm_call_errhandler(MPI_COMM_WORLD, MPI_ERR_UNSUPPORTED_OPERATION);
     }
@@ -79,29 +40,29 @@ static void *find_object(void *library, const char *name) {
 }
 #endif
 
-static pthread_mutex_t resolving = PTHREAD_MUTEX_INITIALIZER;
-
-void underlying_resolve(void) {
-    pthread_mutex_lock(&resolving);
-    if (!atomic_load_explicit(&underlying_is_resolved, memory_order_relaxed)) {
-        void *library = mpi_library();
+void underlying_open(void *library) {
 #define UNDERLYING_FIND(name)                                                                      \
     underlying.name = (__typeof__(underlying.name))find_function(library, "PMPI_" #name);
-        UNDERLYING_FUNCTIONS(UNDERLYING_FIND)
+    UNDERLYING_FUNCTIONS(UNDERLYING_FIND)
+#undef UNDERLYING_FIND
+#define UNDERLYING_FIND(name)                                                                      \
+    underlying.name = (__typeof__(underlying.name))find_function(library, "PMPI_" #name);          \
+    if (!UNDERLYING_HAS(name)) {                                                                   \
+        underlying.name = (__typeof__(underlying.name))dispatch_stand_in(&shim_interface,          \
+                                                                         DISPATCH_MPI_##name);     \
+    }
+    UNDERLYING_FUNCTIONS_NEWER(UNDERLYING_FIND)
+    UNDERLYING_FUNCTIONS_PERSISTENT(UNDERLYING_FIND)
 #undef UNDERLYING_FIND
 #define UNDERLYING_FIND(name)                                                                      \
     underlying.X_##name = (__typeof__(underlying.X_##name))find_function(library, "PMPIX_" #name);
-        UNDERLYING_EXTENSIONS(UNDERLYING_FIND)
+    UNDERLYING_EXTENSIONS(UNDERLYING_FIND)
 #undef UNDERLYING_FIND
 #ifdef OPEN_MPI
 #define UNDERLYING_FIND(object) underlying_handles.object = find_object(library, #object);
-        UNDERLYING_HANDLES(UNDERLYING_FIND)
+    UNDERLYING_HANDLES(UNDERLYING_FIND)
 #undef UNDERLYING_FIND
 #endif
-        /* Pairs with the acquire in underlying_ensure(). */
-        atomic_store_explicit(&underlying_is_resolved, true, memory_order_release);
-    }
-    pthread_mutex_unlock(&resolving);
 }
 
 #ifdef OPEN_MPI
@@ -109,8 +70,16 @@ void underlying_resolve(void) {
 static bool names_expected_library(const char *version) {
     return strstr(version, "Open MPI v4.") != NULL || strstr(version, "Open MPI v5.") != NULL;
 }
-#define EXPECTED "Open MPI 4 or 5"
-#else
+#endif
+
+#ifdef SHIM_IS_STANDARD
+/* Whose it is does not matter: the interface is the standard's. */
+static bool names_expected_library(const char *version) {
+    return version[0] != '\0';
+}
+#endif
+
+#ifdef SHIM_IS_MPICH
 static int mpich_major;
 static int mpich_minor;
 
@@ -125,23 +94,7 @@ static bool names_expected_library(const char *version) {
     return strstr(version, "MPICH") != NULL || strstr(version, "MVAPICH") != NULL ||
            strstr(version, "Intel(R) MPI") != NULL;
 }
-#define EXPECTED "MPICH or another MPI with its ABI"
 
-/* MPICH also ships a library with the ABI of MPI 5, whose handles are pointers. */
-static bool has_standard_abi(void) {
-    int (*abi_version)(int *, int *) = NULL;
-    Dl_info where;
-    if (dladdr((void *)underlying.Get_library_version, &where) != 0 && where.dli_fname != NULL) {
-        void *object = dlopen(where.dli_fname, RTLD_LAZY | RTLD_NOLOAD);
-        if (object != NULL) {
-            *(void **)&abi_version = dlsym(object, "PMPI_Abi_get_version");
-            dlclose(object);
-        }
-    }
-    int major = -1;
-    int minor = -1;
-    return abi_version != NULL && abi_version(&major, &minor) == MPI_SUCCESS && major > 0;
-}
 #endif
 
 /* A function or an object that this library can't do without and the MPI lacks, or null. */
@@ -174,7 +127,7 @@ bool underlying_is_expected_library(char *why_not, size_t why_not_bytes) {
     }
     if (!names_expected_library(version)) {
         version[strcspn(version, "\n,")] = '\0';
-        snprintf(why_not, why_not_bytes, "this preload library is for " EXPECTED ", not for %.80s",
+        snprintf(why_not, why_not_bytes, "this library is for Open MPI 4 and 5, MPICH, Intel MPI and MVAPICH, not for %.80s",
                  version[0] != '\0' ? version : "this one");
         return false;
     }
@@ -183,12 +136,5 @@ bool underlying_is_expected_library(char *why_not, size_t why_not_bytes) {
         snprintf(why_not, why_not_bytes, "this MPI has no %s", name);
         return false;
     }
-#ifndef OPEN_MPI
-    if (has_standard_abi()) {
-        snprintf(why_not, why_not_bytes,
-                 "this preload library is for " EXPECTED ", not for the MPI 5 standard ABI");
-        return false;
-    }
-#endif
     return true;
 }

@@ -1,17 +1,24 @@
 /*
  * The underlying MPI: functions and handles of the MPI library that the program uses.
  *
- * Every symbol is looked up at run time. So this library has no undefined MPI symbol, can be preloaded
- * into processes that use no MPI (mpirun, a shell), and finds an MPI that was loaded later and
- * privately, as Python extensions do. The rest of the shim calls PMPI_ functions through `underlying`
- * only.
+ * Every symbol is looked up at run time, in the library that the dispatcher has found. So this library has
+ * no undefined MPI symbol, and can be preloaded into processes that use no MPI (mpirun, a shell). The rest
+ * of the shim calls PMPI_ functions through `underlying` only.
  */
 #ifndef TRIBUTARY_UNDERLYING_H
 #define TRIBUTARY_UNDERLYING_H
 
+#include "stand_ins.h"
+
 #include <mpi.h>
 #ifdef OPEN_MPI
 #include <mpi-ext.h>
+#endif
+/* Which of the three interfaces this is: OPEN_MPI, or MPICH's, or the standard one of MPI 5. */
+#if defined(MPI_ABI)
+#define SHIM_IS_STANDARD 1
+#elif !defined(OPEN_MPI)
+#define SHIM_IS_MPICH 1
 #endif
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -39,7 +46,8 @@
     X(Add_error_class) X(Add_error_code) X(Add_error_string)                                       \
     X(Allgather) X(Gather) X(Gatherv) X(Iprobe)                                                    \
     X(Type_get_envelope) X(Type_get_contents)                                                      \
-    X(Type_size) X(Type_get_extent) X(Type_dup) X(Type_free) X(Pack) X(Unpack)                     \
+    X(Type_size) X(Type_get_extent) X(Type_dup) X(Type_free) X(Type_create_hindexed)               \
+    X(Type_commit) X(Pack) X(Unpack)                                                               \
     X(Grequest_start) X(Grequest_complete)                                                         \
     X(Status_set_elements) X(Status_set_cancelled)
 
@@ -49,37 +57,35 @@
  */
 #define UNDERLYING_FUNCTIONS_GROUP(X) X(Comm_create_from_group)
 
-/* The persistent collectives; in Open MPI 4.1 they begin with MPIX_. */
+/* The persistent collectives; in Open MPI 4.1 they begin with MPIX_, and those stand in. */
 #define UNDERLYING_FUNCTIONS_PERSISTENT(X)                                                         \
     X(Allreduce_init) X(Reduce_init) X(Bcast_init) X(Barrier_init)                                 \
     X(Reduce_scatter_init) X(Reduce_scatter_block_init) X(Allgather_init)                          \
     X(Scan_init) X(Exscan_init)
 
-#if MPI_VERSION >= 4
-#define UNDERLYING_FUNCTIONS_LARGE(X)                                                              \
+/* MPI 2.2 has them. Without MPI_Reduce_local, operators of the program are left to the MPI. */
+#define UNDERLYING_FUNCTIONS_OPERATORS(X)                                                          \
+    X(Op_create) X(Op_free) X(Reduce_local) X(Type_get_true_extent)
+
+/* These have stand-ins: they can always be called. */
+#define UNDERLYING_FUNCTIONS_NEWER(X)                                                              \
     X(Allreduce_c) X(Reduce_c) X(Bcast_c) X(Iallreduce_c) X(Ireduce_c) X(Ibcast_c)                 \
     X(Reduce_scatter_c) X(Reduce_scatter_block_c) X(Allgather_c) X(Scan_c) X(Exscan_c)             \
     X(Ireduce_scatter_c) X(Ireduce_scatter_block_c) X(Iallgather_c) X(Iscan_c) X(Iexscan_c)        \
     X(Allreduce_init_c) X(Reduce_init_c) X(Bcast_init_c)                                           \
     X(Reduce_scatter_init_c) X(Reduce_scatter_block_init_c) X(Allgather_init_c)                    \
     X(Scan_init_c) X(Exscan_init_c)                                                                \
-    X(Type_get_envelope_c) X(Type_get_contents_c)
-#else
-#define UNDERLYING_FUNCTIONS_LARGE(X)
-#endif
-
-#if MPI_VERSION > 4 || (MPI_VERSION == 4 && MPI_SUBVERSION >= 1)
-#define UNDERLYING_HAS_STATUS_FAMILY 1
-#define UNDERLYING_FUNCTIONS_STATUS(X)                                                             \
     X(Request_get_status_all) X(Request_get_status_any) X(Request_get_status_some)
+
+#if MPI_VERSION >= 4
+#define UNDERLYING_FUNCTIONS_TYPE(X) X(Type_get_envelope_c) X(Type_get_contents_c)
 #else
-#define UNDERLYING_HAS_STATUS_FAMILY 0
-#define UNDERLYING_FUNCTIONS_STATUS(X)
+#define UNDERLYING_FUNCTIONS_TYPE(X)
 #endif
 
 #define UNDERLYING_FUNCTIONS(X)                                                                    \
-    UNDERLYING_FUNCTIONS_BASE(X) UNDERLYING_FUNCTIONS_GROUP(X) UNDERLYING_FUNCTIONS_LARGE(X)       \
-    UNDERLYING_FUNCTIONS_STATUS(X) UNDERLYING_FUNCTIONS_PERSISTENT(X)
+    UNDERLYING_FUNCTIONS_BASE(X) UNDERLYING_FUNCTIONS_GROUP(X) UNDERLYING_FUNCTIONS_OPERATORS(X)   \
+    UNDERLYING_FUNCTIONS_TYPE(X)
 
 /*
  * Extensions (MPIX_): User Level Failure Mitigation. MPICH declares MPIX_Comm_revoke too, but its ch4
@@ -91,7 +97,11 @@
     X(Comm_shrink) X(Comm_revoke) X(Comm_is_revoked) X(Comm_get_failed)
 #else
 #define UNDERLYING_HAS_REVOCATION 0
+#ifdef SHIM_IS_MPICH
 #define UNDERLYING_EXTENSIONS_FAULTS(X) X(Comm_shrink)
+#else
+#define UNDERLYING_EXTENSIONS_FAULTS(X)
+#endif
 #endif
 
 #ifdef OPEN_MPI
@@ -109,6 +119,8 @@ UNDERLYING_FUNCTIONS_PERSISTENT(UNDERLYING_DECLARE)
 typedef struct underlying_functions {
 #define UNDERLYING_MEMBER(name) __typeof__(&PMPI_##name) name;
     UNDERLYING_FUNCTIONS(UNDERLYING_MEMBER)
+    UNDERLYING_FUNCTIONS_NEWER(UNDERLYING_MEMBER)
+    UNDERLYING_FUNCTIONS_PERSISTENT(UNDERLYING_MEMBER)
 #undef UNDERLYING_MEMBER
 #define UNDERLYING_MEMBER(name) __typeof__(&PMPIX_##name) X_##name;
     UNDERLYING_EXTENSIONS(UNDERLYING_MEMBER)
@@ -152,6 +164,10 @@ int underlying_missing(void) __attribute__((visibility("hidden")));
     X(ompi_mpi_c_float_complex) X(ompi_mpi_c_double_complex) X(ompi_mpi_c_long_double_complex)     \
     X(ompi_mpi_character) X(ompi_mpi_integer) X(ompi_mpi_real) X(ompi_mpi_dblprec)                 \
     X(ompi_mpi_logical) X(ompi_mpi_cplex) X(ompi_mpi_dblcplex) X(ompi_mpi_2integer)                \
+    X(ompi_mpi_2real) X(ompi_mpi_2dblprec) X(ompi_mpi_longdbl_int)                                 \
+    X(ompi_mpi_integer16) X(ompi_mpi_real16)                                                       \
+    X(ompi_mpi_complex8) X(ompi_mpi_complex16) X(ompi_mpi_complex32)                               \
+    X(ompi_mpi_cxx_cplex) X(ompi_mpi_cxx_dblcplex) X(ompi_mpi_cxx_ldblcplex)                       \
     X(ompi_mpi_logical1) X(ompi_mpi_logical2) X(ompi_mpi_logical4) X(ompi_mpi_logical8)            \
     X(ompi_mpi_integer1) X(ompi_mpi_integer2) X(ompi_mpi_integer4) X(ompi_mpi_integer8)            \
     X(ompi_mpi_real2) X(ompi_mpi_real4) X(ompi_mpi_real8)
@@ -169,29 +185,16 @@ extern underlying_handle_table underlying_handles __attribute__((visibility("hid
 #define OMPI_PREDEFINED_GLOBAL(type, object) ((type)underlying_handles.object)
 #endif
 
-extern atomic_bool underlying_is_resolved __attribute__((visibility("hidden")));
+/* Looks up every symbol in `library`, a handle of dlopen(). */
+void underlying_open(void *library) __attribute__((visibility("hidden")));
 
 /*
- * Looks up every symbol. If there is no MPI, ends the process, as the dynamic linker would: nothing could
- * answer the program's call.
- */
-void underlying_resolve(void);
-
-/* Every interposed function calls it first. */
-static inline void underlying_ensure(void) {
-    /* Acquire pairs with the release in underlying_resolve(): the table is filled once this is set. */
-    if (__builtin_expect(!atomic_load_explicit(&underlying_is_resolved, memory_order_acquire), 0)) {
-        underlying_resolve();
-    }
-}
-
-/*
- * True if the underlying MPI has the ABI this file was compiled for, and all that this library needs;
- * else writes why not.
+ * True if the underlying MPI is one that this shim knows, and has all that this library needs; else writes
+ * why not.
  */
 bool underlying_is_expected_library(char *why_not, size_t why_not_bytes);
 
-#ifndef OPEN_MPI
+#ifdef SHIM_IS_MPICH
 /*
  * Whether the underlying MPI is MPICH itself, of this version or a later one. False for other MPIs with
  * its ABI: their versions do not tell which MPICH they are made from.

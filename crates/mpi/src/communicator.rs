@@ -4,7 +4,7 @@ use std::ffi::{CStr, c_char, c_int};
 use std::sync::{Arc, OnceLock};
 
 use tributary_client::report::Counters;
-use tributary_client::{CollectiveError, CollectiveKind, Communicator};
+use tributary_client::{CollectiveError, CollectiveKind, Combiner, Communicator};
 
 use crate::message;
 use crate::names::{COperation, FAILED, GIVEN_UP, PASS_REASONS, PASS_UNAVAILABLE, UnknownNumber};
@@ -128,6 +128,21 @@ pub unsafe extern "C" fn tributary_communicator_longest(
     }
 }
 
+/// The longest elements that a combiner may have.
+///
+/// # Safety
+/// `communicator` came from `tributary_communicator_new` and was not freed.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tributary_communicator_combines(
+    communicator: *const CCommunicator,
+    commutes: c_int,
+) -> u64 {
+    // SAFETY: `communicator` came from `tributary_communicator_new` and was not freed: the
+    // header's rule on pointers.
+    let joined = unsafe { &*communicator }.joined();
+    joined.map_or(0, |communicator| communicator.combined_bytes_max(commutes != 0) as u64)
+}
+
 /// Whether a communicator's ranks are on one host.
 ///
 /// # Safety
@@ -180,12 +195,15 @@ pub unsafe extern "C" fn tributary_run(
     // SAFETY: `communicator` came from `tributary_communicator_new` and was not freed, and
     // `operation` is valid during this call: the header's rule on pointers.
     let (communicator, operation) = unsafe { (&*communicator, &*operation) };
-    let problem = match (communicator.joined(), operation.operation()) {
+    let combining = operation.combining();
+    let combiner =
+        combining.as_ref().map(|(combining, commutes)| Combiner::new(combining, *commutes));
+    let problem = match (communicator.joined(), operation.operation(combiner)) {
         (Ok(communicator), Ok(operation)) => {
             // SAFETY: the header asks that the buffers and cuts be valid, and used by nobody else, until
-            // tributary_run() returns: what `Communicator::run` asks for.
+            // tributary_run() returns: what `Communicator::run` asks for. The combiner outlives the call.
             match unsafe { communicator.run(&operation) } {
-                Ok(()) => return 0,
+                Ok(()) => return combining.map_or(0, |(combining, _)| combining.outcome()),
                 Err(error) => Problem::Failed(error),
             }
         }
@@ -202,6 +220,11 @@ pub(crate) enum Problem<'a> {
     NotJoined(&'a str),
     #[error(transparent)]
     Unknown(UnknownNumber),
+    /// The shim is at fault.
+    #[error(
+        "the preload library started an operation with a combiner, which only tributary_run takes"
+    )]
+    Combines,
     #[error(transparent)]
     Failed(CollectiveError),
 }
@@ -231,7 +254,8 @@ pub unsafe extern "C" fn tributary_start(
     // SAFETY: `communicator` came from `tributary_communicator_new` and was not freed, and
     // `operation` is valid during this call: the header's rule on pointers.
     let (communicator, operation) = unsafe { (&*communicator, &*operation) };
-    let problem = match (communicator.joined(), operation.operation()) {
+    let problem = match (communicator.joined(), operation.operation(None)) {
+        _ if operation.combining().is_some() => Problem::Combines,
         (Ok(communicator), Ok(operation)) => {
             // SAFETY: the header asks that the buffers and cuts be valid, and used by nobody else, until
             // tributary_test() says that the operation is over: what `Communicator::start` asks for.

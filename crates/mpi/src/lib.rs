@@ -1,10 +1,11 @@
-//! The C interface of the host library, which the MPI preload libraries are linked with.
+//! The C interface of the host library, which the MPI preload library is linked with.
 //!
 //! Translates between C and `tributary-client`, and does nothing else. `include/tributary_core.h` has
 //! the prototypes and what they ask of callers; the MPI side is C, in `shim/`. A panic ends the
 //! process: nothing unwinds into C.
 #![allow(unreachable_pub, reason = "C reaches these functions by name, not by path")]
 
+mod combiner;
 mod communicator;
 mod fast_path;
 mod message;
@@ -13,3 +14,4 @@ mod prepared;
 mod process;
 mod publish;
 mod request;
+mod times;

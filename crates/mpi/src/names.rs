@@ -2,8 +2,10 @@
 
 use std::ffi::{c_int, c_void};
 
-use tributary_client::{Blocks, Collective, CollectiveKind, Operation};
+use tributary_client::{Blocks, Collective, CollectiveKind, Combiner, Operation};
 use tributary_wire::{Datatype, Operator};
+
+use crate::combiner::{CCombiner, Combining};
 
 /// `tributary_operation`.
 #[repr(C)]
@@ -16,6 +18,7 @@ pub(crate) struct COperation {
     source: *const c_void,
     target: *mut c_void,
     cuts: *const u64,
+    combiner: CCombiner,
 }
 
 /// A number that the header doesn't define. The shim is at fault.
@@ -27,28 +30,43 @@ pub(crate) struct UnknownNumber {
 }
 
 impl COperation {
-    pub(crate) fn operation(&self) -> Result<Operation, UnknownNumber> {
+    /// How its elements combine, if the caller says it, and whether that commutes.
+    pub(crate) fn combining(&self) -> Option<(Combining, bool)> {
+        self.combiner.combining()
+    }
+
+    /// The operation, whose elements combine as `combiner` says, if there is one.
+    pub(crate) fn operation(&self, combiner: Option<Combiner>) -> Result<Operation, UnknownNumber> {
         let unknown = UnknownNumber { what: "collective", value: self.collective };
         let collective = CollectiveKind::from_number(self.collective).ok_or(unknown)?;
         let collective = collective.rooted_at(self.root);
         if collective == Collective::Barrier {
             return Ok(Operation::BARRIER);
         }
+        let (datatype, operator) = match combiner {
+            Some(_) => (Datatype::U8, Operator::Broadcast),
+            None => self.pair()?,
+        };
+        Ok(Operation {
+            collective,
+            datatype,
+            operator,
+            combiner,
+            elements: self.elements,
+            blocks: if self.cuts.is_null() { Blocks::Even } else { Blocks::At(self.cuts) },
+            source: self.source.cast(),
+            target: self.target.cast(),
+        })
+    }
+
+    fn pair(&self) -> Result<(Datatype, Operator), UnknownNumber> {
         let code =
             |what, value: u32| u8::try_from(value).map_err(|_| UnknownNumber { what, value });
         let datatype = Datatype::from_code(code("datatype", self.datatype)?)
             .map_err(|_| UnknownNumber { what: "datatype", value: self.datatype })?;
         let operator = Operator::from_code(code("operator", self.operator)?)
             .map_err(|_| UnknownNumber { what: "operator", value: self.operator })?;
-        Ok(Operation {
-            collective,
-            datatype,
-            operator,
-            elements: self.elements,
-            blocks: if self.cuts.is_null() { Blocks::Even } else { Blocks::At(self.cuts) },
-            source: self.source.cast(),
-            target: self.target.cast(),
-        })
+        Ok((datatype, operator))
     }
 }
 
@@ -61,7 +79,7 @@ pub(crate) const GIVEN_UP: c_int = -2;
 pub(crate) const PASS_UNAVAILABLE: u32 = 5;
 
 /// Why an operation went to the underlying MPI, for the report.
-pub(crate) const PASS_REASONS: [&str; 12] = [
+pub(crate) const PASS_REASONS: [&str; 15] = [
     "user-defined operator",
     "datatype that aggregation nodes don't know",
     "operator not defined on the datatype",
@@ -72,8 +90,11 @@ pub(crate) const PASS_REASONS: [&str; 12] = [
     "too long to pack",
     "arguments that MPI may refuse",
     "communicator revoked",
-    "collective of one host on a communicator of several hosts",
     "length at which the underlying MPI was measured to be faster",
+    "derived datatype with gaps, in a reduction",
+    "nonblocking call with an operator that only MPI can call",
+    "operator that only MPI can call, which cannot go between these hosts",
+    "element too long for an operator that only MPI can call",
 ];
 
 #[cfg(test)]

@@ -29,7 +29,7 @@ pub unsafe extern "C" fn tributary_prepare(
     // SAFETY: `communicator` came from `tributary_communicator_new` and was not freed, and
     // `operation` is valid during this call: the header's rule on pointers.
     let (communicator, operation) = unsafe { (&*communicator, &*operation) };
-    let problem = match (communicator.joined(), operation.operation()) {
+    let problem = match (communicator.joined(), operation.operation(None)) {
         (Ok(communicator), Ok(operation)) => {
             // SAFETY: the header asks for cuts that are valid until the prepared operation is freed.
             match unsafe { communicator.prepare(operation) } {

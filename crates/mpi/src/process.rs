@@ -6,7 +6,8 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use tributary_client::report::CounterRegistry;
 use tributary_client::{
-    Bootstrap, BootstrapError, Context, OpenError, ProgressHook, SettingError, Settings, Verdict,
+    Bootstrap, BootstrapError, Context, OpenError, ProgressHook, SettingError, Settings, Switch,
+    Verdict,
 };
 
 use crate::message;
@@ -69,6 +70,8 @@ pub(crate) enum NoContext {
     /// Another rank has a setting that is not allowed; this rank has none.
     #[error("{0}")]
     OtherRank(String),
+    #[error("switched off (TRIBUTARY_OFFLOAD)")]
+    SwitchedOff,
 }
 
 static CONTEXT: Mutex<Result<Arc<Context>, NoContext>> = Mutex::new(Err(NoContext::NotOpened));
@@ -140,13 +143,18 @@ pub unsafe extern "C" fn tributary_open(world: *const CBootstrap) -> c_int {
 fn open(world: &mut Ranks<'_>) -> Result<Arc<Context>, NoContext> {
     let settings = Settings::from_env();
     // The environment may differ from rank to rank; the decision may not.
-    let mine = [u8::from(settings.is_err())];
-    let mut all = vec![0; world.size() as usize];
+    let is_off = settings.as_ref().is_ok_and(|settings| settings.offload == Switch::Off);
+    let mine = [u8::from(settings.is_err()), u8::from(is_off)];
+    let mut all = vec![0; mine.len() * world.size() as usize];
     world.allgather(&mine, &mut all).map_err(OpenError::from)?;
     let settings = settings?;
-    if let Some(rank) = all.iter().position(|is_bad| *is_bad != 0) {
+    if let Some(rank) = all.chunks_exact(mine.len()).position(|rank| rank[0] != 0) {
         let problem = format!("rank {rank} has a setting that is not allowed: correct it there");
         return Err(NoContext::OtherRank(problem));
+    }
+    // Rank 0's value decides.
+    if all[1] != 0 {
+        return Err(NoContext::SwitchedOff);
     }
     let mut context = Context::open(world, settings)?;
     // Relaxed: this thread stored it, or none did.

@@ -10,6 +10,7 @@ use tributary_client::report::Report;
 
 use crate::message;
 use crate::process::counters;
+use crate::times;
 
 /// Why a report was not written.
 #[derive(Debug, thiserror::Error)]
@@ -36,7 +37,8 @@ pub extern "C" fn tributary_report_wanted() -> c_int {
 /// `len_bytes` is valid for writing during this call.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tributary_report(len_bytes: *mut usize) -> *mut c_char {
-    let text = serde_json::to_vec(&counters().report()).expect("a report is plain data");
+    let report = Report { times: times::measured(), ..counters().report() };
+    let text = serde_json::to_vec(&report).expect("a report is plain data");
     let text = text.into_boxed_slice();
     // SAFETY: `len_bytes` is valid during this call: the header's rule on pointers.
     unsafe { len_bytes.write(text.len()) };

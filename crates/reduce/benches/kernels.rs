@@ -89,8 +89,12 @@ impl Vector {
         let one: &[u8] = match datatype {
             Datatype::F16 => &0x3c00u16.to_le_bytes(),
             Datatype::Bf16 => &0x3f80u16.to_le_bytes(),
-            Datatype::F32 | Datatype::F32Index => &1f32.to_le_bytes(),
-            Datatype::F64 | Datatype::F64Index => &1f64.to_le_bytes(),
+            Datatype::F32 | Datatype::F32Index | Datatype::F32Complex | Datatype::F32FloatIndex => {
+                &1f32.to_le_bytes()
+            }
+            Datatype::F64 | Datatype::F64Index | Datatype::F64Complex | Datatype::F64FloatIndex => {
+                &1f64.to_le_bytes()
+            }
             _ => &[1],
         };
         let mut vector = Self::zeroed(len_bytes);

@@ -7,7 +7,7 @@ use crate::arch::{Arch, OneFunction, ThreeFunction, TwoFunction, portable::Porta
 #[cfg(target_arch = "x86_64")]
 use crate::arch::{avx2::Avx2, avx512::Avx512};
 use crate::body::{Combine, Fold};
-use crate::element::{Element, Pair};
+use crate::element::{Complex, Element, Pair};
 use crate::half_body::{CombineHalf, FoldHalf, FoldWide, Narrow, Widen};
 use crate::lanes::{Bf16, F16, Half};
 use crate::operation::*;
@@ -72,8 +72,10 @@ pub(crate) fn wide_functions(
 
 fn by_operator<A: Arch>(operator: Operator, datatype: Datatype) -> Option<Functions> {
     match operator {
-        Operator::Sum => arithmetic::<A, Sum>(datatype),
-        Operator::Product => arithmetic::<A, Product>(datatype),
+        Operator::Sum => arithmetic::<A, Sum>(datatype).or_else(|| complex_sum::<A>(datatype)),
+        Operator::Product => {
+            arithmetic::<A, Product>(datatype).or_else(|| complex_product::<A>(datatype))
+        }
         Operator::Min => arithmetic::<A, Min>(datatype),
         Operator::Max => arithmetic::<A, Max>(datatype),
         Operator::MinLoc => located::<A, MinLoc>(datatype),
@@ -98,7 +100,7 @@ fn wide_by_operator<A: Arch>(operator: Operator, datatype: Datatype) -> Option<W
     }
 }
 
-/// An operator on every number.
+/// An operator on every number that is not complex.
 trait Arithmetic:
     Operation<i8>
     + Operation<i16>
@@ -137,6 +139,23 @@ fn arithmetic<A: Arch, O: Arithmetic>(datatype: Datatype) -> Option<Functions> {
     })
 }
 
+/// A sum of complex numbers is that of their parts.
+fn complex_sum<A: Arch>(datatype: Datatype) -> Option<Functions> {
+    match datatype {
+        Datatype::F32Complex => Some(elements::<A, f32, Sum>()),
+        Datatype::F64Complex => Some(elements::<A, f64, Sum>()),
+        _ => None,
+    }
+}
+
+fn complex_product<A: Arch>(datatype: Datatype) -> Option<Functions> {
+    match datatype {
+        Datatype::F32Complex => Some(elements::<A, Complex<f32>, Product>()),
+        Datatype::F64Complex => Some(elements::<A, Complex<f64>, Product>()),
+        _ => None,
+    }
+}
+
 /// An operator on every pair.
 trait Located:
     Operation<Pair<i16>>
@@ -144,6 +163,8 @@ trait Located:
     + Operation<Pair<i64>>
     + Operation<Pair<f32>>
     + Operation<Pair<f64>>
+    + Operation<Pair<f32, f32>>
+    + Operation<Pair<f64, f64>>
 {
 }
 
@@ -157,6 +178,8 @@ fn located<A: Arch, O: Located>(datatype: Datatype) -> Option<Functions> {
         Datatype::I64Index => elements::<A, Pair<i64>, O>(),
         Datatype::F32Index => elements::<A, Pair<f32>, O>(),
         Datatype::F64Index => elements::<A, Pair<f64>, O>(),
+        Datatype::F32FloatIndex => elements::<A, Pair<f32, f32>, O>(),
+        Datatype::F64FloatIndex => elements::<A, Pair<f64, f64>, O>(),
         _ => return None,
     })
 }

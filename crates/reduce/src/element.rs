@@ -18,11 +18,19 @@ pub(crate) trait Element: Copy {
     fn elements_mut(bytes: &mut [u8]) -> &mut [Self::Bytes];
 }
 
-/// A value and its index, as MPI's minloc and maxloc take them (MPI 4.1 §6.9.4).
+/// A value and its index, as MPI's minloc and maxloc take them (MPI 4.1 §6.9.4). Fortran's pairs have
+/// indices that are floats.
 #[derive(Clone, Copy)]
-pub(crate) struct Pair<V> {
+pub(crate) struct Pair<V, I = i32> {
     pub(crate) value: V,
-    pub(crate) index: i32,
+    pub(crate) index: I,
+}
+
+/// A complex number.
+#[derive(Clone, Copy)]
+pub(crate) struct Complex<F> {
+    pub(crate) real: F,
+    pub(crate) imaginary: F,
 }
 
 macro_rules! numbers {
@@ -90,3 +98,40 @@ macro_rules! pairs {
 }
 
 pairs! { i16: u16, u32; i32: u32, u32; i64: u64, u64; f32: u32, u32; f64: u64, u64; }
+
+/// Two floats of one width, without padding: the fields of a type in their order.
+macro_rules! twos {
+    ($($type:ty: $first:ident, $second:ident, $float:ty;)*) => {$(
+        impl Element for $type {
+            type Bytes = [[u8; size_of::<$float>()]; 2];
+
+            #[inline(always)]
+            fn load([first, second]: Self::Bytes) -> Self {
+                let ($first, $second) = (<$float>::from_le_bytes(first), <$float>::from_le_bytes(second));
+                Self { $first, $second }
+            }
+
+            #[inline(always)]
+            fn store(self) -> Self::Bytes {
+                [self.$first.to_le_bytes(), self.$second.to_le_bytes()]
+            }
+
+            #[inline(always)]
+            fn elements(bytes: &[u8]) -> &[Self::Bytes] {
+                bytes.as_chunks().0.as_chunks().0
+            }
+
+            #[inline(always)]
+            fn elements_mut(bytes: &mut [u8]) -> &mut [Self::Bytes] {
+                bytes.as_chunks_mut().0.as_chunks_mut().0
+            }
+        }
+    )*};
+}
+
+twos! {
+    Pair<f32, f32>: value, index, f32;
+    Pair<f64, f64>: value, index, f64;
+    Complex<f32>: real, imaginary, f32;
+    Complex<f64>: real, imaginary, f64;
+}

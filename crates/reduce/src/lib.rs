@@ -19,7 +19,12 @@
 //! * `MinLoc` and `MaxLoc` take the smaller (larger) value with its index, and between equal values
 //!   the smaller index (MPI 4.1 §6.9.4). NaN values are treated as `Min` and `Max` treat them.
 //!   Padding bytes of a pair come out as zero.
+//!   An index may be a float, as in Fortran's pairs.
 //! * Logical operators give 1 or 0 (MPI 4.1 §6.9.2).
+//! * A complex sum is that of the parts. A complex product (a + bi)(c + di) is (ac - bd) + (ad + bc)i,
+//!   every product, the difference and the sum rounded, never fused. Where both parts come out as NaN
+//!   although a factor is infinite, or a product of parts overflows, the result is the infinite number
+//!   that C11 G.5.1 recovers: the bits of C's `*` on complex numbers, which MPI libraries use.
 //! * 16-bit floats are computed as binary32 and rounded to nearest, ties to even: once for each
 //!   call of [`Kernel`], once for all contributions with [`Accumulation`]. NaNs come out quiet.
 //!

@@ -3,7 +3,7 @@
 //! The types here have the names of the operators and hold no data: a kernel is a loop compiled for one
 //! of them.
 
-use crate::element::Pair;
+use crate::element::{Complex, Pair};
 use crate::lanes::Lanes;
 
 /// An operator on elements of type `T`.
@@ -79,23 +79,93 @@ operations!(LogicalXor on u8 u16 u32 u64: |left, right| ((left != 0) ^ (right !=
 
 lanes_operations! { Sum is add; Product is multiply; Min is min; Max is max; }
 
-impl<V: PartialOrd + Copy> Operation<Pair<V>> for MinLoc {
+impl<V: PartialOrd + Copy, I: PartialOrd + Copy> Operation<Pair<V, I>> for MinLoc {
     #[inline(always)]
-    fn combine(left: Pair<V>, right: Pair<V>) -> Pair<V> {
+    fn combine(left: Pair<V, I>, right: Pair<V, I>) -> Pair<V, I> {
         nearer(right.value < left.value, left, right)
     }
 }
 
-impl<V: PartialOrd + Copy> Operation<Pair<V>> for MaxLoc {
+impl<V: PartialOrd + Copy, I: PartialOrd + Copy> Operation<Pair<V, I>> for MaxLoc {
     #[inline(always)]
-    fn combine(left: Pair<V>, right: Pair<V>) -> Pair<V> {
+    fn combine(left: Pair<V, I>, right: Pair<V, I>) -> Pair<V, I> {
         nearer(right.value > left.value, left, right)
     }
 }
 
 /// `right` if it wins, or ties with a smaller index, else `left`.
 #[inline(always)]
-fn nearer<V: PartialOrd + Copy>(right_wins: bool, left: Pair<V>, right: Pair<V>) -> Pair<V> {
+fn nearer<V: PartialOrd + Copy, I: PartialOrd + Copy>(
+    right_wins: bool,
+    left: Pair<V, I>,
+    right: Pair<V, I>,
+) -> Pair<V, I> {
     let tie_to_right = (right.value == left.value) & (right.index < left.index);
     if right_wins | tie_to_right { right } else { left }
 }
+
+/// The product of complex numbers: four products, a difference and a sum, each rounded. Where both parts
+/// come out as NaN, an infinite result is recovered as C does it.
+macro_rules! complex_products {
+    ($($float:ty, $recovered:ident;)*) => {$(
+        impl Operation<Complex<$float>> for Product {
+            #[inline(always)]
+            fn combine(left: Complex<$float>, right: Complex<$float>) -> Complex<$float> {
+                let real = left.real * right.real - left.imaginary * right.imaginary;
+                let imaginary = left.real * right.imaginary + left.imaginary * right.real;
+                if real.is_nan() & imaginary.is_nan() {
+                    return $recovered(left, right).unwrap_or(Complex { real, imaginary });
+                }
+                Complex { real, imaginary }
+            }
+        }
+
+        /// The product of an infinite number and another that is not zero, or of finite ones that
+        /// overflow, where both parts come out as NaN: an infinite number, as C11 G.5.1 requires
+        /// (a number with one infinite part is infinite, even if the other part is NaN). None if the
+        /// product is indeed no number.
+        #[cold]
+        fn $recovered(left: Complex<$float>, right: Complex<$float>) -> Option<Complex<$float>> {
+            let zero_for_nan = |part: $float| if part.is_nan() { (0.0 as $float).copysign(part) } else { part };
+            let unit_if = |is_unit: bool, part: $float| <$float>::from(u8::from(is_unit)).copysign(part);
+            let is_infinite = |it: Complex<$float>| it.real.is_infinite() | it.imaginary.is_infinite();
+            // The direction of an infinite number, by parts of 0 and 1.
+            let direction = |it: Complex<$float>| Complex {
+                real: unit_if(it.real.is_infinite(), it.real),
+                imaginary: unit_if(it.imaginary.is_infinite(), it.imaginary),
+            };
+            let without_nan = |it: Complex<$float>| Complex {
+                real: zero_for_nan(it.real),
+                imaginary: zero_for_nan(it.imaginary),
+            };
+            let (mut a, mut b) = (left, right);
+            let has_infinite = is_infinite(a) | is_infinite(b);
+            if is_infinite(a) {
+                (a, b) = (direction(a), without_nan(b));
+            }
+            if is_infinite(b) {
+                (a, b) = (without_nan(a), direction(b));
+            }
+            let overflows = [
+                a.real * b.real,
+                a.imaginary * b.imaginary,
+                a.real * b.imaginary,
+                a.imaginary * b.real,
+            ]
+            .into_iter()
+            .any(<$float>::is_infinite);
+            if !has_infinite {
+                if !overflows {
+                    return None;
+                }
+                (a, b) = (without_nan(a), without_nan(b));
+            }
+            Some(Complex {
+                real: <$float>::INFINITY * (a.real * b.real - a.imaginary * b.imaginary),
+                imaginary: <$float>::INFINITY * (a.real * b.imaginary + a.imaginary * b.real),
+            })
+        }
+    )*};
+}
+
+complex_products! { f32, recovered_single; f64, recovered_double; }

@@ -79,10 +79,14 @@ macro_rules! number {
 }
 
 macro_rules! pair {
-    ($value:ty, $operator:ident, $target:ident, $source:ident) => {{
+    ($value:ty, $operator:ident, $target:ident, $source:ident) => {
+        pair!($value, i32, $operator, $target, $source)
+    };
+    ($value:ty, $index:ty, $operator:ident, $target:ident, $source:ident) => {{
         let index_at = if size_of::<$value>() == 8 { 8 } else { 4 };
+        let index_end = index_at + size_of::<$index>();
         let value_of = |pair: &[u8]| <$value>::from_le_bytes(array(&pair[..size_of::<$value>()]));
-        let index_of = |pair: &[u8]| i32::from_le_bytes(array(&pair[index_at..index_at + 4]));
+        let index_of = |pair: &[u8]| <$index>::from_le_bytes(array(&pair[index_at..index_end]));
         let wins = match $operator {
             Operator::MinLoc => value_of($source) < value_of($target),
             Operator::MaxLoc => value_of($source) > value_of($target),
@@ -96,7 +100,24 @@ macro_rules! pair {
         };
         $target.fill(0);
         $target[..size_of::<$value>()].copy_from_slice(&value.to_le_bytes());
-        $target[index_at..index_at + 4].copy_from_slice(&index.to_le_bytes());
+        $target[index_at..index_end].copy_from_slice(&index.to_le_bytes());
+    }};
+}
+
+macro_rules! complex {
+    ($float:ty, $product:ident, $operator:ident, $target:ident, $source:ident) => {{
+        let half = size_of::<$float>();
+        let parts = |bytes: &[u8]| {
+            [0, half].map(|at| <$float>::from_le_bytes(array(&bytes[at..at + half])))
+        };
+        let (left, right) = (parts($target), parts($source));
+        let result = match $operator {
+            Operator::Sum => [left[0] + right[0], left[1] + right[1]],
+            Operator::Product => $product(left, right),
+            _ => undefined($operator),
+        };
+        $target[..half].copy_from_slice(&result[0].to_le_bytes());
+        $target[half..].copy_from_slice(&result[1].to_le_bytes());
     }};
 }
 
@@ -119,6 +140,10 @@ fn fold_element(operator: Operator, datatype: Datatype, target: &mut [u8], sourc
         Datatype::I64Index => pair!(i64, operator, target, source),
         Datatype::F32Index => pair!(f32, operator, target, source),
         Datatype::F64Index => pair!(f64, operator, target, source),
+        Datatype::F32Complex => complex!(f32, single_product, operator, target, source),
+        Datatype::F64Complex => complex!(f64, double_product, operator, target, source),
+        Datatype::F32FloatIndex => pair!(f32, f32, operator, target, source),
+        Datatype::F64FloatIndex => pair!(f64, f64, operator, target, source),
     }
 }
 
@@ -162,6 +187,39 @@ macro_rules! float_elements {
 }
 
 float_elements! { single_element: f32; double_element: f64; }
+
+/// A product as C11 G.5.1 wants it: where the plain formula gives no number, and a factor is infinite or
+/// a product of parts is, the infinite number in the direction that the parts other than NaN say.
+macro_rules! complex_products {
+    ($($name:ident: $float:ty;)*) => {$(
+        fn $name([a, b]: [$float; 2], [c, d]: [$float; 2]) -> [$float; 2] {
+            let plain = [a * c - b * d, a * d + b * c];
+            if !plain[0].is_nan() || !plain[1].is_nan() {
+                return plain;
+            }
+            let any_infinite = |parts: &[$float]| parts.iter().any(|part| part.is_infinite());
+            let left_is_infinite = any_infinite(&[a, b]);
+            let right_is_infinite = any_infinite(&[c, d]);
+            let products = [a * c, b * d, a * d, b * c];
+            if !left_is_infinite && !right_is_infinite && !any_infinite(&products) {
+                return plain;
+            }
+            let scaled = |part: $float, is_of_infinite: bool| {
+                let size = match (is_of_infinite, part.is_nan(), part.is_infinite()) {
+                    (true, _, is_infinite) => if is_infinite { 1.0 } else { 0.0 },
+                    (false, true, _) => 0.0,
+                    (false, false, _) => part.abs(),
+                };
+                if part.is_sign_negative() { -size } else { size }
+            };
+            let [a, b] = [a, b].map(|part| scaled(part, left_is_infinite));
+            let [c, d] = [c, d].map(|part| scaled(part, right_is_infinite));
+            [<$float>::INFINITY * (a * c - b * d), <$float>::INFINITY * (a * d + b * c)]
+        }
+    )*};
+}
+
+complex_products! { single_product: f32; double_product: f64; }
 
 fn f16_element(operator: Operator, left: f16, right: f16) -> f16 {
     let single = single_element(operator, left.to_f32_const(), right.to_f32_const());

@@ -102,6 +102,54 @@ fn located_values_bring_their_index_and_zero_the_padding() {
     assert_eq!(apply(Operator::MaxLoc, Datatype::F64Index, &high, &low), pair_f64(5.0, 1, 0));
 }
 
+fn float_pair(value: f32, index: f32) -> Vec<u8> {
+    [value, index].map(f32::to_le_bytes).concat()
+}
+
+#[test]
+fn an_index_may_be_a_float() {
+    let (low, high) = (float_pair(-2.5, 3.0), float_pair(4.0, 1.0));
+    let low_again = float_pair(-2.5, 2.0);
+    let datatype = Datatype::F32FloatIndex;
+    assert_eq!(apply(Operator::MinLoc, datatype, &high, &low), low);
+    assert_eq!(apply(Operator::MaxLoc, datatype, &low, &high), high);
+    assert_eq!(apply(Operator::MinLoc, datatype, &low, &low_again), low_again);
+    assert_eq!(apply(Operator::MaxLoc, datatype, &low_again, &low), low_again);
+}
+
+fn apply_complex(operator: Operator, left: [f64; 2], right: [f64; 2]) -> [f64; 2] {
+    let bytes = |parts: [f64; 2]| parts.map(f64::to_le_bytes).concat();
+    let result = apply(operator, Datatype::F64Complex, &bytes(left), &bytes(right));
+    [0, 8].map(|at| f64::from_le_bytes(result[at..at + 8].try_into().unwrap()))
+}
+
+#[test]
+fn complex_numbers_add_and_multiply() {
+    assert_eq!(apply_complex(Operator::Sum, [1.0, 2.0], [3.0, -5.0]), [4.0, -3.0]);
+    assert_eq!(apply_complex(Operator::Product, [1.0, 2.0], [3.0, -5.0]), [13.0, 1.0]);
+    // (1 + e)^2 - 1 with one rounding would be 2 e + e^2: each product is rounded by itself.
+    let near_one = 1.0 + f64::EPSILON;
+    let product = apply_complex(Operator::Product, [near_one, 1.0], [near_one, 1.0]);
+    assert_eq!(product, [2.0 * f64::EPSILON, 2.0 * near_one]);
+}
+
+/// Each would be NaN in both parts by the plain formula. The results are those of C's `*`.
+#[test]
+fn infinite_complex_products_are_recovered() {
+    const INF: f64 = f64::INFINITY;
+    const NAN: f64 = f64::NAN;
+    let product = |left, right| apply_complex(Operator::Product, left, right);
+    assert_eq!(product([INF, INF], [1.0, 1.0])[1], INF);
+    assert_eq!(product([INF, NAN], [1.0, 2.0]), [INF, INF]);
+    assert_eq!(product([2.0, 3.0], [NAN, -INF]), [INF, -INF]);
+    assert_eq!(product([INF, NAN], [NAN, INF])[1], INF);
+    // Finite numbers whose products overflow, with a NaN.
+    assert_eq!(product([f64::MAX, NAN], [f64::MAX, 2.0]), [INF, INF]);
+    for nothing_to_recover in [product([NAN, NAN], [1.0, 1.0]), product([1.0, NAN], [NAN, 1.0])] {
+        assert!(nothing_to_recover.iter().all(|part| part.is_nan()));
+    }
+}
+
 /// 2048 + 1 is not a binary16 value: with a rounding after every addition, the sum stays at 2048.
 #[test]
 fn an_accumulation_rounds_once_where_folding_rounds_each_time() {

@@ -72,7 +72,7 @@ fn kernels_exist_exactly_where_operators_apply() {
             }
         }
     }
-    assert_eq!(combinations().count(), 4 * 12 + 6 * 8 + 2 * 5);
+    assert_eq!(combinations().count(), 4 * 12 + 2 * 2 + 6 * 8 + 2 * 7);
 }
 
 #[test]

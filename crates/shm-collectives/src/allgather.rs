@@ -1,14 +1,18 @@
-//! Allgather: every rank writes its piece, everyone copies all pieces.
+//! Allgather and gather: every rank writes its piece, everyone or one rank copies all pieces.
+
+use std::ops::Range;
 
 use super::copy::{copy, copy_short};
 use super::operation::Operation;
 use super::ring::Rings;
-use super::rounds::{Round, ring_for_all};
+use super::rounds::{Round, one_way_ring, ring_for_all};
 use super::segment::RINGS;
 
 /// One piece of every rank's contribution a round.
 pub(super) struct Allgather {
     operation: Operation,
+    /// The rank that copies; none if all do.
+    to: Option<u32>,
     ring: usize,
     /// Where the current piece begins, in a contribution.
     offset: usize,
@@ -17,7 +21,13 @@ pub(super) struct Allgather {
 impl Allgather {
     pub(super) fn new(operation: Operation, ranks: u32) -> Self {
         let ring = ring_for_all(operation.len_bytes, ranks);
-        Self { operation, ring, offset: 0 }
+        Self { operation, to: None, ring, offset: 0 }
+    }
+
+    /// A gather to rank `to`.
+    pub(super) fn to(to: u32, operation: Operation) -> Self {
+        let ring = one_way_ring(operation.len_bytes);
+        Self { operation, to: Some(to), ring, offset: 0 }
     }
 
     fn piece_bytes(&self) -> usize {
@@ -41,6 +51,14 @@ impl Round for Allgather {
         self.ring
     }
 
+    fn fills(&self, rings: &Rings) -> bool {
+        self.to != Some(rings.local_rank)
+    }
+
+    fn reads(&self, rings: &Rings) -> Range<u32> {
+        if self.to.is_none_or(|to| to == rings.local_rank) { 0..rings.ranks } else { 0..0 }
+    }
+
     unsafe fn fill(&self, rings: &mut Rings) -> usize {
         let len_bytes = self.piece_bytes();
         // SAFETY: the piece lies within the source, valid until the operation is over by the
@@ -55,6 +73,9 @@ impl Round for Allgather {
 
     unsafe fn take(&self, rings: &Rings) {
         let len_bytes = self.piece_bytes();
+        if self.to.is_some_and(|to| to != rings.local_rank) {
+            return;
+        }
         let step = rings.step(self.ring);
         for peer in rings.peers() {
             // SAFETY: the flag of `peer` was seen, by this function's contract; the target has room

@@ -5,11 +5,23 @@
 
 use std::ops::Range;
 
+use super::segment::{LONG_RING, RINGS};
+
 /// Bytes of the target worked on at a time, so that it stays in the first-level cache while one
-/// rank after another is folded into it. A multiple of every element size up to 16 bytes.
+/// rank after another is folded into it. A multiple of every power of two up to the longest element.
 const BLOCK_BYTES: usize = 12 * 1024;
 /// Bytes of wide accumulators on the stack.
 const SCRATCH_BYTES: usize = 4 * 1024;
+
+/// Longest elements there are: several fit every block and piece that vectors are cut into.
+const ELEMENT_BYTES_MAX: usize = 4096;
+
+/// The longest elements that a group of `ranks` ranks reduces, in bytes: a slice of every rank's block
+/// fits a slot of the long ring.
+#[must_use]
+pub fn element_bytes_max(ranks: u32) -> usize {
+    ELEMENT_BYTES_MAX.min(RINGS[LONG_RING].capacity_bytes / ranks.max(1) as usize)
+}
 
 /// A reduction kernel: one operator on one datatype, for instance the sum of `f32`.
 ///
@@ -21,10 +33,10 @@ const SCRATCH_BYTES: usize = 4 * 1024;
 /// A reduction over ranks is always `((0 OP 1) OP 2) ...`: `left` and the accumulated `target` are
 /// the lower ranks. So the operator need be neither commutative nor associative.
 ///
-/// Kernels are `'static` and shared by threads; most are a `static` of a type without fields. The
-/// example of the [crate] has one.
+/// Kernels are shared by threads, and valid as long as the operation that has them; most are a `static`
+/// of a type without fields. The example of the [crate] has one.
 pub trait Combine: Sync {
-    /// Size of one element in bytes: 1 to 16.
+    /// Size of one element in bytes: 1 to [`element_bytes_max`].
     fn element_bytes(&self) -> usize;
 
     /// `target = left OP right`. What `target` held before is of no use.
@@ -60,7 +72,7 @@ pub trait Wide {
 ///
 /// The bits of the result depend on the ranks' data only: where blocks are cut does not enter into
 /// any element's value, because kernels work element by element.
-pub(super) fn reduce_in_order<'a>(
+pub fn reduce_in_order<'a>(
     kernel: &(impl Combine + ?Sized),
     target: &mut [u8],
     ranks: u32,

@@ -52,8 +52,11 @@ const PIECE_MIN_BYTES: usize = 4 * 1024;
 /// Words that a rank publishes in the opening: source, target, whether it can access all peers.
 const WORDS: usize = 3;
 /// Elements between two places where shares and pieces may be cut: whole lines, or pages, whatever
-/// the element.
+/// the element, of those that kernels have.
 const UNIT_ELEMENTS: usize = 256;
+/// Bytes between two such places, at most; one element, if it is longer. Else long elements would make
+/// long pieces.
+const UNIT_MAX_BYTES: usize = UNIT_ELEMENTS * 16;
 
 /// An operation that goes directly.
 pub(super) struct Direct {
@@ -240,7 +243,7 @@ impl Direct {
     /// # Safety
     /// As [`work_unless_failed`](Self::work_unless_failed).
     unsafe fn reduce_share(&self, rings: &mut Rings, kernel: &dyn Combine) -> Result<(), Lost> {
-        let unit_bytes = UNIT_ELEMENTS * kernel.element_bytes();
+        let unit_bytes = unit_bytes(kernel.element_bytes());
         let (own, ranks) = (rings.local_rank, rings.ranks);
         let share = share_in_units(self.operation.len_bytes, unit_bytes, own, ranks);
         let piece_bytes = piece_bytes(ranks, unit_bytes);
@@ -322,6 +325,10 @@ struct Piece {
     len_bytes: usize,
     /// From one rank's piece to the next one's, in the scratch memory.
     stride_bytes: usize,
+}
+
+fn unit_bytes(element_bytes: usize) -> usize {
+    UNIT_ELEMENTS.min(UNIT_MAX_BYTES / element_bytes).max(1) * element_bytes
 }
 
 /// Length of a piece, a multiple of `unit_bytes`: pieces of all ranks, and their result, fit the

@@ -104,8 +104,8 @@ impl HostGroup {
         let ranks = self.rings.ranks;
         assert!(
             match operation.action {
-                Action::Reduce { to, .. } => to < ranks,
-                Action::Broadcast { from } => from < ranks,
+                Action::Reduce { to, .. } | Action::Gather { to } => to < ranks,
+                Action::Broadcast { from } | Action::Scatter { from, .. } => from < ranks,
                 Action::Transfer { from, to } => from < ranks && to < ranks && from != to,
                 Action::Allreduce(_)
                 | Action::Barrier

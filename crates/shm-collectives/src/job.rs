@@ -9,6 +9,7 @@ use super::reduce_scatter::ReduceScatter;
 use super::ring::{Awaited, Rings};
 use super::rounds::Rounds;
 use super::scan::{Chain, Prefixes};
+use super::scatter::Scatter;
 use super::staged::Staged;
 
 /// An operation in progress. What it does in each step is its own; all use the same rings, and go
@@ -20,10 +21,12 @@ pub(super) enum Job {
     Exchange(Exchange),
     /// Long ones of these, from process to process.
     Direct(Direct),
-    /// Allgather.
+    /// Allgather, and gather.
     Allgather(Rounds<Allgather>),
     /// Reduce-scatter.
     ReduceScatter(Rounds<ReduceScatter>),
+    /// Scatter.
+    Scatter(Rounds<Scatter>),
     /// A scan in which every rank reads all those before it.
     Prefixes(Rounds<Prefixes>),
     /// A scan in which every rank reads the one before it.
@@ -36,7 +39,11 @@ impl Job {
         let ranks = rings.ranks;
         let is_further = matches!(
             operation.action,
-            Action::Allgather | Action::ReduceScatter { .. } | Action::Scan { .. }
+            Action::Allgather
+                | Action::Gather { .. }
+                | Action::ReduceScatter { .. }
+                | Action::Scatter { .. }
+                | Action::Scan { .. }
         );
         if is_further && operation.len_bytes == 0 {
             return None;
@@ -48,6 +55,16 @@ impl Job {
         match operation.action {
             Action::Allgather => {
                 Some(Self::Allgather(Rounds::new(Allgather::new(operation, ranks))))
+            }
+            Action::Gather { to } => {
+                Some(Self::Allgather(Rounds::new(Allgather::to(to, operation))))
+            }
+            Action::Scatter { from, element_bytes, blocks } => {
+                // SAFETY: the buffers and the blocks are valid until the operation is over, by the
+                // contract of `start`.
+                let scatter =
+                    unsafe { Scatter::new(operation, from, blocks, element_bytes, ranks) };
+                Some(Self::Scatter(Rounds::new(scatter)))
             }
             Action::ReduceScatter { kernel, blocks } => {
                 // SAFETY: the buffers and the blocks are valid until the operation is over, by the
@@ -77,6 +94,7 @@ impl Job {
             Self::Exchange(exchange) => exchange.advance(rings),
             Self::Direct(direct) => direct.advance(rings),
             Self::Allgather(rounds) => rounds.advance(rings),
+            Self::Scatter(rounds) => rounds.advance(rings),
             Self::ReduceScatter(rounds) => rounds.advance(rings),
             Self::Prefixes(rounds) => rounds.advance(rings),
             Self::Chain(chain) => chain.advance(rings),
@@ -86,7 +104,8 @@ impl Job {
 
 /// What a rank alone has to do: its contribution is its result, if it has one.
 fn copy_alone(operation: &Operation) {
-    let has_result = !matches!(operation.action, Action::Scan { inclusive: false, .. });
+    let has_result =
+        !matches!(operation.action, Action::Scan { inclusive: false, .. } | Action::Scatter { .. });
     if has_result && operation.source != operation.target.cast_const() {
         // SAFETY: both are valid for `len_bytes`, and do not overlap, by the contract of `start`;
         // that they are not one is checked above.

@@ -2,7 +2,7 @@
 //!
 //! A [`HostGroup`] is one process's membership in a group of up to [`RANKS_MAX`] processes on the
 //! same host. The group performs allreduce, reduce, broadcast, transfer, barrier, reduce-scatter,
-//! allgather and scans ([`Action`]) on vectors of bytes. This crate does not know datatypes or
+//! allgather, gather, scatter and scans ([`Action`]) on vectors of bytes. This crate does not know datatypes or
 //! operators: a caller brings them as a [`Combine`]. It does not know other hosts or MPI either,
 //! nor how the processes found each other. It depends on no other crate of Tributary.
 //!
@@ -80,7 +80,7 @@
 //!
 //! In the code, `segment` and `ring` hold what this section explains; `group` drives an operation and
 //! waits, `job` chooses how an operation is done: `staged` in slots, `direct` from process to process,
-//! or in `rounds` (`allgather`, `reduce_scatter`, `scan`). `fast_path` does short ones in one call.
+//! or in `rounds` (`allgather`, `scatter`, `reduce_scatter`, `scan`). `fast_path` does short ones in one call.
 //!
 //! Every rank owns rings of slots that it alone writes. All ranks cut an operation into the same
 //! *steps*, so they agree on step numbers without exchanging them. In step `t` a rank that
@@ -177,7 +177,9 @@ mod reduce_scatter;
 mod ring;
 mod rounds;
 mod scan;
+mod scatter;
 mod segment;
+mod slices;
 mod staged;
 mod sync;
 #[cfg(test)]
@@ -185,7 +187,7 @@ mod tests;
 pub mod waiting;
 
 pub use attach::{Attachment, SettleError};
-pub use combine::{Combine, Wide};
+pub use combine::{Combine, Wide, element_bytes_max, reduce_in_order};
 pub use delivery::{DeliveryError, Mailbox, MailboxName};
 pub use failure::{Lost, LostCause};
 pub use group::HostGroup;

@@ -47,6 +47,22 @@ pub enum Action {
     /// Every rank's `target` becomes the `source` of all ranks, one after the other: `len_bytes` of
     /// each. In place, `source` is the rank's own part of the target.
     Allgather,
+    /// The `target` of rank `to` becomes the `source` of all ranks, one after the other: `len_bytes`
+    /// of each. In place there, `source` is the rank's own part of the target. The others do not wait.
+    Gather {
+        /// The rank that receives.
+        to: u32,
+    },
+    /// The `target` of every other rank becomes its block of the `source` of rank `from`, which does
+    /// not wait, and whose own block stays where it is.
+    Scatter {
+        /// The rank that sends.
+        from: u32,
+        /// Bytes of one element.
+        element_bytes: usize,
+        /// Which elements are whose.
+        blocks: Blocks,
+    },
     /// The `target` of every rank becomes the reduction of the `source` of the ranks up to it, in
     /// rank order: `((source of 0 OP source of 1) OP source of 2) ...`.
     Scan {
@@ -57,7 +73,7 @@ pub enum Action {
     },
 }
 
-/// Which elements of a reduce-scatter's vector each rank gets the reduction of.
+/// Which elements of the vector each rank gets, in a reduce-scatter or a scatter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Blocks {
     /// As many to each rank; the vector's length is a multiple of the number of ranks.
@@ -75,9 +91,12 @@ impl Action {
             | Self::Reduce { kernel, .. }
             | Self::ReduceScatter { kernel, .. }
             | Self::Scan { kernel, .. } => Some(kernel),
-            Self::Broadcast { .. } | Self::Transfer { .. } | Self::Barrier | Self::Allgather => {
-                None
-            }
+            Self::Broadcast { .. }
+            | Self::Transfer { .. }
+            | Self::Barrier
+            | Self::Allgather
+            | Self::Gather { .. }
+            | Self::Scatter { .. } => None,
         }
     }
 }
@@ -174,7 +193,11 @@ impl Schedule {
             Action::Reduce { to, .. } => two(Step::Scatter, Step::Collect { to: Some(to) }),
             Action::Broadcast { from } => one(Step::Spread { from }),
             Action::Transfer { from, to } => one(Step::Transfer { from, to }),
-            Action::ReduceScatter { .. } | Action::Allgather | Action::Scan { .. } => {
+            Action::ReduceScatter { .. }
+            | Action::Allgather
+            | Action::Gather { .. }
+            | Action::Scatter { .. }
+            | Action::Scan { .. } => {
                 unreachable!("these take rounds, not steps: see `Job`")
             }
         }

@@ -6,7 +6,7 @@
 use std::ops::Range;
 
 use super::ring::{Awaited, AwaitedEvent, Rings};
-use super::segment::{EXCHANGE_RING, LONG_RING, RINGS, SHORT_RING};
+use super::segment::{EXCHANGE_RING, LINE_RING, LONG_RING, RINGS, SHORT_RING};
 
 /// What one kind of operation does in each of its rounds. All ranks take equally many rounds, on
 /// the same ring.
@@ -48,6 +48,13 @@ pub(super) fn ring_for_all(len_bytes: usize, ranks: u32) -> usize {
         true if ranks == 2 => EXCHANGE_RING,
         true => SHORT_RING,
     }
+}
+
+/// The ring for rounds in which some ranks only write and others only read, slots of `len_bytes` in
+/// all.
+pub(super) fn one_way_ring(len_bytes: usize) -> usize {
+    let fits = |ring: &usize| len_bytes <= RINGS[*ring].capacity_bytes;
+    [LINE_RING, SHORT_RING].into_iter().find(fits).unwrap_or(LONG_RING)
 }
 
 /// A [`Round`] after the other, and how far the one in hand is.

@@ -15,8 +15,8 @@ use super::combine::{Combine, reduce_in_order};
 use super::copy::{copy, copy_short};
 use super::operation::Operation;
 use super::ring::{Awaited, AwaitedEvent, Rings};
-use super::rounds::Round;
-use super::segment::{LINE_RING, LONG_RING, RINGS, SHORT_RING};
+use super::rounds::{Round, one_way_ring};
+use super::segment::{LONG_RING, RINGS, SHORT_RING};
 
 /// One piece of every rank's contribution a round; each rank reads those of the ranks before it.
 pub(super) struct Prefixes {
@@ -32,8 +32,7 @@ pub(super) struct Prefixes {
 
 impl Prefixes {
     pub(super) fn new(operation: Operation, kernel: &'static dyn Combine, inclusive: bool) -> Self {
-        let fits = |ring: &usize| operation.len_bytes <= RINGS[*ring].capacity_bytes;
-        let ring = [LINE_RING, SHORT_RING].into_iter().find(fits).unwrap_or(LONG_RING);
+        let ring = one_way_ring(operation.len_bytes);
         let capacity_bytes = RINGS[ring].capacity_bytes;
         let piece_bytes = capacity_bytes - capacity_bytes % kernel.element_bytes();
         Self { operation, kernel, inclusive, ring, piece_bytes, offset: 0 }

@@ -44,6 +44,14 @@ pub enum Datatype {
     F32Index = 16,
     /// `struct { double value; int32_t index; }`: 16 bytes (`MPI_DOUBLE_INT`).
     F64Index = 17,
+    /// `float _Complex`: two binary32, the real part first, 8 bytes (`MPI_C_FLOAT_COMPLEX`).
+    F32Complex = 18,
+    /// `double _Complex`: two binary64, the real part first, 16 bytes (`MPI_C_DOUBLE_COMPLEX`).
+    F64Complex = 19,
+    /// `struct { float value; float index; }`: 8 bytes (Fortran's `MPI_2REAL`).
+    F32FloatIndex = 20,
+    /// `struct { double value; double index; }`: 16 bytes (Fortran's `MPI_2DOUBLE_PRECISION`).
+    F64FloatIndex = 21,
 }
 
 /// A datatype code no version of this protocol defines.
@@ -53,7 +61,7 @@ pub struct UnknownDatatype(pub u8);
 
 impl Datatype {
     /// Every datatype, in code order.
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 21] = [
         Self::I8,
         Self::I16,
         Self::I32,
@@ -71,6 +79,10 @@ impl Datatype {
         Self::I64Index,
         Self::F32Index,
         Self::F64Index,
+        Self::F32Complex,
+        Self::F64Complex,
+        Self::F32FloatIndex,
+        Self::F64FloatIndex,
     ];
 
     /// Size of the largest element.
@@ -86,6 +98,8 @@ impl Datatype {
             Self::I64 | Self::U64 | Self::F64 => 8,
             Self::I16Index | Self::I32Index | Self::F32Index => 8,
             Self::I64Index | Self::F64Index => 16,
+            Self::F32Complex | Self::F32FloatIndex => 8,
+            Self::F64Complex | Self::F64FloatIndex => 16,
         }
     }
 
@@ -127,6 +141,10 @@ impl Datatype {
             Self::I64Index => "i64-index",
             Self::F32Index => "f32-index",
             Self::F64Index => "f64-index",
+            Self::F32Complex => "f32-complex",
+            Self::F64Complex => "f64-complex",
+            Self::F32FloatIndex => "f32-float-index",
+            Self::F64FloatIndex => "f64-float-index",
         }
     }
 
@@ -151,8 +169,20 @@ impl Datatype {
     pub const fn is_pair(self) -> bool {
         matches!(
             self,
-            Self::I16Index | Self::I32Index | Self::I64Index | Self::F32Index | Self::F64Index
+            Self::I16Index
+                | Self::I32Index
+                | Self::I64Index
+                | Self::F32Index
+                | Self::F64Index
+                | Self::F32FloatIndex
+                | Self::F64FloatIndex
         )
+    }
+
+    /// True for complex numbers, which have a sum and a product but no order.
+    #[must_use]
+    pub const fn is_complex(self) -> bool {
+        matches!(self, Self::F32Complex | Self::F64Complex)
     }
 }
 
@@ -166,7 +196,7 @@ mod tests {
             assert_eq!(Datatype::from_code(datatype.code()), Ok(datatype));
             assert!(datatype.size_bytes() <= Datatype::SIZE_BYTES_MAX);
         }
-        for code in (0..=255).filter(|code| !(1..=17).contains(code)) {
+        for code in (0..=255).filter(|code| !(1..=21).contains(code)) {
             assert_eq!(Datatype::from_code(code), Err(UnknownDatatype(code)));
         }
     }

@@ -111,12 +111,14 @@ impl Operator {
 
     /// Whether the operator is defined on `datatype`, by MPI 4.1 §6.9.2 and §6.9.4.
     ///
-    /// Bitwise and logical operators take integers; minloc and maxloc take pairs; the rest take
-    /// every number. A broadcast moves any element; a barrier carries none and takes no datatype.
+    /// Bitwise and logical operators take integers; minloc and maxloc take pairs; sum and product take
+    /// every number, min and max every number that is not complex. A broadcast moves any element; a
+    /// barrier carries none and takes no datatype.
     #[must_use]
     pub const fn applies_to(self, datatype: Datatype) -> bool {
         match self {
-            Self::Sum | Self::Product | Self::Min | Self::Max => !datatype.is_pair(),
+            Self::Sum | Self::Product => !datatype.is_pair(),
+            Self::Min | Self::Max => !datatype.is_pair() && !datatype.is_complex(),
             Self::MinLoc | Self::MaxLoc => datatype.is_pair(),
             Self::BitAnd
             | Self::BitOr

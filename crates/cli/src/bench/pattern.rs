@@ -148,6 +148,13 @@ fn encode(datatype: Datatype, number: Number, rank: u32) -> Vec<u8> {
         Datatype::I64Index => pair(&integer.to_le_bytes(), 8),
         Datatype::F32Index => pair(&(float as f32).to_le_bytes(), 4),
         Datatype::F64Index => pair(&float.to_le_bytes(), 8),
+        // A real number, so that the product of any number of ranks stays one.
+        Datatype::F32Complex => [(float as f32).to_le_bytes(), [0; 4]].concat(),
+        Datatype::F64Complex => [float.to_le_bytes(), [0; 8]].concat(),
+        Datatype::F32FloatIndex => {
+            [(float as f32).to_le_bytes(), (rank as f32).to_le_bytes()].concat()
+        }
+        Datatype::F64FloatIndex => [float.to_le_bytes(), f64::from(rank).to_le_bytes()].concat(),
     }
 }
 

@@ -9,8 +9,6 @@ use tributary_lab::network::{HOSTS_MAX, Loss, Rate};
 
 use crate::usage::whole_number;
 
-use super::MpiFlag;
-
 const EXAMPLES: &str = "\
 Examples:
   tributary lab up --hosts 8
@@ -160,12 +158,8 @@ pub(crate) struct LabRunFlags {
     pub(crate) ranks_per_host: u64,
 
     /// Leave the preload library out: the plain MPI
-    #[arg(long, conflicts_with_all = ["mpi", "report"])]
+    #[arg(long, conflicts_with = "report")]
     pub(crate) plain: bool,
-
-    /// The MPI that the command uses; found by asking mpirun unless given
-    #[arg(long, value_enum, value_name = "MPI")]
-    pub(crate) mpi: Option<MpiFlag>,
 
     /// Also write the report as JSON to PATH
     #[arg(long, value_name = "PATH", value_hint = ValueHint::FilePath)]

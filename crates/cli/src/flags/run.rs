@@ -11,7 +11,8 @@ Examples:
   tributary run -- mpirun -n 4 ./app
   tributary run --hosts 2 -- mpirun -n 4 ./app
   tributary run --report report.json -- mpiexec -n 8 python3 train.py
-  tributary run --mpi mpich -- ./run-all-tests.sh
+  tributary run --report plain.json --offload off -- mpirun -n 4 ./app
+  tributary run -- ./run-all-tests.sh
   export TRIBUTARY_MANAGER=10.0.0.1:7470 TRIBUTARY_TOKEN_FILE=token
   tributary run -- mpirun ./app
 
@@ -29,13 +30,14 @@ pub(crate) struct RunFlags {
     #[arg(long, value_name = "N", value_parser = whole_number(1..=64))]
     pub(crate) hosts: Option<u64>,
 
-    /// The MPI that the command uses; found by asking mpirun unless given
-    #[arg(long, value_enum, value_name = "MPI")]
-    pub(crate) mpi: Option<MpiFlag>,
-
-    /// Also write the report as JSON to PATH; - writes it as text to standard error only
+    /// Also write the report as JSON to PATH, with times, for `tributary report`; - writes it as text to
+    /// standard error only
     #[arg(long, value_name = "PATH", value_hint = ValueHint::FilePath)]
     pub(crate) report: Option<OsString>,
+
+    /// Whether collectives are offloaded; if not, the report is a baseline for `tributary report`
+    #[arg(long, value_enum, value_name = "SWITCH")]
+    pub(crate) offload: Option<SwitchFlag>,
 
     /// How processes reach their aggregation node
     #[arg(long, value_enum, value_name = "TRANSPORT", default_value = "auto")]
@@ -46,21 +48,21 @@ pub(crate) struct RunFlags {
     pub(crate) command: Vec<OsString>,
 }
 
-/// The kinds of MPI that a preload library exists for.
+/// Whether something is done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum MpiFlag {
-    /// Open MPI 4 and 5
-    Openmpi,
-    /// MPICH, and everything with its binary interface: Intel MPI, MVAPICH
-    Mpich,
+pub(crate) enum SwitchFlag {
+    /// Wherever it is possible
+    On,
+    /// Never: the underlying MPI gets every call
+    Off,
 }
 
-impl MpiFlag {
-    /// As the option spells it.
+impl SwitchFlag {
+    /// As the client's knob spells it.
     pub(crate) fn name(self) -> &'static str {
         match self {
-            Self::Openmpi => "openmpi",
-            Self::Mpich => "mpich",
+            Self::On => "on",
+            Self::Off => "off",
         }
     }
 }

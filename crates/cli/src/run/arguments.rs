@@ -1,13 +1,12 @@
-//! The checked arguments of `tributary run`: program, MPI and library.
+//! The checked arguments of `tributary run`: program and library.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use tributary_client::Settings;
+use tributary_client::{Settings, knobs};
 
-use super::library;
-use super::mpi::{self, Mpi};
-use crate::flags::{MpiFlag, RunFlags, TransportFlag};
+use super::{library, program};
+use crate::flags::{RunFlags, SwitchFlag, TransportFlag};
 use crate::usage::{self, UsageError};
 
 /// A run that can start.
@@ -17,13 +16,16 @@ pub(super) struct Arguments {
     pub(super) program: PathBuf,
     /// The command as it was typed.
     pub(super) command: Vec<OsString>,
-    pub(super) mpi: Mpi,
     /// The preload library.
     pub(super) library: PathBuf,
     pub(super) hosts: u32,
     pub(super) transport: TransportFlag,
+    /// As the option says; none: as the environment does.
+    pub(super) offload: Option<SwitchFlag>,
     /// Where to put the report as JSON.
     pub(super) report: Option<PathBuf>,
+    /// Whether the report is to tell times: somebody asked for a report.
+    pub(super) times: bool,
 }
 
 impl TryFrom<RunFlags> for Arguments {
@@ -31,34 +33,30 @@ impl TryFrom<RunFlags> for Arguments {
 
     fn try_from(flags: RunFlags) -> Result<Self, UsageError> {
         let settings = Settings::from_env().map_err(usage::from_setting)?;
-        let program = mpi::find_program(&flags.command[0]).ok_or_else(|| {
+        let program = program::find(&flags.command[0]).ok_or_else(|| {
             let word = flags.command[0].to_string_lossy();
             UsageError::new("COMMAND", word, "a program, by its path or on PATH, is allowed")
         })?;
-        let mpi = match flags.mpi {
-            Some(MpiFlag::Openmpi) => Mpi::OpenMpi,
-            Some(MpiFlag::Mpich) => Mpi::Mpich,
-            None => mpi::of_command(&program)?,
-        };
         let hosts = match flags.hosts {
             Some(hosts) => u32::try_from(hosts).expect("the option's range ends at 64"),
             None => settings.hosts,
         };
+        let report = flags.report.or_else(|| std::env::var_os(knobs::REPORT.name));
         Ok(Self {
             program,
-            mpi,
-            library: library::find(mpi)?,
+            library: library::find()?,
             hosts,
             transport: flags.transport,
-            report: report_path(flags.report)?,
+            offload: flags.offload,
+            times: report.as_ref().is_some_and(|report| !report.is_empty()),
+            report: report_path(report)?,
             command: flags.command,
         })
     }
 }
 
-/// The report's path: the option's, else the environment's. `None` for `-` and an empty path.
-fn report_path(flag: Option<OsString>) -> Result<Option<PathBuf>, UsageError> {
-    let given = flag.or_else(|| std::env::var_os(tributary_client::knobs::REPORT.name));
+/// The report's path, of the option or the environment. `None` for `-` and an empty path.
+fn report_path(given: Option<OsString>) -> Result<Option<PathBuf>, UsageError> {
     let Some(path) = given.filter(|path| !path.is_empty() && path != "-") else {
         return Ok(None);
     };

@@ -1,16 +1,17 @@
-//! Finds the preload libraries.
+//! Finds the preload library.
 
 use std::env;
 use std::path::{Path, PathBuf};
 
 use tributary_client::knobs;
 
-use super::mpi::Mpi;
 use crate::usage::UsageError;
 
-/// The preload library for `mpi`: in the folder that `TRIBUTARY_LIBRARY_PATH` names, beside this
-/// program, or in `../lib` from there.
-pub(super) fn find(mpi: Mpi) -> Result<PathBuf, UsageError> {
+const FILE_NAME: &str = "libtributary.so";
+
+/// The preload library: in the folder that `TRIBUTARY_LIBRARY_PATH` names, beside this program, or in
+/// `../lib` from there.
+pub(super) fn find() -> Result<PathBuf, UsageError> {
     let named = env::var_os(knobs::LIBRARY_PATH.name).filter(|folder| !folder.is_empty());
     let own = env::current_exe().ok().and_then(|program| program.parent().map(Path::to_owned));
     let folders: Vec<PathBuf> = match (named, own) {
@@ -18,7 +19,7 @@ pub(super) fn find(mpi: Mpi) -> Result<PathBuf, UsageError> {
         (None, Some(own)) => vec![own.clone(), own.join("../lib")],
         (None, None) => Vec::new(),
     };
-    let candidates = folders.iter().map(|folder| folder.join(mpi.library()));
+    let candidates = folders.iter().map(|folder| folder.join(FILE_NAME));
     let found = candidates.clone().find(|candidate| candidate.is_file());
     found.and_then(|path| path.canonicalize().ok()).ok_or_else(|| {
         let searched: Vec<String> =
@@ -26,7 +27,7 @@ pub(super) fn find(mpi: Mpi) -> Result<PathBuf, UsageError> {
         UsageError::new(
             knobs::LIBRARY_PATH.name,
             searched.join(":"),
-            format!("a folder that holds {} is needed; `make build` makes it", mpi.library()),
+            format!("a folder that holds {FILE_NAME} is needed; `make build` makes it"),
         )
     })
 }

@@ -7,11 +7,10 @@ use std::process::ExitStatus;
 
 use anyhow::Context as _;
 use tempfile::TempDir;
-use tributary_client::CollectiveKind;
-use tributary_client::report::{CommunicatorReport, Counts, Report};
+use tributary_client::report::Report;
 
 use super::arguments::Arguments;
-use crate::tables;
+use crate::report;
 
 /// Where the report of this run goes.
 pub(super) struct Destination {
@@ -47,7 +46,7 @@ impl Destination {
     ) -> anyhow::Result<()> {
         let mut out = io::stderr().lock();
         match self.read(run_id)? {
-            Some(report) => writeln!(out, "\n{}", text(&report))?,
+            Some(report) => writeln!(out, "\n{}", report::text(&report))?,
             None => writeln!(out, "\n{}", absence(arguments, status))?,
         }
         Ok(())
@@ -78,122 +77,14 @@ fn absence(arguments: &Arguments, status: ExitStatus) -> String {
     }
     format!(
         "tributary: no report: no process of {command} reached MPI_Finalize with the preload \
-         library for {} loaded. Check that the program uses this MPI (see --mpi), is linked \
-         dynamically, and that its processes inherit LD_PRELOAD",
-        arguments.mpi
+         library loaded. Check that the program uses MPI, is linked dynamically, and that its processes \
+         inherit LD_PRELOAD"
     )
-}
-
-fn text(report: &Report) -> String {
-    let mut table = tables::plain([
-        "communicator",
-        "ranks",
-        "hosts",
-        "collective",
-        "in_node",
-        "in_tree",
-        "direct",
-        "passed_through",
-        "why",
-    ]);
-    for communicator in &report.communicators {
-        for (kind, counts) in &communicator.collectives {
-            table.add_row(row(communicator, *kind, counts));
-        }
-    }
-    tables::right(&mut table, 1..3);
-    tables::right(&mut table, 4..8);
-    let mut text = format!(
-        "tributary: {} in_node, {} in_tree, {} direct, {} passed_through",
-        report.in_node, report.in_tree, report.direct, report.passed_through
-    );
-    if !report.communicators.is_empty() {
-        text.push('\n');
-        text.push_str(&tables::text(&table));
-    }
-    text
-}
-
-fn row(communicator: &CommunicatorReport, kind: CollectiveKind, counts: &Counts) -> [String; 9] {
-    let label = match communicator.communicators {
-        1 => communicator.label.clone(),
-        several => format!("{} ({several} of them)", communicator.label),
-    };
-    let mut reasons: Vec<String> =
-        counts.reasons.iter().map(|(reason, count)| format!("{count} {reason}")).collect();
-    if counts.direct > 0 && !communicator.note.is_empty() {
-        reasons.push(format!("no tree: {}", communicator.note));
-    }
-    if !communicator.memory.is_empty() {
-        reasons.push(communicator.memory.clone());
-    }
-    [
-        label,
-        communicator.ranks.to_string(),
-        communicator.hosts.to_string(),
-        kind.name().to_owned(),
-        counts.in_node.to_string(),
-        counts.in_tree.to_string(),
-        counts.direct.to_string(),
-        counts.passed_through.to_string(),
-        reasons.join("; "),
-    ]
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn every_communicator_and_reason_is_shown() {
-        let counts = Counts {
-            in_node: 1,
-            in_tree: 20,
-            direct: 6,
-            passed_through: 3,
-            reasons: [("user-defined operator".to_owned(), 3)].into(),
-        };
-        let communicator = CommunicatorReport {
-            label: "split".into(),
-            ranks: 4,
-            hosts: 2,
-            communicators: 5,
-            note: "refused".into(),
-            carriers: "udp".into(),
-            memory: "staged".into(),
-            multicast_results: 0,
-            collectives: [(CollectiveKind::Reduce, counts)].into(),
-        };
-        let mut report = Report::default();
-        report.add(&communicator);
-        let text = text(&report);
-        let lines: Vec<&str> = text.lines().collect();
-        assert_eq!(lines[0], "tributary: 1 in_node, 20 in_tree, 6 direct, 3 passed_through");
-        let words: Vec<&str> = lines[2].split_whitespace().collect();
-        assert_eq!(
-            words,
-            [
-                "split",
-                "(5",
-                "of",
-                "them)",
-                "4",
-                "2",
-                "reduce",
-                "1",
-                "20",
-                "6",
-                "3",
-                "3",
-                "user-defined",
-                "operator;",
-                "no",
-                "tree:",
-                "refused;",
-                "staged"
-            ]
-        );
-    }
 
     #[test]
     fn another_runs_report_is_not_taken_for_ours() {

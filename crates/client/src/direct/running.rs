@@ -9,7 +9,7 @@
 use std::ops::Range;
 
 use tributary_algorithms::{Action, Buffer, Collective, Landing, Span};
-use tributary_shm_collectives::Combine;
+use tributary_shm_collectives::{Blocks, Combine};
 use tributary_transport::Sent;
 use tributary_wire::frame::{self, Abort, AbortReason, Part, RetransmitState, Target};
 use tributary_wire::{Datatype, EndpointId, OperationNumber, Operator, SegmentIndex, Sequence};
@@ -53,8 +53,8 @@ pub(super) struct Running {
     source: *const u8,
     contribution: Contribution,
     vector: *mut u8,
-    /// Whether the vector holds the result in the end, and not only partial ones.
-    has_result: bool,
+    /// What of the vector is the result in the end, and not only partial ones.
+    result: Span,
     aside_bytes: usize,
 }
 
@@ -65,6 +65,7 @@ struct What {
     operator: Operator,
     datatype: Datatype,
     elements: u64,
+    element_bytes: usize,
     kernel: Option<&'static dyn Combine>,
 }
 
@@ -90,8 +91,10 @@ impl Running {
         number: u32,
         workspace: &mut Workspace,
     ) -> Self {
-        let &InterHostOperation { operator, datatype, elements, kernel, .. } = operation;
-        let len_bytes = elements as usize * datatype.size_bytes();
+        let &InterHostOperation { operator, datatype, elements, element_bytes, kernel, .. } =
+            operation;
+        let number = OperationNumber(number);
+        let len_bytes = operation.len_bytes();
         let needs_aside = workspace.schedules.needs_aside(schedule);
         let mut is_in_vector =
             operation.source == operation.target.cast_const() || operation.source.is_null();
@@ -108,11 +111,11 @@ impl Running {
             step: None,
             unsent,
             landed_elements: 0,
-            what: What { number: OperationNumber(number), operator, datatype, elements, kernel },
+            what: What { number, operator, datatype, elements, element_bytes, kernel },
             source: operation.source,
             contribution: Contribution::whole(if is_in_vector { 0 } else { elements }),
             vector: operation.target,
-            has_result: !matches!(operation.collective, Collective::Reduce { root } if root != me),
+            result: result_of(operation, me),
             aside_bytes: if needs_aside { len_bytes } else { 0 },
         };
         running.step_on(&workspace.schedules);
@@ -158,9 +161,7 @@ impl Running {
             let is_done = match self.step {
                 None => {
                     self.send_on(peers)?;
-                    if self.has_result {
-                        self.settle(self.what.whole());
-                    }
+                    self.settle(self.result);
                     return Ok(self.unsent.is_empty() && peers.flush() == Sent::Taken);
                 }
                 Some(Action::Send { to, span }) => {
@@ -338,6 +339,22 @@ impl Running {
     }
 }
 
+/// The elements that host `me` has the result of.
+fn result_of(operation: &InterHostOperation, me: u32) -> Span {
+    let whole = Span::between(0, operation.elements);
+    match (operation.collective, operation.parts) {
+        (Collective::Reduce { root }, _) if root != me => Span::default(),
+        (Collective::Exscan, _) if me == 0 => Span::default(),
+        (Collective::ReduceScatter, Blocks::At(cuts)) => {
+            // SAFETY: there is one more of them than there are hosts, valid until the operation is over, as
+            // the caller of `InterHost::start` promises.
+            let cut = |at: u32| unsafe { cuts.add(at as usize).read() };
+            Span::between(cut(me), cut(me + 1))
+        }
+        _ => whole,
+    }
+}
+
 impl Outgoing {
     fn rest(&self) -> Span {
         let Self { span, sent_elements, .. } = *self;
@@ -346,15 +363,10 @@ impl Outgoing {
 }
 
 impl What {
-    fn whole(&self) -> Span {
-        Span::between(0, self.elements)
-    }
-
     /// Where a span lies in a vector.
     fn bytes(&self, span: Span) -> Range<usize> {
         assert!(span.end() <= self.elements, "schedules stay within their vector");
-        let size_bytes = self.datatype.size_bytes();
-        span.first as usize * size_bytes..span.end() as usize * size_bytes
+        span.first as usize * self.element_bytes..span.end() as usize * self.element_bytes
     }
 
     /// The elements of a message's next frame, `done` elements into it.
@@ -369,7 +381,9 @@ impl What {
         let shape = if elements == 0 {
             frame::Shape::BARRIER
         } else {
-            frame::Shape::new(self.operator, self.datatype, elements)
+            // Of operators of the caller's own, frames have bytes.
+            let in_datatype = (self.element_bytes / self.datatype.size_bytes()) as u32;
+            frame::Shape::new(self.operator, self.datatype, elements * in_datatype)
                 .expect("operations are checked before they start, frames are short")
         };
         Part {
@@ -384,7 +398,7 @@ impl What {
     }
 
     fn frame_elements(&self) -> u64 {
-        u64::from(FRAME_BYTES_MAX) / self.datatype.size_bytes() as u64
+        u64::from(FRAME_BYTES_MAX) / self.element_bytes as u64
     }
 }
 

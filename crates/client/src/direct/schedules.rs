@@ -4,7 +4,8 @@
 //! anew would be a twentieth of that.
 
 use arrayvec::ArrayVec;
-use tributary_algorithms::{Action, Algorithm, Collective, Order, Schedule, Shape};
+use tributary_algorithms::{Action, Algorithm, Collective, Order, Schedule, Shape, Span};
+use tributary_shm_collectives::Blocks;
 
 use crate::inter_host::InterHostOperation;
 
@@ -17,19 +18,23 @@ struct Kind {
     collective: Collective,
     elements: u64,
     element_bytes: usize,
+    order: Order,
     algorithm: Algorithm,
 }
 
 impl Kind {
     fn of(operation: &InterHostOperation) -> Self {
-        let &InterHostOperation { collective, elements, algorithm, datatype, .. } = operation;
-        Self { collective, elements, element_bytes: datatype.size_bytes(), algorithm }
+        let &InterHostOperation { collective, elements, element_bytes, order, algorithm, .. } =
+            operation;
+        Self { collective, elements, element_bytes, order, algorithm }
     }
 }
 
 /// The steps of one kind of operation.
 struct Written {
     kind: Kind,
+    /// Where the hosts' parts begin, and the last one ends; empty if they are those of the schedule.
+    cuts: Vec<u64>,
     actions: Vec<Action>,
     needs_aside: bool,
 }
@@ -58,29 +63,35 @@ impl Schedules {
     /// The schedule of an operation of host `me` among `hosts`.
     pub(super) fn look_up(&mut self, operation: &InterHostOperation, me: u32, hosts: u32) -> Found {
         let kind = Kind::of(operation);
-        if let Some(index) = self.kept.iter().position(|written| written.kind == kind) {
+        let cuts = cuts(operation, hosts);
+        let is_it = |written: &Written| written.kind == kind && written.cuts == cuts;
+        if let Some(index) = self.kept.iter().position(is_it) {
             return Found { index: Index(index), is_new: false };
         }
-        // Every operator of ours commutes.
-        let shape = Shape { ranks: hosts, elements: operation.elements, order: Order::Any };
+        // Parts of any length take the steps of parts of one element.
+        let elements = if cuts.is_empty() { kind.elements } else { u64::from(hosts) };
+        let shape = Shape { ranks: hosts, elements, order: kind.order };
         let schedule = Schedule::new(operation.algorithm, operation.collective, shape, me)
             .expect("only algorithms that have the form are selected");
-        Found { index: self.write(kind, schedule), is_new: true }
+        Found { index: self.write(kind, cuts, schedule), is_new: true }
     }
 
-    fn write(&mut self, kind: Kind, schedule: Schedule) -> Index {
+    fn write(&mut self, kind: Kind, cuts: &[u64], schedule: Schedule) -> Index {
         let needs_aside = schedule.needs_aside();
-        let actions = schedule.map(|step| step.action);
+        let actions = schedule.filter_map(|step| cut_out(step.action, cuts));
         if self.kept.is_full() {
             let index = self.oldest;
             self.oldest = (index + 1) % KEPT_MAX;
             let written = &mut self.kept[index];
             (written.kind, written.needs_aside) = (kind, needs_aside);
+            written.cuts.clear();
+            written.cuts.extend_from_slice(cuts);
             written.actions.clear();
             written.actions.extend(actions);
             return Index(index);
         }
-        self.kept.push(Written { kind, actions: actions.collect(), needs_aside });
+        let actions = actions.collect();
+        self.kept.push(Written { kind, cuts: cuts.to_vec(), actions, needs_aside });
         Index(self.kept.len() - 1)
     }
 
@@ -104,6 +115,34 @@ impl Schedules {
     }
 }
 
+/// The limits of an operation's parts; empty if the schedule's own are meant, or it has none.
+fn cuts(operation: &InterHostOperation, hosts: u32) -> &[u64] {
+    match operation.parts {
+        Blocks::Even => &[],
+        // SAFETY: there is one more of them than there are hosts, valid until the operation is over, as the
+        // caller of `InterHost::start` promises.
+        Blocks::At(cuts) => unsafe { std::slice::from_raw_parts(cuts, hosts as usize + 1) },
+    }
+}
+
+/// A step on parts of one element, on the parts between these limits; none if they are empty.
+fn cut_out(action: Action, cuts: &[u64]) -> Option<Action> {
+    if cuts.is_empty() {
+        return Some(action);
+    }
+    let cut = |span: Span| {
+        let span = Span::between(cuts[span.first as usize], cuts[span.end() as usize]);
+        (!span.is_empty()).then_some(span)
+    };
+    Some(match action {
+        Action::Send { to, span } => Action::Send { to, span: cut(span)? },
+        Action::Receive { from, span, buffer, landing } => {
+            Action::Receive { from, span: cut(span)?, buffer, landing }
+        }
+        Action::Fold { span } => Action::Fold { span: cut(span)? },
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use tributary_wire::{Datatype, Operator};
@@ -116,6 +155,9 @@ mod tests {
             operator: Operator::Sum,
             datatype: Datatype::F32,
             elements,
+            element_bytes: Datatype::F32.size_bytes(),
+            order: Order::Any,
+            parts: Blocks::Even,
             algorithm,
             kernel: None,
             source: std::ptr::null(),

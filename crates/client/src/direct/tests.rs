@@ -3,6 +3,7 @@
 
 mod authentication;
 mod blame;
+mod parts;
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::mpsc;
@@ -13,6 +14,7 @@ use tributary_wire::frame::{Edge, Header, Message};
 use tributary_wire::{ChildIndex, Epoch};
 
 use tributary_algorithms::{Algorithm, Collective, Order, Schedule, Shape};
+use tributary_shm_collectives::Blocks;
 use tributary_transport::Sent;
 use tributary_tuning::AlgorithmChoice;
 use tributary_wire::frame::{Abort, AbortReason};
@@ -122,8 +124,11 @@ fn allreduce_of(vector: &mut [f32], algorithm: Algorithm) -> InterHostOperation 
         collective: Collective::Allreduce,
         operator: Operator::Sum,
         datatype: Datatype::F32,
+        element_bytes: Datatype::F32.size_bytes(),
+        order: Order::Any,
         elements: vector.len() as u64,
         algorithm,
+        parts: Blocks::Even,
         kernel: kernel(Operator::Sum, Datatype::F32),
         source: std::ptr::null(),
         target: vector.as_mut_ptr().cast(),

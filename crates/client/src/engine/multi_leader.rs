@@ -79,7 +79,7 @@ impl Partition {
             }
             HostStep::HandOut => (Action::Broadcast { from: leader }, target.cast_const()),
         };
-        let len_bytes = elements as usize * self.whole.datatype.size_bytes();
+        let len_bytes = elements as usize * self.whole.element_bytes;
         shm::Operation { action, source, target, len_bytes }
     }
 
@@ -98,7 +98,7 @@ impl Partition {
         let pieces = u64::from(self.leaders) * u64::from(self.parts);
         let split = Split::new(self.whole.elements, pieces);
         let piece = split.part(u64::from(leader) * u64::from(self.parts) + u64::from(part));
-        (piece.first as usize * self.whole.datatype.size_bytes(), piece.elements)
+        (piece.first as usize * self.whole.element_bytes, piece.elements)
     }
 }
 
@@ -185,7 +185,7 @@ impl MultiLeader {
 
 #[cfg(test)]
 mod tests {
-    use tributary_algorithms::Algorithm;
+    use tributary_algorithms::{Algorithm, Order};
     use tributary_wire::{Datatype, Operator};
 
     use super::*;
@@ -198,6 +198,9 @@ mod tests {
             operator: Operator::Sum,
             datatype: Datatype::F64,
             elements,
+            element_bytes: Datatype::F64.size_bytes(),
+            order: Order::Any,
+            parts: shm::Blocks::Even,
             algorithm: Algorithm::Ring,
             kernel: Some(kernel),
             source: std::ptr::null(),

@@ -5,11 +5,12 @@
 //! part in the same shared-memory stages in the same order, which keeps their step counts equal.
 
 use arrayvec::ArrayVec;
-use tributary_algorithms::{Algorithm, Collective};
-use tributary_shm_collectives::{self as shm, Action, Combine};
+use tributary_algorithms::{Algorithm, Collective, Order};
+use tributary_shm_collectives::{self as shm, Action, Blocks, Combine};
 use tributary_tuning::Method;
-use tributary_wire::{Operator, StreamTerms};
+use tributary_wire::{Datatype, Operator, StreamTerms};
 
+use super::local::Local;
 use super::multi_leader::Partition;
 use super::streaming::Streamed;
 use crate::inter_host::{InterHostOperation, needs_target};
@@ -18,7 +19,7 @@ use crate::placement::Placement;
 use crate::selection::{DirectPath, Path};
 
 /// Most stages any operation takes.
-const STAGES_MAX: usize = 3;
+const STAGES_MAX: usize = 5;
 
 pub(super) type Plan = ArrayVec<Stage, STAGES_MAX>;
 
@@ -32,8 +33,8 @@ pub(super) enum Stage {
     MultiLeader(Partition),
     /// Between the ranks of this host and, at its leader, in the tree, part by part.
     Streamed(Box<Streamed>),
-    /// Within this rank: a communicator of one.
-    Copy { source: *const u8, target: *mut u8, len_bytes: usize },
+    /// Within this rank.
+    Local(Local),
 }
 
 // SAFETY: the pointers are the operation's own; see `Operation`.
@@ -51,8 +52,10 @@ pub(super) struct PlanContext<'a> {
     pub(super) placement: &'a Placement,
     pub(super) kernel: Option<&'static dyn Combine>,
     pub(super) stream: Option<StreamUse>,
-    /// Room for the vector at a leader whose rank has no buffer for a result.
+    /// Room for vectors that the operation has no buffer for.
     pub(super) scratch: &'a mut Vec<u8>,
+    /// Room for the limits of parts and blocks.
+    pub(super) cuts: &'a mut Vec<u64>,
 }
 
 /// The stages of `operation` at this rank, on the path that was selected for it.
@@ -61,16 +64,18 @@ pub(super) fn plan(operation: &Operation, path: Path, context: PlanContext<'_>) 
         .stream
         .filter(|stream| operation.len_bytes() as u64 >= stream.min_bytes && path == Path::Tree);
     let planner = Planner { operation, path, len_bytes: operation.len_bytes(), context };
+    let is_on_one_host = !planner.context.placement.spans_hosts();
     match operation.collective {
         _ if planner.context.placement.ranks() == 1 => planner.alone(),
         Collective::Allreduce => streamed(planner.allreduce(), operation, stream),
         Collective::Reduce { root } => streamed(planner.reduce(root), operation, stream),
         Collective::Broadcast { root } => planner.broadcast(root),
         Collective::Barrier => planner.barrier(),
-        Collective::ReduceScatter
-        | Collective::Allgather
-        | Collective::Scan
-        | Collective::Exscan => planner.on_one_host(),
+        _ if is_on_one_host => planner.on_one_host(),
+        Collective::ReduceScatter => planner.reduce_scatter(),
+        Collective::Allgather => planner.allgather(),
+        Collective::Scan => planner.scan(true),
+        Collective::Exscan => planner.scan(false),
     }
 }
 
@@ -106,7 +111,7 @@ fn streamed(mut plan: Plan, operation: &Operation, stream: Option<StreamUse>) ->
         }
         _ => return plan,
     };
-    let element_bytes = operation.datatype.size_bytes();
+    let element_bytes = operation.element_bytes();
     let Some(mut streamed) = Streamed::new(reduce, spread, element_bytes, terms) else {
         return plan;
     };
@@ -118,11 +123,12 @@ fn streamed(mut plan: Plan, operation: &Operation, stream: Option<StreamUse>) ->
     plan
 }
 
-struct Planner<'a> {
-    operation: &'a Operation,
-    path: Path,
-    len_bytes: usize,
-    context: PlanContext<'a>,
+/// Plans one operation at one rank. What ranks have blocks of their own in is in `blocks`.
+pub(super) struct Planner<'a> {
+    pub(super) operation: &'a Operation,
+    pub(super) path: Path,
+    pub(super) len_bytes: usize,
+    pub(super) context: PlanContext<'a>,
 }
 
 impl Planner<'_> {
@@ -137,7 +143,7 @@ impl Planner<'_> {
             Collective::Exscan | Collective::Broadcast { .. } | Collective::Barrier => false,
         };
         let moves = has_result && source != target.cast_const();
-        let copy = Stage::Copy { source, target, len_bytes: self.len_bytes };
+        let copy = Stage::Local(Local::Copy { source, target, len_bytes: self.len_bytes });
         moves.then_some(copy).into_iter().collect()
     }
 
@@ -193,7 +199,7 @@ impl Planner<'_> {
             && (placement.local_ranks() > 1
                 || placement.is_on_this_host(root)
                 || self.path.method().is_some_and(needs_target));
-        let at_leader = if needs_scratch { self.scratch() } else { target };
+        let at_leader = if needs_scratch { self.scratch(self.len_bytes) } else { target };
         let mut reduced = source;
         if placement.local_ranks() > 1 {
             let action = Action::Reduce { to: 0, kernel: self.kernel() };
@@ -256,19 +262,35 @@ impl Planner<'_> {
         Plan::from_iter([self.on_host(action, source, target)])
     }
 
-    fn kernel(&self) -> &'static dyn Combine {
+    pub(super) fn kernel(&self) -> &'static dyn Combine {
         self.context.kernel.expect("a reduction was checked to be defined")
     }
 
-    fn on_host(&self, action: Action, source: *const u8, target: *mut u8) -> Stage {
+    pub(super) fn on_host(&self, action: Action, source: *const u8, target: *mut u8) -> Stage {
         Stage::Host(shm::Operation { action, source, target, len_bytes: self.len_bytes })
     }
 
     /// The leaders' stage; the root of `collective` is a host.
-    fn between_hosts(&self, collective: Collective, source: *const u8, target: *mut u8) -> Stage {
-        let method = self.path.method().expect("a path between hosts has a method");
+    pub(super) fn between_hosts(
+        &self,
+        collective: Collective,
+        source: *const u8,
+        target: *mut u8,
+    ) -> Stage {
         let operation = self.inter_host_operation(collective, source, target);
-        Stage::InterHost { method, operation }
+        Stage::InterHost { method: self.method(), operation }
+    }
+
+    pub(super) fn method(&self) -> Method {
+        self.path.method().expect("a path between hosts has a method")
+    }
+
+    /// The host algorithm. The tree has no choice.
+    pub(super) fn algorithm(&self) -> Algorithm {
+        match self.path {
+            Path::Direct(direct) => direct.algorithm,
+            Path::SharedMemory | Path::Tree => Algorithm::Binomial,
+        }
     }
 
     fn inter_host_operation(
@@ -277,29 +299,32 @@ impl Planner<'_> {
         source: *const u8,
         target: *mut u8,
     ) -> InterHostOperation {
-        let algorithm = match self.path {
-            Path::Direct(direct) => direct.algorithm,
-            Path::SharedMemory | Path::Tree => Algorithm::Binomial,
+        let &Operation { operator, datatype, combiner, elements, .. } = self.operation;
+        let (operator, datatype) = match (collective, combiner) {
+            (Collective::Broadcast { .. }, _) => (Operator::Broadcast, datatype),
+            (_, Some(_)) => (Operator::Broadcast, Datatype::U8),
+            (_, None) => (operator, datatype),
         };
-        let operator = match collective {
-            Collective::Broadcast { .. } => Operator::Broadcast,
-            _ => self.operation.operator,
-        };
+        let has_parts = collective == Collective::ReduceScatter;
         InterHostOperation {
             collective,
             operator,
-            datatype: self.operation.datatype,
-            elements: self.operation.elements,
+            datatype,
+            elements,
+            element_bytes: self.operation.element_bytes(),
+            // Every operator of ours commutes.
+            order: if combiner.is_some() { Order::Rank } else { Order::Any },
+            parts: if has_parts { Blocks::At(self.context.cuts.as_ptr()) } else { Blocks::Even },
             kernel: self.context.kernel,
-            algorithm,
+            algorithm: self.algorithm(),
             source,
             target,
         }
     }
 
-    fn scratch(&mut self) -> *mut u8 {
-        if self.context.scratch.len() < self.len_bytes {
-            self.context.scratch.resize(self.len_bytes, 0);
+    pub(super) fn scratch(&mut self, len_bytes: usize) -> *mut u8 {
+        if self.context.scratch.len() < len_bytes {
+            self.context.scratch.resize(len_bytes, 0);
         }
         self.context.scratch.as_mut_ptr()
     }
@@ -307,8 +332,6 @@ impl Planner<'_> {
 
 #[cfg(test)]
 mod tests {
-    use tributary_wire::Datatype;
-
     use super::*;
     use crate::kernels::kernel;
 
@@ -326,8 +349,8 @@ mod tests {
             ..Operation::BARRIER
         };
         let kernel = kernel(Operator::Sum, Datatype::I32);
-        let (placement, scratch) = (&placement, &mut Vec::new());
-        plan(&operation, path, PlanContext { placement, kernel, stream: None, scratch })
+        let (placement, scratch, cuts) = (&placement, &mut Vec::new(), &mut Vec::new());
+        plan(&operation, path, PlanContext { placement, kernel, stream: None, scratch, cuts })
     }
 
     #[test]

@@ -53,7 +53,7 @@ impl Engine {
             Stage::InterHost { method, .. } => Some((WaitsFor::InterHost, *method)),
             Stage::MultiLeader(_) => Some((current.multi_leader.waits_for, Method::Direct)),
             Stage::Streamed(streamed) => Some((streamed.waits_for(), Method::Tree)),
-            Stage::Copy { .. } => None,
+            Stage::Local(_) => None,
         }
     }
 
@@ -108,9 +108,9 @@ impl Engine {
                 let host = host.expect("a streamed stage has a host group");
                 streamed.advance(host, self.methods.tree.as_mut())?
             }
-            Stage::Copy { source, target, len_bytes } => {
-                // SAFETY: source and target are the operation's, and differ.
-                unsafe { std::ptr::copy(*source, *target, *len_bytes) };
+            Stage::Local(local) => {
+                // SAFETY: the buffers are those of the operation that runs, and of its plan.
+                unsafe { local.run(&self.placement) };
                 true
             }
         };
@@ -121,7 +121,7 @@ impl Engine {
     fn check_host(&mut self) -> Result<(), CollectiveError> {
         let Some(current) = &self.current else { return Ok(()) };
         match (current.plan.get(current.next), &mut self.host) {
-            (None | Some(Stage::Host(_) | Stage::Copy { .. }), _) | (_, None) => Ok(()),
+            (None | Some(Stage::Host(_) | Stage::Local(_)), _) | (_, None) => Ok(()),
             (Some(_), Some(host)) => host.check_peers().map_err(|lost| self.on_lost(lost)),
         }
     }

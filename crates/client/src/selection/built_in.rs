@@ -2,6 +2,7 @@
 
 use std::sync::LazyLock;
 
+use tributary_algorithms::CollectiveKind;
 use tributary_tuning::{AlgorithmChoice, Measurement, Tuning};
 
 /// The built-in figures are of up to 8 hosts, and say little of many more: steps between hosts grow
@@ -12,7 +13,7 @@ pub(super) const HOSTS_MAX: u32 = 16;
 /// ms each way for so much, 0.4 ms for 64 KiB.
 const LINEAR_BYTES_MAX: u64 = 4096;
 
-/// The figures of docs/decisions/0022 and 0028, taken on a lab.
+/// The figures of docs/decisions/0022, 0028 and 0031, taken on a lab.
 pub(super) fn figures() -> &'static Tuning {
     static FIGURES: LazyLock<Tuning> = LazyLock::new(|| {
         Tuning::from_toml(include_str!("built_in.toml")).expect("a test reads the built-in figures")
@@ -24,21 +25,33 @@ pub(super) fn figures() -> &'static Tuning {
 /// carries a vector once for every other host; on the machine of the figures that was no link but
 /// memory.
 pub(super) fn holds_across_links(row: &Measurement) -> bool {
-    row.algorithm != AlgorithmChoice::Linear || row.len_bytes <= LINEAR_BYTES_MAX
+    let carried_bytes = match row.collective {
+        CollectiveKind::Allgather => row.len_bytes * u64::from(row.ranks),
+        _ => row.len_bytes,
+    };
+    row.algorithm != AlgorithmChoice::Linear || carried_bytes <= LINEAR_BYTES_MAX
 }
 
 #[cfg(test)]
 mod tests {
-    use tributary_algorithms::CollectiveKind;
     use tributary_tuning::Method;
 
     use super::super::table::Table;
     use super::*;
 
     fn best(hosts: u32, len_bytes: u64, is_across_links: bool) -> Measurement {
+        best_of(CollectiveKind::Allreduce, hosts, len_bytes, is_across_links)
+    }
+
+    fn best_of(
+        kind: CollectiveKind,
+        hosts: u32,
+        len_bytes: u64,
+        is_across_links: bool,
+    ) -> Measurement {
         let rows = figures().measurements.iter();
         let rows = rows.filter(|row| !is_across_links || holds_across_links(row));
-        *Table::fastest(rows, hosts, hosts).rule(CollectiveKind::Allreduce, len_bytes).unwrap()
+        *Table::fastest(rows, hosts, hosts).rule(kind, len_bytes).unwrap()
     }
 
     #[test]
@@ -55,6 +68,22 @@ mod tests {
             let best = best(hosts, len_bytes, false);
             assert_eq!(best.method, method, "{hosts} hosts, {len_bytes} B");
         }
+    }
+
+    /// What carries whole vectors is for short ones.
+    #[test]
+    fn parts_go_through_the_tree_only_where_they_are_short() {
+        for hosts in [4, 8] {
+            for kind in [CollectiveKind::ReduceScatter, CollectiveKind::Allgather] {
+                assert_eq!(best_of(kind, hosts, 1 << 16, true).method, Method::Direct);
+                // The parts of all hosts together are what one host in the middle would hand out.
+                assert_eq!(best_of(kind, hosts, 1 << 14, true).algorithm, AlgorithmChoice::Auto);
+            }
+            let scan = best_of(CollectiveKind::Scan, hosts, 1 << 16, true);
+            assert_eq!(scan.method, Method::Direct);
+        }
+        let short = best_of(CollectiveKind::Allgather, 8, 8, true);
+        assert_eq!(short.method, Method::Tree);
     }
 
     #[test]

@@ -6,6 +6,7 @@ use tributary_tuning::{AlgorithmChoice, CostsRow, Measurement, Method, Tuning};
 use tributary_wire::host::kernel_of;
 
 use super::built_in;
+use super::limits::AskedLimits;
 use super::model::Model;
 use super::table::Table;
 use crate::settings::{BetweenHosts, Fallback, LEADERS_MAX, Settings};
@@ -28,6 +29,8 @@ pub(crate) struct Decision {
     pub(super) sub_partitions: Option<u32>,
     /// Shortest vector that is streamed through the tree; none if none is.
     pub(crate) stream_min_bytes: Option<u64>,
+    /// Up to what length the collectives are taken of which MPI does longer ones faster.
+    pub(super) limits: AskedLimits,
 }
 
 /// What a decision rests on.
@@ -107,6 +110,7 @@ impl Decision {
             leaders: settings.leaders,
             sub_partitions: settings.sub_partitions,
             stream_min_bytes: settings.stream_min_bytes,
+            limits: AskedLimits::of(settings),
         }
     }
 

@@ -9,8 +9,12 @@ use tributary_tuning::{AlgorithmChoice, Measurement, Method, Tuning};
 use tributary_wire::{Datatype, Operator};
 
 use super::decision::{Basis, Decision, Hosts, measurements};
-use super::limits::{Limits, is_on_one_host_only};
+use super::limits::Limits;
 use super::{DirectPath, Opened, Path, Selection, built_in};
+use crate::knobs::{
+    ALLGATHER_MAX, BETWEEN_ALLGATHER_MAX, BETWEEN_REDUCE_SCATTER_MAX, BETWEEN_SCAN_MAX, Knob,
+    REDUCE_SCATTER_MAX, SCAN_MAX,
+};
 use crate::operation::Operation;
 use crate::settings::Settings;
 
@@ -78,10 +82,6 @@ pub fn explain(settings: &Settings, tuning: &Tuning, case: Case) -> Explanation 
     if case.hosts == 1 {
         return inside_a_host(settings, case);
     }
-    if is_on_one_host_only(case.collective) {
-        let name = case.collective.name();
-        return passed_through(format!("{name} runs inside one host only"));
-    }
     let ranks = case.hosts.saturating_mul(case.ranks_per_host);
     let hosts = Hosts { count: case.hosts, share_a_kernel: case.share_a_kernel, ranks };
     let decision = Decision::new(settings, tuning, hosts);
@@ -95,6 +95,7 @@ pub fn explain(settings: &Settings, tuning: &Tuning, case: Case) -> Explanation 
         },
         hosts: case.hosts,
         ranks,
+        is_in_host_order: true,
     };
     let rule = decision.table.rule(case.collective, case.len_bytes).copied();
     let mut reasons = vec![reason(basis, settings, case, rule.is_some())];
@@ -102,7 +103,12 @@ pub fn explain(settings: &Settings, tuning: &Tuning, case: Case) -> Explanation 
         reasons.push("Where the manager refuses a group, direct links carry it".to_owned());
     }
     let rows = measurements(basis, tuning, case.share_a_kernel);
-    let path = Selection::between_hosts(decision, opened).path(&operation(case));
+    let mut selection = Selection::between_hosts(decision, opened);
+    if let Some(longest) = exceeded(selection.longest_bytes(case.collective), case) {
+        let knobs = [BETWEEN_REDUCE_SCATTER_MAX, BETWEEN_ALLGATHER_MAX, BETWEEN_SCAN_MAX];
+        return too_long(case.collective, longest, knobs);
+    }
+    let path = selection.path(&operation(case));
     let measured = rule.map_or_else(Vec::new, |rule| weighed(&rows, &rule));
     Explanation { reasons, measured, ..Explanation::of(path) }
 }
@@ -126,19 +132,25 @@ impl Explanation {
 }
 
 fn inside_a_host(settings: &Settings, case: Case) -> Explanation {
-    let longest = Limits::of(settings).longest_bytes(case.collective);
-    if let Some(longest) = longest.filter(|longest| case.len_bytes > *longest) {
-        return passed_through(format!(
-            "{} of more than {longest} bytes is left to the underlying MPI, which was measured to be \
-             faster (TRIBUTARY_REDUCE_SCATTER_MAX, TRIBUTARY_ALLGATHER_MAX, TRIBUTARY_SCAN_MAX)",
-            case.collective.name()
-        ));
+    let longest = Limits::on_one_host(settings).longest_bytes(case.collective);
+    if let Some(longest) = exceeded(longest, case) {
+        return too_long(case.collective, longest, [REDUCE_SCATTER_MAX, ALLGATHER_MAX, SCAN_MAX]);
     }
     let reasons = vec!["All ranks are on one host".to_owned()];
     Explanation { reasons, ..Explanation::of(Path::SharedMemory) }
 }
 
-fn passed_through(reason: String) -> Explanation {
+/// The limit, if a contribution is longer.
+fn exceeded(longest: Option<u64>, case: Case) -> Option<u64> {
+    longest.filter(|longest| case.len_bytes > *longest)
+}
+
+fn too_long(collective: CollectiveKind, longest: u64, knobs: [Knob; 3]) -> Explanation {
+    let (name, knobs) = (collective.name(), knobs.map(|knob| knob.name).join(", "));
+    let reason = format!(
+        "{name} of more than {longest} bytes is left to the underlying MPI, which was measured to be \
+         faster ({knobs})"
+    );
     Explanation { path: "passed_through", reasons: vec![reason], ..Explanation::of(Path::Tree) }
 }
 
@@ -269,8 +281,16 @@ mod tests {
         let long = explained(&[], allgather, 1);
         assert_eq!(long.path, "passed_through");
         assert!(long.reasons[0].contains("4096 bytes"), "{long}");
-        let wide = explained(&[], allgather, 2);
+        assert!(long.reasons[0].contains("TRIBUTARY_ALLGATHER_MAX"), "{long}");
+        let wide = explained(&[("TRIBUTARY_BETWEEN_ALLGATHER_MAX", "65535")], allgather, 2);
         assert_eq!(wide.path, "passed_through");
-        assert!(wide.reasons[0].contains("one host only"), "{wide}");
+        assert!(wide.reasons[0].contains("TRIBUTARY_BETWEEN_ALLGATHER_MAX"), "{wide}");
+        let by_tree = explained(&[("TRIBUTARY_BETWEEN_HOSTS", "tree")], allgather, 2);
+        assert_eq!(by_tree.path, "passed_through");
+        assert!(by_tree.reasons[0].contains("16384 bytes"), "{by_tree}");
+        let direct = explained(&[("TRIBUTARY_BETWEEN_HOSTS", "direct")], allgather, 2);
+        assert_eq!(direct.path, "direct");
+        let short = explained(&[("TRIBUTARY_BETWEEN_ALLGATHER_MAX", "65536")], allgather, 2);
+        assert_eq!(short.path, "in_tree");
     }
 }

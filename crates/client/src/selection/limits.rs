@@ -1,12 +1,16 @@
-//! Up to what length collectives inside one host are taken: beyond it the underlying MPI is faster.
+//! Up to what length collectives are taken: beyond it the underlying MPI is faster.
 
+use serde::{Deserialize, Serialize};
 use tributary_algorithms::CollectiveKind;
 
 use crate::bootstrap::{Bootstrap, BootstrapError};
 use crate::settings::Settings;
 
-/// Longest contributions, in bytes; the same at all ranks of a communicator. Zero, so nothing, on
-/// communicators of several hosts.
+/// The tree carries whole vectors, and host algorithms the parts of each host: where long ones go through
+/// the tree, only vectors up to this length do (docs/decisions/0031).
+const WHOLE_BYTES_MAX: u64 = 32 << 10;
+
+/// Longest contributions, in bytes; the same at all ranks of a communicator.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Limits {
     reduce_scatter_bytes: u64,
@@ -15,8 +19,8 @@ pub(crate) struct Limits {
 }
 
 impl Limits {
-    /// What one rank's settings say.
-    pub(crate) fn of(settings: &Settings) -> Self {
+    /// What one rank's settings say of communicators of one host.
+    pub(crate) fn on_one_host(settings: &Settings) -> Self {
         Self {
             reduce_scatter_bytes: settings.reduce_scatter_max_bytes,
             allgather_bytes: settings.allgather_max_bytes,
@@ -24,12 +28,13 @@ impl Limits {
         }
     }
 
-    /// What rank 0's settings say, at all ranks.
+    /// What rank 0's settings say of one host, at all ranks.
     pub(crate) fn agree(
         bootstrap: &mut dyn Bootstrap,
         settings: &Settings,
     ) -> Result<Self, BootstrapError> {
-        let Self { reduce_scatter_bytes, allgather_bytes, scan_bytes } = Self::of(settings);
+        let Self { reduce_scatter_bytes, allgather_bytes, scan_bytes } =
+            Self::on_one_host(settings);
         let mine = [reduce_scatter_bytes, allgather_bytes, scan_bytes];
         let mut bytes = mine.map(u64::to_le_bytes).concat();
         bootstrap.broadcast(0, &mut bytes)?;
@@ -37,7 +42,7 @@ impl Limits {
         Ok(Self { reduce_scatter_bytes: word(0), allgather_bytes: word(1), scan_bytes: word(2) })
     }
 
-    /// The limit of one kind; none for those that are taken at any length, and between hosts too.
+    /// The limit of one kind; none for those that are taken at any length.
     pub(crate) fn longest_bytes(self, kind: CollectiveKind) -> Option<u64> {
         match kind {
             CollectiveKind::ReduceScatter => Some(self.reduce_scatter_bytes),
@@ -51,7 +56,44 @@ impl Limits {
     }
 }
 
-/// Whether a collective runs inside one host only: between hosts it is left to the underlying MPI.
-pub(crate) fn is_on_one_host_only(kind: CollectiveKind) -> bool {
-    Limits::default().longest_bytes(kind).is_some()
+/// What one rank's settings say of communicators of several hosts; none where the path decides.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct AskedLimits {
+    reduce_scatter_bytes: Option<u64>,
+    allgather_bytes: Option<u64>,
+    scan_bytes: Option<u64>,
+}
+
+impl AskedLimits {
+    pub(super) fn of(settings: &Settings) -> Self {
+        Self {
+            reduce_scatter_bytes: settings.between_reduce_scatter_max_bytes,
+            allgather_bytes: settings.between_allgather_max_bytes,
+            scan_bytes: settings.between_scan_max_bytes,
+        }
+    }
+
+    /// The limits of a communicator. `times_in_tree` tells how many contributions a long one becomes in
+    /// the tree, or none if it takes direct links; `gathered` how many ranks' vectors a scan gathers,
+    /// where it does.
+    pub(super) fn settle(
+        self,
+        gathered: Option<u32>,
+        times_in_tree: impl Fn(CollectiveKind) -> Option<u64>,
+    ) -> Limits {
+        let limit = |asked: Option<u64>, kind| {
+            let by_path = || times_in_tree(kind).map_or(u64::MAX, |times| WHOLE_BYTES_MAX / times);
+            asked.unwrap_or_else(by_path)
+        };
+        // What is asked for counts all vectors that are gathered.
+        let is_bounded = |bytes: &u64| *bytes != u64::MAX;
+        let of_one = |bytes: u64| bytes / u64::from(gathered.unwrap_or(1).max(1));
+        let scan_bytes =
+            self.scan_bytes.map(|bytes| Some(bytes).filter(is_bounded).map_or(u64::MAX, of_one));
+        Limits {
+            reduce_scatter_bytes: limit(self.reduce_scatter_bytes, CollectiveKind::ReduceScatter),
+            allgather_bytes: limit(self.allgather_bytes, CollectiveKind::Allgather),
+            scan_bytes: limit(scan_bytes, CollectiveKind::Scan),
+        }
+    }
 }

@@ -25,12 +25,15 @@ use crate::operation::Operation;
 use crate::report::PathKind;
 use crate::settings::SUB_PARTITIONS_MAX;
 pub(crate) use decision::{Decision, Hosts};
-pub(crate) use limits::{Limits, is_on_one_host_only};
+pub(crate) use limits::Limits;
 use model::Model;
 use table::Table;
 
 /// How many answers are remembered: programs repeat themselves.
 const RECENT_MAX: usize = 4;
+
+/// Longer than any length at which the path changes.
+const LONG_BYTES: u64 = 1 << 40;
 
 /// What carries an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -91,6 +94,8 @@ pub(crate) struct Selection {
     leaders_max: u32,
     hosts: u32,
     ranks: u32,
+    /// Whether a scan's contributions are gathered, because the ranks of a host are no neighbours.
+    gathers_scans: bool,
     limits: Limits,
     recent: Recent,
 }
@@ -120,6 +125,8 @@ pub(crate) struct Opened {
     pub(crate) direct_leaders: u32,
     pub(crate) hosts: u32,
     pub(crate) ranks: u32,
+    /// Whether the ranks of every host are neighbours.
+    pub(crate) is_in_host_order: bool,
 }
 
 impl Selection {
@@ -130,8 +137,9 @@ impl Selection {
 
     /// For a communicator of several.
     pub(crate) fn between_hosts(decision: Decision, opened: Opened) -> Self {
-        let Opened { tree, direct_leaders, hosts, ranks } = opened;
-        Self {
+        let Opened { tree, direct_leaders, hosts, ranks, is_in_host_order } = opened;
+        let asked = decision.limits;
+        let mut selection = Self {
             default_method: Some(if tree { Method::Tree } else { Method::Direct }),
             model: decision.model(),
             leaders: decision.leaders,
@@ -140,24 +148,59 @@ impl Selection {
             leaders_max: direct_leaders,
             hosts,
             ranks,
-            ..Self::default()
-        }
+            gathers_scans: !is_in_host_order,
+            limits: Limits::default(),
+            recent: Recent::default(),
+        };
+        let gathered = selection.gathers_scans.then_some(ranks);
+        selection.limits = asked.settle(gathered, |kind| selection.times_in_tree(kind));
+        selection
+    }
+
+    /// How many contributions a long one of this kind becomes in the tree; none if it takes direct links.
+    fn times_in_tree(&self, kind: CollectiveKind) -> Option<u64> {
+        let kind = self.carried_as(kind);
+        let long = Question { kind, elements: LONG_BYTES, len_bytes: LONG_BYTES };
+        let path = self.answer(&long, self.default_method?);
+        (path == Path::Tree).then(|| match kind {
+            CollectiveKind::Allgather => self.ranks.into(),
+            CollectiveKind::Scan | CollectiveKind::Exscan => self.hosts.into(),
+            _ => 1,
+        })
     }
 
     /// The path of an operation.
     pub(crate) fn path(&mut self, operation: &Operation) -> Path {
         let question = Question {
-            kind: operation.collective.kind(),
+            kind: self.carried_as(operation.collective.kind()),
             elements: operation.elements,
             len_bytes: operation.len_bytes() as u64,
         };
         let Some(default_method) = self.default_method else { return Path::SharedMemory };
+        if operation.combiner.is_some() {
+            return Path::Direct(combined(&question));
+        }
         if let Some(path) = self.recent.answer(&question) {
             return path;
         }
         let path = self.answer(&question, default_method);
         self.recent.remember(question, path);
         path
+    }
+
+    /// Whether leaders of different hosts are joined directly.
+    pub(crate) fn has_direct_links(&self) -> bool {
+        self.leaders_max > 0
+    }
+
+    /// The collective that goes between hosts for another.
+    fn carried_as(&self, kind: CollectiveKind) -> CollectiveKind {
+        match kind {
+            CollectiveKind::Scan | CollectiveKind::Exscan if self.gathers_scans => {
+                CollectiveKind::Allgather
+            }
+            kind => kind,
+        }
     }
 
     /// Where failures lie that no operation met: the method that most operations take.
@@ -204,6 +247,21 @@ impl Selection {
         let leaders = leaders.min(self.leaders_max).clamp(1, elements.max(1));
         Design { leaders, sub_partitions: sub_partitions.clamp(1, (elements / leaders).max(1)) }
     }
+}
+
+/// Shortest vector of which every host combines a part, with an operator of the caller's own: below, fewer
+/// messages are faster.
+const COMBINED_IN_PARTS_MIN_BYTES: u64 = 32 << 10;
+
+/// How an operation goes whose operator nodes cannot call: by an algorithm that keeps the hosts' order.
+/// These were not measured, for what an operator costs is the caller's.
+fn combined(question: &Question) -> DirectPath {
+    let algorithm = match question.kind {
+        _ if question.len_bytes >= COMBINED_IN_PARTS_MIN_BYTES => Algorithm::Rabenseifner,
+        CollectiveKind::Allreduce => Algorithm::RecursiveDoubling,
+        _ => Algorithm::Binomial,
+    };
+    DirectPath { algorithm, leaders: 1, sub_partitions: 1 }
 }
 
 impl Recent {

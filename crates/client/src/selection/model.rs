@@ -18,6 +18,12 @@ const TYPICAL: Costs = Costs {
 /// broadcast cut it in shares. By the model: `lg h (a + n b)` against `2 lg h a + 2 n b`.
 const SHARED_FROM_BYTES: u64 = 32 << 10;
 
+/// Longest vector of a reduce-scatter that goes whole: a ring moves less, in a round for every host.
+const WHOLE_BYTES_MAX: u64 = 4096;
+
+/// Up to so many hosts one of them reduces it for all: two rounds, and a message to and from each other.
+const REDUCED_BY_ONE_MAX: u32 = 8;
+
 /// How algorithms are chosen; the same at all hosts, so that they walk matching schedules.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Model {
@@ -57,8 +63,15 @@ impl Model {
             CollectiveKind::Allreduce => costs.best_allreduce(hosts, len_bytes, false),
             CollectiveKind::Reduce if is_long => Algorithm::Rabenseifner,
             CollectiveKind::Broadcast if is_long => Algorithm::Ring,
-            CollectiveKind::Barrier => Algorithm::Dissemination,
-            _ => Algorithm::Binomial,
+            CollectiveKind::Barrier | CollectiveKind::Allgather => Algorithm::Dissemination,
+            CollectiveKind::ReduceScatter if hosts == 2 || len_bytes > WHOLE_BYTES_MAX => {
+                Algorithm::Ring
+            }
+            CollectiveKind::ReduceScatter if hosts <= REDUCED_BY_ONE_MAX => Algorithm::Linear,
+            CollectiveKind::ReduceScatter | CollectiveKind::Scan | CollectiveKind::Exscan => {
+                Algorithm::RecursiveDoubling
+            }
+            CollectiveKind::Reduce | CollectiveKind::Broadcast => Algorithm::Binomial,
         }
     }
 }
@@ -73,17 +86,10 @@ fn has_form(algorithm: Algorithm, kind: CollectiveKind, hosts: u32) -> bool {
 mod tests {
     use super::*;
 
-    const KINDS: [CollectiveKind; 4] = [
-        CollectiveKind::Allreduce,
-        CollectiveKind::Reduce,
-        CollectiveKind::Broadcast,
-        CollectiveKind::Barrier,
-    ];
-
     #[test]
     fn whatever_is_named_there_is_a_schedule_for_everything() {
         for named in AlgorithmChoice::all() {
-            for kind in KINDS {
+            for kind in CollectiveKind::ALL {
                 for (hosts, elements) in [(2, 1), (7, 3), (8, 1 << 20)] {
                     let model = Model::new(named, None);
                     let algorithm = model.algorithm(kind, hosts, elements, AlgorithmChoice::Auto);

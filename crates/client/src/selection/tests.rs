@@ -26,7 +26,8 @@ fn selection(rules: &[Measurement], set: &[(&str, &str)], tree: bool, leaders: u
     let tuning = Tuning { measurements: rules.to_vec(), ..Tuning::default() };
     let hosts = Hosts { count: 2, share_a_kernel: false, ranks: 8 };
     let decision = Decision::new(&settings(set), &tuning, hosts);
-    let opened = Opened { tree, direct_leaders: leaders, hosts: 2, ranks: 8 };
+    let opened =
+        Opened { tree, direct_leaders: leaders, hosts: 2, ranks: 8, is_in_host_order: true };
     Selection::between_hosts(decision, opened)
 }
 

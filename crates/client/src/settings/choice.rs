@@ -91,3 +91,16 @@ impl Choice for WaitChoice {
 impl Choice for bool {
     const NAMED: &[(&str, Self)] = &[("auto", true), ("off", false)];
 }
+
+/// Whether something is switched on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Switch {
+    /// It is.
+    On,
+    /// It is not.
+    Off,
+}
+
+impl Choice for Switch {
+    const NAMED: &[(&str, Self)] = &[("on", Self::On), ("off", Self::Off)];
+}

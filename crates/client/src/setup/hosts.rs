@@ -45,7 +45,8 @@ pub(super) fn join(
         links = direct::open(context, bootstrap, placement, direct_leaders)?;
     }
     let (hosts, ranks) = (placement.hosts.len() as u32, placement.ranks());
-    let opened = Opened { tree: tree.is_some(), direct_leaders, hosts, ranks };
+    let is_in_host_order = placement.is_in_host_order();
+    let opened = Opened { tree: tree.is_some(), direct_leaders, hosts, ranks, is_in_host_order };
     let selection = Selection::between_hosts(decision, opened);
     let mut joined = Joined {
         methods: InterHostMethods { tree: None, direct: links },

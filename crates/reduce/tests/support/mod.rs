@@ -46,6 +46,8 @@ pub(crate) fn special_elements(datatype: Datatype) -> Vec<Vec<u8>> {
         Datatype::I64Index => pairs(bytes_of([0, 1, -1, i64::MAX, i64::MIN]), 8),
         Datatype::F32Index => pairs(bytes_of(SINGLES), 4),
         Datatype::F64Index => pairs(bytes_of(DOUBLES), 8),
+        Datatype::F32Complex | Datatype::F32FloatIndex => twos(&bytes_of(SINGLES)),
+        Datatype::F64Complex | Datatype::F64FloatIndex => twos(&bytes_of(DOUBLES)),
     }
 }
 
@@ -121,6 +123,15 @@ fn pairs(values: Vec<Vec<u8>>, index_at: usize) -> Vec<Vec<u8>> {
     pairs
 }
 
+/// Each part with each other.
+fn twos(parts: &[Vec<u8>]) -> Vec<Vec<u8>> {
+    let mut elements = Vec::new();
+    for first in parts {
+        elements.extend(parts.iter().map(|second| [first.as_slice(), second].concat()));
+    }
+    elements
+}
+
 /// `elements` elements: half of them special, half random bits.
 pub(crate) fn random_vector(datatype: Datatype, elements: usize, random: &mut Pcg64Mcg) -> Vec<u8> {
     let specials = special_elements(datatype);
@@ -149,18 +160,30 @@ pub(crate) fn assert_same(
     expected: &[u8],
 ) {
     assert_eq!(actual.len(), expected.len());
-    let size_bytes = datatype.size_bytes();
+    // The parts of complex numbers are compared one by one.
+    let size_bytes = part(datatype).size_bytes();
     let any_nan_will_do = matches!(operator, Operator::Sum | Operator::Product);
     let pairs = actual.chunks_exact(size_bytes).zip(expected.chunks_exact(size_bytes));
     for (element, (actual, expected)) in pairs.enumerate() {
         let same = actual == expected
-            || any_nan_will_do && is_nan(datatype, actual) && is_nan(datatype, expected);
+            || any_nan_will_do
+                && is_nan(part(datatype), actual)
+                && is_nan(part(datatype), expected);
         assert!(
             same,
-            "{what}: {} on {}: element {element} is {actual:02x?}, should be {expected:02x?}",
+            "{what}: {} on {}: element (or part) {element} is {actual:02x?}, should be {expected:02x?}",
             operator.name(),
             datatype.name()
         );
+    }
+}
+
+/// The datatype of the parts of a complex number; others are their only part.
+fn part(datatype: Datatype) -> Datatype {
+    match datatype {
+        Datatype::F32Complex => Datatype::F32,
+        Datatype::F64Complex => Datatype::F64,
+        _ => datatype,
     }
 }
 

@@ -140,7 +140,11 @@ fn expected(
         Action::ReduceScatter { blocks: Blocks::Even, .. } => {
             vec![(0, len_bytes / ranks as usize, sum(ranks))]
         }
-        Action::Allgather => {
+        Action::Gather { to } if to != rank => Vec::new(),
+        Action::Scatter { from, .. } if from != rank => {
+            vec![(0, len_bytes / ranks as usize, contribution(from, number))]
+        }
+        Action::Allgather | Action::Gather { .. } => {
             let piece =
                 |from: u32| (from as usize * len_bytes, len_bytes, contribution(from, number));
             (0..ranks).map(piece).collect()

@@ -57,6 +57,10 @@ mod ring;
 mod rounds;
 #[path = "../scan.rs"]
 mod scan;
+#[path = "../scatter.rs"]
+mod scatter;
+#[path = "../slices.rs"]
+mod slices;
 #[path = "../staged.rs"]
 mod staged;
 

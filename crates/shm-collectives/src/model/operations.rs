@@ -152,6 +152,38 @@ fn pieces_are_gathered_and_blocks_scattered() {
     check(Broken::Nothing, 3, 1, |member| repeat(member, 2, SCATTER, SHORT, Manner::Begun));
 }
 
+fn gather(member: &mut Member) -> Result<(), Lost> {
+    repeat(member, 3, Action::Gather { to: 0 }, LINE, Manner::Begun)
+}
+
+fn scatter(member: &mut Member) -> Result<(), Lost> {
+    let action = Action::Scatter { from: 0, element_bytes: 1, blocks: Blocks::Even };
+    repeat(member, 3, action, LINE, Manner::Begun)
+}
+
+#[test]
+fn one_rank_gathers_and_one_scatters() {
+    check(Broken::Nothing, 2, 2, gather);
+    check(Broken::Nothing, 3, 1, gather);
+    check(Broken::Nothing, 2, 2, scatter);
+    check(Broken::Nothing, 3, 1, |member| {
+        let action = Action::Scatter { from: 1, element_bytes: 1, blocks: Blocks::Even };
+        repeat(member, 2, action, SHORT, Manner::Begun)
+    });
+}
+
+#[test]
+#[should_panic(expected = "Causality violation")]
+fn canary_filling_without_a_claim_overwrites_what_is_gathered() {
+    check(Broken::Claims, 2, 3, gather);
+}
+
+#[test]
+#[should_panic(expected = "Causality violation")]
+fn canary_filling_without_a_claim_overwrites_what_is_scattered() {
+    check(Broken::Claims, 2, 3, scatter);
+}
+
 #[test]
 fn scans_read_the_ranks_before() {
     check(Broken::Nothing, 2, 2, |member| repeat(member, 3, SCAN, LINE, Manner::Blocking));

@@ -30,7 +30,7 @@ const BEGUN: &str = "begun";
 
 /// Ranks, operation, bytes a rank contributes, manner. Two ranks spin, and use each other's memory
 /// for long vectors; three sleep, and stage them.
-const CASES: [(u32, &str, usize, &str); 19] = [
+const CASES: [(u32, &str, usize, &str); 23] = [
     (2, "allreduce", 8, BLOCKING),
     (2, "allreduce", 8, BEGUN),
     (2, "allreduce", 9_000, BEGUN),
@@ -48,6 +48,10 @@ const CASES: [(u32, &str, usize, &str); 19] = [
     (3, "reduce-scatter", 24, BEGUN),
     (3, "reduce-scatter", 150_000, BLOCKING),
     (3, "allgather", 8, BEGUN),
+    (3, "gather", 8, BLOCKING),
+    (3, "gather", 150_000, BEGUN),
+    (3, "scatter", 24, BLOCKING),
+    (3, "scatter", 150_000, BEGUN),
     (3, "scan", 8, BLOCKING),
     (3, "scan", 40_000, BEGUN),
 ];
@@ -62,6 +66,8 @@ fn action(kind: &str) -> Action {
         "barrier" => Action::Barrier,
         "reduce-scatter" => Action::ReduceScatter { kernel, blocks: Blocks::Even },
         "allgather" => Action::Allgather,
+        "gather" => Action::Gather { to: 0 },
+        "scatter" => Action::Scatter { from: 0, element_bytes: 1, blocks: Blocks::Even },
         "scan" => Action::Scan { kernel, inclusive: true },
         other => panic!("no operation {other}"),
     }

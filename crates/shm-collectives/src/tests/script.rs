@@ -50,7 +50,7 @@ struct Line {
     action: Action,
     kernel: usize,
     len_bytes: usize,
-    /// Where the blocks of a reduce-scatter begin, and the last one ends, in elements.
+    /// Where the blocks of a reduce-scatter or a scatter begin, and the last one ends, in elements.
     cuts: Vec<u64>,
     in_place: bool,
     data_seed: u64,
@@ -66,7 +66,7 @@ impl Line {
             }
         };
         let one = random.random_range(0..ranks);
-        let action = match random.random_range(0..11) {
+        let action = match random.random_range(0..14) {
             0 | 1 => Action::Allreduce(KERNELS[kernel]),
             2 => Action::Reduce { to: one, kernel: KERNELS[kernel] },
             3 if ranks > 1 => {
@@ -75,7 +75,17 @@ impl Line {
             4 => Action::Barrier,
             5 => Action::Allgather,
             6 | 7 => Action::Scan { kernel: KERNELS[kernel], inclusive: random.random() },
-            8 | 9 => return Self::draw_reduce_scatter(random, ranks, kernel, len_bytes),
+            8 | 9 => {
+                let kernel_of = KERNELS[kernel];
+                let action = |blocks| Action::ReduceScatter { kernel: kernel_of, blocks };
+                return Self::draw_blocks(random, ranks, kernel, len_bytes, action);
+            }
+            10 => Action::Gather { to: one },
+            11 | 12 => {
+                let element_bytes = KERNELS[kernel].element_bytes();
+                let action = |blocks| Action::Scatter { from: one, element_bytes, blocks };
+                return Self::draw_blocks(random, ranks, kernel, len_bytes, action);
+            }
             _ => Action::Broadcast { from: one },
         };
         let (cuts, in_place, data_seed) = (Vec::new(), random.random(), random.random());
@@ -83,11 +93,12 @@ impl Line {
     }
 
     /// Blocks of one length, or of any lengths, none among them.
-    fn draw_reduce_scatter(
+    fn draw_blocks(
         random: &mut Pcg64Mcg,
         ranks: u32,
         kernel: usize,
         len_bytes: usize,
+        action: impl FnOnce(Blocks) -> Action,
     ) -> Self {
         let element_bytes = KERNELS[kernel].element_bytes();
         let block = (len_bytes / element_bytes / ranks as usize) as u64;
@@ -101,7 +112,7 @@ impl Line {
         }
         let blocks = if is_even { Blocks::Even } else { Blocks::At(cuts.as_ptr()) };
         Self {
-            action: Action::ReduceScatter { kernel: KERNELS[kernel], blocks },
+            action: action(blocks),
             kernel,
             len_bytes: elements as usize * element_bytes,
             cuts,
@@ -117,7 +128,7 @@ impl Line {
         bytes
     }
 
-    /// The block of `rank` in a reduce-scatter, in bytes.
+    /// The block of `rank` in a reduce-scatter or a scatter, in bytes.
     fn block(&self, rank: u32) -> Range<usize> {
         let element_bytes = KERNELS[self.kernel].element_bytes();
         let cut = |at: u32| self.cuts[at as usize] as usize * element_bytes;
@@ -135,6 +146,10 @@ impl Line {
             Action::Transfer { from, to } => (rank == to).then(|| self.contribution(from)),
             Action::Barrier => None,
             Action::Allgather => Some(up_to(ranks).concat()),
+            Action::Gather { to } => (rank == to).then(|| up_to(ranks).concat()),
+            Action::Scatter { from, .. } => {
+                (rank != from).then(|| self.contribution(from)[self.block(rank)].to_vec())
+            }
             Action::ReduceScatter { .. } => {
                 let block = |whole: Vec<u8>| whole[self.block(rank)].to_vec();
                 let blocks: Vec<_> = up_to(ranks).into_iter().map(block).collect();
@@ -150,12 +165,21 @@ impl Line {
     /// What `rank` has in its buffer before an operation in place.
     fn before_in_place(&self, rank: u32, ranks: u32) -> Vec<u8> {
         let mine = self.contribution(rank);
-        if !matches!(self.action, Action::Allgather) {
+        if !self.gathers_at(rank) {
             return mine;
         }
         let mut all = vec![0xa5; mine.len() * ranks as usize];
         all[rank as usize * mine.len()..][..mine.len()].copy_from_slice(&mine);
         all
+    }
+
+    /// Whether the target of `rank` has room for the contributions of all.
+    fn gathers_at(&self, rank: u32) -> bool {
+        match self.action {
+            Action::Allgather => true,
+            Action::Gather { to } => to == rank,
+            _ => false,
+        }
     }
 
     fn name(&self) -> String {
@@ -166,6 +190,8 @@ impl Line {
             Action::Transfer { from, to } => format!("transfer from {from} to {to}"),
             Action::Barrier => "barrier".to_owned(),
             Action::Allgather => "allgather".to_owned(),
+            Action::Gather { to } => format!("gather to {to}"),
+            Action::Scatter { from, .. } => format!("scatter from {from} at {:?}", self.cuts),
             Action::ReduceScatter { .. } => format!("reduce-scatter at {:?}", self.cuts),
             Action::Scan { inclusive, .. } => format!("scan, inclusive {inclusive}"),
         };
@@ -225,9 +251,10 @@ fn play_by(
         let before = line.before_in_place(rank, ranks);
         let mut found = if line.in_place { before.clone() } else { vec![0xa5; before.len()] };
         let target = found.as_mut_ptr();
-        let own_part = match line.action {
-            Action::Allgather => target.wrapping_add(rank as usize * line.len_bytes),
-            _ => target,
+        let own_part = if line.gathers_at(rank) {
+            target.wrapping_add(rank as usize * line.len_bytes)
+        } else {
+            target
         };
         let operation = Operation {
             action: line.action,

@@ -1,0 +1,69 @@
+//! `tributary report`: what a report tells, as text, JSON or a drawing, beside a baseline if one is given.
+
+mod counts;
+mod drawing;
+mod lines;
+mod times;
+mod units;
+
+use std::fs;
+use std::io::{self, Write};
+use std::path::Path;
+use std::process::ExitCode;
+
+use anyhow::Context as _;
+use tributary_client::report::{Report, Times};
+
+use crate::flags::ReportFlags;
+use crate::usage::UsageError;
+
+/// Shows a report.
+pub(crate) fn report(flags: &ReportFlags) -> anyhow::Result<ExitCode> {
+    let report = read("FILE", &flags.file)?;
+    let baseline = flags.baseline.as_deref().map(|path| read("--baseline", path)).transpose()?;
+    if let (Some(baseline), Some(path)) = (&baseline, &flags.baseline) {
+        times_of("FILE", &flags.file, &report)?;
+        times_of("--baseline", path, baseline)?;
+    }
+    if let Some(target) = &flags.plot {
+        let times = times_of("FILE", &flags.file, &report)?;
+        let baseline = baseline.as_ref().and_then(|baseline| baseline.times.as_ref());
+        let drawing = drawing::svg(times, baseline)?;
+        fs::write(target, drawing).with_context(|| format!("--plot {}", target.display()))?;
+    }
+    let mut out = io::stdout().lock();
+    if flags.json {
+        writeln!(out, "{:#}", lines::json(&report, baseline.as_ref()))?;
+    } else {
+        writeln!(out, "{}", text(&report))?;
+        if let Some(baseline) = &baseline {
+            writeln!(out, "\n{}", times::compared(&report, baseline))?;
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// A report as text: counts, then times if it has any.
+pub(crate) fn text(report: &Report) -> String {
+    let counts = counts::text(report);
+    report
+        .times
+        .as_ref()
+        .map_or(counts.clone(), |times| format!("{counts}\n\n{}", times::text(times)))
+}
+
+fn read(option: &str, path: &Path) -> Result<Report, UsageError> {
+    let refused = |why: &dyn std::fmt::Display| {
+        let allowed = format!("a file of tributary run --report is allowed: {why}");
+        UsageError::new(option, path.to_string_lossy(), allowed)
+    };
+    let text = fs::read(path).map_err(|error| refused(&error))?;
+    serde_json::from_slice(&text).map_err(|error| refused(&error))
+}
+
+/// The times of a report that must have some.
+fn times_of<'a>(option: &str, path: &Path, report: &'a Report) -> Result<&'a Times, UsageError> {
+    let allowed = "a report with times is allowed; without TRIBUTARY_TIMES=off it gets them";
+    let times = report.times.as_ref().filter(|times| times.rows().next().is_some());
+    times.ok_or_else(|| UsageError::new(option, path.to_string_lossy(), allowed))
+}

@@ -1,0 +1,103 @@
+//! A report for machines: its own fields, with derived figures beside the times.
+
+use serde_json::{Value, json};
+use tributary_client::report::{Bounds, Compared, Measured, Report, Times, compare};
+
+/// The report's counts; its times as rows; and the comparison, if there is a baseline.
+pub(super) fn json(report: &Report, baseline: Option<&Report>) -> Value {
+    let mut whole = serde_json::to_value(report).unwrap_or_default();
+    whole["times"] = report.times.as_ref().map_or(Value::Null, times);
+    if let Some(baseline) = baseline {
+        whole["baseline"] = json!({
+            "in_node": baseline.in_node,
+            "in_tree": baseline.in_tree,
+            "direct": baseline.direct,
+            "passed_through": baseline.passed_through,
+            "times": baseline.times.as_ref().map_or(Value::Null, times),
+        });
+        if let (Some(ours), Some(theirs)) = (&report.times, &baseline.times) {
+            whole["compared"] = compare(ours, theirs).iter().map(compared).collect();
+        }
+    }
+    whole
+}
+
+fn times(times: &Times) -> Value {
+    let rows: Vec<Value> = times
+        .rows()
+        .map(|(kind, path, from_bytes, measured)| {
+            let mut row = figures(measured);
+            row["collective"] = kind.name().into();
+            row["path"] = path.name().into();
+            row["from_bytes"] = from_bytes.into();
+            row
+        })
+        .collect();
+    json!({
+        "ranks": times.ranks,
+        "program_ns": times.program_ns,
+        "collectives_ns": times.collectives_ns(),
+        "not_measured": times.not_measured,
+        "rows": rows,
+    })
+}
+
+fn figures(measured: &Measured) -> Value {
+    let Measured { calls, total_ns, min_ns, max_ns, durations } = measured;
+    json!({
+        "calls": calls,
+        "total_ns": total_ns,
+        "mean_ns": measured.mean_ns(),
+        "min_ns": min_ns,
+        "max_ns": max_ns,
+        "p50_ns": pair(measured.quantile(0.5)),
+        "p99_ns": pair(measured.quantile(0.99)),
+        "durations": durations,
+    })
+}
+
+/// A quantile's bucket: from, and the shortest beyond it.
+fn pair(bounds: Option<Bounds>) -> Option<[u64; 2]> {
+    bounds.map(|bounds| [bounds.from_ns, bounds.to_ns])
+}
+
+fn compared(row: &Compared) -> Value {
+    let paths: Vec<&str> = row.paths.iter().map(|path| path.name()).collect();
+    json!({
+        "collective": row.kind.name(),
+        "from_bytes": row.from_bytes,
+        "paths": paths,
+        "calls": row.ours.calls,
+        "mean_ns": row.ours.mean_ns(),
+        "baseline_calls": row.baseline.calls,
+        "baseline_mean_ns": row.baseline.mean_ns(),
+        "speed_up": row.speed_up(),
+        "saved_ns": row.saved_ns(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tributary_client::CollectiveKind;
+    use tributary_client::report::{PathTaken, TimeCells};
+
+    fn report(path: PathTaken, duration_ns: u64) -> Report {
+        let cells = TimeCells::new();
+        cells.add(CollectiveKind::Scan, path, 64, duration_ns);
+        Report { in_node: 3, times: Some(cells.times(10_000)), ..Report::default() }
+    }
+
+    #[test]
+    fn counts_stay_and_figures_are_derived() {
+        let ours = report(PathTaken::InNode, 700);
+        let value = json(&ours, Some(&report(PathTaken::PassedThrough, 1400)));
+        assert_eq!(value["in_node"], 3);
+        let row = &value["times"]["rows"][0];
+        assert_eq!((&row["collective"], &row["path"]), (&json!("scan"), &json!("in_node")));
+        assert_eq!((&row["from_bytes"], &row["p50_ns"]), (&json!(64), &json!([640, 768])));
+        assert_eq!(value["compared"][0]["speed_up"], 2.0);
+        assert_eq!(value["baseline"]["times"]["collectives_ns"], 1400);
+        assert_eq!(json(&Report::default(), None)["times"], Value::Null);
+    }
+}

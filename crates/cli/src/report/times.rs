@@ -1,0 +1,155 @@
+//! The times of a report as text, and beside those of a baseline.
+
+use tributary_client::report::{Compared, Measured, Report, Times, compare};
+
+use super::units::{bounds_us, digits, seconds, size, us};
+use crate::tables;
+
+/// The share of the program's time, then every collective, path and size class.
+pub(super) fn text(times: &Times) -> String {
+    let header = ["collective", "path", "size", "calls", "total s", "mean us", "p50 us", "p99 us"];
+    let mut table = tables::plain(header);
+    for (kind, path, from_bytes, measured) in times.rows() {
+        table.add_row([
+            kind.name().to_owned(),
+            path.name().to_owned(),
+            size(from_bytes),
+            measured.calls.to_string(),
+            seconds(measured.total_ns as f64),
+            us(measured.mean_ns()),
+            bounds_us(measured.quantile(0.5)),
+            bounds_us(measured.quantile(0.99)),
+        ]);
+    }
+    tables::right(&mut table, 2..header.len());
+    let mut lines = vec![times.headline()];
+    lines.extend(times.omissions());
+    if times.rows().next().is_some() {
+        lines.push(tables::text(&table));
+    }
+    lines.join("\n")
+}
+
+/// Every collective and size class beside the baseline, then what that makes in all. Both reports have
+/// times.
+pub(super) fn compared(report: &Report, baseline: &Report) -> String {
+    let (Some(ours), Some(theirs)) = (&report.times, &baseline.times) else { return String::new() };
+    let rows = compare(ours, theirs);
+    let mut lines = vec![
+        format!(
+            "baseline: {} in_node, {} in_tree, {} direct, {} passed_through",
+            baseline.in_node, baseline.in_tree, baseline.direct, baseline.passed_through
+        ),
+        format!("baseline {}", theirs.headline()),
+        beside(&rows),
+    ];
+    lines.extend(verdict(ours, theirs, &rows));
+    lines.join("\n")
+}
+
+fn beside(rows: &[Compared]) -> String {
+    let header = [
+        "collective",
+        "size",
+        "paths",
+        "calls",
+        "mean us",
+        "p50 us",
+        "baseline calls",
+        "mean us",
+        "p50 us",
+        "speed-up",
+        "saved s",
+    ];
+    let mut table = tables::plain(header);
+    for row in rows {
+        let paths: Vec<&str> = row.paths.iter().map(|path| path.name()).collect();
+        let [calls, mean, median] = three(&row.ours);
+        let [baseline_calls, baseline_mean, baseline_median] = three(&row.baseline);
+        let dash = || "-".to_owned();
+        table.add_row([
+            row.kind.name().to_owned(),
+            size(row.from_bytes),
+            if paths.is_empty() { dash() } else { paths.join("+") },
+            calls,
+            mean,
+            median,
+            baseline_calls,
+            baseline_mean,
+            baseline_median,
+            row.speed_up().map_or_else(dash, digits),
+            row.saved_ns().map_or_else(dash, seconds),
+        ]);
+    }
+    tables::right(&mut table, 1..2);
+    tables::right(&mut table, 3..header.len());
+    tables::text(&table)
+}
+
+/// Calls, mean and median.
+fn three(measured: &Measured) -> [String; 3] {
+    let mean = if measured.calls == 0 { "-".to_owned() } else { us(measured.mean_ns()) };
+    [measured.calls.to_string(), mean, bounds_us(measured.quantile(0.5))]
+}
+
+/// What it makes in all, and a warning if the two reports are not of the same calls.
+fn verdict(ours: &Times, baseline: &Times, rows: &[Compared]) -> Vec<String> {
+    let (ours_ns, baseline_ns) = (ours.collectives_ns() as f64, baseline.collectives_ns() as f64);
+    let mut lines = vec![format!(
+        "in all: {} s inside blocking collectives, {} s in the baseline; {} s of program, {} s in the baseline",
+        seconds(ours_ns),
+        seconds(baseline_ns),
+        seconds(ours.program_ns as f64),
+        seconds(baseline.program_ns as f64),
+    )];
+    if rows.iter().any(|row| row.ours.calls != row.baseline.calls) {
+        lines
+            .push("the two reports are of different calls: compare means, and not sums".to_owned());
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tributary_client::CollectiveKind::{Allreduce, Barrier};
+    use tributary_client::report::{PathTaken, TimeCells};
+
+    fn report(calls: u64, path: PathTaken, duration_ns: u64) -> Report {
+        let cells = TimeCells::new();
+        for _ in 0..calls {
+            cells.add(Allreduce, path, 4096, duration_ns);
+        }
+        cells.add(Barrier, path, 0, 50);
+        Report { times: Some(cells.times(1_000_000)), ..Report::default() }
+    }
+
+    fn words(line: &str) -> String {
+        line.split_whitespace().collect::<Vec<_>>().join(" ")
+    }
+
+    #[test]
+    fn times_are_a_table() {
+        let report = report(10, PathTaken::InTree, 2_000);
+        let text = text(report.times.as_ref().unwrap());
+        let lines: Vec<String> = text.lines().map(words).collect();
+        assert!(lines[0].ends_with("(2.0%), summed over 1 ranks"), "{}", lines[0]);
+        assert_eq!(lines[1], "collective path size calls total s mean us p50 us p99 us");
+        let row = "allreduce in_tree 4-8 KiB 10 0.000020 2.00 1.79-2.05 1.79-2.05";
+        assert_eq!(lines[2], row);
+        assert_eq!(lines[3], "barrier in_tree 0 B 1 0.000000 0.050 0.048-0.056 0.048-0.056");
+    }
+
+    #[test]
+    fn a_baseline_gives_speed_up_and_a_warning_if_calls_differ() {
+        let ours = report(10, PathTaken::InNode, 1_000);
+        let text = compared(&ours, &report(10, PathTaken::PassedThrough, 4_000));
+        let row = text.lines().find(|line| line.starts_with("allreduce")).unwrap();
+        let expected =
+            "allreduce 4-8 KiB in_node 10 1.00 0.896-1.02 10 4.00 3.58-4.10 4.00 0.000030";
+        assert_eq!(words(row), expected);
+        assert!(!text.contains("different calls"), "{text}");
+        let other = compared(&ours, &report(11, PathTaken::PassedThrough, 4_000));
+        assert!(other.contains("different calls"), "{other}");
+    }
+}

@@ -1,0 +1,165 @@
+/* The operators that the program made, and what combines with them. */
+#include "combining.h"
+#include "deciding.h"
+#include "shim.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+
+/*
+ * Operators that MPI_Op_create made and MPI_Op_free has not freed. Other handles are left to MPI: asking it
+ * about a handle that is none would raise an error where the program expects none.
+ *
+ * MPI_Op_create_c is not here: under an MPI that lacks it, a program would find this library's, and nothing
+ * could stand in for it. Its operators are left to MPI.
+ */
+typedef struct made_operator {
+    MPI_Op op;
+    bool commutes;
+} made_operator;
+
+static pthread_mutex_t changing = PTHREAD_MUTEX_INITIALIZER;
+static made_operator *made;
+static size_t made_count;
+static size_t made_room;
+
+/* Where `op` is in the list, or made_count. Newest first: programs use what they have just made. */
+static size_t place_of(MPI_Op op) {
+    for (size_t at = made_count; at-- > 0;) {
+        if (made[at].op == op) {
+            return at;
+        }
+    }
+    return made_count;
+}
+
+/* If there is no memory, the operator is not listed, and left to MPI. */
+static void list(MPI_Op op, bool commutes) {
+    pthread_mutex_lock(&changing);
+    if (made_count == made_room) {
+        size_t room = made_room == 0 ? 16 : 2 * made_room;
+        made_operator *grown = realloc(made, room * sizeof *made);
+        made_room = grown != NULL ? room : made_room;
+        made = grown != NULL ? grown : made;
+    }
+    if (made_count < made_room) {
+        made[made_count++] = (made_operator){op, commutes};
+    }
+    pthread_mutex_unlock(&changing);
+}
+
+static void unlist(MPI_Op op) {
+    pthread_mutex_lock(&changing);
+    size_t at = place_of(op);
+    if (at < made_count) {
+        made[at] = made[--made_count];
+    }
+    pthread_mutex_unlock(&changing);
+}
+
+static bool is_listed(MPI_Op op, bool *commutes) {
+    pthread_mutex_lock(&changing);
+    size_t at = place_of(op);
+    bool found = at < made_count;
+    *commutes = found && made[at].commutes;
+    pthread_mutex_unlock(&changing);
+    return found;
+}
+
+INTERPOSE(Op_create, (MPI_User_function * function, int commute, MPI_Op *op),
+          (function, commute, op)) {
+    int error = underlying.Op_create(function, commute, op);
+    if (error == MPI_SUCCESS) {
+        list(*op, commute != 0);
+    }
+    return error;
+}
+
+/* Before MPI frees it: another thread's MPI_Op_create may get the same handle at once. */
+INTERPOSE(Op_free, (MPI_Op * op), (op)) {
+    if (op != NULL) {
+        unlist(*op);
+    }
+    return underlying.Op_free(op);
+}
+
+static uint32_t to_uint32(MPI_Aint bytes) {
+    return bytes > 0 && bytes < UINT32_MAX ? (uint32_t)bytes : UINT32_MAX;
+}
+
+/* A predefined operator on a predefined datatype that no kernel has. */
+static combining_verdict judge_predefined(const datatype_entry *entry, MPI_Datatype datatype,
+                                          uint32_t operator_) {
+    MPI_Aint lower = 0;
+    MPI_Aint extent = 0;
+    if (entry->datatype != 0 || entry->operators == 0) {
+        return (combining_verdict){.reason = TRIBUTARY_PASS_DATATYPE};
+    }
+    if ((entry->operators >> operator_ & 1) == 0) {
+        return (combining_verdict){.reason = TRIBUTARY_PASS_COMBINATION};
+    }
+    if (underlying.Type_get_extent(datatype, &lower, &extent) != MPI_SUCCESS) {
+        return (combining_verdict){.reason = TRIBUTARY_PASS_ARGUMENTS};
+    }
+    return (combining_verdict){OFFLOAD_IT, to_uint32(extent), true};
+}
+
+/* Whether a datatype fills its extent, from its address on. Elements are then moved as they lie. */
+static bool is_dense(MPI_Datatype datatype, MPI_Aint *extent) {
+    int size = MPI_UNDEFINED;
+    MPI_Aint lower = 0;
+    MPI_Aint true_lower = 0;
+    MPI_Aint true_extent = 0;
+    return underlying.Type_size(datatype, &size) == MPI_SUCCESS && size != MPI_UNDEFINED &&
+           underlying.Type_get_extent(datatype, &lower, extent) == MPI_SUCCESS &&
+           underlying.Type_get_true_extent(datatype, &true_lower, &true_extent) == MPI_SUCCESS &&
+           lower == 0 && true_lower == 0 && true_extent == *extent && size == *extent;
+}
+
+/* An operator of the program on any datatype. Padding of a predefined pair may be overwritten. */
+static combining_verdict judge_made(MPI_Datatype datatype, bool commutes) {
+    MPI_Aint lower = 0;
+    MPI_Aint extent = 0;
+    if (datatype == MPI_DATATYPE_NULL) {
+        return (combining_verdict){.reason = TRIBUTARY_PASS_ARGUMENTS};
+    }
+    if (maps_datatype(datatype) != NULL) {
+        bool known = underlying.Type_get_extent(datatype, &lower, &extent) == MPI_SUCCESS;
+        return (combining_verdict){known ? OFFLOAD_IT : TRIBUTARY_PASS_ARGUMENTS,
+                                   to_uint32(extent), commutes};
+    }
+    if (!staging_accepts(datatype)) {
+        return (combining_verdict){.reason = TRIBUTARY_PASS_ARGUMENTS};
+    }
+    if (!is_dense(datatype, &extent)) {
+        return (combining_verdict){.reason = TRIBUTARY_PASS_GAPS};
+    }
+    return (combining_verdict){OFFLOAD_IT, to_uint32(extent), commutes};
+}
+
+__attribute__((cold, noinline)) combining_verdict combining_judge(MPI_Datatype datatype, MPI_Op op) {
+    uint32_t operator_ = maps_operator(op);
+    bool commutes = true;
+    bool is_made = operator_ == 0 && is_listed(op, &commutes);
+    if (operator_ == 0 && !is_made) {
+        return (combining_verdict){.reason = TRIBUTARY_PASS_USER_OPERATOR};
+    }
+    if (!UNDERLYING_HAS(Reduce_local) || !UNDERLYING_HAS(Type_get_true_extent)) {
+        uint32_t reason = is_made ? TRIBUTARY_PASS_USER_OPERATOR : TRIBUTARY_PASS_DATATYPE;
+        return (combining_verdict){.reason = reason};
+    }
+    if (is_made) {
+        return judge_made(datatype, commutes);
+    }
+    const datatype_entry *entry = maps_datatype(datatype);
+    if (entry == NULL) {
+        return (combining_verdict){.reason = TRIBUTARY_PASS_DATATYPE};
+    }
+    return judge_predefined(entry, datatype, operator_);
+}
+
+int combining_call(void *const context[2], const void *left, void *right, uint64_t elements) {
+    MPI_Datatype datatype = (MPI_Datatype)(uintptr_t)context[0];
+    MPI_Op op = (MPI_Op)(uintptr_t)context[1];
+    return underlying.Reduce_local(left, right, (int)elements, datatype, op);
+}

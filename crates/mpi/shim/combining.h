@@ -1,0 +1,27 @@
+/*
+ * Reductions whose elements only the underlying MPI can combine: operators that the program made, and
+ * predefined ones on datatypes that no kernel knows, such as MPI_LONG_DOUBLE. The core calls back, and
+ * MPI_Reduce_local combines.
+ */
+#ifndef TRIBUTARY_COMBINING_H
+#define TRIBUTARY_COMBINING_H
+
+#include "underlying.h"
+#include "tributary_core.h"
+
+#include <stdint.h>
+
+/* What is known of an operator on a datatype. */
+typedef struct combining_verdict {
+    uint32_t reason;        /* OFFLOAD_IT, or TRIBUTARY_PASS_*: why the underlying MPI must do it all */
+    uint32_t element_bytes; /* from one element to the next */
+    bool commutes;
+} combining_verdict;
+
+/* The verdict, by what is equal on all ranks. `op` is not null; `datatype` may be anything. */
+combining_verdict combining_judge(MPI_Datatype datatype, MPI_Op op);
+
+/* Calls MPI_Reduce_local; `context` is a datatype and an operator. Returns an MPI error code. */
+int combining_call(void *const context[2], const void *left, void *right, uint64_t elements);
+
+#endif

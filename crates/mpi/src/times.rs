@@ -1,0 +1,77 @@
+//! How long the program's collectives took, as C measures it.
+
+use std::ffi::c_int;
+use std::sync::OnceLock;
+use std::time::Instant;
+
+use tributary_client::report::{PathTaken, TimeCells, Times};
+use tributary_client::{CollectiveKind, Combiner, Settings, Switch};
+
+use crate::communicator::CCommunicator;
+use crate::names::COperation;
+
+static CELLS: TimeCells = TimeCells::new();
+/// When measuring began; empty if nobody wants times.
+static BEGAN_AT: OnceLock<Instant> = OnceLock::new();
+
+/// What was measured until now; `None` if nothing was to be.
+pub(crate) fn measured() -> Option<Times> {
+    let elapsed = BEGAN_AT.get()?.elapsed();
+    Some(CELLS.times(u64::try_from(elapsed.as_nanos()).unwrap_or(u64::MAX)))
+}
+
+/// Whether the environment wants times in a report. A setting that is not allowed is none of this
+/// function's concern: `tributary_open` names it.
+#[unsafe(no_mangle)]
+pub extern "C" fn tributary_times_wanted() -> c_int {
+    c_int::from(Settings::from_env().is_ok_and(|settings| settings.times == Switch::On))
+}
+
+/// Begins to measure.
+#[unsafe(no_mangle)]
+pub extern "C" fn tributary_times_begin() {
+    BEGAN_AT.get_or_init(Instant::now);
+}
+
+/// Adds the time of an operation that ran.
+///
+/// # Safety
+/// `communicator` came from `tributary_communicator_new` and was not freed. `operation` is valid during
+/// this call.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tributary_count_time(
+    communicator: *const CCommunicator,
+    operation: *const COperation,
+    duration_ns: u64,
+) {
+    // SAFETY: `communicator` came from `tributary_communicator_new` and was not freed, and
+    // `operation` is valid during this call: the header's rule on pointers.
+    let (communicator, operation) = unsafe { (&*communicator, &*operation) };
+    let combining = operation.combining();
+    let combiner =
+        combining.as_ref().map(|(combining, commutes)| Combiner::new(combining, *commutes));
+    // Neither fails for an operation that ran.
+    if let (Ok(communicator), Ok(operation)) =
+        (communicator.joined(), operation.operation(combiner))
+    {
+        let path = communicator.path(&operation).kind().into();
+        let len_bytes = operation.len_bytes() as u64;
+        CELLS.add(operation.collective.kind(), path, len_bytes, duration_ns);
+    }
+}
+
+/// Adds the time of an operation in the underlying MPI.
+#[unsafe(no_mangle)]
+pub extern "C" fn tributary_count_time_passed(collective: u32, len_bytes: u64, duration_ns: u64) {
+    if let Some(kind) = CollectiveKind::from_number(collective) {
+        CELLS.add(kind, PathTaken::PassedThrough, len_bytes, duration_ns);
+    }
+}
+
+/// Counts an operation whose time nobody measures.
+#[unsafe(no_mangle)]
+pub extern "C" fn tributary_count_not_measured(collective: u32) {
+    if let Some(kind) = CollectiveKind::from_number(collective) {
+        CELLS.add_not_measured(kind);
+    }
+}

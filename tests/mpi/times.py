@@ -1,0 +1,179 @@
+#!/usr/bin/env python3
+"""Runs `times`, whose collectives are known, and checks that the report tells their times.
+
+Every collective must be in the cell of its kind, path and size class, with as many calls as were made;
+the times must be as long as the program made them, and no longer than the program ran. The same program
+with offloading off must have the same calls, all passed through: the baseline of `tributary report`, whose
+comparison and drawing are checked as well. Without times in the report nothing may be measured.
+"""
+
+import json
+import os
+import subprocess
+import sys
+
+import run
+
+RANKS = 4
+# Where a kind of the group `further` may go on several hosts.
+ANY = ("in_node", "in_tree", "direct", "passed_through")
+PROGRAM = run.Program("times")
+# check_finish() calls it.
+ALSO_MADE = ("allreduce", 16)
+TOLERANCE_CLOCKS = 1.05
+
+
+def paths_of(group, hosts, is_off):
+    """The paths that a group of collectives may take."""
+    if is_off or group == "passed":
+        return ("passed_through",)
+    if group == "further" and hosts > 1:
+        return ANY
+    return ("in_tree",) if hosts > 1 and group != "host" else ("in_node",)
+
+
+def class_of(bytes_):
+    """The shortest contribution of a size class, as the report's keys have it."""
+    return 0 if bytes_ == 0 else 1 << (bytes_.bit_length() - 1)
+
+
+def made_by(output):
+    """What the program says it made: measured cells, and nonblocking calls, by collective."""
+    cells, started = {}, {}
+    for line in output.splitlines():
+        words = line.split()
+        if words[:1] != ["made"] or len(words) != 6:
+            continue
+        kind, bytes_, calls, group, least_us = words[1], *map(int, words[2:4]), words[4], int(words[5])
+        if group == "started":
+            started[kind] = started.get(kind, 0) + calls
+            continue
+        cell = cells.setdefault((kind, class_of(bytes_)), {"calls": 0, "least_us": 0, "group": group})
+        if cell["group"] != group:
+            raise run.Failure(f"{kind} of {bytes_} bytes is in the groups {cell['group']} and {group}")
+        cell["calls"] += calls
+        cell["least_us"] += least_us
+    if not cells or not started:
+        raise run.Failure("the program does not say what it made", output)
+    return cells, started
+
+
+def check_cell(name, path, cell, made, allowed):
+    if path not in allowed:
+        raise run.Failure(f"{name}: in {path}, expected {allowed}")
+    if cell["calls"] != made["calls"]:
+        raise run.Failure(f"{name}: {cell['calls']} calls, {made['calls']} were made")
+    if sum(cell["durations"].values()) != cell["calls"]:
+        raise run.Failure(f"{name}: the histogram has {sum(cell['durations'].values())} calls of "
+                          f"{cell['calls']}")
+    if not 0 < cell["min_ns"] <= cell["total_ns"] / cell["calls"] <= cell["max_ns"]:
+        raise run.Failure(f"{name}: min, mean and max are {cell}")
+    if cell["total_ns"] < made["least_us"] * 1000:
+        raise run.Failure(f"{name}: {cell['total_ns']} ns, took {made['least_us']} us at least")
+
+
+def check_times(report, output, hosts, is_off):
+    """Compares the report with what the program made."""
+    times = report.get("times")
+    if times is None:
+        raise run.Failure("the report has no times", output)
+    made, started = made_by(output)
+    cells = [((kind, int(size)), path, cell) for kind, paths in times["collectives"].items()
+             for path, sizes in paths.items() for size, cell in sizes.items()]
+    for key, path, cell in cells:
+        if key in made:
+            allowed = paths_of(made[key]["group"], hosts, is_off)
+            check_cell(f"{key[0]} of {key[1]} bytes", path, cell, made[key], allowed)
+        elif key != ALSO_MADE:
+            raise run.Failure(f"{key} in {path}: nobody made it: {cell}", output)
+    missing = made.keys() - {key for key, _, _ in cells}
+    if missing:
+        raise run.Failure(f"the report lacks {sorted(missing)}", output)
+    if times.get("not_measured") != started:
+        raise run.Failure(f"not measured: {times.get('not_measured')}, expected {started}", output)
+    inside = sum(cell["total_ns"] for _, _, cell in cells)
+    if times["ranks"] != RANKS or not 0 < inside < times["program_ns"]:
+        raise run.Failure(f"{inside} ns inside of {times['program_ns']} ns, {times['ranks']} ranks")
+
+
+def run_times(options, place, hosts, report, environment, more=()):
+    """One run; the report and what the program printed, and how long it took, launcher included."""
+    report.unlink(missing_ok=True)
+    words = [options.tributary, "run", "--hosts", str(hosts), "--report", report, *more, "--",
+             place["mpirun"], "-n", str(RANKS), place["folder"] / "times",
+             "--watchdog", str(max(1, int(options.timeout) - 10))]
+    started = run.time.monotonic()
+    output = run.run_checked(PROGRAM, words, environment, options.timeout)
+    wall_ns = (run.time.monotonic() - started) * 1e9
+    found = json.loads(report.read_text())
+    program_ns = (found.get("times") or {}).get("program_ns", 0)
+    if program_ns > RANKS * wall_ns * TOLERANCE_CLOCKS:
+        raise run.Failure(f"{program_ns} ns of {RANKS} ranks in {wall_ns} ns", output)
+    return found, output
+
+
+def check_reasons(report):
+    """With offloading off nothing is offloaded, and the report says why."""
+    if report["passed_through"] == 0 or report["in_node"] + report["in_tree"] + report["direct"] > 0:
+        raise run.Failure(f"offloading is off, and the report says {report}")
+    if not any("switched off" in reason for reason in report["reasons"]):
+        raise run.Failure(f"switched off is no reason of {report['reasons']}")
+
+
+def check_comparison(options, ours, baseline, drawing):
+    """`tributary report` compares the two, as text, JSON and a drawing."""
+    words = [options.tributary, "report", ours, "--baseline", baseline, "--json", "--plot", drawing]
+    done = subprocess.run([str(word) for word in words], check=False, capture_output=True, text=True)
+    if done.returncode != 0:
+        raise run.Failure("tributary report failed", done.stderr)
+    rows = json.loads(done.stdout)["compared"]
+    differing = [row for row in rows if row["calls"] != row["baseline_calls"]]
+    if not rows or differing:
+        raise run.Failure(f"compared: {differing}", done.stdout)
+    if drawing.read_text().count("<svg") < 2:
+        raise run.Failure(f"{drawing} holds no panel")
+
+
+def run_all(options, place, hosts, environment):
+    """With times, without, and with offloading off."""
+    folder = place["folder"]
+    ours, baseline = folder / f"times-{hosts}.json", folder / f"times-{hosts}-off.json"
+    report, output = run_times(options, place, hosts, ours, environment)
+    check_times(report, output, hosts, False)
+    silent, _ = run_times(options, place, hosts, folder / "times-none.json",
+                          environment | {"TRIBUTARY_TIMES": "off"})
+    if "times" in silent or silent["communicators"] != report["communicators"]:
+        raise run.Failure(f"without times the report says {silent}")
+    off, output = run_times(options, place, hosts, baseline, environment, ("--offload", "off"))
+    check_times(off, output, hosts, True)
+    check_reasons(off)
+    check_comparison(options, ours, baseline, folder / f"times-{hosts}.svg")
+
+
+def main():
+    options = run.parse_arguments()
+    options.tributary = options.tributary.absolute()
+    failures = 0
+    for mpi in (*run.MPIS, *run.DEBIAN) if options.mpi == "all" else (options.mpi,):
+        if not run.is_there(options, mpi):
+            failures += os.environ.get("CI") == "true"
+            continue
+        place = run.prepare(options, mpi, [PROGRAM])
+        environment = run.mpi_launch.environment(PATH=f"{place['mpirun'].parent}:{os.environ['PATH']}")
+        environment |= place["settings"] | {"TRIBUTARY_TIMES": "on"}
+        for hosts in (1, 2):
+            try:
+                if PROGRAM.name in place["failed"]:
+                    raise run.Failure("does not compile", place["failed"][PROGRAM.name])
+                run_all(options, place, hosts, environment)
+                verdict = "ok"
+            except run.Failure as failure:
+                verdict = f"FAILED: {failure}\n{failure.output}"
+                failures += 1
+            print(f"{mpi:14} times: ranks {RANKS} hosts {hosts}  {verdict}", flush=True)
+    print(f"times: {failures} failed")
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
