@@ -1,7 +1,8 @@
 /*
  * Calls one MPI collective in a loop, for tests/mpi/instructions.py, which runs it under callgrind.
  *
- * Arguments: allreduce|reduce|bcast|barrier, and the number of calls. 8 bytes, float, sum.
+ * Arguments: allreduce|reduce|bcast|barrier, or persistent for MPI_Start and MPI_Wait of an allreduce, and
+ * the number of calls. 8 bytes, float, sum.
  */
 #include <mpi.h>
 #include <stdio.h>
@@ -19,6 +20,10 @@ int main(int argc, char **argv) {
     int calls = atoi(argv[2]);
     MPI_Init(&argc, &argv);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Request request = MPI_REQUEST_NULL;
+    if (strcmp(argv[1], "persistent") == 0) {
+        MPI_Allreduce_init(mine, sum, 2, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD, MPI_INFO_NULL, &request);
+    }
     for (int at = 0; at < calls; at++) {
         if (strcmp(argv[1], "allreduce") == 0) {
             MPI_Allreduce(mine, sum, 2, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
@@ -26,9 +31,15 @@ int main(int argc, char **argv) {
             MPI_Reduce(mine, sum, 2, MPI_FLOAT, MPI_SUM, 0, MPI_COMM_WORLD);
         } else if (strcmp(argv[1], "bcast") == 0) {
             MPI_Bcast(rank == 0 ? mine : sum, 2, MPI_FLOAT, 0, MPI_COMM_WORLD);
+        } else if (strcmp(argv[1], "persistent") == 0) {
+            MPI_Start(&request);
+            MPI_Wait(&request, MPI_STATUS_IGNORE);
         } else {
             MPI_Barrier(MPI_COMM_WORLD);
         }
+    }
+    if (request != MPI_REQUEST_NULL) {
+        MPI_Request_free(&request);
     }
     MPI_Finalize();
     return 0;

@@ -24,9 +24,10 @@ sys.path.insert(0, str(ROOT / "mk"))
 import mpi_launch  # noqa: E402, its folder is on the path only now
 
 FLAGS = ("-std=c11", "-O2", "-g", "-Wall", "-Wextra", "-Werror")
-# Collective, interposed function, instructions allowed per call on the rank with more of them.
-LIMITS = [("allreduce", "shim_Allreduce", 322), ("reduce", "shim_Reduce", 365),
-          ("bcast", "shim_Bcast", 272), ("barrier", "shim_Barrier", 142)]
+# Collective, interposed functions, instructions allowed per call on the rank with more of them.
+LIMITS = [("allreduce", ("shim_Allreduce",), 322), ("reduce", ("shim_Reduce",), 365),
+          ("bcast", ("shim_Bcast",), 272), ("barrier", ("shim_Barrier",), 142),
+          ("persistent", ("shim_Start", "shim_Wait"), 545)]
 SHORT, LONG = 500, 2500
 
 
@@ -44,12 +45,12 @@ def parse_arguments():
     return parser.parse_args()
 
 
-def collected(program, collective, function, calls, arguments, folder):
+def collected(program, collective, functions, calls, arguments, folder):
     """Instructions of the two ranks, in any order."""
     library = (arguments.libraries / "libtributary.so").resolve()
     command = [arguments.venvs / "mpich/bin/mpirun", "-n", 2, "env", f"LD_PRELOAD={library}",
                "valgrind", "--tool=callgrind", f"--callgrind-out-file={folder}/callgrind.%p",
-               "--collect-atstart=no", f"--toggle-collect={function}",
+               "--collect-atstart=no", *(f"--toggle-collect={name}" for name in functions),
                "--toggle-collect=*HostGroup*wait_for*", program, collective, calls]
     status, text = mpi_launch.run(command, arguments.timeout)
     counts = [int(number) for number in re.findall(r"Collected : (\d+)", text)]
@@ -58,9 +59,9 @@ def collected(program, collective, function, calls, arguments, folder):
     return counts
 
 
-def per_call(program, collective, function, arguments, folder):
-    short = sorted(collected(program, collective, function, SHORT, arguments, folder))
-    long = sorted(collected(program, collective, function, LONG, arguments, folder))
+def per_call(program, collective, functions, arguments, folder):
+    short = sorted(collected(program, collective, functions, SHORT, arguments, folder))
+    long = sorted(collected(program, collective, functions, LONG, arguments, folder))
     return [(after - before) / (LONG - SHORT) for before, after in zip(short, long)]
 
 
@@ -76,8 +77,8 @@ def main():
         compiler = arguments.venvs / "mpich/bin/mpicc"
         subprocess.run([str(compiler), *FLAGS, str(HERE / "instructions.c"), "-o",
                         str(program)], check=True)
-        for collective, function, limit in LIMITS:
-            cheaper, dearer = per_call(program, collective, function, arguments, folder)
+        for collective, functions, limit in LIMITS:
+            cheaper, dearer = per_call(program, collective, functions, arguments, folder)
             outcome = "ok" if 0 < dearer <= limit else "FAILED"
             failed += outcome != "ok"
             print(f"{collective:10} 8 B, 2 ranks: {cheaper:.0f} and {dearer:.0f} instructions a "

@@ -25,7 +25,7 @@ MPIS = ("openmpi", "mpich")
 # Those that Debian ships, and the programs and numbers of ranks and hosts that run under them.
 DEBIAN = {"debian-openmpi": "openmpi", "debian-mpich": "mpich"}
 # Not `further`: it also passes calls on whose results are wrong there (docs/mpi.md).
-DEBIAN_PROGRAMS = ("collectives", "waits", "bcast_types", "passing", "lifecycle", "threads", "bits",
+DEBIAN_PROGRAMS = ("collectives", "waits", "persistent", "bcast_types", "passing", "lifecycle", "threads", "bits",
                    "operators")
 # MPICH 4.0.2 by itself crashes in MPI_Reduce in place on long vectors otherwise.
 DEBIAN_SETTINGS = {"MPIR_CVAR_DEVICE_COLLECTIVES": "none"}
@@ -86,6 +86,7 @@ PROGRAMS = (
             settings=(("TRIBUTARY_BETWEEN_HOSTS", "direct"),
                       ("TRIBUTARY_HOST_ADDRESS", "127.0.0.1"))),
     Program("waits"),
+    Program("persistent", ((2, 1, ()), (4, 1, ()), (9, 1, ()), (2, 2, ()), (4, 2, ()))),
     Program("bcast_types"),
     Program("passing"),
     Program("errors"),

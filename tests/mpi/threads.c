@@ -6,11 +6,21 @@
 
 #include "check.h"
 
+#if defined(OPEN_MPI) && OMPI_MAJOR_VERSION < 5
+#include <mpi-ext.h>
+#define ALLREDUCE_INIT MPIX_Allreduce_init
+#else
+#define ALLREDUCE_INIT MPI_Allreduce_init
+#endif
+
 enum { THREADS = 4, ROUNDS = 40, ELEMENTS = 300, TAG = 21 };
 
 typedef struct {
     int number;
     MPI_Comm comm;
+    long mine;
+    long sum;
+    MPI_Request persistent; /* adds up `mine` */
 } worker;
 
 static void reduce_blocking(const worker *own, int round) {
@@ -49,6 +59,28 @@ static void reduce_nonblocking(const worker *own, int round) {
     check_equal(100 * own->number + round, word, "MPI_Ibcast");
 }
 
+/* Ended in one way or another, with an operation in between in some rounds. */
+static void reduce_persistently(worker *own, int round) {
+    int flag = 0;
+    own->mine = own->number * 1000 + world.rank + round;
+    own->sum = -1;
+    MPI_Start(&own->persistent);
+    if (round % 5 == 0) {
+        MPI_Barrier(own->comm);
+    }
+    if (round % 3 == 0) {
+        MPI_Wait(&own->persistent, MPI_STATUS_IGNORE);
+    } else if (round % 3 == 1) {
+        while (!flag) {
+            MPI_Test(&own->persistent, &flag, MPI_STATUS_IGNORE);
+        }
+    } else {
+        MPI_Waitany(1, &own->persistent, &flag, MPI_STATUS_IGNORE);
+    }
+    long base = (long)world.ranks * (own->number * 1000 + round) + world.ranks * (world.ranks - 1) / 2;
+    check_equal(base, own->sum, "the persistent sum");
+}
+
 static void reduce_to_root(const worker *own, int round) {
     int one = own->number;
     int sum = 0;
@@ -79,11 +111,14 @@ static void exchange(const worker *own, int round) {
 }
 
 static void *work(void *argument) {
-    const worker *own = argument;
+    worker *own = argument;
+    ALLREDUCE_INIT(&own->mine, &own->sum, 1, MPI_LONG, MPI_SUM, own->comm, MPI_INFO_NULL,
+                   &own->persistent);
     for (int round = 0; round < ROUNDS; round++) {
         check_case("thread %d round %d", own->number, round);
         reduce_blocking(own, round);
         reduce_nonblocking(own, round);
+        reduce_persistently(own, round);
         if (own->number == 1 && round % 4 == 0) {
             make_communicator(own);
         } else if (own->number == 2) {
@@ -92,6 +127,7 @@ static void *work(void *argument) {
             reduce_to_root(own, round);
         }
     }
+    MPI_Request_free(&own->persistent);
     return NULL;
 }
 

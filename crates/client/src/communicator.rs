@@ -10,6 +10,7 @@ use crate::context::Context;
 use crate::exclusive::Exclusive;
 use crate::kernels::PairNumber;
 use crate::operation::{CollectiveError, Operation};
+use crate::prepared::Prepared;
 use crate::progress_hook::ProgressHook;
 use crate::report::{Counters, PathKind};
 use crate::request::{Request, enlist};
@@ -216,13 +217,23 @@ impl Communicator {
         let path = engine.path(&operation);
         self.counters.count_in_turn(operation.collective.kind(), path.kind());
         engine.start(operation, path, Arc::clone(&state))?;
-        // What aggregation nodes finish alone needs no thread of this process meanwhile.
-        let needs_driving = !engine.is_idle() && !engine.goes_on_alone();
+        let needs_driving = engine.needs_driving();
         drop(engine);
         if needs_driving {
             enlist(&self.shared);
         }
         Ok(Request::new(state, Arc::clone(&self.shared)))
+    }
+
+    /// Prepares an operation that is to be started many times. Local.
+    ///
+    /// # Errors
+    /// As [`Communicator::start`].
+    ///
+    /// # Safety
+    /// The blocks of a reduce-scatter are valid now.
+    pub unsafe fn prepare(&self, operation: Operation) -> Result<Prepared, CollectiveError> {
+        Prepared::new(&self.shared, &self.counters, operation, self.context.callers_take_turns)
     }
 
     /// Gives the communicator up at all its ranks, as the program wants it: whatever waits on it

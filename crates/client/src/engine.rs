@@ -17,9 +17,11 @@ use crate::request_state::RequestState;
 use crate::selection::{Path, Selection};
 use multi_leader::MultiLeader;
 use plan::{Plan, PlanContext, Stage, plan, shm_action};
+use prepared::PreparedOperation;
 
 pub(crate) use methods::InterHostMethods;
 pub(crate) use plan::StreamUse;
+pub(crate) use prepared::PreparedNumber;
 
 mod blocks;
 mod failures;
@@ -28,6 +30,8 @@ mod methods;
 mod multi_leader;
 mod outcome;
 mod plan;
+mod posted;
+mod prepared;
 mod stages;
 mod streaming;
 
@@ -61,6 +65,10 @@ pub(crate) struct Engine {
     /// Nonblocking operations, oldest first; the first is the one that runs.
     queue: VecDeque<Queued>,
     current: Option<Current>,
+    /// Those that may be started again and again, by number.
+    prepared: Vec<Option<PreparedOperation>>,
+    /// The one of them that is under way beside the queue, which is empty then.
+    posted: Option<PreparedNumber>,
     failed: Option<CollectiveError>,
     /// Memory of plans, kept from operation to operation.
     scratch: Vec<u8>,
@@ -132,6 +140,8 @@ impl Engine {
             policy,
             queue: VecDeque::new(),
             current: None,
+            prepared: Vec::new(),
+            posted: None,
             failed: None,
             scratch: Vec::new(),
             cuts: Vec::new(),
@@ -170,6 +180,7 @@ impl Engine {
                 return outcome;
             }
         }
+        self.enqueue_posted();
         self.drain_queue();
         if let Some(error) = &self.failed {
             return Err(error.clone());
@@ -198,17 +209,22 @@ impl Engine {
         if operation.combiner.is_some() && self.check(operation).is_err() {
             return None;
         }
+        let stage = self.host_stage(operation)?;
+        // SAFETY: the buffers are valid and this call's alone, as the caller promises.
+        let outcome = unsafe { self.idle_host()?.run(&stage) };
+        Some(outcome.map_err(|lost| self.on_lost(lost)))
+    }
+
+    /// What an operation does in shared memory if all ranks are on one host.
+    #[inline]
+    fn host_stage(&self, operation: &Operation) -> Option<shm::Operation> {
         let kernel = self.kernel_of(operation);
         // On one host the local ranks are the ranks of the communicator.
         let action = shm_action(operation, kernel)?;
         let is_broadcast = matches!(action, shm::Action::Broadcast { .. });
         let Operation { target, .. } = *operation;
         let source = if is_broadcast { target.cast_const() } else { operation.source };
-        let len_bytes = operation.len_bytes();
-        let stage = shm::Operation { action, source, target, len_bytes };
-        // SAFETY: the buffers are valid and this call's alone, as the caller promises.
-        let outcome = unsafe { self.idle_host()?.run(&stage) };
-        Some(outcome.map_err(|lost| self.on_lost(lost)))
+        Some(shm::Operation { action, source, target, len_bytes: operation.len_bytes() })
     }
 
     /// Shared memory, where that is all an operation takes and nothing is before it in line.
@@ -217,9 +233,10 @@ impl Engine {
         if self.has_idle_host { self.host.as_mut() } else { None }
     }
 
-    /// After every change of the queue, and after a failure.
+    /// After every change of the queue or of what is posted, and after a failure.
     fn note_idle(&mut self) {
-        self.has_idle_host = self.is_one_host && self.queue.is_empty() && self.failed.is_none();
+        let has_none_before = self.queue.is_empty() && self.posted.is_none();
+        self.has_idle_host = self.is_one_host && has_none_before && self.failed.is_none();
     }
 
     /// The communicator is of no further use, for this reason unless there is one already.
@@ -250,16 +267,22 @@ impl Engine {
         request: Arc<RequestState>,
     ) -> Result<(), CollectiveError> {
         self.check(&operation)?;
+        self.start_checked(operation, path, request);
+        Ok(())
+    }
+
+    /// The same for an operation that is known to be one.
+    fn start_checked(&mut self, operation: Operation, path: Path, request: Arc<RequestState>) {
         if let Some(error) = &self.failed {
             request.finish(Err(error.clone()));
         } else if is_empty(&operation) {
             request.finish(Ok(()));
         } else {
+            self.enqueue_posted();
             self.queue.push_back(Queued { operation, path, request });
             self.note_idle();
             self.progress();
         }
-        Ok(())
     }
 
     /// Goes on with what was started, without waiting. `true` if something finished.
@@ -289,7 +312,7 @@ impl Engine {
     /// Whether what was started goes on without this process: there is one operation, aggregation nodes
     /// carry its last stage here, and all of it is sent. Then nobody has to poll it before its result is
     /// wanted.
-    pub(crate) fn goes_on_alone(&mut self) -> bool {
+    fn goes_on_alone(&mut self) -> bool {
         let Some(current) = &self.current else { return false };
         let is_last = current.next + 1 == current.plan.len();
         match current.plan.get(current.next) {
@@ -301,7 +324,13 @@ impl Engine {
         }
     }
 
-    /// Whether nothing started is left.
+    /// Whether a thread of this process has to drive what was started. What aggregation nodes finish alone
+    /// needs none.
+    pub(crate) fn needs_driving(&mut self) -> bool {
+        !self.is_idle() && !self.goes_on_alone()
+    }
+
+    /// Whether nothing in the queue is left.
     pub(crate) fn is_idle(&self) -> bool {
         self.queue.is_empty()
     }

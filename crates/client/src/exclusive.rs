@@ -41,7 +41,7 @@ impl<T> Exclusive<T> {
     ///
     /// # Safety
     /// Until somebody calls [`share`](Self::share), every use of a guard happens before the next call of
-    /// [`lock`](Self::lock), whichever threads they are on, and nobody calls
+    /// [`lock`](Self::lock) or [`lock_if_free`](Self::lock_if_free), whichever threads they are on, and nobody calls
     /// [`try_lock`](Self::try_lock).
     pub(crate) unsafe fn unshared(value: T) -> Self {
         Self { is_shared: AtomicBool::new(false), ..Self::new(value) }
@@ -66,6 +66,15 @@ impl<T> Exclusive<T> {
             .load(Ordering::Relaxed)
             .then(|| self.mutex.lock().unwrap_or_else(PoisonError::into_inner));
         self.guard(mutex)
+    }
+
+    /// The value, unless another thread has it. While the value is not shared, none has.
+    pub(crate) fn lock_if_free(&self) -> Option<Guard<'_, T>> {
+        // Relaxed: as in `share`.
+        if self.is_shared.load(Ordering::Relaxed) {
+            return self.try_lock();
+        }
+        Some(self.guard(None))
     }
 
     /// The value, unless another thread has it. For values that are shared.

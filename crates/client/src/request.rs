@@ -14,6 +14,7 @@ use tributary_shm_collectives::waiting::{NAP_MAX, Waiter};
 /// An operation that was started.
 ///
 /// Dropping it does not cancel the operation: its buffers stay in use until it is done.
+#[derive(Clone)]
 pub struct Request {
     state: Arc<RequestState>,
     communicator: Arc<Shared>,
@@ -22,6 +23,11 @@ pub struct Request {
 impl Request {
     pub(crate) fn new(state: Arc<RequestState>, communicator: Arc<Shared>) -> Self {
         Self { state, communicator }
+    }
+
+    /// The result, once there is one; drives nothing.
+    pub(crate) fn outcome(&self) -> Option<Result<(), CollectiveError>> {
+        self.state.outcome()
     }
 
     /// Drives the communicator a little and says whether the operation is done.

@@ -165,6 +165,7 @@ typedef struct tributary_operation {
 
 typedef struct tributary_communicator tributary_communicator;
 typedef struct tributary_request tributary_request;
+typedef struct tributary_prepared tributary_prepared;
 
 /*
  * Opens the process's context. Collective over the ranks of `world`, and the outcome is the same
@@ -270,6 +271,39 @@ int tributary_test(tributary_request *request);
 
 /* Frees a request that is done or has failed. */
 void tributary_request_free(tributary_request *request);
+
+/*
+ * Prepares an operation that is to be started many times, one start after the other. Returns null with a
+ * message if it is none. `operation` itself is copied; its cuts are valid until
+ * tributary_prepared_free(). Not collective.
+ */
+tributary_prepared *tributary_prepare(tributary_communicator *communicator,
+                                      const tributary_operation *operation);
+
+/*
+ * Starts it once more and counts it; the last start is over. How it ends, the next three functions tell:
+ * the first of them that returns something else than TRIBUTARY_PENDING ends the start.
+ */
+void tributary_prepared_start(const tributary_prepared *prepared);
+
+/* Drives it. Returns as tributary_test(). */
+int tributary_prepared_test(const tributary_prepared *prepared);
+
+/*
+ * Waits for it, if ranks of this host alone take part and nothing that was started earlier is outstanding;
+ * else, or if other threads may come on the communicator meanwhile and it takes long, returns
+ * TRIBUTARY_PENDING. Returns as tributary_test().
+ */
+int tributary_prepared_wait(const tributary_prepared *prepared);
+
+/*
+ * The request of the start that is under way, for tributary_test() and tributary_rest() until it is over.
+ * It belongs to `prepared`: do not free it.
+ */
+tributary_request *tributary_prepared_request(tributary_prepared *prepared);
+
+/* Frees it; its last start is over. */
+void tributary_prepared_free(tributary_prepared *prepared);
 
 /*
  * Pauses for a moment, in a wait for `request` and for what only the caller can poll between two calls.

@@ -9,6 +9,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 
+_Atomic(handle_table *) comm_table;
 static int keyval = MPI_KEYVAL_INVALID;
 static pthread_mutex_t adopting = PTHREAD_MUTEX_INITIALIZER;
 
@@ -36,7 +37,7 @@ void communicators_let_go(comm_record *record) {
 static int give_up(MPI_Comm comm, int key, void *value, void *extra) {
     (void)comm, (void)key, (void)extra;
     comm_record *record = value;
-    comm_table_remove(record);
+    handle_table_remove(&comm_table, (uintptr_t)record->comm, record);
     atomic_store_explicit(&record->is_freed, true, memory_order_relaxed);
     communicators_let_go(record);
     return MPI_SUCCESS;
@@ -105,7 +106,7 @@ static comm_record *new_record(MPI_Comm comm, const char *label) {
     bool counted = record->rank == 0 && !(is_inter && remote_group_counts(comm));
     record->core = tributary_communicator_new(is_inter ? "intercommunicator" : label,
                                               (uint32_t)record->size, counted);
-    if (!comm_table_insert(record)) {
+    if (!handle_table_insert(&comm_table, (uintptr_t)comm, record)) {
         communicators_let_go(record);
         return NULL;
     }
@@ -120,7 +121,7 @@ static comm_record *new_record(MPI_Comm comm, const char *label) {
 static int progress(void *context) {
     comm_record *record = context;
     shim_drive_mpi();
-    return fault_tolerance_is_revoked(record->comm);
+    return communicators_is_revoked(record);
 }
 
 static void pass_on(comm_record *record, uint32_t reason) {
@@ -146,6 +147,17 @@ void communicators_join(comm_record *record) {
     comm_state state = fault_tolerance_is_on() ? COMM_WATCHED : COMM_READY;
     /* Pairs with the acquire in decide(): the links are visible with the state. */
     atomic_store_explicit(&record->state, state, memory_order_release);
+}
+
+bool communicators_is_revoked(comm_record *record) {
+    /* Relaxed: a call on a communicator that another thread is freeing is the program's error. */
+    return !atomic_load_explicit(&record->is_freed, memory_order_relaxed) &&
+           fault_tolerance_is_revoked(record->comm);
+}
+
+MPI_Comm communicators_for_errors(comm_record *record) {
+    bool is_freed = atomic_load_explicit(&record->is_freed, memory_order_relaxed);
+    return is_freed ? MPI_COMM_WORLD : record->comm;
 }
 
 void communicators_revoked(comm_record *record) {
@@ -183,11 +195,12 @@ comm_record *communicators_find(MPI_Comm comm) {
 }
 
 /* Calls give_up(). */
-static void delete_attribute(comm_record *record) {
+static void delete_attribute(void *value) {
+    comm_record *record = value;
     underlying.Comm_delete_attr(record->comm, keyval);
 }
 
 void communicators_close(void) {
-    comm_table_visit(delete_attribute);
+    handle_table_visit(&comm_table, delete_attribute);
     underlying.Comm_free_keyval(&keyval);
 }

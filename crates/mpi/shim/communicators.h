@@ -26,7 +26,7 @@ typedef struct comm_record {
     int size;
     _Atomic comm_state state;
     atomic_bool is_freed; /* `comm` is no handle any more */
-    atomic_int holds;     /* one for the communicator, one for each nonblocking operation */
+    atomic_int holds; /* one for the communicator, one for each nonblocking or persistent operation */
     _Atomic uint32_t pass_reason; /* TRIBUTARY_PASS_*; written before `state` is COMM_PASSES */
     /* Written before `state` is COMM_READY or COMM_WATCHED. */
     bool is_on_one_host;
@@ -48,6 +48,12 @@ comm_record *communicators_find(MPI_Comm comm);
 
 /* Sets a late communicator up. Collective over its members. */
 void communicators_join(comm_record *record);
+
+/* Whether MPI knows that it is revoked; false if the program has freed it. */
+bool communicators_is_revoked(comm_record *record);
+
+/* The communicator whose error handler is to be called: MPI_COMM_WORLD if the program has freed this one. */
+MPI_Comm communicators_for_errors(comm_record *record);
 
 /* The program has revoked it: passes every later operation on `record` to MPI, which refuses it. */
 void communicators_revoked(comm_record *record);

@@ -9,7 +9,7 @@
  */
 #include "blocking.h"
 #include "deciding.h"
-#include "pending.h"
+#include "persistent.h"
 #include "shim.h"
 #include "timing.h"
 
@@ -36,7 +36,7 @@ static comm_record *decide_by_length(comm_record *record, uint32_t collective, u
         return record;
     }
     tributary_count_passed(record->core, collective, TRIBUTARY_PASS_SLOWER);
-    if (mode == OFFLOAD_NONBLOCKING) {
+    if (mode != OFFLOAD_BLOCKING) {
         timing_leave_out(collective);
     }
     return NULL;
@@ -311,6 +311,16 @@ static uint64_t gathered_bytes(const void *sendbuf, gather_side send, gather_sid
                               : underlying.name arguments;                                         \
     }
 
+/* `define` is INTERPOSE or INTERPOSE_EXTENSION, and `underlying_name` the member of `underlying`. */
+#define PERSISTENT(define, name, underlying_name, parameters, arguments, decision)                 \
+    define(name, parameters, arguments) {                                                          \
+        tributary_operation operation;                                                             \
+        staging through = {.needed = false};                                                       \
+        comm_record *record = decision(OFFLOAD_PERSISTENT);                                          \
+        return record != NULL ? persistent_make(record, &operation, &through, request)             \
+                              : persistent_passed(underlying.underlying_name arguments, request);  \
+    }
+
 /* The blocking and the nonblocking form. The lists come without their parentheses. */
 #define COLLECTIVE(name, iname, parameters, arguments, decision, collective, len_bytes)            \
     BLOCKING(name, (parameters), (arguments), decision, collective, len_bytes)                     \
@@ -378,3 +388,55 @@ REDUCE_SCATTER_BLOCK(Reduce_scatter_block_c, Ireduce_scatter_block_c, MPI_Count)
 SCAN(Scan_c, Iscan_c, MPI_Count, DECIDE_SCAN, TRIBUTARY_SCAN)
 SCAN(Exscan_c, Iexscan_c, MPI_Count, DECIDE_EXSCAN, TRIBUTARY_EXSCAN)
 ALLGATHER(Allgather_c, Iallgather_c, MPI_Count)
+
+#define PERSISTENT_SCATTER(define, name, underlying_name, count_type, decision)                    \
+    PERSISTENT(define, name, underlying_name,                                                      \
+               (const void *sendbuf, void *recvbuf, const count_type recvcounts[],                 \
+                MPI_Datatype datatype, MPI_Op op, MPI_Comm comm, MPI_Info info,                    \
+                MPI_Request *request),                                                             \
+               (sendbuf, recvbuf, recvcounts, datatype, op, comm, info, request), decision)
+
+#define PERSISTENT_SCATTER_BLOCK(define, name, underlying_name, count_type)                        \
+    PERSISTENT(define, name, underlying_name,                                                      \
+               (const void *sendbuf, void *recvbuf, count_type recvcount, MPI_Datatype datatype,   \
+                MPI_Op op, MPI_Comm comm, MPI_Info info, MPI_Request *request),                    \
+               (sendbuf, recvbuf, recvcount, datatype, op, comm, info, request),                   \
+               DECIDE_SCATTER_BLOCK)
+
+#define PERSISTENT_SCAN(define, name, underlying_name, count_type, decision)                       \
+    PERSISTENT(define, name, underlying_name,                                                      \
+               (const void *sendbuf, void *recvbuf, count_type count, MPI_Datatype datatype,       \
+                MPI_Op op, MPI_Comm comm, MPI_Info info, MPI_Request *request),                    \
+               (sendbuf, recvbuf, count, datatype, op, comm, info, request), decision)
+
+#define PERSISTENT_GATHER(define, name, underlying_name, count_type)                               \
+    PERSISTENT(define, name, underlying_name,                                                      \
+               (const void *sendbuf, count_type sendcount, MPI_Datatype sendtype, void *recvbuf,   \
+                count_type recvcount, MPI_Datatype recvtype, MPI_Comm comm, MPI_Info info,         \
+                MPI_Request *request),                                                             \
+               (sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, info, request),  \
+               DECIDE_GATHER)
+
+PERSISTENT_SCATTER(INTERPOSE, Reduce_scatter_init, Reduce_scatter_init, int, DECIDE_SCATTER)
+PERSISTENT_SCATTER_BLOCK(INTERPOSE, Reduce_scatter_block_init, Reduce_scatter_block_init, int)
+PERSISTENT_SCAN(INTERPOSE, Scan_init, Scan_init, int, DECIDE_SCAN)
+PERSISTENT_SCAN(INTERPOSE, Exscan_init, Exscan_init, int, DECIDE_EXSCAN)
+PERSISTENT_GATHER(INTERPOSE, Allgather_init, Allgather_init, int)
+
+PERSISTENT_SCATTER(INTERPOSE, Reduce_scatter_init_c, Reduce_scatter_init_c, MPI_Count,
+                   DECIDE_SCATTER_LARGE)
+PERSISTENT_SCATTER_BLOCK(INTERPOSE, Reduce_scatter_block_init_c, Reduce_scatter_block_init_c,
+                         MPI_Count)
+PERSISTENT_SCAN(INTERPOSE, Scan_init_c, Scan_init_c, MPI_Count, DECIDE_SCAN)
+PERSISTENT_SCAN(INTERPOSE, Exscan_init_c, Exscan_init_c, MPI_Count, DECIDE_EXSCAN)
+PERSISTENT_GATHER(INTERPOSE, Allgather_init_c, Allgather_init_c, MPI_Count)
+
+#ifdef OPEN_MPI
+PERSISTENT_SCATTER(INTERPOSE_EXTENSION, Reduce_scatter_init, X_Reduce_scatter_init, int,
+                   DECIDE_SCATTER)
+PERSISTENT_SCATTER_BLOCK(INTERPOSE_EXTENSION, Reduce_scatter_block_init,
+                         X_Reduce_scatter_block_init, int)
+PERSISTENT_SCAN(INTERPOSE_EXTENSION, Scan_init, X_Scan_init, int, DECIDE_SCAN)
+PERSISTENT_SCAN(INTERPOSE_EXTENSION, Exscan_init, X_Exscan_init, int, DECIDE_EXSCAN)
+PERSISTENT_GATHER(INTERPOSE_EXTENSION, Allgather_init, X_Allgather_init, int)
+#endif

@@ -4,6 +4,7 @@
 #include "fault_tolerance.h"
 #include "maps.h"
 #include "pending.h"
+#include "persistent.h"
 #include "report.h"
 #include "shim.h"
 #include "staging.h"
@@ -109,6 +110,7 @@ static void stop(void) {
             underlying.Comm_free(&survivors);
         }
     }
+    persistent_close();
     communicators_close();
     stand_ins_close();
     tributary_close();

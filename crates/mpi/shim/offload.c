@@ -10,7 +10,7 @@ static comm_state settle(comm_record *record, offload_mode mode) {
     if (state != COMM_PASSES && fault_tolerance_is_on() &&
         fault_tolerance_is_revoked(record->comm)) {
         communicators_revoked(record);
-    } else if (state == COMM_LATE && mode == OFFLOAD_BLOCKING) {
+    } else if (state == COMM_LATE && mode != OFFLOAD_NONBLOCKING) {
         communicators_join(record);
     }
     return atomic_load_explicit(&record->state, memory_order_relaxed);
@@ -18,7 +18,8 @@ static comm_state settle(comm_record *record, offload_mode mode) {
 
 /*
  * OFFLOAD_IT, or why an operation whose elements only MPI can combine is not offloaded on a communicator
- * that is set up. A nonblocking one would go on in a thread that must not call MPI.
+ * that is set up. A nonblocking or persistent one would go on in a
+ * thread that must not call MPI.
  */
 static uint32_t judge_combining_on(const comm_record *record, uint32_t collective, uint32_t reason,
                                    uint32_t element_bytes, offload_mode mode) {
@@ -53,7 +54,7 @@ __attribute__((noinline)) comm_record *decide_slowly(comm_record *record, uint32
     }
     /* A reason in the arguments takes precedence over one in the communicator. */
     tributary_count_passed(record->core, collective, reason);
-    if (mode == OFFLOAD_NONBLOCKING) {
+    if (mode != OFFLOAD_BLOCKING) {
         timing_leave_out(collective);
     }
     return NULL;

@@ -12,6 +12,10 @@
 #include "communicators.h"
 
 /* How the caller will run it. Only a blocking call may set a communicator up. */
-typedef enum offload_mode { OFFLOAD_BLOCKING, OFFLOAD_NONBLOCKING } offload_mode;
+typedef enum offload_mode {
+    OFFLOAD_BLOCKING,
+    OFFLOAD_NONBLOCKING,
+    OFFLOAD_PERSISTENT, /* the call itself may wait for other ranks; its starts may not */
+} offload_mode;
 
 #endif

@@ -16,6 +16,7 @@ typedef struct pending {
     MPI_Request request;
     int error; /* what MPI_Wait returns; not MPI_SUCCESS: the hold stays until release() */
     staging through;
+    bool is_stand_in; /* `operation` and the memory of `through` are the caller's */
 } pending;
 
 atomic_long pending_count;
@@ -41,8 +42,7 @@ static int query(void *extra, MPI_Status *status) {
     status->MPI_TAG = of->error == MPI_SUCCESS ? MPI_ANY_TAG : PENDING_FAILED_TAG;
     if (of->error != MPI_SUCCESS) {
         failure.error = of->error;
-        bool is_freed = atomic_load_explicit(&of->record->is_freed, memory_order_relaxed);
-        failure.comm = is_freed ? MPI_COMM_WORLD : of->record->comm;
+        failure.comm = communicators_for_errors(of->record);
     }
     return MPI_SUCCESS;
 }
@@ -137,13 +137,34 @@ int pending_start(comm_record *record, tributary_operation *operation, const sta
     return MPI_SUCCESS;
 }
 
+int pending_stand_in(comm_record *record, tributary_request *operation, const staging *through,
+                     MPI_Request *request) {
+    pending *entry = calloc(1, sizeof *entry);
+    if (entry == NULL) {
+        underlying.Comm_call_errhandler(communicators_for_errors(record), MPI_ERR_NO_MEM);
+        return MPI_ERR_NO_MEM;
+    }
+    int error = underlying.Grequest_start(query, release, cancel, entry, &entry->request);
+    if (error != MPI_SUCCESS) {
+        free(entry);
+        return error;
+    }
+    entry->is_stand_in = true;
+    entry->operation = operation;
+    entry->through = *through;
+    entry->record = record;
+    communicators_hold(record);
+    *request = entry->request;
+    link_in(entry);
+    return MPI_SUCCESS;
+}
+
 /* The state of an operation. Ends one on a communicator that MPI knows to be revoked. */
 static int test(pending *entry) {
     comm_record *record = entry->record;
     int outcome = tributary_test(entry->operation);
     if (outcome == TRIBUTARY_PENDING && fault_tolerance_is_on() &&
-        !atomic_load_explicit(&record->is_freed, memory_order_relaxed) &&
-        fault_tolerance_is_revoked(record->comm)) {
+        communicators_is_revoked(record)) {
         tributary_communicator_give_up(record->core);
         outcome = tributary_test(entry->operation);
     }
@@ -161,8 +182,10 @@ static void finish_if_done(pending *entry) {
     } else {
         entry->error = staging_unload(&entry->through);
     }
-    staging_free(&entry->through);
-    tributary_request_free(entry->operation);
+    if (!entry->is_stand_in) {
+        staging_free(&entry->through);
+        tributary_request_free(entry->operation);
+    }
     link_out(entry);
     bool has_failed = entry->error != MPI_SUCCESS;
     if (has_failed) {
@@ -205,7 +228,7 @@ void pending_rest(bool is_first) {
 }
 
 static bool any_under_way(void) {
-    return atomic_load_explicit(&pending_count, memory_order_relaxed) >
+    return atomic_load_explicit(&pending_count, memory_order_relaxed) % PENDING_PERSISTENT >
            atomic_load_explicit(&pending_failed, memory_order_relaxed);
 }
 

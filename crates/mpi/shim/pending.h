@@ -11,14 +11,30 @@
 #include "communicators.h"
 #include "staging.h"
 
+/*
+ * Operations that are outstanding, and this much more for each persistent request. One word, so that a Wait
+ * in a program without either looks once.
+ */
+#define PENDING_PERSISTENT (1L << 32)
 extern atomic_long pending_count __attribute__((visibility("hidden")));
 
 /*
- * True if an operation of this process is outstanding. Relaxed: a thread that waits for a request got
- * its handle after the operation was counted, so it sees the count.
+ * True if a request of this process may be ours. Relaxed: a thread that waits for a request got its
+ * handle after the request was counted, so it sees the count.
  */
 static inline bool pending_any(void) {
     return __builtin_expect(atomic_load_explicit(&pending_count, memory_order_relaxed) != 0, 0);
+}
+
+/* True if a nonblocking operation is outstanding. Relaxed: as in pending_any(). */
+static inline bool pending_any_outstanding(void) {
+    return atomic_load_explicit(&pending_count, memory_order_relaxed) % PENDING_PERSISTENT != 0;
+}
+
+/* True if a request may be a persistent one of ours. Relaxed: as in pending_any(). */
+static inline bool pending_any_persistent(void) {
+    long counted = atomic_load_explicit(&pending_count, memory_order_relaxed);
+    return __builtin_expect(counted >= PENDING_PERSISTENT, 0);
 }
 
 /*
@@ -27,6 +43,14 @@ static inline bool pending_any(void) {
  */
 int pending_start(comm_record *record, tributary_operation *operation, const staging *through,
                   MPI_Request *request);
+
+/*
+ * Makes a request for an operation that was started already. The caller frees the operation and the memory
+ * of `through` when the request is complete. Returns an MPI error code, for which the error handler was
+ * called.
+ */
+int pending_stand_in(comm_record *record, tributary_request *operation, const staging *through,
+                     MPI_Request *request);
 
 /* Completes the requests whose operations are done. Any thread may call it. */
 void pending_progress(void);

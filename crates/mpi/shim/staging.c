@@ -65,7 +65,7 @@ static int see_from(char *origin, const staging_side *side, staging_side *seen) 
 }
 
 /* MPI_Pack of this rank's elements to the dense copy. */
-static int pack(staging *through, const staging_side *from) {
+static int pack(const staging *through, const staging_side *from) {
     if (from->user == MPI_BOTTOM) {
         staging_side seen;
         int error = see_from(through->bytes, from, &seen);
@@ -81,7 +81,7 @@ static int pack(staging *through, const staging_side *from) {
 }
 
 /* MPI_Unpack of the dense copy to this rank's elements. */
-static int unpack(staging *through, const staging_side *to) {
+static int unpack(const staging *through, const staging_side *to) {
     if (to->user == MPI_BOTTOM) {
         staging_side seen;
         int error = see_from(through->bytes, to, &seen);
@@ -96,31 +96,54 @@ static int unpack(staging *through, const staging_side *to) {
                              to->datatype, shim_self);
 }
 
-static int load_copy(staging *through, bool keep, tributary_operation *operation) {
+/* Allocates the dense copy. With `keep`, makes the receiving side's datatype this library's own. */
+static int allocate_copy(staging *through, bool keep, tributary_operation *operation) {
     through->bytes = malloc((size_t)through->len_bytes);
     if (through->bytes == NULL) {
         return MPI_ERR_NO_MEM;
     }
-    int error = MPI_SUCCESS;
-    if (through->packs) {
-        error = pack(through, &through->from);
-    }
-    if (error == MPI_SUCCESS && through->unpacks && keep) {
-        error = underlying.Type_dup(through->to.datatype, &through->to.datatype);
-        through->owns_datatype = error == MPI_SUCCESS;
-    }
     operation->source = through->bytes + through->packed_at;
     operation->target = through->bytes;
+    if (!through->unpacks || !keep) {
+        return MPI_SUCCESS;
+    }
+    int error = underlying.Type_dup(through->to.datatype, &through->to.datatype);
+    through->owns_datatype = error == MPI_SUCCESS;
     return error;
 }
 
-int staging_load(staging *through, bool keep, tributary_operation *operation) {
-    int error = MPI_SUCCESS;
-    if (through->needs_cuts) {
-        error = load_cuts(through, operation);
-    }
+/* Allocates everything and fills in the cuts. */
+static int allocate(staging *through, bool keep, tributary_operation *operation) {
+    int error = through->needs_cuts ? load_cuts(through, operation) : MPI_SUCCESS;
     if (error == MPI_SUCCESS && through->needed) {
-        error = load_copy(through, keep, operation);
+        error = allocate_copy(through, keep, operation);
+    }
+    return error;
+}
+
+int staging_pack(const staging *through) {
+    if (!through->needed || !through->packs) {
+        return MPI_SUCCESS;
+    }
+    return pack(through, &through->from);
+}
+
+int staging_load(staging *through, bool keep, tributary_operation *operation) {
+    int error = allocate(through, keep, operation);
+    if (error == MPI_SUCCESS) {
+        error = staging_pack(through);
+    }
+    if (error != MPI_SUCCESS) {
+        staging_free(through);
+    }
+    return error;
+}
+
+int staging_keep(staging *through, tributary_operation *operation) {
+    int error = allocate(through, true, operation);
+    if (error == MPI_SUCCESS && through->needed && through->packs) {
+        error = underlying.Type_dup(through->from.datatype, &through->from.datatype);
+        through->owns_source_datatype = error == MPI_SUCCESS;
     }
     if (error != MPI_SUCCESS) {
         staging_free(through);
@@ -139,6 +162,10 @@ void staging_free(staging *through) {
     if (through->owns_datatype) {
         underlying.Type_free(&through->to.datatype);
         through->owns_datatype = false;
+    }
+    if (through->owns_source_datatype) {
+        underlying.Type_free(&through->from.datatype);
+        through->owns_source_datatype = false;
     }
     free(through->bytes);
     free(through->cuts);

@@ -25,6 +25,7 @@ typedef struct staging {
     staging_side from;
     staging_side to;   /* of a nonblocking operation: with a duplicate of the datatype */
     bool owns_datatype;
+    bool owns_source_datatype; /* of a persistent operation: so has `from` */
     char *bytes;       /* the dense copy */
     int len_bytes;
     int packed_at;     /* where this rank's elements begin in the dense copy */
@@ -55,10 +56,19 @@ bool staging_accepts(MPI_Datatype datatype);
  */
 int staging_load(staging *through, bool keep, tributary_operation *operation);
 
+/*
+ * The same for an operation that is started again and again, except that the memory is filled by
+ * staging_pack(), at each start.
+ */
+int staging_keep(staging *through, tributary_operation *operation);
+
+/* Fills the dense copy with this rank's elements, if it sends any. Returns an MPI error code. */
+int staging_pack(const staging *through);
+
 /* If this rank receives, writes the dense copy to the program's buffer. Returns an MPI error code. */
 int staging_unload(staging *through);
 
-/* Frees what staging_load() allocated. */
+/* Frees what staging_load() or staging_keep() allocated. */
 void staging_free(staging *through);
 
 #endif

@@ -57,6 +57,23 @@ NARROW(Ibcast_c, Ibcast, count,
         MPI_Request *request),
        (buffer, (int)count, datatype, root, comm, request))
 
+#define PERSISTENT MPI_Comm comm, MPI_Info info, MPI_Request *request
+#define PERSISTENT_ARGUMENTS comm, info, request
+
+NARROW(Allreduce_init_c, Allreduce_init, count, (REDUCTION, PERSISTENT),
+       (REDUCTION_ARGUMENTS, PERSISTENT_ARGUMENTS))
+NARROW(Reduce_init_c, Reduce_init, count, (REDUCTION, int root, PERSISTENT),
+       (REDUCTION_ARGUMENTS, root, PERSISTENT_ARGUMENTS))
+NARROW(Reduce_scatter_block_init_c, Reduce_scatter_block_init, count, (REDUCTION, PERSISTENT),
+       (REDUCTION_ARGUMENTS, PERSISTENT_ARGUMENTS))
+NARROW(Scan_init_c, Scan_init, count, (REDUCTION, PERSISTENT),
+       (REDUCTION_ARGUMENTS, PERSISTENT_ARGUMENTS))
+NARROW(Exscan_init_c, Exscan_init, count, (REDUCTION, PERSISTENT),
+       (REDUCTION_ARGUMENTS, PERSISTENT_ARGUMENTS))
+NARROW(Bcast_init_c, Bcast_init, count,
+       (void *buffer, MPI_Count count, MPI_Datatype datatype, int root, PERSISTENT),
+       (buffer, (int)count, datatype, root, PERSISTENT_ARGUMENTS))
+
 #define GATHER                                                                                     \
     const void *source, MPI_Count sent, MPI_Datatype sent_type, void *target, MPI_Count received,  \
         MPI_Datatype received_type, MPI_Comm comm
@@ -70,6 +87,8 @@ static MPI_Count largest(const void *source, MPI_Count sent, MPI_Count received)
 NARROW(Allgather_c, Allgather, largest(source, sent, received), (GATHER), (GATHER_ARGUMENTS))
 NARROW(Iallgather_c, Iallgather, largest(source, sent, received), (GATHER, MPI_Request *request),
        (GATHER_ARGUMENTS, request))
+NARROW(Allgather_init_c, Allgather_init, largest(source, sent, received),
+       (GATHER, MPI_Info info, MPI_Request *request), (GATHER_ARGUMENTS, info, request))
 
 /*
  * Counts of blocks as int. The MPI may read them until a nonblocking operation is over, and nobody tells us
@@ -166,6 +185,47 @@ STAND_IN(Ireduce_scatter_c, (SCATTER, MPI_Request *request)) {
                ? underlying.Ireduce_scatter(source, target, narrow, datatype, op, comm, request)
                : error;
 }
+
+STAND_IN(Reduce_scatter_init_c, (SCATTER, MPI_Info info, MPI_Request *request)) {
+    int error = MPI_SUCCESS;
+    const int *narrow = narrowed(counts, comm, &error);
+    return narrow != NULL ? underlying.Reduce_scatter_init(source, target, narrow, datatype, op, comm,
+                                                           info, request)
+                          : error;
+}
+
+#ifdef OPEN_MPI
+/* Open MPI 4.1 has the persistent collectives as extensions. */
+#define BY_EXTENSION(name, parameters, arguments)                                                  \
+    STAND_IN(name, parameters) {                                                                   \
+        return underlying.X_##name arguments;                                                      \
+    }
+
+#define INT_REDUCTION const void *source, void *target, int count, MPI_Datatype datatype, MPI_Op op
+#define INT_REDUCTION_ARGUMENTS source, target, count, datatype, op
+
+BY_EXTENSION(Allreduce_init, (INT_REDUCTION, PERSISTENT),
+             (INT_REDUCTION_ARGUMENTS, PERSISTENT_ARGUMENTS))
+BY_EXTENSION(Reduce_init, (INT_REDUCTION, int root, PERSISTENT),
+             (INT_REDUCTION_ARGUMENTS, root, PERSISTENT_ARGUMENTS))
+BY_EXTENSION(Reduce_scatter_block_init, (INT_REDUCTION, PERSISTENT),
+             (INT_REDUCTION_ARGUMENTS, PERSISTENT_ARGUMENTS))
+BY_EXTENSION(Scan_init, (INT_REDUCTION, PERSISTENT),
+             (INT_REDUCTION_ARGUMENTS, PERSISTENT_ARGUMENTS))
+BY_EXTENSION(Exscan_init, (INT_REDUCTION, PERSISTENT),
+             (INT_REDUCTION_ARGUMENTS, PERSISTENT_ARGUMENTS))
+BY_EXTENSION(Bcast_init, (void *buffer, int count, MPI_Datatype datatype, int root, PERSISTENT),
+             (buffer, count, datatype, root, PERSISTENT_ARGUMENTS))
+BY_EXTENSION(Barrier_init, (PERSISTENT), (PERSISTENT_ARGUMENTS))
+BY_EXTENSION(Reduce_scatter_init,
+             (const void *source, void *target, const int counts[], MPI_Datatype datatype, MPI_Op op,
+              PERSISTENT),
+             (source, target, counts, datatype, op, PERSISTENT_ARGUMENTS))
+BY_EXTENSION(Allgather_init,
+             (const void *source, int sent, MPI_Datatype sent_type, void *target, int received,
+              MPI_Datatype received_type, PERSISTENT),
+             (source, sent, sent_type, target, received, received_type, PERSISTENT_ARGUMENTS))
+#endif
 
 /*
  * MPI_Request_get_status_all, _any and _some (MPI 4.1 section 3.7.5), by MPI_Request_get_status. No function

@@ -33,6 +33,21 @@ int PMPI_Iallgather_c(const void *, MPI_Count, MPI_Datatype, void *, MPI_Count, 
                       MPI_Request *);
 int PMPI_Iscan_c(const void *, void *, MPI_Count, MPI_Datatype, MPI_Op, MPI_Comm, MPI_Request *);
 int PMPI_Iexscan_c(const void *, void *, MPI_Count, MPI_Datatype, MPI_Op, MPI_Comm, MPI_Request *);
+int PMPI_Allreduce_init_c(const void *, void *, MPI_Count, MPI_Datatype, MPI_Op, MPI_Comm, MPI_Info,
+                          MPI_Request *);
+int PMPI_Reduce_init_c(const void *, void *, MPI_Count, MPI_Datatype, MPI_Op, int, MPI_Comm, MPI_Info,
+                       MPI_Request *);
+int PMPI_Bcast_init_c(void *, MPI_Count, MPI_Datatype, int, MPI_Comm, MPI_Info, MPI_Request *);
+int PMPI_Reduce_scatter_init_c(const void *, void *, const MPI_Count[], MPI_Datatype, MPI_Op, MPI_Comm,
+                               MPI_Info, MPI_Request *);
+int PMPI_Reduce_scatter_block_init_c(const void *, void *, MPI_Count, MPI_Datatype, MPI_Op, MPI_Comm,
+                                     MPI_Info, MPI_Request *);
+int PMPI_Allgather_init_c(const void *, MPI_Count, MPI_Datatype, void *, MPI_Count, MPI_Datatype, MPI_Comm,
+                          MPI_Info, MPI_Request *);
+int PMPI_Scan_init_c(const void *, void *, MPI_Count, MPI_Datatype, MPI_Op, MPI_Comm, MPI_Info,
+                     MPI_Request *);
+int PMPI_Exscan_init_c(const void *, void *, MPI_Count, MPI_Datatype, MPI_Op, MPI_Comm, MPI_Info,
+                       MPI_Request *);
 #endif
 
 #if MPI_VERSION < 4 || (MPI_VERSION == 4 && MPI_SUBVERSION < 1)

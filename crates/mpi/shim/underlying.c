@@ -52,6 +52,7 @@ void underlying_open(void *library) {
                                                                          DISPATCH_MPI_##name);     \
     }
     UNDERLYING_FUNCTIONS_NEWER(UNDERLYING_FIND)
+    UNDERLYING_FUNCTIONS_PERSISTENT(UNDERLYING_FIND)
 #undef UNDERLYING_FIND
 #define UNDERLYING_FIND(name)                                                                      \
     underlying.X_##name = (__typeof__(underlying.X_##name))find_function(library, "PMPIX_" #name);

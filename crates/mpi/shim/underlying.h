@@ -33,6 +33,7 @@
     X(Ireduce_scatter) X(Ireduce_scatter_block) X(Iallgather) X(Iscan) X(Iexscan)                  \
     X(Wait) X(Waitall) X(Waitany) X(Waitsome)                                                      \
     X(Test) X(Testall) X(Testany) X(Testsome) X(Request_get_status) X(Request_free)                \
+    X(Recv_init) X(Start) X(Startall)                                                              \
     X(Comm_dup) X(Comm_dup_with_info) X(Comm_split) X(Comm_split_type)                             \
     X(Comm_create) X(Comm_create_group)                                                            \
     X(Cart_create) X(Cart_sub) X(Graph_create)                                                     \
@@ -56,6 +57,12 @@
  */
 #define UNDERLYING_FUNCTIONS_GROUP(X) X(Comm_create_from_group)
 
+/* The persistent collectives; in Open MPI 4.1 they begin with MPIX_, and those stand in. */
+#define UNDERLYING_FUNCTIONS_PERSISTENT(X)                                                         \
+    X(Allreduce_init) X(Reduce_init) X(Bcast_init) X(Barrier_init)                                 \
+    X(Reduce_scatter_init) X(Reduce_scatter_block_init) X(Allgather_init)                          \
+    X(Scan_init) X(Exscan_init)
+
 /* MPI 2.2 has them. Without MPI_Reduce_local, operators of the program are left to the MPI. */
 #define UNDERLYING_FUNCTIONS_OPERATORS(X)                                                          \
     X(Op_create) X(Op_free) X(Reduce_local) X(Type_get_true_extent)
@@ -64,7 +71,10 @@
 #define UNDERLYING_FUNCTIONS_NEWER(X)                                                              \
     X(Allreduce_c) X(Reduce_c) X(Bcast_c) X(Iallreduce_c) X(Ireduce_c) X(Ibcast_c)                 \
     X(Reduce_scatter_c) X(Reduce_scatter_block_c) X(Allgather_c) X(Scan_c) X(Exscan_c)             \
-    X(Ireduce_scatter_c) X(Ireduce_scatter_block_c) X(Iallgather_c) X(Iscan_c) X(Iexscan_c) \
+    X(Ireduce_scatter_c) X(Ireduce_scatter_block_c) X(Iallgather_c) X(Iscan_c) X(Iexscan_c)        \
+    X(Allreduce_init_c) X(Reduce_init_c) X(Bcast_init_c)                                           \
+    X(Reduce_scatter_init_c) X(Reduce_scatter_block_init_c) X(Allgather_init_c)                    \
+    X(Scan_init_c) X(Exscan_init_c)                                                                \
     X(Request_get_status_all) X(Request_get_status_any) X(Request_get_status_some)
 
 #if MPI_VERSION >= 4
@@ -83,15 +93,26 @@
  */
 #if defined(OPEN_MPI) && defined(OMPI_HAVE_MPI_EXT_FTMPI)
 #define UNDERLYING_HAS_REVOCATION 1
-#define UNDERLYING_EXTENSIONS(X)                                                                   \
+#define UNDERLYING_EXTENSIONS_FAULTS(X)                                                            \
     X(Comm_shrink) X(Comm_revoke) X(Comm_is_revoked) X(Comm_get_failed)
 #else
 #define UNDERLYING_HAS_REVOCATION 0
 #ifdef SHIM_IS_MPICH
-#define UNDERLYING_EXTENSIONS(X) X(Comm_shrink)
+#define UNDERLYING_EXTENSIONS_FAULTS(X) X(Comm_shrink)
 #else
-#define UNDERLYING_EXTENSIONS(X)
+#define UNDERLYING_EXTENSIONS_FAULTS(X)
 #endif
+#endif
+
+#ifdef OPEN_MPI
+/* The header of Open MPI 5 no longer declares them; their parameters are those of the standard's. */
+#define UNDERLYING_DECLARE(name) extern __typeof__(PMPI_##name) MPIX_##name, PMPIX_##name;
+UNDERLYING_FUNCTIONS_PERSISTENT(UNDERLYING_DECLARE)
+#undef UNDERLYING_DECLARE
+#define UNDERLYING_EXTENSIONS(X)                                                                   \
+    UNDERLYING_EXTENSIONS_FAULTS(X) UNDERLYING_FUNCTIONS_PERSISTENT(X)
+#else
+#define UNDERLYING_EXTENSIONS(X) UNDERLYING_EXTENSIONS_FAULTS(X)
 #endif
 
 /* One pointer for each function, named as in MPI but without MPI; so extensions begin with X_. */
@@ -99,6 +120,7 @@ typedef struct underlying_functions {
 #define UNDERLYING_MEMBER(name) __typeof__(&PMPI_##name) name;
     UNDERLYING_FUNCTIONS(UNDERLYING_MEMBER)
     UNDERLYING_FUNCTIONS_NEWER(UNDERLYING_MEMBER)
+    UNDERLYING_FUNCTIONS_PERSISTENT(UNDERLYING_MEMBER)
 #undef UNDERLYING_MEMBER
 #define UNDERLYING_MEMBER(name) __typeof__(&PMPIX_##name) X_##name;
     UNDERLYING_EXTENSIONS(UNDERLYING_MEMBER)

@@ -10,6 +10,7 @@ mod communicator;
 mod fast_path;
 mod message;
 mod names;
+mod prepared;
 mod process;
 mod publish;
 mod request;

@@ -16,6 +16,10 @@ const DONE: c_int = 1;
 pub struct CRequest(Request);
 
 impl CRequest {
+    pub(crate) fn new(request: Request) -> Self {
+        Self(request)
+    }
+
     pub(crate) fn into_raw(request: Request) -> *mut Self {
         Box::into_raw(Box::new(Self(request)))
     }
@@ -29,7 +33,12 @@ impl CRequest {
 pub unsafe extern "C" fn tributary_test(request: *mut CRequest) -> c_int {
     // SAFETY: `request` came from `tributary_start` and was not freed: the header's rule on pointers.
     let request = unsafe { &*request };
-    match request.0.test() {
+    outcome_code(request.0.test())
+}
+
+/// What C gets to know of an operation: whether it is over, and how it has ended.
+pub(crate) fn outcome_code(outcome: Result<bool, CollectiveError>) -> c_int {
+    match outcome {
         Ok(false) => PENDING,
         Ok(true) => DONE,
         Err(CollectiveError::GivenUp { .. }) => GIVEN_UP,

@@ -7,8 +7,49 @@ use std::{ptr, slice};
 
 use super::combine::Combine;
 use super::copy::copy;
-use super::ring::Rings;
+use super::ring::{Awaited, AwaitedEvent, Rings};
 use super::segment::{EXCHANGE_RING, RINGS};
+
+/// The second half of an exchange, which has published this rank's contribution: an allreduce, or without
+/// a kernel a barrier.
+#[derive(Clone, Copy)]
+pub(super) struct Exchange {
+    pub(super) kernel: Option<&'static dyn Combine>,
+    pub(super) source: *const u8,
+    pub(super) target: *mut u8,
+    pub(super) len_bytes: usize,
+}
+
+impl Exchange {
+    /// Takes the result if the peer has come.
+    pub(super) fn advance(self, rings: &mut Rings) -> Result<(), Awaited> {
+        let peer = 1 - rings.local_rank;
+        if !rings.is_filled(EXCHANGE_RING, peer) {
+            let step = rings.step(EXCHANGE_RING);
+            let event = AwaitedEvent::Filled;
+            return Err(Awaited { peer, ring: EXCHANGE_RING, step, event });
+        }
+        // SAFETY: the peer's flag was seen.
+        unsafe { self.take(rings) };
+        Ok(())
+    }
+
+    /// Takes the result.
+    ///
+    /// # Safety
+    /// The peer's flag was seen.
+    #[inline]
+    pub(super) unsafe fn take(self, rings: &mut Rings) {
+        let Self { kernel, source, target, len_bytes } = self;
+        if let Some(kernel) = kernel {
+            // SAFETY: `post_exchange` makes exchanges, in groups of two ranks, with vectors of one slot
+            // and with buffers that are valid until the operation is over; the peer's flag was
+            // seen, by this function's contract.
+            unsafe { consume_exchanged(rings, kernel, source, target, len_bytes) };
+        }
+        rings.finish(EXCHANGE_RING, true);
+    }
+}
 
 /// Reduces the peer's exchange slot of the step to come and this rank's `source` into `target`.
 ///

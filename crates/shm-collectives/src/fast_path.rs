@@ -300,7 +300,7 @@ impl HostGroup {
     /// for each, this begins with a pause: the two come at the same time, and the slot is not
     /// filled yet.
     #[inline]
-    fn await_exchange(&mut self) -> Result<(), Lost> {
+    pub(super) fn await_exchange(&mut self) -> Result<(), Lost> {
         let peer = 1 - self.rings.local_rank;
         if self.rings.policy == Policy::Sleep && self.rings.is_filled(EXCHANGE_RING, peer) {
             return Ok(());

@@ -31,8 +31,8 @@ const IDLE_INTERVAL_MAX: Duration = Duration::from_millis(2);
 /// [`LostCause::Left`]. A peer for which this rank had done its part is not disturbed.
 pub struct HostGroup {
     pub(super) rings: Rings,
-    running: Option<Job>,
-    liveness: Liveness,
+    pub(super) running: Option<Job>,
+    pub(super) liveness: Liveness,
     /// What else the process has to drive while it waits; nothing by default.
     idle: Box<dyn FnMut() -> Result<(), u32> + Send>,
 }
@@ -140,7 +140,11 @@ impl HostGroup {
     ///
     /// # Errors
     /// As [`poll`](Self::poll).
+    #[inline]
     pub fn complete(&mut self) -> Result<(), Lost> {
+        if let Some(Job::Exchange(exchange)) = self.running {
+            return self.complete_exchange(exchange);
+        }
         while let Err(awaited) = self.advance() {
             self.wait_for(awaited)?;
         }
@@ -214,7 +218,7 @@ impl HostGroup {
     }
 
     /// Drives the operation until it is done or something must be awaited.
-    fn advance(&mut self) -> Result<(), Awaited> {
+    pub(super) fn advance(&mut self) -> Result<(), Awaited> {
         if let Some(running) = &mut self.running {
             running.advance(&mut self.rings)?;
             self.running = None;

@@ -3,6 +3,7 @@
 use super::allgather::Allgather;
 use super::copy::copy;
 use super::direct::Direct;
+use super::exchange::Exchange;
 use super::operation::{Action, Operation};
 use super::reduce_scatter::ReduceScatter;
 use super::ring::{Awaited, Rings};
@@ -16,6 +17,8 @@ use super::staged::Staged;
 pub(super) enum Job {
     /// Allreduce, reduce, broadcast, transfer and barrier, through the segment.
     Staged(Staged),
+    /// What is left of a short allreduce or barrier of two ranks that was posted.
+    Exchange(Exchange),
     /// Long ones of these, from process to process.
     Direct(Direct),
     /// Allgather, and gather.
@@ -88,6 +91,7 @@ impl Job {
     pub(super) fn advance(&mut self, rings: &mut Rings) -> Result<(), Awaited> {
         match self {
             Self::Staged(running) => running.advance(rings),
+            Self::Exchange(exchange) => exchange.advance(rings),
             Self::Direct(direct) => direct.advance(rings),
             Self::Allgather(rounds) => rounds.advance(rings),
             Self::Scatter(rounds) => rounds.advance(rings),

@@ -108,6 +108,12 @@ impl Staged {
         }
     }
 
+    /// Whether this is the last step, and this rank has written what it has to.
+    pub(super) fn owes_nothing(&self) -> bool {
+        let is_last = self.offset + self.len_bytes() >= self.operation.len_bytes;
+        self.published && self.schedule.second.is_none() && is_last
+    }
+
     /// Goes to the next step; false if there is none.
     fn next_step(&mut self) -> bool {
         self.published = false;

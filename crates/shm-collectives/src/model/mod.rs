@@ -47,6 +47,8 @@ mod job;
 mod liveness;
 #[path = "../operation.rs"]
 mod operation;
+#[path = "../post.rs"]
+mod post;
 #[path = "../reduce_scatter.rs"]
 mod reduce_scatter;
 #[path = "../ring.rs"]

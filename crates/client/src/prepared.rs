@@ -1,0 +1,141 @@
+//! An operation that is started many times.
+
+use std::sync::Arc;
+
+use tributary_algorithms::CollectiveKind;
+
+use crate::engine::PreparedNumber;
+use crate::operation::{CollectiveError, Operation};
+use crate::report::{Counters, PathKind};
+use crate::request::{Request, enlist};
+use crate::request_state::RequestState;
+use crate::shared::Shared;
+
+/// Polls of an operation before its caller drives something else in between.
+const POLLS: u32 = 256;
+
+/// An operation that is started many times, one start after the other: what no start changes, such as
+/// the path and the kernel, was found out once.
+///
+/// Dropping it while it is under way does not cancel the operation: its buffers stay in use until it is
+/// done.
+pub struct Prepared {
+    number: PreparedNumber,
+    request: Request,
+    communicator: Arc<Shared>,
+    counters: Arc<Counters>,
+    kind: CollectiveKind,
+    path: PathKind,
+    /// Whether nobody else can come while a caller waits with the engine in its hands.
+    callers_take_turns: bool,
+}
+
+impl Prepared {
+    pub(crate) fn new(
+        communicator: &Arc<Shared>,
+        counters: &Arc<Counters>,
+        operation: Operation,
+        callers_take_turns: bool,
+    ) -> Result<Self, CollectiveError> {
+        let state = Arc::new(RequestState::default());
+        let mut engine = communicator.engine.lock();
+        let path = engine.path(&operation);
+        let number = engine.prepare(operation, path, Arc::clone(&state))?;
+        drop(engine);
+        Ok(Self {
+            number,
+            request: Request::new(state, Arc::clone(communicator)),
+            communicator: Arc::clone(communicator),
+            counters: Arc::clone(counters),
+            kind: operation.collective.kind(),
+            path: path.kind(),
+            callers_take_turns,
+        })
+    }
+
+    /// Starts the operation once more and counts it. How it ends comes with [`poll`](Self::poll).
+    ///
+    /// # Safety
+    /// As `Communicator::start`, for the operation that was prepared; the last start is over.
+    pub unsafe fn start(&self) {
+        let mut engine = self.communicator.engine.lock();
+        self.counters.count_in_turn(self.kind, self.path);
+        // SAFETY: as the caller of this function promises.
+        let is_queued = unsafe { engine.start_prepared(self.number) };
+        if is_queued {
+            let needs_driving = engine.needs_driving();
+            drop(engine);
+            self.share(needs_driving);
+        }
+    }
+
+    /// Drives the operation, and says how it has ended once it is over.
+    pub fn poll(&self) -> Option<Result<(), CollectiveError>> {
+        if let Some(outcome) = self.request.outcome() {
+            return Some(outcome);
+        }
+        let mut engine = self.communicator.engine.lock_if_free()?;
+        if let Some(outcome) = engine.poll_posted(self.number) {
+            return Some(outcome);
+        }
+        engine.progress();
+        drop(engine);
+        self.request.outcome()
+    }
+
+    /// Waits until the operation is over, if the ranks of this host alone take part in it and come soon.
+    /// None if not: then it is to be [handed over](Self::hand_over).
+    pub fn wait_shortly(&self) -> Option<Result<(), CollectiveError>> {
+        if !self.callers_take_turns {
+            return self.poll_for_a_while();
+        }
+        let mut engine = self.communicator.engine.lock_if_free()?;
+        let outcome = engine.complete_posted(self.number);
+        drop(engine);
+        outcome.or_else(|| self.request.outcome())
+    }
+
+    /// Polls for some ten microseconds, between which others may have the engine.
+    fn poll_for_a_while(&self) -> Option<Result<(), CollectiveError>> {
+        (0..POLLS).find_map(|_| {
+            std::hint::spin_loop();
+            self.poll()
+        })
+    }
+
+    /// A request that stands for every start of the operation, once that was
+    /// [handed over](Self::hand_over).
+    #[must_use]
+    pub fn request(&self) -> Request {
+        self.request.clone()
+    }
+
+    /// Makes the start that is under way an operation like any other nonblocking one: it is driven, and
+    /// its request tells of its end.
+    pub fn hand_over(&self) {
+        // Whoever has the engine for long is in a later operation, which ends this one first.
+        while self.request.outcome().is_none() {
+            if let Some(mut engine) = self.communicator.engine.lock_if_free() {
+                engine.enqueue_posted();
+                let needs_driving = engine.needs_driving();
+                drop(engine);
+                return self.share(needs_driving);
+            }
+            std::thread::yield_now();
+        }
+    }
+
+    /// From here on the thread that drives requests may want the engine.
+    fn share(&self, needs_driving: bool) {
+        self.communicator.engine.share();
+        if needs_driving {
+            enlist(&self.communicator);
+        }
+    }
+}
+
+impl Drop for Prepared {
+    fn drop(&mut self) {
+        self.communicator.engine.lock().forget(self.number);
+    }
+}

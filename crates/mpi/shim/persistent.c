@@ -1,0 +1,307 @@
+/* Prepared operations behind persistent requests: made, started, completed and freed. */
+#include "persistent.h"
+#include "failure.h"
+#include "fault_tolerance.h"
+#include "shim.h"
+#include "timing.h"
+
+#include <stdlib.h>
+
+_Atomic(handle_table *) persistent_table;
+_Atomic(handle_table *) persistent_passed_table;
+
+static int raise_error(comm_record *record, int error) {
+    underlying.Comm_call_errhandler(communicators_for_errors(record), error);
+    return error;
+}
+
+static bool is_active(const persistent *of) {
+    return of->is_direct || of->stand_in != MPI_REQUEST_NULL;
+}
+
+/* Prepares the operation and makes the handle. On an error, what was made is left for discard(). */
+static int prepare(persistent *of, tributary_operation *operation) {
+    int error = staging_keep(&of->through, operation);
+    if (error == MPI_SUCCESS) {
+        /* A message from nowhere: if anyone did start it, it would be complete at once. */
+        error = underlying.Recv_init(NULL, 0, MPI_BYTE, MPI_PROC_NULL, 0, shim_self, &of->handle);
+    }
+    if (error != MPI_SUCCESS) {
+        return error;
+    }
+    of->core = tributary_prepare(of->record->core, operation);
+    if (of->core == NULL) {
+        return failure_code(of->record, TRIBUTARY_FAILED);
+    }
+    bool is_kept = handle_table_insert(&persistent_table, (uintptr_t)of->handle, of);
+    return is_kept ? MPI_SUCCESS : MPI_ERR_NO_MEM;
+}
+
+static void discard(persistent *of) {
+    if (of->core != NULL) {
+        tributary_prepared_free(of->core);
+    }
+    if (of->handle != MPI_REQUEST_NULL) {
+        underlying.Request_free(&of->handle);
+    }
+    staging_free(&of->through);
+    free(of);
+}
+
+int persistent_make(comm_record *record, tributary_operation *operation, const staging *through,
+                    MPI_Request *request) {
+    persistent *of = calloc(1, sizeof *of);
+    if (of == NULL) {
+        return raise_error(record, MPI_ERR_NO_MEM);
+    }
+    of->record = record;
+    of->collective = operation->collective;
+    of->handle = MPI_REQUEST_NULL;
+    of->stand_in = MPI_REQUEST_NULL;
+    if (through != NULL && !staging_is_idle(through)) {
+        of->through = *through;
+    }
+    int error = prepare(of, operation);
+    if (error != MPI_SUCCESS) {
+        discard(of);
+        return raise_error(record, error);
+    }
+    communicators_hold(record);
+    atomic_fetch_add_explicit(&pending_count, PENDING_PERSISTENT, memory_order_relaxed);
+    *request = of->handle;
+    return MPI_SUCCESS;
+}
+
+int persistent_passed(int error, const MPI_Request *request) {
+#ifndef OPEN_MPI
+    if (error == MPI_SUCCESS) {
+        uintptr_t key = (uintptr_t)*request;
+        /* Without memory, its waits may fail as MPICH's do. */
+        handle_table_insert(&persistent_passed_table, key, &persistent_passed_table);
+    }
+#else
+    (void)request;
+#endif
+    return error;
+}
+
+static int start(persistent *of) {
+    if (__builtin_expect(is_active(of), 0)) {
+        return raise_error(of->record, MPI_ERR_REQUEST);
+    }
+    if (!staging_is_idle(&of->through)) {
+        int error = staging_pack(&of->through);
+        if (error != MPI_SUCCESS) {
+            return raise_error(of->record, error);
+        }
+    }
+    if (fault_tolerance_is_on() && communicators_is_revoked(of->record)) {
+        tributary_communicator_give_up(of->record->core); /* so this operation fails as well */
+    }
+    timing_leave_out(of->collective);
+    tributary_prepared_start(of->core);
+    of->is_direct = true;
+    return MPI_SUCCESS;
+}
+
+INTERPOSE(Start, (MPI_Request *request), (request)) {
+    persistent *of = persistent_find(request);
+    return of != NULL ? start(of) : underlying.Start(request);
+}
+
+INTERPOSE(Startall, (int count, MPI_Request requests[]), (count, requests)) {
+    if (!pending_any_persistent() || requests == NULL) {
+        return underlying.Startall(count, requests);
+    }
+    for (int at = 0; at < count; at++) {
+        persistent *of = persistent_find(&requests[at]);
+        int error = of != NULL ? start(of) : underlying.Start(&requests[at]);
+        if (error != MPI_SUCCESS) {
+            return error;
+        }
+    }
+    return count >= 0 ? MPI_SUCCESS : underlying.Startall(count, requests);
+}
+
+/* The status of a collective's request is empty (MPI 4.1 section 3.7.3). */
+static void set_empty(MPI_Status *status) {
+    if (status != MPI_STATUS_IGNORE) {
+        underlying.Status_set_elements(status, MPI_BYTE, 0);
+        underlying.Status_set_cancelled(status, 0);
+        status->MPI_SOURCE = MPI_ANY_SOURCE;
+        status->MPI_TAG = MPI_ANY_TAG;
+    }
+}
+
+/* The start that was under way is over. Returns the program's error. */
+static int conclude(persistent *of, int outcome, MPI_Status *status) {
+    of->is_direct = false;
+    set_empty(status);
+    if (__builtin_expect(outcome != TRIBUTARY_DONE, 0)) {
+        return raise_error(of->record, failure_code(of->record, outcome));
+    }
+    if (__builtin_expect(staging_is_idle(&of->through), 1)) {
+        return MPI_SUCCESS;
+    }
+    int error = staging_unload(&of->through);
+    return error == MPI_SUCCESS ? error : raise_error(of->record, error);
+}
+
+/* The state of a direct one. Ends one on a communicator that MPI knows to be revoked. */
+static int poll(persistent *of) {
+    int outcome = tributary_prepared_test(of->core);
+    if (outcome == TRIBUTARY_PENDING && fault_tolerance_is_on() &&
+        communicators_is_revoked(of->record)) {
+        tributary_communicator_give_up(of->record->core);
+        outcome = tributary_prepared_test(of->core);
+    }
+    return outcome;
+}
+
+/* Waits as MPI_Wait does: other operations of this process, ours and MPI's, make progress. */
+static __attribute__((noinline)) int wait_long(persistent *of) {
+    tributary_request *request = tributary_prepared_request(of->core);
+    int outcome = TRIBUTARY_PENDING;
+    for (bool is_first = true;; is_first = false) {
+        pending_progress();
+        shim_drive_mpi();
+        outcome = poll(of);
+        if (outcome != TRIBUTARY_PENDING) {
+            return outcome;
+        }
+        tributary_rest(request, is_first);
+    }
+}
+
+int persistent_wait(persistent *of, MPI_Status *status) {
+    int outcome = tributary_prepared_wait(of->core);
+    if (outcome == TRIBUTARY_PENDING) {
+        outcome = wait_long(of);
+    }
+    return conclude(of, outcome, status);
+}
+
+int persistent_test(persistent *of, int *flag, MPI_Status *status) {
+    int outcome = poll(of);
+    *flag = outcome != TRIBUTARY_PENDING;
+    if (!*flag) {
+        pending_progress();
+        shim_drive_mpi();
+        return MPI_SUCCESS;
+    }
+    return conclude(of, outcome, status);
+}
+
+/* From here on MPI's functions complete the start that is under way. */
+static int stand_in(persistent *of) {
+    tributary_request *operation = tributary_prepared_request(of->core);
+    int error = pending_stand_in(of->record, operation, &of->through, &of->stand_in);
+    of->is_direct = error != MPI_SUCCESS;
+    return error;
+}
+
+MPI_Request *persistent_shown(MPI_Request *request, int *error) {
+    persistent *of = persistent_find(request);
+    *error = of != NULL && of->is_direct ? stand_in(of) : MPI_SUCCESS;
+    if (*error != MPI_SUCCESS) {
+        return NULL;
+    }
+    return of != NULL ? &of->stand_in : request;
+}
+
+static bool any_is_ours(int count, const MPI_Request requests[]) {
+    for (int at = 0; pending_any_persistent() && requests != NULL && at < count; at++) {
+        if (persistent_find(&requests[at]) != NULL) {
+            return true;
+        }
+    }
+    return false;
+}
+
+int persistent_open(persistent_array *array, int count, MPI_Request requests[]) {
+    array->requests = requests;
+    if (!any_is_ours(count, requests)) {
+        return MPI_SUCCESS;
+    }
+    MPI_Request *shown = array->few;
+    if ((size_t)count > sizeof array->few / sizeof *array->few) {
+        shown = malloc((size_t)count * sizeof *shown);
+        if (shown == NULL) {
+            underlying.Comm_call_errhandler(MPI_COMM_WORLD, MPI_ERR_NO_MEM);
+            return MPI_ERR_NO_MEM;
+        }
+    }
+    array->requests = shown;
+    for (int at = 0; at < count; at++) {
+        int error = MPI_SUCCESS;
+        const MPI_Request *stands = persistent_shown(&requests[at], &error);
+        if (stands == NULL) {
+            persistent_shut(array, 0, requests);
+            return error;
+        }
+        shown[at] = *stands;
+    }
+    return MPI_SUCCESS;
+}
+
+void persistent_shut(persistent_array *array, int count, MPI_Request requests[]) {
+    if (array->requests == requests) {
+        return;
+    }
+    for (int at = 0; at < count; at++) {
+        persistent *of = persistent_find(&requests[at]);
+        *(of != NULL ? &of->stand_in : &requests[at]) = array->requests[at];
+    }
+    if (array->requests != array->few) {
+        free(array->requests);
+    }
+}
+
+bool persistent_all_direct(int count, const MPI_Request requests[]) {
+    bool any = false;
+    for (int at = 0; pending_any_persistent() && requests != NULL && at < count; at++) {
+        const persistent *of = persistent_find(&requests[at]);
+        if (of != NULL ? !of->is_direct : requests[at] != MPI_REQUEST_NULL) {
+            return false;
+        }
+        any |= of != NULL;
+    }
+    return any;
+}
+
+INTERPOSE(Request_free, (MPI_Request *request), (request)) {
+    persistent *of = persistent_find(request);
+    if (of == NULL) {
+        if (persistent_any_passed() && request != NULL) {
+            handle_table_remove(&persistent_passed_table, (uintptr_t)*request,
+                                &persistent_passed_table);
+        }
+        return underlying.Request_free(request);
+    }
+    if (is_active(of)) {
+        /* MPI 4.1 section 6.13 forbids it. */
+        return raise_error(of->record, MPI_ERR_REQUEST);
+    }
+    comm_record *record = of->record;
+    handle_table_remove(&persistent_table, (uintptr_t)of->handle, of);
+    atomic_fetch_sub_explicit(&pending_count, PENDING_PERSISTENT, memory_order_relaxed);
+    *request = MPI_REQUEST_NULL;
+    discard(of);
+    communicators_let_go(record);
+    return MPI_SUCCESS;
+}
+
+/* What is under way may still be written to, so its memory is left alone. */
+static void give_up(void *value) {
+    persistent *of = value;
+    comm_record *record = of->record;
+    handle_table_remove(&persistent_table, (uintptr_t)of->handle, of);
+    if (!is_active(of)) {
+        discard(of);
+    }
+    communicators_let_go(record);
+}
+
+void persistent_close(void) {
+    handle_table_visit(&persistent_table, give_up);
+}

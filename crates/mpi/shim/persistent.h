@@ -1,0 +1,95 @@
+/*
+ * Persistent collectives that are offloaded.
+ *
+ * The handle that the program has is a persistent request of the underlying MPI which nobody starts: it is
+ * the program's alone, converts to Fortran, and MPI frees it. A table leads from it to the prepared
+ * operation. MPI_Start, MPI_Wait and MPI_Test on it never call MPI. Functions of several requests show MPI
+ * a stand-in for each of ours that is active, a generalized request, and MPI_REQUEST_NULL for each that is
+ * inactive, because MPI treats that alike; so MPI applies its own rules to mixed arrays.
+ */
+#ifndef TRIBUTARY_PERSISTENT_H
+#define TRIBUTARY_PERSISTENT_H
+
+#include "handle_table.h"
+#include "pending.h"
+#include "staging.h"
+
+typedef struct persistent {
+    comm_record *record; /* has a hold */
+    tributary_prepared *core;
+    uint32_t collective; /* TRIBUTARY_ALLREDUCE ... */
+    MPI_Request handle;
+    bool is_direct;       /* active, without a stand-in */
+    MPI_Request stand_in; /* active with this stand-in, unless it is MPI_REQUEST_NULL */
+    staging through;
+} persistent;
+
+extern _Atomic(handle_table *) persistent_table __attribute__((visibility("hidden")));
+
+/* What we keep for a request; null if it is not a persistent one of ours. */
+static inline persistent *persistent_find(const MPI_Request *request) {
+    return pending_any_persistent() && request != NULL
+               ? handle_table_find(&persistent_table, (uintptr_t)*request)
+               : NULL;
+}
+
+/*
+ * Makes an inactive request for an operation on `record`. `through` is null if it needs no memory of ours.
+ * Returns an MPI error code, for which the error handler was called.
+ */
+int persistent_make(comm_record *record, tributary_operation *operation, const staging *through,
+                    MPI_Request *request);
+
+/*
+ * Persistent collectives that went to an MPI with MPICH's interface. While one is under way, MPI_Testall
+ * returns an error (MPICH 4.0.2 and 5.0.2), and MPI_Test may never say that it is over (4.0.2); so they
+ * are waited for by MPI_Wait. The values mean nothing.
+ */
+extern _Atomic(handle_table *) persistent_passed_table __attribute__((visibility("hidden")));
+
+/* Call it with what the MPI returned for a persistent collective that went to it; returns that. */
+int persistent_passed(int error, const MPI_Request *request);
+
+/* Whether a request may only be waited for by MPI_Wait. */
+static inline bool persistent_is_passed(MPI_Request request) {
+    return handle_table_find(&persistent_passed_table, (uintptr_t)request) != NULL;
+}
+
+/* Whether that may hold for any. */
+static inline bool persistent_any_passed(void) {
+    /* Relaxed: a thread that waits for the request got its handle afterwards. */
+    return atomic_load_explicit(&persistent_passed_table, memory_order_relaxed) != NULL;
+}
+
+/* MPI_Wait on a request that is direct. */
+int persistent_wait(persistent *of, MPI_Status *status);
+
+/* MPI_Test on a request that is direct. */
+int persistent_test(persistent *of, int *flag, MPI_Status *status);
+
+/*
+ * The request that stands for `*request` in MPI's functions: for one of ours its stand-in, or
+ * MPI_REQUEST_NULL if it is inactive; else `request` itself. MPI may set it to MPI_REQUEST_NULL. Null: no
+ * stand-in could be made; `*error` is the error, for which the error handler was called.
+ */
+MPI_Request *persistent_shown(MPI_Request *request, int *error);
+
+/* The requests of a call as MPI is to see them. */
+typedef struct persistent_array {
+    MPI_Request *requests;
+    MPI_Request few[16];
+} persistent_array;
+
+/* Fills in `requests`: the program's own if none is ours. Returns as persistent_make(). */
+int persistent_open(persistent_array *array, int count, MPI_Request requests[]);
+
+/* Takes over which requests MPI has completed, and frees memory. */
+void persistent_shut(persistent_array *array, int count, MPI_Request requests[]);
+
+/* Whether each request is direct, or null, and at least one is direct. */
+bool persistent_all_direct(int count, const MPI_Request requests[]);
+
+/* The program can't start any of them again. No other thread may be in MPI. */
+void persistent_close(void);
+
+#endif
