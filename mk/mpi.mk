@@ -24,6 +24,7 @@ MPI_DISPATCH_DIR := crates/mpi/dispatch
 MPI_SHIM_SOURCES := $(wildcard $(MPI_SHIM_DIR)/*.c)
 MPI_DISPATCH_SOURCES := $(wildcard $(MPI_DISPATCH_DIR)/*.c)
 MPI_HEADERS := $(wildcard $(MPI_SHIM_DIR)/*.h $(MPI_DISPATCH_DIR)/*.h) crates/mpi/include/tributary_core.h
+MPI_EXPORTS := $(MPI_DISPATCH_DIR)/exports.map
 MPI_CORE := $(CARGO_TARGET_DIR)/release/libtributary_mpi.a
 MPI_OBJECT_DIR := $(CARGO_TARGET_DIR)/mpi
 MPI_PRELOAD := $(CARGO_TARGET_DIR)/release/libtributary.so
@@ -104,10 +105,9 @@ $(MPI_OBJECT_DIR)/dispatch/%.o: $(MPI_DISPATCH_DIR)/%.c $(MPI_HEADERS)
 	@mkdir -p $(@D)
 	$(CC) $(MPI_CFLAGS) -c $< -o $@
 
-# The library exports only the functions of MPI, and no symbol of the archive.
-$(MPI_PRELOAD): $(MPI_CORE) $(MPI_DISPATCH_SOURCES:$(MPI_DISPATCH_DIR)/%.c=$(MPI_OBJECT_DIR)/dispatch/%.o) \
+$(MPI_PRELOAD): $(MPI_CORE) $(MPI_EXPORTS) $(MPI_DISPATCH_SOURCES:$(MPI_DISPATCH_DIR)/%.c=$(MPI_OBJECT_DIR)/dispatch/%.o) \
 		$(foreach interface,openmpi mpich abi,$(MPI_OBJECT_DIR)/shim_$(interface).o)
-	$(CC) -shared -Wl,--no-undefined -Wl,--exclude-libs,ALL -Wl,--gc-sections -o $@.new \
+	$(CC) -shared -Wl,--no-undefined -Wl,--version-script=$(MPI_EXPORTS) -Wl,--gc-sections -o $@.new \
 		$(filter %.o,$^) $(MPI_CORE) $(MPI_LIBS)
 	@mv $@.new $@
 
