@@ -7,7 +7,7 @@ import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 CRATES = ROOT / "crates"
-KNOBS = CRATES / "client/src/knobs.rs"
+KNOBS = CRATES / "settings/src/knobs.rs"
 
 NAME = re.compile(r"`([a-z][a-z-]*(?:::[a-z_]+)+)`")
 CALL = re.compile(r"`([a-z_]+(?:::[a-z_]+)+)` \(`(?:[A-Z]\w*::)?(\w+)`\)")

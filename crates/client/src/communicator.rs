@@ -12,12 +12,12 @@ use crate::kernels::PairNumber;
 use crate::operation::{CollectiveError, Operation};
 use crate::prepared::Prepared;
 use crate::progress_hook::ProgressHook;
-use crate::report::{Counters, PathKind};
 use crate::request::{Request, enlist};
 use crate::request_state::RequestState;
 use crate::selection::Path;
 use crate::setup::{Ready, Unavailable, set_up};
 use crate::shared::Shared;
+use tributary_report::{Counters, PathKind};
 
 /// A communicator at one rank.
 ///

@@ -7,7 +7,7 @@ use tributary_wire::control::{JobAdmission, JobRequest};
 
 use crate::bootstrap::{Bootstrap, BootstrapError, allgather_texts, broadcast_text};
 use crate::manager::{Lease, ManagerClient, ManagerError};
-use crate::settings::{Settings, WaitChoice};
+use tributary_settings::{Settings, WaitChoice};
 use tributary_shm_collectives::waiting::Policy;
 
 /// Aggregation nodes that an embedded fabric runs on the machine beside the ranks.

@@ -12,12 +12,12 @@ use crate::kernels::{Adapter, Kernels, PairNumber};
 use crate::operation::{CollectiveError, Operation};
 use crate::placement::Placement;
 use crate::progress_hook::{ProgressHook, Verdict};
-use crate::report::Counters;
 use crate::request_state::RequestState;
 use crate::selection::{Path, Selection};
 use multi_leader::MultiLeader;
 use plan::{Plan, PlanContext, Stage, plan, shm_action};
 use prepared::PreparedOperation;
+use tributary_report::Counters;
 
 pub(crate) use methods::InterHostMethods;
 pub(crate) use plan::StreamUse;

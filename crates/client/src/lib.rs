@@ -42,17 +42,14 @@ mod exclusive;
 pub mod external_receiver;
 mod inter_host;
 mod kernels;
-pub mod knobs;
 pub mod manager;
 mod operation;
 mod placement;
 mod prepared;
 mod progress_hook;
-pub mod report;
 mod request;
 mod request_state;
 mod selection;
-mod settings;
 mod setup;
 mod shared;
 mod tree;
@@ -67,12 +64,13 @@ pub use prepared::Prepared;
 pub use progress_hook::{ProgressHook, Verdict};
 pub use request::Request;
 pub use selection::{DirectPath, Path, explain};
-pub use settings::{
-    BetweenHosts, ChannelChoice, Fallback, SettingError, Settings, Switch, TransportChoice,
-    WaitChoice,
-};
 pub use setup::Unavailable;
 pub use tributary_algorithms::CollectiveKind;
+pub use tributary_report as report;
+pub use tributary_settings::{
+    BetweenHosts, ChannelChoice, Fallback, SettingError, Settings, Switch, TransportChoice,
+    WaitChoice, knobs,
+};
 pub use tributary_shm_collectives::Combine;
 pub use tributary_transport::machine::name as machine_name;
 pub use tributary_tuning::AlgorithmChoice;

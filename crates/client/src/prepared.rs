@@ -6,10 +6,10 @@ use tributary_algorithms::CollectiveKind;
 
 use crate::engine::PreparedNumber;
 use crate::operation::{CollectiveError, Operation};
-use crate::report::{Counters, PathKind};
 use crate::request::{Request, enlist};
 use crate::request_state::RequestState;
 use crate::shared::Shared;
+use tributary_report::{Counters, PathKind};
 
 /// Polls of an operation before its caller drives something else in between.
 const POLLS: u32 = 256;

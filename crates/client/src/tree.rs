@@ -19,11 +19,11 @@ use tributary_wire::frame::{Abort, AbortReason, Target};
 use tributary_wire::{EndpointId, OperationNumber, Operator};
 
 use crate::inter_host::{InterHost, InterHostOperation};
-use crate::report::Counters;
 use datagrams::Datagrams;
 pub(crate) use enter::Approach;
 use round::Round;
 use running::Running;
+use tributary_report::Counters;
 
 /// How long a graceful close may take to leave this process.
 const GRACE_TIMEOUT: Duration = Duration::from_millis(500);

@@ -9,7 +9,7 @@ use super::built_in;
 use super::limits::AskedLimits;
 use super::model::Model;
 use super::table::Table;
-use crate::settings::{BetweenHosts, Fallback, LEADERS_MAX, Settings};
+use tributary_settings::{BetweenHosts, Fallback, LEADERS_MAX, Settings};
 
 /// What rank 0 decides for all ranks.
 #[derive(Clone, Debug, Serialize, Deserialize)]

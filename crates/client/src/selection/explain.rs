@@ -11,12 +11,12 @@ use tributary_wire::{Datatype, Operator};
 use super::decision::{Basis, Decision, Hosts, measurements};
 use super::limits::Limits;
 use super::{DirectPath, Opened, Path, Selection, built_in};
-use crate::knobs::{
+use crate::operation::Operation;
+use tributary_settings::Settings;
+use tributary_settings::knobs::{
     ALLGATHER_MAX, BETWEEN_ALLGATHER_MAX, BETWEEN_REDUCE_SCATTER_MAX, BETWEEN_SCAN_MAX, Knob,
     REDUCE_SCATTER_MAX, SCAN_MAX,
 };
-use crate::operation::Operation;
-use crate::settings::Settings;
 
 /// An operation on a communicator that need not exist.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

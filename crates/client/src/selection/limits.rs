@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use tributary_algorithms::CollectiveKind;
 
 use crate::bootstrap::{Bootstrap, BootstrapError};
-use crate::settings::Settings;
+use tributary_settings::Settings;
 
 /// The tree carries whole vectors, and host algorithms the parts of each host: where long ones go through
 /// the tree, only vectors up to this length do (docs/decisions/0031).

@@ -22,12 +22,12 @@ use tributary_algorithms::{Algorithm, CollectiveKind};
 use tributary_tuning::Method;
 
 use crate::operation::Operation;
-use crate::report::PathKind;
-use crate::settings::SUB_PARTITIONS_MAX;
 pub(crate) use decision::{Decision, Hosts};
 pub(crate) use limits::Limits;
 use model::Model;
 use table::Table;
+use tributary_report::PathKind;
+use tributary_settings::SUB_PARTITIONS_MAX;
 
 /// How many answers are remembered: programs repeat themselves.
 const RECENT_MAX: usize = 4;

@@ -5,7 +5,7 @@ use tributary_wire::{Datatype, Operator};
 
 use super::decision::Hosts;
 use super::*;
-use crate::settings::Settings;
+use tributary_settings::Settings;
 
 const MANAGER: (&str, &str) = ("TRIBUTARY_MANAGER", "10.0.0.1:7470");
 

@@ -16,7 +16,7 @@ use super::TreeMember;
 use super::datagrams::Datagrams;
 use super::round::Round;
 use crate::inter_host::InterHost;
-use crate::settings::{ChannelChoice, TransportChoice};
+use tributary_settings::{ChannelChoice, TransportChoice};
 
 /// How long a node may take to let a member in.
 const JOIN_TIMEOUT: Duration = Duration::from_secs(10);

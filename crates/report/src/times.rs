@@ -159,7 +159,7 @@ impl Times {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::TimeCells;
+    use crate::TimeCells;
 
     fn times(durations_ns: &[(PathTaken, u64, u64)]) -> Times {
         let cells = TimeCells::new();

@@ -33,28 +33,26 @@ struct Notes {
 }
 
 impl Counters {
-    pub(crate) fn label(&self) -> &str {
+    /// How the communicator was made.
+    #[must_use]
+    pub fn label(&self) -> &str {
         &self.label
     }
 
-    pub(crate) fn set_hosts(&self, hosts: u32) {
+    /// On how many hosts the communicator's ranks are.
+    pub fn set_hosts(&self, hosts: u32) {
         // Relaxed: a statistic, read after the last operation.
         self.hosts.store(hosts, Ordering::Relaxed);
     }
 
     /// What the report says of the communicator's set-up; see [`CommunicatorReport`].
-    pub(crate) fn set_notes(
-        &self,
-        joining: Option<String>,
-        carriers: Option<String>,
-        memory: String,
-    ) {
+    pub fn set_notes(&self, joining: Option<String>, carriers: Option<String>, memory: String) {
         // A communicator is set up once.
         let _ = self.notes.set(Notes { joining, carriers, memory });
     }
 
     /// So many results have come by multicast.
-    pub(crate) fn set_multicast_results(&self, results: u64) {
+    pub fn set_multicast_results(&self, results: u64) {
         // Relaxed: a statistic, read after the last operation.
         self.multicast_results.store(results, Ordering::Relaxed);
     }
@@ -69,7 +67,7 @@ impl Counters {
 
     /// The same for a caller that nobody else counts beside: a plain addition, no locked one.
     #[inline]
-    pub(crate) fn count_in_turn(&self, kind: CollectiveKind, path: PathKind) {
+    pub fn count_in_turn(&self, kind: CollectiveKind, path: PathKind) {
         if self.counts {
             // Relaxed: a statistic, read after the last operation.
             let count = &self.done[kind as usize][path as usize];

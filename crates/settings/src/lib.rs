@@ -1,7 +1,11 @@
-//! The knobs, typed and checked.
+//! The knobs of the host library, and their typed form.
+//!
+//! Owns which environment variables there are ([`knobs`]), what each allows, and what a person is told who
+//! sets something else. Must not know: what a setting does. Start at [`Settings`].
 
 mod choice;
 mod error;
+pub mod knobs;
 mod reader;
 
 use std::net::IpAddr;
@@ -15,12 +19,11 @@ pub use self::choice::{
 };
 pub use self::error::SettingError;
 use self::reader::Reader;
-use crate::knobs;
 
 /// Most leaders per host.
-pub(crate) const LEADERS_MAX: u32 = 16;
+pub const LEADERS_MAX: u32 = 16;
 /// Most sub-partitions of a leader's share.
-pub(crate) const SUB_PARTITIONS_MAX: u32 = 64;
+pub const SUB_PARTITIONS_MAX: u32 = 64;
 
 /// What the host library does for one process.
 #[derive(Clone, Debug, PartialEq, Eq)]

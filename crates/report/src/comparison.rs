@@ -69,7 +69,7 @@ pub fn compare(ours: &Times, baseline: &Times) -> Vec<Compared> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::TimeCells;
+    use crate::TimeCells;
 
     fn times(durations_ns: &[(PathTaken, u64, u64)]) -> Times {
         let cells = TimeCells::new();
