@@ -21,7 +21,7 @@ import time
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 MPI_TESTS = ROOT / "tests/mpi"
-SOURCES = [HERE / "soak.c"] + [MPI_TESTS / name for name in ("check.c", "shapes.c", "values.c")]
+SOURCES = [HERE / "soak.c"] + [MPI_TESTS / name for name in ("check.c", "plain.c", "shapes.c", "values.c")]
 
 # The growth allowed to a process over a long run: allocators keep some memory.
 GROWTH_MAX_KIB = 16 << 10

@@ -17,7 +17,7 @@ import time
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 MPI_TESTS = ROOT / "tests/mpi"
-SOURCES = ["check.c", "sample.c", "shapes.c", "values.c", "layouts.c"]
+SOURCES = ["check.c", "plain.c", "sample.c", "shapes.c", "values.c", "layouts.c"]
 # The programs, each with the part of its combinations that runs.
 SAMPLES = {"collectives": "18", "further": "256"}
 

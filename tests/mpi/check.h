@@ -2,10 +2,12 @@
  * Shared by every test program: start and end, the name of the current case, failures that name the rank,
  * a watchdog, and reproducible "random" numbers.
  *
- * All of it calls PMPI_ functions, so that the checks never go through the code under test.
+ * All of it calls the PMPI_ functions of plain.h, so that the checks never go through the code under test.
  */
 #ifndef CHECK_H
 #define CHECK_H
+
+#include "plain.h"
 
 #include <mpi.h>
 #include <stdbool.h>

@@ -1,5 +1,5 @@
 /*
- * Latency of a small MPI_Allreduce, beside the PMPI_ form of the same call in the same run: with
+ * Latency of a small MPI_Allreduce, beside the MPI's own function in the same run: with
  * the preload library the first goes through Tributary and the second does not. And of MPI_Start and
  * MPI_Wait of the persistent form.
  *

@@ -1,7 +1,7 @@
 /*
- * The overhead of interposing a call that is not offloaded: the difference between a call and its PMPI_
- * form, on a communicator of one rank with a user-defined operator, where the underlying MPI does next to
- * nothing; and MPI_Wait and MPI_Test on a null request.
+ * The overhead of interposing a call that is not offloaded: the difference between a call and the MPI's own
+ * function, for a reduction without elements on a communicator of one rank, where the underlying MPI does next
+ * to nothing; and for MPI_Wait and MPI_Test on a null request.
  *
  * Blocks of the two alternate, so that a slow moment of the machine affects both. The figure is the
  * smallest of many blocks, which was disturbed least. The program fails only if a result is wrong;
@@ -13,23 +13,15 @@
 
 enum { BLOCKS = 400, CALLS = 2000 };
 
-static void add(void *in, void *inout, int *length, MPI_Datatype *type) {
-    (void)type;
-    for (int at = 0; at < *length; at++) {
-        ((double *)inout)[at] += ((double *)in)[at];
-    }
-}
-
-static MPI_Op user_operator;
 static double source = 1.5;
 static double target;
 
 static void interposed_allreduce(void) {
-    MPI_Allreduce(&source, &target, 1, MPI_DOUBLE, user_operator, MPI_COMM_SELF);
+    MPI_Allreduce(&source, &target, 0, MPI_DOUBLE, MPI_SUM, MPI_COMM_SELF);
 }
 
 static void plain_allreduce(void) {
-    PMPI_Allreduce(&source, &target, 1, MPI_DOUBLE, user_operator, MPI_COMM_SELF);
+    PMPI_Allreduce(&source, &target, 0, MPI_DOUBLE, MPI_SUM, MPI_COMM_SELF);
 }
 
 static void interposed_wait(void) {
@@ -81,11 +73,9 @@ static void measure(const char *name, void (*interposed)(void), void (*plain)(vo
 
 int main(int argc, char **argv) {
     check_start(argc, argv, "overhead", MPI_THREAD_SINGLE);
-    MPI_Op_create(add, 1, &user_operator);
-    measure("MPI_Allreduce with a user operator", interposed_allreduce, plain_allreduce);
-    check_that(target == source, "expected %g, got %g", source, target);
+    measure("MPI_Allreduce of no elements", interposed_allreduce, plain_allreduce);
+    check_that(target == 0, "the target holds %g, and nobody wrote to it", target);
     measure("MPI_Wait on MPI_REQUEST_NULL", interposed_wait, plain_wait);
     measure("MPI_Test on MPI_REQUEST_NULL", interposed_test, plain_test);
-    MPI_Op_free(&user_operator);
     return check_finish();
 }

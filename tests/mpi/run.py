@@ -33,7 +33,7 @@ DEBIAN_SETTINGS = {"MPIR_CVAR_DEVICE_COLLECTIVES": "none"}
 DEBIAN_FAILS = ("debian-mpich", "lifecycle")
 DEBIAN_RANKS = 4
 DEBIAN_HOSTS_MAX = 2
-SUPPORT = ("check.c", "values.c", "shapes.c", "sample.c", "layouts.c")
+SUPPORT = ("check.c", "plain.c", "values.c", "shapes.c", "sample.c", "layouts.c")
 # MPICH 4.0 declares the address MPI_STATUSES_IGNORE, which is 1, as an array: GCC then warns of overflow.
 FLAGS = ("-std=c11", "-O2", "-g", "-Wall", "-Wextra", "-Werror", "-Wno-stringop-overflow", "-pthread")
 COUNTS = ("in_node", "in_tree", "direct", "passed_through")
@@ -172,7 +172,7 @@ def compile_programs(programs, mpicc, folder):
         subprocess.run([mpicc, *FLAGS, "-c", HERE / source, "-o", target], check=True)
     for program in programs:
         command = [mpicc, *FLAGS, HERE / f"{program.name}.c", *objects, "-o",
-                   folder / program.name, "-lm"]
+                   folder / program.name, "-lm", "-ldl"]
         done = subprocess.run(command, check=False, capture_output=True, text=True)
         if done.returncode != 0:
             failed[program.name] = done.stderr
