@@ -8,7 +8,7 @@ include mk/docs.mk
 
 PROGRAM := $(CARGO_TARGET_DIR)/release/tributary
 
-.PHONY: help build demo test test-style test-rust test-fuzz test-mpi bench clean
+.PHONY: help build demo test test-style test-rust test-fuzz test-mpi test-applications bench clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -48,6 +48,9 @@ test-mpi: build mpi-venvs mpi-further mpi-debian mpi-check-preload mpi-check-ins
 	$(PYTHON) tests/mpi/run.py --tributary $(PROGRAM)
 	$(PYTHON) tests/mpi/confined.py --tributary $(PROGRAM)
 	$(PYTHON) tests/mpi/times.py --tributary $(PROGRAM)
+
+test-applications: build mpi-applications ## Run Quantum ESPRESSO, HPC Challenge and a PETSc solver, with and without the library
+	$(PYTHON) tests/mpi/applications.py --tributary $(PROGRAM)
 
 bench: build mpi-venvs ## Time kernels, links, host groups, MPI in one node, the tree, the lab
 	$(CARGO) bench --locked -p tributary-reduce --bench kernels

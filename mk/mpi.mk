@@ -79,6 +79,11 @@ mpi-debian:
 		done; \
 	done
 
+# Applications that use Debian's Open MPI, for `make test-applications`: 500 MB.
+.PHONY: mpi-applications
+mpi-applications:
+	$(call system_tools,a test with applications,pw.x hpcc mpicc.openmpi,quantum-espresso hpcc petsc-dev openmpi-bin libopenmpi-dev)
+
 # Cargo always runs: it decides whether the archive is up to date, and then keeps its time.
 mpi-core:
 	$(CARGO) build --release --locked -p tributary-mpi
