@@ -43,8 +43,9 @@ test-rust: lab-tools ## Run unit, property, conformance and end-to-end tests, an
 test-fuzz: ## Run the fuzz smoke alone: decoder and input sequences, over seeded bytes
 	$(CARGO) test --locked -p tributary-protocol --test fuzz_smoke
 
-test-mpi: build mpi-venvs mpi-further mpi-debian mpi-check-preload mpi-check-instructions ## Run the MPI programs of tests/mpi, in C, Fortran and Python, under every MPI that can be installed
+test-mpi: build mpi-venvs mpi-further mpi-debian mpi-planted mpi-check-preload mpi-check-instructions ## Run the MPI programs of tests/mpi, in C, Fortran and Python, under every MPI that can be installed
 	$(PYTHON) tests/mpi/bindings.py --tributary $(PROGRAM)
+	$(PYTHON) tests/mpi/planted.py --tributary $(PROGRAM) --library $(CARGO_TARGET_DIR)/planted
 	$(PYTHON) tests/mpi/run.py --tributary $(PROGRAM)
 	$(PYTHON) tests/mpi/confined.py --tributary $(PROGRAM)
 	$(PYTHON) tests/mpi/times.py --tributary $(PROGRAM)

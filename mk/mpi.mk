@@ -110,11 +110,24 @@ $(MPI_OBJECT_DIR)/dispatch/%.o: $(MPI_DISPATCH_DIR)/%.c $(MPI_HEADERS)
 	@mkdir -p $(@D)
 	$(CC) $(MPI_CFLAGS) -c $< -o $@
 
-$(MPI_PRELOAD): $(MPI_CORE) $(MPI_EXPORTS) $(MPI_DISPATCH_SOURCES:$(MPI_DISPATCH_DIR)/%.c=$(MPI_OBJECT_DIR)/dispatch/%.o) \
-		$(foreach interface,openmpi mpich abi,$(MPI_OBJECT_DIR)/shim_$(interface).o)
+MPI_OBJECTS := $(MPI_DISPATCH_SOURCES:$(MPI_DISPATCH_DIR)/%.c=$(MPI_OBJECT_DIR)/dispatch/%.o) \
+	$(foreach interface,openmpi mpich abi,$(MPI_OBJECT_DIR)/shim_$(interface).o)
+$(MPI_PRELOAD): $(MPI_CORE) $(MPI_EXPORTS) $(MPI_OBJECTS)
 	$(CC) -shared -Wl,--no-undefined -Wl,--version-script=$(MPI_EXPORTS) -Wl,--gc-sections -o $@.new \
 		$(filter %.o,$^) $(MPI_CORE) $(MPI_LIBS)
 	@mv $@.new $@
+
+# The same library with a fault, for the test that shows that faults are noticed.
+MPI_PLANTED := $(CARGO_TARGET_DIR)/planted/libtributary.so
+MPI_WRAPPED := run allreduce reduce broadcast start test
+.PHONY: mpi-planted
+mpi-planted: $(MPI_PLANTED)
+$(MPI_PLANTED): $(MPI_PRELOAD) tests/mpi/planted.c
+	@mkdir -p $(@D)
+	$(CC) $(MPI_CFLAGS) -Icrates/mpi/include -c tests/mpi/planted.c -o $(MPI_OBJECT_DIR)/planted.o
+	$(CC) -shared -Wl,--no-undefined -Wl,--version-script=$(MPI_EXPORTS) -Wl,--gc-sections -o $@ \
+		$(foreach name,$(MPI_WRAPPED),-Wl,--wrap=tributary_$(name)) $(MPI_OBJECT_DIR)/planted.o \
+		$(filter %.o,$(MPI_OBJECTS)) $(MPI_CORE) $(MPI_LIBS)
 
 .PHONY: mpi-check-preload
 mpi-check-preload: mpi-preload mpi-venvs mpi-debian
