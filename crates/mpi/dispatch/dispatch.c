@@ -103,19 +103,24 @@ void dispatch_turn_off(void) {
     }
 }
 
-dispatch_function dispatch_stand_in(const dispatch_interface *of, unsigned number) {
-    for (const dispatch_entry *entry = of->first_stand_in; entry != of->end_of_stand_ins; entry++) {
+dispatch_function dispatch_own(unsigned number) {
+    return own[number];
+}
+
+static dispatch_function stand_in(unsigned number) {
+    for (const dispatch_entry *entry = interface->first_stand_in;
+         entry != interface->end_of_stand_ins; entry++) {
         if (entry->number == number) {
             return entry->function;
         }
     }
-    return of->missing;
+    return interface->missing;
 }
 
 static void find_own_functions(void *library) {
     for (unsigned number = 0; number < DISPATCH_COUNT; number++) {
         void *address = dlsym(library, own_names[number]);
-        own[number] = address != NULL ? (dispatch_function)address : dispatch_stand_in(interface, number);
+        own[number] = address != NULL ? (dispatch_function)address : stand_in(number);
     }
 }
 

@@ -49,9 +49,11 @@ extern const dispatch_interface dispatch_interface_mpich __attribute__((visibili
 /* In libmpi_abi.so: the standard one of MPI 5. */
 extern const dispatch_interface dispatch_interface_abi __attribute__((visibility("hidden")));
 
-/* What stands in for a function that the MPI at hand lacks; the interface's `missing` if nothing does. */
-dispatch_function dispatch_stand_in(const dispatch_interface *interface, unsigned number)
-    __attribute__((visibility("hidden")));
+/*
+ * The MPI's own function, or what stands in for it, or the interface's `missing`. Known when the interface is
+ * opened.
+ */
+dispatch_function dispatch_own(unsigned number) __attribute__((visibility("hidden")));
 
 /* From now on calls go to the shim, or again to the MPI alone. Not for several threads at a time. */
 void dispatch_turn_on(void) __attribute__((visibility("hidden")));

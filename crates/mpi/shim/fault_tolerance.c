@@ -1,14 +1,14 @@
 /* Asks MPI what is revoked and who has failed. Interposes MPIX_Comm_revoke. */
 #include "fault_tolerance.h"
 #include "shim.h"
+#include "timing.h"
 
 #include <sched.h>
-#include <time.h>
 
 #if UNDERLYING_HAS_REVOCATION
 
 /* How long MPI may take to notice a failure that an offloaded collective has met. */
-#define NOTICE_NS_MAX INT64_C(1000000000)
+#define NOTICE_NS_MAX UINT64_C(1000000000)
 
 static bool is_on;
 /* Open MPI 4 lacks all of these functions. */
@@ -53,17 +53,11 @@ int fault_tolerance_revoke(comm_record *record) {
     return MPI_ERR_REVOKED;
 }
 
-static int64_t now_ns(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
-}
-
 int fault_tolerance_explain(comm_record *record) {
     if (!is_on || atomic_load_explicit(&record->is_freed, memory_order_relaxed)) {
         return MPI_SUCCESS;
     }
-    int64_t until_ns = now_ns() + NOTICE_NS_MAX;
+    uint64_t until_ns = timing_now_ns() + NOTICE_NS_MAX;
     do {
         if (fault_tolerance_is_revoked(record->comm)) {
             communicators_revoked(record);
@@ -74,7 +68,7 @@ int fault_tolerance_explain(comm_record *record) {
         }
         shim_drive_mpi();
         sched_yield();
-    } while (now_ns() < until_ns);
+    } while (timing_now_ns() < until_ns);
     return MPI_SUCCESS;
 }
 

@@ -11,6 +11,7 @@ underlying_functions underlying;
 #ifdef OPEN_MPI
 underlying_handle_table underlying_handles;
 #endif
+
 /* Only a program that looks functions up at run time gets here: the linker would have refused it. */
 int underlying_missing(void) {
     static atomic_flag is_said = ATOMIC_FLAG_INIT;
@@ -46,11 +47,7 @@ void underlying_open(void *library) {
     UNDERLYING_FUNCTIONS(UNDERLYING_FIND)
 #undef UNDERLYING_FIND
 #define UNDERLYING_FIND(name)                                                                      \
-    underlying.name = (__typeof__(underlying.name))find_function(library, "PMPI_" #name);          \
-    if (!UNDERLYING_HAS(name)) {                                                                   \
-        underlying.name = (__typeof__(underlying.name))dispatch_stand_in(&shim_interface,          \
-                                                                         DISPATCH_MPI_##name);     \
-    }
+    underlying.name = (__typeof__(underlying.name))dispatch_own(DISPATCH_MPI_##name);
     UNDERLYING_FUNCTIONS_NEWER(UNDERLYING_FIND)
     UNDERLYING_FUNCTIONS_PERSISTENT(UNDERLYING_FIND)
 #undef UNDERLYING_FIND
