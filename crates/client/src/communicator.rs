@@ -8,7 +8,6 @@ use tributary_wire::Operator;
 use crate::bootstrap::Bootstrap;
 use crate::context::Context;
 use crate::exclusive::Exclusive;
-use crate::kernels::PairNumber;
 use crate::operation::{CollectiveError, Operation};
 use crate::prepared::Prepared;
 use crate::progress_hook::ProgressHook;
@@ -17,6 +16,7 @@ use crate::request_state::RequestState;
 use crate::selection::Path;
 use crate::setup::{Ready, Unavailable, set_up};
 use crate::shared::Shared;
+use tributary_inter_host::PairNumber;
 use tributary_report::{Counters, PathKind};
 
 /// A communicator at one rank.

@@ -8,7 +8,6 @@ use tributary_algorithms::{Collective, CollectiveKind};
 use tributary_shm_collectives::{self as shm, Blocks, Combine, HostGroup, Policy, Waiter};
 use tributary_wire::frame::AbortReason;
 
-use crate::kernels::{Adapter, Kernels, PairNumber};
 use crate::operation::{CollectiveError, Operation};
 use crate::placement::Placement;
 use crate::progress_hook::{ProgressHook, Verdict};
@@ -17,6 +16,7 @@ use crate::selection::{Path, Selection};
 use multi_leader::MultiLeader;
 use plan::{Plan, PlanContext, Stage, plan, shm_action};
 use prepared::PreparedOperation;
+use tributary_inter_host::{Adapter, Kernels, PairNumber};
 use tributary_report::Counters;
 
 pub(crate) use methods::InterHostMethods;

@@ -11,7 +11,6 @@ mod bootstrap;
 mod combiner;
 mod communicator;
 mod context;
-mod direct;
 mod engine;
 /// What a guard lends ends with the guard:
 ///
@@ -40,8 +39,6 @@ mod engine;
 /// ```
 mod exclusive;
 pub mod external_receiver;
-mod inter_host;
-mod kernels;
 pub mod manager;
 mod operation;
 mod placement;
@@ -52,13 +49,11 @@ mod request_state;
 mod selection;
 mod setup;
 mod shared;
-mod tree;
 
 pub use bootstrap::{Bootstrap, BootstrapError};
 pub use combiner::Combiner;
 pub use communicator::Communicator;
 pub use context::{Context, OpenError};
-pub use kernels::PairNumber;
 pub use operation::{Blocks, Collective, CollectiveError, Operation};
 pub use prepared::Prepared;
 pub use progress_hook::{ProgressHook, Verdict};
@@ -66,6 +61,7 @@ pub use request::Request;
 pub use selection::{DirectPath, Path, explain};
 pub use setup::Unavailable;
 pub use tributary_algorithms::CollectiveKind;
+pub use tributary_inter_host::PairNumber;
 pub use tributary_report as report;
 pub use tributary_settings::{
     BetweenHosts, ChannelChoice, Fallback, SettingError, Settings, Switch, TransportChoice,

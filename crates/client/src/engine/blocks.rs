@@ -19,9 +19,9 @@ use tributary_wire::{Datatype, Operator};
 
 use super::local::{Arrangement, BlockOrder, Lead, Local, block_of};
 use super::plan::{Plan, Planner, Stage};
-use crate::inter_host::InterHostOperation;
 use crate::operation::Operation;
 use crate::selection::Path;
+use tributary_inter_host::InterHostOperation;
 
 /// Rooms of the scratch memory begin at cache lines.
 const LINE_BYTES: usize = 64;
@@ -295,9 +295,9 @@ mod tests {
 
     use super::super::plan::{PlanContext, plan};
     use super::*;
-    use crate::kernels::kernel;
     use crate::placement::Placement;
     use crate::selection::DirectPath;
+    use tributary_inter_host::kernel;
 
     const ELEMENTS: u64 = 35;
 

@@ -2,9 +2,7 @@
 
 use tributary_tuning::Method;
 
-use crate::direct::DirectLinks;
-use crate::inter_host::InterHost;
-use crate::tree::TreeMember;
+use tributary_inter_host::{DirectLinks, InterHost, TreeMember};
 
 /// The methods that are open at this leader; none at other ranks, and on one host.
 #[derive(Default)]

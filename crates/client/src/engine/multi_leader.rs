@@ -15,8 +15,7 @@ use tributary_tuning::Method;
 use tributary_wire::frame::Abort;
 
 use super::outcome::{Failure, WaitsFor};
-use crate::direct::DirectLinks;
-use crate::inter_host::{InterHost, InterHostOperation};
+use tributary_inter_host::{DirectLinks, InterHost, InterHostOperation};
 
 /// An allreduce, partitioned. Equal at all ranks but for the buffers and `lead`.
 #[derive(Clone, Copy)]
@@ -189,7 +188,7 @@ mod tests {
     use tributary_wire::{Datatype, Operator};
 
     use super::*;
-    use crate::kernels::kernel;
+    use tributary_inter_host::kernel;
 
     fn partition(leaders: u32, parts: u32, elements: u64) -> Partition {
         let kernel = kernel(Operator::Sum, Datatype::F64).unwrap();

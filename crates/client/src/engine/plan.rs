@@ -13,10 +13,10 @@ use tributary_wire::{Datatype, Operator, StreamTerms};
 use super::local::Local;
 use super::multi_leader::Partition;
 use super::streaming::Streamed;
-use crate::inter_host::{InterHostOperation, needs_target};
 use crate::operation::Operation;
 use crate::placement::Placement;
 use crate::selection::{DirectPath, Path};
+use tributary_inter_host::{InterHostOperation, needs_target};
 
 /// Most stages any operation takes.
 const STAGES_MAX: usize = 5;
@@ -333,7 +333,7 @@ impl Planner<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kernels::kernel;
+    use tributary_inter_host::kernel;
 
     const DIRECT: Path =
         Path::Direct(DirectPath { algorithm: Algorithm::Ring, leaders: 1, sub_partitions: 1 });

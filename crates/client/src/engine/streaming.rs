@@ -11,8 +11,7 @@ use tributary_tuning::Method;
 use tributary_wire::StreamTerms;
 
 use super::outcome::{Failure, WaitsFor};
-use crate::inter_host::{InterHost, InterHostOperation};
-use crate::tree::TreeMember;
+use tributary_inter_host::{InterHost, InterHostOperation, TreeMember};
 
 /// Parts that are reduced before the first is copied out: as many as fill the stream's window, and
 /// one that is being copied.

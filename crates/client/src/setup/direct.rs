@@ -8,8 +8,8 @@ use tributary_wire::host::machine_of;
 use super::agreement::{Unavailable, agree};
 use crate::bootstrap::{Bootstrap, allgather_texts};
 use crate::context::Context;
-use crate::direct::{DirectLinks, Identity, Listener, own_address};
 use crate::placement::Placement;
+use tributary_inter_host::{DirectLinks, Identity, Listener, own_address};
 
 /// The first `leaders` ranks of every host listen and tell each other where; each meets those that have
 /// the same number on their hosts. Nobody connects before an operation needs it.

@@ -8,7 +8,7 @@ use crate::context::Context;
 use crate::engine::StreamUse;
 use crate::external_receiver;
 use crate::placement::Placement;
-use crate::tree::{Approach, TreeMember};
+use tributary_inter_host::{Approach, TreeMember};
 
 /// A communicator's place in the tree.
 pub(super) struct Joined {

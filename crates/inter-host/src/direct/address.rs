@@ -4,19 +4,23 @@ use std::net::{IpAddr, SocketAddr, ToSocketAddrs, UdpSocket};
 
 /// Why this host can't say where it is reached.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum AddressError {
+pub enum AddressError {
+    /// The address of the manager can't be reached from here.
     #[error("this host has no route to the manager at {manager}: {problem}")]
-    NoRoute { manager: String, problem: String },
+    NoRoute {
+        /// Where it was looked for.
+        manager: String,
+        /// What the system says.
+        problem: String,
+    },
+    /// Nothing tells which of this host's addresses others reach.
     #[error("without a manager, the address of this host must be given (TRIBUTARY_HOST_ADDRESS)")]
     Unknown,
 }
 
 /// The address given, or the one from which this host reaches the manager: the network that the job's
 /// control takes is one that all hosts have.
-pub(crate) fn own_address(
-    given: Option<IpAddr>,
-    manager: Option<&str>,
-) -> Result<IpAddr, AddressError> {
+pub fn own_address(given: Option<IpAddr>, manager: Option<&str>) -> Result<IpAddr, AddressError> {
     match (given, manager) {
         (Some(address), _) => Ok(address),
         (None, Some(manager)) => towards(manager).map_err(|error| AddressError::NoRoute {

@@ -14,46 +14,51 @@ use tributary_wire::{Datatype, Operator};
 
 /// One collective between the leaders of hosts, as one leader sees it.
 #[derive(Clone, Copy)]
-pub(crate) struct InterHostOperation {
+pub struct InterHostOperation {
     /// Its root, if it has one, is a host.
-    pub(crate) collective: Collective,
-    pub(crate) operator: Operator,
-    pub(crate) datatype: Datatype,
-    pub(crate) elements: u64,
+    pub collective: Collective,
+    /// How elements combine.
+    pub operator: Operator,
+    /// What an element is.
+    pub datatype: Datatype,
+    /// Length of the vector.
+    pub elements: u64,
     /// Size of an element: that of the datatype, but for operators of the caller's own. Those have the
     /// operator and the datatype of a broadcast.
-    pub(crate) element_bytes: usize,
+    pub element_bytes: usize,
     /// In which order the hosts' contributions may be combined.
-    pub(crate) order: Order,
+    pub order: Order,
     /// Which elements are whose host's part, in a reduce-scatter or an allgather; one for each host.
-    pub(crate) parts: Blocks,
+    pub parts: Blocks,
     /// For reductions.
-    pub(crate) kernel: Option<&'static dyn Combine>,
+    pub kernel: Option<&'static dyn Combine>,
     /// Which host algorithm direct links take. The tree has no choice.
-    pub(crate) algorithm: Algorithm,
+    pub algorithm: Algorithm,
     /// This host's contribution; it may lie in the target already. In an allgather it does, at its place,
     /// and the tree's combines the hosts' vectors: then the rest of each is zero, and the operator a
     /// bitwise or.
-    pub(crate) source: *const u8,
+    pub source: *const u8,
     /// Room for the whole vector: for the result, and for partial ones where direct links need them
     /// ([`needs_target`]).
-    pub(crate) target: *mut u8,
+    pub target: *mut u8,
 }
 
 /// Whether a method needs room for the vector at a leader that gets no result: host algorithms combine
 /// partial results wherever they pass.
-pub(crate) fn needs_target(method: Method) -> bool {
+pub fn needs_target(method: Method) -> bool {
     method == Method::Direct
 }
 
 impl InterHostOperation {
-    pub(crate) fn len_bytes(&self) -> usize {
+    /// Length of the vector in bytes.
+    #[must_use]
+    pub fn len_bytes(&self) -> usize {
         self.elements as usize * self.element_bytes
     }
 }
 
 /// How leaders of different hosts carry one operation after the other.
-pub(crate) trait InterHost {
+pub trait InterHost {
     /// Starts an operation. The one before it is over.
     ///
     /// # Errors

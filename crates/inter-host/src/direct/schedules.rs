@@ -7,7 +7,7 @@ use arrayvec::ArrayVec;
 use tributary_algorithms::{Action, Algorithm, Collective, Order, Schedule, Shape, Span};
 use tributary_shm_collectives::Blocks;
 
-use crate::inter_host::InterHostOperation;
+use crate::operation::InterHostOperation;
 
 /// How many kinds of operation are remembered.
 const KEPT_MAX: usize = 4;

@@ -22,8 +22,8 @@ use tributary_wire::{Datatype, EndpointId, Operator};
 
 use super::options::options;
 use super::*;
-use crate::inter_host::{InterHost, InterHostOperation};
 use crate::kernels::kernel;
+use crate::operation::{InterHost, InterHostOperation};
 
 /// Longest a test's hosts may take: they deadlock, or they are done long before.
 const WATCHDOG: Duration = Duration::from_secs(60);

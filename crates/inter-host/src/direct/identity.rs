@@ -5,7 +5,7 @@ use tributary_wire::{Capability, FrameKey, GroupId};
 
 /// What tells one communicator's direct links from every other's, and its members from strangers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Identity {
+pub struct Identity {
     pub(super) group: GroupId,
     pub(super) secret: Capability,
     /// What the links' keys are derived from; none where frames carry no codes.
@@ -14,10 +14,10 @@ pub(crate) struct Identity {
 
 impl Identity {
     /// Random bytes that an identity is made from.
-    pub(crate) const BYTES: usize = 36;
+    pub const BYTES: usize = 36;
 
     /// The identity, with a key only if frames are to be authenticated.
-    pub(crate) fn from_bytes(bytes: [u8; Self::BYTES], authenticates: bool) -> Self {
+    pub fn from_bytes(bytes: [u8; Self::BYTES], authenticates: bool) -> Self {
         let (group, secrets) = bytes.split_at(4);
         let (secret, key) = secrets.split_at(16);
         let group = u32::from_le_bytes(group.try_into().expect("split at four"));
@@ -31,12 +31,12 @@ impl Identity {
     }
 
     /// The identity for the links between each host's leader number `leader`.
-    pub(crate) fn of_leader(self, leader: u32) -> Self {
+    pub fn of_leader(self, leader: u32) -> Self {
         Self { group: GroupId(self.group.0.wrapping_add(leader)), ..self }
     }
 
     /// Whether frames carry codes.
-    pub(crate) fn is_authenticated(&self) -> bool {
+    pub fn is_authenticated(&self) -> bool {
         self.key.is_some()
     }
 

@@ -42,7 +42,7 @@ mod schedules;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use address::own_address;
-pub(crate) use identity::Identity;
-pub(crate) use links::DirectLinks;
-pub(crate) use listener::Listener;
+pub use address::{AddressError, own_address};
+pub use identity::Identity;
+pub use links::DirectLinks;
+pub use listener::{Listener, ListenerError};

@@ -18,9 +18,9 @@ use tributary_transport::{Link, Sent, WakeSources, wait, wait_with_datagrams};
 use tributary_wire::frame::{Abort, AbortReason, Target};
 use tributary_wire::{EndpointId, OperationNumber, Operator};
 
-use crate::inter_host::{InterHost, InterHostOperation};
+use crate::operation::{InterHost, InterHostOperation};
 use datagrams::Datagrams;
-pub(crate) use enter::Approach;
+pub use enter::{Approach, EnterError};
 use round::Round;
 use running::Running;
 use tributary_report::Counters;
@@ -29,7 +29,7 @@ use tributary_report::Counters;
 const GRACE_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// A member of a group, connected.
-pub(crate) struct TreeMember {
+pub struct TreeMember {
     endpoint: Endpoint,
     link: Box<dyn Link>,
     datagrams: Option<Datagrams>,
@@ -68,10 +68,7 @@ impl TreeMember {
     ///
     /// # Safety
     /// As [`InterHost::start`], except that the source may still change where it isn't ready.
-    pub(crate) unsafe fn start_stream(
-        &mut self,
-        operation: &InterHostOperation,
-    ) -> Result<(), Abort> {
+    pub unsafe fn start_stream(&mut self, operation: &InterHostOperation) -> Result<(), Abort> {
         let spec = self.spec(operation);
         self.start_piece(Running {
             is_stream: true,
@@ -99,7 +96,7 @@ impl TreeMember {
     }
 
     /// The first `ready_bytes` of the vector may be sent.
-    pub(crate) fn make_ready(&mut self, ready_bytes: usize) {
+    pub fn make_ready(&mut self, ready_bytes: usize) {
         let (Some(running), Some(number)) = (&mut self.running, self.number) else { return };
         running.ready_bytes = ready_bytes;
         self.round = Round::Full;
@@ -107,7 +104,7 @@ impl TreeMember {
     }
 
     /// How much of the result is in its place, from the first byte on without a gap.
-    pub(crate) fn received_bytes(&self) -> usize {
+    pub fn received_bytes(&self) -> usize {
         let (Some(running), Some(number)) = (&self.running, self.number) else { return 0 };
         running.piece.start + self.endpoint.received_bytes(number).unwrap_or(0)
     }
@@ -138,12 +135,12 @@ impl TreeMember {
     }
 
     /// What carries this member's data now: `shm`, `tcp` or `udp`.
-    pub(crate) fn carrier(&self) -> &'static str {
+    pub fn carrier(&self) -> &'static str {
         self.carrier
     }
 
     /// Lets `counters` know how many results come by multicast.
-    pub(crate) fn report_multicasts_to(&mut self, counters: Arc<Counters>) {
+    pub fn report_multicasts_to(&mut self, counters: Arc<Counters>) {
         self.counters = Some(counters);
     }
 

@@ -12,13 +12,13 @@ use super::listener::Listener;
 use super::peers::Peers;
 use super::running::{Running, Workspace};
 use super::schedules::Found;
-use crate::inter_host::{InterHost, InterHostOperation};
+use crate::operation::{InterHost, InterHostOperation};
 
 /// How long a graceful close may take: to leave this process, and after a failure to arrive.
 const GRACE_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// This host's place among the others.
-pub(crate) struct DirectLinks {
+pub struct DirectLinks {
     hosts: u32,
     pub(super) peers: Peers,
     running: Option<Running>,
@@ -34,7 +34,7 @@ unsafe impl Send for DirectLinks {}
 
 impl DirectLinks {
     /// The host `me` among those at `addresses`, which listens at its own.
-    pub(crate) fn new(
+    pub fn new(
         me: u32,
         identity: Identity,
         listener: Listener,

@@ -5,7 +5,7 @@ use std::ops::Range;
 use tributary_protocol::endpoint::OperationSpec;
 use tributary_wire::frame::STREAM_BYTES_MAX;
 
-use crate::inter_host::InterHostOperation;
+use crate::operation::InterHostOperation;
 
 /// The operation under way, and its buffers.
 ///

@@ -26,7 +26,7 @@ impl PairNumber {
     }
 
     /// The pair of the number; none if it is no pair.
-    pub(crate) fn pair(self) -> Option<(Operator, Datatype)> {
+    pub fn pair(self) -> Option<(Operator, Datatype)> {
         let code = |number| u8::try_from(number).ok();
         let operator = Operator::from_code(code(self.0 / DATATYPES_MAX)?).ok()?;
         let datatype = Datatype::from_code(code(self.0 % DATATYPES_MAX)?).ok()?;
@@ -35,11 +35,11 @@ impl PairNumber {
 }
 
 /// Every kernel there is, by the number of its pair.
-pub(crate) struct Kernels(Vec<Option<Adapter>>);
+pub struct Kernels(Vec<Option<Adapter>>);
 
 impl Kernels {
     /// The table, made at the first call.
-    pub(crate) fn all() -> &'static Self {
+    pub fn all() -> &'static Self {
         static TABLE: OnceLock<Kernels> = OnceLock::new();
         TABLE.get_or_init(|| {
             let mut table: Vec<_> = (0..PAIRS_MAX).map(|_| None).collect();
@@ -55,26 +55,25 @@ impl Kernels {
 
     /// The kernel for an operator on a datatype; none where MPI defines none.
     #[inline]
-    pub(crate) fn kernel(&self, operator: Operator, datatype: Datatype) -> Option<&dyn Combine> {
+    pub fn kernel(&self, operator: Operator, datatype: Datatype) -> Option<&dyn Combine> {
         let adapter = self.adapter(PairNumber::new(operator, datatype))?;
         Some(adapter)
     }
 
     /// The same by the number of the pair; none where the number is of no pair.
     #[inline]
-    pub(crate) fn adapter(&self, pair: PairNumber) -> Option<&Adapter> {
+    pub fn adapter(&self, pair: PairNumber) -> Option<&Adapter> {
         self.0.get(pair.0 as usize)?.as_ref()
     }
 }
 
 /// The kernel for an operator on a datatype; none where MPI defines none.
-#[cfg(test)]
-pub(crate) fn kernel(operator: Operator, datatype: Datatype) -> Option<&'static dyn Combine> {
+pub fn kernel(operator: Operator, datatype: Datatype) -> Option<&'static dyn Combine> {
     Kernels::all().kernel(operator, datatype)
 }
 
 /// A kernel with what the engine asks of it.
-pub(crate) struct Adapter {
+pub struct Adapter {
     kernel: Kernel,
     /// Wider accumulation, for the datatypes that have one.
     wide: Option<WideAdapter>,
@@ -99,7 +98,7 @@ impl Adapter {
 impl Adapter {
     /// Length of so many elements; the longest there is, where that has no number.
     #[inline]
-    pub(crate) fn len_bytes(&self, elements: u64) -> usize {
+    pub fn len_bytes(&self, elements: u64) -> usize {
         usize::try_from(elements)
             .ok()
             .and_then(|elements| elements.checked_mul(self.kernel.element_bytes()))

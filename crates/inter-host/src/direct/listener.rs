@@ -16,7 +16,7 @@ const GREETING_TIMEOUT: Duration = Duration::from_secs(5);
 const PENDING_MAX: usize = 64;
 
 /// A listening socket of one communicator.
-pub(crate) struct Listener {
+pub struct Listener {
     acceptor: TcpAcceptor,
     pending: Vec<Pending>,
 }
@@ -30,14 +30,14 @@ struct Pending {
 /// Why no listener could be opened.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("can't listen at {address} for other hosts: {problem}")]
-pub(crate) struct ListenerError {
+pub struct ListenerError {
     address: IpAddr,
     problem: ListenError,
 }
 
 impl Listener {
     /// Listens at a port that the system chooses.
-    pub(crate) fn bind(address: IpAddr) -> Result<(Self, SocketAddr), ListenerError> {
+    pub fn bind(address: IpAddr) -> Result<(Self, SocketAddr), ListenerError> {
         let opened = TcpAcceptor::bind(SocketAddr::new(address, 0), options())
             .and_then(|acceptor| acceptor.address().map(|address| (acceptor, address)));
         match opened {

@@ -19,7 +19,7 @@ use super::failure::Failure;
 use super::options::FRAME_BYTES_MAX;
 use super::peers::Peers;
 use super::schedules::{Index, Schedules};
-use crate::inter_host::InterHostOperation;
+use crate::operation::InterHostOperation;
 
 /// Contributions up to this length are copied into the vector beforehand: that takes less time than to
 /// mind where they are.
@@ -83,7 +83,7 @@ impl Running {
     /// Stands before the first step.
     ///
     /// # Safety
-    /// As [`InterHost::start`](crate::inter_host::InterHost::start).
+    /// As [`InterHost::start`](crate::operation::InterHost::start).
     pub(super) unsafe fn new(
         operation: &InterHostOperation,
         me: u32,

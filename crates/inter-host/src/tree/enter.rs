@@ -15,7 +15,7 @@ use tributary_wire::frame::{Abort, AbortReason};
 use super::TreeMember;
 use super::datagrams::Datagrams;
 use super::round::Round;
-use crate::inter_host::InterHost;
+use crate::operation::InterHost;
 use tributary_settings::{ChannelChoice, TransportChoice};
 
 /// How long a node may take to let a member in.
@@ -28,27 +28,49 @@ const SHORT_VECTORS: ShortVectors =
 
 /// Why a member could not take its place.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum EnterError {
+pub enum EnterError {
+    /// The node does not answer.
     #[error("aggregation node at {address} can't be reached: {problem}")]
-    Unreachable { address: String, problem: String },
+    Unreachable {
+        /// Its node's address.
+        address: String,
+        /// What the system says.
+        problem: String,
+    },
+    /// Shared memory was asked for where there is none.
     #[error("aggregation node at {address} offers no shared memory on this machine")]
-    NoSharedMemory { address: String },
+    NoSharedMemory {
+        /// Its node's address.
+        address: String,
+    },
+    /// The node did not answer in time.
     #[error("aggregation node at {address} did not let this host in within {} s", JOIN_TIMEOUT.as_secs())]
-    NotLetIn { address: String },
+    NotLetIn {
+        /// Its node's address.
+        address: String,
+    },
+    /// The node failed the group.
     #[error("aggregation node at {address} turned this host away: {reason}")]
-    TurnedAway { address: String, reason: AbortReason },
+    TurnedAway {
+        /// Its node's address.
+        address: String,
+        /// What the node said.
+        reason: AbortReason,
+    },
 }
 
 /// How a member may reach its node.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Approach {
-    pub(crate) transport: TransportChoice,
-    pub(crate) channel: ChannelChoice,
+pub struct Approach {
+    /// What the link is.
+    pub transport: TransportChoice,
+    /// What goes beside it.
+    pub channel: ChannelChoice,
 }
 
 impl TreeMember {
     /// Connects the leader of `host` to its node, and waits until the node has let it in.
-    pub(crate) fn enter(
+    pub fn enter(
         group: &GroupGrant,
         host: u32,
         approach: Approach,
