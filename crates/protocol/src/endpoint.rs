@@ -19,6 +19,7 @@ mod sending;
 mod stream;
 
 use alloc::collections::VecDeque;
+use alloc::vec::Vec;
 use core::num::NonZeroU16;
 use core::ops::Range;
 
@@ -26,6 +27,7 @@ use tributary_wire::control::{EndpointGrant, GroupGrant};
 use tributary_wire::frame::{Abort, AbortReason, Edge, Header, Message, Subscription};
 use tributary_wire::{Capability, ChildIndex, EndpointId, Epoch, GroupId, OperationNumber};
 
+use crate::failover::{Cut, Segments, Standing};
 use crate::multicast::MulticastReceiver;
 use crate::recovery::LowerEnd;
 use crate::{Carrier, Reachability, RecoveryStats, StreamTerms, Time};
@@ -332,6 +334,44 @@ impl Endpoint {
         self.operations.is_empty()
     }
 
+    /// How the vector of an operation under way is cut; none if it is not.
+    #[must_use]
+    pub fn cut(&self, number: OperationNumber) -> Option<Cut> {
+        let operation = self.operations.get(self.index_of(number))?;
+        let stream = operation.is_stream().then_some(self.config.stream).flatten();
+        let window = stream.map_or(self.config.osos, |terms| terms.window);
+        Some(operation.cut(window))
+    }
+
+    /// How far this member has come, in a group that failed. For members that have one operation under
+    /// way at a time.
+    #[must_use]
+    pub fn standing(&self) -> Standing {
+        debug_assert!(self.operations.len() <= 1, "one operation at a time");
+        let Some(operation) = self.operations.front() else {
+            return Standing {
+                operation: self.next_operation,
+                is_started: false,
+                complete: Segments::default(),
+            };
+        };
+        let is_stream = operation.is_stream();
+        let flight = if is_stream { &self.streams().flight } else { &self.flight };
+        let in_flight = match is_stream && !self.streams().is_running(operation.number()) {
+            // A stream that was not granted has nothing in flight.
+            true => Vec::new(),
+            false => flight.in_flight().collect(),
+        };
+        Standing {
+            operation: operation.number(),
+            is_started: true,
+            complete: Segments {
+                prefix: operation.sent() - in_flight.len() as u32,
+                window: in_flight,
+            },
+        }
+    }
+
     /// Results that came a second time and were dropped.
     #[must_use]
     pub fn repeats(&self) -> u64 {
@@ -371,7 +411,6 @@ impl Endpoint {
         if matches!(self.state, State::Joining | State::Active) {
             self.recovery.clear();
             self.state = State::Failed(abort);
-            self.operations.clear();
             if let Some(streams) = &mut self.streams {
                 streams.done = None;
             }

@@ -39,6 +39,15 @@ impl Flight {
         self.oldest.distance_from(Sequence::FIRST)
     }
 
+    /// Of every number from the oldest incomplete one to the newest sent, whether it is complete.
+    pub(super) fn in_flight(&self) -> impl Iterator<Item = bool> {
+        let numbers = self.next.distance_from(self.oldest);
+        (0..numbers).map(|index| {
+            let sequence = Sequence(self.oldest.0.wrapping_add(index));
+            self.requests[self.place(sequence)].is_none()
+        })
+    }
+
     pub(super) fn next_sequence(&self) -> Sequence {
         self.next
     }

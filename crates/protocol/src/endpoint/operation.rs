@@ -8,6 +8,7 @@ use tributary_wire::frame::{
 use tributary_wire::{Datatype, OperationNumber, Operator, SegmentIndex, Sequence};
 
 use crate::StreamTerms;
+use crate::failover::Cut;
 
 /// An operation, as its member starts it. All members name the same one, except for which of them
 /// bring and take data.
@@ -236,6 +237,21 @@ impl Operation {
         let end = (first + u64::from(self.elements_per_segment)).min(self.spec.elements);
         let element_bytes = self.spec.datatype.size_bytes();
         first as usize * element_bytes..end as usize * element_bytes
+    }
+
+    /// Segments sent so far, all before those unsent.
+    pub(super) fn sent(&self) -> u32 {
+        self.sent
+    }
+
+    /// How its vector is cut, where so many segments may be in flight.
+    pub(super) fn cut(&self, window: u16) -> Cut {
+        Cut {
+            segment_bytes: self.elements_per_segment as usize * self.spec.datatype.size_bytes(),
+            segments: self.segments,
+            len_bytes: self.len_bytes(),
+            window,
+        }
     }
 
     pub(super) fn len_bytes(&self) -> usize {
