@@ -5,6 +5,7 @@ use std::sync::Arc;
 use tributary_algorithms::{Collective, CollectiveKind};
 use tributary_wire::Operator;
 
+use crate::attendant::Attendant;
 use crate::bootstrap::Bootstrap;
 use crate::context::Context;
 use crate::exclusive::Exclusive;
@@ -49,15 +50,21 @@ impl Communicator {
         let mut engine = engine;
         engine.report_to(Arc::clone(counters));
         let policy = context.policy;
-        let engine = if context.callers_take_turns {
+        let alarm = engine.alarm().cloned();
+        let engine = if context.callers_take_turns && alarm.is_none() {
             // SAFETY: the caller of `Context::callers_take_turns` has promised it, except for the thread
             // that drives requests; `start` shares the engine before that thread learns of it.
             unsafe { Exclusive::unshared(engine) }
         } else {
             Exclusive::new(engine)
         };
+        let shared = Arc::new(Shared { engine, policy });
+        if let Some(alarm) = alarm {
+            alarm.attended_by(Box::new(Attendant(Arc::downgrade(&shared))));
+            shared.engine.lock().watch();
+        }
         Ok(Self {
-            shared: Arc::new(Shared { engine, policy }),
+            shared,
             counters: Arc::clone(counters),
             context: Arc::clone(context),
             is_on_one_host,

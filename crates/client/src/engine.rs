@@ -16,7 +16,8 @@ use crate::selection::{Path, Selection};
 use multi_leader::MultiLeader;
 use plan::{Plan, PlanContext, Stage, plan, shm_action};
 use prepared::PreparedOperation;
-use tributary_inter_host::{Adapter, Kernels, PairNumber};
+use tributary_inter_host::watch::Alarm;
+use tributary_inter_host::{Adapter, FailoverTree, Kernels, PairNumber};
 use tributary_report::Counters;
 
 pub(crate) use methods::InterHostMethods;
@@ -151,8 +152,27 @@ impl Engine {
     /// Lets the tree tell how many results came by multicast.
     pub(crate) fn report_to(&mut self, counters: Arc<Counters>) {
         if let Some(tree) = &mut self.methods.tree {
-            tree.report_multicasts_to(counters);
+            tree.report_to(counters);
         }
+    }
+
+    /// What wakes this rank when the tree is lost somewhere; none where that is of no use.
+    pub(crate) fn alarm(&self) -> Option<&Arc<Alarm>> {
+        self.methods.tree.as_ref()?.alarm()
+    }
+
+    /// Has what it watches for watched from now on.
+    pub(crate) fn watch(&self) {
+        if let Some(tree) = &self.methods.tree {
+            tree.watch();
+        }
+    }
+
+    /// Does what is due when the tree is lost. `true` if there will be more, whatever operation runs.
+    pub(crate) fn attend(&mut self) -> bool {
+        // Its error is that of every operation from now on.
+        let attended = self.attend_to_tree();
+        attended.is_ok() && self.methods.tree.as_ref().is_some_and(FailoverTree::is_settling)
     }
 
     /// The longest contribution with which a collective of this kind is taken; none if any length is.

@@ -7,6 +7,7 @@
 //! process, and starts no runtime inside an application: at most one thread, and only while
 //! nonblocking operations are outstanding. Start at [`Communicator`].
 
+mod attendant;
 mod bootstrap;
 mod combiner;
 mod communicator;

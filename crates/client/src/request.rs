@@ -9,6 +9,7 @@ use std::time::Duration;
 use crate::operation::CollectiveError;
 use crate::request_state::RequestState;
 use crate::shared::Shared;
+use tributary_inter_host::threads;
 use tributary_shm_collectives::waiting::{NAP_MAX, Waiter};
 
 /// An operation that was started.
@@ -99,10 +100,7 @@ pub(crate) fn enlist(communicator: &Arc<Shared>) {
     }
     drop(list);
     // Where no thread can be had, operations still progress whenever the program calls in.
-    THREAD.get_or_init(|| {
-        let builder = std::thread::Builder::new().name("tributary".to_owned());
-        without_signals(|| builder.spawn(drive)).is_ok()
-    });
+    THREAD.get_or_init(|| threads::spawn("tributary", drive).is_ok());
 }
 
 /// Advances every outstanding operation of this process.
@@ -126,19 +124,5 @@ fn drive() {
         // First the pause: a program that waits at once needs no help.
         std::thread::sleep(INTERVAL);
         progress();
-    }
-}
-
-/// Spawns with all signals blocked: the application's handlers expect its own threads.
-fn without_signals<T>(spawn: impl FnOnce() -> T) -> T {
-    // SAFETY: both sets are plain data owned by this frame; the calls only fill and read them.
-    unsafe {
-        let mut all = std::mem::zeroed();
-        let mut before = std::mem::zeroed();
-        libc::sigfillset(&raw mut all);
-        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const all, &raw mut before);
-        let spawned = spawn();
-        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const before, std::ptr::null_mut());
-        spawned
     }
 }

@@ -5,6 +5,7 @@
 
 mod agreement;
 mod direct;
+mod failover;
 mod hosts;
 mod memory;
 mod sockets;
@@ -78,14 +79,19 @@ fn set_up_reserved(
             stream: None,
             carriers: None,
             refusal: None,
+            without_failover: None,
         }
     };
-    let hosts::Joined { methods, selection, stream, carriers, refusal } = joined;
+    let hosts::Joined { methods, selection, stream, carriers, refusal, without_failover } = joined;
     let joining: Vec<String> = [split, refusal].into_iter().flatten().collect();
     let notes = Notes {
         hosts: placement.hosts.len() as u32,
         joining: (!joining.is_empty()).then(|| joining.join("; ")),
-        carriers,
+        // What carries the data, and what would if that were lost.
+        carriers: carriers.map(|carriers| match without_failover {
+            Some(problem) => format!("{carriers}; {problem}"),
+            None => carriers,
+        }),
         memory: memory.join("; "),
     };
     let is_on_one_host = !placement.spans_hosts();

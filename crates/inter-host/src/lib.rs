@@ -1,16 +1,20 @@
 //! How the leaders of different hosts meet: through an aggregation tree, or over direct links.
 //!
 //! Owns the contract between the engine of a communicator, which runs operations, and the two methods,
-//! which carry them between hosts ([`InterHost`]); the place in a tree ([`TreeMember`]); and the host
-//! algorithms over links ([`DirectLinks`]). Must not know the other ranks of a host, how a method is
+//! which carry them between hosts ([`InterHost`]); the place in a tree ([`TreeMember`]), and what happens
+//! when that tree is lost ([`FailoverTree`]); and the host algorithms over links ([`DirectLinks`]). Must not know the other ranks of a host, how a method is
 //! selected, MPI, or how the leaders found each other.
 
 mod direct;
+pub mod failover;
 mod kernels;
 mod operation;
+pub mod threads;
 mod tree;
+pub mod watch;
 
 pub use direct::{AddressError, DirectLinks, Identity, Listener, ListenerError, own_address};
+pub use failover::FailoverTree;
 pub use kernels::{Adapter, Kernels, PairNumber, kernel};
 pub use operation::{InterHost, InterHostOperation, needs_target};
 pub use tree::{Approach, EnterError, TreeMember};

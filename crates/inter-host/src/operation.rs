@@ -43,6 +43,10 @@ pub struct InterHostOperation {
     pub target: *mut u8,
 }
 
+// SAFETY: the pointers are followed only while the operation runs, whose buffers its caller has promised to
+// every thread ([`InterHost::start`]).
+unsafe impl Send for InterHostOperation {}
+
 /// Whether a method needs room for the vector at a leader that gets no result: host algorithms combine
 /// partial results wherever they pass.
 pub fn needs_target(method: Method) -> bool {
@@ -50,6 +54,21 @@ pub fn needs_target(method: Method) -> bool {
 }
 
 impl InterHostOperation {
+    /// No hosts' vectors, but the hosts' meeting.
+    pub const BARRIER: Self = Self {
+        collective: Collective::Barrier,
+        operator: Operator::Barrier,
+        datatype: Datatype::U8,
+        elements: 0,
+        element_bytes: 1,
+        order: Order::Any,
+        parts: Blocks::Even,
+        kernel: None,
+        algorithm: Algorithm::Dissemination,
+        source: std::ptr::null(),
+        target: std::ptr::null_mut(),
+    };
+
     /// Length of the vector in bytes.
     #[must_use]
     pub fn len_bytes(&self) -> usize {

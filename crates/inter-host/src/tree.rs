@@ -2,17 +2,20 @@
 
 mod datagrams;
 mod enter;
+mod retained;
 mod round;
 mod running;
 #[cfg(test)]
 mod tests;
 mod traffic;
 
+use std::os::fd::{AsFd as _, BorrowedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tributary_algorithms::Collective;
 use tributary_protocol::endpoint::{Endpoint, Event, OperationSpec, StartError};
+use tributary_protocol::failover::{Cut, Standing};
 use tributary_protocol::{Reachability, Time};
 use tributary_transport::{Link, Sent, WakeSources, wait, wait_with_datagrams};
 use tributary_wire::frame::{Abort, AbortReason, Target};
@@ -21,8 +24,9 @@ use tributary_wire::{EndpointId, OperationNumber, Operator};
 use crate::operation::{InterHost, InterHostOperation};
 use datagrams::Datagrams;
 pub use enter::{Approach, EnterError};
+pub(crate) use retained::Retained;
 use round::Round;
-use running::Running;
+pub(crate) use running::Running;
 use tributary_report::Counters;
 
 /// How long a graceful close may take to leave this process.
@@ -48,6 +52,10 @@ pub struct TreeMember {
     running: Option<Running>,
     /// The operation at the endpoint that carries what runs.
     number: Option<OperationNumber>,
+    /// How its vector is cut.
+    cut: Option<Cut>,
+    /// What is kept for others; none if nobody would ever ask.
+    retained: Option<Retained>,
     /// Shortest vector that goes as a stream; none if the group may not stream.
     stream_min_bytes: Option<u64>,
     /// The link has failed: nothing more can be said.
@@ -62,19 +70,88 @@ pub struct TreeMember {
 // promised to every thread (`Communicator::run` and `start`).
 unsafe impl Send for TreeMember {}
 
+/// Where a member stood when it was cut off from its tree.
+pub(crate) struct CutOff {
+    pub(crate) standing: Standing,
+    /// What it had not completed; its piece is empty if nothing of that was started.
+    pub(crate) running: Option<Running>,
+    /// How the piece that travelled was cut, if one was.
+    pub(crate) cut: Option<Cut>,
+    pub(crate) retained: Retained,
+}
+
 impl TreeMember {
-    /// Starts to stream a vector of which nothing may be sent yet; [`TreeMember::make_ready`] says
-    /// what may.
+    /// Keeps of every operation what others may lack when the tree is lost.
+    pub(crate) fn retain_results(&mut self) {
+        self.retained = Some(Retained::new());
+    }
+
+    /// Starts to stream a vector of which the first `ready_bytes` may be sent, and the first `first` have
+    /// arrived already; [`TreeMember::make_ready`] says when more may be.
     ///
     /// # Safety
     /// As [`InterHost::start`], except that the source may still change where it isn't ready.
-    pub unsafe fn start_stream(&mut self, operation: &InterHostOperation) -> Result<(), Abort> {
+    pub(crate) unsafe fn start_stream(
+        &mut self,
+        operation: &InterHostOperation,
+        first: usize,
+        ready_bytes: usize,
+    ) -> Result<(), Abort> {
         let spec = self.spec(operation);
-        self.start_piece(Running {
-            is_stream: true,
-            ready_bytes: 0,
-            ..Running::new(operation, spec)
-        })
+        let running = Running::new(operation, spec, first);
+        self.start_piece(Running { is_stream: true, ready_bytes, ..running })
+    }
+
+    /// As [`InterHost::start`], for an operation of which the first bytes have arrived already.
+    ///
+    /// # Safety
+    /// As [`InterHost::start`].
+    pub(crate) unsafe fn start_behind(
+        &mut self,
+        operation: &InterHostOperation,
+        first: usize,
+    ) -> Result<(), Abort> {
+        let mut spec = self.spec(operation);
+        // The same at all members: the operator, the group's terms.
+        let is_for_receivers =
+            matches!(operation.collective, Collective::Allreduce | Collective::Reduce { .. });
+        if self.has_external_receiver && is_for_receivers {
+            spec.target = spec.target.with_external_receiver();
+        }
+        let least = self.stream_min_bytes;
+        let is_stream = least.is_some_and(|least| operation.len_bytes() as u64 >= least);
+        self.start_piece(Running { is_stream, ..Running::new(operation, spec, first) })
+    }
+
+    /// As [`InterHost::poll`], and surely with a poll of the link, whether an operation is under way or not.
+    pub(crate) fn poll_link(&mut self) -> Result<bool, Abort> {
+        self.round = Round::Full;
+        self.link_due_in = 0;
+        self.poll()
+    }
+
+    /// Whether an operation is under way.
+    pub(crate) fn is_running(&self) -> bool {
+        self.running.is_some()
+    }
+
+    /// A descriptor that tells when the node's end of the link is closed.
+    pub(crate) fn link(&self) -> BorrowedFd<'_> {
+        self.link.as_fd()
+    }
+
+    /// Takes no further result, tells the node that its tree is lost to this member, and says where it
+    /// stood.
+    ///
+    /// # Panics
+    /// If it retained nothing.
+    pub(crate) fn cut_off(mut self) -> CutOff {
+        self.endpoint.abort(AbortReason::NodeLost);
+        let standing = self.endpoint.standing();
+        self.close_gracefully();
+        let cut = self.cut.filter(|_| standing.is_started);
+        let retained = self.retained.take().expect("who may be cut off retains results");
+        CutOff { standing, running: self.running.take(), cut, retained }
     }
 
     /// What an operation asks of this member's endpoint.
@@ -125,11 +202,16 @@ impl TreeMember {
         match started {
             Ok(number) => {
                 self.number = Some(number);
+                self.cut = self.endpoint.cut(number);
                 self.running = Some(running);
                 self.round = Round::First;
                 Ok(())
             }
-            Err(StartError::Failed(abort)) => Err(abort),
+            Err(StartError::Failed(abort)) => {
+                running.piece = first..first;
+                self.running = Some(running);
+                Err(abort)
+            }
             Err(other) => unreachable!("checked before the operation came here: {other}"),
         }
     }
@@ -167,6 +249,16 @@ impl TreeMember {
             _ => self.datagrams = None,
         }
     }
+
+    /// Keeps what others may lack of the operation just completed.
+    fn retain(&mut self, number: OperationNumber) {
+        if let (Some(retained), Some(running), Some(cut)) =
+            (&mut self.retained, &self.running, self.cut)
+        {
+            retained.keep(number, running, cut);
+        }
+    }
+
     fn close_gracefully(&mut self) {
         let deadline = Instant::now() + GRACE_TIMEOUT;
         self.round = Round::Full;
@@ -184,36 +276,28 @@ impl TreeMember {
 
 impl InterHost for TreeMember {
     unsafe fn start(&mut self, operation: &InterHostOperation) -> Result<(), Abort> {
-        let mut spec = self.spec(operation);
-        // The same at all members: the operator, the group's terms.
-        let is_for_receivers =
-            matches!(operation.collective, Collective::Allreduce | Collective::Reduce { .. });
-        if self.has_external_receiver && is_for_receivers {
-            spec.target = spec.target.with_external_receiver();
-        }
-        let least = self.stream_min_bytes;
-        let is_stream = least.is_some_and(|least| operation.len_bytes() as u64 >= least);
-        self.start_piece(Running { is_stream, ..Running::new(operation, spec) })
+        // SAFETY: as the caller of this function promises.
+        unsafe { self.start_behind(operation, 0) }
     }
 
     fn poll(&mut self) -> Result<bool, Abort> {
         self.pump();
         while let Some(event) = self.endpoint.poll_event() {
             match event {
-                Event::Completed(_) => match self.running.take() {
-                    Some(running) if running.piece.end < running.len_bytes => {
-                        self.start_piece(running)?;
-                        self.pump();
+                Event::Completed(number) => {
+                    self.retain(number);
+                    match self.running.take() {
+                        Some(running) if running.piece.end < running.len_bytes => {
+                            self.start_piece(running)?;
+                            self.pump();
+                        }
+                        _ => {
+                            self.count_multicasts();
+                            return Ok(true);
+                        }
                     }
-                    _ => {
-                        self.count_multicasts();
-                        return Ok(true);
-                    }
-                },
-                Event::Failed(abort) => {
-                    self.running = None;
-                    return Err(abort);
                 }
+                Event::Failed(abort) => return Err(abort),
                 Event::Datagrams(reachability) => self.on_reachability(reachability),
                 Event::Joined | Event::DatagramPeer(_) | Event::Multicast(_) => {}
             }

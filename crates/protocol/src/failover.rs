@@ -59,7 +59,7 @@ impl Segments {
     /// Behind the last one of them.
     fn end(&self) -> u32 {
         let beyond = self.window.iter().rposition(|is_complete| *is_complete);
-        self.prefix + beyond.map_or(0, |last| last as u32 + 1)
+        self.prefix.saturating_add(beyond.map_or(0, |last| last as u32 + 1))
     }
 }
 

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use tributary_algorithms::CollectiveKind;
 
-use super::{CommunicatorReport, Counts, PathKind, Report};
+use super::{CommunicatorReport, Counts, Failovers, PathKind, Report};
 
 /// One communicator's counts, shared between whoever counts and the report.
 #[derive(Debug)]
@@ -22,6 +22,7 @@ pub struct Counters {
     notes: OnceLock<Notes>,
     /// Segments whose results its counting rank's host received by multicast.
     multicast_results: AtomicU64,
+    failovers: [AtomicU64; 3],
 }
 
 /// What its set-up left to say.
@@ -55,6 +56,26 @@ impl Counters {
     pub fn set_multicast_results(&self, results: u64) {
         // Relaxed: a statistic, read after the last operation.
         self.multicast_results.store(results, Ordering::Relaxed);
+    }
+
+    /// The tree was lost.
+    pub fn count_tree_lost(&self) {
+        self.count_failover(0);
+    }
+
+    /// There is a tree again.
+    pub fn count_tree_regained(&self) {
+        self.count_failover(1);
+    }
+
+    /// An operation went over direct links because there was no tree.
+    pub fn count_substitute(&self) {
+        self.count_failover(2);
+    }
+
+    fn count_failover(&self, which: usize) {
+        // Relaxed: a statistic, read after the last operation.
+        self.failovers[which].fetch_add(1, Ordering::Relaxed);
     }
 
     /// Counts an operation that we carried.
@@ -105,6 +126,8 @@ impl Counters {
             *counts.reasons.entry(reason.clone()).or_default() += count;
         }
         let notes = self.notes.get().cloned().unwrap_or_default();
+        let [lost, regained, substitutes] =
+            [0, 1, 2].map(|which: usize| self.failovers[which].load(Ordering::Relaxed));
         CommunicatorReport {
             label: self.label.clone(),
             ranks: self.ranks,
@@ -114,6 +137,7 @@ impl Counters {
             carriers: notes.carriers.unwrap_or_default(),
             memory: notes.memory,
             multicast_results: self.multicast_results.load(Ordering::Relaxed),
+            failovers: Failovers { lost, regained, substitutes },
             collectives,
         }
     }
@@ -177,6 +201,7 @@ impl CounterRegistry {
             passed: Mutex::default(),
             notes: OnceLock::new(),
             multicast_results: AtomicU64::new(0),
+            failovers: Default::default(),
         });
         if counts {
             self.entries.lock().unwrap_or_else(PoisonError::into_inner).enter(&counters);

@@ -76,8 +76,35 @@ pub struct CommunicatorReport {
     /// the manager grants no multicast address, or multicast does not arrive there.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub multicast_results: u64,
+    /// What became of its tree.
+    #[serde(default, skip_serializing_if = "Failovers::is_empty")]
+    pub failovers: Failovers,
     /// Its counts.
     pub collectives: BTreeMap<CollectiveKind, Counts>,
+}
+
+/// What became of a communicator's tree, as rank 0's host saw it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Failovers {
+    /// How often it was lost.
+    pub lost: u64,
+    /// How often the communicator came back into one.
+    pub regained: u64,
+    /// Operations that went over direct links in between. They are counted as `in_tree`, too: that is the
+    /// path they were to take.
+    pub substitutes: u64,
+}
+
+impl Failovers {
+    fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+
+    fn add(&mut self, other: &Self) {
+        self.lost += other.lost;
+        self.regained += other.regained;
+        self.substitutes += other.substitutes;
+    }
 }
 
 /// One collective's counts.
@@ -136,6 +163,14 @@ impl fmt::Display for Report {
                     results => writeln!(f, ", {results} results by multicast")?,
                 }
             }
+            let Failovers { lost, regained, substitutes } = communicator.failovers;
+            if lost > 0 {
+                writeln!(
+                    f,
+                    "    lost its tree {lost} times, came back into one {regained} times, \
+                     {substitutes} operations over direct links meanwhile"
+                )?;
+            }
             if !memory.is_empty() {
                 writeln!(f, "    inside hosts: {memory}")?;
             }
@@ -187,6 +222,7 @@ impl Report {
             Some(known) => {
                 known.communicators += communicator.communicators;
                 known.multicast_results += communicator.multicast_results;
+                known.failovers.add(&communicator.failovers);
                 for (kind, counts) in &communicator.collectives {
                     known.collectives.entry(*kind).or_default().add(counts);
                 }

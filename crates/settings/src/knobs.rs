@@ -313,6 +313,15 @@ pub const TIMES: Knob = Knob {
     help: "whether a report that is written also tells how long blocking collectives took, which costs \
            each of them two readings of the clock",
 };
+/// Whether the loss of a tree is survived.
+pub const FAILOVER: Knob = Knob {
+    name: "TRIBUTARY_FAILOVER",
+    default: "on",
+    unit: "",
+    allowed: "on, off",
+    help: "whether a communicator outlives its aggregation nodes: leaders keep the last results, and go on \
+           over direct links until there is a tree again",
+};
 /// Whether anything is offloaded.
 pub const OFFLOAD: Knob = Knob {
     name: "TRIBUTARY_OFFLOAD",
@@ -378,6 +387,7 @@ pub const KNOBS: &[&Knob] = &[
     &CROSS_MEMORY,
     &COMMUNICATORS_MAX,
     &COMMUNICATORS_EAGER,
+    &FAILOVER,
     &OFFLOAD,
     &REPORT,
     &TIMES,

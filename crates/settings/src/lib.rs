@@ -84,6 +84,8 @@ pub struct Settings {
     pub communicators_max: usize,
     /// Communicators set up when they are created.
     pub communicators_eager: usize,
+    /// Whether a communicator outlives its aggregation nodes.
+    pub failover: Switch,
     /// Whether anything is offloaded.
     pub offload: Switch,
     /// Whether the report tells times.
@@ -151,6 +153,7 @@ impl Settings {
             cross_memory: read.choice(&knobs::CROSS_MEMORY)?,
             communicators_max: read.number(&knobs::COMMUNICATORS_MAX, 1..=1 << 16)?,
             communicators_eager: read.number(&knobs::COMMUNICATORS_EAGER, 0..=1 << 16)?,
+            failover: read.choice(&knobs::FAILOVER)?,
             offload: read.choice(&knobs::OFFLOAD)?,
             times: read.choice(&knobs::TIMES)?,
         })

@@ -64,6 +64,8 @@ fn row(communicator: &CommunicatorReport, kind: CollectiveKind, counts: &Counts)
 
 #[cfg(test)]
 mod tests {
+    use tributary_client::report::Failovers;
+
     use super::*;
 
     #[test]
@@ -84,6 +86,7 @@ mod tests {
             carriers: "udp".into(),
             memory: "staged".into(),
             multicast_results: 0,
+            failovers: Failovers::default(),
             collectives: [(CollectiveKind::Reduce, counts)].into(),
         };
         let mut report = Report::default();

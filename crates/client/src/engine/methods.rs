@@ -2,12 +2,12 @@
 
 use tributary_tuning::Method;
 
-use tributary_inter_host::{DirectLinks, InterHost, TreeMember};
+use tributary_inter_host::{DirectLinks, FailoverTree, InterHost};
 
 /// The methods that are open at this leader; none at other ranks, and on one host.
 #[derive(Default)]
 pub(crate) struct InterHostMethods {
-    pub(crate) tree: Option<TreeMember>,
+    pub(crate) tree: Option<FailoverTree>,
     pub(crate) direct: Option<DirectLinks>,
 }
 

@@ -57,8 +57,17 @@ impl Engine {
         }
     }
 
+    /// Others may need this rank to settle the loss of a tree, whatever it is waiting for itself.
+    pub(super) fn attend_to_tree(&mut self) -> Result<(), CollectiveError> {
+        match &mut self.methods.tree {
+            Some(tree) => tree.attend().map_err(|abort| self.on_abort(Method::Tree, abort)),
+            None => Ok(()),
+        }
+    }
+
     /// Runs the current operation's stages as far as they go.
     pub(super) fn advance(&mut self) -> Result<Progress, CollectiveError> {
+        self.attend_to_tree()?;
         loop {
             match self.advance_stage() {
                 Ok(None) => return Ok(Progress::Over),

@@ -11,7 +11,7 @@ use tributary_tuning::Method;
 use tributary_wire::StreamTerms;
 
 use super::outcome::{Failure, WaitsFor};
-use tributary_inter_host::{InterHost, InterHostOperation, TreeMember};
+use tributary_inter_host::{FailoverTree, InterHost, InterHostOperation};
 
 /// Parts that are reduced before the first is copied out: as many as fill the stream's window, and
 /// one that is being copied.
@@ -77,7 +77,7 @@ impl Streamed {
     pub(super) fn advance(
         &mut self,
         host: &mut HostGroup,
-        mut tree: Option<&mut TreeMember>,
+        mut tree: Option<&mut FailoverTree>,
     ) -> Result<bool, Failure> {
         loop {
             self.poll_tree(tree.as_deref_mut())?;
@@ -126,7 +126,7 @@ impl Streamed {
         }
     }
 
-    fn on_step_done(&mut self, step: Step, tree: Option<&mut TreeMember>) {
+    fn on_step_done(&mut self, step: Step, tree: Option<&mut FailoverTree>) {
         self.is_step_started = false;
         match step {
             Step::Reduce(part) => {
@@ -140,7 +140,7 @@ impl Streamed {
         }
     }
 
-    fn poll_tree(&mut self, tree: Option<&mut TreeMember>) -> Result<(), Failure> {
+    fn poll_tree(&mut self, tree: Option<&mut FailoverTree>) -> Result<(), Failure> {
         let (Some(stream), Some(tree)) = (&mut self.stream, tree) else { return Ok(()) };
         let failed = |abort| Failure::InterHost(Method::Tree, abort);
         if !std::mem::replace(&mut stream.is_started, true) {
@@ -154,7 +154,7 @@ impl Streamed {
     }
 
     /// Whether a part's result is here. Only the leader knows; the others wait for the leader.
-    fn has_result(&self, part: usize, tree: Option<&TreeMember>) -> bool {
+    fn has_result(&self, part: usize, tree: Option<&FailoverTree>) -> bool {
         let (Some(stream), Some(tree)) = (&self.stream, tree) else { return true };
         stream.is_over || tree.received_bytes() >= self.end_of(part)
     }

@@ -19,6 +19,8 @@ pub(super) struct Joined {
     pub(super) carriers: Option<String>,
     /// Why there is no tree where there should be one; none if there is.
     pub(super) refusal: Option<String>,
+    /// Why nothing takes over when the tree is lost; none if something does, or nothing is wanted.
+    pub(super) without_failover: Option<String>,
 }
 
 /// Opens the methods that rank 0's settings and measurements ask for.
@@ -54,9 +56,11 @@ pub(super) fn join(
         stream: None,
         carriers: None,
         refusal,
+        without_failover: None,
     };
     if let Some(tree) = tree {
-        joined.methods.tree = tree.member;
+        joined.methods.tree = tree.tree;
+        joined.without_failover = tree.without_failover;
         joined.stream = tree.stream;
         joined.carriers = Some(tree.carriers);
     }

@@ -3,17 +3,20 @@
 use tributary_wire::control::{GroupGrant, GroupRequest};
 
 use super::agreement::{Unavailable, agree};
+use super::failover::{self, Prepared};
 use crate::bootstrap::{Bootstrap, BootstrapError, allgather_texts, broadcast_text};
-use crate::context::Context;
+use crate::context::{Context, Job};
 use crate::engine::StreamUse;
 use crate::external_receiver;
 use crate::placement::Placement;
-use tributary_inter_host::{Approach, TreeMember};
+use tributary_inter_host::{Approach, FailoverTree, TreeMember};
 
 /// A communicator's place in the tree.
 pub(super) struct Joined {
     /// At leaders.
-    pub(super) member: Option<TreeMember>,
+    pub(super) tree: Option<FailoverTree>,
+    /// Why nothing takes over when the tree is lost; none if something does, or nothing is wanted.
+    pub(super) without_failover: Option<String>,
     /// What the group streams; none if it streams nothing.
     pub(super) stream: Option<StreamUse>,
     /// What carries data between leaders and the tree, for the report.
@@ -43,7 +46,9 @@ pub(super) fn join(
     let carriers = allgather_texts(bootstrap, carrier)?;
     let leaders = placement.leaders.iter().map(|rank| carriers[*rank as usize].as_str());
     let carriers = summary(&leaders.collect::<Vec<_>>(), &placement.hosts);
-    Ok(Joined { member, stream, carriers })
+    let member = failover::Member { member, grant: &grant, stream, label };
+    let Prepared { tree, without } = failover::prepare(context, bootstrap, placement, member)?;
+    Ok(Joined { tree, without_failover: without, stream, carriers })
 }
 
 /// What carries the hosts' data, in a few words.
@@ -73,18 +78,12 @@ fn request_group(
     let Some(job) = &context.job else { return Err(Unavailable::NoManager { hosts }) };
     let external_receiver = context.takes_external_receiver();
     let answer = (bootstrap.rank() == 0).then(|| {
+        let request =
+            GroupRequest { external_receiver, ..group_request(context, job, placement, label) };
         // What an external receiver is to read is not streamed: nodes hold a stream's results only
         // until all members have them.
-        let streams = context.settings.stream_min_bytes.filter(|_| !external_receiver);
-        let request = GroupRequest {
-            secret: job.admission.secret,
-            label: label.to_owned(),
-            hosts: placement.hosts.clone(),
-            osos: context.settings.osos,
-            payload_max_bytes: context.settings.payload_max_bytes,
-            stream: streams.map(|_| context.settings.stream),
-            external_receiver,
-        };
+        let stream = request.stream.filter(|_| !external_receiver);
+        let request = GroupRequest { stream, ..request };
         job.manager.request_group(&job.admission, &request).map_err(|error| error.to_string())
     });
     let text = serde_json::to_string(&answer).expect("a grant is plain data");
@@ -98,6 +97,25 @@ fn request_group(
         }
         Some(Err(problem)) => Err(Unavailable::NotGranted(problem)),
         None => Err(BootstrapError("the group's grant did not arrive".to_owned()).into()),
+    }
+}
+
+/// What a group of the leaders is asked for with.
+pub(super) fn group_request(
+    context: &Context,
+    job: &Job,
+    placement: &Placement,
+    label: &str,
+) -> GroupRequest {
+    let settings = &context.settings;
+    GroupRequest {
+        secret: job.admission.secret,
+        label: label.to_owned(),
+        hosts: placement.hosts.clone(),
+        osos: settings.osos,
+        payload_max_bytes: settings.payload_max_bytes,
+        stream: settings.stream_min_bytes.map(|_| settings.stream),
+        external_receiver: false,
     }
 }
 

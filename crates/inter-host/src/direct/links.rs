@@ -1,10 +1,11 @@
 //! This host's place among the others, and the operations that it carries.
 
+use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
 
 use tributary_transport::Sent;
-use tributary_wire::EndpointId;
 use tributary_wire::frame::{Abort, AbortReason};
+use tributary_wire::{EndpointId, Epoch};
 
 use super::failure::Failure;
 use super::identity::Identity;
@@ -48,6 +49,49 @@ impl DirectLinks {
             started: 0,
             failed: None,
         }
+    }
+
+    /// This host's number.
+    #[must_use]
+    pub fn me(&self) -> u32 {
+        self.peers.me()
+    }
+
+    /// How many hosts there are.
+    #[must_use]
+    pub fn hosts(&self) -> u32 {
+        self.hosts
+    }
+
+    /// Whether an operation is under way.
+    #[must_use]
+    pub fn is_running(&self) -> bool {
+        self.running.is_some()
+    }
+
+    /// Tells host 0 that loss number `epoch` of the tree has to be settled, which it may not know of.
+    ///
+    /// # Errors
+    /// If host 0 can't be reached.
+    pub fn raise_alarm(&mut self, epoch: Epoch) -> Result<(), Abort> {
+        self.peers.raise_alarm(epoch).map_err(|failure| self.fail(failure))
+    }
+
+    /// Host 0 knows.
+    pub fn end_alarm(&mut self) {
+        self.peers.end_alarm();
+    }
+
+    /// Whether another host wants to settle loss number `epoch` of the tree, while no operation runs
+    /// here.
+    pub fn is_called(&mut self, epoch: Epoch) -> bool {
+        debug_assert!(self.running.is_none(), "an operation receives itself");
+        self.failed.is_none() && self.peers.is_called(epoch)
+    }
+
+    /// Descriptors that become readable when [`Self::is_called`] may have become true.
+    pub fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        self.peers.descriptors()
     }
 
     fn fail(&mut self, failure: Failure) -> Abort {

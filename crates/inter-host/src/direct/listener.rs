@@ -5,6 +5,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
 use tributary_transport::{Link, ListenError, Listener as _, TcpAcceptor, TcpLink};
+use tributary_wire::Epoch;
 use tributary_wire::frame::Message;
 
 use super::identity::Identity;
@@ -27,6 +28,14 @@ struct Pending {
     deadline: Instant,
 }
 
+/// A caller that proved to be a member.
+pub(super) struct Caller {
+    pub(super) host: u32,
+    /// The loss of a tree that it raises the alarm for; 0 if it just calls.
+    pub(super) epoch: Epoch,
+    pub(super) link: TcpLink,
+}
+
 /// Why no listener could be opened.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("can't listen at {address} for other hosts: {problem}")]
@@ -46,10 +55,10 @@ impl Listener {
         }
     }
 
-    /// The next caller that proved to be a member to host `me`, and its number. Whoever says anything
+    /// The next caller that proved to be a member to host `me`. Whoever says anything
     /// else than the right secret, or nothing for too long, is turned away; so is a caller without the
     /// right code, where frames are authenticated.
-    pub(super) fn admit(&mut self, identity: &Identity, me: u32) -> Option<(u32, TcpLink)> {
+    pub(super) fn admit(&mut self, identity: &Identity, me: u32) -> Option<Caller> {
         let now = Instant::now();
         while self.pending.len() < PENDING_MAX
             && let Ok(Some(link)) = self.acceptor.accept(now)
@@ -61,8 +70,9 @@ impl Listener {
             match pending.greeting(identity, me, now) {
                 Greeting::Awaited => index += 1,
                 Greeting::Wrong => drop(self.pending.swap_remove(index)),
-                Greeting::From(host) => {
-                    return Some((host, self.pending.swap_remove(index).link));
+                Greeting::From { host, epoch } => {
+                    let link = self.pending.swap_remove(index).link;
+                    return Some(Caller { host, epoch, link });
                 }
             }
         }
@@ -79,7 +89,7 @@ impl Listener {
 enum Greeting {
     Awaited,
     Wrong,
-    From(u32),
+    From { host: u32, epoch: Epoch },
 }
 
 impl Pending {
@@ -101,6 +111,6 @@ impl Pending {
         if let Some(key) = key {
             self.link.authenticate_in_order(key, 1);
         }
-        Greeting::From(host)
+        Greeting::From { host, epoch: edge.epoch }
     }
 }

@@ -18,6 +18,12 @@
 //! carries a code. Each link has a key of its own, and the codes tell the order of the frames: a frame
 //! that was altered, repeated or taken from elsewhere is refused, and that ends the operation.
 //!
+//! # Alarm
+//!
+//! Links may be there for the case that a tree is lost ([`failover`](crate::failover)). Whoever finds that
+//! out calls host 0, if it is not host 0 itself: a `Join` from a higher number, whose epoch tells which
+//! loss it means. Host 0 then speaks to all others, over links that it has or makes.
+//!
 //! # Failure
 //!
 //! A link that ends without a `Leave` is a failure. The host that finds it sends an `Abort`, which names

@@ -1,7 +1,7 @@
 //! The links to the other hosts, made when they are needed.
 
 use std::net::SocketAddr;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
 use arrayvec::ArrayVec;
@@ -12,7 +12,7 @@ use tributary_wire::{ChildIndex, EndpointId, Epoch};
 
 use super::failure::Failure;
 use super::identity::Identity;
-use super::listener::Listener;
+use super::listener::{Caller, Listener};
 use super::options::options;
 
 /// Most descriptors that one sleep watches. It is a bounded sleep, so one that leaves some out is only
@@ -36,6 +36,19 @@ pub(super) struct Peers {
     addresses: Vec<SocketAddr>,
     /// By host.
     peers: Vec<Peer>,
+    /// The last alarm that was raised here.
+    alarmed: Epoch,
+    /// The alarm that this host raises, until it is said.
+    raising: Option<Raising>,
+    /// Whether a host has called since this was last asked.
+    was_called: bool,
+}
+
+/// An alarm on its way to host 0.
+struct Raising {
+    link: TcpLink,
+    epoch: Epoch,
+    is_said: bool,
 }
 
 /// What is known of one other host.
@@ -62,7 +75,16 @@ impl Peers {
         addresses: Vec<SocketAddr>,
     ) -> Self {
         let peers = addresses.iter().map(|_| Peer::default()).collect();
-        Self { me, identity, listener: Some(listener), addresses, peers }
+        Self {
+            me,
+            identity,
+            listener: Some(listener),
+            addresses,
+            peers,
+            alarmed: Epoch(0),
+            raising: None,
+            was_called: false,
+        }
     }
 
     pub(super) fn me(&self) -> u32 {
@@ -205,6 +227,9 @@ impl Peers {
 
     /// Pushes on what links have taken. Full while some of it is left.
     pub(super) fn flush(&mut self) -> Sent {
+        if self.raising.is_some() {
+            self.push_alarm();
+        }
         let mut all = Sent::Taken;
         for link in self.peers.iter_mut().filter_map(|peer| peer.link.as_mut()) {
             // A link that failed has nothing left to say.
@@ -283,18 +308,66 @@ impl Peers {
         }
     }
 
-    /// Accepts the links of hosts that connect. One that connects when it should be connected to, or
-    /// twice, is turned away.
+    /// Accepts the links of hosts that connect. One that connects twice is turned away; one that should
+    /// be connected to raises the alarm.
     fn accept(&mut self) {
         let Some(listener) = &mut self.listener else { return };
-        while let Some((host, link)) = listener.admit(&self.identity, self.me) {
-            if host < self.me
-                && let Some(peer @ Peer { link: None, .. }) = self.peers.get_mut(host as usize)
-            {
+        while let Some(Caller { host, epoch, link }) = listener.admit(&self.identity, self.me) {
+            if host > self.me {
+                self.alarmed = self.alarmed.max(epoch);
+            } else if let Some(peer @ Peer { link: None, .. }) = self.peers.get_mut(host as usize) {
                 peer.link = Some(link);
                 peer.is_greeted = true;
+                self.was_called = true;
             }
         }
+    }
+
+    /// Tells host 0, by a call of its own, that the tree is lost; see [`Self::is_called`]. Goes out
+    /// with [`Self::flush`].
+    pub(super) fn raise_alarm(&mut self, epoch: Epoch) -> Result<(), Failure> {
+        let mut link =
+            connect_tcp_start(self.addresses[0], options()).map_err(|_| Failure::Ended(0))?;
+        if let Some(key) = self.identity.link_key([self.me, 0]) {
+            link.authenticate_in_order(key, 0);
+        }
+        self.raising = Some(Raising { link, epoch, is_said: false });
+        self.push_alarm();
+        Ok(())
+    }
+
+    /// Nobody needs to hear the alarm any more.
+    pub(super) fn end_alarm(&mut self) {
+        self.raising = None;
+    }
+
+    fn push_alarm(&mut self) {
+        let edge = self.edge();
+        let Some(Raising { link, epoch, is_said }) = &mut self.raising else { return };
+        if !*is_said {
+            let header = Header { edge: Edge { epoch: *epoch, ..edge }, message: Message::Join };
+            // A link that failed has nobody to tell, and the exchange with host 0 finds that out.
+            *is_said = matches!(link.send(&header.encode(), &[]), Ok(Sent::Taken));
+        }
+        let _ = link.flush();
+    }
+
+    /// Whether somebody wants to settle the loss of a tree with this host, which takes part in no
+    /// operation here: it was called, it was sent something, or the alarm was raised for this loss.
+    pub(super) fn is_called(&mut self, epoch: Epoch) -> bool {
+        self.accept();
+        let has_failed = self.check().is_err();
+        let was_called = std::mem::take(&mut self.was_called);
+        let was_sent = self.peers.iter().any(|peer| peer.held.is_some());
+        has_failed || was_called || was_sent || self.alarmed == epoch
+    }
+
+    /// Descriptors that become readable when this host is called: where new links come in, and the
+    /// links there are.
+    pub(super) fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        let links = self.peers.iter().filter_map(|peer| peer.link.as_ref());
+        let listener = self.listener.iter().flat_map(Listener::descriptors);
+        listener.chain(links.map(AsFd::as_fd))
     }
 
     fn edge(&self) -> Edge {

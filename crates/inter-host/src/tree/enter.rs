@@ -109,6 +109,8 @@ impl TreeMember {
             clock: Instant::now(),
             running: None,
             number: None,
+            cut: None,
+            retained: None,
             stream_min_bytes,
             is_gone: false,
             counters: None,

@@ -10,31 +10,29 @@ use crate::operation::InterHostOperation;
 /// The operation under way, and its buffers.
 ///
 /// A vector longer than a stream may be goes as several, one after the other.
-pub(super) struct Running {
-    pub(super) spec: OperationSpec,
-    pub(super) is_stream: bool,
-    pub(super) source: *const u8,
-    pub(super) target: *mut u8,
-    pub(super) len_bytes: usize,
+pub(crate) struct Running {
+    pub(crate) operation: InterHostOperation,
+    pub(crate) spec: OperationSpec,
+    pub(crate) is_stream: bool,
+    pub(crate) len_bytes: usize,
     /// Bytes of the vector that may be sent by now.
-    pub(super) ready_bytes: usize,
+    pub(crate) ready_bytes: usize,
     /// The part of the vector that travels now.
-    pub(super) piece: Range<usize>,
+    pub(crate) piece: Range<usize>,
 }
 
 impl Running {
-    /// An operation of which nothing has travelled, and all may be sent.
-    pub(super) fn new(operation: &InterHostOperation, spec: OperationSpec) -> Self {
+    /// An operation of which the first bytes have travelled already, and all may be sent.
+    pub(super) fn new(operation: &InterHostOperation, spec: OperationSpec, first: usize) -> Self {
         // A barrier has no vector.
         let len_bytes = spec.elements as usize * spec.datatype.size_bytes();
         Self {
+            operation: *operation,
             spec,
             is_stream: false,
-            source: operation.source,
-            target: operation.target,
             len_bytes,
             ready_bytes: len_bytes,
-            piece: 0..0,
+            piece: first..first,
         }
     }
 
@@ -46,13 +44,13 @@ impl Running {
     }
 
     /// Puts a result where it belongs.
-    pub(super) fn fill(&self, bytes: Range<usize>, payload: &[u8]) {
+    pub(crate) fn fill(&self, bytes: Range<usize>, payload: &[u8]) {
         assert!(bytes.end <= self.piece.len(), "the endpoint cuts its own vector");
         assert_eq!(bytes.len(), payload.len(), "headers state their payload");
         // SAFETY: the range lies within the target, checked above, which the caller of `start`
         // keeps valid while the operation runs; a frame never overlaps a user's buffer.
         unsafe {
-            let target = self.target.add(self.piece.start + bytes.start);
+            let target = self.operation.target.add(self.piece.start + bytes.start);
             target.copy_from_nonoverlapping(payload.as_ptr(), payload.len());
         }
     }

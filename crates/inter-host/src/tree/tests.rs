@@ -105,6 +105,8 @@ fn a_node_that_told_why_and_went_is_not_blamed() {
         clock: Instant::now(),
         running: None,
         number: None,
+        cut: None,
+        retained: None,
         stream_min_bytes: None,
         is_gone: false,
         counters: None,

@@ -159,7 +159,8 @@ impl TreeMember {
                     // SAFETY: the range lies within the source, checked above, which the caller
                     // of `start` keeps valid and unchanged until its segment was sent.
                     unsafe {
-                        let source = running.source.add(running.piece.start + body.bytes.start);
+                        let source =
+                            running.operation.source.add(running.piece.start + body.bytes.start);
                         std::slice::from_raw_parts(source, body.bytes.len())
                     }
                 }

@@ -138,8 +138,8 @@ fn check(group: &Group, receivers: Receivers, seen: &mut Seen) {
                 Action::Redo => {
                     seen.redone += 1;
                     for (index, member) in group.iter().enumerate() {
-                        let gets_result = receivers != Receivers::All
-                            && receivers != Receivers::Member(index);
+                        let gets_result =
+                            receivers != Receivers::All && receivers != Receivers::Member(index);
                         let is_there = if is_behind(member) {
                             member.is_started && (gets_result || !member.has(segment))
                         } else {

@@ -1,0 +1,29 @@
+//! Who attends to a communicator when its tree may be lost, whatever the program does meanwhile.
+
+use std::sync::Weak;
+
+use tributary_inter_host::watch::Attend;
+
+use crate::request::enlist;
+use crate::shared::Shared;
+
+/// What the watch of links wakes.
+pub(crate) struct Attendant(pub(crate) Weak<Shared>);
+
+impl Attend for Attendant {
+    fn attend(&self) -> bool {
+        let Some(shared) = self.0.upgrade() else { return false };
+        let Some(mut engine) = shared.engine.try_lock() else {
+            // Whoever has it attends, but may have gone before all is settled.
+            return true;
+        };
+        let has_more = engine.attend();
+        // What aggregation nodes would have finished alone needs a thread now.
+        let needs_driving = engine.needs_driving();
+        drop(engine);
+        if needs_driving {
+            enlist(&shared);
+        }
+        has_more
+    }
+}

@@ -1,0 +1,102 @@
+//! How leaders prepare for the loss of their tree.
+
+use std::sync::Arc;
+
+use tributary_inter_host::failover::{Request, Terms};
+use tributary_inter_host::watch::Alarm;
+use tributary_inter_host::{Approach, DirectLinks, FailoverTree, TreeMember};
+use tributary_settings::Switch;
+use tributary_wire::control::{GroupGrant, GroupRequest};
+
+use super::agreement::{Unavailable, agree};
+use super::direct;
+use super::tree::group_request;
+use crate::bootstrap::Bootstrap;
+use crate::context::{Context, Job};
+use crate::engine::StreamUse;
+use crate::placement::Placement;
+
+/// A leader's place in a tree, and what takes over when the tree is lost; and why nothing does, in one line
+/// that is the same on all ranks.
+pub(super) struct Prepared {
+    pub(super) tree: Option<FailoverTree>,
+    pub(super) without: Option<String>,
+}
+
+/// A rank's place in the group that was granted; none at ranks that lead no host.
+pub(super) struct Member<'a> {
+    pub(super) member: Option<TreeMember>,
+    pub(super) grant: &'a GroupGrant,
+    pub(super) stream: Option<StreamUse>,
+    pub(super) label: &'a str,
+}
+
+/// Opens links that take over when the tree is lost, and are not called before.
+pub(super) fn prepare(
+    context: &Context,
+    bootstrap: &mut dyn Bootstrap,
+    placement: &Placement,
+    member: Member<'_>,
+) -> Result<Prepared, Unavailable> {
+    let (opened, without) = match open(context, bootstrap, placement) {
+        Ok(opened) => (opened, None),
+        Err(Unavailable::Rank { rank, problem }) => {
+            (None, Some(format!("a lost tree ends it: rank {rank}: {problem}")))
+        }
+        Err(error) => return Err(error),
+    };
+    let Member { member, grant, stream, label } = member;
+    let tree = member.map(|member| match (opened, &context.job) {
+        (Some((links, alarm)), Some(job)) => {
+            let terms = terms(context, grant, stream);
+            let request = GroupRequest {
+                osos: grant.osos,
+                stream: terms.stream,
+                ..group_request(context, job, placement, label)
+            };
+            FailoverTree::new(member, links, terms, ask(job, request), alarm)
+        }
+        _ => FailoverTree::without_means(member, placement.host()),
+    });
+    Ok(Prepared { tree, without })
+}
+
+type Opened = Option<(DirectLinks, Arc<Alarm>)>;
+
+/// Links and alarms at leaders; none where rank 0 wants none.
+fn open(
+    context: &Context,
+    bootstrap: &mut dyn Bootstrap,
+    placement: &Placement,
+) -> Result<Opened, Unavailable> {
+    // What an external receiver reads comes from its group's root; nobody could tell it of another.
+    let wants =
+        context.settings.failover == Switch::On && context.settings.external_receiver.is_none();
+    let mut is_wanted = [u8::from(wants)];
+    bootstrap.broadcast(0, &mut is_wanted)?;
+    if is_wanted == [0] {
+        return Ok(None);
+    }
+    let alarm = placement.is_leader().then(Alarm::new).transpose();
+    let alarm = agree(bootstrap, alarm.map_err(|error| error.to_string()))?;
+    let links = direct::open(context, bootstrap, placement, 1)?;
+    Ok(links.zip(alarm))
+}
+
+/// What every tree of the communicator has to offer.
+fn terms(context: &Context, grant: &GroupGrant, stream: Option<StreamUse>) -> Terms {
+    let settings = &context.settings;
+    Terms {
+        approach: Approach { transport: settings.transport, channel: settings.channel },
+        machine: context.machine.clone(),
+        stream_min_bytes: stream.map(|stream| stream.min_bytes),
+        stream: stream.map(|stream| stream.terms),
+        osos_max: grant.osos,
+    }
+}
+
+/// How host 0 asks for another group.
+fn ask(job: &Job, request: GroupRequest) -> Request {
+    let (manager, admission) = (job.manager.clone(), job.admission.clone());
+    Arc::new(move || manager.request_group(&admission, &request).map_err(|error| error.to_string()))
+}

@@ -1,0 +1,530 @@
+//! The tree as a method between hosts that outlives its nodes.
+//!
+//! Owns what happens when the tree of a communicator is lost: the leaders settle the operation that was
+//! under way over direct links ([`settling`]), carry the next ones there ([`substitute`]), and go back to a
+//! tree when the manager grants one ([`rejoin`]). The engine, and the other ranks of a host, know nothing of
+//! it: an operation by this method takes longer meanwhile. Why no result is lost or doubled is argued at
+//! [`tributary_protocol::failover`].
+//!
+//! Who finds the tree lost cuts itself off from it, so that its node, if it lives, tells the others;
+//! calls host 0 over direct links ([`DirectLinks::raise_alarm`]); and host 0 calls all others. A host whose
+//! program is not in the library is woken by the [`watch`](crate::watch) of its links.
+
+mod pieces;
+mod rejoin;
+mod settling;
+mod substitute;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tributary_report::Counters;
+use tributary_wire::control::GroupGrant;
+use tributary_wire::frame::{Abort, AbortReason};
+use tributary_wire::{Epoch, StreamTerms};
+
+use crate::direct::DirectLinks;
+use crate::operation::{InterHost, InterHostOperation};
+use crate::tree::{Approach, TreeMember};
+use crate::watch::{Alarm, Watched};
+
+pub use rejoin::Request;
+use rejoin::{AtBoundary, Boundaries, Boundary};
+use settling::{Left, Settling};
+use substitute::Substitute;
+
+/// What a leader needs to take another place in a tree.
+#[derive(Clone)]
+pub struct Terms {
+    /// How it may reach its node.
+    pub approach: Approach,
+    /// This machine's name.
+    pub machine: String,
+    /// Shortest vector that is streamed.
+    pub stream_min_bytes: Option<u64>,
+    /// What every group of this communicator streams: ranks that know nothing of the tree cut vectors by it.
+    pub stream: Option<StreamTerms>,
+    /// Most segments that a group may have in flight.
+    pub osos_max: u16,
+}
+
+/// What is there for the case that the tree is lost.
+struct Means {
+    links: DirectLinks,
+    terms: Terms,
+    request: Request,
+    alarm: Arc<Alarm>,
+    /// Trees lost so far.
+    lost: u32,
+}
+
+/// The tree method of one leader.
+pub struct FailoverTree {
+    state: State,
+    /// None where a lost tree ends the communicator.
+    means: Option<Means>,
+    /// What is carried over links, or waits for that.
+    substitute: Option<Substitute>,
+    /// The operation was completed when nobody asked.
+    is_over: bool,
+    counters: Option<Arc<Counters>>,
+    /// Why there is no going on, and the host at fault if it is known.
+    failed: Option<(Abort, Option<usize>)>,
+    /// The number of this host's leader.
+    host: u32,
+}
+
+enum State {
+    InTree(Box<TreeMember>),
+    Settling(Box<Settling>),
+    OverLinks(OverLinks),
+    /// Between two of these, and after a failure.
+    Gone,
+}
+
+/// Without a tree.
+struct OverLinks {
+    boundaries: Boundaries,
+    /// The one before the operation that was started.
+    boundary: Option<Boundary>,
+    /// The place that this host has taken at the boundary.
+    entered: Option<Box<TreeMember>>,
+}
+
+impl OverLinks {
+    fn new(boundaries: Boundaries) -> Self {
+        Self { boundaries, boundary: None, entered: None }
+    }
+}
+
+impl FailoverTree {
+    /// A place in a tree whose loss ends the communicator.
+    #[must_use]
+    pub fn without_means(member: TreeMember, host: u32) -> Self {
+        let state = State::InTree(Box::new(member));
+        Self {
+            state,
+            means: None,
+            substitute: None,
+            is_over: false,
+            counters: None,
+            failed: None,
+            host,
+        }
+    }
+
+    /// A place in a tree, and links that take over when it is lost. `alarm` tells when that is looked for.
+    #[must_use]
+    pub fn new(
+        mut member: TreeMember,
+        links: DirectLinks,
+        terms: Terms,
+        request: Request,
+        alarm: Arc<Alarm>,
+    ) -> Self {
+        let host = links.me();
+        member.retain_results();
+        let means = Some(Means { links, terms, request, alarm, lost: 0 });
+        Self { means, ..Self::without_means(member, host) }
+    }
+
+    /// What wakes this leader when the tree is lost somewhere; none where that is of no use.
+    #[must_use]
+    pub fn alarm(&self) -> Option<&Arc<Alarm>> {
+        self.means.as_ref().map(|means| &means.alarm)
+    }
+
+    /// What carries this member's data now.
+    #[must_use]
+    pub fn carrier(&self) -> &'static str {
+        match &self.state {
+            State::InTree(member) => member.carrier(),
+            _ => "direct",
+        }
+    }
+
+    /// Lets `counters` know how many results come by multicast, and which trees are lost.
+    pub fn report_to(&mut self, counters: Arc<Counters>) {
+        if let State::InTree(member) = &mut self.state {
+            member.report_multicasts_to(Arc::clone(&counters));
+        }
+        self.counters = Some(counters);
+    }
+
+    /// Starts to stream a vector of which nothing may be sent yet; [`Self::make_ready`] says what may.
+    ///
+    /// # Errors
+    /// As [`InterHost::start`].
+    ///
+    /// # Safety
+    /// As [`InterHost::start`], except that the source may still change where it isn't ready.
+    pub unsafe fn start_stream(&mut self, operation: &InterHostOperation) -> Result<(), Abort> {
+        if let State::InTree(member) = &mut self.state {
+            // SAFETY: as the caller of this function promises.
+            let started = unsafe { member.start_stream(operation, 0, 0) };
+            return started.or_else(|abort| self.on_abort(abort));
+        }
+        let terms = self.means.as_ref().and_then(|means| means.terms.stream);
+        let terms = terms.expect("what is streamed has terms");
+        self.start_substitute(Substitute::stream(operation, terms))
+    }
+
+    /// The first `ready_bytes` of the vector may be sent.
+    pub fn make_ready(&mut self, ready_bytes: usize) {
+        match &mut self.state {
+            State::InTree(member) => member.make_ready(ready_bytes),
+            State::Settling(settling) => settling.make_ready(ready_bytes),
+            State::OverLinks(_) | State::Gone => {}
+        }
+        if let Some(substitute) = &mut self.substitute {
+            substitute.make_ready(ready_bytes);
+        }
+    }
+
+    /// How much of the result is in its place, from the first byte on without a gap.
+    #[must_use]
+    pub fn received_bytes(&self) -> usize {
+        match (&self.state, &self.substitute) {
+            (State::InTree(member), _) => member.received_bytes(),
+            (_, Some(substitute)) => substitute.done_bytes,
+            (State::Settling(settling), None) => settling.received_bytes(),
+            (State::OverLinks(_) | State::Gone, None) => 0,
+        }
+    }
+
+    /// Raises the alarm from now on when something happens to the tree.
+    pub fn watch(&self) {
+        if let Some(means) = &self.means {
+            means.alarm.watch(self.watched());
+        }
+    }
+
+    /// What has to be looked at while this leader stands in a tree.
+    fn watched(&self) -> impl Iterator<Item = Watched<'_>> {
+        let link = match &self.state {
+            State::InTree(member) => Some(Watched::Hangup(member.link())),
+            _ => None,
+        };
+        let is_in_tree = link.is_some();
+        let means = self.means.iter().filter(move |_| is_in_tree);
+        let links = means.flat_map(|means| means.links.descriptors()).map(Watched::Input);
+        link.into_iter().chain(links)
+    }
+
+    /// Does what is due when an alarm was raised. Anybody who has this leader calls it, whatever operation
+    /// is under way.
+    ///
+    /// # Errors
+    /// If there is no going on.
+    pub fn attend(&mut self) -> Result<(), Abort> {
+        let Some(means) = &mut self.means else { return Ok(()) };
+        if !means.alarm.is_raised() {
+            return Ok(());
+        }
+        match &mut self.state {
+            State::InTree(member) => {
+                means.alarm.lower();
+                if means.links.is_called(Epoch(means.lost + 1)) {
+                    return self.lose_tree();
+                }
+                let was_running = member.is_running();
+                match member.poll_link() {
+                    Ok(is_over) => self.is_over = is_over && was_running,
+                    Err(abort) => self.on_abort(abort)?,
+                }
+                Ok(())
+            }
+            State::Settling(_) => self.settle(),
+            State::OverLinks(_) | State::Gone => {
+                means.alarm.lower();
+                Ok(())
+            }
+        }
+    }
+
+    /// Whether the loss of a tree is being settled, which others may wait for.
+    #[must_use]
+    pub fn is_settling(&self) -> bool {
+        matches!(self.state, State::Settling(_))
+    }
+
+    /// The tree failed. The communicator goes on if only the tree did.
+    #[cold]
+    fn on_abort(&mut self, abort: Abort) -> Result<(), Abort> {
+        let State::InTree(member) = &self.state else { return Err(abort) };
+        let host = member.host_at_fault(&abort);
+        let is_tree_lost = matches!(abort.reason, AbortReason::NodeLost | AbortReason::Withdrawn);
+        match &mut self.means {
+            Some(_) if is_tree_lost => return self.lose_tree(),
+            Some(means) => means.links.abort(abort.reason),
+            None => {}
+        }
+        Err(self.fail(abort, host))
+    }
+
+    fn fail(&mut self, abort: Abort, host: Option<usize>) -> Abort {
+        self.failed = Some((abort, host));
+        self.substitute = None;
+        self.state = State::Gone;
+        abort
+    }
+
+    /// A host failed, or its link did.
+    fn on_links_failed(&mut self, abort: Abort) -> Abort {
+        let host = self.means.as_ref().and_then(|means| means.links.host_at_fault(&abort));
+        self.fail(abort, host)
+    }
+
+    /// Cuts this host off from the tree, and begins to settle its loss.
+    #[cold]
+    fn lose_tree(&mut self) -> Result<(), Abort> {
+        let (Some(means), State::InTree(member)) =
+            (&mut self.means, std::mem::replace(&mut self.state, State::Gone))
+        else {
+            unreachable!("only a tree that is there is lost, by who can go on without it")
+        };
+        means.alarm.ignore(means.links.descriptors());
+        means.alarm.raise();
+        means.lost += 1;
+        let mut settling = Box::new(Settling::new(member.cut_off(), means.terms.window_max()));
+        let alarmed = match means.links.me() {
+            0 => Ok(()),
+            _ => means.links.raise_alarm(Epoch(means.lost)),
+        };
+        let begun = alarmed.and_then(|()| settling.begin(&mut means.links));
+        self.state = State::Settling(settling);
+        if let Some(counters) = &self.counters {
+            counters.count_tree_lost();
+        }
+        begun.map_err(|abort| self.on_links_failed(abort))
+    }
+
+    /// Goes on with the settlement.
+    fn settle(&mut self) -> Result<(), Abort> {
+        let (Some(means), State::Settling(settling)) = (&mut self.means, &mut self.state) else {
+            return Ok(());
+        };
+        let left = match settling.advance(&mut means.links) {
+            Ok(Some(left)) => left,
+            Ok(None) => return Ok(()),
+            Err(abort) => return Err(self.on_links_failed(abort)),
+        };
+        means.alarm.lower();
+        let over_links = OverLinks::new(Boundaries::new(means.links.me(), &means.request));
+        let settled = std::mem::replace(&mut self.state, State::OverLinks(over_links));
+        let State::Settling(settling) = settled else { unreachable!("it has just been settled") };
+        match (left, settling.into_running()) {
+            (Left::From(first), Some(running)) => {
+                let rest = Substitute::rest_of(&running, first, means.terms.stream);
+                self.substitute = Some(rest);
+            }
+            (Left::Complete, _) => self.is_over = true,
+            // What was started meanwhile begins now.
+            _ => {}
+        }
+        if self.substitute.is_some() { self.begin_over_links() } else { Ok(()) }
+    }
+
+    /// An operation is about to be carried over links: goes to the boundary before it, if there is one.
+    fn begin_over_links(&mut self) -> Result<(), Abort> {
+        let (Some(means), State::OverLinks(over_links)) = (&mut self.means, &mut self.state) else {
+            return Ok(());
+        };
+        if over_links.boundaries.is_due() {
+            match over_links.boundaries.enter(&mut means.links) {
+                Ok(boundary) => over_links.boundary = Some(boundary),
+                Err(abort) => return Err(self.on_links_failed(abort)),
+            }
+        }
+        Ok(())
+    }
+
+    /// Goes on over links, or at the boundary before the operation. `true` once the operation is complete.
+    fn advance_over_links(&mut self) -> Result<bool, Abort> {
+        let (Some(means), State::OverLinks(over_links)) = (&mut self.means, &mut self.state) else {
+            return Ok(false);
+        };
+        let links = &mut means.links;
+        let Some(boundary) = &mut over_links.boundary else {
+            let Some(substitute) = &mut self.substitute else { return Ok(true) };
+            return match substitute.advance(links) {
+                Ok(true) => {
+                    self.substitute = None;
+                    if let Some(counters) = &self.counters {
+                        counters.count_substitute();
+                    }
+                    Ok(true)
+                }
+                Ok(false) => Ok(false),
+                Err(abort) => Err(self.on_links_failed(abort)),
+            };
+        };
+        let step = over_links.boundaries.advance(boundary, links).and_then(|step| {
+            if let AtBoundary::Enter(grant) = &step {
+                over_links.entered = means.terms.enter(grant, self.host);
+                boundary.confirm(over_links.entered.is_some(), links)?;
+            }
+            Ok(step)
+        });
+        match step {
+            Ok(AtBoundary::Over { is_back }) => {
+                over_links.boundary = None;
+                let entered = over_links.entered.take();
+                match entered.filter(|_| is_back) {
+                    Some(member) => self.go_back(member),
+                    None => Ok(()),
+                }?;
+                Ok(false)
+            }
+            Ok(AtBoundary::Waiting | AtBoundary::Enter(_)) => Ok(false),
+            Err(abort) => Err(self.on_links_failed(abort)),
+        }
+    }
+
+    /// All hosts have taken their places in a tree: it carries the operation that is about to start.
+    fn go_back(&mut self, mut member: Box<TreeMember>) -> Result<(), Abort> {
+        if let Some(counters) = &self.counters {
+            counters.count_tree_regained();
+            member.report_multicasts_to(Arc::clone(counters));
+        }
+        let started = match self.substitute.take() {
+            None => Ok(()),
+            // SAFETY: the operation runs, and its buffers are its own until the engine learns that it is
+            // over.
+            Some(Substitute { operation, done_bytes, is_stream: false, .. }) => unsafe {
+                member.start_behind(&operation, done_bytes)
+            },
+            // SAFETY: as above.
+            Some(stream) => unsafe {
+                member.start_stream(&stream.operation, stream.done_bytes, stream.ready_bytes())
+            },
+        };
+        self.state = State::InTree(member);
+        self.watch();
+        started.or_else(|abort| self.on_abort(abort))
+    }
+
+    /// Carries an operation over links, as soon as that is possible.
+    fn start_substitute(&mut self, substitute: Substitute) -> Result<(), Abort> {
+        if let Some((abort, _)) = self.failed {
+            return Err(abort);
+        }
+        self.substitute = Some(substitute);
+        self.begin_over_links()
+    }
+}
+
+impl InterHost for FailoverTree {
+    unsafe fn start(&mut self, operation: &InterHostOperation) -> Result<(), Abort> {
+        if let State::InTree(member) = &mut self.state {
+            // SAFETY: as the caller of this function promises.
+            let started = unsafe { member.start(operation) };
+            return started.or_else(|abort| self.on_abort(abort));
+        }
+        self.start_substitute(Substitute::new(operation))
+    }
+
+    fn poll(&mut self) -> Result<bool, Abort> {
+        loop {
+            if std::mem::take(&mut self.is_over) {
+                return Ok(true);
+            }
+            match &mut self.state {
+                State::InTree(member) => match member.poll() {
+                    Err(abort) => self.on_abort(abort)?,
+                    polled => return polled,
+                },
+                State::Settling(_) => {
+                    self.settle()?;
+                    if self.is_settling() {
+                        return Ok(false);
+                    }
+                }
+                State::OverLinks(_) => {
+                    let is_over = self.advance_over_links()?;
+                    if matches!(self.state, State::OverLinks(_)) {
+                        return Ok(is_over);
+                    }
+                }
+                State::Gone => return self.failed.map_or(Ok(true), |(abort, _)| Err(abort)),
+            }
+        }
+    }
+
+    fn has_nothing_yet(&mut self) -> bool {
+        match &mut self.state {
+            State::InTree(member) => member.has_nothing_yet(),
+            _ => false,
+        }
+    }
+
+    fn sleep(&mut self, time: Duration) {
+        match (&mut self.state, &mut self.means) {
+            (State::InTree(member), _) => member.sleep(time),
+            (_, Some(means)) if means.links.is_running() => means.links.sleep(time),
+            _ => std::thread::sleep(time.min(IDLE_SLEEP)),
+        }
+    }
+
+    fn check(&mut self) {
+        match (&mut self.state, &mut self.means) {
+            (State::InTree(member), _) => member.check(),
+            (_, Some(means)) => means.links.check(),
+            (_, None) => {}
+        }
+    }
+
+    fn goes_on_alone(&mut self) -> bool {
+        match &mut self.state {
+            State::InTree(member) => member.goes_on_alone(),
+            _ => false,
+        }
+    }
+
+    fn host_at_fault(&self, _: &Abort) -> Option<usize> {
+        self.failed.and_then(|(_, host)| host)
+    }
+
+    fn abort(&mut self, reason: AbortReason) {
+        if let State::InTree(member) = &mut self.state {
+            member.abort(reason);
+        }
+        if let Some(means) = &mut self.means {
+            means.links.abort(reason);
+        }
+    }
+
+    fn leave(&mut self) {
+        if let State::InTree(member) = &mut self.state {
+            member.leave();
+        }
+        if let Some(means) = &mut self.means {
+            means.links.leave();
+        }
+    }
+}
+
+impl Terms {
+    /// Most segments or chunks that a member may have in flight.
+    fn window_max(&self) -> u16 {
+        self.osos_max.max(self.stream.map_or(0, |terms| terms.window))
+    }
+
+    /// Takes a place by a grant that fits; none if there is no such place.
+    fn enter(&self, grant: &GroupGrant, host: u32) -> Option<Box<TreeMember>> {
+        let fits = grant.stream == self.stream
+            && grant.osos <= self.osos_max
+            && grant.endpoints.len() > host as usize;
+        let Self { approach, ref machine, stream_min_bytes, .. } = *self;
+        let entered = fits
+            .then(|| TreeMember::enter(grant, host, approach, machine, stream_min_bytes).ok())
+            .flatten();
+        entered.map(|mut member| {
+            member.retain_results();
+            Box::new(member)
+        })
+    }
+}
+
+/// How long a leader sleeps that waits for nothing on its links.
+const IDLE_SLEEP: Duration = Duration::from_micros(50);
