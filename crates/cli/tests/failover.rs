@@ -1,0 +1,193 @@
+//! Goal: a program does not notice that aggregation nodes die under it, but by a pause. Method: ranks are
+//! threads of this process, which act as hosts; nodes are processes that are killed and started anew while the
+//! ranks check every result.
+
+#[path = "../../client/tests/ranks/mod.rs"]
+mod ranks;
+mod support;
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use ranks::{ThreadRanks, on_all_ranks};
+use support::Daemons;
+use tributary_client::report::{CounterRegistry, Failovers};
+use tributary_client::{
+    Bootstrap, Collective, Communicator, Context, Operation, Settings, Verdict,
+};
+use tributary_wire::{Datatype, Operator};
+
+const RANKS: u32 = 4;
+const LENGTHS: [usize; 6] = [1, 8, 200, 3000, 20_000, 150_000];
+
+/// A generator of Lehmer's kind, the same at all ranks.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, end: u64) -> u64 {
+        self.0 = self.0 * 48_271 % 0x7FFF_FFFF;
+        self.0 % end
+    }
+}
+
+fn value(step: u64, rank: u32, at: usize) -> i64 {
+    let mixed = step << 40 ^ u64::from(rank) << 32 ^ at as u64;
+    mixed.wrapping_mul(0x9E37_79B9_7F4A_7C15) as i64
+}
+
+fn sum(step: u64, at: usize) -> i64 {
+    (0..RANKS).fold(0, |sum: i64, rank| sum.wrapping_add(value(step, rank, at)))
+}
+
+/// One verified operation of one rank. Everything but `rank` is the same at all ranks.
+fn check_operation(communicator: &Communicator, rank: u32, step: u64, random: &mut Random) {
+    let root = random.below(u64::from(RANKS)) as u32;
+    let elements = LENGTHS[random.below(LENGTHS.len() as u64) as usize];
+    let (in_place, blocking) = (random.below(2) == 0, random.below(3) > 0);
+    let collective = match random.below(8) {
+        0 => Collective::Barrier,
+        1 => Collective::Broadcast { root },
+        2 | 3 => Collective::Reduce { root },
+        _ => Collective::Allreduce,
+    };
+    let source: Vec<i64> = (0..elements).map(|at| value(step, rank, at)).collect();
+    let mut target = source.clone();
+    let starts_in_target = in_place || matches!(collective, Collective::Broadcast { .. });
+    let operation = Operation {
+        collective,
+        datatype: Datatype::I64,
+        operator: match collective {
+            Collective::Broadcast { .. } => Operator::Broadcast,
+            _ => Operator::Sum,
+        },
+        elements: elements as u64,
+        source: if starts_in_target { target.as_ptr() } else { source.as_ptr() }.cast(),
+        target: target.as_mut_ptr().cast(),
+        ..Operation::BARRIER
+    };
+    let operation = match collective {
+        Collective::Barrier => Operation::BARRIER,
+        _ => operation,
+    };
+    // SAFETY: both vectors live and stay as they are until the operation is over.
+    let outcome = unsafe {
+        if blocking {
+            communicator.run(&operation)
+        } else {
+            communicator.start(operation).and_then(|request| request.wait())
+        }
+    };
+    outcome.unwrap_or_else(|error| panic!("rank {rank}, step {step}, {collective:?}: {error}"));
+    let expected = |at: usize| match collective {
+        Collective::Allreduce => Some(sum(step, at)),
+        Collective::Reduce { root } if root == rank => Some(sum(step, at)),
+        Collective::Broadcast { root } => Some(value(step, root, at)),
+        _ => None,
+    };
+    for (at, got) in target.iter().enumerate() {
+        let is_right = expected(at).is_none_or(|expected| expected == *got);
+        assert!(is_right, "rank {rank}, step {step}, {collective:?} of {elements}, at {at}");
+    }
+    // What the program does with its buffers must not matter to anybody.
+    target.fill(-1);
+}
+
+fn settings(daemons: &Daemons, more: &'static [(&'static str, &'static str)]) -> Settings {
+    let (manager, token) = (daemons.manager.address.clone(), daemons.token());
+    Settings::from_environment(|name| {
+        let set = more.iter().find(|(known, _)| *known == name);
+        match name {
+            "TRIBUTARY_HOSTS" => Some(RANKS.to_string()),
+            "TRIBUTARY_BETWEEN_HOSTS" => Some("tree".to_owned()),
+            "TRIBUTARY_HOST_ADDRESS" => Some("127.0.0.1".to_owned()),
+            "TRIBUTARY_WAIT" => Some("sleep".to_owned()),
+            "TRIBUTARY_MANAGER" => Some(manager.clone()),
+            "TRIBUTARY_TOKEN_FILE" => Some(token.display().to_string()),
+            _ => set.map(|(_, value)| (*value).to_owned()),
+        }
+    })
+    .expect("the settings are valid")
+}
+
+/// How long ranks work while `disturb` does what it does.
+const TIME: Duration = Duration::from_secs(6);
+
+/// Ranks run verified operations, of which some come late, while `disturb` is called again and again.
+fn survive(
+    daemons: &mut Daemons,
+    more: &'static [(&'static str, &'static str)],
+    mut disturb: impl FnMut(&mut Daemons, &mut Random),
+) -> Failovers {
+    let settings = settings(daemons, more);
+    let registry = Arc::new(CounterRegistry::default());
+    let last = Arc::new(AtomicU64::new(u64::MAX));
+    let is_over = Arc::new(AtomicBool::new(false));
+    let slowest = Arc::new(Mutex::new(Duration::ZERO));
+    let ranks = {
+        let (registry, last) = (Arc::clone(&registry), Arc::clone(&last));
+        let (is_over, slowest) = (Arc::clone(&is_over), Arc::clone(&slowest));
+        std::thread::spawn(move || {
+            on_all_ranks(RANKS, move |mut ranks: ThreadRanks| {
+                let context = Arc::new(Context::open(&mut ranks, settings.clone()).unwrap());
+                let counters = registry.open("world", RANKS, ranks.rank() == 0);
+                let hook = Arc::new(|| Verdict::GoOn);
+                let communicator =
+                    Communicator::create(&context, &mut ranks, &counters, hook).unwrap();
+                let (rank, mut random) = (ranks.rank(), Random(4711));
+                let mut own = Random(1 + u64::from(rank));
+                for step in 0.. {
+                    // Rank 0 says which operation is the last, some before it comes there itself.
+                    if rank == 0 && is_over.load(Ordering::Relaxed) {
+                        let _ = last.compare_exchange(
+                            u64::MAX,
+                            step + 8,
+                            Ordering::SeqCst,
+                            Ordering::SeqCst,
+                        );
+                    }
+                    if step > last.load(Ordering::SeqCst) {
+                        break;
+                    }
+                    let begun = Instant::now();
+                    check_operation(&communicator, rank, step, &mut random);
+                    let mut slowest = slowest.lock().unwrap();
+                    *slowest = begun.elapsed().max(*slowest);
+                    drop(slowest);
+                    // Now and then a rank computes, while others may wait for what only it has.
+                    if own.below(20) == 0 {
+                        std::thread::sleep(Duration::from_millis(own.below(30)));
+                    }
+                }
+            });
+        })
+    };
+    let mut random = Random(12);
+    let begun = Instant::now();
+    while begun.elapsed() < TIME && !ranks.is_finished() {
+        std::thread::sleep(Duration::from_millis(20 + random.below(200)));
+        disturb(daemons, &mut random);
+    }
+    is_over.store(true, Ordering::Relaxed);
+    ranks.join().expect("no rank saw an error or a wrong result");
+    let slowest = slowest.lock().unwrap();
+    println!("slowest operation: {slowest:?}");
+    registry.report().communicators[0].failovers
+}
+
+#[test]
+fn nodes_die_and_come_back_under_a_program_that_sees_nothing_but_pauses() {
+    let mut names = vec!["a", "b", "c"];
+    let mut daemons = Daemons::start(&names);
+    let seen = survive(&mut daemons, &[], |daemons, random| {
+        let victim = random.below(names.len() as u64) as usize;
+        let name = names.swap_remove(victim);
+        daemons.nodes.swap_remove(victim).kill();
+        std::thread::sleep(Duration::from_millis(random.below(100)));
+        daemons.add(name);
+        names.push(name);
+    });
+    println!("{seen:?}");
+    assert!(seen.lost >= 3 && seen.regained >= 2, "{seen:?}");
+    daemons.await_idle();
+}
