@@ -46,17 +46,16 @@ pub(super) struct FaultRecord {
     entries: Vec<Entry>,
 }
 
-/// The process at the link's other end is gone, or broke the protocol.
-pub(super) const LINK_LOST: &[AbortReason] = &[
-    AbortReason::MemberLost,
-    AbortReason::NodeLost,
-    AbortReason::Misbehaved,
-    AbortReason::JoinTimeout,
-];
+/// A member or its link is gone, or what came over that link broke the protocol.
+pub(super) const MEMBER_LOST: &[AbortReason] =
+    &[AbortReason::MemberLost, AbortReason::Misbehaved, AbortReason::JoinTimeout];
+/// A node, or its link to its parent, is gone; or what came over that link broke the protocol.
+pub(super) const NODE_LOST: &[AbortReason] =
+    &[AbortReason::NodeLost, AbortReason::Misbehaved, AbortReason::JoinTimeout];
 /// A member gave up, and may or may not have said so.
 pub(super) const GAVE_UP: &[AbortReason] = &[AbortReason::MemberLost, AbortReason::MemberAborted];
-/// A member broke the protocol: the others are told that, and its link is closed.
-pub(super) const MISBEHAVED: &[AbortReason] = &[AbortReason::Misbehaved, AbortReason::NodeLost];
+/// A member broke the protocol.
+pub(super) const MISBEHAVED: &[AbortReason] = &[AbortReason::Misbehaved];
 /// A member mistook an operation for another one.
 pub(super) const DISAGREED: &[AbortReason] = &[AbortReason::Disagreement, AbortReason::MemberLost];
 /// The manager took the group back.
@@ -100,15 +99,18 @@ impl Entry {
         self.blame(at, WITHDRAWN, 0..u32::MAX);
     }
 
-    /// Whether the group has cause to fail with this abort.
-    pub(super) fn explains(&self, abort: Abort) -> bool {
+    /// Whether the group has cause to fail with this abort at the member `told`.
+    pub(super) fn explains(&self, abort: Abort, told: u32) -> bool {
         // If members were lost, a member that the manager tells first learns only that the group
         // was withdrawn.
         if abort.reason == AbortReason::Withdrawn {
             return self.may_withdraw;
         }
+        // A member whose own link ends can only conclude that its node is gone.
+        let is_own_link = abort.reason == AbortReason::NodeLost && abort.at_fault.0 == told;
         self.blames.iter().any(|blame| {
-            blame.reasons.contains(&abort.reason) && blame.members.contains(&abort.at_fault.0)
+            let is_fit = blame.reasons.contains(&abort.reason) || is_own_link;
+            is_fit && blame.members.contains(&abort.at_fault.0)
         })
     }
 
