@@ -6,6 +6,7 @@ use tributary_protocol_testing::{InFlight, frames};
 use tributary_wire::frame::{Header, Message};
 
 use crate::agenda::End;
+use crate::fault_record::Entry;
 use crate::verdict::{Violation, words};
 use crate::world::{Incoming, World};
 
@@ -126,9 +127,9 @@ impl World<'_> {
             return;
         }
         let is_tampered = is_forged || self.links[link as usize].is_tampered;
-        let is_blamed =
-            key.and_then(|key| self.fault_record.find(key)).is_some_and(|it| !it.blames.is_empty());
-        if !is_tampered && !is_blamed {
+        let entry = key.and_then(|key| self.fault_record.find(key));
+        let is_explained = entry.is_some_and(Entry::explains_refusals);
+        if !is_tampered && !is_explained {
             let group = key.map_or_else(String::new, |key| key.to_string());
             self.report(key, Violation::HonestRefused { group, error: error.to_owned() });
         }

@@ -41,7 +41,7 @@ impl World<'_> {
     /// The processes at the link have cause, from `at` on, to fail its group.
     pub(crate) fn blame_link(&mut self, link: u32, at: u64) {
         let entry = &self.links[link as usize];
-        let reasons = match entry.holder(End::Lower) {
+        let cause = match entry.holder(End::Lower) {
             Holder::Node { .. } => NODE_LOST,
             Holder::Member(_) | Holder::Stranger => MEMBER_LOST,
         };
@@ -51,7 +51,7 @@ impl World<'_> {
             let at = if entry.has_joined { at } else { at.max(self.now + JOIN_TIMEOUT_NS) };
             let (key, below, has_joined) = (edge.group, edge.below.clone(), entry.has_joined);
             let entry = self.fault_record.entry(key);
-            entry.blame(at, reasons, below);
+            entry.blame(at, cause, below);
             entry.may_withdraw |= !has_joined;
         }
     }
