@@ -129,10 +129,10 @@ impl Entry {
         })
     }
 
-    /// Whether an honest frame may be refused. A member that is only mistaken, or gives up, is told
-    /// so: its frames are still frames.
-    pub(super) fn explains_refusals(&self) -> bool {
-        self.blames.iter().any(|blame| blame.cause.ends_links)
+    /// Whether an honest frame may be refused. A join may be once its group has failed. A member
+    /// that has joined and is only mistaken, or gives up, is told so: its frames are still frames.
+    pub(super) fn explains_refusal(&self, has_joined: bool) -> bool {
+        self.blames.iter().any(|blame| blame.cause.ends_links || !has_joined)
     }
 
     /// The members at or below a node.

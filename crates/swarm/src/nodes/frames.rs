@@ -6,7 +6,6 @@ use tributary_protocol_testing::{InFlight, frames};
 use tributary_wire::frame::{Header, Message};
 
 use crate::agenda::End;
-use crate::fault_record::Entry;
 use crate::verdict::{Violation, words};
 use crate::world::{Incoming, World};
 
@@ -128,7 +127,8 @@ impl World<'_> {
         }
         let is_tampered = is_forged || self.links[link as usize].is_tampered;
         let entry = key.and_then(|key| self.fault_record.find(key));
-        let is_explained = entry.is_some_and(Entry::explains_refusals);
+        let has_joined = self.links[link as usize].has_joined;
+        let is_explained = entry.is_some_and(|entry| entry.explains_refusal(has_joined));
         if !is_tampered && !is_explained {
             let group = key.map_or_else(String::new, |key| key.to_string());
             self.report(key, Violation::HonestRefused { group, error: error.to_owned() });
