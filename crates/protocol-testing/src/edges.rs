@@ -33,6 +33,7 @@ impl NodeEdges {
     }
 
     /// `count` children, each with `span` members at or below it, in order from member `first`.
+    /// Those with more than one are nodes.
     #[must_use]
     pub fn children(self, count: u16, first: u32, span: u32) -> Vec<ChildConfig> {
         let member = |child: u16| EndpointId(first + u32::from(child) * span);
@@ -40,6 +41,7 @@ impl NodeEdges {
             .map(|child| ChildConfig {
                 capability: self.capability(child),
                 members: member(child)..member(child + 1),
+                is_node: span > 1,
             })
             .collect()
     }

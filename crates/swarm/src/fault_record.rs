@@ -20,10 +20,19 @@ impl std::fmt::Display for Key {
     }
 }
 
+/// What was done to members, and what it may be called.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Cause {
+    reasons: &'static [AbortReason],
+    /// Whether links of these members may end, so that a member at its end can only conclude that
+    /// its node is gone.
+    ends_links: bool,
+}
+
 /// Members that may be named as the cause of a group's failure, and for which reasons.
 #[derive(Clone, Debug)]
 pub(super) struct Blame {
-    reasons: &'static [AbortReason],
+    cause: Cause,
     members: Range<u32>,
 }
 
@@ -46,21 +55,27 @@ pub(super) struct FaultRecord {
     entries: Vec<Entry>,
 }
 
-/// The process at the link's other end is gone, or broke the protocol.
-pub(super) const LINK_LOST: &[AbortReason] = &[
-    AbortReason::MemberLost,
-    AbortReason::NodeLost,
-    AbortReason::Misbehaved,
-    AbortReason::JoinTimeout,
-];
-/// A member gave up, and may or may not have said so.
-pub(super) const GAVE_UP: &[AbortReason] = &[AbortReason::MemberLost, AbortReason::MemberAborted];
+/// A member or its link is gone, or what came over that link broke the protocol.
+pub(super) const MEMBER_LOST: Cause = Cause {
+    reasons: &[AbortReason::MemberLost, AbortReason::Misbehaved, AbortReason::JoinTimeout],
+    ends_links: true,
+};
+/// A node, or its link to its parent, is gone; or what came over that link broke the protocol.
+pub(super) const NODE_LOST: Cause = Cause {
+    reasons: &[AbortReason::NodeLost, AbortReason::Misbehaved, AbortReason::JoinTimeout],
+    ends_links: true,
+};
 /// A member broke the protocol: the others are told that, and its link is closed.
-pub(super) const MISBEHAVED: &[AbortReason] = &[AbortReason::Misbehaved, AbortReason::NodeLost];
+pub(super) const MISBEHAVED: Cause =
+    Cause { reasons: &[AbortReason::Misbehaved], ends_links: true };
+/// A member gave up, and may or may not have said so.
+pub(super) const GAVE_UP: Cause =
+    Cause { reasons: &[AbortReason::MemberLost, AbortReason::MemberAborted], ends_links: false };
 /// A member mistook an operation for another one.
-pub(super) const DISAGREED: &[AbortReason] = &[AbortReason::Disagreement, AbortReason::MemberLost];
+pub(super) const DISAGREED: Cause =
+    Cause { reasons: &[AbortReason::Disagreement, AbortReason::MemberLost], ends_links: false };
 /// The manager took the group back.
-pub(super) const WITHDRAWN: &[AbortReason] = &[AbortReason::Withdrawn];
+const WITHDRAWN: Cause = Cause { reasons: &[AbortReason::Withdrawn], ends_links: true };
 
 impl FaultRecord {
     pub(super) fn entry(&mut self, key: Key) -> &mut Entry {
@@ -89,9 +104,9 @@ impl FaultRecord {
 
 impl Entry {
     /// Something was done at `at` for which the group may fail.
-    pub(super) fn blame(&mut self, at: u64, reasons: &'static [AbortReason], members: Range<u32>) {
+    pub(super) fn blame(&mut self, at: u64, cause: Cause, members: Range<u32>) {
         self.noticed_by = self.noticed_by.max(at);
-        self.blames.push(Blame { reasons, members });
+        self.blames.push(Blame { cause, members });
     }
 
     /// The manager has cause, from `at` on, to withdraw the group.
@@ -100,16 +115,24 @@ impl Entry {
         self.blame(at, WITHDRAWN, 0..u32::MAX);
     }
 
-    /// Whether the group has cause to fail with this abort.
-    pub(super) fn explains(&self, abort: Abort) -> bool {
+    /// Whether the group has cause to fail with this abort at the member `told`.
+    pub(super) fn explains(&self, abort: Abort, told: u32) -> bool {
         // If members were lost, a member that the manager tells first learns only that the group
         // was withdrawn.
         if abort.reason == AbortReason::Withdrawn {
             return self.may_withdraw;
         }
-        self.blames.iter().any(|blame| {
-            blame.reasons.contains(&abort.reason) && blame.members.contains(&abort.at_fault.0)
+        let is_own_link = abort.reason == AbortReason::NodeLost && abort.at_fault.0 == told;
+        self.blames.iter().any(|Blame { cause, members }| {
+            let is_fit = cause.reasons.contains(&abort.reason) || (cause.ends_links && is_own_link);
+            is_fit && members.contains(&abort.at_fault.0)
         })
+    }
+
+    /// Whether an honest frame may be refused. A join may be once its group has failed. A member
+    /// that has joined and is only mistaken, or gives up, is told so: its frames are still frames.
+    pub(super) fn explains_refusal(&self, has_joined: bool) -> bool {
+        self.blames.iter().any(|blame| blame.cause.ends_links || !has_joined)
     }
 
     /// The members at or below a node.

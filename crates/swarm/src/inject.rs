@@ -11,7 +11,7 @@ use tributary_wire::frame::Edge;
 use forgeries::{forged_multicast, intruding_frame, mistake, offensive_frame};
 
 use super::agenda::{End, Item};
-use super::fault_record::{DISAGREED, GAVE_UP, LINK_LOST, MISBEHAVED};
+use super::fault_record::{DISAGREED, GAVE_UP, MEMBER_LOST, MISBEHAVED};
 use super::link::Holder;
 use super::scenario::{Disagreement, Fault, FaultKind, Intrusion, Offence};
 use super::world::{SILENCE_NS, World};
@@ -96,7 +96,7 @@ impl World<'_> {
     fn cut(&mut self, pick: u32, resets: bool) -> bool {
         let Some(link) = self.pick_link(pick) else { return false };
         let at = self.now + self.scenario.network.delay_ns_max;
-        self.blame_link(link, LINK_LOST, at);
+        self.blame_link(link, at);
         let end = if pick & 1 << 31 == 0 { End::Lower } else { End::Upper };
         if resets {
             self.reset(link, end);
@@ -137,7 +137,7 @@ impl World<'_> {
             if self.apart_until(lower, upper).is_none() {
                 continue;
             }
-            self.blame_link(link, LINK_LOST, self.now);
+            self.blame_link(link, self.now);
             for end in [End::Lower, End::Upper] {
                 // Nothing that an end sends now reaches the other.
                 self.link(link).has_ended[end as usize] = true;
@@ -205,7 +205,7 @@ impl World<'_> {
         self.member(member).is_dead = true;
         let key = self.run_of(member).key;
         let at = self.now + super::nodes::JOIN_TIMEOUT_NS;
-        self.fault_record.entry(key).blame(at, LINK_LOST, number..number + 1);
+        self.fault_record.entry(key).blame(at, MEMBER_LOST, number..number + 1);
         self.restless_members.push(member);
         true
     }

@@ -11,7 +11,7 @@ use tributary_wire::{EndpointId, OperationNumber};
 
 use super::agenda::{End, Item};
 use super::control::node_at;
-use super::fault_record::{GAVE_UP, LINK_LOST};
+use super::fault_record::{GAVE_UP, MEMBER_LOST};
 use super::link::{EdgeOf, Holder};
 use super::nodes::JOIN_TIMEOUT_NS;
 use super::scenario::{GroupPlan, OperationPlan};
@@ -127,11 +127,8 @@ impl World<'_> {
         let apart = self.apart_until(host, self.node_machine(node));
         if !self.node(node).is_alive || apart.is_some() {
             let now = self.now;
-            self.fault_record.entry(key).blame(
-                now + JOIN_TIMEOUT_NS,
-                LINK_LOST,
-                number..number + 1,
-            );
+            let at = now + JOIN_TIMEOUT_NS;
+            self.fault_record.entry(key).blame(at, MEMBER_LOST, number..number + 1);
             self.member(member).endpoint.handle_link_closed();
             self.restless_members.push(member);
             return;
@@ -259,7 +256,7 @@ impl World<'_> {
             AbortReason::NodeLost => !has_joined,
             _ => false,
         } && abort.at_fault.0 == index;
-        let is_explained = entry.explains(abort)
+        let is_explained = entry.explains(abort, index)
             || is_own_word
             || (is_slow && abort.reason == AbortReason::Withdrawn && !entry.blames.is_empty());
         let has_cause = !entry.blames.is_empty();
@@ -321,11 +318,11 @@ impl World<'_> {
             self.now + if is_silent { SILENCE_NS } else { self.scenario.network.delay_ns_max };
         let is_open = link.is_some_and(|link| self.links[link as usize].is_open(End::Lower));
         match link {
-            Some(link) if is_open => self.blame_link(link, LINK_LOST, noticed_at),
+            Some(link) if is_open => self.blame_link(link, noticed_at),
             _ if was_over => {}
             _ => {
                 let at = self.now + JOIN_TIMEOUT_NS;
-                self.fault_record.entry(key).blame(at, LINK_LOST, number..number + 1);
+                self.fault_record.entry(key).blame(at, MEMBER_LOST, number..number + 1);
             }
         }
         match link {

@@ -1,6 +1,8 @@
 //! The swarm over a range of seeds, over the seeds that once failed, and over one seed twice.
 //! `planted.rs` tests that it finds planted bugs.
 
+mod page;
+
 use std::collections::BTreeSet;
 
 use tributary_swarm::{self as swarm, FAULT_NAMES, SweepOptions};
@@ -55,4 +57,14 @@ fn equal_seeds_give_equal_traces() {
         hashes.insert(outcome.trace_hash);
     }
     assert_eq!(hashes.len(), 40, "other seeds give other traces");
+}
+
+#[test]
+fn the_page_names_the_faults_and_no_others() {
+    let rows = page::table("Faults");
+    let mut named: Vec<&str> = rows.iter().map(|row| row[0]).collect();
+    let mut known = FAULT_NAMES.to_vec();
+    named.sort_unstable();
+    known.sort_unstable();
+    assert_eq!(named, known);
 }

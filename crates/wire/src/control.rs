@@ -147,6 +147,10 @@ pub struct ChildGrant {
     pub members_first: EndpointId,
     /// One past the last member at or below it.
     pub members_end: EndpointId,
+    /// Whether the child is an aggregation node. Managers that do not say so are older; their
+    /// groups name a lost node's members as lost.
+    #[serde(default, skip_serializing_if = "core::ops::Not::not")]
+    pub is_node: bool,
 }
 
 /// The way up from one node in one group.
@@ -403,4 +407,29 @@ pub struct GroupNodeStatus {
     pub parent: Option<String>,
     /// Its children, in reduction order: names of nodes and hosts.
     pub children: Vec<String>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::format;
+
+    /// What managers sent, and nodes understood, before a child was said to be a node.
+    #[test]
+    fn a_child_of_an_older_manager_is_a_member() {
+        let old =
+            format!(r#"{{"capability":"{}","members_first":3,"members_end":4}}"#, "07".repeat(16));
+        let member = ChildGrant {
+            capability: Capability::from_bytes([7; 16]),
+            members_first: EndpointId(3),
+            members_end: EndpointId(4),
+            is_node: false,
+        };
+        assert_eq!(serde_json::from_str::<ChildGrant>(&old).unwrap(), member);
+        assert_eq!(serde_json::to_string(&member).unwrap(), old, "older nodes read it");
+        let node = ChildGrant { is_node: true, ..member };
+        let said = serde_json::to_string(&node).unwrap();
+        assert_eq!(said, old.replace('}', r#","is_node":true}"#));
+        assert_eq!(serde_json::from_str::<ChildGrant>(&said).unwrap(), node);
+    }
 }

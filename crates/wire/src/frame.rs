@@ -225,6 +225,13 @@ impl Target {
         )
     }
 
+    /// Whether a stream's result may go there. A stream's memory belongs to the next group as soon as
+    /// all members are done with it, so no external receiver may still need a result there.
+    #[must_use]
+    pub const fn takes_streams(self) -> bool {
+        !self.has_external_receiver()
+    }
+
     /// Whether any of these members is a target.
     #[must_use]
     pub fn is_among(self, members: &Range<EndpointId>) -> bool {
@@ -338,6 +345,9 @@ pub enum DecodeError {
     /// A target that is not defined.
     #[error("result target {0} is not defined")]
     UnknownTarget(u8),
+    /// A stream whose result goes to an external receiver.
+    #[error("a stream's result can't go to an external receiver (target {0})")]
+    StreamTarget(u8),
     /// An abort reason that is not defined.
     #[error("abort reason {0} is not defined")]
     UnknownReason(u8),

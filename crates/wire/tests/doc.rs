@@ -187,6 +187,20 @@ fn targets_have_their_codes_and_all_others_are_refused() {
 }
 
 #[test]
+fn streams_are_refused_the_targets_that_the_page_names() {
+    assert!(PAGE.contains("targets 3, 5 and 6 in a stream request are refused"));
+    for (target, is_refused) in [(1, false), (2, false), (3, true), (5, true), (6, true)] {
+        let shape = StreamShape::new(Operator::Sum, Datatype::U8, 40).unwrap();
+        let operation = OperationNumber::FIRST;
+        let request = StreamRequest { operation, shape, target: Target::All };
+        let mut bytes = encode(Message::StreamRequest(request));
+        bytes[40] = target;
+        let refusal = Header::decode(&bytes).err();
+        assert_eq!(refusal, is_refused.then_some(DecodeError::StreamTarget(target)));
+    }
+}
+
+#[test]
 fn datatypes_have_their_codes_names_and_sizes() {
     let rows = table("Datatypes");
     assert_eq!(rows.len(), Datatype::ALL.len());

@@ -75,6 +75,9 @@ pub enum SpecError {
     /// The group was granted no streams.
     #[error("the group was granted no streams")]
     NoStreams,
+    /// A stream whose result goes to an external receiver, which no node takes.
+    #[error("a stream's result can't go to an external receiver")]
+    StreamToExternalReceiver,
     /// A member of a reduction that brings nothing.
     #[error("every member of a reduction contributes")]
     NotContributing,
@@ -162,6 +165,9 @@ impl Operation {
         terms: &StreamTerms,
         ready_bytes: usize,
     ) -> Result<Self, SpecError> {
+        if !spec.target.takes_streams() {
+            return Err(SpecError::StreamToExternalReceiver);
+        }
         let stream = Some(StreamShape::new(spec.operator, spec.datatype, spec.elements)?);
         let operation = Self::new(number, spec, terms.chunk_bytes)?;
         Ok(Self { stream, ready_bytes, ..operation })

@@ -172,6 +172,7 @@ fn children(tree: &GroupTree, node: usize, capabilities: &[Capability]) -> Vec<C
             capability,
             members_first: EndpointId(members(child).start),
             members_end: EndpointId(members(child).end),
+            is_node: matches!(child, GroupChild::Node(_)),
         })
         .collect()
 }

@@ -98,6 +98,7 @@ impl GroupConfig {
         let children = order.children.into_iter().map(|child| ChildConfig {
             capability: child.capability,
             members: child.members_first..child.members_end,
+            is_node: child.is_node,
         });
         let parent = order.parent.zip(upward).map(|(parent, port)| ParentConfig {
             port,
@@ -135,6 +136,8 @@ pub struct ChildConfig {
     pub capability: Capability,
     /// The members at or below it.
     pub members: Range<EndpointId>,
+    /// Whether it is an aggregation node, so that losing it means more than losing a member.
+    pub is_node: bool,
 }
 
 /// A node's edge to its parent in one group.

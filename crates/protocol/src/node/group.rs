@@ -67,6 +67,7 @@ impl PartKind {
 pub(super) struct Child {
     pub(super) capability: Capability,
     pub(super) members: Range<EndpointId>,
+    pub(super) is_node: bool,
     /// Its link; none before it has joined, and after it has left and closed its link.
     pub(super) port: Option<PortId>,
     pub(super) has_joined: bool,
@@ -85,6 +86,7 @@ impl Group {
             .map(|child| Child {
                 capability: child.capability,
                 members: child.members,
+                is_node: child.is_node,
                 port: None,
                 has_joined: false,
                 has_left: false,

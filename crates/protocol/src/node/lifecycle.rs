@@ -167,17 +167,24 @@ impl Node {
 
     /// A link is gone. Its number may be used again.
     pub fn handle_port_closed(&mut self, port: PortId) {
-        self.unbind(port, AbortReason::MemberLost, AbortReason::NodeLost);
+        let is_member = match self.role(port) {
+            Role::Child { group, child } => {
+                !self.group_mut(group).children[usize::from(child.0)].is_node
+            }
+            _ => false,
+        };
+        let reason = if is_member { AbortReason::MemberLost } else { AbortReason::NodeLost };
+        self.unbind(port, reason);
     }
 
     /// A link was closed on this side, because a frame from it was invalid or refused. Its number
     /// may be used again.
     pub fn handle_port_refused(&mut self, port: PortId) {
-        self.unbind(port, AbortReason::Misbehaved, AbortReason::Misbehaved);
+        self.unbind(port, AbortReason::Misbehaved);
     }
 
-    /// Takes the port from its group, and fails the group if it still needs the port.
-    fn unbind(&mut self, port: PortId, child_lost: AbortReason, parent_lost: AbortReason) {
+    /// Takes the port from its group, and fails the group for `reason` if it still needs the port.
+    fn unbind(&mut self, port: PortId, reason: AbortReason) {
         let role = self.role(port);
         if let Some(entry) = self.ports.get_mut(port.0 as usize) {
             entry.role = Role::Unbound;
@@ -193,7 +200,7 @@ impl Node {
             Role::Parent { group } => {
                 let at_fault = self.group_mut(group).first_member();
                 self.group_mut(group).parent = None;
-                self.fail(group, Abort { reason: parent_lost, at_fault });
+                self.fail(group, Abort { reason, at_fault });
             }
             Role::Child { group, child } => {
                 let entry = &mut self.group_mut(group).children[usize::from(child.0)];
@@ -201,7 +208,7 @@ impl Node {
                 // A child that has left may close its link while its siblings still run operations.
                 if !entry.has_left {
                     let at_fault = entry.members.start;
-                    self.fail(group, Abort { reason: child_lost, at_fault });
+                    self.fail(group, Abort { reason, at_fault });
                 }
             }
         }

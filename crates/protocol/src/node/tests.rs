@@ -53,6 +53,7 @@ fn group(children: u16) -> GroupConfig {
         .map(|child| ChildConfig {
             capability: capability(child),
             members: EndpointId(u32::from(child))..EndpointId(u32::from(child) + 1),
+            is_node: false,
         })
         .collect();
     GroupConfig {

@@ -78,7 +78,7 @@ fn a_lost_node_fails_its_group_and_no_other() {
                     continue;
                 }
                 let abort = member.failed.expect("the whole group fails");
-                assert!(matches!(abort.reason, AbortReason::MemberLost | AbortReason::NodeLost));
+                assert_eq!(abort.reason, AbortReason::NodeLost, "lost {lost}");
                 assert!(below.contains(&abort.at_fault), "{abort:?}, but {below:?} was lost");
             }
             assert_eq!(world.nodes[1].node.stats().groups_ended, 1);

@@ -2,13 +2,19 @@
 
 use std::collections::BTreeSet;
 
+use tributary_protocol::endpoint::{
+    Endpoint, EndpointConfig, OperationSpec, SpecError, StartError,
+};
 use tributary_protocol::node::{Event, FrameError};
 use tributary_protocol::{Carrier, StreamTerms};
+use tributary_protocol_testing::NodeEdges;
 use tributary_wire::frame::{
     Abort, AbortReason, Edge, Header, Message, Part, RetransmitState, Shape, StreamRequest,
     StreamShape, Target,
 };
-use tributary_wire::{Datatype, EndpointId, OperationNumber, Operator, SegmentIndex, Sequence};
+use tributary_wire::{
+    Datatype, EndpointId, GroupId, OperationNumber, Operator, SegmentIndex, Sequence,
+};
 
 use crate::honest::{check_results, run};
 use crate::link::{LOWER, Timing, UPPER};
@@ -377,4 +383,34 @@ fn a_group_without_streams_is_refused_them() {
     let refused = misbehave(&mut world, 2, Message::StreamRequest(request));
     assert_eq!(refused, [FrameError::StreamNotGranted { operation }]);
     assert!(world.nodes[0].events.iter().any(|event| matches!(event, Event::Failed { .. })));
+}
+
+/// A node that refuses a frame closes its link, so the group would fail for a mistake of the caller.
+#[test]
+fn a_member_starts_no_stream_that_its_node_would_refuse() {
+    let member = EndpointId(1);
+    let targets = [
+        Target::All,
+        Target::Member(member),
+        Target::ExternalReceiver,
+        Target::AllAndExternalReceiver,
+        Target::MemberAndExternalReceiver(member),
+    ];
+    let edges = NodeEdges { group: GroupId(0), node: 0 };
+    for target in targets {
+        let config = EndpointConfig { stream: Some(TERMS), ..edges.member(0, member) };
+        let sum = OperationPlan::allreduce(Operator::Sum, Datatype::F64, 5).spec(member);
+        let spec = OperationSpec { target, ..sum };
+        let shape = StreamShape::new(spec.operator, spec.datatype, spec.elements).unwrap();
+        let operation = OperationNumber::FIRST;
+        let message = Message::StreamRequest(StreamRequest { operation, shape, target });
+        let is_taken = Header::decode(&Header { edge: edges.edge(0), message }.encode()).is_ok();
+        let started = Endpoint::new(config).start_stream(spec, 0);
+        let expected = if is_taken {
+            Ok(operation)
+        } else {
+            Err(StartError::Spec(SpecError::StreamToExternalReceiver))
+        };
+        assert_eq!(started, expected, "{target:?}");
+    }
 }

@@ -166,6 +166,7 @@ impl World {
                 .map(|child| ChildConfig {
                     capability: child.capability,
                     members: child.members.clone(),
+                    is_node: matches!(child.below, Below::Node(_)),
                 })
                 .collect();
             let config = GroupConfig {

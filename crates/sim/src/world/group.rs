@@ -156,6 +156,7 @@ impl<D: Data> World<D> {
             let children = (0..part.children.len()).map(|child| ChildConfig {
                 capability: capability(node, child),
                 members: ranges[node][child].clone(),
+                is_node: matches!(part.children[child], ChildPlan::Node(_)),
             });
             let config = GroupConfig {
                 group: id,

@@ -145,6 +145,7 @@ impl<D: Data> World<D> {
         let children = install.children.iter().map(|child| ChildConfig {
             capability: child.capability,
             members: child.members_first..child.members_end,
+            is_node: child.is_node,
         });
         let config = GroupConfig {
             group: install.group,

@@ -26,7 +26,8 @@ pub(super) fn mistake(
         {
             return None;
         }
-        Disagreement::Course if plan.elements == 0 => return None,
+        // Its endpoint refuses to stream these.
+        Disagreement::Course if plan.elements == 0 || !plan.target.takes_streams() => return None,
         Disagreement::Course => OperationPlan { is_stream: !plan.is_stream, ..plan },
         Disagreement::Length { longer: true } => {
             OperationPlan { elements: plan.elements + 1, ..plan }

@@ -1,7 +1,7 @@
 //! Faults that hit a group while it has a stream lock or waits for one.
 
 use crate::agenda::Item;
-use crate::fault_record::{Key, LINK_LOST};
+use crate::fault_record::Key;
 use crate::scenario::StreamTrouble;
 use crate::world::World;
 
@@ -42,7 +42,7 @@ impl World<'_> {
             (StreamTrouble::LinkCut, Some(member)) => {
                 let link = self.members[member as usize].link.expect("a living member has a link");
                 let at = self.now + self.scenario.network.delay_ns_max;
-                self.blame_link(link, LINK_LOST, at);
+                self.blame_link(link, at);
                 self.close(link, crate::agenda::End::Lower);
             }
             (StreamTrouble::Withdrawn, _) => {

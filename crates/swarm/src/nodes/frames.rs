@@ -126,9 +126,10 @@ impl World<'_> {
             return;
         }
         let is_tampered = is_forged || self.links[link as usize].is_tampered;
-        let is_blamed =
-            key.and_then(|key| self.fault_record.find(key)).is_some_and(|it| !it.blames.is_empty());
-        if !is_tampered && !is_blamed {
+        let entry = key.and_then(|key| self.fault_record.find(key));
+        let has_joined = self.links[link as usize].has_joined;
+        let is_explained = entry.is_some_and(|entry| entry.explains_refusal(has_joined));
+        if !is_tampered && !is_explained {
             let group = key.map_or_else(String::new, |key| key.to_string());
             self.report(key, Violation::HonestRefused { group, error: error.to_owned() });
         }

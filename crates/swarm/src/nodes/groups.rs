@@ -6,7 +6,7 @@ use tributary_wire::{Epoch, GroupId};
 
 use super::REMOVAL_GRACE_NS;
 use crate::agenda::{End, Item};
-use crate::fault_record::{Key, LINK_LOST};
+use crate::fault_record::{Key, NODE_LOST};
 use crate::link::{EdgeOf, Holder};
 use crate::verdict::Violation;
 use crate::world::{SILENCE_NS, World};
@@ -125,7 +125,7 @@ impl World<'_> {
         let noticed_at = if is_silent { now + shows_after_ns(down_ns) } else { now + delay_ns };
         for entry in self.fault_record.all() {
             if let Some(members) = entry.members_at(node) {
-                entry.blame(noticed_at, LINK_LOST, members);
+                entry.blame(noticed_at, NODE_LOST, members);
                 entry.blame_manager(noticed_at);
             }
         }

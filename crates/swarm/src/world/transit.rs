@@ -6,7 +6,7 @@ use tributary_wire::frame::Header;
 
 use super::{Incoming, World};
 use crate::agenda::{End, Item};
-use crate::fault_record::LINK_LOST;
+use crate::fault_record::{MEMBER_LOST, NODE_LOST};
 use crate::link::{Holder, Parcel};
 use crate::nodes::JOIN_TIMEOUT_NS;
 use crate::verdict::Violation;
@@ -34,25 +34,24 @@ impl World<'_> {
         entry.queue[to as usize].push_back(Parcel::Frame { bytes, is_forged });
         self.agenda.put(at, Item::Arrive { link, to });
         if flip.is_some() {
-            self.blame_link(link, LINK_LOST, at);
+            self.blame_link(link, at);
         }
     }
 
     /// The processes at the link have cause, from `at` on, to fail its group.
-    pub(crate) fn blame_link(
-        &mut self,
-        link: u32,
-        reasons: &'static [tributary_wire::frame::AbortReason],
-        at: u64,
-    ) {
+    pub(crate) fn blame_link(&mut self, link: u32, at: u64) {
         let entry = &self.links[link as usize];
+        let cause = match entry.holder(End::Lower) {
+            Holder::Node { .. } => NODE_LOST,
+            Holder::Member(_) | Holder::Stranger => MEMBER_LOST,
+        };
         if let Some(edge) = &entry.edge {
             // A node does not know which child a link is for before it has joined. If the child is
             // a node, that node reports the failure to the manager first.
             let at = if entry.has_joined { at } else { at.max(self.now + JOIN_TIMEOUT_NS) };
             let (key, below, has_joined) = (edge.group, edge.below.clone(), entry.has_joined);
             let entry = self.fault_record.entry(key);
-            entry.blame(at, reasons, below);
+            entry.blame(at, cause, below);
             entry.may_withdraw |= !has_joined;
         }
     }

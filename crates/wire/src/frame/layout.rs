@@ -274,10 +274,8 @@ impl RawHeader {
         let datatype = Datatype::from_code(self.datatype)?;
         let shape = StreamShape::new(operator, datatype, u64::from(self.elements.get()))?;
         let target = self.target()?;
-        // A stream's memory belongs to the next group as soon as all members are done with it, so
-        // no external receiver may still need a result there.
-        if target.has_external_receiver() {
-            return Err(DecodeError::UnknownTarget(self.target_kind));
+        if !target.takes_streams() {
+            return Err(DecodeError::StreamTarget(self.target_kind));
         }
         Ok(StreamRequest { operation: self.operation_number(), shape, target })
     }

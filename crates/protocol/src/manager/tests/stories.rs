@@ -28,6 +28,7 @@ fn installs_go_down_level_by_level_and_fit_together() {
         let parent = install.parent.as_ref().unwrap();
         let place = &top.children[usize::from(parent.child.0)];
         assert_eq!(parent.capability, place.capability);
+        assert!(place.is_node && install.children.iter().all(|child| !child.is_node));
         assert_eq!(parent.address.tcp, "root:1");
         assert_eq!(install.children[0].members_first, place.members_first);
         assert_eq!(install.children[1].members_end, place.members_end);
