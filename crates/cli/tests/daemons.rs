@@ -23,9 +23,14 @@ fn assert_serves(daemons: &Daemons) {
 
 /// Starts a benchmark that never ends by itself, and waits for its group.
 fn endless_bench(daemons: &Daemons) -> (Running, Vec<u32>) {
+    endless_bench_with(daemons, "on")
+}
+
+fn endless_bench_with(daemons: &Daemons, failover: &str) -> (Running, Vec<u32>) {
     let mut command = daemons.tributary();
     command.args("bench allreduce --procs 4 --hosts 4 --sizes 8 --iters 10000000".split(' '));
-    let bench = Running::start(command.env("TRIBUTARY_LOG", "off"));
+    command.env("TRIBUTARY_LOG", "off").env("TRIBUTARY_FAILOVER", failover);
+    let bench = Running::start(&mut command);
     let mut ranks = await_children(bench.id(), 4);
     ranks.sort_unstable();
     support::await_that("the group is set up", || {
@@ -83,10 +88,10 @@ fn a_killed_rank_leaves_nothing_behind() {
 }
 
 #[test]
-fn a_killed_node_is_reported_and_the_others_serve_on() {
+fn a_killed_node_is_reported_without_failover_and_the_others_serve_on() {
     let mut daemons = Daemons::start(&["a", "b", "c"]);
     assert_serves(&daemons);
-    let (bench, ranks) = endless_bench(&daemons);
+    let (bench, ranks) = endless_bench_with(&daemons, "off");
     let mut victim = daemons.nodes.pop().expect("three were started");
     victim.kill();
     let before = holdings(&daemons);
