@@ -2,6 +2,8 @@
 //! threads of this process, which act as hosts; nodes are processes that are killed and started anew while the
 //! ranks check every result.
 
+#![allow(clippy::unwrap_used, reason = "a test that can't go on fails")]
+
 #[path = "../../client/tests/ranks/mod.rs"]
 mod ranks;
 mod support;
@@ -121,6 +123,7 @@ const LOSSES: u64 = 4;
 fn survive(
     daemons: &mut Daemons,
     more: &'static [(&'static str, &'static str)],
+    is_enough: fn(Failovers) -> bool,
     mut disturb: impl FnMut(&mut Daemons, &mut Random),
 ) {
     let settings = settings(daemons, more);
@@ -173,7 +176,6 @@ fn survive(
     let mut random = Random(12);
     let begun = Instant::now();
     let failovers = || registry.report().communicators.first().map(|it| it.failovers);
-    let is_enough = |it: Failovers| it.lost >= LOSSES && it.regained >= LOSSES;
     while begun.elapsed() < TIME_MAX && !ranks.is_finished() && !failovers().is_some_and(is_enough)
     {
         std::thread::sleep(Duration::from_millis(20 + random.below(200)));
@@ -187,11 +189,16 @@ fn survive(
     assert!(is_enough(seen), "{seen:?} in {TIME_MAX:?}");
 }
 
+/// Trees were lost, and others had again, several times.
+fn has_come_back(seen: Failovers) -> bool {
+    seen.lost >= LOSSES && seen.regained >= LOSSES
+}
+
 /// Kills a node, and starts it again under its name.
 fn kill_nodes(more: &'static [(&'static str, &'static str)]) {
     let mut names = vec!["a", "b", "c"];
     let mut daemons = Daemons::start(&names);
-    survive(&mut daemons, more, |daemons, random| {
+    survive(&mut daemons, more, has_come_back, |daemons, random| {
         let victim = random.below(names.len() as u64) as usize;
         let name = names.swap_remove(victim);
         daemons.nodes.swap_remove(victim).kill();
@@ -225,7 +232,7 @@ fn nodes_die_under_hosts_of_several_ranks() {
 #[test]
 fn all_nodes_may_be_gone_for_a_while() {
     let mut daemons = Daemons::start(&["a", "b"]);
-    survive(&mut daemons, &[], |daemons, _| {
+    survive(&mut daemons, &[], has_come_back, |daemons, _| {
         daemons.nodes.iter_mut().for_each(support::Daemon::kill);
         daemons.nodes.clear();
         std::thread::sleep(Duration::from_millis(300));
@@ -236,4 +243,17 @@ fn all_nodes_may_be_gone_for_a_while() {
         std::thread::sleep(Duration::from_millis(300));
     });
     daemons.await_idle();
+}
+
+#[test]
+fn the_manager_dies_and_operations_go_on_without_a_tree() {
+    const ENOUGH: u64 = 50;
+    let mut daemons = Daemons::start(&["a", "b"]);
+    let mut is_killed = false;
+    let is_enough = |seen: Failovers| seen.lost == 1 && seen.substitutes >= ENOUGH;
+    survive(&mut daemons, &[], is_enough, |daemons, _| {
+        if !std::mem::replace(&mut is_killed, true) {
+            daemons.manager.kill();
+        }
+    });
 }
