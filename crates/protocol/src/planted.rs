@@ -21,17 +21,29 @@ pub enum Bug {
     UnfairLock = 5,
     /// A child that sent its request over its link, and so never repeats it, gets no reliable copy.
     SparedCopy = 6,
+    /// A parent calls a lost node a lost member.
+    NodeCalledMember = 7,
+    /// A node that loses its parent fails its group, and tells nobody below.
+    SilentOrphan = 8,
+    /// Time that goes back is taken for impossible.
+    TimeOnlyForward = 9,
+    /// The manager says of few nodes only that they are nodes.
+    FewNodesNamed = 10,
 }
 
 impl Bug {
     /// All of them.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 10] = [
         Self::DoubleCount,
         Self::DoubleDatagram,
         Self::SharedLock,
         Self::LostLock,
         Self::UnfairLock,
         Self::SparedCopy,
+        Self::NodeCalledMember,
+        Self::SilentOrphan,
+        Self::TimeOnlyForward,
+        Self::FewNodesNamed,
     ];
 }
 

@@ -134,10 +134,10 @@ impl World<'_> {
             self.agenda.put(until, Item::Datagram { link, to, place });
             return;
         }
-        let [lower, upper] = entry.machines;
-        let is_apart = self.apart_until(lower, upper).is_some();
+        let [from, at] = [to.other(), to].map(|end| entry.machines[end as usize]);
+        let is_cut = self.cut_until(from, at).is_some();
         let Flying { bytes, is_forged } = self.datagrams.take(place);
-        if is_taken && !is_apart {
+        if is_taken && !is_cut {
             self.deliver(link, to, Carrier::Datagram, &bytes, is_forged);
         }
         self.recycle(bytes);

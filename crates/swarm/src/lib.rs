@@ -14,6 +14,7 @@
 
 mod agenda;
 mod checks;
+mod clocks;
 mod control;
 mod datagrams;
 mod fault_record;

@@ -61,7 +61,7 @@ impl World<'_> {
         let from = self.node_machine(node);
         for listener in self.listeners(group) {
             let machine = self.machine_of(listener);
-            if self.apart_until(from, machine).is_none() {
+            if self.cut_until(from, machine).is_none() {
                 self.multicast_to(listener, plan, &bytes);
             }
         }
@@ -167,7 +167,7 @@ impl World<'_> {
         let Ok((header, payload)) = frames::decode(bytes) else { return };
         let edge = header.edge;
         let is_root = self.upward_link(node, edge.group).is_none();
-        let time = self.time();
+        let time = self.time_at(self.node_machine(node));
         let host = &mut self.nodes[node as usize];
         let taken = host.machine.handle_multicast(time, &header, payload, &mut host.memory);
         self.restless_nodes.push(node);

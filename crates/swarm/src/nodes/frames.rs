@@ -84,7 +84,7 @@ impl World<'_> {
         let Incoming { link, carrier, is_forged, .. } = frame;
         self.restless_nodes.push(node);
         let Some((header, payload)) = self.decode(frame) else { return };
-        let time = self.time();
+        let time = self.time_at(self.node_machine(node));
         let host = &mut self.nodes[node as usize];
         let late = host.machine.stats().late;
         let taken =

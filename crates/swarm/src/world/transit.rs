@@ -59,10 +59,10 @@ impl World<'_> {
     /// The next parcel of a link arrives.
     pub(super) fn arrive(&mut self, link: u32, to: End) {
         let now = self.now;
-        let [lower, upper] = self.links[link as usize].machines;
-        let apart_until = self.apart_until(lower, upper);
+        let machines = self.links[link as usize].machines;
+        let cut_until = self.cut_until(machines[to.other() as usize], machines[to as usize]);
         let entry = self.link(link);
-        let until = entry.held_until[to as usize].max(apart_until.unwrap_or(0));
+        let until = entry.held_until[to as usize].max(cut_until.unwrap_or(0));
         if entry.is_open(to) && now < until {
             self.agenda.put(until, Item::Arrive { link, to });
             return;
