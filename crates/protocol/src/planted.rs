@@ -29,11 +29,13 @@ pub enum Bug {
     TimeOnlyForward = 9,
     /// The manager says of few nodes only that they are nodes.
     FewNodesNamed = 10,
+    /// A frame's code covers its header only. In the swarm's stand-in for the transport's codes.
+    CodeOfHeader = 11,
 }
 
 impl Bug {
     /// All of them.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::DoubleCount,
         Self::DoubleDatagram,
         Self::SharedLock,
@@ -44,6 +46,7 @@ impl Bug {
         Self::SilentOrphan,
         Self::TimeOnlyForward,
         Self::FewNodesNamed,
+        Self::CodeOfHeader,
     ];
 }
 
@@ -56,7 +59,8 @@ pub fn plant(bug: Option<Bug>) {
     PLANTED.store(bug.map_or(0, |bug| bug as u8), Ordering::Relaxed);
 }
 
-pub(crate) fn is_planted(bug: Bug) -> bool {
+/// Whether this bug is planted.
+pub fn is_planted(bug: Bug) -> bool {
     // Ordering: pairs with the store in `plant`; see there.
     PLANTED.load(Ordering::Relaxed) == bug as u8
 }

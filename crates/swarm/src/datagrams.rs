@@ -94,6 +94,7 @@ impl World<'_> {
         let plan =
             self.scenario.network.datagrams.expect("only a scenario with datagrams comes here");
         self.frames += 1;
+        self.seal(&mut bytes);
         self.trace.note_number(self.now ^ u64::from(link) << 48 ^ (to as u64) << 47 ^ 1 << 46);
         self.trace.note_bytes(&bytes);
         let is_lost =

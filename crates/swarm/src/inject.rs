@@ -7,7 +7,7 @@ mod forgeries;
 mod outages;
 mod streams;
 
-use tributary_wire::frame::Edge;
+use tributary_wire::frame::{Edge, HEADER_BYTES};
 
 use forgeries::{forged_multicast, intruding_frame, mistake, offensive_frame};
 
@@ -27,6 +27,16 @@ pub(super) fn flip(bytes: &mut [u8], bit: u16) {
     let at = usize::from(bit / 8) % checked;
     let index = CHECKED_BYTES.into_iter().flatten().nth(at).expect("within the checked bytes");
     bytes[index] ^= 1 << (bit % 8);
+}
+
+/// Flips a bit of what follows a frame's header, payload or code; false if nothing does.
+pub(super) fn damage(bytes: &mut [u8], bit: u32) -> bool {
+    let Some(payload) = bytes.get_mut(HEADER_BYTES..).filter(|payload| !payload.is_empty()) else {
+        return false;
+    };
+    let at = bit as usize / 8 % payload.len();
+    payload[at] ^= 1 << (bit % 8);
+    true
 }
 
 impl World<'_> {
@@ -73,6 +83,7 @@ impl World<'_> {
             FaultKind::NodeDiesBusy { pick, is_silent, down_ns } => {
                 self.crash_busy_node(index, pick, is_silent, down_ns)
             }
+            FaultKind::Damage { pick, bit } => self.damage(pick, bit),
             FaultKind::ClockJump { pick, by_ns } => self.jump(pick, by_ns),
         };
         self.hits[kind.index()] += u64::from(has_hit);
@@ -115,6 +126,12 @@ impl World<'_> {
     fn corrupt(&mut self, pick: u32, bit: u16) -> bool {
         let Some(link) = self.pick_link(pick) else { return false };
         self.link(link).flip[(pick >> 31) as usize] = Some(bit);
+        true
+    }
+
+    fn damage(&mut self, pick: u32, bit: u32) -> bool {
+        let Some(link) = self.pick_link(pick) else { return false };
+        self.link(link).damage[(pick >> 31) as usize] = Some(bit);
         true
     }
 

@@ -15,6 +15,7 @@
 mod agenda;
 mod checks;
 mod clocks;
+mod codes;
 mod control;
 mod datagrams;
 mod fault_record;

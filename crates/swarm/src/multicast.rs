@@ -55,6 +55,7 @@ impl World<'_> {
         if let Some(place) = transmit.body {
             host.memory.append(place, transmit.header.payload_bytes(), &mut bytes);
         }
+        self.seal(&mut bytes);
         self.frames += 1;
         self.trace.note_number(self.now ^ u64::from(node) << 48 ^ 1 << 45);
         self.trace.note_bytes(&bytes);
@@ -164,7 +165,7 @@ impl World<'_> {
     }
 
     fn deliver_multicast_to_node(&mut self, node: u32, bytes: &[u8], is_forged: bool) {
-        let Ok((header, payload)) = frames::decode(bytes) else { return };
+        let Some(Ok((header, payload))) = self.unseal(bytes).map(frames::decode) else { return };
         let edge = header.edge;
         let is_root = self.upward_link(node, edge.group).is_none();
         let time = self.time_at(self.node_machine(node));

@@ -24,6 +24,8 @@ pub(super) struct Scenario {
     pub(super) hosts: u32,
     pub(super) network: NetworkPlan,
     pub(super) manager: ManagerConfig,
+    /// Whether frames carry a code.
+    pub(super) is_authenticated: bool,
     /// By machine: hosts, then nodes, then the manager.
     pub(super) clocks: Vec<ClockPlan>,
     pub(super) jobs: Vec<JobPlan>,

@@ -25,6 +25,7 @@ fn name(bug: Bug) -> &'static str {
         Bug::NodeCalledMember => "a parent calls a lost node a lost member",
         Bug::SilentOrphan => "a node that loses its parent tells nobody below",
         Bug::TimeOnlyForward => "time that goes back is taken for impossible",
+        Bug::CodeOfHeader => "a frame's code covers its header only",
         Bug::FewNodesNamed => "only the first six nodes of a group are said to be nodes",
     }
 }
@@ -37,6 +38,7 @@ fn kind(violation: &Violation) -> Option<&'static str> {
         Violation::Stuck { .. } | Violation::Starved { .. } | Violation::Restless { .. } => {
             Some("waits for ever")
         }
+        Violation::ForgeryAccepted { .. } => Some("damage accepted"),
         Violation::Misnamed { .. } => Some("misnamed"),
         Violation::Panicked { .. } => Some("panic"),
         _ => None,
@@ -49,6 +51,7 @@ fn needed_fault(bug: Bug) -> Option<&'static str> {
         Bug::NodeCalledMember => Some("node dies in an operation"),
         Bug::SilentOrphan => Some("one-way partition"),
         Bug::TimeOnlyForward => Some("clock jump"),
+        Bug::CodeOfHeader => Some("damaged payload"),
         _ => None,
     }
 }

@@ -108,7 +108,11 @@ impl World<'_> {
 
     /// Decodes a frame. Invalid bytes are refused.
     pub(crate) fn decode<'a>(&mut self, frame: Incoming<'a>) -> Option<(Header, &'a [u8])> {
-        match frames::decode(frame.bytes) {
+        let Some(bytes) = self.unseal(frame.bytes) else {
+            self.on_refused(frame, "its code is not that of the frame");
+            return None;
+        };
+        match frames::decode(bytes) {
             Ok(whole) => Some(whole),
             Err(error) => {
                 self.on_refused(frame, &error);

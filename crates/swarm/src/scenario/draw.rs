@@ -71,10 +71,26 @@ impl Scenario {
             faults = Fault::draw_further(further, weather, faults);
             clocks.fill_with(|| draw_clock(further));
         }
+        let is_authenticated = has_further && further.random_bool(0.3);
+        if is_authenticated {
+            faults = Fault::draw_damage(further, weather, faults);
+        }
         for job in &mut jobs {
             job.send_outside(&mut Pcg64::seed_from_u64(seed ^ OUTSIDE_SEED));
         }
-        Self { seed, fabric, nodes, hosts, network, manager, clocks, jobs, probe, faults }
+        Self {
+            seed,
+            fabric,
+            nodes,
+            hosts,
+            network,
+            manager,
+            is_authenticated,
+            clocks,
+            jobs,
+            probe,
+            faults,
+        }
     }
 }
 

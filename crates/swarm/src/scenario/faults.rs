@@ -53,10 +53,12 @@ pub(crate) enum FaultKind {
     OneWay { machines: u64, for_ns: u64 },
     /// A machine's clock jumps, forward or back.
     ClockJump { pick: u32, by_ns: i64 },
+    /// A bit behind an authenticated frame's header flips on its way: of its payload, or of its code.
+    Damage { pick: u32, bit: u32 },
 }
 
 /// The kinds of faults, in the order of [`FaultKind::index`].
-pub const FAULT_NAMES: [&str; 20] = [
+pub const FAULT_NAMES: [&str; 21] = [
     "cut link",
     "corrupt frame",
     "slow reader",
@@ -77,6 +79,7 @@ pub const FAULT_NAMES: [&str; 20] = [
     "node dies in an operation",
     "one-way partition",
     "clock jump",
+    "damaged payload",
 ];
 
 /// How a member mistakes an operation.
@@ -190,6 +193,23 @@ impl Fault {
     }
 }
 
+impl Fault {
+    /// Adds damage to payloads, which only authenticated frames show.
+    pub(super) fn draw_damage(
+        random: &mut Pcg64,
+        weather: Weather,
+        mut faults: Vec<Self>,
+    ) -> Vec<Self> {
+        for _ in 0..random.random_range(0..=2) {
+            let at = random.random_range(1_000_000..weather.span_ns);
+            let kind = FaultKind::Damage { pick: random.random(), bit: random.random() };
+            faults.push(Self { at, kind });
+        }
+        faults.sort_by_key(|fault| fault.at);
+        faults
+    }
+}
+
 const KINDS: u32 = 26;
 
 impl FaultKind {
@@ -216,6 +236,7 @@ impl FaultKind {
             Self::NodeDiesBusy { .. } => 17,
             Self::OneWay { .. } => 18,
             Self::ClockJump { .. } => 19,
+            Self::Damage { .. } => 20,
         }
     }
 
