@@ -95,7 +95,8 @@ impl World<'_> {
             Ok(()) => {
                 let entry = self.link(link);
                 entry.has_joined = true;
-                entry.has_left |= header.message == Message::Leave;
+                // What comes after the group has failed is dropped, whoever sent it.
+                entry.has_left |= header.message == Message::Leave && !is_late;
                 entry.windows.on_taken(&header.message);
                 self.node(node).locks.on_taken(link, &header);
                 if is_forged && !is_late {
