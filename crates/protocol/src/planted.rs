@@ -21,17 +21,32 @@ pub enum Bug {
     UnfairLock = 5,
     /// A child that sent its request over its link, and so never repeats it, gets no reliable copy.
     SparedCopy = 6,
+    /// A parent calls a lost node a lost member.
+    NodeCalledMember = 7,
+    /// A node that loses its parent fails its group, and tells nobody below.
+    SilentOrphan = 8,
+    /// Time that goes back is taken for impossible.
+    TimeOnlyForward = 9,
+    /// The manager says of few nodes only that they are nodes.
+    FewNodesNamed = 10,
+    /// A frame's code covers its header only. In the swarm's stand-in for the transport's codes.
+    CodeOfHeader = 11,
 }
 
 impl Bug {
     /// All of them.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 11] = [
         Self::DoubleCount,
         Self::DoubleDatagram,
         Self::SharedLock,
         Self::LostLock,
         Self::UnfairLock,
         Self::SparedCopy,
+        Self::NodeCalledMember,
+        Self::SilentOrphan,
+        Self::TimeOnlyForward,
+        Self::FewNodesNamed,
+        Self::CodeOfHeader,
     ];
 }
 
@@ -44,7 +59,8 @@ pub fn plant(bug: Option<Bug>) {
     PLANTED.store(bug.map_or(0, |bug| bug as u8), Ordering::Relaxed);
 }
 
-pub(crate) fn is_planted(bug: Bug) -> bool {
+/// Whether this bug is planted.
+pub fn is_planted(bug: Bug) -> bool {
     // Ordering: pairs with the store in `plant`; see there.
     PLANTED.load(Ordering::Relaxed) == bug as u8
 }

@@ -125,19 +125,20 @@ impl World<'_> {
             self.on_decided(ticket, decision);
         }
         let due = self.manager.machine.as_ref().and_then(Manager::poll_timeout);
-        if let Some(due) = due
-            && self.manager.timer_at.is_none_or(|set| due.0 < set)
-        {
-            self.manager.timer_at = Some(due.0);
-            let life = self.manager.life;
-            self.agenda.put(due.0.max(self.now), Item::ManagerTimer { life });
+        if let Some(due) = due {
+            let at = self.wakes_at(self.manager_machine(), due);
+            if self.manager.timer_at.is_none_or(|set| at < set) {
+                self.manager.timer_at = Some(at);
+                let life = self.manager.life;
+                self.agenda.put(at, Item::ManagerTimer { life });
+            }
         }
     }
 
     pub(super) fn on_manager_timer(&mut self, life: u32) {
         if self.manager.life == life {
             self.manager.timer_at = None;
-            let time = self.time();
+            let time = self.time_at(self.manager_machine());
             if let Some(machine) = &mut self.manager.machine {
                 machine.handle_timeout(time);
             }
@@ -182,8 +183,8 @@ impl World<'_> {
     }
 
     pub(super) fn on_order(&mut self, node: u32, session: u32) {
-        let apart = self.apart_until(self.node_machine(node), self.manager_machine());
-        if let Some(until) = apart {
+        let cut = self.cut_until(self.manager_machine(), self.node_machine(node));
+        if let Some(until) = cut {
             self.agenda.put(until, Item::Order { node, session });
             return;
         }
@@ -244,8 +245,8 @@ impl World<'_> {
     }
 
     pub(super) fn on_report(&mut self, node: u32, session: u32) {
-        let apart = self.apart_until(self.node_machine(node), self.manager_machine());
-        if let Some(until) = apart {
+        let cut = self.cut_until(self.node_machine(node), self.manager_machine());
+        if let Some(until) = cut {
             self.agenda.put(until, Item::Report { node, session });
             return;
         }
@@ -255,7 +256,7 @@ impl World<'_> {
         if !is_open || life != self.manager.life {
             return;
         }
-        let time = self.time();
+        let time = self.time_at(self.manager_machine());
         let Some(machine) = &mut self.manager.machine else { return };
         match machine.handle_node_event(time, id, event) {
             Ok(()) | Err(EventError::UnknownNode { .. }) => {}

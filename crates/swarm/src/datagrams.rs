@@ -94,6 +94,7 @@ impl World<'_> {
         let plan =
             self.scenario.network.datagrams.expect("only a scenario with datagrams comes here");
         self.frames += 1;
+        self.seal(&mut bytes);
         self.trace.note_number(self.now ^ u64::from(link) << 48 ^ (to as u64) << 47 ^ 1 << 46);
         self.trace.note_bytes(&bytes);
         let is_lost =
@@ -134,10 +135,10 @@ impl World<'_> {
             self.agenda.put(until, Item::Datagram { link, to, place });
             return;
         }
-        let [lower, upper] = entry.machines;
-        let is_apart = self.apart_until(lower, upper).is_some();
+        let [from, at] = [to.other(), to].map(|end| entry.machines[end as usize]);
+        let is_cut = self.cut_until(from, at).is_some();
         let Flying { bytes, is_forged } = self.datagrams.take(place);
-        if is_taken && !is_apart {
+        if is_taken && !is_cut {
             self.deliver(link, to, Carrier::Datagram, &bytes, is_forged);
         }
         self.recycle(bytes);

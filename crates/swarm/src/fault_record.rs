@@ -74,6 +74,9 @@ pub(super) const GAVE_UP: Cause =
 /// A member mistook an operation for another one.
 pub(super) const DISAGREED: Cause =
     Cause { reasons: &[AbortReason::Disagreement, AbortReason::MemberLost], ends_links: false };
+/// A node's clock jumped past the time at which it gives up members that have not joined.
+pub(super) const GIVEN_UP_EARLY: Cause =
+    Cause { reasons: &[AbortReason::JoinTimeout], ends_links: false };
 /// The manager took the group back.
 const WITHDRAWN: Cause = Cause { reasons: &[AbortReason::Withdrawn], ends_links: true };
 

@@ -4,17 +4,18 @@
 //! is written into the record of faults, so that any other failure is reported.
 
 mod forgeries;
+mod outages;
 mod streams;
 
-use tributary_wire::frame::Edge;
+use tributary_wire::frame::{Edge, HEADER_BYTES};
 
 use forgeries::{forged_multicast, intruding_frame, mistake, offensive_frame};
 
-use super::agenda::{End, Item};
+use super::agenda::End;
 use super::fault_record::{DISAGREED, GAVE_UP, MEMBER_LOST, MISBEHAVED};
 use super::link::Holder;
 use super::scenario::{Disagreement, Fault, FaultKind, Intrusion, Offence};
-use super::world::{SILENCE_NS, World};
+use super::world::World;
 
 /// Bytes of a header in which the receiver finds every flipped bit: magic, version, length, group,
 /// epoch, child and capability. The rest describes the operation and is not checked.
@@ -28,6 +29,16 @@ pub(super) fn flip(bytes: &mut [u8], bit: u16) {
     bytes[index] ^= 1 << (bit % 8);
 }
 
+/// Flips a bit of what follows a frame's header, payload or code; false if nothing does.
+pub(super) fn damage(bytes: &mut [u8], bit: u32) -> bool {
+    let Some(payload) = bytes.get_mut(HEADER_BYTES..).filter(|payload| !payload.is_empty()) else {
+        return false;
+    };
+    let at = bit as usize / 8 % payload.len();
+    payload[at] ^= 1 << (bit % 8);
+    true
+}
+
 impl World<'_> {
     pub(super) fn inject(&mut self, index: u32) {
         let Fault { at, kind } = self.scenario.faults[index as usize];
@@ -39,7 +50,8 @@ impl World<'_> {
             FaultKind::Cut { pick, resets } => self.cut(pick, resets),
             FaultKind::Corrupt { pick, bit } => self.corrupt(pick, bit),
             FaultKind::Slow { pick, for_ns } => self.slow(pick, for_ns),
-            FaultKind::Partition { machines, for_ns } => self.part(index, machines, for_ns),
+            FaultKind::Partition { machines, for_ns } => self.part(index, machines, for_ns, false),
+            FaultKind::OneWay { machines, for_ns } => self.part(index, machines, for_ns, true),
             FaultKind::NodeCrash { pick, is_silent, down_ns } => {
                 let node = pick % self.nodes.len() as u32;
                 let was_alive = self.node(node).is_alive;
@@ -68,6 +80,11 @@ impl World<'_> {
             }
             FaultKind::DatagramsLost { pick, for_ns } => self.lose_datagrams(pick, for_ns),
             FaultKind::Intrusion { pick, intrusion } => self.intrude(pick, intrusion),
+            FaultKind::NodeDiesBusy { pick, is_silent, down_ns } => {
+                self.crash_busy_node(index, pick, is_silent, down_ns)
+            }
+            FaultKind::Damage { pick, bit } => self.damage(pick, bit),
+            FaultKind::ClockJump { pick, by_ns } => self.jump(pick, by_ns),
         };
         self.hits[kind.index()] += u64::from(has_hit);
     }
@@ -112,40 +129,16 @@ impl World<'_> {
         true
     }
 
+    fn damage(&mut self, pick: u32, bit: u32) -> bool {
+        let Some(link) = self.pick_link(pick) else { return false };
+        self.link(link).damage[(pick >> 31) as usize] = Some(bit);
+        true
+    }
+
     fn slow(&mut self, pick: u32, for_ns: u64) -> bool {
         let Some(link) = self.pick_link(pick) else { return false };
         self.link(link).held_until[(pick >> 31) as usize] = self.now + for_ns;
         true
-    }
-
-    fn part(&mut self, index: u32, machines: u64, for_ns: u64) -> bool {
-        if self.partition.is_some_and(|(_, until)| self.now < until) {
-            return false;
-        }
-        self.partition = Some((machines, self.now + for_ns));
-        if for_ns > SILENCE_NS {
-            self.agenda.put(self.now + SILENCE_NS, Item::PartitionSilent { index });
-        }
-        true
-    }
-
-    /// The partition has lasted so long that both sides give each other up.
-    pub(super) fn on_partition_silent(&mut self, _index: u32) {
-        self.trace.note(self.now, None, || "links across the partition time out".to_owned());
-        for link in 0..self.links.len() as u32 {
-            let [lower, upper] = self.links[link as usize].machines;
-            if self.apart_until(lower, upper).is_none() {
-                continue;
-            }
-            self.blame_link(link, self.now);
-            for end in [End::Lower, End::Upper] {
-                // Nothing that an end sends now reaches the other.
-                self.link(link).has_ended[end as usize] = true;
-                self.give_up(link, end);
-            }
-        }
-        self.part_sessions();
-        self.part_leases();
     }
 
     fn crash_host(&mut self, pick: u32, is_silent: bool) -> bool {

@@ -199,7 +199,7 @@ impl World<'_> {
             external_receiver: plan.has_external_receiver(),
         };
         let attempt = self.want(job, group).attempt;
-        let time = self.time();
+        let time = self.time_at(self.manager_machine());
         let Some(machine) = &mut self.manager.machine else { return };
         match machine.request_group(time, admission.job, &request) {
             Ok(ticket) => self.manager.waiting.push((ticket, job, group, attempt)),

@@ -14,6 +14,8 @@
 
 mod agenda;
 mod checks;
+mod clocks;
+mod codes;
 mod control;
 mod datagrams;
 mod fault_record;

@@ -94,6 +94,8 @@ pub(super) struct Link {
     pub(super) is_blocked: [bool; 2],
     /// The bit to flip in the next frame to an end.
     pub(super) flip: [Option<u16>; 2],
+    /// The bit to flip in the payload of the next frame to an end that has one.
+    pub(super) damage: [Option<u32>; 2],
     /// None on a stranger's link.
     pub(super) edge: Option<EdgeOf>,
     /// Whether the node above has accepted a leave, or a first join, over it.
@@ -126,6 +128,7 @@ impl Link {
             held_until: [0; 2],
             is_blocked: [false; 2],
             flip: [None; 2],
+            damage: [None; 2],
             edge,
             has_left: false,
             has_joined: false,

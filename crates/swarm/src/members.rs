@@ -95,6 +95,11 @@ impl Member {
         self.has_left && self.completed == self.operations
     }
 
+    /// Whether it has started an operation that is not complete.
+    pub(super) fn awaits_result(&self) -> bool {
+        !self.is_over() && self.completed < self.started
+    }
+
     /// The next operation that it will start.
     pub(super) fn next_operation(&self) -> usize {
         self.started
@@ -271,7 +276,7 @@ impl World<'_> {
     }
 
     pub(super) fn on_member_timer(&mut self, member: u32) {
-        let time = self.time();
+        let time = self.time_at(self.members[member as usize].host);
         let entry = self.member(member);
         entry.timer_at = None;
         if !entry.is_dead && entry.endpoint.poll_timeout().is_some_and(|due| due <= time) {
@@ -281,10 +286,11 @@ impl World<'_> {
     }
 
     fn set_timer(&mut self, member: u32) {
-        let now = self.now;
+        let entry = &self.members[member as usize];
+        let due = entry.endpoint.poll_timeout();
+        let wakes_at = due.map(|due| self.wakes_at(entry.host, due));
         let entry = self.member(member);
-        let due = entry.endpoint.poll_timeout().map(|due| due.0.max(now));
-        if let Some(at) = due
+        if let Some(at) = wakes_at
             && !entry.is_dead
             && entry.timer_at.is_none_or(|set| at < set)
         {

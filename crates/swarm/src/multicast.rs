@@ -55,13 +55,14 @@ impl World<'_> {
         if let Some(place) = transmit.body {
             host.memory.append(place, transmit.header.payload_bytes(), &mut bytes);
         }
+        self.seal(&mut bytes);
         self.frames += 1;
         self.trace.note_number(self.now ^ u64::from(node) << 48 ^ 1 << 45);
         self.trace.note_bytes(&bytes);
         let from = self.node_machine(node);
         for listener in self.listeners(group) {
             let machine = self.machine_of(listener);
-            if self.apart_until(from, machine).is_none() {
+            if self.cut_until(from, machine).is_none() {
                 self.multicast_to(listener, plan, &bytes);
             }
         }
@@ -164,10 +165,10 @@ impl World<'_> {
     }
 
     fn deliver_multicast_to_node(&mut self, node: u32, bytes: &[u8], is_forged: bool) {
-        let Ok((header, payload)) = frames::decode(bytes) else { return };
+        let Some(Ok((header, payload))) = self.unseal(bytes).map(frames::decode) else { return };
         let edge = header.edge;
         let is_root = self.upward_link(node, edge.group).is_none();
-        let time = self.time();
+        let time = self.time_at(self.node_machine(node));
         let host = &mut self.nodes[node as usize];
         let taken = host.machine.handle_multicast(time, &header, payload, &mut host.memory);
         self.restless_nodes.push(node);

@@ -119,10 +119,10 @@ impl World<'_> {
             self.on_node_event(node, event);
         }
         self.check_node(node);
-        let now = self.now;
+        let due = self.node(node).machine.poll_timeout();
+        let wakes_at = due.map(|due| self.wakes_at(self.node_machine(node), due));
         let host = self.node(node);
-        let due = host.machine.poll_timeout().map(|due| due.0.max(now));
-        if let Some(at) = due
+        if let Some(at) = wakes_at
             && host.timer_at.is_none_or(|set| at < set)
         {
             host.timer_at = Some(at);
@@ -132,7 +132,7 @@ impl World<'_> {
     }
 
     pub(super) fn on_node_timer(&mut self, node: u32, life: u32) {
-        let time = self.time();
+        let time = self.time_at(self.node_machine(node));
         let host = self.node(node);
         if host.life != life || !host.is_alive {
             return;
@@ -223,6 +223,11 @@ impl World<'_> {
         let has_lingered = entry.lingers_until[end as usize].is_some_and(|until| until <= self.now);
         let is_unjoined = end == End::Upper && !entry.has_joined;
         if entry.is_open(end) && (has_lingered || is_unjoined) {
+            let [lower, upper] = entry.machines;
+            if is_unjoined && self.cut_until(lower, upper).is_some() {
+                // The join is on its way. The lower end may be told although it is not heard.
+                self.blame_link(link, self.now);
+            }
             self.close(link, end);
         }
     }

@@ -4,6 +4,7 @@
 mod draw;
 mod faults;
 
+use super::clocks::ClockPlan;
 use tributary_protocol::StreamTerms;
 use tributary_protocol::manager::ManagerConfig;
 use tributary_protocol::node::StreamLimits;
@@ -23,6 +24,10 @@ pub(super) struct Scenario {
     pub(super) hosts: u32,
     pub(super) network: NetworkPlan,
     pub(super) manager: ManagerConfig,
+    /// Whether frames carry a code.
+    pub(super) is_authenticated: bool,
+    /// By machine: hosts, then nodes, then the manager.
+    pub(super) clocks: Vec<ClockPlan>,
     pub(super) jobs: Vec<JobPlan>,
     /// The probe job, started when all else has ended: the system must serve it.
     pub(super) probe: JobPlan,
@@ -109,9 +114,15 @@ impl Scenario {
 
     /// Whether it has faults that make things slow, so that no bound on time holds.
     pub(super) fn is_slow(&self) -> bool {
-        self.faults
-            .iter()
-            .any(|fault| matches!(fault.kind, FaultKind::Slow { .. } | FaultKind::Partition { .. }))
+        self.faults.iter().any(|fault| {
+            matches!(
+                fault.kind,
+                FaultKind::Slow { .. }
+                    | FaultKind::Partition { .. }
+                    | FaultKind::OneWay { .. }
+                    | FaultKind::ClockJump { .. }
+            )
+        })
     }
 
     /// Whether frames must be kept, because one may be replayed.

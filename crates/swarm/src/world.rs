@@ -7,6 +7,7 @@ use rand_pcg::Pcg64;
 use tributary_protocol::{Carrier, Time};
 
 use super::agenda::{Agenda, End, Item};
+use super::clocks::Clock;
 use super::control::{ManagerHost, Session};
 use super::datagrams::Datagrams;
 use super::fault_record::{FaultRecord, Key};
@@ -39,6 +40,16 @@ pub(super) struct Incoming<'a> {
     pub(super) is_forged: bool,
 }
 
+/// Machines that are cut off from the others.
+#[derive(Clone, Copy)]
+pub(super) struct Partition {
+    /// One bit each.
+    pub(super) machines: u64,
+    pub(super) until: u64,
+    /// Whether what the others send still reaches them.
+    pub(super) is_one_way: bool,
+}
+
 pub(super) struct World<'a> {
     pub(super) scenario: &'a Scenario,
     pub(super) now: u64,
@@ -54,8 +65,9 @@ pub(super) struct World<'a> {
     pub(super) members: Vec<Member>,
     pub(super) links: Vec<Link>,
     pub(super) fault_record: FaultRecord,
-    /// Machines cut off from the others, one bit each, and until when.
-    pub(super) partition: Option<(u64, u64)>,
+    pub(super) partition: Option<Partition>,
+    /// By machine.
+    clocks: Vec<Clock>,
     /// Machines whose output must be taken after the present step.
     pub(super) restless_nodes: Vec<u32>,
     pub(super) restless_members: Vec<u32>,
@@ -86,6 +98,7 @@ impl<'a> World<'a> {
             links: Vec::new(),
             fault_record: FaultRecord::default(),
             partition: None,
+            clocks: scenario.clocks.iter().map(|plan| Clock::new(*plan)).collect(),
             restless_nodes: Vec::new(),
             restless_members: Vec::new(),
             steps: 0,
@@ -196,8 +209,18 @@ impl<'a> World<'a> {
         }
     }
 
-    pub(super) fn time(&self) -> Time {
-        Time(self.now)
+    /// What a machine's clock shows.
+    pub(super) fn time_at(&self, machine: u32) -> Time {
+        self.clocks[machine as usize].at(self.now)
+    }
+
+    /// When a driver on a machine wakes that now goes to sleep until its clock shows `due`.
+    pub(super) fn wakes_at(&self, machine: u32, due: Time) -> u64 {
+        self.clocks[machine as usize].wakes_at(self.now, due)
+    }
+
+    pub(super) fn jump_clock(&mut self, machine: u32, by_ns: i64) {
+        self.clocks[machine as usize].jump(by_ns);
     }
 
     /// How long a message takes.
@@ -218,11 +241,18 @@ impl<'a> World<'a> {
         }
     }
 
-    /// Until when two machines are cut off from each other.
+    /// Until when two machines are cut off from each other, in one direction at least. They can
+    /// open no connection then.
     pub(super) fn apart_until(&self, one: u32, other: u32) -> Option<u64> {
-        let (machines, until) = self.partition?;
-        let is_apart = (machines >> one ^ machines >> other) & 1 == 1;
-        (is_apart && self.now < until).then_some(until)
+        self.cut_until(one, other).max(self.cut_until(other, one))
+    }
+
+    /// Until when nothing from one machine reaches the other.
+    pub(super) fn cut_until(&self, from: u32, to: u32) -> Option<u64> {
+        let Partition { machines, until, is_one_way } = self.partition?;
+        let [is_from, is_to] = [from, to].map(|machine| machines >> machine & 1 == 1);
+        let is_cut = is_from && !is_to || !is_one_way && !is_from && is_to;
+        (is_cut && self.now < until).then_some(until)
     }
 
     pub(super) fn node_machine(&self, node: u32) -> u32 {

@@ -160,6 +160,9 @@ impl Draft<'_> {
 }
 
 fn children(tree: &GroupTree, node: usize, capabilities: &[Capability]) -> Vec<ChildGrant> {
+    let is_node = |child: &GroupChild| matches!(child, GroupChild::Node(_));
+    #[cfg(feature = "planted-bugs")]
+    let is_node = |child: &GroupChild| is_node(child) && !is_unnamed(child);
     let members = |child: &GroupChild| match *child {
         GroupChild::Node(below) => tree.nodes()[below].members.clone(),
         GroupChild::Endpoint { endpoint, .. } => endpoint.0..endpoint.0 + 1,
@@ -172,9 +175,16 @@ fn children(tree: &GroupTree, node: usize, capabilities: &[Capability]) -> Vec<C
             capability,
             members_first: EndpointId(members(child).start),
             members_end: EndpointId(members(child).end),
-            is_node: matches!(child, GroupChild::Node(_)),
+            is_node: is_node(child),
         })
         .collect()
+}
+
+/// One of the bugs that the swarm has to find.
+#[cfg(feature = "planted-bugs")]
+fn is_unnamed(child: &GroupChild) -> bool {
+    use crate::planted::{Bug, is_planted};
+    matches!(child, GroupChild::Node(below) if *below >= 6) && is_planted(Bug::FewNodesNamed)
 }
 
 /// Bounds that hold for every request, whatever the fabric.

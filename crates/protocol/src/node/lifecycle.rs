@@ -173,8 +173,17 @@ impl Node {
             }
             _ => false,
         };
+        #[cfg(feature = "planted-bugs")]
+        let is_member = is_member || self.is_called_member(port);
         let reason = if is_member { AbortReason::MemberLost } else { AbortReason::NodeLost };
         self.unbind(port, reason);
+    }
+
+    /// One of the bugs that the swarm has to find.
+    #[cfg(feature = "planted-bugs")]
+    fn is_called_member(&self, port: PortId) -> bool {
+        use crate::planted::{Bug, is_planted};
+        matches!(self.role(port), Role::Child { .. }) && is_planted(Bug::NodeCalledMember)
     }
 
     /// A link was closed on this side, because a frame from it was invalid or refused. Its number
@@ -200,6 +209,8 @@ impl Node {
             Role::Parent { group } => {
                 let at_fault = self.group_mut(group).first_member();
                 self.group_mut(group).parent = None;
+                #[cfg(feature = "planted-bugs")]
+                self.forget_children(group);
                 self.fail(group, Abort { reason, at_fault });
             }
             Role::Child { group, child } => {
@@ -210,6 +221,20 @@ impl Node {
                     let at_fault = entry.members.start;
                     self.fail(group, Abort { reason, at_fault });
                 }
+            }
+        }
+    }
+
+    /// One of the bugs that the swarm has to find.
+    #[cfg(feature = "planted-bugs")]
+    fn forget_children(&mut self, id: GroupId) {
+        use crate::planted::{Bug, is_planted};
+        if !is_planted(Bug::SilentOrphan) {
+            return;
+        }
+        for index in 0..self.group_mut(id).children.len() {
+            if let Some(port) = self.group_mut(id).children[index].port.take() {
+                self.ports[port.0 as usize].role = Role::Closing;
             }
         }
     }

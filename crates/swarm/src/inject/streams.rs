@@ -19,10 +19,7 @@ impl World<'_> {
         how: StreamTrouble,
     ) -> bool {
         let Some((node, run)) = self.pick_stream(pick, holds) else {
-            let since_ns = self.now - self.scenario.faults[index as usize].at;
-            if since_ns < LOOKS_MAX * LOOK_NS {
-                self.agenda.put(self.now + LOOK_NS, Item::Fault { index });
-            }
+            self.look_again(index);
             return false;
         };
         let members = self.runs[run as usize].members.clone();
@@ -53,6 +50,14 @@ impl World<'_> {
             (_, None) => return false,
         }
         true
+    }
+
+    /// A fault that waits for its moment looks again soon; in the end it misses.
+    pub(super) fn look_again(&mut self, index: u32) {
+        let since_ns = self.now - self.scenario.faults[index as usize].at;
+        if since_ns < LOOKS_MAX * LOOK_NS {
+            self.agenda.put(self.now + LOOK_NS, Item::Fault { index });
+        }
     }
 
     /// A node, and a group that has or awaits a stream lock there.

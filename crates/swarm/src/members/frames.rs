@@ -17,7 +17,7 @@ impl World<'_> {
             return;
         }
         let frames_max = self.scenario.network.link_frames;
-        let time = self.time();
+        let time = self.time_at(self.members[member as usize].host);
         while self.links[link as usize].is_open(End::Lower) {
             let Some(transmit) = self.members[member as usize].endpoint.peek_transmit() else {
                 return;
@@ -57,7 +57,7 @@ impl World<'_> {
         }
         let Incoming { link, carrier, is_forged, .. } = frame;
         let Some((header, payload)) = self.decode(frame) else { return };
-        let time = self.time();
+        let time = self.time_at(self.members[member as usize].host);
         match self.member(member).endpoint.handle_frame(time, carrier, &header) {
             Err(error) => self.on_refused(frame, &error.to_string()),
             Ok(body) => {

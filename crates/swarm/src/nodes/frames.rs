@@ -84,7 +84,7 @@ impl World<'_> {
         let Incoming { link, carrier, is_forged, .. } = frame;
         self.restless_nodes.push(node);
         let Some((header, payload)) = self.decode(frame) else { return };
-        let time = self.time();
+        let time = self.time_at(self.node_machine(node));
         let host = &mut self.nodes[node as usize];
         let late = host.machine.stats().late;
         let taken =
@@ -95,7 +95,8 @@ impl World<'_> {
             Ok(()) => {
                 let entry = self.link(link);
                 entry.has_joined = true;
-                entry.has_left |= header.message == Message::Leave;
+                // What comes after the group has failed is dropped, whoever sent it.
+                entry.has_left |= header.message == Message::Leave && !is_late;
                 entry.windows.on_taken(&header.message);
                 self.node(node).locks.on_taken(link, &header);
                 if is_forged && !is_late {
@@ -108,7 +109,11 @@ impl World<'_> {
 
     /// Decodes a frame. Invalid bytes are refused.
     pub(crate) fn decode<'a>(&mut self, frame: Incoming<'a>) -> Option<(Header, &'a [u8])> {
-        match frames::decode(frame.bytes) {
+        let Some(bytes) = self.unseal(frame.bytes) else {
+            self.on_refused(frame, "its code is not that of the frame");
+            return None;
+        };
+        match frames::decode(bytes) {
             Ok(whole) => Some(whole),
             Err(error) => {
                 self.on_refused(frame, &error);

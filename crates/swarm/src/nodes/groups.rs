@@ -20,7 +20,7 @@ impl World<'_> {
         let session = self.node(node).session.expect("orders come over a conversation");
         let key = Key { life: self.sessions[session as usize].life, epoch };
         let port = parent.map(|parent| self.connect_upward(node, parent, &install, key));
-        let time = self.time();
+        let time = self.time_at(self.node_machine(node));
         let order = install.clone();
         match self.node(node).machine.install(time, GroupConfig::of_order(install, port)) {
             Ok(arena) => {

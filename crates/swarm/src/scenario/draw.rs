@@ -5,6 +5,7 @@ use super::{
     DatagramPlan, Fault, GroupPlan, JobPlan, MulticastPlan, NetworkPlan, NodePlan, OperationPlan,
     Scenario,
 };
+use crate::clocks::ClockPlan;
 use std::net::Ipv4Addr;
 
 use rand::{RngExt, SeedableRng};
@@ -21,6 +22,10 @@ use tributary_wire::{Datatype, Operator};
 /// Bits of a partition's set of machines: hosts, nodes and the manager.
 const MACHINES_MAX: u32 = 40;
 
+/// Separates the random numbers for what came later, so that older seeds keep most of their
+/// scenarios.
+const FURTHER_SEED: u64 = 0x6675_7274_6865_7221;
+
 /// Separates the random numbers for external results from all others of a seed.
 const OUTSIDE_SEED: u64 = 0x6f75_7473_6964_6521;
 
@@ -29,8 +34,12 @@ impl Scenario {
     pub(crate) fn draw(seed: u64) -> Self {
         let mut random = Pcg64::seed_from_u64(seed);
         let random = &mut random;
+        let further = &mut Pcg64::seed_from_u64(seed ^ FURTHER_SEED);
+        let has_further = further.random_bool(0.33);
+        let is_large = has_further && further.random_bool(0.25);
         let hosts = random.random_range(2..=10);
         let switches = random.random_range(1..=6);
+        let switches = if is_large { further.random_range(7..=20) } else { switches };
         let nodes: Vec<NodePlan> =
             (0..switches).map(|index| NodePlan::draw(random, index)).collect();
         let fabric = draw_fabric(random, switches, hosts);
@@ -55,11 +64,33 @@ impl Scenario {
         let span_ns =
             [2_000_000, 3_000_000, 4_000_000, 6_000_000, 20_000_000][random.random_range(0..5)];
         let faults_max = [1, 4, 12][random.random_range(0..3)];
-        let faults = Fault::draw_all(random, Weather { faults_max, span_ns, machines });
+        let weather = Weather { faults_max, span_ns, machines };
+        let mut faults = Fault::draw_all(random, weather);
+        let mut clocks = vec![ClockPlan::default(); machines as usize];
+        if has_further {
+            faults = Fault::draw_further(further, weather, faults);
+            clocks.fill_with(|| draw_clock(further));
+        }
+        let is_authenticated = has_further && further.random_bool(0.3);
+        if is_authenticated {
+            faults = Fault::draw_damage(further, weather, faults);
+        }
         for job in &mut jobs {
             job.send_outside(&mut Pcg64::seed_from_u64(seed ^ OUTSIDE_SEED));
         }
-        Self { seed, fabric, nodes, hosts, network, manager, jobs, probe, faults }
+        Self {
+            seed,
+            fabric,
+            nodes,
+            hosts,
+            network,
+            manager,
+            is_authenticated,
+            clocks,
+            jobs,
+            probe,
+            faults,
+        }
     }
 }
 
@@ -84,6 +115,15 @@ fn draw_addresses(random: &mut Pcg64) -> MulticastRange {
         first: Ipv4Addr::new(239, 0, 0, 0),
         addresses: [1, 2, 64][random.random_range(0..3)],
         port: 9,
+    }
+}
+
+/// Clocks of a site without time service: days apart, and up to 500 parts of a million fast.
+fn draw_clock(random: &mut Pcg64) -> ClockPlan {
+    const DAY_NS: u64 = 86_400_000_000_000;
+    ClockPlan {
+        starts_at: random.random_range(0..3 * DAY_NS),
+        fast_ppm: random.random_range(0..=500),
     }
 }
 

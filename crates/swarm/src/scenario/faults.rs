@@ -47,10 +47,18 @@ pub(crate) enum FaultKind {
     DatagramsLost { pick: u32, for_ns: u64 },
     /// A process that belongs to no group connects to a node.
     Intrusion { pick: u32, intrusion: Intrusion },
+    /// A node dies while members wait for results of a group that it serves.
+    NodeDiesBusy { pick: u32, is_silent: bool, down_ns: u64 },
+    /// What machines in a set send does not reach the others for a while; what those send arrives.
+    OneWay { machines: u64, for_ns: u64 },
+    /// A machine's clock jumps, forward or back.
+    ClockJump { pick: u32, by_ns: i64 },
+    /// A bit behind an authenticated frame's header flips on its way: of its payload, or of its code.
+    Damage { pick: u32, bit: u32 },
 }
 
 /// The kinds of faults, in the order of [`FaultKind::index`].
-pub const FAULT_NAMES: [&str; 17] = [
+pub const FAULT_NAMES: [&str; 21] = [
     "cut link",
     "corrupt frame",
     "slow reader",
@@ -68,6 +76,10 @@ pub const FAULT_NAMES: [&str; 17] = [
     "datagrams lost",
     "stream cut short",
     "intruder",
+    "node dies in an operation",
+    "one-way partition",
+    "clock jump",
+    "damaged payload",
 ];
 
 /// How a member mistakes an operation.
@@ -164,6 +176,38 @@ impl Fault {
         faults.sort_by_key(|fault| fault.at);
         faults
     }
+
+    /// Adds faults of the further kinds; half of the time, in place of the others.
+    pub(super) fn draw_further(
+        random: &mut Pcg64,
+        weather: Weather,
+        faults: Vec<Self>,
+    ) -> Vec<Self> {
+        let mut faults = if random.random_bool(0.5) { Vec::new() } else { faults };
+        for _ in 0..random.random_range(0..=3) {
+            let at = random.random_range(1_000_000..weather.span_ns);
+            faults.push(Self { at, kind: FaultKind::draw_further(random, weather) });
+        }
+        faults.sort_by_key(|fault| fault.at);
+        faults
+    }
+}
+
+impl Fault {
+    /// Adds damage to payloads, which only authenticated frames show.
+    pub(super) fn draw_damage(
+        random: &mut Pcg64,
+        weather: Weather,
+        mut faults: Vec<Self>,
+    ) -> Vec<Self> {
+        for _ in 0..random.random_range(0..=2) {
+            let at = random.random_range(1_000_000..weather.span_ns);
+            let kind = FaultKind::Damage { pick: random.random(), bit: random.random() };
+            faults.push(Self { at, kind });
+        }
+        faults.sort_by_key(|fault| fault.at);
+        faults
+    }
 }
 
 const KINDS: u32 = 26;
@@ -189,6 +233,10 @@ impl FaultKind {
             Self::DatagramsLost { .. } => 14,
             Self::StreamTrouble { .. } => 15,
             Self::Intrusion { .. } => 16,
+            Self::NodeDiesBusy { .. } => 17,
+            Self::OneWay { .. } => 18,
+            Self::ClockJump { .. } => 19,
+            Self::Damage { .. } => 20,
         }
     }
 
@@ -227,6 +275,31 @@ impl FaultKind {
                 how: StreamTrouble::draw(random),
             },
             _ => Self::Intrusion { pick, intrusion: Intrusion::draw(random) },
+        }
+    }
+}
+
+impl FaultKind {
+    fn draw_further(random: &mut Pcg64, weather: Weather) -> Self {
+        let short_ns = random.random_range(10_000..3_000_000);
+        match random.random_range(0..4) {
+            0 | 1 => Self::NodeDiesBusy {
+                pick: random.random(),
+                is_silent: random.random_bool(0.3),
+                down_ns: random.random_range(100_000..5_000_000_000),
+            },
+            2 => Self::OneWay {
+                machines: random.random_range(1..(1_u64 << weather.machines) - 1),
+                for_ns: if random.random_bool(0.5) { short_ns } else { short_ns + 7_000_000_000 },
+            },
+            _ => Self::ClockJump {
+                pick: random.random(),
+                by_ns: match random.random_range(0..4) {
+                    0 => random.random_range(-20_000_000_000..20_000_000_000),
+                    1 => random.random_range(-50_000_000..0),
+                    _ => random.random_range(-3_000_000..3_000_000),
+                },
+            },
         }
     }
 }

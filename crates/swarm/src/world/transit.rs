@@ -17,23 +17,33 @@ impl World<'_> {
         let delay_ns = self.delay_ns();
         let now = self.now;
         self.frames += 1;
+        // A stranger has no key.
+        if self.links[link as usize].edge.is_some() {
+            self.seal(&mut bytes);
+        }
         let entry = &mut self.links[link as usize];
         let flip = if is_forged { None } else { entry.flip[to as usize].take() };
+        let damage = entry.damage[to as usize].filter(|_| !is_forged);
         if entry.has_ended[to.other() as usize] || !entry.is_open(to.other()) {
             self.recycle(bytes);
             return;
         }
+        let is_damaged = damage.is_some_and(|bit| crate::inject::damage(&mut bytes, bit));
+        if is_damaged {
+            entry.damage[to as usize] = None;
+        }
         if let Some(bit) = flip {
             crate::inject::flip(&mut bytes, bit);
-            entry.is_tampered = true;
         }
+        let is_altered = is_damaged || flip.is_some();
+        entry.is_tampered |= is_altered;
         self.trace.note_number(now ^ u64::from(link) << 48 ^ (to as u64) << 47);
         self.trace.note_bytes(&bytes);
-        let is_forged = is_forged || flip.is_some();
+        let is_forged = is_forged || is_altered;
         let at = entry.arrives_at(to, now, delay_ns);
         entry.queue[to as usize].push_back(Parcel::Frame { bytes, is_forged });
         self.agenda.put(at, Item::Arrive { link, to });
-        if flip.is_some() {
+        if is_altered {
             self.blame_link(link, at);
         }
     }
@@ -59,10 +69,10 @@ impl World<'_> {
     /// The next parcel of a link arrives.
     pub(super) fn arrive(&mut self, link: u32, to: End) {
         let now = self.now;
-        let [lower, upper] = self.links[link as usize].machines;
-        let apart_until = self.apart_until(lower, upper);
+        let machines = self.links[link as usize].machines;
+        let cut_until = self.cut_until(machines[to.other() as usize], machines[to as usize]);
         let entry = self.link(link);
-        let until = entry.held_until[to as usize].max(apart_until.unwrap_or(0));
+        let until = entry.held_until[to as usize].max(cut_until.unwrap_or(0));
         if entry.is_open(to) && now < until {
             self.agenda.put(until, Item::Arrive { link, to });
             return;
