@@ -60,15 +60,22 @@ static int wait_for_one(MPI_Request *shown, MPI_Status *status) {
     return conclude_one(error);
 }
 
+static __attribute__((noinline)) int wait_for_any_kind(MPI_Request *request, MPI_Status *status) {
+    persistent *of = persistent_find(request);
+    if (of == NULL) {
+        return wait_for_one(request, status);
+    }
+    return of->is_direct ? persistent_wait(of, status) : wait_for_one(&of->stand_in, status);
+}
+
 INTERPOSE(Wait, (MPI_Request *request, MPI_Status *status), (request, status)) {
-    if (!pending_any()) {
+    long counted = pending_counted();
+    if (__builtin_expect(counted == 0, 1)) {
         return underlying.Wait(request, status);
     }
-    persistent *of = persistent_find(request);
-    if (of != NULL && of->is_direct) {
-        return persistent_wait(of, status);
-    }
-    return wait_for_one(of != NULL ? &of->stand_in : request, status);
+    persistent *of = persistent_find_first(counted, request);
+    bool is_direct = of != NULL && of->is_direct;
+    return is_direct ? persistent_wait(of, status) : wait_for_any_kind(request, status);
 }
 
 INTERPOSE(Test, (MPI_Request *request, int *flag, MPI_Status *status), (request, flag, status)) {

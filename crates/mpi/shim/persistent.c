@@ -66,6 +66,7 @@ int persistent_make(comm_record *record, tributary_operation *operation, const s
         discard(of);
         return raise_error(record, error);
     }
+    of->is_plain = staging_is_idle(&of->through) && !fault_tolerance_is_on() && !timing_is_on;
     communicators_hold(record);
     atomic_fetch_add_explicit(&pending_count, PENDING_PERSISTENT, memory_order_relaxed);
     *request = of->handle;
@@ -85,8 +86,9 @@ int persistent_passed(int error, const MPI_Request *request) {
     return error;
 }
 
-static int start(persistent *of) {
-    if (__builtin_expect(is_active(of), 0)) {
+/* What a start needs beside the core. Returns an MPI error code, for which the error handler was called. */
+static int prepare_start(persistent *of) {
+    if (is_active(of)) {
         return raise_error(of->record, MPI_ERR_REQUEST);
     }
     if (!staging_is_idle(&of->through)) {
@@ -99,14 +101,31 @@ static int start(persistent *of) {
         tributary_communicator_give_up(of->record->core); /* so this operation fails as well */
     }
     timing_leave_out(of->collective);
-    tributary_prepared_start(of->core);
-    of->is_direct = true;
     return MPI_SUCCESS;
 }
 
-INTERPOSE(Start, (MPI_Request *request), (request)) {
+static int start(persistent *of) {
+    int error = prepare_start(of);
+    if (error != MPI_SUCCESS) {
+        return error;
+    }
+    of->is_direct = true;
+    return tributary_prepared_start(of->core);
+}
+
+static __attribute__((noinline)) int start_any_kind(MPI_Request *request) {
     persistent *of = persistent_find(request);
     return of != NULL ? start(of) : underlying.Start(request);
+}
+
+INTERPOSE(Start, (MPI_Request *request), (request)) {
+    persistent *of = persistent_find_first(pending_counted(), request);
+    bool is_ready = of != NULL && of->is_plain && !is_active(of);
+    if (!is_ready) {
+        return start_any_kind(request);
+    }
+    of->is_direct = true;
+    return tributary_prepared_start(of->core);
 }
 
 INTERPOSE(Startall, (int count, MPI_Request requests[]), (count, requests)) {
@@ -131,20 +150,6 @@ static void set_empty(MPI_Status *status) {
         status->MPI_SOURCE = MPI_ANY_SOURCE;
         status->MPI_TAG = MPI_ANY_TAG;
     }
-}
-
-/* The start that was under way is over. Returns the program's error. */
-static int conclude(persistent *of, int outcome, MPI_Status *status) {
-    of->is_direct = false;
-    set_empty(status);
-    if (__builtin_expect(outcome != TRIBUTARY_DONE, 0)) {
-        return raise_error(of->record, failure_code(of->record, outcome));
-    }
-    if (__builtin_expect(staging_is_idle(&of->through), 1)) {
-        return MPI_SUCCESS;
-    }
-    int error = staging_unload(&of->through);
-    return error == MPI_SUCCESS ? error : raise_error(of->record, error);
 }
 
 /* The state of a direct one. Ends one on a communicator that MPI knows to be revoked. */
@@ -173,12 +178,20 @@ static __attribute__((noinline)) int wait_long(persistent *of) {
     }
 }
 
-int persistent_wait(persistent *of, MPI_Status *status) {
-    int outcome = tributary_prepared_wait(of->core);
+int persistent_conclude(persistent *of, int outcome, MPI_Status *status) {
     if (outcome == TRIBUTARY_PENDING) {
         outcome = wait_long(of);
     }
-    return conclude(of, outcome, status);
+    of->is_direct = false;
+    set_empty(status);
+    if (outcome != TRIBUTARY_DONE) {
+        return raise_error(of->record, failure_code(of->record, outcome));
+    }
+    if (staging_is_idle(&of->through)) {
+        return MPI_SUCCESS;
+    }
+    int error = staging_unload(&of->through);
+    return error == MPI_SUCCESS ? error : raise_error(of->record, error);
 }
 
 int persistent_test(persistent *of, int *flag, MPI_Status *status) {
@@ -189,7 +202,7 @@ int persistent_test(persistent *of, int *flag, MPI_Status *status) {
         shim_drive_mpi();
         return MPI_SUCCESS;
     }
-    return conclude(of, outcome, status);
+    return persistent_conclude(of, outcome, status);
 }
 
 /* From here on MPI's functions complete the start that is under way. */
