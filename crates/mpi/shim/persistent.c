@@ -132,7 +132,7 @@ static __attribute__((noinline)) int start_any_kind(MPI_Request *request) {
     return of != NULL ? start(of) : underlying.Start(request);
 }
 
-INTERPOSE(Start, (MPI_Request *request), (request)) {
+INTERPOSE(Start, (MPI_Request *request)) {
     persistent *of = persistent_find_first(pending_counted(), request);
     bool is_ready = of != NULL && of->is_plain && !is_active(of);
     if (!is_ready) {
@@ -142,7 +142,7 @@ INTERPOSE(Start, (MPI_Request *request), (request)) {
     return tributary_prepared_start(of->core);
 }
 
-INTERPOSE(Startall, (int count, MPI_Request requests[]), (count, requests)) {
+INTERPOSE(Startall, (int count, MPI_Request requests[])) {
     if (!pending_any_persistent() || requests == NULL) {
         return underlying.Startall(count, requests);
     }
@@ -296,7 +296,7 @@ bool persistent_all_direct(int count, const MPI_Request requests[]) {
     return any;
 }
 
-INTERPOSE(Request_free, (MPI_Request *request), (request)) {
+INTERPOSE(Request_free, (MPI_Request *request)) {
     persistent *of = persistent_find(request);
     if (of == NULL) {
         if (persistent_any_passed() && request != NULL) {
