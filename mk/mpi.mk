@@ -119,7 +119,8 @@ $(MPI_PRELOAD): $(MPI_CORE) $(MPI_EXPORTS) $(MPI_OBJECTS)
 
 # The same library with a fault, for the test that shows that faults are noticed.
 MPI_PLANTED := $(CARGO_TARGET_DIR)/planted/libtributary.so
-MPI_WRAPPED := run allreduce reduce broadcast start test
+MPI_WRAPPED := run allreduce reduce broadcast start test request_free \
+	prepare prepared_test prepared_wait prepared_request prepared_free
 .PHONY: mpi-planted
 mpi-planted: $(MPI_PLANTED)
 $(MPI_PLANTED): $(MPI_PRELOAD) tests/mpi/planted.c

@@ -1,11 +1,16 @@
 /*
  * Floating-point sums whose value depends on the order of the terms, with ranks that arrive in another
- * order every time. All ranks must get the same bits of an allreduce; of a reduce-scatter and a scan each
- * has its own, of which a sum is printed. The runner compares repeats, and two runs.
+ * order every time. On one host every result must be that of additions in rank order, to the last bit;
+ * elsewhere, and with plain MPI, it must be as close to the sum as any order of additions is. All ranks must
+ * get the same bits of an allreduce; of a reduce-scatter and a scan each has its own, of which a sum is
+ * printed. The runner compares repeats, and two runs.
  *
  * Delays do not depend on the seed, so that the two runs differ in timing only.
  */
+#include <float.h>
+#include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
@@ -20,11 +25,11 @@ static const char *const kind_names[] = {"allreduce", "reduce_scatter", "scan"};
 
 static float singles[COUNT_MAX];
 static double doubles[COUNT_MAX];
-static unsigned char result[COUNT_MAX * sizeof(double)];
+static _Alignas(double) unsigned char result[COUNT_MAX * sizeof(double)];
 
-/* Numbers of very different magnitude, so that every order of addition rounds differently. */
-static double awkward(uint64_t salt, int index) {
-    uint64_t bits = check_hash(salt, (uint64_t)world.rank, (uint64_t)index);
+/* What a rank adds: numbers of very different magnitude, so that every order of addition rounds differently. */
+static double awkward(uint64_t salt, int rank, int index) {
+    uint64_t bits = check_hash(salt, (uint64_t)rank, (uint64_t)index);
     double fraction = (double)(bits >> 11) / 9007199254740992.0 - 0.5;
     return fraction * (double)(1ULL << (bits % 40));
 }
@@ -88,6 +93,58 @@ static void sum(kind what, int count, bool wide, bool blocking) {
     MPI_Wait(&request, MPI_STATUS_IGNORE);
 }
 
+/* A sum over ranks 0 to `ranks`, in rank order, with the rounding of its type. */
+static double sum_in_order(uint64_t salt, int ranks, int index, bool wide) {
+    double all = wide ? awkward(salt, 0, index) : (float)awkward(salt, 0, index);
+    for (int rank = 1; rank < ranks; rank++) {
+        double term = awkward(salt, rank, index);
+        all = wide ? all + term : (float)all + (float)term;
+    }
+    return all;
+}
+
+/* How far two orders of the same additions may be apart. */
+static double spread(uint64_t salt, int ranks, int index, bool wide) {
+    double magnitude = 0;
+    for (int rank = 0; rank < ranks; rank++) {
+        magnitude += fabs(awkward(salt, rank, index));
+    }
+    return 2 * ranks * (wide ? DBL_EPSILON : (double)FLT_EPSILON) * magnitude;
+}
+
+static bool is_on_one_host(void) {
+    const char *hosts = getenv("TRIBUTARY_HOSTS");
+    return hosts != NULL && strcmp(hosts, "1") == 0;
+}
+
+/* Checks this rank's result: `count` elements of it, over ranks 0 to `ranks`, from element `first` on. */
+static void check_sums(uint64_t salt, int ranks, int first, int count, bool wide) {
+    for (int at = 0; at < count; at++) {
+        double got = wide ? ((const double *)result)[at] : (double)((const float *)result)[at];
+        double expected = sum_in_order(salt, ranks, first + at, wide);
+        double allowed = is_on_one_host() ? 0 : spread(salt, ranks, first + at, wide);
+        if (!check_that(fabs(got - expected) <= allowed, "element %d: expected %a, got %a", first + at, expected,
+                        got)) {
+            return;
+        }
+    }
+}
+
+static void check_result(kind what, uint64_t salt, int count, bool wide) {
+    if (what == ALLREDUCE) {
+        check_sums(salt, world.ranks, 0, count, wide);
+    } else if (what == SCAN) {
+        check_sums(salt, world.rank + 1, 0, count, wide);
+    } else {
+        const int *blocks = deal(count);
+        int first = 0;
+        for (int rank = 0; rank < world.rank; rank++) {
+            first += blocks[rank];
+        }
+        check_sums(salt, world.ranks, first, blocks[world.rank], wide);
+    }
+}
+
 /* One number for the bits of all ranks, each of which has its own. */
 static uint64_t sum_of_ranks(uint64_t mine) {
     uint64_t part = mine * (2 * (uint64_t)world.rank + 1);
@@ -102,13 +159,14 @@ static void run_case(kind what, int count, bool wide, bool blocking) {
     check_case("%s %s of %d %s", blocking ? "blocking" : "nonblocking", kind_names[what], count,
                wide ? "MPI_DOUBLE" : "MPI_FLOAT");
     for (int index = 0; index < count; index++) {
-        doubles[index] = awkward(salt, index);
+        doubles[index] = awkward(salt, world.rank, index);
         singles[index] = (float)doubles[index];
     }
     for (int repeat = 0; repeat < REPEATS; repeat++) {
         memset(result, 0, length);
         shuffle_arrival();
         sum(what, count, wide, blocking);
+        check_result(what, salt, count, wide);
         uint64_t bits = fingerprint(result, length);
         if (what == ALLREDUCE) {
             compare_ranks(bits);

@@ -22,7 +22,7 @@ use tributary_report::Counters;
 
 pub(crate) use methods::InterHostMethods;
 pub(crate) use plan::StreamUse;
-pub(crate) use prepared::PreparedNumber;
+pub(crate) use prepared::{PreparedExchange, PreparedNumber};
 
 mod blocks;
 mod failures;

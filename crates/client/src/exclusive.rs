@@ -12,7 +12,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 
 /// The value, and who may use it.
 pub(crate) struct Exclusive<T> {
-    /// Reached through [`Guard`] alone.
+    /// Reached through [`Guard`], and by [`with_unshared`](Self::with_unshared).
     value: UnsafeCell<T>,
     mutex: Mutex<()>,
     /// Whether threads may come at the same time. Never becomes false again.
@@ -41,7 +41,7 @@ impl<T> Exclusive<T> {
     ///
     /// # Safety
     /// Until somebody calls [`share`](Self::share), every use of a guard happens before the next call of
-    /// [`lock`](Self::lock) or [`lock_if_free`](Self::lock_if_free), whichever threads they are on, and nobody calls
+    /// a function that locks it, whichever threads they are on, and nobody calls
     /// [`try_lock`](Self::try_lock).
     pub(crate) unsafe fn unshared(value: T) -> Self {
         Self { is_shared: AtomicBool::new(false), ..Self::new(value) }
@@ -75,6 +75,24 @@ impl<T> Exclusive<T> {
             return self.try_lock();
         }
         Some(self.guard(None))
+    }
+
+    /// Lets `work` use the value, unless it is shared. Without a guard to keep in memory, which a short
+    /// `work` would notice.
+    #[inline]
+    pub(crate) fn with_unshared<R>(&self, work: impl FnOnce(&mut T) -> R) -> Option<R> {
+        // Relaxed: as in `share`.
+        if self.is_shared.load(Ordering::Relaxed) {
+            return None;
+        }
+        if self.has_guard.replace(true) {
+            called_by_itself();
+        }
+        // SAFETY: no guard lives, as `has_guard` says, and none is made until it is reset; if `work`
+        // panics, never.
+        let result = work(unsafe { &mut *self.value.get() });
+        self.has_guard.set(false);
+        Some(result)
     }
 
     /// The value, unless another thread has it. For values that are shared.
@@ -161,13 +179,16 @@ mod tests {
         assert!(second.is_err(), "a second guard was handed out");
         *first += 1;
         drop(first);
-        assert_eq!(*value.lock(), 3);
+        assert_eq!(value.with_unshared(|value| *value), Some(3));
+        let nested = catch_unwind(AssertUnwindSafe(|| value.with_unshared(|_| *value.lock())));
+        assert!(nested.is_err(), "a guard was handed out beside a use");
     }
 
     #[test]
     fn shared_values_are_locked() {
         let value = Arc::new(unshared(0));
         value.share();
+        assert_eq!(value.with_unshared(|value| *value), None);
         let threads = (0..4).map(|_| {
             let value = Arc::clone(&value);
             std::thread::spawn(move || (0..100).for_each(|_| *value.lock() += 1))

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tributary_algorithms::CollectiveKind;
 
-use crate::engine::PreparedNumber;
+use crate::engine::{Engine, PreparedExchange, PreparedNumber};
 use crate::operation::{CollectiveError, Operation};
 use crate::request::{Request, enlist};
 use crate::request_state::RequestState;
@@ -26,6 +26,9 @@ pub struct Prepared {
     counters: Arc<Counters>,
     kind: CollectiveKind,
     path: PathKind,
+    /// What it is as an exchange of two ranks in shared memory, which takes the fewest instructions.
+    exchange: Option<PreparedExchange>,
+    state: Arc<RequestState>,
     /// Whether nobody else can come while a caller waits with the engine in its hands.
     callers_take_turns: bool,
 }
@@ -41,10 +44,13 @@ impl Prepared {
         let mut engine = communicator.engine.lock();
         let path = engine.path(&operation);
         let number = engine.prepare(operation, path, Arc::clone(&state))?;
+        let exchange = engine.exchange(number);
         drop(engine);
         Ok(Self {
             number,
-            request: Request::new(state, Arc::clone(communicator)),
+            request: Request::new(Arc::clone(&state), Arc::clone(communicator)),
+            exchange,
+            state,
             communicator: Arc::clone(communicator),
             counters: Arc::clone(counters),
             kind: operation.collective.kind(),
@@ -57,7 +63,40 @@ impl Prepared {
     ///
     /// # Safety
     /// As `Communicator::start`, for the operation that was prepared; the last start is over.
+    #[inline]
     pub unsafe fn start(&self) {
+        // SAFETY: as the caller of this function promises.
+        if !unsafe { self.post_exchange() } {
+            // SAFETY: as above.
+            unsafe { self.start_any() };
+        }
+    }
+
+    /// [`start`](Self::start), if the operation is an exchange and can begin at once. `false` if not.
+    ///
+    /// # Safety
+    /// As [`start`](Self::start).
+    #[inline]
+    unsafe fn post_exchange(&self) -> bool {
+        let Some(exchange) = &self.exchange else { return false };
+        let post = |engine: &mut Engine| {
+            // SAFETY: as the caller of this function promises.
+            let is_posted = unsafe { engine.post_exchange(exchange) };
+            if is_posted {
+                self.counters.count_in_turn(self.kind, PathKind::InNode);
+                self.state.reset();
+            }
+            is_posted
+        };
+        self.communicator.engine.with_unshared(post).unwrap_or(false)
+    }
+
+    /// [`start`](Self::start) for operations of any kind.
+    ///
+    /// # Safety
+    /// As [`start`](Self::start).
+    #[inline(never)]
+    unsafe fn start_any(&self) {
         let mut engine = self.communicator.engine.lock();
         self.counters.count_in_turn(self.kind, self.path);
         // SAFETY: as the caller of this function promises.
@@ -85,7 +124,26 @@ impl Prepared {
 
     /// Waits until the operation is over, if the ranks of this host alone take part in it and come soon.
     /// None if not: then it is to be [handed over](Self::hand_over).
+    #[inline]
     pub fn wait_shortly(&self) -> Option<Result<(), CollectiveError>> {
+        if self.complete_exchange() {
+            return Some(Ok(()));
+        }
+        self.wait_shortly_for_any()
+    }
+
+    /// Waits until the operation is over, if it is posted as an exchange. `false` if not, or if it has
+    /// failed.
+    #[inline]
+    fn complete_exchange(&self) -> bool {
+        let Some(exchange) = &self.exchange else { return false };
+        let complete = |engine: &mut Engine| engine.complete_exchange(exchange);
+        self.communicator.engine.with_unshared(complete).unwrap_or(false)
+    }
+
+    /// [`wait_shortly`](Self::wait_shortly) for operations of any kind.
+    #[inline(never)]
+    fn wait_shortly_for_any(&self) -> Option<Result<(), CollectiveError>> {
         if !self.callers_take_turns {
             return self.poll_for_a_while();
         }

@@ -46,6 +46,7 @@ impl RequestState {
     }
 
     /// The same operation begins once more. Nobody may be waiting for it.
+    #[inline]
     pub(crate) fn reset(&self) {
         // Relaxed: whoever waits for the new start learns of it from its starter.
         self.progress.store(PENDING, Ordering::Relaxed);

@@ -281,10 +281,10 @@ tributary_prepared *tributary_prepare(tributary_communicator *communicator,
                                       const tributary_operation *operation);
 
 /*
- * Starts it once more and counts it; the last start is over. How it ends, the next three functions tell:
- * the first of them that returns something else than TRIBUTARY_PENDING ends the start.
+ * Starts it once more and counts it; the last start is over. Returns 0. How it ends, the next three
+ * functions tell: the first of them that returns something else than TRIBUTARY_PENDING ends the start.
  */
-void tributary_prepared_start(const tributary_prepared *prepared);
+int tributary_prepared_start(const tributary_prepared *prepared);
 
 /* Drives it. Returns as tributary_test(). */
 int tributary_prepared_test(const tributary_prepared *prepared);

@@ -7,11 +7,12 @@
 /*
  * A communicator whose ranks are on one host takes the fast path, unless only MPI can combine the elements:
  * arguments in registers, nothing of the operation in memory. Others copy the operation, field by field: if
- * its own address were taken, or it were passed whole, the fast path would have to keep it in memory too. Timed operations come by this way as well.
+ * its own address were taken, or it were passed whole, the fast path would have to keep it in memory too.
+ * Timed operations come by this way as well.
  */
-static __attribute__((noinline)) int run_copy(comm_record *record,
-                                              tributary_operation *operation) {
-    return timing_is_on ? timing_run(record, operation, NULL) : run(record, operation);
+static __attribute__((noinline)) int run_copy(comm_record *record, tributary_operation *operation,
+                                              staging *through) {
+    return run_timed_or_not(record, operation, through);
 }
 
 static inline tributary_operation copy_of(tributary_operation operation) {
@@ -32,7 +33,7 @@ static inline tributary_operation copy_of(tributary_operation operation) {
 
 static inline int run_whole(comm_record *record, tributary_operation operation) {
     tributary_operation copy = copy_of(operation);
-    return run_copy(record, &copy);
+    return run_copy(record, &copy, NULL);
 }
 
 static inline bool takes_fast_path(const comm_record *record) {
@@ -68,18 +69,11 @@ static inline int run_reduce(comm_record *record, tributary_operation operation)
                                               operation.target));
 }
 
-static __attribute__((noinline)) int run_copy_through(comm_record *record,
-                                                      tributary_operation *operation,
-                                                      staging *through) {
-    return timing_is_on ? timing_run(record, operation, through)
-                        : run_through(record, operation, through);
-}
-
 static inline int run_broadcast(comm_record *record, tributary_operation operation,
                                 staging *through) {
     if (!takes_fast_path(record) || !staging_is_idle(through)) {
         tributary_operation copy = copy_of(operation);
-        return run_copy_through(record, &copy, through);
+        return run_copy(record, &copy, through);
     }
     return concluded(record, tributary_broadcast(record->core, operation.elements, operation.root,
                                                  operation.target));
@@ -99,8 +93,7 @@ static inline int run_barrier(comm_record *record, tributary_operation operation
           timing_len_bytes(count, datatype))                                                       \
     INTERPOSE(name,                                                                                \
               (const void *sendbuf, void *recvbuf, count_type count, MPI_Datatype datatype,        \
-               MPI_Op op, MPI_Comm comm),                                                          \
-              (sendbuf, recvbuf, count, datatype, op, comm)) {                                     \
+               MPI_Op op, MPI_Comm comm)) {                                                        \
         tributary_operation operation;                                                             \
         comm_record *record = offload_allreduce(sendbuf, recvbuf, count, datatype, op, comm,       \
                                                 OFFLOAD_BLOCKING, &operation);                     \
@@ -116,8 +109,7 @@ static inline int run_barrier(comm_record *record, tributary_operation operation
           timing_rooted_bytes(root, count, datatype))                                              \
     INTERPOSE(name,                                                                                \
               (const void *sendbuf, void *recvbuf, count_type count, MPI_Datatype datatype,        \
-               MPI_Op op, int root, MPI_Comm comm),                                                \
-              (sendbuf, recvbuf, count, datatype, op, root, comm)) {                               \
+               MPI_Op op, int root, MPI_Comm comm)) {                                              \
         tributary_operation operation;                                                             \
         comm_record *record = offload_reduce(sendbuf, recvbuf, count, datatype, op, root, comm,    \
                                              OFFLOAD_BLOCKING, &operation);                        \
@@ -131,8 +123,7 @@ static inline int run_barrier(comm_record *record, tributary_operation operation
           (buffer, count, datatype, root, comm), TRIBUTARY_BROADCAST,                              \
           timing_rooted_bytes(root, count, datatype))                                              \
     INTERPOSE(name,                                                                                \
-              (void *buffer, count_type count, MPI_Datatype datatype, int root, MPI_Comm comm),    \
-              (buffer, count, datatype, root, comm)) {                                             \
+              (void *buffer, count_type count, MPI_Datatype datatype, int root, MPI_Comm comm)) {  \
         tributary_operation operation;                                                             \
         staging through;                                                                           \
         comm_record *record = offload_broadcast(buffer, count, datatype, root, comm,               \
@@ -151,7 +142,7 @@ BCAST(Bcast_c, MPI_Count)
 
 TIMED(Barrier, (MPI_Comm comm), (comm), TRIBUTARY_BARRIER, 0)
 
-INTERPOSE(Barrier, (MPI_Comm comm), (comm)) {
+INTERPOSE(Barrier, (MPI_Comm comm)) {
     tributary_operation operation;
     comm_record *record = offload_barrier(comm, OFFLOAD_BLOCKING, &operation);
     return record != NULL ? run_barrier(record, operation) : PASS_ON(Barrier, (comm));

@@ -4,6 +4,7 @@
 
 #include "failure.h"
 #include "staging.h"
+#include "timing.h"
 
 /* Returns an MPI error code, for which the error handler was called. */
 static inline int run(comm_record *record, const tributary_operation *operation) {
@@ -11,9 +12,9 @@ static inline int run(comm_record *record, const tributary_operation *operation)
     return __builtin_expect(outcome == 0, 1) ? MPI_SUCCESS : failure_raise(record, outcome);
 }
 
-/* The same for an operation that may need a dense copy or cuts. */
+/* The same for an operation that may need a dense copy or cuts; `through` is null if it needs none. */
 static inline int run_through(comm_record *record, tributary_operation *operation, staging *through) {
-    if (staging_is_idle(through)) {
+    if (through == NULL || staging_is_idle(through)) {
         return run(record, operation);
     }
     int error = staging_load(through, false, operation);
@@ -27,6 +28,13 @@ static inline int run_through(comm_record *record, tributary_operation *operatio
     }
     staging_free(through);
     return error;
+}
+
+/* The same, timed if that is wanted. */
+static inline int run_timed_or_not(comm_record *record, tributary_operation *operation,
+                                   staging *through) {
+    return timing_is_on ? timing_run(record, operation, through)
+                        : run_through(record, operation, through);
 }
 
 #endif

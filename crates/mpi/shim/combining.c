@@ -66,8 +66,7 @@ static bool is_listed(MPI_Op op, bool *commutes) {
     return found;
 }
 
-INTERPOSE(Op_create, (MPI_User_function * function, int commute, MPI_Op *op),
-          (function, commute, op)) {
+INTERPOSE(Op_create, (MPI_User_function * function, int commute, MPI_Op *op)) {
     int error = underlying.Op_create(function, commute, op);
     if (error == MPI_SUCCESS) {
         list(*op, commute != 0);
@@ -76,7 +75,7 @@ INTERPOSE(Op_create, (MPI_User_function * function, int commute, MPI_Op *op),
 }
 
 /* Before MPI frees it: another thread's MPI_Op_create may get the same handle at once. */
-INTERPOSE(Op_free, (MPI_Op * op), (op)) {
+INTERPOSE(Op_free, (MPI_Op * op)) {
     if (op != NULL) {
         unlist(*op);
     }

@@ -60,18 +60,25 @@ static int wait_for_one(MPI_Request *shown, MPI_Status *status) {
     return conclude_one(error);
 }
 
-INTERPOSE(Wait, (MPI_Request *request, MPI_Status *status), (request, status)) {
-    if (!pending_any()) {
-        return underlying.Wait(request, status);
-    }
+static __attribute__((noinline)) int wait_for_any_kind(MPI_Request *request, MPI_Status *status) {
     persistent *of = persistent_find(request);
-    if (of != NULL && of->is_direct) {
-        return persistent_wait(of, status);
+    if (of == NULL) {
+        return wait_for_one(request, status);
     }
-    return wait_for_one(of != NULL ? &of->stand_in : request, status);
+    return of->is_direct ? persistent_wait(of, status) : wait_for_one(&of->stand_in, status);
 }
 
-INTERPOSE(Test, (MPI_Request *request, int *flag, MPI_Status *status), (request, flag, status)) {
+INTERPOSE(Wait, (MPI_Request *request, MPI_Status *status)) {
+    long counted = pending_counted();
+    if (__builtin_expect(counted == 0, 1)) {
+        return underlying.Wait(request, status);
+    }
+    persistent *of = persistent_find_first(counted, request);
+    bool is_direct = of != NULL && of->is_direct;
+    return is_direct ? persistent_wait(of, status) : wait_for_any_kind(request, status);
+}
+
+INTERPOSE(Test, (MPI_Request *request, int *flag, MPI_Status *status)) {
     if (!pending_any()) {
         return underlying.Test(request, flag, status);
     }
@@ -84,8 +91,7 @@ INTERPOSE(Test, (MPI_Request *request, int *flag, MPI_Status *status), (request,
     return conclude_one(error);
 }
 
-INTERPOSE(Request_get_status, (MPI_Request request, int *flag, MPI_Status *status),
-          (request, flag, status)) {
+INTERPOSE(Request_get_status, (MPI_Request request, int *flag, MPI_Status *status)) {
     if (!pending_any()) {
         return underlying.Request_get_status(request, flag, status);
     }
@@ -169,8 +175,7 @@ static int wait_in_turn(int count, MPI_Request shown[], MPI_Status statuses[]) {
         },                                                                                         \
         conclude)
 
-INTERPOSE(Waitall, (int count, MPI_Request requests[], MPI_Status statuses[]),
-          (count, requests, statuses)) {
+INTERPOSE(Waitall, (int count, MPI_Request requests[], MPI_Status statuses[])) {
     if (!pending_any()) {
         return underlying.Waitall(count, requests, statuses);
     }
@@ -187,8 +192,7 @@ INTERPOSE(Waitall, (int count, MPI_Request requests[], MPI_Status statuses[]),
                conclude_many(error, count, statuses))
 }
 
-INTERPOSE(Waitany, (int count, MPI_Request requests[], int *index, MPI_Status *status),
-          (count, requests, index, status)) {
+INTERPOSE(Waitany, (int count, MPI_Request requests[], int *index, MPI_Status *status)) {
     if (!pending_any()) {
         return underlying.Waitany(count, requests, index, status);
     }
@@ -200,8 +204,7 @@ INTERPOSE(Waitany, (int count, MPI_Request requests[], int *index, MPI_Status *s
 
 INTERPOSE(Waitsome,
           (int count, MPI_Request requests[], int *completed, int indices[],
-           MPI_Status statuses[]),
-          (count, requests, completed, indices, statuses)) {
+           MPI_Status statuses[])) {
     if (!pending_any()) {
         return underlying.Waitsome(count, requests, completed, indices, statuses);
     }
@@ -213,8 +216,7 @@ INTERPOSE(Waitsome,
 }
 
 INTERPOSE(Testall,
-          (int count, MPI_Request requests[], int *flag, MPI_Status statuses[]),
-          (count, requests, flag, statuses)) {
+          (int count, MPI_Request requests[], int *flag, MPI_Status statuses[])) {
     if (!pending_any()) {
         return underlying.Testall(count, requests, flag, statuses);
     }
@@ -224,8 +226,7 @@ INTERPOSE(Testall,
 }
 
 INTERPOSE(Testany,
-          (int count, MPI_Request requests[], int *index, int *flag, MPI_Status *status),
-          (count, requests, index, flag, status)) {
+          (int count, MPI_Request requests[], int *index, int *flag, MPI_Status *status)) {
     if (!pending_any()) {
         return underlying.Testany(count, requests, index, flag, status);
     }
@@ -235,8 +236,7 @@ INTERPOSE(Testany,
 }
 
 INTERPOSE(Testsome,
-          (int count, MPI_Request requests[], int *completed, int indices[], MPI_Status statuses[]),
-          (count, requests, completed, indices, statuses)) {
+          (int count, MPI_Request requests[], int *completed, int indices[], MPI_Status statuses[])) {
     if (!pending_any()) {
         return underlying.Testsome(count, requests, completed, indices, statuses);
     }
@@ -247,8 +247,7 @@ INTERPOSE(Testsome,
 
 /* These set no request, and the program's may be in memory that can't be written. */
 INTERPOSE(Request_get_status_all,
-          (int count, const MPI_Request requests[], int *flag, MPI_Status statuses[]),
-          (count, requests, flag, statuses)) {
+          (int count, const MPI_Request requests[], int *flag, MPI_Status statuses[])) {
     if (!pending_any()) {
         return underlying.Request_get_status_all(count, requests, flag, statuses);
     }
@@ -259,8 +258,7 @@ INTERPOSE(Request_get_status_all,
 }
 
 INTERPOSE(Request_get_status_any,
-          (int count, const MPI_Request requests[], int *index, int *flag, MPI_Status *status),
-          (count, requests, index, flag, status)) {
+          (int count, const MPI_Request requests[], int *index, int *flag, MPI_Status *status)) {
     if (!pending_any()) {
         return underlying.Request_get_status_any(count, requests, index, flag, status);
     }
@@ -271,8 +269,7 @@ INTERPOSE(Request_get_status_any,
 }
 
 INTERPOSE(Request_get_status_some,
-          (int count, const MPI_Request requests[], int *completed, int indices[], MPI_Status statuses[]),
-          (count, requests, completed, indices, statuses)) {
+          (int count, const MPI_Request requests[], int *completed, int indices[], MPI_Status statuses[])) {
     if (!pending_any()) {
         return underlying.Request_get_status_some(count, requests, completed, indices, statuses);
     }
@@ -283,7 +280,7 @@ INTERPOSE(Request_get_status_some,
 }
 
 /* No operation may be outstanding when MPI disconnects the communicator. */
-INTERPOSE(Comm_disconnect, (MPI_Comm *comm), (comm)) {
+INTERPOSE(Comm_disconnect, (MPI_Comm *comm)) {
     if (pending_any()) {
         pending_drain();
     }

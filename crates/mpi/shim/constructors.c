@@ -8,7 +8,7 @@
 
 /* Defines MPI_<name>: calls the underlying MPI, then sets up the communicator that it made. */
 #define CONSTRUCTOR(name, label, parameters, arguments, made)                                      \
-    INTERPOSE(name, parameters, arguments) {                                                       \
+    INTERPOSE(name, parameters) {                                                                  \
         int error = underlying.name arguments;                                                     \
         if (error == MPI_SUCCESS) {                                                                \
             communicators_add(*(made), label);                                                     \
@@ -68,7 +68,7 @@ CONSTRUCTOR(Dist_graph_create_adjacent, "dist_graph",
 
 #ifndef SHIM_IS_STANDARD /* which has no such function */
 /* Makes a communicator of the ranks that are left, which all know of the same failures on return. */
-INTERPOSE_EXTENSION(Comm_shrink, (MPI_Comm comm, MPI_Comm *made), (comm, made)) {
+INTERPOSE_EXTENSION(Comm_shrink, (MPI_Comm comm, MPI_Comm *made)) {
     int error = underlying.X_Comm_shrink(comm, made);
     if (error == MPI_SUCCESS) {
         communicators_add(*made, "shrink");

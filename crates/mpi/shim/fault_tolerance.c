@@ -84,7 +84,7 @@ MPI_Comm fault_tolerance_survivors(MPI_Comm comm) {
  * Revokes in MPI first: a thread of this process that waits in one of our operations then learns it
  * from its progress hook, and ranks that we tell find that MPI knows already.
  */
-INTERPOSE_EXTENSION(Comm_revoke, (MPI_Comm comm), (comm)) {
+INTERPOSE_EXTENSION(Comm_revoke, (MPI_Comm comm)) {
     int error = underlying.X_Comm_revoke(comm);
     comm_record *record = error == MPI_SUCCESS ? communicators_find(comm) : NULL;
     if (record != NULL) {

@@ -12,10 +12,16 @@
 
 static pthread_mutex_t writing = PTHREAD_MUTEX_INITIALIZER;
 
-void *handle_table_find_behind(handle_table *in, uintptr_t wanted, size_t at) {
+void *handle_table_find_behind(_Atomic(handle_table *) *where, uintptr_t wanted) {
+    /* Acquire pairs with the release in grow(): the copied slots are visible. */
+    handle_table *in = atomic_load_explicit(where, memory_order_acquire);
+    if (in == NULL || handle_table_is_mark(wanted)) {
+        return NULL;
+    }
     size_t mask = ((size_t)1 << in->slots_log2) - 1;
+    size_t at = handle_table_first_slot(in, wanted);
     for (uintptr_t key = ~HANDLE_TABLE_EMPTY; key != HANDLE_TABLE_EMPTY;) {
-        /* Acquire: as in handle_table_find(). */
+        /* Acquire: as in handle_table_find_first(). */
         key = atomic_load_explicit(&in->slots[at].key, memory_order_acquire);
         if (key == wanted) {
             return atomic_load_explicit(&in->slots[at].value, memory_order_relaxed);
@@ -28,7 +34,7 @@ void *handle_table_find_behind(handle_table *in, uintptr_t wanted, size_t at) {
 /* Readers of other keys always skip this slot: they see it removed, or with this key. */
 static void put(handle_table *in, uintptr_t key, void *value) {
     size_t mask = ((size_t)1 << in->slots_log2) - 1;
-    size_t at = handle_table_first_slot(key, in->slots_log2);
+    size_t at = handle_table_first_slot(in, key);
     for (;;) {
         uintptr_t held = atomic_load_explicit(&in->slots[at].key, memory_order_relaxed);
         if (held == HANDLE_TABLE_EMPTY) {
@@ -49,7 +55,7 @@ static handle_table *grow(_Atomic(handle_table *) *where, handle_table *from) {
     size_t from_slots = from != NULL ? (size_t)1 << from->slots_log2 : 0;
     for (size_t at = 0; at < from_slots; at++) {
         uintptr_t key = atomic_load_explicit(&from->slots[at].key, memory_order_relaxed);
-        live += key != HANDLE_TABLE_EMPTY && key != HANDLE_TABLE_REMOVED;
+        live += !handle_table_is_mark(key);
     }
     unsigned slots_log2 = FIRST_SLOTS_LOG2;
     while (live * 4 >= (size_t)1 << slots_log2) {
@@ -60,13 +66,14 @@ static handle_table *grow(_Atomic(handle_table *) *where, handle_table *from) {
         return NULL;
     }
     larger->slots_log2 = slots_log2;
+    larger->shift = 64 - slots_log2;
     for (size_t at = 0; at < from_slots; at++) {
         uintptr_t key = atomic_load_explicit(&from->slots[at].key, memory_order_relaxed);
-        if (key != HANDLE_TABLE_EMPTY && key != HANDLE_TABLE_REMOVED) {
+        if (!handle_table_is_mark(key)) {
             put(larger, key, atomic_load_explicit(&from->slots[at].value, memory_order_relaxed));
         }
     }
-    /* Pairs with the acquire in handle_table_find(). */
+    /* Pairs with the acquire in handle_table_find_first(). */
     atomic_store_explicit(where, larger, memory_order_release);
     return larger;
 }
@@ -102,7 +109,7 @@ void handle_table_remove(_Atomic(handle_table *) *where, uintptr_t key, const vo
     pthread_mutex_lock(&writing);
     handle_table *in = atomic_load_explicit(where, memory_order_relaxed);
     size_t slots = in != NULL ? (size_t)1 << in->slots_log2 : 0;
-    size_t at = slots != 0 ? handle_table_first_slot(key, in->slots_log2) : 0;
+    size_t at = slots != 0 ? handle_table_first_slot(in, key) : 0;
     for (size_t probes = 0; probes < slots; probes++, at = (at + 1) & (slots - 1)) {
         uintptr_t held = atomic_load_explicit(&in->slots[at].key, memory_order_relaxed);
         if (held == HANDLE_TABLE_EMPTY) {
@@ -125,7 +132,7 @@ void handle_table_visit(_Atomic(handle_table *) *where, void (*visit)(void *valu
     for (size_t at = 0; at < slots; at++) {
         /* `visit` may remove the value; that empties slots, but moves none. */
         uintptr_t key = atomic_load_explicit(&in->slots[at].key, memory_order_relaxed);
-        if (key != HANDLE_TABLE_EMPTY && key != HANDLE_TABLE_REMOVED) {
+        if (!handle_table_is_mark(key)) {
             visit(atomic_load_explicit(&in->slots[at].value, memory_order_relaxed));
         }
     }

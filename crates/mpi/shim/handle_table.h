@@ -22,31 +22,44 @@ typedef struct handle_table_slot {
 
 typedef struct handle_table {
     unsigned slots_log2;
+    unsigned shift; /* 64 - slots_log2 */
     size_t taken; /* used or removed; only the writer reads it */
     handle_table_slot slots[];
 } handle_table;
 
-static inline size_t handle_table_first_slot(uintptr_t key, unsigned slots_log2) {
-    return (size_t)(((uint64_t)key * UINT64_C(0x9E3779B97F4A7C15)) >> (64 - slots_log2));
+static inline size_t handle_table_first_slot(const handle_table *in, uintptr_t key) {
+    return (size_t)(((uint64_t)key * UINT64_C(0x9E3779B97F4A7C15)) >> in->shift);
 }
 
-/* handle_table_find() from the slot `at` on, for the few keys that share a first slot. */
-void *handle_table_find_behind(handle_table *in, uintptr_t wanted, size_t at);
+/* Whether it marks a slot that holds no handle: HANDLE_TABLE_EMPTY or HANDLE_TABLE_REMOVED. */
+static inline bool handle_table_is_mark(uintptr_t key) {
+    return key + 1 <= 1;
+}
+
+/* handle_table_find() for handles that are not in the table, and for the few that share a first slot. */
+void *handle_table_find_behind(_Atomic(handle_table *) *where, uintptr_t wanted);
+
+/*
+ * The value of a handle if it is in the slot where it is looked for first, as nearly all are; null says
+ * nothing. Calls nothing, so a caller that calls nothing else either needs no stack.
+ */
+static inline void *handle_table_find_first(_Atomic(handle_table *) *where, uintptr_t wanted) {
+    /* Acquire pairs with the release in grow(): the copied slots are visible. */
+    handle_table *in = atomic_load_explicit(where, memory_order_acquire);
+    if (in == NULL || handle_table_is_mark(wanted)) {
+        return NULL;
+    }
+    handle_table_slot *slot = &in->slots[handle_table_first_slot(in, wanted)];
+    /* Acquire pairs with the release in put(): the value of this key is visible. */
+    bool is_there = atomic_load_explicit(&slot->key, memory_order_acquire) == wanted;
+    return __builtin_expect(is_there, 1) ? atomic_load_explicit(&slot->value, memory_order_relaxed)
+                                         : NULL;
+}
 
 /* The value of a handle, or null. In a header: every collective begins with it. */
 static inline void *handle_table_find(_Atomic(handle_table *) *where, uintptr_t wanted) {
-    /* Acquire pairs with the release in grow(): the copied slots are visible. */
-    handle_table *in = atomic_load_explicit(where, memory_order_acquire);
-    if (in == NULL || wanted == HANDLE_TABLE_EMPTY || wanted == HANDLE_TABLE_REMOVED) {
-        return NULL;
-    }
-    size_t at = handle_table_first_slot(wanted, in->slots_log2);
-    /* Acquire pairs with the release in put(): the value of this key is visible. */
-    if (__builtin_expect(
-            atomic_load_explicit(&in->slots[at].key, memory_order_acquire) == wanted, 1)) {
-        return atomic_load_explicit(&in->slots[at].value, memory_order_relaxed);
-    }
-    return handle_table_find_behind(in, wanted, at);
+    void *value = handle_table_find_first(where, wanted);
+    return __builtin_expect(value != NULL, 1) ? value : handle_table_find_behind(where, wanted);
 }
 
 /* Adds the value of a handle that must not be in the table. False: out of memory. */

@@ -261,11 +261,6 @@ static comm_record *offload_allgather(const void *sendbuf, gather_side send, voi
                           operation);
 }
 
-static int run_timed_or_not(comm_record *record, tributary_operation *operation, staging *through) {
-    return timing_is_on ? timing_run(record, operation, through)
-                        : run_through(record, operation, through);
-}
-
 /* Bytes of the vector that a reduce-scatter takes from each rank. */
 static uint64_t scattered_bytes(count_array counts, MPI_Datatype datatype, MPI_Comm comm) {
     int ranks = 0;
@@ -294,7 +289,7 @@ static uint64_t gathered_bytes(const void *sendbuf, gather_side send, gather_sid
  */
 #define BLOCKING(name, parameters, arguments, decision, collective, len_bytes)                     \
     TIMED(name, parameters, arguments, collective, len_bytes)                                      \
-    INTERPOSE(name, parameters, arguments) {                                                       \
+    INTERPOSE(name, parameters) {                                                                  \
         tributary_operation operation;                                                             \
         staging through = {.needed = false};                                                       \
         comm_record *record = decision(OFFLOAD_BLOCKING);                                          \
@@ -303,7 +298,7 @@ static uint64_t gathered_bytes(const void *sendbuf, gather_side send, gather_sid
     }
 
 #define NONBLOCKING(name, parameters, arguments, decision)                                         \
-    INTERPOSE(name, parameters, arguments) {                                                       \
+    INTERPOSE(name, parameters) {                                                                  \
         tributary_operation operation;                                                             \
         staging through = {.needed = false};                                                       \
         comm_record *record = decision(OFFLOAD_NONBLOCKING);                                       \
@@ -313,10 +308,10 @@ static uint64_t gathered_bytes(const void *sendbuf, gather_side send, gather_sid
 
 /* `define` is INTERPOSE or INTERPOSE_EXTENSION, and `underlying_name` the member of `underlying`. */
 #define PERSISTENT(define, name, underlying_name, parameters, arguments, decision)                 \
-    define(name, parameters, arguments) {                                                          \
+    define(name, parameters) {                                                                     \
         tributary_operation operation;                                                             \
         staging through = {.needed = false};                                                       \
-        comm_record *record = decision(OFFLOAD_PERSISTENT);                                          \
+        comm_record *record = decision(OFFLOAD_PERSISTENT);                                        \
         return record != NULL ? persistent_make(record, &operation, &through, request)             \
                               : persistent_passed(underlying.underlying_name arguments, request);  \
     }

@@ -118,7 +118,7 @@ static void stop(void) {
     underlying.Comm_free(&shim_self);
 }
 
-INTERPOSE(Finalize, (void), ()) {
+INTERPOSE(Finalize, (void)) {
     stop();
     return underlying.Finalize();
 }

@@ -7,8 +7,7 @@
     INTERPOSE(name,                                                                                \
               (const void *sendbuf, void *recvbuf, count_type count,                               \
                MPI_Datatype datatype, MPI_Op op, MPI_Comm comm,                                    \
-               MPI_Request *request),                                                              \
-              (sendbuf, recvbuf, count, datatype, op, comm, request)) {                            \
+               MPI_Request *request)) {                                                            \
         tributary_operation operation;                                                             \
         comm_record *record = offload_allreduce(sendbuf, recvbuf, count, datatype, op, comm,       \
                                                 OFFLOAD_NONBLOCKING, &operation);                  \
@@ -21,8 +20,7 @@
     INTERPOSE(name,                                                                                \
               (const void *sendbuf, void *recvbuf, count_type count,                               \
                MPI_Datatype datatype, MPI_Op op, int root, MPI_Comm comm,                          \
-               MPI_Request *request),                                                              \
-              (sendbuf, recvbuf, count, datatype, op, root, comm, request)) {                      \
+               MPI_Request *request)) {                                                            \
         tributary_operation operation;                                                             \
         comm_record *record = offload_reduce(sendbuf, recvbuf, count, datatype, op, root, comm,    \
                                              OFFLOAD_NONBLOCKING, &operation);                     \
@@ -34,8 +32,7 @@
 #define IBCAST(name, count_type)                                                                   \
     INTERPOSE(name,                                                                                \
               (void *buffer, count_type count, MPI_Datatype datatype, int root,                    \
-               MPI_Comm comm, MPI_Request *request),                                               \
-              (buffer, count, datatype, root, comm, request)) {                                    \
+               MPI_Comm comm, MPI_Request *request)) {                                             \
         tributary_operation operation;                                                             \
         staging through;                                                                           \
         comm_record *record = offload_broadcast(buffer, count, datatype, root, comm,               \
@@ -52,7 +49,7 @@ IALLREDUCE(Iallreduce_c, MPI_Count)
 IREDUCE(Ireduce_c, MPI_Count)
 IBCAST(Ibcast_c, MPI_Count)
 
-INTERPOSE(Ibarrier, (MPI_Comm comm, MPI_Request *request), (comm, request)) {
+INTERPOSE(Ibarrier, (MPI_Comm comm, MPI_Request *request)) {
     tributary_operation operation;
     comm_record *record = offload_barrier(comm, OFFLOAD_NONBLOCKING, &operation);
     return record != NULL ? pending_start(record, &operation, NULL, request)

@@ -228,7 +228,7 @@ void pending_rest(bool is_first) {
 }
 
 static bool any_under_way(void) {
-    return atomic_load_explicit(&pending_count, memory_order_relaxed) % PENDING_PERSISTENT >
+    return pending_counted() % PENDING_PERSISTENT >
            atomic_load_explicit(&pending_failed, memory_order_relaxed);
 }
 

@@ -18,23 +18,24 @@
 #define PENDING_PERSISTENT (1L << 32)
 extern atomic_long pending_count __attribute__((visibility("hidden")));
 
-/*
- * True if a request of this process may be ours. Relaxed: a thread that waits for a request got its
- * handle after the request was counted, so it sees the count.
- */
+/* Relaxed: a thread that waits for a request got its handle after the request was counted. */
+static inline long pending_counted(void) {
+    return atomic_load_explicit(&pending_count, memory_order_relaxed);
+}
+
+/* True if a request of this process may be ours. */
 static inline bool pending_any(void) {
-    return __builtin_expect(atomic_load_explicit(&pending_count, memory_order_relaxed) != 0, 0);
+    return __builtin_expect(pending_counted() != 0, 0);
 }
 
-/* True if a nonblocking operation is outstanding. Relaxed: as in pending_any(). */
+/* True if a nonblocking operation is outstanding. */
 static inline bool pending_any_outstanding(void) {
-    return atomic_load_explicit(&pending_count, memory_order_relaxed) % PENDING_PERSISTENT != 0;
+    return pending_counted() % PENDING_PERSISTENT != 0;
 }
 
-/* True if a request may be a persistent one of ours. Relaxed: as in pending_any(). */
+/* True if a request may be a persistent one of ours. */
 static inline bool pending_any_persistent(void) {
-    long counted = atomic_load_explicit(&pending_count, memory_order_relaxed);
-    return __builtin_expect(counted >= PENDING_PERSISTENT, 0);
+    return __builtin_expect(pending_counted() >= PENDING_PERSISTENT, 0);
 }
 
 /*

@@ -19,12 +19,26 @@ static bool is_active(const persistent *of) {
     return of->is_direct || of->stand_in != MPI_REQUEST_NULL;
 }
 
+/* Makes a persistent request that nobody starts. If anyone did start it, it would be complete at once. */
+static int make_handle(MPI_Request *handle) {
+#ifndef OPEN_MPI
+    /*
+     * In MPICH 4.0.2 a persistent collective never ends if it gets the memory of a message's request that
+     * was freed. The handles must not be what causes that.
+     */
+    if (UNDERLYING_HAS(Barrier_init)) {
+        return underlying.Barrier_init(shim_self, MPI_INFO_NULL, handle);
+    }
+#endif
+    /* A message from nowhere. */
+    return underlying.Recv_init(NULL, 0, MPI_BYTE, MPI_PROC_NULL, 0, shim_self, handle);
+}
+
 /* Prepares the operation and makes the handle. On an error, what was made is left for discard(). */
 static int prepare(persistent *of, tributary_operation *operation) {
     int error = staging_keep(&of->through, operation);
     if (error == MPI_SUCCESS) {
-        /* A message from nowhere: if anyone did start it, it would be complete at once. */
-        error = underlying.Recv_init(NULL, 0, MPI_BYTE, MPI_PROC_NULL, 0, shim_self, &of->handle);
+        error = make_handle(&of->handle);
     }
     if (error != MPI_SUCCESS) {
         return error;
@@ -66,6 +80,7 @@ int persistent_make(comm_record *record, tributary_operation *operation, const s
         discard(of);
         return raise_error(record, error);
     }
+    of->is_plain = staging_is_idle(&of->through) && !fault_tolerance_is_on() && !timing_is_on;
     communicators_hold(record);
     atomic_fetch_add_explicit(&pending_count, PENDING_PERSISTENT, memory_order_relaxed);
     *request = of->handle;
@@ -85,8 +100,9 @@ int persistent_passed(int error, const MPI_Request *request) {
     return error;
 }
 
-static int start(persistent *of) {
-    if (__builtin_expect(is_active(of), 0)) {
+/* What a start needs beside the core. Returns an MPI error code, for which the error handler was called. */
+static int prepare_start(persistent *of) {
+    if (is_active(of)) {
         return raise_error(of->record, MPI_ERR_REQUEST);
     }
     if (!staging_is_idle(&of->through)) {
@@ -99,17 +115,34 @@ static int start(persistent *of) {
         tributary_communicator_give_up(of->record->core); /* so this operation fails as well */
     }
     timing_leave_out(of->collective);
-    tributary_prepared_start(of->core);
-    of->is_direct = true;
     return MPI_SUCCESS;
 }
 
-INTERPOSE(Start, (MPI_Request *request), (request)) {
+static int start(persistent *of) {
+    int error = prepare_start(of);
+    if (error != MPI_SUCCESS) {
+        return error;
+    }
+    of->is_direct = true;
+    return tributary_prepared_start(of->core);
+}
+
+static __attribute__((noinline)) int start_any_kind(MPI_Request *request) {
     persistent *of = persistent_find(request);
     return of != NULL ? start(of) : underlying.Start(request);
 }
 
-INTERPOSE(Startall, (int count, MPI_Request requests[]), (count, requests)) {
+INTERPOSE(Start, (MPI_Request *request)) {
+    persistent *of = persistent_find_first(pending_counted(), request);
+    bool is_ready = of != NULL && of->is_plain && !is_active(of);
+    if (!is_ready) {
+        return start_any_kind(request);
+    }
+    of->is_direct = true;
+    return tributary_prepared_start(of->core);
+}
+
+INTERPOSE(Startall, (int count, MPI_Request requests[])) {
     if (!pending_any_persistent() || requests == NULL) {
         return underlying.Startall(count, requests);
     }
@@ -131,20 +164,6 @@ static void set_empty(MPI_Status *status) {
         status->MPI_SOURCE = MPI_ANY_SOURCE;
         status->MPI_TAG = MPI_ANY_TAG;
     }
-}
-
-/* The start that was under way is over. Returns the program's error. */
-static int conclude(persistent *of, int outcome, MPI_Status *status) {
-    of->is_direct = false;
-    set_empty(status);
-    if (__builtin_expect(outcome != TRIBUTARY_DONE, 0)) {
-        return raise_error(of->record, failure_code(of->record, outcome));
-    }
-    if (__builtin_expect(staging_is_idle(&of->through), 1)) {
-        return MPI_SUCCESS;
-    }
-    int error = staging_unload(&of->through);
-    return error == MPI_SUCCESS ? error : raise_error(of->record, error);
 }
 
 /* The state of a direct one. Ends one on a communicator that MPI knows to be revoked. */
@@ -173,12 +192,20 @@ static __attribute__((noinline)) int wait_long(persistent *of) {
     }
 }
 
-int persistent_wait(persistent *of, MPI_Status *status) {
-    int outcome = tributary_prepared_wait(of->core);
+int persistent_conclude(persistent *of, int outcome, MPI_Status *status) {
     if (outcome == TRIBUTARY_PENDING) {
         outcome = wait_long(of);
     }
-    return conclude(of, outcome, status);
+    of->is_direct = false;
+    set_empty(status);
+    if (outcome != TRIBUTARY_DONE) {
+        return raise_error(of->record, failure_code(of->record, outcome));
+    }
+    if (staging_is_idle(&of->through)) {
+        return MPI_SUCCESS;
+    }
+    int error = staging_unload(&of->through);
+    return error == MPI_SUCCESS ? error : raise_error(of->record, error);
 }
 
 int persistent_test(persistent *of, int *flag, MPI_Status *status) {
@@ -189,7 +216,7 @@ int persistent_test(persistent *of, int *flag, MPI_Status *status) {
         shim_drive_mpi();
         return MPI_SUCCESS;
     }
-    return conclude(of, outcome, status);
+    return persistent_conclude(of, outcome, status);
 }
 
 /* From here on MPI's functions complete the start that is under way. */
@@ -269,7 +296,7 @@ bool persistent_all_direct(int count, const MPI_Request requests[]) {
     return any;
 }
 
-INTERPOSE(Request_free, (MPI_Request *request), (request)) {
+INTERPOSE(Request_free, (MPI_Request *request)) {
     persistent *of = persistent_find(request);
     if (of == NULL) {
         if (persistent_any_passed() && request != NULL) {

@@ -19,12 +19,23 @@ typedef struct persistent {
     tributary_prepared *core;
     uint32_t collective; /* TRIBUTARY_ALLREDUCE ... */
     MPI_Request handle;
+    bool is_plain;        /* a start and its end need nothing but the core */
     bool is_direct;       /* active, without a stand-in */
     MPI_Request stand_in; /* active with this stand-in, unless it is MPI_REQUEST_NULL */
     staging through;
 } persistent;
 
 extern _Atomic(handle_table *) persistent_table __attribute__((visibility("hidden")));
+
+/*
+ * What we keep for a request, if it is a persistent one of ours and found at once; null says nothing.
+ * `counted` is pending_counted().
+ */
+static inline persistent *persistent_find_first(long counted, const MPI_Request *request) {
+    return __builtin_expect(counted >= PENDING_PERSISTENT, 0) && request != NULL
+               ? handle_table_find_first(&persistent_table, (uintptr_t)*request)
+               : NULL;
+}
 
 /* What we keep for a request; null if it is not a persistent one of ours. */
 static inline persistent *persistent_find(const MPI_Request *request) {
@@ -61,8 +72,21 @@ static inline bool persistent_any_passed(void) {
     return atomic_load_explicit(&persistent_passed_table, memory_order_relaxed) != NULL;
 }
 
-/* MPI_Wait on a request that is direct. */
-int persistent_wait(persistent *of, MPI_Status *status);
+/*
+ * Ends a direct start, which has come to this outcome: waits on if it is TRIBUTARY_PENDING. Returns the
+ * program's error.
+ */
+int persistent_conclude(persistent *of, int outcome, MPI_Status *status);
+
+/* MPI_Wait on a request that is direct. In a header: a solver waits for one of a few bytes at a time. */
+static inline int persistent_wait(persistent *of, MPI_Status *status) {
+    int outcome = tributary_prepared_wait(of->core);
+    if (__builtin_expect(outcome == TRIBUTARY_DONE && of->is_plain && status == MPI_STATUS_IGNORE, 1)) {
+        of->is_direct = false;
+        return MPI_SUCCESS;
+    }
+    return persistent_conclude(of, outcome, status);
+}
 
 /* MPI_Test on a request that is direct. */
 int persistent_test(persistent *of, int *flag, MPI_Status *status);

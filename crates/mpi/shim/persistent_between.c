@@ -13,13 +13,12 @@
 #define ALLREDUCE_INIT(define, name, underlying_name, count_type)                                  \
     define(name,                                                                                   \
            (const void *sendbuf, void *recvbuf, count_type count, MPI_Datatype datatype,           \
-            MPI_Op op, MPI_Comm comm, MPI_Info info, MPI_Request *request),                        \
-           (sendbuf, recvbuf, count, datatype, op, comm, info, request)) {                         \
+            MPI_Op op, MPI_Comm comm, MPI_Info info, MPI_Request *request)) {                      \
         tributary_operation operation = {.cuts = NULL};                                            \
         comm_record *record = offload_allreduce(sendbuf, recvbuf, count, datatype, op, comm,       \
-                                                OFFLOAD_PERSISTENT, &operation);                     \
+                                                OFFLOAD_PERSISTENT, &operation);                   \
         return record != NULL ? persistent_make(record, &operation, NULL, request)                 \
-                              : persistent_passed(underlying.underlying_name(                       \
+                              : persistent_passed(underlying.underlying_name(                      \
                                     sendbuf, recvbuf, count, datatype, op, comm, info, request),   \
                                 request);                                                          \
     }
@@ -27,13 +26,12 @@
 #define REDUCE_INIT(define, name, underlying_name, count_type)                                     \
     define(name,                                                                                   \
            (const void *sendbuf, void *recvbuf, count_type count, MPI_Datatype datatype,           \
-            MPI_Op op, int root, MPI_Comm comm, MPI_Info info, MPI_Request *request),              \
-           (sendbuf, recvbuf, count, datatype, op, root, comm, info, request)) {                   \
+            MPI_Op op, int root, MPI_Comm comm, MPI_Info info, MPI_Request *request)) {            \
         tributary_operation operation = {.cuts = NULL};                                            \
         comm_record *record = offload_reduce(sendbuf, recvbuf, count, datatype, op, root, comm,    \
-                                             OFFLOAD_PERSISTENT, &operation);                        \
+                                             OFFLOAD_PERSISTENT, &operation);                      \
         return record != NULL ? persistent_make(record, &operation, NULL, request)                 \
-                              : persistent_passed(underlying.underlying_name(                       \
+                              : persistent_passed(underlying.underlying_name(                      \
                                     sendbuf, recvbuf, count, datatype, op, root, comm, info,       \
                                     request), request);                                            \
     }
@@ -41,24 +39,23 @@
 #define BCAST_INIT(define, name, underlying_name, count_type)                                      \
     define(name,                                                                                   \
            (void *buffer, count_type count, MPI_Datatype datatype, int root, MPI_Comm comm,        \
-            MPI_Info info, MPI_Request *request),                                                  \
-           (buffer, count, datatype, root, comm, info, request)) {                                 \
+            MPI_Info info, MPI_Request *request)) {                                                \
         tributary_operation operation = {.cuts = NULL};                                            \
         staging through;                                                                           \
         comm_record *record = offload_broadcast(buffer, count, datatype, root, comm,               \
-                                                OFFLOAD_PERSISTENT, &operation, &through);           \
+                                                OFFLOAD_PERSISTENT, &operation, &through);         \
         return record != NULL ? persistent_make(record, &operation, &through, request)             \
-                              : persistent_passed(underlying.underlying_name(                       \
+                              : persistent_passed(underlying.underlying_name(                      \
                                     buffer, count, datatype, root, comm, info, request),           \
                                 request);                                                          \
     }
 
 #define BARRIER_INIT(define, name, underlying_name)                                                \
-    define(name, (MPI_Comm comm, MPI_Info info, MPI_Request *request), (comm, info, request)) {    \
+    define(name, (MPI_Comm comm, MPI_Info info, MPI_Request *request)) {                           \
         tributary_operation operation;                                                             \
-        comm_record *record = offload_barrier(comm, OFFLOAD_PERSISTENT, &operation);                 \
+        comm_record *record = offload_barrier(comm, OFFLOAD_PERSISTENT, &operation);               \
         return record != NULL ? persistent_make(record, &operation, NULL, request)                 \
-                              : persistent_passed(                                                  \
+                              : persistent_passed(                                                 \
                                     underlying.underlying_name(comm, info, request), request);     \
     }
 

@@ -30,11 +30,11 @@ void shim_drive_mpi(void);
  * Defines the shim's MPI_<name>, which runs while the shim is on. `number` says that dispatch/functions.h
  * has it too.
  */
-#define INTERPOSE(name, parameters, arguments)                                                     \
+#define INTERPOSE(name, parameters)                                                                \
     INTERPOSE_AS(DISPATCH_MPI_##name, name, parameters, false)
 
 /* The same for MPIX_<name>. */
-#define INTERPOSE_EXTENSION(name, parameters, arguments)                                           \
+#define INTERPOSE_EXTENSION(name, parameters)                                                      \
     INTERPOSE_AS(DISPATCH_MPIX_##name, X_##name, parameters, false)
 
 /* The same for a function that runs before the shim is on, too. */

@@ -41,7 +41,7 @@ static int run_fast(comm_record *record, const tributary_operation *operation) {
 static int run_untimed(comm_record *record, tributary_operation *operation, staging *through) {
     bool combines_by_mpi = operation->combiner.combine != NULL;
     if (!record->is_on_one_host || combines_by_mpi || (through != NULL && !staging_is_idle(through))) {
-        return through != NULL ? run_through(record, operation, through) : run(record, operation);
+        return run_through(record, operation, through);
     }
     int outcome = run_fast(record, operation);
     return outcome == 0 ? MPI_SUCCESS : failure_raise(record, outcome);

@@ -47,18 +47,19 @@ pub unsafe extern "C" fn tributary_prepare(
     ptr::null_mut()
 }
 
-/// Starts it once more.
+/// Starts it once more. Returns 0, as MPI does: so a caller that has nothing to add can jump here.
 ///
 /// # Safety
 /// `prepared` came from `tributary_prepare` and was not freed; its last start is over. Its buffers are as
 /// `Communicator::start` asks.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn tributary_prepared_start(prepared: *const CPrepared) {
+pub unsafe extern "C" fn tributary_prepared_start(prepared: *const CPrepared) -> c_int {
     // SAFETY: `prepared` was not freed: the header's rule on pointers.
     let prepared = unsafe { &*prepared };
     // SAFETY: the header asks that the last start is over, and that the buffers and cuts are valid, and
     // used by nobody else, until this one is.
     unsafe { prepared.prepared.start() };
+    0
 }
 
 /// Drives it.

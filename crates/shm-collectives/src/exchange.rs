@@ -7,13 +7,14 @@ use std::{ptr, slice};
 
 use super::combine::Combine;
 use super::copy::copy;
+use super::operation::{Action, Operation};
 use super::ring::{Awaited, AwaitedEvent, Rings};
 use super::segment::{EXCHANGE_RING, RINGS};
 
-/// The second half of an exchange, which has published this rank's contribution: an allreduce, or without
-/// a kernel a barrier.
+/// A short allreduce of two ranks, or without a kernel their barrier: each publishes its contribution, and
+/// takes the result when the other has. [`HostGroup::exchange`](super::HostGroup::exchange) makes it.
 #[derive(Clone, Copy)]
-pub(super) struct Exchange {
+pub struct Exchange {
     pub(super) kernel: Option<&'static dyn Combine>,
     pub(super) source: *const u8,
     pub(super) target: *mut u8,
@@ -21,6 +22,18 @@ pub(super) struct Exchange {
 }
 
 impl Exchange {
+    /// What an operation of two ranks is as an exchange; none if it is another, or too long.
+    pub(super) fn of(operation: &Operation) -> Option<Self> {
+        let &Operation { source, target, len_bytes, .. } = operation;
+        let (kernel, shortest) = match operation.action {
+            Action::Allreduce(kernel) => (Some(kernel), 1),
+            Action::Barrier => (None, 0),
+            _ => return None,
+        };
+        let fits = (shortest..=RINGS[EXCHANGE_RING].capacity_bytes).contains(&len_bytes);
+        fits.then_some(Self { kernel, source, target, len_bytes })
+    }
+
     /// Takes the result if the peer has come.
     pub(super) fn advance(self, rings: &mut Rings) -> Result<(), Awaited> {
         let peer = 1 - rings.local_rank;
@@ -30,21 +43,21 @@ impl Exchange {
             return Err(Awaited { peer, ring: EXCHANGE_RING, step, event });
         }
         // SAFETY: the peer's flag was seen.
-        unsafe { self.take(rings) };
+        unsafe { self.take(self.kernel, rings) };
         Ok(())
     }
 
-    /// Takes the result.
+    /// Takes the result, by the exchange's kernel.
     ///
     /// # Safety
     /// The peer's flag was seen.
     #[inline]
-    pub(super) unsafe fn take(self, rings: &mut Rings) {
-        let Self { kernel, source, target, len_bytes } = self;
+    pub(super) unsafe fn take(self, kernel: Option<&(impl Combine + ?Sized)>, rings: &mut Rings) {
+        let Self { source, target, len_bytes, .. } = self;
         if let Some(kernel) = kernel {
-            // SAFETY: `post_exchange` makes exchanges, in groups of two ranks, with vectors of one slot
-            // and with buffers that are valid until the operation is over; the peer's flag was
-            // seen, by this function's contract.
+            // SAFETY: `post_exchange` puts exchanges here, in groups of two ranks and with buffers that
+            // are valid until the operation is over; the vector fits a slot, as `of` has checked; the
+            // peer's flag was seen, by this function's contract.
             unsafe { consume_exchanged(rings, kernel, source, target, len_bytes) };
         }
         rings.finish(EXCHANGE_RING, true);

@@ -140,11 +140,7 @@ impl HostGroup {
     ///
     /// # Errors
     /// As [`poll`](Self::poll).
-    #[inline]
     pub fn complete(&mut self) -> Result<(), Lost> {
-        if let Some(Job::Exchange(exchange)) = self.running {
-            return self.complete_exchange(exchange);
-        }
         while let Err(awaited) = self.advance() {
             self.wait_for(awaited)?;
         }

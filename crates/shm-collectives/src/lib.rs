@@ -189,6 +189,7 @@ pub mod waiting;
 pub use attach::{Attachment, SettleError};
 pub use combine::{Combine, Wide, element_bytes_max, reduce_in_order};
 pub use delivery::{DeliveryError, Mailbox, MailboxName};
+pub use exchange::Exchange;
 pub use failure::{Lost, LostCause};
 pub use group::HostGroup;
 pub use offer::{AttachError, Offer, OfferError, OfferFormatError, SegmentHandle};

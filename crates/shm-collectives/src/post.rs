@@ -1,12 +1,15 @@
 //! Operations that are posted: a rank does its part in one call, and takes its result in another.
 
+use std::mem;
+
+use super::combine::Combine;
 use super::copy::copy_short;
 use super::exchange::Exchange;
 use super::failure::Lost;
 use super::group::HostGroup;
 use super::job::Job;
-use super::operation::{Action, Operation};
-use super::segment::{EXCHANGE_RING, RINGS};
+use super::operation::Operation;
+use super::segment::EXCHANGE_RING;
 
 /// What a rank owes the others in an operation that it has [posted](HostGroup::post).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,23 +33,14 @@ impl HostGroup {
     ///
     /// # Safety
     /// As [`start`](Self::start).
-    #[inline]
     pub unsafe fn post(&mut self, operation: &Operation) -> Result<Posted, Lost> {
         // SAFETY: this function's contract is that of `start`, which is the callee's.
-        if unsafe { self.post_exchange(operation) } {
+        if self.exchange(operation).is_some_and(|exchange| unsafe { self.post_exchange(&exchange) })
+        {
             return Ok(Posted::OwesNothing);
         }
-        // SAFETY: as above.
-        unsafe { self.post_staged(*operation) }
-    }
-
-    /// [`post`](Self::post) for operations of any kind.
-    ///
-    /// # Safety
-    /// As [`start`](Self::start).
-    unsafe fn post_staged(&mut self, operation: Operation) -> Result<Posted, Lost> {
         // SAFETY: this function's contract is that of `start`.
-        unsafe { self.start(operation)? };
+        unsafe { self.start(*operation)? };
         if self.advance().is_ok() {
             return self.liveness.known().map(|()| Posted::OwesNothing);
         }
@@ -57,23 +51,23 @@ impl HostGroup {
         Ok(if owes_nothing { Posted::OwesNothing } else { Posted::OwesMore })
     }
 
-    /// Posts a short allreduce or barrier of two ranks. `false` if it is none, or cannot begin at once:
-    /// nothing has been done then.
+    /// What an operation is as an exchange; none if it is another, or among other than two ranks.
+    #[must_use]
+    pub fn exchange(&self, operation: &Operation) -> Option<Exchange> {
+        if self.rings.ranks == 2 { Exchange::of(operation) } else { None }
+    }
+
+    /// Posts an exchange, in which this rank then owes nothing. `false` if it cannot begin at once: nothing
+    /// has been done then.
     ///
     /// # Safety
-    /// As [`start`](Self::start).
+    /// As [`start`](Self::start). The exchange is of this group.
     #[inline]
-    unsafe fn post_exchange(&mut self, operation: &Operation) -> bool {
-        let &Operation { source, target, len_bytes, .. } = operation;
-        let (kernel, shortest) = match operation.action {
-            Action::Allreduce(kernel) => (Some(kernel), 1),
-            Action::Barrier => (None, 0),
-            _ => return false,
-        };
-        let fits = (shortest..=RINGS[EXCHANGE_RING].capacity_bytes).contains(&len_bytes);
-        if self.rings.ranks != 2 || !fits || !self.is_ready() {
+    pub unsafe fn post_exchange(&mut self, exchange: &Exchange) -> bool {
+        if !self.is_ready() {
             return false;
         }
+        let &Exchange { kernel, source, len_bytes, .. } = exchange;
         if kernel.is_some() {
             // SAFETY: `source` is valid for `len_bytes` by the contract of `start`, and no caller's
             // buffer lies in the segment; an exchange slot is free in its step, and `own_slot` gives
@@ -81,17 +75,23 @@ impl HostGroup {
             unsafe { copy_short(source, self.rings.own_slot(EXCHANGE_RING, len_bytes)) };
         }
         self.rings.publish(EXCHANGE_RING, len_bytes);
-        self.running = Some(Job::Exchange(Exchange { kernel, source, target, len_bytes }));
+        // Nothing runs, so nothing is dropped.
+        mem::forget(self.running.replace(Job::Exchange(*exchange)));
         true
     }
 
-    /// Waits for the exchange in progress.
+    /// Waits for the operation in progress, if it is an exchange, which has this kernel: the caller knows its
+    /// type. `false` if it is none, or a rank was lost: [`complete`](Self::complete) then says which.
     #[inline]
-    pub(super) fn complete_exchange(&mut self, exchange: Exchange) -> Result<(), Lost> {
-        self.await_exchange()?;
+    pub fn complete_exchange(&mut self, kernel: Option<&(impl Combine + ?Sized)>) -> bool {
+        let Some(Job::Exchange(exchange)) = self.running else { return false };
+        if self.await_exchange().is_err() {
+            return false;
+        }
         // SAFETY: `await_exchange` has seen the peer's flag.
-        unsafe { exchange.take(&mut self.rings) };
-        self.running = None;
-        Ok(())
+        unsafe { exchange.take(kernel, &mut self.rings) };
+        // There is nothing in an exchange to drop.
+        mem::forget(self.running.take());
+        true
     }
 }

@@ -12,8 +12,9 @@ use std::task::Poll;
 use tributary_shm_collectives as shm;
 
 use super::plan::{Plan, Stage};
-use super::prepared::{PreparedNumber, PreparedOperation};
+use super::prepared::{PreparedExchange, PreparedNumber, PreparedOperation};
 use super::{Current, Engine, MultiLeader, Queued, is_empty};
+use crate::kernels::PairNumber;
 use crate::operation::{CollectiveError, Operation};
 use crate::request_state::RequestState;
 use crate::selection::Path;
@@ -35,25 +36,65 @@ impl Engine {
         let prepared = Some(PreparedOperation { operation, path, stage, state });
         if let Some(free) = self.prepared.iter().position(Option::is_none) {
             self.prepared[free] = prepared;
-            return Ok(PreparedNumber(free));
+            return Ok(PreparedNumber::of_place(free));
         }
         self.prepared.push(prepared);
-        Ok(PreparedNumber(self.prepared.len() - 1))
+        Ok(PreparedNumber::of_place(self.prepared.len() - 1))
+    }
+
+    /// What an operation is as an exchange of two ranks in shared memory; none if it is another.
+    pub(crate) fn exchange(&self, number: PreparedNumber) -> Option<PreparedExchange> {
+        let PreparedOperation { operation, stage, .. } = self.prepared[number.place()].as_ref()?;
+        let exchange = self.host.as_ref()?.exchange(stage.as_ref()?)?;
+        let pair = PairNumber::new(operation.operator, operation.datatype);
+        Some(PreparedExchange { number, exchange, kernel: self.kernels.adapter(pair) })
+    }
+
+    /// Starts an operation once more. `false` if it cannot begin at once: nothing has been done then.
+    ///
+    /// # Safety
+    /// As `Communicator::start`.
+    #[inline]
+    pub(crate) unsafe fn post_exchange(&mut self, prepared: &PreparedExchange) -> bool {
+        let Some(host) = self.idle_host() else { return false };
+        // SAFETY: as the caller of this function promises; the exchange is of this group.
+        if !unsafe { host.post_exchange(&prepared.exchange) } {
+            return false;
+        }
+        self.posted = Some(prepared.number);
+        self.has_idle_host = false;
+        true
+    }
+
+    /// Waits for an operation, if it is posted as an exchange. `false` if not, or if it has failed:
+    /// [`complete_posted`](Self::complete_posted) then says how.
+    #[inline]
+    pub(crate) fn complete_exchange(&mut self, prepared: &PreparedExchange) -> bool {
+        let Some(host) = &mut self.host else { return false };
+        if self.posted != Some(prepared.number)
+            || self.failed.is_some()
+            || !host.complete_exchange(prepared.kernel)
+        {
+            return false;
+        }
+        self.posted = None;
+        // As it was before the start, and nothing has come since.
+        self.has_idle_host = true;
+        true
     }
 
     /// Forgets an operation that is not under way.
     pub(crate) fn forget(&mut self, number: PreparedNumber) {
-        self.prepared[number.0] = None;
+        self.prepared[number.place()] = None;
     }
 
     /// Starts an operation once more. `true` if it is in the queue now.
     ///
     /// # Safety
     /// As `Communicator::start`.
-    #[inline]
     pub(crate) unsafe fn start_prepared(&mut self, number: PreparedNumber) -> bool {
         let prepared =
-            self.prepared[number.0].as_ref().expect("who starts it has not forgotten it");
+            self.prepared[number.place()].as_ref().expect("who starts it has not forgotten it");
         prepared.state.reset();
         if self.has_idle_host
             && let (Some(stage), Some(host)) = (&prepared.stage, &mut self.host)
@@ -83,7 +124,6 @@ impl Engine {
     }
 
     /// Waits for an operation, if it is the posted one.
-    #[inline]
     pub(crate) fn complete_posted(
         &mut self,
         number: PreparedNumber,
@@ -110,7 +150,6 @@ impl Engine {
     }
 
     /// Shared memory, if this operation is posted there; an error if the communicator has failed since.
-    #[inline]
     fn posted_host(
         &mut self,
         number: PreparedNumber,
@@ -126,7 +165,6 @@ impl Engine {
     }
 
     /// The posted operation is over.
-    #[inline]
     fn end_posted(
         &mut self,
         outcome: Result<Result<(), shm::Lost>, CollectiveError>,
@@ -141,7 +179,7 @@ impl Engine {
     pub(crate) fn enqueue_posted(&mut self) {
         let Some(number) = self.posted.take() else { return };
         let prepared =
-            self.prepared[number.0].as_ref().expect("a posted operation is not forgotten");
+            self.prepared[number.place()].as_ref().expect("a posted operation is not forgotten");
         let stage = prepared.stage.expect("a posted operation takes shared memory alone");
         let (operation, path) = (prepared.operation, prepared.path);
         self.queue.push_back(Queued { operation, path, request: Arc::clone(&prepared.state) });
