@@ -14,10 +14,10 @@ use tributary_shm_collectives as shm;
 use super::plan::{Plan, Stage};
 use super::prepared::{PreparedExchange, PreparedNumber, PreparedOperation};
 use super::{Current, Engine, MultiLeader, Queued, is_empty};
-use crate::kernels::PairNumber;
 use crate::operation::{CollectiveError, Operation};
 use crate::request_state::RequestState;
 use crate::selection::Path;
+use tributary_inter_host::PairNumber;
 
 impl Engine {
     /// Prepares an operation, whose starts report to `state`.

@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use tributary_shm_collectives as shm;
 
-use crate::kernels::Adapter;
 use crate::operation::Operation;
 use crate::request_state::RequestState;
 use crate::selection::Path;
+use tributary_inter_host::Adapter;
 
 /// Which of an engine's prepared operations, counted from 1: so that comparing an optional one is one
 /// comparison.
