@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use rayon::prelude::*;
 
-use crate::preset::PresetError;
+use crate::preset::{PresetError, Refused};
 use crate::system::SystemError;
 use crate::world::RunError;
 
@@ -23,6 +23,9 @@ pub enum FigureError {
     /// A preset could not be read.
     #[error(transparent)]
     Preset(#[from] PresetError),
+    /// The system can't answer the question.
+    #[error(transparent)]
+    Question(#[from] Refused),
     /// A system could not be made.
     #[error(transparent)]
     System(#[from] SystemError),

@@ -1,19 +1,16 @@
 //! The two published tables, in their published layout.
 
 use super::chart::{Chart, Mark, Series};
+use super::full_hosts::setting;
 use super::output::Figure;
 use super::published;
 use super::sweep::{Effort, FigureError, Progress, sweep};
 use super::table::{Cell, Table};
-use crate::fabric::Vertex;
-use crate::measure::{HostRun, Summary, TreeBenchmark, is_refusal, spread_hosts};
+use crate::measure::{InterHost, Summary, TreeBenchmark, is_refusal, spread_hosts};
 use crate::preset::{self, Preset};
 
 /// Hosts of table 1.
 const HOSTS: u32 = 127;
-
-/// Outstanding operations of the only communicator: more than its longest vector has segments.
-const OSOS: u16 = 16;
 
 /// Host-based, or how in-network results are distributed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,23 +54,13 @@ pub(super) fn measure(
     size_bytes: usize,
     effort: &Effort,
 ) -> Result<Summary, FigureError> {
-    let hosts: Vec<Vertex> = (0..hosts).map(Vertex).collect();
-    let samples = if mode == Mode::Host {
-        let algorithm = HostRun::tuned(preset);
-        HostRun::set_up(preset, &hosts, algorithm, Some(effort.seed))?
-            .allreduce(size_bytes, effort.operations)?
-    } else {
-        let benchmark = TreeBenchmark {
-            hosts,
-            communicators: 1,
-            osos: OSOS,
-            osos_per_job: None,
-            multicast: mode == Mode::Sharp,
-            seed: Some(effort.seed),
-        };
-        benchmark.set_up(preset)?.allreduce(size_bytes, effort.operations)?
+    let inter_host = match mode {
+        Mode::Host => InterHost::HostBased,
+        Mode::Sharp => InterHost::Tree { multicast: true },
+        Mode::SharpReliable => InterHost::Tree { multicast: false },
     };
-    Ok(samples.summary())
+    let setting = setting(hosts, 1, 1, inter_host, effort);
+    Ok(setting.set_up(preset)?.allreduce(size_bytes, effort.operations)?.summary())
 }
 
 /// Every mode and size of table 1, with its summary.
