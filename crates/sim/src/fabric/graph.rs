@@ -2,6 +2,8 @@
 
 mod routes;
 
+use std::collections::BTreeMap;
+
 use tributary_topology::{Fabric, VertexKind};
 
 use super::hop::{Hop, Link, Vertex};
@@ -51,6 +53,7 @@ pub enum GraphError {
 pub struct Graph {
     hosts: u32,
     names: Vec<String>,
+    by_name: BTreeMap<String, Vertex>,
     /// The switch of each host: that of its first link. A switch is its own.
     switch_of: Vec<u32>,
     /// The place of each host among the links of its switch.
@@ -77,7 +80,7 @@ impl Graph {
         at_most("hosts", hosts, HOSTS_MAX)?;
         at_most("switches", order.len() - hosts, SWITCHES_MAX)?;
         let mut number = vec![0; order.len()];
-        let position: std::collections::BTreeMap<_, _> =
+        let position: BTreeMap<_, _> =
             fabric.vertices().enumerate().map(|(index, (id, _))| (id, index)).collect();
         for (new, (id, _)) in order.iter().enumerate() {
             number[position[id]] = new as u32;
@@ -103,29 +106,41 @@ impl Graph {
             links += near.len() as u32;
         }
         let mut switch_of = Vec::with_capacity(names.len());
-        let mut port_of = Vec::with_capacity(hosts);
-        for (host, near) in neighbours[..hosts].iter().enumerate() {
-            let Some(&switch) = near.first() else {
-                return Err(GraphError::Unlinked(names[host].clone()));
-            };
-            let ports = &neighbours[switch as usize];
-            let port = ports.iter().position(|&to| to == host as u32);
-            port_of.push(port.expect("links have both directions") as u16);
-            switch_of.push(switch);
+        for (name, near) in names[..hosts].iter().zip(&neighbours) {
+            switch_of.push(*near.first().ok_or_else(|| GraphError::Unlinked(name.clone()))?);
         }
         switch_of.extend(hosts as u32..names.len() as u32);
+        let mut port_of = vec![0; hosts];
+        for (switch, near) in neighbours.iter().enumerate().skip(hosts) {
+            for (port, &to) in near.iter().enumerate() {
+                if (to as usize) < hosts && switch_of[to as usize] == switch as u32 {
+                    port_of[to as usize] = port as u16;
+                }
+            }
+        }
         let routes = routes_among(hosts, &neighbours).map_err(|lost| {
             let (from, to) = (names[hosts].clone(), names[hosts + lost].clone());
             GraphError::Apart { from, to }
         })?;
         let hosts = hosts as u32;
-        Ok(Self { hosts, names, switch_of, port_of, neighbours, first_link, links, routes })
+        let by_name = names.iter().cloned().zip((0..).map(Vertex)).collect();
+        Ok(Self {
+            hosts,
+            names,
+            by_name,
+            switch_of,
+            port_of,
+            neighbours,
+            first_link,
+            links,
+            routes,
+        })
     }
 
     /// The vertex of that name.
     #[must_use]
     pub fn find(&self, name: &str) -> Option<Vertex> {
-        self.names.iter().position(|known| known == name).map(|index| Vertex(index as u32))
+        self.by_name.get(name).copied()
     }
 
     /// The name of a vertex.

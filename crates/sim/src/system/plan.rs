@@ -68,6 +68,12 @@ impl SystemPlan {
         Ok(Self { wiring, layout })
     }
 
+    /// Hosts and switches of the fabric.
+    #[must_use]
+    pub fn vertices(&self) -> usize {
+        self.wiring.vertices() as usize
+    }
+
     /// The hosts for processes: those that run no aggregation node.
     #[must_use]
     pub fn compute_hosts(&self) -> Vec<Vertex> {
