@@ -253,7 +253,7 @@ const KEYS: &[&str] = &[
     "aggregation.byte:ns/B",
     "aggregation.reply:ns",
     "aggregation.reply_byte:ns/B",
-    "aggregation.reply_engines:1",
+    "tree.osos:1",
     "aggregation.osos:1",
     "aggregation.radix:1",
     "aggregation.payload_max:B",

@@ -101,7 +101,7 @@ fn about_options(error: anyhow::Error) -> anyhow::Error {
 }
 
 /// Runs `work`, with a progress bar if standard error is a terminal.
-fn watched<T: Send>(
+pub(crate) fn watched<T: Send>(
     name: &str,
     work: impl FnOnce(&Progress) -> Result<T, FigureError> + Send,
 ) -> anyhow::Result<T> {
@@ -146,7 +146,7 @@ fn in_text(figure: &Figure, compared: &Compared) -> String {
     text
 }
 
-fn print_table(table: &Table, csv: bool) -> anyhow::Result<ExitCode> {
+pub(crate) fn print_table(table: &Table, csv: bool) -> anyhow::Result<ExitCode> {
     let text = if csv { table.csv() } else { as_text(table) + "\n" };
     io::stdout().lock().write_all(text.as_bytes())?;
     Ok(ExitCode::SUCCESS)

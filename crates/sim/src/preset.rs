@@ -7,6 +7,7 @@ mod error;
 mod file;
 mod layers;
 mod limits;
+mod tunable;
 
 pub use constant::{
     Bytes, Constant, Count, Gigabits, Nanoseconds, NsPerByte, PerMicrosecond, PerSecond, Share,
@@ -17,6 +18,8 @@ pub use file::{
     Adapter, AggregationNodes, Cable, FabricShape, Memory, Noise, Packet, Preset, Software, Switch,
     TreeSoftware,
 };
+
+pub use tunable::{FittedConstant, Tunable};
 
 /// The presets that come with the program: name and text.
 const SHIPPED: &[(&str, &str)] = &[
@@ -50,7 +53,11 @@ pub fn shipped(name: &str) -> Result<Preset, PresetError> {
 /// # Errors
 /// [`PresetError`].
 pub fn read(text: &str) -> Result<Preset, PresetError> {
-    let table = layers::merged(text, &shipped_text)?;
+    complete(layers::merged(text, &shipped_text)?)
+}
+
+/// The preset of a complete table.
+fn complete(table: toml::Table) -> Result<Preset, PresetError> {
     let preset: Preset = serde_path_to_error::deserialize(table).map_err(|error| {
         let key = error.path().to_string();
         PresetError::Key { key, fault: layers::one_line(error.inner().message()) }

@@ -233,7 +233,7 @@ fn mistakes_are_named() {
         (constant("aggregation.osos", "1.5", "1"), "`aggregation.osos` is 1.5; allowed: a whole"),
         (constant("aggregation.radix", "1", "1"), "`aggregation.radix` is 1;"),
         (constant("aggregation.payload_max", "0", "B"), "`aggregation.payload_max` is 0 B;"),
-        (constant("aggregation.reply_engines", "0", "1"), "`aggregation.reply_engines` is 0;"),
+        (constant("tree.osos", "0", "1"), "`tree.osos` is 0; allowed: a whole number, 1 to"),
         (constant("packet.mtu", "0", "B"), "`packet.mtu` is 0 B; allowed: a whole number, 64 to"),
         (constant("access.rate", "0", "Gb/s"), "`access.rate` is 0 Gb/s; allowed: 0.001 to"),
         (constant("trunk.rate", "-3", "Gb/s"), "`trunk.rate` is -3 Gb/s;"),

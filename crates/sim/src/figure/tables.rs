@@ -14,7 +14,7 @@ const HOSTS: u32 = 127;
 
 /// Host-based, or how in-network results are distributed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Mode {
+pub(crate) enum Mode {
     Host,
     Sharp,
     SharpReliable,
@@ -23,7 +23,7 @@ pub(super) enum Mode {
 impl Mode {
     pub(super) const ALL: [Self; 3] = [Self::Host, Self::Sharp, Self::SharpReliable];
 
-    pub(super) fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Host => "host",
             Self::Sharp => "sharp",
@@ -47,7 +47,7 @@ pub(super) fn sizes() -> impl Iterator<Item = usize> {
 }
 
 /// One row of table 1 on `hosts` neighbouring hosts.
-pub(super) fn measure(
+pub(crate) fn measure(
     preset: &Preset,
     mode: Mode,
     hosts: u32,
@@ -129,7 +129,7 @@ const GRANTS: [(usize, u32, u16); 6] =
 const COMMUNICATORS: [u32; 4] = [1, 2, 4, 8];
 
 /// The mean of a cell of table 2; none if the manager refuses a grant.
-pub(super) fn measure_grant(
+pub(crate) fn measure_grant(
     preset: &Preset,
     size_bytes: usize,
     osos_total: u32,

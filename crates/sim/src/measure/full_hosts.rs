@@ -11,9 +11,6 @@ use crate::preset::Preset;
 use crate::system::{System, SystemError, SystemPlan};
 use crate::world::{HostCollective, MemberId, NoPayload, RunError, Team, Terms};
 
-/// Most outstanding operations of a group of leaders.
-const OSOS: u16 = 16;
-
 /// The inter-host method: how leaders of different hosts combine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InterHost {
@@ -100,7 +97,7 @@ impl FullHosts {
                     return Err(SystemError::NoAggregation(preset.name.clone()));
                 };
                 let terms = Terms {
-                    osos: nodes.osos.count().min(OSOS.into()) as u16,
+                    osos: nodes.osos.count().min(preset.tree.osos.count()) as u16,
                     payload_max_bytes: nodes.payload_max.bytes() as u32,
                     multicast,
                 };

@@ -198,9 +198,12 @@ pub struct TreeSoftware {
     pub notice_max: Constant<Bytes>,
     /// Reading one further cache line of a result.
     pub line_read: Constant<Nanoseconds>,
+    /// Outstanding operations that a communicator asks for.
+    pub osos: Constant<Count>,
 }
 
-/// Aggregation nodes.
+/// Aggregation nodes. A node in a switch has two engines, one that reduces and one that replicates; a
+/// node on a host does both with its one thread.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct AggregationNodes {
@@ -209,17 +212,15 @@ pub struct AggregationNodes {
     pub on_hosts: bool,
     /// Delay from the end of a packet to the start of the packets that it causes.
     pub latency: Constant<Nanoseconds>,
-    /// Least time between two received packets.
+    /// The reducing engine, which all groups and ports of the node share: each packet that it takes.
     pub packet: Constant<Nanoseconds>,
-    /// Each byte of a contribution.
+    /// Each byte of a contribution that it takes.
     pub byte: Constant<NsPerByte>,
-    /// Making one reliable copy.
+    /// The replicating engine, which all groups and ports share as well: each reliable copy.
     pub reply: Constant<Nanoseconds>,
-    /// Each byte of such a copy at the node's one port.
+    /// Each byte of such a copy.
     pub reply_byte: Constant<NsPerByte>,
-    /// Engines that make copies, each for its share of the groups.
-    pub reply_engines: Constant<Count>,
-    /// Outstanding operations of one node.
+    /// Memory slots: outstanding operations of one node, which all its groups divide.
     pub osos: Constant<Count>,
     /// Children of one node.
     pub radix: Constant<Count>,

@@ -113,7 +113,8 @@ fn tree(tree: &TreeSoftware) -> Result<(), Refused> {
     within("tree.repeat", &tree.repeat, DELAY)?;
     within("tree.segment_byte", &tree.segment_byte, PER_BYTE)?;
     whole("tree.notice_max", &tree.notice_max, 1.0..=*SEGMENT.end())?;
-    within("tree.line_read", &tree.line_read, DELAY)
+    within("tree.line_read", &tree.line_read, DELAY)?;
+    whole("tree.osos", &tree.osos, 1.0..=f64::from(u16::MAX))
 }
 
 fn aggregation(nodes: &AggregationNodes) -> Result<(), Refused> {
@@ -122,7 +123,6 @@ fn aggregation(nodes: &AggregationNodes) -> Result<(), Refused> {
     within("aggregation.byte", &nodes.byte, PER_BYTE)?;
     within("aggregation.reply", &nodes.reply, DELAY)?;
     within("aggregation.reply_byte", &nodes.reply_byte, PER_BYTE)?;
-    whole("aggregation.reply_engines", &nodes.reply_engines, 1.0..=1024.0)?;
     whole("aggregation.osos", &nodes.osos, 1.0..=f64::from(u16::MAX))?;
     whole("aggregation.radix", &nodes.radix, 2.0..=f64::from(u16::MAX))?;
     whole("aggregation.payload_max", &nodes.payload_max, SEGMENT)
