@@ -2,6 +2,7 @@
 //! the tests. Method: the same body (`fuzz/bodies`) over seeded random bytes, with checks of how deep the
 //! inputs get. `TRIBUTARY_FUZZ_RUNS` makes more of them, and `TRIBUTARY_FUZZ_SEED` others.
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "a long run reports its progress")]
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
