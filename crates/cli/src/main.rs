@@ -20,6 +20,7 @@ mod run;
 mod signals;
 mod sim;
 mod sim_bench;
+mod sim_calibrate;
 mod swarm;
 mod tables;
 mod tune;
@@ -72,6 +73,8 @@ fn dispatch(flags: Flags) -> anyhow::Result<ExitCode> {
             SimAction::Figure(flags) => sim::figure(&flags),
             SimAction::Run(flags) => sim::run(&flags),
             SimAction::Compare(flags) => sim::compare(&flags),
+            SimAction::Calibrate(flags) => sim_calibrate::calibrate(&flags),
+            SimAction::Sensitivity(flags) => sim_calibrate::sensitivity(&flags),
             SimAction::Bench(flags) => sim_bench::run(&flags),
         },
         Command::Swarm(flags) => swarm::run(&flags),

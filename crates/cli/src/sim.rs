@@ -10,7 +10,7 @@ use comfy_table::{Cell, CellAlignment, ContentArrangement, Table as Shown};
 use indicatif::{ProgressBar, ProgressStyle};
 use tributary_sim::figure::{self, Compared, Effort, Figure, FigureError, Progress, Table};
 use tributary_sim::plan::{self, Question};
-use tributary_sim::preset::{self, Preset};
+use tributary_sim::preset::{self, Preset, Refused};
 
 use crate::flags::{CompareFlags, FigureFlags, SimRunFlags, SystemFlags};
 use crate::tables;
@@ -56,14 +56,16 @@ pub(crate) fn run(flags: &SimRunFlags) -> anyhow::Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     let (preset, question) = question(&flags.system)?;
-    let table = watched("run", |progress| plan::run(&preset, &question, progress))?;
+    let table = watched("run", |progress| plan::run(&preset, &question, progress))
+        .map_err(about_options)?;
     print_table(&table, flags.system.csv)
 }
 
 /// Ranks designs for a cluster.
 pub(crate) fn compare(flags: &CompareFlags) -> anyhow::Result<ExitCode> {
     let (preset, question) = question(&flags.system)?;
-    let table = watched("compare", |progress| plan::compare(&preset, &question, progress))?;
+    let table = watched("compare", |progress| plan::compare(&preset, &question, progress))
+        .map_err(about_options)?;
     print_table(&table, flags.system.csv)
 }
 
@@ -88,8 +90,18 @@ fn question(flags: &SystemFlags) -> anyhow::Result<(Preset, Question)> {
     Ok((preset, question))
 }
 
+/// A question that the system can't answer, as an error about the option that asks it.
+fn about_options(error: anyhow::Error) -> anyhow::Error {
+    match error.downcast_ref() {
+        Some(FigureError::Question(Refused { key, value, allowed })) => {
+            UsageError::new(format!("--{key}"), value, format!("allowed is {allowed}")).into()
+        }
+        _ => error,
+    }
+}
+
 /// Runs `work`, with a progress bar if standard error is a terminal.
-fn watched<T: Send>(
+pub(crate) fn watched<T: Send>(
     name: &str,
     work: impl FnOnce(&Progress) -> Result<T, FigureError> + Send,
 ) -> anyhow::Result<T> {
@@ -134,7 +146,7 @@ fn in_text(figure: &Figure, compared: &Compared) -> String {
     text
 }
 
-fn print_table(table: &Table, csv: bool) -> anyhow::Result<ExitCode> {
+pub(crate) fn print_table(table: &Table, csv: bool) -> anyhow::Result<ExitCode> {
     let text = if csv { table.csv() } else { as_text(table) + "\n" };
     io::stdout().lock().write_all(text.as_bytes())?;
     Ok(ExitCode::SUCCESS)

@@ -23,6 +23,8 @@ const PAGES: &[&[&str]] = &[
     &["sim"],
     &["sim", "figure"],
     &["sim", "run"],
+    &["sim", "calibrate"],
+    &["sim", "sensitivity"],
     &["swarm"],
     &["token"],
     &["token", "certificate"],

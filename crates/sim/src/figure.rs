@@ -5,18 +5,18 @@
 
 mod amg;
 mod chart;
-mod communicators;
+pub(crate) mod communicators;
 mod distribution;
-mod full_hosts;
+pub(crate) mod full_hosts;
 mod latency;
 mod output;
-mod published;
+pub(crate) mod published;
 mod scale;
 mod statements;
 mod streaming;
 mod sweep;
 mod table;
-mod tables;
+pub(crate) mod tables;
 
 pub use chart::{Axis, Chart, Mark, Quantity, Scale, Series};
 pub use output::{Compared, Figure};

@@ -4,6 +4,7 @@
 //! socket or start a process.
 #![forbid(unsafe_code)]
 
+pub mod calibration;
 pub mod engine;
 pub mod fabric;
 pub mod figure;

@@ -2,13 +2,16 @@
 
 use crate::figure::{Cell, Effort, FigureError, Progress, Table, sweep};
 use crate::measure::{FullHosts, InterHost};
-use crate::preset::Preset;
-use crate::system;
+use crate::preset::{Preset, Refused};
+use crate::system::SystemPlan;
+
+/// Longest vector that is simulated.
+const SIZE_MAX_BYTES: usize = 1 << 30;
 
 /// The workload to simulate on a cluster.
 #[derive(Clone, Debug)]
 pub struct Question {
-    /// Hosts that take part; all by default.
+    /// Hosts that take part; all that run no aggregation node by default.
     pub hosts: Option<u32>,
     /// Processes on each.
     pub processes: u32,
@@ -16,6 +19,33 @@ pub struct Question {
     pub sizes_bytes: Vec<usize>,
     /// Seed and operations.
     pub effort: Effort,
+}
+
+impl Question {
+    /// The number of hosts that take part.
+    ///
+    /// # Errors
+    /// [`Refused`], if the system that `preset` and `plan` describe can't answer this question. The key is
+    /// the name of a field.
+    pub fn hosts_of(&self, preset: &Preset, plan: &SystemPlan) -> Result<u32, Refused> {
+        let has = plan.compute_hosts().len() as u32;
+        let hosts = self.hosts.unwrap_or(has);
+        if hosts == 0 || hosts > has {
+            let allowed =
+                format!("1 to {has}, the hosts of `{}` without an aggregation node", preset.name);
+            return Err(Refused::new("hosts", hosts, allowed));
+        }
+        let cores = preset.memory.sockets.count() * preset.memory.cores.count();
+        if self.processes == 0 || self.processes > cores {
+            let allowed = format!("1 to {cores}, the cores of a host of `{}`", preset.name);
+            return Err(Refused::new("processes", self.processes, allowed));
+        }
+        let is_wrong = |size: &&usize| **size == 0 || **size > SIZE_MAX_BYTES;
+        if let Some(size) = self.sizes_bytes.iter().find(is_wrong) {
+            return Err(Refused::new("sizes", size, format!("1 to {SIZE_MAX_BYTES} bytes")));
+        }
+        Ok(hosts)
+    }
 }
 
 /// A design of an allreduce.
@@ -84,13 +114,8 @@ fn simulate(
     designs: &[Design],
     progress: &Progress,
 ) -> Result<Vec<(String, usize, crate::measure::Summary)>, FigureError> {
-    let wiring = system::wiring(&preset.fabric)?;
-    let software_nodes = match &preset.aggregation {
-        // Hosts that run aggregation nodes run no processes.
-        Some(nodes) if nodes.on_hosts => system::Layout::regular(&wiring).vertices().count() as u32,
-        _ => 0,
-    };
-    let hosts = question.hosts.unwrap_or(wiring.hosts() - software_nodes);
+    let plan = SystemPlan::new(preset)?;
+    let hosts = question.hosts_of(preset, &plan)?;
     let points: Vec<(&Design, usize)> = designs
         .iter()
         .flat_map(|design| question.sizes_bytes.iter().map(move |&size| (design, size)))
@@ -103,7 +128,8 @@ fn simulate(
             inter_host: design.inter_host,
             seed: Some(question.effort.seed),
         };
-        let samples = setting.set_up(preset)?.allreduce(size, question.effort.operations)?;
+        let mut run = setting.set_up_as(preset, plan.clone())?;
+        let samples = run.allreduce(size, question.effort.operations)?;
         Ok((design.name.clone(), size, samples.summary()))
     })
 }

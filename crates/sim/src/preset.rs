@@ -3,16 +3,23 @@
 //! Owns the files and their format. No other module holds a constant of hardware or software.
 
 mod constant;
+mod error;
 mod file;
+mod layers;
+mod limits;
+mod tunable;
 
 pub use constant::{
     Bytes, Constant, Count, Gigabits, Nanoseconds, NsPerByte, PerMicrosecond, PerSecond, Share,
     Unit,
 };
+pub use error::{PresetError, Refused};
 pub use file::{
-    Adapter, AggregationNodes, Cable, FabricShape, Memory, Noise, Packet, Preset, PresetError,
-    Software, Switch, TreeSoftware,
+    Adapter, AggregationNodes, Cable, FabricShape, Memory, Noise, Packet, Preset, Software, Switch,
+    TreeSoftware,
 };
+
+pub use tunable::{FittedConstant, Tunable};
 
 /// The presets that come with the program: name and text.
 const SHIPPED: &[(&str, &str)] = &[
@@ -46,7 +53,17 @@ pub fn shipped(name: &str) -> Result<Preset, PresetError> {
 /// # Errors
 /// [`PresetError`].
 pub fn read(text: &str) -> Result<Preset, PresetError> {
-    file::read(text, &|base| shipped_text(base))
+    complete(layers::merged(text, &shipped_text)?)
+}
+
+/// The preset of a complete table.
+fn complete(table: toml::Table) -> Result<Preset, PresetError> {
+    let preset: Preset = serde_path_to_error::deserialize(table).map_err(|error| {
+        let key = error.path().to_string();
+        PresetError::Key { key, fault: layers::one_line(error.inner().message()) }
+    })?;
+    limits::check(&preset)?;
+    Ok(preset)
 }
 
 /// The file of a preset that comes with the program.

@@ -1,24 +1,24 @@
 //! Builds a simulated system from a preset: a fabric with its aggregation nodes.
 //!
-//! Owns the placement of aggregation nodes in each kind of fabric. In small systems, the protocol's
+//! Owns the placement of aggregation nodes in each kind of fabric, and so which hosts are left for
+//! processes. In small systems, the protocol's
 //! manager places trees and grants groups. In large regular ones this module computes the same tree,
 //! because the manager's search would take longer than the simulation.
 
 mod layout;
-
-use std::fs;
+mod plan;
 
 use tributary_protocol::node::{NodeConfig, StreamLimits};
-use tributary_topology::Fabric;
-use tributary_topology::readers::{self, Format};
+use tributary_topology::readers;
 
-use crate::fabric::{Dragonfly, FatTree, Graph, GraphError, Torus, Vertex, Wiring};
-use crate::preset::{AggregationNodes, FabricShape, Preset};
+use crate::fabric::{GraphError, Vertex};
+use crate::preset::{AggregationNodes, Preset};
 use crate::world::{
     AggregatorId, Data, GroupPlan, MemberId, ProcessId, SetupError, Site, Terms, World,
 };
 
 pub use layout::Layout;
+pub use plan::SystemPlan;
 
 /// Groups a node may serve: more than any scenario has.
 const GROUPS_MAX: u32 = 4096;
@@ -47,17 +47,42 @@ pub enum SystemError {
         fault: readers::ReadError,
     },
     /// The topology can't be simulated.
-    #[error(transparent)]
-    Graph(#[from] GraphError),
+    #[error("topology `{path}`: {fault}")]
+    Graph {
+        /// Its path.
+        path: String,
+        /// What is wrong.
+        fault: GraphError,
+    },
+    /// Nodes in switches, and a topology file that attaches one to a host.
+    #[error(
+        "aggregation node `{node}` is attached to host `{host}`, and this preset's are in switches; \
+         allowed: a switch, or `on_hosts = true` in [aggregation]"
+    )]
+    NodeOnHost {
+        /// The aggregation node.
+        node: String,
+        /// The host.
+        host: String,
+    },
+    /// More software nodes than hosts for them.
+    #[error(
+        "aggregation node `{node}` finds no free host below it; allowed: fewer nodes than hosts, as in \
+         a topology file that lists only some [[aggregation-node]]s"
+    )]
+    NoHostForNode {
+        /// The aggregation node.
+        node: String,
+    },
     /// The scenario needs aggregation nodes and the preset has none.
     #[error("preset `{0}` has no aggregation nodes")]
     NoAggregation(String),
     /// More hosts are needed than the fabric has.
-    #[error("{needed} hosts are needed, the fabric has {has}")]
+    #[error("{needed} hosts are needed; the fabric has {has} without an aggregation node")]
     TooFewHosts {
         /// Hosts needed.
         needed: u32,
-        /// Hosts of the fabric.
+        /// Hosts that processes may run on.
         has: u32,
     },
     /// A group could not be set up.
@@ -69,34 +94,10 @@ pub enum SystemError {
 pub struct System<D: Data> {
     /// Hosts, network and aggregation nodes.
     pub world: World<D>,
+    preset: String,
+    compute_hosts: Vec<Vertex>,
     layout: Option<Layout>,
     site: Option<Site>,
-}
-
-/// The fabric of a preset.
-///
-/// # Errors
-/// [`SystemError`] if a topology file can't be had.
-pub fn wiring(shape: &FabricShape) -> Result<Wiring, SystemError> {
-    Ok(match shape {
-        FabricShape::FatTree { down, up } => Wiring::FatTree(FatTree::new(down, up)),
-        FabricShape::Dragonfly { groups, routers, hosts } => {
-            Wiring::Dragonfly(Dragonfly::new(*groups, *routers, *hosts))
-        }
-        FabricShape::Torus { sizes } => Wiring::Torus(Torus::new(sizes)),
-        FabricShape::Topology { .. } => Wiring::Graph(Graph::new(&topology(shape)?)?),
-    })
-}
-
-fn topology(shape: &FabricShape) -> Result<Fabric, SystemError> {
-    let FabricShape::Topology { file } = shape else {
-        unreachable!("only a described fabric has a file")
-    };
-    let path = file.display().to_string();
-    let text = fs::read_to_string(file)
-        .map_err(|fault| SystemError::File { path: path.clone(), fault })?;
-    readers::read(Format::detect(&text), &text)
-        .map_err(|fault| SystemError::Topology { path, fault })
 }
 
 impl<D: Data> System<D> {
@@ -105,29 +106,31 @@ impl<D: Data> System<D> {
     /// # Errors
     /// [`SystemError`].
     pub fn new(preset: &Preset, seed: u64, osos_per_job: Option<u32>) -> Result<Self, SystemError> {
-        let wiring = wiring(&preset.fabric)?;
-        let layout = match (&preset.aggregation, &wiring) {
-            (None, _) => None,
-            (Some(_), Wiring::Graph(graph)) => {
-                Some(Layout::described(&topology(&preset.fabric)?, graph))
-            }
-            (Some(nodes), wiring) if nodes.on_hosts => {
-                Some(Layout::regular(wiring).on_hosts(wiring))
-            }
-            (Some(_), wiring) => Some(Layout::regular(wiring)),
-        };
+        Ok(Self::planned(preset, SystemPlan::new(preset)?, seed, osos_per_job))
+    }
+
+    /// The same, as planned before for this preset.
+    #[must_use]
+    pub fn planned(
+        preset: &Preset,
+        plan: SystemPlan,
+        seed: u64,
+        osos_per_job: Option<u32>,
+    ) -> Self {
+        let compute_hosts = plan.compute_hosts();
+        let SystemPlan { wiring, layout } = plan;
         let mut world = World::new(preset, wiring, seed);
         let site = match (&preset.aggregation, &layout) {
             (Some(nodes), Some(layout)) => place(&mut world, nodes, layout, osos_per_job),
             _ => None,
         };
-        Ok(Self { world, layout, site })
+        Self { world, preset: preset.name.clone(), compute_hosts, layout, site }
     }
 
-    /// The number of hosts.
+    /// The hosts for processes: those that run no aggregation node.
     #[must_use]
-    pub fn hosts(&self) -> u32 {
-        self.world.network().wiring().hosts()
+    pub fn compute_hosts(&self) -> &[Vertex] {
+        &self.compute_hosts
     }
 
     /// Forms a group of processes, each on its host. Members come in the order of `processes`.
@@ -140,7 +143,7 @@ impl<D: Data> System<D> {
         terms: Terms,
     ) -> Result<Vec<MemberId>, SystemError> {
         let Some(layout) = &self.layout else {
-            return Err(SystemError::NoAggregation("this one".to_owned()));
+            return Err(SystemError::NoAggregation(self.preset.clone()));
         };
         if let Some(site) = &mut self.site {
             let named: Vec<_> = processes

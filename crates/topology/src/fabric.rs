@@ -4,6 +4,9 @@ use alloc::collections::BTreeMap;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
+/// Longest name of a switch, a host or an aggregation node.
+const NAME_BYTES_MAX: usize = 255;
+
 /// Index of a vertex in its [`Fabric`], in the order in which vertices were added.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct VertexId(pub(crate) u32);
@@ -36,6 +39,9 @@ pub struct Vertex {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum FabricError {
+    /// Names go into control messages, which carry no longer ones.
+    #[error("a name has {0} bytes; allowed: 1 to {NAME_BYTES_MAX}")]
+    NameLength(usize),
     /// A name may be given to one switch or host only.
     #[error("`{0}` is described twice; switches and hosts need names of their own")]
     VertexTwice(String),
@@ -74,7 +80,7 @@ impl Fabric {
     /// Adds a switch.
     ///
     /// # Errors
-    /// [`FabricError::VertexTwice`].
+    /// [`FabricError::VertexTwice`], [`FabricError::NameLength`].
     pub fn add_switch(&mut self, name: &str) -> Result<VertexId, FabricError> {
         self.add_vertex(name, VertexKind::Switch)
     }
@@ -82,7 +88,7 @@ impl Fabric {
     /// Adds a host.
     ///
     /// # Errors
-    /// [`FabricError::VertexTwice`].
+    /// [`FabricError::VertexTwice`], [`FabricError::NameLength`].
     pub fn add_host(&mut self, name: &str) -> Result<VertexId, FabricError> {
         self.add_vertex(name, VertexKind::Host)
     }
@@ -114,12 +120,13 @@ impl Fabric {
     /// Attaches the aggregation node `name`, once it runs, to `at`.
     ///
     /// # Errors
-    /// [`FabricError::AggregationNodeTwice`].
+    /// [`FabricError::AggregationNodeTwice`], [`FabricError::NameLength`].
     ///
     /// # Panics
     /// If `at` is of another fabric.
     pub fn add_aggregation_node(&mut self, name: &str, at: VertexId) -> Result<(), FabricError> {
         assert!(at.index() < self.vertices.len(), "the vertex is of another fabric");
+        check_name(name)?;
         if self.aggregation_nodes.contains_key(name) {
             return Err(FabricError::AggregationNodeTwice(name.to_string()));
         }
@@ -179,6 +186,7 @@ impl Fabric {
     }
 
     fn add_vertex(&mut self, name: &str, kind: VertexKind) -> Result<VertexId, FabricError> {
+        check_name(name)?;
         if self.by_name.contains_key(name) {
             return Err(FabricError::VertexTwice(name.to_string()));
         }
@@ -187,6 +195,13 @@ impl Fabric {
         self.vertices.push(Vertex { name: name.to_string(), kind });
         self.links.push(Vec::new());
         Ok(id)
+    }
+}
+
+fn check_name(name: &str) -> Result<(), FabricError> {
+    match name.len() {
+        1..=NAME_BYTES_MAX => Ok(()),
+        bytes => Err(FabricError::NameLength(bytes)),
     }
 }
 
@@ -207,6 +222,15 @@ mod tests {
         fabric.add_link(host, switch).unwrap();
         assert_eq!(fabric.neighbours(switch), [host]);
         assert_eq!(fabric.neighbours(host), [switch]);
+    }
+
+    #[test]
+    fn names_that_no_message_carries_are_refused() {
+        let mut fabric = Fabric::new();
+        assert_eq!(fabric.add_switch(""), Err(FabricError::NameLength(0)));
+        assert_eq!(fabric.add_host(&"h".repeat(256)), Err(FabricError::NameLength(256)));
+        let switch = fabric.add_switch(&"s".repeat(255)).unwrap();
+        assert_eq!(fabric.add_aggregation_node("", switch), Err(FabricError::NameLength(0)));
     }
 
     #[test]

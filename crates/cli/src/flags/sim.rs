@@ -21,6 +21,11 @@ Examples:
   tributary sim compare --config cluster.toml
   tributary sim compare --preset edr-sharp --hosts 64 --processes 28 --sizes 8";
 
+const CALIBRATE_EXAMPLES: &str = "\
+Examples:
+  tributary sim calibrate
+  tributary sim calibrate --leave-one-out --csv > errors.csv";
+
 /// Simulate fabrics: the product's own protocol machines over a modelled network
 #[derive(Debug, Args)]
 pub(crate) struct SimFlags {
@@ -33,6 +38,8 @@ pub(crate) enum SimAction {
     Figure(FigureFlags),
     Run(SimRunFlags),
     Compare(CompareFlags),
+    Calibrate(CalibrateFlags),
+    Sensitivity(SensitivityFlags),
     Bench(SimBenchFlags),
 }
 
@@ -124,6 +131,41 @@ pub(crate) struct SimRunFlags {
 pub(crate) struct CompareFlags {
     #[command(flatten)]
     pub(crate) system: SystemFlags,
+}
+
+/// Fit the constants of the published tables' machine again, and show every error
+#[derive(Debug, Args)]
+#[command(after_help = CALIBRATE_EXAMPLES)]
+pub(crate) struct CalibrateFlags {
+    /// Also fit without each observation in turn, and show the error of the one left out; takes minutes
+    #[arg(long)]
+    pub(crate) leave_one_out: bool,
+
+    #[command(flatten)]
+    pub(crate) effort: CalibrationEffort,
+}
+
+/// Change each fitted constant by a fifth, and show which published figure moves
+#[derive(Debug, Args)]
+pub(crate) struct SensitivityFlags {
+    #[command(flatten)]
+    pub(crate) effort: CalibrationEffort,
+}
+
+/// How much a calibration simulates
+#[derive(Debug, Args)]
+pub(crate) struct CalibrationEffort {
+    /// Seed of all random numbers
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub(crate) seed: u64,
+
+    /// Operations for each observation
+    #[arg(long, value_name = "N", default_value_t = 6, value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) operations: u32,
+
+    /// Write CSV
+    #[arg(long)]
+    pub(crate) csv: bool,
 }
 
 /// Time the simulator itself, beside its targets

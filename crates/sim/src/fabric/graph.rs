@@ -1,41 +1,68 @@
 //! Any fabric that a topology file describes.
 
-use std::collections::VecDeque;
+mod routes;
+
+use std::collections::BTreeMap;
 
 use tributary_topology::{Fabric, VertexKind};
 
 use super::hop::{Hop, Link, Vertex};
+use routes::{Routes, Switches};
+
+/// Most hosts of a fabric from a file.
+const HOSTS_MAX: usize = 1 << 20;
+
+/// Most switches of a fabric from a file: every pair of them has a place in a table.
+const SWITCHES_MAX: usize = 8192;
+
+/// Most links of one switch.
+const PORTS_MAX: usize = u16::MAX as usize;
 
 /// The fabric can't be simulated: a mistake in the topology file.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum GraphError {
+    /// No host, so nothing to simulate.
+    #[error("the file has no host; list hosts at their switches")]
+    NoHosts,
     /// A host without a link.
     #[error("host `{0}` is linked to no switch")]
     Unlinked(String),
     /// Two parts with no path between them.
-    #[error("no path leads from `{from}` to `{to}`")]
+    #[error("no path leads from `{from}` to `{to}`; link their switches")]
     Apart {
         /// One end.
         from: String,
         /// The other.
         to: String,
     },
+    /// More than the simulator's tables hold.
+    #[error("the file has {count} {what}; allowed: up to {max}")]
+    TooMany {
+        /// Of what there are too many.
+        what: String,
+        /// How many there are.
+        count: usize,
+        /// How many there may be.
+        max: usize,
+    },
 }
 
-/// A fabric with routing tables: for each vertex and each switch, the first link of a shortest path.
+/// A fabric with routing tables.
 #[derive(Clone, Debug)]
 pub struct Graph {
     hosts: u32,
     names: Vec<String>,
-    /// The switch of each host (its first link counts); a switch is its own.
+    by_name: BTreeMap<String, Vertex>,
+    /// The switch of each host: that of its first link. A switch is its own.
     switch_of: Vec<u32>,
+    /// The place of each host among the links of its switch.
+    port_of: Vec<u16>,
     /// Neighbours of each vertex and the first of its links.
     neighbours: Vec<Vec<u32>>,
     first_link: Vec<u32>,
     links: u32,
-    /// `routes[switch * vertices + vertex]`: which neighbour of `vertex` comes next towards it.
-    routes: Vec<u16>,
+    routes: Routes,
 }
 
 impl Graph {
@@ -46,9 +73,14 @@ impl Graph {
     pub fn new(fabric: &Fabric) -> Result<Self, GraphError> {
         let of_kind = |kind| fabric.vertices().filter(move |(_, vertex)| vertex.kind == kind);
         let order: Vec<_> = of_kind(VertexKind::Host).chain(of_kind(VertexKind::Switch)).collect();
-        let hosts = of_kind(VertexKind::Host).count() as u32;
+        let hosts = of_kind(VertexKind::Host).count();
+        if hosts == 0 {
+            return Err(GraphError::NoHosts);
+        }
+        at_most("hosts", hosts, HOSTS_MAX)?;
+        at_most("switches", order.len() - hosts, SWITCHES_MAX)?;
         let mut number = vec![0; order.len()];
-        let position: std::collections::BTreeMap<_, _> =
+        let position: BTreeMap<_, _> =
             fabric.vertices().enumerate().map(|(index, (id, _))| (id, index)).collect();
         for (new, (id, _)) in order.iter().enumerate() {
             number[position[id]] = new as u32;
@@ -62,65 +94,53 @@ impl Graph {
     }
 
     fn from_parts(
-        hosts: u32,
+        hosts: usize,
         names: Vec<String>,
         neighbours: Vec<Vec<u32>>,
     ) -> Result<Self, GraphError> {
         let mut links = 0;
-        let first_link = neighbours
-            .iter()
-            .map(|near| {
-                let first = links;
-                links += near.len() as u32;
-                first
-            })
-            .collect();
-        let mut switch_of = Vec::with_capacity(names.len());
-        for (vertex, near) in neighbours.iter().enumerate() {
-            let switch =
-                if vertex < hosts as usize { near.first().copied() } else { Some(vertex as u32) };
-            switch_of.push(switch.ok_or_else(|| GraphError::Unlinked(names[vertex].clone()))?);
+        let mut first_link = Vec::with_capacity(names.len());
+        for (name, near) in names.iter().zip(&neighbours) {
+            at_most(&format!("links at `{name}`"), near.len(), PORTS_MAX)?;
+            first_link.push(links);
+            links += near.len() as u32;
         }
-        let mut graph =
-            Self { hosts, names, switch_of, neighbours, first_link, links, routes: Vec::new() };
-        graph.find_routes()?;
-        Ok(graph)
-    }
-
-    fn find_routes(&mut self) -> Result<(), GraphError> {
-        let vertices = self.names.len();
-        for target in self.hosts as usize..vertices {
-            let mut next = vec![u16::MAX; vertices];
-            let mut seen = vec![false; vertices];
-            seen[target] = true;
-            let mut frontier = VecDeque::from([target]);
-            while let Some(at) = frontier.pop_front() {
-                for &before in &self.neighbours[at] {
-                    let from = before as usize;
-                    if seen[from] || (from >= self.hosts as usize && at < self.hosts as usize) {
-                        continue;
-                    }
-                    seen[from] = true;
-                    let port = self.neighbours[from].iter().position(|&to| to as usize == at);
-                    next[from] = port.expect("links have both directions") as u16;
-                    if from >= self.hosts as usize {
-                        frontier.push_back(from);
-                    }
+        let mut switch_of = Vec::with_capacity(names.len());
+        for (name, near) in names[..hosts].iter().zip(&neighbours) {
+            switch_of.push(*near.first().ok_or_else(|| GraphError::Unlinked(name.clone()))?);
+        }
+        switch_of.extend(hosts as u32..names.len() as u32);
+        let mut port_of = vec![0; hosts];
+        for (switch, near) in neighbours.iter().enumerate().skip(hosts) {
+            for (port, &to) in near.iter().enumerate() {
+                if (to as usize) < hosts && switch_of[to as usize] == switch as u32 {
+                    port_of[to as usize] = port as u16;
                 }
             }
-            if let Some(lost) = seen.iter().position(|seen| !seen) {
-                let (from, to) = (self.names[lost].clone(), self.names[target].clone());
-                return Err(GraphError::Apart { from, to });
-            }
-            self.routes.extend(next);
         }
-        Ok(())
+        let routes = routes_among(hosts, &neighbours).map_err(|lost| {
+            let (from, to) = (names[hosts].clone(), names[hosts + lost].clone());
+            GraphError::Apart { from, to }
+        })?;
+        let hosts = hosts as u32;
+        let by_name = names.iter().cloned().zip((0..).map(Vertex)).collect();
+        Ok(Self {
+            hosts,
+            names,
+            by_name,
+            switch_of,
+            port_of,
+            neighbours,
+            first_link,
+            links,
+            routes,
+        })
     }
 
     /// The vertex of that name.
     #[must_use]
     pub fn find(&self, name: &str) -> Option<Vertex> {
-        self.names.iter().position(|known| known == name).map(|index| Vertex(index as u32))
+        self.by_name.get(name).copied()
     }
 
     /// The name of a vertex.
@@ -145,14 +165,43 @@ impl Graph {
     }
 
     pub(super) fn next(&self, at: Vertex, to: Vertex) -> Hop {
-        let goal = self.switch_of[to.0 as usize];
+        let port = self.port(at, to);
         let near = &self.neighbours[at.0 as usize];
-        let port = if goal == at.0 {
-            near.iter().position(|&vertex| vertex == to.0).expect("a host is linked to its switch")
-        } else {
-            let row = (goal - self.hosts) as usize * self.names.len();
-            usize::from(self.routes[row + at.0 as usize])
-        };
         Hop { link: Link(self.first_link[at.0 as usize] + port as u32), to: Vertex(near[port]) }
     }
+
+    /// The place of the next link among those of `at`.
+    fn port(&self, at: Vertex, to: Vertex) -> usize {
+        if at.0 < self.hosts {
+            // A host uses the link to its switch.
+            return 0;
+        }
+        let goal = self.switch_of[to.0 as usize];
+        if goal == at.0 {
+            return self.port_of[to.0 as usize].into();
+        }
+        // Targets of one kind have neighbouring numbers, which the remainder spreads.
+        let key = if to.0 < self.hosts { to.0 } else { to.0 - self.hosts };
+        let (at, goal) = ((at.0 - self.hosts) as usize, (goal - self.hosts) as usize);
+        self.routes.port(at, goal, key).into()
+    }
+}
+
+fn routes_among(hosts: usize, neighbours: &[Vec<u32>]) -> Result<Routes, usize> {
+    let switches = &neighbours[hosts..];
+    let to_switches = |near: &Vec<u32>| {
+        let ports = near.iter().enumerate().filter(|(_, to)| **to as usize >= hosts);
+        ports.map(|(port, to)| (to - hosts as u32, port as u16)).collect()
+    };
+    let links: Vec<Vec<(u32, u16)>> = switches.iter().map(to_switches).collect();
+    let have_hosts: Vec<bool> =
+        switches.iter().map(|near| near.iter().any(|to| (*to as usize) < hosts)).collect();
+    Routes::new(&Switches { links: &links, have_hosts: &have_hosts })
+}
+
+fn at_most(what: &str, count: usize, max: usize) -> Result<(), GraphError> {
+    if count <= max {
+        return Ok(());
+    }
+    Err(GraphError::TooMany { what: what.to_owned(), count, max })
 }

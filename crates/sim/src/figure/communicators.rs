@@ -13,7 +13,7 @@ const SIZES: [usize; 3] = [8, 64, 256];
 const COMMUNICATORS: [u32; 5] = [1, 2, 4, 8, 16];
 
 /// The mean latency of `communicators` communicators that run at once on the same 128 hosts.
-pub(super) fn measure(
+pub(crate) fn measure(
     preset: &Preset,
     communicators: u32,
     size_bytes: usize,

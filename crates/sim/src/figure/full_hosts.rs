@@ -8,7 +8,7 @@ use crate::measure::{FullHosts, InterHost};
 use crate::preset::{self, Preset};
 
 /// The mean latency of an allreduce on full hosts.
-pub(super) fn measure(
+pub(crate) fn measure(
     preset: &Preset,
     setting: &FullHosts,
     size_bytes: usize,
@@ -20,7 +20,7 @@ pub(super) fn measure(
 const IN_TREE: InterHost = InterHost::Tree { multicast: true };
 
 /// A setting of the given shape.
-pub(super) fn setting(
+pub(crate) fn setting(
     hosts: u32,
     processes: u32,
     leaders: u32,

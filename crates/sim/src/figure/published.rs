@@ -9,7 +9,7 @@ fn rows(text: &'static str) -> impl Iterator<Item = Vec<&'static str>> {
 }
 
 /// The published mean of a row of table 1, in microseconds.
-pub(super) fn table1(mode: &str, size_bytes: usize) -> Option<f64> {
+pub(crate) fn table1(mode: &str, size_bytes: usize) -> Option<f64> {
     let mut found = rows(include_str!("../../published/table1.csv"));
     found.find(|row| row[0] == mode && row[1] == size_bytes.to_string())?[2].parse().ok()
 }
@@ -37,7 +37,7 @@ pub(super) fn distributions() -> Vec<Distribution> {
 }
 
 /// The published mean of a row of table 2, in microseconds.
-pub(super) fn table2(size_bytes: usize, total: u32, each: u16, comms: u32) -> Option<f64> {
+pub(crate) fn table2(size_bytes: usize, total: u32, each: u16, comms: u32) -> Option<f64> {
     let wanted =
         [size_bytes as u64, total.into(), each.into(), comms.into()].map(|n| n.to_string());
     let mut found = rows(include_str!("../../published/table2.csv"));

@@ -8,7 +8,7 @@ use super::table::{Cell, Table};
 use crate::fabric::Vertex;
 use crate::measure::TreeBenchmark;
 use crate::preset;
-use crate::system;
+use crate::system::SystemPlan;
 
 /// Hosts of the published BlueGene/Q system.
 const BLUEGENE_Q_HOSTS: u32 = 96_304;
@@ -17,7 +17,7 @@ const BLUEGENE_Q_HOSTS: u32 = 96_304;
 /// how many hosts those are.
 pub(super) fn short(name: &str, hosts: Option<u32>) -> Result<(u32, f64), FigureError> {
     let preset = preset::shipped(name)?;
-    let all = system::wiring(&preset.fabric)?.hosts();
+    let all = SystemPlan::new(&preset)?.compute_hosts().len() as u32;
     let hosts = hosts.unwrap_or(all).min(all);
     let benchmark = TreeBenchmark {
         hosts: (0..hosts).map(Vertex).collect(),

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use rayon::prelude::*;
 
-use crate::preset::PresetError;
+use crate::preset::{PresetError, Refused};
 use crate::system::SystemError;
 use crate::world::RunError;
 
@@ -23,6 +23,9 @@ pub enum FigureError {
     /// A preset could not be read.
     #[error(transparent)]
     Preset(#[from] PresetError),
+    /// The system can't answer the question.
+    #[error(transparent)]
+    Question(#[from] Refused),
     /// A system could not be made.
     #[error(transparent)]
     System(#[from] SystemError),
@@ -57,6 +60,16 @@ pub struct Progress {
 }
 
 impl Progress {
+    /// More points are known.
+    pub(crate) fn expect(&self, points: u64) {
+        self.total.fetch_add(points, Ordering::Relaxed);
+    }
+
+    /// One more point is done.
+    pub(crate) fn advance(&self) {
+        self.done.fetch_add(1, Ordering::Relaxed);
+    }
+
     /// Points done, and points known so far.
     #[must_use]
     pub fn state(&self) -> (u64, u64) {
@@ -71,12 +84,12 @@ pub(crate) fn sweep<P: Sync, R: Send>(
     progress: &Progress,
     simulate: impl Fn(&P) -> Result<R, FigureError> + Sync,
 ) -> Result<Vec<R>, FigureError> {
-    progress.total.fetch_add(points.len() as u64, Ordering::Relaxed);
+    progress.expect(points.len() as u64);
     points
         .par_iter()
         .map(|point| {
             let result = simulate(point);
-            progress.done.fetch_add(1, Ordering::Relaxed);
+            progress.advance();
             result
         })
         .collect()

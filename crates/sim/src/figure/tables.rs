@@ -1,23 +1,20 @@
 //! The two published tables, in their published layout.
 
 use super::chart::{Chart, Mark, Series};
+use super::full_hosts::setting;
 use super::output::Figure;
 use super::published;
 use super::sweep::{Effort, FigureError, Progress, sweep};
 use super::table::{Cell, Table};
-use crate::fabric::Vertex;
-use crate::measure::{HostRun, Summary, TreeBenchmark, is_refusal, spread_hosts};
+use crate::measure::{InterHost, Summary, TreeBenchmark, is_refusal, spread_hosts};
 use crate::preset::{self, Preset};
 
 /// Hosts of table 1.
 const HOSTS: u32 = 127;
 
-/// Outstanding operations of the only communicator: more than its longest vector has segments.
-const OSOS: u16 = 16;
-
 /// Host-based, or how in-network results are distributed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Mode {
+pub(crate) enum Mode {
     Host,
     Sharp,
     SharpReliable,
@@ -26,7 +23,7 @@ pub(super) enum Mode {
 impl Mode {
     pub(super) const ALL: [Self; 3] = [Self::Host, Self::Sharp, Self::SharpReliable];
 
-    pub(super) fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Host => "host",
             Self::Sharp => "sharp",
@@ -50,30 +47,20 @@ pub(super) fn sizes() -> impl Iterator<Item = usize> {
 }
 
 /// One row of table 1 on `hosts` neighbouring hosts.
-pub(super) fn measure(
+pub(crate) fn measure(
     preset: &Preset,
     mode: Mode,
     hosts: u32,
     size_bytes: usize,
     effort: &Effort,
 ) -> Result<Summary, FigureError> {
-    let hosts: Vec<Vertex> = (0..hosts).map(Vertex).collect();
-    let samples = if mode == Mode::Host {
-        let algorithm = HostRun::tuned(preset);
-        HostRun::set_up(preset, &hosts, algorithm, Some(effort.seed))?
-            .allreduce(size_bytes, effort.operations)?
-    } else {
-        let benchmark = TreeBenchmark {
-            hosts,
-            communicators: 1,
-            osos: OSOS,
-            osos_per_job: None,
-            multicast: mode == Mode::Sharp,
-            seed: Some(effort.seed),
-        };
-        benchmark.set_up(preset)?.allreduce(size_bytes, effort.operations)?
+    let inter_host = match mode {
+        Mode::Host => InterHost::HostBased,
+        Mode::Sharp => InterHost::Tree { multicast: true },
+        Mode::SharpReliable => InterHost::Tree { multicast: false },
     };
-    Ok(samples.summary())
+    let setting = setting(hosts, 1, 1, inter_host, effort);
+    Ok(setting.set_up(preset)?.allreduce(size_bytes, effort.operations)?.summary())
 }
 
 /// Every mode and size of table 1, with its summary.
@@ -142,7 +129,7 @@ const GRANTS: [(usize, u32, u16); 6] =
 const COMMUNICATORS: [u32; 4] = [1, 2, 4, 8];
 
 /// The mean of a cell of table 2; none if the manager refuses a grant.
-pub(super) fn measure_grant(
+pub(crate) fn measure_grant(
     preset: &Preset,
     size_bytes: usize,
     osos_total: u32,

@@ -7,13 +7,9 @@ use super::operation::{expect_all, sum_in_tree};
 use super::tree::PAUSE;
 use super::{HostRun, Samples};
 use crate::engine::Picos;
-use crate::fabric::Vertex;
 use crate::preset::Preset;
-use crate::system::{System, SystemError};
+use crate::system::{System, SystemError, SystemPlan};
 use crate::world::{HostCollective, MemberId, NoPayload, RunError, Team, Terms};
-
-/// Outstanding operations of a group of leaders.
-const OSOS: u16 = 16;
 
 /// The inter-host method: how leaders of different hosts combine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,11 +64,21 @@ impl FullHosts {
     /// # Errors
     /// [`SystemError`].
     pub fn set_up(&self, preset: &Preset) -> Result<FullRun, SystemError> {
-        let mut system = System::new(preset, self.seed.unwrap_or(0), None)?;
-        if self.hosts > system.hosts() {
-            let (needed, has) = (self.hosts, system.hosts());
+        self.set_up_as(preset, SystemPlan::new(preset)?)
+    }
+
+    /// The same on a system that was planned for this preset before.
+    ///
+    /// # Errors
+    /// [`SystemError`].
+    pub fn set_up_as(&self, preset: &Preset, plan: SystemPlan) -> Result<FullRun, SystemError> {
+        let mut system = System::planned(preset, plan, self.seed.unwrap_or(0), None);
+        let hosts = system.compute_hosts();
+        let Some(hosts) = hosts.get(..self.hosts as usize) else {
+            let (needed, has) = (self.hosts, hosts.len() as u32);
             return Err(SystemError::TooFewHosts { needed, has });
-        }
+        };
+        let hosts = hosts.to_vec();
         if self.seed.is_none() {
             system.world.disable_noise();
         }
@@ -80,16 +86,21 @@ impl FullHosts {
         let mut setting = self.clone();
         setting.leaders = self.leaders.clamp(1, self.processes);
         let leaders = setting.leaders;
-        let processes: Vec<_> = (0..self.hosts)
-            .map(Vertex)
+        let processes: Vec<_> = hosts
+            .into_iter()
             .flat_map(|host| (0..leaders).map(move |_| host))
             .map(|host| (system.world.add_process(host), host))
             .collect();
         let leaders = match self.inter_host {
             InterHost::Tree { multicast } => {
-                let payload_max_bytes =
-                    preset.aggregation.as_ref().map_or(0, |nodes| nodes.payload_max.bytes() as u32);
-                let terms = Terms { osos: OSOS, payload_max_bytes, multicast };
+                let Some(nodes) = &preset.aggregation else {
+                    return Err(SystemError::NoAggregation(preset.name.clone()));
+                };
+                let terms = Terms {
+                    osos: nodes.osos.count().min(preset.tree.osos.count()) as u16,
+                    payload_max_bytes: nodes.payload_max.bytes() as u32,
+                    multicast,
+                };
                 Leaders::Members(system.form(&processes, terms)?)
             }
             InterHost::HostBased | InterHost::Dpml => Leaders::Teams(
@@ -177,29 +188,28 @@ impl FullRun {
     fn by_parts(&mut self, bytes: usize) -> Result<Vec<f64>, RunError> {
         let leaders = self.setting.leaders;
         let starts = self.starts();
-        let is_alone = self.setting.processes == 1;
-        let is_gathered = leaders == 1 && self.setting.inter_host == InterHost::HostBased;
+        // A process alone on its host hands its vector over as it is.
+        let is_gathered = self.setting.processes == 1
+            || (leaders == 1 && self.setting.inter_host == InterHost::HostBased);
         let whole = 0..self.setting.processes;
         let ready: Vec<Picos> = starts
             .iter()
-            .map(|own| match (is_alone, is_gathered) {
-                (true, _) => own[0],
-                (false, true) => self.memory.gather(&whole, own, bytes),
-                _ => {
-                    let last = own.iter().copied().max().expect("a host has a process");
-                    last + self.memory.copy_all(bytes, leaders)
-                        + self.memory.reduce_all(bytes, leaders)
+            .map(|own| {
+                if is_gathered {
+                    return self.memory.gather(&whole, own, bytes);
                 }
+                let last = own.iter().copied().max().expect("a host has a process");
+                last + self.memory.copy_all(bytes, leaders) + self.memory.reduce_all(bytes, leaders)
             })
             .collect();
         let ended = self.combine_by_hosts(&ready, bytes)?;
         let mut times = Vec::new();
         for (own, &from) in starts.iter().zip(&ended) {
-            times.extend((0..self.setting.processes).map(|process| {
-                let done_at = match (is_alone, is_gathered) {
-                    (true, _) => from,
-                    (false, true) => self.memory.spread(&whole, process, from, bytes),
-                    _ => from + self.memory.copy_all(bytes, leaders),
+            times.extend(whole.clone().map(|process| {
+                let done_at = if is_gathered {
+                    self.memory.spread(&whole, process, from, bytes)
+                } else {
+                    from + self.memory.copy_all(bytes, leaders)
                 };
                 done_at.since(own[process as usize]).as_us()
             }));

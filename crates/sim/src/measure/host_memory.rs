@@ -47,9 +47,13 @@ impl HostMemory {
 
     /// When the leader of a block has reduced the vectors of all its processes, `bytes` bytes each.
     /// `starts` has the start of each process of the host. The first process on each socket gathers from
-    /// its own socket, then the leader gathers from these.
+    /// its own socket, then the leader gathers from these. A process alone in its block sends from its own
+    /// vector, which no other process needs to see.
     #[must_use]
     pub fn gather(&self, block: &Range<u32>, starts: &[Picos], bytes: usize) -> Picos {
+        if block.len() == 1 {
+            return starts[block.start as usize];
+        }
         let Memory { line_near, line_gap_near, line_far, line_gap_far, .. } = &self.memory;
         let copied = self.memory.copy.span_of(bytes);
         let reduced = self.memory.reduce.span_of(bytes);
@@ -159,6 +163,7 @@ mod tests {
         assert!(host.gather(&(0..14), &starts, 8) > starts[5]);
         assert!(host.spread(&(0..28), 5, starts[5], 8) < host.spread(&(0..28), 20, starts[5], 8));
         assert_eq!(host.spread(&(14..28), 14, starts[5], 8), starts[5]);
+        assert_eq!(host.gather(&(5..6), &starts, 4096), starts[5], "nobody else reads its vector");
         let one = host.reduce_all(1 << 19, 1);
         assert!(host.reduce_all(1 << 19, 4) < one);
     }

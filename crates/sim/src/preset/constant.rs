@@ -45,7 +45,7 @@ units! {
     PerSecond = "1/s";
 }
 
-/// A value whose unit was checked, and the source of the value.
+/// A value whose unit was checked, and the source of the value. `limits` checks the value.
 #[derive(Clone, Debug)]
 pub struct Constant<U> {
     value: f64,
@@ -66,8 +66,6 @@ impl<'de, U: Unit> Deserialize<'de> for Constant<U> {
         let Written { value, unit, source } = Written::deserialize(deserializer)?;
         let fault = if unit != U::NAME {
             format!("the unit is `{unit}`, it must be `{}`", U::NAME)
-        } else if !value.is_finite() || value < 0.0 {
-            format!("the value {value} is negative or not finite")
         } else if source.trim().is_empty() {
             "a constant needs a source".to_owned()
         } else {

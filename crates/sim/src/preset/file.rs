@@ -1,4 +1,4 @@
-//! The format of preset files.
+//! What a preset file holds: every key, with the type and the unit of its value.
 
 use serde::Deserialize;
 
@@ -6,23 +6,6 @@ use super::constant::{
     Bytes, Constant, Count, Gigabits, Nanoseconds, NsPerByte, PerMicrosecond, PerSecond, Share,
 };
 use crate::fabric::{LinkCost, NetworkCost};
-
-/// Why a preset was refused: a mistake in the file or in its name.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum PresetError {
-    /// No such preset comes with the program.
-    #[error("no preset is called `{name}`; there are {known}")]
-    Unknown {
-        /// The name.
-        name: String,
-        /// The names of all presets.
-        known: String,
-    },
-    /// The text is not a valid preset.
-    #[error("the preset can't be read: {0}")]
-    Text(#[from] toml::de::Error),
-}
 
 /// A modelled system.
 #[derive(Clone, Debug, Deserialize)]
@@ -33,9 +16,6 @@ pub struct Preset {
     /// The system that it describes.
     #[serde(default)]
     pub about: String,
-    /// The preset that provides the values that this file leaves out.
-    #[serde(default)]
-    pub base: Option<String>,
     /// Hosts, switches and links.
     pub fabric: FabricShape,
     /// Cables between hosts and switches.
@@ -218,9 +198,12 @@ pub struct TreeSoftware {
     pub notice_max: Constant<Bytes>,
     /// Reading one further cache line of a result.
     pub line_read: Constant<Nanoseconds>,
+    /// Outstanding operations that a communicator asks for.
+    pub osos: Constant<Count>,
 }
 
-/// Aggregation nodes.
+/// Aggregation nodes. A node in a switch has two engines, one that reduces and one that replicates; a
+/// node on a host does both with its one thread.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct AggregationNodes {
@@ -229,17 +212,15 @@ pub struct AggregationNodes {
     pub on_hosts: bool,
     /// Delay from the end of a packet to the start of the packets that it causes.
     pub latency: Constant<Nanoseconds>,
-    /// Least time between two received packets.
+    /// The reducing engine, which all groups and ports of the node share: each packet that it takes.
     pub packet: Constant<Nanoseconds>,
-    /// Each byte of a contribution.
+    /// Each byte of a contribution that it takes.
     pub byte: Constant<NsPerByte>,
-    /// Making one reliable copy.
+    /// The replicating engine, which all groups and ports share as well: each reliable copy.
     pub reply: Constant<Nanoseconds>,
-    /// Each byte of such a copy at the node's one port.
+    /// Each byte of such a copy.
     pub reply_byte: Constant<NsPerByte>,
-    /// Engines that make copies, each for its share of the groups.
-    pub reply_engines: Constant<Count>,
-    /// Outstanding operations of one node.
+    /// Memory slots: outstanding operations of one node, which all its groups divide.
     pub osos: Constant<Count>,
     /// Children of one node.
     pub radix: Constant<Count>,
@@ -275,49 +256,6 @@ impl Preset {
             port_to_port: self.switch.port_to_port.span(),
             port_gap: self.switch.port_rate.gap(),
             packet_overhead_bytes: self.packet.overhead.bytes() as u32,
-        }
-    }
-}
-
-pub(super) fn read<'a>(
-    text: &str,
-    find: &dyn Fn(&str) -> Result<&'a str, PresetError>,
-) -> Result<Preset, PresetError> {
-    let mut table: toml::Table = toml::from_str(text)?;
-    while let Some(toml::Value::String(base)) = table.get("base").cloned() {
-        let mut below: toml::Table = toml::from_str(find(&base)?)?;
-        table.remove("base");
-        for name in without(&mut table) {
-            below.remove(&name);
-        }
-        overlay(&mut below, table);
-        table = below;
-    }
-    Ok(Preset::deserialize(toml::Value::Table(table))?)
-}
-
-/// Removes the key `without`: the tables of its base that a preset leaves out.
-fn without(table: &mut toml::Table) -> Vec<String> {
-    match table.remove("without") {
-        Some(toml::Value::Array(names)) => {
-            names.iter().filter_map(|name| name.as_str().map(str::to_owned)).collect()
-        }
-        _ => Vec::new(),
-    }
-}
-
-/// Replaces values of `below` by those of `above`. Tables merge, except constants and fabrics.
-fn overlay(below: &mut toml::Table, above: toml::Table) {
-    for (key, value) in above {
-        match (below.get_mut(&key), value) {
-            (Some(toml::Value::Table(under)), toml::Value::Table(over))
-                if !over.contains_key("value") && !over.contains_key("kind") =>
-            {
-                overlay(under, over);
-            }
-            (_, value) => {
-                below.insert(key, value);
-            }
         }
     }
 }

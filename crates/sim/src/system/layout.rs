@@ -5,12 +5,14 @@ use std::collections::BTreeMap;
 use tributary_topology::{AggregationNode, AggregationTree, Fabric};
 use tributary_wire::ChildIndex;
 
+use super::SystemError;
 use crate::fabric::{Graph, Vertex, Wiring};
 use crate::world::{AggregatorId, ChildPlan, GroupPlan, NodePlan, ProcessId};
 
 /// The tree of all aggregation nodes over a fabric.
 #[derive(Clone, Debug)]
 pub struct Layout {
+    hosts: u32,
     nodes: Vec<Place>,
     homes: Homes,
     described: Option<(Fabric, Vec<String>)>,
@@ -22,7 +24,6 @@ struct Place {
     name: String,
     vertex: Vertex,
     parent: Option<usize>,
-    level: u32,
 }
 
 /// Which node serves a host.
@@ -80,28 +81,81 @@ impl Layout {
             }
             Wiring::Graph(_) => panic!("a fabric from a file has no regular tree"),
         };
-        Self { nodes: with_levels(places), homes: Homes::Blocks(per_node), described: None }
+        let homes = Homes::Blocks(per_node);
+        Self { hosts, nodes: places, homes, described: None }
     }
 
-    /// The same tree with every node in software, on a host of its own: the last host below it without
-    /// a node.
-    #[must_use]
-    pub fn on_hosts(mut self, wiring: &Wiring) -> Self {
-        let mut free: Vec<bool> = vec![true; wiring.hosts() as usize];
-        for index in 0..self.nodes.len() {
-            let below = |host: &u32| {
-                let mut at = Some(self.home(Vertex(*host)));
-                while at.is_some_and(|node| node != index) {
-                    at = at.and_then(|node| self.nodes[node].parent);
-                }
-                at.is_some()
-            };
-            let found = (0..wiring.hosts()).rev().find(|host| free[*host as usize] && below(host));
-            let host = found.expect("more hosts than aggregation nodes");
-            free[host as usize] = false;
-            self.nodes[index].vertex = Vertex(host);
+    /// The same tree with every node in software, on a host of its own: the one that a topology file
+    /// attaches it to, else the last host below it without a node. Nodes that serve no host are left out.
+    ///
+    /// # Errors
+    /// [`SystemError::NoHostForNode`].
+    pub fn on_hosts(mut self) -> Result<Self, SystemError> {
+        self.leave_out_idle();
+        let mut is_free = vec![true; self.hosts as usize];
+        for node in self.nodes.iter().filter(|node| node.vertex.0 < self.hosts) {
+            is_free[node.vertex.0 as usize] = false;
         }
-        self
+        // The hosts below nodes are nested sets, so a host goes to the lowest node that still needs one.
+        for host in (0..self.hosts).rev().filter(|&host| is_free[host as usize]) {
+            let above = self.above(Vertex(host));
+            if let Some(node) = above.into_iter().find(|&node| self.is_in_switch(node)) {
+                self.nodes[node].vertex = Vertex(host);
+            }
+        }
+        match (0..self.nodes.len()).find(|&node| self.is_in_switch(node)) {
+            Some(node) => Err(SystemError::NoHostForNode { node: self.nodes[node].name.clone() }),
+            None => Ok(self),
+        }
+    }
+
+    /// The same tree, if no node is attached to a host.
+    ///
+    /// # Errors
+    /// [`SystemError::NodeOnHost`].
+    pub fn in_switches(self, graph: &Graph) -> Result<Self, SystemError> {
+        match self.nodes.iter().find(|node| node.vertex.0 < self.hosts) {
+            Some(node) => Err(SystemError::NodeOnHost {
+                node: node.name.clone(),
+                host: graph.name(node.vertex).to_owned(),
+            }),
+            None => Ok(self),
+        }
+    }
+
+    fn is_in_switch(&self, node: usize) -> bool {
+        self.nodes[node].vertex.0 >= self.hosts
+    }
+
+    /// The nodes above a host, the lowest first.
+    fn above(&self, host: Vertex) -> Vec<usize> {
+        std::iter::successors(Some(self.home(host)), |&node| self.nodes[node].parent).collect()
+    }
+
+    /// Leaves out nodes with no host below them, such as those of spines that the tree does not use.
+    fn leave_out_idle(&mut self) {
+        let mut serves = vec![false; self.nodes.len()];
+        for host in (0..self.hosts).map(Vertex) {
+            for node in self.above(host) {
+                serves[node] = true;
+            }
+        }
+        let mut kept = 0;
+        let places: Vec<usize> = serves
+            .iter()
+            .map(|&serves| {
+                kept += usize::from(serves);
+                kept.saturating_sub(1)
+            })
+            .collect();
+        let all = core::mem::take(&mut self.nodes).into_iter().zip(serves);
+        self.nodes = all.filter_map(|(node, serves)| serves.then_some(node)).collect();
+        for node in &mut self.nodes {
+            node.parent = node.parent.map(|parent| places[parent]);
+        }
+        if let Homes::Table(homes) = &mut self.homes {
+            homes.iter_mut().for_each(|home| *home = places[*home]);
+        }
     }
 
     /// The tree that the manager would place on the fabric of a topology file: nodes where the file puts
@@ -133,16 +187,17 @@ impl Layout {
             name,
             vertex,
             parent: placed.parent.map(tributary_topology::NodeIndex::get),
-            level: 0,
         });
         let hosts: Vec<String> = fabric
             .vertices()
             .filter(|(_, vertex)| vertex.kind == tributary_topology::VertexKind::Host)
             .map(|(_, vertex)| vertex.name.clone())
             .collect();
-        let homes = hosts.iter().map(|host| tree.home(host).map_or(0, |home| home.get())).collect();
+        let home = |host: &String| tree.home(host).expect("every host reaches a node").get();
+        let homes = hosts.iter().map(home).collect();
         Self {
-            nodes: with_levels(places.collect()),
+            hosts: hosts.len() as u32,
+            nodes: places.collect(),
             homes: Homes::Table(homes),
             described: Some((fabric.clone(), hosts)),
         }
@@ -269,7 +324,7 @@ fn fat_tree_places(switches: &[Vec<Vertex>]) -> Vec<Place> {
         let above = switches.get(level + 1).map(Vec::len);
         for (index, &vertex) in row.iter().enumerate() {
             let parent = above.map(|above| first + row.len() + index * above / row.len());
-            places.push(Place { name: format!("node{}", vertex.0), vertex, parent, level: 0 });
+            places.push(Place { name: format!("node{}", vertex.0), vertex, parent });
         }
         first += row.len();
     }
@@ -282,20 +337,6 @@ fn router_places(hosts: u32, routers: u32, parent: &dyn Fn(u32) -> Option<usize>
             name: format!("node{}", hosts + router),
             vertex: Vertex(hosts + router),
             parent: parent(router),
-            level: 0,
         })
         .collect()
-}
-
-fn with_levels(mut places: Vec<Place>) -> Vec<Place> {
-    for index in 0..places.len() {
-        let mut level = 0;
-        let mut at = index;
-        while let Some(parent) = places[at].parent {
-            level += 1;
-            at = parent;
-        }
-        places[index].level = level;
-    }
-    places
 }

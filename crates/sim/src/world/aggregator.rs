@@ -5,6 +5,7 @@ use tributary_protocol::node::{FrameError, Node, NodeConfig, PortId, Transmit};
 use tributary_wire::ChildIndex;
 use tributary_wire::frame::{Header, Message, Part};
 
+use super::cost::NodeCosts;
 use super::ids::{AggregatorId, MemberId};
 use super::packet::{Cargo, Packet, PacketId};
 use super::{Data, Event, RunError, World, time_at};
@@ -18,8 +19,8 @@ pub(super) enum Peer {
     Node { aggregator: AggregatorId, port: PortId },
 }
 
-/// An aggregation node: one engine that receives packets, and several that send copies, each for its
-/// share of the groups.
+/// An aggregation node: an engine that takes packets and reduces, and one that sends copies. Both serve
+/// all groups and ports, first come, first served.
 pub(super) struct Aggregator<D: Data> {
     pub(super) vertex: Vertex,
     pub(super) node: Node,
@@ -27,9 +28,35 @@ pub(super) struct Aggregator<D: Data> {
     pub(super) ports: Vec<Peer>,
     /// Requests that arrived before their slot was free; see [`World::defer`].
     deferred: Vec<(PortId, Header, D::Piece)>,
+    engines: Engines,
+}
+
+/// Until when each engine of a node is busy.
+#[derive(Clone, Copy, Debug, Default)]
+struct Engines {
     take_free_at: Picos,
-    /// By engine.
-    reply_free_at: Vec<Picos>,
+    reply_free_at: Picos,
+}
+
+impl Engines {
+    /// Takes a packet that can be seen at `ready`. Returns when it is reduced.
+    fn take(&mut self, costs: &NodeCosts, ready: Picos, reduced_bytes: u32) -> Picos {
+        self.take_free_at = ready.max(self.take_free_at) + costs.take.of(reduced_bytes);
+        if costs.has_one_thread {
+            self.reply_free_at = self.reply_free_at.max(self.take_free_at);
+        }
+        self.take_free_at
+    }
+
+    /// Makes a copy of a result that is there at `ready`. Returns when it leaves.
+    fn reply(&mut self, costs: &NodeCosts, ready: Picos, bytes: u32) -> Picos {
+        let leaves_at = ready.max(self.reply_free_at);
+        self.reply_free_at = leaves_at + costs.reply.of(bytes);
+        if costs.has_one_thread {
+            self.take_free_at = self.take_free_at.max(self.reply_free_at);
+        }
+        leaves_at
+    }
 }
 
 impl<D: Data> Aggregator<D> {
@@ -53,8 +80,7 @@ impl<D: Data> World<D> {
             arenas: D::Arenas::default(),
             ports: Vec::new(),
             deferred: Vec::new(),
-            take_free_at: Picos::ZERO,
-            reply_free_at: vec![Picos::ZERO; self.costs.node.reply_engines],
+            engines: Engines::default(),
         });
         id
     }
@@ -68,11 +94,10 @@ impl<D: Data> World<D> {
         piece: &D::Piece,
     ) {
         let bytes = header.payload_bytes();
-        let Aggregator { node, arenas, take_free_at, .. } = &mut self.aggregators[id.index()];
+        let Aggregator { node, arenas, engines, .. } = &mut self.aggregators[id.index()];
         // The engine forwards a result, but reads every byte of a contribution.
         let reduced = if matches!(header.message, Message::Request(_)) { bytes as u32 } else { 0 };
-        *take_free_at = seen_at.max(*take_free_at) + self.costs.node.take.of(reduced);
-        let ready = *take_free_at + self.costs.node.latency;
+        let ready = engines.take(&self.costs.node, seen_at, reduced) + self.costs.node.latency;
         let now = time_at(self.events.now());
         let payload = D::bytes(piece, bytes);
         match node.handle_frame(now, port, Carrier::Link, header, payload, arenas) {
@@ -147,10 +172,7 @@ impl<D: Data> World<D> {
             self.send(ready, Event::Hop, copy);
         }
         let aggregator = &mut self.aggregators[id.index()];
-        let engine = header.edge.group.0 as usize % aggregator.reply_free_at.len();
-        let reply_free_at = &mut aggregator.reply_free_at[engine];
-        let at_time = ready.max(*reply_free_at);
-        *reply_free_at = at_time + self.costs.node.reply.of(bytes as u32);
+        let leaves_at = aggregator.engines.reply(&self.costs.node, ready, bytes as u32);
         let (to, cargo) = match aggregator.ports[port.0 as usize] {
             Peer::Member(member) => {
                 let host = self.members[member.index()].host;
@@ -161,7 +183,7 @@ impl<D: Data> World<D> {
                 (vertex, Cargo::ToNode { aggregator, port, header, piece })
             }
         };
-        self.send(at_time, Event::Emit, Packet { at, to, bytes: bytes as u32, cargo });
+        self.send(leaves_at, Event::Emit, Packet { at, to, bytes: bytes as u32, cargo });
     }
 
     /// A switch of a multicast tree forwards a result to its members and to the next switches, all at

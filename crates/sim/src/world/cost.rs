@@ -78,7 +78,8 @@ pub(super) struct NodeCosts {
     pub(super) latency: Picos,
     pub(super) take: Linear,
     pub(super) reply: Linear,
-    pub(super) reply_engines: usize,
+    /// Whether one thread takes packets and sends copies, as in a daemon.
+    pub(super) has_one_thread: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -119,7 +120,7 @@ impl Costs {
                 latency: nodes.latency.span(),
                 take: Linear::new(nodes.packet.value(), nodes.byte.value()),
                 reply: Linear::new(nodes.reply.value(), nodes.reply_byte.value()),
-                reply_engines: nodes.reply_engines.count().max(1) as usize,
+                has_one_thread: nodes.on_hosts,
             }),
             noise: NoiseCosts {
                 jitter: noise.jitter.value(),
@@ -166,7 +167,7 @@ impl NodeCosts {
             latency: Picos::ZERO,
             take: Linear::new(0.0, 0.0),
             reply: Linear::new(0.0, 0.0),
-            reply_engines: 1,
+            has_one_thread: false,
         }
     }
 }
