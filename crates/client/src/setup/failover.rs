@@ -10,7 +10,7 @@ use tributary_wire::control::{GroupGrant, GroupRequest};
 
 use super::agreement::{Unavailable, agree};
 use super::direct;
-use super::tree::group_request;
+use super::request::group_request;
 use crate::bootstrap::Bootstrap;
 use crate::context::{Context, Job};
 use crate::engine::StreamUse;

@@ -4,8 +4,9 @@ use tributary_wire::control::{GroupGrant, GroupRequest};
 
 use super::agreement::{Unavailable, agree};
 use super::failover::{self, Prepared};
+use super::request::group_request;
 use crate::bootstrap::{Bootstrap, BootstrapError, allgather_texts, broadcast_text};
-use crate::context::{Context, Job};
+use crate::context::Context;
 use crate::engine::StreamUse;
 use crate::external_receiver;
 use crate::placement::Placement;
@@ -97,25 +98,6 @@ fn request_group(
         }
         Some(Err(problem)) => Err(Unavailable::NotGranted(problem)),
         None => Err(BootstrapError("the group's grant did not arrive".to_owned()).into()),
-    }
-}
-
-/// What a group of the leaders is asked for with.
-pub(super) fn group_request(
-    context: &Context,
-    job: &Job,
-    placement: &Placement,
-    label: &str,
-) -> GroupRequest {
-    let settings = &context.settings;
-    GroupRequest {
-        secret: job.admission.secret,
-        label: label.to_owned(),
-        hosts: placement.hosts.clone(),
-        osos: settings.osos,
-        payload_max_bytes: settings.payload_max_bytes,
-        stream: settings.stream_min_bytes.map(|_| settings.stream),
-        external_receiver: false,
     }
 }
 

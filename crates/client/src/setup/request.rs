@@ -1,0 +1,25 @@
+//! What the manager is asked for on behalf of a communicator's leaders.
+
+use tributary_wire::control::GroupRequest;
+
+use crate::context::{Context, Job};
+use crate::placement::Placement;
+
+/// What a group of the leaders is asked for with.
+pub(super) fn group_request(
+    context: &Context,
+    job: &Job,
+    placement: &Placement,
+    label: &str,
+) -> GroupRequest {
+    let settings = &context.settings;
+    GroupRequest {
+        secret: job.admission.secret,
+        label: label.to_owned(),
+        hosts: placement.hosts.clone(),
+        osos: settings.osos,
+        payload_max_bytes: settings.payload_max_bytes,
+        stream: settings.stream_min_bytes.map(|_| settings.stream),
+        external_receiver: false,
+    }
+}
