@@ -60,7 +60,9 @@ impl Communicator {
         };
         let shared = Arc::new(Shared { engine, policy });
         if let Some(alarm) = alarm {
-            alarm.attended_by(Box::new(Attendant(Arc::downgrade(&shared))));
+            let attendant =
+                Attendant { shared: Arc::downgrade(&shared), alarm: Arc::downgrade(&alarm) };
+            alarm.attended_by(Box::new(attendant));
             shared.engine.lock().watch();
         }
         Ok(Self {

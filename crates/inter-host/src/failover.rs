@@ -221,25 +221,27 @@ impl FailoverTree {
         if !means.alarm.is_raised() {
             return Ok(());
         }
-        match &mut self.state {
-            State::InTree(member) => {
-                means.alarm.lower();
-                if means.links.is_called(Epoch(means.lost + 1)) {
-                    return self.lose_tree();
-                }
+        means.alarm.attend_to();
+        if let State::InTree(member) = &mut self.state {
+            if means.links.is_called(Epoch(means.lost + 1)) {
+                self.lose_tree()?;
+            } else {
                 let was_running = member.is_running();
                 match member.poll_link() {
-                    Ok(is_over) => self.is_over = is_over && was_running,
+                    Ok(is_over) => self.is_over |= is_over && was_running,
                     Err(abort) => self.on_abort(abort)?,
                 }
-                Ok(())
             }
-            State::Settling(_) => self.settle(),
-            State::OverLinks(_) | State::Gone => {
-                means.alarm.lower();
-                Ok(())
-            }
+        } else {
+            self.settle()?;
         }
+        // While a loss is being settled, whoever has this leader goes on with it.
+        if let Some(means) = &self.means
+            && !self.is_settling()
+        {
+            means.alarm.lower();
+        }
+        Ok(())
     }
 
     /// Whether the loss of a tree is being settled, which others may wait for.
@@ -284,7 +286,8 @@ impl FailoverTree {
             unreachable!("only a tree that is there is lost, by who can go on without it")
         };
         means.alarm.ignore(means.links.descriptors());
-        means.alarm.raise();
+        means.alarm.attend_to();
+        means.alarm.call();
         means.lost += 1;
         let mut settling = Box::new(Settling::new(member.cut_off(), means.terms.window_max()));
         let alarmed = match means.links.me() {

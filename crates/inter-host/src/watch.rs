@@ -7,10 +7,10 @@
 
 use std::collections::HashMap;
 use std::os::fd::{BorrowedFd, OwnedFd};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
-use rustix::event::{Timespec, epoll};
+use rustix::event::{EventfdFlags, Timespec, epoll, eventfd};
 use rustix::io::Errno;
 
 use crate::threads;
@@ -24,6 +24,14 @@ pub trait Attend: Send + Sync {
     fn attend(&self) -> bool;
 }
 
+/// An alarm's states.
+const QUIET: u8 = 0;
+const RAISED: u8 = 1;
+const ATTENDED: u8 = 2;
+
+/// The number of no alarm: the thread is woken by hand.
+const WAKE: u64 = u64::MAX;
+
 /// What to look for at a descriptor.
 #[derive(Clone, Copy, Debug)]
 pub enum Watched<'a> {
@@ -36,7 +44,7 @@ pub enum Watched<'a> {
 /// Tells the leader of one communicator that its tree may be lost.
 pub struct Alarm {
     number: u64,
-    is_raised: AtomicBool,
+    state: AtomicU8,
     attendant: OnceLock<Box<dyn Attend>>,
     watch: &'static Watch,
 }
@@ -48,6 +56,9 @@ pub struct WatchError(String);
 
 struct Watch {
     epoll: OwnedFd,
+    /// Wakes the thread by hand, for the alarms in `called`.
+    wake: OwnedFd,
+    called: Mutex<Vec<u64>>,
     alarms: Mutex<HashMap<u64, Weak<Alarm>>>,
     next: AtomicU64,
 }
@@ -62,7 +73,7 @@ impl Alarm {
         // Relaxed: only a number.
         let number = watch.next.fetch_add(1, Ordering::Relaxed);
         let attendant = OnceLock::new();
-        let alarm = Arc::new(Self { number, is_raised: AtomicBool::new(false), attendant, watch });
+        let alarm = Arc::new(Self { number, state: AtomicU8::new(QUIET), attendant, watch });
         watch.alarms().insert(number, Arc::downgrade(&alarm));
         Ok(alarm)
     }
@@ -97,20 +108,37 @@ impl Alarm {
         }
     }
 
-    /// Whether something has happened that was not looked at.
+    /// Whether something has happened that was not attended to, to its end.
     #[must_use]
     #[inline]
     pub fn is_raised(&self) -> bool {
-        self.is_raised.load(Ordering::Relaxed)
+        // Relaxed, here and below: what has happened is found out by system calls.
+        self.state.load(Ordering::Relaxed) != QUIET
     }
 
     pub(crate) fn raise(&self) {
-        // Relaxed, here and below: what has happened is found out by system calls.
-        self.is_raised.store(true, Ordering::Relaxed);
+        self.state.store(RAISED, Ordering::Relaxed);
     }
 
+    /// Wakes the thread, because there is something to attend to even if whoever has found it goes away.
+    pub(crate) fn call(&self) {
+        let mut called = self.watch.called.lock().unwrap_or_else(PoisonError::into_inner);
+        called.push(self.number);
+        drop(called);
+        // Edges are what counts: a counter that is full has woken the thread already.
+        let _ = rustix::io::write(&self.watch.wake, &1_u64.to_ne_bytes());
+    }
+
+    /// Somebody attends from now on, until [`Self::lower`].
+    pub(crate) fn attend_to(&self) {
+        self.state.store(ATTENDED, Ordering::Relaxed);
+    }
+
+    /// What was attended to is over. What has happened since is not.
     pub(crate) fn lower(&self) {
-        self.is_raised.store(false, Ordering::Relaxed);
+        let states = (Ordering::Relaxed, Ordering::Relaxed);
+        // It may be quiet already, or have been raised again.
+        let _ = self.state.compare_exchange(ATTENDED, QUIET, states.0, states.1);
     }
 
     /// Whether more is to be done soon.
@@ -126,14 +154,20 @@ impl Drop for Alarm {
 }
 
 impl Watch {
+    fn new() -> Result<Self, Errno> {
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        let data = epoll::EventData::new_u64(WAKE);
+        epoll::add(&epoll, &wake, data, epoll::EventFlags::IN | epoll::EventFlags::ET)?;
+        let (called, alarms, next) = (Mutex::default(), Mutex::default(), AtomicU64::new(0));
+        Ok(Self { epoll, wake, called, alarms, next })
+    }
+
     fn of_process() -> Result<&'static Self, WatchError> {
         static WATCH: OnceLock<Result<Watch, WatchError>> = OnceLock::new();
         static THREAD: OnceLock<Result<(), WatchError>> = OnceLock::new();
-        let watch = WATCH.get_or_init(|| {
-            let epoll = epoll::create(epoll::CreateFlags::CLOEXEC);
-            let epoll = epoll.map_err(|error| WatchError(error.to_string()))?;
-            Ok(Watch { epoll, alarms: Mutex::default(), next: AtomicU64::new(0) })
-        });
+        let watch =
+            WATCH.get_or_init(|| Watch::new().map_err(|error| WatchError(error.to_string())));
         let watch = watch.as_ref().map_err(Clone::clone)?;
         let thread = THREAD.get_or_init(|| {
             threads::spawn("tributary-watch", || watch.run())
@@ -149,7 +183,7 @@ impl Watch {
 
     fn run(&self) {
         const TURN: Timespec = Timespec { tv_sec: 0, tv_nsec: TURN_NS };
-        let mut events = Vec::with_capacity(16);
+        let mut events: Vec<epoll::Event> = Vec::with_capacity(16);
         let mut busy: Vec<Weak<Alarm>> = Vec::new();
         loop {
             let timeout = (!busy.is_empty()).then_some(&TURN);
@@ -157,8 +191,10 @@ impl Watch {
                 Ok(_) | Err(Errno::INTR) => {}
                 Err(_) => return,
             }
-            for event in events.drain(..) {
-                let alarm = self.alarms().get(&event.data.u64()).and_then(Weak::upgrade);
+            let mut numbers: Vec<u64> = events.drain(..).map(|it| it.data.u64()).collect();
+            numbers.append(&mut self.called.lock().unwrap_or_else(PoisonError::into_inner));
+            for number in numbers {
+                let alarm = self.alarms().get(&number).and_then(Weak::upgrade);
                 let Some(alarm) = alarm else { continue };
                 alarm.raise();
                 let alarm = Arc::downgrade(&alarm);
