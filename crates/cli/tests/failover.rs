@@ -215,7 +215,7 @@ fn nodes_on_shared_memory_die_under_a_program_that_sees_nothing_but_pauses() {
 
 #[test]
 fn nodes_on_datagrams_die_under_streams_too() {
-    kill_nodes(&[("TRIBUTARY_TRANSPORT", "tcp"), ("TRIBUTARY_STREAM_MIN_BYTES", "100000")]);
+    kill_nodes(&[("TRIBUTARY_TRANSPORT", "tcp"), ("TRIBUTARY_STREAM_MIN", "100000")]);
 }
 
 #[test]
@@ -224,7 +224,7 @@ fn nodes_die_under_hosts_of_several_ranks() {
         ("TRIBUTARY_HOSTS", "2"),
         ("TRIBUTARY_TRANSPORT", "tcp"),
         ("TRIBUTARY_CHANNEL", "tcp"),
-        ("TRIBUTARY_STREAM_MIN_BYTES", "100000"),
+        ("TRIBUTARY_STREAM_MIN", "100000"),
     ]);
 }
 

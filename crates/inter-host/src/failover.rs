@@ -14,39 +14,25 @@ mod pieces;
 mod rejoin;
 mod settling;
 mod substitute;
+mod terms;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use tributary_report::Counters;
-use tributary_wire::control::GroupGrant;
+use tributary_wire::Epoch;
 use tributary_wire::frame::{Abort, AbortReason};
-use tributary_wire::{Epoch, StreamTerms};
 
 use crate::direct::DirectLinks;
 use crate::operation::{InterHost, InterHostOperation};
-use crate::tree::{Approach, TreeMember};
+use crate::tree::TreeMember;
 use crate::watch::{Alarm, Watched};
 
 pub use rejoin::Request;
 use rejoin::{AtBoundary, Boundaries, Boundary};
 use settling::{Left, Settling};
 use substitute::Substitute;
-
-/// What a leader needs to take another place in a tree.
-#[derive(Clone)]
-pub struct Terms {
-    /// How it may reach its node.
-    pub approach: Approach,
-    /// This machine's name.
-    pub machine: String,
-    /// Shortest vector that is streamed.
-    pub stream_min_bytes: Option<u64>,
-    /// What every group of this communicator streams: ranks that know nothing of the tree cut vectors by it.
-    pub stream: Option<StreamTerms>,
-    /// Most segments that a group may have in flight.
-    pub osos_max: u16,
-}
+pub use terms::Terms;
 
 /// What is there for the case that the tree is lost.
 struct Means {
@@ -164,9 +150,7 @@ impl FailoverTree {
             let started = unsafe { member.start_stream(operation, 0, 0) };
             return started.or_else(|abort| self.on_abort(abort));
         }
-        let terms = self.means.as_ref().and_then(|means| means.terms.stream);
-        let terms = terms.expect("what is streamed has terms");
-        self.start_substitute(Substitute::stream(operation, terms))
+        self.start_substitute(operation, 0)
     }
 
     /// The first `ready_bytes` of the vector may be sent.
@@ -318,7 +302,7 @@ impl FailoverTree {
         let State::Settling(settling) = settled else { unreachable!("it has just been settled") };
         match (left, settling.into_running()) {
             (Left::From(first), Some(running)) => {
-                let rest = Substitute::rest_of(&running, first, means.terms.stream);
+                let rest = Substitute::rest_of(&running, first, &means.terms);
                 self.substitute = Some(rest);
             }
             (Left::Complete, _) => self.is_over = true,
@@ -408,11 +392,17 @@ impl FailoverTree {
     }
 
     /// Carries an operation over links, as soon as that is possible.
-    fn start_substitute(&mut self, substitute: Substitute) -> Result<(), Abort> {
-        if let Some((abort, _)) = self.failed {
-            return Err(abort);
-        }
-        self.substitute = Some(substitute);
+    fn start_substitute(
+        &mut self,
+        operation: &InterHostOperation,
+        ready_bytes: usize,
+    ) -> Result<(), Abort> {
+        let terms = match (&self.failed, &self.means) {
+            (Some((abort, _)), _) => return Err(*abort),
+            (None, Some(means)) => &means.terms,
+            (None, None) => unreachable!("who has no means and no tree has failed"),
+        };
+        self.substitute = Some(Substitute::new(operation, ready_bytes, terms));
         self.begin_over_links()
     }
 }
@@ -424,7 +414,7 @@ impl InterHost for FailoverTree {
             let started = unsafe { member.start(operation) };
             return started.or_else(|abort| self.on_abort(abort));
         }
-        self.start_substitute(Substitute::new(operation))
+        self.start_substitute(operation, operation.len_bytes())
     }
 
     fn poll(&mut self) -> Result<bool, Abort> {
@@ -504,28 +494,6 @@ impl InterHost for FailoverTree {
         if let Some(means) = &mut self.means {
             means.links.leave();
         }
-    }
-}
-
-impl Terms {
-    /// Most segments or chunks that a member may have in flight.
-    fn window_max(&self) -> u16 {
-        self.osos_max.max(self.stream.map_or(0, |terms| terms.window))
-    }
-
-    /// Takes a place by a grant that fits; none if there is no such place.
-    fn enter(&self, grant: &GroupGrant, host: u32) -> Option<Box<TreeMember>> {
-        let fits = grant.stream == self.stream
-            && grant.osos <= self.osos_max
-            && grant.endpoints.len() > host as usize;
-        let Self { approach, ref machine, stream_min_bytes, .. } = *self;
-        let entered = fits
-            .then(|| TreeMember::enter(grant, host, approach, machine, stream_min_bytes).ok())
-            .flatten();
-        entered.map(|mut member| {
-            member.retain_results();
-            Box::new(member)
-        })
     }
 }
 

@@ -7,6 +7,7 @@ use tributary_wire::StreamTerms;
 use tributary_wire::frame::Abort;
 
 use super::pieces::{Piece, operation_of};
+use super::terms::Terms;
 use crate::direct::DirectLinks;
 use crate::operation::{InterHost, InterHostOperation};
 use crate::tree::Running;
@@ -31,53 +32,42 @@ pub(super) struct Substitute {
 }
 
 impl Substitute {
-    /// An operation all of which is ready.
-    pub(super) fn new(operation: &InterHostOperation) -> Self {
+    /// An operation of which the first `ready_bytes` may be sent.
+    pub(super) fn new(operation: &InterHostOperation, ready_bytes: usize, terms: &Terms) -> Self {
         let is_barrier = operation.collective == Collective::Barrier;
         let len_bytes = if is_barrier { 0 } else { operation.len_bytes() };
+        // By the length alone: hosts that began it in the tree and hosts that did not cut it alike.
+        let stream = terms.stream_of(len_bytes);
         Self {
             operation: *operation,
-            is_stream: false,
+            is_stream: stream.is_some(),
             len_bytes,
-            ready_bytes: len_bytes,
+            ready_bytes,
             done_bytes: 0,
-            part_bytes: len_bytes,
+            part_bytes: stream.map_or(len_bytes, |terms| part_bytes(operation, terms)),
             part: None,
             scratch: Vec::new(),
         }
     }
 
-    /// A stream, of which nothing is ready.
-    pub(super) fn stream(operation: &InterHostOperation, terms: StreamTerms) -> Self {
-        let part_bytes = part_bytes(operation, terms);
-        Self { is_stream: true, ready_bytes: 0, part_bytes, ..Self::new(operation) }
-    }
-
     /// What a member had under way when it was cut off, from `first` on.
-    pub(super) fn rest_of(running: &Running, first: usize, terms: Option<StreamTerms>) -> Self {
-        let operation = &running.operation;
-        let whole = Self { done_bytes: first, ..Self::new(operation) };
-        match terms.filter(|_| running.is_stream) {
-            Some(terms) => Self {
-                is_stream: true,
-                ready_bytes: running.ready_bytes,
-                part_bytes: part_bytes(operation, terms),
-                ..whole
-            },
-            None => whole,
-        }
+    pub(super) fn rest_of(running: &Running, first: usize, terms: &Terms) -> Self {
+        let whole = Self::new(&running.operation, running.ready_bytes, terms);
+        Self { done_bytes: first, ..whole }
     }
 
     /// A part of what a member had under way, which nobody has; in pieces if it is a stream of which
     /// not all may be ready.
     pub(super) fn part_of(running: &Running, part: Range<usize>, part_bytes: usize) -> Self {
         Self {
+            operation: running.operation,
             is_stream: running.is_stream,
-            ready_bytes: running.ready_bytes,
             len_bytes: part.end,
+            ready_bytes: running.ready_bytes,
             done_bytes: part.start,
             part_bytes,
-            ..Self::new(&running.operation)
+            part: None,
+            scratch: Vec::new(),
         }
     }
 
