@@ -120,15 +120,6 @@ impl FailoverTree {
         self.means.as_ref().map(|means| &means.alarm)
     }
 
-    /// What carries this member's data now.
-    #[must_use]
-    pub fn carrier(&self) -> &'static str {
-        match &self.state {
-            State::InTree(member) => member.carrier(),
-            _ => "direct",
-        }
-    }
-
     /// Lets `counters` know how many results come by multicast, and which trees are lost.
     pub fn report_to(&mut self, counters: Arc<Counters>) {
         if let State::InTree(member) = &mut self.state {
