@@ -249,11 +249,14 @@ fn a_lost_root_ends_the_communicator(knobs: &'static [(&'static str, &'static st
 }
 
 #[test]
-fn a_lost_root_ends_segments_everywhere() {
-    a_lost_root_ends_the_communicator(&[]);
+fn without_failover_a_lost_root_ends_segments_everywhere() {
+    a_lost_root_ends_the_communicator(&[("TRIBUTARY_FAILOVER", "off")]);
 }
 
 #[test]
-fn a_lost_root_ends_streams_everywhere() {
-    a_lost_root_ends_the_communicator(&[("TRIBUTARY_STREAM_MIN", "65536")]);
+fn without_failover_a_lost_root_ends_streams_everywhere() {
+    a_lost_root_ends_the_communicator(&[
+        ("TRIBUTARY_FAILOVER", "off"),
+        ("TRIBUTARY_STREAM_MIN", "65536"),
+    ]);
 }
