@@ -378,6 +378,9 @@ impl FailoverTree {
             },
         };
         self.state = State::InTree(member);
+        if let Some(means) = &mut self.means {
+            means.links.forget_calls();
+        }
         self.watch();
         started.or_else(|abort| self.on_abort(abort))
     }

@@ -89,6 +89,11 @@ impl DirectLinks {
         self.failed.is_none() && self.peers.is_called(epoch)
     }
 
+    /// The hosts that have called so far did so for operations, which are over.
+    pub fn forget_calls(&mut self) {
+        self.peers.forget_calls();
+    }
+
     /// Descriptors that become readable when [`Self::is_called`] may have become true.
     pub fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         self.peers.descriptors()

@@ -362,6 +362,11 @@ impl Peers {
         has_failed || was_called || was_sent || self.alarmed == epoch
     }
 
+    /// Whoever has called so far was needed for operations, which are over.
+    pub(super) fn forget_calls(&mut self) {
+        self.was_called = false;
+    }
+
     /// Descriptors that become readable when this host is called: where new links come in, and the
     /// links there are.
     pub(super) fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {

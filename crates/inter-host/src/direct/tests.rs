@@ -318,3 +318,44 @@ fn strangers_are_turned_away() {
         drop(strangers);
     }
 }
+
+#[test]
+fn a_host_is_called_by_links_frames_and_alarms_but_not_by_what_is_over() {
+    let epoch = Epoch(1);
+    for identity in identities() {
+        let (mut hosts, _) = listening(2, AlgorithmChoice::Auto, identity);
+        let mut one = hosts.pop().expect("two hosts listen").links;
+        let mut zero = hosts.pop().expect("two hosts listen").links;
+        assert!(!zero.is_called(epoch) && !one.is_called(epoch));
+        one.raise_alarm(epoch).expect("host 0 listens");
+        let deadline = Instant::now() + WATCHDOG;
+        while !zero.is_called(epoch) {
+            one.check();
+            assert!(Instant::now() < deadline, "the alarm is heard");
+        }
+        assert!(!zero.is_called(Epoch(2)), "it was raised for another loss");
+        one.end_alarm();
+        let mut vectors = [[1.0], [2.0]];
+        let operations = vectors.each_mut().map(|it| allreduce_of(it, Algorithm::Linear));
+        // SAFETY: the vectors live until both operations are over.
+        unsafe { zero.start(&operations[0]).expect("host 1 can be called") };
+        while !one.is_called(epoch) {
+            let _ = zero.poll().expect("host 1 lives");
+            assert!(Instant::now() < deadline, "the call is heard");
+        }
+        // SAFETY: as above.
+        unsafe { one.start(&operations[1]).expect("host 0 lives") };
+        let mut is_over = [false; 2];
+        while is_over != [true; 2] {
+            is_over[0] = is_over[0] || zero.poll().expect("host 1 lives");
+            is_over[1] = is_over[1] || one.poll().expect("host 0 lives");
+            assert!(Instant::now() < deadline, "the operation ends");
+        }
+        one.forget_calls();
+        assert!(!one.is_called(epoch), "what was called for is over");
+        zero.leave();
+        drop(zero);
+        std::thread::sleep(Duration::from_millis(20));
+        assert!(!one.is_called(epoch), "a host that leaves calls nobody");
+    }
+}
