@@ -16,5 +16,5 @@ pub mod watch;
 pub use direct::{AddressError, DirectLinks, Identity, Listener, ListenerError, own_address};
 pub use failover::FailoverTree;
 pub use kernels::{Adapter, Kernels, PairNumber, kernel};
-pub use operation::{InterHost, InterHostOperation, needs_target};
+pub use operation::{InterHost, InterHostOperation, needs_target, stream_part_bytes};
 pub use tree::{Approach, EnterError, TreeMember};

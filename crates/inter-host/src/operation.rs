@@ -47,6 +47,13 @@ pub struct InterHostOperation {
 // every thread ([`InterHost::start`]).
 unsafe impl Send for InterHostOperation {}
 
+/// Length of the parts in which a stream is reduced and spread inside hosts, and carried between them where
+/// there is no tree: half a window of its segments.
+#[must_use]
+pub fn stream_part_bytes(segment_bytes: usize, window: u16) -> usize {
+    segment_bytes * usize::from(window / 2).max(1)
+}
+
 /// Whether a method needs room for the vector at a leader that gets no result: host algorithms combine
 /// partial results wherever they pass.
 pub fn needs_target(method: Method) -> bool {

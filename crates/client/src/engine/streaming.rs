@@ -11,7 +11,7 @@ use tributary_tuning::Method;
 use tributary_wire::StreamTerms;
 
 use super::outcome::{Failure, WaitsFor};
-use tributary_inter_host::{FailoverTree, InterHost, InterHostOperation};
+use tributary_inter_host::{FailoverTree, InterHost, InterHostOperation, stream_part_bytes};
 
 /// Parts that are reduced before the first is copied out: as many as fill the stream's window, and
 /// one that is being copied.
@@ -55,7 +55,7 @@ impl Streamed {
         terms: StreamTerms,
     ) -> Option<Self> {
         let chunk_bytes = terms.chunk_bytes as usize / element_bytes * element_bytes;
-        let part_bytes = chunk_bytes * usize::from(terms.window / 2).max(1);
+        let part_bytes = stream_part_bytes(chunk_bytes, terms.window);
         (part_bytes > 0 && reduce.len_bytes > part_bytes).then_some(Self {
             reduce,
             spread,

@@ -16,7 +16,7 @@ use tributary_wire::{EndpointId, OperationNumber};
 use super::pieces::{Piece, broadcast, gather_bits};
 use super::substitute::Substitute;
 use crate::direct::DirectLinks;
-use crate::operation::{InterHost, InterHostOperation};
+use crate::operation::{InterHost, InterHostOperation, stream_part_bytes};
 use crate::tree::{CutOff, Running};
 
 /// A settlement under way.
@@ -202,7 +202,7 @@ impl Settling {
                 // Who has completed the operation shows that all of it was ready everywhere.
                 let is_ready = self.standings.iter().any(|it| it.operation != self.operation);
                 let part_bytes = match running.is_stream && !is_ready {
-                    true => cut.segment_bytes * usize::from(cut.window / 2).max(1),
+                    true => stream_part_bytes(cut.segment_bytes, cut.window),
                     false => part.len(),
                 };
                 self.phase = Phase::Redo(Substitute::part_of(running, part, part_bytes));

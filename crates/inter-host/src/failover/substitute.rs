@@ -9,7 +9,7 @@ use tributary_wire::frame::Abort;
 use super::pieces::{Piece, operation_of};
 use super::terms::Terms;
 use crate::direct::DirectLinks;
-use crate::operation::{InterHost, InterHostOperation};
+use crate::operation::{InterHost, InterHostOperation, stream_part_bytes};
 use crate::tree::Running;
 
 /// An operation, and how far it has come.
@@ -117,5 +117,5 @@ impl Substitute {
 fn part_bytes(operation: &InterHostOperation, terms: StreamTerms) -> usize {
     let element_bytes = operation.element_bytes;
     let chunk_bytes = terms.chunk_bytes as usize / element_bytes * element_bytes;
-    chunk_bytes.max(element_bytes) * usize::from(terms.window / 2).max(1)
+    stream_part_bytes(chunk_bytes.max(element_bytes), terms.window)
 }
