@@ -13,6 +13,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use ranks::{ThreadRanks, on_all_ranks};
+use rustix::process::Signal;
 use support::Daemons;
 use tributary_client::report::{CounterRegistry, Failovers};
 use tributary_client::{
@@ -226,6 +227,21 @@ fn nodes_die_under_hosts_of_several_ranks() {
         ("TRIBUTARY_CHANNEL", "tcp"),
         ("TRIBUTARY_STREAM_MIN", "100000"),
     ]);
+}
+
+#[test]
+fn nodes_that_are_stopped_are_done_without() {
+    let nodes = ["a", "b"];
+    let mut daemons = Daemons::start(&nodes);
+    let is_enough = |seen: Failovers| seen.lost >= 2 && seen.regained >= 2;
+    survive(&mut daemons, &[], is_enough, |daemons, random| {
+        let victim = daemons.nodes[random.below(nodes.len() as u64) as usize].id();
+        support::signal(victim, Signal::STOP);
+        std::thread::sleep(Duration::from_secs(4));
+        support::signal(victim, Signal::CONT);
+        daemons.await_nodes(nodes.len());
+    });
+    daemons.await_idle();
 }
 
 #[test]

@@ -2,9 +2,10 @@
 //!
 //! There are two failures. If the other host vanishes, the kernel notices by keep-alive probes and
 //! by unacknowledged data, whatever the processes do meanwhile. If the other process hangs while
-//! its host lives, it stops sending its message a second, and a long silence shows that. A process
-//! that gets no core for a while must not be taken for failed: polling ranks on a crowded host have
-//! kept a daemon from its core for 10 s, and giving up a node costs every job on it its groups.
+//! its host lives, it stops sending its ticks, and a silence shows that.
+//!
+//! A manager loses patience with a node soon: jobs wait for one that stands still, and go on in
+//! another tree when it is given up. A node is patient with its manager: nobody waits for that.
 
 use std::time::Duration;
 
@@ -12,14 +13,15 @@ use tokio::net::TcpStream;
 use tributary_transport::{HostProbes, OsError};
 
 /// Both sides send something at least this often.
-pub(crate) const TICK: Duration = Duration::from_secs(1);
+pub(crate) const TICK: Duration = Duration::from_millis(250);
 
-/// A process that sends nothing for so many ticks of the other side has failed. Counted in ticks
-/// where possible, because a clock also advances while the receiver itself gets no core.
-pub(crate) const SILENT_TICKS_MAX: u32 = 30;
+/// A node that sends nothing for so many ticks of the manager has failed. Counted in ticks, because
+/// a clock also advances while the manager itself gets no core.
+pub(crate) const NODE_SILENT_TICKS_MAX: u32 = 8;
 
-/// The same as a duration.
-pub(crate) const SILENCE_MAX: Duration = Duration::from_secs(SILENT_TICKS_MAX as u64);
+/// A manager that sends nothing for so long has failed. Polling ranks on a crowded host have kept a
+/// daemon from its core for 10 s.
+pub(crate) const MANAGER_SILENCE_MAX: Duration = Duration::from_secs(30);
 
 /// Both sides always read, so data that stay unacknowledged show a dead host just as unanswered
 /// probes do.

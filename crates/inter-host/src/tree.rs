@@ -338,8 +338,15 @@ impl InterHost for TreeMember {
         }
     }
 
-    /// Nothing to do: the node tells of a failed member over the link that every poll reads.
-    fn check(&mut self) {}
+    /// The node tells of a failed member over the link that every poll reads. Whether the node itself is there
+    /// has to be asked.
+    fn check(&mut self) {
+        self.round = Round::Full;
+        if !self.endpoint.ask_node(time_since(self.clock)) {
+            self.link.shutdown();
+            self.is_gone = true;
+        }
+    }
 
     fn goes_on_alone(&mut self) -> bool {
         let is_last = self.running.as_ref().is_none_or(|it| it.piece.end == it.len_bytes);

@@ -13,6 +13,7 @@
 
 mod error;
 mod flight;
+mod liveness;
 mod operation;
 mod receiving;
 mod sending;
@@ -33,6 +34,7 @@ use crate::recovery::LowerEnd;
 use crate::{Carrier, Reachability, RecoveryStats, StreamTerms, Time};
 
 use flight::Flight;
+use liveness::NodeLiveness;
 use operation::Operation;
 use stream::Streams;
 
@@ -107,6 +109,7 @@ pub struct Endpoint {
     /// The subscription to multicast, if the node has to be told of it.
     subscription: Option<Subscription>,
     recovery: LowerEnd,
+    liveness: NodeLiveness,
     repeats: u64,
 }
 
@@ -187,6 +190,7 @@ impl Endpoint {
             multicast: None,
             subscription: None,
             recovery,
+            liveness: NodeLiveness::default(),
             repeats: 0,
         }
     }
@@ -290,6 +294,17 @@ impl Endpoint {
     /// frame or was refused.
     pub fn handle_link_refused(&mut self) {
         self.fail(Abort { reason: AbortReason::Misbehaved, at_fault: self.config.endpoint });
+    }
+
+    /// Asks the aggregation node whether it is there, if an operation is under way. To be called now and
+    /// then in a long wait, as often as the driver likes. A node that leaves 8 questions in a row unanswered, at
+    /// least 200 ms apart, is given up as if its link had been closed. `false` if it is given up now.
+    pub fn ask_node(&mut self, now: Time) -> bool {
+        if self.state != State::Active || self.is_idle() || self.liveness.ask(now) {
+            return true;
+        }
+        self.handle_link_closed();
+        false
     }
 
     /// When [`Endpoint::handle_timeout`] is due; none without a timer.

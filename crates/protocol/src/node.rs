@@ -220,9 +220,19 @@ impl Node {
                 Ok(())
             }
             Message::Join => Err(FrameError::AlreadyJoined { group, child: child.0 }),
-            Message::Probe(_) => Err(FrameError::WrongCarrier),
+            Message::Probe(number) => {
+                self.answer_question(port, group, child, number);
+                Ok(())
+            }
             _ => Err(FrameError::WrongDirection),
         }
+    }
+
+    /// Tells a child that this node is there. Whoever has no room for the answer is being sent something, which
+    /// says so as well.
+    fn answer_question(&mut self, port: PortId, group: GroupId, child: ChildIndex, number: u8) {
+        let answer = self.group_mut(group).header_to_child(child, Message::Probed(number));
+        let _ = self.transmit(port, answer, None);
     }
 
     /// Takes any message from the parent's link except results.

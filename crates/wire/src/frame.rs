@@ -76,9 +76,10 @@ pub enum Message {
     /// Either way, over the link: where the sender takes this edge's datagrams (a UDP port of the
     /// address that the link ends at), or that it takes none.
     Datagrams(Option<NonZeroU16>),
-    /// Up, as a datagram: asks whether datagrams arrive. The number tells attempts apart.
+    /// Up, as a datagram: asks whether datagrams arrive. Over the link: asks whether the node is there. The
+    /// number tells attempts apart.
     Probe(u8),
-    /// Down, as a datagram: the probe with this number arrived.
+    /// Down, by what the probe came: the probe with this number arrived.
     Probed(u8),
     /// Down, as a datagram: the request is counted and its result is not there yet. Answers a
     /// repeat, so the child knows that nothing was lost and only a sibling is late.

@@ -19,7 +19,7 @@ use tributary_wire::{JobId, NodeId};
 
 use super::metrics::Metrics;
 use super::stream::{Lines, line, open_answer};
-use crate::liveness::{SILENT_TICKS_MAX, TICK};
+use crate::liveness::{NODE_SILENT_TICKS_MAX, TICK};
 use crate::shutdown::Shutdown;
 use tributary_transport::token::random_bytes;
 
@@ -168,7 +168,8 @@ impl Service {
             }
         }
         core.deliver();
-        let is_silent = |connection: &NodeConnection| connection.silent_ticks > SILENT_TICKS_MAX;
+        let is_silent =
+            |connection: &NodeConnection| connection.silent_ticks > NODE_SILENT_TICKS_MAX;
         let silent: Vec<NodeId> = core
             .nodes
             .iter()

@@ -14,7 +14,7 @@ use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 use tributary_wire::control::Refusal;
 
-use crate::liveness::{SILENCE_MAX, watch_host};
+use crate::liveness::{MANAGER_SILENCE_MAX, watch_host};
 use tributary_transport::tls::{self, TlsError};
 use tributary_transport::token::Token;
 
@@ -28,7 +28,7 @@ pub(super) enum CallError {
     Unreachable { address: String, source: std::io::Error },
     #[error("manager {address}: {source}")]
     NotTrusted { address: String, source: TlsError },
-    #[error("manager {address} did not answer within {SILENCE_MAX:?}")]
+    #[error("manager {address} did not answer within {MANAGER_SILENCE_MAX:?}")]
     Silent { address: String },
     #[error("manager {address} broke off: {source}")]
     BrokenOff { address: String, source: hyper::Error },
@@ -63,7 +63,7 @@ impl Caller {
         path: &str,
         body: &impl Serialize,
     ) -> Result<Response<Incoming>, CallError> {
-        let answer = timeout(SILENCE_MAX, self.exchange(path, body)).await;
+        let answer = timeout(MANAGER_SILENCE_MAX, self.exchange(path, body)).await;
         let answer = answer.unwrap_or_else(|_| Err(CallError::Silent { address: self.address() }));
         if answer.is_err() {
             self.connection = None;
@@ -127,8 +127,10 @@ impl Caller {
 
     async fn refusal(&self, response: Response<Incoming>) -> CallError {
         let status = response.status();
-        let body =
-            timeout(SILENCE_MAX, Limited::new(response.into_body(), REFUSAL_BYTES_MAX).collect());
+        let body = timeout(
+            MANAGER_SILENCE_MAX,
+            Limited::new(response.into_body(), REFUSAL_BYTES_MAX).collect(),
+        );
         let refusal = match body.await {
             Ok(Ok(body)) => serde_json::from_slice(&body.to_bytes()).ok(),
             _ => None,

@@ -16,7 +16,7 @@ use super::call::{CallError, Caller};
 use super::commands::{Command, LoopGone, Orders};
 use super::lines::{LineError, Lines};
 use super::upward::{self, UpwardError};
-use crate::liveness::{SILENCE_MAX, TICK};
+use crate::liveness::{MANAGER_SILENCE_MAX, TICK};
 use crate::shutdown::Shutdown;
 use tributary_transport::token::Token;
 
@@ -45,7 +45,7 @@ enum SessionError {
     Call(#[from] CallError),
     #[error("orders: {0}")]
     Line(#[from] LineError),
-    #[error("the manager has been silent for {SILENCE_MAX:?}")]
+    #[error("the manager has been silent for {MANAGER_SILENCE_MAX:?}")]
     Silent,
     #[error("the manager's first order is not a registration")]
     NotRegistered,
@@ -212,7 +212,7 @@ where
     B: hyper::body::Body<Data = hyper::body::Bytes> + Unpin,
     B::Error: std::fmt::Display,
 {
-    Ok(timeout(SILENCE_MAX, lines.next()).await.map_err(|_| SessionError::Silent)??)
+    Ok(timeout(MANAGER_SILENCE_MAX, lines.next()).await.map_err(|_| SessionError::Silent)??)
 }
 
 /// Sends answers to the manager, and a tick once a second.

@@ -32,6 +32,7 @@ impl Endpoint {
         if header.edge != self.edge() {
             return Err(FrameError::WrongEdge);
         }
+        self.liveness.on_frame();
         if carrier == Carrier::Datagram {
             self.recovery.on_datagram(now);
         }
@@ -54,6 +55,8 @@ impl Endpoint {
                 self.events.extend(port.map(Event::DatagramPeer));
                 self.decide(decided);
             }
+            // It answers `Endpoint::ask_node`, and has said so by coming.
+            (Message::Probed(_), Carrier::Link) => {}
             (Message::Probed(attempt), Carrier::Datagram) => {
                 let decided = self.recovery.on_probed(now, attempt);
                 self.decide(decided);

@@ -22,6 +22,8 @@ enum Item {
     /// Leave, or abort.
     LastMessage(Message),
     Probe(Message),
+    /// Whether the node is there.
+    Question(u8),
     Repeat(Repeat),
     Segment(usize),
     /// A stream is wanted.
@@ -45,6 +47,7 @@ impl Endpoint {
                     request.expect("only streams send stream requests"),
                 ))
             }
+            Item::Question(number) => self.link_frame(Message::Probe(number)),
             Item::Probe(probe) => {
                 let header = Header { edge: self.edge(), message: probe };
                 Transmit { header, body: None, carrier: Carrier::Datagram }
@@ -79,6 +82,7 @@ impl Endpoint {
                 let number = self.operations[index].number();
                 self.streams_mut().on_requested(number);
             }
+            Item::Question(_) => self.liveness.on_asked(),
             Item::Probe(_) => self.recovery.on_probe_sent(now),
             Item::Repeat(repeat) => self.recovery.on_repeated(now, repeat),
             Item::Segment(index) => {
@@ -105,6 +109,9 @@ impl Endpoint {
         }
         if self.state != State::Active {
             return None;
+        }
+        if let Some(number) = self.liveness.question() {
+            return Some(Item::Question(number));
         }
         if let Some(probe) = self.recovery.probe() {
             return Some(Item::Probe(probe));

@@ -297,6 +297,22 @@ fn whoever_repeats_and_does_not_read_is_cut_off_at_a_bound() {
 }
 
 #[test]
+fn a_child_that_waits_for_others_is_told_that_the_node_is_there() {
+    let mut node = joined(2);
+    put(&mut node, 0, edge(0), request(0, 4)).unwrap();
+    put(&mut node, 0, edge(0), Message::Probe(7)).unwrap();
+    let answer = Header { edge: edge(0), message: Message::Probed(7) };
+    assert_eq!(drain(&mut node).0, [(PortId(0), answer)]);
+    // Who asks and does not read gets no more than its link has room for.
+    for number in 0..100 {
+        put(&mut node, 0, edge(0), Message::Probe(number)).unwrap();
+    }
+    assert!(drain(&mut node).0.len() <= 2 * usize::from(OSOS) + 4);
+    put(&mut node, 1, edge(1), request(0, 4)).unwrap();
+    assert_eq!(drain(&mut node).0.len(), 2, "both get their result");
+}
+
+#[test]
 fn a_child_that_has_left_stays_gone() {
     let mut node = joined(2);
     put(&mut node, 0, edge(0), Message::Leave).unwrap();

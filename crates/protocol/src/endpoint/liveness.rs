@@ -1,0 +1,92 @@
+//! Whether the aggregation node at the other end of the link still answers.
+//!
+//! A node that dies closes its link. One that is stopped, or whose host lost its power, says nothing, and so
+//! does a node that waits for other members. A member that has waited for a while therefore asks over the
+//! link, which the node answers whatever its groups do. Questions are counted, not time: this process may
+//! itself have had no core.
+
+use crate::Time;
+
+/// Shortest distance between two questions.
+const QUESTION_NS: u64 = 200_000_000;
+
+/// Questions in a row without an answer after which the node is given up.
+const QUESTIONS_MAX: u8 = 8;
+
+/// What a member knows of its node's life.
+#[derive(Debug, Default)]
+pub(super) struct NodeLiveness {
+    asked_at: Option<Time>,
+    unanswered: u8,
+    /// The question is to be sent.
+    is_due: bool,
+}
+
+impl NodeLiveness {
+    /// Something has come from the node.
+    pub(super) fn on_frame(&mut self) {
+        self.unanswered = 0;
+    }
+
+    /// Asks, unless that was just done. `false` if the node has left too many questions unanswered.
+    pub(super) fn ask(&mut self, now: Time) -> bool {
+        if self.asked_at.is_some_and(|asked_at| now.since_ns(asked_at) < QUESTION_NS) {
+            return true;
+        }
+        if self.unanswered == QUESTIONS_MAX {
+            return false;
+        }
+        self.unanswered += 1;
+        self.asked_at = Some(now);
+        self.is_due = true;
+        true
+    }
+
+    /// The number of the question to send now, if one is.
+    pub(super) fn question(&self) -> Option<u8> {
+        self.is_due.then_some(self.unanswered)
+    }
+
+    /// The question has been sent.
+    pub(super) fn on_asked(&mut self) {
+        self.is_due = false;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_questions_that_had_their_time_count() {
+        let mut node = NodeLiveness::default();
+        let at = |number: u64| Time(5 + number * QUESTION_NS);
+        for number in 0..u64::from(QUESTIONS_MAX) {
+            assert!(node.ask(at(number)));
+            assert_eq!(node.question(), Some(number as u8 + 1));
+            node.on_asked();
+            // However often it is called, and with whatever it had to wait for a core.
+            assert!(node.ask(at(number)) && node.ask(Time(at(number + 1).0 - 1)));
+            assert_eq!(node.question(), None);
+        }
+        assert!(!node.ask(at(u64::from(QUESTIONS_MAX))));
+    }
+
+    #[test]
+    fn whatever_comes_is_a_sign_of_life() {
+        let mut node = NodeLiveness::default();
+        for number in 0..100 {
+            assert!(node.ask(Time(number * QUESTION_NS)));
+            if number % u64::from(QUESTIONS_MAX) == 0 {
+                node.on_frame();
+            }
+        }
+    }
+
+    #[test]
+    fn a_question_that_the_link_does_not_take_counts() {
+        let mut node = NodeLiveness::default();
+        let asked = (0..100).take_while(|number| node.ask(Time(number * QUESTION_NS))).count();
+        assert_eq!(asked, usize::from(QUESTIONS_MAX));
+    }
+}
