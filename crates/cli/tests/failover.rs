@@ -261,14 +261,39 @@ fn all_nodes_may_be_gone_for_a_while() {
 }
 
 #[test]
-fn the_manager_dies_and_operations_go_on_without_a_tree() {
-    const ENOUGH: u64 = 50;
+fn managers_come_and_go_and_trees_stay() {
     let mut daemons = Daemons::start(&["a", "b"]);
-    let mut is_killed = false;
+    let mut managers = 1;
+    let is_enough = |seen: Failovers| seen.lost >= 2 && seen.regained >= 2;
+    survive(&mut daemons, &[], is_enough, |daemons, random| {
+        let before = support::list(&daemons.status(), "groups").to_vec();
+        daemons.replace_manager(Duration::from_millis(random.below(500)));
+        daemons.await_nodes(2);
+        assert_eq!(support::list(&daemons.status(), "groups"), before, "the trees are the same");
+        managers += 1;
+        if managers % 3 == 0 {
+            // The job, which this manager has not admitted, is granted another tree.
+            daemons.nodes.remove(0).kill();
+            daemons.add(if daemons.nodes[0].name == "a" { "b" } else { "a" });
+            daemons.await_nodes(2);
+            support::await_that("the job has another tree", || {
+                (support::list(&daemons.status(), "groups").len() == 1).then_some(())
+            });
+        }
+    });
+    daemons.await_idle();
+}
+
+#[test]
+fn without_a_manager_operations_go_on_without_a_tree() {
+    const ENOUGH: u64 = 50;
+    let mut daemons = Daemons::start(&["a"]);
     let is_enough = |seen: Failovers| seen.lost == 1 && seen.substitutes >= ENOUGH;
+    let mut is_over = false;
     survive(&mut daemons, &[], is_enough, |daemons, _| {
-        if !std::mem::replace(&mut is_killed, true) {
+        if !std::mem::replace(&mut is_over, true) {
             daemons.manager.kill();
+            daemons.nodes[0].kill();
         }
     });
 }

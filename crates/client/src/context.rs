@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use tributary_wire::control::{JobAdmission, JobRequest};
 
 use crate::bootstrap::{Bootstrap, BootstrapError, allgather_texts, broadcast_text};
+use crate::job::Job;
 use crate::manager::{Lease, ManagerClient, ManagerError};
 use tributary_settings::{Settings, WaitChoice};
 use tributary_shm_collectives::waiting::Policy;
@@ -31,13 +32,6 @@ pub struct Context {
     created: AtomicUsize,
     /// Whether a group was asked for already.
     has_asked_group: AtomicBool,
-    _lease: Option<Lease>,
-}
-
-/// A job's client of the manager; every process has one.
-pub(crate) struct Job {
-    pub(crate) manager: ManagerClient,
-    pub(crate) admission: JobAdmission,
 }
 
 /// Why a job goes without us. Every rank gets the same one.
@@ -71,7 +65,7 @@ impl Context {
         let machines = allgather_texts(world, &machine)?;
         let neighbours = machines.iter().filter(|name| **name == machine).count() as u32;
         let host = host_name(&machine, &machines, world.rank(), settings.hosts);
-        let (lease, job) = open_job(world, &settings)?;
+        let job = open_job(world, &settings)?;
         let busy = if settings.hosts > 1 { neighbours + EMBEDDED_NODES } else { neighbours };
         let policy = match settings.wait {
             WaitChoice::Auto => Policy::for_crowd(busy, cores_granted()),
@@ -89,7 +83,6 @@ impl Context {
             communicators: AtomicUsize::new(0),
             created: AtomicUsize::new(0),
             has_asked_group: AtomicBool::new(false),
-            _lease: lease,
         })
     }
 
@@ -139,7 +132,7 @@ impl Context {
 
     /// Whether frames between hosts are authenticated. The same on all ranks: rank 0's admission holds.
     pub(crate) fn authenticates_frames(&self) -> bool {
-        self.job.as_ref().is_some_and(|job| job.admission.authenticate_frames)
+        self.job.as_ref().is_some_and(|job| job.admission().authenticate_frames)
     }
 
     /// Takes a place for one more communicator, or says that there is none.
@@ -171,19 +164,17 @@ fn host_name(machine: &str, machines: &[String], rank: u32, hosts: u32) -> Strin
     format!("{machine}#{}", before * u64::from(hosts) / here)
 }
 
-fn open_job(
-    world: &mut dyn Bootstrap,
-    settings: &Settings,
-) -> Result<(Option<Lease>, Option<Job>), OpenError> {
+fn open_job(world: &mut dyn Bootstrap, settings: &Settings) -> Result<Option<Job>, OpenError> {
     let client = settings
         .manager
         .as_deref()
         .map(|address| ManagerClient::new(address, settings.token_file.as_deref()))
         .transpose();
+    let request = JobRequest { name: program_name(), processes: world.size(), resume: None };
     let mut lease = None;
     let mut admission = Admission::NoManager;
     if world.rank() == 0 {
-        admission = match admit(&client, world.size()) {
+        admission = match admit(&client, &request) {
             Ok(None) => Admission::NoManager,
             Ok(Some(granted)) => Admission::Admitted(lease.insert(granted).admission.clone()),
             Err(error) => Admission::Failed(error.to_string()),
@@ -206,24 +197,29 @@ fn open_job(
     if let Some(problem) = problems.into_iter().find(|problem| !problem.is_empty()) {
         return Err(OpenError::Manager(problem));
     }
-    let job = match (admission, client) {
-        (Admission::Admitted(admission), Ok(Some(manager))) => Some(Job { manager, admission }),
+    Ok(match (admission, client) {
+        (Admission::Admitted(admission), Ok(Some(manager))) => {
+            Some(Job::new(manager, request, admission, lease))
+        }
         _ => None,
-    };
-    Ok((lease, job))
+    })
 }
 
 fn admit(
     client: &Result<Option<ManagerClient>, ManagerError>,
-    processes: u32,
+    request: &JobRequest,
 ) -> Result<Option<Lease>, ManagerError> {
     let Some(manager) = client.as_ref().map_err(Clone::clone)? else { return Ok(None) };
+    manager.admit(request).map(Some)
+}
+
+/// The name of the running program.
+fn program_name() -> String {
     let program = std::env::current_exe().ok();
-    let name = program
+    program
         .as_deref()
         .and_then(|path| path.file_name())
-        .map_or_else(|| "unnamed".to_owned(), |name| name.to_string_lossy().into_owned());
-    manager.admit(&JobRequest { name, processes }).map(Some)
+        .map_or_else(|| "unnamed".to_owned(), |name| name.to_string_lossy().into_owned())
 }
 
 /// Cores this process may use.

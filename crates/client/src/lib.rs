@@ -40,6 +40,7 @@ mod engine;
 /// ```
 mod exclusive;
 pub mod external_receiver;
+mod job;
 pub mod manager;
 mod operation;
 mod placement;

@@ -10,6 +10,7 @@ mod call;
 mod commands;
 mod control;
 mod data;
+mod holdings;
 mod lines;
 mod links;
 mod meters;
@@ -40,6 +41,7 @@ use crate::shutdown::Shutdown;
 use commands::Channels;
 use control::Control;
 use data::{DataLoop, DataOptions, Resources};
+use holdings::Holdings;
 use meters::DataMeters;
 use tributary_transport::token::Token;
 
@@ -257,6 +259,7 @@ impl Node {
             allow_shm: options.shm_socket.is_some(),
             orders,
             events,
+            holdings: Holdings::default(),
             shutdown: shutdown.clone(),
         };
         let data = thread::Builder::new()

@@ -15,6 +15,7 @@
 //! affects. Orders to one node must reach it in order, because a group's number may be used again
 //! as soon as its removal is ordered.
 
+mod adoption;
 mod config;
 mod error;
 mod events;
@@ -34,7 +35,7 @@ use core::cell::OnceCell;
 
 use tributary_topology::{AggregationTree, Fabric, GroupTree};
 use tributary_wire::control::{
-    GroupGrant, GroupRequest, JobAdmission, JobRequest, NodeEvent, NodeOrder, NodeRegistration,
+    GroupGrant, GroupRequest, JobAdmission, JobRequest, NodeEvent, NodeOffer, NodeOrder,
     StreamInstall,
 };
 use tributary_wire::{GroupId, JobId, NodeId, StreamTerms};
@@ -61,6 +62,8 @@ pub struct ManagerStats {
     pub groups_granted: u64,
     /// Groups refused, at once or while their nodes were installing.
     pub groups_refused: u64,
+    /// Groups taken over from another manager, by their nodes' word.
+    pub groups_adopted: u64,
     /// Granted groups that all their members left.
     pub groups_ended: u64,
     /// Granted groups cut short: by a failure, a node's death or their job's end.
@@ -111,18 +114,18 @@ impl Manager {
         }
     }
 
-    /// Registers an aggregation node. Its first order is [`NodeOrder::Registered`]. Existing groups
-    /// stay where they are, whatever the new tree looks like.
+    /// Registers an aggregation node, and takes over the groups that it holds. Its first order is
+    /// [`NodeOrder::Registered`]; then those to remove what is not taken over. Existing groups stay where they
+    /// are, whatever the new tree looks like.
     ///
     /// # Errors
     /// [`RegisterError`]; nothing changes.
-    pub fn register_node(
-        &mut self,
-        registration: NodeRegistration,
-    ) -> Result<NodeId, RegisterError> {
-        let node = self.nodes.add(&self.config, registration)?;
+    pub fn register_node(&mut self, offer: impl Into<NodeOffer>) -> Result<NodeId, RegisterError> {
+        let offer = offer.into();
+        let node = self.nodes.add(&self.config, offer.registration)?;
         self.place_anew();
         self.orders.push_back((node, NodeOrder::Registered { node }));
+        offer.holds.into_iter().for_each(|held| self.take_over(node, held));
         Ok(node)
     }
 
@@ -165,7 +168,7 @@ impl Manager {
         }
     }
 
-    /// Admits a job.
+    /// Admits a job, or gives one that was admitted another lease of its place.
     ///
     /// # Errors
     /// [`AdmitError`]; nothing changes.
@@ -173,10 +176,10 @@ impl Manager {
         self.jobs.admit(&self.config, request, &mut self.secrets)
     }
 
-    /// A job has ended: its groups and pending requests are removed. Does nothing for an unknown
-    /// job.
-    pub fn end_job(&mut self, job: JobId) {
-        if self.jobs.remove(job) {
+    /// One of a job's leases has ended. With the last, the job has: its groups and pending requests are removed.
+    /// Does nothing for an unknown job.
+    pub fn handle_lease_closed(&mut self, job: JobId) {
+        if self.jobs.give_back_lease(job) {
             for id in self.groups.ids_of(job) {
                 self.close(id, Some(GroupError::JobEnded { job }));
             }
@@ -278,18 +281,24 @@ impl Manager {
         }
         let tree = GroupTree::build(self.tree(), &request.hosts)?;
         let payload_max_bytes = self.nodes.check(&tree, osos, request.payload_max_bytes)?;
-        let (group, epoch) = self.groups.next_incarnation().ok_or(GroupError::EpochsUsedUp)?;
+        let (group, epoch) = self
+            .groups
+            .next_incarnation(self.config.first_epoch)
+            .ok_or(GroupError::EpochsUsedUp)?;
         let stream = request.stream.and_then(|wanted| self.plan_stream(&tree, wanted));
         let terms = plan::Terms { group, epoch, osos, payload_max_bytes, stream };
+        let members = groups::members(&tree, &self.nodes, &request.hosts);
+        let records = members.iter().map(|it| self.jobs.record(job, &request.label, it)).collect();
         let plan = Plan::draw(
             terms,
             &tree,
             &self.nodes,
             &self.config,
             request.external_receiver,
+            records,
             &mut self.secrets,
         );
-        Ok((plan, groups::members(&tree, &self.nodes, &request.hosts)))
+        Ok((plan, members))
     }
 
     /// Stream terms that every node of the tree can serve, no wider than requested. A group without
@@ -352,6 +361,9 @@ impl Manager {
             }
             (Stage::Live(_), Some(_)) => self.stats.groups_cut += 1,
             (Stage::Live(_), None) => self.stats.groups_ended += 1,
+        }
+        if self.groups.ids_of(group.job).is_empty() {
+            self.jobs.on_groupless(group.job);
         }
     }
 }

@@ -31,11 +31,15 @@ pub enum Bug {
     FewNodesNamed = 10,
     /// A frame's code covers its header only. In the swarm's stand-in for the transport's codes.
     CodeOfHeader = 11,
+    /// A manager that takes groups over does not count the operations that they hold.
+    UncountedAdoption = 12,
+    /// A manager that takes groups over does not end their jobs with them.
+    EternalJob = 13,
 }
 
 impl Bug {
     /// All of them.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 13] = [
         Self::DoubleCount,
         Self::DoubleDatagram,
         Self::SharedLock,
@@ -47,6 +51,8 @@ impl Bug {
         Self::TimeOnlyForward,
         Self::FewNodesNamed,
         Self::CodeOfHeader,
+        Self::UncountedAdoption,
+        Self::EternalJob,
     ];
 }
 

@@ -1,19 +1,19 @@
 //! The manager: its machine, its conversations with nodes, and its death.
 //!
 //! A conversation keeps its order both ways, and each side learns of its end at its own time. A
-//! node whose conversation ends drops all its groups and registers again. A manager that learns of
-//! the end considers the node dead.
+//! node whose conversation ends keeps its groups, and tells of them when it registers again. A manager
+//! that learns of the end considers the node dead; one that starts takes over what nodes hold.
 
 use std::collections::VecDeque;
 
-use tributary_protocol::manager::{EventError, GroupError, Manager, RequestTicket};
-use tributary_wire::NodeId;
+use tributary_protocol::manager::{EventError, GroupError, Manager, ManagerConfig, RequestTicket};
 use tributary_wire::control::{
-    GroupGrant, GroupInstall, NodeAddress, NodeEvent, NodeOrder, NodeRegistration,
+    GroupGrant, GroupInstall, NodeAddress, NodeEvent, NodeOffer, NodeOrder, NodeRegistration,
 };
+use tributary_wire::{Epoch, JobId, NodeId};
 
 use super::agenda::Item;
-use super::fault_record::Key;
+use super::fault_record::{Key, NUMBERS_PER_LIFE};
 use super::scenario::{NodePlan, Scenario};
 use super::verdict::Violation;
 use super::world::World;
@@ -57,7 +57,12 @@ fn machine(scenario: &Scenario, life: u32) -> Manager {
     let mut seed = [0; 32];
     let word = mix(scenario.seed ^ u64::from(life) << 56);
     seed[..8].copy_from_slice(&word.to_le_bytes());
-    Manager::new(scenario.manager.clone(), scenario.fabric.clone(), seed)
+    let config = ManagerConfig {
+        first_epoch: Epoch(life * NUMBERS_PER_LIFE + 1),
+        first_job: JobId(life * NUMBERS_PER_LIFE),
+        ..scenario.manager.clone()
+    };
+    Manager::new(config, scenario.fabric.clone(), seed)
 }
 
 fn registration(plan: &NodePlan, node: u32) -> NodeRegistration {
@@ -88,7 +93,9 @@ impl World<'_> {
         let apart = self.apart_until(self.node_machine(node), self.manager_machine());
         let registered = match &mut self.manager.machine {
             Some(machine) if apart.is_none() => {
-                machine.register_node(registration(&self.scenario.nodes[node as usize], node)).ok()
+                let registration = registration(&self.scenario.nodes[node as usize], node);
+                let holds = host.installed.iter().map(|it| it.held.clone()).collect();
+                machine.register_node(NodeOffer { registration, holds }).ok()
             }
             _ => None,
         };
@@ -154,14 +161,15 @@ impl World<'_> {
         let Some(index) = self.sessions.iter().rposition(is_it) else { return };
         let node = self.sessions[index].node;
         if let NodeOrder::Remove { epoch, .. } = order {
-            let key = Key { life, epoch };
-            // The group was given up while it was being installed, so no member knows it.
-            if self.runs.iter().all(|run| run.key != key) {
+            let key = Key::of(epoch);
+            // The group was given up while it was being installed, so no member knows it; or it is a former
+            // manager's, and could not be taken over.
+            if key.life != life || self.runs.iter().all(|run| run.key != key) {
                 self.fault_record.entry(key).blame_manager(self.now);
             }
         }
         if let NodeOrder::Install(install) = &order {
-            let key = Key { life, epoch: install.epoch };
+            let key = Key::of(install.epoch);
             self.trace.note(self.now, Some(key), || {
                 format!("node {node} is ordered to install it, {} children", install.children.len())
             });
@@ -284,7 +292,6 @@ impl World<'_> {
         // Nobody receives the events that it still has.
         host.session = None;
         let life = host.life;
-        self.remove_all(node);
         let (at, noticed_at) = (self.now + RETRY_NS, self.now + self.delay_ns());
         self.agenda.put(at, Item::Register { node, life });
         self.agenda.put(noticed_at, Item::SessionOver { node, session, at_manager: true });
@@ -311,7 +318,7 @@ impl World<'_> {
         self.pump_manager();
     }
 
-    /// The manager dies: all leases end.
+    /// The manager dies: all leases end. Groups live on.
     pub(super) fn crash_manager(&mut self, down_ns: u64) -> bool {
         if self.manager.machine.take().is_none() {
             return false;
@@ -320,9 +327,6 @@ impl World<'_> {
         self.manager.timer_at = None;
         self.manager.waiting.clear();
         let now = self.now;
-        for group in self.fault_record.all() {
-            group.blame_manager(now);
-        }
         for index in 0..self.sessions.len() {
             let entry = &mut self.sessions[index];
             if std::mem::take(&mut entry.is_open_at_manager) {

@@ -7,11 +7,18 @@ use tributary_wire::control::GroupInstall;
 use tributary_wire::frame::{Abort, AbortReason};
 use tributary_wire::{EndpointId, Epoch};
 
-/// One incarnation of a group. Within one life of the manager, epochs differ.
+/// One incarnation of a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct Key {
     pub(super) life: u32,
     pub(super) epoch: Epoch,
+}
+
+impl Key {
+    /// Of a group of this epoch. No two lives of the manager use the same ones.
+    pub(super) fn of(epoch: Epoch) -> Self {
+        Self { life: epoch.0 / NUMBERS_PER_LIFE, epoch }
+    }
 }
 
 impl std::fmt::Display for Key {
@@ -19,6 +26,9 @@ impl std::fmt::Display for Key {
         write!(f, "group {}.{}", self.life, self.epoch)
     }
 }
+
+/// Epochs, and numbers of jobs, that each life of the manager has for itself.
+pub(super) const NUMBERS_PER_LIFE: u32 = 1 << 20;
 
 /// What was done to members, and what it may be called.
 #[derive(Clone, Copy, Debug)]

@@ -3,7 +3,7 @@
 mod leases;
 
 use tributary_protocol::manager::GroupError;
-use tributary_wire::control::{GroupGrant, GroupRequest, JobAdmission, JobRequest};
+use tributary_wire::control::{GroupGrant, GroupRequest, JobAdmission, JobPlace, JobRequest};
 
 use super::agenda::Item;
 use super::control::node_at;
@@ -29,6 +29,8 @@ pub(super) struct JobRun {
     pub(super) groups: Vec<Want>,
     /// The manager's life in which it was admitted, and the admission.
     lease: Option<(u32, JobAdmission)>,
+    /// The place that it was given first.
+    place: Option<JobPlace>,
     /// How many leases it has had.
     leases: u32,
     is_being_admitted: bool,
@@ -94,6 +96,7 @@ impl JobRun {
         Self {
             groups: plan.groups.iter().map(want).collect(),
             lease: None,
+            place: None,
             leases: 0,
             is_being_admitted: true,
             is_doomed: false,
@@ -139,10 +142,12 @@ impl World<'_> {
             self.agenda.put(at, Item::Admit { job });
             return;
         };
-        let request = JobRequest { name: format!("job{job}"), processes: 1 };
+        let resume = self.jobs[job as usize].place;
+        let request = JobRequest { name: format!("job{job}"), processes: 1, resume };
         let admission = machine.admit_job(request).expect("fewer jobs than the manager takes");
         let life = self.manager.life;
         let entry = self.job(job);
+        entry.place = Some(JobPlace { job: admission.job, secret: admission.secret });
         (entry.lease, entry.leases) = (Some((life, admission)), entry.leases + 1);
         entry.is_being_admitted = false;
         let at = now + self.delay_ns();
@@ -226,7 +231,7 @@ impl World<'_> {
 
     fn add_run(&mut self, job: u32, group: u32, grant: GroupGrant) -> u32 {
         let run = self.runs.len() as u32;
-        let key = Key { life: self.manager.life, epoch: grant.epoch };
+        let key = Key::of(grant.epoch);
         let shape = self.shape_of(key, &grant);
         let operations = self.group_plan(job, group).script.len();
         self.trace.note(self.now, Some(key), || {

@@ -118,7 +118,7 @@ impl World<'_> {
             do_nodes_subscribe
                 && host.is_alive
                 && host.takes_datagrams
-                && host.installed.iter().any(|(id, _)| *id == group)
+                && host.installed.iter().any(|it| it.held.group == group)
         };
         let nodes = (0..self.nodes.len() as u32)
             .filter(is_subscribed)
@@ -187,7 +187,7 @@ impl World<'_> {
     /// The link from a node to its parent in a group that it serves.
     fn upward_link(&self, node: u32, group: GroupId) -> Option<u32> {
         let host = &self.nodes[node as usize];
-        let (_, key) = host.installed.iter().find(|(id, _)| *id == group)?;
+        let key = &host.installed.iter().find(|it| it.held.group == group)?.key;
         let is_it = |(link, end): &(u32, End)| {
             let link = &self.links[*link as usize];
             let is_here =

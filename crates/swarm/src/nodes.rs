@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 
 use tributary_protocol::node::{Event, Node, NodeConfig, PortId};
 use tributary_protocol_testing::{NodeMemory, Ports};
-use tributary_wire::control::{GroupInstall, NodeEvent, NodeOrder};
+use tributary_wire::control::{GroupInstall, HeldGroup, NodeEvent, NodeOrder};
 use tributary_wire::{Epoch, GroupId};
 
 pub(super) use frames::brief;
@@ -45,8 +45,14 @@ pub(super) struct NodeHost {
     /// Its stream locks as seen from outside.
     pub(super) locks: Locks,
     pub(super) takes_datagrams: bool,
-    /// Its groups, and the manager's life that installed each.
-    pub(super) installed: Vec<(GroupId, Key)>,
+    /// Its groups.
+    pub(super) installed: Vec<Installed>,
+}
+
+/// A group on a node, as the next manager is told of it.
+pub(super) struct Installed {
+    pub(super) key: Key,
+    pub(super) held: HeldGroup,
 }
 
 impl NodeHost {
@@ -197,12 +203,13 @@ impl World<'_> {
 
     fn installed_key(&self, node: u32, group: GroupId, epoch: Epoch) -> Option<Key> {
         let installed = &self.nodes[node as usize].installed;
-        installed.iter().find(|(id, key)| *id == group && key.epoch == epoch).map(|(_, key)| *key)
+        let is_it = |it: &&Installed| it.held.group == group && it.held.epoch == epoch;
+        installed.iter().find(is_it).map(|it| it.key)
     }
 
     fn forget_installed(&mut self, node: u32, group: GroupId, epoch: Epoch) -> Option<Key> {
         let key = self.installed_key(node, group, epoch)?;
-        self.node(node).installed.retain(|(_, other)| *other != key);
+        self.node(node).installed.retain(|it| it.key != key);
         self.node(node).locks.forget(epoch);
         Some(key)
     }

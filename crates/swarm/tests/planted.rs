@@ -26,6 +26,8 @@ fn name(bug: Bug) -> &'static str {
         Bug::SilentOrphan => "a node that loses its parent tells nobody below",
         Bug::TimeOnlyForward => "time that goes back is taken for impossible",
         Bug::CodeOfHeader => "a frame's code covers its header only",
+        Bug::UncountedAdoption => "what groups hold that are taken over is not counted",
+        Bug::EternalJob => "a job whose groups were taken over outlives them",
         Bug::FewNodesNamed => "only the first six nodes of a group are said to be nodes",
     }
 }
@@ -41,6 +43,8 @@ fn kind(violation: &Violation) -> Option<&'static str> {
         Violation::ForgeryAccepted { .. } => Some("damage accepted"),
         Violation::Misnamed { .. } => Some("misnamed"),
         Violation::Panicked { .. } => Some("panic"),
+        Violation::InstallRefused { .. } => Some("granted twice"),
+        Violation::Leftover { .. } => Some("leftover"),
         _ => None,
     }
 }
@@ -52,6 +56,7 @@ fn needed_fault(bug: Bug) -> Option<&'static str> {
         Bug::SilentOrphan => Some("one-way partition"),
         Bug::TimeOnlyForward => Some("clock jump"),
         Bug::CodeOfHeader => Some("damaged payload"),
+        Bug::UncountedAdoption | Bug::EternalJob => Some("manager crash"),
         _ => None,
     }
 }

@@ -27,7 +27,7 @@ pub struct NodeAddress {
     pub shm: Option<String>,
 }
 
-/// `POST /v1/nodes`: an aggregation node offers itself.
+/// An aggregation node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeRegistration {
     /// Its name in the fabric description; unique among living nodes.
@@ -43,6 +43,63 @@ pub struct NodeRegistration {
     /// What it can stream; none if nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stream: Option<StreamCapacity>,
+}
+
+/// The body of `POST /v1/nodes`: a node, and what it has from the time of another manager, or from before it
+/// lost its connection.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NodeOffer {
+    /// The node.
+    #[serde(flatten)]
+    pub registration: NodeRegistration,
+    /// Its installed groups. What the manager does not want to take over, it orders to be removed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub holds: Vec<HeldGroup>,
+}
+
+/// A node that holds nothing.
+impl From<NodeRegistration> for NodeOffer {
+    fn from(registration: NodeRegistration) -> Self {
+        Self { registration, holds: Vec::new() }
+    }
+}
+
+/// One node's part of a group that is installed there, told to a manager that may not know it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HeldGroup {
+    /// The group.
+    pub group: GroupId,
+    /// Its incarnation.
+    pub epoch: Epoch,
+    /// Segments in flight at most.
+    pub osos: u16,
+    /// Longest segment, in bytes.
+    pub payload_max_bytes: u32,
+    /// What it may stream; none if nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stream: Option<StreamInstall>,
+    /// As the manager that granted it wrote it.
+    pub record: GroupRecord,
+}
+
+/// What a manager gives a node to keep with a group, for a manager that comes after it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GroupRecord {
+    /// The job that holds it.
+    pub job: JobId,
+    /// The job's name.
+    pub job_name: String,
+    /// Processes in the job.
+    pub processes: u32,
+    /// What the job calls the group.
+    pub label: String,
+    /// How far the node is from the group's root; 0 there.
+    pub level: u32,
+    /// The name of the node above it; none at the root.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parent: Option<String>,
+    /// Its children, in reduction order: names of nodes and hosts.
+    pub children: Vec<String>,
 }
 
 /// What a node can stream.
@@ -116,6 +173,19 @@ pub struct GroupInstall {
     /// The keys of the group's frames; none where the fabric does not authenticate.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub keys: Option<GroupKeys>,
+    /// What the node tells another manager about the group. Managers that do not say it are older.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub record: Option<GroupRecord>,
+}
+
+impl GroupInstall {
+    /// What the node has of the group once it is installed; none if the manager gave it no record.
+    #[must_use]
+    pub fn held(&self) -> Option<HeldGroup> {
+        let &Self { group, epoch, osos, payload_max_bytes, stream, .. } = self;
+        let record = self.record.clone()?;
+        Some(HeldGroup { group, epoch, osos, payload_max_bytes, stream, record })
+    }
 }
 
 /// The keys of a group's frames at one of its nodes.
@@ -211,6 +281,19 @@ pub struct JobRequest {
     pub name: String,
     /// Processes in it.
     pub processes: u32,
+    /// The place that it had, if it was admitted before: by a manager that is gone, or through a process that is
+    /// gone. Every process of a job may hold its place.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resume: Option<JobPlace>,
+}
+
+/// A job's place at a manager.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct JobPlace {
+    /// Its number.
+    pub job: JobId,
+    /// Its secret.
+    pub secret: Capability,
 }
 
 /// The one line of the answer to [`JobRequest`].
@@ -332,7 +415,7 @@ pub enum RefusalCode {
     TlsRequired,
     /// 404: no such job, node or group.
     NotFound,
-    /// 409: a living node already has the name.
+    /// 409: a living node already has the name, or another job the number.
     NameTaken,
     /// 409: no tree can carry the group.
     NoTree,

@@ -228,6 +228,8 @@ pub(crate) fn is_alive(pid: u32) -> bool {
 pub(crate) struct Daemon {
     running: Running,
     pub(crate) address: String,
+    /// A node's name; empty for a manager.
+    pub(crate) name: String,
 }
 
 impl Daemon {
@@ -237,7 +239,7 @@ impl Daemon {
             running.0.stdout.text().split_once('\n').map(|(line, _)| line.to_owned())
         });
         let address = line.rsplit(' ').next().expect("a line has words").to_owned();
-        Self { running, address }
+        Self { running, address, name: String::new() }
     }
 
     pub(crate) fn id(&self) -> u32 {
@@ -284,13 +286,24 @@ impl Daemons {
         let token = folder.path().join("token");
         let made = run(tributary().args(["token", "create"]).arg(&token));
         assert!(made.status.success(), "{}", made.stderr);
-        let manager = Daemon::start(&["manager", "--listen", "127.0.0.1:0"], &token);
+        let manager = Self::start_manager("127.0.0.1:0", &token);
         let mut daemons = Self { folder, manager, nodes: Vec::new() };
         for name in names {
             daemons.add(name);
         }
         daemons.await_nodes(names.len());
         daemons
+    }
+
+    fn start_manager(listen: &str, token: &Path) -> Daemon {
+        Daemon::start(&["manager", "--listen", listen], token)
+    }
+
+    /// Kills the manager, and after a pause starts another at its address.
+    pub(crate) fn replace_manager(&mut self, pause: Duration) {
+        self.manager.kill();
+        std::thread::sleep(pause);
+        self.manager = Self::start_manager(&self.manager.address, &self.token());
     }
 
     /// Starts one more node.
@@ -309,7 +322,8 @@ impl Daemons {
             "--shm",
             shm,
         ];
-        self.nodes.push(Daemon::start(&arguments, &self.token()));
+        let started = Daemon::start(&arguments, &self.token());
+        self.nodes.push(Daemon { name: name.to_owned(), ..started });
     }
 
     pub(crate) fn token(&self) -> PathBuf {

@@ -12,8 +12,9 @@ use super::agreement::{Unavailable, agree};
 use super::direct;
 use super::request::group_request;
 use crate::bootstrap::Bootstrap;
-use crate::context::{Context, Job};
+use crate::context::Context;
 use crate::engine::StreamUse;
+use crate::job::Job;
 use crate::placement::Placement;
 
 /// A leader's place in a tree, and what takes over when the tree is lost; and why nothing does, in one line
@@ -97,6 +98,6 @@ fn terms(context: &Context, grant: &GroupGrant, stream: Option<StreamUse>) -> Te
 
 /// How host 0 asks for another group.
 fn ask(job: &Job, request: GroupRequest) -> Request {
-    let (manager, admission) = (job.manager.clone(), job.admission.clone());
-    Arc::new(move || manager.request_group(&admission, &request).map_err(|error| error.to_string()))
+    let job = job.clone();
+    Arc::new(move || job.request_group(&request).map_err(|error| error.to_string()))
 }

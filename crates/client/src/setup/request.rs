@@ -2,7 +2,8 @@
 
 use tributary_wire::control::GroupRequest;
 
-use crate::context::{Context, Job};
+use crate::context::Context;
+use crate::job::Job;
 use crate::placement::Placement;
 
 /// What a group of the leaders is asked for with.
@@ -14,7 +15,7 @@ pub(super) fn group_request(
 ) -> GroupRequest {
     let settings = &context.settings;
     GroupRequest {
-        secret: job.admission.secret,
+        secret: job.admission().secret,
         label: label.to_owned(),
         hosts: placement.hosts.clone(),
         osos: settings.osos,

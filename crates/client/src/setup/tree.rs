@@ -85,7 +85,7 @@ fn request_group(
         // until all members have them.
         let stream = request.stream.filter(|_| !external_receiver);
         let request = GroupRequest { stream, ..request };
-        job.manager.request_group(&job.admission, &request).map_err(|error| error.to_string())
+        job.request_group(&request).map_err(|error| error.to_string())
     });
     let text = serde_json::to_string(&answer).expect("a grant is plain data");
     let text = broadcast_text(bootstrap, 0, &text)?;

@@ -10,6 +10,7 @@ use crate::metrics::{Meters, Registry, Table};
 const COUNTERS: Table<ManagerStats> = &[
     ("tributary_manager_groups_granted_total", "groups granted", |stats| stats.groups_granted),
     ("tributary_manager_groups_refused_total", "groups refused", |stats| stats.groups_refused),
+    ("tributary_manager_groups_adopted_total", "groups taken over from another manager", |stats| stats.groups_adopted),
     ("tributary_manager_groups_ended_total", "groups that ended in good order", |stats| stats.groups_ended),
     ("tributary_manager_groups_cut_total", "groups cut short by a failure, a node's death or their job's end", |stats| stats.groups_cut),
     ("tributary_manager_stale_events_total", "events about groups that were over", |stats| stats.events_stale),

@@ -15,7 +15,10 @@ use tributary_wire::{JobId, NodeId};
 use super::service::Service;
 use crate::http::answer::{Refused, parse};
 
-/// Longest body: a group of as many endpoints as a manager allows, with host names of 60 bytes.
+/// Longest offer of a node: 65,536 groups, each with a few dozen children.
+const OFFER_BYTES_MAX: usize = 64 << 20;
+
+/// Longest other body: a group of as many endpoints as a manager allows, with host names of 60 bytes.
 const BODY_BYTES_MAX: usize = 4 << 20;
 
 type Body = Result<Bytes, BytesRejection>;
@@ -24,7 +27,7 @@ type Shared = State<Arc<Service>>;
 
 pub(super) fn router(service: Arc<Service>) -> Router {
     Router::new()
-        .route("/v1/nodes", post(register))
+        .route("/v1/nodes", post(register).layer(DefaultBodyLimit::max(OFFER_BYTES_MAX)))
         .route("/v1/nodes/{node}/events", post(take_events))
         .route("/v1/jobs", post(admit))
         .route("/v1/jobs/{job}/groups", post(request_group))

@@ -13,9 +13,9 @@ use tributary_protocol::manager::{
 };
 use tributary_topology::Fabric;
 use tributary_wire::control::{
-    GroupGrant, GroupRequest, JobRequest, NodeEvent, NodeOrder, NodeRegistration, Status,
+    GroupGrant, GroupRequest, JobRequest, NodeEvent, NodeOffer, NodeOrder, Status,
 };
-use tributary_wire::{JobId, NodeId};
+use tributary_wire::{Epoch, JobId, NodeId};
 
 use super::metrics::Metrics;
 use super::stream::{Lines, line, open_answer};
@@ -39,7 +39,9 @@ pub(super) struct Service {
 struct Core {
     machine: Manager,
     nodes: HashMap<NodeId, NodeConnection>,
-    leases: HashMap<JobId, Lines>,
+    /// By a number of their own: a job may have several.
+    leases: HashMap<u64, Lines>,
+    leases_opened: u64,
     waiting: HashMap<RequestTicket, oneshot::Sender<Decision>>,
     ticked: Instant,
 }
@@ -57,10 +59,18 @@ impl Service {
         shutdown: Shutdown,
     ) -> io::Result<Self> {
         let seed = random_bytes()?;
+        // A manager that comes after another meets groups and jobs with the other's numbers.
+        let first = |bytes: [u8; 4]| u32::from_le_bytes(bytes);
+        let config = ManagerConfig {
+            first_epoch: Epoch(first(random_bytes()?)),
+            first_job: JobId(first(random_bytes()?)),
+            ..config
+        };
         let core = Core {
             machine: Manager::new(config, fabric, seed),
             nodes: HashMap::new(),
             leases: HashMap::new(),
+            leases_opened: 0,
             waiting: HashMap::new(),
             ticked: Instant::now(),
         };
@@ -69,13 +79,10 @@ impl Service {
     }
 
     /// Registers a node. The answer stays open and carries the node's orders.
-    pub(super) fn register(
-        self: &Arc<Self>,
-        registration: NodeRegistration,
-    ) -> Result<Response, RegisterError> {
-        let name = registration.name.clone();
+    pub(super) fn register(self: &Arc<Self>, offer: NodeOffer) -> Result<Response, RegisterError> {
+        let (name, groups) = (offer.registration.name.clone(), offer.holds.len());
         let mut core = self.lock();
-        let node = core.machine.register_node(registration)?;
+        let node = core.machine.register_node(offer)?;
         let service = Arc::downgrade(self);
         let (lines, response) = open_answer(ORDERS_MAX, move || {
             if let Some(service) = service.upgrade() {
@@ -83,7 +90,7 @@ impl Service {
             }
         });
         core.nodes.insert(node, NodeConnection { lines, silent_ticks: 0 });
-        tracing::info!(%node, name, "aggregation node registered");
+        tracing::info!(%node, name, groups, "aggregation node registered");
         core.deliver();
         Ok(response)
     }
@@ -111,20 +118,22 @@ impl Service {
 
     /// Admits a job. The open answer is the job's lease.
     pub(super) fn admit(self: &Arc<Self>, request: JobRequest) -> Result<Response, AdmitError> {
-        let name = request.name.clone();
+        let (name, is_back) = (request.name.clone(), request.resume.is_some());
         let mut core = self.lock();
         let admission = core.machine.admit_job(request)?;
         let job = admission.job;
+        core.leases_opened += 1;
+        let lease = core.leases_opened;
         let service = Arc::downgrade(self);
         let (lines, response) = open_answer(1, move || {
             if let Some(service) = service.upgrade() {
-                service.job_ended(job);
+                service.lease_closed(lease, job);
             }
         });
         // The channel is empty and holds one line.
         let _ = lines.try_send(line(&admission));
-        core.leases.insert(job, lines);
-        tracing::info!(%job, name, "job admitted");
+        core.leases.insert(lease, lines);
+        tracing::info!(%job, name, is_back, "job admitted");
         Ok(response)
     }
 
@@ -197,11 +206,11 @@ impl Service {
         core.deliver();
     }
 
-    fn job_ended(&self, job: JobId) {
+    fn lease_closed(&self, lease: u64, job: JobId) {
         let mut core = self.lock();
-        core.leases.remove(&job);
-        core.machine.end_job(job);
-        tracing::info!(%job, "job ended");
+        core.leases.remove(&lease);
+        core.machine.handle_lease_closed(job);
+        tracing::info!(%job, "job's lease ended");
         core.deliver();
     }
 

@@ -5,7 +5,7 @@ use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::time::Duration;
 
 use mio::Waker;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::mpsc;
 use tributary_wire::control::{GroupInstall, NodeEvent};
 use tributary_wire::{Epoch, GroupId};
 
@@ -27,8 +27,6 @@ pub(super) enum Command {
     Install(Box<GroupInstall>, Option<AnyLink>),
     /// Drop a group.
     Remove(GroupId, Epoch),
-    /// Drop every group, then reply. No answer about an earlier order follows the reply.
-    RemoveAll(oneshot::Sender<()>),
 }
 
 /// The control session's end.
@@ -64,9 +62,7 @@ pub(super) struct Answers {
 
 impl Answers {
     /// Queues an answer. A group causes three at most (installed, failed, ended), and the manager
-    /// reuses its number only after it has seen the last, so the queue is long enough. If it
-    /// overflows nevertheless, the control session is behind by more than its deadline. It then
-    /// starts again without any group, so the lost answer does not matter.
+    /// reuses its number only after it has seen the last, so the queue is long enough.
     pub(super) fn push(&self, event: NodeEvent) {
         // A closed queue means that the node is stopping, and with it every group.
         if let Err(mpsc::error::TrySendError::Full(event)) = self.events.try_send(event) {

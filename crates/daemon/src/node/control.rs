@@ -1,19 +1,19 @@
 //! The node's session with the manager: registers, forwards orders to the event loop and its
 //! answers to the manager.
 //!
-//! It makes one decision about groups: when a session ends, for whatever reason, every group is
-//! dropped with `Withdrawn` before the node registers again, because the manager gave up all of
-//! them when it lost the node.
+//! Groups outlive a session: they need no manager. The node tells the next one what it holds
+//! ([`Holdings`]), and that one orders what it does not want to be removed.
 
 use std::time::Duration;
 
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::mpsc;
 use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 use tributary_wire::NodeId;
 use tributary_wire::control::{GroupInstall, NodeEvent, NodeOrder, NodeRegistration};
 
 use super::call::{CallError, Caller};
 use super::commands::{Command, LoopGone, Orders};
+use super::holdings::Holdings;
 use super::lines::{LineError, Lines};
 use super::upward::{self, UpwardError};
 use crate::liveness::{MANAGER_SILENCE_MAX, TICK};
@@ -35,6 +35,7 @@ pub(super) struct Control {
     pub(super) allow_shm: bool,
     pub(super) orders: Orders,
     pub(super) events: mpsc::Receiver<NodeEvent>,
+    pub(super) holdings: Holdings,
     pub(super) shutdown: Shutdown,
 }
 
@@ -84,9 +85,6 @@ impl Control {
                 tracing::warn!("no manager: {error}; trying again until there is one");
                 is_outage_logged = true;
             }
-            if let Err(gone) = self.drop_groups().await {
-                return gone;
-            }
             sleep(pause).await;
             pause = (pause * 2).min(RETRY_MAX);
         }
@@ -97,8 +95,11 @@ impl Control {
         &mut self,
         registered: &mut bool,
     ) -> Result<std::convert::Infallible, SessionError> {
+        for removed in self.holdings.begin_session(&mut self.events) {
+            self.orders.give(removed).await?;
+        }
         let mut caller = Caller::new(&self.manager, &self.token);
-        let stream = caller.post("/v1/nodes", &self.registration).await?;
+        let stream = caller.post("/v1/nodes", &self.holdings.offer(&self.registration)).await?;
         let mut lines = Lines::new(stream.into_body());
         let node = match next_order(&mut lines).await? {
             NodeOrder::Registered { node } => node,
@@ -115,23 +116,15 @@ impl Control {
             orders: &self.orders,
             allow_shm: self.allow_shm,
             registration: &self.registration,
+            holdings: &self.holdings,
             refusals,
         };
         let path = events_path(node);
         let mut reporter = Caller::new(&self.manager, &self.token);
         tokio::select! {
             ended = forwarder.forward_orders(&mut lines) => ended,
-            ended = report(&mut reporter, &path, &mut self.events, refused) => ended,
+            ended = report(&mut reporter, &path, &mut self.events, &self.holdings, refused) => ended,
         }
-    }
-
-    /// Drops every group, and discards the event loop's answers about them.
-    async fn drop_groups(&mut self) -> Result<(), LoopGone> {
-        let (done, dropped) = oneshot::channel();
-        self.orders.give(Command::RemoveAll(done)).await?;
-        dropped.await.map_err(|_| LoopGone)?;
-        while self.events.try_recv().is_ok() {}
-        Ok(())
     }
 }
 
@@ -140,6 +133,7 @@ struct Forwarder<'a> {
     orders: &'a Orders,
     allow_shm: bool,
     registration: &'a NodeRegistration,
+    holdings: &'a Holdings,
     /// Installs that fail before they reach the event loop.
     refusals: mpsc::Sender<NodeEvent>,
 }
@@ -157,6 +151,7 @@ impl Forwarder<'_> {
             match next_order(lines).await? {
                 NodeOrder::Tick => {}
                 NodeOrder::Remove { group, epoch } => {
+                    self.holdings.on_removal(group, epoch);
                     self.orders.give(Command::Remove(group, epoch)).await?;
                 }
                 NodeOrder::Install(install) => self.forward_install(install).await?,
@@ -179,6 +174,7 @@ impl Forwarder<'_> {
                 return Ok(());
             }
         };
+        self.holdings.on_install(&install);
         Ok(self.orders.give(Command::Install(Box::new(install), link)).await?)
     }
 
@@ -220,6 +216,7 @@ async fn report(
     caller: &mut Caller,
     path: &str,
     events: &mut mpsc::Receiver<NodeEvent>,
+    holdings: &Holdings,
     mut refused: mpsc::Receiver<NodeEvent>,
 ) -> Result<std::convert::Infallible, SessionError> {
     let mut ticks = interval(TICK);
@@ -233,6 +230,7 @@ async fn report(
             Some(event) = refused.recv() => batch.push(event),
             _ = ticks.tick() => batch.push(NodeEvent::Tick),
         }
+        batch.iter().for_each(|event| holdings.on_event(event));
         let answer = caller.post(path, &batch).await?;
         drop_body(answer).await;
         batch.clear();

@@ -204,11 +204,6 @@ impl DataLoop {
             match command {
                 Command::Install(install, link) => self.install(*install, link),
                 Command::Remove(group, epoch) => self.removals.add(group, epoch),
-                Command::RemoveAll(done) => {
-                    self.remove_all();
-                    // If the whole node is stopping, nobody waits for this.
-                    let _ = done.send(());
-                }
             }
         }
     }

@@ -15,7 +15,7 @@ use tributary_transport::{
     machine,
 };
 use tributary_wire::control::{
-    EndpointGrant, GroupGrant, GroupRequest, JobAdmission, JobRequest, Refusal, Status,
+    EndpointGrant, GroupGrant, GroupRequest, JobAdmission, JobPlace, JobRequest, Refusal, Status,
 };
 use tributary_wire::frame::{Abort, Edge, Header, Message, Part, RetransmitState, Shape, Target};
 use tributary_wire::{Datatype, OperationNumber, Operator, SegmentIndex, Sequence, StreamTerms};
@@ -156,7 +156,15 @@ impl Job {
     }
 
     pub(crate) fn admit_at(manager: SocketAddr, token: &str) -> Self {
-        let request = JobRequest { name: "test".into(), processes: 4 };
+        Self::admit_with(manager, token, None)
+    }
+
+    pub(crate) fn resume_at(manager: SocketAddr, token: &str, place: JobPlace) -> Self {
+        Self::admit_with(manager, token, Some(place))
+    }
+
+    fn admit_with(manager: SocketAddr, token: &str, resume: Option<JobPlace>) -> Self {
+        let request = JobRequest { name: "test".into(), processes: 4, resume };
         let body = serde_json::to_string(&request).unwrap();
         let stream = send(manager, Some(token), "POST", "/v1/jobs", &body, "keep-alive");
         let mut lease = BufReader::new(stream);

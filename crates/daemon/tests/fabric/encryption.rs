@@ -96,7 +96,9 @@ fn nothing_worth_having_can_be_read_on_the_way() {
         let (node, running) = start_node("node-in-the-dark", ear.address, &token, folder.path());
         let client = ManagerClient::new(&ear.address.to_string(), Some(&token_file)).unwrap();
         eventually("the node is there", || client.status().unwrap().nodes.len() == 1);
-        let lease = client.admit(&JobRequest { name: JOB_NAME.into(), processes: 2 }).unwrap();
+        let lease = client
+            .admit(&JobRequest { name: JOB_NAME.into(), processes: 2, resume: None })
+            .unwrap();
         let admission = &lease.admission;
         let group = group_of(&client, admission);
 

@@ -11,7 +11,7 @@ use tributary_daemon::shutdown::Shutdown;
 use tributary_protocol::manager::ManagerConfig;
 use tributary_topology::Fabric;
 use tributary_transport::token::Token;
-use tributary_wire::control::{Refusal, RefusalCode, Status};
+use tributary_wire::control::{JobPlace, Refusal, RefusalCode, Status};
 use tributary_wire::frame::AbortReason;
 
 use crate::common::*;
@@ -76,13 +76,16 @@ pub(crate) fn start_node(
     (shutdown, thread::spawn(move || node.run(&asked).unwrap()))
 }
 
+fn status_at(manager: SocketAddr, token: &Token) -> Status {
+    call(manager, Some(token.reveal()), "GET", "/v1/status", "").json()
+}
+
 fn nodes(manager: SocketAddr, token: &Token) -> usize {
-    let answer = call(manager, Some(token.reveal()), "GET", "/v1/status", "");
-    answer.json::<Status>().nodes.len()
+    status_at(manager, token).nodes.len()
 }
 
 #[test]
-fn nodes_find_their_way_back_to_a_manager_that_restarts() {
+fn groups_go_on_without_a_manager_and_are_known_to_the_next() {
     guarded(|| {
         let folder = tempfile::tempdir().unwrap();
         let token = Token::create(&folder.path().join("token")).unwrap();
@@ -92,22 +95,43 @@ fn nodes_find_their_way_back_to_a_manager_that_restarts() {
         eventually("both nodes are there", || nodes(address, &token) == 2);
         let job = Job::admit_at(address, token.reveal());
         let hosts = ["a".to_owned(), "b".to_owned()];
-        let mut orphans = members(&job.group(&hosts, 2, 1024), Way::Tcp);
+        let grant = job.group(&hosts, 2, 1024);
+        let mut orphans = members(&grant, Way::Tcp);
         sum_once(&mut orphans, 1.0);
+        let groups = status_at(address, &token).groups;
 
         manager.stop();
-        for member in &mut orphans {
+        sum_once(&mut orphans, 2.0);
+
+        let manager = RunningManager::start(address, &token);
+        eventually("both nodes are back", || nodes(address, &token) == 2);
+        assert_eq!(status_at(address, &token).groups, groups);
+        sum_once(&mut orphans, 3.0);
+        let place = JobPlace { job: job.admission.job, secret: job.admission.secret };
+        drop(job);
+        let next = Job::admit_at(address, token.reveal());
+        let granted = next.group(&hosts, 2, 1024);
+        assert_ne!((granted.group, granted.epoch), (grant.group, grant.epoch));
+        sum_once(&mut members(&granted, Way::Shm), 4.0);
+        drop(next);
+
+        // The job comes back to its place. It may have more, and when it ends, all of it goes.
+        let resumed = Job::resume_at(address, token.reveal(), place);
+        assert_eq!(resumed.admission.job, place.job);
+        let mut more = members(&resumed.group(&hosts, 2, 1024), Way::Tcp);
+        sum_once(&mut more, 5.0);
+        sum_once(&mut orphans, 6.0);
+        drop(resumed);
+        for member in orphans.iter_mut().chain(&mut more) {
             match member.result() {
                 Err(End::Aborted(abort)) => assert_eq!(abort.reason, AbortReason::Withdrawn),
                 other => panic!("{other:?}"),
             }
         }
-        drop(job);
-
-        let manager = RunningManager::start(address, &token);
-        eventually("both nodes are back", || nodes(address, &token) == 2);
-        let job = Job::admit_at(address, token.reveal());
-        sum_once(&mut members(&job.group(&hosts, 2, 1024), Way::Shm), 2.0);
+        eventually("nothing is left of it", || {
+            let Status { nodes, jobs, groups } = status_at(address, &token);
+            jobs.is_empty() && groups.is_empty() && nodes.iter().all(|node| node.osos_used == 0)
+        });
 
         for (shutdown, thread) in running {
             shutdown.request();
@@ -148,8 +172,6 @@ fn impostors_and_liars_are_refused() {
         let twin = r#"{"name":"root","address":{"tcp":"127.0.0.1:1","machine":"m"},
             "radix":4,"osos":4,"payload_max_bytes":4096}"#;
         assert_eq!(post("/v1/nodes", twin), (409, RefusalCode::NameTaken));
-        let liar = r#"[{"installed":{"group":0,"epoch":77}}]"#;
-        assert_eq!(post("/v1/nodes/0/events", liar).0, 400);
         assert_eq!(post("/v1/nodes/99/events", "[\"tick\"]"), (404, RefusalCode::NotFound));
         assert_eq!(post("/v1/nodes/x/events", "[\"tick\"]").1, RefusalCode::BadRequest);
         assert_eq!(post("/v1/nowhere", ""), (404, RefusalCode::NotFound));
@@ -164,6 +186,10 @@ fn impostors_and_liars_are_refused() {
         let long = format!("\"{}\"", "x".repeat(16 << 20));
         let answer = call_with_long_body(fabric.manager(), &token, &long);
         assert!(answer.is_none_or(|status| status == 400), "{answer:?}");
-        sum_once(&mut members(&job.group(&hosts(2), 2, 1024), Way::Tcp), 1.0);
+        let group = job.group(&hosts(2), 2, 1024);
+        let liar =
+            format!(r#"[{{"installed":{{"group":{},"epoch":{}}}}}]"#, group.group, group.epoch);
+        assert_eq!(post("/v1/nodes/0/events", &liar).0, 400);
+        sum_once(&mut members(&group, Way::Tcp), 1.0);
     });
 }

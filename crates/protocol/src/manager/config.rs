@@ -2,7 +2,7 @@
 
 use core::net::{Ipv4Addr, SocketAddrV4};
 
-use tributary_wire::GroupId;
+use tributary_wire::{Epoch, GroupId, JobId};
 
 /// Limits and deadlines of a [`Manager`](super::Manager).
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,6 +26,10 @@ pub struct ManagerConfig {
     pub multicast: Option<MulticastRange>,
     /// Whether frames between hosts are authenticated: every group then gets a key of its own.
     pub authenticates_frames: bool,
+    /// The first epoch of a group. Managers that follow each other should not use the same ones.
+    pub first_epoch: Epoch,
+    /// The number of the first job. As above.
+    pub first_job: JobId,
 }
 
 /// Multicast addresses that groups may use, one each.
@@ -59,6 +63,8 @@ impl Default for ManagerConfig {
             install_timeout_ns: 5_000_000_000,
             multicast: None,
             authenticates_frames: false,
+            first_epoch: Epoch(1),
+            first_job: JobId(0),
         }
     }
 }

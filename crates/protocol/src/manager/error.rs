@@ -4,7 +4,7 @@ use alloc::string::{String, ToString};
 
 use tributary_topology::GroupTreeError;
 use tributary_wire::control::{Refusal, RefusalCode};
-use tributary_wire::{Epoch, GroupId, JobId, NodeId};
+use tributary_wire::{GroupId, JobId, NodeId};
 
 /// Why a node was not registered.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -53,6 +53,12 @@ pub enum AdmitError {
     TooManyJobs {
         /// The limit.
         max: u32,
+    },
+    /// It wants a place that another job has.
+    #[error("job {job} has another secret: a job that was admitted since has its number")]
+    NumberTaken {
+        /// The number.
+        job: JobId,
     },
     /// The name is too long.
     #[error("the job's name has {got_bytes} bytes, allowed are {max_bytes}")]
@@ -172,16 +178,6 @@ pub enum EventError {
         /// The number.
         node: NodeId,
     },
-    /// The manager never used that epoch.
-    #[error("node {node} names group {group} in epoch {epoch}, which was never used")]
-    UnknownEpoch {
-        /// The node.
-        node: NodeId,
-        /// The group that it names.
-        group: GroupId,
-        /// The epoch that it names.
-        epoch: Epoch,
-    },
     /// The node is not part of the group.
     #[error("node {node} names group {group}, of which it is not a part")]
     NotAMember {
@@ -221,6 +217,7 @@ impl AdmitError {
         match self {
             Self::TooManyJobs { .. } => RefusalCode::LimitReached,
             Self::Name { .. } => RefusalCode::BadRequest,
+            Self::NumberTaken { .. } => RefusalCode::NameTaken,
         }
     }
 }

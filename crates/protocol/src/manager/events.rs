@@ -67,7 +67,8 @@ impl Manager {
     }
 
     /// A node's part has ended. Once the root's part has ended, everyone below has left too, so
-    /// parts that nodes have not reported yet are removed.
+    /// parts that nodes have not reported yet are removed. A group that was taken over may have a root
+    /// that nobody has told of.
     pub(super) fn on_ended(
         &mut self,
         node: NodeId,
@@ -81,7 +82,7 @@ impl Manager {
             return Err(EventError::Unexpected { node, group: id, event: "ended" });
         }
         self.retire(id, at);
-        if at == 0 {
+        if self.groups.live(id).is_over_behind(at) {
             self.close(id, None);
         }
         Ok(())
@@ -94,14 +95,16 @@ impl Manager {
         id: GroupId,
         epoch: Epoch,
     ) -> Result<Option<usize>, EventError> {
-        if !self.groups.was_issued(epoch) {
-            return Err(EventError::UnknownEpoch { node, group: id, epoch });
-        }
         let Some(group) = self.groups.find(id, epoch) else {
             self.stats.events_stale += 1;
             return Ok(None);
         };
         let at = group.members.iter().position(|member| member.node == node);
+        if at.is_none() && !self.groups.was_issued(self.config.first_epoch, epoch) {
+            // Its part was not taken over.
+            self.stats.events_stale += 1;
+            return Ok(None);
+        }
         at.map(Some).ok_or(EventError::NotAMember { node, group: id })
     }
 }

@@ -30,8 +30,8 @@ pub(super) enum MemberState {
 pub(super) struct Member {
     pub(super) node: NodeId,
     pub(super) name: String,
-    /// Position of the node above among the group's members.
-    pub(super) parent: Option<usize>,
+    /// The name of the node above; none at the root.
+    pub(super) parent: Option<String>,
     /// Names of nodes and hosts, in reduction order.
     pub(super) children: Vec<String>,
     pub(super) level: u32,
@@ -61,8 +61,8 @@ pub(super) struct Group {
 #[derive(Default)]
 pub(super) struct GroupTable {
     groups: BTreeMap<GroupId, Group>,
-    /// The last epoch that was used; 0 before the first.
-    epoch: Epoch,
+    /// Epochs used so far, from the configured one on.
+    epochs: u32,
 }
 
 impl Member {
@@ -96,6 +96,12 @@ impl Group {
         self.terms().epoch
     }
 
+    /// Whether nothing can be left of the group, now that the part at this position has ended.
+    pub(super) fn is_over_behind(&self, at: usize) -> bool {
+        let is_over = |member: &Member| member.state == MemberState::Over;
+        self.members[at].parent.is_none() || self.members.iter().all(is_over)
+    }
+
     /// Ends the installation and returns the stage that it had reached.
     pub(super) fn go_live(&mut self) -> Stage {
         let terms = self.terms();
@@ -109,16 +115,17 @@ impl GroupTable {
     }
 
     /// The lowest free number, and an epoch that was never used; none after 2^32 - 1 groups.
-    pub(super) fn next_incarnation(&mut self) -> Option<(GroupId, Epoch)> {
-        let epoch = Epoch(self.epoch.0.checked_add(1)?);
-        self.epoch = epoch;
+    pub(super) fn next_incarnation(&mut self, first_epoch: Epoch) -> Option<(GroupId, Epoch)> {
+        let epoch = Epoch(first_epoch.0.wrapping_add(self.epochs));
+        self.epochs = self.epochs.checked_add(1)?;
         let taken = self.groups.keys().zip(0..).take_while(|(id, index)| id.0 == *index).count();
         let id = GroupId(u32::try_from(taken).expect("groups are bounded by a 32-bit limit"));
         Some((id, epoch))
     }
 
-    pub(super) fn was_issued(&self, epoch: Epoch) -> bool {
-        (1..=self.epoch.0).contains(&epoch.0)
+    /// Whether a group of this manager has, or had, the epoch.
+    pub(super) fn was_issued(&self, first_epoch: Epoch, epoch: Epoch) -> bool {
+        epoch.0.wrapping_sub(first_epoch.0) < self.epochs
     }
 
     pub(super) fn insert(&mut self, id: GroupId, group: Group) {
@@ -128,6 +135,10 @@ impl GroupTable {
 
     pub(super) fn remove(&mut self, id: GroupId) -> Group {
         self.groups.remove(&id).expect("the caller found the group")
+    }
+
+    pub(super) fn at_mut(&mut self, id: GroupId) -> Option<&mut Group> {
+        self.groups.get_mut(&id)
     }
 
     /// A group that the caller has found.
@@ -202,7 +213,7 @@ pub(super) fn members(tree: &GroupTree, nodes: &NodeTable, hosts: &[String]) -> 
         .map(|part| Member {
             node: nodes.named(&part.name).0,
             name: part.name.clone(),
-            parent: part.parent.map(|place| place.node),
+            parent: part.parent.map(|place| tree.nodes()[place.node].name.clone()),
             children: part.children.iter().map(child_name).collect(),
             level: part.level,
             state: MemberState::Planned,

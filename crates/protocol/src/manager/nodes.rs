@@ -67,6 +67,10 @@ impl NodeTable {
         (node, &self.nodes[&node].registration)
     }
 
+    pub(super) fn name(&self, node: NodeId) -> &str {
+        &self.nodes[&node].registration.name
+    }
+
     pub(super) fn iter(&self) -> impl Iterator<Item = (NodeId, &LivingNode)> {
         self.nodes.iter().map(|(id, node)| (*id, node))
     }
@@ -123,6 +127,12 @@ impl NodeTable {
         })?;
         let terms = narrowed.terms_max;
         (terms.chunk_bytes >= PAYLOAD_MIN_BYTES && terms.window > 0).then_some(narrowed)
+    }
+
+    /// Whether a living node has `osos` to spare.
+    pub(super) fn has(&self, node: NodeId, osos: u16) -> bool {
+        let living = &self.nodes[&node];
+        living.registration.osos - living.osos_used >= u32::from(osos)
     }
 
     /// Takes `osos` of a living node that has them.

@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 use tributary_topology::{GroupChild, GroupTree};
 use tributary_wire::control::{
     ChildGrant, EndpointGrant, ExternalReceiverGrant, GroupGrant, GroupInstall, GroupKeys,
-    GroupRequest, MulticastGrant, NodeAddress, ParentGrant, StreamInstall,
+    GroupRecord, GroupRequest, MulticastGrant, NodeAddress, ParentGrant, StreamInstall,
 };
 use tributary_wire::{Capability, ChildIndex, EndpointId, Epoch, GroupId};
 
@@ -43,12 +43,14 @@ impl Plan {
         nodes: &NodeTable,
         config: &ManagerConfig,
         has_external_receiver: bool,
+        records: Vec<GroupRecord>,
         secrets: &mut Secrets,
     ) -> Self {
         let draft = Draft {
             terms,
             tree,
             nodes,
+            records,
             root: (0..tree.nodes().len())
                 .find(|node| tree.nodes()[*node].parent.is_none())
                 .expect("a tree has a root"),
@@ -83,6 +85,8 @@ struct Draft<'a> {
     terms: Terms,
     tree: &'a GroupTree,
     nodes: &'a NodeTable,
+    /// By node.
+    records: Vec<GroupRecord>,
     /// The root's place among the tree's nodes.
     root: usize,
     /// The external receiver's capability at the root.
@@ -124,6 +128,7 @@ impl Draft<'_> {
                 external_receiver: keys.external_receiver.filter(|_| is_root),
                 ..keys
             }),
+            record: Some(self.records[node].clone()),
         }
     }
 

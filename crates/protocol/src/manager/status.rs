@@ -21,8 +21,8 @@ impl Manager {
                 .iter()
                 .map(|(job, admitted)| JobStatus {
                     job,
-                    name: admitted.request.name.clone(),
-                    processes: admitted.request.processes,
+                    name: admitted.name.clone(),
+                    processes: admitted.processes,
                     groups: u32::try_from(self.groups.ids_of(job).len())
                         .expect("groups are bounded by a 32-bit limit"),
                 })
@@ -60,7 +60,7 @@ fn group_status(id: GroupId, group: &Group) -> GroupStatus {
             .iter()
             .map(|member| GroupNodeStatus {
                 name: member.name.clone(),
-                parent: member.parent.map(|above| group.members[above].name.clone()),
+                parent: member.parent.clone(),
                 children: member.children.clone(),
             })
             .collect(),

@@ -13,6 +13,9 @@ use tributary_wire::TreeId;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Placement(pub(super) u64);
 
+/// Stands for every placement that this manager did not make. No group is granted in it.
+const FOREIGN: Placement = Placement(u64::MAX);
+
 #[derive(Default)]
 pub(super) struct StreamTrees {
     in_use: BTreeMap<TreeId, (Placement, u32)>,
@@ -31,6 +34,14 @@ impl StreamTrees {
     pub(super) fn take(&mut self, placement: Placement, tree: TreeId) {
         let (owner, groups) = self.in_use.entry(tree).or_insert((placement, 0));
         assert_eq!(*owner, placement, "a tree's number means one placement at a time");
+        *groups += 1;
+    }
+
+    /// A group of another manager streams in the tree, in a shape that is not known. Until it has ended, the number
+    /// is not given to further groups: those that have it already are on other nodes, which did not know it.
+    pub(super) fn take_over(&mut self, tree: TreeId) {
+        let (placement, groups) = self.in_use.entry(tree).or_insert((FOREIGN, 0));
+        *placement = FOREIGN;
         *groups += 1;
     }
 

@@ -1,5 +1,6 @@
 //! Tests of the manager. They play its nodes and jobs.
 
+mod adoption;
 mod random;
 mod stories;
 
@@ -79,7 +80,9 @@ impl Site {
     }
 
     pub(super) fn job(&mut self) -> JobAdmission {
-        self.manager.admit_job(JobRequest { name: "job".into(), processes: 8 }).unwrap()
+        self.manager
+            .admit_job(JobRequest { name: "job".into(), processes: 8, resume: None })
+            .unwrap()
     }
 
     pub(super) fn request(

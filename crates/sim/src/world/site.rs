@@ -59,7 +59,7 @@ impl Site {
             aggregators.insert(id, *aggregator);
             by_address.insert(name.clone(), *aggregator);
         }
-        let request = JobRequest { name: "simulated".to_owned(), processes: 1 };
+        let request = JobRequest { name: "simulated".to_owned(), processes: 1, resume: None };
         let job = manager.admit_job(request).expect("the only job is admitted");
         while manager.poll_order().is_some() {}
         Self { manager, job, aggregators, by_address }

@@ -91,7 +91,7 @@ impl World<'_> {
         let host = &self.nodes[node as usize];
         let is_served = |member: &Member| {
             let key = self.runs[member.run as usize].key;
-            host.installed.iter().any(|(_, installed)| *installed == key)
+            host.installed.iter().any(|installed| installed.key == key)
         };
         host.is_alive
             && self.members.iter().any(|member| member.awaits_result() && is_served(member))

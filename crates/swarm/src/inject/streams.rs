@@ -64,10 +64,8 @@ impl World<'_> {
     fn pick_stream(&self, pick: u32, holds: bool) -> Option<(u32, u32)> {
         let at_node = |(index, host): (usize, &crate::nodes::NodeHost)| -> Vec<(u32, Key)> {
             let epochs = host.locks.concerned().filter(|(_, is_holder)| *is_holder == holds);
-            let key = |epoch| host.installed.iter().find(|(_, key)| key.epoch == epoch);
-            epochs
-                .filter_map(|(epoch, _)| key(epoch).map(|(_, key)| (index as u32, *key)))
-                .collect()
+            let key = |epoch| host.installed.iter().find(|it| it.key.epoch == epoch);
+            epochs.filter_map(|(epoch, _)| key(epoch).map(|it| (index as u32, it.key))).collect()
         };
         let living = self.nodes.iter().enumerate().filter(|(_, host)| host.is_alive);
         let found: Vec<(u32, Key)> = living.flat_map(at_node).collect();

@@ -28,7 +28,7 @@ impl World<'_> {
         self.trace.note(self.now, None, || format!("job {job}'s lease is over"));
         self.blame_manager_for(job);
         if let Some(machine) = &mut self.manager.machine {
-            machine.end_job(admission.job);
+            machine.handle_lease_closed(admission.job);
         }
         self.pump_manager();
         self.ask_anew(job);

@@ -4,7 +4,7 @@ use tributary_protocol::node::{GroupConfig, PortId};
 use tributary_wire::control::{GroupInstall, NodeEvent};
 use tributary_wire::{Epoch, GroupId};
 
-use super::REMOVAL_GRACE_NS;
+use super::{Installed, REMOVAL_GRACE_NS};
 use crate::agenda::{End, Item};
 use crate::fault_record::{Key, NODE_LOST};
 use crate::link::{EdgeOf, Holder};
@@ -17,8 +17,7 @@ impl World<'_> {
     pub(crate) fn install(&mut self, node: u32, install: GroupInstall, parent: Option<u32>) {
         self.remove_due(node, u64::MAX);
         let (group, epoch) = (install.group, install.epoch);
-        let session = self.node(node).session.expect("orders come over a conversation");
-        let key = Key { life: self.sessions[session as usize].life, epoch };
+        let key = Key::of(epoch);
         let port = parent.map(|parent| self.connect_upward(node, parent, &install, key));
         let time = self.time_at(self.node_machine(node));
         let order = install.clone();
@@ -37,7 +36,8 @@ impl World<'_> {
                     self.node(node).machine.offer_datagrams(group);
                 }
                 let host = self.node(node);
-                host.installed.push((group, key));
+                let held = order.held().expect("the manager gives every group a record");
+                host.installed.push(Installed { key, held });
                 self.trace.note(self.now, Some(key), || format!("node {node}: installed"));
                 self.say(node, NodeEvent::Installed { group, epoch });
             }
@@ -105,17 +105,6 @@ impl World<'_> {
         host.removals.push_back((at, group, epoch));
         let life = host.life;
         self.agenda.put(at, Item::Removals { node, life });
-    }
-
-    /// Drops every group, telling its children and parents.
-    pub(crate) fn remove_all(&mut self, node: u32) {
-        self.node(node).removals.clear();
-        let now = self.now;
-        for (group, key) in self.node(node).installed.clone() {
-            self.fault_record.entry(key).blame_manager(now);
-            self.node(node).machine.withdraw(group, key.epoch);
-        }
-        self.pump_node(node);
     }
 
     /// A node's process dies. How its peers learn of it depends on the kind of death.

@@ -102,7 +102,7 @@ impl World {
             Step::EndJob(which) => {
                 if *which < self.jobs.len() {
                     let job = self.jobs.remove(*which);
-                    self.site.manager.end_job(job.job);
+                    self.site.manager.handle_lease_closed(job.job);
                 }
             }
             Step::Request { job, hosts, osos } => self.request(*job, hosts, *osos),
@@ -231,7 +231,7 @@ impl World {
 
     fn finish_all(&mut self) {
         for job in core::mem::take(&mut self.jobs) {
-            self.site.manager.end_job(job.job);
+            self.site.manager.handle_lease_closed(job.job);
         }
         self.site.drain();
         self.obey();
