@@ -5,7 +5,7 @@
  * datatype, operator, length, root and whether it blocks. The nonblocking operations of a round are
  * outstanding together, on all communicators. The run ends after --operations or --seconds, whichever
  * comes first; only operations on communicators that span hosts count. --first-round continues an earlier
- * run. Rank 0 prints its progress every ten seconds. One line of JSON at the end has the counts, the next
+ * run. With --ends FILE rank 0 writes when each round ended, in nanoseconds of the monotonic clock, a line each. Rank 0 prints its progress every ten seconds. One line of JSON at the end has the counts, the next
  * round, and the growth of memory and descriptors after the first fifth.
  */
 #include <dirent.h>
@@ -254,17 +254,32 @@ static long largest(long mine) {
     return most;
 }
 
-/* The value of an option, which is taken out of the arguments: check_start() knows only its own. */
-static double take_option(int *argc, char **argv, const char *name, double otherwise) {
+/* The text of an option, which is taken out of the arguments: check_start() knows only its own. */
+static const char *take_text(int *argc, char **argv, const char *name) {
     for (int at = 1; at + 1 < *argc; at++) {
         if (strcmp(argv[at], name) == 0) {
-            double value = atof(argv[at + 1]);
+            const char *value = argv[at + 1];
             memmove(&argv[at], &argv[at + 2], (size_t)(*argc - at - 1) * sizeof *argv);
             *argc -= 2;
             return value;
         }
     }
-    return otherwise;
+    return NULL;
+}
+
+static double take_option(int *argc, char **argv, const char *name, double otherwise) {
+    const char *text = take_text(argc, argv, name);
+    return text == NULL ? otherwise : atof(text);
+}
+
+/* Where rank 0 writes when rounds end; NULL elsewhere, and where nobody wants to know. */
+static FILE *open_ends(const char *name) {
+    FILE *file = name != NULL && world.rank == 0 ? fopen(name, "w") : NULL;
+    if (file == NULL && name != NULL && world.rank == 0) {
+        fprintf(stderr, "--ends: %s can't be written\n", name);
+        MPI_Abort(MPI_COMM_WORLD, 2);
+    }
+    return file;
 }
 
 typedef struct {
@@ -272,6 +287,7 @@ typedef struct {
     double seconds;
     uint64_t first_round;
     int depth;
+    const char *ends; /* a file's name, or NULL */
 } bounds;
 
 static bounds take_bounds(int *argc, char **argv) {
@@ -280,6 +296,7 @@ static bounds take_bounds(int *argc, char **argv) {
     taken.seconds = take_option(argc, argv, "--seconds", 10);
     taken.first_round = (uint64_t)take_option(argc, argv, "--first-round", 1);
     taken.depth = (int)take_option(argc, argv, "--depth", 8);
+    taken.ends = take_text(argc, argv, "--ends");
     if (taken.depth < 1 || taken.depth > DEPTH_MAX) {
         fprintf(stderr, "--depth: allowed is 1 to %d\n", DEPTH_MAX);
         exit(2);
@@ -296,6 +313,7 @@ int main(int argc, char **argv) {
     bounds limits = take_bounds(&argc, argv);
     check_start(argc, argv, "soak", MPI_THREAD_SINGLE);
     make_lanes(lanes, shapes, limits.depth);
+    FILE *ends = open_ends(limits.ends);
     int64_t started = check_now_ns();
     int64_t ends_at = started + (int64_t)(limits.seconds * 1e9);
     int64_t settled_at = started + (int64_t)(limits.seconds * 0.2e9);
@@ -305,6 +323,9 @@ int main(int argc, char **argv) {
     uint64_t round = limits.first_round;
     for (; !is_over; round++) {
         run_round(round, limits.depth, lanes, &mine);
+        if (ends != NULL) {
+            fprintf(ends, "%lld\n", (long long)check_now_ns());
+        }
         if (round % ROUNDS_PER_LOOK == 0) {
             all = sum_over_ranks(&mine, limits.operations, ends_at, &is_over);
             print_progress(&all, round, started, &printed_at);
@@ -324,6 +345,9 @@ int main(int argc, char **argv) {
                world.ranks, (unsigned long long)all.operations, (unsigned long long)all.local,
                (unsigned long long)all.bytes, (double)(check_now_ns() - started) / 1e9,
                (unsigned long long)round, grown_kib, grown_descriptors);
+    }
+    if (ends != NULL) {
+        fclose(ends);
     }
     free_lanes(lanes, shapes, limits.depth);
     return check_finish();

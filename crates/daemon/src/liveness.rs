@@ -13,11 +13,12 @@ use tokio::net::TcpStream;
 use tributary_transport::{HostProbes, OsError};
 
 /// Both sides send something at least this often.
-pub(crate) const TICK: Duration = Duration::from_millis(250);
+pub(crate) const TICK: Duration = Duration::from_millis(200);
 
-/// A node that sends nothing for so many ticks of the manager has failed. Counted in ticks, because
-/// a clock also advances while the manager itself gets no core.
-pub(crate) const NODE_SILENT_TICKS_MAX: u32 = 8;
+/// A node that sends nothing for so many ticks of the manager has failed. Counted in ticks, because a
+/// clock also advances while the manager itself gets no core. Less than the 1.4 s after which members
+/// give their node up (`protocol::endpoint::Patience`), so that they are not granted it again.
+pub(crate) const NODE_SILENT_TICKS_MAX: u32 = 5;
 
 /// A manager that sends nothing for so long has failed. Polling ranks on a crowded host have kept a
 /// daemon from its core for 10 s.

@@ -10,6 +10,7 @@
 //! calls host 0 over direct links ([`DirectLinks::raise_alarm`]); and host 0 calls all others. A host whose
 //! program is not in the library is woken by the [`watch`](crate::watch) of its links.
 
+mod entering;
 mod pieces;
 mod rejoin;
 mod settling;
@@ -56,8 +57,6 @@ pub struct FailoverTree {
     counters: Option<Arc<Counters>>,
     /// Why there is no going on, and the host at fault if it is known.
     failed: Option<(Abort, Option<usize>)>,
-    /// The number of this host's leader.
-    host: u32,
 }
 
 enum State {
@@ -73,30 +72,20 @@ struct OverLinks {
     boundaries: Boundaries,
     /// The one before the operation that was started.
     boundary: Option<Boundary>,
-    /// The place that this host has taken at the boundary.
-    entered: Option<Box<TreeMember>>,
 }
 
 impl OverLinks {
     fn new(boundaries: Boundaries) -> Self {
-        Self { boundaries, boundary: None, entered: None }
+        Self { boundaries, boundary: None }
     }
 }
 
 impl FailoverTree {
     /// A place in a tree whose loss ends the communicator.
     #[must_use]
-    pub fn without_means(member: TreeMember, host: u32) -> Self {
+    pub fn without_means(member: TreeMember) -> Self {
         let state = State::InTree(Box::new(member));
-        Self {
-            state,
-            means: None,
-            substitute: None,
-            is_over: false,
-            counters: None,
-            failed: None,
-            host,
-        }
+        Self { state, means: None, substitute: None, is_over: false, counters: None, failed: None }
     }
 
     /// A place in a tree, and links that take over when it is lost. `alarm` tells when that is looked for.
@@ -108,10 +97,9 @@ impl FailoverTree {
         request: Request,
         alarm: Arc<Alarm>,
     ) -> Self {
-        let host = links.me();
         member.retain_results();
         let means = Some(Means { links, terms, request, alarm, lost: 0 });
-        Self { means, ..Self::without_means(member, host) }
+        Self { means, ..Self::without_means(member) }
     }
 
     /// What wakes this leader when the tree is lost somewhere; none where that is of no use.
@@ -337,24 +325,13 @@ impl FailoverTree {
                 Err(abort) => Err(self.on_links_failed(abort)),
             };
         };
-        let step = over_links.boundaries.advance(boundary, links).and_then(|step| {
-            if let AtBoundary::Enter(grant) = &step {
-                over_links.entered = means.terms.enter(grant, self.host);
-                boundary.confirm(over_links.entered.is_some(), links)?;
-            }
-            Ok(step)
-        });
-        match step {
-            Ok(AtBoundary::Over { is_back }) => {
+        match over_links.boundaries.advance(boundary, links, &means.terms) {
+            Ok(AtBoundary::Waiting) => Ok(false),
+            Ok(AtBoundary::Over) => {
                 over_links.boundary = None;
-                let entered = over_links.entered.take();
-                match entered.filter(|_| is_back) {
-                    Some(member) => self.go_back(member),
-                    None => Ok(()),
-                }?;
                 Ok(false)
             }
-            Ok(AtBoundary::Waiting | AtBoundary::Enter(_)) => Ok(false),
+            Ok(AtBoundary::Back(member)) => self.go_back(member).map(|()| false),
             Err(abort) => Err(self.on_links_failed(abort)),
         }
     }

@@ -2,6 +2,7 @@
 
 mod datagrams;
 mod enter;
+mod given_up;
 mod retained;
 mod round;
 mod running;
@@ -14,7 +15,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tributary_algorithms::Collective;
-use tributary_protocol::endpoint::{Endpoint, Event, OperationSpec, StartError};
+use tributary_protocol::endpoint::{Endpoint, Event, OperationSpec, Patience, StartError};
 use tributary_protocol::failover::{Cut, Standing};
 use tributary_protocol::{Reachability, Time};
 use tributary_transport::{Link, Sent, WakeSources, wait, wait_with_datagrams};
@@ -36,6 +37,8 @@ const GRACE_TIMEOUT: Duration = Duration::from_millis(500);
 pub struct TreeMember {
     endpoint: Endpoint,
     link: Box<dyn Link>,
+    /// Its node's, for people and for telling nodes apart.
+    address: String,
     datagrams: Option<Datagrams>,
     /// This member's host.
     host: u32,
@@ -342,7 +345,10 @@ impl InterHost for TreeMember {
     /// has to be asked.
     fn check(&mut self) {
         self.round = Round::Full;
-        if !self.endpoint.ask_node(time_since(self.clock)) {
+        let is_warned = given_up::is_known(&self.address);
+        let patience = if is_warned { Patience::WARNED } else { Patience::USUAL };
+        if !self.endpoint.ask_node(time_since(self.clock), patience) {
+            given_up::note(&self.address);
             self.link.shutdown();
             self.is_gone = true;
         }

@@ -39,6 +39,7 @@ use operation::Operation;
 use stream::Streams;
 
 pub use error::{FrameError, StartError};
+pub use liveness::Patience;
 pub use operation::{OperationSpec, ShortVectors, SpecError};
 
 /// A member's grant.
@@ -297,10 +298,10 @@ impl Endpoint {
     }
 
     /// Asks the aggregation node whether it is there, if an operation is under way. To be called now and
-    /// then in a long wait, as often as the driver likes. A node that leaves 8 questions in a row unanswered, at
-    /// least 200 ms apart, is given up as if its link had been closed. `false` if it is given up now.
-    pub fn ask_node(&mut self, now: Time) -> bool {
-        if self.state != State::Active || self.is_idle() || self.liveness.ask(now) {
+    /// then in a long wait, as often as the driver likes. A node that tries the patience is given up as if its link
+    /// had been closed. `false` if it is given up now.
+    pub fn ask_node(&mut self, now: Time, patience: Patience) -> bool {
+        if self.state != State::Active || self.is_idle() || self.liveness.ask(now, patience) {
             return true;
         }
         self.handle_link_closed();

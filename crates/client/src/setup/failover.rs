@@ -57,7 +57,7 @@ pub(super) fn prepare(
             };
             FailoverTree::new(member, links, terms, ask(job, request), alarm)
         }
-        _ => FailoverTree::without_means(member, placement.host()),
+        _ => FailoverTree::without_means(member),
     });
     Ok(Prepared { tree, without })
 }

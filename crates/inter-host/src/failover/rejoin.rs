@@ -1,5 +1,5 @@
-//! The way back into a tree: the group asked for in the background at host 0, and the boundary between two
-//! operations at which all hosts take their places together.
+//! The way back into a tree. Host 0 asks for a group in the background, and tells all hosts of it at a boundary between
+//! two operations. They take their places in the background, too, and go back at a later boundary, when all have them.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -8,10 +8,13 @@ use tributary_algorithms::Algorithm;
 use tributary_wire::control::GroupGrant;
 use tributary_wire::frame::Abort;
 
+use super::entering::{Entering, standing};
 use super::pieces::{broadcast, gather_bits};
+use super::terms::Terms;
 use crate::direct::DirectLinks;
 use crate::operation::InterHost;
 use crate::threads;
+use crate::tree::TreeMember;
 
 /// Asks the manager for a group of the same hosts. Waits for the answer.
 pub type Request = Arc<dyn Fn() -> Result<GroupGrant, String> + Send + Sync>;
@@ -35,7 +38,7 @@ struct Pending {
     granted: Option<(GroupGrant, Instant)>,
 }
 
-/// When this host is next asked to take a place in a tree.
+/// When this host is next asked for its place in a tree.
 pub(super) struct Boundaries {
     /// Operations over links since the tree was lost.
     operations: u32,
@@ -47,6 +50,10 @@ pub(super) struct Boundaries {
     /// At host 0.
     pending: Option<Arc<Mutex<Pending>>>,
     request: Request,
+    /// Since a grant was announced, at every host.
+    entering: Option<Entering>,
+    /// Grants by which some host found no place, in a row.
+    failed: u32,
 }
 
 /// A boundary that is gone through.
@@ -60,8 +67,8 @@ enum Phase {
     Announce,
     /// The grant.
     Grant,
-    /// Whether every host has its place.
-    Confirm,
+    /// How far every host is with its place.
+    Places,
 }
 
 /// What host 0 announces: two numbers, little-endian.
@@ -70,12 +77,10 @@ const ANNOUNCEMENT_BYTES: usize = 8;
 /// What comes of a step at a boundary.
 pub(super) enum AtBoundary {
     Waiting,
-    /// This host shall take its place by this grant, and then [`Boundary::confirm`] whether it did.
-    Enter(Box<GroupGrant>),
-    /// All have taken their places, or it goes on without a tree.
-    Over {
-        is_back: bool,
-    },
+    /// It goes on without a tree.
+    Over,
+    /// All have taken their places; this is this host's.
+    Back(Box<TreeMember>),
 }
 
 impl Boundaries {
@@ -88,6 +93,8 @@ impl Boundaries {
             since: Instant::now(),
             pending: (me == 0).then(Arc::default),
             request: Arc::clone(request),
+            entering: None,
+            failed: 0,
         };
         boundaries.ask();
         boundaries
@@ -122,49 +129,58 @@ impl Boundaries {
         &mut self,
         boundary: &mut Boundary,
         links: &mut DirectLinks,
+        terms: &Terms,
     ) -> Result<AtBoundary, Abort> {
-        if !links.poll()? {
-            return Ok(AtBoundary::Waiting);
-        }
-        let number = |at: usize| {
-            let bytes = boundary.memory[at..at + 4].try_into().expect("four bytes");
-            u32::from_le_bytes(bytes)
-        };
-        match boundary.phase {
-            Phase::Announce => {
-                let len_bytes = number(0) as usize;
-                self.due = number(4);
-                (self.last, self.since) = (self.operations, Instant::now());
-                if len_bytes == 0 {
-                    return Ok(AtBoundary::Over { is_back: false });
-                }
-                boundary.memory.resize(ANNOUNCEMENT_BYTES + len_bytes, 0);
-                boundary.phase = Phase::Grant;
-                let grant = &mut boundary.memory[ANNOUNCEMENT_BYTES..];
-                // SAFETY: as above.
-                unsafe { links.start(&broadcast(0, grant, Algorithm::Binomial))? };
-                self.advance(boundary, links)
+        loop {
+            if !links.poll()? {
+                return Ok(AtBoundary::Waiting);
             }
-            Phase::Grant => match serde_json::from_slice(&boundary.memory[ANNOUNCEMENT_BYTES..]) {
-                Ok(grant) => Ok(AtBoundary::Enter(Box::new(grant))),
-                Err(_) => {
-                    boundary.confirm(false, links)?;
-                    Ok(AtBoundary::Waiting)
+            match boundary.phase {
+                Phase::Announce => {
+                    let (grant_bytes, next) = boundary.announcement();
+                    self.due = next;
+                    (self.last, self.since) = (self.operations, Instant::now());
+                    if let Some(entering) = &self.entering {
+                        boundary.exchange_places(entering.standing(), links)?;
+                    } else if grant_bytes > 0 {
+                        boundary.spread_grant(grant_bytes, links)?;
+                    } else {
+                        return Ok(AtBoundary::Over);
+                    }
                 }
-            },
-            Phase::Confirm => {
-                let is_back = boundary.memory[0] == 0;
-                if !is_back {
-                    self.ask();
+                Phase::Grant => {
+                    self.entering = Some(match boundary.grant() {
+                        Some(grant) => Entering::begin(terms, grant, links.me()),
+                        None => Entering::failed(),
+                    });
+                    return Ok(AtBoundary::Over);
                 }
-                Ok(AtBoundary::Over { is_back })
+                Phase::Places => return Ok(self.on_places(boundary.memory[0])),
+            }
+        }
+    }
+
+    /// Every host has said how far it is.
+    fn on_places(&mut self, standing: u8) -> AtBoundary {
+        if standing == standing::UNDER_WAY {
+            return AtBoundary::Over;
+        }
+        let place = self.entering.take().and_then(Entering::into_place);
+        match place {
+            Some(place) if standing == standing::TAKEN => AtBoundary::Back(place),
+            _ => {
+                self.failed += 1;
+                self.ask();
+                AtBoundary::Over
             }
         }
     }
 
     /// The grant at hand as text; empty if there is none worth trying.
     fn grant(&mut self) -> Vec<u8> {
-        let Some(pending) = &self.pending else { return Vec::new() };
+        let Some(pending) = self.pending.as_ref().filter(|_| self.entering.is_none()) else {
+            return Vec::new();
+        };
         let granted = pending.lock().unwrap_or_else(PoisonError::into_inner).granted.take();
         match granted {
             Some((grant, at)) if at.elapsed() < GRANT_AGE_MAX => {
@@ -195,9 +211,9 @@ impl Boundaries {
         }
         drop(locked);
         let (pending, request) = (Arc::downgrade(pending), Arc::clone(&self.request));
+        let mut pause = (RETRY_MIN * (1 << self.failed.min(16))).min(RETRY_MAX);
         // Where no thread can be had, the group stays without a tree.
         let _ = threads::spawn("tributary-rejoin", move || {
-            let mut pause = RETRY_MIN;
             loop {
                 std::thread::sleep(pause);
                 pause = (pause * 2).min(RETRY_MAX);
@@ -218,15 +234,33 @@ impl Boundaries {
 }
 
 impl Boundary {
-    /// Tells the others whether this host has its place.
-    pub(super) fn confirm(
-        &mut self,
-        has_place: bool,
-        links: &mut DirectLinks,
-    ) -> Result<(), Abort> {
-        self.phase = Phase::Confirm;
-        // A bit is set where something is wrong, and bits come together by "or".
-        self.memory = vec![u8::from(!has_place)];
+    /// The grant's length in bytes, and the next boundary's place.
+    fn announcement(&self) -> (usize, u32) {
+        let number = |at: usize| {
+            let bytes = self.memory[at..at + 4].try_into().expect("four bytes");
+            u32::from_le_bytes(bytes)
+        };
+        (number(0) as usize, number(4))
+    }
+
+    /// Host 0 spreads its grant.
+    fn spread_grant(&mut self, grant_bytes: usize, links: &mut DirectLinks) -> Result<(), Abort> {
+        self.phase = Phase::Grant;
+        self.memory.resize(ANNOUNCEMENT_BYTES + grant_bytes, 0);
+        let grant = &mut self.memory[ANNOUNCEMENT_BYTES..];
+        // SAFETY: as in `Boundaries::enter`.
+        unsafe { links.start(&broadcast(0, grant, Algorithm::Binomial)) }
+    }
+
+    /// What was spread, if it can be read.
+    fn grant(&self) -> Option<GroupGrant> {
+        serde_json::from_slice(&self.memory[ANNOUNCEMENT_BYTES..]).ok()
+    }
+
+    /// All hosts tell each other how far they are with their places.
+    fn exchange_places(&mut self, standing: u8, links: &mut DirectLinks) -> Result<(), Abort> {
+        self.phase = Phase::Places;
+        self.memory = vec![standing];
         // SAFETY: as in `Boundaries::enter`.
         unsafe { links.start(&gather_bits(&mut self.memory)) }
     }

@@ -100,6 +100,7 @@ impl TreeMember {
         let mut member = Self {
             endpoint,
             link,
+            address: grant.address.tcp.clone(),
             datagrams,
             host,
             endpoints: group.endpoints.iter().map(|endpoint| endpoint.endpoint).collect(),

