@@ -218,7 +218,11 @@ impl FailoverTree {
     fn on_abort(&mut self, abort: Abort) -> Result<(), Abort> {
         let State::InTree(member) = &self.state else { return Err(abort) };
         let host = member.host_at_fault(&abort);
-        let is_tree_lost = matches!(abort.reason, AbortReason::NodeLost | AbortReason::Withdrawn);
+        // A node calls a member lost whose link to it has ended. Whether its host is, the direct link to it shows.
+        let is_tree_lost = matches!(
+            abort.reason,
+            AbortReason::NodeLost | AbortReason::Withdrawn | AbortReason::MemberLost
+        );
         match &mut self.means {
             Some(_) if is_tree_lost => return self.lose_tree(),
             Some(means) => means.links.abort(abort.reason),

@@ -349,8 +349,6 @@ impl InterHost for TreeMember {
         let patience = if is_warned { Patience::WARNED } else { Patience::USUAL };
         if !self.endpoint.ask_node(time_since(self.clock), patience) {
             given_up::note(&self.address);
-            self.link.shutdown();
-            self.is_gone = true;
         }
     }
 

@@ -298,13 +298,13 @@ impl Endpoint {
     }
 
     /// Asks the aggregation node whether it is there, if an operation is under way. To be called now and
-    /// then in a long wait, as often as the driver likes. A node that tries the patience is given up as if its link
-    /// had been closed. `false` if it is given up now.
+    /// then in a long wait, as often as the driver likes. A node that tries the patience is given up, and told so if
+    /// it should hear it. `false` if it is given up now.
     pub fn ask_node(&mut self, now: Time, patience: Patience) -> bool {
         if self.state != State::Active || self.is_idle() || self.liveness.ask(now, patience) {
             return true;
         }
-        self.handle_link_closed();
+        self.abort(AbortReason::NodeLost);
         false
     }
 
