@@ -143,7 +143,7 @@ impl World<'_> {
     }
 
     pub(super) fn on_manager_timer(&mut self, life: u32) {
-        if self.manager.life == life {
+        if self.manager.life == life && self.manager.timer_at == Some(self.now) {
             self.manager.timer_at = None;
             let time = self.time_at(self.manager_machine());
             if let Some(machine) = &mut self.manager.machine {

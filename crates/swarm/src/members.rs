@@ -277,7 +277,12 @@ impl World<'_> {
 
     pub(super) fn on_member_timer(&mut self, member: u32) {
         let time = self.time_at(self.members[member as usize].host);
+        let now = self.now;
         let entry = self.member(member);
+        // One that was set before an earlier one.
+        if entry.timer_at != Some(now) {
+            return;
+        }
         entry.timer_at = None;
         if !entry.is_dead && entry.endpoint.poll_timeout().is_some_and(|due| due <= time) {
             entry.endpoint.handle_timeout(time);

@@ -139,8 +139,10 @@ impl World<'_> {
 
     pub(super) fn on_node_timer(&mut self, node: u32, life: u32) {
         let time = self.time_at(self.node_machine(node));
+        let now = self.now;
         let host = self.node(node);
-        if host.life != life || !host.is_alive {
+        // A former life's, or one that was set before an earlier one.
+        if host.life != life || !host.is_alive || host.timer_at != Some(now) {
             return;
         }
         host.timer_at = None;
