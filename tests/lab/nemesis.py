@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Kills, stops, cuts off and replaces aggregation nodes and the manager of a lab under a program that checks every result.
+"""Kills, stops, cuts off and upgrades aggregation nodes of a lab, and replaces its manager, under a program that checks
+every result.
 
 The program is soak.c: mixed operations on many communicators of eight hosts. It must not see an error. Every event
 comes from the seed, so a run can be repeated: kinds, victims and times, not what the machine makes of them.
@@ -33,6 +34,7 @@ KINDS = {
     "cut host from node": (2, True),
     "cut one way": (2, True),
     "restart manager": (3, False),
+    "upgrade node": (3, False),
 }
 
 # Longest time between two events, in seconds. Half of that on average.
@@ -41,7 +43,7 @@ PAUSE_MAX = 5.0
 STALL_WITHIN = 5.0
 # How long a victim stays away, in seconds. Hosts hear nothing of a node that is stopped or cut off for longer than
 # about 2.
-AWAY_MAX = {"kill": 1.5, "stop": 4.0, "cut": 4.0, "restart": 3.0}
+AWAY_MAX = {"kill": 1.5, "stop": 4.0, "cut": 4.0, "restart": 3.0, "upgrade": 1.0}
 
 CUT = """table inet nemesis {{
   chain in {{ type filter hook input priority -10; {incoming} }}
@@ -107,6 +109,15 @@ class Member:
             time.sleep(seconds)
             self.start()
 
+    def upgrade(self, seconds):
+        with self.lock:
+            self.lab.drain(self.name)
+            time.sleep(0.3)
+            self.signal("TERM")
+            self.session.wait()
+            time.sleep(seconds)
+            self.start()
+
     def stop_for(self, seconds):
         with self.lock:
             self.signal("STOP")
@@ -145,6 +156,15 @@ class Lab:
 
     def status(self):
         return json.loads(self.output("h0", self.program, "status", "--json"))
+
+    def drain(self, node):
+        """Drains a node, as soon as there is a manager that knows it."""
+        words = [self.program, "lab", "exec", "--name", self.name, "h0", "--", self.program, "drain", node]
+        for _ in range(100):
+            if subprocess.run(words, check=False, capture_output=True).returncode == 0:
+                return
+            time.sleep(0.1)
+        raise TimeoutError(f"{node} could not be drained")
 
     def cut_for(self, seconds, member, incoming, outgoing):
         """Drops what the rules name, at one member."""
@@ -224,6 +244,8 @@ class Nemesis:
             case "cut one way":
                 rules = {"incoming": "", "outgoing": "", event.victims[1]: "drop;"}
                 return [lambda: lab.cut_for(away, name, rules["incoming"], rules["outgoing"])]
+            case "upgrade node":
+                return [lambda: lab.nodes[name].upgrade(away)]
             case "restart manager":
                 return [lambda: lab.manager.kill_for(away)]
         raise ValueError(event.kind)

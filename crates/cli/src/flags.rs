@@ -13,7 +13,7 @@ mod swarm;
 
 pub(crate) use bench::{BenchFlags, BenchRankFlags, CollectiveFlag, PathFlag};
 pub(crate) use daemons::{ManagerFlags, NodeFlags, TokenAction, TokenFlags};
-pub(crate) use inspect::{CompletionsFlags, ConfigFlags, FabricFlags, ListenFlags};
+pub(crate) use inspect::{CompletionsFlags, ConfigFlags, DrainFlags, FabricFlags, ListenFlags};
 pub(crate) use lab::{
     LabAction, LabAgentFlags, LabExecFlags, LabFlags, LabNodesFlag, LabRunFlags, LabStatusFlags,
     LabSupervisorFlags, LabUpFlags,
@@ -59,6 +59,7 @@ pub(crate) enum Command {
     /// Show the fabric's tree, and the groups that jobs hold on it
     #[command(after_help = inspect::TREE_EXAMPLES)]
     Tree(FabricFlags),
+    Drain(DrainFlags),
     Listen(ListenFlags),
     Sim(SimFlags),
     Swarm(SwarmFlags),

@@ -6,9 +6,9 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 
 use tributary_client::manager::{ManagerClient, ManagerError};
-use tributary_wire::control::{GroupStatus, NodeStatus, Status};
+use tributary_wire::control::{DrainRequest, Drained, GroupStatus, NodeStatus, Status};
 
-use crate::flags::FabricFlags;
+use crate::flags::{DrainFlags, FabricFlags};
 use crate::tables;
 use crate::usage::UsageError;
 
@@ -20,6 +20,24 @@ pub(crate) fn status(flags: FabricFlags) -> anyhow::Result<ExitCode> {
 /// Prints the fabric's tree and every group's.
 pub(crate) fn tree(flags: FabricFlags) -> anyhow::Result<ExitCode> {
     print(&flags, trees_of)
+}
+
+/// Has a node's groups moved away.
+pub(crate) fn drain(flags: &DrainFlags) -> anyhow::Result<ExitCode> {
+    let request = DrainRequest { node: flags.name.clone() };
+    let drained = call(&flags.fabric, |manager| manager.drain(&request))?;
+    let mut out = io::stdout().lock();
+    if flags.fabric.json {
+        writeln!(out, "{}", serde_json::to_string(&drained)?)?;
+    } else {
+        let Drained { groups } = drained;
+        writeln!(
+            out,
+            "{} is drained of {groups} groups and gets no more: it may be stopped",
+            flags.name
+        )?;
+    }
+    Ok(ExitCode::SUCCESS)
 }
 
 fn print(flags: &FabricFlags, text: fn(&Status) -> String) -> anyhow::Result<ExitCode> {
@@ -34,14 +52,27 @@ fn print(flags: &FabricFlags, text: fn(&Status) -> String) -> anyhow::Result<Exi
 }
 
 fn ask(flags: &FabricFlags) -> anyhow::Result<Status> {
+    call(flags, ManagerClient::status)
+}
+
+fn call<T>(
+    flags: &FabricFlags,
+    what: impl FnOnce(&ManagerClient) -> Result<T, ManagerError>,
+) -> anyhow::Result<T> {
     let asked = ManagerClient::new(&flags.manager, Some(&flags.token_file))
-        .and_then(|manager| manager.status());
+        .and_then(|manager| what(&manager));
     asked.map_err(|error| match error {
         ManagerError::BadToken { path, problem } => {
             UsageError::new("--token-file", path.to_string_lossy(), problem).into()
         }
         other => other.into(),
     })
+}
+
+/// A node's name, and that it is about to be stopped.
+fn name_of(node: &NodeStatus) -> String {
+    let remark = if node.is_draining { " (draining)" } else { "" };
+    format!("{}{remark}", node.registration.name)
 }
 
 fn tables_of(status: &Status) -> String {
@@ -51,7 +82,7 @@ fn tables_of(status: &Status) -> String {
     for node in &status.nodes {
         nodes.add_row([
             node.node.to_string(),
-            node.registration.name.clone(),
+            name_of(node),
             node.registration.address.tcp.clone(),
             node.parent.clone().unwrap_or_else(|| "-".to_owned()),
             node.registration.radix.to_string(),
@@ -196,6 +227,7 @@ mod tests {
                 stream: None,
             },
             osos_used: 8,
+            is_draining: false,
             parent: parent.map(Into::into),
         }
     }

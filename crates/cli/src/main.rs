@@ -65,6 +65,7 @@ fn dispatch(flags: Flags) -> anyhow::Result<ExitCode> {
         Command::BenchRank(_) => bench::run_rank(),
         Command::Manager(flags) => daemons::manager(flags),
         Command::Node(flags) => daemons::node(flags),
+        Command::Drain(flags) => inspect::drain(&flags),
         Command::Token(flags) => daemons::token(flags),
         Command::Status(flags) => inspect::status(flags),
         Command::Tree(flags) => inspect::tree(flags),

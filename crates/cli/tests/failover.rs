@@ -245,6 +245,29 @@ fn nodes_that_are_stopped_are_done_without() {
 }
 
 #[test]
+fn every_node_is_upgraded_under_a_job() {
+    let mut daemons = Daemons::start(&["a", "b", "c"]);
+    survive(&mut daemons, &[], has_come_back, |daemons, _| {
+        let node = daemons.nodes.remove(0);
+        let drained = support::run(daemons.tributary().args(["drain", &node.name]));
+        assert!(drained.status.success(), "{}", drained.stderr);
+        support::await_that("the node has nothing to do", || {
+            let status = daemons.status();
+            let its = |it: &&serde_json::Value| it["registration"]["name"] == node.name.as_str();
+            let node = support::list(&status, "nodes").iter().find(its).cloned().unwrap();
+            (node["is_draining"] == true && node["osos_used"] == 0).then_some(())
+        });
+        let name = node.name.clone();
+        assert!(node.stop().success());
+        daemons.add(&name);
+        daemons.await_nodes(3);
+    });
+    daemons.await_idle();
+    let unknown = support::run(daemons.tributary().args(["drain", "nobody"]));
+    assert!(unknown.stderr.contains("no living aggregation node is called `nobody`"));
+}
+
+#[test]
 fn all_nodes_may_be_gone_for_a_while() {
     let mut daemons = Daemons::start(&["a", "b"]);
     survive(&mut daemons, &[], has_come_back, |daemons, _| {

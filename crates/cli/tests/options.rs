@@ -16,6 +16,7 @@ const PAGES: &[&[&str]] = &[
     &["node"],
     &["status"],
     &["tree"],
+    &["drain"],
     &["listen"],
     &["config"],
     &["model"],

@@ -8,6 +8,9 @@ use tributary_wire::control::{
 
 use crate::manager::{Lease, ManagerClient, ManagerError};
 
+/// How often a group is asked for when the manager forgot the job, or nodes are lost meanwhile.
+const ATTEMPTS_MAX: u32 = 4;
+
 /// Asks the manager on behalf of the job. Clones share what they hold.
 ///
 /// The place survives the manager and the process that opened it: whoever finds that the manager does not know the
@@ -43,13 +46,18 @@ impl Job {
     /// # Errors
     /// If the manager doesn't answer or refuses.
     pub(crate) fn request_group(&self, request: &GroupRequest) -> Result<GroupGrant, ManagerError> {
-        let ask = || self.0.manager.request_group(&self.0.admission, request);
-        match ask() {
-            Err(ManagerError::Refused(refusal)) if is_forgotten(refusal.code) => {
-                self.resume()?;
-                ask()
+        let mut attempts = ATTEMPTS_MAX;
+        loop {
+            attempts -= 1;
+            match self.0.manager.request_group(&self.0.admission, request) {
+                Err(ManagerError::Refused(it)) if attempts > 0 && is_forgotten(it.code) => {
+                    self.resume()?;
+                }
+                // Without the node that was lost, the next answer may be another.
+                Err(ManagerError::Refused(it))
+                    if attempts > 0 && it.code == RefusalCode::NodeSilent => {}
+                answer => return answer,
             }
-            answer => answer,
         }
     }
 

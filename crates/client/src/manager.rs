@@ -10,7 +10,7 @@ use encrypted::Encrypting;
 use tributary_transport::tls::{TlsError, client_config};
 use tributary_transport::token::Token;
 use tributary_wire::control::{
-    GroupGrant, GroupRequest, JobAdmission, JobRequest, Refusal, Status,
+    DrainRequest, Drained, GroupGrant, GroupRequest, JobAdmission, JobRequest, Refusal, Status,
 };
 use ureq::unversioned::resolver::DefaultResolver;
 use ureq::unversioned::transport::{Connector, TcpConnector};
@@ -137,6 +137,16 @@ impl ManagerClient {
         request: &GroupRequest,
     ) -> Result<GroupGrant, ManagerError> {
         let mut response = self.post(&format!("/v1/jobs/{}/groups", admission.job), request)?;
+        let status = response.status().as_u16();
+        response.body_mut().read_json().map_err(|_| self.garbled(status))
+    }
+
+    /// Has a node's groups moved away, because it is about to be stopped.
+    ///
+    /// # Errors
+    /// If the manager doesn't answer or refuses.
+    pub fn drain(&self, request: &DrainRequest) -> Result<Drained, ManagerError> {
+        let mut response = self.post("/v1/drain", request)?;
         let status = response.status().as_u16();
         response.body_mut().read_json().map_err(|_| self.garbled(status))
     }

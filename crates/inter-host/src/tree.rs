@@ -32,6 +32,8 @@ use tributary_report::Counters;
 
 /// How long a graceful close may take to leave this process.
 const GRACE_TIMEOUT: Duration = Duration::from_millis(500);
+/// The same where the node may not be there any more: the program waits.
+const CUT_OFF_TIMEOUT: Duration = Duration::from_millis(10);
 
 /// A member of a group, connected.
 pub struct TreeMember {
@@ -151,7 +153,7 @@ impl TreeMember {
     pub(crate) fn cut_off(mut self) -> CutOff {
         self.endpoint.abort(AbortReason::NodeLost);
         let standing = self.endpoint.standing();
-        self.close_gracefully();
+        self.close_gracefully(CUT_OFF_TIMEOUT);
         let cut = self.cut.filter(|_| standing.is_started);
         let retained = self.retained.take().expect("who may be cut off retains results");
         CutOff { standing, running: self.running.take(), cut, retained }
@@ -262,8 +264,8 @@ impl TreeMember {
         }
     }
 
-    fn close_gracefully(&mut self) {
-        let deadline = Instant::now() + GRACE_TIMEOUT;
+    fn close_gracefully(&mut self, timeout: Duration) {
+        let deadline = Instant::now() + timeout;
         self.round = Round::Full;
         loop {
             self.pump();
@@ -364,12 +366,12 @@ impl InterHost for TreeMember {
     fn abort(&mut self, reason: AbortReason) {
         self.running = None;
         self.endpoint.abort(reason);
-        self.close_gracefully();
+        self.close_gracefully(GRACE_TIMEOUT);
     }
 
     fn leave(&mut self) {
         self.endpoint.leave();
-        self.close_gracefully();
+        self.close_gracefully(GRACE_TIMEOUT);
     }
 }
 

@@ -35,8 +35,8 @@ use core::cell::OnceCell;
 
 use tributary_topology::{AggregationTree, Fabric, GroupTree};
 use tributary_wire::control::{
-    GroupGrant, GroupRequest, JobAdmission, JobRequest, NodeEvent, NodeOffer, NodeOrder,
-    StreamInstall,
+    DrainRequest, Drained, GroupGrant, GroupRequest, JobAdmission, JobRequest, NodeEvent,
+    NodeOffer, NodeOrder, StreamInstall,
 };
 use tributary_wire::{GroupId, JobId, NodeId, StreamTerms};
 
@@ -49,7 +49,7 @@ use secrets::Secrets;
 use streams::{Placement, StreamTrees};
 
 pub use config::{ManagerConfig, MulticastRange};
-pub use error::{AdmitError, EventError, GroupError, RegisterError};
+pub use error::{AdmitError, DrainError, EventError, GroupError, RegisterError};
 
 /// Names one pending [`Manager::request_group`] until its decision; never repeats.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -137,6 +137,24 @@ impl Manager {
             self.close(id, Some(GroupError::NodeGone { node: name.clone() }));
         }
         self.place_anew();
+    }
+
+    /// A node is about to be stopped: its groups end, so that their members go elsewhere, and it gets no more.
+    /// Registering anew ends that.
+    ///
+    /// # Errors
+    /// [`DrainError`]; nothing changes.
+    pub fn drain_node(&mut self, request: &DrainRequest) -> Result<Drained, DrainError> {
+        let name = &request.node;
+        let unknown = || DrainError::UnknownNode { name: name.clone() };
+        let node = self.nodes.drain(name).ok_or_else(unknown)?;
+        self.place_anew();
+        let groups = self.groups.ids_on(node);
+        for id in &groups {
+            self.close(*id, Some(GroupError::NodeDrained { node: name.clone() }));
+        }
+        let groups = u32::try_from(groups.len()).expect("groups are bounded by a 32-bit limit");
+        Ok(Drained { groups })
     }
 
     /// A node sent an event.

@@ -274,6 +274,20 @@ pub enum NodeEvent {
     Tick,
 }
 
+/// `POST /v1/drain`: a node is about to be stopped; its groups are to move away, and no more to come.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DrainRequest {
+    /// The node's name.
+    pub node: String,
+}
+
+/// The answer to [`DrainRequest`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Drained {
+    /// Groups that had to leave.
+    pub groups: u32,
+}
+
 /// `POST /v1/jobs`: a job asks to be admitted. The answer stays open as long as the job lives.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JobRequest {
@@ -423,7 +437,7 @@ pub enum RefusalCode {
     NodeExhausted,
     /// 429: a limit of the job or of the manager is reached.
     LimitReached,
-    /// 503: a node did not answer an install in time, or died or failed meanwhile.
+    /// 503: a node did not answer an install in time, or died, failed or was drained meanwhile.
     NodeSilent,
 }
 
@@ -447,6 +461,9 @@ pub struct NodeStatus {
     pub registration: NodeRegistration,
     /// Outstanding operations that groups hold on it.
     pub osos_used: u32,
+    /// It is about to be stopped, and gets no groups.
+    #[serde(default, skip_serializing_if = "core::ops::Not::not")]
+    pub is_draining: bool,
     /// The node above it in the fabric's tree; none at its root.
     pub parent: Option<String>,
 }

@@ -44,6 +44,26 @@ pub(crate) struct FabricFlags {
     pub(crate) json: bool,
 }
 
+/// Move groups away from an aggregation node that is about to be stopped
+///
+/// The node's groups end, and it gets no new ones. Running jobs go over direct links between their hosts until
+/// they have another tree, and see a pause. A node that registers anew, such as its next version under the same
+/// name, gets groups again.
+#[derive(Debug, Args)]
+#[command(after_help = DRAIN_EXAMPLES)]
+pub(crate) struct DrainFlags {
+    /// The node's name
+    #[arg(value_name = "NAME")]
+    pub(crate) name: String,
+
+    #[command(flatten)]
+    pub(crate) fabric: FabricFlags,
+}
+
+const DRAIN_EXAMPLES: &str = "\
+Examples:
+  tributary drain leaf-1 && systemctl restart tributary-node     on leaf-1's host: one step of an upgrade";
+
 /// Show every knob: its value, where the value comes from, its unit and its effect
 #[derive(Debug, Args)]
 #[command(after_help = CONFIG_EXAMPLES)]

@@ -9,7 +9,7 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use axum::routing::{get, post};
 use axum::{Json, Router};
-use tributary_wire::control::{GroupGrant, RefusalCode, Status};
+use tributary_wire::control::{Drained, GroupGrant, RefusalCode, Status};
 use tributary_wire::{JobId, NodeId};
 
 use super::service::Service;
@@ -29,6 +29,7 @@ pub(super) fn router(service: Arc<Service>) -> Router {
     Router::new()
         .route("/v1/nodes", post(register).layer(DefaultBodyLimit::max(OFFER_BYTES_MAX)))
         .route("/v1/nodes/{node}/events", post(take_events))
+        .route("/v1/drain", post(drain))
         .route("/v1/jobs", post(admit))
         .route("/v1/jobs/{job}/groups", post(request_group))
         .route("/v1/status", get(status))
@@ -48,6 +49,10 @@ async fn take_events(
 ) -> Result<StatusCode, Refused> {
     service.take_events(NodeId(number(node)?), parse(body)?)?;
     Ok(StatusCode::NO_CONTENT)
+}
+
+async fn drain(State(service): Shared, body: Body) -> Result<Json<Drained>, Refused> {
+    Ok(Json(service.drain(&parse(body)?)?))
 }
 
 async fn admit(State(service): Shared, body: Body) -> Result<Response, Refused> {

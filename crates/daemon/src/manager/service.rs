@@ -9,11 +9,13 @@ use axum::response::Response;
 use tokio::sync::oneshot;
 use tributary_protocol::Time;
 use tributary_protocol::manager::{
-    AdmitError, EventError, GroupError, Manager, ManagerConfig, RegisterError, RequestTicket,
+    AdmitError, DrainError, EventError, GroupError, Manager, ManagerConfig, RegisterError,
+    RequestTicket,
 };
 use tributary_topology::Fabric;
 use tributary_wire::control::{
-    GroupGrant, GroupRequest, JobRequest, NodeEvent, NodeOffer, NodeOrder, Status,
+    DrainRequest, Drained, GroupGrant, GroupRequest, JobRequest, NodeEvent, NodeOffer, NodeOrder,
+    Status,
 };
 use tributary_wire::{Epoch, JobId, NodeId};
 
@@ -114,6 +116,15 @@ impl Service {
         });
         core.deliver();
         outcome
+    }
+
+    /// Moves a node's groups away.
+    pub(super) fn drain(&self, request: &DrainRequest) -> Result<Drained, DrainError> {
+        let mut core = self.lock();
+        let drained = core.machine.drain_node(request)?;
+        tracing::info!(node = request.node, groups = drained.groups, "aggregation node drained");
+        core.deliver();
+        Ok(drained)
     }
 
     /// Admits a job. The open answer is the job's lease.

@@ -70,6 +70,18 @@ pub enum AdmitError {
     },
 }
 
+/// Why a node can't be drained.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum DrainError {
+    /// There is none of that name.
+    #[error("no living aggregation node is called `{name}`")]
+    UnknownNode {
+        /// The name.
+        name: String,
+    },
+}
+
 /// Why a group was not granted.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -160,6 +172,12 @@ pub enum GroupError {
         /// The node.
         node: String,
     },
+    /// A node of the tree is about to be stopped.
+    #[error("aggregation node `{node}` is being drained")]
+    NodeDrained {
+        /// The node.
+        node: String,
+    },
     /// The job ended before its group stood.
     #[error("job {job} ended")]
     JobEnded {
@@ -222,6 +240,16 @@ impl AdmitError {
     }
 }
 
+impl DrainError {
+    /// What kind of refusal it is over HTTP.
+    #[must_use]
+    pub fn code(&self) -> RefusalCode {
+        match self {
+            Self::UnknownNode { .. } => RefusalCode::NotFound,
+        }
+    }
+}
+
 impl GroupError {
     /// What kind of refusal it is over HTTP.
     #[must_use]
@@ -237,9 +265,10 @@ impl GroupError {
             | Self::NodeRefused { .. }
             | Self::Tree(GroupTreeError::RadixExceeded { .. }) => RefusalCode::NodeExhausted,
             Self::Tree(_) => RefusalCode::NoTree,
-            Self::NodeFailed { .. } | Self::NodeSilent { .. } | Self::NodeGone { .. } => {
-                RefusalCode::NodeSilent
-            }
+            Self::NodeFailed { .. }
+            | Self::NodeSilent { .. }
+            | Self::NodeGone { .. }
+            | Self::NodeDrained { .. } => RefusalCode::NodeSilent,
         }
     }
 }
@@ -265,4 +294,4 @@ macro_rules! into_refusal {
     )+};
 }
 
-into_refusal!(RegisterError, AdmitError, GroupError, EventError);
+into_refusal!(RegisterError, DrainError, AdmitError, GroupError, EventError);

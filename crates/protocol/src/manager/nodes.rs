@@ -17,6 +17,8 @@ pub(super) const PAYLOAD_MIN_BYTES: u32 = Datatype::SIZE_BYTES_MAX as u32;
 pub(super) struct LivingNode {
     pub(super) registration: NodeRegistration,
     pub(super) osos_used: u32,
+    /// It is about to be stopped, and gets no groups.
+    pub(super) is_draining: bool,
 }
 
 #[derive(Default)]
@@ -46,7 +48,7 @@ impl NodeTable {
         let node = NodeId(self.next);
         self.next = self.next.wrapping_add(1);
         self.by_name.insert(registration.name.clone(), node);
-        self.nodes.insert(node, LivingNode { registration, osos_used: 0 });
+        self.nodes.insert(node, LivingNode { registration, osos_used: 0, is_draining: false });
         Ok(node)
     }
 
@@ -55,6 +57,13 @@ impl NodeTable {
         let name = self.nodes.remove(&node)?.registration.name;
         self.by_name.remove(&name);
         Some(name)
+    }
+
+    /// Gives a living node no more groups.
+    pub(super) fn drain(&mut self, name: &str) -> Option<NodeId> {
+        let node = *self.by_name.get(name)?;
+        self.nodes.get_mut(&node)?.is_draining = true;
+        Some(node)
     }
 
     pub(super) fn contains(&self, node: NodeId) -> bool {
@@ -78,6 +87,7 @@ impl NodeTable {
     pub(super) fn for_placement(&self) -> Vec<AggregationNode> {
         self.nodes
             .values()
+            .filter(|node| !node.is_draining)
             .map(|LivingNode { registration, .. }| AggregationNode {
                 name: registration.name.clone(),
                 machine: registration.address.machine.clone(),

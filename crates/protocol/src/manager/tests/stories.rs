@@ -1,9 +1,9 @@
 //! Admission from request to end.
 
 use super::*;
-use crate::manager::{AdmitError, EventError, RegisterError};
+use crate::manager::{AdmitError, DrainError, EventError, RegisterError};
 use tributary_topology::GroupTreeError;
-use tributary_wire::control::{Refusal, RefusalCode};
+use tributary_wire::control::{DrainRequest, Drained, Refusal, RefusalCode};
 use tributary_wire::{Capability, Epoch, JobId};
 
 const ACROSS: [&str; 4] = ["h0", "h1", "h4", "h5"];
@@ -244,6 +244,36 @@ fn ids_are_reused_and_epochs_are_not() {
     // Late events about the first incarnation do not affect the third.
     site.report(leaf, NodeEvent::Ended { group: first.group, epoch: first.epoch });
     assert_eq!(site.used()["leaf0"], 2);
+}
+
+#[test]
+fn a_drained_node_loses_its_groups_and_gets_no_more_until_it_registers_anew() {
+    let mut site = site();
+    let job = site.job();
+    site.grant(&job, &["h0", "h4"], 1);
+    site.grant(&job, &["h5"], 1);
+    site.request(&job, &["h1", "h2"], 1).unwrap();
+    site.orders.clear();
+    let request = |node: &str| DrainRequest { node: node.into() };
+    assert_eq!(site.manager.drain_node(&request("leaf0")), Ok(Drained { groups: 2 }));
+    site.drain();
+    let leaf = site.node["leaf0"];
+    assert_eq!(site.take_removals().iter().filter(|(node, _)| *node == leaf).count(), 2);
+    assert_eq!((site.used()["leaf0"], site.used()["leaf1"]), (0, 1), "others stay");
+    let (_, refused) = site.decisions.pop_first().unwrap();
+    assert_eq!(refused, Err(GroupError::NodeDrained { node: "leaf0".into() }));
+    site.grant(&job, &["h0", "h4"], 1);
+    assert_eq!(site.used()["leaf0"], 0);
+    let draining = |site: &Site| site.manager.status().nodes.iter().any(|node| node.is_draining);
+    assert!(draining(&site));
+    let nobody = Err(DrainError::UnknownNode { name: "nobody".into() });
+    assert_eq!(site.manager.drain_node(&request("nobody")), nobody);
+
+    site.manager.handle_node_gone(leaf);
+    site.register("leaf0", 4, 8);
+    assert!(!draining(&site));
+    site.grant(&job, &["h0", "h1"], 1);
+    assert_eq!(site.used()["leaf0"], 1);
 }
 
 #[test]
