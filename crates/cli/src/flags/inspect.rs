@@ -62,7 +62,7 @@ pub(crate) struct DrainFlags {
 
 const DRAIN_EXAMPLES: &str = "\
 Examples:
-  tributary drain leaf-1 && systemctl restart tributary-node     on leaf-1's host: one step of an upgrade";
+  tributary drain leaf-1";
 
 /// Show every knob: its value, where the value comes from, its unit and its effect
 #[derive(Debug, Args)]
