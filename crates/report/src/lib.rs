@@ -6,6 +6,7 @@
 
 mod comparison;
 mod counters;
+pub mod file;
 mod histogram;
 mod path;
 mod time_cells;
