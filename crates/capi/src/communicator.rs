@@ -2,12 +2,14 @@
 
 use std::sync::Arc;
 
-use tributary_client::Communicator;
+use tributary_client::{Collective, Communicator, Operation};
+use tributary_wire::{Datatype, Operator};
 
 use crate::abi::CommInitSpec;
 use crate::context::{Context, agree};
 use crate::failure::Failure;
 use crate::handles::{Handle, Table};
+use crate::log::{self, Level};
 use crate::out_of_band::Ranks;
 
 /// The communicators of this process.
@@ -47,6 +49,31 @@ impl Group {
         let communicator = Communicator::create(&context.client, &mut ranks, &counters, hook)?;
         Ok(Self { communicator, context: Arc::clone(context), rank, size })
     }
+}
+
+/// Says once for all ranks what was set up, and which way its allreduces go.
+pub(crate) fn announce(group: &Group) {
+    if group.rank != 0 {
+        return;
+    }
+    log::write(Level::Info, || {
+        let path = |elements| {
+            let allreduce = Operation {
+                collective: Collective::Allreduce,
+                operator: Operator::Sum,
+                datatype: Datatype::F32,
+                elements,
+                ..Operation::BARRIER
+            };
+            group.communicator.path(&allreduce).kind().name()
+        };
+        format!(
+            "communicator of {} ranks; allreduces of 8 bytes go {}, of 1 MiB {}",
+            group.size,
+            path(2),
+            path(1 << 18)
+        )
+    });
 }
 
 fn check_size(size: u32, world_size: u32) -> Result<(), Failure> {

@@ -153,10 +153,10 @@ fn read_card(rank: usize, card: &[u8]) -> Failure {
     Failure::new(code, format!("rank {rank}: {}", String::from_utf8_lossy(&card[1..end])))
 }
 
-/// Says what was set up.
+/// Says once for all ranks what was set up.
 pub(crate) fn announce(context: &Context) {
-    log::write(Level::Info, || {
-        let Context { world_rank, world_size, job_id, .. } = context;
-        format!("rank {world_rank} of {world_size} in job {job_id:#x}")
-    });
+    if context.world_rank == 0 {
+        let Context { world_size, job_id, .. } = context;
+        log::write(Level::Info, || format!("job {job_id:#x} of {world_size} ranks"));
+    }
 }

@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use super::{given, place};
 use crate::abi::CommInitSpec;
-use crate::communicator::{COMMUNICATORS, Group, find};
+use crate::communicator::{COMMUNICATORS, Group, announce, find};
 use crate::context;
 use crate::failure::{Failure, status};
 use crate::handles::Handle;
-use crate::log::{self, Level};
+use crate::log::Level;
 
 /// Sets a communicator up.
 ///
@@ -47,9 +47,7 @@ unsafe fn create(
     let context = context::find(handle)?;
     // SAFETY: as the caller promises.
     let group = Arc::new(unsafe { Group::create(&context, spec) }?);
-    log::write(Level::Info, || {
-        format!("communicator of {} ranks, rank {}", group.size, group.rank)
-    });
+    announce(&group);
     *comm = COMMUNICATORS.insert(group);
     context.note_communicator(*comm);
     Ok(())
