@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use tributary_client::report::Counters;
 use tributary_client::{Collective, Communicator, Operation};
 use tributary_wire::{Datatype, Operator};
 
@@ -24,6 +25,7 @@ pub(crate) struct Group {
     pub(crate) context: Arc<Context>,
     pub(crate) rank: u32,
     pub(crate) size: u32,
+    counters: Arc<Counters>,
 }
 
 impl Group {
@@ -47,7 +49,7 @@ impl Group {
         let counters = context.counters.open(LABEL, size, rank == 0);
         let hook = context.progress_hook();
         let communicator = Communicator::create(&context.client, &mut ranks, &counters, hook)?;
-        Ok(Self { communicator, context: Arc::clone(context), rank, size })
+        Ok(Self { communicator, context: Arc::clone(context), rank, size, counters })
     }
 }
 
@@ -55,6 +57,9 @@ impl Group {
 pub(crate) fn announce(group: &Group) {
     if group.rank != 0 {
         return;
+    }
+    if let Some(note) = group.counters.note() {
+        log::write(Level::Warn, || format!("communicator of {} ranks: {note}", group.size));
     }
     log::write(Level::Info, || {
         let path = |elements| {

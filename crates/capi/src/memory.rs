@@ -119,7 +119,9 @@ impl Region {
 }
 
 fn check_registration(handle: Handle, range: &Range<usize>, name: &str) -> Result<(), Failure> {
-    if handle.is_null() {
+    // Caches of clients that have several threads may use a registration that another thread has just ended.
+    // It says nothing then, and nothing was pinned.
+    if handle.is_null() || REGISTRATIONS.was_freed(handle) {
         return Ok(());
     }
     let registration = REGISTRATIONS.find(handle).ok_or_else(|| {
@@ -187,7 +189,9 @@ mod tests {
         assert!(Region::of(&desc(start, 64, std::ptr::null_mut()), "sbuf").is_ok());
         deregister(handle).unwrap();
         assert!(deregister(handle).is_err());
-        let error = Region::of(&desc(start, 32, handle), "sbuf").unwrap_err();
+        assert!(Region::of(&desc(start, 64, handle), "sbuf").is_ok(), "it says nothing any more");
+        let never_given_out = handle.wrapping_byte_add(1 << 20);
+        let error = Region::of(&desc(start, 32, never_given_out), "sbuf").unwrap_err();
         assert!(error.reason.contains("is no registration"), "{error}");
         deregister(std::ptr::null_mut()).unwrap();
     }

@@ -27,13 +27,24 @@ fn client(scenario: &str, ranks: u32) -> Command {
 
 /// A client's ranks as so many hosts, and the nodes between them.
 fn client_on_hosts(scenario: &str, hosts: u32) -> (Command, Fabric) {
-    let fabric = Fabric::start(&FabricOptions { hosts, ..FabricOptions::default() }).unwrap();
-    let mut command = client(scenario, hosts);
+    client_on(scenario, &FabricOptions { hosts, ..FabricOptions::default() })
+}
+
+fn client_on(scenario: &str, options: &FabricOptions) -> (Command, Fabric) {
+    let fabric = Fabric::start(options).unwrap();
+    let mut command = client(scenario, options.hosts);
     command
         .env("TRIBUTARY_MANAGER", fabric.manager().to_string())
         .env("TRIBUTARY_TOKEN_FILE", fabric.token_file())
-        .env("TRIBUTARY_HOSTS", hosts.to_string());
+        .env("TRIBUTARY_HOSTS", options.hosts.to_string());
     (command, fabric)
+}
+
+/// The same with room for one communicator.
+fn client_beside_one_group(scenario: &str) -> (Command, Fabric) {
+    let mut options = FabricOptions { hosts: 2, ..FabricOptions::default() };
+    options.manager_limits.groups_max = 1;
+    client_on(scenario, &options)
 }
 
 /// Runs it; its output where the statuses of its ranks add up to `expected`.
@@ -124,6 +135,17 @@ fn all_ranks_fail_together() {
     run(client("setting-of-one-rank", 3), 0);
     let mut command = client("no-nodes", 4);
     command.env("TRIBUTARY_HOSTS", "2");
+    run(command, 0);
+}
+
+#[test]
+fn a_refused_group_is_told_and_goes_over_direct_links() {
+    let (mut command, _fabric) = client_beside_one_group("second-is-refused");
+    command.env("TRIBUTARY_HOST_ADDRESS", "127.0.0.1");
+    let told = errors(&run(command, 0));
+    assert!(told.contains("warning: communicator of 2 ranks: the manager refuses"), "{told}");
+    let (mut command, _fabric) = client_beside_one_group("second-is-refused");
+    command.env("TRIBUTARY_FALLBACK", "mpi");
     run(command, 0);
 }
 

@@ -172,6 +172,24 @@ static void no_nodes(struct group *world) {
     OK(sharp_coll_finalize(context));
 }
 
+/* The manager has no room for a second group: direct links carry it, or nothing does. */
+static void second_is_refused(struct group *world) {
+    struct place place = open_place(world), second = place;
+    const char *fallback = getenv("TRIBUTARY_FALLBACK");
+    if (fallback != NULL) {
+        CHECK(open_comm(place.context, world, &second.comm) == SHARP_COLL_ENO_RESOURCE);
+        CHECK(second.comm == NULL);
+        const char *reason = sharp_coll_strerror(SHARP_COLL_ENO_RESOURCE);
+        CHECK(strstr(reason, "the manager holds 1 groups already") != NULL);
+    } else {
+        OK(open_comm(place.context, world, &second.comm));
+        check_allreduce(&second, 100, 0);
+        OK(sharp_coll_comm_destroy(second.comm));
+    }
+    check_allreduce(&place, 100, 0);
+    close_place(&place);
+}
+
 static void tells(struct group *world) {
     struct place place = open_place(world);
     check_barrier(&place);
@@ -196,6 +214,7 @@ static const struct {
     {"setting-of-one-rank", setting_of_one_rank},
     {"no-manager", no_manager},
     {"no-nodes", no_nodes},
+    {"second-is-refused", second_is_refused},
     {"tells", tells},
 };
 

@@ -164,7 +164,7 @@ struct sharp_coll_data_desc {
     struct {
         void *ptr;
         size_t length; /* bytes */
-        void *mem_handle; /* a registration that covers the buffer, or NULL */
+        void *mem_handle; /* a registration that covers the buffer, an ended one, or NULL */
     } buffer;
 };
 
