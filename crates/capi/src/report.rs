@@ -8,7 +8,7 @@ use std::io::{self, Write};
 use std::path::Path;
 
 use tributary_client::knobs;
-use tributary_client::report::{Report, file};
+use tributary_client::report::{Report, add_to_file};
 
 use crate::context::Context;
 use crate::failure::{Code, Failure};
@@ -30,8 +30,8 @@ pub(crate) fn publish(context: &Context) -> Result<(), Failure> {
     if path == "-" {
         return dump(context);
     }
-    file::add(Path::new(&path), &report)
-        .map_err(|error| Failure::new(Code::Error, format!("report {path}: {error}")))
+    let added = add_to_file(Path::new(&path), &report);
+    added.map_err(|error| Failure::new(Code::Error, error.to_string()))
 }
 
 /// This process's part: one of them stands for the job.

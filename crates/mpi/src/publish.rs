@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use tributary_client::knobs;
-use tributary_client::report::{Report, file};
+use tributary_client::report::{Report, WriteError, add_to_file};
 
 use crate::message;
 use crate::process::counters;
@@ -16,8 +16,8 @@ use crate::times;
 enum PublishError {
     #[error("the counts of a process can't be read: {0}")]
     Damaged(serde_json::Error),
-    #[error("report {}: {problem}", path.display())]
-    File { path: PathBuf, problem: io::Error },
+    #[error(transparent)]
+    Write(#[from] WriteError),
 }
 
 fn knob(knob: &'static knobs::Knob) -> String {
@@ -74,7 +74,7 @@ pub unsafe extern "C" fn tributary_report_publish(
     let texts = unsafe { std::slice::from_raw_parts(texts.cast::<u8>(), total_bytes) };
     let outcome = add_up(texts, lengths).and_then(|report| {
         let path = knob(&knobs::REPORT);
-        if path == "-" { write_text(&report) } else { write_file(Path::new(&path), &report) }
+        if path == "-" { write_text(&report) } else { Ok(add_to_file(Path::new(&path), &report)?) }
     });
     message::status(outcome)
 }
@@ -91,22 +91,6 @@ fn add_up(mut texts: &[u8], lengths: &[usize]) -> Result<Report, PublishError> {
 
 fn write_text(report: &Report) -> Result<(), PublishError> {
     let path = PathBuf::from("standard error");
-    io::stderr()
-        .write_all(report.to_string().as_bytes())
-        .map_err(|problem| PublishError::File { path, problem })
-}
-
-fn write_file(path: &Path, report: &Report) -> Result<(), PublishError> {
-    file::add(path, report).map_err(|problem| PublishError::File { path: path.to_owned(), problem })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_path_that_is_none_is_named() {
-        let error = write_file(Path::new("/nowhere/at/all.json"), &Report::default()).unwrap_err();
-        assert!(error.to_string().contains("/nowhere/at/all.json"), "{error}");
-    }
+    let written = io::stderr().write_all(report.to_string().as_bytes());
+    Ok(written.map_err(|problem| WriteError { path, problem })?)
 }
