@@ -20,6 +20,11 @@ pub(crate) fn dump(context: &Context) -> Result<(), Failure> {
     written.map_err(|error| Failure::new(Code::Error, format!("standard error: {error}")))
 }
 
+/// The same when the context ends, where this process has counted anything.
+pub(crate) fn dump_counts(context: &Context) -> Result<(), Failure> {
+    if report(context).communicators.is_empty() { Ok(()) } else { dump(context) }
+}
+
 /// Writes it where the environment says, if it says so.
 pub(crate) fn publish(context: &Context) -> Result<(), Failure> {
     let path = knob(&knobs::REPORT);
@@ -28,7 +33,7 @@ pub(crate) fn publish(context: &Context) -> Result<(), Failure> {
         return Ok(());
     }
     if path == "-" {
-        return dump(context);
+        return dump_counts(context);
     }
     let added = add_to_file(Path::new(&path), &report);
     added.map_err(|error| Failure::new(Code::Error, error.to_string()))

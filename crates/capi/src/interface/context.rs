@@ -52,7 +52,7 @@ pub extern "C" fn sharp_coll_finalize(context: Handle) -> c_int {
     }
     if ended.environment.dumps_stats {
         // What can't be told is no failure of the job.
-        let _ = report::dump(&ended);
+        let _ = report::dump_counts(&ended);
     }
     status(report::publish(&ended))
 }
