@@ -106,22 +106,24 @@ pub(crate) fn test(handle: Handle) -> c_int {
 /// Why it failed, or that it is none.
 pub(crate) fn wait(handle: Handle) -> Result<(), Failure> {
     let pending = REQUESTS.find(handle).ok_or_else(|| no_request(handle))?;
-    let mut state = pending.lock();
     loop {
+        let mut state = pending.lock();
         state.progress();
-        match &mut *state {
+        let progress = match &mut *state {
             State::Running(running) => {
                 running.rest();
-                if let Some(progress) = running.group.context.progress {
-                    // SAFETY: the header asks for a function that may be called in blocking calls.
-                    unsafe { progress() };
-                }
+                running.group.context.progress
             }
             State::Over => break,
             State::Failed { failure, .. } => return Err(failure.clone()),
+        };
+        // The client may test this request from there.
+        drop(state);
+        if let Some(progress) = progress {
+            // SAFETY: the header asks for a function that may be called in blocking calls.
+            unsafe { progress() };
         }
     }
-    drop(state);
     REQUESTS.remove(handle);
     Ok(())
 }

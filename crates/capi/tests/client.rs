@@ -115,6 +115,13 @@ fn requests_that_nobody_frees_do_not_run_out() {
 }
 
 #[test]
+fn a_client_that_waits_is_called_back() {
+    run(client("waits", 2), 0);
+    let (command, _fabric) = client_on_hosts("waits", 2);
+    run(command, 0);
+}
+
+#[test]
 fn a_lost_rank_is_told_where_it_can_be() {
     let told = errors(&run(client("loses-a-rank", 4), KILLED));
     assert!(told.contains("rank 3 of sharp_coll_comm_init was lost"), "{told}");

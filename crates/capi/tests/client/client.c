@@ -100,6 +100,41 @@ static void never_frees(struct group *world) {
     close_place(&place);
 }
 
+static struct place waiting;
+static void *waited_for;
+static int calls;
+
+static int count_call(void) {
+    calls++;
+    OK(sharp_coll_progress(waiting.context));
+    if (waited_for != NULL)
+        sharp_coll_req_test(waited_for);
+    return 0;
+}
+
+/* One rank waits long for the other: in a blocking call, and for a request. */
+static void waits(struct group *world) {
+    progress = count_call;
+    waiting = open_place(world);
+    for (int form = 0; form < 2; form++) {
+        void *handle;
+        calls = 0;
+        if (world->rank > 0)
+            usleep(50000);
+        if (form == 0) {
+            check_barrier(&waiting);
+        } else {
+            OK(sharp_coll_do_barrier_nb(waiting.comm, &handle));
+            waited_for = handle;
+            OK(sharp_coll_req_wait(handle));
+            CHECK(sharp_coll_req_test(handle) == 1);
+        }
+        CHECK(world->rank > 0 || calls > 0);
+    }
+    waited_for = NULL;
+    close_place(&waiting);
+}
+
 /* The last rank dies. The others learn of it from a blocking call and from waiting. */
 static void loses_a_rank(struct group *world) {
     struct place place = open_place(world);
@@ -208,6 +243,7 @@ static const struct {
     {"leaves", leaves},
     {"frees-early", frees_early},
     {"never-frees", never_frees},
+    {"waits", waits},
     {"loses-a-rank", loses_a_rank},
     {"tests-for-a-lost-rank", tests_for_a_lost_rank},
     {"out-of-band-fails", out_of_band_fails},

@@ -86,6 +86,8 @@ int run_ranks(int size, void (*body)(struct group *world)) {
     return sum;
 }
 
+int (*progress)(void);
+
 int open_context(struct group *world, struct sharp_coll_context **context) {
     struct sharp_coll_init_spec spec;
     char devices[] = "mlx5_0:1";
@@ -93,7 +95,7 @@ int open_context(struct group *world, struct sharp_coll_context **context) {
     spec.job_id = 0x7157;
     spec.world_rank = world->rank;
     spec.world_size = world->size;
-    spec.progress_func = NULL;
+    spec.progress_func = progress;
     spec.config = sharp_coll_default_config;
     spec.config.ib_dev_list = devices;
     spec.config.coll_timeout = 100;

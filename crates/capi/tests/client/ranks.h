@@ -44,6 +44,9 @@ struct group group_of(const struct group *world, int number, int rank, int size)
 /* The callbacks, for a `struct group` as context. */
 extern const struct sharp_coll_out_of_band_colls callbacks;
 
+/* What the next context calls while it waits; NULL at first. */
+extern int (*progress)(void);
+
 /* A context over `world`. Members that the library does not need are garbage. */
 int open_context(struct group *world, struct sharp_coll_context **context);
 int open_comm(struct sharp_coll_context *context, struct group *group, struct sharp_coll_comm **comm);

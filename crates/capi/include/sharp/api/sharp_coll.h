@@ -118,7 +118,8 @@ struct sharp_coll_init_spec {
     int world_rank;            /* from 0 */
     int world_size;
     int world_local_rank;      /* not looked at */
-    int (*progress_func)(void); /* may be NULL; called now and then while a blocking call waits long */
+    int (*progress_func)(void); /* may be NULL; called now and then while a blocking call waits
+                                * long. May test requests, and not start or wait for anything */
     int group_channel_idx;     /* not looked at */
     int enable_thread_support; /* not looked at: any thread may call at any time */
     struct sharp_coll_config config;
