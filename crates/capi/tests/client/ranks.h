@@ -18,10 +18,10 @@
 /* Ends the process unless a call of the library succeeds. */
 #define OK(call)                                                                                             \
     do {                                                                                                     \
-        int status_ = (call);                                                                                   \
-        if (status_ != SHARP_COLL_SUCCESS) {                                                                    \
+        int status_ = (call);                                                                                \
+        if (status_ != SHARP_COLL_SUCCESS) {                                                                 \
             fprintf(stderr, "%s:%d: %s: %s (%d)\n", __FILE__, __LINE__, #call, sharp_coll_strerror(status_), \
-                    status_);                                                                                   \
+                    status_);                                                                                \
             exit(1);                                                                                         \
         }                                                                                                    \
     } while (0)
