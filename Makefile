@@ -3,6 +3,7 @@
 .DEFAULT_GOAL := help
 
 include mk/mpi.mk
+include mk/capi.mk
 include mk/lab.mk
 include mk/docs.mk
 
@@ -27,7 +28,7 @@ test: ## Run every test: style, Rust tests, MPI tests under both MPIs, lab tests
 	$(MAKE) --no-print-directory test-lab
 
 # Crates whose files must not need each other in a circle. tools/structure.py reports those of others.
-FREE_OF_CIRCLES := algorithms,client,inter-host,mpi,protocol-testing,reduce,report,settings,shm-collectives,topology,tuning
+FREE_OF_CIRCLES := algorithms,capi,client,inter-host,mpi,protocol-testing,reduce,report,settings,shm-collectives,topology,tuning
 
 test-style: ## Check format, lints (warnings denied), links of the documentation, structure of the crates
 	$(CARGO) fmt --all --check

@@ -234,6 +234,11 @@ impl Communicator {
         Ok(Request::new(state, Arc::clone(&self.shared)))
     }
 
+    /// Goes on with what was started, without waiting.
+    pub fn progress(&self) {
+        self.shared.try_progress();
+    }
+
     /// Prepares an operation that is to be started many times. Local.
     ///
     /// # Errors

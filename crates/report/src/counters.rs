@@ -52,6 +52,13 @@ impl Counters {
         let _ = self.notes.set(Notes { joining, carriers, memory });
     }
 
+    /// How hosts are joined, and why there is no tree where there should be one, if there is anything to
+    /// say; see [`CommunicatorReport::note`].
+    #[must_use]
+    pub fn note(&self) -> Option<&str> {
+        self.notes.get()?.joining.as_deref()
+    }
+
     /// So many results have come by multicast.
     pub fn set_multicast_results(&self, results: u64) {
         // Relaxed: a statistic, read after the last operation.

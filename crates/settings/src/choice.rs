@@ -104,3 +104,17 @@ pub enum Switch {
 impl Choice for Switch {
     const NAMED: &[(&str, Self)] = &[("on", Self::On), ("off", Self::Off)];
 }
+
+/// What becomes of a nonblocking operation that failed and whose caller can't be told, as clients of
+/// `libsharp_coll` can't.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SharpFailure {
+    /// The process is aborted.
+    Abort,
+    /// It is never over.
+    Stall,
+}
+
+impl Choice for SharpFailure {
+    const NAMED: &[(&str, Self)] = &[("abort", Self::Abort), ("stall", Self::Stall)];
+}

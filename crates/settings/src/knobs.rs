@@ -322,6 +322,15 @@ pub const FAILOVER: Knob = Knob {
     help: "whether a communicator outlives its aggregation nodes: leaders keep the last results, and go on \
            over direct links until there is a tree again",
 };
+/// What becomes of failed operations of `libsharp_coll`.
+pub const SHARP_FAILURE: Knob = Knob {
+    name: "TRIBUTARY_SHARP_FAILURE",
+    default: "abort",
+    unit: "",
+    allowed: "abort, stall",
+    help: "what follows a nonblocking operation of libsharp_coll that failed, whose client can't be told: \
+           abort ends the process after the client's coll_timeout, stall leaves the operation pending",
+};
 /// Whether anything is offloaded.
 pub const OFFLOAD: Knob = Knob {
     name: "TRIBUTARY_OFFLOAD",
@@ -388,6 +397,7 @@ pub const KNOBS: &[&Knob] = &[
     &COMMUNICATORS_MAX,
     &COMMUNICATORS_EAGER,
     &FAILOVER,
+    &SHARP_FAILURE,
     &OFFLOAD,
     &REPORT,
     &TIMES,

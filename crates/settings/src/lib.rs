@@ -15,7 +15,7 @@ use tributary_tuning::AlgorithmChoice;
 use tributary_wire::StreamTerms;
 
 pub use self::choice::{
-    BetweenHosts, ChannelChoice, Fallback, Switch, TransportChoice, WaitChoice,
+    BetweenHosts, ChannelChoice, Fallback, SharpFailure, Switch, TransportChoice, WaitChoice,
 };
 pub use self::error::SettingError;
 use self::reader::Reader;
@@ -86,6 +86,8 @@ pub struct Settings {
     pub communicators_eager: usize,
     /// Whether a communicator outlives its aggregation nodes.
     pub failover: Switch,
+    /// What becomes of a nonblocking operation that failed, where its caller can't be told.
+    pub sharp_failure: SharpFailure,
     /// Whether anything is offloaded.
     pub offload: Switch,
     /// Whether the report tells times.
@@ -154,6 +156,7 @@ impl Settings {
             communicators_max: read.number(&knobs::COMMUNICATORS_MAX, 1..=1 << 16)?,
             communicators_eager: read.number(&knobs::COMMUNICATORS_EAGER, 0..=1 << 16)?,
             failover: read.choice(&knobs::FAILOVER)?,
+            sharp_failure: read.choice(&knobs::SHARP_FAILURE)?,
             offload: read.choice(&knobs::OFFLOAD)?,
             times: read.choice(&knobs::TIMES)?,
         })

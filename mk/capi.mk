@@ -1,0 +1,27 @@
+# libsharp_coll (docs/sharp.md), and where clients look for it.
+#
+# The Makefile includes this file; it works alone too: `make -f mk/capi.mk capi`.
+
+CARGO ?= cargo
+CARGO_TARGET_DIR ?= target
+export CARGO_TARGET_DIR
+
+PREFIX ?= /usr/local
+CAPI_DIR := crates/capi
+CAPI_LIBRARY := $(CARGO_TARGET_DIR)/release/libsharp_coll.so
+# As in crates/capi/build.rs, version.h and Cargo.toml.
+CAPI_SONAME := libsharp_coll.so.0
+CAPI_VERSION := 3.7.0
+
+.PHONY: capi install
+capi: ## Build libsharp_coll, the library for clients of SHARP, in release mode
+	$(CARGO) build --release --locked -p tributary-capi
+
+# A `lib` folder and no other: clients look for the library in `lib` or `lib64` and link from `lib`.
+install: capi ## Install libsharp_coll, its headers and sharp.pc into PREFIX (default /usr/local)
+	install -d $(DESTDIR)$(PREFIX)/lib/pkgconfig $(DESTDIR)$(PREFIX)/include/sharp/api
+	install -m 644 $(CAPI_DIR)/include/sharp/api/*.h $(DESTDIR)$(PREFIX)/include/sharp/api
+	install -m 755 $(CAPI_LIBRARY) $(DESTDIR)$(PREFIX)/lib/$(CAPI_SONAME)
+	ln -sf $(CAPI_SONAME) $(DESTDIR)$(PREFIX)/lib/libsharp_coll.so
+	sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@VERSION@|$(CAPI_VERSION)|' $(CAPI_DIR)/sharp.pc.in \
+		>$(DESTDIR)$(PREFIX)/lib/pkgconfig/sharp.pc
