@@ -6,6 +6,7 @@
 
 mod comparison;
 mod counters;
+mod file;
 mod histogram;
 mod path;
 mod time_cells;
@@ -18,6 +19,7 @@ use serde::{Deserialize, Serialize};
 
 pub use comparison::{Compared, compare};
 pub use counters::{CounterRegistry, Counters};
+pub use file::{WriteError, add_to_file};
 pub use histogram::{Bounds, Histogram};
 pub use path::{PathKind, PathTaken};
 pub use time_cells::TimeCells;

