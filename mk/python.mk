@@ -31,3 +31,25 @@ python-package: $(PYTHON_STAMP) ## Build the wheel of the Python package into bu
 .PHONY: test-python
 test-python: build python-package ## Test the Python package
 	TRIBUTARY_PROGRAM=$(abspath $(PROGRAM)) $(VENV_python)/bin/python -m pytest -q -p no:cacheprovider tests/python
+	@echo "tests/torch is not among these: torch is large, and make test-torch installs it"
+
+# PyPI's wheel for Linux needs CUDA's libraries to be loaded, on machines without a GPU too: 5 GB.
+TORCH_STAMP := .venv/torch-$(TORCH_VERSION)-$(PYTEST_VERSION)-$(NUMPY_VERSION).stamp
+$(TORCH_STAMP):
+	rm -rf $(VENV_torch) .venv/torch-*.stamp
+	$(PYTHON) -m venv $(VENV_torch)
+	$(VENV_torch)/bin/python -m pip install --quiet --disable-pip-version-check --no-cache-dir \
+		torch==$(TORCH_VERSION) pytest==$(PYTEST_VERSION) numpy==$(NUMPY_VERSION) || \
+		{ echo "test-torch: torch $(TORCH_VERSION) can't be installed; nothing of tests/torch was tried" >&2; exit 1; }
+	@touch $@
+
+.PHONY: torch-venv test-torch bench-torch
+torch-venv: python-package $(TORCH_STAMP)
+	$(VENV_torch)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --force-reinstall \
+		build/wheels/tributary-*.whl
+
+test-torch: torch-venv ## Test the backend of torch.distributed; installs torch, 5 GB
+	$(VENV_torch)/bin/python -m pytest -q -p no:cacheprovider tests/torch
+
+bench-torch: torch-venv ## Time the backend of torch.distributed beside Gloo
+	$(VENV_torch)/bin/python bench/torch.py

@@ -3,6 +3,7 @@
 use pyo3::buffer::PyUntypedBuffer;
 use pyo3::exceptions::{PyBufferError, PyTypeError};
 use pyo3::prelude::*;
+use pyo3::types::PyCapsule;
 
 use crate::dlpack::Tensor;
 use crate::element::Element;
@@ -52,7 +53,7 @@ impl Buffer {
         if unsafe { pyo3::ffi::PyObject_CheckBuffer(object.as_ptr()) } != 0 {
             return Self::by_protocol(object);
         }
-        if object.hasattr("__dlpack__")? {
+        if object.is_instance_of::<PyCapsule>() || object.hasattr("__dlpack__")? {
             return Ok(Self::by_dlpack(Tensor::of(object)?));
         }
         let kind = object.get_type().qualname()?;

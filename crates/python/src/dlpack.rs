@@ -8,7 +8,7 @@ use std::ptr::NonNull;
 use pyo3::exceptions::{PyBufferError, PyTypeError};
 use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
+use pyo3::types::{PyCapsule, PyDict};
 
 use crate::element::Element;
 
@@ -74,9 +74,10 @@ const FLAG_READ_ONLY: u64 = 1;
 const HOST_DEVICES: [i32; 3] = [1, 3, 11];
 
 impl Tensor {
-    /// The memory of `object`, which has `__dlpack__`.
+    /// The memory of `object`, which is a capsule of DLPack or has `__dlpack__`.
     pub(crate) fn of(object: &Bound<'_, PyAny>) -> PyResult<Self> {
-        let capsule = capsule_of(object)?;
+        let is_capsule = object.is_instance_of::<PyCapsule>();
+        let capsule = if is_capsule { object.clone() } else { capsule_of(object)? };
         let managed = Managed::take(&capsule)?;
         // From here on dropping it gives it back.
         let mut tensor = Self {
