@@ -52,4 +52,4 @@ test-torch: torch-venv ## Test the backend of torch.distributed; installs torch,
 	$(VENV_torch)/bin/python -m pytest -q -p no:cacheprovider tests/torch
 
 bench-torch: torch-venv ## Time the backend of torch.distributed beside Gloo
-	$(VENV_torch)/bin/python bench/torch.py
+	$(VENV_torch)/bin/python bench/torch_gloo.py

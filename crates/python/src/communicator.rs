@@ -38,18 +38,26 @@ pub(crate) struct Communicator {
     process: u32,
 }
 
+/// Where a communicator's place at the manager, and its settings, come from.
+enum ContextOf {
+    Parent(Arc<Context>),
+    New { computes_beside: bool },
+}
+
 type Object<'a, 'py> = &'a Bound<'py, PyAny>;
 
 impl Communicator {
     /// Collective over the bootstrap's ranks; takes a place at the manager unless it has one to share.
     fn create(
         bootstrap: &mut dyn Bootstrap,
-        context: Option<Arc<Context>>,
+        context: ContextOf,
         label: &str,
     ) -> Result<Self, String> {
         let context = match context {
-            Some(context) => context,
-            None => process::open(bootstrap).map_err(|error| error.to_string())?,
+            ContextOf::Parent(context) => context,
+            ContextOf::New { computes_beside } => {
+                process::open(bootstrap, computes_beside).map_err(|error| error.to_string())?
+            }
         };
         let (rank, size) = (bootstrap.rank(), bootstrap.size());
         let counters = process::counters(label, rank, size);
@@ -169,17 +177,19 @@ impl Communicator {
         py.detach(|| {
             let mut met = Rendezvous::meet(address, rank, size, timeout)
                 .map_err(|error| error.to_string())?;
-            Self::create(&mut met, None, label)
+            Self::create(&mut met, ContextOf::New { computes_beside: false }, label)
         })
         .map_err(SetUpError::new_err)
     }
 
     /// Meets the other ranks through any object with `allgather(bytes) -> bytes`, which gives every rank
-    /// the bytes of all, of equal lengths, in rank order. Collective. `parent` is as in `from_store`.
+    /// the bytes of all, of equal lengths, in rank order. Collective. `parent` is as in `from_store`. Ranks that
+    /// compute while operations are outstanding say so by `computes_beside`: waits then leave their core to
+    /// others soon, unless TRIBUTARY_WAIT says how to wait. With a parent it is as there.
     ///
     /// Raises SetUpError, whose cause is what the object raised.
     #[staticmethod]
-    #[pyo3(signature = (exchange, rank, size, *, label="exchange", parent=None))]
+    #[pyo3(signature = (exchange, rank, size, *, label="exchange", parent=None, computes_beside=false))]
     fn from_exchange(
         py: Python<'_>,
         exchange: Py<PyAny>,
@@ -187,13 +197,16 @@ impl Communicator {
         size: u32,
         label: &str,
         parent: Option<&Self>,
+        computes_beside: bool,
     ) -> PyResult<Self> {
         if rank >= size {
             return Err(PyValueError::new_err(format!(
                 "rank {rank} of {size}: ranks are counted from 0"
             )));
         }
-        let context = parent.map(|parent| Arc::clone(&parent.context));
+        let context = parent.map_or(ContextOf::New { computes_beside }, |parent| {
+            ContextOf::Parent(Arc::clone(&parent.context))
+        });
         let mut exchange = Exchange::new(exchange, rank, size);
         let created = py.detach(|| Self::create(&mut exchange, context, label));
         created.map_err(|problem| {
@@ -246,7 +259,7 @@ impl Communicator {
             .detach(|| interrupt::watched(|| split(&lane, self.rank, self.size, color, key)).0)
             .map_err(|error| error.raise(py))?;
         let Some(mut met) = met else { return Ok(None) };
-        let context = Some(Arc::clone(&self.context));
+        let context = ContextOf::Parent(Arc::clone(&self.context));
         let label = label.map_or_else(|| format!("{}/split", self.label), str::to_owned);
         let part = py.detach(|| Self::create(&mut met, context, &label));
         part.map(Some).map_err(SetUpError::new_err)

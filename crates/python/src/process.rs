@@ -12,7 +12,8 @@ use tributary_client::report::{
     CounterRegistry, Counters, PathTaken, Report, TimeCells, add_to_file,
 };
 use tributary_client::{
-    Bootstrap, BootstrapError, Context, OpenError, Operation, SettingError, Settings, Switch, knobs,
+    Bootstrap, BootstrapError, Context, OpenError, Operation, SettingError, Settings, Switch,
+    WaitChoice, knobs,
 };
 
 static COUNTERS: OnceLock<CounterRegistry> = OnceLock::new();
@@ -43,9 +44,20 @@ impl From<BootstrapError> for NoContext {
     }
 }
 
-/// Opens a job's context by the environment. Collective, and the outcome is the same on all ranks.
-pub(crate) fn open(world: &mut dyn Bootstrap) -> Result<Arc<Context>, NoContext> {
-    let settings = Settings::from_env();
+/// Opens a job's context by the environment. Collective, and the outcome is the same on all ranks. Where ranks
+/// compute beside their operations (`computes_beside`), a wait leaves its core to others, unless the
+/// environment says how to wait.
+pub(crate) fn open(
+    world: &mut dyn Bootstrap,
+    computes_beside: bool,
+) -> Result<Arc<Context>, NoContext> {
+    let mut settings = Settings::from_env();
+    if let Ok(settings) = &mut settings
+        && computes_beside
+        && settings.wait == WaitChoice::Auto
+    {
+        settings.wait = WaitChoice::Sleep;
+    }
     let is_off = settings.as_ref().is_ok_and(|settings| settings.offload == Switch::Off);
     let mut mine = vec![u8::from(settings.is_err()), u8::from(is_off)];
     mine.extend(new_run_number().to_le_bytes());

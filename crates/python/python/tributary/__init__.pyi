@@ -149,9 +149,12 @@ class Communicator:
         *,
         label: str = "exchange",
         parent: Communicator | None = None,
+        computes_beside: bool = False,
     ) -> Communicator:
         """Meets the other ranks through any object with `allgather(bytes) -> bytes`, which gives every rank
-        the bytes of all, of equal lengths, in rank order. Collective. `parent` is as in `from_store`.
+        the bytes of all, of equal lengths, in rank order. Collective. `parent` is as in `from_store`. Ranks that
+        compute while operations are outstanding say so by `computes_beside`: waits then leave their core to
+        others soon, unless TRIBUTARY_WAIT says how to wait. With a parent it is as there.
 
         Raises SetUpError, whose cause is what the object raised.
         """

@@ -4,6 +4,7 @@ import datetime
 
 from torch._C._distributed_c10d import Backend
 
+from .._exchanges import StoreExchange
 from .._tributary import AbortedError, Communicator
 from ._channels import Channels
 from ._tensors import InPlace, Joined, Reduction, as_bytes, check, memory, one
@@ -22,7 +23,8 @@ def create(options, _backend_options=None):
     label = f"torch {options.group_id}"
     rank, size = options.group_rank, options.group_size
     parent = _world if options.global_ranks_in_group else None
-    made = Communicator.from_store(options.store, rank, size, label=label, parent=parent)
+    exchange = StoreExchange(options.store, rank, size, "tributary")
+    made = Communicator.from_exchange(exchange, rank, size, label=label, parent=parent, computes_beside=True)
     if parent is None:
         _world = made
     return TributaryBackend(made, options.store, options.timeout)
