@@ -20,16 +20,19 @@ $(PYTHON_STAMP):
 	@touch $@
 
 # Cargo decides what has to be compiled.
+PYTHON_PROFILE := release
 .PHONY: python-package
 python-package: $(PYTHON_STAMP) ## Build the wheel of the Python package into build/wheels, and install it for tests
 	@rm -rf build/wheels
-	$(VENV_python)/bin/maturin build --quiet --release --locked --manifest-path crates/python/Cargo.toml \
+	$(VENV_python)/bin/maturin build --quiet --profile $(PYTHON_PROFILE) --locked --manifest-path crates/python/Cargo.toml \
 		--interpreter $(VENV_python)/bin/python --out build/wheels
 	$(VENV_python)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --force-reinstall \
 		build/wheels/tributary-*.whl
 
 .PHONY: test-python
-test-python: build python-package ## Test the Python package
+# The profile of `make test-rust`, which has compiled most of it.
+test-python: build ## Test the Python package
+	$(MAKE) --no-print-directory python-package PYTHON_PROFILE=dev
 	TRIBUTARY_PROGRAM=$(abspath $(PROGRAM)) $(VENV_python)/bin/python -m pytest -q -p no:cacheprovider tests/python
 	@echo "tests/torch is not among these: torch is large, and make test-torch installs it"
 

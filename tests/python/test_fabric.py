@@ -73,6 +73,14 @@ def test_a_report_without_a_run(tmp_path):
     assert [file.name for file in tmp_path.iterdir()] == ["report.json"]
 
 
+def test_a_forked_child_does_not_count_again(tmp_path):
+    report = tmp_path / "report.json"
+    forks = ("import os, sys, tributary; c = tributary.Communicator.connect('127.0.0.1:1', 0, 1, label='world'); "
+             "c.barrier(); child = os.fork(); child and os.waitpid(child, 0)")
+    execute(sys.executable, "-c", forks, TRIBUTARY_REPORT=str(report))
+    assert sum(counts(report)["collectives"]["barrier"][path] for path in ("in_node", "direct")) == 1
+
+
 def test_a_report_on_standard_error():
     told = execute(sys.executable, JOB, "address", ROUNDS, 3, TRIBUTARY_REPORT="-")
     assert told.count("world: 3 ranks, 1 hosts") == 1

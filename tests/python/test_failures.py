@@ -55,6 +55,26 @@ def test_a_rank_that_dies_is_named(blocking):
     print(f"noticed within {max(outcomes[0], outcomes[2]) * 1e3:.0f} ms")
 
 
+def host_dies(rank, size, address):
+    all_ranks = tributary.Communicator.connect(address, rank, size)
+    assert not all_ranks.is_on_one_host
+    vector = numpy.ones(1000)
+    all_ranks.allreduce(vector)
+    if rank == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    with pytest.raises(tributary.HostLostError) as raised:
+        while True:
+            all_ranks.allreduce(vector)
+    assert raised.value.host is None or raised.value.host.endswith("#1"), raised.value.host
+
+
+def test_a_host_that_dies_is_named():
+    # Without a manager, emulated hosts meet over direct links.
+    environment = {"TRIBUTARY_HOSTS": "2", "TRIBUTARY_BETWEEN_HOSTS": "direct",
+                   "TRIBUTARY_HOST_ADDRESS": "127.0.0.1"}
+    assert isinstance(ranks.run(host_dies, 2, environment=environment)[1], ranks.Died)
+
+
 def late(rank, size, address):
     all_ranks = tributary.Communicator.connect(address, rank, size)
     if rank == 1:

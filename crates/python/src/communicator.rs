@@ -255,9 +255,12 @@ impl Communicator {
         label: Option<&str>,
     ) -> PyResult<Option<Self>> {
         let lane = self.lane()?;
-        let met = py
-            .detach(|| interrupt::watched(|| split(&lane, self.rank, self.size, color, key)).0)
-            .map_err(|error| error.raise(py))?;
+        let part = || split(&lane, self.rank, self.size, color, key);
+        let (met, raised) = py.detach(|| interrupt::watched(part));
+        if let Some(raised) = raised {
+            return Err(raised);
+        }
+        let met = met.map_err(|error| error.raise(py))?;
         let Some(mut met) = met else { return Ok(None) };
         let context = ContextOf::Parent(Arc::clone(&self.context));
         let label = label.map_or_else(|| format!("{}/split", self.label), str::to_owned);

@@ -22,6 +22,8 @@ static TIMES: TimeCells = TimeCells::new();
 static BEGAN_AT: OnceLock<Instant> = OnceLock::new();
 /// The run that the report is of.
 static RUN_ID: OnceLock<String> = OnceLock::new();
+/// Which process counts for it: a child that a fork made has its parent's counts, too.
+static COUNTING: OnceLock<u32> = OnceLock::new();
 /// Jobs whose rank 0 this process is.
 static JOBS: AtomicU64 = AtomicU64::new(0);
 
@@ -94,6 +96,7 @@ fn begin_report(settings: &Settings, number: &[u8]) {
     let named = Some(knob(&knobs::RUN_ID)).filter(|name| !name.is_empty());
     let drawn = || number.iter().map(|byte| format!("{byte:02x}")).collect();
     RUN_ID.get_or_init(|| named.unwrap_or_else(drawn));
+    COUNTING.get_or_init(std::process::id);
     if settings.times == Switch::On {
         BEGAN_AT.get_or_init(Instant::now);
     }
@@ -149,7 +152,7 @@ pub(crate) fn report() -> String {
 /// interpreter exits.
 #[pyfunction]
 pub(crate) fn finish() -> PyResult<()> {
-    if RUN_ID.get().is_none() {
+    if COUNTING.get() != Some(&std::process::id()) {
         return Ok(());
     }
     let (path, report) = (knob(&knobs::REPORT), counted());
