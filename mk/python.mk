@@ -19,21 +19,28 @@ $(PYTHON_STAMP):
 	$(VENV_python)/bin/python -m pip install --quiet --disable-pip-version-check $(PYTHON_PACKAGES)
 	@touch $@
 
+# What the wheel carries beside the extension: it finds the library in ../lib of the program's folder.
+WHEEL_DATA := crates/python/wheel.data
+STRIP ?= strip
+
 # Cargo decides what has to be compiled.
 PYTHON_PROFILE := release
 .PHONY: python-package
-python-package: $(PYTHON_STAMP) ## Build the wheel of the Python package into build/wheels, and install it for tests
-	@rm -rf build/wheels
-	$(VENV_python)/bin/maturin build --quiet --profile $(PYTHON_PROFILE) --locked --manifest-path crates/python/Cargo.toml \
-		--interpreter $(VENV_python)/bin/python --out build/wheels
+python-package: build $(PYTHON_STAMP) ## Build the wheel, with the program and the preload library in it, and install it for tests
+	@rm -rf build/wheels $(WHEEL_DATA)
+	@mkdir -p $(WHEEL_DATA)/scripts $(WHEEL_DATA)/data/lib
+	$(STRIP) -o $(WHEEL_DATA)/scripts/tributary $(PROGRAM)
+	$(STRIP) -o $(WHEEL_DATA)/data/lib/libtributary.so $(MPI_PRELOAD)
+	$(VENV_python)/bin/maturin build --quiet --profile $(PYTHON_PROFILE) --locked \
+		--manifest-path crates/python/Cargo.toml --interpreter $(VENV_python)/bin/python --out build/wheels
 	$(VENV_python)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --force-reinstall \
 		build/wheels/tributary-*.whl
 
 .PHONY: test-python
 # The profile of `make test-rust`, which has compiled most of it.
-test-python: build ## Test the Python package
+test-python: ## Test the Python package
 	$(MAKE) --no-print-directory python-package PYTHON_PROFILE=dev
-	TRIBUTARY_PROGRAM=$(abspath $(PROGRAM)) $(VENV_python)/bin/python -m pytest -q -p no:cacheprovider tests/python
+	$(VENV_python)/bin/python -m pytest -q -p no:cacheprovider tests/python
 	@echo "tests/torch is not among these: torch is large, and make test-torch installs it"
 
 # PyPI's wheel for Linux needs CUDA's libraries to be loaded, on machines without a GPU too: 5 GB.

@@ -17,7 +17,7 @@ def world(way):
     if way == "mpi":
         from mpi4py import MPI
 
-        return tributary.Communicator.from_mpi(MPI.COMM_WORLD, label="world")
+        return tributary.Communicator.from_mpi(MPI.COMM_WORLD, label="python")
     rank, size, address = int(os.environ["RANK"]), int(os.environ["SIZE"]), os.environ["ADDRESS"]
     return tributary.Communicator.connect(address, rank, size, label="world")
 
