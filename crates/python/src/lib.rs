@@ -14,6 +14,7 @@ mod element;
 mod errors;
 mod interrupt;
 mod lane;
+mod membership;
 mod pending;
 mod process;
 mod request;

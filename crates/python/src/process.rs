@@ -40,6 +40,12 @@ pub(crate) enum NoContext {
     Open(#[from] OpenError),
 }
 
+/// Where a communicator's place at the manager, and its settings, come from.
+pub(crate) enum ContextOf {
+    Parent(Arc<Context>),
+    New { computes_beside: bool },
+}
+
 impl From<BootstrapError> for NoContext {
     fn from(error: BootstrapError) -> Self {
         Self::Open(error.into())
