@@ -6,10 +6,11 @@ include mk/mpi.mk
 include mk/capi.mk
 include mk/lab.mk
 include mk/docs.mk
+include mk/python.mk
 
 PROGRAM := $(CARGO_TARGET_DIR)/release/tributary
 
-.PHONY: help build demo test test-style test-rust test-fuzz test-mpi test-applications bench clean
+.PHONY: help build demo test test-style test-rust test-fuzz test-mpi test-python test-applications bench clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -21,14 +22,15 @@ demo: build ## Run an MPI program with plain MPI and through the tree, side by s
 	$(PYTHON) demo/demo.py --venv $(VENV_openmpi) --tributary $(PROGRAM)
 
 # One after the other: tests that watch processes are disturbed by compilers beside them.
-test: ## Run every test: style, Rust tests, MPI tests under both MPIs, lab tests
+test: ## Run every test: style, Rust tests, MPI tests under both MPIs, Python tests, lab tests
 	$(MAKE) --no-print-directory test-style
 	$(MAKE) --no-print-directory test-rust
 	$(MAKE) --no-print-directory test-mpi
+	$(MAKE) --no-print-directory test-python
 	$(MAKE) --no-print-directory test-lab
 
 # Crates whose files must not need each other in a circle. tools/structure.py reports those of others.
-FREE_OF_CIRCLES := algorithms,capi,client,inter-host,mpi,protocol-testing,reduce,report,settings,shm-collectives,topology,tuning
+FREE_OF_CIRCLES := algorithms,capi,client,inter-host,mpi,protocol-testing,python,reduce,rendezvous,report,settings,shm-collectives,topology,tuning
 
 test-style: ## Check format, lints (warnings denied), links of the documentation, structure of the crates
 	$(CARGO) fmt --all --check

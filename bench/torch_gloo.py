@@ -1,0 +1,224 @@
+#!/usr/bin/env python3
+"""Times collectives of torch.distributed over Tributary and over Gloo, side by side in one run, and prints a table
+of medians and ratios. The two take turns in blocks, so that both have the same moments of the machine.
+
+    bench/torch_gloo.py --ranks 2,4,8
+    bench/torch_gloo.py --train --ranks 4      DDP on a small network: losses and step times
+    bench/torch_gloo.py --lab 4,8 --tributary PROGRAM      one rank on each host of a lab
+"""
+
+import argparse
+import multiprocessing
+import os
+import socket
+import statistics
+import subprocess
+import sys
+import time
+
+import torch
+import torch.distributed as dist
+
+import tributary.torch  # noqa: F401  (registers the backend)
+
+BACKENDS = ("tributary", "gloo")
+SIZES = {"4 KiB": 4 << 10, "256 KiB": 256 << 10, "4 MiB": 4 << 20, "64 MiB": 64 << 20}
+DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
+BLOCKS = 5
+# Time of a block that is aimed at, and the calls that it has at most.
+BLOCK_S, CALLS_MAX = 0.15, 200
+# The address of a lab's first host.
+LAB_HOST_0 = "10.77.2.1"
+
+
+def free_port():
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return listener.getsockname()[1]
+
+
+def calls(size):
+    """Each collective: what it does with `length` elements in all, for a group."""
+    def vectors(length, dtype):
+        return torch.ones(length, dtype=dtype), torch.ones(length // size, dtype=dtype)
+
+    def allreduce(group, whole, part):
+        dist.all_reduce(whole, group=group)
+
+    def reduce_scatter(group, whole, part):
+        dist.reduce_scatter_tensor(part, whole, op=dist.ReduceOp.SUM, group=group)
+
+    def allgather(group, whole, part):
+        dist.all_gather_into_tensor(whole, part, group=group)
+
+    def broadcast(group, whole, part):
+        dist.broadcast(whole, 0, group=group)
+
+    return vectors, {"allreduce": allreduce, "reduce_scatter": reduce_scatter, "allgather": allgather,
+                     "broadcast": broadcast}
+
+
+def block(call, group, buffers, count):
+    """Mean time of a call, in us, in a block of `count`."""
+    dist.barrier(group=group)
+    began_at = time.perf_counter()
+    for _ in range(count):
+        call(group, *buffers)
+    return (time.perf_counter() - began_at) / count * 1e6
+
+
+def measure(call, groups, buffers):
+    """Medians over the blocks, in us: by backend."""
+    first = torch.tensor([max(block(call, group, buffers, 1) for _ in range(2)) for group in groups.values()])
+    dist.all_reduce(first, op=dist.ReduceOp.MAX, group=groups["gloo"])
+    counts = [max(1, min(CALLS_MAX, int(BLOCK_S * 1e6 / took))) for took in first.tolist()]
+    times = {name: [] for name in groups}
+    for _ in range(BLOCKS):
+        for (name, group), count in zip(groups.items(), counts):
+            times[name].append(block(call, group, buffers, count))
+    slowest = torch.tensor([statistics.median(times[name]) for name in groups])
+    dist.all_reduce(slowest, op=dist.ReduceOp.MAX, group=groups["gloo"])
+    return dict(zip(groups, slowest.tolist()))
+
+
+def collectives(rank, size, arguments):
+    groups = {name: dist.new_group(backend=name) for name in BACKENDS}
+    vectors, all_calls = calls(size)
+    for dtype_name in arguments.dtypes:
+        for call_name in arguments.collectives:
+            for size_name, len_bytes in SIZES.items():
+                if size_name.replace(" ", "") not in arguments.sizes:
+                    continue
+                dtype = DTYPES[dtype_name]
+                buffers = vectors(len_bytes // dtype.itemsize, dtype)
+                took = measure(all_calls[call_name], groups, buffers)
+                if rank == 0:
+                    ratio = took["gloo"] / took["tributary"]
+                    print(f"| {size} | {call_name} | {dtype_name} | {size_name} | {took['tributary']:,.0f} | "
+                          f"{took['gloo']:,.0f} | {ratio:.2f} |", flush=True)
+
+
+def train(rank, size, arguments):
+    """DDP over each backend, twice: step times and whether the losses are the same bits."""
+    from torch.nn.parallel import DistributedDataParallel
+
+    losses = {}
+    for name in (*BACKENDS, *BACKENDS):
+        group = dist.new_group(backend=name)
+        torch.manual_seed(0)
+        layers = [layer for _ in range(8) for layer in (torch.nn.Linear(768, 768), torch.nn.ReLU())]
+        model = DistributedDataParallel(torch.nn.Sequential(*layers), process_group=group, bucket_cap_mb=2.5)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+        data = torch.randn(32, 768, generator=torch.Generator().manual_seed(rank))
+        told, steps = [], []
+        for _ in range(arguments.steps):
+            began_at = time.perf_counter()
+            optimizer.zero_grad()
+            loss = (model(data) - data).square().mean()
+            loss.backward()
+            optimizer.step()
+            steps.append(time.perf_counter() - began_at)
+            told.append(loss.item().hex())
+        losses.setdefault(name, []).append(told)
+        alone = step_without_reduction(model, data)
+        early, buckets = overlap(model, data, group)
+        if rank == 0:
+            step = statistics.median(steps) * 1e3
+            print(f"| {size} | {name} | {step:.1f} | {alone:.1f} | {early} of {buckets} | {told[-1]} |", flush=True)
+        dist.barrier()
+    if rank == 0:
+        for name, (first, second) in losses.items():
+            print(f"{name}: losses of two runs {'are' if first == second else 'are NOT'} equal bit for bit")
+
+
+def step_without_reduction(model, data):
+    """Median time of forward and backward without communication, in ms."""
+    took = []
+    with model.no_sync():
+        for _ in range(5):
+            began_at = time.perf_counter()
+            (model(data) - data).square().mean().backward()
+            took.append(time.perf_counter() - began_at)
+    return statistics.median(took) * 1e3
+
+
+def overlap(model, data, group):
+    """How many buckets of a step were reduced before its last gradient was computed, and how many there are."""
+    reduced_at, ready_at = [], []
+
+    def hook(_, bucket):
+        ready_at.append(time.perf_counter())
+        reduced = dist.all_reduce(bucket.buffer(), group=group, async_op=True).get_future()
+
+        def note(future):
+            reduced_at.append(time.perf_counter())
+            return future.value()[0]
+
+        return reduced.then(note)
+
+    model.register_comm_hook(None, hook)
+    for _ in range(3):  # DDP orders its buckets anew after the first step
+        reduced_at.clear()
+        ready_at.clear()
+        (model(data) - data).square().mean().backward()
+    return sum(at < ready_at[-1] for at in reduced_at), len(ready_at)
+
+
+def rank_main(rank, size, port, arguments):
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo", init_method=f"tcp://{arguments.address}:{port}", rank=rank, world_size=size)
+    (train if arguments.train else collectives)(rank, size, arguments)
+    dist.destroy_process_group()
+
+
+def on_lab(hosts, program):
+    """Runs this program with the same arguments on hosts of a lab, one rank each."""
+    name = f"torch-{os.getpid()}"
+    lab = [program, "lab"]
+    subprocess.run([*lab, "up", "--name", name, "--hosts", str(hosts)], check=True, stdout=subprocess.DEVNULL)
+    try:
+        # Gloo would look for an address of the host's name.
+        place = ["env", f"WORLD_SIZE={hosts}", "MASTER_PORT=29500", "GLOO_SOCKET_IFNAME=eth0"]
+        command = [sys.executable, *sys.argv, "--address", LAB_HOST_0]
+        started = [subprocess.Popen([*lab, "exec", "--name", name, f"h{rank}", "--", *place, f"RANK={rank}", *command])
+                   for rank in range(hosts)]
+        assert not any([process.wait() for process in started])
+    finally:
+        subprocess.run([*lab, "down", "--name", name], check=True)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    words = lambda text: text.split(",")  # noqa: E731
+    parser.add_argument("--ranks", type=words, default=["2", "4", "8"])
+    parser.add_argument("--sizes", type=words, default=[name.replace(" ", "") for name in SIZES])
+    parser.add_argument("--dtypes", type=words, default=list(DTYPES))
+    parser.add_argument("--collectives", type=words, default=["allreduce", "reduce_scatter", "allgather", "broadcast"])
+    parser.add_argument("--train", action="store_true")
+    parser.add_argument("--steps", type=int, default=20)
+    parser.add_argument("--address", default="127.0.0.1", help="where rank 0 is, for ranks that a launcher starts")
+    parser.add_argument("--lab", type=words, default=[], metavar="HOSTS")
+    parser.add_argument("--tributary", help="the program, which makes labs")
+    arguments = parser.parse_args()
+    if "RANK" not in os.environ:
+        print("| ranks | backend | step, ms | without reduction, ms | reduced meanwhile | last loss |\n|---|---|---|---|---|---|" if arguments.train
+              else "| ranks | collective | type | bytes | tributary, us | Gloo, us | ratio |\n|---|---|---|---|---|---|---|",
+              flush=True)
+    if "RANK" in os.environ:  # started by a launcher
+        place = [int(os.environ[name]) for name in ("RANK", "WORLD_SIZE", "MASTER_PORT")]
+        rank_main(*place, arguments)
+        return
+    for hosts in map(int, arguments.lab):
+        on_lab(hosts, arguments.tributary)
+    for size in map(int, [] if arguments.lab else arguments.ranks):
+        port, spawn = free_port(), multiprocessing.get_context("spawn")
+        started = [spawn.Process(target=rank_main, args=(rank, size, port, arguments)) for rank in range(size)]
+        for process in started:
+            process.start()
+        for process in started:
+            process.join()
+            assert process.exitcode == 0, process.exitcode
+
+
+if __name__ == "__main__":
+    main()

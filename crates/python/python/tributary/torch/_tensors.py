@@ -1,0 +1,113 @@
+"""Tensors as the buffers of collectives: in place where they lie in one piece, else by way of a copy."""
+
+import torch
+
+from .._tributary import TributaryError
+
+# Types that the library reduces. Others only move, as bytes.
+REDUCED = {torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.float16, torch.bfloat16,
+           torch.float32, torch.float64, torch.complex64, torch.complex128, torch.bool}
+
+
+def memory(tensor):
+    """The capsule of DLPack for a contiguous tensor."""
+    return torch._C._to_dlpack(tensor.detach())
+
+
+def as_bytes(tensor):
+    """A contiguous tensor's memory, whatever its type."""
+    return memory(tensor.detach().reshape(-1).view(torch.uint8))
+
+
+def check(tensors):
+    """Refuses what no collective can take."""
+    for tensor in tensors:
+        if tensor.device.type != "cpu":
+            raise TypeError(f"a tensor is on {tensor.device}; the backend tributary takes those of the processor")
+        if tensor.is_sparse:
+            raise TypeError("a tensor is sparse; the backend tributary takes dense ones")
+
+
+def one(tensors):
+    """The only tensor of a list."""
+    if len(tensors) != 1:
+        raise ValueError(f"a list of one tensor is needed; it has {len(tensors)}")
+    check(tensors)
+    return tensors[0]
+
+
+class InPlace:
+    """A tensor that is read, written, or both: itself where it is contiguous, else a copy."""
+
+    def __init__(self, tensor):
+        self._tensor = tensor
+        self.dense = tensor.detach() if tensor.is_contiguous() else tensor.detach().contiguous()
+
+    def store(self):
+        """Puts a result where it belongs."""
+        if self.dense.data_ptr() != self._tensor.data_ptr():
+            self._tensor.detach().copy_(self.dense)
+
+
+class Joined:
+    """Several tensors as one vector: their own memory where they lie one behind the other, else a copy."""
+
+    def __init__(self, tensors, loads):
+        self._tensors = [tensor.detach() for tensor in tensors]
+        first = self._tensors[0]
+        self.counts = [tensor.numel() for tensor in self._tensors]
+        self._is_copy = not lie_together(self._tensors)
+        if not self._is_copy:
+            self.dense = first.as_strided((sum(self.counts),), (1,))
+        elif loads:
+            self.dense = torch.cat([tensor.reshape(-1) for tensor in self._tensors])
+        else:
+            self.dense = torch.empty(sum(self.counts), dtype=first.dtype)
+
+    def store(self):
+        """Puts the parts where they belong."""
+        if self._is_copy:
+            for tensor, part in zip(self._tensors, self.dense.split(self.counts)):
+                tensor.copy_(part.view(tensor.shape))
+
+
+def lie_together(tensors):
+    """Whether tensors of one type fill one piece of memory, in order."""
+    storage, at = tensors[0].untyped_storage().data_ptr(), tensors[0].data_ptr()
+    for tensor in tensors:
+        if (tensor.dtype != tensors[0].dtype or not tensor.is_contiguous() or tensor.data_ptr() != at
+                or tensor.untyped_storage().data_ptr() != storage):
+            return False
+        at += tensor.numel() * tensor.element_size()
+    return True
+
+
+NAMES = {"SUM": "sum", "AVG": "sum", "PRODUCT": "product", "MIN": "min", "MAX": "max", "BAND": "bit-and",
+         "BOR": "bit-or", "BXOR": "bit-xor"}
+# On truth values, which have to stay such.
+OF_BOOL = {"SUM": "logical-or", "PRODUCT": "logical-and", "BAND": "logical-and", "BOR": "logical-or",
+           "BXOR": "logical-xor", "MIN": "min", "MAX": "max"}
+
+
+class Reduction:
+    """How elements combine, for one of torch's operators and one type."""
+
+    def __init__(self, reduce_op, dtype, size):
+        # An enumeration member, or an object that has one.
+        name = getattr(reduce_op, "op", reduce_op).name
+        names = OF_BOOL if dtype == torch.bool else NAMES
+        if name not in names:
+            raise TributaryError(f"ReduceOp.{name} of {dtype} is not supported by the backend tributary")
+        if dtype not in REDUCED:
+            raise TypeError(f"tensors of {dtype} can be moved but not reduced by the backend tributary")
+        self.name = names[name]
+        self._divisor = size if name == "AVG" else None
+
+    def finish(self, dense):
+        """Makes an average of a sum."""
+        if self._divisor is None:
+            return
+        if dense.is_floating_point() or dense.is_complex():
+            dense.div_(self._divisor)
+        else:
+            dense.copy_(dense.div(self._divisor, rounding_mode="trunc"))

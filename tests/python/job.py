@@ -1,0 +1,57 @@
+"""A job for test_fabric.py: job.py WAY ROUNDS [RANKS]. Each rank runs ROUNDS of every collective and checks them.
+
+By `address` and `store` it starts its RANKS itself; by `mpi` a launcher does.
+"""
+
+import os
+import subprocess
+import sys
+
+import numpy
+
+import ranks
+import tributary
+
+
+def world(way):
+    if way == "mpi":
+        from mpi4py import MPI
+
+        return tributary.Communicator.from_mpi(MPI.COMM_WORLD, label="python")
+    rank, size, address = int(os.environ["RANK"]), int(os.environ["SIZE"]), os.environ["ADDRESS"]
+    return tributary.Communicator.connect(address, rank, size, label="world")
+
+
+def run(all_ranks, rounds):
+    rank, size = all_ranks.rank, all_ranks.size
+    for number in range(rounds):
+        length = 1 + 3000 * number
+        vector = numpy.full(length, rank + number, "float32")
+        all_ranks.allreduce(vector)
+        assert (vector == sum(range(size)) + size * number).all()
+        gathered = numpy.zeros((size, length), "int64")
+        all_ranks.allgather(numpy.full(length, rank), gathered)
+        assert (gathered.T == numpy.arange(size)).all()
+        block = numpy.zeros(length, "int32")
+        all_ranks.ireduce_scatter(numpy.ones(size * length, "int32"), block).wait()
+        assert (block == size).all()
+        sent = numpy.full(length, rank)
+        all_ranks.broadcast(sent, root=number % size)
+        assert (sent == number % size).all()
+        all_ranks.barrier()
+
+
+def main(way, rounds, size=None):
+    if size is None or "RANK" in os.environ:
+        with world(way) as all_ranks:
+            run(all_ranks, int(rounds))
+        return
+    address = ranks.free_address()
+    place = {**os.environ, "SIZE": size, "ADDRESS": address}
+    command = [sys.executable, *sys.argv]
+    started = [subprocess.Popen(command, env={**place, "RANK": str(rank)}) for rank in range(int(size))]
+    codes = [process.wait(ranks.TIMEOUT_S) for process in started]
+    assert not any(codes), codes
+
+
+main(*sys.argv[1:])

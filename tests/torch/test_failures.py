@@ -1,0 +1,106 @@
+"""Goal: a peer's death and a rank that does not come are exceptions where torch.distributed waits, in its own
+calls and in DDP. Method: ranks that are killed, or stay away."""
+
+import datetime
+import os
+import signal
+import time
+
+import pytest
+import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+
+import ranks
+import tributary
+import tributary.torch  # noqa: F401  (registers the backend)
+
+
+def join(rank, size, address, **options):
+    # The store is on rank 0, which nobody kills.
+    dist.init_process_group("tributary", init_method=f"tcp://{address}", rank=rank, world_size=size, **options)
+
+
+def dies(rank, size, address, is_beside):
+    join(rank, size, address)
+    tensor = torch.ones(1000)
+    dist.all_reduce(tensor)
+    if rank == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    began_at = time.monotonic()
+    with pytest.raises(tributary.RankLostError, match="rank 1 of torch .* was lost") as raised:
+        work = dist.all_reduce(tensor, async_op=is_beside)
+        work.wait()
+    assert raised.value.rank == 1
+    return time.monotonic() - began_at
+
+
+@pytest.mark.parametrize("is_beside", [False, True])
+def test_a_dead_peer_is_named(is_beside):
+    outcomes = ranks.run(dies, 3, is_beside)
+    assert isinstance(outcomes[1], ranks.Died)
+    print(f"noticed within {max(outcomes[0], outcomes[2]) * 1e3:.0f} ms")
+
+
+def dies_in_training(rank, size, address):
+    join(rank, size, address)
+    model = DistributedDataParallel(torch.nn.Linear(1000, 100))
+    model(torch.ones(1, 1000)).sum().backward()
+    if rank == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    with pytest.raises(RuntimeError, match="rank 1 of torch .* was lost"):
+        model(torch.ones(1, 1000)).sum().backward()
+
+
+def test_a_dead_peer_ends_a_backward_pass():
+    assert isinstance(ranks.run(dies_in_training, 2)[1], ranks.Died)
+
+
+def stays_away(rank, size, address, go_on):
+    limit = datetime.timedelta(seconds=0.5)
+    join(rank, size, address)
+    if rank == 1:
+        ranks.await_file(go_on)
+        with pytest.raises(tributary.AbortedError):
+            dist.barrier()
+        return
+    group = dist.distributed_c10d._get_default_group()
+    with pytest.raises(dist.DistBackendError, match="barrier was not over after 0.5 s"):
+        group.barrier(timeout=limit).wait()
+    go_on.touch()
+
+
+def test_a_barrier_has_a_timeout(tmp_path):
+    ranks.run(stays_away, 2, tmp_path / "go on")
+
+
+def waits_shortly(rank, size, address, go_on):
+    join(rank, size, address)
+    tensor = torch.ones(1)
+    if rank == 1:
+        ranks.await_file(go_on)
+    work = dist.all_reduce(tensor, async_op=True)
+    if rank == 0:
+        with pytest.raises(dist.DistBackendError, match="not over after 0.2 s"):
+            work.wait(datetime.timedelta(seconds=0.2))
+        go_on.touch()
+    work.wait()
+    assert tensor == 2
+
+
+def test_a_wait_with_a_limit_can_be_repeated(tmp_path):
+    ranks.run(waits_shortly, 2, tmp_path / "go on")
+
+
+def default_timeout(rank, size, address, go_on):
+    join(rank, size, address, timeout=datetime.timedelta(seconds=3))
+    if rank == 1:
+        ranks.await_file(go_on)
+        return
+    with pytest.raises(dist.DistBackendError, match="all_reduce was not over after 3 s"):
+        dist.all_reduce(torch.ones(1))
+    go_on.touch()
+
+
+def test_the_groups_timeout_holds_for_every_operation(tmp_path):
+    ranks.run(default_timeout, 2, tmp_path / "go on")
