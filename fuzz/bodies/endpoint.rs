@@ -6,7 +6,7 @@ use std::num::NonZeroU16;
 
 use arbitrary::{Arbitrary, Unstructured};
 use tributary_protocol::endpoint::{
-    Body, Endpoint, EndpointConfig, Event, FrameError, OperationSpec,
+    Body, Endpoint, EndpointConfig, Event, FrameError, OperationSpec, Patience,
 };
 use tributary_protocol::{Carrier, StreamTerms, Time};
 use tributary_protocol_testing::NodeEdges;
@@ -191,6 +191,8 @@ impl Run {
             Step::Advance { us } => {
                 self.now = self.now.after_ns(u64::from(us) * 1000);
                 self.endpoint.handle_timeout(self.now);
+                let patience = if us % 64 == 63 { Patience::WARNED } else { Patience::USUAL };
+                self.is_over |= !self.endpoint.ask_node(self.now, patience);
                 assert!(self.endpoint.poll_timeout().is_none_or(|due| due > self.now));
             }
             Step::Joined { is_forged } => {
@@ -369,7 +371,12 @@ impl Run {
             2 => Message::Probed(attempt),
             _ => Message::Datagrams(NonZeroU16::new(attempt.into())),
         };
-        let belongs = matches!(message, Message::Datagrams(_)) == (carrier == Carrier::Link);
+        let belongs = match message {
+            // The answer to either kind of question.
+            Message::Probed(_) => carrier != Carrier::Multicast,
+            Message::Datagrams(_) => carrier == Carrier::Link,
+            _ => carrier != Carrier::Link,
+        };
         let refused = self.reached.refused;
         self.take(carrier, message);
         assert_eq!(self.reached.refused == refused, belongs, "{message:?} by {carrier:?}");
