@@ -19,7 +19,6 @@ from run import mpi_launch
 HERE = pathlib.Path(__file__).resolve().parent
 # Every MPI, and its binary interface.
 KINDS = {mpi: mpi for mpi in programs.MPIS} | programs.DEBIAN
-COST_NS_MAX = 50.0
 TIMEOUT_S = 120
 
 # What an MPI may lack, as patterns of hide.c: what is newer than MPI 3.0, and extensions.
@@ -70,12 +69,9 @@ def check_cost(library, mpirun, program):
     if code != 0:
         return f"{program.name} fails under it: {output.strip()[:200]}"
     print(output, end="")
-    costs = re.findall(r"^overhead (.+): .* difference (\S+) ns$", output, re.MULTILINE)
-    if not costs:
+    # Times are for reading: instructions.py holds what a call costs.
+    if not re.search(r"^overhead .+: .* difference \S+ ns$", output, re.MULTILINE):
         return f"{program.name} printed no cost"
-    for name, cost_ns in costs:
-        if float(cost_ns) >= COST_NS_MAX:
-            return f"{name} costs {cost_ns} ns more; allowed: under {COST_NS_MAX} ns"
     return None
 
 
