@@ -172,7 +172,7 @@ impl Engine {
     pub(crate) fn attend(&mut self) -> bool {
         // Its error is that of every operation from now on.
         let attended = self.attend_to_tree();
-        attended.is_ok() && self.methods.tree.as_ref().is_some_and(FailoverTree::is_settling)
+        attended.is_ok() && self.methods.tree.as_ref().is_some_and(FailoverTree::has_more_to_attend)
     }
 
     /// The longest contribution with which a collective of this kind is taken; none if any length is.

@@ -189,28 +189,37 @@ impl FailoverTree {
             if means.links.is_called(Epoch(means.lost + 1)) {
                 self.lose_tree()?;
             } else {
+                // Whoever has called, but has not said what for, wakes this leader by saying it.
+                means.alarm.watch(means.links.callers().map(Watched::Input));
                 let was_running = member.is_running();
                 match member.poll_link() {
-                    Ok(is_over) => self.is_over |= is_over && was_running,
+                    Ok(is_over) => {
+                        self.is_over |= is_over && was_running;
+                        member.heed_warning();
+                    }
                     Err(abort) => self.on_abort(abort)?,
                 }
             }
         } else {
             self.settle()?;
         }
-        // While a loss is being settled, whoever has this leader goes on with it.
+        // Until then, whoever has this leader goes on with it.
         if let Some(means) = &self.means
-            && !self.is_settling()
+            && !self.has_more_to_attend()
         {
             means.alarm.lower();
         }
         Ok(())
     }
 
-    /// Whether the loss of a tree is being settled, which others may wait for.
+    /// Whether the loss of a tree is being settled, which others may wait for, or is about to be found.
     #[must_use]
-    pub fn is_settling(&self) -> bool {
-        matches!(self.state, State::Settling(_))
+    pub fn has_more_to_attend(&self) -> bool {
+        match &self.state {
+            State::Settling(_) => true,
+            State::InTree(member) => member.is_in_doubt(),
+            State::OverLinks(_) | State::Gone => false,
+        }
     }
 
     /// The tree failed. The communicator goes on if only the tree did.
@@ -404,7 +413,7 @@ impl InterHost for FailoverTree {
                 },
                 State::Settling(_) => {
                     self.settle()?;
-                    if self.is_settling() {
+                    if matches!(self.state, State::Settling(_)) {
                         return Ok(false);
                     }
                 }

@@ -135,6 +135,18 @@ impl TreeMember {
         self.poll()
     }
 
+    /// Asks the node whether it is there, if another member of this process has given it up.
+    pub(crate) fn heed_warning(&mut self) {
+        if given_up::is_known(&self.address) {
+            self.check();
+        }
+    }
+
+    /// Whether another member of this process has given the node up, and its answer is still awaited here.
+    pub(crate) fn is_in_doubt(&self) -> bool {
+        self.endpoint.awaits_answer() && given_up::is_known(&self.address)
+    }
+
     /// Whether an operation is under way.
     pub(crate) fn is_running(&self) -> bool {
         self.running.is_some()
@@ -349,8 +361,9 @@ impl InterHost for TreeMember {
         self.round = Round::Full;
         let is_warned = given_up::is_known(&self.address);
         let patience = if is_warned { Patience::WARNED } else { Patience::USUAL };
-        if !self.endpoint.ask_node(time_since(self.clock), patience) {
-            given_up::note(&self.address);
+        let is_there = self.endpoint.ask_node(time_since(self.clock), patience);
+        if !is_there && !is_warned {
+            given_up::warn(&self.address);
         }
     }
 

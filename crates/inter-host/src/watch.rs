@@ -24,6 +24,15 @@ pub trait Attend: Send + Sync {
     fn attend(&self) -> bool;
 }
 
+/// Has everybody attend who can be told.
+pub(crate) fn call_all() {
+    // Where the watch could not be made there are no alarms.
+    if let Ok(watch) = Watch::of_process() {
+        let numbers: Vec<u64> = watch.alarms().keys().copied().collect();
+        watch.call(&numbers);
+    }
+}
+
 /// An alarm's states.
 const QUIET: u8 = 0;
 const RAISED: u8 = 1;
@@ -84,7 +93,8 @@ impl Alarm {
         debug_assert!(is_first, "an alarm belongs to one communicator");
     }
 
-    /// Raises it when something happens there. Descriptors that are closed are forgotten.
+    /// Raises it when something happens there, or has happened. Descriptors that are closed are forgotten; those that
+    /// are watched already stay so.
     pub(crate) fn watch<'a>(&self, watched: impl Iterator<Item = Watched<'a>>) {
         for it in watched {
             let (descriptor, flags) = match it {
@@ -93,9 +103,10 @@ impl Alarm {
             };
             let data = epoll::EventData::new_u64(self.number);
             let flags = flags | epoll::EventFlags::ET;
-            if epoll::add(&self.watch.epoll, descriptor, data, flags).is_err() {
+            match epoll::add(&self.watch.epoll, descriptor, data, flags) {
+                Ok(()) | Err(Errno::EXIST) => {}
                 // Whoever polls still finds out; so that nothing is missed, that is now.
-                self.raise();
+                Err(_) => self.raise(),
             }
         }
     }
@@ -122,11 +133,7 @@ impl Alarm {
 
     /// Wakes the thread, because there is something to attend to even if whoever has found it goes away.
     pub(crate) fn call(&self) {
-        let mut called = self.watch.called.lock().unwrap_or_else(PoisonError::into_inner);
-        called.push(self.number);
-        drop(called);
-        // Edges are what counts: a counter that is full has woken the thread already.
-        let _ = rustix::io::write(&self.watch.wake, &1_u64.to_ne_bytes());
+        self.watch.call(&[self.number]);
     }
 
     /// Somebody attends from now on, until [`Self::lower`].
@@ -175,6 +182,15 @@ impl Watch {
                 .map_err(|error| WatchError(error.to_string()))
         });
         thread.clone().map(|()| watch)
+    }
+
+    /// Wakes the thread for these alarms.
+    fn call(&self, numbers: &[u64]) {
+        let mut called = self.called.lock().unwrap_or_else(PoisonError::into_inner);
+        called.extend_from_slice(numbers);
+        drop(called);
+        // Edges are what counts: a counter that is full has woken the thread already.
+        let _ = rustix::io::write(&self.wake, &1_u64.to_ne_bytes());
     }
 
     fn alarms(&self) -> std::sync::MutexGuard<'_, HashMap<u64, Weak<Alarm>>> {

@@ -297,15 +297,21 @@ impl Endpoint {
         self.fail(Abort { reason: AbortReason::Misbehaved, at_fault: self.config.endpoint });
     }
 
-    /// Asks the aggregation node whether it is there, if an operation is under way. To be called now and
-    /// then in a long wait, as often as the driver likes. A node that tries the patience is given up, and told so if
-    /// it should hear it. `false` if it is given up now.
+    /// Asks the aggregation node whether it is there. To be called now and then in a long wait, as often as the
+    /// driver likes, and after the link has been polled: what has come is an answer. A node that tries the patience
+    /// is given up, and told so if it should hear it. `false` if it is given up now.
     pub fn ask_node(&mut self, now: Time, patience: Patience) -> bool {
-        if self.state != State::Active || self.is_idle() || self.liveness.ask(now, patience) {
+        if self.state != State::Active || self.liveness.ask(now, patience) {
             return true;
         }
         self.abort(AbortReason::NodeLost);
         false
+    }
+
+    /// Whether the node has left a question of [`Endpoint::ask_node`] unanswered so far.
+    #[must_use]
+    pub fn awaits_answer(&self) -> bool {
+        self.state == State::Active && self.liveness.awaits_answer()
     }
 
     /// When [`Endpoint::handle_timeout`] is due; none without a timer.

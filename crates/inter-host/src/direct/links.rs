@@ -99,6 +99,11 @@ impl DirectLinks {
         self.peers.descriptors()
     }
 
+    /// Those of them that [`Self::is_called`] has found: of callers that have yet to say who they are, and what for.
+    pub fn callers(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        self.peers.callers()
+    }
+
     fn fail(&mut self, failure: Failure) -> Abort {
         let abort = self.peers.explain(failure);
         if let Failure::Ended(host) = failure {

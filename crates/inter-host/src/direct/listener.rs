@@ -81,8 +81,12 @@ impl Listener {
 
     /// Descriptors that become readable when somebody calls or greets.
     pub(super) fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
-        std::iter::once(self.acceptor.as_fd())
-            .chain(self.pending.iter().map(|pending| pending.link.as_fd()))
+        std::iter::once(self.acceptor.as_fd()).chain(self.callers())
+    }
+
+    /// The links of callers that have not said so far who they are.
+    pub(super) fn callers(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        self.pending.iter().map(|pending| pending.link.as_fd())
     }
 }
 

@@ -375,6 +375,11 @@ impl Peers {
         listener.chain(links.map(AsFd::as_fd))
     }
 
+    /// Those of them that have come since, of callers of whom nothing is known yet.
+    pub(super) fn callers(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        self.listener.iter().flat_map(Listener::callers)
+    }
+
     fn edge(&self) -> Edge {
         Edge {
             group: self.identity.group,

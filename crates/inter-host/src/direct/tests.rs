@@ -9,6 +9,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tributary_transport::{Link as _, connect_tcp};
 use tributary_wire::frame::{Edge, Header, Message};
 use tributary_wire::{ChildIndex, Epoch};
@@ -358,4 +359,27 @@ fn a_host_is_called_by_links_frames_and_alarms_but_not_by_what_is_over() {
         std::thread::sleep(Duration::from_millis(20));
         assert!(!one.is_called(epoch), "a host that leaves calls nobody");
     }
+}
+
+#[test]
+fn a_caller_that_says_later_what_for_can_be_waited_for() {
+    let identity = identity(7, false);
+    let (mut hosts, addresses) = listening(2, AlgorithmChoice::Auto, identity);
+    let zero = &mut hosts[0].links;
+    let mut caller = connect_tcp(addresses[0], options(), WATCHDOG).expect("host 0 listens");
+    let deadline = Instant::now() + WATCHDOG;
+    while zero.callers().count() == 0 {
+        assert!(!zero.is_called(Epoch(1)), "it has said nothing");
+        assert!(Instant::now() < deadline, "the caller is found");
+    }
+    let alarm =
+        Header { edge: Edge { epoch: Epoch(1), ..edge_of(identity, 1) }, message: Message::Join };
+    assert_eq!(caller.send(&alarm.encode(), &[]), Ok(Sent::Taken));
+    let mut watched: Vec<_> =
+        zero.callers().map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)).collect();
+    let timeout = Timespec { tv_sec: WATCHDOG.as_secs() as i64, tv_nsec: 0 };
+    assert_eq!(poll(&mut watched, Some(&timeout)), Ok(1));
+    drop(watched);
+    assert!(zero.is_called(Epoch(1)));
+    assert_eq!(zero.callers().count(), 0, "it is known now");
 }

@@ -52,6 +52,11 @@ impl NodeLiveness {
         true
     }
 
+    /// Whether nothing has come since the last question.
+    pub(super) fn awaits_answer(&self) -> bool {
+        self.unanswered > 0
+    }
+
     /// The number of the question to send now, if one is.
     pub(super) fn question(&self) -> Option<u8> {
         self.is_due.then_some(self.unanswered)
@@ -114,7 +119,9 @@ mod tests {
         assert!(
             node.ask(Time(0), Patience::WARNED) && node.ask(Time(wait_ns - 1), Patience::WARNED)
         );
+        assert!(node.awaits_answer());
         node.on_frame();
+        assert!(!node.awaits_answer());
         assert!(node.ask(Time(wait_ns), Patience::WARNED), "it has answered");
         assert!(!node.ask(Time(2 * wait_ns), Patience::WARNED));
     }
