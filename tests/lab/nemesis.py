@@ -61,6 +61,8 @@ def parse_arguments():
     parser.add_argument("--channel", choices=["auto", "tcp", "udp"], default="auto")
     parser.add_argument("--seconds", type=float, default=1800)
     parser.add_argument("--depth", type=int, default=1, help="outstanding operations on each communicator")
+    parser.add_argument("--pause-ms", type=float, default=0,
+                        help="how long a rank sleeps between two rounds, as if it computed (default %(default)s)")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--only", choices=KINDS, action="append", help="events of this kind alone; may be repeated")
     parser.add_argument("--keep-log", type=pathlib.Path, help="file for the daemons' logs")
@@ -234,8 +236,9 @@ def start_program(lab, program, folder, arguments):
     ranks = arguments.hosts * arguments.ranks_per_host
     words = [lab.program, "lab", "run", "--name", lab.name, "--ranks-per-host", arguments.ranks_per_host, "--report",
              folder / "report.json", "--", arguments.venvs.resolve() / arguments.mpi / "bin/mpirun", "-n", ranks,
-             program, "--operations", "1e18", "--seconds", arguments.seconds, "--depth", arguments.depth, "--seed",
-             arguments.seed, "--watchdog", int(arguments.seconds) + 120, "--ends", folder / "ends"]
+             program, "--operations", "1e18", "--seconds", arguments.seconds, "--depth", arguments.depth,
+             "--pause-ms", arguments.pause_ms, "--seed", arguments.seed, "--watchdog", int(arguments.seconds) + 120,
+             "--ends", folder / "ends"]
     environment = {**os.environ, "TRIBUTARY_CHANNEL": arguments.channel, "TRIBUTARY_BETWEEN_HOSTS": "tree"}
     output = open(folder / "output", "w", encoding="utf-8")
     return subprocess.Popen([str(word) for word in words], stdin=subprocess.DEVNULL, stdout=output, stderr=output,
@@ -275,7 +278,8 @@ def summary(events, ends, report, arguments):
     total = lambda name: sum(entry.get(name, 0) for entry in failovers)
     table = {kind: {"events": len(values), "median_s": statistics.median(values), "p99_s": quantile(values, 0.99),
                     "longest_s": max(values)} for kind, values in sorted(by_kind.items())}
-    return {"seed": arguments.seed, "seconds": arguments.seconds, "mpi": arguments.mpi, "rounds": len(ends),
+    return {"seed": arguments.seed, "seconds": arguments.seconds, "mpi": arguments.mpi,
+            "pause_ms": arguments.pause_ms, "rounds": len(ends),
             "round_median_s": statistics.median(rounds), "round_p99_s": quantile(rounds, 0.99),
             "trees_lost": total("lost"), "trees_regained": total("regained"), "substitutes": total("substitutes"),
             "stalls": table}

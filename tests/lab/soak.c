@@ -5,13 +5,17 @@
  * datatype, operator, length, root and whether it blocks. The nonblocking operations of a round are
  * outstanding together, on all communicators. The run ends after --operations or --seconds, whichever
  * comes first; only operations on communicators that span hosts count. --first-round continues an earlier
- * run. With --ends FILE rank 0 writes when each round ended, in nanoseconds of the monotonic clock, a line each. Rank 0 prints its progress every ten seconds. One line of JSON at the end has the counts, the next
- * round, and the growth of memory and descriptors after the first fifth.
+ * run. --pause-ms is how long a rank sleeps between two rounds, as if it computed. With --ends FILE rank 0
+ * writes when each round ended, in nanoseconds of the monotonic clock, a line each. Rank 0 prints its
+ * progress every ten seconds. One line of JSON at the end has the counts, the next round, and the growth of
+ * memory and descriptors after the first fifth.
  */
 #include <dirent.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "check.h"
 #include "shapes.h"
@@ -282,11 +286,18 @@ static FILE *open_ends(const char *name) {
     return file;
 }
 
+static void sleep_ms(double ms) {
+    double seconds = floor(ms / 1e3);
+    struct timespec time = {(time_t)seconds, (long)((ms - seconds * 1e3) * 1e6)};
+    nanosleep(&time, NULL);
+}
+
 typedef struct {
     uint64_t operations;
     double seconds;
     uint64_t first_round;
     int depth;
+    double pause_ms;
     const char *ends; /* a file's name, or NULL */
 } bounds;
 
@@ -296,6 +307,7 @@ static bounds take_bounds(int *argc, char **argv) {
     taken.seconds = take_option(argc, argv, "--seconds", 10);
     taken.first_round = (uint64_t)take_option(argc, argv, "--first-round", 1);
     taken.depth = (int)take_option(argc, argv, "--depth", 8);
+    taken.pause_ms = take_option(argc, argv, "--pause-ms", 0);
     taken.ends = take_text(argc, argv, "--ends");
     if (taken.depth < 1 || taken.depth > DEPTH_MAX) {
         fprintf(stderr, "--depth: allowed is 1 to %d\n", DEPTH_MAX);
@@ -322,6 +334,9 @@ int main(int argc, char **argv) {
     long settled_descriptors = 0;
     uint64_t round = limits.first_round;
     for (; !is_over; round++) {
+        if (limits.pause_ms > 0) {
+            sleep_ms(limits.pause_ms);
+        }
         run_round(round, limits.depth, lanes, &mine);
         if (ends != NULL) {
             fprintf(ends, "%lld\n", (long long)check_now_ns());
