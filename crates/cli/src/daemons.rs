@@ -32,6 +32,7 @@ pub(crate) fn manager(flags: ManagerFlags) -> anyhow::Result<ExitCode> {
             authenticates_frames: flags.authenticate_frames,
             ..ManagerConfig::default()
         },
+        late_after: (flags.late_after > 0).then(|| Duration::from_secs(flags.late_after)),
     };
     let shutdown = Shutdown::new();
     let _watch = stop_on_signal(&shutdown)?;

@@ -13,7 +13,9 @@ mod swarm;
 
 pub(crate) use bench::{BenchFlags, BenchRankFlags, CollectiveFlag, PathFlag};
 pub(crate) use daemons::{ManagerFlags, NodeFlags, TokenAction, TokenFlags};
-pub(crate) use inspect::{CompletionsFlags, ConfigFlags, DrainFlags, FabricFlags, ListenFlags};
+pub(crate) use inspect::{
+    CompletionsFlags, ConfigFlags, DrainFlags, FabricFlags, ListenFlags, StatusFlags,
+};
 pub(crate) use lab::{
     LabAction, LabAgentFlags, LabExecFlags, LabFlags, LabNodesFlag, LabRunFlags, LabStatusFlags,
     LabSupervisorFlags, LabUpFlags,
@@ -55,7 +57,7 @@ pub(crate) enum Command {
     Bench(BenchFlags),
     Manager(ManagerFlags),
     Node(NodeFlags),
-    Status(FabricFlags),
+    Status(StatusFlags),
     /// Show the fabric's tree, and the groups that jobs hold on it
     #[command(after_help = inspect::TREE_EXAMPLES)]
     Tree(FabricFlags),

@@ -6,15 +6,28 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 
 use tributary_client::manager::{ManagerClient, ManagerError};
-use tributary_wire::control::{DrainRequest, Drained, GroupStatus, NodeStatus, Status};
+use tributary_wire::control::{
+    DrainRequest, Drained, GroupStatus, NodeStatus, Status, WaitingStatus,
+};
 
-use crate::flags::{DrainFlags, FabricFlags};
+use crate::flags::{DrainFlags, FabricFlags, StatusFlags};
 use crate::tables;
 use crate::usage::UsageError;
 
-/// Prints nodes, jobs and groups.
-pub(crate) fn status(flags: FabricFlags) -> anyhow::Result<ExitCode> {
-    print(&flags, tables_of)
+/// Prints nodes, jobs and groups, or the groups that wait.
+pub(crate) fn status(flags: &StatusFlags) -> anyhow::Result<ExitCode> {
+    if !flags.waiting {
+        return print(&flags.fabric, tables_of);
+    }
+    let mut status = ask(&flags.fabric)?;
+    status.groups.retain(|group| group.waiting.is_some());
+    let mut out = io::stdout().lock();
+    if flags.fabric.json {
+        writeln!(out, "{}", serde_json::to_string(&status.groups)?)?;
+    } else {
+        write!(out, "{}", waiting_of(&status))?;
+    }
+    Ok(ExitCode::SUCCESS)
 }
 
 /// Prints the fabric's tree and every group's.
@@ -117,6 +130,35 @@ fn tables_of(status: &Status) -> String {
     tables::right(&mut groups, 4..6);
     section(&mut text, "groups", status.groups.len(), &groups);
     text
+}
+
+/// The groups that wait, with their jobs, and who is late.
+fn waiting_of(status: &Status) -> String {
+    let mut rows = tables::plain(["group", "job", "name", "label", "waits_for", "seconds", "late"]);
+    for group in &status.groups {
+        let Some(waiting) = &group.waiting else { continue };
+        let job = status.jobs.iter().find(|job| job.job == group.job);
+        let operation = waiting.operation;
+        rows.add_row([
+            group.group.to_string(),
+            group.job.to_string(),
+            job.map_or_else(|| "-".to_owned(), |job| job.name.clone()),
+            group.label.clone(),
+            operation.map_or_else(|| "members".to_owned(), |it| format!("operation {it}")),
+            format!("{:.1}", waiting.waited_ms as f64 / 1e3),
+            late(waiting),
+        ]);
+    }
+    tables::right(&mut rows, 5..6);
+    let mut text = String::new();
+    section(&mut text, "groups that wait", status.groups.len(), &rows);
+    text
+}
+
+/// Hosts whose part has not come, then nodes whose part is on its way.
+fn late(waiting: &WaitingStatus) -> String {
+    let nodes = waiting.nodes.iter().map(|node| format!("{node} (sent)"));
+    waiting.hosts.iter().cloned().chain(nodes).collect::<Vec<_>>().join(" ")
 }
 
 fn section(text: &mut String, name: &str, rows: usize, table: &comfy_table::Table) {
@@ -259,6 +301,7 @@ mod tests {
                     group_node("leaf0", Some("root"), &["m#0"]),
                     group_node("leaf1", Some("root"), &["m#1", "m#2"]),
                 ],
+                waiting: None,
             }],
         }
     }
@@ -287,5 +330,21 @@ group 7 'world' of job 5: epoch 3, 8 osos
         let text = tables_of(&sample());
         assert!(text.starts_with("nodes: 3\n"), "{text}");
         assert!(text.contains("\njobs: 0\n") && text.contains("\ngroups: 1\n"), "{text}");
+    }
+
+    #[test]
+    fn late_hosts_are_named() {
+        let mut status = sample();
+        status.groups[0].waiting = Some(WaitingStatus {
+            operation: Some(17),
+            waited_ms: 12_340,
+            hosts: vec!["m#1".into(), "m#2".into()],
+            nodes: vec!["leaf0".into()],
+        });
+        let text = waiting_of(&status);
+        let row = text.lines().last().unwrap().split_whitespace().collect::<Vec<_>>();
+        let expected =
+            ["7", "5", "-", "world", "operation", "17", "12.3", "m#1", "m#2", "leaf0", "(sent)"];
+        assert_eq!(row, expected, "{text}");
     }
 }

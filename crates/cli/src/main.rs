@@ -67,7 +67,7 @@ fn dispatch(flags: Flags) -> anyhow::Result<ExitCode> {
         Command::Node(flags) => daemons::node(flags),
         Command::Drain(flags) => inspect::drain(&flags),
         Command::Token(flags) => daemons::token(flags),
-        Command::Status(flags) => inspect::status(flags),
+        Command::Status(flags) => inspect::status(&flags),
         Command::Tree(flags) => inspect::tree(flags),
         Command::Listen(flags) => listen::listen(&flags),
         Command::Sim(flags) => match flags.action {

@@ -157,6 +157,7 @@ impl Fabric {
             token: token.clone(),
             fabric: two_level(options.leaves, &host_names(options.hosts))?,
             config: options.manager_limits.clone(),
+            late_after: None,
         };
         let shutdown = Shutdown::new();
         let manager = Manager::new(manager, shutdown.clone())?;

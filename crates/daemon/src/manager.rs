@@ -37,6 +37,9 @@ pub struct ManagerOptions {
     pub fabric: Fabric,
     /// Limits.
     pub config: ManagerConfig,
+    /// A group that waits for an operation's missing parts for so long is logged, with who is late; none if it
+    /// never is.
+    pub late_after: Option<Duration>,
 }
 
 /// Why a manager did not start.
@@ -73,9 +76,9 @@ impl Manager {
     /// # Errors
     /// If the kernel gives no random bytes.
     pub fn new(options: ManagerOptions, shutdown: Shutdown) -> Result<Self, ManagerError> {
-        let ManagerOptions { token, fabric, config } = options;
-        let service =
-            Service::new(config, fabric, shutdown.clone()).map_err(ManagerError::NoEntropy)?;
+        let ManagerOptions { token, fabric, config, late_after } = options;
+        let service = Service::new(config, fabric, late_after, shutdown.clone())
+            .map_err(ManagerError::NoEntropy)?;
         Ok(Self { token, service: Arc::new(service), shutdown })
     }
 

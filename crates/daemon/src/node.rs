@@ -231,7 +231,7 @@ impl Node {
         let Self { options, address, tcp, shm, datagrams, metrics } = self;
         let registry = Registry::new();
         let (poll, waker) = data::poll_and_waker().map_err(system("epoll"))?;
-        let Channels { orders, commands, answers, events } =
+        let Channels { orders, commands, answers, events, waits } =
             Channels::new(Arc::clone(&waker), options.limits.groups);
         shutdown.on_request({
             let waker = Arc::clone(&waker);
@@ -259,6 +259,7 @@ impl Node {
             allow_shm: options.shm_socket.is_some(),
             orders,
             events,
+            waits,
             holdings: Holdings::default(),
             shutdown: shutdown.clone(),
         };

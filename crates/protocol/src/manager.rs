@@ -28,6 +28,7 @@ mod status;
 mod streams;
 #[cfg(test)]
 mod tests;
+mod waits;
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -50,6 +51,7 @@ use streams::{Placement, StreamTrees};
 
 pub use config::{ManagerConfig, MulticastRange};
 pub use error::{AdmitError, DrainError, EventError, GroupError, RegisterError};
+pub use waits::LateGroup;
 
 /// Names one pending [`Manager::request_group`] until its decision; never repeats.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -230,7 +232,7 @@ impl Manager {
         let id = plan.grant.group;
         let stage = Stage::Installing(Installing { ticket, deadline: now, plan });
         let label = request.label.clone();
-        self.groups.insert(id, Group { job, label, members, stage });
+        self.groups.insert(id, Group { job, label, members, stage, told_late: None });
         self.order_level(now, id, 0);
         Ok(ticket)
     }

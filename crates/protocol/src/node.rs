@@ -33,6 +33,7 @@ mod request;
 mod slot;
 mod slots;
 mod stream;
+mod waits;
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
@@ -52,6 +53,7 @@ pub use config::{
 pub use error::FrameError;
 pub use output::{Event, NodeStats, Transmit};
 pub use port::PortId;
+pub use waits::{Wait, WaitsFor};
 
 use distribution::Answer;
 use failed::FailedGroup;

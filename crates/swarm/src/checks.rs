@@ -1,5 +1,7 @@
 //! Checks once all is quiet.
 
+use tributary_protocol::Time;
+
 use super::agenda::End;
 use super::jobs::WantState;
 use super::verdict::Violation;
@@ -63,7 +65,7 @@ impl World<'_> {
         let Some(machine) = &self.manager.machine else {
             return self.report(None, leftover("nothing: it is down"));
         };
-        let status = machine.status();
+        let status = machine.status(Time(0));
         let used = status.nodes.iter().map(|node| node.osos_used).sum::<u32>();
         let (nodes, groups, jobs) = (status.nodes.len(), status.groups.len(), status.jobs.len());
         if nodes != self.nodes.len() {

@@ -274,6 +274,23 @@ pub enum NodeEvent {
     Tick,
 }
 
+/// `POST /v1/nodes/{node}/waits`: what a node's groups wait for; the body is a list of these, and stands for the last
+/// one. Only waits that last are told.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GroupWait {
+    /// The group.
+    pub group: GroupId,
+    /// Its incarnation.
+    pub epoch: Epoch,
+    /// Which of the group's operations is waited for, from 1 on; none while members have yet to join.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub operation: Option<u32>,
+    /// For how long by now, in milliseconds.
+    pub waited_ms: u64,
+    /// Children whose part has not come; none of them if all have, and the node above is waited for.
+    pub missing: Vec<ChildIndex>,
+}
+
 /// `POST /v1/drain`: a node is about to be stopped; its groups are to move away, and no more to come.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DrainRequest {
@@ -496,6 +513,24 @@ pub struct GroupStatus {
     pub osos: u16,
     /// Its aggregation nodes, root first.
     pub nodes: Vec<GroupNodeStatus>,
+    /// What it waits for, if that lasts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub waiting: Option<WaitingStatus>,
+}
+
+/// What holds a group up.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WaitingStatus {
+    /// Which of its operations is waited for, from 1 on; none while members have yet to join.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub operation: Option<u32>,
+    /// For how long, in milliseconds.
+    pub waited_ms: u64,
+    /// Hosts whose part has not come.
+    pub hosts: Vec<String>,
+    /// Nodes that have all from below, and whose part has not come: what lies between them and the next is slow.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub nodes: Vec<String>,
 }
 
 /// One aggregation node of one group.

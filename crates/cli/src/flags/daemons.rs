@@ -51,6 +51,10 @@ pub(crate) struct ManagerFlags {
     /// can make
     #[arg(long)]
     pub(crate) authenticate_frames: bool,
+
+    /// Seconds after which a group that waits for hosts is logged, with their names; 0 for never
+    #[arg(long, value_name = "SECONDS", default_value = "10", value_parser = whole_number(0..=86_400))]
+    pub(crate) late_after: u64,
 }
 
 /// Reads a range of multicast addresses, such as `239.255.70.0/256:7475`.

@@ -12,7 +12,8 @@ const STATUS_EXAMPLES: &str = "\
 Examples:
   tributary status --manager 10.0.0.1:7470 --token-file token
   export TRIBUTARY_MANAGER=10.0.0.1:7470 TRIBUTARY_TOKEN_FILE=token
-  tributary status --json";
+  tributary status --json
+  tributary status --waiting                  why a job hangs";
 
 pub(super) const TREE_EXAMPLES: &str = "\
 Examples:
@@ -30,6 +31,17 @@ Examples:
 /// Show the manager's nodes, jobs and groups
 #[derive(Debug, Args)]
 #[command(after_help = STATUS_EXAMPLES)]
+pub(crate) struct StatusFlags {
+    #[command(flatten)]
+    pub(crate) fabric: FabricFlags,
+
+    /// Show the groups that wait, for how long, and which hosts are late
+    #[arg(long)]
+    pub(crate) waiting: bool,
+}
+
+/// Which manager to ask, and how to show what it says.
+#[derive(Debug, Args)]
 pub(crate) struct FabricFlags {
     /// The manager to ask
     #[arg(long, value_name = "HOST:PORT", env = "TRIBUTARY_MANAGER", value_parser = host_and_port)]

@@ -29,6 +29,7 @@ pub(super) fn router(service: Arc<Service>) -> Router {
     Router::new()
         .route("/v1/nodes", post(register).layer(DefaultBodyLimit::max(OFFER_BYTES_MAX)))
         .route("/v1/nodes/{node}/events", post(take_events))
+        .route("/v1/nodes/{node}/waits", post(take_waits))
         .route("/v1/drain", post(drain))
         .route("/v1/jobs", post(admit))
         .route("/v1/jobs/{job}/groups", post(request_group))
@@ -48,6 +49,15 @@ async fn take_events(
     body: Body,
 ) -> Result<StatusCode, Refused> {
     service.take_events(NodeId(number(node)?), parse(body)?)?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+async fn take_waits(
+    State(service): Shared,
+    node: Number,
+    body: Body,
+) -> Result<StatusCode, Refused> {
+    service.take_waits(NodeId(number(node)?), parse(body)?);
     Ok(StatusCode::NO_CONTENT)
 }
 

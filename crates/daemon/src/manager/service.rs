@@ -3,19 +3,19 @@
 use std::collections::HashMap;
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use axum::response::Response;
 use tokio::sync::oneshot;
 use tributary_protocol::Time;
 use tributary_protocol::manager::{
-    AdmitError, DrainError, EventError, GroupError, Manager, ManagerConfig, RegisterError,
-    RequestTicket,
+    AdmitError, DrainError, EventError, GroupError, LateGroup, Manager, ManagerConfig,
+    RegisterError, RequestTicket,
 };
 use tributary_topology::Fabric;
 use tributary_wire::control::{
-    DrainRequest, Drained, GroupGrant, GroupRequest, JobRequest, NodeEvent, NodeOffer, NodeOrder,
-    Status,
+    DrainRequest, Drained, GroupGrant, GroupRequest, GroupWait, JobRequest, NodeEvent, NodeOffer,
+    NodeOrder, Status, WaitingStatus,
 };
 use tributary_wire::{Epoch, JobId, NodeId};
 
@@ -35,6 +35,8 @@ pub(super) struct Service {
     started: Instant,
     /// While stopping, nodes that disconnect are not logged.
     shutdown: Shutdown,
+    /// A group that waits for so long is logged; none if it never is.
+    late_after: Option<Duration>,
     core: Mutex<Core>,
 }
 
@@ -48,6 +50,16 @@ struct Core {
     ticked: Instant,
 }
 
+/// Says whom a group has been waiting for.
+fn log_late(late: &LateGroup) {
+    let LateGroup { group, job, label, waiting } = late;
+    let WaitingStatus { operation, waited_ms, hosts, nodes } = waiting;
+    let what =
+        operation.map_or_else(|| "members to join".to_owned(), |it| format!("operation {it}"));
+    let late = [&hosts[..], &nodes[..]].concat().join(", ");
+    tracing::warn!(%group, %job, label, late, "waiting for {what} for {:.1} s", *waited_ms as f64 / 1e3);
+}
+
 struct NodeConnection {
     lines: Lines,
     /// Ticks since its last message.
@@ -58,6 +70,7 @@ impl Service {
     pub(super) fn new(
         config: ManagerConfig,
         fabric: Fabric,
+        late_after: Option<Duration>,
         shutdown: Shutdown,
     ) -> io::Result<Self> {
         let seed = random_bytes()?;
@@ -77,7 +90,7 @@ impl Service {
             ticked: Instant::now(),
         };
         let (metrics, started) = (Metrics::new(), Instant::now());
-        Ok(Self { metrics, started, shutdown, core: Mutex::new(core) })
+        Ok(Self { metrics, started, shutdown, late_after, core: Mutex::new(core) })
     }
 
     /// Registers a node. The answer stays open and carries the node's orders.
@@ -116,6 +129,12 @@ impl Service {
         });
         core.deliver();
         outcome
+    }
+
+    /// Notes what a node's groups wait for.
+    pub(super) fn take_waits(&self, node: NodeId, waits: Vec<GroupWait>) {
+        let now = self.now();
+        self.lock().machine.note_waits(now, node, waits);
     }
 
     /// Moves a node's groups away.
@@ -164,13 +183,15 @@ impl Service {
     }
 
     pub(super) fn status(&self) -> Status {
-        self.lock().machine.status()
+        let now = self.now();
+        self.lock().machine.status(now)
     }
 
     /// The metrics as Prometheus text.
     pub(super) fn render_metrics(&self) -> String {
+        let now = self.now();
         let core = self.lock();
-        self.metrics.render(core.machine.stats(), &core.machine.status())
+        self.metrics.render(core.machine.stats(), &core.machine.status(now))
     }
 
     /// Checks deadlines, sends ticks to nodes, and drops nodes that are silent for too long.
@@ -178,6 +199,10 @@ impl Service {
         let now = self.now();
         let mut core = self.lock();
         core.machine.handle_timeout(now);
+        if let Some(patience) = self.late_after {
+            let patience_ms = u64::try_from(patience.as_millis()).unwrap_or(u64::MAX);
+            core.machine.take_late(now, patience_ms).iter().for_each(log_late);
+        }
         if core.ticked.elapsed() >= TICK {
             core.ticked = Instant::now();
             let tick = line(&NodeOrder::Tick);

@@ -5,8 +5,8 @@ use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::time::Duration;
 
 use mio::Waker;
-use tokio::sync::mpsc;
-use tributary_wire::control::{GroupInstall, NodeEvent};
+use tokio::sync::{mpsc, watch};
+use tributary_wire::control::{GroupInstall, GroupWait, NodeEvent};
 use tributary_wire::{Epoch, GroupId};
 
 use super::links::AnyLink;
@@ -27,6 +27,8 @@ pub(super) enum Command {
     Install(Box<GroupInstall>, Option<AnyLink>),
     /// Drop a group.
     Remove(GroupId, Epoch),
+    /// Tell what groups wait for.
+    Survey,
 }
 
 /// The control session's end.
@@ -58,6 +60,7 @@ impl Orders {
 /// The event loop's end for answers.
 pub(super) struct Answers {
     events: mpsc::Sender<NodeEvent>,
+    waits: watch::Sender<Vec<GroupWait>>,
 }
 
 impl Answers {
@@ -69,6 +72,19 @@ impl Answers {
             tracing::error!("answer to the manager is lost: {event:?}");
         }
     }
+
+    /// Tells what groups wait for, unless that was told last. How long they have waited can be told from it.
+    pub(super) fn tell_waits(&self, waits: Vec<GroupWait>) {
+        let same = |told: &GroupWait, now: &GroupWait| {
+            GroupWait { waited_ms: 0, ..told.clone() } == GroupWait { waited_ms: 0, ..now.clone() }
+        };
+        self.waits.send_if_modified(|told| {
+            let is_told = told.len() == waits.len()
+                && told.iter().zip(&waits).all(|(told, now)| same(told, now));
+            *told = waits;
+            !is_told
+        });
+    }
 }
 
 /// Both directions between the control session and the event loop.
@@ -77,17 +93,20 @@ pub(super) struct Channels {
     pub(super) commands: Receiver<Command>,
     pub(super) answers: Answers,
     pub(super) events: mpsc::Receiver<NodeEvent>,
+    pub(super) waits: watch::Receiver<Vec<GroupWait>>,
 }
 
 impl Channels {
     pub(super) fn new(waker: Arc<Waker>, groups_max: u32) -> Self {
         let (sender, commands) = sync_channel(COMMANDS_MAX);
         let (answer, events) = mpsc::channel(ANSWERS_PER_GROUP * groups_max.max(1) as usize);
+        let (tell, waits) = watch::channel(Vec::new());
         Self {
             orders: Orders { commands: sender, waker },
             commands,
-            answers: Answers { events: answer },
+            answers: Answers { events: answer, waits: tell },
             events,
+            waits,
         }
     }
 }

@@ -6,10 +6,12 @@
 
 use std::time::Duration;
 
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 use tributary_wire::NodeId;
-use tributary_wire::control::{GroupInstall, NodeEvent, NodeOrder, NodeRegistration};
+use tributary_wire::control::{
+    GroupInstall, GroupWait, NodeEvent, NodeOrder, NodeRegistration, RefusalCode,
+};
 
 use super::call::{CallError, Caller};
 use super::commands::{Command, LoopGone, Orders};
@@ -24,6 +26,9 @@ use tributary_transport::token::Token;
 const RETRY_MIN: Duration = Duration::from_millis(100);
 const RETRY_MAX: Duration = Duration::from_secs(2);
 
+/// How often groups are surveyed for what they wait for.
+const SURVEY_INTERVAL: Duration = Duration::from_secs(1);
+
 /// Most answers in one call.
 const BATCH_MAX: usize = 256;
 
@@ -35,6 +40,7 @@ pub(super) struct Control {
     pub(super) allow_shm: bool,
     pub(super) orders: Orders,
     pub(super) events: mpsc::Receiver<NodeEvent>,
+    pub(super) waits: watch::Receiver<Vec<GroupWait>>,
     pub(super) holdings: Holdings,
     pub(super) shutdown: Shutdown,
 }
@@ -119,11 +125,19 @@ impl Control {
             holdings: &self.holdings,
             refusals,
         };
-        let path = events_path(node);
+        let path = path_of(node, "events");
         let mut reporter = Caller::new(&self.manager, &self.token);
+        let surveyor = Surveyor {
+            caller: Caller::new(&self.manager, &self.token),
+            path: path_of(node, "waits"),
+            orders: &self.orders,
+            holdings: &self.holdings,
+            waits: self.waits.clone(),
+        };
         tokio::select! {
             ended = forwarder.forward_orders(&mut lines) => ended,
             ended = report(&mut reporter, &path, &mut self.events, &self.holdings, refused) => ended,
+            ended = surveyor.run() => ended,
         }
     }
 }
@@ -203,6 +217,46 @@ impl Forwarder<'_> {
     }
 }
 
+/// Tells the manager what groups wait for.
+struct Surveyor<'a> {
+    caller: Caller,
+    path: String,
+    orders: &'a Orders,
+    holdings: &'a Holdings,
+    waits: watch::Receiver<Vec<GroupWait>>,
+}
+
+impl Surveyor<'_> {
+    async fn run(mut self) -> Result<std::convert::Infallible, SessionError> {
+        // The manager knows nothing of what was told before this session.
+        self.waits.mark_changed();
+        let mut surveys = interval(SURVEY_INTERVAL);
+        surveys.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            tokio::select! {
+                _ = surveys.tick() => if !self.holdings.is_empty() {
+                    self.orders.give(Command::Survey).await?;
+                },
+                changed = self.waits.changed() => {
+                    changed.map_err(|_| LoopGone)?;
+                    self.tell().await?;
+                }
+            }
+        }
+    }
+
+    async fn tell(&mut self) -> Result<(), SessionError> {
+        let waits = self.waits.borrow_and_update().clone();
+        match self.caller.post(&self.path, &waits).await {
+            Ok(answer) => drop_body(answer).await,
+            // A manager that is older does not ask who is late.
+            Err(CallError::Refused { refusal, .. }) if refusal.code == RefusalCode::NotFound => {}
+            Err(error) => return Err(error.into()),
+        }
+        Ok(())
+    }
+}
+
 async fn next_order<B>(lines: &mut Lines<B>) -> Result<NodeOrder, SessionError>
 where
     B: hyper::body::Body<Data = hyper::body::Bytes> + Unpin,
@@ -243,6 +297,6 @@ async fn drop_body(answer: hyper::Response<hyper::body::Incoming>) {
     let _ = timeout(TICK, http_body_util::Limited::new(answer.into_body(), 4096).collect()).await;
 }
 
-fn events_path(node: NodeId) -> String {
-    format!("/v1/nodes/{node}/events")
+fn path_of(node: NodeId, what: &str) -> String {
+    format!("/v1/nodes/{node}/{what}")
 }

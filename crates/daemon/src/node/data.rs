@@ -10,6 +10,7 @@ mod groups;
 mod installed;
 mod traffic;
 mod waiting;
+mod waits;
 
 use std::io;
 use std::net::SocketAddr;
@@ -34,6 +35,7 @@ use super::scheduling;
 use crate::shutdown::Shutdown;
 use groups::Removals;
 use installed::Installed;
+use waits::Waits;
 
 /// Events taken from the kernel at once.
 const EVENTS_MAX: usize = 256;
@@ -94,6 +96,7 @@ pub(super) struct DataLoop {
     answers: Answers,
     installed: Installed,
     removals: Removals,
+    waits: Waits,
     clock: Instant,
     spin: Duration,
     counters: Counters,
@@ -167,6 +170,7 @@ impl DataLoop {
             answers,
             installed: Installed::default(),
             removals: Removals::default(),
+            waits: Waits::default(),
             clock,
             spin: options.spin,
             counters: Counters::default(),
@@ -204,6 +208,10 @@ impl DataLoop {
             match command {
                 Command::Install(install, link) => self.install(*install, link),
                 Command::Remove(group, epoch) => self.removals.add(group, epoch),
+                Command::Survey => {
+                    let lasting = self.waits.survey(Instant::now(), self.machine.waits());
+                    self.answers.tell_waits(lasting);
+                }
             }
         }
     }

@@ -27,6 +27,11 @@ struct Holding {
 }
 
 impl Holdings {
+    /// Whether it holds no group at all.
+    pub(super) fn is_empty(&self) -> bool {
+        self.groups.borrow().is_empty()
+    }
+
     /// The event loop is about to be told to install a group.
     pub(super) fn on_install(&self, install: &GroupInstall) {
         let holding = Holding { held: install.held(), is_installed: false };

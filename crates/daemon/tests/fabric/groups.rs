@@ -185,3 +185,24 @@ fn a_job_that_dies_gives_back_what_it_held() {
         });
     });
 }
+
+#[test]
+fn status_names_the_hosts_that_a_group_waits_for() {
+    guarded(|| {
+        let fabric = fabric(4, 2);
+        let job = Job::admit(&fabric);
+        let group = job.group(&hosts(4), 4, 1024);
+        let mut members = members(&group, Way::Tcp);
+        sum_once(&mut members, 1.0);
+        let waiting = || fabric.status().groups[0].waiting.clone();
+        for early in [0, 1, 3] {
+            members[early].contribute(&[1.0]);
+        }
+        eventually("the late host is known", || {
+            waiting().is_some_and(|it| it.hosts == hosts(4)[2..3] && it.operation == Some(2))
+        });
+        assert_eq!(waiting().unwrap().nodes, [""; 0]);
+        members[2].contribute(&[1.0]);
+        eventually("nobody is late", || waiting().is_none());
+    });
+}

@@ -38,6 +38,7 @@ impl RunningManager {
             token: token.clone(),
             fabric: Fabric::new(),
             config: ManagerConfig::default(),
+            late_after: None,
         };
         let shutdown = Shutdown::new();
         let manager = Manager::new(options, shutdown.clone()).unwrap();

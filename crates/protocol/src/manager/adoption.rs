@@ -44,7 +44,7 @@ impl Manager {
         let state = MemberState::Installed;
         // Root first, level by level.
         let at = group.members.partition_point(|member| member.level <= level);
-        group.members.insert(at, Member { node, name, parent, children, level, state });
+        group.members.insert(at, Member { node, name, parent, children, level, state, wait: None });
         #[cfg(feature = "planted-bugs")]
         if self.forgets_to_count(held.group) {
             return true;
@@ -76,7 +76,8 @@ impl Manager {
         let &HeldGroup { group, epoch, osos, payload_max_bytes, stream, .. } = held;
         let stage = Stage::Live(Terms { group, epoch, osos, payload_max_bytes, stream });
         let (job, label) = (held.record.job, held.record.label.clone());
-        self.groups.insert(group, Group { job, label, members: Vec::new(), stage });
+        self.groups
+            .insert(group, Group { job, label, members: Vec::new(), stage, told_late: None });
         self.stats.groups_adopted += 1;
         true
     }

@@ -11,6 +11,7 @@ use super::RequestTicket;
 use super::error::EventError;
 use super::nodes::NodeTable;
 use super::plan::{Plan, Terms};
+use super::waits::Wait;
 use crate::Time;
 
 /// How much of a group one node has.
@@ -36,6 +37,8 @@ pub(super) struct Member {
     pub(super) children: Vec<String>,
     pub(super) level: u32,
     pub(super) state: MemberState,
+    /// What it says that it waits for.
+    pub(super) wait: Option<Wait>,
 }
 
 pub(super) struct Installing {
@@ -56,6 +59,8 @@ pub(super) struct Group {
     /// Root first, level by level.
     pub(super) members: Vec<Member>,
     pub(super) stage: Stage,
+    /// The operation that was told late last; 0 while members had yet to join.
+    pub(super) told_late: Option<u32>,
 }
 
 #[derive(Default)]
@@ -141,6 +146,10 @@ impl GroupTable {
         self.groups.get_mut(&id)
     }
 
+    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = (GroupId, &mut Group)> {
+        self.groups.iter_mut().map(|(id, group)| (*id, group))
+    }
+
     /// A group that the caller has found.
     pub(super) fn live(&mut self, id: GroupId) -> &mut Group {
         self.groups.get_mut(&id).expect("the caller found the group")
@@ -217,6 +226,7 @@ pub(super) fn members(tree: &GroupTree, nodes: &NodeTable, hosts: &[String]) -> 
             children: part.children.iter().map(child_name).collect(),
             level: part.level,
             state: MemberState::Planned,
+            wait: None,
         })
         .collect()
 }

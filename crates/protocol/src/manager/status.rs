@@ -7,12 +7,13 @@ use tributary_wire::{GroupId, NodeId};
 use super::Manager;
 use super::groups::{Group, Stage};
 use super::nodes::LivingNode;
+use crate::Time;
 
 impl Manager {
     /// The living nodes, admitted jobs and granted groups. Groups that are being installed count in
     /// the nodes' OSOs and in their job's number of groups.
     #[must_use]
-    pub fn status(&self) -> Status {
+    pub fn status(&self, now: Time) -> Status {
         let tree = self.tree();
         Status {
             nodes: self.nodes.iter().map(|(id, node)| node_status(tree, id, node)).collect(),
@@ -31,7 +32,7 @@ impl Manager {
                 .groups
                 .iter()
                 .filter(|(_, group)| matches!(group.stage, Stage::Live(_)))
-                .map(|(id, group)| group_status(id, group))
+                .map(|(id, group)| group_status(now, id, group))
                 .collect(),
         }
     }
@@ -49,7 +50,7 @@ fn node_status(tree: &AggregationTree, node: NodeId, living: &LivingNode) -> Nod
     }
 }
 
-fn group_status(id: GroupId, group: &Group) -> GroupStatus {
+fn group_status(now: Time, id: GroupId, group: &Group) -> GroupStatus {
     GroupStatus {
         group: id,
         epoch: group.epoch(),
@@ -65,5 +66,6 @@ fn group_status(id: GroupId, group: &Group) -> GroupStatus {
                 children: member.children.clone(),
             })
             .collect(),
+        waiting: group.waiting(now),
     }
 }

@@ -3,6 +3,7 @@
 mod adoption;
 mod random;
 mod stories;
+mod waits;
 
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::format;
@@ -155,7 +156,7 @@ impl Site {
 
     /// OSOs in use, by node name.
     pub(super) fn used(&self) -> BTreeMap<String, u32> {
-        let nodes = self.manager.status().nodes;
+        let nodes = self.manager.status(Time(0)).nodes;
         nodes.into_iter().map(|node| (node.registration.name, node.osos_used)).collect()
     }
 

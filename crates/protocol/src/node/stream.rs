@@ -40,8 +40,8 @@ use crate::payloads::{Arena, ArenaId};
 
 mod group;
 
-pub(super) use group::GroupStream;
-use group::{PendingStage, PendingStream, Step};
+pub(super) use group::{GroupStream, PendingStage};
+use group::{PendingStream, Step};
 
 /// One tree's stream lock on this node.
 #[derive(Debug)]

@@ -1,6 +1,7 @@
 //! Goal: every refusal of a node, and its limits. Method: one node, and frames written by hand.
 
 mod external_receiver;
+mod waits;
 
 use alloc::vec;
 use alloc::vec::Vec;

@@ -34,7 +34,7 @@ fn grant_two(site: &mut Site, job: &JobAdmission) -> Held {
             site.report(node, super::installed(&install));
         }
     }
-    assert_eq!(site.manager.status().groups.len(), 2);
+    assert_eq!(site.manager.status(Time(0)).groups.len(), 2);
     held
 }
 
@@ -78,14 +78,14 @@ fn the_view_is_that_of_the_manager_before_in_whatever_order_nodes_come() {
     let mut before = first();
     let job = before.job();
     let held = grant_two(&mut before, &job);
-    let (groups, used) = (before.manager.status().groups, before.used());
+    let (groups, used) = (before.manager.status(Time(0)).groups, before.used());
     for order in [[0, 1, 2], [2, 1, 0], [1, 0, 2], [1, 2, 0]] {
         let mut after = second();
         for at in order {
             assert_eq!(register(&mut after, NAMES[at], &held.0[at]), []);
         }
         assert_eq!(after.used(), used);
-        let known = after.manager.status();
+        let known = after.manager.status(Time(0));
         for (known, was) in known.groups.iter().zip(&groups) {
             assert_eq!((known.group, known.epoch, known.osos), (was.group, was.epoch, was.osos));
             assert_eq!((&known.label, known.job), (&was.label, was.job));
@@ -127,7 +127,7 @@ fn a_job_comes_back_to_its_groups_and_takes_them_along_when_it_ends() {
     after.drain();
     assert_eq!(after.take_removals().len(), 5, "of three groups on one to three nodes");
     assert_eq!(after.used_in_all(), 0);
-    assert!(after.manager.status().jobs.is_empty());
+    assert!(after.manager.status(Time(0)).jobs.is_empty());
 }
 
 #[test]
@@ -148,7 +148,7 @@ fn a_job_that_nobody_resumes_is_gone_with_its_last_group() {
         }
     }
     assert_eq!(after.used_in_all(), 0);
-    let status = after.manager.status();
+    let status = after.manager.status(Time(0));
     assert!(status.groups.is_empty() && status.jobs.is_empty());
 }
 
@@ -214,7 +214,7 @@ fn what_no_manager_wrote_is_removed() {
         let mut after = second();
         assert_eq!(register(&mut after, "leaf0", &[bad]).len(), 1);
         assert_eq!(after.used_in_all(), 0);
-        assert!(after.manager.status().groups.is_empty());
+        assert!(after.manager.status(Time(0)).groups.is_empty());
     }
     // One that is told twice counts once.
     let mut after = second();

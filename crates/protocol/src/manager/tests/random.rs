@@ -174,7 +174,8 @@ impl World {
             return;
         }
         // A group that is not granted has no member that could leave.
-        let granted = self.site.manager.status().groups.iter().any(|live| live.epoch == epoch);
+        let granted =
+            self.site.manager.status(Time(0)).groups.iter().any(|live| live.epoch == epoch);
         if granted {
             played.installed.remove(&(group, epoch));
             played.holds.remove(&(group, epoch));
@@ -211,7 +212,7 @@ impl World {
     }
 
     fn check(&self) {
-        let status = self.site.manager.status();
+        let status = self.site.manager.status(Time(0));
         for node in &status.nodes {
             let holds: u32 =
                 self.played[&node.node].holds.values().map(|osos| u32::from(*osos)).sum();

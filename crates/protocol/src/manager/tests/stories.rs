@@ -160,7 +160,7 @@ fn a_jobs_end_undoes_what_it_holds_and_what_it_waits_for() {
     assert_eq!(site.decisions[&pending], Err(GroupError::JobEnded { job: job.job }));
     assert!(site.used().values().all(|used| *used == 2));
     assert_eq!(site.request(&job, &ACROSS, 1), Err(GroupError::UnknownJob { job: job.job }));
-    let status = site.manager.status();
+    let status = site.manager.status(Time(0));
     assert_eq!((status.jobs.len(), status.groups.len()), (1, 1));
     site.manager.handle_lease_closed(job.job);
 }
@@ -192,7 +192,7 @@ fn a_failure_removes_the_group_everywhere() {
     );
     assert_eq!(site.take_removals().len(), 3);
     assert_eq!(site.used_in_all(), 0);
-    assert!(site.manager.status().groups.is_empty());
+    assert!(site.manager.status(Time(0)).groups.is_empty());
     assert_eq!(site.manager.stats().groups_cut, 1);
 }
 
@@ -264,7 +264,8 @@ fn a_drained_node_loses_its_groups_and_gets_no_more_until_it_registers_anew() {
     assert_eq!(refused, Err(GroupError::NodeDrained { node: "leaf0".into() }));
     site.grant(&job, &["h0", "h4"], 1);
     assert_eq!(site.used()["leaf0"], 0);
-    let draining = |site: &Site| site.manager.status().nodes.iter().any(|node| node.is_draining);
+    let draining =
+        |site: &Site| site.manager.status(Time(0)).nodes.iter().any(|node| node.is_draining);
     assert!(draining(&site));
     let nobody = Err(DrainError::UnknownNode { name: "nobody".into() });
     assert_eq!(site.manager.drain_node(&request("nobody")), nobody);
@@ -365,7 +366,7 @@ fn useless_registrations_are_refused() {
     let mut short = registration("n", 4, 4);
     short.payload_max_bytes = 15;
     assert!(matches!(refuse(short), RegisterError::Capacity { min: 16, .. }));
-    assert_eq!(site.manager.status().nodes.len(), 3);
+    assert_eq!(site.manager.status(Time(0)).nodes.len(), 3);
 }
 
 #[test]
@@ -406,7 +407,7 @@ fn status_shows_the_tree_and_the_groups() {
     let mut site = site();
     let job = site.job();
     site.grant(&job, &ACROSS, 4);
-    let status = site.manager.status();
+    let status = site.manager.status(Time(0));
     let parent = |name: &str| {
         let node = status.nodes.iter().find(|node| node.registration.name == name).unwrap();
         node.parent.clone()
@@ -488,7 +489,8 @@ fn groups_of_different_placements_share_no_stream_lock() {
     assert_eq!((third, grant_without.stream), (None, None), "the nodes have two locks each");
     // The first placement's groups end, and its number is free.
     for group in [grant.group, GroupId(1)] {
-        let epoch = site.manager.status().groups.iter().find(|it| it.group == group).unwrap().epoch;
+        let epoch =
+            site.manager.status(Time(0)).groups.iter().find(|it| it.group == group).unwrap().epoch;
         let root = site.node["root"];
         site.report(root, NodeEvent::Failed { group, epoch, reason: "gone".into() });
     }

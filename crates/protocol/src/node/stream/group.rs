@@ -84,6 +84,11 @@ impl GroupStream {
                 .is_some_and(|pending| pending.cut.request().operation == operation)
     }
 
+    /// Whether a child has sent the pending stream request.
+    pub(in crate::node) fn has_requested(&self, child: ChildIndex) -> bool {
+        self.requested.has(child)
+    }
+
     /// Whether the other children wait for this child's part in a stream.
     pub(in crate::node) fn awaits(&self, child: ChildIndex) -> bool {
         self.pending.is_some() || (self.active.is_some() && !self.done.has(child))

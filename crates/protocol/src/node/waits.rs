@@ -1,0 +1,109 @@
+//! Which children a group waits for.
+//!
+//! Nothing is kept for this: it is read off the slots when somebody asks, and the data path pays nothing. How long a
+//! wait lasts, whoever asks repeatedly finds out.
+
+use alloc::vec::Vec;
+
+use tributary_wire::{ChildIndex, Epoch, GroupId, OperationNumber};
+
+use super::Node;
+use super::group::Group;
+use super::slot::{Phase, Slot};
+use super::slots::Slots;
+use super::stream::PendingStage;
+
+/// What a group waits for at a node: the oldest thing that holds it up.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Wait {
+    /// The group.
+    pub group: GroupId,
+    /// Its incarnation.
+    pub epoch: Epoch,
+    /// What for. Equal as long as it is the same wait.
+    pub for_what: WaitsFor,
+    /// Children whose part has not come; none of them if all have, and the parent is waited for.
+    pub missing: Vec<ChildIndex>,
+}
+
+/// What a group's children have yet to send.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WaitsFor {
+    /// That they join.
+    Members,
+    /// Their part in an operation.
+    Operation {
+        /// The operation.
+        operation: OperationNumber,
+        /// The number of the part of its vector.
+        part: u32,
+    },
+}
+
+impl Node {
+    /// What its groups wait for now, one by one. Costs a few slots' reading for each group.
+    pub fn waits(&self) -> impl Iterator<Item = Wait> + '_ {
+        self.groups.iter().flatten().filter_map(|group| group.wait())
+    }
+}
+
+impl Group {
+    fn wait(&self) -> Option<Wait> {
+        let (for_what, missing) = self
+            .wait_for_members()
+            .or_else(|| self.wait_of(self.slots.oldest_open()?))
+            .or_else(|| self.wait_for_stream())?;
+        Some(Wait { group: self.id, epoch: self.epoch, for_what, missing })
+    }
+
+    fn wait_for_members(&self) -> Option<(WaitsFor, Vec<ChildIndex>)> {
+        self.join_by?;
+        let missing = self.children_that(|at| !self.children[usize::from(at.0)].has_joined);
+        Some((WaitsFor::Members, missing))
+    }
+
+    fn wait_for_stream(&self) -> Option<(WaitsFor, Vec<ChildIndex>)> {
+        let stream = self.stream.as_ref()?;
+        if let Some(active) = &stream.active {
+            return self.wait_of(active.slots.oldest_open()?);
+        }
+        let pending = stream.pending.filter(|it| it.stage != PendingStage::Queued)?;
+        let operation = pending.cut.request().operation;
+        let missing = match pending.stage {
+            PendingStage::Gathering => self.children_that(|child| !stream.has_requested(child)),
+            _ => Vec::new(),
+        };
+        Some((WaitsFor::Operation { operation, part: 0 }, missing))
+    }
+
+    /// What a slot waits for; none if it has its result.
+    fn wait_of(&self, slot: &Slot) -> Option<(WaitsFor, Vec<ChildIndex>)> {
+        let part = slot.part?;
+        let missing = match slot.phase {
+            Phase::Done => return None,
+            Phase::Forwarded => Vec::new(),
+            Phase::Gathering => self.children_that(|child| !slot.arrived.has(child)),
+        };
+        Some((WaitsFor::Operation { operation: part.operation, part: part.sequence.0 }, missing))
+    }
+
+    fn children_that(&self, is_meant: impl Fn(ChildIndex) -> bool) -> Vec<ChildIndex> {
+        (0..self.children.len() as u16).map(ChildIndex).filter(|child| is_meant(*child)).collect()
+    }
+}
+
+impl Slots {
+    /// The slot of the lowest number that lacks contributions; if none does, of the lowest that lacks its result.
+    /// Results that came to all members by multicast may never come here.
+    fn oldest_open(&self) -> Option<&Slot> {
+        self.oldest_in(Phase::Gathering).or_else(|| self.oldest_in(Phase::Forwarded))
+    }
+
+    fn oldest_in(&self, phase: Phase) -> Option<&Slot> {
+        let of_phase = || self.iter().filter(|slot| slot.part.is_some() && slot.phase == phase);
+        let sequence = |slot: &Slot| slot.part.map_or(0, |part| part.sequence.0);
+        let any = sequence(of_phase().next()?);
+        // All lie within two windows of each other, wherever the numbers wrap.
+        of_phase().min_by_key(|slot| sequence(slot).wrapping_sub(any) as i32)
+    }
+}
