@@ -67,7 +67,8 @@ fn messages() -> Vec<(String, Message)> {
     for (name, target) in TARGETS {
         add(&format!("request to {name}"), Message::Request(sum(target, true)));
     }
-    add("request without data", Message::Request(sum(Target::All, false)));
+    let nothing = part(Operator::Broadcast, Datatype::U8, Target::All, false);
+    add("request without data", Message::Request(nothing));
     let behind = RetransmitState { attempt: 255, behind: 0x0506 };
     let late = Part { retransmit: behind, ..sum(Target::All, true) };
     add("result", Message::Result(late));
