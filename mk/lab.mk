@@ -7,6 +7,9 @@ lab-tools: ## Find ip, tc and nft, which the lab needs (as root on Debian: insta
 .PHONY: test-lab bench-lab soak-lab
 test-lab: build mpi-venvs lab-tools ## Run MPI programs on hosts of a lab, under both MPIs
 	$(PYTHON) tests/lab/test.py --tributary $(PROGRAM)
+	$(PYTHON) tests/lab/nemesis.py --tributary $(PROGRAM) --seconds 40
+	$(PYTHON) tests/lab/nemesis.py --tributary $(PROGRAM) --seconds 20 --only "upgrade node"
+	$(PYTHON) tests/lab/kills.py --tributary $(PROGRAM) --jobs 15
 
 # Writes JSON and a plot to build/bench/, and tables to docs/benchmarks.md. One table alone:
 # tests/lab/bench.py --cases none --also TABLE.

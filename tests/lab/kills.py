@@ -1,0 +1,245 @@
+#!/usr/bin/env python3
+"""Starts MPI jobs on a fabric and kills them at random moments, in random ways, and looks for what stays behind.
+
+Manager and nodes run on this machine, which acts as several hosts. After every job no process of it may be left, and
+manager and nodes must have freed everything. At the end the daemons have the descriptors, threads and locks that they
+had after the first jobs, and there is nothing new in shared memory or among temporary files but what the MPI leaves.
+Everything is drawn from the seed, so a run can be repeated, except what the machine makes of it.
+"""
+
+import contextlib
+import json
+import os
+import pathlib
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+from soak import ROOT, compile_program, parser_of
+
+sys.path.insert(0, str(ROOT / "mk"))
+import mpi_launch  # noqa: E402, its folder is on the path only now
+
+# The variable by which the processes of a job are known.
+MARK = "TRIBUTARY_KILLED_JOB"
+# Jobs after which the daemons have allocated what they keep.
+SETTLED_AFTER = 10
+# Longest life of a job before it is killed, in seconds: set-up takes about half of it.
+LIFE_MAX = 1.5
+# How long an end may take, in seconds.
+END_WITHIN = 20
+# What MPIs leave when they are killed.
+OF_MPI = ("mpich_shm", "mpich_shar_tmp", "ucx_shm", "vader_segment", "sm_segment", "ompi.", "prte.", "pmix")
+
+
+def parse_arguments():
+    parser = parser_of(__doc__.splitlines()[0])
+    parser.add_argument("--mpi", choices=["openmpi", "mpich"], default="mpich")
+    parser.add_argument("--jobs", type=int, default=1000)
+    parser.add_argument("--ranks", type=int, default=4)
+    parser.add_argument("--hosts", type=int, default=2)
+    parser.add_argument("--seed", type=int, default=1)
+    return parser.parse_args()
+
+
+class Fabric:
+    """A manager and two nodes on this machine."""
+
+    def __init__(self, program, folder):
+        self.program, self.folder, self.daemons = program, folder, []
+        self.token = folder / "token"
+        subprocess.run([program, "token", "create", self.token], check=True, stdout=subprocess.DEVNULL)
+        said = self.start("manager", "--listen", "127.0.0.1:0", "--token-file", self.token)
+        self.manager = said.split()[-1]
+        for name in ("one", "two"):
+            self.start("node", "--manager", self.manager, "--token-file", self.token, "--listen", "127.0.0.1:0",
+                       "--name", name)
+
+    def start(self, *words):
+        with open(self.folder / f"log-{len(self.daemons)}", "w", encoding="utf-8") as log:
+            daemon = subprocess.Popen([self.program, *words], stdout=subprocess.PIPE, stderr=log, text=True)
+        self.daemons.append(daemon)
+        return daemon.stdout.readline()
+
+    def stop(self):
+        for daemon in self.daemons:
+            daemon.terminate()
+        for daemon in self.daemons:
+            daemon.wait(timeout=END_WITHIN)
+
+    def held(self):
+        """What jobs hold of it, for people; empty if nothing."""
+        answer = subprocess.run([self.program, "status", "--json", "--manager", self.manager, "--token-file", self.token],
+                                check=True, capture_output=True, text=True)
+        status = json.loads(answer.stdout)
+        nodes = [f"{node['osos_used']} OSOs of {node['registration']['name']}"
+                 for node in status["nodes"] if node["osos_used"]]
+        held = [f"{len(status[what])} {what}" for what in ("jobs", "groups") if status[what]]
+        missing = [f"{len(status['nodes'])} nodes of 2"] if len(status["nodes"]) != 2 else []
+        return ", ".join(held + nodes + missing)
+
+    def usage(self):
+        """Descriptors, threads and locks of each daemon."""
+        locks = pathlib.Path("/proc/locks").read_text(encoding="utf-8").splitlines()
+        rows = []
+        for daemon in self.daemons:
+            process = pathlib.Path(f"/proc/{daemon.pid}")
+            rows.append({"descriptors": len(list((process / "fd").iterdir())),
+                         "threads": len(list((process / "task").iterdir())),
+                         "locks": sum(line.split()[4] == str(daemon.pid) for line in locks)})
+        return rows
+
+    def resident_kib(self):
+        def of(daemon):
+            status = pathlib.Path(f"/proc/{daemon.pid}/status").read_text(encoding="utf-8")
+            return next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmRSS"))
+        return [of(daemon) for daemon in self.daemons]
+
+
+def processes_of(job):
+    """The processes that belong to a job, by their environment."""
+    mark, found = f"{MARK}={job}".encode(), []
+    for process in pathlib.Path("/proc").iterdir():
+        if not process.name.isdigit():
+            continue
+        with contextlib.suppress(OSError):
+            if mark in (process / "environ").read_bytes().split(b"\0"):
+                found.append(int(process.name))
+    return found
+
+
+def is_alive(pid):
+    with contextlib.suppress(OSError):
+        state = pathlib.Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rsplit(")", 1)[1].split()[0]
+        return state != "Z"
+    return False
+
+
+def name_of(pid):
+    with contextlib.suppress(OSError):
+        return pathlib.Path(f"/proc/{pid}/comm").read_text(encoding="utf-8").strip()
+    return ""
+
+
+def kill(draw, pids, program):
+    """Kills some of a job's processes, and says which."""
+    ranks = [pid for pid in pids if name_of(pid) == program.name[:15]]
+    others = [pid for pid in pids if pid not in ranks]
+    how = draw.choice(["everything", "a rank", "the ranks", "the launcher first", "everything, politely"])
+    groups = {"everything": [pids], "everything, politely": [pids], "a rank": [ranks and [draw.choice(ranks)]],
+              "the ranks": [ranks], "the launcher first": [others, ranks]}[how]
+    for at, victims in enumerate(groups):
+        time.sleep(0.2 * at)
+        for pid in draw.sample(victims, len(victims)):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGTERM if "politely" in how else signal.SIGKILL)
+    return how
+
+
+def eventually(condition, within=END_WITHIN):
+    until = time.monotonic() + within
+    while not condition():
+        if time.monotonic() > until:
+            return False
+        time.sleep(0.02)
+    return True
+
+
+def run_job(draw, number, fabric, program, arguments):
+    """One job from its start to its end; what stays behind, for people."""
+    job = f"{os.getpid()}-{number}"
+    environment = mpi_launch.environment(
+        TRIBUTARY_MANAGER=fabric.manager, TRIBUTARY_TOKEN_FILE=str(fabric.token), TMPDIR=str(fabric.folder / "tmp"),
+        LD_PRELOAD=str(arguments.tributary.resolve().with_name("libtributary.so")),
+        TRIBUTARY_HOSTS=str(arguments.hosts), TRIBUTARY_BETWEEN_HOSTS="tree", **{MARK: job})
+    words = [arguments.venvs.resolve() / arguments.mpi / "bin/mpirun", "-n", str(arguments.ranks), program,
+             "--operations", "1e18", "--seconds", "60", "--seed", str(number), "--depth", "4"]
+    launched = subprocess.Popen(words, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                                stderr=subprocess.DEVNULL, start_new_session=True)
+    life = draw.uniform(0, LIFE_MAX)
+    time.sleep(life)
+    how = kill(draw, processes_of(job), program)
+    # Where no process had come up yet there was none to kill.
+    if not eventually(lambda: launched.poll() is not None, 3):
+        how = "nothing, then everything"
+        for pid in processes_of(job):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        launched.wait(timeout=END_WITHIN)
+    told = f"job {number}, {how} killed after {life:.2f} s"
+    alive = lambda: [pid for pid in processes_of(job) if is_alive(pid)]
+    if not eventually(lambda: not alive()):
+        left = [f"{pid} {name_of(pid)}" for pid in alive()]
+        for pid in alive():
+            os.kill(pid, signal.SIGKILL)
+        return how, [f"{told}: processes stay: {left}"]
+    if not eventually(lambda: not fabric.held()):
+        return how, [f"{told}: {fabric.held()} stay"]
+    return how, []
+
+
+def files_in(*folders):
+    return {file for folder in folders for file in pathlib.Path(folder).rglob("*")}
+
+
+def remove_what_mpi_left(before, *folders):
+    """It would fill the memory after some hundred jobs."""
+    for file in files_in(*folders) - before:
+        if file.is_file() and any(name in str(file) for name in OF_MPI):
+            file.unlink(missing_ok=True)
+
+
+def least_usage(fabric):
+    """What the daemons hold while they do nothing: what closes takes a moment."""
+    def at_rest():
+        time.sleep(0.5)
+        return fabric.usage()
+    several = [at_rest() for _ in range(6)]
+    return [{what: min(rows[at][what] for rows in several) for what in row} for at, row in enumerate(several[0])]
+
+
+def main():
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    arguments = parse_arguments()
+    program = compile_program(arguments)
+    draw = random.Random(arguments.seed)
+    problems, ways = [], {}
+    with tempfile.TemporaryDirectory(prefix="tributary-kills-") as temporary:
+        folder = pathlib.Path(temporary)
+        (folder / "tmp").mkdir()
+        fabric = Fabric(arguments.tributary.resolve(), folder)
+        try:
+            before = files_in("/dev/shm", folder / "tmp")
+            settled, settled_kib = None, None
+            for number in range(arguments.jobs):
+                how, stays = run_job(draw, number, fabric, program, arguments)
+                ways[how] = ways.get(how, 0) + 1
+                problems += stays
+                remove_what_mpi_left(before, "/dev/shm")
+                if number + 1 == min(SETTLED_AFTER, arguments.jobs):
+                    settled, settled_kib = least_usage(fabric), fabric.resident_kib()
+                if (number + 1) % 50 == 0:
+                    print(f"{number + 1} of {arguments.jobs} jobs, {len(problems)} problems", flush=True)
+            held = least_usage(fabric)
+            if any(now[what] > then[what] for now, then in zip(held, settled) for what in now):
+                problems.append(f"daemons hold {held}, after {SETTLED_AFTER} jobs {settled}")
+            new = files_in("/dev/shm", folder / "tmp") - before
+            names = [str(file) for file in sorted(new)]
+            problems += [f"{file} stays" for file in names if not any(name in file for name in OF_MPI)]
+            grown = [now - then for now, then in zip(fabric.resident_kib(), settled_kib)]
+        finally:
+            fabric.stop()
+    killed = ", ".join(f"{count} {how}" for how, count in sorted(ways.items()))
+    print(f"{arguments.jobs} jobs killed: {killed}; the daemons' memory grew by {grown} KiB; "
+          f"{len(problems)} problems")
+    if problems:
+        print(*problems, sep="\n", file=sys.stderr)
+    return bool(problems)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
