@@ -187,6 +187,7 @@ impl FailoverTree {
         means.alarm.attend_to();
         if let State::InTree(member) = &mut self.state {
             if means.links.is_called(Epoch(means.lost + 1)) {
+                member.suspect_node();
                 self.lose_tree()?;
             } else {
                 // Whoever has called, but has not said what for, wakes this leader by saying it.
@@ -195,7 +196,7 @@ impl FailoverTree {
                 match member.poll_link() {
                     Ok(is_over) => {
                         self.is_over |= is_over && was_running;
-                        member.heed_warning();
+                        member.heed_doubt();
                     }
                     Err(abort) => self.on_abort(abort)?,
                 }

@@ -1,8 +1,8 @@
 //! A leader's place in an aggregation tree: the endpoint machine over its link.
 
 mod datagrams;
+mod doubts;
 mod enter;
-mod given_up;
 mod retained;
 mod round;
 mod running;
@@ -135,16 +135,21 @@ impl TreeMember {
         self.poll()
     }
 
-    /// Asks the node whether it is there, if another member of this process has given it up.
-    pub(crate) fn heed_warning(&mut self) {
-        if given_up::is_known(&self.address) {
+    /// Asks the node whether it is there, if other members of this process have reason to doubt it.
+    pub(crate) fn heed_doubt(&mut self) {
+        if doubts::patience(&self.address).is_some() {
             self.check();
         }
     }
 
-    /// Whether another member of this process has given the node up, and its answer is still awaited here.
+    /// Whether the node is in doubt, and its answer still awaited.
     pub(crate) fn is_in_doubt(&self) -> bool {
-        self.endpoint.awaits_answer() && given_up::is_known(&self.address)
+        self.endpoint.awaits_answer() && doubts::patience(&self.address).is_some()
+    }
+
+    /// Others have found the tree lost. The node may be why, and belong to trees of which nobody has found it.
+    pub(crate) fn suspect_node(&self) {
+        doubts::suspect(&self.address);
     }
 
     /// Whether an operation is under way.
@@ -359,11 +364,11 @@ impl InterHost for TreeMember {
     /// has to be asked.
     fn check(&mut self) {
         self.round = Round::Full;
-        let is_warned = given_up::is_known(&self.address);
-        let patience = if is_warned { Patience::WARNED } else { Patience::USUAL };
+        let doubted = doubts::patience(&self.address);
+        let patience = doubted.unwrap_or(Patience::USUAL);
         let is_there = self.endpoint.ask_node(time_since(self.clock), patience);
-        if !is_there && !is_warned {
-            given_up::warn(&self.address);
+        if !is_there && doubted != Some(Patience::WARNED) {
+            doubts::warn(&self.address);
         }
     }
 

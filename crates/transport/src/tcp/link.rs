@@ -31,6 +31,8 @@ const COPIED_BYTES_MAX: usize = 256;
 /// Minimum retransmission timeout. Round trips in a fabric, including delays in the hosts, take
 /// less; the kernel's default of 200 ms suits the internet.
 const RETRANSMIT_AFTER_MIN: Duration = Duration::from_millis(5);
+/// Longest time between two attempts to send again, so that a link recovers soon after an outage.
+const RETRANSMIT_WITHIN: Duration = Duration::from_secs(1);
 
 /// A live member of a group may go for long without reading, so unacknowledged data say nothing
 /// about its host.
@@ -123,6 +125,7 @@ impl TcpLink {
         sockopt::set_tcp_nodelay(&socket, true)?;
         PROBES.set(socket.as_fd())?;
         super::sys::set_retransmit_after_min(socket.as_fd(), RETRANSMIT_AFTER_MIN)?;
+        super::sys::set_retransmit_within(socket.as_fd(), RETRANSMIT_WITHIN)?;
         let payload_max_bytes = options.payload_max_bytes;
         let frame_bytes_max = HEADER_BYTES + payload_max_bytes as usize + CODE_BYTES;
         Ok(Self {

@@ -7,6 +7,9 @@ use std::time::Duration;
 use rustix::io::Errno;
 use rustix::ioctl::{Getter, Opcode, ioctl};
 
+/// `TCP_RTO_MAX_MS` of Linux's tcp.h: the maximum retransmission timeout in milliseconds, at least 1000. Since
+/// Linux 6.15.
+const RTO_MAX_MS: c_int = 44;
 /// `TCP_RTO_MIN_US` of Linux's tcp.h: the minimum retransmission timeout in microseconds. Since
 /// Linux 6.15.
 const RTO_MIN_US: c_int = 45;
@@ -24,6 +27,13 @@ pub(super) fn unacknowledged_bytes(socket: BorrowedFd<'_>) -> usize {
     // SAFETY: the request only reads the state of the socket, a borrowed and so open descriptor.
     let bytes = unsafe { ioctl(socket, request) };
     bytes.map_or(0, |bytes| usize::try_from(bytes).unwrap_or(0))
+}
+
+/// Sets the maximum retransmission timeout, which otherwise doubles up to 120 s while nothing is acknowledged: behind
+/// an outage a link would stay silent for as long again. A kernel that can't (before Linux 6.15) keeps its own.
+pub(super) fn set_retransmit_within(socket: BorrowedFd<'_>, most: Duration) -> Result<(), Errno> {
+    let most_ms = c_int::try_from(most.as_millis()).unwrap_or(c_int::MAX);
+    set(socket, RTO_MAX_MS, most_ms).map(drop)
 }
 
 /// Sets the minimum retransmission timeout and the maximum delay of acknowledgements to `least`. A
