@@ -9,13 +9,15 @@
 //!
 //! - [`Program`]: loads the program and attaches it to interfaces.
 //! - [`Tables`]: groups that the program serves, and sequences that change hands.
+//! - [`Handover`]: a node's machine and the program as one.
 //! - [`coverage`]: which operations it takes.
 //! - `user_space` (a feature, for tests): the same source as a function.
 //!
-//! Owns the program, its tables and their layout. Must not know what a node does with a group.
+//! Owns the program, its tables and their layout, and what changes hands. Must not know links or sockets.
 
 pub mod coverage;
 
+mod handover;
 mod layout;
 #[allow(unsafe_code, reason = "the tables lie in memory that the kernel shares")]
 mod memory;
@@ -26,6 +28,7 @@ mod tables;
 pub mod user_space;
 mod word;
 
+pub use handover::{Arrival, DatagramPath, Handover};
 pub use layout::{CHILDREN_MAX, Counters, PAYLOAD_BYTES_MAX, PLACES, SLOTS_PER_PLACE};
 pub use program::{IS_BUILT, LoadError, Program};
 pub use tables::{

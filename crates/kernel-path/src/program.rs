@@ -2,6 +2,7 @@
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
 
 use aya::maps::{HashMap, Map, MapData};
 use aya::programs::tc::TcAttachOptions;
@@ -76,7 +77,7 @@ impl Program {
         let (places, slots, counters) = (map("MAP_PLACES"), map("MAP_SLOTS"), map("MAP_COUNTERS"));
         let memory = Memory::of_maps(array(&places), array(&slots), array(&counters))?;
         let directory = HashMap::try_from(map("MAP_DIRECTORY")).expect("the directory is a hash");
-        let tables = Tables::new(memory, Box::new(Entries(directory)));
+        let tables = Tables::new(Arc::new(memory), Box::new(Entries(directory)));
         Ok((Self { ebpf }, tables))
     }
 

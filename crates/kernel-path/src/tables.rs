@@ -6,7 +6,8 @@
 
 use std::io;
 use std::net::SocketAddrV4;
-use std::sync::atomic::Ordering;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use tributary_wire::frame::{Part, RetransmitState, Shape, Target};
@@ -136,7 +137,7 @@ pub enum Taken {
 
 /// The tables.
 pub struct Tables {
-    memory: Memory,
+    memory: Arc<Memory>,
     directory: Box<dyn Directory>,
     places: [Use; PLACES],
 }
@@ -150,7 +151,7 @@ enum Use {
 impl Tables {
     /// Tables without a group.
     #[must_use]
-    pub fn new(memory: Memory, directory: Box<dyn Directory>) -> Self {
+    pub fn new(memory: Arc<Memory>, directory: Box<dyn Directory>) -> Self {
         Self { memory, directory, places: [Use::Free { since: None }; PLACES] }
     }
 
@@ -211,8 +212,12 @@ impl Tables {
     pub fn answered(&self, PlaceId(place): PlaceId, sequence: Sequence) -> Option<Answered> {
         let index = self.index(place, sequence);
         let word = self.word(place, index);
-        (word.phase() == Phase::Done && word.sequence() == sequence)
-            .then(|| self.read_answer(place, index, sequence))
+        if word.phase() != Phase::Done || word.sequence() != sequence {
+            return None;
+        }
+        let answered = self.read_answer(place, index, sequence);
+        // If the slot was opened again meanwhile, what was read is mixed, and nobody needs it.
+        (self.word(place, index) == word).then_some(answered).flatten()
     }
 
     /// Takes a sequence for the process, with what the program has gathered for it.
@@ -224,9 +229,10 @@ impl Tables {
             if word.holds(sequence) {
                 match word.phase() {
                     Phase::OfProcess | Phase::DoneByProcess => return Taken::Before,
-                    Phase::Done => {
-                        return Taken::Answered(Box::new(self.read_answer(place, index, sequence)));
-                    }
+                    Phase::Done => match self.answered(place_id, sequence) {
+                        Some(answered) => return Taken::Answered(Box::new(answered)),
+                        None => continue,
+                    },
                     // The result is being made, in a soft interrupt on another core.
                     Phase::Gathering if word.is_full(self.children(place)) => {
                         std::hint::spin_loop();
@@ -256,13 +262,55 @@ impl Tables {
         self.swap(place, index, before, Word::new(sequence, Phase::DoneByProcess));
     }
 
+    /// Notes that a child has sent a sequence to the process, so that the program does not call it lost.
+    pub fn note_sent(&self, PlaceId(place): PlaceId, child: ChildIndex, sequence: Sequence) {
+        assert!(usize::from(child.0) < self.children(place));
+        let place = self.memory.place(place);
+        // SAFETY: the place lies in the mapping, and has that many edges. What the program writes at the
+        // same time is as good: it decides only what is repeated early.
+        let next =
+            unsafe { AtomicU32::from_ptr(&raw mut (*place).edges[usize::from(child.0)].next) };
+        let ahead = sequence.next().distance_from(Sequence(next.load(Ordering::Relaxed)));
+        if (1..1 << 31).contains(&ahead) {
+            next.store(sequence.next().0, Ordering::Relaxed);
+        }
+    }
+
+    /// Takes every slot of a group from the program, which can then neither open nor complete one. Returns
+    /// what it had: results, and contributions to segments that were not complete.
+    pub fn close(&self, place_id: PlaceId) -> (Vec<Answered>, Vec<Held>) {
+        let PlaceId(place) = place_id;
+        let (mut results, mut gathered) = (Vec::new(), Vec::new());
+        self.switch(place, false);
+        for index in 0..self.slots(place) {
+            loop {
+                let word = self.word(place, index);
+                if word.is_full(self.children(place)) {
+                    std::hint::spin_loop();
+                    continue;
+                }
+                let next = Word::new(word.sequence(), Phase::OfProcess);
+                if self.swap(place, index, word, next) {
+                    match word.phase() {
+                        Phase::Done => {
+                            results.extend(self.read_answer(place, index, word.sequence()))
+                        }
+                        Phase::Gathering => gathered.extend(self.gathered(place, index, word)),
+                        _ => {}
+                    }
+                    break;
+                }
+            }
+        }
+        (results, gathered)
+    }
+
     fn switch(&self, index: usize, is_on: bool) {
         let place = self.memory.place(index);
         // SAFETY: the place lies in the mapping. Release: what was written before is seen by whoever
         // sees that it is on.
         unsafe {
-            std::sync::atomic::AtomicU32::from_ptr(&raw mut (*place).is_on)
-                .store(u32::from(is_on), Ordering::Release);
+            AtomicU32::from_ptr(&raw mut (*place).is_on).store(u32::from(is_on), Ordering::Release);
         }
     }
 
@@ -349,10 +397,10 @@ impl Tables {
         held
     }
 
-    fn read_answer(&self, place: usize, index: usize, sequence: Sequence) -> Answered {
+    fn read_answer(&self, place: usize, index: usize, sequence: Sequence) -> Option<Answered> {
         let slot = self.memory.slot(place, index);
         // SAFETY: the slot lies in the mapping. The program writes neither segment nor result of a slot
-        // that is done, until it is opened again, which needs a request that members send later.
+        // that is done until it is opened again, which the caller looks for.
         let (segment, result) = unsafe {
             (
                 (&raw const (*slot).segment).read_volatile(),
@@ -363,9 +411,9 @@ impl Tables {
             // SAFETY: there are as many lanes as children at most.
             unsafe { (&raw const (*slot).lanes[child].attempt).read_volatile() }
         });
-        let part = part(sequence, &segment, 0).expect("the program takes only what it has checked");
+        let part = part(sequence, &segment, 0)?;
         let payload = result[..part.payload_bytes()].to_vec();
-        Answered { part, payload, attempts: attempts.collect() }
+        Some(Answered { part, payload, attempts: attempts.collect() })
     }
 }
 

@@ -2,7 +2,9 @@
 
 #![allow(unsafe_code, reason = "calls C")]
 
+use std::cell::UnsafeCell;
 use std::ffi::{c_int, c_void};
+use std::sync::Arc;
 
 use tributary_wire::{Datatype, Operator};
 
@@ -29,11 +31,11 @@ pub struct SentPacket {
     pub bytes: Vec<u8>,
 }
 
-/// The program and its tables.
+/// The program, over tables in ordinary memory.
 pub struct UserSpace {
-    /// Shared with the directory, and freed with this.
-    world: *mut World,
-    tables: Tables,
+    world: Arc<SharedWorld>,
+    /// The world's tables.
+    _memory: Arc<Memory>,
 }
 
 /// `struct packet` of `user.c`.
@@ -72,25 +74,27 @@ unsafe extern "C" {
     fn kernel_path_world_bytes() -> u32;
 }
 
-impl Default for UserSpace {
-    fn default() -> Self {
-        Self::new()
-    }
-}
+/// A world, which the program and the directory of its tables change in turn.
+struct SharedWorld(UnsafeCell<World>);
+
+// SAFETY: a test uses the program and its tables from one thread at a time.
+unsafe impl Send for SharedWorld {}
+// SAFETY: as above.
+unsafe impl Sync for SharedWorld {}
 
 impl UserSpace {
-    /// The program, with no group in its tables.
+    /// The program, and its tables without a group. One thread may use them.
     ///
     /// # Panics
     /// If there is no memory for the tables.
     #[must_use]
-    pub fn new() -> Self {
+    pub fn new() -> (Self, Tables) {
         // SAFETY: the function reads nothing.
         let world_bytes = unsafe { kernel_path_world_bytes() } as usize;
         assert_eq!(world_bytes, size_of::<World>(), "both sides agree on what a world is");
-        let memory = Memory::anonymous().expect("there is memory for the tables");
+        let memory = Arc::new(Memory::anonymous().expect("there is memory for the tables"));
         let (places, slots, counters) = memory.starts();
-        let world = Box::into_raw(Box::new(World {
+        let world = Arc::new(SharedWorld(UnsafeCell::new(World {
             places,
             slots,
             counters,
@@ -100,13 +104,10 @@ impl UserSpace {
             indices: [0; PLACES],
             listener: std::ptr::null_mut(),
             on_sent: None,
-        }));
-        Self { world, tables: Tables::new(memory, Box::new(Entries(world))) }
-    }
-
-    /// The tables, as the process sees them.
-    pub fn tables(&mut self) -> &mut Tables {
-        &mut self.tables
+        })));
+        let directory = Entries(Arc::clone(&world));
+        let tables = Tables::new(Arc::clone(&memory), Box::new(directory));
+        (Self { world, _memory: memory }, tables)
     }
 
     /// Runs the program over a packet that came in through an interface. Returns its verdict and all
@@ -130,8 +131,8 @@ impl UserSpace {
             interface,
             is_checksum_known: c_int::from(is_checksum_known),
         };
-        // SAFETY: the world lives as long as this, and nothing else refers to it now.
-        let world = unsafe { &mut *self.world };
+        // SAFETY: nothing else refers to the world now.
+        let world = unsafe { &mut *self.world.0.get() };
         world.listener = (&raw mut sent).cast();
         world.on_sent = Some(on_sent);
         // SAFETY: world and packet have the layout of their C structures; the tables, the packet's
@@ -147,13 +148,6 @@ impl UserSpace {
     }
 }
 
-impl Drop for UserSpace {
-    fn drop(&mut self) {
-        // SAFETY: it was made by `Box::into_raw`; the directory does nothing more.
-        drop(unsafe { Box::from_raw(self.world) });
-    }
-}
-
 extern "C" fn on_sent(listener: *mut c_void, interface: u32, bytes: *const u8, len_bytes: u32) {
     // SAFETY: `run` has set the listener to its own list, and waits for this.
     let sent = unsafe { &mut *listener.cast::<Vec<SentPacket>>() };
@@ -163,15 +157,12 @@ extern "C" fn on_sent(listener: *mut c_void, interface: u32, bytes: *const u8, l
 }
 
 /// The directory inside a world.
-struct Entries(*mut World);
-
-// SAFETY: the world is owned by the same `UserSpace` as the tables, and no thread holds it alone.
-unsafe impl Send for Entries {}
+struct Entries(Arc<SharedWorld>);
 
 impl Directory for Entries {
     fn enter(&mut self, key: u64, place: u32) -> std::io::Result<()> {
-        // SAFETY: the world lives as long as the tables, and nobody uses it meanwhile.
-        let world = unsafe { &mut *self.0 };
+        // SAFETY: nothing else refers to the world now.
+        let world = unsafe { &mut *self.0.0.get() };
         let index = world.places_used as usize;
         world.keys[index] = key;
         world.indices[index] = place;
@@ -181,7 +172,7 @@ impl Directory for Entries {
 
     fn leave(&mut self, key: u64) -> std::io::Result<()> {
         // SAFETY: as in `enter`.
-        let world = unsafe { &mut *self.0 };
+        let world = unsafe { &mut *self.0.0.get() };
         let used = world.places_used as usize;
         if let Some(index) = world.keys[..used].iter().position(|it| *it == key) {
             world.keys.swap(index, used - 1);

@@ -56,8 +56,8 @@ fn run(seed: u64, program: &mut Program, tables: &mut Tables) -> u64 {
     let window = random.random_range(1..=16);
     let peers: Vec<_> = (0..children).map(|child| host(child, 4000 + child as u16)).collect();
     let terms = group(window, &peers);
-    let mut user = UserSpace::new();
-    let in_user = user.tables().admit(Instant::now(), &terms).expect("there is a place");
+    let (mut user, mut user_tables) = UserSpace::new();
+    let in_user = user_tables.admit(Instant::now(), &terms).expect("there is a place");
     let in_kernel = tables.admit(Instant::now(), &terms).expect("there is a place");
     let before = tables.counters();
     let mut members = Members::new(children, window);
@@ -78,21 +78,21 @@ fn run(seed: u64, program: &mut Program, tables: &mut Tables) -> u64 {
                 assert_eq!(Some(&last), sent.last().map(|it| &it.bytes), "{place}");
             }
         }
-        let words: Vec<_> = user.tables().words(in_user).collect();
+        let words: Vec<_> = user_tables.words(in_user).collect();
         assert!(words.iter().copied().eq(tables.words(in_kernel)), "{place}: slots");
         for word in words {
             let sequence = word.sequence();
             let answers =
-                [user.tables().answered(in_user, sequence), tables.answered(in_kernel, sequence)];
+                [user_tables.answered(in_user, sequence), tables.answered(in_kernel, sequence)];
             assert_eq!(answers[0], answers[1], "{place}: results");
         }
         let frames: Vec<_> = sent.iter().map(members::sent_frame).collect();
         members.note(&frames);
     }
     let after = tables.counters();
-    assert_eq!(after.taken - before.taken, user.tables().counters().taken, "seed {seed}");
-    assert_eq!(after.nacks - before.nacks, user.tables().counters().nacks, "seed {seed}");
-    assert_eq!(after.damaged - before.damaged, user.tables().counters().damaged, "seed {seed}");
+    assert_eq!(after.taken - before.taken, user_tables.counters().taken, "seed {seed}");
+    assert_eq!(after.nacks - before.nacks, user_tables.counters().nacks, "seed {seed}");
+    assert_eq!(after.damaged - before.damaged, user_tables.counters().damaged, "seed {seed}");
     tables.remove(Instant::now(), in_kernel);
     SHOTS as u64
 }
