@@ -13,10 +13,12 @@ use tributary_protocol::node::{FrameError, Node, PortId};
 use tributary_protocol::payloads::Payloads;
 use tributary_protocol::{Carrier, Time};
 use tributary_wire::frame::{Header, Message, Part};
-use tributary_wire::{Epoch, GroupId, Sequence};
+use tributary_wire::{GroupId, Sequence};
 
 use crate::layout::Counters;
-use crate::tables::{AdmitError, Answered, ChildTerms, GroupTerms, Held, PlaceId, Tables, Taken};
+use crate::tables::{
+    AdmitError, Answered, ChildTerms, CounterReader, GroupTerms, Held, PlaceId, Tables, Taken,
+};
 use crate::word::Phase;
 
 /// See the module documentation.
@@ -63,6 +65,12 @@ impl Handover {
         self.tables.counters()
     }
 
+    /// Reads the same from wherever it is.
+    #[must_use]
+    pub fn counter_reader(&self) -> CounterReader {
+        self.tables.counter_reader()
+    }
+
     /// Whether the program serves a group.
     #[must_use]
     pub fn serves(&self, group: GroupId) -> bool {
@@ -79,7 +87,6 @@ impl Handover {
         now: Instant,
         node: &Node,
         group: GroupId,
-        epoch: Epoch,
         path: impl Fn(PortId) -> Option<DatagramPath>,
     ) -> Result<bool, AdmitError> {
         let Some(terms) = node.terms_elsewhere(group).filter(|_| !self.serves(group)) else {
@@ -92,7 +99,7 @@ impl Handover {
         let Some(children) = children.collect::<Option<Vec<_>>>() else { return Ok(false) };
         let terms = GroupTerms {
             group,
-            epoch,
+            epoch: terms.epoch,
             window: terms.osos,
             payload_max_bytes: terms.payload_max_bytes,
             children,

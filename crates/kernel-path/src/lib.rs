@@ -32,6 +32,7 @@ pub use handover::{Arrival, DatagramPath, Handover};
 pub use layout::{CHILDREN_MAX, Counters, PAYLOAD_BYTES_MAX, PLACES, SLOTS_PER_PLACE};
 pub use program::{IS_BUILT, LoadError, Program};
 pub use tables::{
-    AdmitError, Answered, ChildTerms, Directory, GroupTerms, Held, Memory, PlaceId, Tables, Taken,
+    AdmitError, Answered, ChildTerms, CounterReader, Directory, GroupTerms, Held, Memory, PlaceId,
+    Tables, Taken,
 };
 pub use word::{Phase, Word};

@@ -135,6 +135,18 @@ pub enum Taken {
     Busy,
 }
 
+/// Reads what became of packets.
+#[derive(Clone)]
+pub struct CounterReader(Arc<Memory>);
+
+impl CounterReader {
+    /// The counters now.
+    #[must_use]
+    pub fn read(&self) -> Counters {
+        self.0.counters()
+    }
+}
+
 /// The tables.
 pub struct Tables {
     memory: Arc<Memory>,
@@ -198,6 +210,12 @@ impl Tables {
     #[must_use]
     pub fn counters(&self) -> Counters {
         self.memory.counters()
+    }
+
+    /// Reads the counters from wherever it is.
+    #[must_use]
+    pub fn counter_reader(&self) -> CounterReader {
+        CounterReader(Arc::clone(&self.memory))
     }
 
     /// The words of a group's slots.

@@ -167,7 +167,7 @@ impl World {
     fn admit(&mut self) {
         self.now += Duration::from_secs(2);
         self.handover
-            .admit(self.now, &self.node, GROUP, EPOCH, |port| Some(path(port)))
+            .admit(self.now, &self.node, GROUP, |port| Some(path(port)))
             .expect("a rested place is free");
     }
 

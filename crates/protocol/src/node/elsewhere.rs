@@ -2,7 +2,7 @@
 //! ones. The driver decides who completes which; this machine learns of results, and says what it has.
 
 use tributary_wire::frame::{Header, Message, Part};
-use tributary_wire::{Capability, ChildIndex, GroupId, Sequence};
+use tributary_wire::{Capability, ChildIndex, Epoch, GroupId, Sequence};
 
 use super::group::Group;
 use super::port::Role;
@@ -25,6 +25,8 @@ pub struct ChildEdge {
 /// What a group has, as whoever completes segments elsewhere has to know it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GroupTerms {
+    /// Its incarnation.
+    pub epoch: Epoch,
     /// Segments in flight at most.
     pub osos: u16,
     /// Longest segment.
@@ -53,6 +55,7 @@ impl Node {
             && group.external_receiver.is_none()
             && group.children.iter().all(|child| child.has_joined && !child.has_left);
         is_plain.then(|| GroupTerms {
+            epoch: group.epoch,
             osos: group.osos(),
             payload_max_bytes: group.arena().payload_max_bytes,
             floor: group.floor(),
