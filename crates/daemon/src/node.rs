@@ -149,7 +149,7 @@ pub enum NodeError {
     Options(#[from] OptionsError),
     /// The kernel path is required, and there is none.
     #[error("no path inside the kernel: {0}")]
-    Kernel(#[from] LoadError),
+    Kernel(Box<LoadError>),
     /// The system refused a resource that every daemon needs.
     #[error("{what}: {source}")]
     System {
@@ -219,7 +219,8 @@ impl Node {
             machine: machine::name(),
             shm: options.shm_socket.as_ref().map(|path| path.display().to_string()),
         };
-        let (kernel, kernel_state) = kernel::open(&options.kernel)?;
+        let (kernel, kernel_state) =
+            kernel::open(&options.kernel).map_err(|error| NodeError::Kernel(Box::new(error)))?;
         Ok(Self { options, address, tcp, shm, datagrams, metrics, kernel, kernel_state })
     }
 

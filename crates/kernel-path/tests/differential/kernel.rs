@@ -41,6 +41,12 @@ fn kernel_and_user_space_do_the_same() {
             return;
         }
     };
+    let info = program.classifier().info().expect("a loaded program has one");
+    println!(
+        "{:?} instructions verified, {} bytes translated",
+        info.verified_instruction_count(),
+        info.size_translated().unwrap_or(0)
+    );
     let mut packets = 0;
     for seed in 0..RUNS {
         packets += run(seed, &mut program, &mut tables);
