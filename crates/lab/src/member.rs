@@ -16,7 +16,9 @@ use signal_hook::consts::SIGCHLD;
 use crate::channel::{self, Receiver};
 use crate::directory::{Directory, LabConfig};
 use crate::namespaces::{self, StepError, step};
-use crate::plan::{DAEMON_PORT, MEMBER_INTERFACE, MULTICAST_ADDRESSES, Member, Role};
+use crate::plan::{
+    DAEMON_PORT, MEMBER_INTERFACE, METRICS_ADDRESS, MULTICAST_ADDRESSES, Member, Role,
+};
 use crate::scripts;
 use crate::session::Sessions;
 use crate::supervisor::{Failure, Go};
@@ -128,7 +130,7 @@ fn daemon_arguments(
                 &spin,
             ];
             let kernel: &[&str] = if config.node_kernel {
-                &["--kernel", "tc", "--interface", MEMBER_INTERFACE]
+                &["--kernel", "tc", "--interface", MEMBER_INTERFACE, "--metrics", METRICS_ADDRESS]
             } else {
                 &[]
             };
