@@ -119,3 +119,30 @@ fn a_member_that_leaves_its_sibling_waiting_is_noticed() {
         assert!(matches!(end, Some(End::Aborted(_))), "its sibling left in the middle: {end:?}");
     });
 }
+
+#[test]
+fn a_node_without_the_interface_says_so_or_goes_on_without() {
+    guarded(|| {
+        let start = |kernel| {
+            Fabric::start(&FabricOptions {
+                hosts: 2,
+                leaves: 0,
+                kernel,
+                ..FabricOptions::default()
+            })
+        };
+        let interfaces = || vec!["no-such-if".to_owned()];
+        let error = start(KernelOptions::Required(interfaces())).err().map(|it| it.to_string());
+        let said = error.as_deref().unwrap_or_default();
+        assert!(said.contains("no path inside the kernel: "), "{error:?}");
+        let fabric = start(KernelOptions::Auto(interfaces())).unwrap();
+        let job = Job::admit(&fabric);
+        let [mut one, mut two] = pair(&fabric, &job);
+        one.ask(0, 1.0);
+        two.ask(0, 2.0);
+        for member in [&mut one, &mut two] {
+            assert_eq!(member.receive_sum(0).1, to_bytes(&[3.0]));
+        }
+        assert_eq!(count(&fabric, TAKEN), 0.0);
+    });
+}
