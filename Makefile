@@ -7,6 +7,7 @@ include mk/capi.mk
 include mk/lab.mk
 include mk/docs.mk
 include mk/python.mk
+include mk/kernel.mk
 
 PROGRAM := $(CARGO_TARGET_DIR)/release/tributary
 
@@ -30,16 +31,16 @@ test: ## Run every test: style, Rust tests, MPI tests under both MPIs, Python te
 	$(MAKE) --no-print-directory test-lab
 
 # Crates whose files must not need each other in a circle. tools/structure.py reports those of others.
-FREE_OF_CIRCLES := algorithms,capi,client,inter-host,mpi,protocol-testing,python,reduce,rendezvous,report,settings,shm-collectives,topology,tuning
+FREE_OF_CIRCLES := algorithms,capi,client,inter-host,kernel-path,mpi,protocol-testing,python,reduce,rendezvous,report,settings,shm-collectives,topology,tuning
 
-test-style: ## Check format, lints (warnings denied), links of the documentation, structure of the crates
+test-style: kernel-tools ## Check format, lints (warnings denied), links of the documentation, structure of the crates
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
 	$(PYTHON) -m unittest discover --quiet --start-directory tools
 	$(PYTHON) tools/links.py
 	$(PYTHON) tools/structure.py --deny $(FREE_OF_CIRCLES)
 
-test-rust: lab-tools ## Run unit, property, conformance and end-to-end tests, and the fuzz smoke
+test-rust: lab-tools kernel-tools ## Run unit, property, conformance and end-to-end tests, and the fuzz smoke
 	$(CARGO) test --workspace --locked
 	$(CARGO) test --locked -p tributary-swarm --features planted-bugs --test planted
 

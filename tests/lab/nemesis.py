@@ -60,6 +60,8 @@ def parse_arguments():
     parser.add_argument("--ranks-per-host", type=int, default=1)
     parser.add_argument("--channel", choices=["auto", "tcp", "udp"], default="auto")
     parser.add_argument("--seconds", type=float, default=1800)
+    parser.add_argument("--node-kernel", action="store_true",
+                        help="let nodes take short segments inside the kernel")
     parser.add_argument("--depth", type=int, default=1, help="outstanding operations on each communicator")
     parser.add_argument("--pause-ms", type=float, default=0,
                         help="how long a rank sleeps between two rounds, as if it computed (default %(default)s)")
@@ -127,7 +129,7 @@ class Lab(soak.Lab):
     """A lab whose daemons are this run's own."""
 
     def __init__(self, arguments, log):
-        super().__init__(arguments, "nemesis")
+        super().__init__(arguments, "nemesis", ["--node-kernel"] if arguments.node_kernel else [])
         members = self.members()
         self.addresses = {member["name"]: member["address"] for member in members if member.get("address")}
         by_role = lambda role: [member["name"] for member in members if member["role"] == role]

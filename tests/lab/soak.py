@@ -68,6 +68,8 @@ def parse_arguments():
                         help="path of every operation between hosts (default %(default)s: chosen by "
                              "length and communicator)")
     parser.add_argument("--authenticate-frames", action="store_true", help="authenticate every frame")
+    parser.add_argument("--node-kernel", action="store_true",
+                        help="let nodes take short segments inside the kernel")
     parser.add_argument("--operations", type=int, default=5_000_000,
                         help="on communicators that span hosts (default %(default)s)")
     parser.add_argument("--depth", type=int, default=8,
@@ -227,7 +229,8 @@ def main():
     arguments = parse_arguments()
     program = compile_program(arguments)
     options = ["--loss", arguments.loss, "--tcp-rto-min", arguments.tcp_rto_min,
-               *(["--authenticate-frames"] if arguments.authenticate_frames else [])]
+               *(["--authenticate-frames"] if arguments.authenticate_frames else []),
+               *(["--node-kernel"] if arguments.node_kernel else [])]
     state = State(arguments)
     left = max(1, arguments.operations - state.kept["operations"])
     with Lab(arguments, "soak", options) as lab:
@@ -246,7 +249,7 @@ def main():
     found = complaints(summary, before, after, status)
     settings = {name: vars(arguments)[name] for name in
                 ("mpi", "hosts", "hosts_per_leaf", "loss", "ranks_per_host", "channel",
-                 "between_hosts", "depth", "authenticate_frames", "seed")}
+                 "between_hosts", "depth", "authenticate_frames", "node_kernel", "seed")}
     result = {**settings, **summary, "before": before, "after": after, "complaints": found}
     state.add(result)
     print(json.dumps(result))

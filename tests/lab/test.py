@@ -46,6 +46,21 @@ MULTICAST_LABS = [
     (["--hosts", "4", "--hosts-per-leaf", "2", "--authenticate-frames"], True),
 ]
 
+# One node that takes short segments inside the kernel, on links that lose packets and on others.
+KERNEL_LABS = [["--hosts", "4", "--hosts-per-leaf", "4", "--node-kernel"],
+               ["--hosts", "4", "--hosts-per-leaf", "4", "--node-kernel", "--loss", "0.5"]]
+KERNEL_NODE = "leaf0-an"
+
+# Prints what a node counts inside the kernel.
+KERNEL_COUNTS = """
+import os, urllib.request
+token = open(os.environ["TRIBUTARY_TOKEN_FILE"]).read().strip()
+request = urllib.request.Request("http://127.0.0.1:7479/metrics",
+                                 headers={"Authorization": "Bearer " + token})
+text = urllib.request.urlopen(request, timeout=30).read().decode()
+print(*[line for line in text.splitlines() if line.startswith("tributary_node_kernel_")], sep="\\n")
+"""
+
 # Asks the manager over plain HTTP, from another host, with the right token.
 PLAIN_HTTP = """
 import os, urllib.error, urllib.request
@@ -170,6 +185,20 @@ def check_multicast(name, arrives, program, arguments):
     if ("nobody receives group" in log) == arrives:
         raise Failure(f"the root's log on multicast:\n{log}")
     return f"{counts['in_tree']} in_tree, {results} and {far} results by multicast"
+
+
+def check_kernel(name, program, arguments):
+    """Short segments are completed inside the kernel, the others by the process, and all are right."""
+    environment = {"TRIBUTARY_CHANNEL": "auto", "TRIBUTARY_BETWEEN_HOSTS": "tree"}
+    counts = run_program("mpich", name, 4, 1, program, arguments, environment)
+    code, text = bounded([arguments.tributary, "lab", "exec", "--name", name, KERNEL_NODE, "--",
+                          sys.executable, "-c", KERNEL_COUNTS], 60)
+    found = dict(line.split() for line in text.splitlines() if line.startswith("tributary_node_kernel_"))
+    results, passed = (int(found.get(f"tributary_node_kernel_{what}_total", 0))
+                       for what in ("results", "passed"))
+    if code != 0 or counts["in_tree"] == 0 or results == 0 or passed == 0:
+        raise Failure(f"{counts['in_tree']} in_tree; exit code {code}\n{text}")
+    return f"{counts['in_tree']} in_tree, {results} segments inside the kernel, {passed} requests passed on"
 
 
 def check_plain_http(name, arguments):
@@ -319,6 +348,9 @@ def main():
             ("mpich    multicast", lambda name, arrives=arrives:
                 check_multicast(name, arrives, programs["mpich"], arguments)),
             ("plain HTTP", lambda name: check_plain_http(name, arguments))])
+    for options in KERNEL_LABS:
+        tests.on_lab(options, [
+            ("mpich    kernel path", lambda name: check_kernel(name, programs["mpich"], arguments))])
     tests.on_lab(BLOCKED_LAB, [
         (f"mpich    no UDP into {BLOCKED_HOST}",
          lambda name: check_blocked(name, programs["mpich"], arguments))])

@@ -10,14 +10,14 @@ use anyhow::Context as _;
 use tributary_daemon::certificate_pem;
 use tributary_daemon::limits;
 use tributary_daemon::manager::{Manager, ManagerOptions};
-use tributary_daemon::node::{Node, NodeLimits, NodeOptions};
+use tributary_daemon::node::{KernelOptions, KernelState, Node, NodeLimits, NodeOptions};
 use tributary_daemon::shutdown::Shutdown;
 use tributary_daemon::token::{CreateTokenError, Token};
 use tributary_protocol::manager::ManagerConfig;
 use tributary_topology::Fabric;
 use tributary_topology::readers::{self, Format};
 
-use crate::flags::{ManagerFlags, NodeFlags, TokenAction, TokenFlags};
+use crate::flags::{KernelFlag, ManagerFlags, NodeFlags, TokenAction, TokenFlags};
 use crate::signals::Signals;
 use crate::usage::UsageError;
 
@@ -56,6 +56,7 @@ pub(crate) fn manager(flags: ManagerFlags) -> anyhow::Result<ExitCode> {
 /// Serves as an aggregation node until a signal asks to stop.
 pub(crate) fn node(flags: NodeFlags) -> anyhow::Result<ExitCode> {
     raise_open_files()?;
+    let kernel = kernel_options(flags.kernel, flags.interface)?;
     let limits = NodeLimits {
         radix: u16::try_from(flags.radix).expect("the option's range ends at 1024"),
         osos: u32::try_from(flags.osos).expect("the option's range ends below 2^32"),
@@ -75,6 +76,7 @@ pub(crate) fn node(flags: NodeFlags) -> anyhow::Result<ExitCode> {
         datagram_payload_max_bytes: u32::try_from(flags.datagram_max)
             .expect("the option's range ends below 2^32"),
         spin: Duration::from_micros(flags.spin),
+        kernel,
     };
     let shutdown = Shutdown::new();
     let _watch = stop_on_signal(&shutdown)?;
@@ -84,8 +86,35 @@ pub(crate) fn node(flags: NodeFlags) -> anyhow::Result<ExitCode> {
     if let Some(address) = node.metrics_address() {
         announce(&format!("node {name} serves metrics on {address}"))?;
     }
+    match node.kernel_state() {
+        KernelState::Off => {}
+        KernelState::On(interfaces) => {
+            let interfaces = interfaces.join(", ");
+            announce(&format!(
+                "node {name} takes short segments inside the kernel at {interfaces}"
+            ))?;
+        }
+        KernelState::Unavailable(reason) => {
+            announce(&format!("node {name} takes nothing inside the kernel: {reason}"))?;
+        }
+    }
     node.run(&shutdown)?;
     Ok(ExitCode::SUCCESS)
+}
+
+fn kernel_options(
+    kernel: KernelFlag,
+    interfaces: Vec<String>,
+) -> Result<KernelOptions, UsageError> {
+    match kernel {
+        KernelFlag::Auto if interfaces.is_empty() => Ok(KernelOptions::Off),
+        KernelFlag::Auto => Ok(KernelOptions::Auto(interfaces)),
+        KernelFlag::Tc if interfaces.is_empty() => {
+            Err(UsageError::new("--kernel", "tc", "with an --interface"))
+        }
+        KernelFlag::Tc => Ok(KernelOptions::Required(interfaces)),
+        KernelFlag::Off => Ok(KernelOptions::Off),
+    }
 }
 
 /// Makes a token, or prints its certificate.

@@ -12,7 +12,7 @@ mod sim;
 mod swarm;
 
 pub(crate) use bench::{BenchFlags, BenchRankFlags, CollectiveFlag, PathFlag};
-pub(crate) use daemons::{ManagerFlags, NodeFlags, TokenAction, TokenFlags};
+pub(crate) use daemons::{KernelFlag, ManagerFlags, NodeFlags, TokenAction, TokenFlags};
 pub(crate) use inspect::{
     CompletionsFlags, ConfigFlags, DrainFlags, FabricFlags, ListenFlags, StatusFlags,
 };

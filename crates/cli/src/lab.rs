@@ -72,7 +72,8 @@ fn up(flags: LabUpFlags) -> anyhow::Result<ExitCode> {
         plan: Plan::new(shape, links),
         program: std::env::current_exe().context("this program's path is unknown")?,
         node_spin_us: flags.node_spin,
-        has_multicast: !flags.no_multicast,
+        node_kernel: flags.node_kernel,
+        has_multicast: !flags.no_multicast && !flags.node_kernel,
         authenticates_frames: flags.authenticate_frames,
     };
     let options = UpOptions { name: flags.lab.name, config };

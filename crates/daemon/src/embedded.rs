@@ -20,7 +20,7 @@ use tributary_transport::udp::WHOLE_PAYLOAD_BYTES;
 use tributary_wire::control::Status;
 
 use crate::manager::{Manager, ManagerError, ManagerOptions, Watch};
-use crate::node::{Node, NodeError, NodeLimits, NodeOptions};
+use crate::node::{KernelOptions, Node, NodeError, NodeLimits, NodeOptions};
 use crate::shutdown::Shutdown;
 use tributary_transport::token::CreateTokenError;
 use tributary_transport::token::Token;
@@ -43,6 +43,8 @@ pub struct FabricOptions {
     pub spin: Duration,
     /// Longest segment that nodes send by datagram; 0 for no datagrams at all.
     pub datagram_payload_max_bytes: u32,
+    /// Whether nodes take short segments inside the kernel.
+    pub kernel: KernelOptions,
     /// The limits of each node.
     pub node_limits: NodeLimits,
     /// The manager's limits.
@@ -59,6 +61,7 @@ impl Default for FabricOptions {
             shared_memory: true,
             spin: Duration::ZERO,
             datagram_payload_max_bytes: WHOLE_PAYLOAD_BYTES,
+            kernel: KernelOptions::Off,
             node_limits: NodeLimits::default(),
             manager_limits: ManagerConfig::default(),
         }
@@ -230,6 +233,7 @@ impl Fabric {
             limits: options.node_limits,
             datagram_payload_max_bytes: options.datagram_payload_max_bytes,
             spin: options.spin,
+            kernel: options.kernel.clone(),
         })
         .map_err(failed)?;
         let metrics = node.metrics_address();

@@ -11,6 +11,7 @@ mod commands;
 mod control;
 mod data;
 mod holdings;
+mod kernel;
 mod lines;
 mod links;
 mod meters;
@@ -26,6 +27,7 @@ use std::thread;
 use std::time::Duration;
 
 use tokio::net::TcpListener;
+use tributary_kernel_path::LoadError;
 use tributary_protocol::node::{NodeConfig, StreamLimits};
 use tributary_transport::udp::DATAGRAM_PAYLOAD_BYTES_MAX;
 use tributary_transport::{
@@ -42,6 +44,8 @@ use commands::Channels;
 use control::Control;
 use data::{DataLoop, DataOptions, Resources};
 use holdings::Holdings;
+use kernel::{KernelMeters, KernelPath};
+pub use kernel::{KernelOptions, KernelState};
 use meters::DataMeters;
 use tributary_transport::token::Token;
 
@@ -74,6 +78,8 @@ pub struct NodeOptions {
     pub datagram_payload_max_bytes: u32,
     /// How long to poll after the last frame before sleeping. Polling costs a whole core.
     pub spin: Duration,
+    /// Whether short segments are taken inside the kernel.
+    pub kernel: KernelOptions,
 }
 
 /// Limits of a node.
@@ -141,6 +147,9 @@ pub enum NodeError {
     /// The longest segment is longer than any link carries.
     #[error("payload limit: {0}")]
     Options(#[from] OptionsError),
+    /// The kernel path is required, and there is none.
+    #[error("no path inside the kernel: {0}")]
+    Kernel(Box<LoadError>),
     /// The system refused a resource that every daemon needs.
     #[error("{what}: {source}")]
     System {
@@ -166,6 +175,8 @@ pub struct Node {
     shm: Option<ShmListener>,
     datagrams: Option<DatagramSocket>,
     metrics: Option<std::net::TcpListener>,
+    kernel: Option<KernelPath>,
+    kernel_state: KernelState,
 }
 
 /// Runs a node until asked to stop.
@@ -208,7 +219,9 @@ impl Node {
             machine: machine::name(),
             shm: options.shm_socket.as_ref().map(|path| path.display().to_string()),
         };
-        Ok(Self { options, address, tcp, shm, datagrams, metrics })
+        let (kernel, kernel_state) =
+            kernel::open(&options.kernel).map_err(|error| NodeError::Kernel(Box::new(error)))?;
+        Ok(Self { options, address, tcp, shm, datagrams, metrics, kernel, kernel_state })
     }
 
     /// The addresses at which it accepts links.
@@ -223,13 +236,20 @@ impl Node {
         self.metrics.as_ref().and_then(|listener| listener.local_addr().ok())
     }
 
+    /// Whether it has a path inside the kernel.
+    #[must_use]
+    pub fn kernel_state(&self) -> &KernelState {
+        &self.kernel_state
+    }
+
     /// Registers at the manager, again after each failure, and serves until asked to stop.
     ///
     /// # Errors
     /// If the event loop fails.
     pub fn run(self, shutdown: &Shutdown) -> Result<(), NodeError> {
-        let Self { options, address, tcp, shm, datagrams, metrics } = self;
+        let Self { options, address, tcp, shm, datagrams, metrics, kernel, .. } = self;
         let registry = Registry::new();
+        let kernel_meters = KernelMeters::new(&registry, kernel.as_ref());
         let (poll, waker) = data::poll_and_waker().map_err(system("epoll"))?;
         let Channels { orders, commands, answers, events, waits } =
             Channels::new(Arc::clone(&waker), options.limits.groups);
@@ -246,6 +266,7 @@ impl Node {
             tcp,
             shm,
             datagrams,
+            kernel,
             commands,
             answers,
             meters: DataMeters::new(&registry),
@@ -267,7 +288,8 @@ impl Node {
             .name(format!("data-{}", options.name))
             .spawn(move || data.run())
             .map_err(system("thread"))?;
-        let metrics = metrics.map(|listener| (listener, metrics_calls(&registry, options.token)));
+        let metrics = metrics
+            .map(|listener| (listener, metrics_calls(&registry, kernel_meters, options.token)));
         let controlled = run_control(control, metrics, shutdown);
         // Without a control thread no group can be installed, so the data thread ends too.
         shutdown.request();
@@ -301,9 +323,12 @@ fn run_control(
     Ok(())
 }
 
-fn metrics_calls(registry: &Registry, token: Token) -> http::Guarded {
-    let handle = registry.handle();
-    let render = axum::routing::get(async move || handle.render());
+fn metrics_calls(registry: &Registry, kernel: KernelMeters, token: Token) -> http::Guarded {
+    let (handle, kernel) = (registry.handle(), Arc::new(kernel));
+    let render = axum::routing::get(async move || {
+        kernel.publish();
+        handle.render()
+    });
     http::Guarded::new(axum::Router::new().route("/metrics", render), token)
 }
 

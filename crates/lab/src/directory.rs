@@ -57,6 +57,8 @@ pub struct LabConfig {
     pub program: PathBuf,
     /// How long aggregation nodes poll before they sleep, in microseconds.
     pub node_spin_us: u64,
+    /// Whether aggregation nodes take short segments inside the kernel.
+    pub node_kernel: bool,
     /// Whether the manager gives groups multicast addresses for their results.
     pub has_multicast: bool,
     /// Whether frames between its members are authenticated.

@@ -16,7 +16,9 @@ use signal_hook::consts::SIGCHLD;
 use crate::channel::{self, Receiver};
 use crate::directory::{Directory, LabConfig};
 use crate::namespaces::{self, StepError, step};
-use crate::plan::{DAEMON_PORT, MULTICAST_ADDRESSES, Member, Role};
+use crate::plan::{
+    DAEMON_PORT, MEMBER_INTERFACE, METRICS_ADDRESS, MULTICAST_ADDRESSES, Member, Role,
+};
 use crate::scripts;
 use crate::session::Sessions;
 use crate::supervisor::{Failure, Go};
@@ -127,7 +129,12 @@ fn daemon_arguments(
                 "--spin",
                 &spin,
             ];
-            words.map(str::to_owned).into()
+            let kernel: &[&str] = if config.node_kernel {
+                &["--kernel", "tc", "--interface", MEMBER_INTERFACE, "--metrics", METRICS_ADDRESS]
+            } else {
+                &[]
+            };
+            words.iter().chain(kernel).map(|word| (*word).to_owned()).collect()
         }
     };
     Some(words)

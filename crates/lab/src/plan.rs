@@ -26,6 +26,9 @@ pub const PREFIX_BITS: u8 = 16;
 /// A member's own end of its link.
 pub const MEMBER_INTERFACE: &str = "eth0";
 
+/// Where a node with a kernel path serves its metrics, in its own namespace.
+pub const METRICS_ADDRESS: &str = "127.0.0.1:7479";
+
 /// The bridge of a switch.
 pub const BRIDGE: &str = "br0";
 

@@ -21,6 +21,7 @@ mod arrivals;
 mod config;
 mod datagrams;
 mod distribution;
+mod elsewhere;
 mod error;
 mod external_receiver;
 mod failed;
@@ -50,6 +51,7 @@ use crate::{Carrier, Time};
 pub use config::{
     ChildConfig, GroupConfig, InstallError, NodeConfig, ParentConfig, StreamConfig, StreamLimits,
 };
+pub use elsewhere::{ChildEdge, GroupTerms};
 pub use error::FrameError;
 pub use output::{Event, NodeStats, Transmit};
 pub use port::PortId;

@@ -3,7 +3,7 @@
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 
-use clap::{Args, Subcommand, ValueHint};
+use clap::{Args, Subcommand, ValueEnum, ValueHint};
 use tributary_protocol::manager::MulticastRange;
 
 use crate::usage::whole_number;
@@ -123,6 +123,27 @@ pub(crate) struct NodeFlags {
     /// Microseconds to poll after the last frame before sleeping; polling occupies a core
     #[arg(long, value_name = "MICROSECONDS", default_value = "0", value_parser = whole_number(0..=1_000_000))]
     pub(crate) spin: u64,
+
+    /// Where short segments are taken inside the kernel, before this process is woken: at each
+    /// --interface where the kernel allows it (auto), there or not at all (tc), or nowhere (off)
+    #[arg(long, value_name = "MODE", value_enum, default_value = "auto")]
+    pub(crate) kernel: KernelFlag,
+
+    /// Network interface at which requests for this node arrive; may be given several times
+    #[arg(long, value_name = "NAME")]
+    pub(crate) interface: Vec<String>,
+}
+
+/// Whether short segments are taken inside the kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum KernelFlag {
+    /// Where the kernel allows it
+    Auto,
+    /// Always, at the ingress of traffic control: needs Linux 6.6, CAP_BPF, CAP_NET_ADMIN and
+    /// CAP_PERFMON
+    Tc,
+    /// Never
+    Off,
 }
 
 /// Make the token that manager, nodes and jobs share, or print its certificate

@@ -89,6 +89,10 @@ pub(crate) struct LabUpFlags {
     #[arg(long, value_name = "MICROSECONDS", default_value = "50", value_parser = whole_number(0..=1_000_000))]
     pub(crate) node_spin: u64,
 
+    /// Let aggregation nodes take short segments inside the kernel; implies --no-multicast
+    #[arg(long)]
+    pub(crate) node_kernel: bool,
+
     /// Rate of every link in each direction, such as 10gbit; unlimited unless given
     #[arg(long, value_name = "RATE")]
     pub(crate) rate: Option<Rate>,

@@ -8,6 +8,7 @@ mod accept;
 mod datagrams;
 mod groups;
 mod installed;
+mod kernel;
 mod traffic;
 mod waiting;
 mod waits;
@@ -28,6 +29,7 @@ use tributary_transport::{DatagramSocket, ShmListener, TcpAcceptor};
 
 use super::arenas::Arenas;
 use super::commands::{Answers, Command};
+use super::kernel::KernelPath;
 use super::links::Links;
 use super::meters::{Counters, DataMeters};
 use super::refusals::Log;
@@ -71,6 +73,7 @@ pub(super) struct DataOptions {
 /// The event loop.
 pub(super) struct DataLoop {
     machine: Node,
+    kernel: Option<KernelPath>,
     arenas: Arenas,
     links: Links,
     tcp: TcpAcceptor,
@@ -112,6 +115,7 @@ pub(super) struct Resources {
     pub(super) tcp: TcpAcceptor,
     pub(super) shm: Option<ShmListener>,
     pub(super) datagrams: Option<DatagramSocket>,
+    pub(super) kernel: Option<KernelPath>,
     pub(super) commands: Receiver<Command>,
     pub(super) answers: Answers,
     pub(super) meters: DataMeters,
@@ -128,8 +132,18 @@ pub(super) fn poll_and_waker() -> io::Result<(Poll, Arc<Waker>)> {
 impl DataLoop {
     /// A loop that serves no group yet.
     pub(super) fn new(options: &DataOptions, resources: Resources) -> io::Result<Self> {
-        let Resources { poll, waker, tcp, shm, datagrams, commands, answers, meters, shutdown } =
-            resources;
+        let Resources {
+            poll,
+            waker,
+            tcp,
+            shm,
+            datagrams,
+            kernel,
+            commands,
+            answers,
+            meters,
+            shutdown,
+        } = resources;
         let registry = poll.registry();
         registry.register(
             &mut SourceFd(&tcp.as_fd().as_raw_fd()),
@@ -152,6 +166,7 @@ impl DataLoop {
         let clock = Instant::now();
         Ok(Self {
             machine,
+            kernel,
             arenas: Arenas::new(options.arena_bytes_max),
             links: Links::new(options.links_max, options.join_within, LINGER),
             tcp,

@@ -185,6 +185,11 @@ impl Links {
         Some(port)
     }
 
+    /// The link at a port.
+    pub(super) fn peek(&self, port: PortId) -> Option<&Entry> {
+        self.entries.get(port.0 as usize)?.as_ref()
+    }
+
     /// Takes a link and frees its port.
     pub(super) fn remove(&mut self, port: PortId) -> Option<Entry> {
         let entry = self.entries.get_mut(port.0 as usize)?.take()?;

@@ -8,6 +8,7 @@ mod communicators;
 mod datagrams;
 mod encryption;
 mod groups;
+mod kernel;
 mod misbehaviour;
 #[path = "../../../client/tests/ranks/mod.rs"]
 mod ranks;

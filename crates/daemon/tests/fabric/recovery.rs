@@ -6,7 +6,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use tributary_daemon::manager::{Manager, ManagerOptions};
-use tributary_daemon::node::{Node, NodeLimits, NodeOptions};
+use tributary_daemon::node::{KernelOptions, Node, NodeLimits, NodeOptions};
 use tributary_daemon::shutdown::Shutdown;
 use tributary_protocol::manager::ManagerConfig;
 use tributary_topology::Fabric;
@@ -70,6 +70,7 @@ pub(crate) fn start_node(
         limits: NodeLimits::default(),
         datagram_payload_max_bytes: 1388,
         spin: Duration::ZERO,
+        kernel: KernelOptions::Off,
     })
     .unwrap();
     let shutdown = Shutdown::new();

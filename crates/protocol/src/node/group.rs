@@ -120,6 +120,19 @@ impl Group {
         }
     }
 
+    pub(super) fn floor(&self) -> Sequence {
+        self.floor
+    }
+
+    /// Skips what lies so far before a segment with a result that every child has had it.
+    pub(super) fn skip_floor(&mut self, answered: Sequence) {
+        let slots = self.slots.len() as u32;
+        let distance = answered.distance_from(self.floor);
+        if (slots..1 << 31).contains(&distance) {
+            self.floor = Sequence(answered.0.wrapping_sub(slots));
+        }
+    }
+
     /// How many numbers before `sequence` the earliest segment without a result lies; 0 if none
     /// does.
     pub(super) fn behind(&self, sequence: Sequence) -> u16 {

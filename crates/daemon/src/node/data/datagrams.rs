@@ -8,12 +8,14 @@ use std::time::Instant;
 use mio::Interest;
 use mio::unix::SourceFd;
 
+use tributary_kernel_path::Arrival;
 use tributary_protocol::node::PortId;
 use tributary_protocol::{Carrier, Reachability, Time};
-use tributary_transport::Sent;
+use tributary_transport::{Frame, Sent};
 use tributary_wire::GroupId;
 use tributary_wire::control::MulticastGrant;
 
+use super::kernel::hand;
 use super::{DATAGRAMS, DataLoop, time_since};
 use crate::node::links::AnyLink;
 use crate::node::refusals::{Dropped, Reason};
@@ -80,14 +82,9 @@ impl DataLoop {
         self.counters.payload_bytes_received += frame.payload.len() as u64;
         let clock = self.clock;
         let now = *burst_time.get_or_insert_with(|| time_since(clock, Instant::now()));
-        let taken = self.machine.handle_frame(
-            now,
-            port,
-            Carrier::Datagram,
-            &frame.header,
-            frame.payload,
-            &mut self.arenas,
-        );
+        let Frame { header, payload, .. } = &frame;
+        let arrival = Arrival { now, port, carrier: Carrier::Datagram, header, payload };
+        let taken = hand(&mut self.kernel, &mut self.machine, arrival, &mut self.arenas);
         match taken {
             Ok(()) => Taken::Datagram,
             Err(error) => {

@@ -155,12 +155,14 @@ impl DataLoop {
             tracing::warn!("group {group} epoch {epoch} failed: {}", describe(abort));
         }
         self.installed.remove(group);
+        self.forget_in_kernel(group);
         self.answers.push(NodeEvent::Failed { group, epoch, reason: describe(abort) });
     }
 
     pub(super) fn on_ended(&mut self, group: GroupId, epoch: Epoch) {
         tracing::debug!("group {group} epoch {epoch} ended");
         self.installed.remove(group);
+        self.forget_in_kernel(group);
         self.answers.push(NodeEvent::Ended { group, epoch });
     }
 }

@@ -74,6 +74,12 @@ impl Installed {
         }
     }
 
+    /// Whether a group authenticates its frames.
+    pub(super) fn is_authenticated(&self, group: GroupId) -> bool {
+        let place = self.places.get(group.0 as usize).and_then(Option::as_ref);
+        place.is_some_and(|place| place.keys.is_some())
+    }
+
     /// Whether a frame passes authentication. Frames of a group without a key always do.
     #[inline]
     pub(super) fn admits(&self, frame: &Frame<'_>) -> bool {

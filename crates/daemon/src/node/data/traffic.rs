@@ -2,10 +2,12 @@
 
 use std::time::Instant;
 
+use tributary_kernel_path::Arrival;
 use tributary_protocol::node::{Event, FrameError, PortId};
 use tributary_protocol::{Carrier, Reachability};
-use tributary_transport::{ReceiveError, SendError, Sent};
+use tributary_transport::{Frame, ReceiveError, SendError, Sent};
 
+use super::kernel::hand;
 use super::{DIRECT_TCP_MAX, DataLoop};
 use crate::node::links::{Entry, Stage};
 use crate::node::refusals::Reason;
@@ -92,14 +94,9 @@ impl DataLoop {
         let edge = frame.header.edge;
         let payload_bytes = frame.payload.len();
         self.counters.payload_bytes_received += payload_bytes as u64;
-        let outcome = self.machine.handle_frame(
-            now,
-            port,
-            Carrier::Link,
-            &frame.header,
-            frame.payload,
-            &mut self.arenas,
-        );
+        let Frame { header, payload, .. } = &frame;
+        let arrival = Arrival { now, port, carrier: Carrier::Link, header, payload };
+        let outcome = hand(&mut self.kernel, &mut self.machine, arrival, &mut self.arenas);
         match outcome {
             Ok(()) => {
                 if entry.stage == Stage::Unjoined {
@@ -270,6 +267,7 @@ impl DataLoop {
         match event {
             Event::Formed { group, epoch } => {
                 tracing::debug!("group {group} epoch {epoch} is complete");
+                self.offer_to_kernel(group);
             }
             Event::Failed { group, epoch, abort } => self.on_failed(group, epoch, abort),
             Event::Ended { group, epoch } => self.on_ended(group, epoch),
@@ -277,6 +275,7 @@ impl DataLoop {
             Event::Close(port) => self.links.linger(Instant::now(), port),
             Event::DatagramPeer { port, datagram_port } => {
                 self.on_datagram_peer(port, datagram_port);
+                self.offer_group_of(port);
             }
             Event::Multicast { group, reachability: Reachability::Unreachable } => {
                 tracing::warn!("nobody receives group {group}'s multicast: it continues without");

@@ -1,0 +1,148 @@
+//! Nodes that take short segments inside the kernel, at the loopback interface.
+
+use tributary_daemon::embedded::{Fabric, FabricOptions, StartError};
+use tributary_daemon::node::{KernelOptions, NodeError};
+use tributary_wire::Datatype;
+use tributary_wire::frame::{Message, Shape};
+
+use crate::common::{End, Job, eventually, guarded, metric, part, to_bytes};
+use crate::datagrams::pair;
+
+const TAKEN: &str = "tributary_node_kernel_taken_total";
+const RESULTS: &str = "tributary_node_kernel_results_total";
+const PASSED: &str = "tributary_node_kernel_passed_total";
+
+/// A fabric whose nodes take short segments inside the kernel; none where that is not permitted, which is
+/// an error with `CI=true`.
+fn fabric() -> Option<Fabric> {
+    let kernel = KernelOptions::Required(vec!["lo".to_owned()]);
+    match Fabric::start(&FabricOptions { hosts: 2, leaves: 0, kernel, ..FabricOptions::default() })
+    {
+        Ok(fabric) => Some(fabric),
+        Err(StartError::Node { source: NodeError::Kernel(reason), .. }) => {
+            let is_ci = std::env::var("CI").is_ok_and(|value| value == "true");
+            assert!(!is_ci, "not possible here: {reason}");
+            tracing::warn!("SKIPPED: {reason}");
+            None
+        }
+        Err(error) => panic!("{error}"),
+    }
+}
+
+fn count(fabric: &Fabric, name: &str) -> f64 {
+    metric(fabric, "root", name, "")
+}
+
+#[test]
+fn short_sums_are_made_inside_the_kernel() {
+    guarded(|| {
+        let Some(fabric) = fabric() else { return };
+        let job = Job::admit(&fabric);
+        let [mut one, mut two] = pair(&fabric, &job);
+        for round in 0..300 {
+            one.ask(round, f64::from(round));
+            if round % 3 == 0 {
+                // Again, while its sibling is late.
+                one.attempt = 1;
+                one.ask(round, f64::from(round));
+                let sequence = part(1, round).sequence;
+                assert_eq!(one.receive().0.message, Message::Ack { sequence, attempt: 1 });
+                one.attempt = 0;
+            }
+            two.ask(round, 0.25);
+            for member in [&mut one, &mut two] {
+                assert_eq!(member.receive_sum(round).1, to_bytes(&[f64::from(round) + 0.25]));
+            }
+        }
+        eventually("the counters", || {
+            count(&fabric, TAKEN) == 600.0
+                && count(&fabric, RESULTS) == 300.0
+                && count(&fabric, "tributary_node_kernel_repeats_total") == 100.0
+        });
+        assert_eq!(count(&fabric, "tributary_node_requests_total"), 0.0, "no process was woken");
+    });
+}
+
+#[test]
+fn what_the_kernel_leaves_and_what_it_takes_alternate() {
+    guarded(|| {
+        let Some(fabric) = fabric() else { return };
+        let job = Job::admit(&fabric);
+        let [mut one, mut two] = pair(&fabric, &job);
+        for round in 0..100 {
+            match round % 4 {
+                // A type that the kernel leaves to the process.
+                0 => {
+                    let mut part = part(1, round);
+                    part.shape = Shape::new(part.shape.operator(), Datatype::F16, 4).unwrap();
+                    for member in [&mut one, &mut two] {
+                        member.say(Message::Request(part), &[0; 8]);
+                    }
+                    for member in [&mut one, &mut two] {
+                        assert_eq!(member.receive_sum(round).1, [0; 8]);
+                    }
+                    continue;
+                }
+                // A member that has gone over to its link.
+                1 => {
+                    one.ask(round, 1.0);
+                    let request = Message::Request(part(1, round));
+                    two.member.say(request, &to_bytes(&[f64::from(round)]));
+                    assert_eq!(two.member.result(), Ok(vec![1.0 + f64::from(round)]));
+                    assert_eq!(one.receive_sum(round).1, to_bytes(&[1.0 + f64::from(round)]));
+                    continue;
+                }
+                _ => {}
+            }
+            one.ask(round, 1.0);
+            two.ask(round, f64::from(round));
+            for member in [&mut one, &mut two] {
+                assert_eq!(member.receive_sum(round).1, to_bytes(&[1.0 + f64::from(round)]));
+            }
+        }
+        eventually("the counters", || {
+            count(&fabric, RESULTS) == 50.0 && count(&fabric, PASSED) >= 50.0
+        });
+    });
+}
+
+#[test]
+fn a_member_that_leaves_its_sibling_waiting_is_noticed() {
+    guarded(|| {
+        let Some(fabric) = fabric() else { return };
+        let job = Job::admit(&fabric);
+        let [mut one, mut two] = pair(&fabric, &job);
+        one.ask(0, 1.0);
+        eventually("the kernel has it", || count(&fabric, TAKEN) == 1.0);
+        two.member.say(Message::Leave, &[]);
+        let end = one.member.receive().err();
+        assert!(matches!(end, Some(End::Aborted(_))), "its sibling left in the middle: {end:?}");
+    });
+}
+
+#[test]
+fn a_node_without_the_interface_says_so_or_goes_on_without() {
+    guarded(|| {
+        let start = |kernel| {
+            Fabric::start(&FabricOptions {
+                hosts: 2,
+                leaves: 0,
+                kernel,
+                ..FabricOptions::default()
+            })
+        };
+        let interfaces = || vec!["no-such-if".to_owned()];
+        let error = start(KernelOptions::Required(interfaces())).err().map(|it| it.to_string());
+        let said = error.as_deref().unwrap_or_default();
+        assert!(said.contains("no path inside the kernel: "), "{error:?}");
+        let fabric = start(KernelOptions::Auto(interfaces())).unwrap();
+        let job = Job::admit(&fabric);
+        let [mut one, mut two] = pair(&fabric, &job);
+        one.ask(0, 1.0);
+        two.ask(0, 2.0);
+        for member in [&mut one, &mut two] {
+            assert_eq!(member.receive_sum(0).1, to_bytes(&[3.0]));
+        }
+        assert_eq!(count(&fabric, TAKEN), 0.0);
+    });
+}

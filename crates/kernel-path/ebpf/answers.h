@@ -1,0 +1,198 @@
+/* Answers: results, acks and nacks, written over the packet that caused them. */
+#pragma once
+
+#include "packet.h"
+#include "slots.h"
+
+/* Fills in what all answers to a request have alike. */
+INLINE void begin_answer(struct workspace *work)
+{
+	work->out.envelope = (struct envelope){
+		.protocol = PROTOCOL_IPV4,
+		.version_and_length = IPV4_NO_OPTIONS,
+		.fragment = DO_NOT_FRAGMENT,
+		.hops = HOPS,
+		.transport = UDP,
+	};
+	work->out.frame = (struct frame){
+		.magic = FRAME_MAGIC,
+		.version = FRAME_VERSION,
+		.group = work->in.frame.group,
+		.epoch = work->in.frame.epoch,
+		.sequence = work->in.frame.sequence,
+	};
+	work->payload_sum = 0;
+}
+
+INLINE void write_hardware(struct envelope *envelope, const u8 *hardware_of_request)
+{
+	__builtin_memcpy(envelope->hardware_target, hardware_of_request + 6, 6);
+	__builtin_memcpy(envelope->hardware_source, hardware_of_request, 6);
+}
+
+/* Addresses an answer to a child, and writes its lengths and checksums. */
+INLINE void address(struct workspace *work, const struct edge *edge, u32 child)
+{
+	struct envelope *envelope = &work->out.envelope;
+	struct frame *frame = &work->out.frame;
+
+	frame->child = child;
+	frame->capability[0] = edge->capability[0];
+	frame->capability[1] = edge->capability[1];
+	envelope->datagram_bytes = SWAPPED_16(PORT_BYTES + FRAME_BYTES + frame->payload_bytes);
+	envelope->total_bytes =
+		SWAPPED_16(ADDRESS_BYTES + PORT_BYTES + FRAME_BYTES + frame->payload_bytes);
+	envelope->source = edge->own_address;
+	envelope->target = edge->peer_address;
+	envelope->source_port = edge->own_port;
+	envelope->target_port = edge->peer_port;
+	envelope->header_checksum = 0;
+	envelope->header_checksum =
+		~folded((u32)sum_of(&envelope->version_and_length, ADDRESS_BYTES, 0));
+	envelope->checksum = 0;
+	if (work->checksum == CHECKSUM_PARTIAL) {
+		envelope->checksum = folded(pseudo_header_sum(envelope));
+	} else if (work->checksum == CHECKSUM_FULL) {
+		envelope->checksum = ~datagram_sum(&work->out, work->payload_sum);
+		if (!envelope->checksum)
+			envelope->checksum = 0xffff;
+	}
+}
+
+/* Makes the packet, which has the length of a frame without payload, an ack or a nack. */
+NOINLINE int write_notice(struct packet *packet, struct workspace *work, struct place *place, u32 kind,
+			  u32 sequence)
+{
+	u32 child = work->in.frame.child & (CHILDREN_MAX - 1);
+
+	work->out.frame.kind = kind;
+	work->out.frame.sequence = sequence;
+	work->out.frame.attempt = kind == KIND_ACK ? work->in.frame.attempt : 0;
+	write_hardware(&work->out.envelope, work->in.envelope.hardware_target);
+	address(work, &place->edges[child], child);
+	return store_bytes(packet, 0, FIRST_BYTE(&work->out), HEAD_BYTES) >= 0;
+}
+
+struct nacks {
+	struct packet *packet;
+	struct workspace *work;
+	struct place *place;
+	u32 first;
+};
+
+static long send_nack(u32 index, void *context)
+{
+	struct nacks *nacks = context;
+
+	if (!write_notice(nacks->packet, nacks->work, nacks->place, KIND_NACK, nacks->first + index))
+		return 1;
+	send_copy(nacks->packet, nacks->work->interface);
+	return 0;
+}
+
+/* Notes that a child's request has come, and nacks every earlier one that has not. Returns how many;
+ * the packet then has the length of one. */
+INLINE u32 send_nacks(struct packet *packet, struct workspace *work, struct place *place, u32 child)
+{
+	struct edge *edge = &place->edges[child & (CHILDREN_MAX - 1)];
+	u32 sequence = work->in.frame.sequence;
+	struct nacks nacks = { .packet = packet, .work = work, .place = place, .first = edge->next };
+	u32 gap = sequence - nacks.first;
+
+	if (gap >= 1u << 31)
+		return 0;
+	edge->next = sequence + 1;
+	if (!gap || gap > place->slot_mask + 1 || gap > SLOTS_PER_PLACE)
+		return 0;
+	if (change_length(packet, HEAD_BYTES) < 0)
+		return 0;
+	repeat(gap, send_nack, &nacks);
+	return gap;
+}
+
+/* Fills in what a segment's results have alike. */
+INLINE void begin_result(struct workspace *work, struct place *place, struct slot *slot)
+{
+	struct frame *frame = &work->out.frame;
+
+	frame->kind = KIND_RESULT;
+	frame->follows = slot->segment.has_data;
+	frame->payload_bytes = work->payload_bytes;
+	frame->operation = slot->segment.operation;
+	frame->segment = slot->segment.number;
+	frame->sequence = work->in.frame.sequence;
+	frame->elements = slot->segment.elements;
+	frame->target_kind = TARGET_ALL;
+	frame->datatype = slot->segment.datatype;
+	frame->operator_code = slot->segment.operator_code;
+	frame->behind = behind(place, frame->sequence);
+	if (work->checksum == CHECKSUM_FULL)
+		work->payload_sum = payload_sum(slot->result, work->payload_bytes);
+}
+
+/* Makes the packet, which has the right length, a child's result. */
+NOINLINE int write_result(struct packet *packet, struct workspace *work, struct place *place,
+			  struct slot *slot, u32 child)
+{
+	u32 payload_bytes = work->payload_bytes;
+
+	child &= CHILDREN_MAX - 1;
+	work->out.frame.attempt = slot->lanes[child].attempt;
+	address(work, &place->edges[child], child);
+	if (store_bytes(packet, 0, FIRST_BYTE(&work->out), HEAD_BYTES) < 0)
+		return 0;
+	if (!payload_bytes)
+		return 1;
+	if (payload_bytes > PAYLOAD_BYTES_MAX)
+		return 0;
+	return store_bytes(packet, HEAD_BYTES, slot->result, payload_bytes) >= 0;
+}
+
+struct results {
+	struct packet *packet;
+	struct workspace *work;
+	struct place *place;
+	struct slot *slot;
+};
+
+static long send_result(u32 child, void *context)
+{
+	struct results *results = context;
+	struct lane *lane = &results->slot->lanes[child & (CHILDREN_MAX - 1)];
+
+	write_hardware(&results->work->out.envelope, lane->hardware);
+	if (!write_result(results->packet, results->work, results->place, results->slot, child))
+		return 1;
+	send_copy(results->packet, lane->interface);
+	return 0;
+}
+
+/* Sends the result to every child, the last in this packet itself. */
+INLINE int send_results(struct packet *packet, struct workspace *work, struct place *place,
+			struct slot *slot)
+{
+	struct results results = { .packet = packet, .work = work, .place = place, .slot = slot };
+	u32 last = place->children - 1;
+	struct lane *lane = &slot->lanes[last & (CHILDREN_MAX - 1)];
+
+	begin_result(work, place, slot);
+	repeat(last, send_result, &results);
+	write_hardware(&work->out.envelope, lane->hardware);
+	if (!write_result(packet, work, place, slot, last))
+		return VERDICT_DROP;
+	return send_packet(lane->interface);
+}
+
+/* Answers a repeat from the slot. */
+INLINE int send_again(struct packet *packet, struct workspace *work, struct place *place,
+		      struct slot *slot, u32 child)
+{
+	begin_result(work, place, slot);
+	write_hardware(&work->out.envelope, work->in.envelope.hardware_target);
+	if (!write_result(packet, work, place, slot, child))
+		return VERDICT_DROP;
+	/* If the slot has moved on meanwhile, the child has had this result. */
+	if (!holds(read_word(slot), work->in.frame.sequence))
+		return VERDICT_DROP;
+	return send_packet(work->interface);
+}

@@ -1,0 +1,182 @@
+/* An aggregation node in the packet path: single-packet segments of groups that the process has
+ * entered into the tables are gathered, reduced and answered here. All else passes up unchanged.
+ */
+#include "answers.h"
+
+#define COUNT(counters, name, number) __sync_fetch_and_add(&(counters)->name, number)
+
+INLINE struct place *place_of(const struct frame *frame)
+{
+	u64 key = (u64)frame->epoch << 32 | frame->group;
+	u32 *index = lookup(MAP_DIRECTORY, &key);
+	struct place *place;
+
+	if (!index)
+		return 0;
+	place = lookup(MAP_PLACES, index);
+	return place && place->is_on ? place : 0;
+}
+
+/* Whether a request shows the child's capability, and comes from the child to this node. */
+INLINE int is_of_child(const struct packet_head *in, const struct edge *edge)
+{
+	/* Without a branch, so that time tells nothing about a wrong capability. */
+	u64 difference = (in->frame.capability[0] ^ edge->capability[0]) |
+			 (in->frame.capability[1] ^ edge->capability[1]);
+
+	return !difference && in->envelope.source == edge->peer_address &&
+	       in->envelope.source_port == edge->peer_port &&
+	       in->envelope.target == edge->own_address && in->envelope.target_port == edge->own_port;
+}
+
+/* Whether the program takes such a segment. What is wrong with any other, the process says. */
+INLINE int is_taken(const struct frame *frame, const struct place *place)
+{
+	u32 size_bytes;
+
+	if (frame->reason || frame->target_kind != TARGET_ALL || frame->target_member ||
+	    frame->behind || frame->payload_bytes > place->payload_max_bytes)
+		return 0;
+	if (frame->operator_code == OPERATOR_BARRIER)
+		return frame->datatype == DATATYPE_U8 && !frame->elements && !frame->follows &&
+		       !frame->payload_bytes;
+	size_bytes = element_bytes(frame->operator_code, frame->datatype);
+	return size_bytes && frame->follows == 1 && frame->elements &&
+	       frame->elements <= PAYLOAD_BYTES_MAX &&
+	       frame->payload_bytes == frame->elements * size_bytes;
+}
+
+/* Fills a lane that was claimed, and hands the result out if it was the last. */
+INLINE int contribute(struct packet *packet, struct workspace *work, struct place *place,
+		      struct slot *slot, struct counters *counters)
+{
+	u32 child = work->in.frame.child & (CHILDREN_MAX - 1);
+	u32 sequence = work->in.frame.sequence;
+	struct lane *lane = &slot->lanes[child];
+	u64 word;
+	u32 nacks;
+
+	lane->is_filled = 0;
+	if (!read_payload(packet, lane->payload, work->payload_bytes))
+		return VERDICT_PASS;
+	__builtin_memcpy(lane->hardware, work->in.envelope.hardware_target, 12);
+	lane->interface = work->interface;
+	lane->attempt = work->in.frame.attempt;
+	lane->sequence = sequence;
+	lane->is_filled = 1;
+	word = count_filled(slot, sequence);
+	if (!word) {
+		COUNT(counters, passed, 1);
+		return VERDICT_PASS;
+	}
+	COUNT(counters, taken, 1);
+	begin_answer(work);
+	nacks = send_nacks(packet, work, place, child);
+	if (nacks)
+		COUNT(counters, nacks, nacks);
+	if (word_filled(word) != place->children)
+		return VERDICT_DROP;
+	complete(place, slot, word, work->payload_bytes);
+	COUNT(counters, completed, 1);
+	if (nacks && change_length(packet, HEAD_BYTES + work->payload_bytes) < 0)
+		return VERDICT_DROP;
+	return send_results(packet, work, place, slot);
+}
+
+/* Answers a contribution that was counted before. */
+INLINE int answer_repeat(struct packet *packet, struct workspace *work, struct place *place,
+			 struct slot *slot, int is_answered)
+{
+	u32 child = work->in.frame.child & (CHILDREN_MAX - 1);
+	struct lane *lane = &slot->lanes[child];
+
+	if (work->in.frame.attempt > lane->attempt)
+		lane->attempt = work->in.frame.attempt;
+	begin_answer(work);
+	if (is_answered) {
+		u32 result_bytes = slot->segment.elements *
+				   element_bytes(slot->segment.operator_code, slot->segment.datatype);
+
+		if (result_bytes != work->payload_bytes) {
+			if (result_bytes > PAYLOAD_BYTES_MAX ||
+			    change_length(packet, HEAD_BYTES + result_bytes) < 0)
+				return VERDICT_DROP;
+			work->payload_bytes = result_bytes;
+		}
+		return send_again(packet, work, place, slot, child);
+	}
+	if (change_length(packet, HEAD_BYTES) < 0 ||
+	    !write_notice(packet, work, place, KIND_ACK, work->in.frame.sequence))
+		return VERDICT_DROP;
+	return send_packet(work->interface);
+}
+
+/* Takes a request of a child of this place. */
+INLINE int take(struct packet *packet, struct workspace *work, struct place *place,
+		struct counters *counters)
+{
+	const struct frame *frame = &work->in.frame;
+	struct slot *slot = slot_of(place, frame->sequence);
+
+	if (!slot)
+		return VERDICT_PASS;
+	switch (claim(place, slot, frame, frame->child)) {
+	case OUTCOME_CLAIMED:
+		return contribute(packet, work, place, slot, counters);
+	case OUTCOME_WAITING:
+		COUNT(counters, repeats, 1);
+		COUNT(counters, acks, 1);
+		return answer_repeat(packet, work, place, slot, 0);
+	case OUTCOME_ANSWERED:
+		COUNT(counters, repeats, 1);
+		return answer_repeat(packet, work, place, slot, 1);
+	case OUTCOME_PAST:
+		COUNT(counters, repeats, 1);
+		return VERDICT_DROP;
+	case OUTCOME_REFUSED:
+		COUNT(counters, refused, 1);
+		return VERDICT_DROP;
+	default:
+		COUNT(counters, passed, 1);
+		return VERDICT_PASS;
+	}
+}
+
+#ifdef USER_SPACE
+int aggregate(struct packet *packet)
+#else
+SECTION("classifier") int aggregate(struct packet *packet)
+#endif
+{
+	u32 only = 0;
+	struct workspace *work = lookup(MAP_WORKSPACES, &only);
+	struct counters *counters = lookup(MAP_COUNTERS, &only);
+	struct place *place;
+	u32 child;
+
+	if (!work || !counters || !read_head(packet, work))
+		return VERDICT_PASS;
+	place = place_of(&work->in.frame);
+	if (!place)
+		return VERDICT_PASS;
+	child = work->in.frame.child;
+	if (child >= place->children || child >= CHILDREN_MAX ||
+	    !is_of_child(&work->in, &place->edges[child])) {
+		COUNT(counters, refused, 1);
+		return VERDICT_DROP;
+	}
+	if (!is_taken(&work->in.frame, place)) {
+		COUNT(counters, passed, 1);
+		return VERDICT_PASS;
+	}
+	work->checksum = check_sum(packet, work);
+	if (work->checksum == CHECKSUM_WRONG) {
+		COUNT(counters, damaged, 1);
+		return VERDICT_DROP;
+	}
+	return take(packet, work, place, counters);
+}
+
+#ifndef USER_SPACE
+SECTION("license") char program_license[] = "Apache-2.0";
+#endif

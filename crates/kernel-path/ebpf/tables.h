@@ -1,0 +1,127 @@
+/* What the program and the node's process share. `layout.rs` mirrors it; a test compares them.
+ *
+ * A group that the program serves has a place, and a run of slots. A slot's word says which sequence
+ * it holds, who has it, and which children's contributions are there:
+ *
+ *   bits 63..32  sequence
+ *   bits 31..8   children that have claimed their lane, one bit each
+ *   bits 7..3    how many of them have filled it
+ *   bits 2..0    phase
+ *
+ * Every change of a word is a compare-and-swap. So one party opens a slot, one fills a lane, one sees
+ * the last lane filled, and the process can take a slot from the program at any moment.
+ */
+#pragma once
+
+#include "environment.h"
+
+enum {
+	CHILDREN_MAX = 16,
+	PAYLOAD_BYTES_MAX = 256,
+	PAYLOAD_WORDS = PAYLOAD_BYTES_MAX / 8,
+	PLACES = 64,
+	/* Each place has a run of slots of its own. */
+	SLOTS_PER_PLACE = 32,
+	SLOTS = PLACES * SLOTS_PER_PLACE,
+};
+
+enum phase {
+	/* Never used. */
+	PHASE_EMPTY,
+	/* The program is writing down which segment it holds. */
+	PHASE_OPENING,
+	/* The program gathers contributions. */
+	PHASE_GATHERING,
+	/* The program has made the result; it lies in the slot, for repeats. */
+	PHASE_DONE,
+	/* The process has this sequence. */
+	PHASE_OF_PROCESS,
+	/* The process has handed down its result. */
+	PHASE_DONE_BY_PROCESS,
+};
+
+#define WORD_CLAIMED_SHIFT 8
+#define WORD_FILLED_SHIFT 3
+#define WORD_FILLED_ONE (1ull << WORD_FILLED_SHIFT)
+
+/* One child's edge. Addresses and ports are big-endian. */
+struct edge {
+	u64 capability[2];
+	u32 peer_address;
+	u32 own_address;
+	u16 peer_port;
+	u16 own_port;
+	/* The number after the highest it has sent. */
+	u32 next;
+};
+
+/* One group. */
+struct place {
+	/* Cleared by the process before it changes anything else. */
+	u32 is_on;
+	u32 group;
+	u32 epoch;
+	/* Segments in flight at most. */
+	u32 window;
+	u32 first_slot;
+	/* Slots less one; their number is a power of two. */
+	u32 slot_mask;
+	u32 children;
+	/* Longest segment. */
+	u32 payload_max_bytes;
+	/* The earliest sequence whose result is not here. */
+	u32 floor;
+	u32 reserved;
+	struct edge edges[CHILDREN_MAX];
+};
+
+/* The segment that a slot holds, as all its contributors describe it. */
+struct segment {
+	u32 operation;
+	u32 number;
+	u32 elements;
+	u8 datatype;
+	u8 operator_code;
+	u8 has_data;
+	u8 reserved;
+};
+
+/* One child's contribution, and where its answer goes. */
+struct lane {
+	u64 payload[PAYLOAD_WORDS];
+	/* The sequence that it belongs to, once it is filled. */
+	u32 sequence;
+	u32 interface;
+	/* Target and source, as in what the child sent. */
+	u8 hardware[12];
+	/* The newest attempt that has come. */
+	u8 attempt;
+	u8 is_filled;
+	u8 reserved[2];
+};
+
+struct slot {
+	u64 word;
+	struct segment segment;
+	u64 result[PAYLOAD_WORDS];
+	struct lane lanes[CHILDREN_MAX];
+};
+
+/* What became of packets to the places here. Each is counted once, but for the sent ones. */
+struct counters {
+	/* Contributions counted. */
+	u64 taken;
+	/* Segments completed. */
+	u64 completed;
+	/* Contributions that had been counted before. */
+	u64 repeats;
+	/* Wrong capability, wrong source, or outside the window. */
+	u64 refused;
+	/* Left to the process: an operator, a type or a length that the program does not take, or a
+	 * sequence that the process has. */
+	u64 passed;
+	u64 acks;
+	u64 nacks;
+	/* Packets whose checksum was wrong. */
+	u64 damaged;
+};

@@ -1,0 +1,114 @@
+/* The word of a slot; `tables.h` says what its bits mean. */
+#pragma once
+
+#include "tables.h"
+
+/* Attempts at one compare-and-swap: each failure is another child's success, so as many as there are
+ * children suffice twice over. */
+#define SWAPS_MAX (2 * CHILDREN_MAX)
+
+INLINE u32 word_sequence(u64 word)
+{
+	return word >> 32;
+}
+
+INLINE u32 word_phase(u64 word)
+{
+	return word & 7;
+}
+
+INLINE u32 word_filled(u64 word)
+{
+	return word >> WORD_FILLED_SHIFT & 31;
+}
+
+INLINE int word_has_claim(u64 word, u32 child)
+{
+	return word >> (WORD_CLAIMED_SHIFT + child) & 1;
+}
+
+INLINE u64 claim_bit(u32 child)
+{
+	return 1ull << (WORD_CLAIMED_SHIFT + child);
+}
+
+INLINE u64 new_word(u32 sequence, enum phase phase)
+{
+	return (u64)sequence << 32 | phase;
+}
+
+INLINE int is_done(u64 word)
+{
+	u32 phase = word_phase(word);
+
+	return phase == PHASE_DONE || phase == PHASE_DONE_BY_PROCESS;
+}
+
+/* Whether the slot holds this sequence. */
+INLINE int holds(u64 word, u32 sequence)
+{
+	return word_phase(word) != PHASE_EMPTY && word_sequence(word) == sequence;
+}
+
+/* Whether the slot has moved on past a sequence: every member has had that result. */
+INLINE int is_past(u64 word, u32 sequence)
+{
+	u32 ahead = word_sequence(word) - sequence;
+
+	return word_phase(word) != PHASE_EMPTY && ahead - 1 < (1u << 31) - 1;
+}
+
+INLINE u64 read_word(struct slot *slot)
+{
+	return *(volatile u64 *)&slot->word;
+}
+
+/* What one attempt at a change does, and what the attempts lead to. */
+struct swap {
+	struct slot *slot;
+	/* The sequence and the phase that the word must have. */
+	u64 expected;
+	u64 claim;
+	u64 added;
+	u64 word;
+	u32 is_made;
+};
+
+static long try_swap(u32 index UNUSED, void *context)
+{
+	struct swap *swap = context;
+	u64 word = read_word(swap->slot);
+
+	if ((word >> 32 != swap->expected >> 32) || word_phase(word) != word_phase(swap->expected) ||
+	    (word & swap->claim))
+		return 1;
+	swap->word = (word | swap->claim) + swap->added;
+	swap->is_made = compare_and_swap(&swap->slot->word, word, swap->word) == word;
+	return swap->is_made;
+}
+
+/* Claims a lane of a gathering slot. False if it is claimed, or the slot was taken away. */
+INLINE int claim_lane(struct slot *slot, u32 sequence, u32 child)
+{
+	struct swap swap = {
+		.slot = slot,
+		.expected = new_word(sequence, PHASE_GATHERING),
+		.claim = claim_bit(child),
+	};
+
+	repeat(SWAPS_MAX, try_swap, &swap);
+	return swap.is_made;
+}
+
+/* Counts a lane as filled. Returns the word then; 0 if the slot was taken away. */
+INLINE u64 count_filled(struct slot *slot, u32 sequence)
+{
+	struct swap swap = {
+		.slot = slot,
+		.expected = new_word(sequence, PHASE_GATHERING),
+		.added = WORD_FILLED_ONE,
+	};
+
+	repeat(SWAPS_MAX, try_swap, &swap);
+	return swap.is_made ? swap.word : 0;
+}

@@ -1,0 +1,263 @@
+//! A node's machine and the program in the kernel, as one: who completes which segment, and what each
+//! must know of the other's.
+//!
+//! To the machine, what the program gathers looks like datagrams that are late. It hears of them in
+//! three ways: as results, before it judges a request; as contributions, when it takes over a segment; and
+//! all at once, when the program's service to the group ends. `docs/decisions/0038-kernel-path.md` argues
+//! why nothing is lost or counted twice.
+
+use std::net::SocketAddrV4;
+use std::time::Instant;
+
+use tributary_protocol::node::{FrameError, Node, PortId};
+use tributary_protocol::payloads::Payloads;
+use tributary_protocol::{Carrier, Time};
+use tributary_wire::frame::{Header, Message, Part};
+use tributary_wire::{GroupId, Sequence};
+
+use crate::layout::Counters;
+use crate::tables::{
+    AdmitError, Answered, ChildTerms, CounterReader, GroupTerms, Held, PlaceId, Tables, Taken,
+};
+use crate::word::Phase;
+
+/// See the module documentation.
+pub struct Handover {
+    tables: Tables,
+    /// By group id.
+    places: Vec<Option<PlaceId>>,
+}
+
+/// The two ends of a child's datagrams.
+#[derive(Clone, Copy, Debug)]
+pub struct DatagramPath {
+    /// The child's.
+    pub peer: SocketAddrV4,
+    /// This node's.
+    pub own: SocketAddrV4,
+}
+
+/// A frame for the machine, and how it came.
+#[derive(Clone, Copy, Debug)]
+pub struct Arrival<'a> {
+    /// When.
+    pub now: Time,
+    /// From whom.
+    pub port: PortId,
+    /// By what.
+    pub carrier: Carrier,
+    /// Its header.
+    pub header: &'a Header,
+    /// Exactly what its header announces.
+    pub payload: &'a [u8],
+}
+
+impl Handover {
+    /// With a program whose tables are empty.
+    #[must_use]
+    pub fn new(tables: Tables) -> Self {
+        Self { tables, places: Vec::new() }
+    }
+
+    /// What became of packets, since the program was loaded.
+    #[must_use]
+    pub fn counters(&self) -> Counters {
+        self.tables.counters()
+    }
+
+    /// Reads the same from wherever it is.
+    #[must_use]
+    pub fn counter_reader(&self) -> CounterReader {
+        self.tables.counter_reader()
+    }
+
+    /// Whether the program serves a group.
+    #[must_use]
+    pub fn serves(&self, group: GroupId) -> bool {
+        self.place(group).is_some()
+    }
+
+    /// Lets the program serve a group, if it can: every child's datagrams have a known path, and the
+    /// machine says that nothing else stands against it. True if it does from now on.
+    ///
+    /// # Errors
+    /// If its tables have no room for such a group.
+    pub fn admit(
+        &mut self,
+        now: Instant,
+        node: &Node,
+        group: GroupId,
+        path: impl Fn(PortId) -> Option<DatagramPath>,
+    ) -> Result<bool, AdmitError> {
+        let Some(terms) = node.terms_elsewhere(group).filter(|_| !self.serves(group)) else {
+            return Ok(false);
+        };
+        let children = node.child_edges(group).map(|edge| {
+            let DatagramPath { peer, own } = path(edge.port)?;
+            Some(ChildTerms { capability: edge.capability, peer, own, next: edge.next })
+        });
+        let Some(children) = children.collect::<Option<Vec<_>>>() else { return Ok(false) };
+        let terms = GroupTerms {
+            group,
+            epoch: terms.epoch,
+            window: terms.osos,
+            payload_max_bytes: terms.payload_max_bytes,
+            children,
+            floor: terms.floor,
+            known: node.segments(group).collect(),
+        };
+        let place = self.tables.admit(now, &terms)?;
+        let index = group.0 as usize;
+        if self.places.len() <= index {
+            self.places.resize(index + 1, None);
+        }
+        self.places[index] = Some(place);
+        Ok(true)
+    }
+
+    /// Hands the machine a frame, in place of [`Node::handle_frame`]. To be called before anything that
+    /// the machine wants to send is sent.
+    ///
+    /// # Errors
+    /// As [`Node::handle_frame`].
+    pub fn handle_frame(
+        &mut self,
+        node: &mut Node,
+        arrival: Arrival<'_>,
+        payloads: &mut impl Payloads,
+    ) -> Result<(), FrameError> {
+        let group = node.group_of_child(arrival.port).filter(|group| self.serves(*group));
+        let Some(group) = group else { return hand(node, arrival, payloads) };
+        match &arrival.header.message {
+            Message::Request(part) => self.handle_request(node, group, part, arrival, payloads),
+            Message::Probe(_) | Message::Datagrams(_) => hand(node, arrival, payloads),
+            // A child leaves, fails, streams or misbehaves: the machine has to know everything.
+            _ => {
+                self.end(node, group, arrival.now, payloads);
+                hand(node, arrival, payloads)
+            }
+        }
+    }
+
+    /// Ends the program's service to a group, which goes on: the machine gets what the program has.
+    pub fn end(
+        &mut self,
+        node: &mut Node,
+        group: GroupId,
+        now: Time,
+        payloads: &mut impl Payloads,
+    ) {
+        let Some(place) = self.place(group) else { return };
+        let (results, gathered) = self.tables.close(place);
+        for answered in results {
+            adopt(node, group, &answered, payloads);
+        }
+        for held in gathered {
+            hand_held(node, group, now, held, payloads);
+        }
+        self.forget(Instant::now(), group);
+    }
+
+    /// Ends the program's service to a group that is gone.
+    pub fn forget(&mut self, now: Instant, group: GroupId) {
+        if let Some(place) = self.places.get_mut(group.0 as usize).and_then(Option::take) {
+            self.tables.remove(now, place);
+        }
+    }
+
+    fn place(&self, group: GroupId) -> Option<PlaceId> {
+        self.places.get(group.0 as usize).copied().flatten()
+    }
+
+    fn handle_request(
+        &mut self,
+        node: &mut Node,
+        group: GroupId,
+        part: &Part,
+        arrival: Arrival<'_>,
+        payloads: &mut impl Payloads,
+    ) -> Result<(), FrameError> {
+        self.catch_up(node, group, payloads);
+        hand(node, arrival, payloads)?;
+        self.settle(node, group, part.sequence, arrival, payloads)
+    }
+
+    /// Tells the machine of all results that the program has made and the machine does not have.
+    fn catch_up(&self, node: &mut Node, group: GroupId, payloads: &mut impl Payloads) {
+        let Some(place) = self.place(group) else { return };
+        for word in self.tables.words(place) {
+            if word.phase() != Phase::Done || node.segment(group, word.sequence()) == Some(true) {
+                continue;
+            }
+            if let Some(answered) = self.tables.answered(place, word.sequence()) {
+                adopt(node, group, &answered, payloads);
+            }
+        }
+    }
+
+    /// Claims the segment that the machine has just been handed a contribution to, if the machine keeps it.
+    fn settle(
+        &mut self,
+        node: &mut Node,
+        group: GroupId,
+        sequence: Sequence,
+        arrival: Arrival<'_>,
+        payloads: &mut impl Payloads,
+    ) -> Result<(), FrameError> {
+        let Some(place) = self.place(group) else { return Ok(()) };
+        if node.segment(group, sequence).is_none() {
+            // Refused, past, or the group has failed.
+            return Ok(());
+        }
+        match self.tables.take(place, sequence) {
+            Taken::Gathered(held) => {
+                for held in held {
+                    hand_held(node, group, arrival.now, held, payloads);
+                }
+            }
+            Taken::Before => {}
+            Taken::Answered(answered) => {
+                if node.segment(group, sequence) == Some(false) {
+                    adopt(node, group, &answered, payloads);
+                    // The program made the result meanwhile: this frame is a repeat.
+                    hand(node, arrival, payloads)?;
+                }
+                return Ok(());
+            }
+            // The machine's window is never ahead of the program's: it has just caught up.
+            Taken::Busy => self.end(node, group, arrival.now, payloads),
+        }
+        let Some(place) = self.place(group) else { return Ok(()) };
+        if node.segment(group, sequence).is_some() {
+            self.tables.note_sent(place, arrival.header.edge.child, sequence);
+        }
+        if node.segment(group, sequence) == Some(true) {
+            self.tables.finish(place, sequence);
+        }
+        Ok(())
+    }
+}
+
+fn hand(
+    node: &mut Node,
+    arrival: Arrival<'_>,
+    payloads: &mut impl Payloads,
+) -> Result<(), FrameError> {
+    let Arrival { now, port, carrier, header, payload } = arrival;
+    node.handle_frame(now, port, carrier, header, payload, payloads)
+}
+
+/// Hands the machine a contribution that the program has held. As with any datagram, nothing happens if
+/// the machine refuses it.
+fn hand_held(node: &mut Node, group: GroupId, now: Time, held: Held, payloads: &mut impl Payloads) {
+    let port = node.child_edges(group).nth(usize::from(held.child.0)).map(|edge| edge.port);
+    let header = node.header_of_request(group, held.child, held.part);
+    let (Some(port), Some(header)) = (port, header) else { return };
+    let carrier = Carrier::Datagram;
+    let _ = node.handle_frame(now, port, carrier, &header, &held.payload, payloads);
+}
+
+fn adopt(node: &mut Node, group: GroupId, answered: &Answered, payloads: &mut impl Payloads) {
+    let Answered { part, payload, attempts } = answered;
+    node.adopt_result(group, part, attempts, payload, payloads);
+}

@@ -1,0 +1,137 @@
+//! The program in the kernel: loaded, and attached to interfaces for as long as this process lives.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
+
+use aya::maps::{HashMap, Map, MapData};
+use aya::programs::tc::TcAttachOptions;
+use aya::programs::{LinkOrder, ProgramError, SchedClassifier, TcAttachType};
+use aya::{Ebpf, EbpfError};
+
+use crate::memory::Memory;
+use crate::tables::{Directory, Tables};
+
+/// Whether the program was compiled with this crate: that needs a clang.
+pub const IS_BUILT: bool = cfg!(program_built);
+
+/// Why there is no kernel path.
+#[derive(Debug, thiserror::Error)]
+pub enum LoadError {
+    /// There was no clang when this program was built.
+    #[error("the kernel path was not built: no clang")]
+    NotBuilt,
+    /// The kernel does not take the object.
+    #[error("the kernel does not load the program: {}", causes(.0))]
+    Load(#[from] EbpfError),
+    /// The kernel does not take the program.
+    #[error("the kernel does not take the program: {}", causes(.0))]
+    Program(#[from] ProgramError),
+    /// The tables can't be mapped.
+    #[error("the program's tables can't be mapped: {0}")]
+    Map(#[from] io::Error),
+    /// An interface can't have it.
+    #[error("interface {interface}: {}", causes(.source))]
+    Attach {
+        /// Its name.
+        interface: String,
+        /// What the kernel says.
+        source: ProgramError,
+    },
+}
+
+/// The loaded program. It is detached when this is dropped, or the process ends however it ends:
+/// its links are file descriptors, and nothing pins them.
+pub struct Program {
+    ebpf: Ebpf,
+}
+
+const OBJECT: &[u8] = {
+    #[cfg(program_built)]
+    {
+        include_bytes_aligned()
+    }
+    #[cfg(not(program_built))]
+    {
+        &[]
+    }
+};
+
+#[cfg(program_built)]
+const fn include_bytes_aligned() -> &'static [u8] {
+    aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/node.o"))
+}
+
+impl Program {
+    /// Loads the program. Needs `CAP_BPF`, `CAP_NET_ADMIN` and `CAP_PERFMON`.
+    ///
+    /// # Errors
+    /// If it was not built, or the kernel refuses it.
+    pub fn load() -> Result<(Self, Tables), LoadError> {
+        if !IS_BUILT {
+            return Err(LoadError::NotBuilt);
+        }
+        let mut ebpf = Ebpf::load(OBJECT)?;
+        classifier(&mut ebpf).load()?;
+        let mut map = |name| ebpf.take_map(name).expect("the object has this map");
+        let (places, slots, counters) = (map("MAP_PLACES"), map("MAP_SLOTS"), map("MAP_COUNTERS"));
+        let memory = Memory::of_maps(array(&places), array(&slots), array(&counters))?;
+        let directory = HashMap::try_from(map("MAP_DIRECTORY")).expect("the directory is a hash");
+        let tables = Tables::new(Arc::new(memory), Box::new(Entries(directory)));
+        Ok((Self { ebpf }, tables))
+    }
+
+    /// Attaches the program where packets enter through an interface.
+    ///
+    /// # Errors
+    /// If there is no such interface, or the kernel is older than 6.6: only its links end with this
+    /// process.
+    pub fn attach(&mut self, interface: &str) -> Result<(), LoadError> {
+        let options = TcAttachOptions::TcxOrder(LinkOrder::default());
+        classifier(&mut self.ebpf)
+            .attach_with_options(interface, TcAttachType::Ingress, options)
+            .map(drop)
+            .map_err(|source| LoadError::Attach { interface: interface.to_owned(), source })
+    }
+
+    /// The loaded program, to be run on test packets.
+    pub fn classifier(&mut self) -> &mut SchedClassifier {
+        classifier(&mut self.ebpf)
+    }
+}
+
+fn classifier(ebpf: &mut Ebpf) -> &mut SchedClassifier {
+    let program = ebpf.program_mut("aggregate").expect("the object has this program");
+    program.try_into().expect("it is a classifier")
+}
+
+fn array(map: &Map) -> BorrowedFd<'_> {
+    match map {
+        Map::Array(data) => data.fd().as_fd(),
+        _ => panic!("this map is an array"),
+    }
+}
+
+/// The directory in the kernel.
+struct Entries(HashMap<MapData, u64, u32>);
+
+impl Directory for Entries {
+    fn enter(&mut self, key: u64, place: u32) -> io::Result<()> {
+        self.0.insert(key, place, 0).map_err(io::Error::other)
+    }
+
+    fn leave(&mut self, key: u64) -> io::Result<()> {
+        self.0.remove(&key).map_err(io::Error::other)
+    }
+}
+
+/// An error and what caused it, in one line.
+fn causes(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(deeper) = cause {
+        text += &format!(": {deeper}");
+        cause = deeper.source();
+    }
+    text
+}

@@ -1,0 +1,462 @@
+//! The tables, as the node's process uses them: groups come and go, and sequences change hands.
+//!
+//! One rule says who has a sequence: whoever changed its slot's word first. The program opens a slot for
+//! a segment that it takes; the process opens one for every other. The process may take over what the
+//! program gathers, until the last lane is filled.
+
+use std::io;
+use std::net::SocketAddrV4;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use tributary_wire::frame::{Part, RetransmitState, Shape, Target};
+use tributary_wire::{
+    Capability, ChildIndex, Datatype, Epoch, GroupId, OperationNumber, Operator, SegmentIndex,
+    Sequence,
+};
+
+use crate::layout::{
+    CHILDREN_MAX, Counters, Edge, Lane, PAYLOAD_BYTES_MAX, PLACES, SLOTS_PER_PLACE, Segment,
+};
+pub use crate::memory::Memory;
+use crate::word::{Phase, Word};
+
+/// How long a place rests before another group gets it. A run of the program that began before the group
+/// was removed is over long before.
+const REST: Duration = Duration::from_secs(1);
+
+/// Finds a group's place by its number and epoch.
+pub trait Directory: Send {
+    /// Enters a place.
+    ///
+    /// # Errors
+    /// If the directory has no room.
+    fn enter(&mut self, key: u64, place: u32) -> io::Result<()>;
+
+    /// Takes it out.
+    ///
+    /// # Errors
+    /// If it is not there.
+    fn leave(&mut self, key: u64) -> io::Result<()>;
+}
+
+/// One child of a group.
+#[derive(Clone, Copy, Debug)]
+pub struct ChildTerms {
+    /// What its requests show.
+    pub capability: Capability,
+    /// Where it takes and sends datagrams.
+    pub peer: SocketAddrV4,
+    /// Where this node takes them from it.
+    pub own: SocketAddrV4,
+    /// The number after the highest it has sent.
+    pub next: Sequence,
+}
+
+/// A group that the program is to serve.
+#[derive(Clone, Debug)]
+pub struct GroupTerms {
+    /// The group.
+    pub group: GroupId,
+    /// Its incarnation.
+    pub epoch: Epoch,
+    /// Segments in flight at most.
+    pub window: u16,
+    /// Longest segment.
+    pub payload_max_bytes: u32,
+    /// Its children, in reduction order.
+    pub children: Vec<ChildTerms>,
+    /// The earliest sequence whose result is not here.
+    pub floor: Sequence,
+    /// The sequences that the process has in slots, and whether their results are here.
+    pub known: Vec<(Sequence, bool)>,
+}
+
+/// Why the program can't serve a group. The process does.
+#[derive(Debug, thiserror::Error)]
+pub enum AdmitError {
+    /// Too many children.
+    #[error("{children} children, the kernel path serves {CHILDREN_MAX}")]
+    TooManyChildren {
+        /// How many it has.
+        children: usize,
+    },
+    /// Too wide a window.
+    #[error("{window} segments in flight, the kernel path holds {}", SLOTS_PER_PLACE / 2)]
+    TooWide {
+        /// How wide it is.
+        window: u16,
+    },
+    /// No place is free.
+    #[error("all {PLACES} places of the kernel path are taken")]
+    Full,
+    /// The kernel refuses the entry.
+    #[error("the kernel refuses the entry: {0}")]
+    Directory(#[from] io::Error),
+}
+
+/// The place of a group in the tables.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PlaceId(usize);
+
+/// A contribution that the program has counted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Held {
+    /// Whose it is.
+    pub child: ChildIndex,
+    /// Its header's part.
+    pub part: Part,
+    /// Its payload.
+    pub payload: Vec<u8>,
+}
+
+/// A result that the program has made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Answered {
+    /// The segment.
+    pub part: Part,
+    /// Its result.
+    pub payload: Vec<u8>,
+    /// The newest attempt of each child.
+    pub attempts: Vec<u8>,
+}
+
+/// What became of an attempt to take a sequence for the process.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Taken {
+    /// The process has it, with all that the program had gathered.
+    Gathered(Vec<Held>),
+    /// The process had it before.
+    Before,
+    /// The program has made the result.
+    Answered(Box<Answered>),
+    /// The slot holds another sequence, which is not done.
+    Busy,
+}
+
+/// Reads what became of packets.
+#[derive(Clone)]
+pub struct CounterReader(Arc<Memory>);
+
+impl CounterReader {
+    /// The counters now.
+    #[must_use]
+    pub fn read(&self) -> Counters {
+        self.0.counters()
+    }
+}
+
+/// The tables.
+pub struct Tables {
+    memory: Arc<Memory>,
+    directory: Box<dyn Directory>,
+    places: [Use; PLACES],
+}
+
+#[derive(Clone, Copy)]
+enum Use {
+    Free { since: Option<Instant> },
+    Taken { key: u64, slots: usize, children: usize },
+}
+
+impl Tables {
+    /// Tables without a group.
+    #[must_use]
+    pub fn new(memory: Arc<Memory>, directory: Box<dyn Directory>) -> Self {
+        Self { memory, directory, places: [Use::Free { since: None }; PLACES] }
+    }
+
+    /// Lets the program serve a group from now on.
+    ///
+    /// # Errors
+    /// If it can't; the tables are as before.
+    pub fn admit(&mut self, now: Instant, terms: &GroupTerms) -> Result<PlaceId, AdmitError> {
+        let children = terms.children.len();
+        if children > CHILDREN_MAX {
+            return Err(AdmitError::TooManyChildren { children });
+        }
+        let slots = (2 * usize::from(terms.window)).next_power_of_two();
+        if slots > SLOTS_PER_PLACE {
+            return Err(AdmitError::TooWide { window: terms.window });
+        }
+        let is_rested = |place: &Use| match place {
+            Use::Free { since } => since.is_none_or(|since| now >= since + REST),
+            Use::Taken { .. } => false,
+        };
+        let index = self.places.iter().position(is_rested).ok_or(AdmitError::Full)?;
+        self.write_slots(index, slots, terms);
+        self.write_place(index, slots, terms);
+        let key = key(terms.group, terms.epoch);
+        self.directory.enter(key, index as u32)?;
+        self.places[index] = Use::Taken { key, slots, children };
+        self.switch(index, true);
+        Ok(PlaceId(index))
+    }
+
+    /// Ends the program's service to a group. What it had gathered is gone.
+    ///
+    /// # Panics
+    /// If the place is not taken.
+    pub fn remove(&mut self, now: Instant, PlaceId(index): PlaceId) {
+        let Use::Taken { key, .. } = self.places[index] else { panic!("a place is removed once") };
+        self.switch(index, false);
+        // If the entry is gone already, the program does not find the place either.
+        let _ = self.directory.leave(key);
+        self.places[index] = Use::Free { since: Some(now) };
+    }
+
+    /// What became of packets, since the tables were made.
+    #[must_use]
+    pub fn counters(&self) -> Counters {
+        self.memory.counters()
+    }
+
+    /// Reads the counters from wherever it is.
+    #[must_use]
+    pub fn counter_reader(&self) -> CounterReader {
+        CounterReader(Arc::clone(&self.memory))
+    }
+
+    /// The words of a group's slots.
+    pub fn words(&self, PlaceId(place): PlaceId) -> impl Iterator<Item = Word> {
+        // Acquire: pairs with the program's swap to `Done`, so the result is read after it.
+        (0..self.slots(place))
+            .map(move |index| Word(self.memory.word(place, index).load(Ordering::Acquire)))
+    }
+
+    /// The result of a sequence, if the program has made it and it is still there.
+    #[must_use]
+    pub fn answered(&self, PlaceId(place): PlaceId, sequence: Sequence) -> Option<Answered> {
+        let index = self.index(place, sequence);
+        let word = self.word(place, index);
+        if word.phase() != Phase::Done || word.sequence() != sequence {
+            return None;
+        }
+        let answered = self.read_answer(place, index, sequence);
+        // If the slot was opened again meanwhile, what was read is mixed, and nobody needs it.
+        (self.word(place, index) == word).then_some(answered).flatten()
+    }
+
+    /// Takes a sequence for the process, with what the program has gathered for it.
+    pub fn take(&self, place_id: PlaceId, sequence: Sequence) -> Taken {
+        let PlaceId(place) = place_id;
+        let index = self.index(place, sequence);
+        loop {
+            let word = self.word(place, index);
+            if word.holds(sequence) {
+                match word.phase() {
+                    Phase::OfProcess | Phase::DoneByProcess => return Taken::Before,
+                    Phase::Done => match self.answered(place_id, sequence) {
+                        Some(answered) => return Taken::Answered(Box::new(answered)),
+                        None => continue,
+                    },
+                    // The result is being made, in a soft interrupt on another core.
+                    Phase::Gathering if word.is_full(self.children(place)) => {
+                        std::hint::spin_loop();
+                        continue;
+                    }
+                    _ => {}
+                }
+            } else if !word.is_free_for(sequence) {
+                return Taken::Busy;
+            }
+            let next = Word::new(sequence, Phase::OfProcess);
+            if self.swap(place, index, word, next) {
+                let held = if word.holds(sequence) {
+                    self.gathered(place, index, word)
+                } else {
+                    Vec::new()
+                };
+                return Taken::Gathered(held);
+            }
+        }
+    }
+
+    /// Notes that the process hands down a sequence's result: members may go on after that.
+    pub fn finish(&self, PlaceId(place): PlaceId, sequence: Sequence) {
+        let index = self.index(place, sequence);
+        let before = Word::new(sequence, Phase::OfProcess);
+        self.swap(place, index, before, Word::new(sequence, Phase::DoneByProcess));
+    }
+
+    /// Notes that a child has sent a sequence to the process, so that the program does not call it lost.
+    pub fn note_sent(&self, PlaceId(place): PlaceId, child: ChildIndex, sequence: Sequence) {
+        assert!(usize::from(child.0) < self.children(place));
+        let place = self.memory.place(place);
+        // SAFETY: the place lies in the mapping, and has that many edges. What the program writes at the
+        // same time is as good: it decides only what is repeated early.
+        let next =
+            unsafe { AtomicU32::from_ptr(&raw mut (*place).edges[usize::from(child.0)].next) };
+        let ahead = sequence.next().distance_from(Sequence(next.load(Ordering::Relaxed)));
+        if (1..1 << 31).contains(&ahead) {
+            next.store(sequence.next().0, Ordering::Relaxed);
+        }
+    }
+
+    /// Takes every slot of a group from the program, which can then neither open nor complete one. Returns
+    /// what it had: results, and contributions to segments that were not complete.
+    pub fn close(&self, place_id: PlaceId) -> (Vec<Answered>, Vec<Held>) {
+        let PlaceId(place) = place_id;
+        let (mut results, mut gathered) = (Vec::new(), Vec::new());
+        self.switch(place, false);
+        for index in 0..self.slots(place) {
+            loop {
+                let word = self.word(place, index);
+                if word.is_full(self.children(place)) {
+                    std::hint::spin_loop();
+                    continue;
+                }
+                let next = Word::new(word.sequence(), Phase::OfProcess);
+                if self.swap(place, index, word, next) {
+                    match word.phase() {
+                        Phase::Done => {
+                            results.extend(self.read_answer(place, index, word.sequence()))
+                        }
+                        Phase::Gathering => gathered.extend(self.gathered(place, index, word)),
+                        _ => {}
+                    }
+                    break;
+                }
+            }
+        }
+        (results, gathered)
+    }
+
+    fn switch(&self, index: usize, is_on: bool) {
+        let place = self.memory.place(index);
+        // SAFETY: the place lies in the mapping. Release: what was written before is seen by whoever
+        // sees that it is on.
+        unsafe {
+            AtomicU32::from_ptr(&raw mut (*place).is_on).store(u32::from(is_on), Ordering::Release);
+        }
+    }
+
+    fn write_place(&self, index: usize, slots: usize, terms: &GroupTerms) {
+        let place = self.memory.place(index);
+        // SAFETY: the place lies in the mapping; it is off and rested, so the program does not read it.
+        let place = unsafe { &mut *place };
+        place.group = terms.group.0;
+        place.epoch = terms.epoch.0;
+        place.window = u32::from(terms.window);
+        place.first_slot = (index * SLOTS_PER_PLACE) as u32;
+        place.slot_mask = slots as u32 - 1;
+        place.children = terms.children.len() as u32;
+        place.payload_max_bytes = terms.payload_max_bytes.min(PAYLOAD_BYTES_MAX as u32);
+        place.floor = terms.floor.0;
+        for (edge, child) in place.edges.iter_mut().zip(&terms.children) {
+            *edge = Edge {
+                capability: child.capability.to_bytes(),
+                peer_address: child.peer.ip().octets(),
+                own_address: child.own.ip().octets(),
+                peer_port: child.peer.port().to_be_bytes(),
+                own_port: child.own.port().to_be_bytes(),
+                next: child.next.0,
+            };
+        }
+    }
+
+    fn write_slots(&self, index: usize, slots: usize, terms: &GroupTerms) {
+        for slot in 0..slots {
+            self.memory.word(index, slot).store(0, Ordering::Relaxed);
+        }
+        for (sequence, is_done) in &terms.known {
+            let phase = if *is_done { Phase::DoneByProcess } else { Phase::OfProcess };
+            let word = Word::new(*sequence, phase);
+            let slot = sequence.0 as usize & (slots - 1);
+            self.memory.word(index, slot).store(word.0, Ordering::Relaxed);
+        }
+    }
+
+    fn word(&self, place: usize, index: usize) -> Word {
+        // Acquire: pairs with the program's swaps, so lanes and result are read after them.
+        Word(self.memory.word(place, index).load(Ordering::Acquire))
+    }
+
+    fn swap(&self, place: usize, index: usize, before: Word, next: Word) -> bool {
+        let word = self.memory.word(place, index);
+        // Acquire, as in `word`; Release: pairs with the program's reads of the word.
+        word.compare_exchange(before.0, next.0, Ordering::AcqRel, Ordering::Acquire).is_ok()
+    }
+
+    fn slots(&self, place: usize) -> usize {
+        match self.places[place] {
+            Use::Taken { slots, .. } => slots,
+            Use::Free { .. } => 0,
+        }
+    }
+
+    fn children(&self, place: usize) -> usize {
+        match self.places[place] {
+            Use::Taken { children, .. } => children,
+            Use::Free { .. } => 0,
+        }
+    }
+
+    fn index(&self, place: usize, sequence: Sequence) -> usize {
+        sequence.0 as usize & (self.slots(place) - 1)
+    }
+
+    /// The filled lanes of a slot that has just been taken over.
+    fn gathered(&self, place: usize, index: usize, word: Word) -> Vec<Held> {
+        let sequence = word.sequence();
+        let slot = self.memory.slot(place, index);
+        // SAFETY: the slot lies in the mapping.
+        let segment = unsafe { (&raw const (*slot).segment).read_volatile() };
+        let mut held = Vec::new();
+        for child in 0..self.children(place) {
+            // SAFETY: there are as many lanes as children at most.
+            let lane = unsafe { (&raw const (*slot).lanes[child]).read_volatile() };
+            // A lane that is claimed and not filled belongs to a packet that comes up by itself.
+            if word.has_claim(child) && lane.is_filled == 1 && lane.sequence == sequence.0 {
+                held.extend(contribution(child, sequence, &segment, &lane));
+            }
+        }
+        held
+    }
+
+    fn read_answer(&self, place: usize, index: usize, sequence: Sequence) -> Option<Answered> {
+        let slot = self.memory.slot(place, index);
+        // SAFETY: the slot lies in the mapping. The program writes neither segment nor result of a slot
+        // that is done until it is opened again, which the caller looks for.
+        let (segment, result) = unsafe {
+            (
+                (&raw const (*slot).segment).read_volatile(),
+                (&raw const (*slot).result).read_volatile(),
+            )
+        };
+        let attempts = (0..self.children(place)).map(|child| {
+            // SAFETY: there are as many lanes as children at most.
+            unsafe { (&raw const (*slot).lanes[child].attempt).read_volatile() }
+        });
+        let part = part(sequence, &segment, 0)?;
+        let payload = result[..part.payload_bytes()].to_vec();
+        Some(Answered { part, payload, attempts: attempts.collect() })
+    }
+}
+
+fn contribution(child: usize, sequence: Sequence, segment: &Segment, lane: &Lane) -> Option<Held> {
+    let part = part(sequence, segment, lane.attempt)?;
+    let payload = lane.payload[..part.payload_bytes()].to_vec();
+    Some(Held { child: ChildIndex(child as u16), part, payload })
+}
+
+fn part(sequence: Sequence, segment: &Segment, attempt: u8) -> Option<Part> {
+    let operator = Operator::from_code(segment.operator).ok()?;
+    let datatype = Datatype::from_code(segment.datatype).ok()?;
+    let shape = Shape::new(operator, datatype, segment.elements).ok()?;
+    Some(Part {
+        operation: OperationNumber(segment.operation),
+        segment: SegmentIndex(segment.number),
+        sequence,
+        shape,
+        target: Target::All,
+        has_data: segment.has_data == 1,
+        retransmit: RetransmitState { attempt, behind: 0 },
+    })
+    .filter(|part| part.payload_bytes() <= PAYLOAD_BYTES_MAX)
+}
+
+fn key(group: GroupId, epoch: Epoch) -> u64 {
+    u64::from(epoch.0) << 32 | u64::from(group.0)
+}

@@ -1,0 +1,81 @@
+//! The word of a slot: which sequence it holds, who has it, and whose contributions are there.
+
+use tributary_wire::Sequence;
+
+use crate::layout::CHILDREN_MAX;
+
+/// A slot's word; `ebpf/tables.h` says what its bits mean.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Word(pub(crate) u64);
+
+/// How far a slot has come, and who has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Phase {
+    /// Never used.
+    Empty,
+    /// The program is writing down which segment it holds.
+    Opening,
+    /// The program gathers contributions.
+    Gathering,
+    /// The program has made the result.
+    Done,
+    /// The process has it.
+    OfProcess,
+    /// The process has handed down its result.
+    DoneByProcess,
+}
+
+impl Word {
+    pub(crate) fn new(sequence: Sequence, phase: Phase) -> Self {
+        Self(u64::from(sequence.0) << 32 | phase as u64)
+    }
+
+    /// The sequence that the slot holds, if it is in use.
+    #[must_use]
+    pub fn sequence(self) -> Sequence {
+        Sequence((self.0 >> 32) as u32)
+    }
+
+    /// How far the slot has come.
+    ///
+    /// # Panics
+    /// If the memory holds what neither side writes.
+    #[must_use]
+    pub fn phase(self) -> Phase {
+        match self.0 & 7 {
+            0 => Phase::Empty,
+            1 => Phase::Opening,
+            2 => Phase::Gathering,
+            3 => Phase::Done,
+            4 => Phase::OfProcess,
+            5 => Phase::DoneByProcess,
+            other => panic!("a slot's phase is {other}"),
+        }
+    }
+
+    /// Whether the slot holds a sequence.
+    #[must_use]
+    pub fn holds(self, sequence: Sequence) -> bool {
+        self.phase() != Phase::Empty && self.sequence() == sequence
+    }
+
+    /// Whether the slot may be opened for this sequence: it was not used, or an earlier one is done.
+    pub(crate) fn is_free_for(self, sequence: Sequence) -> bool {
+        let ahead = sequence.distance_from(self.sequence());
+        match self.phase() {
+            Phase::Empty => true,
+            Phase::Done | Phase::DoneByProcess => (1..1 << 31).contains(&ahead),
+            Phase::Opening | Phase::Gathering | Phase::OfProcess => false,
+        }
+    }
+
+    /// Whether every lane is filled, so that the result is being made.
+    pub(crate) fn is_full(self, children: usize) -> bool {
+        self.phase() == Phase::Gathering && (self.0 >> 3 & 31) as usize == children
+    }
+
+    pub(crate) fn has_claim(self, child: usize) -> bool {
+        debug_assert!(child < CHILDREN_MAX);
+        self.0 >> (8 + child) & 1 == 1
+    }
+}

@@ -1,0 +1,299 @@
+//! Goal: program and process together lose nothing and count nothing twice. Method: honest members over a
+//! network that loses, repeats and reorders, whose segments are of all types, lengths and carriers, so that
+//! each sequence is the program's, the process's, or taken over half-way; groups leave the program and come
+//! back at random. Every result is compared with the contributions' fold in child order, and every member
+//! gets every result.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::{Ipv4Addr, SocketAddrV4};
+use std::num::NonZeroU16;
+use std::time::{Duration, Instant};
+
+use rand::seq::IndexedRandom;
+use rand::{Rng, RngExt, SeedableRng};
+use rand_pcg::Pcg64;
+use tributary_kernel_path::user_space::{UserSpace, Verdict};
+use tributary_kernel_path::{Arrival, Counters, DatagramPath, Handover};
+use tributary_protocol::node::{
+    ChildConfig, Event, GroupConfig, Node, NodeConfig, PortId, StreamLimits,
+};
+use tributary_protocol::{Carrier, Time};
+use tributary_protocol_testing::NodeMemory;
+use tributary_protocol_testing::frames::{decode, encode, part, sequence};
+use tributary_reduce::oracle;
+use tributary_wire::frame::{Edge, Header, Message, Shape};
+use tributary_wire::{
+    Capability, ChildIndex, Datatype, EndpointId, Epoch, GroupId, OperationNumber, Operator,
+};
+
+use crate::packets::{Checksum, HEAD_BYTES, packet};
+
+const RUNS: u64 = 100;
+const SEGMENTS: u32 = 60;
+const PAYLOAD_MAX_BYTES: u32 = 400;
+const GROUP: GroupId = GroupId(5);
+const EPOCH: Epoch = Epoch(2);
+
+#[test]
+fn every_member_gets_every_result() {
+    let mut seen = Counters::default();
+    let mut results = 0;
+    for seed in 0..RUNS {
+        let mut world = World::new(seed);
+        world.run();
+        let counters = world.handover.counters();
+        seen.completed += counters.completed;
+        seen.passed += counters.passed;
+        seen.taken += counters.taken;
+        results += u64::from(SEGMENTS);
+    }
+    println!("{results} segments, {} completed by the program; {seen:?}", seen.completed);
+    assert!(seen.completed > results / 10 && seen.completed < results * 9 / 10, "{seen:?}");
+    assert!(seen.passed > RUNS, "{seen:?}");
+}
+
+struct World {
+    seed: u64,
+    random: Pcg64,
+    program: UserSpace,
+    handover: Handover,
+    node: Node,
+    memory: NodeMemory,
+    now: Instant,
+    members: Vec<Member>,
+    window: u32,
+    shapes: BTreeMap<u32, Shape>,
+    loses: bool,
+}
+
+#[derive(Default)]
+struct Member {
+    sent: u32,
+    attempts: BTreeMap<u32, u8>,
+    results: BTreeSet<u32>,
+}
+
+impl Member {
+    /// The first segment whose result has not come.
+    fn complete(&self) -> u32 {
+        (0..).find(|number| !self.results.contains(number)).expect("results are finite")
+    }
+}
+
+fn capability(child: usize) -> Capability {
+    Capability::from_bytes([child as u8 + 1; 16])
+}
+
+fn edge(child: usize) -> Edge {
+    Edge {
+        group: GROUP,
+        epoch: EPOCH,
+        child: ChildIndex(child as u16),
+        capability: capability(child),
+    }
+}
+
+fn path(port: PortId) -> DatagramPath {
+    let peer = SocketAddrV4::new(Ipv4Addr::new(10, 0, 0, port.0 as u8 + 1), 4000);
+    DatagramPath { peer, own: SocketAddrV4::new(Ipv4Addr::new(10, 0, 1, 1), 7471) }
+}
+
+impl World {
+    fn new(seed: u64) -> Self {
+        let mut random = Pcg64::seed_from_u64(seed);
+        let children = random.random_range(1..=8);
+        let window = random.random_range(1..=16);
+        let (program, tables) = UserSpace::new();
+        let mut node = Node::new(NodeConfig {
+            radix_max: 16,
+            osos_max: 16,
+            groups_max: 8,
+            payload_max_bytes: PAYLOAD_MAX_BYTES,
+            join_timeout_ns: 1_000_000,
+            streams: StreamLimits::NONE,
+        });
+        node.take_datagrams(NonZeroU16::new(7471).expect("not zero"), 1388);
+        let grants = (0..children).map(|child| ChildConfig {
+            capability: capability(child),
+            members: EndpointId(child as u32)..EndpointId(child as u32 + 1),
+            is_node: false,
+        });
+        let config = GroupConfig {
+            group: GROUP,
+            epoch: EPOCH,
+            osos: window,
+            payload_max_bytes: PAYLOAD_MAX_BYTES,
+            children: grants.collect(),
+            parent: None,
+            stream: None,
+        };
+        let arena = node.install(Time(0), config).expect("the node has room");
+        let mut memory = NodeMemory::default();
+        memory.install(&node, GROUP, arena);
+        let mut world = Self {
+            seed,
+            random,
+            program,
+            handover: Handover::new(tables),
+            node,
+            memory,
+            now: Instant::now(),
+            members: (0..children).map(|_| Member::default()).collect(),
+            window: u32::from(window),
+            shapes: BTreeMap::new(),
+            loses: true,
+        };
+        for child in 0..children {
+            world.hand(child, Carrier::Link, Message::Join, &[]);
+        }
+        world
+    }
+
+    fn run(&mut self) {
+        let mut steps = 0;
+        while self.members.iter().any(|member| member.complete() < SEGMENTS) {
+            steps += 1;
+            self.loses = steps < 3000;
+            assert!(steps < 30_000, "seed {}: no progress", self.seed);
+            match self.random.random_range(0..60) {
+                0 => self.handover.end(&mut self.node, GROUP, Time(3), &mut self.memory),
+                1..4 => self.admit(),
+                _ => self.step(),
+            }
+            self.drain();
+        }
+    }
+
+    fn admit(&mut self) {
+        self.now += Duration::from_secs(2);
+        self.handover
+            .admit(self.now, &self.node, GROUP, |port| Some(path(port)))
+            .expect("a rested place is free");
+    }
+
+    /// A member sends its next segment, or one again that is not answered.
+    fn step(&mut self) {
+        let child = self.random.random_range(0..self.members.len());
+        let member = &self.members[child];
+        let next = member.sent;
+        let may_send = next < SEGMENTS && next < member.complete() + self.window;
+        let waiting: Vec<_> =
+            (member.complete()..next).filter(|it| !member.results.contains(it)).collect();
+        let number = match waiting.choose(&mut self.random) {
+            Some(waiting) if !may_send || self.random.random_bool(0.3) => *waiting,
+            _ if may_send => next,
+            _ => return,
+        };
+        self.members[child].sent = next.max(number + 1);
+        let shape = *self.shapes.entry(number).or_insert_with(|| any_shape(&mut self.random));
+        let mut part = part(OperationNumber(number), sequence(number), shape);
+        part.has_data = shape.operator() != Operator::Barrier;
+        let attempt = self.members[child].attempts.entry(number).or_default();
+        part.retransmit.attempt = *attempt;
+        *attempt = attempt.saturating_add(1);
+        let carrier = if self.random.random_bool(0.1) { Carrier::Link } else { Carrier::Datagram };
+        if carrier == Carrier::Datagram && self.loses && self.random.random_bool(0.15) {
+            return;
+        }
+        let payload = contribution(child, number, &shape);
+        self.deliver(child, carrier, Message::Request(part), &payload);
+    }
+
+    /// Delivers a frame to the node: a datagram meets the program first.
+    fn deliver(&mut self, child: usize, carrier: Carrier, message: Message, payload: &[u8]) {
+        if carrier == Carrier::Datagram {
+            let header = Header { edge: edge(child), message };
+            let DatagramPath { peer, own } = path(PortId(child as u32));
+            let frame = encode(&header, payload);
+            let bytes = packet(peer, own, [child as u8; 12], Checksum::Full, &frame);
+            let (verdict, sent) = self.program.run(1, &bytes, false);
+            for sent in sent {
+                self.receive(&sent.bytes[HEAD_BYTES..], Carrier::Datagram);
+            }
+            if verdict != Verdict::Pass {
+                return;
+            }
+        }
+        self.hand(child, carrier, message, payload);
+    }
+
+    fn hand(&mut self, child: usize, carrier: Carrier, message: Message, payload: &[u8]) {
+        let header = Header { edge: edge(child), message };
+        let port = PortId(child as u32);
+        let arrival = Arrival { now: Time(2), port, carrier, header: &header, payload };
+        self.handover.handle_frame(&mut self.node, arrival, &mut self.memory).unwrap_or_else(
+            |error| panic!("seed {}, child {child}: {message:?}: {error}", self.seed),
+        );
+    }
+
+    fn drain(&mut self) {
+        while let Some(port) = self.node.poll_ready() {
+            while let Some(transmit) = self.node.peek_transmit(port) {
+                let mut body = Vec::new();
+                if let Some(place) = transmit.body {
+                    self.memory.append(place, transmit.header.payload_bytes(), &mut body);
+                }
+                let frame = encode(&transmit.header, &body);
+                self.node.pop_transmit(port);
+                self.receive(&frame, transmit.carrier);
+            }
+        }
+        while let Some(event) = self.node.poll_event() {
+            assert!(!matches!(event, Event::Failed { .. }), "seed {}: {event:?}", self.seed);
+        }
+    }
+
+    /// A frame comes to a member, if it is not lost.
+    fn receive(&mut self, frame: &[u8], carrier: Carrier) {
+        let (header, payload) = decode(frame).expect("the node sends frames");
+        let Message::Result(part) = header.message else { return };
+        let number = part.sequence.distance_from(sequence(0));
+        if carrier == Carrier::Datagram && self.loses && self.random.random_bool(0.15) {
+            return;
+        }
+        let child = usize::from(header.edge.child.0);
+        assert_eq!(header.edge.capability, capability(child));
+        let place = format!("seed {}, segment {number} at {child}: {:?}", self.seed, part.shape);
+        let member = &mut self.members[child];
+        assert!(number < member.sent, "{place}: nobody asked for it");
+        if part.shape.operator() != Operator::Barrier {
+            assert_eq!(
+                payload,
+                expected(self.shapes[&number], number, self.members.len()),
+                "{place}"
+            );
+        }
+        self.members[child].results.insert(number);
+    }
+}
+
+/// Any segment: of every operator and type that combines, short and long, and barriers.
+fn any_shape(random: &mut impl Rng) -> Shape {
+    loop {
+        let operator = *Operator::ALL.choose(random).expect("there are operators");
+        let datatype = *Datatype::ALL.choose(random).expect("there are types");
+        if operator == Operator::Barrier {
+            return Shape::BARRIER;
+        }
+        let most = PAYLOAD_MAX_BYTES as usize / datatype.size_bytes();
+        let elements = if random.random_bool(0.8) { 1 } else { random.random_range(1..=most) };
+        if operator.is_reduction()
+            && let Ok(shape) = Shape::new(operator, datatype, elements as u32)
+        {
+            return shape;
+        }
+    }
+}
+
+/// What a member contributes: small numbers, so that no float is a NaN.
+fn contribution(child: usize, number: u32, shape: &Shape) -> Vec<u8> {
+    let mut random = Pcg64::seed_from_u64(u64::from(number) << 8 | child as u64);
+    (0..shape.bytes()).map(|_| random.random_range(0..0x20)).collect()
+}
+
+fn expected(shape: Shape, number: u32, children: usize) -> Vec<u8> {
+    let contributions: Vec<_> =
+        (0..children).map(|child| contribution(child, number, &shape)).collect();
+    let contributions: Vec<_> = contributions.iter().map(Vec::as_slice).collect();
+    oracle::accumulate(shape.operator(), shape.datatype(), &contributions)
+}

@@ -1,0 +1,166 @@
+//! Goal: the program answers as the process does, byte for byte. Method: the same random packets, of
+//! members that lose, repeat, reorder, forge, damage and disagree, go to the program (compiled for user
+//! space) and to `protocol::node` behind its driver's checks; all that both send is compared.
+//!
+//! `TRIBUTARY_DIFFERENTIAL_RUNS` sets the number of groups; each gets some hundred packets.
+
+mod handover;
+mod kernel;
+mod members;
+mod packets;
+mod process;
+
+use std::net::{Ipv4Addr, SocketAddrV4};
+use std::time::Instant;
+
+use rand::{RngExt, SeedableRng};
+use rand_pcg::Pcg64;
+use tributary_kernel_path::user_space::{UserSpace, Verdict};
+use tributary_kernel_path::{ChildTerms, GroupTerms};
+use tributary_wire::Sequence;
+
+use members::{Kind, Members, Shot};
+use packets::{Checksum, packet, parsed};
+use process::{EPOCH, GROUP, PAYLOAD_MAX_BYTES, Process, Sent, capability};
+
+const RUNS: u64 = 2_000;
+const SHOTS: usize = 300;
+
+/// What was seen over all runs, so that a test that sees nothing fails.
+#[derive(Debug, Default)]
+struct Seen {
+    packets: u64,
+    frames: u64,
+    results: u64,
+    handed_over: u64,
+    passed: u64,
+}
+
+#[test]
+fn program_and_process_send_the_same_bytes() {
+    let runs = std::env::var("TRIBUTARY_DIFFERENTIAL_RUNS");
+    let runs = runs.map_or(RUNS, |text| text.parse().expect("a number of runs"));
+    let mut seen = Seen::default();
+    for seed in 0..runs {
+        run(seed, &mut seen);
+    }
+    println!("{runs} groups: {seen:?}");
+    assert!(seen.results > runs * 10, "{seen:?}");
+    assert!(seen.handed_over > 0 && seen.passed > seen.handed_over, "{seen:?}");
+}
+
+fn run(seed: u64, seen: &mut Seen) {
+    let mut random = Pcg64::seed_from_u64(seed);
+    let children = random.random_range(1..=16);
+    let window = random.random_range(1..=16);
+    let peers: Vec<_> = (0..children).map(|child| host(child, 4000 + child as u16)).collect();
+    let mut process = Process::new(window, &peers);
+    let (mut program, mut tables) = UserSpace::new();
+    let terms = group(window, &peers);
+    tables.admit(Instant::now(), &terms).expect("there is a place");
+    let mut members = Members::new(children, window);
+    for number in 0..SHOTS {
+        let shot = members.next(&mut random, &peers);
+        let place = format!("seed {seed}, packet {number}, {:?}", shot.kind);
+        seen.packets += 1;
+        if shot.kind == Kind::Damaged {
+            // The process's own socket drops it.
+            let mut bytes = bytes_of(&shot);
+            if parsed(&bytes).checksums.len() > 1 {
+                // Damaged, it would look like one that is left to the network card.
+                continue;
+            }
+            members::damage(&mut random, &mut bytes);
+            let (_, sent) = program.run(shot.child as u32 + 1, &bytes, false);
+            assert!(sent.is_empty(), "{place}");
+            continue;
+        }
+        let expected = process.take(shot.from, &shot.frame);
+        let (verdict, sent) = hand(&mut program, &shot);
+        if verdict == Verdict::Pass {
+            assert!(sent.is_empty(), "{place}: passed up means unchanged");
+            seen.passed += 1;
+            if expected.is_some() {
+                // Members that disagree, or garbage that is a request of another kind: the sequence is
+                // the process's from here on, which `handover.rs` plays.
+                let is_odd = matches!(shot.kind, Kind::Disagreement | Kind::Garbage);
+                assert!(is_odd || process.has_failed, "{place}");
+                seen.handed_over += 1;
+                return;
+            }
+        }
+        assert!(!process.has_failed, "{place}: only the process judges members that disagree");
+        let expected = expected.unwrap_or_default();
+        compare(&expected, &sent, &place);
+        seen.frames += sent.len() as u64;
+        seen.results += members.note(&expected);
+    }
+}
+
+fn host(child: usize, port: u16) -> SocketAddrV4 {
+    SocketAddrV4::new(Ipv4Addr::new(10, 0, 0, child as u8 + 1), port)
+}
+
+fn node() -> SocketAddrV4 {
+    SocketAddrV4::new(Ipv4Addr::new(10, 0, 1, 200), 7471)
+}
+
+/// The group as the program is to serve it.
+fn group(window: u16, peers: &[SocketAddrV4]) -> GroupTerms {
+    let child = |(child, peer): (usize, &SocketAddrV4)| ChildTerms {
+        capability: capability(child),
+        peer: *peer,
+        own: node(),
+        next: Sequence::FIRST,
+    };
+    GroupTerms {
+        group: GROUP,
+        epoch: EPOCH,
+        window,
+        payload_max_bytes: PAYLOAD_MAX_BYTES,
+        children: peers.iter().enumerate().map(child).collect(),
+        floor: Sequence::FIRST,
+        known: Vec::new(),
+    }
+}
+
+fn bytes_of(shot: &Shot) -> Vec<u8> {
+    packet(shot.from, node(), members::hardware(shot.child), shot.checksum, &shot.frame)
+}
+
+/// Hands a shot to the program, and takes apart what it sends.
+fn hand(program: &mut UserSpace, shot: &Shot) -> (Verdict, Vec<Sent>) {
+    let bytes = bytes_of(shot);
+    let is_ambiguous = parsed(&bytes).checksums.len() > 1;
+    let (verdict, sent) = program.run(shot.child as u32 + 1, &bytes, false);
+    let frames = sent.iter().map(|sent| {
+        let parsed = parsed(&sent.bytes);
+        let child = usize::from(u16::from_le_bytes([parsed.frame[44], parsed.frame[45]]));
+        let mut hardware = members::hardware(child);
+        hardware.rotate_left(6);
+        assert_eq!(parsed.hardware, hardware, "it goes back where the request came from");
+        assert_eq!(sent.interface, child as u32 + 1);
+        assert_eq!((parsed.from, *parsed.to.ip()), (node(), *host(child, 0).ip()));
+        assert_eq!(parsed.to.port(), 4000 + child as u16);
+        let is_alike = parsed.checksums.contains(&shot.checksum);
+        let is_without = is_ambiguous && parsed.checksums == [Checksum::None];
+        assert!(is_alike || is_without, "answers give the checksum as the request did");
+        members::sent_frame(sent)
+    });
+    (verdict, frames.collect())
+}
+
+/// Compares what each child is sent, in order.
+fn compare(expected: &[Sent], sent: &[Sent], place: &str) {
+    let sorted = |frames: &[Sent]| {
+        let mut frames = frames.to_vec();
+        frames.sort_by_key(|(child, _)| *child);
+        frames
+    };
+    let (expected, sent) = (sorted(expected), sorted(sent));
+    assert_eq!(expected.len(), sent.len(), "{place}: number of frames");
+    for ((expected_child, expected), (child, sent)) in expected.iter().zip(&sent) {
+        assert_eq!(expected_child, child, "{place}");
+        assert_eq!(expected, sent, "{place}: frame to child {child}\n{expected:x?}\n{sent:x?}");
+    }
+}

@@ -1,0 +1,123 @@
+//! The node as a process: `protocol::node` behind the checks of its driver, as the oracle.
+
+use std::net::{IpAddr, SocketAddr, SocketAddrV4};
+use std::num::NonZeroU16;
+
+use tributary_protocol::node::{
+    ChildConfig, Event, GroupConfig, Node, NodeConfig, PortId, StreamLimits,
+};
+use tributary_protocol::{Carrier, Time};
+use tributary_protocol_testing::NodeMemory;
+use tributary_protocol_testing::frames::{decode, encode};
+use tributary_wire::frame::{Edge, Header, Message};
+use tributary_wire::{Capability, ChildIndex, EndpointId, Epoch, GroupId};
+
+pub(crate) const GROUP: GroupId = GroupId(3);
+pub(crate) const EPOCH: Epoch = Epoch(9);
+pub(crate) const PAYLOAD_MAX_BYTES: u32 = 300;
+
+/// One group's root, and what its links and sockets know.
+pub(crate) struct Process {
+    node: Node,
+    memory: NodeMemory,
+    peers: Vec<SocketAddrV4>,
+    /// The group has failed.
+    pub(crate) has_failed: bool,
+}
+
+/// A frame to a child.
+pub(crate) type Sent = (ChildIndex, Vec<u8>);
+
+pub(crate) fn capability(child: usize) -> Capability {
+    Capability::from_bytes([child as u8 + 1; 16])
+}
+
+impl Process {
+    /// A group with these children, which have all joined and take datagrams.
+    pub(crate) fn new(window: u16, peers: &[SocketAddrV4]) -> Self {
+        let mut node = Node::new(NodeConfig {
+            radix_max: 16,
+            osos_max: u32::from(window),
+            groups_max: 8,
+            payload_max_bytes: PAYLOAD_MAX_BYTES,
+            join_timeout_ns: 1_000_000,
+            streams: StreamLimits::NONE,
+        });
+        node.take_datagrams(NonZeroU16::new(7).expect("not zero"), 1388);
+        let children = (0..peers.len()).map(|child| ChildConfig {
+            capability: capability(child),
+            members: EndpointId(child as u32)..EndpointId(child as u32 + 1),
+            is_node: false,
+        });
+        let config = GroupConfig {
+            group: GROUP,
+            epoch: EPOCH,
+            osos: window,
+            payload_max_bytes: PAYLOAD_MAX_BYTES,
+            children: children.collect(),
+            parent: None,
+            stream: None,
+        };
+        let arena = node.install(Time(0), config).expect("the node has room");
+        let mut memory = NodeMemory::default();
+        memory.install(&node, GROUP, arena);
+        let mut process = Self { node, memory, peers: peers.to_vec(), has_failed: false };
+        for (child, peer) in peers.iter().enumerate() {
+            process.hand_link(child, Message::Join);
+            process.hand_link(child, Message::Datagrams(NonZeroU16::new(peer.port())));
+        }
+        process.drain();
+        process
+    }
+
+    fn hand_link(&mut self, child: usize, message: Message) {
+        let header = Header { edge: edge(child), message };
+        let port = PortId(child as u32);
+        self.node
+            .handle_frame(Time(1), port, Carrier::Link, &header, &[], &mut self.memory)
+            .expect("an honest child");
+    }
+
+    /// Takes a datagram as the driver does. Returns what it sends; none if the datagram does not get as
+    /// far as the machine, or is refused there.
+    pub(crate) fn take(&mut self, source: SocketAddrV4, frame: &[u8]) -> Option<Vec<Sent>> {
+        let (header, payload) = decode(frame).ok()?;
+        let port = self.node.port_of_datagram(&header)?;
+        let peer = SocketAddr::new(IpAddr::V4(*source.ip()), source.port());
+        if self.peers.get(port.0 as usize).map(|it| SocketAddr::V4(*it)) != Some(peer) {
+            return None;
+        }
+        let carrier = Carrier::Datagram;
+        self.node
+            .handle_frame(Time(2), port, carrier, &header, payload, &mut self.memory)
+            .ok()
+            .map(|()| self.drain())
+    }
+
+    fn drain(&mut self) -> Vec<Sent> {
+        let mut sent = Vec::new();
+        while let Some(port) = self.node.poll_ready() {
+            while let Some(transmit) = self.node.peek_transmit(port) {
+                let mut body = Vec::new();
+                if let Some(place) = transmit.body {
+                    self.memory.append(place, transmit.header.payload_bytes(), &mut body);
+                }
+                sent.push((ChildIndex(port.0 as u16), encode(&transmit.header, &body)));
+                self.node.pop_transmit(port);
+            }
+        }
+        while let Some(event) = self.node.poll_event() {
+            self.has_failed |= matches!(event, Event::Failed { .. });
+        }
+        sent
+    }
+}
+
+pub(crate) fn edge(child: usize) -> Edge {
+    Edge {
+        group: GROUP,
+        epoch: EPOCH,
+        child: ChildIndex(child as u16),
+        capability: capability(child),
+    }
+}

@@ -1,0 +1,148 @@
+//! Segments of a group that its driver completes elsewhere, in a part of the node that is faster for short
+//! ones. The driver decides who completes which; this machine learns of results, and says what it has.
+
+use tributary_wire::frame::{Header, Message, Part};
+use tributary_wire::{Capability, ChildIndex, Epoch, GroupId, Sequence};
+
+use super::group::Group;
+use super::port::Role;
+use super::slot::{NewestAttempt, Phase};
+use super::{Node, PortId};
+use crate::Carrier;
+use crate::payloads::Payloads;
+
+/// One child's edge, as whoever completes segments elsewhere has to know it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ChildEdge {
+    /// Its link.
+    pub port: PortId,
+    /// What its frames show.
+    pub capability: Capability,
+    /// The number after the highest that it has sent.
+    pub next: Sequence,
+}
+
+/// What a group has, as whoever completes segments elsewhere has to know it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GroupTerms {
+    /// Its incarnation.
+    pub epoch: Epoch,
+    /// Segments in flight at most.
+    pub osos: u16,
+    /// Longest segment.
+    pub payload_max_bytes: u32,
+    /// The earliest segment whose result is not here.
+    pub floor: Sequence,
+}
+
+impl Node {
+    /// The group of a child's link.
+    #[must_use]
+    pub fn group_of_child(&self, port: PortId) -> Option<GroupId> {
+        match self.role(port) {
+            Role::Child { group, .. } => Some(group),
+            _ => None,
+        }
+    }
+
+    /// The terms of a group whose segments may be completed elsewhere: this node is its root, every child
+    /// has joined and none has left, and results go nowhere but to children, without multicast.
+    #[must_use]
+    pub fn terms_elsewhere(&self, group: GroupId) -> Option<GroupTerms> {
+        let group = self.group(group)?;
+        let is_plain = group.parent.is_none()
+            && group.multicast.is_none()
+            && group.external_receiver.is_none()
+            && group.children.iter().all(|child| child.has_joined && !child.has_left);
+        is_plain.then(|| GroupTerms {
+            epoch: group.epoch,
+            osos: group.osos(),
+            payload_max_bytes: group.arena().payload_max_bytes,
+            floor: group.floor(),
+        })
+    }
+
+    /// The children of a group that have links, in their order.
+    pub fn child_edges(&self, group: GroupId) -> impl Iterator<Item = ChildEdge> {
+        self.group(group).into_iter().flat_map(|group| &group.children).filter_map(|child| {
+            let port = child.port?;
+            Some(ChildEdge { port, capability: child.capability, next: child.next })
+        })
+    }
+
+    /// The segments in a group's slots, and whether their results are here.
+    pub fn segments(&self, group: GroupId) -> impl Iterator<Item = (Sequence, bool)> {
+        let slots = self.group(group).into_iter().flat_map(|group| group.slots.iter());
+        slots.filter_map(|slot| Some((slot.part?.sequence, slot.phase == Phase::Done)))
+    }
+
+    /// Whether a group's slot holds a segment, and then whether its result is here.
+    #[must_use]
+    pub fn segment(&self, group: GroupId, sequence: Sequence) -> Option<bool> {
+        let slots = &self.group(group)?.slots;
+        let slot = &slots[slots.index_of(sequence)];
+        slot.holds(sequence).then_some(slot.phase == Phase::Done)
+    }
+
+    /// Takes the result of a segment that was completed elsewhere, with the newest attempt of each child. It
+    /// was sent from there; this node answers repeats with it. A segment whose result is here, or was, is
+    /// left alone.
+    pub fn adopt_result(
+        &mut self,
+        id: GroupId,
+        part: &Part,
+        attempts: &[u8],
+        payload: &[u8],
+        payloads: &mut impl Payloads,
+    ) {
+        let Some(Some(group)) = self.groups.get_mut(id.0 as usize) else { return };
+        debug_assert_eq!(attempts.len(), group.children.len());
+        if group.slots.is_answered(part.sequence) {
+            return;
+        }
+        let index = group.slots.index_of(part.sequence);
+        let place = group.slots.accumulator(index);
+        let slot = group.slots.slot_mut(index);
+        slot.open(part);
+        for (child, attempt) in attempts.iter().enumerate() {
+            let newest = NewestAttempt { carrier: Carrier::Datagram, attempt: *attempt };
+            slot.mark_arrived(ChildIndex(child as u16), newest);
+        }
+        slot.next_child = attempts.len() as u16;
+        slot.has_data = part.has_data;
+        slot.phase = Phase::Done;
+        if part.has_data {
+            payloads.store(place, payload);
+        }
+        group.on_answered_elsewhere(part.sequence);
+    }
+
+    /// A child's header for a contribution that was gathered elsewhere.
+    #[must_use]
+    pub fn header_of_request(
+        &self,
+        group: GroupId,
+        child: ChildIndex,
+        part: Part,
+    ) -> Option<Header> {
+        self.group(group).map(|group| group.header_to_child(child, Message::Request(part)))
+    }
+
+    fn group(&self, id: GroupId) -> Option<&Group> {
+        self.groups.get(id.0 as usize)?.as_deref()
+    }
+}
+
+impl Group {
+    /// A segment's result came from elsewhere, so every child has sent it.
+    fn on_answered_elsewhere(&mut self, sequence: Sequence) {
+        let next = sequence.next();
+        for child in &mut self.children {
+            if (1..1 << 31).contains(&next.distance_from(child.next)) {
+                child.next = next;
+            }
+        }
+        self.skip_floor(sequence);
+        self.advance_floor();
+    }
+}
