@@ -5,6 +5,7 @@
 
 mod identity;
 
+use std::env;
 use std::fmt;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -26,6 +27,8 @@ const TOKEN_RANDOM_BYTES: usize = 32;
 
 /// Permission bits that give anybody but the owner access to the file.
 const OTHERS_MODE: u32 = 0o077;
+
+const ROOT: u32 = 0;
 
 /// A secret that client and server share.
 ///
@@ -226,6 +229,11 @@ fn check_private(path: &Path, file: &File) -> Result<(), TokenError> {
     if !facts.is_file() {
         return Err(TokenError::NotAFile { path: path.to_owned() });
     }
+    // What systemd gives a service (LoadCredential=) may belong to root, with an access list that admits the
+    // service alone. The mode shows that list as rights of the group.
+    if facts.uid() == ROOT && is_credential(path) {
+        return Ok(());
+    }
     let mode = facts.mode() & 0o7777;
     if mode & OTHERS_MODE != 0 {
         return Err(TokenError::Exposed { path: path.to_owned(), mode });
@@ -235,6 +243,12 @@ fn check_private(path: &Path, file: &File) -> Result<(), TokenError> {
         return Err(TokenError::Foreign { path: path.to_owned(), owner: facts.uid(), ours });
     }
     Ok(())
+}
+
+/// Whether a file is one of those that systemd keeps for this service.
+fn is_credential(path: &Path) -> bool {
+    let folder = env::var_os("CREDENTIALS_DIRECTORY");
+    folder.is_some_and(|folder| !folder.is_empty() && path.parent() == Some(Path::new(&folder)))
 }
 
 #[cfg(test)]
