@@ -54,6 +54,7 @@ deb-tools:
 deb-stage: build capi
 	install -D -m 755 $(PROGRAM) $(DEB_STAGE)/usr/bin/tributary
 	install -D -m 644 $(MPI_PRELOAD) $(DEB_STAGE)/usr/lib/tributary/libtributary.so
+	install -m 755 packaging/slurm/tributary-slurm $(DEB_STAGE)/usr/lib/tributary/
 	$(MAKE) --no-print-directory install PREFIX=/usr/lib/tributary/sharp DESTDIR=$(DEB_STAGE)
 	install -D -m 644 -t $(DEB_STAGE)/lib/systemd/system packaging/systemd/*.service
 	install -D -m 644 -t $(DEB_STAGE)/etc/tributary packaging/systemd/*.conf
