@@ -6,6 +6,7 @@
 mod identity;
 
 use std::env;
+use std::ffi::OsStr;
 use std::fmt;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -231,7 +232,8 @@ fn check_private(path: &Path, file: &File) -> Result<(), TokenError> {
     }
     // What systemd gives a service (LoadCredential=) may belong to root, with an access list that admits the
     // service alone. The mode shows that list as rights of the group.
-    if facts.uid() == ROOT && is_credential(path) {
+    let credentials = env::var_os("CREDENTIALS_DIRECTORY");
+    if facts.uid() == ROOT && is_credential(path, credentials.as_deref()) {
         return Ok(());
     }
     let mode = facts.mode() & 0o7777;
@@ -245,10 +247,9 @@ fn check_private(path: &Path, file: &File) -> Result<(), TokenError> {
     Ok(())
 }
 
-/// Whether a file is one of those that systemd keeps for this service.
-fn is_credential(path: &Path) -> bool {
-    let folder = env::var_os("CREDENTIALS_DIRECTORY");
-    folder.is_some_and(|folder| !folder.is_empty() && path.parent() == Some(Path::new(&folder)))
+/// Whether a file is one of those that systemd keeps for this service, in `folder`.
+fn is_credential(path: &Path, folder: Option<&OsStr>) -> bool {
+    folder.is_some_and(|folder| !folder.is_empty() && path.parent() == Some(Path::new(folder)))
 }
 
 #[cfg(test)]
@@ -332,5 +333,16 @@ mod tests {
     fn debug_does_not_leak() {
         let (_folder, path) = write(GOOD, 0o600);
         assert_eq!(format!("{:?}", Token::load(&path).unwrap()), "Token(..)");
+    }
+
+    #[test]
+    fn credentials_are_the_files_of_one_folder() {
+        let folder = Some(OsStr::new("/run/credentials/tributary-node.service"));
+        let inside = Path::new("/run/credentials/tributary-node.service/token");
+        assert!(is_credential(inside, folder));
+        assert!(!is_credential(&inside.join("deeper"), folder));
+        assert!(!is_credential(Path::new("/etc/tributary/token"), folder));
+        assert!(!is_credential(inside, None));
+        assert!(!is_credential(Path::new("token"), Some(OsStr::new(""))));
     }
 }
