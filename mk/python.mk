@@ -19,20 +19,23 @@ $(PYTHON_STAMP):
 	$(VENV_python)/bin/python -m pip install --quiet --disable-pip-version-check $(PYTHON_PACKAGES)
 	@touch $@
 
-# What the wheel carries beside the extension: it finds the library in ../lib of the program's folder.
+# What the wheel carries beside the extension. The program finds the library in ../lib/tributary.
 WHEEL_DATA := crates/python/wheel.data
 STRIP ?= strip
 
 # Cargo decides what has to be compiled.
 PYTHON_PROFILE := release
-.PHONY: python-package
-python-package: build $(PYTHON_STAMP) ## Build the wheel, with the program and the preload library in it, and install it for tests
+MATURIN_FLAGS :=
+.PHONY: wheel-here python-package
+wheel-here: build $(PYTHON_STAMP)
 	@rm -rf build/wheels $(WHEEL_DATA)
-	@mkdir -p $(WHEEL_DATA)/scripts $(WHEEL_DATA)/data/lib
+	@mkdir -p $(WHEEL_DATA)/scripts $(WHEEL_DATA)/data/lib/tributary
 	$(STRIP) -o $(WHEEL_DATA)/scripts/tributary $(PROGRAM)
-	$(STRIP) -o $(WHEEL_DATA)/data/lib/libtributary.so $(MPI_PRELOAD)
-	$(VENV_python)/bin/maturin build --quiet --profile $(PYTHON_PROFILE) --locked \
+	$(STRIP) -o $(WHEEL_DATA)/data/lib/tributary/libtributary.so $(MPI_PRELOAD)
+	$(VENV_python)/bin/maturin build --quiet --profile $(PYTHON_PROFILE) --locked $(MATURIN_FLAGS) \
 		--manifest-path crates/python/Cargo.toml --interpreter $(VENV_python)/bin/python --out build/wheels
+
+python-package: wheel-here ## Build the wheel for this machine, and install it for tests
 	$(VENV_python)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --force-reinstall \
 		build/wheels/tributary-*.whl
 

@@ -14,7 +14,8 @@ mod swarm;
 pub(crate) use bench::{BenchFlags, BenchRankFlags, CollectiveFlag, PathFlag};
 pub(crate) use daemons::{KernelFlag, ManagerFlags, NodeFlags, TokenAction, TokenFlags};
 pub(crate) use inspect::{
-    CompletionsFlags, ConfigFlags, DrainFlags, FabricFlags, ListenFlags, StatusFlags,
+    CompletionsFlags, ConfigFlags, DrainFlags, FabricFlags, ListenFlags, ManagerAddressFlags,
+    ManualFlags, OpenFlags, StatusFlags,
 };
 pub(crate) use lab::{
     LabAction, LabAgentFlags, LabExecFlags, LabFlags, LabNodesFlag, LabRunFlags, LabStatusFlags,
@@ -61,6 +62,7 @@ pub(crate) enum Command {
     /// Show the fabric's tree, and the groups that jobs hold on it
     #[command(after_help = inspect::TREE_EXAMPLES)]
     Tree(FabricFlags),
+    Open(OpenFlags),
     Drain(DrainFlags),
     Listen(ListenFlags),
     Sim(SimFlags),
@@ -71,6 +73,7 @@ pub(crate) enum Command {
     Tune(TuneFlags),
     Token(TokenFlags),
     Completions(CompletionsFlags),
+    Manual(ManualFlags),
     #[command(hide = true)]
     BenchRank(BenchRankFlags),
     #[command(hide = true)]

@@ -1,8 +1,9 @@
-//! `tributary status` and `tributary tree`: the manager's state, as text or JSON.
+//! `tributary status`, `tree`, `open` and `drain`: the manager's state, as text or JSON, and calls of one line.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::io::{self, Write};
+use std::net::ToSocketAddrs;
 use std::process::ExitCode;
 
 use tributary_client::manager::{ManagerClient, ManagerError};
@@ -10,7 +11,7 @@ use tributary_wire::control::{
     DrainRequest, Drained, GroupStatus, NodeStatus, Status, WaitingStatus,
 };
 
-use crate::flags::{DrainFlags, FabricFlags, StatusFlags};
+use crate::flags::{DrainFlags, FabricFlags, ManagerAddressFlags, OpenFlags, StatusFlags};
 use crate::tables;
 use crate::usage::UsageError;
 
@@ -38,7 +39,7 @@ pub(crate) fn tree(flags: FabricFlags) -> anyhow::Result<ExitCode> {
 /// Has a node's groups moved away.
 pub(crate) fn drain(flags: &DrainFlags) -> anyhow::Result<ExitCode> {
     let request = DrainRequest { node: flags.name.clone() };
-    let drained = call(&flags.fabric, |manager| manager.drain(&request))?;
+    let drained = call(&flags.fabric.at, |manager| manager.drain(&request))?;
     let mut out = io::stdout().lock();
     if flags.fabric.json {
         writeln!(out, "{}", serde_json::to_string(&drained)?)?;
@@ -53,6 +54,29 @@ pub(crate) fn drain(flags: &DrainFlags) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// Prints a link that opens the manager's page.
+pub(crate) fn open(flags: &OpenFlags) -> anyhow::Result<ExitCode> {
+    let manager = &flags.at.manager;
+    let code = call(&flags.at, ManagerClient::page_code)?.code;
+    // Where nothing leaves this machine the manager takes plain HTTP, and a browser has no certificate to doubt.
+    let scheme = if is_near(manager) { "http" } else { "https" };
+    writeln!(io::stdout().lock(), "{scheme}://{manager}/open?code={code}")?;
+    if scheme == "https" {
+        writeln!(
+            io::stderr().lock(),
+            "tributary: browsers don't know the manager's certificate; without their warning it goes over \
+             ssh -L 7470:127.0.0.1:PORT MANAGER, and tributary open --manager 127.0.0.1:7470"
+        )?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Whether a manager's address is one of this machine's loopback.
+fn is_near(manager: &str) -> bool {
+    let mut addresses = manager.to_socket_addrs().into_iter().flatten().peekable();
+    addresses.peek().is_some() && addresses.all(|address| address.ip().is_loopback())
+}
+
 fn print(flags: &FabricFlags, text: fn(&Status) -> String) -> anyhow::Result<ExitCode> {
     let status = ask(flags)?;
     let mut out = io::stdout().lock();
@@ -65,11 +89,11 @@ fn print(flags: &FabricFlags, text: fn(&Status) -> String) -> anyhow::Result<Exi
 }
 
 fn ask(flags: &FabricFlags) -> anyhow::Result<Status> {
-    call(flags, ManagerClient::status)
+    call(&flags.at, ManagerClient::status)
 }
 
 fn call<T>(
-    flags: &FabricFlags,
+    flags: &ManagerAddressFlags,
     what: impl FnOnce(&ManagerClient) -> Result<T, ManagerError>,
 ) -> anyhow::Result<T> {
     let asked = ManagerClient::new(&flags.manager, Some(&flags.token_file))

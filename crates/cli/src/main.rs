@@ -14,6 +14,7 @@ mod inspect;
 mod lab;
 mod listen;
 mod logging;
+mod manual;
 mod model;
 mod report;
 mod run;
@@ -65,6 +66,7 @@ fn dispatch(flags: Flags) -> anyhow::Result<ExitCode> {
         Command::BenchRank(_) => bench::run_rank(),
         Command::Manager(flags) => daemons::manager(flags),
         Command::Node(flags) => daemons::node(flags),
+        Command::Open(flags) => inspect::open(&flags),
         Command::Drain(flags) => inspect::drain(&flags),
         Command::Token(flags) => daemons::token(flags),
         Command::Status(flags) => inspect::status(&flags),
@@ -91,6 +93,7 @@ fn dispatch(flags: Flags) -> anyhow::Result<ExitCode> {
             io::stdout().lock().write_all(&script)?;
             Ok(ExitCode::SUCCESS)
         }
+        Command::Manual(flags) => manual::write(&flags.folder),
     }
 }
 

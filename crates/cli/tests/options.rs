@@ -16,6 +16,7 @@ const PAGES: &[&[&str]] = &[
     &["node"],
     &["status"],
     &["tree"],
+    &["open"],
     &["drain"],
     &["listen"],
     &["config"],
@@ -31,6 +32,7 @@ const PAGES: &[&[&str]] = &[
     &["token", "certificate"],
     &["token", "create"],
     &["completions"],
+    &["manual"],
     &["bench-rank"],
     &["lab"],
     &["lab", "up"],
@@ -218,6 +220,21 @@ fn completions_exist_for_every_shell() {
         assert!(ended.stdout.contains(mark), "{shell}");
         assert!(ended.stdout.contains("allreduce"), "{shell}");
     }
+}
+
+#[test]
+fn manual_pages_exist_for_every_command_that_help_shows() {
+    let folder = tempfile::tempdir().unwrap();
+    assert!(run(tributary().arg("manual").arg(folder.path())).status.success());
+    for page in PAGES.iter().filter(|page| **page != ["bench-rank"]) {
+        let name = [&["tributary"], *page].concat().join("-");
+        let text = std::fs::read_to_string(folder.path().join(format!("{name}.1"))).unwrap();
+        assert!(text.contains(&format!(".TH {name} 1")), "{name}: {text}");
+    }
+    assert!(!folder.path().join("tributary-bench-rank.1").exists());
+
+    let ended = run(tributary().args(["manual", "/nowhere"]));
+    assert!(ended.stderr.contains("FOLDER '/nowhere'"), "{}", ended.stderr);
 }
 
 #[test]

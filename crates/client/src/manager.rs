@@ -10,7 +10,8 @@ use encrypted::Encrypting;
 use tributary_transport::tls::{TlsError, client_config};
 use tributary_transport::token::Token;
 use tributary_wire::control::{
-    DrainRequest, Drained, GroupGrant, GroupRequest, JobAdmission, JobRequest, Refusal, Status,
+    DrainRequest, Drained, GroupGrant, GroupRequest, JobAdmission, JobRequest, PageCode, Refusal,
+    Status,
 };
 use ureq::unversioned::resolver::DefaultResolver;
 use ureq::unversioned::transport::{Connector, TcpConnector};
@@ -147,6 +148,16 @@ impl ManagerClient {
     /// If the manager doesn't answer or refuses.
     pub fn drain(&self, request: &DrainRequest) -> Result<Drained, ManagerError> {
         let mut response = self.post("/v1/drain", request)?;
+        let status = response.status().as_u16();
+        response.body_mut().read_json().map_err(|_| self.garbled(status))
+    }
+
+    /// Asks for a code that lets one browser see the manager's page.
+    ///
+    /// # Errors
+    /// If the manager doesn't answer or refuses.
+    pub fn page_code(&self) -> Result<PageCode, ManagerError> {
+        let mut response = self.post("/v1/page/codes", &())?;
         let status = response.status().as_u16();
         response.body_mut().read_json().map_err(|_| self.garbled(status))
     }

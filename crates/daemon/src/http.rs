@@ -71,6 +71,12 @@ impl Guarded {
             .layer(from_fn_with_state(Arc::new(token), authorize));
         Self { calls, exposed: scheme::exposed_router(), tls }
     }
+
+    /// Serves `others` as well, which decide for themselves whom they answer.
+    pub(crate) fn beside(mut self, others: Router) -> Self {
+        self.calls = self.calls.merge(others);
+        self
+    }
 }
 
 async fn not_found(request: Request) -> Refused {

@@ -16,3 +16,4 @@ pub use tributary_transport::token;
 mod http;
 mod liveness;
 mod metrics;
+mod page;

@@ -10,6 +10,7 @@ mod metrics;
 mod routes;
 mod service;
 mod stream;
+mod watching;
 
 use std::io;
 use std::sync::Arc;
@@ -21,6 +22,7 @@ use tributary_topology::Fabric;
 use tributary_wire::control::Status;
 
 use crate::http;
+use crate::page::{self, Visitors};
 use crate::shutdown::Shutdown;
 use service::Service;
 use tributary_transport::token::Token;
@@ -46,8 +48,8 @@ pub struct ManagerOptions {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ManagerError {
-    /// The kernel gave no random seed for capabilities.
-    #[error("no random bytes for capabilities: {0}")]
+    /// The kernel gave no random seed for secrets.
+    #[error("no random bytes for secrets: {0}")]
     NoEntropy(io::Error),
 }
 
@@ -55,6 +57,7 @@ pub enum ManagerError {
 pub struct Manager {
     token: Token,
     service: Arc<Service>,
+    visitors: Arc<Visitors>,
     shutdown: Shutdown,
 }
 
@@ -79,7 +82,8 @@ impl Manager {
         let ManagerOptions { token, fabric, config, late_after } = options;
         let service = Service::new(config, fabric, late_after, shutdown.clone())
             .map_err(ManagerError::NoEntropy)?;
-        Ok(Self { token, service: Arc::new(service), shutdown })
+        let visitors = Visitors::new().map_err(ManagerError::NoEntropy)?;
+        Ok(Self { token, service: Arc::new(service), visitors: Arc::new(visitors), shutdown })
     }
 
     /// Gives access to its status from within this process.
@@ -101,7 +105,10 @@ impl Manager {
                 service.close_streams();
             })
         };
-        let calls = http::Guarded::new(routes::router(self.service), self.token);
+        let page =
+            page::router(Arc::clone(&self.visitors), routes::events(Arc::clone(&self.service)));
+        let router = routes::router(self.service).merge(routes::codes(self.visitors));
+        let calls = http::Guarded::new(router, self.token).beside(page);
         http::serve(listener, calls, &self.shutdown).await;
         ending.abort();
         ticking.abort();

@@ -5,6 +5,7 @@
 //! manager (`control`) and serves metrics. They exchange only orders and answers (`commands`). The
 //! protocol crate interprets the frames of groups.
 
+mod activity;
 mod arenas;
 mod call;
 mod commands;
@@ -40,6 +41,7 @@ use tributary_wire::control::{NodeAddress, NodeRegistration};
 use crate::http;
 use crate::metrics::Registry;
 use crate::shutdown::Shutdown;
+use activity::Activity;
 use commands::Channels;
 use control::Control;
 use data::{DataLoop, DataOptions, Resources};
@@ -248,7 +250,7 @@ impl Node {
     /// If the event loop fails.
     pub fn run(self, shutdown: &Shutdown) -> Result<(), NodeError> {
         let Self { options, address, tcp, shm, datagrams, metrics, kernel, .. } = self;
-        let registry = Registry::new();
+        let (registry, activity) = (Registry::new(), Arc::new(Activity::default()));
         let kernel_meters = KernelMeters::new(&registry, kernel.as_ref());
         let (poll, waker) = data::poll_and_waker().map_err(system("epoll"))?;
         let Channels { orders, commands, answers, events, waits } =
@@ -269,7 +271,7 @@ impl Node {
             kernel,
             commands,
             answers,
-            meters: DataMeters::new(&registry),
+            meters: DataMeters::new(&registry, Arc::clone(&activity)),
             shutdown: shutdown.clone(),
         };
         let data = DataLoop::new(&data_options(&options), resources).map_err(system("epoll"))?;
@@ -282,6 +284,7 @@ impl Node {
             events,
             waits,
             holdings: Holdings::default(),
+            activity,
             shutdown: shutdown.clone(),
         };
         let data = thread::Builder::new()

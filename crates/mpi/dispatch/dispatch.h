@@ -30,6 +30,14 @@ typedef struct dispatch_entry {
     dispatch_function function;
 } dispatch_entry;
 
+/* Puts an entry into a list that only the symbols of its bounds lead to. `used` alone does not keep it with
+ * every linker. */
+#if __has_attribute(retain)
+#define DISPATCH_LISTED(list) __attribute__((section(list), used, retain))
+#else
+#define DISPATCH_LISTED(list) __attribute__((section(list), used))
+#endif
+
 /* The shim for one binary interface. */
 typedef struct dispatch_interface {
     /* Looks up what the shim calls in `library`, a handle of dlopen() on the MPI. */

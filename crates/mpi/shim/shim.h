@@ -43,7 +43,7 @@ void shim_drive_mpi(void);
 
 #define INTERPOSE_AS(entry_number, name, parameters, always)                                       \
     static int shim_##name parameters;                                                             \
-    __attribute__((section(SHIM_SECTION(functions, SHIM_INTERFACE)), used))                        \
+    DISPATCH_LISTED(SHIM_SECTION(functions, SHIM_INTERFACE))                                       \
     static const dispatch_entry entry_##name = {                                                   \
         .number = (entry_number),                                                                  \
         .is_always_on = (always),                                                                  \

@@ -10,7 +10,7 @@
 /* Defines the stand-in of MPI_<name>, which may call older functions of the MPI only. */
 #define STAND_IN(name, parameters)                                                                 \
     static int stand_in_##name parameters;                                                         \
-    __attribute__((section(SHIM_SECTION(stand_ins, SHIM_INTERFACE)), used))                        \
+    DISPATCH_LISTED(SHIM_SECTION(stand_ins, SHIM_INTERFACE))                                       \
     static const dispatch_entry stand_in_entry_##name = {                                          \
         .number = DISPATCH_MPI_##name,                                                             \
         .function = (dispatch_function)stand_in_##name,                                            \

@@ -5,6 +5,8 @@
 
 mod identity;
 
+use std::env;
+use std::ffi::OsStr;
 use std::fmt;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -26,6 +28,8 @@ const TOKEN_RANDOM_BYTES: usize = 32;
 
 /// Permission bits that give anybody but the owner access to the file.
 const OTHERS_MODE: u32 = 0o077;
+
+const ROOT: u32 = 0;
 
 /// A secret that client and server share.
 ///
@@ -226,6 +230,12 @@ fn check_private(path: &Path, file: &File) -> Result<(), TokenError> {
     if !facts.is_file() {
         return Err(TokenError::NotAFile { path: path.to_owned() });
     }
+    // What systemd gives a service (LoadCredential=) may belong to root, with an access list that admits the
+    // service alone. The mode shows that list as rights of the group.
+    let credentials = env::var_os("CREDENTIALS_DIRECTORY");
+    if facts.uid() == ROOT && is_credential(path, credentials.as_deref()) {
+        return Ok(());
+    }
     let mode = facts.mode() & 0o7777;
     if mode & OTHERS_MODE != 0 {
         return Err(TokenError::Exposed { path: path.to_owned(), mode });
@@ -235,6 +245,11 @@ fn check_private(path: &Path, file: &File) -> Result<(), TokenError> {
         return Err(TokenError::Foreign { path: path.to_owned(), owner: facts.uid(), ours });
     }
     Ok(())
+}
+
+/// Whether a file is one of those that systemd keeps for this service, in `folder`.
+fn is_credential(path: &Path, folder: Option<&OsStr>) -> bool {
+    folder.is_some_and(|folder| !folder.is_empty() && path.parent() == Some(Path::new(folder)))
 }
 
 #[cfg(test)]
@@ -318,5 +333,16 @@ mod tests {
     fn debug_does_not_leak() {
         let (_folder, path) = write(GOOD, 0o600);
         assert_eq!(format!("{:?}", Token::load(&path).unwrap()), "Token(..)");
+    }
+
+    #[test]
+    fn credentials_are_the_files_of_one_folder() {
+        let folder = Some(OsStr::new("/run/credentials/tributary-node.service"));
+        let inside = Path::new("/run/credentials/tributary-node.service/token");
+        assert!(is_credential(inside, folder));
+        assert!(!is_credential(&inside.join("deeper"), folder));
+        assert!(!is_credential(Path::new("/etc/tributary/token"), folder));
+        assert!(!is_credential(inside, None));
+        assert!(!is_credential(Path::new("token"), Some(OsStr::new(""))));
     }
 }

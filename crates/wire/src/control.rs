@@ -291,6 +291,32 @@ pub struct GroupWait {
     pub missing: Vec<ChildIndex>,
 }
 
+/// `POST /v1/nodes/{node}/counts`: what a node has done since it started, once a second. Every count only grows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NodeCounts {
+    /// Children's segments and chunks that went into a result.
+    pub contributions: u64,
+    /// Segments and chunks whose result was handed down.
+    pub results: u64,
+    /// Contributions that came again, and were not counted again.
+    pub repeats: u64,
+    /// Own requests sent to the parent again, because no answer came.
+    pub sent_again: u64,
+    /// Datagrams lost here: received and of no use, or not sent for want of room.
+    pub dropped: u64,
+    /// Payload in received frames, in bytes.
+    pub payload_received_bytes: u64,
+    /// Payload in sent frames, in bytes.
+    pub payload_sent_bytes: u64,
+}
+
+/// The answer to `POST /v1/page/codes`: lets one browser in, once and soon.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PageCode {
+    /// What `GET /open?code=` takes.
+    pub code: String,
+}
+
 /// `POST /v1/drain`: a node is about to be stopped; its groups are to move away, and no more to come.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DrainRequest {

@@ -1,4 +1,4 @@
-//! `tributary status`, `tree`, `config` and `completions`.
+//! `tributary status`, `tree`, `open`, `drain`, `config`, `listen`, `completions` and `manual`.
 
 use std::path::PathBuf;
 
@@ -28,6 +28,34 @@ Examples:
   tributary config --explain allreduce:65536 --hosts 8
   tributary config --explain reduce:8 --hosts 4 --ppn 16 --json";
 
+const OPEN_EXAMPLES: &str = "\
+Examples:
+  tributary open --manager 127.0.0.1:7470 --token-file token
+  ssh -L 7470:127.0.0.1:7470 head   from elsewhere, then the same link works
+
+The link is good once, for two minutes, and the browser that takes it for twelve hours. \
+The page shows and changes nothing.";
+
+/// Which manager to ask
+#[derive(Debug, Args)]
+pub(crate) struct ManagerAddressFlags {
+    /// The manager to ask
+    #[arg(long, value_name = "HOST:PORT", env = "TRIBUTARY_MANAGER", value_parser = host_and_port)]
+    pub(crate) manager: String,
+
+    /// File that holds the bearer token; its mode must be 0600
+    #[arg(long, value_name = "FILE", env = "TRIBUTARY_TOKEN_FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) token_file: PathBuf,
+}
+
+/// Print a link to the manager's page, which shows the fabric in a browser
+#[derive(Debug, Args)]
+#[command(after_help = OPEN_EXAMPLES)]
+pub(crate) struct OpenFlags {
+    #[command(flatten)]
+    pub(crate) at: ManagerAddressFlags,
+}
+
 /// Show the manager's nodes, jobs and groups
 #[derive(Debug, Args)]
 #[command(after_help = STATUS_EXAMPLES)]
@@ -40,16 +68,11 @@ pub(crate) struct StatusFlags {
     pub(crate) waiting: bool,
 }
 
-/// Which manager to ask, and how to show what it says.
+/// Which manager to ask, and how to show what it says
 #[derive(Debug, Args)]
 pub(crate) struct FabricFlags {
-    /// The manager to ask
-    #[arg(long, value_name = "HOST:PORT", env = "TRIBUTARY_MANAGER", value_parser = host_and_port)]
-    pub(crate) manager: String,
-
-    /// File that holds the bearer token; its mode must be 0600
-    #[arg(long, value_name = "FILE", env = "TRIBUTARY_TOKEN_FILE", value_hint = ValueHint::FilePath)]
-    pub(crate) token_file: PathBuf,
+    #[command(flatten)]
+    pub(crate) at: ManagerAddressFlags,
 
     /// Write JSON
     #[arg(long)]
@@ -130,4 +153,12 @@ pub(crate) struct CompletionsFlags {
     /// The shell to write it for
     #[arg(value_enum, value_name = "SHELL")]
     pub(crate) shell: Shell,
+}
+
+/// Write the manual pages, one a command, into a folder
+#[derive(Debug, Args)]
+pub(crate) struct ManualFlags {
+    /// The folder, which has to exist
+    #[arg(value_name = "FOLDER", value_hint = ValueHint::DirPath)]
+    pub(crate) folder: PathBuf,
 }

@@ -9,14 +9,17 @@ use crate::usage::UsageError;
 
 const FILE_NAME: &str = "libtributary.so";
 
-/// The preload library: in the folder that `TRIBUTARY_LIBRARY_PATH` names, beside this program, or in
-/// `../lib` from there.
+/// Where packages have the library, from the program's folder.
+const PACKAGED: &str = "../lib/tributary";
+
+/// The preload library: in the folder that `TRIBUTARY_LIBRARY_PATH` names, else beside this program or where
+/// packages have it.
 pub(super) fn find() -> Result<PathBuf, UsageError> {
     let named = env::var_os(knobs::LIBRARY_PATH.name).filter(|folder| !folder.is_empty());
     let own = env::current_exe().ok().and_then(|program| program.parent().map(Path::to_owned));
     let folders: Vec<PathBuf> = match (named, own) {
         (Some(folder), _) => vec![folder.into()],
-        (None, Some(own)) => vec![own.clone(), own.join("../lib")],
+        (None, Some(own)) => vec![own.clone(), own.join(PACKAGED)],
         (None, None) => Vec::new(),
     };
     let candidates = folders.iter().map(|folder| folder.join(FILE_NAME));

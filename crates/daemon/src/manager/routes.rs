@@ -9,11 +9,13 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use axum::routing::{get, post};
 use axum::{Json, Router};
-use tributary_wire::control::{Drained, GroupGrant, RefusalCode, Status};
+use tributary_wire::control::{Drained, GroupGrant, PageCode, RefusalCode, Status};
 use tributary_wire::{JobId, NodeId};
 
 use super::service::Service;
+use super::watching::watch;
 use crate::http::answer::{Refused, parse};
+use crate::page::Visitors;
 
 /// Longest offer of a node: 65,536 groups, each with a few dozen children.
 const OFFER_BYTES_MAX: usize = 64 << 20;
@@ -30,6 +32,7 @@ pub(super) fn router(service: Arc<Service>) -> Router {
         .route("/v1/nodes", post(register).layer(DefaultBodyLimit::max(OFFER_BYTES_MAX)))
         .route("/v1/nodes/{node}/events", post(take_events))
         .route("/v1/nodes/{node}/waits", post(take_waits))
+        .route("/v1/nodes/{node}/counts", post(take_counts))
         .route("/v1/drain", post(drain))
         .route("/v1/jobs", post(admit))
         .route("/v1/jobs/{job}/groups", post(request_group))
@@ -37,6 +40,16 @@ pub(super) fn router(service: Arc<Service>) -> Router {
         .route("/metrics", get(render_metrics))
         .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
         .with_state(service)
+}
+
+/// What the page reads.
+pub(super) fn events(service: Arc<Service>) -> Router {
+    Router::new().route("/v1/watch", get(watch)).with_state(service)
+}
+
+/// Where a holder of the token gets codes for the page.
+pub(super) fn codes(visitors: Arc<Visitors>) -> Router {
+    Router::new().route("/v1/page/codes", post(draw_code)).with_state(visitors)
 }
 
 async fn register(State(service): Shared, body: Body) -> Result<Response, Refused> {
@@ -58,6 +71,15 @@ async fn take_waits(
     body: Body,
 ) -> Result<StatusCode, Refused> {
     service.take_waits(NodeId(number(node)?), parse(body)?);
+    Ok(StatusCode::NO_CONTENT)
+}
+
+async fn take_counts(
+    State(service): Shared,
+    node: Number,
+    body: Body,
+) -> Result<StatusCode, Refused> {
+    service.take_counts(NodeId(number(node)?), parse(body)?)?;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -87,6 +109,13 @@ async fn status(State(service): Shared) -> Json<Status> {
 
 async fn render_metrics(State(service): Shared) -> String {
     service.render_metrics()
+}
+
+async fn draw_code(State(visitors): State<Arc<Visitors>>) -> Result<Json<PageCode>, Refused> {
+    let code = visitors.draw_code().map_err(|error| {
+        Refused::new(RefusalCode::LimitReached, format!("no random bytes for a code: {error}"))
+    })?;
+    Ok(Json(PageCode { code }))
 }
 
 fn number(path: Number) -> Result<u32, Refused> {

@@ -1,12 +1,13 @@
 //! The state machine, and the connections that its outputs go to.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use axum::response::Response;
-use tokio::sync::oneshot;
+use serde::Serialize;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 use tributary_protocol::Time;
 use tributary_protocol::manager::{
     AdmitError, DrainError, EventError, GroupError, LateGroup, Manager, ManagerConfig,
@@ -14,8 +15,8 @@ use tributary_protocol::manager::{
 };
 use tributary_topology::Fabric;
 use tributary_wire::control::{
-    DrainRequest, Drained, GroupGrant, GroupRequest, GroupWait, JobRequest, NodeEvent, NodeOffer,
-    NodeOrder, Status, WaitingStatus,
+    DrainRequest, Drained, GroupGrant, GroupRequest, GroupWait, JobRequest, NodeCounts, NodeEvent,
+    NodeOffer, NodeOrder, Status, WaitingStatus,
 };
 use tributary_wire::{Epoch, JobId, NodeId};
 
@@ -28,6 +29,9 @@ use tributary_transport::token::random_bytes;
 /// Most orders queued for a node. A node that leaves so many unread is dropped.
 const ORDERS_MAX: usize = 4096;
 
+/// Most streams of events at once.
+pub(super) const WATCHERS_MAX: usize = 32;
+
 type Decision = Result<GroupGrant, GroupError>;
 
 pub(super) struct Service {
@@ -37,6 +41,7 @@ pub(super) struct Service {
     shutdown: Shutdown,
     /// A group that waits for so long is logged; none if it never is.
     late_after: Option<Duration>,
+    watchers: Arc<Semaphore>,
     core: Mutex<Core>,
 }
 
@@ -60,10 +65,21 @@ fn log_late(late: &LateGroup) {
     tracing::warn!(%group, %job, label, late, "waiting for {what} for {:.1} s", *waited_ms as f64 / 1e3);
 }
 
+/// What nodes have done so far.
+#[derive(Debug, Serialize)]
+pub(super) struct Counts {
+    /// Milliseconds since this manager started.
+    at_ms: u64,
+    /// Nodes that have told of none are left out.
+    nodes: BTreeMap<NodeId, NodeCounts>,
+}
+
 struct NodeConnection {
     lines: Lines,
     /// Ticks since its last message.
     silent_ticks: u32,
+    /// As it told last; none from nodes of older versions.
+    counts: Option<NodeCounts>,
 }
 
 impl Service {
@@ -89,8 +105,14 @@ impl Service {
             waiting: HashMap::new(),
             ticked: Instant::now(),
         };
-        let (metrics, started) = (Metrics::new(), Instant::now());
-        Ok(Self { metrics, started, shutdown, late_after, core: Mutex::new(core) })
+        Ok(Self {
+            metrics: Metrics::new(),
+            started: Instant::now(),
+            shutdown,
+            late_after,
+            watchers: Arc::new(Semaphore::new(WATCHERS_MAX)),
+            core: Mutex::new(core),
+        })
     }
 
     /// Registers a node. The answer stays open and carries the node's orders.
@@ -104,7 +126,7 @@ impl Service {
                 service.node_gone(node, "its connection closed");
             }
         });
-        core.nodes.insert(node, NodeConnection { lines, silent_ticks: 0 });
+        core.nodes.insert(node, NodeConnection { lines, silent_ticks: 0, counts: None });
         tracing::info!(%node, name, groups, "aggregation node registered");
         core.deliver();
         Ok(response)
@@ -135,6 +157,33 @@ impl Service {
     pub(super) fn take_waits(&self, node: NodeId, waits: Vec<GroupWait>) {
         let now = self.now();
         self.lock().machine.note_waits(now, node, waits);
+    }
+
+    /// Keeps what a node says that it has done.
+    pub(super) fn take_counts(&self, node: NodeId, counts: NodeCounts) -> Result<(), EventError> {
+        let mut core = self.lock();
+        let connection = core.nodes.get_mut(&node).ok_or(EventError::UnknownNode { node })?;
+        connection.counts = Some(counts);
+        Ok(())
+    }
+
+    /// What nodes have done.
+    pub(super) fn counts(&self) -> Counts {
+        let core = self.lock();
+        let told =
+            |(node, connection): (&NodeId, &NodeConnection)| Some((*node, connection.counts?));
+        let nodes = core.nodes.iter().filter_map(told).collect();
+        Counts { at_ms: self.started.elapsed().as_millis() as u64, nodes }
+    }
+
+    /// Room for one more stream of events.
+    pub(super) fn admit_watcher(&self) -> Option<OwnedSemaphorePermit> {
+        Arc::clone(&self.watchers).try_acquire_owned().ok()
+    }
+
+    /// Returns when the manager is asked to stop.
+    pub(super) async fn stopping(&self) {
+        self.shutdown.requested().await;
     }
 
     /// Moves a node's groups away.

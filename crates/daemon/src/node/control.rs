@@ -4,15 +4,17 @@
 //! Groups outlive a session: they need no manager. The node tells the next one what it holds
 //! ([`Holdings`]), and that one orders what it does not want to be removed.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::{mpsc, watch};
-use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
+use tokio::time::{Interval, MissedTickBehavior, interval, sleep, timeout};
 use tributary_wire::NodeId;
 use tributary_wire::control::{
     GroupInstall, GroupWait, NodeEvent, NodeOrder, NodeRegistration, RefusalCode,
 };
 
+use super::activity::Activity;
 use super::call::{CallError, Caller};
 use super::commands::{Command, LoopGone, Orders};
 use super::holdings::Holdings;
@@ -29,6 +31,9 @@ const RETRY_MAX: Duration = Duration::from_secs(2);
 /// How often groups are surveyed for what they wait for.
 const SURVEY_INTERVAL: Duration = Duration::from_secs(1);
 
+/// Interval at which the manager is told what the node has done.
+const COUNTS_INTERVAL: Duration = Duration::from_secs(1);
+
 /// Most answers in one call.
 const BATCH_MAX: usize = 256;
 
@@ -42,6 +47,7 @@ pub(super) struct Control {
     pub(super) events: mpsc::Receiver<NodeEvent>,
     pub(super) waits: watch::Receiver<Vec<GroupWait>>,
     pub(super) holdings: Holdings,
+    pub(super) activity: Arc<Activity>,
     pub(super) shutdown: Shutdown,
 }
 
@@ -125,18 +131,18 @@ impl Control {
             holdings: &self.holdings,
             refusals,
         };
-        let path = path_of(node, "events");
-        let mut reporter = Caller::new(&self.manager, &self.token);
+        let mut reporter =
+            Reporter { caller: Caller::new(&self.manager, &self.token), node, takes_counts: true };
         let surveyor = Surveyor {
             caller: Caller::new(&self.manager, &self.token),
-            path: path_of(node, "waits"),
+            path: format!("/v1/nodes/{node}/waits"),
             orders: &self.orders,
             holdings: &self.holdings,
             waits: self.waits.clone(),
         };
         tokio::select! {
             ended = forwarder.forward_orders(&mut lines) => ended,
-            ended = report(&mut reporter, &path, &mut self.events, &self.holdings, refused) => ended,
+            ended = reporter.report(&mut self.events, &self.holdings, &self.activity, refused) => ended,
             ended = surveyor.run() => ended,
         }
     }
@@ -230,8 +236,7 @@ impl Surveyor<'_> {
     async fn run(mut self) -> Result<std::convert::Infallible, SessionError> {
         // The manager knows nothing of what was told before this session.
         self.waits.mark_changed();
-        let mut surveys = interval(SURVEY_INTERVAL);
-        surveys.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut surveys = every(SURVEY_INTERVAL);
         loop {
             tokio::select! {
                 _ = surveys.tick() => if !self.holdings.is_empty() {
@@ -265,38 +270,68 @@ where
     Ok(timeout(MANAGER_SILENCE_MAX, lines.next()).await.map_err(|_| SessionError::Silent)??)
 }
 
-/// Sends answers to the manager, and a tick once a second.
-async fn report(
-    caller: &mut Caller,
-    path: &str,
-    events: &mut mpsc::Receiver<NodeEvent>,
-    holdings: &Holdings,
-    mut refused: mpsc::Receiver<NodeEvent>,
-) -> Result<std::convert::Infallible, SessionError> {
-    let mut ticks = interval(TICK);
-    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let mut batch = Vec::new();
-    loop {
-        tokio::select! {
-            taken = events.recv_many(&mut batch, BATCH_MAX) => if taken == 0 {
-                return Err(LoopGone.into());
-            },
-            Some(event) = refused.recv() => batch.push(event),
-            _ = ticks.tick() => batch.push(NodeEvent::Tick),
+/// Tells the manager what the node does.
+struct Reporter {
+    caller: Caller,
+    node: NodeId,
+    /// Whether the manager knows the call for counts.
+    takes_counts: bool,
+}
+
+impl Reporter {
+    /// Sends answers, ticks and counts until a call fails.
+    async fn report(
+        &mut self,
+        events: &mut mpsc::Receiver<NodeEvent>,
+        holdings: &Holdings,
+        activity: &Activity,
+        mut refused: mpsc::Receiver<NodeEvent>,
+    ) -> Result<std::convert::Infallible, SessionError> {
+        let path = format!("/v1/nodes/{}/events", self.node);
+        let (mut ticks, mut counts) = (every(TICK), every(COUNTS_INTERVAL));
+        let mut batch = Vec::new();
+        loop {
+            tokio::select! {
+                taken = events.recv_many(&mut batch, BATCH_MAX) => if taken == 0 {
+                    return Err(LoopGone.into());
+                },
+                Some(event) = refused.recv() => batch.push(event),
+                _ = ticks.tick() => batch.push(NodeEvent::Tick),
+                _ = counts.tick(), if self.takes_counts => {
+                    self.tell_counts(activity).await?;
+                    continue;
+                }
+            }
+            batch.iter().for_each(|event| holdings.on_event(event));
+            let answer = self.caller.post(&path, &batch).await?;
+            drop_body(answer).await;
+            batch.clear();
         }
-        batch.iter().for_each(|event| holdings.on_event(event));
-        let answer = caller.post(path, &batch).await?;
-        drop_body(answer).await;
-        batch.clear();
     }
+
+    async fn tell_counts(&mut self, activity: &Activity) -> Result<(), SessionError> {
+        let path = format!("/v1/nodes/{}/counts", self.node);
+        match self.caller.post(&path, &activity.counts()).await {
+            Ok(answer) => drop_body(answer).await,
+            // The manager is older than this call. If it has lost the node instead, it says so when it is told of
+            // events.
+            Err(CallError::Refused { refusal, .. }) if refusal.code == RefusalCode::NotFound => {
+                self.takes_counts = false;
+            }
+            Err(error) => return Err(error.into()),
+        }
+        Ok(())
+    }
+}
+
+fn every(period: Duration) -> Interval {
+    let mut ticks = interval(period);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    ticks
 }
 
 /// Reads an answer's empty body to its end, so that its connection can be reused.
 async fn drop_body(answer: hyper::Response<hyper::body::Incoming>) {
     use http_body_util::BodyExt;
     let _ = timeout(TICK, http_body_util::Limited::new(answer.into_body(), 4096).collect()).await;
-}
-
-fn path_of(node: NodeId, what: &str) -> String {
-    format!("/v1/nodes/{node}/{what}")
 }

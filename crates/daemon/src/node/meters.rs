@@ -1,8 +1,11 @@
 //! The event loop's counters, and their publication as metrics.
 
+use std::sync::Arc;
+
 use metrics::{Counter, Label};
 use tributary_protocol::node::NodeStats;
 
+use super::activity::Activity;
 use super::refusals::{Dropped, Reason};
 use crate::metrics::{Meters, Registry, Table};
 
@@ -36,6 +39,11 @@ impl Counters {
     /// Counts one datagram dropped.
     pub(super) fn drop_datagram(&mut self, why: Dropped) {
         self.dropped[why as usize] += 1;
+    }
+
+    /// Datagrams that changed nothing, for whatever reason.
+    pub(super) fn datagrams_dropped(&self) -> u64 {
+        self.datagrams_garbage + self.dropped.iter().sum::<u64>()
     }
 }
 
@@ -94,11 +102,12 @@ pub(super) struct DataMeters {
     garbage: Counter,
     dropped: [Counter; Dropped::ALL.len()],
     refused: [Counter; Reason::ALL.len()],
+    activity: Arc<Activity>,
 }
 
 impl DataMeters {
     /// Registers every metric, so that each is there, at zero, from the start.
-    pub(super) fn new(registry: &Registry) -> Self {
+    pub(super) fn new(registry: &Registry, activity: Arc<Activity>) -> Self {
         let for_reason = |name, help, reason| {
             registry.counter(name, help, Some(Label::from_static_parts("reason", reason)))
         };
@@ -108,6 +117,7 @@ impl DataMeters {
             garbage: for_reason(DROPPED, DROPPED_HELP, "garbage"),
             dropped: Dropped::ALL.map(|why| for_reason(DROPPED, DROPPED_HELP, why.label())),
             refused: Reason::ALL.map(|why| for_reason(REFUSED, REFUSED_HELP, why.label())),
+            activity,
         }
     }
 
@@ -115,6 +125,7 @@ impl DataMeters {
     pub(super) fn publish(&self, counters: &Counters, stats: &NodeStats) {
         self.counters.publish(counters);
         self.machine.publish(stats);
+        self.activity.publish(counters, stats);
         self.garbage.absolute(counters.datagrams_garbage);
         for (counter, count) in self.dropped.iter().zip(counters.dropped) {
             counter.absolute(count);
