@@ -19,8 +19,10 @@ mod report;
 mod run;
 mod signals;
 mod sim;
+mod sim_advise;
 mod sim_bench;
 mod sim_calibrate;
+mod sim_replay;
 mod swarm;
 mod tables;
 mod tune;
@@ -74,6 +76,8 @@ fn dispatch(flags: Flags) -> anyhow::Result<ExitCode> {
             SimAction::Figure(flags) => sim::figure(&flags),
             SimAction::Run(flags) => sim::run(&flags),
             SimAction::Compare(flags) => sim::compare(&flags),
+            SimAction::Replay(flags) => sim_replay::run(&flags),
+            SimAction::Advise(flags) => sim_advise::run(&flags),
             SimAction::Calibrate(flags) => sim_calibrate::calibrate(&flags),
             SimAction::Sensitivity(flags) => sim_calibrate::sensitivity(&flags),
             SimAction::Bench(flags) => sim_bench::run(&flags),

@@ -15,3 +15,4 @@ mod process;
 mod publish;
 mod request;
 mod times;
+mod trace;

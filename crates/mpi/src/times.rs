@@ -9,6 +9,7 @@ use tributary_client::{CollectiveKind, Combiner, Settings, Switch};
 
 use crate::communicator::CCommunicator;
 use crate::names::COperation;
+use crate::trace;
 
 static CELLS: TimeCells = TimeCells::new();
 /// When measuring began; empty if nobody wants times.
@@ -47,17 +48,31 @@ pub unsafe extern "C" fn tributary_count_time(
     // SAFETY: `communicator` came from `tributary_communicator_new` and was not freed, and
     // `operation` is valid during this call: the header's rule on pointers.
     let (communicator, operation) = unsafe { (&*communicator, &*operation) };
+    if let Some(Done { kind, path, len_bytes }) = done(communicator, operation) {
+        CELLS.add(kind, path, len_bytes, duration_ns);
+    }
+}
+
+/// What an operation was that ran.
+pub(crate) struct Done {
+    pub(crate) kind: CollectiveKind,
+    pub(crate) path: PathTaken,
+    /// What this rank contributed.
+    pub(crate) len_bytes: u64,
+}
+
+/// What an operation was; always something for one that ran.
+pub(crate) fn done(communicator: &CCommunicator, operation: &COperation) -> Option<Done> {
     let combining = operation.combining();
     let combiner =
         combining.as_ref().map(|(combining, commutes)| Combiner::new(combining, *commutes));
-    // Neither fails for an operation that ran.
-    if let (Ok(communicator), Ok(operation)) =
-        (communicator.joined(), operation.operation(combiner))
-    {
-        let path = communicator.path(&operation).kind().into();
-        let len_bytes = operation.len_bytes() as u64;
-        CELLS.add(operation.collective.kind(), path, len_bytes, duration_ns);
-    }
+    let communicator = communicator.joined().ok()?;
+    let operation = operation.operation(combiner).ok()?;
+    Some(Done {
+        kind: operation.collective.kind(),
+        path: communicator.path(&operation).kind().into(),
+        len_bytes: operation.len_bytes() as u64,
+    })
 }
 
 /// Adds the time of an operation in the underlying MPI.
@@ -73,5 +88,6 @@ pub extern "C" fn tributary_count_time_passed(collective: u32, len_bytes: u64, d
 pub extern "C" fn tributary_count_not_measured(collective: u32) {
     if let Some(kind) = CollectiveKind::from_number(collective) {
         CELLS.add_not_measured(kind);
+        trace::add_nonblocking();
     }
 }
