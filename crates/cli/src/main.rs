@@ -73,7 +73,9 @@ fn dispatch(flags: Flags) -> anyhow::Result<ExitCode> {
         Command::Tree(flags) => inspect::tree(flags),
         Command::Listen(flags) => listen::listen(&flags),
         Command::Sim(flags) => match flags.action {
-            SimAction::Figure(flags) => sim::figure(&flags),
+            SimAction::Figure(flags) => {
+                sim::figure(&flags).and_then(|_| sim_calibrate::beside_figures(&flags))
+            }
             SimAction::Run(flags) => sim::run(&flags),
             SimAction::Compare(flags) => sim::compare(&flags),
             SimAction::Replay(flags) => sim_replay::run(&flags),

@@ -36,10 +36,12 @@ pub(crate) fn figure(flags: &FigureFlags) -> anyhow::Result<ExitCode> {
     };
     for name in names {
         let started = Instant::now();
-        let (figure, compared) = watched(name, |progress| {
+        let (figure, mut compared) = watched(name, |progress| {
             let figure = figure::make(name, &effort, progress)?;
             Ok((figure, figure::compare(name, &effort, progress)?))
         })?;
+        let Effort { seed, operations } = effort;
+        compared.captions.push(format!("seed {seed}, {operations} operations for each point"));
         show(&figure, &compared, started.elapsed())?;
         if let Some(directory) = &flags.out {
             write_files(directory, &figure, &compared)?;

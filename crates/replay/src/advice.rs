@@ -77,7 +77,8 @@ pub struct Placement {
 pub struct Range {
     /// From the measured times of collectives and the simulated share that a tree leaves of them.
     pub likely: f64,
-    /// The least of: the gain in the model alone, and that of each eighth of the trace.
+    /// The least of: the gain in the model alone; that of each eighth of the trace; and the likely one, if the
+    /// tree's share of each time is wrong by as large a factor as the model's times of hosts are.
     pub low: f64,
     /// The most of them.
     pub high: f64,
@@ -97,12 +98,12 @@ pub fn advise(preset: &Preset, joint: &Joint<'_>, seed: u64) -> Result<Advice, A
     let first = SystemPlan::new(preset).map_err(ReplayError::from)?;
     let hosts = go(&first, &Between::Hosts)?;
     let measured = Measured::new(joint);
-    if measured.operations.is_empty() || workload.host_count() < 2 {
-        return Err(AdviceError::NothingToGain);
-    }
     let classes = measured.classes(&hosts);
     let simulated_us: f64 = classes.iter().map(|class| class.hosts_us).sum();
     let measured_us: f64 = classes.iter().map(|class| class.measured_us).sum();
+    if simulated_us <= 0.0 || measured_us <= 0.0 || workload.host_count() < 2 {
+        return Err(AdviceError::NothingToGain);
+    }
     let mut placements = Vec::new();
     for left_out in 0.. {
         let plan = match SystemPlan::without_lowest(preset, left_out) {
@@ -119,7 +120,7 @@ pub fn advise(preset: &Preset, joint: &Joint<'_>, seed: u64) -> Result<Advice, A
             nodes,
             is_refused: tree.is_none(),
             gain: tree.map_or(Range { likely: 1.0, low: 1.0, high: 1.0 }, |tree| {
-                measured.gain(joint, &hosts, &tree)
+                measured.gain(joint, &hosts, &tree, simulated_us / measured_us)
             }),
         });
     }
@@ -127,7 +128,7 @@ pub fn advise(preset: &Preset, joint: &Joint<'_>, seed: u64) -> Result<Advice, A
     Ok(Advice {
         recorded_us,
         collectives_share: measured_us / recorded_us.max(f64::MIN_POSITIVE),
-        model_over_trace: simulated_us / measured_us.max(f64::MIN_POSITIVE),
+        model_over_trace: simulated_us / measured_us,
         classes,
         placements,
     })
@@ -158,13 +159,23 @@ impl<'a> Measured<'a> {
         classes.into_iter().map(advice).collect()
     }
 
-    fn gain(&self, joint: &Joint<'_>, hosts: &Outcome, tree: &Outcome) -> Range {
-        let left = |class: Class| share_left(class, hosts, tree);
+    /// `model_over_trace` says how far the model's hosts are from those of the trace.
+    fn gain(
+        &self,
+        joint: &Joint<'_>,
+        hosts: &Outcome,
+        tree: &Outcome,
+        model_over_trace: f64,
+    ) -> Range {
+        let left = |class: Class| share_left(class, hosts, tree, 1.0);
         let whole_us = joint.recorded_ns() as f64 / 1e3;
         let likely = gain(&self.operations, whole_us, &left);
-        let mut all = vec![hosts.total_us / tree.total_us.max(f64::MIN_POSITIVE)];
         // A slower tree is not taken.
-        all[0] = all[0].max(1.0);
+        let mut all = vec![(hosts.total_us / tree.total_us.max(f64::MIN_POSITIVE)).max(1.0)];
+        for wrong_by in [model_over_trace, 1.0 / model_over_trace] {
+            let left = |class: Class| share_left(class, hosts, tree, wrong_by);
+            all.push(gain(&self.operations, whole_us, &left));
+        }
         let part_ns = joint.recorded_ns() / PARTS as u64 + 1;
         for part in 0..PARTS as u64 {
             let times = part * part_ns..(part + 1) * part_ns;
@@ -189,11 +200,12 @@ fn gain(operations: &[&OperationTimes], whole_us: f64, left: &dyn Fn(Class) -> f
     whole_us / (whole_us - saved_us).max(whole_us * 1e-3)
 }
 
-/// The share of a collective's time that a tree leaves: at most 1, because another keeps it with hosts.
-fn share_left(class: Class, hosts: &Outcome, tree: &Outcome) -> f64 {
+/// The share of a collective's time that a tree leaves, if the simulated one is wrong by a factor: at most 1,
+/// because a slower collective stays with hosts.
+fn share_left(class: Class, hosts: &Outcome, tree: &Outcome, wrong_by: f64) -> f64 {
     match (hosts.classes.get(&class), tree.classes.get(&class)) {
         (Some(hosts), Some(tree)) if is_in_tree(class.kind) && hosts.shortest_us > 0.0 => {
-            (tree.shortest_us / hosts.shortest_us).min(1.0)
+            (tree.shortest_us / hosts.shortest_us * wrong_by).min(1.0)
         }
         _ => 1.0,
     }

@@ -68,9 +68,13 @@ pub(crate) struct FigureFlags {
     #[arg(value_name = "NAME", required_unless_present_any = ["all", "list"])]
     pub(crate) name: Option<String>,
 
-    /// Make every figure
+    /// Make every figure, and show the error of every published number
     #[arg(long, conflicts_with = "name")]
     pub(crate) all: bool,
+
+    /// With --all: also the error of each number left out of the fit; takes minutes
+    #[arg(long, requires = "all")]
+    pub(crate) leave_one_out: bool,
 
     /// List the figures, and make none
     #[arg(long)]
