@@ -5,9 +5,10 @@ use std::sync::OnceLock;
 use std::time::Instant;
 
 use tributary_client::report::{PathTaken, TimeCells, Times};
-use tributary_client::{CollectiveKind, Combiner, Settings, Switch};
+use tributary_client::{CollectiveKind, Settings, Switch};
 
 use crate::communicator::CCommunicator;
+use crate::done::{Done, done};
 use crate::names::COperation;
 use crate::trace;
 
@@ -51,28 +52,6 @@ pub unsafe extern "C" fn tributary_count_time(
     if let Some(Done { kind, path, len_bytes }) = done(communicator, operation) {
         CELLS.add(kind, path, len_bytes, duration_ns);
     }
-}
-
-/// What an operation was that ran.
-pub(crate) struct Done {
-    pub(crate) kind: CollectiveKind,
-    pub(crate) path: PathTaken,
-    /// What this rank contributed.
-    pub(crate) len_bytes: u64,
-}
-
-/// What an operation was; always something for one that ran.
-pub(crate) fn done(communicator: &CCommunicator, operation: &COperation) -> Option<Done> {
-    let combining = operation.combining();
-    let combiner =
-        combining.as_ref().map(|(combining, commutes)| Combiner::new(combining, *commutes));
-    let communicator = communicator.joined().ok()?;
-    let operation = operation.operation(combiner).ok()?;
-    Some(Done {
-        kind: operation.collective.kind(),
-        path: communicator.path(&operation).kind().into(),
-        len_bytes: operation.len_bytes() as u64,
-    })
 }
 
 /// Adds the time of an operation in the underlying MPI.

@@ -10,10 +10,10 @@ use tributary_client::{CollectiveKind, knobs, machine_name};
 use tributary_workload::trace::{Measured, Path, Recorder};
 
 use crate::communicator::CCommunicator;
+use crate::done::done;
 use crate::message;
 use crate::names::COperation;
-use crate::publish;
-use crate::times;
+use crate::texts;
 
 static RECORDER: Recorder = Recorder::new();
 
@@ -31,7 +31,7 @@ struct WriteError {
 /// Whether the environment asks for a trace.
 #[unsafe(no_mangle)]
 pub extern "C" fn tributary_trace_wanted() -> c_int {
-    c_int::from(!publish::knob(&knobs::TRACE).is_empty())
+    c_int::from(!texts::knob(&knobs::TRACE).is_empty())
 }
 
 /// Begins to record, at `now_ns` on the caller's clock.
@@ -67,7 +67,7 @@ pub unsafe extern "C" fn tributary_trace_add(
     // SAFETY: `communicator` came from `tributary_communicator_new` and was not freed, and
     // `operation` is valid during this call: the header's rule on pointers.
     let (communicator, operation) = unsafe { (&*communicator, &*operation) };
-    if let Some(done) = times::done(communicator, operation) {
+    if let Some(done) = done(communicator, operation) {
         let path = match done.path {
             PathTaken::InNode => Path::Node,
             PathTaken::InTree => Path::Tree,
@@ -118,13 +118,13 @@ pub unsafe extern "C" fn tributary_trace_section(
 ) -> *mut c_char {
     let section = RECORDER.section(rank, &host(rank, ranks), now_ns);
     // SAFETY: `len_bytes` is valid during this call: the header's rule on pointers.
-    unsafe { publish::give_away(section.into_bytes(), len_bytes) }
+    unsafe { texts::give_away(section.into_bytes(), len_bytes) }
 }
 
 /// The name of a rank's host: one of the emulated ones, if there are such, in blocks of ranks.
 fn host(rank: u32, ranks: u32) -> String {
     let machine = machine_name();
-    match publish::knob(&knobs::HOSTS).parse::<u64>() {
+    match texts::knob(&knobs::HOSTS).parse::<u64>() {
         Ok(hosts @ 2..) => {
             format!("{machine}#{}", u64::from(rank) * hosts / u64::from(ranks.max(1)))
         }
@@ -144,8 +144,8 @@ pub unsafe extern "C" fn tributary_trace_publish(
     ranks: usize,
 ) -> c_int {
     // SAFETY: this function's contract is that of `given`.
-    let (texts, _) = unsafe { publish::given(texts, len_bytes, ranks) };
-    let path = PathBuf::from(publish::knob(&knobs::TRACE));
+    let (texts, _) = unsafe { texts::given(texts, len_bytes, ranks) };
+    let path = PathBuf::from(texts::knob(&knobs::TRACE));
     let whole = [RECORDER.head().as_bytes(), texts].concat();
     let written = fs::write(&path, whole).map_err(|problem| WriteError { path, problem });
     message::status(written)

@@ -26,15 +26,16 @@ Examples:
   tributary sim replay --mix hpcg --ranks 1024 --config cluster.toml
   tributary sim replay --print-mix hpcg > mine.toml
   tributary sim replay --mix mine.toml --preset edr-sharp --csv
-  tributary sim replay --mix hpcg --ranks 64 --preset loggp --write-goal hpcg.goal
+  tributary sim replay --mix hpcg --preset loggp --write-goal hpcg.goal
   tributary sim replay --goal hpcg.goal --preset loggp
   tributary sim replay --trace app.trace --config cluster.toml";
 
 const ADVISE_EXAMPLES: &str = "\
 Examples:
-  TRIBUTARY_TRACE=app.trace tributary run --offload off -- mpirun -n 64 ./app
+  TRIBUTARY_TRACE=t tributary run --offload off -- mpirun -n 64 ./app
+  tributary sim advise --trace t --preset edr-sharp
   tributary sim advise --trace app.trace --config cluster.toml
-  tributary sim advise --trace app.trace --preset ethernet-25 --fabric fabric.toml";
+  tributary sim advise --trace app.trace --fabric fabric.toml";
 
 const CALIBRATE_EXAMPLES: &str = "\
 Examples:
