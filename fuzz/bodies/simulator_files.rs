@@ -4,6 +4,10 @@
 //! Random text is hardly ever a file, so the input chooses: how to spoil a good file, or which lines to
 //! put together.
 
+#[path = "choices.rs"]
+mod choices;
+
+use choices::Choices;
 use tributary_sim::figure::Effort;
 use tributary_sim::measure::{FullHosts, InterHost};
 use tributary_sim::plan::Question;
@@ -23,29 +27,16 @@ pub(crate) struct Reached {
     pub(crate) refused: u64,
 }
 
-/// The choices that an input makes: one after the other, zeros after its end.
-struct Choices<'a> {
-    bytes: &'a [u8],
-}
+impl core::ops::Add for Reached {
+    type Output = Self;
 
-impl<'a> Choices<'a> {
-    fn byte(&mut self) -> u8 {
-        let Some((&first, rest)) = self.bytes.split_first() else { return 0 };
-        self.bytes = rest;
-        first
-    }
-
-    fn below(&mut self, bound: usize) -> usize {
-        let word = usize::from(self.byte()) << 8 | usize::from(self.byte());
-        word % bound.max(1)
-    }
-
-    fn of<'t>(&mut self, all: &[&'t str]) -> &'t str {
-        all[self.below(all.len())]
-    }
-
-    fn is_at_end(&self) -> bool {
-        self.bytes.is_empty()
+    fn add(self, other: Self) -> Self {
+        Self {
+            presets: self.presets + other.presets,
+            topologies: self.topologies + other.topologies,
+            simulated: self.simulated + other.simulated,
+            refused: self.refused + other.refused,
+        }
     }
 }
 
@@ -318,26 +309,7 @@ fn radix(choices: &mut Choices<'_>) -> &'static str {
 fn spoiled_preset(choices: &mut Choices<'_>) -> String {
     let names: Vec<&str> = preset::names().collect();
     let name = choices.of(&names);
-    let mut bytes = preset::text(name).expect("it comes with the program").as_bytes().to_vec();
-    while !choices.is_at_end() {
-        let at = choices.below(bytes.len() + 1);
-        let end = (at + choices.below(24)).min(bytes.len());
-        match choices.below(4) {
-            0 => drop(bytes.drain(at..end)),
-            1 => {
-                let number = choices.of(NUMBERS).bytes();
-                drop(bytes.splice(at..end, number));
-            }
-            2 => {
-                let piece = bytes[at..end].to_vec();
-                let to = choices.below(bytes.len() + 1);
-                drop(bytes.splice(to..to, piece));
-            }
-            _ if at < bytes.len() => bytes[at] = choices.byte(),
-            _ => {}
-        }
-    }
-    String::from_utf8_lossy(&bytes).into_owned()
+    choices.spoil(preset::text(name).expect("it comes with the program"), NUMBERS)
 }
 
 const NAMES: &[&str] = &[

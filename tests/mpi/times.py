@@ -5,6 +5,9 @@ Every collective must be in the cell of its kind, path and size class, with as m
 the times must be as long as the program made them, and no longer than the program ran. The same program
 with offloading off must have the same calls, all passed through: the baseline of `tributary report`, whose
 comparison and drawing are checked as well. Without times in the report nothing may be measured.
+
+Each run is traced too: the trace must have the same calls on the same paths, lie within the program's time, and
+be replayed by the simulator to its end.
 """
 
 import json
@@ -97,8 +100,11 @@ def check_times(report, output, hosts, is_off):
 
 
 def run_times(options, place, hosts, report, environment, more=()):
-    """One run; the report and what the program printed, and how long it took, launcher included."""
+    """One run; the report and what the program printed. Its trace is checked if the report has times."""
     report.unlink(missing_ok=True)
+    trace = report.with_suffix(".trace")
+    if environment["TRIBUTARY_TIMES"] == "on":
+        environment = environment | {"TRIBUTARY_TRACE": str(trace)}
     words = [options.tributary, "run", "--hosts", str(hosts), "--report", report, *more, "--",
              place["mpirun"], "-n", str(RANKS), place["folder"] / "times",
              "--watchdog", str(max(1, int(options.timeout) - 10))]
@@ -109,7 +115,42 @@ def run_times(options, place, hosts, report, environment, more=()):
     program_ns = (found.get("times") or {}).get("program_ns", 0)
     if program_ns > RANKS * wall_ns * TOLERANCE_CLOCKS:
         raise run.Failure(f"{program_ns} ns of {RANKS} ranks in {wall_ns} ns", output)
+    if environment["TRIBUTARY_TIMES"] == "on":
+        check_trace(options, trace, found, hosts)
     return found, output
+
+
+# Paths as the report and as the trace name them.
+TRACED_PATHS = {"node": "in_node", "tree": "in_tree", "direct": "direct", "passed": "passed_through"}
+
+
+def check_trace(options, path, report, hosts):
+    """Compares a trace with the report of the same run, and replays it."""
+    calls, places, within = {}, set(), {}
+    for line in path.read_text().splitlines()[2:]:
+        words = line.split()
+        if words[0] == "rank":
+            rank, left_out = int(words[1]), int(words[7])
+            places.add(words[3])
+            within[rank] = int(words[5])
+            if left_out:
+                raise run.Failure(f"rank {rank} has left {left_out} calls out")
+        elif words[0] != "communicator":
+            kind, bytes_, way, gap, length = words[1], int(words[3]), *words[4:]
+            key = (kind, class_of(bytes_), TRACED_PATHS[way])
+            calls[key] = calls.get(key, 0) + 1
+            within[rank] -= int(gap) + int(length)
+    reported = {(kind, int(size), way): cell["calls"]
+                for kind, paths in report["times"]["collectives"].items()
+                for way, sizes in paths.items() for size, cell in sizes.items()}
+    if calls != reported:
+        raise run.Failure(f"traced {calls}, reported {reported}")
+    if len(within) != RANKS or min(within.values()) < 0 or len(places) != hosts:
+        raise run.Failure(f"ranks and what is left of their time: {within}; hosts {places}")
+    words = [options.tributary, "sim", "replay", "--trace", path, "--csv"]
+    done = subprocess.run([str(word) for word in words], check=False, capture_output=True, text=True)
+    if done.returncode != 0 or len(done.stdout.splitlines()) < len({key[:2] for key in calls}):
+        raise run.Failure("the simulator does not replay the trace", done.stdout + done.stderr)
 
 
 def check_reasons(report):

@@ -25,8 +25,8 @@ pub(crate) use model::{ModelFlags, TuneFlags};
 pub(crate) use report::ReportFlags;
 pub(crate) use run::{RunFlags, SwitchFlag, TransportFlag};
 pub(crate) use sim::{
-    CalibrateFlags, CalibrationEffort, CompareFlags, FigureFlags, SensitivityFlags, SimAction,
-    SimBenchFlags, SimFlags, SimRunFlags, SystemFlags,
+    AdviseFlags, CalibrateFlags, CalibrationEffort, ClusterFlags, CompareFlags, FigureFlags,
+    ReplayFlags, SensitivityFlags, SimAction, SimBenchFlags, SimFlags, SimRunFlags, SystemFlags,
 };
 pub(crate) use swarm::SwarmFlags;
 

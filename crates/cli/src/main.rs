@@ -20,8 +20,10 @@ mod report;
 mod run;
 mod signals;
 mod sim;
+mod sim_advise;
 mod sim_bench;
 mod sim_calibrate;
+mod sim_replay;
 mod swarm;
 mod tables;
 mod tune;
@@ -73,9 +75,13 @@ fn dispatch(flags: Flags) -> anyhow::Result<ExitCode> {
         Command::Tree(flags) => inspect::tree(flags),
         Command::Listen(flags) => listen::listen(&flags),
         Command::Sim(flags) => match flags.action {
-            SimAction::Figure(flags) => sim::figure(&flags),
+            SimAction::Figure(flags) => {
+                sim::figure(&flags).and_then(|_| sim_calibrate::beside_figures(&flags))
+            }
             SimAction::Run(flags) => sim::run(&flags),
             SimAction::Compare(flags) => sim::compare(&flags),
+            SimAction::Replay(flags) => sim_replay::run(&flags),
+            SimAction::Advise(flags) => sim_advise::run(&flags),
             SimAction::Calibrate(flags) => sim_calibrate::calibrate(&flags),
             SimAction::Sensitivity(flags) => sim_calibrate::sensitivity(&flags),
             SimAction::Bench(flags) => sim_bench::run(&flags),

@@ -9,10 +9,11 @@ use anyhow::Context as _;
 use comfy_table::{Cell, CellAlignment, ContentArrangement, Table as Shown};
 use indicatif::{ProgressBar, ProgressStyle};
 use tributary_sim::figure::{self, Compared, Effort, Figure, FigureError, Progress, Table};
+use tributary_sim::input::Refused;
 use tributary_sim::plan::{self, Question};
-use tributary_sim::preset::{self, Preset, Refused};
+use tributary_sim::preset::{self, FabricShape, Preset};
 
-use crate::flags::{CompareFlags, FigureFlags, SimRunFlags, SystemFlags};
+use crate::flags::{ClusterFlags, CompareFlags, FigureFlags, SimRunFlags, SystemFlags};
 use crate::tables;
 use crate::usage::UsageError;
 
@@ -35,10 +36,12 @@ pub(crate) fn figure(flags: &FigureFlags) -> anyhow::Result<ExitCode> {
     };
     for name in names {
         let started = Instant::now();
-        let (figure, compared) = watched(name, |progress| {
+        let (figure, mut compared) = watched(name, |progress| {
             let figure = figure::make(name, &effort, progress)?;
             Ok((figure, figure::compare(name, &effort, progress)?))
         })?;
+        let Effort { seed, operations } = effort;
+        compared.captions.push(format!("seed {seed}, {operations} operations for each point"));
         show(&figure, &compared, started.elapsed())?;
         if let Some(directory) = &flags.out {
             write_files(directory, &figure, &compared)?;
@@ -69,8 +72,9 @@ pub(crate) fn compare(flags: &CompareFlags) -> anyhow::Result<ExitCode> {
     print_table(&table, flags.system.csv)
 }
 
-fn question(flags: &SystemFlags) -> anyhow::Result<(Preset, Question)> {
-    let preset = match &flags.config {
+/// The preset that the options describe.
+pub(crate) fn cluster(flags: &ClusterFlags) -> anyhow::Result<Preset> {
+    let mut preset = match &flags.config {
         Some(path) => {
             let text = std::fs::read_to_string(path)
                 .with_context(|| format!("preset file {}", path.display()))?;
@@ -81,6 +85,14 @@ fn question(flags: &SystemFlags) -> anyhow::Result<(Preset, Question)> {
         None => preset::shipped(&flags.preset)
             .map_err(|error| UsageError::new("--preset", &flags.preset, error.to_string()))?,
     };
+    if let Some(file) = &flags.fabric {
+        preset.fabric = FabricShape::Topology { file: file.clone() };
+    }
+    Ok(preset)
+}
+
+fn question(flags: &SystemFlags) -> anyhow::Result<(Preset, Question)> {
+    let preset = cluster(&flags.cluster)?;
     let question = Question {
         hosts: flags.hosts,
         processes: flags.processes,
@@ -93,11 +105,14 @@ fn question(flags: &SystemFlags) -> anyhow::Result<(Preset, Question)> {
 /// A question that the system can't answer, as an error about the option that asks it.
 fn about_options(error: anyhow::Error) -> anyhow::Error {
     match error.downcast_ref() {
-        Some(FigureError::Question(Refused { key, value, allowed })) => {
-            UsageError::new(format!("--{key}"), value, format!("allowed is {allowed}")).into()
-        }
+        Some(FigureError::Question(refused)) => refused_option(refused),
         _ => error,
     }
+}
+
+/// A value that is not allowed, as an error about the option of its key.
+pub(crate) fn refused_option(Refused { key, value, allowed }: &Refused) -> anyhow::Error {
+    UsageError::new(format!("--{key}"), value, format!("allowed is {allowed}")).into()
 }
 
 /// Runs `work`, with a progress bar if standard error is a terminal.

@@ -3,11 +3,15 @@
 use std::io::{self, Write};
 use std::process::ExitCode;
 
+use anyhow::Context as _;
 use tributary_sim::calibration;
 use tributary_sim::figure::Effort;
 
-use crate::flags::{CalibrateFlags, CalibrationEffort, SensitivityFlags};
+use crate::flags::{CalibrateFlags, CalibrationEffort, FigureFlags, SensitivityFlags};
 use crate::sim::{print_table, watched};
+
+/// Most operations for each observation, beside figures: a fit simulates them many times.
+const OPERATIONS: u32 = 6;
 
 /// Fits the constants, and writes the errors, the constants and their means.
 pub(crate) fn calibrate(flags: &CalibrateFlags) -> anyhow::Result<ExitCode> {
@@ -20,6 +24,31 @@ pub(crate) fn calibrate(flags: &CalibrateFlags) -> anyhow::Result<ExitCode> {
     print_table(&found.constants, flags.effort.csv)?;
     if !flags.effort.csv {
         writeln!(io::stdout().lock(), "\n{}", found.summary.join("\n"))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// With all figures: writes the error of every published number, as shipped, fitted again and, if wanted, left
+/// out of the fit; as `calibration.csv` too, where the figures go.
+pub(crate) fn beside_figures(flags: &FigureFlags) -> anyhow::Result<ExitCode> {
+    if !flags.all {
+        return Ok(ExitCode::SUCCESS);
+    }
+    let operations = flags.operations.min(OPERATIONS);
+    let effort = Effort { seed: flags.seed, operations };
+    let found = watched("calibration", |progress| {
+        calibration::calibrate(&effort, flags.leave_one_out, progress)
+    })?;
+    writeln!(
+        io::stdout().lock(),
+        "calibration: errors of the published numbers that have a known setting"
+    )?;
+    print_table(&found.rows, false)?;
+    writeln!(io::stdout().lock(), "\n{}", found.summary.join("\n"))?;
+    if let Some(directory) = &flags.out {
+        let path = directory.join("calibration.csv");
+        std::fs::write(&path, found.rows.csv())
+            .with_context(|| format!("file {}", path.display()))?;
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -25,6 +25,8 @@ const PAGES: &[&[&str]] = &[
     &["sim"],
     &["sim", "figure"],
     &["sim", "run"],
+    &["sim", "replay"],
+    &["sim", "advise"],
     &["sim", "calibrate"],
     &["sim", "sensitivity"],
     &["swarm"],

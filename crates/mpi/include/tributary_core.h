@@ -351,4 +351,36 @@ int tributary_report_wanted(void);
  */
 int tributary_report_publish(const char *texts, const size_t *len_bytes, size_t ranks);
 
+/* A communicator that has no place in the trace. */
+#define TRIBUTARY_TRACE_NONE UINT32_MAX
+
+/*
+ * 1 when the environment asks for a trace, else 0. Then call tributary_trace_begin() once, when MPI is
+ * initialised. All times are readings of one clock of the caller's, which never goes back.
+ */
+int tributary_trace_wanted(void);
+void tributary_trace_begin(uint32_t ranks, uint64_t now_ns);
+
+/*
+ * The number of a communicator whose `count` members have these ranks in the world, or
+ * TRIBUTARY_TRACE_NONE if there is no room for it. Communicators of the same members are asked for in the
+ * same order at all of them.
+ */
+uint32_t tributary_trace_communicator(const uint32_t *members, size_t count);
+
+/* Adds an operation that tributary_run(), or a function of the fast path, has run. */
+void tributary_trace_add(const tributary_communicator *communicator, uint32_t number,
+                         const tributary_operation *operation, uint64_t started_ns,
+                         uint64_t ended_ns);
+
+/* Adds an operation of the underlying MPI, to which this rank has contributed `len_bytes`. */
+void tributary_trace_add_passed(uint32_t number, uint32_t collective, uint32_t root,
+                                uint64_t len_bytes, uint64_t started_ns, uint64_t ended_ns);
+
+/* This process's record as text, as tributary_report() gives one; tributary_report_free() frees it. */
+char *tributary_trace_section(uint32_t rank, uint32_t ranks, uint64_t now_ns, size_t *len_bytes);
+
+/* Writes the records of `ranks` processes where the environment says, as tributary_report_publish(). */
+int tributary_trace_publish(const char *texts, const size_t *len_bytes, size_t ranks);
+
 #endif

@@ -89,7 +89,7 @@ static inline int run_barrier(comm_record *record, tributary_operation operation
     TIMED(name,                                                                                    \
           (const void *sendbuf, void *recvbuf, count_type count, MPI_Datatype datatype, MPI_Op op, \
            MPI_Comm comm),                                                                         \
-          (sendbuf, recvbuf, count, datatype, op, comm), TRIBUTARY_ALLREDUCE,                      \
+          (sendbuf, recvbuf, count, datatype, op, comm), TRIBUTARY_ALLREDUCE, 0,                    \
           timing_len_bytes(count, datatype))                                                       \
     INTERPOSE(name,                                                                                \
               (const void *sendbuf, void *recvbuf, count_type count, MPI_Datatype datatype,        \
@@ -105,7 +105,7 @@ static inline int run_barrier(comm_record *record, tributary_operation operation
     TIMED(name,                                                                                    \
           (const void *sendbuf, void *recvbuf, count_type count, MPI_Datatype datatype, MPI_Op op, \
            int root, MPI_Comm comm),                                                               \
-          (sendbuf, recvbuf, count, datatype, op, root, comm), TRIBUTARY_REDUCE,                   \
+          (sendbuf, recvbuf, count, datatype, op, root, comm), TRIBUTARY_REDUCE, root,             \
           timing_rooted_bytes(root, count, datatype))                                              \
     INTERPOSE(name,                                                                                \
               (const void *sendbuf, void *recvbuf, count_type count, MPI_Datatype datatype,        \
@@ -120,7 +120,7 @@ static inline int run_barrier(comm_record *record, tributary_operation operation
 
 #define BCAST(name, count_type)                                                                    \
     TIMED(name, (void *buffer, count_type count, MPI_Datatype datatype, int root, MPI_Comm comm),  \
-          (buffer, count, datatype, root, comm), TRIBUTARY_BROADCAST,                              \
+          (buffer, count, datatype, root, comm), TRIBUTARY_BROADCAST, root,                        \
           timing_rooted_bytes(root, count, datatype))                                              \
     INTERPOSE(name,                                                                                \
               (void *buffer, count_type count, MPI_Datatype datatype, int root, MPI_Comm comm)) {  \
@@ -140,7 +140,7 @@ ALLREDUCE(Allreduce_c, MPI_Count)
 REDUCE(Reduce_c, MPI_Count)
 BCAST(Bcast_c, MPI_Count)
 
-TIMED(Barrier, (MPI_Comm comm), (comm), TRIBUTARY_BARRIER, 0)
+TIMED(Barrier, (MPI_Comm comm), (comm), TRIBUTARY_BARRIER, 0, 0)
 
 INTERPOSE(Barrier, (MPI_Comm comm)) {
     tributary_operation operation;

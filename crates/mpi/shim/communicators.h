@@ -31,6 +31,8 @@ typedef struct comm_record {
     /* Written before `state` is COMM_READY or COMM_WATCHED. */
     bool is_on_one_host;
     bool takes_fast_path; /* on one host, and nobody measures its operations */
+    bool is_numbered;     /* `trace_number` is known: this rank has called here while it was traced */
+    uint32_t trace_number;
     uint64_t longest_bytes[TRIBUTARY_COLLECTIVES]; /* of a rank's contribution that is offloaded */
 } comm_record;
 

@@ -288,7 +288,7 @@ static uint64_t gathered_bytes(const void *sendbuf, gather_side send, gather_sid
  * is passed through.
  */
 #define BLOCKING(name, parameters, arguments, decision, collective, len_bytes)                     \
-    TIMED(name, parameters, arguments, collective, len_bytes)                                      \
+    TIMED(name, parameters, arguments, collective, 0, len_bytes)                                   \
     INTERPOSE(name, parameters) {                                                                  \
         tributary_operation operation;                                                             \
         staging through = {.needed = false};                                                       \

@@ -9,6 +9,7 @@
 #include "shim.h"
 #include "staging.h"
 #include "stand_ins.h"
+#include "trace.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -103,9 +104,15 @@ static void stop(void) {
     pending_drain();
     dispatch_turn_off();
     atomic_store_explicit(&shim_is_on, false, memory_order_release);
-    if (report_wanted) {
+    if (report_wanted || trace_is_on) {
         MPI_Comm survivors = fault_tolerance_survivors(silent_world);
-        report_collect(survivors != MPI_COMM_NULL ? survivors : silent_world);
+        MPI_Comm left = survivors != MPI_COMM_NULL ? survivors : silent_world;
+        if (report_wanted) {
+            report_collect(left);
+        }
+        if (trace_is_on) {
+            trace_collect(left);
+        }
         if (survivors != MPI_COMM_NULL) {
             underlying.Comm_free(&survivors);
         }

@@ -1,7 +1,8 @@
-/* Gathers counts and times to world rank 0, which writes them. */
+/* Gathers texts of all ranks, such as counts and times, to world rank 0, which writes them. */
 #include "report.h"
 #include "failure.h"
 #include "timing.h"
+#include "trace.h"
 #include "tributary_core.h"
 
 #include <limits.h>
@@ -11,15 +12,18 @@
 
 bool report_is_wanted(void) {
     /* Rank 0's environment decides: launchers may give another one to other hosts. */
-    int wanted[2] = {tributary_report_wanted(), tributary_times_wanted()};
-    underlying.Bcast(wanted, 2, MPI_INT, 0, MPI_COMM_WORLD);
-    if (wanted[0] != 0 && wanted[1] != 0) {
+    int wanted[3] = {tributary_report_wanted(), tributary_times_wanted(), tributary_trace_wanted()};
+    underlying.Bcast(wanted, 3, MPI_INT, 0, MPI_COMM_WORLD);
+    if (wanted[2] != 0 || (wanted[0] != 0 && wanted[1] != 0)) {
         timing_begin();
+    }
+    if (wanted[2] != 0) {
+        trace_begin();
     }
     return wanted[0] != 0;
 }
 
-static void publish(const char *texts, const int *lengths, int ranks) {
+static void publish(report_publisher *publisher, const char *texts, const int *lengths, int ranks) {
     size_t *len_bytes = malloc(sizeof *len_bytes * (size_t)ranks);
     if (len_bytes == NULL) {
         return;
@@ -27,7 +31,7 @@ static void publish(const char *texts, const int *lengths, int ranks) {
     for (int rank = 0; rank < ranks; rank++) {
         len_bytes[rank] = (size_t)lengths[rank];
     }
-    if (tributary_report_publish(texts, len_bytes, (size_t)ranks) != 0) {
+    if (publisher(texts, len_bytes, (size_t)ranks) != 0) {
         char message[FAILURE_MESSAGE_BYTES];
         tributary_message(message, sizeof message);
         fprintf(stderr, "tributary: %s\n", message);
@@ -48,13 +52,12 @@ static int displace(const int *lengths, int *starts, int ranks) {
     return (int)total;
 }
 
-void report_collect(MPI_Comm comm) {
+void report_gather(MPI_Comm comm, const char *what, const char *text, size_t text_bytes,
+                   report_publisher *publisher) {
     int rank = 0;
     int ranks = 0;
     underlying.Comm_rank(comm, &rank);
     underlying.Comm_size(comm, &ranks);
-    size_t text_bytes = 0;
-    char *text = tributary_report(&text_bytes);
     int length = text_bytes <= INT_MAX / 4 ? (int)text_bytes : 0;
     int *lengths = rank == 0 ? calloc(2 * (size_t)ranks, sizeof *lengths) : NULL;
     underlying.Gather(&length, 1, MPI_INT, lengths, 1, MPI_INT, 0, comm);
@@ -65,12 +68,18 @@ void report_collect(MPI_Comm comm) {
         char *texts = rank == 0 ? calloc(1, (size_t)total + 1) : NULL;
         underlying.Gatherv(text, length, MPI_CHAR, texts, lengths, starts, MPI_CHAR, 0, comm);
         if (rank == 0) {
-            publish(texts, lengths, ranks);
+            publish(publisher, texts, lengths, ranks);
         }
         free(texts);
     } else if (rank == 0) {
-        fprintf(stderr, "tributary: no report: the counts of all ranks are longer than 2 GiB\n");
+        fprintf(stderr, "tributary: no %s: those of all ranks are longer than 2 GiB\n", what);
     }
     free(lengths);
+}
+
+void report_collect(MPI_Comm comm) {
+    size_t text_bytes = 0;
+    char *text = tributary_report(&text_bytes);
+    report_gather(comm, "report", text, text_bytes, tributary_report_publish);
     tributary_report_free(text, text_bytes);
 }

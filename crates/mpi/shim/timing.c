@@ -2,6 +2,7 @@
 #include "timing.h"
 #include "blocking.h"
 #include "maps.h"
+#include "trace.h"
 
 #include <time.h>
 
@@ -53,8 +54,19 @@ int timing_run(comm_record *record, tributary_operation *operation, staging *thr
     uint64_t ended_ns = timing_now_ns();
     if (error == MPI_SUCCESS) {
         tributary_count_time(record->core, operation, ended_ns - started_ns);
+        if (trace_is_on) {
+            trace_add(record, operation, (trace_span){started_ns, ended_ns});
+        }
     }
     return error;
+}
+
+void timing_add_passed(MPI_Comm comm, uint32_t collective, int root, uint64_t len_bytes,
+                       uint64_t started_ns, uint64_t ended_ns) {
+    tributary_count_time_passed(collective, len_bytes, ended_ns - started_ns);
+    if (trace_is_on) {
+        trace_add_passed(comm, collective, root, len_bytes, (trace_span){started_ns, ended_ns});
+    }
 }
 
 uint64_t timing_len_bytes(MPI_Count count, MPI_Datatype datatype) {

@@ -47,17 +47,21 @@ static inline void timing_leave_out(uint32_t collective) {
     }
 }
 
+/* Adds an operation of the underlying MPI. `root` is any number where the collective has none. */
+void timing_add_passed(MPI_Comm comm, uint32_t collective, int root, uint64_t len_bytes,
+                       uint64_t started_ns, uint64_t ended_ns);
+
 /*
  * Defines timed_<name>(), which calls the underlying MPI's function and adds its time. `len_bytes` is
- * evaluated after a call that succeeded, when MPI has checked the arguments.
+ * evaluated after a call that succeeded, when MPI has checked the arguments, among which is `comm`.
  */
-#define TIMED(name, parameters, arguments, collective, len_bytes)                                  \
+#define TIMED(name, parameters, arguments, collective, root, len_bytes)                                  \
     static __attribute__((noinline, cold)) int timed_##name parameters {                           \
         uint64_t started_ns = timing_now_ns();                                                     \
         int error = underlying.name arguments;                                                     \
         uint64_t ended_ns = timing_now_ns();                                                       \
         if (error == MPI_SUCCESS) {                                                                \
-            tributary_count_time_passed(collective, len_bytes, ended_ns - started_ns);             \
+            timing_add_passed(comm, collective, root, len_bytes, started_ns, ended_ns);            \
         }                                                                                          \
         return error;                                                                              \
     }

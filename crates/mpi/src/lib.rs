@@ -7,6 +7,7 @@
 
 mod combiner;
 mod communicator;
+mod done;
 mod fast_path;
 mod message;
 mod names;
@@ -14,4 +15,6 @@ mod prepared;
 mod process;
 mod publish;
 mod request;
+mod texts;
 mod times;
+mod trace;

@@ -30,6 +30,11 @@ pub(crate) struct UnknownNumber {
 }
 
 impl COperation {
+    /// Its root, if it has one; else any number.
+    pub(crate) fn root(&self) -> u32 {
+        self.root
+    }
+
     /// How its elements combine, if the caller says it, and whether that commutes.
     pub(crate) fn combining(&self) -> Option<(Combining, bool)> {
         self.combiner.combining()

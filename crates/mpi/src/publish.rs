@@ -9,6 +9,7 @@ use tributary_client::report::{Report, WriteError, add_to_file};
 
 use crate::message;
 use crate::process::counters;
+use crate::texts::{give_away, given, knob};
 use crate::times;
 
 /// Why a report was not written.
@@ -18,10 +19,6 @@ enum PublishError {
     Damaged(serde_json::Error),
     #[error(transparent)]
     Write(#[from] WriteError),
-}
-
-fn knob(knob: &'static knobs::Knob) -> String {
-    knob.value(|name| std::env::var(name).ok()).value
 }
 
 /// Whether the environment asks for a report.
@@ -38,21 +35,19 @@ pub extern "C" fn tributary_report_wanted() -> c_int {
 pub unsafe extern "C" fn tributary_report(len_bytes: *mut usize) -> *mut c_char {
     let report = Report { times: times::measured(), ..counters().report() };
     let text = serde_json::to_vec(&report).expect("a report is plain data");
-    let text = text.into_boxed_slice();
     // SAFETY: `len_bytes` is valid during this call: the header's rule on pointers.
-    unsafe { len_bytes.write(text.len()) };
-    Box::into_raw(text).cast()
+    unsafe { give_away(text, len_bytes) }
 }
 
-/// Frees a text of `tributary_report`.
+/// Frees a text of `tributary_report` or `tributary_trace_section`.
 ///
 /// # Safety
-/// One call of `tributary_report` gave `text` and `len_bytes`, and nothing uses the text any more.
+/// One call of either gave `text` and `len_bytes`, and nothing uses the text any more.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tributary_report_free(text: *mut c_char, len_bytes: usize) {
     let text = std::ptr::slice_from_raw_parts_mut(text.cast::<u8>(), len_bytes);
     // SAFETY: this function's contract: pointer and length are those of the box that
-    // `tributary_report` gave away, and nothing uses it any more.
+    // they gave away, and nothing uses it any more.
     drop(unsafe { Box::from_raw(text) });
 }
 
@@ -67,11 +62,8 @@ pub unsafe extern "C" fn tributary_report_publish(
     len_bytes: *const usize,
     ranks: usize,
 ) -> c_int {
-    // SAFETY: the header asks for `ranks` lengths, valid during this call.
-    let lengths = unsafe { std::slice::from_raw_parts(len_bytes, ranks) };
-    let total_bytes = lengths.iter().sum();
-    // SAFETY: the header asks for the texts one behind the other, so for the sum of their lengths.
-    let texts = unsafe { std::slice::from_raw_parts(texts.cast::<u8>(), total_bytes) };
+    // SAFETY: this function's contract is that of `given`.
+    let (texts, lengths) = unsafe { given(texts, len_bytes, ranks) };
     let outcome = add_up(texts, lengths).and_then(|report| {
         let path = knob(&knobs::REPORT);
         if path == "-" { write_text(&report) } else { Ok(add_to_file(Path::new(&path), &report)?) }

@@ -5,10 +5,12 @@ use std::sync::OnceLock;
 use std::time::Instant;
 
 use tributary_client::report::{PathTaken, TimeCells, Times};
-use tributary_client::{CollectiveKind, Combiner, Settings, Switch};
+use tributary_client::{CollectiveKind, Settings, Switch};
 
 use crate::communicator::CCommunicator;
+use crate::done::{Done, done};
 use crate::names::COperation;
+use crate::trace;
 
 static CELLS: TimeCells = TimeCells::new();
 /// When measuring began; empty if nobody wants times.
@@ -47,16 +49,8 @@ pub unsafe extern "C" fn tributary_count_time(
     // SAFETY: `communicator` came from `tributary_communicator_new` and was not freed, and
     // `operation` is valid during this call: the header's rule on pointers.
     let (communicator, operation) = unsafe { (&*communicator, &*operation) };
-    let combining = operation.combining();
-    let combiner =
-        combining.as_ref().map(|(combining, commutes)| Combiner::new(combining, *commutes));
-    // Neither fails for an operation that ran.
-    if let (Ok(communicator), Ok(operation)) =
-        (communicator.joined(), operation.operation(combiner))
-    {
-        let path = communicator.path(&operation).kind().into();
-        let len_bytes = operation.len_bytes() as u64;
-        CELLS.add(operation.collective.kind(), path, len_bytes, duration_ns);
+    if let Some(Done { kind, path, len_bytes }) = done(communicator, operation) {
+        CELLS.add(kind, path, len_bytes, duration_ns);
     }
 }
 
@@ -73,5 +67,6 @@ pub extern "C" fn tributary_count_time_passed(collective: u32, len_bytes: u64, d
 pub extern "C" fn tributary_count_not_measured(collective: u32) {
     if let Some(kind) = CollectiveKind::from_number(collective) {
         CELLS.add_not_measured(kind);
+        trace::add_nonblocking();
     }
 }

@@ -313,6 +313,15 @@ pub const TIMES: Knob = Knob {
     help: "whether a report that is written also tells how long blocking collectives took, which costs \
            each of them two readings of the clock",
 };
+/// Where a trace goes.
+pub const TRACE: Knob = Knob {
+    name: "TRIBUTARY_TRACE",
+    default: "",
+    unit: "",
+    allowed: "a path",
+    help: "where to write at MPI_Finalize which blocking collectives each rank called, when and for how \
+           long, for tributary sim replay and advise; replaces the file, 64 MiB at most up to 16384 ranks",
+};
 /// Whether the loss of a tree is survived.
 pub const FAILOVER: Knob = Knob {
     name: "TRIBUTARY_FAILOVER",
@@ -401,6 +410,7 @@ pub const KNOBS: &[&Knob] = &[
     &OFFLOAD,
     &REPORT,
     &TIMES,
+    &TRACE,
     &RUN_ID,
     &LOG,
     &LIBRARY_PATH,

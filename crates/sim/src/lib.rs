@@ -8,6 +8,7 @@ pub mod calibration;
 pub mod engine;
 pub mod fabric;
 pub mod figure;
+pub mod input;
 pub mod measure;
 pub mod plan;
 pub mod preset;

@@ -1,8 +1,9 @@
 //! Predictions for a user's own cluster: latencies, and a ranking of designs.
 
 use crate::figure::{Cell, Effort, FigureError, Progress, Table, sweep};
+use crate::input::Refused;
 use crate::measure::{FullHosts, InterHost};
-use crate::preset::{Preset, Refused};
+use crate::preset::Preset;
 use crate::system::SystemPlan;
 
 /// Longest vector that is simulated.

@@ -13,13 +13,15 @@ pub use constant::{
     Bytes, Constant, Count, Gigabits, Nanoseconds, NsPerByte, PerMicrosecond, PerSecond, Share,
     Unit,
 };
-pub use error::{PresetError, Refused};
+pub use error::PresetError;
 pub use file::{
     Adapter, AggregationNodes, Cable, FabricShape, Memory, Noise, Packet, Preset, Software, Switch,
     TreeSoftware,
 };
 
 pub use tunable::{FittedConstant, Tunable};
+
+use crate::input;
 
 /// The presets that come with the program: name and text.
 const SHIPPED: &[(&str, &str)] = &[
@@ -33,6 +35,7 @@ const SHIPPED: &[(&str, &str)] = &[
     ("ethernet-100", include_str!("../presets/ethernet-100.toml")),
     ("bluegene-q", include_str!("../presets/bluegene-q.toml")),
     ("aries", include_str!("../presets/aries.toml")),
+    ("loggp", include_str!("../presets/loggp.toml")),
 ];
 
 /// Names of the presets that come with the program.
@@ -58,10 +61,7 @@ pub fn read(text: &str) -> Result<Preset, PresetError> {
 
 /// The preset of a complete table.
 fn complete(table: toml::Table) -> Result<Preset, PresetError> {
-    let preset: Preset = serde_path_to_error::deserialize(table).map_err(|error| {
-        let key = error.path().to_string();
-        PresetError::Key { key, fault: layers::one_line(error.inner().message()) }
-    })?;
+    let preset: Preset = input::value(table)?;
     limits::check(&preset)?;
     Ok(preset)
 }

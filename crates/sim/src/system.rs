@@ -18,7 +18,7 @@ use crate::world::{
 };
 
 pub use layout::Layout;
-pub use plan::SystemPlan;
+pub use plan::{Nodes, SystemPlan};
 
 /// Groups a node may serve: more than any scenario has.
 const GROUPS_MAX: u32 = 4096;

@@ -8,6 +8,7 @@
 
 mod aggregator;
 mod cost;
+mod graph;
 mod group;
 mod host;
 mod ids;
@@ -19,6 +20,7 @@ mod site;
 mod transfer;
 
 pub use cost::Costs;
+pub use graph::{Graph, Node, Task};
 pub use group::{ChildPlan, GroupPlan, NodePlan, SetupError, Terms};
 pub use ids::{AggregatorId, MemberId, ProcessId, RankId};
 pub use payload::{Data, NoPayload, RealPayload};
@@ -58,6 +60,8 @@ enum Event {
     Enter(RankId),
     /// A message through shared memory is visible to its receiver.
     Share(TransferId),
+    /// A rank of a graph begins, or has done an operation.
+    Resume(RankId),
 }
 
 /// The simulation can't continue, because of a defect in the protocol's machines or in the model.
@@ -189,21 +193,36 @@ impl<D: Data> World<D> {
     /// # Errors
     /// [`RunError`]; the system can't be used afterwards.
     pub fn run(&mut self) -> Result<(), RunError> {
-        while let Some(event) = self.events.take() {
-            match event {
-                Event::Post(packet) => self.post(packet),
-                Event::Hop(packet) => self.hop(packet),
-                Event::Arrive(packet) => self.arrive(packet),
-                Event::Emit(packet) => self.emit(packet),
-                Event::Begin(member) => self.begin(member),
-                Event::Enter(rank) => self.entered(rank),
-                Event::Share(transfer) => self.shared(transfer),
-            }
-            if let Some(fault) = self.fault.take() {
-                return Err(fault);
-            }
-        }
+        while self.step()? {}
         Ok(())
+    }
+
+    /// Handles the next event. Returns whether there was one.
+    ///
+    /// # Errors
+    /// As [`World::run`].
+    pub fn step(&mut self) -> Result<bool, RunError> {
+        let Some(event) = self.events.take() else { return Ok(false) };
+        match event {
+            Event::Post(packet) => self.post(packet),
+            Event::Hop(packet) => self.hop(packet),
+            Event::Arrive(packet) => self.arrive(packet),
+            Event::Emit(packet) => self.emit(packet),
+            Event::Begin(member) => self.begin(member),
+            Event::Enter(rank) => self.entered(rank),
+            Event::Share(transfer) => self.shared(transfer),
+            Event::Resume(rank) => self.resumed(rank),
+        }
+        match self.fault.take() {
+            Some(fault) => Err(fault),
+            None => Ok(true),
+        }
+    }
+
+    /// Whether an operation has finished that nobody has taken.
+    #[must_use]
+    pub fn has_finished(&self) -> bool {
+        !self.finished.is_empty() || !self.ranks_finished.is_empty()
     }
 
     /// The operations that finished since the last call.

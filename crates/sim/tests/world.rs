@@ -1,10 +1,11 @@
 //! Simulated systems as a whole: their results are right, repeatable, and within physical bounds.
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
+use tributary_algorithms::CollectiveKind;
 use tributary_protocol::endpoint::OperationSpec;
 use tributary_sim::engine::Picos;
 use tributary_sim::fabric::Vertex;
-use tributary_sim::measure::{HostRun, TreeBenchmark, is_refusal, spread_hosts};
+use tributary_sim::measure::{HostRun, TreeBenchmark, is_refusal, spread_hosts, tuned};
 use tributary_sim::preset::{self, Preset};
 use tributary_sim::system::System;
 use tributary_sim::world::{RealPayload, Terms};
@@ -39,7 +40,7 @@ fn run_hash(seed: u64) -> u64 {
     let mut run = benchmark.set_up(&edr()).unwrap();
     let tree = [8, 700].map(|bytes| run.allreduce(bytes, 20).unwrap().summary());
     let hosts: Vec<Vertex> = spread_hosts(17, 128);
-    let algorithm = HostRun::tuned(&edr());
+    let algorithm = tuned(&edr(), CollectiveKind::Allreduce, 8);
     let mut run = HostRun::set_up(&edr(), &hosts, algorithm, Some(seed)).unwrap();
     let host = [8, 4096].map(|bytes| run.allreduce(bytes, 20).unwrap().summary());
     hash(tree.into_iter().chain(host).flat_map(|summary| {
@@ -121,7 +122,8 @@ fn quiet_us(preset: &Preset, bytes: usize) -> f64 {
 
 fn host_us(preset: &Preset, bytes: usize) -> f64 {
     let hosts = spread_hosts(64, 128);
-    let mut run = HostRun::set_up(preset, &hosts, HostRun::tuned(preset), None).unwrap();
+    let mut run =
+        HostRun::set_up(preset, &hosts, tuned(preset, CollectiveKind::Allreduce, 8), None).unwrap();
     run.allreduce(bytes, 1).unwrap().avg()
 }
 

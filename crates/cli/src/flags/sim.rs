@@ -21,6 +21,22 @@ Examples:
   tributary sim compare --config cluster.toml
   tributary sim compare --preset edr-sharp --hosts 64 --processes 28 --sizes 8";
 
+const REPLAY_EXAMPLES: &str = "\
+Examples:
+  tributary sim replay --mix hpcg --ranks 1024 --config cluster.toml
+  tributary sim replay --print-mix hpcg > mine.toml
+  tributary sim replay --mix mine.toml --preset edr-sharp --csv
+  tributary sim replay --mix hpcg --preset loggp --write-goal hpcg.goal
+  tributary sim replay --goal hpcg.goal --preset loggp
+  tributary sim replay --trace app.trace --config cluster.toml";
+
+const ADVISE_EXAMPLES: &str = "\
+Examples:
+  TRIBUTARY_TRACE=t tributary run --offload off -- mpirun -n 64 ./app
+  tributary sim advise --trace t --preset edr-sharp
+  tributary sim advise --trace app.trace --config cluster.toml
+  tributary sim advise --trace app.trace --fabric fabric.toml";
+
 const CALIBRATE_EXAMPLES: &str = "\
 Examples:
   tributary sim calibrate
@@ -38,6 +54,8 @@ pub(crate) enum SimAction {
     Figure(FigureFlags),
     Run(SimRunFlags),
     Compare(CompareFlags),
+    Replay(ReplayFlags),
+    Advise(AdviseFlags),
     Calibrate(CalibrateFlags),
     Sensitivity(SensitivityFlags),
     Bench(SimBenchFlags),
@@ -51,9 +69,13 @@ pub(crate) struct FigureFlags {
     #[arg(value_name = "NAME", required_unless_present_any = ["all", "list"])]
     pub(crate) name: Option<String>,
 
-    /// Make every figure
+    /// Make every figure, and show the error of every published number
     #[arg(long, conflicts_with = "name")]
     pub(crate) all: bool,
+
+    /// With --all: also the error of each number left out of the fit; takes minutes
+    #[arg(long, requires = "all")]
+    pub(crate) leave_one_out: bool,
 
     /// List the figures, and make none
     #[arg(long)]
@@ -72,9 +94,9 @@ pub(crate) struct FigureFlags {
     pub(crate) operations: u32,
 }
 
-/// The system, and the operations to run on it
+/// The cluster
 #[derive(Debug, Args)]
-pub(crate) struct SystemFlags {
+pub(crate) struct ClusterFlags {
     /// A preset of the program
     #[arg(long, value_name = "NAME", conflicts_with = "config", default_value = "edr-sharp")]
     pub(crate) preset: String,
@@ -82,6 +104,17 @@ pub(crate) struct SystemFlags {
     /// A preset file of your own
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) config: Option<PathBuf>,
+
+    /// A topology file, which replaces the preset's fabric
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) fabric: Option<PathBuf>,
+}
+
+/// The system, and the operations to run on it
+#[derive(Debug, Args)]
+pub(crate) struct SystemFlags {
+    #[command(flatten)]
+    pub(crate) cluster: ClusterFlags,
 
     /// Hosts that take part; all of them by default
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
@@ -131,6 +164,78 @@ pub(crate) struct SimRunFlags {
 pub(crate) struct CompareFlags {
     #[command(flatten)]
     pub(crate) system: SystemFlags,
+}
+
+/// Run a whole program, with a tree and without: a mix of collectives, a trace, a GOAL file
+#[derive(Debug, Args)]
+#[command(after_help = REPLAY_EXAMPLES)]
+pub(crate) struct ReplayFlags {
+    #[command(flatten)]
+    pub(crate) cluster: ClusterFlags,
+
+    #[command(flatten)]
+    pub(crate) program: ProgramFlags,
+
+    /// Processes on each host; of a mix, what it says by default
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
+    pub(crate) processes: Option<u32>,
+
+    /// Ranks of a mix; what it says by default
+    #[arg(long, value_name = "N", requires = "mix", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) ranks: Option<u32>,
+
+    /// Write the mix as a GOAL program, by the hosts' algorithms, and simulate nothing
+    #[arg(long, value_name = "FILE", requires = "mix", value_hint = ValueHint::FilePath)]
+    pub(crate) write_goal: Option<PathBuf>,
+
+    /// Seed of all random numbers
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub(crate) seed: u64,
+
+    /// Write CSV
+    #[arg(long)]
+    pub(crate) csv: bool,
+}
+
+/// The program to replay
+#[derive(Debug, Args)]
+#[group(required = true, multiple = false)]
+pub(crate) struct ProgramFlags {
+    /// A mix file, or the name of a mix of the program
+    #[arg(long, value_name = "NAME|FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) mix: Option<String>,
+
+    /// A GOAL file, as LogGOPSim and ATLAHS have them
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) goal: Option<PathBuf>,
+
+    /// A trace of a real program, which TRIBUTARY_TRACE makes
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) trace: Option<PathBuf>,
+
+    /// Write a mix of the program to standard output, as a start for a file
+    #[arg(long, value_name = "NAME")]
+    pub(crate) print_mix: Option<String>,
+}
+
+/// Say whether a tree would help a traced program, and where nodes go
+#[derive(Debug, Args)]
+#[command(after_help = ADVISE_EXAMPLES)]
+pub(crate) struct AdviseFlags {
+    #[command(flatten)]
+    pub(crate) cluster: ClusterFlags,
+
+    /// A trace of the program without a tree, which TRIBUTARY_TRACE makes
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) trace: PathBuf,
+
+    /// Seed of all random numbers
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub(crate) seed: u64,
+
+    /// Write JSON
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 /// Fit the constants of the published tables' machine again, and show every error

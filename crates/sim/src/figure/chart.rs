@@ -56,8 +56,7 @@ const CAPTION_STEP: u32 = 22;
 const BOX_HALF: f64 = 0.06;
 const FONT: &str = "sans-serif";
 const LINE_WIDTH: u32 = 2;
-/// Radii of dots, by series: where dots of neighbouring series overlap, the earlier show as rings.
-const DOT_RADII: [i32; 3] = [7, 5, 3];
+const DOT_RADIUS: i32 = 4;
 
 /// Colours that are distinguishable with colour blindness (Okabe and Ito, "Color Universal Design",
 /// 2008), without its yellow and its black, and two darker ones.
@@ -161,8 +160,7 @@ impl Chart {
         let mut height = 24;
         for (index, series) in self.series.iter().enumerate() {
             let colour = COLOURS[index % COLOURS.len()];
-            let radius = DOT_RADII[index % DOT_RADII.len()];
-            let dot = Circle::new((12, height), radius, colour.filled());
+            let dot = Circle::new((12, height), DOT_RADIUS, colour.filled());
             match series.mark {
                 Mark::Published => area.draw(&Cross::new((12, height), 6, published_style()))?,
                 Mark::Dots => area.draw(&dot)?,
@@ -191,7 +189,6 @@ fn published_style() -> ShapeStyle {
 fn draw_series(plane: &mut Plane<'_, '_>, index: usize, series: &Series) -> Outcome {
     let points = series.points.iter().copied();
     let colour = COLOURS[index % COLOURS.len()];
-    let radius = DOT_RADII[index % DOT_RADII.len()];
     match series.mark {
         Mark::Published => {
             plane.draw_series(points.map(|at| Cross::new(at, 6, published_style())))?;
@@ -203,10 +200,10 @@ fn draw_series(plane: &mut Plane<'_, '_>, index: usize, series: &Series) -> Outc
         }
         Mark::Line => {
             plane.draw_series(LineSeries::new(points.clone(), colour.stroke_width(LINE_WIDTH)))?;
-            plane.draw_series(points.map(|at| Circle::new(at, radius, colour.filled())))?;
+            plane.draw_series(points.map(|at| Circle::new(at, DOT_RADIUS, colour.filled())))?;
         }
         Mark::Dots => {
-            plane.draw_series(points.map(|at| Circle::new(at, radius, colour.filled())))?;
+            plane.draw_series(points.map(|at| Circle::new(at, DOT_RADIUS, colour.filled())))?;
         }
     }
     Ok(())

@@ -1,12 +1,14 @@
 //! Long vectors streamed through the tree in chunks, beside a host algorithm.
 
+use tributary_algorithms::CollectiveKind;
+
 use super::chart::{Chart, Mark, Series};
 use super::full_hosts::{measure, setting};
 use super::output::Figure;
 use super::sweep::{Effort, FigureError, Progress, sweep};
 use super::table::{Cell, Table};
 use crate::fabric::Vertex;
-use crate::measure::{HostRun, InterHost, TreeBenchmark};
+use crate::measure::{HostRun, InterHost, TreeBenchmark, tuned};
 use crate::preset::{self, Preset};
 
 /// Length of the short operation that models the request for the stream lock.
@@ -74,7 +76,7 @@ fn host_based(
         return measure(preset, &setting, size_bytes, 2);
     }
     let hosts: Vec<Vertex> = (0..hosts).map(Vertex).collect();
-    let algorithm = HostRun::tuned_reduce(preset, size_bytes);
+    let algorithm = tuned(preset, CollectiveKind::Reduce, size_bytes);
     let mut run = HostRun::set_up(preset, &hosts, algorithm, Some(effort.seed))?;
     Ok(run.reduce(size_bytes, 2)?.avg())
 }

@@ -4,7 +4,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use rayon::prelude::*;
 
-use crate::preset::{PresetError, Refused};
+use crate::input::Refused;
+use crate::preset::PresetError;
 use crate::system::SystemError;
 use crate::world::RunError;
 

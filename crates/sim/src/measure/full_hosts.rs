@@ -1,11 +1,11 @@
 //! Collectives on hosts with several processes: in the node, between hosts, in the node again.
 
-use tributary_algorithms::{Algorithm, Collective};
+use tributary_algorithms::{Collective, CollectiveKind};
 
 use super::host_memory::HostMemory;
 use super::operation::{expect_all, sum_in_tree};
 use super::tree::PAUSE;
-use super::{HostRun, Samples};
+use super::{Samples, tuned};
 use crate::engine::Picos;
 use crate::preset::Preset;
 use crate::system::{System, SystemError, SystemPlan};
@@ -224,7 +224,7 @@ impl FullRun {
         };
         let part_bytes = bytes.div_ceil(teams.len());
         let operation = HostCollective {
-            algorithm: tuned(&self.preset, part_bytes),
+            algorithm: tuned(&self.preset, CollectiveKind::Allreduce, part_bytes),
             collective: Collective::Allreduce,
             elements: part_bytes.div_ceil(4) as u64,
             element_bytes: 4,
@@ -243,14 +243,5 @@ impl FullRun {
             ended[host] = ended[host].max(done.ended_at);
         }
         Ok(ended)
-    }
-}
-
-/// The tuned algorithm for a vector: recursive k-ing, or Rabenseifner's for a long one.
-fn tuned(preset: &Preset, bytes: usize) -> Algorithm {
-    if bytes >= preset.software.long_min.bytes() {
-        Algorithm::Rabenseifner
-    } else {
-        HostRun::tuned(preset)
     }
 }

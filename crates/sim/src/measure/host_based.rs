@@ -37,23 +37,6 @@ impl HostRun {
         Ok(Self { system, team, algorithm })
     }
 
-    /// The tuned algorithm of a preset: recursive k-ing of its radix.
-    #[must_use]
-    pub fn tuned(preset: &Preset) -> Algorithm {
-        Algorithm::RecursiveKing { radix: preset.software.radix.count().max(2) }
-    }
-
-    /// The tuned algorithm of a preset for a reduce: a tree of its radix, or Rabenseifner's for a
-    /// long vector.
-    #[must_use]
-    pub fn tuned_reduce(preset: &Preset, bytes: usize) -> Algorithm {
-        if bytes >= preset.software.long_min.bytes() {
-            Algorithm::Rabenseifner
-        } else {
-            Algorithm::Knomial { radix: preset.software.radix.count().max(2) }
-        }
-    }
-
     /// Runs `operations` allreduces of `bytes` bytes of 32-bit elements; every process's time
     /// counts.
     ///

@@ -1,26 +1,6 @@
-//! Why a preset is refused. Every message is one line that names the key, its value and what is allowed.
+//! Why a preset is refused.
 
-/// A value that is not allowed.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{key}` is {value}; allowed: {allowed}")]
-pub struct Refused {
-    /// The key, with the tables around it: `switch.port_rate`.
-    pub key: String,
-    /// The value.
-    pub value: String,
-    /// What is allowed.
-    pub allowed: String,
-}
-
-impl Refused {
-    pub(crate) fn new(
-        key: impl Into<String>,
-        value: impl ToString,
-        allowed: impl Into<String>,
-    ) -> Self {
-        Self { key: key.into(), value: value.to_string(), allowed: allowed.into() }
-    }
-}
+use crate::input::{InputError, Refused};
 
 /// Why a preset was refused: a mistake in the file or in its name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -34,23 +14,13 @@ pub enum PresetError {
         /// The names of all presets.
         known: String,
     },
-    /// The text is not TOML.
-    #[error("line {line}: {fault}")]
-    Syntax {
-        /// The line, from 1.
-        line: usize,
-        /// The parser's words.
-        fault: String,
-    },
-    /// A key is missing, unknown, or has a value of the wrong kind.
-    #[error("`{key}`: {fault}")]
-    Key {
-        /// The key, with the tables around it.
-        key: String,
-        /// What is wrong with it.
-        fault: String,
-    },
-    /// A value is out of bounds.
+    /// The file.
     #[error(transparent)]
-    Refused(#[from] Refused),
+    Input(#[from] InputError),
+}
+
+impl From<Refused> for PresetError {
+    fn from(refused: Refused) -> Self {
+        Self::Input(refused.into())
+    }
 }

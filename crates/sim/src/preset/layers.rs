@@ -4,7 +4,8 @@
 
 use toml::{Table, Value};
 
-use super::error::{PresetError, Refused};
+use super::error::PresetError;
+use crate::input::{self, InputError, Refused, one_line};
 
 /// The text of a preset that may be a base.
 pub(super) type Find<'a> = &'a dyn Fn(&str) -> Result<&'static str, PresetError>;
@@ -12,7 +13,7 @@ pub(super) type Find<'a> = &'a dyn Fn(&str) -> Result<&'static str, PresetError>
 /// The tables of a preset file, laid over those of its base, which is complete before: so `without` takes
 /// a table away that came from any preset below.
 pub(super) fn merged(text: &str, find: Find<'_>) -> Result<Table, PresetError> {
-    let mut table: Table = toml::from_str(text).map_err(|error| syntax(text, &error))?;
+    let mut table = input::table(text)?;
     let base = table.remove("base");
     let without = table.remove("without");
     let Some(base) = base else {
@@ -69,20 +70,8 @@ fn overlay(below: &mut Table, above: Table) {
     }
 }
 
-fn syntax(text: &str, error: &toml::de::Error) -> PresetError {
-    let start = error.span().map_or(0, |span| span.start);
-    let before = text.as_bytes().get(..start).unwrap_or(text.as_bytes());
-    let line = 1 + before.iter().filter(|byte| **byte == b'\n').count();
-    PresetError::Syntax { line, fault: one_line(error.message()) }
-}
-
 fn key(key: &str, fault: &str) -> PresetError {
-    PresetError::Key { key: key.to_owned(), fault: fault.to_owned() }
-}
-
-/// Text on one line.
-pub(super) fn one_line(text: impl ToString) -> String {
-    text.to_string().split_whitespace().collect::<Vec<_>>().join(" ")
+    InputError::Key { key: key.to_owned(), fault: fault.to_owned() }.into()
 }
 
 #[cfg(test)]

@@ -6,11 +6,11 @@
 use core::ops::RangeInclusive;
 
 use super::constant::{Constant, Unit};
-use super::error::Refused;
 use super::file::{
     Adapter, AggregationNodes, Cable, FabricShape, Memory, Noise, Packet, Preset, Software, Switch,
     TreeSoftware,
 };
+use crate::input::Refused;
 
 /// Gigabits a second.
 const RATE: RangeInclusive<f64> = 1e-3..=1e5;

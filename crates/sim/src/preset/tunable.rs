@@ -5,6 +5,7 @@ use toml::{Table, Value};
 use super::error::PresetError;
 use super::file::Preset;
 use super::{complete, layers, shipped_text};
+use crate::input::InputError;
 
 /// How the source of a fitted constant begins. Behind it stands what the constant was fitted to.
 const FITTED: &str = "fitted to ";
@@ -67,10 +68,8 @@ impl Tunable {
                 table.get_mut(outer)?.get_mut(inner)?.as_table_mut()?.get_mut("value")
             });
             let Some(place) = place else {
-                return Err(PresetError::Key {
-                    key: (*key).to_owned(),
-                    fault: "no constant".into(),
-                });
+                let fault = InputError::Key { key: (*key).to_owned(), fault: "no constant".into() };
+                return Err(fault.into());
             };
             *place = Value::Float(*value);
         }

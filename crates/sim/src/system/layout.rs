@@ -140,16 +140,43 @@ impl Layout {
                 serves[node] = true;
             }
         }
+        self.keep(&serves);
+    }
+
+    /// Leaves out the lowest levels of nodes: what they served, the next node above serves. None if no node
+    /// above serves it.
+    #[must_use]
+    pub fn without_lowest(mut self, levels: u32) -> Option<Self> {
+        self.leave_out_idle();
+        for _ in 0..levels {
+            let mut is_parent = vec![false; self.nodes.len()];
+            for parent in self.nodes.iter().filter_map(|node| node.parent) {
+                is_parent[parent] = true;
+            }
+            let homes: Option<Vec<usize>> = (0..self.hosts)
+                .map(|host| {
+                    let home = self.home(Vertex(host));
+                    if is_parent[home] { Some(home) } else { self.nodes[home].parent }
+                })
+                .collect();
+            self.homes = Homes::Table(homes?);
+            self.keep(&is_parent);
+        }
+        Some(self)
+    }
+
+    /// Keeps these nodes. No host is served by another, and no kept node is below another.
+    fn keep(&mut self, is_kept: &[bool]) {
         let mut kept = 0;
-        let places: Vec<usize> = serves
+        let places: Vec<usize> = is_kept
             .iter()
-            .map(|&serves| {
-                kept += usize::from(serves);
+            .map(|&is_kept| {
+                kept += usize::from(is_kept);
                 kept.saturating_sub(1)
             })
             .collect();
-        let all = core::mem::take(&mut self.nodes).into_iter().zip(serves);
-        self.nodes = all.filter_map(|(node, serves)| serves.then_some(node)).collect();
+        let all = core::mem::take(&mut self.nodes).into_iter().zip(is_kept);
+        self.nodes = all.filter_map(|(node, &is_kept)| is_kept.then_some(node)).collect();
         for node in &mut self.nodes {
             node.parent = node.parent.map(|parent| places[parent]);
         }

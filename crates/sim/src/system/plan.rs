@@ -22,22 +22,45 @@ impl SystemPlan {
     /// # Errors
     /// [`SystemError`].
     pub fn new(preset: &Preset) -> Result<Self, SystemError> {
-        match &preset.fabric {
-            FabricShape::FatTree { down, up } => {
-                Self::regular(preset, Wiring::FatTree(FatTree::new(down, up)))
-            }
-            FabricShape::Dragonfly { groups, routers, hosts } => {
-                let fabric = Dragonfly::new(*groups, *routers, *hosts);
-                Self::regular(preset, Wiring::Dragonfly(fabric))
-            }
-            FabricShape::Torus { sizes } => Self::regular(preset, Wiring::Torus(Torus::new(sizes))),
-            FabricShape::Topology { file } => {
-                let path = file.display().to_string();
-                let text = fs::read_to_string(file)
-                    .map_err(|fault| SystemError::File { path: path.clone(), fault })?;
-                Self::described(preset, &path, &text)
-            }
+        let (wiring, layout) = placed(preset)?;
+        Self::completed(preset, wiring, layout)
+    }
+
+    /// The same without the aggregation nodes of the lowest `levels` levels, whose children go to the next
+    /// node above; none if no node would be left, or there are none.
+    ///
+    /// # Errors
+    /// [`SystemError`].
+    pub fn without_lowest(preset: &Preset, levels: u32) -> Result<Option<Self>, SystemError> {
+        let (wiring, layout) = placed(preset)?;
+        match layout.and_then(|layout| layout.without_lowest(levels)) {
+            Some(layout) => Ok(Some(Self::completed(preset, wiring, Some(layout))?)),
+            None => Ok(None),
         }
+    }
+
+    /// Puts the nodes into switches or on hosts.
+    fn completed(
+        preset: &Preset,
+        wiring: Wiring,
+        layout: Option<Layout>,
+    ) -> Result<Self, SystemError> {
+        let layout = match (layout, &preset.aggregation, &wiring) {
+            (Some(layout), Some(nodes), _) if nodes.on_hosts => Some(layout.on_hosts()?),
+            (Some(layout), _, Wiring::Graph(graph)) => Some(layout.in_switches(graph)?),
+            (layout, _, _) => layout,
+        };
+        Ok(Self { wiring, layout })
+    }
+
+    /// Where the aggregation nodes are.
+    #[must_use]
+    pub fn nodes(&self) -> Nodes {
+        let hosts = self.wiring.hosts();
+        let vertices: Vec<Vertex> = self.layout.iter().flat_map(Layout::vertices).collect();
+        let on_hosts = vertices.iter().filter(|vertex| vertex.0 < hosts).count();
+        let names = self.layout.iter().flat_map(Layout::node_names);
+        Nodes { in_switches: vertices.len() - on_hosts, on_hosts, names: names.collect() }
     }
 
     /// Plans a system on the fabric of a topology file, whatever the preset's own is. `path` is for
@@ -46,26 +69,8 @@ impl SystemPlan {
     /// # Errors
     /// [`SystemError`].
     pub fn described(preset: &Preset, path: &str, text: &str) -> Result<Self, SystemError> {
-        let path = || path.to_owned();
-        let fabric: Fabric = readers::read(Format::detect(text), text)
-            .map_err(|fault| SystemError::Topology { path: path(), fault })?;
-        let graph =
-            Graph::new(&fabric).map_err(|fault| SystemError::Graph { path: path(), fault })?;
-        let layout = match &preset.aggregation {
-            None => None,
-            Some(nodes) if nodes.on_hosts => Some(Layout::described(&fabric, &graph).on_hosts()?),
-            Some(_) => Some(Layout::described(&fabric, &graph).in_switches(&graph)?),
-        };
-        Ok(Self { wiring: Wiring::Graph(graph), layout })
-    }
-
-    fn regular(preset: &Preset, wiring: Wiring) -> Result<Self, SystemError> {
-        let layout = match &preset.aggregation {
-            None => None,
-            Some(nodes) if nodes.on_hosts => Some(Layout::regular(&wiring).on_hosts()?),
-            Some(_) => Some(Layout::regular(&wiring)),
-        };
-        Ok(Self { wiring, layout })
+        let (wiring, layout) = described(preset, path, text)?;
+        Self::completed(preset, wiring, layout)
     }
 
     /// Hosts and switches of the fabric.
@@ -86,4 +91,47 @@ impl SystemPlan {
         let hosts = (0..).map(Vertex).zip(is_free);
         hosts.filter_map(|(host, is_free)| is_free.then_some(host)).collect()
     }
+}
+
+/// Where the aggregation nodes of a system are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Nodes {
+    /// How many are in switches.
+    pub in_switches: usize,
+    /// How many are on hosts.
+    pub on_hosts: usize,
+    /// What they are called: by the topology file, or by the numbers of their switches.
+    pub names: Vec<String>,
+}
+
+/// The fabric of a preset, and where the switches are that may have nodes; none without nodes.
+fn placed(preset: &Preset) -> Result<(Wiring, Option<Layout>), SystemError> {
+    let wiring = match &preset.fabric {
+        FabricShape::FatTree { down, up } => Wiring::FatTree(FatTree::new(down, up)),
+        FabricShape::Dragonfly { groups, routers, hosts } => {
+            Wiring::Dragonfly(Dragonfly::new(*groups, *routers, *hosts))
+        }
+        FabricShape::Torus { sizes } => Wiring::Torus(Torus::new(sizes)),
+        FabricShape::Topology { file } => {
+            let path = file.display().to_string();
+            let text = fs::read_to_string(file)
+                .map_err(|fault| SystemError::File { path: path.clone(), fault })?;
+            return described(preset, &path, &text);
+        }
+    };
+    let layout = preset.aggregation.as_ref().map(|_| Layout::regular(&wiring));
+    Ok((wiring, layout))
+}
+
+fn described(
+    preset: &Preset,
+    path: &str,
+    text: &str,
+) -> Result<(Wiring, Option<Layout>), SystemError> {
+    let path = || path.to_owned();
+    let fabric: Fabric = readers::read(Format::detect(text), text)
+        .map_err(|fault| SystemError::Topology { path: path(), fault })?;
+    let graph = Graph::new(&fabric).map_err(|fault| SystemError::Graph { path: path(), fault })?;
+    let layout = preset.aggregation.as_ref().map(|_| Layout::described(&fabric, &graph));
+    Ok((Wiring::Graph(graph), layout))
 }

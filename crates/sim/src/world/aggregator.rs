@@ -3,7 +3,7 @@
 use tributary_protocol::Carrier;
 use tributary_protocol::node::{FrameError, Node, NodeConfig, PortId, Transmit};
 use tributary_wire::ChildIndex;
-use tributary_wire::frame::{Header, Message, Part};
+use tributary_wire::frame::{Header, Message, Part, Target};
 
 use super::cost::NodeCosts;
 use super::ids::{AggregatorId, MemberId};
@@ -164,6 +164,7 @@ impl<D: Data> World<D> {
         let at = aggregator.vertex;
         if let Message::Result(part) = header.message
             && header.edge.child == ChildIndex(0)
+            && is_for_all(&part)
             && self.groups[header.edge.group.0 as usize].multicasts_from(id)
         {
             let cargo =
@@ -227,6 +228,12 @@ impl<D: Data> World<D> {
         let id = self.packets.put(Packet { at, to, bytes, cargo });
         self.forward(id, now);
     }
+}
+
+/// Whether every member can use this copy of a result. One for a single member, or for the source of a
+/// broadcast, lacks what others need.
+fn is_for_all(part: &Part) -> bool {
+    part.target == Target::All && (part.has_data || part.shape.elements() == 0)
 }
 
 /// The destination of a multicast copy, and its header there.

@@ -5,6 +5,7 @@ use tributary_protocol::endpoint::{
     Endpoint, EndpointConfig, Event as EndpointEvent, OperationSpec,
 };
 use tributary_protocol::node::PortId;
+use tributary_wire::EndpointId;
 use tributary_wire::frame::{Edge, Header};
 
 use super::ids::{AggregatorId, MemberId, ProcessId};
@@ -17,6 +18,7 @@ use crate::fabric::Vertex;
 pub(super) struct Member<D: Data> {
     pub(super) endpoint: Endpoint,
     pub(super) edge: Edge,
+    number: EndpointId,
     pub(super) host: Vertex,
     process: ProcessId,
     aggregator: AggregatorId,
@@ -47,8 +49,10 @@ impl<D: Data> World<D> {
             child: config.child,
             capability: config.capability,
         };
+        let number = config.endpoint;
         self.members.push(Member {
             endpoint: Endpoint::new(config),
+            number,
             edge,
             host: self.host_of(process),
             process,
@@ -61,6 +65,12 @@ impl<D: Data> World<D> {
         });
         self.drain_member(id, self.events.now());
         id
+    }
+
+    /// The number of a member in its group.
+    #[must_use]
+    pub fn endpoint_of(&self, member: MemberId) -> EndpointId {
+        self.members[member.index()].number
     }
 
     /// Starts an operation of a member at `at`.

@@ -9,7 +9,9 @@ use tributary_algorithms::{
     Action, Algorithm, Collective, Landing, Order, Schedule, Shape, Unsupported,
 };
 
+use super::graph::GraphRun;
 use super::ids::{ProcessId, RankId, TransferId};
+use super::transfer::Label;
 use super::{Data, Event, World};
 use crate::engine::Picos;
 
@@ -46,27 +48,42 @@ pub struct RankFinished {
 
 /// A message at its receiver.
 #[derive(Clone, Copy, Debug)]
-struct Incoming {
+pub(super) struct Incoming {
     from: RankId,
-    transfer: TransferId,
+    pub(super) transfer: TransferId,
     /// When all of it was there; none for a rendezvous message of which only the request has arrived.
-    seen_at: Option<Picos>,
-    is_matched: bool,
+    pub(super) seen_at: Option<Picos>,
+    /// The receive that takes it; of a schedule all are alike.
+    pub(super) taken_by: Option<u32>,
+}
+
+/// A receive that is posted and not matched.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Posted {
+    /// From whom; anyone if none.
+    pub(super) from: Option<RankId>,
+    /// Which tag; any if none.
+    pub(super) tag: Option<u32>,
+    /// The receiver's number for the operation; nothing to a schedule.
+    pub(super) node: u32,
 }
 
 /// One rank.
 pub(super) struct Rank {
     pub(super) process: ProcessId,
-    first: RankId,
+    pub(super) first: RankId,
     schedule: Option<Peekable<Schedule>>,
+    /// Whether the start of the schedule has come. Messages may be there before.
+    has_entered: bool,
     element_bytes: u32,
     round: Option<u32>,
-    /// Sources of receives that are posted and not matched.
-    posted: Vec<RankId>,
-    inbox: Vec<Incoming>,
+    /// What it runs instead of a schedule.
+    pub(super) graph: Option<Box<GraphRun>>,
+    pub(super) posted: Vec<Posted>,
+    pub(super) inbox: Vec<Incoming>,
     /// Rendezvous sends that wait for the receiver.
     pub(super) unanswered: u32,
-    began_at: Picos,
+    pub(super) began_at: Picos,
 }
 
 impl Team {
@@ -91,8 +108,10 @@ impl<D: Data> World<D> {
             process,
             first,
             schedule: None,
+            has_entered: false,
             element_bytes: 1,
             round: None,
+            graph: None,
             posted: Vec::new(),
             inbox: Vec::new(),
             unanswered: 0,
@@ -115,16 +134,32 @@ impl<D: Data> World<D> {
         starts: &[Picos],
     ) -> Result<(), Unsupported> {
         assert_eq!(starts.len(), team.ranks as usize, "one start for each rank");
-        let shape = Shape { ranks: team.ranks, elements: operation.elements, order: Order::Any };
         for (number, &start) in (0..).zip(starts) {
-            let schedule = Schedule::new(operation.algorithm, operation.collective, shape, number)?;
-            let id = team.rank(number);
-            let rank = &mut self.ranks[id.index()];
-            rank.schedule = Some(schedule.peekable());
-            rank.element_bytes = operation.element_bytes;
-            rank.round = None;
-            self.events.schedule(start, Event::Enter(id));
+            self.enter_one(team, number, operation, start)?;
         }
+        Ok(())
+    }
+
+    /// Lets one rank of a team start its part of a collective.
+    ///
+    /// # Errors
+    /// [`Unsupported`], as [`Schedule::new`].
+    pub fn enter_one(
+        &mut self,
+        team: &Team,
+        number: u32,
+        operation: &HostCollective,
+        start: Picos,
+    ) -> Result<(), Unsupported> {
+        let shape = Shape { ranks: team.ranks, elements: operation.elements, order: Order::Any };
+        let schedule = Schedule::new(operation.algorithm, operation.collective, shape, number)?;
+        let id = team.rank(number);
+        let rank = &mut self.ranks[id.index()];
+        rank.schedule = Some(schedule.peekable());
+        rank.has_entered = false;
+        rank.element_bytes = operation.element_bytes;
+        rank.round = None;
+        self.events.schedule(start, Event::Enter(id));
         Ok(())
     }
 
@@ -136,6 +171,7 @@ impl<D: Data> World<D> {
     pub(super) fn entered(&mut self, id: RankId) {
         let now = self.events.now();
         self.ranks[id.index()].began_at = now;
+        self.ranks[id.index()].has_entered = true;
         let process = self.ranks[id.index()].process;
         let called_at = self.work(process, now, self.costs.message.call);
         self.advance(id, called_at);
@@ -146,7 +182,9 @@ impl<D: Data> World<D> {
         let mut at = from;
         loop {
             let rank = &mut self.ranks[id.index()];
-            let Some(schedule) = &mut rank.schedule else { return };
+            let Some(schedule) = rank.schedule.as_mut().filter(|_| rank.has_entered) else {
+                return;
+            };
             let Some(step) = schedule.peek().copied() else {
                 return self.finish(id, at);
             };
@@ -160,7 +198,7 @@ impl<D: Data> World<D> {
             match step.action {
                 Action::Send { to, span } => {
                     let to = RankId(first.0 + to);
-                    at = self.send_message(id, to, bytes(span.elements), at);
+                    at = self.send_message(id, to, bytes(span.elements), Label::default(), at);
                 }
                 Action::Receive { from, landing, .. } => {
                     let from = RankId(first.0 + from);
@@ -194,7 +232,7 @@ impl<D: Data> World<D> {
         let rest = rank.schedule.clone().expect("a rank in a round has a schedule");
         let sources = rest.take_while(|step| step.round == round).filter_map(|step| {
             if let Action::Receive { from, .. } = step.action {
-                Some(RankId(first + from))
+                Some(Posted { from: Some(RankId(first + from)), tag: None, node: 0 })
             } else {
                 None
             }
@@ -205,15 +243,21 @@ impl<D: Data> World<D> {
 
     /// Matches incoming messages with posted receives, and answers matched rendezvous requests. Returns
     /// when the core is done.
-    fn match_incoming(&mut self, id: RankId, from: Picos) -> Picos {
+    pub(super) fn match_incoming(&mut self, id: RankId, from: Picos) -> Picos {
         let mut at = from;
         for index in 0..self.ranks[id.index()].inbox.len() {
+            let incoming = self.ranks[id.index()].inbox[index];
+            if incoming.taken_by.is_some() {
+                continue;
+            }
+            let tag = self.label_of(incoming.transfer).tag;
             let rank = &mut self.ranks[id.index()];
-            let incoming = rank.inbox[index];
-            let posted = rank.posted.iter().position(|&source| source == incoming.from);
-            let (false, Some(posted)) = (incoming.is_matched, posted) else { continue };
-            rank.posted.swap_remove(posted);
-            rank.inbox[index].is_matched = true;
+            let is_wanted = |posted: &Posted| {
+                posted.from.is_none_or(|from| from == incoming.from)
+                    && posted.tag.is_none_or(|wanted| wanted == tag)
+            };
+            let Some(posted) = rank.posted.iter().position(is_wanted) else { continue };
+            rank.inbox[index].taken_by = Some(rank.posted.remove(posted).node);
             if incoming.seen_at.is_none() {
                 at = self.answer(id, incoming.transfer, at);
             }
@@ -242,10 +286,28 @@ impl<D: Data> World<D> {
         seen_at: Option<Picos>,
         now: Picos,
     ) {
-        let incoming = Incoming { from, transfer, seen_at, is_matched: false };
+        let incoming = Incoming { from, transfer, seen_at, taken_by: None };
         self.ranks[id.index()].inbox.push(incoming);
         self.match_incoming(id, now);
         if seen_at.is_some() {
+            self.message_here(id, now);
+        }
+    }
+
+    /// All of a message is here.
+    fn message_here(&mut self, id: RankId, now: Picos) {
+        if self.ranks[id.index()].graph.is_some() {
+            self.pick(id, now);
+        } else {
+            self.advance(id, now);
+        }
+    }
+
+    /// The receiver has asked for a rendezvous message that this rank sends.
+    pub(super) fn message_taken(&mut self, id: RankId, label: Label, now: Picos) {
+        if self.ranks[id.index()].graph.is_some() {
+            self.sent(id, label.node, now);
+        } else {
             self.advance(id, now);
         }
     }
@@ -255,6 +317,6 @@ impl<D: Data> World<D> {
         let inbox = &mut self.ranks[id.index()].inbox;
         let incoming = inbox.iter_mut().find(|incoming| incoming.transfer == transfer);
         incoming.expect("the request of a message is in the inbox").seen_at = Some(seen_at);
-        self.advance(id, seen_at);
+        self.message_here(id, seen_at);
     }
 }

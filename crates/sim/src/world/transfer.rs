@@ -15,6 +15,16 @@ pub(super) struct Transfer {
     protocol: MessageProtocol,
     /// Bytes not yet handed to the adapter.
     left_bytes: u32,
+    label: Label,
+}
+
+/// What a sender says of a message.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Label {
+    /// What the receiver matches, with the sender.
+    pub(super) tag: u32,
+    /// The sender's number for the operation; nothing to a schedule.
+    pub(super) node: u32,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,6 +74,7 @@ impl<D: Data> World<D> {
         from: RankId,
         to: RankId,
         bytes: u32,
+        label: Label,
         at: Picos,
     ) -> Picos {
         let process = self.ranks[from.index()].process;
@@ -76,7 +87,7 @@ impl<D: Data> World<D> {
         } else {
             MessageProtocol::Rendezvous
         };
-        let transfer = Transfer { from, to, bytes, protocol, left_bytes: bytes };
+        let transfer = Transfer { from, to, bytes, protocol, left_bytes: bytes, label };
         let id = self.transfers.put(transfer);
         match protocol {
             MessageProtocol::SharedMemory => {
@@ -180,11 +191,11 @@ impl<D: Data> World<D> {
 
     /// The receiver reads a rendezvous message from the sender's memory, without the sender's core.
     fn read_remote(&mut self, id: TransferId) {
-        let from = self.transfers.at(id).from;
+        let Transfer { from, label, .. } = self.transfers.at(id);
         let now = self.events.now();
         self.send_part(id, now);
         self.ranks[from.index()].unanswered -= 1;
-        self.advance(from, now);
+        self.message_taken(from, label, now);
     }
 
     /// The cost of receiving a message on the receiver's core.
@@ -197,6 +208,16 @@ impl<D: Data> World<D> {
             MessageProtocol::SharedMemory => costs.share.of(bytes),
         };
         if is_folded { taking + costs.reduce.of(bytes) } else { taking }
+    }
+
+    pub(super) fn label_of(&self, id: TransferId) -> Label {
+        self.transfers.at(id).label
+    }
+
+    /// Whether the sender waits until the receiver has asked for the message.
+    pub(super) fn is_rendezvous(&self, from: RankId, to: RankId, bytes: u32) -> bool {
+        self.host_of_rank(from) != self.host_of_rank(to)
+            && bytes > self.costs.message.eager_max_bytes
     }
 
     pub(super) fn end_transfer(&mut self, id: TransferId) {
