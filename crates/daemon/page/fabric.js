@@ -27,7 +27,8 @@ export class Fabric {
     const inner = new Set(names);
     const hosts = group.nodes.flatMap((node) => node.children).filter((child) => !inner.has(child));
     return { number: group.group, epoch: group.epoch, label: group.label, job: group.job, jobName: jobs.get(group.job) ?? "",
-      osos: group.osos, hosts: hosts.length, root: names[0] ?? "", nodes: group.nodes, names };
+      osos: group.osos, hosts: hosts.length, root: names[0] ?? "", nodes: group.nodes, names,
+      waiting: group.waiting ?? null };
   }
 
   // The nodes below `parent`, by name; below null, those whose parent is not there.

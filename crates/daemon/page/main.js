@@ -43,6 +43,7 @@ const groups = new Table(byId("groups"), [
   { title: "root", value: (row) => row.root },
   { title: "operations", right: true, value: (row) => row.osos },
   { title: "epoch", right: true, value: (row) => row.epoch },
+  { title: "waits for", value: (row) => row.waiting?.waited_ms ?? -1, text: showLate },
 ], (row) => row.number, (row) => choose(chosen === row.number ? null : row.number));
 
 const jobs = new Table(byId("jobs"), [
@@ -51,6 +52,12 @@ const jobs = new Table(byId("jobs"), [
   { title: "processes", right: true, value: (row) => row.processes },
   { title: "groups", right: true, value: (row) => row.groups },
 ], (row) => row.job);
+
+function showLate(row) {
+  if (!row.waiting) return "";
+  const { hosts, nodes = [], waited_ms } = row.waiting;
+  return `${[...hosts, ...nodes].join(", ")} (${Math.round(waited_ms / 1000)} s)`;
+}
 
 function showLoad(cell, row) {
   const meter = cell.querySelector("meter") ?? cell.appendChild(document.createElement("meter"));

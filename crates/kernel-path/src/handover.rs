@@ -9,7 +9,7 @@
 use std::net::SocketAddrV4;
 use std::time::Instant;
 
-use tributary_protocol::node::{FrameError, Node, PortId};
+use tributary_protocol::node::{FrameError, Node, PortId, Wait, WaitsFor};
 use tributary_protocol::payloads::Payloads;
 use tributary_protocol::{Carrier, Time};
 use tributary_wire::frame::{Header, Message, Part};
@@ -17,7 +17,8 @@ use tributary_wire::{GroupId, Sequence};
 
 use crate::layout::Counters;
 use crate::tables::{
-    AdmitError, Answered, ChildTerms, CounterReader, GroupTerms, Held, PlaceId, Tables, Taken,
+    AdmitError, Answered, Awaited, ChildTerms, CounterReader, GroupTerms, Held, PlaceId, Tables,
+    Taken,
 };
 use crate::word::Phase;
 
@@ -75,6 +76,17 @@ impl Handover {
     #[must_use]
     pub fn serves(&self, group: GroupId) -> bool {
         self.place(group).is_some()
+    }
+
+    /// What groups wait for among the segments that the program gathers, and the machine knows nothing of.
+    pub fn waits(&self, node: &Node) -> impl Iterator<Item = Wait> {
+        let places = (0..).map(GroupId).zip(&self.places);
+        places.filter_map(|(group, place)| {
+            let epoch = node.terms_elsewhere(group)?.epoch;
+            let Awaited { operation, sequence, missing } = self.tables.awaited((*place)?)?;
+            let for_what = WaitsFor::Operation { operation, part: sequence.0 };
+            Some(Wait { group, epoch, for_what, missing })
+        })
     }
 
     /// Lets the program serve a group, if it can: every child's datagrams have a known path, and the

@@ -147,6 +147,17 @@ impl CounterReader {
     }
 }
 
+/// A segment that lacks contributions.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Awaited {
+    /// Its operation.
+    pub operation: OperationNumber,
+    /// Its number.
+    pub sequence: Sequence,
+    /// The children whose contribution has not come.
+    pub missing: Vec<ChildIndex>,
+}
+
 /// The tables.
 pub struct Tables {
     memory: Arc<Memory>,
@@ -236,6 +247,31 @@ impl Tables {
         let answered = self.read_answer(place, index, sequence);
         // If the slot was opened again meanwhile, what was read is mixed, and nobody needs it.
         (self.word(place, index) == word).then_some(answered).flatten()
+    }
+
+    /// The earliest segment that the program gathers for a group.
+    #[must_use]
+    pub fn awaited(&self, PlaceId(place): PlaceId) -> Option<Awaited> {
+        let gathering = || {
+            (0..self.slots(place))
+                .map(|index| (index, self.word(place, index)))
+                .filter(|(_, word)| word.phase() == Phase::Gathering)
+        };
+        let (_, any) = gathering().next()?;
+        // All lie within two windows of each other, wherever the numbers wrap.
+        let from_any = |word: Word| word.sequence().distance_from(any.sequence()) as i32;
+        let (index, word) = gathering().min_by_key(|(_, word)| from_any(*word))?;
+        let slot = self.memory.slot(place, index);
+        // SAFETY: the slot lies in the mapping.
+        let segment = unsafe { (&raw const (*slot).segment).read_volatile() };
+        // If the slot was opened again meanwhile, this is another segment's: nothing waited for long.
+        let is_same = self.word(place, index).sequence() == word.sequence();
+        let missing = (0..self.children(place)).filter(|child| !word.has_claim(*child));
+        is_same.then(|| Awaited {
+            operation: OperationNumber(segment.operation),
+            sequence: word.sequence(),
+            missing: missing.map(|child| ChildIndex(child as u16)).collect(),
+        })
     }
 
     /// Takes a sequence for the process, with what the program has gathered for it.

@@ -224,7 +224,8 @@ impl DataLoop {
                 Command::Install(install, link) => self.install(*install, link),
                 Command::Remove(group, epoch) => self.removals.add(group, epoch),
                 Command::Survey => {
-                    let lasting = self.waits.survey(Instant::now(), self.machine.waits());
+                    let waits = self.waits().collect::<Vec<_>>();
+                    let lasting = self.waits.survey(Instant::now(), waits.into_iter());
                     self.answers.tell_waits(lasting);
                 }
             }

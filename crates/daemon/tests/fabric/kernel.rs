@@ -5,7 +5,7 @@ use tributary_daemon::node::{KernelOptions, NodeError};
 use tributary_wire::Datatype;
 use tributary_wire::frame::{Message, Shape};
 
-use crate::common::{End, Job, eventually, guarded, metric, part, to_bytes};
+use crate::common::{End, Job, eventually, guarded, hosts, metric, part, to_bytes};
 use crate::datagrams::pair;
 
 const TAKEN: &str = "tributary_node_kernel_taken_total";
@@ -117,6 +117,23 @@ fn a_member_that_leaves_its_sibling_waiting_is_noticed() {
         two.member.say(Message::Leave, &[]);
         let end = one.member.receive().err();
         assert!(matches!(end, Some(End::Aborted(_))), "its sibling left in the middle: {end:?}");
+    });
+}
+
+#[test]
+fn who_is_late_is_known_inside_the_kernel() {
+    guarded(|| {
+        let Some(fabric) = fabric() else { return };
+        let job = Job::admit(&fabric);
+        let [mut one, mut two] = pair(&fabric, &job);
+        one.ask(0, 1.0);
+        let waiting = || fabric.status().groups[0].waiting.clone();
+        eventually("the late host is known", || {
+            waiting().is_some_and(|it| it.hosts == hosts(2)[1..] && it.operation == Some(1))
+        });
+        assert_eq!(count(&fabric, "tributary_node_requests_total"), 0.0, "no process has it");
+        two.ask(0, 2.0);
+        eventually("nobody is late", || waiting().is_none());
     });
 }
 

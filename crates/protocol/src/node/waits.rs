@@ -40,6 +40,20 @@ pub enum WaitsFor {
     },
 }
 
+impl Wait {
+    /// Whether it is for an earlier part than another wait of the group.
+    #[must_use]
+    pub fn is_before(&self, other: &Self) -> bool {
+        match (self.for_what, other.for_what) {
+            (WaitsFor::Operation { part: own, .. }, WaitsFor::Operation { part: others, .. }) => {
+                (1..1 << 31).contains(&others.wrapping_sub(own))
+            }
+            (WaitsFor::Members, WaitsFor::Operation { .. }) => true,
+            (_, WaitsFor::Members) => false,
+        }
+    }
+}
+
 impl Node {
     /// What its groups wait for now, one by one. Costs a few slots' reading for each group.
     pub fn waits(&self) -> impl Iterator<Item = Wait> + '_ {

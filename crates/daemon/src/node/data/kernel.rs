@@ -1,10 +1,11 @@
 //! Frames for the machine, where a program inside the kernel takes some of them before.
 
+use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr, SocketAddrV4};
 use std::time::Instant;
 
 use tributary_kernel_path::{Arrival, DatagramPath};
-use tributary_protocol::node::{FrameError, Node, PortId};
+use tributary_protocol::node::{FrameError, Node, PortId, Wait};
 use tributary_wire::GroupId;
 
 use super::DataLoop;
@@ -52,6 +53,19 @@ impl DataLoop {
         if let Some(group) = self.machine.group_of_child(port) {
             self.offer_to_kernel(group);
         }
+    }
+
+    /// What groups wait for, in the machine and in the kernel; one wait a group.
+    pub(super) fn waits(&self) -> impl Iterator<Item = Wait> {
+        let mut waits: HashMap<GroupId, Wait> =
+            self.machine.waits().map(|wait| (wait.group, wait)).collect();
+        for wait in self.kernel.iter().flat_map(|kernel| kernel.handover.waits(&self.machine)) {
+            match waits.get(&wait.group) {
+                Some(known) if !wait.is_before(known) => {}
+                _ => drop(waits.insert(wait.group, wait)),
+            }
+        }
+        waits.into_values()
     }
 
     /// A group is gone.

@@ -75,3 +75,15 @@ fn a_stream_waits_for_requests_and_for_chunks() {
     put(&mut node, 0, edge(0), stream_chunk(1, 0)).unwrap();
     assert_eq!(missing(&node).map(|(_, missing)| missing), Some(vec![1]));
 }
+
+#[test]
+fn the_earlier_of_two_waits_is_known_also_where_numbers_wrap() {
+    let wait = |for_what| Wait { group: GROUP, epoch: EPOCH, for_what, missing: vec![] };
+    for number in 0..300 {
+        let (one, next) = (wait(operation(number)), wait(operation(number + 1)));
+        assert!(one.is_before(&next) && !next.is_before(&one) && !one.is_before(&one));
+        assert!(
+            wait(WaitsFor::Members).is_before(&one) && !one.is_before(&wait(WaitsFor::Members))
+        );
+    }
+}
