@@ -8,6 +8,7 @@ import argparse
 import os
 import pathlib
 import re
+import signal
 import subprocess
 import sys
 import tempfile
@@ -111,6 +112,32 @@ def check_changes(page, fabric):
     print("page: a dead node goes, a drained one is marked")
 
 
+def ranks_of(fabric):
+    """The processes of the job's ranks."""
+    own = f"TRIBUTARY_TOKEN_FILE={fabric.token_file}".encode()
+    for process in pathlib.Path("/proc").iterdir():
+        try:
+            words = (process / "cmdline").read_bytes().split(b"\0")
+            if words[0].endswith(b"python") and own in (process / "environ").read_bytes().split(b"\0"):
+                yield int(process.name)
+        except (OSError, IndexError):
+            continue  # it is none, or has ended
+
+
+def check_late(page, fabric):
+    """A rank that is stopped is late, and its host is named where its groups are."""
+    late = page.locator("#groups tbody tr td:nth-child(9)").filter(has_text="#")
+    expect(late).to_have_count(0, timeout=TIMEOUT_MS)
+    rank = next(ranks_of(fabric))
+    os.kill(rank, signal.SIGSTOP)
+    try:
+        expect(late.first).to_have_text(re.compile(r"#\d+ \(\d+ s\)$"), timeout=TIMEOUT_MS)
+    finally:
+        os.kill(rank, signal.SIGCONT)
+    expect(late).to_have_count(0, timeout=TIMEOUT_MS)
+    print("page: who is late is named")
+
+
 def check_reach(page):
     """The page's policy keeps it from asking anybody else."""
     outcome = page.evaluate("fetch('http://127.0.0.2:9/').then(() => 'reached', (error) => String(error))")
@@ -152,6 +179,7 @@ def watch(playwright, fabric, options):
     if options.screenshot:
         page.wait_for_timeout(2000)
         page.screenshot(path=options.screenshot)
+    check_late(page, fabric)
     check_changes(page, fabric)
     assert not complaints and not strangers, (complaints, strangers)
     check_reach(page)
