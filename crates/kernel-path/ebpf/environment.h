@@ -16,8 +16,9 @@ typedef long long s64;
 #define UNUSED __attribute__((unused))
 #define NOINLINE static __attribute__((noinline))
 
-/* What becomes of a packet (linux/pkt_cls.h). */
-enum verdict { VERDICT_PASS = 0, VERDICT_DROP = 2 };
+/* What becomes of a packet (linux/bpf.h, `enum tcx_action_base`). What is passed goes to the next program at
+ * the interface, which may be another node's, and then to the host. */
+enum verdict { VERDICT_PASS = -1, VERDICT_DROP = 2 };
 
 #ifdef USER_SPACE
 

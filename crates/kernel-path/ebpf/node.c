@@ -17,7 +17,17 @@ INLINE struct place *place_of(const struct frame *frame)
 	return place && place->is_on ? place : 0;
 }
 
-/* Whether a request shows the child's capability, and comes from the child to this node. */
+/* Whether a request is for this node. Others are on their way to other nodes, of the same group perhaps. */
+INLINE int is_for_this_node(const struct packet_head *in, const struct place *place)
+{
+	u32 child = in->frame.child;
+	const struct edge *edge =
+		&place->edges[child < place->children ? child & (CHILDREN_MAX - 1) : 0];
+
+	return in->envelope.target == edge->own_address && in->envelope.target_port == edge->own_port;
+}
+
+/* Whether a request shows the child's capability, and comes from the child. */
 INLINE int is_of_child(const struct packet_head *in, const struct edge *edge)
 {
 	/* Without a branch, so that time tells nothing about a wrong capability. */
@@ -25,8 +35,7 @@ INLINE int is_of_child(const struct packet_head *in, const struct edge *edge)
 			 (in->frame.capability[1] ^ edge->capability[1]);
 
 	return !difference && in->envelope.source == edge->peer_address &&
-	       in->envelope.source_port == edge->peer_port &&
-	       in->envelope.target == edge->own_address && in->envelope.target_port == edge->own_port;
+	       in->envelope.source_port == edge->peer_port;
 }
 
 /* Whether the program takes such a segment. What is wrong with any other, the process says. */
@@ -157,7 +166,7 @@ SECTION("classifier") int aggregate(struct packet *packet)
 	if (!work || !counters || !read_head(packet, work))
 		return VERDICT_PASS;
 	place = place_of(&work->in.frame);
-	if (!place)
+	if (!place || !is_for_this_node(&work->in, place))
 		return VERDICT_PASS;
 	child = work->in.frame.child;
 	if (child >= place->children || child >= CHILDREN_MAX ||

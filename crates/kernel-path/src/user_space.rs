@@ -139,7 +139,7 @@ impl UserSpace {
         // memory and the listener outlive the call.
         let verdict = unsafe { kernel_path_run(world, &raw mut packet) };
         let verdict = match verdict {
-            0 => Verdict::Pass,
+            -1 => Verdict::Pass,
             2 => Verdict::Drop,
             7 => Verdict::Redirect,
             other => panic!("the program says {other}"),

@@ -121,6 +121,26 @@ fn a_member_that_leaves_its_sibling_waiting_is_noticed() {
 }
 
 #[test]
+fn each_node_at_an_interface_takes_its_own() {
+    guarded(|| {
+        let (Some(first), Some(second)) = (fabric(), fabric()) else { return };
+        for fabric in [&first, &second] {
+            let job = Job::admit(fabric);
+            let [mut one, mut two] = pair(fabric, &job);
+            for round in 0..20 {
+                one.ask(round, 1.0);
+                two.ask(round, 2.0);
+                for member in [&mut one, &mut two] {
+                    assert_eq!(member.receive_sum(round).1, to_bytes(&[3.0]));
+                }
+            }
+            eventually("the counters", || count(fabric, RESULTS) == 20.0);
+            assert_eq!(count(fabric, "tributary_node_requests_total"), 0.0, "no process has any");
+        }
+    });
+}
+
+#[test]
 fn who_is_late_is_known_inside_the_kernel() {
     guarded(|| {
         let Some(fabric) = fabric() else { return };
