@@ -7,6 +7,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use serde::Serialize;
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Interval, MissedTickBehavior, interval, sleep, timeout};
 use tributary_wire::NodeId;
@@ -252,13 +253,8 @@ impl Surveyor<'_> {
 
     async fn tell(&mut self) -> Result<(), SessionError> {
         let waits = self.waits.borrow_and_update().clone();
-        match self.caller.post(&self.path, &waits).await {
-            Ok(answer) => drop_body(answer).await,
-            // A manager that is older does not ask who is late.
-            Err(CallError::Refused { refusal, .. }) if refusal.code == RefusalCode::NotFound => {}
-            Err(error) => return Err(error.into()),
-        }
-        Ok(())
+        // A manager that is older does not ask who is late.
+        post_if_known(&mut self.caller, &self.path, &waits).await.map(drop)
     }
 }
 
@@ -311,17 +307,26 @@ impl Reporter {
 
     async fn tell_counts(&mut self, activity: &Activity) -> Result<(), SessionError> {
         let path = format!("/v1/nodes/{}/counts", self.node);
-        match self.caller.post(&path, &activity.counts()).await {
-            Ok(answer) => drop_body(answer).await,
-            // The manager is older than this call. If it has lost the node instead, it says so when it is told of
-            // events.
-            Err(CallError::Refused { refusal, .. }) if refusal.code == RefusalCode::NotFound => {
-                self.takes_counts = false;
-            }
-            Err(error) => return Err(error.into()),
-        }
+        self.takes_counts = post_if_known(&mut self.caller, &path, &activity.counts()).await?;
         Ok(())
     }
+}
+
+/// Posts what managers that are older than the call refuse; `false` if this one is. If it has lost the node instead, it
+/// says so when it is told of events.
+async fn post_if_known(
+    caller: &mut Caller,
+    path: &str,
+    body: &impl Serialize,
+) -> Result<bool, SessionError> {
+    match caller.post(path, body).await {
+        Ok(answer) => drop_body(answer).await,
+        Err(CallError::Refused { refusal, .. }) if refusal.code == RefusalCode::NotFound => {
+            return Ok(false);
+        }
+        Err(error) => return Err(error.into()),
+    }
+    Ok(true)
 }
 
 fn every(period: Duration) -> Interval {
