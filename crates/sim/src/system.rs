@@ -100,6 +100,21 @@ pub struct System<D: Data> {
     site: Option<Site>,
 }
 
+/// The terms of a group on a preset's aggregation nodes.
+///
+/// # Errors
+/// [`SystemError::NoAggregation`].
+pub fn group_terms(preset: &Preset, multicast: bool) -> Result<Terms, SystemError> {
+    let Some(nodes) = &preset.aggregation else {
+        return Err(SystemError::NoAggregation(preset.name.clone()));
+    };
+    Ok(Terms {
+        osos: nodes.osos.count().min(preset.tree.osos.count()) as u16,
+        payload_max_bytes: nodes.payload_max.bytes() as u32,
+        multicast,
+    })
+}
+
 impl<D: Data> System<D> {
     /// An idle system. `osos_per_job` bounds the outstanding operations of the only job's groups.
     ///

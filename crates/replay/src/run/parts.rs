@@ -8,8 +8,8 @@ use tributary_sim::engine::Picos;
 use tributary_sim::fabric::Vertex;
 use tributary_sim::measure::HostMemory;
 use tributary_sim::preset::Preset;
-use tributary_sim::system::{System, SystemError};
-use tributary_sim::world::{MemberId, NoPayload, ProcessId, RankId, SetupError, Team, Terms};
+use tributary_sim::system::{System, SystemError, group_terms};
+use tributary_sim::world::{MemberId, NoPayload, ProcessId, RankId, SetupError, Team};
 use tributary_workload::{Call, Workload};
 
 use super::between::Between;
@@ -157,14 +157,7 @@ impl Parts {
         multicast: bool,
         system: &mut System<NoPayload>,
     ) -> Result<(), SystemError> {
-        let Some(nodes) = &preset.aggregation else {
-            return Err(SystemError::NoAggregation(preset.name.clone()));
-        };
-        let terms = Terms {
-            osos: nodes.osos.count().min(preset.tree.osos.count()) as u16,
-            payload_max_bytes: nodes.payload_max.bytes() as u32,
-            multicast,
-        };
+        let terms = group_terms(preset, multicast)?;
         match system.form(placed, terms) {
             Ok(members) => {
                 for ((_, place), member) in places(number, members.len()).zip(&members) {

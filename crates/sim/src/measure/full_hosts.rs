@@ -8,8 +8,8 @@ use super::tree::PAUSE;
 use super::{Samples, tuned};
 use crate::engine::Picos;
 use crate::preset::Preset;
-use crate::system::{System, SystemError, SystemPlan};
-use crate::world::{HostCollective, MemberId, NoPayload, RunError, Team, Terms};
+use crate::system::{System, SystemError, SystemPlan, group_terms};
+use crate::world::{HostCollective, MemberId, NoPayload, RunError, Team};
 
 /// The inter-host method: how leaders of different hosts combine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -93,14 +93,7 @@ impl FullHosts {
             .collect();
         let leaders = match self.inter_host {
             InterHost::Tree { multicast } => {
-                let Some(nodes) = &preset.aggregation else {
-                    return Err(SystemError::NoAggregation(preset.name.clone()));
-                };
-                let terms = Terms {
-                    osos: nodes.osos.count().min(preset.tree.osos.count()) as u16,
-                    payload_max_bytes: nodes.payload_max.bytes() as u32,
-                    multicast,
-                };
+                let terms = group_terms(preset, multicast)?;
                 Leaders::Members(system.form(&processes, terms)?)
             }
             InterHost::HostBased | InterHost::Dpml => Leaders::Teams(
