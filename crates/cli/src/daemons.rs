@@ -9,7 +9,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 use tributary_daemon::certificate_pem;
 use tributary_daemon::limits;
-use tributary_daemon::manager::{Manager, ManagerOptions};
+use tributary_daemon::manager::{Manager, ManagerOptions, load_tenants};
 use tributary_daemon::node::{KernelOptions, KernelState, Node, NodeLimits, NodeOptions};
 use tributary_daemon::shutdown::Shutdown;
 use tributary_daemon::token::{CreateTokenError, Token};
@@ -24,8 +24,14 @@ use crate::usage::UsageError;
 /// Serves as the manager until a signal asks to stop.
 pub(crate) fn manager(flags: ManagerFlags) -> anyhow::Result<ExitCode> {
     raise_open_files()?;
+    let token = load_token(&flags.token_file)?;
     let options = ManagerOptions {
-        token: load_token(&flags.token_file)?,
+        tenants: match &flags.tenants {
+            Some(file) => load_tenants(file, &token)
+                .map_err(|error| UsageError::new("--tenants", "", error.to_string()))?,
+            None => Vec::new(),
+        },
+        token,
         fabric: flags.topology.as_deref().map_or_else(|| Ok(Fabric::new()), read_fabric)?,
         config: ManagerConfig {
             multicast: flags.multicast,

@@ -8,7 +8,7 @@ use std::process::ExitCode;
 
 use tributary_client::manager::{ManagerClient, ManagerError};
 use tributary_wire::control::{
-    DrainRequest, Drained, GroupStatus, NodeStatus, Status, WaitingStatus,
+    DrainRequest, Drained, GroupStatus, NodeStatus, Share, Status, TenantStatus, WaitingStatus,
 };
 
 use crate::flags::{DrainFlags, FabricFlags, ManagerAddressFlags, OpenFlags, StatusFlags};
@@ -129,16 +129,17 @@ fn tables_of(status: &Status) -> String {
     }
     tables::right(&mut nodes, 4..7);
     section(&mut text, "nodes", status.nodes.len(), &nodes);
-    let mut jobs = tables::plain(["job", "name", "processes", "groups"]);
+    let mut jobs = tables::plain(["job", "name", "tenant", "processes", "groups"]);
     for job in &status.jobs {
         jobs.add_row([
             job.job.to_string(),
             job.name.clone(),
+            job.tenant.clone().unwrap_or_else(|| "-".to_owned()),
             job.processes.to_string(),
             job.groups.to_string(),
         ]);
     }
-    tables::right(&mut jobs, 2..4);
+    tables::right(&mut jobs, 3..5);
     section(&mut text, "jobs", status.jobs.len(), &jobs);
     let mut groups = tables::plain(["group", "epoch", "job", "label", "osos", "nodes"]);
     for group in &status.groups {
@@ -153,7 +154,24 @@ fn tables_of(status: &Status) -> String {
     }
     tables::right(&mut groups, 4..6);
     section(&mut text, "groups", status.groups.len(), &groups);
+    if !status.tenants.is_empty() {
+        section(&mut text, "tenants", status.tenants.len(), &tenants_of(&status.tenants));
+    }
     text
+}
+
+/// What tenants hold of what they may hold.
+fn tenants_of(tenants: &[TenantStatus]) -> comfy_table::Table {
+    let mut table = tables::plain(["tenant", "jobs", "groups", "osos_on_a_node", "streams"]);
+    let text = |share: Share| match share.max {
+        Some(max) => format!("{} of {max}", share.used),
+        None => share.used.to_string(),
+    };
+    for TenantStatus { name, jobs, groups, osos, streams } in tenants {
+        table.add_row([name.clone(), text(*jobs), text(*groups), text(*osos), text(*streams)]);
+    }
+    tables::right(&mut table, 1..5);
+    table
 }
 
 /// The groups that wait, with their jobs, and who is late.
@@ -327,6 +345,7 @@ mod tests {
                 ],
                 waiting: None,
             }],
+            tenants: Vec::new(),
         }
     }
 

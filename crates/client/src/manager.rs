@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use encrypted::Encrypting;
-use tributary_transport::tls::{TlsError, client_config};
+use tributary_transport::tls::TlsError;
 use tributary_transport::token::Token;
 use tributary_wire::control::{
     DrainRequest, Drained, GroupGrant, GroupRequest, JobAdmission, JobRequest, PageCode, Refusal,
@@ -101,7 +101,7 @@ impl ManagerClient {
             .timeout_recv_response(Some(ANSWER_TIMEOUT))
             .http_status_as_error(false)
             .build();
-        let encrypting = Encrypting { config: client_config(&token), timeout: ANSWER_TIMEOUT };
+        let encrypting = Encrypting::new(&token, ANSWER_TIMEOUT);
         let connector = ().chain(TcpConnector::default()).chain(encrypting);
         Ok(Self {
             address: address.to_owned(),

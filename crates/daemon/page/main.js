@@ -49,6 +49,7 @@ const groups = new Table(byId("groups"), [
 const jobs = new Table(byId("jobs"), [
   { title: "job", right: true, value: (row) => row.job },
   { title: "name", value: (row) => row.name },
+  { title: "tenant", value: (row) => row.tenant ?? "" },
   { title: "processes", right: true, value: (row) => row.processes },
   { title: "groups", right: true, value: (row) => row.groups },
 ], (row) => row.job);

@@ -158,6 +158,7 @@ impl Fabric {
         let token = Token::create(&token_file)?;
         let manager = ManagerOptions {
             token: token.clone(),
+            tenants: Vec::new(),
             fabric: two_level(options.leaves, &host_names(options.hosts))?,
             config: options.manager_limits.clone(),
             late_after: None,

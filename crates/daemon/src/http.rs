@@ -2,6 +2,7 @@
 //!
 //! Knows nothing of the paths that it serves.
 
+pub(crate) mod access;
 pub(crate) mod answer;
 mod certificate;
 mod scheme;
@@ -13,11 +14,9 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::Router;
-use axum::extract::{Request, State};
-use axum::http::header;
-use axum::middleware::{Next, from_fn_with_state};
-use axum::response::{IntoResponse, Response};
+use axum::extract::Request;
+use axum::middleware::from_fn_with_state;
+use axum::{Extension, Router};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -31,9 +30,9 @@ pub use certificate::certificate_pem;
 
 use crate::liveness::watch_host;
 use crate::shutdown::Shutdown;
+use access::{Access, Place, authorize};
 use answer::Refused;
 use scheme::Scheme;
-use tributary_transport::token::Token;
 
 /// Limits of connections.
 #[derive(Clone, Copy, Debug)]
@@ -52,7 +51,7 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 /// Timeout of the graceful close of all connections when the daemon stops.
 const GRACEFUL_CLOSE_WITHIN: Duration = Duration::from_secs(2);
 
-/// A router whose calls need the token.
+/// A router whose calls need a token.
 #[derive(Clone)]
 pub(crate) struct Guarded {
     calls: Router,
@@ -61,14 +60,14 @@ pub(crate) struct Guarded {
 }
 
 impl Guarded {
-    /// Requires the token for every path, including unknown ones, and TLS from clients on other
-    /// hosts.
-    pub(crate) fn new(router: Router, token: Token) -> Self {
-        let tls = TlsAcceptor::from(certificate::server_config(&token));
+    /// Requires a known token for every path, including unknown ones, and TLS from clients on other
+    /// hosts. Requests then say who calls, as a [`tributary_protocol::manager::Caller`].
+    pub(crate) fn new(router: Router, access: Access) -> Self {
+        let tls = TlsAcceptor::from(certificate::server_config(&access));
         let calls = router
             .fallback(not_found)
             .method_not_allowed_fallback(not_found)
-            .layer(from_fn_with_state(Arc::new(token), authorize));
+            .layer(from_fn_with_state(Arc::new(access), authorize));
         Self { calls, exposed: scheme::exposed_router(), tls }
     }
 
@@ -82,21 +81,6 @@ impl Guarded {
 async fn not_found(request: Request) -> Refused {
     let (method, path) = (request.method(), request.uri().path());
     Refused::new(RefusalCode::NotFound, format!("no such call: {method} {path}"))
-}
-
-/// Refuses every request without the token, whatever the path.
-async fn authorize(State(token): State<Arc<Token>>, request: Request, next: Next) -> Response {
-    let shown = request.headers().get(header::AUTHORIZATION).map(|value| value.as_bytes());
-    let shown = shown.and_then(|value| value.strip_prefix(b"Bearer "));
-    if shown.is_some_and(|shown| token.matches(shown)) {
-        return next.run(request).await;
-    }
-    let refused = Refused::new(
-        RefusalCode::Unauthorized,
-        "this daemon asks for its token: authorization: Bearer TOKEN (see TRIBUTARY_TOKEN_FILE)",
-    );
-    let scheme = [(header::WWW_AUTHENTICATE, "Bearer")];
-    (scheme, refused).into_response()
 }
 
 /// Serves `guarded` on `listener` until asked to stop, then closes gracefully.
@@ -213,6 +197,7 @@ async fn serve_requests(
     head_within: Duration,
     shutdown: &Shutdown,
 ) {
+    let router = router.layer(Extension(Place::default()));
     let connection = hyper::server::conn::http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(head_within)

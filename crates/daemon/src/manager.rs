@@ -10,21 +10,25 @@ mod metrics;
 mod routes;
 mod service;
 mod stream;
+mod tenants;
 mod watching;
 
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::middleware::from_fn;
 use tokio::net::TcpListener;
-use tributary_protocol::manager::ManagerConfig;
+use tributary_protocol::manager::{Caller, ManagerConfig};
 use tributary_topology::Fabric;
 use tributary_wire::control::Status;
 
 use crate::http;
+use crate::http::access::{Access, operator_only};
 use crate::page::{self, Visitors};
 use crate::shutdown::Shutdown;
 use service::Service;
+pub use tenants::{Tenant, TenantsError, load_tenants};
 use tributary_transport::token::Token;
 
 /// Interval at which the manager checks its deadlines and whether ticks to nodes are due.
@@ -33,8 +37,10 @@ const TICK_INTERVAL: Duration = Duration::from_millis(250);
 /// Options of a manager.
 #[derive(Debug)]
 pub struct ManagerOptions {
-    /// The token that every caller must present.
+    /// The operator's token: nodes and people who run the fabric present it, and jobs may.
     pub token: Token,
+    /// Who may have jobs besides.
+    pub tenants: Vec<Tenant>,
     /// The fabric; empty without a topology file.
     pub fabric: Fabric,
     /// Limits.
@@ -55,7 +61,7 @@ pub enum ManagerError {
 
 /// A manager that does not serve yet.
 pub struct Manager {
-    token: Token,
+    access: Access,
     service: Arc<Service>,
     visitors: Arc<Visitors>,
     shutdown: Shutdown,
@@ -69,7 +75,7 @@ impl Watch {
     /// The fabric now.
     #[must_use]
     pub fn status(&self) -> Status {
-        self.0.status()
+        self.0.status(&Caller::Operator)
     }
 }
 
@@ -79,11 +85,14 @@ impl Manager {
     /// # Errors
     /// If the kernel gives no random bytes.
     pub fn new(options: ManagerOptions, shutdown: Shutdown) -> Result<Self, ManagerError> {
-        let ManagerOptions { token, fabric, config, late_after } = options;
+        let ManagerOptions { token, tenants, fabric, config, late_after } = options;
+        let limits = tenants.iter().map(|tenant| (tenant.name.clone(), tenant.limits)).collect();
+        let config = ManagerConfig { tenants: limits, ..config };
+        let access = Access::new(token, tenants.into_iter().map(|it| (it.name, it.token)));
         let service = Service::new(config, fabric, late_after, shutdown.clone())
             .map_err(ManagerError::NoEntropy)?;
         let visitors = Visitors::new().map_err(ManagerError::NoEntropy)?;
-        Ok(Self { token, service: Arc::new(service), visitors: Arc::new(visitors), shutdown })
+        Ok(Self { access, service: Arc::new(service), visitors: Arc::new(visitors), shutdown })
     }
 
     /// Gives access to its status from within this process.
@@ -107,8 +116,11 @@ impl Manager {
         };
         let page =
             page::router(Arc::clone(&self.visitors), routes::events(Arc::clone(&self.service)));
-        let router = routes::router(self.service).merge(routes::codes(self.visitors));
-        let calls = http::Guarded::new(router, self.token).beside(page);
+        let operators = routes::of_the_operator(Arc::clone(&self.service))
+            .merge(routes::codes(self.visitors))
+            .route_layer(from_fn(operator_only));
+        let router = routes::of_jobs(self.service).merge(operators);
+        let calls = http::Guarded::new(router, self.access).beside(page);
         http::serve(listener, calls, &self.shutdown).await;
         ending.abort();
         ticking.abort();

@@ -332,7 +332,8 @@ fn metrics_calls(registry: &Registry, kernel: KernelMeters, token: Token) -> htt
         kernel.publish();
         handle.render()
     });
-    http::Guarded::new(axum::Router::new().route("/metrics", render), token)
+    let access = http::access::Access::new(token, []);
+    http::Guarded::new(axum::Router::new().route("/metrics", render), access)
 }
 
 /// Binds the datagram socket to the address of the links and, if it is free, to the same port

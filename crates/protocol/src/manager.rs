@@ -20,12 +20,14 @@ mod config;
 mod error;
 mod events;
 mod groups;
+mod holders;
 mod jobs;
 mod nodes;
 mod plan;
 mod secrets;
 mod status;
 mod streams;
+mod tenants;
 #[cfg(test)]
 mod tests;
 mod waits;
@@ -50,7 +52,9 @@ use secrets::Secrets;
 use streams::{Placement, StreamTrees};
 
 pub use config::{ManagerConfig, MulticastRange};
-pub use error::{AdmitError, DrainError, EventError, GroupError, RegisterError};
+pub use error::{AdmitError, DrainError, EventError, GroupError, RegisterError, TenantResource};
+pub use holders::Holders;
+pub use tenants::{Caller, TenantLimits};
 pub use waits::LateGroup;
 
 /// Names one pending [`Manager::request_group`] until its decision; never repeats.
@@ -188,12 +192,16 @@ impl Manager {
         }
     }
 
-    /// Admits a job, or gives one that was admitted another lease of its place.
+    /// Admits a job of `owner`, or gives one that was admitted another lease of its place.
     ///
     /// # Errors
     /// [`AdmitError`]; nothing changes.
-    pub fn admit_job(&mut self, request: JobRequest) -> Result<JobAdmission, AdmitError> {
-        self.jobs.admit(&self.config, request, &mut self.secrets)
+    pub fn admit_job(
+        &mut self,
+        owner: &Caller,
+        request: JobRequest,
+    ) -> Result<JobAdmission, AdmitError> {
+        self.jobs.admit(&self.config, owner, request, &mut self.secrets)
     }
 
     /// One of a job's leases has ended. With the last, the job has: its groups and pending requests are removed.
@@ -225,7 +233,8 @@ impl Manager {
             self.nodes.reserve(member.node, plan.grant.osos);
         }
         if let Some(stream) = plan.terms().stream {
-            self.stream_trees.take(self.placement, stream.tree);
+            let owner = self.jobs.owner(job).clone();
+            self.stream_trees.take(self.placement, &owner, stream.tree);
         }
         self.tickets += 1;
         let ticket = RequestTicket(self.tickets);
@@ -289,9 +298,12 @@ impl Manager {
     ) -> Result<(Plan, Vec<groups::Member>), GroupError> {
         self.jobs.check_secret(job, request.secret)?;
         plan::check_request(&self.config, request)?;
+        let owner = self.jobs.owner(job).clone();
         if self.groups.len() >= self.config.groups_max as usize {
-            return Err(GroupError::TooManyGroups { max: self.config.groups_max });
+            let holders = self.holders(&owner, self.groups.iter().map(|(_, group)| (group.job, 1)));
+            return Err(GroupError::TooManyGroups { max: self.config.groups_max, holders });
         }
+        self.check_groups(&owner)?;
         let osos = request.osos.min(self.config.osos_per_group_max);
         if let Some(max) = self.config.osos_per_job_max {
             let has = max.saturating_sub(self.groups.osos_of(job));
@@ -300,14 +312,15 @@ impl Manager {
             }
         }
         let tree = GroupTree::build(self.tree(), &request.hosts)?;
-        let payload_max_bytes = self.nodes.check(&tree, osos, request.payload_max_bytes)?;
+        let members = groups::members(&tree, &self.nodes, &request.hosts);
+        self.check_osos(&owner, &members, osos)?;
+        let payload_max_bytes = self.nodes.payload_max_bytes(&tree, request.payload_max_bytes);
         let (group, epoch) = self
             .groups
             .next_incarnation(self.config.first_epoch)
             .ok_or(GroupError::EpochsUsedUp)?;
-        let stream = request.stream.and_then(|wanted| self.plan_stream(&tree, wanted));
+        let stream = request.stream.and_then(|wanted| self.plan_stream(&owner, &tree, wanted));
         let terms = plan::Terms { group, epoch, osos, payload_max_bytes, stream };
-        let members = groups::members(&tree, &self.nodes, &request.hosts);
         let records = members.iter().map(|it| self.jobs.record(job, &request.label, it)).collect();
         let plan = Plan::draw(
             terms,
@@ -323,9 +336,17 @@ impl Manager {
 
     /// Stream terms that every node of the tree can serve, no wider than requested. A group without
     /// streams sends long vectors in segments.
-    fn plan_stream(&self, tree: &GroupTree, wanted: StreamTerms) -> Option<StreamInstall> {
+    fn plan_stream(
+        &self,
+        owner: &Caller,
+        tree: &GroupTree,
+        wanted: StreamTerms,
+    ) -> Option<StreamInstall> {
         let capacity = self.nodes.stream_capacity(tree, wanted)?;
-        let number = self.stream_trees.number(self.placement, capacity.trees)?;
+        if !self.may_stream(owner) {
+            return None;
+        }
+        let number = self.stream_trees.number(self.placement, owner, capacity.trees)?;
         Some(StreamInstall { tree: number, terms: capacity.terms_max })
     }
 

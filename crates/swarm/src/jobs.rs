@@ -2,7 +2,7 @@
 
 mod leases;
 
-use tributary_protocol::manager::GroupError;
+use tributary_protocol::manager::{Caller, GroupError};
 use tributary_wire::control::{GroupGrant, GroupRequest, JobAdmission, JobPlace, JobRequest};
 
 use super::agenda::Item;
@@ -144,7 +144,9 @@ impl World<'_> {
         };
         let resume = self.jobs[job as usize].place;
         let request = JobRequest { name: format!("job{job}"), processes: 1, resume };
-        let admission = machine.admit_job(request).expect("fewer jobs than the manager takes");
+        let admission = machine
+            .admit_job(&Caller::Operator, request)
+            .expect("fewer jobs than the manager takes");
         let life = self.manager.life;
         let entry = self.job(job);
         entry.place = Some(JobPlace { job: admission.job, secret: admission.secret });

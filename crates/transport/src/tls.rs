@@ -95,15 +95,14 @@ pub fn client_config(token: &Token) -> Arc<ClientConfig> {
         .with_custom_certificate_verifier(expected)
         .with_no_client_auth();
     config.resumption = Resumption::disabled();
-    // The name is the same everywhere, and would tell eavesdroppers what this is.
-    config.enable_sni = false;
     Arc::new(config)
 }
 
-/// The name to give `rustls` for every server.
+/// The name to give `rustls` for a server that holds `token`. It travels in clear, and tells a server with several
+/// tokens which one its client has; it does not help to guess the token any more than the certificate does.
 #[must_use]
-pub fn server_name() -> ServerName<'static> {
-    ServerName::try_from(SERVER_NAME).expect("it is a name")
+pub fn server_name(token: &Token) -> ServerName<'static> {
+    ServerName::try_from(token.identity().public_key().name()).expect("it is a name")
 }
 
 /// The profile: one key exchange, one kind of signature, and one cipher each for processors with

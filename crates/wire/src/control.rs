@@ -100,6 +100,9 @@ pub struct GroupRecord {
     pub parent: Option<String>,
     /// Its children, in reduction order: names of nodes and hosts.
     pub children: Vec<String>,
+    /// The tenant whose job it is; none if it came with the operator's token.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tenant: Option<String>,
 }
 
 /// What a node can stream.
@@ -464,7 +467,7 @@ pub struct Refusal {
 pub enum RefusalCode {
     /// 401: no bearer token, or a wrong one.
     Unauthorized,
-    /// 403: a job's secret is wrong.
+    /// 403: a job's secret is wrong, or the call needs another token.
     Forbidden,
     /// 400: the body is not what the path takes.
     BadRequest,
@@ -478,7 +481,7 @@ pub enum RefusalCode {
     NoTree,
     /// 409: an aggregation node on the tree lacks outstanding operations or radix.
     NodeExhausted,
-    /// 429: a limit of the job or of the manager is reached.
+    /// 429: a limit of the tenant or of the manager is reached.
     LimitReached,
     /// 503: a node did not answer an install in time, or died, failed or was drained meanwhile.
     NodeSilent,
@@ -493,6 +496,34 @@ pub struct Status {
     pub jobs: Vec<JobStatus>,
     /// Granted groups.
     pub groups: Vec<GroupStatus>,
+    /// Tenants, and what they hold; none where only the operator's token is known.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tenants: Vec<TenantStatus>,
+}
+
+/// What one tenant holds of what it may hold.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TenantStatus {
+    /// Its name.
+    pub name: String,
+    /// Jobs that are admitted.
+    pub jobs: Share,
+    /// Groups, those that are being installed included.
+    pub groups: Share,
+    /// Outstanding operations on the aggregation node where it holds most.
+    pub osos: Share,
+    /// Groups that may stream.
+    pub streams: Share,
+}
+
+/// How much is held, and how much may be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Share {
+    /// Held now.
+    pub used: u32,
+    /// Most that may be held; none if there is no limit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max: Option<u32>,
 }
 
 /// One living node.
@@ -522,6 +553,9 @@ pub struct JobStatus {
     pub processes: u32,
     /// Groups it holds.
     pub groups: u32,
+    /// The tenant whose token it came with; none if that was the operator's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tenant: Option<String>,
 }
 
 /// One granted group.

@@ -42,6 +42,11 @@ pub(crate) struct ManagerFlags {
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) topology: Option<PathBuf>,
 
+    /// Tenants, by name, each with a token of its own and limits on what its jobs hold (TOML; see
+    /// docs/operating.md)
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) tenants: Option<PathBuf>,
+
     /// Multicast addresses for groups' results, one a group: the first address, how many, and the
     /// UDP port; without this option there is no multicast
     #[arg(long, value_name = "IP/COUNT:PORT", value_parser = multicast_range)]

@@ -9,17 +9,26 @@ use std::io::{Read, Write};
 use std::sync::Arc;
 use std::time::Duration;
 
+use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, ClientConnection, StreamOwned};
-use tributary_transport::tls::{TlsError, server_name};
+use tributary_transport::tls::{TlsError, client_config, server_name};
+use tributary_transport::token::Token;
 use ureq::unversioned::transport::{
     Buffers, ConnectionDetails, Connector, LazyBuffers, NextTimeout, Transport, TransportAdapter,
 };
 
 /// Encrypts what the connector before it has connected.
 pub(super) struct Encrypting {
-    pub(super) config: Arc<ClientConfig>,
-    /// How long the handshake may take.
-    pub(super) timeout: Duration,
+    config: Arc<ClientConfig>,
+    server_name: ServerName<'static>,
+    timeout: Duration,
+}
+
+impl Encrypting {
+    /// For servers that hold `token`; a handshake may take `timeout`.
+    pub(super) fn new(token: &Token, timeout: Duration) -> Self {
+        Self { config: client_config(token), server_name: server_name(token), timeout }
+    }
 }
 
 impl<In: Transport> Connector<In> for Encrypting {
@@ -32,7 +41,7 @@ impl<In: Transport> Connector<In> for Encrypting {
     ) -> Result<Option<Encrypted>, ureq::Error> {
         let Some(connected) = connected else { return Ok(None) };
         let untrusted = |error: TlsError| ureq::Error::Other(Box::new(error));
-        let mut session = ClientConnection::new(Arc::clone(&self.config), server_name())
+        let mut session = ClientConnection::new(Arc::clone(&self.config), self.server_name.clone())
             .map_err(|error| untrusted(error.into()))?;
         let mut below = TransportAdapter::new(connected.boxed(), Arc::clone(&details.current_time));
         // The kernel answers a connection attempt, but a handshake needs the manager itself, which

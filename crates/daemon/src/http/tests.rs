@@ -7,6 +7,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::task::JoinHandle;
 use tokio_rustls::TlsConnector;
 use tributary_transport::tls;
+use tributary_transport::token::Token;
 use tributary_wire::control::Refusal;
 
 use super::*;
@@ -22,7 +23,8 @@ fn new_token() -> Token {
 }
 
 fn guarded(token: &Token) -> Guarded {
-    Guarded::new(Router::new().route("/here", get(async || "it is")), token.clone())
+    let access = Access::new(token.clone(), []);
+    Guarded::new(Router::new().route("/here", get(async || "it is")), access)
 }
 
 struct Server {
@@ -33,9 +35,13 @@ struct Server {
 
 impl Server {
     async fn start(limits: Limits, token: &Token) -> Self {
+        Self::serve(limits, guarded(token)).await
+    }
+
+    async fn serve(limits: Limits, calls: Guarded) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        let (calls, shutdown) = (guarded(token), Shutdown::new());
+        let shutdown = Shutdown::new();
         let serving = tokio::spawn({
             let shutdown = shutdown.clone();
             async move { serve_within(limits, listener, calls, &shutdown).await }
@@ -63,7 +69,7 @@ async fn encrypt(
     stream: TcpStream,
     token: &Token,
 ) -> io::Result<tokio_rustls::client::TlsStream<TcpStream>> {
-    TlsConnector::from(tls::client_config(token)).connect(tls::server_name(), stream).await
+    TlsConnector::from(tls::client_config(token)).connect(tls::server_name(token), stream).await
 }
 
 async fn ask_over(mut stream: impl AsyncRead + AsyncWrite + Unpin, bearer: &str) -> String {
@@ -74,6 +80,21 @@ async fn ask_over(mut stream: impl AsyncRead + AsyncWrite + Unpin, bearer: &str)
     let mut answer = String::new();
     stream.read_to_string(&mut answer).await.unwrap();
     answer
+}
+
+/// Asks for the one path, and keeps the connection.
+async fn keep_asking_over<S: AsyncRead + AsyncWrite + Unpin>(
+    mut stream: S,
+    bearer: &str,
+) -> (S, String) {
+    let request =
+        format!("GET /here HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {bearer}\r\n\r\n");
+    stream.write_all(request.as_bytes()).await.unwrap();
+    let mut answer = Vec::new();
+    while !answer.ends_with(b"it is") {
+        answer.push(stream.read_u8().await.unwrap());
+    }
+    (stream, String::from_utf8(answer).unwrap())
 }
 
 /// Waits for the other side to close.
@@ -102,6 +123,42 @@ fn the_same_token_finds_its_server_and_another_does_not() {
         let stream = encrypt(server.connect().await, &token).await.unwrap();
         let answer = ask_over(stream, other.reveal()).await;
         assert!(answer.starts_with("HTTP/1.1 401 "), "{answer}");
+        server.stop().await;
+    });
+}
+
+#[test]
+fn a_tenant_that_floods_leaves_room_for_others() {
+    run(async {
+        let [operator, flood, quiet] = [new_token(), new_token(), new_token()];
+        let tenants = [("flood".to_owned(), flood.clone()), ("quiet".to_owned(), quiet.clone())];
+        let access = Access::within(operator.clone(), tenants, 2);
+        let router = Router::new().route("/here", get(async || "it is"));
+        let server = Server::serve(LIMITS, Guarded::new(router, access)).await;
+        let mut open = Vec::new();
+        for _ in 0..2 {
+            let stream = encrypt(server.connect().await, &flood).await.unwrap();
+            let (stream, answer) = keep_asking_over(stream, flood.reveal()).await;
+            assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+            open.push(stream);
+        }
+        let refused = server.ask(&flood).await;
+        assert!(refused.starts_with("HTTP/1.1 429 "), "{refused}");
+        assert!(refused.contains("tenant `flood` has 2 connections"), "{refused}");
+        for other in [&quiet, &operator] {
+            assert!(server.ask(other).await.ends_with("it is"));
+        }
+        // A connection has one place, however much is asked over it, and gives it back.
+        let (stream, answer) = keep_asking_over(open.pop().unwrap(), flood.reveal()).await;
+        assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+        drop(stream);
+        let mut answer = server.ask(&flood).await;
+        while answer.starts_with("HTTP/1.1 429 ") {
+            tokio::time::sleep(Duration::from_millis(2)).await;
+            answer = server.ask(&flood).await;
+        }
+        assert!(answer.ends_with("it is"), "{answer}");
+        drop(open);
         server.stop().await;
     });
 }

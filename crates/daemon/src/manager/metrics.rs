@@ -2,7 +2,7 @@
 
 use metrics::Label;
 use tributary_protocol::manager::ManagerStats;
-use tributary_wire::control::Status;
+use tributary_wire::control::{Share, Status};
 
 use crate::metrics::{Meters, Registry, Table};
 
@@ -52,6 +52,19 @@ impl Metrics {
                 "tributary_manager_node_osos_used",
                 "outstanding operations that groups hold",
                 used,
+            );
+        }
+        for tenant in &status.tenants {
+            let set = |name, help, share: Share| {
+                let label = Label::new("tenant", tenant.name.clone());
+                self.registry.gauge(name, help, Some(label)).set(f64::from(share.used));
+            };
+            set("tributary_manager_tenant_jobs", "jobs that a tenant has", tenant.jobs);
+            set("tributary_manager_tenant_groups", "groups that a tenant holds", tenant.groups);
+            set(
+                "tributary_manager_tenant_osos",
+                "outstanding operations of a tenant on the node where it holds most",
+                tenant.osos,
             );
         }
         self.registry.handle().render()

@@ -8,7 +8,8 @@ use axum::extract::{DefaultBodyLimit, Path, State};
 use axum::http::StatusCode;
 use axum::response::Response;
 use axum::routing::{get, post};
-use axum::{Json, Router};
+use axum::{Extension, Json, Router};
+use tributary_protocol::manager::Caller;
 use tributary_wire::control::{Drained, GroupGrant, PageCode, RefusalCode, Status};
 use tributary_wire::{JobId, NodeId};
 
@@ -27,16 +28,24 @@ type Body = Result<Bytes, BytesRejection>;
 type Number = Result<Path<u32>, PathRejection>;
 type Shared = State<Arc<Service>>;
 
-pub(super) fn router(service: Arc<Service>) -> Router {
+/// What jobs call, and whoever has a token.
+pub(super) fn of_jobs(service: Arc<Service>) -> Router {
+    Router::new()
+        .route("/v1/jobs", post(admit))
+        .route("/v1/jobs/{job}/groups", post(request_group))
+        .route("/v1/status", get(status))
+        .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
+        .with_state(service)
+}
+
+/// What nodes call, and whoever runs the fabric.
+pub(super) fn of_the_operator(service: Arc<Service>) -> Router {
     Router::new()
         .route("/v1/nodes", post(register).layer(DefaultBodyLimit::max(OFFER_BYTES_MAX)))
         .route("/v1/nodes/{node}/events", post(take_events))
         .route("/v1/nodes/{node}/waits", post(take_waits))
         .route("/v1/nodes/{node}/counts", post(take_counts))
         .route("/v1/drain", post(drain))
-        .route("/v1/jobs", post(admit))
-        .route("/v1/jobs/{job}/groups", post(request_group))
-        .route("/v1/status", get(status))
         .route("/metrics", get(render_metrics))
         .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
         .with_state(service)
@@ -87,8 +96,12 @@ async fn drain(State(service): Shared, body: Body) -> Result<Json<Drained>, Refu
     Ok(Json(service.drain(&parse(body)?)?))
 }
 
-async fn admit(State(service): Shared, body: Body) -> Result<Response, Refused> {
-    Ok(service.admit(parse(body)?)?)
+async fn admit(
+    State(service): Shared,
+    Extension(caller): Extension<Caller>,
+    body: Body,
+) -> Result<Response, Refused> {
+    Ok(service.admit(&caller, parse(body)?)?)
 }
 
 async fn request_group(
@@ -103,8 +116,8 @@ async fn request_group(
     }
 }
 
-async fn status(State(service): Shared) -> Json<Status> {
-    Json(service.status())
+async fn status(State(service): Shared, Extension(caller): Extension<Caller>) -> Json<Status> {
+    Json(service.status(&caller))
 }
 
 async fn render_metrics(State(service): Shared) -> String {

@@ -10,7 +10,7 @@ use serde::Serialize;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 use tributary_protocol::Time;
 use tributary_protocol::manager::{
-    AdmitError, DrainError, EventError, GroupError, LateGroup, Manager, ManagerConfig,
+    AdmitError, Caller, DrainError, EventError, GroupError, LateGroup, Manager, ManagerConfig,
     RegisterError, RequestTicket,
 };
 use tributary_topology::Fabric;
@@ -196,10 +196,14 @@ impl Service {
     }
 
     /// Admits a job. The open answer is the job's lease.
-    pub(super) fn admit(self: &Arc<Self>, request: JobRequest) -> Result<Response, AdmitError> {
+    pub(super) fn admit(
+        self: &Arc<Self>,
+        caller: &Caller,
+        request: JobRequest,
+    ) -> Result<Response, AdmitError> {
         let (name, is_back) = (request.name.clone(), request.resume.is_some());
         let mut core = self.lock();
-        let admission = core.machine.admit_job(request)?;
+        let admission = core.machine.admit_job(caller, request)?;
         let job = admission.job;
         core.leases_opened += 1;
         let lease = core.leases_opened;
@@ -212,7 +216,7 @@ impl Service {
         // The channel is empty and holds one line.
         let _ = lines.try_send(line(&admission));
         core.leases.insert(lease, lines);
-        tracing::info!(%job, name, is_back, "job admitted");
+        tracing::info!(%job, name, tenant = caller.tenant(), is_back, "job admitted");
         Ok(response)
     }
 
@@ -231,9 +235,10 @@ impl Service {
         Ok(receiver)
     }
 
-    pub(super) fn status(&self) -> Status {
+    /// What `caller` may see of the fabric now.
+    pub(super) fn status(&self, caller: &Caller) -> Status {
         let now = self.now();
-        self.lock().machine.status(now)
+        self.lock().machine.visible_status(now, caller)
     }
 
     /// The metrics as Prometheus text.

@@ -12,6 +12,7 @@ use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::interval;
+use tributary_protocol::manager::Caller;
 use tributary_wire::control::RefusalCode;
 
 use super::service::{Service, WATCHERS_MAX};
@@ -44,7 +45,7 @@ async fn send(service: Arc<Service>, events: Lines, _permit: OwnedSemaphorePermi
             _ = ticks.tick() => {}
             () = service.stopping() => return,
         }
-        let fabric = event("fabric", &service.status());
+        let fabric = event("fabric", &service.status(&Caller::Operator));
         if fabric != sent && events.try_send(fabric.clone()).is_ok() {
             sent = fabric;
         }

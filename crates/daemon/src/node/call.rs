@@ -8,6 +8,7 @@ use hyper::body::{Bytes, Incoming};
 use hyper::client::conn::http1::{SendRequest, handshake};
 use hyper::{Method, Request, Response, StatusCode, header};
 use hyper_util::rt::TokioIo;
+use rustls::pki_types::ServerName;
 use serde::Serialize;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
@@ -43,6 +44,7 @@ pub(super) struct Caller {
     address: String,
     authorization: String,
     tls: TlsConnector,
+    server_name: ServerName<'static>,
     connection: Option<SendRequest<Full<Bytes>>>,
 }
 
@@ -53,6 +55,7 @@ impl Caller {
             address: address.to_owned(),
             authorization: format!("Bearer {}", token.reveal()),
             tls: tls::client_config(token).into(),
+            server_name: tls::server_name(token),
             connection: None,
         }
     }
@@ -114,7 +117,7 @@ impl Caller {
         stream.set_nodelay(true).map_err(unreachable)?;
         watch_host(&stream)
             .map_err(|error| unreachable(std::io::Error::from_raw_os_error(error.code())))?;
-        let stream = self.tls.connect(tls::server_name(), stream).await.map_err(|error| {
+        let stream = self.tls.connect(self.server_name.clone(), stream).await.map_err(|error| {
             CallError::NotTrusted { address: self.address(), source: error.into() }
         })?;
         let (sender, connection) = handshake(TokioIo::new(stream))
@@ -156,6 +159,7 @@ mod tests {
     use tokio::net::TcpListener;
 
     use super::*;
+    use crate::http::access::Access;
     use crate::http::{Guarded, serve};
     use crate::shutdown::Shutdown;
 
@@ -183,7 +187,7 @@ mod tests {
             let (listener, address) = listener().await;
             let token = new_token();
             let router = Router::new().route("/there", post(async || "{}"));
-            let calls = Guarded::new(router, token.clone());
+            let calls = Guarded::new(router, Access::new(token.clone(), []));
             let serving =
                 tokio::spawn(async move { serve(listener, calls, &Shutdown::new()).await });
             let mut caller = Caller::new(&address, &token);

@@ -101,6 +101,7 @@ mod tests {
             level: 0,
             parent: None,
             children: vec!["h0".to_owned()],
+            tenant: None,
         };
         GroupInstall {
             group: GroupId(group),

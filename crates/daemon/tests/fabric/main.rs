@@ -15,3 +15,4 @@ mod ranks;
 mod recovery;
 mod resources;
 mod streams;
+mod tenants;

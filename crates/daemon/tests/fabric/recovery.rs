@@ -5,7 +5,7 @@ use std::path::Path;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use tributary_daemon::manager::{Manager, ManagerOptions};
+use tributary_daemon::manager::{Manager, ManagerOptions, Tenant};
 use tributary_daemon::node::{KernelOptions, Node, NodeLimits, NodeOptions};
 use tributary_daemon::shutdown::Shutdown;
 use tributary_protocol::manager::ManagerConfig;
@@ -25,6 +25,10 @@ pub(crate) struct RunningManager {
 
 impl RunningManager {
     pub(crate) fn start(address: SocketAddr, token: &Token) -> Self {
+        Self::with_tenants(address, token, Vec::new())
+    }
+
+    pub(crate) fn with_tenants(address: SocketAddr, token: &Token, tenants: Vec<Tenant>) -> Self {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let mut listener = None;
         // The address was just left by the manager before.
@@ -36,6 +40,7 @@ impl RunningManager {
         let address = listener.local_addr().unwrap();
         let options = ManagerOptions {
             token: token.clone(),
+            tenants,
             fabric: Fabric::new(),
             config: ManagerConfig::default(),
             late_after: None,
@@ -82,7 +87,7 @@ fn status_at(manager: SocketAddr, token: &Token) -> Status {
     call(manager, Some(token.reveal()), "GET", "/v1/status", "").json()
 }
 
-fn nodes(manager: SocketAddr, token: &Token) -> usize {
+pub(crate) fn nodes(manager: SocketAddr, token: &Token) -> usize {
     status_at(manager, token).nodes.len()
 }
 
@@ -131,7 +136,7 @@ fn groups_go_on_without_a_manager_and_are_known_to_the_next() {
             }
         }
         eventually("nothing is left of it", || {
-            let Status { nodes, jobs, groups } = status_at(address, &token);
+            let Status { nodes, jobs, groups, .. } = status_at(address, &token);
             jobs.is_empty() && groups.is_empty() && nodes.iter().all(|node| node.osos_used == 0)
         });
 

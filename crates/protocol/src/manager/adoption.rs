@@ -28,7 +28,7 @@ impl Manager {
     fn adopt(&mut self, node: NodeId, held: HeldGroup) -> bool {
         // Groups of this manager ended when it lost the node.
         let is_own = self.groups.was_issued(self.config.first_epoch, held.epoch);
-        if is_own || !is_sound(&held) || !self.nodes.has(node, held.osos) {
+        if is_own || !is_sound(&held) || self.nodes.osos_free(node) < u32::from(held.osos) {
             return false;
         }
         if self.groups.at_mut(held.group).is_none() && !self.begin_adoption(&held) {
@@ -85,7 +85,7 @@ impl Manager {
 
 /// Whether a manager can have written this.
 fn is_sound(held: &HeldGroup) -> bool {
-    let GroupRecord { job_name, label, parent, children, .. } = &held.record;
-    let mut texts = [job_name, label].into_iter().chain(parent).chain(children);
+    let GroupRecord { job_name, label, parent, children, tenant, .. } = &held.record;
+    let mut texts = [job_name, label].into_iter().chain(parent).chain(children).chain(tenant);
     held.osos > 0 && !children.is_empty() && texts.all(|text| text.len() <= TEXT_MAX_BYTES)
 }

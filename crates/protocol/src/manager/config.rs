@@ -1,8 +1,12 @@
 //! Configuration of the manager.
 
+use alloc::collections::BTreeMap;
+use alloc::string::String;
 use core::net::{Ipv4Addr, SocketAddrV4};
 
 use tributary_wire::{Epoch, GroupId, JobId};
+
+use super::tenants::TenantLimits;
 
 /// Limits and deadlines of a [`Manager`](super::Manager).
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,6 +28,8 @@ pub struct ManagerConfig {
     pub install_timeout_ns: u64,
     /// Addresses to which groups' results are multicast; none for no multicast.
     pub multicast: Option<MulticastRange>,
+    /// Who may have jobs besides the operator, by name, and how much of the fabric.
+    pub tenants: BTreeMap<String, TenantLimits>,
     /// Whether frames between hosts are authenticated: every group then gets a key of its own.
     pub authenticates_frames: bool,
     /// The first epoch of a group. Managers that follow each other should not use the same ones.
@@ -62,6 +68,7 @@ impl Default for ManagerConfig {
             osos_per_job_max: None,
             install_timeout_ns: 5_000_000_000,
             multicast: None,
+            tenants: BTreeMap::new(),
             authenticates_frames: false,
             first_epoch: Epoch(1),
             first_job: JobId(0),

@@ -1,10 +1,13 @@
 //! Why the manager refuses a request or an event.
 
 use alloc::string::{String, ToString};
+use core::fmt;
 
 use tributary_topology::GroupTreeError;
 use tributary_wire::control::{Refusal, RefusalCode};
 use tributary_wire::{GroupId, JobId, NodeId};
+
+use super::holders::Holders;
 
 /// Why a node was not registered.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -49,14 +52,32 @@ pub enum RegisterError {
 #[non_exhaustive]
 pub enum AdmitError {
     /// The manager is full.
-    #[error("the manager serves {max} jobs already, which is its limit")]
+    #[error(
+        "the manager serves {max} jobs already, which is its limit; try again when one has ended"
+    )]
     TooManyJobs {
+        /// The limit.
+        max: u32,
+    },
+    /// The tenant has as many jobs as it may have.
+    #[error(
+        "tenant `{tenant}` has {max} jobs already, which is its limit; try again when one of them has ended"
+    )]
+    TenantLimit {
+        /// Its name.
+        tenant: String,
         /// The limit.
         max: u32,
     },
     /// It wants a place that another job has.
     #[error("job {job} has another secret: a job that was admitted since has its number")]
     NumberTaken {
+        /// The number.
+        job: JobId,
+    },
+    /// It wants the place of a job that came with another token.
+    #[error("job {job} came with another token, and goes on with that one alone")]
+    OtherToken {
         /// The number.
         job: JobId,
     },
@@ -111,10 +132,33 @@ pub enum GroupError {
         max: u64,
     },
     /// The manager is full.
-    #[error("the manager holds {max} groups already, which is its limit")]
+    #[error(
+        "the manager holds {max} groups already, which is its limit ({holders}); try again when one has ended"
+    )]
     TooManyGroups {
         /// The limit.
         max: u32,
+        /// Who has them.
+        holders: Holders,
+    },
+    /// The tenant would hold more than it may.
+    #[error(
+        "tenant `{tenant}` needs {needs} of {resource}, of which it may hold {max} and has {has} left ({holders}); \
+         they come free when a communicator of such a job is freed, or the job ends"
+    )]
+    TenantLimit {
+        /// Its name.
+        tenant: String,
+        /// What it lacks.
+        resource: TenantResource,
+        /// What the group would cost.
+        needs: u32,
+        /// What is left.
+        has: u32,
+        /// The limit.
+        max: u32,
+        /// Its jobs that hold some.
+        holders: Holders,
     },
     /// The job would hold more than one job may.
     #[error("job {job} needs {needs} outstanding operations, its quota has {has} left")]
@@ -134,7 +178,8 @@ pub enum GroupError {
     Tree(#[from] GroupTreeError),
     /// A node of the tree has too few free OSOs.
     #[error(
-        "aggregation node `{node}` needs {needs} outstanding operations for this group, has {has} free"
+        "aggregation node `{node}` needs {needs} outstanding operations for this group, has {has} free \
+         ({holders}); they come free when a communicator of such a job is freed, or the job ends"
     )]
     NodeExhausted {
         /// The node.
@@ -143,6 +188,8 @@ pub enum GroupError {
         needs: u16,
         /// What it has free.
         has: u32,
+        /// Jobs that hold some.
+        holders: Holders,
     },
     /// A node of the tree would not install the group.
     #[error("aggregation node `{node}` refused the group: {reason}")]
@@ -184,6 +231,30 @@ pub enum GroupError {
         /// The job.
         job: JobId,
     },
+}
+
+/// Something of which a tenant may hold so much.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum TenantResource {
+    /// Groups.
+    Groups,
+    /// Outstanding operations on one aggregation node.
+    Osos {
+        /// The node.
+        node: String,
+    },
+}
+
+impl fmt::Display for TenantResource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Groups => f.write_str("its groups"),
+            Self::Osos { node } => {
+                write!(f, "its outstanding operations on aggregation node `{node}`")
+            }
+        }
+    }
 }
 
 /// Why a node's event was refused. The node is at fault.
@@ -233,7 +304,8 @@ impl AdmitError {
     #[must_use]
     pub fn code(&self) -> RefusalCode {
         match self {
-            Self::TooManyJobs { .. } => RefusalCode::LimitReached,
+            Self::TooManyJobs { .. } | Self::TenantLimit { .. } => RefusalCode::LimitReached,
+            Self::OtherToken { .. } => RefusalCode::Forbidden,
             Self::Name { .. } => RefusalCode::BadRequest,
             Self::NumberTaken { .. } => RefusalCode::NameTaken,
         }
@@ -258,9 +330,10 @@ impl GroupError {
             Self::UnknownJob { .. } | Self::JobEnded { .. } => RefusalCode::NotFound,
             Self::WrongSecret { .. } => RefusalCode::Forbidden,
             Self::OutOfBounds { .. } => RefusalCode::BadRequest,
-            Self::TooManyGroups { .. } | Self::JobQuota { .. } | Self::EpochsUsedUp => {
-                RefusalCode::LimitReached
-            }
+            Self::TooManyGroups { .. }
+            | Self::TenantLimit { .. }
+            | Self::JobQuota { .. }
+            | Self::EpochsUsedUp => RefusalCode::LimitReached,
             Self::NodeExhausted { .. }
             | Self::NodeRefused { .. }
             | Self::Tree(GroupTreeError::RadixExceeded { .. }) => RefusalCode::NodeExhausted,

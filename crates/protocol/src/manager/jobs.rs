@@ -10,8 +10,11 @@ use super::config::{ManagerConfig, TEXT_MAX_BYTES};
 use super::error::{AdmitError, GroupError};
 use super::groups::Member;
 use super::secrets::Secrets;
+use super::tenants::Caller;
 
 pub(super) struct Job {
+    /// Whose token it came with.
+    pub(super) owner: Caller,
     pub(super) name: String,
     pub(super) processes: u32,
     /// None while only its groups are known, by their nodes: its next lease says it.
@@ -31,6 +34,7 @@ impl JobTable {
     pub(super) fn admit(
         &mut self,
         config: &ManagerConfig,
+        owner: &Caller,
         request: JobRequest,
         secrets: &mut Secrets,
     ) -> Result<JobAdmission, AdmitError> {
@@ -39,20 +43,37 @@ impl JobTable {
         if got_bytes > TEXT_MAX_BYTES {
             return Err(AdmitError::Name { got_bytes, max_bytes: TEXT_MAX_BYTES });
         }
-        if self.jobs.len() >= config.jobs_max as usize {
-            return Err(AdmitError::TooManyJobs { max: config.jobs_max });
-        }
         let JobPlace { job, secret } = match resume {
             Some(place) => place,
             None => JobPlace { job: self.free_number(config), secret: secrets.draw() },
         };
-        let entry =
-            self.jobs.entry(job).or_insert(Job { name, processes, secret: None, leases: 0 });
+        if !self.jobs.contains_key(&job) {
+            self.check_room(config, owner)?;
+        }
+        let new = Job { owner: owner.clone(), name, processes, secret: None, leases: 0 };
+        let entry = self.jobs.entry(job).or_insert(new);
+        if entry.owner != *owner {
+            return Err(AdmitError::OtherToken { job });
+        }
         if *entry.secret.get_or_insert(secret) != secret {
             return Err(AdmitError::NumberTaken { job });
         }
         entry.leases += 1;
         Ok(JobAdmission { job, secret, authenticate_frames: config.authenticates_frames })
+    }
+
+    /// Whether there is room for one more job.
+    fn check_room(&self, config: &ManagerConfig, owner: &Caller) -> Result<(), AdmitError> {
+        if self.jobs.len() >= config.jobs_max as usize {
+            return Err(AdmitError::TooManyJobs { max: config.jobs_max });
+        }
+        let Some(tenant) = owner.tenant() else { return Ok(()) };
+        let max = config.tenants.get(tenant).and_then(|limits| limits.jobs);
+        let has = self.jobs.values().filter(|entry| entry.owner == *owner).count();
+        match max.filter(|max| has >= *max as usize) {
+            Some(max) => Err(AdmitError::TenantLimit { tenant: tenant.into(), max }),
+            None => Ok(()),
+        }
     }
 
     /// Numbers wrap after 2^32 jobs; those of living jobs are skipped.
@@ -68,7 +89,7 @@ impl JobTable {
 
     /// What nodes keep of a group of an admitted job.
     pub(super) fn record(&self, job: JobId, label: &str, member: &Member) -> GroupRecord {
-        let Job { name, processes, .. } = &self.jobs[&job];
+        let Job { owner, name, processes, .. } = &self.jobs[&job];
         GroupRecord {
             job,
             job_name: name.clone(),
@@ -77,6 +98,7 @@ impl JobTable {
             level: member.level,
             parent: member.parent.clone(),
             children: member.children.clone(),
+            tenant: owner.tenant().map(String::from),
         }
     }
 
@@ -88,7 +110,8 @@ impl JobTable {
         let has_room = self.jobs.len() < config.jobs_max as usize;
         if has_room {
             let (name, processes) = (record.job_name.clone(), record.processes);
-            self.jobs.insert(record.job, Job { name, processes, secret: None, leases: 0 });
+            let owner = Caller::from(record.tenant.clone());
+            self.jobs.insert(record.job, Job { owner, name, processes, secret: None, leases: 0 });
         }
         has_room
     }
@@ -113,6 +136,22 @@ impl JobTable {
         if self.jobs.get(&job).is_some_and(|entry| entry.leases == 0) {
             self.jobs.remove(&job);
         }
+    }
+
+    /// Whether the job is there and came with this token.
+    pub(super) fn is_of(&self, job: JobId, owner: &Caller) -> bool {
+        self.jobs.get(&job).is_some_and(|entry| entry.owner == *owner)
+    }
+
+    /// Whose job it is, which the caller has found.
+    pub(super) fn owner(&self, job: JobId) -> &Caller {
+        &self.jobs[&job].owner
+    }
+
+    /// The job's name, if `caller` may know it.
+    pub(super) fn visible_name(&self, job: JobId, caller: &Caller) -> Option<&str> {
+        let entry = self.jobs.get(&job).filter(|entry| caller.may_see(&entry.owner))?;
+        Some(&entry.name)
     }
 
     pub(super) fn check_secret(&self, job: JobId, secret: Capability) -> Result<(), GroupError> {

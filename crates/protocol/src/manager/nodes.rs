@@ -4,12 +4,12 @@ use alloc::collections::BTreeMap;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use tributary_topology::{AggregationNode, GroupTree};
+use tributary_topology::{AggregationNode, GroupNode, GroupTree};
 use tributary_wire::control::{NodeRegistration, StreamCapacity};
 use tributary_wire::{Datatype, NodeId, StreamTerms};
 
 use super::config::{ManagerConfig, TEXT_MAX_BYTES};
-use super::error::{GroupError, RegisterError};
+use super::error::RegisterError;
 
 /// Shortest segment that holds an element of every datatype.
 pub(super) const PAYLOAD_MIN_BYTES: u32 = Datatype::SIZE_BYTES_MAX as u32;
@@ -96,28 +96,10 @@ impl NodeTable {
             .collect()
     }
 
-    /// Whether every node of `tree` has `osos` to spare; and the longest segment, up to
-    /// `payload_wanted_bytes`, that all of them hold.
-    pub(super) fn check(
-        &self,
-        tree: &GroupTree,
-        osos: u16,
-        payload_wanted_bytes: u32,
-    ) -> Result<u32, GroupError> {
-        let mut payload_max_bytes = payload_wanted_bytes;
-        for part in tree.nodes() {
-            let living = &self.nodes[&self.by_name[&part.name]];
-            let has = living.registration.osos - living.osos_used;
-            if u32::from(osos) > has {
-                return Err(GroupError::NodeExhausted {
-                    node: part.name.clone(),
-                    needs: osos,
-                    has,
-                });
-            }
-            payload_max_bytes = payload_max_bytes.min(living.registration.payload_max_bytes);
-        }
-        Ok(payload_max_bytes)
+    /// The longest segment, up to `wanted_bytes`, that all nodes of `tree` hold.
+    pub(super) fn payload_max_bytes(&self, tree: &GroupTree, wanted_bytes: u32) -> u32 {
+        let held = |part: &GroupNode| self.named(&part.name).1.payload_max_bytes;
+        tree.nodes().iter().map(held).fold(wanted_bytes, u32::min)
     }
 
     /// What every node of `tree` can stream, no wider than wanted; none if one of them can't.
@@ -139,10 +121,10 @@ impl NodeTable {
         (terms.chunk_bytes >= PAYLOAD_MIN_BYTES && terms.window > 0).then_some(narrowed)
     }
 
-    /// Whether a living node has `osos` to spare.
-    pub(super) fn has(&self, node: NodeId, osos: u16) -> bool {
+    /// What a living node has to spare.
+    pub(super) fn osos_free(&self, node: NodeId) -> u32 {
         let living = &self.nodes[&node];
-        living.registration.osos - living.osos_used >= u32::from(osos)
+        living.registration.osos - living.osos_used
     }
 
     /// Takes `osos` of a living node that has them.

@@ -3,6 +3,7 @@
 mod adoption;
 mod random;
 mod stories;
+mod tenants;
 mod waits;
 
 use alloc::collections::{BTreeMap, VecDeque};
@@ -17,7 +18,7 @@ use tributary_wire::control::{
 };
 use tributary_wire::{GroupId, NodeId, StreamTerms};
 
-use super::{GroupError, Manager, ManagerConfig, RequestTicket};
+use super::{AdmitError, Caller, GroupError, Manager, ManagerConfig, RequestTicket};
 use crate::Time;
 
 pub(super) const STREAMS: StreamCapacity =
@@ -81,9 +82,11 @@ impl Site {
     }
 
     pub(super) fn job(&mut self) -> JobAdmission {
-        self.manager
-            .admit_job(JobRequest { name: "job".into(), processes: 8, resume: None })
-            .unwrap()
+        self.job_of(&Caller::Operator).unwrap()
+    }
+
+    pub(super) fn job_of(&mut self, owner: &Caller) -> Result<JobAdmission, AdmitError> {
+        self.manager.admit_job(owner, JobRequest { name: "job".into(), processes: 8, resume: None })
     }
 
     pub(super) fn request(

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use tributary_protocol::Time;
 use tributary_protocol::endpoint::EndpointConfig;
-use tributary_protocol::manager::{Manager, ManagerConfig};
+use tributary_protocol::manager::{Caller, Manager, ManagerConfig};
 use tributary_protocol::node::{ChildConfig, GroupConfig, NodeConfig};
 use tributary_topology::Fabric;
 use tributary_wire::control::{
@@ -60,7 +60,7 @@ impl Site {
             by_address.insert(name.clone(), *aggregator);
         }
         let request = JobRequest { name: "simulated".to_owned(), processes: 1, resume: None };
-        let job = manager.admit_job(request).expect("the only job is admitted");
+        let job = manager.admit_job(&Caller::Operator, request).expect("the only job is admitted");
         while manager.poll_order().is_some() {}
         Self { manager, job, aggregators, by_address }
     }

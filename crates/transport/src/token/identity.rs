@@ -8,6 +8,7 @@
 //! That is hopeless against the 256 random bits of `tributary token create`, and against the 128
 //! bits that a token should have at least. It succeeds against a word that somebody thought of.
 
+use ring::digest::{SHA256, digest};
 use ring::hkdf;
 use ring::signature::{ED25519, Ed25519KeyPair, KeyPair, UnparsedPublicKey};
 
@@ -22,6 +23,12 @@ const PURPOSE: &[u8] = b"ed25519 seed, version 1";
 
 const SEED_BYTES: usize = 32;
 const PUBLIC_KEY_BYTES: usize = 32;
+
+/// Bytes of a key's hash in its name: no two tokens ever have the same.
+const NAME_HASH_BYTES: usize = 16;
+
+/// No public name ends with it.
+const NAME_SUFFIX: &str = ".tributary";
 
 /// The bytes before a seed in PKCS #8, version 1: RFC 8410, section 7 and its example.
 const PRIVATE_KEY_HEAD: [u8; 16] =
@@ -82,6 +89,15 @@ impl PublicKey {
         [&PUBLIC_KEY_HEAD[..], &self.0].concat()
     }
 
+    /// A name for the key, as of a host: clients name the key that they expect by it, so that a server with
+    /// several tokens can choose. The first 16 bytes of its SHA-256, in hexadecimal.
+    #[must_use]
+    pub fn name(&self) -> String {
+        let hash = digest(&SHA256, &self.0);
+        let label = hash.as_ref()[..NAME_HASH_BYTES].iter().map(|byte| format!("{byte:02x}"));
+        label.chain([NAME_SUFFIX.to_owned()]).collect()
+    }
+
     /// Whether `signature` was made of `message` with the private half.
     #[must_use]
     pub fn has_signed(&self, message: &[u8], signature: &[u8]) -> bool {
@@ -116,6 +132,7 @@ mod tests {
             hex(&identity.public_key.0),
             "8cc6ece0c6f3b7785e001b604da0107245a44976a6a786961d0161a3c824ea95"
         );
+        assert_eq!(identity.public_key.name(), "c2935c5086c8eba6067fc15572234470.tributary");
     }
 
     #[test]

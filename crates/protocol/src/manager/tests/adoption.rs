@@ -9,7 +9,7 @@ use tributary_wire::{Epoch, JobId, NodeId};
 
 use super::{SEED, STREAMS, Site, fabric, registration};
 use crate::Time;
-use crate::manager::{AdmitError, GroupError, Manager, ManagerConfig};
+use crate::manager::{AdmitError, Caller, GroupError, Manager, ManagerConfig};
 
 const LEAVES: u16 = 2;
 const OSOS: u32 = 8;
@@ -70,7 +70,8 @@ fn register(
 
 fn resume(site: &mut Site, job: &JobAdmission) -> Result<JobAdmission, AdmitError> {
     let resume = Some(JobPlace { job: job.job, secret: job.secret });
-    site.manager.admit_job(JobRequest { name: "job".into(), processes: 8, resume })
+    site.manager
+        .admit_job(&Caller::Operator, JobRequest { name: "job".into(), processes: 8, resume })
 }
 
 #[test]

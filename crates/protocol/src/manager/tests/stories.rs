@@ -1,7 +1,7 @@
 //! Admission from request to end.
 
 use super::*;
-use crate::manager::{AdmitError, DrainError, EventError, RegisterError};
+use crate::manager::{AdmitError, Caller, DrainError, EventError, RegisterError};
 use tributary_topology::GroupTreeError;
 use tributary_wire::control::{DrainRequest, Drained, Refusal, RefusalCode};
 use tributary_wire::{Capability, Epoch, JobId};
@@ -53,7 +53,8 @@ fn a_refusal_names_the_node_and_what_it_lacks() {
     let job = site.job();
     site.grant(&job, &["h0", "h1"], 12);
     let error = site.request(&job, &ACROSS, 5).unwrap_err();
-    assert_eq!(error, GroupError::NodeExhausted { node: "leaf0".into(), needs: 5, has: 4 });
+    let GroupError::NodeExhausted { ref node, needs, has, .. } = error else { panic!("{error}") };
+    assert_eq!((node.as_str(), needs, has), ("leaf0", 5, 4));
     let refusal = Refusal::from(error);
     assert_eq!(refusal.code, RefusalCode::NodeExhausted);
     assert!(refusal.message.contains("`leaf0` needs 5") && refusal.message.contains("has 4"));
@@ -333,10 +334,7 @@ fn quotas_and_limits_hold() {
     };
     let mut site = Site::new(config, 2, 8, 64);
     let (job, other) = (site.job(), site.job());
-    assert_eq!(
-        site.manager.admit_job(JobRequest { name: "third".into(), processes: 1, resume: None }),
-        Err(AdmitError::TooManyJobs { max: 2 })
-    );
+    assert_eq!(site.job_of(&Caller::Operator), Err(AdmitError::TooManyJobs { max: 2 }));
     assert_eq!(
         site.manager.register_node(registration("late", 1, 1)),
         Err(RegisterError::TooManyNodes { max: 3 })
@@ -350,7 +348,9 @@ fn quotas_and_limits_hold() {
     assert_eq!(site.request(&job, &["h0"], 3), Err(quota));
     site.grant(&other, &["h0"], 3);
     let full = site.request(&other, &["h0"], 1).unwrap_err();
-    assert_eq!(full, GroupError::TooManyGroups { max: 2 });
+    assert!(matches!(full, GroupError::TooManyGroups { max: 2, .. }));
+    let text = full.to_string();
+    assert!(text.contains("held by job 0 `job` (1), job 1 `job` (1)"), "{text}");
     assert_eq!(full.code(), RefusalCode::LimitReached);
 }
 
@@ -386,8 +386,12 @@ fn the_shortest_node_bounds_the_segments() {
 #[test]
 fn without_nodes_there_is_no_tree() {
     let mut manager = Manager::new(ManagerConfig::default(), Fabric::new(), SEED);
-    let job =
-        manager.admit_job(JobRequest { name: String::new(), processes: 1, resume: None }).unwrap();
+    let job = manager
+        .admit_job(
+            &Caller::Operator,
+            JobRequest { name: String::new(), processes: 1, resume: None },
+        )
+        .unwrap();
     let request = GroupRequest {
         secret: job.secret,
         label: String::new(),
@@ -428,7 +432,10 @@ fn equal_seeds_give_equal_secrets_and_others_do_not() {
     let first_secret = |seed| {
         let mut manager = Manager::new(ManagerConfig::default(), Fabric::new(), seed);
         manager
-            .admit_job(JobRequest { name: String::new(), processes: 1, resume: None })
+            .admit_job(
+                &Caller::Operator,
+                JobRequest { name: String::new(), processes: 1, resume: None },
+            )
             .unwrap()
             .secret
     };

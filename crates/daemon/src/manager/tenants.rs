@@ -1,0 +1,172 @@
+//! The file that names tenants, their tokens and limits.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+use tributary_protocol::manager::TenantLimits;
+use tributary_transport::token::{Token, TokenError};
+
+/// Longest name of a tenant, in bytes.
+const NAME_BYTES_MAX: usize = 63;
+
+/// Somebody who may have jobs beside the operator.
+#[derive(Debug)]
+pub struct Tenant {
+    /// What it is called in status, log and refusals.
+    pub name: String,
+    /// What its calls carry.
+    pub token: Token,
+    /// How much of the fabric it may hold.
+    pub limits: TenantLimits,
+}
+
+/// Why a file of tenants can't be used. The operator is at fault.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum TenantsError {
+    /// The file could not be read.
+    #[error("tenants file {}: {source}", path.display())]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// It is not TOML, or has keys that nobody knows.
+    #[error("tenants file {}: {source}", path.display())]
+    Malformed {
+        /// The file.
+        path: PathBuf,
+        /// Where and why.
+        source: Box<toml::de::Error>,
+    },
+    /// A name that could be mistaken.
+    #[error(
+        "tenants file {}: the name `{name}` is not 1 to {NAME_BYTES_MAX} letters, digits, `-`, `_` and `.`",
+        path.display()
+    )]
+    Name {
+        /// The file.
+        path: PathBuf,
+        /// The name.
+        name: String,
+    },
+    /// A tenant's token can't be used.
+    #[error("tenants file {}, tenant `{name}`: {source}", path.display())]
+    Token {
+        /// The file.
+        path: PathBuf,
+        /// The tenant.
+        name: String,
+        /// Why.
+        source: TokenError,
+    },
+    /// Two have one token, so that nobody could tell who calls.
+    #[error("tenants file {}: {first} and tenant `{second}` have the same token", path.display())]
+    SameToken {
+        /// The file.
+        path: PathBuf,
+        /// The one.
+        first: String,
+        /// The other.
+        second: String,
+    },
+}
+
+/// A tenant as the file has it. A limit that is left out is none.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Entry {
+    /// Its token's file; a relative path counts from the file of tenants.
+    token_file: PathBuf,
+    jobs: Option<u32>,
+    groups: Option<u32>,
+    osos: Option<u32>,
+    streams: Option<u32>,
+}
+
+/// Reads the tenants in `path`, beside an operator with `operator`'s token.
+///
+/// # Errors
+/// If the file or a token's file can't be used, or two have the same token.
+pub fn load_tenants(path: &Path, operator: &Token) -> Result<Vec<Tenant>, TenantsError> {
+    let owned = || path.to_owned();
+    let text = fs::read_to_string(path)
+        .map_err(|source| TenantsError::Unreadable { path: owned(), source })?;
+    let entries: BTreeMap<String, Entry> = toml::from_str(&text)
+        .map_err(|source| TenantsError::Malformed { path: owned(), source: Box::new(source) })?;
+    let folder = path.parent().unwrap_or(Path::new(""));
+    let mut tenants = Vec::<Tenant>::new();
+    for (name, entry) in entries {
+        if !is_name(&name) {
+            return Err(TenantsError::Name { path: owned(), name });
+        }
+        let token = Token::load(&folder.join(&entry.token_file))
+            .map_err(|source| TenantsError::Token { path: owned(), name: name.clone(), source })?;
+        let is_same = |other: &Token| other.matches(token.reveal().as_bytes());
+        let twin = tenants.iter().find(|tenant| is_same(&tenant.token));
+        let twin = twin.map(|tenant| format!("tenant `{}`", tenant.name));
+        if let Some(first) = twin.or_else(|| is_same(operator).then(|| "the operator".to_owned())) {
+            return Err(TenantsError::SameToken { path: owned(), first, second: name });
+        }
+        let Entry { jobs, groups, osos, streams, .. } = entry;
+        tenants.push(Tenant { name, token, limits: TenantLimits { jobs, groups, osos, streams } });
+    }
+    Ok(tenants)
+}
+
+fn is_name(name: &str) -> bool {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+    (1..=NAME_BYTES_MAX).contains(&name.len()) && name.bytes().all(is_plain)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A folder with token files `operator`, `a` and `b`, and a file of tenants.
+    fn load(text: &str) -> Result<Vec<Tenant>, String> {
+        let folder = tempfile::tempdir().unwrap();
+        let token = |name: &str| Token::create(&folder.path().join(name)).unwrap();
+        let [operator, ..] = ["operator", "a", "b"].map(token);
+        let path = folder.path().join("tenants.toml");
+        fs::write(&path, text).unwrap();
+        let told = |error: TenantsError| {
+            error.to_string().replace(folder.path().to_str().unwrap(), "FOLDER")
+        };
+        load_tenants(&path, &operator).map_err(told)
+    }
+
+    #[test]
+    fn names_tokens_and_limits_are_read() {
+        let text =
+            "[physics]\ntoken_file = \"a\"\njobs = 2\nosos = 64\n\n[chem-2]\ntoken_file = \"b\"\n";
+        let [chemistry, physics] = &load(text).unwrap()[..] else { panic!("two tenants") };
+        assert_eq!((chemistry.name.as_str(), physics.name.as_str()), ("chem-2", "physics"));
+        assert_eq!(chemistry.limits, TenantLimits::default());
+        let limits = TenantLimits { jobs: Some(2), osos: Some(64), ..TenantLimits::default() };
+        assert_eq!(physics.limits, limits);
+        assert!(load("").unwrap().is_empty());
+    }
+
+    #[test]
+    fn what_cannot_be_meant_is_refused_with_its_place() {
+        let cases = [
+            ("[a]\ntoken_file = \"a\"\noso = 3", "unknown field `oso`"),
+            ("[a]\njobs = 3", "missing field `token_file`"),
+            ("[a]\ntoken_file = \"a\"\njobs = -1", "jobs"),
+            ("[\"a b\"]\ntoken_file = \"a\"", "the name `a b` is not"),
+            ("[a]\ntoken_file = \"c\"", "tenant `a`: token file FOLDER/c: No such file"),
+            ("[x]\ntoken_file = \"a\"\n[y]\ntoken_file = \"a\"", "tenant `x` and tenant `y` have"),
+            ("[x]\ntoken_file = \"operator\"", "the operator and tenant `x` have the same token"),
+            ("nonsense", "tenants file FOLDER/tenants.toml: TOML parse error at line 1"),
+        ];
+        for (text, part) in cases {
+            let error = load(text).unwrap_err();
+            assert!(error.contains(part), "{text:?} gave {error:?}");
+        }
+    }
+}
