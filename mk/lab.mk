@@ -10,6 +10,7 @@ test-lab: build mpi-venvs lab-tools ## Run MPI programs on hosts of a lab, under
 	$(PYTHON) tests/lab/nemesis.py --tributary $(PROGRAM) --seconds 40
 	$(PYTHON) tests/lab/nemesis.py --tributary $(PROGRAM) --seconds 20 --only "upgrade node"
 	$(PYTHON) tests/lab/kills.py --tributary $(PROGRAM) --jobs 15
+	$(PYTHON) tests/lab/flood.py --tributary $(PROGRAM) --rounds 1
 
 # Writes JSON and a plot to build/bench/, and tables to docs/benchmarks.md. One table alone:
 # tests/lab/bench.py --cases none --also TABLE.

@@ -18,6 +18,7 @@ import sys
 import tempfile
 import time
 
+from fabrics import Fabric
 from soak import ROOT, compile_program, parser_of
 
 sys.path.insert(0, str(ROOT / "mk"))
@@ -43,60 +44,6 @@ def parse_arguments():
     parser.add_argument("--hosts", type=int, default=2)
     parser.add_argument("--seed", type=int, default=1)
     return parser.parse_args()
-
-
-class Fabric:
-    """A manager and two nodes on this machine."""
-
-    def __init__(self, program, folder):
-        self.program, self.folder, self.daemons = program, folder, []
-        self.token = folder / "token"
-        subprocess.run([program, "token", "create", self.token], check=True, stdout=subprocess.DEVNULL)
-        said = self.start("manager", "--listen", "127.0.0.1:0", "--token-file", self.token)
-        self.manager = said.split()[-1]
-        for name in ("one", "two"):
-            self.start("node", "--manager", self.manager, "--token-file", self.token, "--listen", "127.0.0.1:0",
-                       "--name", name)
-
-    def start(self, *words):
-        with open(self.folder / f"log-{len(self.daemons)}", "w", encoding="utf-8") as log:
-            daemon = subprocess.Popen([self.program, *words], stdout=subprocess.PIPE, stderr=log, text=True)
-        self.daemons.append(daemon)
-        return daemon.stdout.readline()
-
-    def stop(self):
-        for daemon in self.daemons:
-            daemon.terminate()
-        for daemon in self.daemons:
-            daemon.wait(timeout=END_WITHIN)
-
-    def held(self):
-        """What jobs hold of it, for people; empty if nothing."""
-        answer = subprocess.run([self.program, "status", "--json", "--manager", self.manager, "--token-file", self.token],
-                                check=True, capture_output=True, text=True)
-        status = json.loads(answer.stdout)
-        nodes = [f"{node['osos_used']} OSOs of {node['registration']['name']}"
-                 for node in status["nodes"] if node["osos_used"]]
-        held = [f"{len(status[what])} {what}" for what in ("jobs", "groups") if status[what]]
-        missing = [f"{len(status['nodes'])} nodes of 2"] if len(status["nodes"]) != 2 else []
-        return ", ".join(held + nodes + missing)
-
-    def usage(self):
-        """Descriptors, threads and locks of each daemon."""
-        locks = pathlib.Path("/proc/locks").read_text(encoding="utf-8").splitlines()
-        rows = []
-        for daemon in self.daemons:
-            process = pathlib.Path(f"/proc/{daemon.pid}")
-            rows.append({"descriptors": len(list((process / "fd").iterdir())),
-                         "threads": len(list((process / "task").iterdir())),
-                         "locks": sum(line.split()[4] == str(daemon.pid) for line in locks)})
-        return rows
-
-    def resident_kib(self):
-        def of(daemon):
-            status = pathlib.Path(f"/proc/{daemon.pid}/status").read_text(encoding="utf-8")
-            return next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmRSS"))
-        return [of(daemon) for daemon in self.daemons]
 
 
 def processes_of(job):
@@ -211,7 +158,7 @@ def main():
     with tempfile.TemporaryDirectory(prefix="tributary-kills-") as temporary:
         folder = pathlib.Path(temporary)
         (folder / "tmp").mkdir()
-        fabric = Fabric(arguments.tributary.resolve(), folder)
+        fabric = Fabric(arguments.tributary.resolve(), folder, ["one", "two"])
         try:
             before = files_in("/dev/shm", folder / "tmp")
             settled, settled_kib = None, None
