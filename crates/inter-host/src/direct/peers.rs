@@ -42,6 +42,8 @@ pub(super) struct Peers {
     raising: Option<Raising>,
     /// Whether a host has called since this was last asked.
     was_called: bool,
+    /// A link may have taken what the kernel had no room for. Rounds in which none has are most of them.
+    has_rest: bool,
 }
 
 /// An alarm on its way to host 0.
@@ -84,6 +86,7 @@ impl Peers {
             alarmed: Epoch(0),
             raising: None,
             was_called: false,
+            has_rest: false,
         }
     }
 
@@ -121,11 +124,14 @@ impl Peers {
         let edge = self.edge();
         let peer = &mut self.peers[host as usize];
         if peer.greet(edge).map_err(|_| Failure::Ended(host))? == Sent::Full {
+            self.has_rest = true;
             return Ok(Sent::Full);
         }
         let Some(link) = &mut peer.link else { return Ok(Sent::Full) };
         let header = Header { edge, message: Message::Request(part) };
-        link.send(&header.encode(), payload).map_err(|_| Failure::Ended(host))
+        let sent = link.send(&header.encode(), payload).map_err(|_| Failure::Ended(host));
+        self.has_rest |= link.wants_write();
+        sent
     }
 
     /// The next frame from `host`.
@@ -134,7 +140,10 @@ impl Peers {
         let (edge, identity) = (self.edge(), self.identity);
         let peer = &mut self.peers[host as usize];
         // A host that only listens must have said who it is, too.
-        let _ = peer.greet(edge).map_err(|_| Failure::Ended(host))?;
+        if !peer.is_greeted {
+            let _ = peer.greet(edge).map_err(|_| Failure::Ended(host))?;
+            self.has_rest = true;
+        }
         if let Some((part, payload)) = peer.held.take() {
             peer.handed_out = payload;
             return Ok(Some((part, &peer.handed_out)));
@@ -231,12 +240,16 @@ impl Peers {
             self.push_alarm();
         }
         let mut all = Sent::Taken;
+        if !self.has_rest {
+            return all;
+        }
         for link in self.peers.iter_mut().filter_map(|peer| peer.link.as_mut()) {
             // A link that failed has nothing left to say.
             if matches!(link.flush(), Ok(Sent::Full)) {
                 all = Sent::Full;
             }
         }
+        self.has_rest = all == Sent::Full;
         all
     }
 
@@ -247,6 +260,7 @@ impl Peers {
             // Who can't hear it either failed or has to be told of a failure, not of a graceful close.
             let _ = peer.say(edge, Message::Leave);
         }
+        self.has_rest = true;
     }
 
     /// The abort to report for a failure. A host that has not died sends an abort before it ends its
