@@ -26,6 +26,7 @@ pub(crate) use prepared::{PreparedExchange, PreparedNumber};
 
 mod blocks;
 mod failures;
+mod late;
 mod local;
 mod methods;
 mod multi_leader;
@@ -85,6 +86,8 @@ pub(crate) struct Parts {
     pub(crate) selection: Selection,
     pub(crate) stream: Option<StreamUse>,
     pub(crate) policy: Policy,
+    /// How long a rank may be waited for within its host before it is named; none for ever.
+    pub(crate) late_after: Option<Duration>,
 }
 
 struct Queued {
@@ -118,13 +121,17 @@ enum Progress {
 impl Engine {
     /// A communicator whose set-up is over. `progress_hook` is called while this rank waits.
     pub(crate) fn new(parts: Parts, progress_hook: ProgressHook) -> Self {
-        let Parts { label, placement, mut host, methods, selection, stream, policy } = parts;
+        let Parts { label, placement, mut host, methods, selection, stream, policy, late_after } =
+            parts;
         if let Some(group) = &mut host {
             let hook = Arc::clone(&progress_hook);
             group.set_idle(move || match hook() {
                 Verdict::GoOn => Ok(()),
                 Verdict::GiveUp => Err(AbortReason::MemberAborted as u32),
             });
+            if let Some(after) = late_after {
+                group.tell_late(after, late::teller(&label, &placement));
+            }
         }
         let is_one_host = host.is_some() && !placement.spans_hosts();
         Self {

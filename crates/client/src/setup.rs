@@ -97,6 +97,7 @@ fn set_up_reserved(
     };
     let is_on_one_host = !placement.spans_hosts();
     let (label, policy) = (label.to_owned(), context.policy);
-    let parts = Parts { label, placement, host, methods, selection, stream, policy };
+    let late_after = context.settings.late_after;
+    let parts = Parts { label, placement, host, methods, selection, stream, policy, late_after };
     Ok(Ready { engine: Engine::new(parts, progress_hook), notes, is_on_one_host })
 }

@@ -331,6 +331,15 @@ pub const FAILOVER: Knob = Knob {
     help: "whether a communicator outlives its aggregation nodes: leaders keep the last results, and go on \
            over direct links until there is a tree again",
 };
+/// When a rank that others of its host wait for is named.
+pub const LATE_AFTER: Knob = Knob {
+    name: "TRIBUTARY_LATE_AFTER",
+    default: "never",
+    unit: "s",
+    allowed: "1 to 86400, or never",
+    help: "how long ranks of a host wait for one of them to come to a collective before a line on standard error \
+           names it",
+};
 /// What becomes of failed operations of `libsharp_coll`.
 pub const SHARP_FAILURE: Knob = Knob {
     name: "TRIBUTARY_SHARP_FAILURE",
@@ -406,6 +415,7 @@ pub const KNOBS: &[&Knob] = &[
     &COMMUNICATORS_MAX,
     &COMMUNICATORS_EAGER,
     &FAILOVER,
+    &LATE_AFTER,
     &SHARP_FAILURE,
     &OFFLOAD,
     &REPORT,

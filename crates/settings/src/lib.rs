@@ -10,6 +10,7 @@ mod reader;
 
 use std::net::IpAddr;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use tributary_tuning::AlgorithmChoice;
 use tributary_wire::StreamTerms;
@@ -86,6 +87,8 @@ pub struct Settings {
     pub communicators_eager: usize,
     /// Whether a communicator outlives its aggregation nodes.
     pub failover: Switch,
+    /// How long a rank may be waited for within its host before it is named; none for ever.
+    pub late_after: Option<Duration>,
     /// What becomes of a nonblocking operation that failed, where its caller can't be told.
     pub sharp_failure: SharpFailure,
     /// Whether anything is offloaded.
@@ -156,6 +159,9 @@ impl Settings {
             communicators_max: read.number(&knobs::COMMUNICATORS_MAX, 1..=1 << 16)?,
             communicators_eager: read.number(&knobs::COMMUNICATORS_EAGER, 0..=1 << 16)?,
             failover: read.choice(&knobs::FAILOVER)?,
+            late_after: read
+                .number_unless(&knobs::LATE_AFTER, "never", 1..=86_400)?
+                .map(Duration::from_secs),
             sharp_failure: read.choice(&knobs::SHARP_FAILURE)?,
             offload: read.choice(&knobs::OFFLOAD)?,
             times: read.choice(&knobs::TIMES)?,

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use super::failure::{Lost, LostCause};
 use super::job::Job;
+use super::lateness::Late;
 use super::liveness::{self, Liveness};
 use super::operation::{Action, Operation};
 use super::peer_memory::PeerMemory;
@@ -161,6 +162,12 @@ impl HostGroup {
         let lost = Lost { local_rank: self.rings.local_rank, cause: LostCause::Reported(code) };
         liveness::report(&self.rings, lost);
         self.abandon();
+    }
+
+    /// Has `tell` called when others have waited for a rank's part for `after`: once for each wait, at one of the
+    /// ranks that wait, of a rank that does not wait for another one itself.
+    pub fn tell_late(&mut self, after: Duration, tell: impl FnMut(Late) + Send + 'static) {
+        self.liveness.watch_late(after, tell);
     }
 
     /// Checks, once in [`PEER_CHECK_INTERVAL`](super::PEER_CHECK_INTERVAL), that every process of

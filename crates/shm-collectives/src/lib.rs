@@ -164,6 +164,7 @@ mod failure;
 mod fast_path;
 mod group;
 mod job;
+mod lateness;
 mod liveness;
 #[cfg(test)]
 mod model;
@@ -192,6 +193,7 @@ pub use delivery::{DeliveryError, Mailbox, MailboxName};
 pub use exchange::Exchange;
 pub use failure::{Lost, LostCause};
 pub use group::HostGroup;
+pub use lateness::Late;
 pub use offer::{AttachError, Offer, OfferError, OfferFormatError, SegmentHandle};
 pub use operation::{Action, Blocks, EXCHANGE_RANKS_MAX, Operation};
 pub use peer_memory::{Unreachable, UnreachableCause};

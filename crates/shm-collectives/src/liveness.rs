@@ -8,6 +8,7 @@ use std::time::Duration;
 use rustix::time::{ClockId, Timespec};
 
 use super::failure::{Lost, LostCause};
+use super::lateness::{Late, Lateness};
 use super::process::ProcessWatch;
 use super::ring::{Awaited, Rings};
 use super::sync::{self, Ordering, fence};
@@ -23,11 +24,17 @@ pub(super) struct Liveness {
     /// The failure that this rank has seen; final.
     lost: Option<Lost>,
     checked_at: Option<Timespec>,
+    lateness: Lateness,
 }
 
 impl Liveness {
     pub(super) fn new(watches: Vec<ProcessWatch>) -> Self {
-        Self { watches, lost: None, checked_at: None }
+        Self { watches, lost: None, checked_at: None, lateness: Lateness::default() }
+    }
+
+    /// Has `tell` called when a wait for a rank has lasted `after`.
+    pub(super) fn watch_late(&mut self, after: Duration, tell: impl FnMut(Late) + Send + 'static) {
+        self.lateness.watch(after, tell);
     }
 
     /// The failure that a check has found before; reads no shared memory.
@@ -63,6 +70,7 @@ impl Liveness {
 
     /// Whether all peers live that have not left the group.
     pub(super) fn check_all_peers(&mut self, rings: &Rings) -> Result<(), Lost> {
+        self.lateness.note_other_wait(rings);
         for local_rank in rings.peers() {
             if !has_departed(rings, local_rank) && self.has_ended(local_rank) {
                 report(rings, Lost { local_rank, cause: LostCause::Died });
@@ -86,6 +94,7 @@ impl Liveness {
         } else if self.has_ended(local_rank) {
             LostCause::Died
         } else {
+            self.lateness.note(rings, awaited);
             return Ok(());
         };
         // It may have done its part before it went.

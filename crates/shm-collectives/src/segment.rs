@@ -25,12 +25,17 @@ pub(super) struct Head {
     /// Equal to the offer's nonce, else this is another segment.
     pub(super) nonce: [AtomicU64; 2],
     pub(super) failure: FailureWord,
+    pub(super) late: LateWord,
 }
 
 /// Zero, or the first failure that any rank reported; on a line of its own because every waiting
 /// rank reads it and hardly anyone ever writes it.
 #[repr(C, align(128))]
 pub(super) struct FailureWord(pub(super) AtomicU64);
+
+/// Which rank was told to be late last, and in which step; see `lateness`.
+#[repr(C, align(128))]
+pub(super) struct LateWord(pub(super) AtomicU64);
 
 /// What a rank tells the others about itself when it attaches.
 #[repr(C, align(256))]
@@ -61,6 +66,8 @@ pub(super) struct Control {
     pub(super) departed: AtomicU32,
     /// Not zero while this rank may be writing to the memory of others; see `direct`.
     pub(super) writing: AtomicU32,
+    /// When this rank last said that it had waited for long, in milliseconds; see `lateness`.
+    pub(super) waited_at_ms: AtomicU64,
 }
 
 /// Per ring, the last step after which this rank reads no slot of that or an earlier step.

@@ -64,6 +64,7 @@ mod slices;
 #[path = "../staged.rs"]
 mod staged;
 
+mod lateness;
 mod peer_memory;
 mod process;
 mod segment;

@@ -4,6 +4,7 @@ mod confined;
 pub(super) mod death;
 mod kernels;
 mod kill;
+mod late;
 mod processes;
 mod script;
 mod threads;

@@ -13,10 +13,10 @@ use crate::{
 };
 
 /// Ends the test program if the test hangs.
-struct Watchdog(std::sync::Arc<AtomicBool>);
+pub(super) struct Watchdog(std::sync::Arc<AtomicBool>);
 
 impl Watchdog {
-    fn new(test: &'static str) -> Self {
+    pub(super) fn new(test: &'static str) -> Self {
         let over = std::sync::Arc::new(AtomicBool::new(false));
         let seen = over.clone();
         std::thread::spawn(move || {
@@ -49,7 +49,7 @@ fn with_group<T: Send>(
 }
 
 /// The same, with ranks that settle as they like.
-fn with_group_of<T: Send>(
+pub(super) fn with_group_of<T: Send>(
     ranks: u32,
     settle: impl Fn(Attachment, u32) -> HostGroup + Sync,
     body: impl Fn(&mut HostGroup) -> T + Sync,
