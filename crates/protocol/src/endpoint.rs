@@ -13,7 +13,6 @@
 
 mod error;
 mod flight;
-mod liveness;
 mod operation;
 mod receiving;
 mod sending;
@@ -29,17 +28,17 @@ use tributary_wire::frame::{Abort, AbortReason, Edge, Header, Message, Subscript
 use tributary_wire::{Capability, ChildIndex, EndpointId, Epoch, GroupId, OperationNumber};
 
 use crate::failover::{Cut, Segments, Standing};
+use crate::liveness::NodeLiveness;
 use crate::multicast::MulticastReceiver;
 use crate::recovery::LowerEnd;
 use crate::{Carrier, Reachability, RecoveryStats, StreamTerms, Time};
 
 use flight::Flight;
-use liveness::NodeLiveness;
 use operation::Operation;
 use stream::Streams;
 
 pub use error::{FrameError, StartError};
-pub use liveness::Patience;
+pub use crate::liveness::Patience;
 pub use operation::{OperationSpec, ShortVectors, SpecError};
 
 /// A member's grant.

@@ -22,6 +22,7 @@ pub mod manager;
 pub mod node;
 pub mod payloads;
 
+mod liveness;
 mod multicast;
 #[cfg(feature = "planted-bugs")]
 pub mod planted;

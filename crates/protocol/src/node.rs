@@ -30,6 +30,7 @@ mod lifecycle;
 mod multicast;
 mod output;
 mod port;
+mod questions;
 mod request;
 mod slot;
 mod slots;
@@ -167,7 +168,7 @@ impl Node {
                         self.handle_contribution(group, kind, from, part, payload, payloads)
                     }
                     (message, Carrier::Link) => {
-                        self.handle_child_message(port, group, child, message)
+                        self.handle_child_message(now, port, group, child, message)
                     }
                     (Message::Probe(attempt), Carrier::Datagram) => {
                         self.reply(group, child, Message::Probed(*attempt));
@@ -178,6 +179,7 @@ impl Node {
             }
             Role::Parent { group } => {
                 self.group_mut(group).check_parent_edge(header)?;
+                self.group_mut(group).parent_liveness.on_frame();
                 match (&header.message, carrier) {
                     (Message::Result(part), Carrier::Link | Carrier::Datagram) => {
                         let answer = Answer { now, carrier, part };
@@ -200,6 +202,7 @@ impl Node {
     /// Takes any message from a child's link except contributions.
     fn handle_child_message(
         &mut self,
+        now: Time,
         port: PortId,
         group: GroupId,
         child: ChildIndex,
@@ -225,18 +228,11 @@ impl Node {
             }
             Message::Join => Err(FrameError::AlreadyJoined { group, child: child.0 }),
             Message::Probe(number) => {
-                self.answer_question(port, group, child, number);
+                self.answer_question(now, port, group, child, number);
                 Ok(())
             }
             _ => Err(FrameError::WrongDirection),
         }
-    }
-
-    /// Tells a child that this node is there. Whoever has no room for the answer is being sent something, which
-    /// says so as well.
-    fn answer_question(&mut self, port: PortId, group: GroupId, child: ChildIndex, number: u8) {
-        let answer = self.group_mut(group).header_to_child(child, Message::Probed(number));
-        let _ = self.transmit(port, answer, None);
     }
 
     /// Takes any message from the parent's link except results.
@@ -248,10 +244,11 @@ impl Node {
     ) -> Result<(), FrameError> {
         match *message {
             Message::StreamGrant(operation) => return self.handle_stream_grant(group, operation),
-            Message::Joined => {}
+            // It answers a question, and has said so by coming.
+            Message::Joined | Message::Probed(_) => {}
             Message::Abort(abort) => self.fail(group, abort),
             Message::Datagrams(theirs) => self.handle_answered_offer(now, group, theirs),
-            Message::Probed(_) | Message::Ack { .. } | Message::Nack { .. } => {
+            Message::Ack { .. } | Message::Nack { .. } => {
                 return Err(FrameError::WrongCarrier);
             }
             _ => return Err(FrameError::WrongDirection),

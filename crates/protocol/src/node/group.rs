@@ -11,6 +11,7 @@ use super::multicast::Multicast;
 use super::slots::Slots;
 use super::stream::GroupStream;
 use super::{FrameError, GroupConfig, ParentConfig, PortId};
+use crate::liveness::NodeLiveness;
 use crate::payloads::{Arena, ArenaId};
 use crate::recovery::LowerEnd;
 use crate::{Carrier, Time};
@@ -21,6 +22,7 @@ pub(super) struct Group {
     pub(super) epoch: Epoch,
     pub(super) children: Box<[Child]>,
     pub(super) parent: Option<ParentConfig>,
+    pub(super) parent_liveness: NodeLiveness,
     /// When the children that have not joined are given up; none once all have joined.
     pub(super) join_by: Option<Time>,
     /// For segments.
@@ -103,6 +105,7 @@ impl Group {
             stream: config.stream.map(|stream| GroupStream::new(stream, children.len())),
             children,
             parent: config.parent,
+            parent_liveness: NodeLiveness::default(),
             join_by: Some(join_by),
             slots,
             left_count: 0,

@@ -313,6 +313,57 @@ fn a_child_that_waits_for_others_is_told_that_the_node_is_there() {
     assert_eq!(drain(&mut node).0.len(), 2, "both get their result");
 }
 
+/// A node below another, whose two children wait and ask every `every_ns`; `answers` says which of its own questions
+/// the parent answers. How many questions there were, and whether the group is still there.
+fn ask_through_to_parent(every_ns: u64, times: u64, answers: impl Fn(u8) -> bool) -> (u64, bool) {
+    const UP: PortId = PortId(9);
+    let parent = ParentConfig { port: UP, child: ChildIndex(0), capability: capability(7) };
+    let mut node = Node::new(limits());
+    node.install(Time(0), GroupConfig { parent: Some(parent), ..group(2) }).unwrap();
+    for child in 0..2 {
+        put(&mut node, u32::from(child), edge(child), Message::Join).unwrap();
+    }
+    drain(&mut node);
+    let from_parent = Edge { child: ChildIndex(0), capability: capability(7), ..edge(0) };
+    let mut asked = 0;
+    let mut deliver = |node: &mut Node, at: u64, port: PortId, edge: Edge, message: Message| {
+        let header = Header { edge, message };
+        node.handle_frame(Time(at), port, Carrier::Link, &header, &[], &mut Nowhere).unwrap();
+        let (sent, events) = drain(node);
+        let question = sent.iter().find_map(|(port, header)| match header.message {
+            Message::Probe(number) if *port == UP => Some(number),
+            _ => None,
+        });
+        asked += u64::from(question.is_some());
+        let lost = |event: &Event| matches!(event, Event::Failed { abort, .. } if abort.reason == AbortReason::NodeLost);
+        (question, events.iter().any(lost))
+    };
+    for time in 0..times {
+        for child in 0..2 {
+            let question = Message::Probe(time as u8);
+            let at = time * every_ns;
+            let (passed_on, is_lost) = deliver(&mut node, at, PortId(child.into()), edge(child), question);
+            if is_lost {
+                return (asked, false);
+            }
+            if let Some(number) = passed_on.filter(|number| answers(*number)) {
+                deliver(&mut node, at, UP, from_parent, Message::Probed(number));
+            }
+        }
+    }
+    (asked, true)
+}
+
+#[test]
+fn a_question_is_passed_on_and_a_parent_that_never_answers_is_lost() {
+    const EVERY_NS: u64 = 200_000_000;
+    assert_eq!(ask_through_to_parent(EVERY_NS, 100, |_| false), (7, false));
+    assert_eq!(ask_through_to_parent(EVERY_NS, 100, |_| true), (100, true));
+    assert_eq!(ask_through_to_parent(EVERY_NS, 100, |number| number == 6), (100, true));
+    // Children that ask more often do not make it less patient.
+    assert_eq!(ask_through_to_parent(EVERY_NS / 10, 60, |_| false), (6, true));
+}
+
 #[test]
 fn a_child_that_has_left_stays_gone() {
     let mut node = joined(2);

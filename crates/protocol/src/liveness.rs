@@ -2,8 +2,9 @@
 //!
 //! A node that dies closes its link. One that is stopped, or whose host lost its power, says nothing, and so
 //! does a node that waits for other members. A member that has waited for a while therefore asks over the
-//! link, which the node answers whatever its groups do. Questions are counted, not time: this process may
-//! itself have had no core.
+//! link, which the node answers whatever its groups do. A node that is asked asks its parent in turn: so a
+//! tree is doubted up to its root, wherever it is stuck, and while nobody waits no question travels. Questions
+//! are counted, not time: this process may itself have had no core.
 
 use crate::Time;
 
@@ -25,9 +26,9 @@ impl Patience {
     pub const WARNED: Self = Self { question_ns: 50_000_000, questions_max: 1 };
 }
 
-/// What a member knows of its node's life.
+/// What a member, or a node below another, knows of the life of its node.
 #[derive(Debug, Default)]
-pub(super) struct NodeLiveness {
+pub(crate) struct NodeLiveness {
     asked_at: Option<Time>,
     unanswered: u8,
     /// The question is to be sent.
@@ -36,12 +37,12 @@ pub(super) struct NodeLiveness {
 
 impl NodeLiveness {
     /// Something has come from the node.
-    pub(super) fn on_frame(&mut self) {
+    pub(crate) fn on_frame(&mut self) {
         self.unanswered = 0;
     }
 
     /// Asks, unless that was just done. `false` if the node has left too many questions unanswered.
-    pub(super) fn ask(&mut self, now: Time, patience: Patience) -> bool {
+    pub(crate) fn ask(&mut self, now: Time, patience: Patience) -> bool {
         if self.asked_at.is_some_and(|asked_at| now.since_ns(asked_at) < patience.question_ns) {
             return true;
         }
@@ -55,17 +56,17 @@ impl NodeLiveness {
     }
 
     /// Whether nothing has come since the last question.
-    pub(super) fn awaits_answer(&self) -> bool {
+    pub(crate) fn awaits_answer(&self) -> bool {
         self.unanswered > 0
     }
 
     /// The number of the question to send now, if one is.
-    pub(super) fn question(&self) -> Option<u8> {
+    pub(crate) fn question(&self) -> Option<u8> {
         self.is_due.then_some(self.unanswered)
     }
 
     /// The question has been sent.
-    pub(super) fn on_asked(&mut self) {
+    pub(crate) fn on_asked(&mut self) {
         self.is_due = false;
     }
 }

@@ -1,0 +1,45 @@
+//! Questions whether a node is there: answered to whoever asks, and passed on to the parent.
+
+use tributary_wire::frame::{Abort, AbortReason, Message};
+use tributary_wire::{ChildIndex, GroupId};
+
+use super::{Node, PortId};
+use crate::Time;
+use crate::liveness::Patience;
+
+impl Node {
+    /// Tells a child that this node is there, and asks the parent whether it is: the child waits for both. Whoever
+    /// has no room for the answer is being sent something, which says so as well.
+    pub(super) fn answer_question(
+        &mut self,
+        now: Time,
+        port: PortId,
+        group: GroupId,
+        child: ChildIndex,
+        number: u8,
+    ) {
+        let answer = self.group_mut(group).header_to_child(child, Message::Probed(number));
+        let _ = self.transmit(port, answer, None);
+        self.ask_parent(now, group);
+    }
+
+    /// Asks the group's parent whether it is there, unless that was just done. A parent that has left too many
+    /// questions unanswered is lost, and the group with it.
+    fn ask_parent(&mut self, now: Time, id: GroupId) {
+        let group = self.group_mut(id);
+        if group.parent.is_none() {
+            return;
+        }
+        if !group.parent_liveness.ask(now, Patience::USUAL) {
+            let at_fault = group.first_member();
+            self.fail(id, Abort { reason: AbortReason::NodeLost, at_fault });
+            return;
+        }
+        let Some(number) = group.parent_liveness.question() else { return };
+        group.parent_liveness.on_asked();
+        if let Some((port, question)) = group.header_to_parent(Message::Probe(number)) {
+            // One that the link does not take counts: the parent reads nothing.
+            let _ = self.transmit(port, question, None);
+        }
+    }
+}
