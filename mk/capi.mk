@@ -3,6 +3,7 @@
 # The Makefile includes this file; it works alone too: `make -f mk/capi.mk capi`.
 
 include mk/cargo.mk
+include mk/tools.mk
 
 PREFIX ?= /usr/local
 CAPI_DIR := crates/capi
@@ -11,7 +12,7 @@ CAPI_LIBRARY := $(RELEASE_DIR)/libsharp_coll.so
 CAPI_SONAME := libsharp_coll.so.0
 CAPI_VERSION := 3.7.0
 
-.PHONY: capi install
+.PHONY: capi install test-install
 capi: ## Build libsharp_coll, the library for clients of SHARP, in release mode
 	$(CARGO_RELEASE) -p tributary-capi
 
@@ -23,3 +24,7 @@ install: capi ## Install libsharp_coll, its headers and sharp.pc into PREFIX (de
 	ln -sf $(CAPI_SONAME) $(DESTDIR)$(PREFIX)/lib/libsharp_coll.so
 	sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@VERSION@|$(CAPI_VERSION)|' $(CAPI_DIR)/sharp.pc.in \
 		>$(DESTDIR)$(PREFIX)/lib/pkgconfig/sharp.pc
+
+test-install: build ## Install libsharp_coll into a new folder, and build and run a client against that
+	$(call system_tools,a test of what is installed,pkg-config readelf,pkg-config binutils)
+	$(PYTHON) tests/sharp/install.py --tributary $(PROGRAM)
