@@ -26,7 +26,7 @@ enum {
     LONG_COUNT_MAX = 20000,
     EXTENT_MAX = 32,
     DEPTH_MAX = 64,
-    ROUNDS_PER_LOOK = 32,
+    ROUNDS_PER_CHECK = 32,
     SECONDS_PER_LINE = 10
 };
 typedef enum { ALLREDUCE, REDUCE, BCAST, BARRIER } operation;
@@ -341,7 +341,7 @@ int main(int argc, char **argv) {
         if (ends != NULL) {
             fprintf(ends, "%lld\n", (long long)check_now_ns());
         }
-        if (round % ROUNDS_PER_LOOK == 0) {
+        if (round % ROUNDS_PER_CHECK == 0) {
             all = sum_over_ranks(&mine, limits.operations, ends_at, &is_over);
             print_progress(&all, round, started, &printed_at);
         }
