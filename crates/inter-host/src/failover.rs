@@ -20,6 +20,7 @@ mod terms;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tributary_protocol::failover::is_tree_lost;
 use tributary_report::Counters;
 use tributary_wire::Epoch;
 use tributary_wire::frame::{Abort, AbortReason};
@@ -30,7 +31,7 @@ use crate::tree::TreeMember;
 use crate::watch::{Alarm, Watched};
 
 pub use rejoin::Request;
-use rejoin::{AtBoundary, Boundaries, Boundary};
+use rejoin::{AtBoundary, Boundary, Rejoin};
 use settling::{Left, Settling};
 use substitute::Substitute;
 pub use terms::Terms;
@@ -69,14 +70,14 @@ enum State {
 
 /// Without a tree.
 struct OverLinks {
-    boundaries: Boundaries,
+    rejoin: Rejoin,
     /// The one before the operation that was started.
     boundary: Option<Boundary>,
 }
 
 impl OverLinks {
-    fn new(boundaries: Boundaries) -> Self {
-        Self { boundaries, boundary: None }
+    fn new(rejoin: Rejoin) -> Self {
+        Self { rejoin, boundary: None }
     }
 }
 
@@ -228,13 +229,8 @@ impl FailoverTree {
     fn on_abort(&mut self, abort: Abort) -> Result<(), Abort> {
         let State::InTree(member) = &self.state else { return Err(abort) };
         let host = member.host_at_fault(&abort);
-        // A node calls a member lost whose link to it has ended. Whether its host is, the direct link to it shows.
-        let is_tree_lost = matches!(
-            abort.reason,
-            AbortReason::NodeLost | AbortReason::Withdrawn | AbortReason::MemberLost
-        );
         match &mut self.means {
-            Some(_) if is_tree_lost => return self.lose_tree(),
+            Some(_) if is_tree_lost(abort.reason) => return self.lose_tree(),
             Some(means) => means.links.abort(abort.reason),
             None => {}
         }
@@ -290,7 +286,7 @@ impl FailoverTree {
             Err(abort) => return Err(self.on_links_failed(abort)),
         };
         means.alarm.lower();
-        let over_links = OverLinks::new(Boundaries::new(means.links.me(), &means.request));
+        let over_links = OverLinks::new(Rejoin::new(means.links.me(), &means.request));
         let settled = std::mem::replace(&mut self.state, State::OverLinks(over_links));
         let State::Settling(settling) = settled else { unreachable!("it has just been settled") };
         match (left, settling.into_running()) {
@@ -310,8 +306,8 @@ impl FailoverTree {
         let (Some(means), State::OverLinks(over_links)) = (&mut self.means, &mut self.state) else {
             return Ok(());
         };
-        if over_links.boundaries.is_due() {
-            match over_links.boundaries.enter(&mut means.links) {
+        if over_links.rejoin.is_due() {
+            match over_links.rejoin.enter(&mut means.links) {
                 Ok(boundary) => over_links.boundary = Some(boundary),
                 Err(abort) => return Err(self.on_links_failed(abort)),
             }
@@ -339,7 +335,7 @@ impl FailoverTree {
                 Err(abort) => Err(self.on_links_failed(abort)),
             };
         };
-        match over_links.boundaries.advance(boundary, links, &means.terms) {
+        match over_links.rejoin.advance(boundary, links, &means.terms) {
             Ok(AtBoundary::Waiting) => Ok(false),
             Ok(AtBoundary::Over) => {
                 over_links.boundary = None;

@@ -2,7 +2,8 @@
 //!
 //! Owns the decision, not its execution: from how far each member has come ([`Standing`]) follows who
 //! supplies which results and what has to be computed again ([`settle`]). Members exchange their
-//! standings by other means than the tree, so all decide alike.
+//! standings by other means than the tree, so all decide alike. [`settler`] is the order in which one member
+//! goes through it, [`boundaries`] the order in which it goes back into a tree.
 //!
 //! # Why no result is lost, doubled, or different
 //!
@@ -26,6 +27,17 @@ use alloc::vec::Vec;
 use core::ops::Range;
 
 use tributary_wire::OperationNumber;
+use tributary_wire::frame::AbortReason;
+
+pub mod boundaries;
+pub mod settler;
+
+/// Whether a group that fails so has only lost its tree, so that its members can go on without it. A node calls a
+/// member lost whose link to it has ended; whether that member is, the direct link to it shows.
+#[must_use]
+pub const fn is_tree_lost(reason: AbortReason) -> bool {
+    matches!(reason, AbortReason::NodeLost | AbortReason::Withdrawn | AbortReason::MemberLost)
+}
 
 /// How far one member had come when its tree was lost.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -5,21 +5,12 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
+use tributary_protocol::failover::boundaries::Place;
 use tributary_wire::control::GroupGrant;
 
 use super::terms::Terms;
 use crate::threads;
 use crate::tree::TreeMember;
-
-/// What a host says of its place, as bits that come together by "or".
-pub(super) mod standing {
-    /// It has its place.
-    pub(in super::super) const TAKEN: u8 = 0;
-    /// It has not yet.
-    pub(in super::super) const UNDER_WAY: u8 = 1;
-    /// There is none for it.
-    pub(in super::super) const FAILED: u8 = 2;
-}
 
 /// A place that is being taken. Dropped, it is given up.
 pub(super) struct Entering(Arc<Mutex<Progress>>);
@@ -49,12 +40,12 @@ impl Entering {
         Self(Arc::new(Mutex::new(Progress::Over(None))))
     }
 
-    /// One of [`standing`].
-    pub(super) fn standing(&self) -> u8 {
+    /// How far this host is.
+    pub(super) fn place(&self) -> Place {
         match &*lock(&self.0) {
-            Progress::UnderWay => standing::UNDER_WAY,
-            Progress::Over(Some(_)) => standing::TAKEN,
-            Progress::Over(None) => standing::FAILED,
+            Progress::UnderWay => Place::UnderWay,
+            Progress::Over(Some(_)) => Place::Taken,
+            Progress::Over(None) => Place::Failed,
         }
     }
 

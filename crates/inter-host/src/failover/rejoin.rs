@@ -5,10 +5,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use tributary_algorithms::Algorithm;
+use tributary_protocol::Time;
+use tributary_protocol::failover::boundaries::{
+    AfterAnnouncement, Announcement, Boundaries, GRANT_AGE_MAX_NS, Place,
+};
 use tributary_wire::control::GroupGrant;
 use tributary_wire::frame::Abort;
 
-use super::entering::{Entering, standing};
+use super::entering::Entering;
 use super::pieces::{broadcast, gather_bits};
 use super::terms::Terms;
 use crate::direct::DirectLinks;
@@ -19,18 +23,6 @@ use crate::tree::TreeMember;
 /// Asks the manager for a group of the same hosts. Waits for the answer.
 pub type Request = Arc<dyn Fn() -> Result<GroupGrant, String> + Send + Sync>;
 
-/// Pauses before the manager is asked again: the first, and the longest after doubling.
-const RETRY_MIN: Duration = Duration::from_millis(20);
-const RETRY_MAX: Duration = Duration::from_secs(2);
-
-/// Nodes keep the places of a group for 10 s; a grant as old as this is not worth trying.
-const GRANT_AGE_MAX: Duration = Duration::from_secs(8);
-
-/// How much time there is between two boundaries, about: each costs an exchange.
-const BOUNDARY_INTERVAL: Duration = Duration::from_millis(5);
-/// Most operations between two boundaries.
-const BOUNDARY_OPERATIONS_MAX: u32 = 1 << 10;
-
 /// A request under way, and its grant.
 #[derive(Default)]
 struct Pending {
@@ -38,22 +30,16 @@ struct Pending {
     granted: Option<(GroupGrant, Instant)>,
 }
 
-/// When this host is next asked for its place in a tree.
-pub(super) struct Boundaries {
-    /// Operations over links since the tree was lost.
-    operations: u32,
-    /// The operation before which the next boundary lies.
-    due: u32,
-    /// How many operations there were at the last one, and when that was.
-    last: u32,
-    since: Instant,
+/// The way back of this host.
+pub(super) struct Rejoin {
+    boundaries: Boundaries,
+    /// When the tree was lost, from which time is counted.
+    lost_at: Instant,
     /// At host 0.
     pending: Option<Arc<Mutex<Pending>>>,
     request: Request,
     /// Since a grant was announced, at every host.
     entering: Option<Entering>,
-    /// Grants by which some host found no place, in a row.
-    failed: u32,
 }
 
 /// A boundary that is gone through.
@@ -71,9 +57,6 @@ enum Phase {
     Places,
 }
 
-/// What host 0 announces: two numbers, little-endian.
-const ANNOUNCEMENT_BYTES: usize = 8;
-
 /// What comes of a step at a boundary.
 pub(super) enum AtBoundary {
     Waiting,
@@ -83,41 +66,40 @@ pub(super) enum AtBoundary {
     Back(Box<TreeMember>),
 }
 
-impl Boundaries {
+impl Rejoin {
     /// From the loss of a tree on. Host 0 asks for another at once.
     pub(super) fn new(me: u32, request: &Request) -> Self {
-        let mut boundaries = Self {
-            operations: 0,
-            due: 1,
-            last: 0,
-            since: Instant::now(),
+        let rejoin = Self {
+            boundaries: Boundaries::new(Time(0)),
+            lost_at: Instant::now(),
             pending: (me == 0).then(Arc::default),
             request: Arc::clone(request),
             entering: None,
-            failed: 0,
         };
-        boundaries.ask();
-        boundaries
+        rejoin.ask();
+        rejoin
     }
 
     /// An operation is about to start: whether there is a boundary before it.
     pub(super) fn is_due(&mut self) -> bool {
-        let is_due = self.operations == self.due;
-        self.operations += 1;
-        is_due
+        self.boundaries.on_operation()
+    }
+
+    fn now(&self) -> Time {
+        Time(self.lost_at.elapsed().as_nanos() as u64)
     }
 
     /// Goes to a boundary.
     pub(super) fn enter(&mut self, links: &mut DirectLinks) -> Result<Boundary, Abort> {
-        let mut memory = vec![0; ANNOUNCEMENT_BYTES];
+        let mut memory = vec![0; Announcement::BYTES];
         if self.pending.is_some() {
             let text = self.grant();
-            memory[..4].copy_from_slice(&(text.len() as u32).to_le_bytes());
-            memory[4..].copy_from_slice(&self.next().to_le_bytes());
+            let announcement = self.boundaries.announcement(self.now(), text.len() as u32);
+            memory.copy_from_slice(&announcement.encode());
             memory.extend_from_slice(&text);
         }
         let mut boundary = Boundary { phase: Phase::Announce, memory };
-        let announced = &mut boundary.memory[..ANNOUNCEMENT_BYTES];
+        let announced = &mut boundary.memory[..Announcement::BYTES];
         // SAFETY: the memory is the boundary's, which lives until the operation is over or has failed; it
         // is on the heap and not resized meanwhile.
         unsafe { links.start(&broadcast(0, announced, Algorithm::Binomial))? };
@@ -137,15 +119,17 @@ impl Boundaries {
             }
             match boundary.phase {
                 Phase::Announce => {
-                    let (grant_bytes, next) = boundary.announcement();
-                    self.due = next;
-                    (self.last, self.since) = (self.operations, Instant::now());
-                    if let Some(entering) = &self.entering {
-                        boundary.exchange_places(entering.standing(), links)?;
-                    } else if grant_bytes > 0 {
-                        boundary.spread_grant(grant_bytes, links)?;
-                    } else {
-                        return Ok(AtBoundary::Over);
+                    let (announcement, now) = (boundary.announcement(), self.now());
+                    let place = self.entering.as_ref().map(Entering::place);
+                    match self.boundaries.on_announced(now, announcement, place.is_some()) {
+                        AfterAnnouncement::Places => {
+                            let place = place.expect("places are exchanged while one is taken");
+                            boundary.exchange_places(place, links)?;
+                        }
+                        AfterAnnouncement::Grant => {
+                            boundary.spread_grant(announcement.grant_bytes as usize, links)?;
+                        }
+                        AfterAnnouncement::Nothing => return Ok(AtBoundary::Over),
                     }
                 }
                 Phase::Grant => {
@@ -155,21 +139,21 @@ impl Boundaries {
                     });
                     return Ok(AtBoundary::Over);
                 }
-                Phase::Places => return Ok(self.on_places(boundary.memory[0])),
+                Phase::Places => return Ok(self.on_places(Place::of_all(boundary.memory[0]))),
             }
         }
     }
 
     /// Every host has said how far it is.
-    fn on_places(&mut self, standing: u8) -> AtBoundary {
-        if standing == standing::UNDER_WAY {
+    fn on_places(&mut self, all: Place) -> AtBoundary {
+        if all == Place::UnderWay {
             return AtBoundary::Over;
         }
         let place = self.entering.take().and_then(Entering::into_place);
         match place {
-            Some(place) if standing == standing::TAKEN => AtBoundary::Back(place),
+            Some(place) if all == Place::Taken => AtBoundary::Back(place),
             _ => {
-                self.failed += 1;
+                self.boundaries.on_grant_failed();
                 self.ask();
                 AtBoundary::Over
             }
@@ -183,7 +167,7 @@ impl Boundaries {
         };
         let granted = pending.lock().unwrap_or_else(PoisonError::into_inner).granted.take();
         match granted {
-            Some((grant, at)) if at.elapsed() < GRANT_AGE_MAX => {
+            Some((grant, at)) if at.elapsed() < Duration::from_nanos(GRANT_AGE_MAX_NS) => {
                 serde_json::to_vec(&grant).expect("a grant is plain data")
             }
             Some(_) => {
@@ -194,16 +178,8 @@ impl Boundaries {
         }
     }
 
-    /// The operation before which the next boundary lies, so that it comes in about an interval.
-    fn next(&self) -> u32 {
-        let passed = self.operations.saturating_sub(self.last).max(1);
-        let each = (self.since.elapsed() / passed).max(Duration::from_nanos(1));
-        let until = (BOUNDARY_INTERVAL.as_nanos() / each.as_nanos()) as u32;
-        self.operations + until.clamp(1, BOUNDARY_OPERATIONS_MAX) - 1
-    }
-
     /// Asks the manager in the background until it grants a group.
-    fn ask(&mut self) {
+    fn ask(&self) {
         let Some(pending) = &self.pending else { return };
         let mut locked = pending.lock().unwrap_or_else(PoisonError::into_inner);
         if std::mem::replace(&mut locked.is_wanted, true) {
@@ -211,12 +187,11 @@ impl Boundaries {
         }
         drop(locked);
         let (pending, request) = (Arc::downgrade(pending), Arc::clone(&self.request));
-        let mut pause = (RETRY_MIN * (1 << self.failed.min(16))).min(RETRY_MAX);
+        let boundaries = self.boundaries.clone();
         // Where no thread can be had, the group stays without a tree.
         let _ = threads::spawn("tributary-rejoin", move || {
-            loop {
-                std::thread::sleep(pause);
-                pause = (pause * 2).min(RETRY_MAX);
+            for asked in 0.. {
+                std::thread::sleep(Duration::from_nanos(boundaries.pause_ns(asked)));
                 // Nobody wants a tree any more.
                 if pending.strong_count() == 0 {
                     return;
@@ -234,34 +209,30 @@ impl Boundaries {
 }
 
 impl Boundary {
-    /// The grant's length in bytes, and the next boundary's place.
-    fn announcement(&self) -> (usize, u32) {
-        let number = |at: usize| {
-            let bytes = self.memory[at..at + 4].try_into().expect("four bytes");
-            u32::from_le_bytes(bytes)
-        };
-        (number(0) as usize, number(4))
+    fn announcement(&self) -> Announcement {
+        let (announced, _) = self.memory.split_first_chunk().expect("it begins with one");
+        Announcement::decode(*announced)
     }
 
     /// Host 0 spreads its grant.
     fn spread_grant(&mut self, grant_bytes: usize, links: &mut DirectLinks) -> Result<(), Abort> {
         self.phase = Phase::Grant;
-        self.memory.resize(ANNOUNCEMENT_BYTES + grant_bytes, 0);
-        let grant = &mut self.memory[ANNOUNCEMENT_BYTES..];
-        // SAFETY: as in `Boundaries::enter`.
+        self.memory.resize(Announcement::BYTES + grant_bytes, 0);
+        let grant = &mut self.memory[Announcement::BYTES..];
+        // SAFETY: as in `Rejoin::enter`.
         unsafe { links.start(&broadcast(0, grant, Algorithm::Binomial)) }
     }
 
     /// What was spread, if it can be read.
     fn grant(&self) -> Option<GroupGrant> {
-        serde_json::from_slice(&self.memory[ANNOUNCEMENT_BYTES..]).ok()
+        serde_json::from_slice(&self.memory[Announcement::BYTES..]).ok()
     }
 
     /// All hosts tell each other how far they are with their places.
-    fn exchange_places(&mut self, standing: u8, links: &mut DirectLinks) -> Result<(), Abort> {
+    fn exchange_places(&mut self, place: Place, links: &mut DirectLinks) -> Result<(), Abort> {
         self.phase = Phase::Places;
-        self.memory = vec![standing];
-        // SAFETY: as in `Boundaries::enter`.
+        self.memory = vec![place.bits()];
+        // SAFETY: as in `Rejoin::enter`.
         unsafe { links.start(&gather_bits(&mut self.memory)) }
     }
 }

@@ -1,15 +1,14 @@
 //! The loss of a tree, settled over direct links: where everyone stands, who supplies what, and what is
 //! computed again.
 //!
-//! Owns the run of one settlement at one host. What is to be done follows from
-//! [`tributary_protocol::failover`], the same at all hosts.
+//! Owns the execution of one settlement at one host. What is to be done, and in which order, says the
+//! [`Settler`], the same at all hosts.
 
 use std::ops::Range;
 
 use tributary_algorithms::{Algorithm, Collective};
-use tributary_protocol::failover::{
-    Action, Cut, Receivers, Segments, Settlement, Standing, Step, settle, steps,
-};
+use tributary_protocol::failover::settler::{Settler, Task};
+use tributary_protocol::failover::{Action, Cut, Receivers, Step};
 use tributary_wire::frame::{Abort, AbortReason};
 use tributary_wire::{EndpointId, OperationNumber};
 
@@ -22,24 +21,19 @@ use crate::tree::{CutOff, Running};
 /// A settlement under way.
 pub(super) struct Settling {
     here: CutOff,
-    /// Most segments that may be in flight, which bounds what a standing tells of.
-    window: u16,
+    settler: Settler,
     phase: Phase,
     /// Every host's standing, as bytes, in the exchange.
     exchanged: Vec<u8>,
-    standings: Vec<Standing>,
-    /// The operation that is finished, and its steps.
-    operation: OperationNumber,
-    steps: std::vec::IntoIter<Step>,
     /// What a step supplies, or combines at hosts that have only the tail left.
     scratch: Vec<u8>,
 }
 
 enum Phase {
     /// Everybody has to learn that there is something to settle.
-    Begin,
+    Call,
     Exchange,
-    /// Between two steps.
+    /// Between two tasks.
     Next,
     Supply {
         from: u32,
@@ -63,23 +57,16 @@ pub(super) enum Left {
 
 impl Settling {
     pub(super) fn new(here: CutOff, window: u16) -> Self {
-        Self {
-            here,
-            window,
-            phase: Phase::Begin,
-            exchanged: Vec::new(),
-            standings: Vec::new(),
-            operation: OperationNumber::FIRST,
-            steps: Vec::new().into_iter(),
-            scratch: Vec::new(),
-        }
+        let settler = Settler::new(here.standing.clone(), window);
+        let (exchanged, scratch) = (Vec::new(), Vec::new());
+        Self { here, settler, phase: Phase::Next, exchanged, scratch }
     }
 
     /// Speaks to the others for the first time.
     pub(super) fn begin(&mut self, links: &mut DirectLinks) -> Result<(), Abort> {
-        self.scratch = vec![0];
-        // SAFETY: the scratch stays as it is until the operation is over.
-        unsafe { links.start(&broadcast(0, &mut self.scratch, Algorithm::Linear)) }
+        let first = self.settler.poll_task();
+        debug_assert_eq!(first, Task::Call, "nobody can be asked before");
+        self.call(links)
     }
 
     /// More of the source may be read.
@@ -99,7 +86,7 @@ impl Settling {
         if let Phase::Redo(substitute) = &self.phase {
             return substitute.done_bytes;
         }
-        let complete = &self.here.standing.complete;
+        let complete = &self.settler.standing().complete;
         let cut = self.here.cut.map_or(0, |cut| cut.bytes(&(0..complete.prefix)).end);
         running.piece.start + cut
     }
@@ -116,69 +103,55 @@ impl Settling {
                 return Ok(None);
             }
             match std::mem::replace(&mut self.phase, Phase::Next) {
-                Phase::Begin => {
-                    links.end_alarm();
-                    self.exchange(links)?;
-                }
-                Phase::Exchange => {
-                    if let Some(left) = self.decide(links)? {
-                        return Ok(Some(left));
-                    }
-                }
+                Phase::Call => links.end_alarm(),
+                Phase::Exchange => self.decide(links.me())?,
                 Phase::Supply { from, segments } => self.take(from, links.me(), &segments),
-                Phase::Next | Phase::Redo(_) | Phase::RedoFromTail => match self.steps.next() {
-                    Some(step) => self.start(step, links)?,
-                    None => return Ok(Some(self.left())),
-                },
+                Phase::Next | Phase::Redo(_) | Phase::RedoFromTail => {}
+            }
+            match self.settler.poll_task() {
+                Task::Call => self.call(links)?,
+                Task::Exchange => self.exchange(links)?,
+                Task::Step(step) => self.start(step, links)?,
+                Task::Over => return Ok(Some(self.left())),
             }
         }
     }
 
+    fn call(&mut self, links: &mut DirectLinks) -> Result<(), Abort> {
+        self.phase = Phase::Call;
+        self.scratch = vec![0];
+        // SAFETY: the scratch stays as it is until the operation is over.
+        unsafe { links.start(&broadcast(0, &mut self.scratch, Algorithm::Linear)) }
+    }
+
     fn exchange(&mut self, links: &mut DirectLinks) -> Result<(), Abort> {
-        let slot_bytes = slot_bytes(self.window);
+        let slot_bytes = self.settler.slot_bytes();
         self.exchanged = vec![0; slot_bytes * links.hosts() as usize];
         let first = slot_bytes * links.me() as usize;
-        write(&self.here.standing, &mut self.exchanged[first..first + slot_bytes]);
+        self.settler.write_slot(&mut self.exchanged[first..first + slot_bytes]);
         self.phase = Phase::Exchange;
         // SAFETY: what is exchanged stays where it is until the operation is over.
         unsafe { links.start(&gather_bits(&mut self.exchanged)) }
     }
 
-    /// From where all stand, what is to be done; what is left, if nothing is.
-    fn decide(&mut self, links: &mut DirectLinks) -> Result<Option<Left>, Abort> {
-        let disagree =
-            |host: u32| Abort { reason: AbortReason::Disagreement, at_fault: EndpointId(host) };
-        self.standings = self.exchanged.chunks_exact(slot_bytes(self.window)).map(read).collect();
-        match settle(&self.standings).map_err(|_| disagree(links.me()))? {
-            Settlement::Restart(_) => return Ok(Some(self.left())),
-            Settlement::Finish(operation) => self.operation = operation,
-        }
-        let (whole, cut) = self.whole().ok_or_else(|| disagree(links.me()))?;
-        let receivers = match whole.collective {
-            Collective::Reduce { root } => Receivers::Member(root as usize),
-            _ => Receivers::All,
+    /// From where all stand, what is to be done.
+    fn decide(&mut self, me: u32) -> Result<(), Abort> {
+        let disagreement = Abort { reason: AbortReason::Disagreement, at_fault: EndpointId(me) };
+        let here = &self.here;
+        let whole = |number| {
+            let (whole, cut) = whole(here, number)?;
+            let receivers = match whole.collective {
+                Collective::Reduce { root } => Receivers::Member(root as usize),
+                _ => Receivers::All,
+            };
+            Some((cut.segments, receivers))
         };
-        self.steps = steps(&self.standings, self.operation, cut.segments, receivers).into_iter();
-        Ok(None)
-    }
-
-    /// Whether this host has yet to complete the operation.
-    fn is_behind(&self) -> bool {
-        self.here.standing.operation == self.operation
-    }
-
-    /// The operation that is finished, as this host knows it; none if it knows nothing of it, which no
-    /// member of the group can.
-    fn whole(&self) -> Option<(InterHostOperation, Cut)> {
-        if self.is_behind() {
-            return Some((self.here.running.as_ref()?.operation, self.here.cut?));
-        }
-        let tail = self.here.retained.tail(self.operation)?;
-        Some((*tail.operation, tail.cut))
+        self.settler.decide(&self.exchanged, whole).map_err(|_| disagreement)
     }
 
     fn start(&mut self, step: Step, links: &mut DirectLinks) -> Result<(), Abort> {
-        let (whole, cut) = self.whole().expect("known since it was decided");
+        let operation = self.settler.finished().expect("only what is finished has steps");
+        let (whole, cut) = whole(&self.here, operation).expect("known since it was decided");
         let bytes = cut.bytes(&step.segments);
         if bytes.is_empty() {
             return Ok(());
@@ -189,19 +162,17 @@ impl Settling {
                 self.scratch.clear();
                 self.scratch.resize(bytes.len(), 0);
                 if from == links.me() {
-                    self.copy_results(&bytes, cut);
+                    self.copy_results(operation, &bytes, cut);
                 }
                 self.phase = Phase::Supply { from, segments: step.segments };
                 // SAFETY: the scratch stays as it is until the operation is over.
                 unsafe { links.start(&broadcast(from, &mut self.scratch, Algorithm::Binomial)) }
             }
-            Action::Redo if self.is_behind() => {
+            Action::Redo if self.settler.is_behind() => {
                 let running = self.here.running.as_ref().expect("it is under way");
                 let first = running.piece.start;
                 let part = first + bytes.start..first + bytes.end;
-                // Who has completed the operation shows that all of it was ready everywhere.
-                let is_ready = self.standings.iter().any(|it| it.operation != self.operation);
-                let part_bytes = match running.is_stream && !is_ready {
+                let part_bytes = match running.is_stream && !self.settler.has_some_completed() {
                     true => stream_part_bytes(cut.segment_bytes, cut.window),
                     false => part.len(),
                 };
@@ -209,7 +180,7 @@ impl Settling {
                 Ok(())
             }
             Action::Redo => {
-                let tail = self.here.retained.tail(self.operation).expect("it has completed it");
+                let tail = self.here.retained.tail(operation).expect("it has completed it");
                 let first = cut.bytes(&cut.tail()).start;
                 self.scratch.clear();
                 self.scratch.extend_from_slice(&tail.bytes[bytes.start - first..bytes.end - first]);
@@ -222,8 +193,8 @@ impl Settling {
     }
 
     /// Copies results that this host has into the scratch.
-    fn copy_results(&mut self, bytes: &Range<usize>, cut: Cut) {
-        if self.is_behind() {
+    fn copy_results(&mut self, operation: OperationNumber, bytes: &Range<usize>, cut: Cut) {
+        if self.settler.is_behind() {
             let running = self.here.running.as_ref().expect("it is under way");
             let has = match running.spec.receives {
                 true => running.operation.target.cast_const(),
@@ -238,7 +209,7 @@ impl Settling {
             };
             self.scratch.copy_from_slice(results);
         } else {
-            let tail = self.here.retained.tail(self.operation).expect("it has completed it");
+            let tail = self.here.retained.tail(operation).expect("it has completed it");
             let first = cut.bytes(&cut.tail()).start;
             self.scratch.copy_from_slice(&tail.bytes[bytes.start - first..bytes.end - first]);
         }
@@ -247,12 +218,12 @@ impl Settling {
     /// Places the results that were supplied, where this host lacks them.
     fn take(&mut self, from: u32, me: u32, segments: &Range<u32>) {
         let Some((running, cut)) = self.here.running.as_ref().zip(self.here.cut) else { return };
-        if from == me || !self.is_behind() || !running.spec.receives {
+        if from == me || !running.spec.receives {
             return;
         }
         let first = cut.bytes(segments).start;
         for segment in segments.clone() {
-            if !self.here.standing.complete.contains(segment) {
+            if self.settler.lacks(segment) {
                 let bytes = cut.bytes(&(segment..segment + 1));
                 let supplied = &self.scratch[bytes.start - first..bytes.end - first];
                 running.fill(bytes, supplied);
@@ -262,17 +233,11 @@ impl Settling {
 
     fn left(&self) -> Left {
         let Some(running) = &self.here.running else { return Left::Nothing };
-        let is_finished = self.is_behind() && self.has_finished();
-        match is_finished {
+        match self.settler.is_behind() {
             true if running.piece.end == running.len_bytes => Left::Complete,
             true => Left::From(running.piece.end),
             false => Left::From(running.piece.start),
         }
-    }
-
-    /// Whether an operation was finished, and not only decided to be started again.
-    fn has_finished(&self) -> bool {
-        matches!(settle(&self.standings), Ok(Settlement::Finish(_)))
     }
 
     /// What had been under way here.
@@ -281,57 +246,11 @@ impl Settling {
     }
 }
 
-/// Bytes of one standing: the operation's number, whether it is started, the prefix, and a bit for each
-/// segment of the window. All numbers are little-endian.
-fn slot_bytes(window: u16) -> usize {
-    FIXED_BYTES + usize::from(window).div_ceil(8)
-}
-
-const FIXED_BYTES: usize = 9;
-
-fn write(standing: &Standing, slot: &mut [u8]) {
-    let (fixed, bits) = slot.split_at_mut(FIXED_BYTES);
-    fixed[..4].copy_from_slice(&standing.operation.0.to_le_bytes());
-    fixed[4] = u8::from(standing.is_started);
-    fixed[5..].copy_from_slice(&standing.complete.prefix.to_le_bytes());
-    for (index, is_complete) in standing.complete.window.iter().enumerate() {
-        bits[index / 8] |= u8::from(*is_complete) << (index % 8);
+/// An operation as this host knows it; none if it knows nothing of it, which no member of the group can.
+fn whole(here: &CutOff, number: OperationNumber) -> Option<(InterHostOperation, Cut)> {
+    if here.standing.operation == number {
+        return Some((here.running.as_ref()?.operation, here.cut?));
     }
-}
-
-fn read(slot: &[u8]) -> Standing {
-    let (fixed, bits) = slot.split_at(FIXED_BYTES);
-    let number = |bytes: &[u8]| u32::from_le_bytes(bytes.try_into().expect("four bytes"));
-    Standing {
-        operation: OperationNumber(number(&fixed[..4])),
-        is_started: fixed[4] == 1,
-        complete: Segments {
-            prefix: number(&fixed[5..]),
-            window: (0..8 * bits.len()).map(|at| bits[at / 8] >> (at % 8) & 1 == 1).collect(),
-        },
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_standing_arrives_as_it_was_told() {
-        for window in [0, 1, 7, 8, 9, 64] {
-            let standing = Standing {
-                operation: OperationNumber(u32::MAX - 1),
-                is_started: window % 2 == 0,
-                complete: Segments {
-                    prefix: 70_000,
-                    window: (0..window).map(|at| at % 3 == 1).collect(),
-                },
-            };
-            let mut slot = vec![0; slot_bytes(window)];
-            write(&standing, &mut slot);
-            let mut told = read(&slot);
-            assert!(told.complete.window.drain(usize::from(window)..).all(|it| !it));
-            assert_eq!(told, standing);
-        }
-    }
+    let tail = here.retained.tail(number)?;
+    Some((*tail.operation, tail.cut))
 }
