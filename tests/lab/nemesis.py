@@ -7,6 +7,10 @@ comes from the seed, so a run can be repeated: kinds, victims and times, not wha
 
 For every event the stall is the longest time between the ends of two rounds of the program, from the event to 5 s
 behind it, or to the next event if that comes first. A round is one operation on each communicator.
+
+Events overlap. A node that is stopped or cut off is found after up to SILENCE, and whatever happens meanwhile is charged
+with that wait. So the table has two parts: all events, and those during whose stall no other event's silence was under
+way, with how many were left out.
 """
 
 import argparse
@@ -45,6 +49,10 @@ STALL_WITHIN = 5.0
 # How long a victim stays away, in seconds. Hosts hear nothing of a node that is stopped or cut off for longer than
 # about 2.
 AWAY_MAX = {"kill": 1.5, "stop": 4.0, "cut": 4.0, "restart": 3.0, "upgrade": 1.0}
+# Events that close no link.
+SILENT = ("stop", "cut")
+# How long after its end a silence may still be felt, in seconds: the bound within which it is found.
+SILENCE = 2.0
 
 CUT = """table inet nemesis {{
   chain in {{ type filter hook input priority -10; {incoming} }}
@@ -255,8 +263,20 @@ def await_rounds(folder, program, rounds):
         time.sleep(0.2)
 
 
+def is_silent(event):
+    return event.kind.split()[0] in SILENT
+
+
+def is_alone(event, gap, events):
+    """Whether no other event's silence was under way in a gap."""
+    felt = [(other.at, other.at + int((other.away + SILENCE) * 1e9)) for other in events
+            if other is not event and is_silent(other)]
+    return all(end < gap[0] or start > gap[1] for start, end in felt)
+
+
 def stalls(events, ends):
-    """The longest time without a round's end behind each event, in seconds, by kind."""
+    """The longest time without a round's end behind each event, in seconds, and whether no other event's silence was
+    under way then, by kind."""
     found = {}
     for event, following in zip(events, [*events[1:], None]):
         last = event.at + int(STALL_WITHIN * 1e9)
@@ -264,9 +284,22 @@ def stalls(events, ends):
             last = min(last, following.at)
         near = [end for end in ends if end >= event.at]
         before = max((end for end in ends if end < event.at), default=event.at)
-        gaps = [(b - max(a, event.at)) / 1e9 for a, b in zip([before, *near], near) if a < last]
-        found.setdefault(event.kind, []).append(max(gaps, default=float("inf")))
+        gaps = [(max(a, event.at), b) for a, b in zip([before, *near], near) if a < last]
+        longest = max(gaps, key=lambda gap: gap[1] - gap[0], default=None)
+        if longest is None:
+            stall = (float("inf"), False)
+        else:
+            stall = ((longest[1] - longest[0]) / 1e9, is_alone(event, longest, events))
+        found.setdefault(event.kind, []).append(stall)
     return found
+
+
+def figures(values):
+    """Of stalls: how many, and how long. A kind of event of which none is left has no figures."""
+    if not values:
+        return {"events": 0}
+    return {"events": len(values), "median_s": statistics.median(values), "p99_s": quantile(values, 0.99),
+            "longest_s": max(values)}
 
 
 def quantile(values, share):
@@ -278,8 +311,9 @@ def summary(events, ends, report, arguments):
     by_kind = stalls(events, ends)
     failovers = [entry.get("failovers", {}) for entry in report["communicators"]]
     total = lambda name: sum(entry.get(name, 0) for entry in failovers)
-    table = {kind: {"events": len(values), "median_s": statistics.median(values), "p99_s": quantile(values, 0.99),
-                    "longest_s": max(values)} for kind, values in sorted(by_kind.items())}
+    table = {kind: {**figures([stall for stall, _ in values]),
+                    "alone": figures([stall for stall, is_alone in values if is_alone])}
+             for kind, values in sorted(by_kind.items())}
     return {"seed": arguments.seed, "seconds": arguments.seconds, "mpi": arguments.mpi,
             "pause_ms": arguments.pause_ms, "rounds": len(ends),
             "round_median_s": statistics.median(rounds), "round_p99_s": quantile(rounds, 0.99),
@@ -291,10 +325,19 @@ def print_table(result):
     print(f"{result['rounds']} rounds, median {result['round_median_s'] * 1e3:.1f} ms, "
           f"p99 {result['round_p99_s'] * 1e3:.1f} ms; {result['trees_lost']} trees lost, "
           f"{result['trees_regained']} regained, {result['substitutes']} operations over direct links")
-    print(f"{'event':<20} {'number':>6} {'median ms':>10} {'p99 ms':>8} {'longest ms':>10}")
+    heads = f"{'number':>6} {'median ms':>10} {'p99 ms':>8} {'longest ms':>10}"
+    print(f"{'':<20} {'all':>{len(heads)}} | {'without another silence':>{len(heads) + 9}}")
+    print(f"{'event':<20} {heads} | {heads} {'left out':>8}")
     for kind, row in result["stalls"].items():
-        print(f"{kind:<20} {row['events']:>6} {row['median_s'] * 1e3:>10.0f} {row['p99_s'] * 1e3:>8.0f} "
-              f"{row['longest_s'] * 1e3:>10.0f}")
+        left_out = row["events"] - row["alone"]["events"]
+        print(f"{kind:<20} {cells(row)} | {cells(row['alone'])} {left_out:>8}")
+
+
+def cells(row):
+    if not row["events"]:
+        return f"{0:>6} {'-':>10} {'-':>8} {'-':>10}"
+    return (f"{row['events']:>6} {row['median_s'] * 1e3:>10.0f} {row['p99_s'] * 1e3:>8.0f} "
+            f"{row['longest_s'] * 1e3:>10.0f}")
 
 
 def main():
