@@ -65,12 +65,15 @@ fn tell(out: &mut impl Write, sweep: &Sweep, stories: &[Story], seconds: f64) ->
     }
     writeln!(
         out,
-        "{} seeds, {} failed; {} groups, {} of them cut short by faults; {} completions, {} frames",
+        "{} seeds, {} failed; {} groups, {} of them cut short by faults; {} completions, {} of them over direct \
+         links; {} trees regained; {} frames",
         sweep.seeds,
         sweep.failures.len(),
         sweep.groups,
         sweep.groups_failed,
         sweep.completions,
+        sweep.completions_over_links,
+        sweep.trees_regained,
         sweep.frames
     )?;
     let hits: Vec<String> = faults(sweep).map(|(name, hits)| format!("{hits} {name}")).collect();
@@ -107,6 +110,8 @@ fn as_json(sweep: &Sweep, stories: &[Story], seconds: f64) -> serde_json::Value 
         "groups_failed": sweep.groups_failed,
         "faults": faults(sweep).collect::<BTreeMap<_, _>>(),
         "completions": sweep.completions,
+        "completions_over_links": sweep.completions_over_links,
+        "trees_regained": sweep.trees_regained,
         "frames": sweep.frames,
         "steps": sweep.steps,
         "trace_hash": format!("{:016x}", sweep.trace_hash),

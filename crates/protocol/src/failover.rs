@@ -35,7 +35,11 @@ pub mod settler;
 /// Whether a group that fails so has only lost its tree, so that its members can go on without it. A node calls a
 /// member lost whose link to it has ended; whether that member is, the direct link to it shows.
 #[must_use]
-pub const fn is_tree_lost(reason: AbortReason) -> bool {
+pub fn is_tree_lost(reason: AbortReason) -> bool {
+    #[cfg(feature = "planted-bugs")]
+    if crate::planted::is_planted(crate::planted::Bug::WithdrawnIsTheEnd) {
+        return matches!(reason, AbortReason::NodeLost | AbortReason::MemberLost);
+    }
     matches!(reason, AbortReason::NodeLost | AbortReason::Withdrawn | AbortReason::MemberLost)
 }
 
@@ -177,6 +181,9 @@ pub fn settle(standings: &[Standing]) -> Result<Settlement, Torn> {
         return Err(Torn { first: oldest, other: torn.operation });
     }
     let has_some_completed = standings.iter().any(|standing| standing.operation != oldest);
+    #[cfg(feature = "planted-bugs")]
+    let has_some_completed =
+        has_some_completed && !crate::planted::is_planted(crate::planted::Bug::CompletedForgotten);
     let have_all_started = standings.iter().all(|standing| standing.is_started);
     if has_some_completed || have_all_started {
         Ok(Settlement::Finish(oldest))
@@ -198,6 +205,10 @@ pub fn steps(
     };
     let action_of = |segment: u32| match receivers {
         Receivers::Member(root) => (!has(&standings[root], segment)).then_some(Action::Redo),
+        #[cfg(feature = "planted-bugs")]
+        Receivers::All if crate::planted::is_planted(crate::planted::Bug::ComputedAnew) => {
+            Some(Action::Redo)
+        }
         Receivers::All => match standings.iter().position(|it| has(it, segment)) {
             None => Some(Action::Redo),
             Some(_) if standings.iter().all(|it| has(it, segment)) => None,

@@ -35,11 +35,19 @@ pub enum Bug {
     UncountedAdoption = 12,
     /// A manager that takes groups over does not end their jobs with them.
     EternalJob = 13,
+    /// What some member has of an operation whose tree is lost is computed again.
+    ComputedAnew = 14,
+    /// An operation that some members have completed is started again by the others.
+    CompletedForgotten = 15,
+    /// Members take a group that the manager withdrew for one that ends.
+    WithdrawnIsTheEnd = 16,
+    /// Where the next boundary lies is forgotten, unless there is a grant.
+    BoundaryForgotten = 17,
 }
 
 impl Bug {
     /// All of them.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 17] = [
         Self::DoubleCount,
         Self::DoubleDatagram,
         Self::SharedLock,
@@ -53,6 +61,10 @@ impl Bug {
         Self::CodeOfHeader,
         Self::UncountedAdoption,
         Self::EternalJob,
+        Self::ComputedAnew,
+        Self::CompletedForgotten,
+        Self::WithdrawnIsTheEnd,
+        Self::BoundaryForgotten,
     ];
 }
 

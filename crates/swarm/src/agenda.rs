@@ -3,6 +3,8 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
+use super::leaders::LeaderId;
+
 /// One end of a link: the lower one is nearer to the members, the upper one nearer to the root.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum End {
@@ -85,6 +87,14 @@ pub(super) enum Item {
     Multicast { listener: Listener, place: u32 },
     /// A multicast result comes late, to all who receive at the group's address by then.
     Stray { group: u32, place: u32 },
+    /// A message of one leader reaches another over their direct link.
+    Hear { from: LeaderId, to: u32 },
+    /// A leader is called because of the loss of tree `epoch`.
+    Alarm { to: LeaderId, epoch: u32 },
+    /// A leader without a tree starts its next operation.
+    LeaderStart { leader: LeaderId },
+    /// More bytes of a leader's stream become ready while it has no tree.
+    LeaderReady { leader: LeaderId },
     /// A member whose operations are complete leaves.
     Leave { member: u32 },
     /// A fault is injected.

@@ -22,6 +22,14 @@ impl World<'_> {
             let group = key.to_string();
             return self.report(Some(key), Violation::Stuck { group, member: number, completed });
         }
+        let stuck = self.communicators.iter().find_map(|communicator| {
+            let number = communicator.leaders.iter().position(|leader| leader.end.is_none())?;
+            Some((communicator.key, number as u32, communicator.leaders[number].completed()))
+        });
+        if let Some((key, member, completed)) = stuck {
+            let group = key.to_string();
+            return self.report(Some(key), Violation::Stuck { group, member, completed });
+        }
         for job in 0..self.jobs.len() {
             let entry = &self.jobs[job];
             if entry.is_doomed {

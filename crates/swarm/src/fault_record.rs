@@ -81,6 +81,11 @@ pub(super) const MISBEHAVED: Cause =
 /// A member gave up, and may or may not have said so.
 pub(super) const GAVE_UP: Cause =
     Cause { reasons: &[AbortReason::MemberLost, AbortReason::MemberAborted], ends_links: false };
+/// A member that lost the tree cut itself off from it, so the others lose it, too.
+pub(super) const CUT_OFF: Cause = Cause {
+    reasons: &[AbortReason::NodeLost, AbortReason::MemberLost, AbortReason::JoinTimeout],
+    ends_links: true,
+};
 /// A member mistook an operation for another one.
 pub(super) const DISAGREED: Cause =
     Cause { reasons: &[AbortReason::Disagreement, AbortReason::MemberLost], ends_links: false };

@@ -84,6 +84,10 @@ impl World<'_> {
                 self.crash_busy_node(index, pick, is_silent, down_ns)
             }
             FaultKind::Damage { pick, bit } => self.damage(pick, bit),
+            FaultKind::NodeDiesSettling { pick, is_silent, down_ns } => {
+                self.crash_node_of_leaders(index, pick, is_silent, down_ns)
+            }
+            FaultKind::ProcessDiesSettling { pick } => self.crash_leader(index, pick),
             FaultKind::ClockJump { pick, by_ns } => self.jump(pick, by_ns),
         };
         self.hits[kind.index()] += u64::from(has_hit);
@@ -155,6 +159,7 @@ impl World<'_> {
                 self.kill_member(member, is_silent);
             }
         }
+        self.kill_leaders(|_, leader| leader.host == host, is_silent);
         true
     }
 
@@ -172,6 +177,7 @@ impl World<'_> {
             }
             self.kill_member(member, false);
         }
+        self.kill_leaders(|it, leader| it.job == job && leader.host == host, false);
     }
 
     fn leave_early(&mut self, pick: u32) -> bool {
@@ -196,6 +202,7 @@ impl World<'_> {
         let member = fit[pick as usize % fit.len()];
         let number = self.members[member as usize].number;
         self.member(member).is_dead = true;
+        self.never_set_up(member);
         let key = self.run_of(member).key;
         let at = self.now + super::nodes::JOIN_TIMEOUT_NS;
         self.fault_record.entry(key).blame(at, MEMBER_LOST, number..number + 1);
@@ -215,7 +222,9 @@ impl World<'_> {
         let script = &self.group_plan(run.job, run.group).script;
         let has_mistake = group.iter().any(|it| self.members[*it as usize].mistake.is_some());
         let is_alone = group.len() < 2 && how != Disagreement::Nobody;
-        if is_alone || has_mistake || operation >= script.len() {
+        // Over direct links, leaders that differ are not played.
+        let has_leaders = run.communicator.is_some();
+        if is_alone || has_mistake || has_leaders || operation >= script.len() {
             return false;
         }
         let (payload_bytes, members) = (run.grant.payload_max_bytes, group.len() as u32);

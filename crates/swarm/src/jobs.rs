@@ -8,6 +8,7 @@ use tributary_wire::control::{GroupGrant, GroupRequest, JobAdmission, JobPlace, 
 use super::agenda::Item;
 use super::control::node_at;
 use super::fault_record::Key;
+use super::leaders::LeaderId;
 use super::members::Member;
 use super::scenario::{GroupPlan, JobPlan};
 use super::world::World;
@@ -49,6 +50,8 @@ pub(super) struct Want {
     pub(super) attempt: u32,
     answer: Option<Result<u32, GroupError>>,
     pub(super) last_refusal: Option<String>,
+    /// Who goes on without a tree while it is requested again.
+    pub(super) communicator: Option<u32>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,6 +80,8 @@ pub(super) struct Run {
     pub(super) members: Vec<u32>,
     /// The expected result of each operation, once it was computed.
     pub(super) expected: Vec<Option<Vec<u8>>>,
+    /// Whose trees it is one of, if they outlive it.
+    pub(super) communicator: Option<u32>,
     /// The first operation on which members disagree.
     pub(super) disputed: Option<usize>,
     pub(super) is_over: bool,
@@ -92,6 +97,7 @@ impl JobRun {
             attempt: 0,
             answer: None,
             last_refusal: None,
+            communicator: None,
         };
         Self {
             groups: plan.groups.iter().map(want).collect(),
@@ -248,6 +254,7 @@ impl World<'_> {
             shape,
             members: Vec::new(),
             expected: vec![None; operations],
+            communicator: None,
             disputed: None,
             is_over: false,
         });
@@ -291,7 +298,13 @@ impl World<'_> {
         match answer {
             Ok(run) => {
                 want.state = WantState::Running(run);
-                self.add_members(run);
+                match want.communicator {
+                    Some(communicator) => {
+                        (want.attempts, want.waits) = (0, 0);
+                        self.on_regrant(communicator, run);
+                    }
+                    None => self.add_members(run),
+                }
             }
             Err(refusal) => self.on_group_refused(job, group, &refusal),
         }
@@ -314,8 +327,7 @@ impl World<'_> {
         let is_taken =
             matches!(refusal, GroupError::NodeExhausted { .. } | GroupError::JobQuota { .. });
         if is_impossible {
-            want.state = WantState::Impossible;
-            self.end_if_done(job);
+            self.request_no_more(job, group, WantState::Impossible);
             return;
         }
         if is_taken && want.waits < WAITS_MAX {
@@ -339,8 +351,7 @@ impl World<'_> {
         let want = self.want(job, group);
         want.attempts += 1;
         if want.attempts > ATTEMPTS_MAX {
-            want.state = at_last;
-            self.end_if_done(job);
+            self.request_no_more(job, group, at_last);
             return;
         }
         want.state = WantState::Idle;
@@ -349,7 +360,39 @@ impl World<'_> {
         self.agenda.put(at, Item::GroupRequest { job, group });
     }
 
+    /// A group is not requested any more.
+    fn request_no_more(&mut self, job: u32, group: u32, at_last: WantState) {
+        let want = self.want(job, group);
+        want.state = at_last;
+        match want.communicator {
+            Some(communicator) => self.end_treeless(communicator),
+            None => self.end_if_done(job),
+        }
+    }
+
     fn add_members(&mut self, run: u32) {
+        let members = self.place_members(run);
+        let Run { job, group, .. } = self.runs[run as usize];
+        if self.group_plan(job, group).survives {
+            let communicator = self.add_communicator(run, &members);
+            self.want(job, group).communicator = Some(communicator);
+            self.give_to_leaders(run, communicator);
+        }
+        for member in members {
+            let at = self.now + self.delay_ns() + self.think_ns();
+            self.agenda.put(at, Item::Connect { member });
+        }
+    }
+
+    /// The places of a group that was granted to leaders that have lost theirs.
+    pub(super) fn add_places(&mut self, run: u32, communicator: u32) {
+        let members = self.place_members(run);
+        self.give_to_leaders(run, communicator);
+        debug_assert_eq!(members.len(), self.communicators[communicator as usize].leaders.len());
+    }
+
+    /// The members of a granted group, in the order of its endpoints. None has connected yet.
+    fn place_members(&mut self, run: u32) -> Vec<u32> {
         let grant = self.runs[run as usize].grant.clone();
         let Run { job, group, tag, .. } = self.runs[run as usize];
         let plan = self.scenario.job(job as usize).groups[group as usize].clone();
@@ -358,10 +401,20 @@ impl World<'_> {
             let member = self.members.len() as u32;
             by_endpoint[endpoint.endpoint.0 as usize] = member;
             self.members.push(Member::new(run, *host, &grant, endpoint, &plan, tag));
-            let at = self.now + self.delay_ns() + self.think_ns();
-            self.agenda.put(at, Item::Connect { member });
         }
-        self.runs[run as usize].members = by_endpoint;
+        self.runs[run as usize].members.clone_from(&by_endpoint);
+        by_endpoint
+    }
+
+    /// Lets leaders take the places of a group.
+    fn give_to_leaders(&mut self, run: u32, communicator: u32) {
+        let entry = &mut self.communicators[communicator as usize];
+        let run = &mut self.runs[run as usize];
+        (run.communicator, run.tag) = (Some(communicator), entry.tag);
+        for (number, member) in run.members.iter().enumerate() {
+            let id = LeaderId { communicator, number: number as u32 };
+            self.members[*member as usize].take_leader(id, entry.tag);
+        }
     }
 
     /// Checks whether a group has ended at all its members, and continues the job.
@@ -372,12 +425,22 @@ impl World<'_> {
             return;
         }
         let is_done = members.clone().all(Member::is_done);
-        let (job, group) = (entry.job, entry.group);
+        let (job, group, has_leaders) = (entry.job, entry.group, entry.communicator.is_some());
         self.runs[run as usize].is_over = true;
+        if !has_leaders {
+            self.conclude(job, group, is_done);
+        }
+    }
+
+    /// A group has ended at all its members, with all their operations done or not.
+    pub(super) fn conclude(&mut self, job: u32, group: u32, is_done: bool) {
         if self.jobs[job as usize].is_doomed || self.jobs[job as usize].is_over {
             return;
         }
         let want = self.want(job, group);
+        if matches!(want.state, WantState::Impossible | WantState::Starved) {
+            return self.end_if_done(job);
+        }
         if !is_done {
             self.try_again(job, group, WantState::Starved);
             return;

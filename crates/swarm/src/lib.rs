@@ -21,6 +21,7 @@ mod datagrams;
 mod fault_record;
 mod inject;
 mod jobs;
+mod leaders;
 mod link;
 mod locks;
 mod members;
@@ -64,6 +65,10 @@ pub struct Outcome {
     pub groups: u64,
     /// Operations that completed, counted at every member.
     pub completions: u64,
+    /// Of these, by direct links in a lost tree's place.
+    pub completions_over_links: u64,
+    /// Trees that members went back into, counted at every member.
+    pub trees_regained: u64,
     /// Groups that failed at one or more members.
     pub groups_failed: u64,
     /// Faults that hit a target, by kind, in the order of [`FAULT_NAMES`].
@@ -106,7 +111,9 @@ fn run_scenario(scenario: &Scenario, keeps_trace: bool) -> Report {
         steps: world.steps,
         frames: world.frames,
         groups: world.runs.len() as u64,
-        completions: world.members.iter().map(|member| member.completed as u64).sum(),
+        completions: world.completions,
+        trees_regained: world.trees_regained,
+        completions_over_links: world.completions_over_links,
         groups_failed: world.runs.iter().filter(|run| failed(run)).count() as u64,
         faults: world.hits,
         violation: world.finding.as_ref().map(|finding| finding.violation.clone()),

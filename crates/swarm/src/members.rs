@@ -4,6 +4,7 @@ mod frames;
 mod operations;
 
 use tributary_protocol::endpoint::{Endpoint, EndpointConfig, Event};
+use tributary_protocol::failover::Standing;
 use tributary_protocol_testing::{Operations, Running};
 use tributary_wire::control::{EndpointGrant, GroupGrant};
 use tributary_wire::frame::{Abort, AbortReason};
@@ -12,6 +13,7 @@ use tributary_wire::{EndpointId, OperationNumber};
 use super::agenda::{End, Item};
 use super::control::node_at;
 use super::fault_record::{GAVE_UP, MEMBER_LOST};
+use super::leaders::LeaderId;
 use super::link::{EdgeOf, Holder};
 use super::nodes::JOIN_TIMEOUT_NS;
 use super::scenario::{GroupPlan, OperationPlan};
@@ -46,6 +48,10 @@ pub(super) struct Member {
     pub(super) failed: Option<Abort>,
     /// Its process is gone, or will never do anything.
     pub(super) is_dead: bool,
+    /// It cut itself off from its tree, to go on without.
+    is_cut_off: bool,
+    /// Who goes on without the tree when it is lost; none where its loss ends the group.
+    leader: Option<LeaderId>,
     operations: usize,
     /// An operation that it mistakes for another one.
     pub(super) mistake: Option<(usize, OperationPlan)>,
@@ -80,6 +86,8 @@ impl Member {
             has_left: false,
             failed: None,
             is_dead: false,
+            is_cut_off: false,
+            leader: None,
             operations: plan.script.len(),
             mistake: None,
         }
@@ -87,7 +95,7 @@ impl Member {
 
     /// Whether nothing more will happen to it.
     pub(super) fn is_over(&self) -> bool {
-        self.has_left || self.failed.is_some() || self.is_dead
+        self.has_left || self.failed.is_some() || self.is_dead || self.is_cut_off
     }
 
     /// Whether it completed all it wanted.
@@ -98,6 +106,26 @@ impl Member {
     /// Whether it has started an operation that is not complete.
     pub(super) fn awaits_result(&self) -> bool {
         !self.is_over() && self.completed < self.started
+    }
+
+    /// Makes it a leader's place in a tree, whose data are told apart by `tag`.
+    pub(super) fn take_leader(&mut self, leader: LeaderId, tag: u64) {
+        self.leader = Some(leader);
+        self.running = Operations::new(EndpointId(self.number), tag);
+    }
+
+    pub(super) fn leader(&self) -> Option<LeaderId> {
+        self.leader
+    }
+
+    /// Whether its node has accepted its join.
+    pub(super) fn has_joined(&self) -> bool {
+        self.has_joined
+    }
+
+    /// Operations that its tree carries, oldest first.
+    pub(super) fn running(&self) -> impl Iterator<Item = &Running> {
+        self.running.iter()
     }
 
     /// The next operation that it will start.
@@ -114,11 +142,6 @@ impl World<'_> {
     pub(super) fn run_of(&mut self, member: u32) -> &mut super::jobs::Run {
         let run = self.members[member as usize].run;
         &mut self.runs[run as usize]
-    }
-
-    fn script(&self, member: u32) -> &[OperationPlan] {
-        let run = &self.runs[self.members[member as usize].run as usize];
-        &self.scenario.job(run.job as usize).groups[run.group as usize].script
     }
 
     pub(super) fn connect_member(&mut self, member: u32) {
@@ -172,7 +195,10 @@ impl World<'_> {
     fn plan_of(&self, member: u32, operation: usize) -> OperationPlan {
         match self.members[member as usize].mistake {
             Some((mistaken, plan)) if mistaken == operation => plan,
-            _ => self.script(member)[operation],
+            _ => {
+                let run = &self.runs[self.members[member as usize].run as usize];
+                self.operation_plan(run.job, run.group, operation)
+            }
         }
     }
 
@@ -180,7 +206,10 @@ impl World<'_> {
         match event {
             Event::Joined => {
                 self.member(member).has_joined = true;
-                self.put_start(member);
+                match self.members[member as usize].leader {
+                    Some(leader) => self.leader_joined(leader),
+                    None => self.put_start(member),
+                }
             }
             Event::Completed(number) => {
                 self.on_completed(member, number);
@@ -215,7 +244,27 @@ impl World<'_> {
             entry.has_left = true;
             entry.endpoint.leave();
             self.restless_members.push(member);
+            if let Some(leader) = self.members[member as usize].leader {
+                self.leader_left(leader);
+            }
         }
+    }
+
+    /// A member gives up its place without a word to its group's other members.
+    pub(super) fn withdraw(&mut self, member: u32) {
+        let entry = self.member(member);
+        entry.has_left = true;
+        entry.endpoint.leave();
+        self.restless_members.push(member);
+    }
+
+    /// A member cuts itself off from its tree: how far it has come.
+    pub(super) fn cut_off(&mut self, member: u32) -> Standing {
+        let entry = self.member(member);
+        entry.is_cut_off = true;
+        entry.endpoint.abort(AbortReason::NodeLost);
+        self.restless_members.push(member);
+        self.members[member as usize].endpoint.standing()
     }
 
     fn on_completed(&mut self, member: u32, number: OperationNumber) {
@@ -228,6 +277,7 @@ impl World<'_> {
             return self.report(Some(key), violation);
         };
         self.member(member).completed += 1;
+        self.completions += 1;
         let Running { operation, got_bytes, .. } = running;
         self.trace.note(self.now, Some(key), || format!("member {index} completes {operation}"));
         self.trace.note_number(u64::from(member) << 32 ^ operation as u64);
@@ -243,10 +293,16 @@ impl World<'_> {
             let group = key.to_string();
             self.report(Some(key), Violation::AgreedToDiffer { group, member: index, operation });
         }
+        if let Some(leader) = self.members[member as usize].leader {
+            self.leader_completed_in_tree(leader);
+        }
     }
 
     fn on_member_failed(&mut self, member: u32, abort: Abort) {
         let entry = self.member(member);
+        if entry.is_cut_off {
+            return;
+        }
         let (index, has_joined) = (entry.number, entry.has_joined);
         entry.failed = Some(abort);
         let key = self.run_of(member).key;
@@ -272,6 +328,9 @@ impl World<'_> {
             self.report(Some(key), Violation::Misnamed { group, member: index, abort: told });
         } else if late_ns > TOLD_WITHIN_NS && !is_slow {
             self.report(Some(key), Violation::Late { group, member: index, late_ns });
+        }
+        if let Some(leader) = self.members[member as usize].leader {
+            self.leader_told(leader, member, abort);
         }
     }
 
@@ -342,6 +401,10 @@ impl World<'_> {
             None => {}
         }
         self.restless_members.push(member);
+        self.kill_leaders(
+            |_, leader| leader.member == member || leader.is_entering_as(member),
+            is_silent,
+        );
     }
 
     /// A member's application gives up.

@@ -101,6 +101,8 @@ pub(super) struct GroupPlan {
     pub(super) stream: Option<StreamTerms>,
     /// Operations a member has under way at once.
     pub(super) overlap: usize,
+    /// Whether its members go on over direct links when its tree is lost.
+    pub(super) survives: bool,
     /// How often it is set up, used and left.
     pub(super) rounds: u32,
     pub(super) script: Vec<OperationPlan>,

@@ -33,6 +33,10 @@ pub struct Sweep {
     pub groups_failed: u64,
     /// Operations that completed, counted at every member.
     pub completions: u64,
+    /// Of these, by direct links in a lost tree's place.
+    pub completions_over_links: u64,
+    /// Trees that members went back into, counted at every member.
+    pub trees_regained: u64,
     /// Sum of all trace hashes, so it does not depend on the order in which cores ran the seeds.
     pub trace_hash: u64,
     /// Seeds that failed, ascending.
@@ -49,6 +53,8 @@ impl Sweep {
             faults: outcome.faults,
             groups_failed: outcome.groups_failed,
             completions: outcome.completions,
+            completions_over_links: outcome.completions_over_links,
+            trees_regained: outcome.trees_regained,
             trace_hash: outcome.trace_hash,
             failures: if outcome.violation.is_some() { vec![outcome] } else { Vec::new() },
         }
@@ -64,6 +70,8 @@ impl Sweep {
             faults: std::array::from_fn(|kind| self.faults[kind] + other.faults[kind]),
             groups_failed: self.groups_failed + other.groups_failed,
             completions: self.completions + other.completions,
+            completions_over_links: self.completions_over_links + other.completions_over_links,
+            trees_regained: self.trees_regained + other.trees_regained,
             trace_hash: self.trace_hash.wrapping_add(other.trace_hash),
             failures: self.failures,
         }

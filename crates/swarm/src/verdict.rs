@@ -18,6 +18,26 @@ pub enum Violation {
         /// The operation's place in the group's script.
         operation: usize,
     },
+    /// Two members have different bits.
+    #[error("{group}: member {member} has another result of operation {operation} than others")]
+    Different {
+        /// The communicator's first group.
+        group: String,
+        /// The member.
+        member: u32,
+        /// The operation's place in the group's script.
+        operation: usize,
+    },
+    /// Members have no tree again long after the last fault.
+    #[error("{group}: member {member} is not back in a tree after {operations} operations")]
+    Treeless {
+        /// The communicator's first group.
+        group: String,
+        /// The member.
+        member: u32,
+        /// Operations that it has completed.
+        operations: usize,
+    },
     /// An operation was reported complete before all its bytes had come.
     #[error(
         "{group}: operation {operation} is complete at member {member} with {got_bytes} of {need_bytes} bytes"

@@ -12,6 +12,7 @@ use super::control::{ManagerHost, Session};
 use super::datagrams::Datagrams;
 use super::fault_record::{FaultRecord, Key};
 use super::jobs::{JobRun, Run};
+use super::leaders::Communicator;
 use super::link::{EdgeOf, Holder, Link};
 use super::members::Member;
 use super::nodes::NodeHost;
@@ -63,6 +64,7 @@ pub(super) struct World<'a> {
     pub(super) jobs: Vec<JobRun>,
     pub(super) runs: Vec<Run>,
     pub(super) members: Vec<Member>,
+    pub(super) communicators: Vec<Communicator>,
     pub(super) links: Vec<Link>,
     pub(super) fault_record: FaultRecord,
     pub(super) partition: Option<Partition>,
@@ -73,6 +75,10 @@ pub(super) struct World<'a> {
     pub(super) restless_members: Vec<u32>,
     pub(super) steps: u64,
     pub(super) frames: u64,
+    /// Operations complete at a member; of these over direct links; and trees gone back into.
+    pub(super) completions: u64,
+    pub(super) completions_over_links: u64,
+    pub(super) trees_regained: u64,
     /// Faults that hit a target, by kind.
     pub(super) hits: [u64; FAULT_NAMES.len()],
     pub(super) datagrams: Datagrams,
@@ -95,6 +101,7 @@ impl<'a> World<'a> {
             jobs: scenario.jobs.iter().map(JobRun::new).collect(),
             runs: Vec::new(),
             members: Vec::new(),
+            communicators: Vec::new(),
             links: Vec::new(),
             fault_record: FaultRecord::default(),
             partition: None,
@@ -103,6 +110,9 @@ impl<'a> World<'a> {
             restless_members: Vec::new(),
             steps: 0,
             frames: 0,
+            completions: 0,
+            completions_over_links: 0,
+            trees_regained: 0,
             hits: [0; FAULT_NAMES.len()],
             datagrams: Datagrams::default(),
             spare: Vec::new(),
@@ -190,6 +200,10 @@ impl<'a> World<'a> {
             Item::Ready { member } => self.on_ready(member),
             Item::Multicast { listener, place } => self.multicast_arrives(listener, place),
             Item::Stray { group, place } => self.stray_arrives(group, place),
+            Item::Hear { from, to } => self.hear(from, to),
+            Item::Alarm { to, epoch } => self.on_alarm(to, epoch),
+            Item::LeaderStart { leader } => self.on_leader_start(leader),
+            Item::LeaderReady { leader } => self.on_leader_ready(leader),
             Item::Leave { member } => self.leave(member),
             Item::Fault { index } => self.inject(index),
             Item::PartitionSilent { index } => self.on_partition_silent(index),

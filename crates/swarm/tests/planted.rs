@@ -28,6 +28,10 @@ fn name(bug: Bug) -> &'static str {
         Bug::CodeOfHeader => "a frame's code covers its header only",
         Bug::UncountedAdoption => "what groups hold that are taken over is not counted",
         Bug::EternalJob => "a job whose groups were taken over outlives them",
+        Bug::ComputedAnew => "what some member has is computed again",
+        Bug::CompletedForgotten => "an operation that some have completed is started again",
+        Bug::WithdrawnIsTheEnd => "a withdrawn group is not a lost tree",
+        Bug::BoundaryForgotten => "the next boundary is forgotten",
         Bug::FewNodesNamed => "only the first six nodes of a group are said to be nodes",
     }
 }
@@ -36,10 +40,14 @@ fn name(bug: Bug) -> &'static str {
 fn kind(violation: &Violation) -> Option<&'static str> {
     match violation {
         Violation::WrongResult { .. } => Some("wrong result"),
+        Violation::Different { .. } => Some("different results"),
+        Violation::OutOfOrder { .. } => Some("out of order"),
+        Violation::Unfounded { .. } => Some("fails without cause"),
         Violation::Lock { .. } => Some("lock given wrongly"),
-        Violation::Stuck { .. } | Violation::Starved { .. } | Violation::Restless { .. } => {
-            Some("waits for ever")
-        }
+        Violation::Stuck { .. }
+        | Violation::Starved { .. }
+        | Violation::Treeless { .. }
+        | Violation::Restless { .. } => Some("waits for ever"),
         Violation::ForgeryAccepted { .. } => Some("damage accepted"),
         Violation::Misnamed { .. } => Some("misnamed"),
         Violation::Panicked { .. } => Some("panic"),

@@ -29,6 +29,8 @@ fn a_smoke_range_is_clean_and_sees_every_kind_of_fault() {
     for (name, hits) in FAULT_NAMES.iter().zip(sweep.faults) {
         assert!(hits > 0, "no {name} in {SMOKE:?}");
     }
+    assert!(sweep.trees_regained > 0, "members go back into trees");
+    assert!(sweep.completions_over_links > 0, "and go on without one meanwhile");
     assert!(sweep.groups_failed > 0, "faults cut groups short");
     assert!(sweep.groups > 5 * sweep.groups_failed, "and most work all the same");
 }

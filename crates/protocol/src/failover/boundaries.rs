@@ -133,6 +133,12 @@ impl Boundaries {
         announcement: Announcement,
         is_entering: bool,
     ) -> AfterAnnouncement {
+        #[cfg(feature = "planted-bugs")]
+        if announcement.grant_bytes == 0
+            && crate::planted::is_planted(crate::planted::Bug::BoundaryForgotten)
+        {
+            return AfterAnnouncement::Nothing;
+        }
         self.due = announcement.next;
         (self.last, self.since) = (self.operations, now);
         match (is_entering, announcement.grant_bytes) {

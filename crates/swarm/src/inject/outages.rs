@@ -47,6 +47,7 @@ impl World<'_> {
                 self.give_up(link, end);
             }
         }
+        self.part_leaders();
         self.part_sessions();
         self.part_leases();
     }
@@ -83,6 +84,43 @@ impl World<'_> {
         let node = busy[pick as usize % busy.len()];
         self.trace.note(self.now, None, || format!("node {node} dies in an operation"));
         self.crash_node(node, is_silent, down_ns);
+        true
+    }
+
+    /// Waits until leaders settle the loss of a tree, or take places in another, and lets a node die.
+    pub(super) fn crash_node_of_leaders(
+        &mut self,
+        index: u32,
+        pick: u32,
+        is_silent: bool,
+        down_ns: u64,
+    ) -> bool {
+        if !self.leaders_between_trees().any(|leader| leader.is_settling() || leader.is_entering())
+        {
+            self.look_again(index);
+            return false;
+        }
+        let alive = |node: &u32| self.nodes[*node as usize].is_alive;
+        let alive: Vec<u32> = (0..self.nodes.len() as u32).filter(alive).collect();
+        let Some(node) = alive.get(pick as usize % alive.len().max(1)).copied() else {
+            return false;
+        };
+        self.trace.note(self.now, None, || format!("node {node} dies while leaders have no tree"));
+        self.crash_node(node, is_silent, down_ns);
+        true
+    }
+
+    /// Waits until leaders have no tree, and lets the process of one die.
+    pub(super) fn crash_leader(&mut self, index: u32, pick: u32) -> bool {
+        let hosts: Vec<(u32, u32)> = self.leaders_between_trees().map(|it| it.process()).collect();
+        if hosts.is_empty() {
+            self.look_again(index);
+            return false;
+        }
+        let (job, host) = hosts[pick as usize % hosts.len()];
+        self.trace.note(self.now, None, || format!("job {job}'s process on host {host} dies"));
+        self.doom(job, host, false);
+        self.kill_leaders(|it, leader| it.job == job && leader.host == host, false);
         true
     }
 

@@ -103,6 +103,7 @@ impl World<'_> {
                 self.kill_member(member, false);
             }
         }
+        self.kill_leaders(|it, _| it.job == job, false);
         let at = self.now + self.delay_ns();
         self.close_lease(job, at);
     }

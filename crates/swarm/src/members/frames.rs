@@ -82,17 +82,22 @@ impl World<'_> {
         }
         let key = self.runs[run as usize].key;
         let expected = self.expected(run, operation);
-        if expected.get(body.bytes.clone()) != Some(payload) {
+        let is_right = expected.get(body.bytes.clone()) == Some(payload);
+        if let Some(leader) = self.members[member as usize].leader() {
+            self.leader_takes(leader, body.bytes.start, payload);
+        }
+        if !is_right {
             let group = key.to_string();
             self.report(Some(key), Violation::WrongResult { group, member: index, operation });
         }
     }
 
     /// The expected result of an operation.
-    fn expected(&mut self, run: u32, operation: usize) -> &[u8] {
+    pub(crate) fn expected(&mut self, run: u32, operation: usize) -> &[u8] {
+        let entry = &self.runs[run as usize];
+        let plan = self.operation_plan(entry.job, entry.group, operation);
         let entry = &mut self.runs[run as usize];
-        let plan =
-            self.scenario.job(entry.job as usize).groups[entry.group as usize].script[operation];
+        entry.expected.resize(entry.expected.len().max(operation + 1), None);
         let (shape, tag) = (&entry.shape, entry.tag);
         entry.expected[operation].get_or_insert_with(|| shape.expected(&plan, tag, operation))
     }

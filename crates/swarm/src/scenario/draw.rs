@@ -26,6 +26,9 @@ const MACHINES_MAX: u32 = 40;
 /// scenarios.
 const FURTHER_SEED: u64 = 0x6675_7274_6865_7221;
 
+/// Separates the random numbers for groups that outlive their trees from all others of a seed.
+const FAILOVER_SEED: u64 = 0x6661_696c_6f76_6572;
+
 /// Separates the random numbers for external results from all others of a seed.
 const OUTSIDE_SEED: u64 = 0x6f75_7473_6964_6521;
 
@@ -77,6 +80,15 @@ impl Scenario {
         }
         for job in &mut jobs {
             job.send_outside(&mut Pcg64::seed_from_u64(seed ^ OUTSIDE_SEED));
+        }
+        let failover = &mut Pcg64::seed_from_u64(seed ^ FAILOVER_SEED);
+        let mut nodes = nodes;
+        if failover.random_bool(0.25) {
+            faults = Fault::draw_losses(failover, weather, faults);
+            jobs.iter_mut().for_each(JobPlan::survive);
+            // A group goes back only into a tree that streams as the first one did.
+            let streams = nodes[0].streams;
+            nodes.iter_mut().for_each(|node| node.streams = streams);
         }
         Self {
             seed,
@@ -174,6 +186,15 @@ fn draw_fabric(random: &mut Pcg64, switches: u32, hosts: u32) -> Fabric {
 }
 
 impl JobPlan {
+    /// Lets its groups outlive their trees. The loss of a tree ends a group with an external receiver.
+    fn survive(&mut self) {
+        for group in self.groups.iter_mut().filter(|group| !group.has_external_receiver()) {
+            group.survives = true;
+            // The host library runs the operations of a communicator one by one.
+            group.overlap = 1;
+        }
+    }
+
     fn draw(random: &mut Pcg64, hosts: u32) -> Self {
         let size = random.random_range(1..=hosts.min(6));
         let mut own: Vec<u32> = (0..hosts).collect();
@@ -231,6 +252,7 @@ impl GroupPlan {
                 window: random.random_range(1..=5),
             }),
             overlap: random.random_range(1..=4),
+            survives: false,
             rounds: if random.random_bool(0.2) { 2 } else { 1 },
             script: Vec::new(),
         };

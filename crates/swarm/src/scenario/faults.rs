@@ -53,12 +53,16 @@ pub(crate) enum FaultKind {
     OneWay { machines: u64, for_ns: u64 },
     /// A machine's clock jumps, forward or back.
     ClockJump { pick: u32, by_ns: i64 },
+    /// A node dies while leaders settle the loss of a tree, or take places in another.
+    NodeDiesSettling { pick: u32, is_silent: bool, down_ns: u64 },
+    /// A process dies whose leaders have no tree.
+    ProcessDiesSettling { pick: u32 },
     /// A bit behind an authenticated frame's header flips on its way: of its payload, or of its code.
     Damage { pick: u32, bit: u32 },
 }
 
 /// The kinds of faults, in the order of [`FaultKind::index`].
-pub const FAULT_NAMES: [&str; 21] = [
+pub const FAULT_NAMES: [&str; 23] = [
     "cut link",
     "corrupt frame",
     "slow reader",
@@ -80,6 +84,8 @@ pub const FAULT_NAMES: [&str; 21] = [
     "one-way partition",
     "clock jump",
     "damaged payload",
+    "node dies between trees",
+    "process dies between trees",
 ];
 
 /// How a member mistakes an operation.
@@ -210,6 +216,23 @@ impl Fault {
     }
 }
 
+impl Fault {
+    /// Adds the loss of trees, and faults while it is settled; half of the time, in place of the others.
+    pub(super) fn draw_losses(
+        random: &mut Pcg64,
+        weather: Weather,
+        faults: Vec<Self>,
+    ) -> Vec<Self> {
+        let mut faults = if random.random_bool(0.5) { Vec::new() } else { faults };
+        for _ in 0..random.random_range(1..=4) {
+            let at = random.random_range(1_000_000..weather.span_ns);
+            faults.push(Self { at, kind: FaultKind::draw_loss(random) });
+        }
+        faults.sort_by_key(|fault| fault.at);
+        faults
+    }
+}
+
 const KINDS: u32 = 26;
 
 impl FaultKind {
@@ -237,6 +260,8 @@ impl FaultKind {
             Self::OneWay { .. } => 18,
             Self::ClockJump { .. } => 19,
             Self::Damage { .. } => 20,
+            Self::NodeDiesSettling { .. } => 21,
+            Self::ProcessDiesSettling { .. } => 22,
         }
     }
 
@@ -280,6 +305,21 @@ impl FaultKind {
 }
 
 impl FaultKind {
+    fn draw_loss(random: &mut Pcg64) -> Self {
+        let pick = random.random();
+        let is_silent = random.random_bool(0.2);
+        let down_ns = match random.random_bool(0.7) {
+            true => random.random_range(100_000..30_000_000),
+            false => random.random_range(100_000..3_000_000_000),
+        };
+        match random.random_range(0..9) {
+            0..4 => Self::NodeDiesBusy { pick, is_silent, down_ns },
+            4 | 5 => Self::Cut { pick, resets: random.random_bool(0.5) },
+            6 | 7 => Self::NodeDiesSettling { pick, is_silent, down_ns },
+            _ => Self::ProcessDiesSettling { pick },
+        }
+    }
+
     fn draw_further(random: &mut Pcg64, weather: Weather) -> Self {
         let short_ns = random.random_range(10_000..3_000_000);
         match random.random_range(0..4) {

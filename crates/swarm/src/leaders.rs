@@ -1,0 +1,596 @@
+//! Leaders: members that go on when their tree is lost, as the host library's do.
+//!
+//! A communicator's leaders hold places in one tree after the other, and direct links to each other. Owns their state,
+//! how they lose a tree, and how they end. What they decide is the product's
+//! ([`tributary_protocol::failover`]); what they do with vectors and messages is modelled after the host library.
+
+mod direct;
+mod over_links;
+mod settling;
+
+use std::collections::VecDeque;
+
+use tributary_protocol::StreamTerms;
+use tributary_protocol::failover::boundaries::Boundaries;
+use tributary_protocol::failover::settler::Settler;
+use tributary_protocol::failover::{Cut, is_tree_lost};
+use tributary_protocol_testing::values::{Below, Contribution, TreeShape};
+use tributary_protocol_testing::workload::OperationPlan;
+use tributary_wire::frame::{Abort, AbortReason};
+use tributary_wire::{EndpointId, OperationNumber, Operator};
+
+use crate::fault_record::{CUT_OFF, GAVE_UP, Key, MEMBER_LOST};
+use crate::nodes::JOIN_TIMEOUT_NS;
+use crate::verdict::{Violation, words};
+use crate::world::{SILENCE_NS, World};
+use direct::{Collective, Direct, Message};
+use over_links::Doing;
+
+/// How long a program without anything left to do waits for its tree between two barriers: at first, and at most.
+const IDLE_MIN_NS: u64 = 5_000_000;
+const IDLE_MAX_NS: u64 = 1_000_000_000;
+/// More of these barriers than it takes to be granted a group that others hold for as long as they may.
+const IDLE_OPERATIONS_MAX: usize = 4_000;
+
+/// A leader, by its communicator and its number there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct LeaderId {
+    pub(super) communicator: u32,
+    pub(super) number: u32,
+}
+
+/// What one group's plan comes to over all its trees.
+pub(super) struct Communicator {
+    /// Its first group.
+    pub(super) key: Key,
+    pub(super) job: u32,
+    pub(super) group: u32,
+    pub(super) tag: u64,
+    pub(super) leaders: Vec<Leader>,
+    direct: Direct,
+    /// The result of each operation, from the first leader that has it.
+    results: Vec<Option<Vec<u8>>>,
+    /// All have joined the first tree.
+    is_open: bool,
+    /// At leader 0: a group that was granted, and when.
+    granted: Option<(u32, u64)>,
+    /// The operation after which all leave; none before all are in a tree with their scripts done.
+    last: Option<usize>,
+    /// No tree will be granted any more.
+    is_treeless: bool,
+    window: u16,
+    stream: Option<StreamTerms>,
+    /// Something other than a tree is lost, which may end it.
+    pub(super) has_cause: bool,
+    is_over: bool,
+}
+
+/// One leader.
+pub(super) struct Leader {
+    pub(super) host: u32,
+    job: u32,
+    /// Its place in the present tree, or the one that was lost.
+    pub(super) member: u32,
+    /// The place that it takes in the next one.
+    entering: Option<u32>,
+    course: Course,
+    /// Trees lost so far.
+    lost: u32,
+    collective: Option<Collective>,
+    ongoing: Option<Ongoing>,
+    retained: Option<Tail>,
+    completed: usize,
+    is_start_put: bool,
+    pub(super) end: Option<Ending>,
+}
+
+/// How a leader ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Ending {
+    Left,
+    Failed,
+    Dead,
+}
+
+enum Course {
+    InTree,
+    Settling { settler: Settler, doing: Doing },
+    OverLinks { boundaries: Boundaries, doing: Doing },
+}
+
+/// An operation under way. The result comes where the contribution lies, as with `MPI_IN_PLACE`.
+struct Ongoing {
+    index: usize,
+    plan: OperationPlan,
+    vector: Vec<u8>,
+    is_stream: bool,
+    ready_bytes: usize,
+    /// What the endpoint of the present tree calls it, and how it is cut there.
+    in_tree: Option<(OperationNumber, Cut)>,
+}
+
+/// What a leader keeps of the operation that it completed last in its tree.
+struct Tail {
+    number: OperationNumber,
+    plan: OperationPlan,
+    cut: Cut,
+    bytes: Vec<u8>,
+}
+
+impl Communicator {
+    /// Whether all its leaders completed all they wanted.
+    fn is_done(&self) -> bool {
+        self.leaders.iter().all(|it| {
+            it.end == Some(Ending::Left) && self.last.is_some_and(|last| it.completed == last + 1)
+        })
+    }
+
+    /// How many operations its leaders run.
+    pub(super) fn operations(&self) -> usize {
+        self.last.map_or(usize::MAX, |last| last + 1)
+    }
+}
+
+impl Leader {
+    /// Whether its place in a tree carries its operations.
+    pub(super) fn is_in_tree(&self) -> bool {
+        matches!(self.course, Course::InTree)
+    }
+
+    pub(super) fn is_settling(&self) -> bool {
+        matches!(self.course, Course::Settling { .. })
+    }
+
+    pub(super) fn is_entering(&self) -> bool {
+        self.entering.is_some()
+    }
+
+    pub(super) fn is_entering_as(&self, member: u32) -> bool {
+        self.entering == Some(member)
+    }
+
+    /// The job and host whose process it is in.
+    pub(super) fn process(&self) -> (u32, u32) {
+        (self.job, self.host)
+    }
+
+    pub(super) fn completed(&self) -> usize {
+        self.completed
+    }
+}
+
+impl World<'_> {
+    pub(super) fn leader(&mut self, id: LeaderId) -> &mut Leader {
+        &mut self.communicators[id.communicator as usize].leaders[id.number as usize]
+    }
+
+    pub(super) fn communicator(&mut self, id: LeaderId) -> &mut Communicator {
+        &mut self.communicators[id.communicator as usize]
+    }
+
+    fn leaders_of(&self, communicator: u32) -> impl Iterator<Item = LeaderId> + use<> {
+        let leaders = self.communicators[communicator as usize].leaders.len() as u32;
+        (0..leaders).map(move |number| LeaderId { communicator, number })
+    }
+
+    /// The leaders of a group that was granted for the first time.
+    pub(super) fn add_communicator(&mut self, run: u32, members: &[u32]) -> u32 {
+        let entry = &self.runs[run as usize];
+        let (grant, script) = (&entry.grant, &self.group_plan(entry.job, entry.group).script);
+        let leaders = members.iter().map(|member| Leader {
+            host: self.members[*member as usize].host,
+            job: entry.job,
+            member: *member,
+            entering: None,
+            course: Course::InTree,
+            lost: 0,
+            collective: None,
+            ongoing: None,
+            retained: None,
+            completed: 0,
+            is_start_put: false,
+            end: None,
+        });
+        let communicator = Communicator {
+            key: entry.key,
+            job: entry.job,
+            group: entry.group,
+            tag: entry.tag,
+            leaders: leaders.collect(),
+            direct: Direct::new(members.len()),
+            results: vec![None; script.len()],
+            is_open: false,
+            granted: None,
+            last: None,
+            is_treeless: false,
+            window: grant.osos.max(grant.stream.map_or(0, |terms| terms.window)),
+            stream: grant.stream,
+            has_cause: false,
+            is_over: false,
+        };
+        self.communicators.push(communicator);
+        self.communicators.len() as u32 - 1
+    }
+
+    /// A leader's place in a tree is taken.
+    pub(super) fn leader_joined(&mut self, id: LeaderId) {
+        let communicator = &self.communicators[id.communicator as usize];
+        if communicator.is_open {
+            return;
+        }
+        let has_joined = |it: &Leader| self.members[it.member as usize].has_joined();
+        // The exchange of outcomes that ends every step of setting a communicator up.
+        if communicator.leaders.iter().all(has_joined) {
+            self.communicator(id).is_open = true;
+            for id in self.leaders_of(id.communicator) {
+                let member = self.leader(id).member;
+                self.put_start(member);
+            }
+        }
+    }
+
+    /// A leader's member starts its next operation in the tree.
+    pub(super) fn leader_started(&mut self, id: LeaderId) {
+        let member = self.leader(id).member;
+        let entry = &self.members[member as usize];
+        let running = *entry.running().last().expect("it has just been started");
+        let number = running.number;
+        let cut = entry.endpoint.cut(number).expect("it has just been started");
+        let results = &mut self.communicator(id).results;
+        results.resize(results.len().max(running.operation + 1), None);
+        let in_tree = Some((number, cut));
+        match &mut self.leader(id).ongoing {
+            // It was waiting to go on in a tree.
+            Some(ongoing) => ongoing.in_tree = in_tree,
+            None => {
+                let ongoing = self.ongoing(id, running.operation, running.plan);
+                let ready_bytes = if running.is_stream { running.ready_bytes } else { usize::MAX };
+                let is_stream = running.is_stream;
+                self.leader(id).ongoing =
+                    Some(Ongoing { is_stream, ready_bytes, in_tree, ..ongoing });
+            }
+        }
+    }
+
+    /// An operation that is about to begin, with this leader's contribution.
+    fn ongoing(&self, id: LeaderId, index: usize, plan: OperationPlan) -> Ongoing {
+        let tag = self.communicators[id.communicator as usize].tag;
+        let contribution = Contribution { tag, operation: index as u32, member: id.number };
+        let vector = match plan.spec(EndpointId(id.number)).contributes {
+            true => contribution.bytes(plan.datatype, plan.elements),
+            false => vec![0; plan.len_bytes()],
+        };
+        Ongoing { index, plan, vector, is_stream: false, ready_bytes: usize::MAX, in_tree: None }
+    }
+
+    /// More of a stream's bytes are ready while the tree carries it.
+    pub(super) fn leader_made_ready(&mut self, id: LeaderId, ready_bytes: usize) {
+        if let Some(ongoing) = &mut self.leader(id).ongoing {
+            ongoing.ready_bytes = ready_bytes;
+        }
+    }
+
+    /// A piece of a result has come by the tree.
+    pub(super) fn leader_takes(&mut self, id: LeaderId, first: usize, payload: &[u8]) {
+        if let Some(ongoing) = &mut self.leader(id).ongoing {
+            ongoing.vector[first..first + payload.len()].copy_from_slice(payload);
+        }
+    }
+
+    /// The tree has completed an operation.
+    pub(super) fn leader_completed_in_tree(&mut self, id: LeaderId) {
+        let Some(ongoing) = self.leader(id).ongoing.take() else { return };
+        let (number, cut) = ongoing.in_tree.expect("the tree carried it");
+        let plan = ongoing.plan;
+        let spec = plan.spec(EndpointId(id.number));
+        let tail = cut.bytes(&cut.tail());
+        let is_kept = plan.target.member().is_none() || !spec.receives;
+        let bytes = if is_kept { ongoing.vector[tail].to_vec() } else { Vec::new() };
+        self.leader(id).retained = Some(Tail { number, plan, cut, bytes });
+        self.on_leader_completed(id, &ongoing);
+    }
+
+    /// An operation is complete at a leader, however it was carried.
+    fn on_leader_completed(&mut self, id: LeaderId, ongoing: &Ongoing) {
+        let Ongoing { index, plan, vector, .. } = ongoing;
+        let key = self.communicator(id).key;
+        let group = key.to_string();
+        if self.leader(id).completed != *index {
+            let violation = Violation::OutOfOrder { group, member: id.number };
+            return self.report(Some(key), violation);
+        }
+        self.leader(id).completed += 1;
+        if plan.spec(EndpointId(id.number)).receives && plan.len_bytes() > 0 {
+            let result = &mut self.communicator(id).results[*index];
+            if result.get_or_insert_with(|| vector.clone()) != vector {
+                let violation =
+                    Violation::Different { group, member: id.number, operation: *index };
+                return self.report(Some(key), violation);
+            }
+        }
+        self.end_of_script(id);
+    }
+
+    /// Once all are in a tree with their scripts done, they agree on a last operation.
+    fn end_of_script(&mut self, id: LeaderId) {
+        let communicator = &self.communicators[id.communicator as usize];
+        let script = self.group_plan(communicator.job, communicator.group).script.len();
+        let is_home =
+            communicator.leaders.iter().all(Leader::is_in_tree) || communicator.is_treeless;
+        let completed = communicator.leaders[id.number as usize].completed;
+        if communicator.last.is_none() && is_home && completed >= script {
+            let begun = |it: &Leader| it.completed + usize::from(it.ongoing.is_some());
+            let begun = communicator.leaders.iter().map(begun).max();
+            self.communicator(id).last = Some(begun.expect("there are leaders").max(1) - 1);
+        }
+    }
+
+    /// The place of a leader in its tree failed.
+    pub(super) fn leader_told(&mut self, id: LeaderId, member: u32, abort: Abort) {
+        let communicator = &self.communicators[id.communicator as usize];
+        let leader = &communicator.leaders[id.number as usize];
+        if leader.end.is_some() || leader.entering == Some(member) || leader.member != member {
+            return;
+        }
+        match communicator.is_open {
+            false => self.give_up_set_up(id.communicator),
+            true if leader.is_in_tree() && is_tree_lost(abort.reason) => self.lose_tree(id),
+            true => self.fail_leader(id, abort),
+        }
+    }
+
+    /// A member will never join. If its communicator is not set up, its leader is lost.
+    pub(super) fn never_set_up(&mut self, member: u32) {
+        if let Some(id) = self.members[member as usize].leader()
+            && !self.communicator(id).is_open
+            && self.leader(id).end.is_none()
+        {
+            self.end_leader(id, Ending::Dead);
+        }
+    }
+
+    /// Living leaders that have no tree.
+    pub(super) fn leaders_between_trees(&self) -> impl Iterator<Item = &Leader> {
+        let leaders = self.communicators.iter().flat_map(|it| &it.leaders);
+        leaders.filter(|leader| leader.end.is_none() && !leader.is_in_tree())
+    }
+
+    /// A communicator can't be set up: whoever has joined leaves.
+    fn give_up_set_up(&mut self, communicator: u32) {
+        for id in self.leaders_of(communicator) {
+            if self.leader(id).end.is_some() {
+                continue;
+            }
+            self.leader(id).end = Some(Ending::Failed);
+            let member = self.leader(id).member;
+            self.give_up_place(member);
+        }
+        self.check_communicator_over(communicator);
+    }
+
+    /// A place in a tree is given up.
+    fn give_up_place(&mut self, member: u32) {
+        let number = self.member(member).number;
+        let key = self.run_of(member).key;
+        let at = self.now + self.scenario.network.delay_ns_max;
+        let has_link = self.members[member as usize].link.is_some();
+        let entry = self.fault_record.entry(key);
+        entry.blame(at, GAVE_UP, number..number + 1);
+        if !has_link {
+            entry.blame(at + JOIN_TIMEOUT_NS, MEMBER_LOST, number..number + 1);
+        }
+        entry.may_withdraw = true;
+        self.withdraw(member);
+    }
+
+    /// A leader cuts itself off from its tree, and begins to settle its loss.
+    fn lose_tree(&mut self, id: LeaderId) {
+        let member = self.leader(id).member;
+        let key = self.run_of(member).key;
+        self.trace.note(self.now, Some(key), || format!("leader {} loses its tree", id.number));
+        let at = self.now + self.scenario.network.delay_ns_max;
+        let entry = self.fault_record.entry(key);
+        entry.blame(at, CUT_OFF, 0..u32::MAX);
+        entry.may_withdraw = true;
+        let standing = self.cut_off(member);
+        let window = self.communicator(id).window;
+        let leader = self.leader(id);
+        leader.lost += 1;
+        let epoch = leader.lost;
+        let has_more = leader.ongoing.as_ref().is_some_and(Ongoing::has_more_to_come);
+        leader.course =
+            Course::Settling { settler: Settler::new(standing, window), doing: Doing::Nothing };
+        let is_idle = leader.ongoing.is_none();
+        if has_more {
+            self.put_leader_ready(id);
+        }
+        if is_idle {
+            self.put_leader_start(id);
+        }
+        if id.number != 0 {
+            self.raise_alarm(id, epoch);
+        }
+        self.advance_leader(id);
+    }
+
+    /// Another leader speaks to this one, or calls because of the loss of tree `epoch`.
+    fn on_called(&mut self, id: LeaderId) {
+        let is_open = self.communicator(id).is_open;
+        let leader = self.leader(id);
+        if leader.end.is_some() || !is_open {
+            return;
+        }
+        if leader.is_in_tree() { self.lose_tree(id) } else { self.advance_leader(id) }
+    }
+
+    pub(super) fn on_alarm(&mut self, id: LeaderId, epoch: u32) {
+        let leader = self.leader(id);
+        if leader.is_in_tree() && leader.lost + 1 == epoch {
+            self.on_called(id);
+        }
+    }
+
+    /// A leader can't go on, and tells the others.
+    fn fail_leader(&mut self, id: LeaderId, abort: Abort) {
+        let communicator = &self.communicators[id.communicator as usize];
+        let (key, has_cause) = (communicator.key, communicator.has_cause);
+        let told = words(abort);
+        self.trace.note(self.now, Some(key), || format!("leader {} fails: {told}", id.number));
+        // The tree may say that a member broke the protocol, or gave up. Any other end has a cause of its own.
+        let is_told = matches!(abort.reason, AbortReason::Misbehaved | AbortReason::MemberAborted);
+        if !is_told && !has_cause {
+            let group = key.to_string();
+            self.report(Some(key), Violation::Unfounded { group, member: id.number, abort: told });
+        }
+        self.communicator(id).has_cause = true;
+        self.tell_leaders(id, &Message::Failed(abort));
+        self.end_leader(id, Ending::Failed);
+    }
+
+    /// A leader is over, one way or another.
+    fn end_leader(&mut self, id: LeaderId, end: Ending) {
+        let leader = self.leader(id);
+        leader.end = Some(end);
+        let places = [Some(leader.member), leader.entering.take()];
+        for member in places.into_iter().flatten() {
+            if end != Ending::Dead && !self.members[member as usize].is_over() {
+                self.give_up_place(member);
+            }
+        }
+        self.check_communicator_over(id.communicator);
+    }
+
+    /// A leader leaves: with its work done, or before.
+    pub(super) fn leader_left(&mut self, id: LeaderId) {
+        if self.leader(id).end.is_none() {
+            self.communicator(id).has_cause = true;
+            self.tell_leaders(id, &Message::Closed);
+            self.end_leader(id, Ending::Left);
+        }
+    }
+
+    /// Processes die, with the leaders in them.
+    pub(super) fn kill_leaders(
+        &mut self,
+        is_hit: impl Fn(&Communicator, &Leader) -> bool,
+        is_silent: bool,
+    ) {
+        for communicator in 0..self.communicators.len() as u32 {
+            for id in self.leaders_of(communicator) {
+                let entry = &self.communicators[communicator as usize];
+                let leader = &entry.leaders[id.number as usize];
+                if leader.end.is_some() || !is_hit(entry, leader) {
+                    continue;
+                }
+                let places = [Some(leader.member), leader.entering];
+                self.communicator(id).has_cause = true;
+                let after_ns = if is_silent { SILENCE_NS } else { 0 };
+                self.tell_leaders_after(id, &Message::Closed, after_ns);
+                self.end_leader(id, Ending::Dead);
+                for member in places.into_iter().flatten() {
+                    self.kill_member(member, is_silent);
+                }
+            }
+        }
+    }
+
+    /// Direct links across a partition end that are in use.
+    pub(super) fn part_leaders(&mut self) {
+        for communicator in 0..self.communicators.len() as u32 {
+            for one in self.leaders_of(communicator) {
+                for other in self.leaders_of(communicator) {
+                    let [from, to] = [one, other].map(|id| self.leader(id).host);
+                    let is_used = [one, other].iter().any(|id| !self.leader(*id).is_in_tree());
+                    if one != other && is_used && self.apart_until(from, to).is_some() {
+                        self.communicator(one).has_cause = true;
+                        self.tell_leader(one, other.number, Message::Closed, 0);
+                    }
+                }
+            }
+        }
+    }
+
+    fn check_communicator_over(&mut self, communicator: u32) {
+        let entry = &mut self.communicators[communicator as usize];
+        if entry.is_over || !entry.leaders.iter().all(|leader| leader.end.is_some()) {
+            return;
+        }
+        entry.is_over = true;
+        entry.granted = None;
+        // Places that nobody came to take.
+        for member in 0..self.members.len() as u32 {
+            let entry = &self.members[member as usize];
+            if entry.leader().is_some_and(|id| id.communicator == communicator) && !entry.is_over()
+            {
+                self.give_up_place(member);
+            }
+        }
+        let entry = &self.communicators[communicator as usize];
+        let (job, group, is_done) = (entry.job, entry.group, entry.is_done());
+        self.want(job, group).communicator = None;
+        self.conclude(job, group, is_done);
+    }
+
+    /// The bits of an operation that was settled: every element the tree's, or that of one reduction of all members.
+    fn check_settled(&mut self, id: LeaderId) {
+        let leader = self.leader(id);
+        let member = leader.member;
+        let Some(Ongoing { index, plan, vector, .. }) = &leader.ongoing else { return };
+        if !plan.spec(EndpointId(id.number)).receives || plan.len_bytes() == 0 {
+            return;
+        }
+        let (index, plan, vector) = (*index, *plan, vector.clone());
+        let run = self.members[member as usize].run;
+        let flat = self.over_links(id, &plan, index);
+        let tree = self.expected(run, index);
+        let size = plan.datatype.size_bytes();
+        let elements =
+            vector.chunks_exact(size).zip(tree.chunks_exact(size).zip(flat.chunks_exact(size)));
+        if elements.into_iter().any(|(got, (tree, flat))| got != tree && got != flat) {
+            let key = self.communicator(id).key;
+            let group = key.to_string();
+            self.report(
+                Some(key),
+                Violation::WrongResult { group, member: id.number, operation: index },
+            );
+        }
+    }
+
+    /// The result of an operation that is carried over links.
+    fn over_links(&self, id: LeaderId, plan: &OperationPlan, index: usize) -> Vec<u8> {
+        let communicator = &self.communicators[id.communicator as usize];
+        let members = (0..communicator.leaders.len() as u32).map(Below::Member).collect();
+        TreeShape { nodes: vec![members] }.expected(plan, communicator.tag, index)
+    }
+
+    /// An operation as all leaders mean it. Behind the script they only wait for each other.
+    pub(super) fn operation_plan(&self, job: u32, group: u32, index: usize) -> OperationPlan {
+        let script = &self.group_plan(job, group).script;
+        script.get(index).copied().unwrap_or(OperationPlan::barrier())
+    }
+}
+
+impl Ongoing {
+    /// Whether a part of a stream is still to become ready.
+    fn has_more_to_come(&self) -> bool {
+        self.is_stream && self.ready_bytes < self.plan.len_bytes()
+    }
+
+    fn is_reduction_to(&self) -> Option<u32> {
+        reduction_to(&self.plan)
+    }
+}
+
+/// Who alone gets an operation's result, if that is so.
+fn reduction_to(plan: &OperationPlan) -> Option<u32> {
+    let is_reduction = !matches!(plan.operator, Operator::Barrier | Operator::Broadcast);
+    plan.target.member().filter(|_| is_reduction).map(|member| member.0)
+}
+
+/// What a leader says whose link to another has ended.
+const fn lost(host: u32) -> Abort {
+    Abort { reason: AbortReason::MemberLost, at_fault: EndpointId(host) }
+}
+
+/// Messages that have arrived from each of the others.
+type Inbox = Vec<VecDeque<Message>>;
