@@ -8,7 +8,7 @@ lab-tools: ## Find ip, tc and nft, which the lab needs (as root on Debian: insta
 test-lab: build mpi-venvs lab-tools ## Run MPI programs on hosts of a lab, under both MPIs
 	$(PYTHON) tests/lab/test.py --tributary $(PROGRAM)
 	$(PYTHON) tests/lab/nemesis.py --tributary $(PROGRAM) --seconds 40
-	$(PYTHON) tests/lab/nemesis.py --tributary $(PROGRAM) --seconds 20 --only "upgrade node"
+	$(PYTHON) tests/lab/upgrade.py --tributary $(PROGRAM)
 	$(PYTHON) tests/lab/kills.py --tributary $(PROGRAM) --jobs 15
 	$(PYTHON) tests/lab/flood.py --tributary $(PROGRAM) --rounds 1
 

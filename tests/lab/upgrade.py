@@ -22,7 +22,7 @@ LIMIT = 30
 
 def parse_arguments():
     parser = nemesis.parser_of(__doc__.splitlines()[0])
-    parser.add_argument("--hosts", type=int, default=6)
+    parser.add_argument("--hosts", type=int, default=4)
     parser.add_argument("--hosts-per-leaf", type=int, default=2)
     arguments = parser.parse_args()
     fixed = {"mpi": "mpich", "ranks_per_host": 1, "channel": "auto", "node_kernel": False, "depth": 1, "pause_ms": 5,
@@ -77,7 +77,7 @@ def main():
         log = open(folder / "log", "w", encoding="utf-8")
         with nemesis.Lab(arguments, log) as lab:
             # The program ends by itself once it has run for so long.
-            arguments.seconds = 20.0 + 4 * len(lab.nodes)
+            arguments.seconds = 20.0 + 10 * len(lab.nodes)
             running = nemesis.start_program(lab, program, folder, arguments)
             nemesis.await_rounds(folder, running, 20)
             began = time.monotonic_ns()
