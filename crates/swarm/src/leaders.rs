@@ -466,6 +466,10 @@ impl World<'_> {
             self.communicator(id).has_cause = true;
             self.tell_leaders(id, &Message::Closed);
             self.end_leader(id, Ending::Left);
+            // The exchange of outcomes that ends every step of setting a communicator up comes to nothing.
+            if !self.communicator(id).is_open {
+                self.give_up_set_up(id.communicator);
+            }
         }
     }
 
