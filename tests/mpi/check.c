@@ -82,12 +82,16 @@ static unsigned parse_options(int argc, char **argv) {
     return watchdog_seconds;
 }
 
-void check_start(int argc, char **argv, const char *program, int threads) {
+void check_start_without_mpi(int argc, char **argv, const char *program) {
     program_name = program;
     main_case = current_case;
     unsigned watchdog_seconds = parse_options(argc, argv);
     signal(SIGALRM, on_alarm);
     alarm(watchdog_seconds);
+}
+
+void check_start(int argc, char **argv, const char *program, int threads) {
+    check_start_without_mpi(argc, argv, program);
     int provided = MPI_THREAD_SINGLE;
     if (threads == MPI_THREAD_SINGLE) {
         MPI_Init(&argc, &argv);

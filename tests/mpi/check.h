@@ -29,6 +29,9 @@ extern check_world world;
  */
 void check_start(int argc, char **argv, const char *program, int threads);
 
+/* The same without initialising MPI: the program sets the ranks of `world` itself. */
+void check_start_without_mpi(int argc, char **argv, const char *program);
+
 /* Names the case that the next checks belong to; per thread. */
 void check_case(const char *format, ...) __attribute__((format(printf, 1, 2)));
 

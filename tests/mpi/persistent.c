@@ -7,13 +7,7 @@
 #include <string.h>
 
 #include "check.h"
-
-#if defined(OPEN_MPI) && OMPI_MAJOR_VERSION < 5
-#include <mpi-ext.h>
-#define INIT(name) MPIX_##name##_init
-#else
-#define INIT(name) MPI_##name##_init
-#endif
+#include "init.h"
 
 /*
  * Without Tributary, MPICH (4.0.2 and 5.0.2) returns an error from MPI_Testall while a persistent collective is

@@ -37,6 +37,8 @@ CHECKING = (
     Checking("collectives", arguments=SAMPLED),
     Checking("further", arguments=SAMPLED),
     Checking("operators", arguments=SAMPLED),
+    Checking("started_operators", ("nonblocking", "persistent")),
+    Checking("sessions"),
     Checking("waits"),
     Checking("persistent", (*FORMS, "persistent")),
     Checking("bcast_types"),

@@ -8,12 +8,12 @@ use tributary_wire::Operator;
 use crate::attendant::Attendant;
 use crate::bootstrap::Bootstrap;
 use crate::context::Context;
+use crate::engine::Gathered;
 use crate::exclusive::Exclusive;
 use crate::operation::{CollectiveError, Operation};
 use crate::prepared::Prepared;
 use crate::progress_hook::ProgressHook;
 use crate::request::{Request, enlist};
-use crate::request_state::RequestState;
 use crate::selection::Path;
 use crate::setup::{Ready, Unavailable, set_up};
 use crate::shared::Shared;
@@ -85,10 +85,18 @@ impl Communicator {
     /// this returns; so are the blocks of a reduce-scatter, and the combiner.
     pub unsafe fn run(&self, operation: &Operation) -> Result<(), CollectiveError> {
         let mut engine = self.shared.engine.lock();
-        let path = engine.path(operation);
+        let gathered = engine.gather_if_needed(operation)?;
+        let carried = gathered.as_ref().map_or(*operation, Gathered::operation);
+        let path = engine.path(&carried);
         self.counters.count_in_turn(operation.collective.kind(), path.kind());
-        // SAFETY: as the caller of this function promises.
-        unsafe { engine.run(operation, path) }
+        // SAFETY: as the caller of this function promises; what is gathered has memory of its own.
+        unsafe { engine.run(&carried, path) }?;
+        drop(engine);
+        if let Some(gathered) = gathered {
+            // SAFETY: the engine's part is over; the rest is as the caller of this function promises.
+            unsafe { gathered.combine() };
+        }
+        Ok(())
     }
 
     /// An allreduce, its arguments in registers: [`run`](Self::run) with the least overhead where all
@@ -219,13 +227,13 @@ impl Communicator {
     /// As [`Communicator::run`], until the request says that the operation is over, and from any
     /// thread of the process.
     pub unsafe fn start(&self, operation: Operation) -> Result<Request, CollectiveError> {
-        let state = Arc::new(RequestState::default());
         // From here on the thread that drives requests may want the engine.
         self.shared.engine.share();
         let mut engine = self.shared.engine.lock();
-        let path = engine.path(&operation);
+        let (carried, state) = engine.carried(operation)?;
+        let path = engine.path(&carried);
         self.counters.count_in_turn(operation.collective.kind(), path.kind());
-        engine.start(operation, path, Arc::clone(&state))?;
+        engine.start(carried, path, Arc::clone(&state))?;
         let needs_driving = engine.needs_driving();
         drop(engine);
         if needs_driving {
@@ -273,16 +281,25 @@ impl Communicator {
         self.shared.engine.lock().combined_bytes_max(commutes)
     }
 
+    /// The longest contribution, in bytes, with which an operator of the caller's own runs where
+    /// [`combined_bytes_max`](Self::combined_bytes_max) forbids it, and in nonblocking operations: all vectors
+    /// are gathered then. The same at all ranks.
+    #[must_use]
+    pub fn gathered_bytes_max(&self) -> u64 {
+        self.shared.engine.lock().gathered_bytes_max()
+    }
+
     /// Whether all its ranks are on one host.
     #[must_use]
     pub fn is_on_one_host(&self) -> bool {
         self.is_on_one_host
     }
 
-    /// The path that such an operation takes.
+    /// The path that such an operation takes, if it is a blocking one.
     #[must_use]
     pub fn path(&self, operation: &Operation) -> Path {
-        self.shared.engine.lock().path(operation)
+        let mut engine = self.shared.engine.lock();
+        engine.path_of_blocking(operation)
     }
 
     /// Counts an operation that took the fast path. The caller has the engine, so nobody else counts.

@@ -20,12 +20,15 @@ use tributary_inter_host::watch::Alarm;
 use tributary_inter_host::{Adapter, FailoverTree, Kernels, PairNumber};
 use tributary_report::Counters;
 
+pub(crate) use gathered::Gathered;
 pub(crate) use methods::InterHostMethods;
 pub(crate) use plan::StreamUse;
 pub(crate) use prepared::{PreparedExchange, PreparedNumber};
 
 mod blocks;
+mod combiners;
 mod failures;
+mod gathered;
 mod late;
 mod local;
 mod methods;
@@ -444,38 +447,23 @@ impl Engine {
         }
     }
 
-    /// The longest elements, in bytes, that an operator of the caller's own may have here; 0 if it can't
-    /// be called. The same at all ranks.
-    pub(crate) fn combined_bytes_max(&self, commutes: bool) -> usize {
-        let is_called = !self.placement.spans_hosts()
-            || self.selection.has_direct_links() && (commutes || self.placement.is_in_host_order());
-        if is_called { shm::element_bytes_max(self.placement.ranks()) } else { 0 }
-    }
-
     fn check(&self, operation: &Operation) -> Result<(), CollectiveError> {
         let &Operation { collective, operator, datatype, .. } = operation;
         let is_defined = operator.is_reduction() && operator.applies_to(datatype);
-        let (ranks, label) = (self.placement.ranks(), || self.label.clone());
         if let Some(combiner) = operation.combiner {
-            let element_bytes = combiner.element_bytes();
-            // Between hosts nobody has tried the parts of a vector in elements of another size.
-            let goes_between =
-                matches!(collective, Collective::Allreduce | Collective::Reduce { .. });
-            let max_bytes = if goes_between || !self.placement.spans_hosts() {
-                self.combined_bytes_max(combiner.commutes())
-            } else {
-                0
-            };
-            if !(1..=max_bytes).contains(&element_bytes) {
-                let label = label();
-                return Err(CollectiveError::NotCombined { label, element_bytes, max_bytes });
-            }
+            self.check_combiner(collective, combiner)?;
         } else if collective.is_reduction() && !is_defined {
             return Err(CollectiveError::NotDefined { operator, datatype });
         }
-        let root = collective.root().unwrap_or(0);
+        self.check_shape(operation)
+    }
+
+    /// Whether root and blocks are those of this communicator.
+    fn check_shape(&self, operation: &Operation) -> Result<(), CollectiveError> {
+        let ranks = self.placement.ranks();
+        let root = operation.collective.root().unwrap_or(0);
         if root >= ranks {
-            return Err(CollectiveError::NoSuchRoot { label: label(), root, ranks });
+            return Err(CollectiveError::NoSuchRoot { label: self.label.clone(), root, ranks });
         }
         self.check_blocks(operation)
     }

@@ -127,6 +127,19 @@ pub enum CollectiveError {
         /// Size of the longest elements that can; 0 if none can.
         max_bytes: usize,
     },
+    /// The caller brings an operator of its own for vectors that are longer than what is gathered to be
+    /// combined.
+    #[error(
+        "vectors of {len_bytes} bytes of {label} can't be gathered; the longest have {max_bytes}"
+    )]
+    NotGathered {
+        /// The communicator.
+        label: String,
+        /// Length of one vector.
+        len_bytes: u64,
+        /// The longest.
+        max_bytes: u64,
+    },
     /// The caller named an operator and a datatype by a number that stands for none.
     #[error("{number} is the number of no operator and datatype")]
     NoSuchPair {

@@ -40,10 +40,10 @@ impl Prepared {
         operation: Operation,
         callers_take_turns: bool,
     ) -> Result<Self, CollectiveError> {
-        let state = Arc::new(RequestState::default());
         let mut engine = communicator.engine.lock();
-        let path = engine.path(&operation);
-        let number = engine.prepare(operation, path, Arc::clone(&state))?;
+        let (carried, state) = engine.carried(operation)?;
+        let path = engine.path(&carried);
+        let number = engine.prepare(carried, path, Arc::clone(&state))?;
         let exchange = engine.exchange(number);
         drop(engine);
         Ok(Self {

@@ -13,6 +13,7 @@
 
 #define DISPATCH_FUNCTIONS(X)                                                                      \
     X(MPI, Init, 2) X(MPI, Init_thread, 4) X(MPI, Finalize, 0)                                     \
+    X(MPI, Session_init, 3) X(MPI, Session_finalize, 1)                                            \
     X(MPI, Allreduce, 6) X(MPI, Reduce, 7) X(MPI, Bcast, 5) X(MPI, Barrier, 1)                     \
     X(MPI, Reduce_scatter, 6) X(MPI, Reduce_scatter_block, 6) X(MPI, Allgather, 7)                 \
     X(MPI, Scan, 6) X(MPI, Exscan, 6)                                                              \
@@ -44,7 +45,7 @@
     X(MPI, Comm_create_from_group, 5) X(MPI, Cart_create, 6) X(MPI, Cart_sub, 3)                   \
     X(MPI, Graph_create, 6) X(MPI, Dist_graph_create, 9) X(MPI, Dist_graph_create_adjacent, 10)    \
     X(MPI, Intercomm_merge, 3) X(MPI, Comm_disconnect, 1)                                          \
-    X(MPI, Op_create, 3) X(MPI, Op_free, 1)                                                        \
+    X(MPI, Op_create, 3) X(MPI, Op_create_c, 3) X(MPI, Op_free, 1) X(MPI, Type_free, 1)                                                       \
     X(MPIX, Comm_shrink, 2) X(MPIX, Comm_revoke, 1)
 
 #endif

@@ -82,8 +82,8 @@
 #define TRIBUTARY_PASS_SLOWER 10           /* so long that the underlying MPI was measured to be faster */
 #define TRIBUTARY_PASS_GAPS 11             /* derived datatype with gaps, in a reduction */
 /* An operator that only MPI can call (tributary_combiner): */
-#define TRIBUTARY_PASS_COMBINER_NONBLOCKING 12 /* in a nonblocking call */
-#define TRIBUTARY_PASS_COMBINER_HOSTS 13       /* between hosts, where it cannot go */
+#define TRIBUTARY_PASS_COMBINER_NONBLOCKING 12 /* in a nonblocking call, on a long vector */
+#define TRIBUTARY_PASS_COMBINER_HOSTS 13       /* between hosts, where it cannot go, on a long vector */
 #define TRIBUTARY_PASS_LONG_ELEMENT 14         /* on elements that are too long */
 #define TRIBUTARY_PASS_REASONS 15
 
@@ -125,9 +125,14 @@ typedef struct tributary_progress_hook {
  *
  * `combine` reads `elements` elements at `left` and as many at `right`, at most INT_MAX, and replaces
  * those at `right` by `left` OP `right`. Both are aligned as malloc() aligns memory, as far as the size of
- * an element allows. It may be called any number of times on parts of the vector, on the thread in
- * tributary_run(), and must not call the core on the communicator that it is called for. A result other
- * than 0 does not end the operation, for other ranks wait for it; tributary_run() returns the first one.
+ * an element allows. It may be called any number of times on parts of the vector, and must not call the core
+ * on the communicator that it is called for. Only a thread that is in tributary_run(), tributary_test(),
+ * tributary_prepared_test() or tributary_prepared_wait() calls it. A result other than 0 does not end the
+ * operation, for other ranks wait for it; tributary_run() returns the first one, and with the others the
+ * operation has failed.
+ *
+ * An operation that is started, and one that tributary_communicator_combines() forbids, gathers all vectors
+ * first, and then calls `combine` in rank order.
  */
 typedef struct tributary_combiner {
     int (*combine)(void *const context[2], const void *left, void *right, uint64_t elements);
@@ -186,7 +191,10 @@ void tributary_message(char *text, size_t bytes);
  */
 void tributary_take_turns(void);
 
-/* Frees the context. Counters stay readable. Not collective. */
+/*
+ * Frees the context, and forgets what was counted and measured: a process that opens another one reports that
+ * one's alone. Not collective.
+ */
 void tributary_close(void);
 
 /*
@@ -224,6 +232,12 @@ uint64_t tributary_communicator_longest(const tributary_communicator *communicat
  */
 uint64_t tributary_communicator_combines(const tributary_communicator *communicator, int commutes);
 
+/*
+ * The longest contribution, in bytes, of an operation with a combiner that is started, or that
+ * tributary_communicator_combines() forbids; the same on all ranks.
+ */
+uint64_t tributary_communicator_gathers(const tributary_communicator *communicator);
+
 /* 1 if all ranks of a communicator that was joined are on one host, else 0. */
 int tributary_communicator_is_on_one_host(const tributary_communicator *communicator);
 
@@ -258,7 +272,7 @@ int tributary_barrier(const tributary_communicator *communicator);
 
 /*
  * Starts one operation and counts it. Returns null with a message if it could not start. `operation`
- * itself is copied, and has no combiner.
+ * itself is copied.
  */
 tributary_request *tributary_start(tributary_communicator *communicator,
                                    const tributary_operation *operation);

@@ -1,17 +1,15 @@
 /* The operators that the program made, and what combines with them. */
 #include "combining.h"
 #include "deciding.h"
+#include "held.h"
 #include "shim.h"
 
 #include <pthread.h>
 #include <stdlib.h>
 
 /*
- * Operators that MPI_Op_create made and MPI_Op_free has not freed. Other handles are left to MPI: asking it
+ * Operators that MPI_Op_create or MPI_Op_create_c made and MPI_Op_free has not freed. Other handles are left to MPI: asking it
  * about a handle that is none would raise an error where the program expects none.
- *
- * MPI_Op_create_c is not here: under an MPI that lacks it, a program would find this library's, and nothing
- * could stand in for it. Its operators are left to MPI.
  */
 typedef struct made_operator {
     MPI_Op op;
@@ -74,12 +72,67 @@ INTERPOSE(Op_create, (MPI_User_function * function, int commute, MPI_Op *op)) {
     return error;
 }
 
+INTERPOSE(Op_create_c, (MPI_User_function_c * function, int commute, MPI_Op *op)) {
+    int error = underlying.Op_create_c(function, commute, op);
+    if (error == MPI_SUCCESS) {
+        list(*op, commute != 0);
+    }
+    return error;
+}
+
+static held_handles held_operators = HELD_HANDLES_NONE;
+static held_handles held_datatypes = HELD_HANDLES_NONE;
+
 /* Before MPI frees it: another thread's MPI_Op_create may get the same handle at once. */
 INTERPOSE(Op_free, (MPI_Op * op)) {
-    if (op != NULL) {
-        unlist(*op);
+    if (op == NULL) {
+        return underlying.Op_free(op);
+    }
+    unlist(*op);
+    if (held_frees(&held_operators, (uintptr_t)*op)) {
+        *op = MPI_OP_NULL;
+        return MPI_SUCCESS;
     }
     return underlying.Op_free(op);
+}
+
+INTERPOSE(Type_free, (MPI_Datatype * datatype)) {
+    if (datatype != NULL && held_frees(&held_datatypes, (uintptr_t)*datatype)) {
+        *datatype = MPI_DATATYPE_NULL;
+        return MPI_SUCCESS;
+    }
+    return underlying.Type_free(datatype);
+}
+
+static void let_datatype_go(MPI_Datatype datatype) {
+    if (held_give(&held_datatypes, (uintptr_t)datatype)) {
+        underlying.Type_free(&datatype);
+    }
+}
+
+bool combining_hold(const tributary_combiner *combiner) {
+    if (combiner->combine == NULL) {
+        return true;
+    }
+    if (!held_take(&held_datatypes, (uintptr_t)combiner->context[0])) {
+        return false;
+    }
+    if (!held_take(&held_operators, (uintptr_t)combiner->context[1])) {
+        let_datatype_go((MPI_Datatype)(uintptr_t)combiner->context[0]);
+        return false;
+    }
+    return true;
+}
+
+void combining_let_go(const tributary_combiner *combiner) {
+    if (combiner->combine == NULL) {
+        return;
+    }
+    let_datatype_go((MPI_Datatype)(uintptr_t)combiner->context[0]);
+    MPI_Op op = (MPI_Op)(uintptr_t)combiner->context[1];
+    if (held_give(&held_operators, (uintptr_t)op)) {
+        underlying.Op_free(&op);
+    }
 }
 
 static uint32_t to_uint32(MPI_Aint bytes) {

@@ -9,6 +9,7 @@
 #include "underlying.h"
 #include "tributary_core.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 
 /* What is known of an operator on a datatype. */
@@ -23,5 +24,12 @@ combining_verdict combining_judge(MPI_Datatype datatype, MPI_Op op);
 
 /* Calls MPI_Reduce_local; `context` is a datatype and an operator. Returns an MPI error code. */
 int combining_call(void *const context[2], const void *left, void *right, uint64_t elements);
+
+/*
+ * Keep the datatype and the operator of an operation that outlives the call which starts it, though the program
+ * frees them; do nothing without a combiner. False: out of memory.
+ */
+bool combining_hold(const tributary_combiner *combiner);
+void combining_let_go(const tributary_combiner *combiner);
 
 #endif

@@ -76,7 +76,7 @@ static bool remote_group_counts(MPI_Comm comm) {
     int zero = 0;
     int local_leader = 0;
     int remote_leader = 0;
-    underlying.Comm_group(MPI_COMM_WORLD, &world);
+    underlying.Comm_group(shim_world, &world);
     underlying.Comm_group(comm, &local);
     underlying.Comm_remote_group(comm, &remote);
     underlying.Group_translate_ranks(local, 1, &zero, world, &local_leader);
@@ -157,7 +157,7 @@ bool communicators_is_revoked(comm_record *record) {
 
 MPI_Comm communicators_for_errors(comm_record *record) {
     bool is_freed = atomic_load_explicit(&record->is_freed, memory_order_relaxed);
-    return is_freed ? MPI_COMM_WORLD : record->comm;
+    return is_freed ? shim_comm_for_errors() : record->comm;
 }
 
 void communicators_revoked(comm_record *record) {

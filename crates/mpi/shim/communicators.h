@@ -54,7 +54,7 @@ void communicators_join(comm_record *record);
 /* Whether MPI knows that it is revoked; false if the program has freed it. */
 bool communicators_is_revoked(comm_record *record);
 
-/* The communicator whose error handler is to be called: MPI_COMM_WORLD if the program has freed this one. */
+/* The communicator whose error handler is to be called: shim_comm_for_errors() if the program has freed this one. */
 MPI_Comm communicators_for_errors(comm_record *record);
 
 /* The program has revoked it: passes every later operation on `record` to MPI, which refuses it. */

@@ -1,7 +1,7 @@
 /*
  * Calls that make communicators. Each is collective over the members of the new one, so setting it up
  * here, which is collective too, can't block a correct program. MPI_Comm_idup is not here: its
- * communicator does not exist yet when the call returns.
+ * communicator does not exist yet when the call returns. MPI_Comm_create_from_group is in sessions.c.
  */
 #include "communicators.h"
 #include "shim.h"
@@ -34,11 +34,6 @@ CONSTRUCTOR(Comm_create, "create", (MPI_Comm comm, MPI_Group group, MPI_Comm *ma
 CONSTRUCTOR(Comm_create_group, "create_group",
             (MPI_Comm comm, MPI_Group group, int tag, MPI_Comm *made), (comm, group, tag, made),
             made)
-
-CONSTRUCTOR(Comm_create_from_group, "create_from_group",
-            (MPI_Group group, const char *tag, MPI_Info info, MPI_Errhandler handler,
-             MPI_Comm *made),
-            (group, tag, info, handler, made), made)
 
 CONSTRUCTOR(Cart_create, "cart",
             (MPI_Comm comm, int ndims, const int dims[], const int periods[], int reorder,

@@ -20,6 +20,8 @@ static struct {
 } known[CODES_MAX];
 
 void failure_open(void) {
+    codes_known = 0; /* an MPI that was finalised has forgotten them */
+    error_class = MPI_ERR_OTHER;
     if (underlying.Add_error_class(&error_class) != MPI_SUCCESS) {
         error_class = MPI_ERR_OTHER;
         return;

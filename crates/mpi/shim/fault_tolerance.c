@@ -19,8 +19,10 @@ void fault_tolerance_open(void) {
     int found = 0;
     is_supported = UNDERLYING_HAS(X_Comm_shrink) && UNDERLYING_HAS(X_Comm_revoke) &&
                    UNDERLYING_HAS(X_Comm_is_revoked) && UNDERLYING_HAS(X_Comm_get_failed);
-    /* Where it is not supported, the attribute's number may mean something else. */
-    is_on = is_supported &&
+    /*
+     * Where it is not supported, the attribute's number may mean something else. MPI_COMM_WORLD alone has it.
+     */
+    is_on = is_supported && shim_has_predefined &&
             underlying.Comm_get_attr(MPI_COMM_WORLD, MPI_FT, &enabled, &found) == MPI_SUCCESS &&
             found != 0 && *enabled != 0;
 }

@@ -1,4 +1,4 @@
-/* MPI_Init, MPI_Init_thread and MPI_Finalize. */
+/* Turns the shim on and off. MPI_Init, MPI_Init_thread and MPI_Finalize. */
 #include "communicators.h"
 #include "failure.h"
 #include "fault_tolerance.h"
@@ -6,20 +6,22 @@
 #include "pending.h"
 #include "persistent.h"
 #include "report.h"
+#include "sessions.h"
 #include "shim.h"
 #include "staging.h"
 #include "stand_ins.h"
+#include "timing.h"
 #include "trace.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 
 atomic_bool shim_is_on;
+bool shim_has_predefined;
 MPI_Comm shim_self;
+MPI_Comm shim_world;
 static bool report_wanted;
-/* A copy of MPI_COMM_WORLD on which nobody ever sends. */
-static MPI_Comm silent_world;
-/* The source to probe for on it. */
+/* The source to probe for on shim_world. */
 static int silent_source = MPI_ANY_SOURCE;
 
 void shim_drive_mpi(void) {
@@ -29,19 +31,25 @@ void shim_drive_mpi(void) {
      * MPICH only checks its queue, nor on one that carries messages: a probe that finds a message at
      * once progresses nothing.
      */
-    underlying.Iprobe(silent_source, MPI_ANY_TAG, silent_world, &found, MPI_STATUS_IGNORE);
+    underlying.Iprobe(silent_source, MPI_ANY_TAG, shim_world, &found, MPI_STATUS_IGNORE);
+}
+
+/* Whether no two threads are ever in MPI at a time. Of sessions, a later one may let them. */
+static bool threads_take_turns(void) {
+    int level = MPI_THREAD_MULTIPLE;
+    if (shim_has_predefined) {
+        underlying.Query_thread(&level);
+    }
+    return level != MPI_THREAD_MULTIPLE;
 }
 
 static void open_core(void) {
     int rank = 0;
     int size = 0;
-    MPI_Comm world = MPI_COMM_WORLD;
-    underlying.Comm_rank(world, &rank);
-    underlying.Comm_size(world, &size);
-    tributary_bootstrap members = communicators_bootstrap(&world, rank, size);
-    int level = MPI_THREAD_MULTIPLE;
-    underlying.Query_thread(&level);
-    if (level != MPI_THREAD_MULTIPLE) {
+    underlying.Comm_rank(shim_world, &rank);
+    underlying.Comm_size(shim_world, &size);
+    tributary_bootstrap members = communicators_bootstrap(&shim_world, rank, size);
+    if (threads_take_turns()) {
         tributary_take_turns();
     }
     if (tributary_open(&members) != 0 && rank == 0) {
@@ -51,9 +59,9 @@ static void open_core(void) {
     }
 }
 
-static void start(void) {
+void shim_open(shim_maker *make_communicators) {
     if (atomic_load_explicit(&shim_is_on, memory_order_relaxed)) {
-        return; /* an MPI whose MPI_Init calls PMPI_Init_thread */
+        return;
     }
     char why_not[FAILURE_MESSAGE_BYTES];
     if (!underlying_is_expected_library(why_not, sizeof why_not)) {
@@ -62,25 +70,39 @@ static void start(void) {
     }
     maps_fill();
     failure_open();
-    if (communicators_open() != MPI_SUCCESS ||
-        underlying.Comm_dup(MPI_COMM_SELF, &shim_self) != MPI_SUCCESS ||
+    if (communicators_open() != MPI_SUCCESS || !make_communicators() ||
         underlying.Comm_set_errhandler(shim_self, MPI_ERRORS_RETURN) != MPI_SUCCESS ||
-        underlying.Comm_dup(MPI_COMM_WORLD, &silent_world) != MPI_SUCCESS ||
-        underlying.Comm_set_errhandler(silent_world, MPI_ERRORS_RETURN) != MPI_SUCCESS) {
+        underlying.Comm_set_errhandler(shim_world, MPI_ERRORS_RETURN) != MPI_SUCCESS) {
         return; /* MPI has raised the error */
     }
     fault_tolerance_open();
     if (fault_tolerance_is_on()) {
         /* Once a rank has failed, MPI refuses a probe for any source. */
-        underlying.Comm_rank(silent_world, &silent_source);
+        underlying.Comm_rank(shim_world, &silent_source);
     }
     staging_open();
     report_wanted = report_is_wanted();
     open_core();
-    communicators_add(MPI_COMM_WORLD, "world");
-    communicators_add(MPI_COMM_SELF, "self");
     atomic_store_explicit(&shim_is_on, true, memory_order_release);
     dispatch_turn_on();
+}
+
+static bool copy_predefined(void) {
+    return underlying.Comm_dup(MPI_COMM_SELF, &shim_self) == MPI_SUCCESS &&
+           underlying.Comm_dup(MPI_COMM_WORLD, &shim_world) == MPI_SUCCESS;
+}
+
+/* MPI is initialised by MPI_Init. The shim may be on already, for sessions. */
+static void start(void) {
+    if (shim_has_predefined) {
+        return; /* an MPI whose MPI_Init calls PMPI_Init_thread */
+    }
+    shim_has_predefined = true;
+    shim_open(copy_predefined);
+    if (atomic_load_explicit(&shim_is_on, memory_order_relaxed)) {
+        communicators_add(MPI_COMM_WORLD, "world");
+        communicators_add(MPI_COMM_SELF, "self");
+    }
 }
 
 INTERPOSE_ALWAYS(Init, (int *argc, char ***argv)) {
@@ -99,14 +121,13 @@ INTERPOSE_ALWAYS(Init_thread, (int *argc, char ***argv, int required, int *provi
     return error;
 }
 
-/* Waits for operations whose requests the program has freed, reports, and frees everything. */
-static void stop(void) {
+void shim_close(void) {
     pending_drain();
     dispatch_turn_off();
     atomic_store_explicit(&shim_is_on, false, memory_order_release);
     if (report_wanted || trace_is_on) {
-        MPI_Comm survivors = fault_tolerance_survivors(silent_world);
-        MPI_Comm left = survivors != MPI_COMM_NULL ? survivors : silent_world;
+        MPI_Comm survivors = fault_tolerance_survivors(shim_world);
+        MPI_Comm left = survivors != MPI_COMM_NULL ? survivors : shim_world;
         if (report_wanted) {
             report_collect(left);
         }
@@ -117,16 +138,21 @@ static void stop(void) {
             underlying.Comm_free(&survivors);
         }
     }
+    timing_end();
     persistent_close();
     communicators_close();
     stand_ins_close();
     tributary_close();
-    underlying.Comm_free(&silent_world);
+    underlying.Comm_free(&shim_world);
     underlying.Comm_free(&shim_self);
 }
 
-INTERPOSE(Finalize, (void)) {
-    stop();
+INTERPOSE_ALWAYS(Finalize, (void)) {
+    if (atomic_load_explicit(&shim_is_on, memory_order_relaxed)) {
+        shim_close();
+    }
+    sessions_end_own();
+    shim_has_predefined = false;
     return underlying.Finalize();
 }
 

@@ -6,6 +6,7 @@
  * gives its own result, or raises its own error, as without this library.
  */
 #include "maps.h"
+#include "shim.h"
 #include "tributary_core.h"
 
 #include <stddef.h>
@@ -301,7 +302,7 @@ static void fill_operators(void) {
 /*
  * The communicators whose error handlers get errors that belong to no communicator. MPICH calls
  * MPI_COMM_SELF's if it was ever set, else MPI_COMM_WORLD's. So setting MPI_COMM_SELF's, even to its old
- * value, would change where the program's own errors go.
+ * value, would change where the program's own errors go. A program of sessions alone has neither.
  */
 #ifdef OPEN_MPI
 enum { UNATTACHED = 2 };
@@ -313,7 +314,8 @@ void maps_fill(void) {
     /* Some builds lack some types; asking for the size of such a type is an error. */
     MPI_Comm comms[] = {MPI_COMM_WORLD, MPI_COMM_SELF};
     MPI_Errhandler before[] = {MPI_ERRHANDLER_NULL, MPI_ERRHANDLER_NULL};
-    for (int at = 0; at < UNATTACHED; at++) {
+    int unattached = shim_has_predefined ? UNATTACHED : 0;
+    for (int at = 0; at < unattached; at++) {
         underlying.Comm_get_errhandler(comms[at], &before[at]);
         underlying.Comm_set_errhandler(comms[at], MPI_ERRORS_RETURN);
     }
@@ -325,7 +327,7 @@ void maps_fill(void) {
     fill_combined();
     fill_unreduced();
     fill_operators();
-    for (int at = 0; at < UNATTACHED; at++) {
+    for (int at = 0; at < unattached; at++) {
         underlying.Comm_set_errhandler(comms[at], before[at]);
         underlying.Errhandler_free(&before[at]);
     }

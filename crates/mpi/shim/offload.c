@@ -17,36 +17,46 @@ static comm_state settle(comm_record *record, offload_mode mode) {
 }
 
 /*
+ * Whether the core calls MPI for the elements while it runs the operation. In a nonblocking or persistent one
+ * that would be in a thread that must not call MPI.
+ */
+static bool combines_on_the_way(const comm_record *record, uint32_t collective, uint32_t reason,
+                                uint32_t element_bytes, offload_mode mode) {
+    bool goes_between = collective == TRIBUTARY_ALLREDUCE || collective == TRIBUTARY_REDUCE;
+    return mode == OFFLOAD_BLOCKING && (record->is_on_one_host || goes_between) &&
+           element_bytes <=
+               tributary_communicator_combines(record->core, reason == OFFLOAD_COMBINING);
+}
+
+/*
  * OFFLOAD_IT, or why an operation whose elements only MPI can combine is not offloaded on a communicator
- * that is set up. A nonblocking or persistent one would go on in a
- * thread that must not call MPI.
+ * that is set up. Where they are not combined on the way, the core gathers all vectors first.
  */
 static uint32_t judge_combining_on(const comm_record *record, uint32_t collective, uint32_t reason,
-                                   uint32_t element_bytes, offload_mode mode) {
-    if (mode != OFFLOAD_BLOCKING) {
-        return TRIBUTARY_PASS_COMBINER_NONBLOCKING;
-    }
-    bool goes_between = collective == TRIBUTARY_ALLREDUCE || collective == TRIBUTARY_REDUCE;
-    if (!record->is_on_one_host && !goes_between) {
-        return TRIBUTARY_PASS_COMBINER_HOSTS;
-    }
-    uint64_t longest_bytes =
-        tributary_communicator_combines(record->core, reason == OFFLOAD_COMBINING);
-    if (element_bytes <= longest_bytes) {
+                                   uint32_t element_bytes, uint64_t elements, offload_mode mode) {
+    uint64_t len_bytes = 0;
+    if (combines_on_the_way(record, collective, reason, element_bytes, mode)) {
         return OFFLOAD_IT;
     }
-    return longest_bytes == 0 ? TRIBUTARY_PASS_COMBINER_HOSTS : TRIBUTARY_PASS_LONG_ELEMENT;
+    bool is_gathered = !__builtin_mul_overflow(elements, (uint64_t)element_bytes, &len_bytes) &&
+                       len_bytes <= tributary_communicator_gathers(record->core);
+    if (is_gathered) {
+        return OFFLOAD_IT;
+    }
+    return mode != OFFLOAD_BLOCKING ? TRIBUTARY_PASS_COMBINER_NONBLOCKING
+           : record->is_on_one_host ? TRIBUTARY_PASS_LONG_ELEMENT
+                                    : TRIBUTARY_PASS_COMBINER_HOSTS;
 }
 
 __attribute__((noinline)) comm_record *decide_slowly(comm_record *record, uint32_t collective,
                                                      uint32_t reason, uint32_t element_bytes,
-                                                     offload_mode mode) {
+                                                     uint64_t elements, offload_mode mode) {
     if (reason >= OFFLOAD_IT) {
         comm_state state = settle(record, mode);
         if (state != COMM_READY && state != COMM_WATCHED) {
             reason = atomic_load_explicit(&record->pass_reason, memory_order_relaxed);
         } else if (reason != OFFLOAD_IT) {
-            reason = judge_combining_on(record, collective, reason, element_bytes, mode);
+            reason = judge_combining_on(record, collective, reason, element_bytes, elements, mode);
         }
         if (reason == OFFLOAD_IT) {
             return record;

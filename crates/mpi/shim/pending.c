@@ -1,5 +1,6 @@
 /* The list of nonblocking operations, and their generalized requests. */
 #include "pending.h"
+#include "combining.h"
 #include "failure.h"
 #include "fault_tolerance.h"
 #include "shim.h"
@@ -16,6 +17,7 @@ typedef struct pending {
     MPI_Request request;
     int error; /* what MPI_Wait returns; not MPI_SUCCESS: the hold stays until release() */
     staging through;
+    tributary_combiner combiner; /* held until the operation is over; none for a stand-in */
     bool is_stand_in; /* `operation` and the memory of `through` are the caller's */
 } pending;
 
@@ -119,9 +121,13 @@ int pending_start(comm_record *record, tributary_operation *operation, const sta
         free(entry);
         return error;
     }
-    entry->operation = tributary_start(record->core, operation);
+    bool is_held = combining_hold(&operation->combiner);
+    entry->operation = is_held ? tributary_start(record->core, operation) : NULL;
     if (entry->operation == NULL) {
-        int code = failure_code(record, TRIBUTARY_FAILED);
+        int code = is_held ? failure_code(record, TRIBUTARY_FAILED) : MPI_ERR_NO_MEM;
+        if (is_held) {
+            combining_let_go(&operation->combiner);
+        }
         staging_free(&entry->through);
         MPI_Request unused = entry->request;
         underlying.Grequest_complete(unused);
@@ -130,6 +136,7 @@ int pending_start(comm_record *record, tributary_operation *operation, const sta
         return code;
     }
     timing_leave_out(operation->collective);
+    entry->combiner = operation->combiner;
     entry->record = record;
     communicators_hold(record);
     *request = entry->request;
@@ -186,6 +193,7 @@ static void finish_if_done(pending *entry) {
         staging_free(&entry->through);
         tributary_request_free(entry->operation);
     }
+    combining_let_go(&entry->combiner);
     link_out(entry);
     bool has_failed = entry->error != MPI_SUCCESS;
     if (has_failed) {

@@ -1,5 +1,6 @@
 /* Prepared operations behind persistent requests: made, started, completed and freed. */
 #include "persistent.h"
+#include "combining.h"
 #include "failure.h"
 #include "fault_tolerance.h"
 #include "shim.h"
@@ -43,6 +44,10 @@ static int prepare(persistent *of, tributary_operation *operation) {
     if (error != MPI_SUCCESS) {
         return error;
     }
+    if (!combining_hold(&operation->combiner)) {
+        return MPI_ERR_NO_MEM;
+    }
+    of->combiner = operation->combiner;
     of->core = tributary_prepare(of->record->core, operation);
     if (of->core == NULL) {
         return failure_code(of->record, TRIBUTARY_FAILED);
@@ -55,6 +60,7 @@ static void discard(persistent *of) {
     if (of->core != NULL) {
         tributary_prepared_free(of->core);
     }
+    combining_let_go(&of->combiner);
     if (of->handle != MPI_REQUEST_NULL) {
         underlying.Request_free(&of->handle);
     }
@@ -254,7 +260,7 @@ int persistent_open(persistent_array *array, int count, MPI_Request requests[]) 
     if ((size_t)count > sizeof array->few / sizeof *array->few) {
         shown = malloc((size_t)count * sizeof *shown);
         if (shown == NULL) {
-            underlying.Comm_call_errhandler(MPI_COMM_WORLD, MPI_ERR_NO_MEM);
+            underlying.Comm_call_errhandler(shim_comm_for_errors(), MPI_ERR_NO_MEM);
             return MPI_ERR_NO_MEM;
         }
     }
@@ -296,6 +302,11 @@ bool persistent_all_direct(int count, const MPI_Request requests[]) {
     return any;
 }
 
+static void forget(persistent *of) {
+    handle_table_remove(&persistent_table, (uintptr_t)of->handle, of);
+    atomic_fetch_sub_explicit(&pending_count, PENDING_PERSISTENT, memory_order_relaxed);
+}
+
 INTERPOSE(Request_free, (MPI_Request *request)) {
     persistent *of = persistent_find(request);
     if (of == NULL) {
@@ -310,8 +321,7 @@ INTERPOSE(Request_free, (MPI_Request *request)) {
         return raise_error(of->record, MPI_ERR_REQUEST);
     }
     comm_record *record = of->record;
-    handle_table_remove(&persistent_table, (uintptr_t)of->handle, of);
-    atomic_fetch_sub_explicit(&pending_count, PENDING_PERSISTENT, memory_order_relaxed);
+    forget(of);
     *request = MPI_REQUEST_NULL;
     discard(of);
     communicators_let_go(record);
@@ -322,7 +332,7 @@ INTERPOSE(Request_free, (MPI_Request *request)) {
 static void give_up(void *value) {
     persistent *of = value;
     comm_record *record = of->record;
-    handle_table_remove(&persistent_table, (uintptr_t)of->handle, of);
+    forget(of);
     if (!is_active(of)) {
         discard(of);
     }

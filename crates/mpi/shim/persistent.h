@@ -21,6 +21,7 @@ typedef struct persistent {
     MPI_Request handle;
     bool is_plain;        /* a start and its end need nothing but the core */
     bool is_direct;       /* active, without a stand-in */
+    tributary_combiner combiner; /* held */
     MPI_Request stand_in; /* active with this stand-in, unless it is MPI_REQUEST_NULL */
     staging through;
 } persistent;

@@ -1,6 +1,7 @@
 /* Gathers texts of all ranks, such as counts and times, to world rank 0, which writes them. */
 #include "report.h"
 #include "failure.h"
+#include "shim.h"
 #include "timing.h"
 #include "trace.h"
 #include "tributary_core.h"
@@ -13,7 +14,7 @@
 bool report_is_wanted(void) {
     /* Rank 0's environment decides: launchers may give another one to other hosts. */
     int wanted[3] = {tributary_report_wanted(), tributary_times_wanted(), tributary_trace_wanted()};
-    underlying.Bcast(wanted, 3, MPI_INT, 0, MPI_COMM_WORLD);
+    underlying.Bcast(wanted, 3, MPI_INT, 0, shim_world);
     if (wanted[2] != 0 || (wanted[0] != 0 && wanted[1] != 0)) {
         timing_begin();
     }

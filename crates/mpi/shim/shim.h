@@ -9,14 +9,43 @@
 #define SHIM_PASTE(left, right) left##right
 #define SHIM_NAME(left, right) SHIM_PASTE(left, right)
 
-/* True between the end of MPI_Init and the start of MPI_Finalize, if the shim serves this MPI. */
+/*
+ * True while the shim serves this MPI: from the end of MPI_Init to the start of MPI_Finalize, or as long as
+ * sessions.c says.
+ */
 extern atomic_bool shim_is_on __attribute__((visibility("hidden")));
 
 /* This interface, as the dispatcher knows it: dispatch_interface_openmpi, ... */
 #define shim_interface SHIM_NAME(dispatch_interface_, SHIM_INTERFACE)
 
-/* A private copy of MPI_COMM_SELF, on which no message arrives. */
+/* A private communicator of this process alone, on which no message arrives. */
 extern MPI_Comm shim_self __attribute__((visibility("hidden")));
+
+/* A private communicator of all processes that were started together, on which nobody ever sends. */
+extern MPI_Comm shim_world __attribute__((visibility("hidden")));
+
+/* Whether MPI is initialised by MPI_Init, and so has MPI_COMM_WORLD and MPI_COMM_SELF. */
+extern bool shim_has_predefined __attribute__((visibility("hidden")));
+
+/* The communicator whose error handler is to be called for an error that belongs to none. */
+static inline MPI_Comm shim_comm_for_errors(void) {
+    return shim_has_predefined ? MPI_COMM_WORLD : shim_self;
+}
+
+/*
+ * Makes the library's own communicators, shim_self and shim_world, in one of the two models of MPI. Returns
+ * whether MPI has made both; else it has raised the error.
+ */
+typedef bool shim_maker(void);
+
+/*
+ * Turns the shim on, if it is off and serves this MPI. Collective over all processes that were started
+ * together. Not for several threads at a time.
+ */
+void shim_open(shim_maker *make_communicators);
+
+/* Waits for operations whose requests the program has freed, reports, and frees everything. Collective as well. */
+void shim_close(void);
 
 /* Lets the underlying MPI progress its messages while a rank waits for one of our operations. */
 void shim_drive_mpi(void);

@@ -7,16 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Defines the stand-in of MPI_<name>, which may call older functions of the MPI only. */
-#define STAND_IN(name, parameters)                                                                 \
-    static int stand_in_##name parameters;                                                         \
-    DISPATCH_LISTED(SHIM_SECTION(stand_ins, SHIM_INTERFACE))                                       \
-    static const dispatch_entry stand_in_entry_##name = {                                          \
-        .number = DISPATCH_MPI_##name,                                                             \
-        .function = (dispatch_function)stand_in_##name,                                            \
-    };                                                                                             \
-    static int stand_in_##name parameters
-
 /* This MPI has no function for so many elements. */
 static int refuse(MPI_Comm comm) {
     underlying.Comm_call_errhandler(comm, MPI_ERR_COUNT);

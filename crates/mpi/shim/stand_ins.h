@@ -12,7 +12,19 @@
 
 #include <mpi.h>
 
+/* Defines the stand-in of MPI_<name>, which may call older functions of the MPI only. */
+#define STAND_IN(name, parameters)                                                                 \
+    static int stand_in_##name parameters;                                                         \
+    DISPATCH_LISTED(SHIM_SECTION(stand_ins, SHIM_INTERFACE))                                       \
+    static const dispatch_entry stand_in_entry_##name = {                                          \
+        .number = DISPATCH_MPI_##name,                                                             \
+        .function = (dispatch_function)stand_in_##name,                                            \
+    };                                                                                             \
+    static int stand_in_##name parameters
+
 #if MPI_VERSION < 4
+typedef void MPI_User_function_c(void *, void *, MPI_Count *, MPI_Datatype *);
+int PMPI_Op_create_c(MPI_User_function_c *, int, MPI_Op *);
 /* MPI 4.0 has them. Open MPI's mpi.h, up to version 5, does not declare them. */
 int PMPI_Allreduce_c(const void *, void *, MPI_Count, MPI_Datatype, MPI_Op, MPI_Comm);
 int PMPI_Reduce_c(const void *, void *, MPI_Count, MPI_Datatype, MPI_Op, int, MPI_Comm);

@@ -13,6 +13,10 @@ void timing_begin(void) {
     tributary_times_begin();
 }
 
+void timing_end(void) {
+    timing_is_on = false;
+}
+
 uint64_t timing_now_ns(void) {
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);

@@ -23,6 +23,9 @@ extern bool timing_is_on __attribute__((visibility("hidden")));
 /* Begins to measure. */
 void timing_begin(void);
 
+/* Ends it. The shim is off. */
+void timing_end(void);
+
 /* Nanoseconds on a clock that never goes back. */
 uint64_t timing_now_ns(void);
 

@@ -1,6 +1,7 @@
 /* Names communicators to the record, and gathers the records of all ranks. */
 #include "trace.h"
 #include "report.h"
+#include "shim.h"
 #include "timing.h"
 #include "tributary_core.h"
 
@@ -10,7 +11,7 @@ bool trace_is_on;
 
 void trace_begin(void) {
     int ranks = 0;
-    underlying.Comm_size(MPI_COMM_WORLD, &ranks);
+    underlying.Comm_size(shim_world, &ranks);
     trace_is_on = true;
     tributary_trace_begin((uint32_t)ranks, timing_now_ns());
 }
@@ -29,7 +30,7 @@ static uint32_t numbered(comm_record *record) {
         }
         MPI_Group world;
         MPI_Group own;
-        underlying.Comm_group(MPI_COMM_WORLD, &world);
+        underlying.Comm_group(shim_world, &world);
         underlying.Comm_group(record->comm, &own);
         underlying.Group_translate_ranks(own, record->size, numbers, world, ranks);
         underlying.Group_free(&world);
@@ -71,11 +72,12 @@ void trace_add_passed(MPI_Comm comm, uint32_t collective, int root, uint64_t len
 void trace_collect(MPI_Comm comm) {
     int rank = 0;
     int ranks = 0;
-    underlying.Comm_rank(MPI_COMM_WORLD, &rank);
-    underlying.Comm_size(MPI_COMM_WORLD, &ranks);
+    underlying.Comm_rank(shim_world, &rank);
+    underlying.Comm_size(shim_world, &ranks);
     size_t len_bytes = 0;
     char *section =
         tributary_trace_section((uint32_t)rank, (uint32_t)ranks, timing_now_ns(), &len_bytes);
     report_gather(comm, "trace", section, len_bytes, tributary_trace_publish);
+    trace_is_on = false;
     tributary_report_free(section, len_bytes);
 }

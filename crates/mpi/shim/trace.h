@@ -30,7 +30,7 @@ void trace_add(comm_record *record, const tributary_operation *operation, trace_
 void trace_add_passed(MPI_Comm comm, uint32_t collective, int root, uint64_t len_bytes,
                       trace_span span);
 
-/* Gathers the records of all ranks of `comm`, whose rank 0 writes them. */
+/* Gathers the records of all ranks of `comm`, whose rank 0 writes them, and ends recording. */
 void trace_collect(MPI_Comm comm);
 
 #endif

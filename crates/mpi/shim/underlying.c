@@ -20,7 +20,7 @@ int underlying_missing(void) {
     }
     /* While the shim is off, this may be an MPI that it does not know, whose handles differ. */
     if (atomic_load_explicit(&shim_is_on, memory_order_acquire)) {
-        underlying.Comm_call_errhandler(MPI_COMM_WORLD, MPI_ERR_UNSUPPORTED_OPERATION);
+        underlying.Comm_call_errhandler(shim_comm_for_errors(), MPI_ERR_UNSUPPORTED_OPERATION);
     }
     return MPI_ERR_UNSUPPORTED_OPERATION;
 }

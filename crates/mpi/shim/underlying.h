@@ -55,7 +55,8 @@
  * Later versions of MPI, and extensions, have the functions from here on. The MPI at hand may lack them:
  * ask UNDERLYING_HAS before a call that the program has not made.
  */
-#define UNDERLYING_FUNCTIONS_GROUP(X) X(Comm_create_from_group)
+#define UNDERLYING_FUNCTIONS_SESSIONS(X)                                                           \
+    X(Session_init) X(Session_finalize) X(Group_from_session_pset) X(Comm_create_from_group)
 
 /* The persistent collectives; in Open MPI 4.1 they begin with MPIX_, and those stand in. */
 #define UNDERLYING_FUNCTIONS_PERSISTENT(X)                                                         \
@@ -75,7 +76,7 @@
     X(Allreduce_init_c) X(Reduce_init_c) X(Bcast_init_c)                                           \
     X(Reduce_scatter_init_c) X(Reduce_scatter_block_init_c) X(Allgather_init_c)                    \
     X(Scan_init_c) X(Exscan_init_c)                                                                \
-    X(Request_get_status_all) X(Request_get_status_any) X(Request_get_status_some)
+    X(Request_get_status_all) X(Request_get_status_any) X(Request_get_status_some) X(Op_create_c)
 
 #if MPI_VERSION >= 4
 #define UNDERLYING_FUNCTIONS_TYPE(X) X(Type_get_envelope_c) X(Type_get_contents_c)
@@ -84,7 +85,7 @@
 #endif
 
 #define UNDERLYING_FUNCTIONS(X)                                                                    \
-    UNDERLYING_FUNCTIONS_BASE(X) UNDERLYING_FUNCTIONS_GROUP(X) UNDERLYING_FUNCTIONS_OPERATORS(X)   \
+    UNDERLYING_FUNCTIONS_BASE(X) UNDERLYING_FUNCTIONS_SESSIONS(X) UNDERLYING_FUNCTIONS_OPERATORS(X) \
     UNDERLYING_FUNCTIONS_TYPE(X)
 
 /*
@@ -143,14 +144,14 @@ int underlying_missing(void) __attribute__((visibility("hidden")));
  */
 #define UNDERLYING_HANDLES_BASE(X)                                                                 \
     X(ompi_mpi_comm_world) X(ompi_mpi_comm_self) X(ompi_mpi_comm_null)                             \
-    X(ompi_mpi_errors_return) X(ompi_mpi_errhandler_null) X(ompi_request_null)                     \
+    X(ompi_mpi_errors_return) X(ompi_mpi_errhandler_null) X(ompi_request_null) X(ompi_mpi_info_null)\
     X(ompi_mpi_datatype_null) X(ompi_mpi_op_null) X(ompi_mpi_byte) X(ompi_mpi_char) X(ompi_mpi_int)
 /* One that the MPI at hand lacks stays null, and its datatype or operator is left to the MPI. */
 #define UNDERLYING_HANDLES_OPTIONAL(X)                                                             \
     X(ompi_mpi_op_max) X(ompi_mpi_op_min) X(ompi_mpi_op_sum) X(ompi_mpi_op_prod)                   \
     X(ompi_mpi_op_land) X(ompi_mpi_op_band) X(ompi_mpi_op_lor) X(ompi_mpi_op_bor)                  \
     X(ompi_mpi_op_lxor) X(ompi_mpi_op_bxor) X(ompi_mpi_op_maxloc) X(ompi_mpi_op_minloc)            \
-    X(ompi_mpi_packed) X(ompi_mpi_wchar)                                                           \
+    X(ompi_mpi_packed) X(ompi_mpi_wchar) X(ompi_mpi_instance_null)                                                           \
     X(ompi_mpi_short) X(ompi_mpi_long) X(ompi_mpi_long_long_int)                                   \
     X(ompi_mpi_signed_char) X(ompi_mpi_unsigned_char) X(ompi_mpi_unsigned_short)                   \
     X(ompi_mpi_unsigned) X(ompi_mpi_unsigned_long) X(ompi_mpi_unsigned_long_long)                  \

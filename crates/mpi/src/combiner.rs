@@ -5,8 +5,10 @@
 
 use std::ffi::{c_int, c_void};
 use std::mem::MaybeUninit;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering};
 
+use tributary_client::Combiner;
 use tributary_shm_collectives::Combine;
 
 /// Alignment of the memory that `malloc` gives: what a function may rely on under any MPI.
@@ -45,9 +47,11 @@ pub(crate) struct Combining {
     outcome: AtomicI32,
 }
 
-// SAFETY: the header asks for a `combine` that the thread in `tributary_run` may call with `context`;
-// the engine calls a blocking operation's kernel on no other.
+// SAFETY: the header asks for a `combine` that any thread in a function of the core for the operation may call
+// with `context`; no other thread calls it.
 unsafe impl Sync for Combining {}
+// SAFETY: as above.
+unsafe impl Send for Combining {}
 
 #[repr(align(64))]
 struct Copied([MaybeUninit<u8>; COPY_BYTES]);
@@ -75,6 +79,34 @@ impl CCombiner {
             outcome: AtomicI32::new(0),
         };
         Some((combining, self.commutes != 0))
+    }
+}
+
+/// The combiner of an operation that outlives the call that starts it, if it has one, and whether it commutes.
+#[derive(Clone)]
+pub(crate) struct Kept(Option<(Arc<Combining>, bool)>);
+
+/// The caller's function refused elements.
+#[derive(Clone, Copy, Debug, thiserror::Error)]
+#[error("the underlying MPI could not combine elements: its error code is {0}")]
+pub(crate) struct NotCombined(c_int);
+
+impl Kept {
+    pub(crate) fn of(combining: Option<(Combining, bool)>) -> Self {
+        Self(combining.map(|(combining, commutes)| (Arc::new(combining), commutes)))
+    }
+
+    /// What the operation is told of it.
+    pub(crate) fn combiner(&self) -> Option<Combiner> {
+        self.0.as_ref().map(|(combining, commutes)| Combiner::new(&**combining, *commutes))
+    }
+
+    /// Whether it has combined everything, once the operation is over.
+    pub(crate) fn outcome(&self) -> Result<(), NotCombined> {
+        match self.0.as_ref().map_or(0, |(combining, _)| combining.outcome()) {
+            0 => Ok(()),
+            code => Err(NotCombined(code)),
+        }
     }
 }
 

@@ -6,6 +6,7 @@ use std::sync::{Arc, OnceLock};
 use tributary_client::report::Counters;
 use tributary_client::{CollectiveError, CollectiveKind, Combiner, Communicator};
 
+use crate::combiner::Kept;
 use crate::message;
 use crate::names::{COperation, FAILED, GIVEN_UP, PASS_REASONS, PASS_UNAVAILABLE, UnknownNumber};
 use crate::process::{CBootstrap, CProgressHook, Ranks, context, counters};
@@ -143,6 +144,18 @@ pub unsafe extern "C" fn tributary_communicator_combines(
     joined.map_or(0, |communicator| communicator.combined_bytes_max(commutes != 0) as u64)
 }
 
+/// The longest contribution that is gathered to be combined.
+///
+/// # Safety
+/// `communicator` came from `tributary_communicator_new` and was not freed.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tributary_communicator_gathers(communicator: *const CCommunicator) -> u64 {
+    // SAFETY: `communicator` came from `tributary_communicator_new` and was not freed: the
+    // header's rule on pointers.
+    let joined = unsafe { &*communicator }.joined();
+    joined.map_or(0, Communicator::gathered_bytes_max)
+}
+
 /// Whether a communicator's ranks are on one host.
 ///
 /// # Safety
@@ -220,11 +233,6 @@ pub(crate) enum Problem<'a> {
     NotJoined(&'a str),
     #[error(transparent)]
     Unknown(UnknownNumber),
-    /// The shim is at fault.
-    #[error(
-        "the preload library started an operation with a combiner, which only tributary_run takes"
-    )]
-    Combines,
     #[error(transparent)]
     Failed(CollectiveError),
 }
@@ -254,13 +262,13 @@ pub unsafe extern "C" fn tributary_start(
     // SAFETY: `communicator` came from `tributary_communicator_new` and was not freed, and
     // `operation` is valid during this call: the header's rule on pointers.
     let (communicator, operation) = unsafe { (&*communicator, &*operation) };
-    let problem = match (communicator.joined(), operation.operation(None)) {
-        _ if operation.combining().is_some() => Problem::Combines,
+    let combining = Kept::of(operation.combining());
+    let problem = match (communicator.joined(), operation.operation(combining.combiner())) {
         (Ok(communicator), Ok(operation)) => {
             // SAFETY: the header asks that the buffers and cuts be valid, and used by nobody else, until
             // tributary_test() says that the operation is over: what `Communicator::start` asks for.
             match unsafe { communicator.start(operation) } {
-                Ok(request) => return CRequest::into_raw(request),
+                Ok(request) => return CRequest::into_raw(request, combining),
                 Err(error) => Problem::Failed(error),
             }
         }

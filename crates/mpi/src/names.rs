@@ -97,8 +97,8 @@ pub(crate) const PASS_REASONS: [&str; 15] = [
     "communicator revoked",
     "length at which the underlying MPI was measured to be faster",
     "derived datatype with gaps, in a reduction",
-    "nonblocking call with an operator that only MPI can call",
-    "operator that only MPI can call, which cannot go between these hosts",
+    "nonblocking call with an operator that only MPI can call, on a long vector",
+    "operator that only MPI can call, on a long vector, which cannot go between these hosts",
     "element too long for an operator that only MPI can call",
 ];
 

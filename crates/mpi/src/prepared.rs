@@ -5,6 +5,7 @@ use std::ptr;
 
 use tributary_client::{CollectiveError, Prepared};
 
+use crate::combiner::Kept;
 use crate::communicator::{CCommunicator, Problem};
 use crate::names::COperation;
 use crate::request::{CRequest, outcome_code};
@@ -14,6 +15,7 @@ pub struct CPrepared {
     prepared: Prepared,
     /// What `tributary_prepared_request` gives out.
     request: CRequest,
+    combining: Kept,
 }
 
 /// Prepares one operation.
@@ -29,13 +31,14 @@ pub unsafe extern "C" fn tributary_prepare(
     // SAFETY: `communicator` came from `tributary_communicator_new` and was not freed, and
     // `operation` is valid during this call: the header's rule on pointers.
     let (communicator, operation) = unsafe { (&*communicator, &*operation) };
-    let problem = match (communicator.joined(), operation.operation(None)) {
+    let combining = Kept::of(operation.combining());
+    let problem = match (communicator.joined(), operation.operation(combining.combiner())) {
         (Ok(communicator), Ok(operation)) => {
             // SAFETY: the header asks for cuts that are valid until the prepared operation is freed.
             match unsafe { communicator.prepare(operation) } {
                 Ok(prepared) => {
-                    let request = CRequest::new(prepared.request());
-                    return Box::into_raw(Box::new(CPrepared { prepared, request }));
+                    let request = CRequest::new(prepared.request(), combining.clone());
+                    return Box::into_raw(Box::new(CPrepared { prepared, request, combining }));
                 }
                 Err(error) => Problem::Failed(error),
             }
@@ -69,8 +72,8 @@ pub unsafe extern "C" fn tributary_prepared_start(prepared: *const CPrepared) ->
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tributary_prepared_test(prepared: *const CPrepared) -> c_int {
     // SAFETY: `prepared` was not freed: the header's rule on pointers.
-    let outcome = unsafe { &*prepared }.prepared.poll();
-    code(outcome)
+    let prepared = unsafe { &*prepared };
+    code(prepared.prepared.poll(), &prepared.combining)
 }
 
 /// Waits for it, if the wait is one for ranks of this host alone.
@@ -80,8 +83,8 @@ pub unsafe extern "C" fn tributary_prepared_test(prepared: *const CPrepared) -> 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tributary_prepared_wait(prepared: *const CPrepared) -> c_int {
     // SAFETY: `prepared` was not freed: the header's rule on pointers.
-    let outcome = unsafe { &*prepared }.prepared.wait_shortly();
-    code(outcome)
+    let prepared = unsafe { &*prepared };
+    code(prepared.prepared.wait_shortly(), &prepared.combining)
 }
 
 /// The request of the start that is under way.
@@ -106,6 +109,6 @@ pub unsafe extern "C" fn tributary_prepared_free(prepared: *mut CPrepared) {
     drop(unsafe { Box::from_raw(prepared) });
 }
 
-fn code(outcome: Option<Result<(), CollectiveError>>) -> c_int {
-    outcome_code(outcome.map_or(Ok(false), |ended| ended.map(|()| true)))
+fn code(outcome: Option<Result<(), CollectiveError>>, combining: &Kept) -> c_int {
+    outcome_code(outcome.map_or(Ok(false), |ended| ended.map(|()| true)), combining)
 }

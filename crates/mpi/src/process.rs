@@ -2,7 +2,7 @@
 
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use tributary_client::report::CounterRegistry;
 use tributary_client::{
@@ -10,7 +10,7 @@ use tributary_client::{
     Verdict,
 };
 
-use crate::message;
+use crate::{message, times};
 
 /// `tributary_bootstrap`.
 #[repr(C)]
@@ -81,10 +81,13 @@ pub(crate) fn context() -> Result<Arc<Context>, NoContext> {
     CONTEXT.lock().unwrap_or_else(PoisonError::into_inner).clone()
 }
 
+/// Of what this process has not reported yet.
+static COUNTERS: Mutex<Option<Arc<CounterRegistry>>> = Mutex::new(None);
+
 /// The process's counters.
-pub(crate) fn counters() -> &'static CounterRegistry {
-    static COUNTERS: OnceLock<CounterRegistry> = OnceLock::new();
-    COUNTERS.get_or_init(CounterRegistry::default)
+pub(crate) fn counters() -> Arc<CounterRegistry> {
+    let mut counters = COUNTERS.lock().unwrap_or_else(PoisonError::into_inner);
+    Arc::clone(counters.get_or_insert_default())
 }
 
 /// `tributary_progress_hook`.
@@ -165,8 +168,11 @@ fn open(world: &mut Ranks<'_>) -> Result<Arc<Context>, NoContext> {
     Ok(Arc::new(context))
 }
 
-/// Frees the context.
+/// Frees the context, and forgets what was counted and measured.
 #[unsafe(no_mangle)]
 pub extern "C" fn tributary_close() {
+    TAKE_TURNS.store(false, Ordering::Relaxed);
+    *COUNTERS.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    times::forget();
     *CONTEXT.lock().unwrap_or_else(PoisonError::into_inner) = Err(NoContext::NotOpened);
 }

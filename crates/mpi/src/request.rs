@@ -6,6 +6,7 @@ use std::ffi::c_int;
 use tributary_client::{CollectiveError, Request};
 use tributary_shm_collectives::waiting::{NAP_MAX, Policy, Waiter};
 
+use crate::combiner::Kept;
 use crate::message;
 use crate::names::{FAILED, GIVEN_UP};
 
@@ -13,15 +14,18 @@ const PENDING: c_int = 0;
 const DONE: c_int = 1;
 
 /// C holds a pointer to it.
-pub struct CRequest(Request);
+pub struct CRequest {
+    request: Request,
+    combining: Kept,
+}
 
 impl CRequest {
-    pub(crate) fn new(request: Request) -> Self {
-        Self(request)
+    pub(crate) fn new(request: Request, combining: Kept) -> Self {
+        Self { request, combining }
     }
 
-    pub(crate) fn into_raw(request: Request) -> *mut Self {
-        Box::into_raw(Box::new(Self(request)))
+    pub(crate) fn into_raw(request: Request, combining: Kept) -> *mut Self {
+        Box::into_raw(Box::new(Self::new(request, combining)))
     }
 }
 
@@ -33,14 +37,20 @@ impl CRequest {
 pub unsafe extern "C" fn tributary_test(request: *mut CRequest) -> c_int {
     // SAFETY: `request` came from `tributary_start` and was not freed: the header's rule on pointers.
     let request = unsafe { &*request };
-    outcome_code(request.0.test())
+    outcome_code(request.request.test(), &request.combining)
 }
 
 /// What C gets to know of an operation: whether it is over, and how it has ended.
-pub(crate) fn outcome_code(outcome: Result<bool, CollectiveError>) -> c_int {
+pub(crate) fn outcome_code(outcome: Result<bool, CollectiveError>, combining: &Kept) -> c_int {
     match outcome {
         Ok(false) => PENDING,
-        Ok(true) => DONE,
+        Ok(true) => match combining.outcome() {
+            Ok(()) => DONE,
+            Err(error) => {
+                message::keep(&error);
+                FAILED
+            }
+        },
         Err(CollectiveError::GivenUp { .. }) => GIVEN_UP,
         Err(error) => {
             message::keep(&error);
@@ -72,7 +82,7 @@ pub unsafe extern "C" fn tributary_rest(request: *const CRequest, is_first: c_in
     }
     let kept = if is_first != 0 { None } else { WAITER.take() };
     // SAFETY: the header asks for null, or a request of `tributary_start` that was not freed.
-    let waiter = if let Some(CRequest(request)) = unsafe { request.as_ref() } {
+    let waiter = if let Some(CRequest { request, .. }) = unsafe { request.as_ref() } {
         let mut waiter = kept.unwrap_or_else(|| request.waiter());
         request.rest(&mut waiter);
         waiter

@@ -1,7 +1,7 @@
 //! How long the program's collectives took, as C measures it.
 
 use std::ffi::c_int;
-use std::sync::OnceLock;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use tributary_client::report::{PathTaken, TimeCells, Times};
@@ -14,11 +14,21 @@ use crate::trace;
 
 static CELLS: TimeCells = TimeCells::new();
 /// When measuring began; empty if nobody wants times.
-static BEGAN_AT: OnceLock<Instant> = OnceLock::new();
+static BEGAN_AT: Mutex<Option<Instant>> = Mutex::new(None);
+
+fn began_at() -> MutexGuard<'static, Option<Instant>> {
+    BEGAN_AT.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Forgets what was measured.
+pub(crate) fn forget() {
+    *began_at() = None;
+    CELLS.clear();
+}
 
 /// What was measured until now; `None` if nothing was to be.
 pub(crate) fn measured() -> Option<Times> {
-    let elapsed = BEGAN_AT.get()?.elapsed();
+    let elapsed = (*began_at())?.elapsed();
     Some(CELLS.times(u64::try_from(elapsed.as_nanos()).unwrap_or(u64::MAX)))
 }
 
@@ -32,7 +42,7 @@ pub extern "C" fn tributary_times_wanted() -> c_int {
 /// Begins to measure.
 #[unsafe(no_mangle)]
 pub extern "C" fn tributary_times_begin() {
-    BEGAN_AT.get_or_init(Instant::now);
+    began_at().get_or_insert_with(Instant::now);
 }
 
 /// Adds the time of an operation that ran.

@@ -54,6 +54,13 @@ impl Cell {
         raise(&self.min_complement_ns, !duration_ns);
     }
 
+    fn clear(&self) {
+        let maxima = [&self.total_ns, &self.min_complement_ns, &self.max_ns];
+        for number in maxima.into_iter().chain(&self.calls) {
+            number.store(0, Ordering::Relaxed);
+        }
+    }
+
     fn measured(&self) -> Option<Measured> {
         let mut measured = Measured::default();
         for (bucket, calls) in self.calls.iter().enumerate() {
@@ -119,6 +126,16 @@ impl TimeCells {
         self.not_measured[kind as usize].fetch_add(1, Ordering::Relaxed);
     }
 
+    /// Forgets what was added so far.
+    pub fn clear(&self) {
+        for cell in self.kinds.iter().flatten().flatten().filter_map(OnceLock::get) {
+            cell.clear();
+        }
+        for calls in &self.not_measured {
+            calls.store(0, Ordering::Relaxed);
+        }
+    }
+
     /// What was added so far, as the times of one rank; its program has run for `program_ns`.
     #[must_use]
     pub fn times(&self, program_ns: u64) -> Times {
@@ -169,6 +186,18 @@ mod tests {
         assert_eq!((measured.min_ns, measured.max_ns), (1, CALLS));
         assert_eq!(measured.durations.calls(), 4 * CALLS);
         assert_eq!(times.rows().count(), 1);
+    }
+
+    #[test]
+    fn cleared_cells_hold_what_is_added_afterwards() {
+        let cells = TimeCells::new();
+        cells.add(CollectiveKind::Scan, PathTaken::InNode, 8, 5);
+        cells.add_not_measured(CollectiveKind::Scan);
+        cells.clear();
+        assert_eq!(cells.times(1), TimeCells::new().times(1));
+        cells.add(CollectiveKind::Scan, PathTaken::InNode, 8, 7);
+        let measured = &cells.times(1).collectives[&CollectiveKind::Scan][&PathTaken::InNode][&8];
+        assert_eq!((measured.calls, measured.min_ns, measured.max_ns), (1, 7, 7));
     }
 
     #[test]

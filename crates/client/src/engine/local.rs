@@ -176,7 +176,7 @@ impl Lead {
 ///
 /// # Safety
 /// The vectors and `target` are valid for `len_bytes`, and apart.
-unsafe fn prefix(
+pub(super) unsafe fn prefix(
     kernel: &dyn Combine,
     target: *mut u8,
     len_bytes: usize,

@@ -31,7 +31,8 @@ impl Engine {
         state: Arc<RequestState>,
     ) -> Result<PreparedNumber, CollectiveError> {
         self.check(&operation)?;
-        let has_stage = self.is_one_host && !is_empty(&operation);
+        // What is gathered ends with its request alone.
+        let has_stage = self.is_one_host && !is_empty(&operation) && !state.is_gathering();
         let stage = has_stage.then(|| self.host_stage(&operation)).flatten();
         let prepared = Some(PreparedOperation { operation, path, stage, state });
         if let Some(free) = self.prepared.iter().position(Option::is_none) {
