@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "check.h"
+#include "completion.h"
 #include "init.h"
 
 /*
@@ -22,13 +23,6 @@ enum { IS_MPICH = 0 };
 #endif
 
 enum { ROUNDS = 4, SHORT = 3, MIDDLE = 900, LONG = 200000, TAG = 7, RANKS_MAX = 64 };
-
-typedef enum { WAIT, WAITALL, WAITANY, WAITSOME, TEST, TESTALL, TESTANY, TESTSOME, STATUS, FAMILY }
-    completion;
-
-static const char *const family_names[] = {"MPI_Wait",     "MPI_Waitall", "MPI_Waitany",
-                                           "MPI_Waitsome", "MPI_Test",    "MPI_Testall",
-                                           "MPI_Testany",  "MPI_Testsome", "MPI_Request_get_status"};
 
 /* What a request of a set is. Up to BARRIER they are persistent collectives. */
 typedef enum {
@@ -255,69 +249,18 @@ static void on_done(set *all, int what, const MPI_Status *status) {
     }
 }
 
-static void complete_all(set *all, const MPI_Status statuses[]) {
+static void on_one_done(void *owner, int what, const MPI_Status *status) {
+    on_done(owner, what, status);
+}
+
+static void on_all_done(void *owner) {
+    set *all = owner;
     for (int what = 0; what < KINDS; what++) {
         if (all->active[what]) {
-            on_done(all, what, &statuses[what]);
+            on_done(all, what, &all->statuses[what]);
         } else {
-            check_status(all, INACTIVE, &statuses[what]);
+            check_status(all, INACTIVE, &all->statuses[what]);
         }
-    }
-}
-
-static void complete_some(set *all, bool wait) {
-    int indices[KINDS];
-    int number = 0;
-    if (wait) {
-        MPI_Waitsome(KINDS, all->requests, &number, indices, all->statuses);
-        check_that(number > 0, "MPI_Waitsome: outcount %d", number);
-    } else {
-        MPI_Testsome(KINDS, all->requests, &number, indices, all->statuses);
-    }
-    for (int at = 0; at < number; at++) {
-        on_done(all, indices[at], &all->statuses[at]);
-    }
-}
-
-static void complete_any(set *all, bool wait) {
-    MPI_Status status;
-    int index = MPI_UNDEFINED;
-    int flag = 1;
-    if (wait) {
-        MPI_Waitany(KINDS, all->requests, &index, &status);
-    } else {
-        MPI_Testany(KINDS, all->requests, &index, &flag, &status);
-    }
-    if (flag) {
-        on_done(all, index, &status);
-    } else {
-        check_equal(MPI_UNDEFINED, index, "MPI_Testany's index without a completion");
-    }
-}
-
-/* Completes the last request that is active, by calls for one request. */
-static void complete_one(set *all, completion how) {
-    MPI_Status status;
-    int flag = 1;
-    int what = KINDS - 1;
-    while (!all->active[what]) {
-        what--;
-    }
-    MPI_Request *request = &all->requests[what];
-    if (how == WAIT || (IS_MPICH && !is_collective(what))) {
-        MPI_Wait(request, &status);
-    } else if (how == TEST) {
-        MPI_Test(request, &flag, &status);
-    } else {
-        MPI_Request_get_status(*request, &flag, &status);
-        if (flag) {
-            MPI_Request_get_status(*request, &flag, &status);
-            check_equal(1, flag, "MPI_Request_get_status a second time");
-            MPI_Wait(request, &status);
-        }
-    }
-    if (flag) {
-        on_done(all, what, &status);
     }
 }
 
@@ -330,23 +273,16 @@ static bool any_active(const set *all) {
     return false;
 }
 
+/* Of those that are active, calls for one request are about the last. */
 static void complete(set *all, completion how) {
-    int flag = 1;
-    if (how == WAITALL) {
-        MPI_Waitall(KINDS, all->requests, all->statuses);
-        complete_all(all, all->statuses);
-    } else if (how == TESTALL) {
-        MPI_Testall(KINDS, all->requests, &flag, all->statuses);
-        if (flag) {
-            complete_all(all, all->statuses);
-        }
-    } else if (how == WAITANY || how == TESTANY) {
-        complete_any(all, how == WAITANY);
-    } else if (how == WAITSOME || how == TESTSOME) {
-        complete_some(all, how == WAITSOME);
-    } else {
-        complete_one(all, how);
+    completion_set left = {.count = KINDS, .requests = all->requests, .statuses = all->statuses,
+                           .one = KINDS - 1, .owner = all, .on_done = on_one_done,
+                           .on_all = on_all_done};
+    while (!all->active[left.one]) {
+        left.one--;
     }
+    bool is_waited_for = IS_MPICH && !is_collective(left.one) && (how == TEST || how == STATUS);
+    completion_call(&left, is_waited_for ? WAIT : how);
 }
 
 /* Every function that completes requests treats inactive ones like null ones. */
@@ -396,7 +332,7 @@ static void run_set(MPI_Comm comm, int elements) {
     for (int how = 0; how < FAMILY; how++) {
         for (int round = 0; round < ROUNDS; round++) {
             bool alone = round % 2 == 0;
-            check_case("%s %s round %d, %d elements", family_names[how],
+            check_case("%s %s round %d, %d elements", completion_names[how],
                        alone ? "alone" : "mixed", round, elements);
             if (world.rank == round % world.ranks) {
                 check_sleep_us(300);

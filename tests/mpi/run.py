@@ -34,7 +34,7 @@ DEBIAN_SETTINGS = {"MPIR_CVAR_DEVICE_COLLECTIVES": "none", "SESSIONS": "whole"}
 DEBIAN_FAILS = (("debian-mpich", "lifecycle"), ("debian-openmpi", "sessions"))
 DEBIAN_RANKS = 4
 DEBIAN_HOSTS_MAX = 2
-SUPPORT = ("check.c", "plain.c", "values.c", "shapes.c", "sample.c", "layouts.c")
+SUPPORT = ("check.c", "plain.c", "values.c", "shapes.c", "sample.c", "layouts.c", "completion.c")
 # MPICH 4.0 declares the address MPI_STATUSES_IGNORE, which is 1, as an array: GCC then warns of overflow.
 FLAGS = ("-std=c11", "-O2", "-g", "-Wall", "-Wextra", "-Werror", "-Wno-stringop-overflow", "-pthread")
 COUNTS = ("in_node", "in_tree", "direct", "passed_through")

@@ -5,15 +5,9 @@
 #include <string.h>
 
 #include "check.h"
+#include "completion.h"
 
 enum { BATCH = 8, ELEMENTS = 33, ROUNDS = 6, TAG = 5, RANKS_MAX = 64 };
-
-typedef enum { WAIT, WAITALL, WAITANY, WAITSOME, TEST, TESTALL, TESTANY, TESTSOME, STATUS, FAMILY }
-    completion;
-
-static const char *const family_names[] = {"MPI_Wait",    "MPI_Waitall", "MPI_Waitany",
-                                           "MPI_Waitsome", "MPI_Test",    "MPI_Testall",
-                                           "MPI_Testany", "MPI_Testsome", "MPI_Request_get_status"};
 
 /* The kinds of requests, by index in the array. */
 typedef enum {
@@ -180,7 +174,10 @@ static void on_done(batch *all, int at, const MPI_Status *status) {
     }
 }
 
-static void complete_all(batch *all) {
+static void on_one_done(void *owner, int at, const MPI_Status *status) { on_done(owner, at, status); }
+
+static void on_all_done(void *owner) {
+    batch *all = owner;
     for (int at = 0; at < BATCH; at++) {
         if (!all->done[at]) {
             on_done(all, at, &all->statuses[at]);
@@ -188,88 +185,19 @@ static void complete_all(batch *all) {
     }
 }
 
-static void complete_some(batch *all, bool wait) {
-    int indices[BATCH];
-    int number = 0;
-    if (wait) {
-        MPI_Waitsome(BATCH, all->requests, &number, indices, all->statuses);
-        check_that(number > 0, "MPI_Waitsome: outcount %d with %d requests left", number,
-                   all->left);
-    } else {
-        MPI_Testsome(BATCH, all->requests, &number, indices, all->statuses);
-    }
-    for (int at = 0; at < number; at++) {
-        on_done(all, indices[at], &all->statuses[at]);
-    }
-}
-
-static void complete_any(batch *all, bool wait) {
-    MPI_Status status;
-    int index = MPI_UNDEFINED;
-    int flag = 1;
-    if (wait) {
-        MPI_Waitany(BATCH, all->requests, &index, &status);
-    } else {
-        MPI_Testany(BATCH, all->requests, &index, &flag, &status);
-    }
-    if (flag) {
-        on_done(all, index, &status);
-    } else {
-        check_equal(MPI_UNDEFINED, index, "MPI_Testany's index without a completion");
-    }
-}
-
-/* Completes the first request that is left, by calls for one request. */
-static void complete_one(batch *all, completion how) {
-    MPI_Status status;
-    int flag = 1;
-    int at = 0;
-    while (all->done[at]) {
-        at++;
-    }
-    if (how == WAIT) {
-        MPI_Wait(&all->requests[at], &status);
-    } else if (how == TEST) {
-        MPI_Test(&all->requests[at], &flag, &status);
-    } else {
-        MPI_Request_get_status(all->requests[at], &flag, &status);
-        if (flag) {
-            check_that(all->requests[at] != MPI_REQUEST_NULL, "get_status freed request %d", at);
-            MPI_Request_get_status(all->requests[at], &flag, &status);
-            check_equal(1, flag, "MPI_Request_get_status a second time");
-            MPI_Wait(&all->requests[at], &status);
-        }
-    }
-    if (flag) {
-        on_done(all, at, &status);
-    } else {
-        check_that(all->requests[at] != MPI_REQUEST_NULL, "request %d is null but not done", at);
-    }
-}
-
 static void complete(batch *all, completion how) {
-    int flag = 0;
-    if (how == WAITALL) {
-        MPI_Waitall(BATCH, all->requests, all->statuses);
-        complete_all(all);
-    } else if (how == TESTALL) {
-        MPI_Testall(BATCH, all->requests, &flag, all->statuses);
-        if (flag) {
-            complete_all(all);
-        }
-    } else if (how == WAITANY || how == TESTANY) {
-        complete_any(all, how == WAITANY);
-    } else if (how == WAITSOME || how == TESTSOME) {
-        complete_some(all, how == WAITSOME);
-    } else {
-        complete_one(all, how);
+    completion_set left = {.count = BATCH, .requests = all->requests, .statuses = all->statuses,
+                           .owner = all, .on_done = on_one_done, .on_all = on_all_done};
+    while (all->done[left.one]) {
+        left.one++;
     }
+    completion_call(&left, how);
 }
 
 static void run_batch(completion how, bool mixed, int round, MPI_Comm comm) {
     static batch all;
     uint64_t salt = (uint64_t)(how * 2 + mixed) * ROUNDS + (uint64_t)round;
-    check_case("%s %s round %d", family_names[how], mixed ? "mixed with messages" : "alone", round);
+    check_case("%s %s round %d", completion_names[how], mixed ? "mixed with messages" : "alone", round);
     choose_kinds(&all, salt, mixed);
     if (world.rank == round % world.ranks) {
         check_sleep_us(500);

@@ -1,5 +1,5 @@
 //! Goal: an operator of the caller's own combines in rank order, inside hosts and between them, and is
-//! refused where nothing can call it.
+//! refused where nothing can call it; what was started calls it only on the thread that asks for the outcome.
 //! Method: ranks are threads of this process; the operator does not commute, on elements of 24 bytes.
 
 #![allow(clippy::unwrap_used, reason = "a test that can't go on fails")]
@@ -7,6 +7,8 @@
 mod ranks;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread::{self, ThreadId};
 
 use ranks::{ThreadRanks, on_all_ranks};
 use tributary_client::report::CounterRegistry;
@@ -114,7 +116,9 @@ fn check(ranks: u32, hosts: u32) {
             let root = elements as u32 % size;
             let got = run(&communicator, Collective::Reduce { root }, rank, elements).unwrap();
             assert!(rank != root || got == all, "reduce of {elements} to {root} of {size}");
-            if hosts == 1 {
+            // Between hosts vectors of scans are gathered.
+            let gathered_max = communicator.gathered_bytes_max() as usize / ELEMENT_BYTES;
+            if hosts == 1 || elements <= gathered_max {
                 let got = run(&communicator, Collective::Scan, rank, elements).unwrap();
                 assert!(got == composed(rank + 1, elements), "scan of {elements}");
             }
@@ -154,8 +158,127 @@ fn a_combined_operation_takes_direct_links() {
     });
 }
 
+/// Composes, and looks at who asks for it.
+struct OnThread {
+    thread: ThreadId,
+    elsewhere: AtomicU32,
+}
+
+impl Combine for OnThread {
+    fn element_bytes(&self) -> usize {
+        ELEMENT_BYTES
+    }
+
+    fn combine_into(&self, target: &mut [u8], left: &[u8], right: &[u8]) {
+        if thread::current().id() != self.thread {
+            self.elsewhere.fetch_add(1, Ordering::Relaxed);
+        }
+        Compose.combine_into(target, left, right);
+    }
+
+    fn fold(&self, target: &mut [u8], source: &[u8]) {
+        let left = target.to_vec();
+        self.combine_into(target, &left, source);
+    }
+}
+
+/// What `rank` of `size` gets.
+fn part_of(collective: Collective, rank: u32, size: u32, elements: usize) -> Vec<Affine> {
+    match collective {
+        Collective::Scan => composed(rank + 1, elements),
+        Collective::Exscan if rank == 0 => Vec::new(),
+        Collective::Exscan => composed(rank, elements),
+        Collective::Reduce { root } if root != rank => Vec::new(),
+        Collective::ReduceScatter => {
+            let block = elements / size as usize;
+            composed(size, elements)[rank as usize * block..][..block].to_vec()
+        }
+        _ => composed(size, elements),
+    }
+}
+
+fn check_started(ranks: u32, hosts: u32) {
+    on_all_ranks(ranks, move |mut ranks| {
+        let communicator = communicator(&mut ranks, hosts, "direct");
+        let (rank, size) = (ranks.rank(), ranks.size());
+        let kernel = OnThread { thread: thread::current().id(), elsewhere: AtomicU32::new(0) };
+        for collective in [
+            Collective::Allreduce,
+            Collective::Reduce { root: size - 1 },
+            Collective::ReduceScatter,
+            Collective::Scan,
+            Collective::Exscan,
+        ] {
+            for elements in [size as usize, 12 * size as usize] {
+                let source = vector(rank, elements);
+                let mut target = vec![[0; 3]; elements];
+                let operation = Operation {
+                    collective,
+                    combiner: Some(Combiner::new(&kernel, false)),
+                    elements: elements as u64,
+                    source: source.as_ptr().cast(),
+                    target: target.as_mut_ptr().cast(),
+                    ..Operation::BARRIER
+                };
+                let wanted = part_of(collective, rank, size, elements);
+                // SAFETY: both vectors have `elements` elements of 24 bytes, and live, as the kernel does,
+                // until the operation is over.
+                let request = unsafe { communicator.start(operation).unwrap() };
+                while !request.test().unwrap() {}
+                request.wait().unwrap();
+                assert!(target[..wanted.len()] == wanted, "{collective:?} of {elements} at {rank}");
+                let is_behind = |element: &Affine| *element == [0; 3];
+                assert!(
+                    target[wanted.len()..].iter().all(is_behind),
+                    "{collective:?} wrote too much"
+                );
+                // SAFETY: as above; each start is over before the next.
+                let prepared = unsafe { communicator.prepare(operation).unwrap() };
+                for _ in 0..3 {
+                    target.fill([0; 3]);
+                    // SAFETY: as above.
+                    unsafe { prepared.start() };
+                    let ended = prepared.wait_shortly();
+                    prepared.hand_over();
+                    ended.unwrap_or_else(|| prepared.request().wait()).unwrap();
+                    assert!(target[..wanted.len()] == wanted, "prepared {collective:?} at {rank}");
+                }
+            }
+        }
+        assert_eq!(kernel.elsewhere.load(Ordering::Relaxed), 0, "called on another thread");
+    });
+}
+
 #[test]
-fn collectives_of_one_host_and_elements_too_long_are_refused() {
+fn started_operations_combine_in_rank_order_on_the_thread_that_asks() {
+    check_started(1, 1);
+    check_started(4, 1);
+    check_started(4, 2);
+    check_started(6, 3);
+}
+
+#[test]
+fn a_vector_too_long_to_gather_is_refused() {
+    on_all_ranks(2, |mut ranks| {
+        let communicator = communicator(&mut ranks, 2, "direct");
+        let max_bytes = communicator.gathered_bytes_max();
+        let elements = max_bytes / ELEMENT_BYTES as u64 + 1;
+        let operation = Operation {
+            collective: Collective::Allreduce,
+            combiner: Some(Combiner::new(&Compose, false)),
+            elements,
+            ..Operation::BARRIER
+        };
+        // SAFETY: the operation is refused before it uses its buffers, which are null.
+        let outcome = unsafe { communicator.start(operation) }.map(|_| ());
+        let refused = matches!(outcome, Err(CollectiveError::NotGathered { len_bytes, .. })
+            if len_bytes == elements * ELEMENT_BYTES as u64);
+        assert!(refused, "{outcome:?}");
+    });
+}
+
+#[test]
+fn elements_too_long_are_refused() {
     struct Long;
     impl Combine for Long {
         fn element_bytes(&self) -> usize {
@@ -169,13 +292,6 @@ fn collectives_of_one_host_and_elements_too_long_are_refused() {
         }
     }
     on_all_ranks(2, |mut ranks| {
-        let rank = ranks.rank();
-        let apart = communicator(&mut ranks, 2, "direct");
-        let outcome = run(&apart, Collective::Scan, rank, 3);
-        assert!(
-            matches!(outcome, Err(CollectiveError::NotCombined { max_bytes: 0, .. })),
-            "{outcome:?}"
-        );
         let together = communicator(&mut ranks, 1, "direct");
         let max_bytes = together.combined_bytes_max(false);
         assert!((64..1 << 20).contains(&max_bytes), "{max_bytes}");
@@ -187,6 +303,6 @@ fn collectives_of_one_host_and_elements_too_long_are_refused() {
         };
         // SAFETY: the operation is refused before it uses its buffers, which are null.
         let outcome = unsafe { together.run(&operation) };
-        assert!(matches!(outcome, Err(CollectiveError::NotCombined { .. })), "{outcome:?}");
+        assert!(matches!(outcome, Err(CollectiveError::NotGathered { .. })), "{outcome:?}");
     });
 }

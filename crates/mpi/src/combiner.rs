@@ -96,6 +96,10 @@ impl Kept {
         Self(combining.map(|(combining, commutes)| (Arc::new(combining), commutes)))
     }
 
+    pub(crate) fn is_none(&self) -> bool {
+        self.0.is_none()
+    }
+
     /// What the operation is told of it.
     pub(crate) fn combiner(&self) -> Option<Combiner> {
         self.0.as_ref().map(|(combining, commutes)| Combiner::new(&**combining, *commutes))

@@ -8,7 +8,7 @@ use tributary_client::{CollectiveError, Prepared};
 use crate::combiner::Kept;
 use crate::communicator::{CCommunicator, Problem};
 use crate::names::COperation;
-use crate::request::{CRequest, outcome_code};
+use crate::request::{CRequest, DONE, outcome_code};
 
 /// C holds a pointer to it.
 pub struct CPrepared {
@@ -84,7 +84,11 @@ pub unsafe extern "C" fn tributary_prepared_test(prepared: *const CPrepared) -> 
 pub unsafe extern "C" fn tributary_prepared_wait(prepared: *const CPrepared) -> c_int {
     // SAFETY: `prepared` was not freed: the header's rule on pointers.
     let prepared = unsafe { &*prepared };
-    code(prepared.prepared.wait_shortly(), &prepared.combining)
+    let outcome = prepared.prepared.wait_shortly();
+    if matches!(outcome, Some(Ok(()))) && prepared.combining.is_none() {
+        return DONE;
+    }
+    code(outcome, &prepared.combining)
 }
 
 /// The request of the start that is under way.
@@ -109,6 +113,9 @@ pub unsafe extern "C" fn tributary_prepared_free(prepared: *mut CPrepared) {
     drop(unsafe { Box::from_raw(prepared) });
 }
 
+/// In no line of its callers: a wait for a few bytes has no need of it.
+#[cold]
+#[inline(never)]
 fn code(outcome: Option<Result<(), CollectiveError>>, combining: &Kept) -> c_int {
     outcome_code(outcome.map_or(Ok(false), |ended| ended.map(|()| true)), combining)
 }

@@ -11,7 +11,7 @@ use crate::message;
 use crate::names::{FAILED, GIVEN_UP};
 
 const PENDING: c_int = 0;
-const DONE: c_int = 1;
+pub(crate) const DONE: c_int = 1;
 
 /// C holds a pointer to it.
 pub struct CRequest {
