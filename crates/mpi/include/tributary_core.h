@@ -192,8 +192,8 @@ void tributary_message(char *text, size_t bytes);
 void tributary_take_turns(void);
 
 /*
- * Frees the context, and forgets what was counted and measured: a process that opens another one reports that
- * one's alone. Not collective.
+ * Frees the context, and forgets what was counted: a process that opens another one reports that one's alone.
+ * Not collective.
  */
 void tributary_close(void);
 
@@ -337,6 +337,9 @@ void tributary_count_passed(tributary_communicator *communicator, uint32_t colle
  */
 int tributary_times_wanted(void);
 void tributary_times_begin(void);
+
+/* Forgets what was measured, once it is reported. */
+void tributary_times_end(void);
 
 /* Adds the time of an operation that tributary_run(), or a function of the fast path, has run. */
 void tributary_count_time(const tributary_communicator *communicator,

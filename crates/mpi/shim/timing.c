@@ -15,6 +15,7 @@ void timing_begin(void) {
 
 void timing_end(void) {
     timing_is_on = false;
+    tributary_times_end();
 }
 
 uint64_t timing_now_ns(void) {

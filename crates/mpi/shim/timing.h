@@ -23,7 +23,7 @@ extern bool timing_is_on __attribute__((visibility("hidden")));
 /* Begins to measure. */
 void timing_begin(void);
 
-/* Ends it. The shim is off. */
+/* Ends it, and forgets what was measured. The shim is off. */
 void timing_end(void);
 
 /* Nanoseconds on a clock that never goes back. */

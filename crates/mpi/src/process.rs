@@ -10,7 +10,7 @@ use tributary_client::{
     Verdict,
 };
 
-use crate::{message, times};
+use crate::message;
 
 /// `tributary_bootstrap`.
 #[repr(C)]
@@ -168,11 +168,10 @@ fn open(world: &mut Ranks<'_>) -> Result<Arc<Context>, NoContext> {
     Ok(Arc::new(context))
 }
 
-/// Frees the context, and forgets what was counted and measured.
+/// Frees the context, and forgets what was counted.
 #[unsafe(no_mangle)]
 pub extern "C" fn tributary_close() {
     TAKE_TURNS.store(false, Ordering::Relaxed);
     *COUNTERS.lock().unwrap_or_else(PoisonError::into_inner) = None;
-    times::forget();
     *CONTEXT.lock().unwrap_or_else(PoisonError::into_inner) = Err(NoContext::NotOpened);
 }

@@ -20,12 +20,6 @@ fn began_at() -> MutexGuard<'static, Option<Instant>> {
     BEGAN_AT.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Forgets what was measured.
-pub(crate) fn forget() {
-    *began_at() = None;
-    CELLS.clear();
-}
-
 /// What was measured until now; `None` if nothing was to be.
 pub(crate) fn measured() -> Option<Times> {
     let elapsed = (*began_at())?.elapsed();
@@ -43,6 +37,13 @@ pub extern "C" fn tributary_times_wanted() -> c_int {
 #[unsafe(no_mangle)]
 pub extern "C" fn tributary_times_begin() {
     began_at().get_or_insert_with(Instant::now);
+}
+
+/// Ends measuring, and forgets what was measured.
+#[unsafe(no_mangle)]
+pub extern "C" fn tributary_times_end() {
+    *began_at() = None;
+    CELLS.clear();
 }
 
 /// Adds the time of an operation that ran.
