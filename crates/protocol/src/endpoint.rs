@@ -37,8 +37,8 @@ use flight::Flight;
 use operation::Operation;
 use stream::Streams;
 
-pub use error::{FrameError, StartError};
 pub use crate::liveness::Patience;
+pub use error::{FrameError, StartError};
 pub use operation::{OperationSpec, ShortVectors, SpecError};
 
 /// A member's grant.

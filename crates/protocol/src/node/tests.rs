@@ -342,7 +342,8 @@ fn ask_through_to_parent(every_ns: u64, times: u64, answers: impl Fn(u8) -> bool
         for child in 0..2 {
             let question = Message::Probe(time as u8);
             let at = time * every_ns;
-            let (passed_on, is_lost) = deliver(&mut node, at, PortId(child.into()), edge(child), question);
+            let (passed_on, is_lost) =
+                deliver(&mut node, at, PortId(child.into()), edge(child), question);
             if is_lost {
                 return (asked, false);
             }
