@@ -8,6 +8,7 @@
 
 mod aggregator;
 mod cost;
+mod frames;
 mod graph;
 mod group;
 mod host;
@@ -35,11 +36,12 @@ use crate::engine::{EventQueue, Picos, Random};
 use crate::fabric::{Network, Vertex, Wiring};
 use crate::preset::Preset;
 use aggregator::Aggregator;
+use frames::Frames;
 use group::Group;
 use host::{Adapter, Process};
 use ids::TransferId;
 use member::Member;
-use packet::{Cargo, Packet, PacketId, Packets};
+use packet::{Cargo, Packet};
 use rank::Rank;
 use transfer::Transfers;
 
@@ -47,13 +49,13 @@ use transfer::Transfers;
 #[derive(Clone, Copy, Debug)]
 enum Event {
     /// A core has handed a packet to its host's adapter.
-    Post(PacketId),
+    Post(Packet),
     /// The head of a packet reaches a switch.
-    Hop(PacketId),
+    Hop(Packet),
     /// The last byte of a packet reaches its destination.
-    Arrive(PacketId),
+    Arrive(Packet),
     /// An aggregation node sends a packet.
-    Emit(PacketId),
+    Emit(Packet),
     /// A member starts its operation.
     Begin(MemberId),
     /// A rank starts its collective.
@@ -130,7 +132,7 @@ pub struct World<D: Data> {
     network: Network,
     costs: Costs,
     random: Random,
-    packets: Packets<D::Piece>,
+    frames: Frames<D>,
     adapters: Vec<Adapter>,
     processes: Vec<Process>,
     aggregators: Vec<Aggregator<D>>,
@@ -155,7 +157,7 @@ impl<D: Data> World<D> {
             network: Network::new(wiring, preset.network_cost()),
             costs: Costs::new(preset),
             random: Random::new(seed),
-            packets: Packets::default(),
+            frames: Frames::default(),
             adapters,
             processes: Vec::new(),
             aggregators: Vec::new(),
@@ -231,52 +233,47 @@ impl<D: Data> World<D> {
     }
 
     /// The adapter takes a packet from a core and puts it on the wire.
-    fn post(&mut self, id: PacketId) {
+    fn post(&mut self, packet: Packet) {
         let now = self.events.now();
-        let packet = self.packets.at(id);
-        let ready = self.adapters[packet.at.0 as usize].transmit(&self.costs, now, packet.bytes);
-        let wire_free_at = self.forward(id, ready);
-        if let Cargo::Message { transfer, kind } = self.packets.at(id).cargo {
+        let adapter = &mut self.adapters[packet.at.0 as usize];
+        let ready = adapter.transmit(&self.costs, now, packet.bytes);
+        let wire_free_at = self.forward(packet, ready);
+        if let Cargo::Message { transfer, kind } = packet.cargo {
             self.part_sent(transfer, kind, wire_free_at);
         }
     }
 
     /// An aggregation node sends a packet through its switch, or through its host's adapter.
-    fn emit(&mut self, id: PacketId) {
-        if self.packets.at(id).at.0 < self.network.wiring().hosts() {
-            self.post(id);
+    fn emit(&mut self, packet: Packet) {
+        if packet.at.0 < self.network.wiring().hosts() {
+            self.post(packet);
         } else {
-            self.hop(id);
+            self.hop(packet);
         }
     }
 
-    fn hop(&mut self, id: PacketId) {
-        let packet = self.packets.at(id);
+    fn hop(&mut self, packet: Packet) {
         if packet.at == packet.to {
-            self.replicate(id);
+            self.replicate(packet);
         } else {
-            self.forward(id, self.events.now());
+            self.forward(packet, self.events.now());
         }
     }
 
     /// Sends a packet over its next link. Returns when its last byte is on the wire.
-    fn forward(&mut self, id: PacketId, ready: Picos) -> Picos {
-        let packet = self.packets.at(id);
+    fn forward(&mut self, mut packet: Packet, ready: Picos) -> Picos {
         let step = self.network.forward(ready, packet.at, packet.to, packet.bytes);
-        let is_copy = matches!(packet.cargo, Cargo::Copy { .. });
-        let is_there = step.to == packet.to;
-        self.packets.at_mut(id).at = step.to;
-        if is_there && !is_copy {
-            self.events.schedule(step.tail_at, Event::Arrive(id));
+        packet.at = step.to;
+        if step.to == packet.to && !matches!(packet.cargo, Cargo::Copy { .. }) {
+            self.events.schedule(step.tail_at, Event::Arrive(packet));
         } else {
-            self.events.schedule(step.head_at, Event::Hop(id));
+            self.events.schedule(step.head_at, Event::Hop(packet));
         }
         step.left_at
     }
 
-    fn arrive(&mut self, id: PacketId) {
+    fn arrive(&mut self, packet: Packet) {
         let now = self.events.now();
-        let packet = self.packets.take(id);
         let hosts = self.network.wiring().hosts();
         let seen_at = if packet.to.0 < hosts {
             self.adapters[packet.to.0 as usize].receive(&self.costs, now, packet.bytes)
@@ -284,20 +281,17 @@ impl<D: Data> World<D> {
             now
         };
         match packet.cargo {
-            Cargo::ToNode { aggregator, port, header, piece } => {
-                self.node_receives(seen_at, aggregator, port, &header, &piece);
+            Cargo::ToNode { aggregator, port, frame } => {
+                let frame = self.frames.take(frame);
+                self.node_receives(seen_at, aggregator, port, frame);
             }
-            Cargo::ToMember { member, header, piece } => {
-                self.member_receives(seen_at, member, &header, &piece);
+            Cargo::ToMember { member, frame } => {
+                let frame = self.frames.take(frame);
+                self.member_receives(seen_at, member, &frame);
             }
             Cargo::Message { transfer, kind } => self.message_receives(seen_at, transfer, kind),
             Cargo::Copy { .. } => unreachable!("a multicast copy is replicated, not delivered"),
         }
-    }
-
-    fn send(&mut self, at: Picos, event: fn(PacketId) -> Event, packet: Packet<D::Piece>) {
-        let id = self.packets.put(packet);
-        self.events.schedule(at, event(id));
     }
 
     fn host_of(&self, process: ProcessId) -> Vertex {

@@ -11,7 +11,7 @@ const DIGIT_BITS: u32 = SLOTS.trailing_zeros();
 /// Wheels that 64-bit times need.
 const WHEELS: usize = (u64::BITS as usize).div_ceil(DIGIT_BITS as usize);
 
-/// Events of one chunk: with 8 bytes an event, a chunk is four cache lines.
+/// Events of one chunk: with 40 bytes an event and its time, a chunk is ten cache lines.
 const CHUNK_EVENTS: usize = 15;
 
 /// A queue of events by time; events of equal time come out in the order in which they went in.

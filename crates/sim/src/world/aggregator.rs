@@ -3,20 +3,28 @@
 use tributary_protocol::Carrier;
 use tributary_protocol::node::{FrameError, Node, NodeConfig, PortId, Transmit};
 use tributary_wire::ChildIndex;
-use tributary_wire::frame::{Header, Message, Part, Target};
+use tributary_wire::frame::{Edge, Header, Message, Part, Target};
 
 use super::cost::NodeCosts;
+use super::frames::Frame;
 use super::ids::{AggregatorId, MemberId};
-use super::packet::{Cargo, Packet, PacketId};
+use super::packet::{Cargo, Packet};
 use super::{Data, Event, RunError, World, time_at};
 use crate::engine::Picos;
 use crate::fabric::Vertex;
 
+/// A port: the other end of its link, and the one edge that the link carries.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Port {
+    pub(super) peer: Peer,
+    pub(super) edge: Edge,
+}
+
 /// The other end of a port.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Peer {
-    Member(MemberId),
-    Node { aggregator: AggregatorId, port: PortId },
+    Member { member: MemberId, host: Vertex },
+    Node { aggregator: AggregatorId, port: PortId, vertex: Vertex },
 }
 
 /// An aggregation node: an engine that takes packets and reduces, and one that sends copies. Both serve
@@ -25,9 +33,9 @@ pub(super) struct Aggregator<D: Data> {
     pub(super) vertex: Vertex,
     pub(super) node: Node,
     pub(super) arenas: D::Arenas,
-    pub(super) ports: Vec<Peer>,
+    pub(super) ports: Vec<Port>,
     /// Requests that arrived before their slot was free; see [`World::defer`].
-    deferred: Vec<(PortId, Header, D::Piece)>,
+    deferred: Vec<(PortId, Frame<D::Piece>)>,
     engines: Engines,
 }
 
@@ -60,8 +68,8 @@ impl Engines {
 }
 
 impl<D: Data> Aggregator<D> {
-    pub(super) fn plug(&mut self, peer: Peer) -> PortId {
-        self.ports.push(peer);
+    pub(super) fn plug(&mut self, peer: Peer, edge: Edge) -> PortId {
+        self.ports.push(Port { peer, edge });
         PortId(self.ports.len() as u32 - 1)
     }
 }
@@ -90,56 +98,55 @@ impl<D: Data> World<D> {
         seen_at: Picos,
         id: AggregatorId,
         port: PortId,
-        header: &Header,
-        piece: &D::Piece,
+        frame: Frame<D::Piece>,
     ) {
-        let bytes = header.payload_bytes();
-        let Aggregator { node, arenas, engines, .. } = &mut self.aggregators[id.index()];
+        let (is_request, is_result) = match frame.message {
+            Message::Request(_) => (true, false),
+            Message::Result(_) => (false, true),
+            _ => (false, false),
+        };
+        let Aggregator { engines, ports, .. } = &mut self.aggregators[id.index()];
+        let header = Header { edge: ports[port.0 as usize].edge, message: frame.message };
         // The engine forwards a result, but reads every byte of a contribution.
-        let reduced = if matches!(header.message, Message::Request(_)) { bytes as u32 } else { 0 };
+        let reduced = if is_request { header.payload_bytes() as u32 } else { 0 };
         let ready = engines.take(&self.costs.node, seen_at, reduced) + self.costs.node.latency;
-        let now = time_at(self.events.now());
-        let payload = D::bytes(piece, bytes);
-        match node.handle_frame(now, port, Carrier::Link, header, payload, arenas) {
-            Ok(()) => self.drain_node(ready, id),
-            Err(fault) => self.defer(id, port, header, piece, fault),
-        }
-        if matches!(header.message, Message::Result(_)) {
+        self.node_handles(ready, id, port, frame);
+        if is_result {
             self.resume_deferred(ready, id);
         }
         while self.aggregators[id.index()].node.poll_event().is_some() {}
     }
 
-    /// Keeps a request that arrives before its slot is free.
+    /// Lets the machine handle a frame that its engine has taken.
     ///
-    /// This happens when a multicast result overtakes the reliable one: the member completes the
-    /// operation before its aggregation node does.
-    fn defer(
+    /// A request may arrive before its slot is free: a multicast result overtakes the reliable one, and the
+    /// member completes the operation before its aggregation node does. Such a request waits.
+    fn node_handles(
         &mut self,
+        ready: Picos,
         id: AggregatorId,
         port: PortId,
-        header: &Header,
-        piece: &D::Piece,
-        fault: FrameError,
+        frame: Frame<D::Piece>,
     ) {
-        let group = &self.groups[header.edge.group.0 as usize];
-        if matches!(fault, FrameError::OutsideWindow { .. }) && group.has_multicast() {
-            self.aggregators[id.index()].deferred.push((port, *header, piece.clone()));
-        } else {
-            self.fault = Some(RunError::Node { node: id.0, fault });
+        let now = time_at(self.events.now());
+        let Aggregator { node, arenas, ports, .. } = &mut self.aggregators[id.index()];
+        let header = Header { edge: ports[port.0 as usize].edge, message: frame.message };
+        let payload = D::bytes(&frame.piece, header.payload_bytes());
+        match node.handle_frame(now, port, Carrier::Link, &header, payload, arenas) {
+            Ok(()) => self.drain_node(ready, id),
+            Err(FrameError::OutsideWindow { .. })
+                if self.groups[header.edge.group.0 as usize].has_multicast() =>
+            {
+                self.aggregators[id.index()].deferred.push((port, frame));
+            }
+            Err(fault) => self.fault = Some(RunError::Node { node: id.0, fault }),
         }
     }
 
     /// A result has freed a slot: handles the requests that waited for one.
     fn resume_deferred(&mut self, ready: Picos, id: AggregatorId) {
-        let now = time_at(self.events.now());
-        for (port, header, piece) in core::mem::take(&mut self.aggregators[id.index()].deferred) {
-            let Aggregator { node, arenas, .. } = &mut self.aggregators[id.index()];
-            let payload = D::bytes(&piece, header.payload_bytes());
-            match node.handle_frame(now, port, Carrier::Link, &header, payload, arenas) {
-                Ok(()) => self.drain_node(ready, id),
-                Err(fault) => self.defer(id, port, &header, &piece, fault),
-            }
+        for (port, frame) in core::mem::take(&mut self.aggregators[id.index()].deferred) {
+            self.node_handles(ready, id, port, frame);
         }
     }
 
@@ -162,71 +169,52 @@ impl<D: Data> World<D> {
             None => D::Piece::default(),
         };
         let at = aggregator.vertex;
+        let Port { peer, edge } = aggregator.ports[port.0 as usize];
+        debug_assert_eq!(header.edge, edge, "a link carries one edge");
+        let frame = self.frames.add(header.message, piece);
+        let bytes = bytes as u32;
         if let Message::Result(part) = header.message
-            && header.edge.child == ChildIndex(0)
+            && edge.child == ChildIndex(0)
             && is_for_all(&part)
-            && self.groups[header.edge.group.0 as usize].multicasts_from(id)
+            && self.groups[edge.group.0 as usize].multicasts_from(id)
         {
-            let cargo =
-                Cargo::Copy { group: header.edge.group.0, node: 0, part, piece: piece.clone() };
-            let copy = Packet { at, to: at, bytes: bytes as u32, cargo };
-            self.send(ready, Event::Hop, copy);
+            let frame = self.frames.share(frame);
+            let cargo = Cargo::Copy { group: edge.group.0, node: 0, frame };
+            self.events.schedule(ready, Event::Hop(Packet { at, to: at, bytes, cargo }));
         }
         let aggregator = &mut self.aggregators[id.index()];
-        let leaves_at = aggregator.engines.reply(&self.costs.node, ready, bytes as u32);
-        let (to, cargo) = match aggregator.ports[port.0 as usize] {
-            Peer::Member(member) => {
-                let host = self.members[member.index()].host;
-                (host, Cargo::ToMember { member, header, piece })
-            }
-            Peer::Node { aggregator, port } => {
-                let vertex = self.aggregators[aggregator.index()].vertex;
-                (vertex, Cargo::ToNode { aggregator, port, header, piece })
+        let leaves_at = aggregator.engines.reply(&self.costs.node, ready, bytes);
+        let (to, cargo) = match peer {
+            Peer::Member { member, host } => (host, Cargo::ToMember { member, frame }),
+            Peer::Node { aggregator, port, vertex } => {
+                (vertex, Cargo::ToNode { aggregator, port, frame })
             }
         };
-        self.send(leaves_at, Event::Emit, Packet { at, to, bytes: bytes as u32, cargo });
+        self.events.schedule(leaves_at, Event::Emit(Packet { at, to, bytes, cargo }));
     }
 
     /// A switch of a multicast tree forwards a result to its members and to the next switches, all at
     /// once.
-    pub(super) fn replicate(&mut self, id: PacketId) {
-        let packet = self.packets.take(id);
-        let Cargo::Copy { group, node, part, piece } = packet.cargo else {
+    pub(super) fn replicate(&mut self, packet: Packet) {
+        let Cargo::Copy { group, node, frame } = packet.cargo else {
             unreachable!("only multicast copies are replicated")
         };
-        let now = self.events.now();
         for index in 0..self.groups[group as usize].copies(node).members.len() {
-            let member = self.groups[group as usize].copies(node).members[index];
-            let CopyEnd { host, header } = self.copy_for(member, part);
-            let cargo = Cargo::ToMember { member, header, piece: piece.clone() };
-            self.send_copy(now, packet.at, host, packet.bytes, cargo);
+            let (member, host) = self.groups[group as usize].copies(node).members[index];
+            let cargo = Cargo::ToMember { member, frame: self.frames.share(frame) };
+            self.send_copy(packet, host, cargo);
         }
         for index in 0..self.groups[group as usize].copies(node).below.len() {
             let next = self.groups[group as usize].copies(node).below[index];
             let vertex = self.groups[group as usize].copies(next).vertex;
-            let cargo = Cargo::Copy { group, node: next, part, piece: piece.clone() };
-            self.send_copy(now, packet.at, vertex, packet.bytes, cargo);
+            let cargo = Cargo::Copy { group, node: next, frame: self.frames.share(frame) };
+            self.send_copy(packet, vertex, cargo);
         }
+        self.frames.take(frame);
     }
 
-    fn copy_for(&self, member: MemberId, part: Part) -> CopyEnd {
-        let known = &self.members[member.index()];
-        CopyEnd {
-            host: known.host,
-            header: Header { edge: known.edge, message: Message::Result(part) },
-        }
-    }
-
-    fn send_copy(
-        &mut self,
-        now: Picos,
-        at: Vertex,
-        to: Vertex,
-        bytes: u32,
-        cargo: Cargo<D::Piece>,
-    ) {
-        let id = self.packets.put(Packet { at, to, bytes, cargo });
-        self.forward(id, now);
+    fn send_copy(&mut self, copied: Packet, to: Vertex, cargo: Cargo) {
+        self.forward(Packet { to, cargo, ..copied }, self.events.now());
     }
 }
 
@@ -234,10 +222,4 @@ impl<D: Data> World<D> {
 /// broadcast, lacks what others need.
 fn is_for_all(part: &Part) -> bool {
     part.target == Target::All && (part.has_data || part.shape.elements() == 0)
-}
-
-/// The destination of a multicast copy, and its header there.
-struct CopyEnd {
-    host: Vertex,
-    header: Header,
 }

@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use tributary_protocol::endpoint::EndpointConfig;
-use tributary_protocol::node::{ChildConfig, GroupConfig, InstallError, ParentConfig};
+use tributary_protocol::node::{ChildConfig, GroupConfig, InstallError, ParentConfig, PortId};
+use tributary_wire::frame::Edge;
 use tributary_wire::{Capability, ChildIndex, EndpointId, Epoch, GroupId};
 
 use super::aggregator::Peer;
@@ -101,7 +102,8 @@ pub(super) struct Group {
 #[derive(Debug)]
 pub(super) struct CopyNode {
     pub(super) vertex: Vertex,
-    pub(super) members: Vec<MemberId>,
+    /// With their hosts.
+    pub(super) members: Vec<(MemberId, Vertex)>,
     pub(super) below: Vec<u32>,
 }
 
@@ -208,12 +210,14 @@ impl<D: Data> World<D> {
     ) -> Result<(), SetupError> {
         let group = config.group.0 as usize;
         if let Some(Upward { parent, child, capability }) = upward {
-            let below = self.aggregators[aggregator.index()].ports.len() as u32;
-            let below = tributary_protocol::node::PortId(below);
-            let above =
-                self.aggregators[parent.index()].plug(Peer::Node { aggregator, port: below });
-            let port = self.aggregators[aggregator.index()]
-                .plug(Peer::Node { aggregator: parent, port: above });
+            let edge = Edge { group: config.group, epoch: config.epoch, child, capability };
+            let node = &self.aggregators[aggregator.index()];
+            let port = PortId(node.ports.len() as u32);
+            let peer = Peer::Node { aggregator, port, vertex: node.vertex };
+            let above = self.aggregators[parent.index()].plug(peer, edge);
+            let vertex = self.aggregators[parent.index()].vertex;
+            let peer = Peer::Node { aggregator: parent, port: above, vertex };
+            let port = self.aggregators[aggregator.index()].plug(peer, edge);
             config.parent = Some(ParentConfig { port, child, capability });
             let position = self.groups[group].copies.len() as u32;
             self.groups[group].at(parent).below.push(position);
@@ -240,8 +244,16 @@ impl<D: Data> World<D> {
     ) -> MemberId {
         let group = config.group.0 as usize;
         let id = self.next_member();
-        let port = self.aggregators[aggregator.index()].plug(Peer::Member(id));
-        self.groups[group].at(aggregator).members.push(id);
+        let edge = Edge {
+            group: config.group,
+            epoch: config.epoch,
+            child: config.child,
+            capability: config.capability,
+        };
+        let host = self.host_of(process);
+        let port =
+            self.aggregators[aggregator.index()].plug(Peer::Member { member: id, host }, edge);
+        self.groups[group].at(aggregator).members.push((id, host));
         self.add_member(process, aggregator, port, config)
     }
 

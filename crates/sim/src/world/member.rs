@@ -8,6 +8,7 @@ use tributary_protocol::node::PortId;
 use tributary_wire::EndpointId;
 use tributary_wire::frame::{Edge, Header};
 
+use super::frames::Frame;
 use super::ids::{AggregatorId, MemberId, ProcessId};
 use super::packet::{Cargo, Packet};
 use super::{Data, Event, Finished, RunError, World, time_at};
@@ -17,9 +18,9 @@ use crate::fabric::Vertex;
 /// A member of a group.
 pub(super) struct Member<D: Data> {
     pub(super) endpoint: Endpoint,
-    pub(super) edge: Edge,
+    edge: Edge,
     number: EndpointId,
-    pub(super) host: Vertex,
+    host: Vertex,
     process: ProcessId,
     aggregator: AggregatorId,
     vertex: Vertex,
@@ -107,15 +108,15 @@ impl<D: Data> World<D> {
         &mut self,
         seen_at: Picos,
         id: MemberId,
-        header: &Header,
-        piece: &D::Piece,
+        frame: &Frame<D::Piece>,
     ) {
         let tree = self.costs.tree;
         let now = time_at(self.events.now());
         let member = &mut self.members[id.index()];
         let process = member.process;
+        let header = Header { edge: member.edge, message: frame.message };
         let repeats = member.endpoint.repeats();
-        let body = match member.endpoint.handle_frame(now, Carrier::Link, header) {
+        let body = match member.endpoint.handle_frame(now, Carrier::Link, &header) {
             Ok(body) => body,
             Err(fault) => {
                 self.fault = Some(RunError::Member { member: id.0, fault });
@@ -125,7 +126,7 @@ impl<D: Data> World<D> {
         let is_repeat = member.endpoint.repeats() > repeats;
         let bytes = header.payload_bytes() as u32;
         if let Some(body) = body {
-            D::fill(&mut member.vector, body.bytes, piece);
+            D::fill(&mut member.vector, body.bytes, &frame.piece);
         }
         let cost = if is_repeat { tree.repeat } else { tree.result.of(bytes) };
         // The first line arrives with the completion; each further one is a read of memory.
@@ -165,12 +166,14 @@ impl<D: Data> World<D> {
                 None => D::Piece::default(),
             };
             member.endpoint.pop_transmit(now);
-            let Member { host, vertex, process, aggregator, port, .. } = *member;
+            let Member { edge, host, vertex, process, aggregator, port, .. } = *member;
+            debug_assert_eq!(transmit.header.edge, edge, "a link carries one edge");
             let inline = self.inline_cost(bytes);
             at_time = self.work(process, at_time, self.costs.tree.request.of(bytes) + inline);
-            let cargo = Cargo::ToNode { aggregator, port, header: transmit.header, piece };
+            let frame = self.frames.add(transmit.header.message, piece);
+            let cargo = Cargo::ToNode { aggregator, port, frame };
             let packet = Packet { at: host, to: vertex, bytes, cargo };
-            self.send(at_time, Event::Post, packet);
+            self.events.schedule(at_time, Event::Post(packet));
         }
     }
 }

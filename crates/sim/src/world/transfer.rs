@@ -126,7 +126,7 @@ impl<D: Data> World<D> {
     ) {
         let cargo = Cargo::Message { transfer: id, kind };
         let packet = Packet { at: from, to, bytes: 0, cargo };
-        self.send(at, Event::Post, packet);
+        self.events.schedule(at, Event::Post(packet));
     }
 
     /// Posts the next packet of a message to the adapter.
@@ -139,7 +139,7 @@ impl<D: Data> World<D> {
         let kind = PacketKind::Data { is_last: left_bytes == 0 };
         let cargo = Cargo::Message { transfer: id, kind };
         let packet = Packet { at: here, to: there, bytes, cargo };
-        self.send(at, Event::Post, packet);
+        self.events.schedule(at, Event::Post(packet));
     }
 
     /// A packet of a message is on the wire until `wire_free_at`. The next one follows without a gap,
