@@ -8,9 +8,9 @@
 mod choices;
 
 use choices::Choices;
-use tributary_sim::figure::Effort;
+use tributary_figures::Effort;
+use tributary_figures::plan::Question;
 use tributary_sim::measure::{FullHosts, InterHost};
-use tributary_sim::plan::Question;
 use tributary_sim::preset::{self, Preset};
 use tributary_sim::system::{SystemError, SystemPlan};
 use tributary_sim::world::SetupError;

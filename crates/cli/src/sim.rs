@@ -8,9 +8,10 @@ use std::time::{Duration, Instant};
 use anyhow::Context as _;
 use comfy_table::{Cell, CellAlignment, ContentArrangement, Table as Shown};
 use indicatif::{ProgressBar, ProgressStyle};
-use tributary_sim::figure::{self, Compared, Effort, Figure, FigureError, Progress, Table};
+use tributary_charts::Table;
+use tributary_figures::plan::{self, Question};
+use tributary_figures::{Compared, Effort, Figure, FigureError, Progress};
 use tributary_sim::input::Refused;
-use tributary_sim::plan::{self, Question};
 use tributary_sim::preset::{self, FabricShape, Preset};
 
 use crate::flags::{ClusterFlags, CompareFlags, FigureFlags, SimRunFlags, SystemFlags};
@@ -24,7 +25,7 @@ const PROGRESS_INTERVAL: Duration = Duration::from_millis(100);
 pub(crate) fn figure(flags: &FigureFlags) -> anyhow::Result<ExitCode> {
     if flags.list {
         let mut out = io::stdout().lock();
-        for name in figure::names() {
+        for name in tributary_figures::names() {
             writeln!(out, "{name}")?;
         }
         return Ok(ExitCode::SUCCESS);
@@ -32,16 +33,15 @@ pub(crate) fn figure(flags: &FigureFlags) -> anyhow::Result<ExitCode> {
     let effort = Effort { seed: flags.seed, operations: flags.operations };
     let names: Vec<&str> = match &flags.name {
         Some(name) => vec![name],
-        None => figure::names().collect(),
+        None => tributary_figures::names().collect(),
     };
     for name in names {
         let started = Instant::now();
         let (figure, mut compared) = watched(name, |progress| {
-            let figure = figure::make(name, &effort, progress)?;
-            Ok((figure, figure::compare(name, &effort, progress)?))
+            let figure = tributary_figures::make(name, &effort, progress)?;
+            Ok((figure, tributary_figures::compare(name, &effort, progress)?))
         })?;
-        let Effort { seed, operations } = effort;
-        compared.captions.push(format!("seed {seed}, {operations} operations for each point"));
+        compared.captions.push(format!("seed {}; {}", effort.seed, figure.note));
         show(&figure, &compared, started.elapsed())?;
         if let Some(directory) = &flags.out {
             write_files(directory, &figure, &compared)?;
@@ -174,7 +174,7 @@ pub(crate) fn as_text(table: &Table) -> String {
     shown.set_header(table.columns.iter().map(Cell::new));
     for row in &table.rows {
         shown.add_row(row.iter().map(|cell| {
-            let is_text = matches!(cell, figure::Cell::Text(_));
+            let is_text = matches!(cell, tributary_charts::Cell::Text(_));
             let shown = Cell::new(cell.to_string());
             if is_text { shown } else { shown.set_alignment(CellAlignment::Right) }
         }));
@@ -188,15 +188,17 @@ pub(crate) fn as_text(table: &Table) -> String {
 fn write_files(directory: &Path, figure: &Figure, compared: &Compared) -> anyhow::Result<()> {
     std::fs::create_dir_all(directory)
         .with_context(|| format!("directory {}", directory.display()))?;
-    let write = |extension: &str, text: String| {
+    let write = |extension: &str, content: &[u8]| {
         let path = directory.join(figure.name).with_extension(extension);
-        std::fs::write(&path, text).with_context(|| format!("file {}", path.display()))
+        std::fs::write(&path, content).with_context(|| format!("file {}", path.display()))
     };
-    write("csv", figure.table.csv())?;
-    write("txt", in_text(figure, compared))?;
+    write("csv", figure.table.csv().as_bytes())?;
+    write("txt", in_text(figure, compared).as_bytes())?;
     if !compared.table.rows.is_empty() {
-        write("published.csv", compared.table.csv())?;
+        write("published.csv", compared.table.csv().as_bytes())?;
     }
-    write("svg", figure.chart.svg(&figure.title, &compared.captions)?)?;
+    let svg = figure.chart.svg(&figure.title, &compared.captions)?;
+    write("svg", svg.as_bytes())?;
+    write("png", &tributary_charts::png(&svg)?)?;
     Ok(())
 }

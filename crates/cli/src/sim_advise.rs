@@ -4,8 +4,8 @@ use std::io::{self, Write as _};
 use std::process::ExitCode;
 
 use serde::Serialize;
+use tributary_charts::{Cell, Table};
 use tributary_replay::advice::{Advice, AdviceError, Placement, advise};
-use tributary_sim::figure::{Cell, Table};
 use tributary_workload::trace::Trace;
 
 use crate::flags::AdviseFlags;

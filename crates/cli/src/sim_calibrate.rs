@@ -4,8 +4,8 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 
 use anyhow::Context as _;
-use tributary_sim::calibration;
-use tributary_sim::figure::Effort;
+use tributary_figures::Effort;
+use tributary_figures::calibration;
 
 use crate::flags::{CalibrateFlags, CalibrationEffort, FigureFlags, SensitivityFlags};
 use crate::sim::{print_table, watched};

@@ -5,11 +5,11 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::Context as _;
+use tributary_charts::{Cell, Table};
 use tributary_replay::comparison::Comparison;
 use tributary_replay::goal as goal_run;
 use tributary_replay::mix::{self, Mix};
 use tributary_replay::run::ReplayError;
-use tributary_sim::figure::{Cell, Table};
 use tributary_sim::input::Refused;
 use tributary_sim::measure::Quartiles;
 use tributary_sim::preset::Preset;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use tributary_sim::figure::{Cell, Table};
+use tributary_charts::{Cell, Table};
 use tributary_sim::preset::Preset;
 use tributary_sim::system::SystemPlan;
 use tributary_workload::Workload;

@@ -4,13 +4,10 @@
 //! socket or start a process.
 #![forbid(unsafe_code)]
 
-pub mod calibration;
 pub mod engine;
 pub mod fabric;
-pub mod figure;
 pub mod input;
 pub mod measure;
-pub mod plan;
 pub mod preset;
 pub mod system;
 pub mod world;

@@ -3,9 +3,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use tributary_charts::{Axis, Chart, DrawingError, Mark, Quantity, Scale, Series};
 use tributary_client::CollectiveKind;
 use tributary_client::report::{Measured, PathTaken, Times, compare};
-use tributary_sim::figure::{Axis, Chart, FigureError, Mark, Quantity, Scale, Series};
 
 use super::units::size;
 
@@ -20,9 +20,9 @@ const NAMES_MAX: usize = 12;
 type Sizes = BTreeMap<u64, Measured>;
 
 /// The drawing as SVG. `times` has at least one row.
-pub(super) fn svg(times: &Times, baseline: Option<&Times>) -> Result<String, FigureError> {
+pub(super) fn svg(times: &Times, baseline: Option<&Times>) -> Result<String, DrawingError> {
     let kinds: Vec<CollectiveKind> = times.collectives.keys().copied().collect();
-    let panels: Result<Vec<String>, FigureError> =
+    let panels: Result<Vec<String>, DrawingError> =
         kinds.into_iter().map(|kind| panel(kind, times, baseline)).collect();
     Ok(stacked(&panels?))
 }
@@ -31,15 +31,14 @@ fn panel(
     kind: CollectiveKind,
     times: &Times,
     baseline: Option<&Times>,
-) -> Result<String, FigureError> {
+) -> Result<String, DrawingError> {
     let all = series_of(kind, times, baseline);
     let sizes: BTreeSet<u64> = all.iter().flat_map(|(_, sizes)| sizes.keys().copied()).collect();
     let sizes: Vec<u64> = sizes.into_iter().collect();
     let middle = (all.len() - 1) as f64 / 2.0;
-    let series = all.iter().enumerate().map(|(index, (name, measured))| Series {
-        name: name.clone(),
-        points: boxes(measured, &sizes, (index as f64 - middle) * STEP),
-        mark: Mark::Boxes,
+    let series = all.iter().enumerate().map(|(index, (name, measured))| {
+        let points = boxes(measured, &sizes, (index as f64 - middle) * STEP);
+        Series::new(name.as_str(), Mark::Boxes, points)
     });
     let chart = Chart {
         x: Axis {

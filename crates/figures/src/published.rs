@@ -10,7 +10,7 @@ fn rows(text: &'static str) -> impl Iterator<Item = Vec<&'static str>> {
 
 /// The published mean of a row of table 1, in microseconds.
 pub(crate) fn table1(mode: &str, size_bytes: usize) -> Option<f64> {
-    let mut found = rows(include_str!("../../published/table1.csv"));
+    let mut found = rows(include_str!("../published/table1.csv"));
     found.find(|row| row[0] == mode && row[1] == size_bytes.to_string())?[2].parse().ok()
 }
 
@@ -33,14 +33,14 @@ pub(super) fn distributions() -> Vec<Distribution> {
             statistics: statistics?,
         })
     };
-    rows(include_str!("../../published/table1.csv")).filter_map(whole).collect()
+    rows(include_str!("../published/table1.csv")).filter_map(whole).collect()
 }
 
 /// The published mean of a row of table 2, in microseconds.
 pub(crate) fn table2(size_bytes: usize, total: u32, each: u16, comms: u32) -> Option<f64> {
     let wanted =
         [size_bytes as u64, total.into(), each.into(), comms.into()].map(|n| n.to_string());
-    let mut found = rows(include_str!("../../published/table2.csv"));
+    let mut found = rows(include_str!("../published/table2.csv"));
     found.find(|row| row[..4] == wanted[..])?[4].parse().ok()
 }
 
@@ -54,20 +54,31 @@ pub(super) struct Statement {
 
 /// All published statements.
 pub(super) fn statements() -> Vec<Statement> {
-    let text = include_str!("../../published/statements.csv");
+    let text = include_str!("../published/statements.csv");
     let lines = text.lines().skip(1).filter(|line| !line.trim().is_empty());
     lines.filter_map(statement).collect()
 }
 
-/// The value of a statement with a single number.
+/// The numbers of a statement's value: of a range both ends, of `from -> to` both.
 ///
 /// # Panics
-/// If there is no such statement, or its value is not a number.
-pub(super) fn statement_value(id: &str) -> f64 {
+/// If there is no such statement.
+pub(super) fn statement_numbers(id: &str) -> Vec<f64> {
     let all = statements();
     let found =
         all.iter().find(|statement| statement.id == id).expect("the statement is published");
-    found.value.parse().expect("the statement's value is a number")
+    let parts = found.value.split(|one: char| !one.is_ascii_digit() && one != '.');
+    parts.filter_map(|part| part.parse().ok()).collect()
+}
+
+/// The value of a statement: its only number, or the middle of a range.
+///
+/// # Panics
+/// If there is no such statement, or its value has no number.
+pub(super) fn statement_value(id: &str) -> f64 {
+    let numbers = statement_numbers(id);
+    assert!(!numbers.is_empty(), "statement {id} has a number");
+    numbers.iter().sum::<f64>() / numbers.len() as f64
 }
 
 /// `id,source,"words, with commas",value`.
@@ -94,7 +105,8 @@ mod tests {
         assert_eq!(table2(8, 8, 1, 1), None);
         let all = statements();
         assert_eq!(all.len(), 12);
-        assert!((statement_value("S12") - 6.5).abs() < f64::EPSILON);
+        assert_eq!(["S2", "S7", "S12"].map(statement_value), [17.0, 3.95, 6.5]);
+        assert_eq!(statement_numbers("S4"), [6.01, 2.83]);
         assert_eq!((all[0].id, all[0].value), ("S1", "16%"));
         assert!(all[1].statement.contains("28 processes a host"));
     }

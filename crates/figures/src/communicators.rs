@@ -1,16 +1,20 @@
 //! Simultaneous communicators on the same hosts and the same tree.
 
-use super::chart::{Chart, Mark, Series};
 use super::output::Figure;
+use super::published;
 use super::sweep::{Effort, FigureError, Progress, sweep};
-use super::table::{Cell, Table};
-use crate::fabric::Vertex;
-use crate::measure::TreeBenchmark;
-use crate::preset::{self, Preset};
+use tributary_charts::{Cell, Table};
+use tributary_charts::{Chart, Mark, Series};
+use tributary_sim::fabric::Vertex;
+use tributary_sim::measure::TreeBenchmark;
+use tributary_sim::preset::{self, Preset};
 
 const SIZES: [usize; 3] = [8, 64, 256];
 
 const COMMUNICATORS: [u32; 5] = [1, 2, 4, 8, 16];
+
+/// Length and communicators of the published statement.
+const PUBLISHED: (usize, u32) = (64, 16);
 
 /// The mean latency of `communicators` communicators that run at once on the same 128 hosts.
 pub(crate) fn measure(
@@ -42,7 +46,7 @@ pub(super) fn communicators(effort: &Effort, progress: &Progress) -> Result<Figu
     for (&(size, count), &us) in points.iter().zip(&means) {
         if count == 1 {
             alone = us;
-            series.push(Series { name: format!("{size} B"), points: Vec::new(), mark: Mark::Line });
+            series.push(Series::line(format!("{size} B")));
         }
         series.last_mut().expect("the first count is 1").points.push((f64::from(count), us));
         table.add(vec![
@@ -52,7 +56,15 @@ pub(super) fn communicators(effort: &Effort, progress: &Progress) -> Result<Figu
             Cell::Number((us / alone - 1.0) * 100.0, 1),
         ]);
     }
+    let (size, count) = PUBLISHED;
+    let alone = points.iter().position(|point| *point == (size, 1)).map(|place| means[place]);
+    let rise = published::statement_value("S3");
+    let at = alone.map(|us| (f64::from(count), us * (1.0 + rise / 100.0)));
+    let name = format!("published, {size} B (S3)");
+    series.push(Series::new(name, Mark::Published, at.into_iter().collect()));
     let chart = Chart::latency_by_communicators(series);
     let title = "Overlapping communicators: MPI_Allreduce in the network, EDR fat tree, 128 hosts, 1 process a host each".to_owned();
-    Ok(Figure { name: "communicators", title, table, chart })
+    let note =
+        format!("operations for each point: {}, which its communicators divide", effort.operations);
+    Ok(Figure { name: "communicators", title, table, chart, note })
 }

@@ -1,11 +1,12 @@
 //! Latency by length: host-based, in the network, and in the network with multicast.
 
-use super::chart::{Chart, Mark, Series};
 use super::output::Figure;
 use super::published;
+use super::sweep::quartiles_note;
 use super::sweep::{Effort, FigureError, Progress};
-use super::table::{Cell, Table};
 use super::tables::{Mode, table1_points};
+use tributary_charts::{Cell, Table};
+use tributary_charts::{Chart, Mark, Series};
 
 /// The relative error of a simulated value, in percent.
 pub(super) fn error_percent(simulated: f64, published: f64) -> f64 {
@@ -22,12 +23,21 @@ pub(super) fn beside(simulated: f64, published: Option<f64>) -> [Cell; 2] {
 
 pub(super) fn latency(effort: &Effort, progress: &Progress) -> Result<Figure, FigureError> {
     let points = table1_points(effort, progress)?;
-    let mut table =
-        Table::new(&["mode", "size_bytes", "simulated_us", "published_us", "error_percent"]);
+    let mut table = Table::new(&[
+        "mode",
+        "size_bytes",
+        "simulated_us",
+        "q1_us",
+        "median_us",
+        "q3_us",
+        "published_us",
+        "error_percent",
+    ]);
     let mut series = Vec::new();
     let mut known = Vec::new();
     for mode in Mode::ALL {
         let mut line = Vec::new();
+        let mut bars = Vec::new();
         for &(_, size, summary) in points.iter().filter(|(of, _, _)| *of == mode) {
             let published = published::table1(mode.name(), size);
             let mut row = vec![
@@ -35,18 +45,26 @@ pub(super) fn latency(effort: &Effort, progress: &Progress) -> Result<Figure, Fi
                 Cell::Whole(size as u64),
                 Cell::Number(summary.avg, 3),
             ];
+            let [_, q1, median, q3, _] = summary.processes.to_array();
+            row.extend([q1, median, q3].map(|us| Cell::Number(us, 3)));
+            bars.push((size as f64, q1, q3));
             row.extend(beside(summary.avg, published));
             table.add(row);
             line.push((size as f64, summary.avg));
             known.extend(published.map(|us| (size as f64, us)));
         }
-        let name = mode.description().to_owned();
-        series.push(Series { name, points: line, mark: Mark::Line });
+        series.push(Series { bars, ..Series::new(mode.description(), Mark::Line, line) });
     }
-    series.push(Series { name: "published".into(), points: known, mark: Mark::Published });
+    series.push(Series::new("published (table 1)", Mark::Published, known));
+    let earlier = [("S4", 8.0), ("S5", 4096.0)].into_iter().flat_map(|(id, size)| {
+        published::statement_numbers(id).into_iter().map(move |us| (size, us))
+    });
+    let name = "published, 128 hosts (S4, S5)";
+    series.push(Series::new(name, Mark::Published, earlier.collect()));
     let chart = Chart::latency_by_size(series);
     let title =
         "MPI_Allreduce, EDR fat tree with in-network aggregation, 127 hosts, 1 process a host"
             .to_owned();
-    Ok(Figure { name: "latency", title, table, chart })
+    let note = quartiles_note(effort.operations);
+    Ok(Figure { name: "latency", title, table, chart, note })
 }

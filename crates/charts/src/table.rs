@@ -11,7 +11,7 @@ pub enum Cell {
     Whole(u64),
     /// A number, and how many decimals it is written with.
     Number(f64, usize),
-    /// No value, because the manager refused the grant.
+    /// No value, because what was asked for was refused: not available.
     Refused,
     /// No value.
     Empty,

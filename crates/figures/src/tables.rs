@@ -1,13 +1,13 @@
 //! The two published tables, in their published layout.
 
-use super::chart::{Chart, Mark, Series};
 use super::full_hosts::setting;
 use super::output::Figure;
 use super::published;
 use super::sweep::{Effort, FigureError, Progress, sweep};
-use super::table::{Cell, Table};
-use crate::measure::{InterHost, Summary, TreeBenchmark, is_refusal, spread_hosts};
-use crate::preset::{self, Preset};
+use tributary_charts::{Cell, Table};
+use tributary_charts::{Chart, Mark, Series};
+use tributary_sim::measure::{InterHost, Summary, TreeBenchmark, is_refusal, spread_hosts};
+use tributary_sim::preset::{self, Preset};
 
 /// Hosts of table 1.
 const HOSTS: u32 = 127;
@@ -104,7 +104,8 @@ pub(super) fn table1(effort: &Effort, progress: &Progress) -> Result<Figure, Fig
         table.add(head.into_iter().chain(numbers.map(|us| Cell::Number(us, 3))).collect());
     }
     let title = format!("MPI_Allreduce, {HOSTS} hosts, 1 process a host, us");
-    Ok(Figure { name: "table1", title, table, chart })
+    let note = format!("operations for each point: {}", effort.operations);
+    Ok(Figure { name: "table1", title, table, chart, note })
 }
 
 /// For each mode, median and extremes over processes, by length.
@@ -116,9 +117,15 @@ fn spreads(points: &[(Mode, usize, Summary)]) -> Vec<Series> {
             let points = of_mode
                 .map(|(_, size, summary)| (*size as f64, summary.processes.to_array()[place]));
             let name = format!("{}: {what} of processes", mode.name());
-            series.push(Series { name, points: points.collect(), mark: Mark::Line });
+            series.push(Series::new(name, Mark::Line, points.collect()));
         }
     }
+    // The same three of each published distribution, among the five numbers of processes.
+    let known = published::distributions();
+    let known = known.iter().flat_map(|row| {
+        [6, 8, 10].map(|place: usize| (row.size_bytes as f64, row.statistics[place]))
+    });
+    series.push(Series::new("published: the same", Mark::Published, known.collect()));
     series
 }
 
@@ -150,11 +157,16 @@ pub(crate) fn measure_grant(
         seed: Some(effort.seed),
     };
     match benchmark.set_up_beside_world(preset) {
-        // Fewer processes per operation than in table 1, so more operations for the same confidence.
-        Ok(mut run) => Ok(Some(run.allreduce(size_bytes, effort.operations * 4)?.avg())),
+        Ok(mut run) => Ok(Some(run.allreduce(size_bytes, operations(effort))?.avg())),
         Err(error) if is_refusal(&error) => Ok(None),
         Err(error) => Err(error.into()),
     }
+}
+
+/// Operations of each point of table 2: fewer processes than in table 1, so more operations for the same
+/// confidence.
+fn operations(effort: &Effort) -> u32 {
+    effort.operations * 4
 }
 
 /// Table 2: exactly the published columns.
@@ -176,22 +188,22 @@ pub(super) fn table2(effort: &Effort, progress: &Progress) -> Result<Figure, Fig
         table.add(numbers.into_iter().map(Cell::Whole).chain([mean_cell]).collect());
         let name = format!("{size} B, {total} OSOs, {each} each");
         if series.last().is_none_or(|last| last.name != name) {
-            series.push(Series { name, points: Vec::new(), mark: Mark::Line });
+            series.push(Series::line(name));
         }
-        let points = &mut series.last_mut().expect("just pushed").points;
-        points.extend(mean.map(|us| (f64::from(communicators), us)));
+        let of_grant = series.last_mut().expect("just pushed");
+        match mean {
+            Some(us) => of_grant.points.push((f64::from(communicators), *us)),
+            None => of_grant.missing.push(communicators.into()),
+        }
     }
     let known = points.iter().filter_map(|&((size, total, each), communicators)| {
         Some((f64::from(communicators), published::table2(size, total, each, communicators)?))
     });
-    series.push(Series {
-        name: "published".into(),
-        points: known.collect(),
-        mark: Mark::Published,
-    });
+    series.push(Series::new("published", Mark::Published, known.collect()));
     let chart = Chart::latency_by_communicators(series);
     let title =
         "Outstanding operations (OSOs): MPI_Allreduce in the network, EDR fat tree, 8 processes"
             .to_owned();
-    Ok(Figure { name: "table2", title, table, chart })
+    let note = format!("operations for each point: {}; NA: refused", operations(effort));
+    Ok(Figure { name: "table2", title, table, chart, note })
 }

@@ -1,13 +1,13 @@
 //! Distributions over operations and over processes, beside the published ones.
 
-use super::chart::{Axis, Chart, Mark, Quantity, Scale, Series};
 use super::latency::beside;
 use super::output::Figure;
 use super::published;
 use super::sweep::{Effort, FigureError, Progress, sweep};
-use super::table::{Cell, Table};
 use super::tables::{Mode, measure};
-use crate::preset;
+use tributary_charts::{Axis, Chart, Mark, Quantity, Scale, Series};
+use tributary_charts::{Cell, Table};
+use tributary_sim::preset;
 
 /// Hosts of the published table.
 const HOSTS: u32 = 127;
@@ -41,11 +41,7 @@ pub(super) fn distribution(effort: &Effort, progress: &Progress) -> Result<Figur
     let columns =
         ["mode", "size_bytes", "statistic", "simulated_us", "published_us", "error_percent"];
     let mut table = Table::new(&columns);
-    let mut series = BOXES.map(|(name, ..)| Series {
-        name: name.to_owned(),
-        points: Vec::new(),
-        mark: Mark::Boxes,
-    });
+    let mut series = BOXES.map(|(name, ..)| Series::new(name, Mark::Boxes, Vec::new()));
     let mut names = Vec::new();
     for (row, ours) in known.iter().zip(&simulated) {
         for ((statistic, &us), &theirs) in STATISTICS.iter().zip(ours).zip(&row.statistics) {
@@ -67,7 +63,8 @@ pub(super) fn distribution(effort: &Effort, progress: &Progress) -> Result<Figur
         }
     }
     let title = format!("Distributions: MPI_Allreduce, {HOSTS} hosts, 1 process a host");
-    Ok(Figure { name: "distribution", title, table, chart: chart(names, series.into()) })
+    let note = format!("operations for each box: {}", effort.operations);
+    Ok(Figure { name: "distribution", title, table, chart: chart(names, series.into()), note })
 }
 
 /// Boxes above the names of their rows.

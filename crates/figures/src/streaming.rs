@@ -2,14 +2,15 @@
 
 use tributary_algorithms::CollectiveKind;
 
-use super::chart::{Chart, Mark, Series};
 use super::full_hosts::{measure, setting};
 use super::output::Figure;
+use super::published;
 use super::sweep::{Effort, FigureError, Progress, sweep};
-use super::table::{Cell, Table};
-use crate::fabric::Vertex;
-use crate::measure::{HostRun, InterHost, TreeBenchmark, tuned};
-use crate::preset::{self, Preset};
+use tributary_charts::{Cell, Table};
+use tributary_charts::{Chart, Mark, Series};
+use tributary_sim::fabric::Vertex;
+use tributary_sim::measure::{HostRun, InterHost, TreeBenchmark, tuned};
+use tributary_sim::preset::{self, Preset};
 
 /// Length of the short operation that models the request for the stream lock.
 const LOCK_BYTES: usize = 4;
@@ -19,6 +20,9 @@ const HOSTS: [u32; 3] = [8, 32, 128];
 
 /// Chunks in flight: several times the bandwidth-delay product.
 const WINDOW: u16 = 64;
+
+/// Operations of each point: noise is small beside a long vector's time.
+pub(super) const OPERATIONS: u32 = 2;
 
 /// What is streamed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,10 +59,10 @@ fn stream_kind(
         seed: Some(effort.seed),
     };
     let mut run = benchmark.set_up(preset)?;
-    let lock = run.allreduce(LOCK_BYTES, 2)?.avg();
+    let lock = run.allreduce(LOCK_BYTES, OPERATIONS)?.avg();
     let streamed = match kind {
-        Kind::Allreduce => run.allreduce(size_bytes, 2)?,
-        Kind::Reduce => run.reduce(size_bytes, 2)?,
+        Kind::Allreduce => run.allreduce(size_bytes, OPERATIONS)?,
+        Kind::Reduce => run.reduce(size_bytes, OPERATIONS)?,
     };
     Ok(lock + streamed.avg())
 }
@@ -73,12 +77,12 @@ fn host_based(
 ) -> Result<f64, FigureError> {
     if kind == Kind::Allreduce {
         let setting = setting(hosts, 1, 1, InterHost::HostBased, effort);
-        return measure(preset, &setting, size_bytes, 2);
+        return measure(preset, &setting, size_bytes, OPERATIONS);
     }
     let hosts: Vec<Vertex> = (0..hosts).map(Vertex).collect();
     let algorithm = tuned(preset, CollectiveKind::Reduce, size_bytes);
     let mut run = HostRun::set_up(preset, &hosts, algorithm, Some(effort.seed))?;
-    Ok(run.reduce(size_bytes, 2)?.avg())
+    Ok(run.reduce(size_bytes, OPERATIONS)?.avg())
 }
 
 /// Allreduce, by size and hosts.
@@ -124,14 +128,20 @@ fn by_size(
         series[line].points.push((size as f64, streamed));
         series[line + 1].points.push((size as f64, alone));
     }
+    if kind == Kind::Allreduce {
+        let share = published::statement_value("S6");
+        let longest = points.iter().map(|(_, size)| *size as f64).fold(0.0, f64::max);
+        let at = (longest, longest * link_byte_us / share * 100.0);
+        series.push(Series::new("published (S6)", Mark::Published, vec![at]));
+    }
     let chart = Chart::latency_by_size(series);
     let title = format!("Streaming aggregation: {call}, HDR-200 fat tree, 1 process a host");
-    Ok(Figure { name, title, table, chart })
+    let note = format!("operations for each point: {OPERATIONS}");
+    Ok(Figure { name, title, table, chart, note })
 }
 
 /// Two empty series for each number of hosts.
 fn lines() -> Vec<Series> {
     let both = |hosts| [format!("streamed, {hosts} hosts"), format!("hosts alone, {hosts} hosts")];
-    let named = |name| Series { name, points: Vec::new(), mark: Mark::Line };
-    HOSTS.into_iter().flat_map(both).map(named).collect()
+    HOSTS.into_iter().flat_map(both).map(Series::line).collect()
 }

@@ -1,10 +1,12 @@
 //! Predictions for a user's own cluster: latencies, and a ranking of designs.
 
-use crate::figure::{Cell, Effort, FigureError, Progress, Table, sweep};
-use crate::input::Refused;
-use crate::measure::{FullHosts, InterHost};
-use crate::preset::Preset;
-use crate::system::SystemPlan;
+use tributary_charts::{Cell, Table};
+use tributary_sim::input::Refused;
+use tributary_sim::measure::{FullHosts, InterHost};
+use tributary_sim::preset::Preset;
+use tributary_sim::system::SystemPlan;
+
+use crate::sweep::{Effort, FigureError, Progress, sweep};
 
 /// Longest vector that is simulated.
 const SIZE_MAX_BYTES: usize = 1 << 30;
@@ -114,7 +116,7 @@ fn simulate(
     question: &Question,
     designs: &[Design],
     progress: &Progress,
-) -> Result<Vec<(String, usize, crate::measure::Summary)>, FigureError> {
+) -> Result<Vec<(String, usize, tributary_sim::measure::Summary)>, FigureError> {
     let plan = SystemPlan::new(preset)?;
     let hosts = question.hosts_of(preset, &plan)?;
     let points: Vec<(&Design, usize)> = designs

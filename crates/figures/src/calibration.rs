@@ -2,16 +2,17 @@
 //! published, and how well they predict what they were not fitted to.
 //!
 //! Owns the observations and the fit. The preset says which constants are fitted; see
-//! [`preset::Tunable`](crate::preset::Tunable).
+//! [`Tunable`](tributary_sim::preset::Tunable).
 
 mod fit;
 mod observation;
 
 use rayon::prelude::*;
 
-use crate::figure::{Cell, Effort, FigureError, Progress, Table};
-use crate::preset::{FittedConstant, Tunable};
+use crate::sweep::{Effort, FigureError, Progress};
 use observation::{Observation, observations};
+use tributary_charts::{Cell, Table};
+use tributary_sim::preset::{FittedConstant, Tunable};
 
 /// The preset that is calibrated.
 const PRESET: &str = "edr-sharp";

@@ -1,28 +1,28 @@
-//! Figures: simulations of the published figures, with the published values beside them.
+//! What the simulator is asked for: the published figures with the published values beside them, the
+//! calibration against them, and predictions for a cluster.
 //!
-//! Owns the simulations of each figure and its output: a table, its CSV, a drawing. The published
-//! values are in `published/`; the code holds none.
+//! Owns the settings of each simulation, and its table and drawing. The published values are in
+//! `published/`, and constants of hardware and software in the simulator's presets; the code holds none.
+//! Start at [`make`].
+#![forbid(unsafe_code)]
 
 mod amg;
-mod chart;
-pub(crate) mod communicators;
+pub mod calibration;
+mod communicators;
 mod distribution;
-pub(crate) mod full_hosts;
+mod full_hosts;
 mod latency;
 mod output;
-pub(crate) mod published;
+pub mod plan;
+mod published;
 mod scale;
 mod statements;
 mod streaming;
 mod sweep;
-mod table;
-pub(crate) mod tables;
+mod tables;
 
-pub use chart::{Axis, Chart, Mark, Quantity, Scale, Series};
 pub use output::{Compared, Figure};
-pub(crate) use sweep::sweep;
 pub use sweep::{Effort, FigureError, Progress};
-pub use table::{Cell, Table};
 
 type Maker = fn(&Effort, &Progress) -> Result<Figure, FigureError>;
 

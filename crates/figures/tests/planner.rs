@@ -4,10 +4,11 @@
 
 use std::fmt::Write as _;
 
+use tributary_charts::{Cell, Table};
+use tributary_figures::plan::{self, Question};
+use tributary_figures::{Effort, Progress};
 use tributary_sim::fabric::Vertex;
-use tributary_sim::figure::{self, Cell, Effort, Progress, Table};
 use tributary_sim::measure::{FullHosts, InterHost};
-use tributary_sim::plan::{self, Question};
 use tributary_sim::preset::{self, Preset};
 use tributary_sim::system::{SystemError, SystemPlan};
 
@@ -176,7 +177,7 @@ fn mean(table: &Table, begins: &[Cell]) -> f64 {
 #[test]
 fn two_commands_agree_on_the_same_case() {
     let effort = Effort { seed: 1, operations: 5 };
-    let figure = figure::make("table1", &effort, &Progress::default()).unwrap();
+    let figure = tributary_figures::make("table1", &effort, &Progress::default()).unwrap();
     let sizes_bytes = vec![8, 512, 4096];
     let question =
         Question { hosts: Some(127), processes: 1, sizes_bytes: sizes_bytes.clone(), effort };

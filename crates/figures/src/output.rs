@@ -1,7 +1,6 @@
 //! A finished figure.
 
-use super::chart::Chart;
-use super::table::Table;
+use tributary_charts::{Chart, Table};
 
 /// A finished figure.
 #[derive(Clone, Debug)]
@@ -14,6 +13,8 @@ pub struct Figure {
     pub table: Table,
     /// Its drawing.
     pub chart: Chart,
+    /// How many operations each point is of, and what else the drawing does not say itself.
+    pub note: String,
 }
 
 /// Published statements about a figure, with the simulated values.

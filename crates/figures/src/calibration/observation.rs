@@ -1,12 +1,12 @@
 //! What was published about the machine, in numbers, each with its simulation.
 
-use crate::figure::communicators;
-use crate::figure::full_hosts::{self, setting};
-use crate::figure::published;
-use crate::figure::tables::{self, Mode};
-use crate::figure::{Effort, FigureError};
-use crate::measure::InterHost;
-use crate::preset::Preset;
+use crate::communicators;
+use crate::full_hosts::{self, setting};
+use crate::published;
+use crate::sweep::{Effort, FigureError};
+use crate::tables::{self, Mode};
+use tributary_sim::measure::InterHost;
+use tributary_sim::preset::Preset;
 
 const IN_TREE: InterHost = InterHost::Tree { multicast: true };
 

@@ -1,11 +1,12 @@
 //! Hosts with one process per core: channels into the tree, leaders, DPML.
 
-use super::chart::{Chart, Mark, Series};
 use super::output::Figure;
-use super::sweep::{Effort, FigureError, Progress, sweep};
-use super::table::{Cell, Table};
-use crate::measure::{FullHosts, InterHost};
-use crate::preset::{self, Preset};
+use super::published;
+use super::sweep::{Effort, FigureError, Progress, quartiles_note, sweep};
+use tributary_charts::{Cell, Table};
+use tributary_charts::{Chart, Mark, Series};
+use tributary_sim::measure::{FullHosts, InterHost, Summary};
+use tributary_sim::preset::{self, Preset};
 
 /// The mean latency of an allreduce on full hosts.
 pub(crate) fn measure(
@@ -14,7 +15,16 @@ pub(crate) fn measure(
     size_bytes: usize,
     operations: u32,
 ) -> Result<f64, FigureError> {
-    Ok(setting.set_up(preset)?.allreduce(size_bytes, operations)?.avg())
+    Ok(summary(preset, setting, size_bytes, operations)?.avg)
+}
+
+fn summary(
+    preset: &Preset,
+    setting: &FullHosts,
+    size_bytes: usize,
+    operations: u32,
+) -> Result<Summary, FigureError> {
+    Ok(setting.set_up(preset)?.allreduce(size_bytes, operations)?.summary())
 }
 
 const IN_TREE: InterHost = InterHost::Tree { multicast: true };
@@ -47,21 +57,33 @@ fn by_size(
 ) -> Result<Figure, FigureError> {
     let points: Vec<(usize, usize)> =
         (0..lines.len()).flat_map(|line| sizes.iter().map(move |&size| (line, size))).collect();
-    let means = sweep(&points, progress, |&(line, size)| {
-        measure(&lines[line].preset, &lines[line].setting, size, operations)
+    let summaries = sweep(&points, progress, |&(line, size)| {
+        summary(&lines[line].preset, &lines[line].setting, size, operations)
     })?;
-    let mut table = Table::new(&["setting", "size_bytes", "simulated_us"]);
-    let mut series: Vec<Series> = lines
-        .iter()
-        .map(|line| Series { name: line.name.clone(), points: Vec::new(), mark: Mark::Line })
-        .collect();
-    for (&(line, size), &us) in points.iter().zip(&means) {
-        let name = Cell::Text(lines[line].name.clone());
-        table.add(vec![name, Cell::Whole(size as u64), Cell::Number(us, 3)]);
-        series[line].points.push((size as f64, us));
+    let columns = ["setting", "size_bytes", "simulated_us", "q1_us", "median_us", "q3_us"];
+    let mut table = Table::new(&columns);
+    let mut series: Vec<Series> =
+        lines.iter().map(|line| Series::line(line.name.as_str())).collect();
+    for (&(line, size), summary) in points.iter().zip(&summaries) {
+        let [_, q1, median, q3, _] = summary.processes.to_array();
+        let mut row = vec![Cell::Text(lines[line].name.clone()), Cell::Whole(size as u64)];
+        row.extend([summary.avg, q1, median, q3].map(|us| Cell::Number(us, 3)));
+        table.add(row);
+        series[line].points.push((size as f64, summary.avg));
+        series[line].bars.push((size as f64, q1, q3));
     }
     let chart = Chart::latency_by_size(series);
-    Ok(Figure { name: figure.0, title: figure.1.to_owned(), table, chart })
+    let note = quartiles_note(operations);
+    Ok(Figure { name: figure.0, title: figure.1.to_owned(), table, chart, note })
+}
+
+/// Draws what a statement says of one line in parts of another: at `size`, the value of the line at `base`
+/// times `factor`.
+fn add_published(figure: &mut Figure, base: usize, size: usize, factor: f64, name: &str) {
+    let points = figure.chart.series[base].points.iter();
+    let at = points.filter(|(x, _)| *x == size as f64).map(|(x, us)| (*x, us * factor));
+    let published = Series::new(format!("published: {name}"), Mark::Published, at.collect());
+    figure.chart.series.push(published);
 }
 
 /// 28 processes per host: host-based, one channel per host, one per socket.
@@ -80,7 +102,12 @@ pub(super) fn channels(effort: &Effort, progress: &Progress) -> Result<Figure, F
     ];
     let sizes: Vec<usize> = (2..=12).map(|power| 1 << power).collect();
     let title = "Channels: MPI_Allreduce, EDR fat tree, 128 hosts, 28 processes a host";
-    by_size(("channels", title), lines, &sizes, effort.operations.div_ceil(4), progress)
+    let operations = effort.operations.div_ceil(4);
+    let mut figure = by_size(("channels", title), lines, &sizes, operations, progress)?;
+    let less = published::statement_value("S2");
+    let name = format!("{less} % less (S2)");
+    add_published(&mut figure, 1, 8, 1.0 - less / 100.0, &name);
+    Ok(figure)
 }
 
 /// Node-level and socket-level leaders into the tree, beside a host algorithm, on 16 hosts.
@@ -102,8 +129,18 @@ pub(super) fn leaders(effort: &Effort, progress: &Progress) -> Result<Figure, Fi
     }
     let sizes: Vec<usize> = (2..=12).map(|power| 1 << power).collect();
     let title = "Leaders into the tree: MPI_Allreduce, EDR fat tree, 16 hosts";
-    by_size(("leaders", title), lines, &sizes, effort.operations.div_ceil(4), progress)
+    let operations = effort.operations.div_ceil(4);
+    let mut figure = by_size(("leaders", title), lines, &sizes, operations, progress)?;
+    // The lines of 1 and of 28 processes a host each begin with hosts alone.
+    let times = published::statement_value("S10");
+    add_published(&mut figure, 0, 8, 1.0 / times, "1 a host (S10)");
+    let faster = published::statement_value("S11");
+    add_published(&mut figure, 6, 8, 1.0 / (1.0 + faster / 100.0), "28 a host (S11)");
+    Ok(figure)
 }
+
+/// Operations of each point of DPML, which takes long to simulate.
+pub(super) const DPML_OPERATIONS: u32 = 3;
 
 /// Leaders per host, of DPML.
 pub(super) const DPML_LEADERS: [u32; 5] = [1, 2, 4, 8, 16];
@@ -124,13 +161,16 @@ fn dpml_on(
     });
     let lines = lines.into_iter().collect::<Result<Vec<_>, _>>()?;
     let sizes = [10, 11, 12, 13, 14, 16, 18, 19, 20].map(|power| 1_usize << power);
-    by_size(figure, lines, &sizes, 3, progress)
+    by_size(figure, lines, &sizes, DPML_OPERATIONS, progress)
 }
 
 /// DPML on EDR, 64 hosts of 28.
 pub(super) fn dpml_edr(effort: &Effort, progress: &Progress) -> Result<Figure, FigureError> {
     let title = "DPML: MPI_Allreduce, EDR fat tree, 64 hosts, 28 processes a host";
-    dpml_on(("dpml-edr", title), "edr", (64, 28), effort, progress)
+    let mut figure = dpml_on(("dpml-edr", title), "edr", (64, 28), effort, progress)?;
+    let times = published::statement_value("S8");
+    add_published(&mut figure, 0, 512 << 10, 1.0 / times, "16 leaders (S8)");
+    Ok(figure)
 }
 
 /// DPML on Omni-Path, 64 hosts of 28.

@@ -1,14 +1,14 @@
 //! Large fabrics of other kinds, on which the model was not calibrated.
 
-use super::chart::{Axis, Chart, Mark, Quantity, Scale, Series};
 use super::output::Figure;
 use super::published;
 use super::sweep::{Effort, FigureError, Progress, sweep};
-use super::table::{Cell, Table};
-use crate::fabric::Vertex;
-use crate::measure::TreeBenchmark;
-use crate::preset;
-use crate::system::SystemPlan;
+use tributary_charts::{Axis, Chart, Mark, Quantity, Scale, Series};
+use tributary_charts::{Cell, Table};
+use tributary_sim::fabric::Vertex;
+use tributary_sim::measure::TreeBenchmark;
+use tributary_sim::preset;
+use tributary_sim::system::SystemPlan;
 
 /// Hosts of the published BlueGene/Q system.
 const BLUEGENE_Q_HOSTS: u32 = 96_304;
@@ -41,8 +41,7 @@ pub(super) fn scale(_: &Effort, progress: &Progress) -> Result<Figure, FigureErr
     ];
     let means = sweep(&points, progress, |&(name, hosts)| short(name, hosts))?;
     let mut table = Table::new(&["preset", "hosts", "simulated_us"]);
-    let series = |name: &str| Series { name: name.into(), points: Vec::new(), mark: Mark::Line };
-    let mut lines = vec![series("bluegene-q"), series("aries")];
+    let mut lines = vec![Series::line("bluegene-q"), Series::line("aries")];
     for (&(name, _), &(hosts, us)) in points.iter().zip(&means) {
         let line = lines.iter_mut().find(|line| line.name == name).expect("both have a line");
         line.points.push((hosts.into(), us));
@@ -53,7 +52,7 @@ pub(super) fn scale(_: &Effort, progress: &Progress) -> Result<Figure, FigureErr
         ]);
     }
     let points = vec![(BLUEGENE_Q_HOSTS.into(), published::statement_value("S12"))];
-    lines.push(Series { name: "published, bluegene-q".into(), points, mark: Mark::Published });
+    lines.push(Series::new("published, bluegene-q (S12)", Mark::Published, points));
     let axis = |label: &str, scale, shows| Axis { label: label.into(), scale, shows };
     let chart = Chart {
         x: axis("hosts", Scale::Logarithmic, Quantity::Count),
@@ -61,5 +60,6 @@ pub(super) fn scale(_: &Effort, progress: &Progress) -> Result<Figure, FigureErr
         series: lines,
     };
     let title = "Large fabrics: 8-byte allreduce in the network, 1 process a host".to_owned();
-    Ok(Figure { name: "scale", title, table, chart })
+    let note = "operations for each point: 1, without noise".to_owned();
+    Ok(Figure { name: "scale", title, table, chart, note })
 }

@@ -4,10 +4,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use rayon::prelude::*;
 
-use crate::input::Refused;
-use crate::preset::PresetError;
-use crate::system::SystemError;
-use crate::world::RunError;
+use tributary_sim::input::Refused;
+use tributary_sim::preset::PresetError;
+use tributary_sim::system::SystemError;
+use tributary_sim::world::RunError;
 
 /// Why a figure could not be made.
 #[derive(Debug, thiserror::Error)]
@@ -33,9 +33,6 @@ pub enum FigureError {
     /// A simulation failed.
     #[error(transparent)]
     Run(#[from] RunError),
-    /// A drawing could not be made.
-    #[error("the drawing failed: {0}")]
-    Drawing(String),
 }
 
 /// How much is simulated.
@@ -77,6 +74,11 @@ impl Progress {
         // Relaxed: the counters are for display, and no other data depends on them.
         (self.done.load(Ordering::Relaxed), self.total.load(Ordering::Relaxed))
     }
+}
+
+/// What a drawing says of points with bars.
+pub(crate) fn quartiles_note(operations: u32) -> String {
+    format!("operations for each point: {operations}; bars: first to third quartile over processes")
 }
 
 /// Simulates the points in parallel. Returns the results in the order of the points.

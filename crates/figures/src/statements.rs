@@ -1,16 +1,16 @@
 //! The published statements, each with the simulated value.
 
-use super::chart::{Axis, Chart, Mark, Quantity, Scale, Series};
-use super::full_hosts::{self, DPML_LEADERS, setting};
+use super::full_hosts::{self, DPML_LEADERS, DPML_OPERATIONS, setting};
 use super::latency::{beside, error_percent};
 use super::output::{Compared, Figure};
 use super::published::Statement;
 use super::sweep::{Effort, FigureError, Progress, sweep};
-use super::table::{Cell, Table};
 use super::tables::Mode;
 use super::{communicators, published, scale, streaming, tables};
-use crate::measure::InterHost;
-use crate::preset;
+use tributary_charts::{Axis, Chart, Mark, Quantity, Scale, Series};
+use tributary_charts::{Cell, Table};
+use tributary_sim::measure::InterHost;
+use tributary_sim::preset;
 
 const IN_TREE: InterHost = InterHost::Tree { multicast: true };
 
@@ -44,12 +44,19 @@ pub(super) fn statements(effort: &Effort, progress: &Progress) -> Result<Figure,
         x: axis("statement (the table says which)", Quantity::Named(names)),
         y: axis("simulated, in parts of published", Quantity::Number),
         series: vec![
-            Series { name: "simulated".into(), points, mark: Mark::Dots },
-            Series { name: "published".into(), points: even, mark: Mark::Published },
+            Series::new("simulated", Mark::Dots, points),
+            Series::new("published", Mark::Published, even),
         ],
     };
     let title = "Published statements beside the simulator's".to_owned();
-    Ok(Figure { name: "statements", title, table: table(&answers), chart })
+    let Effort { operations, .. } = *effort;
+    let note = format!(
+        "operations for each number: {operations}; S2, S10, S11: {}; S3: {operations}, which its \
+         communicators divide; S8, S9: {DPML_OPERATIONS}; S6, S7: {}; S12: 1, without noise",
+        operations.div_ceil(2),
+        streaming::OPERATIONS
+    );
+    Ok(Figure { name: "statements", title, table: table(&answers), chart, note })
 }
 
 /// The statements with these ids.
@@ -110,7 +117,10 @@ fn table(answers: &[(&Statement, Answer)]) -> Table {
 }
 
 fn answer(id: &str, effort: &Effort) -> Result<Vec<Answer>, FigureError> {
-    let one = |value, unit, published| Ok(vec![Answer { value, unit, published, of: "" }]);
+    let one = |value, unit| {
+        let published = Some(published::statement_value(id));
+        Ok(vec![Answer { value, unit, published, of: "" }])
+    };
     // 16 hosts with the MPI library of the multi-leader study.
     let library = |processes, leaders, inter_host| {
         full("edr-leaders", (16, processes), leaders, inter_host, effort)
@@ -119,25 +129,25 @@ fn answer(id: &str, effort: &Effort) -> Result<Vec<Answer>, FigureError> {
         "S1" => {
             let (fast, slow) =
                 (table1(Mode::Sharp, 8, effort)?, table1(Mode::SharpReliable, 8, effort)?);
-            one((1.0 - fast / slow) * 100.0, "percent lower", Some(16.0))
+            one((1.0 - fast / slow) * 100.0, "percent lower")
         }
         "S2" => {
             let host = full("edr-sharp", (128, 28), 1, IN_TREE, effort)?;
             let socket = full("edr-sharp", (128, 28), 2, IN_TREE, effort)?;
-            one((1.0 - socket / host) * 100.0, "percent lower", Some(17.0))
+            one((1.0 - socket / host) * 100.0, "percent lower")
         }
         "S3" => {
             let preset = preset::shipped("edr-sharp")?;
             let alone = communicators::measure(&preset, 1, 64, effort)?;
             let many = communicators::measure(&preset, 16, 64, effort)?;
-            one((many / alone - 1.0) * 100.0, "percent higher", Some(30.0))
+            one((many / alone - 1.0) * 100.0, "percent higher")
         }
-        "S4" => pair(8, [6.01, 2.83], effort),
-        "S5" => pair(4096, [46.9, 14.5], effort),
+        "S4" => pair(id, 8, effort),
+        "S5" => pair(id, 4096, effort),
         "S6" | "S7" => stream(id, effort),
         "S8" => {
             let one_leader = dpml(1, 512 << 10, effort)?;
-            one(one_leader / dpml(16, 512 << 10, effort)?, "times faster", Some(4.9))
+            one(one_leader / dpml(16, 512 << 10, effort)?, "times faster")
         }
         "S9" => {
             let mut best = (f64::MAX, 0);
@@ -147,17 +157,17 @@ fn answer(id: &str, effort: &Effort) -> Result<Vec<Answer>, FigureError> {
                     best = (us, leaders);
                 }
             }
-            one(f64::from(best.1), "leaders", Some(4.0))
+            one(f64::from(best.1), "leaders")
         }
         "S10" => {
             let (host, tree) = (library(1, 1, InterHost::HostBased)?, library(1, 1, IN_TREE)?);
-            one(host / tree, "times faster", Some(2.5))
+            one(host / tree, "times faster")
         }
         "S11" => {
             let (host, tree) = (library(28, 1, InterHost::HostBased)?, library(28, 2, IN_TREE)?);
-            one((host / tree - 1.0) * 100.0, "percent faster", Some(73.0))
+            one((host / tree - 1.0) * 100.0, "percent faster")
         }
-        "S12" => one(scale::short("bluegene-q", Some(96_304))?.1, "us", Some(6.5)),
+        "S12" => one(scale::short("bluegene-q", Some(96_304))?.1, "us"),
         _ => Ok(Vec::new()),
     }
 }
@@ -168,10 +178,10 @@ fn table1(mode: Mode, size_bytes: usize, effort: &Effort) -> Result<f64, FigureE
 }
 
 /// Host-based, then in-network with reliable results only, as published before multicast existed.
-fn pair(size_bytes: usize, known: [f64; 2], effort: &Effort) -> Result<Vec<Answer>, FigureError> {
+fn pair(id: &str, size_bytes: usize, effort: &Effort) -> Result<Vec<Answer>, FigureError> {
     [(Mode::Host, "hosts"), (Mode::SharpReliable, "tree")]
         .into_iter()
-        .zip(known)
+        .zip(published::statement_numbers(id))
         .map(|((mode, of), us)| {
             let value = table1(mode, size_bytes, effort)?;
             Ok(Answer { value, unit: "us", published: Some(us), of })
@@ -186,15 +196,17 @@ fn stream(id: &str, effort: &Effort) -> Result<Vec<Answer>, FigureError> {
         let us = streaming::stream(&preset, 32, LONG_BYTES, effort)?;
         let share = LONG_BYTES as f64 * preset.access.rate.byte_ps() / 1e6 / us * 100.0;
         let unit = "percent of the rate";
-        return Ok(vec![Answer { value: share, unit, published: Some(95.0), of: "" }]);
+        let published = Some(published::statement_value(id));
+        return Ok(vec![Answer { value: share, unit, published, of: "" }]);
     }
     let mut best: f64 = 0.0;
     for size in [64 << 10, 1 << 20, 4 << 20] {
         let alone = setting(32, 1, 1, InterHost::HostBased, effort);
-        let host = full_hosts::measure(&preset, &alone, size, 2)?;
+        let host = full_hosts::measure(&preset, &alone, size, streaming::OPERATIONS)?;
         best = best.max(host / streaming::stream(&preset, 32, size, effort)?);
     }
-    Ok(vec![Answer { value: best, unit: "times faster", published: Some(3.95), of: "" }])
+    let published = Some(published::statement_value(id));
+    Ok(vec![Answer { value: best, unit: "times faster", published, of: "" }])
 }
 
 /// The latency of 8 bytes on full hosts of a preset.
@@ -212,5 +224,5 @@ fn full(
 
 fn dpml(leaders: u32, size_bytes: usize, effort: &Effort) -> Result<f64, FigureError> {
     let setting = setting(64, 28, leaders, InterHost::Dpml, effort);
-    full_hosts::measure(&preset::shipped("edr")?, &setting, size_bytes, 3)
+    full_hosts::measure(&preset::shipped("edr")?, &setting, size_bytes, DPML_OPERATIONS)
 }

@@ -1,12 +1,12 @@
 //! An application like AMG: 8-byte reductions between compute phases.
 
-use super::chart::{Axis, Chart, Mark, Quantity, Scale, Series};
 use super::full_hosts::setting;
 use super::output::Figure;
 use super::sweep::{Effort, FigureError, Progress, sweep};
-use super::table::{Cell, Table};
-use crate::measure::InterHost;
-use crate::preset;
+use tributary_charts::{Axis, Chart, Quantity, Scale, Series};
+use tributary_charts::{Cell, Table};
+use tributary_sim::measure::InterHost;
+use tributary_sim::preset;
 
 /// Hosts and processes on each.
 const SHAPE: (u32, u32) = (64, 28);
@@ -35,8 +35,7 @@ pub(super) fn amg(effort: &Effort, progress: &Progress) -> Result<Figure, Figure
         "merit_tree",
         "gain_percent",
     ]);
-    let line = |name: &str| Series { name: name.into(), points: Vec::new(), mark: Mark::Line };
-    let mut series = vec![line(settings[0].0), line(settings[1].0)];
+    let mut series = settings.map(|(name, ..)| Series::line(name)).to_vec();
     for phase in PHASES_US {
         let merit = |reduction: f64| 1e6 / ((phase + reduction) * 1e3);
         let (host, tree) = (merit(means[0]), merit(means[1]));
@@ -58,5 +57,6 @@ pub(super) fn amg(effort: &Effort, progress: &Progress) -> Result<Figure, Figure
         series,
     };
     let title = "AMG-like application, EDR fat tree, 64 hosts, 28 processes a host".to_owned();
-    Ok(Figure { name: "amg", title, table, chart })
+    let note = format!("operations for the mean of a reduction: {}", effort.operations);
+    Ok(Figure { name: "amg", title, table, chart, note })
 }

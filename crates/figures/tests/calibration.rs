@@ -2,12 +2,13 @@
 //! bounds.
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
-use tributary_sim::figure::{self, Cell, Effort, Progress};
+use tributary_charts::Cell;
+use tributary_figures::{Effort, Progress};
 
 /// The errors of a figure's rows with published values, in percent.
 fn errors(name: &str, column: &str) -> Vec<f64> {
     let effort = Effort { seed: 1, operations: 60 };
-    let figure = figure::make(name, &effort, &Progress::default()).unwrap();
+    let figure = tributary_figures::make(name, &effort, &Progress::default()).unwrap();
     let at = figure.table.columns.iter().position(|known| known == column).unwrap();
     let number = |cell: &Cell| if let Cell::Number(value, _) = cell { Some(*value) } else { None };
     figure.table.rows.iter().filter_map(|row| number(&row[at])).collect()
@@ -25,7 +26,7 @@ fn published_latencies_are_met() {
 #[test]
 fn published_grants_are_met_and_the_refused_one_is_refused() {
     let effort = Effort { seed: 1, operations: 60 };
-    let figure = figure::make("table2", &effort, &Progress::default()).unwrap();
+    let figure = tributary_figures::make("table2", &effort, &Progress::default()).unwrap();
     let cell = |wanted: [u64; 4]| {
         let is_wanted = |row: &&Vec<Cell>| row[..4] == wanted.map(Cell::Whole)[..];
         figure.table.rows.iter().find(is_wanted).unwrap()[4].clone()
@@ -52,7 +53,7 @@ fn published_grants_are_met_and_the_refused_one_is_refused() {
 #[test]
 fn published_directions_are_met() {
     let effort = Effort { seed: 1, operations: 20 };
-    let figure = figure::make("statements", &effort, &Progress::default()).unwrap();
+    let figure = tributary_figures::make("statements", &effort, &Progress::default()).unwrap();
     let simulated = |id: &str| {
         let is_wanted = |row: &&Vec<Cell>| row[0] == Cell::Text(id.to_owned());
         let row = figure.table.rows.iter().find(is_wanted).unwrap();

@@ -6,9 +6,19 @@ mod axis;
 use plotters::chart::ChartContext;
 use plotters::prelude::*;
 
-use super::sweep::FigureError;
 use axis::Range;
 pub use axis::{Axis, Quantity, Scale};
+
+/// A drawing could not be made.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the drawing failed: {0}")]
+pub struct DrawingError(String);
+
+impl DrawingError {
+    pub(crate) fn new(fault: &(impl core::fmt::Display + ?Sized)) -> Self {
+        Self(fault.to_string())
+    }
+}
 
 /// One line, or one set of marks.
 #[derive(Clone, Debug)]
@@ -19,6 +29,22 @@ pub struct Series {
     pub points: Vec<(f64, f64)>,
     /// How its points are drawn.
     pub mark: Mark,
+    /// Bars through points: position, lower end, upper end.
+    pub bars: Vec<(f64, f64, f64)>,
+    /// Positions at which there is no value: `NA` stands there, above the horizontal axis.
+    pub missing: Vec<f64>,
+}
+
+impl Series {
+    /// Points without bars, and none missing.
+    pub fn new(name: impl Into<String>, mark: Mark, points: Vec<(f64, f64)>) -> Self {
+        Self { name: name.into(), points, mark, bars: Vec::new(), missing: Vec::new() }
+    }
+
+    /// A line without points as yet.
+    pub fn line(name: impl Into<String>) -> Self {
+        Self::new(name, Mark::Line, Vec::new())
+    }
 }
 
 /// How a series is drawn.
@@ -28,7 +54,7 @@ pub enum Mark {
     Line,
     /// Dots alone.
     Dots,
-    /// Crosses: published values.
+    /// Crosses without colour: published values.
     Published,
     /// Boxes: every five points at one position are minimum, quartiles and maximum.
     Boxes,
@@ -52,6 +78,10 @@ const LEGEND_AT: u32 = 850;
 const LEGEND_STEP: i32 = 22;
 /// Distance between two captions.
 const CAPTION_STEP: u32 = 22;
+/// Distance between two signs for a missing value.
+const NA_STEP: i32 = 15;
+/// Half of the width of a bar's ends.
+const BAR_HALF: i32 = 3;
 /// Half of a box's width, in positions of a named axis.
 const BOX_HALF: f64 = 0.06;
 const FONT: &str = "sans-serif";
@@ -103,15 +133,15 @@ impl Chart {
     /// The drawing with a title above and captions below.
     ///
     /// # Errors
-    /// [`FigureError::Drawing`].
-    pub fn svg(&self, title: &str, captions: &[String]) -> Result<String, FigureError> {
+    /// [`DrawingError`].
+    pub fn svg(&self, title: &str, captions: &[String]) -> Result<String, DrawingError> {
         let mut text = String::new();
         {
             let (width, height) = SIZE;
             let below = captions.len() as u32 * CAPTION_STEP;
             let area = SVGBackend::with_string(&mut text, (width, height + below));
             let drawn = self.draw(&area.into_drawing_area(), title, captions);
-            drawn.map_err(|fault| FigureError::Drawing(fault.to_string()))?;
+            drawn.map_err(|fault| DrawingError::new(&fault))?;
         }
         Ok(text)
     }
@@ -133,10 +163,16 @@ impl Chart {
     }
 
     fn draw_plane(&self, area: &Area<'_>) -> Outcome {
-        let values = |of: fn(&(f64, f64)) -> f64| {
-            self.series.iter().flat_map(move |series| series.points.iter().map(of))
-        };
-        let (x, y) = (self.x.range(values(|at| at.0)), self.y.range(values(|at| at.1)));
+        let all = self.series.iter();
+        let at = all.flat_map(|series| {
+            series.points.iter().map(|point| point.0).chain(series.missing.iter().copied())
+        });
+        let x = self.x.range(at);
+        let values = self.series.iter().flat_map(|series| {
+            let ends = series.bars.iter().flat_map(|&(_, low, high)| [low, high]);
+            series.points.iter().map(|point| point.1).chain(ends)
+        });
+        let y = self.y.range(values);
         let mut plane = ChartBuilder::on(area)
             .margin(14)
             .x_label_area_size(50)
@@ -150,9 +186,39 @@ impl Chart {
             .axis_desc_style((FONT, 15))
             .draw()?;
         for (index, series) in self.series.iter().enumerate() {
-            draw_series(&mut plane, index, series)?;
+            let colour = COLOURS[index % COLOURS.len()];
+            draw_series(&mut plane, colour, series, &self.published_strokes(index))?;
+        }
+        self.draw_missing(&plane)
+    }
+
+    /// Writes `NA` where a series has no value, those at one position above each other.
+    fn draw_missing(&self, plane: &Plane<'_, '_>) -> Outcome {
+        let area = plane.plotting_area();
+        let floor = area.get_y_range();
+        let mut written: Vec<f64> = Vec::new();
+        for (index, series) in self.series.iter().enumerate() {
+            let colour = COLOURS[index % COLOURS.len()];
+            for &at in &series.missing {
+                let below = written.iter().filter(|other| other.to_bits() == at.to_bits()).count();
+                written.push(at);
+                let lift = NA_STEP * (below as i32 + 1);
+                let style = (FONT, 13).into_text_style(area).color(&colour);
+                let text = Text::new("NA", (-8, -lift), style);
+                area.draw(&(EmptyElement::at((at, floor.start)) + text))?;
+            }
         }
         Ok(())
+    }
+
+    /// The two strokes of a mark of published values, in pixels around the value. The first such series has
+    /// diagonal crosses, the next upright ones, and so on in turn.
+    fn published_strokes(&self, index: usize) -> [[(i32, i32); 2]; 2] {
+        let before = self.series[..index].iter().filter(|series| series.mark == Mark::Published);
+        match before.count() % 2 {
+            0 => [[(-6, -6), (6, 6)], [(-6, 6), (6, -6)]],
+            _ => [[(-8, 0), (8, 0)], [(0, -8), (0, 8)]],
+        }
     }
 
     fn draw_legend(&self, area: &Area<'_>) -> Outcome {
@@ -162,7 +228,12 @@ impl Chart {
             let colour = COLOURS[index % COLOURS.len()];
             let dot = Circle::new((12, height), DOT_RADIUS, colour.filled());
             match series.mark {
-                Mark::Published => area.draw(&Cross::new((12, height), 6, published_style()))?,
+                Mark::Published => {
+                    for stroke in self.published_strokes(index) {
+                        let stroke = stroke.map(|(x, y)| (12 + x, height + y));
+                        area.draw(&PathElement::new(stroke, BLACK.stroke_width(LINE_WIDTH)))?;
+                    }
+                }
                 Mark::Dots => area.draw(&dot)?,
                 Mark::Boxes => {
                     let corners = [(4, height - 6), (20, height + 6)];
@@ -181,17 +252,28 @@ impl Chart {
     }
 }
 
-/// How crosses are drawn.
-fn published_style() -> ShapeStyle {
-    BLACK.stroke_width(2)
-}
-
-fn draw_series(plane: &mut Plane<'_, '_>, index: usize, series: &Series) -> Outcome {
+fn draw_series(
+    plane: &mut Plane<'_, '_>,
+    colour: RGBColor,
+    series: &Series,
+    published: &[[(i32, i32); 2]],
+) -> Outcome {
     let points = series.points.iter().copied();
-    let colour = COLOURS[index % COLOURS.len()];
+    for &(at, low, high) in &series.bars {
+        let style = colour.stroke_width(1);
+        plane.draw_series([PathElement::new(vec![(at, low), (at, high)], style)])?;
+        plane.draw_series([low, high].map(|end| {
+            EmptyElement::at((at, end)) + PathElement::new([(-BAR_HALF, 0), (BAR_HALF, 0)], style)
+        }))?;
+    }
     match series.mark {
         Mark::Published => {
-            plane.draw_series(points.map(|at| Cross::new(at, 6, published_style())))?;
+            for &stroke in published {
+                let style = BLACK.stroke_width(LINE_WIDTH);
+                plane.draw_series(
+                    points.clone().map(|at| EmptyElement::at(at) + PathElement::new(stroke, style)),
+                )?;
+            }
         }
         Mark::Boxes => {
             for five in series.points.chunks_exact(5) {
@@ -236,11 +318,8 @@ mod tests {
     fn every_scale_is_drawn_with_its_legend() {
         for x in [Scale::Linear, Scale::Logarithmic] {
             for y in [Scale::Linear, Scale::Logarithmic] {
-                let series = |name: &str, mark| Series {
-                    name: name.to_owned(),
-                    points: vec![(4.0, 1.0), (4096.0, 50.0)],
-                    mark,
-                };
+                let series =
+                    |name: &str, mark| Series::new(name, mark, vec![(4.0, 1.0), (4096.0, 50.0)]);
                 let axis =
                     |label: &str, scale, shows| Axis { label: label.to_owned(), scale, shows };
                 let chart = Chart {
@@ -263,16 +342,30 @@ mod tests {
         let chart = Chart {
             x: axis("what", Scale::Linear, Quantity::Named(names)),
             y: axis("time", Scale::Logarithmic, Quantity::Number),
-            series: vec![Series {
-                name: "boxes".to_owned(),
-                points: five(1.0).into_iter().chain(five(2.0)).collect(),
-                mark: Mark::Boxes,
-            }],
+            series: vec![Series::new(
+                "boxes",
+                Mark::Boxes,
+                five(1.0).into_iter().chain(five(2.0)).collect(),
+            )],
         };
         let text = chart.svg("a title", &[]).unwrap();
         assert!(text.contains("first") && text.contains("second"), "both names are shown");
         let outlines = text.matches("<rect").count();
         // The background, the legend's box and the two boxes.
         assert_eq!(outlines, 4, "{outlines}");
+    }
+
+    #[test]
+    fn bars_widen_the_axis_and_missing_values_are_written() {
+        let with_bar = Series {
+            bars: vec![(1.0, 2.0, 900.0)],
+            missing: vec![2.0],
+            ..Series::new("one", Mark::Line, vec![(1.0, 3.0)])
+        };
+        let other = Series { missing: vec![2.0], ..Series::line("other") };
+        let chart = Chart::latency_by_communicators(vec![with_bar, other]);
+        let text = chart.svg("a title", &[]).unwrap();
+        assert_eq!(text.matches("NA").count(), 2, "each series lacks a value");
+        assert!(text.contains("800"), "the bar is within the axis");
     }
 }
