@@ -80,7 +80,7 @@ fn host_based(
         return measure(preset, &setting, size_bytes, OPERATIONS);
     }
     let hosts: Vec<Vertex> = (0..hosts).map(Vertex).collect();
-    let algorithm = tuned(preset, CollectiveKind::Reduce, size_bytes);
+    let algorithm = tuned(preset, CollectiveKind::Reduce, size_bytes, hosts.len() as u32);
     let mut run = HostRun::set_up(preset, &hosts, algorithm, Some(effort.seed))?;
     Ok(run.reduce(size_bytes, OPERATIONS)?.avg())
 }

@@ -9,6 +9,7 @@ mod fat_tree;
 mod graph;
 mod hop;
 mod network;
+mod routing;
 mod torus;
 
 pub use dragonfly::Dragonfly;
@@ -16,6 +17,7 @@ pub use fat_tree::FatTree;
 pub use graph::{Graph, GraphError};
 pub use hop::{Hop, Link, Vertex};
 pub use network::{LinkCost, Network, NetworkCost, Step};
+pub use routing::{Flow, Routing};
 pub use torus::Torus;
 
 /// The vertices, the links, and a minimal route between any two vertices.
@@ -83,6 +85,18 @@ impl Wiring {
             Self::Dragonfly(wiring) => wiring.next(at, to),
             Self::Torus(wiring) => wiring.next(at, to),
             Self::Graph(wiring) => wiring.next(at, to),
+        }
+    }
+
+    /// The next link of a flow's packet at `at`.
+    #[must_use]
+    #[inline]
+    pub fn next_of(&self, routing: Routing, flow: Flow, at: Vertex) -> Hop {
+        match (self, routing) {
+            (Self::FatTree(wiring), Routing::FlowHash) => wiring.next_of(flow, at),
+            (Self::Graph(wiring), Routing::FlowHash) => wiring.next_of(flow, at),
+            (Self::Dragonfly(wiring), Routing::Valiant) => wiring.next_by_way(flow, at),
+            _ => self.next(at, flow.to),
         }
     }
 

@@ -15,8 +15,8 @@ pub use constant::{
 };
 pub use error::PresetError;
 pub use file::{
-    Adapter, AggregationNodes, Cable, FabricShape, Memory, Noise, Packet, Preset, Software, Switch,
-    TreeSoftware,
+    Adapter, AggregationNodes, Cable, FabricShape, Library, Memory, Noise, Packet, Preset,
+    Software, Switch, TreeSoftware,
 };
 
 pub use tunable::{FittedConstant, Tunable};

@@ -54,6 +54,12 @@ pub enum SystemError {
         /// What is wrong.
         fault: GraphError,
     },
+    /// Routing by way of a third group, and a topology file, which has no groups.
+    #[error("topology `{path}`: `routing` is `valiant`; allowed: `target` or `flow-hash`")]
+    NoGroups {
+        /// Its path.
+        path: String,
+    },
     /// Nodes in switches, and a topology file that attaches one to a host.
     #[error(
         "aggregation node `{node}` is attached to host `{host}`, and this preset's are in switches; \

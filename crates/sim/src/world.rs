@@ -33,7 +33,7 @@ use tributary_protocol::{Time, endpoint, node};
 use tributary_wire::frame::Abort;
 
 use crate::engine::{EventQueue, Picos, Random};
-use crate::fabric::{Network, Vertex, Wiring};
+use crate::fabric::{Flow, Network, Vertex, Wiring};
 use crate::preset::Preset;
 use aggregator::Aggregator;
 use frames::Frames;
@@ -154,7 +154,7 @@ impl<D: Data> World<D> {
         let adapters = vec![Adapter::default(); wiring.hosts() as usize];
         Self {
             events: EventQueue::default(),
-            network: Network::new(wiring, preset.network_cost()),
+            network: Network::new(wiring, preset.routing, preset.network_cost()),
             costs: Costs::new(preset),
             random: Random::new(seed),
             frames: Frames::default(),
@@ -262,7 +262,8 @@ impl<D: Data> World<D> {
 
     /// Sends a packet over its next link. Returns when its last byte is on the wire.
     fn forward(&mut self, mut packet: Packet, ready: Picos) -> Picos {
-        let step = self.network.forward(ready, packet.at, packet.to, packet.bytes);
+        let flow = Flow { from: packet.from, to: packet.to };
+        let step = self.network.forward(ready, packet.at, flow, packet.bytes);
         packet.at = step.to;
         if step.to == packet.to && !matches!(packet.cargo, Cargo::Copy { .. }) {
             self.events.schedule(step.tail_at, Event::Arrive(packet));

@@ -40,7 +40,7 @@ fn run_hash(seed: u64) -> u64 {
     let mut run = benchmark.set_up(&edr()).unwrap();
     let tree = [8, 700].map(|bytes| run.allreduce(bytes, 20).unwrap().summary());
     let hosts: Vec<Vertex> = spread_hosts(17, 128);
-    let algorithm = tuned(&edr(), CollectiveKind::Allreduce, 8);
+    let algorithm = tuned(&edr(), CollectiveKind::Allreduce, 8, 128);
     let mut run = HostRun::set_up(&edr(), &hosts, algorithm, Some(seed)).unwrap();
     let host = [8, 4096].map(|bytes| run.allreduce(bytes, 20).unwrap().summary());
     hash(tree.into_iter().chain(host).flat_map(|summary| {
@@ -122,8 +122,13 @@ fn quiet_us(preset: &Preset, bytes: usize) -> f64 {
 
 fn host_us(preset: &Preset, bytes: usize) -> f64 {
     let hosts = spread_hosts(64, 128);
-    let mut run =
-        HostRun::set_up(preset, &hosts, tuned(preset, CollectiveKind::Allreduce, 8), None).unwrap();
+    let mut run = HostRun::set_up(
+        preset,
+        &hosts,
+        tuned(preset, CollectiveKind::Allreduce, 8, hosts.len() as u32),
+        None,
+    )
+    .unwrap();
     run.allreduce(bytes, 1).unwrap().avg()
 }
 

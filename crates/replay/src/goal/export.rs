@@ -102,7 +102,7 @@ impl Writer {
             CollectiveKind::Allgather => call.bytes * ranks.len() as u64,
             _ => call.bytes,
         };
-        let algorithm = tuned(preset, call.kind, bytes as usize);
+        let algorithm = tuned(preset, call.kind, bytes as usize, ranks.len() as u32);
         let elements = bytes.div_ceil(4).max(1);
         let shape = Shape { ranks: ranks.len() as u32, elements, order: Order::Any };
         let tag = call.communicator as u32;

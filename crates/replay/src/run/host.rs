@@ -22,7 +22,7 @@ pub(super) fn operation(
         _ => call.bytes,
     };
     HostCollective {
-        algorithm: tuned(preset, call.kind, bytes as usize),
+        algorithm: tuned(preset, call.kind, bytes as usize, parts.ranks(place)),
         collective: call.kind.rooted_at(parts.root_of(place, call.root).host),
         elements: bytes.div_ceil(4).max(1),
         element_bytes: 4,

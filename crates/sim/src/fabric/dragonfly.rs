@@ -2,6 +2,7 @@
 //! groups.
 
 use super::hop::{Hop, Link, Vertex};
+use super::routing::Flow;
 
 /// Kim, Dally, Scott and Abts, ISCA 2008, with minimal routes: local, global, local.
 #[derive(Clone, Debug)]
@@ -63,6 +64,20 @@ impl Dragonfly {
         } else {
             vertex.0 - self.hosts()
         }
+    }
+
+    /// The next link on the way through the group that the flow's hash names. The way is the shortest one
+    /// within a group, and if that group is one of the two ends'.
+    pub(super) fn next_by_way(&self, flow: Flow, at: Vertex) -> Hop {
+        let group = |vertex| self.router(vertex) / self.routers;
+        let (source, here, goal) = (group(flow.from), group(at), group(flow.to));
+        let way = flow.pick(0, self.groups);
+        let is_hosts_link = at.0 < self.hosts();
+        if is_hosts_link || here != source || [source, goal].contains(&way) || source == goal {
+            return self.next(at, flow.to);
+        }
+        // Towards the third group: any router of it will do.
+        self.next(at, Vertex(self.hosts() + self.gateway(way, goal)))
     }
 
     pub(super) fn next(&self, at: Vertex, to: Vertex) -> Hop {

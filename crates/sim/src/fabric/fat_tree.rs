@@ -1,6 +1,7 @@
 //! Fat trees of any number of levels.
 
 use super::hop::{Hop, Link, Vertex};
+use super::routing::Flow;
 
 /// One level of switches.
 #[derive(Clone, Copy, Debug)]
@@ -123,6 +124,18 @@ impl FatTree {
     }
 
     pub(super) fn next(&self, at: Vertex, to: Vertex) -> Hop {
+        // The target alone decides, as in InfiniBand's forwarding tables: neighbours that send at the same
+        // distance, as in the rounds of host algorithms, never share a link upward.
+        self.towards(at, to, |level, width, block| block / width % level.up)
+    }
+
+    /// The same with a way up that a hash of the flow chooses at each switch.
+    pub(super) fn next_of(&self, flow: Flow, at: Vertex) -> Hop {
+        self.towards(at, flow.to, |level, _, _| flow.pick(at.0, level.up))
+    }
+
+    /// The next link, with a choice among the parents by their level, its width below, and the target's block.
+    fn towards(&self, at: Vertex, to: Vertex, choose: impl Fn(&Level, u32, u32) -> u32) -> Hop {
         let (here, there) = (self.label(at), self.label(to));
         // The block of `there`, counted in blocks of this level.
         let goal = if here.level > there.level {
@@ -142,19 +155,17 @@ impl FatTree {
             };
             self.down(&here, block)
         } else {
-            self.up(&here, &there)
+            self.up(&here, &there, choose)
         }
     }
 
-    fn up(&self, here: &Label, there: &Label) -> Hop {
+    fn up(&self, here: &Label, there: &Label, choose: impl Fn(&Level, u32, u32) -> u32) -> Hop {
         let level = &self.levels[here.level];
         let width = self.width(here.level);
         let digit = if there.level > here.level {
             there.copy / width % level.up
         } else {
-            // The target alone decides, as in InfiniBand's forwarding tables: neighbours that send at the
-            // same distance, as in the rounds of host algorithms, never share a link upward.
-            there.block / width % level.up
+            choose(level, width, there.block)
         };
         let below = here.block * width + here.copy;
         let to = level.first + here.block / level.down * level.width + digit * width + here.copy;

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use tributary_topology::{Fabric, VertexKind};
 
 use super::hop::{Hop, Link, Vertex};
+use super::routing::Flow;
 use routes::{Routes, Switches};
 
 /// Most hosts of a fabric from a file.
@@ -165,13 +166,28 @@ impl Graph {
     }
 
     pub(super) fn next(&self, at: Vertex, to: Vertex) -> Hop {
-        let port = self.port(at, to);
+        // Targets of one kind have neighbouring numbers, which the remainder spreads.
+        let key = if to.0 < self.hosts { to.0 } else { to.0 - self.hosts };
+        self.by_port(at, self.port(at, to, |at, goal| self.routes.port(at, goal, key)))
+    }
+
+    /// The same with a way that a hash of the flow chooses at each switch.
+    pub(super) fn next_of(&self, flow: Flow, at: Vertex) -> Hop {
+        let choose = |from: usize, goal| {
+            let ports = self.routes.ports(from, goal);
+            ports[flow.pick(at.0, ports.len() as u32) as usize]
+        };
+        self.by_port(at, self.port(at, flow.to, choose))
+    }
+
+    fn by_port(&self, at: Vertex, port: usize) -> Hop {
         let near = &self.neighbours[at.0 as usize];
         Hop { link: Link(self.first_link[at.0 as usize] + port as u32), to: Vertex(near[port]) }
     }
 
-    /// The place of the next link among those of `at`.
-    fn port(&self, at: Vertex, to: Vertex) -> usize {
+    /// The place of the next link among those of `at`, with a choice among those from one switch towards
+    /// another.
+    fn port(&self, at: Vertex, to: Vertex, choose: impl Fn(usize, usize) -> u16) -> usize {
         if at.0 < self.hosts {
             // A host uses the link to its switch.
             return 0;
@@ -180,10 +196,7 @@ impl Graph {
         if goal == at.0 {
             return self.port_of[to.0 as usize].into();
         }
-        // Targets of one kind have neighbouring numbers, which the remainder spreads.
-        let key = if to.0 < self.hosts { to.0 } else { to.0 - self.hosts };
-        let (at, goal) = ((at.0 - self.hosts) as usize, (goal - self.hosts) as usize);
-        self.routes.port(at, goal, key).into()
+        choose((at.0 - self.hosts) as usize, (goal - self.hosts) as usize).into()
     }
 }
 

@@ -1,6 +1,6 @@
 //! Packets on links: when each packet departs and arrives.
 
-use super::{Vertex, Wiring};
+use super::{Flow, Routing, Vertex, Wiring};
 use crate::engine::Picos;
 
 /// The cost of a kind of link.
@@ -47,6 +47,7 @@ pub struct Step {
 #[derive(Clone, Debug)]
 pub struct Network {
     wiring: Wiring,
+    routing: Routing,
     cost: NetworkCost,
     /// When each link is free again.
     free_at: Vec<Picos>,
@@ -56,9 +57,9 @@ pub struct Network {
 impl Network {
     /// Idle links.
     #[must_use]
-    pub fn new(wiring: Wiring, cost: NetworkCost) -> Self {
+    pub fn new(wiring: Wiring, routing: Routing, cost: NetworkCost) -> Self {
         let free_at = vec![Picos::ZERO; wiring.links() as usize];
-        Self { wiring, cost, free_at, packets: 0 }
+        Self { wiring, routing, cost, free_at, packets: 0 }
     }
 
     /// The vertices, links and routes.
@@ -79,10 +80,10 @@ impl Network {
         self.packets
     }
 
-    /// Sends a packet of `bytes` over the next link towards `to`. At a switch, its head came in at
-    /// `now`; at a host, the adapter has it ready at `now`.
-    pub fn forward(&mut self, now: Picos, at: Vertex, to: Vertex, bytes: u32) -> Step {
-        let hop = self.wiring.next(at, to);
+    /// Sends a packet of `bytes` of a flow over its next link. At a switch, its head came in at `now`; at a
+    /// host, the adapter has it ready at `now`.
+    pub fn forward(&mut self, now: Picos, at: Vertex, flow: Flow, bytes: u32) -> Step {
+        let hop = self.wiring.next_of(self.routing, flow, at);
         let hosts = self.wiring.hosts();
         let (is_switch, is_access) = (at.0 >= hosts, at.0 < hosts || hop.to.0 < hosts);
         let link = if is_access { self.cost.access } else { self.cost.trunk };

@@ -127,3 +127,81 @@ fn a_torn_fabric_is_refused() {
     fabric.add_host("loose").unwrap();
     assert_eq!(Graph::new(&fabric).unwrap_err(), graph::GraphError::Unlinked("loose".into()));
 }
+
+/// The links of each flow's path.
+fn links(wiring: &Wiring, routing: Routing, from: u32, to: u32) -> Vec<u32> {
+    let flow = Flow { from: Vertex(from), to: Vertex(to) };
+    let (mut at, mut links) = (flow.from, Vec::new());
+    while at != flow.to {
+        let hop = wiring.next_of(routing, flow, at);
+        links.push(hop.link.0);
+        at = hop.to;
+        assert!(links.len() <= 64, "the path from {from} to {to} does not end");
+    }
+    links
+}
+
+/// The most of these flows that share a link.
+fn most_on_a_link(wiring: &Wiring, routing: Routing, flows: &[(u32, u32)]) -> usize {
+    let mut count = vec![0; wiring.links() as usize];
+    for &(from, to) in flows {
+        for link in links(wiring, routing, from, to) {
+            count[link as usize] += 1;
+        }
+    }
+    count.into_iter().max().unwrap_or(0)
+}
+
+/// A leaf-spine network with as many links up as hosts, every host of one leaf sending to one of another:
+/// forwarding tables give each flow links of its own, and hashes let some collide.
+#[test]
+fn hashed_flows_collide_on_a_leaf_spine_network() {
+    let regular = Wiring::FatTree(FatTree::new(&[16, 4], &[1, 16]));
+    let described = {
+        let hosts: Vec<Vec<String>> = (0..4)
+            .map(|leaf| (0..16).map(|host| format!("h{}", 16 * leaf + host)).collect())
+            .collect();
+        let mut fabric = tributary_topology::Fabric::new();
+        let spines: Vec<_> =
+            (0..16).map(|spine| fabric.add_switch(&format!("spine{spine}")).unwrap()).collect();
+        for (leaf, own) in hosts.iter().enumerate() {
+            let leaf = fabric.add_switch(&format!("leaf{leaf}")).unwrap();
+            for &spine in &spines {
+                fabric.add_link(spine, leaf).unwrap();
+            }
+            for name in own {
+                let host = fabric.add_host(name).unwrap();
+                fabric.add_link(leaf, host).unwrap();
+            }
+        }
+        Wiring::Graph(Graph::new(&fabric).unwrap())
+    };
+    let flows: Vec<(u32, u32)> = (0..64).map(|host| (host, (host + 16) % 64)).collect();
+    for wiring in [&regular, &described] {
+        assert_eq!(most_on_a_link(wiring, Routing::Target, &flows), 1);
+        let most = most_on_a_link(wiring, Routing::FlowHash, &flows);
+        assert!((2..=6).contains(&most), "{most} of 16 flows on one of 16 links");
+        for &(from, to) in &flows {
+            let hashed = links(wiring, Routing::FlowHash, from, to);
+            assert_eq!(hashed.len(), links(wiring, Routing::Target, from, to).len(), "shortest");
+            assert_eq!(hashed, links(wiring, Routing::FlowHash, from, to), "a flow stays in order");
+        }
+    }
+}
+
+/// All hosts of one group send to the next: one link leads there, and many lead to other groups.
+#[test]
+fn valiant_routing_spreads_what_one_link_would_carry() {
+    let (groups, per_group) = (9, 8);
+    let wiring = Wiring::Dragonfly(Dragonfly::new(groups, 4, 2));
+    let flows: Vec<(u32, u32)> = (0..per_group).map(|host| (host, per_group + host)).collect();
+    assert_eq!(most_on_a_link(&wiring, Routing::Target, &flows), 8, "one global link");
+    let spread = most_on_a_link(&wiring, Routing::Valiant, &flows);
+    assert!(spread < 8, "{spread} on one link");
+    for (from, to) in (0..72).flat_map(|from| (0..72).map(move |to| (from, to))) {
+        if from != to {
+            // Host, local, global, local, global, local, host, at most.
+            assert!(links(&wiring, Routing::Valiant, from, to).len() <= 7);
+        }
+    }
+}

@@ -217,7 +217,12 @@ impl FullRun {
         };
         let part_bytes = bytes.div_ceil(teams.len());
         let operation = HostCollective {
-            algorithm: tuned(&self.preset, CollectiveKind::Allreduce, part_bytes),
+            algorithm: tuned(
+                &self.preset,
+                CollectiveKind::Allreduce,
+                part_bytes,
+                self.setting.hosts,
+            ),
             collective: Collective::Allreduce,
             elements: part_bytes.div_ceil(4) as u64,
             element_bytes: 4,

@@ -5,7 +5,7 @@ use serde::Deserialize;
 use super::constant::{
     Bytes, Constant, Count, Gigabits, Nanoseconds, NsPerByte, PerMicrosecond, PerSecond, Share,
 };
-use crate::fabric::{LinkCost, NetworkCost};
+use crate::fabric::{LinkCost, NetworkCost, Routing};
 
 /// A modelled system.
 #[derive(Clone, Debug, Deserialize)]
@@ -18,6 +18,9 @@ pub struct Preset {
     pub about: String,
     /// Hosts, switches and links.
     pub fabric: FabricShape,
+    /// Which of several ways packets take.
+    #[serde(default)]
+    pub routing: Routing,
     /// Cables between hosts and switches.
     pub access: Cable,
     /// Cables between switches.
@@ -178,6 +181,22 @@ pub struct Software {
     pub radix: Constant<Count>,
     /// Shortest vector for Rabenseifner's algorithm.
     pub long_min: Constant<Bytes>,
+    /// Whose switch points between algorithms.
+    #[serde(default)]
+    pub library: Library,
+}
+
+/// The MPI library whose switch points hosts follow among themselves.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Library {
+    /// None: `radix` and `long_min` decide, as in a library that was tuned for this machine.
+    #[default]
+    Tuned,
+    /// MPICH.
+    Mpich,
+    /// Open MPI up to 4.0, with its `tuned` component.
+    OpenMpi,
 }
 
 /// The time that the software of tree operations takes on a core.

@@ -10,6 +10,7 @@ use super::file::{
     Adapter, AggregationNodes, Cable, FabricShape, Memory, Noise, Packet, Preset, Software, Switch,
     TreeSoftware,
 };
+use crate::fabric::Routing;
 use crate::input::Refused;
 
 /// Gigabits a second.
@@ -41,6 +42,7 @@ const LEVELS_MAX: usize = 8;
 /// Compares every value with its bounds.
 pub(super) fn check(preset: &Preset) -> Result<(), Refused> {
     fabric(&preset.fabric)?;
+    routing(preset.routing, &preset.fabric)?;
     cable("access", &preset.access)?;
     cable("trunk", &preset.trunk)?;
     packet(&preset.packet)?;
@@ -51,6 +53,15 @@ pub(super) fn check(preset: &Preset) -> Result<(), Refused> {
     tree(&preset.tree)?;
     preset.aggregation.as_ref().map_or(Ok(()), aggregation)?;
     noise(&preset.noise)
+}
+
+/// Whether the fabric has the ways that the routing takes.
+fn routing(routing: Routing, shape: &FabricShape) -> Result<(), Refused> {
+    let has_groups = matches!(shape, FabricShape::Dragonfly { .. });
+    if routing == Routing::Valiant && !has_groups {
+        return Err(Refused::new("routing", "`valiant`", "`target` or `flow-hash`: no dragonfly"));
+    }
+    Ok(())
 }
 
 fn cable(table: &str, Cable { rate, propagation }: &Cable) -> Result<(), Refused> {

@@ -6,7 +6,7 @@ use tributary_topology::Fabric;
 use tributary_topology::readers::{self, Format};
 
 use super::{Layout, SystemError};
-use crate::fabric::{Dragonfly, FatTree, Graph, Torus, Vertex, Wiring};
+use crate::fabric::{Dragonfly, FatTree, Graph, Routing, Torus, Vertex, Wiring};
 use crate::preset::{FabricShape, Preset};
 
 /// The fabric of a preset with its routes, and the places of its aggregation nodes.
@@ -132,6 +132,9 @@ fn described(
     let fabric: Fabric = readers::read(Format::detect(text), text)
         .map_err(|fault| SystemError::Topology { path: path(), fault })?;
     let graph = Graph::new(&fabric).map_err(|fault| SystemError::Graph { path: path(), fault })?;
+    if preset.routing == Routing::Valiant {
+        return Err(SystemError::NoGroups { path: path() });
+    }
     let layout = preset.aggregation.as_ref().map(|_| Layout::described(&fabric, &graph));
     Ok((Wiring::Graph(graph), layout))
 }

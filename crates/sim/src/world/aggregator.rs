@@ -180,7 +180,7 @@ impl<D: Data> World<D> {
         {
             let frame = self.frames.share(frame);
             let cargo = Cargo::Copy { group: edge.group.0, node: 0, frame };
-            self.events.schedule(ready, Event::Hop(Packet { at, to: at, bytes, cargo }));
+            self.events.schedule(ready, Event::Hop(Packet { from: at, at, to: at, bytes, cargo }));
         }
         let aggregator = &mut self.aggregators[id.index()];
         let leaves_at = aggregator.engines.reply(&self.costs.node, ready, bytes);
@@ -190,7 +190,7 @@ impl<D: Data> World<D> {
                 (vertex, Cargo::ToNode { aggregator, port, frame })
             }
         };
-        self.events.schedule(leaves_at, Event::Emit(Packet { at, to, bytes, cargo }));
+        self.events.schedule(leaves_at, Event::Emit(Packet { from: at, at, to, bytes, cargo }));
     }
 
     /// A switch of a multicast tree forwards a result to its members and to the next switches, all at
@@ -214,7 +214,7 @@ impl<D: Data> World<D> {
     }
 
     fn send_copy(&mut self, copied: Packet, to: Vertex, cargo: Cargo) {
-        self.forward(Packet { to, cargo, ..copied }, self.events.now());
+        self.forward(Packet { from: copied.at, to, cargo, ..copied }, self.events.now());
     }
 }
 

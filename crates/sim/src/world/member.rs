@@ -172,7 +172,7 @@ impl<D: Data> World<D> {
             at_time = self.work(process, at_time, self.costs.tree.request.of(bytes) + inline);
             let frame = self.frames.add(transmit.header.message, piece);
             let cargo = Cargo::ToNode { aggregator, port, frame };
-            let packet = Packet { at: host, to: vertex, bytes, cargo };
+            let packet = Packet { from: host, at: host, to: vertex, bytes, cargo };
             self.events.schedule(at_time, Event::Post(packet));
         }
     }

@@ -10,6 +10,8 @@ use crate::fabric::Vertex;
 /// A packet. It travels inside its event, so what is handled next lies next in memory.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Packet {
+    /// Where it began.
+    pub(super) from: Vertex,
     /// Its vertex, or the end of the link that it is on.
     pub(super) at: Vertex,
     /// Its destination.

@@ -125,7 +125,7 @@ impl<D: Data> World<D> {
         at: Picos,
     ) {
         let cargo = Cargo::Message { transfer: id, kind };
-        let packet = Packet { at: from, to, bytes: 0, cargo };
+        let packet = Packet { from, at: from, to, bytes: 0, cargo };
         self.events.schedule(at, Event::Post(packet));
     }
 
@@ -138,7 +138,7 @@ impl<D: Data> World<D> {
         self.transfers.places[id.0 as usize].left_bytes = left_bytes;
         let kind = PacketKind::Data { is_last: left_bytes == 0 };
         let cargo = Cargo::Message { transfer: id, kind };
-        let packet = Packet { at: here, to: there, bytes, cargo };
+        let packet = Packet { from: here, at: here, to: there, bytes, cargo };
         self.events.schedule(at, Event::Post(packet));
     }
 

@@ -56,8 +56,13 @@ impl Routes {
 
     /// The link of switch `at` on a path to switch `target`, for a packet to vertex `key`.
     pub(super) fn port(&self, at: usize, target: usize, key: u32) -> u16 {
-        let set = &self.sets[self.choices[target * self.switches + at] as usize];
-        set[(key / self.strides[at]) as usize % set.len()]
+        let ports = self.ports(at, target);
+        ports[(key / self.strides[at]) as usize % ports.len()]
+    }
+
+    /// All links of switch `at` on shortest paths to switch `target`.
+    pub(super) fn ports(&self, at: usize, target: usize) -> &[u16] {
+        &self.sets[self.choices[target * self.switches + at] as usize]
     }
 }
 
