@@ -12,9 +12,6 @@ use tributary_sim::fabric::Vertex;
 use tributary_sim::measure::{HostRun, InterHost, TreeBenchmark, tuned};
 use tributary_sim::preset::{self, Preset};
 
-/// Length of the short operation that models the request for the stream lock.
-const LOCK_BYTES: usize = 4;
-
 /// Numbers of hosts.
 const HOSTS: [u32; 3] = [8, 32, 128];
 
@@ -31,8 +28,8 @@ enum Kind {
     Reduce,
 }
 
-/// The mean time of an allreduce streamed through the tree, in microseconds. It includes the request for
-/// the tree's stream lock: one message up to the root, and the grant down.
+/// The mean time of an allreduce streamed through the tree, in microseconds, from the request for the tree's
+/// stream lock on.
 pub(super) fn stream(
     preset: &Preset,
     hosts: u32,
@@ -53,18 +50,17 @@ fn stream_kind(
     let benchmark = TreeBenchmark {
         hosts: (0..hosts).map(Vertex).collect(),
         communicators: 1,
-        osos: WINDOW,
+        osos: 1,
         osos_per_job: None,
         multicast: false,
         seed: Some(effort.seed),
     };
-    let mut run = benchmark.set_up(preset)?;
-    let lock = run.allreduce(LOCK_BYTES, OPERATIONS)?.avg();
+    let mut run = benchmark.set_up_streams(preset, WINDOW)?;
     let streamed = match kind {
         Kind::Allreduce => run.allreduce(size_bytes, OPERATIONS)?,
         Kind::Reduce => run.reduce(size_bytes, OPERATIONS)?,
     };
-    Ok(lock + streamed.avg())
+    Ok(streamed.avg())
 }
 
 /// The mean time of a host algorithm.

@@ -8,6 +8,7 @@
 mod layout;
 mod plan;
 
+use tributary_protocol::StreamTerms;
 use tributary_protocol::node::{NodeConfig, StreamLimits};
 use tributary_topology::readers;
 
@@ -118,6 +119,7 @@ pub fn group_terms(preset: &Preset, multicast: bool) -> Result<Terms, SystemErro
         osos: nodes.osos.count().min(preset.tree.osos.count()) as u16,
         payload_max_bytes: nodes.payload_max.bytes() as u32,
         multicast,
+        stream: None,
     })
 }
 
@@ -130,7 +132,22 @@ impl<D: Data> System<D> {
         Ok(Self::planned(preset, SystemPlan::new(preset)?, seed, osos_per_job))
     }
 
-    /// The same, as planned before for this preset.
+    /// The same with nodes that can stream up to `terms`, in one tree.
+    ///
+    /// # Errors
+    /// [`SystemError`].
+    pub fn with_streams(
+        preset: &Preset,
+        seed: u64,
+        osos_per_job: Option<u32>,
+        terms: StreamTerms,
+    ) -> Result<Self, SystemError> {
+        let StreamTerms { chunk_bytes, window } = terms;
+        let limits = StreamLimits { trees: 1, window_max: window, chunk_bytes_max: chunk_bytes };
+        Ok(Self::made(preset, SystemPlan::new(preset)?, seed, osos_per_job, limits))
+    }
+
+    /// A system without streams, as planned before for this preset.
     #[must_use]
     pub fn planned(
         preset: &Preset,
@@ -138,11 +155,21 @@ impl<D: Data> System<D> {
         seed: u64,
         osos_per_job: Option<u32>,
     ) -> Self {
+        Self::made(preset, plan, seed, osos_per_job, StreamLimits::NONE)
+    }
+
+    fn made(
+        preset: &Preset,
+        plan: SystemPlan,
+        seed: u64,
+        osos_per_job: Option<u32>,
+        streams: StreamLimits,
+    ) -> Self {
         let compute_hosts = plan.compute_hosts();
         let SystemPlan { wiring, layout } = plan;
         let mut world = World::new(preset, wiring, seed);
         let site = match (&preset.aggregation, &layout) {
-            (Some(nodes), Some(layout)) => place(&mut world, nodes, layout, osos_per_job),
+            (Some(nodes), Some(layout)) => place(&mut world, nodes, layout, osos_per_job, streams),
             _ => None,
         };
         Self { world, preset: preset.name.clone(), compute_hosts, layout, site }
@@ -185,6 +212,7 @@ fn place<D: Data>(
     nodes: &AggregationNodes,
     layout: &Layout,
     osos_per_job: Option<u32>,
+    streams: StreamLimits,
 ) -> Option<Site> {
     let config = NodeConfig {
         radix_max: nodes.radix.count() as u16,
@@ -192,7 +220,7 @@ fn place<D: Data>(
         groups_max: GROUPS_MAX,
         payload_max_bytes: nodes.payload_max.bytes() as u32,
         join_timeout_ns: 1_000_000_000,
-        streams: StreamLimits::NONE,
+        streams,
     };
     let placed: Vec<AggregatorId> =
         layout.vertices().map(|vertex| world.add_aggregator(vertex, config)).collect();

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
 use tributary_algorithms::CollectiveKind;
+use tributary_protocol::StreamTerms;
 use tributary_protocol::endpoint::OperationSpec;
 use tributary_sim::engine::Picos;
 use tributary_sim::fabric::Vertex;
@@ -57,12 +58,17 @@ fn a_seed_determines_every_bit() {
 
 /// Asserts that every member has the wrapping sum of 32-bit integers.
 fn assert_sums(hosts: u32, elements: usize, multicast: bool) {
-    let mut system = System::<RealPayload>::new(&edr(), 11, None).unwrap();
+    let system = System::<RealPayload>::new(&edr(), 11, None).unwrap();
+    let terms = Terms { osos: 3, payload_max_bytes: 256, multicast, stream: None };
+    assert_sums_in(system, terms, hosts, elements);
+}
+
+/// The same in a system with a group of these terms; as a stream if they have streams.
+fn assert_sums_in(mut system: System<RealPayload>, terms: Terms, hosts: u32, elements: usize) {
     let processes: Vec<_> = spread_hosts(hosts, 128)
         .into_iter()
         .map(|host| (system.world.add_process(host), host))
         .collect();
-    let terms = Terms { osos: 3, payload_max_bytes: 256, multicast };
     let members = system.form(&processes, terms).unwrap();
     let value = |member: usize, element: usize| {
         (member as u32 + 1).wrapping_mul(2_654_435_761).wrapping_add(element as u32 * 97)
@@ -82,7 +88,10 @@ fn assert_sums(hosts: u32, elements: usize, multicast: bool) {
     let begin = system.world.now();
     for &member in &members {
         let at = system.world.skewed(begin);
-        system.world.start(member, at, spec);
+        match terms.stream {
+            Some(_) => system.world.start_stream(member, at, spec),
+            None => system.world.start(member, at, spec),
+        }
     }
     system.world.run().unwrap();
     assert_eq!(system.world.take_finished().len(), members.len());
@@ -100,7 +109,7 @@ fn assert_sums(hosts: u32, elements: usize, multicast: bool) {
         );
     }
     // Every result arrives twice, once by each path, even with a single member at the root.
-    if multicast {
+    if terms.multicast {
         let segments = (elements * 4).div_ceil(256) as u64;
         assert_eq!(system.world.repeats(), segments * members.len() as u64);
     }
@@ -113,6 +122,32 @@ fn results_are_those_of_a_local_computation_on_odd_shapes() {
     }
     assert_sums(127, 700, true);
     assert_sums(40, 257, false);
+}
+
+#[test]
+fn streamed_results_are_those_of_a_local_computation() {
+    for (hosts, elements) in [(1, 1000), (2, 63), (40, 4097), (127, 700)] {
+        let stream = StreamTerms { chunk_bytes: 256, window: 5 };
+        let system = System::with_streams(&edr(), 11, None, stream).unwrap();
+        let terms =
+            Terms { osos: 1, payload_max_bytes: 64, multicast: false, stream: Some(stream) };
+        assert_sums_in(system, terms, hosts, elements);
+    }
+}
+
+/// The lock of a tree is exclusive: two groups stream one after the other, where two groups that send
+/// segments share the links.
+#[test]
+fn groups_of_one_tree_stream_one_after_the_other() {
+    let bytes = 1 << 18;
+    let us = |communicators| {
+        let quiet = TreeBenchmark { communicators, seed: None, osos: 1, ..benchmark(8) };
+        let mut run = quiet.set_up_streams(&edr(), 64).unwrap();
+        run.allreduce(bytes, 1).unwrap().summary().processes
+    };
+    let (alone, both) = (us(1), us(2));
+    assert!(both.min < 1.05 * alone.max, "the first has the tree to itself: {both:?}");
+    assert!(both.max > 1.9 * alone.min, "the second waits for it: {both:?}, alone {alone:?}");
 }
 
 fn quiet_us(preset: &Preset, bytes: usize) -> f64 {

@@ -31,6 +31,29 @@ pub(super) fn sum_towards(
     bytes: usize,
     whose: impl Fn(MemberId) -> (Target, bool),
 ) -> Result<Vec<Finished>, RunError> {
+    sum_by(World::start, world, starts, bytes, whose)
+}
+
+/// The same with a vector that goes as a stream, in a group that may.
+///
+/// # Errors
+/// As [`sum_in_tree`].
+pub(super) fn stream_towards(
+    world: &mut World<NoPayload>,
+    starts: impl IntoIterator<Item = (MemberId, Picos)>,
+    bytes: usize,
+    whose: impl Fn(MemberId) -> (Target, bool),
+) -> Result<Vec<Finished>, RunError> {
+    sum_by(World::start_stream, world, starts, bytes, whose)
+}
+
+fn sum_by(
+    start: impl Fn(&mut World<NoPayload>, MemberId, Picos, OperationSpec),
+    world: &mut World<NoPayload>,
+    starts: impl IntoIterator<Item = (MemberId, Picos)>,
+    bytes: usize,
+    whose: impl Fn(MemberId) -> (Target, bool),
+) -> Result<Vec<Finished>, RunError> {
     let mut members = 0;
     for (member, at) in starts {
         let (target, receives) = whose(member);
@@ -42,7 +65,7 @@ pub(super) fn sum_towards(
             contributes: true,
             receives,
         };
-        world.start(member, at, spec);
+        start(world, member, at, spec);
         members += 1;
     }
     world.run()?;

@@ -1,10 +1,11 @@
 //! Benchmarks of collectives in the tree.
 
+use tributary_protocol::StreamTerms;
 use tributary_wire::EndpointId;
 use tributary_wire::frame::Target;
 
 use super::Samples;
-use super::operation::{sum_in_tree, sum_towards};
+use super::operation::{stream_towards, sum_towards};
 use crate::engine::Picos;
 use crate::fabric::Vertex;
 use crate::preset::Preset;
@@ -45,6 +46,8 @@ pub struct TreeRun {
     system: System<NoPayload>,
     groups: Vec<Vec<MemberId>>,
     payload_max_bytes: usize,
+    /// Whether vectors go as streams.
+    is_stream: bool,
 }
 
 /// `count` of a fabric's `hosts` hosts, as far apart as they can be.
@@ -61,7 +64,16 @@ impl TreeBenchmark {
     /// # Errors
     /// [`SystemError`]; see [`is_refusal`] for the refusal of a grant.
     pub fn set_up(&self, preset: &Preset) -> Result<TreeRun, SystemError> {
-        self.prepare(preset)?.form(self.communicators)
+        self.prepare(preset, None)?.form(self.communicators)
+    }
+
+    /// The same for vectors that go as streams, with up to `window` chunks of the preset's longest segment in
+    /// flight.
+    ///
+    /// # Errors
+    /// As [`TreeBenchmark::set_up`].
+    pub fn set_up_streams(&self, preset: &Preset, window: u16) -> Result<TreeRun, SystemError> {
+        self.prepare(preset, Some(window))?.form(self.communicators)
     }
 
     /// The same in a job whose world communicator has a group as well, as in a library that sets up a
@@ -70,21 +82,27 @@ impl TreeBenchmark {
     /// # Errors
     /// As [`TreeBenchmark::set_up`].
     pub fn set_up_beside_world(&self, preset: &Preset) -> Result<TreeRun, SystemError> {
-        let mut run = self.prepare(preset)?.form(self.communicators + 1)?;
+        let mut run = self.prepare(preset, None)?.form(self.communicators + 1)?;
         run.groups.remove(0);
         Ok(run)
     }
 
-    fn prepare(&self, preset: &Preset) -> Result<Prepared<'_>, SystemError> {
+    fn prepare(&self, preset: &Preset, window: Option<u16>) -> Result<Prepared<'_>, SystemError> {
         let Some(nodes) = &preset.aggregation else {
             return Err(SystemError::NoAggregation(preset.name.clone()));
         };
         let payload_max_bytes = nodes.payload_max.bytes();
-        let mut system = System::new(preset, self.seed.unwrap_or(0), self.osos_per_job)?;
+        let stream =
+            window.map(|window| StreamTerms { chunk_bytes: payload_max_bytes as u32, window });
+        let seed = self.seed.unwrap_or(0);
+        let mut system = match stream {
+            Some(terms) => System::with_streams(preset, seed, self.osos_per_job, terms)?,
+            None => System::new(preset, seed, self.osos_per_job)?,
+        };
         if self.seed.is_none() {
             system.world.disable_noise();
         }
-        Ok(Prepared { benchmark: self, system, payload_max_bytes })
+        Ok(Prepared { benchmark: self, system, payload_max_bytes, stream })
     }
 }
 
@@ -93,15 +111,17 @@ struct Prepared<'a> {
     benchmark: &'a TreeBenchmark,
     system: System<NoPayload>,
     payload_max_bytes: usize,
+    stream: Option<StreamTerms>,
 }
 
 impl Prepared<'_> {
     fn form(self, groups: u32) -> Result<TreeRun, SystemError> {
-        let Self { benchmark, mut system, payload_max_bytes } = self;
+        let Self { benchmark, mut system, payload_max_bytes, stream } = self;
         let terms = Terms {
             osos: benchmark.osos,
             payload_max_bytes: payload_max_bytes as u32,
             multicast: benchmark.multicast,
+            stream,
         };
         let form_one = |_| {
             let add = |&host| (system.world.add_process(host), host);
@@ -109,7 +129,7 @@ impl Prepared<'_> {
             system.form(&processes, terms)
         };
         let groups = (0..groups).map(form_one).collect::<Result<_, _>>()?;
-        Ok(TreeRun { system, groups, payload_max_bytes })
+        Ok(TreeRun { system, groups, payload_max_bytes, is_stream: stream.is_some() })
     }
 }
 
@@ -170,11 +190,14 @@ impl TreeRun {
             self.groups.iter().flatten().map(|&member| (member, world.skewed(begin))).collect();
         let firsts: Vec<MemberId> = self.groups.iter().map(|group| group[0]).collect();
         let is_first = |member| firsts.binary_search(&member).is_ok();
-        let finished = match goal {
-            Goal::Everyone => sum_in_tree(world, starts, bytes)?,
-            Goal::First => sum_towards(world, starts, bytes, |member| {
-                (Target::Member(EndpointId(0)), is_first(member))
-            })?,
+        let whose = |member| match goal {
+            Goal::Everyone => (Target::All, true),
+            Goal::First => (Target::Member(EndpointId(0)), is_first(member)),
+        };
+        let finished = if self.is_stream {
+            stream_towards(world, starts, bytes, whose)?
+        } else {
+            sum_towards(world, starts, bytes, whose)?
         };
         for done in finished {
             if goal == Goal::First && !is_first(done.member) {

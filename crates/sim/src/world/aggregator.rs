@@ -101,7 +101,7 @@ impl<D: Data> World<D> {
         frame: Frame<D::Piece>,
     ) {
         let (is_request, is_result) = match frame.message {
-            Message::Request(_) => (true, false),
+            Message::Request(_) | Message::Chunk(_) => (true, false),
             Message::Result(_) => (false, true),
             _ => (false, false),
         };

@@ -2,10 +2,13 @@
 
 use std::collections::BTreeMap;
 
+use tributary_protocol::StreamTerms;
 use tributary_protocol::endpoint::EndpointConfig;
-use tributary_protocol::node::{ChildConfig, GroupConfig, InstallError, ParentConfig, PortId};
+use tributary_protocol::node::{
+    ChildConfig, GroupConfig, InstallError, ParentConfig, PortId, StreamConfig,
+};
 use tributary_wire::frame::Edge;
-use tributary_wire::{Capability, ChildIndex, EndpointId, Epoch, GroupId};
+use tributary_wire::{Capability, ChildIndex, EndpointId, Epoch, GroupId, TreeId};
 
 use super::aggregator::Peer;
 use super::ids::{AggregatorId, MemberId, ProcessId};
@@ -14,6 +17,9 @@ use crate::fabric::Vertex;
 
 /// Operations that a member may have in progress: more than any scenario starts at once.
 pub(super) const OPERATIONS_MAX: usize = 4;
+
+/// The only tree of a system without a manager.
+const TREE: TreeId = TreeId(0);
 
 /// Why a group could not be set up.
 #[derive(Debug, thiserror::Error)]
@@ -44,6 +50,8 @@ pub struct Terms {
     pub payload_max_bytes: u32,
     /// Whether results also go out by the fabric's multicast.
     pub multicast: bool,
+    /// What the group may stream; none if nothing.
+    pub stream: Option<StreamTerms>,
 }
 
 /// The plan of a group, made without a manager.
@@ -167,7 +175,7 @@ impl<D: Data> World<D> {
                 payload_max_bytes: terms.payload_max_bytes,
                 children: children.collect(),
                 parent: None,
-                stream: None,
+                stream: terms.stream.map(|terms| StreamConfig { tree: TREE, terms }),
             };
             let upward = part.parent.map(|(parent, child)| Upward {
                 parent: plan.nodes[parent].aggregator,
@@ -190,7 +198,7 @@ impl<D: Data> World<D> {
                     osos: terms.osos,
                     payload_max_bytes: terms.payload_max_bytes,
                     operations_max: OPERATIONS_MAX,
-                    stream: None,
+                    stream: terms.stream,
                 };
                 members.push((endpoint, self.join(process, part.aggregator, config)));
             }
@@ -208,7 +216,8 @@ impl<D: Data> World<D> {
         mut config: GroupConfig,
         upward: Option<Upward>,
     ) -> Result<(), SetupError> {
-        let group = config.group.0 as usize;
+        let id = config.group;
+        let group = id.0 as usize;
         if let Some(Upward { parent, child, capability }) = upward {
             let edge = Edge { group: config.group, epoch: config.epoch, child, capability };
             let node = &self.aggregators[aggregator.index()];
@@ -229,6 +238,9 @@ impl<D: Data> World<D> {
             .install(now, config)
             .map_err(|fault| SetupError::Node { node: aggregator.0, fault })?;
         D::allocate(&mut machine.arenas, arena);
+        if let Some(arena) = machine.node.stream_arena(id) {
+            D::allocate(&mut machine.arenas, arena);
+        }
         let vertex = machine.vertex;
         self.groups[group].add(aggregator, vertex);
         self.drain_node(self.events.now(), aggregator);

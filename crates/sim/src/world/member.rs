@@ -26,6 +26,8 @@ pub(super) struct Member<D: Data> {
     vertex: Vertex,
     port: PortId,
     spec: OperationSpec,
+    /// Whether the operation's vector goes as a stream.
+    is_stream: bool,
     began_at: Picos,
     pub(super) vector: D::Vector,
 }
@@ -61,6 +63,7 @@ impl<D: Data> World<D> {
             vertex: self.aggregators[aggregator.index()].vertex,
             port,
             spec: OperationSpec::BARRIER,
+            is_stream: false,
             began_at: Picos::ZERO,
             vector: D::Vector::default(),
         });
@@ -76,8 +79,18 @@ impl<D: Data> World<D> {
 
     /// Starts an operation of a member at `at`.
     pub fn start(&mut self, member: MemberId, at: Picos, spec: OperationSpec) {
-        self.members[member.index()].spec = spec;
-        self.events.schedule(at, Event::Begin(member));
+        self.start_as(member, at, spec, false);
+    }
+
+    /// Starts an operation of a member at `at` whose vector goes as a stream, all of which is ready then.
+    pub fn start_stream(&mut self, member: MemberId, at: Picos, spec: OperationSpec) {
+        self.start_as(member, at, spec, true);
+    }
+
+    fn start_as(&mut self, id: MemberId, at: Picos, spec: OperationSpec, is_stream: bool) {
+        let member = &mut self.members[id.index()];
+        (member.spec, member.is_stream) = (spec, is_stream);
+        self.events.schedule(at, Event::Begin(id));
     }
 
     /// The vector of a member: its contribution, then the result.
@@ -96,7 +109,12 @@ impl<D: Data> World<D> {
         let member = &mut self.members[id.index()];
         member.began_at = now;
         let (process, spec) = (member.process, member.spec);
-        if let Err(fault) = member.endpoint.start(spec) {
+        let started = if member.is_stream {
+            member.endpoint.start_stream(spec, usize::MAX)
+        } else {
+            member.endpoint.start(spec)
+        };
+        if let Err(fault) = started {
             self.fault = Some(RunError::Start { member: id.0, fault });
             return;
         }

@@ -19,7 +19,7 @@ pub trait Data {
     /// A member's vector.
     type Vector: Default;
 
-    /// Reserves memory for a group on a node.
+    /// Reserves memory on a node: of a group, or of a tree's streams, which has it once.
     fn allocate(arenas: &mut Self::Arenas, arena: Arena);
 
     /// The payload at `place`.
@@ -166,7 +166,16 @@ impl Data for RealPayload {
             accumulators: vec![0; slots * accumulator_bytes_max(payload_max_bytes)],
             parked: vec![0; slots * children * payload_max_bytes],
         };
-        arenas.0.insert(arena.id, memory);
+        match arena.id {
+            // A number may come again with another group's terms.
+            ArenaId::Group(_) => {
+                arenas.0.insert(arena.id, memory);
+            }
+            // All groups of a tree use it in turn.
+            ArenaId::Stream(_) => {
+                arenas.0.entry(arena.id).or_insert(memory);
+            }
+        }
     }
 
     fn read(arenas: &Arenas, place: Place, bytes: usize) -> Rc<[u8]> {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use tributary_protocol::Time;
 use tributary_protocol::endpoint::EndpointConfig;
 use tributary_protocol::manager::{Caller, Manager, ManagerConfig};
-use tributary_protocol::node::{ChildConfig, GroupConfig, NodeConfig};
+use tributary_protocol::node::{ChildConfig, GroupConfig, NodeConfig, StreamConfig};
 use tributary_topology::Fabric;
 use tributary_wire::control::{
     GroupGrant, GroupInstall, GroupRequest, JobAdmission, JobRequest, NodeAddress, NodeEvent,
@@ -53,7 +53,7 @@ impl Site {
                 radix: config.radix_max,
                 osos: config.osos_max,
                 payload_max_bytes: config.payload_max_bytes,
-                stream: None,
+                stream: config.streams.capacity(),
             };
             let id = manager.register_node(registration).expect("a simulated node is in order");
             aggregators.insert(id, *aggregator);
@@ -85,7 +85,7 @@ impl<D: Data> World<D> {
             hosts: members.iter().map(|(_, host)| host.clone()).collect(),
             osos: terms.osos,
             payload_max_bytes: terms.payload_max_bytes,
-            stream: None,
+            stream: terms.stream,
             external_receiver: false,
         };
         site.manager.request_group(Time(0), site.job.job, &request)?;
@@ -154,7 +154,7 @@ impl<D: Data> World<D> {
             payload_max_bytes: install.payload_max_bytes,
             children: children.collect(),
             parent: None,
-            stream: None,
+            stream: install.stream.map(|of| StreamConfig { tree: of.tree, terms: of.terms }),
         };
         let upward = install.parent.map(|parent| Upward {
             parent: site.by_address[&parent.address.tcp],
@@ -172,17 +172,7 @@ impl<D: Data> World<D> {
         process: ProcessId,
     ) -> MemberId {
         let place = &grant.endpoints[index];
-        let config = EndpointConfig {
-            group: grant.group,
-            epoch: grant.epoch,
-            child: place.child,
-            capability: place.capability,
-            endpoint: place.endpoint,
-            osos: grant.osos,
-            payload_max_bytes: grant.payload_max_bytes,
-            operations_max: super::group::OPERATIONS_MAX,
-            stream: None,
-        };
+        let config = EndpointConfig::of_grant(grant, place, super::group::OPERATIONS_MAX);
         self.join(process, site.by_address[&place.address.tcp], config)
     }
 }
