@@ -209,6 +209,9 @@ fn mistakes_are_named() {
         format!("[{table}]\n{key} = {value}\n")
     };
     let cases = [
+        ("routing = \"valiant\"\n".to_owned(), "`routing` is `valiant`;"),
+        ("routing = \"hashed\"\n".to_owned(), "`routing`: unknown variant `hashed`,"),
+        ("[software]\nlibrary = \"mine\"\n".to_owned(), "`software.library`: unknown variant"),
         (shape("fat-tree", "down = [16, 8]\nup = [1]"), "`fabric.up` is [1];"),
         (shape("fat-tree", "down = [16]\nup = [2]"), "`fabric.up` is [2];"),
         (shape("fat-tree", "down = [16, 0]\nup = [1, 4]"), "`fabric.down` is [16, 0];"),

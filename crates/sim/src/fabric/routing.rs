@@ -39,6 +39,6 @@ impl Flow {
         }
         word ^= word >> 31;
         // Multiply-shift; the bias is below bound / 2^32.
-        ((word >> 32) * u64::from(bound) >> 32) as u32
+        (((word >> 32) * u64::from(bound)) >> 32) as u32
     }
 }
