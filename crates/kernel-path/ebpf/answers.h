@@ -137,7 +137,7 @@ NOINLINE int write_result(struct packet *packet, struct workspace *work, struct 
 	u32 payload_bytes = work->payload_bytes;
 
 	child &= CHILDREN_MAX - 1;
-	work->out.frame.attempt = slot->lanes[child].attempt;
+	work->out.frame.attempt = mark_attempt(slot->lanes[child].mark);
 	address(work, &place->edges[child], child);
 	if (store_bytes(packet, 0, FIRST_BYTE(&work->out), HEAD_BYTES) < 0)
 		return 0;

@@ -14,7 +14,9 @@ enum operator_code {
 	OPERATOR_PRODUCT,
 	OPERATOR_MIN,
 	OPERATOR_MAX,
-	OPERATOR_BIT_AND = 7,
+	OPERATOR_MINLOC,
+	OPERATOR_MAXLOC,
+	OPERATOR_BIT_AND,
 	OPERATOR_BIT_OR,
 	OPERATOR_BIT_XOR,
 	OPERATOR_LOGICAL_AND,
@@ -32,9 +34,24 @@ enum datatype {
 	DATATYPE_U16,
 	DATATYPE_U32,
 	DATATYPE_U64,
-	DATATYPE_F32 = 11,
+	DATATYPE_F16,
+	DATATYPE_BF16,
+	DATATYPE_F32,
 	DATATYPE_F64,
+	DATATYPE_I16_INDEX,
+	DATATYPE_I32_INDEX,
+	DATATYPE_I64_INDEX,
+	DATATYPE_F32_INDEX,
+	DATATYPE_F64_INDEX,
+	DATATYPE_F32_COMPLEX,
+	DATATYPE_F64_COMPLEX,
+	DATATYPE_F32_FLOAT_INDEX,
+	DATATYPE_F64_FLOAT_INDEX,
 };
+
+/* Sums of floats up to which a segment is folded here. The process does more in less time than waking it costs;
+ * docs/decisions/0041-hand-off.md has the measurements. */
+#define FLOAT_SUMS_MAX 448
 
 #if defined(__aarch64__) || defined(TARGET_aarch64)
 #define DEFAULT_NAN_SIGN 0ull
@@ -176,12 +193,12 @@ INLINE int float_is_less(struct format format, u64 left, u64 right)
 	return left_is_negative ? left > right : left < right;
 }
 
-NOINLINE u64 binary32_sum(u64 left, u64 right)
+GLOBAL u64 binary32_sum(u64 left, u64 right)
 {
 	return float_sum(BINARY32, left, right);
 }
 
-NOINLINE u64 binary64_sum(u64 left, u64 right)
+GLOBAL u64 binary64_sum(u64 left, u64 right)
 {
 	return float_sum(BINARY64, left, right);
 }
@@ -253,7 +270,7 @@ INLINE u64 float_word(u32 operator_code, u32 bits, u64 left, u64 right)
 }
 
 /* Combines the elements in two words of eight bytes. */
-NOINLINE u64 combined_word(u32 operator_code, u32 datatype, u64 left, u64 right)
+GLOBAL u64 combined_word(u32 operator_code, u32 datatype, u64 left, u64 right)
 {
 	switch (operator_code) {
 	case OPERATOR_BIT_AND:
@@ -287,17 +304,79 @@ NOINLINE u64 combined_word(u32 operator_code, u32 datatype, u64 left, u64 right)
 	}
 }
 
-/* Size of an element that the program can combine; 0 if it leaves it to the process. */
-INLINE u32 element_bytes(u32 operator_code, u32 datatype)
+INLINE int is_integer(u32 datatype)
 {
-	int is_float = datatype == DATATYPE_F32 || datatype == DATATYPE_F64;
-	int is_integer = datatype >= DATATYPE_I8 && datatype <= DATATYPE_U64;
+	return datatype >= DATATYPE_I8 && datatype <= DATATYPE_U64;
+}
 
-	if (is_float && (operator_code == OPERATOR_SUM || operator_code == OPERATOR_MIN ||
-			 operator_code == OPERATOR_MAX))
-		return datatype == DATATYPE_F32 ? 4 : 8;
-	if (is_integer && ((operator_code >= OPERATOR_SUM && operator_code <= OPERATOR_MAX) ||
-			   (operator_code >= OPERATOR_BIT_AND && operator_code <= OPERATOR_LOGICAL_XOR)))
+INLINE int is_complex(u32 datatype)
+{
+	return datatype == DATATYPE_F32_COMPLEX || datatype == DATATYPE_F64_COMPLEX;
+}
+
+/* Whether elements are of a value and an index. */
+INLINE int is_pair(u32 datatype)
+{
+	return datatype >= DATATYPE_I16_INDEX && datatype <= DATATYPE_F64_FLOAT_INDEX &&
+	       !is_complex(datatype);
+}
+
+/* Whether an operator combines such elements. */
+INLINE int is_defined(u32 operator_code, u32 datatype)
+{
+	if (datatype < DATATYPE_I8 || datatype > DATATYPE_F64_FLOAT_INDEX)
+		return 0;
+	switch (operator_code) {
+	case OPERATOR_SUM:
+	case OPERATOR_PRODUCT:
+		return !is_pair(datatype);
+	case OPERATOR_MIN:
+	case OPERATOR_MAX:
+		return !is_pair(datatype) && !is_complex(datatype);
+	case OPERATOR_MINLOC:
+	case OPERATOR_MAXLOC:
+		return is_pair(datatype);
+	default:
+		return operator_code >= OPERATOR_BIT_AND && operator_code <= OPERATOR_LOGICAL_XOR &&
+		       is_integer(datatype);
+	}
+}
+
+/* Size of an element of a defined datatype. */
+INLINE u32 element_bytes(u32 datatype)
+{
+	if (is_integer(datatype))
 		return 1u << ((datatype - DATATYPE_I8) & 3);
-	return 0;
+	switch (datatype) {
+	case DATATYPE_F16:
+	case DATATYPE_BF16:
+		return 2;
+	case DATATYPE_F32:
+		return 4;
+	case DATATYPE_I64_INDEX:
+	case DATATYPE_F64_INDEX:
+	case DATATYPE_F64_COMPLEX:
+	case DATATYPE_F64_FLOAT_INDEX:
+		return 16;
+	default:
+		return 8;
+	}
+}
+
+/* Whether contributions of so many elements, of so many children, are folded here; else by the process. */
+INLINE int is_folded_here(u32 operator_code, u32 datatype, u32 elements, u32 children)
+{
+	if (operator_code == OPERATOR_BARRIER || is_integer(datatype))
+		return 1;
+	if (datatype != DATATYPE_F32 && datatype != DATATYPE_F64)
+		return 0;
+	switch (operator_code) {
+	case OPERATOR_SUM:
+		return elements * (children - 1) <= FLOAT_SUMS_MAX;
+	case OPERATOR_MIN:
+	case OPERATOR_MAX:
+		return 1;
+	default:
+		return 0;
+	}
 }

@@ -15,6 +15,8 @@ typedef long long s64;
 #define INLINE static inline __attribute__((always_inline))
 #define UNUSED __attribute__((unused))
 #define NOINLINE static __attribute__((noinline))
+/* Verified once for all arguments, not anew with each call's. */
+#define GLOBAL __attribute__((noinline))
 
 /* What becomes of a packet (linux/bpf.h, `enum tcx_action_base`). What is passed goes to the next program at
  * the interface, which may be another node's, and then to the host. */
@@ -23,6 +25,9 @@ enum verdict { VERDICT_PASS = -1, VERDICT_DROP = 2 };
 #ifdef USER_SPACE
 
 struct packet;
+
+/* Called before each access to what others may change: there a test lets others run. */
+void step(void);
 
 enum map { MAP_DIRECTORY, MAP_PLACES, MAP_SLOTS, MAP_COUNTERS, MAP_WORKSPACES };
 
@@ -40,6 +45,7 @@ u32 interface_of(struct packet *packet);
 
 #else
 
+#define step() ((void)0)
 #define SECTION(name) __attribute__((section(name), used))
 
 /* A packet as programs see it: the start of the kernel's `struct __sk_buff`. */
@@ -89,5 +95,13 @@ static long (*const helper_loop)(u32, void *, void *, u64) = (void *)181;
 
 INLINE u64 compare_and_swap(u64 *target, u64 expected, u64 next)
 {
+	step();
 	return __sync_val_compare_and_swap(target, expected, next);
+}
+
+/* Reads what others change. */
+INLINE u64 read_shared(const u64 *source)
+{
+	step();
+	return *(const volatile u64 *)source;
 }

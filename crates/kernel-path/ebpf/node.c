@@ -41,21 +41,19 @@ INLINE int is_of_child(const struct packet_head *in, const struct edge *edge)
 /* Whether the program takes such a segment. What is wrong with any other, the process says. */
 INLINE int is_taken(const struct frame *frame, const struct place *place)
 {
-	u32 size_bytes;
-
 	if (frame->reason || frame->target_kind != TARGET_ALL || frame->target_member ||
 	    frame->behind || frame->payload_bytes > place->payload_max_bytes)
 		return 0;
 	if (frame->operator_code == OPERATOR_BARRIER)
 		return frame->datatype == DATATYPE_U8 && !frame->elements && !frame->follows &&
 		       !frame->payload_bytes;
-	size_bytes = element_bytes(frame->operator_code, frame->datatype);
-	return size_bytes && frame->follows == 1 && frame->elements &&
-	       frame->elements <= PAYLOAD_BYTES_MAX &&
-	       frame->payload_bytes == frame->elements * size_bytes;
+	return is_defined(frame->operator_code, frame->datatype) && frame->follows == 1 &&
+	       frame->elements && frame->elements <= PAYLOAD_BYTES_MAX &&
+	       frame->payload_bytes == frame->elements * element_bytes(frame->datatype);
 }
 
-/* Fills a lane that was claimed, and hands the result out if it was the last. */
+/* Fills a lane that was claimed. If it was the last, hands the result out, or leaves the packet to the process: it
+ * tells that everything is gathered. */
 INLINE int contribute(struct packet *packet, struct workspace *work, struct place *place,
 		      struct slot *slot, struct counters *counters)
 {
@@ -64,26 +62,32 @@ INLINE int contribute(struct packet *packet, struct workspace *work, struct plac
 	struct lane *lane = &slot->lanes[child];
 	u64 word;
 	u32 nacks;
+	int is_last;
 
-	lane->is_filled = 0;
+	lane->mark = 0;
 	if (!read_payload(packet, lane->payload, work->payload_bytes))
 		return VERDICT_PASS;
 	__builtin_memcpy(lane->hardware, work->in.envelope.hardware_target, 12);
 	lane->interface = work->interface;
-	lane->attempt = work->in.frame.attempt;
-	lane->sequence = sequence;
-	lane->is_filled = 1;
+	lane->mark = new_mark(sequence, work->in.frame.attempt);
 	word = count_filled(slot, sequence);
 	if (!word) {
 		COUNT(counters, passed, 1);
 		return VERDICT_PASS;
 	}
 	COUNT(counters, taken, 1);
+	is_last = word_filled(word) == place->children;
+	if (is_last && !is_folded_here(slot->segment.operator_code, slot->segment.datatype,
+				       slot->segment.elements, place->children)) {
+		end_gathering(slot, word, PHASE_GATHERED);
+		COUNT(counters, gathered, 1);
+		return VERDICT_PASS;
+	}
 	begin_answer(work);
 	nacks = send_nacks(packet, work, place, child);
 	if (nacks)
 		COUNT(counters, nacks, nacks);
-	if (word_filled(word) != place->children)
+	if (!is_last)
 		return VERDICT_DROP;
 	complete(place, slot, word, work->payload_bytes);
 	COUNT(counters, completed, 1);
@@ -97,14 +101,11 @@ INLINE int answer_repeat(struct packet *packet, struct workspace *work, struct p
 			 struct slot *slot, int is_answered)
 {
 	u32 child = work->in.frame.child & (CHILDREN_MAX - 1);
-	struct lane *lane = &slot->lanes[child];
 
-	if (work->in.frame.attempt > lane->attempt)
-		lane->attempt = work->in.frame.attempt;
+	note_attempt(&slot->lanes[child], work->in.frame.sequence, work->in.frame.attempt);
 	begin_answer(work);
 	if (is_answered) {
-		u32 result_bytes = slot->segment.elements *
-				   element_bytes(slot->segment.operator_code, slot->segment.datatype);
+		u32 result_bytes = slot->segment.elements * element_bytes(slot->segment.datatype);
 
 		if (result_bytes != work->payload_bytes) {
 			if (result_bytes > PAYLOAD_BYTES_MAX ||

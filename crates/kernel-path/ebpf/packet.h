@@ -53,14 +53,22 @@ INLINE u64 pseudo_header_sum(const struct envelope *envelope)
 	       SWAPPED_16(UDP);
 }
 
+/* Kernels before 6.13 sum no more at once. */
+enum { SUMMED_BYTES_MAX = 512 };
+
 /* The sum over a payload with zeros up to the next multiple of four. */
 INLINE u32 payload_sum(const u64 *payload, u32 payload_bytes)
 {
 	u32 padded_bytes = (payload_bytes + 3) & ~3u;
+	u32 sum, rest;
 
-	if (!padded_bytes || padded_bytes > PAYLOAD_BYTES_MAX)
+	if (padded_bytes <= SUMMED_BYTES_MAX)
+		return sum_of(payload, padded_bytes, 0);
+	sum = sum_of(payload, SUMMED_BYTES_MAX, 0);
+	rest = padded_bytes - SUMMED_BYTES_MAX;
+	if (rest > PAYLOAD_BYTES_MAX - SUMMED_BYTES_MAX)
 		return 0;
-	return sum_of(payload, padded_bytes, 0);
+	return sum_of(payload + SUMMED_BYTES_MAX / 8, rest, sum);
 }
 
 /* The sum over a datagram: its ports, its length, its checksum, the frame and the payload. */

@@ -141,6 +141,7 @@ INLINE enum outcome claim(struct place *place, struct slot *slot, const struct f
 	case PHASE_GATHERING:
 		break;
 	default:
+		/* What was gathered, too: the packet that told the process of it may be lost. */
 		return OUTCOME_OF_PROCESS;
 	}
 	if (word_has_claim(word, child))
@@ -182,6 +183,12 @@ static long fold_lane(u32 child, void *context)
 	return 0;
 }
 
+/* Ends the gathering of a slot whose lanes are all filled: nobody else changes its word then. */
+INLINE void end_gathering(struct slot *slot, u64 word, enum phase next)
+{
+	compare_and_swap(&slot->word, word, (word & ~7ull) | next);
+}
+
 /* Makes the result of a slot whose lanes are all filled, in child order, and keeps it for repeats. */
 INLINE void complete(struct place *place, struct slot *slot, u64 word, u32 payload_bytes)
 {
@@ -192,7 +199,6 @@ INLINE void complete(struct place *place, struct slot *slot, u64 word, u32 paylo
 	};
 
 	repeat(CHILDREN_MAX, fold_lane, &fold);
-	/* Nobody else changes the word of a slot whose lanes are all filled. */
-	compare_and_swap(&slot->word, word, (word & ~7ull) | PHASE_DONE);
+	end_gathering(slot, word, PHASE_DONE);
 	advance_floor(place);
 }

@@ -17,7 +17,7 @@
 
 enum {
 	CHILDREN_MAX = 16,
-	PAYLOAD_BYTES_MAX = 256,
+	PAYLOAD_BYTES_MAX = 1024,
 	PAYLOAD_WORDS = PAYLOAD_BYTES_MAX / 8,
 	PLACES = 64,
 	/* Each place has a run of slots of its own. */
@@ -38,6 +38,8 @@ enum phase {
 	PHASE_OF_PROCESS,
 	/* The process has handed down its result. */
 	PHASE_DONE_BY_PROCESS,
+	/* The program has gathered all contributions, and the process is to fold them. */
+	PHASE_GATHERED,
 };
 
 #define WORD_CLAIMED_SHIFT 8
@@ -89,15 +91,12 @@ struct segment {
 /* One child's contribution, and where its answer goes. */
 struct lane {
 	u64 payload[PAYLOAD_WORDS];
-	/* The sequence that it belongs to, once it is filled. */
-	u32 sequence;
+	/* Once it is filled: bits 63..32 the sequence it belongs to, bit 8 set, bits 7..0 the newest attempt that
+	 * has come. */
+	u64 mark;
 	u32 interface;
 	/* Target and source, as in what the child sent. */
 	u8 hardware[12];
-	/* The newest attempt that has come. */
-	u8 attempt;
-	u8 is_filled;
-	u8 reserved[2];
 };
 
 struct slot {
@@ -113,6 +112,8 @@ struct counters {
 	u64 taken;
 	/* Segments completed. */
 	u64 completed;
+	/* Segments that were gathered here, and handed to the process to be folded. */
+	u64 gathered;
 	/* Contributions that had been counted before. */
 	u64 repeats;
 	/* Wrong capability, wrong source, or outside the window. */

@@ -14,49 +14,62 @@ struct packet {
 	int is_checksum_known;
 };
 
-/* What the tables lie in, and who is told of what is sent. */
+/* The tables. */
 struct world {
 	struct place *places;
 	struct slot *slots;
 	struct counters *counters;
-	struct workspace workspace;
-	u32 places_used;
+	/* The directory: an entry is in use if its key is. */
 	u64 keys[PLACES];
 	u32 indices[PLACES];
+};
+
+/* One run of the program. */
+struct run {
+	struct world *world;
+	struct workspace workspace;
+	/* The interface of `send_packet`: the kernel acts on it when the program ends. */
+	u32 redirected_to;
 	void *listener;
 	void (*on_sent)(void *listener, u32 interface, const u8 *bytes, u32 len_bytes);
 };
 
-static __thread struct world *world;
-/* The interface of the last `send_packet`: the kernel acts on it when the program ends. */
-static __thread u32 redirected_to;
+static __thread struct run run;
 
 enum { VERDICT_REDIRECT = 7 };
+
+/* The index of a key's place; none if it has none. */
+static u32 *find(u64 key)
+{
+	u32 entry;
+
+	for (entry = 0; entry < PLACES; entry++)
+		if (__atomic_load_n(&run.world->keys[entry], __ATOMIC_ACQUIRE) == key)
+			return &run.world->indices[entry];
+	return 0;
+}
 
 void *lookup(enum map map, const void *key)
 {
 	u32 index = *(const u32 *)key;
-	u32 entry;
 
 	switch (map) {
 	case MAP_DIRECTORY:
-		for (entry = 0; entry < world->places_used; entry++)
-			if (world->keys[entry] == *(const u64 *)key)
-				return &world->indices[entry];
-		return 0;
+		return find(*(const u64 *)key);
 	case MAP_PLACES:
-		return index < PLACES ? &world->places[index] : 0;
+		return index < PLACES ? &run.world->places[index] : 0;
 	case MAP_SLOTS:
-		return index < SLOTS ? &world->slots[index] : 0;
+		return index < SLOTS ? &run.world->slots[index] : 0;
 	case MAP_COUNTERS:
-		return world->counters;
+		return run.world->counters;
 	default:
-		return &world->workspace;
+		return &run.workspace;
 	}
 }
 
 int load_bytes(struct packet *packet, u32 offset, void *target, u32 len_bytes)
 {
+	step();
 	if (offset + len_bytes > packet->len_bytes)
 		return -1;
 	memcpy(target, packet->bytes + offset, len_bytes);
@@ -65,6 +78,7 @@ int load_bytes(struct packet *packet, u32 offset, void *target, u32 len_bytes)
 
 int store_bytes(struct packet *packet, u32 offset, const void *source, u32 len_bytes)
 {
+	step();
 	if (offset + len_bytes > packet->len_bytes)
 		return -1;
 	memcpy(packet->bytes + offset, source, len_bytes);
@@ -83,13 +97,13 @@ int change_length(struct packet *packet, u32 len_bytes)
 
 int send_copy(struct packet *packet, u32 interface)
 {
-	world->on_sent(world->listener, interface, packet->bytes, packet->len_bytes);
+	run.on_sent(run.listener, interface, packet->bytes, packet->len_bytes);
 	return 0;
 }
 
 int send_packet(u32 interface)
 {
-	redirected_to = interface;
+	run.redirected_to = interface;
 	return VERDICT_REDIRECT;
 }
 
@@ -115,6 +129,7 @@ void repeat(u32 count, long (*body)(u32 index, void *context), void *context)
 {
 	u32 index;
 
+	step();
 	for (index = 0; index < count && !body(index, context); index++)
 		;
 }
@@ -129,22 +144,32 @@ u32 interface_of(struct packet *packet)
 	return packet->interface;
 }
 
-/* Runs the program over one packet. Returns its verdict; what it sends goes to the listener. */
-int kernel_path_run(struct world *in, struct packet *packet)
+/* Runs the program over one packet. Returns its verdict; what it sends goes to the listener. Threads may do so at the
+ * same time. */
+int kernel_path_run(struct world *world, struct packet *packet, void *listener,
+		    void (*on_sent)(void *listener, u32 interface, const u8 *bytes, u32 len_bytes))
 {
 	int verdict;
 
-	world = in;
+	run.world = world;
+	run.listener = listener;
+	run.on_sent = on_sent;
 	verdict = aggregate(packet);
 	if (verdict == VERDICT_REDIRECT)
-		send_copy(packet, redirected_to);
+		send_copy(packet, run.redirected_to);
 	return verdict;
 }
 
-/* Size of an element that the program can combine; 0 if it leaves it to the process. */
+/* Size of an element that the program gathers; 0 if it leaves such segments to the process. */
 u32 kernel_path_element_bytes(u32 operator_code, u32 datatype)
 {
-	return element_bytes(operator_code, datatype);
+	return is_defined(operator_code, datatype) ? element_bytes(datatype) : 0;
+}
+
+/* Whether the program folds what it gathers. */
+int kernel_path_is_folded_here(u32 operator_code, u32 datatype, u32 elements, u32 children)
+{
+	return is_folded_here(operator_code, datatype, elements, children);
 }
 
 /* Combines the elements in two words. */
@@ -165,9 +190,9 @@ u32 kernel_path_layout(u32 which)
 		sizeof(struct edge), sizeof(struct place), sizeof(struct lane),
 		sizeof(struct slot), sizeof(struct counters),
 		__builtin_offsetof(struct place, edges), __builtin_offsetof(struct edge, next),
-		__builtin_offsetof(struct lane, sequence), __builtin_offsetof(struct lane, is_filled),
+		__builtin_offsetof(struct lane, mark), __builtin_offsetof(struct lane, interface),
 		__builtin_offsetof(struct slot, result), __builtin_offsetof(struct slot, lanes),
-		CHILDREN_MAX, PAYLOAD_BYTES_MAX, SLOTS_PER_PLACE, PLACES, SLOTS,
+		CHILDREN_MAX, PAYLOAD_BYTES_MAX, FLOAT_SUMS_MAX, SLOTS_PER_PLACE, PLACES, SLOTS,
 	};
 
 	return which < sizeof(layout) / sizeof(layout[0]) ? layout[which] : 0;

@@ -58,9 +58,32 @@ INLINE int is_past(u64 word, u32 sequence)
 	return word_phase(word) != PHASE_EMPTY && ahead - 1 < (1u << 31) - 1;
 }
 
-INLINE u64 read_word(struct slot *slot)
+INLINE u64 read_word(const struct slot *slot)
 {
-	return *(volatile u64 *)&slot->word;
+	return read_shared(&slot->word);
+}
+
+#define MARK_FILLED (1ull << 8)
+
+INLINE u64 new_mark(u32 sequence, u8 attempt)
+{
+	return (u64)sequence << 32 | MARK_FILLED | attempt;
+}
+
+INLINE u8 mark_attempt(u64 mark)
+{
+	return mark;
+}
+
+/* Notes an attempt that is newer than what the lane of the same sequence has. */
+INLINE void note_attempt(struct lane *lane, u32 sequence, u8 attempt)
+{
+	u64 mark = read_shared(&lane->mark);
+	u64 newer = new_mark(sequence, attempt);
+
+	/* If the lane changes meanwhile, it has moved on, or a newer attempt has been noted. */
+	if (mark >> 32 == sequence && (mark & MARK_FILLED) && newer > mark)
+		compare_and_swap(&lane->mark, mark, newer);
 }
 
 /* What one attempt at a change does, and what the attempts lead to. */

@@ -223,7 +223,9 @@ impl Handover {
         }
         match self.tables.take(place, sequence) {
             Taken::Gathered(held) => {
-                for held in held {
+                // The machine has just been handed this child's.
+                let child = arrival.header.edge.child;
+                for held in held.into_iter().filter(|held| held.child != child) {
                     hand_held(node, group, arrival.now, held, payloads);
                 }
             }

@@ -1,10 +1,15 @@
 //! The tables as they lie in memory that the program in the kernel shares: `ebpf/tables.h`, mirrored.
 
+use tributary_wire::Sequence;
+
 /// Most children of a group.
 pub const CHILDREN_MAX: usize = 16;
 
 /// Longest segment.
-pub const PAYLOAD_BYTES_MAX: usize = 256;
+pub const PAYLOAD_BYTES_MAX: usize = 1024;
+
+/// Sums of floats up to which the program folds a segment itself.
+pub const FLOAT_SUMS_MAX: usize = 448;
 
 /// Groups at once.
 pub const PLACES: usize = 64;
@@ -56,12 +61,28 @@ pub(crate) struct Segment {
 #[repr(C)]
 pub(crate) struct Lane {
     pub(crate) payload: [u8; PAYLOAD_BYTES_MAX],
-    pub(crate) sequence: u32,
+    pub(crate) mark: Mark,
     pub(crate) interface: u32,
     pub(crate) hardware: [u8; 12],
-    pub(crate) attempt: u8,
-    pub(crate) is_filled: u8,
-    pub(crate) reserved: [u8; 2],
+}
+
+/// Whose contribution a lane has, and its newest attempt.
+#[derive(Clone, Copy)]
+#[repr(transparent)]
+pub(crate) struct Mark(u64);
+
+impl Mark {
+    /// Of a lane that is not filled.
+    pub(crate) const EMPTY: Self = Self(0);
+
+    /// Whether the lane is filled for a sequence.
+    pub(crate) fn is_filled_for(self, sequence: Sequence) -> bool {
+        self.0 >> 8 == u64::from(sequence.0) << 24 | 1
+    }
+
+    pub(crate) fn attempt(self) -> u8 {
+        self.0 as u8
+    }
 }
 
 #[repr(C, align(8))]
@@ -80,6 +101,8 @@ pub struct Counters {
     pub taken: u64,
     /// Segments completed.
     pub completed: u64,
+    /// Segments that were gathered, and handed to the process to be folded.
+    pub gathered: u64,
     /// Contributions that had been counted before.
     pub repeats: u64,
     /// Requests with a wrong capability or source, or outside the window.
@@ -112,12 +135,13 @@ mod tests {
             size_of::<Counters>(),
             offset_of!(Place, edges),
             offset_of!(Edge, next),
-            offset_of!(Lane, sequence),
-            offset_of!(Lane, is_filled),
+            offset_of!(Lane, mark),
+            offset_of!(Lane, interface),
             offset_of!(Slot, result),
             offset_of!(Slot, lanes),
             CHILDREN_MAX,
             PAYLOAD_BYTES_MAX,
+            FLOAT_SUMS_MAX,
             SLOTS_PER_PLACE,
             PLACES,
             SLOTS,

@@ -4,9 +4,10 @@
 //! The program (`ebpf/`, C) takes single-packet segments of the groups in its tables: it checks them,
 //! gathers them in slots, reduces them in child order and sends the results, before any process is woken.
 //! Everything else passes up unchanged. It is an optimisation of `protocol::node`, never a second
-//! protocol: same frames, same meaning, same bits. `docs/decisions/38-kernel-path.md` says who has a slot
+//! protocol: same frames, same meaning, same bits. `docs/decisions/0038-kernel-path.md` says who has a slot
 //! when, and why nothing is lost between the two.
 //!
+//! - [`Host`]: whether this machine and process can have it, and what they lack if not.
 //! - [`Program`]: loads the program and attaches it to interfaces.
 //! - [`Tables`]: groups that the program serves, and sequences that change hands.
 //! - [`Handover`]: a node's machine and the program as one.
@@ -18,10 +19,12 @@
 pub mod coverage;
 
 mod handover;
+mod host;
 mod layout;
 #[allow(unsafe_code, reason = "the tables lie in memory that the kernel shares")]
 mod memory;
 mod program;
+mod steps;
 #[allow(unsafe_code, reason = "the tables lie in memory that the kernel shares")]
 mod tables;
 #[cfg(feature = "user-space")]
@@ -29,7 +32,10 @@ pub mod user_space;
 mod word;
 
 pub use handover::{Arrival, DatagramPath, Handover};
-pub use layout::{CHILDREN_MAX, Counters, PAYLOAD_BYTES_MAX, PLACES, SLOTS_PER_PLACE};
+pub use host::{Host, Lack};
+pub use layout::{
+    CHILDREN_MAX, Counters, FLOAT_SUMS_MAX, PAYLOAD_BYTES_MAX, PLACES, SLOTS_PER_PLACE,
+};
 pub use program::{IS_BUILT, LoadError, Program};
 pub use tables::{
     AdmitError, Answered, ChildTerms, CounterReader, Directory, GroupTerms, Held, Memory, PlaceId,

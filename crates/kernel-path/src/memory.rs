@@ -2,7 +2,7 @@
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU32, AtomicU64};
 
 use memmap2::{MmapMut, MmapOptions, MmapRaw};
 
@@ -61,6 +61,14 @@ impl Memory {
         assert!(index < PLACES);
         // SAFETY: the mapping holds that many places, asserted; the layouts are the program's.
         unsafe { self.places.as_mut_ptr().cast::<Place>().add(index) }
+    }
+
+    /// Whether the program serves a place.
+    pub(crate) fn is_on(&self, index: usize) -> &AtomicU32 {
+        let place = self.place(index);
+        // SAFETY: the place lies in the mapping, which lives as long as this; the number is aligned, and the
+        // program only reads it.
+        unsafe { AtomicU32::from_ptr(&raw mut (*place).is_on) }
     }
 
     /// One slot of a place.

@@ -8,7 +8,10 @@ use aya::maps::{HashMap, Map, MapData};
 use aya::programs::tc::TcAttachOptions;
 use aya::programs::{LinkOrder, ProgramError, SchedClassifier, TcAttachType};
 use aya::{Ebpf, EbpfError};
+use rustix::net::netdevice::name_to_index;
+use rustix::net::{AddressFamily, SocketType, socket};
 
+use crate::host::{Host, Lack};
 use crate::memory::Memory;
 use crate::tables::{Directory, Tables};
 
@@ -21,6 +24,9 @@ pub enum LoadError {
     /// There was no clang when this program was built.
     #[error("the kernel path was not built: no clang")]
     NotBuilt,
+    /// The machine or the process can't.
+    #[error(transparent)]
+    Lack(#[from] Lack),
     /// The kernel does not take the object.
     #[error("the kernel does not load the program: {}", causes(.0))]
     Load(#[from] EbpfError),
@@ -30,6 +36,12 @@ pub enum LoadError {
     /// The tables can't be mapped.
     #[error("the program's tables can't be mapped: {0}")]
     Map(#[from] io::Error),
+    /// There is no such interface.
+    #[error("no network interface is called {interface}")]
+    NoInterface {
+        /// The name.
+        interface: String,
+    },
     /// An interface can't have it.
     #[error("interface {interface}: {}", causes(.source))]
     Attach {
@@ -63,14 +75,24 @@ const fn include_bytes_aligned() -> &'static [u8] {
 }
 
 impl Program {
-    /// Loads the program. Needs `CAP_BPF`, `CAP_NET_ADMIN` and `CAP_PERFMON`.
+    /// Loads the program on this machine. Needs Linux 6.6 that compiles programs, `CAP_BPF`, `CAP_NET_ADMIN`
+    /// and `CAP_PERFMON`.
     ///
     /// # Errors
-    /// If it was not built, or the kernel refuses it.
+    /// If it was not built, the machine or the process can't, or the kernel refuses it.
     pub fn load() -> Result<(Self, Tables), LoadError> {
+        Self::load_on(&Host::here())
+    }
+
+    /// Loads the program, if this is what the machine and the process are.
+    ///
+    /// # Errors
+    /// As [`Self::load`].
+    pub fn load_on(host: &Host) -> Result<(Self, Tables), LoadError> {
         if !IS_BUILT {
             return Err(LoadError::NotBuilt);
         }
+        host.check()?;
         let mut ebpf = Ebpf::load(OBJECT)?;
         classifier(&mut ebpf).load()?;
         let mut map = |name| ebpf.take_map(name).expect("the object has this map");
@@ -84,9 +106,11 @@ impl Program {
     /// Attaches the program where packets enter through an interface.
     ///
     /// # Errors
-    /// If there is no such interface, or the kernel is older than 6.6: only its links end with this
-    /// process.
+    /// If there is no such interface, or the kernel refuses it there.
     pub fn attach(&mut self, interface: &str) -> Result<(), LoadError> {
+        if !is_interface(interface) {
+            return Err(LoadError::NoInterface { interface: interface.to_owned() });
+        }
         let options = TcAttachOptions::TcxOrder(LinkOrder::default());
         classifier(&mut self.ebpf)
             .attach_with_options(interface, TcAttachType::Ingress, options)
@@ -98,6 +122,12 @@ impl Program {
     pub fn classifier(&mut self) -> &mut SchedClassifier {
         classifier(&mut self.ebpf)
     }
+}
+
+/// Whether this network namespace has it, as far as that can be asked.
+fn is_interface(name: &str) -> bool {
+    socket(AddressFamily::INET, SocketType::DGRAM, None)
+        .is_ok_and(|asked| name_to_index(asked, name).is_ok())
 }
 
 fn classifier(ebpf: &mut Ebpf) -> &mut SchedClassifier {

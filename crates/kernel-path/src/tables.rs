@@ -17,9 +17,10 @@ use tributary_wire::{
 };
 
 use crate::layout::{
-    CHILDREN_MAX, Counters, Edge, Lane, PAYLOAD_BYTES_MAX, PLACES, SLOTS_PER_PLACE, Segment,
+    CHILDREN_MAX, Counters, Edge, Lane, Mark, PAYLOAD_BYTES_MAX, PLACES, SLOTS_PER_PLACE, Segment,
 };
 pub use crate::memory::Memory;
+use crate::steps;
 use crate::word::{Phase, Word};
 
 /// How long a place rests before another group gets it. A run of the program that began before the group
@@ -144,6 +145,12 @@ impl CounterReader {
     #[must_use]
     pub fn read(&self) -> Counters {
         self.0.counters()
+    }
+
+    /// Groups that the program serves now.
+    #[must_use]
+    pub fn groups(&self) -> u64 {
+        (0..PLACES).filter(|place| self.0.is_on(*place).load(Ordering::Relaxed) != 0).count() as u64
     }
 }
 
@@ -289,7 +296,7 @@ impl Tables {
                     },
                     // The result is being made, in a soft interrupt on another core.
                     Phase::Gathering if word.is_full(self.children(place)) => {
-                        std::hint::spin_loop();
+                        steps::wait();
                         continue;
                     }
                     _ => {}
@@ -340,7 +347,7 @@ impl Tables {
             loop {
                 let word = self.word(place, index);
                 if word.is_full(self.children(place)) {
-                    std::hint::spin_loop();
+                    steps::wait();
                     continue;
                 }
                 let next = Word::new(word.sequence(), Phase::OfProcess);
@@ -349,7 +356,9 @@ impl Tables {
                         Phase::Done => {
                             results.extend(self.read_answer(place, index, word.sequence()))
                         }
-                        Phase::Gathering => gathered.extend(self.gathered(place, index, word)),
+                        Phase::Gathering | Phase::Gathered => {
+                            gathered.extend(self.gathered(place, index, word))
+                        }
                         _ => {}
                     }
                     break;
@@ -360,12 +369,8 @@ impl Tables {
     }
 
     fn switch(&self, index: usize, is_on: bool) {
-        let place = self.memory.place(index);
-        // SAFETY: the place lies in the mapping. Release: what was written before is seen by whoever
-        // sees that it is on.
-        unsafe {
-            AtomicU32::from_ptr(&raw mut (*place).is_on).store(u32::from(is_on), Ordering::Release);
-        }
+        // Release: what was written before is seen by whoever sees that it is on.
+        self.memory.is_on(index).store(u32::from(is_on), Ordering::Release);
     }
 
     fn write_place(&self, index: usize, slots: usize, terms: &GroupTerms) {
@@ -395,6 +400,12 @@ impl Tables {
     fn write_slots(&self, index: usize, slots: usize, terms: &GroupTerms) {
         for slot in 0..slots {
             self.memory.word(index, slot).store(0, Ordering::Relaxed);
+            let slot = self.memory.slot(index, slot);
+            for lane in 0..CHILDREN_MAX {
+                // SAFETY: the slot lies in the mapping; its place is off and rested, so the program uses none
+                // of its lanes.
+                unsafe { (&raw mut (*slot).lanes[lane].mark).write_volatile(Mark::EMPTY) };
+            }
         }
         for (sequence, is_done) in &terms.known {
             let phase = if *is_done { Phase::DoneByProcess } else { Phase::OfProcess };
@@ -405,11 +416,13 @@ impl Tables {
     }
 
     fn word(&self, place: usize, index: usize) -> Word {
+        steps::step();
         // Acquire: pairs with the program's swaps, so lanes and result are read after them.
         Word(self.memory.word(place, index).load(Ordering::Acquire))
     }
 
     fn swap(&self, place: usize, index: usize, before: Word, next: Word) -> bool {
+        steps::step();
         let word = self.memory.word(place, index);
         // Acquire, as in `word`; Release: pairs with the program's reads of the word.
         word.compare_exchange(before.0, next.0, Ordering::AcqRel, Ordering::Acquire).is_ok()
@@ -444,7 +457,7 @@ impl Tables {
             // SAFETY: there are as many lanes as children at most.
             let lane = unsafe { (&raw const (*slot).lanes[child]).read_volatile() };
             // A lane that is claimed and not filled belongs to a packet that comes up by itself.
-            if word.has_claim(child) && lane.is_filled == 1 && lane.sequence == sequence.0 {
+            if word.has_claim(child) && lane.mark.is_filled_for(sequence) {
                 held.extend(contribution(child, sequence, &segment, &lane));
             }
         }
@@ -463,7 +476,7 @@ impl Tables {
         };
         let attempts = (0..self.children(place)).map(|child| {
             // SAFETY: there are as many lanes as children at most.
-            unsafe { (&raw const (*slot).lanes[child].attempt).read_volatile() }
+            unsafe { (&raw const (*slot).lanes[child].mark).read_volatile() }.attempt()
         });
         let part = part(sequence, &segment, 0)?;
         let payload = result[..part.payload_bytes()].to_vec();
@@ -472,7 +485,7 @@ impl Tables {
 }
 
 fn contribution(child: usize, sequence: Sequence, segment: &Segment, lane: &Lane) -> Option<Held> {
-    let part = part(sequence, segment, lane.attempt)?;
+    let part = part(sequence, segment, lane.mark.attempt())?;
     let payload = lane.payload[..part.payload_bytes()].to_vec();
     Some(Held { child: ChildIndex(child as u16), part, payload })
 }

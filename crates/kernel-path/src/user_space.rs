@@ -2,13 +2,14 @@
 
 #![allow(unsafe_code, reason = "calls C")]
 
-use std::cell::UnsafeCell;
 use std::ffi::{c_int, c_void};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use tributary_wire::{Datatype, Operator};
 
-use crate::layout::PLACES;
+use crate::layout::{PLACES, SLOTS_PER_PLACE, Slot};
+pub use crate::steps::{Step, follow};
 use crate::tables::{Directory, Memory, Tables};
 
 /// What the program says of a packet.
@@ -31,11 +32,10 @@ pub struct SentPacket {
     pub bytes: Vec<u8>,
 }
 
-/// The program, over tables in ordinary memory.
+/// The program, over tables in ordinary memory. Threads may run it at the same time, as cores do.
 pub struct UserSpace {
-    world: Arc<SharedWorld>,
-    /// The world's tables.
-    _memory: Arc<Memory>,
+    world: Arc<World>,
+    memory: Arc<Memory>,
 }
 
 /// `struct packet` of `user.c`.
@@ -54,36 +54,48 @@ struct World {
     places: *mut u8,
     slots: *mut u8,
     counters: *mut u8,
-    workspace: [u64; WORKSPACE_WORDS],
-    places_used: u32,
-    keys: [u64; PLACES],
-    indices: [u32; PLACES],
-    listener: *mut c_void,
-    on_sent: Option<extern "C" fn(*mut c_void, u32, *const u8, u32)>,
+    keys: [AtomicU64; PLACES],
+    indices: [AtomicU32; PLACES],
 }
 
-/// `struct workspace` in words of eight bytes: two heads of 112 bytes, a payload, four numbers.
-const WORKSPACE_WORDS: usize = (112 + 112 + 256 + 16) / 8;
+// SAFETY: the pointers are to tables that program and process share: both change them as the tables' rules say.
+unsafe impl Send for World {}
+// SAFETY: as above; the directory is of atomics.
+unsafe impl Sync for World {}
+
+/// The key of an entry that is not in use: no group has the last number in the last epoch.
+const NO_KEY: u64 = u64::MAX;
+
+type OnSent = extern "C" fn(*mut c_void, u32, *const u8, u32);
 
 unsafe extern "C" {
-    fn kernel_path_run(world: *mut World, packet: *mut Packet) -> c_int;
+    fn kernel_path_run(
+        world: *const World,
+        packet: *mut Packet,
+        listener: *mut c_void,
+        on_sent: OnSent,
+    ) -> c_int;
     fn kernel_path_element_bytes(operator: u32, datatype: u32) -> u32;
+    fn kernel_path_is_folded_here(
+        operator: u32,
+        datatype: u32,
+        elements: u32,
+        children: u32,
+    ) -> c_int;
     fn kernel_path_combined(operator: u32, datatype: u32, left: u64, right: u64) -> u64;
     #[cfg(test)]
     fn kernel_path_layout(which: u32) -> u32;
     fn kernel_path_world_bytes() -> u32;
 }
 
-/// A world, which the program and the directory of its tables change in turn.
-struct SharedWorld(UnsafeCell<World>);
-
-// SAFETY: a test uses the program and its tables from one thread at a time.
-unsafe impl Send for SharedWorld {}
-// SAFETY: as above.
-unsafe impl Sync for SharedWorld {}
+/// The program is about to touch what others change.
+#[unsafe(export_name = "step")]
+extern "C" fn step_of_program() {
+    crate::steps::step();
+}
 
 impl UserSpace {
-    /// The program, and its tables without a group. One thread may use them.
+    /// The program, and its tables without a group.
     ///
     /// # Panics
     /// If there is no memory for the tables.
@@ -94,20 +106,25 @@ impl UserSpace {
         assert_eq!(world_bytes, size_of::<World>(), "both sides agree on what a world is");
         let memory = Arc::new(Memory::anonymous().expect("there is memory for the tables"));
         let (places, slots, counters) = memory.starts();
-        let world = Arc::new(SharedWorld(UnsafeCell::new(World {
+        let world = Arc::new(World {
             places,
             slots,
             counters,
-            workspace: [0; WORKSPACE_WORDS],
-            places_used: 0,
-            keys: [u64::MAX; PLACES],
-            indices: [0; PLACES],
-            listener: std::ptr::null_mut(),
-            on_sent: None,
-        })));
+            keys: [const { AtomicU64::new(NO_KEY) }; PLACES],
+            indices: [const { AtomicU32::new(0) }; PLACES],
+        });
         let directory = Entries(Arc::clone(&world));
         let tables = Tables::new(Arc::clone(&memory), Box::new(directory));
-        (Self { world, _memory: memory }, tables)
+        (Self { world, memory }, tables)
+    }
+
+    /// All that the program has stored for its first group.
+    #[must_use]
+    pub fn stored(&self) -> Vec<u8> {
+        let bytes = size_of::<Slot>() * SLOTS_PER_PLACE;
+        let start = self.memory.slot(0, 0).cast::<u8>();
+        // SAFETY: so many slots lie in the mapping, one behind the other.
+        unsafe { std::slice::from_raw_parts(start, bytes) }.to_vec()
     }
 
     /// Runs the program over a packet that came in through an interface. Returns its verdict and all
@@ -116,7 +133,7 @@ impl UserSpace {
     /// # Panics
     /// If the program says what it never says.
     pub fn run(
-        &mut self,
+        &self,
         interface: u32,
         bytes: &[u8],
         is_checksum_known: bool,
@@ -131,13 +148,12 @@ impl UserSpace {
             interface,
             is_checksum_known: c_int::from(is_checksum_known),
         };
-        // SAFETY: nothing else refers to the world now.
-        let world = unsafe { &mut *self.world.0.get() };
-        world.listener = (&raw mut sent).cast();
-        world.on_sent = Some(on_sent);
+        let listener = (&raw mut sent).cast();
         // SAFETY: world and packet have the layout of their C structures; the tables, the packet's
         // memory and the listener outlive the call.
-        let verdict = unsafe { kernel_path_run(world, &raw mut packet) };
+        let verdict = unsafe {
+            kernel_path_run(Arc::as_ptr(&self.world), &raw mut packet, listener, on_sent)
+        };
         let verdict = match verdict {
             -1 => Verdict::Pass,
             2 => Verdict::Drop,
@@ -157,38 +173,50 @@ extern "C" fn on_sent(listener: *mut c_void, interface: u32, bytes: *const u8, l
 }
 
 /// The directory inside a world.
-struct Entries(Arc<SharedWorld>);
+struct Entries(Arc<World>);
+
+impl Entries {
+    fn position(&self, key: u64) -> Option<usize> {
+        // Relaxed: only this side changes keys.
+        self.0.keys.iter().position(|it| it.load(Ordering::Relaxed) == key)
+    }
+}
 
 impl Directory for Entries {
     fn enter(&mut self, key: u64, place: u32) -> std::io::Result<()> {
-        // SAFETY: nothing else refers to the world now.
-        let world = unsafe { &mut *self.0.0.get() };
-        let index = world.places_used as usize;
-        world.keys[index] = key;
-        world.indices[index] = place;
-        world.places_used += 1;
+        let entry = self.position(NO_KEY).ok_or(std::io::ErrorKind::StorageFull)?;
+        self.0.indices[entry].store(place, Ordering::Relaxed);
+        // Release: pairs with the program's look at the key, so the index is read after it.
+        self.0.keys[entry].store(key, Ordering::Release);
         Ok(())
     }
 
     fn leave(&mut self, key: u64) -> std::io::Result<()> {
-        // SAFETY: as in `enter`.
-        let world = unsafe { &mut *self.0.0.get() };
-        let used = world.places_used as usize;
-        if let Some(index) = world.keys[..used].iter().position(|it| *it == key) {
-            world.keys.swap(index, used - 1);
-            world.indices.swap(index, used - 1);
-            world.places_used -= 1;
-        }
+        let entry = self.position(key).ok_or(std::io::ErrorKind::NotFound)?;
+        self.0.keys[entry].store(NO_KEY, Ordering::Relaxed);
         Ok(())
     }
 }
 
-/// Size of an element that the program can combine; 0 if it leaves it to the process.
+/// Size of an element that the program gathers; 0 if it leaves such segments to the process.
 #[must_use]
 pub fn element_bytes(operator: Operator, datatype: Datatype) -> usize {
     let (operator, datatype) = (u32::from(operator.code()), u32::from(datatype.code()));
     // SAFETY: the function takes any numbers.
     unsafe { kernel_path_element_bytes(operator, datatype) as usize }
+}
+
+/// Whether the program folds such contributions itself.
+#[must_use]
+pub fn is_folded_here(
+    operator: Operator,
+    datatype: Datatype,
+    elements: u32,
+    children: u32,
+) -> bool {
+    let (operator, datatype) = (u32::from(operator.code()), u32::from(datatype.code()));
+    // SAFETY: the function takes any numbers.
+    unsafe { kernel_path_is_folded_here(operator, datatype, elements, children) != 0 }
 }
 
 /// The elements in two words of eight bytes, combined.

@@ -23,6 +23,8 @@ pub enum Phase {
     OfProcess,
     /// The process has handed down its result.
     DoneByProcess,
+    /// The program has gathered all contributions, and the process is to fold them.
+    Gathered,
 }
 
 impl Word {
@@ -49,6 +51,7 @@ impl Word {
             3 => Phase::Done,
             4 => Phase::OfProcess,
             5 => Phase::DoneByProcess,
+            6 => Phase::Gathered,
             other => panic!("a slot's phase is {other}"),
         }
     }
@@ -65,7 +68,7 @@ impl Word {
         match self.phase() {
             Phase::Empty => true,
             Phase::Done | Phase::DoneByProcess => (1..1 << 31).contains(&ahead),
-            Phase::Opening | Phase::Gathering | Phase::OfProcess => false,
+            Phase::Opening | Phase::Gathering | Phase::Gathered | Phase::OfProcess => false,
         }
     }
 

@@ -62,7 +62,7 @@ fn run(seed: u64, program: &mut Program, tables: &mut Tables) -> u64 {
     let window = random.random_range(1..=16);
     let peers: Vec<_> = (0..children).map(|child| host(child, 4000 + child as u16)).collect();
     let terms = group(window, &peers);
-    let (mut user, mut user_tables) = UserSpace::new();
+    let (user, mut user_tables) = UserSpace::new();
     let in_user = user_tables.admit(Instant::now(), &terms).expect("there is a place");
     let in_kernel = tables.admit(Instant::now(), &terms).expect("there is a place");
     let before = tables.counters();

@@ -55,7 +55,7 @@ fn run(seed: u64, seen: &mut Seen) {
     let window = random.random_range(1..=16);
     let peers: Vec<_> = (0..children).map(|child| host(child, 4000 + child as u16)).collect();
     let mut process = Process::new(window, &peers);
-    let (mut program, mut tables) = UserSpace::new();
+    let (program, mut tables) = UserSpace::new();
     let terms = group(window, &peers);
     tables.admit(Instant::now(), &terms).expect("there is a place");
     let mut members = Members::new(children, window);
@@ -76,7 +76,7 @@ fn run(seed: u64, seen: &mut Seen) {
             continue;
         }
         let expected = process.take(shot.from, &shot.frame);
-        let (verdict, sent) = hand(&mut program, &shot);
+        let (verdict, sent) = hand(&program, &shot);
         if verdict == Verdict::Pass {
             assert!(sent.is_empty(), "{place}: passed up means unchanged");
             seen.passed += 1;
@@ -129,7 +129,7 @@ fn bytes_of(shot: &Shot) -> Vec<u8> {
 }
 
 /// Hands a shot to the program, and takes apart what it sends.
-fn hand(program: &mut UserSpace, shot: &Shot) -> (Verdict, Vec<Sent>) {
+fn hand(program: &UserSpace, shot: &Shot) -> (Verdict, Vec<Sent>) {
     let bytes = bytes_of(shot);
     let is_ambiguous = parsed(&bytes).checksums.len() > 1;
     let (verdict, sent) = program.run(shot.child as u32 + 1, &bytes, false);

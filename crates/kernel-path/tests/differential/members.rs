@@ -5,7 +5,7 @@ use std::net::SocketAddrV4;
 
 use rand::seq::IndexedRandom;
 use rand::{Rng, RngExt};
-use tributary_kernel_path::coverage;
+use tributary_kernel_path::coverage::{self, Fold};
 use tributary_kernel_path::user_space::SentPacket;
 use tributary_protocol_testing::frames::{encode, part, sequence};
 use tributary_wire::frame::{Header, Message, Part, Shape};
@@ -154,7 +154,8 @@ impl Members {
     }
 
     fn part(&mut self, random: &mut impl Rng, child: usize, number: u32) -> Part {
-        let shape = *self.shapes.entry(number).or_insert_with(|| any_shape(random));
+        let children = self.sent.len();
+        let shape = *self.shapes.entry(number).or_insert_with(|| any_shape(random, children));
         let mut part = part(OperationNumber(number), sequence(number), shape);
         part.has_data = shape.operator() != Operator::Barrier;
         let attempt = self.attempts.entry((child, number)).or_default();
@@ -198,24 +199,23 @@ fn spoil(random: &mut impl Rng, shot: &mut Shot, mut header: Header, payload: &[
     shot.frame = encode(&header, payload);
 }
 
-/// A shape that the program takes.
-fn any_shape(random: &mut impl Rng) -> Shape {
+/// A shape that the program takes and folds.
+fn any_shape(random: &mut impl Rng, children: usize) -> Shape {
     loop {
         let operator = *Operator::ALL.choose(random).expect("there are operators");
         if operator == Operator::Barrier {
             return Shape::BARRIER;
         }
         let datatype = *Datatype::ALL.choose(random).expect("there are types");
-        if !coverage::takes(operator, datatype) {
-            continue;
-        }
         let most = tributary_kernel_path::PAYLOAD_BYTES_MAX / datatype.size_bytes();
         let elements = if random.random_bool(0.5) {
             random.random_range(1..=3)
         } else {
             random.random_range(1..=most)
         };
-        return Shape::new(operator, datatype, elements as u32).expect("it is defined");
+        if coverage::fold(operator, datatype, elements as u32, children) == Some(Fold::InKernel) {
+            return Shape::new(operator, datatype, elements as u32).expect("it is defined");
+        }
     }
 }
 

@@ -14,7 +14,7 @@ use tributary_wire::{Capability, ChildIndex, EndpointId, Epoch, GroupId};
 
 pub(crate) const GROUP: GroupId = GroupId(3);
 pub(crate) const EPOCH: Epoch = Epoch(9);
-pub(crate) const PAYLOAD_MAX_BYTES: u32 = 300;
+pub(crate) const PAYLOAD_MAX_BYTES: u32 = 1100;
 
 /// One group's root, and what its links and sockets know.
 pub(crate) struct Process {
