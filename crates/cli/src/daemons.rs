@@ -10,12 +10,13 @@ use anyhow::Context as _;
 use tributary_daemon::certificate_pem;
 use tributary_daemon::limits;
 use tributary_daemon::manager::{Manager, ManagerOptions, load_tenants};
-use tributary_daemon::node::{KernelOptions, KernelState, Node, NodeLimits, NodeOptions};
+use tributary_daemon::node::{KernelOptions, Node, NodeLimits, NodeOptions};
 use tributary_daemon::shutdown::Shutdown;
 use tributary_daemon::token::{CreateTokenError, Token};
 use tributary_protocol::manager::ManagerConfig;
 use tributary_topology::Fabric;
 use tributary_topology::readers::{self, Format};
+use tributary_wire::control::KernelState;
 
 use crate::flags::{KernelFlag, ManagerFlags, NodeFlags, TokenAction, TokenFlags};
 use crate::signals::Signals;
@@ -94,7 +95,7 @@ pub(crate) fn node(flags: NodeFlags) -> anyhow::Result<ExitCode> {
     }
     match node.kernel_state() {
         KernelState::Off => {}
-        KernelState::On(interfaces) => {
+        KernelState::At(interfaces) => {
             let interfaces = interfaces.join(", ");
             announce(&format!(
                 "node {name} takes short segments inside the kernel at {interfaces}"

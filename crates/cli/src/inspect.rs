@@ -8,7 +8,8 @@ use std::process::ExitCode;
 
 use tributary_client::manager::{ManagerClient, ManagerError};
 use tributary_wire::control::{
-    DrainRequest, Drained, GroupStatus, NodeStatus, Share, Status, TenantStatus, WaitingStatus,
+    DrainRequest, Drained, GroupStatus, KernelCounts, KernelState, NodeStatus, Share, Status,
+    TenantStatus, WaitingStatus,
 };
 
 use crate::flags::{DrainFlags, FabricFlags, ManagerAddressFlags, OpenFlags, StatusFlags};
@@ -129,6 +130,7 @@ fn tables_of(status: &Status) -> String {
     }
     tables::right(&mut nodes, 4..7);
     section(&mut text, "nodes", status.nodes.len(), &nodes);
+    add_kernel_paths(&mut text, status);
     let mut jobs = tables::plain(["job", "name", "tenant", "processes", "groups"]);
     for job in &status.jobs {
         jobs.add_row([
@@ -172,6 +174,42 @@ fn tenants_of(tenants: &[TenantStatus]) -> comfy_table::Table {
     }
     tables::right(&mut table, 1..5);
     table
+}
+
+/// What nodes do inside the kernel, and why some do nothing there; nothing at all if none was asked to.
+fn add_kernel_paths(text: &mut String, status: &Status) {
+    let asked = |node: &&NodeStatus| {
+        matches!(node.registration.kernel, Some(KernelState::At(_) | KernelState::Unavailable(_)))
+    };
+    let on = status.nodes.iter().filter(asked).count();
+    if on == 0 {
+        return;
+    }
+    let mut rows = tables::plain([
+        "name", "groups", "taken", "results", "repeats", "refused", "damaged", "passed", "state",
+    ]);
+    for node in &status.nodes {
+        let counts = node.counts.and_then(|counts| counts.kernel);
+        let state = match &node.registration.kernel {
+            Some(KernelState::At(interfaces)) => format!("at {}", interfaces.join(", ")),
+            Some(KernelState::Unavailable(reason)) => format!("off: {reason}"),
+            Some(KernelState::Off) => "off: not asked for (--kernel, --interface)".to_owned(),
+            None => "off: the node's version has none".to_owned(),
+        };
+        let [groups, taken, results, repeats, refused, damaged, passed] = counted(counts);
+        let name = node.registration.name.clone();
+        rows.add_row([name, groups, taken, results, repeats, refused, damaged, passed, state]);
+    }
+    tables::right(&mut rows, 1..8);
+    section(text, "inside the kernel", on, &rows);
+}
+
+/// Counts as text; dashes where there are none.
+fn counted(counts: Option<KernelCounts>) -> [String; 7] {
+    counts.map_or([const { String::new() }; 7].map(|_| "-".to_owned()), |counts| {
+        let KernelCounts { groups, taken, results, repeats, refused, damaged, passed } = counts;
+        [groups, taken, results, repeats, refused, damaged, passed].map(|count| count.to_string())
+    })
 }
 
 /// The groups that wait, with their jobs, and who is late.
@@ -290,7 +328,7 @@ fn indent_group(text: &mut String, group: &GroupStatus, name: &str, depth: usize
 
 #[cfg(test)]
 mod tests {
-    use tributary_wire::control::{GroupNodeStatus, NodeAddress, NodeRegistration};
+    use tributary_wire::control::{GroupNodeStatus, NodeAddress, NodeCounts, NodeRegistration};
     use tributary_wire::{Epoch, GroupId, JobId, NodeId};
 
     use super::*;
@@ -309,10 +347,12 @@ mod tests {
                 osos: 64,
                 payload_max_bytes: 256,
                 stream: None,
+                kernel: None,
             },
             osos_used: 8,
             is_draining: false,
             parent: parent.map(Into::into),
+            counts: None,
         }
     }
 
@@ -373,6 +413,39 @@ group 7 'world' of job 5: epoch 3, 8 osos
         let text = tables_of(&sample());
         assert!(text.starts_with("nodes: 3\n"), "{text}");
         assert!(text.contains("\njobs: 0\n") && text.contains("\ngroups: 1\n"), "{text}");
+    }
+
+    #[test]
+    fn kernel_paths_have_their_counts_or_why_there_are_none() {
+        let mut status = sample();
+        assert!(!tables_of(&status).contains("kernel"), "nobody asked");
+        status.nodes[0].registration.kernel = Some(KernelState::Off);
+        let kernel = KernelCounts {
+            groups: 1,
+            taken: 22,
+            results: 11,
+            repeats: 3,
+            refused: 4,
+            damaged: 5,
+            passed: 6,
+        };
+        status.nodes[1].registration.kernel = Some(KernelState::At(vec!["eth0".into()]));
+        status.nodes[1].counts = Some(NodeCounts { kernel: Some(kernel), ..NodeCounts::default() });
+        let reason = "this process lacks CAP_BPF".to_owned();
+        status.nodes[2].registration.kernel = Some(KernelState::Unavailable(reason));
+        let text = tables_of(&status);
+        let lines: Vec<_> = text.lines().collect();
+        let first = lines.iter().position(|line| *line == "inside the kernel: 2").unwrap();
+        let row = |at: usize| lines[first + at].split_whitespace().collect::<Vec<_>>().join(" ");
+        assert_eq!(
+            [row(2), row(3), row(4)],
+            [
+                "leaf0 - - - - - - - off: not asked for (--kernel, --interface)",
+                "root 1 22 11 3 4 5 6 at eth0",
+                "leaf1 - - - - - - - off: this process lacks CAP_BPF",
+            ],
+            "{text}"
+        );
     }
 
     #[test]

@@ -36,7 +36,7 @@ use tributary_transport::{
     machine,
 };
 use tributary_wire::TreeId;
-use tributary_wire::control::{NodeAddress, NodeRegistration};
+use tributary_wire::control::{KernelState, NodeAddress, NodeRegistration};
 
 use crate::http;
 use crate::metrics::Registry;
@@ -46,8 +46,8 @@ use commands::Channels;
 use control::Control;
 use data::{DataLoop, DataOptions, Resources};
 use holdings::Holdings;
+pub use kernel::KernelOptions;
 use kernel::{KernelMeters, KernelPath};
-pub use kernel::{KernelOptions, KernelState};
 use meters::DataMeters;
 use tributary_transport::token::Token;
 
@@ -249,9 +249,12 @@ impl Node {
     /// # Errors
     /// If the event loop fails.
     pub fn run(self, shutdown: &Shutdown) -> Result<(), NodeError> {
-        let Self { options, address, tcp, shm, datagrams, metrics, kernel, .. } = self;
-        let (registry, activity) = (Registry::new(), Arc::new(Activity::default()));
-        let kernel_meters = KernelMeters::new(&registry, kernel.as_ref());
+        let registration = registration(&self);
+        let Self { options, tcp, shm, datagrams, metrics, kernel, .. } = self;
+        let kernel_counts = kernel.as_ref().map(KernelPath::counts);
+        let registry = Registry::new();
+        let kernel_meters = KernelMeters::new(&registry, kernel_counts.clone());
+        let activity = Arc::new(Activity::new(kernel_counts));
         let (poll, waker) = data::poll_and_waker().map_err(system("epoll"))?;
         let Channels { orders, commands, answers, events, waits } =
             Channels::new(Arc::clone(&waker), options.limits.groups);
@@ -276,7 +279,7 @@ impl Node {
         };
         let data = DataLoop::new(&data_options(&options), resources).map_err(system("epoll"))?;
         let control = Control {
-            registration: registration(&options, address),
+            registration,
             manager: options.manager,
             token: options.token.clone(),
             allow_shm: options.shm_socket.is_some(),
@@ -372,14 +375,16 @@ fn advertised(options: &NodeOptions, bound: SocketAddr) -> Result<String, NodeEr
     }
 }
 
-fn registration(options: &NodeOptions, address: NodeAddress) -> NodeRegistration {
+fn registration(node: &Node) -> NodeRegistration {
+    let NodeOptions { name, limits, .. } = &node.options;
     NodeRegistration {
-        name: options.name.clone(),
-        address,
-        radix: options.limits.radix,
-        osos: options.limits.osos,
-        payload_max_bytes: options.limits.payload_max_bytes,
-        stream: options.limits.streams_that_fit().capacity(),
+        name: name.clone(),
+        address: node.address.clone(),
+        radix: limits.radix,
+        osos: limits.osos,
+        payload_max_bytes: limits.payload_max_bytes,
+        stream: limits.streams_that_fit().capacity(),
+        kernel: Some(node.kernel_state.clone()),
     }
 }
 

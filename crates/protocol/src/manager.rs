@@ -51,7 +51,7 @@ use plan::Plan;
 use secrets::Secrets;
 use streams::{Placement, StreamTrees};
 
-pub use config::{ManagerConfig, MulticastRange};
+pub use config::{ManagerConfig, MulticastRange, TEXT_MAX_BYTES};
 pub use error::{AdmitError, DrainError, EventError, GroupError, RegisterError, TenantResource};
 pub use holders::Holders;
 pub use tenants::{Caller, TenantLimits};

@@ -75,6 +75,7 @@ fn registration(plan: &NodePlan, node: u32) -> NodeRegistration {
         osos: plan.osos,
         payload_max_bytes: plan.payload_max_bytes,
         stream: plan.streams.capacity(),
+        kernel: None,
     }
 }
 

@@ -43,6 +43,21 @@ pub struct NodeRegistration {
     /// What it can stream; none if nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stream: Option<StreamCapacity>,
+    /// Whether it takes short segments inside the kernel; none from nodes of older versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kernel: Option<KernelState>,
+}
+
+/// Whether a node takes short segments inside the kernel.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum KernelState {
+    /// It was not asked for.
+    Off,
+    /// At these interfaces.
+    At(Vec<String>),
+    /// It was asked for and can't; why.
+    Unavailable(String),
 }
 
 /// The body of `POST /v1/nodes`: a node, and what it has from the time of another manager, or from before it
@@ -311,6 +326,28 @@ pub struct NodeCounts {
     pub payload_received_bytes: u64,
     /// Payload in sent frames, in bytes.
     pub payload_sent_bytes: u64,
+    /// What it has done inside the kernel, which is in no other count; none if it can't.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kernel: Option<KernelCounts>,
+}
+
+/// What a node has done inside the kernel since it started.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KernelCounts {
+    /// Groups that are served there now: the one number that also falls.
+    pub groups: u64,
+    /// Children's segments that were taken.
+    pub taken: u64,
+    /// Segments whose result was handed down.
+    pub results: u64,
+    /// Contributions that came again, and were not counted again.
+    pub repeats: u64,
+    /// Requests refused: a wrong capability, source or window.
+    pub refused: u64,
+    /// Requests dropped for their checksum.
+    pub damaged: u64,
+    /// Requests to those groups that were handed up to the process.
+    pub passed: u64,
 }
 
 /// The answer to `POST /v1/page/codes`: lets one browser in, once and soon.
@@ -540,6 +577,9 @@ pub struct NodeStatus {
     pub is_draining: bool,
     /// The node above it in the fabric's tree; none at its root.
     pub parent: Option<String>,
+    /// What it has done, as it told last. Only `GET /v1/status` says it, to operators, and of nodes that have told.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub counts: Option<NodeCounts>,
 }
 
 /// One admitted job.

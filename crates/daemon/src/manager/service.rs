@@ -235,10 +235,22 @@ impl Service {
         Ok(receiver)
     }
 
-    /// What `caller` may see of the fabric now.
-    pub(super) fn status(&self, caller: &Caller) -> Status {
+    /// The fabric, without what nodes have done: it changes only when something happens.
+    pub(super) fn fabric(&self, caller: &Caller) -> Status {
         let now = self.now();
         self.lock().machine.visible_status(now, caller)
+    }
+
+    /// What `caller` may see of the fabric now; an operator also sees what nodes have done for all.
+    pub(super) fn status(&self, caller: &Caller) -> Status {
+        let mut status = self.fabric(caller);
+        if *caller == Caller::Operator {
+            let core = self.lock();
+            for node in &mut status.nodes {
+                node.counts = core.nodes.get(&node.node).and_then(|connection| connection.counts);
+            }
+        }
+        status
     }
 
     /// The metrics as Prometheus text.

@@ -45,7 +45,7 @@ async fn send(service: Arc<Service>, events: Lines, _permit: OwnedSemaphorePermi
             _ = ticks.tick() => {}
             () = service.stopping() => return,
         }
-        let fabric = event("fabric", &service.status(&Caller::Operator));
+        let fabric = event("fabric", &service.fabric(&Caller::Operator));
         if fabric != sent && events.try_send(fabric.clone()).is_ok() {
             sent = fabric;
         }

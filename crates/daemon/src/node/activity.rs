@@ -5,11 +5,13 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use tributary_protocol::node::NodeStats;
 use tributary_wire::control::NodeCounts;
 
+use super::kernel::CountsReader;
 use super::meters::Counters;
 
 /// The counts so far. Each is read by itself, so they need not fit each other exactly.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(super) struct Activity {
+    kernel: Option<CountsReader>,
     contributions: AtomicU64,
     results: AtomicU64,
     repeats: AtomicU64,
@@ -20,6 +22,11 @@ pub(super) struct Activity {
 }
 
 impl Activity {
+    /// None yet; what is done inside the kernel is read there.
+    pub(super) fn new(kernel: Option<CountsReader>) -> Self {
+        Self { kernel, ..Self::default() }
+    }
+
     /// Publishes the current counts.
     pub(super) fn publish(&self, counters: &Counters, stats: &NodeStats) {
         // Relaxed throughout: nobody concludes anything from one count about another.
@@ -42,6 +49,7 @@ impl Activity {
             dropped: self.dropped.load(Relaxed),
             payload_received_bytes: self.payload_received_bytes.load(Relaxed),
             payload_sent_bytes: self.payload_sent_bytes.load(Relaxed),
+            kernel: self.kernel.as_ref().map(CountsReader::read),
         }
     }
 }

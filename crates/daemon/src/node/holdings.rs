@@ -127,6 +127,7 @@ mod tests {
             osos: 4,
             payload_max_bytes: 64,
             stream: None,
+            kernel: None,
         };
         holdings.offer(&registration).holds.iter().map(|held| held.group.0).collect()
     }

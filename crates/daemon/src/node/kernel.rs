@@ -1,6 +1,8 @@
 //! The node's path inside the kernel: whether there is one, and if not, why not.
 
-use tributary_kernel_path::{CounterReader, Counters, Handover, LoadError, Program};
+use tributary_kernel_path::{CounterReader, Handover, LoadError, Program};
+use tributary_protocol::manager::TEXT_MAX_BYTES;
+use tributary_wire::control::{KernelCounts, KernelState};
 
 use crate::metrics::{Meters, Registry, Table};
 
@@ -16,45 +18,63 @@ pub enum KernelOptions {
     Required(Vec<String>),
 }
 
-/// Whether the node has a path inside the kernel.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum KernelState {
-    /// It was not asked for.
-    Off,
-    /// It is at these interfaces.
-    On(Vec<String>),
-    /// It was asked for, and there is none.
-    Unavailable(String),
-}
-
 /// The program in the kernel, for as long as it is to serve, and what it has in common with the machine.
 pub(super) struct KernelPath {
     pub(super) handover: Handover,
     _program: Program,
 }
 
-/// The counters of the program as metrics. They are read when they are asked for: no process works while
-/// the program does.
+impl KernelPath {
+    /// Reads what the program counts from wherever it is: no process works while the program does.
+    pub(super) fn counts(&self) -> CountsReader {
+        CountsReader(self.handover.counter_reader())
+    }
+}
+
+/// Reads what the program counts.
+#[derive(Clone)]
+pub(super) struct CountsReader(CounterReader);
+
+impl CountsReader {
+    pub(super) fn read(&self) -> KernelCounts {
+        let counters = self.0.read();
+        KernelCounts {
+            groups: self.0.groups(),
+            taken: counters.taken,
+            results: counters.completed,
+            repeats: counters.repeats,
+            refused: counters.refused,
+            damaged: counters.damaged,
+            passed: counters.passed,
+        }
+    }
+}
+
+/// The program's counts as metrics. They are read when they are asked for.
 pub(super) struct KernelMeters {
-    meters: Meters<Counters>,
-    reader: Option<CounterReader>,
+    meters: Meters<KernelCounts>,
+    reader: Option<CountsReader>,
 }
 
 #[rustfmt::skip] // One metric a line.
-const COUNTERS: Table<Counters> = &[
-    ("tributary_node_kernel_taken_total", "contributions counted inside the kernel", |counters| counters.taken),
-    ("tributary_node_kernel_results_total", "segments completed inside the kernel", |counters| counters.completed),
-    ("tributary_node_kernel_repeats_total", "contributions seen before inside the kernel, not counted again", |counters| counters.repeats),
-    ("tributary_node_kernel_refused_total", "requests refused inside the kernel: capability, source or window", |counters| counters.refused),
-    ("tributary_node_kernel_passed_total", "requests to groups of the kernel path that it left to the process", |counters| counters.passed),
-    ("tributary_node_kernel_damaged_total", "requests dropped inside the kernel for their checksum", |counters| counters.damaged),
+const COUNTERS: Table<KernelCounts> = &[
+    ("tributary_node_kernel_taken_total", "contributions counted inside the kernel", |counts| counts.taken),
+    ("tributary_node_kernel_results_total", "segments completed inside the kernel", |counts| counts.results),
+    ("tributary_node_kernel_repeats_total", "contributions seen before inside the kernel, not counted again", |counts| counts.repeats),
+    ("tributary_node_kernel_refused_total", "requests refused inside the kernel: capability, source or window", |counts| counts.refused),
+    ("tributary_node_kernel_passed_total", "requests to groups of the kernel path that it left to the process", |counts| counts.passed),
+    ("tributary_node_kernel_damaged_total", "requests dropped inside the kernel for their checksum", |counts| counts.damaged),
+];
+
+#[rustfmt::skip] // One metric a line.
+const GAUGES: Table<KernelCounts> = &[
+    ("tributary_node_kernel_groups", "groups served inside the kernel", |counts| counts.groups),
 ];
 
 impl KernelMeters {
     /// Registers every metric; all stay zero without a program.
-    pub(super) fn new(registry: &Registry, kernel: Option<&KernelPath>) -> Self {
-        let reader = kernel.map(|kernel| kernel.handover.counter_reader());
-        Self { meters: Meters::new(registry, COUNTERS, &[]), reader }
+    pub(super) fn new(registry: &Registry, reader: Option<CountsReader>) -> Self {
+        Self { meters: Meters::new(registry, COUNTERS, GAUGES), reader }
     }
 
     /// Publishes the counts now.
@@ -78,11 +98,11 @@ pub(super) fn open(
         KernelOptions::Required(interfaces) => (interfaces, true),
     };
     match attached(interfaces) {
-        Ok(path) => Ok((Some(path), KernelState::On(interfaces.clone()))),
+        Ok(path) => Ok((Some(path), KernelState::At(interfaces.clone()))),
         Err(error) if is_required => Err(error),
         Err(error) => {
             tracing::warn!("the process takes all segments: {error}");
-            Ok((None, KernelState::Unavailable(error.to_string())))
+            Ok((None, KernelState::Unavailable(shortened(error.to_string()))))
         }
     }
 }
@@ -93,4 +113,10 @@ fn attached(interfaces: &[String]) -> Result<KernelPath, LoadError> {
         program.attach(interface)?;
     }
     Ok(KernelPath { handover: Handover::new(tables), _program: program })
+}
+
+/// A reason, no longer than a manager takes it. What the kernel says of a program it refuses may be long.
+fn shortened(mut reason: String) -> String {
+    reason.truncate(reason.floor_char_boundary(TEXT_MAX_BYTES));
+    reason
 }

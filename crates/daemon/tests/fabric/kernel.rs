@@ -1,8 +1,10 @@
 //! Nodes that take short segments inside the kernel, at the loopback interface.
 
+use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
 use tributary_daemon::embedded::{Fabric, FabricOptions, StartError};
 use tributary_daemon::node::{KernelOptions, NodeError};
 use tributary_wire::Datatype;
+use tributary_wire::control::{KernelCounts, KernelState};
 use tributary_wire::frame::{Message, Shape};
 
 use crate::common::{End, Job, eventually, guarded, hosts, metric, part, to_bytes};
@@ -181,5 +183,56 @@ fn a_node_without_the_interface_says_so_or_goes_on_without() {
             assert_eq!(member.receive_sum(0).1, to_bytes(&[3.0]));
         }
         assert_eq!(count(&fabric, TAKEN), 0.0);
+        let node = &fabric.status().nodes[0];
+        let reason = "no network interface is called no-such-if".to_owned();
+        assert_eq!(node.registration.kernel, Some(KernelState::Unavailable(reason)));
+        assert_eq!(node.counts.and_then(|counts| counts.kernel), None);
+    });
+}
+
+#[test]
+fn status_says_what_the_kernel_took() {
+    guarded(|| {
+        let Some(fabric) = fabric() else { return };
+        let kernel = || fabric.status().nodes[0].counts.and_then(|counts| counts.kernel);
+        let state = fabric.status().nodes[0].registration.kernel.clone();
+        assert_eq!(state, Some(KernelState::At(vec!["lo".to_owned()])));
+        let job = Job::admit(&fabric);
+        let [mut one, mut two] = pair(&fabric, &job);
+        for round in 0..10 {
+            one.ask(round, 1.0);
+            two.ask(round, 2.0);
+            for member in [&mut one, &mut two] {
+                assert_eq!(member.receive_sum(round).1, to_bytes(&[3.0]));
+            }
+        }
+        let expected =
+            KernelCounts { groups: 1, taken: 20, results: 10, ..KernelCounts::default() };
+        eventually("the status has the counts", || kernel() == Some(expected));
+        assert_eq!(count(&fabric, "tributary_node_kernel_groups"), 1.0);
+        drop((one, two, job));
+        eventually("the group is gone", || kernel().is_some_and(|it| it.groups == 0));
+    });
+}
+
+/// Starts a node in a thread that lacks capabilities: the program is loaded by the thread that starts the node.
+#[test]
+fn a_node_without_the_capabilities_names_them() {
+    guarded(|| {
+        if fabric().is_none() {
+            return;
+        }
+        let state = std::thread::spawn(|| {
+            let mut sets = capabilities(None).unwrap();
+            let dropped = CapabilitySet::BPF | CapabilitySet::SYS_ADMIN;
+            sets.effective -= dropped;
+            set_capabilities(None, sets).unwrap();
+            let kernel = KernelOptions::Auto(vec!["lo".to_owned()]);
+            let options = FabricOptions { hosts: 2, leaves: 0, kernel, ..FabricOptions::default() };
+            let fabric = Fabric::start(&options).unwrap();
+            fabric.status().nodes[0].registration.kernel.clone()
+        });
+        let reason = "this process lacks CAP_BPF".to_owned();
+        assert_eq!(state.join().unwrap(), Some(KernelState::Unavailable(reason)));
     });
 }

@@ -77,4 +77,7 @@ impl Default for ManagerConfig {
 }
 
 /// Longest name, label or address that a peer may send, in bytes.
-pub(super) const TEXT_MAX_BYTES: usize = 255;
+pub const TEXT_MAX_BYTES: usize = 255;
+
+/// Most interfaces at which a node may take segments inside the kernel.
+pub(super) const KERNEL_INTERFACES_MAX: usize = 256;

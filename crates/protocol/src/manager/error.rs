@@ -45,6 +45,14 @@ pub enum RegisterError {
         /// Least that serves.
         min: u32,
     },
+    /// More network interfaces than a machine has.
+    #[error("the node names {got} interfaces of its kernel path, allowed are {max}")]
+    TooManyInterfaces {
+        /// How many it names.
+        got: usize,
+        /// How many it may.
+        max: usize,
+    },
 }
 
 /// Why a job was not admitted.
@@ -294,7 +302,9 @@ impl RegisterError {
         match self {
             Self::TooManyNodes { .. } => RefusalCode::LimitReached,
             Self::NameTaken { .. } => RefusalCode::NameTaken,
-            Self::Text { .. } | Self::Capacity { .. } => RefusalCode::BadRequest,
+            Self::Text { .. } | Self::Capacity { .. } | Self::TooManyInterfaces { .. } => {
+                RefusalCode::BadRequest
+            }
         }
     }
 }

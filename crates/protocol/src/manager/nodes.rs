@@ -5,10 +5,10 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use tributary_topology::{AggregationNode, GroupNode, GroupTree};
-use tributary_wire::control::{NodeRegistration, StreamCapacity};
+use tributary_wire::control::{KernelState, NodeRegistration, StreamCapacity};
 use tributary_wire::{Datatype, NodeId, StreamTerms};
 
-use super::config::{ManagerConfig, TEXT_MAX_BYTES};
+use super::config::{KERNEL_INTERFACES_MAX, ManagerConfig, TEXT_MAX_BYTES};
 use super::error::RegisterError;
 
 /// Shortest segment that holds an element of every datatype.
@@ -153,6 +153,19 @@ fn check_registration(registration: &NodeRegistration) -> Result<(), RegisterErr
         ("tcp address", &address.tcp),
     ]);
     texts.extend(address.shm.as_ref().map(|path| ("shm path", path)));
+    match &registration.kernel {
+        None | Some(KernelState::Off) => {}
+        Some(KernelState::Unavailable(reason)) => {
+            texts.push(("reason against a kernel path", reason));
+        }
+        Some(KernelState::At(interfaces)) => {
+            let (got, max) = (interfaces.len(), KERNEL_INTERFACES_MAX);
+            if got > max {
+                return Err(RegisterError::TooManyInterfaces { got, max });
+            }
+            texts.extend(interfaces.iter().map(|interface| ("interface", interface)));
+        }
+    }
     for (field, text) in texts {
         if !(1..=TEXT_MAX_BYTES).contains(&text.len()) {
             let (got_bytes, max_bytes) = (text.len(), TEXT_MAX_BYTES);

@@ -60,6 +60,7 @@ fn node_status(tree: &AggregationTree, node: NodeId, living: &LivingNode) -> Nod
         osos_used: living.osos_used,
         is_draining: living.is_draining,
         parent: parent.map(|index| tree.node(index).node.name.clone()),
+        counts: None,
     }
 }
 

@@ -38,6 +38,7 @@ pub(super) fn registration(name: &str, radix: u16, osos: u32) -> NodeRegistratio
         osos,
         payload_max_bytes: 4096,
         stream: Some(STREAMS),
+        kernel: None,
     }
 }
 

@@ -54,6 +54,7 @@ impl Site {
                 osos: config.osos_max,
                 payload_max_bytes: config.payload_max_bytes,
                 stream: config.streams.capacity(),
+                kernel: None,
             };
             let id = manager.register_node(registration).expect("a simulated node is in order");
             aggregators.insert(id, *aggregator);

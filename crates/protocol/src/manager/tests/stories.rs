@@ -1,9 +1,11 @@
 //! Admission from request to end.
 
+use alloc::vec;
+
 use super::*;
 use crate::manager::{AdmitError, Caller, DrainError, EventError, RegisterError};
 use tributary_topology::GroupTreeError;
-use tributary_wire::control::{DrainRequest, Drained, Refusal, RefusalCode};
+use tributary_wire::control::{DrainRequest, Drained, KernelState, Refusal, RefusalCode};
 use tributary_wire::{Capability, Epoch, JobId};
 
 const ACROSS: [&str; 4] = ["h0", "h1", "h4", "h5"];
@@ -361,6 +363,13 @@ fn useless_registrations_are_refused() {
     let name_taken = RegisterError::NameTaken { name: "root".into() };
     assert_eq!(refuse(registration("root", 4, 4)), name_taken);
     assert!(matches!(refuse(registration("", 4, 4)), RegisterError::Text { field: "name", .. }));
+    let kernel = |kernel| NodeRegistration { kernel: Some(kernel), ..registration("kernel", 4, 4) };
+    let many = RegisterError::TooManyInterfaces { got: 257, max: 256 };
+    assert_eq!(refuse(kernel(KernelState::At(vec!["eth0".into(); 257]))), many);
+    let long = refuse(kernel(KernelState::Unavailable("x".repeat(256))));
+    assert!(matches!(long, RegisterError::Text { got_bytes: 256, .. }));
+    let nameless = refuse(kernel(KernelState::At(vec!["eth0".into(), String::new()])));
+    assert!(matches!(nameless, RegisterError::Text { field: "interface", .. }));
     let radix = RegisterError::Capacity { field: "radix", got: 0, min: 1 };
     assert_eq!(refuse(registration("n", 0, 4)), radix);
     let mut short = registration("n", 4, 4);
